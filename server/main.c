@@ -12,10 +12,12 @@
  * The main thread only waits for signals and the end; the session runs on threads of its own (leader_followers.h).
  */
 #include "common/base/log.h"
+#include "server/api/context.h"
 #include "server/core/worker.h"
 #include "server/handshake/address_space.h"
 #include "server/handshake/hello.h"
 #include "server/images/image.h"
+#include "server/modules.h"
 #include "server/timeline/output.h"
 #include "server/timeline/times.h"
 #include "server/transfer/gpudirect.h"
@@ -207,13 +209,15 @@ int main(int argc, char **argv)
         _exit(1);
     }
     rg_conn_set_read_ahead(conn);
-    struct rg_worker *worker = rg_worker_create(conn, arguments.hello.session, over_fd);
+    struct rg_worker *worker = rg_worker_create(conn, arguments.hello.session, over_fd, rg_server_modules);
     if (worker) {
-        worker->ready_contexts = rg_hello_contexts();
-        worker->tells_ways = arguments.hello.ways;
+        rg_primary_set_ready(worker, rg_hello_contexts());
+        if (arguments.hello.ways)
+            rg_gpudirect_tell(worker);
+        if (arguments.hello.times)
+            rg_times_start(worker);
     }
-    if (!worker || (arguments.hello.times && !rg_times_start(worker)) ||
-        rg_output_start(worker, output_fd) != RG_OK || rg_worker_start(worker) != RG_OK) {
+    if (!worker || rg_output_start(worker, output_fd) != RG_OK || rg_worker_start(worker) != RG_OK) {
         rg_error("session %llu: no memory or threads for it", (unsigned long long)arguments.hello.session);
         _exit(1);
     }

@@ -9,32 +9,32 @@
 #include "client/core/handle.h"
 #include "client/core/thread.h"
 
-CUresult rg_graph_enter(void)
+CUresult rg_graph_backend_enter(void)
 {
     return rg_call_allowed(0);
 }
 
-CUstream rg_graph_stream(CUstream stream)
+CUstream rg_graph_backend_stream(CUstream stream)
 {
     return rg_effective_stream(stream);
 }
 
-bool rg_graph_event_known(CUevent event)
+bool rg_graph_backend_event_known(CUevent event)
 {
     return rg_handle_known(RG_KIND_EVENT, (uint64_t)event);
 }
 
-bool rg_graph_is_kernel(CUfunction function)
+bool rg_graph_backend_is_kernel(CUfunction function)
 {
     return rg_handle_kind((uint64_t)function) == RG_KIND_KERNEL;
 }
 
-bool rg_graph_array_known(CUarray array)
+bool rg_graph_backend_array_known(CUarray array)
 {
     return rg_handle_known(RG_KIND_ARRAY, (uint64_t)array);
 }
 
-bool rg_graph_context_device(CUcontext context, CUdevice *device)
+bool rg_graph_backend_context_device(CUcontext context, CUdevice *device)
 {
     const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_CONTEXT, (uint64_t)context);
     if (shadow)
@@ -42,19 +42,19 @@ bool rg_graph_context_device(CUcontext context, CUdevice *device)
     return shadow != NULL;
 }
 
-void rg_graph_destructor_thread(void)
+void rg_graph_backend_destructor_thread(void)
 {
     struct rg_thread *thread = rg_thread_current();
     if (thread)
         thread->host_call = true;
 }
 
-CUresult rg_graph_copy(const CUDA_MEMCPY3D *copy, CUstream stream)
+CUresult rg_graph_backend_copy(const CUDA_MEMCPY3D *copy, CUstream stream)
 {
     return rg_copy_in_order(copy, stream);
 }
 
-CUresult rg_graph_unsupported(const char *what)
+CUresult rg_graph_backend_unsupported(const char *what)
 {
     return rg_unsupported(what);
 }

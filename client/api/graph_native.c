@@ -383,7 +383,7 @@ static CUresult add_native(struct rebuilt *r, const struct rg_graph_plan *old, c
     RETURN_IF(result);
     result = rg_graph_plan_add(r->plan, NULL, r->before, n, &step);
     if (result != CUDA_SUCCESS) {
-        rg_graph_native_drop(native);
+        rg_graph_backend_native_drop(native);
         return result;
     }
     r->plan->steps[step].native = native;
@@ -402,7 +402,7 @@ static CUresult rebuild(struct rg_graph_plan *plan, const size_t *phases, size_t
     return CUDA_SUCCESS;
 }
 
-CUresult rg_graph_plan_prepare(struct rg_graph_plan *plan)
+CUresult rg_graph_backend_plan_prepare(struct rg_graph_plan *plan)
 {
     size_t *phases = calloc(plan->n + 1, sizeof *phases);
     struct rebuilt r = {.places = calloc(plan->n + 1, sizeof *r.places),
@@ -435,7 +435,7 @@ CUresult rg_graph_plan_prepare(struct rg_graph_plan *plan)
     return result;
 }
 
-CUresult rg_graph_conditional(struct rg_graph_plan *plan, const struct rg_graph_step *step, CUstream stream)
+CUresult rg_graph_backend_conditional(struct rg_graph_plan *plan, const struct rg_graph_step *step, CUstream stream)
 {
     (void)plan; /* the plan's steps are native ones by now */
     (void)step;
@@ -443,12 +443,12 @@ CUresult rg_graph_conditional(struct rg_graph_plan *plan, const struct rg_graph_
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-CUresult rg_graph_native_launch(uint64_t native, CUstream stream)
+CUresult rg_graph_backend_native_launch(uint64_t native, CUstream stream)
 {
     return rg_op_rgGraphRun((CUgraphExec)native, rg_effective_stream(stream));
 }
 
-void rg_graph_native_drop(uint64_t native)
+void rg_graph_backend_native_drop(uint64_t native)
 {
     (void)rg_op_rgGraphDrop((CUgraphExec)native);
     rg_handle_delete(RG_KIND_GRAPH, native);

@@ -96,7 +96,7 @@ static CUresult ask_by_name(enum rg_kind kind, uint64_t handle, uint64_t owner, 
 {
     return kind == RG_KIND_FUNCTION
                ? rg_op_rgModuleGetFunction(&(CUfunction){(CUfunction)handle}, (CUmodule)owner, name, reply)
-               : rg_op_rgLibraryGetKernel(&(CUkernel){(CUkernel)handle}, (CUlibrary)owner, name, reply);
+               : rg_op_rgLibraryGetKernel(&(CUkernel){(CUkernel)handle}, (CUlibrary)owner, name, 0, reply);
 }
 
 /* A function of a module or kernel of a library by name: known, or asked for and kept. */

@@ -62,7 +62,7 @@ static CUresult ask(const struct load *load, struct rg_call *reply)
     const size_t info = log_size(jit->info_size), error = log_size(jit->error_size);
     if (load->kind == RG_KIND_LIBRARY)
         return rg_op_rgLibraryLoad(&(CUlibrary){(CUlibrary)load->handle}, load->image, jit->count,
-                                   jit->options, jit->values, 0, NULL, NULL, info, error, reply);
+                                   jit->options, jit->values, 0, NULL, NULL, info, error, 0, reply);
     return rg_op_rgModuleLoad(&(CUmodule){(CUmodule)load->handle}, load->image, jit->count, jit->options,
                               jit->values, info, error, reply);
 }
@@ -237,7 +237,7 @@ static void forget_found(struct rg_shadow *shadow)
 /* A module that was loaded ahead is a library's. */
 static CUresult unload_whole(uint64_t library)
 {
-    const CUresult status = rg_op_cuLibraryUnload((CUlibrary)library);
+    const CUresult status = rg_op_cuLibraryUnload((CUlibrary)library, 0);
     rg_handle_delete(RG_KIND_LIBRARY, library);
     return status;
 }
@@ -391,7 +391,7 @@ CUresult cuLibraryUnload(CUlibrary library)
         if (module)
             before_unload(found->handle, module);
     }
-    status = rg_replication_unload((uint64_t)library, rg_op_cuLibraryUnload);
+    status = rg_replication_unload((uint64_t)library);
     for (const struct rg_found_function *found = modules; found; found = found->next)
         forget_module(found->handle);
     rg_found_lock();

@@ -146,14 +146,7 @@ static CUresult retain_remotely(CUmemGenericAllocationHandle *handle, void *addr
     if (!proposed)
         return CUDA_ERROR_OUT_OF_MEMORY;
     allocation_of(proposed)->device = device;
-    struct rg_thread *thread = rg_thread_current();
-    if (!thread) {
-        rg_handle_delete(RG_KIND_ALLOCATION, proposed);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    thread->target = rg_device_session(device);
-    CUresult status = rg_op_cuMemRetainAllocationHandle(&found, address);
-    thread->target = NULL;
+    CUresult status = rg_op_cuMemRetainAllocationHandle(&found, address, rg_home_of_device(device));
     status = rg_handle_found(RG_KIND_ALLOCATION, proposed, found, status);
     if (status == CUDA_SUCCESS) {
         allocation_of(found)->references++;

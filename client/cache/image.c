@@ -24,13 +24,15 @@ static atomic_ullong next_image = 1;
 #define ALIGNED(size) (((size) + 15) & ~(uint64_t)15)
 
 /* Sends bytes [offset, offset + size) of an image of `total` bytes. */
-static CUresult send_bytes(uint64_t id, uint64_t total, uint64_t offset, const void *data, uint64_t size)
+static CUresult send_bytes(uint64_t id, uint64_t total, uint64_t offset, const void *data, uint64_t size,
+                           uint64_t home)
 {
     CUresult status = CUDA_SUCCESS;
     for (uint64_t at = 0; at < size && status == CUDA_SUCCESS; at += RG_BULK_MAX) {
         size_t part = size - at < RG_BULK_MAX ? (size_t)(size - at) : RG_BULK_MAX;
-        struct iovec bulk = {(void *)((uintptr_t)data + at), part};
-        status = rg_op_rgImageData(id, total, offset + at, part, &bulk, 1);
+        const struct iovec bytes = {(void *)((uintptr_t)data + at), part};
+        struct rg_bulk bulk = {.data = &bytes, .n = 1};
+        status = rg_op_rgImageData(id, total, offset + at, part, home, &bulk);
     }
     return status;
 }
@@ -81,13 +83,6 @@ const struct rg_digest *rg_image_digest(struct rg_image_view *view)
         view->digest = rg_digest_of_bytes(view->sections, view->n_sections);
     view->digested = true;
     return &view->digest;
-}
-
-/* The session that the next call without a context goes to. */
-static struct rg_session *image_session(void)
-{
-    const struct rg_thread *thread = rg_thread_if_any();
-    return thread && thread->target ? thread->target : rg_session_current();
 }
 
 /* --- by digest ------------------------------------------------------------------------------------------ */
@@ -145,19 +140,19 @@ static struct source *make_source(const struct rg_image_view *view, enum rg_imag
 
 static CUresult send_named(struct rg_image_view *view, enum rg_image_stay stay, uint64_t id)
 {
-    struct rg_session *session = image_session();
+    struct rg_session *session = rg_session_current();
     const struct rg_digest *digest = rg_image_digest(view);
     struct source *source = make_source(view, stay);
     if (!source)
         return CUDA_ERROR_OUT_OF_MEMORY;
     unsigned char *memory = source->copy ? source->copy : (unsigned char *)(uintptr_t)view->sections[0].data;
-    const uint64_t pull = rg_rendezvous_create_supplied(session, view->size, &source->supply);
+    const uint64_t pull = rg_rendezvous_create_lazy(session, view->size, &source->supply);
     if (!pull) {
         source_done(&source->supply);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     rg_lazy_source_ready(session, &source->supply, memory);
-    CUresult status = rg_op_rgImageNamed(id, view->size, pull, digest->bytes);
+    CUresult status = rg_op_rgImageNamed(id, view->size, pull, digest->bytes, 0);
     if (status != CUDA_SUCCESS && rg_transfer_cancel(pull))
         source_done(&source->supply);
     return status;
@@ -166,33 +161,33 @@ static CUresult send_named(struct rg_image_view *view, enum rg_image_stay stay, 
 CUresult rg_image_name(const struct rg_digest *digest, uint64_t size, uint64_t *id)
 {
     *id = atomic_fetch_add(&next_image, 1);
-    return rg_op_rgImageNamed(*id, size, 0, digest->bytes);
+    return rg_op_rgImageNamed(*id, size, 0, digest->bytes, 0);
 }
 
 CUresult rg_image_send(struct rg_image_view *view, enum rg_image_stay stay, uint64_t *id)
 {
     CUresult status = CUDA_SUCCESS;
     uint64_t offset = 0;
-    const bool name = rg_optimise[RG_OPT_IMAGES] && image_session()->op_numbers[RG_OP_rgImageNamed];
+    const bool name = rg_optimise[RG_OPT_IMAGES] && rg_session_current()->op_numbers[RG_OP_rgImageNamed];
     *id = atomic_fetch_add(&next_image, 1);
     if (name && view->size > SENT_ALWAYS) {
         status = send_named(view, stay, *id);
     } else {
         for (unsigned i = 0; i < view->n_sections && status == CUDA_SUCCESS; i++) {
-            status = send_bytes(*id, view->size, offset, view->sections[i].data, view->sections[i].size);
+            status = send_bytes(*id, view->size, offset, view->sections[i].data, view->sections[i].size, 0);
             offset += view->sections[i].size;
         }
         if (name && status == CUDA_SUCCESS)
-            status = rg_op_rgImageDigest(*id, rg_image_digest(view)->bytes);
+            status = rg_op_rgImageDigest(*id, rg_image_digest(view)->bytes, 0);
     }
-    return status == CUDA_SUCCESS && view->n_parts ? rg_op_rgImageParts(*id, view->n_parts, view->offsets)
+    return status == CUDA_SUCCESS && view->n_parts ? rg_op_rgImageParts(*id, view->n_parts, view->offsets, 0)
                                                    : status;
 }
 
 CUresult rg_image_send_bytes(const void *data, size_t size, uint64_t *id)
 {
     *id = atomic_fetch_add(&next_image, 1);
-    return send_bytes(*id, size, 0, data, size);
+    return send_bytes(*id, size, 0, data, size, 0);
 }
 
 CUresult rg_image_copy(const struct rg_image_view *view, struct rg_image_copy **out)
@@ -214,11 +209,13 @@ CUresult rg_image_copy(const struct rg_image_view *view, struct rg_image_copy **
     return CUDA_SUCCESS;
 }
 
-CUresult rg_image_send_copy(const struct rg_image_copy *copy, uint64_t *id)
+CUresult rg_image_send_copy(const struct rg_image_copy *copy, uint64_t home, uint64_t *id)
 {
-    CUresult status = rg_image_send_bytes(copy->data, copy->size, id);
-    return status == CUDA_SUCCESS && copy->n_parts ? rg_op_rgImageParts(*id, copy->n_parts, copy->offsets)
-                                                   : status;
+    *id = atomic_fetch_add(&next_image, 1);
+    CUresult status = send_bytes(*id, copy->size, 0, copy->data, copy->size, home);
+    return status == CUDA_SUCCESS && copy->n_parts
+               ? rg_op_rgImageParts(*id, copy->n_parts, copy->offsets, home)
+               : status;
 }
 
 CUresult rg_jit_read(struct rg_jit *jit, unsigned count, const CUjit_option *options, void *const *values)

@@ -52,7 +52,8 @@ struct rg_image_copy {
 };
 /** Copies an image with all that belongs to it; the caller frees it. */
 CUresult rg_image_copy(const struct rg_image_view *view, struct rg_image_copy **out);
-CUresult rg_image_send_copy(const struct rg_image_copy *copy, uint64_t *id);
+/** `home`: of the server it is for. */
+CUresult rg_image_send_copy(const struct rg_image_copy *copy, uint64_t home, uint64_t *id);
 #define RG_JIT_OPTIONS 64
 
 /**

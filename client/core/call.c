@@ -33,20 +33,20 @@
 __thread bool rg_per_thread_default_stream;
 
 /* Finds the session of a call that names something of another server, and the context to use there. */
-static CUresult bind_to_owner(struct rg_call *call, unsigned flags, uint64_t owner)
+static CUresult bind_to_home(struct rg_call *call, unsigned flags, uint64_t home)
 {
-    struct rg_session *session = owner ? rg_home_session(owner) : call->thread->target;
-    if (!session || session == call->session)
+    struct rg_session *session = rg_home_session(home);
+    if (session == call->session)
         return CUDA_SUCCESS;
     call->session = session;
     if (!(flags & RG_CALL_CONTEXT))
         return CUDA_SUCCESS;
-    call->context = owner > rg_n_sessions ? owner : atomic_load(&session->context);
+    call->context = home > rg_n_sessions ? home : atomic_load(&session->context);
     return rg_handle_shadow(RG_KIND_CONTEXT, call->context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 /* Fills in thread, session and context of a call, or returns the error it must return. */
-static CUresult bind(struct rg_call *call, unsigned flags, uint64_t owner)
+static CUresult bind(struct rg_call *call, unsigned flags, uint64_t home)
 {
     CUresult ended = atomic_load_explicit(&rg_sessions_ended, memory_order_acquire);
     if (ended != CUDA_SUCCESS)
@@ -71,7 +71,7 @@ static CUresult bind(struct rg_call *call, unsigned flags, uint64_t owner)
         if (!shadow)
             return context ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
     }
-    return owner || thread->target ? bind_to_owner(call, flags, owner) : CUDA_SUCCESS;
+    return home ? bind_to_home(call, flags, home) : CUDA_SUCCESS;
 }
 
 CUresult rg_call_allowed(unsigned flags)
@@ -208,6 +208,7 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigne
         return status;
     call->op = (uint16_t)op;
     call->lasts = flags & RG_CALL_LASTS;
+    call->into = NULL;
     call->stays = (flags & RG_CALL_BLOCKS) && rg_hooks.blocks_on_context(rg_thread_context(call->thread));
     call->aside = (flags & RG_CALL_COMPILES) && rg_call_stands_aside(call->session);
     lock_queue(call, flags);
@@ -228,6 +229,7 @@ static CUresult wait_for_reply(struct rg_call *call)
     if (call->aside)
         memcpy(call->record + offsetof(struct rg_record, flags), &(uint16_t){RG_RECORD_AWAITED},
                sizeof(uint16_t));
+    waiter->into = call->into;
     rg_receiver_prepare(session, waiter, token);
     session->stats.round_trips++;
     const uint64_t seq = queue->next_seq - 1;
@@ -271,18 +273,19 @@ CUresult rg_call_post(struct rg_call *call)
     return CUDA_SUCCESS;
 }
 
-CUresult rg_call_post_bulk(struct rg_call *call, const struct iovec *bulk, int n_bulk)
+CUresult rg_call_post_bulk(struct rg_call *call, struct rg_bulk *bulk)
 {
     struct rg_session *session = call->session;
-    struct rg_bulk_send own = {.send = {.bulk = bulk,
-                                        .n_bulk = n_bulk,
-                                        .lease = call->thread->lease,
+    struct rg_bulk_send own = {.send = {.bulk = bulk->data,
+                                        .n_bulk = bulk->n,
+                                        .lease = bulk->lease,
                                         .detachable = rg_optimise[RG_OPT_ASYNC]}};
     enum rg_status sent;
     CUresult result = CUDA_SUCCESS;
-    for (int i = 0; i < n_bulk; i++)
-        rg_probe_bytes(bulk[i].iov_len, 0);
-    if (n_bulk)
+    bulk->posted = true;
+    for (int i = 0; i < bulk->n; i++)
+        rg_probe_bytes(bulk->data[i].iov_len, 0);
+    if (bulk->n)
         session->queue.current->bulk = &own;
     if (rg_optimise[RG_OPT_ASYNC]) {
         const uint64_t since = rg_probe_wait();
@@ -298,30 +301,12 @@ CUresult rg_call_post_bulk(struct rg_call *call, const struct iovec *bulk, int n
     return sent == RG_OK ? result : atomic_load(&session->ended);
 }
 
-void rg_call_begin_lease(struct rg_lease *lease)
+void rg_call_end_lease(struct rg_session *session, struct rg_lease *lease)
 {
-    struct rg_thread *thread = rg_thread_current();
-    if (thread)
-        thread->lease = lease;
-}
-
-void rg_call_end_lease(struct rg_lease *lease)
-{
-    struct rg_thread *thread = rg_thread_current();
-    if (thread)
-        thread->lease = NULL;
     if (rg_lease_ended(lease))
         return;
-    rg_receiver_poll(rg_session_current()); /* acknowledgements may stand behind what else has come */
+    rg_receiver_poll(session); /* acknowledgements may stand behind what else has come */
     rg_lease_end(lease);
-}
-
-void rg_call_expect_bulk(void *memory, size_t pitch, size_t width, size_t height)
-{
-    struct rg_thread *thread = rg_thread_current();
-    if (thread)
-        thread->waiter.bulk =
-            (struct rg_host_region){.memory = memory, .pitch = pitch, .width = width, .height = height};
 }
 
 CUresult rg_call_wait_own(struct rg_call *call)
@@ -354,7 +339,7 @@ void rg_call_done(struct rg_call *call)
         free(waiter->output);
     waiter->output = waiter->small;
     waiter->size = 0;
-    waiter->bulk.memory = NULL;
+    waiter->into = NULL;
 }
 
 void rg_call_output(struct rg_call *call, void *to, size_t size)

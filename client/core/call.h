@@ -21,6 +21,7 @@
 #include <sys/uio.h>
 
 struct rg_lease;
+struct rg_region;
 struct rg_thread;
 struct rg_session;
 
@@ -42,8 +43,17 @@ struct rg_call {
     unsigned char *record;
     uint32_t size;
     uint16_t op;
-    bool lasts, stays; /* stays: it waits, although it returns nothing (rg_call_post) */
-    bool aside;        /* others' calls pass it, if it waits */
+    bool lasts, stays;            /* stays: it waits, although it returns nothing (rg_call_post) */
+    bool aside;                   /* others' calls pass it, if it waits */
+    const struct rg_region *into; /* where bulk data of the reply goes; NULL: it is dropped */
+};
+
+/** Bulk data that a call sends, and what became of it. */
+struct rg_bulk {
+    const struct iovec *data;
+    int n;
+    struct rg_lease *lease; /* of its memory; NULL: the memory is the caller's when the call returns */
+    bool posted;            /* the record is in the stream; else the call failed before */
 };
 
 /**
@@ -64,10 +74,10 @@ bool rg_call_stands_aside(const struct rg_session *session);
 /** Whether a round trip to `session` takes less than a driver needs to compile a small function, some milliseconds. Any thread. */
 bool rg_call_waits_are_short(const struct rg_session *session);
 /**
- * `owner`: of what the call names (client/core/home.h); where that is another server's than the current context, the call
- * goes there, in the owner's context.
+ * `home`: of what the call names (client/core/home.h); where that is another server's than the current context, the call
+ * goes there, in its context.
  */
-CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigned flags, uint64_t owner);
+CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigned flags, uint64_t home);
 /**
  * Around calls that put records into the streams of two servers, of which one waits for the other (fence.c). No call
  * that blocks is put between them: else a worker could wait, in cuMemFree, for the first record, whose counterpart stands
@@ -89,16 +99,9 @@ CUresult rg_call_post(struct rg_call *call);
  * As rg_call_post, and sends at once with `bulk` attached to the record (which therefore ends the batch). Returns
  * CUDA_ERROR_INVALID_VALUE if the bulk memory could not be read.
  */
-CUresult rg_call_post_bulk(struct rg_call *call, const struct iovec *bulk, int n_bulk);
-/** Until rg_call_end_lease, the memory of bulk data that this thread's calls send stays as it is; or as `lease` says by itself. */
-void rg_call_begin_lease(struct rg_lease *lease);
-/** The memory is not held any more. */
-void rg_call_end_lease(struct rg_lease *lease);
-/**
- * Where the bulk data of this thread's next reply goes: `height` rows of `width` bytes, `pitch` apart; memory NULL
- * takes that back. Before the operation's encoder is called; forgotten by rg_call_done.
- */
-void rg_call_expect_bulk(void *memory, size_t pitch, size_t width, size_t height);
+CUresult rg_call_post_bulk(struct rg_call *call, struct rg_bulk *bulk);
+/** Ends the lease of memory whose bulk data calls of `session` have sent: the memory is the caller's again. */
+void rg_call_end_lease(struct rg_session *session, struct rg_lease *lease);
 /** The call's result. Outputs can be read from call->reply (also with other results than CUDA_SUCCESS). */
 CUresult rg_call_wait(struct rg_call *call);
 /**

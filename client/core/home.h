@@ -41,6 +41,11 @@ static inline uint64_t rg_home_of_location(const CUmemLocation *location)
     return location->type == CU_MEM_LOCATION_TYPE_DEVICE ? rg_home_of_device(location->id) : 0;
 }
 
+static inline uint64_t rg_home_of_session(const struct rg_session *session)
+{
+    return session->number + 1u;
+}
+
 /** The session an owner means: for 0 that of the current context, or the first. */
 struct rg_session *rg_home_session(uint64_t owner);
 /** Whether two owners mean different servers. */

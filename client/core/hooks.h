@@ -42,6 +42,9 @@ struct rg_hooks {
     void (*work_ends)(void);
     /** A call has waited for the device with success. */
     void (*has_waited)(void);
+    /** Around a host function of the program, on the thread that runs it. */
+    void (*host_call_begins)(void);
+    void (*host_call_ends)(void);
     /** The worker has no memory: gives back what is kept ready. False: there was nothing. */
     bool (*out_of_memory)(struct rg_session *session);
 

@@ -3,6 +3,7 @@
  */
 #include "client/core/thread.h"
 
+#include "client/core/home.h"
 #include "client/core/hooks.h"
 #include "client/core/session.h"
 #include "common/base/limits.h"
@@ -20,13 +21,6 @@ static pthread_key_t thread_end;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static __thread struct rg_thread *own;
 
-static void end_at(struct rg_thread *thread, struct rg_session *session)
-{
-    thread->target = session;
-    (void)rg_op_rgLaneEnd();
-    thread->target = NULL;
-}
-
 static void thread_end_of(void *pointer)
 {
     struct rg_thread *thread = pointer;
@@ -38,7 +32,7 @@ static void thread_end_of(void *pointer)
         rg_hooks.thread_ends(thread);
     for (unsigned i = 0; i < rg_n_sessions; i++)
         if (thread->at[i].announced && atomic_load(&rg_sessions[i].ended) == CUDA_SUCCESS)
-            end_at(thread, &rg_sessions[i]);
+            (void)rg_op_rgLaneEnd(rg_home_of_session(&rg_sessions[i]));
     own = NULL;
     if (any)
         rg_hooks.thread_ended(thread);

@@ -1,6 +1,6 @@
 /*
- * faults.c - see faults.h. The handler of SIGSEGV takes no lock: it queues a request on its own stack, wakes the
- * service by an eventfd and sleeps on a futex until that has dealt with it.
+ * faults.c - see faults.h. The handler of SIGSEGV takes no lock: it queues a request on its own stack, wakes
+ * the service by an eventfd and sleeps on a futex until that has dealt with it.
  */
 #include "client/managed/faults.h"
 
@@ -48,7 +48,7 @@ static void *at(uint64_t address)
     return (void *)(uintptr_t)address;
 }
 
-/* --- the beginning ---------------------------------------------------------------------------------------------- */
+/* --- the beginning -------------------------------------------------------------------------------------- */
 
 static bool agree_on_features(int fd)
 {
@@ -100,7 +100,7 @@ bool rg_faults_start(void)
     return usable;
 }
 
-/* --- with signals ----------------------------------------------------------------------------------------------- */
+/* --- with signals --------------------------------------------------------------------------------------- */
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t value)
 {
@@ -187,7 +187,7 @@ void rg_faults_cover(uint64_t start, uint64_t size)
         ;
 }
 
-/* --- what is watched -------------------------------------------------------------------------------------------- */
+/* --- what is watched ------------------------------------------------------------------------------------ */
 
 /* What the kernel says of the mapping that holds all of the pages. */
 static void look_up(struct rg_watch *watch)
@@ -361,7 +361,7 @@ bool rg_pages_touched(uint64_t start, size_t n, unsigned char *touched)
     return true;
 }
 
-/* --- touches ---------------------------------------------------------------------------------------------------- */
+/* --- touches -------------------------------------------------------------------------------------------- */
 
 static size_t take_messages(struct rg_touch *list, size_t max)
 {

@@ -1,13 +1,14 @@
 /*
  * faults.h - touches of the host: how a page of the application is watched, and how it gets its contents.
  *
- * Where the kernel lets this process have userfaultfd(2) with faults of the kernel's own (root, CAP_SYS_PTRACE,
- * access to /dev/userfaultfd, or vm.unprivileged_userfaultfd=1), a touch waits in the kernel until it is dealt with: in
- * whatever thread, with whatever signals blocked, and inside system calls as well. Else pages are protected and a
- * handler of SIGSEGV waits: then a system call that is given a page which the device holds fails with EFAULT.
- * REMOTE_GPU_FAULTS=signals takes the second way wherever it runs.
+ * Where the kernel lets this process have userfaultfd(2) with faults of the kernel's own (root,
+ * CAP_SYS_PTRACE, access to /dev/userfaultfd, or vm.unprivileged_userfaultfd=1), a touch waits in the kernel
+ * until it is dealt with: in whatever thread, with whatever signals blocked, and inside system calls as well.
+ * Else pages are protected and a handler of SIGSEGV waits: then a system call that is given a page which the
+ * device holds fails with EFAULT. REMOTE_GPU_FAULTS=signals takes the second way wherever it runs.
  *
- * What is watched is open (all access) until it is closed. Nothing here is held across a call of another part.
+ * What is watched is open (all access) until it is closed. Nothing here is held across a call of another
+ * part.
  */
 #ifndef RG_CLIENT_MANAGED_FAULTS_H
 #define RG_CLIENT_MANAGED_FAULTS_H
@@ -52,7 +53,10 @@ bool rg_pages_fill(const struct rg_watch *watch, uint64_t start, const void *dat
                    bool writable);
 /** The contents are lost: whoever touches the pages gets SIGBUS. */
 void rg_pages_lose(uint64_t start, uint64_t size);
-/** Sets `touched[i]` to whether page i of so many from `start` on has ever been touched. False: it cannot be told. */
+/**
+ * Sets `touched[i]` to whether page i of so many from `start` on has ever been touched. False: it cannot be
+ * told.
+ */
 bool rg_pages_touched(uint64_t start, size_t n, unsigned char *touched);
 
 /** Adds touches to `list`, at most `max`; waits for the first up to timeout_ms (-1: for ever). */

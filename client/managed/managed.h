@@ -1,5 +1,6 @@
 /*
- * managed.h - managed memory: memory that is shared from the beginning (client/managed/unified.h), allocated or of a variable.
+ * managed.h - managed memory: memory that is shared from the beginning (client/managed/unified.h), allocated
+ * or of a variable.
  */
 #ifndef RG_CLIENT_MANAGED_MANAGED_H
 #define RG_CLIENT_MANAGED_MANAGED_H
@@ -8,11 +9,22 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** Frees managed memory that begins at `start`; false if there is none. */
-bool rg_managed_free(uint64_t start, CUresult *result);
 /**
- * The managed memory [start, start + size) of the worker's holds variables: it is shared from now on if it is not yet.
- * The current context is that of the variables, `owner` the module or library.
+ * Pages [start, start + size) of device memory of the worker's at `base` are managed memory from now on, of
+ * the current context.
+ */
+CUresult rg_managed_add(uint64_t base, uint64_t start, uint64_t size);
+struct rg_managed_memory {
+    uint64_t base, context, size;
+};
+/**
+ * Managed memory that begins at `start` is the worker's alone from now on, which is to free it; false if
+ * there is none.
+ */
+bool rg_managed_remove(uint64_t start, struct rg_managed_memory *out);
+/**
+ * The managed memory [start, start + size) of the worker's holds variables: it is shared from now on if it is
+ * not yet. The current context is that of the variables, `owner` the module or library.
  */
 CUresult rg_managed_variables(uint64_t owner, uint64_t start, uint64_t size);
 /** Forgets the managed variables of a module or library that is unloaded. */

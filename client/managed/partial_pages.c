@@ -1,15 +1,16 @@
 /* partial_pages.c - see partial_pages.h. */
 #include "client/managed/partial_pages.h"
 
+#include "client/managed/outgoing.h"
+#include "client/managed/page_request.h"
 #include "client/managed/twin.h"
-#include "client/transfer/transfer.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct edge {
-    struct edge *next;
+struct part {
+    struct part *next;
     struct rg_session *session;
     uint64_t context, start, id;
     uint64_t sent;          /* how often something has left */
@@ -20,20 +21,20 @@ struct edge {
     uint64_t twin[];
 };
 
-static struct edge *edges;
-static atomic_uint n_edges;
+static struct part *parts;
+static atomic_uint n_parts;
 static uint64_t next_id;
 
 bool rg_partial_pages_any(void)
 {
-    return atomic_load_explicit(&n_edges, memory_order_acquire) != 0;
+    return atomic_load_explicit(&n_parts, memory_order_acquire) != 0;
 }
 
-static void send_all(struct edge *edge, const void *bytes, uint64_t size)
+static void send_all(struct part *part, const void *bytes, uint64_t size)
 {
     struct rg_outgoing out;
-    rg_outgoing_begin(&out, edge->session, edge->context);
-    rg_outgoing_add_from(&out, edge->start, bytes, size);
+    rg_outgoing_begin(&out, part->session, part->context);
+    rg_outgoing_add_from(&out, part->start, bytes, size);
     rg_outgoing_send(&out);
 }
 
@@ -41,10 +42,10 @@ bool rg_partial_pages_add(struct rg_session *session, uint64_t context, uint64_t
 {
     const uint64_t from = start & ~7ull, to = (start + size + 7) & ~7ull;
     const size_t n = (to - from) / 8;
-    struct edge *edge = malloc(sizeof *edge + n * 8);
-    if (!edge)
+    struct part *part = malloc(sizeof *part + n * 8);
+    if (!part)
         return false;
-    *edge = (struct edge){.next = edges,
+    *part = (struct part){.next = parts,
                           .session = session,
                           .context = context,
                           .start = start,
@@ -53,24 +54,24 @@ bool rg_partial_pages_add(struct rg_session *session, uint64_t context, uint64_t
                           .n = n,
                           .first = UINT64_MAX << (start - from) * 8,
                           .last = UINT64_MAX >> (to - start - size) * 8};
-    memcpy(edge->twin, edge->words, n * 8);
-    send_all(edge, (unsigned char *)edge->twin + (start - from), size);
-    edges = edge;
-    atomic_fetch_add(&n_edges, 1);
+    memcpy(part->twin, part->words, n * 8);
+    send_all(part, (unsigned char *)part->twin + (start - from), size);
+    parts = part;
+    atomic_fetch_add(&n_parts, 1);
     return true;
 }
 
-static void drop(struct edge **at)
+static void drop(struct part **at)
 {
-    struct edge *edge = *at;
-    *at = edge->next;
-    free(edge);
-    atomic_fetch_sub(&n_edges, 1);
+    struct part *part = *at;
+    *at = part->next;
+    free(part);
+    atomic_fetch_sub(&n_parts, 1);
 }
 
 void rg_partial_pages_remove(uint64_t start)
 {
-    for (struct edge **at = &edges; *at; at = &(*at)->next)
+    for (struct part **at = &parts; *at; at = &(*at)->next)
         if ((*at)->start == start) {
             drop(at);
             return;
@@ -79,35 +80,35 @@ void rg_partial_pages_remove(uint64_t start)
 
 void rg_partial_pages_drop_context(uint64_t context)
 {
-    for (struct edge **at = &edges; *at;)
+    for (struct part **at = &parts; *at;)
         if ((*at)->context == context)
             drop(at);
         else
             at = &(*at)->next;
 }
 
-static void send_changes(struct edge *edge)
+static void send_changes(struct part *part)
 {
     struct rg_outgoing out;
-    rg_outgoing_begin(&out, edge->session, edge->context);
-    if (rg_twin_send(edge->words, edge->twin, edge->n, edge->first, edge->last, &out))
-        edge->sent++;
+    rg_outgoing_begin(&out, part->session, part->context);
+    if (rg_twin_send(part->words, part->twin, part->n, part->first, part->last, &out))
+        part->sent++;
     rg_outgoing_send(&out);
 }
 
 void rg_partial_pages_send(void)
 {
-    for (struct edge *edge = edges; edge; edge = edge->next)
-        send_changes(edge);
+    for (struct part *part = parts; part; part = part->next)
+        send_changes(part);
 }
 
 /* The one with the lowest number from `id` on. */
-static struct edge *next_from(uint64_t id)
+static struct part *next_from(uint64_t id)
 {
-    struct edge *best = NULL;
-    for (struct edge *edge = edges; edge; edge = edge->next)
-        if (edge->id >= id && (!best || edge->id < best->id))
-            best = edge;
+    struct part *best = NULL;
+    for (struct part *part = parts; part; part = part->next)
+        if (part->id >= id && (!best || part->id < best->id))
+            best = part;
     return best;
 }
 
@@ -116,14 +117,14 @@ bool rg_partial_pages_exchange(pthread_mutex_t *lock)
     uint64_t theirs[RG_PAGE_WORDS + 1];
     bool busy = false;
     uint64_t id = 0;
-    for (struct edge *edge; (edge = next_from(id)); id++) {
-        send_changes(edge);
-        id = edge->id;
-        const uint64_t sent = edge->sent, number = ++edge->asked;
-        struct rg_page_request request = {.session = edge->session,
-                                          .context = edge->context,
-                                          .address = (uint64_t)(uintptr_t)edge->words,
-                                          .size = edge->n * 8,
+    for (struct part *part; (part = next_from(id)); id++) {
+        send_changes(part);
+        id = part->id;
+        const uint64_t sent = part->sent, number = ++part->asked;
+        struct rg_page_request request = {.session = part->session,
+                                          .context = part->context,
+                                          .address = (uint64_t)(uintptr_t)part->words,
+                                          .size = part->n * 8,
                                           .flags = RG_MANAGED_STEADY,
                                           .data = theirs};
         pthread_mutex_unlock(lock);
@@ -131,11 +132,11 @@ bool rg_partial_pages_exchange(pthread_mutex_t *lock)
         rg_page_request_wait(&request);
         pthread_mutex_lock(lock);
         busy = busy || request.busy;
-        edge = next_from(id);
-        if (request.result == CUDA_SUCCESS && edge && edge->id == id && edge->sent == sent &&
-            number > edge->merged) {
-            edge->merged = number;
-            (void)rg_twin_merge(edge->words, edge->twin, theirs, edge->n, edge->first, edge->last);
+        part = next_from(id);
+        if (request.result == CUDA_SUCCESS && part && part->id == id && part->sent == sent &&
+            number > part->merged) {
+            part->merged = number;
+            (void)rg_twin_merge(part->words, part->twin, theirs, part->n, part->first, part->last);
         }
     }
     return busy;

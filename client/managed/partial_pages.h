@@ -1,6 +1,6 @@
 /*
- * partial_pages.h - shared memory on pages that hold other things of the program as well (rg_unified_add_partial). All of it is under
- * the lock of shared pages (unified_pages.h).
+ * partial_pages.h - shared memory on pages that hold other things of the program as well
+ * (rg_unified_add_partial). All of it is under the lock of shared pages (managed_ranges.h).
  */
 #ifndef RG_CLIENT_MANAGED_PARTIAL_PAGES_H
 #define RG_CLIENT_MANAGED_PARTIAL_PAGES_H
@@ -18,7 +18,10 @@ void rg_partial_pages_remove(uint64_t start);
 void rg_partial_pages_drop_context(uint64_t context);
 /** Sends what the host has changed. */
 void rg_partial_pages_send(void);
-/** The same, and takes what the device has changed; whether it may be at work. Gives the lock away while it waits. */
+/**
+ * The same, and takes what the device has changed; whether it may be at work. Gives the lock away while it
+ * waits.
+ */
 bool rg_partial_pages_exchange(pthread_mutex_t *lock);
 
 #endif

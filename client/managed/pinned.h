@@ -1,41 +1,50 @@
 /*
  * pinned.h - page-locked host memory: allocated, or registered by the application.
  *
- * Under unified addressing a kernel may use any of it by its host address, but most of it serves copies alone. So it is
- * ordinary memory until the device gets to know of it: until its device pointer is asked for, or an address of it is seen
- * in a kernel's parameters or in what is copied to the device. From then on it is mapped: the worker has memory at the
- * same address, and the pages are shared (client/managed/unified.h). Copies to and from mapped memory are copies on the device.
+ * Under unified addressing a kernel may use any of it by its host address, but most of it serves copies
+ * alone. So it is ordinary memory until the device gets to know of it: until its device pointer is asked for,
+ * or an address of it is seen in a kernel's parameters or in what is copied to the device. From then on it is
+ * mapped: the worker has memory at the same address, and the pages are shared (client/managed/unified.h).
+ * Copies to and from mapped memory are copies on the device.
  */
 #ifndef RG_CLIENT_MANAGED_PINNED_H
 #define RG_CLIENT_MANAGED_PINNED_H
+
+#include "client/managed/pinned_scan.h"
 
 #include <cuda.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+/** Page-locked memory begins, `length` bytes with what follows it on its last page. False: out of memory. */
+bool rg_pinned_add(const struct rg_range *range, size_t length);
+/** Waits until no copy that is queued uses it. */
+CUresult rg_pinned_wait(const struct rg_range *range);
+/**
+ * Ends the mapping of the range that begins at `start`, if there is one; registered memory gets its contents
+ * back.
+ */
+void rg_pinned_unmap(uint64_t start);
+/** The range ends, which is not mapped; fills it in again. False: another thread was first. */
+bool rg_pinned_remove(struct rg_range *range);
+
 /** Maps the page-locked memory that holds `address`. Success if there is none, or it is mapped already. */
 CUresult rg_pinned_map(uint64_t address);
 /**
- * Maps what aligned words of [data, data + size), which a kernel will see, point into. More than 1 MiB without an address
- * of page-locked memory in its first 64 KiB is taken for plain data.
+ * Maps what aligned words of [data, data + size), which a kernel will see, point into. More than 1 MiB
+ * without an address of page-locked memory in its first 64 KiB is taken for plain data.
  */
 CUresult rg_pinned_scan(const void *data, size_t size);
-/** Page-locked memory that is to be mapped: where each piece begins. Starts zeroed. */
-struct rg_pinned_list {
-    uint64_t *start;
-    size_t n, capacity;
-};
-/** Adds the memory to the list that is not mapped yet and that such data points into. False: no memory for the list. */
-bool rg_pinned_find(const void *data, size_t size, struct rg_pinned_list *list);
 /** Maps what is in the list and empties it. */
 CUresult rg_pinned_map_list(struct rg_pinned_list *list);
 /** As rg_on_device, after mapping page-locked memory there. */
 bool rg_pinned_on_device(uint64_t address, size_t pitch, size_t width, size_t height);
 
 /**
- * Ends a call that copies between `to` and `from` on the device: where one of them is page-locked memory, which the host
- * may use at once, a synchronous copy has been done when its call returns. Returns `status`, or the wait's error.
+ * Ends a call that copies between `to` and `from` on the device: where one of them is page-locked memory,
+ * which the host may use at once, a synchronous copy has been done when its call returns. Returns `status`,
+ * or the wait's error.
  */
 CUresult rg_pinned_copied(CUresult status, uint64_t to, uint64_t from, CUstream stream, bool asynchronous);
 /** Around a copy that reads or writes host memory where it is: none of it is mapped meanwhile. */

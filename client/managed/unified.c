@@ -1,6 +1,6 @@
 /*
- * unified.c - see unified.h: the shares, what leaves for the device before work, begin and end of a share. The lock of shared
- * pages (unified_pages.h) is held while pages leave.
+ * unified.c - see unified.h: the shares, what leaves for the device before work, begin and end of a share.
+ * The lock of shared pages (managed_ranges.h) is held while pages leave.
  */
 #include "client/managed/unified.h"
 
@@ -8,11 +8,11 @@
 #include "client/core/home.h"
 #include "client/core/thread.h"
 #include "client/managed/faults.h"
+#include "client/managed/managed_ranges.h"
+#include "client/managed/outgoing.h"
 #include "client/managed/partial_pages.h"
-#include "client/managed/pinned.h"
-#include "client/managed/unified_pages.h"
+#include "client/managed/pinned_scan.h"
 #include "client/managed/write_shared.h"
-#include "client/transfer/transfer.h"
 #include "common/base/clock.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"
@@ -24,88 +24,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-struct rg_managed_ranges rg_managed_ranges = {.lock = PTHREAD_MUTEX_INITIALIZER};
 /* What the device will want of page-locked memory: pointers to it have left. */
 static struct rg_pinned_list wanted;
-
-/* --- the shares -------------------------------------------------------------------------------------------------- */
-
-size_t rg_managed_ranges_after(uint64_t address)
-{
-    size_t low = 0, high = rg_managed_ranges.n;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (rg_managed_ranges.at[middle]->start <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-struct rg_managed_range *rg_managed_ranges_find(uint64_t address)
-{
-    const size_t at = rg_managed_ranges_after(address);
-    return at > 0 && address - rg_managed_ranges.at[at - 1]->start < rg_managed_ranges.at[at - 1]->size
-               ? rg_managed_ranges.at[at - 1]
-               : NULL;
-}
-
-static bool meets(uint64_t start, uint64_t size)
-{
-    const uint64_t first = start & ~(uint64_t)(RG_PAGE - 1), end = start + size;
-    const size_t at = rg_managed_ranges_after(first);
-    return (at > 0 && first - rg_managed_ranges.at[at - 1]->start < rg_managed_ranges.at[at - 1]->size) ||
-           (at < rg_managed_ranges.n && rg_managed_ranges.at[at]->start < end);
-}
-
-bool rg_unified_meets(uint64_t start, uint64_t size)
-{
-    if (atomic_load_explicit(&rg_managed_ranges.n, memory_order_acquire) == 0)
-        return false;
-    pthread_mutex_lock(&rg_managed_ranges.lock);
-    const bool does = meets(start, size);
-    pthread_mutex_unlock(&rg_managed_ranges.lock);
-    return does;
-}
-
-static bool insert(struct rg_managed_range *range)
-{
-    if (rg_managed_ranges.n == rg_managed_ranges.capacity) {
-        const size_t more = rg_managed_ranges.capacity ? rg_managed_ranges.capacity * 2 : 64;
-        struct rg_managed_range **bigger = realloc(rg_managed_ranges.at, more * sizeof *bigger);
-        if (!bigger)
-            return false;
-        rg_managed_ranges.at = bigger;
-        rg_managed_ranges.capacity = more;
-    }
-    const size_t at = rg_managed_ranges_after(range->start);
-    memmove(&rg_managed_ranges.at[at + 1], &rg_managed_ranges.at[at],
-            (rg_managed_ranges.n - at) * sizeof *rg_managed_ranges.at);
-    rg_managed_ranges.at[at] = range;
-    atomic_fetch_add(&rg_managed_ranges.n, 1);
-    return true;
-}
-
-void rg_managed_range_set_state(struct rg_managed_range *range, size_t first, size_t end,
-                                enum rg_page_state state)
-{
-    size_t held = 0;
-    for (size_t i = first; i < end; i++)
-        held += rg_page_held(range->state[i]);
-    range->n_held -= held;
-    rg_managed_ranges.n_held -= held;
-    memset(&range->state[first], state, end - first);
-    if (rg_page_held(state)) {
-        range->n_held += end - first;
-        rg_managed_ranges.n_held += end - first;
-    }
-}
-
-uint64_t rg_managed_range_page(const struct rg_managed_range *range, size_t page)
-{
-    return range->start + (uint64_t)page * RG_PAGE;
-}
 
 /* The end of the run of pages that are as `first` is. */
 static size_t run_end(const struct rg_managed_range *range, size_t first)
@@ -116,7 +36,7 @@ static size_t run_end(const struct rg_managed_range *range, size_t first)
     return end;
 }
 
-/* --- to the device ----------------------------------------------------------------------------------------------- */
+/* --- to the device -------------------------------------------------------------------------------------- */
 
 /* Puts pages on their way. What they point to, the device will want as well. */
 static void send_pages(struct rg_outgoing *out, uint64_t start, uint64_t size)
@@ -195,13 +115,12 @@ static CUresult release(struct rg_managed_range *range)
     return good ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Whether anything is shared. */
-static bool any(void)
+bool rg_unified_any(void)
 {
     return atomic_load_explicit(&rg_managed_ranges.n, memory_order_acquire) != 0 || rg_partial_pages_any();
 }
 
-static CUresult release_all(void)
+CUresult rg_unified_release_all(void)
 {
     CUresult status = CUDA_SUCCESS;
     rg_faults_refresh();
@@ -213,70 +132,14 @@ static CUresult release_all(void)
     return status;
 }
 
-CUresult rg_unified_begin_work(bool kernel, bool *begun)
+bool rg_unified_take_wanted(struct rg_pinned_list *list)
 {
-    *begun = false;
-    if (!any())
-        return CUDA_SUCCESS;
-    CUresult status = CUDA_SUCCESS;
-    for (;;) {
-        pthread_mutex_lock(&rg_managed_ranges.lock);
-        if (rg_managed_ranges.n_held || rg_write_shared_any() || rg_partial_pages_any())
-            status = release_all();
-        if (!kernel || !wanted.n || status != CUDA_SUCCESS)
-            break;
-        struct rg_pinned_list list = wanted;
-        wanted = (struct rg_pinned_list){0};
-        pthread_mutex_unlock(&rg_managed_ranges.lock);
-        status = rg_pinned_map_list(&list);
-        if (status != CUDA_SUCCESS)
-            return status;
-    }
-    *begun = status == CUDA_SUCCESS;
-    if (!*begun)
-        pthread_mutex_unlock(&rg_managed_ranges.lock);
-    return status;
+    *list = wanted;
+    wanted = (struct rg_pinned_list){0};
+    return list->n != 0;
 }
 
-void rg_unified_end_work(void)
-{
-    rg_managed_ranges.epoch++;
-    const bool wake = rg_partial_pages_any() && !rg_managed_ranges.partial_at_work;
-    rg_managed_ranges.partial_at_work = rg_partial_pages_any();
-    pthread_mutex_unlock(&rg_managed_ranges.lock);
-    if (wake)
-        rg_touches_wake();
-}
-
-void rg_unified_settle(void)
-{
-    if (!rg_write_shared_any() && !rg_managed_ranges.partial_at_work)
-        return;
-    pthread_mutex_lock(&rg_managed_ranges.lock);
-    rg_write_shared_close_all();
-    if (rg_managed_ranges.partial_at_work)
-        (void)rg_partial_pages_exchange(&rg_managed_ranges.lock);
-    pthread_mutex_unlock(&rg_managed_ranges.lock);
-}
-
-void rg_unified_host_call_begins(void)
-{
-    atomic_fetch_add(&rg_managed_ranges.host_calls, 1);
-    rg_unified_settle();
-}
-
-void rg_unified_host_call_ends(void)
-{
-    if (any()) {
-        pthread_mutex_lock(&rg_managed_ranges.lock);
-        (void)release_all();
-        rg_write_shared_close_all();
-        pthread_mutex_unlock(&rg_managed_ranges.lock);
-    }
-    atomic_fetch_sub(&rg_managed_ranges.host_calls, 1);
-}
-
-/* --- beginning and end of a share ---------------------------------------------------------------------------------- */
+/* --- beginning and end of a share ----------------------------------------------------------------------- */
 
 CUresult rg_unified_add(enum rg_unified_kind kind, uint64_t start, uint64_t size)
 {
@@ -305,7 +168,7 @@ CUresult rg_unified_add(enum rg_unified_kind kind, uint64_t start, uint64_t size
         range->n_held = n_pages;
     }
     range->id = ++rg_managed_ranges.next_id;
-    good = good && insert(range);
+    good = good && rg_managed_ranges_insert(range);
     if (good)
         rg_managed_ranges.n_held += range->n_held;
     pthread_mutex_unlock(&rg_managed_ranges.lock);

@@ -1,13 +1,13 @@
 /*
- * unified_fetch.c - pages that the host touches, or will: the service thread fetches them from the device (unified.h). The
- * lock is not held while it waits for contents.
+ * unified_fetch.c - pages that the host touches, or will: the service thread fetches them from the device
+ * (unified.h). The lock is not held while it waits for contents.
  */
 #include "client/core/session.h"
 #include "client/managed/faults.h"
+#include "client/managed/managed_ranges.h"
+#include "client/managed/page_request.h"
 #include "client/managed/partial_pages.h"
-#include "client/managed/unified_pages.h"
 #include "client/managed/write_shared.h"
-#include "client/transfer/transfer.h"
 #include "common/base/clock.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"
@@ -18,14 +18,14 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define FETCH_MAX  RG_BULK_MAX
-#define PENDING    256u
-#define PATIENCE   2000000000ull /* ns for which a touch of managed memory waits for an idle device */
-#define LIVE_FETCH 16u           /* pages that become WRITE_SHARED at a touch */
+#define FETCH_MAX          RG_BULK_MAX
+#define PENDING            256u
+#define PATIENCE           2000000000ull /* ns for which a touch of managed memory waits for an idle device */
+#define WRITE_SHARED_FETCH 16u           /* pages that become WRITE_SHARED at a touch */
 
 static unsigned char *fetched; /* FETCH_MAX bytes, the service's */
 
-/* --- a touch ------------------------------------------------------------------------------------------------------ */
+/* --- a touch -------------------------------------------------------------------------------------------- */
 
 enum outcome { DONE, NOT_OURS, LATER };
 
@@ -110,9 +110,9 @@ static void lose(struct rg_managed_range *range, const struct stretch *s, CUresu
     rg_managed_range_set_state(range, s->first, s->end, RG_PAGE_LOST);
 }
 
-/* The device is at work: the page that was touched, and some behind it if they can be had as they are all at one time,
- * become WRITE_SHARED. */
-static enum outcome make_live(const struct rg_touch *touch, uint64_t id)
+/* The device is at work: the page that was touched, and some behind it if they can be had as they are all at
+ * one time, become WRITE_SHARED. */
+static enum outcome write_share(const struct rg_touch *touch, uint64_t id)
 {
     enum outcome outcome = NOT_OURS;
     pthread_mutex_lock(&rg_managed_ranges.lock);
@@ -120,7 +120,7 @@ static enum outcome make_live(const struct rg_touch *touch, uint64_t id)
     if (range && range->id == id) {
         const size_t page = (touch->address - range->start) / RG_PAGE;
         size_t end = page;
-        while (end < range->n_pages && end - page < LIVE_FETCH && range->state[end] == RG_PAGE_DEVICE)
+        while (end < range->n_pages && end - page < WRITE_SHARED_FETCH && range->state[end] == RG_PAGE_DEVICE)
             end++;
         struct rg_page_request request = {.session = range->session,
                                           .context = range->context,
@@ -195,11 +195,11 @@ static enum outcome touched(const struct rg_touch *touch, uint64_t waited)
     else if (!take(range, &s, page, touch->write))
         outcome = NOT_OURS;
     pthread_mutex_unlock(&rg_managed_ranges.lock);
-    return live ? make_live(touch, s.id) : outcome;
+    return live ? write_share(touch, s.id) : outcome;
 }
 
 /* While the device is at work, what it and the host write into memory on pages that are not watched. */
-static void exchange_edges(void)
+static void exchange_parts(void)
 {
     pthread_mutex_lock(&rg_managed_ranges.lock);
     const uint64_t before = rg_managed_ranges.epoch;
@@ -209,7 +209,7 @@ static void exchange_edges(void)
     pthread_mutex_unlock(&rg_managed_ranges.lock);
 }
 
-/* --- the service --------------------------------------------------------------------------------------------------- */
+/* --- the service ---------------------------------------------------------------------------------------- */
 
 static void *service_main(void *unused)
 {
@@ -238,14 +238,15 @@ static void *service_main(void *unused)
         now = rg_now_ns();
         if ((rg_write_shared_any() || rg_managed_ranges.partial_at_work) && now >= next_round) {
             rg_write_shared_round(&rg_managed_ranges.lock, &rg_managed_ranges.epoch);
-            exchange_edges();
+            exchange_parts();
             next_round = rg_now_ns() + 1000000;
         }
     }
     return NULL;
 }
 
-/* The child of a fork has copies of what its parent's host held; the application's own memory is made whole before. */
+/* The child of a fork has copies of what its parent's host held; the application's own memory is made whole
+ * before. */
 static void before_fork(void)
 {
     for (size_t i = 0;; i++) {
@@ -277,7 +278,7 @@ bool rg_unified_start_service(void)
     return service_started;
 }
 
-/* --- what the host will touch ---------------------------------------------------------------------------------------- */
+/* --- what the host will touch --------------------------------------------------------------------------- */
 
 void rg_unified_expect(uint64_t start, uint64_t size)
 {

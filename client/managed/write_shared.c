@@ -1,8 +1,9 @@
 /* write_shared.c - see write_shared.h. Of each WRITE_SHARED page there is a twin (twin.h). */
 #include "client/managed/write_shared.h"
 
+#include "client/managed/outgoing.h"
+#include "client/managed/page_request.h"
 #include "client/managed/twin.h"
-#include "client/transfer/transfer.h"
 #include "common/base/limits.h"
 
 #include <stdatomic.h>
@@ -42,8 +43,8 @@ bool rg_write_shared_any(void)
     return atomic_load_explicit(&n_lives, memory_order_acquire) != 0;
 }
 
-/* Sends what the host has changed of the page that it may write to. Its writers wait meanwhile, and from then on unless
- * it is to `stay` writable. */
+/* Sends what the host has changed of the page that it may write to. Its writers wait meanwhile, and from then
+ * on unless it is to `stay` writable. */
 static bool flush(bool stay)
 {
     struct live *live = writable;

@@ -1,22 +1,25 @@
 /*
- * write_shared.h - WRITE_SHARED pages: those that the host uses while the device may be at work on them (unified.h). All of it is under
- * the lock of shared pages (unified_pages.h).
+ * write_shared.h - WRITE_SHARED pages: those that the host uses while the device may be at work on them
+ * (unified.h). All of it is under the lock of shared pages (managed_ranges.h).
  *
- * Who sees one side's change of a page must see what that side has changed of other pages before. So the host writes to
- * one WRITE_SHARED page at a time: before another is opened, what it has changed of the first has left. And what the device has
- * changed is never put into pages one after another: they are all closed, and come anew as they are touched. Changes
- * within a page are seen together, in no particular order.
+ * Who sees one side's change of a page must see what that side has changed of other pages before. So the host
+ * writes to one WRITE_SHARED page at a time: before another is opened, what it has changed of the first has
+ * left. And what the device has changed is never put into pages one after another: they are all closed, and
+ * come anew as they are touched. Changes within a page are seen together, in no particular order.
  */
 #ifndef RG_CLIENT_MANAGED_WRITE_SHARED_H
 #define RG_CLIENT_MANAGED_WRITE_SHARED_H
 
-#include "client/managed/unified_pages.h"
+#include "client/managed/managed_ranges.h"
 
 #include <pthread.h>
 
 /** Whether there are any. Without the lock it is a hint. */
 bool rg_write_shared_any(void);
-/** Makes pages [first, end) of a share WRITE_SHARED as far as they are the device's, with their contents at `data`; for reading. */
+/**
+ * Makes pages [first, end) of a share WRITE_SHARED as far as they are the device's, with their contents at
+ * `data`; for reading.
+ */
 bool rg_write_shared_add(struct rg_managed_range *range, size_t first, size_t end, const unsigned char *data);
 /** Lets the host write to a WRITE_SHARED page. */
 bool rg_write_shared_open(struct rg_managed_range *range, size_t page);

@@ -23,7 +23,7 @@ static inline CUresult rg_replication_to(enum rg_kind kind, uint64_t handle, uin
 CUresult rg_replication_keep(const struct rg_image_view *view, struct rg_image_copy **image);
 /** A library has been loaded on the current server. Takes over `image`. */
 void rg_replication_note(uint64_t library, struct rg_image_copy *image, const struct rg_jit *jit);
-/** Calls `unload` with the library, with each server that has it as the current one. */
-CUresult rg_replication_unload(uint64_t library, CUresult (*unload)(CUlibrary library));
+/** Unloads the library on each server that has it. */
+CUresult rg_replication_unload(uint64_t library);
 
 #endif

@@ -327,7 +327,7 @@ static void load(const struct remembered_image *remembered)
     if (handle && library) {
         rg_handle_shadow(RG_KIND_LIBRARY, handle)->library.known = known;
         status = rg_op_rgLibraryLoad(&(CUlibrary){(CUlibrary)handle}, id, 0, NULL, NULL, 0, NULL, NULL, 0, 0,
-                                     &reply);
+                                     0, &reply);
     } else if (handle) {
         struct rg_module *made = &rg_handle_shadow(RG_KIND_MODULE, handle)->module;
         made->context = rg_context_current();

@@ -1,4 +1,5 @@
 /* streams.c - how far streams and contexts are, and calls that ask or wait for them. See timeline.h. */
+#include "client/core/home.h"
 #include "client/core/hooks.h"
 #include "client/core/optimisations.h"
 #include "client/core/probe.h"
@@ -303,19 +304,17 @@ static uint64_t subscribe_to_other(struct rg_context *context, CUstream stream)
 
 /* Lets the worker tell of other streams, with the answer about the one that is waited for, what it has done
  * by then. */
-static void subscribe_to_others(struct rg_context *context, struct rg_thread *thread, CUstream waited)
+static void subscribe_to_others(struct rg_context *context, CUstream waited)
 {
-    struct rg_session *const session = context->session, *const before = thread->target;
+    const struct rg_session *session = context->session;
     uint64_t streams[FOLLOWED];
     const size_t n = rg_handle_list(RG_KIND_STREAM, 0, streams, FOLLOWED);
-    thread->target = session;
     for (size_t i = 0; i < n; i++) {
         const CUstream stream = (CUstream)streams[i];
         const uint64_t id = stream == waited ? 0 : subscribe_to_other(context, stream);
-        if (id && rg_op_rgStreamWatch(stream, id) != CUDA_SUCCESS)
+        if (id && rg_op_rgStreamWatch(stream, id, rg_home_of_session(session)) != CUDA_SUCCESS)
             rg_unsubscribe(session, id);
     }
-    thread->target = before;
 }
 
 CUresult rg_timeline_wait_stream(CUstream stream)
@@ -337,7 +336,7 @@ CUresult rg_timeline_wait_stream(CUstream stream)
         status = rg_timeline_answered(context->session);
     } else {
         if (follow && context->session->op_numbers[RG_OP_rgStreamWatch])
-            subscribe_to_others(context, thread, stream);
+            subscribe_to_others(context, stream);
         status = rg_op_cuStreamSynchronize(stream);
         if (status == CUDA_SUCCESS)
             rg_timeline_raise(&timeline->completed, rg_timeline_own_position());

@@ -83,10 +83,14 @@ def decode(p):
 
 def op_declaration(operation):
     declaration = operation.declaration
+    if "home" in operation.flags:
+        declaration = ("" if declaration == "void" else declaration + ", ") + "uint64_t home"
     if operation.raw_reply:
         declaration = ("" if declaration == "void" else declaration + ", ") + "struct rg_call *reply"
+    if "fills" in operation.flags:
+        declaration += ", const struct rg_region *into"
     if "bulk" in operation.flags:
-        declaration += ", const struct iovec *bulk, int n_bulk"
+        declaration += ", struct rg_bulk *bulk"
     return f"CUresult rg_op_{operation.name}({declaration})"
 
 
@@ -105,7 +109,9 @@ def flags(operation):
 
 
 def owner(operation):
-    """Whose the call is: its stream's, another object's, a device's, or that of the memory it names."""
+    """Whose the call is: the caller says so, or its stream's, another object's, a device's, or that of the memory it names."""
+    if "home" in operation.flags:
+        return "home"
     handles = [p for p in operation.parameters if p.role in ("handle", "del") and p.kind not in ON_ALL_SERVERS]
     if operation.needs_context: # a context that is named besides the current one
         handles = [p for p in handles if p.kind != "CONTEXT"]
@@ -124,10 +130,14 @@ def owner(operation):
     return "0"
 
 
+def arguments(operation):
+    return operation.arguments + (", home" if "home" in operation.flags else "")
+
+
 def again(operation):
     """Out of memory is the answer only when there is nothing that the worker keeps ready; else it is tried again."""
     return ["    if (status == CUDA_ERROR_OUT_OF_MEMORY && rg_hooks.out_of_memory(call.session))",
-            f"        return rg_op_{operation.name}({operation.arguments});"]
+            f"        return rg_op_{operation.name}({arguments(operation)});"]
 
 
 def again_aside(operation):
@@ -135,7 +145,7 @@ def again_aside(operation):
     if "compiles" not in operation.flags or operation.options.get("again") == "custom":
         return []
     return ["    if (status == CUDA_ERROR_OUT_OF_MEMORY && call.aside && rg_hooks.out_of_memory(call.session)) {",
-            "        rg_call_done(&call);", f"        return rg_op_{operation.name}({operation.arguments}, reply);", "    }"]
+            "        rg_call_done(&call);", f"        return rg_op_{operation.name}({arguments(operation)}, reply);", "    }"]
 
 
 def kept(operation):
@@ -197,10 +207,12 @@ def encoder(operation):
         lines.append(f"    rg_timeline_work(&call, {stream(operation).name});")
     for p in operation.wire_order:
         lines += ["    " + line for line in encode(p)]
+    if "fills" in operation.flags:
+        lines.append("    call.into = into;")
     if operation.cls == "async" and operation.changes:
         return lines + ["    status = rg_call_post(&call);"] + change(operation) + ["    return status;", "}"]
     if operation.cls == "async":
-        lines += ["    return rg_call_post_bulk(&call, bulk, n_bulk);" if "bulk" in operation.flags
+        lines += ["    return rg_call_post_bulk(&call, bulk);" if "bulk" in operation.flags
                   else "    return rg_call_post(&call);", "}"]
         return lines
     lines.append(f"    status = {'rg_call_wait_own' if makes_state(operation) else 'rg_call_wait'}(&call);")
@@ -337,9 +349,10 @@ def emit(specification, out):
               " * Handles that the call creates are passed in as the id to use (*handle). For operations with a raw",
               " * reply the caller reads reply->reply and must call rg_call_done(reply), whatever was returned; if the",
               " * call could not be sent, reply->reply is empty. Operations with bulk data send it from `bulk` and return",
-              " * when that memory may be reused. */",
+              " * when that memory may be reused, unless it is leased. Bulk data of the reply goes `into` host memory that",
+              " * has as many bytes; NULL: it is dropped. */",
               "#ifndef RG_GENERATED_CLIENT_OPERATIONS_H", "#define RG_GENERATED_CLIENT_OPERATIONS_H",
-              '#include "proto/api/interop_types.h"', "", '#include <stdint.h>', '#include <sys/uio.h>', "struct rg_call;", ""]
+              '#include "proto/api/interop_types.h"', "", '#include <stdint.h>', '#include <sys/uio.h>', "struct rg_bulk;", "struct rg_call;", "struct rg_region;", ""]
     header += [op_declaration(operation) + ";" for operation in specification.wire_operations]
     header += ["", "#endif", ""]
     write(f"{out}/client/operations.h", "\n".join(header))

@@ -1,23 +1,32 @@
 /*
- * context.c - client threads and their current contexts; the end of contexts, and of what this worker keeps in them.
+ * context.c - client threads and their current contexts; making contexts and ending them.
+ *
+ * A primary context may have been made by the hello, because the client is about to retain it: it is retained once for nobody
+ * yet, until a record retains it or wants it otherwise.
  */
+#include "server/api/context.h"
+
 #include "common/cuda/coredump.h"
 #include "generated/server/execute.h"
-#include "server/api/link.h"
 #include "server/core/leader_followers.h"
-#include "server/core/out_of_order.h"
-#include "server/prealloc/prealloc.h"
-#include "server/timeline/completion.h"
+#include "server/modules.h"
 #include "server/timeline/output.h"
-#include "server/timeline/times.h"
 #include "server/timeline/wait.h"
-#include "server/transfer/deferred.h"
-#include "server/transfer/staging.h"
 
-#include <stdlib.h>
-#include <string.h>
+/* The dispatcher's. */
+struct primary {
+    uint64_t ready; /* devices, a bit each */
+};
 
-/* --- client threads --------------------------------------------------------------------------------------------------------- */
+const struct rg_module rg_primary_module = {.size = sizeof(struct primary)};
+
+void rg_primary_set_ready(struct rg_worker *worker, uint64_t devices)
+{
+    struct primary *primary = worker->state[RG_MODULE_PRIMARY];
+    primary->ready = devices;
+}
+
+/* --- client threads ------------------------------------------------------------------------------------------------ */
 
 CUresult rg_execute_rgLaneSetContext(struct rg_request *request, unsigned long long context)
 {
@@ -30,25 +39,12 @@ CUresult rg_execute_rgLaneSetContext(struct rg_request *request, unsigned long l
     return CUDA_SUCCESS;
 }
 
-void rg_client_thread_free(struct rg_client_thread *thread)
-{
-    while (thread->streams) {
-        struct rg_thread_stream *stream = thread->streams;
-        thread->streams = stream->next;
-        free(stream);
-    }
-    free(thread);
-}
-
 CUresult rg_execute_rgLaneEnd(struct rg_request *request)
 {
     struct rg_client_thread *thread = request->thread;
-    for (struct rg_thread_stream *at = thread->streams; at; at = at->next) {
-        rg_context_leave_stream(request, at->stream.context, at->stream.object);
-        rg_staging_give_slots(request->worker, &at->stream);
-        rg_context_remove_stream(request->worker, at->stream.context, NULL);
-        rg_managed_remove_stream(request->worker, at->stream.object);
-        (void)rg_driver.cuStreamDestroy_v2(at->stream.object); /* what is queued in it is still done */
+    for (struct rg_worker_stream *stream = thread->streams; stream; stream = stream->next_of_thread) {
+        rg_stream_drop(request, stream);
+        (void)rg_driver.cuStreamDestroy_v2(stream->object); /* what is queued in it is still done */
     }
     request->worker->threads[thread->number] = NULL;
     rg_client_thread_free(thread);
@@ -57,58 +53,6 @@ CUresult rg_execute_rgLaneEnd(struct rg_request *request)
 }
 
 /* --- the end of contexts ---------------------------------------------------------------------------------------------- */
-
-void rg_context_release_contents(struct rg_worker *worker, struct rg_worker_context *context)
-{
-    /* Buffers may be in use until the context's work is done. */
-    (void)rg_driver.cuCtxSynchronize();
-    rg_times_drop_context(worker, context->handle);
-    rg_managed_drop_context(worker, context->handle);
-    rg_prealloc_drop_context(worker, context->handle);
-    rg_completion_drop_context(worker, context->handle);
-    rg_deferred_drop_context(worker, context);
-    rg_link_drop_context(worker, context->handle);
-    memset(context->few_streams, 0, sizeof context->few_streams);
-    context->n_streams = 0;
-    for (uint32_t i = 0; i < RG_CLIENT_THREADS_MAX; i++) {
-        if (!worker->threads[i])
-            continue;
-        for (struct rg_thread_stream **link = &worker->threads[i]->streams; *link;) {
-            struct rg_thread_stream *at = *link;
-            if (at->stream.context != context->handle) {
-                link = &at->next;
-                continue;
-            }
-            *link = at->next;
-            (void)rg_driver.cuStreamDestroy_v2(at->stream.object);
-            free(at);
-        }
-    }
-    rg_staging_drop(worker, context);
-}
-
-struct forget {
-    struct rg_worker *worker;
-    uint64_t context;
-};
-
-static void forget(struct rg_object *entry, void *user)
-{
-    const struct forget *which = user;
-    if (entry->context != which->context)
-        return;
-    if (rg_handle_kind(entry->handle) == RG_KIND_LINK)
-        rg_linker_release(entry->extra);
-    else
-        free(entry->extra);
-    rg_objects_remove(&which->worker->objects, entry);
-}
-
-void rg_context_forget_objects(struct rg_worker *worker, uint64_t handle)
-{
-    struct forget which = {worker, handle};
-    rg_objects_each(&worker->objects, forget, &which);
-}
 
 static struct rg_worker_context *state_of(struct rg_request *request, CUcontext object)
 {
@@ -122,15 +66,9 @@ static void empty(struct rg_request *request, struct rg_worker_context *context)
     rg_out_of_order_settle(request, NULL, context->handle);
     context->released = rg_driver.cuCtxSetCurrent(context->object) == CUDA_SUCCESS;
     if (context->released)
-        rg_context_release_contents(request->worker, context);
+        rg_context_release(request->worker, context);
     (void)rg_driver.cuCtxSetCurrent(NULL);
     rg_context_unknown();
-}
-
-static void ended(struct rg_request *request, const struct rg_worker_context *context)
-{
-    rg_context_forget_objects(request->worker, context->handle);
-    atomic_fetch_add(&request->worker->context_epoch, 1);
 }
 
 CUresult rg_execute_cuCtxDestroy_v2(struct rg_request *request, CUcontext ctx)
@@ -140,8 +78,8 @@ CUresult rg_execute_cuCtxDestroy_v2(struct rg_request *request, CUcontext ctx)
         return CUDA_ERROR_INVALID_CONTEXT;
     empty(request, context);
     CUresult result = rg_driver.cuCtxDestroy_v2(ctx);
-    ended(request,
-          context); /* even if it fails: for the client it has, and the worker's own is gone from it */
+    /* even if it fails: for the client it has, and the worker's own is gone from it */
+    rg_context_ended(request->worker, context);
     rg_request_delete(request, RG_KIND_CONTEXT, context->handle);
     return result;
 }
@@ -157,7 +95,7 @@ CUresult rg_execute_cuGreenCtxDestroy(struct rg_request *request, CUgreenCtx gre
         empty(request, context);
     CUresult result = rg_driver.cuGreenCtxDestroy(green);
     if (context && result == CUDA_SUCCESS) {
-        ended(request, context);
+        rg_context_ended(request->worker, context);
         rg_request_delete(request, RG_KIND_CONTEXT, context->handle);
     }
     return result;
@@ -189,9 +127,10 @@ static struct rg_worker_context *primary_of(struct rg_worker *worker, CUdevice d
 static void not_ready(struct rg_worker *worker, CUdevice dev, bool release)
 {
     const uint64_t bit = (unsigned)dev < 64 ? 1ull << (unsigned)dev : 0;
-    if (!(worker->ready_contexts & bit))
+    struct primary *primary = worker->state[RG_MODULE_PRIMARY];
+    if (!(primary->ready & bit))
         return;
-    worker->ready_contexts &= ~bit;
+    primary->ready &= ~bit;
     if (release)
         (void)rg_driver.cuDevicePrimaryCtxRelease_v2(dev);
 }
@@ -205,6 +144,7 @@ static CUresult retain_primary(struct rg_request *request, uint64_t handle, CUde
     CUresult result = rg_driver.cuDevicePrimaryCtxRetain(&object, dev);
     if (result != CUDA_SUCCESS)
         return result;
+    request->primary = true;
     enter(request, RG_KIND_CONTEXT, handle, object);
     struct rg_worker_context *context = state_of(request, object);
     if (context) {
@@ -281,7 +221,7 @@ CUresult rg_execute_cuDevicePrimaryCtxRelease_v2(struct rg_request *request, CUd
     CUresult result = rg_driver.cuDevicePrimaryCtxRelease_v2(dev);
     context->retained--; /* whatever comes of it, as with others: the client has given it up */
     if (last)
-        ended(request, context);
+        rg_context_ended(request->worker, context);
     return result;
 }
 
@@ -293,7 +233,7 @@ CUresult rg_execute_cuDevicePrimaryCtxReset_v2(struct rg_request *request, CUdev
     CUresult result = rg_driver.cuDevicePrimaryCtxReset_v2(dev);
     not_ready(request->worker, dev, false);
     if (context)
-        ended(request, context);
+        rg_context_ended(request->worker, context);
     return result;
 }
 
@@ -310,112 +250,12 @@ CUresult rg_execute_rgContextError(struct rg_request *request, CUcontext context
 
 /* --- waiting ------------------------------------------------------------------------------------------------------------ */
 
-static struct rg_worker_context *context_of(struct rg_worker *worker, uint64_t handle)
-{
-    struct rg_object *entry = rg_objects_find(&worker->objects, handle);
-    return entry ? entry->extra : NULL;
-}
-
-void rg_context_add_stream(struct rg_worker *worker, uint64_t handle, CUstream stream)
-{
-    struct rg_worker_context *context = context_of(worker, handle);
-    if (!context)
-        return;
-    context->n_streams++;
-    for (int i = 0; i < 4 && stream; i++)
-        if (!context->few_streams[i]) {
-            context->few_streams[i] = stream;
-            return;
-        }
-}
-
-void rg_context_remove_stream(struct rg_worker *worker, uint64_t handle, CUstream stream)
-{
-    struct rg_worker_context *context = context_of(worker, handle);
-    if (!context)
-        return;
-    context->n_streams--;
-    for (int i = 0; i < 4; i++)
-        if (context->few_streams[i] == stream)
-            context->few_streams[i] = NULL;
-}
-
-void rg_context_leave_stream(struct rg_request *request, uint64_t handle, CUstream stream)
-{
-    struct rg_worker_context *context = context_of(request->worker, handle);
-    if (context && (!rg_driver.cuStreamQuery || rg_driver.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY))
-        context->left_at = rg_executor_of(request)->seq;
-}
-
-/* Whether the context can be asked stream by stream. */
-static bool has_few_streams(const struct rg_worker_context *context)
-{
-    unsigned n = 0;
-    for (int i = 0; i < 4; i++)
-        n += context->few_streams[i] != NULL;
-    return n == context->n_streams && context->left_at <= atomic_load(&context->idle_at);
-}
-
-bool rg_context_idle(struct rg_worker *worker, const struct rg_worker_context *context)
-{
-    if (worker->last_work <= atomic_load(&context->idle_at))
-        return true;
-    if (!rg_driver.cuStreamQuery || !has_few_streams(context) ||
-        rg_driver.cuStreamQuery(CU_STREAM_LEGACY) != CUDA_SUCCESS)
-        return false;
-    for (int i = 0; i < 4; i++)
-        if (context->few_streams[i] && rg_driver.cuStreamQuery(context->few_streams[i]) != CUDA_SUCCESS)
-            return false;
-    return true;
-}
-
-/* Whether all work of the context ends within a moment. */
-static bool done_soon(struct rg_worker *worker, const struct rg_worker_context *context)
-{
-    if (!has_few_streams(context) || !rg_stream_done_soon(worker, CU_STREAM_LEGACY))
-        return false;
-    for (int i = 0; i < 4; i++)
-        if (context->few_streams[i] && !rg_stream_done_soon(worker, context->few_streams[i]))
-            return false;
-    return true;
-}
-
-static bool may_block(struct rg_request *request, const struct rg_worker_context *context)
-{
-    return !context || (request->worker->last_work > atomic_load(&context->idle_at) &&
-                        !done_soon(request->worker, context));
-}
-
-CUresult rg_wait_legacy_stream(struct rg_request *request, CUstream stream)
-{
-    struct rg_worker_context *context = rg_request_context(request);
-    if (!context)
-        return request->result;
-    /* it may have no work itself and yet be waited for until the streams that block it are done */
-    if (may_block(request, context) && !rg_request_detach(request))
-        return request->result;
-    return rg_driver.cuStreamSynchronize(stream);
-}
-
-/* Waits for all work of the context current on this thread. */
-static CUresult synchronize(struct rg_request *request, struct rg_worker_context *context)
-{
-    const uint64_t seq = rg_executor_of(request)->seq;
-    if (may_block(request, context) && !rg_request_detach(request))
-        return request->result;
-    CUresult result = rg_driver.cuCtxSynchronize();
-    if (result == CUDA_SUCCESS && context)
-        atomic_store(&context->idle_at, seq);
-    rg_output_drain(request->worker);
-    return result;
-}
-
 CUresult rg_execute_cuCtxSynchronize(struct rg_request *request)
 {
     struct rg_worker_context *context = request->thread->context ? rg_request_context(request) : NULL;
     if (request->result != CUDA_SUCCESS)
         return request->result;
-    return synchronize(request, context);
+    return rg_wait_context(request, context);
 }
 
 CUresult rg_execute_cuCtxSynchronize_v2(struct rg_request *request, CUcontext ctx)
@@ -428,5 +268,5 @@ CUresult rg_execute_cuCtxSynchronize_v2(struct rg_request *request, CUcontext ct
         return CUDA_ERROR_INVALID_CONTEXT;
     CUresult result = rg_driver.cuCtxSetCurrent(ctx);
     rg_context_unknown();
-    return result == CUDA_SUCCESS ? synchronize(request, context) : result;
+    return result == CUDA_SUCCESS ? rg_wait_context(request, context) : result;
 }

@@ -2,13 +2,12 @@
  * link.c - linking of device code: the driver's linker states, with log buffers of ours that live as long as they do, and
  * as long as a record that uses them, which may go out of order (out_of_order.h).
  */
-#include "server/api/link.h"
-
 #include "common/base/limits.h"
 #include "common/base/log.h"
 #include "generated/server/execute.h"
 #include "server/core/out_of_order.h"
 #include "server/images/image.h"
+#include "server/modules.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -18,7 +17,8 @@
 #define LOG_MAX     (RG_REPLY_INLINE / 2 - 64)
 
 /* What goes with a linker state. */
-struct rg_linker {
+struct linker {
+    struct rg_extra extra;
     atomic_uint users;            /* its entry and the records that are using it: the last one frees it */
     size_t info_size, error_size; /* of the buffers, which follow: info, then error */
     const unsigned char *result;  /* the driver's, until the state is destroyed */
@@ -35,19 +35,25 @@ struct options {
 };
 
 /* What goes with the state, for the record to use until it lets it go; NULL: there is no such state. The dispatcher. */
-static struct rg_linker *use(struct rg_request *request, CUlinkState state)
+static struct linker *use(struct rg_request *request, CUlinkState state)
 {
     struct rg_object *entry = rg_objects_find_object(&request->worker->objects, RG_KIND_LINK, state);
-    struct rg_linker *extra = entry ? entry->extra : NULL;
+    struct linker *extra = entry ? entry->extra : NULL;
     if (extra)
         atomic_fetch_add(&extra->users, 1);
     return extra;
 }
 
-void rg_linker_release(struct rg_linker *extra)
+static void release(struct linker *extra)
 {
     if (extra && atomic_fetch_sub(&extra->users, 1) == 1)
         free(extra);
+}
+
+/* The state's entry ends. */
+static void release_extra(struct rg_extra *extra)
+{
+    release((struct linker *)extra);
 }
 
 struct drop {
@@ -62,14 +68,23 @@ static void drop(struct rg_object *entry, void *user)
         return;
     if (rg_driver.cuLinkDestroy)
         (void)rg_driver.cuLinkDestroy(entry->object);
-    rg_linker_release(entry->extra);
+    rg_extra_release(entry->extra);
     rg_objects_remove(&which->worker->objects, entry);
 }
 
-void rg_link_drop_context(struct rg_worker *worker, uint64_t context)
+/* No record uses its linker states: the dispatcher has waited for those (rg_out_of_order_settle). */
+static void drop_context(struct rg_worker *worker, struct rg_worker_context *context)
 {
-    rg_objects_each(&worker->objects, drop, &(struct drop){worker, context});
+    rg_objects_each(&worker->objects, drop, &(struct drop){worker, context->handle});
 }
+
+/* The states that have no context. */
+static void stop(struct rg_worker *worker)
+{
+    rg_objects_each(&worker->objects, drop, &(struct drop){worker, 0});
+}
+
+const struct rg_module rg_link_module = {.stop = stop, .drop_context = drop_context};
 
 static CUresult read_options(struct rg_request *request, struct options *out, unsigned count,
                              const CUjit_option *options, const unsigned long long *values)
@@ -113,9 +128,10 @@ CUresult rg_execute_rgLinkCreate(struct rg_request *request, uint64_t state, uns
         return CUDA_ERROR_NOT_SUPPORTED;
     info_size = info_size < LOG_MAX ? info_size : LOG_MAX;
     error_size = error_size < LOG_MAX ? error_size : LOG_MAX;
-    struct rg_linker *extra = calloc(1, sizeof *extra + info_size + error_size + 2);
+    struct linker *extra = calloc(1, sizeof *extra + info_size + error_size + 2);
     if (!extra)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    extra->extra.release = release_extra;
     atomic_init(&extra->users, 1);
     extra->info_size = info_size;
     extra->error_size = error_size;
@@ -136,7 +152,7 @@ CUresult rg_execute_rgLinkCreate(struct rg_request *request, uint64_t state, uns
     }
     if (rg_driver.cuLinkDestroy) /* the session has been ended */
         (void)rg_driver.cuLinkDestroy(made);
-    rg_linker_release(extra);
+    release(extra);
     return CUDA_ERROR_UNKNOWN;
 }
 
@@ -147,7 +163,7 @@ static void output_log(struct rg_request *request, const char *log, size_t size)
     rg_request_output(request, log, length);
 }
 
-static void output_logs(struct rg_request *request, const struct rg_linker *extra)
+static void output_logs(struct rg_request *request, const struct linker *extra)
 {
     output_log(request, extra->logs, extra->info_size);
     output_log(request, extra->logs + extra->info_size + 1, extra->error_size);
@@ -159,7 +175,7 @@ CUresult rg_execute_rgLinkAdd(struct rg_request *request, CUlinkState state, uns
 {
     struct options all;
     rg_out_of_order_settle(request, state, 0); /* one after another */
-    struct rg_linker *extra = use(request, state);
+    struct linker *extra = use(request, state);
     struct rg_image *image = rg_image_take(request->worker, id);
     struct rg_image_code code;
     CUresult result = read_options(request, &all, count, options, values);
@@ -173,7 +189,7 @@ CUresult rg_execute_rgLinkAdd(struct rg_request *request, CUlinkState state, uns
                                             code.size, name, all.count, all.options, all.values);
     if (extra)
         output_logs(request, extra);
-    rg_linker_release(extra);
+    release(extra);
     rg_image_free(request->worker, image);
     return result;
 }
@@ -181,7 +197,7 @@ CUresult rg_execute_rgLinkAdd(struct rg_request *request, CUlinkState state, uns
 CUresult rg_execute_rgLinkComplete(struct rg_request *request, CUlinkState state)
 {
     rg_out_of_order_settle(request, state, 0);
-    struct rg_linker *extra = use(request, state);
+    struct linker *extra = use(request, state);
     if (!extra)
         return CUDA_ERROR_INVALID_HANDLE;
     rg_request_go_out_of_order(request);
@@ -195,14 +211,14 @@ CUresult rg_execute_rgLinkComplete(struct rg_request *request, CUlinkState state
     output_logs(request, extra);
     const uint64_t reported = extra->result_size;
     rg_request_output(request, &reported, sizeof reported);
-    rg_linker_release(extra);
+    release(extra);
     return result;
 }
 
 CUresult rg_execute_rgLinkRead(struct rg_request *request, CUlinkState state, size_t offset, size_t size)
 {
     rg_out_of_order_settle(request, state, 0);
-    struct rg_linker *extra = use(request, state);
+    struct linker *extra = use(request, state);
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     if (extra && extra->result && size <= RG_BULK_MAX && offset <= extra->result_size &&
         size <= extra->result_size - offset) {
@@ -210,7 +226,7 @@ CUresult rg_execute_rgLinkRead(struct rg_request *request, CUlinkState state, si
         request->reply_bulk_size = size;
         result = CUDA_SUCCESS;
     }
-    rg_linker_release(extra);
+    release(extra);
     return result;
 }
 

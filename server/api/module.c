@@ -4,7 +4,6 @@
 #include "generated/server/execute.h"
 #include "proto/function_info.h"
 #include "server/images/image.h"
-#include "server/prealloc/prealloc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -104,7 +103,7 @@ CUresult rg_execute_rgModuleLoad(struct rg_request *request, uint64_t module, un
     CUresult result = begin_load(request, &load, image, count, options, values, info_size, error_size);
     if (result == CUDA_SUCCESS) {
         result = load_module(&load, &made);
-        if (result == CUDA_ERROR_OUT_OF_MEMORY && rg_prealloc_reclaim(request))
+        if (result == CUDA_ERROR_OUT_OF_MEMORY && rg_worker_reclaim(request))
             result = load_module(&load, &made);
     }
     if (result == CUDA_SUCCESS)
@@ -139,7 +138,7 @@ CUresult rg_execute_rgLibraryLoad(struct rg_request *request, uint64_t library, 
         result = CUDA_ERROR_NOT_SUPPORTED;
     if (result == CUDA_SUCCESS) {
         result = load_library(&load, &made);
-        if (result == CUDA_ERROR_OUT_OF_MEMORY && rg_prealloc_reclaim(request))
+        if (result == CUDA_ERROR_OUT_OF_MEMORY && rg_worker_reclaim(request))
             result = load_library(&load, &made);
     }
     if (result == CUDA_SUCCESS)

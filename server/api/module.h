@@ -3,6 +3,12 @@
 #define RG_SERVER_API_MODULE_H
 
 #include "server/core/worker.h"
+#include "server/modules.h"
+
+/** State of describe.c: for how long images have been loaded that nobody has asked for. */
+struct rg_preload {
+    uint64_t ns;
+};
 
 /**
  * Outputs what a launch needs to know of a function or kernel (proto/function_info.h). Of a kernel: on `device`; `function`:

@@ -1,10 +1,9 @@
 /* stream.c - streams: waiting for them, their end, attributes, operations on memory, host functions of the client. */
 #include "generated/server/execute.h"
 #include "proto/launch_attribute.h"
+#include "server/core/worker.h"
 #include "server/timeline/output.h"
 #include "server/timeline/wait.h"
-#include "server/transfer/deferred.h"
-#include "server/transfer/staging.h"
 
 CUresult rg_execute_cuStreamSynchronize(struct rg_request *request, CUstream stream)
 {
@@ -23,9 +22,7 @@ CUresult rg_execute_cuStreamDestroy_v2(struct rg_request *request, CUstream stre
         return CUDA_ERROR_INVALID_HANDLE; /* the default streams are not created, so not destroyed */
     if (!rg_driver.cuStreamDestroy_v2)
         return CUDA_ERROR_NOT_SUPPORTED;
-    rg_context_leave_stream(request, state->context, stream);
-    rg_staging_give_slots(request->worker, state);
-    rg_managed_remove_stream(request->worker, stream);
+    rg_stream_drop(request, state);
     return rg_driver.cuStreamDestroy_v2(stream);
 }
 
@@ -72,10 +69,4 @@ CUresult rg_translate_CUstreamBatchMemOpParams(struct rg_request *request,
         }
     }
     return CUDA_SUCCESS;
-}
-
-CUresult rg_execute_rgHostCall(struct rg_request *request, CUstream stream, unsigned long long call,
-                               unsigned int callback)
-{
-    return rg_deferred_host_call(request, stream, call, callback != 0);
 }

@@ -5,15 +5,10 @@
  * the bytes ends the session; a failure of a call goes into its reply, or, if nobody waits, is kept (the first one)
  * for the next record that somebody waits for, or for a notice when the input runs dry.
  */
+#include "server/core/dispatch.h"
+
 #include "common/base/clock.h"
 #include "server/core/leader_followers.h"
-#include "server/core/out_of_order.h"
-#include "server/prealloc/prealloc.h"
-#include "server/timeline/completion.h"
-#include "server/timeline/times.h"
-#include "server/transfer/credit.h"
-#include "server/transfer/gpudirect.h"
-#include "server/transfer/staging.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -127,20 +122,17 @@ static void reply(struct rg_worker *worker, struct rg_executor *executor)
     };
     struct iovec parts[2] = {{&head, sizeof head}, {request->out, request->out_size}};
     struct iovec bulk = {(void *)(uintptr_t)request->reply_bulk, request->reply_bulk_size};
-    rg_completion_before_reply(worker, request);
-    (void)rg_worker_send_to(worker, request->reply_transfer, 0,
-                            executor->reply_buffer ? &executor->reply_buffer->hold : NULL, RG_MESSAGE_REPLY,
-                            parts, request->out_size ? 2 : 1, &bulk, request->reply_bulk_size ? 1 : 0);
+    RG_MODULES_CALL(worker, before_reply, worker, request);
+    (void)rg_worker_send(worker, request->reply_transfer, 0, request->reply_hold, RG_MESSAGE_REPLY, parts,
+                         request->out_size ? 2 : 1, &bulk, request->reply_bulk_size ? 1 : 0);
 }
 
 static void free_request(struct rg_request *request, struct rg_executor *executor)
 {
     if (request->out != executor->output)
         free(request->out);
-    rg_staging_give(request->worker, executor->reply_buffer);
-    executor->reply_buffer = NULL;
-    rg_gpudirect_unpin(request->worker, executor->reply_area);
-    executor->reply_area = NULL;
+    if (request->reply_sent)
+        request->reply_sent(request->worker, request->reply_lease);
     for (void **block = request->arena; block;) {
         void **next = *block;
         free(block);
@@ -160,7 +152,7 @@ static void execute_again(struct rg_executor *executor, const struct rg_operatio
     if (!copy)
         return;
     memcpy(copy, parameters, size);
-    if (rg_prealloc_reclaim(request)) {
+    if (rg_worker_reclaim(request)) {
         request->result = CUDA_SUCCESS;
         request->out_size = 0;
         request->in = rg_reader_of(copy, size);
@@ -216,24 +208,26 @@ void rg_dispatch_next(struct rg_worker *worker, struct rg_executor *executor)
     if (rg_out_of_order_any(&worker->out_of_order))
         rg_out_of_order_register(request);
 
-    const uint64_t taken = worker->credit.taken;
     const size_t bulk = request->bulk_left;
-    rg_times_begin(executor, operation->flags);
+    const struct rg_observer *observer = worker->observer;
+    if (observer)
+        observer->begin(executor, operation->flags);
     operation->execute(request);
     if (request->result == CUDA_ERROR_OUT_OF_MEMORY && !bulk && !request->violated && !request->told &&
         executor->roles)
         execute_again(executor, operation, parameters, record.size - sizeof record);
-    rg_times_executed(executor, operation->flags);
+    if (observer)
+        observer->executed(executor, operation->flags);
 
     /* The roles may be another thread's by now; then nothing of the dispatcher's may be touched any more. */
     const bool mine = executor->roles != 0;
     rg_out_of_order_end(executor);
     if (takes_room(record.op))
-        rg_credit_executed(worker, taken, bulk);
+        RG_MODULES_CALL(worker, executed, request, bulk);
     if (mine && request->bulk_left && !request->violated &&
         rg_request_recv_bulk(request, NULL, request->bulk_left) != RG_OK)
         rg_worker_end(worker, 0, NULL);
-    const uint64_t replied = worker->times && record.token ? rg_now_ns() : 0;
+    const uint64_t replied = observer && record.token ? rg_now_ns() : 0;
     if (!request->violated) {
         if (!mine)
             atomic_store_explicit(&thread->waits, false, memory_order_release);
@@ -244,7 +238,8 @@ void rg_dispatch_next(struct rg_worker *worker, struct rg_executor *executor)
     }
     if (mine)
         atomic_store(&worker->submitted, executor->seq);
-    rg_times_finish(executor, replied);
+    if (observer)
+        observer->finish(executor, replied);
     free_request(request, executor);
     if (!mine)
         atomic_fetch_sub(&worker->detached, 1);

@@ -7,12 +7,23 @@
 #include "common/base/log.h"
 #include "common/base/thread.h"
 #include "proto/delta.h"
-#include "server/transfer/deferred.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes of batches that may lie here unexecuted before the reader slows down, and before the session ends. */
+#define QUEUE_SLOW (64ull << 20)
+#define QUEUE_MAX  (4ull << 30)
+
 #define SLOW_WAIT_NS 20000000 /* a reader whose queue is long waits so long for the dispatcher */
+
+/* A batch that was copied, because the thread that executes records is not the one that reads. */
+struct rg_queued_batch {
+    struct rg_queued_batch *next;
+    struct rg_batch_cursor cursor;
+    size_t size;
+    unsigned char data[];
+};
 
 /* --- the pool --------------------------------------------------------------------------------------------------- */
 
@@ -168,7 +179,7 @@ static void slow_down(struct rg_worker *worker)
     const uint64_t until = rg_now_ns() + SLOW_WAIT_NS;
     struct timespec time = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
     pthread_mutex_lock(&worker->roles);
-    while (worker->queue_bytes > RG_QUEUE_SLOW && !rg_worker_over(worker))
+    while (worker->queue_bytes > QUEUE_SLOW && !rg_worker_over(worker))
         if (pthread_cond_timedwait(&worker->queue_changed, &worker->roles, &time) != 0)
             break;
     pthread_mutex_unlock(&worker->roles);
@@ -200,10 +211,10 @@ static void take_batch(struct rg_executor *executor, const struct rg_batch_curso
     const size_t bytes = worker->queue_bytes;
     pthread_cond_broadcast(&worker->queue_changed);
     pthread_mutex_unlock(&worker->roles);
-    if (bytes > RG_QUEUE_MAX)
+    if (bytes > QUEUE_MAX)
         rg_worker_end(worker, 1,
                       "too much work was sent while a host function or a copy from the host was waited for");
-    else if (bytes > RG_QUEUE_SLOW)
+    else if (bytes > QUEUE_SLOW)
         slow_down(worker);
 }
 
@@ -293,6 +304,23 @@ static enum rg_status receive(struct rg_executor *executor, struct rg_message *m
     return rg_conn_recv(worker->conn, -1, message);
 }
 
+/* Whatever was asked for, it is a module's. */
+static void read_answer(struct rg_worker *worker, const struct rg_message *message,
+                        const struct rg_message_header *header)
+{
+    struct rg_answer answer;
+    enum rg_answered answered = RG_ANSWERED_NOT_MINE;
+    if (message->size == sizeof *header + sizeof answer) {
+        memcpy(&answer, (const unsigned char *)message->data + sizeof *header, sizeof answer);
+        for (const struct rg_module *const *at = worker->modules; *at && answered == RG_ANSWERED_NOT_MINE;
+             at++)
+            if ((*at)->answer)
+                answered = (*at)->answer(worker, header, &answer, message->bulk_size);
+    }
+    if (answered != RG_ANSWERED_GOOD)
+        malformed(worker, "an answer to nothing that was asked");
+}
+
 static void read_message(struct rg_executor *executor)
 {
     struct rg_worker *worker = executor->worker;
@@ -323,7 +351,7 @@ static void read_message(struct rg_executor *executor)
     if (header.kind == RG_MESSAGE_BATCH || header.kind == RG_MESSAGE_DELTA)
         read_batch(executor, &message, &header);
     else if (header.kind == RG_MESSAGE_ANSWER)
-        rg_deferred_answer(worker, &message);
+        read_answer(worker, &message, &header);
     else if (header.kind == RG_MESSAGE_CONTROL && message.bulk_size == 0)
         rg_worker_end(worker, 0, NULL); /* the only one that a client sends: it ends the session */
     else
@@ -345,7 +373,7 @@ static void drop_batch_memory(struct rg_worker *worker)
 static bool answers_may_come(struct rg_worker *worker)
 {
     return atomic_load_explicit(&worker->answers_due, memory_order_relaxed) ||
-           (atomic_load_explicit(&worker->managed.open, memory_order_relaxed) &&
+           (atomic_load_explicit(&worker->answers_unasked, memory_order_relaxed) &&
             rg_dispatch_next_blocks(worker));
 }
 

@@ -40,10 +40,8 @@ struct rg_executor {
     struct rg_worker_stream *stream; /* state of the stream named last; NULL: the legacy stream */
     CUresult async_result;           /* earlier failure that the reply reports */
     uint16_t async_op;
-    struct rg_staging_buffer *reply_buffer; /* holds the reply's bulk data; given back once it is sent */
-    struct rg_gpudirect_area *reply_area;   /* the same where it lies in the device's memory */
-    uint64_t named_stream, named_event;     /* handles that it named last, for times.c */
-    struct rg_time time;                    /* times.c */
+    uint64_t named_stream, named_event; /* handles that it named last, for times.c */
+    struct rg_time time;                /* times.c */
     size_t scratch_used;
     _Alignas(16) unsigned char output[RG_EXECUTOR_OUTPUT];
     _Alignas(16) unsigned char scratch[RG_EXECUTOR_SCRATCH];

@@ -17,13 +17,26 @@
 
 #define RG_OBJECT_PAGE 1024u
 
+/** With which that begins which is kept of a stream or linker state beyond its entry. */
+struct rg_extra {
+    void (*release)(struct rg_extra *extra);
+};
+
+/** NULL is fine. */
+static inline void rg_extra_release(struct rg_extra *extra)
+{
+    if (extra)
+        extra->release(extra);
+}
+
 struct rg_object {
     uint64_t handle;  /* 0: unused */
     void *object;     /* the driver's */
     uint64_t context; /* handle of the context it goes with; 0: of none */
     const void *
         owner; /* functions, kernels, libraries' modules: the driver's module or library that they end with */
-    void *extra;   /* struct rg_worker_stream, rg_worker_context or rg_linker, of objects of these kinds */
+    void *
+        extra; /* of contexts struct rg_worker_context, of streams and linker states what begins with rg_extra */
     uint32_t next; /* in its bucket of the way back: index + 1 */
     bool chained;
 };

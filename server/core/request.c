@@ -3,11 +3,8 @@
 #include "common/base/log.h"
 #include "common/base/log_limit.h"
 #include "generated/server/driver.h"
-#include "server/api/link.h"
 #include "server/core/leader_followers.h"
 #include "server/core/out_of_order.h"
-#include "server/timeline/times.h"
-#include "server/transfer/staging.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -71,29 +68,27 @@ void *rg_request_object(struct rg_request *request, enum rg_kind kind, uint64_t 
 static struct rg_worker_stream *per_thread_stream(struct rg_request *request)
 {
     struct rg_client_thread *thread = request->thread;
-    for (struct rg_thread_stream *at = thread->streams; at; at = at->next)
-        if (at->stream.context == thread->context)
-            return &at->stream;
+    for (struct rg_worker_stream *stream = thread->streams; stream; stream = stream->next_of_thread)
+        if (stream->context == thread->context)
+            return stream;
+    CUstream object = NULL;
     CUresult result = rg_request_make_current(request);
     if (result == CUDA_SUCCESS && !thread->context)
         result = CUDA_ERROR_INVALID_CONTEXT;
-    struct rg_thread_stream *made = result == CUDA_SUCCESS ? calloc(1, sizeof *made) : NULL;
-    if (result == CUDA_SUCCESS && !made)
-        result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS)
-        result = rg_driver.cuStreamCreate(&made->stream.object, CU_STREAM_DEFAULT);
-    if (result != CUDA_SUCCESS) {
-        free(made);
-        fail(request, result);
+        result = rg_driver.cuStreamCreate(&object, CU_STREAM_DEFAULT);
+    struct rg_worker_stream *stream = result == CUDA_SUCCESS ? rg_stream_make(object, thread->context) : NULL;
+    if (!stream) {
+        if (result == CUDA_SUCCESS)
+            (void)rg_driver.cuStreamDestroy_v2(object);
+        fail(request, result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result);
         return NULL;
     }
-    made->stream.context = thread->context;
-    rg_context_add_stream(request->worker, thread->context, NULL);
-    rg_managed_add_stream(request->worker, thread->context, made->stream.object);
-    made->stream.per_thread = true;
-    made->next = thread->streams;
-    thread->streams = made;
-    return &made->stream;
+    stream->per_thread = true;
+    stream->next_of_thread = thread->streams;
+    thread->streams = stream;
+    rg_stream_add(request->worker, stream);
+    return stream;
 }
 
 CUstream rg_request_stream(struct rg_request *request, uint64_t handle)
@@ -119,7 +114,7 @@ CUstream rg_request_stream(struct rg_request *request, uint64_t handle)
     }
     if (!executor->stream)
         return NULL;
-    rg_staging_order(request->worker, executor->stream);
+    rg_stream_order(request->worker, executor->stream);
     return executor->stream->object;
 }
 
@@ -131,40 +126,30 @@ struct rg_worker_stream *rg_request_stream_state(struct rg_request *request, CUs
     struct rg_worker_context *context = rg_request_context(request);
     if (!context)
         return NULL;
-    if (!context->legacy) {
-        context->legacy = calloc(1, sizeof *context->legacy);
-        if (!context->legacy) {
-            fail(request, CUDA_ERROR_OUT_OF_MEMORY);
-            return NULL;
-        }
-        context->legacy->context = context->handle;
-    }
+    if (!context->legacy && !(context->legacy = rg_stream_make(NULL, context->handle)))
+        fail(request, CUDA_ERROR_OUT_OF_MEMORY);
     return context->legacy;
 }
 
-/* What goes with an object beyond its entry. */
+/* Makes what goes with an object beyond its entry. */
 static bool attach(struct rg_request *request, struct rg_object *entry)
 {
     if (rg_handle_kind(entry->handle) == RG_KIND_STREAM) {
-        struct rg_worker_stream *stream = calloc(1, sizeof *stream);
+        struct rg_worker_stream *stream = rg_stream_make(entry->object, entry->context);
         unsigned flags = 0;
         if (!stream)
             return false;
-        stream->object = entry->object;
-        stream->context = entry->context;
         if (rg_driver.cuStreamGetFlags && rg_driver.cuStreamGetFlags(entry->object, &flags) == CUDA_SUCCESS)
             stream->non_blocking = flags & CU_STREAM_NON_BLOCKING;
         entry->extra = stream;
-        rg_context_add_stream(request->worker, stream->context, stream->object);
-        rg_managed_add_stream(request->worker, stream->context, stream->object);
+        rg_stream_add(request->worker, stream);
     } else if (rg_handle_kind(entry->handle) == RG_KIND_CONTEXT) {
         struct rg_worker_context *context = calloc(1, sizeof *context);
         if (!context)
             return false;
         context->handle = entry->handle;
         context->object = entry->object;
-        context->primary =
-            request->op == RG_OP_cuDevicePrimaryCtxRetain || request->op == RG_OP_rgPrimaryTake;
+        context->primary = request->primary;
         entry->extra = context;
         if (!context->primary) {
             /* cuCtxCreate made it current on this thread; which one is current is the client threads' business. */
@@ -176,39 +161,15 @@ static bool attach(struct rg_request *request, struct rg_object *entry)
     return true;
 }
 
-/* Frees contexts that have ended, if no thread can look at them any more. The dispatcher, which alone makes such threads. */
-static void free_retired(struct rg_worker *worker)
-{
-    if (atomic_load(&worker->detached))
-        return;
-    for (struct rg_worker_context **link = &worker->retired; *link;) {
-        struct rg_worker_context *context = *link;
-        if (!context->released) {
-            link = &context->next_retired;
-            continue;
-        }
-        *link = context->next_retired;
-        free(context);
-    }
-}
-
-/* Ends what goes with an object that ends. Threads that wait for a context may still look at it. */
+/* Ends what goes with an object that ends. */
 static void detach(struct rg_request *request, uint64_t handle, void *extra)
 {
-    if (extra && rg_handle_kind(handle) == RG_KIND_CONTEXT) {
-        struct rg_worker_context *context = extra;
-        context->next_retired = request->worker->retired;
-        request->worker->retired = context;
-        free_retired(request->worker);
-        return;
-    }
-    if (rg_handle_kind(handle) == RG_KIND_LINK) {
-        rg_linker_release(extra);
-        return;
-    }
     if (rg_executor_of(request)->stream == extra)
         rg_executor_of(request)->stream = NULL;
-    free(extra);
+    if (extra && rg_handle_kind(handle) == RG_KIND_CONTEXT)
+        rg_context_retire(request->worker, extra);
+    else
+        rg_extra_release(extra);
 }
 
 static bool bound_to_context(enum rg_kind kind)
@@ -297,8 +258,6 @@ void rg_request_delete(struct rg_request *request, enum rg_kind kind, uint64_t h
         rg_handle_kind(handle) == (unsigned)kind ? rg_objects_find(&request->worker->objects, handle) : NULL;
     if (!entry)
         return;
-    if (rg_handle_kind(handle) == RG_KIND_STREAM)
-        rg_context_remove_stream(request->worker, entry->context, entry->object);
     /* their functions are gone: the driver may give their addresses to those of the next module */
     if (rg_handle_kind(handle) == RG_KIND_MODULE || rg_handle_kind(handle) == RG_KIND_LIBRARY)
         forget_all_of(request, entry->object);
@@ -545,7 +504,8 @@ bool rg_request_detach(struct rg_request *request)
         return true;
     atomic_store_explicit(&request->thread->waits, true, memory_order_relaxed);
     atomic_store(&request->worker->submitted, executor->seq);
-    rg_times_detached(executor);
+    if (request->worker->observer)
+        request->worker->observer->detached(executor);
     atomic_fetch_add(&request->worker->detached, 1);
     if (rg_leader_promote(executor))
         return true;

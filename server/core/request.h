@@ -17,8 +17,11 @@
 #include <cuda.h>
 #include <stdbool.h>
 
-struct rg_worker;
 struct rg_client_thread;
+struct rg_lease;
+struct rg_worker;
+struct rg_worker_context;
+struct rg_worker_stream;
 
 struct rg_request {
     struct rg_worker *worker;
@@ -35,8 +38,10 @@ struct rg_request {
     unsigned char *out;
     size_t out_size, out_capacity;
     void *arena; /* list of temporary blocks, freed with the request */
-    const void *
-        owner; /* of the objects that the operation makes or finds (struct rg_object); set by the operation */
+    /* set by the operation: whose the objects are that it makes or finds (struct rg_object), and that a context which it makes
+     * or finds is a device's primary one */
+    const void *owner;
+    bool primary;
     /* the module, library or linker state that a parameter named, or that owns what it named: it does not end meanwhile
      * (out_of_order.h), nor does the context that it goes with (0: none), which need not be the client thread's */
     const void *uses;
@@ -44,7 +49,11 @@ struct rg_request {
     /* bulk data for the reply, set by an operation; must stay valid until the reply is sent */
     const void *reply_bulk;
     size_t reply_bulk_size;
-    uint64_t reply_transfer; /* the client's transfer that it belongs to; 0: none */
+    uint64_t reply_transfer;     /* the client's transfer that it belongs to; 0: none */
+    struct rg_lease *reply_hold; /* of that memory, or NULL */
+    /* called with `reply_lease` once the reply is sent, or will not be; NULL: nothing is to be given back */
+    void (*reply_sent)(struct rg_worker *worker, void *reply_lease);
+    void *reply_lease;
 };
 
 enum {
@@ -123,6 +132,31 @@ bool rg_request_places(struct rg_request *request, const void *memory, size_t si
  * (rg_conn_take_advertised); returns how many. 0: they do not, or, with request->violated, the session is over.
  */
 size_t rg_request_take_advertised(struct rg_request *request, size_t most, void **memory);
+
+/* --- for hand-written operations ------------------------------------------------------------------------------------- */
+
+/**
+ * The calling record may wait for the GPU from now on: others' records go on meanwhile. False: there is no thread for that, and
+ * the call is not to wait, as what it waits for may need others' records; its result is set.
+ */
+RG_MUST_CHECK bool rg_request_detach(struct rg_request *request);
+/** From now on another thread reads messages, so that answers of the client arrive while this record is executed. */
+void rg_request_separate_reader(struct rg_request *request);
+/** The state of the client thread's current context, or NULL with request->result set. */
+struct rg_worker_context *rg_request_context(struct rg_request *request);
+/**
+ * The same of the context that a stream belongs to, which a parameter of this record named: copies may be put into streams
+ * of other contexts than the current one. That context is current on this thread then.
+ */
+struct rg_worker_context *rg_request_stream_context(struct rg_request *request, CUstream stream);
+/** The state of a stream that a parameter of this record named. NULL: out of memory. */
+struct rg_worker_stream *rg_request_stream_state(struct rg_request *request, CUstream stream);
+/** Temporary zeroed memory that lives as long as the request. NULL with request->result set: out of memory. */
+void *rg_request_memory(struct rg_request *request, size_t size);
+/** Makes the client thread's context current on this thread. */
+CUresult rg_request_make_current(struct rg_request *request);
+/** Forgets what this thread's current context is taken to be. */
+void rg_context_unknown(void);
 
 /** Ends the session: logs `format` with op and client; the dispatcher tells the client and stops. */
 void rg_request_violation(struct rg_request *request, const char *format, ...)

@@ -15,7 +15,7 @@
 
 struct rg_image **rg_image_find(struct rg_worker *worker, uint64_t id)
 {
-    struct rg_image **link = &worker->images;
+    struct rg_image **link = &rg_image_cache_of(worker)->waiting;
     while (*link && (*link)->id != id)
         link = &(*link)->next;
     return link;
@@ -31,10 +31,10 @@ struct rg_image *rg_image_take(struct rg_worker *worker, uint64_t id)
 
 static void count_out(struct rg_worker *worker, size_t total)
 {
-    pthread_mutex_lock(&worker->named.lock);
-    worker->named.bytes -= total;
-    worker->named.n--;
-    pthread_mutex_unlock(&worker->named.lock);
+    pthread_mutex_lock(&rg_image_cache_of(worker)->lock);
+    rg_image_cache_of(worker)->bytes -= total;
+    rg_image_cache_of(worker)->n--;
+    pthread_mutex_unlock(&rg_image_cache_of(worker)->lock);
 }
 
 void rg_image_free(struct rg_worker *worker, struct rg_image *image)
@@ -44,10 +44,10 @@ void rg_image_free(struct rg_worker *worker, struct rg_image *image)
     free(image->parts);
     image->parts = NULL;
     if (!rg_image_wait(worker, image)) { /* the session is over, and the reader may be at it */
-        pthread_mutex_lock(&worker->named.lock);
-        image->next = worker->named.left;
-        worker->named.left = image;
-        pthread_mutex_unlock(&worker->named.lock);
+        pthread_mutex_lock(&rg_image_cache_of(worker)->lock);
+        image->next = rg_image_cache_of(worker)->left;
+        rg_image_cache_of(worker)->left = image;
+        pthread_mutex_unlock(&rg_image_cache_of(worker)->lock);
         return;
     }
     count_out(worker, image->total);
@@ -60,7 +60,7 @@ void rg_image_free(struct rg_worker *worker, struct rg_image *image)
 /* Counts an image among those that wait to be loaded; false: there are too many. */
 static bool count_in(struct rg_request *request, size_t total)
 {
-    struct rg_image_cache *images = &request->worker->named;
+    struct rg_image_cache *images = rg_image_cache_of(request->worker);
     pthread_mutex_lock(&images->lock);
     const size_t bytes = images->bytes;
     const unsigned n = images->n;
@@ -89,8 +89,9 @@ struct rg_image *rg_image_make(struct rg_request *request, uint64_t id, size_t t
         request->result = CUDA_ERROR_OUT_OF_MEMORY;
         return NULL;
     }
-    *image = (struct rg_image){.next = worker->images, .id = id, .total = total, .data = data};
-    worker->images = image;
+    *image =
+        (struct rg_image){.next = rg_image_cache_of(worker)->waiting, .id = id, .total = total, .data = data};
+    rg_image_cache_of(worker)->waiting = image;
     return image;
 }
 

@@ -6,9 +6,48 @@
 #define RG_SERVER_IMAGES_IMAGE_H
 
 #include "server/core/worker.h"
+#include "server/modules.h"
+
+struct rg_disk_cache;
 
 #define RG_IMAGES_MAX 4096u /* that wait to be loaded */
 #define RG_IMAGE_TAIL 64    /* zeros behind an image: text is ended, and no header begins in the last bytes */
+
+struct rg_image {
+    struct rg_image *next;
+    uint64_t id;
+    size_t total, received; /* while it is asked for, `received` is guarded by the images' lock */
+    unsigned char *data;    /* total bytes and some zeros */
+    const void **parts;     /* containers of objects that are still to be linked, ended by NULL; or NULL */
+    /* image_cache.c */
+    uint8_t digest[32];
+    bool named;                  /* it has a digest */
+    bool good;                   /* which is that of its bytes */
+    bool keep;                   /* the bytes are to be written to the cache */
+    uint64_t transfer;           /* by which it is asked for; 0: it is not */
+    struct rg_image *next_asked; /* guarded by the images' lock */
+};
+
+/** Images that wait to be loaded, and those that are kept by their digest (image_cache.c). */
+struct rg_image_cache {
+    struct rg_image *waiting; /* to be loaded: the dispatcher's */
+    struct rg_disk_cache *shelf;   /* NULL: nothing is kept */
+    pthread_mutex_t lock;
+    size_t bytes; /* of images that wait to be loaded or are being loaded, and how many they are */
+    unsigned n;
+    struct rg_image *left; /* that the reader may still be at: the session is over */
+    pthread_cond_t changed;
+    struct rg_image *asked;           /* of the client, whose answers the reader takes */
+    struct rg_image *writing, **last; /* to be written and freed */
+    size_t writing_bytes;             /* of those, and of the one that is being written */
+    bool writer_runs, stop, busy;
+    pthread_t writer;
+};
+
+static inline struct rg_image_cache *rg_image_cache_of(struct rg_worker *worker)
+{
+    return worker->state[RG_MODULE_IMAGES];
+}
 
 /** Where the image's link is; *link is NULL if there is none. */
 struct rg_image **rg_image_find(struct rg_worker *worker, uint64_t id);
@@ -21,12 +60,8 @@ struct rg_image *rg_image_make(struct rg_request *request, uint64_t id, size_t t
 
 /* --- image_cache.c --- */
 
-void rg_image_cache_init(struct rg_worker *worker);
-/** The session is over: whoever waits for an image goes on without it. */
-void rg_image_cache_wake_all(struct rg_worker *worker);
 /** Waits for images that are being written to the cache, for a second at most. */
 void rg_image_cache_settle(struct rg_worker *worker);
-void rg_image_cache_fini(struct rg_worker *worker);
 /** Waits until nothing of the image is to come any more; false: the session is over, and the reader may be at it. */
 bool rg_image_wait(struct rg_worker *worker, struct rg_image *image);
 /**
@@ -34,8 +69,6 @@ bool rg_image_wait(struct rg_worker *worker, struct rg_image *image);
  * CUDA_ERROR_INVALID_IMAGE: it is not complete, or not what it was said to be.
  */
 CUresult rg_image_ready(struct rg_request *request, struct rg_image *image);
-/** Whether an answer is one to an image that was asked for; then *good says whether it fits. The reader. */
-bool rg_image_answer(struct rg_worker *worker, const struct rg_answer *answer, size_t bulk_size, bool *good);
 /** More bytes of images than these do not wait to be written: a client may send them faster than a disk takes them. */
 #define RG_IMAGES_WRITING (512u << 20)
 /** Takes the bytes of a good image to write them; false: they are still the caller's to free. */

@@ -33,28 +33,17 @@ static struct rg_disk_cache *open_shelf(void)
     return rg_disk_cache_open(folder, size);
 }
 
-void rg_image_cache_init(struct rg_worker *worker)
-{
-    struct rg_image_cache *images = &worker->named;
-    pthread_mutex_init(&images->lock, NULL);
-    pthread_cond_init(&images->changed, NULL);
-    images->last = &images->writing;
-    images->shelf = open_shelf();
-}
-
-void rg_image_cache_wake_all(struct rg_worker *worker)
-{
-    pthread_mutex_lock(&worker->named.lock);
-    pthread_cond_broadcast(&worker->named.changed);
-    pthread_mutex_unlock(&worker->named.lock);
-}
-
 /* --- writing ------------------------------------------------------------------------------------------------ */
 
-static void free_kept(struct rg_image *image)
+static void free_list(struct rg_image *images)
 {
-    free(image->data);
-    free(image);
+    while (images) {
+        struct rg_image *image = images;
+        images = image->next;
+        free(image->data);
+        free(image->parts);
+        free(image);
+    }
 }
 
 static void *write_images(void *argument)
@@ -74,7 +63,8 @@ static void *write_images(void *argument)
         pthread_mutex_unlock(&images->lock);
         const size_t total = image->total;
         rg_disk_cache_write(images->shelf, image->digest, image->data, total);
-        free_kept(image);
+        image->next = NULL;
+        free_list(image);
         pthread_mutex_lock(&images->lock);
         images->writing_bytes -= total;
         images->busy = false;
@@ -86,7 +76,7 @@ static void *write_images(void *argument)
 
 bool rg_image_keep(struct rg_worker *worker, struct rg_image *image)
 {
-    struct rg_image_cache *images = &worker->named;
+    struct rg_image_cache *images = rg_image_cache_of(worker);
     bool kept = false;
     pthread_mutex_lock(&images->lock);
     if (images->shelf && !images->writer_runs && !images->stop)
@@ -107,7 +97,7 @@ bool rg_image_keep(struct rg_worker *worker, struct rg_image *image)
 
 void rg_image_cache_settle(struct rg_worker *worker)
 {
-    struct rg_image_cache *images = &worker->named;
+    struct rg_image_cache *images = rg_image_cache_of(worker);
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += SETTLE_S;
@@ -116,27 +106,6 @@ void rg_image_cache_settle(struct rg_worker *worker)
            pthread_cond_timedwait(&images->changed, &images->lock, &until) == 0)
         ;
     pthread_mutex_unlock(&images->lock);
-}
-
-void rg_image_cache_fini(struct rg_worker *worker)
-{
-    struct rg_image_cache *images = &worker->named;
-    rg_image_cache_settle(worker);
-    pthread_mutex_lock(&images->lock);
-    images->stop = true;
-    pthread_cond_broadcast(&images->changed);
-    const bool runs = images->writer_runs;
-    pthread_mutex_unlock(&images->lock);
-    if (runs)
-        pthread_join(images->writer, NULL);
-    while (images->writing) {
-        struct rg_image *image = images->writing;
-        images->writing = image->next;
-        free_kept(image);
-    }
-    rg_disk_cache_close(images->shelf);
-    pthread_cond_destroy(&images->changed);
-    pthread_mutex_destroy(&images->lock);
 }
 
 /* --- asking the client ---------------------------------------------------------------------------------------- */
@@ -150,7 +119,7 @@ static bool has_digest(const void *data, size_t size, const uint8_t digest[RG_DI
 /* The image from its file. */
 static bool read_image(struct rg_worker *worker, struct rg_image *image)
 {
-    struct rg_disk_cache *shelf = worker->named.shelf;
+    struct rg_disk_cache *shelf = rg_image_cache_of(worker)->shelf;
     size_t size;
     unsigned char *data =
         shelf ? rg_disk_cache_read(shelf, image->digest, 0, image->total, RG_IMAGE_TAIL, &size) : NULL;
@@ -199,11 +168,11 @@ CUresult rg_execute_rgImageNamed(struct rg_request *request, unsigned long long 
     }
     image->keep = true;
     atomic_fetch_add(&worker->answers_due, 1);
-    pthread_mutex_lock(&worker->named.lock);
+    pthread_mutex_lock(&rg_image_cache_of(worker)->lock);
     image->transfer = transfer;
-    image->next_asked = worker->named.asked;
-    worker->named.asked = image;
-    pthread_mutex_unlock(&worker->named.lock);
+    image->next_asked = rg_image_cache_of(worker)->asked;
+    rg_image_cache_of(worker)->asked = image;
+    pthread_mutex_unlock(&rg_image_cache_of(worker)->lock);
     for (size_t at = 0; at < total; at += RG_BULK_MAX)
         ask_part(worker, transfer, at, total - at < RG_BULK_MAX ? total - at : RG_BULK_MAX);
     return CUDA_SUCCESS;
@@ -219,23 +188,28 @@ CUresult rg_execute_rgImageDigest(struct rg_request *request, unsigned long long
     return CUDA_SUCCESS;
 }
 
-bool rg_image_answer(struct rg_worker *worker, const struct rg_answer *answer, size_t bulk_size, bool *good)
+/* Of data it is only known by the number whether an image was asked for, or a rendezvous. */
+static enum rg_answered answer(struct rg_worker *worker, const struct rg_message_header *header,
+                               const struct rg_answer *data, size_t bulk_size)
 {
-    struct rg_image_cache *images = &worker->named;
+    (void)header;
+    if (data->type != RG_ANSWER_DATA)
+        return RG_ANSWERED_NOT_MINE;
+    struct rg_image_cache *images = rg_image_cache_of(worker);
     pthread_mutex_lock(&images->lock);
     struct rg_image **link = &images->asked;
-    while (*link && (*link)->transfer != answer->id)
+    while (*link && (*link)->transfer != data->id)
         link = &(*link)->next_asked;
     struct rg_image *image = *link;
-    *good = image && answer->arg[1] == bulk_size && bulk_size && answer->arg[0] == image->received &&
-            bulk_size <= image->total - image->received;
+    const bool good = image && data->arg[1] == bulk_size && bulk_size && data->arg[0] == image->received &&
+                      bulk_size <= image->total - image->received;
     pthread_mutex_unlock(&images->lock);
-    if (!image || !*good)
-        return image != NULL;
+    if (!good)
+        return image ? RG_ANSWERED_WRONG : RG_ANSWERED_NOT_MINE;
     /* It cannot go away while a part of it is missing, and nobody else touches its bytes. */
     if (rg_conn_recv_bulk(worker->conn, image->data + image->received, bulk_size) != RG_OK) {
         rg_worker_end(worker, 0, NULL);
-        return true;
+        return RG_ANSWERED_GOOD;
     }
     pthread_mutex_lock(&images->lock);
     image->received += bulk_size;
@@ -250,12 +224,12 @@ bool rg_image_answer(struct rg_worker *worker, const struct rg_answer *answer, s
     pthread_mutex_unlock(&images->lock);
     if (all)
         atomic_fetch_sub(&worker->answers_due, 1);
-    return true;
+    return RG_ANSWERED_GOOD;
 }
 
 bool rg_image_wait(struct rg_worker *worker, struct rg_image *image)
 {
-    struct rg_image_cache *images = &worker->named;
+    struct rg_image_cache *images = rg_image_cache_of(worker);
     pthread_mutex_lock(&images->lock);
     while (image->transfer && image->received != image->total && !rg_worker_over(worker))
         pthread_cond_wait(&images->changed, &images->lock);
@@ -277,3 +251,49 @@ CUresult rg_image_ready(struct rg_request *request, struct rg_image *image)
     image->good = true;
     return CUDA_SUCCESS;
 }
+
+/* --- beginning and end -------------------------------------------------------------------------------------------------- */
+
+static void init(struct rg_worker *worker)
+{
+    struct rg_image_cache *images = rg_image_cache_of(worker);
+    pthread_mutex_init(&images->lock, NULL);
+    pthread_cond_init(&images->changed, NULL);
+    images->last = &images->writing;
+    images->shelf = open_shelf();
+}
+
+/* Whoever waits for an image goes on without it. */
+static void wake(struct rg_worker *worker)
+{
+    pthread_mutex_lock(&rg_image_cache_of(worker)->lock);
+    pthread_cond_broadcast(&rg_image_cache_of(worker)->changed);
+    pthread_mutex_unlock(&rg_image_cache_of(worker)->lock);
+}
+
+static void fini(struct rg_worker *worker)
+{
+    struct rg_image_cache *images = rg_image_cache_of(worker);
+    rg_image_cache_settle(worker);
+    pthread_mutex_lock(&images->lock);
+    images->stop = true;
+    pthread_cond_broadcast(&images->changed);
+    const bool runs = images->writer_runs;
+    pthread_mutex_unlock(&images->lock);
+    if (runs)
+        pthread_join(images->writer, NULL);
+    free_list(images->writing);
+    free_list(images->waiting);
+    free_list(images->left);
+    rg_disk_cache_close(images->shelf);
+    pthread_cond_destroy(&images->changed);
+    pthread_mutex_destroy(&images->lock);
+}
+
+const struct rg_module rg_images_module = {
+    .size = sizeof(struct rg_image_cache),
+    .init = init,
+    .wake = wake,
+    .fini = fini,
+    .answer = answer,
+};

@@ -1,12 +1,22 @@
-/* managed.c - memory that host and device both address. See managed.h. */
-#include "server/managed/managed.h"
-
+/*
+ * managed.c - memory that the client's host addresses as well: managed memory, and host memory of the client that is
+ * mapped into the device.
+ *
+ * Managed memory is device memory of the driver here. Host memory is memory of this process at the client's own
+ * address, page-locked and mapped into the device, so that a kernel finds it where the client's program has it.
+ *
+ * Contents travel outside the sequence of records, by answers that the reader handles at once (proto/wire.h,
+ * RG_ANSWER_MANAGED_IN and _OUT): the client's host can then read and write such memory while kernels run, and while the
+ * dispatcher waits for one. The data goes through a stream and a buffer that each context has for it. A request says up
+ * to which record it comes after; the reply says whether the device may still have been at work.
+ */
 #include "common/base/limits.h"
 #include "common/base/log.h"
 #include "generated/server/driver.h"
 #include "generated/server/execute.h"
 #include "server/core/worker.h"
 #include "server/handshake/address_space.h"
+#include "server/modules.h"
 #include "server/timeline/completion.h"
 
 #include <errno.h>
@@ -17,8 +27,8 @@
 #define STAGING_SIZE RG_BULK_MAX
 #define STEADY_TRIES 8
 
-struct rg_managed_context {
-    struct rg_managed_context *next;
+struct managed_context {
+    struct managed_context *next;
     uint64_t handle;
     CUcontext object;
     CUstream stream; /* for contents alone */
@@ -32,54 +42,54 @@ struct rg_host_mapping {
     uint64_t start, size;
 };
 
-void rg_managed_init(struct rg_worker *worker)
-{
-    pthread_mutex_init(&worker->managed.lock, NULL);
-}
-
-void rg_managed_fini(struct rg_worker *worker)
-{
-    free(worker->managed.streams);
-    pthread_mutex_destroy(&worker->managed.lock);
-}
+struct managed {
+    pthread_mutex_t lock;
+    struct managed_context *contexts;
+    struct rg_host_mapping *hosts;
+    struct {
+        uint64_t context;
+        CUstream stream;
+    } * streams; /* of all contexts, to ask whether they work */
+    size_t n_streams, capacity;
+};
 
 /* --- what there is ---------------------------------------------------------------------------------------------- */
 
-void rg_managed_add_stream(struct rg_worker *worker, uint64_t context, CUstream stream)
+static void add_stream(struct rg_worker *worker, const struct rg_worker_stream *stream)
 {
-    struct rg_managed *shares = &worker->managed;
-    pthread_mutex_lock(&shares->lock);
-    if (shares->n_streams == shares->capacity) {
-        const size_t more = shares->capacity ? shares->capacity * 2 : 64;
-        void *bigger = realloc(shares->streams, more * sizeof *shares->streams);
+    struct managed *managed = worker->state[RG_MODULE_MANAGED];
+    pthread_mutex_lock(&managed->lock);
+    if (managed->n_streams == managed->capacity) {
+        const size_t more = managed->capacity ? managed->capacity * 2 : 64;
+        void *bigger = realloc(managed->streams, more * sizeof *managed->streams);
         if (!bigger) {
-            pthread_mutex_unlock(&shares->lock);
+            pthread_mutex_unlock(&managed->lock);
             rg_worker_end(worker, 1, "the worker is out of memory");
             return;
         }
-        shares->streams = bigger;
-        shares->capacity = more;
+        managed->streams = bigger;
+        managed->capacity = more;
     }
-    shares->streams[shares->n_streams].context = context;
-    shares->streams[shares->n_streams++].stream = stream;
-    pthread_mutex_unlock(&shares->lock);
+    managed->streams[managed->n_streams].context = stream->context;
+    managed->streams[managed->n_streams++].stream = stream->object;
+    pthread_mutex_unlock(&managed->lock);
 }
 
-void rg_managed_remove_stream(struct rg_worker *worker, CUstream stream)
+static void drop_stream(struct rg_worker *worker, struct rg_worker_stream *stream)
 {
-    struct rg_managed *shares = &worker->managed;
-    pthread_mutex_lock(&shares->lock);
-    for (size_t i = 0; i < shares->n_streams; i++)
-        if (shares->streams[i].stream == stream) {
-            shares->streams[i] = shares->streams[--shares->n_streams];
+    struct managed *managed = worker->state[RG_MODULE_MANAGED];
+    pthread_mutex_lock(&managed->lock);
+    for (size_t i = 0; i < managed->n_streams; i++)
+        if (managed->streams[i].stream == stream->object) {
+            managed->streams[i] = managed->streams[--managed->n_streams];
             break;
         }
-    pthread_mutex_unlock(&shares->lock);
+    pthread_mutex_unlock(&managed->lock);
 }
 
-static struct rg_managed_context *find_context(struct rg_managed *shares, uint64_t handle)
+static struct managed_context *find_context(struct managed *managed, uint64_t handle)
 {
-    struct rg_managed_context *context = shares->contexts;
+    struct managed_context *context = managed->contexts;
     while (context && context->handle != handle)
         context = context->next;
     return context;
@@ -91,9 +101,9 @@ static bool holds(const struct rg_host_mapping *host, uint64_t address, uint64_t
 }
 
 /* The address of [address, address + size) if that is host memory which the client shares; else NULL. */
-static unsigned char *host_memory(const struct rg_managed *shares, uint64_t address, uint64_t size)
+static unsigned char *host_memory(const struct managed *managed, uint64_t address, uint64_t size)
 {
-    for (const struct rg_host_mapping *host = shares->hosts; host; host = host->next)
+    for (const struct rg_host_mapping *host = managed->hosts; host; host = host->next)
         if (holds(host, address, size))
             return (unsigned char *)(uintptr_t)address;
     return NULL;
@@ -106,16 +116,17 @@ static void unmap_host(struct rg_host_mapping *host)
     free(host);
 }
 
-void rg_managed_drop_context(struct rg_worker *worker, uint64_t handle)
+static void drop_context(struct rg_worker *worker, struct rg_worker_context *state)
 {
-    struct rg_managed *shares = &worker->managed;
-    pthread_mutex_lock(&shares->lock);
-    for (size_t i = 0; i < shares->n_streams;)
-        if (shares->streams[i].context == handle)
-            shares->streams[i] = shares->streams[--shares->n_streams];
+    const uint64_t handle = state->handle;
+    struct managed *managed = worker->state[RG_MODULE_MANAGED];
+    pthread_mutex_lock(&managed->lock);
+    for (size_t i = 0; i < managed->n_streams;)
+        if (managed->streams[i].context == handle)
+            managed->streams[i] = managed->streams[--managed->n_streams];
         else
             i++;
-    for (struct rg_host_mapping **at = &shares->hosts; *at;) {
+    for (struct rg_host_mapping **at = &managed->hosts; *at;) {
         struct rg_host_mapping *host = *at;
         if (host->context != handle) {
             at = &host->next;
@@ -124,33 +135,33 @@ void rg_managed_drop_context(struct rg_worker *worker, uint64_t handle)
         *at = host->next;
         unmap_host(host);
     }
-    for (struct rg_managed_context **at = &shares->contexts; *at; at = &(*at)->next)
+    for (struct managed_context **at = &managed->contexts; *at; at = &(*at)->next)
         if ((*at)->handle == handle) {
-            struct rg_managed_context *context = *at;
+            struct managed_context *context = *at;
             *at = context->next;
             (void)rg_driver.cuStreamDestroy_v2(context->stream);
             (void)rg_driver.cuMemFreeHost(context->staging);
             free(context);
             break;
         }
-    atomic_store(&shares->open, shares->contexts != NULL);
-    pthread_mutex_unlock(&shares->lock);
+    atomic_store(&worker->answers_unasked, managed->contexts != NULL);
+    pthread_mutex_unlock(&managed->lock);
 }
 
 CUresult rg_execute_rgUnifiedOpen(struct rg_request *request)
 {
-    struct rg_managed *shares = &request->worker->managed;
+    struct managed *managed = request->worker->state[RG_MODULE_MANAGED];
     struct rg_worker_context *state = rg_request_context(request);
     if (!state)
         return request->result;
-    pthread_mutex_lock(&shares->lock);
-    const bool known = find_context(shares, state->handle) != NULL;
-    pthread_mutex_unlock(&shares->lock);
+    pthread_mutex_lock(&managed->lock);
+    const bool known = find_context(managed, state->handle) != NULL;
+    pthread_mutex_unlock(&managed->lock);
     if (known)
         return CUDA_SUCCESS;
     if (!rg_driver.cuStreamCreate || !rg_driver.cuMemHostAlloc || !rg_driver.cuStreamQuery)
         return CUDA_ERROR_NOT_SUPPORTED;
-    struct rg_managed_context *context = calloc(1, sizeof *context);
+    struct managed_context *context = calloc(1, sizeof *context);
     if (!context)
         return CUDA_ERROR_OUT_OF_MEMORY;
     void *staging = NULL;
@@ -169,17 +180,17 @@ CUresult rg_execute_rgUnifiedOpen(struct rg_request *request)
     context->handle = state->handle;
     context->object = state->object;
     context->staging = staging;
-    pthread_mutex_lock(&shares->lock);
-    context->next = shares->contexts;
-    shares->contexts = context;
-    atomic_store(&shares->open, true);
-    pthread_mutex_unlock(&shares->lock);
+    pthread_mutex_lock(&managed->lock);
+    context->next = managed->contexts;
+    managed->contexts = context;
+    atomic_store(&request->worker->answers_unasked, true);
+    pthread_mutex_unlock(&managed->lock);
     return CUDA_SUCCESS;
 }
 
 CUresult rg_execute_rgHostMap(struct rg_request *request, unsigned long long address, size_t size)
 {
-    struct rg_managed *shares = &request->worker->managed;
+    struct managed *managed = request->worker->state[RG_MODULE_MANAGED];
     if (!address || !size || address % PAGE || size % PAGE || address + size < address) {
         rg_request_violation(request, "%zu bytes of host memory at %#llx", size, address);
         return CUDA_ERROR_INVALID_VALUE;
@@ -213,19 +224,19 @@ CUresult rg_execute_rgHostMap(struct rg_request *request, unsigned long long add
         return result;
     }
     *host = (struct rg_host_mapping){.context = request->thread->context, .start = address, .size = size};
-    pthread_mutex_lock(&shares->lock);
-    host->next = shares->hosts;
-    shares->hosts = host;
-    pthread_mutex_unlock(&shares->lock);
+    pthread_mutex_lock(&managed->lock);
+    host->next = managed->hosts;
+    managed->hosts = host;
+    pthread_mutex_unlock(&managed->lock);
     return CUDA_SUCCESS;
 }
 
 CUresult rg_execute_rgHostUnmap(struct rg_request *request, unsigned long long address)
 {
-    struct rg_managed *shares = &request->worker->managed;
+    struct managed *managed = request->worker->state[RG_MODULE_MANAGED];
     struct rg_host_mapping *found = NULL;
-    pthread_mutex_lock(&shares->lock);
-    for (struct rg_host_mapping **at = &shares->hosts; *at; at = &(*at)->next)
+    pthread_mutex_lock(&managed->lock);
+    for (struct rg_host_mapping **at = &managed->hosts; *at; at = &(*at)->next)
         if ((*at)->start == address) {
             found = *at;
             *at = found->next;
@@ -233,7 +244,7 @@ CUresult rg_execute_rgHostUnmap(struct rg_request *request, unsigned long long a
         }
     if (found)
         unmap_host(found);
-    pthread_mutex_unlock(&shares->lock);
+    pthread_mutex_unlock(&managed->lock);
     return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -242,15 +253,15 @@ CUresult rg_execute_rgHostUnmap(struct rg_request *request, unsigned long long a
 /* Whether the device may still work on records up to `seq`. The lock is held. */
 static bool device_busy(struct rg_worker *worker, uint64_t seq)
 {
-    struct rg_managed *shares = &worker->managed;
+    struct managed *managed = worker->state[RG_MODULE_MANAGED];
     if (atomic_load(&worker->submitted) < seq)
         return true;
-    for (const struct rg_managed_context *context = shares->contexts; context; context = context->next)
+    for (const struct managed_context *context = managed->contexts; context; context = context->next)
         if (rg_driver.cuCtxSetCurrent(context->object) == CUDA_SUCCESS &&
             rg_driver.cuStreamQuery(CU_STREAM_LEGACY) == CUDA_ERROR_NOT_READY)
             return true;
-    for (size_t i = 0; i < shares->n_streams; i++)
-        if (rg_driver.cuStreamQuery(shares->streams[i].stream) == CUDA_ERROR_NOT_READY)
+    for (size_t i = 0; i < managed->n_streams; i++)
+        if (rg_driver.cuStreamQuery(managed->streams[i].stream) == CUDA_ERROR_NOT_READY)
             return true;
     return false;
 }
@@ -277,7 +288,7 @@ static void store(unsigned char *to, const unsigned char *from, size_t size)
 }
 
 /* One run of bytes, through the context's buffer. The lock is held. */
-static CUresult write_device(struct rg_worker *worker, struct rg_managed_context *context, uint64_t address,
+static CUresult write_device(struct rg_worker *worker, struct managed_context *context, uint64_t address,
                              size_t size, bool *broken)
 {
     CUresult result = CUDA_SUCCESS;
@@ -310,11 +321,11 @@ static CUresult write_host(struct rg_worker *worker, unsigned char *to, size_t s
 /* Runs of bytes, each behind its address and size. False: bad bytes, or the connection failed. */
 static bool share_in(struct rg_worker *worker, uint64_t handle, size_t left)
 {
-    struct rg_managed *shares = &worker->managed;
+    struct managed *managed = worker->state[RG_MODULE_MANAGED];
     CUresult worst = CUDA_SUCCESS;
     bool broken = false;
-    pthread_mutex_lock(&shares->lock);
-    struct rg_managed_context *context = find_context(shares, handle);
+    pthread_mutex_lock(&managed->lock);
+    struct managed_context *context = find_context(managed, handle);
     if (context && rg_driver.cuCtxSetCurrent(context->object) != CUDA_SUCCESS)
         context = NULL;
     while (left && !broken) {
@@ -325,7 +336,7 @@ static bool share_in(struct rg_worker *worker, uint64_t handle, size_t left)
         if (run[1] > left)
             break;
         left -= run[1];
-        unsigned char *host = host_memory(shares, run[0], run[1]);
+        unsigned char *host = host_memory(managed, run[0], run[1]);
         CUresult result = CUDA_ERROR_INVALID_VALUE;
         if (host)
             result = write_host(worker, host, run[1], &broken);
@@ -337,7 +348,7 @@ static bool share_in(struct rg_worker *worker, uint64_t handle, size_t left)
             worst = result;
     }
     const bool good = !left && !broken;
-    pthread_mutex_unlock(&shares->lock);
+    pthread_mutex_unlock(&managed->lock);
     rg_context_unknown();
     if (worst != CUDA_SUCCESS && good) {
         struct rg_notice notice = {.type = RG_NOTICE_ERROR, .arg = {(uint64_t)worst, RG_OP_rgUnifiedOpen}};
@@ -347,10 +358,10 @@ static bool share_in(struct rg_worker *worker, uint64_t handle, size_t left)
 }
 
 /* Reads shared memory into the context's buffer. The lock is held, the context is current. */
-static CUresult read_memory(struct rg_worker *worker, const struct rg_managed_context *context,
-                            uint64_t address, size_t size, unsigned char *to)
+static CUresult read_memory(struct rg_worker *worker, const struct managed_context *context, uint64_t address,
+                            size_t size, unsigned char *to)
 {
-    const unsigned char *host = host_memory(&worker->managed, address, size);
+    const unsigned char *host = host_memory(worker->state[RG_MODULE_MANAGED], address, size);
     if (host) {
         memcpy(to, host, size);
         return CUDA_SUCCESS;
@@ -360,7 +371,7 @@ static CUresult read_memory(struct rg_worker *worker, const struct rg_managed_co
 }
 
 /* Reads until two readings agree: then no kernel has changed one part of it after another was read. */
-static CUresult read_steady(struct rg_worker *worker, struct rg_managed_context *context, uint64_t address,
+static CUresult read_steady(struct rg_worker *worker, struct managed_context *context, uint64_t address,
                             size_t size, bool *steady)
 {
     unsigned char *halves[2] = {context->staging, context->staging + STAGING_SIZE};
@@ -375,18 +386,18 @@ static CUresult read_steady(struct rg_worker *worker, struct rg_managed_context 
 
 static void share_out(struct rg_worker *worker, const struct rg_answer *answer, uint64_t seq)
 {
-    struct rg_managed *shares = &worker->managed;
+    struct managed *managed = worker->state[RG_MODULE_MANAGED];
     const uint64_t address = answer->arg[0], size = answer->arg[1];
     struct rg_notice notice = {.type = RG_NOTICE_MANAGED, .id = answer->id};
     const void *data = NULL;
-    pthread_mutex_lock(&shares->lock);
-    struct rg_managed_context *context = find_context(shares, answer->arg[2]);
+    pthread_mutex_lock(&managed->lock);
+    struct managed_context *context = find_context(managed, answer->arg[2]);
     CUresult result = context ? rg_driver.cuCtxSetCurrent(context->object) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (device_busy(worker, seq))
         notice.arg[2] = 1;
     if (!(notice.arg[2] && (answer->reserved & RG_MANAGED_IF_IDLE))) {
         bool steady = true;
-        data = host_memory(shares, address, size);
+        data = host_memory(managed, address, size);
         if (context)
             (void)rg_driver.cuCtxSetCurrent(context->object);
         if (context && (answer->reserved & RG_MANAGED_STEADY))
@@ -404,14 +415,14 @@ static void share_out(struct rg_worker *worker, const struct rg_answer *answer, 
     notice.arg[1] = result == CUDA_SUCCESS && data ? size : 0;
     rg_completion_before_notice(worker);
     (void)rg_worker_notice(worker, &notice, NULL, 0, data, notice.arg[1]);
-    pthread_mutex_unlock(&shares->lock);
+    pthread_mutex_unlock(&managed->lock);
     rg_context_unknown();
 }
 
-bool rg_managed_answer(struct rg_worker *worker, const struct rg_message_header *header,
-                       const struct rg_answer *answer, size_t bulk_size)
+static bool take_answer(struct rg_worker *worker, const struct rg_message_header *header,
+                        const struct rg_answer *answer, size_t bulk_size)
 {
-    if (!atomic_load(&worker->managed.open) && answer->type == RG_ANSWER_MANAGED_IN)
+    if (!atomic_load(&worker->answers_unasked) && answer->type == RG_ANSWER_MANAGED_IN)
         return bulk_size == 0 || rg_conn_recv_bulk(worker->conn, NULL, bulk_size) == RG_OK;
     if (answer->type == RG_ANSWER_MANAGED_IN)
         return answer->reserved == 0 && share_in(worker, answer->id, bulk_size);
@@ -421,3 +432,34 @@ bool rg_managed_answer(struct rg_worker *worker, const struct rg_message_header 
     share_out(worker, answer, header->seq);
     return true;
 }
+
+static enum rg_answered answer(struct rg_worker *worker, const struct rg_message_header *header,
+                               const struct rg_answer *request, size_t bulk_size)
+{
+    if (request->type != RG_ANSWER_MANAGED_IN && request->type != RG_ANSWER_MANAGED_OUT)
+        return RG_ANSWERED_NOT_MINE;
+    return take_answer(worker, header, request, bulk_size) ? RG_ANSWERED_GOOD : RG_ANSWERED_WRONG;
+}
+
+static void init(struct rg_worker *worker)
+{
+    struct managed *managed = worker->state[RG_MODULE_MANAGED];
+    pthread_mutex_init(&managed->lock, NULL);
+}
+
+static void fini(struct rg_worker *worker)
+{
+    struct managed *managed = worker->state[RG_MODULE_MANAGED];
+    free(managed->streams);
+    pthread_mutex_destroy(&managed->lock);
+}
+
+const struct rg_module rg_managed_module = {
+    .size = sizeof(struct managed),
+    .init = init,
+    .fini = fini,
+    .add_stream = add_stream,
+    .drop_stream = drop_stream,
+    .drop_context = drop_context,
+    .answer = answer,
+};

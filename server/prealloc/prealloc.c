@@ -5,6 +5,7 @@
 #include "generated/server/execute.h"
 #include "proto/prealloc.h"
 #include "server/core/leader_followers.h"
+#include "server/modules.h"
 #include "server/prealloc/deferred_free.h"
 
 #include <stdlib.h>
@@ -14,8 +15,8 @@
 #define FREE_SHARE 8 /* of what is free on the device, this part at most is made ready */
 #define PAGE       4096ull
 
-struct rg_slab {
-    struct rg_slab *next;
+struct slab {
+    struct slab *next;
     uint64_t id;
     uint64_t context;
     CUdevice device;
@@ -28,15 +29,40 @@ struct rg_slab {
 };
 
 /* A pool that memory was made ready of: its own high mark counts that too. */
-struct rg_prealloc_pool {
-    struct rg_prealloc_pool *next;
+struct pool {
+    struct pool *next;
     CUmemoryPool pool;
     uint64_t high;
 };
 
-static struct rg_slab **find(struct rg_worker *worker, uint64_t id)
+/* Asking the client for memory that is ready; guarded by `lock`. */
+struct reclaim {
+    pthread_mutex_t lock;
+    bool able;                      /* the client can be asked. The dispatcher's */
+    uint64_t number;                /* of the last one */
+    bool due;                       /* it is not answered */
+    struct rg_prealloc_return *blocks; /* the answer */
+    size_t n;
+    pthread_cond_t answered;
+};
+
+/* The dispatcher's, but for what has a lock. */
+struct prealloc {
+    struct slab *slabs;
+    unsigned n_slabs;
+    struct pool *pools;
+    struct reclaim reclaim;
+    struct rg_deferred_frees frees;
+};
+
+static struct prealloc *prealloc_of(const struct rg_worker *worker)
 {
-    struct rg_slab **link = &worker->slabs;
+    return worker->state[RG_MODULE_PREALLOC];
+}
+
+static struct slab **find(struct rg_worker *worker, uint64_t id)
+{
+    struct slab **link = &prealloc_of(worker)->slabs;
     while (*link && (*link)->id != id)
         link = &(*link)->next;
     return link;
@@ -45,10 +71,10 @@ static struct rg_slab **find(struct rg_worker *worker, uint64_t id)
 static uint64_t held_on(struct rg_worker *worker, CUdevice device)
 {
     uint64_t held = 0;
-    for (const struct rg_slab *slab = worker->slabs; slab; slab = slab->next)
+    for (const struct slab *slab = prealloc_of(worker)->slabs; slab; slab = slab->next)
         if (slab->device == device)
             held += slab->n * slab->bytes;
-    return held + rg_deferred_free_held(worker, device);
+    return held + rg_deferred_free_held(&prealloc_of(worker)->frees, device);
 }
 
 /* --- pools ------------------------------------------------------------------------------------------------------- */
@@ -62,9 +88,9 @@ static uint64_t pool_number(CUmemoryPool pool, CUmemPool_attribute attribute)
     return number;
 }
 
-static struct rg_prealloc_pool *find_pool(struct rg_worker *worker, CUmemoryPool pool)
+static struct pool *find_pool(struct rg_worker *worker, CUmemoryPool pool)
 {
-    struct rg_prealloc_pool *known = worker->prealloc_pools;
+    struct pool *known = prealloc_of(worker)->pools;
     while (known && known->pool != pool)
         known = known->next;
     return known;
@@ -74,7 +100,7 @@ static struct rg_prealloc_pool *find_pool(struct rg_worker *worker, CUmemoryPool
 static uint64_t pool_used(const struct rg_worker *worker, CUmemoryPool pool)
 {
     uint64_t ready = 0;
-    for (const struct rg_slab *slab = worker->slabs; slab; slab = slab->next)
+    for (const struct slab *slab = prealloc_of(worker)->slabs; slab; slab = slab->next)
         if (slab->pool == pool)
             ready += slab->n * slab->bytes;
     const uint64_t used = pool_number(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
@@ -84,7 +110,7 @@ static uint64_t pool_used(const struct rg_worker *worker, CUmemoryPool pool)
 /* The program may use more of the pool than ever before. */
 static void note_high(struct rg_worker *worker, CUmemoryPool pool)
 {
-    struct rg_prealloc_pool *known = pool ? find_pool(worker, pool) : NULL;
+    struct pool *known = pool ? find_pool(worker, pool) : NULL;
     const uint64_t used = known ? pool_used(worker, pool) : 0;
     if (known && used > known->high)
         known->high = used;
@@ -95,19 +121,19 @@ static bool keep_high(struct rg_worker *worker, CUmemoryPool pool)
 {
     if (find_pool(worker, pool))
         return true;
-    struct rg_prealloc_pool *known = malloc(sizeof *known);
+    struct pool *known = malloc(sizeof *known);
     if (!known)
         return false;
-    *known = (struct rg_prealloc_pool){.next = worker->prealloc_pools,
-                                       .pool = pool,
-                                       .high = pool_number(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH)};
-    worker->prealloc_pools = known;
+    *known = (struct pool){.next = prealloc_of(worker)->pools,
+                           .pool = pool,
+                           .high = pool_number(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH)};
+    prealloc_of(worker)->pools = known;
     return true;
 }
 
 bool rg_prealloc_pool_high(struct rg_worker *worker, CUmemoryPool pool, unsigned long long *high)
 {
-    const struct rg_prealloc_pool *known = find_pool(worker, pool);
+    const struct pool *known = find_pool(worker, pool);
     if (known)
         *high = known->high;
     return known != NULL;
@@ -115,7 +141,7 @@ bool rg_prealloc_pool_high(struct rg_worker *worker, CUmemoryPool pool, unsigned
 
 void rg_prealloc_pool_reset(struct rg_worker *worker, CUmemoryPool pool)
 {
-    struct rg_prealloc_pool *known = find_pool(worker, pool);
+    struct pool *known = find_pool(worker, pool);
     if (known)
         known->high = pool_used(worker, pool);
 }
@@ -136,7 +162,7 @@ CUresult rg_execute_cuMemAllocAsync(struct rg_request *request, CUdeviceptr *dpt
     if (!rg_driver.cuMemAllocAsync)
         return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = rg_driver.cuMemAllocAsync(dptr, bytesize, stream);
-    if (result == CUDA_SUCCESS && request->worker->prealloc_pools)
+    if (result == CUDA_SUCCESS && prealloc_of(request->worker)->pools)
         note_high(request->worker, pool_meant(NULL));
     return result;
 }
@@ -147,7 +173,7 @@ CUresult rg_execute_cuMemAllocFromPoolAsync(struct rg_request *request, CUdevice
     if (!rg_driver.cuMemAllocFromPoolAsync)
         return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = rg_driver.cuMemAllocFromPoolAsync(dptr, bytesize, pool, stream);
-    if (result == CUDA_SUCCESS && request->worker->prealloc_pools)
+    if (result == CUDA_SUCCESS && prealloc_of(request->worker)->pools)
         note_high(request->worker, pool);
     return result;
 }
@@ -157,14 +183,14 @@ CUresult rg_execute_cuMemPoolDestroy(struct rg_request *request, CUmemoryPool po
 {
     if (!rg_driver.cuMemPoolDestroy)
         return CUDA_ERROR_NOT_SUPPORTED;
-    for (struct rg_prealloc_pool **link = &request->worker->prealloc_pools; *link; link = &(*link)->next)
+    for (struct pool **link = &prealloc_of(request->worker)->pools; *link; link = &(*link)->next)
         if ((*link)->pool == pool) {
-            struct rg_prealloc_pool *gone = *link;
+            struct pool *gone = *link;
             *link = gone->next;
             free(gone);
             break;
         }
-    for (struct rg_slab *slab = request->worker->slabs; slab; slab = slab->next)
+    for (struct slab *slab = prealloc_of(request->worker)->slabs; slab; slab = slab->next)
         if (slab->pool == pool)
             slab->pool = NULL; /* the client was to return it first */
     return rg_driver.cuMemPoolDestroy(pool);
@@ -172,7 +198,7 @@ CUresult rg_execute_cuMemPoolDestroy(struct rg_request *request, CUmemoryPool po
 
 /* --- blocks -------------------------------------------------------------------------------------------------------- */
 
-static CUresult make_block(const struct rg_slab *slab, CUstream stream, CUmemoryPool named,
+static CUresult make_block(const struct slab *slab, CUstream stream, CUmemoryPool named,
                            struct rg_prealloc_block *out)
 {
     CUdeviceptr address = 0;
@@ -191,7 +217,7 @@ static CUresult make_block(const struct rg_slab *slab, CUstream stream, CUmemory
 }
 
 /* What a block takes of the device: whole pages. Drivers take larger pieces, which small blocks share. */
-static uint64_t bytes_of(const struct rg_slab *slab, uint64_t pitch)
+static uint64_t bytes_of(const struct slab *slab, uint64_t pitch)
 {
     uint64_t size = slab->size;
     if (slab->kind == RG_PREALLOC_PITCHED && __builtin_mul_overflow(pitch, (uint64_t)slab->height, &size))
@@ -200,8 +226,8 @@ static uint64_t bytes_of(const struct rg_slab *slab, uint64_t pitch)
 }
 
 /* Makes up to `count` blocks, as far as there is memory to spare; returns how many. */
-static unsigned make_blocks(struct rg_worker *worker, struct rg_slab *slab, CUstream stream,
-                            CUmemoryPool named, unsigned count, struct rg_prealloc_block *blocks)
+static unsigned make_blocks(struct rg_worker *worker, struct slab *slab, CUstream stream, CUmemoryPool named,
+                            unsigned count, struct rg_prealloc_block *blocks)
 {
     unsigned made = 0;
     size_t before = 0, total;
@@ -223,7 +249,7 @@ static unsigned make_blocks(struct rg_worker *worker, struct rg_slab *slab, CUst
 }
 
 /* The same, and tells the client of them. */
-static void refill(struct rg_request *request, struct rg_slab *slab, CUstream stream, CUmemoryPool named,
+static void refill(struct rg_request *request, struct slab *slab, CUstream stream, CUmemoryPool named,
                    unsigned count)
 {
     struct rg_worker *worker = request->worker;
@@ -237,13 +263,13 @@ static void refill(struct rg_request *request, struct rg_slab *slab, CUstream st
  * Frees a block that nobody has used. The program has not asked for that, and must not be held up by it: cuMemFree may wait
  * for all that the device has to do, except of memory of pools; then another thread calls it.
  */
-static void free_block(struct rg_worker *worker, const struct rg_slab *slab, CUdeviceptr address)
+static void free_block(struct rg_worker *worker, const struct slab *slab, CUdeviceptr address)
 {
     const struct rg_object *entry = rg_objects_find(&worker->objects, slab->context);
     const bool current = entry && rg_driver.cuCtxSetCurrent(entry->object) == CUDA_SUCCESS;
     rg_context_unknown();
     if (current && slab->kind != RG_PREALLOC_ORDERED && !rg_context_idle(worker, entry->extra))
-        rg_deferred_free_add(worker, entry->extra, slab->device, address, slab->bytes);
+        rg_deferred_free_add(&prealloc_of(worker)->frees, entry->extra, slab->device, address, slab->bytes);
     else if (current && rg_driver.cuMemFree_v2)
         (void)rg_driver.cuMemFree_v2(address);
 }
@@ -251,23 +277,23 @@ static void free_block(struct rg_worker *worker, const struct rg_slab *slab, CUd
 /* --- operations -------------------------------------------------------------------------------------------------------- */
 
 /* A new slab of the client thread's context, which is current; NULL: there are too many. */
-static struct rg_slab *add_ticket(struct rg_request *request, const struct rg_prealloc_hint *wish)
+static struct slab *add_ticket(struct rg_request *request, const struct rg_prealloc_hint *wish)
 {
     struct rg_worker *worker = request->worker;
-    struct rg_slab *slab = worker->n_slabs < SLABS_MAX ? calloc(1, sizeof *slab) : NULL;
+    struct slab *slab = prealloc_of(worker)->n_slabs < SLABS_MAX ? calloc(1, sizeof *slab) : NULL;
     if (!slab)
         return NULL;
-    *slab = (struct rg_slab){.next = worker->slabs,
-                             .id = wish->ticket,
-                             .context = request->thread->context,
-                             .kind = wish->kind,
-                             .element = wish->element,
-                             .size = wish->size,
-                             .height = wish->height};
+    *slab = (struct slab){.next = prealloc_of(worker)->slabs,
+                          .id = wish->ticket,
+                          .context = request->thread->context,
+                          .kind = wish->kind,
+                          .element = wish->element,
+                          .size = wish->size,
+                          .height = wish->height};
     slab->bytes = bytes_of(slab, wish->size); /* at least; of pitched memory it is known from the first on */
     (void)rg_driver.cuCtxGetDevice(&slab->device);
-    worker->slabs = slab;
-    worker->n_slabs++;
+    prealloc_of(worker)->slabs = slab;
+    prealloc_of(worker)->n_slabs++;
     return slab;
 }
 
@@ -280,7 +306,7 @@ CUresult rg_execute_rgMemAhead(struct rg_request *request, unsigned long long id
         rg_request_violation(request, "memory of kind %u", kind);
         return CUDA_ERROR_UNKNOWN;
     }
-    struct rg_slab *slab = *find(worker, id);
+    struct slab *slab = *find(worker, id);
     if (!slab) {
         const struct rg_prealloc_hint wish = {
             .ticket = id, .size = size, .height = height, .kind = kind, .element = element};
@@ -309,7 +335,7 @@ CUresult rg_execute_rgMemForesee(struct rg_request *request, size_t size, const 
             rg_request_violation(request, "memory of kind %u is wished for", wish.kind);
             return CUDA_ERROR_UNKNOWN;
         }
-        struct rg_slab *slab = add_ticket(request, &wish);
+        struct slab *slab = add_ticket(request, &wish);
         const uint64_t made = slab ? make_blocks(request->worker, slab, NULL, NULL, wish.count, blocks) : 0;
         rg_request_output(request, &made, sizeof made);
         rg_request_output(request, blocks, made * sizeof *blocks);
@@ -320,7 +346,7 @@ CUresult rg_execute_rgMemForesee(struct rg_request *request, size_t size, const 
 CUresult rg_execute_rgMemTake(struct rg_request *request, unsigned long long id, CUdeviceptr address,
                               CUstream stream, CUmemoryPool pool, unsigned int count)
 {
-    struct rg_slab *slab = *find(request->worker, id);
+    struct slab *slab = *find(request->worker, id);
     unsigned index = 0;
     while (slab && index < slab->n && slab->blocks[index] != address)
         index++;
@@ -337,17 +363,17 @@ CUresult rg_execute_rgMemTake(struct rg_request *request, unsigned long long id,
 }
 
 /* Takes the slab at `link` out of the list. */
-static void forget(struct rg_worker *worker, struct rg_slab **link)
+static void forget(struct rg_worker *worker, struct slab **link)
 {
-    struct rg_slab *slab = *link;
+    struct slab *slab = *link;
     *link = slab->next;
-    worker->n_slabs--;
+    prealloc_of(worker)->n_slabs--;
     free(slab);
 }
 
 CUresult rg_execute_rgMemReturn(struct rg_request *request, unsigned long long id)
 {
-    struct rg_slab **link = find(request->worker, id), *slab = *link;
+    struct slab **link = find(request->worker, id), *slab = *link;
     if (!slab)
         return CUDA_SUCCESS; /* it went with its context */
     for (unsigned i = 0; i < slab->n; i++)
@@ -358,7 +384,7 @@ CUresult rg_execute_rgMemReturn(struct rg_request *request, unsigned long long i
 
 CUresult rg_execute_rgMemMayRecall(struct rg_request *request)
 {
-    request->worker->reclaim.able = true;
+    prealloc_of(request->worker)->reclaim.able = true;
     return CUDA_SUCCESS;
 }
 
@@ -370,11 +396,11 @@ CUresult rg_execute_cuMemGetInfo_v2(struct rg_request *request, size_t *free_byt
     uint64_t freed;
     CUresult result;
     do { /* until nothing has been freed between the two */
-        freed = rg_deferred_free_count(request->worker);
+        freed = rg_deferred_free_count(&prealloc_of(request->worker)->frees);
         result = rg_driver.cuMemGetInfo_v2(free_bytes, total);
         if (result == CUDA_SUCCESS && rg_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS)
             *free_bytes += held_on(request->worker, device);
-    } while (rg_deferred_free_count(request->worker) != freed);
+    } while (rg_deferred_free_count(&prealloc_of(request->worker)->frees) != freed);
     return result;
 }
 
@@ -382,7 +408,7 @@ CUresult rg_execute_cuMemGetInfo_v2(struct rg_request *request, size_t *free_byt
 
 static bool any_ready(const struct rg_worker *worker)
 {
-    const struct rg_slab *slab = worker->slabs;
+    const struct slab *slab = prealloc_of(worker)->slabs;
     while (slab && !slab->n)
         slab = slab->next;
     return slab != NULL;
@@ -391,7 +417,7 @@ static bool any_ready(const struct rg_worker *worker)
 /* Frees a block that the client has given back; false: it had none such. */
 static bool take_back(struct rg_worker *worker, const struct rg_prealloc_return *block)
 {
-    struct rg_slab *slab = *find(worker, block->ticket);
+    struct slab *slab = *find(worker, block->ticket);
     unsigned index = 0;
     while (slab && index < slab->n && slab->blocks[index] != block->address)
         index++;
@@ -403,41 +429,41 @@ static bool take_back(struct rg_worker *worker, const struct rg_prealloc_return 
     return true;
 }
 
-bool rg_prealloc_reclaim(struct rg_request *request)
+static bool reclaim_ready(struct rg_request *request)
 {
     struct rg_worker *worker = request->worker;
-    struct rg_reclaim *reclaim = &worker->reclaim;
+    struct reclaim *reclaim = &prealloc_of(worker)->reclaim;
     const bool ask = reclaim->able && any_ready(worker);
-    if (!rg_executor_of(request)->roles || !(ask || rg_deferred_free_any(worker)))
+    if (!rg_executor_of(request)->roles || !(ask || rg_deferred_free_any(&prealloc_of(worker)->frees)))
         return false;
     rg_request_separate_reader(request); /* answers have to be read */
     if (request->violated)
         return false;
     if (!ask) {
-        (void)rg_deferred_free_wait(worker, 0);
+        (void)rg_deferred_free_wait(&prealloc_of(worker)->frees, 0);
         return true;
     }
     atomic_fetch_add(&worker->answers_due, 1);
-    pthread_mutex_lock(&worker->deferred_lock);
+    pthread_mutex_lock(&reclaim->lock);
     reclaim->due = true;
     const struct rg_notice notice = {.type = RG_NOTICE_RECLAIM, .id = ++reclaim->number};
-    pthread_mutex_unlock(&worker->deferred_lock);
+    pthread_mutex_unlock(&reclaim->lock);
     (void)rg_worker_notice(worker, &notice, NULL, 0, NULL, 0);
-    pthread_mutex_lock(&worker->deferred_lock);
+    pthread_mutex_lock(&reclaim->lock);
     while (reclaim->due && !rg_worker_over(worker))
-        pthread_cond_wait(&reclaim->answered, &worker->deferred_lock);
+        pthread_cond_wait(&reclaim->answered, &reclaim->lock);
     reclaim->due = false;
     struct rg_prealloc_return *blocks = reclaim->blocks;
     const size_t n = reclaim->n;
     reclaim->blocks = NULL;
     reclaim->n = 0;
-    pthread_mutex_unlock(&worker->deferred_lock);
+    pthread_mutex_unlock(&reclaim->lock);
     atomic_fetch_sub(&worker->answers_due, 1);
     for (size_t i = 0; i < n && !request->violated; i++)
         if (!take_back(worker, &blocks[i]))
             rg_request_violation(request, "memory is given back that was not ready");
     free(blocks);
-    const bool freed = rg_deferred_free_wait(worker, 0);
+    const bool freed = rg_deferred_free_wait(&prealloc_of(worker)->frees, 0);
     rg_debug(
         "session %llu: %s ran out of memory; %zu blocks that were ready are freed, and it is tried again",
         (unsigned long long)worker->session, worker->operations[request->op].name, n);
@@ -446,48 +472,47 @@ bool rg_prealloc_reclaim(struct rg_request *request)
     return (n || freed) && !request->violated;
 }
 
-bool rg_prealloc_answer(struct rg_worker *worker, const struct rg_answer *answer, size_t bulk_size)
+static enum rg_answered answer(struct rg_worker *worker, const struct rg_message_header *header,
+                               const struct rg_answer *told, size_t bulk_size)
 {
-    struct rg_reclaim *reclaim = &worker->reclaim;
+    (void)header;
+    if (told->type != RG_ANSWER_RECLAIMED)
+        return RG_ANSWERED_NOT_MINE;
+    struct reclaim *reclaim = &prealloc_of(worker)->reclaim;
     const size_t n = bulk_size / sizeof(struct rg_prealloc_return);
-    pthread_mutex_lock(&worker->deferred_lock);
-    const bool good = reclaim->due && answer->id == reclaim->number &&
+    pthread_mutex_lock(&reclaim->lock);
+    const bool good = reclaim->due && told->id == reclaim->number &&
                       bulk_size % sizeof(struct rg_prealloc_return) == 0 && n <= SLABS_MAX * RG_PREALLOC_MAX;
-    pthread_mutex_unlock(&worker->deferred_lock);
+    pthread_mutex_unlock(&reclaim->lock);
     if (!good)
-        return false;
+        return RG_ANSWERED_WRONG;
     struct rg_prealloc_return *blocks = bulk_size ? malloc(bulk_size) : NULL;
     const bool received =
         !bulk_size || (rg_conn_recv_bulk(worker->conn, blocks, bulk_size) == RG_OK && blocks != NULL);
     if (!received) {
         free(blocks);
         rg_worker_end(worker, 0, NULL);
-        return true;
+        return RG_ANSWERED_GOOD;
     }
-    pthread_mutex_lock(&worker->deferred_lock);
+    pthread_mutex_lock(&reclaim->lock);
     reclaim->blocks = blocks;
     reclaim->n = n;
     reclaim->due = false;
     pthread_cond_signal(&reclaim->answered);
-    pthread_mutex_unlock(&worker->deferred_lock);
-    return true;
+    pthread_mutex_unlock(&reclaim->lock);
+    return RG_ANSWERED_GOOD;
 }
 
-void rg_prealloc_wake(struct rg_worker *worker)
-{
-    pthread_mutex_lock(&worker->deferred_lock);
-    pthread_cond_broadcast(&worker->reclaim.answered);
-    pthread_mutex_unlock(&worker->deferred_lock);
-}
+/* --- beginning and end ------------------------------------------------------------------------------------------------ */
 
-/* --- ends ---------------------------------------------------------------------------------------------------------------- */
-
-void rg_prealloc_drop_context(struct rg_worker *worker, uint64_t context)
+/* With what was ready in it. */
+static void drop_context(struct rg_worker *worker, struct rg_worker_context *state)
 {
-    (void)rg_deferred_free_wait(worker, context);
-    for (struct rg_slab **link = &worker->slabs; *link;) {
-        struct rg_slab *slab = *link;
-        if (slab->context != context) {
+    struct prealloc *prealloc = prealloc_of(worker);
+    (void)rg_deferred_free_wait(&prealloc->frees, state->handle);
+    for (struct slab **link = &prealloc->slabs; *link;) {
+        struct slab *slab = *link;
+        if (slab->context != state->handle) {
             link = &slab->next;
             continue;
         }
@@ -499,20 +524,51 @@ void rg_prealloc_drop_context(struct rg_worker *worker, uint64_t context)
     }
 }
 
-void rg_prealloc_init(struct rg_worker *worker)
+static void init(struct rg_worker *worker)
 {
-    pthread_cond_init(&worker->reclaim.answered, NULL);
+    struct prealloc *prealloc = prealloc_of(worker);
+    pthread_mutex_init(&prealloc->reclaim.lock, NULL);
+    pthread_cond_init(&prealloc->reclaim.answered, NULL);
+    rg_deferred_free_init(&prealloc->frees, worker);
 }
 
-void rg_prealloc_fini(struct rg_worker *worker)
+static void wake(struct rg_worker *worker)
 {
-    free(worker->reclaim.blocks);
-    pthread_cond_destroy(&worker->reclaim.answered);
-    while (worker->slabs)
-        forget(worker, &worker->slabs);
-    while (worker->prealloc_pools) {
-        struct rg_prealloc_pool *pool = worker->prealloc_pools;
-        worker->prealloc_pools = pool->next;
+    struct prealloc *prealloc = prealloc_of(worker);
+    pthread_mutex_lock(&prealloc->reclaim.lock);
+    pthread_cond_broadcast(&prealloc->reclaim.answered);
+    pthread_mutex_unlock(&prealloc->reclaim.lock);
+    rg_deferred_free_wake(&prealloc->frees);
+}
+
+static void stop(struct rg_worker *worker)
+{
+    rg_deferred_free_join(&prealloc_of(worker)->frees);
+}
+
+static void fini(struct rg_worker *worker)
+{
+    struct prealloc *prealloc = prealloc_of(worker);
+    free(prealloc->reclaim.blocks);
+    pthread_cond_destroy(&prealloc->reclaim.answered);
+    pthread_mutex_destroy(&prealloc->reclaim.lock);
+    while (prealloc->slabs)
+        forget(worker, &prealloc->slabs);
+    while (prealloc->pools) {
+        struct pool *pool = prealloc->pools;
+        prealloc->pools = pool->next;
         free(pool);
     }
+    rg_deferred_free_fini(&prealloc->frees);
 }
+
+const struct rg_module rg_prealloc_module = {
+    .size = sizeof(struct prealloc),
+    .init = init,
+    .wake = wake,
+    .stop = stop,
+    .fini = fini,
+    .drop_context = drop_context,
+    .reclaim = reclaim_ready,
+    .answer = answer,
+};

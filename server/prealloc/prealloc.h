@@ -20,21 +20,9 @@
 
 #include "server/core/worker.h"
 
-/** A context has ended or is about to, with what was ready in it. */
-void rg_prealloc_drop_context(struct rg_worker *worker, uint64_t context);
 /** The most that was in use of a pool, for one of which memory is or was made ready; false: for others. */
 bool rg_prealloc_pool_high(struct rg_worker *worker, CUmemoryPool pool, unsigned long long *high);
 /** The mark was reset. */
 void rg_prealloc_pool_reset(struct rg_worker *worker, CUmemoryPool pool);
-
-/** Gets back what is ready, and frees it; false: nothing. What `request` points to in the message may be gone afterwards. */
-bool rg_prealloc_reclaim(struct rg_request *request);
-/** RG_ANSWER_RECLAIMED has come, with bulk data. False: it answers nothing. The reader. */
-bool rg_prealloc_answer(struct rg_worker *worker, const struct rg_answer *answer, size_t bulk_size);
-/** The session is over: nobody waits any more. Any thread. */
-void rg_prealloc_wake(struct rg_worker *worker);
-
-void rg_prealloc_init(struct rg_worker *worker);
-void rg_prealloc_fini(struct rg_worker *worker);
 
 #endif

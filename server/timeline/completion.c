@@ -5,6 +5,7 @@
 #include "common/base/thread.h"
 #include "generated/server/execute.h"
 #include "server/core/leader_followers.h"
+#include "server/modules.h"
 #include "server/timeline/event_times.h"
 #include "server/timeline/output.h"
 
@@ -17,35 +18,40 @@
 #define POLL_MAX_NS 500000
 #define POLL_SHARE  8 /* what has been awaited for long is looked at after so much of that time again */
 
-struct rg_completion_watch {
-    struct rg_completion_watch *next;
+struct subscription {
+    struct subscription *next;
     uint64_t id;
     CUevent event;
     uint64_t context; /* of an event that was made for this alone; 0: the client's event */
     struct rg_event_interval interval;
 };
 
-/* `lock` guards the list; it is held while the driver is asked, so that no event ends meanwhile, but never while anything
- * is sent. `order` is held from the look to the sending, so that a reply cannot overtake what was seen before it. */
+/*
+ * `lock` guards the list; it is held while the driver is asked, so that no event ends meanwhile, but never while anything
+ * is sent. `order` is held from the look to the sending, so that a reply cannot overtake what was seen before it. Order, then
+ * lock.
+ */
+struct completions {
+    pthread_mutex_t lock, order;
+    pthread_cond_t changed;
+    struct subscription *first, **last;
+    atomic_uint n;  /* in the list, or taken out and not told yet */
+    uint64_t since; /* when the list last changed */
+    pthread_t thread;
+    bool runs;
+};
 
-void rg_completion_init(struct rg_worker *worker)
+bool rg_completion_any(struct rg_worker *worker)
 {
-    struct rg_completion_list *completions = &worker->completions;
-    pthread_mutex_init(&completions->lock, NULL);
-    pthread_mutex_init(&completions->order, NULL);
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&completions->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
-    completions->last = &completions->first;
+    const struct completions *completions = worker->state[RG_MODULE_COMPLETION];
+    return atomic_load_explicit(&completions->n, memory_order_acquire) != 0;
 }
 
 /* Takes the entry at `link` out of the list, but not out of the count; the lock is held. */
-static void unlink_watch(struct rg_worker *worker, struct rg_completion_watch **link)
+static void unlink_watch(struct rg_worker *worker, struct subscription **link)
 {
-    struct rg_completion_list *completions = &worker->completions;
-    struct rg_completion_watch *watch = *link;
+    struct completions *completions = worker->state[RG_MODULE_COMPLETION];
+    struct subscription *watch = *link;
     *link = watch->next;
     if (completions->last == &watch->next)
         completions->last = link;
@@ -56,19 +62,20 @@ static void unlink_watch(struct rg_worker *worker, struct rg_completion_watch **
 }
 
 /* The same with an entry of which nobody will be told. */
-static void drop_watch(struct rg_worker *worker, struct rg_completion_watch **link)
+static void drop_watch(struct rg_worker *worker, struct subscription **link)
 {
     unlink_watch(worker, link);
-    atomic_fetch_sub(&worker->completions.n, 1);
+    struct completions *completions = worker->state[RG_MODULE_COMPLETION];
+    atomic_fetch_sub(&completions->n, 1);
 }
 
 /* Collects what is done, TOLD_MAX at most; it counts until it has been told. The lock is held. */
 static size_t collect(struct rg_worker *worker, struct rg_done *done)
 {
-    struct rg_completion_list *completions = &worker->completions;
+    struct completions *completions = worker->state[RG_MODULE_COMPLETION];
     size_t n = 0;
-    for (struct rg_completion_watch **link = &completions->first; *link && n < TOLD_MAX;) {
-        struct rg_completion_watch *watch = *link;
+    for (struct subscription **link = &completions->first; *link && n < TOLD_MAX;) {
+        struct subscription *watch = *link;
         CUresult result = rg_driver.cuEventQuery(watch->event);
         if (result == CUDA_ERROR_NOT_READY) {
             link = &watch->next;
@@ -95,7 +102,7 @@ static void tell(struct rg_worker *worker, const struct rg_done *done, size_t n)
 /* Tells the client of all that is done; whether it was anything. */
 static bool look(struct rg_worker *worker)
 {
-    struct rg_completion_list *completions = &worker->completions;
+    struct completions *completions = worker->state[RG_MODULE_COMPLETION];
     struct rg_done done[TOLD_MAX];
     bool any = false;
     size_t n;
@@ -114,7 +121,7 @@ static bool look(struct rg_worker *worker)
     return any;
 }
 
-void rg_completion_before_reply(struct rg_worker *worker, const struct rg_request *request)
+static void before_reply(struct rg_worker *worker, const struct rg_request *request)
 {
     /* That something is not done yet shows nothing; such answers may be asked for one after another. */
     if (rg_completion_any(worker) && request->result != CUDA_ERROR_NOT_READY)
@@ -128,7 +135,7 @@ void rg_completion_before_notice(struct rg_worker *worker)
 }
 
 /* When to look again: at once at what is new, then after a part of the time that it has been waited for. */
-static uint64_t next_look(const struct rg_completion_list *completions, uint64_t looked)
+static uint64_t next_look(const struct completions *completions, uint64_t looked)
 {
     const uint64_t waited = looked > completions->since ? looked - completions->since : 0;
     const uint64_t pause = waited / POLL_SHARE;
@@ -138,7 +145,7 @@ static uint64_t next_look(const struct rg_completion_list *completions, uint64_t
 static void *watch_main(void *arg)
 {
     struct rg_worker *worker = arg;
-    struct rg_completion_list *completions = &worker->completions;
+    struct completions *completions = worker->state[RG_MODULE_COMPLETION];
     uint64_t looked = 0;
     rg_thread_sleep_precisely(); /* its pauses are shorter than what the kernel usually adds */
     pthread_mutex_lock(&completions->lock);
@@ -169,12 +176,12 @@ static void *watch_main(void *arg)
 static bool add(struct rg_worker *worker, uint64_t id, CUevent event, uint64_t context, uint64_t since,
                 unsigned version)
 {
-    struct rg_completion_list *completions = &worker->completions;
+    struct completions *completions = worker->state[RG_MODULE_COMPLETION];
     bool good = true;
     pthread_mutex_lock(&completions->lock);
     if (!completions->runs)
         completions->runs = rg_thread_create(&completions->thread, "rg-watch", watch_main, worker) == RG_OK;
-    struct rg_completion_watch *watch = completions->first;
+    struct subscription *watch = completions->first;
     while (watch && (context || watch->context || watch->event != event))
         watch = watch->next;
     if (watch) {
@@ -182,7 +189,7 @@ static bool add(struct rg_worker *worker, uint64_t id, CUevent event, uint64_t c
         (void)rg_event_times_end(worker, &watch->interval, NULL);
     } else if (completions->runs && atomic_load(&completions->n) < WATCHES_MAX &&
                (watch = malloc(sizeof *watch))) {
-        *watch = (struct rg_completion_watch){.id = id, .event = event, .context = context};
+        *watch = (struct subscription){.id = id, .event = event, .context = context};
         *completions->last = watch;
         completions->last = &watch->next;
         atomic_fetch_add(&completions->n, 1);
@@ -283,9 +290,9 @@ CUresult rg_execute_rgDefaultStreamAsk(struct rg_request *request, CUstream stre
 
 CUresult rg_execute_cuEventDestroy_v2(struct rg_request *request, CUevent event)
 {
-    struct rg_completion_list *completions = &request->worker->completions;
+    struct completions *completions = request->worker->state[RG_MODULE_COMPLETION];
     pthread_mutex_lock(&completions->lock);
-    for (struct rg_completion_watch **link = &completions->first; *link; link = &(*link)->next)
+    for (struct subscription **link = &completions->first; *link; link = &(*link)->next)
         if ((*link)->event == event) {
             drop_watch(request->worker, link);
             break;
@@ -295,7 +302,20 @@ CUresult rg_execute_cuEventDestroy_v2(struct rg_request *request, CUevent event)
     return rg_driver.cuEventDestroy_v2(event);
 }
 
-/* --- ends ------------------------------------------------------------------------------------------------------------ */
+/* --- beginning and end ------------------------------------------------------------------------------------------------------------ */
+
+static void init(struct rg_worker *worker)
+{
+    struct completions *completions = worker->state[RG_MODULE_COMPLETION];
+    pthread_mutex_init(&completions->lock, NULL);
+    pthread_mutex_init(&completions->order, NULL);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&completions->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    completions->last = &completions->first;
+}
 
 struct ending {
     struct rg_worker *worker;
@@ -306,22 +326,24 @@ struct ending {
 static void drop_event(struct rg_object *entry, void *user)
 {
     const struct ending *ending = user;
+    struct completions *completions = ending->worker->state[RG_MODULE_COMPLETION];
     if (rg_handle_kind(entry->handle) != RG_KIND_EVENT || entry->context != ending->context)
         return;
     rg_event_times_forget(ending->worker, entry->object);
-    for (struct rg_completion_watch **link = &ending->worker->completions.first; *link; link = &(*link)->next)
+    for (struct subscription **link = &completions->first; *link; link = &(*link)->next)
         if ((*link)->event == entry->object) {
             drop_watch(ending->worker, link);
             return;
         }
 }
 
-void rg_completion_drop_context(struct rg_worker *worker, uint64_t context)
+static void drop_context(struct rg_worker *worker, struct rg_worker_context *state)
 {
-    struct rg_completion_list *completions = &worker->completions;
+    const uint64_t context = state->handle;
+    struct completions *completions = worker->state[RG_MODULE_COMPLETION];
     struct ending ending = {worker, context};
     pthread_mutex_lock(&completions->lock);
-    for (struct rg_completion_watch **link = &completions->first; *link;)
+    for (struct subscription **link = &completions->first; *link;)
         if ((*link)->context == context)
             drop_watch(worker, link);
         else
@@ -330,20 +352,21 @@ void rg_completion_drop_context(struct rg_worker *worker, uint64_t context)
     pthread_mutex_unlock(&completions->lock);
 }
 
-void rg_completion_wake(struct rg_worker *worker)
+static void wake(struct rg_worker *worker)
 {
-    pthread_mutex_lock(&worker->completions.lock);
-    pthread_cond_signal(&worker->completions.changed);
-    pthread_mutex_unlock(&worker->completions.lock);
+    struct completions *completions = worker->state[RG_MODULE_COMPLETION];
+    pthread_mutex_lock(&completions->lock);
+    pthread_cond_signal(&completions->changed);
+    pthread_mutex_unlock(&completions->lock);
 }
 
-void rg_completion_fini(struct rg_worker *worker)
+static void fini(struct rg_worker *worker)
 {
-    struct rg_completion_list *completions = &worker->completions;
+    struct completions *completions = worker->state[RG_MODULE_COMPLETION];
     if (completions->runs)
         pthread_join(completions->thread, NULL);
     while (completions->first) {
-        struct rg_completion_watch *watch = completions->first;
+        struct subscription *watch = completions->first;
         completions->first = watch->next;
         free(watch);
     }
@@ -352,3 +375,12 @@ void rg_completion_fini(struct rg_worker *worker)
     pthread_mutex_destroy(&completions->order);
     pthread_mutex_destroy(&completions->lock);
 }
+
+const struct rg_module rg_completion_module = {
+    .size = sizeof(struct completions),
+    .init = init,
+    .wake = wake,
+    .fini = fini,
+    .drop_context = drop_context,
+    .before_reply = before_reply,
+};

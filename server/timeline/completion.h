@@ -15,21 +15,9 @@
 
 #include "server/core/worker.h"
 
-void rg_completion_init(struct rg_worker *worker);
-/** Before the reply to `op`: sends notices of all that is done. Costs one load while nothing is watched. */
-void rg_completion_before_reply(struct rg_worker *worker, const struct rg_request *request);
-/** The same before other messages. No function of the driver's may be running this one (a host function). */
+/** Before a message that is no reply: sends notices of all that is done. Costs one load while nothing is watched. No function of the driver's may be running this one (a host function). */
 void rg_completion_before_notice(struct rg_worker *worker);
 /** Whether anything is watched, or done and about to be told. */
-static inline bool rg_completion_any(struct rg_worker *worker)
-{
-    return atomic_load_explicit(&worker->completions.n, memory_order_acquire) != 0;
-}
-/** The context of that handle ends, with its events. The dispatcher. */
-void rg_completion_drop_context(struct rg_worker *worker, uint64_t context);
-/** The session is over. */
-void rg_completion_wake(struct rg_worker *worker);
-/** After the end of all other threads. */
-void rg_completion_fini(struct rg_worker *worker);
+bool rg_completion_any(struct rg_worker *worker);
 
 #endif

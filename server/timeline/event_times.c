@@ -2,34 +2,46 @@
 #include "server/timeline/event_times.h"
 
 #include "generated/server/execute.h"
+#include "server/modules.h"
 #include "server/timeline/output.h"
 #include "server/timeline/wait.h"
 
-void rg_event_times_init(struct rg_worker *worker)
+/* Those whose time somebody wants to know. */
+struct intervals {
+    pthread_mutex_t lock; /* a leaf; the driver is asked under it */
+    struct rg_event_interval *first;
+};
+
+static void init(struct rg_worker *worker)
 {
-    pthread_mutex_init(&worker->intervals.lock, NULL);
+    struct intervals *intervals = worker->state[RG_MODULE_EVENT_TIMES];
+    pthread_mutex_init(&intervals->lock, NULL);
 }
 
-void rg_event_times_fini(struct rg_worker *worker)
+static void fini(struct rg_worker *worker)
 {
-    pthread_mutex_destroy(&worker->intervals.lock);
+    struct intervals *intervals = worker->state[RG_MODULE_EVENT_TIMES];
+    pthread_mutex_destroy(&intervals->lock);
 }
+
+const struct rg_module rg_event_times_module = {.size = sizeof(struct intervals), .init = init, .fini = fini};
 
 void rg_event_times_begin(struct rg_worker *worker, struct rg_event_interval *interval, uint64_t since,
                           unsigned version)
 {
+    struct intervals *intervals = worker->state[RG_MODULE_EVENT_TIMES];
     const struct rg_object *object =
         rg_handle_kind(since) == RG_KIND_EVENT ? rg_objects_find(&worker->objects, since) : NULL;
     *interval = (struct rg_event_interval){.since = object ? object->object : NULL, .version = version};
     if (!object)
         return;
-    pthread_mutex_lock(&worker->intervals.lock);
-    interval->next = worker->intervals.first;
-    interval->link = &worker->intervals.first;
+    pthread_mutex_lock(&intervals->lock);
+    interval->next = intervals->first;
+    interval->link = &intervals->first;
     if (interval->next)
         interval->next->link = &interval->next;
-    worker->intervals.first = interval;
-    pthread_mutex_unlock(&worker->intervals.lock);
+    intervals->first = interval;
+    pthread_mutex_unlock(&intervals->lock);
 }
 
 static float ask(const struct rg_event_interval *interval, CUevent event)
@@ -44,8 +56,9 @@ static float ask(const struct rg_event_interval *interval, CUevent event)
 
 float rg_event_times_end(struct rg_worker *worker, struct rg_event_interval *interval, CUevent event)
 {
+    struct intervals *intervals = worker->state[RG_MODULE_EVENT_TIMES];
     float ms = RG_INTERVAL_UNKNOWN;
-    pthread_mutex_lock(&worker->intervals.lock); /* its neighbours in the list write to it */
+    pthread_mutex_lock(&intervals->lock); /* its neighbours in the list write to it */
     if (interval->link) {
         ms = ask(interval, event);
         *interval->link = interval->next;
@@ -53,17 +66,18 @@ float rg_event_times_end(struct rg_worker *worker, struct rg_event_interval *int
             interval->next->link = interval->link;
         interval->link = NULL;
     }
-    pthread_mutex_unlock(&worker->intervals.lock);
+    pthread_mutex_unlock(&intervals->lock);
     return ms;
 }
 
 void rg_event_times_forget(struct rg_worker *worker, CUevent event)
 {
-    pthread_mutex_lock(&worker->intervals.lock);
-    for (struct rg_event_interval *interval = worker->intervals.first; interval; interval = interval->next)
+    struct intervals *intervals = worker->state[RG_MODULE_EVENT_TIMES];
+    pthread_mutex_lock(&intervals->lock);
+    for (struct rg_event_interval *interval = intervals->first; interval; interval = interval->next)
         if (interval->since == event)
             interval->since = NULL;
-    pthread_mutex_unlock(&worker->intervals.lock);
+    pthread_mutex_unlock(&intervals->lock);
 }
 
 CUresult rg_execute_rgEventWait(struct rg_request *request, CUevent event, unsigned long long since,

@@ -20,8 +20,6 @@ struct rg_event_interval {
     unsigned version;                       /* of cuEventElapsedTime: 1 or 2 */
 };
 
-void rg_event_times_init(struct rg_worker *worker);
-void rg_event_times_fini(struct rg_worker *worker);
 /** `since`: the client's handle of an event; of any other nothing will be known. The dispatcher. */
 void rg_event_times_begin(struct rg_worker *worker, struct rg_event_interval *interval, uint64_t since,
                           unsigned version);

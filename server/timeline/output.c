@@ -3,6 +3,7 @@
 
 #include "common/base/log.h"
 #include "common/base/thread.h"
+#include "server/modules.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +14,13 @@
 
 #define PIPE_SIZE (1 << 20)
 #define PART_SIZE 16384
+
+struct output {
+    int fd; /* read end of what the driver prints; -1: not redirected */
+    pthread_mutex_t lock;
+    pthread_t thread;
+    bool thread_runs;
+};
 
 enum rg_status rg_output_redirect(int *out)
 {
@@ -38,13 +46,14 @@ enum rg_status rg_output_redirect(int *out)
 
 void rg_output_drain(struct rg_worker *worker)
 {
-    if (worker->output_fd < 0)
+    struct output *output = worker->state[RG_MODULE_OUTPUT];
+    if (output->fd < 0)
         return;
     fflush(stdout);
     char text[PART_SIZE];
-    pthread_mutex_lock(&worker->output_lock); /* whoever has read sends before others find the pipe empty */
+    pthread_mutex_lock(&output->lock); /* whoever has read sends before others find the pipe empty */
     for (;;) {
-        const ssize_t got = read(worker->output_fd, text, sizeof text);
+        const ssize_t got = read(output->fd, text, sizeof text);
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
@@ -53,14 +62,15 @@ void rg_output_drain(struct rg_worker *worker)
         if (rg_worker_notice(worker, &notice, text, (size_t)got, NULL, 0) != RG_OK)
             break;
     }
-    pthread_mutex_unlock(&worker->output_lock);
+    pthread_mutex_unlock(&output->lock);
 }
 
 static void *output_main(void *arg)
 {
     struct rg_worker *worker = arg;
+    const struct output *output = worker->state[RG_MODULE_OUTPUT];
     while (!rg_worker_over(worker)) {
-        struct pollfd poll_fd = {.fd = worker->output_fd, .events = POLLIN};
+        struct pollfd poll_fd = {.fd = output->fd, .events = POLLIN};
         if (poll(&poll_fd, 1, -1) < 0 && errno != EINTR)
             break;
         if (poll_fd.revents & POLLIN)
@@ -73,17 +83,29 @@ static void *output_main(void *arg)
 
 enum rg_status rg_output_start(struct rg_worker *worker, int fd)
 {
-    worker->output_fd = fd;
-    const enum rg_status status = rg_thread_create(&worker->output_thread, "rg-output", output_main, worker);
-    worker->output_thread_runs = status == RG_OK;
+    struct output *output = worker->state[RG_MODULE_OUTPUT];
+    output->fd = fd;
+    const enum rg_status status = rg_thread_create(&output->thread, "rg-output", output_main, worker);
+    output->thread_runs = status == RG_OK;
     return status;
 }
 
-void rg_output_fini(struct rg_worker *worker)
+static void init(struct rg_worker *worker)
 {
-    /* The thread ends when the last writer closes its end of the pipe: the owner of the redirection sees to that. */
-    if (worker->output_thread_runs)
-        pthread_join(worker->output_thread, NULL);
-    if (worker->output_fd >= 0)
-        close(worker->output_fd);
+    struct output *output = worker->state[RG_MODULE_OUTPUT];
+    output->fd = -1;
+    pthread_mutex_init(&output->lock, NULL);
 }
+
+static void fini(struct rg_worker *worker)
+{
+    struct output *output = worker->state[RG_MODULE_OUTPUT];
+    /* The thread ends when the last writer closes its end of the pipe: the owner of the redirection sees to that. */
+    if (output->thread_runs)
+        pthread_join(output->thread, NULL);
+    if (output->fd >= 0)
+        close(output->fd);
+    pthread_mutex_destroy(&output->lock);
+}
+
+const struct rg_module rg_output_module = {.size = sizeof(struct output), .init = init, .fini = fini};

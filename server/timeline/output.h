@@ -16,6 +16,5 @@ RG_MUST_CHECK enum rg_status rg_output_redirect(int *out);
 RG_MUST_CHECK enum rg_status rg_output_start(struct rg_worker *worker, int fd);
 /** Sends what is in the pipe now. Any thread. */
 void rg_output_drain(struct rg_worker *worker);
-void rg_output_fini(struct rg_worker *worker);
 
 #endif

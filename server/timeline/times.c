@@ -4,6 +4,8 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "generated/server/driver.h"
+#include "server/core/leader_followers.h"
+#include "server/modules.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,8 +32,8 @@ struct item {
     CUevent event; /* behind its work; NULL: none, or it is known when that ended */
 };
 
-struct rg_times {
-    pthread_mutex_t lock; /* of all below */
+struct times {
+    pthread_mutex_t lock; /* of all below, if the client has asked for times */
     struct item *items;   /* in the order in which they were finished */
     size_t n, capacity;
     size_t looked_at; /* those before have no event */
@@ -41,39 +43,9 @@ struct rg_times {
     pthread_cond_t closed;
 };
 
-bool rg_times_start(struct rg_worker *worker)
-{
-    struct rg_times *times = calloc(1, sizeof *times);
-    if (!times)
-        return false;
-    pthread_mutex_init(&times->lock, NULL);
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&times->closed, &attributes);
-    pthread_condattr_destroy(&attributes);
-    worker->times = times;
-    return true;
-}
-
-void rg_times_destroy(struct rg_times *times)
-{
-    if (!times)
-        return;
-    while (times->clocks) {
-        struct clock *clock = times->clocks;
-        times->clocks = clock->next;
-        free(clock);
-    }
-    pthread_cond_destroy(&times->closed);
-    pthread_mutex_destroy(&times->lock);
-    free(times->items);
-    free(times);
-}
-
 /* --- the device's clock ------------------------------------------------------------------------------------------- */
 
-static struct clock *find_clock(struct rg_times *times, uint64_t context)
+static struct clock *find_clock(struct times *times, uint64_t context)
 {
     struct clock *clock = times->clocks;
     while (clock && clock->context != context)
@@ -93,7 +65,7 @@ static CUevent take_event(struct clock *clock)
 }
 
 /* A clock for the context that is current, whose device has nothing to do yet. */
-static void start_clock(struct rg_times *times, uint64_t context)
+static void start_clock(struct times *times, uint64_t context)
 {
     struct clock *clock = calloc(1, sizeof *clock);
     if (!clock || !rg_driver.cuCtxGetCurrent || rg_driver.cuCtxGetCurrent(&clock->object) != CUDA_SUCCESS) {
@@ -139,7 +111,7 @@ static void read_event(struct item *item)
 }
 
 /* Looks at the events in the order of their records, until one has not come. */
-static void look(struct rg_times *times)
+static void look(struct times *times)
 {
     struct clock *current = NULL;
     for (; times->looked_at < times->n; times->looked_at++) {
@@ -163,16 +135,19 @@ static void look(struct rg_times *times)
 
 /* --- records ------------------------------------------------------------------------------------------------------- */
 
+static struct times *times_of(struct rg_worker *worker)
+{
+    return worker->state[RG_MODULE_TIMES];
+}
+
 static bool is_work(const struct rg_executor *executor, unsigned flags)
 {
     return (flags & RG_OPERATION_WORK) || executor->request.op == RG_OP_rgHostCall;
 }
 
-void rg_times_begin(struct rg_executor *executor, unsigned flags)
+static void begin(struct rg_executor *executor, unsigned flags)
 {
-    struct rg_times *times = executor->worker->times;
-    if (!times)
-        return;
+    struct times *times = times_of(executor->worker);
     struct rg_request *request = &executor->request;
     pthread_mutex_lock(&times->lock);
     times->open++;
@@ -190,17 +165,15 @@ static void note_stream(struct rg_executor *executor)
         executor->time.flags |= RG_TIME_NON_BLOCKING;
 }
 
-void rg_times_detached(struct rg_executor *executor)
+static void detached(struct rg_executor *executor)
 {
-    if (!executor->worker->times)
-        return;
     note_stream(executor);
     executor->time.served = rg_now_ns();
     executor->time.flags |= RG_TIME_YIELDED;
 }
 
 /* An event behind the work that the record gave to a stream of the context, which is current. */
-static void mark_work(struct rg_times *times, struct rg_executor *executor, struct item *item)
+static void mark_work(struct times *times, struct rg_executor *executor, struct item *item)
 {
     struct clock *clock = find_clock(times, executor->request.thread->context);
     if (!clock || !clock->base)
@@ -220,7 +193,7 @@ static void mark_work(struct rg_times *times, struct rg_executor *executor, stru
     }
 }
 
-static struct item *add_item(struct rg_times *times)
+static struct item *add_item(struct times *times)
 {
     if (times->n == times->capacity) {
         const size_t capacity = times->capacity ? times->capacity * 2 : FIRST_SIZE;
@@ -238,10 +211,8 @@ static struct item *add_item(struct rg_times *times)
     return item;
 }
 
-void rg_times_executed(struct rg_executor *executor, unsigned flags)
+static void executed(struct rg_executor *executor, unsigned flags)
 {
-    if (!executor->worker->times)
-        return;
     struct rg_time *time = &executor->time;
     if (!(time->flags & RG_TIME_YIELDED)) {
         note_stream(executor);
@@ -253,11 +224,9 @@ void rg_times_executed(struct rg_executor *executor, unsigned flags)
         time->flags |= RG_TIME_WORK;
 }
 
-void rg_times_finish(struct rg_executor *executor, uint64_t replied)
+static void finish(struct rg_executor *executor, uint64_t replied)
 {
-    struct rg_times *times = executor->worker->times;
-    if (!times)
-        return;
+    struct times *times = times_of(executor->worker);
     struct rg_time *time = &executor->time;
     time->stream = executor->named_stream;
     time->event = executor->named_event;
@@ -277,10 +246,12 @@ void rg_times_finish(struct rg_executor *executor, uint64_t replied)
     pthread_mutex_unlock(&times->lock);
 }
 
-void rg_times_drop_context(struct rg_worker *worker, uint64_t context)
+/* Its events go with it. */
+static void drop_context(struct rg_worker *worker, struct rg_worker_context *state)
 {
-    struct rg_times *times = worker->times;
-    if (!times)
+    struct times *times = times_of(worker);
+    const uint64_t context = state->handle;
+    if (!worker->observer)
         return;
     pthread_mutex_lock(&times->lock);
     look(times);
@@ -300,7 +271,7 @@ void rg_times_drop_context(struct rg_worker *worker, uint64_t context)
 }
 
 /* Replies that the client has got may have been sent by threads that have not noted it yet; the lock is held. */
-static void wait_for_open(struct rg_times *times)
+static void wait_for_open(struct times *times)
 {
     const uint64_t until = rg_now_ns() + PATIENCE_NS;
     const struct timespec end = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
@@ -310,16 +281,22 @@ static void wait_for_open(struct rg_times *times)
 
 /* --- the client asks ------------------------------------------------------------------------------------------------ */
 
-bool rg_times_answer(struct rg_worker *worker, const struct rg_answer *answer, size_t bulk_size)
+static enum rg_answered answer(struct rg_worker *worker, const struct rg_message_header *header,
+                               const struct rg_answer *asked, size_t bulk_size)
 {
-    struct rg_times *times = worker->times;
-    const bool all = answer->arg[0] != 0; /* also what the device has not done yet */
-    if (!times || bulk_size || answer->arg[0] > 1)
-        return false;
-    struct rg_notice notice = {.type = RG_NOTICE_TIMES, .id = answer->id};
+    (void)header;
+    struct times *times = times_of(worker);
+    const bool all = asked->arg[0] != 0; /* also what the device has not done yet */
+    if (asked->type != RG_ANSWER_TIMES)
+        return RG_ANSWERED_NOT_MINE;
+    if (!worker->observer || bulk_size || asked->arg[0] > 1)
+        return RG_ANSWERED_WRONG;
+    struct rg_notice notice = {.type = RG_NOTICE_TIMES, .id = asked->id};
     struct rg_time *data = malloc(RG_TIMES_PART * sizeof *data);
-    if (!data)
-        return rg_worker_notice(worker, &notice, NULL, 0, NULL, 0) == RG_OK;
+    if (!data) {
+        (void)rg_worker_notice(worker, &notice, NULL, 0, NULL, 0);
+        return RG_ANSWERED_GOOD;
+    }
     pthread_mutex_lock(&times->lock);
     if (all)
         wait_for_open(times);
@@ -339,5 +316,45 @@ bool rg_times_answer(struct rg_worker *worker, const struct rg_answer *answer, s
     pthread_mutex_unlock(&times->lock);
     (void)rg_worker_notice(worker, &notice, NULL, 0, data, n * sizeof *data);
     free(data);
-    return true;
+    return RG_ANSWERED_GOOD;
 }
+
+/* --- beginning and end ------------------------------------------------------------------------------------------------ */
+
+void rg_times_start(struct rg_worker *worker)
+{
+    static const struct rg_observer observer = {begin, detached, executed, finish};
+    worker->observer = &observer;
+}
+
+static void init(struct rg_worker *worker)
+{
+    struct times *times = times_of(worker);
+    pthread_mutex_init(&times->lock, NULL);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&times->closed, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+static void fini(struct rg_worker *worker)
+{
+    struct times *times = times_of(worker);
+    while (times->clocks) {
+        struct clock *clock = times->clocks;
+        times->clocks = clock->next;
+        free(clock);
+    }
+    pthread_cond_destroy(&times->closed);
+    pthread_mutex_destroy(&times->lock);
+    free(times->items);
+}
+
+const struct rg_module rg_times_module = {
+    .size = sizeof(struct times),
+    .init = init,
+    .fini = fini,
+    .drop_context = drop_context,
+    .answer = answer,
+};

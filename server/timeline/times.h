@@ -6,28 +6,14 @@
  * the first work of a context; since work never ends before the host began to ask for it, the offset is corrected
  * whenever it would.
  *
- * All functions do nothing in a session whose client did not ask. The events of a context end with it.
+ * A session whose client did not ask measures nothing. The events of a context end with it.
  */
 #ifndef RG_SERVER_TIMELINE_TIMES_H
 #define RG_SERVER_TIMELINE_TIMES_H
 
-#include "server/core/leader_followers.h"
+#include "server/core/worker.h"
 
-struct rg_times;
-
-/** Starts to measure; false: out of memory. Before the worker starts. */
-bool rg_times_start(struct rg_worker *worker);
-void rg_times_destroy(struct rg_times *times);
-
-/* What dispatch.c and request.c call. `flags` are the operation's. */
-void rg_times_begin(struct rg_executor *executor, unsigned flags);
-void rg_times_detached(struct rg_executor *executor);
-void rg_times_executed(struct rg_executor *executor, unsigned flags);
-void rg_times_finish(struct rg_executor *executor, uint64_t replied);
-
-/** The context is about to end and has no work left. */
-void rg_times_drop_context(struct rg_worker *worker, uint64_t context);
-/** Handles RG_ANSWER_TIMES; false: it breaks the protocol. The reader. */
-bool rg_times_answer(struct rg_worker *worker, const struct rg_answer *answer, size_t bulk_size);
+/** Starts to measure. Before the worker starts. */
+void rg_times_start(struct rg_worker *worker);
 
 #endif

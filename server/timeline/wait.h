@@ -9,10 +9,10 @@
 
 /** A stream that is not the legacy one. */
 CUresult rg_wait_stream(struct rg_request *request, CUstream stream);
-/** The legacy stream of the client thread's context, and the streams that it waits for (context.c). */
+/** The legacy stream of the client thread's context, and the streams that it waits for. */
 CUresult rg_wait_legacy_stream(struct rg_request *request, CUstream stream);
-/** Polls for that long: false if the stream still has work, or cannot be asked. */
-bool rg_stream_done_soon(struct rg_worker *worker, CUstream stream);
+/** All work of the context that is current on this thread; `context`: its state, or NULL. */
+CUresult rg_wait_context(struct rg_request *request, struct rg_worker_context *context);
 CUresult rg_wait_event(struct rg_request *request, CUevent event);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "common/base/log.h"
 #include "generated/server/driver.h"
+#include "server/modules.h"
 #include "transport/multipath/multipath.h"
 
 #include <stdlib.h>
@@ -14,7 +15,7 @@ struct chunk {
     struct rg_worker_context *context; /* NULL: there is no event */
 };
 
-struct rg_advertised {
+struct ring {
     unsigned char *memory;                /* NULL: it cannot be had */
     size_t size;                          /* of it */
     struct rg_worker_context *locked_for; /* page-locked by this one; NULL: by none */
@@ -22,10 +23,15 @@ struct rg_advertised {
     struct chunk chunks[];
 };
 
-static struct rg_advertised *make(struct rg_worker *worker)
+struct advertised {
+    pthread_mutex_t lock;
+    struct ring *ring; /* NULL: not yet */
+};
+
+static struct ring *make(struct rg_worker *worker)
 {
     const unsigned n = RG_ADVERTISED_CHUNKS + rg_conn_rails(worker->conn) * RG_ADVERTISED_RAIL_CHUNKS;
-    struct rg_advertised *ring = calloc(1, sizeof *ring + n * sizeof *ring->chunks);
+    struct ring *ring = calloc(1, sizeof *ring + n * sizeof *ring->chunks);
     if (!ring)
         return NULL;
     ring->n = n;
@@ -45,7 +51,7 @@ static struct rg_advertised *make(struct rg_worker *worker)
 }
 
 /* Page-locks the ring: portable, for all contexts; one that ends takes that with it. Copies work without, slower. */
-static void lock_pages(struct rg_advertised *ring, struct rg_worker_context *context)
+static void lock_pages(struct ring *ring, struct rg_worker_context *context)
 {
     if (ring->locked_for || !rg_driver.cuMemHostRegister_v2)
         return;
@@ -57,10 +63,11 @@ void rg_advertised_tend(struct rg_worker *worker, struct rg_worker_context *cont
 {
     if (!(rg_conn_caps(worker->conn) & RG_CAP_ADVERTISES))
         return;
-    pthread_mutex_lock(&worker->staging_lock);
-    if (!worker->advertised)
-        worker->advertised = make(worker);
-    struct rg_advertised *ring = worker->advertised;
+    struct advertised *advertised = worker->state[RG_MODULE_ADVERTISED];
+    pthread_mutex_lock(&advertised->lock);
+    if (!advertised->ring)
+        advertised->ring = make(worker);
+    struct ring *ring = advertised->ring;
     if (ring && ring->memory) {
         lock_pages(ring, context);
         for (size_t i = 0; i < ring->n; i++) {
@@ -73,14 +80,15 @@ void rg_advertised_tend(struct rg_worker *worker, struct rg_worker_context *cont
                 chunk->state = AWAY;
         }
     }
-    pthread_mutex_unlock(&worker->staging_lock);
+    pthread_mutex_unlock(&advertised->lock);
 }
 
 void rg_advertised_give_after(struct rg_worker *worker, struct rg_worker_context *context, void *memory,
                               CUstream stream)
 {
-    pthread_mutex_lock(&worker->staging_lock);
-    struct rg_advertised *ring = worker->advertised;
+    struct advertised *advertised = worker->state[RG_MODULE_ADVERTISED];
+    pthread_mutex_lock(&advertised->lock);
+    struct ring *ring = advertised->ring;
     struct chunk *chunk = &ring->chunks[((unsigned char *)memory - ring->memory) / RG_ADVERTISED_CHUNK];
     if (chunk->context != context) {
         if (chunk->context)
@@ -93,13 +101,14 @@ void rg_advertised_give_after(struct rg_worker *worker, struct rg_worker_context
     /* if the event cannot be recorded the context has failed, and nothing will use the memory any more */
     chunk->state =
         chunk->context && rg_driver.cuEventRecord(chunk->ready, stream) == CUDA_SUCCESS ? IN_USE : HERE;
-    pthread_mutex_unlock(&worker->staging_lock);
+    pthread_mutex_unlock(&advertised->lock);
 }
 
-void rg_advertised_drop(struct rg_worker *worker, struct rg_worker_context *context)
+static void drop_context(struct rg_worker *worker, struct rg_worker_context *context)
 {
-    pthread_mutex_lock(&worker->staging_lock);
-    struct rg_advertised *ring = worker->advertised;
+    struct advertised *advertised = worker->state[RG_MODULE_ADVERTISED];
+    pthread_mutex_lock(&advertised->lock);
+    struct ring *ring = advertised->ring;
     for (size_t i = 0; ring && i < ring->n; i++) {
         struct chunk *chunk = &ring->chunks[i];
         if (chunk->context != context)
@@ -114,18 +123,30 @@ void rg_advertised_drop(struct rg_worker *worker, struct rg_worker_context *cont
             (void)rg_driver.cuMemHostUnregister(ring->memory);
         ring->locked_for = NULL;
     }
-    pthread_mutex_unlock(&worker->staging_lock);
+    pthread_mutex_unlock(&advertised->lock);
 }
 
-void rg_advertised_fini(struct rg_worker *worker)
+static void init(struct rg_worker *worker)
 {
-    struct rg_advertised *ring = worker->advertised;
-    if (!ring)
-        return;
-    if (ring->memory) {
+    struct advertised *advertised = worker->state[RG_MODULE_ADVERTISED];
+    pthread_mutex_init(&advertised->lock, NULL);
+}
+
+static void fini(struct rg_worker *worker)
+{
+    struct advertised *advertised = worker->state[RG_MODULE_ADVERTISED];
+    struct ring *ring = advertised->ring;
+    if (ring && ring->memory) {
         rg_conn_unregister(worker->conn, ring->memory);
         munmap(ring->memory, ring->size);
     }
     free(ring);
-    worker->advertised = NULL;
+    pthread_mutex_destroy(&advertised->lock);
 }
+
+const struct rg_module rg_advertised_module = {
+    .size = sizeof(struct advertised),
+    .init = init,
+    .fini = fini,
+    .drop_context = drop_context,
+};

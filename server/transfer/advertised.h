@@ -7,7 +7,7 @@
  * chunks asks for staging buffers (staging.h) instead. The memory belongs to the worker, not to a context: contexts end
  * while the client may still write there.
  *
- * Threads: any; the staging lock.
+ * Threads: any; a lock of its own.
  */
 #ifndef RG_SERVER_TRANSFER_ADVERTISED_H
 #define RG_SERVER_TRANSFER_ADVERTISED_H
@@ -23,9 +23,5 @@ void rg_advertised_tend(struct rg_worker *worker, struct rg_worker_context *cont
 /** The bulk data at `memory`, which rg_conn_take_advertised gave, is read by work that is now in `stream`. */
 void rg_advertised_give_after(struct rg_worker *worker, struct rg_worker_context *context, void *memory,
                               CUstream stream);
-/** A context ends; it is current and idle. */
-void rg_advertised_drop(struct rg_worker *worker, struct rg_worker_context *context);
-/** Before the worker's connection is destroyed. */
-void rg_advertised_fini(struct rg_worker *worker);
 
 #endif

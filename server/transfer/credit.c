@@ -1,133 +1,66 @@
-/* credit.c - the list of buffers that hold a client's data. See credit.h. */
+/* credit.c - when the client is told of credit. See credit.h. */
 #include "server/transfer/credit.h"
 
-#include "generated/server/driver.h"
 #include "generated/server/execute.h"
+#include "server/modules.h"
+#include "server/transfer/staging.h"
 
-/* Takes the buffer out of the list: its room is free. The staging lock is held. */
-void rg_credit_release(struct rg_worker *worker, struct rg_staging_buffer *buffer)
-{
-    struct rg_credit *credit = &worker->credit;
-    if (!buffer->credit)
-        return;
-    *(buffer->earlier ? &buffer->earlier->later : &credit->first) = buffer->later;
-    *(buffer->later ? &buffer->later->earlier : &credit->last) = buffer->earlier;
-    credit->freed += buffer->credit;
-    buffer->credit = 0;
-    buffer->earlier = buffer->later = NULL;
-}
+struct credit {
+    uint64_t seen;   /* taken by records before this one */
+    uint64_t told;   /* of what is free, the client knows this */
+    uint64_t looked; /* taken at the last look at what is free */
+    uint64_t every;  /* the client is told of each so many bytes more; 0: of none */
+};
 
-/* The staging lock is held. */
-static void hold(struct rg_worker *worker, struct rg_staging_buffer *buffer, uint64_t size)
+/* Tells of what is free, if it is `least` at least; looks for that once `look_after` has been taken since the last look. */
+static void tell(struct rg_worker *worker, struct rg_staging_credit now, uint64_t least, uint64_t look_after)
 {
-    struct rg_credit *credit = &worker->credit;
-    buffer->credit = size;
-    buffer->earlier = credit->last;
-    buffer->later = NULL;
-    *(credit->last ? &credit->last->later : &credit->first) = buffer;
-    credit->last = buffer;
-}
-
-/* Finds out which buffers are free again. The staging lock is held. */
-static void look(struct rg_worker *worker)
-{
-    struct rg_credit *credit = &worker->credit;
-    credit->looked = credit->taken;
-    for (struct rg_staging_buffer *buffer = credit->first, *next; buffer; buffer = next) {
-        next = buffer->later;
-        if (buffer->taken ||
-            (buffer->pending && rg_driver.cuEventQuery(buffer->ready) == CUDA_ERROR_NOT_READY))
-            continue;
-        buffer->pending = false; /* or its context has failed, and nothing will read it any more */
-        rg_credit_release(worker, buffer);
-    }
-}
-
-/* Waits until the device has taken what came first. The staging lock is held, and released meanwhile. */
-static void wait_for_first(struct rg_worker *worker)
-{
-    struct rg_staging_buffer *first = worker->credit.first;
-    first->taken = true;
-    pthread_mutex_unlock(&worker->staging_lock);
-    (void)rg_driver.cuEventSynchronize(first->ready);
-    pthread_mutex_lock(&worker->staging_lock);
-    first->taken = first->pending = false;
-    rg_credit_release(worker, first);
-}
-
-CUresult rg_credit_take_buffer(struct rg_worker *worker, struct rg_worker_context *context, size_t brought,
-                               size_t size, struct rg_staging_buffer **out)
-{
-    struct rg_credit *credit = &worker->credit;
-    const uint64_t needed = rg_bulk_credit_of(brought);
-    pthread_mutex_lock(&worker->staging_lock);
-    credit->taken += needed;
-    if (credit->taken - credit->freed > RG_BULK_CREDIT)
-        look(worker);
-    while (credit->taken - credit->freed > RG_BULK_CREDIT && credit->first)
-        wait_for_first(worker);
-    const bool large = context->staging_bytes > RG_STAGING_KEPT;
-    pthread_mutex_unlock(&worker->staging_lock);
-    if (large && rg_context_idle(worker, context))
-        rg_staging_shrink(worker, context);
-    CUresult result = rg_staging_take(worker, context, size, out);
-    pthread_mutex_lock(&worker->staging_lock);
-    if (result == CUDA_SUCCESS)
-        hold(worker, *out, needed);
-    else
-        credit->freed += needed;
-    pthread_mutex_unlock(&worker->staging_lock);
-    return result;
-}
-
-static void tell(struct rg_worker *worker, uint64_t least, uint64_t look_after)
-{
-    struct rg_credit *credit = &worker->credit;
+    struct credit *credit = worker->state[RG_MODULE_CREDIT];
     if (!credit->every) /* it has not asked to be told */
         return;
-    pthread_mutex_lock(&worker->staging_lock);
-    if (credit->taken - credit->told >= least && credit->taken - credit->looked >= look_after)
-        look(worker);
-    const uint64_t freed = credit->freed;
-    const bool enough = freed - credit->told >= least;
-    if (enough)
-        credit->told = freed;
-    pthread_mutex_unlock(&worker->staging_lock);
-    struct rg_notice notice = {.type = RG_NOTICE_CREDIT, .arg = {freed, 0, 0}};
-    if (enough)
-        (void)rg_worker_notice(worker, &notice, NULL, 0, NULL, 0);
+    if (now.taken - credit->told >= least && now.taken - credit->looked >= look_after) {
+        now = rg_staging_credit_look(worker);
+        credit->looked = now.taken;
+    }
+    if (now.freed - credit->told < least)
+        return;
+    credit->told = now.freed;
+    struct rg_notice notice = {.type = RG_NOTICE_CREDIT, .arg = {now.freed, 0, 0}};
+    (void)rg_worker_notice(worker, &notice, NULL, 0, NULL, 0);
 }
 
-void rg_credit_executed(struct rg_worker *worker, uint64_t taken, size_t size)
+/* Where no buffer was taken, the driver has the data, or it is dropped. */
+static void executed(struct rg_request *request, size_t bulk)
 {
-    struct rg_credit *credit = &worker->credit;
-    if (size && credit->taken == taken) {
-        pthread_mutex_lock(&worker->staging_lock);
-        credit->taken += rg_bulk_credit_of(size);
-        credit->freed += rg_bulk_credit_of(size);
-        pthread_mutex_unlock(&worker->staging_lock);
-    }
-    tell(worker, credit->every, credit->every / 4);
+    struct credit *credit = request->worker->state[RG_MODULE_CREDIT];
+    const struct rg_staging_credit now =
+        rg_staging_credit(request->worker, credit->seen, bulk ? rg_bulk_credit_of(bulk) : 0);
+    credit->seen = now.taken;
+    tell(request->worker, now, credit->every, credit->every / 4);
 }
 
 void rg_credit_report(struct rg_worker *worker)
 {
-    if (worker->credit.taken - worker->credit.told > RG_BULK_CREDIT / 2) /* or it has room */
-        tell(worker, 1, 0);
+    const struct credit *credit = worker->state[RG_MODULE_CREDIT];
+    const struct rg_staging_credit now = rg_staging_credit(worker, 0, 0);
+    if (now.taken - credit->told > RG_BULK_CREDIT / 2) /* or it has credit */
+        tell(worker, now, 1, 0);
 }
 
 CUresult rg_execute_rgRoomTell(struct rg_request *request, unsigned long long every)
 {
-    request->worker->credit.every = every ? every : 1;
+    struct credit *credit = request->worker->state[RG_MODULE_CREDIT];
+    credit->every = every ? every : 1;
     return CUDA_SUCCESS;
 }
 
 CUresult rg_execute_rgRoomAsk(struct rg_request *request, unsigned long long *freed)
 {
-    struct rg_credit *credit = &request->worker->credit;
-    pthread_mutex_lock(&request->worker->staging_lock);
-    look(request->worker);
-    *freed = credit->told = credit->freed;
-    pthread_mutex_unlock(&request->worker->staging_lock);
+    struct credit *credit = request->worker->state[RG_MODULE_CREDIT];
+    const struct rg_staging_credit now = rg_staging_credit_look(request->worker);
+    credit->looked = now.taken;
+    *freed = credit->told = now.freed;
     return CUDA_SUCCESS;
 }
+
+const struct rg_module rg_credit_module = {.size = sizeof(struct credit), .executed = executed};

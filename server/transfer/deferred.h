@@ -1,55 +1,114 @@
 /*
- * deferred.h - what happens when a stream gets there, with the client's part in it.
+ * deferred.h - what happens when a stream gets there, with the client's part in it: what its three kinds share.
  *
- *   host call  the stream waits until the client has run its function: NOTICE_HOST_CALL, ANSWER_HOST_DONE
- *   rendezvous       a copy to the device that reads the client's memory in stream order: NOTICE_PULL, ANSWER_DATA
- *   deferred read    a copy to the client's memory that has left before the stream goes on: NOTICE_LANDING
+ *   host call      the stream waits until the client has run its function (host_call.c)
+ *   rendezvous     a copy to the device that reads the client's memory in stream order (rendezvous.c)
+ *   deferred read  a copy to the client's memory that has left before the stream goes on (deferred_read.c)
  *
- * Each is a number of host functions put between the copies of the stream. They run on a thread of the driver, send
+ * Each is an item: a number of host functions put between the copies of the stream. They run on a thread of the driver, send
  * notices, and wait for what they need: an answer, or a buffer that has been sent. The buffers belong to the stream and
  * are used by one transfer after another, which the stream's own order makes safe. When the session ends all of them
  * return at once.
  *
  * Failures: an answer that fits nothing ends the session. If the context fails, the driver does not call host
  * functions any more; what waits for them here is freed with the worker, and touches no buffer any more once the context
- * ends.
+ * ends: what is under way then goes nowhere.
+ *
+ * Lock: that of struct rg_deferred, then gpudirect's.
  */
 #ifndef RG_SERVER_TRANSFER_DEFERRED_H
 #define RG_SERVER_TRANSFER_DEFERRED_H
 
-#include "server/core/worker.h"
+#include "common/base/tuning.h"
+#include "server/modules.h"
+#include "server/transfer/region.h"
+#include "server/transfer/staging.h"
 
-/* Bytes that a session's host calls and transfers take here until their streams have done them, but for the driver's. */
-#define RG_LATE_MAX (256u << 20)
+/* Bytes that a session's items take here until their streams have done them, but for the driver's. */
+#define RG_DEFERRED_MAX (256u << 20)
 
-/** Rows on the device, or a box that has been checked, and which of the client's transfers they belong to. */
-struct rg_deferred_area {
-    uint64_t transfer;
-    CUdeviceptr device;
-    size_t pitch, width, total;
-    const CUDA_MEMCPY3D *box; /* NULL: rows */
-    bool bad;                 /* the box is not there: the client is told that the transfer is over */
+enum rg_deferred_kind { RG_DEFERRED_HOST_CALL, RG_DEFERRED_RENDEZVOUS, RG_DEFERRED_READ };
+
+/** One host function of a transfer. */
+struct rg_deferred_step {
+    struct rg_deferred_item *item;
+    size_t index; /* of the chunk */
 };
 
-CUresult rg_deferred_host_call(struct rg_request *request, CUstream stream, uint64_t id, bool callback);
-CUresult rg_deferred_rendezvous(struct rg_request *request, const struct rg_deferred_area *area,
-                                CUstream stream);
-CUresult rg_deferred_read(struct rg_request *request, const struct rg_deferred_area *area, CUstream stream);
+struct rg_deferred_item {
+    struct rg_deferred_item *next;      /* in its bucket */
+    struct rg_deferred_item *next_send; /* deferred reads with chunks to be sent */
+    struct rg_worker *worker;
+    uint64_t id;
+    enum rg_deferred_kind kind;
+    const struct rg_worker_context *context; /* transfers: the stream's, whose buffers are used */
+    pthread_cond_t changed;
+    /* guarded by the lock */
+    bool due;      /* host calls: the client has been told */
+    bool answered; /* host calls */
+    bool listed;   /* deferred reads: in the list of the sending thread */
+    size_t total, chunk;
+    size_t requested, received; /* rendezvous: bytes */
+    size_t posted, sent;        /* deferred reads: chunks */
+    unsigned at_work;           /* transfers: threads that use the buffers, without the lock */
+    bool gone;                  /* transfers: the context has ended, and the buffers with it */
+    bool advertised;            /* rendezvous: the client may write what it is asked for where that belongs */
+    size_t n_chunks;
+    unsigned char *slots[RG_DEFERRED_SLOTS];
+    /* of the slots, and of those that the next transfer uses; NULL: none */
+    struct rg_lease *holds[RG_DEFERRED_SLOTS];
+    /* deferred reads that are sent from where the data lies on the device, and where; NULL: others */
+    struct rg_gpudirect_area *area;
+    unsigned char *device;
+    struct rg_deferred_step steps[];
+};
 
+/** What a stream keeps for its deferred transfers, one after another. The dispatcher's. */
+struct rg_deferred_slots {
+    struct rg_staging_buffer *rendezvous[RG_DEFERRED_SLOTS];
+    struct rg_staging_buffer *read[RG_DEFERRED_SLOTS];
+    size_t next_read; /* of those, the one whose turn it is */
+};
+
+struct rg_deferred {
+    pthread_mutex_t lock;
+    pthread_cond_t settled; /* nobody is at work on some item any more */
+    struct rg_deferred_item *items[4096];
+    size_t bytes; /* of these */
+};
+
+static inline struct rg_deferred *rg_deferred_of(struct rg_worker *worker)
+{
+    return worker->state[RG_MODULE_DEFERRED];
+}
+
+/** The item of that number, or NULL; the lock is held. */
+struct rg_deferred_item *rg_deferred_find(struct rg_worker *worker, uint64_t id);
+/** Makes an item; NULL with request->result or a violation set. The dispatcher. */
+struct rg_deferred_item *rg_deferred_create(struct rg_request *request, enum rg_deferred_kind kind,
+                                            uint64_t id, size_t n_chunks);
 /**
- * The context is about to end, with the buffers of its streams. Its work is done, or will not be any more: what of its
- * transfers is still under way goes nowhere from now on. Waits for what the client may write into a buffer by itself. The
- * dispatcher.
+ * Makes the item of a transfer and the buffers that it needs, as far as it needs any; what is ready and not used is given
+ * up for it, if there is no other memory. If it fails, the client is to be told by a notice. The dispatcher.
  */
-void rg_deferred_drop_context(struct rg_worker *worker, const struct rg_worker_context *context);
+CUresult rg_deferred_begin(struct rg_request *request, const struct rg_region *region, uint64_t id,
+                           enum rg_deferred_kind kind, CUstream stream, struct rg_deferred_item **out);
+/** Ends an item of which the driver knows nothing. */
+void rg_deferred_cancel(struct rg_deferred_item *item);
+/** The same when its last host function is done; the lock is held. */
+void rg_deferred_destroy(struct rg_deferred_item *item);
 
-/** Handles an ANSWER of the client. The reader. */
-void rg_deferred_answer(struct rg_worker *worker, const struct rg_message *message);
+void rg_deferred_notice(struct rg_worker *worker, unsigned type, uint64_t id, uint64_t arg0, uint64_t arg1,
+                        uint64_t arg2);
+/** Whether the transfer's buffers may be used now, until rg_deferred_rest; the lock is held. */
+bool rg_deferred_work(struct rg_deferred_item *item);
+void rg_deferred_rest(struct rg_deferred_item *item);
+/** Whether the client has nothing more to send for a rendezvous; the lock is held. */
+bool rg_deferred_has_all(const struct rg_deferred_item *item);
 
-void rg_deferred_init(struct rg_worker *worker);
-/** The session is over: releases every host function that waits. */
-void rg_deferred_wake(struct rg_worker *worker);
-/** After no host function can run any more. */
-void rg_deferred_fini(struct rg_worker *worker);
+static inline size_t rg_deferred_chunk_size(const struct rg_deferred_item *item, size_t index)
+{
+    return index + 1 < item->n_chunks ? item->chunk : item->total - index * item->chunk;
+}
 
 #endif

@@ -3,8 +3,7 @@
 
 #include "common/base/log.h"
 #include "generated/server/driver.h"
-#include "server/core/leader_followers.h"
-#include "server/core/request.h"
+#include "server/modules.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -28,7 +27,8 @@ struct rg_gpudirect_area {
     unsigned holds;
 };
 
-struct rg_gpudirect {
+struct gpudirect {
+    bool tells;               /* the client wants to know: RG_NOTICE_GPU_PATH */
     _Atomic uint64_t in, out; /* bytes */
     pthread_mutex_t lock;     /* of `holds` and the list of those that are held beyond their end */
     pthread_cond_t let_go;
@@ -41,6 +41,11 @@ struct rg_gpudirect {
         bool flush;  /* what the network device wrote must be made visible */
     } devices[DEVICES];
 };
+
+static struct gpudirect *gpudirect_of(struct rg_worker *worker)
+{
+    return worker->state[RG_MODULE_GPUDIRECT];
+}
 
 /* --- the choice ------------------------------------------------------------------------------------------------- */
 
@@ -127,27 +132,16 @@ static void settle(struct rg_worker *worker, struct device *device, CUdevice num
     device->path = choose(worker, number, above);
     const struct rg_notice notice = {.type = RG_NOTICE_GPU_PATH,
                                      .arg = {(uint64_t)number, (uint64_t)device->path, 0}};
-    if (worker->tells_ways && rg_conn_device_paths(worker->conn))   /* else staging goes without saying */
+    if (gpudirect_of(worker)->tells &&
+        rg_conn_device_paths(worker->conn))                         /* else staging goes without saying */
         (void)!rg_worker_notice(worker, &notice, NULL, 0, NULL, 0); /* if that fails, the session ends */
-}
-
-static struct rg_gpudirect *direct_of(struct rg_worker *worker)
-{
-    if (!worker->direct) {
-        worker->direct = calloc(1, sizeof *worker->direct);
-        if (worker->direct) {
-            pthread_mutex_init(&worker->direct->lock, NULL);
-            pthread_cond_init(&worker->direct->let_go, NULL);
-        }
-    }
-    return worker->direct;
 }
 
 /* The device of the current context; NULL: there is none. */
 static struct device *current_device(struct rg_worker *worker, CUdevice *number)
 {
-    struct rg_gpudirect *direct = direct_of(worker);
-    if (!direct || rg_driver.cuCtxGetDevice(number) != CUDA_SUCCESS || *number < 0 || *number >= DEVICES)
+    struct gpudirect *direct = gpudirect_of(worker);
+    if (rg_driver.cuCtxGetDevice(number) != CUDA_SUCCESS || *number < 0 || *number >= DEVICES)
         return NULL;
     struct device *device = &direct->devices[*number];
     if (device->path == RG_GPU_PATH_UNKNOWN) {
@@ -257,7 +251,7 @@ static void end_area(struct rg_worker *worker, struct rg_gpudirect_area *area, b
  */
 static struct rg_gpudirect_area *find_area(struct rg_worker *worker, CUdeviceptr address)
 {
-    struct rg_gpudirect_area **link = &worker->direct->areas;
+    struct rg_gpudirect_area **link = &gpudirect_of(worker)->areas;
     while (*link && (address < (*link)->base || address - (*link)->base >= (*link)->size))
         link = &(*link)->next;
     struct rg_gpudirect_area *area = *link;
@@ -275,7 +269,7 @@ struct rg_gpudirect_area *rg_gpudirect_pin(struct rg_worker *worker, struct rg_w
     struct device *device = size >= DIRECT_MIN ? current_device(worker, &number) : NULL;
     if (!device || device->path == RG_GPU_PATH_STAGING)
         return NULL;
-    struct rg_gpudirect *direct = worker->direct;
+    struct gpudirect *direct = gpudirect_of(worker);
     struct rg_gpudirect_area *area = find_area(worker, address);
     if (!area) {
         CUdeviceptr base = 0;
@@ -304,7 +298,7 @@ void rg_gpudirect_unpin(struct rg_worker *worker, struct rg_gpudirect_area *area
 {
     if (!area)
         return;
-    struct rg_gpudirect *direct = worker->direct;
+    struct gpudirect *direct = gpudirect_of(worker);
     pthread_mutex_lock(&direct->lock);
     if (--area->holds == 0)
         pthread_cond_broadcast(&direct->let_go);
@@ -313,19 +307,19 @@ void rg_gpudirect_unpin(struct rg_worker *worker, struct rg_gpudirect_area *area
 
 void rg_gpudirect_sent(struct rg_worker *worker, size_t size)
 {
-    atomic_fetch_add_explicit(&worker->direct->out, size, memory_order_relaxed);
+    atomic_fetch_add_explicit(&gpudirect_of(worker)->out, size, memory_order_relaxed);
 }
 
 void rg_gpudirect_statistics(struct rg_worker *worker, uint64_t *in, uint64_t *out)
 {
-    *in = worker->direct ? atomic_load_explicit(&worker->direct->in, memory_order_relaxed) : 0;
-    *out = worker->direct ? atomic_load_explicit(&worker->direct->out, memory_order_relaxed) : 0;
+    *in = atomic_load_explicit(&gpudirect_of(worker)->in, memory_order_relaxed);
+    *out = atomic_load_explicit(&gpudirect_of(worker)->out, memory_order_relaxed);
 }
 
 /* --- to the device ------------------------------------------------------------------------------------------------- */
 
 /* Whether nothing is left that work put into the stream now would come after. */
-static bool is_idle(struct rg_gpudirect *direct, struct rg_worker_context *context, CUstream stream)
+static bool is_idle(struct gpudirect *direct, struct rg_worker_context *context, CUstream stream)
 {
     if (direct->idle_in != context) {
         if (direct->idle_in)
@@ -345,14 +339,14 @@ bool rg_gpudirect_copy_in(struct rg_request *request, struct rg_worker_context *
     if (!area)
         return false;
     const bool now = rg_request_places(request, (void *)(uintptr_t)device, size) &&
-                     is_idle(worker->direct, context, stream);
+                     is_idle(gpudirect_of(worker), context, stream);
     if (now) {
         CUdevice number;
         const struct device *of = current_device(worker, &number);
         *result = rg_request_recv_bulk(request, (void *)(uintptr_t)device, size) == RG_OK
                       ? CUDA_SUCCESS
                       : CUDA_ERROR_UNKNOWN;
-        atomic_fetch_add_explicit(&worker->direct->in, size, memory_order_relaxed);
+        atomic_fetch_add_explicit(&gpudirect_of(worker)->in, size, memory_order_relaxed);
         if (*result == CUDA_SUCCESS && of && of->flush)
             *result = rg_driver.cuFlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
                                                            CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
@@ -373,7 +367,7 @@ static void give_back(struct rg_worker *worker, struct rg_gpudirect_area *area)
 /* Ends an area that is found by nobody any more, when nothing holds it; `waits`: it may take until the session is over. */
 static void end_area(struct rg_worker *worker, struct rg_gpudirect_area *area, bool waits)
 {
-    struct rg_gpudirect *direct = worker->direct;
+    struct gpudirect *direct = gpudirect_of(worker);
     pthread_mutex_lock(&direct->lock);
     while (waits && area->holds > 0 && !rg_worker_over(worker)) {
         struct timespec until;
@@ -398,9 +392,7 @@ static void end_area(struct rg_worker *worker, struct rg_gpudirect_area *area, b
 
 struct rg_gpudirect_area *rg_gpudirect_take(struct rg_worker *worker, CUdeviceptr address)
 {
-    if (!worker->direct)
-        return NULL;
-    struct rg_gpudirect_area **link = &worker->direct->areas, *area;
+    struct rg_gpudirect_area **link = &gpudirect_of(worker)->areas, *area;
     while (*link && (*link)->base != (uintptr_t)address)
         link = &(*link)->next;
     area = *link;
@@ -417,11 +409,9 @@ void rg_gpudirect_end(struct rg_request *request, struct rg_gpudirect_area *area
     end_area(request->worker, area, rg_driver.cuCtxSynchronize() == CUDA_SUCCESS);
 }
 
-void rg_gpudirect_drop(struct rg_worker *worker, struct rg_worker_context *context)
+static void drop_context(struct rg_worker *worker, struct rg_worker_context *context)
 {
-    struct rg_gpudirect *direct = worker->direct;
-    if (!direct)
-        return;
+    struct gpudirect *direct = gpudirect_of(worker);
     for (struct rg_gpudirect_area **link = &direct->areas, *area; (area = *link);) {
         if (area->context != context) {
             link = &area->next;
@@ -436,11 +426,9 @@ void rg_gpudirect_drop(struct rg_worker *worker, struct rg_worker_context *conte
     }
 }
 
-void rg_gpudirect_fini(struct rg_worker *worker)
+static void fini(struct rg_worker *worker)
 {
-    struct rg_gpudirect *direct = worker->direct;
-    if (!direct)
-        return;
+    struct gpudirect *direct = gpudirect_of(worker);
     for (struct rg_gpudirect_area *area; (area = direct->areas);) {
         direct->areas = area->next;
         give_back(worker, area);
@@ -451,6 +439,22 @@ void rg_gpudirect_fini(struct rg_worker *worker)
     }
     pthread_cond_destroy(&direct->let_go);
     pthread_mutex_destroy(&direct->lock);
-    free(direct);
-    worker->direct = NULL;
+}
+
+static void init(struct rg_worker *worker)
+{
+    pthread_mutex_init(&gpudirect_of(worker)->lock, NULL);
+    pthread_cond_init(&gpudirect_of(worker)->let_go, NULL);
+}
+
+const struct rg_module rg_gpudirect_module = {
+    .size = sizeof(struct gpudirect),
+    .init = init,
+    .fini = fini,
+    .drop_context = drop_context,
+};
+
+void rg_gpudirect_tell(struct rg_worker *worker)
+{
+    gpudirect_of(worker)->tells = true;
 }

@@ -53,9 +53,7 @@ struct rg_gpudirect_area *rg_gpudirect_take(struct rg_worker *worker, CUdevicept
  * thread that is not the dispatcher any more. The context of the memory is current; NULL is fine.
  */
 void rg_gpudirect_end(struct rg_request *request, struct rg_gpudirect_area *area);
-/** A context ends; it is current and idle. */
-void rg_gpudirect_drop(struct rg_worker *worker, struct rg_worker_context *context);
-/** Before the worker's connection is destroyed. */
-void rg_gpudirect_fini(struct rg_worker *worker);
+/** The client wants to know how data gets to each GPU. Before the worker starts. */
+void rg_gpudirect_tell(struct rg_worker *worker);
 
 #endif

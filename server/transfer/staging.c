@@ -1,18 +1,25 @@
-/* staging.c - pools of pinned buffers, packed copies, synchronous copies. See staging.h. */
+/* staging.c - pools of pinned buffers, and which of them hold data that takes credit. See staging.h. */
 #include "server/transfer/staging.h"
 
 #include "generated/server/driver.h"
-#include "server/transfer/advertised.h"
-#include "server/transfer/credit.h"
-#include "server/transfer/gpudirect.h"
-#include "transport/multipath/multipath.h"
+#include "server/modules.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-#define IN_PIECE (512u << 10)
+struct staging {
+    pthread_mutex_t lock; /* of the pools, and of all here; the driver is asked for events under it */
+    pthread_cond_t given; /* a buffer was given back, while somebody waits */
+    bool waits;
+    uint64_t given_count;
+    struct rg_staging_credit credit;
+    struct rg_staging_buffer *first,
+        *last; /* buffers with data that takes credit, in the order in which it came */
+};
 
-static _Atomic uint64_t given_count;
+static struct staging *staging_of(struct rg_worker *worker)
+{
+    return worker->state[RG_MODULE_STAGING];
+}
 
 static CUresult create(struct rg_worker *worker, struct rg_worker_context *context, size_t size,
                        struct rg_staging_buffer **out)
@@ -35,11 +42,11 @@ static CUresult create(struct rg_worker *worker, struct rg_worker_context *conte
     (void)rg_conn_register(worker->conn, buffer->memory, size); /* where that helps, and if it can be had */
     buffer->size = size;
     buffer->taken = true;
-    pthread_mutex_lock(&worker->staging_lock);
-    buffer->next = context->buffer;
-    context->buffer = buffer;
+    pthread_mutex_lock(&staging_of(worker)->lock);
+    buffer->next = context->buffers;
+    context->buffers = buffer;
     context->staging_bytes += size;
-    pthread_mutex_unlock(&worker->staging_lock);
+    pthread_mutex_unlock(&staging_of(worker)->lock);
     *out = buffer;
     return CUDA_SUCCESS;
 }
@@ -57,6 +64,56 @@ static void destroy(struct rg_worker *worker, struct rg_staging_buffer *list)
     }
 }
 
+/* --- credit. The lock is held ---------------------------------------------------------------------------------------- */
+
+/* The buffer serves for something else, or ends: its data takes no credit any more. */
+static void release_credit(struct staging *staging, struct rg_staging_buffer *buffer)
+{
+    if (!buffer->credit)
+        return;
+    *(buffer->earlier ? &buffer->earlier->later : &staging->first) = buffer->later;
+    *(buffer->later ? &buffer->later->earlier : &staging->last) = buffer->earlier;
+    staging->credit.freed += buffer->credit;
+    buffer->credit = 0;
+    buffer->earlier = buffer->later = NULL;
+}
+
+static void take_credit(struct staging *staging, struct rg_staging_buffer *buffer, uint64_t size)
+{
+    buffer->credit = size;
+    buffer->earlier = staging->last;
+    buffer->later = NULL;
+    *(staging->last ? &staging->last->later : &staging->first) = buffer;
+    staging->last = buffer;
+}
+
+/* Finds out which buffers are free again. */
+static void look(struct staging *staging)
+{
+    for (struct rg_staging_buffer *buffer = staging->first, *next; buffer; buffer = next) {
+        next = buffer->later;
+        if (buffer->taken ||
+            (buffer->pending && rg_driver.cuEventQuery(buffer->ready) == CUDA_ERROR_NOT_READY))
+            continue;
+        buffer->pending = false; /* or its context has failed, and nothing will read it any more */
+        release_credit(staging, buffer);
+    }
+}
+
+/* Waits until the device has taken what came first; the lock is released meanwhile. */
+static void wait_for_first(struct staging *staging)
+{
+    struct rg_staging_buffer *first = staging->first;
+    first->taken = true;
+    pthread_mutex_unlock(&staging->lock);
+    (void)rg_driver.cuEventSynchronize(first->ready);
+    pthread_mutex_lock(&staging->lock);
+    first->taken = first->pending = false;
+    release_credit(staging, first);
+}
+
+/* --- taking ------------------------------------------------------------------------------------------------------------ */
+
 /* Whether nothing uses the buffer; the lock is held. */
 static bool is_free(struct rg_staging_buffer *buffer)
 {
@@ -70,7 +127,7 @@ static struct rg_staging_buffer *held_longest(const struct rg_worker_context *co
 {
     struct rg_staging_buffer *longest = NULL;
     size_t held = 0;
-    for (struct rg_staging_buffer *buffer = context->buffer; buffer; buffer = buffer->next) {
+    for (struct rg_staging_buffer *buffer = context->buffers; buffer; buffer = buffer->next) {
         if (buffer->taken || buffer->pending || rg_lease_ended(&buffer->hold))
             continue;
         held += buffer->size;
@@ -80,63 +137,121 @@ static struct rg_staging_buffer *held_longest(const struct rg_worker_context *co
     return held + size > RG_STAGING_HELD ? longest : NULL;
 }
 
-void rg_staging_shrink(struct rg_worker *worker, struct rg_worker_context *context)
+/* The smallest buffer of the pool that will do, or NULL; the lock is held. */
+static struct rg_staging_buffer *find(const struct rg_worker_context *context, size_t size)
 {
-    struct rg_staging_buffer *unused = NULL;
-    pthread_mutex_lock(&worker->staging_lock);
-    for (struct rg_staging_buffer **link = &context->buffer;
-         *link && context->staging_bytes > RG_BULK_CREDIT;) {
-        struct rg_staging_buffer *buffer = *link;
-        if (!is_free(buffer)) {
-            link = &buffer->next;
-            continue;
-        }
-        rg_credit_release(worker, buffer);
-        *link = buffer->next;
-        context->staging_bytes -= buffer->size;
-        buffer->next = unused;
-        unused = buffer;
-    }
-    pthread_mutex_unlock(&worker->staging_lock);
-    destroy(worker, unused);
+    struct rg_staging_buffer *best = NULL;
+    const bool crowded = context->staging_bytes + size > RG_BULK_CREDIT;
+    for (struct rg_staging_buffer *buffer = context->buffers; buffer && (!best || best->size != size);
+         buffer = buffer->next)
+        if (buffer->size >= size && (crowded || buffer->size <= 4 * size) &&
+            (!best || buffer->size < best->size) && is_free(buffer))
+            best = buffer;
+    return best ? best : held_longest(context, size);
 }
 
 CUresult rg_staging_take(struct rg_worker *worker, struct rg_worker_context *context, size_t size,
                          struct rg_staging_buffer **out)
 {
+    struct staging *staging = staging_of(worker);
     size = (size_t)rg_bulk_credit_of(size);
-    struct rg_staging_buffer *best = NULL;
-    pthread_mutex_lock(&worker->staging_lock);
-    const bool crowded = context->staging_bytes + size > RG_BULK_CREDIT;
-    for (struct rg_staging_buffer *buffer = context->buffer; buffer && (!best || best->size != size);
-         buffer = buffer->next)
-        if (buffer->size >= size && (crowded || buffer->size <= 4 * size) &&
-            (!best || buffer->size < best->size) && is_free(buffer))
-            best = buffer;
-    if (!best)
-        best = held_longest(context, size);
-    if (best) {
-        best->taken = true;
-        rg_credit_release(worker, best);
+    pthread_mutex_lock(&staging->lock);
+    struct rg_staging_buffer *buffer = find(context, size);
+    if (buffer) {
+        buffer->taken = true;
+        release_credit(staging, buffer);
     }
-    pthread_mutex_unlock(&worker->staging_lock);
-    if (best) {
-        rg_lease_end(&best->hold);
-        *out = best;
-        return CUDA_SUCCESS;
-    }
-    return create(worker, context, size, out);
+    pthread_mutex_unlock(&staging->lock);
+    if (!buffer)
+        return create(worker, context, size, out);
+    rg_lease_end(&buffer->hold);
+    *out = buffer;
+    return CUDA_SUCCESS;
 }
+
+/* Frees buffers of a large pool that nothing uses; the context is idle, or the driver would wait for it. */
+static void shrink(struct rg_worker *worker, struct rg_worker_context *context)
+{
+    struct staging *staging = staging_of(worker);
+    struct rg_staging_buffer *unused = NULL;
+    pthread_mutex_lock(&staging->lock);
+    for (struct rg_staging_buffer **link = &context->buffers; *link && context->staging_bytes > RG_BULK_CREDIT;) {
+        struct rg_staging_buffer *buffer = *link;
+        if (!is_free(buffer)) {
+            link = &buffer->next;
+            continue;
+        }
+        release_credit(staging, buffer);
+        *link = buffer->next;
+        context->staging_bytes -= buffer->size;
+        buffer->next = unused;
+        unused = buffer;
+    }
+    pthread_mutex_unlock(&staging->lock);
+    destroy(worker, unused);
+}
+
+CUresult rg_staging_take_credited(struct rg_worker *worker, struct rg_worker_context *context, size_t brought,
+                                  size_t size, struct rg_staging_buffer **out)
+{
+    struct staging *staging = staging_of(worker);
+    struct rg_staging_credit *credit = &staging->credit;
+    const uint64_t needed = rg_bulk_credit_of(brought);
+    pthread_mutex_lock(&staging->lock);
+    credit->taken += needed;
+    if (credit->taken - credit->freed > RG_BULK_CREDIT)
+        look(staging);
+    while (credit->taken - credit->freed > RG_BULK_CREDIT && staging->first)
+        wait_for_first(staging);
+    const bool large = context->staging_bytes > RG_STAGING_KEPT;
+    pthread_mutex_unlock(&staging->lock);
+    if (large && rg_context_idle(worker, context))
+        shrink(worker, context);
+    CUresult result = rg_staging_take(worker, context, size, out);
+    pthread_mutex_lock(&staging->lock);
+    if (result == CUDA_SUCCESS)
+        take_credit(staging, *out, needed);
+    else
+        credit->freed += needed;
+    pthread_mutex_unlock(&staging->lock);
+    return result;
+}
+
+struct rg_staging_credit rg_staging_credit(struct rg_worker *worker, uint64_t seen, uint64_t passed)
+{
+    struct staging *staging = staging_of(worker);
+    pthread_mutex_lock(&staging->lock);
+    if (staging->credit.taken == seen) {
+        staging->credit.taken += passed;
+        staging->credit.freed += passed;
+    }
+    const struct rg_staging_credit credit = staging->credit;
+    pthread_mutex_unlock(&staging->lock);
+    return credit;
+}
+
+struct rg_staging_credit rg_staging_credit_look(struct rg_worker *worker)
+{
+    struct staging *staging = staging_of(worker);
+    pthread_mutex_lock(&staging->lock);
+    look(staging);
+    const struct rg_staging_credit credit = staging->credit;
+    pthread_mutex_unlock(&staging->lock);
+    return credit;
+}
+
+/* --- giving back ------------------------------------------------------------------------------------------------------- */
 
 static void give(struct rg_worker *worker, struct rg_staging_buffer *buffer, bool pending)
 {
-    pthread_mutex_lock(&worker->staging_lock);
-    buffer->given = atomic_fetch_add(&given_count, 1);
+    struct staging *staging = staging_of(worker);
+    pthread_mutex_lock(&staging->lock);
+    buffer->given = staging->given_count++;
     buffer->pending = pending;
     buffer->taken = buffer->kept = false;
-    if (worker->staging_waits)
-        pthread_cond_signal(&worker->staging_given);
-    pthread_mutex_unlock(&worker->staging_lock);
+    if (staging->waits)
+        pthread_cond_signal(&staging->given);
+    pthread_mutex_unlock(&staging->lock);
 }
 
 void rg_staging_give_after(struct rg_worker *worker, struct rg_staging_buffer *buffer, CUstream stream)
@@ -160,180 +275,55 @@ CUresult rg_staging_send(struct rg_worker *worker, struct rg_staging_buffer *buf
     return status == RG_OK ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
 }
 
-void rg_staging_give_slots(struct rg_worker *worker, struct rg_worker_stream *stream)
-{
-    for (int i = 0; i < 4; i++) {
-        rg_staging_give_after(worker, stream->rendezvous_slots[i], stream->object);
-        rg_staging_give_after(worker, stream->read_slots[i], stream->object);
-        stream->rendezvous_slots[i] = stream->read_slots[i] = NULL;
-    }
-}
+/* --- the end ------------------------------------------------------------------------------------------------------------ */
 
 /* Whether a thread is at some buffer of the context's; the lock is held. */
 static bool any_in_use(const struct rg_worker_context *context)
 {
-    const struct rg_staging_buffer *buffer = context->buffer;
+    const struct rg_staging_buffer *buffer = context->buffers;
     while (buffer && (!buffer->taken || buffer->kept))
         buffer = buffer->next;
     return buffer != NULL;
 }
 
-void rg_staging_drop(struct rg_worker *worker, struct rg_worker_context *context)
+/*
+ * Frees the context's buffers. Waits for threads that still send from some, of calls that wait; what deferred transfers use
+ * is not in use any more, as those were dropped before.
+ */
+static void drop_context(struct rg_worker *worker, struct rg_worker_context *context)
 {
-    pthread_mutex_lock(&worker->staging_lock);
-    worker->staging_waits = true;
+    struct staging *staging = staging_of(worker);
+    pthread_mutex_lock(&staging->lock);
+    staging->waits = true;
     while (any_in_use(context))
-        pthread_cond_wait(&worker->staging_given, &worker->staging_lock);
-    worker->staging_waits = false;
-    struct rg_staging_buffer *list = context->buffer;
+        pthread_cond_wait(&staging->given, &staging->lock);
+    staging->waits = false;
+    struct rg_staging_buffer *list = context->buffers;
     for (struct rg_staging_buffer *buffer = list; buffer; buffer = buffer->next)
-        rg_credit_release(worker, buffer);
-    context->buffer = NULL;
+        release_credit(staging, buffer);
+    context->buffers = NULL;
     context->staging_bytes = 0;
-    pthread_mutex_unlock(&worker->staging_lock);
+    pthread_mutex_unlock(&staging->lock);
     destroy(worker, list);
-    rg_advertised_drop(worker, context);
-    rg_gpudirect_drop(worker, context);
-    if (context->synchronous)
-        (void)rg_driver.cuEventDestroy_v2(context->synchronous);
-    context->synchronous = NULL;
-    free(context->legacy);
-    context->legacy = NULL;
 }
 
-void rg_staging_synchronous(struct rg_request *request, struct rg_worker_context *context, CUstream stream)
+static void init(struct rg_worker *worker)
 {
-    if (!context->synchronous &&
-        rg_driver.cuEventCreate(&context->synchronous, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
-        return;
-    if (rg_driver.cuEventRecord(context->synchronous, stream) != CUDA_SUCCESS)
-        return;
-    context->synchronous_seq++;
-    context->synchronous_stream =
-        stream && stream != CU_STREAM_LEGACY ? rg_request_stream_state(request, stream) : NULL;
+    pthread_mutex_init(&staging_of(worker)->lock, NULL);
+    pthread_cond_init(&staging_of(worker)->given, NULL);
 }
 
-void rg_staging_order(struct rg_worker *worker, struct rg_worker_stream *stream)
+static void fini(struct rg_worker *worker)
 {
-    struct rg_object *entry = rg_objects_find(&worker->objects, stream->context);
-    struct rg_worker_context *context = entry ? entry->extra : NULL;
-    if (!context || stream->seen_synchronous == context->synchronous_seq)
-        return;
-    stream->seen_synchronous = context->synchronous_seq;
-    /* The stream itself, and blocking streams after the legacy stream, come after it anyway. */
-    if (context->synchronous_stream == stream || (!context->synchronous_stream && !stream->non_blocking))
-        return;
-    if (rg_driver.cuEventQuery(context->synchronous) != CUDA_SUCCESS)
-        (void)rg_driver.cuStreamWaitEvent(stream->object, context->synchronous, 0);
+    for (struct rg_worker_context *context = worker->retired; context; context = context->next_retired)
+        drop_context(worker, context); /* nothing is left of one that ended as it should */
+    pthread_cond_destroy(&staging_of(worker)->given);
+    pthread_mutex_destroy(&staging_of(worker)->lock);
 }
 
-/* --- what arrives ----------------------------------------------------------------------------------------------------- */
-
-/* What lies in memory lent to the client already; *done bytes of `size`. */
-static CUresult arrive_lent(struct rg_request *request, struct rg_worker_context *context, size_t size,
-                            CUstream stream, rg_staging_copy copy, const void *what, size_t *done)
-{
-    CUresult result = CUDA_SUCCESS;
-    if (rg_gpudirect_path(request->worker) ==
-        RG_GPU_PATH_STAGING) /* else data may go past it: it is asked for */
-        rg_advertised_tend(request->worker, context);
-    while (*done < size && result == CUDA_SUCCESS) {
-        void *at;
-        const size_t piece = rg_request_take_advertised(request, size - *done, &at);
-        if (!piece)
-            break;
-        result = copy(what, at, *done, piece, stream);
-        rg_advertised_give_after(request->worker, context, at, stream);
-        *done += piece;
-    }
-    return request->violated ? CUDA_ERROR_UNKNOWN : result;
-}
-
-CUresult rg_staging_arrive(struct rg_request *request, struct rg_worker_context *context, size_t size,
-                           CUstream stream, rg_staging_copy copy, const void *what)
-{
-    size_t offset = 0;
-    struct rg_staging_buffer *buffer;
-    CUresult result = arrive_lent(request, context, size, stream, copy, what, &offset);
-    if (result != CUDA_SUCCESS || offset == size)
-        return result;
-    result = rg_credit_take_buffer(request->worker, context, size, size - offset, &buffer);
-    if (result != CUDA_SUCCESS)
-        return result;
-    /* in pieces: what has arrived is copied while the rest arrives, and from memory that is still in a cache */
-    unsigned char *at = buffer->memory;
-    const size_t most = rg_conn_rails(request->worker->conn)
-                            ? size
-                            : IN_PIECE; /* all rails write what is asked for at once */
-    while (offset < size && result == CUDA_SUCCESS) {
-        const size_t piece = size - offset < most ? size - offset : most;
-        if (rg_request_recv_bulk(request, at, piece) != RG_OK)
-            result = CUDA_ERROR_UNKNOWN;
-        else
-            result = copy(what, at, offset, piece, stream);
-        offset += piece;
-        at += piece;
-    }
-    rg_staging_give_after(request->worker, buffer, stream);
-    return result;
-}
-
-/* --- packed copies -------------------------------------------------------------------------------------------------- */
-
-static CUresult copy_linear(bool to_device, CUdeviceptr device, void *host, size_t size, CUstream stream)
-{
-    return to_device ? rg_driver.cuMemcpyHtoDAsync_v2(device, host, size, stream)
-                     : rg_driver.cuMemcpyDtoHAsync_v2(host, device, size, stream);
-}
-
-static CUresult copy_rows(bool to_device, CUdeviceptr device, size_t pitch, size_t width, size_t height,
-                          void *host, CUstream stream)
-{
-    CUDA_MEMCPY2D copy = {
-        .srcMemoryType = to_device ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
-        .dstMemoryType = to_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST,
-        .WidthInBytes = width,
-        .Height = height,
-    };
-    if (to_device) {
-        copy.srcHost = host;
-        copy.srcPitch = width;
-        copy.dstDevice = device;
-        copy.dstPitch = pitch;
-    } else {
-        copy.srcDevice = device;
-        copy.srcPitch = pitch;
-        copy.dstHost = host;
-        copy.dstPitch = width;
-    }
-    if (!rg_driver.cuMemcpy2DAsync_v2)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    return rg_driver.cuMemcpy2DAsync_v2(&copy, stream);
-}
-
-CUresult rg_region_copy_rows(bool to_device, CUdeviceptr device, size_t pitch, size_t width, void *host,
-                             size_t offset, size_t size, CUstream stream)
-{
-    if (pitch == width)
-        return copy_linear(to_device, device + offset, host, size, stream);
-    CUresult result = CUDA_SUCCESS;
-    unsigned char *at = host;
-    while (size && result == CUDA_SUCCESS) {
-        const size_t row = offset / width, column = offset % width;
-        const CUdeviceptr start = device + row * pitch + column;
-        size_t part;
-        if (column || size < width) {
-            part = width - column < size ? width - column : size;
-            result = copy_linear(to_device, start, at, part, stream);
-        } else {
-            const size_t rows = size / width;
-            part = rows * width;
-            result = rows == 1 ? copy_linear(to_device, start, at, part, stream)
-                               : copy_rows(to_device, start, pitch, width, rows, at, stream);
-        }
-        at += part;
-        offset += part;
-        size -= part;
-    }
-    return result;
-}
+const struct rg_module rg_staging_module = {
+    .size = sizeof(struct staging),
+    .init = init,
+    .fini = fini,
+    .drop_context = drop_context,
+};

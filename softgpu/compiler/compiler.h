@@ -8,27 +8,12 @@
 #ifndef SG_COMPILER_COMPILER_H
 #define SG_COMPILER_COMPILER_H
 
+#include "softgpu/compiler/base/status.h"
 #include "softgpu/kernel_abi.h"
 
 #include <stdbool.h>
 
 struct sg_program;
-
-/** Text for CU_JIT_ERROR_LOG_BUFFER / CU_JIT_INFO_LOG_BUFFER; grows as needed, always NUL-terminated. */
-struct sg_text {
-    char *data;
-    size_t size;
-};
-void sg_text_fini(struct sg_text *text);
-
-enum sg_compile_status {
-    SG_COMPILE_OK = 0,
-    SG_COMPILE_INVALID_PTX,     /* CUDA_ERROR_INVALID_PTX: syntax, unknown instruction, type error */
-    SG_COMPILE_UNSUPPORTED_PTX, /* CUDA_ERROR_UNSUPPORTED_PTX_VERSION: .version newer than known */
-    SG_COMPILE_NO_BINARY,       /* CUDA_ERROR_NO_BINARY_FOR_GPU: .target above the device's capability */
-    SG_COMPILE_UNRESOLVED, /* CUDA_ERROR_NO_BINARY_FOR_GPU: extern symbol without definition; log names it */
-    SG_COMPILE_NO_MEMORY,
-};
 
 struct sg_param {
     uint32_t offset, size, align;

@@ -1,54 +1,21 @@
 /*
- * program.c - the compiler's interface: one program is one PTX module with its kernels and variables. A lock
- * makes code generation one at a time; what is known after creation never changes and is read without it.
+ * program.c - the compiler's interface but for code: one program is one PTX module, or several that are
+ * linked, with its kernels and variables. What is known after creation never changes and is read without a
+ * lock. A text that is refused is told with its line, and leaves nothing behind.
  */
-#include "softgpu/compiler/analysis/analysis.h"
+#include "softgpu/compiler/program.h"
 #include "softgpu/compiler/check/check.h"
-#include "softgpu/compiler/codegen/codegen.h"
 #include "softgpu/compiler/device_runtime.h"
 #include "softgpu/compiler/initial.h"
 #include "softgpu/compiler/jit/cache.h"
 #include "softgpu/compiler/jit/jit.h"
-#include "softgpu/compiler/jit/symbols.h"
 #include "softgpu/compiler/parse/ast.h"
 #include "softgpu/compiler/regions/matrices.h"
 #include "softgpu/compiler/regions/regions.h"
 #include "softgpu/compiler/uniformity/uniformity.h"
 
-#include "common/base/clock.h"
-#include "common/base/log.h"
-#include "softgpu/compiler_digest.h"
-
-#include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct kernel {
-    struct sg_kernel public;
-    struct sg_ptx_function *function;
-    struct sg_reach reach;
-    struct sg_shared_layout shared;
-    bool lockstep;        /* its loops have been looked at */
-    _Atomic(void *) code; /* made under the lock, then it stays */
-};
-
-struct sg_program {
-    struct sg_arena arena;
-    struct sg_arena scratch; /* while the program is made */
-    struct sg_ptx_module *module;
-    uint32_t capability;
-    bool optimised;
-    bool watched;            /* SOFTGPU_REPORT: code tells the engine of its accesses */
-    struct rg_digest digest; /* of the texts, if there is a cache */
-    struct kernel *kernels;
-    size_t n_kernels;
-    struct sg_variable *variables;
-    struct sg_var **places;
-    size_t n_variables;
-    pthread_mutex_t lock;
-    struct sg_jit *jit; /* under the lock; made when the first code is asked for */
-};
 
 static bool is_set(const char *variable)
 {
@@ -68,7 +35,7 @@ static bool wanted(const char *without)
     return text == NULL || (strstr(text, without) == NULL && strstr(text, "-all") == NULL);
 }
 
-static enum sg_code_form choose_form(struct sg_program *program, struct kernel *kernel)
+static enum sg_code_form choose_form(struct sg_program *program, struct sg_program_kernel *kernel)
 {
     enum sg_code_form other = kernel->reach.thread_form ? SG_CODE_THREAD : SG_CODE_BLOCK;
     if (!wanted("-loops") || kernel->reach.clustered)
@@ -81,7 +48,7 @@ static enum sg_code_form choose_form(struct sg_program *program, struct kernel *
     return sg_regions_possible(&program->arena, &kernel->reach) ? SG_CODE_LOOPS : other;
 }
 
-static void describe_kernel(struct sg_program *program, struct kernel *kernel,
+static void describe_kernel(struct sg_program *program, struct sg_program_kernel *kernel,
                             struct sg_ptx_function *function)
 {
     struct sg_kernel *public = &kernel->public;
@@ -118,7 +85,7 @@ static void describe_kernel(struct sg_program *program, struct kernel *kernel,
 static void describe(struct sg_program *program)
 {
     struct sg_ptx_module *module = program->module;
-    program->kernels = SG_NEW_ARRAY(&program->arena, struct kernel, module->n_functions);
+    program->kernels = SG_NEW_ARRAY(&program->arena, struct sg_program_kernel, module->n_functions);
     for (uint32_t i = 0; i < module->n_functions; i++)
         if (module->functions[i]->is_entry && module->functions[i]->defined)
             describe_kernel(program, &program->kernels[program->n_kernels++], module->functions[i]);
@@ -248,161 +215,4 @@ enum sg_compile_status sg_program_initialise(struct sg_program *program, struct 
             sg_initial_write(&diagnostics, program->module, program->places[i]);
     sg_arena_fini(&arena);
     return SG_COMPILE_OK;
-}
-
-/* The JIT, with all that the program's code may refer to. */
-static struct sg_jit *start_jit(const struct sg_program *program, struct sg_text *log)
-{
-    struct sg_jit *jit = sg_jit_create(log);
-    size_t count = program->n_variables;
-    char(*names)[SG_SYMBOL_SIZE] = malloc((count + 1) * sizeof(*names));
-    struct sg_rt_symbol *symbols = calloc(count + 2, sizeof(*symbols));
-    bool good = jit != NULL && names != NULL && symbols != NULL;
-    for (size_t i = 0; good && i < count; i++) {
-        snprintf(names[i], sizeof(names[i]), SG_SYMBOL_VARIABLE, (unsigned)i);
-        symbols[i] = (struct sg_rt_symbol){names[i], program->places[i]->address};
-    }
-    if (good) {
-        symbols[count] = (struct sg_rt_symbol){SG_SYMBOL_HANDLES, program->module->handles};
-        good = sg_jit_define(jit, symbols, log);
-    }
-    if (!good) {
-        sg_jit_destroy(jit);
-        jit = NULL;
-    }
-    free(names);
-    free(symbols);
-    return jit;
-}
-
-/* The object of a kernel; NULL with *status and a message. Under the lock. */
-static LLVMMemoryBufferRef compile(struct sg_program *program, struct kernel *kernel, const char *symbol,
-                                   struct sg_text *log, enum sg_compile_status *status)
-{
-    struct sg_diagnostics diagnostics = {.log = log};
-    struct sg_arena arena = {.diagnostics = &diagnostics};
-    struct sg_codegen *gen = calloc(1, sizeof(*gen));
-    *status = SG_COMPILE_NO_MEMORY;
-    if (gen == NULL)
-        return NULL;
-    gen->arena = &arena;
-    gen->module = program->module;
-    gen->reach = &kernel->reach;
-    gen->shared = &kernel->shared;
-    gen->form = kernel->public.form;
-    gen->watched = program->watched;
-    gen->has_half = sg_jit_has_half(program->jit);
-    gen->context = sg_jit_context(program->jit);
-    if (setjmp(diagnostics.escape) != 0) {
-        *status = diagnostics.status;
-        if (gen->llvm != NULL)
-            LLVMDisposeModule(gen->llvm);
-    } else if (sg_generate(gen, kernel->function, symbol) != NULL) {
-        *status = SG_COMPILE_OK;
-    }
-    if (gen->builder != NULL)
-        LLVMDisposeBuilder(gen->builder);
-    if (gen->entry_builder != NULL)
-        LLVMDisposeBuilder(gen->entry_builder);
-    LLVMMemoryBufferRef object = NULL;
-    if (*status == SG_COMPILE_OK &&
-        (object = sg_jit_compile(program->jit, gen->llvm, symbol, program->optimised, log)) == NULL)
-        *status = SG_COMPILE_INVALID_PTX;
-    sg_arena_fini(&arena);
-    free(gen);
-    return object;
-}
-
-/* Of all that a kernel's code depends on. */
-static struct rg_digest key_of(const struct sg_program *program, const struct kernel *kernel,
-                               const char *symbol)
-{
-    static const char compiler[] = SG_COMPILER_DIGEST;
-    const char *host = sg_jit_host(program->jit), *name = kernel->public.name;
-    const struct rg_digest_part pieces[] = {{compiler, sizeof(compiler)},
-                                            {host, strlen(host)},
-                                            {&program->watched, sizeof(program->watched)},
-                                            {&program->optimised, sizeof(program->optimised)},
-                                            {&program->capability, sizeof(program->capability)},
-                                            {&program->digest, sizeof(program->digest)},
-                                            {name, strlen(name)},
-                                            {&kernel->public.form, sizeof(kernel->public.form)},
-                                            {&kernel->lockstep, sizeof(kernel->lockstep)},
-                                            {symbol, strlen(symbol)}};
-    return rg_digest_of(pieces, sizeof(pieces) / sizeof(pieces[0]));
-}
-
-static void *load_kept(struct sg_program *program, struct sg_cache *cache, const struct rg_digest *key,
-                       const char *symbol)
-{
-    size_t size;
-    void *data = sg_cache_read(cache, key, &size), *code = NULL;
-    if (data == NULL)
-        return NULL;
-    struct sg_text log = {0};
-    code = sg_jit_load(program->jit, LLVMCreateMemoryBufferWithMemoryRangeCopy(data, size, symbol), symbol,
-                       &log);
-    if (code == NULL) {
-        rg_debug("a kept kernel cannot be used: %s", log.data != NULL ? log.data : "");
-        sg_cache_drop(cache, key);
-    }
-    sg_text_fini(&log);
-    free(data);
-    return code;
-}
-
-/* Makes the kernel's code, from the cache or anew. Under the lock. */
-static enum sg_compile_status make_code(struct sg_program *program, struct kernel *kernel,
-                                        struct sg_text *log)
-{
-    char symbol[SG_SYMBOL_SIZE];
-    enum sg_compile_status status;
-    struct rg_digest key;
-    uint64_t started = rg_now_ns();
-    if (program->jit == NULL && (program->jit = start_jit(program, log)) == NULL)
-        return SG_COMPILE_NO_MEMORY;
-    snprintf(symbol, sizeof(symbol), SG_SYMBOL_KERNEL, (unsigned)(kernel - program->kernels));
-    /* whoever wants to see how code is made wants it made */
-    struct sg_cache *cache = secure_getenv("SOFTGPU_DUMP_IR") == NULL ? sg_cache_default() : NULL;
-    if (cache != NULL) {
-        key = key_of(program, kernel, symbol);
-        kernel->code = load_kept(program, cache, &key, symbol);
-    }
-    if (kernel->code != NULL) {
-        rg_debug("kernel %s: loaded from the cache in %.1f ms", kernel->public.name,
-                 (double)(rg_now_ns() - started) / 1e6);
-        return SG_COMPILE_OK;
-    }
-    LLVMMemoryBufferRef object = compile(program, kernel, symbol, log, &status);
-    if (object == NULL)
-        return status;
-    if (cache != NULL)
-        sg_cache_write(cache, &key, LLVMGetBufferStart(object), LLVMGetBufferSize(object));
-    kernel->code = sg_jit_load(program->jit, object, symbol, log);
-    rg_debug("kernel %s: compiled in %.1f ms", kernel->public.name, (double)(rg_now_ns() - started) / 1e6);
-    return kernel->code != NULL ? SG_COMPILE_OK : SG_COMPILE_INVALID_PTX;
-}
-
-enum sg_compile_status sg_program_code(struct sg_program *program, size_t index, struct sg_text *log,
-                                       void **code)
-{
-    if (index >= program->n_kernels)
-        return SG_COMPILE_UNRESOLVED;
-    struct kernel *kernel = &program->kernels[index];
-    enum sg_compile_status status = SG_COMPILE_OK;
-    *code = kernel->code;
-    if (*code != NULL) /* without the lock: another thread may be compiling another kernel */
-        return SG_COMPILE_OK;
-    pthread_mutex_lock(&program->lock);
-    if (kernel->code == NULL)
-        status = make_code(program, kernel, log);
-    if (status == SG_COMPILE_OK)
-        *code = kernel->code;
-    pthread_mutex_unlock(&program->lock);
-    return status;
-}
-
-bool sg_program_has_code(struct sg_program *program, size_t index)
-{
-    return index < program->n_kernels && program->kernels[index].code != NULL;
 }

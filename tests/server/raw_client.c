@@ -3,6 +3,7 @@
 #include "transport/connect/connect.h"
 
 #include "proto/codec.h"
+#include "server/modules.h"
 #include "server/timeline/times.h"
 #include "transport/control.h"
 
@@ -27,8 +28,11 @@ struct client *client_create_with(bool timed, void (*change)(struct rg_transport
     if (change)
         change(&c->ops);
     theirs->ops = &c->ops;
-    c->worker = rg_worker_create(theirs, 1, -1);
-    CHECK(c->worker && (!timed || rg_times_start(c->worker)) && rg_worker_start(c->worker) == RG_OK);
+    c->worker = rg_worker_create(theirs, 1, -1, rg_server_modules);
+    CHECK(c->worker);
+    if (timed)
+        rg_times_start(c->worker);
+    CHECK(rg_worker_start(c->worker) == RG_OK);
     c->seq = 1;
     c->used = sizeof(struct rg_message_header);
     return c;

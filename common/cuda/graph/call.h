@@ -13,18 +13,6 @@
             return result_;                                                                                  \
     } while (0)
 
-/* The lock until the end of the scope. */
-static inline void rg_graph_unlock(pthread_mutex_t **lock)
-{
-    pthread_mutex_unlock(*lock);
-}
-static inline pthread_mutex_t *rg_graph_locked(void)
-{
-    pthread_mutex_lock(&rg_graph_lock);
-    return &rg_graph_lock;
-}
-#define LOCKED __attribute__((cleanup(rg_graph_unlock), unused)) pthread_mutex_t *locked_ = rg_graph_locked()
-
 /* An object of the living, or return. */
 #define GRAPH_OR_RETURN(var, handle)                                                                         \
     struct rg_graph *var = rg_graph_find(handle, RG_GRAPH_KIND_GRAPH);                                       \

@@ -78,7 +78,7 @@ struct rg_capture *rg_capture_by_id(uint64_t id)
 CUresult rg_capture_identify(CUstream handle, struct rg_capture_who *who)
 {
     unsigned flags = 0;
-    CUstream stream = rg_graph_stream(handle);
+    CUstream stream = rg_graph_backend_stream(handle);
     *who = (struct rg_capture_who){.legacy = !stream || stream == CU_STREAM_LEGACY};
     CUresult result = cuStreamGetId(stream, &who->id);
     if (result == CUDA_SUCCESS && !who->legacy) {
@@ -103,10 +103,8 @@ bool rg_capture_stream(CUstream stream)
     struct rg_capture_who who;
     if (rg_capture_identify(stream, &who) != CUDA_SUCCESS)
         return false;
-    pthread_mutex_lock(&rg_graph_lock);
-    const bool takes = who.legacy ? rg_capture_blocking() != NULL : rg_capture_find(who.id).capture != NULL;
-    pthread_mutex_unlock(&rg_graph_lock);
-    return takes;
+    RG_GRAPH_LOCKED;
+    return who.legacy ? rg_capture_blocking() != NULL : rg_capture_find(who.id).capture != NULL;
 }
 
 /* The stream's place in a valid capture, with the lock taken on success. */
@@ -152,7 +150,7 @@ CUresult rg_capture_unsafe(void)
     if (!atomic_load(&rg_captures) || rg_capture_thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
         return CUDA_SUCCESS;
     CUresult result = CUDA_SUCCESS;
-    pthread_mutex_lock(&rg_graph_lock);
+    RG_GRAPH_LOCKED;
     for (struct rg_capture *c = rg_capture_list; c; c = c->next) {
         const bool mine = pthread_equal(c->thread, pthread_self());
         if ((mine && c->mode != CU_STREAM_CAPTURE_MODE_RELAXED) ||
@@ -162,7 +160,6 @@ CUresult rg_capture_unsafe(void)
             result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
         }
     }
-    pthread_mutex_unlock(&rg_graph_lock);
     return result;
 }
 

@@ -64,6 +64,9 @@ struct rg_capture *rg_capture_blocking(void);
 CUresult rg_capture_identify(CUstream handle, struct rg_capture_who *who);
 /** The stream's place in a valid capture, with the lock taken on success. */
 CUresult rg_capture_enter(CUstream stream, struct rg_capture_place *place);
+/** The work, which is taken over, as a node behind what the stream has so far. */
+CUresult rg_capture_add_work(struct rg_graph_work *work, bool programmatic, CUstream stream,
+                             struct rg_graph_node **out);
 /** A node behind what the stream has so far. */
 CUresult rg_capture_add(const CUgraphNodeParams *params, CUstream stream);
 /** The event stands for one node's port. */

@@ -11,7 +11,7 @@ static CUresult begin(CUstream stream, CUgraph handle, const CUgraphNode *depend
                       const CUgraphEdgeData *edges, size_t n, CUstreamCaptureMode mode)
 {
     struct rg_capture_who who;
-    CUresult result = rg_graph_enter();
+    CUresult result = rg_graph_backend_enter();
     if (result == CUDA_SUCCESS)
         result = rg_capture_identify(stream, &who);
     if (result != CUDA_SUCCESS)
@@ -115,7 +115,7 @@ static void end(struct rg_capture *capture)
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *out)
 {
     struct rg_capture_who who;
-    CUresult result = rg_graph_enter();
+    CUresult result = rg_graph_backend_enter();
     if (result == CUDA_SUCCESS)
         result = rg_capture_identify(stream, &who);
     if (result != CUDA_SUCCESS)
@@ -193,7 +193,7 @@ static CUresult tell(const struct rg_capture_place *place, const struct asked *o
 static CUresult info(CUstream stream, CUstreamCaptureStatus *status, const struct asked *out)
 {
     struct rg_capture_who who;
-    CUresult result = rg_graph_enter();
+    CUresult result = rg_graph_backend_enter();
     if (result == CUDA_SUCCESS)
         result = rg_capture_identify(stream, &who);
     if (result != CUDA_SUCCESS)
@@ -244,7 +244,7 @@ CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode *depe
                                               const CUgraphEdgeData *edges, size_t n, unsigned int flags)
 {
     struct rg_capture_place place;
-    CUresult result = rg_graph_enter();
+    CUresult result = rg_graph_backend_enter();
     if (result != CUDA_SUCCESS)
         return result;
     if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES)
@@ -274,7 +274,7 @@ CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *depende
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {
-    CUresult result = rg_graph_enter();
+    CUresult result = rg_graph_backend_enter();
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_CONTEXT)
         return result;
     if (!mode || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)

@@ -60,7 +60,7 @@ CUresult rg_capture_note_event(CUevent event, struct rg_graph_node *node, unsign
     struct rg_capture_place place;
     CUgraphEdgeData data = {.from_port = port, .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
     const struct rg_capture_nodes nodes = {&node, &data, 1};
-    if (!rg_graph_event_known(event))
+    if (!rg_graph_backend_event_known(event))
         return CUDA_ERROR_INVALID_HANDLE;
     CUresult result = rg_capture_enter(stream, &place);
     if (result != CUDA_SUCCESS)
@@ -78,7 +78,7 @@ bool rg_capture_record(CUevent event, CUstream stream, unsigned flags, CUresult 
         rg_capture_forget_event(event);
         return false;
     }
-    if (!rg_graph_event_known(event)) {
+    if (!rg_graph_backend_event_known(event)) {
         *result = CUDA_ERROR_INVALID_HANDLE;
         return true;
     }
@@ -150,12 +150,11 @@ bool rg_capture_wait(CUevent event, CUstream stream, unsigned flags, CUresult *r
             *result = rg_capture_add(&node, stream);
         return takes;
     }
-    pthread_mutex_lock(&rg_graph_lock);
+    RG_GRAPH_LOCKED;
     const struct captured_event *e = find_event(event);
     const bool ours = e || rg_capture_find(who.id).capture;
     if (ours)
         *result = join(&who, e);
-    pthread_mutex_unlock(&rg_graph_lock);
     return ours;
 }
 
@@ -163,12 +162,11 @@ bool rg_capture_event(CUevent event)
 {
     if (!atomic_load(&n_events))
         return false;
-    pthread_mutex_lock(&rg_graph_lock);
+    RG_GRAPH_LOCKED;
     const struct captured_event *e = find_event(event);
     struct rg_capture *capture = e ? rg_capture_by_id(e->capture) : NULL;
     if (capture)
         capture->invalid = true;
-    pthread_mutex_unlock(&rg_graph_lock);
     return e != NULL;
 }
 
@@ -176,9 +174,8 @@ void rg_capture_forget_event(CUevent event)
 {
     if (!atomic_load(&n_events))
         return;
-    pthread_mutex_lock(&rg_graph_lock);
+    RG_GRAPH_LOCKED;
     forget_event(event);
-    pthread_mutex_unlock(&rg_graph_lock);
 }
 
 static bool in_set(const struct rg_capture_nodes *set, const struct rg_graph_node *node)

@@ -14,13 +14,12 @@ static void make_programmatic(struct rg_capture_nodes *last)
                                                .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
 }
 
-/* The work as a node behind what the stream has so far; it is taken over. */
-static CUresult add_work(struct rg_graph_work *work, bool programmatic, CUstream stream,
-                         struct rg_graph_node **out)
+CUresult rg_capture_add_work(struct rg_graph_work *work, bool programmatic, CUstream stream,
+                             struct rg_graph_node **out)
 {
     struct rg_capture_place place;
     CUcontext context = NULL;
-    if (cuStreamGetCtx(rg_graph_stream(stream), &context) == CUDA_SUCCESS)
+    if (cuStreamGetCtx(rg_graph_backend_stream(stream), &context) == CUDA_SUCCESS)
         work->context = context;
     CUresult result = rg_capture_enter(stream, &place);
     if (result != CUDA_SUCCESS) {
@@ -51,42 +50,6 @@ static CUresult add_work(struct rg_graph_work *work, bool programmatic, CUstream
     return result;
 }
 
-/* What a captured launch asks for beside its node's attributes. */
-struct launch_wishes {
-    bool programmatic;                    /* may begin before what it follows has ended */
-    CUevent when_triggered, when_started; /* events to record at the kernel's ports */
-};
-
-/* The attributes of a captured launch that its node keeps; false for those that it could not. */
-static bool keep_attributes(struct rg_graph_work *work, const CUlaunchConfig *config,
-                            struct launch_wishes *wishes)
-{
-    for (unsigned i = 0; i < config->numAttrs; i++) {
-        const CUlaunchAttribute *attribute = &config->attrs[i];
-        switch ((int)attribute->id) {
-        case CU_LAUNCH_ATTRIBUTE_IGNORE:
-        case CU_LAUNCH_ATTRIBUTE_COOPERATIVE: /* told apart */
-            break;
-        case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-            work->priority = attribute->value.priority;
-            break;
-        case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-            wishes->programmatic = attribute->value.programmaticStreamSerializationAllowed != 0;
-            break;
-        case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-            wishes->when_triggered = attribute->value.programmaticEvent.event;
-            break;
-        case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
-            wishes->when_started = attribute->value.launchCompletionEvent.event;
-            break;
-        default:
-            if (!rg_graph_work_attribute(work, attribute))
-                return false;
-        }
-    }
-    return true;
-}
-
 CUresult rg_capture_add(const CUgraphNodeParams *params, CUstream stream)
 {
     struct rg_graph_work *work;
@@ -99,54 +62,13 @@ CUresult rg_capture_add(const CUgraphNodeParams *params, CUstream stream)
     pthread_mutex_unlock(&rg_graph_lock);
     result = rg_graph_work_new(params, into, &work);
     if (result == CUDA_SUCCESS)
-        return add_work(work, false, stream, &node);
+        return rg_capture_add_work(work, false, stream, &node);
     if (result == CUDA_ERROR_NOT_SUPPORTED)
         (void)rg_capture_refuse(stream);
     return result;
 }
 
 /* --- what the layers' functions call --- */
-
-CUresult rg_capture_kernel(const CUlaunchConfig *config, CUfunction function, bool cooperative, void **params,
-                           void **extra)
-{
-    CUgraphNodeParams described = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
-    described.kernel = (CUDA_KERNEL_NODE_PARAMS_v3){
-        .func = function,
-        .gridDimX = config->gridDimX,
-        .gridDimY = config->gridDimY,
-        .gridDimZ = config->gridDimZ,
-        .blockDimX = config->blockDimX,
-        .blockDimY = config->blockDimY,
-        .blockDimZ = config->blockDimZ,
-        .sharedMemBytes = config->sharedMemBytes,
-        .kernelParams = params,
-        .extra = extra,
-    };
-    struct rg_graph_work *work;
-    struct rg_graph_node *node;
-    struct launch_wishes wishes = {0};
-    CUresult result = rg_graph_work_new(&described, NULL, &work);
-    if (result != CUDA_SUCCESS)
-        return result;
-    work->cooperative = cooperative;
-    (void)cuStreamGetPriority(rg_graph_stream(config->hStream), &work->priority);
-    if (!keep_attributes(work, config, &wishes)) {
-        pthread_mutex_lock(&rg_graph_lock);
-        rg_graph_work_release(work);
-        pthread_mutex_unlock(&rg_graph_lock);
-        (void)rg_graph_unsupported("a captured launch with so many attributes");
-        return rg_capture_refuse(config->hStream);
-    }
-    result = add_work(work, wishes.programmatic, config->hStream, &node);
-    if (result == CUDA_SUCCESS && wishes.when_triggered)
-        result = rg_capture_note_event(wishes.when_triggered, node, CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
-                                       config->hStream);
-    if (result == CUDA_SUCCESS && wishes.when_started)
-        result = rg_capture_note_event(wishes.when_started, node, CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER,
-                                       config->hStream);
-    return result;
-}
 
 CUresult rg_capture_copy(const CUDA_MEMCPY3D *copy, CUstream stream)
 {
@@ -260,7 +182,7 @@ CUresult rg_capture_allocate(CUdeviceptr *out, size_t size, CUdevice device, CUs
     if (result != CUDA_SUCCESS)
         return result;
     const CUdeviceptr address = work->params.alloc.dptr;
-    result = add_work(work, false, stream, &node);
+    result = rg_capture_add_work(work, false, stream, &node);
     if (result == CUDA_SUCCESS)
         *out = address;
     else

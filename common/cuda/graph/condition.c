@@ -6,7 +6,7 @@
  * has one of its own. The worker finds them among the parameters of kernels by what they are (proto/graph.h): nothing else
  * may look like one, neither a number that programs have, nor an address, nor a handle of another process.
  */
-#include "common/cuda/graph/graph.h"
+#include "common/cuda/graph/call.h"
 
 #include <stdlib.h>
 #include <sys/random.h>
@@ -44,9 +44,8 @@ static struct rg_graph_condition **slot_of(CUgraphConditionalHandle handle)
 
 static bool give_handle(struct rg_graph_condition *condition)
 {
-    bool given = false;
-    pthread_mutex_lock(&lock);
-    for (uint32_t tries = 0; tries < CONDITIONS_MAX && !given; tries++) {
+    RG_SCOPED_LOCK(&lock);
+    for (uint32_t tries = 0; tries < CONDITIONS_MAX; tries++) {
         const uint32_t index = next_slot++ % CONDITIONS_MAX;
         struct rg_graph_condition ***page = &slots[index / 256];
         if (!*page && !(*page = calloc(256, sizeof **page)))
@@ -55,19 +54,17 @@ static bool give_handle(struct rg_graph_condition *condition)
             continue;
         (*page)[index % 256] = condition;
         condition->handle = draw() | index;
-        given = true;
+        return true;
     }
-    pthread_mutex_unlock(&lock);
-    return given;
+    return false;
 }
 
 void rg_graph_condition_set(CUgraphConditionalHandle handle, unsigned value)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     struct rg_graph_condition **slot = slot_of(handle);
     if (slot)
         atomic_store(&(*slot)->value, value);
-    pthread_mutex_unlock(&lock);
 }
 
 /* What graphs have of a condition: a place in their list, which refers to the one that kernels know. */
@@ -96,15 +93,13 @@ struct rg_graph_condition *rg_graph_condition_find(const struct rg_graph *graph,
 CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *out, CUgraph handle, CUcontext context,
                                         unsigned int initial, unsigned int flags)
 {
-    CUresult result = rg_graph_enter();
     CUdevice device;
-    if (result != CUDA_SUCCESS)
-        return result;
+    RETURN_IF(rg_graph_backend_enter());
     if (!out || (flags & ~(unsigned)CU_GRAPH_COND_ASSIGN_DEFAULT))
         return CUDA_ERROR_INVALID_VALUE;
     if (!context)
         (void)cuCtxGetCurrent(&context);
-    if (!context || !rg_graph_context_device(context, &device))
+    if (!context || !rg_graph_backend_context_device(context, &device))
         return CUDA_ERROR_INVALID_VALUE;
     struct rg_graph_condition *condition = calloc(1, sizeof *condition);
     if (!condition)
@@ -113,19 +108,14 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *out, CUgraph h
     condition->context = context;
     condition->initial = initial;
     condition->flags = flags;
-    pthread_mutex_lock(&rg_graph_lock);
+    RG_GRAPH_LOCKED;
     struct rg_graph *graph = rg_graph_find(handle, RG_GRAPH_KIND_GRAPH);
-    if (!graph)
-        result = CUDA_ERROR_INVALID_VALUE;
-    else if (!give_handle(condition))
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-    if (result == CUDA_SUCCESS) {
-        condition->next = graph->conditions;
-        graph->conditions = condition;
-        *out = condition->handle;
-    } else {
+    if (!graph || !give_handle(condition)) {
         free(condition);
+        return graph ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
     }
-    pthread_mutex_unlock(&rg_graph_lock);
-    return result;
+    condition->next = graph->conditions;
+    graph->conditions = condition;
+    *out = condition->handle;
+    return CUDA_SUCCESS;
 }

@@ -142,10 +142,10 @@ static void print(FILE *file, const struct rg_graph *graph, unsigned flags)
 
 CUresult cuGraphDebugDotPrint(CUgraph handle, const char *path, unsigned int flags)
 {
-    RETURN_IF(rg_graph_enter());
+    RETURN_IF(rg_graph_backend_enter());
     if (!path || (flags & ~0xffffu))
         return CUDA_ERROR_INVALID_VALUE;
-    LOCKED;
+    RG_GRAPH_LOCKED;
     GRAPH_OR_RETURN(graph, handle);
     FILE *file = fopen(path, "we");
     if (!file)

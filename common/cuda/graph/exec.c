@@ -4,6 +4,7 @@
  * A launch gives the plan's steps to streams under a lock of launches, so that two launches never mix; on the device a
  * launch of a graph waits for the one before it. The plan is made with the executable graph, and again after a change.
  */
+#include "common/cuda/graph/call.h"
 #include "common/cuda/graph/plan.h"
 
 #include <stdlib.h>
@@ -15,13 +16,6 @@ static pthread_mutex_t launches = PTHREAD_MUTEX_INITIALIZER;
     ((unsigned long long)(CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |                                  \
                           CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH |   \
                           CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY))
-
-#define RETURN_IF(expression)                                                                                \
-    do {                                                                                                     \
-        CUresult result_ = (expression);                                                                     \
-        if (result_ != CUDA_SUCCESS)                                                                         \
-            return result_;                                                                                  \
-    } while (0)
 
 /* --- making --- */
 
@@ -59,7 +53,7 @@ static CUgraphNode original(const struct rg_graph *graph, const struct rg_graph_
 static CUresult copy_graph(struct rg_graph_exec *exec, CUgraph handle, struct failure *failure)
 {
     struct rg_graph_node *offender = NULL;
-    pthread_mutex_lock(&rg_graph_lock);
+    RG_GRAPH_LOCKED;
     struct rg_graph *graph = rg_graph_find(handle, RG_GRAPH_KIND_GRAPH);
     CUresult result = check_structure(graph, failure);
     if (result == CUDA_SUCCESS)
@@ -75,7 +69,6 @@ static CUresult copy_graph(struct rg_graph_exec *exec, CUgraph handle, struct fa
         failure->kind = CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE;
         failure->node = original(graph, offender);
     }
-    pthread_mutex_unlock(&rg_graph_lock);
     return result;
 }
 
@@ -90,7 +83,7 @@ static CUresult make_plan(struct rg_graph_exec *exec, CUcontext context)
         exec->graph, context, exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY, &exec->plan);
     pthread_mutex_unlock(&rg_graph_lock);
     if (result == CUDA_SUCCESS && exec->plan->conditional)
-        result = rg_graph_plan_prepare(exec->plan);
+        result = rg_graph_backend_plan_prepare(exec->plan);
     if (result == CUDA_SUCCESS)
         result = rg_graph_plan_distribute(exec->plan, context);
     if (result != CUDA_SUCCESS) {
@@ -102,9 +95,8 @@ static CUresult make_plan(struct rg_graph_exec *exec, CUcontext context)
 
 static void CUDA_CB free_graph(void *graph)
 {
-    pthread_mutex_lock(&rg_graph_lock);
+    RG_GRAPH_LOCKED;
     rg_graph_free(graph);
-    pthread_mutex_unlock(&rg_graph_lock);
 }
 
 /* Frees a graph whose user objects the last launch may still need when that has ended. */
@@ -170,13 +162,13 @@ static CUresult instantiate(CUgraphExec *out, CUgraph handle, unsigned long long
 {
     CUcontext context;
     failure->kind = CUDA_GRAPH_INSTANTIATE_ERROR;
-    RETURN_IF(rg_graph_enter());
+    RETURN_IF(rg_graph_backend_enter());
     const unsigned long long both =
         CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
     if (!out || (flags & ~FLAGS) || (flags & both) == both)
         return CUDA_ERROR_INVALID_VALUE;
     if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)
-        return rg_graph_unsupported("graphs that the device launches");
+        return rg_graph_backend_unsupported("graphs that the device launches");
     RETURN_IF(cuCtxGetCurrent(&context));
     struct rg_graph_exec *exec = calloc(1, sizeof *exec);
     if (!exec)
@@ -245,7 +237,7 @@ CUresult cuGraphInstantiate_v2(CUgraphExec *out, CUgraph graph, CUgraphNode *err
 
 CUresult cuGraphExecDestroy(CUgraphExec handle)
 {
-    RETURN_IF(rg_graph_enter());
+    RETURN_IF(rg_graph_backend_enter());
     pthread_mutex_lock(&launches);
     pthread_mutex_lock(&rg_graph_lock);
     struct rg_graph_exec *exec = rg_graph_find(handle, RG_GRAPH_KIND_EXEC);
@@ -261,14 +253,13 @@ CUresult cuGraphExecDestroy(CUgraphExec handle)
 
 CUresult cuGraphExecGetFlags(CUgraphExec handle, cuuint64_t *flags)
 {
-    RETURN_IF(rg_graph_enter());
-    pthread_mutex_lock(&rg_graph_lock);
+    RETURN_IF(rg_graph_backend_enter());
+    RG_GRAPH_LOCKED;
     const struct rg_graph_exec *exec = rg_graph_find(handle, RG_GRAPH_KIND_EXEC);
-    CUresult result = exec && flags ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS)
-        *flags = exec->flags;
-    pthread_mutex_unlock(&rg_graph_lock);
-    return result;
+    if (!exec || !flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    *flags = exec->flags;
+    return CUDA_SUCCESS;
 }
 
 /* --- launching --- */
@@ -283,7 +274,8 @@ static CUresult run(struct rg_graph_exec *exec, CUcontext context, CUstream stre
         (void)cuEventDestroy_v2(exec->last);
         exec->last = NULL;
     }
-    CUresult result = exec->plan->conditional ? rg_graph_conditional(exec->plan, NULL, stream) : CUDA_SUCCESS;
+    CUresult result =
+        exec->plan->conditional ? rg_graph_backend_conditional(exec->plan, NULL, stream) : CUDA_SUCCESS;
     if (result == CUDA_SUCCESS)
         result = rg_graph_plan_run(exec->plan, stream);
     if (!exec->last) {
@@ -331,8 +323,8 @@ static CUresult launch(CUgraphExec handle, CUstream stream)
 
 CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream)
 {
-    RETURN_IF(rg_graph_enter());
-    stream = rg_graph_stream(stream);
+    RETURN_IF(rg_graph_backend_enter());
+    stream = rg_graph_backend_stream(stream);
     CUresult result;
     pthread_mutex_lock(&launches);
     if (rg_capture_takes(stream)) {
@@ -352,8 +344,8 @@ CUresult cuGraphUpload(CUgraphExec handle, CUstream stream)
 {
     struct rg_graph_exec *exec;
     CUcontext context;
-    RETURN_IF(rg_graph_enter());
-    stream = rg_graph_stream(stream);
+    RETURN_IF(rg_graph_backend_enter());
+    stream = rg_graph_backend_stream(stream);
     if (rg_capture_takes(stream))
         return rg_capture_refuse(stream);
     RETURN_IF(cuStreamGetCtx(stream, &context));

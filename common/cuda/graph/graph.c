@@ -5,47 +5,6 @@
 
 #include <stdlib.h>
 
-#define BUCKETS 1024
-
-pthread_mutex_t rg_graph_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct rg_graph_object *living[BUCKETS];
-static uint64_t next_id = 1;
-
-static struct rg_graph_object **bucket(const void *handle)
-{
-    return &living[((uintptr_t)handle >> 5) * 0x9e3779b97f4a7c15ull >> 54];
-}
-
-void rg_graph_register(struct rg_graph_object *object, enum rg_graph_kind kind)
-{
-    struct rg_graph_object **at = bucket(object);
-    object->kind = kind;
-    object->next = *at;
-    *at = object;
-}
-
-void *rg_graph_find(const void *handle, enum rg_graph_kind kind)
-{
-    for (struct rg_graph_object *object = *bucket(handle); object; object = object->next)
-        if (object == handle)
-            return object->kind == kind ? object : NULL;
-    return NULL;
-}
-
-void rg_graph_unregister(struct rg_graph_object *object)
-{
-    for (struct rg_graph_object **at = bucket(object); *at; at = &(*at)->next)
-        if (*at == object) {
-            *at = object->next;
-            return;
-        }
-}
-
-uint64_t rg_graph_next_id(void)
-{
-    return next_id++;
-}
-
 struct rg_graph *rg_graph_new(void)
 {
     struct rg_graph *graph = calloc(1, sizeof *graph);
@@ -147,7 +106,7 @@ CUresult rg_graph_add(struct rg_graph *graph, struct rg_graph_work *work,
 CUresult rg_graph_remove(struct rg_graph_node *node)
 {
     struct rg_graph *graph = node->graph;
-    if (rg_graph_has(graph, RG_GRAPH_MEMORY_NODES) || rg_capture_needs(node))
+    if (rg_graph_has(graph, RG_GRAPH_MEMORY_NODES))
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < graph->n; i++) {
         struct rg_graph_node *other = graph->nodes[i];

@@ -10,42 +10,23 @@
  * first. One lock (rg_graph_lock) guards all graphs and captures; it is a leaf but for questions about functions and
  * streams that touch neither. Handles are addresses of objects in a table of the living.
  *
+ *   object.c handles         backend.h what the includer supplies
  *   graph.c structure        work.c what nodes do       nodes.c, parameters.c, query.c, dot.c the calls about them
- *   capture.c, capture_api.c captures                   exec.c, update.c executable graphs
+ *   capture…c captures                                  exec.c, update.c executable graphs
  *   plan.c, launch.c         what a launch does         memory.c, condition.c, user_object.c what graphs own
  */
 #ifndef RG_COMMON_CUDA_GRAPH_GRAPH_H
 #define RG_COMMON_CUDA_GRAPH_GRAPH_H
 
-#include "common/cuda/api.h"
+#include "common/base/hash_table.h"
+#include "common/cuda/graph/backend.h"
+#include "common/sync/scoped_lock.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-/* --- what the layer gives (client/api/graph.c, softgpu/driver/launch/graph.c) ------------------------------------------ */
-
-/** What every call checks first: the library is in use, a context is current, it is not lost. */
-CUresult rg_graph_enter(void);
-/** The stream that a handle means in this call: NULL may be the thread's own. */
-CUstream rg_graph_stream(CUstream stream);
-bool rg_graph_event_known(CUevent event);
-/**
- * Puts a copy into a stream. Host memory is read and written when the stream gets there, as page-locked memory is;
- * returns without waiting.
- */
-CUresult rg_graph_copy(const CUDA_MEMCPY3D *copy, CUstream stream);
-bool rg_graph_array_known(CUarray array);
-/** Whether the handle is that of a kernel of a library, which may stand for a function. */
-bool rg_graph_is_kernel(CUfunction function);
-/** The device of a context; false if there is none such. */
-bool rg_graph_context_device(CUcontext context, CUdevice *device);
-/** Says once that `what` is not supported; CUDA_ERROR_NOT_SUPPORTED. */
-CUresult rg_graph_unsupported(const char *what);
-/** From now on calls of this thread fail with CUDA_ERROR_NOT_PERMITTED: it runs the application's destructors. */
-void rg_graph_destructor_thread(void);
 
 /* --- graphs --------------------------------------------------------------------------------------------------- */
 
@@ -82,8 +63,8 @@ enum rg_graph_kind {
 
 /* First member of everything with a handle. */
 struct rg_graph_object {
+    struct rg_hash_link link; /* in the table of the living */
     enum rg_graph_kind kind;
-    struct rg_graph_object *next;
 };
 
 /* A dependency. */
@@ -130,13 +111,19 @@ struct rg_graph_exec {
     CUcontext last_context;
 };
 
+/* --- handles: object.c --- */
+
 extern pthread_mutex_t rg_graph_lock;
+#define RG_GRAPH_LOCKED RG_SCOPED_LOCK(&rg_graph_lock)
 
 /* All with the lock held. */
 void rg_graph_register(struct rg_graph_object *object, enum rg_graph_kind kind);
 void *rg_graph_find(const void *handle, enum rg_graph_kind kind);
 void rg_graph_unregister(struct rg_graph_object *object);
 uint64_t rg_graph_next_id(void);
+
+/* --- structure: graph.c, with the lock held --- */
+
 struct rg_graph *rg_graph_new(void);
 void rg_graph_free(struct rg_graph *graph);
 /** A copy of everything; what it owns (conditions, user objects) is shared. */

@@ -1,16 +1,10 @@
 /*
  * launch.c - a plan's steps given to streams, through the layer's own functions. See plan.h.
  */
+#include "common/cuda/graph/call.h"
 #include "common/cuda/graph/plan.h"
 
 #include <string.h>
-
-#define RETURN_IF(expression)                                                                                \
-    do {                                                                                                     \
-        CUresult result_ = (expression);                                                                     \
-        if (result_ != CUDA_SUCCESS)                                                                         \
-            return result_;                                                                                  \
-    } while (0)
 
 /* --- single nodes --- */
 
@@ -83,7 +77,7 @@ static CUresult memops(const CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 *m, CUstream strea
 static CUresult perform(struct rg_graph_plan *plan, const struct rg_graph_step *step, CUstream stream)
 {
     if (step->native)
-        return rg_graph_native_launch(step->native, stream);
+        return rg_graph_backend_native_launch(step->native, stream);
     if (!step->work)
         return CUDA_SUCCESS;
     const CUgraphNodeParams *p = &step->work->params;
@@ -91,7 +85,7 @@ static CUresult perform(struct rg_graph_plan *plan, const struct rg_graph_step *
     case CU_GRAPH_NODE_TYPE_KERNEL:
         return launch_kernel(step->work, plan->priorities, stream);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
-        return rg_graph_copy(&p->memcpy.copyParams, stream);
+        return rg_graph_backend_copy(&p->memcpy.copyParams, stream);
     case CU_GRAPH_NODE_TYPE_MEMSET:
         return fill(&p->memset, stream);
     case CU_GRAPH_NODE_TYPE_HOST:
@@ -103,7 +97,7 @@ static CUresult perform(struct rg_graph_plan *plan, const struct rg_graph_step *
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
         return memops(&p->memOp, stream);
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
-        return rg_graph_conditional(plan, step, stream);
+        return rg_graph_backend_conditional(plan, step, stream);
     default:
         return CUDA_ERROR_NOT_SUPPORTED;
     }

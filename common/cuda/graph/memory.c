@@ -6,7 +6,7 @@
  * the first launch on, until it is trimmed while nothing is allocated in it. Which launches may follow each other is
  * checked when they are made, as the driver does.
  */
-#include "common/cuda/graph/graph.h"
+#include "common/cuda/graph/call.h"
 #include "common/cuda/graph/plan.h"
 
 #include <stdlib.h>
@@ -104,28 +104,24 @@ CUresult rg_graph_memory_new(const CUDA_MEM_ALLOC_NODE_PARAMS *params, struct rg
     CUcontext context = NULL, primary = NULL, none;
     CUdevice device = params->poolProps.location.id, current = -1;
     int n = 0;
-    CUresult result = cuDeviceGetCount(&n);
-    if (result != CUDA_SUCCESS)
-        return result;
+    RETURN_IF(cuDeviceGetCount(&n));
     if (!params->bytesize || params->poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
         params->poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE)
         return CUDA_ERROR_INVALID_VALUE;
     if (params->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return rg_graph_unsupported("allocation nodes of memory that is not a device's");
+        return rg_graph_backend_unsupported("allocation nodes of memory that is not a device's");
     if (device < 0 || device >= n || device >= DEVICES_MAX)
         return CUDA_ERROR_INVALID_VALUE;
     (void)cuCtxGetCurrent(&context);
     if (!context || cuCtxGetDevice(&current) != CUDA_SUCCESS || current != device) {
-        result = cuDevicePrimaryCtxRetain(&primary, device); /* stays retained as long as the memory */
-        if (result != CUDA_SUCCESS)
-            return result;
+        RETURN_IF(cuDevicePrimaryCtxRetain(&primary, device)); /* stays retained as long as the memory */
         context = primary;
     }
     struct rg_graph_memory *m = calloc(1, sizeof *m);
     if (!m)
         return CUDA_ERROR_OUT_OF_MEMORY;
     const CUstreamCaptureMode mode = rg_capture_relax();
-    result = cuCtxPushCurrent_v2(context);
+    CUresult result = cuCtxPushCurrent_v2(context);
     if (result == CUDA_SUCCESS) {
         result = cuMemAlloc_v2(&m->address, params->bytesize);
         (void)cuCtxPopCurrent_v2(&none);
@@ -140,12 +136,11 @@ CUresult rg_graph_memory_new(const CUDA_MEM_ALLOC_NODE_PARAMS *params, struct rg
     m->device = device;
     m->context = context;
     *address = m->address;
-    pthread_mutex_lock(&rg_graph_lock);
+    *out = m;
+    RG_GRAPH_LOCKED;
     count(&usages[device].reserved, &usages[device].reserved_high, m->size, true);
     m->next = all;
     all = m;
-    pthread_mutex_unlock(&rg_graph_lock);
-    *out = m;
     return CUDA_SUCCESS;
 }
 
@@ -219,65 +214,54 @@ bool rg_graph_memory_takes_free(CUdeviceptr address, CUresult *result)
 static CUresult check_device(CUdevice device)
 {
     int n = 0;
-    CUresult result = cuDeviceGetCount(&n);
-    if (result != CUDA_SUCCESS)
-        return result;
+    RETURN_IF(cuDeviceGetCount(&n));
     return device >= 0 && device < n && device < DEVICES_MAX ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute, void *value)
 {
-    CUresult result = check_device(device);
-    if (result != CUDA_SUCCESS)
-        return result;
+    RETURN_IF(check_device(device));
     if (!value)
         return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&rg_graph_lock);
+    RG_GRAPH_LOCKED;
     const struct usage *u = &usages[device];
     switch (attribute) {
     case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
         *(cuuint64_t *)value = u->used;
-        break;
+        return CUDA_SUCCESS;
     case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
         *(cuuint64_t *)value = u->used_high;
-        break;
+        return CUDA_SUCCESS;
     case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT:
         *(cuuint64_t *)value = u->reserved;
-        break;
+        return CUDA_SUCCESS;
     case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
         *(cuuint64_t *)value = u->reserved_high;
-        break;
+        return CUDA_SUCCESS;
     default:
-        result = CUDA_ERROR_INVALID_VALUE;
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    pthread_mutex_unlock(&rg_graph_lock);
-    return result;
 }
 
 CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute, void *value)
 {
-    CUresult result = check_device(device);
-    if (result != CUDA_SUCCESS)
-        return result;
+    RETURN_IF(check_device(device));
     if (!value || *(const cuuint64_t *)value != 0) /* marks can be reset, not set */
         return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&rg_graph_lock);
+    RG_GRAPH_LOCKED;
     struct usage *u = &usages[device];
     if (attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH)
         u->used_high = u->used;
     else if (attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
         u->reserved_high = u->reserved;
     else
-        result = CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_unlock(&rg_graph_lock);
-    return result;
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGraphMemTrim(CUdevice device)
 {
-    CUresult result = check_device(device);
-    if (result != CUDA_SUCCESS)
-        return result;
+    RETURN_IF(check_device(device));
     pthread_mutex_lock(&rg_graph_lock);
     for (struct rg_graph_memory *m = all; m; m = m->next)
         if (m->device == device && !m->live)

@@ -9,10 +9,10 @@
 
 CUresult cuGraphCreate(CUgraph *out, unsigned int flags)
 {
-    RETURN_IF(rg_graph_enter());
+    RETURN_IF(rg_graph_backend_enter());
     if (!out || flags)
         return CUDA_ERROR_INVALID_VALUE;
-    LOCKED;
+    RG_GRAPH_LOCKED;
     struct rg_graph *graph = rg_graph_new();
     if (!graph)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -22,7 +22,7 @@ CUresult cuGraphCreate(CUgraph *out, unsigned int flags)
 
 static CUresult destroy(CUgraph handle)
 {
-    LOCKED;
+    RG_GRAPH_LOCKED;
     GRAPH_OR_RETURN(graph, handle);
     if (graph->owned || graph->captures)
         return CUDA_ERROR_INVALID_VALUE;
@@ -32,7 +32,7 @@ static CUresult destroy(CUgraph handle)
 
 CUresult cuGraphDestroy(CUgraph handle)
 {
-    RETURN_IF(rg_graph_enter());
+    RETURN_IF(rg_graph_backend_enter());
     RETURN_IF(destroy(handle));
     rg_graph_memory_collect();
     return CUDA_SUCCESS;
@@ -40,10 +40,10 @@ CUresult cuGraphDestroy(CUgraph handle)
 
 CUresult cuGraphClone(CUgraph *out, CUgraph handle)
 {
-    RETURN_IF(rg_graph_enter());
+    RETURN_IF(rg_graph_backend_enter());
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    LOCKED;
+    RG_GRAPH_LOCKED;
     GRAPH_OR_RETURN(graph, handle);
     if (rg_graph_has(graph, RG_GRAPH_MEMORY_NODES | 1u << CU_GRAPH_NODE_TYPE_CONDITIONAL))
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -59,7 +59,7 @@ CUresult cuGraphClone(CUgraph *out, CUgraph handle)
 static CUresult join(CUgraph handle, struct rg_graph_work *work, const CUgraphNode *dependencies,
                      const CUgraphEdgeData *edges, size_t n, struct rg_graph_node **out)
 {
-    LOCKED;
+    RG_GRAPH_LOCKED;
     struct rg_graph *graph = rg_graph_find(handle, RG_GRAPH_KIND_GRAPH);
     CUresult result = graph ? rg_graph_nodes(graph, dependencies, edges, n) : CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS && work->params.type == CU_GRAPH_NODE_TYPE_MEM_FREE)
@@ -79,7 +79,7 @@ static CUresult add(CUgraphNode *out, CUgraph handle, const CUgraphNode *depende
 {
     struct rg_graph_work *work;
     struct rg_graph_node *node;
-    RETURN_IF(rg_graph_enter());
+    RETURN_IF(rg_graph_backend_enter());
     if (!out || !params)
         return CUDA_ERROR_INVALID_VALUE;
     RETURN_IF(rg_graph_work_new(params, handle, &work));
@@ -125,7 +125,7 @@ static bool rest_is_zero(const CUgraphNodeParams *p)
 /* Some parameters are outputs. */
 static void report(CUgraphNode handle, CUgraphNodeParams *params)
 {
-    LOCKED;
+    RG_GRAPH_LOCKED;
     const struct rg_graph_node *node = rg_graph_find(handle, RG_GRAPH_KIND_NODE);
     if (!node)
         return;
@@ -147,7 +147,7 @@ static void report(CUgraphNode handle, CUgraphNodeParams *params)
 CUresult cuGraphAddNode_v2(CUgraphNode *out, CUgraph graph, const CUgraphNode *dependencies,
                            const CUgraphEdgeData *edges, size_t n, CUgraphNodeParams *params)
 {
-    RETURN_IF(rg_graph_enter());
+    RETURN_IF(rg_graph_backend_enter());
     if (!params || !rest_is_zero(params))
         return CUDA_ERROR_INVALID_VALUE;
     RETURN_IF(add(out, graph, dependencies, edges, n, params));
@@ -166,7 +166,7 @@ static CUresult add_kind(CUgraphNode *out, CUgraph graph, const CUgraphNode *dep
                          CUgraphNodeType type, const void *argument, size_t size, size_t offset)
 {
     CUgraphNodeParams params = {.type = type};
-    RETURN_IF(rg_graph_enter());
+    RETURN_IF(rg_graph_backend_enter());
     if (!argument)
         return CUDA_ERROR_INVALID_VALUE;
     memcpy((unsigned char *)&params + offset, argument, size);
@@ -239,7 +239,7 @@ CUresult cuGraphAddEmptyNode(CUgraphNode *out, CUgraph graph, const CUgraphNode 
 CUresult cuGraphAddMemcpyNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *dependencies, size_t n,
                               const CUDA_MEMCPY3D *copy, CUcontext context)
 {
-    RETURN_IF(rg_graph_enter());
+    RETURN_IF(rg_graph_backend_enter());
     if (!copy)
         return CUDA_ERROR_INVALID_VALUE;
     const CUgraphNodeParams params = rg_graph_copy_params(copy, context);
@@ -249,7 +249,7 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode *out, CUgraph graph, const CUgraphNode
 CUresult cuGraphAddMemsetNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *dependencies, size_t n,
                               const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext context)
 {
-    RETURN_IF(rg_graph_enter());
+    RETURN_IF(rg_graph_backend_enter());
     if (!fill)
         return CUDA_ERROR_INVALID_VALUE;
     const CUgraphNodeParams params = rg_graph_fill_params(fill, context);
@@ -258,10 +258,10 @@ CUresult cuGraphAddMemsetNode(CUgraphNode *out, CUgraph graph, const CUgraphNode
 
 CUresult cuGraphDestroyNode(CUgraphNode handle)
 {
-    RETURN_IF(rg_graph_enter());
-    LOCKED;
+    RETURN_IF(rg_graph_backend_enter());
+    RG_GRAPH_LOCKED;
     NODE_OR_RETURN(node, handle);
-    return rg_graph_remove(node);
+    return rg_capture_needs(node) ? CUDA_ERROR_INVALID_VALUE : rg_graph_remove(node);
 }
 
 /* --- edges --- */
@@ -289,8 +289,8 @@ static CUresult change_edge(struct rg_graph_node *from, struct rg_graph_node *to
 static CUresult change_edges(CUgraph handle, const CUgraphNode *from, const CUgraphNode *to,
                              const CUgraphEdgeData *edges, size_t n, bool adding)
 {
-    RETURN_IF(rg_graph_enter());
-    LOCKED;
+    RETURN_IF(rg_graph_backend_enter());
+    RG_GRAPH_LOCKED;
     GRAPH_OR_RETURN(graph, handle);
     if (n && (!from || !to))
         return CUDA_ERROR_INVALID_VALUE;

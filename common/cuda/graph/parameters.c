@@ -7,10 +7,10 @@
 
 static CUresult get(CUgraphNode handle, CUgraphNodeType type, const void *out, CUgraphNodeParams *params)
 {
-    RETURN_IF(rg_graph_enter());
+    RETURN_IF(rg_graph_backend_enter());
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    LOCKED;
+    RG_GRAPH_LOCKED;
     NODE_OR_RETURN(node, handle);
     if (node->work->params.type != type)
         return CUDA_ERROR_INVALID_VALUE;
@@ -21,14 +21,14 @@ static CUresult get(CUgraphNode handle, CUgraphNodeType type, const void *out, C
 static CUresult set(CUgraphNode handle, const void *given, const CUgraphNodeParams *params)
 {
     struct rg_graph_work *work;
-    RETURN_IF(rg_graph_enter());
+    RETURN_IF(rg_graph_backend_enter());
     if (!given)
         return CUDA_ERROR_INVALID_VALUE;
     if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || params->type == CU_GRAPH_NODE_TYPE_MEM_FREE ||
         params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL || params->type == CU_GRAPH_NODE_TYPE_GRAPH)
         return CUDA_ERROR_NOT_SUPPORTED;
     RETURN_IF(rg_graph_work_new(params, NULL, &work));
-    LOCKED;
+    RG_GRAPH_LOCKED;
     struct rg_graph_node *node = rg_graph_find(handle, RG_GRAPH_KIND_NODE);
     if (!node || node->work->params.type != params->type) {
         rg_graph_work_release(work);
@@ -44,7 +44,7 @@ static CUresult set_kind(CUgraphNode node, CUgraphNodeType type, const void *arg
                          size_t offset)
 {
     CUgraphNodeParams params = {.type = type};
-    RETURN_IF(rg_graph_enter());
+    RETURN_IF(rg_graph_backend_enter());
     if (!argument)
         return CUDA_ERROR_INVALID_VALUE;
     memcpy((unsigned char *)&params + offset, argument, size);
@@ -151,10 +151,10 @@ static CUresult get_attribute(const struct rg_graph_work *work, CUkernelNodeAttr
 CUresult cuGraphKernelNodeGetAttribute(CUgraphNode handle, CUkernelNodeAttrID attribute,
                                        CUkernelNodeAttrValue *value)
 {
-    RETURN_IF(rg_graph_enter());
+    RETURN_IF(rg_graph_backend_enter());
     if (!value)
         return CUDA_ERROR_INVALID_VALUE;
-    LOCKED;
+    RG_GRAPH_LOCKED;
     NODE_OR_RETURN(node, handle);
     if (node->work->params.type != CU_GRAPH_NODE_TYPE_KERNEL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -173,18 +173,18 @@ static CUresult own_work(CUgraphNode handle, const void *given)
 CUresult cuGraphKernelNodeSetAttribute(CUgraphNode handle, CUkernelNodeAttrID attribute,
                                        const CUkernelNodeAttrValue *value)
 {
-    RETURN_IF(rg_graph_enter());
+    RETURN_IF(rg_graph_backend_enter());
     if (!value)
         return CUDA_ERROR_INVALID_VALUE;
     if (attribute == CU_LAUNCH_ATTRIBUTE_IGNORE)
         return CUDA_SUCCESS;
     if (attribute == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)
-        return rg_graph_unsupported("kernel nodes that the device updates");
+        return rg_graph_backend_unsupported("kernel nodes that the device updates");
     if (attribute != CU_LAUNCH_ATTRIBUTE_COOPERATIVE && attribute != CU_LAUNCH_ATTRIBUTE_PRIORITY &&
         !kept(attribute))
         return CUDA_ERROR_INVALID_VALUE;
     RETURN_IF(own_work(handle, value));
-    LOCKED;
+    RG_GRAPH_LOCKED;
     NODE_OR_RETURN(node, handle);
     if (attribute == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) {
         node->work->cooperative = value->cooperative != 0;
@@ -200,9 +200,9 @@ CUresult cuGraphKernelNodeSetAttribute(CUgraphNode handle, CUkernelNodeAttrID at
 
 CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode to, CUgraphNode from)
 {
-    RETURN_IF(rg_graph_enter());
+    RETURN_IF(rg_graph_backend_enter());
     RETURN_IF(own_work(to, to));
-    LOCKED;
+    RG_GRAPH_LOCKED;
     NODE_OR_RETURN(target, to);
     NODE_OR_RETURN(source, from);
     if (source->work->params.type != CU_GRAPH_NODE_TYPE_KERNEL)

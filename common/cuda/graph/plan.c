@@ -179,7 +179,7 @@ void rg_graph_plan_release(struct rg_graph_plan *plan)
         for (unsigned b = 0; b < step->n_bodies; b++)
             rg_graph_plan_release(step->bodies[b]);
         if (step->native)
-            rg_graph_native_drop(step->native);
+            rg_graph_backend_native_drop(step->native);
         free(step->bodies);
     }
     for (unsigned i = 0; i < plan->n_branches; i++) {

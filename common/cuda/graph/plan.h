@@ -66,7 +66,7 @@ struct rg_graph_plan {
  */
 CUresult rg_graph_plan_new(const struct rg_graph *graph, CUcontext context, bool priorities,
                            struct rg_graph_plan **out);
-/** Deals the steps to branches; after rg_graph_plan_prepare. */
+/** Deals the steps to branches; after rg_graph_backend_plan_prepare. */
 CUresult rg_graph_plan_distribute(struct rg_graph_plan *plan, CUcontext context);
 /** Without the lock. */
 void rg_graph_plan_release(struct rg_graph_plan *plan);
@@ -79,14 +79,5 @@ CUresult rg_graph_plan_run(struct rg_graph_plan *plan, CUstream stream);
 CUresult rg_graph_conditional_run(const struct rg_graph_step *step, CUstream stream);
 /** Gives the conditions of the plan their initial values. */
 void rg_graph_conditions_begin(const struct rg_graph_plan *plan);
-
-/* --- what the layer gives for conditional nodes ------------------------------------------------------------- */
-
-/** Called with a plan that has conditional steps before it is distributed to branches: the layer may replace steps. */
-CUresult rg_graph_plan_prepare(struct rg_graph_plan *plan);
-/** Puts a conditional step, or the beginning of a plan that has some (step NULL), into the stream. */
-CUresult rg_graph_conditional(struct rg_graph_plan *plan, const struct rg_graph_step *step, CUstream stream);
-CUresult rg_graph_native_launch(uint64_t native, CUstream stream);
-void rg_graph_native_drop(uint64_t native);
 
 #endif

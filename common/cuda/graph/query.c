@@ -44,10 +44,10 @@ static CUresult end_list(struct list *list, size_t *n)
 
 static CUresult list_nodes(CUgraph handle, CUgraphNode *nodes, size_t *n, bool roots)
 {
-    RETURN_IF(rg_graph_enter());
+    RETURN_IF(rg_graph_backend_enter());
     if (!n)
         return CUDA_ERROR_INVALID_VALUE;
-    LOCKED;
+    RG_GRAPH_LOCKED;
     GRAPH_OR_RETURN(graph, handle);
     struct list list = {.to = nodes, .room = *n};
     for (size_t i = 0; i < graph->n; i++)
@@ -68,10 +68,10 @@ CUresult cuGraphGetRootNodes(CUgraph graph, CUgraphNode *nodes, size_t *n)
 CUresult cuGraphGetEdges_v2(CUgraph handle, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edges,
                             size_t *n)
 {
-    RETURN_IF(rg_graph_enter());
+    RETURN_IF(rg_graph_backend_enter());
     if (!n || !from != !to || (edges && !from))
         return CUDA_ERROR_INVALID_VALUE;
-    LOCKED;
+    RG_GRAPH_LOCKED;
     GRAPH_OR_RETURN(graph, handle);
     struct list list = {.to = from, .second = to, .edges = edges, .room = *n};
     for (size_t i = 0; i < graph->n; i++)
@@ -88,10 +88,10 @@ CUresult cuGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size
 CUresult cuGraphNodeGetDependencies_v2(CUgraphNode handle, CUgraphNode *nodes, CUgraphEdgeData *edges,
                                        size_t *n)
 {
-    RETURN_IF(rg_graph_enter());
+    RETURN_IF(rg_graph_backend_enter());
     if (!n)
         return CUDA_ERROR_INVALID_VALUE;
-    LOCKED;
+    RG_GRAPH_LOCKED;
     NODE_OR_RETURN(node, handle);
     struct list list = {.to = nodes, .edges = edges, .room = *n};
     for (size_t i = 0; i < node->n_dependencies; i++)
@@ -106,10 +106,10 @@ CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *nodes, size_t
 CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode handle, CUgraphNode *nodes, CUgraphEdgeData *edges,
                                          size_t *n)
 {
-    RETURN_IF(rg_graph_enter());
+    RETURN_IF(rg_graph_backend_enter());
     if (!n)
         return CUDA_ERROR_INVALID_VALUE;
-    LOCKED;
+    RG_GRAPH_LOCKED;
     NODE_OR_RETURN(node, handle);
     struct list list = {.to = nodes, .edges = edges, .room = *n};
     for (size_t i = 0; i < node->graph->n; i++) {
@@ -126,10 +126,10 @@ CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode *nodes, size
 
 CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType *type)
 {
-    RETURN_IF(rg_graph_enter());
+    RETURN_IF(rg_graph_backend_enter());
     if (!type)
         return CUDA_ERROR_INVALID_VALUE;
-    LOCKED;
+    RG_GRAPH_LOCKED;
     NODE_OR_RETURN(node, handle);
     *type = node->work->params.type;
     return CUDA_SUCCESS;
@@ -137,10 +137,10 @@ CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType *type)
 
 CUresult cuGraphNodeFindInClone(CUgraphNode *out, CUgraphNode handle, CUgraph clone)
 {
-    RETURN_IF(rg_graph_enter());
+    RETURN_IF(rg_graph_backend_enter());
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    LOCKED;
+    RG_GRAPH_LOCKED;
     NODE_OR_RETURN(node, handle);
     GRAPH_OR_RETURN(graph, clone);
     for (size_t i = 0; i < graph->n; i++)

@@ -3,17 +3,10 @@
  *
  * What may change is what the driver documents. Later launches have the change; those under way keep their plan.
  */
-#include "common/cuda/graph/graph.h"
+#include "common/cuda/graph/call.h"
 
 #include <stddef.h>
 #include <string.h>
-
-#define RETURN_IF(expression)                                                                                \
-    do {                                                                                                     \
-        CUresult result_ = (expression);                                                                     \
-        if (result_ != CUDA_SUCCESS)                                                                         \
-            return result_;                                                                                  \
-    } while (0)
 
 /* --- what may change --- */
 
@@ -180,7 +173,7 @@ static struct rg_graph *exchange_users(struct rg_graph_exec *exec, const struct 
 CUresult cuGraphExecUpdate_v2(CUgraphExec handle, CUgraph graph_handle, CUgraphExecUpdateResultInfo *info)
 {
     struct rg_graph *holder = NULL;
-    RETURN_IF(rg_graph_enter());
+    RETURN_IF(rg_graph_backend_enter());
     if (!info)
         return CUDA_ERROR_INVALID_VALUE;
     memset(info, 0, sizeof *info);
@@ -264,7 +257,7 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec handle, CUgraphNode node_handle, C
 {
     struct rg_graph_work *work;
     CUgraphExecUpdateResultInfo info = {0};
-    RETURN_IF(rg_graph_enter());
+    RETURN_IF(rg_graph_backend_enter());
     if (!params)
         return CUDA_ERROR_INVALID_VALUE;
     if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || params->type == CU_GRAPH_NODE_TYPE_MEM_FREE ||
@@ -367,7 +360,7 @@ static bool can_be_disabled(const struct rg_graph_node *node)
 
 CUresult cuGraphNodeSetEnabled(CUgraphExec handle, CUgraphNode node_handle, unsigned int enabled)
 {
-    RETURN_IF(rg_graph_enter());
+    RETURN_IF(rg_graph_backend_enter());
     rg_graph_exec_lock();
     pthread_mutex_lock(&rg_graph_lock);
     struct rg_graph_node *node = exec_node(handle, node_handle);
@@ -384,7 +377,7 @@ CUresult cuGraphNodeSetEnabled(CUgraphExec handle, CUgraphNode node_handle, unsi
 
 CUresult cuGraphNodeGetEnabled(CUgraphExec exec, CUgraphNode handle, unsigned int *enabled)
 {
-    RETURN_IF(rg_graph_enter());
+    RETURN_IF(rg_graph_backend_enter());
     pthread_mutex_lock(&rg_graph_lock);
     const struct rg_graph_node *node = exec_node(exec, handle);
     const bool good = node && enabled && can_be_disabled(node);

@@ -5,7 +5,7 @@
  * own. When the last one goes, the destructor is called on a thread that only does this, where calls of the driver are
  * not permitted.
  */
-#include "common/cuda/graph/graph.h"
+#include "common/cuda/graph/call.h"
 
 #include <stdlib.h>
 
@@ -32,7 +32,7 @@ static bool running;
 static void *destroyer(void *unused)
 {
     (void)unused;
-    rg_graph_destructor_thread();
+    rg_graph_backend_destructor_thread();
     pthread_mutex_lock(&lock);
     for (;;) {
         while (!first)
@@ -52,16 +52,14 @@ static void *destroyer(void *unused)
 /* Sees to it that there is somebody to call destructors. */
 static bool start(void)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     if (!running) {
         pthread_t thread;
         running = pthread_create(&thread, NULL, destroyer, NULL) == 0;
         if (running)
             pthread_detach(thread);
     }
-    const bool good = running;
-    pthread_mutex_unlock(&lock);
-    return good;
+    return running;
 }
 
 /* The rest with the graphs' lock held. */
@@ -122,9 +120,7 @@ void rg_graph_users_release(struct rg_user_reference *users)
 CUresult cuUserObjectCreate(CUuserObject *out, void *pointer, CUhostFn destroy, unsigned int count,
                             unsigned int flags)
 {
-    CUresult result = rg_graph_enter();
-    if (result != CUDA_SUCCESS)
-        return result;
+    RETURN_IF(rg_graph_backend_enter());
     /* The one flag must be given: it says that nothing can be waited for that would tell of the destructor's end. */
     if (!out || !destroy || !count || count > INT32_MAX || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
         return CUDA_ERROR_INVALID_VALUE;
@@ -136,90 +132,70 @@ CUresult cuUserObjectCreate(CUuserObject *out, void *pointer, CUhostFn destroy, 
     object->references = object->own = count;
     object->destroy = destroy;
     object->pointer = pointer;
-    pthread_mutex_lock(&rg_graph_lock);
+    RG_GRAPH_LOCKED;
     rg_graph_register(&object->object, RG_GRAPH_KIND_USER_OBJECT);
-    pthread_mutex_unlock(&rg_graph_lock);
     *out = (CUuserObject)object;
     return CUDA_SUCCESS;
 }
 
 CUresult cuUserObjectRetain(CUuserObject handle, unsigned int count)
 {
-    CUresult result = rg_graph_enter();
-    if (result != CUDA_SUCCESS)
-        return result;
-    pthread_mutex_lock(&rg_graph_lock);
+    RETURN_IF(rg_graph_backend_enter());
+    RG_GRAPH_LOCKED;
     struct user_object *object = rg_graph_find(handle, RG_GRAPH_KIND_USER_OBJECT);
-    if (!object || !count || count > INT32_MAX) {
-        result = CUDA_ERROR_INVALID_VALUE;
-    } else {
-        object->references += count;
-        object->own += count;
-    }
-    pthread_mutex_unlock(&rg_graph_lock);
-    return result;
+    if (!object || !count || count > INT32_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    object->references += count;
+    object->own += count;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuUserObjectRelease(CUuserObject handle, unsigned int count)
 {
-    CUresult result = rg_graph_enter();
-    if (result != CUDA_SUCCESS)
-        return result;
-    pthread_mutex_lock(&rg_graph_lock);
+    RETURN_IF(rg_graph_backend_enter());
+    RG_GRAPH_LOCKED;
     struct user_object *object = rg_graph_find(handle, RG_GRAPH_KIND_USER_OBJECT);
-    if (!object || !count || count > object->own) {
-        result = CUDA_ERROR_INVALID_VALUE;
-    } else {
-        object->own -= count;
-        drop(object, count);
-    }
-    pthread_mutex_unlock(&rg_graph_lock);
-    return result;
+    if (!object || !count || count > object->own)
+        return CUDA_ERROR_INVALID_VALUE;
+    object->own -= count;
+    drop(object, count);
+    return CUDA_SUCCESS;
 }
 
 CUresult cuGraphRetainUserObject(CUgraph graph_handle, CUuserObject handle, unsigned int count,
                                  unsigned int flags)
 {
-    CUresult result = rg_graph_enter();
-    if (result != CUDA_SUCCESS)
-        return result;
-    pthread_mutex_lock(&rg_graph_lock);
+    RETURN_IF(rg_graph_backend_enter());
+    RG_GRAPH_LOCKED;
     struct rg_graph *graph = rg_graph_find(graph_handle, RG_GRAPH_KIND_GRAPH);
     struct user_object *object = rg_graph_find(handle, RG_GRAPH_KIND_USER_OBJECT);
     const bool move = flags & CU_GRAPH_USER_OBJECT_MOVE;
     if (!graph || !object || !count || count > INT32_MAX || (flags & ~(unsigned)CU_GRAPH_USER_OBJECT_MOVE) ||
         (move && count > object->own))
-        result = CUDA_ERROR_INVALID_VALUE;
-    else
-        result = retain(graph, object, count);
-    if (result == CUDA_SUCCESS && move) {
+        return CUDA_ERROR_INVALID_VALUE;
+    RETURN_IF(retain(graph, object, count));
+    if (move) {
         object->own -= count;
         drop(object, count);
     }
-    pthread_mutex_unlock(&rg_graph_lock);
-    return result;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuGraphReleaseUserObject(CUgraph graph_handle, CUuserObject handle, unsigned int count)
 {
-    CUresult result = rg_graph_enter();
-    if (result != CUDA_SUCCESS)
-        return result;
-    pthread_mutex_lock(&rg_graph_lock);
+    RETURN_IF(rg_graph_backend_enter());
+    RG_GRAPH_LOCKED;
     struct rg_graph *graph = rg_graph_find(graph_handle, RG_GRAPH_KIND_GRAPH);
     struct user_object *object = rg_graph_find(handle, RG_GRAPH_KIND_USER_OBJECT);
     struct rg_user_reference **at = graph && object ? reference_of(graph, object) : NULL;
-    if (!at || !*at || !count || count > (*at)->count) {
-        result = CUDA_ERROR_INVALID_VALUE;
-    } else {
-        struct rg_user_reference *reference = *at;
-        reference->count -= count;
-        if (!reference->count) {
-            *at = reference->next;
-            free(reference);
-        }
-        drop(object, count);
+    if (!at || !*at || !count || count > (*at)->count)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct rg_user_reference *reference = *at;
+    reference->count -= count;
+    if (!reference->count) {
+        *at = reference->next;
+        free(reference);
     }
-    pthread_mutex_unlock(&rg_graph_lock);
-    return result;
+    drop(object, count);
+    return CUDA_SUCCESS;
 }

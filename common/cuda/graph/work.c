@@ -111,7 +111,7 @@ static CUresult kernel_work(const CUgraphNodeParams *params, struct rg_graph_wor
         return CUDA_ERROR_OUT_OF_MEMORY;
     work->params.kernel.func = function;
     /* Who asks finds it by either name: the runtime knows its kernels by `kern`. */
-    work->params.kernel.kern = rg_graph_is_kernel(function) ? (CUkernel)function : NULL;
+    work->params.kernel.kern = rg_graph_backend_is_kernel(function) ? (CUkernel)function : NULL;
     work->params.kernel.extra = NULL;
     void **pointers = (void **)(void *)work->data;
     work->params.kernel.kernelParams = n ? pointers : NULL;
@@ -144,7 +144,7 @@ static bool good_side(CUmemorytype type, const void *host, CUdeviceptr device, C
     case CU_MEMORYTYPE_UNIFIED:
         return device != 0;
     case CU_MEMORYTYPE_ARRAY:
-        return rg_graph_array_known(array);
+        return rg_graph_backend_array_known(array);
     default:
         return false;
     }
@@ -190,7 +190,7 @@ static CUresult memops_work(const CUgraphNodeParams *params, struct rg_graph_wor
             break;
         default:
             return m->paramArray[i].operation == CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES
-                       ? rg_graph_unsupported("flushing of remote writes in graphs")
+                       ? rg_graph_backend_unsupported("flushing of remote writes in graphs")
                        : CUDA_ERROR_INVALID_VALUE;
         }
     struct rg_graph_work *work = new_work(params, m->count * sizeof *m->paramArray);
@@ -272,7 +272,7 @@ static CUresult conditional_work(const CUgraphNodeParams *params, CUgraph into, 
     if (!work)
         return CUDA_ERROR_OUT_OF_MEMORY;
     work->children = (struct rg_graph **)(void *)work->data;
-    pthread_mutex_lock(&rg_graph_lock);
+    RG_GRAPH_LOCKED;
     const struct rg_graph *graph = rg_graph_find(into, RG_GRAPH_KIND_GRAPH);
     struct rg_graph_condition *condition = graph ? rg_graph_condition_find(graph, c->handle) : NULL;
     CUresult result = condition && !condition->used && (!c->ctx || c->ctx == condition->context)
@@ -297,7 +297,6 @@ static CUresult conditional_work(const CUgraphNodeParams *params, CUgraph into, 
     } else {
         rg_graph_work_release(work);
     }
-    pthread_mutex_unlock(&rg_graph_lock);
     return result;
 }
 
@@ -307,18 +306,16 @@ static CUresult check_place(const CUgraphNodeParams *params, CUgraph into)
     const unsigned allowed = 1u << CU_GRAPH_NODE_TYPE_KERNEL | 1u << CU_GRAPH_NODE_TYPE_MEMCPY |
                              1u << CU_GRAPH_NODE_TYPE_MEMSET | 1u << CU_GRAPH_NODE_TYPE_GRAPH |
                              1u << CU_GRAPH_NODE_TYPE_EMPTY | 1u << CU_GRAPH_NODE_TYPE_CONDITIONAL;
-    CUresult result = CUDA_SUCCESS;
-    pthread_mutex_lock(&rg_graph_lock);
+    RG_GRAPH_LOCKED;
     const struct rg_graph *graph = rg_graph_find(into, RG_GRAPH_KIND_GRAPH), *child = NULL;
     bool body = false;
     for (const struct rg_graph *g = graph; g; g = g->parent)
         body |= g->body;
     if (params->type == CU_GRAPH_NODE_TYPE_GRAPH)
         child = rg_graph_find(params->graph.graph, RG_GRAPH_KIND_GRAPH);
-    if (body && (!(allowed & 1u << params->type) || (child && rg_graph_has(child, ~allowed))))
-        result = CUDA_ERROR_NOT_SUPPORTED;
-    pthread_mutex_unlock(&rg_graph_lock);
-    return result;
+    return body && (!(allowed & 1u << params->type) || (child && rg_graph_has(child, ~allowed)))
+               ? CUDA_ERROR_NOT_SUPPORTED
+               : CUDA_SUCCESS;
 }
 
 /* The context of the node: what the parameters name, or the current one. */
@@ -358,14 +355,15 @@ static CUresult check_simple(const CUgraphNodeParams *params)
         return params->host.fn ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD: /* both have the event first */
-        return rg_graph_event_known(params->eventRecord.event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+        return rg_graph_backend_event_known(params->eventRecord.event) ? CUDA_SUCCESS
+                                                                       : CUDA_ERROR_INVALID_HANDLE;
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
         return params->free.dptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case CU_GRAPH_NODE_TYPE_EMPTY:
         return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
-        return rg_graph_unsupported("external semaphores in graphs");
+        return rg_graph_backend_unsupported("external semaphores in graphs");
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }

@@ -90,10 +90,7 @@ static bool mark(struct sg_ptx_function *function, const struct sg_operand *oper
     return function->regs[operand->reg].pointer = true;
 }
 
-/*
- * Is this operand more likely an address than an offset? Offsets come from multiplications and
- * conversions.
- */
+/* Is this operand more likely an address than an offset (a product, or a conversion)? */
 static bool looks_like_base(const struct sg_ptx_function *function, const uint8_t *made_by,
                             const struct sg_operand *operand)
 {

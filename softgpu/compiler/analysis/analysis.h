@@ -73,10 +73,7 @@ struct sg_low_bits *sg_analyse_alignment(struct sg_arena *arena, const struct sg
  * The largest number, without sign, that a register ever holds; UINT64_MAX: not known. One entry a register.
  */
 uint64_t *sg_analyse_bounds(struct sg_arena *arena, const struct sg_ptx_function *function);
-/**
- * Of an operand that an instruction takes as `type`; UINT64_MAX if it may be negative as such, or is not
- * known.
- */
+/** Of an operand that is taken as `type`; UINT64_MAX if it may be negative as such, or is not known. */
 uint64_t sg_bound_of_operand(const uint64_t *bounds, const struct sg_operand *operand, enum sg_type type);
 /** Of what an instruction computes, whether or not its type can hold it: if it can, nothing wraps. */
 uint64_t sg_bound_of_result(const uint64_t *bounds, const struct sg_insn *insn);

@@ -254,10 +254,7 @@ static void note_tainted_write(void *user, uint32_t reg, bool written, bool mayb
     taint->changed = true;
 }
 
-/*
- * May what the instruction writes differ from turn to turn because of what others do? Of `ways` only, if not
- * 0.
- */
+/* May what the instruction writes differ from turn to turn by what others do? Of `ways` only, if not 0. */
 static bool brings_news(const struct sg_ptx_module *module, const struct sg_ptx_function *function,
                         const struct sg_insn *insn, uint8_t ways)
 {

@@ -1,6 +1,5 @@
 /*
- * reach.c - what a kernel reaches: the functions that it may call, and the layout of the shared variables
- * that they use.
+ * reach.c - the functions that a kernel may call, and the layout of the shared variables that they use.
  */
 #include "softgpu/compiler/analysis/analysis.h"
 

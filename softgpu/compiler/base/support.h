@@ -10,10 +10,10 @@
 #ifndef SG_COMPILER_BASE_SUPPORT_H
 #define SG_COMPILER_BASE_SUPPORT_H
 
-#include "softgpu/compiler/compiler.h"
+#include "softgpu/compiler/base/status.h"
 
 #include <setjmp.h>
-#include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /** A piece of text that is not NUL-terminated. */

@@ -7,10 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/*
- * Of PTX 9 what is known is taken, and what is not known is an error of its own; what 10 may change nobody
- * knows.
- */
+/* What is unknown of PTX 9 is an error of its own; what 10 may change nobody knows. */
 #define NEWEST_VERSION  99
 #define SG_SOURCE_LIMIT (1u << 16) /* numbers of source files */
 
@@ -58,10 +55,7 @@ static void declare_module_variable(struct sg_checker *checker, const struct sg_
     *SG_PUSH(checker->arena, module->vars, module->n_vars, module->var_capacity) = var;
 }
 
-/*
- * The function that this text defines or declares; NULL if another module's definition stands in its
- * place.
- */
+/* The function that this text defines or declares; NULL if another module's definition stands for it. */
 static struct sg_ptx_function *declare_function(struct sg_checker *checker, const struct sg_ast_function *ast)
 {
     struct sg_ptx_module *module = checker->module;

@@ -71,10 +71,7 @@ bool sg_check_type_in(const struct sg_insn *insn, const char *names);
 void sg_check_operand(struct sg_checker *checker, const struct sg_ast_operand *ast, struct sg_operand *out);
 /** Fails unless the operand, which stood in brackets, can be an address. */
 void sg_check_address(struct sg_checker *checker, const struct sg_operand *operand);
-/**
- * Operand `number` of a video instruction, with its selector and sign; and what the operands have to do with
- * each other.
- */
+/** Operand `number` of a video instruction, with its selector and sign. */
 void sg_check_video_operand(struct sg_checker *checker, const struct sg_insn *insn, uint32_t number,
                             const struct sg_ast_operand *ast, struct sg_operand *out);
 /** All operands of a copy of a tensor. */

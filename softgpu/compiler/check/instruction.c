@@ -14,18 +14,7 @@ static enum sg_type operand_type(const struct sg_insn *insn, const struct sg_ope
     enum sg_type type = (enum sg_type)insn->types[form->type_place];
     if (!form->doubled || SG_MOD(insn, SG_GROUP_WIDE) != SG_WIDE)
         return type;
-    switch (type) {
-    case SG_U16:
-        return SG_U32;
-    case SG_S16:
-        return SG_S32;
-    case SG_U32:
-        return SG_U64;
-    case SG_S32:
-        return SG_S64;
-    default:
-        return SG_TYPE_NONE;
-    }
+    return sg_type_widened(type);
 }
 
 static void check_operands(struct sg_checker *checker, struct sg_insn *insn,

@@ -1,6 +1,5 @@
 /*
- * memory.c - the rules of loads and stores, atomic operations, copies and reductions in bulk, and conversions
- * of addresses.
+ * memory.c - the rules of loads and stores, atomic operations, copies in bulk, and cvta.
  */
 #include "softgpu/compiler/check/checker.h"
 
@@ -99,10 +98,7 @@ void sg_check_bulk_copy(struct sg_checker *checker, struct sg_insn *insn)
         sg_check_type(checker, &insn->operands[wanted - 1], SG_B16, false, false);
 }
 
-/*
- * What may be reduced in bulk, into shared and into global memory; and red.async, which has what shared
- * memory has.
- */
+/* What may be reduced in bulk, into shared memory (by red.async, too) and into global memory. */
 static void check_reduction(struct sg_checker *checker, struct sg_insn *insn, bool shared)
 {
     static const char *const in_shared[] = {

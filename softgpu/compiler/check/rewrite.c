@@ -2,8 +2,8 @@
  * rewrite.c - what PTX allows to be written in more ways than the instruction table has: such an instruction
  * becomes several that mean the same.
  *
- *   shfl and vote as they were before Volta, without .sync: of the lanes that are together, which activemask tells
- *   (PTX ISA, "shfl (deprecated)", "vote (deprecated)")
+ *   shfl and vote as they were before Volta, without .sync: of the lanes that are together, which activemask
+ *   tells (PTX ISA, "shfl (deprecated)", "vote (deprecated)")
  *
  *   add.u32 a, b + 4, c;     a register and a number where a value is wanted
  *   mov.v2.u32 v, {a, v.x};  all of a vector of registers

@@ -1,6 +1,5 @@
 /*
- * scope.c - what all checks build on: failing with the instruction in work, and names: of the module, and of
- * the braces of a body.
+ * scope.c - what all checks build on: failures, and the names of the module and of the braces of a body.
  */
 #include "softgpu/compiler/check/checker.h"
 

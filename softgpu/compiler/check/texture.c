@@ -10,6 +10,7 @@
  * (SG_TEX_RESIDENT). Its `texture` is the operation of kernel_abi.h.
  */
 #include "softgpu/compiler/check/checker.h"
+#include "softgpu/kernel_abi.h"
 
 struct word {
     const char *name;
@@ -129,8 +130,7 @@ enum role { LAYER, COORDINATE, LEVEL, GRADIENT, OFFSET, VALUE };
 static const struct {
     enum sg_type type; /* SG_TYPE_NONE: one of the instruction's */
     uint8_t which;
-    bool
-        bits; /* a register in braces holds the bits of a float, even if it is one of integers (as ptxas has it) */
+    bool bits; /* a register in braces holds the bits of a float, even if it is one of integers */
 } roles[] = {
     [LAYER] = {.type = SG_U32},           [COORDINATE] = {.which = 1, .bits = true},
     [LEVEL] = {.which = 1, .bits = true}, [GRADIENT] = {.type = SG_F32},

@@ -1,6 +1,5 @@
 /*
- * video.c - the operands of video instructions: parts and lanes that they select, signs of vmad, and what
- * goes with what.
+ * video.c - the operands of video instructions: selected parts and lanes, signs, what goes with what.
  */
 #include "softgpu/compiler/ir/video.h"
 

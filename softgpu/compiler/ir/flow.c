@@ -62,3 +62,45 @@ bool sg_flow_successor(const struct sg_flow *flow, uint32_t block, uint32_t inde
     }
     return false;
 }
+
+void sg_walk_init(struct sg_arena *arena, const struct sg_flow *flow, struct sg_walk *walk)
+{
+    *walk = (struct sg_walk){.flow = flow};
+    walk->seen = SG_NEW_ARRAY(arena, uint32_t, 2 * (size_t)flow->n_blocks);
+    walk->stack = walk->seen + flow->n_blocks;
+}
+
+void sg_walk_begin(struct sg_walk *walk)
+{
+    walk->number++;
+    walk->n_stack = 0;
+}
+
+void sg_walk_to(struct sg_walk *walk, uint32_t block)
+{
+    if (walk->seen[block] == walk->number)
+        return;
+    walk->seen[block] = walk->number;
+    walk->stack[walk->n_stack++] = block;
+}
+
+bool sg_walk_on(struct sg_walk *walk, uint32_t block)
+{
+    bool ends = false;
+    uint32_t to;
+    for (uint32_t i = 0; sg_flow_successor(walk->flow, block, i, &to); i++) {
+        ends |= to == UINT32_MAX;
+        if (to != UINT32_MAX)
+            sg_walk_to(walk, to);
+    }
+    return ends;
+}
+
+bool sg_walk_next(struct sg_walk *walk, uint32_t *block, uint32_t *insn)
+{
+    if (walk->n_stack == 0)
+        return false;
+    *block = walk->stack[--walk->n_stack];
+    *insn = walk->flow->first[*block];
+    return true;
+}

@@ -19,4 +19,20 @@ uint32_t sg_flow_label(const struct sg_flow *flow, uint64_t label);
 /** The `index`th successor of a block, or UINT32_MAX for the end of the function; false past the last. */
 bool sg_flow_successor(const struct sg_flow *flow, uint32_t block, uint32_t index, uint32_t *to);
 
+/** Walks over blocks, each of which is entered once a walk. */
+struct sg_walk {
+    const struct sg_flow *flow;
+    uint32_t *seen, *stack; /* by block: the last walk that has seen it; blocks still to enter */
+    uint32_t n_stack, number;
+};
+void sg_walk_init(struct sg_arena *arena, const struct sg_flow *flow, struct sg_walk *walk);
+/** A new walk; nothing is seen, or to be entered. */
+void sg_walk_begin(struct sg_walk *walk);
+/** The block is to be entered, unless it has been seen. */
+void sg_walk_to(struct sg_walk *walk, uint32_t block);
+/** So are its successors; true if the function's end is one of them. */
+bool sg_walk_on(struct sg_walk *walk, uint32_t block);
+/** The next block and its first instruction; false: there is none. */
+bool sg_walk_next(struct sg_walk *walk, uint32_t *block, uint32_t *insn);
+
 #endif

@@ -9,6 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NAME(constant, name, ...)  [SG_GROUP_##constant] = (name),
+#define WORDS(constant, name, ...) [SG_GROUP_##constant] = {__VA_ARGS__},
+static const char *const group_names[SG_GROUP_COUNT] = {SG_GROUPS(NAME)};
+const char *const sg_group_words[SG_GROUP_COUNT][28] = {SG_GROUPS(WORDS)};
+
 static _Noreturn void table_error(const struct sg_form *form, const char *word)
 {
     fprintf(stderr, "softgpu: instruction table: bad word '%s' in a row of '%s'\n", word, form->base);
@@ -58,7 +63,7 @@ static void compile_modifiers(struct sg_form *form)
         if (mandatory)
             word[size - 1] = '\0';
         int group = 0;
-        while (group < SG_GROUP_COUNT && strcmp(sg_group_names[group], word) != 0)
+        while (group < SG_GROUP_COUNT && strcmp(group_names[group], word) != 0)
             group++;
         if (group == SG_GROUP_COUNT)
             table_error(form, word);

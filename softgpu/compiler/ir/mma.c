@@ -1,6 +1,5 @@
 /*
- * mma.c - the shapes of the instructions on matrices: which types go with each, and how many registers of a
- * lane hold a matrix.
+ * mma.c - the shapes of matrices: the types that go with each, and the registers of a lane that hold one.
  */
 #include "softgpu/compiler/ir/mma.h"
 
@@ -14,10 +13,7 @@
 #define LANES      32u
 #define HALF_COUNT 8u /* registers of a wmma fragment a or b of .f16, whatever its shape */
 
-/*
- * In the order of the words of SG_GROUP_SHAPE: the types of a and b in mma and in wmma, those of c and d in
- * wmma.
- */
+/* In the order of the words of SG_GROUP_SHAPE: types of a and b in mma and in wmma, of c and d in wmma. */
 static const struct {
     struct sg_mma_shape shape;
     uint64_t mma, wmma, wmma_sums;

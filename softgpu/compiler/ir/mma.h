@@ -13,10 +13,7 @@ struct sg_mma_shape {
 
 /** The shape of an instruction that has one. */
 struct sg_mma_shape sg_mma_shape(const struct sg_insn *insn);
-/**
- * The types, as a set of bits, that a and b can have in the instruction's shape; with `sums`: c and d of
- * wmma.
- */
+/** The types, as bits, that a and b can have in the instruction's shape; with `sums`: c and d of wmma. */
 uint64_t sg_mma_types(const struct sg_insn *insn, bool sums);
 /** The type of the elements of matrix `which` (SG_MATRIX_A …). */
 enum sg_type sg_mma_type(const struct sg_insn *insn, uint8_t which);

@@ -1,9 +1,9 @@
 /*
- * traits.c - what analyses ask of single instructions: which registers one reads and writes, and to which
- * class it belongs.
+ * traits.c - what analyses ask of single instructions: the registers and the classes of each.
  */
 #include "softgpu/compiler/ir/traits.h"
 #include "softgpu/compiler/ir/video.h"
+#include "softgpu/kernel_abi.h"
 
 static void visit_operand(const struct sg_operand *operand, bool written, bool maybe,
                           sg_register_visitor visit, void *user)

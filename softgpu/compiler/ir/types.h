@@ -6,59 +6,39 @@
 
 #include "softgpu/compiler/base/support.h"
 
+/* TYPE(constant, name, bits, class); .e2m1, .e2m3 and .e3m2 are in a byte each where matrices hold them */
+// clang-format off
+#define SG_TYPES(TYPE) \
+    TYPE(PRED, "pred", 1, PRED) TYPE(B8, "b8", 8, BITS) TYPE(B16, "b16", 16, BITS) \
+    TYPE(B32, "b32", 32, BITS) TYPE(B64, "b64", 64, BITS) TYPE(B128, "b128", 128, BITS) \
+    TYPE(U8, "u8", 8, UNSIGNED) TYPE(U16, "u16", 16, UNSIGNED) TYPE(U32, "u32", 32, UNSIGNED) \
+    TYPE(U64, "u64", 64, UNSIGNED) TYPE(S8, "s8", 8, SIGNED) TYPE(S16, "s16", 16, SIGNED) \
+    TYPE(S32, "s32", 32, SIGNED) TYPE(S64, "s64", 64, SIGNED) TYPE(F16, "f16", 16, FLOAT) \
+    TYPE(BF16, "bf16", 16, FLOAT) TYPE(F32, "f32", 32, FLOAT) TYPE(F64, "f64", 64, FLOAT) \
+    /* formats without registers of their own: carried in .b registers of their size */ \
+    TYPE(TF32, "tf32", 32, BITS) TYPE(F16X2, "f16x2", 32, BITS) TYPE(BF16X2, "bf16x2", 32, BITS) \
+    TYPE(U16X2, "u16x2", 32, BITS) TYPE(S16X2, "s16x2", 32, BITS) TYPE(F32X2, "f32x2", 64, BITS) \
+    TYPE(E4M3, "e4m3", 8, BITS) TYPE(E5M2, "e5m2", 8, BITS) TYPE(E4M3X2, "e4m3x2", 16, BITS) \
+    TYPE(E5M2X2, "e5m2x2", 16, BITS) TYPE(E2M1, "e2m1", 8, BITS) TYPE(E2M3, "e2m3", 8, BITS) \
+    TYPE(E3M2, "e3m2", 8, BITS) TYPE(E2M1X2, "e2m1x2", 8, BITS) TYPE(E2M3X2, "e2m3x2", 16, BITS) \
+    TYPE(E3M2X2, "e3m2x2", 16, BITS) TYPE(UE8M0X2, "ue8m0x2", 16, BITS) \
+    /* elements of matrices, several in a register */ \
+    TYPE(S2, "s2", 2, BITS) TYPE(U2, "u2", 2, BITS) TYPE(S4, "s4", 4, BITS) TYPE(U4, "u4", 4, BITS) \
+    TYPE(B1, "b1", 1, BITS)
+
 enum sg_type {
     SG_TYPE_NONE,
-    SG_PRED,
-    SG_B8,
-    SG_B16,
-    SG_B32,
-    SG_B64,
-    SG_B128,
-    SG_U8,
-    SG_U16,
-    SG_U32,
-    SG_U64,
-    SG_S8,
-    SG_S16,
-    SG_S32,
-    SG_S64,
-    SG_F16,
-    SG_BF16,
-    SG_F32,
-    SG_F64,
-    SG_TF32,
-    SG_F16X2,
-    SG_BF16X2,
-    SG_U16X2,
-    SG_S16X2,
-    SG_F32X2,
-    SG_E4M3,
-    SG_E5M2,
-    SG_E4M3X2,
-    SG_E5M2X2,
-    SG_E2M1,
-    SG_E2M3,
-    SG_E3M2,
-    SG_E2M1X2,
-    SG_E2M3X2,
-    SG_E3M2X2,
-    SG_UE8M0X2,
-    SG_S2,
-    SG_U2,
-    SG_S4,
-    SG_U4,
-    SG_B1,
-    SG_TYPE_COUNT,
+#define SG_TYPE(constant, ...) SG_##constant,
+    SG_TYPES(SG_TYPE)
+#undef SG_TYPE
+        SG_TYPE_COUNT
 };
 
 enum sg_type_class {
-    SG_CLASS_NONE,
-    SG_CLASS_PRED,
-    SG_CLASS_BITS,
-    SG_CLASS_UNSIGNED,
-    SG_CLASS_SIGNED,
-    SG_CLASS_FLOAT
+    SG_CLASS_NONE, SG_CLASS_PRED, SG_CLASS_BITS,
+    SG_CLASS_UNSIGNED, SG_CLASS_SIGNED, SG_CLASS_FLOAT
 };
+// clang-format on
 
 struct sg_type_info {
     const char *name;
@@ -68,6 +48,8 @@ struct sg_type_info {
 extern const struct sg_type_info sg_types[SG_TYPE_COUNT];
 
 enum sg_type sg_type_from_name(struct sg_slice name);
+/** The integer type of twice as many bits, or SG_TYPE_NONE. */
+enum sg_type sg_type_widened(enum sg_type type);
 
 static inline uint32_t sg_type_bytes(enum sg_type type)
 {
@@ -95,9 +77,6 @@ enum sg_space {
 /** SG_SPACE_NONE if the word names no state space. */
 enum sg_space sg_space_from_name(struct sg_slice name);
 
-/**
- * Variables that are references: .texref and .surfref. They hold the handle of a texture or surface object.
- */
 enum sg_linkage {
     SG_LINKAGE_NONE,
     SG_LINKAGE_EXTERN,
@@ -106,6 +85,7 @@ enum sg_linkage {
     SG_LINKAGE_COMMON
 };
 
+/** Variables .texref and .surfref are references: they hold the handle of a texture or surface object. */
 enum sg_reference { SG_REFERENCE_NONE, SG_REFERENCE_TEXTURE, SG_REFERENCE_SURFACE };
 
 #endif

@@ -1,6 +1,5 @@
 /*
- * video.h - selectors of the video instructions: which part of an operand, or which lanes, the checker and
- * the code generator.
+ * video.h - selectors of the video instructions: which part of an operand, or which lanes.
  */
 #ifndef SG_COMPILER_IR_VIDEO_H
 #define SG_COMPILER_IR_VIDEO_H

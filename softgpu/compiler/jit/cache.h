@@ -1,5 +1,6 @@
 /*
- * cache.h - compiled kernels, kept in files (common/cache/disk_cache.h) from one run of a program to the next.
+ * cache.h - compiled kernels, kept in files (common/cache/disk_cache.h) from one run of a program to the
+ * next.
  *
  * A file holds one kernel: a header (magic, key, size, checksum) and the object code. The key is a digest of
  * all that the code depends on. Nothing here is an error to the caller: what cannot be read, is damaged or

@@ -5,6 +5,7 @@
 #define SG_COMPILER_JIT_JIT_H
 
 #include "softgpu/compiler/base/support.h"
+#include "softgpu/kernel_abi.h"
 
 #include <llvm-c/Core.h>
 

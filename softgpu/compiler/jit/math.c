@@ -73,10 +73,7 @@ static inline bool between(double value)
     return magnitude > LEAST && magnitude < GREATEST;
 }
 
-/**
- * The wanted result, where `nearest` is not 0 and the exact one exceeds it by something of the sign of
- * `error`.
- */
+/** The wanted result, where `nearest` is not 0 and the exact one exceeds it by the sign of `error`. */
 static inline double adjust(double nearest, double error, uint32_t round)
 {
     bool negative = nearest < 0;

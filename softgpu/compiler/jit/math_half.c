@@ -1,6 +1,5 @@
 /*
- * math_half.c - half precision by integer arithmetic: for hosts that cannot convert, and for directed
- * rounding. Any thread.
+ * math_half.c - half precision by integers: for hosts without it, and for directed rounding. Any thread.
  */
 #include "softgpu/compiler/ir/instruction.h"
 #include "softgpu/compiler/jit/math.h"

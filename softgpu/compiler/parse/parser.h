@@ -33,19 +33,13 @@ void sg_parser_expect(struct sg_parser *parser, int punctuation);
 struct sg_slice sg_parser_name(struct sg_parser *parser, const char *what);
 uint64_t sg_parser_integer(struct sg_parser *parser, const char *what);
 _Noreturn void sg_parser_unexpected(struct sg_parser *parser, const char *wanted);
-/**
- * To be called around the parts of a text that may hold others of their own kind: fails where they are nested
- * too deeply.
- */
+/** Around parts of a text that may hold others of their own kind: fails if they are nested too deeply. */
 void sg_parser_enter(struct sg_parser *parser);
 void sg_parser_leave(struct sg_parser *parser);
 
 /** A constant integer expression. */
 uint64_t sg_parse_expression(struct sg_parser *parser);
-/**
- * ".space .align N .type name[dims] = initialiser"; the space is the current token. One declarator of
- * a list.
- */
+/** ".space .align N .type name[dims] = initialiser", from the space on; one declarator of a list. */
 void sg_parse_variable_head(struct sg_parser *parser, struct sg_ast_variable *variable);
 void sg_parse_declarator(struct sg_parser *parser, struct sg_ast_variable *variable);
 /** "(params)" into an array. */

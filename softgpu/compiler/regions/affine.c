@@ -20,39 +20,32 @@ static void note_read(void *user, uint32_t reg, bool written, bool maybe)
 }
 
 /* Adds what the region behind the instruction reads. */
-static void find_reads(const struct sg_flow *flow, uint32_t insn, uint32_t *seen, uint32_t walk,
-                       uint32_t *stack, uint64_t *reads)
+static void find_reads(struct sg_walk *walk, uint32_t insn, uint64_t *reads)
 {
-    const struct sg_insn *insns = flow->function->insns;
-    uint32_t n_stack = 0, to, block = flow->block_of[insn];
+    const struct sg_insn *insns = walk->flow->function->insns;
+    uint32_t block = walk->flow->block_of[insn];
     bool behind = !insns[insn].aligns, first = true;
-    for (;;) {
-        uint32_t end = flow->first[block + 1];
+    sg_walk_begin(walk);
+    do {
+        uint32_t end = walk->flow->first[block + 1];
         for (; insn < end && (first || !sg_is_point(&insns[insn])); insn++, first = behind = false)
             if (!behind)
                 sg_visit_registers(&insns[insn], note_read, reads);
         if (insn < end) /* what the next point is given */
             sg_visit_registers(&insns[insn], note_read, reads);
-        for (uint32_t i = 0; insn == end && sg_flow_successor(flow, block, i, &to); i++)
-            if (to != UINT32_MAX && seen[to] != walk) {
-                seen[to] = walk;
-                stack[n_stack++] = to;
-            }
-        if (n_stack == 0)
-            return;
-        block = stack[--n_stack];
-        insn = flow->first[block];
-    }
+        else
+            sg_walk_on(walk, block);
+    } while (sg_walk_next(walk, &block, &insn));
 }
 
-/* The only point that is reached from behind an instruction (at the start: -1), SG_POINT_END, or 0. */
-static uint32_t find_next(const struct sg_flow *flow, const struct sg_regions *regions, uint32_t from,
-                          bool behind, uint32_t *seen, uint32_t walk, uint32_t *stack)
+/* The only point that is reached from an instruction, or from behind it, SG_POINT_END, or 0. */
+static uint32_t find_next(struct sg_walk *walk, const struct sg_regions *regions, uint32_t insn, bool behind)
 {
-    const struct sg_insn *insns = flow->function->insns;
-    uint32_t next = 0, n_stack = 0, to, insn = from, block = flow->block_of[from];
-    for (;;) {
-        uint32_t end = flow->first[block + 1], found = 0;
+    const struct sg_insn *insns = walk->flow->function->insns;
+    uint32_t next = 0, block = walk->flow->block_of[insn];
+    sg_walk_begin(walk);
+    do {
+        uint32_t end = walk->flow->first[block + 1], found = 0;
         for (bool first = behind; insn < end && found == 0; insn++, first = false) {
             enum sg_op op = insns[insn].form->op;
             if (!first && regions->points[insn] != 0)
@@ -66,41 +59,32 @@ static uint32_t find_next(const struct sg_flow *flow, const struct sg_regions *r
                 found = 0; /* and perhaps further */
         }
         behind = false;
-        for (uint32_t i = 0; found == 0 && sg_flow_successor(flow, block, i, &to); i++) {
-            if (to == UINT32_MAX) {
-                if (next != 0 && next != SG_POINT_END)
-                    return 0;
-                next = SG_POINT_END;
-            } else if (seen[to] != walk) {
-                seen[to] = walk;
-                stack[n_stack++] = to;
-            }
+        if (found == 0 && sg_walk_on(walk, block)) {
+            if (next != 0 && next != SG_POINT_END)
+                return 0;
+            next = SG_POINT_END;
         }
-        if (n_stack == 0)
-            return next;
-        block = stack[--n_stack];
-        insn = flow->first[block];
-    }
+    } while (sg_walk_next(walk, &block, &insn));
+    return next;
 }
 
 void sg_regions_find_nexts(struct sg_arena *arena, const struct sg_flow *flow, struct sg_regions *regions)
 {
-    uint32_t *seen = SG_NEW_ARRAY(arena, uint32_t, 2 * (size_t)flow->n_blocks),
-             *stack = seen + flow->n_blocks;
+    struct sg_walk walk;
+    sg_walk_init(arena, flow, &walk);
     regions->next = SG_NEW_ARRAY(arena, uint32_t, regions->n_points + 1);
-    regions->next[0] = find_next(flow, regions, 0, false, seen, UINT32_MAX, stack);
+    regions->next[0] = find_next(&walk, regions, 0, false);
     for (uint32_t i = 0; i < flow->function->n_insns; i++)
         if (regions->points[i] != 0)
-            regions->next[regions->points[i]] =
-                find_next(flow, regions, i, true, seen, regions->points[i], stack);
+            regions->next[regions->points[i]] = find_next(&walk, regions, i, true);
 }
 
 void sg_regions_find_affine(struct sg_arena *arena, const struct sg_flow *flow, struct sg_regions *regions)
 {
     const struct sg_ptx_function *kernel = flow->function;
     const struct sg_uniformity *uniformities = sg_uniformity_compute(arena, kernel, SG_AMONG_ROW);
-    uint32_t *seen = SG_NEW_ARRAY(arena, uint32_t, 2 * (size_t)flow->n_blocks),
-             *stack = seen + flow->n_blocks;
+    struct sg_walk walk;
+    sg_walk_init(arena, flow, &walk);
     regions->affine = SG_NEW_ARRAY(arena, uint64_t *, regions->n_points + 1);
     regions->step = SG_NEW_ARRAY(arena, int64_t, kernel->n_regs + 1);
     for (uint32_t reg = 0; reg < kernel->n_regs; reg++)
@@ -115,7 +99,7 @@ void sg_regions_find_affine(struct sg_arena *arena, const struct sg_flow *flow, 
         }
         uint64_t *reads = SG_NEW_ARRAY(arena, uint64_t, regions->n_words);
         regions->affine[point] = SG_NEW_ARRAY(arena, uint64_t, regions->n_words);
-        find_reads(flow, sg_matrix_run_end(kernel, i), seen, point, stack, reads);
+        find_reads(&walk, sg_matrix_run_end(kernel, i), reads);
         for (uint32_t reg = 0; reg < kernel->n_regs; reg++) {
             enum sg_type type = (enum sg_type)kernel->regs[reg].type;
             bool wanted =

@@ -114,10 +114,7 @@ static bool step_of_operand(struct finding *f, const struct sg_operand *operand,
     }
 }
 
-/*
- * A register that grows must be as wide as what is computed in it: what is cut off or filled up is not looked
- * at.
- */
+/* A register that grows must be as wide as what is computed in it: nothing is cut off or filled up. */
 static bool has_width(const struct finding *f, const struct sg_operand *operand, unsigned bits)
 {
     return operand->kind != SG_OPERAND_REG ||
@@ -225,10 +222,7 @@ static bool step_of_comparison(struct finding *f, const struct origin *origin, c
     return true;
 }
 
-/*
- * How a register grows. Predicates count as growing by 0: what changes them is noted with the comparisons
- * that make them.
- */
+/* How a register grows. Predicates count as growing by 0; comparisons note what changes them. */
 static bool step_of_register(struct finding *f, uint32_t reg, uint32_t before, int64_t *step)
 {
     struct origin origin;
@@ -265,33 +259,29 @@ static bool comes_again(struct finding *f, uint32_t test)
 {
     const struct sg_flow *flow = f->flow;
     const struct sg_insn *insns = flow->function->insns;
-    uint32_t *stack = SG_NEW_ARRAY(f->arena, uint32_t, flow->n_blocks + 1), n_stack = 0, to;
-    uint8_t *seen = SG_NEW_ARRAY(f->arena, uint8_t, flow->n_blocks + 1);
-    uint32_t block = flow->block_of[test], insn = test + 1;
-    for (bool start = true;; start = false) {
+    const uint32_t *points = f->regions->points;
+    uint32_t block = flow->block_of[test], insn = test + 1, to;
+    bool stops = points != NULL && points[test] != 0 && insns[test].guard == 0;
+    struct sg_walk walk;
+    sg_walk_init(f->arena, flow, &walk);
+    sg_walk_begin(&walk);
+    do {
         uint32_t end = flow->first[block + 1];
-        bool stops =
-            start && f->regions->points != NULL && f->regions->points[test] != 0 && insns[test].guard == 0;
         for (; insn < end && !stops; insn++) {
             if (insn == test)
                 return true;
-            stops = f->regions->points != NULL && f->regions->points[insn] != 0 && insns[insn].guard == 0;
+            stops = points != NULL && points[insn] != 0 && insns[insn].guard == 0;
         }
         for (uint32_t i = 0; !stops && sg_flow_successor(flow, block, i, &to); i++) {
-            bool point = f->regions->points != NULL && f->regions->points[end - 1] != 0;
-            if (point && insns[end - 1].form->op == SG_OP_BRA &&
-                to == sg_flow_label(flow, insns[end - 1].operands[0].value))
-                continue; /* behind the point, that is */
-            if (to != UINT32_MAX && !seen[to]) {
-                seen[to] = 1;
-                stack[n_stack++] = to;
-            }
+            const struct sg_insn *last = &insns[end - 1];
+            bool behind = points != NULL && points[end - 1] != 0 && last->form->op == SG_OP_BRA &&
+                          to == sg_flow_label(flow, last->operands[0].value);
+            if (to != UINT32_MAX && !behind) /* the point, that is */
+                sg_walk_to(&walk, to);
         }
-        if (n_stack == 0)
-            return false;
-        block = stack[--n_stack];
-        insn = flow->first[block];
-    }
+        stops = false;
+    } while (sg_walk_next(&walk, &block, &insn));
+    return false;
 }
 
 static uint32_t number_of_test(struct sg_tests *tests, uint32_t insn)

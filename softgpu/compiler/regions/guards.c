@@ -1,6 +1,5 @@
 /*
- * guards.c - the tests at the start of a kernel in block form that send threads to its end, like `if (i >= n)
- * return;`.
+ * guards.c - tests at the start of a kernel in block form like `if (i >= n) return;`.
  */
 #include "softgpu/compiler/regions/regions.h"
 

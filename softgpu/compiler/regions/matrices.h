@@ -14,10 +14,7 @@ bool sg_matrix_in_columns(const struct sg_insn *insn);
 void sg_matrix_visit(const struct sg_insn *insn, sg_register_visitor visit, void *user);
 /** The last instruction of the run that begins at `i`: `i` itself, unless others join it. */
 uint32_t sg_matrix_run_end(const struct sg_ptx_function *function, uint32_t i);
-/**
- * Orders the kernel's instructions so that those on matrices stand together, and marks those that join
- * others.
- */
+/** Orders the kernel's instructions so that those on matrices stand together, and marks what joins others. */
 void sg_analyse_matrices(struct sg_arena *arena, struct sg_ptx_function *kernel);
 
 #endif

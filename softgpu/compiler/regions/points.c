@@ -45,28 +45,21 @@ static bool needs_fiber(const struct sg_insn *insn)
     }
 }
 
-/* How many instructions the regions that begin at a block, or behind an instruction, hold. */
-static uint32_t reach_of(const struct sg_flow *flow, uint32_t insn, uint32_t *seen, uint32_t walk,
-                         uint32_t *stack)
+/* How many instructions the region holds that begins at an instruction. */
+static uint32_t reach_of(struct sg_walk *walk, uint32_t insn)
 {
-    uint32_t count = 0, n_stack = 0, to;
-    uint32_t block = flow->block_of[insn];
-    for (;;) {
-        uint32_t end = flow->first[block + 1];
-        while (insn < end && (count == 0 || !sg_is_point(&flow->function->insns[insn]))) {
+    uint32_t count = 0, block = walk->flow->block_of[insn];
+    sg_walk_begin(walk);
+    do {
+        uint32_t end = walk->flow->first[block + 1];
+        while (insn < end && (count == 0 || !sg_is_point(&walk->flow->function->insns[insn]))) {
             insn++;
             count++;
         }
-        for (uint32_t i = 0; insn == end && sg_flow_successor(flow, block, i, &to); i++)
-            if (to != UINT32_MAX && seen[to] != walk) {
-                seen[to] = walk;
-                stack[n_stack++] = to;
-            }
-        if (n_stack == 0)
-            return count;
-        block = stack[--n_stack];
-        insn = flow->first[block];
-    }
+        if (insn == end)
+            sg_walk_on(walk, block);
+    } while (sg_walk_next(walk, &block, &insn));
+    return count;
 }
 
 bool sg_regions_possible(struct sg_arena *arena, const struct sg_reach *reach)
@@ -95,10 +88,11 @@ bool sg_regions_possible(struct sg_arena *arena, const struct sg_reach *reach)
         return false;
     struct sg_flow flow = {0};
     sg_flow_build(arena, kernel, &flow);
-    uint32_t *seen = SG_NEW_ARRAY(arena, uint32_t, 2 * (size_t)flow.n_blocks), *stack = seen + flow.n_blocks;
-    uint64_t total = reach_of(&flow, 0, seen, 1, stack);
+    struct sg_walk walk;
+    sg_walk_init(arena, &flow, &walk);
+    uint64_t total = reach_of(&walk, 0);
     for (uint32_t i = 0; i < kernel->n_insns; i++)
         if (sg_is_point(&kernel->insns[i]))
-            total += reach_of(&flow, i, seen, i + 2, stack);
+            total += reach_of(&walk, i);
     return total <= (uint64_t)kernel->n_insns * GROWTH_MAX + GROWTH_FREE;
 }

@@ -34,10 +34,7 @@ struct sg_regions {
     uint32_t addresses, strides; /* the first columns of those of a run's loads and stores of matrices */
     uint32_t *local;             /* .local variable, by index → place in the thread's local memory */
     uint32_t context_size, local_size;
-    /*
-     * loops whose turns threads take together (uniformity.h): what is affine where a turn begins can be kept
-     * once a block
-     */
+    /* loops whose turns threads take together: what is affine where a turn begins can be kept once a block */
     uint8_t *turns;                     /* point → it is the end of a turn */
     uint32_t n_kept, kept[SG_KEPT_MAX]; /* registers */
 };

@@ -103,10 +103,7 @@ static bool is_coarse(uniformity c)
     return is_uniform(c) || c.piecewise;
 }
 
-/*
- * Affine values in steps that most likely are larger than a warp: quotients of a grid's threads, numbers of
- * warps.
- */
+/* Affine values in steps most likely larger than a warp: quotients of a grid's threads, numbers of warps. */
 static bool makes_coarse(const struct sg_insn *insn, const uniformity *in)
 {
     const struct sg_operand *by = &insn->operands[2];

@@ -21,10 +21,7 @@ struct sg_uniformity {
     uint64_t bits; /* divergent, among a warp: the only ones in which lanes differ; 0: unknown */
 };
 
-/**
- * What a uniformity is asked for: the threads of a row, or those of one warp, in which %tid.x / 32 is the
- * same for all.
- */
+/** Of the threads of a row, or of those of one warp, in which %tid.x / 32 is the same for all. */
 enum sg_uniformity_among { SG_AMONG_ROW, SG_AMONG_WARP };
 
 /** By register; memory of the arena. */

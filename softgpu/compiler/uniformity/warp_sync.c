@@ -23,10 +23,7 @@
 
 /* Since the lanes were last together; WATCHED: one of the accesses was volatile, so now all of them count. */
 enum { LOADED = 1, STORED = 2, WATCHED = 4, TAKEN = 8 };
-/*
- * … and from TAKEN on a bit each for the places that are marked in the function: somebody has loaded from
- * there.
- */
+/* … and from TAKEN on a bit each for the places that are marked: somebody has loaded from there. */
 #define PLACES_MAX 29u
 
 struct places {

@@ -14,10 +14,7 @@
  * place. Once a function, before its loops are analysed.
  */
 void sg_analyse_warp_sync(struct sg_arena *arena, struct sg_ptx_function *function);
-/**
- * Marks loads of what the lane's neighbours in the warp have stored without any barrier between; after the
- * above.
- */
+/** Marks loads of what neighbours in the warp have stored without any barrier between; after the above. */
 void sg_analyse_neighbours(struct sg_arena *arena, struct sg_ptx_function *function);
 
 #endif

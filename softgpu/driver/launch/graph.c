@@ -10,35 +10,35 @@
 #include "softgpu/driver/schedule/schedule.h"
 #include "softgpu/exec/exec.h"
 
-CUresult rg_graph_enter(void)
+CUresult rg_graph_backend_enter(void)
 {
     return sg_enter();
 }
 
-CUstream rg_graph_stream(CUstream stream)
+CUstream rg_graph_backend_stream(CUstream stream)
 {
     return stream == NULL && sg_per_thread_default_stream ? CU_STREAM_PER_THREAD : stream;
 }
 
-bool rg_graph_event_known(CUevent event)
+bool rg_graph_backend_event_known(CUevent event)
 {
     SG_REF(struct sg_object) object = sg_handle_get(event, SG_KIND_EVENT);
     return object != NULL;
 }
 
-bool rg_graph_is_kernel(CUfunction function)
+bool rg_graph_backend_is_kernel(CUfunction function)
 {
     SG_REF(struct sg_object) object = sg_handle_get(function, SG_KIND_KERNEL);
     return object != NULL;
 }
 
-bool rg_graph_array_known(CUarray array)
+bool rg_graph_backend_array_known(CUarray array)
 {
     SG_REF(struct sg_object) object = sg_handle_get(array, SG_KIND_ARRAY);
     return object != NULL;
 }
 
-bool rg_graph_context_device(CUcontext handle, CUdevice *device)
+bool rg_graph_backend_context_device(CUcontext handle, CUdevice *device)
 {
     SG_REF(struct sg_context) context = sg_handle_get(handle, SG_KIND_CONTEXT);
     if (context != NULL)
@@ -46,17 +46,17 @@ bool rg_graph_context_device(CUcontext handle, CUdevice *device)
     return context != NULL;
 }
 
-void rg_graph_destructor_thread(void)
+void rg_graph_backend_destructor_thread(void)
 {
     sg_in_host_function = true;
 }
 
-CUresult rg_graph_copy(const CUDA_MEMCPY3D *copy, CUstream stream)
+CUresult rg_graph_backend_copy(const CUDA_MEMCPY3D *copy, CUstream stream)
 {
     return sg_copy_in_order(copy, stream);
 }
 
-CUresult rg_graph_unsupported(const char *what)
+CUresult rg_graph_backend_unsupported(const char *what)
 {
     return sg_unsupported(what);
 }
@@ -104,7 +104,8 @@ static void dispose_conditional(struct sg_task *task)
     rg_graph_plan_release(c->plan);
 }
 
-CUresult rg_graph_conditional(struct rg_graph_plan *plan, const struct rg_graph_step *step, CUstream handle)
+CUresult rg_graph_backend_conditional(struct rg_graph_plan *plan, const struct rg_graph_step *step,
+                                      CUstream handle)
 {
     SG_REF(struct sg_stream) stream = NULL;
     SG_RETURN_IF(sg_stream_get(handle, &stream));
@@ -117,20 +118,20 @@ CUresult rg_graph_conditional(struct rg_graph_plan *plan, const struct rg_graph_
     return sg_stream_submit(stream, task);
 }
 
-CUresult rg_graph_plan_prepare(struct rg_graph_plan *plan)
+CUresult rg_graph_backend_plan_prepare(struct rg_graph_plan *plan)
 {
     (void)plan; /* steps run as they are */
     return CUDA_SUCCESS;
 }
 
-CUresult rg_graph_native_launch(uint64_t native, CUstream stream)
+CUresult rg_graph_backend_native_launch(uint64_t native, CUstream stream)
 {
     (void)native; /* no plan has any here */
     (void)stream;
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-void rg_graph_native_drop(uint64_t native)
+void rg_graph_backend_native_drop(uint64_t native)
 {
     (void)native;
 }

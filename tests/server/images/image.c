@@ -54,7 +54,7 @@ int main(void)
     setenv("REMOTE_GPU_IMAGE_CACHE", folder, 1);
     stub_driver_use(stub_succeed);
     struct client *c = client_create();
-    struct rg_image_cache *images = &c->worker->named;
+    struct rg_image_cache *images = rg_image_cache_of(c->worker);
     enter_context(c);
     load(c, PTX("one"), &asked);
     CHECK(asked);

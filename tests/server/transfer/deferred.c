@@ -39,7 +39,7 @@ int main(void)
     enter_context(c);
     CALL(c, RG_OP_cuStreamCreate, 0, CUDA_SUCCESS, "48", 0, handle(RG_KIND_STREAM, 7));
     const uint64_t n = fill(c);
-    CHECK(n > 1000 && c->worker->deferred_bytes <= RG_LATE_MAX);
+    CHECK(n > 1000 && rg_deferred_of(c->worker)->bytes <= RG_DEFERRED_MAX);
     /* what takes little finds room for a while, and then is told as well */
     for (unsigned i = 0; i < 1000; i++)
         put(c, RG_OP_rgHostCall, 0, 0, "848", (uint64_t)1 << 50 | i, 0, handle(RG_KIND_STREAM, 7));

@@ -1,6 +1,5 @@
 /*
- * harness.h - runs pieces of PTX through the compiler, one thread or a block at a time, without an engine
- * around.
+ * harness.h - runs pieces of PTX through the compiler, one thread or a block at a time, without an engine.
  */
 #ifndef SG_TEST_COMPILER_HARNESS_H
 #define SG_TEST_COMPILER_HARNESS_H
@@ -24,10 +23,7 @@ uint32_t run_f32(const char *body, const uint64_t in[8]); /* bits */
 uint64_t run_f64(const char *body, const uint64_t in[8]); /* bits */
 int run_pred(const char *body, const uint64_t in[8]);
 
-/**
- * A program out of whole PTX text (without the header, which is added); fails the test if it does not
- * compile.
- */
+/** A program out of PTX text without its header, which is added; fails the test if it does not compile. */
 struct sg_program *program_of(const char *text);
 /** Gives every variable memory, initialises. */
 void place_variables(struct sg_program *program);
@@ -43,10 +39,7 @@ void free_program(struct sg_program *program);
 
 /** The log of text that must not compile (header added: the text's first line is line 4). */
 const char *log_of(const char *text, enum sg_compile_status expected);
-/**
- * The same for one instruction in a kernel that declares the registers above; the instruction is on
- * line 11.
- */
+/** The same for one instruction in a kernel that declares the registers above, on line 11. */
 const char *log_of_insn(const char *insn);
 
 uint32_t f32_bits(float value);

@@ -1,6 +1,5 @@
 /*
- * random_flow.c - branches that part threads, loops with different numbers of turns, calls; and which
- * statement comes next.
+ * random_flow.c - branches that part threads, loops of different turns, calls; which statement comes next.
  */
 #include "random_writer.h"
 
@@ -71,10 +70,7 @@ static void call(struct writer *w)
     w->labels++;
 }
 
-/*
- * A predicate that follows from the thread's place; the numbers are such that it mostly changes within the
- * block.
- */
+/* A predicate that follows from the thread's place; it mostly changes within the block. */
 static void compare_place(struct writer *w, uint32_t q)
 {
     static const char *const comparisons[] = {"eq", "ne", "lt", "le", "gt", "ge"};

@@ -1,6 +1,5 @@
 /*
- * random_values.c - instructions of a table, moves of bits between registers of different kinds, memory of
- * the thread's own.
+ * random_values.c - instructions of a table, moves of bits between kinds of registers, own memory.
  */
 #include "random_writer.h"
 

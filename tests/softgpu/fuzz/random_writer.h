@@ -1,6 +1,5 @@
 /*
- * random_writer.h - internal to random_ptx.c, random_values.c, random_meetings.c and random_flow.c: what
- * writes a random kernel.
+ * random_writer.h - what writes a random kernel: internal to the random_*.c files.
  */
 #ifndef SG_TEST_RANDOM_WRITER_H
 #define SG_TEST_RANDOM_WRITER_H

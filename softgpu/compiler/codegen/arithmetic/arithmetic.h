@@ -23,6 +23,16 @@ void sg_gen_convert_pair(struct sg_codegen *gen);
 
 /* --- round.c: pieces of floating-point arithmetic that emitters share --- */
 
+/** Does the instruction flush denormal numbers, and how does it round? */
+static inline bool sg_gen_flushes(const struct sg_codegen *gen)
+{
+    return SG_MOD(gen->insn, SG_GROUP_FTZ) != 0;
+}
+static inline uint8_t sg_gen_rounding(const struct sg_codegen *gen)
+{
+    uint8_t round = SG_MOD(gen->insn, SG_GROUP_ROUND);
+    return round == 0 ? SG_RN : round;
+}
 LLVMValueRef sg_gen_flush(struct sg_codegen *gen, LLVMValueRef value);
 LLVMValueRef sg_gen_saturate(struct sg_codegen *gen, LLVMValueRef value);
 LLVMValueRef sg_gen_relu(struct sg_codegen *gen, LLVMValueRef value);

@@ -5,20 +5,7 @@
 
 #define B gen->builder
 
-static enum sg_type type_of(struct sg_codegen *gen)
-{
-    return (enum sg_type)gen->insn->types[0];
-}
-
-static LLVMValueRef u32_operand(struct sg_codegen *gen, uint32_t i)
-{
-    return sg_gen_read(gen, &gen->insn->operands[i], SG_U32);
-}
-
-/*
- * An amount as the type of the value that is shifted; bigger amounts than fit are cut to the value's
- * width.
- */
+/* An amount as the type of the value that is shifted; what does not fit is cut to the value's width. */
 static LLVMValueRef fit_amount(struct sg_codegen *gen, LLVMValueRef amount, unsigned bits)
 {
     if (LLVMIsAConstantInt(amount) != NULL) {
@@ -66,8 +53,9 @@ static LLVMValueRef extract_field(struct sg_codegen *gen)
     LLVMValueRef a = sg_gen_operand(gen, 1);
     LLVMTypeRef type = LLVMTypeOf(a);
     unsigned bits = LLVMGetIntTypeWidth(type);
-    LLVMValueRef position = low_byte(gen, u32_operand(gen, 2)), length = low_byte(gen, u32_operand(gen, 3));
-    if (!sg_type_is_signed(type_of(gen)))
+    LLVMValueRef position = low_byte(gen, sg_gen_operand_u32(gen, 2)),
+                 length = low_byte(gen, sg_gen_operand_u32(gen, 3));
+    if (!sg_type_is_signed(sg_gen_type_of(gen)))
         return LLVMBuildAnd(B, shift(gen, a, position, SHIFT_RIGHT), low_ones(gen, type, length), "");
     /* the field to the low end, then its top bit to the top and back */
     LLVMValueRef field = shift(gen, a, position, SHIFT_SIGNED);
@@ -82,7 +70,8 @@ static LLVMValueRef insert_field(struct sg_codegen *gen)
 {
     LLVMValueRef a = sg_gen_operand(gen, 1), b = sg_gen_operand(gen, 2);
     LLVMTypeRef type = LLVMTypeOf(a);
-    LLVMValueRef position = low_byte(gen, u32_operand(gen, 3)), length = low_byte(gen, u32_operand(gen, 4));
+    LLVMValueRef position = low_byte(gen, sg_gen_operand_u32(gen, 3)),
+                 length = low_byte(gen, sg_gen_operand_u32(gen, 4));
     LLVMValueRef mask = shift(gen, low_ones(gen, type, length), position, SHIFT_LEFT);
     LLVMValueRef field = LLVMBuildAnd(B, shift(gen, a, position, SHIFT_LEFT), mask, "");
     return LLVMBuildOr(B, LLVMBuildAnd(B, b, LLVMBuildNot(B, mask, ""), ""), field, "");
@@ -97,17 +86,17 @@ static LLVMValueRef clamp_or_wrap(struct sg_codegen *gen, LLVMValueRef value)
 
 static LLVMValueRef bit_mask(struct sg_codegen *gen)
 {
-    LLVMValueRef from = clamp_or_wrap(gen, u32_operand(gen, 1)),
-                 width = clamp_or_wrap(gen, u32_operand(gen, 2));
+    LLVMValueRef from = clamp_or_wrap(gen, sg_gen_operand_u32(gen, 1)),
+                 width = clamp_or_wrap(gen, sg_gen_operand_u32(gen, 2));
     return shift(gen, low_ones(gen, gen->i32, width), from, SHIFT_LEFT);
 }
 
 static LLVMValueRef extend_from(struct sg_codegen *gen)
 {
-    LLVMValueRef a = sg_gen_operand(gen, 1), bits = clamp_or_wrap(gen, u32_operand(gen, 2));
+    LLVMValueRef a = sg_gen_operand(gen, 1), bits = clamp_or_wrap(gen, sg_gen_operand_u32(gen, 2));
     LLVMValueRef away = LLVMBuildSub(B, sg_gen_const(gen, 32, 32), bits, "");
     LLVMValueRef value = shift(gen, shift(gen, a, away, SHIFT_LEFT), away,
-                               sg_type_is_signed(type_of(gen)) ? SHIFT_SIGNED : SHIFT_RIGHT);
+                               sg_type_is_signed(sg_gen_type_of(gen)) ? SHIFT_SIGNED : SHIFT_RIGHT);
     LLVMValueRef none = sg_gen_compare(gen, LLVMIntEQ, bits, sg_gen_const(gen, 32, 0));
     return sg_gen_select(gen, none, sg_gen_const(gen, 32, 0), value);
 }
@@ -124,16 +113,13 @@ static LLVMValueRef count_leading(struct sg_codegen *gen, LLVMValueRef value)
     return to_u32(gen, sg_gen_intrinsic(gen, "llvm.ctlz", &type, 1, arguments, 2));
 }
 
-/*
- * The place of the highest bit that differs from the sign, or all ones; with .shiftamt, how far it is
- * from the top.
- */
+/* The highest bit that differs from the sign, or all ones; with .shiftamt, how far it is from the top. */
 static LLVMValueRef find_high(struct sg_codegen *gen)
 {
     LLVMValueRef a = sg_gen_operand(gen, 1);
     LLVMTypeRef type = LLVMTypeOf(a);
     unsigned bits = LLVMGetIntTypeWidth(type);
-    if (sg_type_is_signed(type_of(gen)))
+    if (sg_type_is_signed(sg_gen_type_of(gen)))
         a = LLVMBuildXor(B, a, LLVMBuildAShr(B, a, LLVMConstInt(type, bits - 1, 0), ""), "");
     LLVMValueRef none = sg_gen_compare(gen, LLVMIntEQ, a, LLVMConstNull(type));
     LLVMValueRef leading = count_leading(gen, a);
@@ -176,7 +162,7 @@ static LLVMValueRef concatenate(struct sg_codegen *gen, LLVMValueRef low, LLVMVa
 static LLVMValueRef permute(struct sg_codegen *gen)
 {
     LLVMValueRef bytes = concatenate(gen, sg_gen_operand(gen, 1), sg_gen_operand(gen, 2));
-    LLVMValueRef selector = u32_operand(gen, 3), value = sg_gen_const(gen, 32, 0);
+    LLVMValueRef selector = sg_gen_operand_u32(gen, 3), value = sg_gen_const(gen, 32, 0);
     for (uint32_t i = 0; i < 4; i++) {
         LLVMValueRef source = prmt_source(gen, selector, i);
         LLVMValueRef amount = LLVMBuildShl(B, LLVMBuildAnd(B, source, sg_gen_const(gen, 32, 7), ""),
@@ -195,7 +181,7 @@ static LLVMValueRef permute(struct sg_codegen *gen)
 static LLVMValueRef funnel_shift(struct sg_codegen *gen)
 {
     LLVMValueRef both = concatenate(gen, sg_gen_operand(gen, 1), sg_gen_operand(gen, 2));
-    LLVMValueRef amount = LLVMBuildZExt(B, clamp_or_wrap(gen, u32_operand(gen, 3)), gen->i64, "");
+    LLVMValueRef amount = LLVMBuildZExt(B, clamp_or_wrap(gen, sg_gen_operand_u32(gen, 3)), gen->i64, "");
     if (SG_MOD(gen->insn, SG_GROUP_DIRECTION) == SG_RIGHT)
         return LLVMBuildTrunc(B, LLVMBuildLShr(B, both, amount, ""), gen->i32, "");
     both = LLVMBuildShl(B, both, amount, "");
@@ -238,7 +224,8 @@ static LLVMValueRef any_logic(struct sg_codegen *gen)
 
 static LLVMValueRef find_nth(struct sg_codegen *gen)
 {
-    LLVMValueRef arguments[3] = {u32_operand(gen, 1), u32_operand(gen, 2), u32_operand(gen, 3)};
+    LLVMValueRef arguments[3] = {sg_gen_operand_u32(gen, 1), sg_gen_operand_u32(gen, 2),
+                                 sg_gen_operand_u32(gen, 3)};
     return sg_gen_runtime(gen, "sg_math_fns", gen->i32, arguments, 3);
 }
 
@@ -264,10 +251,11 @@ LLVMValueRef sg_emit_bits(struct sg_codegen *gen)
         return LLVMBuildZExt(B, zero, LLVMTypeOf(a), "");
     }
     case SG_OP_SHL:
-        return sg_gen_unwrapped(gen, shift(gen, sg_gen_operand(gen, 1), u32_operand(gen, 2), SHIFT_LEFT));
+        return sg_gen_unwrapped(gen,
+                                shift(gen, sg_gen_operand(gen, 1), sg_gen_operand_u32(gen, 2), SHIFT_LEFT));
     case SG_OP_SHR:
-        return shift(gen, sg_gen_operand(gen, 1), u32_operand(gen, 2),
-                     sg_type_is_signed(type_of(gen)) ? SHIFT_SIGNED : SHIFT_RIGHT);
+        return shift(gen, sg_gen_operand(gen, 1), sg_gen_operand_u32(gen, 2),
+                     sg_type_is_signed(sg_gen_type_of(gen)) ? SHIFT_SIGNED : SHIFT_RIGHT);
     case SG_OP_SHF:
         return funnel_shift(gen);
     case SG_OP_LOP3:

@@ -99,7 +99,7 @@ static LLVMValueRef truth(struct sg_codegen *gen, LLVMValueRef p, enum sg_type t
 
 static void set_value(struct sg_codegen *gen)
 {
-    enum sg_type to = (enum sg_type)gen->insn->types[0], from = (enum sg_type)gen->insn->types[1];
+    enum sg_type to = sg_gen_type_of(gen), from = (enum sg_type)gen->insn->types[1];
     LLVMValueRef a = sg_gen_read(gen, &gen->insn->operands[1], from);
     LLVMValueRef b = sg_gen_read(gen, &gen->insn->operands[2], from);
     if (from != SG_F16X2 && from != SG_BF16X2) {

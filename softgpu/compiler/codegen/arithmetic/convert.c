@@ -11,17 +11,6 @@ static bool is_small(enum sg_type type)
     return type == SG_F16 || type == SG_BF16;
 }
 
-static bool flushes(struct sg_codegen *gen)
-{
-    return SG_MOD(gen->insn, SG_GROUP_FTZ) != 0;
-}
-
-static uint8_t rounding(struct sg_codegen *gen)
-{
-    uint8_t round = SG_MOD(gen->insn, SG_GROUP_ROUND);
-    return round == 0 ? SG_RN : round;
-}
-
 /* --- integers --- */
 
 static LLVMValueRef clamp_integer(struct sg_codegen *gen, LLVMValueRef value, enum sg_type from,
@@ -110,7 +99,7 @@ static LLVMValueRef integer_to_float(struct sg_codegen *gen, LLVMValueRef value,
                                      enum sg_type to)
 {
     bool is_signed = sg_type_is_signed(from), wide = sg_types[from].bits == 64;
-    uint8_t round = rounding(gen);
+    uint8_t round = sg_gen_rounding(gen);
     if (to == SG_F64) {
         if (round == SG_RN || !wide)
             return to_double(gen, value, is_signed);
@@ -160,29 +149,29 @@ static LLVMValueRef float_to_float(struct sg_codegen *gen, LLVMValueRef value, e
     if (SG_MOD(gen->insn, SG_GROUP_RELU) != 0)
         value = sg_gen_relu(gen, value);
     if (to == SG_TF32)
-        return f32_to_tf32(gen, value, rounding(gen));
+        return f32_to_tf32(gen, value, sg_gen_rounding(gen));
     if (to == SG_F64)
         return from == SG_F64 ? value : LLVMBuildFPExt(B, value, gen->f64, "");
     if (to == SG_F32) {
         if (from == SG_F64)
-            value = sg_gen_round_f32(gen, value, rounding(gen));
-        return flushes(gen) ? sg_gen_flush(gen, value) : value;
+            value = sg_gen_round_f32(gen, value, sg_gen_rounding(gen));
+        return sg_gen_flushes(gen) ? sg_gen_flush(gen, value) : value;
     }
     if (from == SG_F64)
         value = sg_gen_f64_to_f32_odd(gen, value);
     if (SG_MOD(gen->insn, SG_GROUP_SATFINITE) != 0)
         value = sg_gen_clamp_finite(gen, value, to);
-    return sg_gen_f32_to_small(gen, to, value, rounding(gen));
+    return sg_gen_f32_to_small(gen, to, value, sg_gen_rounding(gen));
 }
 
 static void convert(struct sg_codegen *gen)
 {
-    enum sg_type to = (enum sg_type)gen->insn->types[0], from = (enum sg_type)gen->insn->types[1];
+    enum sg_type to = sg_gen_type_of(gen), from = (enum sg_type)gen->insn->types[1];
     LLVMValueRef value = sg_gen_read(gen, &gen->insn->operands[1], from);
     bool from_float = sg_type_is_float(from), to_float = sg_type_is_float(to) || to == SG_TF32;
     if (is_small(from))
         value = sg_gen_small_to_f32(gen, from, value);
-    if (from == SG_F32 && flushes(gen))
+    if (from == SG_F32 && sg_gen_flushes(gen))
         value = sg_gen_flush(gen, value);
     if (from_float)
         value = to_float ? float_to_float(gen, value, from, to) : float_to_integer(gen, value, from, to);

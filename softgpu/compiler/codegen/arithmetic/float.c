@@ -7,19 +7,9 @@
 
 #define B gen->builder
 
-static enum sg_type type_of(struct sg_codegen *gen)
-{
-    return (enum sg_type)gen->insn->types[0];
-}
-
-static bool flushes(struct sg_codegen *gen)
-{
-    return SG_MOD(gen->insn, SG_GROUP_FTZ) != 0;
-}
-
 static LLVMValueRef flush_if(struct sg_codegen *gen, LLVMValueRef value)
 {
-    return flushes(gen) ? sg_gen_flush(gen, value) : value;
+    return sg_gen_flushes(gen) ? sg_gen_flush(gen, value) : value;
 }
 
 static LLVMValueRef absolute(struct sg_codegen *gen, LLVMValueRef value)
@@ -32,12 +22,6 @@ static LLVMValueRef widen(struct sg_codegen *gen, LLVMValueRef value)
     return LLVMBuildFPExt(B, value, gen->f64, "");
 }
 
-static uint8_t rounding(struct sg_codegen *gen)
-{
-    uint8_t round = SG_MOD(gen->insn, SG_GROUP_ROUND);
-    return round == 0 ? SG_RN : round;
-}
-
 /* Operations that need the host's rounding mode changed: functions of math.h take it as last argument. */
 static LLVMValueRef with_mode(struct sg_codegen *gen, const char *name32, const char *name64,
                               LLVMValueRef *values, unsigned count)
@@ -45,7 +29,7 @@ static LLVMValueRef with_mode(struct sg_codegen *gen, const char *name32, const 
     LLVMValueRef arguments[4];
     for (unsigned i = 0; i < count; i++)
         arguments[i] = values[i];
-    arguments[count] = sg_gen_const(gen, 32, rounding(gen));
+    arguments[count] = sg_gen_const(gen, 32, sg_gen_rounding(gen));
     bool single = LLVMTypeOf(values[0]) == gen->f32;
     return sg_gen_runtime(gen, single ? name32 : name64, LLVMTypeOf(values[0]), arguments, count + 1);
 }
@@ -54,7 +38,7 @@ static LLVMValueRef with_mode(struct sg_codegen *gen, const char *name32, const 
 
 static LLVMValueRef sum(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef b, bool subtract)
 {
-    uint8_t round = rounding(gen);
+    uint8_t round = sg_gen_rounding(gen);
     if (subtract && round != SG_RN)
         b = LLVMBuildFNeg(B, b, "");
     if (round == SG_RN)
@@ -66,7 +50,7 @@ static LLVMValueRef sum(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef b, 
 
 static LLVMValueRef product(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef b)
 {
-    uint8_t round = rounding(gen);
+    uint8_t round = sg_gen_rounding(gen);
     if (round == SG_RN)
         return LLVMBuildFMul(B, a, b, "");
     if (LLVMTypeOf(a) == gen->f32)
@@ -76,7 +60,7 @@ static LLVMValueRef product(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef
 
 static LLVMValueRef fused(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c)
 {
-    uint8_t round = rounding(gen);
+    uint8_t round = sg_gen_rounding(gen);
     if (round == SG_RN)
         return sg_gen_math(gen, "llvm.fma", a, b, c);
     if (LLVMTypeOf(a) == gen->f32)
@@ -87,14 +71,14 @@ static LLVMValueRef fused(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef b
 
 static LLVMValueRef quotient(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef b)
 {
-    if (rounding(gen) == SG_RN)
+    if (sg_gen_rounding(gen) == SG_RN)
         return LLVMBuildFDiv(B, a, b, "");
     return with_mode(gen, "sg_math_div_f32", "sg_math_div_f64", (LLVMValueRef[]){a, b}, 2);
 }
 
 static LLVMValueRef root(struct sg_codegen *gen, LLVMValueRef a)
 {
-    if (rounding(gen) == SG_RN)
+    if (sg_gen_rounding(gen) == SG_RN)
         return sg_gen_math(gen, "llvm.sqrt", a, NULL, NULL);
     return with_mode(gen, "sg_math_sqrt_f32", "sg_math_sqrt_f64", &a, 1);
 }
@@ -118,7 +102,8 @@ static LLVMValueRef flush_f64(struct sg_codegen *gen, LLVMValueRef value)
 
 static LLVMValueRef reciprocal(struct sg_codegen *gen, LLVMValueRef a, bool of_root)
 {
-    bool approximate64 = LLVMTypeOf(a) == gen->f64 && SG_MOD(gen->insn, SG_GROUP_APPROX) != 0 && flushes(gen);
+    bool approximate64 =
+        LLVMTypeOf(a) == gen->f64 && SG_MOD(gen->insn, SG_GROUP_APPROX) != 0 && sg_gen_flushes(gen);
     if (approximate64)
         a = flush_f64(gen, a);
     if (of_root)
@@ -217,8 +202,8 @@ static LLVMValueRef apply(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef b
 /* Flushing in half precision: the least normal number is 2^-14; bfloat16 has float's exponents. */
 static LLVMValueRef flush_small(struct sg_codegen *gen, LLVMValueRef bits)
 {
-    bool half = type_of(gen) == SG_F16 || type_of(gen) == SG_F16X2;
-    if (!flushes(gen))
+    bool half = sg_gen_type_of(gen) == SG_F16 || sg_gen_type_of(gen) == SG_F16X2;
+    if (!sg_gen_flushes(gen))
         return bits;
     LLVMValueRef exponent = LLVMBuildAnd(B, bits, sg_gen_const(gen, 16, half ? 0x7c00 : 0x7f80), "");
     LLVMValueRef small = sg_gen_compare(gen, LLVMIntEQ, exponent, sg_gen_const(gen, 16, 0));
@@ -236,7 +221,7 @@ static LLVMValueRef apply_small(struct sg_codegen *gen, LLVMValueRef *bits, unsi
     if (op == SG_OP_FABS)
         return LLVMBuildAnd(B, bits[0], sg_gen_const(gen, 16, 0x7fff), "");
     for (unsigned i = 0; i < count; i++)
-        values[i] = sg_gen_small_to_f32(gen, type_of(gen), bits[i]);
+        values[i] = sg_gen_small_to_f32(gen, sg_gen_type_of(gen), bits[i]);
     if (op == SG_OP_FMA) {
         LLVMValueRef exact = LLVMBuildFMul(B, widen(gen, values[0]), widen(gen, values[1]), "");
         value = sg_gen_f64_to_f32_odd(gen, sg_gen_sum_to_odd(gen, exact, widen(gen, values[2])));
@@ -247,7 +232,7 @@ static LLVMValueRef apply_small(struct sg_codegen *gen, LLVMValueRef *bits, unsi
         value = sg_gen_saturate(gen, value);
     if (SG_MOD(gen->insn, SG_GROUP_RELU) != 0)
         value = sg_gen_relu(gen, value);
-    return flush_small(gen, sg_gen_f32_to_small(gen, type_of(gen), value, SG_RN));
+    return flush_small(gen, sg_gen_f32_to_small(gen, sg_gen_type_of(gen), value, SG_RN));
 }
 
 static LLVMValueRef finish(struct sg_codegen *gen, LLVMValueRef value)
@@ -265,10 +250,7 @@ static LLVMValueRef apply_single(struct sg_codegen *gen, LLVMValueRef *values, u
     return finish(gen, apply(gen, values[0], values[1], values[2]));
 }
 
-/*
- * An operand; of the forms with two types the factors (or the first summand) are of the second, and made
- * wide.
- */
+/* An operand; in forms with two types the factors, or the first summand, are of the second: widened. */
 static LLVMValueRef read_float(struct sg_codegen *gen, unsigned i)
 {
     const struct sg_form *form = gen->insn->form;
@@ -280,7 +262,7 @@ static LLVMValueRef read_float(struct sg_codegen *gen, unsigned i)
 
 static void arithmetic(struct sg_codegen *gen)
 {
-    enum sg_type type = type_of(gen);
+    enum sg_type type = sg_gen_type_of(gen);
     unsigned count = gen->insn->n_operands - 1u;
     LLVMValueRef values[3] = {NULL, NULL, NULL}, lanes[2][3] = {{NULL}};
     for (unsigned i = 0; i < count; i++)

@@ -6,11 +6,6 @@
 
 #define B gen->builder
 
-static enum sg_type type_of(struct sg_codegen *gen)
-{
-    return (enum sg_type)gen->insn->types[0];
-}
-
 static LLVMValueRef extend(struct sg_codegen *gen, LLVMValueRef value, unsigned bits, bool is_signed)
 {
     return is_signed ? LLVMBuildSExt(B, value, sg_gen_int(gen, bits), "")
@@ -64,7 +59,7 @@ static LLVMValueRef add_plain(struct sg_codegen *gen, LLVMValueRef a, LLVMValueR
 
 static LLVMValueRef min_max(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef b)
 {
-    enum sg_type type = type_of(gen);
+    enum sg_type type = sg_gen_type_of(gen);
     bool is_signed = sg_type_is_signed(type) || type == SG_S16X2;
     bool min = gen->insn->form->op == SG_OP_MIN;
     const char *name = is_signed ? (min ? "llvm.smin" : "llvm.smax") : (min ? "llvm.umin" : "llvm.umax");
@@ -78,7 +73,7 @@ static LLVMValueRef add_sub(struct sg_codegen *gen, bool subtract)
 {
     LLVMValueRef a = sg_gen_operand(gen, 1), b = sg_gen_operand(gen, 2);
     const struct sg_operand *to = &gen->insn->operands[0];
-    if (type_of(gen) == SG_U16X2 || type_of(gen) == SG_S16X2)
+    if (sg_gen_type_of(gen) == SG_U16X2 || sg_gen_type_of(gen) == SG_S16X2)
         return each_half(gen, a, b, add_plain);
     if (SG_MOD(gen->insn, SG_GROUP_SAT) != 0)
         return sg_gen_math(gen, subtract ? "llvm.ssub.sat" : "llvm.sadd.sat", a, b, NULL);
@@ -102,7 +97,7 @@ static LLVMValueRef add_sub(struct sg_codegen *gen, bool subtract)
 /* The part of a product that .lo, .hi or .wide names. */
 static LLVMValueRef product(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef b)
 {
-    enum sg_type type = type_of(gen);
+    enum sg_type type = sg_gen_type_of(gen);
     unsigned bits = sg_types[type].bits;
     uint8_t part = SG_MOD(gen->insn, SG_GROUP_WIDE);
     if (part == SG_LO)
@@ -118,18 +113,8 @@ static LLVMValueRef product(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef
 
 static enum sg_type wide_type(struct sg_codegen *gen)
 {
-    if (SG_MOD(gen->insn, SG_GROUP_WIDE) != SG_WIDE)
-        return type_of(gen);
-    switch (type_of(gen)) {
-    case SG_U16:
-        return SG_U32;
-    case SG_S16:
-        return SG_S32;
-    case SG_U32:
-        return SG_U64;
-    default:
-        return SG_S64;
-    }
+    enum sg_type type = sg_gen_type_of(gen);
+    return SG_MOD(gen->insn, SG_GROUP_WIDE) == SG_WIDE ? sg_type_widened(type) : type;
 }
 
 static void multiply(struct sg_codegen *gen)
@@ -153,7 +138,7 @@ static void multiply_add(struct sg_codegen *gen, bool carry_in)
 
 static LLVMValueRef multiply24(struct sg_codegen *gen)
 {
-    bool is_signed = sg_type_is_signed(type_of(gen));
+    bool is_signed = sg_type_is_signed(sg_gen_type_of(gen));
     LLVMTypeRef i24 = sg_gen_int(gen, 24);
     LLVMValueRef a = extend(gen, LLVMBuildTrunc(B, sg_gen_operand(gen, 1), i24, ""), 64, is_signed);
     LLVMValueRef b = extend(gen, LLVMBuildTrunc(B, sg_gen_operand(gen, 2), i24, ""), 64, is_signed);
@@ -170,7 +155,7 @@ static LLVMValueRef multiply24(struct sg_codegen *gen)
 
 static LLVMValueRef divide(struct sg_codegen *gen, bool remainder)
 {
-    bool is_signed = sg_type_is_signed(type_of(gen));
+    bool is_signed = sg_type_is_signed(sg_gen_type_of(gen));
     LLVMValueRef a = sg_gen_operand(gen, 1), b = sg_gen_operand(gen, 2);
     LLVMTypeRef type = LLVMTypeOf(a);
     LLVMValueRef zero = LLVMConstNull(type), one = LLVMConstInt(type, 1, 0), ones = LLVMConstAllOnes(type);
@@ -192,7 +177,8 @@ static LLVMValueRef divide(struct sg_codegen *gen, bool remainder)
 static LLVMValueRef absolute_difference(struct sg_codegen *gen)
 {
     LLVMValueRef a = sg_gen_operand(gen, 1), b = sg_gen_operand(gen, 2);
-    LLVMValueRef less = sg_gen_compare(gen, sg_type_is_signed(type_of(gen)) ? LLVMIntSLT : LLVMIntULT, a, b);
+    LLVMValueRef less =
+        sg_gen_compare(gen, sg_type_is_signed(sg_gen_type_of(gen)) ? LLVMIntSLT : LLVMIntULT, a, b);
     LLVMValueRef difference = sg_gen_select(gen, less, LLVMBuildSub(B, b, a, ""), LLVMBuildSub(B, a, b, ""));
     return LLVMBuildAdd(B, difference, sg_gen_operand(gen, 3), "");
 }
@@ -207,7 +193,7 @@ static LLVMValueRef byte_of(struct sg_codegen *gen, LLVMValueRef word, uint32_t 
 /* Sums of products of bytes: dp4a takes four of each, dp2a halves of a and two bytes of b. */
 static LLVMValueRef dot_product(struct sg_codegen *gen, bool four)
 {
-    enum sg_type a_type = type_of(gen), b_type = (enum sg_type)gen->insn->types[1];
+    enum sg_type a_type = sg_gen_type_of(gen), b_type = (enum sg_type)gen->insn->types[1];
     LLVMValueRef a = sg_gen_operand(gen, 1), b = sg_gen_read(gen, &gen->insn->operands[2], b_type);
     LLVMValueRef sum = sg_gen_read(gen, &gen->insn->operands[3], SG_B32);
     uint32_t first = SG_MOD(gen->insn, SG_GROUP_WIDE) == SG_HI ? 2 : 0;
@@ -221,7 +207,7 @@ static LLVMValueRef dot_product(struct sg_codegen *gen, bool four)
 
 LLVMValueRef sg_emit_integer(struct sg_codegen *gen)
 {
-    enum sg_type type = type_of(gen);
+    enum sg_type type = sg_gen_type_of(gen);
     switch (gen->insn->form->op) {
     case SG_OP_ADD:
         return add_sub(gen, false);

@@ -83,10 +83,7 @@ static LLVMValueRef from_narrow(struct sg_codegen *gen, LLVMValueRef code, struc
 {
     uint32_t digits = (uint32_t)format.exponent + format.mantissa, top = 1u << digits;
     LLVMValueRef magnitude = LLVMBuildAnd(B, code, word(gen, top - 1), "");
-    /*
-     * with a float's exponent in place of the format's, which a multiplication puts right, least numbers
-     * included
-     */
+    /* with a float's exponent in place of the format's; a multiplication puts it right */
     LLVMValueRef value = LLVMBuildShl(B, magnitude, word(gen, 23u - format.mantissa), "");
     value = LLVMBuildFMul(B, sg_gen_cast(gen, value, gen->f32),
                           float_of_bits(gen, power_of_two(127 - bias_of(format))), "");

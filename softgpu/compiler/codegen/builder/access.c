@@ -82,10 +82,7 @@ static LLVMValueRef low_word(struct sg_codegen *gen, uint32_t reg)
     return LLVMTypeOf(value) == gen->i32 ? value : LLVMBuildTrunc(B, value, gen->i32, "");
 }
 
-/*
- * Of the parameter that the instruction loads; from where it lies, since here the register may hold something
- * else.
- */
+/* Of the parameter that the instruction loads, from where it lies: the register may hold something else. */
 static LLVMValueRef low_byte_of_param(struct sg_codegen *gen, const struct sg_insn *insn)
 {
     LLVMBuilderRef here = gen->builder;

@@ -107,13 +107,19 @@ LLVMValueRef sg_gen_handle_address(struct sg_codegen *gen, uint32_t handle);
  * is known not to wrap (sg_bound_of_result), LLVM is told.
  */
 LLVMValueRef sg_gen_unwrapped(struct sg_codegen *gen, LLVMValueRef value);
-/** Shorthand for operand `i` of the instruction in work as its type 0. */
-LLVMValueRef sg_gen_operand(struct sg_codegen *gen, uint32_t i);
-void sg_gen_result(struct sg_codegen *gen, LLVMValueRef value);
 /**
- * mov, cvta: a pointer from one register to another, without the way through an integer; false: they are not
- * both kept so.
+ * Shorthand for operand `i` of the instruction in work: as its type 0, as .u32, or as a predicate in 32 bits.
  */
+LLVMValueRef sg_gen_operand(struct sg_codegen *gen, uint32_t i);
+LLVMValueRef sg_gen_operand_u32(struct sg_codegen *gen, uint32_t i);
+LLVMValueRef sg_gen_operand_predicate(struct sg_codegen *gen, uint32_t i);
+/** The instruction's type 0. */
+static inline enum sg_type sg_gen_type_of(const struct sg_codegen *gen)
+{
+    return (enum sg_type)gen->insn->types[0];
+}
+void sg_gen_result(struct sg_codegen *gen, LLVMValueRef value);
+/** mov, cvta: a pointer from one register to another, as a pointer; false: they are not both kept so. */
 bool sg_gen_copy_pointer(struct sg_codegen *gen);
 /** Is it a register that is kept as a pointer? */
 bool sg_gen_is_pointer(const struct sg_codegen *gen, const struct sg_operand *operand);
@@ -171,16 +177,10 @@ LLVMValueRef sg_gen_points_local(struct sg_codegen *gen, const struct sg_var *va
 
 /* --- slots.c --- */
 
-/**
- * Begins a function, with slots for its registers; returns the block to which the entry has to branch in the
- * end.
- */
+/** Begins a function, with slots for its registers; returns the block to which the entry branches last. */
 LLVMBasicBlockRef sg_gen_begin(struct sg_codegen *gen, struct sg_ptx_function *function, LLVMValueRef self);
 void sg_gen_make_variables(struct sg_codegen *gen);
-/**
- * The same for a function of the frame's that computes something for a thread as the kernel would; it is
- * inlined.
- */
+/** The same for a function of the frame's, which is inlined; with slots for variables, too. */
 LLVMBasicBlockRef sg_gen_begin_helper(struct sg_codegen *gen, struct sg_ptx_function *kernel,
                                       const char *name);
 

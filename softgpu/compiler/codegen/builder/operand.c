@@ -5,7 +5,6 @@
 #include "softgpu/compiler/jit/symbols.h"
 
 #include <stdio.h>
-#include <string.h>
 
 static unsigned width(LLVMTypeRef type)
 {
@@ -53,42 +52,25 @@ static LLVMValueRef read_slot(struct sg_codegen *gen, uint32_t reg)
     return LLVMBuildLoad2(gen->builder, slot_type(gen, &gen->function->regs[reg]), gen->registers[reg], "");
 }
 
-static double bits_to_double(uint64_t bits)
-{
-    double value;
-    memcpy(&value, &bits, sizeof(value));
-    return value;
-}
-
-static uint64_t double_to_bits(double value)
-{
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    return bits;
-}
-
-static float bits_to_float(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof(value));
-    return value;
-}
-
-static uint32_t float_to_bits(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    return bits;
-}
-
 /* A literal: floating-point literals become the operation's type, bits keep their width. */
 static LLVMValueRef read_literal(struct sg_codegen *gen, const struct sg_operand *operand, enum sg_type type)
 {
     uint64_t bits = operand->value;
-    if (operand->kind == SG_OPERAND_FLOAT32 && sg_types[type].bits == 64)
-        bits = double_to_bits((double)bits_to_float((uint32_t)bits));
-    else if (operand->kind == SG_OPERAND_FLOAT64 && sg_types[type].bits == 32)
-        bits = float_to_bits((float)bits_to_double(bits));
+    union {
+        uint32_t bits;
+        float value;
+    } narrow = {(uint32_t)bits};
+    union {
+        uint64_t bits;
+        double value;
+    } wide = {bits};
+    if (operand->kind == SG_OPERAND_FLOAT32 && sg_types[type].bits == 64) {
+        wide.value = narrow.value;
+        bits = wide.bits;
+    } else if (operand->kind == SG_OPERAND_FLOAT64 && sg_types[type].bits == 32) {
+        narrow.value = (float)wide.value;
+        bits = narrow.bits;
+    }
     if (type == SG_PRED)
         bits = bits != 0;
     if (sg_types[type].bits == 128) {
@@ -175,12 +157,23 @@ void sg_gen_write(struct sg_codegen *gen, const struct sg_operand *operand, enum
 
 LLVMValueRef sg_gen_operand(struct sg_codegen *gen, uint32_t i)
 {
-    return sg_gen_read(gen, &gen->insn->operands[i], (enum sg_type)gen->insn->types[0]);
+    return sg_gen_read(gen, &gen->insn->operands[i], sg_gen_type_of(gen));
+}
+
+LLVMValueRef sg_gen_operand_u32(struct sg_codegen *gen, uint32_t i)
+{
+    return sg_gen_read(gen, &gen->insn->operands[i], SG_U32);
+}
+
+LLVMValueRef sg_gen_operand_predicate(struct sg_codegen *gen, uint32_t i)
+{
+    LLVMValueRef value = sg_gen_read(gen, &gen->insn->operands[i], SG_PRED);
+    return LLVMBuildZExt(gen->builder, value, gen->i32, "");
 }
 
 void sg_gen_result(struct sg_codegen *gen, LLVMValueRef value)
 {
-    sg_gen_write(gen, &gen->insn->operands[0], (enum sg_type)gen->insn->types[0], value);
+    sg_gen_write(gen, &gen->insn->operands[0], sg_gen_type_of(gen), value);
 }
 
 /* --- addresses --- */

@@ -163,10 +163,7 @@ static LLVMValueRef timer(struct sg_codegen *gen, const char *name, unsigned shi
     return narrow ? LLVMBuildTrunc(gen->builder, value, gen->i32, "") : value;
 }
 
-/*
- * %envreg1 and 2 are the high and the low half of the address of the grid's workspace (cooperative
- * launches).
- */
+/* %envreg1 and 2: the halves of the address of the grid's workspace (cooperative launches). */
 static LLVMValueRef environment(struct sg_codegen *gen, uint32_t number)
 {
     if (number != 1 && number != 2)

@@ -119,7 +119,7 @@ static void put_block(FILE *file, const char *symbol, const struct sg_guards *gu
         sg_frame_put(file, block_divergence, NULL, NULL);
         sg_frame_put_pieces(file, &(struct sg_pieces){.tree = tree,
                                                       .divergence = piece_divergence_block,
-                                                      .apart = true,
+                                                      .asks_alone = true,
                                                       .call = block_divergence_call,
                                                       .next = SG_POINT_END,
                                                       .loop = SG_FRAME_FIRST_LOOP});

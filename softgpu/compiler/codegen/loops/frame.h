@@ -32,10 +32,7 @@ void sg_frame_put(FILE *file, const char *text, const char *name, const uint64_t
 void sg_frame_put_start(FILE *file);
 /** The end of a function, with what it returns. */
 void sg_frame_put_finish(FILE *file, const char *result);
-/**
- * A loop over the threads of a row around `call`, which takes `numbers`; `store`: what follows the call, or
- * NULL.
- */
+/** A loop over the threads of a row around `call`, which takes `numbers`; `store` (or NULL) follows it. */
 void sg_frame_put_turn(FILE *file, const char *name, const char *call, const uint64_t *numbers,
                        const char *store, uint64_t loop);
 /** The functions of all regions. */
@@ -57,7 +54,7 @@ void sg_frame_put_settle(FILE *file, const struct sg_ptx_function *kernel, const
 /** A row in pieces whose threads take the same way (tree.h). */
 struct sg_pieces {
     const struct sg_divergence *tree;
-    bool apart; /* the first piece asks apart: nothing is kept */
+    bool asks_alone; /* the first piece asks by itself: nothing is kept */
     const char *divergence,
         *call;         /* take the point and whether registers are affine, the call then the decisions */
     const char *store; /* what tells where a thread has come to, where that is not known; or NULL */

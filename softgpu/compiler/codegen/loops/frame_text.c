@@ -1,6 +1,5 @@
 /*
- * frame_text.c - the text that the frames of all forms have in common, and how pieces of text are put
- * together.
+ * frame_text.c - text that the frames of all forms have in common, and how pieces are put together.
  */
 #include "softgpu/compiler/codegen/loops/frame.h"
 
@@ -36,10 +35,7 @@ static const char start_misaligned[] = /* what accesses that are not aligned lea
     "  %misaligned.p = getelementptr i8, ptr %thread, i64 #0\n"
     "  store i32 0, ptr %misaligned.p, align 4\n";
 
-/*
- * A misaligned access of any of the threads is told when all have had their turn: a branch would keep them
- * apart.
- */
+/* Misaligned accesses are told when all threads have had their turn: a branch would keep them apart. */
 static const char finish[] =
     "  %misaligned = load i32, ptr %misaligned.p, align 4\n"
     "  %wrong = icmp ne i32 %misaligned, 0\n"

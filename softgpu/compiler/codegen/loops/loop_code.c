@@ -6,11 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static LLVMValueRef word(struct sg_codegen *gen, unsigned bits, uint64_t value)
-{
-    return sg_gen_const(gen, bits, value);
-}
-
 static LLVMValueRef add_constant(struct sg_codegen *gen, LLVMValueRef value, const char *name)
 {
     LLVMValueRef global = LLVMAddGlobal(gen->llvm, LLVMTypeOf(value), name);
@@ -22,9 +17,10 @@ static LLVMValueRef add_constant(struct sg_codegen *gen, LLVMValueRef value, con
 
 static LLVMValueRef describe_point(struct sg_codegen *gen, const struct sg_point *point)
 {
-    LLVMValueRef fields[] = {
-        word(gen, 8, point->kind), word(gen, 8, point->mode), word(gen, 8, point->constant), word(gen, 8, 0),
-        word(gen, 32, point->a),   word(gen, 32, point->b),   word(gen, 32, point->mask)};
+    LLVMValueRef fields[] = {sg_gen_const(gen, 8, point->kind),     sg_gen_const(gen, 8, point->mode),
+                             sg_gen_const(gen, 8, point->constant), sg_gen_const(gen, 8, 0),
+                             sg_gen_const(gen, 32, point->a),       sg_gen_const(gen, 32, point->b),
+                             sg_gen_const(gen, 32, point->mask)};
     return LLVMConstStructInContext(gen->context, fields, sizeof(fields) / sizeof(fields[0]), 0);
 }
 
@@ -32,7 +28,7 @@ static LLVMValueRef describe_columns(struct sg_codegen *gen, const uint32_t colu
 {
     LLVMValueRef words[16];
     for (uint32_t i = 0; i < 16; i++)
-        words[i] = word(gen, 32, columns[i]);
+        words[i] = sg_gen_const(gen, 32, columns[i]);
     return LLVMConstArray(gen->i32, words, 16);
 }
 
@@ -40,14 +36,10 @@ static LLVMValueRef describe_matrix(struct sg_codegen *gen, const struct sg_matr
 {
     uint64_t kind;
     memcpy(&kind, &op->kind, sizeof(kind));
-    LLVMValueRef fields[] = {word(gen, 64, kind),
-                             word(gen, 32, op->address),
-                             word(gen, 32, op->strides),
-                             word(gen, 32, op->stride),
-                             word(gen, 32, 0),
-                             describe_columns(gen, op->a),
-                             describe_columns(gen, op->b),
-                             describe_columns(gen, op->c),
+    LLVMValueRef fields[] = {sg_gen_const(gen, 64, kind),        sg_gen_const(gen, 32, op->address),
+                             sg_gen_const(gen, 32, op->strides), sg_gen_const(gen, 32, op->stride),
+                             sg_gen_const(gen, 32, 0),           describe_columns(gen, op->a),
+                             describe_columns(gen, op->b),       describe_columns(gen, op->c),
                              describe_columns(gen, op->d)};
     return LLVMConstStructInContext(gen->context, fields, sizeof(fields) / sizeof(fields[0]), 0);
 }
@@ -78,11 +70,11 @@ void sg_gen_loop_code(struct sg_codegen *gen, const char *symbol)
         codes[i] = LLVMGetNamedFunction(gen->llvm, name);
     }
     LLVMValueRef fields[] = {
-        word(gen, 32, gen->regions.n_points),
-        word(gen, 32, gen->regions.context_size),
-        word(gen, 32, gen->regions.local_size),
-        word(gen, 32, takes_turns),
-        word(gen, 32, yields),
+        sg_gen_const(gen, 32, gen->regions.n_points),
+        sg_gen_const(gen, 32, gen->regions.context_size),
+        sg_gen_const(gen, 32, gen->regions.local_size),
+        sg_gen_const(gen, 32, takes_turns),
+        sg_gen_const(gen, 32, yields),
         add_constant(gen, LLVMConstArray(LLVMTypeOf(points[0]), points, count), "sg.points"),
         add_constant(gen, LLVMConstArray(gen->pointer, codes, count), "sg.regions"),
         describe_matrices(gen),

@@ -24,8 +24,7 @@ void sg_gen_divergence_function(struct sg_codegen *gen, struct sg_ptx_function *
 /** After the function's slots have been made: leaves the builder where a thread begins. */
 void sg_gen_points_begin(struct sg_codegen *gen);
 /**
- * At an instruction that is a point: the thread returns to the frame, and goes on behind. True if that is all
- * of it.
+ * At a point: the thread returns to the frame, and goes on behind. True if the instruction is done.
  */
 bool sg_emit_point(struct sg_codegen *gen);
 /** Loads the registers that are affine behind a point. */

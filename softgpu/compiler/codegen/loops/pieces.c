@@ -18,10 +18,7 @@ static const char piece_head[] =
 
 static const char piece_thread[] = SG_FRAME_THREAD;
 
-/*
- * In block form the first piece of a row asks apart: what does not change from row to row is then computed
- * once.
- */
+/* In block form the first piece of a row asks by itself: what rows have in common is computed once. */
 static const char piece_first[] =
     "  %first.i = and i32 0, 0\n"
     SG_FRAME_THREAD;
@@ -307,7 +304,7 @@ void sg_frame_put_pieces(FILE *file, const struct sg_pieces *p)
     uint32_t keeps = 0;
     for (uint32_t i = 0; i < tree->n_leaves && p->keeping != NULL; i++)
         keeps |= (uint32_t)tree->leaves[i].keeps << i;
-    if (p->apart) {
+    if (p->asks_alone) {
         sg_frame_put(file, piece_first, "first", NULL);
         sg_frame_put(file, p->divergence, "first.", NULL);
         sg_frame_put(file, piece_first_head, NULL, NULL);
@@ -343,7 +340,7 @@ void sg_frame_put_pieces(FILE *file, const struct sg_pieces *p)
     }
     if (keeps != 0)
         put_kept_turns(file, p);
-    if (p->apart) {
+    if (p->asks_alone) {
         sg_frame_put(file, piece_again, "again", NULL);
         sg_frame_put(file, p->divergence, "again.", NULL);
         fputs("  br label %piece\n", file);

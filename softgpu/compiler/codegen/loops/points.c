@@ -28,10 +28,7 @@ static void store_slot(struct sg_codegen *gen, uint32_t column, LLVMTypeRef type
     sg_gen_store_column(gen, column, value);
 }
 
-/*
- * What the row's first thread has, and a step for each thread from there, if that is how it is; else the
- * thread's.
- */
+/* What the row's first thread has, and a step for each from there, if that holds; else the thread's own. */
 static void load_affine(struct sg_codegen *gen, uint32_t reg, uint32_t place_among, LLVMTypeRef type,
                         LLVMValueRef slot)
 {
@@ -206,10 +203,7 @@ static void write_pair(struct sg_codegen *gen)
                      is_set(gen, sg_gen_load_column(gen, SG_LANES_PREDICATE, gen->i32)));
 }
 
-/*
- * Compilers move numbers into registers that nothing else writes; what meets at the point is better off with
- * the number.
- */
+/* Compilers move numbers into registers of their own; what meets at the point wants the number. */
 static LLVMValueRef u32_operand(struct sg_codegen *gen, uint32_t i)
 {
     const struct sg_operand *operand = &gen->insn->operands[i];
@@ -219,11 +213,6 @@ static LLVMValueRef u32_operand(struct sg_codegen *gen, uint32_t i)
             operand = &by->operands[1];
     }
     return sg_gen_read(gen, operand, SG_U32);
-}
-
-static LLVMValueRef predicate_operand(struct sg_codegen *gen, uint32_t i)
-{
-    return LLVMBuildZExt(B, sg_gen_read(gen, &gen->insn->operands[i], SG_PRED), gen->i32, "");
 }
 
 static void barrier(struct sg_codegen *gen)
@@ -238,8 +227,8 @@ static void barrier(struct sg_codegen *gen)
     }
     bool counted = insn->n_operands == 4;
     meet(gen, SG_POINT_BARRIER_RED, SG_MOD(insn, SG_GROUP_REDUCE) - 1u,
-         predicate_operand(gen, counted ? 3 : 2), u32_operand(gen, 1), counted ? u32_operand(gen, 2) : zero,
-         NULL);
+         sg_gen_operand_predicate(gen, counted ? 3 : 2), u32_operand(gen, 1),
+         counted ? u32_operand(gen, 2) : zero, NULL);
     LLVMValueRef value = result(gen);
     sg_gen_result(gen, insn->types[0] == SG_PRED ? is_set(gen, value) : value);
 }
@@ -277,7 +266,7 @@ static void elect(struct sg_codegen *gen)
 static void vote(struct sg_codegen *gen)
 {
     uint8_t mode = SG_MOD(gen->insn, SG_GROUP_VOTE);
-    meet(gen, SG_POINT_VOTE, mode - 1u, predicate_operand(gen, 1), NULL, NULL, u32_operand(gen, 2));
+    meet(gen, SG_POINT_VOTE, mode - 1u, sg_gen_operand_predicate(gen, 1), NULL, NULL, u32_operand(gen, 2));
     LLVMValueRef value = result(gen);
     sg_gen_result(gen, mode == SG_VOTE_BALLOT ? value : is_set(gen, value));
 }

@@ -226,10 +226,7 @@ static bool put_affine(FILE *file, struct sg_codegen *gen, uint32_t point)
     return true;
 }
 
-/*
- * The metadata of the regions' loops: any, affine. Compiling takes the longer the more of them are
- * vectorised.
- */
+/* The metadata of the regions' loops. Compiling takes the longer the more of them are vectorised. */
 static void put_loops(FILE *file, const struct sg_regions *regions, const struct sg_divergence *tree)
 {
     const char *few = regions->n_points > INTERLEAVED_POINTS_MAX ? ", !9, !10" : "";

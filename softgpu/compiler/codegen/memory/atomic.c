@@ -7,11 +7,6 @@
 
 #define B gen->builder
 
-static enum sg_type type_of(struct sg_codegen *gen)
-{
-    return (enum sg_type)gen->insn->types[0];
-}
-
 static LLVMAtomicOrdering ordering(struct sg_codegen *gen)
 {
     return sg_gen_ordering(gen, true, true);
@@ -32,7 +27,7 @@ static bool is_small(enum sg_type type)
 
 static LLVMValueRef compute_small(struct sg_codegen *gen, LLVMValueRef a, LLVMValueRef b)
 {
-    enum sg_type type = type_of(gen);
+    enum sg_type type = sg_gen_type_of(gen);
     uint8_t op = SG_MOD(gen->insn, SG_GROUP_ATOM);
     a = sg_gen_small_to_f32(gen, type, a);
     b = sg_gen_small_to_f32(gen, type, b);
@@ -57,7 +52,7 @@ static LLVMValueRef compute(struct sg_codegen *gen, LLVMValueRef old, LLVMValueR
         return sg_gen_select(gen, wraps, b, LLVMBuildSub(B, old, one, ""));
     }
     default:
-        if (type_of(gen) == SG_F16 || type_of(gen) == SG_BF16)
+        if (sg_gen_type_of(gen) == SG_F16 || sg_gen_type_of(gen) == SG_BF16)
             return compute_small(gen, old, b);
         LLVMValueRef low = compute_small(gen, sg_gen_part(gen, old, 0, 16), sg_gen_part(gen, b, 0, 16));
         LLVMValueRef high = compute_small(gen, sg_gen_part(gen, old, 1, 16), sg_gen_part(gen, b, 1, 16));
@@ -183,7 +178,7 @@ static LLVMValueRef compute_plain(struct sg_codegen *gen, uint8_t op, enum sg_ty
 static LLVMValueRef operate_in_block(struct sg_codegen *gen, LLVMValueRef address, LLVMValueRef b,
                                      LLVMValueRef c)
 {
-    enum sg_type type = type_of(gen);
+    enum sg_type type = sg_gen_type_of(gen);
     uint8_t op = SG_MOD(gen->insn, SG_GROUP_ATOM);
     unsigned align = (unsigned)sg_type_bytes(type);
     LLVMValueRef old = LLVMBuildLoad2(B, LLVMTypeOf(b), address, ""), value;
@@ -200,7 +195,7 @@ static LLVMValueRef operate_in_block(struct sg_codegen *gen, LLVMValueRef addres
 
 void sg_gen_reduce(struct sg_codegen *gen, LLVMValueRef address, LLVMValueRef value)
 {
-    enum sg_type type = type_of(gen);
+    enum sg_type type = sg_gen_type_of(gen);
     uint8_t op = SG_MOD(gen->insn, SG_GROUP_ATOM);
     if (SG_MOD(gen->insn, SG_GROUP_SPACE) == SG_MOD_SHARED)
         operate_in_block(gen, address, value, NULL);
@@ -213,7 +208,7 @@ void sg_gen_reduce(struct sg_codegen *gen, LLVMValueRef address, LLVMValueRef va
 /* `first`: the operand after the address. */
 static LLVMValueRef operate(struct sg_codegen *gen, uint32_t first)
 {
-    enum sg_type type = type_of(gen);
+    enum sg_type type = sg_gen_type_of(gen);
     uint8_t op = SG_MOD(gen->insn, SG_GROUP_ATOM);
     LLVMValueRef address = target(gen, &gen->insn->operands[first - 1], sg_type_bytes(type));
     if (type == SG_B128)
@@ -238,7 +233,7 @@ static LLVMValueRef operate(struct sg_codegen *gen, uint32_t first)
 /* Element by element. `from`: the vector after the address; `to`: the vector of old values, or NULL. */
 static void operate_vector(struct sg_codegen *gen, const struct sg_operand *to, const struct sg_operand *from)
 {
-    enum sg_type type = type_of(gen);
+    enum sg_type type = sg_gen_type_of(gen);
     bool small = type != SG_F32;
     LLVMValueRef address = target(gen, from - 1, from->count * sg_type_bytes(type));
     for (uint32_t i = 0; i < from->count; i++) {

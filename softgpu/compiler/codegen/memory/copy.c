@@ -72,10 +72,7 @@ static LLVMValueRef moved(struct sg_codegen *gen, LLVMValueRef pointer, LLVMValu
     return LLVMBuildGEP2(B, gen->i8, pointer, &distance, 1, "");
 }
 
-/*
- * The copy for block `rank` of the cluster: to the same place in its shared memory, and counted by its
- * barrier.
- */
+/* The copy for block `rank` of the cluster: to the same place there, counted by its barrier. */
 static void copy_to_block(struct sg_codegen *gen, LLVMValueRef rank, void *user)
 {
     const struct bulk *bulk = user;
@@ -114,7 +111,7 @@ void sg_gen_for_blocks(struct sg_codegen *gen, LLVMValueRef mask,
 static void reduce_element(struct sg_codegen *gen, LLVMValueRef i, void *user)
 {
     const struct bulk *bulk = user;
-    enum sg_type type = (enum sg_type)gen->insn->types[0];
+    enum sg_type type = sg_gen_type_of(gen);
     LLVMValueRef distance = LLVMBuildMul(B, i, sg_gen_const(gen, 64, sg_type_bytes(type)), "");
     LLVMValueRef value = LLVMBuildLoad2(B, sg_gen_type(gen, type), moved(gen, bulk->from, distance), "");
     LLVMSetAlignment(value, sg_type_bytes(type));
@@ -139,8 +136,8 @@ static void copy_byte(struct sg_codegen *gen, LLVMValueRef i, void *user)
  */
 static void copy_inner(struct sg_codegen *gen, const struct bulk *bulk)
 {
-    LLVMValueRef left = sg_gen_read(gen, &gen->insn->operands[3], SG_U32);
-    LLVMValueRef both = LLVMBuildAdd(B, left, sg_gen_read(gen, &gen->insn->operands[4], SG_U32), "");
+    LLVMValueRef left = sg_gen_operand_u32(gen, 3);
+    LLVMValueRef both = LLVMBuildAdd(B, left, sg_gen_operand_u32(gen, 4), "");
     LLVMValueRef none = LLVMBuildICmp(B, LLVMIntUGE, both, bulk->size, "");
     LLVMValueRef size =
         LLVMBuildSelect(B, none, sg_gen_const(gen, 32, 0), LLVMBuildSub(B, bulk->size, both, ""), "");
@@ -157,7 +154,7 @@ static void copy_bulk(struct sg_codegen *gen)
     bool ignores = SG_MOD(insn, SG_GROUP_IGNORE_OOB) != 0;
     struct bulk bulk = {.to = sg_gen_address(gen, &insn->operands[0], to_space),
                         .from = sg_gen_address(gen, &insn->operands[1], from_space),
-                        .size = sg_gen_read(gen, &insn->operands[2], SG_U32)};
+                        .size = sg_gen_operand_u32(gen, 2)};
     sg_gen_access(gen, &insn->operands[0], bulk.to, to_space, 16, SG_ACCESS_WRITE);
     sg_gen_access(gen, &insn->operands[1], bulk.from, from_space, 16, SG_ACCESS_READ);
     if (SG_MOD(insn, SG_GROUP_COMPLETE) == 1)
@@ -186,10 +183,7 @@ static void copy_bulk(struct sg_codegen *gen)
         sg_gen_complete_bytes(gen, bulk.barrier, bulk.size);
 }
 
-/*
- * st.async and red.async: a store, or an operation, whose bytes an mbarrier of the same block counts if there
- * is one.
- */
+/* st.async, red.async: a store, or an operation, whose bytes an mbarrier of the block may count. */
 static void store_async(struct sg_codegen *gen)
 {
     const struct sg_insn *insn = gen->insn;

@@ -48,10 +48,7 @@ static LLVMValueRef phase_of(struct sg_codegen *gen, LLVMValueRef word)
     return LLVMBuildLShr(B, word, word_const(gen, PHASE_AT), "");
 }
 
-/*
- * Where threads are apart only by points there is nothing to order: they are all run by one thread of the
- * host.
- */
+/* Threads that change only at points are run by one thread of the host: there is nothing to order. */
 static void order(struct sg_codegen *gen, LLVMAtomicOrdering ordering)
 {
     if (!sg_gen_in_loops(gen))
@@ -66,7 +63,7 @@ static void set_up(struct sg_codegen *gen)
     if (init != (insn->n_operands == 2))
         sg_gen_fail(gen, "wrong number of operands");
     if (init) {
-        LLVMValueRef count = LLVMBuildZExt(B, sg_gen_read(gen, &insn->operands[1], SG_U32), gen->i64, "");
+        LLVMValueRef count = LLVMBuildZExt(B, sg_gen_operand_u32(gen, 1), gen->i64, "");
         word = LLVMBuildOr(B, count, LLVMBuildShl(B, count, word_const(gen, FIELD_BITS), ""), "");
     }
     store_word(gen, word, word_address(gen, 0));
@@ -124,7 +121,7 @@ static void arrive_by_thread(struct sg_codegen *gen)
     const struct sg_insn *insn = gen->insn;
     LLVMValueRef count = word_const(gen, 1);
     if (insn->n_operands > 2)
-        count = LLVMBuildZExt(B, sg_gen_read(gen, &insn->operands[2], SG_U32), gen->i64, "");
+        count = LLVMBuildZExt(B, sg_gen_operand_u32(gen, 2), gen->i64, "");
     bool drop = SG_MOD(insn, SG_GROUP_MBARRIER_ARRIVE) == SG_MBARRIER_ARRIVE_DROP;
     order(gen, LLVMAtomicOrderingRelease);
     sg_gen_result(gen, arrive(gen, word_address(gen, 1), count, drop));
@@ -143,7 +140,7 @@ static LLVMValueRef is_complete(struct sg_codegen *gen, LLVMValueRef address)
     if (SG_MOD(insn, SG_GROUP_PARITY) == 0)
         return sg_gen_compare(gen, LLVMIntNE, now,
                               phase_of(gen, sg_gen_read(gen, &insn->operands[2], SG_B64)));
-    LLVMValueRef parity = LLVMBuildZExt(B, sg_gen_read(gen, &insn->operands[2], SG_U32), gen->i64, "");
+    LLVMValueRef parity = LLVMBuildZExt(B, sg_gen_operand_u32(gen, 2), gen->i64, "");
     LLVMValueRef difference = LLVMBuildAnd(B, LLVMBuildXor(B, now, parity, ""), word_const(gen, 1), "");
     return sg_gen_compare(gen, LLVMIntNE, difference, word_const(gen, 0));
 }

@@ -78,10 +78,7 @@ static bool is_entry_param(struct sg_codegen *gen, const struct sg_operand *addr
     return gen->function->is_entry && sg_is_own_param(gen->function, address);
 }
 
-/*
- * A kernel's parameters do not change: they are loaded at the function's start, whatever the way that
- * leads here.
- */
+/* A kernel's parameters do not change: they are loaded at the function's start. */
 static void load_entry_param(struct sg_codegen *gen)
 {
     const struct sg_insn *insn = gen->insn;
@@ -236,7 +233,7 @@ static void move_vector(struct sg_codegen *gen, enum sg_type type)
 static void move(struct sg_codegen *gen)
 {
     const struct sg_operand *to = &gen->insn->operands[0], *from = &gen->insn->operands[1];
-    enum sg_type type = (enum sg_type)gen->insn->types[0];
+    enum sg_type type = sg_gen_type_of(gen);
     if (to->kind == SG_OPERAND_VECTOR || from->kind == SG_OPERAND_VECTOR) {
         move_vector(gen, type);
     } else if (sg_gen_is_pointer(gen, to) && from->kind == SG_OPERAND_VAR &&

@@ -1,6 +1,5 @@
 /*
- * spaces.c - cvta, isspacep, and the addresses of the shared memory of other blocks of the cluster: mapa,
- * getctarank.
+ * spaces.c - cvta, isspacep, and addresses in other blocks of the cluster: mapa, getctarank.
  */
 #include "softgpu/compiler/codegen/memory/memory.h"
 
@@ -35,7 +34,7 @@ static LLVMValueRef to_cluster(struct sg_codegen *gen, LLVMValueRef generic)
 /* An address of the instruction's space and type, widened. */
 static LLVMValueRef read_address(struct sg_codegen *gen, uint32_t operand)
 {
-    enum sg_type type = (enum sg_type)gen->insn->types[0];
+    enum sg_type type = sg_gen_type_of(gen);
     LLVMValueRef value = sg_gen_read(gen, &gen->insn->operands[operand], type);
     return type == SG_U64 ? value : LLVMBuildZExt(B, value, gen->i64, "");
 }
@@ -46,7 +45,7 @@ static void map_address(struct sg_codegen *gen)
     const struct sg_insn *insn = gen->insn;
     bool window = SG_MOD(insn, SG_GROUP_CLUSTER_WINDOW) != 0;
     LLVMValueRef address = read_address(gen, 1);
-    LLVMValueRef rank = LLVMBuildZExt(B, sg_gen_read(gen, &insn->operands[2], SG_U32), gen->i64, "");
+    LLVMValueRef rank = LLVMBuildZExt(B, sg_gen_operand_u32(gen, 2), gen->i64, "");
     LLVMValueRef there = LLVMBuildShl(B, rank, wide_const(gen, SG_WINDOW_BITS), "");
     if (window)
         there = LLVMBuildAdd(B, there, wide_const(gen, SG_WINDOW), "");

@@ -78,10 +78,7 @@ static void add_attribute(struct sg_codegen *gen, LLVMValueRef function, int pla
                             LLVMCreateEnumAttribute(gen->context, kind, value));
 }
 
-/*
- * The texture of a handle: never NULL, and the same for as long as a kernel runs, so that it may be computed
- * anywhere.
- */
+/* The texture of a handle: never NULL, and the same while a kernel runs: it may be computed anywhere. */
 static LLVMValueRef find_texture(struct sg_codegen *gen, LLVMValueRef handle)
 {
     static const char name[] = "sg_rt_texture";
@@ -116,7 +113,7 @@ static LLVMValueRef half_of(struct sg_codegen *gen, LLVMValueRef channel)
 static void write_texel(struct sg_codegen *gen, LLVMValueRef texel)
 {
     const struct sg_insn *insn = gen->insn;
-    const enum sg_type type = (enum sg_type)insn->types[0];
+    const enum sg_type type = sg_gen_type_of(gen);
     const struct sg_operand *values = &insn->operands[2];
     for (unsigned i = 0; i < values->count; i++) {
         if (values->items[i].kind == SG_OPERAND_SINK)
@@ -195,7 +192,7 @@ LLVMValueRef sg_emit_texture(struct sg_codegen *gen)
 {
     const struct sg_insn *insn = gen->insn;
     const enum sg_op op = insn->form->op;
-    const enum sg_type type = (enum sg_type)insn->types[0];
+    const enum sg_type type = sg_gen_type_of(gen);
     LLVMValueRef arguments[5] = {gen->thread, handle_of(gen), sg_gen_const(gen, 32, insn->texture)};
     if (op == SG_OP_TEX && gen_direct(gen, arguments[1]))
         return NULL;

@@ -26,7 +26,7 @@ static void give_way(struct sg_codegen *gen)
 static void branch_indexed(struct sg_codegen *gen)
 {
     const struct sg_table *table = &gen->function->tables[gen->insn->operands[1].value];
-    LLVMValueRef index = sg_gen_read(gen, &gen->insn->operands[0], SG_U32);
+    LLVMValueRef index = sg_gen_operand_u32(gen, 0);
     LLVMBasicBlockRef outside = sg_gen_block(gen, "");
     give_way(gen);
     LLVMValueRef choice = LLVMBuildSwitch(B, index, outside, table->count);

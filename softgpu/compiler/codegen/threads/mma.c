@@ -161,7 +161,7 @@ static LLVMValueRef stride_of(struct sg_codegen *gen)
     uint32_t rows = which == SG_MATRIX_B ? shape.k : shape.m,
              across = which == SG_MATRIX_A ? shape.k : shape.n;
     if (insn->n_operands > 2)
-        return sg_gen_read(gen, &insn->operands[2], SG_U32);
+        return sg_gen_operand_u32(gen, 2);
     return sg_gen_const(gen, 32, SG_MOD(insn, SG_GROUP_LAYOUT1) == SG_COL ? rows : across);
 }
 

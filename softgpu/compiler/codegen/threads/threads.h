@@ -1,6 +1,5 @@
 /*
- * threads.h - where a thread goes, and what threads do together: jumps and calls, barriers, operations of a
- * warp, matrices.
+ * threads.h - jumps and calls, and what threads do together: barriers, operations of a warp, matrices.
  */
 #ifndef SG_COMPILER_CODEGEN_THREADS_THREADS_H
 #define SG_COMPILER_CODEGEN_THREADS_THREADS_H
@@ -19,10 +18,7 @@ uint32_t sg_gen_redux(const struct sg_codegen *gen);
 /** Its operand and its result as the engine's integers. */
 LLVMValueRef sg_gen_redux_operand(struct sg_codegen *gen);
 LLVMValueRef sg_gen_redux_result(struct sg_codegen *gen, LLVMValueRef key);
-/**
- * Loop form, at the first of a run of instructions on matrices: appends what the engine has to do to
- * gen->matrices.
- */
+/** Loop form, at the first of a run on matrices: appends what the engine has to do to gen->matrices. */
 void sg_gen_matrix_run(struct sg_codegen *gen);
 
 #endif

@@ -6,16 +6,6 @@
 
 #define B gen->builder
 
-static LLVMValueRef u32_operand(struct sg_codegen *gen, uint32_t i)
-{
-    return sg_gen_read(gen, &gen->insn->operands[i], SG_U32);
-}
-
-static LLVMValueRef predicate_operand(struct sg_codegen *gen, uint32_t i)
-{
-    return LLVMBuildZExt(B, sg_gen_read(gen, &gen->insn->operands[i], SG_PRED), gen->i32, "");
-}
-
 static LLVMValueRef is_nonzero(struct sg_codegen *gen, LLVMValueRef value)
 {
     return sg_gen_compare(gen, LLVMIntNE, value, LLVMConstNull(LLVMTypeOf(value)));
@@ -27,16 +17,17 @@ static void barrier(struct sg_codegen *gen)
     uint8_t kind = SG_MOD(insn, SG_GROUP_BAR);
     LLVMValueRef zero = sg_gen_const(gen, 32, 0);
     if (kind != SG_BAR_RED) {
-        LLVMValueRef arguments[3] = {gen->thread, u32_operand(gen, 0),
-                                     insn->n_operands > 1 ? u32_operand(gen, 1) : zero};
+        LLVMValueRef arguments[3] = {gen->thread, sg_gen_operand_u32(gen, 0),
+                                     insn->n_operands > 1 ? sg_gen_operand_u32(gen, 1) : zero};
         const char *name = kind == SG_BAR_SYNC ? "sg_rt_barrier_sync" : "sg_rt_barrier_arrive";
         sg_gen_runtime(gen, name, gen->nothing, arguments, 3);
         return;
     }
     bool counted = insn->n_operands == 4;
-    LLVMValueRef arguments[5] = {gen->thread, u32_operand(gen, 1), counted ? u32_operand(gen, 2) : zero,
+    LLVMValueRef arguments[5] = {gen->thread, sg_gen_operand_u32(gen, 1),
+                                 counted ? sg_gen_operand_u32(gen, 2) : zero,
                                  sg_gen_const(gen, 32, SG_MOD(insn, SG_GROUP_REDUCE) - 1u),
-                                 predicate_operand(gen, counted ? 3 : 2)};
+                                 sg_gen_operand_predicate(gen, counted ? 3 : 2)};
     LLVMValueRef value = sg_gen_runtime(gen, "sg_rt_barrier_red", gen->i32, arguments, 5);
     if (insn->types[0] == SG_PRED)
         value = is_nonzero(gen, value);
@@ -57,17 +48,17 @@ static void shuffle(struct sg_codegen *gen)
     LLVMValueRef arguments[6] = {gen->thread,
                                  sg_gen_const(gen, 32, SG_MOD(gen->insn, SG_GROUP_SHFL) - 1u),
                                  sg_gen_operand(gen, 1),
-                                 u32_operand(gen, 2),
-                                 u32_operand(gen, 3),
-                                 u32_operand(gen, 4)};
+                                 sg_gen_operand_u32(gen, 2),
+                                 sg_gen_operand_u32(gen, 3),
+                                 sg_gen_operand_u32(gen, 4)};
     unpack(gen, sg_gen_runtime(gen, "sg_rt_shfl", gen->i64, arguments, 6));
 }
 
 static void vote(struct sg_codegen *gen)
 {
     uint8_t mode = SG_MOD(gen->insn, SG_GROUP_VOTE);
-    LLVMValueRef arguments[4] = {gen->thread, sg_gen_const(gen, 32, mode - 1u), predicate_operand(gen, 1),
-                                 u32_operand(gen, 2)};
+    LLVMValueRef arguments[4] = {gen->thread, sg_gen_const(gen, 32, mode - 1u),
+                                 sg_gen_operand_predicate(gen, 1), sg_gen_operand_u32(gen, 2)};
     LLVMValueRef value = sg_gen_runtime(gen, "sg_rt_vote", gen->i32, arguments, 4);
     sg_gen_result(gen, mode == SG_VOTE_BALLOT ? value : is_nonzero(gen, value));
 }
@@ -77,7 +68,7 @@ static void match(struct sg_codegen *gen)
     LLVMValueRef value = sg_gen_operand(gen, 1);
     if (LLVMTypeOf(value) != gen->i64)
         value = LLVMBuildZExt(B, value, gen->i64, "");
-    LLVMValueRef arguments[3] = {gen->thread, value, u32_operand(gen, 2)};
+    LLVMValueRef arguments[3] = {gen->thread, value, sg_gen_operand_u32(gen, 2)};
     if (SG_MOD(gen->insn, SG_GROUP_MATCH) == SG_MATCH_ALL)
         unpack(gen, sg_gen_runtime(gen, "sg_rt_match_all", gen->i64, arguments, 3));
     else
@@ -87,7 +78,7 @@ static void match(struct sg_codegen *gen)
 
 uint32_t sg_gen_redux(const struct sg_codegen *gen)
 {
-    bool is_signed = sg_type_is_signed((enum sg_type)gen->insn->types[0]);
+    bool is_signed = sg_type_is_signed(sg_gen_type_of(gen));
     switch (SG_MOD(gen->insn, SG_GROUP_REDUX)) {
     case SG_REDUX_ADD:
         return 0;
@@ -138,7 +129,7 @@ LLVMValueRef sg_gen_redux_result(struct sg_codegen *gen, LLVMValueRef key)
 static void reduce(struct sg_codegen *gen)
 {
     LLVMValueRef arguments[4] = {gen->thread, sg_gen_const(gen, 32, sg_gen_redux(gen)),
-                                 sg_gen_redux_operand(gen), u32_operand(gen, 2)};
+                                 sg_gen_redux_operand(gen), sg_gen_operand_u32(gen, 2)};
     sg_gen_result(gen, sg_gen_redux_result(gen, sg_gen_runtime(gen, "sg_rt_redux", gen->i32, arguments, 4)));
 }
 
@@ -146,7 +137,7 @@ static void reduce(struct sg_codegen *gen)
 static void elect(struct sg_codegen *gen)
 {
     const struct sg_insn *insn = gen->insn;
-    LLVMValueRef mask = u32_operand(gen, 1);
+    LLVMValueRef mask = sg_gen_operand_u32(gen, 1);
     LLVMValueRef arguments[2] = {mask, sg_gen_const(gen, 1, 0)};
     LLVMValueRef leader = sg_gen_intrinsic(gen, "llvm.cttz", &gen->i32, 1, arguments, 2);
     sg_gen_runtime(gen, "sg_rt_warp_sync", gen->nothing, (LLVMValueRef[]){gen->thread, mask}, 2);
@@ -169,7 +160,7 @@ LLVMValueRef sg_emit_warp(struct sg_codegen *gen)
         barrier(gen);
         return NULL;
     case SG_OP_BAR_WARP: {
-        LLVMValueRef arguments[2] = {gen->thread, u32_operand(gen, 0)};
+        LLVMValueRef arguments[2] = {gen->thread, sg_gen_operand_u32(gen, 0)};
         sg_gen_runtime(gen, "sg_rt_warp_sync", gen->nothing, arguments, 2);
         return NULL;
     }

@@ -9,10 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/*
- * Runs `body` by one block of 64 threads; %in and %out are arrays of 256 words, %t the thread, %a its word in
- * %out.
- */
+/* Runs `body` by 64 threads; %in and %out are arrays of 256 words, %t the thread, %a its word in %out. */
 static void run_form(const char *body, uint32_t in[256], uint32_t out[256])
 {
     char *text = NULL;

@@ -43,8 +43,7 @@ static const uint64_t doubles_words[] = {0,
                                          0x001fffffffffffff,
                                          0x0020000000000001};
 /*
- * zeros, denormals, the least and greatest, ones and their neighbours, halves, infinities, NaN, numbers at
- * int's limits
+ * zeros, denormals, least and greatest, ones, neighbours, halves, infinities, NaN, int's limits
  */
 static const uint64_t floats[] = {
     0,          0x80000000, 1,          0x80000001, 0x007fffff, 0x00800000, 0x3f7fffff, 0x3f800000,

@@ -157,10 +157,7 @@ static void test_foreign(void)
     sg_cache_close(cache);
 }
 
-/*
- * A folder that can be read only, and places where there can be none. As another user than root, whom nothing
- * stops.
- */
+/* A folder that can be read only, and impossible ones. As another user than root, whom nothing stops. */
 static void test_read_only(void)
 {
     struct sg_cache *cache = sg_cache_open(folder, 1 << 20);

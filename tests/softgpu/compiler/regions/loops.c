@@ -158,10 +158,7 @@ Test(loops, lanes_run_together)
     }
 }
 
-/*
- * What others of the warp have written is seen where no barrier and no `volatile` asks for it: so it is on a
- * GPU.
- */
+/* What others of the warp have written is seen without a barrier or `volatile`, as it is on a GPU. */
 Test(loops, lanes_see_what_others_wrote)
 {
     for (size_t option = 0; option < N_OPTIONS; option++) {

@@ -160,10 +160,7 @@ Test(narrow, every_half_narrowed)
     }
 }
 
-/*
- * Values at, just below and just above each number of the format and each middle of two, and at the ends of
- * float.
- */
+/* Values at and next to each number of the format and each middle of two, and at the ends of float. */
 static uint32_t interesting_floats(const struct format *format, uint32_t *list)
 {
     static const uint32_t ends[] = {0,          1,          0x7fffff,   0x800000,  0x7f7fffff,

@@ -19,10 +19,7 @@ static const uint32_t values[] = {0,          1,          0xffffffff, 0x7fffffff
 
 static uint32_t in[COUNT][3], out[COUNT];
 
-/*
- * Runs `instruction` with %r1, %r2, %r3 of every combination of the values; the result is %r0, which was %r3
- * before.
- */
+/* Runs `instruction` with %r1, %r2, %r3 of all combinations of values; the result is %r0, before %r3. */
 static void run_all(const char *instruction)
 {
     char *text = NULL;

@@ -124,10 +124,7 @@ Test(memory, calls)
 
 Test(memory, local_and_branch_table)
 {
-    /*
-     * an array of the thread's own, indexed by data, and a jump through a table, in every thread of a
-     * block
-     */
+    /* an array of the thread's own, indexed by data, and a jump through a table, in every thread */
     enum { THREADS = 64 };
     uint32_t out[THREADS];
     struct sg_program *program = program_of(

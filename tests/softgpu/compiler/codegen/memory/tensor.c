@@ -87,10 +87,7 @@ static int64_t source_of(const struct shape *shape, const int32_t *coordinates, 
     return inside ? offset : -1;
 }
 
-/*
- * Runs `body` by one thread, with %map, the coordinates %c0 … %c4, shared memory `sv` as `box` is and stored
- * there afterwards.
- */
+/* Runs `body` by one thread, with %map, coordinates %c0 …, shared memory `sv`, which is `box`. */
 static int run_tensor(const char *body, const int32_t coordinates[5])
 {
     char *text = NULL;

@@ -429,10 +429,7 @@ static int vector_text(char *text, char letter, uint32_t count)
     return at + sprintf(text + at, "}");
 }
 
-/*
- * One matrix in memory: `rows` by `columns`, with a stride of 8 elements (32 of .b1 and .s4) more than
- * needed.
- */
+/* One matrix in memory: `rows` by `columns`, with a stride of 8 (32 of .b1 and .s4) more than needed. */
 static uint32_t lay_out(unsigned char *memory, double (*value)(uint32_t, uint32_t), enum element type,
                         uint32_t rows, uint32_t columns, bool by_columns)
 {

@@ -1,6 +1,5 @@
 /*
- * tensor_cores.c - what nvcc makes of tensor cores in CUDA C++, against plain products. Needs nvcc at build
- * time.
+ * tensor_cores.c - what nvcc makes of tensor cores in CUDA C++, against plain products. Needs nvcc.
  */
 #include "softgpu/exec/exec.h"
 #include "tests/softgpu/compiler/harness.h"

@@ -158,8 +158,8 @@ static void preload_module(struct rg_request *request, CUlibrary library, const 
     describe_variables(request, variables, NULL, module);
 }
 
-static void preload(struct rg_request *request, const void *data, const struct variables *variables,
-                    uint64_t handle)
+static void preload_image(struct rg_request *request, const void *data, const struct variables *variables,
+                          uint64_t handle)
 {
     CUlibrary library;
     const CUresult result = rg_driver.cuLibraryLoadData(&library, data, NULL, NULL, 0, NULL, NULL, 0);
@@ -188,14 +188,15 @@ CUresult rg_execute_rgImagePreload(struct rg_request *request, uint64_t library,
 {
     struct variables variables = {.suits = true};
     struct rg_image *image = rg_image_take(request->worker, id);
-    const bool time_left = request->worker->preload_ns < PRELOAD_NS;
+    struct rg_preload *preload = request->worker->state[RG_MODULE_DESCRIBE];
+    const bool time_left = preload->ns < PRELOAD_NS;
     const void *data = time_left ? suitable(request, image, &variables) : NULL;
     const uint64_t began = rg_now_ns();
     if (data)
-        preload(request, data, &variables, library);
+        preload_image(request, data, &variables, library);
     else
         output_u32(request, NOT_TRIED);
-    request->worker->preload_ns += rg_now_ns() - began;
+    preload->ns += rg_now_ns() - began;
     for (unsigned i = 0; i < variables.n; i++)
         free(variables.names[i]);
     rg_image_free(request->worker, image);
@@ -213,3 +214,5 @@ CUresult rg_execute_rgModuleTake(struct rg_request *request, uint64_t module, CU
         rg_request_new(request, RG_KIND_MODULE, module, made);
     return result;
 }
+
+const struct rg_module rg_describe_module = {.size = sizeof(struct rg_preload)};

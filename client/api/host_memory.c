@@ -1,0 +1,172 @@
+/* host_memory.c - page-locked host memory: allocated, or registered by the application. */
+#include "client/core/address_map.h"
+#include "client/core/call.h"
+#include "client/core/device_list.h"
+#include "client/core/thread.h"
+#include "client/managed/pinned.h"
+#include "client/managed/unified.h"
+#include "client/transfer/transfer.h"
+#include "common/base/addresses.h"
+#include "common/cuda/graph/graph.h"
+
+#include <stdatomic.h>
+#include <sys/mman.h>
+
+static size_t whole_pages(size_t size)
+{
+    return (size + RG_PAGE - 1) & ~(size_t)(RG_PAGE - 1);
+}
+
+static void *reserve(size_t length)
+{
+    static _Atomic uint64_t next;
+    uint64_t hint = atomic_load(&next);
+    if (!hint) { /* somewhere in the window, as the kernel would choose */
+        const uint64_t start = RG_ADDRESS_HOST_START + ((uint64_t)(uintptr_t)&next * 0x9e3779b97f4a7c15ull &
+                                                        ~(uint64_t)(RG_PAGE - 1)) %
+                                                           RG_ADDRESS_HOST_SIZE;
+        if (atomic_compare_exchange_strong(&next, &hint, start))
+            hint = start;
+    }
+    hint = atomic_fetch_add(&next, length + RG_PAGE);
+    return mmap((void *)(uintptr_t)hint, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+static CUresult host_allocate(void **pp, size_t size, unsigned flags)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    const unsigned known =
+        CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+    if (!pp || (flags & ~known))
+        return CUDA_ERROR_INVALID_VALUE;
+    status = rg_capture_unsafe();
+    if (status != CUDA_SUCCESS)
+        return status;
+    const size_t length = whole_pages(size);
+    if (length < size || length == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    void *memory = reserve(length);
+    if (memory == MAP_FAILED)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct rg_range range = {.start = (uint64_t)memory,
+                             .size = size,
+                             .kind = RG_RANGE_HOST,
+                             .flags = flags,
+                             .context = rg_context_current(),
+                             .device = rg_device_current()};
+    if (!rg_pinned_add(&range, length)) {
+        munmap(memory, length);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *pp = memory;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
+{
+    return host_allocate(pp, bytesize, Flags);
+}
+
+CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
+{
+    return host_allocate(pp, bytesize, 0);
+}
+
+CUresult cuMemFreeHost(void *p)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!p)
+        return CUDA_SUCCESS;
+    status = rg_capture_unsafe();
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_range range;
+    if (!rg_map_find((uint64_t)p, &range) || range.kind != RG_RANGE_HOST || range.start != (uint64_t)p)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (range.mapped || rg_transfers_may_write_host() || rg_transfers_meet(range.start, range.size))
+        status =
+            cuCtxSynchronize(); /* what is queued may still use the memory, or bring what is waited for by this */
+    if (status != CUDA_SUCCESS && !rg_map_find((uint64_t)p, &range))
+        return status;
+    (void)rg_pinned_wait(&range);
+    rg_pinned_unmap(range.start);
+    if (rg_pinned_remove(&range))
+        munmap(p, whole_pages(range.size));
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
+                           CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
+    if (!p || !bytesize || (Flags & ~known) || (uint64_t)p + bytesize < bytesize)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (Flags & CU_MEMHOSTREGISTER_IOMEMORY)
+        return rg_unsupported("cuMemHostRegister with CU_MEMHOSTREGISTER_IOMEMORY");
+    if (rg_map_overlaps((uint64_t)p, bytesize))
+        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    struct rg_range range = {.start = (uint64_t)p,
+                             .size = bytesize,
+                             .kind = RG_RANGE_REGISTERED,
+                             .flags = Flags,
+                             .context = rg_context_current(),
+                             .device = rg_device_current()};
+    return rg_pinned_add(&range, bytesize) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
+{
+    return cuMemHostRegister_v2(p, bytesize, Flags);
+}
+
+CUresult cuMemHostUnregister(void *p)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!p)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct rg_range range;
+    if (!rg_map_find((uint64_t)p, &range) || range.kind != RG_RANGE_REGISTERED || range.start != (uint64_t)p)
+        return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    if (range.mapped) {
+        status = cuCtxSynchronize(); /* what is queued may still use the memory */
+        rg_pinned_unmap(range.start);
+    }
+    const CUresult waited = rg_pinned_wait(&range);
+    (void)rg_pinned_remove(&range);
+    return status == CUDA_SUCCESS ? waited : status;
+}
+
+CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_range range;
+    if (!pFlags || !rg_map_find((uint64_t)p, &range) || !rg_range_pinned(&range))
+        return CUDA_ERROR_INVALID_VALUE;
+    *pFlags = range.flags;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    struct rg_range range;
+    if (!pdptr || Flags || !rg_map_find((uint64_t)p, &range) || !rg_range_pinned(&range))
+        return CUDA_ERROR_INVALID_VALUE;
+    status = rg_pinned_map((uint64_t)p);
+    if (status == CUDA_SUCCESS)
+        *pdptr = (CUdeviceptr)p;
+    return status;
+}

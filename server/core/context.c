@@ -1,0 +1,205 @@
+/* context.c - contexts and streams of a session. See context.h. */
+#include "server/core/context.h"
+
+#include "generated/server/driver.h"
+#include "server/core/leader_followers.h"
+#include "server/core/worker.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct rg_worker_context *rg_context_find(struct rg_worker *worker, uint64_t handle)
+{
+    struct rg_object *entry = rg_objects_find(&worker->objects, handle);
+    return entry ? entry->extra : NULL;
+}
+
+/* --- what it has to do ------------------------------------------------------------------------------------------- */
+
+bool rg_context_has_few_streams(const struct rg_worker_context *context)
+{
+    unsigned n = 0;
+    for (int i = 0; i < RG_FEW_STREAMS; i++)
+        n += context->few_streams[i] != NULL;
+    return n == context->n_streams && context->left_at <= atomic_load(&context->idle_at);
+}
+
+bool rg_context_idle(struct rg_worker *worker, const struct rg_worker_context *context)
+{
+    if (worker->last_work <= atomic_load(&context->idle_at))
+        return true;
+    if (!rg_driver.cuStreamQuery || !rg_context_has_few_streams(context) ||
+        rg_driver.cuStreamQuery(CU_STREAM_LEGACY) != CUDA_SUCCESS)
+        return false;
+    for (int i = 0; i < RG_FEW_STREAMS; i++)
+        if (context->few_streams[i] && rg_driver.cuStreamQuery(context->few_streams[i]) != CUDA_SUCCESS)
+            return false;
+    return true;
+}
+
+/* --- streams ------------------------------------------------------------------------------------------------------- */
+
+static void free_stream(struct rg_extra *extra)
+{
+    struct rg_worker_stream *stream = (struct rg_worker_stream *)extra;
+    free(stream->slots);
+    free(stream);
+}
+
+struct rg_worker_stream *rg_stream_make(CUstream object, uint64_t context)
+{
+    struct rg_worker_stream *stream = calloc(1, sizeof *stream);
+    if (stream)
+        *stream = (struct rg_worker_stream){.extra = {free_stream}, .object = object, .context = context};
+    return stream;
+}
+
+void rg_stream_add(struct rg_worker *worker, struct rg_worker_stream *stream)
+{
+    struct rg_worker_context *context = rg_context_find(worker, stream->context);
+    if (context)
+        context->n_streams++;
+    for (int i = 0; i < RG_FEW_STREAMS && context && !stream->per_thread; i++)
+        if (!context->few_streams[i]) {
+            context->few_streams[i] = stream->object;
+            break;
+        }
+    RG_MODULES_CALL(worker, add_stream, worker, stream);
+}
+
+void rg_stream_drop(struct rg_request *request, struct rg_worker_stream *stream)
+{
+    struct rg_worker_context *context = rg_context_find(request->worker, stream->context);
+    if (context) {
+        if (!rg_driver.cuStreamQuery || rg_driver.cuStreamQuery(stream->object) == CUDA_ERROR_NOT_READY)
+            context->left_at = rg_executor_of(request)->seq;
+        context->n_streams--;
+        for (int i = 0; i < RG_FEW_STREAMS; i++)
+            if (context->few_streams[i] == stream->object)
+                context->few_streams[i] = NULL;
+    }
+    RG_MODULES_CALL(request->worker, drop_stream, request->worker, stream);
+}
+
+void rg_stream_synchronous(struct rg_request *request, struct rg_worker_context *context, CUstream stream)
+{
+    if (!context->synchronous &&
+        rg_driver.cuEventCreate(&context->synchronous, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+        return;
+    if (rg_driver.cuEventRecord(context->synchronous, stream) != CUDA_SUCCESS)
+        return;
+    context->synchronous_seq++;
+    context->synchronous_stream =
+        stream && stream != CU_STREAM_LEGACY ? rg_executor_of(request)->stream : NULL;
+}
+
+void rg_stream_order(struct rg_worker *worker, struct rg_worker_stream *stream)
+{
+    struct rg_worker_context *context = rg_context_find(worker, stream->context);
+    if (!context || stream->seen_synchronous == context->synchronous_seq)
+        return;
+    stream->seen_synchronous = context->synchronous_seq;
+    /* The stream itself, and blocking streams after the legacy stream, come after it anyway. */
+    if (context->synchronous_stream == stream || (!context->synchronous_stream && !stream->non_blocking))
+        return;
+    if (rg_driver.cuEventQuery(context->synchronous) != CUDA_SUCCESS)
+        (void)rg_driver.cuStreamWaitEvent(stream->object, context->synchronous, 0);
+}
+
+void rg_client_thread_free(struct rg_client_thread *thread)
+{
+    for (struct rg_worker_stream *stream = thread->streams, *next; stream; stream = next) {
+        next = stream->next_of_thread;
+        rg_extra_release(&stream->extra);
+    }
+    free(thread);
+}
+
+/* --- the end ---------------------------------------------------------------------------------------------------------- */
+
+/* The per-thread default streams of the context. */
+static void destroy_thread_streams(struct rg_client_thread *thread, uint64_t context)
+{
+    for (struct rg_worker_stream **link = &thread->streams; *link;) {
+        struct rg_worker_stream *stream = *link;
+        if (stream->context != context) {
+            link = &stream->next_of_thread;
+            continue;
+        }
+        *link = stream->next_of_thread;
+        (void)rg_driver.cuStreamDestroy_v2(stream->object);
+        rg_extra_release(&stream->extra);
+    }
+}
+
+static void free_legacy(struct rg_worker_context *context)
+{
+    if (context->legacy)
+        rg_extra_release(&context->legacy->extra);
+    context->legacy = NULL;
+}
+
+void rg_context_release(struct rg_worker *worker, struct rg_worker_context *context)
+{
+    /* Buffers may be in use until the context's work is done. */
+    (void)rg_driver.cuCtxSynchronize();
+    RG_MODULES_CALL(worker, drop_context, worker, context);
+    memset(context->few_streams, 0, sizeof context->few_streams);
+    context->n_streams = 0;
+    for (uint32_t i = 0; i < RG_CLIENT_THREADS_MAX; i++)
+        if (worker->threads[i])
+            destroy_thread_streams(worker->threads[i], context->handle);
+    if (context->synchronous)
+        (void)rg_driver.cuEventDestroy_v2(context->synchronous);
+    context->synchronous = NULL;
+    free_legacy(context);
+}
+
+void rg_context_free(struct rg_worker_context *context)
+{
+    free_legacy(context);
+    free(context);
+}
+
+struct forget {
+    struct rg_worker *worker;
+    uint64_t context;
+};
+
+static void forget(struct rg_object *entry, void *user)
+{
+    const struct forget *which = user;
+    if (entry->context != which->context)
+        return;
+    rg_extra_release(entry->extra);
+    rg_objects_remove(&which->worker->objects, entry);
+}
+
+void rg_context_ended(struct rg_worker *worker, const struct rg_worker_context *context)
+{
+    rg_objects_each(&worker->objects, forget, &(struct forget){worker, context->handle});
+    atomic_fetch_add(&worker->context_epoch, 1);
+}
+
+/* Frees contexts that have ended, if no thread can look at them any more: the dispatcher alone makes such threads. */
+static void free_retired(struct rg_worker *worker)
+{
+    if (atomic_load(&worker->detached))
+        return;
+    for (struct rg_worker_context **link = &worker->retired; *link;) {
+        struct rg_worker_context *context = *link;
+        if (!context->released) {
+            link = &context->next_retired;
+            continue;
+        }
+        *link = context->next_retired;
+        rg_context_free(context);
+    }
+}
+
+void rg_context_retire(struct rg_worker *worker, struct rg_worker_context *context)
+{
+    context->next_retired = worker->retired;
+    worker->retired = context;
+    free_retired(worker);
+}
