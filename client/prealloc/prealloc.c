@@ -171,7 +171,7 @@ void rg_prealloc_hint(const struct rg_prealloc_key *keys, const unsigned *counts
     unsigned made = 0;
     if (!session || !n || n > RG_PREALLOC_HINTS || !session->op_numbers[RG_OP_rgMemForesee])
         return;
-    struct rg_future *future = rg_future_begin(RG_OP_rgMemForesee, settle);
+    struct rg_future *future = rg_future_begin(settle);
     if (!future)
         return;
     pthread_mutex_lock(&rg_slabs.order);
@@ -193,7 +193,7 @@ void rg_prealloc_hint(const struct rg_prealloc_key *keys, const unsigned *counts
     if (made)
         announce(session);
     const CUresult status =
-        made ? rg_op_rgMemForesee(made * sizeof *hints, hints, &reply) : CUDA_ERROR_NOT_FOUND;
+        made ? rg_op_rgMemForesee(made * sizeof *hints, hints, future, &reply) : CUDA_ERROR_NOT_FOUND;
     pthread_mutex_unlock(&rg_slabs.order);
     if (status != CUDA_SUCCESS)
         settle(future, status, rg_reader_of(NULL, 0));

@@ -1,6 +1,6 @@
 /*
- * link.c - linking of device code: the driver's linker states, with log buffers of ours that live as long as they do, and
- * as long as a record that uses them, which may go out of order (out_of_order.h).
+ * link.c - linking of device code: the driver's linker states, with log buffers of ours that live as long as
+ * they do, and as long as a record that uses them, which may go out of order (out_of_order.h).
  */
 #include "common/base/limits.h"
 #include "common/base/log.h"
@@ -34,7 +34,10 @@ struct options {
     void *values[OPTIONS_MAX];
 };
 
-/* What goes with the state, for the record to use until it lets it go; NULL: there is no such state. The dispatcher. */
+/*
+ * What goes with the state, for the record to use until it lets it go; NULL: there is no such state. The
+ * dispatcher.
+ */
 static struct linker *use(struct rg_request *request, CUlinkState state)
 {
     struct rg_object *entry = rg_objects_find_object(&request->worker->objects, RG_KIND_LINK, state);
@@ -84,7 +87,7 @@ static void stop(struct rg_worker *worker)
     rg_objects_each(&worker->objects, drop, &(struct drop){worker, 0});
 }
 
-const struct rg_module rg_link_module = {.stop = stop, .drop_context = drop_context};
+const struct rg_server_module rg_link_module = {.stop = stop, .drop_context = drop_context};
 
 static CUresult read_options(struct rg_request *request, struct options *out, unsigned count,
                              const CUjit_option *options, const unsigned long long *values)

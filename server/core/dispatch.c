@@ -1,9 +1,10 @@
 /*
  * dispatch.c - one record: checks its header, runs its operation, replies.
  *
- * The happy path of rg_dispatch_next: take the record off the cursor, fill in the thread's request, serve. What is wrong with
- * the bytes ends the session; a failure of a call goes into its reply, or, if nobody waits, is kept (the first one)
- * for the next record that somebody waits for, or for a notice when the input runs dry.
+ * The happy path of rg_dispatch_next: take the record off the cursor, fill in the thread's request, serve.
+ * What is wrong with the bytes ends the session; a failure of a call goes into its reply, or, if nobody
+ * waits, is kept (the first one) for the next record that somebody waits for, or for a notice when the input
+ * runs dry.
  */
 #include "server/core/dispatch.h"
 
@@ -123,7 +124,7 @@ static void reply(struct rg_worker *worker, struct rg_executor *executor)
     struct iovec parts[2] = {{&head, sizeof head}, {request->out, request->out_size}};
     struct iovec bulk = {(void *)(uintptr_t)request->reply_bulk, request->reply_bulk_size};
     RG_MODULES_CALL(worker, before_reply, worker, request);
-    (void)rg_worker_send(worker, request->reply_transfer, 0, request->reply_hold, RG_MESSAGE_REPLY, parts,
+    (void)rg_worker_send(worker, request->reply_transfer, 0, request->reply_lease, RG_MESSAGE_REPLY, parts,
                          request->out_size ? 2 : 1, &bulk, request->reply_bulk_size ? 1 : 0);
 }
 
@@ -132,7 +133,7 @@ static void free_request(struct rg_request *request, struct rg_executor *executo
     if (request->out != executor->output)
         free(request->out);
     if (request->reply_sent)
-        request->reply_sent(request->worker, request->reply_lease);
+        request->reply_sent(request->worker, request->reply_owner);
     for (void **block = request->arena; block;) {
         void **next = *block;
         free(block);
@@ -141,8 +142,8 @@ static void free_request(struct rg_request *request, struct rg_executor *executo
 }
 
 /*
- * A record ran out of memory while some is ready that nobody uses: it is done once more without that. Its parameters are
- * copied, as the message that they are in may be gone when the client has answered.
+ * A record ran out of memory while some is ready that nobody uses: it is done once more without that. Its
+ * parameters are copied, as the message that they are in may be gone when the client has answered.
  */
 static void execute_again(struct rg_executor *executor, const struct rg_operation *operation,
                           const unsigned char *parameters, size_t size)
@@ -257,7 +258,10 @@ bool rg_dispatch_next_blocks(const struct rg_worker *worker)
 
 void rg_dispatch_report_failure(struct rg_worker *worker)
 {
-    /* A client that only sends reads nothing: what it has not read must never fill the connection, which it waits for. */
+    /*
+     * A client that only sends reads nothing: what it has not read must never fill the connection, which it
+     * waits for.
+     */
     enum { UNREAD_MAX = 64 };
     const uint64_t read = atomic_load_explicit(&worker->read, memory_order_relaxed);
     if (worker->failed == CUDA_SUCCESS ||

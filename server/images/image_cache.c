@@ -1,17 +1,19 @@
 /*
- * image_cache.c - images by the digest of their bytes: kept in files, so that a client need not send what this server, by
- * whichever client, has got before.
+ * image_cache.c - images by the digest of their bytes: kept in files, so that a client need not send what
+ * this server, by whichever client, has got before.
  *
- * The happy path of rgImageNamed: the file is there, its bytes have the digest, the image is complete and the client is
- * told to keep its copy to itself. Else the client is asked, as for a rendezvous; the reader puts the answers in place while the
- * dispatcher goes on, and waits only where the image is used. Bytes are believed when their digest has been computed here,
- * whether they came from a file or a client: what one client sends cannot become another's image, and a damaged file is
- * merely asked for again. Writing is done by a thread of its own, behind the use.
+ * The happy path of rgImageNamed: the file is there, its bytes have the digest, the image is complete and the
+ * client is told to keep its copy to itself. Else the client is asked, as for a rendezvous; the reader puts
+ * the answers in place while the dispatcher goes on, and waits only where the image is used. Bytes are
+ * believed when their digest has been computed here, whether they came from a file or a client: what one
+ * client sends cannot become another's image, and a damaged file is merely asked for again. Writing is done
+ * by a thread of its own, behind the use.
  */
 #include "common/base/log.h"
 #include "common/base/thread.h"
 #include "common/cache/digest.h"
 #include "common/cache/disk_cache.h"
+#include "common/sync/scoped_lock.h"
 #include "generated/server/execute.h"
 #include "server/images/image.h"
 
@@ -24,7 +26,7 @@
 #define SETTLE_S     1 /* how long the end of a session waits for what is being written */
 
 /* As the daemon says (server/daemon/settings.c). */
-static struct rg_disk_cache *open_shelf(void)
+static struct rg_disk_cache *open_files(void)
 {
     char folder[PATH_MAX];
     const uint64_t size = rg_disk_cache_limit("REMOTE_GPU_IMAGE_CACHE_SIZE", DEFAULT_SIZE);
@@ -33,7 +35,7 @@ static struct rg_disk_cache *open_shelf(void)
     return rg_disk_cache_open(folder, size);
 }
 
-/* --- writing ------------------------------------------------------------------------------------------------ */
+/* --- writing -------------------------------------------------------------------------------------------- */
 
 static void free_list(struct rg_image *images)
 {
@@ -62,7 +64,7 @@ static void *write_images(void *argument)
         images->busy = true;
         pthread_mutex_unlock(&images->lock);
         const size_t total = image->total;
-        rg_disk_cache_write(images->shelf, image->digest, image->data, total);
+        rg_disk_cache_write(images->files, image->digest, image->data, total);
         image->next = NULL;
         free_list(image);
         pthread_mutex_lock(&images->lock);
@@ -78,8 +80,8 @@ bool rg_image_keep(struct rg_worker *worker, struct rg_image *image)
 {
     struct rg_image_cache *images = rg_image_cache_of(worker);
     bool kept = false;
-    pthread_mutex_lock(&images->lock);
-    if (images->shelf && !images->writer_runs && !images->stop)
+    RG_SCOPED_LOCK(&images->lock);
+    if (images->files && !images->writer_runs && !images->stop)
         images->writer_runs = rg_thread_create(&images->writer, "rg-images", write_images, images) == RG_OK;
     const bool room = !images->writing_bytes || (images->writing_bytes < RG_IMAGES_WRITING &&
                                                  image->total < RG_IMAGES_WRITING - images->writing_bytes);
@@ -91,7 +93,6 @@ bool rg_image_keep(struct rg_worker *worker, struct rg_image *image)
         pthread_cond_broadcast(&images->changed);
         kept = true;
     }
-    pthread_mutex_unlock(&images->lock);
     return kept;
 }
 
@@ -101,14 +102,13 @@ void rg_image_cache_settle(struct rg_worker *worker)
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += SETTLE_S;
-    pthread_mutex_lock(&images->lock);
+    RG_SCOPED_LOCK(&images->lock);
     while ((images->writing || images->busy) &&
            pthread_cond_timedwait(&images->changed, &images->lock, &until) == 0)
         ;
-    pthread_mutex_unlock(&images->lock);
 }
 
-/* --- asking the client ---------------------------------------------------------------------------------------- */
+/* --- asking the client ---------------------------------------------------------------------------------- */
 
 static bool has_digest(const void *data, size_t size, const uint8_t digest[RG_DIGEST_BYTES])
 {
@@ -119,15 +119,15 @@ static bool has_digest(const void *data, size_t size, const uint8_t digest[RG_DI
 /* The image from its file. */
 static bool read_image(struct rg_worker *worker, struct rg_image *image)
 {
-    struct rg_disk_cache *shelf = rg_image_cache_of(worker)->shelf;
+    struct rg_disk_cache *files = rg_image_cache_of(worker)->files;
     size_t size;
     unsigned char *data =
-        shelf ? rg_disk_cache_read(shelf, image->digest, 0, image->total, RG_IMAGE_TAIL, &size) : NULL;
+        files ? rg_disk_cache_read(files, image->digest, 0, image->total, RG_IMAGE_TAIL, &size) : NULL;
     if (!data)
         return false;
     if (size != image->total || !has_digest(data, size, image->digest)) {
         rg_warn("session %llu: a kept image is damaged and dropped", (unsigned long long)worker->session);
-        rg_disk_cache_remove(shelf, image->digest);
+        rg_disk_cache_remove(files, image->digest);
         free(data);
         return false;
     }
@@ -230,12 +230,10 @@ static enum rg_answered answer(struct rg_worker *worker, const struct rg_message
 bool rg_image_wait(struct rg_worker *worker, struct rg_image *image)
 {
     struct rg_image_cache *images = rg_image_cache_of(worker);
-    pthread_mutex_lock(&images->lock);
+    RG_SCOPED_LOCK(&images->lock);
     while (image->transfer && image->received != image->total && !rg_worker_over(worker))
         pthread_cond_wait(&images->changed, &images->lock);
-    const bool settled = !image->transfer || image->received == image->total;
-    pthread_mutex_unlock(&images->lock);
-    return settled;
+    return !image->transfer || image->received == image->total;
 }
 
 CUresult rg_image_ready(struct rg_request *request, struct rg_image *image)
@@ -252,23 +250,21 @@ CUresult rg_image_ready(struct rg_request *request, struct rg_image *image)
     return CUDA_SUCCESS;
 }
 
-/* --- beginning and end -------------------------------------------------------------------------------------------------- */
+/* --- beginning and end ---------------------------------------------------------------------------------- */
 
 static void init(struct rg_worker *worker)
 {
     struct rg_image_cache *images = rg_image_cache_of(worker);
-    pthread_mutex_init(&images->lock, NULL);
     pthread_cond_init(&images->changed, NULL);
     images->last = &images->writing;
-    images->shelf = open_shelf();
+    images->files = open_files();
 }
 
 /* Whoever waits for an image goes on without it. */
 static void wake(struct rg_worker *worker)
 {
-    pthread_mutex_lock(&rg_image_cache_of(worker)->lock);
+    RG_SCOPED_LOCK(&rg_image_cache_of(worker)->lock);
     pthread_cond_broadcast(&rg_image_cache_of(worker)->changed);
-    pthread_mutex_unlock(&rg_image_cache_of(worker)->lock);
 }
 
 static void fini(struct rg_worker *worker)
@@ -285,13 +281,13 @@ static void fini(struct rg_worker *worker)
     free_list(images->writing);
     free_list(images->waiting);
     free_list(images->left);
-    rg_disk_cache_close(images->shelf);
+    rg_disk_cache_close(images->files);
     pthread_cond_destroy(&images->changed);
-    pthread_mutex_destroy(&images->lock);
 }
 
-const struct rg_module rg_images_module = {
+const struct rg_server_module rg_images_module = {
     .size = sizeof(struct rg_image_cache),
+    .locked = true,
     .init = init,
     .wake = wake,
     .fini = fini,

@@ -1,18 +1,19 @@
 /*
- * deferred.h - what happens when a stream gets there, with the client's part in it: what its three kinds share.
+ * deferred.h - what happens when a stream gets there, with the client's part in it: what its three kinds
+ * share.
  *
  *   host call      the stream waits until the client has run its function (host_call.c)
  *   rendezvous     a copy to the device that reads the client's memory in stream order (rendezvous.c)
  *   deferred read  a copy to the client's memory that has left before the stream goes on (deferred_read.c)
  *
- * Each is an item: a number of host functions put between the copies of the stream. They run on a thread of the driver, send
- * notices, and wait for what they need: an answer, or a buffer that has been sent. The buffers belong to the stream and
- * are used by one transfer after another, which the stream's own order makes safe. When the session ends all of them
- * return at once.
+ * Each is an item: a number of host functions put between the copies of the stream. They run on a thread of
+ * the driver, send notices, and wait for what they need: an answer, or a buffer that has been sent. The
+ * buffers belong to the stream and are used by one transfer after another, which the stream's own order makes
+ * safe. When the session ends all of them return at once.
  *
  * Failures: an answer that fits nothing ends the session. If the context fails, the driver does not call host
- * functions any more; what waits for them here is freed with the worker, and touches no buffer any more once the context
- * ends: what is under way then goes nowhere.
+ * functions any more; what waits for them here is freed with the worker, and touches no buffer any more once
+ * the context ends: what is under way then goes nowhere.
  *
  * Lock: that of struct rg_deferred, then gpudirect's.
  */
@@ -21,7 +22,7 @@
 
 #include "common/base/tuning.h"
 #include "server/modules.h"
-#include "server/transfer/region.h"
+#include "server/transfer/device_region.h"
 #include "server/transfer/staging.h"
 
 /* Bytes that a session's items take here until their streams have done them, but for the driver's. */
@@ -56,7 +57,7 @@ struct rg_deferred_item {
     size_t n_chunks;
     unsigned char *slots[RG_DEFERRED_SLOTS];
     /* of the slots, and of those that the next transfer uses; NULL: none */
-    struct rg_lease *holds[RG_DEFERRED_SLOTS];
+    struct rg_lease *leases[RG_DEFERRED_SLOTS];
     /* deferred reads that are sent from where the data lies on the device, and where; NULL: others */
     struct rg_gpudirect_area *area;
     unsigned char *device;
@@ -88,10 +89,11 @@ struct rg_deferred_item *rg_deferred_find(struct rg_worker *worker, uint64_t id)
 struct rg_deferred_item *rg_deferred_create(struct rg_request *request, enum rg_deferred_kind kind,
                                             uint64_t id, size_t n_chunks);
 /**
- * Makes the item of a transfer and the buffers that it needs, as far as it needs any; what is ready and not used is given
- * up for it, if there is no other memory. If it fails, the client is to be told by a notice. The dispatcher.
+ * Makes the item of a transfer and the buffers that it needs, as far as it needs any; what is ready and not
+ * used is given up for it, if there is no other memory. If it fails, the client is to be told by a notice.
+ * The dispatcher.
  */
-CUresult rg_deferred_begin(struct rg_request *request, const struct rg_region *region, uint64_t id,
+CUresult rg_deferred_begin(struct rg_request *request, const struct rg_device_region *region, uint64_t id,
                            enum rg_deferred_kind kind, CUstream stream, struct rg_deferred_item **out);
 /** Ends an item of which the driver knows nothing. */
 void rg_deferred_cancel(struct rg_deferred_item *item);
