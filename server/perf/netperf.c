@@ -14,7 +14,6 @@
 #include "server/perf/perftest.h"
 #include "transport/connect/connect.h"
 #include "transport/control.h"
-#include "transport/multipath/multipath.h"
 #include "transport/upgrade/upgrade.h"
 
 #include <errno.h>

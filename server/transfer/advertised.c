@@ -5,7 +5,6 @@
 #include "common/sync/scoped_lock.h"
 #include "generated/server/driver.h"
 #include "server/modules.h"
-#include "transport/multipath/multipath.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

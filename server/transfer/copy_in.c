@@ -14,7 +14,6 @@
 #include "server/transfer/device_region.h"
 #include "server/transfer/gpudirect.h"
 #include "server/transfer/staging.h"
-#include "transport/multipath/multipath.h"
 
 #define PIECE (512u << 10)
 
