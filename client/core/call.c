@@ -218,8 +218,7 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigne
     return CUDA_SUCCESS;
 }
 
-/* Sends the call and waits for its reply; returns what became of this very call. */
-static CUresult wait_for_reply(struct rg_call *call)
+CUresult rg_call_wait_own(struct rg_call *call)
 {
     struct rg_session *session = call->session;
     struct rg_queue *queue = &session->queue;
@@ -265,7 +264,7 @@ static CUresult wait_for_reply(struct rg_call *call)
 CUresult rg_call_post(struct rg_call *call)
 {
     if (!rg_optimise[RG_OPT_ASYNC] || call->stays) {
-        CUresult status = wait_for_reply(call);
+        CUresult status = rg_call_wait_own(call);
         rg_call_done(call);
         return status;
     }
@@ -292,7 +291,7 @@ CUresult rg_call_post_bulk(struct rg_call *call, struct rg_bulk *bulk)
         sent = rg_queue_send_bulk(session, &own);
         rg_probe_waited(since, 0);
     } else {
-        result = wait_for_reply(call);
+        result = rg_call_wait_own(call);
         rg_call_done(call);
         sent = own.status;
     }
@@ -309,25 +308,20 @@ void rg_call_end_lease(struct rg_session *session, struct rg_lease *lease)
     rg_lease_end(lease);
 }
 
-CUresult rg_call_wait_own(struct rg_call *call)
+CUresult rg_call_post_future(struct rg_call *call, struct rg_future *future)
 {
-    struct rg_future *future = rg_future_takes(call->thread, call->op);
-    if (future) {
-        const uint32_t token = rg_future_prepare(future, call->session);
-        memcpy(call->record + offsetof(struct rg_record, token), &token, sizeof token);
-        rg_queue_leave(call->session, call->thread);
-        call->reply = rg_reader_of(NULL, 0);
-        call->thread = NULL; /* there is nothing to release */
-        return CUDA_SUCCESS;
-    }
-    return wait_for_reply(call);
+    const uint32_t token = rg_future_prepare(future, call->session, (enum rg_op)call->op);
+    memcpy(call->record + offsetof(struct rg_record, token), &token, sizeof token);
+    rg_queue_leave(call->session, call->thread);
+    call->reply = rg_reader_of(NULL, 0);
+    call->thread = NULL; /* there is nothing to release */
+    return CUDA_SUCCESS;
 }
 
 CUresult rg_call_wait(struct rg_call *call)
 {
     const CUresult result = rg_call_wait_own(call);
-    const bool waited = call->thread != NULL;
-    return result == CUDA_SUCCESS && waited ? rg_session_take_latched(call->session) : result;
+    return result == CUDA_SUCCESS ? rg_session_take_latched(call->session) : result;
 }
 
 void rg_call_done(struct rg_call *call)

@@ -20,6 +20,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+struct rg_future;
 struct rg_lease;
 struct rg_region;
 struct rg_thread;
@@ -109,6 +110,8 @@ CUresult rg_call_wait(struct rg_call *call);
  * handle that one side has and the other has not would be in the way of the next one in its place.
  */
 CUresult rg_call_wait_own(struct rg_call *call);
+/** Does not wait: the answer is the future's. */
+CUresult rg_call_post_future(struct rg_call *call, struct rg_future *future);
 /** Releases the reply. */
 void rg_call_done(struct rg_call *call);
 

@@ -36,7 +36,6 @@ struct rg_waiter {
     const struct rg_region *into; /* where bulk data of the reply goes; NULL: it is dropped */
 };
 
-struct rg_future;
 
 struct rg_thread {
     uint32_t number; /* index in the table of threads */
@@ -54,7 +53,6 @@ struct rg_thread {
     struct rg_thread_timeline timeline;
     unsigned
         sends_after_wait; /* records that it sends by itself, whatever it has sent before (client/core/queue.c) */
-    struct rg_future *future; /* the next answer is not waited for (client/core/future.h); NULL */
 };
 
 /** The calling thread's thread, made on first use; NULL if there are too many or memory ran out. */
