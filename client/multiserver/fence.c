@@ -271,9 +271,11 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
     CUresult status = rg_call_allowed(RG_CALL_CONTEXT), captured;
     if (status != CUDA_SUCCESS)
         return status;
-    if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)hStream) ||
-        !rg_handle_known(RG_KIND_EVENT, (uint64_t)hEvent))
-        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
+    status = rg_handle_check(RG_KIND_STREAM, (uint64_t)hStream, CUDA_ERROR_INVALID_HANDLE);
+    if (status == CUDA_SUCCESS)
+        status = rg_handle_check(RG_KIND_EVENT, (uint64_t)hEvent, CUDA_ERROR_INVALID_HANDLE);
+    if (status != CUDA_SUCCESS)
+        return status;
     if (Flags & ~1u)
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_capture_wait(hEvent, hStream, Flags, &captured))
