@@ -10,7 +10,7 @@
 #include "client/core/handle.h"
 #include "client/core/home.h"
 #include "client/managed/pinned.h"
-#include "client/multiserver/fence.h"
+#include "client/multiserver/peer_copy.h"
 #include "common/cuda/copy_peer.h"
 #include "common/cuda/graph/graph.h"
 #include "generated/client/operations.h"
