@@ -11,6 +11,7 @@
 #include "client/prealloc/prealloc.h"
 #include "client/prefetch/startup_profile.h"
 #include "client/timeline/timeline.h"
+#include "client/transfer/answers.h"
 #include "client/transfer/credit.h"
 #include "client/transfer/transfer.h"
 
@@ -35,6 +36,12 @@ static void thread_ended(struct rg_thread *thread)
     rg_timeline_end_thread(&thread->timeline);
 }
 
+static void host_call_begins(void)
+{
+    rg_timeline_new_epoch(); /* that it runs shows how far the stream is */
+    rg_unified_host_call_begins();
+}
+
 void rg_modules_register(void)
 {
     if (rg_hooks.hello)
@@ -45,13 +52,11 @@ void rg_modules_register(void)
         .work_begins = rg_unified_begin_work,
         .work_ends = rg_unified_end_work,
         .has_waited = rg_unified_settle,
-        .host_call_begins = rg_unified_host_call_begins,
-        .host_call_ends = rg_unified_host_call_ends,
         .out_of_memory = rg_prealloc_give_back,
         .sender_is_due = rg_prealloc_any,
         .sender_idle = sender_idle,
         .sender_runs = rg_prealloc_answer_reclaim,
-        .sender_piece = rg_rendezvous_send_next,
+        .sender_piece = rg_answers_send_next,
         .notice =
             {
                 [RG_NOTICE_HOST_CALL] = rg_transfer_notice,
@@ -63,6 +68,8 @@ void rg_modules_register(void)
                 [RG_NOTICE_DONE] = rg_timeline_notice,
                 [RG_NOTICE_CREDIT] = rg_credit_notice,
             },
+        .host_call_begins = host_call_begins,
+        .host_call_ends = rg_unified_host_call_ends,
         .hello = hello,
         .session_settles = rg_transfers_settle,
         .session_ended = rg_transfers_drop,

@@ -4,12 +4,13 @@
  *   worker --fd N --hello-fd N [--hand-fd N] --driver LIBRARY --driver-kind KIND --devices 0,1 --session ID [--max-sessions N]
  *          [--reconnect-grace SECONDS] [--stack-limit BYTES]
  *
- * `fd` is the client's connection, `hello-fd` holds the hello that the daemon has read from it. The worker loads the
- * driver, answers the hello, serves until the client closes the connection, breaks the protocol, or the daemon sends
- * SIGTERM (as the kernel does when the daemon dies). Then it exits at once: what the client left in the driver goes with
- * the process, also if its kernels never end.
+ * `fd` is the client's connection, `hello-fd` holds the hello that the daemon has read from it. The worker
+ * loads the driver, answers the hello, serves until the client closes the connection, breaks the protocol, or
+ * the daemon sends SIGTERM (as the kernel does when the daemon dies). Then it exits at once: what the client
+ * left in the driver goes with the process, also if its kernels never end.
  *
- * The main thread only waits for signals and the end; the session runs on threads of its own (leader_followers.h).
+ * The main thread only waits for signals and the end; the session runs on threads of its own
+ * (leader_followers.h).
  */
 #include "common/base/log.h"
 #include "server/api/context.h"
@@ -123,7 +124,9 @@ static void tell_statistics(struct rg_worker *worker)
                 (unsigned long long)worker->session, (unsigned long long)in, (unsigned long long)out);
 }
 
-/* Waits for the end of the session; a signal ends it, and so does the end of the connection that it began on. */
+/*
+ * Waits for the end of the session; a signal ends it, and so does the end of the connection that it began on.
+ */
 static int wait_for_end(struct rg_worker *worker, int over_fd, int signal_fd, int control_fd)
 {
     for (;;) {
@@ -146,7 +149,10 @@ static int wait_for_end(struct rg_worker *worker, int over_fd, int signal_fd, in
             return code;
         }
         if (fds[1].revents) {
-            /* Whatever becomes of the last words to a client that may take nothing: the server may be gone already. */
+            /*
+             * Whatever becomes of the last words to a client that may take nothing: the server may be gone
+             * already.
+             */
             (void)alarm(LAST_WORDS_S);
             rg_worker_end(worker, 0, "the server is shutting down");
             signal_fd = -1;

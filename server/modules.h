@@ -1,6 +1,6 @@
 /*
- * modules.h - the parts that the worker is made of besides its core (core/module.h), in the order in which their hooks are
- * called. Each keeps its state in its place here, which only its own files look at.
+ * modules.h - the parts that the worker is made of besides its core (core/module.h), in the order in which
+ * their hooks are called. Each keeps its state in its place here, which only its own files look at.
  */
 #ifndef RG_SERVER_MODULES_H
 #define RG_SERVER_MODULES_H

@@ -3,10 +3,7 @@
 #define RG_CLIENT_API_COPY_H
 
 #include <cuda.h>
-#include <stdbool.h>
 
-/** Whether this thread is in rg_copy_in_order. */
-extern __thread bool rg_copies_in_order;
 /** Puts a copy into a stream that reads and writes host memory of any kind when the stream gets there. */
 CUresult rg_copy_in_order(const CUDA_MEMCPY3D *copy, CUstream stream);
 

@@ -5,8 +5,8 @@
 #include "client/cache/image.h"
 #include "client/core/call.h"
 #include "client/core/handle.h"
+#include "client/core/region.h"
 #include "client/core/thread.h"
-#include "common/base/limits.h"
 #include "common/cuda/image.h"
 #include "common/cuda/image_file.h"
 #include "generated/client/operations.h"
@@ -138,10 +138,9 @@ static CUresult fetch(CUlinkState state, unsigned char *to, size_t size)
     for (size_t at = 0; at < size && status == CUDA_SUCCESS; at += RG_BULK_MAX) {
         const size_t part = size - at < RG_BULK_MAX ? size - at : RG_BULK_MAX;
         struct rg_call reply;
-        rg_call_expect_bulk(to + at, part, part, 1);
-        status = rg_op_rgLinkRead(state, at, part, &reply);
+        const struct rg_region into = rg_region_line(RG_REGION_HOST, (uintptr_t)(to + at), part);
+        status = rg_op_rgLinkRead(state, at, part, &reply, &into);
         rg_call_done(&reply);
-        rg_call_expect_bulk(NULL, 0, 0, 0);
     }
     return status;
 }

@@ -59,15 +59,14 @@ static void function_arrived(struct rg_future *future, CUresult result, struct r
 }
 
 /* Asks for a function ahead if its answer is known, which is then in *answer. NULL: it is to be waited for. */
-static struct rg_future *look_up_ahead(struct rg_cached_image *known, enum rg_op op, const char *name,
+static struct rg_future *look_up_ahead(struct rg_cached_image *known, bool take, const char *name,
                                        struct rg_reader *answer)
 {
     const struct rg_cached_function *function =
         known && rg_image_cache_here(known) ? rg_image_cache_function(known, name) : NULL;
-    const bool take = op == RG_OP_rgKernelTakeFunction;
     if (!function || (take && !function->taken))
         return NULL;
-    struct rg_future *future = rg_future_begin(op, function_arrived);
+    struct rg_future *future = rg_future_begin(function_arrived);
     if (!future)
         return NULL;
     rg_image_cache_used(known, name, take);
@@ -92,11 +91,12 @@ static CUresult keep(enum rg_kind kind, uint64_t handle, struct rg_reader *answe
 }
 
 static CUresult ask_by_name(enum rg_kind kind, uint64_t handle, uint64_t owner, const char *name,
-                            struct rg_call *reply)
+                            struct rg_future *future, struct rg_call *reply)
 {
-    return kind == RG_KIND_FUNCTION
-               ? rg_op_rgModuleGetFunction(&(CUfunction){(CUfunction)handle}, (CUmodule)owner, name, reply)
-               : rg_op_rgLibraryGetKernel(&(CUkernel){(CUkernel)handle}, (CUlibrary)owner, name, 0, reply);
+    return kind == RG_KIND_FUNCTION ? rg_op_rgModuleGetFunction(&(CUfunction){(CUfunction)handle},
+                                                                (CUmodule)owner, name, future, reply)
+                                    : rg_op_rgLibraryGetKernel(&(CUkernel){(CUkernel)handle},
+                                                               (CUlibrary)owner, name, 0, future, reply);
 }
 
 /* A function of a module or kernel of a library by name: known, or asked for and kept. */
@@ -115,10 +115,8 @@ static CUresult find_by_name(enum rg_kind kind, uint64_t owner, const char *name
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct rg_call reply;
     struct rg_reader answer;
-    struct rg_future *future =
-        look_up_ahead(known, kind == RG_KIND_FUNCTION ? RG_OP_rgModuleGetFunction : RG_OP_rgLibraryGetKernel,
-                      name, &answer);
-    CUresult status = rg_future_end(future, ask_by_name(kind, handle, owner, name, &reply));
+    struct rg_future *future = look_up_ahead(known, false, name, &answer);
+    CUresult status = rg_future_end(future, ask_by_name(kind, handle, owner, name, future, &reply));
     if (status == CUDA_SUCCESS) {
         if (!future)
             answer = reply.reply;
@@ -202,11 +200,10 @@ static CUresult take_known_function(CUfunction *out, CUkernel kernel, struct rg_
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct rg_call reply;
     struct rg_reader answer;
-    struct rg_future *future =
-        look_up_ahead(library->library.known, RG_OP_rgKernelTakeFunction, of->name, &answer);
+    struct rg_future *future = look_up_ahead(library->library.known, true, of->name, &answer);
     CUresult status = CUDA_ERROR_NOT_FOUND;
     if (future)
-        status = rg_future_end(future, rg_op_rgKernelTakeFunction(&function, kernel, &reply));
+        status = rg_future_end(future, rg_op_rgKernelTakeFunction(&function, kernel, future, &reply));
     if (future && status == CUDA_SUCCESS) {
         struct rg_function *made = &rg_handle_shadow(RG_KIND_FUNCTION, (uint64_t)function)->function;
         if (!rg_function_read(&answer, made, of->name, of->owner))

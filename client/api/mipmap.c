@@ -2,7 +2,7 @@
  * mipmap.c - mipmapped arrays. The levels are arrays that the worker's driver made; they are named when the whole is
  * created, in records that nobody waits for, so that asking for one costs nothing.
  */
-#include "client/api/box.h"
+#include "client/api/array.h"
 #include "client/core/call.h"
 #include "client/core/handle.h"
 #include "generated/client/operations.h"

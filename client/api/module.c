@@ -51,32 +51,27 @@ struct load {
     uint64_t image, handle;
 };
 
-static enum rg_op op_of(const struct load *load)
-{
-    return load->kind == RG_KIND_LIBRARY ? RG_OP_rgLibraryLoad : RG_OP_rgModuleLoad;
-}
-
-static CUresult ask(const struct load *load, struct rg_call *reply)
+static CUresult ask(const struct load *load, struct rg_future *future, struct rg_call *reply)
 {
     const struct rg_jit *jit = load->jit;
     const size_t info = log_size(jit->info_size), error = log_size(jit->error_size);
     if (load->kind == RG_KIND_LIBRARY)
         return rg_op_rgLibraryLoad(&(CUlibrary){(CUlibrary)load->handle}, load->image, jit->count,
-                                   jit->options, jit->values, 0, NULL, NULL, info, error, 0, reply);
+                                   jit->options, jit->values, 0, NULL, NULL, info, error, 0, future, reply);
     return rg_op_rgModuleLoad(&(CUmodule){(CUmodule)load->handle}, load->image, jit->count, jit->options,
-                              jit->values, info, error, reply);
+                              jit->values, info, error, future, reply);
 }
 
 /* The answer is compared when it comes. */
 static CUresult load_ahead(const struct load *load)
 {
     struct rg_call reply;
-    struct rg_future *future = rg_future_begin(op_of(load), load_arrived);
+    struct rg_future *future = rg_future_begin(load_arrived);
     if (future) {
         future->user[0] = (uintptr_t)load->known;
         rg_probe_saved(RG_OPT_KNOWN);
     }
-    const CUresult status = rg_future_end(future, ask(load, &reply));
+    const CUresult status = rg_future_end(future, ask(load, future, &reply));
     if (!future)
         rg_call_done(&reply);
     else if (status == CUDA_SUCCESS)
@@ -89,8 +84,8 @@ static CUresult load_and_wait(const struct load *load)
 {
     struct rg_call reply;
     const bool aside = rg_call_stands_aside(rg_session_current());
-    struct rg_future *future = load->known && !aside ? rg_future_begin(op_of(load), NULL) : NULL;
-    CUresult status = rg_future_end(future, ask(load, &reply));
+    struct rg_future *future = load->known && !aside ? rg_future_begin(NULL) : NULL;
+    CUresult status = rg_future_end(future, ask(load, future, &reply));
     if (!future) {
         rg_jit_answer(load->jit, &reply.reply);
         rg_call_done(&reply);

@@ -30,8 +30,9 @@ static CUresult send_bytes(uint64_t id, uint64_t total, uint64_t offset, const v
     CUresult status = CUDA_SUCCESS;
     for (uint64_t at = 0; at < size && status == CUDA_SUCCESS; at += RG_BULK_MAX) {
         size_t part = size - at < RG_BULK_MAX ? (size_t)(size - at) : RG_BULK_MAX;
-        struct iovec bulk = {(void *)((uintptr_t)data + at), part};
-        status = rg_op_rgImageData(id, total, offset + at, part, home, &bulk, 1);
+        const struct iovec bytes = {(void *)((uintptr_t)data + at), part};
+        struct rg_bulk bulk = {.data = &bytes, .n = 1};
+        status = rg_op_rgImageData(id, total, offset + at, part, home, &bulk);
     }
     return status;
 }
@@ -145,7 +146,7 @@ static CUresult send_named(struct rg_image_view *view, enum rg_image_stay stay, 
     if (!source)
         return CUDA_ERROR_OUT_OF_MEMORY;
     unsigned char *memory = source->copy ? source->copy : (unsigned char *)(uintptr_t)view->sections[0].data;
-    const uint64_t pull = rg_rendezvous_create_supplied(session, view->size, &source->supply);
+    const uint64_t pull = rg_rendezvous_create_lazy(session, view->size, &source->supply);
     if (!pull) {
         source_done(&source->supply);
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -29,15 +29,11 @@ struct rg_variable {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all lists */
 
-static CUresult ask(enum rg_kind kind, uint64_t owner, const char *name, bool managed, struct rg_call *reply)
+static CUresult ask(enum rg_kind kind, uint64_t owner, const char *name, bool managed,
+                    struct rg_future *future, struct rg_call *reply)
 {
-    return kind == RG_KIND_MODULE ? rg_op_rgModuleVariable((CUmodule)owner, name, reply)
-                                  : rg_op_rgLibraryVariable((CUlibrary)owner, name, managed, reply);
-}
-
-static enum rg_op op_of(enum rg_kind kind)
-{
-    return kind == RG_KIND_MODULE ? RG_OP_rgModuleVariable : RG_OP_rgLibraryVariable;
+    return kind == RG_KIND_MODULE ? rg_op_rgModuleVariable((CUmodule)owner, name, future, reply)
+                                  : rg_op_rgLibraryVariable((CUlibrary)owner, name, managed, future, reply);
 }
 
 /* Asks and waits. */
@@ -45,7 +41,7 @@ static CUresult fetch(enum rg_kind kind, uint64_t owner, const char *name, bool 
                       struct rg_variable_place *place)
 {
     struct rg_call reply;
-    CUresult status = ask(kind, owner, name, managed, &reply);
+    CUresult status = ask(kind, owner, name, managed, NULL, &reply);
     if (status == CUDA_SUCCESS) {
         rg_get_into(&reply.reply, place, sizeof *place);
         status = rg_call_outputs_read(&reply);
@@ -111,8 +107,8 @@ void rg_variables_ask(enum rg_kind kind, uint64_t owner, struct rg_cached_image 
     for (unsigned i = 0; (name = rg_image_cache_variable(known, i, &managed)) != NULL; i++) {
         struct rg_call reply;
         struct rg_variable **list = list_of(kind, owner);
-        struct rg_future *future = list ? rg_future_begin(op_of(kind), NULL) : NULL;
-        if (!future || rg_future_end(future, ask(kind, owner, name, managed, &reply)) != CUDA_SUCCESS)
+        struct rg_future *future = list ? rg_future_begin(NULL) : NULL;
+        if (!future || rg_future_end(future, ask(kind, owner, name, managed, future, &reply)) != CUDA_SUCCESS)
             return;
         (void)add(list, rg_context_current(), name, managed, future, NULL);
     }

@@ -208,6 +208,7 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigne
         return status;
     call->op = (uint16_t)op;
     call->lasts = flags & RG_CALL_LASTS;
+    call->into = NULL;
     call->stays = (flags & RG_CALL_BLOCKS) && rg_hooks.blocks_on_context(rg_thread_context(call->thread));
     call->aside = (flags & RG_CALL_COMPILES) && rg_call_stands_aside(call->session);
     lock_queue(call, flags);
@@ -217,8 +218,7 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigne
     return CUDA_SUCCESS;
 }
 
-/* Sends the call and waits for its reply; returns what became of this very call. */
-static CUresult wait_for_reply(struct rg_call *call)
+CUresult rg_call_wait_own(struct rg_call *call)
 {
     struct rg_session *session = call->session;
     struct rg_queue *queue = &session->queue;
@@ -228,6 +228,7 @@ static CUresult wait_for_reply(struct rg_call *call)
     if (call->aside)
         memcpy(call->record + offsetof(struct rg_record, flags), &(uint16_t){RG_RECORD_AWAITED},
                sizeof(uint16_t));
+    waiter->into = call->into;
     rg_receiver_prepare(session, waiter, token);
     session->stats.round_trips++;
     const uint64_t seq = queue->next_seq - 1;
@@ -263,7 +264,7 @@ static CUresult wait_for_reply(struct rg_call *call)
 CUresult rg_call_post(struct rg_call *call)
 {
     if (!rg_optimise[RG_OPT_ASYNC] || call->stays) {
-        CUresult status = wait_for_reply(call);
+        CUresult status = rg_call_wait_own(call);
         rg_call_done(call);
         return status;
     }
@@ -271,25 +272,26 @@ CUresult rg_call_post(struct rg_call *call)
     return CUDA_SUCCESS;
 }
 
-CUresult rg_call_post_bulk(struct rg_call *call, const struct iovec *bulk, int n_bulk)
+CUresult rg_call_post_bulk(struct rg_call *call, struct rg_bulk *bulk)
 {
     struct rg_session *session = call->session;
-    struct rg_bulk_send own = {.send = {.bulk = bulk,
-                                        .n_bulk = n_bulk,
-                                        .lease = call->thread->lease,
+    struct rg_bulk_send own = {.send = {.bulk = bulk->data,
+                                        .n_bulk = bulk->n,
+                                        .lease = bulk->lease,
                                         .detachable = rg_optimise[RG_OPT_ASYNC]}};
     enum rg_status sent;
     CUresult result = CUDA_SUCCESS;
-    for (int i = 0; i < n_bulk; i++)
-        rg_probe_bytes(bulk[i].iov_len, 0);
-    if (n_bulk)
+    bulk->posted = true;
+    for (int i = 0; i < bulk->n; i++)
+        rg_probe_bytes(bulk->data[i].iov_len, 0);
+    if (bulk->n)
         session->queue.current->bulk = &own;
     if (rg_optimise[RG_OPT_ASYNC]) {
         const uint64_t since = rg_probe_wait();
         sent = rg_queue_send_bulk(session, &own);
         rg_probe_waited(since, 0);
     } else {
-        result = wait_for_reply(call);
+        result = rg_call_wait_own(call);
         rg_call_done(call);
         sent = own.status;
     }
@@ -298,51 +300,28 @@ CUresult rg_call_post_bulk(struct rg_call *call, const struct iovec *bulk, int n
     return sent == RG_OK ? result : atomic_load(&session->ended);
 }
 
-void rg_call_begin_lease(struct rg_lease *lease)
+void rg_call_end_lease(struct rg_session *session, struct rg_lease *lease)
 {
-    struct rg_thread *thread = rg_thread_current();
-    if (thread)
-        thread->lease = lease;
-}
-
-void rg_call_end_lease(struct rg_lease *lease)
-{
-    struct rg_thread *thread = rg_thread_current();
-    if (thread)
-        thread->lease = NULL;
     if (rg_lease_ended(lease))
         return;
-    rg_receiver_poll(rg_session_current()); /* acknowledgements may stand behind what else has come */
+    rg_receiver_poll(session); /* acknowledgements may stand behind what else has come */
     rg_lease_end(lease);
 }
 
-void rg_call_expect_bulk(void *memory, size_t pitch, size_t width, size_t height)
+CUresult rg_call_post_future(struct rg_call *call, struct rg_future *future)
 {
-    struct rg_thread *thread = rg_thread_current();
-    if (thread)
-        thread->waiter.bulk =
-            (struct rg_host_region){.memory = memory, .pitch = pitch, .width = width, .height = height};
-}
-
-CUresult rg_call_wait_own(struct rg_call *call)
-{
-    struct rg_future *future = rg_future_takes(call->thread, call->op);
-    if (future) {
-        const uint32_t token = rg_future_prepare(future, call->session);
-        memcpy(call->record + offsetof(struct rg_record, token), &token, sizeof token);
-        rg_queue_leave(call->session, call->thread);
-        call->reply = rg_reader_of(NULL, 0);
-        call->thread = NULL; /* there is nothing to release */
-        return CUDA_SUCCESS;
-    }
-    return wait_for_reply(call);
+    const uint32_t token = rg_future_prepare(future, call->session, (enum rg_op)call->op);
+    memcpy(call->record + offsetof(struct rg_record, token), &token, sizeof token);
+    rg_queue_leave(call->session, call->thread);
+    call->reply = rg_reader_of(NULL, 0);
+    call->thread = NULL; /* there is nothing to release */
+    return CUDA_SUCCESS;
 }
 
 CUresult rg_call_wait(struct rg_call *call)
 {
     const CUresult result = rg_call_wait_own(call);
-    const bool waited = call->thread != NULL;
-    return result == CUDA_SUCCESS && waited ? rg_session_take_latched(call->session) : result;
+    return result == CUDA_SUCCESS ? rg_session_take_latched(call->session) : result;
 }
 
 void rg_call_done(struct rg_call *call)
@@ -354,7 +333,7 @@ void rg_call_done(struct rg_call *call)
         free(waiter->output);
     waiter->output = waiter->small;
     waiter->size = 0;
-    waiter->bulk.memory = NULL;
+    waiter->into = NULL;
 }
 
 void rg_call_output(struct rg_call *call, void *to, size_t size)

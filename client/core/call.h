@@ -20,7 +20,9 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+struct rg_future;
 struct rg_lease;
+struct rg_region;
 struct rg_thread;
 struct rg_session;
 
@@ -42,8 +44,17 @@ struct rg_call {
     unsigned char *record;
     uint32_t size;
     uint16_t op;
-    bool lasts, stays; /* stays: it waits, although it returns nothing (rg_call_post) */
-    bool aside;        /* others' calls pass it, if it waits */
+    bool lasts, stays;            /* stays: it waits, although it returns nothing (rg_call_post) */
+    bool aside;                   /* others' calls pass it, if it waits */
+    const struct rg_region *into; /* where bulk data of the reply goes; NULL: it is dropped */
+};
+
+/** Bulk data that a call sends, and what became of it. */
+struct rg_bulk {
+    const struct iovec *data;
+    int n;
+    struct rg_lease *lease; /* of its memory; NULL: the memory is the caller's when the call returns */
+    bool posted;            /* the record is in the stream; else the call failed before */
 };
 
 /**
@@ -89,16 +100,9 @@ CUresult rg_call_post(struct rg_call *call);
  * As rg_call_post, and sends at once with `bulk` attached to the record (which therefore ends the batch). Returns
  * CUDA_ERROR_INVALID_VALUE if the bulk memory could not be read.
  */
-CUresult rg_call_post_bulk(struct rg_call *call, const struct iovec *bulk, int n_bulk);
-/** Until rg_call_end_lease, the memory of bulk data that this thread's calls send stays as it is; or as `lease` says by itself. */
-void rg_call_begin_lease(struct rg_lease *lease);
-/** The memory is not held any more. */
-void rg_call_end_lease(struct rg_lease *lease);
-/**
- * Where the bulk data of this thread's next reply goes: `height` rows of `width` bytes, `pitch` apart; memory NULL
- * takes that back. Before the operation's encoder is called; forgotten by rg_call_done.
- */
-void rg_call_expect_bulk(void *memory, size_t pitch, size_t width, size_t height);
+CUresult rg_call_post_bulk(struct rg_call *call, struct rg_bulk *bulk);
+/** Ends the lease of memory whose bulk data calls of `session` have sent: the memory is the caller's again. */
+void rg_call_end_lease(struct rg_session *session, struct rg_lease *lease);
 /** The call's result. Outputs can be read from call->reply (also with other results than CUDA_SUCCESS). */
 CUresult rg_call_wait(struct rg_call *call);
 /**
@@ -106,6 +110,8 @@ CUresult rg_call_wait(struct rg_call *call);
  * handle that one side has and the other has not would be in the way of the next one in its place.
  */
 CUresult rg_call_wait_own(struct rg_call *call);
+/** Does not wait: the answer is the future's. */
+CUresult rg_call_post_future(struct rg_call *call, struct rg_future *future);
 /** Releases the reply. */
 void rg_call_done(struct rg_call *call);
 

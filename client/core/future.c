@@ -72,15 +72,12 @@ static void leave_table(const struct answer *answer)
     pthread_mutex_unlock(&lock);
 }
 
-struct rg_future *rg_future_begin(enum rg_op op, void (*arrived)(struct rg_future *future, CUresult result,
-                                                                 struct rg_reader reply))
+struct rg_future *rg_future_begin(rg_future_arrived_fn *arrived)
 {
-    struct rg_thread *thread = rg_thread_current();
-    struct answer *answer = thread ? calloc(1, sizeof *answer) : NULL;
+    struct answer *answer = calloc(1, sizeof *answer);
     if (!answer)
         return NULL;
     struct rg_future *future = &answer->future;
-    future->op = op;
     future->arrived = arrived;
     answer->references = 1;
     pthread_cond_init(&answer->waiter.wake, NULL);
@@ -88,16 +85,13 @@ struct rg_future *rg_future_begin(enum rg_op op, void (*arrived)(struct rg_futur
         rg_future_release(future);
         return NULL;
     }
-    thread->future = future;
     return future;
 }
 
 CUresult rg_future_end(struct rg_future *future, CUresult status)
 {
-    struct rg_thread *thread = rg_thread_current();
     if (!future)
         return status;
-    thread->future = NULL;
     struct answer *answer = answer_of(future);
     if (answer->posted) { /* no lock of the command stream may be held for that */
         rg_receiver_expect_notices(future->session, 1);
@@ -109,16 +103,12 @@ CUresult rg_future_end(struct rg_future *future, CUresult status)
     return status;
 }
 
-struct rg_future *rg_future_takes(struct rg_thread *thread, uint16_t op)
-{
-    return thread->future && (uint16_t)thread->future->op == op ? thread->future : NULL;
-}
-
-uint32_t rg_future_prepare(struct rg_future *future, struct rg_session *session)
+uint32_t rg_future_prepare(struct rg_future *future, struct rg_session *session, enum rg_op op)
 {
     struct answer *answer = answer_of(future);
     const uint32_t token = answer->waiter.token;
     future->session = session;
+    future->op = op;
     rg_receiver_prepare(session, &answer->waiter, token);
     pthread_mutex_lock(&lock); /* from here on a reply may name it */
     answer->posted = true;

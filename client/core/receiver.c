@@ -11,6 +11,7 @@
 #include "client/core/hooks.h"
 #include "client/core/probe.h"
 #include "client/core/queue.h"
+#include "client/core/region.h"
 #include "client/core/session.h"
 #include "client/core/stats.h"
 #include "common/base/clock.h"
@@ -50,12 +51,12 @@ static void malformed(struct rg_session *session, const char *what)
                    session->server, what);
 }
 
-/* Takes the bulk part of a reply into the rows its caller named. */
-static enum rg_status take_bulk(struct rg_session *session, struct rg_waiter *waiter, size_t size)
+/* Takes the bulk part of a reply to where its caller wants it. */
+static enum rg_status take_bulk(struct rg_session *session, const struct rg_region *into, size_t size)
 {
-    if (!waiter->bulk.memory || size != rg_region_size(&waiter->bulk))
-        return size ? rg_conn_recv_bulk(session->conn, NULL, size) : RG_OK;
-    return rg_region_receive(&waiter->bulk, 0, size, session->conn);
+    return into && size == rg_region_size(into) ? rg_region_receive(into, 0, size, session->conn)
+           : size                               ? rg_conn_recv_bulk(session->conn, NULL, size)
+                                                : RG_OK;
 }
 
 /* The outputs and the bulk data of a reply. False: there is no memory for it. */
@@ -73,7 +74,7 @@ static bool take_reply(struct rg_session *session, struct rg_waiter *waiter, con
     waiter->size = reply->size;
     waiter->received = message->size + message->bulk_size;
     waiter->result = (CUresult)reply->result;
-    const enum rg_status status = take_bulk(session, waiter, message->bulk_size);
+    const enum rg_status status = take_bulk(session, waiter->into, message->bulk_size);
     if (status == RG_ERR_FAULT)
         waiter->result = CUDA_ERROR_INVALID_VALUE;
     else if (status != RG_OK) /* not all has come; the next receive reports the broken connection */

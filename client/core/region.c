@@ -4,39 +4,86 @@
 #include <stdlib.h>
 #include <string.h>
 
-size_t rg_region_size(const struct rg_host_region *region)
-{
-    return region->width * region->height;
-}
-
-uint64_t rg_region_extent(const struct rg_host_region *region)
+uint64_t rg_region_extent(const struct rg_region *region)
 {
     if (!rg_region_size(region))
         return 0;
-    const size_t last = region->height - 1;
-    return (region->rows ? last / region->rows * region->slice + last % region->rows * region->pitch
-                         : last * region->pitch) +
-           region->width;
+    return (region->depth - 1) * region->slice + (region->height - 1) * region->pitch + region->width;
 }
 
-int rg_region_iovec(const struct rg_host_region *region, size_t offset, size_t size, struct iovec *out,
-                    int max, size_t *covered)
+bool rg_region_meets(const struct rg_region *region, uint64_t start, uint64_t size)
 {
-    const bool gapless =
-        region->pitch == region->width && (!region->rows || region->slice == region->rows * region->pitch);
+    return region->address < start + size && start < region->address + rg_region_extent(region);
+}
+
+/* The same place in a region that begins at byte x of row y of slice z. */
+static void move_origin(struct rg_region *region, size_t x, size_t y, size_t z)
+{
+    region->address += x + y * region->pitch + z * region->slice;
+    region->x += x;
+    region->y += y;
+    region->z += z;
+}
+
+struct rg_region rg_region_cut(const struct rg_region *region, size_t offset, size_t most)
+{
+    struct rg_region cut = *region;
+    const size_t row = offset / region->width, x = offset % region->width, y = row % region->height,
+                 z = row / region->height, rows = most / region->width;
+    move_origin(&cut, x, y, z);
+    cut.depth = 1;
+    if (x || !rows) {
+        cut.width = region->width - x < most ? region->width - x : most;
+        cut.height = 1;
+    } else if (y || rows < region->height) {
+        cut.height = rows < region->height - y ? rows : region->height - y;
+    } else {
+        const size_t slices = rows / region->height;
+        cut.depth = slices < region->depth - z ? slices : region->depth - z;
+    }
+    return cut;
+}
+
+void rg_region_fold(struct rg_region *one, struct rg_region *other)
+{
+    struct rg_region *const both[] = {one, other};
+    bool slices = true, rows = true;
+    for (int i = 0; i < 2; i++) {
+        const struct rg_region *region = both[i];
+        slices &= region->depth == 1 ||
+                  (region->kind != RG_REGION_ARRAY && region->slice == region->height * region->pitch);
+        rows &= region->height == 1 || (region->kind != RG_REGION_ARRAY && region->pitch == region->width);
+    }
+    for (int i = 0; i < 2; i++) {
+        struct rg_region *region = both[i];
+        if (slices) {
+            region->height *= region->depth;
+            region->depth = 1;
+        }
+        if (slices && rows) {
+            region->width *= region->height;
+            region->height = 1;
+            region->pitch = region->width;
+        }
+    }
+}
+
+int rg_region_iovec(const struct rg_region *region, size_t offset, size_t size, struct iovec *out, int max,
+                    size_t *covered)
+{
+    unsigned char *const memory = (unsigned char *)(uintptr_t)region->address;
     *covered = 0;
-    if (region->height == 1 || gapless) {
-        out[0] = (struct iovec){region->memory + offset, size};
+    if (rg_region_is_gapless(region)) {
+        out[0] = (struct iovec){memory + offset, size};
         *covered = size;
         return 1;
     }
     int n = 0;
-    while (size && n < max) {
-        size_t row = offset / region->width, column = offset % region->width;
-        size_t part = region->width - column < size ? region->width - column : size;
-        size_t start = region->rows ? row / region->rows * region->slice + row % region->rows * region->pitch
-                                    : row * region->pitch;
-        out[n++] = (struct iovec){region->memory + start + column, part};
+    for (; size && n < max; n++) {
+        const size_t row = offset / region->width, column = offset % region->width;
+        const size_t part = region->width - column < size ? region->width - column : size;
+        const size_t start = row / region->height * region->slice + row % region->height * region->pitch;
+        out[n] = (struct iovec){memory + start + column, part};
         offset += part;
         size -= part;
         *covered += part;
@@ -44,42 +91,31 @@ int rg_region_iovec(const struct rg_host_region *region, size_t offset, size_t s
     return n;
 }
 
-bool rg_region_prepare(const struct rg_host_region *region, struct rg_host_region *packed)
+void rg_region_move(const struct rg_region *to, const struct rg_region *from)
 {
-    *packed = (struct rg_host_region){.memory = malloc(rg_region_size(region)),
-                                      .pitch = region->width,
-                                      .width = region->width,
-                                      .height = region->height};
-    return packed->memory != NULL;
+    for (size_t z = 0; z < to->depth; z++)
+        for (size_t y = 0; y < to->height; y++)
+            memmove((void *)(uintptr_t)(to->address + z * to->slice + y * to->pitch),
+                    (const void *)(uintptr_t)(from->address + z * from->slice + y * from->pitch), to->width);
 }
 
-/* Copies all of an region to or from packed memory. */
-static void copy_area(const struct rg_host_region *region, unsigned char *packed, bool out)
+bool rg_region_allocate(const struct rg_region *region, struct rg_region *packed)
 {
-    const size_t size = rg_region_size(region);
-    for (size_t at = 0, covered; at < size; at += covered) {
-        struct iovec row;
-        rg_region_iovec(region, at, size - at, &row, 1, &covered);
-        memcpy(out ? row.iov_base : packed + at, out ? packed + at : row.iov_base, covered);
-    }
+    *packed = (struct rg_region){.width = region->width,
+                                 .height = region->height,
+                                 .depth = region->depth,
+                                 .address = (uintptr_t)malloc(rg_region_size(region)),
+                                 .pitch = region->width,
+                                 .slice = region->width * region->height};
+    return packed->address != 0;
 }
 
-bool rg_region_gather(const struct rg_host_region *region, struct rg_host_region *packed)
+void rg_region_free(struct rg_region *packed)
 {
-    if (!rg_region_prepare(region, packed))
-        return false;
-    copy_area(region, packed->memory, false);
-    return true;
+    free((void *)(uintptr_t)packed->address);
 }
 
-void rg_region_scatter(const struct rg_host_region *region, struct rg_host_region *packed, bool good)
-{
-    if (good)
-        copy_area(region, packed->memory, true);
-    free(packed->memory);
-}
-
-enum rg_status rg_region_receive(const struct rg_host_region *region, size_t offset, size_t size,
+enum rg_status rg_region_receive(const struct rg_region *region, size_t offset, size_t size,
                                  struct rg_conn *conn)
 {
     enum rg_status worst = RG_OK;

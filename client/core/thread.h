@@ -17,6 +17,7 @@
 
 #define RG_REPLY_SMALL 512 /* bytes of outputs that a thread keeps without an allocation */
 
+struct rg_region;
 struct rg_session;
 
 /** One awaited reply. Guarded by the receiver's lock but for the thread that holds the reader role. */
@@ -26,17 +27,15 @@ struct rg_waiter {
     struct rg_waiter *next, *previous; /* threads that wait, in the receiver's list */
     uint32_t token;
     bool done;
-    bool filling; /* the reply is being received, into `bulk` too: the waiter must not go, whatever ends */
+    bool filling; /* the reply is being received, into `into` too: the waiter must not go, whatever ends */
     CUresult result;
     uint64_t size;         /* bytes of outputs */
     uint64_t received;     /* bytes of the reply as it came, bulk data included */
     unsigned char *output; /* small, or allocated */
     unsigned char small[RG_REPLY_SMALL];
-    struct rg_host_region bulk; /* where bulk data of the reply goes; no memory: nowhere */
+    const struct rg_region *into; /* where bulk data of the reply goes; NULL: it is dropped */
 };
 
-struct rg_future;
-struct rg_lease;
 
 struct rg_thread {
     uint32_t number; /* index in the table of threads */
@@ -54,8 +53,6 @@ struct rg_thread {
     struct rg_thread_timeline timeline;
     unsigned
         sends_after_wait; /* records that it sends by itself, whatever it has sent before (client/core/queue.c) */
-    struct rg_future *future; /* the next answer is not waited for (client/core/future.h); NULL */
-    struct rg_lease *lease;   /* of bulk data that its calls send (rg_call_begin_lease); NULL */
 };
 
 /** The calling thread's thread, made on first use; NULL if there are too many or memory ran out. */

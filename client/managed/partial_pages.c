@@ -2,8 +2,8 @@
 #include "client/managed/partial_pages.h"
 
 #include "client/managed/outgoing.h"
+#include "client/managed/page_request.h"
 #include "client/managed/twin.h"
-#include "client/transfer/transfer.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -13,7 +13,6 @@
 #include "client/managed/partial_pages.h"
 #include "client/managed/pinned_scan.h"
 #include "client/managed/write_shared.h"
-#include "client/transfer/transfer.h"
 #include "common/base/clock.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"

@@ -29,8 +29,6 @@
 #ifndef RG_CLIENT_MANAGED_UNIFIED_H
 #define RG_CLIENT_MANAGED_UNIFIED_H
 
-#include "client/core/region.h"
-
 #include <cuda.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -63,10 +61,6 @@ void rg_unified_drop_context(uint64_t context);
  * lock.
  */
 bool rg_unified_meets(uint64_t start, uint64_t size);
-static inline bool rg_unified_meets_region(const struct rg_host_region *region)
-{
-    return rg_unified_meets((uint64_t)(uintptr_t)region->memory, rg_region_extent(region));
-}
 /**
  * Shares memory on a page that holds other things of the program as well, which therefore cannot be watched:
  * what either side has changed of it is exchanged at every call that puts in work or has waited for it, and

@@ -17,23 +17,10 @@
 
 #include <cuda.h>
 
-/** Device memory (rows of `width` bytes) or a box of an array or of memory, of one server. */
-struct rg_peer_copy_side {
-    uint64_t owner;
-    CUdeviceptr address;
-    size_t pitch;
-    CUarray array; /* boxes */
-};
+struct rg_copy;
 
-/** A copy between servers: `height` rows of `width` bytes, or what `box` describes for both sides. */
-struct rg_peer_copy {
-    struct rg_peer_copy_side to, from;
-    size_t width, height;
-    const CUDA_MEMCPY3D *box; /* NULL: rows */
-};
-
-/** Puts the copy into `stream`, of whichever server; returns at once, unless `synchronous`. */
-CUresult rg_peer_copy(const struct rg_peer_copy *copy, CUstream stream, bool synchronous);
+/** Puts a copy between servers, the homes of its ends, into its stream; returns at once, unless it is synchronous. */
+CUresult rg_peer_copy(const struct rg_copy *copy, uint64_t to_home, uint64_t from_home);
 
 /** A call that is made in another context than the current one, or on another server than its stream's in that stream's order. */
 struct rg_proxy {

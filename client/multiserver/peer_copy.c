@@ -11,6 +11,7 @@
 #include "client/multiserver/fence.h"
 
 #include "client/core/call.h"
+#include "client/transfer/protocol.h"
 #include "client/transfer/transfer.h"
 #include "generated/client/operations.h"
 
@@ -27,7 +28,7 @@ struct crossing;
 struct part {
     struct rg_lazy_source supply; /* first */
     struct crossing *crossing;
-    size_t row, rows, column, width;
+    struct rg_region to, from;
     uint64_t point, landing;
     /* guarded by `lock` */
     unsigned char *memory; /* once it is wanted */
@@ -69,7 +70,7 @@ static void want(struct part *part)
     pthread_mutex_lock(&lock);
     const bool before = part->memory != NULL;
     if (!before)
-        part->memory = calloc(1, part->width * part->rows); /* zeros, should nothing come */
+        part->memory = calloc(1, rg_region_size(&part->to)); /* zeros, should nothing come */
     unsigned char *memory = part->memory;
     pthread_mutex_unlock(&lock);
     if (before)
@@ -79,7 +80,7 @@ static void want(struct part *part)
         rg_session_end(crossing->from, CUDA_ERROR_OUT_OF_MEMORY, "no memory for a copy between servers");
         return;
     }
-    rg_deferred_read_memory(part->landing, memory);
+    rg_read_set_memory(part->landing, memory);
     pthread_mutex_lock(&lock);
     part->wanted = true;
     const bool release = part->at_point, ready = part->landed;
@@ -142,29 +143,25 @@ static void finish(struct rg_lazy_source *supply)
     part_release(part);
 }
 
-/* Takes the copy apart: rows that fit into a part together, or parts of one row. */
-static struct crossing *crossing_create(const struct rg_peer_copy *copy)
+/* Takes the copy apart. */
+static struct crossing *crossing_create(const struct rg_copy *copy)
 {
-    const size_t rows = copy->box || copy->width >= PART ? 1 : PART / copy->width;
-    const size_t per_row = copy->box ? 1 : (copy->width + PART - 1) / PART;
-    const size_t n = copy->box ? 1 : (copy->height + rows - 1) / rows * per_row;
+    const size_t total = rg_region_size(&copy->to);
+    size_t n = 0;
+    for (size_t at = 0; at < total; n++) {
+        const struct rg_region cut = rg_region_cut(&copy->to, at, PART);
+        at += rg_region_size(&cut);
+    }
     struct crossing *crossing = calloc(1, sizeof *crossing + n * sizeof(struct part));
     if (!crossing)
         return NULL;
     crossing->n = n;
-    for (size_t i = 0; i < n; i++) {
-        struct part *part = &crossing->parts[i];
-        *part = (struct part){
-            .supply = {.keep = keep, .start = start, .finish = finish}, .crossing = crossing, .known = 3};
-        part->row = i / per_row * rows;
-        part->rows = copy->height - part->row < rows ? copy->height - part->row : rows;
-        part->column = i % per_row * PART;
-        part->width = copy->width - part->column < PART ? copy->width - part->column : PART;
-        if (copy->box) {
-            part->width = copy->box->WidthInBytes;
-            part->rows = copy->box->Height * copy->box->Depth;
-        }
-    }
+    for (size_t i = 0, at = 0; i < n; at += rg_region_size(&crossing->parts[i++].to))
+        crossing->parts[i] = (struct part){.supply = {.keep = keep, .start = start, .finish = finish},
+                                           .crossing = crossing,
+                                           .to = rg_region_cut(&copy->to, at, PART),
+                                           .from = rg_region_cut(&copy->from, at, PART),
+                                           .known = 3};
     atomic_init(&crossing->references, n + 1);
     return crossing;
 }
@@ -179,24 +176,21 @@ static void withdraw(struct part *part, uint64_t id)
 }
 
 /* Puts the source's side into the helper's stream: each part waits until it is wanted. The source's context is current. */
-static CUresult put_source(struct crossing *crossing, const struct rg_peer_copy *copy)
+static CUresult put_source(struct crossing *crossing)
 {
     CUresult status = CUDA_SUCCESS;
     for (size_t i = 0; i < crossing->n; i++) {
         struct part *part = &crossing->parts[i];
         CUstream stream = crossing->helper->stream;
         part->point = rg_fence_create(crossing->from, reached, part);
-        part->landing = rg_deferred_read_create_for(crossing->from, part->width * part->rows, landed, part);
+        part->landing = rg_read_create_staged(crossing->from, rg_region_size(&part->from), landed, part);
         if (status == CUDA_SUCCESS)
             status = part->point && part->landing ? rg_op_rgHostCall(stream, part->point, 0)
                                                   : CUDA_ERROR_OUT_OF_MEMORY;
         if (status != CUDA_SUCCESS)
             withdraw(part, part->point);
-        else if (copy->box)
-            status = rg_op_rgBoxOutLate(copy->box, copy->from.array, stream, part->landing);
         else
-            status = rg_op_rgCopyOutLate(copy->from.address + part->row * copy->from.pitch + part->column,
-                                         copy->from.pitch, part->width, part->rows, stream, part->landing);
+            status = rg_copy_put_deferred_read(&part->from, stream, part->landing);
         if (status != CUDA_SUCCESS)
             withdraw(part, part->landing);
     }
@@ -205,22 +199,15 @@ static CUresult put_source(struct crossing *crossing, const struct rg_peer_copy 
 
 /* Puts the destination's side into the stream, unless `status` says that the source's side is not complete: then nobody
  * will ask for the parts. The destination's context is current. */
-static CUresult put_pulls(struct crossing *crossing, const struct rg_peer_copy *copy, CUstream stream,
-                          CUresult status)
+static CUresult put_pulls(struct crossing *crossing, CUstream stream, CUresult status)
 {
     for (size_t i = 0; i < crossing->n; i++) {
         struct part *part = &crossing->parts[i];
+        const size_t size = rg_region_size(&part->to);
         const uint64_t id =
-            status == CUDA_SUCCESS
-                ? rg_rendezvous_create_supplied(crossing->to, part->width * part->rows, &part->supply)
-                : 0;
-        if (!id && status == CUDA_SUCCESS)
-            status = CUDA_ERROR_OUT_OF_MEMORY;
-        if (status == CUDA_SUCCESS && copy->box)
-            status = rg_op_rgBoxInLate(copy->box, copy->to.array, stream, id);
-        else if (status == CUDA_SUCCESS)
-            status = rg_op_rgCopyInLate(copy->to.address + part->row * copy->to.pitch + part->column,
-                                        copy->to.pitch, part->width, part->rows, stream, id);
+            status == CUDA_SUCCESS ? rg_rendezvous_create_lazy(crossing->to, size, &part->supply) : 0;
+        if (status == CUDA_SUCCESS)
+            status = id ? rg_copy_put_rendezvous(&part->to, stream, id) : CUDA_ERROR_OUT_OF_MEMORY;
         if (status != CUDA_SUCCESS && (!id || rg_transfer_cancel(id)))
             finish(&part->supply);
     }
@@ -238,12 +225,11 @@ static void abandon(struct crossing *crossing)
  * All that the workers have to do is put into their streams at once (rg_calls_together_begin): a worker that waits in a
  * call that must stay in order, such as cuMemFree, executes no further ones meanwhile, but takes answers.
  */
-static CUresult put_copy(const struct rg_peer_copy *copy, CUstream stream)
+static CUresult put_copy(const struct rg_copy *copy, uint64_t to_home, uint64_t from_context)
 {
-    const uint64_t from_context = rg_home_context(copy->from.owner);
     struct rg_helper_stream *helper;
-    CUresult status =
-        from_context ? rg_helper_stream_take(from_context, stream, &helper) : CUDA_ERROR_INVALID_CONTEXT;
+    CUresult status = from_context ? rg_helper_stream_take(from_context, copy->stream, &helper)
+                                   : CUDA_ERROR_INVALID_CONTEXT;
     if (status != CUDA_SUCCESS)
         return status;
     struct crossing *crossing = crossing_create(copy);
@@ -252,18 +238,18 @@ static CUresult put_copy(const struct rg_peer_copy *copy, CUstream stream)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     crossing->from = rg_home_session(from_context);
-    crossing->to = rg_home_session(copy->to.owner);
+    crossing->to = rg_home_session(to_home);
     crossing->helper = helper;
     struct rg_proxy proxy;
-    status = rg_proxy_begin(&proxy, copy->to.owner, stream, false);
+    status = rg_proxy_begin(&proxy, to_home, copy->stream, false);
     const bool begun = status == CUDA_SUCCESS;
     if (begun)
         status = rg_context_enter(from_context);
     if (status == CUDA_SUCCESS) {
         rg_calls_together_begin();
-        status = put_source(crossing, copy);
+        status = put_source(crossing);
         rg_context_leave();
-        status = put_pulls(crossing, copy, proxy.stream, status);
+        status = put_pulls(crossing, proxy.stream, status);
         rg_calls_together_end();
     } else {
         abandon(crossing);
@@ -274,17 +260,18 @@ static CUresult put_copy(const struct rg_peer_copy *copy, CUstream stream)
     return status;
 }
 
-CUresult rg_peer_copy(const struct rg_peer_copy *copy, CUstream stream, bool synchronous)
+CUresult rg_peer_copy(const struct rg_copy *copy, uint64_t to_home, uint64_t from_home)
 {
+    const uint64_t from_context = rg_home_context(from_home);
     CUresult status = CUDA_SUCCESS;
-    if (synchronous) { /* it comes behind what both devices were given by their default streams */
-        status = rg_fence_synchronize(rg_home_context(copy->from.owner), CU_STREAM_LEGACY);
+    if (!copy->asynchronous) { /* it comes behind what both devices were given by their default streams */
+        status = rg_fence_synchronize(from_context, CU_STREAM_LEGACY);
         if (status == CUDA_SUCCESS)
-            status = rg_fence_synchronize(rg_home_context(copy->to.owner), CU_STREAM_LEGACY);
+            status = rg_fence_synchronize(rg_home_context(to_home), CU_STREAM_LEGACY);
     }
     if (status == CUDA_SUCCESS)
-        status = put_copy(copy, stream);
-    if (status == CUDA_SUCCESS && synchronous)
-        status = rg_op_cuStreamSynchronize(stream);
+        status = put_copy(copy, to_home, from_context);
+    if (status == CUDA_SUCCESS && !copy->asynchronous)
+        status = rg_op_cuStreamSynchronize(copy->stream);
     return status;
 }

@@ -61,7 +61,7 @@ static CUresult load(uint64_t library, struct rg_library *known, const struct rg
     struct rg_call reply;
     status =
         rg_op_rgLibraryLoad(&(CUlibrary){(CUlibrary)library}, id, replication->count, replication->options,
-                            replication->values, 0, NULL, NULL, 0, 0, home, &reply);
+                            replication->values, 0, NULL, NULL, 0, 0, home, NULL, &reply);
     rg_call_done(&reply);
     if (status == CUDA_SUCCESS)
         atomic_fetch_or(&known->servers, 1u << session->number);
@@ -73,7 +73,7 @@ static CUresult find_kernel(uint64_t kernel, struct rg_function *known, const st
 {
     struct rg_call reply;
     CUresult status = rg_op_rgLibraryGetKernel(&(CUkernel){(CUkernel)kernel}, (CUlibrary)known->owner,
-                                               known->name, rg_home_of_session(session), &reply);
+                                               known->name, rg_home_of_session(session), NULL, &reply);
     rg_call_done(&reply);
     if (status == CUDA_SUCCESS)
         atomic_fetch_or(&known->servers, 1u << session->number);

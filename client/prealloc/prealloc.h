@@ -1,18 +1,22 @@
 /*
- * prealloc.h - device memory that the worker makes before the program asks for it (server/prealloc/prealloc.h), so that allocating costs no
- * round trip.
+ * prealloc.h - device memory that the worker makes before the program asks for it
+ * (server/prealloc/prealloc.h), so that allocating costs no round trip.
  *
- * What a program allocates for the second time (the same kind, size, context and stream) it is likely to allocate again: from
- * then on the worker keeps a few blocks ready. How many follows from need: each time none was ready although some were asked
- * for, twice as many. Where the worker refuses (it makes only a part of what is free ready), allocations ask as before.
+ * What a program allocates for the second time (the same kind, size, context and stream) it is likely to
+ * allocate again: from then on the worker keeps a few blocks ready. How many follows from need: each time
+ * none was ready although some were asked for, twice as many. Where the worker refuses (it makes only a part
+ * of what is free ready), allocations ask as before.
  *
- * What a program allocated when it started before (client/prefetch/startup_profile.h) is asked for with its first context, in one go; the first
- * allocation of it waits for that answer, and the others find theirs. It is kept ready somewhat longer.
+ * What a program allocated when it started before (client/prefetch/startup_profile.h) is asked for with its
+ * first context, in one go; the first allocation of it waits for that answer, and the others find theirs. It
+ * is kept ready somewhat longer.
  *
- * The worker asks for blocks when it runs out of memory itself, in a call that nobody waits for (rg_prealloc_answer_reclaim).
+ * The worker asks for blocks when it runs out of memory itself, in a call that nobody waits for
+ * (rg_prealloc_answer_reclaim).
  *
- * Blocks go back when any call runs out of memory (which is then tried once more), when they have not been needed for half a
- * second, before their stream, pool or context ends, and before a question about their pool.
+ * Blocks go back when any call runs out of memory (which is then tried once more), when they have not been
+ * needed for half a second, before their stream, pool or context ends, and before a question about their
+ * pool.
  *
  * Any thread; no locks held. The reader calls rg_prealloc_notice.
  */
@@ -44,14 +48,17 @@ bool rg_prealloc_take(const struct rg_prealloc_key *key, struct rg_prealloc_bloc
 void rg_prealloc_want(const struct rg_prealloc_key *key);
 
 /**
- * Of each kind of memory (`counts[i]` blocks of `keys[i]`, RG_PREALLOC_HINTS at most, none stream-ordered), the worker is to make
- * some ready in the current context. Sends one record, and does not wait.
+ * Of each kind of memory (`counts[i]` blocks of `keys[i]`, RG_PREALLOC_HINTS at most, none stream-ordered),
+ * the worker is to make some ready in the current context. Sends one record, and does not wait.
  */
 void rg_prealloc_hint(const struct rg_prealloc_key *keys, const unsigned *counts, unsigned n);
 
 /** Gives back all that the session's worker keeps ready; false: there was nothing. */
 bool rg_prealloc_give_back(struct rg_session *session);
-/** The same for a context, stream or pool (with NULL: what comes from whichever pool is current), or a thread's own stream. */
+/**
+ * The same for a context, stream or pool (with NULL: what comes from whichever pool is current), or a
+ * thread's own stream.
+ */
 void rg_prealloc_give_back_context(uint64_t context);
 void rg_prealloc_give_back_stream(CUstream stream);
 void rg_prealloc_give_back_pool(CUmemoryPool pool);
@@ -62,7 +69,7 @@ bool rg_prealloc_any(const struct rg_session *session);
 /** Gives back what was not needed for long. */
 void rg_prealloc_age(struct rg_session *session);
 
-/** Answers a recall, if there is one, with what is ready. The sender thread. */
+/** Answers the worker if it reclaims memory, with what is ready. The sender thread. */
 void rg_prealloc_answer_reclaim(struct rg_session *session);
 
 /** RG_NOTICE_PREALLOC, and RG_NOTICE_RECLAIM, which the sender then answers. */

@@ -88,9 +88,9 @@ static bool name_module(uint64_t module)
 {
     const uint64_t library = rg_handle_shadow(RG_KIND_MODULE, module)->module.whole;
     struct rg_call reply;
-    struct rg_future *future = rg_future_begin(RG_OP_rgModuleTake, NULL);
-    const CUresult status =
-        rg_future_end(future, rg_op_rgModuleTake(&(CUmodule){(CUmodule)module}, (CUlibrary)library, &reply));
+    struct rg_future *future = rg_future_begin(NULL);
+    const CUresult status = rg_future_end(
+        future, rg_op_rgModuleTake(&(CUmodule){(CUmodule)module}, (CUlibrary)library, future, &reply));
     if (!future)
         rg_call_done(&reply);
     else if (status == CUDA_SUCCESS)
@@ -159,14 +159,14 @@ static void load(struct prefetched *image)
         loaded->as[form].handle = rg_handle_create(rg_loaded_image_kind(form));
     const uint64_t library = loaded->as[RG_LOADED_LIBRARY].handle;
     const uint64_t module = loaded->as[RG_LOADED_MODULE].handle;
-    struct rg_future *future = library && module ? rg_future_begin(RG_OP_rgImagePreload, NULL) : NULL;
+    struct rg_future *future = library && module ? rg_future_begin(NULL) : NULL;
     CUresult status = CUDA_ERROR_OUT_OF_MEMORY;
     if (future) {
         rg_handle_shadow(RG_KIND_LIBRARY, library)->library.known = loaded->as[RG_LOADED_LIBRARY].known;
         rg_handle_shadow(RG_KIND_MODULE, module)->module = (struct rg_module){
             .context = loaded->context, .known = loaded->as[RG_LOADED_MODULE].known, .whole = library};
-        status = rg_future_end(future,
-                               rg_op_rgImagePreload(&(CUlibrary){(CUlibrary)library}, image->image, &reply));
+        status = rg_future_end(
+            future, rg_op_rgImagePreload(&(CUlibrary){(CUlibrary)library}, image->image, future, &reply));
     }
     if (status == CUDA_SUCCESS) {
         loaded->future = future;
@@ -203,10 +203,10 @@ static enum rg_op describes(enum rg_kind kind)
     return kind == RG_KIND_LIBRARY ? RG_OP_rgLibraryDescribe : RG_OP_rgModuleDescribe;
 }
 
-static CUresult describe(enum rg_kind kind, uint64_t handle, struct rg_call *reply)
+static CUresult describe(enum rg_kind kind, uint64_t handle, struct rg_future *future, struct rg_call *reply)
 {
-    return kind == RG_KIND_LIBRARY ? rg_op_rgLibraryDescribe((CUlibrary)handle, reply)
-                                   : rg_op_rgModuleDescribe((CUmodule)handle, reply);
+    return kind == RG_KIND_LIBRARY ? rg_op_rgLibraryDescribe((CUlibrary)handle, future, reply)
+                                   : rg_op_rgModuleDescribe((CUmodule)handle, future, reply);
 }
 
 struct rg_future *rg_image_prefetch_describe(enum rg_kind kind, uint64_t handle,
@@ -214,11 +214,10 @@ struct rg_future *rg_image_prefetch_describe(enum rg_kind kind, uint64_t handle,
 {
     const enum rg_op op = describes(kind);
     struct rg_call reply;
-    struct rg_future *future =
-        known && rg_context_current() && possible(op) ? rg_future_begin(op, NULL) : NULL;
+    struct rg_future *future = known && rg_context_current() && possible(op) ? rg_future_begin(NULL) : NULL;
     if (!future)
         return NULL;
-    const CUresult status = rg_future_end(future, describe(kind, handle, &reply));
+    const CUresult status = rg_future_end(future, describe(kind, handle, future, &reply));
     return status == CUDA_SUCCESS ? future : NULL;
 }
 
@@ -227,7 +226,7 @@ void rg_image_prefetch_ask(enum rg_kind kind, uint64_t handle, struct rg_cached_
     struct rg_call reply;
     if (!known || !rg_context_current() || !possible(describes(kind)))
         return;
-    if (describe(kind, handle, &reply) == CUDA_SUCCESS)
+    if (describe(kind, handle, NULL, &reply) == CUDA_SUCCESS)
         read_functions(&reply.reply, known);
     rg_call_done(&reply);
 }

@@ -318,8 +318,7 @@ static void load(const struct remembered_image *remembered)
         rg_image_name(&image->digest, image->size, &id) != CUDA_SUCCESS)
         return;
     struct rg_loaded_image *loaded = calloc(1, sizeof *loaded);
-    struct rg_future *future =
-        loaded ? rg_future_begin(library ? RG_OP_rgLibraryLoad : RG_OP_rgModuleLoad, NULL) : NULL;
+    struct rg_future *future = loaded ? rg_future_begin(NULL) : NULL;
     if (future)
         handle = rg_handle_create(library ? RG_KIND_LIBRARY : RG_KIND_MODULE);
     CUresult status = CUDA_ERROR_OUT_OF_MEMORY;
@@ -327,12 +326,12 @@ static void load(const struct remembered_image *remembered)
     if (handle && library) {
         rg_handle_shadow(RG_KIND_LIBRARY, handle)->library.known = known;
         status = rg_op_rgLibraryLoad(&(CUlibrary){(CUlibrary)handle}, id, 0, NULL, NULL, 0, NULL, NULL, 0, 0,
-                                     0, &reply);
+                                     0, future, &reply);
     } else if (handle) {
         struct rg_module *made = &rg_handle_shadow(RG_KIND_MODULE, handle)->module;
         made->context = rg_context_current();
         made->known = known;
-        status = rg_op_rgModuleLoad(&(CUmodule){(CUmodule)handle}, id, 0, NULL, NULL, 0, 0, &reply);
+        status = rg_op_rgModuleLoad(&(CUmodule){(CUmodule)handle}, id, 0, NULL, NULL, 0, 0, future, &reply);
     }
     if (future && rg_future_end(future, status) == CUDA_SUCCESS) {
         rg_variables_ask((enum rg_kind)image->kind, handle, known);

@@ -85,10 +85,14 @@ def op_declaration(operation):
     declaration = operation.declaration
     if "home" in operation.flags:
         declaration = ("" if declaration == "void" else declaration + ", ") + "uint64_t home"
+    if "future" in operation.flags:
+        declaration += ", struct rg_future *future"
     if operation.raw_reply:
         declaration = ("" if declaration == "void" else declaration + ", ") + "struct rg_call *reply"
+    if "fills" in operation.flags:
+        declaration += ", const struct rg_region *into"
     if "bulk" in operation.flags:
-        declaration += ", const struct iovec *bulk, int n_bulk"
+        declaration += ", struct rg_bulk *bulk"
     return f"CUresult rg_op_{operation.name}({declaration})"
 
 
@@ -129,7 +133,7 @@ def owner(operation):
 
 
 def arguments(operation):
-    return operation.arguments + (", home" if "home" in operation.flags else "")
+    return operation.arguments + "".join(f", {word}" for word in ("home", "future") if word in operation.flags)
 
 
 def again(operation):
@@ -205,13 +209,17 @@ def encoder(operation):
         lines.append(f"    rg_timeline_work(&call, {stream(operation).name});")
     for p in operation.wire_order:
         lines += ["    " + line for line in encode(p)]
+    if "fills" in operation.flags:
+        lines.append("    call.into = into;")
     if operation.cls == "async" and operation.changes:
         return lines + ["    status = rg_call_post(&call);"] + change(operation) + ["    return status;", "}"]
     if operation.cls == "async":
-        lines += ["    return rg_call_post_bulk(&call, bulk, n_bulk);" if "bulk" in operation.flags
+        lines += ["    return rg_call_post_bulk(&call, bulk);" if "bulk" in operation.flags
                   else "    return rg_call_post(&call);", "}"]
         return lines
-    lines.append(f"    status = {'rg_call_wait_own' if makes_state(operation) else 'rg_call_wait'}(&call);")
+    wait = "rg_call_wait_own(&call)" if makes_state(operation) else "rg_call_wait(&call)"
+    lines.append(f"    status = future ? rg_call_post_future(&call, future) : {wait};" if "future" in operation.flags
+                 else f"    status = {wait};")
     if operation.raw_reply:
         lines += again_aside(operation) + ["    *reply = call;", "    return status;", "}"]
         return lines
@@ -344,10 +352,12 @@ def emit(specification, out):
     header = [HEAD, "/* One encoder an operation: sends the call and, for those that wait, returns its result and outputs.",
               " * Handles that the call creates are passed in as the id to use (*handle). For operations with a raw",
               " * reply the caller reads reply->reply and must call rg_call_done(reply), whatever was returned; if the",
-              " * call could not be sent, reply->reply is empty. Operations with bulk data send it from `bulk` and return",
-              " * when that memory may be reused. */",
+              " * call could not be sent, reply->reply is empty. With a future nothing is waited for, and it is",
+              " * empty, too. Operations with bulk data send it from `bulk` and return",
+              " * when that memory may be reused, unless it is leased. Bulk data of the reply goes `into` host memory that",
+              " * has as many bytes; NULL: it is dropped. */",
               "#ifndef RG_GENERATED_CLIENT_OPERATIONS_H", "#define RG_GENERATED_CLIENT_OPERATIONS_H",
-              '#include "proto/api/interop_types.h"', "", '#include <stdint.h>', '#include <sys/uio.h>', "struct rg_call;", ""]
+              '#include "proto/api/interop_types.h"', "", '#include <stdint.h>', '#include <sys/uio.h>', "struct rg_bulk;", "struct rg_call;", "struct rg_future;", "struct rg_region;", ""]
     header += [op_declaration(operation) + ";" for operation in specification.wire_operations]
     header += ["", "#endif", ""]
     write(f"{out}/client/operations.h", "\n".join(header))

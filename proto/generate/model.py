@@ -368,7 +368,7 @@ def read_group(path, symbols):
                     operation.changes = word.split("=")[1].split(",")
                 elif re.match(r"captured?=", word):
                     operation.capture = word.split("=", 1)
-                elif word in ("blocks", "bulk", "compiles", "home", "lasts", "work"):
+                elif word in ("blocks", "bulk", "compiles", "fills", "future", "home", "lasts", "work"):
                     operation.flags.add(word)
                 else:
                     raise SpecError(f"{where}: cannot read '{word}'")

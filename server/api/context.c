@@ -1,8 +1,8 @@
 /*
  * context.c - client threads and their current contexts; making contexts and ending them.
  *
- * A primary context may have been made by the hello, because the client is about to retain it: it is retained once for nobody
- * yet, until a record retains it or wants it otherwise.
+ * A primary context may have been made by the hello, because the client is about to retain it: it is retained
+ * once for nobody yet, until a record retains it or wants it otherwise.
  */
 #include "server/api/context.h"
 
@@ -26,7 +26,7 @@ void rg_primary_set_ready(struct rg_worker *worker, uint64_t devices)
     primary->ready = devices;
 }
 
-/* --- client threads ------------------------------------------------------------------------------------------------ */
+/* --- client threads ------------------------------------------------------------------------------------- */
 
 CUresult rg_execute_rgLaneSetContext(struct rg_request *request, unsigned long long context)
 {
@@ -52,7 +52,7 @@ CUresult rg_execute_rgLaneEnd(struct rg_request *request)
     return CUDA_SUCCESS;
 }
 
-/* --- the end of contexts ---------------------------------------------------------------------------------------------- */
+/* --- the end of contexts -------------------------------------------------------------------------------- */
 
 static struct rg_worker_context *state_of(struct rg_request *request, CUcontext object)
 {
@@ -160,7 +160,10 @@ CUresult rg_execute_cuDevicePrimaryCtxRetain(struct rg_request *request, uint64_
     return retain_primary(request, pctx, dev, rg_request_found);
 }
 
-/* As rg_request_new, but of a context that has a handle there is no other: it would end behind the other's back. */
+/*
+ * As rg_request_new, but of a context that has a handle there is no other: it would end behind the other's
+ * back.
+ */
 static void enter_first(struct rg_request *request, enum rg_kind kind, uint64_t handle, void *object)
 {
     if (state_of(request, object))
@@ -248,7 +251,7 @@ CUresult rg_execute_rgContextError(struct rg_request *request, CUcontext context
     return CUDA_SUCCESS;
 }
 
-/* --- waiting ------------------------------------------------------------------------------------------------------------ */
+/* --- waiting -------------------------------------------------------------------------------------------- */
 
 CUresult rg_execute_cuCtxSynchronize(struct rg_request *request)
 {

@@ -4,7 +4,10 @@
 
 #include "server/core/worker.h"
 
-/** The primary contexts of these devices, a bit each, are retained once for nobody yet. Before the worker starts. */
+/**
+ * The primary contexts of these devices, a bit each, are retained once for nobody yet. Before the worker
+ * starts.
+ */
 void rg_primary_set_ready(struct rg_worker *worker, uint64_t devices);
 
 #endif

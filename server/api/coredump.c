@@ -1,7 +1,7 @@
 /*
- * coredump.c - settings of GPU core dumps. The driver sizes its values, and is believed to keep to the size that it is told
- * only as far as there is room for its longest; what it is given is of exactly the right size and good. What would make it
- * write a file or make a pipe here is refused.
+ * coredump.c - settings of GPU core dumps. The driver sizes its values, and is believed to keep to the size
+ * that it is told only as far as there is room for its longest; what it is given is of exactly the right size
+ * and good. What would make it write a file or make a pipe here is refused.
  */
 #include "common/cuda/coredump.h"
 

@@ -1,12 +1,13 @@
 /*
- * describe.c - tells at once what is in a module or library, and loads images that a program is likely to load, so that
- * the client has the answers to its questions before it asks them.
+ * describe.c - tells at once what is in a module or library, and loads images that a program is likely to
+ * load, so that the client has the answers to its questions before it asks them.
  *
- * What is told is what the driver says, object by object: functions are listed by it, and variables, which no driver
- * lists, are looked up under the names that the image has (common/cuda/fatbin/variables.h). A function or variable that cannot
- * be found or does not fit is left out: then the client asks for it as it would have done. Images whose variables need much
- * memory, or are managed, are not loaded ahead: that would be seen. Nor is any once that has taken long: a driver that has
- * to compile them is not to keep the program from its first allocation.
+ * What is told is what the driver says, object by object: functions are listed by it, and variables, which no
+ * driver lists, are looked up under the names that the image has (common/cuda/fatbin/variables.h). A function
+ * or variable that cannot be found or does not fit is left out: then the client asks for it as it would have
+ * done. Images whose variables need much memory, or are managed, are not loaded ahead: that would be seen.
+ * Nor is any once that has taken long: a driver that has to compile them is not to keep the program from its
+ * first allocation.
  */
 #include "common/base/clock.h"
 #include "common/cuda/fatbin/variables.h"
@@ -41,7 +42,7 @@ static bool output_name(struct rg_request *request, const char *name)
     return true;
 }
 
-/* --- functions ---------------------------------------------------------------------------------------------------- */
+/* --- functions ------------------------------------------------------------------------------------------ */
 
 static void describe_module(struct rg_request *request, CUmodule module, unsigned most)
 {
@@ -103,7 +104,7 @@ CUresult rg_execute_rgLibraryDescribe(struct rg_request *request, CUlibrary libr
     return request->result;
 }
 
-/* --- images that nobody has asked for ------------------------------------------------------------------------------- */
+/* --- images that nobody has asked for ------------------------------------------------------------------- */
 
 /* The variables of an image, each once. */
 struct variables {

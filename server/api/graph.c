@@ -1,8 +1,8 @@
 /*
  * graph.c - graphs of the driver, made of what the client sends (proto/graph.h) and launched by its records.
  *
- * Everything in the description is checked: kinds, counts, places in lists, functions by their handles, and attributes as
- * those of launches are. Addresses are the driver's to judge, as in any call.
+ * Everything in the description is checked: kinds, counts, places in lists, functions by their handles, and
+ * attributes as those of launches are. Addresses are the driver's to judge, as in any call.
  */
 #include "proto/graph.h"
 
@@ -92,8 +92,8 @@ static const struct condition *find_condition(const struct maker *m, uint64_t cl
 }
 
 /*
- * Copies the parameters with the driver's handles in the place of the client's. What has been put is not looked at again:
- * the driver's handles are numbers like others and may be the same as some of the client's.
+ * Copies the parameters with the driver's handles in the place of the client's. What has been put is not
+ * looked at again: the driver's handles are numbers like others and may be the same as some of the client's.
  */
 static void translate(const struct maker *m, const unsigned char *given, size_t size, unsigned char *out)
 {

@@ -1,6 +1,7 @@
 /*
- * launch.c - kernel launches. The client sends the parameter buffer as the kernel sees it, so it goes to the driver as
- * such; attributes are passed on if their values mean here what they meant there, or can be translated.
+ * launch.c - kernel launches. The client sends the parameter buffer as the kernel sees it, so it goes to the
+ * driver as such; attributes are passed on if their values mean here what they meant there, or can be
+ * translated.
  */
 #include "common/base/log.h"
 #include "generated/server/execute.h"

@@ -1,6 +1,6 @@
 /*
- * link.c - linking of device code: the driver's linker states, with log buffers of ours that live as long as they do, and
- * as long as a record that uses them, which may go out of order (out_of_order.h).
+ * link.c - linking of device code: the driver's linker states, with log buffers of ours that live as long as
+ * they do, and as long as a record that uses them, which may go out of order (out_of_order.h).
  */
 #include "common/base/limits.h"
 #include "common/base/log.h"
@@ -34,7 +34,10 @@ struct options {
     void *values[OPTIONS_MAX];
 };
 
-/* What goes with the state, for the record to use until it lets it go; NULL: there is no such state. The dispatcher. */
+/*
+ * What goes with the state, for the record to use until it lets it go; NULL: there is no such state. The
+ * dispatcher.
+ */
 static struct linker *use(struct rg_request *request, CUlinkState state)
 {
     struct rg_object *entry = rg_objects_find_object(&request->worker->objects, RG_KIND_LINK, state);

@@ -1,4 +1,7 @@
-/* memory.c - properties and attributes of memory pools, whose width depends on the attribute; memory that is freed. */
+/*
+ * memory.c - properties and attributes of memory pools, whose width depends on the attribute; memory that is
+ * freed.
+ */
 #include "generated/server/execute.h"
 #include "server/core/worker.h"
 #include "server/prealloc/prealloc.h"
@@ -20,7 +23,10 @@ CUresult rg_translate_CUmemPoolProps(struct rg_request *request, CUmemPoolProps 
     return CUDA_SUCCESS;
 }
 
-/* Addresses that the driver knows as its own memory or page-locked, and nothing else that a device may reach of this process. */
+/*
+ * Addresses that the driver knows as its own memory or page-locked, and nothing else that a device may reach
+ * of this process.
+ */
 CUresult rg_translate_CUmemDecompressParams(struct rg_request *request, CUmemDecompressParams *parts,
                                             size_t n)
 {

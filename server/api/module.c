@@ -12,7 +12,7 @@
 #define OPTIONS_MAX 64u
 #define ASIDE_MAX   4096u /* functions that are enumerated aside: more than a client asks for at once */
 
-/* --- loading ---------------------------------------------------------------------------------------------------------- */
+/* --- loading -------------------------------------------------------------------------------------------- */
 
 struct load {
     struct rg_image *image;
@@ -147,7 +147,7 @@ CUresult rg_execute_rgLibraryLoad(struct rg_request *request, uint64_t library, 
     return result;
 }
 
-/* --- functions ---------------------------------------------------------------------------------------------------------- */
+/* --- functions ------------------------------------------------------------------------------------------ */
 
 typedef CUresult param_query(void *object, size_t index, size_t *offset, size_t *size);
 
@@ -301,7 +301,7 @@ CUresult rg_execute_cuLibraryGetModule(struct rg_request *request, uint64_t modu
     return result;
 }
 
-/* --- enumeration ---------------------------------------------------------------------------------------------------------- */
+/* --- enumeration ---------------------------------------------------------------------------------------- */
 
 /* One entry of the answer: the handle that counts, the name, the info. `device`: of a kernel's. */
 static CUresult output_entry(struct rg_request *request, enum rg_kind kind, uint64_t proposed, void *object,
@@ -376,7 +376,7 @@ CUresult rg_execute_rgLibraryEnumerate(struct rg_request *request, CUlibrary lib
     return result;
 }
 
-/* --- variables ---------------------------------------------------------------------------------------------------- */
+/* --- variables ------------------------------------------------------------------------------------------ */
 
 /* The managed memory that holds `address`; size 0: it is no managed memory. */
 static void managed_memory_at(CUdeviceptr address, CUdeviceptr *start, size_t *size)

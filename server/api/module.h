@@ -11,8 +11,8 @@ struct rg_preload {
 };
 
 /**
- * Outputs what a launch needs to know of a function or kernel (proto/function_info.h). Of a kernel: on `device`; `function`:
- * the one that it has in the current context, or NULL.
+ * Outputs what a launch needs to know of a function or kernel (proto/function_info.h). Of a kernel: on
+ * `device`; `function`: the one that it has in the current context, or NULL.
  */
 CUresult rg_module_output_function(struct rg_request *request, CUfunction function);
 CUresult rg_module_output_kernel(struct rg_request *request, CUkernel kernel, CUdevice device,

@@ -1,5 +1,7 @@
-/* occupancy.c - the block size that fills the device. The shared memory of a block is a constant: a function of the
- * application's that computes it from the block size runs on the client. */
+/*
+ * occupancy.c - the block size that fills the device. The shared memory of a block is a constant: a function
+ * of the application's that computes it from the block size runs on the client.
+ */
 #include "generated/server/execute.h"
 #include "proto/launch_attribute.h"
 #include "server/core/worker.h"

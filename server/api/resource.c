@@ -1,7 +1,8 @@
 /*
- * resource.c - device resources and green contexts. A resource is a structure with the driver's own data in it, which the
- * driver believes; so the worker keeps all that it has given out, and takes back no other.
+ * resource.c - device resources and green contexts. A resource is a structure with the driver's own data in
+ * it, which the driver believes; so the worker keeps all that it has given out, and takes back no other.
  */
+#include "common/sync/scoped_lock.h"
 #include "generated/server/execute.h"
 #include "server/core/worker.h"
 
@@ -18,10 +19,9 @@ static size_t n_kept;
 static bool is_known(const CUdevResource *resource)
 {
     bool known = false;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     for (size_t i = 0; i < n_kept && !known; i++)
         known = memcmp(&kept[i], resource, sizeof *resource) == 0;
-    pthread_mutex_unlock(&lock);
     return known;
 }
 
@@ -31,14 +31,13 @@ static CUresult keep(const CUdevResource *resource)
     if (is_known(resource))
         return CUDA_SUCCESS;
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     CUdevResource *more = n_kept < KEPT_MAX ? realloc(kept, (n_kept + 1) * sizeof *more) : NULL;
     if (more) {
         kept = more;
         kept[n_kept++] = *resource;
         result = CUDA_SUCCESS;
     }
-    pthread_mutex_unlock(&lock);
     return result;
 }
 

@@ -1,4 +1,7 @@
-/* stream.c - streams: waiting for them, their end, attributes, operations on memory, host functions of the client. */
+/*
+ * stream.c - streams: waiting for them, their end, attributes, operations on memory, host functions of the
+ * client.
+ */
 #include "generated/server/execute.h"
 #include "proto/launch_attribute.h"
 #include "server/core/worker.h"

@@ -1,4 +1,6 @@
-/* tensor_map.c - tensor maps, made by the driver of the description that came as words (proto/tensor_map.h). */
+/*
+ * tensor_map.c - tensor maps, made by the driver of the description that came as words (proto/tensor_map.h).
+ */
 #include "proto/tensor_map.h"
 
 #include "generated/server/execute.h"

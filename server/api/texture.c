@@ -1,4 +1,7 @@
-/* texture.c - texture and surface objects and references: the resource's array comes as a handle beside its description. */
+/*
+ * texture.c - texture and surface objects and references: the resource's array comes as a handle beside its
+ * description.
+ */
 #include "generated/server/execute.h"
 
 /* The array stays behind: it comes as a handle. What may bring other pointers in is refused. */

@@ -1,6 +1,7 @@
 /*
- * vmm.c - physical memory of virtual memory management: handles are numbers of the driver's, which are kept in the
- * table of objects as others are. A handle that the client knows stands for one reference of the driver's.
+ * vmm.c - physical memory of virtual memory management: handles are numbers of the driver's, which are kept
+ * in the table of objects as others are. A handle that the client knows stands for one reference of the
+ * driver's.
  */
 #include "generated/server/execute.h"
 #include "server/core/worker.h"

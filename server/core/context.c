@@ -14,7 +14,7 @@ struct rg_worker_context *rg_context_find(struct rg_worker *worker, uint64_t han
     return entry ? entry->extra : NULL;
 }
 
-/* --- what it has to do ------------------------------------------------------------------------------------------- */
+/* --- what it has to do ---------------------------------------------------------------------------------- */
 
 bool rg_context_has_few_streams(const struct rg_worker_context *context)
 {
@@ -37,7 +37,7 @@ bool rg_context_idle(struct rg_worker *worker, const struct rg_worker_context *c
     return true;
 }
 
-/* --- streams ------------------------------------------------------------------------------------------------------- */
+/* --- streams -------------------------------------------------------------------------------------------- */
 
 static void free_stream(struct rg_extra *extra)
 {
@@ -115,7 +115,7 @@ void rg_client_thread_free(struct rg_client_thread *thread)
     free(thread);
 }
 
-/* --- the end ---------------------------------------------------------------------------------------------------------- */
+/* --- the end -------------------------------------------------------------------------------------------- */
 
 /* The per-thread default streams of the context. */
 static void destroy_thread_streams(struct rg_client_thread *thread, uint64_t context)
@@ -181,7 +181,10 @@ void rg_context_ended(struct rg_worker *worker, const struct rg_worker_context *
     atomic_fetch_add(&worker->context_epoch, 1);
 }
 
-/* Frees contexts that have ended, if no thread can look at them any more: the dispatcher alone makes such threads. */
+/*
+ * Frees contexts that have ended, if no thread can look at them any more: the dispatcher alone makes such
+ * threads.
+ */
 static void free_retired(struct rg_worker *worker)
 {
     if (atomic_load(&worker->detached))

@@ -1,9 +1,10 @@
 /*
- * context.h - what the worker keeps for contexts and streams: which have work left, how streams are ordered after
- * synchronous copies, and the end of both.
+ * context.h - what the worker keeps for contexts and streams: which have work left, how streams are ordered
+ * after synchronous copies, and the end of both.
  *
- * A context's state is made when its handle is (request.c) and ends in two steps: rg_context_release empties it, before the
- * driver ends it; then it is retired, as threads that wait for it may still look at it, and freed when none can.
+ * A context's state is made when its handle is (request.c) and ends in two steps: rg_context_release empties
+ * it, before the driver ends it; then it is retired, as threads that wait for it may still look at it, and
+ * freed when none can.
  *
  * The dispatcher, except as noted.
  */
@@ -34,7 +35,10 @@ struct rg_worker_context {
     struct rg_staging_buffer *buffers;
     size_t staging_bytes;
     struct rg_worker_stream *legacy; /* of the legacy stream; NULL: not yet */
-    /* the streams made in it: those that found a place (they are polled if that is all), and how many there are */
+    /*
+     * the streams made in it: those that found a place (they are polled if that is all), and how many there
+     * are
+     */
     CUstream few_streams[RG_FEW_STREAMS];
     unsigned n_streams;
     uint64_t left_at; /* the last record that ended a stream which had work left; 0: none */
@@ -83,9 +87,14 @@ void rg_stream_add(struct rg_worker *worker, struct rg_worker_stream *stream);
 void rg_stream_drop(struct rg_request *request, struct rg_worker_stream *stream);
 /** Frees a client thread with the states of its streams. */
 void rg_client_thread_free(struct rg_client_thread *thread);
-/** A synchronous copy was put into `stream`, of that context: what any stream of it does from now on comes after it. */
+/**
+ * A synchronous copy was put into `stream`, of that context: what any stream of it does from now on comes
+ * after it.
+ */
 void rg_stream_synchronous(struct rg_request *request, struct rg_worker_context *context, CUstream stream);
-/** Orders a stream that is about to be used after synchronous copies that it does not come after by itself. */
+/**
+ * Orders a stream that is about to be used after synchronous copies that it does not come after by itself.
+ */
 void rg_stream_order(struct rg_worker *worker, struct rg_worker_stream *stream);
 
 #endif

@@ -1,9 +1,10 @@
 /*
  * dispatch.c - one record: checks its header, runs its operation, replies.
  *
- * The happy path of rg_dispatch_next: take the record off the cursor, fill in the thread's request, serve. What is wrong with
- * the bytes ends the session; a failure of a call goes into its reply, or, if nobody waits, is kept (the first one)
- * for the next record that somebody waits for, or for a notice when the input runs dry.
+ * The happy path of rg_dispatch_next: take the record off the cursor, fill in the thread's request, serve.
+ * What is wrong with the bytes ends the session; a failure of a call goes into its reply, or, if nobody
+ * waits, is kept (the first one) for the next record that somebody waits for, or for a notice when the input
+ * runs dry.
  */
 #include "server/core/dispatch.h"
 
@@ -141,8 +142,8 @@ static void free_request(struct rg_request *request, struct rg_executor *executo
 }
 
 /*
- * A record ran out of memory while some is ready that nobody uses: it is done once more without that. Its parameters are
- * copied, as the message that they are in may be gone when the client has answered.
+ * A record ran out of memory while some is ready that nobody uses: it is done once more without that. Its
+ * parameters are copied, as the message that they are in may be gone when the client has answered.
  */
 static void execute_again(struct rg_executor *executor, const struct rg_operation *operation,
                           const unsigned char *parameters, size_t size)
@@ -257,7 +258,10 @@ bool rg_dispatch_next_blocks(const struct rg_worker *worker)
 
 void rg_dispatch_report_failure(struct rg_worker *worker)
 {
-    /* A client that only sends reads nothing: what it has not read must never fill the connection, which it waits for. */
+    /*
+     * A client that only sends reads nothing: what it has not read must never fill the connection, which it
+     * waits for.
+     */
     enum { UNREAD_MAX = 64 };
     const uint64_t read = atomic_load_explicit(&worker->read, memory_order_relaxed);
     if (worker->failed == CUDA_SUCCESS ||

@@ -1,6 +1,6 @@
 /*
- * dispatch.h - the records of a batch, one after another: each becomes a request, is executed, and answered. See
- * dispatch.c. The dispatcher.
+ * dispatch.h - the records of a batch, one after another: each becomes a request, is executed, and answered.
+ * See dispatch.c. The dispatcher.
  */
 #ifndef RG_SERVER_CORE_DISPATCH_H
 #define RG_SERVER_CORE_DISPATCH_H

@@ -1,11 +1,13 @@
 /*
- * leader_followers.c - passing the roles, the main loop of the pool's threads, reading messages. See leader_followers.h.
+ * leader_followers.c - passing the roles, the main loop of the pool's threads, reading messages. See
+ * leader_followers.h.
  */
 #include "server/core/leader_followers.h"
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/thread.h"
+#include "common/sync/scoped_lock.h"
 #include "proto/delta.h"
 
 #include <stdlib.h>
@@ -25,7 +27,7 @@ struct rg_queued_batch {
     unsigned char data[];
 };
 
-/* --- the pool --------------------------------------------------------------------------------------------------- */
+/* --- the pool ------------------------------------------------------------------------------------------- */
 
 static void *executor_main(void *arg);
 
@@ -59,30 +61,24 @@ static struct rg_executor *take_executor(struct rg_worker *worker, unsigned role
 void rg_leader_init(struct rg_worker *worker)
 {
     pthread_mutex_init(&worker->roles, NULL);
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&worker->queue_changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    rg_cond_init(&worker->queue_changed);
     worker->queue_last = &worker->queue;
     worker->next_seq = 1;
 }
 
 enum rg_status rg_leader_start(struct rg_worker *worker)
 {
-    pthread_mutex_lock(&worker->roles);
+    RG_SCOPED_LOCK(&worker->roles);
     struct rg_executor *executor = take_executor(worker, RG_ROLES_ALL);
-    pthread_mutex_unlock(&worker->roles);
     return executor ? RG_OK : RG_ERR_NO_MEMORY;
 }
 
 void rg_leader_wake(struct rg_worker *worker)
 {
-    pthread_mutex_lock(&worker->roles);
+    RG_SCOPED_LOCK(&worker->roles);
     for (struct rg_executor *executor = worker->executors; executor; executor = executor->next)
         pthread_cond_signal(&executor->wake);
     pthread_cond_broadcast(&worker->queue_changed);
-    pthread_mutex_unlock(&worker->roles);
 }
 
 void rg_leader_fini(struct rg_worker *worker)
@@ -110,16 +106,15 @@ void rg_leader_fini(struct rg_worker *worker)
 bool rg_leader_promote(struct rg_executor *executor)
 {
     struct rg_worker *worker = executor->worker;
-    pthread_mutex_lock(&worker->roles);
+    RG_SCOPED_LOCK(&worker->roles);
     const bool room = worker->idle || worker->n_executors < RG_EXECUTORS_MAX;
     bool given = room && !rg_worker_over(worker) && take_executor(worker, executor->roles) != NULL;
     if (given)
         executor->roles = 0;
-    pthread_mutex_unlock(&worker->roles);
     return given;
 }
 
-/* --- batches that are copied -------------------------------------------------------------------------------------- */
+/* --- batches that are copied ---------------------------------------------------------------------------- */
 
 /* Copies what is left of a cursor, with its bulk data. NULL: out of memory or the connection failed. */
 static struct rg_queued_batch *copy_rest(struct rg_worker *worker, const struct rg_batch_cursor *cursor)
@@ -162,30 +157,35 @@ bool rg_leader_separate_reader(struct rg_executor *executor)
         *cursor = copy->cursor;
     }
     pthread_mutex_lock(&worker->roles);
-    bool split = !rg_worker_over(worker) && take_executor(worker, RG_ROLE_READ) != NULL;
-    if (split) {
+    bool separated = !rg_worker_over(worker) && take_executor(worker, RG_ROLE_READ) != NULL;
+    if (separated) {
         executor->roles = RG_ROLE_DISPATCH;
-        worker->split = true;
+        worker->separated = true;
     }
     pthread_mutex_unlock(&worker->roles);
-    if (!split)
+    if (!separated)
         rg_worker_end(worker, 1, "the worker could not start a thread");
-    return split;
+    return separated;
 }
 
-/* Waits until the queue is short, or for a moment: the dispatcher may itself wait for what is still to be read. */
+/*
+ * Waits until the queue is short, or for a moment: the dispatcher may itself wait for what is still to be
+ * read.
+ */
 static void slow_down(struct rg_worker *worker)
 {
     const uint64_t until = rg_now_ns() + SLOW_WAIT_NS;
-    struct timespec time = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
-    pthread_mutex_lock(&worker->roles);
+    struct timespec time = rg_timespec(until);
+    RG_SCOPED_LOCK(&worker->roles);
     while (worker->queue_bytes > QUEUE_SLOW && !rg_worker_over(worker))
         if (pthread_cond_timedwait(&worker->queue_changed, &worker->roles, &time) != 0)
             break;
-    pthread_mutex_unlock(&worker->roles);
 }
 
-/* A batch has come to a reader that is not the dispatcher: becomes it if that one has nothing to do, or queues. */
+/*
+ * A batch has come to a reader that is not the dispatcher: becomes it if that one has nothing to do, or
+ * queues.
+ */
 static void take_batch(struct rg_executor *executor, const struct rg_batch_cursor *cursor)
 {
     struct rg_worker *worker = executor->worker;
@@ -195,7 +195,7 @@ static void take_batch(struct rg_executor *executor, const struct rg_batch_curso
         worker->dispatcher_idle = NULL;
         pthread_cond_broadcast(&worker->queue_changed);
         executor->roles = RG_ROLES_ALL;
-        worker->split = false;
+        worker->separated = false;
         worker->cursor = *cursor;
         pthread_mutex_unlock(&worker->roles);
         return;
@@ -218,12 +218,15 @@ static void take_batch(struct rg_executor *executor, const struct rg_batch_curso
         slow_down(worker);
 }
 
-/* The dispatcher has no records and is not the reader: waits for the queue, or until the reader takes the role. */
+/*
+ * The dispatcher has no records and is not the reader: waits for the queue, or until the reader takes the
+ * role.
+ */
 static void wait_for_queue(struct rg_executor *executor)
 {
     struct rg_worker *worker = executor->worker;
     rg_dispatch_report_failure(worker);
-    pthread_mutex_lock(&worker->roles);
+    RG_SCOPED_LOCK(&worker->roles);
     while (!worker->queue && executor->roles && !rg_worker_over(worker)) {
         worker->dispatcher_idle = executor;
         pthread_cond_wait(&worker->queue_changed, &worker->roles);
@@ -239,10 +242,9 @@ static void wait_for_queue(struct rg_executor *executor)
     }
     if (worker->dispatcher_idle == executor)
         worker->dispatcher_idle = NULL;
-    pthread_mutex_unlock(&worker->roles);
 }
 
-/* --- reading ------------------------------------------------------------------------------------------------------ */
+/* --- reading -------------------------------------------------------------------------------------------- */
 
 static void malformed(struct rg_worker *worker, const char *what)
 {
@@ -358,7 +360,7 @@ static void read_message(struct rg_executor *executor)
         malformed(worker, "a message of unknown kind");
 }
 
-/* --- the main loop -------------------------------------------------------------------------------------------------- */
+/* --- the main loop -------------------------------------------------------------------------------------- */
 
 static void drop_batch_memory(struct rg_worker *worker)
 {

@@ -1,14 +1,16 @@
 /*
- * leader_followers.h - the pool of threads and the two roles that they pass to one another.
+ * leader_followers.h - the pool of threads (executors) and the two roles that they pass to one another.
  *
- * READ: receives messages. DISPATCH: executes records in order. Both roles exist exactly once while the session lives,
- * and one thread usually has both: it receives a batch, executes its records one after another, receives the next.
+ * READ: receives messages. DISPATCH: executes records in order. Both roles exist exactly once while the
+ * session lives, and one thread, the leader, usually has both: it receives a batch, executes its records one
+ * after another, receives the next.
  *
- *   hand over   A record that waits for the GPU gives away all roles of its thread, together with the rest of the
- *               batch; the thread then waits, replies, and parks itself.
- *   split       While answers of the client are due (host functions, late copies), executing a record can block until
- *               such an answer has been read. So the roles are then on two threads; the reader copies batches into a
- *               queue. They come together again at the next batch that finds the dispatcher idle and no answer due.
+ *   promotion   A record that waits for the GPU gives all roles of its thread to a follower, together with the
+ *               rest of the batch; it is detached then: it waits, replies, and its thread becomes a follower.
+ *   separation  While answers of the client are due (host functions, deferred copies), executing a record can
+ *               block until such an answer has been read. So the roles are then on two threads; the reader
+ *               copies batches into a queue. They come together again at the next batch that finds the
+ *               dispatcher idle and no answer due.
  *
  * A thread without a role sleeps on its own condition; threads are made when needed, up to a limit, and kept.
  */
@@ -18,7 +20,10 @@
 #include "proto/times.h"
 #include "server/core/worker.h"
 
-/* Threads of a session, for as many calls that wait at the same time; a call beyond them that would have to wait fails. */
+/*
+ * Threads of a session, for as many calls that wait at the same time; a call beyond them that would have to
+ * wait fails.
+ */
 #define RG_EXECUTORS_MAX 1024u
 
 enum { RG_ROLE_READ = 1, RG_ROLE_DISPATCH = 2, RG_ROLES_ALL = 3 };
@@ -60,9 +65,12 @@ void rg_leader_wake(struct rg_worker *worker);
 /** Waits for all threads to end, and frees them. */
 void rg_leader_fini(struct rg_worker *worker);
 
-/** Gives all roles of `thread` to another one. False: there is none to be had, or there are too many; nothing has changed. */
+/**
+ * Gives all roles of `thread` to another one. False: there is none to be had, or there are too many; nothing
+ * has changed.
+ */
 bool rg_leader_promote(struct rg_executor *executor);
-/** Separates the roles if `thread` has both. False: no thread or memory. */
+/** Separates the roles if `executor` has both. False: no thread or memory. */
 bool rg_leader_separate_reader(struct rg_executor *executor);
 
 #endif

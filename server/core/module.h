@@ -1,12 +1,14 @@
 /*
- * module.h - what a part of the worker is to the core: its state, and the moments at which it wants to be called.
+ * module.h - what a part of the worker is to the core: its state, and the moments at which it wants to be
+ * called.
  *
- * The core (this folder) executes records and knows contexts, streams and handles; transfers, subscriptions, memory made
- * ready and the rest are modules. server/modules.h lists them, and main gives the list to rg_worker_create. Each module has
- * zeroed state of its own for each worker, as tests run several in one process; a hook that is NULL is not called. Hooks
- * are called in the order of the table.
+ * The core (this folder) executes records and knows contexts, streams and handles; transfers, subscriptions,
+ * memory made ready and the rest are modules. server/modules.h lists them, and main gives the list to
+ * rg_worker_create. Each module has zeroed state of its own for each worker, as tests run several in one
+ * process; a hook that is NULL is not called. Hooks are called in the order of the table.
  *
- * Threads: each hook says which; "the dispatcher" executes records, "the reader" takes messages (leader_followers.h).
+ * Threads: each hook says which; "the dispatcher" executes records, "the reader" takes messages
+ * (leader_followers.h).
  */
 #ifndef RG_SERVER_CORE_MODULE_H
 #define RG_SERVER_CORE_MODULE_H
@@ -32,16 +34,22 @@ enum rg_answered {
 
 struct rg_module {
     size_t size; /* of the state */
+    bool locked; /* which begins with a mutex: the core makes it, and ends it after `fini` */
     /* Before the worker's first thread. */
     void (*init)(struct rg_worker *worker);
     /* The session is over: nobody may wait any more. Any thread. */
     void (*wake)(struct rg_worker *worker);
     /* After the end of the pool's threads, before contexts are destroyed. */
     void (*stop)(struct rg_worker *worker);
-    /* Contexts, streams and libraries are gone; the connection is still there. Ends the module's own threads. */
+    /*
+     * Contexts, streams and libraries are gone; the connection is still there. Ends the module's own threads.
+     */
     void (*fini)(struct rg_worker *worker);
 
-    /* A stream has been made, or is about to end; what it has left to do is done all the same. The dispatcher. */
+    /*
+     * A stream has been made, or is about to end; what it has left to do is done all the same. The
+     * dispatcher.
+     */
     void (*add_stream)(struct rg_worker *worker, const struct rg_worker_stream *stream);
     void (*drop_stream)(struct rg_worker *worker, struct rg_worker_stream *stream);
     /* A context is about to end; it is current, and has no work left or failed. The dispatcher. */
@@ -49,11 +57,14 @@ struct rg_module {
 
     /* Before the reply to a record. The thread that executed it. */
     void (*before_reply)(struct rg_worker *worker, const struct rg_request *request);
-    /* A record of an operation with RG_OPERATION_CREDIT, which brought so many bytes, has been executed. The dispatcher. */
+    /*
+     * A record of an operation with RG_OPERATION_CREDIT, which brought so many bytes, has been executed. The
+     * dispatcher.
+     */
     void (*executed)(struct rg_request *request, size_t bulk);
     /*
-     * A record ran out of memory: gives back what the program does not use; false: there is nothing. What `request` points to
-     * in the message may be gone afterwards. The dispatcher.
+     * A record ran out of memory: gives back what the program does not use; false: there is nothing. What
+     * `request` points to in the message may be gone afterwards. The dispatcher.
      */
     bool (*reclaim)(struct rg_request *request);
     /* The client has answered. The reader, which receives the bulk data here. */

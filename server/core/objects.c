@@ -1,5 +1,6 @@
 /* objects.c - the table of the driver's objects. See objects.h. */
 #include "server/core/objects.h"
+#include "common/sync/scoped_lock.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,10 @@ static bool can_be_found(unsigned kind)
            kind == RG_KIND_POOL || kind == RG_KIND_ALLOCATION || kind == RG_KIND_LINK;
 }
 
-/* Whether the worker keeps more of such an object than its entry: that must have ended before another takes its place. */
+/*
+ * Whether the worker keeps more of such an object than its entry: that must have ended before another takes
+ * its place.
+ */
 static bool holds_its_place(unsigned kind)
 {
     return kind == RG_KIND_CONTEXT || kind == RG_KIND_STREAM || kind == RG_KIND_EVENT || kind == RG_KIND_LINK;
@@ -106,17 +110,14 @@ static enum rg_status add(struct rg_objects *objects, uint64_t handle, void *obj
 
 enum rg_status rg_objects_add(struct rg_objects *objects, uint64_t handle, void *object, uint64_t context)
 {
-    pthread_mutex_lock(&objects->lock);
-    const enum rg_status status = add(objects, handle, object, context);
-    pthread_mutex_unlock(&objects->lock);
-    return status;
+    RG_SCOPED_LOCK(&objects->lock);
+    return add(objects, handle, object, context);
 }
 
 void rg_objects_remove(struct rg_objects *objects, struct rg_object *entry)
 {
-    pthread_mutex_lock(&objects->lock);
+    RG_SCOPED_LOCK(&objects->lock);
     remove_entry(objects, entry);
-    pthread_mutex_unlock(&objects->lock);
 }
 
 struct rg_object *rg_objects_find_object(struct rg_objects *objects, enum rg_kind kind, const void *object)
@@ -134,11 +135,9 @@ struct rg_object *rg_objects_find_object(struct rg_objects *objects, enum rg_kin
 
 uint64_t rg_objects_handle(struct rg_objects *objects, enum rg_kind kind, const void *object)
 {
-    pthread_mutex_lock(&objects->lock);
+    RG_SCOPED_LOCK(&objects->lock);
     const struct rg_object *entry = rg_objects_find_object(objects, kind, object);
-    const uint64_t handle = entry ? entry->handle : 0;
-    pthread_mutex_unlock(&objects->lock);
-    return handle;
+    return entry ? entry->handle : 0;
 }
 
 void rg_objects_each(struct rg_objects *objects, void (*each)(struct rg_object *entry, void *user),

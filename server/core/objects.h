@@ -1,9 +1,9 @@
 /*
  * objects.h - the driver's objects by the handles that the client chose.
  *
- * A table by the handle's index, in pages made on first use, and for the kinds that the driver may hand out more than
- * once (contexts, modules, functions, pools) a way back from the object to its handle. Only the thread that executes
- * records touches it; another one may ask for the way back alone (rg_objects_handle).
+ * A table by the handle's index, in pages made on first use, and for the kinds that the driver may hand out
+ * more than once (contexts, modules, functions, pools) a way back from the object to its handle. Only the
+ * thread that executes records touches it; another one may ask for the way back alone (rg_objects_handle).
  */
 #ifndef RG_SERVER_CORE_OBJECTS_H
 #define RG_SERVER_CORE_OBJECTS_H
@@ -62,9 +62,9 @@ static inline struct rg_object *rg_objects_find(struct rg_objects *objects, uint
 }
 
 /**
- * Adds an object. It takes the place of an earlier one of the same index, whose name the client has given up, unless that is a
- * context, stream, event or linker state: more goes with those, and they end by records. RG_ERR_INVALID: the handle, or the
- * place of such an object, is in use. RG_ERR_NO_MEMORY.
+ * Adds an object. It takes the place of an earlier one of the same index, whose name the client has given up,
+ * unless that is a context, stream, event or linker state: more goes with those, and they end by records.
+ * RG_ERR_INVALID: the handle, or the place of such an object, is in use. RG_ERR_NO_MEMORY.
  */
 RG_MUST_CHECK enum rg_status rg_objects_add(struct rg_objects *objects, uint64_t handle, void *object,
                                             uint64_t context);

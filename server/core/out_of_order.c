@@ -1,6 +1,7 @@
 /* out_of_order.c - see out_of_order.h. */
 #include "server/core/out_of_order.h"
 
+#include "common/sync/scoped_lock.h"
 #include "server/core/leader_followers.h"
 
 #include <stdlib.h>
@@ -64,13 +65,12 @@ void rg_out_of_order_end(struct rg_executor *executor)
     if (!executor->out_of_order)
         return;
     executor->out_of_order = false;
-    pthread_mutex_lock(&out_of_order->lock);
+    RG_SCOPED_LOCK(&out_of_order->lock);
     struct rg_executor **link = &out_of_order->first;
     while (*link != executor)
         link = &(*link)->next_out_of_order;
     *link = executor->next_out_of_order;
     pthread_cond_broadcast(&out_of_order->changed);
-    pthread_mutex_unlock(&out_of_order->lock);
 }
 
 /* The lock is held. */
@@ -91,9 +91,8 @@ static void note(struct rg_request *request, uint64_t handle, void *object)
 
 void rg_out_of_order_note(struct rg_request *request, uint64_t handle, void *object)
 {
-    pthread_mutex_lock(&request->worker->out_of_order.lock);
+    RG_SCOPED_LOCK(&request->worker->out_of_order.lock);
     note(request, handle, object);
-    pthread_mutex_unlock(&request->worker->out_of_order.lock);
 }
 
 /* The lock is held. */
@@ -106,16 +105,15 @@ static void enter_all(struct rg_request *request)
 
 void rg_out_of_order_register(struct rg_request *request)
 {
-    pthread_mutex_lock(&request->worker->out_of_order.lock);
+    RG_SCOPED_LOCK(&request->worker->out_of_order.lock);
     enter_all(request);
-    pthread_mutex_unlock(&request->worker->out_of_order.lock);
 }
 
 uint64_t rg_out_of_order_find(struct rg_request *request, enum rg_kind kind, uint64_t proposed, void *object)
 {
     struct rg_out_of_order *out_of_order = &request->worker->out_of_order;
     const bool detached = !rg_executor_of(request)->roles;
-    pthread_mutex_lock(&out_of_order->lock);
+    RG_SCOPED_LOCK(&out_of_order->lock);
     if (!detached)
         enter_all(request);
     uint64_t handle = rg_objects_handle(&request->worker->objects, kind, object);
@@ -126,7 +124,6 @@ uint64_t rg_out_of_order_find(struct rg_request *request, enum rg_kind kind, uin
         note(request, proposed, object);
     else if (!handle)
         rg_request_new(request, kind, proposed, object);
-    pthread_mutex_unlock(&out_of_order->lock);
     return handle ? handle : proposed;
 }
 
@@ -140,7 +137,7 @@ static bool uses(const struct rg_executor *executor, const void *object, uint64_
 void rg_out_of_order_settle(struct rg_request *request, const void *object, uint64_t context)
 {
     struct rg_out_of_order *out_of_order = &request->worker->out_of_order;
-    pthread_mutex_lock(&out_of_order->lock);
+    RG_SCOPED_LOCK(&out_of_order->lock);
     for (const struct rg_executor *executor = out_of_order->first; executor;) {
         if (uses(executor, object, context)) {
             pthread_cond_wait(&out_of_order->changed, &out_of_order->lock);
@@ -150,5 +147,4 @@ void rg_out_of_order_settle(struct rg_request *request, const void *object, uint
         }
     }
     enter_all(request);
-    pthread_mutex_unlock(&out_of_order->lock);
 }

@@ -36,7 +36,7 @@ void rg_request_violation(struct rg_request *request, const char *format, ...)
                   request->worker->operations[request->op].name, text);
 }
 
-/* --- objects ------------------------------------------------------------------------------------------------------ */
+/* --- objects -------------------------------------------------------------------------------------------- */
 
 static CUresult unknown_handle(enum rg_kind kind)
 {
@@ -152,7 +152,10 @@ static bool attach(struct rg_request *request, struct rg_object *entry)
         context->primary = request->primary;
         entry->extra = context;
         if (!context->primary) {
-            /* cuCtxCreate made it current on this thread; which one is current is the client threads' business. */
+            /*
+             * cuCtxCreate made it current on this thread; which one is current is the client threads'
+             * business.
+             */
             CUcontext popped;
             (void)rg_driver.cuCtxPopCurrent_v2(&popped);
             rg_context_unknown();
@@ -178,7 +181,10 @@ static bool bound_to_context(enum rg_kind kind)
            kind != RG_KIND_POOL && kind != RG_KIND_ALLOCATION;
 }
 
-/* The context that an object goes with: its module's, if it was found in one, which may be another than the client thread's. */
+/*
+ * The context that an object goes with: its module's, if it was found in one, which may be another than the
+ * client thread's.
+ */
 static uint64_t context_of(struct rg_request *request, uint64_t handle, uint64_t threads, const void *owner)
 {
     const struct rg_object *module =
@@ -268,7 +274,7 @@ void rg_request_delete(struct rg_request *request, enum rg_kind kind, uint64_t h
     rg_objects_remove(&request->worker->objects, entry);
 }
 
-/* --- contexts ----------------------------------------------------------------------------------------------------- */
+/* --- contexts ------------------------------------------------------------------------------------------- */
 
 struct rg_worker_context *rg_request_context(struct rg_request *request)
 {
@@ -321,7 +327,7 @@ CUresult rg_request_make_current(struct rg_request *request)
     return result;
 }
 
-/* --- parameters --------------------------------------------------------------------------------------------------- */
+/* --- parameters ----------------------------------------------------------------------------------------- */
 
 void *rg_request_memory(struct rg_request *request, size_t size)
 {
@@ -494,7 +500,7 @@ void rg_request_output(struct rg_request *request, const void *data, size_t size
     request->out_size += size;
 }
 
-/* --- roles --------------------------------------------------------------------------------------------------------- */
+/* --- roles ---------------------------------------------------------------------------------------------- */
 
 bool rg_request_detach(struct rg_request *request)
 {

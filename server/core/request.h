@@ -1,9 +1,9 @@
 /*
  * request.h - one record in execution: what generated and hand-written operations (rg_execute_*) work with.
  *
- * A request is made by the dispatcher for each record, lives on one thread, and ends when its operation returns. Anything
- * wrong with the bytes makes the whole session end (rg_request_violation); anything wrong with the call makes only
- * the call fail (request->result).
+ * A request is made by the dispatcher for each record, lives on one thread, and ends when its operation
+ * returns. Anything wrong with the bytes makes the whole session end (rg_request_violation); anything wrong
+ * with the call makes only the call fail (request->result).
  */
 #ifndef RG_SERVER_CORE_REQUEST_H
 #define RG_SERVER_CORE_REQUEST_H
@@ -38,12 +38,17 @@ struct rg_request {
     unsigned char *out;
     size_t out_size, out_capacity;
     void *arena; /* list of temporary blocks, freed with the request */
-    /* set by the operation: whose the objects are that it makes or finds (struct rg_object), and that a context which it makes
-     * or finds is a device's primary one */
+    /*
+     * set by the operation: whose the objects are that it makes or finds (struct rg_object), and that a
+     * context which it makes or finds is a device's primary one
+     */
     const void *owner;
     bool primary;
-    /* the module, library or linker state that a parameter named, or that owns what it named: it does not end meanwhile
-     * (out_of_order.h), nor does the context that it goes with (0: none), which need not be the client thread's */
+    /*
+     * the module, library or linker state that a parameter named, or that owns what it named: it does not end
+     * meanwhile (out_of_order.h), nor does the context that it goes with (0: none), which need not be the
+     * client thread's
+     */
     const void *uses;
     uint64_t uses_context;
     /* bulk data for the reply, set by an operation; must stay valid until the reply is sent */
@@ -57,13 +62,19 @@ struct rg_request {
 };
 
 enum {
-    /* may block on the GPU; others' calls go on meanwhile: rg_request_enter sees to that. Hand-written operations see to it
-     * themselves (rg_request_detach) and do not have the flag. Parameters must have been copied: no bytes. */
+    /*
+     * may block on the GPU; others' calls go on meanwhile: rg_request_enter sees to that. Hand-written
+     * operations see to it themselves (rg_request_detach) and do not have the flag. Parameters must have been
+     * copied: no bytes.
+     */
     RG_OPERATION_WAITS = 1,
     RG_OPERATION_BLOCKS = 2, /* may block on the GPU, but stays in order */
     RG_OPERATION_BULK = 4,   /* the record may carry bulk data */
     RG_OPERATION_WORK = 8,   /* gives the device something to do */
-    /* takes long by itself: rg_request_enter sees to it that it go out of order; hand-written operations do so themselves */
+    /*
+     * takes long by itself: rg_request_enter sees to it that it goes out of order; hand-written operations do
+     * so themselves
+     */
     RG_OPERATION_COMPILES = 16,
 };
 
@@ -74,15 +85,18 @@ struct rg_operation {
 };
 
 /**
- * The driver's object behind a handle of the client; NULL for 0. An unknown handle sets request->result to the
- * driver's error for it (rg_request_enter then returns false). RG_KIND_FUNCTION also finds kernels.
+ * The driver's object behind a handle of the client; NULL for 0. An unknown handle sets request->result to
+ * the driver's error for it (rg_request_enter then returns false). RG_KIND_FUNCTION also finds kernels.
  */
 void *rg_request_object(struct rg_request *request, enum rg_kind kind, uint64_t handle);
-/** The same for streams: 0 and 1 the legacy stream, 2 the client thread's per-thread stream (made on first use). */
+/**
+ * The same for streams: 0 and 1 the legacy stream, 2 the client thread's per-thread stream (made on first
+ * use).
+ */
 CUstream rg_request_stream(struct rg_request *request, uint64_t handle);
 /**
- * An array / bytes from the record, copied to aligned temporary memory. On the wire a u64 count stands before the
- * elements; it must equal `count` (which another parameter gave), be within limits and within the record.
+ * An array / bytes from the record, copied to aligned temporary memory. On the wire a u64 count stands before
+ * the elements; it must equal `count` (which another parameter gave), be within limits and within the record.
  */
 void *rg_request_array_in(struct rg_request *request, uint64_t count, size_t size);
 /** A string from the record, copied to temporary memory; NULL: there is none. */
@@ -91,24 +105,27 @@ const void *rg_request_bytes_in(struct rg_request *request, uint64_t count);
 /** Zeroed temporary memory for outputs; a violation if over RG_REPLY_INLINE bytes. */
 void *rg_request_array_out(struct rg_request *request, uint64_t count, size_t size);
 
-/** Once all parameters are decoded: false (with result or violation set) if any was bad or a handle unknown. */
+/**
+ * Once all parameters are decoded: false (with result or violation set) if any was bad or a handle unknown.
+ */
 bool rg_request_decoded(struct rg_request *request);
 /**
- * Called once all parameters are decoded: false (with result or violation set) if any was bad or a handle unknown,
- * else makes the client thread's context current on this thread (if `context`) and returns true.
+ * Called once all parameters are decoded: false (with result or violation set) if any was bad or a handle
+ * unknown, else makes the client thread's context current on this thread (if `context`) and returns true.
  */
 bool rg_request_enter(struct rg_request *request, bool context);
 
 /**
- * Before the driver is called by a record that may wait for the device: where its caller waits for the answer, and the
- * device is not known to have nothing to do, others' records go on from here, and the record may touch nothing of the
- * dispatcher's any more. `context`: the client thread's context is current here.
+ * Before the driver is called by a record that may wait for the device: where its caller waits for the
+ * answer, and the device is not known to have nothing to do, others' records go on from here, and the record
+ * may touch nothing of the dispatcher's any more. `context`: the client thread's context is current here.
  */
 void rg_request_may_block(struct rg_request *request, bool context);
 
 /**
- * Before the driver is called by a record that takes long by itself: where its caller waits, others' records go on from here,
- * and the record may touch nothing of the dispatcher's any more but by rg_request_output, rg_request_new and rg_request_found (out_of_order.h).
+ * Before the driver is called by a record that takes long by itself: where its caller waits, others' records
+ * go on from here, and the record may touch nothing of the dispatcher's any more but by rg_request_output,
+ * rg_request_new and rg_request_found (out_of_order.h).
  */
 void rg_request_go_out_of_order(struct rg_request *request);
 
@@ -116,42 +133,56 @@ void rg_request_go_out_of_order(struct rg_request *request);
 void rg_request_output(struct rg_request *request, const void *data, size_t size);
 /** Registers a driver object under the client's new handle. A handle in use already is a violation. */
 void rg_request_new(struct rg_request *request, enum rg_kind kind, uint64_t handle, void *object);
-/** As rg_request_new, but an object that already has a handle keeps it; outputs the u64 handle that counts. */
+/**
+ * As rg_request_new, but an object that already has a handle keeps it; outputs the u64 handle that counts.
+ */
 void rg_request_found(struct rg_request *request, enum rg_kind kind, uint64_t proposed, void *object);
-/** As rg_request_new, for out_of_order.c: the handle's kind is known to fit, and the rest may be another record's. The dispatcher. */
+/**
+ * As rg_request_new, for out_of_order.c: the handle's kind is known to fit, and the rest may be another
+ * record's. The dispatcher.
+ */
 void rg_request_add_object(struct rg_request *request, uint64_t handle, void *object, uint64_t context,
                            const void *owner);
 void rg_request_delete(struct rg_request *request, enum rg_kind kind, uint64_t handle);
 
-/** Takes `size` bytes of the record's bulk data into `buffer` (NULL: discards). RG_ERR_*: the session is over. */
+/**
+ * Takes `size` bytes of the record's bulk data into `buffer` (NULL: discards). RG_ERR_*: the session is over.
+ */
 RG_MUST_CHECK enum rg_status rg_request_recv_bulk(struct rg_request *request, void *buffer, size_t size);
 /** Whether the record's bulk data would go straight into this registered memory, no CPU touching it. */
 bool rg_request_places(struct rg_request *request, const void *memory, size_t size);
 /**
- * The next bytes of the record's bulk data, `most` at most, where they lie in memory that was lent to the client
- * (rg_conn_take_advertised); returns how many. 0: they do not, or, with request->violated, the session is over.
+ * The next bytes of the record's bulk data, `most` at most, where they lie in memory that was lent to the
+ * client (rg_conn_take_advertised); returns how many. 0: they do not, or, with request->violated, the session
+ * is over.
  */
 size_t rg_request_take_advertised(struct rg_request *request, size_t most, void **memory);
 
-/* --- for hand-written operations ------------------------------------------------------------------------------------- */
+/* --- for hand-written operations ------------------------------------------------------------------------ */
 
 /**
- * The calling record may wait for the GPU from now on: others' records go on meanwhile. False: there is no thread for that, and
- * the call is not to wait, as what it waits for may need others' records; its result is set.
+ * The calling record may wait for the GPU from now on: others' records go on meanwhile. False: there is no
+ * thread for that, and the call is not to wait, as what it waits for may need others' records; its result is
+ * set.
  */
 RG_MUST_CHECK bool rg_request_detach(struct rg_request *request);
-/** From now on another thread reads messages, so that answers of the client arrive while this record is executed. */
+/**
+ * From now on another thread reads messages, so that answers of the client arrive while this record is
+ * executed.
+ */
 void rg_request_separate_reader(struct rg_request *request);
 /** The state of the client thread's current context, or NULL with request->result set. */
 struct rg_worker_context *rg_request_context(struct rg_request *request);
 /**
- * The same of the context that a stream belongs to, which a parameter of this record named: copies may be put into streams
- * of other contexts than the current one. That context is current on this thread then.
+ * The same of the context that a stream belongs to, which a parameter of this record named: copies may be put
+ * into streams of other contexts than the current one. That context is current on this thread then.
  */
 struct rg_worker_context *rg_request_stream_context(struct rg_request *request, CUstream stream);
 /** The state of a stream that a parameter of this record named. NULL: out of memory. */
 struct rg_worker_stream *rg_request_stream_state(struct rg_request *request, CUstream stream);
-/** Temporary zeroed memory that lives as long as the request. NULL with request->result set: out of memory. */
+/**
+ * Temporary zeroed memory that lives as long as the request. NULL with request->result set: out of memory.
+ */
 void *rg_request_memory(struct rg_request *request, size_t size);
 /** Makes the client thread's context current on this thread. */
 CUresult rg_request_make_current(struct rg_request *request);

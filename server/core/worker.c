@@ -9,9 +9,24 @@
 
 static void free_worker(struct rg_worker *worker)
 {
-    for (unsigned i = 0; worker->modules[i]; i++)
+    for (unsigned i = 0; worker->modules[i]; i++) {
+        if (worker->modules[i]->locked && worker->state[i])
+            pthread_mutex_destroy(worker->state[i]);
         free(worker->state[i]);
+    }
     free(worker);
+}
+
+static bool make_states(struct rg_worker *worker)
+{
+    for (unsigned i = 0; worker->modules[i]; i++) {
+        const struct rg_module *module = worker->modules[i];
+        if (module->size && !(worker->state[i] = calloc(1, module->size)))
+            return false;
+        if (module->locked)
+            pthread_mutex_init(worker->state[i], NULL);
+    }
+    return true;
 }
 
 struct rg_worker *rg_worker_create(struct rg_conn *conn, uint64_t session, int over_fd,
@@ -24,11 +39,10 @@ struct rg_worker *rg_worker_create(struct rg_conn *conn, uint64_t session, int o
     worker->session = session;
     worker->over_fd = over_fd;
     worker->modules = modules;
-    for (unsigned i = 0; modules[i]; i++)
-        if (modules[i]->size && !(worker->state[i] = calloc(1, modules[i]->size))) {
-            free_worker(worker);
-            return NULL;
-        }
+    if (!make_states(worker)) {
+        free_worker(worker);
+        return NULL;
+    }
     rg_register_all(worker->operations);
     rg_priority_lock_init(&worker->send_turn);
     pthread_mutex_init(&worker->end_lock, NULL);
@@ -53,7 +67,7 @@ bool rg_worker_reclaim(struct rg_request *request)
     return any;
 }
 
-/* --- what a client leaves behind --------------------------------------------------------------------------------------- */
+/* --- what a client leaves behind ------------------------------------------------------------------------ */
 
 static void destroy_unbound(struct rg_object *entry, void *user)
 {

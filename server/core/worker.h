@@ -1,13 +1,15 @@
 /*
  * worker.h - one session on the machine with the GPU: what its parts share.
  *
- * A worker executes the records of one connection through one driver (the global table rg_driver). Its threads come
- * from a pool and carry roles (leader_followers.h): the reader takes messages from the connection, the dispatcher executes
- * records in their order; both are usually the same thread. A thread that must wait for the GPU gives its roles away first.
- * What the core does not need to know is a module's (module.h).
+ * A worker executes the records of one connection through one driver (the global table rg_driver). Its
+ * threads come from a pool and carry roles (leader_followers.h): the reader takes messages from the
+ * connection, the dispatcher executes records in their order; both are usually the same thread. A thread that
+ * must wait for the GPU gives its roles away first. What the core does not need to know is a module's
+ * (module.h).
  *
- * The happy path: rg_worker_create, rg_worker_start, then rg_worker_wait until the session is over: the client
- * closed the connection, or rg_worker_end was called with the reason. Nothing is ever sent or executed after that.
+ * The happy path: rg_worker_create, rg_worker_start, then rg_worker_wait until the session is over: the
+ * client closed the connection, or rg_worker_end was called with the reason. Nothing is ever sent or executed
+ * after that.
  */
 #ifndef RG_SERVER_CORE_WORKER_H
 #define RG_SERVER_CORE_WORKER_H
@@ -36,9 +38,9 @@ struct rg_client_thread {
 };
 
 /*
- * Locks, in the order in which a thread may take them; those of modules (README.md) come between the first and the others:
- * out_of_order.lock, objects.lock, roles, end_lock, send_turn. rg_worker_end calls every module's `wake`, so it is not to be
- * called with a lock that one of them takes.
+ * Locks, in the order in which a thread may take them; those of modules (README.md) come between the first
+ * and the others: out_of_order.lock, objects.lock, roles, end_lock, send_turn. rg_worker_end calls every
+ * module's `wake`, so it is not to be called with a lock that one of them takes.
  */
 struct rg_worker {
     struct rg_conn *conn;
@@ -54,8 +56,10 @@ struct rg_worker {
     _Atomic uint64_t executed;   /* sequence number of the last record executed */
     _Atomic uint64_t submitted;  /* of the last whose work, if any, the driver has been given */
     _Atomic uint64_t sent, read; /* messages to the client; of these, those that it has read, as it says */
-    /* answers of the client that are still to come, each to be read while a record may be executed; and whether it may
-     * send some that nobody has asked for */
+    /*
+     * answers of the client that are still to come, each to be read while a record may be executed; and
+     * whether it may send some that nobody has asked for
+     */
     atomic_uint answers_due;
     atomic_bool answers_unasked;
 
@@ -63,8 +67,8 @@ struct rg_worker {
     pthread_mutex_t roles;
     struct rg_executor *executors, *idle; /* all of them; those without a role */
     unsigned n_executors;
-    bool split;                          /* reader and dispatcher are different threads */
-    struct rg_executor *dispatcher_idle; /* split: it waits for the queue */
+    bool separated;                      /* reader and dispatcher are different threads */
+    struct rg_executor *dispatcher_idle; /* separated: it waits for the queue */
     struct rg_queued_batch *queue, **queue_last;
     size_t queue_bytes;
     pthread_cond_t queue_changed;
@@ -93,16 +97,16 @@ struct rg_worker {
 };
 
 /**
- * Takes `conn` over. `over_fd` (an eventfd, or -1) is written to when the session is over. `modules`: a table ended by NULL.
- * NULL: out of memory.
+ * Takes `conn` over. `over_fd` (an eventfd, or -1) is written to when the session is over. `modules`: a table
+ * ended by NULL. NULL: out of memory.
  */
 struct rg_worker *rg_worker_create(struct rg_conn *conn, uint64_t session, int over_fd,
                                    const struct rg_module *const *modules);
 /** Starts executing on threads of the worker's own. */
 RG_MUST_CHECK enum rg_status rg_worker_start(struct rg_worker *worker);
 /**
- * After the end: waits for all threads, destroys what the client left behind in the driver, frees. Takes as long as the
- * work that the client left behind; a process that only served this session exits instead.
+ * After the end: waits for all threads, destroys what the client left behind in the driver, frees. Takes as
+ * long as the work that the client left behind; a process that only served this session exits instead.
  */
 void rg_worker_destroy(struct rg_worker *worker);
 
@@ -114,11 +118,13 @@ void rg_worker_destroy(struct rg_worker *worker);
                 (*module_)->hook(__VA_ARGS__);                                                               \
     } while (0)
 
-/* --- messages and the end (worker_send.c). Any thread ---------------------------------------------------------------- */
+/* --- messages and the end (worker_send.c). Any thread --------------------------------------------------- */
 
 /** Waits until the session is over; returns the exit code of a process that had only this to do. */
 int rg_worker_wait(struct rg_worker *worker);
-/** Ends the session; the first call counts. With a `format`, the client is told the reason and it is logged. */
+/**
+ * Ends the session; the first call counts. With a `format`, the client is told the reason and it is logged.
+ */
 void rg_worker_end(struct rg_worker *worker, int exit_code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -128,8 +134,8 @@ static inline bool rg_worker_over(struct rg_worker *worker)
 }
 
 /**
- * Sends one message of `kind` with its body in `parts`; ends the session if that fails. Its bulk data belongs to the client's
- * transfer `tag`, from byte `base` of it on; 0: to none. `lease`: of its memory, or NULL.
+ * Sends one message of `kind` with its body in `parts`; ends the session if that fails. Its bulk data belongs
+ * to the client's transfer `tag`, from byte `base` of it on; 0: to none. `lease`: of its memory, or NULL.
  */
 enum rg_status rg_worker_send(struct rg_worker *worker, uint64_t tag, uint64_t base, struct rg_lease *lease,
                               unsigned kind, const struct iovec *parts, int n_parts, const struct iovec *bulk,
@@ -138,12 +144,15 @@ enum rg_status rg_worker_send(struct rg_worker *worker, uint64_t tag, uint64_t b
 enum rg_status rg_worker_notice(struct rg_worker *worker, const struct rg_notice *notice, const void *text,
                                 size_t text_size, const void *bulk, size_t bulk_size);
 /**
- * Sends part of a transfer to the host (RG_NOTICE_DEFERRED_READ), in pieces that others' messages go between. `lease`: of the memory,
- * or NULL.
+ * Sends part of a transfer to the host (RG_NOTICE_DEFERRED_READ), in pieces that others' messages go between.
+ * `lease`: of the memory, or NULL.
  */
 enum rg_status rg_worker_send_transfer(struct rg_worker *worker, uint64_t id, uint64_t offset,
                                        const void *data, size_t size, bool last, struct rg_lease *hold);
-/** Lets the modules give back what the program does not use (struct rg_module). False: there is nothing. The dispatcher. */
+/**
+ * Lets the modules give back what the program does not use (struct rg_module). False: there is nothing. The
+ * dispatcher.
+ */
 bool rg_worker_reclaim(struct rg_request *request);
 
 #endif

@@ -1,11 +1,13 @@
 /*
- * worker_send.c - messages to the client, and the end of the session, which is the last of them. See worker.h.
+ * worker_send.c - messages to the client, and the end of the session, which is the last of them. See
+ * worker.h.
  *
- * What a message consists of leaves under the right to send, but for bulk data that the transport can send by itself: so small
- * messages of other threads go out meanwhile. Whatever fails ends the session.
+ * What a message consists of leaves under the right to send, but for bulk data that the transport can send by
+ * itself: so small messages of other threads go out meanwhile. Whatever fails ends the session.
  */
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/sync/scoped_lock.h"
 #include "server/core/leader_followers.h"
 #include "server/core/worker.h"
 #include "transport/control.h"
@@ -92,7 +94,7 @@ enum rg_status rg_worker_send_transfer(struct rg_worker *worker, uint64_t id, ui
     return status;
 }
 
-/* --- the end --------------------------------------------------------------------------------------------------------- */
+/* --- the end -------------------------------------------------------------------------------------------- */
 
 /* Tells the client why, unless somebody has been sending for long to a client that does not read. */
 static void last_words(struct rg_worker *worker, const char *text)
@@ -141,10 +143,8 @@ void rg_worker_end(struct rg_worker *worker, int exit_code, const char *format, 
 
 int rg_worker_wait(struct rg_worker *worker)
 {
-    pthread_mutex_lock(&worker->end_lock);
+    RG_SCOPED_LOCK(&worker->end_lock);
     while (!worker->ended)
         pthread_cond_wait(&worker->end_changed, &worker->end_lock);
-    const int code = worker->exit_code;
-    pthread_mutex_unlock(&worker->end_lock);
-    return code;
+    return worker->exit_code;
 }

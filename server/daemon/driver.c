@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/path.h"
+#include "common/sync/scoped_lock.h"
 #include "server/daemon/process.h"
 
 #include <errno.h>
@@ -241,11 +242,10 @@ void rg_driver_devices(struct rg_driver *driver, bool fresh, struct rg_device_in
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static uint64_t fresh_until;
-    pthread_mutex_lock(&lock); /* those who wait for a probe take its result */
+    RG_SCOPED_LOCK(&lock); /* those who wait for a probe take its result */
     if (fresh && rg_now_ns() >= fresh_until) {
         refresh(driver);
         fresh_until = rg_now_ns() + REFRESH_NS;
     }
     memcpy(out, driver->devices, driver->n_devices * sizeof *out);
-    pthread_mutex_unlock(&lock);
 }

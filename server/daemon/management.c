@@ -1,11 +1,13 @@
 /*
- * management.c - see management.h. The manager speaks over a socket that keeps messages apart: a question, an answer.
+ * management.c - see management.h. The manager speaks over a socket that keeps messages apart: a question, an
+ * answer.
  */
 #include "server/daemon/management.h"
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/path.h"
+#include "common/sync/scoped_lock.h"
 #include "server/daemon/process.h"
 
 #include <errno.h>
@@ -55,8 +57,10 @@ void rg_management_fini(struct rg_management *management)
     pthread_mutex_destroy(&management->lock);
 }
 
-/* It ends when its socket is closed, which is also how it notices that the daemon is gone: a signal at the end of the
- * thread that started it would come too soon. */
+/*
+ * It ends when its socket is closed, which is also how it notices that the daemon is gone: a signal at the
+ * end of the thread that started it would come too soon.
+ */
 static bool start(struct rg_management *management, const char *driver)
 {
     char path[PATH_MAX], why[512] = "";
@@ -147,7 +151,7 @@ void rg_management_ask(struct rg_management *management, const char *driver, con
         say(UNKNOWN, answer, answer_size);
         return;
     }
-    pthread_mutex_lock(&management->lock);
+    RG_SCOPED_LOCK(&management->lock);
     struct rg_management_kept *kept = look(management, question, question_size);
     if (kept && rg_now_ns() < kept->until_ns) {
         memcpy(answer, kept->answer, kept->answer_size);
@@ -162,5 +166,4 @@ void rg_management_ask(struct rg_management *management, const char *driver, con
         kept->answer_size = (uint32_t)*answer_size;
         kept->until_ns = rg_now_ns() + RG_MANAGEMENT_FRESH_NS;
     }
-    pthread_mutex_unlock(&management->lock);
 }

@@ -1,10 +1,11 @@
 /*
- * management.h - questions to the driver's management library (proto/management/management.h), by way of a process of its own.
+ * management.h - questions to the driver's management library (proto/management/management.h), by way of a
+ * process of its own.
  *
- * The daemon loads no driver. The program lib/remote-gpu/manager does; it is started by the first question and stays, so
- * that the library is initialised once. One question at a time; answers are kept for RG_MANAGEMENT_FRESH_NS, so that
- * many who watch a GPU cost no more than one. A manager that dies or does not answer in time is started anew by the
- * next question, not sooner than RG_MANAGEMENT_PAUSE_NS later.
+ * The daemon loads no driver. The program lib/remote-gpu/manager does; it is started by the first question
+ * and stays, so that the library is initialised once. One question at a time; answers are kept for
+ * RG_MANAGEMENT_FRESH_NS, so that many who watch a GPU cost no more than one. A manager that dies or does not
+ * answer in time is started anew by the next question, not sooner than RG_MANAGEMENT_PAUSE_NS later.
  */
 #ifndef RG_SERVER_DAEMON_MANAGEMENT_H
 #define RG_SERVER_DAEMON_MANAGEMENT_H

@@ -3,8 +3,9 @@
  *
  *   manager --driver LIBRARY      questions and answers (proto/management/management.h) go over descriptor 3, until it is closed
  *
- * The library is the one beside the driver. It is called by name with what the signature says, in memory of this
- * process; a library that crashes takes only this process with it. Where there is none, nothing is supported.
+ * The library is the one beside the driver. It is called by name with what the signature says, in memory of
+ * this process; a library that crashes takes only this process with it. Where there is none, nothing is
+ * supported.
  */
 #include "common/base/log.h"
 #include "proto/management/management.h"
@@ -26,8 +27,9 @@
 #define UNKNOWN            999
 
 /*
- * Every argument is a number or an address and goes into a register of its own, the device and six more on the stack or
- * not: the calling conventions of Linux on x86-64 and arm64 let a function take fewer, and narrower ones.
+ * Every argument is a number or an address and goes into a register of its own, the device and six more on
+ * the stack or not: the calling conventions of Linux on x86-64 and arm64 let a function take fewer, and
+ * narrower ones.
  */
 typedef int (*management_function)(void *, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
 
@@ -111,7 +113,9 @@ static int call(struct rg_question_call *question)
                                               words[5]);
 }
 
-/* The answer to one question; what cannot be taken apart is answered as well, it is another session's client. */
+/*
+ * The answer to one question; what cannot be taken apart is answered as well, it is another session's client.
+ */
 static size_t answer(const void *question, size_t size, void *out)
 {
     static _Alignas(16) unsigned char storage[RG_ANSWER_SIZE_MAX];

@@ -1,4 +1,7 @@
-/* notify.c - see notify.h: one datagram to a unix socket, whose name begins with '/', or with '@' if it is an abstract one. */
+/*
+ * notify.c - see notify.h: one datagram to a unix socket, whose name begins with '/', or with '@' if it is an
+ * abstract one.
+ */
 #include "server/daemon/notify.h"
 
 #include "common/base/cleanup.h"

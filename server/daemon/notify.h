@@ -3,8 +3,8 @@
 #define RG_SERVER_DAEMON_NOTIFY_H
 
 /**
- * Sends `state` ("READY=1", "STOPPING=1") to the socket that NOTIFY_SOCKET names; does nothing where there is none, and says
- * at level warn what went wrong.
+ * Sends `state` ("READY=1", "STOPPING=1") to the socket that NOTIFY_SOCKET names; does nothing where there is
+ * none, and says at level warn what went wrong.
  */
 void rg_notify(const char *state);
 

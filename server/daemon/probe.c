@@ -3,9 +3,10 @@
  *
  *   probe --driver LIBRARY      the report goes to descriptor 3: an Inventory, or a Refusal with the reason
  *
- * A driver that crashes or hangs takes only this process with it. Nothing of the driver is linked: every function is
- * looked up, so that the software device, old drivers and stubs are all tried the same way. Free memory comes from
- * NVML, which unlike the driver API needs no context (some hundred megabytes on a GPU); without it, it is unknown.
+ * A driver that crashes or hangs takes only this process with it. Nothing of the driver is linked: every
+ * function is looked up, so that the software device, old drivers and stubs are all tried the same way. Free
+ * memory comes from NVML, which unlike the driver API needs no context (some hundred megabytes on a GPU);
+ * without it, it is unknown.
  */
 #include "common/base/log.h"
 #include "common/base/path.h"
@@ -184,7 +185,9 @@ static bool is_soft(const char *path)
            strcmp(full, path) == 0;
 }
 
-/* What the GPU's driver and this kernel offer to network devices; what one of those takes shows in a session. */
+/*
+ * What the GPU's driver and this kernel offer to network devices; what one of those takes shows in a session.
+ */
 static uint32_t ways_to_memory(const struct driver *driver, CUdevice handle)
 {
     int dma_buf = 0, peer = 0;

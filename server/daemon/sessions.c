@@ -6,10 +6,11 @@
  *   worker --fd 3 --hello-fd 4 --hand-fd 5 --driver PATH --driver-kind soft|nvidia --devices 0,1 --session ID --max-sessions N
  *          --reconnect-grace SECONDS
  *
- * Descriptor 3 is the client's connection, 4 a file with the packed ClientHello; the worker answers it. 5 (--hand-fd) is a
- * socket by which it gets connections that the client opens later, each with the hello that came by it. --devices are
- * the server's ordinals. If they are not all of them in their order, CUDA_VISIBLE_DEVICES names them, so that the
- * worker sees them, and no others, as 0, 1, …. The worker gets SIGTERM when the daemon dies, however it dies.
+ * Descriptor 3 is the client's connection, 4 a file with the packed ClientHello; the worker answers it. 5
+ * (--hand-fd) is a socket by which it gets connections that the client opens later, each with the hello that
+ * came by it. --devices are the server's ordinals. If they are not all of them in their order,
+ * CUDA_VISIBLE_DEVICES names them, so that the worker sees them, and no others, as 0, 1, …. The worker gets
+ * SIGTERM when the daemon dies, however it dies.
  */
 #include "server/daemon/sessions.h"
 
@@ -17,6 +18,7 @@
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/sync/scoped_lock.h"
 #include "server/daemon/process.h"
 
 #include <errno.h>
@@ -55,19 +57,17 @@ void rg_sessions_allow_netperf(struct rg_sessions *sessions, const char *path)
 
 uint32_t rg_sessions_running(struct rg_sessions *sessions)
 {
-    pthread_mutex_lock(&sessions->lock);
+    RG_SCOPED_LOCK(&sessions->lock);
     uint32_t n = sessions->n;
-    pthread_mutex_unlock(&sessions->lock);
     return n;
 }
 
 uint32_t rg_sessions_list(struct rg_sessions *sessions, struct rg_session_info *out, uint32_t max)
 {
-    pthread_mutex_lock(&sessions->lock);
+    RG_SCOPED_LOCK(&sessions->lock);
     uint32_t n = sessions->n < max ? sessions->n : max;
     for (uint32_t i = 0; i < n; i++)
         out[i] = sessions->entries[i]->info;
-    pthread_mutex_unlock(&sessions->lock);
     return n;
 }
 
@@ -187,8 +187,8 @@ static void format_devices(const struct rg_session_info *info, char *out, size_t
 }
 
 /*
- * Whether the driver, left alone, would show the worker these devices and no others. Then nothing is set: a driver may
- * know devices by names other than this one (parts of a GPU), and there is no need to find out.
+ * Whether the driver, left alone, would show the worker these devices and no others. Then nothing is set: a
+ * driver may know devices by names other than this one (parts of a GPU), and there is no need to find out.
  */
 static bool is_all_in_order(const struct rg_driver *driver, const struct rg_session_info *info)
 {
@@ -352,13 +352,12 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
     rg_info("session %llu starts: %s@%s, process %u, from %s, GPU %s, worker %d: %s",
             (unsigned long long)info->id, info->identity.user, info->identity.host, info->identity.pid,
             info->peer, devices, (int)entry->pid, info->identity.command);
-    pthread_mutex_lock(&sessions->lock);
+    RG_SCOPED_LOCK(&sessions->lock);
     sessions->entries[sessions->n++] = RG_TAKE_PTR(entry);
-    pthread_mutex_unlock(&sessions->lock);
     return RG_OK;
 }
 
-/* --- further connections ---------------------------------------------------------------------------------------- */
+/* --- further connections -------------------------------------------------------------------------------- */
 
 /* Sends `size` bytes and a descriptor as one packet, without waiting; errno tells why not. */
 static bool send_with_fd(int socket, const void *data, size_t size, int fd)

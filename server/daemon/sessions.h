@@ -44,9 +44,9 @@ RG_MUST_CHECK enum rg_status rg_sessions_start(struct rg_sessions *sessions, con
                                                const struct rg_control *hello, const char *peer, int fd,
                                                struct rg_control *refusal);
 /**
- * Gives a connection, and the hello that came by it, to the worker of session `id`, which decides on it; the caller keeps
- * its own copy of fd. On anything but RG_OK `refusal` is what to tell the client; RG_ERR_TIMEOUT: the worker is there, and
- * behind with what it was given before. Main thread.
+ * Gives a connection, and the hello that came by it, to the worker of session `id`, which decides on it; the
+ * caller keeps its own copy of fd. On anything but RG_OK `refusal` is what to tell the client;
+ * RG_ERR_TIMEOUT: the worker is there, and behind with what it was given before. Main thread.
  */
 RG_MUST_CHECK enum rg_status rg_sessions_hand_over(struct rg_sessions *sessions, uint64_t id,
                                                    const struct rg_control *hello, int fd,

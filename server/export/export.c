@@ -1,11 +1,12 @@
 /*
- * export.c - memory and events shared with other sessions of this server: descriptors and handles (export.h). The calls are in
- * ipc.c.
+ * export.c - memory and events shared with other sessions of this server: descriptors and handles (export.h).
+ * The calls are in ipc.c.
  */
 #include "server/export/export.h"
 
 #include "common/base/log.h"
 #include "common/base/thread.h"
+#include "common/sync/scoped_lock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +45,7 @@ static unsigned n_handles, next_handle;
 static int listener = -1;
 static unsigned char self[PART]; /* this worker's half of its tokens */
 
-/* --- handing out ------------------------------------------------------------------------------------------- */
+/* --- handing out ---------------------------------------------------------------------------------------- */
 
 static socklen_t address_of(const unsigned char *who, struct sockaddr_un *address)
 {
@@ -66,11 +67,10 @@ static bool same_user(int connection)
 static int copy_of(const unsigned char *name)
 {
     int copy = -1;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     for (int i = 0; i < n_offers && copy < 0; i++)
         if (offers[i].fd >= 0 && memcmp(offers[i].name, name, PART) == 0)
             copy = fcntl(offers[i].fd, F_DUPFD_CLOEXEC, 0);
-    pthread_mutex_unlock(&lock);
     return copy;
 }
 
@@ -78,13 +78,12 @@ static int copy_of(const unsigned char *name)
 static bool handle_of(const unsigned char *name, struct kept *out)
 {
     bool found = false;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     for (unsigned i = 0; i < n_handles && !found; i++) {
         found = memcmp(handles[i].name, name, PART) == 0;
         if (found)
             *out = handles[i];
     }
-    pthread_mutex_unlock(&lock);
     return found;
 }
 
@@ -202,14 +201,13 @@ bool rg_export_offer(int fd, unsigned char token[RG_EXPORT_TOKEN])
 
 void rg_export_end(const unsigned char token[RG_EXPORT_TOKEN])
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     for (int i = 0; i < n_offers; i++)
         if (offers[i].fd >= 0 && memcmp(token, self, PART) == 0 &&
             memcmp(offers[i].name, token + PART, PART) == 0) {
             close(offers[i].fd);
             offers[i].fd = -1;
         }
-    pthread_mutex_unlock(&lock);
 }
 
 /* The name of a handle that is kept already; false: it is not. The lock is held. */
@@ -260,7 +258,7 @@ bool rg_export_offer_handle(enum rg_export_kind kind, unsigned char handle[RG_EX
     return offered;
 }
 
-/* --- asking another worker ----------------------------------------------------------------------------------- */
+/* --- asking another worker ------------------------------------------------------------------------------ */
 
 static int receive(int connection)
 {

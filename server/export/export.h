@@ -1,9 +1,10 @@
 /*
  * export.h - descriptors and handles of the driver's that other sessions on this machine may ask for.
  *
- * The worker that exported one keeps it, and a thread of its own hands copies to whoever names its token: 16 bytes that name
- * the socket of that worker (in the abstract namespace), 16 random bytes that name what it keeps, zeros. A worker of
- * another user gets none. Clients see only tokens: of a handle that a driver's library believes as it is, no byte is theirs.
+ * The worker that exported one keeps it, and a thread of its own hands copies to whoever names its token: 16
+ * bytes that name the socket of that worker (in the abstract namespace), 16 random bytes that name what it
+ * keeps, zeros. A worker of another user gets none. Clients see only tokens: of a handle that a driver's
+ * library believes as it is, no byte is theirs.
  */
 #ifndef RG_SERVER_EXPORT_EXPORT_H
 #define RG_SERVER_EXPORT_EXPORT_H
@@ -23,7 +24,10 @@ enum rg_export_kind {
     RG_EXPORT_FABRIC,
 };
 
-/** Keeps `fd` and fills in its token; false: the system refused (logged), and the descriptor is closed. Any thread. */
+/**
+ * Keeps `fd` and fills in its token; false: the system refused (logged), and the descriptor is closed. Any
+ * thread.
+ */
 bool rg_export_offer(int fd, unsigned char token[RG_EXPORT_TOKEN]);
 /** Closes what the token names. */
 void rg_export_end(const unsigned char token[RG_EXPORT_TOKEN]);
@@ -31,8 +35,8 @@ void rg_export_end(const unsigned char token[RG_EXPORT_TOKEN]);
 int rg_export_take(const unsigned char token[RG_EXPORT_TOKEN]);
 
 /**
- * Puts a token in the place of the driver's handle, for the same handle the same one; false: the system refused (logged).
- * RG_EXPORT_HANDLES are kept, of more the oldest are forgotten. Any thread.
+ * Puts a token in the place of the driver's handle, for the same handle the same one; false: the system
+ * refused (logged). RG_EXPORT_HANDLES are kept, of more the oldest are forgotten. Any thread.
  */
 bool rg_export_offer_handle(enum rg_export_kind kind, unsigned char handle[RG_EXPORT_TOKEN]);
 /** Puts the driver's handle in the place of its token; false: it is none that a worker here has given out. */

@@ -1,10 +1,12 @@
 /*
- * ipc.c - the calls by which sessions share memory and events. Clients get tokens (export.h) for what the driver makes.
+ * ipc.c - the calls by which sessions share memory and events. Clients get tokens (export.h) for what the
+ * driver makes.
  *
- * The happy path of a descriptor: rg_execute_rgShareAllocation lets the driver export, offers the descriptor and answers with
- * the token; the client passes it to another process, whose worker takes the descriptor (rg_export_take) and lets the
- * driver import it. Of a handle: rg_execute_cuIpcGetMemHandle answers with a token, of which the translation of what another
- * client sends (rg_translate_CUipcMemHandle) makes the driver's handle again.
+ * The happy path of a descriptor: rg_execute_rgShareAllocation lets the driver export, offers the descriptor
+ * and answers with the token; the client passes it to another process, whose worker takes the descriptor
+ * (rg_export_take) and lets the driver import it. Of a handle: rg_execute_cuIpcGetMemHandle answers with a
+ * token, of which the translation of what another client sends (rg_translate_CUipcMemHandle) makes the
+ * driver's handle again.
  */
 #include "generated/server/execute.h"
 #include "server/core/worker.h"
@@ -15,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* --- descriptors --------------------------------------------------------------------------------------------- */
+/* --- descriptors ---------------------------------------------------------------------------------------- */
 
 /* What the driver exported, as a token. */
 static CUresult offer_handle(unsigned type, const void *exported, unsigned char *token)
@@ -65,7 +67,10 @@ CUresult rg_execute_rgShareEnd(struct rg_request *request, CUdevice device, cons
     return CUDA_SUCCESS;
 }
 
-/* The driver's argument for a token, in `own` if it is a handle; `fd` is to be closed afterwards, if there is one. */
+/*
+ * The driver's argument for a token, in `own` if it is a handle; `fd` is to be closed afterwards, if there is
+ * one.
+ */
 static bool take_handle(unsigned type, const unsigned char *token, unsigned char *own, int *fd, void **handle)
 {
     *fd = -1;
@@ -129,7 +134,7 @@ CUresult rg_execute_rgImportPool(struct rg_request *request, CUdevice device, ui
     return result;
 }
 
-/* --- handles --------------------------------------------------------------------------------------------------- */
+/* --- handles -------------------------------------------------------------------------------------------- */
 
 static_assert(sizeof(CUipcMemHandle) == RG_EXPORT_TOKEN && sizeof(CUipcEventHandle) == RG_EXPORT_TOKEN &&
                   sizeof(CUmemPoolPtrExportData) == RG_EXPORT_TOKEN,

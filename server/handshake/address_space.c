@@ -1,11 +1,13 @@
 /*
- * address_space.c - see address_space.h. The closed addresses are a sorted list of spans, under one lock, which is a leaf; system
- * calls are made under it, so that a span is in the list if and only if it is mapped without access.
+ * address_space.c - see address_space.h. The closed addresses are a sorted list of spans, under one lock,
+ * which is a leaf; system calls are made under it, so that a span is in the list if and only if it is mapped
+ * without access.
  */
 #include "server/handshake/address_space.h"
 
 #include "common/base/addresses.h"
 #include "common/base/log.h"
+#include "common/sync/scoped_lock.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -217,12 +219,11 @@ void *rg_address_space_map(uint64_t start, uint64_t size)
 void rg_address_space_unmap(uint64_t start, uint64_t size)
 {
     void *memory = (void *)(uintptr_t)start;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     if (!closed.n)
         munmap(memory, size);
     else if (mmap(memory, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) ==
                  MAP_FAILED ||
              !add(&closed, start, start + size))
         munmap(memory, size);
-    pthread_mutex_unlock(&lock);
 }

@@ -5,6 +5,7 @@
 #include "common/base/log.h"
 #include "common/base/log_limit.h"
 #include "common/base/thread.h"
+#include "common/sync/scoped_lock.h"
 #include "server/handshake/resume.h"
 #include "transport/connect/connect.h"
 #include "transport/control.h"
@@ -41,7 +42,9 @@ void rg_channels_agree(const struct rg_client_hello *client, struct rg_server_he
     server->bulk_codecs = client->bulk_codecs || client->bulk_compression ? rg_codecs_here() : 0;
 }
 
-/* Receives a packet and the descriptor that came with it. Returns the packet's size; 0: the daemon has gone. */
+/*
+ * Receives a packet and the descriptor that came with it. Returns the packet's size; 0: the daemon has gone.
+ */
 static ssize_t receive_with_fd(int socket, void *data, size_t size, int *fd)
 {
     struct iovec part = {data, size};
@@ -65,27 +68,20 @@ static ssize_t receive_with_fd(int socket, void *data, size_t size, int *fd)
 /* How many there are; as many as there may be where none is taken. */
 static unsigned count(struct rg_channels *channels)
 {
-    pthread_mutex_lock(&channels->lock);
-    const unsigned n =
-        channels->bundle ? rg_multipath_channels(channels->bundle) : channels->options.channels;
-    pthread_mutex_unlock(&channels->lock);
-    return n;
+    RG_SCOPED_LOCK(&channels->lock);
+    return channels->bundle ? rg_multipath_channels(channels->bundle) : channels->options.channels;
 }
 
 static bool takes_none(struct rg_channels *channels)
 {
-    pthread_mutex_lock(&channels->lock);
-    const bool none = channels->bundle == NULL;
-    pthread_mutex_unlock(&channels->lock);
-    return none;
+    RG_SCOPED_LOCK(&channels->lock);
+    return channels->bundle == NULL;
 }
 
 static enum rg_status add(struct rg_channels *channels, struct rg_conn *conn)
 {
-    pthread_mutex_lock(&channels->lock);
-    const enum rg_status status = channels->bundle ? rg_multipath_add(channels->bundle, conn) : RG_ERR_CLOSED;
-    pthread_mutex_unlock(&channels->lock);
-    return status;
+    RG_SCOPED_LOCK(&channels->lock);
+    return channels->bundle ? rg_multipath_add(channels->bundle, conn) : RG_ERR_CLOSED;
 }
 
 /* A connection that the client opened: it becomes a channel if it shows the session's token. */
@@ -144,17 +140,15 @@ bool rg_channels_wrap(struct rg_channels *channels, struct rg_conn **conn)
         return true;
     if (rg_multipath_wrap(*conn, &channels->options, conn) != RG_OK)
         return false;
-    pthread_mutex_lock(&channels->lock);
+    RG_SCOPED_LOCK(&channels->lock);
     channels->bundle = *conn;
-    pthread_mutex_unlock(&channels->lock);
     return true;
 }
 
 void rg_channels_forget(struct rg_channels *channels)
 {
-    pthread_mutex_lock(&channels->lock);
+    RG_SCOPED_LOCK(&channels->lock);
     channels->bundle = NULL;
-    pthread_mutex_unlock(&channels->lock);
 }
 
 bool rg_channels_start(struct rg_channels *channels, struct rg_resume *resume, int hand_fd, uint64_t session,

@@ -1,6 +1,6 @@
 /*
- * channels.h - the worker's part of connections for bulk data: what is agreed on at hello, and taking in those that the
- * client opens while the session runs (transport/bundle/).
+ * channels.h - the worker's part of connections for bulk data: what is agreed on at hello, and taking in
+ * those that the client opens while the session runs (transport/bundle/).
  */
 #ifndef RG_SERVER_HANDSHAKE_CHANNELS_H
 #define RG_SERVER_HANDSHAKE_CHANNELS_H
@@ -23,14 +23,16 @@ struct rg_resume;
 /** Decides on what the client asks for and completes the hello that will be sent. */
 void rg_channels_agree(const struct rg_client_hello *client, struct rg_server_hello *server,
                        struct rg_channels *out);
-/** Makes a bundle of the session's connection, if that was agreed on. False: no memory; *conn stays as it is. */
+/**
+ * Makes a bundle of the session's connection, if that was agreed on. False: no memory; *conn stays as it is.
+ */
 bool rg_channels_wrap(struct rg_channels *channels, struct rg_conn **conn);
 /** The bundle will end: it takes no channels any more. */
 void rg_channels_forget(struct rg_channels *channels);
 /**
- * Takes what the daemon hands over by `hand_fd` (rg_sessions_hand_over) on a thread that lives as long as the process:
- * channels, and connections by which the client of session connection `conn` comes back. Both objects must stay. False: no
- * memory.
+ * Takes what the daemon hands over by `hand_fd` (rg_sessions_hand_over) on a thread that lives as long as the
+ * process: channels, and connections by which the client of session connection `conn` comes back. Both
+ * objects must stay. False: no memory.
  */
 bool rg_channels_start(struct rg_channels *channels, struct rg_resume *resume, int hand_fd, uint64_t session,
                        struct rg_conn *conn);

@@ -79,9 +79,10 @@ static bool check(CUresult result, const char *call, char *why, size_t why_size)
 }
 
 /*
- * Keeps device memory in the window that the client keeps free for it. The software device takes it by name, unless it is to
- * behave as other drivers do: these take what the kernel offers, and it offers nothing else. A client of before there were
- * windows names a part of the address space alone, as those of one client's servers must not overlap.
+ * Keeps device memory in the window that the client keeps free for it. The software device takes it by name,
+ * unless it is to behave as other drivers do: these take what the kernel offers, and it offers nothing else.
+ * A client of before there were windows names a part of the address space alone, as those of one client's
+ * servers must not overlap.
  */
 static void take_window(const struct rg_hello *hello, const struct rg_client_hello *client)
 {
@@ -100,7 +101,10 @@ static void take_window(const struct rg_hello *hello, const struct rg_client_hel
                 (unsigned long long)hello->session, text);
 }
 
-/* The software device reports what the client's program does best with, unless this server's says something else. */
+/*
+ * The software device reports what the client's program does best with, unless this server's says something
+ * else.
+ */
 static void take_capability(uint32_t capability)
 {
     char text[16];

@@ -4,6 +4,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/log_limit.h"
+#include "common/sync/scoped_lock.h"
 #include "server/handshake/channels.h"
 #include "transport/connect/connect.h"
 #include "transport/control.h"
@@ -53,14 +54,13 @@ void rg_resume_offer(struct rg_resume *resume, uint64_t session, uint32_t grace_
 /* The client that has come, or comes by then; NULL: none. */
 static struct rg_conn *wait_for_client(struct rg_resume *resume, uint64_t until_ns, uint64_t *received)
 {
-    const struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
-    pthread_mutex_lock(&resume->lock);
+    const struct timespec until = rg_timespec(until_ns);
+    RG_SCOPED_LOCK(&resume->lock);
     while (!resume->come && rg_now_ns() < until_ns)
         (void)pthread_cond_timedwait(&resume->changed, &resume->lock, &until);
     struct rg_conn *come = resume->come;
     resume->come = NULL;
     *received = resume->come_received;
-    pthread_mutex_unlock(&resume->lock);
     return come;
 }
 

@@ -1,14 +1,15 @@
 /*
- * resume.h - a session goes on after its connection was lost (transport/resumable/resumable.h): the worker's side.
+ * resume.h - a session goes on after its connection was lost (transport/resumable/resumable.h): the worker's
+ * side.
  *
- * A client that has lost its connection comes to the daemon's port and names its session. The daemon hands the
- * connection, with the client's hello, to the session's worker (channels.h). The worker looks at the
- * token; what shows another than its own is refused and changes nothing. With the
- * right one, the connection replaces the session's, also if that seems to be well: its client knows better.
+ * A client that has lost its connection comes to the daemon's port and names its session. The daemon hands
+ * the connection, with the client's hello, to the session's worker (channels.h). The worker looks at the
+ * token; what shows another than its own is refused and changes nothing. With the right one, the connection
+ * replaces the session's, also if that seems to be well: its client knows better.
  *
- * How long a client is waited for: the grace time. But where its machine itself has ended the connection, its process is
- * gone, most likely, and a living one is back at once: then SHORT_GRACE_S is enough; unless there is a tunnel between,
- * which ends connections whatever its client does.
+ * How long a client is waited for: the grace time. But where its machine itself has ended the connection, its
+ * process is gone, most likely, and a living one is back at once: then SHORT_GRACE_S is enough; unless there
+ * is a tunnel between, which ends connections whatever its client does.
  */
 #ifndef RG_SERVER_HANDSHAKE_RESUME_H
 #define RG_SERVER_HANDSHAKE_RESUME_H
@@ -37,10 +38,15 @@ struct rg_resume {
 void rg_resume_offer(struct rg_resume *resume, uint64_t session, uint32_t grace_s,
                      const struct rg_client_hello *client, const struct rg_conn *conn,
                      struct rg_server_hello *hello);
-/** Makes *conn, after the hellos, a lasting connection, and *control_conn a part of it. False: no memory; both stay as they are. */
+/**
+ * Makes *conn, after the hellos, a lasting connection, and *control_conn a part of it. False: no memory; both
+ * stay as they are.
+ */
 bool rg_resume_begin(struct rg_resume *resume, struct rg_channels *channels, struct rg_conn **conn,
                      struct rg_conn **control_conn);
-/** A client comes with such a hello by socket `fd`, which is taken over; `conn` is the session's connection. */
+/**
+ * A client comes with such a hello by socket `fd`, which is taken over; `conn` is the session's connection.
+ */
 void rg_resume_take(struct rg_resume *resume, const struct rg_client_hello *hello, int fd,
                     struct rg_conn *conn);
 

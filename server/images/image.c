@@ -1,6 +1,6 @@
 /*
- * image.c - images arrive in parts and are put together here; each is used once (loaded, or given to a linker) and then
- * freed. Those that are named by a digest: image_cache.c.
+ * image.c - images arrive in parts and are put together here; each is used once (loaded, or given to a
+ * linker) and then freed. Those that are named by a digest: image_cache.c.
  */
 #include "server/images/image.h"
 
@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/log_limit.h"
 #include "common/cuda/image.h"
+#include "common/sync/scoped_lock.h"
 #include "generated/server/execute.h"
 
 #include <stdlib.h>
@@ -31,10 +32,9 @@ struct rg_image *rg_image_take(struct rg_worker *worker, uint64_t id)
 
 static void count_out(struct rg_worker *worker, size_t total)
 {
-    pthread_mutex_lock(&rg_image_cache_of(worker)->lock);
+    RG_SCOPED_LOCK(&rg_image_cache_of(worker)->lock);
     rg_image_cache_of(worker)->bytes -= total;
     rg_image_cache_of(worker)->n--;
-    pthread_mutex_unlock(&rg_image_cache_of(worker)->lock);
 }
 
 void rg_image_free(struct rg_worker *worker, struct rg_image *image)
@@ -138,7 +138,7 @@ CUresult rg_execute_rgImageParts(struct rg_request *request, unsigned long long 
     return CUDA_SUCCESS;
 }
 
-/* --- for drivers ------------------------------------------------------------------------------------------------ */
+/* --- for drivers ---------------------------------------------------------------------------------------- */
 
 static CUresult not_such(unsigned input)
 {
@@ -163,7 +163,10 @@ static bool is_for_linkers(unsigned input)
     return input == CU_JIT_INPUT_OBJECT || input == CU_JIT_INPUT_LIBRARY || input == CU_JIT_INPUT_NVVM;
 }
 
-/* Whether such bytes name nothing outside of themselves: no address, and no files, as archives of mere names do. */
+/*
+ * Whether such bytes name nothing outside of themselves: no address, and no files, as archives of mere names
+ * do.
+ */
 static bool stands_alone(const struct rg_image *image)
 {
     static const char thin[] = "!<thin>\n";

@@ -1,6 +1,6 @@
 /*
- * image.h - images that the client has sent, waiting to be loaded or linked. The dispatcher's, but for one that was taken:
- * that is the record's which has taken it.
+ * image.h - images that the client has sent, waiting to be loaded or linked. The dispatcher's, but for one
+ * that was taken: that is the record's which has taken it.
  */
 #ifndef RG_SERVER_IMAGES_IMAGE_H
 #define RG_SERVER_IMAGES_IMAGE_H
@@ -30,9 +30,9 @@ struct rg_image {
 
 /** Images that wait to be loaded, and those that are kept by their digest (image_cache.c). */
 struct rg_image_cache {
-    struct rg_image *waiting; /* to be loaded: the dispatcher's */
-    struct rg_disk_cache *shelf;   /* NULL: nothing is kept */
     pthread_mutex_t lock;
+    struct rg_image *waiting;    /* to be loaded: the dispatcher's */
+    struct rg_disk_cache *shelf; /* NULL: nothing is kept */
     size_t bytes; /* of images that wait to be loaded or are being loaded, and how many they are */
     unsigned n;
     struct rg_image *left; /* that the reader may still be at: the session is over */
@@ -53,23 +53,31 @@ static inline struct rg_image_cache *rg_image_cache_of(struct rg_worker *worker)
 struct rg_image **rg_image_find(struct rg_worker *worker, uint64_t id);
 /** Takes an image that is about to be used out of the list; NULL: there is none. The caller frees it. */
 struct rg_image *rg_image_take(struct rg_worker *worker, uint64_t id);
-/** Frees an image that was taken (or NULL), once its bytes have come; or leaves it to the cache. Any thread. */
+/**
+ * Frees an image that was taken (or NULL), once its bytes have come; or leaves it to the cache. Any thread.
+ */
 void rg_image_free(struct rg_worker *worker, struct rg_image *image);
 /** Makes an image of `total` bytes, none of which has come; NULL with request->result or a violation set. */
 struct rg_image *rg_image_make(struct rg_request *request, uint64_t id, size_t total);
 
-/* --- image_cache.c --- */
+/* --- image_cache.c -------------------------------------------------------------------------------------- */
 
 /** Waits for images that are being written to the cache, for a second at most. */
 void rg_image_cache_settle(struct rg_worker *worker);
-/** Waits until nothing of the image is to come any more; false: the session is over, and the reader may be at it. */
+/**
+ * Waits until nothing of the image is to come any more; false: the session is over, and the reader may be at
+ * it.
+ */
 bool rg_image_wait(struct rg_worker *worker, struct rg_image *image);
 /**
- * The image is about to be used: waits for what the client has been asked for, and checks the bytes against the digest.
- * CUDA_ERROR_INVALID_IMAGE: it is not complete, or not what it was said to be.
+ * The image is about to be used: waits for what the client has been asked for, and checks the bytes against
+ * the digest. CUDA_ERROR_INVALID_IMAGE: it is not complete, or not what it was said to be.
  */
 CUresult rg_image_ready(struct rg_request *request, struct rg_image *image);
-/** More bytes of images than these do not wait to be written: a client may send them faster than a disk takes them. */
+/**
+ * More bytes of images than these do not wait to be written: a client may send them faster than a disk takes
+ * them.
+ */
 #define RG_IMAGES_WRITING (512u << 20)
 /** Takes the bytes of a good image to write them; false: they are still the caller's to free. */
 bool rg_image_keep(struct rg_worker *worker, struct rg_image *image);
@@ -80,10 +88,11 @@ struct rg_image_code {
     size_t size; /* where a call takes it */
 };
 /**
- * The only way from a client's bytes to a driver. Drivers take bare pointers and go by what they find there, so it is told from
- * the bytes alone what they are and where they end, whatever they were said to be: `input` is what a linker is told, or
- * RG_IMAGE_MODULE for what loading calls take. Waits for the bytes, as rg_image_ready does. No pointer of the client's comes
- * through; the errors are a driver's for what it cannot use as such input.
+ * The only way from a client's bytes to a driver. Drivers take bare pointers and go by what they find there,
+ * so it is told from the bytes alone what they are and where they end, whatever they were said to be: `input`
+ * is what a linker is told, or RG_IMAGE_MODULE for what loading calls take. Waits for the bytes, as
+ * rg_image_ready does. No pointer of the client's comes through; the errors are a driver's for what it cannot
+ * use as such input.
  */
 CUresult rg_image_code(struct rg_request *request, struct rg_image *image, unsigned input,
                        struct rg_image_code *code);

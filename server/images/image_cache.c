@@ -1,17 +1,19 @@
 /*
- * image_cache.c - images by the digest of their bytes: kept in files, so that a client need not send what this server, by
- * whichever client, has got before.
+ * image_cache.c - images by the digest of their bytes: kept in files, so that a client need not send what
+ * this server, by whichever client, has got before.
  *
- * The happy path of rgImageNamed: the file is there, its bytes have the digest, the image is complete and the client is
- * told to keep its copy to itself. Else the client is asked, as for a rendezvous; the reader puts the answers in place while the
- * dispatcher goes on, and waits only where the image is used. Bytes are believed when their digest has been computed here,
- * whether they came from a file or a client: what one client sends cannot become another's image, and a damaged file is
- * merely asked for again. Writing is done by a thread of its own, behind the use.
+ * The happy path of rgImageNamed: the file is there, its bytes have the digest, the image is complete and the
+ * client is told to keep its copy to itself. Else the client is asked, as for a rendezvous; the reader puts
+ * the answers in place while the dispatcher goes on, and waits only where the image is used. Bytes are
+ * believed when their digest has been computed here, whether they came from a file or a client: what one
+ * client sends cannot become another's image, and a damaged file is merely asked for again. Writing is done
+ * by a thread of its own, behind the use.
  */
 #include "common/base/log.h"
 #include "common/base/thread.h"
 #include "common/cache/digest.h"
 #include "common/cache/disk_cache.h"
+#include "common/sync/scoped_lock.h"
 #include "generated/server/execute.h"
 #include "server/images/image.h"
 
@@ -33,7 +35,7 @@ static struct rg_disk_cache *open_shelf(void)
     return rg_disk_cache_open(folder, size);
 }
 
-/* --- writing ------------------------------------------------------------------------------------------------ */
+/* --- writing -------------------------------------------------------------------------------------------- */
 
 static void free_list(struct rg_image *images)
 {
@@ -78,7 +80,7 @@ bool rg_image_keep(struct rg_worker *worker, struct rg_image *image)
 {
     struct rg_image_cache *images = rg_image_cache_of(worker);
     bool kept = false;
-    pthread_mutex_lock(&images->lock);
+    RG_SCOPED_LOCK(&images->lock);
     if (images->shelf && !images->writer_runs && !images->stop)
         images->writer_runs = rg_thread_create(&images->writer, "rg-images", write_images, images) == RG_OK;
     const bool room = !images->writing_bytes || (images->writing_bytes < RG_IMAGES_WRITING &&
@@ -91,7 +93,6 @@ bool rg_image_keep(struct rg_worker *worker, struct rg_image *image)
         pthread_cond_broadcast(&images->changed);
         kept = true;
     }
-    pthread_mutex_unlock(&images->lock);
     return kept;
 }
 
@@ -101,14 +102,13 @@ void rg_image_cache_settle(struct rg_worker *worker)
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += SETTLE_S;
-    pthread_mutex_lock(&images->lock);
+    RG_SCOPED_LOCK(&images->lock);
     while ((images->writing || images->busy) &&
            pthread_cond_timedwait(&images->changed, &images->lock, &until) == 0)
         ;
-    pthread_mutex_unlock(&images->lock);
 }
 
-/* --- asking the client ---------------------------------------------------------------------------------------- */
+/* --- asking the client ---------------------------------------------------------------------------------- */
 
 static bool has_digest(const void *data, size_t size, const uint8_t digest[RG_DIGEST_BYTES])
 {
@@ -230,12 +230,10 @@ static enum rg_answered answer(struct rg_worker *worker, const struct rg_message
 bool rg_image_wait(struct rg_worker *worker, struct rg_image *image)
 {
     struct rg_image_cache *images = rg_image_cache_of(worker);
-    pthread_mutex_lock(&images->lock);
+    RG_SCOPED_LOCK(&images->lock);
     while (image->transfer && image->received != image->total && !rg_worker_over(worker))
         pthread_cond_wait(&images->changed, &images->lock);
-    const bool settled = !image->transfer || image->received == image->total;
-    pthread_mutex_unlock(&images->lock);
-    return settled;
+    return !image->transfer || image->received == image->total;
 }
 
 CUresult rg_image_ready(struct rg_request *request, struct rg_image *image)
@@ -252,12 +250,11 @@ CUresult rg_image_ready(struct rg_request *request, struct rg_image *image)
     return CUDA_SUCCESS;
 }
 
-/* --- beginning and end -------------------------------------------------------------------------------------------------- */
+/* --- beginning and end ---------------------------------------------------------------------------------- */
 
 static void init(struct rg_worker *worker)
 {
     struct rg_image_cache *images = rg_image_cache_of(worker);
-    pthread_mutex_init(&images->lock, NULL);
     pthread_cond_init(&images->changed, NULL);
     images->last = &images->writing;
     images->shelf = open_shelf();
@@ -266,9 +263,8 @@ static void init(struct rg_worker *worker)
 /* Whoever waits for an image goes on without it. */
 static void wake(struct rg_worker *worker)
 {
-    pthread_mutex_lock(&rg_image_cache_of(worker)->lock);
+    RG_SCOPED_LOCK(&rg_image_cache_of(worker)->lock);
     pthread_cond_broadcast(&rg_image_cache_of(worker)->changed);
-    pthread_mutex_unlock(&rg_image_cache_of(worker)->lock);
 }
 
 static void fini(struct rg_worker *worker)
@@ -287,11 +283,11 @@ static void fini(struct rg_worker *worker)
     free_list(images->left);
     rg_disk_cache_close(images->shelf);
     pthread_cond_destroy(&images->changed);
-    pthread_mutex_destroy(&images->lock);
 }
 
 const struct rg_module rg_images_module = {
     .size = sizeof(struct rg_image_cache),
+    .locked = true,
     .init = init,
     .wake = wake,
     .fini = fini,

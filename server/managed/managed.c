@@ -1,17 +1,20 @@
 /*
- * managed.c - memory that the client's host addresses as well: managed memory, and host memory of the client that is
- * mapped into the device.
+ * managed.c - memory that the client's host addresses as well: managed memory, and host memory of the client
+ * that is mapped into the device.
  *
- * Managed memory is device memory of the driver here. Host memory is memory of this process at the client's own
- * address, page-locked and mapped into the device, so that a kernel finds it where the client's program has it.
+ * Managed memory is device memory of the driver here. Host memory is memory of this process at the client's
+ * own address, page-locked and mapped into the device, so that a kernel finds it where the client's program
+ * has it.
  *
  * Contents travel outside the sequence of records, by answers that the reader handles at once (proto/wire.h,
- * RG_ANSWER_MANAGED_IN and _OUT): the client's host can then read and write such memory while kernels run, and while the
- * dispatcher waits for one. The data goes through a stream and a buffer that each context has for it. A request says up
- * to which record it comes after; the reply says whether the device may still have been at work.
+ * RG_ANSWER_MANAGED_IN and _OUT): the client's host can then read and write such memory while kernels run,
+ * and while the dispatcher waits for one. The data goes through a stream and a buffer that each context has
+ * for it. A request says up to which record it comes after; the reply says whether the device may still have
+ * been at work.
  */
 #include "common/base/limits.h"
 #include "common/base/log.h"
+#include "common/sync/scoped_lock.h"
 #include "generated/server/driver.h"
 #include "generated/server/execute.h"
 #include "server/core/worker.h"
@@ -53,7 +56,7 @@ struct managed {
     size_t n_streams, capacity;
 };
 
-/* --- what there is ---------------------------------------------------------------------------------------------- */
+/* --- what there is -------------------------------------------------------------------------------------- */
 
 static void add_stream(struct rg_worker *worker, const struct rg_worker_stream *stream)
 {
@@ -78,13 +81,12 @@ static void add_stream(struct rg_worker *worker, const struct rg_worker_stream *
 static void drop_stream(struct rg_worker *worker, struct rg_worker_stream *stream)
 {
     struct managed *managed = worker->state[RG_MODULE_MANAGED];
-    pthread_mutex_lock(&managed->lock);
+    RG_SCOPED_LOCK(&managed->lock);
     for (size_t i = 0; i < managed->n_streams; i++)
         if (managed->streams[i].stream == stream->object) {
             managed->streams[i] = managed->streams[--managed->n_streams];
             break;
         }
-    pthread_mutex_unlock(&managed->lock);
 }
 
 static struct managed_context *find_context(struct managed *managed, uint64_t handle)
@@ -120,7 +122,7 @@ static void drop_context(struct rg_worker *worker, struct rg_worker_context *sta
 {
     const uint64_t handle = state->handle;
     struct managed *managed = worker->state[RG_MODULE_MANAGED];
-    pthread_mutex_lock(&managed->lock);
+    RG_SCOPED_LOCK(&managed->lock);
     for (size_t i = 0; i < managed->n_streams;)
         if (managed->streams[i].context == handle)
             managed->streams[i] = managed->streams[--managed->n_streams];
@@ -145,7 +147,6 @@ static void drop_context(struct rg_worker *worker, struct rg_worker_context *sta
             break;
         }
     atomic_store(&worker->answers_unasked, managed->contexts != NULL);
-    pthread_mutex_unlock(&managed->lock);
 }
 
 CUresult rg_execute_rgUnifiedOpen(struct rg_request *request)
@@ -224,10 +225,9 @@ CUresult rg_execute_rgHostMap(struct rg_request *request, unsigned long long add
         return result;
     }
     *host = (struct rg_host_mapping){.context = request->thread->context, .start = address, .size = size};
-    pthread_mutex_lock(&managed->lock);
+    RG_SCOPED_LOCK(&managed->lock);
     host->next = managed->hosts;
     managed->hosts = host;
-    pthread_mutex_unlock(&managed->lock);
     return CUDA_SUCCESS;
 }
 
@@ -235,7 +235,7 @@ CUresult rg_execute_rgHostUnmap(struct rg_request *request, unsigned long long a
 {
     struct managed *managed = request->worker->state[RG_MODULE_MANAGED];
     struct rg_host_mapping *found = NULL;
-    pthread_mutex_lock(&managed->lock);
+    RG_SCOPED_LOCK(&managed->lock);
     for (struct rg_host_mapping **at = &managed->hosts; *at; at = &(*at)->next)
         if ((*at)->start == address) {
             found = *at;
@@ -244,11 +244,10 @@ CUresult rg_execute_rgHostUnmap(struct rg_request *request, unsigned long long a
         }
     if (found)
         unmap_host(found);
-    pthread_mutex_unlock(&managed->lock);
     return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* --- contents ------------------------------------------------------------------------------------------------------ */
+/* --- contents ------------------------------------------------------------------------------------------- */
 
 /* Whether the device may still work on records up to `seq`. The lock is held. */
 static bool device_busy(struct rg_worker *worker, uint64_t seq)
@@ -441,22 +440,15 @@ static enum rg_answered answer(struct rg_worker *worker, const struct rg_message
     return take_answer(worker, header, request, bulk_size) ? RG_ANSWERED_GOOD : RG_ANSWERED_WRONG;
 }
 
-static void init(struct rg_worker *worker)
-{
-    struct managed *managed = worker->state[RG_MODULE_MANAGED];
-    pthread_mutex_init(&managed->lock, NULL);
-}
-
 static void fini(struct rg_worker *worker)
 {
     struct managed *managed = worker->state[RG_MODULE_MANAGED];
     free(managed->streams);
-    pthread_mutex_destroy(&managed->lock);
 }
 
 const struct rg_module rg_managed_module = {
     .size = sizeof(struct managed),
-    .init = init,
+    .locked = true,
     .fini = fini,
     .add_stream = add_stream,
     .drop_stream = drop_stream,

@@ -3,10 +3,10 @@
  *
  *   netperf --fd N --hello-fd N --session ID
  *
- * It says hello as a worker does, moves to the transport that the client chooses, and then is an echo, a sink and a
- * source (proto/netperf.h), over the same connections and with the same kind of registered memory as a session's. It
- * loads no driver and ends by itself: when the client leaves, after RG_NETPERF_SECONDS, or after RG_NETPERF_BYTES. One
- * thread.
+ * It says hello as a worker does, moves to the transport that the client chooses, and then is an echo, a sink
+ * and a source (proto/netperf.h), over the same connections and with the same kind of registered memory as a
+ * session's. It loads no driver and ends by itself: when the client leaves, after RG_NETPERF_SECONDS, or
+ * after RG_NETPERF_BYTES. One thread.
  */
 #include "proto/netperf.h"
 

@@ -12,8 +12,8 @@
 #include <sys/types.h>
 
 /**
- * Starts what is asked for instead of what runs (*pid; 0: nothing) and says how that went. RG_ERR_LIMIT: the request breaks
- * the limits.
+ * Starts what is asked for instead of what runs (*pid; 0: nothing) and says how that went. RG_ERR_LIMIT: the
+ * request breaks the limits.
  */
 RG_MUST_CHECK enum rg_status rg_perftest_start(pid_t *pid, const struct rg_netperf_perftest *request,
                                                struct rg_netperf_started *out);

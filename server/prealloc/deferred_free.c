@@ -2,6 +2,7 @@
 #include "server/prealloc/deferred_free.h"
 
 #include "common/base/thread.h"
+#include "common/sync/scoped_lock.h"
 #include "generated/server/driver.h"
 
 #include <stdlib.h>
@@ -80,19 +81,16 @@ void rg_deferred_free_add(struct rg_deferred_frees *frees, const struct rg_worke
 
 uint64_t rg_deferred_free_count(struct rg_deferred_frees *frees)
 {
-    pthread_mutex_lock(&frees->lock);
-    const uint64_t count = frees->count;
-    pthread_mutex_unlock(&frees->lock);
-    return count;
+    RG_SCOPED_LOCK(&frees->lock);
+    return frees->count;
 }
 
 uint64_t rg_deferred_free_held(struct rg_deferred_frees *frees, CUdevice device)
 {
     uint64_t held = 0;
-    pthread_mutex_lock(&frees->lock);
+    RG_SCOPED_LOCK(&frees->lock);
     for (const struct rg_deferred_free *at = frees->first; at; at = at->next)
         held += at->device == device ? at->bytes : 0;
-    pthread_mutex_unlock(&frees->lock);
     return held;
 }
 
@@ -107,27 +105,23 @@ static bool any_of(const struct rg_deferred_frees *frees, uint64_t context)
 
 bool rg_deferred_free_any(struct rg_deferred_frees *frees)
 {
-    pthread_mutex_lock(&frees->lock);
-    const bool any = frees->first != NULL;
-    pthread_mutex_unlock(&frees->lock);
-    return any;
+    RG_SCOPED_LOCK(&frees->lock);
+    return frees->first != NULL;
 }
 
 bool rg_deferred_free_wait(struct rg_deferred_frees *frees, uint64_t context)
 {
-    pthread_mutex_lock(&frees->lock);
+    RG_SCOPED_LOCK(&frees->lock);
     const bool any = any_of(frees, context);
     while (any_of(frees, context) && !rg_worker_over(frees->worker))
         pthread_cond_wait(&frees->changed, &frees->lock);
-    pthread_mutex_unlock(&frees->lock);
     return any;
 }
 
 void rg_deferred_free_wake(struct rg_deferred_frees *frees)
 {
-    pthread_mutex_lock(&frees->lock);
+    RG_SCOPED_LOCK(&frees->lock);
     pthread_cond_broadcast(&frees->changed);
-    pthread_mutex_unlock(&frees->lock);
 }
 
 void rg_deferred_free_join(struct rg_deferred_frees *frees)

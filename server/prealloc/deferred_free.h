@@ -1,10 +1,13 @@
 /*
- * deferred_free.h - memory that the worker frees by itself: blocks that were ready and that the program does not want.
+ * deferred_free.h - memory that the worker frees by itself: blocks that were ready and that the program does
+ * not want.
  *
- * No call of the program's frees them, so none may wait for it: a driver's cuMemFree may wait until the device has done
- * all that it has been given. A thread does it, which holds nobody up; until then the blocks count as memory that is held.
+ * No call of the program's frees them, so none may wait for it: a driver's cuMemFree may wait until the
+ * device has done all that it has been given. A thread does it, which holds nobody up; until then the blocks
+ * count as memory that is held.
  *
- * Failures: where no thread can be had, the caller frees. Threads: any. Part of prealloc.c, which keeps the queue.
+ * Failures: where no thread can be had, the caller frees. Threads: any. Part of prealloc.c, which keeps the
+ * queue.
  */
 #ifndef RG_SERVER_PREALLOC_DEFERRED_FREE_H
 #define RG_SERVER_PREALLOC_DEFERRED_FREE_H

@@ -35,12 +35,11 @@ struct pool {
     uint64_t high;
 };
 
-/* Asking the client for memory that is ready; guarded by `lock`. */
+/* Asking the client for memory that is ready; guarded by the lock. */
 struct reclaim {
-    pthread_mutex_t lock;
-    bool able;                      /* the client can be asked. The dispatcher's */
-    uint64_t number;                /* of the last one */
-    bool due;                       /* it is not answered */
+    bool able;                         /* the client can be asked. The dispatcher's */
+    uint64_t number;                   /* of the last one */
+    bool due;                          /* it is not answered */
     struct rg_prealloc_return *blocks; /* the answer */
     size_t n;
     pthread_cond_t answered;
@@ -48,6 +47,7 @@ struct reclaim {
 
 /* The dispatcher's, but for what has a lock. */
 struct prealloc {
+    pthread_mutex_t lock; /* of `reclaim` */
     struct slab *slabs;
     unsigned n_slabs;
     struct pool *pools;
@@ -77,7 +77,7 @@ static uint64_t held_on(struct rg_worker *worker, CUdevice device)
     return held + rg_deferred_free_held(&prealloc_of(worker)->frees, device);
 }
 
-/* --- pools ------------------------------------------------------------------------------------------------------- */
+/* --- pools ---------------------------------------------------------------------------------------------- */
 
 static uint64_t pool_number(CUmemoryPool pool, CUmemPool_attribute attribute)
 {
@@ -196,7 +196,7 @@ CUresult rg_execute_cuMemPoolDestroy(struct rg_request *request, CUmemoryPool po
     return rg_driver.cuMemPoolDestroy(pool);
 }
 
-/* --- blocks -------------------------------------------------------------------------------------------------------- */
+/* --- blocks --------------------------------------------------------------------------------------------- */
 
 static CUresult make_block(const struct slab *slab, CUstream stream, CUmemoryPool named,
                            struct rg_prealloc_block *out)
@@ -260,8 +260,9 @@ static void refill(struct rg_request *request, struct slab *slab, CUstream strea
 }
 
 /*
- * Frees a block that nobody has used. The program has not asked for that, and must not be held up by it: cuMemFree may wait
- * for all that the device has to do, except of memory of pools; then another thread calls it.
+ * Frees a block that nobody has used. The program has not asked for that, and must not be held up by it:
+ * cuMemFree may wait for all that the device has to do, except of memory of pools; then another thread calls
+ * it.
  */
 static void free_block(struct rg_worker *worker, const struct slab *slab, CUdeviceptr address)
 {
@@ -274,7 +275,7 @@ static void free_block(struct rg_worker *worker, const struct slab *slab, CUdevi
         (void)rg_driver.cuMemFree_v2(address);
 }
 
-/* --- operations -------------------------------------------------------------------------------------------------------- */
+/* --- operations ----------------------------------------------------------------------------------------- */
 
 /* A new slab of the client thread's context, which is current; NULL: there are too many. */
 static struct slab *add_ticket(struct rg_request *request, const struct rg_prealloc_hint *wish)
@@ -404,7 +405,7 @@ CUresult rg_execute_cuMemGetInfo_v2(struct rg_request *request, size_t *free_byt
     return result;
 }
 
-/* --- asking for it ------------------------------------------------------------------------------------------------------- */
+/* --- asking for it -------------------------------------------------------------------------------------- */
 
 static bool any_ready(const struct rg_worker *worker)
 {
@@ -444,20 +445,20 @@ static bool reclaim_ready(struct rg_request *request)
         return true;
     }
     atomic_fetch_add(&worker->answers_due, 1);
-    pthread_mutex_lock(&reclaim->lock);
+    pthread_mutex_lock(&prealloc_of(worker)->lock);
     reclaim->due = true;
     const struct rg_notice notice = {.type = RG_NOTICE_RECLAIM, .id = ++reclaim->number};
-    pthread_mutex_unlock(&reclaim->lock);
+    pthread_mutex_unlock(&prealloc_of(worker)->lock);
     (void)rg_worker_notice(worker, &notice, NULL, 0, NULL, 0);
-    pthread_mutex_lock(&reclaim->lock);
+    pthread_mutex_lock(&prealloc_of(worker)->lock);
     while (reclaim->due && !rg_worker_over(worker))
-        pthread_cond_wait(&reclaim->answered, &reclaim->lock);
+        pthread_cond_wait(&reclaim->answered, &prealloc_of(worker)->lock);
     reclaim->due = false;
     struct rg_prealloc_return *blocks = reclaim->blocks;
     const size_t n = reclaim->n;
     reclaim->blocks = NULL;
     reclaim->n = 0;
-    pthread_mutex_unlock(&reclaim->lock);
+    pthread_mutex_unlock(&prealloc_of(worker)->lock);
     atomic_fetch_sub(&worker->answers_due, 1);
     for (size_t i = 0; i < n && !request->violated; i++)
         if (!take_back(worker, &blocks[i]))
@@ -480,10 +481,10 @@ static enum rg_answered answer(struct rg_worker *worker, const struct rg_message
         return RG_ANSWERED_NOT_MINE;
     struct reclaim *reclaim = &prealloc_of(worker)->reclaim;
     const size_t n = bulk_size / sizeof(struct rg_prealloc_return);
-    pthread_mutex_lock(&reclaim->lock);
+    pthread_mutex_lock(&prealloc_of(worker)->lock);
     const bool good = reclaim->due && told->id == reclaim->number &&
                       bulk_size % sizeof(struct rg_prealloc_return) == 0 && n <= SLABS_MAX * RG_PREALLOC_MAX;
-    pthread_mutex_unlock(&reclaim->lock);
+    pthread_mutex_unlock(&prealloc_of(worker)->lock);
     if (!good)
         return RG_ANSWERED_WRONG;
     struct rg_prealloc_return *blocks = bulk_size ? malloc(bulk_size) : NULL;
@@ -494,16 +495,16 @@ static enum rg_answered answer(struct rg_worker *worker, const struct rg_message
         rg_worker_end(worker, 0, NULL);
         return RG_ANSWERED_GOOD;
     }
-    pthread_mutex_lock(&reclaim->lock);
+    pthread_mutex_lock(&prealloc_of(worker)->lock);
     reclaim->blocks = blocks;
     reclaim->n = n;
     reclaim->due = false;
     pthread_cond_signal(&reclaim->answered);
-    pthread_mutex_unlock(&reclaim->lock);
+    pthread_mutex_unlock(&prealloc_of(worker)->lock);
     return RG_ANSWERED_GOOD;
 }
 
-/* --- beginning and end ------------------------------------------------------------------------------------------------ */
+/* --- beginning and end ---------------------------------------------------------------------------------- */
 
 /* With what was ready in it. */
 static void drop_context(struct rg_worker *worker, struct rg_worker_context *state)
@@ -527,7 +528,6 @@ static void drop_context(struct rg_worker *worker, struct rg_worker_context *sta
 static void init(struct rg_worker *worker)
 {
     struct prealloc *prealloc = prealloc_of(worker);
-    pthread_mutex_init(&prealloc->reclaim.lock, NULL);
     pthread_cond_init(&prealloc->reclaim.answered, NULL);
     rg_deferred_free_init(&prealloc->frees, worker);
 }
@@ -535,9 +535,9 @@ static void init(struct rg_worker *worker)
 static void wake(struct rg_worker *worker)
 {
     struct prealloc *prealloc = prealloc_of(worker);
-    pthread_mutex_lock(&prealloc->reclaim.lock);
+    pthread_mutex_lock(&prealloc->lock);
     pthread_cond_broadcast(&prealloc->reclaim.answered);
-    pthread_mutex_unlock(&prealloc->reclaim.lock);
+    pthread_mutex_unlock(&prealloc->lock);
     rg_deferred_free_wake(&prealloc->frees);
 }
 
@@ -551,7 +551,6 @@ static void fini(struct rg_worker *worker)
     struct prealloc *prealloc = prealloc_of(worker);
     free(prealloc->reclaim.blocks);
     pthread_cond_destroy(&prealloc->reclaim.answered);
-    pthread_mutex_destroy(&prealloc->reclaim.lock);
     while (prealloc->slabs)
         forget(worker, &prealloc->slabs);
     while (prealloc->pools) {
@@ -564,6 +563,7 @@ static void fini(struct rg_worker *worker)
 
 const struct rg_module rg_prealloc_module = {
     .size = sizeof(struct prealloc),
+    .locked = true,
     .init = init,
     .wake = wake,
     .stop = stop,

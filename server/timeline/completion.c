@@ -3,6 +3,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/thread.h"
+#include "common/sync/scoped_lock.h"
 #include "generated/server/execute.h"
 #include "server/core/leader_followers.h"
 #include "server/modules.h"
@@ -12,7 +13,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define WATCHES_MAX 4096 /* more than a client has (client/timeline/subscription.c), with those that it has given up */
+#define WATCHES_MAX                                                                                          \
+    4096 /* more than a client has (client/timeline/subscription.c), with those that it has given up */
 #define TOLD_MAX    64   /* in one notice */
 #define POLL_MIN_NS 5000 /* between two looks */
 #define POLL_MAX_NS 500000
@@ -27,9 +29,9 @@ struct subscription {
 };
 
 /*
- * `lock` guards the list; it is held while the driver is asked, so that no event ends meanwhile, but never while anything
- * is sent. `order` is held from the look to the sending, so that a reply cannot overtake what was seen before it. Order, then
- * lock.
+ * `lock` guards the list; it is held while the driver is asked, so that no event ends meanwhile, but never
+ * while anything is sent. `order` is held from the look to the sending, so that a reply cannot overtake what
+ * was seen before it. Order, then lock.
  */
 struct completions {
     pthread_mutex_t lock, order;
@@ -156,7 +158,7 @@ static void *watch_main(void *arg)
         }
         const uint64_t next = next_look(completions, looked);
         if (rg_now_ns() < next) {
-            const struct timespec until = {(time_t)(next / 1000000000u), (long)(next % 1000000000u)};
+            const struct timespec until = rg_timespec(next);
             (void)pthread_cond_timedwait(&completions->changed, &completions->lock, &until);
             continue;
         }
@@ -171,14 +173,16 @@ static void *watch_main(void *arg)
     return NULL;
 }
 
-/* Adds a watch, or renews the one that the client's event has. `since`: of whose time is to be told; 0: none. False: it
- * cannot be watched. */
+/*
+ * Adds a watch, or renews the one that the client's event has. `since`: of whose time is to be told; 0: none.
+ * False: it cannot be watched.
+ */
 static bool add(struct rg_worker *worker, uint64_t id, CUevent event, uint64_t context, uint64_t since,
                 unsigned version)
 {
     struct completions *completions = worker->state[RG_MODULE_COMPLETION];
     bool good = true;
-    pthread_mutex_lock(&completions->lock);
+    RG_SCOPED_LOCK(&completions->lock);
     if (!completions->runs)
         completions->runs = rg_thread_create(&completions->thread, "rg-watch", watch_main, worker) == RG_OK;
     struct subscription *watch = completions->first;
@@ -200,7 +204,6 @@ static bool add(struct rg_worker *worker, uint64_t id, CUevent event, uint64_t c
         rg_event_times_begin(worker, &watch->interval, since, version);
     completions->since = rg_now_ns();
     pthread_cond_signal(&completions->changed);
-    pthread_mutex_unlock(&completions->lock);
     return good;
 }
 
@@ -211,7 +214,7 @@ static void refuse(struct rg_worker *worker, uint64_t id)
     tell(worker, &done, 1);
 }
 
-/* --- operations ---------------------------------------------------------------------------------------------------- */
+/* --- operations ----------------------------------------------------------------------------------------- */
 
 CUresult rg_execute_rgEventWatch(struct rg_request *request, CUevent event, unsigned long long watch)
 {
@@ -302,18 +305,13 @@ CUresult rg_execute_cuEventDestroy_v2(struct rg_request *request, CUevent event)
     return rg_driver.cuEventDestroy_v2(event);
 }
 
-/* --- beginning and end ------------------------------------------------------------------------------------------------------------ */
+/* --- beginning and end ---------------------------------------------------------------------------------- */
 
 static void init(struct rg_worker *worker)
 {
     struct completions *completions = worker->state[RG_MODULE_COMPLETION];
-    pthread_mutex_init(&completions->lock, NULL);
     pthread_mutex_init(&completions->order, NULL);
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&completions->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    rg_cond_init(&completions->changed);
     completions->last = &completions->first;
 }
 
@@ -342,22 +340,20 @@ static void drop_context(struct rg_worker *worker, struct rg_worker_context *sta
     const uint64_t context = state->handle;
     struct completions *completions = worker->state[RG_MODULE_COMPLETION];
     struct ending ending = {worker, context};
-    pthread_mutex_lock(&completions->lock);
+    RG_SCOPED_LOCK(&completions->lock);
     for (struct subscription **link = &completions->first; *link;)
         if ((*link)->context == context)
             drop_watch(worker, link);
         else
             link = &(*link)->next;
     rg_objects_each(&worker->objects, drop_event, &ending);
-    pthread_mutex_unlock(&completions->lock);
 }
 
 static void wake(struct rg_worker *worker)
 {
     struct completions *completions = worker->state[RG_MODULE_COMPLETION];
-    pthread_mutex_lock(&completions->lock);
+    RG_SCOPED_LOCK(&completions->lock);
     pthread_cond_signal(&completions->changed);
-    pthread_mutex_unlock(&completions->lock);
 }
 
 static void fini(struct rg_worker *worker)
@@ -373,11 +369,11 @@ static void fini(struct rg_worker *worker)
     atomic_store(&completions->n, 0);
     pthread_cond_destroy(&completions->changed);
     pthread_mutex_destroy(&completions->order);
-    pthread_mutex_destroy(&completions->lock);
 }
 
 const struct rg_module rg_completion_module = {
     .size = sizeof(struct completions),
+    .locked = true,
     .init = init,
     .wake = wake,
     .fini = fini,

@@ -1,6 +1,7 @@
 /* event_times.c - wishes, and the operation that waits with one. See event_times.h. */
 #include "server/timeline/event_times.h"
 
+#include "common/sync/scoped_lock.h"
 #include "generated/server/execute.h"
 #include "server/modules.h"
 #include "server/timeline/output.h"
@@ -12,19 +13,7 @@ struct intervals {
     struct rg_event_interval *first;
 };
 
-static void init(struct rg_worker *worker)
-{
-    struct intervals *intervals = worker->state[RG_MODULE_EVENT_TIMES];
-    pthread_mutex_init(&intervals->lock, NULL);
-}
-
-static void fini(struct rg_worker *worker)
-{
-    struct intervals *intervals = worker->state[RG_MODULE_EVENT_TIMES];
-    pthread_mutex_destroy(&intervals->lock);
-}
-
-const struct rg_module rg_event_times_module = {.size = sizeof(struct intervals), .init = init, .fini = fini};
+const struct rg_module rg_event_times_module = {.size = sizeof(struct intervals), .locked = true};
 
 void rg_event_times_begin(struct rg_worker *worker, struct rg_event_interval *interval, uint64_t since,
                           unsigned version)
@@ -35,13 +24,12 @@ void rg_event_times_begin(struct rg_worker *worker, struct rg_event_interval *in
     *interval = (struct rg_event_interval){.since = object ? object->object : NULL, .version = version};
     if (!object)
         return;
-    pthread_mutex_lock(&intervals->lock);
+    RG_SCOPED_LOCK(&intervals->lock);
     interval->next = intervals->first;
     interval->link = &intervals->first;
     if (interval->next)
         interval->next->link = &interval->next;
     intervals->first = interval;
-    pthread_mutex_unlock(&intervals->lock);
 }
 
 static float ask(const struct rg_event_interval *interval, CUevent event)
@@ -58,7 +46,7 @@ float rg_event_times_end(struct rg_worker *worker, struct rg_event_interval *int
 {
     struct intervals *intervals = worker->state[RG_MODULE_EVENT_TIMES];
     float ms = RG_INTERVAL_UNKNOWN;
-    pthread_mutex_lock(&intervals->lock); /* its neighbours in the list write to it */
+    RG_SCOPED_LOCK(&intervals->lock); /* its neighbours in the list write to it */
     if (interval->link) {
         ms = ask(interval, event);
         *interval->link = interval->next;
@@ -66,18 +54,16 @@ float rg_event_times_end(struct rg_worker *worker, struct rg_event_interval *int
             interval->next->link = interval->link;
         interval->link = NULL;
     }
-    pthread_mutex_unlock(&intervals->lock);
     return ms;
 }
 
 void rg_event_times_forget(struct rg_worker *worker, CUevent event)
 {
     struct intervals *intervals = worker->state[RG_MODULE_EVENT_TIMES];
-    pthread_mutex_lock(&intervals->lock);
+    RG_SCOPED_LOCK(&intervals->lock);
     for (struct rg_event_interval *interval = intervals->first; interval; interval = interval->next)
         if (interval->since == event)
             interval->since = NULL;
-    pthread_mutex_unlock(&intervals->lock);
 }
 
 CUresult rg_execute_rgEventWait(struct rg_request *request, CUevent event, unsigned long long since,

@@ -1,10 +1,10 @@
 /*
  * event_times.h - the time since another event, told together with the news that an event has come.
  *
- * Programs that measure wait for an event and then ask for the time between it and an earlier one. A client that has seen
- * them do so names the earlier one when it waits (rgEventWait) or watches (rgEventWatchTimed). The earlier one may end
- * meanwhile, which is no fault of the program's: so it is known here until then, and the driver is never asked about an
- * event that is gone.
+ * Programs that measure wait for an event and then ask for the time between it and an earlier one. A client
+ * that has seen them do so names the earlier one when it waits (rgEventWait) or watches (rgEventWatchTimed).
+ * The earlier one may end meanwhile, which is no fault of the program's: so it is known here until then, and
+ * the driver is never asked about an event that is gone.
  */
 #ifndef RG_SERVER_TIMELINE_EVENT_TIMES_H
 #define RG_SERVER_TIMELINE_EVENT_TIMES_H
@@ -23,7 +23,10 @@ struct rg_event_interval {
 /** `since`: the client's handle of an event; of any other nothing will be known. The dispatcher. */
 void rg_event_times_begin(struct rg_worker *worker, struct rg_event_interval *interval, uint64_t since,
                           unsigned version);
-/** Milliseconds from `since` to `event`, which has come, or RG_INTERVAL_UNKNOWN; event NULL: nobody wants to know any more. */
+/**
+ * Milliseconds from `since` to `event`, which has come, or RG_INTERVAL_UNKNOWN; event NULL: nobody wants to
+ * know any more.
+ */
 float rg_event_times_end(struct rg_worker *worker, struct rg_event_interval *interval, CUevent event);
 /** An event will end. */
 void rg_event_times_forget(struct rg_worker *worker, CUevent event);

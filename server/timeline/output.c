@@ -3,6 +3,7 @@
 
 #include "common/base/log.h"
 #include "common/base/thread.h"
+#include "common/sync/scoped_lock.h"
 #include "server/modules.h"
 
 #include <errno.h>
@@ -16,8 +17,8 @@
 #define PART_SIZE 16384
 
 struct output {
-    int fd; /* read end of what the driver prints; -1: not redirected */
     pthread_mutex_t lock;
+    int fd; /* read end of what the driver prints; -1: not redirected */
     pthread_t thread;
     bool thread_runs;
 };
@@ -51,7 +52,7 @@ void rg_output_drain(struct rg_worker *worker)
         return;
     fflush(stdout);
     char text[PART_SIZE];
-    pthread_mutex_lock(&output->lock); /* whoever has read sends before others find the pipe empty */
+    RG_SCOPED_LOCK(&output->lock); /* whoever has read sends before others find the pipe empty */
     for (;;) {
         const ssize_t got = read(output->fd, text, sizeof text);
         if (got < 0 && errno == EINTR)
@@ -62,7 +63,6 @@ void rg_output_drain(struct rg_worker *worker)
         if (rg_worker_notice(worker, &notice, text, (size_t)got, NULL, 0) != RG_OK)
             break;
     }
-    pthread_mutex_unlock(&output->lock);
 }
 
 static void *output_main(void *arg)
@@ -94,18 +94,20 @@ static void init(struct rg_worker *worker)
 {
     struct output *output = worker->state[RG_MODULE_OUTPUT];
     output->fd = -1;
-    pthread_mutex_init(&output->lock, NULL);
 }
 
 static void fini(struct rg_worker *worker)
 {
     struct output *output = worker->state[RG_MODULE_OUTPUT];
-    /* The thread ends when the last writer closes its end of the pipe: the owner of the redirection sees to that. */
+    /*
+     * The thread ends when the last writer closes its end of the pipe: the owner of the redirection sees to
+     * that.
+     */
     if (output->thread_runs)
         pthread_join(output->thread, NULL);
     if (output->fd >= 0)
         close(output->fd);
-    pthread_mutex_destroy(&output->lock);
 }
 
-const struct rg_module rg_output_module = {.size = sizeof(struct output), .init = init, .fini = fini};
+const struct rg_module rg_output_module = {
+    .size = sizeof(struct output), .locked = true, .init = init, .fini = fini};

@@ -1,9 +1,9 @@
 /*
  * output.h - what kernels print belongs on the client's terminal.
  *
- * The driver writes device printf to this process's standard output. That is a pipe here, made before the driver is
- * loaded; a thread reads it and sends RG_NOTICE_OUTPUT, so that the driver never blocks on it, and a call that
- * synchronises drains it before its reply, so that the text is there when the call returns.
+ * The driver writes device printf to this process's standard output. That is a pipe here, made before the
+ * driver is loaded; a thread reads it and sends RG_NOTICE_OUTPUT, so that the driver never blocks on it, and
+ * a call that synchronises drains it before its reply, so that the text is there when the call returns.
  */
 #ifndef RG_SERVER_TIMELINE_OUTPUT_H
 #define RG_SERVER_TIMELINE_OUTPUT_H

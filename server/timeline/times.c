@@ -3,6 +3,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/sync/scoped_lock.h"
 #include "generated/server/driver.h"
 #include "server/core/leader_followers.h"
 #include "server/modules.h"
@@ -43,7 +44,7 @@ struct times {
     pthread_cond_t closed;
 };
 
-/* --- the device's clock ------------------------------------------------------------------------------------------- */
+/* --- the device's clock --------------------------------------------------------------------------------- */
 
 static struct clock *find_clock(struct times *times, uint64_t context)
 {
@@ -133,7 +134,7 @@ static void look(struct times *times)
     }
 }
 
-/* --- records ------------------------------------------------------------------------------------------------------- */
+/* --- records -------------------------------------------------------------------------------------------- */
 
 static struct times *times_of(struct rg_worker *worker)
 {
@@ -233,7 +234,7 @@ static void finish(struct rg_executor *executor, uint64_t replied)
     time->result = (int32_t)executor->request.result;
     time->reply = replied;
     time->sent = replied ? rg_now_ns() : 0;
-    pthread_mutex_lock(&times->lock);
+    RG_SCOPED_LOCK(&times->lock);
     if (--times->open == 0)
         pthread_cond_broadcast(&times->closed);
     struct item *item = executor->request.violated ? NULL : add_item(times);
@@ -243,7 +244,6 @@ static void finish(struct rg_executor *executor, uint64_t replied)
         if ((time->flags & RG_TIME_WORK) && !(time->flags & RG_TIME_YIELDED))
             mark_work(times, executor, item);
     }
-    pthread_mutex_unlock(&times->lock);
 }
 
 /* Its events go with it. */
@@ -253,7 +253,7 @@ static void drop_context(struct rg_worker *worker, struct rg_worker_context *sta
     const uint64_t context = state->handle;
     if (!worker->observer)
         return;
-    pthread_mutex_lock(&times->lock);
+    RG_SCOPED_LOCK(&times->lock);
     look(times);
     for (struct clock **at = &times->clocks; *at;) {
         struct clock *clock = *at;
@@ -267,19 +267,20 @@ static void drop_context(struct rg_worker *worker, struct rg_worker_context *sta
         *at = clock->next;
         free(clock);
     }
-    pthread_mutex_unlock(&times->lock);
 }
 
-/* Replies that the client has got may have been sent by threads that have not noted it yet; the lock is held. */
+/*
+ * Replies that the client has got may have been sent by threads that have not noted it yet; the lock is held.
+ */
 static void wait_for_open(struct times *times)
 {
     const uint64_t until = rg_now_ns() + PATIENCE_NS;
-    const struct timespec end = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+    const struct timespec end = rg_timespec(until);
     while (times->open && pthread_cond_timedwait(&times->closed, &times->lock, &end) == 0)
         ;
 }
 
-/* --- the client asks ------------------------------------------------------------------------------------------------ */
+/* --- the client asks ------------------------------------------------------------------------------------ */
 
 static enum rg_answered answer(struct rg_worker *worker, const struct rg_message_header *header,
                                const struct rg_answer *asked, size_t bulk_size)
@@ -319,7 +320,7 @@ static enum rg_answered answer(struct rg_worker *worker, const struct rg_message
     return RG_ANSWERED_GOOD;
 }
 
-/* --- beginning and end ------------------------------------------------------------------------------------------------ */
+/* --- beginning and end ---------------------------------------------------------------------------------- */
 
 void rg_times_start(struct rg_worker *worker)
 {
@@ -330,12 +331,7 @@ void rg_times_start(struct rg_worker *worker)
 static void init(struct rg_worker *worker)
 {
     struct times *times = times_of(worker);
-    pthread_mutex_init(&times->lock, NULL);
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&times->closed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    rg_cond_init(&times->closed);
 }
 
 static void fini(struct rg_worker *worker)
@@ -347,12 +343,12 @@ static void fini(struct rg_worker *worker)
         free(clock);
     }
     pthread_cond_destroy(&times->closed);
-    pthread_mutex_destroy(&times->lock);
     free(times->items);
 }
 
 const struct rg_module rg_times_module = {
     .size = sizeof(struct times),
+    .locked = true,
     .init = init,
     .fini = fini,
     .drop_context = drop_context,

@@ -62,7 +62,9 @@ static CUresult poll_for(struct rg_worker *worker, CUresult (*query)(void *), vo
     return result;
 }
 
-/* Waits on a thread that holds nobody up. Whether it sleeps is up to the driver then, unless it never shall. */
+/*
+ * Waits on a thread that holds nobody up. Whether it sleeps is up to the driver then, unless it never shall.
+ */
 static CUresult wait_detached(struct rg_request *request, CUresult (*query)(void *), void *object,
                               CUresult (*synchronize)(void *))
 {
@@ -109,7 +111,7 @@ CUresult rg_wait_event(struct rg_request *request, CUevent event)
     return result == CUDA_SUCCESS ? rg_driver.cuEventSynchronize(event) : result;
 }
 
-/* --- contexts --------------------------------------------------------------------------------------------------------- */
+/* --- contexts ------------------------------------------------------------------------------------------- */
 
 /* Whether all work of the context ends within a moment. */
 static bool context_done_soon(struct rg_worker *worker, const struct rg_worker_context *context)

@@ -1,6 +1,7 @@
 /*
- * wait.h - waiting for the GPU: first on the spot, for as long as giving the thread's roles away would take, then by
- * the driver while others' calls go on. The first is left out while it leads to nothing, and with REMOTE_GPU_WAIT=block.
+ * wait.h - waiting for the GPU: first on the spot, for as long as giving the thread's roles away would take,
+ * then by the driver while others' calls go on. The first is left out while it leads to nothing, and with
+ * REMOTE_GPU_WAIT=block.
  */
 #ifndef RG_SERVER_TIMELINE_WAIT_H
 #define RG_SERVER_TIMELINE_WAIT_H

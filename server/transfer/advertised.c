@@ -2,6 +2,7 @@
 #include "server/transfer/advertised.h"
 
 #include "common/base/log.h"
+#include "common/sync/scoped_lock.h"
 #include "generated/server/driver.h"
 #include "server/modules.h"
 #include "transport/multipath/multipath.h"
@@ -50,7 +51,10 @@ static struct ring *make(struct rg_worker *worker)
     return ring;
 }
 
-/* Page-locks the ring: portable, for all contexts; one that ends takes that with it. Copies work without, slower. */
+/*
+ * Page-locks the ring: portable, for all contexts; one that ends takes that with it. Copies work without,
+ * slower.
+ */
 static void lock_pages(struct ring *ring, struct rg_worker_context *context)
 {
     if (ring->locked_for || !rg_driver.cuMemHostRegister_v2)
@@ -64,7 +68,7 @@ void rg_advertised_tend(struct rg_worker *worker, struct rg_worker_context *cont
     if (!(rg_conn_caps(worker->conn) & RG_CAP_ADVERTISES))
         return;
     struct advertised *advertised = worker->state[RG_MODULE_ADVERTISED];
-    pthread_mutex_lock(&advertised->lock);
+    RG_SCOPED_LOCK(&advertised->lock);
     if (!advertised->ring)
         advertised->ring = make(worker);
     struct ring *ring = advertised->ring;
@@ -80,14 +84,13 @@ void rg_advertised_tend(struct rg_worker *worker, struct rg_worker_context *cont
                 chunk->state = AWAY;
         }
     }
-    pthread_mutex_unlock(&advertised->lock);
 }
 
 void rg_advertised_give_after(struct rg_worker *worker, struct rg_worker_context *context, void *memory,
                               CUstream stream)
 {
     struct advertised *advertised = worker->state[RG_MODULE_ADVERTISED];
-    pthread_mutex_lock(&advertised->lock);
+    RG_SCOPED_LOCK(&advertised->lock);
     struct ring *ring = advertised->ring;
     struct chunk *chunk = &ring->chunks[((unsigned char *)memory - ring->memory) / RG_ADVERTISED_CHUNK];
     if (chunk->context != context) {
@@ -101,13 +104,12 @@ void rg_advertised_give_after(struct rg_worker *worker, struct rg_worker_context
     /* if the event cannot be recorded the context has failed, and nothing will use the memory any more */
     chunk->state =
         chunk->context && rg_driver.cuEventRecord(chunk->ready, stream) == CUDA_SUCCESS ? IN_USE : HERE;
-    pthread_mutex_unlock(&advertised->lock);
 }
 
 static void drop_context(struct rg_worker *worker, struct rg_worker_context *context)
 {
     struct advertised *advertised = worker->state[RG_MODULE_ADVERTISED];
-    pthread_mutex_lock(&advertised->lock);
+    RG_SCOPED_LOCK(&advertised->lock);
     struct ring *ring = advertised->ring;
     for (size_t i = 0; ring && i < ring->n; i++) {
         struct chunk *chunk = &ring->chunks[i];
@@ -123,13 +125,6 @@ static void drop_context(struct rg_worker *worker, struct rg_worker_context *con
             (void)rg_driver.cuMemHostUnregister(ring->memory);
         ring->locked_for = NULL;
     }
-    pthread_mutex_unlock(&advertised->lock);
-}
-
-static void init(struct rg_worker *worker)
-{
-    struct advertised *advertised = worker->state[RG_MODULE_ADVERTISED];
-    pthread_mutex_init(&advertised->lock, NULL);
 }
 
 static void fini(struct rg_worker *worker)
@@ -141,12 +136,11 @@ static void fini(struct rg_worker *worker)
         munmap(ring->memory, ring->size);
     }
     free(ring);
-    pthread_mutex_destroy(&advertised->lock);
 }
 
 const struct rg_module rg_advertised_module = {
     .size = sizeof(struct advertised),
-    .init = init,
+    .locked = true,
     .fini = fini,
     .drop_context = drop_context,
 };

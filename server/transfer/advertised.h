@@ -1,11 +1,11 @@
 /*
- * advertised.h - page-locked memory of the worker's that is lent to the client (rg_conn_advertise): bulk data for the device comes
- * to lie there without being asked for, and the device copies from there.
+ * advertised.h - page-locked memory of the worker's that is lent to the client (rg_conn_advertise): bulk data
+ * for the device comes to lie there without being asked for, and the device copies from there.
  *
- * A ring of chunks, made with the first large copy of a session whose transport lends. A chunk that has come back with a
- * message is lent again once the copies from it are done; nobody waits for that: a message that finds too few
- * chunks asks for staging buffers (staging.h) instead. The memory belongs to the worker, not to a context: contexts end
- * while the client may still write there.
+ * A ring of chunks, made with the first large copy of a session whose transport lends. A chunk that has come
+ * back with a message is lent again once the copies from it are done; nobody waits for that: a message that
+ * finds too few chunks asks for staging buffers (staging.h) instead. The memory belongs to the worker, not to
+ * a context: contexts end while the client may still write there.
  *
  * Threads: any; a lock of its own.
  */

@@ -19,8 +19,10 @@ CUresult rg_execute_rgCopy2D(struct rg_request *request, CUdeviceptr dst, size_t
     };
     if (!rg_driver.cuMemcpy2DAsync_v2 || !rg_driver.cuMemcpy2DUnaligned_v2)
         return CUDA_ERROR_NOT_SUPPORTED;
-    /* the unaligned form takes every pitch; it has no asynchronous sibling, but between device memories it waits for
-     * nothing, and works in the legacy stream as cuMemcpy2D does */
+    /*
+     * the unaligned form takes every pitch; it has no asynchronous sibling, but between device memories it
+     * waits for nothing, and works in the legacy stream as cuMemcpy2D does
+     */
     return asynchronous || stream ? rg_driver.cuMemcpy2DAsync_v2(&copy, stream)
                                   : rg_driver.cuMemcpy2DUnaligned_v2(&copy);
 }
@@ -38,7 +40,7 @@ CUresult rg_execute_rgBoxCopy(struct rg_request *request, const CUDA_MEMCPY3D *b
                                   : rg_driver.cuMemcpy3D_v2(&region.box);
 }
 
-/* --- levels of mipmapped arrays: they have ended with the whole ------------------------------------------------------------ */
+/* --- levels of mipmapped arrays: they have ended with the whole ----------------------------------------- */
 
 CUresult rg_execute_rgLevelForget(struct rg_request *request, CUarray level)
 {

@@ -1,11 +1,13 @@
 /*
  * copy_in.c - copies to the device, whose data comes with the record.
  *
- * There are several ways for it (`ways`), tried in this order; each brings some of the packed bytes, from the front on, or none,
- * and the last brings whatever is left: with the driver's call (inline), straight to the GPU's memory, from memory that the
- * client has written to by itself, and by a pinned buffer, piece by piece as it arrives.
+ * There are several ways for it (`ways`), tried in this order; each brings some of the packed bytes, from the
+ * front on, or none, and the last brings whatever is left: with the driver's call (inline), straight to the
+ * GPU's memory, from memory that the client has written to by itself, and by a pinned buffer, piece by piece
+ * as it arrives.
  *
- * Failures: the driver's, as the copy's result; bytes that do not fit the copy end the session. The dispatcher.
+ * Failures: the driver's, as the copy's result; bytes that do not fit the copy end the session. The
+ * dispatcher.
  */
 #include "generated/server/execute.h"
 #include "server/transfer/advertised.h"

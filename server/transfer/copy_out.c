@@ -1,8 +1,9 @@
 /*
  * copy_out.c - copies to the client that it waits for.
  *
- * The copy is put into the stream at its place in the order of records; the wait for it, the sending, and what more than one
- * buffer takes happen while others' calls go on. There are three ways, the first that fits is taken:
+ * The copy is put into the stream at its place in the order of records; the wait for it, the sending, and
+ * what more than one buffer takes happen while others' calls go on. There are three ways, the first that fits
+ * is taken:
  *
  *   gpudirect  from where the data lies on the device, once the stream has got there
  *   parts      more than a message takes, or than pays off: each part is sent while the next one is copied
@@ -76,8 +77,8 @@ static CUresult wait_for_stream(const struct copy *copy)
 }
 
 /*
- * Sends the data from where it lies on the device: nothing is copied there. What other threads of the program let the device
- * do to it meanwhile is theirs to order, as ever. False: that cannot be done.
+ * Sends the data from where it lies on the device: nothing is copied there. What other threads of the program
+ * let the device do to it meanwhile is theirs to order, as ever. False: that cannot be done.
  */
 static bool send_gpudirect(const struct copy *copy, CUresult *result)
 {

@@ -1,6 +1,6 @@
 /*
- * credit.h - tells the client how much of what its copies to the device brought is free again (proto/bulk_credit.h). What takes
- * credit is in staging.c. The dispatcher.
+ * credit.h - tells the client how much of what its copies to the device brought is free again
+ * (proto/bulk_credit.h). What takes credit is in staging.c. The dispatcher.
  */
 #ifndef RG_SERVER_TRANSFER_CREDIT_H
 #define RG_SERVER_TRANSFER_CREDIT_H

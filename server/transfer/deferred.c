@@ -1,6 +1,7 @@
 /* deferred.c - the table of items, the buffers of streams, and the end of contexts. See deferred.h. */
 #include "server/transfer/deferred.h"
 
+#include "common/sync/scoped_lock.h"
 #include "generated/server/driver.h"
 #include "server/transfer/gpudirect.h"
 
@@ -8,7 +9,7 @@
 
 #define BUCKETS (sizeof((struct rg_deferred *)0)->items / sizeof *((struct rg_deferred *)0)->items)
 
-/* --- items ------------------------------------------------------------------------------------------------------ */
+/* --- items ---------------------------------------------------------------------------------------------- */
 
 struct rg_deferred_item *rg_deferred_find(struct rg_worker *worker, uint64_t id)
 {
@@ -86,9 +87,8 @@ void rg_deferred_cancel(struct rg_deferred_item *item)
     struct rg_deferred *deferred = rg_deferred_of(item->worker);
     if (needs_answer(item))
         atomic_fetch_sub(&item->worker->answers_due, 1);
-    pthread_mutex_lock(&deferred->lock);
+    RG_SCOPED_LOCK(&deferred->lock);
     rg_deferred_destroy(item);
-    pthread_mutex_unlock(&deferred->lock);
 }
 
 void rg_deferred_notice(struct rg_worker *worker, unsigned type, uint64_t id, uint64_t arg0, uint64_t arg1,
@@ -115,9 +115,12 @@ bool rg_deferred_has_all(const struct rg_deferred_item *item)
     return item->received == (item->gone ? item->requested : item->total);
 }
 
-/* --- buffers ---------------------------------------------------------------------------------------------------------- */
+/* --- buffers -------------------------------------------------------------------------------------------- */
 
-/* Lets a transfer use the stream's buffers from `first` on, making or replacing those that are missing or too small. */
+/*
+ * Lets a transfer use the stream's buffers from `first` on, making or replacing those that are missing or too
+ * small.
+ */
 static CUresult use_slots(struct rg_request *request, struct rg_deferred_item *item,
                           struct rg_worker_context *context, struct rg_staging_buffer **slots, size_t first,
                           CUstream stream)
@@ -140,7 +143,10 @@ static CUresult use_slots(struct rg_request *request, struct rg_deferred_item *i
     return CUDA_SUCCESS;
 }
 
-/* Where what is sent may be needed again, each deferred read goes on with the slots that have not been used for longest. */
+/*
+ * Where what is sent may be needed again, each deferred read goes on with the slots that have not been used
+ * for longest.
+ */
 static CUresult take_slots(struct rg_request *request, struct rg_deferred_item *item,
                            struct rg_worker_context *context, struct rg_worker_stream *state, CUstream stream)
 {
@@ -208,7 +214,7 @@ static void drop_stream(struct rg_worker *worker, struct rg_worker_stream *strea
     stream->slots = NULL;
 }
 
-/* --- the end of contexts ------------------------------------------------------------------------------------------------- */
+/* --- the end of contexts -------------------------------------------------------------------------------- */
 
 /* The lock is held, and nobody is at work on the item. */
 static void abandon(struct rg_deferred_item *item)
@@ -221,7 +227,9 @@ static void abandon(struct rg_deferred_item *item)
     pthread_cond_broadcast(&item->changed);
 }
 
-/* Whether something may still touch the item's buffers: a thread, or the client's device. The lock is held. */
+/*
+ * Whether something may still touch the item's buffers: a thread, or the client's device. The lock is held.
+ */
 static bool is_used(const struct rg_deferred_item *item)
 {
     return item->at_work ||
@@ -232,7 +240,7 @@ static bool is_used(const struct rg_deferred_item *item)
 static void drop_context(struct rg_worker *worker, struct rg_worker_context *context)
 {
     struct rg_deferred *deferred = rg_deferred_of(worker);
-    pthread_mutex_lock(&deferred->lock);
+    RG_SCOPED_LOCK(&deferred->lock);
     for (size_t i = 0; i < BUCKETS; i++)
         for (struct rg_deferred_item *item = deferred->items[i]; item;) {
             item->gone |= item->context == context;
@@ -245,14 +253,12 @@ static void drop_context(struct rg_worker *worker, struct rg_worker_context *con
                 abandon(item);
             item = item->next;
         }
-    pthread_mutex_unlock(&deferred->lock);
 }
 
-/* --- beginning and end --------------------------------------------------------------------------------------------------- */
+/* --- beginning and end ---------------------------------------------------------------------------------- */
 
 static void init(struct rg_worker *worker)
 {
-    pthread_mutex_init(&rg_deferred_of(worker)->lock, NULL);
     pthread_cond_init(&rg_deferred_of(worker)->settled, NULL);
 }
 
@@ -260,12 +266,11 @@ static void init(struct rg_worker *worker)
 static void wake(struct rg_worker *worker)
 {
     struct rg_deferred *deferred = rg_deferred_of(worker);
-    pthread_mutex_lock(&deferred->lock);
+    RG_SCOPED_LOCK(&deferred->lock);
     pthread_cond_broadcast(&deferred->settled);
     for (size_t i = 0; i < BUCKETS; i++)
         for (struct rg_deferred_item *item = deferred->items[i]; item; item = item->next)
             pthread_cond_broadcast(&item->changed);
-    pthread_mutex_unlock(&deferred->lock);
 }
 
 /* No host function can run any more. */
@@ -276,11 +281,11 @@ static void fini(struct rg_worker *worker)
         while (deferred->items[i])
             rg_deferred_destroy(deferred->items[i]);
     pthread_cond_destroy(&deferred->settled);
-    pthread_mutex_destroy(&deferred->lock);
 }
 
 const struct rg_module rg_deferred_module = {
     .size = sizeof(struct rg_deferred),
+    .locked = true,
     .init = init,
     .wake = wake,
     .fini = fini,

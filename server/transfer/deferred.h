@@ -1,18 +1,19 @@
 /*
- * deferred.h - what happens when a stream gets there, with the client's part in it: what its three kinds share.
+ * deferred.h - what happens when a stream gets there, with the client's part in it: what its three kinds
+ * share.
  *
  *   host call      the stream waits until the client has run its function (host_call.c)
  *   rendezvous     a copy to the device that reads the client's memory in stream order (rendezvous.c)
  *   deferred read  a copy to the client's memory that has left before the stream goes on (deferred_read.c)
  *
- * Each is an item: a number of host functions put between the copies of the stream. They run on a thread of the driver, send
- * notices, and wait for what they need: an answer, or a buffer that has been sent. The buffers belong to the stream and
- * are used by one transfer after another, which the stream's own order makes safe. When the session ends all of them
- * return at once.
+ * Each is an item: a number of host functions put between the copies of the stream. They run on a thread of
+ * the driver, send notices, and wait for what they need: an answer, or a buffer that has been sent. The
+ * buffers belong to the stream and are used by one transfer after another, which the stream's own order makes
+ * safe. When the session ends all of them return at once.
  *
  * Failures: an answer that fits nothing ends the session. If the context fails, the driver does not call host
- * functions any more; what waits for them here is freed with the worker, and touches no buffer any more once the context
- * ends: what is under way then goes nowhere.
+ * functions any more; what waits for them here is freed with the worker, and touches no buffer any more once
+ * the context ends: what is under way then goes nowhere.
  *
  * Lock: that of struct rg_deferred, then gpudirect's.
  */
@@ -88,8 +89,9 @@ struct rg_deferred_item *rg_deferred_find(struct rg_worker *worker, uint64_t id)
 struct rg_deferred_item *rg_deferred_create(struct rg_request *request, enum rg_deferred_kind kind,
                                             uint64_t id, size_t n_chunks);
 /**
- * Makes the item of a transfer and the buffers that it needs, as far as it needs any; what is ready and not used is given
- * up for it, if there is no other memory. If it fails, the client is to be told by a notice. The dispatcher.
+ * Makes the item of a transfer and the buffers that it needs, as far as it needs any; what is ready and not
+ * used is given up for it, if there is no other memory. If it fails, the client is to be told by a notice.
+ * The dispatcher.
  */
 CUresult rg_deferred_begin(struct rg_request *request, const struct rg_region *region, uint64_t id,
                            enum rg_deferred_kind kind, CUstream stream, struct rg_deferred_item **out);

@@ -1,11 +1,12 @@
 /*
  * deferred_read.c - copies to the client's memory that leave when the stream gets there. See deferred.h.
  *
- * Behind the copy of each chunk to its buffer a host function lets it be sent (RG_NOTICE_DEFERRED_READ): by a thread for all
- * streams, while this one goes on as far as it has buffers left. What can be sent from where it lies on the device is not
- * copied at all.
+ * Behind the copy of each chunk to its buffer a host function lets it be sent (RG_NOTICE_DEFERRED_READ): by a
+ * thread for all streams, while this one goes on as far as it has buffers left. What can be sent from where
+ * it lies on the device is not copied at all.
  */
 #include "common/base/thread.h"
+#include "common/sync/scoped_lock.h"
 #include "generated/server/execute.h"
 #include "server/timeline/completion.h"
 #include "server/transfer/deferred.h"
@@ -37,7 +38,10 @@ static void send_chunk(struct rg_deferred_item *item, size_t index)
                                   item->area ? NULL : item->holds[index % RG_DEFERRED_SLOTS]);
 }
 
-/* Before the next chunk, of this item or the stream's next, is copied to its slot. The lock is held, and given up. */
+/*
+ * Before the next chunk, of this item or the stream's next, is copied to its slot. The lock is held, and
+ * given up.
+ */
 static void end_hold(struct rg_deferred_item *item, size_t index)
 {
     pthread_mutex_t *lock = &rg_deferred_of(item->worker)->lock;
@@ -97,9 +101,9 @@ static void list_chunk(struct rg_deferred_item *item)
 }
 
 /*
- * Behind the copy of chunk `index`: it can be sent; the stream goes on while buffers are left, at the end when all of it
- * has been sent. The last chunk, if all before it have left, is sent from here: the stream would wait for the sending
- * thread to do it, and of a small result that is all there is.
+ * Behind the copy of chunk `index`: it can be sent; the stream goes on while buffers are left, at the end
+ * when all of it has been sent. The last chunk, if all before it have left, is sent from here: the stream
+ * would wait for the sending thread to do it, and of a small result that is all there is.
  */
 static void CUDA_CB chunk_step(void *user)
 {
@@ -108,12 +112,14 @@ static void CUDA_CB chunk_step(void *user)
     struct rg_worker *worker = item->worker;
     pthread_mutex_t *lock = &rg_deferred_of(worker)->lock;
     const bool last = step->index + 1 == item->n_chunks;
-    const size_t enough = last                              ? item->n_chunks
+    const size_t enough = last                                  ? item->n_chunks
                           : step->index + 2 > RG_DEFERRED_SLOTS ? step->index + 2 - RG_DEFERRED_SLOTS
-                                                            : 0;
+                                                                : 0;
     pthread_mutex_lock(lock);
     item->posted++;
-    /* Where the client watches events, the other thread looks first whether they have come; this one may not. */
+    /*
+     * Where the client watches events, the other thread looks first whether they have come; this one may not.
+     */
     if (last && item->sent == step->index && !rg_completion_any(worker) && !rg_worker_over(worker) &&
         rg_deferred_work(item)) {
         pthread_mutex_unlock(lock);
@@ -190,9 +196,8 @@ static void init(struct rg_worker *worker)
 
 static void wake(struct rg_worker *worker)
 {
-    pthread_mutex_lock(&rg_deferred_of(worker)->lock);
+    RG_SCOPED_LOCK(&rg_deferred_of(worker)->lock);
     pthread_cond_broadcast(&reads_of(worker)->wake);
-    pthread_mutex_unlock(&rg_deferred_of(worker)->lock);
 }
 
 static void fini(struct rg_worker *worker)

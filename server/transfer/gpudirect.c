@@ -2,6 +2,7 @@
 #include "server/transfer/gpudirect.h"
 
 #include "common/base/log.h"
+#include "common/sync/scoped_lock.h"
 #include "generated/server/driver.h"
 #include "server/modules.h"
 
@@ -28,9 +29,9 @@ struct rg_gpudirect_area {
 };
 
 struct gpudirect {
+    pthread_mutex_t lock;     /* of `holds` and the list of those that are held beyond their end */
     bool tells;               /* the client wants to know: RG_NOTICE_GPU_PATH */
     _Atomic uint64_t in, out; /* bytes */
-    pthread_mutex_t lock;     /* of `holds` and the list of those that are held beyond their end */
     pthread_cond_t let_go;
     struct rg_gpudirect_area *areas, *held;
     CUevent idle; /* of `idle_in` */
@@ -47,7 +48,7 @@ static struct gpudirect *gpudirect_of(struct rg_worker *worker)
     return worker->state[RG_MODULE_GPUDIRECT];
 }
 
-/* --- the choice ------------------------------------------------------------------------------------------------- */
+/* --- the choice ----------------------------------------------------------------------------------------- */
 
 static int attribute(CUdevice device, CUdevice_attribute which)
 {
@@ -162,7 +163,7 @@ enum rg_gpu_path rg_gpudirect_path(struct rg_worker *worker)
     return device ? device->path : RG_GPU_PATH_STAGING;
 }
 
-/* --- registering --------------------------------------------------------------------------------------------------- */
+/* --- registering ---------------------------------------------------------------------------------------- */
 
 /* Whether nobody frees or moves this memory but a call that names it. */
 static bool is_plain(CUdeviceptr base)
@@ -246,8 +247,8 @@ static uint64_t id_of(CUdeviceptr address)
 static void end_area(struct rg_worker *worker, struct rg_gpudirect_area *area, bool waits);
 
 /*
- * The area that holds an address. What lies there may have gone without a call that names it, as variables go with their
- * module, and other memory come in its place.
+ * The area that holds an address. What lies there may have gone without a call that names it, as variables go
+ * with their module, and other memory come in its place.
  */
 static struct rg_gpudirect_area *find_area(struct rg_worker *worker, CUdeviceptr address)
 {
@@ -288,9 +289,8 @@ struct rg_gpudirect_area *rg_gpudirect_pin(struct rg_worker *worker, struct rg_w
     const size_t offset = (uintptr_t)address - area->base;
     if (!area->registered || area->context != context || size > area->size - offset)
         return NULL;
-    pthread_mutex_lock(&direct->lock);
+    RG_SCOPED_LOCK(&direct->lock);
     area->holds++;
-    pthread_mutex_unlock(&direct->lock);
     return area;
 }
 
@@ -299,10 +299,9 @@ void rg_gpudirect_unpin(struct rg_worker *worker, struct rg_gpudirect_area *area
     if (!area)
         return;
     struct gpudirect *direct = gpudirect_of(worker);
-    pthread_mutex_lock(&direct->lock);
+    RG_SCOPED_LOCK(&direct->lock);
     if (--area->holds == 0)
         pthread_cond_broadcast(&direct->let_go);
-    pthread_mutex_unlock(&direct->lock);
 }
 
 void rg_gpudirect_sent(struct rg_worker *worker, size_t size)
@@ -316,7 +315,7 @@ void rg_gpudirect_statistics(struct rg_worker *worker, uint64_t *in, uint64_t *o
     *out = atomic_load_explicit(&gpudirect_of(worker)->out, memory_order_relaxed);
 }
 
-/* --- to the device ------------------------------------------------------------------------------------------------- */
+/* --- to the device -------------------------------------------------------------------------------------- */
 
 /* Whether nothing is left that work put into the stream now would come after. */
 static bool is_idle(struct gpudirect *direct, struct rg_worker_context *context, CUstream stream)
@@ -355,7 +354,7 @@ bool rg_gpudirect_copy_in(struct rg_request *request, struct rg_worker_context *
     return now;
 }
 
-/* --- the end of memory --------------------------------------------------------------------------------------------- */
+/* --- the end of memory ---------------------------------------------------------------------------------- */
 
 static void give_back(struct rg_worker *worker, struct rg_gpudirect_area *area)
 {
@@ -364,7 +363,10 @@ static void give_back(struct rg_worker *worker, struct rg_gpudirect_area *area)
     free(area);
 }
 
-/* Ends an area that is found by nobody any more, when nothing holds it; `waits`: it may take until the session is over. */
+/*
+ * Ends an area that is found by nobody any more, when nothing holds it; `waits`: it may take until the
+ * session is over.
+ */
 static void end_area(struct rg_worker *worker, struct rg_gpudirect_area *area, bool waits)
 {
     struct gpudirect *direct = gpudirect_of(worker);
@@ -438,17 +440,16 @@ static void fini(struct rg_worker *worker)
         give_back(worker, area);
     }
     pthread_cond_destroy(&direct->let_go);
-    pthread_mutex_destroy(&direct->lock);
 }
 
 static void init(struct rg_worker *worker)
 {
-    pthread_mutex_init(&gpudirect_of(worker)->lock, NULL);
     pthread_cond_init(&gpudirect_of(worker)->let_go, NULL);
 }
 
 const struct rg_module rg_gpudirect_module = {
     .size = sizeof(struct gpudirect),
+    .locked = true,
     .init = init,
     .fini = fini,
     .drop_context = drop_context,

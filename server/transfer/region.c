@@ -3,7 +3,7 @@
 
 #include "generated/server/driver.h"
 
-/* --- checking ------------------------------------------------------------------------------------------------------ */
+/* --- checking ------------------------------------------------------------------------------------------- */
 
 static size_t texel_size(const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
@@ -139,7 +139,7 @@ CUresult rg_region_check(const struct rg_region *region)
     return last_row <= left && region->width <= left - last_row ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* --- parts of boxes ---------------------------------------------------------------------------------------------------- */
+/* --- parts of boxes ------------------------------------------------------------------------------------- */
 
 static CUresult copy_box(bool to_device, const CUDA_MEMCPY3D *box, void *host, size_t offset, size_t size,
                          CUstream stream)
@@ -188,7 +188,7 @@ static CUresult copy_box(bool to_device, const CUDA_MEMCPY3D *box, void *host, s
     return result;
 }
 
-/* --- parts of rows ----------------------------------------------------------------------------------------------------- */
+/* --- parts of rows -------------------------------------------------------------------------------------- */
 
 static CUresult copy_linear(bool to_device, CUdeviceptr device, void *host, size_t size, CUstream stream)
 {

@@ -1,9 +1,10 @@
 /*
- * region.h - what a copy between host and device names on the device: rows of memory, or a box of an array or of memory.
- * Its bytes travel packed, without the gaps.
+ * region.h - what a copy between host and device names on the device: rows of memory, or a box of an array or
+ * of memory. Its bytes travel packed, without the gaps.
  *
- * Of the description that a record carries only numbers are believed, and those after checking: an array is looked up by
- * its handle, device memory of a box must be memory that the driver knows, and all pointers to host memory are the worker's.
+ * Of the description that a record carries only numbers are believed, and those after checking: an array is
+ * looked up by its handle, device memory of a box must be memory that the driver knows, and all pointers to
+ * host memory are the worker's.
  */
 #ifndef RG_SERVER_TRANSFER_REGION_H
 #define RG_SERVER_TRANSFER_REGION_H

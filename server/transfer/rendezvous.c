@@ -1,10 +1,12 @@
 /*
- * rendezvous.c - copies to the device that read the client's memory when the stream gets there. See deferred.h.
+ * rendezvous.c - copies to the device that read the client's memory when the stream gets there. See
+ * deferred.h.
  *
- * Before the copy of each chunk a host function asks the client for it (RG_NOTICE_RENDEZVOUS), a few chunks ahead, and waits until
- * the reader has put it into its buffer (RG_ANSWER_DATA). Where the transport can, the buffers are advertised, and the data
- * comes to lie there by itself.
+ * Before the copy of each chunk a host function asks the client for it (RG_NOTICE_RENDEZVOUS), a few chunks
+ * ahead, and waits until the reader has put it into its buffer (RG_ANSWER_DATA). Where the transport can, the
+ * buffers are advertised, and the data comes to lie there by itself.
  */
+#include "common/sync/scoped_lock.h"
 #include "generated/server/execute.h"
 #include "server/transfer/credit.h"
 #include "server/transfer/deferred.h"
@@ -45,10 +47,9 @@ static void CUDA_CB chunk_step(void *user)
     if (rg_worker_over(worker))
         return;
     ask(item, step->index + (item->n_chunks < RG_DEFERRED_SLOTS ? item->n_chunks : RG_DEFERRED_SLOTS));
-    pthread_mutex_lock(lock);
+    RG_SCOPED_LOCK(lock);
     while (item->received < end && !item->gone && !rg_worker_over(worker))
         pthread_cond_wait(&item->changed, lock);
-    pthread_mutex_unlock(lock);
 }
 
 /* Behind the last copy. */
@@ -57,10 +58,9 @@ static void CUDA_CB last_step(void *user)
     struct rg_deferred_item *item = user;
     struct rg_worker *worker = item->worker;
     pthread_mutex_t *lock = &rg_deferred_of(worker)->lock;
-    pthread_mutex_lock(lock);
+    RG_SCOPED_LOCK(lock);
     if (!item->gone && !rg_worker_over(worker)) /* else its data may be on its way */
         rg_deferred_destroy(item);
-    pthread_mutex_unlock(lock);
 }
 
 static CUresult start(struct rg_request *request, const struct rg_region *region, uint64_t id,

@@ -1,6 +1,7 @@
 /* staging.c - pools of pinned buffers, and which of them hold data that takes credit. See staging.h. */
 #include "server/transfer/staging.h"
 
+#include "common/sync/scoped_lock.h"
 #include "generated/server/driver.h"
 #include "server/modules.h"
 
@@ -64,7 +65,7 @@ static void destroy(struct rg_worker *worker, struct rg_staging_buffer *list)
     }
 }
 
-/* --- credit. The lock is held ---------------------------------------------------------------------------------------- */
+/* --- credit. The lock is held --------------------------------------------------------------------------- */
 
 /* The buffer serves for something else, or ends: its data takes no credit any more. */
 static void release_credit(struct staging *staging, struct rg_staging_buffer *buffer)
@@ -112,7 +113,7 @@ static void wait_for_first(struct staging *staging)
     release_credit(staging, first);
 }
 
-/* --- taking ------------------------------------------------------------------------------------------------------------ */
+/* --- taking --------------------------------------------------------------------------------------------- */
 
 /* Whether nothing uses the buffer; the lock is held. */
 static bool is_free(struct rg_staging_buffer *buffer)
@@ -122,7 +123,9 @@ static bool is_free(struct rg_staging_buffer *buffer)
     return !buffer->taken && !buffer->pending && rg_lease_ended(&buffer->hold);
 }
 
-/* What is held longest of the buffers that nothing else is in the way of, if much is held. The lock is held. */
+/*
+ * What is held longest of the buffers that nothing else is in the way of, if much is held. The lock is held.
+ */
 static struct rg_staging_buffer *held_longest(const struct rg_worker_context *context, size_t size)
 {
     struct rg_staging_buffer *longest = NULL;
@@ -175,7 +178,8 @@ static void shrink(struct rg_worker *worker, struct rg_worker_context *context)
     struct staging *staging = staging_of(worker);
     struct rg_staging_buffer *unused = NULL;
     pthread_mutex_lock(&staging->lock);
-    for (struct rg_staging_buffer **link = &context->buffers; *link && context->staging_bytes > RG_BULK_CREDIT;) {
+    for (struct rg_staging_buffer **link = &context->buffers;
+         *link && context->staging_bytes > RG_BULK_CREDIT;) {
         struct rg_staging_buffer *buffer = *link;
         if (!is_free(buffer)) {
             link = &buffer->next;
@@ -220,44 +224,41 @@ CUresult rg_staging_take_credited(struct rg_worker *worker, struct rg_worker_con
 struct rg_staging_credit rg_staging_credit(struct rg_worker *worker, uint64_t seen, uint64_t passed)
 {
     struct staging *staging = staging_of(worker);
-    pthread_mutex_lock(&staging->lock);
+    RG_SCOPED_LOCK(&staging->lock);
     if (staging->credit.taken == seen) {
         staging->credit.taken += passed;
         staging->credit.freed += passed;
     }
-    const struct rg_staging_credit credit = staging->credit;
-    pthread_mutex_unlock(&staging->lock);
-    return credit;
+    return staging->credit;
 }
 
 struct rg_staging_credit rg_staging_credit_look(struct rg_worker *worker)
 {
     struct staging *staging = staging_of(worker);
-    pthread_mutex_lock(&staging->lock);
+    RG_SCOPED_LOCK(&staging->lock);
     look(staging);
-    const struct rg_staging_credit credit = staging->credit;
-    pthread_mutex_unlock(&staging->lock);
-    return credit;
+    return staging->credit;
 }
 
-/* --- giving back ------------------------------------------------------------------------------------------------------- */
+/* --- giving back ---------------------------------------------------------------------------------------- */
 
 static void give(struct rg_worker *worker, struct rg_staging_buffer *buffer, bool pending)
 {
     struct staging *staging = staging_of(worker);
-    pthread_mutex_lock(&staging->lock);
+    RG_SCOPED_LOCK(&staging->lock);
     buffer->given = staging->given_count++;
     buffer->pending = pending;
     buffer->taken = buffer->kept = false;
     if (staging->waits)
         pthread_cond_signal(&staging->given);
-    pthread_mutex_unlock(&staging->lock);
 }
 
 void rg_staging_give_after(struct rg_worker *worker, struct rg_staging_buffer *buffer, CUstream stream)
 {
     if (buffer)
-        /* If the event cannot be recorded the context has failed, and nothing will use the buffer any more. */
+        /*
+         * If the event cannot be recorded the context has failed, and nothing will use the buffer any more.
+         */
         give(worker, buffer, rg_driver.cuEventRecord(buffer->ready, stream) == CUDA_SUCCESS);
 }
 
@@ -275,7 +276,7 @@ CUresult rg_staging_send(struct rg_worker *worker, struct rg_staging_buffer *buf
     return status == RG_OK ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
 }
 
-/* --- the end ------------------------------------------------------------------------------------------------------------ */
+/* --- the end -------------------------------------------------------------------------------------------- */
 
 /* Whether a thread is at some buffer of the context's; the lock is held. */
 static bool any_in_use(const struct rg_worker_context *context)
@@ -287,8 +288,8 @@ static bool any_in_use(const struct rg_worker_context *context)
 }
 
 /*
- * Frees the context's buffers. Waits for threads that still send from some, of calls that wait; what deferred transfers use
- * is not in use any more, as those were dropped before.
+ * Frees the context's buffers. Waits for threads that still send from some, of calls that wait; what deferred
+ * transfers use is not in use any more, as those were dropped before.
  */
 static void drop_context(struct rg_worker *worker, struct rg_worker_context *context)
 {
@@ -309,7 +310,6 @@ static void drop_context(struct rg_worker *worker, struct rg_worker_context *con
 
 static void init(struct rg_worker *worker)
 {
-    pthread_mutex_init(&staging_of(worker)->lock, NULL);
     pthread_cond_init(&staging_of(worker)->given, NULL);
 }
 
@@ -318,11 +318,11 @@ static void fini(struct rg_worker *worker)
     for (struct rg_worker_context *context = worker->retired; context; context = context->next_retired)
         drop_context(worker, context); /* nothing is left of one that ended as it should */
     pthread_cond_destroy(&staging_of(worker)->given);
-    pthread_mutex_destroy(&staging_of(worker)->lock);
 }
 
 const struct rg_module rg_staging_module = {
     .size = sizeof(struct staging),
+    .locked = true,
     .init = init,
     .fini = fini,
     .drop_context = drop_context,

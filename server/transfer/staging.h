@@ -1,15 +1,15 @@
 /*
  * staging.h - pinned memory between connection and GPU.
  *
- * Each context has a pool of pinned buffers, whose sizes are powers of two. A buffer is taken, filled or read by work of a
- * stream, and given back with an event recorded behind that work; it is taken again once the event has come. Only the
- * buffers needed are ever made.
+ * Each context has a pool of pinned buffers, whose sizes are powers of two. A buffer is taken, filled or read
+ * by work of a stream, and given back with an event recorded behind that work; it is taken again once the
+ * event has come. Only the buffers needed are ever made.
  *
- * Data on its way to the device takes credit (proto/bulk_credit.h): buffers with such data are also in a list of the session, in
- * the order in which it came, so that credit.c can tell the client what is free again. A client that keeps to its credit
- * never makes the dispatcher wait here. One that does not (it may be older) waits, with all its threads, until the device
- * has taken what came first; so a session's memory is bounded either way. Data that comes back has few buffers at a time
- * for each thread that waits.
+ * Data on its way to the device takes credit (proto/bulk_credit.h): buffers with such data are also in a list
+ * of the session, in the order in which it came, so that credit.c can tell the client what is free again. A
+ * client that keeps to its credit never makes the dispatcher wait here. One that does not (it may be older)
+ * waits, with all its threads, until the device has taken what came first; so a session's memory is bounded
+ * either way. Data that comes back has few buffers at a time for each thread that waits.
  *
  * Failures: the driver's, as CUresult. Threads: any; one lock, not held while anything waits.
  */
@@ -33,21 +33,21 @@ struct rg_staging_buffer {
     CUevent ready;
     uint64_t given; /* order in which they were given back */
     bool taken, pending;
-    bool kept;           /* taken by a stream for its deferred transfers, as long as that is there */
+    bool kept;            /* taken by a stream for its deferred transfers, as long as that is there */
     struct rg_lease hold; /* what was sent from it may have to be sent again */
-    uint64_t credit;     /* that its data takes; 0: it is not in the list */
+    uint64_t credit;      /* that its data takes; 0: it is not in the list */
     struct rg_staging_buffer *earlier, *later;
 };
 
 /**
- * A buffer of at least `size` bytes (at most RG_STAGING_LARGE). Never waits for the device, nor for the client; but what the
- * client may need again may be copied away first. The context is current.
+ * A buffer of at least `size` bytes (at most RG_STAGING_LARGE). Never waits for the device, nor for the
+ * client; but what the client may need again may be copied away first. The context is current.
  */
 CUresult rg_staging_take(struct rg_worker *worker, struct rg_worker_context *context, size_t size,
                          struct rg_staging_buffer **out);
 /**
- * The same for `size` of the `brought` bytes of bulk data that a record brings (others may have come to lie elsewhere), which
- * take credit until the buffer is given back and the device is done. The dispatcher.
+ * The same for `size` of the `brought` bytes of bulk data that a record brings (others may have come to lie
+ * elsewhere), which take credit until the buffer is given back and the device is done. The dispatcher.
  */
 CUresult rg_staging_take_credited(struct rg_worker *worker, struct rg_worker_context *context, size_t brought,
                                   size_t size, struct rg_staging_buffer **out);
@@ -56,8 +56,8 @@ void rg_staging_give_after(struct rg_worker *worker, struct rg_staging_buffer *b
 /** Gives a buffer back that nothing uses any more. NULL is fine. */
 void rg_staging_give(struct rg_worker *worker, struct rg_staging_buffer *buffer);
 /**
- * Sends the first `size` bytes of a buffer as part of a transfer to the host (rg_worker_send_transfer). CUDA_ERROR_UNKNOWN: the
- * session is over.
+ * Sends the first `size` bytes of a buffer as part of a transfer to the host (rg_worker_send_transfer).
+ * CUDA_ERROR_UNKNOWN: the session is over.
  */
 CUresult rg_staging_send(struct rg_worker *worker, struct rg_staging_buffer *buffer, uint64_t transfer,
                          size_t offset, size_t size, bool last);
@@ -67,8 +67,8 @@ struct rg_staging_credit {
     uint64_t taken, freed;
 };
 /**
- * As it is known. If still `seen` is taken, a record has brought `passed` more that lie in no buffer: the driver has them, or
- * they are dropped. The dispatcher.
+ * As it is known. If still `seen` is taken, a record has brought `passed` more that lie in no buffer: the
+ * driver has them, or they are dropped. The dispatcher.
  */
 struct rg_staging_credit rg_staging_credit(struct rg_worker *worker, uint64_t seen, uint64_t passed);
 /** The same after a look at what is free again. */

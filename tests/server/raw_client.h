@@ -1,8 +1,8 @@
 /*
  * raw_client.h - the client's side of a session, record by record, for tests of the worker.
  *
- * A session is a worker served in this process over transport mem, and a raw client at the other end. Everything a
- * test expects is checked on the spot; a check that fails ends the program.
+ * A session is a worker served in this process over transport mem, and a raw client at the other end.
+ * Everything a test expects is checked on the spot; a check that fails ends the program.
  */
 #ifndef RG_TESTS_SERVER_RAW_CLIENT_H
 #define RG_TESTS_SERVER_RAW_CLIENT_H
@@ -45,18 +45,23 @@ struct client {
 /** Starts a worker and its client. */
 struct client *client_create(void);
 /**
- * The same; `timed`: of a session whose records are timed (server/timeline/times.h); `change` (or NULL) puts operations of the
- * test's own into those of the worker's end of the connection.
+ * The same; `timed`: of a session whose records are timed (server/timeline/times.h); `change` (or NULL) puts
+ * operations of the test's own into those of the worker's end of the connection.
  */
 struct client *client_create_with(bool timed, void (*change)(struct rg_transport_ops *ops));
-/** The device's primary context, as handle(RG_KIND_CONTEXT, 0), becomes that of client thread 0. Nothing is sent after the answer. */
+/**
+ * The device's primary context, as handle(RG_KIND_CONTEXT, 0), becomes that of client thread 0. Nothing is
+ * sent after the answer.
+ */
 void enter_context(struct client *c);
-/** The client goes away without a word, and everything of the worker's is taken down. Returns the exit code. */
+/**
+ * The client goes away without a word, and everything of the worker's is taken down. Returns the exit code.
+ */
 int client_destroy(struct client *c);
 
 /**
- * Appends a record. `format`: '4' uint32_t, '8' uint64_t, 's' string, 'b' void * and size_t (count and bytes),
- * 'r' the same without the count.
+ * Appends a record. `format`: '4' uint32_t, '8' uint64_t, 's' string, 'b' void * and size_t (count and
+ * bytes), 'r' the same without the count.
  */
 void put(struct client *c, unsigned op, uint32_t lane, uint32_t token, const char *format, ...);
 /** The record that was put last is awaited: others' may pass it (RG_RECORD_AWAITED). */
@@ -76,8 +81,8 @@ void expect_reply(struct client *c, uint32_t token, int result);
 /** The next message must be a notice of that type. */
 void expect_notice(struct client *c, uint32_t type, uint64_t id);
 /**
- * The worker must say that the protocol was violated, in words that contain `word`, and end with a failure. Destroys the
- * client.
+ * The worker must say that the protocol was violated, in words that contain `word`, and end with a failure.
+ * Destroys the client.
  */
 void expect_violation(struct client *c, const char *word);
 /** Nothing comes for a moment. */

@@ -106,7 +106,7 @@ void stub_driver_use(CUresult (*all)(void))
     rg_driver.cuModuleGetFunctionCount = function_count;
 }
 
-/* --- host functions ----------------------------------------------------------------------------------------------- */
+/* --- host functions ------------------------------------------------------------------------------------- */
 
 struct call {
     struct call *next;

@@ -1,6 +1,6 @@
 /*
- * stub_driver.h - a driver that does nothing, for tests of the worker: what a test needs beyond that it sets in rg_driver
- * itself.
+ * stub_driver.h - a driver that does nothing, for tests of the worker: what a test needs beyond that it sets
+ * in rg_driver itself.
  */
 #ifndef RG_TESTS_SERVER_STUB_DRIVER_H
 #define RG_TESTS_SERVER_STUB_DRIVER_H
@@ -13,9 +13,9 @@ CUresult stub_succeed(void);
 CUresult stub_fail(void); /* CUDA_ERROR_NOT_SUPPORTED */
 
 /**
- * Every function of the driver is `all`, but these: contexts, streams and events are made, each another one; of a device
- * there is one primary context; pinned memory is the heap's; the current device is 0; a gigabyte of memory lies behind each
- * address; a module has three functions.
+ * Every function of the driver is `all`, but these: contexts, streams and events are made, each another one;
+ * of a device there is one primary context; pinned memory is the heap's; the current device is 0; a gigabyte
+ * of memory lies behind each address; a module has three functions.
  */
 void stub_driver_use(CUresult (*all)(void));
 

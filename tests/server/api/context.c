@@ -1,7 +1,7 @@
 /*
- * context.c - several contexts in a session, and what is under way when one of them ends: transfers that the client is still
- * to answer, data that is being sent, calls that wait. Over a driver of the test's own, whose contexts fail when the test
- * says so. Meant for the address sanitizer.
+ * context.c - several contexts in a session, and what is under way when one of them ends: transfers that the
+ * client is still to answer, data that is being sent, calls that wait. Over a driver of the test's own, whose
+ * contexts fail when the test says so. Meant for the address sanitizer.
  */
 #include "common/base/tuning.h"
 #include "tests/server/raw_client.h"
@@ -47,7 +47,7 @@ static void wait_until_waiting(void)
     }
 }
 
-/* --- the driver: objects know their context ------------------------------------------------------------------------------ */
+/* --- the driver: objects know their context ------------------------------------------------------------- */
 
 enum { OBJECTS = 256 };
 static __thread CUcontext current;
@@ -179,7 +179,7 @@ static void use_driver(void)
     rg_driver.cuMemFreeHost = host_free;
 }
 
-/* --- the session -------------------------------------------------------------------------------------------------------- */
+/* --- the session ---------------------------------------------------------------------------------------- */
 
 static const uint64_t address = 0x10000;
 static unsigned char data[4u << 20];
@@ -224,7 +224,10 @@ static void put_late(struct client *c, unsigned op, uint64_t transfer, size_t si
     put(c, op, 0, 0, "888888", address, (uint64_t)size, (uint64_t)size, (uint64_t)1, transfer, stream);
 }
 
-/* Copies in a stream of another context than the current one: their buffers are kept until that stream has taken them. */
+/*
+ * Copies in a stream of another context than the current one: their buffers are kept until that stream has
+ * taken them.
+ */
 static void test_streams_of_others(void)
 {
     struct client *c = begin();
@@ -269,7 +272,10 @@ static void lend_or_not(struct rg_transport_ops *ops)
     ops->advertise = lend;
 }
 
-/* A context fails and ends while the client is asked for data: it may answer, in parts, and the data goes nowhere. */
+/*
+ * A context fails and ends while the client is asked for data: it may answer, in parts, and the data goes
+ * nowhere.
+ */
 static void test_pull_into_nothing(void)
 {
     struct client *c = begin_on(lend_or_not);

@@ -1,6 +1,7 @@
 /*
- * graph.c - the handles of conditions in the parameters of kernels, on a driver whose own handles are the client's in
- * another order: the worker puts the driver's in the place of the client's, and what it has put is the driver's.
+ * graph.c - the handles of conditions in the parameters of kernels, on a driver whose own handles are the
+ * client's in another order: the worker puts the driver's in the place of the client's, and what it has put
+ * is the driver's.
  */
 #include "proto/graph.h"
 #include "proto/codec.h"
@@ -11,7 +12,7 @@
 
 enum { CONDITIONS = 5, SIZE = 128 };
 
-/* --- the driver --- */
+/* --- the driver ----------------------------------------------------------------------------------------- */
 
 static uint64_t own[CONDITIONS]; /* the handles that it gives, one after another */
 static unsigned n_given, n_nodes, n_kernels;
@@ -82,7 +83,7 @@ static struct client *begin(void)
     return c;
 }
 
-/* --- graphs: each condition in the body of the one before, with kernels in all of them --- */
+/* --- graphs: each condition in the body of the one before, with kernels in all of them ------------------ */
 
 static void put_kernel(struct rg_writer *w, const unsigned char *parameters)
 {
@@ -184,7 +185,10 @@ static void test_orders(void)
     }
 }
 
-/* Handles of the driver's that are numbers as a program has them: these stay, and are no handles of the client's. */
+/*
+ * Handles of the driver's that are numbers as a program has them: these stay, and are no handles of the
+ * client's.
+ */
 static void test_numbers(void)
 {
     static const uint64_t client[CONDITIONS] = {0x6b1c93d2a5e40000, 0x51f0c8b7326d0001, 0x7d24e5908ab30002,

@@ -1,7 +1,7 @@
 /*
- * link.c - the linker on the worker: what a driver is given of the bytes that a client sends, whatever it says that they
- * are, and what goes with a linker state while a record that adds to it waits for its bytes. The driver is the test's own;
- * meant for the address sanitizer.
+ * link.c - the linker on the worker: what a driver is given of the bytes that a client sends, whatever it
+ * says that they are, and what goes with a linker state while a record that adds to it waits for its bytes.
+ * The driver is the test's own; meant for the address sanitizer.
  */
 #include "common/cache/digest.h"
 #include "common/cuda/image.h"
@@ -14,7 +14,7 @@
 
 static const char ptx[] = ".version 8.0\n.target sm_80\n.address_size 64\n";
 
-/* --- a driver that links ----------------------------------------------------------------------------------------------- */
+/* --- a driver that links -------------------------------------------------------------------------------- */
 
 static atomic_uint added, destroyed, ended;
 static unsigned given_type;
@@ -85,7 +85,7 @@ static void use_driver(void)
     atomic_store(&ended, 0);
 }
 
-/* --- sessions ------------------------------------------------------------------------------------------------------------- */
+/* --- sessions ------------------------------------------------------------------------------------------- */
 
 static const uint64_t zero;
 static uint64_t state; /* of the session */
@@ -120,7 +120,7 @@ static uint64_t send_image(struct client *c, const void *data, size_t size)
     return id;
 }
 
-/* --- what a driver is given ---------------------------------------------------------------------------------------------- */
+/* --- what a driver is given ----------------------------------------------------------------------------- */
 
 struct wrapper {
     uint32_t magic, version;
@@ -218,7 +218,10 @@ static void test_sizes(void)
     CHECK(client_destroy(c) == 0);
 }
 
-/* Files of host code have no size of their own; what they may have in them are wrappers that are yet to get an address. */
+/*
+ * Files of host code have no size of their own; what they may have in them are wrappers that are yet to get
+ * an address.
+ */
 static void test_host_code(void)
 {
     struct client *c = begin();
@@ -294,9 +297,12 @@ static void test_parts(void)
     CHECK(client_destroy(c) == 0);
 }
 
-/* --- while bytes are waited for ------------------------------------------------------------------------------------------ */
+/* --- while bytes are waited for ------------------------------------------------------------------------- */
 
-/* A record of client thread 2, whose context is another, adds to the state and stands aside until the bytes of its image come. */
+/*
+ * A record of client thread 2, whose context is another, adds to the state and stands aside until the bytes
+ * of its image come.
+ */
 static void begin_waiting(struct client *c)
 {
     const struct rg_digest digest = rg_digest_of_bytes(&(struct rg_digest_part){ptx, sizeof ptx}, 1);

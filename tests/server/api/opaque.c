@@ -1,7 +1,7 @@
 /*
- * opaque.c - what of the bytes that a client sends reaches the driver: no address of the client's choice where the driver
- * takes an address of this process, no handle but what the worker itself has looked up, no name of a file. Handles that
- * sessions give to each other are in export.c.
+ * opaque.c - what of the bytes that a client sends reaches the driver: no address of the client's choice
+ * where the driver takes an address of this process, no handle but what the worker itself has looked up, no
+ * name of a file. Handles that sessions give to each other are in export.c.
  */
 #include "common/cuda/coredump.h"
 #include "proto/graph.h"
@@ -24,7 +24,7 @@ static void send_image(struct client *c, uint64_t id, const void *data, size_t s
     send_bulk(c, data, size);
 }
 
-/* --- attributes of kernels in graphs --------------------------------------------------------------------------------- */
+/* --- attributes of kernels in graphs -------------------------------------------------------------------- */
 
 static char function_object, graph_object;
 static CUevent event_object;
@@ -123,7 +123,7 @@ static void test_graph_attributes(struct client *c)
     CHECK(reached == 1 && attribute.clusterDim.x == 2);
 }
 
-/* --- core dumps ------------------------------------------------------------------------------------------------------ */
+/* --- core dumps ----------------------------------------------------------------------------------------- */
 
 static size_t told; /* size of the last value */
 
@@ -222,7 +222,7 @@ static void test_context_flags(struct client *c)
     CHECK(reached == 3);
 }
 
-/* --- structures with pointers in them ----------------------------------------------------------------------------------- */
+/* --- structures with pointers in them ------------------------------------------------------------------- */
 
 static CUmemPoolProps pool_given;
 static CUmemAllocationProp allocation_given;

@@ -1,6 +1,6 @@
 /*
- * resource.c - device resources and green contexts on the worker, over a driver of the test's own that has them: only what
- * was given out is taken back, and a green context's ordinary context ends with it.
+ * resource.c - device resources and green contexts on the worker, over a driver of the test's own that has
+ * them: only what was given out is taken back, and a green context's ordinary context ends with it.
  */
 #include "tests/server/raw_client.h"
 #include "tests/server/stub_driver.h"

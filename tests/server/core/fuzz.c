@@ -1,7 +1,8 @@
 /*
- * fuzz.c - a great many sessions of records and answers with some of their bytes changed, which must leave the worker sound
- * whatever they do (meant for the sanitizers). The driver does nothing, or refuses all; host functions are called or not,
- * work is done at once or not yet, contexts fail. usage: server_fuzz [CASES [SEED]]
+ * fuzz.c - a great many sessions of records and answers with some of their bytes changed, which must leave
+ * the worker sound whatever they do (meant for the sanitizers). The driver does nothing, or refuses all; host
+ * functions are called or not, work is done at once or not yet, contexts fail. usage: server_fuzz [CASES
+ * [SEED]]
  */
 #include "common/cache/digest.h"
 #include "proto/delta.h"
@@ -19,7 +20,7 @@ static uint32_t chance(uint32_t n)
     return (uint32_t)(state >> 33) % n;
 }
 
-/* --- the driver --------------------------------------------------------------------------------------------------------- */
+/* --- the driver ----------------------------------------------------------------------------------------- */
 
 enum { REFUSES = 4 }; /* of so many sessions, one has a driver that does */
 
@@ -153,7 +154,7 @@ static void use_driver(void)
     atomic_store(&ending, false);
 }
 
-/* --- records ------------------------------------------------------------------------------------------------------------ */
+/* --- records -------------------------------------------------------------------------------------------- */
 
 enum { KINDS = 35 }; /* of records */
 
@@ -403,7 +404,7 @@ static size_t put_some(struct client *c, unsigned which)
     }
 }
 
-/* --- answers ------------------------------------------------------------------------------------------------------------ */
+/* --- answers -------------------------------------------------------------------------------------------- */
 
 static bool answer(struct client *c, const struct rg_answer *said, const void *data, size_t size)
 {
@@ -461,7 +462,7 @@ static void drain(struct client *c)
         }
 }
 
-/* --- sessions ----------------------------------------------------------------------------------------------------------- */
+/* --- sessions ------------------------------------------------------------------------------------------- */
 
 /* Says of the record that was put last that its client thread waits for the answer, now and then. */
 static void await_some(struct client *c)
@@ -482,7 +483,10 @@ static size_t change(unsigned char *bytes, size_t size)
     return chance(20) == 0 ? chance((uint32_t)size) : size;
 }
 
-/* Bytes are changed in the records, or in what they are encoded as. `delta`: NULL in sessions that do not encode. */
+/*
+ * Bytes are changed in the records, or in what they are encoded as. `delta`: NULL in sessions that do not
+ * encode.
+ */
 static bool send_changed(struct client *c, struct rg_delta *delta, size_t bulk_size)
 {
     static unsigned char encoded[sizeof c->batch + RG_DELTA_GROWTH];

@@ -1,6 +1,7 @@
 /*
- * out_of_order.c - records that take long by themselves stand aside (server/core/out_of_order.c): others' pass them, what they make is there
- * when their answer is, and what they use stays as long. The driver takes as long as the test likes.
+ * out_of_order.c - records that take long by themselves stand aside (server/core/out_of_order.c): others'
+ * pass them, what they make is there when their answer is, and what they use stays as long. The driver takes
+ * as long as the test likes.
  */
 #include "tests/server/raw_client.h"
 #include "tests/server/stub_driver.h"
@@ -10,7 +11,7 @@
 
 static const char ptx[] = ".version 8.0\n.target sm_80\n.address_size 64\n";
 
-/* --- a driver whose calls last ------------------------------------------------------------------------------------ */
+/* --- a driver whose calls last -------------------------------------------------------------------------- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -158,7 +159,7 @@ static void use_driver(void)
     atomic_store(&ended, 0);
 }
 
-/* --- sessions ------------------------------------------------------------------------------------------------------- */
+/* --- sessions ------------------------------------------------------------------------------------------- */
 
 static struct client *begin(void)
 {
@@ -206,7 +207,10 @@ static void begin_aside(struct client *c, int n)
     CALL(c, RG_OP_cuEventCreate, 1, CUDA_SUCCESS, "48", 0, handle(RG_KIND_EVENT, (uint32_t)(100 + c->seq)));
 }
 
-/* What was put last ends something that a record standing aside uses: it waits for that, and then both succeed. */
+/*
+ * What was put last ends something that a record standing aside uses: it waits for that, and then both
+ * succeed.
+ */
 static void expect_to_wait(struct client *c)
 {
     send_batch(c);
@@ -279,7 +283,10 @@ static void test_found(void)
     CHECK(client_destroy(c) == 0);
 }
 
-/* A module does not end while a function is looked up in it; then the function has ended too, and what else it has. */
+/*
+ * A module does not end while a function is looked up in it; then the function has ended too, and what else
+ * it has.
+ */
 static void test_unload(void)
 {
     struct client *c = begin();
@@ -314,7 +321,10 @@ static void test_context(void)
     CHECK(client_destroy(c) == 0);
 }
 
-/* Nor the module's own context, where the client thread of who uses it has another; and what was found in it ends with it. */
+/*
+ * Nor the module's own context, where the client thread of who uses it has another; and what was found in it
+ * ends with it.
+ */
 static void test_other_context(void)
 {
     struct client *c = begin();

@@ -1,6 +1,6 @@
 /*
- * session.c - sessions on a real driver (the software device): order, waits, errors, staging, deferred transfers, clients
- * that vanish. usage: server_session DRIVER
+ * session.c - sessions on a real driver (the software device): order, waits, errors, staging, deferred
+ * transfers, clients that vanish. usage: server_session DRIVER
  */
 #include "common/base/cleanup.h"
 #include "common/base/log.h"
@@ -81,8 +81,8 @@ static void expect_landing(struct client *c, uint64_t id, const unsigned char *d
 }
 
 /*
- * What is at `from` must be `data`. Without a landing it comes with the reply; with one, what is no more than a message
- * may have comes either way.
+ * What is at `from` must be `data`. Without a landing it comes with the reply; with one, what is no more than
+ * a message may have comes either way.
  */
 static void check_device_by(struct client *c, uint64_t from, const unsigned char *data, size_t size,
                             uint64_t stream, uint64_t landing)
@@ -441,7 +441,10 @@ static void test_preload(void)
     CHECK(client_destroy(c) == 0);
 }
 
-/* A graph with a condition: what is not one ends nothing but the call or, where the bytes are wrong, the session. */
+/*
+ * A graph with a condition: what is not one ends nothing but the call or, where the bytes are wrong, the
+ * session.
+ */
 static size_t describe_graph(unsigned char *out, uint64_t memory, unsigned initial)
 {
     struct rg_writer w = {out};

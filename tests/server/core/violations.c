@@ -1,6 +1,6 @@
 /*
- * violations.c - what a client must not send, on a driver that does nothing: each ends the session with a reason and
- * nothing else.
+ * violations.c - what a client must not send, on a driver that does nothing: each ends the session with a
+ * reason and nothing else.
  */
 #include "common/base/log.h"
 #include "proto/delta.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-/* --- a driver that does nothing ------------------------------------------------------------------------------------ */
+/* --- a driver that does nothing ------------------------------------------------------------------------- */
 
 static CUresult launch_host(CUstream stream, CUhostFn function, void *user)
 {
@@ -25,7 +25,7 @@ static void use_driver(CUresult (*all)(void))
     rg_driver.cuLaunchHostFunc = launch_host;
 }
 
-/* --- single violations ------------------------------------------------------------------------------------------------ */
+/* --- single violations ---------------------------------------------------------------------------------- */
 
 static const uint64_t stream = 2ull << 42 | 1ull << 26 | 7 << 4; /* handle(RG_KIND_STREAM, 7) */
 
@@ -262,7 +262,10 @@ static CUresult release_nothing(CUdevice device)
     return CUDA_ERROR_UNKNOWN;
 }
 
-/* The place of an object that more goes with is its own until a record has ended it, whatever the driver says to that. */
+/*
+ * The place of an object that more goes with is its own until a record has ended it, whatever the driver says
+ * to that.
+ */
 static void test_places(void)
 {
     static const enum rg_kind kinds[] = {RG_KIND_CONTEXT, RG_KIND_STREAM, RG_KIND_EVENT};

@@ -2,7 +2,8 @@
  * fake_worker.c - stands in for the worker in tests of the daemon: answers the hello over the descriptor that
  * it was given, then lives until its client leaves or it is told to end, as the real one does.
  *
- * A connection that the daemon hands over later is answered with a Move that says which session's worker got it.
+ * A connection that the daemon hands over later is answered with a Move that says which session's worker got
+ * it.
  *
  * It first checks what the daemon promises: the three descriptors and no others, the arguments, no blocked
  * signals. The client's command line steers it: "worker:stubborn" ignores SIGTERM, "worker:crash" aborts,

@@ -1,6 +1,6 @@
 /*
- * export.c - handles that one session makes and another opens: clients see tokens of them, and what is not such a token is
- * refused before the driver sees a byte of it.
+ * export.c - handles that one session makes and another opens: clients see tokens of them, and what is not
+ * such a token is refused before the driver sees a byte of it.
  */
 #include "tests/server/raw_client.h"
 #include "tests/server/stub_driver.h"

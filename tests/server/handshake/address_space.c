@@ -1,4 +1,7 @@
-/* The addresses that a worker leaves to its driver: a window, and nothing else but what is mapped at the client's own addresses. */
+/*
+ * The addresses that a worker leaves to its driver: a window, and nothing else but what is mapped at the
+ * client's own addresses.
+ */
 #include "server/handshake/address_space.h"
 #include "common/base/addresses.h"
 

@@ -1,6 +1,6 @@
 /*
- * image.c - what the worker keeps of images that clients send (server/images/image_cache.c): those that it has used, as far as
- * the disk keeps up with the clients.
+ * image.c - what the worker keeps of images that clients send (server/images/image_cache.c): those that it
+ * has used, as far as the disk keeps up with the clients.
  */
 #include "server/images/image.h"
 #include "common/cache/digest.h"

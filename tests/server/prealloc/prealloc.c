@@ -1,6 +1,7 @@
 /*
- * prealloc.c - what the worker does so that the client need not ask, over a driver of the test's own: it says when what is
- * watched has come, before any reply that could show it, and makes memory ready, no more than it may, and gives it back.
+ * prealloc.c - what the worker does so that the client need not ask, over a driver of the test's own: it says
+ * when what is watched has come, before any reply that could show it, and makes memory ready, no more than it
+ * may, and gives it back.
  */
 #include "proto/prealloc.h"
 #include "tests/server/raw_client.h"
@@ -224,7 +225,10 @@ static void test_watches(void)
     expect_done(c, 13, CUDA_SUCCESS);
     CHECK(atomic_load(&events) == before);
 
-    /* The same without an answer; of a default stream, and of one that has ended, the client is told that it has to ask. */
+    /*
+     * The same without an answer; of a default stream, and of one that has ended, the client is told that it
+     * has to ask.
+     */
     atomic_store(&ready, false);
     put(c, RG_OP_rgStreamWatch, 0, 0, "88", (uint64_t)21, handle(RG_KIND_STREAM, 7));
     put(c, RG_OP_rgStreamWatch, 0, 0, "88", (uint64_t)22, (uint64_t)0);
@@ -379,7 +383,10 @@ static void test_memory(void)
     CHECK(client_destroy(c) == 0);
 }
 
-/* What a program took when it started before: several kinds in one answer, which are then like those of other tickets. */
+/*
+ * What a program took when it started before: several kinds in one answer, which are then like those of other
+ * tickets.
+ */
 static void test_foreseen(void)
 {
     const uint64_t zero = 0;
@@ -454,7 +461,10 @@ static CUresult stream_create_tight(CUstream *stream, unsigned flags)
     return create_stream(stream, flags);
 }
 
-/* A session with blocks ready, two of them unless the driver has too few, and a record that finds no memory for them. */
+/*
+ * A session with blocks ready, two of them unless the driver has too few, and a record that finds no memory
+ * for them.
+ */
 static struct client *run_out(struct rg_prealloc_return *out, unsigned spared)
 {
     const uint64_t zero = 0;
@@ -474,7 +484,10 @@ static struct client *run_out(struct rg_prealloc_return *out, unsigned spared)
     return c;
 }
 
-/* A call that nobody waits for runs out of memory: the client is asked for what is ready, and the call is made again. */
+/*
+ * A call that nobody waits for runs out of memory: the client is asked for what is ready, and the call is
+ * made again.
+ */
 static void test_recall(void)
 {
     struct rg_prealloc_return back[2];

@@ -1,6 +1,6 @@
 /*
- * wait.c - more calls that wait at the same time than a session has threads: those that find none fail, and nobody else is
- * held up by them.
+ * wait.c - more calls that wait at the same time than a session has threads: those that find none fail, and
+ * nobody else is held up by them.
  */
 #include "server/core/leader_followers.h"
 #include "tests/server/raw_client.h"

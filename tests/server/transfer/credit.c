@@ -1,7 +1,7 @@
 /*
- * credit.c - data of copies to the device that a stream does not take: it lies in the worker, which goes on with the records
- * of others as long as the client keeps to its room, holds one that does not, and says what is free again. The driver is
- * the test's own; its events come when the test says so.
+ * credit.c - data of copies to the device that a stream does not take: it lies in the worker, which goes on
+ * with the records of others as long as the client keeps to its room, holds one that does not, and says what
+ * is free again. The driver is the test's own; its events come when the test says so.
  */
 #include "proto/bulk_credit.h"
 #include "tests/server/raw_client.h"

@@ -1,6 +1,6 @@
 /*
- * deferred.c - what a session may have waiting behind streams that never get there: transfers and host functions beyond that
- * fail, each is told, and the rest of the session goes on.
+ * deferred.c - what a session may have waiting behind streams that never get there: transfers and host
+ * functions beyond that fail, each is told, and the rest of the session goes on.
  */
 #include "server/transfer/deferred.h"
 #include "tests/server/raw_client.h"

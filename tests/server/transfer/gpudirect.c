@@ -1,7 +1,7 @@
 /*
- * gpudirect.c - bulk data straight to and from the GPU's memory (server/transfer/gpudirect.h), over a driver and a transport of the test's
- * own: which way is taken, what is done when a step of it fails, and that registrations end before the memory does.
- * No GPU and no network device has a part in it.
+ * gpudirect.c - bulk data straight to and from the GPU's memory (server/transfer/gpudirect.h), over a driver
+ * and a transport of the test's own: which way is taken, what is done when a step of it fails, and that
+ * registrations end before the memory does. No GPU and no network device has a part in it.
  */
 #include "tests/server/raw_client.h"
 #include "tests/server/stub_driver.h"
@@ -41,7 +41,7 @@ static void __attribute__((format(printf, 1, 2))) note(const char *format, ...)
     va_end(arguments);
 }
 
-/* --- the driver --- */
+/* --- the driver ----------------------------------------------------------------------------------------- */
 
 static CUresult device_attribute(int *value, CUdevice_attribute which, CUdevice of)
 {
@@ -153,7 +153,7 @@ static void use_driver(void)
     rg_driver.cuMemFree_v2 = release;
 }
 
-/* --- the transport: mem, as if a network device were behind it --- */
+/* --- the transport: mem, as if a network device were behind it ------------------------------------------ */
 
 static unsigned fake_paths(struct rg_conn *conn)
 {
@@ -199,7 +199,7 @@ static void take_device_memory(struct rg_transport_ops *ops)
     ops->writes_directly = fake_places;
 }
 
-/* --- the tests --- */
+/* --- the tests ------------------------------------------------------------------------------------------ */
 
 static struct client *begin(const struct setting *setting, const char *direct)
 {
@@ -270,7 +270,10 @@ static void test_ways(void)
           "export register-dmabuf flush flush unregister free ");
 }
 
-/* What is missing is not tried. (Whether nvidia_peermem is loaded is this machine's: peer memory is asked for by name.) */
+/*
+ * What is missing is not tried. (Whether nvidia_peermem is loaded is this machine's: peer memory is asked for
+ * by name.)
+ */
 static void test_missing(void)
 {
     struct setting s = able;

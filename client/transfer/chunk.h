@@ -1,23 +1,23 @@
 /*
- * pieces.h - how much of a large copy one message carries (common/sync/chunk_size.h): the calls of other threads stand behind no more
+ * chunk.h - how much of a large copy one message carries (common/sync/chunk_size.h): the calls of other threads stand behind no more
  * than one of them, on the wire and where the worker takes them in.
  */
-#ifndef RG_CLIENT_TRANSFER_PIECES_H
-#define RG_CLIENT_TRANSFER_PIECES_H
+#ifndef RG_CLIENT_TRANSFER_CHUNK_H
+#define RG_CLIENT_TRANSFER_CHUNK_H
 
 #include "client/core/optimisations.h"
 #include "client/core/session.h"
 #include "common/base/clock.h"
 #include "common/sync/chunk_size.h"
 
-static inline size_t rg_piece(const struct rg_session *session)
+static inline size_t rg_chunk(const struct rg_session *session)
 {
     return rg_optimise[RG_OPT_PIECES] ? rg_conn_piece(session->conn, rg_chunk_size_get(&session->pace))
                                       : RG_BULK_MAX;
 }
 
-/** A piece that was begun at `began` (rg_now_ns) has been sent. */
-static inline void rg_piece_sent(struct rg_session *session, size_t size, uint64_t began)
+/** A chunk that was begun at `began` (rg_now_ns) has been sent. */
+static inline void rg_chunk_sent(struct rg_session *session, size_t size, uint64_t began)
 {
     rg_chunk_size_sent(&session->pace, size, rg_now_ns() - began);
 }

@@ -1,0 +1,212 @@
+/*
+ * region_copy.c - what all copies have in common; see region_copy.h.
+ *
+ * A copy on the device is one call, or a copy between servers. A copy between host and device goes, in its stream's order and
+ * context, to the server whose memory that is (rg_proxy_begin), by a protocol (client/transfer/protocol.h). Host → device has been
+ * read when the call returns, as CUDA promises for pageable memory; device → host has arrived then. Page-locked memory of an
+ * asynchronous copy may be used later, when the stream gets there, and so may all host memory of a graph's copies.
+ *
+ * Memory that host and device share must not be touched by a thread that holds a lock: it goes by way of memory of our own.
+ *
+ * Any thread; no locks held.
+ */
+#include "client/api/region_copy.h"
+
+#include "client/core/address_map.h"
+#include "client/core/home.h"
+#include "client/managed/pinned.h"
+#include "client/managed/unified.h"
+#include "client/multiserver/fence.h"
+#include "client/timeline/timeline.h"
+#include "client/transfer/transfer.h"
+#include "generated/client/operations.h"
+
+#include <stdlib.h>
+
+/* Whether a device's end is there; page-locked memory that the device does not know yet is mapped. */
+static bool is_on_device(const struct rg_region *region)
+{
+    const bool rows = region->depth == 1;
+    const uint64_t extent = rows ? 0 : rg_region_extent(region);
+    return region->kind == RG_REGION_ARRAY ||
+           rg_pinned_on_device(region->address, rows ? region->pitch : extent, rows ? region->width : extent,
+                               rows ? region->height : 1);
+}
+
+static uint64_t home_of(const struct rg_region *region)
+{
+    return region->kind == RG_REGION_ARRAY ? rg_home_of(RG_KIND_ARRAY, (uint64_t)region->array)
+                                           : rg_home_of_address(region->address);
+}
+
+/* --- on the host -------------------------------------------------------------------------------------------------- */
+
+static void move_now(void *argument)
+{
+    struct rg_copy *copy = argument;
+    rg_region_move(&copy->to, &copy->from);
+    free(copy);
+}
+
+static CUresult host_to_host(const struct rg_copy *copy)
+{
+    CUresult status;
+    if (!copy->in_order) {
+        status = rg_op_cuStreamSynchronize(copy->stream);
+        if (status == CUDA_SUCCESS)
+            rg_region_move(&copy->to, &copy->from);
+        return status;
+    }
+    struct rg_copy *later = malloc(sizeof *later);
+    if (!later)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *later = *copy;
+    status = cuLaunchHostFunc(copy->stream, move_now, later);
+    if (status != CUDA_SUCCESS)
+        free(later);
+    return status;
+}
+
+/* --- on the device ------------------------------------------------------------------------------------------------ */
+
+/* The record of a copy on one server. */
+static CUresult put_on_device(const struct rg_copy *copy)
+{
+    const struct rg_region *to = &copy->to, *from = &copy->from;
+    if (!rg_region_is_rows(to) || !rg_region_is_rows(from)) {
+        const CUDA_MEMCPY3D box = rg_copy_box(to, from);
+        return rg_op_rgBoxCopy(&box, to->array, from->array, copy->stream, copy->asynchronous);
+    }
+    if (to->height == 1 && copy->asynchronous)
+        return rg_op_cuMemcpyDtoDAsync_v2(to->address, from->address, to->width, copy->stream);
+    if (to->height == 1 && !copy->stream)
+        return rg_op_cuMemcpyDtoD_v2(to->address, from->address, to->width);
+    return rg_op_rgCopy2D(to->address, to->pitch, from->address, from->pitch, to->width, to->height,
+                          copy->stream, copy->asynchronous);
+}
+
+static CUresult device_to_device(const struct rg_copy *copy)
+{
+    if (!is_on_device(&copy->to) || !is_on_device(&copy->from))
+        return CUDA_ERROR_INVALID_VALUE;
+    const uint64_t to_home = home_of(&copy->to), from_home = home_of(&copy->from);
+    if (rg_homes_differ(to_home, from_home))
+        return rg_peer_copy(copy, to_home, from_home);
+    return rg_pinned_copied(put_on_device(copy), copy->to.address, copy->from.address, copy->stream,
+                            copy->asynchronous);
+}
+
+/* --- between host and device -------------------------------------------------------------------------------------- */
+
+/* Whether the host's end may be used after the call has returned. */
+static bool is_deferrable(const struct rg_copy *copy, const struct rg_region *host)
+{
+    struct rg_range range;
+    return copy->asynchronous &&
+           (copy->in_order || (rg_map_find(host->address, &range) && !rg_range_on_device(&range) &&
+                               rg_region_extent(host) <= range.size - (host->address - range.start)));
+}
+
+/* Memory of ours in place of a copy's host end. */
+static CUresult replace_host(struct rg_region *host, struct rg_region *users)
+{
+    *users = *host;
+    return rg_region_allocate(users, host) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* The device may come to know addresses of page-locked memory by what is copied to it. */
+static CUresult map_addresses_in(const struct rg_region *host)
+{
+    CUresult status = CUDA_SUCCESS;
+    for (size_t i = 0; i < host->height * host->depth && status == CUDA_SUCCESS; i++) {
+        struct iovec row;
+        size_t covered;
+        rg_region_iovec(host, i * host->width, host->width, &row, 1, &covered);
+        status = rg_pinned_scan(row.iov_base, row.iov_len);
+    }
+    return status;
+}
+
+/* Sends a copy to the device. */
+static CUresult send(struct rg_copy *copy)
+{
+    if (!copy->asynchronous &&
+        rg_transfers_may_write_host()) { /* what the stream does first may write the source */
+        const CUresult status = rg_timeline_wait_stream(copy->stream);
+        if (status != CUDA_SUCCESS)
+            return status;
+    }
+    copy->stays = !copy->asynchronous && rg_timeline_blocks_on_stream(copy->stream);
+    return rg_protocol_choose(copy)->start(copy);
+}
+
+static CUresult host_to_device(struct rg_copy *copy)
+{
+    CUresult status = copy->to.kind == RG_REGION_DEVICE ? map_addresses_in(&copy->from) : CUDA_SUCCESS;
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (rg_unified_meets(copy->from.address, rg_region_extent(&copy->from))) {
+        struct rg_region users;
+        status = replace_host(&copy->from, &users);
+        if (status != CUDA_SUCCESS)
+            return status;
+        rg_region_move(&copy->from, &users);
+        status = send(copy);
+        rg_region_free(&copy->from);
+    } else {
+        const bool forbidden = rg_pinned_forbid_mapping();
+        copy->deferrable = is_deferrable(copy, &copy->from);
+        status = send(copy);
+        rg_pinned_allow_mapping(forbidden);
+    }
+    if (copy->stays && status == CUDA_SUCCESS)
+        return rg_timeline_wait_stream(copy->stream);
+    return rg_pinned_copied(status, copy->to.address, 0, copy->stream, copy->asynchronous);
+}
+
+static CUresult device_to_host(struct rg_copy *copy)
+{
+    CUresult status;
+    if (rg_unified_meets(copy->to.address, rg_region_extent(&copy->to))) {
+        struct rg_region users;
+        status = replace_host(&copy->to, &users);
+        if (status != CUDA_SUCCESS)
+            return status;
+        status = rg_protocol_choose(copy)->start(copy);
+        if (status == CUDA_SUCCESS)
+            rg_region_move(&users, &copy->to);
+        rg_region_free(&copy->to);
+        return status;
+    }
+    const bool forbidden = rg_pinned_forbid_mapping();
+    copy->deferrable = is_deferrable(copy, &copy->to);
+    status = rg_protocol_choose(copy)->start(copy);
+    rg_pinned_allow_mapping(forbidden);
+    return status;
+}
+
+/* In the stream's order and context, also where the memory is of another server than the stream. */
+static CUresult with_host(struct rg_copy *copy, bool to_host)
+{
+    const struct rg_region *device = to_host ? &copy->from : &copy->to;
+    struct rg_proxy proxy;
+    CUresult status = rg_proxy_begin(&proxy, home_of(device), copy->stream, !copy->asynchronous);
+    if (status != CUDA_SUCCESS)
+        return status;
+    copy->stream = proxy.stream;
+    copy->session = rg_session_current();
+    if (!is_on_device(device))
+        status = CUDA_ERROR_INVALID_VALUE;
+    else
+        status = to_host ? device_to_host(copy) : host_to_device(copy);
+    return rg_proxy_end(&proxy, status);
+}
+
+CUresult rg_region_copy(struct rg_copy *copy)
+{
+    const bool to_host = copy->to.kind == RG_REGION_HOST, from_host = copy->from.kind == RG_REGION_HOST;
+    rg_region_fold(&copy->to, &copy->from);
+    return to_host && from_host   ? host_to_host(copy)
+           : to_host || from_host ? with_host(copy, to_host)
+                                  : device_to_device(copy);
+}

@@ -1,0 +1,15 @@
+/*
+ * region_copy.h - a copy between two regions, wherever they are. All copies of the API and of graphs come here.
+ */
+#ifndef RG_CLIENT_API_REGION_COPY_H
+#define RG_CLIENT_API_REGION_COPY_H
+
+#include "client/transfer/protocol.h"
+
+/**
+ * Both ends have the same extents, which are not 0; boxes of arrays lie in them. The context, and the stream, an effective one,
+ * have been checked. Changes `copy`.
+ */
+CUresult rg_region_copy(struct rg_copy *copy);
+
+#endif

@@ -1,0 +1,116 @@
+/*
+ * host_call.c - functions of the application's that streams wait for. They run on one thread of ours, one after another, as
+ * the driver's do; what they touch, and what they do wrong, raises signals as elsewhere. When one has returned, the worker is told
+ * and its stream goes on. One that the driver has refused is forgotten.
+ */
+#include "client/core/hooks.h"
+#include "client/core/queue.h"
+#include "client/core/receiver.h"
+#include "client/core/session.h"
+#include "client/core/thread.h"
+#include "client/transfer/registry.h"
+#include "client/transfer/transfer.h"
+#include "common/base/thread.h"
+
+#include <signal.h>
+#include <stdlib.h>
+
+struct host_call {
+    struct rg_transfer transfer;
+    struct host_call *next; /* of those that are due */
+    CUhostFn function;
+    CUstreamCallback callback;
+    CUstream stream;
+    void *user;
+    CUresult status; /* for callbacks */
+};
+
+/* Guarded by the registry's lock. */
+static pthread_cond_t call_due = PTHREAD_COND_INITIALIZER;
+static struct host_call *due_first, **due_end = &due_first;
+static bool thread_started;
+
+static bool take_turn(struct rg_transfer *transfer, const struct rg_notice *notice, size_t bulk_size);
+
+static const struct rg_transfer_kind kind = {
+    .notice = RG_NOTICE_HOST_CALL, .progress = take_turn, .writes_host = true};
+
+static void allow_faults(void)
+{
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        sigaddset(&set, faults[i]);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+static void *call_main(void *unused)
+{
+    (void)unused;
+    allow_faults();
+    struct rg_thread *thread = rg_thread_current();
+    pthread_mutex_lock(&rg_registry_lock);
+    for (;;) {
+        while (!due_first)
+            pthread_cond_wait(&call_due, &rg_registry_lock);
+        struct host_call *call = due_first;
+        due_first = call->next;
+        if (!due_first)
+            due_end = &due_first;
+        pthread_mutex_unlock(&rg_registry_lock);
+        if (thread)
+            thread->host_call = true;
+        rg_hooks.host_call_begins();
+        if (call->callback)
+            call->callback(call->stream, call->status, call->user);
+        else
+            call->function(call->user);
+        rg_hooks.host_call_ends();
+        rg_registry_done(&kind);
+        struct rg_answer answer = {.type = RG_ANSWER_HOST_DONE, .id = call->transfer.id};
+        rg_queue_answer(call->transfer.session, &answer, NULL, 0, NULL);
+        free(call);
+        pthread_mutex_lock(&rg_registry_lock);
+    }
+    return NULL;
+}
+
+static bool take_turn(struct rg_transfer *transfer, const struct rg_notice *notice, size_t bulk_size)
+{
+    struct host_call *call = (struct host_call *)transfer;
+    struct rg_session *const session = transfer->session;
+    (void)bulk_size;
+    rg_registry_take(notice->id);
+    const bool refused = notice->arg[1];
+    if (!refused) {
+        call->status = (CUresult)notice->arg[0];
+        *due_end = call;
+        due_end = &call->next;
+        if (!thread_started)
+            thread_started = rg_thread_create_detached("rg-host-call", call_main, NULL) == RG_OK;
+        pthread_cond_signal(&call_due);
+    }
+    pthread_mutex_unlock(&rg_registry_lock);
+    if (refused) {
+        rg_registry_done(&kind);
+        free(call);
+    }
+    rg_receiver_expect_notices(session, -1);
+    return true;
+}
+
+uint64_t rg_host_call_create(struct rg_session *session, CUhostFn function, CUstreamCallback callback,
+                             CUstream stream, void *user)
+{
+    struct host_call *call = rg_registry_new(session, &kind, sizeof *call);
+    if (!call)
+        return 0;
+    call->function = function;
+    call->callback = callback;
+    call->stream = stream;
+    call->user = user;
+    const uint64_t id = rg_registry_add(&call->transfer);
+    rg_receiver_expect_notices(session, 1);
+    return id;
+}

@@ -1,0 +1,108 @@
+/* registry.c - see registry.h. */
+#include "client/transfer/registry.h"
+
+#include "client/core/receiver.h"
+#include "client/core/session.h"
+#include "common/base/uncancelled.h"
+
+#include <stdlib.h>
+
+pthread_mutex_t rg_registry_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_cond_t rg_registry_idle = PTHREAD_COND_INITIALIZER;
+
+static struct rg_hash_table transfers; /* by id */
+static uint64_t next_id = 1;
+static unsigned n_host_writers;
+/* What the thread that reads a session's connection receives into just now, by its id; of each session. 0: nothing. */
+static uint64_t receiving[RG_SERVERS_MAX];
+
+void *rg_registry_new(struct rg_session *session, const struct rg_transfer_kind *kind, size_t size)
+{
+    struct rg_transfer *transfer = calloc(1, size);
+    if (!transfer)
+        return NULL;
+    transfer->session = session;
+    transfer->kind = kind;
+    return transfer;
+}
+
+uint64_t rg_registry_add(struct rg_transfer *transfer)
+{
+    pthread_mutex_lock(&rg_registry_lock);
+    const uint64_t id = next_id++;
+    transfer->id = id;
+    rg_hash_table_add(&transfers, &transfer->link, id);
+    n_host_writers += transfer->kind->writes_host;
+    pthread_mutex_unlock(&rg_registry_lock);
+    return id;
+}
+
+struct rg_transfer *rg_registry_find(const struct rg_session *session, uint64_t id)
+{
+    struct rg_transfer *transfer = (struct rg_transfer *)rg_hash_table_first(&transfers, id);
+    return transfer && (!session || transfer->session == session) ? transfer : NULL;
+}
+
+struct rg_transfer *rg_registry_take(uint64_t id)
+{
+    struct rg_transfer *transfer = rg_registry_find(NULL, id);
+    if (transfer)
+        rg_hash_table_remove(&transfers, &transfer->link);
+    return transfer;
+}
+
+struct rg_transfer *rg_registry_search(bool (*match)(const struct rg_transfer *transfer, const void *user),
+                                       const void *user)
+{
+    struct rg_hash_link *at = NULL;
+    while ((at = rg_hash_table_after(&transfers, at)) && !match((struct rg_transfer *)at, user))
+        ;
+    return (struct rg_transfer *)at;
+}
+
+void rg_registry_done(const struct rg_transfer_kind *kind)
+{
+    if (!kind->writes_host)
+        return;
+    pthread_mutex_lock(&rg_registry_lock);
+    n_host_writers--;
+    pthread_mutex_unlock(&rg_registry_lock);
+}
+
+bool rg_registry_writes_host(void)
+{
+    pthread_mutex_lock(&rg_registry_lock);
+    const bool may = n_host_writers != 0;
+    pthread_mutex_unlock(&rg_registry_lock);
+    return may;
+}
+
+void rg_registry_receiving(const struct rg_session *session, uint64_t id)
+{
+    receiving[session->number] = id;
+}
+
+struct rg_transfer *rg_registry_received(const struct rg_session *session, uint64_t ended)
+{
+    pthread_mutex_lock(&rg_registry_lock);
+    receiving[session->number] = 0;
+    pthread_cond_broadcast(&rg_registry_idle);
+    struct rg_transfer *transfer = ended ? rg_registry_take(ended) : NULL;
+    pthread_mutex_unlock(&rg_registry_lock);
+    return transfer;
+}
+
+void rg_registry_wait_received(const struct rg_session *session, uint64_t id)
+{
+    RG_UNCANCELLED;
+    const uint64_t *now = &receiving[session->number];
+    while (id ? *now == id : *now != 0)
+        pthread_cond_wait(&rg_registry_idle, &rg_registry_lock);
+}
+
+void rg_registry_free(struct rg_transfer *transfer)
+{
+    if (transfer && transfer->advertised)
+        rg_conn_withdraw(transfer->session->conn, transfer->id, (void *)(uintptr_t)transfer->memory.address);
+    free(transfer);
+}
