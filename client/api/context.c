@@ -17,7 +17,7 @@
 #include "client/core/thread.h"
 #include "client/managed/managed.h"
 #include "client/managed/pinned.h"
-#include "client/multiserver/fence.h"
+#include "client/multiserver/helper_stream.h"
 #include "client/prealloc/prealloc.h"
 #include "client/prefetch/image_prefetch.h"
 #include "client/prefetch/loaded_images.h"
@@ -165,7 +165,7 @@ static void forget_contents(uint64_t context)
 /* Streams, events and linker states have gone with the context: the worker is told of it before their handles can become others'. */
 static void orphan_contents(uint64_t context)
 {
-    rg_fence_context_ended(context);
+    rg_helper_streams_context_ended(context);
     rg_handle_orphan_context(context);
 }
 

@@ -10,7 +10,7 @@
 #include "client/core/optimisations.h"
 #include "client/core/probe.h"
 #include "client/core/thread.h"
-#include "client/multiserver/fence.h"
+#include "client/multiserver/context_scope.h"
 #include "common/base/limits.h"
 #include "generated/client/operations.h"
 
@@ -208,11 +208,11 @@ CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
     }
     const uint64_t context = context_of((uint64_t)hfunc, function);
     const bool elsewhere = context && context != rg_context_current();
-    if (elsewhere && (status = rg_context_enter(context)) != CUDA_SUCCESS)
+    if (elsewhere && (status = rg_context_scope_enter(context)) != CUDA_SUCCESS)
         return status;
     status = cuLibraryGetModule(hmod, (CUlibrary)function->owner);
     if (elsewhere)
-        rg_context_leave();
+        rg_context_scope_leave();
     return status;
 }
 

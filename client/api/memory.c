@@ -15,7 +15,8 @@
 #include "client/core/thread.h"
 #include "client/managed/managed.h"
 #include "client/managed/pinned.h"
-#include "client/multiserver/fence.h"
+#include "client/multiserver/context_scope.h"
+#include "client/multiserver/proxy.h"
 #include "client/prealloc/prealloc.h"
 #include "client/prefetch/startup_profile.h"
 #include "client/timeline/timeline.h"
@@ -231,11 +232,11 @@ static CUresult allocate_async(CUdeviceptr *dptr, size_t size, CUmemoryPool pool
                               .pool = pool,
                               .stream = rg_effective_stream(stream)};
     bool entered; /* what is allocated is of the stream's device */
-    CUresult status = rg_context_enter_stream(stream, &entered);
+    CUresult status = rg_context_scope_enter_stream(stream, &entered);
     if (status == CUDA_SUCCESS)
         status = allocate(&request, dptr);
     if (entered)
-        rg_context_leave();
+        rg_context_scope_leave();
     return status;
 }
 

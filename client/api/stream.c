@@ -8,6 +8,7 @@
 #include "client/core/handle.h"
 #include "client/core/home.h"
 #include "client/core/thread.h"
+#include "client/multiserver/cross_fence.h"
 #include "client/prealloc/prealloc.h"
 #include "client/timeline/timeline.h"
 #include "client/transfer/transfer.h"
@@ -217,4 +218,22 @@ CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *
     if (flags)
         return CUDA_ERROR_INVALID_VALUE;
     return host_call(hStream, NULL, callback, userData);
+}
+
+CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
+{
+    CUresult status = rg_call_allowed(RG_CALL_CONTEXT), captured;
+    if (status != CUDA_SUCCESS)
+        return status;
+    if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)hStream) ||
+        !rg_handle_known(RG_KIND_EVENT, (uint64_t)hEvent))
+        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
+    if (Flags & ~1u)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (rg_capture_wait(hEvent, hStream, Flags, &captured))
+        return captured;
+    if (!rg_homes_differ(rg_home_of(RG_KIND_EVENT, (uint64_t)hEvent),
+                         rg_home_of(RG_KIND_STREAM, (uint64_t)hStream)))
+        return rg_op_cuStreamWaitEvent(hStream, hEvent, Flags);
+    return rg_cross_fence_wait_event(hStream, hEvent, Flags);
 }

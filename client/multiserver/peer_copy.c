@@ -1,16 +1,21 @@
 /*
- * peer_copy.c - copies between servers (fence.h).
+ * peer_copy.c - see peer_copy.h.
  *
- * A copy is taken apart. At the source, a stream of its own comes to a point before each part and waits there. The
- * destination's worker pulls the parts in the order of the copy's stream; its first question for one lets that part and a
- * few behind it go. What has landed goes on to the destination from the memory it landed in.
+ * A copy is taken apart. At the source, a stream of its own comes to a fence before each part and waits
+ * there. The destination's worker pulls the parts in the order of the copy's stream; its first question for
+ * one lets that part and a few behind it go. What has been read goes on to the destination from the memory it
+ * was read into.
  *
- * Threads: callers, and readers, which call `start`, `reached` and `landed` and must not be held up. `lock` guards the
- * states of parts; it is a leaf.
+ * Threads: callers, and readers, which call `start`, `reached` and `arrived` and must not be held up. `lock`
+ * guards the states of parts; it is a leaf.
  */
-#include "client/multiserver/fence.h"
+#include "client/multiserver/peer_copy.h"
 
 #include "client/core/call.h"
+#include "client/core/home.h"
+#include "client/multiserver/context_scope.h"
+#include "client/multiserver/helper_stream.h"
+#include "client/multiserver/proxy.h"
 #include "client/transfer/protocol.h"
 #include "client/transfer/transfer.h"
 #include "generated/client/operations.h"
@@ -22,34 +27,34 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-struct crossing;
+struct peer_copy;
 
-/* A part of a copy: a point and a copy out at the source, a pull at the destination. */
+/* A part of a copy: a fence and a deferred read at the source, a rendezvous at the destination. */
 struct part {
-    struct rg_lazy_source supply; /* first */
-    struct crossing *crossing;
+    struct rg_lazy_source source; /* first */
+    struct peer_copy *copying;
     struct rg_region to, from;
-    uint64_t point, landing;
+    uint64_t fence, read;
     /* guarded by `lock` */
     unsigned char *memory; /* once it is wanted */
-    bool wanted, at_point, landed;
-    unsigned known; /* to how many of point, landing and pull */
+    bool wanted, at_fence, arrived;
+    unsigned known; /* to how many of fence, read and rendezvous */
 };
 
-struct crossing {
+struct peer_copy {
     struct rg_session *from, *to;
-    struct rg_helper_stream *helper; /* of the source; given back with the crossing */
+    struct rg_helper_stream *helper; /* of the source; given back with the copying */
     atomic_size_t references;        /* parts that are known to somebody, and the maker */
     size_t n;
     struct part parts[];
 };
 
-static void crossing_release(struct crossing *crossing)
+static void release(struct peer_copy *copying)
 {
-    if (atomic_fetch_sub(&crossing->references, 1) != 1)
+    if (atomic_fetch_sub(&copying->references, 1) != 1)
         return;
-    rg_helper_stream_give(crossing->helper);
-    free(crossing);
+    rg_helper_stream_give(copying->helper);
+    free(copying);
 }
 
 static void part_release(struct part *part)
@@ -60,13 +65,13 @@ static void part_release(struct part *part)
     if (!last)
         return;
     free(part->memory);
-    crossing_release(part->crossing);
+    release(part->copying);
 }
 
 /* Lets the source send a part, unless that has been done. */
 static void want(struct part *part)
 {
-    struct crossing *crossing = part->crossing;
+    struct peer_copy *copying = part->copying;
     pthread_mutex_lock(&lock);
     const bool before = part->memory != NULL;
     if (!before)
@@ -76,19 +81,19 @@ static void want(struct part *part)
     if (before)
         return;
     if (!memory) {
-        rg_session_end(crossing->to, CUDA_ERROR_OUT_OF_MEMORY, "no memory for a copy between servers");
-        rg_session_end(crossing->from, CUDA_ERROR_OUT_OF_MEMORY, "no memory for a copy between servers");
+        rg_session_end(copying->to, CUDA_ERROR_OUT_OF_MEMORY, "no memory for a copy between servers");
+        rg_session_end(copying->from, CUDA_ERROR_OUT_OF_MEMORY, "no memory for a copy between servers");
         return;
     }
-    rg_read_set_memory(part->landing, memory);
+    rg_read_set_memory(part->read, memory);
     pthread_mutex_lock(&lock);
     part->wanted = true;
-    const bool release = part->at_point, ready = part->landed;
+    const bool release = part->at_fence, ready = part->arrived;
     pthread_mutex_unlock(&lock);
     if (release)
-        rg_fence_release(crossing->from, part->point);
+        rg_fence_release(copying->from, part->fence);
     if (ready)
-        rg_lazy_source_ready(crossing->to, &part->supply, memory);
+        rg_lazy_source_ready(copying->to, &part->source, memory);
 }
 
 /* The source's stream has come to the part. */
@@ -96,55 +101,56 @@ static void reached(void *user, bool alive)
 {
     struct part *part = user;
     pthread_mutex_lock(&lock);
-    part->at_point = alive;
+    part->at_fence = alive;
     const bool release = alive && part->wanted;
     pthread_mutex_unlock(&lock);
     if (release)
-        rg_fence_release(part->crossing->from, part->point);
+        rg_fence_release(part->copying->from, part->fence);
     part_release(part);
 }
 
-/* Nothing more comes from the source. Without the data there are zeros and an error, so that the stream goes on. */
-static void landed(void *user, bool complete)
+/* Nothing more comes from the source. Without the data there are zeros and an error, so that the stream goes
+ * on. */
+static void arrived(void *user, bool complete)
 {
     struct part *part = user;
-    struct rg_session *to = part->crossing->to;
+    struct rg_session *to = part->copying->to;
     pthread_mutex_lock(&lock);
-    part->landed = true;
+    part->arrived = true;
     const bool ready = part->wanted;
     pthread_mutex_unlock(&lock);
     if (!complete)
         rg_session_async_error(to, CUDA_ERROR_DEVICE_UNAVAILABLE, RG_OP_rgCopyInLate);
     if (ready)
-        rg_lazy_source_ready(to, &part->supply, part->memory);
+        rg_lazy_source_ready(to, &part->source, part->memory);
     part_release(part);
 }
 
 /* While `start` runs, all parts may come to their end. */
-static void keep(struct rg_lazy_source *supply)
+static void keep(struct rg_lazy_source *source)
 {
-    atomic_fetch_add(&((struct part *)supply)->crossing->references, 1);
+    atomic_fetch_add(&((struct part *)source)->copying->references, 1);
 }
 
 /* The destination asks for a part: that and the next ones are sent by the source. */
-static void start(struct rg_lazy_source *supply)
+static void start(struct rg_lazy_source *source)
 {
-    struct part *first = (struct part *)supply;
-    struct crossing *crossing = first->crossing;
-    for (struct part *part = first; part < crossing->parts + crossing->n && part <= first + WINDOW; part++)
+    struct part *first = (struct part *)source;
+    struct peer_copy *copying = first->copying;
+    for (struct part *part = first; part < copying->parts + copying->n && part <= first + WINDOW; part++)
         want(part);
-    crossing_release(crossing);
+    release(copying);
 }
 
-static void finish(struct rg_lazy_source *supply)
+static void finish(struct rg_lazy_source *source)
 {
-    struct part *part = (struct part *)supply;
+    struct part *part = (struct part *)source;
     want(part); /* also of no use any more: the source's stream must not stay where it is */
     part_release(part);
 }
 
 /* Takes the copy apart. */
-static struct crossing *crossing_create(const struct rg_copy *copy)
+static struct peer_copy *create(const struct rg_copy *copy)
 {
     const size_t total = rg_region_size(&copy->to);
     size_t n = 0;
@@ -152,18 +158,18 @@ static struct crossing *crossing_create(const struct rg_copy *copy)
         const struct rg_region cut = rg_region_cut(&copy->to, at, PART);
         at += rg_region_size(&cut);
     }
-    struct crossing *crossing = calloc(1, sizeof *crossing + n * sizeof(struct part));
-    if (!crossing)
+    struct peer_copy *copying = calloc(1, sizeof *copying + n * sizeof(struct part));
+    if (!copying)
         return NULL;
-    crossing->n = n;
-    for (size_t i = 0, at = 0; i < n; at += rg_region_size(&crossing->parts[i++].to))
-        crossing->parts[i] = (struct part){.supply = {.keep = keep, .start = start, .finish = finish},
-                                           .crossing = crossing,
-                                           .to = rg_region_cut(&copy->to, at, PART),
-                                           .from = rg_region_cut(&copy->from, at, PART),
-                                           .known = 3};
-    atomic_init(&crossing->references, n + 1);
-    return crossing;
+    copying->n = n;
+    for (size_t i = 0, at = 0; i < n; at += rg_region_size(&copying->parts[i++].to))
+        copying->parts[i] = (struct part){.source = {.keep = keep, .start = start, .finish = finish},
+                                          .copying = copying,
+                                          .to = rg_region_cut(&copy->to, at, PART),
+                                          .from = rg_region_cut(&copy->from, at, PART),
+                                          .known = 3};
+    atomic_init(&copying->references, n + 1);
+    return copying;
 }
 
 /* What has been registered for a record that could not be sent; the session's end may have been faster. */
@@ -175,55 +181,57 @@ static void withdraw(struct part *part, uint64_t id)
         part_release(part);
 }
 
-/* Puts the source's side into the helper's stream: each part waits until it is wanted. The source's context is current. */
-static CUresult put_source(struct crossing *crossing)
+/* Puts the source's side into the helper's stream: each part waits until it is wanted. The source's context
+ * is current. */
+static CUresult put_source(struct peer_copy *copying)
 {
     CUresult status = CUDA_SUCCESS;
-    for (size_t i = 0; i < crossing->n; i++) {
-        struct part *part = &crossing->parts[i];
-        CUstream stream = crossing->helper->stream;
-        part->point = rg_fence_create(crossing->from, reached, part);
-        part->landing = rg_read_create_staged(crossing->from, rg_region_size(&part->from), landed, part);
+    for (size_t i = 0; i < copying->n; i++) {
+        struct part *part = &copying->parts[i];
+        CUstream stream = copying->helper->stream;
+        part->fence = rg_fence_create(copying->from, reached, part);
+        part->read = rg_read_create_staged(copying->from, rg_region_size(&part->from), arrived, part);
         if (status == CUDA_SUCCESS)
-            status = part->point && part->landing ? rg_op_rgHostCall(stream, part->point, 0)
-                                                  : CUDA_ERROR_OUT_OF_MEMORY;
+            status = part->fence && part->read ? rg_op_rgHostCall(stream, part->fence, 0)
+                                               : CUDA_ERROR_OUT_OF_MEMORY;
         if (status != CUDA_SUCCESS)
-            withdraw(part, part->point);
+            withdraw(part, part->fence);
         else
-            status = rg_copy_put_deferred_read(&part->from, stream, part->landing);
+            status = rg_copy_put_deferred_read(&part->from, stream, part->read);
         if (status != CUDA_SUCCESS)
-            withdraw(part, part->landing);
+            withdraw(part, part->read);
     }
     return status;
 }
 
-/* Puts the destination's side into the stream, unless `status` says that the source's side is not complete: then nobody
- * will ask for the parts. The destination's context is current. */
-static CUresult put_pulls(struct crossing *crossing, CUstream stream, CUresult status)
+/* Puts the destination's side into the stream, unless `status` says that the source's side is not complete:
+ * then nobody will ask for the parts. The destination's context is current. */
+static CUresult put_destination(struct peer_copy *copying, CUstream stream, CUresult status)
 {
-    for (size_t i = 0; i < crossing->n; i++) {
-        struct part *part = &crossing->parts[i];
+    for (size_t i = 0; i < copying->n; i++) {
+        struct part *part = &copying->parts[i];
         const size_t size = rg_region_size(&part->to);
         const uint64_t id =
-            status == CUDA_SUCCESS ? rg_rendezvous_create_lazy(crossing->to, size, &part->supply) : 0;
+            status == CUDA_SUCCESS ? rg_rendezvous_create_lazy(copying->to, size, &part->source) : 0;
         if (status == CUDA_SUCCESS)
             status = id ? rg_copy_put_rendezvous(&part->to, stream, id) : CUDA_ERROR_OUT_OF_MEMORY;
         if (status != CUDA_SUCCESS && (!id || rg_transfer_cancel(id)))
-            finish(&part->supply);
+            finish(&part->source);
     }
     return status;
 }
 
 /* Nothing of it has been registered. */
-static void abandon(struct crossing *crossing)
+static void abandon(struct peer_copy *copying)
 {
-    for (size_t i = 0; i < crossing->n; i++)
-        crossing_release(crossing);
+    for (size_t i = 0; i < copying->n; i++)
+        release(copying);
 }
 
 /*
- * All that the workers have to do is put into their streams at once (rg_calls_together_begin): a worker that waits in a
- * call that must stay in order, such as cuMemFree, executes no further ones meanwhile, but takes answers.
+ * All that the workers have to do is put into their streams at once (rg_calls_together_begin): a worker that
+ * waits in a call that must stay in order, such as cuMemFree, executes no further ones meanwhile, but takes
+ * answers.
  */
 static CUresult put_copy(const struct rg_copy *copy, uint64_t to_home, uint64_t from_context)
 {
@@ -232,31 +240,31 @@ static CUresult put_copy(const struct rg_copy *copy, uint64_t to_home, uint64_t 
                                    : CUDA_ERROR_INVALID_CONTEXT;
     if (status != CUDA_SUCCESS)
         return status;
-    struct crossing *crossing = crossing_create(copy);
-    if (!crossing) {
+    struct peer_copy *copying = create(copy);
+    if (!copying) {
         rg_helper_stream_give(helper);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    crossing->from = rg_home_session(from_context);
-    crossing->to = rg_home_session(to_home);
-    crossing->helper = helper;
+    copying->from = rg_home_session(from_context);
+    copying->to = rg_home_session(to_home);
+    copying->helper = helper;
     struct rg_proxy proxy;
     status = rg_proxy_begin(&proxy, to_home, copy->stream, false);
     const bool begun = status == CUDA_SUCCESS;
     if (begun)
-        status = rg_context_enter(from_context);
+        status = rg_context_scope_enter(from_context);
     if (status == CUDA_SUCCESS) {
         rg_calls_together_begin();
-        status = put_source(crossing);
-        rg_context_leave();
-        status = put_pulls(crossing, proxy.stream, status);
+        status = put_source(copying);
+        rg_context_scope_leave();
+        status = put_destination(copying, proxy.stream, status);
         rg_calls_together_end();
     } else {
-        abandon(crossing);
+        abandon(copying);
     }
     if (begun)
         status = rg_proxy_end(&proxy, status);
-    crossing_release(crossing);
+    release(copying);
     return status;
 }
 
@@ -265,9 +273,9 @@ CUresult rg_peer_copy(const struct rg_copy *copy, uint64_t to_home, uint64_t fro
     const uint64_t from_context = rg_home_context(from_home);
     CUresult status = CUDA_SUCCESS;
     if (!copy->asynchronous) { /* it comes behind what both devices were given by their default streams */
-        status = rg_fence_synchronize(from_context, CU_STREAM_LEGACY);
+        status = rg_context_scope_synchronize(from_context, CU_STREAM_LEGACY);
         if (status == CUDA_SUCCESS)
-            status = rg_fence_synchronize(rg_home_context(to_home), CU_STREAM_LEGACY);
+            status = rg_context_scope_synchronize(rg_home_context(to_home), CU_STREAM_LEGACY);
     }
     if (status == CUDA_SUCCESS)
         status = put_copy(copy, to_home, from_context);

@@ -1,4 +1,5 @@
-/* replication.c - see replication.h. One lock, held while a server is given something: nobody meets half of it. */
+/* replication.c - see replication.h. One lock, held while a server is given something: nobody meets half of
+ * it. */
 #include "client/multiserver/replication.h"
 
 #include "client/core/call.h"

@@ -1,8 +1,10 @@
 /*
- * replication.h - libraries and kernels, which belong to no context: each server has its own under the same handle.
+ * replication.h - libraries and kernels, which belong to no context: each server has its own under the same
+ * handle.
  *
- * A library is loaded on the server of its first use, and one of its kernels found there; where several servers are
- * used, a copy of the image is kept, and a server that meets the handle in a call is given it first.
+ * A library is loaded on the server of its first use, and one of its kernels found there; where several
+ * servers are used, a copy of the image is kept, and a server that meets the handle in a call is given it
+ * first.
  */
 #ifndef RG_CLIENT_MULTISERVER_REPLICATION_H
 #define RG_CLIENT_MULTISERVER_REPLICATION_H
@@ -10,7 +12,9 @@
 #include "client/cache/image.h"
 #include "client/core/home.h"
 
-/** Makes the library, kernel or function known to the server that `owner` means. Functions are of one server. */
+/**
+ * Makes the library, kernel or function known to the server that `owner` means. Functions are of one server.
+ */
 CUresult rg_replication_look_up(enum rg_kind kind, uint64_t handle, uint64_t owner);
 static inline CUresult rg_replication_to(enum rg_kind kind, uint64_t handle, uint64_t owner)
 {
@@ -18,7 +22,8 @@ static inline CUresult rg_replication_to(enum rg_kind kind, uint64_t handle, uin
 }
 
 /**
- * Before a library is loaded: a copy of its image, to be given to rg_replication_note. NULL in *image with one server.
+ * Before a library is loaded: a copy of its image, to be given to rg_replication_note. NULL in *image with
+ * one server.
  */
 CUresult rg_replication_keep(const struct rg_image_view *view, struct rg_image_copy **image);
 /** A library has been loaded on the current server. Takes over `image`. */
