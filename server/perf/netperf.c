@@ -14,7 +14,6 @@
 #include "server/perf/perftest.h"
 #include "transport/connect/connect.h"
 #include "transport/control.h"
-#include "transport/multipath/multipath.h"
 #include "transport/upgrade/upgrade.h"
 
 #include <errno.h>
@@ -268,7 +267,7 @@ int main(int argc, char **argv)
     if (status == RG_OK)
         status = say_hello(&service, hello_fd, session);
     if (status == RG_OK) {
-        service.bulk_size = RG_BULK_MAX * (1 + (size_t)rg_multipath_rails(service.conn));
+        service.bulk_size = RG_BULK_MAX * (1 + (size_t)rg_conn_rails(service.conn));
         status = rg_conn_register(service.conn, service.bulk, service.bulk_size);
         if (status != RG_OK && status != RG_ERR_UNSUPPORTED)
             rg_info("session %llu: its memory cannot be registered: %s", (unsigned long long)session,
