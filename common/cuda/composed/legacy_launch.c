@@ -51,7 +51,10 @@ static CUresult check(CUfunction function)
     return cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function);
 }
 
-/* What is set of a function whose handle has been checked, with the lock until the end of the scope; or return. */
+/*
+ * What is set of a function whose handle has been checked, with the lock until the end of the scope; or
+ * return.
+ */
 #define SETUP_OR_RETURN(var, function)                                                                       \
     const CUresult checked_ = check(function);                                                               \
     if (checked_ != CUDA_SUCCESS)                                                                            \
