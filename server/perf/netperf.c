@@ -14,6 +14,7 @@
 #include "server/perf/perftest.h"
 #include "transport/connect/connect.h"
 #include "transport/control.h"
+#include "transport/multirail/multirail.h"
 #include "transport/upgrade/upgrade.h"
 
 #include <errno.h>
@@ -30,7 +31,7 @@ enum {
     HELLO_MAX = 65536,
     IDLE_MS = 10000,
     LENT_PIECE = 512 << 10,
-    BULK_MOST = RG_BULK_MAX * (1 + RG_MULTIPATH_CHANNELS)
+    BULK_MOST = RG_BULK_MAX * (1 + RG_MULTIRAIL_MAX)
 };
 
 struct service {
