@@ -3,7 +3,7 @@
 
 _Static_assert(RG_MODULE_COUNT <= RG_MODULES_MAX, "a worker has places for their states");
 
-const struct rg_module *const rg_server_modules[RG_MODULE_COUNT + 1] = {
+const struct rg_server_module *const rg_server_modules[RG_MODULE_COUNT + 1] = {
     [RG_MODULE_TIMES] = &rg_times_module,
     [RG_MODULE_MANAGED] = &rg_managed_module,
     [RG_MODULE_PREALLOC] = &rg_prealloc_module,

@@ -31,10 +31,10 @@ enum rg_module_place {
 };
 
 /** The table, by place; ended by NULL. */
-extern const struct rg_module *const rg_server_modules[RG_MODULE_COUNT + 1];
+extern const struct rg_server_module *const rg_server_modules[RG_MODULE_COUNT + 1];
 
-extern const struct rg_module rg_times_module, rg_managed_module, rg_prealloc_module, rg_completion_module,
-    rg_event_times_module, rg_host_call_module, rg_images_module, rg_rendezvous_module,
+extern const struct rg_server_module rg_times_module, rg_managed_module, rg_prealloc_module,
+    rg_completion_module, rg_event_times_module, rg_host_call_module, rg_images_module, rg_rendezvous_module,
     rg_deferred_read_module, rg_deferred_module, rg_link_module, rg_staging_module, rg_credit_module,
     rg_advertised_module, rg_gpudirect_module, rg_describe_module, rg_primary_module, rg_wait_module,
     rg_output_module;

@@ -14,15 +14,15 @@
 #include "server/timeline/wait.h"
 
 /* The dispatcher's. */
-struct primary {
+struct primary_state {
     uint64_t ready; /* devices, a bit each */
 };
 
-const struct rg_module rg_primary_module = {.size = sizeof(struct primary)};
+const struct rg_server_module rg_primary_module = {.size = sizeof(struct primary_state)};
 
 void rg_primary_set_ready(struct rg_worker *worker, uint64_t devices)
 {
-    struct primary *primary = worker->state[RG_MODULE_PRIMARY];
+    struct primary_state *primary = worker->state[RG_MODULE_PRIMARY];
     primary->ready = devices;
 }
 
@@ -79,7 +79,7 @@ CUresult rg_execute_cuCtxDestroy_v2(struct rg_request *request, CUcontext ctx)
     empty(request, context);
     CUresult result = rg_driver.cuCtxDestroy_v2(ctx);
     /* even if it fails: for the client it has, and the worker's own is gone from it */
-    rg_context_ended(request->worker, context);
+    rg_context_forget(request->worker, context);
     rg_request_delete(request, RG_KIND_CONTEXT, context->handle);
     return result;
 }
@@ -95,7 +95,7 @@ CUresult rg_execute_cuGreenCtxDestroy(struct rg_request *request, CUgreenCtx gre
         empty(request, context);
     CUresult result = rg_driver.cuGreenCtxDestroy(green);
     if (context && result == CUDA_SUCCESS) {
-        rg_context_ended(request->worker, context);
+        rg_context_forget(request->worker, context);
         rg_request_delete(request, RG_KIND_CONTEXT, context->handle);
     }
     return result;
@@ -127,7 +127,7 @@ static struct rg_worker_context *primary_of(struct rg_worker *worker, CUdevice d
 static void not_ready(struct rg_worker *worker, CUdevice dev, bool release)
 {
     const uint64_t bit = (unsigned)dev < 64 ? 1ull << (unsigned)dev : 0;
-    struct primary *primary = worker->state[RG_MODULE_PRIMARY];
+    struct primary_state *primary = worker->state[RG_MODULE_PRIMARY];
     if (!(primary->ready & bit))
         return;
     primary->ready &= ~bit;
@@ -224,7 +224,7 @@ CUresult rg_execute_cuDevicePrimaryCtxRelease_v2(struct rg_request *request, CUd
     CUresult result = rg_driver.cuDevicePrimaryCtxRelease_v2(dev);
     context->retained--; /* whatever comes of it, as with others: the client has given it up */
     if (last)
-        rg_context_ended(request->worker, context);
+        rg_context_forget(request->worker, context);
     return result;
 }
 
@@ -236,7 +236,7 @@ CUresult rg_execute_cuDevicePrimaryCtxReset_v2(struct rg_request *request, CUdev
     CUresult result = rg_driver.cuDevicePrimaryCtxReset_v2(dev);
     not_ready(request->worker, dev, false);
     if (context)
-        rg_context_ended(request->worker, context);
+        rg_context_forget(request->worker, context);
     return result;
 }
 

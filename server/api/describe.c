@@ -216,4 +216,4 @@ CUresult rg_execute_rgModuleTake(struct rg_request *request, uint64_t module, CU
     return result;
 }
 
-const struct rg_module rg_describe_module = {.size = sizeof(struct rg_preload)};
+const struct rg_server_module rg_describe_module = {.size = sizeof(struct rg_preload)};

@@ -87,7 +87,7 @@ static void stop(struct rg_worker *worker)
     rg_objects_each(&worker->objects, drop, &(struct drop){worker, 0});
 }
 
-const struct rg_module rg_link_module = {.stop = stop, .drop_context = drop_context};
+const struct rg_server_module rg_link_module = {.stop = stop, .drop_context = drop_context};
 
 static CUresult read_options(struct rg_request *request, struct options *out, unsigned count,
                              const CUjit_option *options, const unsigned long long *values)

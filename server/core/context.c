@@ -175,7 +175,7 @@ static void forget(struct rg_object *entry, void *user)
     rg_objects_remove(&which->worker->objects, entry);
 }
 
-void rg_context_ended(struct rg_worker *worker, const struct rg_worker_context *context)
+void rg_context_forget(struct rg_worker *worker, const struct rg_worker_context *context)
 {
     rg_objects_each(&worker->objects, forget, &(struct forget){worker, context->handle});
     atomic_fetch_add(&worker->context_epoch, 1);

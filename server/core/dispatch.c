@@ -124,7 +124,7 @@ static void reply(struct rg_worker *worker, struct rg_executor *executor)
     struct iovec parts[2] = {{&head, sizeof head}, {request->out, request->out_size}};
     struct iovec bulk = {(void *)(uintptr_t)request->reply_bulk, request->reply_bulk_size};
     RG_MODULES_CALL(worker, before_reply, worker, request);
-    (void)rg_worker_send(worker, request->reply_transfer, 0, request->reply_hold, RG_MESSAGE_REPLY, parts,
+    (void)rg_worker_send(worker, request->reply_transfer, 0, request->reply_lease, RG_MESSAGE_REPLY, parts,
                          request->out_size ? 2 : 1, &bulk, request->reply_bulk_size ? 1 : 0);
 }
 
@@ -133,7 +133,7 @@ static void free_request(struct rg_request *request, struct rg_executor *executo
     if (request->out != executor->output)
         free(request->out);
     if (request->reply_sent)
-        request->reply_sent(request->worker, request->reply_lease);
+        request->reply_sent(request->worker, request->reply_owner);
     for (void **block = request->arena; block;) {
         void **next = *block;
         free(block);

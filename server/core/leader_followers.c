@@ -314,8 +314,8 @@ static void read_answer(struct rg_worker *worker, const struct rg_message *messa
     enum rg_answered answered = RG_ANSWERED_NOT_MINE;
     if (message->size == sizeof *header + sizeof answer) {
         memcpy(&answer, (const unsigned char *)message->data + sizeof *header, sizeof answer);
-        for (const struct rg_module *const *at = worker->modules; *at && answered == RG_ANSWERED_NOT_MINE;
-             at++)
+        for (const struct rg_server_module *const *at = worker->modules;
+             *at && answered == RG_ANSWERED_NOT_MINE; at++)
             if ((*at)->answer)
                 answered = (*at)->answer(worker, header, &answer, message->bulk_size);
     }

@@ -32,7 +32,7 @@ enum rg_answered {
     RG_ANSWERED_WRONG, /* it breaks the protocol */
 };
 
-struct rg_module {
+struct rg_server_module {
     size_t size; /* of the state */
     bool locked; /* which begins with a mutex: the core makes it, and ends it after `fini` */
     /* Before the worker's first thread. */

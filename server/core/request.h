@@ -54,11 +54,11 @@ struct rg_request {
     /* bulk data for the reply, set by an operation; must stay valid until the reply is sent */
     const void *reply_bulk;
     size_t reply_bulk_size;
-    uint64_t reply_transfer;     /* the client's transfer that it belongs to; 0: none */
-    struct rg_lease *reply_hold; /* of that memory, or NULL */
-    /* called with `reply_lease` once the reply is sent, or will not be; NULL: nothing is to be given back */
-    void (*reply_sent)(struct rg_worker *worker, void *reply_lease);
-    void *reply_lease;
+    uint64_t reply_transfer;      /* the client's transfer that it belongs to; 0: none */
+    struct rg_lease *reply_lease; /* of that memory, or NULL */
+    /* called with `reply_owner` once the reply is sent, or will not be; NULL: nothing is to be given back */
+    void (*reply_sent)(struct rg_worker *worker, void *reply_owner);
+    void *reply_owner;
 };
 
 enum {

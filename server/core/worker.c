@@ -20,7 +20,7 @@ static void free_worker(struct rg_worker *worker)
 static bool make_states(struct rg_worker *worker)
 {
     for (unsigned i = 0; worker->modules[i]; i++) {
-        const struct rg_module *module = worker->modules[i];
+        const struct rg_server_module *module = worker->modules[i];
         if (module->size && !(worker->state[i] = calloc(1, module->size)))
             return false;
         if (module->locked)
@@ -30,7 +30,7 @@ static bool make_states(struct rg_worker *worker)
 }
 
 struct rg_worker *rg_worker_create(struct rg_conn *conn, uint64_t session, int over_fd,
-                                   const struct rg_module *const *modules)
+                                   const struct rg_server_module *const *modules)
 {
     struct rg_worker *worker = calloc(1, sizeof *worker);
     if (!worker)
@@ -62,7 +62,7 @@ enum rg_status rg_worker_start(struct rg_worker *worker)
 bool rg_worker_reclaim(struct rg_request *request)
 {
     bool any = false;
-    for (const struct rg_module *const *module = request->worker->modules; *module; module++)
+    for (const struct rg_server_module *const *module = request->worker->modules; *module; module++)
         any |= (*module)->reclaim && (*module)->reclaim(request);
     return any;
 }

@@ -46,9 +46,9 @@ struct rg_worker {
     struct rg_conn *conn;
     uint64_t session;
     struct rg_operation operations[RG_OP_COUNT];
-    const struct rg_module *const *modules; /* ended by NULL */
-    void *state[RG_MODULES_MAX];            /* of each module */
-    const struct rg_observer *observer;     /* NULL: nobody looks on */
+    const struct rg_server_module *const *modules; /* ended by NULL */
+    void *state[RG_MODULES_MAX];                   /* of each module */
+    const struct rg_observer *observer;            /* NULL: nobody looks on */
 
     struct rg_priority_lock send_turn; /* the right to send; held across the system call */
     atomic_bool detaches;        /* the last large bulk data travelled by itself, without the right to send */
@@ -101,7 +101,7 @@ struct rg_worker {
  * ended by NULL. NULL: out of memory.
  */
 struct rg_worker *rg_worker_create(struct rg_conn *conn, uint64_t session, int over_fd,
-                                   const struct rg_module *const *modules);
+                                   const struct rg_server_module *const *modules);
 /** Starts executing on threads of the worker's own. */
 RG_MUST_CHECK enum rg_status rg_worker_start(struct rg_worker *worker);
 /**
@@ -113,7 +113,7 @@ void rg_worker_destroy(struct rg_worker *worker);
 /** Calls a hook of every module that has it. */
 #define RG_MODULES_CALL(worker, hook, ...)                                                                   \
     do {                                                                                                     \
-        for (const struct rg_module *const *module_ = (worker)->modules; *module_; module_++)                \
+        for (const struct rg_server_module *const *module_ = (worker)->modules; *module_; module_++)         \
             if ((*module_)->hook)                                                                            \
                 (*module_)->hook(__VA_ARGS__);                                                               \
     } while (0)
@@ -148,9 +148,9 @@ enum rg_status rg_worker_notice(struct rg_worker *worker, const struct rg_notice
  * `lease`: of the memory, or NULL.
  */
 enum rg_status rg_worker_send_transfer(struct rg_worker *worker, uint64_t id, uint64_t offset,
-                                       const void *data, size_t size, bool last, struct rg_lease *hold);
+                                       const void *data, size_t size, bool last, struct rg_lease *lease);
 /**
- * Lets the modules give back what the program does not use (struct rg_module). False: there is nothing. The
+ * Lets the modules give back what the program does not use (struct rg_server_module). False: there is nothing. The
  * dispatcher.
  */
 bool rg_worker_reclaim(struct rg_request *request);

@@ -32,7 +32,7 @@ struct rg_image {
 struct rg_image_cache {
     pthread_mutex_t lock;
     struct rg_image *waiting;    /* to be loaded: the dispatcher's */
-    struct rg_disk_cache *shelf; /* NULL: nothing is kept */
+    struct rg_disk_cache *files; /* NULL: nothing is kept */
     size_t bytes; /* of images that wait to be loaded or are being loaded, and how many they are */
     unsigned n;
     struct rg_image *left; /* that the reader may still be at: the session is over */

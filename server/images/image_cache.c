@@ -26,7 +26,7 @@
 #define SETTLE_S     1 /* how long the end of a session waits for what is being written */
 
 /* As the daemon says (server/daemon/settings.c). */
-static struct rg_disk_cache *open_shelf(void)
+static struct rg_disk_cache *open_files(void)
 {
     char folder[PATH_MAX];
     const uint64_t size = rg_disk_cache_limit("REMOTE_GPU_IMAGE_CACHE_SIZE", DEFAULT_SIZE);
@@ -64,7 +64,7 @@ static void *write_images(void *argument)
         images->busy = true;
         pthread_mutex_unlock(&images->lock);
         const size_t total = image->total;
-        rg_disk_cache_write(images->shelf, image->digest, image->data, total);
+        rg_disk_cache_write(images->files, image->digest, image->data, total);
         image->next = NULL;
         free_list(image);
         pthread_mutex_lock(&images->lock);
@@ -81,7 +81,7 @@ bool rg_image_keep(struct rg_worker *worker, struct rg_image *image)
     struct rg_image_cache *images = rg_image_cache_of(worker);
     bool kept = false;
     RG_SCOPED_LOCK(&images->lock);
-    if (images->shelf && !images->writer_runs && !images->stop)
+    if (images->files && !images->writer_runs && !images->stop)
         images->writer_runs = rg_thread_create(&images->writer, "rg-images", write_images, images) == RG_OK;
     const bool room = !images->writing_bytes || (images->writing_bytes < RG_IMAGES_WRITING &&
                                                  image->total < RG_IMAGES_WRITING - images->writing_bytes);
@@ -119,15 +119,15 @@ static bool has_digest(const void *data, size_t size, const uint8_t digest[RG_DI
 /* The image from its file. */
 static bool read_image(struct rg_worker *worker, struct rg_image *image)
 {
-    struct rg_disk_cache *shelf = rg_image_cache_of(worker)->shelf;
+    struct rg_disk_cache *files = rg_image_cache_of(worker)->files;
     size_t size;
     unsigned char *data =
-        shelf ? rg_disk_cache_read(shelf, image->digest, 0, image->total, RG_IMAGE_TAIL, &size) : NULL;
+        files ? rg_disk_cache_read(files, image->digest, 0, image->total, RG_IMAGE_TAIL, &size) : NULL;
     if (!data)
         return false;
     if (size != image->total || !has_digest(data, size, image->digest)) {
         rg_warn("session %llu: a kept image is damaged and dropped", (unsigned long long)worker->session);
-        rg_disk_cache_remove(shelf, image->digest);
+        rg_disk_cache_remove(files, image->digest);
         free(data);
         return false;
     }
@@ -257,7 +257,7 @@ static void init(struct rg_worker *worker)
     struct rg_image_cache *images = rg_image_cache_of(worker);
     pthread_cond_init(&images->changed, NULL);
     images->last = &images->writing;
-    images->shelf = open_shelf();
+    images->files = open_files();
 }
 
 /* Whoever waits for an image goes on without it. */
@@ -281,11 +281,11 @@ static void fini(struct rg_worker *worker)
     free_list(images->writing);
     free_list(images->waiting);
     free_list(images->left);
-    rg_disk_cache_close(images->shelf);
+    rg_disk_cache_close(images->files);
     pthread_cond_destroy(&images->changed);
 }
 
-const struct rg_module rg_images_module = {
+const struct rg_server_module rg_images_module = {
     .size = sizeof(struct rg_image_cache),
     .locked = true,
     .init = init,

@@ -45,7 +45,7 @@ struct rg_host_mapping {
     uint64_t start, size;
 };
 
-struct managed {
+struct managed_state {
     pthread_mutex_t lock;
     struct managed_context *contexts;
     struct rg_host_mapping *hosts;
@@ -60,7 +60,7 @@ struct managed {
 
 static void add_stream(struct rg_worker *worker, const struct rg_worker_stream *stream)
 {
-    struct managed *managed = worker->state[RG_MODULE_MANAGED];
+    struct managed_state *managed = worker->state[RG_MODULE_MANAGED];
     pthread_mutex_lock(&managed->lock);
     if (managed->n_streams == managed->capacity) {
         const size_t more = managed->capacity ? managed->capacity * 2 : 64;
@@ -80,7 +80,7 @@ static void add_stream(struct rg_worker *worker, const struct rg_worker_stream *
 
 static void drop_stream(struct rg_worker *worker, struct rg_worker_stream *stream)
 {
-    struct managed *managed = worker->state[RG_MODULE_MANAGED];
+    struct managed_state *managed = worker->state[RG_MODULE_MANAGED];
     RG_SCOPED_LOCK(&managed->lock);
     for (size_t i = 0; i < managed->n_streams; i++)
         if (managed->streams[i].stream == stream->object) {
@@ -89,7 +89,7 @@ static void drop_stream(struct rg_worker *worker, struct rg_worker_stream *strea
         }
 }
 
-static struct managed_context *find_context(struct managed *managed, uint64_t handle)
+static struct managed_context *find_context(struct managed_state *managed, uint64_t handle)
 {
     struct managed_context *context = managed->contexts;
     while (context && context->handle != handle)
@@ -103,7 +103,7 @@ static bool holds(const struct rg_host_mapping *host, uint64_t address, uint64_t
 }
 
 /* The address of [address, address + size) if that is host memory which the client shares; else NULL. */
-static unsigned char *host_memory(const struct managed *managed, uint64_t address, uint64_t size)
+static unsigned char *host_memory(const struct managed_state *managed, uint64_t address, uint64_t size)
 {
     for (const struct rg_host_mapping *host = managed->hosts; host; host = host->next)
         if (holds(host, address, size))
@@ -121,7 +121,7 @@ static void unmap_host(struct rg_host_mapping *host)
 static void drop_context(struct rg_worker *worker, struct rg_worker_context *state)
 {
     const uint64_t handle = state->handle;
-    struct managed *managed = worker->state[RG_MODULE_MANAGED];
+    struct managed_state *managed = worker->state[RG_MODULE_MANAGED];
     RG_SCOPED_LOCK(&managed->lock);
     for (size_t i = 0; i < managed->n_streams;)
         if (managed->streams[i].context == handle)
@@ -151,7 +151,7 @@ static void drop_context(struct rg_worker *worker, struct rg_worker_context *sta
 
 CUresult rg_execute_rgUnifiedOpen(struct rg_request *request)
 {
-    struct managed *managed = request->worker->state[RG_MODULE_MANAGED];
+    struct managed_state *managed = request->worker->state[RG_MODULE_MANAGED];
     struct rg_worker_context *state = rg_request_context(request);
     if (!state)
         return request->result;
@@ -191,7 +191,7 @@ CUresult rg_execute_rgUnifiedOpen(struct rg_request *request)
 
 CUresult rg_execute_rgHostMap(struct rg_request *request, unsigned long long address, size_t size)
 {
-    struct managed *managed = request->worker->state[RG_MODULE_MANAGED];
+    struct managed_state *managed = request->worker->state[RG_MODULE_MANAGED];
     if (!address || !size || address % PAGE || size % PAGE || address + size < address) {
         rg_request_violation(request, "%zu bytes of host memory at %#llx", size, address);
         return CUDA_ERROR_INVALID_VALUE;
@@ -233,7 +233,7 @@ CUresult rg_execute_rgHostMap(struct rg_request *request, unsigned long long add
 
 CUresult rg_execute_rgHostUnmap(struct rg_request *request, unsigned long long address)
 {
-    struct managed *managed = request->worker->state[RG_MODULE_MANAGED];
+    struct managed_state *managed = request->worker->state[RG_MODULE_MANAGED];
     struct rg_host_mapping *found = NULL;
     RG_SCOPED_LOCK(&managed->lock);
     for (struct rg_host_mapping **at = &managed->hosts; *at; at = &(*at)->next)
@@ -252,7 +252,7 @@ CUresult rg_execute_rgHostUnmap(struct rg_request *request, unsigned long long a
 /* Whether the device may still work on records up to `seq`. The lock is held. */
 static bool device_busy(struct rg_worker *worker, uint64_t seq)
 {
-    struct managed *managed = worker->state[RG_MODULE_MANAGED];
+    struct managed_state *managed = worker->state[RG_MODULE_MANAGED];
     if (atomic_load(&worker->submitted) < seq)
         return true;
     for (const struct managed_context *context = managed->contexts; context; context = context->next)
@@ -320,7 +320,7 @@ static CUresult write_host(struct rg_worker *worker, unsigned char *to, size_t s
 /* Runs of bytes, each behind its address and size. False: bad bytes, or the connection failed. */
 static bool share_in(struct rg_worker *worker, uint64_t handle, size_t left)
 {
-    struct managed *managed = worker->state[RG_MODULE_MANAGED];
+    struct managed_state *managed = worker->state[RG_MODULE_MANAGED];
     CUresult worst = CUDA_SUCCESS;
     bool broken = false;
     pthread_mutex_lock(&managed->lock);
@@ -385,7 +385,7 @@ static CUresult read_steady(struct rg_worker *worker, struct managed_context *co
 
 static void share_out(struct rg_worker *worker, const struct rg_answer *answer, uint64_t seq)
 {
-    struct managed *managed = worker->state[RG_MODULE_MANAGED];
+    struct managed_state *managed = worker->state[RG_MODULE_MANAGED];
     const uint64_t address = answer->arg[0], size = answer->arg[1];
     struct rg_notice notice = {.type = RG_NOTICE_MANAGED, .id = answer->id};
     const void *data = NULL;
@@ -442,12 +442,12 @@ static enum rg_answered answer(struct rg_worker *worker, const struct rg_message
 
 static void fini(struct rg_worker *worker)
 {
-    struct managed *managed = worker->state[RG_MODULE_MANAGED];
+    struct managed_state *managed = worker->state[RG_MODULE_MANAGED];
     free(managed->streams);
 }
 
-const struct rg_module rg_managed_module = {
-    .size = sizeof(struct managed),
+const struct rg_server_module rg_managed_module = {
+    .size = sizeof(struct managed_state),
     .locked = true,
     .fini = fini,
     .add_stream = add_stream,

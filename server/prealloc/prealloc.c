@@ -278,20 +278,20 @@ static void free_block(struct rg_worker *worker, const struct slab *slab, CUdevi
 /* --- operations ----------------------------------------------------------------------------------------- */
 
 /* A new slab of the client thread's context, which is current; NULL: there are too many. */
-static struct slab *add_ticket(struct rg_request *request, const struct rg_prealloc_hint *wish)
+static struct slab *add_ticket(struct rg_request *request, const struct rg_prealloc_hint *hint)
 {
     struct rg_worker *worker = request->worker;
     struct slab *slab = prealloc_of(worker)->n_slabs < SLABS_MAX ? calloc(1, sizeof *slab) : NULL;
     if (!slab)
         return NULL;
     *slab = (struct slab){.next = prealloc_of(worker)->slabs,
-                          .id = wish->ticket,
+                          .id = hint->ticket,
                           .context = request->thread->context,
-                          .kind = wish->kind,
-                          .element = wish->element,
-                          .size = wish->size,
-                          .height = wish->height};
-    slab->bytes = bytes_of(slab, wish->size); /* at least; of pitched memory it is known from the first on */
+                          .kind = hint->kind,
+                          .element = hint->element,
+                          .size = hint->size,
+                          .height = hint->height};
+    slab->bytes = bytes_of(slab, hint->size); /* at least; of pitched memory it is known from the first on */
     (void)rg_driver.cuCtxGetDevice(&slab->device);
     prealloc_of(worker)->slabs = slab;
     prealloc_of(worker)->n_slabs++;
@@ -309,9 +309,9 @@ CUresult rg_execute_rgMemAhead(struct rg_request *request, unsigned long long id
     }
     struct slab *slab = *find(worker, id);
     if (!slab) {
-        const struct rg_prealloc_hint wish = {
+        const struct rg_prealloc_hint hint = {
             .ticket = id, .size = size, .height = height, .kind = kind, .element = element};
-        slab = add_ticket(request, &wish);
+        slab = add_ticket(request, &hint);
         if (!slab) {
             struct rg_notice notice = {.type = RG_NOTICE_PREALLOC, .id = id, .arg = {0, count, 0}};
             (void)rg_worker_notice(worker, &notice, NULL, 0, NULL, 0);
@@ -324,20 +324,20 @@ CUresult rg_execute_rgMemAhead(struct rg_request *request, unsigned long long id
     return CUDA_SUCCESS;
 }
 
-CUresult rg_execute_rgMemForesee(struct rg_request *request, size_t size, const void *wishes)
+CUresult rg_execute_rgMemForesee(struct rg_request *request, size_t size, const void *hints)
 {
     struct rg_prealloc_block blocks[RG_PREALLOC_MAX];
     const size_t n = size / sizeof(struct rg_prealloc_hint);
     for (size_t i = 0; i < n; i++) {
-        struct rg_prealloc_hint wish;
-        memcpy(&wish, (const unsigned char *)wishes + i * sizeof wish, sizeof wish);
-        if (n > RG_PREALLOC_HINTS || size % sizeof wish || wish.kind > RG_PREALLOC_PITCHED ||
-            wish.count > RG_PREALLOC_MAX || !wish.size || *find(request->worker, wish.ticket)) {
-            rg_request_violation(request, "memory of kind %u is wished for", wish.kind);
+        struct rg_prealloc_hint hint;
+        memcpy(&hint, (const unsigned char *)hints + i * sizeof hint, sizeof hint);
+        if (n > RG_PREALLOC_HINTS || size % sizeof hint || hint.kind > RG_PREALLOC_PITCHED ||
+            hint.count > RG_PREALLOC_MAX || !hint.size || *find(request->worker, hint.ticket)) {
+            rg_request_violation(request, "memory of kind %u is wished for", hint.kind);
             return CUDA_ERROR_UNKNOWN;
         }
-        struct slab *slab = add_ticket(request, &wish);
-        const uint64_t made = slab ? make_blocks(request->worker, slab, NULL, NULL, wish.count, blocks) : 0;
+        struct slab *slab = add_ticket(request, &hint);
+        const uint64_t made = slab ? make_blocks(request->worker, slab, NULL, NULL, hint.count, blocks) : 0;
         rg_request_output(request, &made, sizeof made);
         rg_request_output(request, blocks, made * sizeof *blocks);
     }
@@ -561,7 +561,7 @@ static void fini(struct rg_worker *worker)
     rg_deferred_free_fini(&prealloc->frees);
 }
 
-const struct rg_module rg_prealloc_module = {
+const struct rg_server_module rg_prealloc_module = {
     .size = sizeof(struct prealloc),
     .locked = true,
     .init = init,

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define WATCHES_MAX                                                                                          \
+#define SUBSCRIPTIONS_MAX                                                                                    \
     4096 /* more than a client has (client/timeline/subscription.c), with those that it has given up */
 #define TOLD_MAX    64   /* in one notice */
 #define POLL_MIN_NS 5000 /* between two looks */
@@ -50,23 +50,23 @@ bool rg_completion_any(struct rg_worker *worker)
 }
 
 /* Takes the entry at `link` out of the list, but not out of the count; the lock is held. */
-static void unlink_watch(struct rg_worker *worker, struct subscription **link)
+static void unlink_subscription(struct rg_worker *worker, struct subscription **link)
 {
     struct completions *completions = worker->state[RG_MODULE_COMPLETION];
-    struct subscription *watch = *link;
-    *link = watch->next;
-    if (completions->last == &watch->next)
+    struct subscription *subscription = *link;
+    *link = subscription->next;
+    if (completions->last == &subscription->next)
         completions->last = link;
-    (void)rg_event_times_end(worker, &watch->interval, NULL);
-    if (watch->context)
-        (void)rg_driver.cuEventDestroy_v2(watch->event);
-    free(watch);
+    (void)rg_event_times_end(worker, &subscription->interval, NULL);
+    if (subscription->context)
+        (void)rg_driver.cuEventDestroy_v2(subscription->event);
+    free(subscription);
 }
 
 /* The same with an entry of which nobody will be told. */
-static void drop_watch(struct rg_worker *worker, struct subscription **link)
+static void drop_subscription(struct rg_worker *worker, struct subscription **link)
 {
-    unlink_watch(worker, link);
+    unlink_subscription(worker, link);
     struct completions *completions = worker->state[RG_MODULE_COMPLETION];
     atomic_fetch_sub(&completions->n, 1);
 }
@@ -77,19 +77,20 @@ static size_t collect(struct rg_worker *worker, struct rg_done *done)
     struct completions *completions = worker->state[RG_MODULE_COMPLETION];
     size_t n = 0;
     for (struct subscription **link = &completions->first; *link && n < TOLD_MAX;) {
-        struct subscription *watch = *link;
-        CUresult result = rg_driver.cuEventQuery(watch->event);
+        struct subscription *subscription = *link;
+        CUresult result = rg_driver.cuEventQuery(subscription->event);
         if (result == CUDA_ERROR_NOT_READY) {
-            link = &watch->next;
+            link = &subscription->next;
             continue;
         }
         if (result == CUDA_SUCCESS)
-            result = rg_driver.cuEventSynchronize(watch->event); /* kernels' output comes out by it */
-        done[n++] = (struct rg_done){
-            .watch = watch->id,
-            .result = (int32_t)result,
-            .ms = rg_event_times_end(worker, &watch->interval, result == CUDA_SUCCESS ? watch->event : NULL)};
-        unlink_watch(worker, link);
+            result = rg_driver.cuEventSynchronize(subscription->event); /* kernels' output comes out by it */
+        done[n++] =
+            (struct rg_done){.watch = subscription->id,
+                             .result = (int32_t)result,
+                             .ms = rg_event_times_end(worker, &subscription->interval,
+                                                      result == CUDA_SUCCESS ? subscription->event : NULL)};
+        unlink_subscription(worker, link);
     }
     return n;
 }
@@ -144,7 +145,7 @@ static uint64_t next_look(const struct completions *completions, uint64_t looked
     return looked + (pause < POLL_MIN_NS ? POLL_MIN_NS : pause > POLL_MAX_NS ? POLL_MAX_NS : pause);
 }
 
-static void *watch_main(void *arg)
+static void *poll_main(void *arg)
 {
     struct rg_worker *worker = arg;
     struct completions *completions = worker->state[RG_MODULE_COMPLETION];
@@ -174,7 +175,7 @@ static void *watch_main(void *arg)
 }
 
 /*
- * Adds a watch, or renews the one that the client's event has. `since`: of whose time is to be told; 0: none.
+ * Adds a subscription, or renews the one that the client's event has. `since`: of whose time is to be told; 0: none.
  * False: it cannot be watched.
  */
 static bool add(struct rg_worker *worker, uint64_t id, CUevent event, uint64_t context, uint64_t since,
@@ -184,24 +185,24 @@ static bool add(struct rg_worker *worker, uint64_t id, CUevent event, uint64_t c
     bool good = true;
     RG_SCOPED_LOCK(&completions->lock);
     if (!completions->runs)
-        completions->runs = rg_thread_create(&completions->thread, "rg-watch", watch_main, worker) == RG_OK;
-    struct subscription *watch = completions->first;
-    while (watch && (context || watch->context || watch->event != event))
-        watch = watch->next;
-    if (watch) {
-        watch->id = id;
-        (void)rg_event_times_end(worker, &watch->interval, NULL);
-    } else if (completions->runs && atomic_load(&completions->n) < WATCHES_MAX &&
-               (watch = malloc(sizeof *watch))) {
-        *watch = (struct subscription){.id = id, .event = event, .context = context};
-        *completions->last = watch;
-        completions->last = &watch->next;
+        completions->runs = rg_thread_create(&completions->thread, "rg-watch", poll_main, worker) == RG_OK;
+    struct subscription *subscription = completions->first;
+    while (subscription && (context || subscription->context || subscription->event != event))
+        subscription = subscription->next;
+    if (subscription) {
+        subscription->id = id;
+        (void)rg_event_times_end(worker, &subscription->interval, NULL);
+    } else if (completions->runs && atomic_load(&completions->n) < SUBSCRIPTIONS_MAX &&
+               (subscription = malloc(sizeof *subscription))) {
+        *subscription = (struct subscription){.id = id, .event = event, .context = context};
+        *completions->last = subscription;
+        completions->last = &subscription->next;
         atomic_fetch_add(&completions->n, 1);
     } else {
         good = false;
     }
     if (good && since)
-        rg_event_times_begin(worker, &watch->interval, since, version);
+        rg_event_times_begin(worker, &subscription->interval, since, version);
     completions->since = rg_now_ns();
     pthread_cond_signal(&completions->changed);
     return good;
@@ -216,26 +217,27 @@ static void refuse(struct rg_worker *worker, uint64_t id)
 
 /* --- operations ----------------------------------------------------------------------------------------- */
 
-CUresult rg_execute_rgEventWatch(struct rg_request *request, CUevent event, unsigned long long watch)
+CUresult rg_execute_rgEventWatch(struct rg_request *request, CUevent event, unsigned long long subscription)
 {
-    if (!add(request->worker, watch, event, 0, 0, 0))
-        refuse(request->worker, watch);
+    if (!add(request->worker, subscription, event, 0, 0, 0))
+        refuse(request->worker, subscription);
     return CUDA_SUCCESS;
 }
 
-CUresult rg_execute_rgEventWatchTimed(struct rg_request *request, CUevent event, unsigned long long watch,
-                                      unsigned long long since, unsigned int version)
+CUresult rg_execute_rgEventWatchTimed(struct rg_request *request, CUevent event,
+                                      unsigned long long subscription, unsigned long long since,
+                                      unsigned int version)
 {
-    if (!add(request->worker, watch, event, 0, since, version))
-        refuse(request->worker, watch);
+    if (!add(request->worker, subscription, event, 0, since, version))
+        refuse(request->worker, subscription);
     return CUDA_SUCCESS;
 }
 
-CUresult rg_execute_rgEventAsk(struct rg_request *request, CUevent event, unsigned long long watch)
+CUresult rg_execute_rgEventAsk(struct rg_request *request, CUevent event, unsigned long long subscription)
 {
     CUresult result = rg_driver.cuEventQuery(event);
-    if (result == CUDA_ERROR_NOT_READY && watch && !add(request->worker, watch, event, 0, 0, 0))
-        refuse(request->worker, watch);
+    if (result == CUDA_ERROR_NOT_READY && subscription && !add(request->worker, subscription, event, 0, 0, 0))
+        refuse(request->worker, subscription);
     return result;
 }
 
@@ -267,28 +269,30 @@ static CUresult ask(struct rg_request *request, CUstream stream, uint64_t contex
     return result;
 }
 
-CUresult rg_execute_rgStreamWatch(struct rg_request *request, CUstream stream, unsigned long long watch)
+CUresult rg_execute_rgStreamWatch(struct rg_request *request, CUstream stream,
+                                  unsigned long long subscription)
 {
     const uint64_t handle = (uint64_t)stream;
     const struct rg_object *entry =
         rg_handle_kind(handle) == RG_KIND_STREAM ? rg_objects_find(&request->worker->objects, handle) : NULL;
     const struct rg_worker_stream *state = entry ? entry->extra : NULL;
-    if (!state || !watch || !add_stream(request, state->object, state->context, watch))
-        refuse(request->worker, watch);
+    if (!state || !subscription || !add_stream(request, state->object, state->context, subscription))
+        refuse(request->worker, subscription);
     return CUDA_SUCCESS;
 }
 
-CUresult rg_execute_rgStreamAsk(struct rg_request *request, CUstream stream, unsigned long long watch)
+CUresult rg_execute_rgStreamAsk(struct rg_request *request, CUstream stream, unsigned long long subscription)
 {
     const struct rg_worker_stream *state = rg_executor_of(request)->stream;
     if (!state)
         return CUDA_ERROR_INVALID_HANDLE; /* the default streams have an operation of their own */
-    return ask(request, stream, state->context, watch);
+    return ask(request, stream, state->context, subscription);
 }
 
-CUresult rg_execute_rgDefaultStreamAsk(struct rg_request *request, CUstream stream, unsigned long long watch)
+CUresult rg_execute_rgDefaultStreamAsk(struct rg_request *request, CUstream stream,
+                                       unsigned long long subscription)
 {
-    return ask(request, stream, request->thread->context, watch);
+    return ask(request, stream, request->thread->context, subscription);
 }
 
 CUresult rg_execute_cuEventDestroy_v2(struct rg_request *request, CUevent event)
@@ -297,7 +301,7 @@ CUresult rg_execute_cuEventDestroy_v2(struct rg_request *request, CUevent event)
     pthread_mutex_lock(&completions->lock);
     for (struct subscription **link = &completions->first; *link; link = &(*link)->next)
         if ((*link)->event == event) {
-            drop_watch(request->worker, link);
+            drop_subscription(request->worker, link);
             break;
         }
     pthread_mutex_unlock(&completions->lock);
@@ -330,7 +334,7 @@ static void drop_event(struct rg_object *entry, void *user)
     rg_event_times_forget(ending->worker, entry->object);
     for (struct subscription **link = &completions->first; *link; link = &(*link)->next)
         if ((*link)->event == entry->object) {
-            drop_watch(ending->worker, link);
+            drop_subscription(ending->worker, link);
             return;
         }
 }
@@ -343,7 +347,7 @@ static void drop_context(struct rg_worker *worker, struct rg_worker_context *sta
     RG_SCOPED_LOCK(&completions->lock);
     for (struct subscription **link = &completions->first; *link;)
         if ((*link)->context == context)
-            drop_watch(worker, link);
+            drop_subscription(worker, link);
         else
             link = &(*link)->next;
     rg_objects_each(&worker->objects, drop_event, &ending);
@@ -362,16 +366,16 @@ static void fini(struct rg_worker *worker)
     if (completions->runs)
         pthread_join(completions->thread, NULL);
     while (completions->first) {
-        struct subscription *watch = completions->first;
-        completions->first = watch->next;
-        free(watch);
+        struct subscription *subscription = completions->first;
+        completions->first = subscription->next;
+        free(subscription);
     }
     atomic_store(&completions->n, 0);
     pthread_cond_destroy(&completions->changed);
     pthread_mutex_destroy(&completions->order);
 }
 
-const struct rg_module rg_completion_module = {
+const struct rg_server_module rg_completion_module = {
     .size = sizeof(struct completions),
     .locked = true,
     .init = init,

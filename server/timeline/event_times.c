@@ -13,7 +13,7 @@ struct intervals {
     struct rg_event_interval *first;
 };
 
-const struct rg_module rg_event_times_module = {.size = sizeof(struct intervals), .locked = true};
+const struct rg_server_module rg_event_times_module = {.size = sizeof(struct intervals), .locked = true};
 
 void rg_event_times_begin(struct rg_worker *worker, struct rg_event_interval *interval, uint64_t since,
                           unsigned version)

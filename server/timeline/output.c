@@ -109,5 +109,5 @@ static void fini(struct rg_worker *worker)
         close(output->fd);
 }
 
-const struct rg_module rg_output_module = {
+const struct rg_server_module rg_output_module = {
     .size = sizeof(struct output), .locked = true, .init = init, .fini = fini};

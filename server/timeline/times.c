@@ -346,7 +346,7 @@ static void fini(struct rg_worker *worker)
     free(times->items);
 }
 
-const struct rg_module rg_times_module = {
+const struct rg_server_module rg_times_module = {
     .size = sizeof(struct times),
     .locked = true,
     .init = init,

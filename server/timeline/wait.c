@@ -28,7 +28,7 @@ static void init(struct rg_worker *worker)
     rg_adaptive_wait_init(&wait->mode, RG_WAIT_DEFAULT);
 }
 
-const struct rg_module rg_wait_module = {.size = sizeof(struct wait), .init = init};
+const struct rg_server_module rg_wait_module = {.size = sizeof(struct wait), .init = init};
 
 static CUresult query_stream(void *stream)
 {

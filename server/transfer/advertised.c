@@ -138,7 +138,7 @@ static void fini(struct rg_worker *worker)
     free(ring);
 }
 
-const struct rg_module rg_advertised_module = {
+const struct rg_server_module rg_advertised_module = {
     .size = sizeof(struct advertised),
     .locked = true,
     .fini = fini,

@@ -1,6 +1,6 @@
 /* copy.c - copies from one place on the device to another. The driver orders them. */
 #include "generated/server/execute.h"
-#include "server/transfer/region.h"
+#include "server/transfer/device_region.h"
 
 CUresult rg_execute_rgCopy2D(struct rg_request *request, CUdeviceptr dst, size_t dst_pitch, CUdeviceptr src,
                              size_t src_pitch, size_t width, size_t height, CUstream stream,
@@ -30,9 +30,9 @@ CUresult rg_execute_rgCopy2D(struct rg_request *request, CUdeviceptr dst, size_t
 CUresult rg_execute_rgBoxCopy(struct rg_request *request, const CUDA_MEMCPY3D *box, CUarray to, CUarray from,
                               CUstream stream, unsigned int asynchronous)
 {
-    struct rg_region region;
-    if (!rg_region_of_box(request, false, box, from, &region) || region.bad ||
-        !rg_region_box_side(box, to, false, &region.box))
+    struct rg_device_region region;
+    if (!rg_device_region_of_box(request, false, box, from, &region) || region.bad ||
+        !rg_device_region_box_side(box, to, false, &region.box))
         return CUDA_ERROR_INVALID_VALUE;
     if (!rg_driver.cuMemcpy3DAsync_v2 || !rg_driver.cuMemcpy3D_v2)
         return CUDA_ERROR_NOT_SUPPORTED;

@@ -11,8 +11,8 @@
  */
 #include "generated/server/execute.h"
 #include "server/transfer/advertised.h"
+#include "server/transfer/device_region.h"
 #include "server/transfer/gpudirect.h"
-#include "server/transfer/region.h"
 #include "server/transfer/staging.h"
 #include "transport/multipath/multipath.h"
 
@@ -21,7 +21,7 @@
 struct copy {
     struct rg_request *request;
     struct rg_worker_context *context; /* current */
-    const struct rg_region *region;
+    const struct rg_device_region *region;
     CUstream stream;
     size_t done; /* packed bytes that are in the stream */
 };
@@ -31,7 +31,7 @@ static CUresult copy_inline(struct copy *copy)
 {
     unsigned char data[RG_STAGING_SMALL] __attribute__((aligned(64)));
     const size_t size = copy->region->total;
-    if (size > sizeof data || !rg_region_is_plain(copy->region))
+    if (size > sizeof data || !rg_device_region_is_plain(copy->region))
         return CUDA_SUCCESS;
     if (rg_request_recv_bulk(copy->request, data, size) != RG_OK)
         return CUDA_ERROR_UNKNOWN;
@@ -41,10 +41,11 @@ static CUresult copy_inline(struct copy *copy)
 
 static CUresult copy_gpudirect(struct copy *copy)
 {
-    const struct rg_region *region = copy->region;
+    const struct rg_device_region *region = copy->region;
     CUresult result = CUDA_SUCCESS;
-    if (rg_region_is_plain(region) && rg_gpudirect_copy_in(copy->request, copy->context, region->device,
-                                                           region->total, copy->stream, &result))
+    if (rg_device_region_is_plain(region) &&
+        rg_gpudirect_copy_in(copy->request, copy->context, region->device, region->total, copy->stream,
+                             &result))
         copy->done = region->total;
     return result;
 }
@@ -61,7 +62,7 @@ static CUresult copy_advertised(struct copy *copy)
         const size_t piece = rg_request_take_advertised(copy->request, copy->region->total - copy->done, &at);
         if (!piece)
             break;
-        result = rg_region_copy(copy->region, at, copy->done, piece, copy->stream);
+        result = rg_device_region_copy(copy->region, at, copy->done, piece, copy->stream);
         rg_advertised_give_after(worker, copy->context, at, copy->stream);
         copy->done += piece;
     }
@@ -85,7 +86,7 @@ static CUresult copy_staged(struct copy *copy)
         if (rg_request_recv_bulk(copy->request, at, piece) != RG_OK)
             result = CUDA_ERROR_UNKNOWN;
         else
-            result = rg_region_copy(copy->region, at, copy->done, piece, copy->stream);
+            result = rg_device_region_copy(copy->region, at, copy->done, piece, copy->stream);
         copy->done += piece;
         at += piece;
     }
@@ -100,7 +101,7 @@ static CUresult (*const ways[])(struct copy *copy) = {
     copy_staged,
 };
 
-static CUresult copy_in(struct rg_request *request, const struct rg_region *region, CUstream stream,
+static CUresult copy_in(struct rg_request *request, const struct rg_device_region *region, CUstream stream,
                         bool synchronous)
 {
     if (region->total != request->bulk_left) {
@@ -122,8 +123,8 @@ static CUresult copy_in(struct rg_request *request, const struct rg_region *regi
 CUresult rg_execute_rgCopyIn(struct rg_request *request, CUdeviceptr dst, size_t pitch, size_t width,
                              size_t height, CUstream stream, unsigned int synchronous)
 {
-    struct rg_region region;
-    if (!rg_region_of_rows(request, true, dst, pitch, width, height, &region))
+    struct rg_device_region region;
+    if (!rg_device_region_of_rows(request, true, dst, pitch, width, height, &region))
         return CUDA_ERROR_INVALID_VALUE;
     return copy_in(request, &region, stream, synchronous);
 }
@@ -131,8 +132,8 @@ CUresult rg_execute_rgCopyIn(struct rg_request *request, CUdeviceptr dst, size_t
 CUresult rg_execute_rgBoxIn(struct rg_request *request, const CUDA_MEMCPY3D *box, CUarray array,
                             CUstream stream, unsigned int synchronous)
 {
-    struct rg_region region;
-    if (!rg_region_of_box(request, true, box, array, &region))
+    struct rg_device_region region;
+    if (!rg_device_region_of_box(request, true, box, array, &region))
         return CUDA_ERROR_INVALID_VALUE;
     if (region.bad && region.total == request->bulk_left)
         return CUDA_ERROR_INVALID_VALUE;

@@ -15,8 +15,8 @@
 #include "server/core/worker.h"
 #include "server/timeline/output.h"
 #include "server/timeline/wait.h"
+#include "server/transfer/device_region.h"
 #include "server/transfer/gpudirect.h"
-#include "server/transfer/region.h"
 #include "server/transfer/staging.h"
 
 #define PART (1u << 20)
@@ -25,7 +25,7 @@ struct copy {
     struct rg_request *request;
     struct rg_worker *worker;
     struct rg_worker_context *context; /* current */
-    const struct rg_region *region;
+    const struct rg_device_region *region;
     CUstream stream;
     uint64_t transfer; /* the client's; 0: it takes the data with the reply alone */
     size_t part;
@@ -82,9 +82,9 @@ static CUresult wait_for_stream(const struct copy *copy)
  */
 static bool send_gpudirect(const struct copy *copy, CUresult *result)
 {
-    const struct rg_region *region = copy->region;
+    const struct rg_device_region *region = copy->region;
     struct rg_gpudirect_area *area =
-        rg_region_is_plain(region)
+        rg_device_region_is_plain(region)
             ? rg_gpudirect_pin(copy->worker, copy->context, region->device, region->total)
             : NULL;
     if (!area)
@@ -94,7 +94,7 @@ static bool send_gpudirect(const struct copy *copy, CUresult *result)
     if (*result == CUDA_SUCCESS && region->total <= RG_BULK_MAX && !takes_pieces(copy)) {
         reply_with(copy, from);
         copy->request->reply_sent = unpin_area;
-        copy->request->reply_lease = area;
+        copy->request->reply_owner = area;
         rg_gpudirect_sent(copy->worker, region->total);
         return true;
     }
@@ -118,7 +118,7 @@ static CUresult start_part(const struct copy *copy, size_t offset, struct rg_sta
     CUresult result = rg_staging_take(copy->worker, copy->context, size, &buffer);
     if (result != CUDA_SUCCESS)
         return result;
-    result = rg_region_copy(copy->region, buffer->memory, offset, size, copy->stream);
+    result = rg_device_region_copy(copy->region, buffer->memory, offset, size, copy->stream);
     if (result == CUDA_SUCCESS)
         result = rg_driver.cuEventRecord(buffer->ready, copy->stream);
     if (result != CUDA_SUCCESS) {
@@ -172,13 +172,13 @@ static CUresult send_whole(const struct copy *copy, struct rg_staging_buffer *bu
         return result;
     }
     reply_with(copy, buffer->memory);
-    copy->request->reply_hold = &buffer->hold;
+    copy->request->reply_lease = &buffer->lease;
     copy->request->reply_sent = give_buffer;
-    copy->request->reply_lease = buffer;
+    copy->request->reply_owner = buffer;
     return CUDA_SUCCESS;
 }
 
-static CUresult copy_out(struct rg_request *request, const struct rg_region *region, CUstream stream,
+static CUresult copy_out(struct rg_request *request, const struct rg_device_region *region, CUstream stream,
                          uint64_t transfer)
 {
     struct copy copy = {.request = request,
@@ -210,8 +210,8 @@ static CUresult copy_out(struct rg_request *request, const struct rg_region *reg
 CUresult rg_execute_rgCopyOut(struct rg_request *request, CUdeviceptr src, size_t pitch, size_t width,
                               size_t height, CUstream stream, unsigned long long transfer)
 {
-    struct rg_region region;
-    if (!rg_region_of_rows(request, false, src, pitch, width, height, &region))
+    struct rg_device_region region;
+    if (!rg_device_region_of_rows(request, false, src, pitch, width, height, &region))
         return CUDA_ERROR_INVALID_VALUE;
     return region.total ? copy_out(request, &region, stream, transfer) : CUDA_SUCCESS;
 }
@@ -219,8 +219,8 @@ CUresult rg_execute_rgCopyOut(struct rg_request *request, CUdeviceptr src, size_
 CUresult rg_execute_rgBoxOut(struct rg_request *request, const CUDA_MEMCPY3D *box, CUarray array,
                              CUstream stream, unsigned long long transfer)
 {
-    struct rg_region region;
-    if (!rg_region_of_box(request, false, box, array, &region) || region.bad)
+    struct rg_device_region region;
+    if (!rg_device_region_of_box(request, false, box, array, &region) || region.bad)
         return CUDA_ERROR_INVALID_VALUE;
     return copy_out(request, &region, stream, transfer);
 }

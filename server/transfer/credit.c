@@ -66,4 +66,4 @@ CUresult rg_execute_rgRoomAsk(struct rg_request *request, unsigned long long *fr
     return CUDA_SUCCESS;
 }
 
-const struct rg_module rg_credit_module = {.size = sizeof(struct credit), .executed = executed};
+const struct rg_server_module rg_credit_module = {.size = sizeof(struct credit), .executed = executed};

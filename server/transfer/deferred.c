@@ -138,7 +138,7 @@ static CUresult use_slots(struct rg_request *request, struct rg_deferred_item *i
             (*slot)->kept = true;
         }
         item->slots[i] = *slot ? (*slot)->memory : NULL;
-        item->holds[i] = *slot ? &(*slot)->hold : NULL;
+        item->leases[i] = *slot ? &(*slot)->lease : NULL;
     }
     return CUDA_SUCCESS;
 }
@@ -161,10 +161,10 @@ static CUresult take_slots(struct rg_request *request, struct rg_deferred_item *
     return result;
 }
 
-static CUresult begin(struct rg_request *request, const struct rg_region *region, uint64_t id,
+static CUresult begin(struct rg_request *request, const struct rg_device_region *region, uint64_t id,
                       enum rg_deferred_kind kind, CUstream stream, struct rg_deferred_item **out)
 {
-    CUresult result = rg_driver.cuLaunchHostFunc ? rg_region_check(region) : CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver.cuLaunchHostFunc ? rg_device_region_check(region) : CUDA_ERROR_NOT_SUPPORTED;
     if (result != CUDA_SUCCESS)
         return result;
     struct rg_worker_context *context = rg_request_stream_context(request, stream);
@@ -176,7 +176,7 @@ static CUresult begin(struct rg_request *request, const struct rg_region *region
         return request->result;
     item->total = region->total;
     item->context = context;
-    if (kind == RG_DEFERRED_READ && rg_region_is_plain(region)) {
+    if (kind == RG_DEFERRED_READ && rg_device_region_is_plain(region)) {
         item->area = rg_gpudirect_pin(request->worker, context, region->device, region->total);
         item->device = (unsigned char *)(uintptr_t)region->device;
     }
@@ -190,7 +190,7 @@ static CUresult begin(struct rg_request *request, const struct rg_region *region
     return result;
 }
 
-CUresult rg_deferred_begin(struct rg_request *request, const struct rg_region *region, uint64_t id,
+CUresult rg_deferred_begin(struct rg_request *request, const struct rg_device_region *region, uint64_t id,
                            enum rg_deferred_kind kind, CUstream stream, struct rg_deferred_item **out)
 {
     CUresult result = begin(request, region, id, kind, stream, out);
@@ -283,7 +283,7 @@ static void fini(struct rg_worker *worker)
     pthread_cond_destroy(&deferred->settled);
 }
 
-const struct rg_module rg_deferred_module = {
+const struct rg_server_module rg_deferred_module = {
     .size = sizeof(struct rg_deferred),
     .locked = true,
     .init = init,

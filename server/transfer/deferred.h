@@ -22,7 +22,7 @@
 
 #include "common/base/tuning.h"
 #include "server/modules.h"
-#include "server/transfer/region.h"
+#include "server/transfer/device_region.h"
 #include "server/transfer/staging.h"
 
 /* Bytes that a session's items take here until their streams have done them, but for the driver's. */
@@ -57,7 +57,7 @@ struct rg_deferred_item {
     size_t n_chunks;
     unsigned char *slots[RG_DEFERRED_SLOTS];
     /* of the slots, and of those that the next transfer uses; NULL: none */
-    struct rg_lease *holds[RG_DEFERRED_SLOTS];
+    struct rg_lease *leases[RG_DEFERRED_SLOTS];
     /* deferred reads that are sent from where the data lies on the device, and where; NULL: others */
     struct rg_gpudirect_area *area;
     unsigned char *device;
@@ -93,7 +93,7 @@ struct rg_deferred_item *rg_deferred_create(struct rg_request *request, enum rg_
  * used is given up for it, if there is no other memory. If it fails, the client is to be told by a notice.
  * The dispatcher.
  */
-CUresult rg_deferred_begin(struct rg_request *request, const struct rg_region *region, uint64_t id,
+CUresult rg_deferred_begin(struct rg_request *request, const struct rg_device_region *region, uint64_t id,
                            enum rg_deferred_kind kind, CUstream stream, struct rg_deferred_item **out);
 /** Ends an item of which the driver knows nothing. */
 void rg_deferred_cancel(struct rg_deferred_item *item);

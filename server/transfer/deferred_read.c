@@ -35,21 +35,21 @@ static void send_chunk(struct rg_deferred_item *item, size_t index)
         rg_gpudirect_sent(item->worker, size);
     (void)rg_worker_send_transfer(item->worker, item->id, index * item->chunk, from, size,
                                   index + 1 == item->n_chunks,
-                                  item->area ? NULL : item->holds[index % RG_DEFERRED_SLOTS]);
+                                  item->area ? NULL : item->leases[index % RG_DEFERRED_SLOTS]);
 }
 
 /*
  * Before the next chunk, of this item or the stream's next, is copied to its slot. The lock is held, and
  * given up.
  */
-static void end_hold(struct rg_deferred_item *item, size_t index)
+static void end_lease(struct rg_deferred_item *item, size_t index)
 {
     pthread_mutex_t *lock = &rg_deferred_of(item->worker)->lock;
-    struct rg_lease *hold = item->holds[(index + 1) % RG_DEFERRED_SLOTS];
-    if (item->area || !hold || !rg_deferred_work(item))
+    struct rg_lease *lease = item->leases[(index + 1) % RG_DEFERRED_SLOTS];
+    if (item->area || !lease || !rg_deferred_work(item))
         return;
     pthread_mutex_unlock(lock);
-    rg_lease_end(hold);
+    rg_lease_end(lease);
     pthread_mutex_lock(lock);
     rg_deferred_rest(item);
 }
@@ -133,7 +133,7 @@ static void CUDA_CB chunk_step(void *user)
     while (item->sent < enough && !rg_worker_over(worker))
         pthread_cond_wait(&item->changed, lock);
     if (item->sent >= enough)
-        end_hold(item, step->index);
+        end_lease(item, step->index);
     if (last && item->sent == item->n_chunks)
         rg_deferred_destroy(item);
     pthread_mutex_unlock(lock);
@@ -147,7 +147,7 @@ static bool start_sender(struct rg_worker *worker)
     return reads->thread_runs;
 }
 
-static CUresult start(struct rg_request *request, const struct rg_region *region, uint64_t id,
+static CUresult start(struct rg_request *request, const struct rg_device_region *region, uint64_t id,
                       CUstream stream)
 {
     struct rg_deferred_item *item = NULL;
@@ -162,8 +162,8 @@ static CUresult start(struct rg_request *request, const struct rg_region *region
     const size_t n_chunks = item->n_chunks; /* the last step frees the item */
     for (size_t i = 0; i < n_chunks && result == CUDA_SUCCESS; i++) {
         if (!item->area)
-            result = rg_region_copy(region, item->slots[i % RG_DEFERRED_SLOTS], i * item->chunk,
-                                    rg_deferred_chunk_size(item, i), stream);
+            result = rg_device_region_copy(region, item->slots[i % RG_DEFERRED_SLOTS], i * item->chunk,
+                                           rg_deferred_chunk_size(item, i), stream);
         if (result == CUDA_SUCCESS)
             result = rg_driver.cuLaunchHostFunc(stream, chunk_step, &item->steps[i]);
     }
@@ -173,8 +173,8 @@ static CUresult start(struct rg_request *request, const struct rg_region *region
 CUresult rg_execute_rgCopyOutLate(struct rg_request *request, CUdeviceptr src, size_t pitch, size_t width,
                                   size_t height, CUstream stream, unsigned long long transfer)
 {
-    struct rg_region region;
-    if (!rg_region_of_rows(request, false, src, pitch, width, height, &region) || !region.total)
+    struct rg_device_region region;
+    if (!rg_device_region_of_rows(request, false, src, pitch, width, height, &region) || !region.total)
         return request->result;
     return start(request, &region, transfer, stream);
 }
@@ -182,8 +182,8 @@ CUresult rg_execute_rgCopyOutLate(struct rg_request *request, CUdeviceptr src, s
 CUresult rg_execute_rgBoxOutLate(struct rg_request *request, const CUDA_MEMCPY3D *box, CUarray array,
                                  CUstream stream, unsigned long long transfer)
 {
-    struct rg_region region;
-    if (!rg_region_of_box(request, false, box, array, &region))
+    struct rg_device_region region;
+    if (!rg_device_region_of_box(request, false, box, array, &region))
         return CUDA_ERROR_INVALID_VALUE;
     return start(request, &region, transfer, stream);
 }
@@ -207,7 +207,7 @@ static void fini(struct rg_worker *worker)
     pthread_cond_destroy(&reads_of(worker)->wake);
 }
 
-const struct rg_module rg_deferred_read_module = {
+const struct rg_server_module rg_deferred_read_module = {
     .size = sizeof(struct reads),
     .init = init,
     .wake = wake,

@@ -447,7 +447,7 @@ static void init(struct rg_worker *worker)
     pthread_cond_init(&gpudirect_of(worker)->let_go, NULL);
 }
 
-const struct rg_module rg_gpudirect_module = {
+const struct rg_server_module rg_gpudirect_module = {
     .size = sizeof(struct gpudirect),
     .locked = true,
     .init = init,

@@ -81,4 +81,4 @@ static enum rg_answered answer(struct rg_worker *worker, const struct rg_message
     return RG_ANSWERED_GOOD;
 }
 
-const struct rg_module rg_host_call_module = {.answer = answer};
+const struct rg_server_module rg_host_call_module = {.answer = answer};

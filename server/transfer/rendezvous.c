@@ -63,7 +63,7 @@ static void CUDA_CB last_step(void *user)
         rg_deferred_destroy(item);
 }
 
-static CUresult start(struct rg_request *request, const struct rg_region *region, uint64_t id,
+static CUresult start(struct rg_request *request, const struct rg_device_region *region, uint64_t id,
                       CUstream stream)
 {
     rg_credit_report(request->worker);
@@ -80,8 +80,8 @@ static CUresult start(struct rg_request *request, const struct rg_region *region
     for (size_t i = 0; i < item->n_chunks && result == CUDA_SUCCESS; i++) {
         result = rg_driver.cuLaunchHostFunc(stream, chunk_step, &item->steps[i]);
         if (result == CUDA_SUCCESS)
-            result = rg_region_copy(region, item->slots[i % RG_DEFERRED_SLOTS], i * item->chunk,
-                                    rg_deferred_chunk_size(item, i), stream);
+            result = rg_device_region_copy(region, item->slots[i % RG_DEFERRED_SLOTS], i * item->chunk,
+                                           rg_deferred_chunk_size(item, i), stream);
     }
     if (result == CUDA_SUCCESS)
         result = rg_driver.cuLaunchHostFunc(stream, last_step, item);
@@ -91,8 +91,8 @@ static CUresult start(struct rg_request *request, const struct rg_region *region
 CUresult rg_execute_rgCopyInLate(struct rg_request *request, CUdeviceptr dst, size_t pitch, size_t width,
                                  size_t height, CUstream stream, unsigned long long transfer)
 {
-    struct rg_region region;
-    if (!rg_region_of_rows(request, true, dst, pitch, width, height, &region) || !region.total)
+    struct rg_device_region region;
+    if (!rg_device_region_of_rows(request, true, dst, pitch, width, height, &region) || !region.total)
         return request->result;
     return start(request, &region, transfer, stream);
 }
@@ -100,8 +100,8 @@ CUresult rg_execute_rgCopyInLate(struct rg_request *request, CUdeviceptr dst, si
 CUresult rg_execute_rgBoxInLate(struct rg_request *request, const CUDA_MEMCPY3D *box, CUarray array,
                                 CUstream stream, unsigned long long transfer)
 {
-    struct rg_region region;
-    if (!rg_region_of_box(request, true, box, array, &region))
+    struct rg_device_region region;
+    if (!rg_device_region_of_box(request, true, box, array, &region))
         return CUDA_ERROR_INVALID_VALUE;
     return start(request, &region, transfer, stream);
 }
@@ -146,4 +146,4 @@ static enum rg_answered answer(struct rg_worker *worker, const struct rg_message
     return RG_ANSWERED_GOOD;
 }
 
-const struct rg_module rg_rendezvous_module = {.answer = answer};
+const struct rg_server_module rg_rendezvous_module = {.answer = answer};

@@ -57,7 +57,7 @@ static void destroy(struct rg_worker *worker, struct rg_staging_buffer *list)
     while (list) {
         struct rg_staging_buffer *next = list->next;
         (void)rg_driver.cuEventDestroy_v2(list->ready);
-        rg_lease_end(&list->hold);
+        rg_lease_end(&list->lease);
         rg_conn_unregister(worker->conn, list->memory);
         (void)rg_driver.cuMemFreeHost(list->memory);
         free(list);
@@ -120,7 +120,7 @@ static bool is_free(struct rg_staging_buffer *buffer)
 {
     if (buffer->pending && !buffer->taken && rg_driver.cuEventQuery(buffer->ready) == CUDA_SUCCESS)
         buffer->pending = false;
-    return !buffer->taken && !buffer->pending && rg_lease_ended(&buffer->hold);
+    return !buffer->taken && !buffer->pending && rg_lease_ended(&buffer->lease);
 }
 
 /*
@@ -131,7 +131,7 @@ static struct rg_staging_buffer *held_longest(const struct rg_worker_context *co
     struct rg_staging_buffer *longest = NULL;
     size_t held = 0;
     for (struct rg_staging_buffer *buffer = context->buffers; buffer; buffer = buffer->next) {
-        if (buffer->taken || buffer->pending || rg_lease_ended(&buffer->hold))
+        if (buffer->taken || buffer->pending || rg_lease_ended(&buffer->lease))
             continue;
         held += buffer->size;
         if (buffer->size >= size && (!longest || buffer->given < longest->given))
@@ -167,7 +167,7 @@ CUresult rg_staging_take(struct rg_worker *worker, struct rg_worker_context *con
     pthread_mutex_unlock(&staging->lock);
     if (!buffer)
         return create(worker, context, size, out);
-    rg_lease_end(&buffer->hold);
+    rg_lease_end(&buffer->lease);
     *out = buffer;
     return CUDA_SUCCESS;
 }
@@ -272,7 +272,7 @@ CUresult rg_staging_send(struct rg_worker *worker, struct rg_staging_buffer *buf
                          size_t offset, size_t size, bool last)
 {
     const enum rg_status status =
-        rg_worker_send_transfer(worker, transfer, offset, buffer->memory, size, last, &buffer->hold);
+        rg_worker_send_transfer(worker, transfer, offset, buffer->memory, size, last, &buffer->lease);
     return status == RG_OK ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
 }
 
@@ -320,7 +320,7 @@ static void fini(struct rg_worker *worker)
     pthread_cond_destroy(&staging_of(worker)->given);
 }
 
-const struct rg_module rg_staging_module = {
+const struct rg_server_module rg_staging_module = {
     .size = sizeof(struct staging),
     .locked = true,
     .init = init,

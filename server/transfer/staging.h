@@ -33,9 +33,9 @@ struct rg_staging_buffer {
     CUevent ready;
     uint64_t given; /* order in which they were given back */
     bool taken, pending;
-    bool kept;            /* taken by a stream for its deferred transfers, as long as that is there */
-    struct rg_lease hold; /* what was sent from it may have to be sent again */
-    uint64_t credit;      /* that its data takes; 0: it is not in the list */
+    bool kept;             /* taken by a stream for its deferred transfers, as long as that is there */
+    struct rg_lease lease; /* what was sent from it may have to be sent again */
+    uint64_t credit;       /* that its data takes; 0: it is not in the list */
     struct rg_staging_buffer *earlier, *later;
 };
 

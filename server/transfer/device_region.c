@@ -1,5 +1,5 @@
-/* region.c - checking regions, and copying parts of them. See region.h. */
-#include "server/transfer/region.h"
+/* device_region.c - checking regions, and copying parts of them. See device_region.h. */
+#include "server/transfer/device_region.h"
 
 #include "generated/server/driver.h"
 
@@ -59,7 +59,7 @@ static bool in_memory(CUdeviceptr address, size_t pitch, size_t rows, const CUDA
            within((size_t)(address - base), extent, size);
 }
 
-bool rg_region_box_side(const CUDA_MEMCPY3D *box, CUarray array, bool source, CUDA_MEMCPY3D *own)
+bool rg_device_region_box_side(const CUDA_MEMCPY3D *box, CUarray array, bool source, CUDA_MEMCPY3D *own)
 {
     own->WidthInBytes = box->WidthInBytes;
     own->Height = box->Height;
@@ -92,8 +92,8 @@ bool rg_region_box_side(const CUDA_MEMCPY3D *box, CUarray array, bool source, CU
            in_memory(box->dstDevice, box->dstPitch, box->dstHeight, box);
 }
 
-bool rg_region_of_rows(struct rg_request *request, bool to_device, CUdeviceptr device, size_t pitch,
-                       size_t width, size_t height, struct rg_region *out)
+bool rg_device_region_of_rows(struct rg_request *request, bool to_device, CUdeviceptr device, size_t pitch,
+                              size_t width, size_t height, struct rg_device_region *out)
 {
     size_t extent;
     out->to_device = to_device;
@@ -110,20 +110,20 @@ bool rg_region_of_rows(struct rg_request *request, bool to_device, CUdeviceptr d
     return true;
 }
 
-bool rg_region_of_box(struct rg_request *request, bool to_device, const CUDA_MEMCPY3D *box, CUarray array,
-                      struct rg_region *out)
+bool rg_device_region_of_box(struct rg_request *request, bool to_device, const CUDA_MEMCPY3D *box,
+                             CUarray array, struct rg_device_region *out)
 {
-    *out = (struct rg_region){.to_device = to_device, .boxed = true};
+    *out = (struct rg_device_region){.to_device = to_device, .boxed = true};
     if (__builtin_mul_overflow(box->WidthInBytes, box->Height, &out->total) ||
         __builtin_mul_overflow(out->total, box->Depth, &out->total) || !out->total) {
         rg_request_violation(request, "a box of nothing");
         return false;
     }
-    out->bad = !rg_region_box_side(box, array, !to_device, &out->box);
+    out->bad = !rg_device_region_box_side(box, array, !to_device, &out->box);
     return true;
 }
 
-CUresult rg_region_check(const struct rg_region *region)
+CUresult rg_device_region_check(const struct rg_device_region *region)
 {
     if (region->boxed)
         return region->bad ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
@@ -248,8 +248,8 @@ static CUresult copy_part(bool to_device, CUdeviceptr device, size_t pitch, size
     return result;
 }
 
-CUresult rg_region_copy(const struct rg_region *region, void *host, size_t offset, size_t size,
-                        CUstream stream)
+CUresult rg_device_region_copy(const struct rg_device_region *region, void *host, size_t offset, size_t size,
+                               CUstream stream)
 {
     if (region->boxed)
         return copy_box(region->to_device, &region->box, host, offset, size, stream);
