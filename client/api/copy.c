@@ -4,7 +4,6 @@
  */
 #include "client/api/copy.h"
 
-#include "client/api/region_copy.h"
 #include "client/core/address_map.h"
 #include "client/core/call.h"
 #include "client/core/handle.h"
@@ -282,32 +281,14 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream stream, bool asynchrono
         return status;
     if (!p)
         return CUDA_ERROR_INVALID_VALUE;
+    const CUDA_MEMCPY3D box = rg_cuda_copy_of_2d(p);
     if (rg_capture_takes(stream))
-        return !asynchronous ? rg_capture_refuse(stream) : rg_capture_copy_2d(p, stream);
+        return !asynchronous ? rg_capture_refuse(stream) : rg_capture_copy(&box, stream);
     const bool arrays = p->srcMemoryType == CU_MEMORYTYPE_ARRAY || p->dstMemoryType == CU_MEMORYTYPE_ARRAY;
     if (!arrays && p->WidthInBytes &&
         p->Height && /* other than in three dimensions, no pitch means one row */
         ((!p->srcPitch && p->srcY + p->Height > 1) || (!p->dstPitch && p->dstY + p->Height > 1)))
         return CUDA_ERROR_INVALID_VALUE;
-    const CUDA_MEMCPY3D box = {
-        .srcXInBytes = p->srcXInBytes,
-        .srcY = p->srcY,
-        .srcMemoryType = p->srcMemoryType,
-        .srcHost = p->srcHost,
-        .srcDevice = p->srcDevice,
-        .srcArray = p->srcArray,
-        .srcPitch = p->srcPitch,
-        .dstXInBytes = p->dstXInBytes,
-        .dstY = p->dstY,
-        .dstMemoryType = p->dstMemoryType,
-        .dstHost = p->dstHost,
-        .dstDevice = p->dstDevice,
-        .dstArray = p->dstArray,
-        .dstPitch = p->dstPitch,
-        .WidthInBytes = p->WidthInBytes,
-        .Height = p->Height,
-        .Depth = 1,
-    };
     return copy_box(&box, stream, asynchronous, false);
 }
 

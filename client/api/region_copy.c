@@ -1,5 +1,5 @@
 /*
- * region_copy.c - what all copies have in common; see region_copy.h.
+ * region_copy.c - what all copies of the API and of graphs have in common (copy.h).
  *
  * A copy on the device is one call, or a copy between servers. A copy between host and device goes, in its stream's order and
  * context, to the server whose memory that is (rg_proxy_begin), by a protocol (client/transfer/protocol.h). Host → device has been
@@ -10,7 +10,7 @@
  *
  * Any thread; no locks held.
  */
-#include "client/api/region_copy.h"
+#include "client/api/copy.h"
 
 #include "client/core/address_map.h"
 #include "client/core/home.h"
@@ -108,13 +108,6 @@ static bool is_deferrable(const struct rg_copy *copy, const struct rg_region *ho
                                rg_region_extent(host) <= range.size - (host->address - range.start)));
 }
 
-/* Memory of ours in place of a copy's host end. */
-static CUresult replace_host(struct rg_region *host, struct rg_region *users)
-{
-    *users = *host;
-    return rg_region_allocate(users, host) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
 /* The device may come to know addresses of page-locked memory by what is copied to it. */
 static CUresult map_addresses_in(const struct rg_region *host)
 {
@@ -128,68 +121,38 @@ static CUresult map_addresses_in(const struct rg_region *host)
     return status;
 }
 
-/* Sends a copy to the device. */
-static CUresult send(struct rg_copy *copy)
+/* Moves the data, by way of memory of our own where host and device share pages. */
+static CUresult move_data(struct rg_copy *copy, struct rg_region *host, bool to_host)
 {
-    if (!copy->asynchronous &&
-        rg_transfers_may_write_host()) { /* what the stream does first may write the source */
-        const CUresult status = rg_timeline_wait_stream(copy->stream);
-        if (status != CUDA_SUCCESS)
-            return status;
+    const struct rg_region users = *host;
+    const bool shared = rg_unified_meets(host->address, rg_region_extent(host));
+    if (shared && !rg_region_allocate(&users, host))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (shared && !to_host)
+        rg_region_move(host, &users);
+    const bool forbidden = !shared && rg_pinned_forbid_mapping();
+    CUresult status = CUDA_SUCCESS;
+    copy->deferrable = !shared && is_deferrable(copy, host);
+    if (!to_host && !copy->asynchronous) {
+        if (rg_transfers_may_write_host()) /* what the stream does first may write the source */
+            status = rg_timeline_wait_stream(copy->stream);
+        copy->stays = rg_timeline_blocks_on_stream(copy->stream);
     }
-    copy->stays = !copy->asynchronous && rg_timeline_blocks_on_stream(copy->stream);
-    return rg_protocol_choose(copy)->start(copy);
-}
-
-static CUresult host_to_device(struct rg_copy *copy)
-{
-    CUresult status = copy->to.kind == RG_REGION_DEVICE ? map_addresses_in(&copy->from) : CUDA_SUCCESS;
-    if (status != CUDA_SUCCESS)
-        return status;
-    if (rg_unified_meets(copy->from.address, rg_region_extent(&copy->from))) {
-        struct rg_region users;
-        status = replace_host(&copy->from, &users);
-        if (status != CUDA_SUCCESS)
-            return status;
-        rg_region_move(&copy->from, &users);
-        status = send(copy);
-        rg_region_free(&copy->from);
-    } else {
-        const bool forbidden = rg_pinned_forbid_mapping();
-        copy->deferrable = is_deferrable(copy, &copy->from);
-        status = send(copy);
-        rg_pinned_allow_mapping(forbidden);
-    }
-    if (copy->stays && status == CUDA_SUCCESS)
-        return rg_timeline_wait_stream(copy->stream);
-    return rg_pinned_copied(status, copy->to.address, 0, copy->stream, copy->asynchronous);
-}
-
-static CUresult device_to_host(struct rg_copy *copy)
-{
-    CUresult status;
-    if (rg_unified_meets(copy->to.address, rg_region_extent(&copy->to))) {
-        struct rg_region users;
-        status = replace_host(&copy->to, &users);
-        if (status != CUDA_SUCCESS)
-            return status;
+    if (status == CUDA_SUCCESS)
         status = rg_protocol_choose(copy)->start(copy);
-        if (status == CUDA_SUCCESS)
-            rg_region_move(&users, &copy->to);
-        rg_region_free(&copy->to);
-        return status;
-    }
-    const bool forbidden = rg_pinned_forbid_mapping();
-    copy->deferrable = is_deferrable(copy, &copy->to);
-    status = rg_protocol_choose(copy)->start(copy);
     rg_pinned_allow_mapping(forbidden);
+    if (shared && to_host && status == CUDA_SUCCESS)
+        rg_region_move(&users, host);
+    if (shared)
+        rg_region_free(host);
     return status;
 }
 
 /* In the stream's order and context, also where the memory is of another server than the stream. */
 static CUresult with_host(struct rg_copy *copy, bool to_host)
 {
-    const struct rg_region *device = to_host ? &copy->from : &copy->to;
+    struct rg_region *const host = to_host ? &copy->to : &copy->from, *const device =
+                                                                          to_host ? &copy->from : &copy->to;
     struct rg_proxy proxy;
     CUresult status = rg_proxy_begin(&proxy, home_of(device), copy->stream, !copy->asynchronous);
     if (status != CUDA_SUCCESS)
@@ -198,8 +161,14 @@ static CUresult with_host(struct rg_copy *copy, bool to_host)
     copy->session = rg_session_current();
     if (!is_on_device(device))
         status = CUDA_ERROR_INVALID_VALUE;
-    else
-        status = to_host ? device_to_host(copy) : host_to_device(copy);
+    else if (!to_host && device->kind == RG_REGION_DEVICE)
+        status = map_addresses_in(host);
+    if (status == CUDA_SUCCESS)
+        status = move_data(copy, host, to_host);
+    if (status == CUDA_SUCCESS && copy->stays)
+        status = rg_timeline_wait_stream(copy->stream);
+    else if (!to_host)
+        status = rg_pinned_copied(status, device->address, 0, copy->stream, copy->asynchronous);
     return rg_proxy_end(&proxy, status);
 }
 

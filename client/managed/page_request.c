@@ -69,7 +69,6 @@ void rg_page_request_send(struct rg_page_request *request)
     pending->request = request;
     request->id = rg_registry_add(&pending->transfer);
     rg_probe_bytes(0, request->size);
-    rg_receiver_expect_notices(request->session, 1);
     struct rg_answer question = {.type = RG_ANSWER_MANAGED_OUT,
                                  .reserved = request->flags,
                                  .id = request->id,

@@ -3,7 +3,6 @@
  * sender thread. Without memory for that answer, the session ends: the stream would never go on.
  */
 #include "client/core/queue.h"
-#include "client/core/receiver.h"
 #include "client/core/session.h"
 #include "client/transfer/answers.h"
 #include "client/transfer/registry.h"
@@ -21,11 +20,12 @@ static bool take_arrival(struct rg_transfer *transfer, const struct rg_notice *n
 {
     struct fence *fence = (struct fence *)transfer;
     (void)bulk_size;
+    void (*const reached)(void *, bool) = fence->reached;
+    void *const user = fence->user;
     rg_registry_take(notice->id);
     pthread_mutex_unlock(&rg_registry_lock);
-    rg_receiver_expect_notices(transfer->session, -1);
-    fence->reached(fence->user, !notice->arg[1]);
-    free(fence);
+    rg_registry_end(transfer);
+    reached(user, !notice->arg[1]);
     return true;
 }
 
@@ -45,9 +45,7 @@ uint64_t rg_fence_create(struct rg_session *session, void (*reached)(void *user,
         return 0;
     fence->reached = reached;
     fence->user = user;
-    const uint64_t id = rg_registry_add(&fence->transfer);
-    rg_receiver_expect_notices(session, 1);
-    return id;
+    return rg_registry_add(&fence->transfer);
 }
 
 void rg_fence_release(struct rg_session *session, uint64_t id)

@@ -92,11 +92,10 @@ static bool take_turn(struct rg_transfer *transfer, const struct rg_notice *noti
         pthread_cond_signal(&call_due);
     }
     pthread_mutex_unlock(&rg_registry_lock);
-    if (refused) {
-        rg_registry_done(&kind);
-        free(call);
-    }
-    rg_receiver_expect_notices(session, -1);
+    if (refused)
+        rg_registry_end(transfer);
+    else
+        rg_receiver_expect_notices(session, -1);
     return true;
 }
 
@@ -110,7 +109,5 @@ uint64_t rg_host_call_create(struct rg_session *session, CUhostFn function, CUst
     call->callback = callback;
     call->stream = stream;
     call->user = user;
-    const uint64_t id = rg_registry_add(&call->transfer);
-    rg_receiver_expect_notices(session, 1);
-    return id;
+    return rg_registry_add(&call->transfer);
 }

@@ -21,24 +21,25 @@ const struct rg_protocol *rg_protocol_choose(const struct rg_copy *copy)
 
 CUDA_MEMCPY3D rg_copy_box(const struct rg_region *to, const struct rg_region *from)
 {
-    CUDA_MEMCPY3D box = {.WidthInBytes = to->width, .Height = to->height, .Depth = to->depth};
-    if (from->kind == RG_REGION_ARRAY) {
+    const struct rg_region *any = to ? to : from;
+    CUDA_MEMCPY3D box = {.WidthInBytes = any->width, .Height = any->height, .Depth = any->depth};
+    if (from && from->kind == RG_REGION_ARRAY) {
         box.srcMemoryType = CU_MEMORYTYPE_ARRAY;
         box.srcXInBytes = from->x;
         box.srcY = from->y;
         box.srcZ = from->z;
-    } else if (from->kind == RG_REGION_DEVICE) {
+    } else if (from) {
         box.srcMemoryType = CU_MEMORYTYPE_DEVICE;
         box.srcDevice = from->address;
         box.srcPitch = from->pitch;
         box.srcHeight = from->slice / from->pitch;
     }
-    if (to->kind == RG_REGION_ARRAY) {
+    if (to && to->kind == RG_REGION_ARRAY) {
         box.dstMemoryType = CU_MEMORYTYPE_ARRAY;
         box.dstXInBytes = to->x;
         box.dstY = to->y;
         box.dstZ = to->z;
-    } else if (to->kind == RG_REGION_DEVICE) {
+    } else if (to) {
         box.dstMemoryType = CU_MEMORYTYPE_DEVICE;
         box.dstDevice = to->address;
         box.dstPitch = to->pitch;
@@ -47,19 +48,11 @@ CUDA_MEMCPY3D rg_copy_box(const struct rg_region *to, const struct rg_region *fr
     return box;
 }
 
-/* The other end of a copy whose record describes one end only. */
-static struct rg_region host_like(const struct rg_region *device)
-{
-    return (struct rg_region){
-        .kind = RG_REGION_HOST, .width = device->width, .height = device->height, .depth = device->depth};
-}
-
 CUresult rg_copy_put_rendezvous(const struct rg_region *to, CUstream stream, uint64_t transfer)
 {
     if (rg_region_is_rows(to))
         return rg_op_rgCopyInLate(to->address, to->pitch, to->width, to->height, stream, transfer);
-    const struct rg_region host = host_like(to);
-    const CUDA_MEMCPY3D box = rg_copy_box(to, &host);
+    const CUDA_MEMCPY3D box = rg_copy_box(to, NULL);
     return rg_op_rgBoxInLate(&box, to->array, stream, transfer);
 }
 
@@ -67,7 +60,6 @@ CUresult rg_copy_put_deferred_read(const struct rg_region *from, CUstream stream
 {
     if (rg_region_is_rows(from))
         return rg_op_rgCopyOutLate(from->address, from->pitch, from->width, from->height, stream, transfer);
-    const struct rg_region host = host_like(from);
-    const CUDA_MEMCPY3D box = rg_copy_box(&host, from);
+    const CUDA_MEMCPY3D box = rg_copy_box(NULL, from);
     return rg_op_rgBoxOutLate(&box, from->array, stream, transfer);
 }

@@ -51,7 +51,7 @@ static inline bool rg_region_is_rows(const struct rg_region *region)
 {
     return region->kind == RG_REGION_DEVICE && region->depth == 1;
 }
-/** The box that records carry, with the ends that are on the device; a host's end is left out. */
+/** The box that records carry. An end that is not on the device is NULL. */
 CUDA_MEMCPY3D rg_copy_box(const struct rg_region *to, const struct rg_region *from);
 /** Puts a copy of `to`, or `from`, the device's end, into a stream; the host's end is the transfer. */
 CUresult rg_copy_put_rendezvous(const struct rg_region *to, CUstream stream, uint64_t transfer);

@@ -44,7 +44,7 @@ static CUresult send(const struct rg_copy *copy, const struct rg_region *to, siz
         status =
             rg_op_rgCopyIn(to->address, to->pitch, to->width, to->height, copy->stream, synchronous, &bulk);
     } else {
-        const CUDA_MEMCPY3D box = rg_copy_box(to, &copy->from);
+        const CUDA_MEMCPY3D box = rg_copy_box(to, NULL);
         status = rg_op_rgBoxIn(&box, to->array, copy->stream, synchronous, &bulk);
     }
     if (!bulk.posted)

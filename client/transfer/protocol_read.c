@@ -25,7 +25,7 @@ static CUresult wait_for(const struct rg_copy *copy, uint64_t transfer)
                                  transfer, &reply, rg_region_size(to) <= RG_BULK_MAX ? to : NULL);
         rg_call_done(&reply);
     } else {
-        const CUDA_MEMCPY3D box = rg_copy_box(to, from);
+        const CUDA_MEMCPY3D box = rg_copy_box(NULL, from);
         status = rg_op_rgBoxOut(&box, from->array, copy->stream, transfer);
     }
     if (status == CUDA_SUCCESS)

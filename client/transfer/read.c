@@ -9,14 +9,12 @@
  * not fit what was registered ends the session. Threads: callers create and destroy; the reader receives.
  */
 #include "client/core/probe.h"
-#include "client/core/receiver.h"
 #include "client/core/session.h"
 #include "client/transfer/registry.h"
 #include "client/transfer/transfer.h"
 #include "generated/proto/ops.h"
 
-#define ADVERTISED_LEAST 8192   /* bytes that are worth a word ahead */
-#define COPY_SMALL       16384u /* bytes that a connection holds while nobody reads */
+#define ADVERTISED_LEAST 8192 /* bytes that are worth a word ahead */
 
 struct read {
     struct rg_transfer transfer;
@@ -55,9 +53,7 @@ static bool take_part(struct rg_transfer *transfer, const struct rg_notice *noti
     if (status == RG_ERR_FAULT)
         rg_session_async_error(session, CUDA_ERROR_INVALID_VALUE, RG_OP_rgCopyOut);
     if (transfer) {
-        rg_registry_done(kind);
-        rg_registry_free(transfer);
-        rg_receiver_expect_notices(session, -1);
+        rg_registry_end(transfer);
         if (landed)
             landed(user, complete);
     }
@@ -102,18 +98,10 @@ static void advertise(struct rg_session *session, uint64_t id, const struct rg_r
 uint64_t rg_read_create(struct rg_session *session, const struct rg_region *memory, bool is_deferred)
 {
     struct read *read = rg_registry_new(session, is_deferred ? &deferred : &awaited, sizeof *read);
-    const size_t size = rg_region_size(memory);
     if (!read)
         return 0;
     read->transfer.memory = *memory;
     const uint64_t id = rg_registry_add(&read->transfer);
-    if (is_deferred) { /* else its data may come with the reply */
-        rg_probe_bytes(0, size);
-        if (size <= COPY_SMALL)
-            rg_receiver_expect_copy(session);
-        else
-            rg_receiver_expect_notices(session, 1);
-    }
     if (rg_read_gains(session, memory))
         advertise(session, id, memory);
     return id;
@@ -128,10 +116,7 @@ uint64_t rg_read_create_staged(struct rg_session *session, size_t size,
     read->transfer.memory = rg_region_line(RG_REGION_HOST, 0, size);
     read->landed = landed;
     read->user = user;
-    const uint64_t id = rg_registry_add(&read->transfer);
-    rg_probe_bytes(0, size);
-    rg_receiver_expect_notices(session, 1);
-    return id;
+    return rg_registry_add(&read->transfer);
 }
 
 void rg_read_set_memory(uint64_t id, unsigned char *memory)

@@ -1,11 +1,15 @@
 /* registry.c - see registry.h. */
 #include "client/transfer/registry.h"
 
+#include "client/core/probe.h"
 #include "client/core/receiver.h"
 #include "client/core/session.h"
+#include "client/transfer/transfer.h"
 #include "common/base/uncancelled.h"
 
 #include <stdlib.h>
+
+#define COPY_SMALL 16384u /* bytes that a connection holds while nobody reads */
 
 pthread_mutex_t rg_registry_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t rg_registry_idle = PTHREAD_COND_INITIALIZER;
@@ -28,12 +32,22 @@ void *rg_registry_new(struct rg_session *session, const struct rg_transfer_kind 
 
 uint64_t rg_registry_add(struct rg_transfer *transfer)
 {
+    struct rg_session *const session = transfer->session;
+    const struct rg_transfer_kind *const kind = transfer->kind;
+    const size_t size = rg_region_size(&transfer->memory);
     pthread_mutex_lock(&rg_registry_lock);
     const uint64_t id = next_id++;
     transfer->id = id;
     rg_hash_table_add(&transfers, &transfer->link, id);
-    n_host_writers += transfer->kind->writes_host;
+    n_host_writers += kind->writes_host;
     pthread_mutex_unlock(&rg_registry_lock);
+    if (kind->awaited) /* its data may come with the reply instead */
+        return id;
+    rg_probe_bytes(kind->sends ? size : 0, kind->sends ? 0 : size);
+    if (kind->queued && !kind->sends && size <= COPY_SMALL)
+        rg_receiver_expect_copy(session);
+    else
+        rg_receiver_expect_notices(session, 1);
     return id;
 }
 
@@ -69,7 +83,15 @@ void rg_registry_done(const struct rg_transfer_kind *kind)
     pthread_mutex_unlock(&rg_registry_lock);
 }
 
-bool rg_registry_writes_host(void)
+void rg_registry_end(struct rg_transfer *transfer)
+{
+    rg_registry_done(transfer->kind);
+    if (!transfer->kind->awaited)
+        rg_receiver_expect_notices(transfer->session, -1);
+    rg_registry_free(transfer);
+}
+
+bool rg_transfers_may_write_host(void)
 {
     pthread_mutex_lock(&rg_registry_lock);
     const bool may = n_host_writers != 0;

@@ -36,6 +36,7 @@ struct rg_transfer_kind {
     bool queued;      /* uses memory of the application's after its call has returned */
     bool writes_host; /* and may write any memory of the host meanwhile, as host functions do */
     bool awaited;     /* a call waits for it, so no notice is expected that comes by itself */
+    bool sends;       /* its bytes go to the worker */
 };
 
 struct rg_transfer {
@@ -55,7 +56,10 @@ extern pthread_cond_t rg_registry_idle;
 
 /** A zeroed structure of `size` bytes that begins with a struct rg_transfer; NULL: no memory. */
 void *rg_registry_new(struct rg_session *session, const struct rg_transfer_kind *kind, size_t size);
-/** Gives it an id and lets the worker name it; from here on the end of the session may free it. Returns the id. */
+/**
+ * Gives it an id and lets the worker name it; from here on the end of the session may free it. Returns the id. What the worker
+ * does by itself is expected.
+ */
 uint64_t rg_registry_add(struct rg_transfer *transfer);
 /** One of a session's, or of any (NULL). The lock is held. */
 struct rg_transfer *rg_registry_find(const struct rg_session *session, uint64_t id);
@@ -64,10 +68,10 @@ struct rg_transfer *rg_registry_take(uint64_t id);
 /** The first for which `match` is true. The lock is held. */
 struct rg_transfer *rg_registry_search(bool (*match)(const struct rg_transfer *transfer, const void *user),
                                        const void *user);
-/** One that the worker had a part in is over. The lock is not held. */
+/** One that may have written memory of the host has done so. The lock is not held. */
 void rg_registry_done(const struct rg_transfer_kind *kind);
-/** Whether one that writes memory of the host may do so. The lock is not held. */
-bool rg_registry_writes_host(void);
+/** Ends one that is out of the registry: nothing of it is expected any more, and it is freed. The lock is not held. */
+void rg_registry_end(struct rg_transfer *transfer);
 
 /** The reader begins to receive into a transfer's memory. The lock is held. */
 void rg_registry_receiving(const struct rg_session *session, uint64_t id);

@@ -8,7 +8,6 @@
  * What can fail: without memory for a part, and for a question that does not fit, the session ends. Memory that cannot be read is
  * sent as zeros, and latched as CUDA_ERROR_INVALID_VALUE.
  */
-#include "client/core/probe.h"
 #include "client/core/queue.h"
 #include "client/core/receiver.h"
 #include "client/core/session.h"
@@ -83,21 +82,17 @@ static void lost(struct rg_transfer *transfer)
 }
 
 static const struct rg_transfer_kind kind = {
-    .notice = RG_NOTICE_RENDEZVOUS, .progress = take_question, .lost = lost, .queued = true};
+    .notice = RG_NOTICE_RENDEZVOUS, .progress = take_question, .lost = lost, .queued = true, .sends = true};
 
 static uint64_t create(struct rg_session *session, const struct rg_region *memory,
                        struct rg_lazy_source *source)
 {
     struct rendezvous *rendezvous = rg_registry_new(session, &kind, sizeof *rendezvous);
-    const size_t size = rg_region_size(memory);
     if (!rendezvous)
         return 0;
     rendezvous->transfer.memory = *memory;
     rendezvous->source = source;
-    const uint64_t id = rg_registry_add(&rendezvous->transfer);
-    rg_probe_bytes(size, 0);
-    rg_receiver_expect_notices(session, 1);
-    return id;
+    return rg_registry_add(&rendezvous->transfer);
 }
 
 uint64_t rg_rendezvous_create(struct rg_session *session, const struct rg_region *memory)

@@ -5,7 +5,6 @@
  * Whoever ends a transfer waits until nothing is received into its memory or sent from it. None of these waits is for the
  * worker: the reader is at most in the middle of a message, which the end of a session interrupts.
  */
-#include "client/core/receiver.h"
 #include "client/core/session.h"
 #include "client/transfer/answers.h"
 #include "client/transfer/registry.h"
@@ -35,10 +34,7 @@ bool rg_transfer_cancel(uint64_t id)
     pthread_mutex_unlock(&rg_registry_lock);
     if (!transfer)
         return false;
-    rg_registry_done(transfer->kind);
-    if (!transfer->kind->awaited)
-        rg_receiver_expect_notices(transfer->session, -1);
-    rg_registry_free(transfer);
+    rg_registry_end(transfer);
     return true;
 }
 
@@ -113,11 +109,6 @@ void rg_transfers_revoke(uint64_t start, uint64_t size)
         revoke(transfer);
     rg_answers_wait_memory(start, size); /* the last of a rendezvous, which is not registered any more */
     pthread_mutex_unlock(&rg_registry_lock);
-}
-
-bool rg_transfers_may_write_host(void)
-{
-    return rg_registry_writes_host();
 }
 
 static bool is_of(const struct rg_transfer *transfer, const void *user)

@@ -29,3 +29,26 @@ CUDA_MEMCPY3D rg_cuda_copy_of_peer(const CUDA_MEMCPY3D_PEER *c)
         .Depth = c->Depth,
     };
 }
+
+CUDA_MEMCPY3D rg_cuda_copy_of_2d(const CUDA_MEMCPY2D *c)
+{
+    return (CUDA_MEMCPY3D){
+        .srcXInBytes = c->srcXInBytes,
+        .srcY = c->srcY,
+        .srcMemoryType = c->srcMemoryType,
+        .srcHost = c->srcHost,
+        .srcDevice = c->srcDevice,
+        .srcArray = c->srcArray,
+        .srcPitch = c->srcPitch,
+        .dstXInBytes = c->dstXInBytes,
+        .dstY = c->dstY,
+        .dstMemoryType = c->dstMemoryType,
+        .dstHost = c->dstHost,
+        .dstDevice = c->dstDevice,
+        .dstArray = c->dstArray,
+        .dstPitch = c->dstPitch,
+        .WidthInBytes = c->WidthInBytes,
+        .Height = c->Height,
+        .Depth = 1,
+    };
+}

@@ -1,4 +1,4 @@
-/* copy_peer.h - copies of boxes between devices, as copies of boxes. */
+/* copy_peer.h - copies in two dimensions, and copies of boxes between devices, as copies of boxes. */
 #ifndef RG_COMMON_CUDA_COPY_PEER_H
 #define RG_COMMON_CUDA_COPY_PEER_H
 
@@ -6,5 +6,6 @@
 
 /** The same copy without the contexts: addresses and arrays tell by themselves whose they are. */
 CUDA_MEMCPY3D rg_cuda_copy_of_peer(const CUDA_MEMCPY3D_PEER *c);
+CUDA_MEMCPY3D rg_cuda_copy_of_2d(const CUDA_MEMCPY2D *c);
 
 #endif

@@ -1,4 +1,5 @@
 /* capture_work.c - what is put into streams that capture, as nodes of their graphs. See capture.c. */
+#include "common/cuda/copy_peer.h"
 #include "common/cuda/graph/capture.h"
 
 #include <stdlib.h>
@@ -85,25 +86,7 @@ CUresult rg_capture_copy_2d(const CUDA_MEMCPY2D *c, CUstream stream)
 {
     if (!c)
         return CUDA_ERROR_INVALID_VALUE;
-    CUDA_MEMCPY3D copy = {
-        .srcXInBytes = c->srcXInBytes,
-        .srcY = c->srcY,
-        .srcMemoryType = c->srcMemoryType,
-        .srcHost = c->srcHost,
-        .srcDevice = c->srcDevice,
-        .srcArray = c->srcArray,
-        .srcPitch = c->srcPitch,
-        .dstXInBytes = c->dstXInBytes,
-        .dstY = c->dstY,
-        .dstMemoryType = c->dstMemoryType,
-        .dstHost = c->dstHost,
-        .dstDevice = c->dstDevice,
-        .dstArray = c->dstArray,
-        .dstPitch = c->dstPitch,
-        .WidthInBytes = c->WidthInBytes,
-        .Height = c->Height,
-        .Depth = 1,
-    };
+    const CUDA_MEMCPY3D copy = rg_cuda_copy_of_2d(c);
     return rg_capture_copy(&copy, stream);
 }
 
