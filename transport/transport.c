@@ -169,6 +169,11 @@ unsigned rg_conn_caps(const struct rg_conn *conn)
     return conn->caps;
 }
 
+unsigned rg_conn_rails(const struct rg_conn *conn)
+{
+    return conn->rails;
+}
+
 size_t rg_conn_piece(const struct rg_conn *conn, size_t piece)
 {
     enum {

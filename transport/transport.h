@@ -240,6 +240,8 @@ bool rg_conn_has_credit(struct rg_conn *conn);
 void rg_conn_set_control(struct rg_conn *conn, const struct rg_conn *control_conn);
 int rg_conn_fd(const struct rg_conn *conn); /* -1 without RG_CAP_FD */
 unsigned rg_conn_caps(const struct rg_conn *conn);
+/** How many rails (multirail/) it is meant to have; 0: it is made of no such connection. Any thread. */
+unsigned rg_conn_rails(const struct rg_conn *conn);
 /** Bytes of bulk data that a message should carry, where `piece` (common/sync/chunk_size.h) is what the link takes in good time. */
 size_t rg_conn_piece(const struct rg_conn *conn, size_t piece);
 /** "tcp", "unix", "mem", or with filters "delay+tcp". Owned by the connection. */

@@ -327,7 +327,7 @@ static struct rg_rdma_piece piece(uint16_t slot, uint64_t offset, uint32_t lengt
 static void expect_protocol_error(struct ends *e, const struct rg_rdma_piece *pieces, unsigned n)
 {
     if (strcmp(rg_conn_transport(e->far), "rdma") != 0 || !(rg_conn_caps(e->far) & RG_CAP_ADVERTISES) ||
-        rg_multipath_rails(e->far)) /* whose connections are not ours to write to */
+        rg_conn_rails(e->far)) /* whose connections are not ours to write to */
         return;
     unsigned char *ring = pages(e->far, RING), *own = malloc(SOURCE);
     CHECK(rg_conn_advertise(e->far, 0, 0, ring, CHUNK) == RG_OK);

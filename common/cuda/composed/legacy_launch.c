@@ -1,9 +1,10 @@
 /*
- * legacy_launch.c - launches in pieces: the block's shape, the shared memory and the parameters are set on the function
- * first (cuFuncSetBlockShape, cuFuncSetSharedSize, cuParamSet…), then cuLaunch names no more than the grid.
+ * legacy_launch.c - launches in pieces: the block's shape, the shared memory and the parameters are set on
+ * the function first (cuFuncSetBlockShape, cuFuncSetSharedSize, cuParamSet…), then cuLaunch names no more
+ * than the grid.
  *
- * What is set belongs to the function and stays; it is kept here by handle, under one lock, and each setter checks that the
- * handle is a function's. Any thread.
+ * What is set belongs to the function and stays; it is kept here by handle, under one lock, and each setter
+ * checks that the handle is a function's. Any thread.
  */
 #include "common/cuda/api.h"
 

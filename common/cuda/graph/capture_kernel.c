@@ -1,6 +1,7 @@
 /*
- * capture_kernel.c - kernels that are launched in streams that capture: the node keeps the launch's attributes, but for those
- * that say how it stands to what is before and behind it, which become edges and events.
+ * capture_kernel.c - kernels that are launched in streams that capture: the node keeps the launch's
+ * attributes, but for those that say how it stands to what is before and behind it, which become edges and
+ * events.
  */
 #include "common/cuda/graph/capture.h"
 

@@ -2,8 +2,8 @@
  * uniformity.h - how values depend on the thread's place in its row, and which loops the threads of a block
  * had better go through together.
  *
- * All of it is a guess that only speed depends on: a block's threads may do as they like (exec/lanes.c), and
- * code that takes a value for regular checks first that it is (frame.c).
+ * All of it is a guess that only speed depends on: a block's threads may do as they like
+ * (exec/lanes/lanes.c), and code that takes a value for regular checks first that it is (frame.c).
  */
 #ifndef SG_COMPILER_UNIFORMITY_UNIFORMITY_H
 #define SG_COMPILER_UNIFORMITY_UNIFORMITY_H

@@ -1,6 +1,7 @@
 /*
- * device_services.c - what the device runtime of kernels asks the driver: kernels of the same module, limits and
- * attributes of the device they run on. The module that owns a launch is held as long as the launch's family runs.
+ * device_services.c - what the device runtime of kernels asks the driver: kernels of the same module, limits
+ * and attributes of the device they run on. The module that owns a launch is held as long as the launch's
+ * family runs.
  */
 #include "softgpu/driver/launch/device_services.h"
 

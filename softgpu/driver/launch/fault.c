@@ -1,9 +1,9 @@
 /*
  * fault.c - faults of kernels as CUDA's errors, in the log, and as a report like compute-sanitizer's.
  *
- * The log has one line. A report (SOFTGPU_REPORT=1) has the instruction, too, with its place in the sources where the
- * PTX names it (nvcc -lineinfo or -G), and the allocation that an address is nearest to. Kernels are compiled to be
- * watched then (compiler/codegen/builder/access.c); of others a report says what is known.
+ * The log has one line. A report (SOFTGPU_REPORT=1) has the instruction, too, with its place in the sources
+ * where the PTX names it (nvcc -lineinfo or -G), and the allocation that an address is nearest to. Kernels
+ * are compiled to be watched then (compiler/codegen/builder/access.c); of others a report says what is known.
  */
 #include "softgpu/driver/launch/fault.h"
 

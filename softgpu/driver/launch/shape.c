@@ -1,6 +1,6 @@
 /*
- * shape.c - which grids a kernel can be launched with: limits of the device, of the kernel and of what was set for it, and
- * clusters. Pure functions; what fails is the caller's error.
+ * shape.c - which grids a kernel can be launched with: limits of the device, of the kernel and of what was
+ * set for it, and clusters. Pure functions; what fails is the caller's error.
  */
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/launch/function.h"

@@ -1,9 +1,9 @@
 /*
  * ipc.c - memory and events of other processes: the handles of cuIpc….
  *
- * Memory becomes a shared file when its handle is asked for (range.h); an interprocess event is in one from the start
- * (event.c). A handle names process, file and the file's secret (shared_file.h), and is good for as long as that process
- * has the object. Opening one's own memory is refused, as drivers do.
+ * Memory becomes a shared file when its handle is asked for (range.h); an interprocess event is in one from
+ * the start (event.c). A handle names process, file and the file's secret (shared_file.h), and is good for as
+ * long as that process has the object. Opening one's own memory is refused, as drivers do.
  */
 #include <string.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 /*
- * managed.c - managed memory. The device computes in the process that uses it, so an allocation is the same memory for
- * both sides at all times; hints and attachments have nothing to do but to be right about their arguments, and to be
- * remembered.
+ * managed.c - managed memory. The device computes in the process that uses it, so an allocation is the same
+ * memory for both sides at all times; hints and attachments have nothing to do but to be right about their
+ * arguments, and to be remembered.
  */
 #include "common/cuda/advice.h"
 #include "common/cuda/graph/graph.h"

@@ -58,7 +58,10 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_
     return CUDA_SUCCESS;
 }
 
-/* Memory of pools is freed at once, as the API has it: its user has seen to it that nothing is left to do with it. */
+/*
+ * Memory of pools is freed at once, as the API has it: its user has seen to it that nothing is left to do
+ * with it.
+ */
 static void wait_before_free(const struct sg_range *range, struct sg_context *current)
 {
     if (range->kind == SG_RANGE_ASYNC)

@@ -1,6 +1,6 @@
 /*
- * mipmap.c - mipmapped arrays: one array a level, each half the one before. A level is an array in its own right, which
- * the application may copy to and make textures and surfaces of, and which ends with the whole.
+ * mipmap.c - mipmapped arrays: one array a level, each half the one before. A level is an array in its own
+ * right, which the application may copy to and make textures and surfaces of, and which ends with the whole.
  */
 #include <stdlib.h>
 

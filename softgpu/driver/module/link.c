@@ -1,9 +1,9 @@
 /*
  * link.c - cuLink: PTX modules added one by one and linked into one image that can be loaded.
  *
- * What is added is kept as text; cuLinkComplete proves that it links and gives out an image that the loading calls
- * take. Machine code cannot be linked in. Logs go to the buffers given at cuLinkCreate, or to those of the call
- * that fails.
+ * What is added is kept as text; cuLinkComplete proves that it links and gives out an image that the loading
+ * calls take. Machine code cannot be linked in. Logs go to the buffers given at cuLinkCreate, or to those of
+ * the call that fails.
  */
 #include <stdlib.h>
 

@@ -10,6 +10,7 @@
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/cuda/image_file.h"
+#include "common/sync/scoped_lock.h"
 #include "softgpu/driver/context/bring.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/module/module.h"
@@ -103,8 +104,9 @@ static CUresult append_some(struct sg_module *module, bool managed, bool constan
 }
 
 /*
- * Allocates memory for the variables that are managed, or for those that are not, and sets their addresses. Constants
- * lie in a bank of their own, whose size is that of a GPU's: reading behind an array of constants is no fault there.
+ * Allocates memory for the variables that are managed, or for those that are not, and sets their addresses.
+ * Constants lie in a bank of their own, whose size is that of a GPU's: reading behind an array of constants
+ * is no fault there.
  */
 static CUresult place_some(struct sg_module *module, bool managed, uint64_t *memory)
 {
@@ -129,8 +131,10 @@ static CUresult place_some(struct sg_module *module, bool managed, uint64_t *mem
     return CUDA_SUCCESS;
 }
 
-/* Gives each variable its address in an allocation of the context's device; those that are managed have pages of their
- * own. */
+/*
+ * Gives each variable its address in an allocation of the context's device; those that are managed have pages
+ * of their own.
+ */
 static CUresult place_variables(struct sg_module *module)
 {
     const uint32_t n = module->image->n_variables;
@@ -234,13 +238,12 @@ static CUresult make_functions(struct sg_module *module)
 static void list_remove(struct sg_module *module)
 {
     struct sg_context *context = module->object.context;
-    pthread_mutex_lock(&context->lock);
+    RG_SCOPED_LOCK(&context->lock);
     for (struct sg_module **link = &context->modules; *link != NULL; link = &(*link)->next)
         if (*link == module) {
             *link = module->next;
             break;
         }
-    pthread_mutex_unlock(&context->lock);
 }
 
 bool sg_module_destroy(struct sg_module *module)

@@ -1,9 +1,11 @@
 /*
- * texref.c - texture and surface references, which came before objects: variables of modules that the application binds.
+ * texref.c - texture and surface references, which came before objects: variables of modules that the
+ * application binds.
  *
- * In a program such a variable is a number, that of an object (texture.c). Whatever changes of a reference ends the object
- * that was made for it and makes another; a description that is no texture (yet) leaves none, and fetching by it is a
- * fault. Work that was queued before meets what was bound then: ending an object waits for it.
+ * In a program such a variable is a number, that of an object (texture.c). Whatever changes of a reference
+ * ends the object that was made for it and makes another; a description that is no texture (yet) leaves none,
+ * and fetching by it is a fault. Work that was queued before meets what was bound then: ending an object
+ * waits for it.
  *
  * Threads: any, with one lock; two threads that change one reference are the application's error.
  */

@@ -2,8 +2,8 @@
  * texture.c - texture and surface objects: descriptions by the application to descriptors for kernels
  * (softgpu/exec/texture/texture.h).
  *
- * Objects are numbers that kernels are given. Destroying one waits for the work queued before, so that a kernel never
- * meets an object that was there when it was launched and is gone.
+ * Objects are numbers that kernels are given. Destroying one waits for the work queued before, so that a
+ * kernel never meets an object that was there when it was launched and is gone.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -6,8 +6,9 @@
 #include "softgpu/exec/grid/pool.h"
 
 #include "common/base/log.h"
+#include "common/base/thread.h"
+#include "common/sync/scoped_lock.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,18 +65,10 @@ static void *help(void *unused);
 
 static void call_helper(void)
 {
-    pthread_attr_t attributes;
-    pthread_t thread;
-    sigset_t all, old;
-    if (children.n_idle || children.n_threads >= sg_exec_cores() || pthread_attr_init(&attributes) != 0)
-        return;
-    sigfillset(&all);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    if (pthread_create(&thread, &attributes, help, NULL) == 0)
-        children.n_threads++; /* if it cannot be made, the thread that waits for the family does the work */
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    pthread_attr_destroy(&attributes);
+    /* if it cannot be made, the thread that waits for the family does the work */
+    if (!children.n_idle && children.n_threads < sg_exec_cores() &&
+        rg_thread_start("softgpu-child", help, NULL))
+        children.n_threads++;
 }
 
 static uint64_t pending_limit(const struct sg_family *family)
@@ -200,7 +193,7 @@ static void run_grid(struct sg_child *child)
         sg_pool_run(&child->launch, &child->own, &report);
     else
         report.fault = SG_FAULT_ILLEGAL_INSTRUCTION; /* services->code has said why */
-    pthread_mutex_lock(&children.lock);
+    RG_SCOPED_LOCK(&children.lock);
     if (report.fault && !family->stopped) {
         family->stopped = true;
         family->report = report;
@@ -209,7 +202,6 @@ static void run_grid(struct sg_child *child)
         memcpy(family->report.grid, child->launch.grid, sizeof(report.grid));
         memcpy(family->report.block, child->launch.block, sizeof(report.block));
     }
-    pthread_mutex_unlock(&children.lock);
 }
 
 static void run_transfer(const struct sg_transfer *transfer)
@@ -248,7 +240,6 @@ static void run_child(struct sg_child *child)
 static void *help(void *unused)
 {
     (void)unused;
-    pthread_setname_np(pthread_self(), "softgpu-child");
     bool able = sg_signals_thread_init();
     pthread_mutex_lock(&children.lock);
     while (able) {
@@ -274,7 +265,9 @@ static void family_init(struct sg_family *family, const struct sg_launch *launch
     family->first.family = family;
 }
 
-/** The blocks of the family's first grid have ended, with this report: returns when the family is complete. */
+/**
+ * The blocks of the family's first grid have ended, with this report: returns when the family is complete.
+ */
 static void family_finish(struct sg_family *family, struct sg_fault_report *report)
 {
     if (!atomic_load(&family->used))
@@ -332,11 +325,10 @@ struct sg_child *sg_child_prepare(struct sg_parent *parent, uint32_t size)
     child->own = (struct sg_parent){.family = parent->family, .self = child, .unfinished = 1};
     child->launch.params = child->params;
     child->launch.params_size = size;
-    pthread_mutex_lock(&children.lock);
+    RG_SCOPED_LOCK(&children.lock);
     use_family(parent->family);
     child->next = parent->prepared;
     parent->prepared = child;
-    pthread_mutex_unlock(&children.lock);
     return child;
 }
 
@@ -361,7 +353,10 @@ int sg_child_find(struct sg_parent *parent, const void *params, struct sg_child 
     return child ? SG_CUDA_SUCCESS : SG_CUDA_INVALID_VALUE;
 }
 
-/** The stream, made if it is the block's default; NULL with *error (SUCCESS: it is not a queue). Under the lock. */
+/**
+ * The stream, made if it is the block's default; NULL with *error (SUCCESS: it is not a queue). Under the
+ * lock.
+ */
 static struct sg_child_stream *find_stream(struct sg_parent *parent, uint64_t block, uint64_t stream,
                                            int *error)
 {
@@ -388,7 +383,9 @@ static struct sg_child_stream *find_stream(struct sg_parent *parent, uint64_t bl
     return queue;
 }
 
-/** Puts the child where its stream says; under the lock. The child is the caller's still if there is an error. */
+/**
+ * Puts the child where its stream says; under the lock. The child is the caller's still if there is an error.
+ */
 static int enqueue(struct sg_parent *parent, struct sg_child *child, uint64_t block, uint64_t stream)
 {
     struct sg_family *family = parent->family;
@@ -435,7 +432,7 @@ static int enqueue(struct sg_parent *parent, struct sg_child *child, uint64_t bl
 
 int sg_child_submit(struct sg_parent *parent, struct sg_child *child, uint64_t block, uint64_t stream)
 {
-    pthread_mutex_lock(&children.lock);
+    RG_SCOPED_LOCK(&children.lock);
     struct sg_child **link = &parent->prepared;
     while (*link && *link != child)
         link = &(*link)->next;
@@ -446,7 +443,6 @@ int sg_child_submit(struct sg_parent *parent, struct sg_child *child, uint64_t b
         if (error)
             free(child);
     }
-    pthread_mutex_unlock(&children.lock);
     return error;
 }
 
@@ -544,12 +540,11 @@ int sg_child_stream_create(struct sg_parent *parent, uint64_t *stream)
 int sg_child_stream_destroy(struct sg_parent *parent, uint64_t stream)
 {
     int error = SG_CUDA_INVALID_HANDLE;
-    pthread_mutex_lock(&children.lock);
+    RG_SCOPED_LOCK(&children.lock);
     struct sg_child_stream *queue =
         stream > SG_STREAM_FIRE_AND_FORGET ? find_stream(parent, 0, stream, &error) : NULL;
     if (queue)
         queue->destroyed = true; /* what is in it runs */
-    pthread_mutex_unlock(&children.lock);
     return error;
 }
 
@@ -569,11 +564,10 @@ int sg_child_event_create(struct sg_parent *parent, uint64_t *event)
 
 int sg_child_event_destroy(struct sg_parent *parent, uint64_t event)
 {
-    pthread_mutex_lock(&children.lock);
+    RG_SCOPED_LOCK(&children.lock);
     struct sg_child_event *found = find_event(parent, event);
     if (found)
         found->destroyed = true;
-    pthread_mutex_unlock(&children.lock);
     return found ? SG_CUDA_SUCCESS : SG_CUDA_INVALID_HANDLE;
 }
 
@@ -582,7 +576,7 @@ int sg_child_event_destroy(struct sg_parent *parent, uint64_t event)
 int sg_child_last_error(struct sg_parent *parent, uint64_t block, uint32_t thread, bool clear)
 {
     int error = SG_CUDA_SUCCESS;
-    pthread_mutex_lock(&children.lock);
+    RG_SCOPED_LOCK(&children.lock);
     for (struct sg_thread_error *e = parent->errors; e; e = e->next)
         if (e->block == block && e->thread == thread) {
             error = e->error;
@@ -590,14 +584,13 @@ int sg_child_last_error(struct sg_parent *parent, uint64_t block, uint32_t threa
                 e->error = SG_CUDA_SUCCESS;
             break;
         }
-    pthread_mutex_unlock(&children.lock);
     return error;
 }
 
 void sg_child_set_error(struct sg_parent *parent, uint64_t block, uint32_t thread, int error)
 {
     struct sg_thread_error *e;
-    pthread_mutex_lock(&children.lock);
+    RG_SCOPED_LOCK(&children.lock);
     use_family(parent->family); /* whose end frees the list */
     for (e = parent->errors; e; e = e->next)
         if (e->block == block && e->thread == thread)
@@ -610,5 +603,4 @@ void sg_child_set_error(struct sg_parent *parent, uint64_t block, uint32_t threa
     }
     if (e)
         e->error = error;
-    pthread_mutex_unlock(&children.lock);
 }

@@ -88,7 +88,7 @@ static void test_two_steps(void)
 {
     enum { N = 3, SIZE = 3 * RG_PIECE / 2 };
     struct pair pair = pair_open(address, "", RG_WAIT_AUTO);
-    pair_bundle(&pair, "", 2, RG_COMPRESS_NONE);
+    pair_multipath(&pair, "", 2, RG_COMPRESS_NONE);
     const struct iovec head = {(void *)(uintptr_t)text, sizeof text};
     struct tail tails[N];
     struct rg_message m;

@@ -84,7 +84,7 @@ static void test_counters(void)
         if (!rg_codec_available(codec))
             continue;
         struct pair pair = pair_open(address, "", RG_WAIT_AUTO);
-        pair_bundle(&pair, "", 1, codec);
+        pair_multipath(&pair, "", 1, codec);
         struct rg_conn_statistics sent, received;
         static const char head[] = "a head";
         for (int random = 0; random < 2; random++) {

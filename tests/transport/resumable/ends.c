@@ -70,7 +70,7 @@ void ends_open_at(struct ends *ends, const char *at, const char *filters, unsign
     memset(ends, 0, sizeof *ends);
     ends->pair = pair_open(at, filters, RG_WAIT_AUTO);
     if (channels)
-        pair_bundle(&ends->pair, "", channels, RG_COMPRESS_NONE);
+        pair_multipath(&ends->pair, "", channels, RG_COMPRESS_NONE);
     ends->a = (struct end){
         .listener = ends->pair.listener, .filters = filters, .channels = channels, .connects = true};
     ends->b = (struct end){.listener = ends->pair.listener, .filters = "", .channels = channels};

@@ -18,7 +18,7 @@ static LLVMValueRef field(struct sg_codegen *gen, LLVMBuilderRef builder, LLVMVa
     return load;
 }
 
-LLVMValueRef sg_gen_block_pointer(struct sg_codegen *gen)
+static LLVMValueRef block_pointer(struct sg_codegen *gen)
 {
     if (gen->block_pointer == NULL)
         gen->block_pointer = field(gen, gen->entry_builder, gen->thread, offsetof(struct sg_thread, block),
@@ -28,7 +28,7 @@ LLVMValueRef sg_gen_block_pointer(struct sg_codegen *gen)
 
 LLVMValueRef sg_gen_block_field(struct sg_codegen *gen, size_t offset, LLVMTypeRef type)
 {
-    return field(gen, gen->entry_builder, sg_gen_block_pointer(gen), offset, type, true);
+    return field(gen, gen->entry_builder, block_pointer(gen), offset, type, true);
 }
 
 LLVMValueRef sg_gen_shared_base(struct sg_codegen *gen)
