@@ -36,6 +36,7 @@ struct transfer {
     size_t width, height, depth;
     uint32_t fill_size; /* 0: a copy; else bytes of an element, `from` unused */
     uint32_t fill_value;
+    bool in_order; /* a graph's: all host memory is as page-locked memory is */
 };
 
 static void move_row(unsigned char *to, const struct transfer *t, const unsigned char *from)
@@ -154,9 +155,6 @@ static struct sg_task *transfer_task(const struct transfer *t, size_t aside)
     return task;
 }
 
-/* Set during a copy of a graph on this thread. */
-static __thread bool in_order;
-
 static CUresult transfer(struct transfer *t, bool to_device, bool from_device, bool asynchronous,
                          CUstream handle)
 {
@@ -169,7 +167,7 @@ static CUresult transfer(struct transfer *t, bool to_device, bool from_device, b
         SG_RETURN_IF(place_side(t, &t->from, from_device));
     else
         t->from.place = PLACE_DEVICE;
-    if (in_order) { /* a graph's: all host memory is as page-locked memory is */
+    if (t->in_order) {
         t->to.place = t->to.place == PLACE_PAGEABLE ? PLACE_LOCKED : t->to.place;
         t->from.place = t->from.place == PLACE_PAGEABLE ? PLACE_LOCKED : t->from.place;
     }
@@ -391,7 +389,7 @@ CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *copy, CUstream stream)
     return copy_2d(copy, true, true, stream);
 }
 
-static CUresult copy_3d(const CUDA_MEMCPY3D *c, bool asynchronous, CUstream stream)
+static CUresult copy_3d(const CUDA_MEMCPY3D *c, bool asynchronous, bool in_order, CUstream stream)
 {
     SG_BRING(SG_KIND_STREAM, stream);
     struct sg_context *context;
@@ -404,26 +402,24 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *c, bool asynchronous, CUstream stre
                            c->dstZ,          c->dstPitch, c->dstHeight, c->dstArray};
     struct described from = {c->srcMemoryType, c->srcHost,  c->srcDevice, c->srcXInBytes, c->srcY,
                              c->srcZ,          c->srcPitch, c->srcHeight, c->srcArray};
-    struct transfer t = {.width = c->WidthInBytes, .height = c->Height, .depth = c->Depth};
+    struct transfer t = {
+        .width = c->WidthInBytes, .height = c->Height, .depth = c->Depth, .in_order = in_order};
     return copy_described(&to, &from, &t, asynchronous, stream);
 }
 
 CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *copy)
 {
-    return copy_3d(copy, false, NULL);
+    return copy_3d(copy, false, false, NULL);
 }
 
 CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *copy, CUstream stream)
 {
-    return copy_3d(copy, true, stream);
+    return copy_3d(copy, true, false, stream);
 }
 
 CUresult sg_copy_in_order(const CUDA_MEMCPY3D *copy, CUstream stream)
 {
-    in_order = true;
-    CUresult result = cuMemcpy3DAsync_v2(copy, stream);
-    in_order = false;
-    return result;
+    return copy_3d(copy, true, true, stream);
 }
 
 /* Between contexts: all devices are this process's memory. */
@@ -435,7 +431,7 @@ static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, bool asynchronous, CUs
     if (c == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     const CUDA_MEMCPY3D copy = rg_cuda_copy_of_peer(c);
-    return copy_3d(&copy, asynchronous, stream);
+    return copy_3d(&copy, asynchronous, false, stream);
 }
 
 CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *copy)
