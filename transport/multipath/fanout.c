@@ -1,5 +1,6 @@
 /*
- * fanout.c - what a connection over several has in common: making and ending, and operations that are those of the first.
+ * fanout.c - what a connection over several has in common: making and ending, and operations that are those
+ * of the first.
  *
  * Threads: as those of a connection; an interrupt may come from any.
  */

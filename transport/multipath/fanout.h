@@ -1,14 +1,16 @@
 /*
- * fanout.h - bulk data of one connection over several: what the wrappers multipath (connections of one network) and
- * multirail (several adapters) share.
+ * fanout.h - bulk data of one connection over several: what the wrappers multipath (connections of one
+ * network) and multirail (several adapters) share.
  *
- * A message whose bulk data goes out of band is sent in three steps: its head on the first connection, with the route that
- * says which channel carries which piece (rg_fanout_send_head, serialised by the caller); the message's turn, since pieces
- * go out in the order of messages (rg_fanout_begin); and the pieces, by the calling thread and, where several channels
- * take part, by a thread of each of the others (rg_fanout_send_pieces, rg_fanout_end). How a channel sends its part is the
- * wrapper's (struct rg_fanout_kind). The receiver gets the head by rg_fanout_recv, and the pieces as the wrapper does.
+ * A message whose bulk data goes out of band is sent in three steps: its head on the first connection, with
+ * the route that says which channel carries which piece (rg_fanout_send_head, serialised by the caller); the
+ * message's turn, since pieces go out in the order of messages (rg_fanout_begin); and the pieces, by the
+ * calling thread and, where several channels take part, by a thread of each of the others
+ * (rg_fanout_send_pieces, rg_fanout_end). How a channel sends its part is the wrapper's (struct
+ * rg_fanout_kind). The receiver gets the head by rg_fanout_recv, and the pieces as the wrapper does.
  *
- * A failure of the first connection, or one that the wrapper does not get over, ends everything (rg_fanout_break).
+ * A failure of the first connection, or one that the wrapper does not get over, ends everything
+ * (rg_fanout_break).
  *
  * Locks: a wrapper's own, then `lock`, then those of the connections.
  */
@@ -55,7 +57,10 @@ struct rg_channel {
 
 struct rg_fanout_kind {
     size_t least; /* bulk data of less than this goes with its message */
-    /** Sends what of a message belongs to a channel; counts the bytes. RG_ERR_FAULT: zeros were sent for some of it. */
+    /**
+     * Sends what of a message belongs to a channel; counts the bytes. RG_ERR_FAULT: zeros were sent for some
+     * of it.
+     */
     enum rg_status (*send_part)(struct rg_channel *channel, struct rg_sending *sending, size_t *bytes);
     /** Changes a route, which the scheduler has chosen piece by piece; NULL: it stays. */
     uint64_t (*arrange)(uint64_t route, uint64_t number, size_t size);
@@ -119,7 +124,10 @@ void rg_fanout_op_abandon(struct rg_conn *conn);
 
 /* --- schedule.c --- */
 
-/** Which channel carries which piece, so that all are done at the same time, as far as is known; the lock is held. One is left. */
+/**
+ * Which channel carries which piece, so that all are done at the same time, as far as is known; the lock is
+ * held. One is left.
+ */
 uint64_t rg_fanout_schedule(struct rg_fanout *f, uint64_t number, size_t size);
 /** What the channels can do, from what they did with this message and with those before; the lock is held. */
 void rg_fanout_rate(struct rg_fanout *f, size_t size, uint64_t ns);

@@ -1,8 +1,9 @@
 /*
  * fanout_receive.c - messages in: what the first connection brings, and where their bulk data comes from.
  *
- * Nothing is believed: an announcement of bulk data is the next one of its direction and names channels that may exist, or
- * the connection ends with RG_ERR_PROTOCOL. Threads: the receiver; what the readers of rails look at is under the lock.
+ * Nothing is believed: an announcement of bulk data is the next one of its direction and names channels that
+ * may exist, or the connection ends with RG_ERR_PROTOCOL. Threads: the receiver; what the readers of rails
+ * look at is under the lock.
  */
 #include "transport/multipath/fanout.h"
 

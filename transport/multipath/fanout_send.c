@@ -1,9 +1,10 @@
 /*
  * fanout_send.c - messages out: the head on the first connection, the pieces on their channels.
  *
- * The head settles which channel carries which piece. The pieces of one message are sent when it is its turn, by the thread
- * that sends the message and, where several channels take part, by a thread of each of the others, which is started when
- * it is first needed. Where no thread can be had, the sender does that part too.
+ * The head settles which channel carries which piece. The pieces of one message are sent when it is its turn,
+ * by the thread that sends the message and, where several channels take part, by a thread of each of the
+ * others, which is started when it is first needed. Where no thread can be had, the sender does that part
+ * too.
  */
 #include "transport/multipath/fanout.h"
 

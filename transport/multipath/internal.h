@@ -1,6 +1,6 @@
 /*
- * internal.h - the inside of a multipath: multipath.c (its channels and operations), send.c, receive.c. What it has in
- * common with multirail is in fanout.h.
+ * internal.h - the inside of a multipath: multipath.c (its channels and operations), send.c, receive.c. What
+ * it has in common with multirail is in fanout.h.
  */
 #ifndef RG_TRANSPORT_MULTIPATH_INTERNAL_H
 #define RG_TRANSPORT_MULTIPATH_INTERNAL_H
@@ -33,7 +33,10 @@ struct multipath {
 
 extern const struct rg_fanout_kind rg_multipath_kind; /* send.c */
 
-/* multipath.c: more bulk data goes over the first connection, or somebody wants channels: opens some if this side does that. */
+/*
+ * multipath.c: more bulk data goes over the first connection, or somebody wants channels: opens some if this
+ * side does that.
+ */
 void rg_multipath_want(struct multipath *m, unsigned channels, uint64_t bulk_on_first);
 /* A channel when it has been added; NULL: all ends before, or it does not come. */
 struct path *rg_multipath_path(struct multipath *m, unsigned index);

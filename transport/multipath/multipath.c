@@ -1,7 +1,8 @@
 /*
  * multipath.c - the channels of a multipath: adding, opening, ending. See multipath.h.
  *
- * A thread opens channels while fewer are there than somebody wants; what it cannot open is not asked for again.
+ * A thread opens channels while fewer are there than somebody wants; what it cannot open is not asked for
+ * again.
  */
 #include "transport/multipath/multipath.h"
 

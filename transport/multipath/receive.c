@@ -1,9 +1,10 @@
 /*
- * receive.c - messages in: bulk data is taken from the channels that the message names, in the order of its pieces.
+ * receive.c - messages in: bulk data is taken from the channels that the message names, in the order of its
+ * pieces.
  *
- * While the receiver takes one channel's piece, the next ones fill the kernel's buffers, so the channels work side by side.
- * Nothing is believed: each piece must be the very one that is due on its channel, of the size that follows from the
- * message's.
+ * While the receiver takes one channel's piece, the next ones fill the kernel's buffers, so the channels work
+ * side by side. Nothing is believed: each piece must be the very one that is due on its channel, of the size
+ * that follows from the message's.
  */
 #include "transport/multipath/internal.h"
 

@@ -1,5 +1,6 @@
 /*
- * schedule.c - which channel carries which piece: faster ones get more, by rates that are measured as they send.
+ * schedule.c - which channel carries which piece: faster ones get more, by rates that are measured as they
+ * send.
  *
  * Nothing can fail. Threads: the fanout's lock is held.
  */
@@ -51,7 +52,10 @@ uint64_t rg_fanout_schedule(struct rg_fanout *f, uint64_t number, size_t size)
     return f->kind->arrange ? f->kind->arrange(route, number, size) : route;
 }
 
-/* A channel that was done early counts as twice as fast at most: what a buffer takes at once says little about the link. */
+/*
+ * A channel that was done early counts as twice as fast at most: what a buffer takes at once says little
+ * about the link.
+ */
 void rg_fanout_rate(struct rg_fanout *f, size_t size, uint64_t ns)
 {
     const unsigned n = atomic_load(&f->n_channels);

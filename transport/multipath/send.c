@@ -1,8 +1,8 @@
 /*
  * send.c - pieces out, compressed where that is faster; and how many channels are used.
  *
- * What fails is the fanout's: a channel that breaks ends all, memory that cannot be read goes out as zeros. Threads: a
- * channel's thread, or the sender for it, is alone with the channel's buffers.
+ * What fails is the fanout's: a channel that breaks ends all, memory that cannot be read goes out as zeros.
+ * Threads: a channel's thread, or the sender for it, is alone with the channel's buffers.
  */
 #include "transport/multipath/internal.h"
 
@@ -11,8 +11,10 @@
 
 #include <stdlib.h>
 
-/* The first pause is short: what one connection seems to carry at first is partly what buffers on the way took in, and a
- * try that failed by that is the rule's only costly mistake. */
+/*
+ * The first pause is short: what one connection seems to carry at first is partly what buffers on the way
+ * took in, and a try that failed by that is the rule's only costly mistake.
+ */
 static const struct rg_trial_settings more_channels = {
     .window_bytes = 24 << 20,
     .window_ns = 5000000,
@@ -132,7 +134,10 @@ static enum rg_status send_part(struct rg_channel *channel, struct rg_sending *s
 
 const struct rg_fanout_kind rg_multipath_kind = {.least = RG_MULTIPATH_MIN, .send_part = send_part};
 
-/* After a message of `size` bytes that took so long: tries one more channel now and then, and keeps it if that is faster. */
+/*
+ * After a message of `size` bytes that took so long: tries one more channel now and then, and keeps it if
+ * that is faster.
+ */
 static void adapt(struct multipath *m, size_t size, uint64_t ns)
 {
     struct rg_trial *trial = &m->more_channels;

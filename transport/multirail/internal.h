@@ -9,8 +9,8 @@
  *   memory.c      memory that is registered or advertised with all connections
  *   striping.c    whether rails are worth it
  *
- * What it has in common with multipath is in multipath/fanout.h. Locks: memory_lock, then the fanout's `lock`, then those of
- * connections.
+ * What it has in common with multipath is in multipath/fanout.h. Locks: memory_lock, then the fanout's
+ * `lock`, then those of connections.
  */
 #ifndef RG_TRANSPORT_MULTIRAIL_INTERNAL_H
 #define RG_TRANSPORT_MULTIRAIL_INTERNAL_H
@@ -129,7 +129,9 @@ void rg_rails_end(struct multirail *m);
 
 /* Starts the thread that opens rails, unless it runs. */
 void rg_rails_reconnect(struct multirail *m);
-/* More bulk data goes over the first connection, or the peer wants rails: opens them if this side does that. */
+/*
+ * More bulk data goes over the first connection, or the peer wants rails: opens them if this side does that.
+ */
 void rg_rails_want(struct multirail *m, unsigned rails, uint64_t bulk_on_first);
 /* When to open a rail again that has just gone or could not be opened; the lock is held. */
 void rg_rail_schedule(struct rail *rail);

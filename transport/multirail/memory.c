@@ -1,13 +1,13 @@
 /*
- * memory.c - memory of all rails: what is registered is registered with each connection, GPUs' memory too, and what is
- * advertised is advertised where it is of use.
+ * memory.c - memory of all rails: what is registered is registered with each connection, GPUs' memory too,
+ * and what is advertised is advertised where it is of use.
  *
- * With a tag: over all connections, by whichever the data comes. Without: each piece over one, the first connection as long
- * as it has room, or the rails while the peer uses them. What was advertised over a rail that is gone goes to others, once
- * nothing more can be received by it.
+ * With a tag: over all connections, by whichever the data comes. Without: each piece over one, the first
+ * connection as long as it has room, or the rails while the peer uses them. What was advertised over a rail
+ * that is gone goes to others, once nothing more can be received by it.
  *
- * A GPU's memory is registered with all or with none, so that whichever rail carries it needs no processor for that: a rail
- * that cannot have what is registered already is not taken.
+ * A GPU's memory is registered with all or with none, so that whichever rail carries it needs no processor
+ * for that: a rail that cannot have what is registered already is not taken.
  */
 #include "transport/multirail/internal.h"
 
@@ -18,7 +18,9 @@
 
 enum { FIRST_KEEPS = 4 }; /* pieces that are left to the first connection while the peer uses rails */
 
-/* The first connection and those of rails, of all or of those that are left. memory_lock is held: they stay. */
+/*
+ * The first connection and those of rails, of all or of those that are left. memory_lock is held: they stay.
+ */
 static unsigned connections(struct multirail *m, bool living, struct rg_conn *out[RG_FANOUT_CHANNELS + 1])
 {
     unsigned n = 0;

@@ -1,14 +1,15 @@
 /*
  * rail.c - channels over several networks: they come, are lost and come back.
  *
- * A rail delivers: what its sender was told is sent has arrived at the other end of it. So when one breaks, its sender knows
- * which runs of pieces have not, and sends those once more by another (send.c). A rail by which sending fails is still
- * received from: what has arrived by it does not come again (receive.c). Memory that the peer may have written to
- * by it is used again only when the rail's device can write there no more: `closed`.
+ * A rail delivers: what its sender was told is sent has arrived at the other end of it. So when one breaks,
+ * its sender knows which runs of pieces have not, and sends those once more by another (send.c). A rail by
+ * which sending fails is still received from: what has arrived by it does not come again (receive.c). Memory
+ * that the peer may have written to by it is used again only when the rail's device can write there no more:
+ * `closed`.
  *
- * Rails are numbered, on both sides alike. One that is lost is opened again by the side that opens (reconnect.c), and takes the
- * place of the lost one when nobody is inside that any more. A lost one's connection is given back as soon as that is so:
- * while it is held, its device cannot be removed.
+ * Rails are numbered, on both sides alike. One that is lost is opened again by the side that opens
+ * (reconnect.c), and takes the place of the lost one when nobody is inside that any more. A lost one's
+ * connection is given back as soon as that is so: while it is held, its device cannot be removed.
  */
 #include "transport/multirail/internal.h"
 

@@ -1,21 +1,22 @@
 /*
  * receive.c - bulk data from all rails at once.
  *
- * Each rail has a reader, a thread that receives the next run of pieces, waits until the receiver wants it, and puts it in
- * place; so the devices of all rails write at the same time, and whatever comes by whichever rail is put where it belongs.
- * What lies in memory that was advertised is taken by the receiver itself, in the order of the message; the run's reader stays
- * where it is meanwhile.
+ * Each rail has a reader, a thread that receives the next run of pieces, waits until the receiver wants it,
+ * and puts it in place; so the devices of all rails write at the same time, and whatever comes by whichever
+ * rail is put where it belongs. What lies in memory that was advertised is taken by the receiver itself, in
+ * the order of the message; the run's reader stays where it is meanwhile.
  *
- * Runs are told by message and number: what has come before is passed over. A run that comes again while the reader of its
- * first rail is still at it says that its sender has given that rail up, and so does the run in words: such rails are
- * dropped here too, and the new reader goes on only when the old one has left and the old rail's device can write into the
- * memory no more.
+ * Runs are told by message and number: what has come before is passed over. A run that comes again while the
+ * reader of its first rail is still at it says that its sender has given that rail up, and so does the run in
+ * words: such rails are dropped here too, and the new reader goes on only when the old one has left and the
+ * old rail's device can write into the memory no more.
  *
- * A reader whose run is not wanted yet holds up what comes behind it, which may be the very run that is waited for, sent again
- * because its own rail has broken. So it does not wait for long while the receiver does: it puts its run aside.
+ * A reader whose run is not wanted yet holds up what comes behind it, which may be the very run that is
+ * waited for, sent again because its own rail has broken. So it does not wait for long while the receiver
+ * does: it puts its run aside.
  *
- * Nothing is believed: a run is of the message that the first connection has announced, of the size that follows from it,
- * and no other than those that have come share pieces with it.
+ * Nothing is believed: a run is of the message that the first connection has announced, of the size that
+ * follows from it, and no other than those that have come share pieces with it.
  */
 #include "transport/multirail/internal.h"
 
@@ -75,7 +76,10 @@ static bool is_possible(const struct multirail *m, const struct rg_run *piece, s
     return true;
 }
 
-/* Drops the rails that the sender has given up, and waits until they write no more. False: that cannot be. The lock is held. */
+/*
+ * Drops the rails that the sender has given up, and waits until they write no more. False: that cannot be.
+ * The lock is held.
+ */
 static bool give_up(struct rail *own, uint8_t rails)
 {
     struct multirail *m = rg_multirail_of(own);
@@ -95,8 +99,8 @@ static bool give_up(struct rail *own, uint8_t rails)
 }
 
 /*
- * Waits for the turn of a run, and makes it the rail's. RG_ERR_NOT_FOUND: it has come before; RG_ERR_CLOSED: it is
- * over. The lock is held.
+ * Waits for the turn of a run, and makes it the rail's. RG_ERR_NOT_FOUND: it has come before; RG_ERR_CLOSED:
+ * it is over. The lock is held.
  */
 static enum rg_status claim(struct rail *rail, const struct rg_run *piece, size_t bytes)
 {
@@ -152,14 +156,20 @@ static unsigned patience(const struct multirail *m)
     return rg_rails_living(m) == m->options.rails ? PATIENCE_MS : IMPATIENCE_MS;
 }
 
-/* Sleeps until something changes, or for as long as a reader is patient. False: it was that. The lock is held. */
+/*
+ * Sleeps until something changes, or for as long as a reader is patient. False: it was that. The lock is
+ * held.
+ */
 static bool sleep_a_while(struct multirail *m)
 {
     const struct timespec time = in_ms(patience(m));
     return pthread_cond_timedwait(&m->f.changed, &m->f.lock, &time) == 0;
 }
 
-/* Whether the owner of a run has to do with it no longer. The receiver may have taken it and be at a later message. */
+/*
+ * Whether the owner of a run has to do with it no longer. The receiver may have taken it and be at a later
+ * message.
+ */
 static bool is_done(const struct multirail *m, const struct run *run, uint64_t number, size_t end)
 {
     return m->f.received_number != number || run->contested || run->failed != RG_OK || run->done >= end;

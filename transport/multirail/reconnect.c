@@ -1,13 +1,14 @@
 /*
- * reconnect.c - opens the rails of a multipath, each as soon as it can be had, and again when it was lost; and gives back the
- * connections of those that were.
+ * reconnect.c - opens the rails of a multipath, each as soon as it can be had, and again when it was lost;
+ * and gives back the connections of those that were.
  *
- * The pause before a try is a second, and twice as long after each that fails or does not hold for half a minute, up to a
- * minute. Nothing waits for any of this: the rails that there are carry everything meanwhile.
+ * The pause before a try is a second, and twice as long after each that fails or does not hold for half a
+ * minute, up to a minute. Nothing waits for any of this: the rails that there are carry everything meanwhile.
  *
  * Losses are told here, a moment later: if all ends by then, the rails were not lost.
  *
- * Thread: one of its own, from the first large transfer (on the side that does not open: from the first rail) to the end.
+ * Thread: one of its own, from the first large transfer (on the side that does not open: from the first rail)
+ * to the end.
  */
 #include "transport/multirail/internal.h"
 
@@ -37,7 +38,10 @@ static struct rail *gone_rail(struct multirail *m)
     return NULL;
 }
 
-/* The rail that is to be opened next; NULL: all are there, are still in use, or are the peer's to open. The lock is held. */
+/*
+ * The rail that is to be opened next; NULL: all are there, are still in use, or are the peer's to open. The
+ * lock is held.
+ */
 static struct rail *next_rail(struct multirail *m)
 {
     struct rail *next = NULL;

@@ -1,9 +1,9 @@
 /*
  * send.c - messages out by rails: each carries a run of pieces, which its device writes to where it belongs.
  *
- * Where the peer has advertised memory, nobody asks it where that is. Either all runs of a message find room in what was advertised for
- * anything, or all are asked for: the peer takes what was advertised in the order of the message, without a copy. What goes out
- * again because its rail broke is asked for.
+ * Where the peer has advertised memory, nobody asks it where that is. Either all runs of a message find room
+ * in what was advertised for anything, or all are asked for: the peer takes what was advertised in the order
+ * of the message, without a copy. What goes out again because its rail broke is asked for.
  */
 #include "transport/multirail/internal.h"
 
@@ -31,7 +31,10 @@ static uint64_t gather_runs(uint64_t route, uint64_t number, size_t size)
     return gathered;
 }
 
-/* Where the bulk data goes: the tag if the caller named one; else whether all of it finds memory that is advertised. */
+/*
+ * Where the bulk data goes: the tag if the caller named one; else whether all of it finds memory that is
+ * advertised.
+ */
 static uint64_t tag_of(struct multirail *m, const struct rg_send *send)
 {
     size_t bytes[RG_FANOUT_CHANNELS] = {0};
@@ -93,7 +96,10 @@ static void leave(struct rail *rail)
     pthread_mutex_unlock(&m->f.lock);
 }
 
-/* Sends those pieces of `mask` that a rail is to carry, `again` or not; returns the pieces that it has not delivered. */
+/*
+ * Sends those pieces of `mask` that a rail is to carry, `again` or not; returns the pieces that it has not
+ * delivered.
+ */
 static uint32_t send_runs(struct rail *rail, const struct rg_sending *sending, uint32_t mask, bool again,
                           uint8_t given_up, size_t *bytes, bool *fault)
 {

@@ -1,9 +1,11 @@
 /*
- * striping.c - whether rails carry the large bulk data that this side sends, or the first connection does it alone.
+ * striping.c - whether rails carry the large bulk data that this side sends, or the first connection does it
+ * alone.
  *
- * Where the owner leaves that open (adaptive), the first connection begins; what it carries is measured, and then what all
- * rails together carry: a tenth more is what they must bring. If they do not, that is tried again after 1 GiB, then 2, and
- * so on. One rail is never used instead of the first connection, which goes by the best adapter anyway.
+ * Where the owner leaves that open (adaptive), the first connection begins; what it carries is measured, and
+ * then what all rails together carry: a tenth more is what they must bring. If they do not, that is tried
+ * again after 1 GiB, then 2, and so on. One rail is never used instead of the first connection, which goes by
+ * the best adapter anyway.
  */
 #include "transport/multirail/internal.h"
 

@@ -134,8 +134,8 @@ struct rg_upgrade *rg_upgrade_open(const struct rg_transport_list *offered, stru
 }
 
 /*
- * The next connection that shows the token, for `purpose`; others are closed. Waits up to `patience_ms` (-1: for ever).
- * *number: what it says of rails; may be NULL.
+ * The next connection that shows the token, for `purpose`; others are closed. Waits up to `patience_ms` (-1:
+ * for ever). *number: what it says of rails; may be NULL.
  */
 static enum rg_status accept_moved(struct rg_upgrade *upgrade, const char *purpose, int patience_ms,
                                    uint32_t *number, struct rg_conn **out)
@@ -336,7 +336,10 @@ static bool is_apart(const struct way *one, const struct way *other)
            !rg_rails_same_network(one->host, other->host, one->prefix);
 }
 
-/* The session's first connection takes `first`: the same way once more for bulk data, and each other pair of adapters. */
+/*
+ * The session's first connection takes `first`: the same way once more for bulk data, and each other pair of
+ * adapters.
+ */
 static void plan_rails(const struct way *ways, unsigned n_ways, const struct way *first, struct rails *out)
 {
     const unsigned wanted = rg_rails_wanted();

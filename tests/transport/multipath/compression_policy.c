@@ -1,4 +1,6 @@
-/* compression_policy.c - bulk data that is compressed, or not: the choice, and the counters of a connection. */
+/*
+ * compression_policy.c - bulk data that is compressed, or not: the choice, and the counters of a connection.
+ */
 #include "tests/transport/support.h"
 
 #include "transport/multipath/compression_policy.h"

@@ -1,8 +1,10 @@
 /*
- * multirail.c - channels that may fail: whatever breaks, all bulk data arrives once and whole as long as one is left.
+ * multirail.c - channels that may fail: whatever breaks, all bulk data arrives once and whole as long as one
+ * is left.
  *
- * Rails are connections of transport mem, which deliver: what was sent can be received. Filter fault breaks them. Where
- * the peer must do what ours does not, its side is played by hand: the connections of a pair that is no bundle at one end.
+ * Rails are connections of transport mem, which deliver: what was sent can be received. Filter fault breaks
+ * them. Where the peer must do what ours does not, its side is played by hand: the connections of a pair that
+ * is no bundle at one end.
  *
  *   transport_multirail_test [rdma SECONDS]     rdma: traffic alone, over the two links of tests/rdma-vm
  */
@@ -162,7 +164,10 @@ static void *send_advertised(void *arg)
     return NULL;
 }
 
-/* Takes what lies in advertised memory from there and advertises it again later, as a worker does; the rest by copies. */
+/*
+ * Takes what lies in advertised memory from there and advertises it again later, as a worker does; the rest
+ * by copies.
+ */
 static void *receive_advertised(void *arg)
 {
     struct advertised_flow *flow = arg;
@@ -279,7 +284,9 @@ static struct rg_conn *another(struct pair *pair, struct rg_conn **theirs)
     return ours;
 }
 
-/* Every rail has it, also one that comes later, when the descriptor that was given is closed; or is no rail. */
+/*
+ * Every rail has it, also one that comes later, when the descriptor that was given is closed; or is no rail.
+ */
 static void test_device_memory(void)
 {
     struct pair pair = pair_open(address, "", RG_WAIT_AUTO);
@@ -332,7 +339,9 @@ static void test_device_memory(void)
 
 /* --- whether they are worth it ------------------------------------------------------------------------------------- */
 
-/* A pair whose rails are used if that is found to be faster; *ends: their connections at pair.b, by number. */
+/*
+ * A pair whose rails are used if that is found to be faster; *ends: their connections at pair.b, by number.
+ */
 static struct pair open_adaptive(const char *filter, const char *filter_of_first, unsigned rails,
                                  struct rg_conn **ends)
 {
@@ -528,8 +537,8 @@ static void expect_head(struct by_hand *hand, size_t size)
 }
 
 /*
- * The same run by both rails: while nobody has asked for it, in its middle, when it is there already, and when the receiver
- * has gone on to a message without.
+ * The same run by both rails: while nobody has asked for it, in its middle, when it is there already, and
+ * when the receiver has gone on to a message without.
  */
 static void test_again(void)
 {

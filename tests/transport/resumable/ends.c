@@ -118,7 +118,9 @@ static void sizes(uint64_t n, size_t *msg, size_t *bulk)
         *msg = 100000;
 }
 
-/* In turn: memory that is the caller's again at once, and several pieces of memory that are held for a while. */
+/*
+ * In turn: memory that is the caller's again at once, and several pieces of memory that are held for a while.
+ */
 void *send_all(void *arg)
 {
     enum { BUFFERS = 5 };
