@@ -124,9 +124,7 @@ static void tell_statistics(struct rg_worker *worker)
                 (unsigned long long)worker->session, (unsigned long long)in, (unsigned long long)out);
 }
 
-/*
- * Waits for the end of the session; a signal ends it, and so does the end of the connection that it began on.
- */
+/* Waits for the end of the session; a signal ends it, and the end of the connection that it began on. */
 static int wait_for_end(struct rg_worker *worker, int over_fd, int signal_fd, int control_fd)
 {
     for (;;) {

@@ -21,7 +21,7 @@
  * changes it restores it before it calls a function marked [switches].
  *
  * The structures are read by generated code through the offsets below: change both sides together
- * (compiler/abi.c asserts them).
+ * (compiler/jit/abi.c asserts them).
  */
 #ifndef SG_KERNEL_ABI_H
 #define SG_KERNEL_ABI_H

@@ -1,5 +1,6 @@
 /*
- * operations.c - completes tables of operations: asserts the mandatory slots, and fills the optional ones that are empty.
+ * operations.c - completes tables of operations: asserts the mandatory slots, and fills the optional ones
+ * that are empty.
  *
  * Threads: a table is completed before a connection uses it, by who registers it.
  */
@@ -111,8 +112,10 @@ static void no_statistics(const struct rg_conn *conn, struct rg_conn_statistics 
     (void)conn, (void)out;
 }
 
-/* right for a connection that holds no descriptor (abandon), whose peer sees its end anyway (reset) or that never reads
- * ahead (set_read_ahead) */
+/*
+ * right for a connection that holds no descriptor (abandon), whose peer sees its end anyway (reset) or that
+ * never reads ahead (set_read_ahead)
+ */
 static void nothing_to_do(struct rg_conn *conn)
 {
     (void)conn;

@@ -1,11 +1,11 @@
 /*
  * operations.h - what a transport is made of: one table of operations, and the heads of its objects.
  *
- * Internal to transport/. A transport fills a table by designated initialisers, and is known to connect/registry.c or
- * exports it from a loadable part (RG_TRANSPORT_PART). Registration
- * asserts the mandatory slots once and puts "not supported" functions into the optional ones left empty, so
- * that nobody has to test a slot for NULL. Filters use the same table for the connections they wrap, without
- * the slots that make connections.
+ * Internal to transport/. A transport fills a table by designated initialisers, and is known to
+ * connect/registry.c or exports it from a loadable part (RG_TRANSPORT_PART). Registration asserts the
+ * mandatory slots once and puts "not supported" functions into the optional ones left empty, so that nobody
+ * has to test a slot for NULL. Filters use the same table for the connections they wrap, without the slots
+ * that make connections.
  *
  * The front (transport.c) has checked every argument before an operation sees it: sizes are within the
  * limits, a receive comes after all bulk data of the last message was taken, bulk is not taken beyond its

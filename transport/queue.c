@@ -2,8 +2,9 @@
  * queue.c - one lock and one condition a queue.
  *
  * A pop that must wait for a time sleeps until shortly before it and watches the clock for the rest: sleeping
- * alone would add the kernel's timer slack to every delay, as much as the whole delay of a fast link. A thread of our own
- * sleeps without slack, and watches for no longer than it takes to wake up: where there are few cores, others need them.
+ * alone would add the kernel's timer slack to every delay, as much as the whole delay of a fast link. A
+ * thread of our own sleeps without slack, and watches for no longer than it takes to wake up: where there are
+ * few cores, others need them.
  */
 #include "transport/queue.h"
 

@@ -1,8 +1,9 @@
 /*
  * transport.c - the front of all connections: the checks that every operation relies on.
  *
- * A call checks its arguments and the order of calls (bulk data is taken before the next message), and passes on what the
- * connection's operation returns. Nothing else can fail here. Threads: as transport.h says of each call.
+ * A call checks its arguments and the order of calls (bulk data is taken before the next message), and passes
+ * on what the connection's operation returns. Nothing else can fail here. Threads: as transport.h says of
+ * each call.
  */
 #include "transport/operations.h"
 
@@ -167,6 +168,11 @@ int rg_conn_fd(const struct rg_conn *conn)
 unsigned rg_conn_caps(const struct rg_conn *conn)
 {
     return conn->caps;
+}
+
+unsigned rg_conn_rails(const struct rg_conn *conn)
+{
+    return conn->rails;
 }
 
 size_t rg_conn_piece(const struct rg_conn *conn, size_t piece)

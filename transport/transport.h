@@ -9,7 +9,8 @@
  * own senders (and its own receivers) by a lock of its own. rg_conn_interrupt may be called from any thread
  * at any time before rg_conn_destroy.
  *
- * A connection is made by transport/connect/connect.h; what it is made of is a table of operations (operations.h).
+ * A connection is made by transport/connect/connect.h; what it is made of is a table of operations
+ * (operations.h).
  */
 #ifndef RG_TRANSPORT_H
 #define RG_TRANSPORT_H
@@ -43,8 +44,11 @@ struct rg_transport_options {
     int connect_timeout_ms; /* 0: 10 s */
     enum rg_wait_mode wait; /* of receivers, for the next message */
     bool bulk; /* it carries bulk data: little of it may wait in the kernel, none be read ahead */
-    /* RG_TRANSPORT_TOKEN bytes, or NULL: shown by who connects when the connection is asked for. A listener that has one
-     * refuses, before it spends anything on them, those who do not show it. Transport rdma; others pass over it. */
+    /*
+     * RG_TRANSPORT_TOKEN bytes, or NULL: shown by who connects when the connection is asked for. A listener
+     * that has one refuses, before it spends anything on them, those who do not show it. Transport rdma;
+     * others pass over it.
+     */
     const uint8_t *token;
 };
 
@@ -59,7 +63,10 @@ enum {
      * a message may already be here: poll only when rg_conn_recv with timeout 0 has returned RG_ERR_TIMEOUT
      */
     RG_CAP_FD = 1u << 2,
-    /* large bulk data is asked for when its message has been read: each such message takes a round trip by itself */
+    /*
+     * large bulk data is asked for when its message has been read: each such message takes a round trip by
+     * itself
+     */
     RG_CAP_ASKS = 1u << 3,
     /* rg_conn_advertise saves that round trip */
     RG_CAP_ADVERTISES = 1u << 4,
@@ -70,8 +77,8 @@ enum {
 };
 
 /**
- * What happened to bulk data on this side, where the transport knows (rdma, tcp): all 0 elsewhere. With tcp, direct means
- * that the kernel took it from, or put it into, its place.
+ * What happened to bulk data on this side, where the transport knows (rdma, tcp): all 0 elsewhere. With tcp,
+ * direct means that the kernel took it from, or put it into, its place.
  */
 struct rg_conn_statistics {
     uint64_t bulk_copied_sent, bulk_copied_received; /* bytes that this process copied */
@@ -92,17 +99,17 @@ enum {
 };
 
 /**
- * Says that the memory of bulk data stays as it is when the call that sent it has returned: until rg_lease_end. A connection that
- * may have to send the data again (resumable/resumable.h) then need not copy it. Starts zeroed; serves one connection at a time and,
- * like the memory, one thread at a time.
+ * Says that the memory of bulk data stays as it is when the call that sent it has returned: until
+ * rg_lease_end. A connection that may have to send the data again (resumable/resumable.h) then need not copy
+ * it. Starts zeroed; serves one connection at a time and, like the memory, one thread at a time.
  */
 struct rg_lease {
     struct rg_conn *conn; /* that may still need the memory; NULL: none */
     uint64_t last;        /* the connection's: the last of the messages */
 };
 /**
- * For memory that stays as it is until the peer's user has told, in a message that is received here later, that it has taken
- * the data; or until it is unregistered (rg_conn_unregister). Nobody ends this one.
+ * For memory that stays as it is until the peer's user has told, in a message that is received here later,
+ * that it has taken the data; or until it is unregistered (rg_conn_unregister). Nobody ends this one.
  */
 extern struct rg_lease rg_lease_until_reply;
 
@@ -127,23 +134,23 @@ struct rg_send {
 #define RG_TAG_NOWHERE UINT64_MAX
 
 /**
- * Sends one message. Returns when the caller may reuse all of the memory; that does not mean that the peer has it.
- * RG_ERR_FAULT: a bulk part could not be read; zeros were sent in its place and the connection is still good. Any other
- * failure is the connection's end.
+ * Sends one message. Returns when the caller may reuse all of the memory; that does not mean that the peer
+ * has it. RG_ERR_FAULT: a bulk part could not be read; zeros were sent in its place and the connection is
+ * still good. Any other failure is the connection's end.
  *
- * Where bulk data travels by itself (multipath/) and send->detachable allows it, only the message has been sent:
- * send->detached is set, the message's parts may be reused, and rg_conn_send_detached must follow. The peer receives the
- * message at once and waits when it comes to take the bulk data.
+ * Where bulk data travels by itself (multipath/) and send->detachable allows it, only the message has been
+ * sent: send->detached is set, the message's parts may be reused, and rg_conn_send_detached must follow. The
+ * peer receives the message at once and waits when it comes to take the bulk data.
  */
 RG_MUST_CHECK enum rg_status rg_conn_send(struct rg_conn *conn, struct rg_send *send);
 /**
- * Sends the bulk data of a message that rg_conn_send has detached, and returns as that does. Needs no serialisation by the
- * caller: any thread, also while others send messages.
+ * Sends the bulk data of a message that rg_conn_send has detached, and returns as that does. Needs no
+ * serialisation by the caller: any thread, also while others send messages.
  */
 RG_MUST_CHECK enum rg_status rg_conn_send_detached(struct rg_conn *conn, struct rg_send *send);
 /**
- * The memory is the caller's again when this returns. What the peer does not have yet by then is copied; or waited for, if that
- * takes no longer. Before the connection is destroyed.
+ * The memory is the caller's again when this returns. What the peer does not have yet by then is copied; or
+ * waited for, if that takes no longer. Before the connection is destroyed.
  */
 void rg_lease_end(struct rg_lease *lease);
 /** Whether rg_lease_end would have nothing to do. Never waits. */
@@ -162,51 +169,62 @@ RG_MUST_CHECK enum rg_status rg_conn_recv(struct rg_conn *conn, int timeout_ms, 
  */
 RG_MUST_CHECK enum rg_status rg_conn_recv_bulk(struct rg_conn *conn, void *buffer, size_t size);
 /**
- * Declares memory from and into which much bulk data will go (pinned memory, staging), so that the transport can
- * prepare it for transfers without copies. It must stay mapped until it is unregistered by its base. The peer of a
- * transport with one-sided writes may write into it at any time. Not needed for anything to work:
- * RG_ERR_UNSUPPORTED where it changes nothing; RG_ERR_NO_MEMORY, RG_ERR_FAULT if it cannot be registered. Any thread.
+ * Declares memory from and into which much bulk data will go (pinned memory, staging), so that the transport
+ * can prepare it for transfers without copies. It must stay mapped until it is unregistered by its base. The
+ * peer of a transport with one-sided writes may write into it at any time. Not needed for anything to work:
+ * RG_ERR_UNSUPPORTED where it changes nothing; RG_ERR_NO_MEMORY, RG_ERR_FAULT if it cannot be registered. Any
+ * thread.
  */
 enum rg_status rg_conn_register(struct rg_conn *conn, void *base, size_t size);
 /** Waits until no transfer uses the memory. Nothing happens if it was not registered. Any thread. */
 void rg_conn_unregister(struct rg_conn *conn, void *base);
-/** What the transport and its device may be able to do: RG_DEVICE_*; 0: nothing. What one is worth shows in use. */
+/**
+ * What the transport and its device may be able to do: RG_DEVICE_*; 0: nothing. What one is worth shows in
+ * use.
+ */
 unsigned rg_conn_device_paths(struct rg_conn *conn);
 /**
- * As rg_conn_register, of a GPU's memory, which this process's CPU must not touch: bulk data goes to and from there by the
- * devices alone, and from it only by rg_conn_send of memory that is registered. `fd` is a dma-buf that holds the memory
- * from its byte `offset` on; it is not kept. -1: by the address. RG_ERR_UNSUPPORTED, RG_ERR_NO_MEMORY,
- * RG_ERR_FAULT: it cannot be registered so, of which errno tells more. Unregistered by rg_conn_unregister, which must come
- * before the memory is freed.
+ * As rg_conn_register, of a GPU's memory, which this process's CPU must not touch: bulk data goes to and from
+ * there by the devices alone, and from it only by rg_conn_send of memory that is registered. `fd` is a
+ * dma-buf that holds the memory from its byte `offset` on; it is not kept. -1: by the address.
+ * RG_ERR_UNSUPPORTED, RG_ERR_NO_MEMORY, RG_ERR_FAULT: it cannot be registered so, of which errno tells more.
+ * Unregistered by rg_conn_unregister, which must come before the memory is freed.
  */
 enum rg_status rg_conn_register_device(struct rg_conn *conn, void *base, size_t size, int fd,
                                        uint64_t offset);
-/** Whether bulk data of the current message would go straight into this memory, no CPU touching it. The receiver. */
+/**
+ * Whether bulk data of the current message would go straight into this memory, no CPU touching it. The
+ * receiver.
+ */
 bool rg_conn_writes_directly(struct rg_conn *conn, const void *memory, size_t size);
 /**
- * Advertises registered memory to the peer, which may then place bulk data there without asking where it belongs. With a tag:
- * that bulk data alone which the peer sends by rg_conn_send with this tag, its byte `base` into the first byte of the
- * memory; until it is withdrawn. Receiving this data into where it lies already costs nothing. Without (0): whatever
- * comes, once; the receiver takes it with rg_conn_take_advertised, upon which the memory is the caller's again and must be
- * advertised anew. Never waits. RG_ERR_UNSUPPORTED: not by this transport, or the memory is not registered and
- * cannot be; RG_ERR_TIMEOUT: too much is advertised already, now. Nothing depends on it: what finds no room is asked for.
- * Any thread.
+ * Advertises registered memory to the peer, which may then place bulk data there without asking where it
+ * belongs. With a tag: that bulk data alone which the peer sends by rg_conn_send with this tag, its byte
+ * `base` into the first byte of the memory; until it is withdrawn. Receiving this data into where it lies
+ * already costs nothing. Without (0): whatever comes, once; the receiver takes it with
+ * rg_conn_take_advertised, upon which the memory is the caller's again and must be advertised anew. Never
+ * waits. RG_ERR_UNSUPPORTED: not by this transport, or the memory is not registered and cannot be;
+ * RG_ERR_TIMEOUT: too much is advertised already, now. Nothing depends on it: what finds no room is asked
+ * for. Any thread.
  */
 enum rg_status rg_conn_advertise(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory,
                                  size_t size);
 /**
- * Ends the advert of memory for a tag, whose peer will send nothing more for it. Nothing happens if it was not advertised. Any
- * thread.
+ * Ends the advert of memory for a tag, whose peer will send nothing more for it. Nothing happens if it was
+ * not advertised. Any thread.
  */
 void rg_conn_withdraw(struct rg_conn *conn, uint64_t tag, void *memory);
 /**
- * The next bytes of the current message's bulk data, up to `most`, where they lie in memory that was advertised without a tag:
- * the rest of one advert, which is over. *size is 0 if they do not: they are taken by rg_conn_recv_bulk. A call
- * of rg_conn_recv_bulk for what does lie there copies it, and the memory is advertised again by itself. The receiver.
+ * The next bytes of the current message's bulk data, up to `most`, where they lie in memory that was
+ * advertised without a tag: the rest of one advert, which is over. *size is 0 if they do not: they are taken
+ * by rg_conn_recv_bulk. A call of rg_conn_recv_bulk for what does lie there copies it, and the memory is
+ * advertised again by itself. The receiver.
  */
 RG_MUST_CHECK enum rg_status rg_conn_take_advertised(struct rg_conn *conn, size_t most, void **memory,
                                                      size_t *size);
-/** Whether the peer has advertised enough without a tag for `size` bytes of bulk data, as of now. The sender. */
+/**
+ * Whether the peer has advertised enough without a tag for `size` bytes of bulk data, as of now. The sender.
+ */
 bool rg_conn_has_advertised(struct rg_conn *conn, size_t size);
 void rg_conn_get_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out);
 /**
@@ -220,27 +238,32 @@ void rg_conn_set_read_ahead(struct rg_conn *conn);
  */
 void rg_conn_interrupt(struct rg_conn *conn);
 /**
- * After an interrupt, of a connection that nobody is inside of: the peer learns of the end at once. Without this a peer
- * that is inside a send may not: over TCP the end travels behind data that it does not read, and a window that was shut
- * is not opened again by a reader that has left. What is under way is lost. Of a connection that delivers
- * (RG_CAP_DELIVERS) at any time, by any thread: its device writes into nobody's memory any more, sends fail, and what has
- * arrived can still be received.
+ * After an interrupt, of a connection that nobody is inside of: the peer learns of the end at once. Without
+ * this a peer that is inside a send may not: over TCP the end travels behind data that it does not read, and
+ * a window that was shut is not opened again by a reader that has left. What is under way is lost. Of a
+ * connection that delivers (RG_CAP_DELIVERS) at any time, by any thread: its device writes into nobody's
+ * memory any more, sends fail, and what has arrived can still be received.
  */
 void rg_conn_reset(struct rg_conn *conn);
 /**
- * Whether a small message can be sent without waiting for the peer to receive something first, and others after it. Where poll
- * tells that of the descriptor, this is always true.
+ * Whether a small message can be sent without waiting for the peer to receive something first, and others
+ * after it. Where poll tells that of the descriptor, this is always true.
  */
 bool rg_conn_has_credit(struct rg_conn *conn);
 /**
- * Names the connection that the session began on, whose end is this one's too: where a device does not tell by itself that
- * the peer is gone, who waits by `conn` looks at it now and then, and gets RG_ERR_LOST once it has ended. It stays open
- * as long as `conn` is used; NULL: no more. Nobody waits by `conn` meanwhile.
+ * Names the connection that the session began on, whose end is this one's too: where a device does not tell
+ * by itself that the peer is gone, who waits by `conn` looks at it now and then, and gets RG_ERR_LOST once it
+ * has ended. It stays open as long as `conn` is used; NULL: no more. Nobody waits by `conn` meanwhile.
  */
 void rg_conn_set_control(struct rg_conn *conn, const struct rg_conn *control_conn);
 int rg_conn_fd(const struct rg_conn *conn); /* -1 without RG_CAP_FD */
 unsigned rg_conn_caps(const struct rg_conn *conn);
-/** Bytes of bulk data that a message should carry, where `piece` (common/sync/chunk_size.h) is what the link takes in good time. */
+/** How many rails (multirail/) it is meant to have; 0: it is made of no such connection. Any thread. */
+unsigned rg_conn_rails(const struct rg_conn *conn);
+/**
+ * Bytes of bulk data that a message should carry, where `piece` (common/sync/chunk_size.h) is what the link
+ * takes in good time.
+ */
 size_t rg_conn_piece(const struct rg_conn *conn, size_t piece);
 /** "tcp", "unix", "mem", or with filters "delay+tcp". Owned by the connection. */
 const char *rg_conn_transport(const struct rg_conn *conn);

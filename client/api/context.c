@@ -583,8 +583,9 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx)
     CUresult captured, status = rg_call_allowed(0);
     if (status != CUDA_SUCCESS)
         return status;
-    if (!rg_handle_known(RG_KIND_CONTEXT, (uint64_t)ctx))
-        return rg_bad_handle(CUDA_ERROR_INVALID_CONTEXT);
+    status = rg_handle_check(RG_KIND_CONTEXT, (uint64_t)ctx, CUDA_ERROR_INVALID_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
     return rg_capture_forbids(&captured) ? captured : rg_timeline_wait_context(ctx);
 }
 

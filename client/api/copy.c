@@ -18,8 +18,8 @@
 static CUresult check(CUstream stream)
 {
     CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
-    if (status == CUDA_SUCCESS && !rg_handle_known(RG_KIND_STREAM, (uint64_t)stream))
-        status = rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
+    if (status == CUDA_SUCCESS)
+        status = rg_handle_check(RG_KIND_STREAM, (uint64_t)stream, CUDA_ERROR_INVALID_HANDLE);
     return status;
 }
 

@@ -56,8 +56,7 @@ static CUresult check_event(CUevent event)
     CUresult status = rg_call_allowed(0);
     if (status != CUDA_SUCCESS)
         return status;
-    return rg_handle_known(RG_KIND_EVENT, (uint64_t)event) ? CUDA_SUCCESS
-                                                           : rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
+    return rg_handle_check(RG_KIND_EVENT, (uint64_t)event, CUDA_ERROR_INVALID_HANDLE);
 }
 
 /* Checks that the event is of the stream's context; in *captured what the call returns if the stream captures. */
@@ -66,9 +65,11 @@ static CUresult check_record(CUevent event, CUstream stream, unsigned flags, boo
     CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
-    if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)stream) ||
-        !rg_handle_known(RG_KIND_EVENT, (uint64_t)event))
-        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
+    status = rg_handle_check(RG_KIND_STREAM, (uint64_t)stream, CUDA_ERROR_INVALID_HANDLE);
+    if (status == CUDA_SUCCESS)
+        status = rg_handle_check(RG_KIND_EVENT, (uint64_t)event, CUDA_ERROR_INVALID_HANDLE);
+    if (status != CUDA_SUCCESS)
+        return status;
     if (flags & ~1u)
         return CUDA_ERROR_INVALID_VALUE;
     *taken = rg_capture_record(event, stream, flags, captured);
@@ -103,11 +104,12 @@ CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
     CUresult status = check_event(hEvent);
     if (status != CUDA_SUCCESS)
         return status;
-    if (!rg_handle_known(RG_KIND_CONTEXT, (uint64_t)hCtx))
-        return rg_bad_handle(CUDA_ERROR_INVALID_CONTEXT);
+    status = rg_handle_check(RG_KIND_CONTEXT, (uint64_t)hCtx, CUDA_ERROR_INVALID_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
     if (rg_homes_differ(rg_home_of(RG_KIND_CONTEXT, (uint64_t)hCtx),
                         rg_home_of(RG_KIND_EVENT, (uint64_t)hEvent)))
-        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
+        return CUDA_ERROR_INVALID_HANDLE;
     status = rg_op_cuCtxRecordEvent(hCtx, hEvent);
     rg_timeline_unseen(hEvent);
     return status;
@@ -138,8 +140,11 @@ static CUresult elapsed(float *milliseconds, CUevent start, CUevent end, unsigne
         return status;
     if (!milliseconds)
         return rg_invalid_value();
-    if (!rg_handle_known(RG_KIND_EVENT, (uint64_t)start) || !rg_handle_known(RG_KIND_EVENT, (uint64_t)end))
-        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
+    status = rg_handle_check(RG_KIND_EVENT, (uint64_t)start, CUDA_ERROR_INVALID_HANDLE);
+    if (status == CUDA_SUCCESS)
+        status = rg_handle_check(RG_KIND_EVENT, (uint64_t)end, CUDA_ERROR_INVALID_HANDLE);
+    if (status != CUDA_SUCCESS)
+        return status;
     if (rg_homes_differ(rg_home_of(RG_KIND_EVENT, (uint64_t)start), rg_home_of(RG_KIND_EVENT, (uint64_t)end)))
         return CUDA_ERROR_INVALID_HANDLE;
     return rg_timeline_event_time(milliseconds, start, end, version);

@@ -322,8 +322,11 @@ static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream
         return status;
     struct rg_function *function = rg_function_of(f);
     const struct rg_function *here = function;
-    if (!function || !rg_handle_known(RG_KIND_STREAM, (uint64_t)stream))
-        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
+    if (!function)
+        return CUDA_ERROR_INVALID_HANDLE;
+    status = rg_handle_check(RG_KIND_STREAM, (uint64_t)stream, CUDA_ERROR_INVALID_HANDLE);
+    if (status != CUDA_SUCCESS)
+        return status;
     if (!of_current_context(stream) || rg_homes_differ(rg_home_of(RG_KIND_FUNCTION, (uint64_t)f), 0))
         return CUDA_ERROR_INVALID_HANDLE;
     status = rg_replication_to(RG_KIND_KERNEL, (uint64_t)f, 0);

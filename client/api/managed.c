@@ -72,8 +72,9 @@ static CUresult check(CUdeviceptr address, size_t size, CUstream stream)
     CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
-    if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)stream))
-        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
+    status = rg_handle_check(RG_KIND_STREAM, (uint64_t)stream, CUDA_ERROR_INVALID_HANDLE);
+    if (status != CUDA_SUCCESS)
+        return status;
     struct rg_range range;
     const bool good = size && rg_map_find(address, &range) && range.kind == RG_RANGE_MANAGED &&
                       size <= range.size - (address - range.start);

@@ -219,11 +219,12 @@ static CUresult allocate_async(CUdeviceptr *dptr, size_t size, CUmemoryPool pool
 {
     if (!dptr || !size)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)stream))
-        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
+    CUresult status = rg_handle_check(RG_KIND_STREAM, (uint64_t)stream, CUDA_ERROR_INVALID_HANDLE);
+    if (status != CUDA_SUCCESS)
+        return status;
     if (rg_capture_takes(stream)) {
         CUdevice device;
-        CUresult status = cuStreamGetDevice(stream, &device);
+        status = cuStreamGetDevice(stream, &device);
         return status == CUDA_SUCCESS ? rg_capture_allocate(dptr, size, device, stream) : status;
     }
     struct request request = {.ask = ask_async,
@@ -232,7 +233,7 @@ static CUresult allocate_async(CUdeviceptr *dptr, size_t size, CUmemoryPool pool
                               .pool = pool,
                               .stream = rg_effective_stream(stream)};
     bool entered; /* what is allocated is of the stream's device */
-    CUresult status = rg_context_scope_enter_stream(stream, &entered);
+    status = rg_context_scope_enter_stream(stream, &entered);
     if (status == CUDA_SUCCESS)
         status = allocate(&request, dptr);
     if (entered)
@@ -261,8 +262,9 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
-    if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)hStream))
-        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
+    status = rg_handle_check(RG_KIND_STREAM, (uint64_t)hStream, CUDA_ERROR_INVALID_HANDLE);
+    if (status != CUDA_SUCCESS)
+        return status;
     if (rg_capture_takes(hStream))
         return rg_capture_free(dptr, hStream);
     if (rg_graph_memory_takes_free(dptr, &status))

@@ -89,8 +89,9 @@ CUresult cuStreamSynchronize(CUstream hStream)
     CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
-    if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)hStream))
-        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
+    status = rg_handle_check(RG_KIND_STREAM, (uint64_t)hStream, CUDA_ERROR_INVALID_HANDLE);
+    if (status != CUDA_SUCCESS)
+        return status;
     return rg_capture_takes(hStream) ? rg_capture_refuse(hStream) : rg_timeline_wait_stream(hStream);
 }
 
@@ -99,8 +100,9 @@ CUresult cuStreamQuery(CUstream hStream)
     CUresult status = rg_call_allowed(0);
     if (status != CUDA_SUCCESS)
         return status;
-    if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)hStream))
-        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
+    status = rg_handle_check(RG_KIND_STREAM, (uint64_t)hStream, CUDA_ERROR_INVALID_HANDLE);
+    if (status != CUDA_SUCCESS)
+        return status;
     return rg_capture_takes(hStream) ? rg_capture_refuse(hStream) : rg_timeline_query_stream(hStream);
 }
 
@@ -194,8 +196,9 @@ static CUresult host_call(CUstream stream, CUhostFn function, CUstreamCallback c
         return status;
     if (!function && !callback)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)stream))
-        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
+    status = rg_handle_check(RG_KIND_STREAM, (uint64_t)stream, CUDA_ERROR_INVALID_HANDLE);
+    if (status != CUDA_SUCCESS)
+        return status;
     if (rg_capture_takes(stream))
         return function ? rg_capture_host(function, user, stream) : rg_capture_refuse(stream);
     uint64_t id = rg_host_call_create(rg_home_session(rg_home_of(RG_KIND_STREAM, (uint64_t)stream)), function,
@@ -225,9 +228,11 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
     CUresult status = rg_call_allowed(RG_CALL_CONTEXT), captured;
     if (status != CUDA_SUCCESS)
         return status;
-    if (!rg_handle_known(RG_KIND_STREAM, (uint64_t)hStream) ||
-        !rg_handle_known(RG_KIND_EVENT, (uint64_t)hEvent))
-        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);
+    status = rg_handle_check(RG_KIND_STREAM, (uint64_t)hStream, CUDA_ERROR_INVALID_HANDLE);
+    if (status == CUDA_SUCCESS)
+        status = rg_handle_check(RG_KIND_EVENT, (uint64_t)hEvent, CUDA_ERROR_INVALID_HANDLE);
+    if (status != CUDA_SUCCESS)
+        return status;
     if (Flags & ~1u)
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_capture_wait(hEvent, hStream, Flags, &captured))

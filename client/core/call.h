@@ -129,11 +129,6 @@ static inline CUresult rg_invalid_value(void)
 {
     return CUDA_ERROR_INVALID_VALUE;
 }
-/** After rg_handle_known has failed: `error`, or that the context of what was named is gone. */
-static inline CUresult rg_bad_handle(CUresult error)
-{
-    return rg_handle_orphan_named ? CUDA_ERROR_CONTEXT_IS_DESTROYED : error;
-}
 
 /** Set while a _ptds form runs: a null stream means the per-thread default stream. */
 extern __thread bool rg_per_thread_default_stream;

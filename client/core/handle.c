@@ -22,7 +22,6 @@ struct slot {
 };
 
 static struct slot *_Atomic chunks[CHUNKS]; /* published with release, pairs with acquire in slot_at() */
-__thread bool rg_handle_orphan_named;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t n_slots = 1; /* slot 0 is never used */
 static uint32_t free_list;   /* 0: none */
@@ -120,15 +119,22 @@ bool rg_handle_known(enum rg_kind kind, uint64_t handle)
 {
     if (kind == RG_KIND_STREAM && handle <= (uint64_t)(uintptr_t)CU_STREAM_PER_THREAD)
         return true;
-    struct slot *slot = find(kind, handle);
-    rg_handle_orphan_named = slot && atomic_load_explicit(&slot->orphan, memory_order_relaxed);
-    return (slot && !rg_handle_orphan_named) || (kind == RG_KIND_FUNCTION && find(RG_KIND_KERNEL, handle));
+    const struct slot *slot = find(kind, handle);
+    return slot ? !atomic_load_explicit(&slot->orphan, memory_order_relaxed)
+                : kind == RG_KIND_FUNCTION && find(RG_KIND_KERNEL, handle);
 }
 
 bool rg_handle_orphaned(enum rg_kind kind, uint64_t handle)
 {
-    struct slot *slot = find(kind, handle);
+    const struct slot *slot = find(kind, handle);
     return slot && atomic_load_explicit(&slot->orphan, memory_order_relaxed);
+}
+
+CUresult rg_handle_check(enum rg_kind kind, uint64_t handle, CUresult unknown)
+{
+    if (rg_handle_known(kind, handle))
+        return CUDA_SUCCESS;
+    return rg_handle_orphaned(kind, handle) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : unknown;
 }
 
 void rg_handle_orphan_context(uint64_t context)

@@ -164,9 +164,10 @@ bool rg_handle_known(enum rg_kind kind, uint64_t handle);
  * A context has ended: its streams, events and linker states can be destroyed, but not be named any more by other calls.
  */
 void rg_handle_orphan_context(uint64_t context);
-/** Whether that is so of this handle, and whether it was of the handle that rg_handle_known last saw in this thread. */
+/** Whether that is so of this handle. */
 bool rg_handle_orphaned(enum rg_kind kind, uint64_t handle);
-extern __thread bool rg_handle_orphan_named;
+/** CUDA_SUCCESS for what a call may name; else that the context of what was named is gone, or `unknown`. */
+CUresult rg_handle_check(enum rg_kind kind, uint64_t handle, CUresult unknown);
 /**
  * Ends a call that found an object: `proposed` was offered, `actual` came back. Drops the proposal if it was not
  * taken or the call failed; returns `status`, or CUDA_ERROR_UNKNOWN if `actual` is no handle of this client.

@@ -1,12 +1,13 @@
 /*
  * ask.c - NVML's functions that are asked of the server's management library when they are called.
  *
- * The arguments of the caller and the question's signature (proto/management/management.h) make a question; it goes to the server
- * over a connection of its own, and the answer goes into the caller's memory. No lock is held while a server is asked.
+ * The arguments of the caller and the question's signature (proto/management/management.h) make a question;
+ * it goes to the server over a connection of its own, and the answer goes into the caller's memory. No lock
+ * is held while a server is asked.
  *
- * An answer counts for a tenth of a second, as it does on the server: programs that poll ask no more often. (Every question
- * only asks; what would change a server is refused.) The lock of what is kept is only ever tried, so that a fork while
- * another thread has it costs the child a question at a time and no more.
+ * An answer counts for a tenth of a second, as it does on the server: programs that poll ask no more often.
+ * (Every question only asks; what would change a server is refused.) The lock of what is kept is only ever
+ * tried, so that a fork while another thread has it costs the child a question at a time and no more.
  */
 #include "client/core/optimisations.h"
 #include "client/nvml/nvml.h"
@@ -21,7 +22,7 @@
 
 #define TIMEOUT_NS 10000000000ull /* for one question */
 
-/* --- answers that still count --------------------------------------------------------------------------------- */
+/* --- answers that still count --------------------------------------------------------------------------- */
 
 #define KEPT         64u
 #define KEPT_NS      100000000ull
@@ -90,7 +91,7 @@ static void keep(const char *server, const void *question, size_t size, const vo
     pthread_mutex_unlock(&kept_lock);
 }
 
-/* --- asking ------------------------------------------------------------------------------------------------------ */
+/* --- asking --------------------------------------------------------------------------------------------- */
 
 /* Takes the caller's arguments; false: one that is needed is not there. */
 static bool take(struct rg_question_call *call, const uintptr_t *words)

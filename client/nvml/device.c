@@ -1,8 +1,8 @@
 /*
  * device.c - NVML's functions about one device.
  *
- * Each looks the device up, which tells a library that is not initialised and a handle that is none, and answers
- * from what the server said of it.
+ * Each looks the device up, which tells a library that is not initialised and a handle that is none, and
+ * answers from what the server said of it.
  */
 #include "client/query/query.h"
 #include "client/nvml/functions.h"
@@ -268,8 +268,8 @@ int nvmlDeviceGetMemoryInfo_v2(rg_nvml_device device, struct rg_nvml_memory_v2 *
 /* --- processes ------------------------------------------------------------------------------------------ */
 
 /*
- * The ids for a caller with room for *count; *count is how many there are. INSUFFICIENT_SIZE: no room, none is told.
- * How much memory a process uses is not known here.
+ * The ids for a caller with room for *count; *count is how many there are. INSUFFICIENT_SIZE: no room, none
+ * is told. How much memory a process uses is not known here.
  */
 static int processes_of(rg_nvml_device device, unsigned *count, const void *room, unsigned *pids)
 {

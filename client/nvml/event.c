@@ -1,8 +1,8 @@
 /*
  * event.c - NVML's event sets, units, and what nvidia-smi asks of the library itself.
  *
- * Events of a server's GPU are not delivered: no device supports any type, and a set that waits waits in vain. Tools
- * make sets at their start all the same and end if they cannot.
+ * Events of a server's GPU are not delivered: no device supports any type, and a set that waits waits in
+ * vain. Tools make sets at their start all the same and end if they cannot.
  */
 #include "client/nvml/functions.h"
 #include "client/nvml/nvml.h"
@@ -93,9 +93,9 @@ int nvmlGetExcludedDeviceCount(unsigned *count)
 /* --- the internal table --------------------------------------------------------------------------------- */
 
 /*
- * nvidia-smi looks for a table of functions that no header describes and calls a library without it one of another
- * version. What is known: the first word is the table's size in bytes, and a function of which nvidia-smi 535 hears
- * that it is not supported is done without.
+ * nvidia-smi looks for a table of functions that no header describes and calls a library without it one of
+ * another version. What is known: the first word is the table's size in bytes, and a function of which
+ * nvidia-smi 535 hears that it is not supported is done without.
  */
 #define TABLE_WORDS 256
 

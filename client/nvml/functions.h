@@ -4,7 +4,8 @@
  * The exports of libnvidia-ml.so.1, the client core's table and the tests are made of it. The kinds of rows:
  *
  *   SERVED(returns, name, parameters, arguments)  has an implementation in client/nvml_*.c
- *   ASK(name, signature)  proto/management/management.h: is asked of the server's management library when it is called
+ *   ASK(name, signature)  proto/management/management.h: is asked of the server's management library when it
+ *   is called
  *   DEVICE(name)   takes a device first and asks what a server does not tell: NVML's "not supported"
  *   SYSTEM(name)   the same without a device
  *   and among RG_NVML_REFUSED_FUNCTIONS those that would change the server: "no permission"

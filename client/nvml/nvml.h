@@ -2,10 +2,10 @@
  * nvml.h - the management library's state: what the servers' inventories said, between the first nvmlInit and
  * the last nvmlShutdown.
  *
- * No session is opened: the inventory is asked for over connections of their own, once by the first nvmlInit and
- * again when somebody wants to know about memory or processes. Where the user sees less than all of the server's
- * devices, NVML and the session agree on which: what exists first decides. Any thread; a fork waits for a
- * question under way, and the child goes on with what its parent knew.
+ * No session is opened: the inventory is asked for over connections of their own, once by the first nvmlInit
+ * and again when somebody wants to know about memory or processes. Where the user sees less than all of the
+ * server's devices, NVML and the session agree on which: what exists first decides. Any thread; a fork waits
+ * for a question under way, and the child goes on with what its parent knew.
  */
 #ifndef RG_CLIENT_NVML_NVML_H
 #define RG_CLIENT_NVML_NVML_H
@@ -31,8 +31,8 @@ enum rg_nvml_return rg_nvml_count(unsigned *out);
 enum rg_nvml_return rg_nvml_handle(unsigned index, rg_nvml_device *out);
 /** What is known of a device, by any value that a caller may hold for a handle. `index` may be NULL. */
 enum rg_nvml_return rg_nvml_look(rg_nvml_device device, struct rg_device_info *out, unsigned *index);
-/** The same with free memory of now, give or take a tenth of a second. GPU_IS_LOST: the server does not answer any
- * more, or has this device no longer. */
+/* The same with free memory of now, give or take a tenth of a second. GPU_IS_LOST: the server does not answer
+ * any more, or has this device no longer. */
 enum rg_nvml_return rg_nvml_look_now(rg_nvml_device device, struct rg_device_info *out);
 
 /**
@@ -45,15 +45,15 @@ enum rg_nvml_return rg_nvml_processes(rg_nvml_device device, unsigned *pids, uns
 enum rg_nvml_return rg_nvml_where(rg_nvml_device device, char server[256], uint8_t uuid[16]);
 
 /**
- * Asks the management library of the device's server (ask.c): `words` are the caller's arguments after the device, as
- * the question's signature says. Returns what the library there said, with its answers in the caller's memory.
- * NOT_SUPPORTED: it cannot be asked; GPU_IS_LOST: its server does not answer.
+ * Asks the management library of the device's server (ask.c): `words` are the caller's arguments after the
+ * device, as the question's signature says. Returns what the library there said, with its answers in the
+ * caller's memory. NOT_SUPPORTED: it cannot be asked; GPU_IS_LOST: its server does not answer.
  */
 int rg_nvml_ask(enum rg_nvml_question question, rg_nvml_device device, const uintptr_t *words);
 
 /**
- * Which devices of `server` (ordinals there) were shown where the user sees less than all: a session should have the
- * same. Returns how many, 0 if none were.
+ * Which devices of `server` (ordinals there) were shown where the user sees less than all: a session should
+ * have the same. Returns how many, 0 if none were.
  */
 unsigned rg_nvml_shown(const char *server, uint32_t *ordinals);
 
@@ -64,8 +64,8 @@ struct rg_nvml_listed {
     uint32_t ordinal;
 };
 /**
- * The devices of several servers as NVML shows them, RG_DEVICES_MAX at most; asks the servers if that has not been done.
- * False: one does not answer, or they have too few; it was said.
+ * The devices of several servers as NVML shows them, RG_DEVICES_MAX at most; asks the servers if that has not
+ * been done. False: one does not answer, or they have too few; it was said.
  */
 bool rg_nvml_list(struct rg_nvml_listed *out, unsigned *n);
 
@@ -74,9 +74,13 @@ bool rg_nvml_list(struct rg_nvml_listed *out, unsigned *n);
 struct rg_nvml_address {
     unsigned domain, bus, device, function;
 };
-/** Takes "[DOMAIN:]BUS:DEVICE[.FUNCTION]" apart, hexadecimal digits of either case; false: that is not one. */
+/**
+ * Takes "[DOMAIN:]BUS:DEVICE[.FUNCTION]" apart, hexadecimal digits of either case; false: that is not one.
+ */
 bool rg_nvml_parse_address(const char *text, struct rg_nvml_address *out);
-/** Copies `text` if it fits into `length` bytes with its NUL: INSUFFICIENT_SIZE, INVALID_ARGUMENT (no buffer). */
+/**
+ * Copies `text` if it fits into `length` bytes with its NUL: INSUFFICIENT_SIZE, INVALID_ARGUMENT (no buffer).
+ */
 enum rg_nvml_return rg_nvml_put_text(char *out, unsigned length, const char *text);
 /** What the product's name says. */
 enum rg_nvml_brand rg_nvml_brand_of(const char *name);

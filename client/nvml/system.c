@@ -116,7 +116,8 @@ int nvmlSystemGetDriverVersion(char *version, unsigned length)
         return result;
     if (driver.release[0])
         return rg_nvml_put_text(version, length, driver.release);
-    /* a driver that has no number of its own, as the software device, is as new as the CUDA version it serves */
+    /* a driver that has no number of its own, as the software device, is as new as the CUDA version it
+     * serves */
     snprintf(text, sizeof text, "%u.%u", driver.version / 1000, driver.version % 1000 / 10);
     return rg_nvml_put_text(version, length, text);
 }

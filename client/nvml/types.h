@@ -2,9 +2,9 @@
  * types.h - what of NVML's binary interface the stand-in library needs: return values, and the layouts of the
  * structures that are filled in.
  *
- * NVML's own header is no part of a CUDA toolkit's minimal installation and is not needed: these are our declarations
- * of an interface that has been stable for years, held to their sizes below. Names of functions are NVML's, since
- * they are what programs look up; names of types are ours.
+ * NVML's own header is no part of a CUDA toolkit's minimal installation and is not needed: these are our
+ * declarations of an interface that has been stable for years, held to their sizes below. Names of functions
+ * are NVML's, since they are what programs look up; names of types are ours.
  */
 #ifndef RG_CLIENT_NVML_TYPES_H
 #define RG_CLIENT_NVML_TYPES_H

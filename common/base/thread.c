@@ -85,6 +85,12 @@ enum rg_status rg_thread_create_detached(const char *name, void *(*run)(void *),
     return status;
 }
 
+bool rg_thread_start(const char *name, void *(*run)(void *), void *arg)
+{
+    pthread_t thread;
+    return rg_thread_create(&thread, name, run, arg) == RG_OK && pthread_detach(thread) == 0;
+}
+
 bool rg_thread_has_others(void)
 {
     struct stat tasks; /* a folder with one for each thread: its links are those, itself and its parent's */

@@ -15,6 +15,8 @@
 /** Starts a thread, named `name` (up to 15 bytes) for debuggers. RG_ERR_NO_MEMORY. */
 RG_MUST_CHECK enum rg_status rg_thread_create(pthread_t *out, const char *name, void *(*run)(void *),
                                               void *arg);
+/** The same for a thread that nobody waits for; false: it cannot be made. */
+RG_MUST_CHECK bool rg_thread_start(const char *name, void *(*run)(void *), void *arg);
 
 /** Starts a thread that runs until the process ends. */
 RG_MUST_CHECK enum rg_status rg_thread_create_detached(const char *name, void *(*run)(void *), void *arg);

@@ -243,13 +243,13 @@ def checks(operation):
         if p.role in ("in-array", "out-array", "bytes", "outbytes"):
             lines += [f"    if (!{p.name} && ({p.count}) != 0)", "        return rg_invalid_value();"]
         if p.role in ("handle", "del"):
-            lines += [f"    if (!rg_handle_known(RG_KIND_{p.kind}, (uint64_t){p.name}))",
-                      f"        return rg_bad_handle({KIND_ERROR.get(p.kind, 'CUDA_ERROR_INVALID_HANDLE')});"]
+            lines += [f"    usable = rg_handle_check(RG_KIND_{p.kind}, (uint64_t){p.name}, {KIND_ERROR.get(p.kind, 'CUDA_ERROR_INVALID_HANDLE')});",
+                      "    if (usable != CUDA_SUCCESS)", "        return usable;"]
     named = [p for p in operation.parameters if p.role in ("handle", "del") and p.kind not in ON_ALL_SERVERS]
     for p in named[1:]:
         lines += [f"    if (rg_homes_differ(rg_home_of(RG_KIND_{named[0].kind}, (uint64_t){named[0].name}), "
                   f"rg_home_of(RG_KIND_{p.kind}, (uint64_t){p.name})))",
-                  "        return rg_bad_handle(CUDA_ERROR_INVALID_HANDLE);"]
+                  "        return CUDA_ERROR_INVALID_HANDLE;"]
     for area in operation.within:
         if area[0] in ("aligned", "mask"):
             wrong = f"{area[1]} % {area[2]}" if area[0] == "aligned" else f"(unsigned){area[1]} & ~{area[2]}u"

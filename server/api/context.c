@@ -160,10 +160,7 @@ CUresult rg_execute_cuDevicePrimaryCtxRetain(struct rg_request *request, uint64_
     return retain_primary(request, pctx, dev, rg_request_found);
 }
 
-/*
- * As rg_request_new, but of a context that has a handle there is no other: it would end behind the other's
- * back.
- */
+/* As rg_request_new, but a context that has a handle gets no other: it would end behind its back. */
 static void enter_first(struct rg_request *request, enum rg_kind kind, uint64_t handle, void *object)
 {
     if (state_of(request, object))

@@ -4,10 +4,7 @@
 
 #include "server/core/worker.h"
 
-/**
- * The primary contexts of these devices, a bit each, are retained once for nobody yet. Before the worker
- * starts.
- */
+/** Primary contexts of these devices, a bit each, are retained once for nobody yet. Before the start. */
 void rg_primary_set_ready(struct rg_worker *worker, uint64_t devices);
 
 #endif

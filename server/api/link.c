@@ -34,10 +34,7 @@ struct options {
     void *values[OPTIONS_MAX];
 };
 
-/*
- * What goes with the state, for the record to use until it lets it go; NULL: there is no such state. The
- * dispatcher.
- */
+/* What goes with the state, for the record to use until it lets go; NULL: no such state. The dispatcher. */
 static struct linker *use(struct rg_request *request, CUlinkState state)
 {
     struct rg_object *entry = rg_objects_find_object(&request->worker->objects, RG_KIND_LINK, state);

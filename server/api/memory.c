@@ -23,10 +23,7 @@ CUresult rg_translate_CUmemPoolProps(struct rg_request *request, CUmemPoolProps 
     return CUDA_SUCCESS;
 }
 
-/*
- * Addresses that the driver knows as its own memory or page-locked, and nothing else that a device may reach
- * of this process.
- */
+/* Addresses that the driver knows as its memory or page-locked; nothing else that a device may reach here. */
 CUresult rg_translate_CUmemDecompressParams(struct rg_request *request, CUmemDecompressParams *parts,
                                             size_t n)
 {

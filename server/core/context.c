@@ -181,10 +181,7 @@ void rg_context_forget(struct rg_worker *worker, const struct rg_worker_context 
     atomic_fetch_add(&worker->context_epoch, 1);
 }
 
-/*
- * Frees contexts that have ended, if no thread can look at them any more: the dispatcher alone makes such
- * threads.
- */
+/* Frees contexts that have ended, if no thread can look at them: the dispatcher alone makes such threads. */
 static void free_retired(struct rg_worker *worker)
 {
     if (atomic_load(&worker->detached))

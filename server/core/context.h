@@ -35,10 +35,7 @@ struct rg_worker_context {
     struct rg_staging_buffer *buffers;
     size_t staging_bytes;
     struct rg_worker_stream *legacy; /* of the legacy stream; NULL: not yet */
-    /*
-     * the streams made in it: those that found a place (they are polled if that is all), and how many there
-     * are
-     */
+    /* the streams made in it: those that found a place (polled if that is all), and how many there are */
     CUstream few_streams[RG_FEW_STREAMS];
     unsigned n_streams;
     uint64_t left_at; /* the last record that ended a stream which had work left; 0: none */
@@ -92,9 +89,7 @@ void rg_client_thread_free(struct rg_client_thread *thread);
  * after it.
  */
 void rg_stream_synchronous(struct rg_request *request, struct rg_worker_context *context, CUstream stream);
-/**
- * Orders a stream that is about to be used after synchronous copies that it does not come after by itself.
- */
+/** Orders a stream about to be used after synchronous copies that it does not come after by itself. */
 void rg_stream_order(struct rg_worker *worker, struct rg_worker_stream *stream);
 
 #endif

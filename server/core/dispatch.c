@@ -258,10 +258,7 @@ bool rg_dispatch_next_blocks(const struct rg_worker *worker)
 
 void rg_dispatch_report_failure(struct rg_worker *worker)
 {
-    /*
-     * A client that only sends reads nothing: what it has not read must never fill the connection, which it
-     * waits for.
-     */
+    /* A client that only sends reads nothing: the unread must never fill the connection that it waits for. */
     enum { UNREAD_MAX = 64 };
     const uint64_t read = atomic_load_explicit(&worker->read, memory_order_relaxed);
     if (worker->failed == CUDA_SUCCESS ||

@@ -168,10 +168,7 @@ bool rg_leader_separate_reader(struct rg_executor *executor)
     return separated;
 }
 
-/*
- * Waits until the queue is short, or for a moment: the dispatcher may itself wait for what is still to be
- * read.
- */
+/* Waits until the queue is short, or for a moment: the dispatcher may wait for what is still to be read. */
 static void slow_down(struct rg_worker *worker)
 {
     const uint64_t until = rg_now_ns() + SLOW_WAIT_NS;
@@ -182,10 +179,7 @@ static void slow_down(struct rg_worker *worker)
             break;
 }
 
-/*
- * A batch has come to a reader that is not the dispatcher: becomes it if that one has nothing to do, or
- * queues.
- */
+/* A batch for a reader that is not the dispatcher: becomes it if that one has nothing to do, or queues. */
 static void take_batch(struct rg_executor *executor, const struct rg_batch_cursor *cursor)
 {
     struct rg_worker *worker = executor->worker;
@@ -218,10 +212,7 @@ static void take_batch(struct rg_executor *executor, const struct rg_batch_curso
         slow_down(worker);
 }
 
-/*
- * The dispatcher has no records and is not the reader: waits for the queue, or until the reader takes the
- * role.
- */
+/* A dispatcher without records that is not the reader: waits for the queue, or until the role is taken. */
 static void wait_for_queue(struct rg_executor *executor)
 {
     struct rg_worker *worker = executor->worker;

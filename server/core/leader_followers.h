@@ -20,10 +20,7 @@
 #include "proto/times.h"
 #include "server/core/worker.h"
 
-/*
- * Threads of a session, for as many calls that wait at the same time; a call beyond them that would have to
- * wait fails.
- */
+/* Threads of a session, for as many calls that wait at once; a further call that has to wait fails. */
 #define RG_EXECUTORS_MAX 1024u
 
 enum { RG_ROLE_READ = 1, RG_ROLE_DISPATCH = 2, RG_ROLES_ALL = 3 };
@@ -65,10 +62,7 @@ void rg_leader_wake(struct rg_worker *worker);
 /** Waits for all threads to end, and frees them. */
 void rg_leader_fini(struct rg_worker *worker);
 
-/**
- * Gives all roles of `thread` to another one. False: there is none to be had, or there are too many; nothing
- * has changed.
- */
+/** Gives all roles of `executor` to another one. False: there is none to be had; nothing has changed. */
 bool rg_leader_promote(struct rg_executor *executor);
 /** Separates the roles if `executor` has both. False: no thread or memory. */
 bool rg_leader_separate_reader(struct rg_executor *executor);

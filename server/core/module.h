@@ -41,15 +41,10 @@ struct rg_server_module {
     void (*wake)(struct rg_worker *worker);
     /* After the end of the pool's threads, before contexts are destroyed. */
     void (*stop)(struct rg_worker *worker);
-    /*
-     * Contexts, streams and libraries are gone; the connection is still there. Ends the module's own threads.
-     */
+    /* Contexts, streams and libraries are gone, the connection is not. Ends the module's own threads. */
     void (*fini)(struct rg_worker *worker);
 
-    /*
-     * A stream has been made, or is about to end; what it has left to do is done all the same. The
-     * dispatcher.
-     */
+    /* A stream has been made, or is about to end; what it has left to do is still done. The dispatcher. */
     void (*add_stream)(struct rg_worker *worker, const struct rg_worker_stream *stream);
     void (*drop_stream)(struct rg_worker *worker, struct rg_worker_stream *stream);
     /* A context is about to end; it is current, and has no work left or failed. The dispatcher. */

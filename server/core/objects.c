@@ -17,10 +17,7 @@ static bool can_be_found(unsigned kind)
            kind == RG_KIND_POOL || kind == RG_KIND_ALLOCATION || kind == RG_KIND_LINK;
 }
 
-/*
- * Whether the worker keeps more of such an object than its entry: that must have ended before another takes
- * its place.
- */
+/* Whether more is kept of such an object than its entry: it must end before another takes its place. */
 static bool holds_its_place(unsigned kind)
 {
     return kind == RG_KIND_CONTEXT || kind == RG_KIND_STREAM || kind == RG_KIND_EVENT || kind == RG_KIND_LINK;

@@ -152,10 +152,7 @@ static bool attach(struct rg_request *request, struct rg_object *entry)
         context->primary = request->primary;
         entry->extra = context;
         if (!context->primary) {
-            /*
-             * cuCtxCreate made it current on this thread; which one is current is the client threads'
-             * business.
-             */
+            /* cuCtxCreate made it current here; which one is current is the client threads' business. */
             CUcontext popped;
             (void)rg_driver.cuCtxPopCurrent_v2(&popped);
             rg_context_unknown();
@@ -181,10 +178,7 @@ static bool bound_to_context(enum rg_kind kind)
            kind != RG_KIND_POOL && kind != RG_KIND_ALLOCATION;
 }
 
-/*
- * The context that an object goes with: its module's, if it was found in one, which may be another than the
- * client thread's.
- */
+/* The context that an object goes with: its module's, if it was found in one, or the client thread's. */
 static uint64_t context_of(struct rg_request *request, uint64_t handle, uint64_t threads, const void *owner)
 {
     const struct rg_object *module =

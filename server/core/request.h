@@ -89,10 +89,7 @@ struct rg_operation {
  * the driver's error for it (rg_request_enter then returns false). RG_KIND_FUNCTION also finds kernels.
  */
 void *rg_request_object(struct rg_request *request, enum rg_kind kind, uint64_t handle);
-/**
- * The same for streams: 0 and 1 the legacy stream, 2 the client thread's per-thread stream (made on first
- * use).
- */
+/** The same for streams: 0 and 1 the legacy one, 2 the client thread's own (made on first use). */
 CUstream rg_request_stream(struct rg_request *request, uint64_t handle);
 /**
  * An array / bytes from the record, copied to aligned temporary memory. On the wire a u64 count stands before
@@ -133,21 +130,14 @@ void rg_request_go_out_of_order(struct rg_request *request);
 void rg_request_output(struct rg_request *request, const void *data, size_t size);
 /** Registers a driver object under the client's new handle. A handle in use already is a violation. */
 void rg_request_new(struct rg_request *request, enum rg_kind kind, uint64_t handle, void *object);
-/**
- * As rg_request_new, but an object that already has a handle keeps it; outputs the u64 handle that counts.
- */
+/** As rg_request_new, but an object that has a handle keeps it; outputs the u64 handle that counts. */
 void rg_request_found(struct rg_request *request, enum rg_kind kind, uint64_t proposed, void *object);
-/**
- * As rg_request_new, for out_of_order.c: the handle's kind is known to fit, and the rest may be another
- * record's. The dispatcher.
- */
+/** As rg_request_new, of what another record may have made; the kind is known to fit. The dispatcher. */
 void rg_request_add_object(struct rg_request *request, uint64_t handle, void *object, uint64_t context,
                            const void *owner);
 void rg_request_delete(struct rg_request *request, enum rg_kind kind, uint64_t handle);
 
-/**
- * Takes `size` bytes of the record's bulk data into `buffer` (NULL: discards). RG_ERR_*: the session is over.
- */
+/** Takes `size` bytes of the record's bulk data (to NULL: discards). RG_ERR_*: the session is over. */
 RG_MUST_CHECK enum rg_status rg_request_recv_bulk(struct rg_request *request, void *buffer, size_t size);
 /** Whether the record's bulk data would go straight into this registered memory, no CPU touching it. */
 bool rg_request_places(struct rg_request *request, const void *memory, size_t size);
@@ -166,10 +156,7 @@ size_t rg_request_take_advertised(struct rg_request *request, size_t most, void 
  * set.
  */
 RG_MUST_CHECK bool rg_request_detach(struct rg_request *request);
-/**
- * From now on another thread reads messages, so that answers of the client arrive while this record is
- * executed.
- */
+/** From now on another thread reads, so that answers of the client arrive while this record is executed. */
 void rg_request_separate_reader(struct rg_request *request);
 /** The state of the client thread's current context, or NULL with request->result set. */
 struct rg_worker_context *rg_request_context(struct rg_request *request);
@@ -180,9 +167,7 @@ struct rg_worker_context *rg_request_context(struct rg_request *request);
 struct rg_worker_context *rg_request_stream_context(struct rg_request *request, CUstream stream);
 /** The state of a stream that a parameter of this record named. NULL: out of memory. */
 struct rg_worker_stream *rg_request_stream_state(struct rg_request *request, CUstream stream);
-/**
- * Temporary zeroed memory that lives as long as the request. NULL with request->result set: out of memory.
- */
+/** Temporary zeroed memory that lives as long as the request. NULL, with the result set: out of memory. */
 void *rg_request_memory(struct rg_request *request, size_t size);
 /** Makes the client thread's context current on this thread. */
 CUresult rg_request_make_current(struct rg_request *request);

@@ -122,9 +122,7 @@ void rg_worker_destroy(struct rg_worker *worker);
 
 /** Waits until the session is over; returns the exit code of a process that had only this to do. */
 int rg_worker_wait(struct rg_worker *worker);
-/**
- * Ends the session; the first call counts. With a `format`, the client is told the reason and it is logged.
- */
+/** Ends the session; the first call counts. With a `format`, the client is told the reason; it is logged. */
 void rg_worker_end(struct rg_worker *worker, int exit_code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -149,10 +147,7 @@ enum rg_status rg_worker_notice(struct rg_worker *worker, const struct rg_notice
  */
 enum rg_status rg_worker_send_transfer(struct rg_worker *worker, uint64_t id, uint64_t offset,
                                        const void *data, size_t size, bool last, struct rg_lease *lease);
-/**
- * Lets the modules give back what the program does not use (struct rg_server_module). False: there is nothing. The
- * dispatcher.
- */
+/** Lets the modules give back what the program does not use; false: there is nothing. The dispatcher. */
 bool rg_worker_reclaim(struct rg_request *request);
 
 #endif

@@ -30,10 +30,7 @@
 #define HELLO_SIZE_MAX 16384
 /* How long a refused client may take to read why before its connection is closed under it. */
 #define LINGER_MS 1000
-/*
- * How long a client waits for a session to end where there are as many as there may be, and how often that is
- * looked at.
- */
+/* How long a client waits for a session to end where there are too many, and how often that is looked at. */
 #define ROOM_PATIENCE_MS 2000
 #define ROOM_STEP_MS     10
 
@@ -323,19 +320,14 @@ void rg_handshakes_start(struct rg_handshakes *handshakes, struct rg_conn *conn)
     handshakes->n++;
 }
 
-/*
- * A worker is not started for somebody who has left, which costs who does it again and again next to nothing.
- */
+/* A worker is not started for somebody who has left, which costs who does it often next to nothing. */
 static bool has_left(const struct rg_conn *conn)
 {
     struct pollfd client = {.fd = rg_conn_fd(conn), .events = POLLRDHUP};
     return poll(&client, 1, 0) > 0;
 }
 
-/*
- * The client asked for a session, or comes with a connection more, or again, for one: give it to a worker, or
- * say why not.
- */
+/* The client asked for a session, or brings a connection for one: give it to a worker, or say why not. */
 static void start_session(struct rg_handshake *handshake, bool stopping)
 {
     struct rg_conn *conn = handshake->conn;

@@ -113,9 +113,7 @@ static int call(struct rg_question_call *question)
                                               words[5]);
 }
 
-/*
- * The answer to one question; what cannot be taken apart is answered as well, it is another session's client.
- */
+/* The answer to one question; what cannot be decoded is answered as well: it is another session's client. */
 static size_t answer(const void *question, size_t size, void *out)
 {
     static _Alignas(16) unsigned char storage[RG_ANSWER_SIZE_MAX];

@@ -185,9 +185,7 @@ static bool is_soft(const char *path)
            strcmp(full, path) == 0;
 }
 
-/*
- * What the GPU's driver and this kernel offer to network devices; what one of those takes shows in a session.
- */
+/* What the GPU's driver and this kernel offer to network devices; what those take shows in a session. */
 static uint32_t ways_to_memory(const struct driver *driver, CUdevice handle)
 {
     int dma_buf = 0, peer = 0;

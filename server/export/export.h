@@ -24,10 +24,7 @@ enum rg_export_kind {
     RG_EXPORT_FABRIC,
 };
 
-/**
- * Keeps `fd` and fills in its token; false: the system refused (logged), and the descriptor is closed. Any
- * thread.
- */
+/** Keeps `fd` and fills in its token; false: the system refused (logged), `fd` is closed. Any thread. */
 bool rg_export_offer(int fd, unsigned char token[RG_EXPORT_TOKEN]);
 /** Closes what the token names. */
 void rg_export_end(const unsigned char token[RG_EXPORT_TOKEN]);

@@ -67,10 +67,7 @@ CUresult rg_execute_rgShareEnd(struct rg_request *request, CUdevice device, cons
     return CUDA_SUCCESS;
 }
 
-/*
- * The driver's argument for a token, in `own` if it is a handle; `fd` is to be closed afterwards, if there is
- * one.
- */
+/* The driver's argument for a token, in `own` if it is a handle; a descriptor is to be closed afterwards. */
 static bool take_handle(unsigned type, const unsigned char *token, unsigned char *own, int *fd, void **handle)
 {
     *fd = -1;

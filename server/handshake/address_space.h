@@ -33,10 +33,7 @@ RG_MUST_CHECK enum rg_status rg_address_space_close(uint64_t start, uint64_t siz
  * MiB). Before the first thread is started.
  */
 void rg_address_space_limit_stack(uint64_t limit);
-/**
- * Maps [start, start + size) readable and writable, without memory yet; NULL, and errno: something else is
- * there.
- */
+/** Maps it readable and writable, without memory yet; NULL, and errno: something else is there. */
 void *rg_address_space_map(uint64_t start, uint64_t size);
 /** Unmaps it; where addresses are closed, these are from then on. */
 void rg_address_space_unmap(uint64_t start, uint64_t size);

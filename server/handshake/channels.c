@@ -42,9 +42,7 @@ void rg_channels_agree(const struct rg_client_hello *client, struct rg_server_he
     server->bulk_codecs = client->bulk_codecs || client->bulk_compression ? rg_codecs_here() : 0;
 }
 
-/*
- * Receives a packet and the descriptor that came with it. Returns the packet's size; 0: the daemon has gone.
- */
+/* Receives a packet and the descriptor with it. Returns the packet's size; 0: the daemon has gone. */
 static ssize_t receive_with_fd(int socket, void *data, size_t size, int *fd)
 {
     struct iovec part = {data, size};

@@ -23,9 +23,7 @@ struct rg_resume;
 /** Decides on what the client asks for and completes the hello that will be sent. */
 void rg_channels_agree(const struct rg_client_hello *client, struct rg_server_hello *server,
                        struct rg_channels *out);
-/**
- * Makes a bundle of the session's connection, if that was agreed on. False: no memory; *conn stays as it is.
- */
+/** Makes a bundle of the session's connection, if that was agreed on. False: no memory, *conn stays. */
 bool rg_channels_wrap(struct rg_channels *channels, struct rg_conn **conn);
 /** The bundle will end: it takes no channels any more. */
 void rg_channels_forget(struct rg_channels *channels);

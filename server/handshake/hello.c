@@ -101,10 +101,7 @@ static void take_window(const struct rg_hello *hello, const struct rg_client_hel
                 (unsigned long long)hello->session, text);
 }
 
-/*
- * The software device reports what the client's program does best with, unless this server's says something
- * else.
- */
+/* The software device reports what the client's program does best with, unless this server decides. */
 static void take_capability(uint32_t capability)
 {
     char text[16];

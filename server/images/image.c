@@ -163,10 +163,7 @@ static bool is_for_linkers(unsigned input)
     return input == CU_JIT_INPUT_OBJECT || input == CU_JIT_INPUT_LIBRARY || input == CU_JIT_INPUT_NVVM;
 }
 
-/*
- * Whether such bytes name nothing outside of themselves: no address, and no files, as archives of mere names
- * do.
- */
+/* Whether such bytes name nothing outside themselves: no address, and no files, as thin archives do. */
 static bool stands_alone(const struct rg_image *image)
 {
     static const char thin[] = "!<thin>\n";

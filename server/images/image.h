@@ -64,20 +64,14 @@ struct rg_image *rg_image_make(struct rg_request *request, uint64_t id, size_t t
 
 /** Waits for images that are being written to the cache, for a second at most. */
 void rg_image_cache_settle(struct rg_worker *worker);
-/**
- * Waits until nothing of the image is to come any more; false: the session is over, and the reader may be at
- * it.
- */
+/** Waits until nothing more of it is to come; false: the session is over, and the reader may be at it. */
 bool rg_image_wait(struct rg_worker *worker, struct rg_image *image);
 /**
  * The image is about to be used: waits for what the client has been asked for, and checks the bytes against
  * the digest. CUDA_ERROR_INVALID_IMAGE: it is not complete, or not what it was said to be.
  */
 CUresult rg_image_ready(struct rg_request *request, struct rg_image *image);
-/**
- * More bytes of images than these do not wait to be written: a client may send them faster than a disk takes
- * them.
- */
+/** No more bytes of images wait to be written: a client may send them faster than a disk takes them. */
 #define RG_IMAGES_WRITING (512u << 20)
 /** Takes the bytes of a good image to write them; false: they are still the caller's to free. */
 bool rg_image_keep(struct rg_worker *worker, struct rg_image *image);

@@ -14,7 +14,7 @@
 #include "server/perf/perftest.h"
 #include "transport/connect/connect.h"
 #include "transport/control.h"
-#include "transport/multipath/multipath.h"
+#include "transport/multirail/multirail.h"
 #include "transport/upgrade/upgrade.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ enum {
     HELLO_MAX = 65536,
     IDLE_MS = 10000,
     LENT_PIECE = 512 << 10,
-    BULK_MOST = RG_BULK_MAX * (1 + RG_MULTIPATH_CHANNELS)
+    BULK_MOST = RG_BULK_MAX * (1 + RG_MULTIRAIL_MAX)
 };
 
 struct service {
@@ -268,7 +268,7 @@ int main(int argc, char **argv)
     if (status == RG_OK)
         status = say_hello(&service, hello_fd, session);
     if (status == RG_OK) {
-        service.bulk_size = RG_BULK_MAX * (1 + (size_t)rg_multipath_rails(service.conn));
+        service.bulk_size = RG_BULK_MAX * (1 + (size_t)rg_conn_rails(service.conn));
         status = rg_conn_register(service.conn, service.bulk, service.bulk_size);
         if (status != RG_OK && status != RG_ERR_UNSUPPORTED)
             rg_info("session %llu: its memory cannot be registered: %s", (unsigned long long)session,

@@ -99,10 +99,7 @@ static void init(struct rg_worker *worker)
 static void fini(struct rg_worker *worker)
 {
     struct output *output = worker->state[RG_MODULE_OUTPUT];
-    /*
-     * The thread ends when the last writer closes its end of the pipe: the owner of the redirection sees to
-     * that.
-     */
+    /* The thread ends when the pipe's last writer closes it: the owner of the redirection sees to that. */
     if (output->thread_runs)
         pthread_join(output->thread, NULL);
     if (output->fd >= 0)

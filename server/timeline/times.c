@@ -269,9 +269,7 @@ static void drop_context(struct rg_worker *worker, struct rg_worker_context *sta
     }
 }
 
-/*
- * Replies that the client has got may have been sent by threads that have not noted it yet; the lock is held.
- */
+/* Replies that the client has got may have been sent by threads yet to note it; the lock is held. */
 static void wait_for_open(struct times *times)
 {
     const uint64_t until = rg_now_ns() + PATIENCE_NS;

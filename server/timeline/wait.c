@@ -62,9 +62,7 @@ static CUresult poll_for(struct rg_worker *worker, CUresult (*query)(void *), vo
     return result;
 }
 
-/*
- * Waits on a thread that holds nobody up. Whether it sleeps is up to the driver then, unless it never shall.
- */
+/* Waits on a thread that holds nobody up. Whether it sleeps is the driver's choice, unless it never shall. */
 static CUresult wait_detached(struct rg_request *request, CUresult (*query)(void *), void *object,
                               CUresult (*synchronize)(void *))
 {

@@ -5,7 +5,6 @@
 #include "common/sync/scoped_lock.h"
 #include "generated/server/driver.h"
 #include "server/modules.h"
-#include "transport/multipath/multipath.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -31,7 +30,7 @@ struct advertised {
 
 static struct ring *make(struct rg_worker *worker)
 {
-    const unsigned n = RG_ADVERTISED_CHUNKS + rg_multipath_rails(worker->conn) * RG_ADVERTISED_RAIL_CHUNKS;
+    const unsigned n = RG_ADVERTISED_CHUNKS + rg_conn_rails(worker->conn) * RG_ADVERTISED_RAIL_CHUNKS;
     struct ring *ring = calloc(1, sizeof *ring + n * sizeof *ring->chunks);
     if (!ring)
         return NULL;

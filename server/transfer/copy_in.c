@@ -14,7 +14,6 @@
 #include "server/transfer/device_region.h"
 #include "server/transfer/gpudirect.h"
 #include "server/transfer/staging.h"
-#include "transport/multipath/multipath.h"
 
 #define PIECE (512u << 10)
 
@@ -80,7 +79,7 @@ static CUresult copy_staged(struct copy *copy)
         return result;
     unsigned char *at = buffer->memory;
     const size_t most =
-        rg_multipath_rails(worker->conn) ? total : PIECE; /* all rails write what is asked for at once */
+        rg_conn_rails(worker->conn) ? total : PIECE; /* all rails write what is asked for at once */
     while (copy->done < total && result == CUDA_SUCCESS) {
         const size_t piece = total - copy->done < most ? total - copy->done : most;
         if (rg_request_recv_bulk(copy->request, at, piece) != RG_OK)

@@ -12,10 +12,7 @@ struct credit {
     uint64_t every;  /* the client is told of each so many bytes more; 0: of none */
 };
 
-/*
- * Tells of what is free, if it is `least` at least; looks for that once `look_after` has been taken since the
- * last look.
- */
+/* Tells of what is free from `least` on; looks for it once `look_after` was taken since the last look. */
 static void tell(struct rg_worker *worker, struct rg_staging_credit now, uint64_t least, uint64_t look_after)
 {
     struct credit *credit = worker->state[RG_MODULE_CREDIT];

@@ -117,10 +117,7 @@ bool rg_deferred_has_all(const struct rg_deferred_item *item)
 
 /* --- buffers -------------------------------------------------------------------------------------------- */
 
-/*
- * Lets a transfer use the stream's buffers from `first` on, making or replacing those that are missing or too
- * small.
- */
+/* Lets a transfer use the stream's buffers from `first` on; makes those that are missing or too small. */
 static CUresult use_slots(struct rg_request *request, struct rg_deferred_item *item,
                           struct rg_worker_context *context, struct rg_staging_buffer **slots, size_t first,
                           CUstream stream)
@@ -143,10 +140,7 @@ static CUresult use_slots(struct rg_request *request, struct rg_deferred_item *i
     return CUDA_SUCCESS;
 }
 
-/*
- * Where what is sent may be needed again, each deferred read goes on with the slots that have not been used
- * for longest.
- */
+/* Where what is sent may be needed again, each deferred read takes the slots used longest ago. */
 static CUresult take_slots(struct rg_request *request, struct rg_deferred_item *item,
                            struct rg_worker_context *context, struct rg_worker_stream *state, CUstream stream)
 {
@@ -227,9 +221,7 @@ static void abandon(struct rg_deferred_item *item)
     pthread_cond_broadcast(&item->changed);
 }
 
-/*
- * Whether something may still touch the item's buffers: a thread, or the client's device. The lock is held.
- */
+/* Whether something may still touch its buffers: a thread, or the client's device. The lock is held. */
 static bool is_used(const struct rg_deferred_item *item)
 {
     return item->at_work ||

@@ -38,10 +38,7 @@ static void send_chunk(struct rg_deferred_item *item, size_t index)
                                   item->area ? NULL : item->leases[index % RG_DEFERRED_SLOTS]);
 }
 
-/*
- * Before the next chunk, of this item or the stream's next, is copied to its slot. The lock is held, and
- * given up.
- */
+/* Before the next chunk, of this item or the next, is copied to its slot. The lock is held, and given up. */
 static void end_lease(struct rg_deferred_item *item, size_t index)
 {
     pthread_mutex_t *lock = &rg_deferred_of(item->worker)->lock;
@@ -117,9 +114,7 @@ static void CUDA_CB chunk_step(void *user)
                                                                 : 0;
     pthread_mutex_lock(lock);
     item->posted++;
-    /*
-     * Where the client watches events, the other thread looks first whether they have come; this one may not.
-     */
+    /* Where the client watches events, the other thread looks first whether they came; this one may not. */
     if (last && item->sent == step->index && !rg_completion_any(worker) && !rg_worker_over(worker) &&
         rg_deferred_work(item)) {
         pthread_mutex_unlock(lock);

@@ -363,10 +363,7 @@ static void give_back(struct rg_worker *worker, struct rg_gpudirect_area *area)
     free(area);
 }
 
-/*
- * Ends an area that is found by nobody any more, when nothing holds it; `waits`: it may take until the
- * session is over.
- */
+/* Ends an area that nobody finds any more once nothing holds it; `waits`: until the session is over. */
 static void end_area(struct rg_worker *worker, struct rg_gpudirect_area *area, bool waits)
 {
     struct gpudirect *direct = gpudirect_of(worker);

@@ -27,10 +27,7 @@ struct rg_gpudirect_area;
 /** What the worker uses for the memory of the GPU of the current context. */
 enum rg_gpu_path rg_gpudirect_path(struct rg_worker *worker);
 
-/**
- * Holds [address, address + size) for a transfer; NULL: it goes through staging. The context of the memory is
- * current.
- */
+/** Holds it for a transfer; NULL: it goes through staging. The context of the memory is current. */
 struct rg_gpudirect_area *rg_gpudirect_pin(struct rg_worker *worker, struct rg_worker_context *context,
                                            CUdeviceptr address, size_t size);
 /** Any thread. NULL is fine. */

@@ -123,9 +123,7 @@ static bool is_free(struct rg_staging_buffer *buffer)
     return !buffer->taken && !buffer->pending && rg_lease_ended(&buffer->lease);
 }
 
-/*
- * What is held longest of the buffers that nothing else is in the way of, if much is held. The lock is held.
- */
+/* What is held longest of buffers with nothing else in their way, if much is held. The lock is held. */
 static struct rg_staging_buffer *held_longest(const struct rg_worker_context *context, size_t size)
 {
     struct rg_staging_buffer *longest = NULL;
@@ -256,9 +254,7 @@ static void give(struct rg_worker *worker, struct rg_staging_buffer *buffer, boo
 void rg_staging_give_after(struct rg_worker *worker, struct rg_staging_buffer *buffer, CUstream stream)
 {
     if (buffer)
-        /*
-         * If the event cannot be recorded the context has failed, and nothing will use the buffer any more.
-         */
+        /* If the event cannot be recorded the context has failed, and nothing will use the buffer. */
         give(worker, buffer, rg_driver.cuEventRecord(buffer->ready, stream) == CUDA_SUCCESS);
 }
 

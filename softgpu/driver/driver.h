@@ -22,6 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/hash_table.h"
 #include "common/base/log.h"
 
 #define SG_DRIVER_VERSION     13000
@@ -30,11 +31,12 @@
 #define SG_CAPABILITY_DEFAULT 130 /* 13.0: above any device that libraries carry machine code for */
 #define SG_MAJOR_MIN          5
 
-/* Set by the generated _ptsz/_ptds wrappers around a call: a null stream then names the thread's own stream.
+/*
+ * Set by the generated _ptsz/_ptds wrappers around a call: a null stream then names the thread's own stream.
  */
 extern __thread bool sg_per_thread_default_stream;
 
-/* --- objects and handles (handle.c) --------------------------------------------------------------------- */
+/* --- objects and handles (handle.c) --- */
 
 struct sg_context;
 
@@ -56,17 +58,17 @@ enum sg_kind {
 };
 
 struct sg_object {
+    struct rg_hash_link link; /* in the table of the living */
     enum sg_kind kind;
     _Atomic uint32_t references;
     void (*finish)(struct sg_object *object); /* frees it; called when the last reference goes */
-    struct sg_object *bucket_next;            /* handle table */
     struct sg_context *context;               /* that it belongs to, reference held; NULL: to none */
     unsigned long long generation;            /* the life of that context in which it was made */
 };
 
 /**
- * Starts `object` with one reference, the handle's, and makes its address a valid handle. It belongs to `context`, or to
- * none (NULL).
+ * Starts `object` with one reference, the handle's, and makes its address a valid handle. It belongs to
+ * `context`, or to none (NULL).
  */
 void sg_handle_add(struct sg_object *object, enum sg_kind kind, struct sg_context *context,
                    void (*finish)(struct sg_object *));
@@ -95,7 +97,7 @@ static inline void sg_release_p(void *p)
 }
 #define SG_REF(type) __attribute__((cleanup(sg_release_p))) type *
 
-/* --- device and process (device.c, init.c) -------------------------------------------------------------- */
+/* --- device and process (device.c, init.c) --- */
 
 struct sg_pool;
 
@@ -128,8 +130,7 @@ CUresult sg_devices_init(void);
 /** The value of an attribute; CUDA_ERROR_INVALID_VALUE for unknown ones. */
 CUresult sg_device_attribute(const struct sg_device *device, int attribute, int *value);
 
-/* --- contexts (context.c) --------------------------------------------------------------------------------
- */
+/* --- contexts (context.c) --- */
 
 struct sg_stream;
 struct sg_task;

@@ -1,16 +1,17 @@
 /*
- * engine.h - the structures of the engine. The functions on them are declared in the folders' own headers; what the engine
- * is for is said in exec.h.
+ * engine.h - the structures of the engine. The functions on them are declared in the folders' own headers;
+ * what the engine is for is said in exec.h.
  *
  *   grid   one launch, on the stack of the thread that runs it (grid/pool.c).
- *   slot   the place where one OS thread runs blocks (an "SM"): fibers, runs and buffers that are kept for reuse, and the
- *          scheduler's context. A thread owns a slot while it works on a grid.
+ *   slot   the place where one OS thread runs blocks (an "SM"): fibers, runs and buffers that are kept for
+ *          reuse, and the scheduler's context. A thread owns a slot while it works on a grid.
  *   run    one block in execution: its ready queue, its barriers and its warps.
- *   fiber  a stack and the CUDA thread that runs on it. A fiber takes the next thread of its block that has not begun, runs
- *          it to its end, takes the next, and parks itself in the slot when there is none.
+ *   fiber  a stack and the CUDA thread that runs on it. A fiber takes the next thread of its block that has
+ *          not begun, runs it to its end, takes the next, and parks itself in the slot when there is none.
  *
- * One OS thread touches a slot and all that is in it; only the atomics of a grid are shared. Fibers switch to each other
- * directly. They leave to the slot's scheduler (grid/grid.c) when the block has ended, cannot go on, or its turn is over.
+ * One OS thread touches a slot and all that is in it; only the atomics of a grid are shared. Fibers switch to
+ * each other directly. They leave to the slot's scheduler (grid/grid.c) when the block has ended, cannot go
+ * on, or its turn is over.
  */
 #ifndef SG_EXEC_ENGINE_H
 #define SG_EXEC_ENGINE_H
@@ -32,9 +33,9 @@
 #define SG_SHARED_MAX    (64u << 20) /* bytes of shared memory of one block */
 #define SG_STACK_GUARD   (68u << 10) /* bytes that fault below each stack and above shared memory: 17 pages */
 /**
- * Bytes between shared memory and its guard in the forms that LLVM takes threads side by side in: it leaves out the
- * accesses of threads that do not make them by a mask, and where these would fault the processor takes a hundred times
- * as long (`if (i < n) part[i] += part[i + n]`).
+ * Bytes between shared memory and its guard in the forms that LLVM takes threads side by side in: it leaves
+ * out the accesses of threads that do not make them by a mask, and where these would fault the processor
+ * takes a hundred times as long (`if (i < n) part[i] += part[i + n]`).
  */
 #define SG_SHARED_SLACK  8192u
 #define SG_RESIDENT_MAX  64u    /* blocks a slot begins because the earlier ones only spin */

@@ -14,11 +14,14 @@
 
 struct sg_launch;
 
-/** What the device runtime asks the driver for a kernel that runs; any thread. Those that return int give a cudaError_t. */
+/**
+ * What the device runtime asks the driver for a kernel that runs; any thread. Those that return int give a
+ * cudaError_t.
+ */
 struct sg_device_services {
     /**
-     * Fills in `child`, of which grid, block and shared_dynamic are given, for the kernel that code knows by `function`;
-     * checks what is given. Not params; code stays NULL.
+     * Fills in `child`, of which grid, block and shared_dynamic are given, for the kernel that code knows by
+     * `function`; checks what is given. Not params; code stays NULL.
      */
     int (*prepare)(const struct sg_launch *parent, const void *function, struct sg_launch *child);
     /** Sets child->code; compiles it if need be. False: it cannot be had, and the log says why. */
@@ -68,9 +71,10 @@ struct sg_fault_report {
 };
 
 /**
- * Runs a whole grid and all that its kernels launch, and returns when that has ended, or with the first fault. Any thread. A launch
- * that the engine cannot do (more than 1024 threads a block, stacks or shared memory too large) is
- * SG_FAULT_OUT_OF_RESOURCES. The driver checks its own limits first, with their own errors.
+ * Runs a whole grid and all that its kernels launch, and returns when that has ended, or with the first
+ * fault. Any thread. A launch that the engine cannot do (more than 1024 threads a block, stacks or shared
+ * memory too large) is SG_FAULT_OUT_OF_RESOURCES. The driver checks its own limits first, with their own
+ * errors.
  */
 enum sg_fault sg_exec_run(const struct sg_launch *launch, struct sg_fault_report *report);
 
@@ -79,7 +83,8 @@ enum sg_fault sg_exec_run(const struct sg_launch *launch, struct sg_fault_report
 void sg_exec_set_output(void (*write)(void *user, const char *text, size_t size), void *user);
 /** Passes on all output produced so far (synchronising calls do this). */
 void sg_exec_flush_output(void);
-/** Bytes of output kept between flushes (CU_LIMIT_PRINTF_FIFO_SIZE, 1 MiB at first); the oldest is dropped.
+/**
+ * Bytes of output kept between flushes (CU_LIMIT_PRINTF_FIFO_SIZE, 1 MiB at first); the oldest is dropped.
  */
 void sg_exec_set_output_limit(uint64_t bytes);
 

@@ -130,7 +130,7 @@ static void run_test(const struct configuration *conf, size_t index, bool swappe
     if (strncmp(conf->name, "rails", 5) == 0)
         pair_rails(&pair, conf->filters, conf->filters, conf->channels);
     else if (conf->channels)
-        pair_bundle(&pair, conf->filters, conf->channels, conf->compress);
+        pair_multipath(&pair, conf->filters, conf->channels, conf->compress);
     struct ends e = swapped ? (struct ends){pair.b, pair.a} : (struct ends){pair.a, pair.b};
     if (tests[index].plain) {
         tests[index].plain(e);

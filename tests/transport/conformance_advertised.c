@@ -1,6 +1,6 @@
 /*
- * conformance_advertised.c - memory that is advertised to the peer: bulk data comes to lie there, or is asked for as ever. A transport
- * that does not advertise passes the same tests without.
+ * conformance_advertised.c - memory that is advertised to the peer: bulk data comes to lie there, or is asked
+ * for as ever. A transport that does not advertise passes the same tests without.
  */
 #include "conformance.h"
 
@@ -17,7 +17,10 @@ enum {
     NO_KIND = 0x8000, /* a message begins with none that a bundle knows */
 };
 
-/* What a stream's bytes are from `at` on: a piece of one pattern, so that long ones are cheap to make and to compare. */
+/*
+ * What a stream's bytes are from `at` on: a piece of one pattern, so that long ones are cheap to make and to
+ * compare.
+ */
 static const unsigned char *bytes_at(unsigned stream, size_t at)
 {
     enum { STREAMS = 251 };
@@ -133,7 +136,10 @@ void test_advertised_chunks(struct ends e)
     struct flow flows[] = {
         {e.near, 1, 0, NULL}, {e.far, 1, 0, NULL}, {e.far, 7, 0, NULL}, {e.near, 7, 0, NULL}};
     pthread_t threads[4];
-    /* before anything is sent: who does not ask for memory sends all of it before a thread that starts late has advertised some */
+    /*
+     * before anything is sent: who does not ask for memory sends all of it before a thread that starts late
+     * has advertised some
+     */
     for (int i = 1; i < 4; i += 2) {
         flows[i].ring = pages(flows[i].conn, RING);
         for (size_t at = 0; at < RING; at += CHUNK)
@@ -227,7 +233,10 @@ void test_advertised_tags(struct ends e)
     free(own);
 }
 
-/* More adverts than there is room for are refused, not waited for; what was advertised and withdrawn makes room. */
+/*
+ * More adverts than there is room for are refused, not waited for; what was advertised and withdrawn makes
+ * room.
+ */
 void test_advertised_many(struct ends e)
 {
     enum { N = 100 };
@@ -327,7 +336,7 @@ static struct rg_rdma_piece piece(uint16_t slot, uint64_t offset, uint32_t lengt
 static void expect_protocol_error(struct ends *e, const struct rg_rdma_piece *pieces, unsigned n)
 {
     if (strcmp(rg_conn_transport(e->far), "rdma") != 0 || !(rg_conn_caps(e->far) & RG_CAP_ADVERTISES) ||
-        rg_multipath_rails(e->far)) /* whose connections are not ours to write to */
+        rg_conn_rails(e->far)) /* whose connections are not ours to write to */
         return;
     unsigned char *ring = pages(e->far, RING), *own = malloc(SOURCE);
     CHECK(rg_conn_advertise(e->far, 0, 0, ring, CHUNK) == RG_OK);

@@ -49,37 +49,42 @@ struct pair pair_open(const char *address, const char *filters, enum rg_wait_mod
     return pair;
 }
 
-static void add_lanes(struct pair *pair, const struct rg_multipath_options *options, const char *filters,
-                      const char *last_filters)
+/* One more connection of a pair. */
+static void connect_more(struct pair *pair, unsigned i, const char *filters, struct rg_conn **a,
+                         struct rg_conn **b)
 {
-    CHECK_OK(rg_multipath_wrap(pair->a, options, &pair->a));
-    CHECK_OK(rg_multipath_wrap(pair->b, options, &pair->b));
-    for (unsigned i = 0; i < options->channels; i++) {
-        const struct rg_transport_options connecting = {.filters = i + 1 < options->channels ? filters
-                                                                                             : last_filters,
-                                                        .bulk = true,
-                                                        .wait = RG_WAIT_BLOCK};
-        struct rg_conn *a, *b;
-        char text[128];
-        CHECK_OK(rg_transport_connect(address_to(pair->listener, hosts[i % 2], text, sizeof text),
-                                      &connecting, NULL, 0, &a));
-        CHECK_OK(rg_listener_accept(pair->listener, 5000, &b));
+    const struct rg_transport_options connecting = {.filters = filters, .bulk = true, .wait = RG_WAIT_BLOCK};
+    char text[128];
+    CHECK_OK(rg_transport_connect(address_to(pair->listener, hosts[i % 2], text, sizeof text), &connecting,
+                                  NULL, 0, a));
+    CHECK_OK(rg_listener_accept(pair->listener, 5000, b));
+}
+
+void pair_multipath(struct pair *pair, const char *filters, unsigned channels, enum rg_compression compress)
+{
+    const struct rg_multipath_options options = {
+        .channels = channels, .compress = compress, .codecs = rg_codecs_here()};
+    struct rg_conn *a, *b;
+    CHECK_OK(rg_multipath_wrap(pair->a, &options, &pair->a));
+    CHECK_OK(rg_multipath_wrap(pair->b, &options, &pair->b));
+    for (unsigned i = 0; i < channels; i++) {
+        connect_more(pair, i, filters, &a, &b);
         CHECK_OK(rg_multipath_add(pair->a, a));
         CHECK_OK(rg_multipath_add(pair->b, b));
     }
 }
 
-void pair_bundle(struct pair *pair, const char *filters, unsigned channels, enum rg_compression compress)
-{
-    const struct rg_multipath_options options = {
-        .channels = channels, .compress = compress, .codecs = rg_codecs_here()};
-    add_lanes(pair, &options, filters, filters);
-}
-
 void pair_rails(struct pair *pair, const char *filters, const char *last_filters, unsigned rails)
 {
-    const struct rg_multipath_options options = {.channels = rails, .rails = true};
-    add_lanes(pair, &options, filters, last_filters);
+    const struct rg_multirail_options options = {.rails = rails};
+    struct rg_conn *a, *b;
+    CHECK_OK(rg_multirail_wrap(pair->a, &options, &pair->a));
+    CHECK_OK(rg_multirail_wrap(pair->b, &options, &pair->b));
+    for (unsigned i = 0; i < rails; i++) {
+        connect_more(pair, i, i + 1 < rails ? filters : last_filters, &a, &b);
+        CHECK_OK(rg_multirail_add(pair->a, a, RG_MULTIRAIL_ANY));
+        CHECK_OK(rg_multirail_add(pair->b, b, RG_MULTIRAIL_ANY));
+    }
 }
 
 void pair_close(struct pair *pair)

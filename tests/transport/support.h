@@ -7,6 +7,7 @@
 
 #include "tests/check.h"
 #include "transport/multipath/multipath.h"
+#include "transport/multirail/multirail.h"
 #include "transport/transport.h"
 
 #include <stdint.h>
@@ -43,7 +44,7 @@ void test_begin(unsigned seconds);
 /** Two connected ends through a listener at `address`; `filters` are those of the connecting end. */
 struct pair pair_open(const char *address, const char *filters, enum rg_wait_mode wait);
 /** Makes bundles of both ends, with `channels` connections more, made as the pair was. */
-void pair_bundle(struct pair *pair, const char *filters, unsigned channels, enum rg_compression compress);
+void pair_multipath(struct pair *pair, const char *filters, unsigned channels, enum rg_compression compress);
 /** Likewise with rails, of which the last has filters of its own. */
 void pair_rails(struct pair *pair, const char *filters, const char *last_filters, unsigned rails);
 /** Closes what is open. */

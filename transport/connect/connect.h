@@ -56,7 +56,10 @@ RG_MUST_CHECK enum rg_status rg_transport_adopt_fd(int fd, const struct rg_trans
 /** Whether `text` is a chain of filters with good options. RG_ERR_INVALID with the reason in `why`. */
 RG_MUST_CHECK enum rg_status rg_transport_check_filters(const char *text, char *why, size_t why_size);
 
-/** Makes `ops` known under its name, completing the table in place. A name already known keeps its first table. */
+/**
+ * Makes `ops` known under its name, completing the table in place. A name already known keeps its first
+ * table.
+ */
 void rg_transport_register(struct rg_transport_ops *ops);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * filter_chain.c - chains of filters: taken apart, checked before a connection exists, wrapped around it when it does.
+ * filter_chain.c - chains of filters: taken apart, checked before a connection exists, wrapped around it when
+ * it does.
  */
 #include "transport/connect/connect.h"
 #include "transport/connect/registry.h"

@@ -1,12 +1,14 @@
 /*
  * registry.c - which transports and filters there are.
  *
- * Built in are transport mem and the filters. Any other transport is looked for among those registered and then in
- * lib/remote-gpu/transport/NAME.so, which is opened once and never closed. The daemon, the worker and the client core each
- * have this file linked in and find the same part relative to themselves (common/base/path.h); a program that lies elsewhere
- * either names the folder (REMOTE_GPU_LIBDIR) or links the transport and registers its table.
+ * Built in are transport mem and the filters. Any other transport is looked for among those registered and
+ * then in lib/remote-gpu/transport/NAME.so, which is opened once and never closed. The daemon, the worker and
+ * the client core each have this file linked in and find the same part relative to themselves
+ * (common/base/path.h); a program that lies elsewhere either names the folder (REMOTE_GPU_LIBDIR) or links
+ * the transport and registers its table.
  *
- * A transport that is not there, or a part of another build, is explained in `why`. Threads: any; the table has a lock.
+ * A transport that is not there, or a part of another build, is explained in `why`. Threads: any; the table
+ * has a lock.
  */
 #include "transport/connect/registry.h"
 

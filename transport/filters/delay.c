@@ -10,12 +10,12 @@
  * send copies the message into a queue and returns; a thread hands it to the connection below when its time
  * has come. Another thread takes in what arrives below, and a receive gets it when its time has come. A
  * message's time is when its last byte has crossed the link: it starts when the link is free, takes size /
- * bandwidth, and arrives `oneway` later. Order is kept within a connection. Connections share the link as fair queueing
- * would have it: a small message of a connection that has nothing else under way does not wait for the data of others.
+ * bandwidth, and arrives `oneway` later. Order is kept within a connection. Connections share the link as
+ * fair queueing would have it: a small message of a connection that has nothing else under way does not wait
+ * for the data of others.
  *
- * Where there is a rate, a send waits as it would for a socket: until no more than UNSENT_BYTES are still to leave, or
- * less on a slow link. The
- * queues are bounded besides (QUEUE_BYTES).
+ * Where there is a rate, a send waits as it would for a socket: until no more than UNSENT_BYTES are still to
+ * leave, or less on a slow link. The queues are bounded besides (QUEUE_BYTES).
  *
  * Closing: what was sent before rg_conn_destroy is still delivered, as TCP would; at most LINGER_MS beyond
  * the delay are spent on a peer that does not take it. A failure below reaches the sender at its next send
@@ -41,14 +41,19 @@ enum {
     QUEUE_BYTES = 64 << 20,
     LINGER_MS = 2000,
     FRAME_BYTES = 16,
-    /* what a socket takes beyond what has left: so many bytes, but on slow links only what leaves in so many ns */
+    /*
+     * what a socket takes beyond what has left: so many bytes, but on slow links only what leaves in so many
+     * ns
+     */
     UNSENT_BYTES = 1 << 20,
     UNSENT_LEAST = 128 << 10,
     UNSENT_NS = 1000000,
     SPARSE_BYTES = 16 << 10, /* messages that overtake the data of other connections */
 };
 
-/* What all connections of this process with the same options share; there is one where they have a bandwidth. */
+/*
+ * What all connections of this process with the same options share; there is one where they have a bandwidth.
+ */
 struct link {
     struct link *next;
     char *options;

@@ -195,8 +195,8 @@ static enum rg_status send_zero_bulk(struct fault_conn *c, const struct rg_send 
 }
 
 /*
- * Writes the first `left` bytes of the whole message to the socket below and ends the connection. Where there is none, every
- * second message arrives all the same, which its sender cannot know.
+ * Writes the first `left` bytes of the whole message to the socket below and ends the connection. Where there
+ * is none, every second message arrives all the same, which its sender cannot know.
  */
 static enum rg_status cut_sending(struct fault_conn *c, struct rg_send *m, uint64_t left)
 {

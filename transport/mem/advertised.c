@@ -127,7 +127,9 @@ void rg_mem_adverts_close(struct rg_mem_adverts *adverts)
 
 /* --- data --- */
 
-/* Finds where the parcel's bulk data goes: parcel->pieces; false: not enough is advertised. The lock is held. */
+/*
+ * Finds where the parcel's bulk data goes: parcel->pieces; false: not enough is advertised. The lock is held.
+ */
 static bool route(struct rg_mem_adverts *adverts, const struct rg_send *message, struct rg_parcel *parcel)
 {
     size_t left = parcel->bulk_size;

@@ -1,8 +1,10 @@
 /*
- * advertised.h - memory that one end of transport mem advertises to the other, as a device with one-sided writes would use it: bulk
- * data comes to lie there when it is sent. So what is built on that is tested without such a device.
+ * advertised.h - memory that one end of transport mem advertises to the other, as a device with one-sided
+ * writes would use it: bulk data comes to lie there when it is sent. So what is built on that is tested
+ * without such a device.
  *
- * Threads: any; a lock of its own for each direction, held while data is written: after rg_mem_adverts_close nothing is.
+ * Threads: any; a lock of its own for each direction, held while data is written: after rg_mem_adverts_close
+ * nothing is.
  */
 #ifndef RG_TRANSPORT_MEM_ADVERTISED_H
 #define RG_TRANSPORT_MEM_ADVERTISED_H

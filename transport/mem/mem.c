@@ -4,8 +4,8 @@
  * A listener is a name in a table; connecting makes a pair of queues shared by both ends and puts the far end
  * into the listener's list of those waiting to be accepted. Messages are copied in and copied out. What one
  * end sent before it went away can still be read by the other, as with a socket; then the other gets
- * RG_ERR_CLOSED. There is no breaking off in the middle of a message, and no descriptor to poll. What one end advertises the
- * other writes to when it sends (advertised.c).
+ * RG_ERR_CLOSED. There is no breaking off in the middle of a message, and no descriptor to poll. What one end
+ * advertises the other writes to when it sends (advertised.c).
  *
  * Locks: mem_lock (the table and the listeners' lists) and the queues' own, never one within another.
  */

@@ -1,11 +1,12 @@
 /*
  * policy.h - decides for each piece whether to compress it.
  *
- * With a codec asked for by name every piece is tried. With `auto` a model decides: sending a byte as it is takes 1 / w
- * (w: the measured rate of the channel), compressed it takes the longer of 1 / c (the compressor's rate; it works while the
- * wire does) and r / w (r: what is left of a byte). Samples are taken of every so many pieces, less often the more often
- * they said no, and not at all where the wire is faster than compressors are. While compression is on, the wire is
- * measured again now and then by pieces as they are, since a wire that does not block cannot be measured.
+ * With a codec asked for by name every piece is tried. With `auto` a model decides: sending a byte as it is
+ * takes 1 / w (w: the measured rate of the channel), compressed it takes the longer of 1 / c (the
+ * compressor's rate; it works while the wire does) and r / w (r: what is left of a byte). Samples are taken
+ * of every so many pieces, less often the more often they said no, and not at all where the wire is faster
+ * than compressors are. While compression is on, the wire is measured again now and then by pieces as they
+ * are, since a wire that does not block cannot be measured.
  */
 #ifndef RG_TRANSPORT_MULTIPATH_COMPRESSION_POLICY_H
 #define RG_TRANSPORT_MULTIPATH_COMPRESSION_POLICY_H

@@ -1,28 +1,25 @@
 /*
  * multipath.h - a session's connections: messages on the first, bulk data on connections of its own.
  *
- * A multipath is made around a connection that exists. Bulk data of at least RG_MULTIPATH_MIN bytes goes over further
- * connections ("channels") that are added to it as soon as there are any: then small messages do not queue behind it, and
- * several channels fill a link that one does not. The message says which channel carries which piece of its bulk data, so the
- * order of messages is that of the first connection, and a receiver knows what must still come and from where. Pieces
- * can be compressed (codec.h).
+ * A multipath is made around a connection that exists. Bulk data of at least RG_MULTIPATH_MIN bytes goes over
+ * further connections ("channels") that are added to it as soon as there are any: then small messages do not
+ * queue behind it, and several channels fill a link that one does not. The message says which channel carries
+ * which piece of its bulk data, so the order of messages is that of the first connection, and a receiver
+ * knows what must still come and from where. Pieces can be compressed (codec.h).
  *
  * Messages begin with a struct rg_message_header (proto/wire.h), by whose kind the multipath knows its own.
  *
- * Both ends wrap their connection (after a handshake that says that they will), and each channel is added on both ends;
- * channels are used by a side from the moment on when it has added them, and a receiver that is told of a channel which it
- * does not have yet waits for it. The side that connects opens them, by a function of its owner's, when they are worth it.
+ * Both ends wrap their connection (after a handshake that says that they will), and each channel is added on
+ * both ends; channels are used by a side from the moment on when it has added them, and a receiver that is
+ * told of a channel which it does not have yet waits for it. The side that connects opens them, by a function
+ * of its owner's, when they are worth it.
  *
- * Rails are channels over several networks, of transports that deliver (RG_CAP_DELIVERS): one that breaks is dropped, what it has
- * not delivered goes by the others, and it is opened again when that can be (rails.c). Messages of RG_MULTIRAIL_MIN bytes and
- * more are scheduled to them; the rest goes by the first connection. Only when none is left in the middle of a message the
- * connection is lost. What is advertised, and GPUs' memory, is so with all of them (memory.c).
+ * Failures: a channel that breaks is the end of the whole connection, since what was under way on it is lost:
+ * RG_ERR_LOST. What a channel carries is checked against what the message promised: RG_ERR_PROTOCOL. Nothing
+ * is delivered that is not what was sent.
  *
- * Failures: any other channel that breaks is the end of the whole connection, since what was under way on it is lost: RG_ERR_LOST.
- * What a channel carries is checked against what the message promised: RG_ERR_PROTOCOL. Nothing is delivered that is not
- * what was sent.
- *
- * Threads: as any connection; rg_multipath_add may be called from any thread at any time before rg_conn_destroy.
+ * Threads: as any connection; rg_multipath_add may be called from any thread at any time before
+ * rg_conn_destroy.
  */
 #ifndef RG_TRANSPORT_MULTIPATH_MULTIPATH_H
 #define RG_TRANSPORT_MULTIPATH_MULTIPATH_H
@@ -32,18 +29,16 @@
 
 #define RG_MULTIPATH_CHANNELS 8            /* connections for bulk data, at most */
 #define RG_MULTIPATH_MIN      (128u << 10) /* smaller bulk data stays with its message */
-#define RG_MULTIRAIL_MIN      (512u << 10) /* and where channels are rails, smaller than this */
 
 struct rg_multipath_options {
-    unsigned channels; /* how many may be added, at most RG_MULTIPATH_CHANNELS */
-    bool adaptive;     /* of those use only as many as make transfers faster; else all. Rails: all or none */
+    unsigned channels;            /* how many may be added, at most RG_MULTIPATH_CHANNELS */
+    bool adaptive;                /* of those use only as many as make transfers faster; else all */
     enum rg_compression compress; /* of what this side sends */
-    bool rails;                   /* channels are rails; on both ends, and nothing is compressed */
     unsigned codecs;              /* that the other side can unpack: bits as rg_codecs_here */
     /**
-     * The side that opens channels: makes number `index`, or returns NULL (then it is not asked again; for a rail, later). Called
-     * on a thread of the multipath's, one call at a time, when bulk data travels, and for a rail again when it was lost. NULL: the
-     * other side does this.
+     * The side that opens channels: makes number `index`, or returns NULL (then it is not asked again).
+     * Called on a thread of its own, one call at a time, when bulk data travels. NULL: the other side does
+     * this.
      */
     struct rg_conn *(*open)(void *user, unsigned index);
     void *user;
@@ -52,8 +47,8 @@ struct rg_multipath_options {
 };
 
 /**
- * Reads how many connections for bulk data the user wants: "auto" or "" (*adaptive, and *out is as many as there may be), or a
- * number up to RG_MULTIPATH_CHANNELS. RG_ERR_INVALID with a phrase in `why`.
+ * Reads how many connections for bulk data the user wants: "auto" or "" (*adaptive, and *out is as many as
+ * there may be), or a number up to RG_MULTIPATH_CHANNELS. RG_ERR_INVALID with a phrase in `why`.
  */
 RG_MUST_CHECK enum rg_status rg_multipath_channels_parse(const char *text, unsigned *out, bool *adaptive,
                                                          char *why, size_t why_size);
@@ -66,23 +61,12 @@ void rg_codecs_agree(unsigned asked, unsigned there, struct rg_multipath_options
 /** Wraps `first`, which the multipath owns from then on. RG_ERR_NO_MEMORY: `first` stays the caller's. */
 RG_MUST_CHECK enum rg_status
 rg_multipath_wrap(struct rg_conn *first, const struct rg_multipath_options *options, struct rg_conn **out);
-/** Adds a channel, which must not have carried anything. RG_ERR_LIMIT: there are enough; it stays the caller's. */
+/**
+ * Adds a channel, which must not have carried anything. RG_ERR_LIMIT: there are enough; it stays the
+ * caller's.
+ */
 RG_MUST_CHECK enum rg_status rg_multipath_add(struct rg_conn *multipath, struct rg_conn *channel);
-/**
- * Adds rail number `index`, or puts it in the place of the one that was lost, also if this side has not noticed that. Fails
- * where what has come by the lost one is still being taken (RG_ERR_TIMEOUT), or its device cannot have memory that the
- * others have (RG_ERR_UNSUPPORTED); it stays the caller's. One thread at a time.
- */
-RG_MUST_CHECK enum rg_status rg_multipath_add_rail(struct rg_conn *multipath, struct rg_conn *rail,
-                                                   unsigned index);
-/**
- * Adds channels now instead of when they are worth it, if this side opens them, and waits until that is done. Nothing happens
- * to another kind of connection.
- */
-void rg_multipath_open(struct rg_conn *multipath);
 /** How many channels there are; 0 of another kind of connection. */
-unsigned rg_multipath_channels(struct rg_conn *multipath);
-/** How many rails there are meant to be; 0 of another kind of connection, but for one that is made of such. Any thread. */
-unsigned rg_multipath_rails(const struct rg_conn *multipath);
+unsigned rg_multipath_channels(const struct rg_conn *conn);
 
 #endif

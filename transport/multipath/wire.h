@@ -1,13 +1,14 @@
 /*
  * wire.h - what a multipath adds to the wire; little-endian.
  *
- * A message whose bulk data travels out of band stands behind a struct rg_out_of_band, as one message of the first connection.
- * Piece i of the bulk data is bytes [i * RG_PIECE, (i + 1) * RG_PIECE) of it. Each is a message on its channel: a struct
- * rg_piece, and as bulk data of that the piece itself, compressed or not. The pieces of a channel come in the order of
- * messages and, within a message, of their numbers.
+ * A message whose bulk data travels out of band stands behind a struct rg_out_of_band, as one message of the
+ * first connection. Piece i of the bulk data is bytes [i * RG_PIECE, (i + 1) * RG_PIECE) of it. Each is a
+ * message on its channel: a struct rg_piece, and as bulk data of that the piece itself, compressed or not.
+ * The pieces of a channel come in the order of messages and, within a message, of their numbers.
  *
- * Rails: a run of pieces is one message, behind a struct rg_run. It comes by whatever channel, and again by another one if its
- * sender has dropped the first; then the same run, which names the rails that its sender has given up.
+ * Rails: a run of pieces is one message, behind a struct rg_run. It comes by whatever channel, and again by
+ * another one if its sender has dropped the first; then the same run, which names the rails that its sender
+ * has given up.
  */
 #ifndef RG_TRANSPORT_MULTIPATH_WIRE_H
 #define RG_TRANSPORT_MULTIPATH_WIRE_H

@@ -1,15 +1,15 @@
 /*
- * memory.c - memory of all rails: what is registered is registered with each connection, GPUs' memory too, and what is
- * advertised is advertised where it is of use.
+ * memory.c - memory of all rails: what is registered is registered with each connection, GPUs' memory too,
+ * and what is advertised is advertised where it is of use.
  *
- * With a tag: over all connections, by whichever the data comes. Without: each piece over one, the first connection as long
- * as it has room, or the rails while the peer uses them. What was advertised over a rail that is gone goes to others, once
- * nothing more can be received by it.
+ * With a tag: over all connections, by whichever the data comes. Without: each piece over one, the first
+ * connection as long as it has room, or the rails while the peer uses them. What was advertised over a rail
+ * that is gone goes to others, once nothing more can be received by it.
  *
- * A GPU's memory is registered with all or with none, so that whichever rail carries it needs no processor for that: a rail
- * that cannot have what is registered already is not taken.
+ * A GPU's memory is registered with all or with none, so that whichever rail carries it needs no processor
+ * for that: a rail that cannot have what is registered already is not taken.
  */
-#include "transport/multipath/internal.h"
+#include "transport/multirail/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,46 +18,48 @@
 
 enum { FIRST_KEEPS = 4 }; /* pieces that are left to the first connection while the peer uses rails */
 
-/* The first connection and those of rails, of all or of those that are left. memory_lock is held: they stay. */
-static unsigned connections(struct multipath *b, bool living, struct rg_conn *out[RG_MULTIPATH_CHANNELS + 1])
+/*
+ * The first connection and those of rails, of all or of those that are left. memory_lock is held: they stay.
+ */
+static unsigned connections(struct multirail *m, bool living, struct rg_conn *out[RG_FANOUT_CHANNELS + 1])
 {
     unsigned n = 0;
-    out[n++] = b->first;
-    pthread_mutex_lock(&b->lock);
-    for (unsigned i = 0; i < b->options.channels; i++)
-        if (b->channels[i].conn && (!living || !b->channels[i].dropped))
-            out[n++] = b->channels[i].conn;
-    pthread_mutex_unlock(&b->lock);
+    out[n++] = m->f.first;
+    pthread_mutex_lock(&m->f.lock);
+    for (unsigned i = 0; i < m->options.rails; i++)
+        if (m->rails[i].base.conn && (!living || !m->rails[i].base.dropped))
+            out[n++] = m->rails[i].base.conn;
+    pthread_mutex_unlock(&m->f.lock);
     return n;
 }
 
 /* --- registering --- */
 
-static enum rg_status add_memory(struct multipath *b, const struct rg_multipath_memory *one)
+static enum rg_status add_memory(struct multirail *m, const struct rg_multirail_memory *one)
 {
-    if (b->n_memory == b->memory_capacity) {
-        const unsigned room = b->memory_capacity ? 2 * b->memory_capacity : 16;
-        struct rg_multipath_memory *memory = realloc(b->memory, room * sizeof *memory);
+    if (m->n_memory == m->memory_capacity) {
+        const unsigned room = m->memory_capacity ? 2 * m->memory_capacity : 16;
+        struct rg_multirail_memory *memory = realloc(m->memory, room * sizeof *memory);
         if (!memory)
             return RG_ERR_NO_MEMORY;
-        b->memory = memory;
-        b->memory_capacity = room;
+        m->memory = memory;
+        m->memory_capacity = room;
     }
-    b->memory[b->n_memory++] = *one;
+    m->memory[m->n_memory++] = *one;
     return RG_OK;
 }
 
-static void forget_memory(struct multipath *b, unsigned index)
+static void forget_memory(struct multirail *m, unsigned index)
 {
-    if (b->memory[index].fd >= 0)
-        close(b->memory[index].fd);
-    b->memory[index] = b->memory[--b->n_memory];
+    if (m->memory[index].fd >= 0)
+        close(m->memory[index].fd);
+    m->memory[index] = m->memory[--m->n_memory];
 }
 
-enum rg_status rg_multirail_prepare(struct multipath *b, struct rg_conn *conn)
+enum rg_status rg_multirail_prepare(struct multirail *m, struct rg_conn *conn)
 {
-    for (unsigned i = 0; i < b->n_memory; i++) {
-        const struct rg_multipath_memory *one = &b->memory[i];
+    for (unsigned i = 0; i < m->n_memory; i++) {
+        const struct rg_multirail_memory *one = &m->memory[i];
         if (!one->device) {
             (void)rg_conn_register(conn, one->base, one->size); /* else it is copied */
         } else if (rg_conn_register_device(conn, one->base, one->size, one->fd, one->offset) != RG_OK) {
@@ -68,60 +70,63 @@ enum rg_status rg_multirail_prepare(struct multipath *b, struct rg_conn *conn)
     return RG_OK;
 }
 
-enum rg_status rg_multirail_register(struct multipath *b, void *base, size_t size)
+enum rg_status rg_multirail_register(struct rg_conn *conn, void *base, size_t size)
 {
-    struct rg_conn *conns[RG_MULTIPATH_CHANNELS + 1];
-    pthread_mutex_lock(&b->memory_lock);
-    enum rg_status status = rg_conn_register(b->first, base, size);
+    struct multirail *m = (struct multirail *)conn;
+    struct rg_conn *conns[RG_FANOUT_CHANNELS + 1];
+    pthread_mutex_lock(&m->memory_lock);
+    enum rg_status status = rg_conn_register(m->f.first, base, size);
     if (status == RG_OK) {
-        status = add_memory(b, &(struct rg_multipath_memory){.base = base, .size = size, .fd = -1});
+        status = add_memory(m, &(struct rg_multirail_memory){.base = base, .size = size, .fd = -1});
         if (status != RG_OK)
-            rg_conn_unregister(b->first, base);
+            rg_conn_unregister(m->f.first, base);
     }
     if (status == RG_OK) {
-        const unsigned n = connections(b, true, conns);
+        const unsigned n = connections(m, true, conns);
         for (unsigned i = 1; i < n; i++) {
             const enum rg_status at_rail = rg_conn_register(conns[i], base, size);
             status = at_rail == RG_ERR_NO_MEMORY ? at_rail : status; /* what has it uses it all the same */
         }
     }
-    pthread_mutex_unlock(&b->memory_lock);
+    pthread_mutex_unlock(&m->memory_lock);
     return status;
 }
 
-unsigned rg_multirail_device_paths(struct multipath *b)
+unsigned rg_multirail_device_paths(struct rg_conn *conn)
 {
-    struct rg_conn *conns[RG_MULTIPATH_CHANNELS + 1];
+    struct multirail *m = (struct multirail *)conn;
+    struct rg_conn *conns[RG_FANOUT_CHANNELS + 1];
     unsigned paths = ~0u;
-    pthread_mutex_lock(&b->memory_lock);
-    const unsigned n = connections(b, true, conns);
+    pthread_mutex_lock(&m->memory_lock);
+    const unsigned n = connections(m, true, conns);
     for (unsigned i = 0; i < n; i++)
         paths &= rg_conn_device_paths(conns[i]);
-    pthread_mutex_unlock(&b->memory_lock);
+    pthread_mutex_unlock(&m->memory_lock);
     return paths;
 }
 
-enum rg_status rg_multirail_register_device(struct multipath *b, void *base, size_t size, int fd,
+enum rg_status rg_multirail_register_device(struct rg_conn *conn, void *base, size_t size, int fd,
                                             uint64_t offset)
 {
-    struct rg_conn *conns[RG_MULTIPATH_CHANNELS + 1];
-    struct rg_multipath_memory one = {.base = base, .size = size, .device = true, .fd = -1, .offset = offset};
+    struct multirail *m = (struct multirail *)conn;
+    struct rg_conn *conns[RG_FANOUT_CHANNELS + 1];
+    struct rg_multirail_memory one = {.base = base, .size = size, .device = true, .fd = -1, .offset = offset};
     if (fd >= 0 && (one.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0)) < 0) /* for rails that come later */
         return RG_ERR_NO_MEMORY;
-    pthread_mutex_lock(&b->memory_lock);
-    const unsigned n = connections(b, true, conns);
+    pthread_mutex_lock(&m->memory_lock);
+    const unsigned n = connections(m, true, conns);
     enum rg_status status = RG_OK;
     unsigned done = 0;
     for (; done < n && status == RG_OK; done++)
         status = rg_conn_register_device(conns[done], base, size, fd, offset);
     int error = errno;
-    if (status == RG_OK && (status = add_memory(b, &one)) != RG_OK)
+    if (status == RG_OK && (status = add_memory(m, &one)) != RG_OK)
         error = ENOMEM;
     else if (status != RG_OK)
         done--; /* the one that failed */
     for (unsigned i = 0; i < done && status != RG_OK; i++)
         rg_conn_unregister(conns[i], base);
-    pthread_mutex_unlock(&b->memory_lock);
+    pthread_mutex_unlock(&m->memory_lock);
     if (status != RG_OK && one.fd >= 0)
         close(one.fd);
     errno = error;
@@ -137,33 +142,34 @@ static void forget_adverts(struct adverts *adverts, const unsigned char *base, s
             i++;
 }
 
-void rg_multirail_unregister(struct multipath *b, void *base)
+void rg_multirail_unregister(struct rg_conn *conn, void *base)
 {
-    struct rg_conn *conns[RG_MULTIPATH_CHANNELS + 1];
-    pthread_mutex_lock(&b->memory_lock);
-    for (unsigned i = 0; i < b->n_memory; i++) {
-        if (b->memory[i].base != base)
+    struct multirail *m = (struct multirail *)conn;
+    struct rg_conn *conns[RG_FANOUT_CHANNELS + 1];
+    pthread_mutex_lock(&m->memory_lock);
+    for (unsigned i = 0; i < m->n_memory; i++) {
+        if (m->memory[i].base != base)
             continue;
-        const size_t size = b->memory[i].size;
-        pthread_mutex_lock(&b->lock);
-        forget_adverts(&b->first_adverts, base, size);
-        forget_adverts(&b->unplaced_adverts, base, size);
-        for (unsigned k = 0; k < b->options.channels; k++)
-            forget_adverts(&b->channels[k].adverts, base, size);
-        pthread_mutex_unlock(&b->lock);
-        forget_memory(b, i);
-        const unsigned n = connections(b, false, conns);
+        const size_t size = m->memory[i].size;
+        pthread_mutex_lock(&m->f.lock);
+        forget_adverts(&m->first_adverts, base, size);
+        forget_adverts(&m->unplaced_adverts, base, size);
+        for (unsigned k = 0; k < m->options.rails; k++)
+            forget_adverts(&m->rails[k].adverts, base, size);
+        pthread_mutex_unlock(&m->f.lock);
+        forget_memory(m, i);
+        const unsigned n = connections(m, false, conns);
         for (unsigned k = 0; k < n; k++)
             rg_conn_unregister(conns[k], base);
         break;
     }
-    pthread_mutex_unlock(&b->memory_lock);
+    pthread_mutex_unlock(&m->memory_lock);
 }
 
-void rg_multirail_memory_end(struct multipath *b)
+void rg_multirail_memory_end(struct multirail *m)
 {
-    while (b->n_memory)
-        forget_memory(b, b->n_memory - 1);
+    while (m->n_memory)
+        forget_memory(m, m->n_memory - 1);
 }
 
 /* --- advertising --- */
@@ -171,7 +177,7 @@ void rg_multirail_memory_end(struct multipath *b)
 static bool advertise_by(struct rg_conn *conn, struct adverts *adverts, void *memory, size_t size,
                          enum rg_status *status)
 {
-    if (adverts->n == RG_MULTIPATH_ADVERTS)
+    if (adverts->n == RG_MULTIRAIL_ADVERTS)
         return false;
     *status = rg_conn_advertise(conn, 0, 0, memory, size);
     if (*status == RG_OK)
@@ -180,71 +186,73 @@ static bool advertise_by(struct rg_conn *conn, struct adverts *adverts, void *me
 }
 
 /* By the rail over which the least is advertised. */
-static bool advertise_by_rail(struct multipath *b, void *memory, size_t size, enum rg_status *status)
+static bool advertise_by_rail(struct multirail *m, void *memory, size_t size, enum rg_status *status)
 {
-    struct channel *best = NULL;
-    for (unsigned i = 0; i < b->options.channels; i++)
-        if (!b->channels[i].dropped && (!best || b->channels[i].adverts.n < best->adverts.n))
-            best = &b->channels[i];
-    return best && advertise_by(best->conn, &best->adverts, memory, size, status);
+    struct rail *best = NULL;
+    for (unsigned i = 0; i < m->options.rails; i++)
+        if (!m->rails[i].base.dropped && (!best || m->rails[i].adverts.n < best->adverts.n))
+            best = &m->rails[i];
+    return best && advertise_by(best->base.conn, &best->adverts, memory, size, status);
 }
 
 /* A piece without a tag; the lock is held. */
-static enum rg_status advertise_piece(struct multipath *b, void *memory, size_t size)
+static enum rg_status advertise_piece(struct multirail *m, void *memory, size_t size)
 {
     enum rg_status status = RG_ERR_TIMEOUT;
-    if (b->peer_stripes && b->first_adverts.n >= FIRST_KEEPS && advertise_by_rail(b, memory, size, &status))
+    if (m->peer_stripes && m->first_adverts.n >= FIRST_KEEPS && advertise_by_rail(m, memory, size, &status))
         return status;
-    if (advertise_by(b->first, &b->first_adverts, memory, size, &status) || status == RG_ERR_UNSUPPORTED)
+    if (advertise_by(m->f.first, &m->first_adverts, memory, size, &status) || status == RG_ERR_UNSUPPORTED)
         return status;
-    return advertise_by_rail(b, memory, size, &status) ? RG_OK : status;
+    return advertise_by_rail(m, memory, size, &status) ? RG_OK : status;
 }
 
-void rg_multirail_readvertise(struct multipath *b)
+void rg_multirail_readvertise(struct multirail *m)
 {
-    for (unsigned i = 0; i < b->options.channels; i++) {
-        struct channel *channel = &b->channels[i];
-        for (; channel->dropped && channel->closed && channel->reader_ended && channel->adverts.n &&
-               b->unplaced_adverts.n < RG_MULTIPATH_ADVERTS;)
-            b->unplaced_adverts.all[b->unplaced_adverts.n++] = channel->adverts.all[--channel->adverts.n];
+    for (unsigned i = 0; i < m->options.rails; i++) {
+        struct rail *rail = &m->rails[i];
+        for (; rail->base.dropped && rail->closed && rail->reader_ended && rail->adverts.n &&
+               m->unplaced_adverts.n < RG_MULTIRAIL_ADVERTS;)
+            m->unplaced_adverts.all[m->unplaced_adverts.n++] = rail->adverts.all[--rail->adverts.n];
     }
-    while (b->unplaced_adverts.n && !b->ending && !b->interrupted) {
-        const struct advert *one = &b->unplaced_adverts.all[b->unplaced_adverts.n - 1];
-        if (advertise_piece(b, one->memory, one->size) != RG_OK)
+    while (m->unplaced_adverts.n && !m->f.ending && !m->f.interrupted) {
+        const struct advert *one = &m->unplaced_adverts.all[m->unplaced_adverts.n - 1];
+        if (advertise_piece(m, one->memory, one->size) != RG_OK)
             break;
-        b->unplaced_adverts.n--;
+        m->unplaced_adverts.n--;
     }
 }
 
-enum rg_status rg_multirail_advertise(struct multipath *b, uint64_t tag, uint64_t base, void *memory,
+enum rg_status rg_multirail_advertise(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory,
                                       size_t size)
 {
-    struct rg_conn *conns[RG_MULTIPATH_CHANNELS + 1];
+    struct multirail *m = (struct multirail *)conn;
+    struct rg_conn *conns[RG_FANOUT_CHANNELS + 1];
     enum rg_status status;
     if (!tag) {
-        pthread_mutex_lock(&b->lock);
-        rg_multirail_readvertise(b);
-        status = advertise_piece(b, memory, size);
-        pthread_mutex_unlock(&b->lock);
+        pthread_mutex_lock(&m->f.lock);
+        rg_multirail_readvertise(m);
+        status = advertise_piece(m, memory, size);
+        pthread_mutex_unlock(&m->f.lock);
         return status;
     }
-    pthread_mutex_lock(&b->memory_lock);
-    const unsigned n = connections(b, true, conns);
-    status = rg_conn_advertise(b->first, tag, base, memory, size);
+    pthread_mutex_lock(&m->memory_lock);
+    const unsigned n = connections(m, true, conns);
+    status = rg_conn_advertise(m->f.first, tag, base, memory, size);
     for (unsigned i = 1; i < n && status == RG_OK && size >= RG_MULTIRAIL_MIN; i++)
         (void)rg_conn_advertise(conns[i], tag, base, memory, size); /* else what comes by it is asked for */
-    pthread_mutex_unlock(&b->memory_lock);
+    pthread_mutex_unlock(&m->memory_lock);
     return status;
 }
 
-void rg_multirail_withdraw(struct multipath *b, uint64_t tag, void *memory)
+void rg_multirail_withdraw(struct rg_conn *conn, uint64_t tag, void *memory)
 {
-    struct rg_conn *conns[RG_MULTIPATH_CHANNELS + 1];
-    pthread_mutex_lock(&b->memory_lock);
-    const unsigned n = connections(b, false, conns);
+    struct multirail *m = (struct multirail *)conn;
+    struct rg_conn *conns[RG_FANOUT_CHANNELS + 1];
+    pthread_mutex_lock(&m->memory_lock);
+    const unsigned n = connections(m, false, conns);
     for (unsigned i = 0; i < n; i++)
         rg_conn_withdraw(conns[i], tag, memory);
-    pthread_mutex_unlock(&b->memory_lock);
+    pthread_mutex_unlock(&m->memory_lock);
 }
 
 void rg_multirail_advertised_is_back(struct adverts *adverts, const void *memory)

@@ -1,120 +1,147 @@
 /*
- * reconnect.c - opens the rails of a multipath, each as soon as it can be had, and again when it was lost; and gives back the
- * connections of those that were.
+ * reconnect.c - opens the rails of a multipath, each as soon as it can be had, and again when it was lost;
+ * and gives back the connections of those that were.
  *
- * The pause before a try is a second, and twice as long after each that fails or does not hold for half a minute, up to a
- * minute. Nothing waits for any of this: the rails that there are carry everything meanwhile.
+ * The pause before a try is a second, and twice as long after each that fails or does not hold for half a
+ * minute, up to a minute. Nothing waits for any of this: the rails that there are carry everything meanwhile.
  *
  * Losses are told here, a moment later: if all ends by then, the rails were not lost.
  *
- * Thread: one of its own, from the first large transfer (on the side that does not open: from the first rail) to the end.
+ * Thread: one of its own, from the first large transfer (on the side that does not open: from the first rail)
+ * to the end.
  */
-#include "transport/multipath/internal.h"
+#include "transport/multirail/internal.h"
 
 #include "common/base/clock.h"
+#include "common/base/thread.h"
 
 static const uint64_t first_pause_ns = 1000000000u, longest_pause_ns = 60000000000u, holds_ns = 30000000000u;
 
-void rg_multirail_schedule(struct channel *channel)
+void rg_rail_schedule(struct rail *rail)
 {
     const uint64_t now = rg_now_ns();
-    if (channel->conn && channel->since_ns && now - channel->since_ns >= holds_ns)
-        channel->pause_ns = 0;
-    const uint64_t twice = 2 * channel->pause_ns;
-    channel->pause_ns = twice < first_pause_ns     ? first_pause_ns
-                        : twice < longest_pause_ns ? twice
-                                                   : longest_pause_ns;
-    channel->retry_ns = now + channel->pause_ns;
+    if (rail->base.conn && rail->since_ns && now - rail->since_ns >= holds_ns)
+        rail->pause_ns = 0;
+    const uint64_t twice = 2 * rail->pause_ns;
+    rail->pause_ns = twice < first_pause_ns     ? first_pause_ns
+                     : twice < longest_pause_ns ? twice
+                                                : longest_pause_ns;
+    rail->retry_ns = now + rail->pause_ns;
 }
 
-/* A channel that is gone, whose connection can be given back; NULL: none. The lock is held. */
-static struct channel *gone_channel(struct multipath *b)
+/* A rail that is gone, whose connection can be given back; NULL: none. The lock is held. */
+static struct rail *gone_rail(struct multirail *m)
 {
-    for (unsigned i = 0; i < b->options.channels; i++)
-        if (b->channels[i].conn && rg_multirail_vacant(&b->channels[i]))
-            return &b->channels[i];
+    for (unsigned i = 0; i < m->options.rails; i++)
+        if (m->rails[i].base.conn && rg_rail_vacant(&m->rails[i]))
+            return &m->rails[i];
     return NULL;
 }
 
-/* The channel that is to be opened next; NULL: all are there, are still in use, or are the peer's to open. The lock is held. */
-static struct channel *next_channel(struct multipath *b)
+/*
+ * The rail that is to be opened next; NULL: all are there, are still in use, or are the peer's to open. The
+ * lock is held.
+ */
+static struct rail *next_rail(struct multirail *m)
 {
-    struct channel *next = NULL;
-    for (unsigned i = 0; b->options.open && i < b->options.channels; i++) {
-        struct channel *channel = &b->channels[i];
-        if (channel->dropped && rg_multirail_vacant(channel) && (!next || channel->retry_ns < next->retry_ns))
-            next = channel;
+    struct rail *next = NULL;
+    for (unsigned i = 0; m->options.open && i < m->options.rails; i++) {
+        struct rail *rail = &m->rails[i];
+        if (rail->base.dropped && rg_rail_vacant(rail) && (!next || rail->retry_ns < next->retry_ns))
+            next = rail;
     }
     return next;
 }
 
-/* The channel whose loss is told next; NULL: there is none. The lock is held. */
-static struct channel *untold_channel(struct multipath *b)
+/* The rail whose loss is told next; NULL: there is none. The lock is held. */
+static struct rail *unreported_rail(struct multirail *m)
 {
-    struct channel *next = NULL;
-    for (unsigned i = 0; i < b->options.channels; i++) {
-        struct channel *channel = &b->channels[i];
-        if (channel->loss.tell_ns && (!next || channel->loss.tell_ns < next->loss.tell_ns))
-            next = channel;
+    struct rail *next = NULL;
+    for (unsigned i = 0; i < m->options.rails; i++) {
+        struct rail *rail = &m->rails[i];
+        if (rail->loss.report_ns && (!next || rail->loss.report_ns < next->loss.report_ns))
+            next = rail;
     }
     return next;
 }
 
-static void try_channel(struct channel *channel)
+static void try_rail(struct rail *rail)
 {
-    struct multipath *b = channel->multipath;
-    const unsigned index = (unsigned)(channel - b->channels);
-    struct rg_conn *conn = b->options.open(b->options.user, index);
-    const bool added = conn && rg_multirail_add(b, conn, index) == RG_OK;
+    struct multirail *m = rg_multirail_of(rail);
+    const unsigned index = (unsigned)(rail - m->rails);
+    struct rg_conn *conn = m->options.open(m->options.user, index);
+    const bool added = conn && rg_multirail_add(&m->f.head, conn, index) == RG_OK;
     if (conn && !added)
         rg_conn_destroy(conn);
-    pthread_mutex_lock(&b->lock);
+    pthread_mutex_lock(&m->f.lock);
     if (!added)
-        rg_multirail_schedule(channel);
-    pthread_mutex_unlock(&b->lock);
+        rg_rail_schedule(rail);
+    pthread_mutex_unlock(&m->f.lock);
 }
 
-void *rg_multirail_keep(void *multipath)
+static void *reconnect_main(void *arg)
 {
-    struct multipath *b = multipath;
-    pthread_mutex_lock(&b->lock);
-    while (!b->ending && !b->interrupted) {
-        struct channel *channel = gone_channel(b);
-        if (channel) {
-            pthread_mutex_unlock(&b->lock);
-            rg_multirail_retire(channel);
-            pthread_mutex_lock(&b->lock);
+    struct multirail *m = arg;
+    pthread_mutex_lock(&m->f.lock);
+    while (!m->f.ending && !m->f.interrupted) {
+        struct rail *rail = gone_rail(m);
+        if (rail) {
+            pthread_mutex_unlock(&m->f.lock);
+            rg_rail_retire(rail);
+            pthread_mutex_lock(&m->f.lock);
             continue;
         }
-        struct channel *untold = untold_channel(b);
-        if (untold && untold->loss.tell_ns <= rg_now_ns()) {
-            rg_multirail_tell(untold);
+        struct rail *unreported = unreported_rail(m);
+        if (unreported && unreported->loss.report_ns <= rg_now_ns()) {
+            rg_rail_report(unreported);
             continue;
         }
-        channel = next_channel(b);
-        if (channel && channel->retry_ns <= rg_now_ns()) {
-            pthread_mutex_unlock(&b->lock);
-            try_channel(channel);
-            pthread_mutex_lock(&b->lock);
+        rail = next_rail(m);
+        if (rail && rail->retry_ns <= rg_now_ns()) {
+            pthread_mutex_unlock(&m->f.lock);
+            try_rail(rail);
+            pthread_mutex_lock(&m->f.lock);
             continue;
         }
-        if (!b->opened) {
-            b->opened = true;
-            pthread_cond_broadcast(&b->changed);
+        if (!m->opened) {
+            m->opened = true;
+            pthread_cond_broadcast(&m->f.changed);
         }
-        uint64_t next_ns = channel ? channel->retry_ns : UINT64_MAX;
-        if (untold && untold->loss.tell_ns < next_ns)
-            next_ns = untold->loss.tell_ns;
+        uint64_t next_ns = rail ? rail->retry_ns : UINT64_MAX;
+        if (unreported && unreported->loss.report_ns < next_ns)
+            next_ns = unreported->loss.report_ns;
         if (next_ns != UINT64_MAX) {
             const struct timespec until = {(time_t)(next_ns / 1000000000u), (long)(next_ns % 1000000000u)};
-            pthread_cond_timedwait(&b->keep, &b->lock, &until);
+            pthread_cond_timedwait(&m->f.upkeep, &m->f.lock, &until);
         } else {
-            pthread_cond_wait(&b->keep, &b->lock);
+            pthread_cond_wait(&m->f.upkeep, &m->f.lock);
         }
     }
-    b->opened = true;
-    b->opening = false;
-    pthread_cond_broadcast(&b->changed);
-    pthread_mutex_unlock(&b->lock);
+    m->opened = true;
+    m->opening = false;
+    pthread_cond_broadcast(&m->f.changed);
+    pthread_mutex_unlock(&m->f.lock);
     return NULL;
+}
+
+void rg_rails_reconnect(struct multirail *m)
+{
+    pthread_mutex_lock(&m->f.lock);
+    if (!m->opener_started && !m->f.interrupted && !m->f.ending)
+        m->opening = m->opener_started = rg_thread_create(&m->opener, "rg-rails", reconnect_main, m) == RG_OK;
+    pthread_mutex_unlock(&m->f.lock);
+}
+
+void rg_rails_want(struct multirail *m, unsigned rails, uint64_t bulk_on_first)
+{
+    pthread_mutex_lock(&m->f.lock);
+    m->f.bulk_on_first += bulk_on_first;
+    if (rails > m->options.rails || (!rails && m->f.bulk_on_first >= RG_FANOUT_BULK_ON_FIRST))
+        rails = m->options.rails;
+    if (rails > m->f.wanted)
+        m->f.wanted = rails;
+    const bool start = m->options.open && m->f.wanted && !m->opener_started;
+    pthread_mutex_unlock(&m->f.lock);
+    if (start)
+        rg_rails_reconnect(m);
 }

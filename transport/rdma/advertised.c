@@ -1,16 +1,19 @@
 /*
- * advertised.c - memory that is advertised ahead: the peer places bulk data there without asking where it belongs.
+ * advertised.c - memory that is advertised ahead: the peer places bulk data there without asking where it
+ * belongs.
  *
- * Without a tag: chunks of the receiver's, for whatever comes. A message takes as many as it needs, or none; each is
- * used once and comes back with the message. With a tag: the destination of a transfer that both sides know by a number;
- * a piece says where in it the data was placed. The word of each piece is a DATA fragment behind the write, so that the
- * credits of those keep it from overrunning, and its order is that of the stream. How many ADVERTISEs are under way is
- * counted by what the peer tells it has seen.
+ * Without a tag: chunks of the receiver's, for whatever comes. A message takes as many as it needs, or none;
+ * each is used once and comes back with the message. With a tag: the destination of a transfer that both
+ * sides know by a number; a piece says where in it the data was placed. The word of each piece is a DATA
+ * fragment behind the write, so that the credits of those keep it from overrunning, and its order is that of
+ * the stream. How many ADVERTISEs are under way is counted by what the peer tells it has seen.
  *
- * What a peer may do: write at any time into what is advertised (as into all that is registered), say what it wrote only of
- * what it was advertised. A piece that is not within a advert that it has, or a second one in a chunk, ends the connection.
+ * What a peer may do: write at any time into what is advertised (as into all that is registered), say what it
+ * wrote only of what was advertised to it. A piece that is not within an advert that it has, or a second one
+ * in a chunk, ends the connection.
  *
- * Nobody waits here for anything but the pieces of a message that is being received: what is not advertised is asked for.
+ * Nobody waits here for anything but the pieces of a message that is being received: what is not advertised
+ * is asked for.
  */
 #include "transport/rdma/internal.h"
 
@@ -20,7 +23,10 @@
 
 /* --- what this side has advertised --- */
 
-/* Tells the peer of a advert, of as much as one ADVERTISE says; RG_ERR_TIMEOUT: there is no room for the message now. */
+/*
+ * Tells the peer of a advert, of as much as one ADVERTISE says; RG_ERR_TIMEOUT: there is no room for the
+ * message now.
+ */
 static enum rg_status tell(struct rg_rdma_conn *c, uint32_t slot, const struct rg_rdma_region *region)
 {
     struct rg_rdma_advertised *advertised = &c->advertised[slot];

@@ -1,11 +1,11 @@
 /*
  * check.c - the self-test at the start of a connection: what the two devices really do.
  *
- * Not every device that calls itself RDMA does one-sided writes: one emulation silently turns them into sends without
- * a completion. And not every one delivers completion events. Both are found out here, not by names of devices: each
- * side writes a pattern into the other's check area and is told whether it was found; and each side looks whether an
- * event came for completions that did. Without one-sided writes the connection is given up and made anew with sends
- * and receives alone (endpoint.c); without events completions are polled.
+ * Not every device that calls itself RDMA does one-sided writes: one emulation silently turns them into sends
+ * without a completion. And not every one delivers completion events. Both are found out here, not by names
+ * of devices: each side writes a pattern into the other's check area and is told whether it was found; and
+ * each side looks whether an event came for completions that did. Without one-sided writes the connection is
+ * given up and made anew with sends and receives alone (endpoint.c); without events completions are polled.
  *
  * The order: AREA, the write, WRITTEN, VERDICT, from each side; nobody waits for the other's half of a step.
  */

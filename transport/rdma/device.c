@@ -1,10 +1,10 @@
 /*
  * device.c - memory of GPUs, which the network device reads and writes by itself.
  *
- * Two ways to register it: by a dma-buf that the GPU's driver exports (Linux 5.12 and rdma-core 34 or later, and a
- * network driver that has it), and by its address, as ordinary memory is, where a kernel module of the GPU's
- * (nvidia_peermem) tells the RDMA subsystem what lies there. ibv_reg_dmabuf_mr is looked up by name, so that the transport
- * works with an older libibverbs.
+ * Two ways to register it: by a dma-buf that the GPU's driver exports (Linux 5.12 and rdma-core 34 or later,
+ * and a network driver that has it), and by its address, as ordinary memory is, where a kernel module of the
+ * GPU's (nvidia_peermem) tells the RDMA subsystem what lies there. ibv_reg_dmabuf_mr is looked up by name, so
+ * that the transport works with an older libibverbs.
  *
  * A region like any other from then on; what is in it never goes through a bounce buffer or a fragment.
  */

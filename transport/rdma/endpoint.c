@@ -1,10 +1,11 @@
 /*
  * endpoint.c - the resources of a connection, and connecting by rdma_cm.
  *
- * Connecting: resolve address and route, make the queue pair, post all receives, connect, run the self-test. If that
- * finds no one-sided writes, once more with the flag RG_RDMA_TWO_SIDED. The other end is listen.c.
+ * Connecting: resolve address and route, make the queue pair, post all receives, connect, run the self-test.
+ * If that finds no one-sided writes, once more with the flag RG_RDMA_TWO_SIDED. The other end is listen.c.
  *
- * REMOTE_GPU_RDMA (two-sided, polled, ask, or several of them) restricts what is used; for tests and devices that lie.
+ * REMOTE_GPU_RDMA (two-sided, polled, ask, or several of them) restricts what is used; for tests and devices
+ * that lie.
  */
 #include "transport/rdma/endpoint.h"
 
@@ -281,8 +282,8 @@ static void *get_pages(size_t size)
 }
 
 /*
- * What is received is parsed where it lies, so the peer must not be able to change it afterwards: it gets to write into
- * the page of the self-test, and into regions that hold nothing but bulk data.
+ * What is received is parsed where it lies, so the peer must not be able to change it afterwards: it gets to
+ * write into the page of the self-test, and into regions that hold nothing but bulk data.
  */
 static enum rg_status make_memory(struct rg_rdma_conn *c, char *why, size_t why_size)
 {
@@ -391,21 +392,6 @@ enum rg_status rg_rdma_complete(struct rg_rdma_conn *c, char *why, size_t why_si
              c->two_sided ? "sends and receives alone" : "one-sided writes",
              c->polled ? "completions polled" : "completion events", c->inline_max);
     return RG_OK;
-}
-
-void rg_rdma_look_at_events(struct rg_rdma_conn *c)
-{
-    struct rdma_cm_event *event;
-    while (rdma_get_cm_event(c->events, &event) == 0) {
-        enum rdma_cm_event_type type = event->event;
-        rdma_ack_cm_event(event);
-        if (type == RDMA_CM_EVENT_DISCONNECTED || type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
-            rg_rdma_progress(c); /* what arrived before */
-            if (type == RDMA_CM_EVENT_DEVICE_REMOVAL)
-                rg_warn("rdma: %s: the device was removed", c->head.peer);
-            rg_rdma_break(c, RG_ERR_LOST);
-        }
-    }
 }
 
 /* --- connecting --- */

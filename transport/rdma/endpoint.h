@@ -11,7 +11,9 @@
 /** An id for connections, whose events go to `events`. RG_ERR_UNREACHABLE with the reason in `why`. */
 enum rg_status rg_rdma_make_id(struct rdma_event_channel *events, struct rdma_cm_id **out, char *why,
                                size_t why_size);
-/** A connection without an id and without resources; NULL: errno says why. rg_rdma_conn_free takes it apart. */
+/**
+ * A connection without an id and without resources; NULL: errno says why. rg_rdma_conn_free takes it apart.
+ */
 struct rg_rdma_conn *rg_rdma_conn_create(enum rg_wait_mode wait, bool two_sided);
 /** Has a connection on its way fail soon with RG_ERR_CLOSED; from any thread. */
 void rg_rdma_conn_call_off(struct rg_rdma_conn *c);
@@ -26,8 +28,8 @@ struct rdma_conn_param rg_rdma_parameters(const struct rg_rdma_private *private)
 /** Whether the other end speaks this protocol in this version. */
 bool rg_rdma_is_ours(const struct rg_rdma_private *private);
 /**
- * Waits for the connection manager's next event, which must be of one type; *private, if not NULL, gets its private
- * data. RG_ERR_UNREACHABLE with the reason in `why`; RG_ERR_CLOSED: called off.
+ * Waits for the connection manager's next event, which must be of one type; *private, if not NULL, gets its
+ * private data. RG_ERR_UNREACHABLE with the reason in `why`; RG_ERR_CLOSED: called off.
  */
 enum rg_status rg_rdma_expect_event(struct rg_rdma_conn *c, enum rdma_cm_event_type type, int timeout_ms,
                                     struct rg_rdma_private *private, char *why, size_t why_size);

@@ -1,21 +1,23 @@
 /*
  * internal.h - the inside of transport rdma: a connection, and which file does what with it.
  *
+ *   rdma.c        the operations, ending
  *   endpoint.c    rdma_cm: connecting, queue pairs
  *   listen.c      rdma_cm: listening
  *   check.c       the self-test: does this pair of devices do one-sided writes, do completion events come?
  *   progress.c    posting, completions, credits
  *   wait.c        waiting; is the peer still there?
- *   stream.c      messages as fragments; the operations of the transport
- *   write.c   bulk data written straight into the receiver's memory
- *   advertised.c        memory that is advertised to the peer ahead, so that it need not ask where bulk data belongs
+ *   stream.c      messages as fragments
+ *   write.c       bulk data written straight into the receiver's memory
+ *   advertised.c  memory that is advertised to the peer ahead, so that it need not ask where bulk data belongs
  *   region.c      registered memory
  *   device.c      registered memory of GPUs
  *
- * Threads: one sender and one receiver may be inside, and anyone may interrupt. `lock` guards all of the connection
- * but what is marked as the sender's or the receiver's own. Whoever waits makes progress for both: completions are
- * polled under the lock and wake the other side if it sleeps. Nothing waits under the lock; the system calls made there
- * are those of posting, registering, ending the connection and waking the other side.
+ * Threads: one sender and one receiver may be inside, and anyone may interrupt. `lock` guards all of the
+ * connection but what is marked as the sender's or the receiver's own. Whoever waits makes progress for both:
+ * completions are polled under the lock and wake the other side if it sleeps. Nothing waits under the lock;
+ * the system calls made there are those of posting, registering, ending the connection and waking the other
+ * side.
  */
 #ifndef RG_TRANSPORT_RDMA_INTERNAL_H
 #define RG_TRANSPORT_RDMA_INTERNAL_H
@@ -174,12 +176,12 @@ void rg_rdma_listener_destroy(struct rg_listener *listener);
 int rg_rdma_listener_fd(const struct rg_listener *listener);
 /** Gives back all that a connection has; half-built ones are fine. */
 void rg_rdma_conn_free(struct rg_rdma_conn *c);
-/** Looks at the connection manager's events; under the lock. */
-void rg_rdma_look_at_events(struct rg_rdma_conn *c);
 
 /* --- check.c --- */
 
-/** Runs the self-test; the peer runs it too. RG_ERR_UNSUPPORTED: one-sided writes do not work between the two. */
+/**
+ * Runs the self-test; the peer runs it too. RG_ERR_UNSUPPORTED: one-sided writes do not work between the two.
+ */
 enum rg_status rg_rdma_check(struct rg_rdma_conn *c);
 
 /* --- progress.c; under the lock --- */
@@ -191,7 +193,10 @@ unsigned char *rg_rdma_send_slot(struct rg_rdma_conn *c, uint32_t number);
 enum rg_status rg_rdma_post_receives(struct rg_rdma_conn *c);
 /** Gives the slot at received_head back to the device. */
 enum rg_status rg_rdma_release(struct rg_rdma_conn *c);
-/** Sends the fragment whose payload lies in the send slot of data_posted. The caller holds a credit and a slot. */
+/**
+ * Sends the fragment whose payload lies in the send slot of data_posted. The caller holds a credit and a
+ * slot.
+ */
 enum rg_status rg_rdma_post_data(struct rg_rdma_conn *c, uint32_t length);
 /** Sends a small fragment. */
 enum rg_status rg_rdma_post_control(struct rg_rdma_conn *c, enum rg_rdma_type type, const void *payload,
@@ -238,8 +243,8 @@ enum rg_status rg_rdma_take_payload(struct rg_rdma_conn *c, void *payload, size_
 bool rg_rdma_is_written(struct rg_rdma_conn *c, const struct rg_send *message);
 struct rg_rdma_route;
 /**
- * Writes a message's bulk data where the peer asks for it, or where `route` (NULL: there is none) says. Not under the
- * lock. *fault: zeros went out.
+ * Writes a message's bulk data where the peer asks for it, or where `route` (NULL: there is none) says. Not
+ * under the lock. *fault: zeros went out.
  */
 enum rg_status rg_rdma_write(struct rg_rdma_conn *c, const struct rg_send *message,
                              const struct rg_rdma_route *route, bool *fault);
@@ -289,7 +294,10 @@ struct rg_rdma_region *rg_rdma_region_find(struct rg_rdma_conn *c, const void *a
 struct ibv_mr *rg_rdma_region_part(const struct rg_rdma_region *region, const void *at, size_t *size);
 void rg_rdma_region_use(struct rg_rdma_region *region);
 void rg_rdma_region_done(struct rg_rdma_conn *c, struct rg_rdma_region *region);
-/** Puts a region into the list, each part of it made by `make`, which returns NULL and sets errno if it cannot. */
+/**
+ * Puts a region into the list, each part of it made by `make`, which returns NULL and sets errno if it
+ * cannot.
+ */
 typedef struct ibv_mr *(*rg_rdma_make_part)(struct rg_rdma_conn *c, const struct rg_rdma_region *region,
                                             size_t offset, size_t size, void *user);
 enum rg_status rg_rdma_region_add_parts(struct rg_rdma_conn *c, void *base, size_t size,

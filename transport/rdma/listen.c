@@ -1,11 +1,12 @@
 /*
  * listen.c - answering those who connect by rdma_cm.
  *
- * A listener has a thread that takes requests. Who does not show the listener's token (or speaks another protocol) is
- * refused there and then: that costs the machine two system calls, no memory and no waiting, however many come. Each
- * other request gets a thread, up to HANDSHAKES at a time, which makes the queue pair, accepts and runs the self-test:
- * a peer whose link breaks in the middle of that holds up nobody else. So a connection is complete before anyone calls
- * accept, as it is with TCP. Complete connections wait in a list.
+ * A listener has a thread that takes requests. Who does not show the listener's token (or speaks another
+ * protocol) is refused there and then: that costs the machine two system calls, no memory and no waiting,
+ * however many come. Each other request gets a thread, up to HANDSHAKES at a time, which makes the queue
+ * pair, accepts and runs the self-test: a peer whose link breaks in the middle of that holds up nobody else.
+ * So a connection is complete before anyone calls accept, as it is with TCP. Complete connections wait in a
+ * list.
  *
  * Whoever takes a listener apart calls those threads off.
  */
@@ -77,7 +78,10 @@ static bool show(struct handshake *h, struct rg_rdma_conn *c)
     return goes_on;
 }
 
-/* Completes a connection with its id: queue pair, acceptance, self-test. *accepted: the peer has been answered. */
+/*
+ * Completes a connection with its id: queue pair, acceptance, self-test. *accepted: the peer has been
+ * answered.
+ */
 static enum rg_status shake_hands(struct rg_rdma_conn *c, bool *accepted, char *why, size_t why_size)
 {
     if (rdma_migrate_id(c->id, c->events) != 0)

@@ -1,11 +1,11 @@
 /*
  * progress.c - posting, completions and credits.
  *
- * Receives are posted in the order of their slots and given back as they are used up; the device fills them in the
- * order in which they were posted. Sends complete in order too, so that rings with two counters each are enough to
- * know which slots are free, and so that not each of them has to tell of its completion: one that does stands for all
- * before it, of each kind, whose counts its work id carries. A call and its answer then are two completions, not four,
- * and nobody who sleeps is woken by his own message having left.
+ * Receives are posted in the order of their slots and given back as they are used up; the device fills them
+ * in the order in which they were posted. Sends complete in order too, so that rings with two counters each
+ * are enough to know which slots are free, and so that not each of them has to tell of its completion: one
+ * that does stands for all before it, of each kind, whose counts its work id carries. A call and its answer
+ * then are two completions, not four, and nobody who sleeps is woken by his own message having left.
  */
 #include "transport/rdma/internal.h"
 
@@ -17,7 +17,10 @@ enum { POLL_BATCH = 16 };
 
 enum kind { KIND_RECEIVE, KIND_SEND };
 
-/* One send in so many tells of its completion: often enough that who waits for a slot gets it while others are in use. */
+/*
+ * One send in so many tells of its completion: often enough that who waits for a slot gets it while others
+ * are in use.
+ */
 enum { SIGNAL_DATA = RG_RDMA_SLOTS / 4, SIGNAL_CONTROL = RG_RDMA_CONTROLS / 4 };
 
 static uint64_t receive_id(uint32_t slot)
@@ -25,7 +28,10 @@ static uint64_t receive_id(uint32_t slot)
     return (uint64_t)KIND_RECEIVE << 48 | slot;
 }
 
-/* Of the send that is the last one of those counted; 16 bits of each count tell them apart, as few are under way. */
+/*
+ * Of the send that is the last one of those counted; 16 bits of each count tell them apart, as few are under
+ * way.
+ */
 static uint64_t send_id(uint32_t data, uint32_t control, uint32_t writes)
 {
     return (uint64_t)KIND_SEND << 48 | (uint64_t)(data & 0xffff) << 32 | (control & 0xffff) << 16 |

@@ -1,10 +1,10 @@
 /*
- * region.c - memory that the device may read and write: what the session declares as lasting (pinned memory, staging),
- * and what is registered for one transfer.
+ * region.c - memory that the device may read and write: what the session declares as lasting (pinned memory,
+ * staging), and what is registered for one transfer.
  *
- * Devices limit the size of one registration (VMware's: 128 MiB), so a region is an array of them. The peer may write
- * into a region for as long as it is registered, at the addresses that it was told: the memory of one session and
- * nothing else may be in it.
+ * Devices limit the size of one registration (VMware's: 128 MiB), so a region is an array of them. The peer
+ * may write into a region for as long as it is registered, at the addresses that it was told: the memory of
+ * one session and nothing else may be in it.
  *
  * Threads: any, under the connection's lock; a region in use by a transfer is removed when that has ended.
  */

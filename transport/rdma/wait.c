@@ -1,11 +1,11 @@
 /*
  * wait.c - waiting until something has changed, and noticing that the peer is gone.
  *
- * Waiting looks for a moment, where that is worth it (common/sync/adaptive_wait.h), and then sleeps on the completion channel. What
- * makes it safe that two threads share one channel: whoever is about to return while the other one sleeps leaves the
- * queue armed for it, and whoever handles completions kicks the sleeper by an eventfd of its own. Where completion events
- * do not come (check.c) a sleep is a short one; and where some come, but not for what has completed, that is found out by
- * a sleep that was in vain.
+ * Waiting looks for a moment, where that is worth it (common/sync/adaptive_wait.h), and then sleeps on the
+ * completion channel. What makes it safe that two threads share one channel: whoever is about to return while
+ * the other one sleeps leaves the queue armed for it, and whoever handles completions kicks the sleeper by an
+ * eventfd of its own. Where completion events do not come (check.c) a sleep is a short one; and where some
+ * come, but not for what has completed, that is found out by a sleep that was in vain.
  */
 #include "transport/rdma/internal.h"
 
@@ -25,13 +25,29 @@ enum {
     POLLED_SLEEP_NS = 50000, /* sleep where events do not come, doubled up to */
     POLLED_SLEEP_MAX_NS = 1000000,
     ACK_EVERY = 1024,
-    SILENCE_NS = 2000000000,    /* of a peer that is waited for, before it is asked for a sign of life */
-    SIGNS = RG_RDMA_SPARE / 2,  /* empty fragments that nothing has been received after */
-    TETHER_LOOK_NS = 100000000, /* between two looks at the session's first connection */
-    TETHER_LATE_NS = 300000000, /* what was sent before its end may come so much later */
+    SILENCE_NS = 2000000000,     /* of a peer that is waited for, before it is asked for a sign of life */
+    SIGNS = RG_RDMA_SPARE / 2,   /* empty fragments that nothing has been received after */
+    CONTROL_LOOK_NS = 100000000, /* between two looks at the session's first connection */
+    CONTROL_LATE_NS = 300000000, /* what was sent before its end may come so much later */
 };
 #define DEAD_NS                                                                                              \
     20000000000u /* of nothing at all while writes are under way: whatever the device says of it */
+
+/* Looks at the connection manager's events; under the lock. */
+static void look_at_events(struct rg_rdma_conn *c)
+{
+    struct rdma_cm_event *event;
+    while (rdma_get_cm_event(c->events, &event) == 0) {
+        enum rdma_cm_event_type type = event->event;
+        rdma_ack_cm_event(event);
+        if (type == RDMA_CM_EVENT_DISCONNECTED || type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
+            rg_rdma_progress(c); /* what arrived before */
+            if (type == RDMA_CM_EVENT_DEVICE_REMOVAL)
+                rg_warn("rdma: %s: the device was removed", c->head.peer);
+            rg_rdma_break(c, RG_ERR_LOST);
+        }
+    }
+}
 
 enum rg_status rg_rdma_state(const struct rg_rdma_conn *c)
 {
@@ -80,7 +96,10 @@ static bool look_again(struct rg_rdma_conn *c, enum rg_rdma_side side, uint64_t 
     return look;
 }
 
-/* The channel has one queue, which gives one event each time it was armed: what is left ends the next sleep at once. */
+/*
+ * The channel has one queue, which gives one event each time it was armed: what is left ends the next sleep
+ * at once.
+ */
 bool rg_rdma_take_event(struct rg_rdma_conn *c)
 {
     struct ibv_cq *cq;
@@ -113,15 +132,16 @@ static bool sleep_once(struct rg_rdma_conn *c, enum rg_rdma_side side, uint64_t 
     if (fds[0].revents)
         (void)!read(c->kick[side], &kicks, sizeof kicks);
     if (fds[1].revents)
-        rg_rdma_look_at_events(c);
+        look_at_events(c);
     if (fds[2].revents && rg_rdma_take_event(c))
         c->events_proven = true;
     return n == 0;
 }
 
 /*
- * The queue was armed, and something has completed in a sleep that no event ended: if none comes soon, events are not to be
- * relied on. (One that is on its way, as the sleep ended by itself in just that moment, is there at once.)
+ * The queue was armed, and something has completed in a sleep that no event ended: if none comes soon, events
+ * are not to be relied on. (One that is on its way, as the sleep ended by itself in just that moment, is
+ * there at once.)
  */
 static void doubt_events(struct rg_rdma_conn *c)
 {
@@ -137,10 +157,13 @@ static void doubt_events(struct rg_rdma_conn *c)
     c->polled = true;
 }
 
-/* Whether the session's first connection has ended, and with it the session: then nothing comes any more by this one. */
+/*
+ * Whether the session's first connection has ended, and with it the session: then nothing comes any more by
+ * this one.
+ */
 static void look_at_tether(struct rg_rdma_conn *c, uint64_t now)
 {
-    if (!c->control_conn || c->broken != RG_OK || c->peer_bye || now - c->looked_ns < TETHER_LOOK_NS)
+    if (!c->control_conn || c->broken != RG_OK || c->peer_bye || now - c->looked_ns < CONTROL_LOOK_NS)
         return;
     c->looked_ns = now;
     struct pollfd p = {.fd = c->control_conn->ops->fd(c->control_conn), .events = POLLRDHUP};
@@ -151,7 +174,7 @@ static void look_at_tether(struct rg_rdma_conn *c, uint64_t now)
         return;
     if (!c->ended_ns)
         c->ended_ns = now;
-    if (now - c->ended_ns < TETHER_LATE_NS)
+    if (now - c->ended_ns < CONTROL_LATE_NS)
         return;
     rg_rdma_progress(c);
     if (c->broken != RG_OK || c->peer_bye)
@@ -161,10 +184,11 @@ static void look_at_tether(struct rg_rdma_conn *c, uint64_t now)
 }
 
 /*
- * A reliable connection fails when something sent is not acknowledged; who only waits sends nothing and would wait for
- * ever for a peer that is gone. So a write of no bytes is sent now and then: the peer's device acknowledges it without
- * its software. Where there are no one-sided writes, an empty fragment is: it takes a receive, which the peer's software gives
- * back, so that few of them are sent while nothing comes. There the session's first connection tells, too.
+ * A reliable connection fails when something sent is not acknowledged; who only waits sends nothing and would
+ * wait for ever for a peer that is gone. So a write of no bytes is sent now and then: the peer's device
+ * acknowledges it without its software. Where there are no one-sided writes, an empty fragment is: it takes a
+ * receive, which the peer's software gives back, so that few of them are sent while nothing comes. There the
+ * session's first connection tells, too.
  */
 static void ask_for_life(struct rg_rdma_conn *c)
 {
@@ -205,7 +229,7 @@ enum rg_status rg_rdma_wait(struct rg_rdma_conn *c, enum rg_rdma_side side, uint
             doubt_events(c);
         in_vain = false;
         if (looks % EVENTS_EVERY == 0) {
-            rg_rdma_look_at_events(c);
+            look_at_events(c);
             ask_for_life(c);
         }
         status = rg_rdma_state(c);

@@ -1,9 +1,9 @@
 /*
  * wire.h - what travels between two ends of transport rdma.
  *
- * One reliable-connected queue pair a connection, set up by rdma_cm; RG_RDMA_PRIVATE travels as its private data.
- * Everything else is fragments: a head of 16 bytes and a payload, one SEND each, into receives that were posted
- * before. All integers are little-endian.
+ * One reliable-connected queue pair a connection, set up by rdma_cm; RG_RDMA_PRIVATE travels as its private
+ * data. Everything else is fragments: a head of 16 bytes and a payload, one SEND each, into receives that
+ * were posted before. All integers are little-endian.
  *
  *   DATA     a piece of the stream of messages. A message starts with a fragment of its own, whose payload begins with
  *            struct rg_rdma_message; message and, in mode COPIED, bulk data follow.
@@ -14,10 +14,11 @@
  *   CHECK_*  the self-test at the start of a connection (check.c)
  *   BYE      no message follows
  *
- * Flow control: the sender of DATA holds a credit for each receive of the peer that is meant for DATA. The others
- * (RG_RDMA_SPARE) take what is never more than a few at a time: two CREDITs (each stands for half of the receives), one
- * READY_TO_RECEIVE, one ARRIVAL, one BYE, and RG_RDMA_ADVERTISEMENTS ADVERTISEs, which each side counts as the other one tells how many it has
- * seen. So no receive is ever missing, and nobody waits for the peer's receiver to send them.
+ * Flow control: the sender of DATA holds a credit for each receive of the peer that is meant for DATA. The
+ * others (RG_RDMA_SPARE) take what is never more than a few at a time: two CREDITs (each stands for half of
+ * the receives), one READY_TO_RECEIVE, one ARRIVAL, one BYE, and RG_RDMA_ADVERTISEMENTS ADVERTISEs, which
+ * each side counts as the other one tells how many it has seen. So no receive is ever missing, and nobody
+ * waits for the peer's receiver to send them.
  */
 #ifndef RG_TRANSPORT_RDMA_WIRE_H
 #define RG_TRANSPORT_RDMA_WIRE_H
@@ -84,7 +85,10 @@ static_assert(sizeof(struct rg_rdma_fragment) == 16, "16 bytes on the wire");
 
 #define RG_RDMA_PAYLOAD (RG_RDMA_SLOT - sizeof(struct rg_rdma_fragment))
 
-/* ADVERTISED: a struct rg_rdma_piece in a DATA fragment of its own for each piece, behind the write that it tells of. */
+/*
+ * ADVERTISED: a struct rg_rdma_piece in a DATA fragment of its own for each piece, behind the write that it
+ * tells of.
+ */
 enum rg_rdma_bulk_mode { RG_RDMA_BULK_COPIED = 0, RG_RDMA_BULK_WRITTEN = 1, RG_RDMA_BULK_ADVERTISED = 2 };
 
 struct rg_rdma_message {
@@ -110,7 +114,10 @@ struct rg_rdma_ready_to_receive {
 };
 static_assert(sizeof(struct rg_rdma_ready_to_receive) == 8 + 16 * RG_RDMA_SEGMENTS, "no padding on the wire");
 
-/** Payload of ADVERTISE. A advert with a tag is there until another ADVERTISE takes its slot, one without for one piece. */
+/**
+ * Payload of ADVERTISE. A advert with a tag is there until another ADVERTISE takes its slot, one without for
+ * one piece.
+ */
 struct rg_rdma_advertise {
     uint16_t slot; /* below RG_RDMA_CHUNKS: without a tag */
     uint16_t n;    /* 1 to RG_RDMA_SEGMENTS */

@@ -1,15 +1,17 @@
 /*
  * write.c - bulk data that is written straight into the receiver's memory.
  *
- * The receiver knows where a message's bulk data belongs only once it has read the message. So the sender sends the
- * message, the receiver answers with addresses and keys (READY_TO_RECEIVE), the sender writes there and says so (ARRIVAL, which
- * the queue pair keeps behind the writes). A READY_TO_RECEIVE may ask for a part; then more follow. Where the receiver has said so
- * ahead (advertised.c), the sender writes without asking, and tells by pieces what it has written.
+ * The receiver knows where a message's bulk data belongs only once it has read the message. So the sender
+ * sends the message, the receiver answers with addresses and keys (READY_TO_RECEIVE), the sender writes there
+ * and says so (ARRIVAL, which the queue pair keeps behind the writes). A READY_TO_RECEIVE may ask for a part;
+ * then more follow. Where the receiver has said so ahead (advertised.c), the sender writes without asking,
+ * and tells by pieces what it has written.
  *
- * Registered memory at both ends is read and written by the devices alone. Memory that is not registered is registered
- * for the transfer where that was measured to be faster than a copy (register_min), else it goes through bounce
- * buffers of registered memory. Memory that is not there at all (the application's pointers are its word) shows in the
- * bounce copy: zeros leave in its place, or the bytes are dropped, as transport.h says.
+ * Registered memory at both ends is read and written by the devices alone. Memory that is not registered is
+ * registered for the transfer where that was measured to be faster than a copy (register_min), else it goes
+ * through bounce buffers of registered memory. Memory that is not there at all (the application's pointers
+ * are its word) shows in the bounce copy: zeros leave in its place, or the bytes are dropped, as transport.h
+ * says.
  *
  * Threads: the sender's half is the sender's, the receiver's half the receiver's.
  */

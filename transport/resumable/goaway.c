@@ -1,5 +1,6 @@
 /*
- * goaway.c - ends that are meant: the words that come before one, saying them and finding them. See internal.h.
+ * goaway.c - ends that are meant: the words that come before one, saying them and finding them. See
+ * internal.h.
  */
 #include "transport/resumable/internal.h"
 
@@ -17,7 +18,7 @@
 
 enum {
     HEARD_WITHIN_MS = 45000, /* more than the keepalive of a living peer takes (transport/tcp/socket.c) */
-    GOAWAY_NS = 1000000000,  /* how long who says_goaway waits for what others are sending */
+    GOAWAY_NS = 1000000000,  /* how long who leaves waits for what others are sending */
 };
 
 /* --- the peer's ---------------------------------------------------------------------------------------------------- */
@@ -35,7 +36,10 @@ bool rg_resumable_heard_lately(const struct rg_conn *conn)
     return info.tcpi_last_ack_recv < HEARD_WITHIN_MS;
 }
 
-/* A control message is the last that a worker says, and why it ends; anything else comes again by the next link. */
+/*
+ * A control message is the last that a worker says, and why it ends; anything else comes again by the next
+ * link.
+ */
 static void keep_last_words(struct rg_resumable *c, const void *data, size_t size)
 {
     struct rg_message_header header = {0};
@@ -60,9 +64,9 @@ bool rg_resumable_is_word(const struct rg_message *message, enum rg_resumable_ki
 }
 
 /*
- * A peer that says_goaway, or says why it ends, closes at once, so a send may fail before anybody has read that. Reads on for it.
- * What else is found is not counted: if the peer does come back, it sends it again. Under the lock. Does nothing while
- * somebody receives, or where something that lies in the link is in use.
+ * A peer that leaves, or says why it ends, closes at once, so a send may fail before anybody has read that.
+ * Reads on for it. What else is found is not counted: if the peer does come back, it sends it again. Under
+ * the lock. Does nothing while somebody receives, or where something that lies in the link is in use.
  */
 void rg_resumable_look_for_last_words(struct rg_resumable *c)
 {
@@ -99,8 +103,10 @@ static bool await_room(struct rg_resumable *c, uint64_t until_ns)
     return n == 1 && p.revents == POLLOUT && c->state == RG_RESUMABLE_UP;
 }
 
-/* Waits until all has been sent: what a socket still has to send goes with it if it is closed while it has something to be
- * read. The right to send is free, and nobody takes it. Gives up the lock. */
+/*
+ * Waits until all has been sent: what a socket still has to send goes with it if it is closed while it has
+ * something to be read. The right to send is free, and nobody takes it. Gives up the lock.
+ */
 static void await_sent(struct rg_resumable *c, uint64_t until_ns)
 {
     const int fd = rg_conn_fd(c->link);
@@ -139,8 +145,9 @@ void rg_resumable_renounce(struct rg_conn *conn)
 }
 
 /*
- * By the control connection, if there is one: the kernel delivers what was sent there, and then tells of the end, also when this process
- * is gone, while what a link without a descriptor has not sent by then goes with it.
+ * By the control connection, if there is one: the kernel delivers what was sent there, and then tells of the
+ * end, also when this process is gone, while what a link without a descriptor has not sent by then goes with
+ * it.
  */
 void rg_resumable_goaway(struct rg_conn *conn)
 {

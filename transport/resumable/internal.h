@@ -9,9 +9,10 @@
  *   lease.c     those whose bulk data stays where it is until then
  *   reconnector.c   the thread that looks after the link
  *
- * Everything is guarded by `lock`, which is never held across a system call that waits. A thread that goes into the
- * link takes the right to (`sending`, `receiving`), gives the lock up, and does not touch the link after it has
- * given the right back. Who wants to replace the link interrupts it and waits until both rights are free.
+ * Everything is guarded by `lock`, which is never held across a system call that waits. A thread that goes
+ * into the link takes the right to (`sending`, `receiving`), gives the lock up, and does not touch the link
+ * after it has given the right back. Who wants to replace the link interrupts it and waits until both rights
+ * are free.
  */
 #ifndef RG_TRANSPORT_RESUMABLE_INTERNAL_H
 #define RG_TRANSPORT_RESUMABLE_INTERNAL_H
@@ -133,12 +134,15 @@ void rg_resumable_changed(struct rg_resumable *c);
 /** The link of `epoch` has failed. */
 void rg_resumable_break(struct rg_resumable *c, uint64_t epoch, enum rg_status status);
 void rg_resumable_end(struct rg_resumable *c, enum rg_status status);
-/** Whether a link's descriptor shows its end; if not, the control_conn's does. */
+/** Whether a link's descriptor shows its end; if not, the control connection's does. */
 static inline bool rg_resumable_shows_end(const struct rg_conn *link)
 {
     return rg_conn_fd(link) >= 0;
 }
-/** Sends an acknowledgement (or another word without content); the right to send is free, the state not broken. */
+/**
+ * Sends an acknowledgement (or another word without content); the right to send is free, the state not
+ * broken.
+ */
 void rg_resumable_say(struct rg_resumable *c, enum rg_resumable_kind kind);
 /** The header of the next message, which acknowledges what has been received. */
 struct rg_resumable_header rg_resumable_header_of(struct rg_resumable *c, enum rg_resumable_kind kind);
@@ -147,11 +151,14 @@ bool rg_resumable_has_room(const struct rg_conn *link);
 
 /* --- goaway.c; under the lock --- */
 
-/** Whether the peer's machine has been heard of lately: then it ended the connection, and its process may be gone. */
+/**
+ * Whether the peer's machine has been heard of lately: then it ended the connection, and its process may be
+ * gone.
+ */
 bool rg_resumable_heard_lately(const struct rg_conn *conn);
 /** Whether a message is nothing but a header, of that kind. */
 bool rg_resumable_is_word(const struct rg_message *message, enum rg_resumable_kind kind);
-/** Reads what the failed link still holds for the peer's last words: that it says_goaway, or why it ends. */
+/** Reads what the failed link still holds for the peer's last words: that it leaves, or why it ends. */
 void rg_resumable_look_for_last_words(struct rg_resumable *c);
 
 /* --- send.c: operations, without the lock --- */
@@ -168,7 +175,10 @@ enum {
 enum rg_status rg_resumable_recv(struct rg_conn *conn, int timeout_ms, struct rg_message *out);
 enum rg_status rg_resumable_recv_bulk(struct rg_conn *conn, void *buffer, size_t size);
 enum rg_status rg_resumable_take_advertised(struct rg_conn *conn, size_t most, void **memory, size_t *size);
-/** Takes acknowledgements that are there, or come by `timeout_ms`, if nobody receives; a message waits in `ready`. */
+/**
+ * Takes acknowledgements that are there, or come by `timeout_ms`, if nobody receives; a message waits in
+ * `ready`.
+ */
 void rg_resumable_drain(struct rg_resumable *c, int timeout_ms);
 
 /* --- retransmit_queue.c; under the lock, but that they may give it up where `keep` says so --- */
@@ -178,16 +188,22 @@ struct rg_retransmit_entry *rg_retransmit_create(struct rg_resumable *c, const s
 void rg_retransmit_append(struct rg_resumable *c, struct rg_retransmit_entry *entry);
 /** The peer has messages up to `received`. False: it cannot. */
 bool rg_retransmit_acknowledge(struct rg_resumable *c, uint64_t received);
-/** Copies the bulk data of a kept message, which is busy. False: no memory; nothing is kept any more. Gives up the lock meanwhile. */
+/**
+ * Copies the bulk data of a message in the queue, which is busy. False: no memory; nothing is kept any more.
+ * Gives up the lock meanwhile.
+ */
 bool rg_retransmit_copy(struct rg_resumable *c, struct rg_retransmit_entry *entry,
                         struct rg_retransmit_block **out);
-/** From now on a kept message has its bulk data from there. The reconnector is not sending it. */
+/** From now on a message in the queue has its bulk data from there. The reconnector is not sending it. */
 void rg_retransmit_place(struct rg_resumable *c, struct rg_retransmit_entry *entry,
                          struct rg_retransmit_block *copy);
 /** Memory from the store, which goes back with the message; under the lock. NULL: none. */
 struct rg_retransmit_block *rg_retransmit_take(struct rg_resumable *c, struct rg_retransmit_entry *entry,
                                                size_t size);
-/** The sender of a kept message says_goaway: what of its memory may still be needed is copied. Gives up the lock meanwhile. */
+/**
+ * The sender of a message comes out: what of its memory may still be needed is copied. Gives up the lock
+ * meanwhile.
+ */
 void rg_retransmit_settle(struct rg_resumable *c, struct rg_retransmit_entry *entry);
 /** Lets go of a message that nobody is at and that is acknowledged. */
 void rg_retransmit_release(struct rg_resumable *c, struct rg_retransmit_entry *entry);
@@ -197,7 +213,9 @@ void rg_retransmit_fini(struct rg_resumable *c);
 
 /* --- lease.c --- */
 
-/** The sender of a kept message says_goaway, whose memory stays as it is. False: it cannot be held. Under the lock. */
+/**
+ * The sender of a message comes out, whose memory stays as it is. False: it cannot be leased. Under the lock.
+ */
 bool rg_resumable_lease(struct rg_resumable *c, struct rg_retransmit_entry *entry);
 /** Copies what is held so and not acknowledged; the lock is given up meanwhile. */
 void rg_resumable_end_all(struct rg_resumable *c, const struct rg_lease *lease);

@@ -1,6 +1,6 @@
 /*
- * lease.c - messages whose bulk data is not copied to be kept, because its owner says_goaway it where it is: until it has been
- * acknowledged, or the owner wants the memory back. See internal.h, struct rg_lease.
+ * lease.c - messages whose bulk data is not copied to be kept, because its owner leaves it where it is: until
+ * it has been acknowledged, or the owner wants the memory back. See internal.h, struct rg_lease.
  */
 #include "transport/resumable/internal.h"
 
@@ -87,8 +87,8 @@ static void await_input(struct rg_resumable *c, uint64_t until_ns)
 }
 
 /*
- * Waits for the acknowledgement of what is held, for no longer than to copy it takes: so both together take at most twice as
- * long as the better of them would.
+ * Waits for the acknowledgement of what is held, for no longer than to copy it takes: so both together take
+ * at most twice as long as the better of them would.
  */
 static void await_end(struct rg_resumable *c, const struct rg_lease *lease)
 {

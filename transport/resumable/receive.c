@@ -1,6 +1,6 @@
 /*
- * receive.c - receiving over a connection that may change its link: a failure is waited out; bulk data that was
- * under way is received again, and what had been taken of it is passed over.
+ * receive.c - receiving over a connection that may change its link: a failure is waited out; bulk data that
+ * was under way is received again, and what had been taken of it is passed over.
  */
 #include "transport/resumable/internal.h"
 
@@ -26,16 +26,18 @@ static bool pauses(const struct rg_resumable *c)
 }
 
 /*
- * Much has come by itself, or is the last that comes for now: somebody may lease its memory until it is acknowledged. Where
- * more follows at once, this can wait for it.
+ * Much has come by itself, or is the last that comes for now: somebody may hold its memory until it is
+ * acknowledged. Where more follows at once, this can wait for it.
  */
 static bool is_awaited(const struct rg_resumable *c)
 {
     return c->bulk_size >= AWAITED_MIN && c->state == RG_RESUMABLE_UP && pauses(c);
 }
 
-/* A receiver must not wait for the peer to receive, or both may do so for ever: what cannot go at once is left to the
- * reconnector, or to the next message. */
+/*
+ * A receiver must not wait for the peer to receive, or both may do so for ever: what cannot go at once is
+ * left to the reconnector, or to the next message.
+ */
 static void acknowledge_if_due(struct rg_resumable *c)
 {
     if (c->unacknowledged_bytes < RG_RESUMABLE_ACK_BYTES && c->received - c->told < RG_RESUMABLE_ACK_COUNT &&
@@ -254,7 +256,10 @@ enum rg_status rg_resumable_recv_bulk(struct rg_conn *conn, void *buffer, size_t
     }
 }
 
-/* Where the link fails, nothing of the rest is in advertised memory: it comes by rg_resumable_recv_bulk, which waits for the next. */
+/*
+ * Where the link fails, nothing of the rest is in advertised memory: it comes by rg_resumable_recv_bulk,
+ * which waits for the next.
+ */
 enum rg_status rg_resumable_take_advertised(struct rg_conn *conn, size_t most, void **memory, size_t *size)
 {
     struct rg_resumable *c = (struct rg_resumable *)conn;

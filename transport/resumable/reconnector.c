@@ -1,9 +1,10 @@
 /*
  * reconnector.c - the thread that looks after a resumable connection's link.
  *
- * While all is well it sleeps in poll, to notice the end of a connection that nobody uses just now, and to send
- * acknowledgements that the receiver could not. When the link has failed it waits until nobody is inside, drops it,
- * gets a new one, and sends what the peer has not received. A failure meanwhile starts this over.
+ * While all is well it sleeps in poll, to notice the end of a connection that nobody uses just now, and to
+ * send acknowledgements that the receiver could not. When the link has failed it waits until nobody is
+ * inside, drops it, gets a new one, and sends what the peer has not received. A failure meanwhile starts this
+ * over.
  */
 #include "transport/resumable/internal.h"
 
@@ -20,12 +21,15 @@ enum {
     READ_ON_MS = 4000, /* less than who has ended a connection is waited for (server/handshake/resume.c) */
     ACK_AGAIN_MS = 20,
     CONTROL_MS =
-        300, /* the ends of link and control_conn, of which either may come first, are no further apart */
+        300, /* the ends of link and control connection, of which either may come first, are no further apart */
 };
 
 /* --- noticing ---------------------------------------------------------------------------------------------------- */
 
-/* Whether the peer's last words lie ready: they are worth waiting for their reader; anything else comes again. */
+/*
+ * Whether the peer's last words lie ready: they are worth waiting for their reader; anything else comes
+ * again.
+ */
 static bool has_last_words(const struct rg_resumable *c)
 {
     struct rg_message_header header = {0};
@@ -34,7 +38,7 @@ static bool has_last_words(const struct rg_resumable *c)
     return header.kind == RG_MESSAGE_CONTROL;
 }
 
-/* The link has ended, and nobody is inside; it may still lease what came before that. */
+/* The link has ended, and nobody is inside; it may still hold what came before that. */
 static void look_closer(struct rg_resumable *c)
 {
     if (rg_resumable_shows_end(c->link))
@@ -43,8 +47,10 @@ static void look_closer(struct rg_resumable *c)
         rg_resumable_break(c, c->epoch, RG_ERR_CLOSED);
 }
 
-/* Until when it is left to others to notice that the link has ended: to who receives, or comes back to it and reads what
- * came before. A link may never show it, if it is the control connection that has. */
+/*
+ * Until when it is left to others to notice that the link has ended: to who receives, or comes back to it and
+ * reads what came before. A link may never show it, if it is the control connection that has.
+ */
 static uint64_t noticed_until(const struct rg_resumable *c)
 {
     if (has_last_words(c))
@@ -55,9 +61,9 @@ static uint64_t noticed_until(const struct rg_resumable *c)
 }
 
 /*
- * Sleeps until there is something to do. For an acknowledgement that cannot be sent now it looks again soon: a peer that only
- * sends takes none, and if this waited until it does, whoever sends here would wait too; if that is who receives, both sides
- * would for ever.
+ * Sleeps until there is something to do. For an acknowledgement that cannot be sent now it looks again soon:
+ * a peer that only sends takes none, and if this waited until it does, whoever sends here would wait too; if
+ * that is who receives, both sides would for ever.
  */
 static void watch(struct rg_resumable *c)
 {
@@ -91,7 +97,10 @@ static void add_statistics(struct rg_resumable *c, const struct rg_conn *link)
     c->former.bulk_direct_received += its.bulk_direct_received;
 }
 
-/* Whether the peer has ended the control connection, or does so in a moment; and whether it said by it that its end is meant. */
+/*
+ * Whether the peer has ended the control connection, or does so in a moment; and whether it said by it that
+ * its end is meant.
+ */
 static bool control_ended(struct rg_conn *control_conn, bool *says_goaway)
 {
     struct pollfd p = {.fd = rg_conn_fd(control_conn), .events = POLLRDHUP};
@@ -126,8 +135,10 @@ static void await_reader(struct rg_resumable *c)
         rg_resumable_sleep(c, until);
 }
 
-/* Lets go of the failed link, once nobody is inside. Its queue pair is gone before the peer hears of us: nothing can be
- * written into our memory any more. */
+/*
+ * Lets go of the failed link, once nobody is inside. Its queue pair is gone before the peer hears of us:
+ * nothing can be written into our memory any more.
+ */
 static void drop_link(struct rg_resumable *c)
 {
     await_nobody(c);

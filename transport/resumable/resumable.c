@@ -1,5 +1,6 @@
 /*
- * resumable.c - a connection that may change its link: what it is in, its making and destruction. See resumable.h, internal.h.
+ * resumable.c - a connection that may change its link: what it is in, its making and destruction. See
+ * resumable.h, internal.h.
  */
 #include "transport/resumable/internal.h"
 
@@ -70,8 +71,10 @@ void rg_resumable_break(struct rg_resumable *c, uint64_t epoch, enum rg_status s
     c->carried = carried;
     c->loss = (struct rg_resumable_loss){.status = status, .ended = ended, .since_ns = since};
     c->loss.until_ns = c->loss.since_ns + c->options.patience_ns;
-    /* Who is inside comes out by itself where the connection has ended, and who reads may find the peer's word before; the
-     * reconnector makes sure of it. */
+    /*
+     * Who is inside comes out by itself where the connection has ended, and who reads may find the peer's
+     * word before; the reconnector makes sure of it.
+     */
     const bool reads_on = ended && shows && c->options.reads;
     if (!reads_on && (!c->receiving || (!ended && shows)))
         rg_conn_interrupt(c->link);
@@ -141,7 +144,10 @@ static void resumable_abandon(struct rg_conn *conn)
     rg_waker_fini(&c->waker);
 }
 
-/* Goes into the link for something short, if there is one that is well; gives up the lock until leave(). NULL: there is none. */
+/*
+ * Goes into the link for something short, if there is one that is well; gives up the lock until leave().
+ * NULL: there is none.
+ */
 static struct rg_conn *visit(struct rg_resumable *c)
 {
     if (c->state != RG_RESUMABLE_UP)
@@ -152,7 +158,7 @@ static struct rg_conn *visit(struct rg_resumable *c)
     return link;
 }
 
-/* The same for what must lease when it has been done: a link that has failed is gone then. */
+/* The same for what must hold when it has been done: a link that has failed is gone then. */
 static struct rg_conn *visit_last(struct rg_resumable *c)
 {
     while (c->dropping || (c->state == RG_RESUMABLE_BROKEN && c->link))
@@ -186,7 +192,9 @@ static enum rg_status resumable_register(struct rg_conn *conn, void *base, size_
     return status;
 }
 
-/* What was registered with a link goes with it at the latest. What is held until told may lie in this memory. */
+/*
+ * What was registered with a link goes with it at the latest. What is held until told may lie in this memory.
+ */
 static void resumable_unregister(struct rg_conn *conn, void *base)
 {
     struct rg_resumable *c = (struct rg_resumable *)conn;
@@ -201,8 +209,8 @@ static void resumable_unregister(struct rg_conn *conn, void *base)
 }
 
 /*
- * Adverts are those of a link, and end with it: nothing is placed any more once it has been dropped, before the peer hears
- * of the next. What has been placed in part then comes again, by the next, to the same place.
+ * Adverts are those of a link, and end with it: nothing is placed any more once it has been dropped, before
+ * the peer hears of the next. What has been placed in part then comes again, by the next, to the same place.
  */
 static enum rg_status resumable_advertise(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory,
                                           size_t size)

@@ -1,25 +1,26 @@
 /*
  * resumable.h - a connection that outlives the connections it is made of.
  *
- * It wraps a connection (the link) and looks like one. Each side numbers its messages, keeps what the other has not
- * acknowledged, and when the link is lost goes on over a new one: the sides tell each other how many messages have
- * arrived as a whole, and send again what is missing. Nothing is lost and nothing arrives twice; calls that are inside
- * wait meanwhile, and nobody above notices but by the clock. A message of which the bulk data has come in part is sent
- * again whole; what had been taken is passed over.
+ * It wraps a connection (the link) and looks like one. Each side numbers its messages, keeps what the other
+ * has not acknowledged, and when the link is lost goes on over a new one: the sides tell each other how many
+ * messages have arrived as a whole, and send again what is missing. Nothing is lost and nothing arrives
+ * twice; calls that are inside wait meanwhile, and nobody above notices but by the clock. A message of which
+ * the bulk data has come in part is sent again whole; what had been taken is passed over.
  *
- * An end is meant if a word of this side's (GOAWAY) came before it; anything else is a loss. A link that has no descriptor
- * (transport rdma) does not show whether its peer ended it or is out of reach, and takes with it what it has not sent when its
- * process ends. The control connection, the connection that the session began on, does neither: the word is said there, and its
- * end is the link's.
+ * An end is meant if a word of this side's (GOAWAY) came before it; anything else is a loss. A link that has
+ * no descriptor (transport rdma) does not show whether its peer ended it or is out of reach, and takes with
+ * it what it has not sent when its process ends. The control connection, the connection that the session
+ * began on, does neither: the word is said there, and its end is the link's.
  *
- * How a new link is had is the user's matter (`renew`): the client connects and shows the session's token, the
- * worker waits for the daemon to hand it a connection (server/handshake/resume.h).
+ * How a new link is had is the user's matter (`renew`): the client connects and shows the session's token,
+ * the worker waits for the daemon to hand it a connection (server/handshake/resume.h).
  *
- * On the wire every message begins with struct rg_resumable_header. Acknowledgements travel with messages; a receiver
- * that has not sent any for RG_RESUMABLE_ACK_BYTES sends one by itself. What is kept: a message's own bytes always, its
- * bulk data from when the sending call returns until it is acknowledged; before that it is the caller's memory that is
- * sent from again. If more memory than RG_RESUMABLE_UNACKNOWLEDGED_MAX holds what is not acknowledged, senders wait for it, for a time; beyond
- * RG_RESUMABLE_UNACKNOWLEDGED_LIMIT nothing is kept any more until the peer has caught up, and a loss in that state is final.
+ * On the wire every message begins with struct rg_resumable_header. Acknowledgements travel with messages; a
+ * receiver that has not sent any for RG_RESUMABLE_ACK_BYTES sends one by itself. What is kept: a message's
+ * own bytes always, its bulk data from when the sending call returns until it is acknowledged; before that it
+ * is the caller's memory that is sent from again. If more memory than RG_RESUMABLE_UNACKNOWLEDGED_MAX holds
+ * what is not acknowledged, senders wait for it, for a time; beyond RG_RESUMABLE_UNACKNOWLEDGED_LIMIT nothing
+ * is kept any more until the peer has caught up, and a loss in that state is final.
  *
  * Threads: as a connection's; and one of its own, which looks after the link (it sleeps in poll).
  */
@@ -63,9 +64,9 @@ struct rg_resumable_options {
     uint64_t patience_ns;
     bool reads; /* somebody always comes back to receive: what came before an end is read, however late */
     /**
-     * One attempt to get a new link: tells the peer how many messages have arrived here, and learns the same of it.
-     * RG_ERR_REFUSED: there is no use in trying again. Anything else but RG_OK: it is tried again until `until_ns`, soon.
-     * Called by the connection's own thread.
+     * One attempt to get a new link: tells the peer how many messages have arrived here, and learns the same
+     * of it. RG_ERR_REFUSED: there is no use in trying again. Anything else but RG_OK: it is tried again
+     * until `until_ns`, soon. Called by the connection's own thread.
      */
     enum rg_status (*renew)(void *user, struct rg_resumable_loss *loss, uint64_t received,
                             struct rg_conn **out, uint64_t *peer_received);
@@ -76,17 +77,26 @@ struct rg_resumable_options {
 };
 
 /**
- * Makes a resumable connection of `link`, which becomes its own, as does `control_conn` (NULL, or a connection without traffic
- * whose end means the link's). Both sides must do so at the same place of their conversation. NULL: out of memory or
- * threads; both stay the caller's.
+ * Makes a resumable connection of `link`, which becomes its own, as does `control_conn` (NULL, or a
+ * connection without traffic whose end means the link's). Both sides must do so at the same place of their
+ * conversation. NULL: out of memory or threads; both stay the caller's.
  */
 struct rg_conn *rg_resumable_create(struct rg_conn *link, struct rg_conn *control_conn,
                                     const struct rg_resumable_options *options);
-/** From now on a loss is the end; also one that has happened. Nothing happens to another kind of connection. Any thread. */
+/**
+ * From now on a loss is the end; also one that has happened. Nothing happens to another kind of connection.
+ * Any thread.
+ */
 void rg_resumable_set_final(struct rg_conn *conn);
-/** Lets the peer know that an end of the connection is meant from now on, if that can be done without waiting for long. */
+/**
+ * Lets the peer know that an end of the connection is meant from now on, if that can be done without waiting
+ * for long.
+ */
 void rg_resumable_goaway(struct rg_conn *conn);
-/** The same by a connection that is to end where the peer has made, or makes, a resumable one of its end (or by that one's control_conn). */
+/**
+ * The same by a connection that is to end where the peer has made, or makes, a resumable one of its end (or
+ * by that one's control connection).
+ */
 void rg_resumable_renounce(struct rg_conn *conn);
 /** Gives up the link, as if it had failed. Any thread. */
 void rg_resumable_drop(struct rg_conn *conn);

@@ -1,7 +1,8 @@
 /*
- * send.c - sending over a connection that may change its link: the message is kept, then sent; the memory of its
- * bulk data is the caller's as long as the call is inside, and copied at the end unless the peer has acknowledged it by
- * then, or the caller holds it (resumable_hold.c). If the link fails, the caller waits until the reconnector has sent the message by another.
+ * send.c - sending over a connection that may change its link: the message is kept, then sent; the memory of
+ * its bulk data is the caller's as long as the call is inside, and copied at the end unless the peer has
+ * acknowledged it by then, or the caller holds it (resumable_hold.c). If the link fails, the caller waits
+ * until the reconnector has sent the message by another.
  */
 #include "transport/resumable/internal.h"
 
@@ -66,7 +67,10 @@ static enum rg_status take_turn(struct rg_resumable *c, const struct rg_send *se
     return RG_OK;
 }
 
-/* A message was given to the link, with that status; if it failed, waits for the reconnector to send it. Gives up the lock. */
+/*
+ * A message was given to the link, with that status; if it failed, waits for the reconnector to send it.
+ * Gives up the lock.
+ */
 static enum rg_status finish(struct rg_resumable *c, struct rg_retransmit_entry *entry, enum rg_status status)
 {
     const bool failed = status != RG_OK && status != RG_ERR_FAULT;

@@ -17,9 +17,10 @@
  * Memory that the kernel cannot access (EFAULT) is not a failure of the connection: zeros are sent in its
  * place, or the bytes are received to nowhere.
  *
- * Who connects may be a guest in a process that treats descriptors as its own: that closes all of them, or puts files
- * of its own at numbers of its choice. The socket is kept at a high number, out of the way of both, and before each use
- * it is made sure that the number still means it; nothing is ever sent to or taken from what the process put there.
+ * Who connects may be a guest in a process that treats descriptors as its own: that closes all of them, or
+ * puts files of its own at numbers of its choice. The socket is kept at a high number, out of the way of
+ * both, and before each use it is made sure that the number still means it; nothing is ever sent to or taken
+ * from what the process put there.
  *
  * Threads: fields are the receiver's or the sender's as marked; `interrupted` is anyone's.
  */
@@ -307,8 +308,8 @@ static enum rg_status wait_readable(struct tcp_conn *c, uint64_t deadline, unsig
 
 /*
  * Receives 1 to `size` bytes by `deadline` (0: what is there; UINT64_MAX: whenever it comes). `all`: `size`
- * at once is what is wanted. `message`: they begin a message, which may be long in coming. RG_ERR_CLOSED with *got 0 is
- * the end of the stream.
+ * at once is what is wanted. `message`: they begin a message, which may be long in coming. RG_ERR_CLOSED with
+ * *got 0 is the end of the stream.
  */
 static enum rg_status receive_some(struct tcp_conn *c, void *to, size_t size, bool all, bool message,
                                    uint64_t deadline, size_t *got)
@@ -496,8 +497,10 @@ static void tcp_interrupt(struct rg_conn *conn)
         shutdown(c->fd, SHUT_RDWR);
 }
 
-/* To connect to nothing is how a socket resets its connection and stays a socket: what was received stays readable in our
- * buffer. A unix socket's peer is woken by the interrupt already. */
+/*
+ * To connect to nothing is how a socket resets its connection and stays a socket: what was received stays
+ * readable in our buffer. A unix socket's peer is woken by the interrupt already.
+ */
 static void tcp_reset(struct rg_conn *conn)
 {
     struct tcp_conn *c = (struct tcp_conn *)conn;
@@ -572,7 +575,10 @@ enum rg_status rg_tcp_conn_create(int fd, const struct rg_transport_options *opt
     return RG_OK;
 }
 
-/* The same socket under a high number, as far as the process may have such; at least none of standard streams'. */
+/*
+ * The same socket under a high number, as far as the process may have such; at least none of standard
+ * streams'.
+ */
 static int move_up(int fd)
 {
     enum { HIGHEST = 1024, ROOM = 64 }; /* a limit of many processes; what we and others keep there */

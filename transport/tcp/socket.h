@@ -24,8 +24,10 @@ socklen_t rg_tcp_unix_address(const struct rg_address *address, struct sockaddr_
 /** No delay, keepalive, time limits of waiting, close-on-exec. Returns whether it is a TCP socket (not a unix
  * one). */
 bool rg_tcp_tune(int fd);
-/** For a connection that carries bulk data: what has not left yet is kept short, so that what is sent after it on other
- * connections, and waits for it at the peer, does not wait for long. */
+/**
+ * For a connection that carries bulk data: what has not left yet is kept short, so that what is sent after it
+ * on other connections, and waits for it at the peer, does not wait for long.
+ */
 void rg_tcp_tune_bulk(int fd);
 /** False if the kernel has been trying to reach the peer for RG_TCP_LOST_AFTER_MS in vain. */
 bool rg_tcp_peer_alive(int fd);

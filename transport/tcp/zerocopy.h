@@ -1,11 +1,11 @@
 /*
- * zerocopy.h - sending from memory that the kernel does not copy (MSG_ZEROCOPY), on connections for bulk data, if
- * REMOTE_GPU_ZEROCOPY=1 asks for it.
+ * zerocopy.h - sending from memory that the kernel does not copy (MSG_ZEROCOPY), on connections for bulk
+ * data, if REMOTE_GPU_ZEROCOPY=1 asks for it.
  *
  * The memory may be changed only when the kernel has said that it is done with it, which is when the peer has
- * acknowledged the data; a send waits for that, so it costs a round trip each. It is worth it where the copy is what
- * limits, which is on fast networks with large messages. Where the kernel copies all the same, as on the loopback
- * interface, it says so, and the connection goes back to plain sending.
+ * acknowledged the data; a send waits for that, so it costs a round trip each. It is worth it where the copy
+ * is what limits, which is on fast networks with large messages. Where the kernel copies all the same, as on
+ * the loopback interface, it says so, and the connection goes back to plain sending.
  *
  * Threads: the sender's alone.
  */
@@ -26,8 +26,8 @@ struct rg_zerocopy {
 /** Switches it on for a TCP socket, if it is asked for and the kernel has it. */
 void rg_zerocopy_start(struct rg_zerocopy *zerocopy, int fd);
 /**
- * Takes what the kernel says it is done with; waits up to `timeout_ms` for something. True: it is done with everything
- * that was sent.
+ * Takes what the kernel says it is done with; waits up to `timeout_ms` for something. True: it is done with
+ * everything that was sent.
  */
 bool rg_zerocopy_done(struct rg_zerocopy *zerocopy, int fd, int timeout_ms);
 

@@ -1,8 +1,8 @@
 /*
  * devices.c - see devices.h.
  *
- * A port's interfaces are named by its GID table (RoCE: gid_attrs/ndevs) and by the device's own folder (InfiniBand:
- * the IPoIB interfaces below device/net).
+ * A port's interfaces are named by its GID table (RoCE: gid_attrs/ndevs) and by the device's own folder
+ * (InfiniBand: the IPoIB interfaces below device/net).
  */
 #include "transport/topology/devices.h"
 

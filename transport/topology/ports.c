@@ -1,9 +1,10 @@
 /*
  * ports.c - see ports.h.
  *
- * In this order: what the interface's driver says of its physical port (phys_port_id); the PCI function, of a virtual one the
- * physical one (physfn), with the number of the port; the name of the interface. A VLAN's, macvlan's or similar interface
- * stands for the one that it is on (lower_*); one on several (a bond) for itself.
+ * In this order: what the interface's driver says of its physical port (phys_port_id); the PCI function, of a
+ * virtual one the physical one (physfn), with the number of the port; the name of the interface. A VLAN's,
+ * macvlan's or similar interface stands for the one that it is on (lower_*); one on several (a bond) for
+ * itself.
  */
 #include "transport/topology/ports.h"
 

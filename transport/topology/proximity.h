@@ -25,8 +25,9 @@ int rg_proximity_node(const char *root, const char *pci);
 /** The PCI function behind /sys/class/infiniband/DEVICE; "" if there is none. */
 void rg_proximity_pci_of_rdma(const char *root, const char *device, char *out, size_t size);
 /**
- * Memory that this thread, and threads that it creates, touch first comes from `node`, as long as there is some.
- * REMOTE_GPU_NUMA=off leaves that to the kernel, a number is the node to take instead. Nothing happens for -1.
+ * Memory that this thread, and threads that it creates, touch first comes from `node`, as long as there is
+ * some. REMOTE_GPU_NUMA=off leaves that to the kernel, a number is the node to take instead. Nothing happens
+ * for -1.
  */
 void rg_proximity_prefer_node(int node);
 

@@ -26,8 +26,9 @@ struct rg_rail {
 };
 
 /**
- * The addresses of the rails of this machine, in the order in which REMOTE_GPU_RAILS has them; or, where it names none,
- * by how near they are to the GPUs (PCI functions) and then by speed. Returns how many there are. Threads: any.
+ * The addresses of the rails of this machine, in the order in which REMOTE_GPU_RAILS has them; or, where it
+ * names none, by how near they are to the GPUs (PCI functions) and then by speed. Returns how many there are.
+ * Threads: any.
  */
 unsigned rg_rails_here(const char *const *gpus, unsigned n_gpus, struct rg_rail *out, unsigned max);
 /** Whether `text` is as REMOTE_GPU_RAILS takes it. RG_ERR_INVALID with a phrase in `why`. */
@@ -41,8 +42,8 @@ bool rg_rails_always(void);
 /** Whether two addresses (numbers) are of one network, whose part of them is `prefix` bits. */
 bool rg_rails_same_network(const char *one, const char *other, unsigned prefix);
 /**
- * The rail of this machine by which `host` (a number) is reached, among `rails`; NULL: none of them. *direct: the host is
- * on the same network.
+ * The rail of this machine by which `host` (a number) is reached, among `rails`; NULL: none of them. *direct:
+ * the host is on the same network.
  */
 const struct rg_rail *rg_rails_to(const char *host, const struct rg_rail *rails, unsigned n, bool *direct);
 /** "mlx5_0 (ens1f0, 10.0.0.1, 100 Gb/s, GPU behind the same switch)" of each, joined by "; ". */

@@ -8,7 +8,7 @@
 #include "common/base/thread.h"
 #include "transport/address.h"
 #include "transport/control.h"
-#include "transport/multipath/multipath.h"
+#include "transport/multirail/multirail.h"
 #include "transport/topology/rails.h"
 
 #include <assert.h>
@@ -33,7 +33,7 @@ struct rg_upgrade {
     struct rg_listener *listener;
     uint8_t token[RG_UPGRADE_TOKEN];
     /* once there are rails */
-    struct rg_conn *bundle;
+    struct rg_conn *multirail;
     bool has_thread;
     pthread_t thread;
 };
@@ -134,8 +134,8 @@ struct rg_upgrade *rg_upgrade_open(const struct rg_transport_list *offered, stru
 }
 
 /*
- * The next connection that shows the token, for `purpose`; others are closed. Waits up to `patience_ms` (-1: for ever).
- * *number: what it says of rails; may be NULL.
+ * The next connection that shows the token, for `purpose`; others are closed. Waits up to `patience_ms` (-1:
+ * for ever). *number: what it says of rails; may be NULL.
  */
 static enum rg_status accept_moved(struct rg_upgrade *upgrade, const char *purpose, int patience_ms,
                                    uint32_t *number, struct rg_conn **out)
@@ -177,12 +177,12 @@ static void *rails_main(void *arg)
     struct rg_conn *rail;
     uint32_t number;
     while (accept_moved(upgrade, "rail", -1, &number, &rail) == RG_OK)
-        if (rg_multipath_add_rail(upgrade->bundle, rail, number) != RG_OK)
+        if (rg_multirail_add(upgrade->multirail, rail, number) != RG_OK)
             rg_conn_destroy(rail);
     return NULL;
 }
 
-/* The bundle ends. */
+/* The connection ends. */
 static void rails_done(void *user)
 {
     struct rg_upgrade *upgrade = user;
@@ -192,20 +192,18 @@ static void rails_done(void *user)
     rg_upgrade_abandon(upgrade);
 }
 
-/* Takes `rails` connections for bulk data as they come. On success `upgrade` is the bundle's. */
+/* Takes `rails` connections for bulk data as they come. On success `upgrade` is the connection's. */
 static enum rg_status take_rails(struct rg_upgrade *upgrade, uint32_t rails, bool always,
                                  struct rg_conn **conn)
 {
-    const struct rg_multipath_options options = {
-        .channels = rails < RG_MULTIPATH_CHANNELS ? rails : RG_MULTIPATH_CHANNELS,
-        .rails = true,
-        .adaptive = !always && !rg_rails_always(),
-        .user = upgrade,
-        .done = rails_done};
-    enum rg_status status = rg_multipath_wrap(*conn, &options, conn);
+    const struct rg_multirail_options options = {.rails = rails < RG_MULTIRAIL_MAX ? rails : RG_MULTIRAIL_MAX,
+                                                 .adaptive = !always && !rg_rails_always(),
+                                                 .user = upgrade,
+                                                 .done = rails_done};
+    enum rg_status status = rg_multirail_wrap(*conn, &options, conn);
     if (status != RG_OK)
         return status;
-    upgrade->bundle = *conn;
+    upgrade->multirail = *conn;
     upgrade->has_thread = rg_thread_create(&upgrade->thread, "rg-rails", rails_main, upgrade) == RG_OK;
     return RG_OK; /* without a thread none comes, and the client goes on without */
 }
@@ -338,7 +336,10 @@ static bool is_apart(const struct way *one, const struct way *other)
            !rg_rails_same_network(one->host, other->host, one->prefix);
 }
 
-/* The session's first connection takes `first`: the same way once more for bulk data, and each other pair of adapters. */
+/*
+ * The session's first connection takes `first`: the same way once more for bulk data, and each other pair of
+ * adapters.
+ */
 static void plan_rails(const struct way *ways, unsigned n_ways, const struct way *first, struct rails *out)
 {
     const unsigned wanted = rg_rails_wanted();
@@ -405,20 +406,16 @@ static enum rg_status go(const struct rg_server_hello *hello, const char *peer, 
     return RG_ERR_UNREACHABLE;
 }
 
-/* Makes a bundle of the session's connection, which opens rails once they are worth it. */
+/* Makes the session's connection one that opens rails once they are worth it. */
 static enum rg_status use_rails(const struct rails *plan, struct rg_conn **conn)
 {
     struct rails *rails = malloc(sizeof *rails);
     if (!rails)
         return RG_ERR_NO_MEMORY;
     *rails = *plan;
-    const struct rg_multipath_options options = {.channels = rails->n,
-                                                 .rails = true,
-                                                 .adaptive = !rg_rails_always(),
-                                                 .open = open_rail,
-                                                 .user = rails,
-                                                 .done = free};
-    enum rg_status status = rg_multipath_wrap(*conn, &options, conn);
+    const struct rg_multirail_options options = {
+        .rails = rails->n, .adaptive = !rg_rails_always(), .open = open_rail, .user = rails, .done = free};
+    enum rg_status status = rg_multirail_wrap(*conn, &options, conn);
     if (status != RG_OK)
         free(rails);
     return status;

@@ -1,10 +1,11 @@
 /*
  * upgrade.h - a session begins on TCP and goes on over the best transport that both sides have.
  *
- * The client names in its hello what it could move to. A worker that can too listens there and answers with addresses
- * and a token. The client connects to one of them and shows the token, and then says on the first connection which
- * transport the session goes on with. The first connection stays open behind the new one, without traffic: its end is
- * the session's end (the control connection), so that a peer that vanishes is noticed whatever the new transport notices.
+ * The client names in its hello what it could move to. A worker that can too listens there and answers with
+ * addresses and a token. The client connects to one of them and shows the token, and then says on the first
+ * connection which transport the session goes on with. The first connection stays open behind the new one,
+ * without traffic: its end is the session's end (the control connection), so that a peer that vanishes is
+ * noticed whatever the new transport notices.
  *
  * Threads: one at a time. Both sides log what they decide.
  */
@@ -31,13 +32,14 @@ void rg_upgrade_offer(enum rg_transport_choice choice, struct rg_transport_list 
 
 struct rg_upgrade;
 /**
- * Opens listeners for what the client offered and this machine has, and completes the hello that will be sent. NULL:
- * there is nothing to move to; the session stays where it is.
+ * Opens listeners for what the client offered and this machine has, and completes the hello that will be
+ * sent. NULL: there is nothing to move to; the session stays where it is.
  */
 struct rg_upgrade *rg_upgrade_open(const struct rg_transport_list *offered, struct rg_server_hello *hello);
 /**
- * After the hello: waits for the client's choice. If the session moves, *conn becomes the new connection and *control_conn
- * the first. Frees `move`. On failure (the client went, or said something else) *conn is still the caller's.
+ * After the hello: waits for the client's choice. If the session moves, *conn becomes the new connection and
+ * *control_conn the first. Frees `move`. On failure (the client went, or said something else) *conn is still
+ * the caller's.
  */
 RG_MUST_CHECK enum rg_status rg_upgrade_finish(struct rg_upgrade *upgrade, struct rg_conn **conn,
                                                struct rg_conn **control_conn);
@@ -47,8 +49,9 @@ void rg_upgrade_abandon(struct rg_upgrade *upgrade);
 /* --- the client --- */
 
 /**
- * After the server's hello: moves if the server offers it. *conn and *control_conn as above. RG_ERR_UNREACHABLE with the
- * reason in `why`: nothing but RDMA will do and it cannot be had; the session is not to be used.
+ * After the server's hello: moves if the server offers it. *conn and *control_conn as above.
+ * RG_ERR_UNREACHABLE with the reason in `why`: nothing but RDMA will do and it cannot be had; the session is
+ * not to be used.
  */
 RG_MUST_CHECK enum rg_status rg_upgrade_follow(enum rg_transport_choice choice,
                                                const struct rg_server_hello *hello, struct rg_conn **conn,

@@ -7,7 +7,7 @@
 #include "transport/address.h"
 #include "transport/connect/connect.h"
 #include "transport/control.h"
-#include "transport/multipath/multipath.h"
+#include "transport/multirail/multirail.h"
 #include "transport/topology/rails.h"
 
 #include <errno.h>
@@ -98,8 +98,8 @@ static enum rg_status begin(struct rg_perf_link *link, const char *server, unsig
         if (!always)
             unsetenv("REMOTE_GPU_RAILS"); /* as good as auto */
         if (status == RG_OK && link->kind == RG_PERF_LINK_RAILS) {
-            rg_multipath_open(link->conn);
-            link->n_rails = rg_multipath_channels(link->conn);
+            rg_multirail_open(link->conn);
+            link->n_rails = rg_multirail_count(link->conn);
         }
         rg_control_fini(answer);
     }

@@ -1,9 +1,10 @@
 /*
  * batch.c - copies in batches, as one copy after another in the batch's stream.
  *
- * The batch is checked as a whole before anything is queued; after that the first copy that fails ends it, and those
- * before it have been queued, as the API allows. A source that may be gone when the call returns is read during the call:
- * the copies of pageable memory do that anyway, other host memory goes through a copy of it.
+ * The batch is checked as a whole before anything is queued; after that the first copy that fails ends it,
+ * and those before it have been queued, as the API allows. A source that may be gone when the call returns is
+ * read during the call: the copies of pageable memory do that anyway, other host memory goes through a copy
+ * of it.
  */
 #include "common/cuda/api.h"
 
@@ -28,7 +29,10 @@ static bool attributes_valid(const CUmemcpyAttributes *attributes, const size_t 
     return true;
 }
 
-/* Whether the copies' source must have been read when the call returns, and asynchronous copies would not have. */
+/*
+ * Whether the copies' source must have been read when the call returns, and asynchronous copies would not
+ * have.
+ */
 static bool must_be_kept(const CUmemcpyAttributes *attributes, CUdeviceptr source, CUstream stream)
 {
     CUmemorytype type = CU_MEMORYTYPE_DEVICE;

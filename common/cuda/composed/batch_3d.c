@@ -1,6 +1,6 @@
 /*
- * batch_3d.c - copies of boxes in batches, as one copy after another in the batch's stream; see batch.c. Extents and
- * offsets count elements: those of the array that takes part, else bytes.
+ * batch_3d.c - copies of boxes in batches, as one copy after another in the batch's stream; see batch.c.
+ * Extents and offsets count elements: those of the array that takes part, else bytes.
  */
 #include "common/cuda/api.h"
 

@@ -3,9 +3,10 @@
  *
  * Compiled into the client core and the software device, so a program gets the same from both. The rules:
  *
- *   - a size or an amount that does not fit is reported as the largest number (cuDeviceTotalMem, cuMemGetInfo);
- *   - an address that does not fit cannot be returned: allocations fail with CUDA_ERROR_OUT_OF_MEMORY (there is no memory
- *     that such a call could name), questions for an address with CUDA_ERROR_INVALID_VALUE;
+ *   - a size or an amount that does not fit is reported as the largest number (cuDeviceTotalMem,
+ *     cuMemGetInfo);
+ *   - an address that does not fit cannot be returned: allocations fail with CUDA_ERROR_OUT_OF_MEMORY (there
+ *     is no memory that such a call could name), questions for an address with CUDA_ERROR_INVALID_VALUE;
  *   - an address that is passed in is widened, and then means what it means to today's call.
  *
  * Drivers give out device memory far above 4 GiB, so such programs can do little; but they are told why.
@@ -33,7 +34,7 @@ static void tell(const char *function)
             function);
 }
 
-/* --- devices and memory ------------------------------------------------------------------------------------ */
+/* --- devices and memory --- */
 
 CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
 {
@@ -144,7 +145,7 @@ CUresult cuModuleGetGlobal(CUdeviceptr_v1 *dptr, unsigned int *bytes, CUmodule h
     return status;
 }
 
-/* --- copies and sets --------------------------------------------------------------------------------------- */
+/* --- copies and sets --- */
 
 CUresult cuMemcpyHtoD(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount)
 {
@@ -334,7 +335,7 @@ CUresult cuMemsetD2D32(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned
     return cuMemsetD2D32_v2(dstDevice, dstPitch, ui, Width, Height);
 }
 
-/* --- arrays ------------------------------------------------------------------------------------------------ */
+/* --- arrays --- */
 
 CUresult cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray)
 {

@@ -1,11 +1,13 @@
 /*
- * legacy_launch.c - launches in pieces: the block's shape, the shared memory and the parameters are set on the function
- * first (cuFuncSetBlockShape, cuFuncSetSharedSize, cuParamSet…), then cuLaunch names no more than the grid.
+ * legacy_launch.c - launches in pieces: the block's shape, the shared memory and the parameters are set on
+ * the function first (cuFuncSetBlockShape, cuFuncSetSharedSize, cuParamSet…), then cuLaunch names no more
+ * than the grid.
  *
- * What is set belongs to the function and stays; it is kept here by handle, under one lock, and each setter checks that the
- * handle is a function's. Any thread.
+ * What is set belongs to the function and stays; it is kept here by handle, under one lock, and each setter
+ * checks that the handle is a function's. Any thread.
  */
 #include "common/cuda/api.h"
+#include "common/sync/scoped_lock.h"
 
 #include <pthread.h>
 #include <stdint.h>
@@ -43,72 +45,58 @@ static struct setup *setup_of(CUfunction function)
     return made;
 }
 
-/* Checks the handle and locks; on success the caller unlocks. */
-static CUresult begin(CUfunction function, struct setup **setup)
+static CUresult check(CUfunction function)
 {
     int threads;
-    CUresult status = cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function);
-    if (status != CUDA_SUCCESS)
-        return status;
-    pthread_mutex_lock(&lock);
-    *setup = setup_of(function);
-    if (!*setup)
-        pthread_mutex_unlock(&lock);
-    return *setup ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    return cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function);
 }
+
+/*
+ * What is set of a function whose handle has been checked, with the lock until the end of the scope; or
+ * return.
+ */
+#define SETUP_OR_RETURN(var, function)                                                                       \
+    const CUresult checked_ = check(function);                                                               \
+    if (checked_ != CUDA_SUCCESS)                                                                            \
+        return checked_;                                                                                     \
+    RG_SCOPED_LOCK(&lock);                                                                                   \
+    struct setup *var = setup_of(function);                                                                  \
+    if (!var)                                                                                                \
+    return CUDA_ERROR_OUT_OF_MEMORY
 
 CUresult cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z)
 {
-    struct setup *setup;
-    CUresult status = begin(hfunc, &setup);
-    if (status != CUDA_SUCCESS)
-        return status;
+    SETUP_OR_RETURN(setup, hfunc);
     if (x <= 0 || y <= 0 || z <= 0)
-        status = CUDA_ERROR_INVALID_VALUE;
-    else
-        memcpy(setup->block, (int[]){x, y, z}, sizeof setup->block);
-    pthread_mutex_unlock(&lock);
-    return status;
+        return CUDA_ERROR_INVALID_VALUE;
+    memcpy(setup->block, (int[]){x, y, z}, sizeof setup->block);
+    return CUDA_SUCCESS;
 }
 
 CUresult cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes)
 {
-    struct setup *setup;
-    CUresult status = begin(hfunc, &setup);
-    if (status != CUDA_SUCCESS)
-        return status;
+    SETUP_OR_RETURN(setup, hfunc);
     setup->shared = bytes;
-    pthread_mutex_unlock(&lock);
-    return status;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuParamSetSize(CUfunction hfunc, unsigned int numbytes)
 {
-    struct setup *setup;
-    CUresult status = begin(hfunc, &setup);
-    if (status != CUDA_SUCCESS)
-        return status;
+    SETUP_OR_RETURN(setup, hfunc);
     if (numbytes > sizeof setup->parameters)
-        status = CUDA_ERROR_INVALID_VALUE;
-    else
-        setup->size = numbytes;
-    pthread_mutex_unlock(&lock);
-    return status;
+        return CUDA_ERROR_INVALID_VALUE;
+    setup->size = numbytes;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned int numbytes)
 {
-    struct setup *setup;
-    CUresult status = begin(hfunc, &setup);
-    if (status != CUDA_SUCCESS)
-        return status;
+    SETUP_OR_RETURN(setup, hfunc);
     if (offset < 0 || !ptr || numbytes > sizeof setup->parameters ||
         (unsigned)offset > sizeof setup->parameters - numbytes)
-        status = CUDA_ERROR_INVALID_VALUE;
-    else
-        memcpy(setup->parameters + offset, ptr, numbytes);
-    pthread_mutex_unlock(&lock);
-    return status;
+        return CUDA_ERROR_INVALID_VALUE;
+    memcpy(setup->parameters + offset, ptr, numbytes);
+    return CUDA_SUCCESS;
 }
 
 CUresult cuParamSeti(CUfunction hfunc, int offset, unsigned int value)
@@ -121,14 +109,19 @@ CUresult cuParamSetf(CUfunction hfunc, int offset, float value)
     return cuParamSetv(hfunc, offset, &value, sizeof value);
 }
 
+static CUresult copy_setup(CUfunction function, struct setup *out)
+{
+    SETUP_OR_RETURN(setup, function);
+    *out = *setup;
+    return CUDA_SUCCESS;
+}
+
 CUresult cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream)
 {
-    struct setup *setup;
-    CUresult status = begin(f, &setup);
+    struct setup mine;
+    const CUresult status = copy_setup(f, &mine);
     if (status != CUDA_SUCCESS)
         return status;
-    struct setup mine = *setup;
-    pthread_mutex_unlock(&lock);
     if (grid_width <= 0 || grid_height <= 0 || !mine.block[0])
         return CUDA_ERROR_INVALID_VALUE;
     size_t size = mine.size;

@@ -1,10 +1,11 @@
 /*
- * logs.c - the driver's log: the messages that this stand-in writes about calls that fail, kept for the program.
+ * logs.c - the driver's log: the messages that this stand-in writes about calls that fail, kept for the
+ * program.
  *
- * Warnings and errors of common/base/log.h are kept whether or not they are shown. A ring holds the last of them; an iterator is
- * the number of the next message, counted from the start of the process, so one that points to an overwritten message is
- * told by its age. Callbacks run on the thread that logs, without the lock; they may not be told of what they log
- * themselves.
+ * Warnings and errors of common/base/log.h are kept whether or not they are shown. A ring holds the last of
+ * them; an iterator is the number of the next message, counted from the start of the process, so one that
+ * points to an overwritten message is told by its age. Callbacks run on the thread that logs, without the
+ * lock; they may not be told of what they log themselves.
  */
 #include "common/base/log.h"
 #include "common/cuda/api.h"

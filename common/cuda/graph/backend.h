@@ -1,10 +1,11 @@
 /*
- * backend.h - what graphs need of the program that they are compiled into: the client (client/api/graph.c, graph_native.c) or
- * the software device (softgpu/driver/launch/graph.c). Each supplies all functions of this header.
+ * backend.h - what graphs need of the program that they are compiled into: the client (client/api/graph.c,
+ * graph_native.c) or the software device (softgpu/driver/launch/graph.c). Each supplies all functions of this
+ * header.
  *
- * Besides, the functions of the API that put work into streams, and those about streams, events and contexts, are the
- * includer's: a launch calls them as an application would. Where one gets a stream that captures (rg_capture_takes), it
- * gives its work to rg_capture_… instead (graph.h).
+ * Besides, the functions of the API that put work into streams, and those about streams, events and contexts,
+ * are the includer's: a launch calls them as an application would. Where one gets a stream that captures
+ * (rg_capture_takes), it gives its work to rg_capture_… instead (graph.h).
  */
 #ifndef RG_COMMON_CUDA_GRAPH_BACKEND_H
 #define RG_COMMON_CUDA_GRAPH_BACKEND_H
@@ -23,8 +24,8 @@ CUresult rg_graph_backend_enter(void);
 CUstream rg_graph_backend_stream(CUstream stream);
 bool rg_graph_backend_event_known(CUevent event);
 /**
- * Puts a copy into a stream. Host memory is read and written when the stream gets there, as page-locked memory is;
- * returns without waiting.
+ * Puts a copy into a stream. Host memory is read and written when the stream gets there, as page-locked
+ * memory is; returns without waiting.
  */
 CUresult rg_graph_backend_copy(const CUDA_MEMCPY3D *copy, CUstream stream);
 bool rg_graph_backend_array_known(CUarray array);
@@ -34,12 +35,17 @@ bool rg_graph_backend_is_kernel(CUfunction function);
 bool rg_graph_backend_context_device(CUcontext context, CUdevice *device);
 /** Says once that `what` is not supported; CUDA_ERROR_NOT_SUPPORTED. */
 CUresult rg_graph_backend_unsupported(const char *what);
-/** From now on calls of this thread fail with CUDA_ERROR_NOT_PERMITTED: it runs the application's destructors. */
+/**
+ * From now on calls of this thread fail with CUDA_ERROR_NOT_PERMITTED: it runs the application's destructors.
+ */
 void rg_graph_backend_destructor_thread(void);
 
 /* --- conditional nodes: exec.c and launch.c call these for plans that have some --- */
 
-/** Called with a plan that has conditional steps before it is distributed to branches: the layer may replace steps. */
+/**
+ * Called with a plan that has conditional steps before it is distributed to branches: the layer may replace
+ * steps.
+ */
 CUresult rg_graph_backend_plan_prepare(struct rg_graph_plan *plan);
 /** Puts a conditional step, or the beginning of a plan that has some (step NULL), into the stream. */
 CUresult rg_graph_backend_conditional(struct rg_graph_plan *plan, const struct rg_graph_step *step,

@@ -1,11 +1,12 @@
 /*
- * capture.c - stream capture: what streams are given becomes nodes of a graph. See graph.h; the nodes are made in
- * capture_work.c, events are in capture_event.c.
+ * capture.c - stream capture: what streams are given becomes nodes of a graph. See graph.h; the nodes are
+ * made in capture_work.c, events are in capture_event.c.
  *
- * A capture is begun on one stream, its origin. Each stream of it has a set of nodes that what comes next depends on.
- * An event recorded in such a stream stands for that set; a stream that waits for the event joins the capture. When
- * the capture ends, the other streams must have been joined back: all that was captured is before the origin's set.
- * A call that cannot be captured invalidates the capture; everything in its streams then fails until it has ended.
+ * A capture is begun on one stream, its origin. Each stream of it has a set of nodes that what comes next
+ * depends on. An event recorded in such a stream stands for that set; a stream that waits for the event joins
+ * the capture. When the capture ends, the other streams must have been joined back: all that was captured is
+ * before the origin's set. A call that cannot be captured invalidates the capture; everything in its streams
+ * then fails until it has ended.
  */
 #include "common/cuda/graph/capture.h"
 

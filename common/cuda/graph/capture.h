@@ -1,4 +1,7 @@
-/* capture.h - the state of captures, for the files capture….c. All with the graphs' lock held, but where it says otherwise. */
+/*
+ * capture.h - the state of captures, for the files capture….c. All with the graphs' lock held, but where it
+ * says otherwise.
+ */
 #ifndef RG_COMMON_CUDA_GRAPH_CAPTURE_H
 #define RG_COMMON_CUDA_GRAPH_CAPTURE_H
 
@@ -38,7 +41,9 @@ struct rg_capture_place {
     struct rg_captured_stream *stream;
 };
 
-/* What a stream handle means: its id, whether it is the legacy stream, whether that orders itself against it. */
+/*
+ * What a stream handle means: its id, whether it is the legacy stream, whether that orders itself against it.
+ */
 struct rg_capture_who {
     unsigned long long id;
     bool legacy, blocking;

@@ -122,7 +122,7 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *out)
         return result;
     if (out)
         *out = NULL;
-    pthread_mutex_lock(&rg_graph_lock);
+    RG_GRAPH_LOCKED;
     struct rg_capture_place place = rg_capture_find(who.id);
     struct rg_capture *capture = place.capture;
     if (!capture) {
@@ -146,7 +146,6 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *out)
         else if (result != CUDA_SUCCESS && own)
             rg_graph_free(graph);
     }
-    pthread_mutex_unlock(&rg_graph_lock);
     return result;
 }
 
@@ -203,7 +202,7 @@ static CUresult info(CUstream stream, CUstreamCaptureStatus *status, const struc
     *status = CU_STREAM_CAPTURE_STATUS_NONE;
     if (!atomic_load(&rg_captures))
         return CUDA_SUCCESS;
-    pthread_mutex_lock(&rg_graph_lock);
+    RG_GRAPH_LOCKED;
     struct rg_capture_place place = rg_capture_find(who.id);
     if (who.legacy && rg_capture_blocking()) {
         result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
@@ -213,7 +212,6 @@ static CUresult info(CUstream stream, CUstreamCaptureStatus *status, const struc
         if (!place.capture->invalid)
             result = tell(&place, out);
     }
-    pthread_mutex_unlock(&rg_graph_lock);
     return result;
 }
 

@@ -1,6 +1,6 @@
 /*
- * capture_event.c - events of captures: one that was recorded in a stream that captures stands for what the stream had
- * then, and a stream that waits for it joins the capture. See capture.c.
+ * capture_event.c - events of captures: one that was recorded in a stream that captures stands for what the
+ * stream had then, and a stream that waits for it joins the capture. See capture.c.
  */
 #include "common/cuda/graph/capture.h"
 

@@ -1,10 +1,11 @@
 /*
  * condition.c - the handles of conditional nodes. See graph.h.
  *
- * A handle is a place in a table below a number drawn by lot, so that what a kernel passes need not be believed. On the
- * software device the kernel sets the value here; a client's handles only name the condition, for which the worker's driver
- * has one of its own. The worker finds them among the parameters of kernels by what they are (proto/graph.h): nothing else
- * may look like one, neither a number that programs have, nor an address, nor a handle of another process.
+ * A handle is a place in a table below a number drawn by lot, so that what a kernel passes need not be
+ * believed. On the software device the kernel sets the value here; a client's handles only name the
+ * condition, for which the worker's driver has one of its own. The worker finds them among the parameters of
+ * kernels by what they are (proto/graph.h): nothing else may look like one, neither a number that programs
+ * have, nor an address, nor a handle of another process.
  */
 #include "common/cuda/graph/call.h"
 

@@ -1,8 +1,8 @@
 /*
  * dot.c - graphs as text for Graphviz. See graph.h.
  *
- * Nodes are named by their graph's id and their place in it; each has its type and what it works on, and what the flags
- * ask for. Graphs inside nodes are clusters of their own.
+ * Nodes are named by their graph's id and their place in it; each has its type and what it works on, and what
+ * the flags ask for. Graphs inside nodes are clusters of their own.
  */
 #include "common/cuda/graph/call.h"
 

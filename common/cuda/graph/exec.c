@@ -1,8 +1,9 @@
 /*
  * exec.c - executable graphs: made from graphs, launched, destroyed. See graph.h.
  *
- * A launch gives the plan's steps to streams under a lock of launches, so that two launches never mix; on the device a
- * launch of a graph waits for the one before it. The plan is made with the executable graph, and again after a change.
+ * A launch gives the plan's steps to streams under a lock of launches, so that two launches never mix; on the
+ * device a launch of a graph waits for the one before it. The plan is made with the executable graph, and
+ * again after a change.
  */
 #include "common/cuda/graph/call.h"
 #include "common/cuda/graph/plan.h"
@@ -349,9 +350,8 @@ CUresult cuGraphUpload(CUgraphExec handle, CUstream stream)
     if (rg_capture_takes(stream))
         return rg_capture_refuse(stream);
     RETURN_IF(cuStreamGetCtx(stream, &context));
-    pthread_mutex_lock(&launches);
+    RG_SCOPED_LOCK(&launches);
     CUresult result = get(handle, context, &exec);
-    pthread_mutex_unlock(&launches);
     return result;
 }
 

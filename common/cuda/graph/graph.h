@@ -1,19 +1,24 @@
 /*
- * graph.h - CUDA graphs as the client and the software device keep them: nodes, edges, executable copies, captures.
+ * graph.h - CUDA graphs as the client and the software device keep them: nodes, edges, executable copies,
+ * captures.
  *
- * These sources are compiled into both (they define the cuGraph functions there). A graph is kept as data: what its
- * nodes do (struct rg_graph_work, immutable, counted) and what they depend on. An executable graph is a copy of a
- * graph; from it a plan is made (plan.h), the flat list of what a launch does and in which stream; a launch gives that
- * to the layer's own functions. Launches of one executable graph follow each other, as CUDA demands.
+ * These sources are compiled into both (they define the cuGraph functions there). A graph is kept as data:
+ * what its nodes do (struct rg_graph_work, immutable, counted) and what they depend on. An executable graph
+ * is a copy of a graph; from it a plan is made (plan.h), the flat list of what a launch does and in which
+ * stream; a launch gives that to the layer's own functions. Launches of one executable graph follow each
+ * other, as CUDA demands.
  *
- * What a capturing stream is given becomes a node instead: each function that takes a stream asks rg_capture_takes()
- * first. One lock (rg_graph_lock) guards all graphs and captures; it is a leaf but for questions about functions and
- * streams that touch neither. Handles are addresses of objects in a table of the living.
+ * What a capturing stream is given becomes a node instead: each function that takes a stream asks
+ * rg_capture_takes() first. One lock (rg_graph_lock) guards all graphs and captures; it is a leaf but for
+ * questions about functions and streams that touch neither. Handles are addresses of objects in a table of
+ * the living.
  *
- *   object.c handles         backend.h what the includer supplies
- *   graph.c structure        work.c what nodes do       nodes.c, parameters.c, query.c, dot.c the calls about them
- *   capture…c captures                                  exec.c, update.c executable graphs
- *   plan.c, launch.c         what a launch does         memory.c, condition.c, user_object.c what graphs own
+ *   backend.h                                what the includer supplies
+ *   object.c, graph.c, work.c                handles; nodes and edges; what nodes do
+ *   nodes.c, parameters.c, query.c, dot.c    the calls about them
+ *   capture….c                               captures
+ *   exec.c, update.c, plan.c, launch.c       executable graphs and what a launch does
+ *   memory.c, condition.c, user_object.c     what graphs own
  */
 #ifndef RG_COMMON_CUDA_GRAPH_GRAPH_H
 #define RG_COMMON_CUDA_GRAPH_GRAPH_H
@@ -28,7 +33,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* --- graphs --------------------------------------------------------------------------------------------------- */
+/* --- graphs --- */
 
 struct rg_graph;
 struct rg_graph_memory;
@@ -162,8 +167,8 @@ CUresult rg_graph_work_new(const CUgraphNodeParams *params, CUgraph into, struct
 /** Takes over what parameters do not say: how a kernel is launched. */
 void rg_graph_work_inherit(struct rg_graph_work *work, const struct rg_graph_work *from);
 /**
- * The work of a conditional node with another condition; the bodies go along, so that `from` has none any more. With the
- * lock held; NULL: out of memory.
+ * The work of a conditional node with another condition; the bodies go along, so that `from` has none any
+ * more. With the lock held; NULL: out of memory.
  */
 struct rg_graph_work *rg_graph_work_with_condition(struct rg_graph_work *from,
                                                    struct rg_graph_condition *condition);
@@ -177,7 +182,7 @@ static inline struct rg_graph_work *rg_graph_work_acquire(struct rg_graph_work *
     return work;
 }
 
-/* --- executable graphs: exec.c ---------------------------------------------------------------------------------- */
+/* --- executable graphs: exec.c --- */
 
 /** Launches and changes of executable graphs follow each other; before rg_graph_lock. */
 void rg_graph_exec_lock(void);
@@ -187,11 +192,14 @@ void rg_graph_exec_changed(struct rg_graph_exec *exec);
 /** Frees `holder`, a graph that only keeps user objects, when the last launch has ended; as above. */
 void rg_graph_users_replace(struct rg_graph_exec *exec, struct rg_graph *holder);
 
-/* --- captures: capture.c --------------------------------------------------------------------------------------- */
+/* --- captures: capture.c --- */
 
 extern atomic_uint rg_captures; /* under way */
 
-/** Whether this call must go to the rg_capture functions: something captures, and this stream takes part or may not. */
+/**
+ * Whether this call must go to the rg_capture functions: something captures, and this stream takes part or
+ * may not.
+ */
 bool rg_capture_stream(CUstream stream);
 static inline bool rg_capture_takes(CUstream stream)
 {
@@ -219,8 +227,8 @@ CUresult rg_capture_allocate(CUdeviceptr *out, size_t size, CUdevice device, CUs
 CUresult rg_capture_free(CUdeviceptr address, CUstream stream);
 CUresult rg_capture_launch(CUgraph graph, CUstream stream);
 /**
- * Events: true with *result if the call is the capture's business. `record`: otherwise the event is forgotten by
- * captures.
+ * Events: true with *result if the call is the capture's business. `record`: otherwise the event is forgotten
+ * by captures.
  */
 bool rg_capture_record(CUevent event, CUstream stream, unsigned flags, CUresult *result);
 bool rg_capture_wait(CUevent event, CUstream stream, unsigned flags, CUresult *result);
@@ -245,13 +253,16 @@ static inline bool rg_capture_queried(CUevent event, CUresult *result)
 }
 /** An event ends. */
 void rg_capture_forget_event(CUevent event);
-/** Lets this thread do what it may not while something captures, for the graphs' own needs; returns what to restore. */
+/**
+ * Lets this thread do what it may not while something captures, for the graphs' own needs; returns what to
+ * restore.
+ */
 CUstreamCaptureMode rg_capture_relax(void);
 void rg_capture_restore(CUstreamCaptureMode mode);
 /** With the lock held: a node goes; captures must not go on behind it. */
 bool rg_capture_needs(const struct rg_graph_node *node);
 
-/* --- memory of allocation nodes: memory.c ------------------------------------------------------------------- */
+/* --- memory of allocation nodes: memory.c --- */
 
 /** Makes the memory of an allocation node; without the lock. */
 CUresult rg_graph_memory_new(const CUDA_MEM_ALLOC_NODE_PARAMS *params, struct rg_graph_memory **out,
@@ -266,12 +277,12 @@ void rg_graph_memory_made_by(struct rg_graph_memory *memory, const struct rg_gra
 /** A launch of the plan's graph allocates and frees: whether it may, and that it does. */
 CUresult rg_graph_memory_launch(const struct rg_graph_plan *plan, bool auto_free);
 /**
- * cuMemFree and cuMemFreeAsync ask this first (without the lock): true with *result if the address is of an allocation
- * node.
+ * cuMemFree and cuMemFreeAsync ask this first (without the lock): true with *result if the address is of an
+ * allocation node.
  */
 bool rg_graph_memory_takes_free(CUdeviceptr address, CUresult *result);
 
-/* --- conditions: condition.c ---------------------------------------------------------------------------------- */
+/* --- conditions: condition.c --- */
 
 struct rg_graph_condition {
     _Atomic unsigned references;
@@ -291,7 +302,7 @@ struct rg_graph_condition *rg_graph_condition_find(const struct rg_graph *graph,
 /** What kernels do to a handle; takes no lock that anything else holds. An unknown handle is ignored. */
 void rg_graph_condition_set(CUgraphConditionalHandle handle, unsigned value);
 
-/* --- user objects: user_object.c --------------------------------------------------------------------------------- */
+/* --- user objects: user_object.c --- */
 
 /* With the lock held. */
 CUresult rg_graph_users_share(struct rg_graph *to, const struct rg_graph *from);

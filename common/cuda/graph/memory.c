@@ -1,10 +1,10 @@
 /*
  * memory.c - the memory of allocation nodes. See graph.h.
  *
- * It is allocated with its node, since the node's address is fixed from then on, and stays allocated as long as the node
- * or a copy of it in an executable graph lives, or what a launch allocated has not been freed. It counts as used from
- * the first launch on, until it is trimmed while nothing is allocated in it. Which launches may follow each other is
- * checked when they are made, as the driver does.
+ * It is allocated with its node, since the node's address is fixed from then on, and stays allocated as long
+ * as the node or a copy of it in an executable graph lives, or what a launch allocated has not been freed. It
+ * counts as used from the first launch on, until it is trimmed while nothing is allocated in it. Which
+ * launches may follow each other is checked when they are made, as the driver does.
  */
 #include "common/cuda/graph/call.h"
 #include "common/cuda/graph/plan.h"

@@ -1,6 +1,6 @@
 /*
- * object.c - handles of graphs, nodes, executable graphs and user objects: which addresses are alive, and of what kind. One
- * lock guards them and all that they name.
+ * object.c - handles of graphs, nodes, executable graphs and user objects: which addresses are alive, and of
+ * what kind. One lock guards them and all that they name.
  */
 #include "common/cuda/graph/graph.h"
 

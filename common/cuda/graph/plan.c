@@ -201,9 +201,12 @@ void rg_graph_plan_release(struct rg_graph_plan *plan)
     free(plan);
 }
 
-/* --- branches ----------------------------------------------------------------------------------------------- */
+/* --- branches --- */
 
-/* While branches are distributed: the last step of each, and up to which step of each other branch it has waited (index + 1). */
+/*
+ * While branches are distributed: the last step of each, and up to which step of each other branch it has
+ * waited (index + 1).
+ */
 struct dealing {
     size_t last[RG_GRAPH_BRANCHES_MAX];
     size_t seen[RG_GRAPH_BRANCHES_MAX][RG_GRAPH_BRANCHES_MAX];

@@ -1,13 +1,14 @@
 /*
- * plan.h - what a launch of an executable graph does: a flat list of steps, each behind those it depends on, and the
- * streams they go to.
+ * plan.h - what a launch of an executable graph does: a flat list of steps, each behind those it depends on,
+ * and the streams they go to.
  *
- * Child graphs are dissolved, nodes that do nothing left out where they only pass an order on. Steps are distributed to branches:
- * branch 0 is the stream of the launch, the others are streams of the plan's own, so that branches of the graph overlap.
- * A step in another branch than one it depends on waits for an event behind that one; at the end branch 0 waits for all.
+ * Child graphs are dissolved, nodes that do nothing left out where they only pass an order on. Steps are
+ * distributed to branches: branch 0 is the stream of the launch, the others are streams of the plan's own, so
+ * that branches of the graph overlap. A step in another branch than one it depends on waits for an event
+ * behind that one; at the end branch 0 waits for all.
  *
- * A plan is immutable but for its branches' streams and events, which the first launch makes (launches of one executable
- * graph are made one after another). It is counted: what the device still does keeps it.
+ * A plan is immutable but for its branches' streams and events, which the first launch makes (launches of one
+ * executable graph are made one after another). It is counted: what the device still does keeps it.
  */
 #ifndef RG_COMMON_CUDA_GRAPH_PLAN_H
 #define RG_COMMON_CUDA_GRAPH_PLAN_H
@@ -61,8 +62,8 @@ struct rg_graph_plan {
 };
 
 /**
- * A plan for a sorted graph whose launches come in a stream of `context`; with the lock held. *out is to be released,
- * after a failure too.
+ * A plan for a sorted graph whose launches come in a stream of `context`; with the lock held. *out is to be
+ * released, after a failure too.
  */
 CUresult rg_graph_plan_new(const struct rg_graph *graph, CUcontext context, bool priorities,
                            struct rg_graph_plan **out);

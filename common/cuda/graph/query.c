@@ -3,8 +3,10 @@
  */
 #include "common/cuda/graph/call.h"
 
-/* --- questions: lists are returned into the caller's array, whose length *n becomes what was written (the number there
- * is, without an array); entries beyond it are NULL. --- */
+/*
+ * Questions. Lists are returned into the caller's array, whose length *n becomes what was written (the number
+ * there is, without an array); entries beyond it are NULL.
+ */
 
 struct list {
     CUgraphNode *to, *second;

@@ -1,7 +1,9 @@
 /*
- * update.c - changes of executable graphs: by another graph of the same form, and of single nodes. See graph.h.
+ * update.c - changes of executable graphs: by another graph of the same form, and of single nodes. See
+ * graph.h.
  *
- * What may change is what the driver documents. Later launches have the change; those under way keep their plan.
+ * What may change is what the driver documents. Later launches have the change; those under way keep their
+ * plan.
  */
 #include "common/cuda/graph/call.h"
 
@@ -156,7 +158,9 @@ static bool take_over(struct rg_graph *to, const struct rg_graph *from)
     return true;
 }
 
-/* The executable graph holds the user objects of the graph it now does the work of. What held the old ones. */
+/*
+ * The executable graph holds the user objects of the graph it now does the work of. What held the old ones.
+ */
 static struct rg_graph *exchange_users(struct rg_graph_exec *exec, const struct rg_graph *graph)
 {
     struct rg_graph *holder = exec->graph->users || graph->users ? rg_graph_new() : NULL;
@@ -378,11 +382,10 @@ CUresult cuGraphNodeSetEnabled(CUgraphExec handle, CUgraphNode node_handle, unsi
 CUresult cuGraphNodeGetEnabled(CUgraphExec exec, CUgraphNode handle, unsigned int *enabled)
 {
     RETURN_IF(rg_graph_backend_enter());
-    pthread_mutex_lock(&rg_graph_lock);
+    RG_GRAPH_LOCKED;
     const struct rg_graph_node *node = exec_node(exec, handle);
     const bool good = node && enabled && can_be_disabled(node);
     if (good)
         *enabled = !node->disabled;
-    pthread_mutex_unlock(&rg_graph_lock);
     return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

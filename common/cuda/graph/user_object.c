@@ -1,9 +1,9 @@
 /*
  * user_object.c - objects of the application that graphs keep alive. See graph.h.
  *
- * References are the application's own or a graph's; copies of a graph, executable ones too, have references of their
- * own. When the last one goes, the destructor is called on a thread that only does this, where calls of the driver are
- * not permitted.
+ * References are the application's own or a graph's; copies of a graph, executable ones too, have references
+ * of their own. When the last one goes, the destructor is called on a thread that only does this, where calls
+ * of the driver are not permitted.
  */
 #include "common/cuda/graph/call.h"
 
@@ -121,7 +121,10 @@ CUresult cuUserObjectCreate(CUuserObject *out, void *pointer, CUhostFn destroy, 
                             unsigned int flags)
 {
     RETURN_IF(rg_graph_backend_enter());
-    /* The one flag must be given: it says that nothing can be waited for that would tell of the destructor's end. */
+    /*
+     * The one flag must be given: it says that nothing can be waited for that would tell of the destructor's
+     * end.
+     */
     if (!out || !destroy || !count || count > INT32_MAX || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
         return CUDA_ERROR_INVALID_VALUE;
     struct user_object *object = calloc(1, sizeof *object);

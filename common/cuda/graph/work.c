@@ -300,7 +300,10 @@ static CUresult conditional_work(const CUgraphNodeParams *params, CUgraph into, 
     return result;
 }
 
-/* Whether a node of this type may be in `into`: bodies of conditional nodes take only what the device does alone. */
+/*
+ * Whether a node of this type may be in `into`: bodies of conditional nodes take only what the device does
+ * alone.
+ */
 static CUresult check_place(const CUgraphNodeParams *params, CUgraph into)
 {
     const unsigned allowed = 1u << CU_GRAPH_NODE_TYPE_KERNEL | 1u << CU_GRAPH_NODE_TYPE_MEMCPY |

@@ -77,6 +77,7 @@ uint64_t *sg_analyse_bounds(struct sg_arena *arena, const struct sg_ptx_function
 uint64_t sg_bound_of_operand(const uint64_t *bounds, const struct sg_operand *operand, enum sg_type type);
 /** Of what an instruction computes, whether or not its type can hold it: if it can, nothing wraps. */
 uint64_t sg_bound_of_result(const uint64_t *bounds, const struct sg_insn *insn);
+
 /** Marks the registers that are best kept as pointers. */
 void sg_analyse_pointers(struct sg_arena *arena, struct sg_ptx_function *function);
 

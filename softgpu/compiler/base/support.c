@@ -14,7 +14,7 @@ bool sg_slice_is(struct sg_slice slice, const char *text)
     return slice.size == size && memcmp(slice.data, text, size) == 0;
 }
 
-bool sg_slice_equal(struct sg_slice a, struct sg_slice b)
+static bool slice_equal(struct sg_slice a, struct sg_slice b)
 {
     return a.size == b.size && memcmp(a.data, b.data, a.size) == 0;
 }
@@ -137,7 +137,7 @@ static struct sg_map_entry *map_find(const struct sg_map *map, struct sg_slice k
     uint32_t mask = map->capacity - 1;
     for (uint32_t i = hash(key) & mask;; i = (i + 1) & mask) {
         struct sg_map_entry *entry = &map->entries[i];
-        if (entry->key.data == NULL || sg_slice_equal(entry->key, key))
+        if (entry->key.data == NULL || slice_equal(entry->key, key))
             return entry;
     }
 }

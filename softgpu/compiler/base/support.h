@@ -23,7 +23,6 @@ struct sg_slice {
 };
 
 bool sg_slice_is(struct sg_slice slice, const char *text);
-bool sg_slice_equal(struct sg_slice a, struct sg_slice b);
 
 /** Where errors of one compilation go. */
 struct sg_diagnostics {

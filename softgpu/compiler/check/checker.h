@@ -38,10 +38,13 @@ _Noreturn void sg_check_fail_at(struct sg_checker *checker, uint32_t line, const
 
 /** A name at module scope. */
 struct sg_symbol *sg_check_module_symbol(struct sg_checker *checker, struct sg_slice name);
+/** What a name means here, in a body; or NULL. */
 struct sg_symbol *sg_check_lookup(struct sg_checker *checker, struct sg_slice name);
 /** The register of this name, or UINT32_MAX. */
 uint32_t sg_check_register(struct sg_checker *checker, struct sg_slice name);
+/** Declares a name in the innermost braces; fails if it is declared there. */
 void sg_check_declare(struct sg_checker *checker, struct sg_slice name, struct sg_symbol symbol);
+/** A variable as declared; fails if it cannot be. */
 struct sg_var *sg_check_variable(struct sg_checker *checker, const struct sg_ast_variable *ast,
                                  struct sg_ptx_function *function);
 /** The symbols in a variable's initial value. */
@@ -56,6 +59,7 @@ void sg_check_body(struct sg_checker *checker, struct sg_ptx_function *function,
 void sg_check_signature(struct sg_checker *checker, struct sg_ptx_function *function,
                         const struct sg_ast_prototype *prototype);
 
+/** The row of the table that an instruction matches, and its types and modifiers; fails if there is none. */
 struct sg_opcode *sg_check_opcode(struct sg_checker *checker, const struct sg_ast_instruction *ast);
 /** Checks an instruction as the table knows it, and adds it to the function. */
 void sg_check_instruction(struct sg_checker *checker, const struct sg_ast_instruction *ast);
@@ -68,6 +72,7 @@ void sg_check_type(struct sg_checker *checker, const struct sg_operand *operand,
                    bool wider);
 /** Whether the instruction's type is one of these names, which spaces separate. */
 bool sg_check_type_in(const struct sg_insn *insn, const char *names);
+/** An operand, whatever its type; fails if it names nothing. */
 void sg_check_operand(struct sg_checker *checker, const struct sg_ast_operand *ast, struct sg_operand *out);
 /** Fails unless the operand, which stood in brackets, can be an address. */
 void sg_check_address(struct sg_checker *checker, const struct sg_operand *operand);
@@ -76,11 +81,10 @@ void sg_check_video_operand(struct sg_checker *checker, const struct sg_insn *in
                             const struct sg_ast_operand *ast, struct sg_operand *out);
 /** All operands of a copy of a tensor. */
 void sg_check_tensor(struct sg_checker *checker, struct sg_insn *insn, const struct sg_ast_instruction *ast);
-/** True and the register's number and component if the name is one of %tid and its like. */
-bool sg_check_special(const struct sg_ast_operand *ast, struct sg_operand *out, enum sg_type *type);
 /** The form of a texture or surface instruction, or NULL; and the rest of such an instruction. */
 const struct sg_form *sg_check_texture_form(struct sg_slice base);
 void sg_check_texture(struct sg_checker *checker, struct sg_insn *insn, const struct sg_ast_instruction *ast);
+/** A call, with all its operands. */
 void sg_check_call(struct sg_checker *checker, struct sg_insn *insn, const struct sg_ast_instruction *ast);
 
 /* Rules of groups of instructions, which instruction.c calls. */

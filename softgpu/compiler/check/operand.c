@@ -47,7 +47,7 @@ static const struct {
     {"%aggr_smem_size", SG_SPECIAL_AGGR_SMEM_SIZE, SG_U32, false},
 };
 
-bool sg_check_special(const struct sg_ast_operand *ast, struct sg_operand *out, enum sg_type *type)
+static bool check_special(const struct sg_ast_operand *ast, struct sg_operand *out, enum sg_type *type)
 {
     struct sg_slice name = ast->name;
     if (name.size == 0 || name.data[0] != '%')
@@ -136,7 +136,7 @@ static void check_name(struct sg_checker *checker, const struct sg_ast_operand *
         out->value = ast->value;
         return;
     }
-    if (sg_check_special(ast, out, &type) || check_vector(checker, ast, out))
+    if (check_special(ast, out, &type) || check_vector(checker, ast, out))
         return;
     struct sg_symbol *symbol = ast->component.size == 0 ? sg_check_lookup(checker, ast->name) : NULL;
     if (symbol == NULL)

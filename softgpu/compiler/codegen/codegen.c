@@ -113,20 +113,21 @@ static void make_handle_table(struct sg_codegen *gen)
 static void find_divergence(struct sg_codegen *gen, const struct sg_ptx_function *kernel)
 {
     struct sg_flow flow = {0};
-    gen->divergence = SG_NEW_ARRAY(gen->arena, struct sg_divergence, gen->regions.n_points + 1);
+    gen->loops.divergence = SG_NEW_ARRAY(gen->arena, struct sg_divergence, gen->loops.regions.n_points + 1);
     if (gen->form == SG_CODE_BLOCK && !sg_guards_wanted(kernel))
         return;
-    if (gen->regions.n_points > DIVERGENCE_POINTS_MAX)
+    if (gen->loops.regions.n_points > DIVERGENCE_POINTS_MAX)
         return;
     sg_flow_build(gen->arena, kernel, &flow);
-    for (uint32_t point = 0; point <= gen->regions.n_points; point++)
-        sg_divergence_find(gen->arena, &flow, &gen->regions, point, &gen->tests, &gen->divergence[point]);
-    if (gen->form != SG_CODE_BLOCK || gen->divergence[0].first != NULL)
+    for (uint32_t point = 0; point <= gen->loops.regions.n_points; point++)
+        sg_divergence_find(gen->arena, &flow, &gen->loops.regions, point, &gen->loops.tests,
+                           &gen->loops.divergence[point]);
+    if (gen->form != SG_CODE_BLOCK || gen->loops.divergence[0].first != NULL)
         return;
-    sg_guards_find(kernel, gen->regions.rematerialised, &gen->guards);
-    for (uint32_t i = 0; i < gen->guards.count; i++)
-        gen->tests.insns[i] = gen->guards.insns[i];
-    gen->tests.count = gen->guards.count;
+    sg_guards_find(kernel, gen->loops.regions.rematerialised, &gen->loops.guards);
+    for (uint32_t i = 0; i < gen->loops.guards.count; i++)
+        gen->loops.tests.insns[i] = gen->loops.guards.insns[i];
+    gen->loops.tests.count = gen->loops.guards.count;
 }
 
 LLVMModuleRef sg_generate(struct sg_codegen *gen, struct sg_ptx_function *kernel, const char *symbol)
@@ -135,9 +136,9 @@ LLVMModuleRef sg_generate(struct sg_codegen *gen, struct sg_ptx_function *kernel
     set_types(gen);
     gen->emit = sg_gen_instruction;
     if (gen->form == SG_CODE_LOOPS)
-        sg_regions_compute(gen->arena, kernel, &gen->regions);
+        sg_regions_compute(gen->arena, kernel, &gen->loops.regions);
     if (gen->form == SG_CODE_BLOCK)
-        gen->regions.rematerialised = sg_rematerialise_find(gen->arena, kernel);
+        gen->loops.regions.rematerialised = sg_rematerialise_find(gen->arena, kernel);
     if (gen->form != SG_CODE_THREAD)
         find_divergence(gen, kernel);
     if (gen->form == SG_CODE_THREAD)
@@ -155,9 +156,9 @@ LLVMModuleRef sg_generate(struct sg_codegen *gen, struct sg_ptx_function *kernel
     for (uint32_t i = 0; i < gen->reach->count; i++)
         if (gen->functions[i] != NULL)
             sg_gen_function(gen, gen->reach->functions[i], gen->functions[i]);
-    if (gen->guards.count > 0)
+    if (gen->loops.guards.count > 0)
         sg_gen_guard_function(gen, kernel);
-    for (uint32_t point = 0; gen->form != SG_CODE_THREAD && point <= gen->regions.n_points; point++)
+    for (uint32_t point = 0; gen->form != SG_CODE_THREAD && point <= gen->loops.regions.n_points; point++)
         sg_gen_divergence_function(gen, kernel, point);
     if (gen->form == SG_CODE_LOOPS)
         sg_gen_loop_code(gen, symbol);

@@ -63,8 +63,8 @@ static LLVMValueRef bit_of(struct sg_codegen *gen, LLVMValueRef word, uint32_t b
 static LLVMValueRef guard_value(struct sg_codegen *gen, const struct sg_operand *guard)
 {
     LLVMValueRef value = sg_gen_read(gen, guard, SG_PRED);
-    for (uint32_t i = 0; gen->function->is_entry && i < gen->tests.count; i++) {
-        if (gen->insn != &gen->function->insns[gen->tests.insns[i]])
+    for (uint32_t i = 0; gen->function->is_entry && i < gen->loops.tests.count; i++) {
+        if (gen->insn != &gen->function->insns[gen->loops.tests.insns[i]])
             continue;
         LLVMValueRef decisions = LLVMGetParam(gen->self, gen->form == SG_CODE_LOOPS ? 9 : 2);
         value =

@@ -99,7 +99,7 @@ static void parse_operand(struct sg_parser *parser, struct sg_ast_operand *opera
     sg_parser_leave(parser);
 }
 
-void sg_parse_operands(struct sg_parser *parser, struct sg_ast_instruction *instruction)
+static void parse_operands(struct sg_parser *parser, struct sg_ast_instruction *instruction)
 {
     uint32_t capacity = 0;
     while (!sg_parser_at(parser, ';')) {
@@ -130,7 +130,7 @@ static void parse_instruction(struct sg_parser *parser, struct sg_ast_statement 
         sg_parser_advance(parser);
     }
     parser->in_call = sg_slice_is(instruction->base, "call");
-    sg_parse_operands(parser, instruction);
+    parse_operands(parser, instruction);
     const char *end = parser->previous_end - 1; /* without the semicolon */
     while (end > start && (end[-1] == ' ' || end[-1] == '\t' || end[-1] == '\n' || end[-1] == '\r'))
         end--;

@@ -44,7 +44,6 @@ void sg_parse_variable_head(struct sg_parser *parser, struct sg_ast_variable *va
 void sg_parse_declarator(struct sg_parser *parser, struct sg_ast_variable *variable);
 /** "(params)" into an array. */
 struct sg_ast_variable *sg_parse_params(struct sg_parser *parser, uint32_t *count);
-void sg_parse_operands(struct sg_parser *parser, struct sg_ast_instruction *instruction);
 /** Steps over .loc, .file, .pragma and the like; false if the current token starts none of them. */
 bool sg_parse_ignored(struct sg_parser *parser);
 

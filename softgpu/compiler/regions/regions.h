@@ -2,10 +2,10 @@
  * regions.h - kernels in loop form: where a kernel is cut, and what a thread keeps across the cuts.
  *
  * A kernel is cut at its points: the instructions at which threads meet (barriers, operations of a warp). A
- * region is what can run from one point up to the next ones. Registers that live across a point lie in the
- * context (struct sg_lanes), a column each; those whose value follows from the thread's place and the
- * kernel's parameters alone are computed anew in each region instead, because LLVM then sees how they depend
- * on the thread.
+ * parallel region, or region for short, is what can run from one point up to the next ones: the engine runs
+ * it for row after row of threads. Registers that live across a point lie in the context (struct sg_lanes), a
+ * column each; those whose value follows from the thread's place and the kernel's parameters alone are
+ * computed anew in each region instead, because LLVM then sees how they depend on the thread.
  */
 #ifndef SG_COMPILER_REGIONS_REGIONS_H
 #define SG_COMPILER_REGIONS_REGIONS_H

@@ -1,5 +1,6 @@
 /*
- * context.c - the life of contexts, explicit ones, and access between devices. The thread's part is in current.c.
+ * context.c - the life of contexts, explicit ones, and access between devices. The thread's part is in
+ * current.c.
  */
 #include <stdlib.h>
 
@@ -201,7 +202,7 @@ CUresult cuCtxDetach(CUcontext handle)
     return cuCtxDestroy_v2(handle);
 }
 
-/* --- peers: all devices see each other's memory; what was enabled is remembered for the errors it gives --- */
+/* --- peers: all devices see each other's memory; what was enabled is remembered for its errors --- */
 
 static CUresult peer_argument(CUcontext handle, struct sg_context *context, uint32_t *bit)
 {

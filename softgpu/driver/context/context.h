@@ -1,4 +1,5 @@
-/* context.h - contexts' own part: per-thread default streams, and what a context's end does to its objects.
+/*
+ * context.h - contexts' own part: per-thread default streams, and what a context's end does to its objects.
  */
 #ifndef SG_DRIVER_CONTEXT_CONTEXT_H
 #define SG_DRIVER_CONTEXT_CONTEXT_H
@@ -16,7 +17,10 @@ void sg_context_stop(struct sg_context *context);
 bool sg_context_flags_valid(unsigned flags);
 /** Waits for the work of the current context and of all primary ones. */
 void sg_wait_for_work(void);
-/** Says what frees the modules of a context that ends, in the thread that ends it. Before the first context (cuInit). */
+/**
+ * Says what frees the modules of a context that ends, in the thread that ends it. Before the first context
+ * (cuInit).
+ */
 void sg_context_at_end(void (*drop_modules)(struct sg_context *context));
 
 #endif

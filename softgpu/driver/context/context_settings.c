@@ -1,5 +1,6 @@
 /*
- * context_settings.c - what can be asked of a context and set in it: identity, flags, limits, cache preferences.
+ * context_settings.c - what can be asked of a context and set in it: identity, flags, limits, cache
+ * preferences.
  */
 #include "common/cuda/graph/graph.h"
 #include "softgpu/driver/context/context.h"
@@ -166,8 +167,7 @@ CUresult cuCtxGetLimit(size_t *value, CUlimit limit)
     if (value == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (limit == CU_LIMIT_CIG_ENABLED || limit == CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED) {
-        *value =
-            0; /* cuBLASLt asks every context whether it shares with graphics, and must hear that it does not */
+        *value = 0; /* cuBLASLt asks every context whether it shares with graphics: it does not */
         return CUDA_SUCCESS;
     }
     if (!limit_known(limit))

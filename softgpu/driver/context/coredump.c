@@ -1,12 +1,13 @@
 /*
- * coredump.c - settings of core dumps. The device writes none: what can be set is that there are none, and names, which are
- * remembered; asking for dumps is refused.
+ * coredump.c - settings of core dumps. The device writes none: what can be set is that there are none, and
+ * names, which are remembered; asking for dumps is refused.
  */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/cuda/coredump.h"
+#include "common/sync/scoped_lock.h"
 #include "softgpu/driver/driver.h"
 
 #define NAME_MAX_BYTES RG_COREDUMP_NAME_MAX
@@ -42,6 +43,7 @@ static CUresult get(CUcoredumpSettings setting, void *value, size_t *size)
 {
     const bool no = false;
     char name[NAME_MAX_BYTES];
+    RG_SCOPED_LOCK(&settings.lock);
     if (size == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     switch (setting) {
@@ -68,6 +70,7 @@ static CUresult get(CUcoredumpSettings setting, void *value, size_t *size)
 
 static CUresult set(CUcoredumpSettings setting, const void *value, size_t *size)
 {
+    RG_SCOPED_LOCK(&settings.lock);
     bool on = false;
     const size_t room = rg_coredump_size(setting);
     if (size == NULL || room == 0)
@@ -96,44 +99,28 @@ static CUresult set(CUcoredumpSettings setting, const void *value, size_t *size)
     return CUDA_SUCCESS;
 }
 
-static CUresult locked_get(CUcoredumpSettings setting, void *value, size_t *size)
-{
-    pthread_mutex_lock(&settings.lock);
-    CUresult result = get(setting, value, size);
-    pthread_mutex_unlock(&settings.lock);
-    return result;
-}
-
-static CUresult locked_set(CUcoredumpSettings setting, const void *value, size_t *size)
-{
-    pthread_mutex_lock(&settings.lock);
-    CUresult result = set(setting, value, size);
-    pthread_mutex_unlock(&settings.lock);
-    return result;
-}
-
 CUresult cuCoredumpGetAttribute(CUcoredumpSettings setting, void *value, size_t *size)
 {
     struct sg_context *context;
     SG_RETURN_IF(sg_enter_context(&context));
-    return locked_get(setting, value, size);
+    return get(setting, value, size);
 }
 
 CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings setting, void *value, size_t *size)
 {
     SG_RETURN_IF(sg_enter());
-    return locked_get(setting, value, size);
+    return get(setting, value, size);
 }
 
 CUresult cuCoredumpSetAttribute(CUcoredumpSettings setting, void *value, size_t *size)
 {
     struct sg_context *context;
     SG_RETURN_IF(sg_enter_context(&context));
-    return locked_set(setting, value, size);
+    return set(setting, value, size);
 }
 
 CUresult cuCoredumpSetAttributeGlobal(CUcoredumpSettings setting, void *value, size_t *size)
 {
     SG_RETURN_IF(sg_enter());
-    return locked_set(setting, value, size);
+    return set(setting, value, size);
 }

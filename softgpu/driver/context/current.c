@@ -1,6 +1,6 @@
 /*
- * current.c - the calling thread's part: its stack of current contexts, its default streams, and the checks that calls
- * begin with.
+ * current.c - the calling thread's part: its stack of current contexts, its default streams, and the checks
+ * that calls begin with.
  *
  * A thread's stack holds references, so a context destroyed elsewhere stays readable and answers
  * CUDA_ERROR_CONTEXT_IS_DESTROYED. All of it goes with the thread.

@@ -1,31 +1,26 @@
 /*
- * primary.c - the primary context of each device: one object for the life of the device that is switched on by the
- * first retain and off by the last release.
+ * primary.c - the primary context of each device: one object for the life of the device that is switched on
+ * by the first retain and off by the last release.
  *
- * Each life has a generation number, by which things of an earlier life are known as dead. All of it is under the
- * process's lock.
+ * Each life has a generation number, by which things of an earlier life are known as dead. All of it is under
+ * the process's lock.
  */
+#include "common/sync/scoped_lock.h"
 #include "softgpu/driver/context/context.h"
+#include "softgpu/driver/core/device.h"
 
 static CUresult primary_retain(struct sg_device *device)
 {
     struct sg_context *context = device->primary;
-    pthread_mutex_lock(&sg_state.lock);
+    RG_SCOPED_LOCK(&sg_state.lock);
     if (context->retained++ == 0)
         sg_context_start(context);
-    pthread_mutex_unlock(&sg_state.lock);
     return CUDA_SUCCESS;
 }
 
-#define DEVICE_OR_RETURN(var, ordinal)                                                                       \
-    SG_RETURN_IF(sg_enter());                                                                                \
-    struct sg_device *var = sg_device(ordinal);                                                              \
-    if (var == NULL)                                                                                         \
-    return CUDA_ERROR_INVALID_DEVICE
-
 CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice ordinal)
 {
-    DEVICE_OR_RETURN(device, ordinal);
+    SG_DEVICE_OR_RETURN(device, ordinal);
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     SG_RETURN_IF(primary_retain(device));
@@ -35,14 +30,13 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice ordinal)
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal)
 {
-    DEVICE_OR_RETURN(device, ordinal);
+    SG_DEVICE_OR_RETURN(device, ordinal);
     struct sg_context *context = device->primary;
-    pthread_mutex_lock(&sg_state.lock);
+    RG_SCOPED_LOCK(&sg_state.lock);
     bool held = context->retained > 0;
     bool last = held && --context->retained == 0;
     if (last)
         sg_context_stop(context);
-    pthread_mutex_unlock(&sg_state.lock);
     return held ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
@@ -53,15 +47,14 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice ordinal)
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal)
 {
-    DEVICE_OR_RETURN(device, ordinal);
+    SG_DEVICE_OR_RETURN(device, ordinal);
     struct sg_context *context = device->primary;
-    pthread_mutex_lock(&sg_state.lock);
+    RG_SCOPED_LOCK(&sg_state.lock);
     if (context->retained > 0) {
         sg_context_stop(context);
         context->flags = 0;
         sg_context_start(context); /* those who hold it go on with an empty one */
     }
-    pthread_mutex_unlock(&sg_state.lock);
     return CUDA_SUCCESS;
 }
 
@@ -72,12 +65,11 @@ CUresult cuDevicePrimaryCtxReset(CUdevice ordinal)
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned int flags)
 {
-    DEVICE_OR_RETURN(device, ordinal);
+    SG_DEVICE_OR_RETURN(device, ordinal);
     if (!sg_context_flags_valid(flags))
         return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&sg_state.lock);
+    RG_SCOPED_LOCK(&sg_state.lock);
     device->primary->flags = flags;
-    pthread_mutex_unlock(&sg_state.lock);
     return CUDA_SUCCESS;
 }
 
@@ -88,12 +80,11 @@ CUresult cuDevicePrimaryCtxSetFlags(CUdevice ordinal, unsigned int flags)
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned int *flags, int *active)
 {
-    DEVICE_OR_RETURN(device, ordinal);
+    SG_DEVICE_OR_RETURN(device, ordinal);
     if (flags == NULL || active == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&sg_state.lock);
+    RG_SCOPED_LOCK(&sg_state.lock);
     *flags = device->primary->flags;
     *active = device->primary->retained > 0;
-    pthread_mutex_unlock(&sg_state.lock);
     return CUDA_SUCCESS;
 }

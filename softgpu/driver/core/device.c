@@ -1,10 +1,11 @@
 /*
  * device.c - the devices and what they say about themselves.
  *
- * "Software GPU" is a device of compute capability 13.0 (SOFTGPU_CC) whose multiprocessors are the machine's cores.
- * Everything it states is either what the engine does or a limit that the driver enforces; what is not
- * supported is stated as 0. SOFTGPU_DEVICES=N makes N devices, SOFTGPU_MEMORY=SIZE the memory of each; the machine's
- * cores work for all of them. CUDA_VISIBLE_DEVICES says which of them are seen and in which order (visible.c).
+ * "Software GPU" is a device of compute capability 13.0 (SOFTGPU_CC) whose multiprocessors are the machine's
+ * cores. Everything it states is either what the engine does or a limit that the driver enforces; what is not
+ * supported is stated as 0. SOFTGPU_DEVICES=N makes N devices, SOFTGPU_MEMORY=SIZE the memory of each; the
+ * machine's cores work for all of them. CUDA_VISIBLE_DEVICES says which of them are seen and in which order
+ * (visible.c).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,9 +51,10 @@ static int devices_by_environment(void)
 }
 
 /*
- * Libraries choose by it what of their code they load, and cuBLASLt does that by itself: where it has
- * machine code that fits, it takes that, and PTX only for devices that are newer than it is. So this device says that
- * it is newer than all of them, but for programs that compile for exactly what they find (common/cuda/capability.h).
+ * Libraries choose by it what of their code they load, and cuBLASLt does that by itself: where it has machine
+ * code that fits, it takes that, and PTX only for devices that are newer than it is. So this device says that
+ * it is newer than all of them, but for programs that compile for exactly what they find
+ * (common/cuda/capability.h).
  */
 static uint32_t capability(void)
 {
@@ -110,7 +112,8 @@ CUresult sg_devices_init(void)
     return CUDA_SUCCESS;
 }
 
-/* What does not depend on the machine. Attributes not named here and not computed below are 0: unsupported.
+/*
+ * What does not depend on the machine. Attributes not named here and not computed below are 0: unsupported.
  */
 static const int fixed_attributes[CU_DEVICE_ATTRIBUTE_MAX] = {
     [CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = SG_MAX_THREADS_PER_BLOCK,
@@ -246,12 +249,6 @@ CUresult sg_device_attribute(const struct sg_device *device, int attribute, int 
     return CUDA_SUCCESS;
 }
 
-#define DEVICE_OR_RETURN(var, ordinal)                                                                       \
-    SG_RETURN_IF(sg_enter());                                                                                \
-    struct sg_device *var = sg_device(ordinal);                                                              \
-    if (var == NULL)                                                                                         \
-    return CUDA_ERROR_INVALID_DEVICE
-
 CUresult cuDeviceGet(CUdevice *out, int ordinal)
 {
     SG_RETURN_IF(sg_enter());
@@ -274,7 +271,7 @@ CUresult cuDeviceGetCount(int *count)
 
 CUresult cuDeviceGetName(char *name, int size, CUdevice ordinal)
 {
-    DEVICE_OR_RETURN(device, ordinal);
+    SG_DEVICE_OR_RETURN(device, ordinal);
     if (name == NULL || size <= 0)
         return CUDA_ERROR_INVALID_VALUE;
     snprintf(name, (size_t)size, "%s", device->name);
@@ -283,7 +280,7 @@ CUresult cuDeviceGetName(char *name, int size, CUdevice ordinal)
 
 CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice ordinal)
 {
-    DEVICE_OR_RETURN(device, ordinal);
+    SG_DEVICE_OR_RETURN(device, ordinal);
     if (uuid == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *uuid = device->uuid;
@@ -297,7 +294,7 @@ CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice ordinal)
 
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice ordinal)
 {
-    DEVICE_OR_RETURN(device, ordinal);
+    SG_DEVICE_OR_RETURN(device, ordinal);
     if (bytes == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *bytes = device->memory_total;
@@ -306,13 +303,13 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice ordinal)
 
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice ordinal)
 {
-    DEVICE_OR_RETURN(device, ordinal);
+    SG_DEVICE_OR_RETURN(device, ordinal);
     return value != NULL ? sg_device_attribute(device, (int)attribute, value) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice ordinal)
 {
-    DEVICE_OR_RETURN(device, ordinal);
+    SG_DEVICE_OR_RETURN(device, ordinal);
     (void)device;
     if (major == NULL || minor == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -323,7 +320,7 @@ CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice ordinal)
 
 CUresult cuDeviceGetProperties(CUdevprop *properties, CUdevice ordinal)
 {
-    DEVICE_OR_RETURN(device, ordinal);
+    SG_DEVICE_OR_RETURN(device, ordinal);
     (void)device;
     if (properties == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -342,7 +339,7 @@ CUresult cuDeviceGetProperties(CUdevprop *properties, CUdevice ordinal)
 
 CUresult cuDeviceGetPCIBusId(char *text, int size, CUdevice ordinal)
 {
-    DEVICE_OR_RETURN(device, ordinal);
+    SG_DEVICE_OR_RETURN(device, ordinal);
     if (text == NULL || size <= 0)
         return CUDA_ERROR_INVALID_VALUE;
     int n = snprintf(text, (size_t)size, "%04X:%02X:%02X.0", (unsigned)device->pci_domain,
@@ -374,7 +371,7 @@ CUresult cuDeviceGetByPCIBusId(CUdevice *out, const char *text)
 
 CUresult cuDeviceGetExecAffinitySupport(int *value, CUexecAffinityType type, CUdevice ordinal)
 {
-    DEVICE_OR_RETURN(device, ordinal);
+    SG_DEVICE_OR_RETURN(device, ordinal);
     (void)device;
     if (value == NULL || type != CU_EXEC_AFFINITY_TYPE_SM_COUNT)
         return CUDA_ERROR_INVALID_VALUE;
@@ -384,7 +381,7 @@ CUresult cuDeviceGetExecAffinitySupport(int *value, CUexecAffinityType type, CUd
 
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice a, CUdevice b)
 {
-    DEVICE_OR_RETURN(one, a);
+    SG_DEVICE_OR_RETURN(one, a);
     const struct sg_device *other = sg_device(b);
     if (other == NULL)
         return CUDA_ERROR_INVALID_DEVICE;
@@ -396,7 +393,7 @@ CUresult cuDeviceCanAccessPeer(int *can, CUdevice a, CUdevice b)
 
 CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CUdevice from, CUdevice to)
 {
-    DEVICE_OR_RETURN(one, from);
+    SG_DEVICE_OR_RETURN(one, from);
     const struct sg_device *other = sg_device(to);
     if (other == NULL || one == other)
         return CUDA_ERROR_INVALID_DEVICE;

@@ -36,9 +36,16 @@
 
 #include "softgpu/driver/driver.h"
 
+/* The device of an ordinal, for a call that needs no context, or return. */
+#define SG_DEVICE_OR_RETURN(var, ordinal)                                                                    \
+    SG_RETURN_IF(sg_enter());                                                                                \
+    struct sg_device *var = sg_device(ordinal);                                                              \
+    if (var == NULL)                                                                                         \
+    return CUDA_ERROR_INVALID_DEVICE
+
 /**
- * The devices out of `n` that `text`, the value of CUDA_VISIBLE_DEVICES (NULL: not set), makes visible, in the order in
- * which they are counted; returns how many. `out` has room for `n`.
+ * The devices out of `n` that `text`, the value of CUDA_VISIBLE_DEVICES (NULL: not set), makes visible, in
+ * the order in which they are counted; returns how many. `out` has room for `n`.
  */
 int sg_visible_devices(const char *text, const CUuuid *uuids, int n, int *out);
 

@@ -5,14 +5,14 @@
  * thread; the table's lock is held for a few instructions only.
  */
 
+#include "common/sync/scoped_lock.h"
 #include "softgpu/driver/driver.h"
 
-#define SHARDS  16
-#define BUCKETS 1024
+#define SHARDS 16
 
-static struct {
+static struct shard {
     pthread_mutex_t lock;
-    struct sg_object *buckets[BUCKETS];
+    struct rg_hash_table living; /* by address */
 } shards[SHARDS];
 
 static void __attribute__((constructor)) start_locks(void)
@@ -22,25 +22,22 @@ static void __attribute__((constructor)) start_locks(void)
         pthread_mutex_init(&shards[i].lock, NULL);
 }
 
-static uint64_t hash(const void *handle)
+static struct shard *shard_of(const void *handle)
 {
-    uint64_t x = (uint64_t)(uintptr_t)handle * 0x9E3779B97F4A7C15ull;
-    return x >> 32;
+    return &shards[((uintptr_t)handle >> 6) % SHARDS];
 }
 
-/* The link that points at the object, or at the end of the chain. Lock held. */
-static struct sg_object **find(const void *handle, uint64_t h)
+/* The object, if it is one of the kind. Lock held. */
+static struct sg_object *find(struct shard *shard, const void *handle, enum sg_kind kind)
 {
-    struct sg_object **link = &shards[h % SHARDS].buckets[h / SHARDS % BUCKETS];
-    while (*link != NULL && *link != handle)
-        link = &(*link)->bucket_next;
-    return link;
+    struct sg_object *object = (struct sg_object *)rg_hash_table_first(&shard->living, (uintptr_t)handle);
+    return object != NULL && object->kind == kind ? object : NULL;
 }
 
 void sg_handle_add(struct sg_object *object, enum sg_kind kind, struct sg_context *context,
                    void (*finish)(struct sg_object *))
 {
-    uint64_t h = hash(object);
+    struct shard *shard = shard_of(object);
     object->kind = kind;
     object->finish = finish;
     if (context != NULL) {
@@ -49,25 +46,17 @@ void sg_handle_add(struct sg_object *object, enum sg_kind kind, struct sg_contex
         sg_acquire(&context->object);
     }
     atomic_init(&object->references, 1);
-    pthread_mutex_lock(&shards[h % SHARDS].lock);
-    struct sg_object **bucket = &shards[h % SHARDS].buckets[h / SHARDS % BUCKETS];
-    object->bucket_next = *bucket;
-    *bucket = object;
-    pthread_mutex_unlock(&shards[h % SHARDS].lock);
+    RG_SCOPED_LOCK(&shard->lock);
+    rg_hash_table_add(&shard->living, &object->link, (uintptr_t)object);
 }
 
 void *sg_handle_get(const void *handle, enum sg_kind kind)
 {
-    if (handle == NULL)
-        return NULL;
-    uint64_t h = hash(handle);
-    pthread_mutex_lock(&shards[h % SHARDS].lock);
-    struct sg_object *object = *find(handle, h);
-    if (object != NULL && object->kind == kind)
+    struct shard *shard = shard_of(handle);
+    RG_SCOPED_LOCK(&shard->lock);
+    struct sg_object *object = find(shard, handle, kind);
+    if (object != NULL)
         sg_acquire(object);
-    else
-        object = NULL;
-    pthread_mutex_unlock(&shards[h % SHARDS].lock);
     return object;
 }
 
@@ -92,14 +81,12 @@ CUresult sg_handle_get_living(const void *handle, enum sg_kind kind, void **out)
 
 bool sg_handle_remove(const void *handle, enum sg_kind kind)
 {
-    uint64_t h = hash(handle);
-    pthread_mutex_lock(&shards[h % SHARDS].lock);
-    struct sg_object **link = find(handle, h);
-    bool found = handle != NULL && *link != NULL && (*link)->kind == kind;
-    if (found)
-        *link = (*link)->bucket_next;
-    pthread_mutex_unlock(&shards[h % SHARDS].lock);
-    return found;
+    struct shard *shard = shard_of(handle);
+    RG_SCOPED_LOCK(&shard->lock);
+    struct sg_object *object = find(shard, handle, kind);
+    if (object != NULL)
+        rg_hash_table_remove(&shard->living, &object->link);
+    return object != NULL;
 }
 
 void sg_release(struct sg_object *object)

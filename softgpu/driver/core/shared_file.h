@@ -1,9 +1,9 @@
 /*
  * shared_file.h - memory that processes share: files in memory whose names say what they are.
  *
- * A name ends in 128 random bits, the file's secret. A process that is told process, number and secret of a file opens it
- * through /proc, and sees by the name that it is the one that was meant: a handle that is made up opens nothing. The files
- * cannot shrink, so no process can take memory from under another.
+ * A name ends in 128 random bits, the file's secret. A process that is told process, number and secret of a
+ * file opens it through /proc, and sees by the name that it is the one that was meant: a handle that is made
+ * up opens nothing. The files cannot shrink, so no process can take memory from under another.
  */
 #ifndef SG_DRIVER_CORE_SHARED_FILE_H
 #define SG_DRIVER_CORE_SHARED_FILE_H

@@ -1,6 +1,7 @@
 /*
- * state.c - the state of the process, and the checks that every call begins with. Nothing happens in a process before its
- * first cuInit (entry/init.c), and a call before it is CUDA_ERROR_NOT_INITIALIZED. Any thread.
+ * state.c - the state of the process, and the checks that every call begins with. Nothing happens in a
+ * process before its first cuInit (entry/init.c), and a call before it is CUDA_ERROR_NOT_INITIALIZED. Any
+ * thread.
  */
 #include "softgpu/driver/driver.h"
 

@@ -1,8 +1,9 @@
 /*
  * visible.c - which devices an application sees: CUDA_VISIBLE_DEVICES as the driver reads it.
  *
- * The first entry says what the list is made of: numbers, or the beginnings of UUIDs ("GPU-…"). What is no such entry,
- * names no device or more than one, ends the list; what stands before it counts. A device named twice leaves none.
+ * The first entry says what the list is made of: numbers, or the beginnings of UUIDs ("GPU-…"). What is no
+ * such entry, names no device or more than one, ends the list; what stands before it counts. A device named
+ * twice leaves none.
  */
 #include <ctype.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /*
  * init.c - cuInit, version and error texts.
  *
- * cuInit makes the devices, and a primary context and a memory pool for each. A fork of a process that had called it is not
- * initialised and cannot be: the device's threads and memory did not come along.
+ * cuInit makes the devices, and a primary context and a memory pool for each. A fork of a process that had
+ * called it is not initialised and cannot be: the device's threads and memory did not come along.
  */
 
 #include "softgpu/driver/driver.h" /* first: it includes cuda.h so that the API is exported */

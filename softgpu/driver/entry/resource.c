@@ -1,12 +1,16 @@
 /*
- * resource.c - what of a device a context may use: all its multiprocessors. They cannot be divided (green contexts).
+ * resource.c - what of a device a context may use: all its multiprocessors. They cannot be divided (green
+ * contexts).
  */
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/driver.h"
 
 #include <string.h>
 
-/* Threads of blocks of a cluster run at the same time here whichever multiprocessors they are on: any one will do. */
+/*
+ * Threads of blocks of a cluster run at the same time here whichever multiprocessors they are on: any one
+ * will do.
+ */
 static CUresult describe(const struct sg_device *device, CUdevResource *resource, CUdevResourceType type)
 {
     if (resource == NULL)

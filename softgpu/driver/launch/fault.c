@@ -1,9 +1,9 @@
 /*
  * fault.c - faults of kernels as CUDA's errors, in the log, and as a report like compute-sanitizer's.
  *
- * The log has one line. A report (SOFTGPU_REPORT=1) has the instruction, too, with its place in the sources where the
- * PTX names it (nvcc -lineinfo or -G), and the allocation that an address is nearest to. Kernels are compiled to be
- * watched then (compiler/codegen/builder/access.c); of others a report says what is known.
+ * The log has one line. A report (SOFTGPU_REPORT=1) has the instruction, too, with its place in the sources
+ * where the PTX names it (nvcc -lineinfo or -G), and the allocation that an address is nearest to. Kernels
+ * are compiled to be watched then (compiler/codegen/builder/access.c); of others a report says what is known.
  */
 #include "softgpu/driver/launch/fault.h"
 
@@ -202,7 +202,7 @@ static bool wants_report(void)
     return value != NULL && *value != '\0' && strcmp(value, "0") != 0;
 }
 
-CUresult sg_fault_tell(const struct sg_launch *launch, const struct sg_fault_report *report)
+CUresult sg_fault_log(const struct sg_launch *launch, const struct sg_fault_report *report)
 {
     CUresult error = error_of(report->fault);
     char *line = NULL;

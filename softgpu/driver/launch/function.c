@@ -4,7 +4,7 @@
  * A CUkernel may stand where a CUfunction is expected; it then means its function in the context in question.
  */
 #include "softgpu/driver/launch/function.h"
-#include "softgpu/driver/context/bring.h"
+#include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/module/module.h"
 #include "softgpu/driver/schedule/schedule.h"
@@ -138,7 +138,7 @@ static CUresult param_info(const struct sg_kernel *kernel, size_t index, size_t 
 /* --- functions --- */
 
 #define FUNCTION_OR_RETURN(var, handle)                                                                      \
-    SG_BRING(SG_KIND_FUNCTION, handle);                                                                      \
+    SG_IMPLY_CONTEXT(SG_KIND_FUNCTION, handle);                                                              \
     struct sg_context *context_;                                                                             \
     SG_RETURN_IF(sg_enter_context(&context_));                                                               \
     SG_REF(struct sg_function) var = NULL;                                                                   \
@@ -223,15 +223,9 @@ CUresult cuFuncLoad(CUfunction handle)
 
 /* --- kernels --- */
 
-#define KERNEL_OR_RETURN(var, handle)                                                                        \
-    SG_RETURN_IF(sg_enter());                                                                                \
-    SG_REF(struct sg_kernel_object) var = sg_handle_get(handle, SG_KIND_KERNEL);                             \
-    if (var == NULL)                                                                                         \
-    return CUDA_ERROR_INVALID_HANDLE
-
 CUresult cuKernelGetAttribute(int *value, CUfunction_attribute attribute, CUkernel handle, CUdevice ordinal)
 {
-    KERNEL_OR_RETURN(kernel, handle);
+    SG_KERNEL_OR_RETURN(kernel, handle);
     if (sg_device(ordinal) == NULL)
         return CUDA_ERROR_INVALID_DEVICE;
     if (value == NULL)
@@ -242,7 +236,7 @@ CUresult cuKernelGetAttribute(int *value, CUfunction_attribute attribute, CUkern
 
 CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel handle, CUdevice ordinal)
 {
-    KERNEL_OR_RETURN(kernel, handle);
+    SG_KERNEL_OR_RETURN(kernel, handle);
     if (sg_device(ordinal) == NULL)
         return CUDA_ERROR_INVALID_DEVICE;
     return set_attribute(kernel->kernel, &kernel->settings[ordinal], (int)attribute, value);
@@ -250,7 +244,7 @@ CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkerne
 
 CUresult cuKernelSetCacheConfig(CUkernel handle, CUfunc_cache config, CUdevice ordinal)
 {
-    KERNEL_OR_RETURN(kernel, handle);
+    SG_KERNEL_OR_RETURN(kernel, handle);
     if (sg_device(ordinal) == NULL)
         return CUDA_ERROR_INVALID_DEVICE;
     if ((unsigned)config > CU_FUNC_CACHE_PREFER_EQUAL)
@@ -261,7 +255,7 @@ CUresult cuKernelSetCacheConfig(CUkernel handle, CUfunc_cache config, CUdevice o
 
 CUresult cuKernelGetName(const char **name, CUkernel handle)
 {
-    KERNEL_OR_RETURN(kernel, handle);
+    SG_KERNEL_OR_RETURN(kernel, handle);
     if (name == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *name = kernel->kernel->name;
@@ -270,6 +264,6 @@ CUresult cuKernelGetName(const char **name, CUkernel handle)
 
 CUresult cuKernelGetParamInfo(CUkernel handle, size_t index, size_t *offset, size_t *size)
 {
-    KERNEL_OR_RETURN(kernel, handle);
+    SG_KERNEL_OR_RETURN(kernel, handle);
     return param_info(kernel->kernel, index, offset, size);
 }

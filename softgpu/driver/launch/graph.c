@@ -1,8 +1,8 @@
 /*
  * graph.c - what graphs (common/cuda/graph) need of the software device.
  *
- * A conditional node is a task of the stream: it reads the value that kernels have set, gives the body to a stream of its
- * own and waits for it. It occupies one executor thread meanwhile.
+ * A conditional node is a task of the stream: it reads the value that kernels have set, gives the body to a
+ * stream of its own and waits for it. It occupies one executor thread meanwhile.
  */
 
 #include "common/cuda/graph/plan.h"

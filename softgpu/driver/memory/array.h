@@ -1,7 +1,9 @@
 /*
- * array.h - CUDA arrays: rows, slices and layers of texels in device memory that has no address for applications.
+ * array.h - CUDA arrays: rows, slices and layers of texels in device memory that has no address for
+ * applications.
  *
- * The memory is laid out plainly (rows, pitch apart, slice after slice); layers and the faces of cubes are slices.
+ * The memory is laid out plainly (rows, pitch apart, slice after slice); layers and the faces of cubes are
+ * slices.
  */
 #ifndef SG_DRIVER_MEMORY_ARRAY_H
 #define SG_DRIVER_MEMORY_ARRAY_H
@@ -33,8 +35,8 @@ CUresult sg_array_create(struct sg_context *context, const CUDA_ARRAY3D_DESCRIPT
 /** The live mipmapped array of a handle, with a reference. */
 CUresult sg_mipmap_get(CUmipmappedArray handle, struct sg_mipmap **mipmap);
 /**
- * What an element of `channels` channels is: its size in bytes and its kind. CUDA_ERROR_NOT_SUPPORTED for the block
- * compressed and packed formats.
+ * What an element of `channels` channels is: its size in bytes and its kind. CUDA_ERROR_NOT_SUPPORTED for the
+ * block compressed and packed formats.
  */
 CUresult sg_array_format(CUarray_format format, unsigned channels, uint32_t *size, enum sg_texel *texel);
 

@@ -1,15 +1,15 @@
 /*
  * ipc.c - memory and events of other processes: the handles of cuIpc….
  *
- * Memory becomes a shared file when its handle is asked for (range.h); an interprocess event is in one from the start
- * (event.c). A handle names process, file and the file's secret (shared_file.h), and is good for as long as that process
- * has the object. Opening one's own memory is refused, as drivers do.
+ * Memory becomes a shared file when its handle is asked for (range.h); an interprocess event is in one from
+ * the start (event.c). A handle names process, file and the file's secret (shared_file.h), and is good for as
+ * long as that process has the object. Opening one's own memory is refused, as drivers do.
  */
 #include <string.h>
 #include <unistd.h>
 
-#include "softgpu/driver/context/bring.h"
 #include "softgpu/driver/context/context.h"
+#include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/range/range.h"
 #include "softgpu/driver/schedule/schedule.h"
 
@@ -17,7 +17,7 @@ _Static_assert(sizeof(CUipcMemHandle) == sizeof(struct sg_shared_handle), "a han
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr address)
 {
-    SG_BRING_OF_ADDRESS(address);
+    SG_IMPLY_CONTEXT_OF_ADDRESS(address);
     struct sg_context *context;
     struct sg_range range;
     SG_RETURN_IF(sg_enter_context(&context));
@@ -67,7 +67,7 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr *out, CUipcMemHandle handle, unsigned in
 
 CUresult cuIpcCloseMemHandle(CUdeviceptr address)
 {
-    SG_BRING_OF_ADDRESS(address);
+    SG_IMPLY_CONTEXT_OF_ADDRESS(address);
     struct sg_context *context;
     SG_RETURN_IF(sg_enter_context(&context));
     sg_wait_for_work(); /* what is queued may still use it */

@@ -1,11 +1,11 @@
 /*
- * managed.c - managed memory. The device computes in the process that uses it, so an allocation is the same memory for
- * both sides at all times; hints and attachments have nothing to do but to be right about their arguments, and to be
- * remembered.
+ * managed.c - managed memory. The device computes in the process that uses it, so an allocation is the same
+ * memory for both sides at all times; hints and attachments have nothing to do but to be right about their
+ * arguments, and to be remembered.
  */
 #include "common/cuda/advice.h"
 #include "common/cuda/graph/graph.h"
-#include "softgpu/driver/context/bring.h"
+#include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/range/range.h"
 #include "softgpu/driver/schedule/schedule.h"
@@ -26,7 +26,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *out, size_t size, unsigned int flags)
 /* Something is said about [address, address + size), which must be managed memory. */
 static CUresult check(CUdeviceptr address, size_t size)
 {
-    SG_BRING_OF_ADDRESS(address);
+    SG_IMPLY_CONTEXT_OF_ADDRESS(address);
     struct sg_context *context;
     struct sg_range range;
     SG_RETURN_IF(sg_enter_context(&context));

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/cuda/graph/graph.h"
+#include "common/sync/scoped_lock.h"
 #include "softgpu/driver/memory/pool.h"
 #include "softgpu/driver/range/range.h"
 #include "softgpu/driver/schedule/schedule.h"
@@ -53,35 +54,32 @@ void sg_pool_returned(struct sg_pool *pool, uint64_t size)
 
 void sg_pool_took(struct sg_pool *pool, uint64_t size)
 {
-    pthread_mutex_lock(&pool->lock);
+    RG_SCOPED_LOCK(&pool->lock);
     pool->used += units(size);
     sg_acquire(&pool->object);
-    pthread_mutex_unlock(&pool->lock);
 }
 
 /* Counts the allocation in; false if the pool's own limit forbids it. */
 static bool pool_take(struct sg_pool *pool, uint64_t size)
 {
     uint64_t bytes = units(size);
-    pthread_mutex_lock(&pool->lock);
+    RG_SCOPED_LOCK(&pool->lock);
     bool fits = size <= UINT64_MAX - PAGE &&
                 (pool->size_max == 0 || (bytes <= pool->size_max && pool->used <= pool->size_max - bytes));
     if (fits) {
         pool->used += bytes;
         sg_acquire(&pool->object);
     }
-    pthread_mutex_unlock(&pool->lock);
     return fits;
 }
 
 static void note_high_marks(struct sg_pool *pool)
 {
-    pthread_mutex_lock(&pool->lock);
+    RG_SCOPED_LOCK(&pool->lock);
     if (pool->used > pool->used_high)
         pool->used_high = pool->used;
     if (pool->used > pool->reserved_high)
         pool->reserved_high = pool->used;
-    pthread_mutex_unlock(&pool->lock);
 }
 
 static CUresult allocate(CUdeviceptr *out, size_t size, struct sg_pool *pool, struct sg_stream *stream)
@@ -228,9 +226,8 @@ static CUresult device_pool(CUmemoryPool *out, CUdevice ordinal, bool current)
         return CUDA_ERROR_INVALID_DEVICE;
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&sg_state.lock);
+    RG_SCOPED_LOCK(&sg_state.lock);
     *out = (CUmemoryPool)(void *)(current ? device->current_pool : device->default_pool);
-    pthread_mutex_unlock(&sg_state.lock);
     return CUDA_SUCCESS;
 }
 
@@ -253,9 +250,8 @@ CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle)
     SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
     if (pool == NULL || pool->device != device || pool->imported)
         return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&sg_state.lock);
+    RG_SCOPED_LOCK(&sg_state.lock);
     device->current_pool = pool; /* destroying the pool resets this first */
-    pthread_mutex_unlock(&sg_state.lock);
     return CUDA_SUCCESS;
 }
 
@@ -303,8 +299,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribut
     SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
     if (pool == NULL || value == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = CUDA_SUCCESS;
-    pthread_mutex_lock(&pool->lock);
+    RG_SCOPED_LOCK(&pool->lock);
     switch (attribute) {
     case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
@@ -325,10 +320,9 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribut
         *(cuuint64_t *)value = pool->used_high;
         break;
     default:
-        result = CUDA_ERROR_INVALID_VALUE;
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    pthread_mutex_unlock(&pool->lock);
-    return result;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value)
@@ -337,8 +331,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribut
     SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
     if (pool == NULL || value == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = CUDA_SUCCESS;
-    pthread_mutex_lock(&pool->lock);
+    RG_SCOPED_LOCK(&pool->lock);
     switch (attribute) {
     case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
@@ -351,17 +344,16 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribut
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
         if (*(const cuuint64_t *)value != 0)
-            result = CUDA_ERROR_INVALID_VALUE;
-        else if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+            return CUDA_ERROR_INVALID_VALUE;
+        if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
             pool->used_high = pool->used;
         else
             pool->reserved_high = pool->used;
         break;
     default:
-        result = CUDA_ERROR_INVALID_VALUE;
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    pthread_mutex_unlock(&pool->lock);
-    return result;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *map, size_t count)
@@ -379,10 +371,9 @@ CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *map, siz
         if (device == pool->device && map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE)
             return CUDA_ERROR_INVALID_VALUE;
     }
-    pthread_mutex_lock(&pool->lock);
+    RG_SCOPED_LOCK(&pool->lock);
     for (size_t i = 0; i < count; i++)
         pool->peer_access[map[i].location.id] = (int)map[i].flags;
-    pthread_mutex_unlock(&pool->lock);
     return CUDA_SUCCESS;
 }
 
@@ -394,8 +385,7 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool handle, CUmem
     if (pool == NULL || flags == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     SG_RETURN_IF(location_device(location, &device));
-    pthread_mutex_lock(&pool->lock);
+    RG_SCOPED_LOCK(&pool->lock);
     *flags = (CUmemAccess_flags)pool->peer_access[device->ordinal];
-    pthread_mutex_unlock(&pool->lock);
     return CUDA_SUCCESS;
 }

@@ -1,9 +1,9 @@
 /*
  * pool_share.c - pools whose memory other processes may have too.
  *
- * Such a pool's memory is one file (shared_file.h) that grows; an allocation is a part of it that is never used again, and
- * freed memory is a hole. A descriptor of the file is the pool's shareable handle; a pointer is exported as its place in
- * the file. An imported pool only names memory: it makes none.
+ * Such a pool's memory is one file (shared_file.h) that grows; an allocation is a part of it that is never
+ * used again, and freed memory is a hole. A descriptor of the file is the pool's shareable handle; a pointer
+ * is exported as its place in the file. An imported pool only names memory: it makes none.
  */
 #include <fcntl.h>
 #include <string.h>

@@ -1,11 +1,12 @@
 /*
  * vmm.c - virtual memory management: physical memory that the application maps at addresses it has reserved.
  *
- * All physical memory is one file in memory, of which each allocation has a part that is never used again: a mapping is
- * a shared mapping of that part, so several of one allocation show the same bytes, and freed memory is a hole in the
- * file. An allocation lives until its handle is released as often as it was created and retained, and its last mapping
- * is gone. Reservations and mappings are kept in range_mapped.c. Memory that is to be shared with other processes has a file of
- * its own (shared_file.h), of which an export is another descriptor.
+ * All physical memory is one file in memory, of which each allocation has a part that is never used again: a
+ * mapping is a shared mapping of that part, so several of one allocation show the same bytes, and freed
+ * memory is a hole in the file. An allocation lives until its handle is released as often as it was created
+ * and retained, and its last mapping is gone. Reservations and mappings are kept in range_mapped.c. Memory
+ * that is to be shared with other processes has a file of its own (shared_file.h), of which an export is
+ * another descriptor.
  *
  * One lock for the counts of allocations; it is taken before those of the handles and of the ranges.
  */
@@ -16,6 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "common/sync/scoped_lock.h"
 #include "softgpu/driver/context/context.h"
 #include "softgpu/driver/range/range.h"
 #include "softgpu/driver/schedule/schedule.h"
@@ -243,24 +245,22 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void 
         .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = about.device},
     };
-    pthread_mutex_lock(&physical.lock);
+    RG_SCOPED_LOCK(&physical.lock);
     add_allocation(allocation, sg_device(about.device), &properties, about.size);
     *out = (uintptr_t)allocation;
-    pthread_mutex_unlock(&physical.lock);
     return CUDA_SUCCESS;
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
     SG_RETURN_IF(sg_enter());
-    pthread_mutex_lock(&physical.lock);
+    RG_SCOPED_LOCK(&physical.lock);
     struct sg_allocation *allocation = allocation_of(handle);
     if (allocation != NULL) {
         allocation->handles--;
         drop_if_unused(allocation);
         sg_release(&allocation->object);
     }
-    pthread_mutex_unlock(&physical.lock);
     return allocation != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -306,7 +306,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
     if (size == 0 || !is_granular(size) || !is_granular(address) || offset != 0 || flags != 0)
         return CUDA_ERROR_INVALID_VALUE; /* the API wants an offset of 0 */
     CUresult result = CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&physical.lock);
+    RG_SCOPED_LOCK(&physical.lock);
     struct sg_allocation *allocation = allocation_of(handle);
     if (allocation != NULL && size <= allocation->size)
         result =
@@ -315,7 +315,6 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
         allocation->mappings++;
     if (allocation != NULL)
         sg_release(&allocation->object);
-    pthread_mutex_unlock(&physical.lock);
     return result;
 }
 
@@ -334,14 +333,13 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size)
     if (size == 0 || !is_granular(size) || !is_granular(address) || !sg_range_is_mapped(address, size))
         return CUDA_ERROR_INVALID_VALUE;
     sg_wait_for_work();
-    pthread_mutex_lock(&physical.lock);
+    RG_SCOPED_LOCK(&physical.lock);
     CUresult result = sg_range_unmap(address, size, unmapped);
     while (physical.unused != NULL) {
         struct sg_allocation *allocation = physical.unused;
         physical.unused = allocation->next_unused;
         drop_if_unused(allocation);
     }
-    pthread_mutex_unlock(&physical.lock);
     return result;
 }
 

@@ -281,7 +281,10 @@ CUresult cuLibraryGetGlobal(CUdeviceptr *address, size_t *size, CUlibrary handle
     return sg_module_variable(module, name, address, size);
 }
 
-/* Managed variables are asked for without a context: they are those of the current one, else of the first device's. */
+/*
+ * Managed variables are asked for without a context: they are those of the current one, else of the first
+ * device's.
+ */
 static CUresult context_of_managed(struct sg_context **context)
 {
     CUcontext primary;
@@ -319,16 +322,10 @@ CUresult cuLibraryGetUnifiedFunction(void **function, CUlibrary handle, const ch
 
 /* --- kernels --- */
 
-#define KERNEL_OR_RETURN(var, handle)                                                                        \
-    SG_RETURN_IF(sg_enter());                                                                                \
-    SG_REF(struct sg_kernel_object) var = sg_handle_get(handle, SG_KIND_KERNEL);                             \
-    if (var == NULL)                                                                                         \
-    return CUDA_ERROR_INVALID_HANDLE
-
 CUresult cuKernelGetFunction(CUfunction *out, CUkernel handle)
 {
     struct sg_context *context;
-    KERNEL_OR_RETURN(kernel, handle);
+    SG_KERNEL_OR_RETURN(kernel, handle);
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     SG_RETURN_IF(sg_enter_context(&context));
@@ -340,7 +337,7 @@ CUresult cuKernelGetFunction(CUfunction *out, CUkernel handle)
 
 CUresult cuKernelGetLibrary(CUlibrary *out, CUkernel handle)
 {
-    KERNEL_OR_RETURN(kernel, handle);
+    SG_KERNEL_OR_RETURN(kernel, handle);
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *out = (CUlibrary)(void *)kernel->library;

@@ -1,9 +1,10 @@
 /*
  * module.h - code and variables in contexts.
  *
- * An image is a program parsed from one or several PTX modules. A module is an image placed in one context: its variables have addresses
- * there, its functions can be launched. A library is an image without a context, with a kernel for each
- * entry; where a context is needed, it makes a module of itself for that context, once a life of the context.
+ * An image is a program parsed from one or several PTX modules. A module is an image placed in one context:
+ * its variables have addresses there, its functions can be launched. A library is an image without a context,
+ * with a kernel for each entry; where a context is needed, it makes a module of itself for that context, once
+ * a life of the context.
  */
 #ifndef SG_DRIVER_MODULE_MODULE_H
 #define SG_DRIVER_MODULE_MODULE_H
@@ -135,5 +136,12 @@ void sg_settings_init(struct sg_settings *settings, const struct sg_kernel *kern
 
 /** What kind of reference the variable of a name is, and its address. */
 enum sg_reference sg_module_reference(const struct sg_module *module, const char *name, CUdeviceptr *address);
+
+/* The kernel of a library that a handle names, for a call that needs no context, or return. */
+#define SG_KERNEL_OR_RETURN(var, handle)                                                                     \
+    SG_RETURN_IF(sg_enter());                                                                                \
+    SG_REF(struct sg_kernel_object) var = sg_handle_get(handle, SG_KIND_KERNEL);                             \
+    if (var == NULL)                                                                                         \
+    return CUDA_ERROR_INVALID_HANDLE
 
 #endif

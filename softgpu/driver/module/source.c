@@ -1,10 +1,10 @@
 /*
  * source.c - what applications pass as a module, down to PTX: text, a fat binary or its wrapper.
  *
- * A machine-code image (cubin) without PTX cannot run here: CUDA_ERROR_NO_BINARY_FOR_GPU, and the log says why. A
- * program of relocatable device code (nvcc -rdc=true) comes as a wrapper that lists the objects the device linker took
- * in: their PTX is linked here. What cuLinkComplete gives out for several inputs is a container of its own kind
- * that holds them all.
+ * A machine-code image (cubin) without PTX cannot run here: CUDA_ERROR_NO_BINARY_FOR_GPU, and the log says
+ * why. A program of relocatable device code (nvcc -rdc=true) comes as a wrapper that lists the objects the
+ * device linker took in: their PTX is linked here. What cuLinkComplete gives out for several inputs is a
+ * container of its own kind that holds them all.
  */
 #include <stdarg.h>
 #include <stdio.h>

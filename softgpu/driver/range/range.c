@@ -1,6 +1,6 @@
 /*
- * range.c - see range.h: the window of device addresses, allocations in it, and questions about addresses of all kinds.
- * What else there is of ranges: range_inside.h.
+ * range.c - see range.h: the window of device addresses, allocations in it, and questions about addresses of
+ * all kinds. What else there is of ranges: range_inside.h.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "common/base/addresses.h"
+#include "common/sync/scoped_lock.h"
 #include "softgpu/driver/range/range_inside.h"
 
 #if defined(__SANITIZE_THREAD__)
@@ -27,9 +28,14 @@
 #define LARGE          (2ull << 20)
 #define WINDOW_LEAST   (1ull << 30)
 #define LIBRARY_WINDOW (512ull << 30)
-/* A GPU maps memory in blocks of this size, and notices no access that stays in a block where anything is allocated. */
+/*
+ * A GPU maps memory in blocks of this size, and notices no access that stays in a block where anything is
+ * allocated.
+ */
 #define BLOCK (2ull << 20)
-/* Beyond so many mappings guard pages are left out, so that the kernel can merge neighbours: it allows 65530. */
+/*
+ * Beyond so many mappings guard pages are left out, so that the kernel can merge neighbours: it allows 65530.
+ */
 #define GUARDED_MAX 16384
 
 struct sg_memory sg_memory = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -78,7 +84,9 @@ static bool have_window(uint64_t start, uint64_t size)
     return true;
 }
 
-/* NVIDIA's driver takes addresses where the kernel finds room for them, among the libraries of the process. */
+/*
+ * NVIDIA's driver takes addresses where the kernel finds room for them, among the libraries of the process.
+ */
 static bool reserve_among_libraries(void)
 {
     void *at =
@@ -120,8 +128,8 @@ void sg_range_keep_secret(struct sg_range *range, const unsigned char *secret)
 }
 
 /*
- * Whether nothing is allocated in the block of `end`, where the allocation with that index ends or ended, but that one. The
- * block's end goes to *behind. Lock held.
+ * Whether nothing is allocated in the block of `end`, where the allocation with that index ends or ended, but
+ * that one. The block's end goes to *behind. Lock held.
  */
 static bool is_alone_in_block(size_t index, bool is_there, uint64_t end, uint64_t *behind)
 {
@@ -231,7 +239,10 @@ void sg_range_drop(struct sg_range *range)
 {
     uint64_t bytes = sg_range_committed(range);
     void *at = (void *)(uintptr_t)range->base;
-    /* Each hole splits a mapping. Among very many allocations the memory alone goes back, so that others can be made. */
+    /*
+     * Each hole splits a mapping. Among very many allocations the memory alone goes back, so that others can
+     * be made.
+     */
     const bool hole = range->shared || sg_memory.device.n <= GUARDED_MAX;
     if (!hole || !sg_window_map_nothing(at, bytes))
         madvise(at, bytes, MADV_DONTNEED);
@@ -252,13 +263,12 @@ void sg_range_drop(struct sg_range *range)
 CUresult sg_range_free(uint64_t address, enum sg_range_kind kind)
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&sg_memory.lock);
+    RG_SCOPED_LOCK(&sg_memory.lock);
     struct sg_range *range = sg_range_set_find(&sg_memory.device, address);
     if (range != NULL && range->base == address && range->kind == kind) {
         sg_range_drop(range);
         result = CUDA_SUCCESS;
     }
-    pthread_mutex_unlock(&sg_memory.lock);
     return result;
 }
 
@@ -275,11 +285,10 @@ static struct sg_range_set *set_of(uint64_t address)
 
 bool sg_range_find(uint64_t address, struct sg_range *out)
 {
-    pthread_mutex_lock(&sg_memory.lock);
+    RG_SCOPED_LOCK(&sg_memory.lock);
     const struct sg_range *range = sg_range_set_find(set_of(address), address);
     if (range != NULL)
         *out = *range;
-    pthread_mutex_unlock(&sg_memory.lock);
     return range != NULL;
 }
 
@@ -297,7 +306,7 @@ bool sg_range_allows(uint64_t address, uint64_t size, bool write)
 {
     const unsigned char needed = write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ;
     bool allowed = size == 0;
-    pthread_mutex_lock(&sg_memory.lock);
+    RG_SCOPED_LOCK(&sg_memory.lock);
     const struct sg_range_set *set = set_of(address);
     for (size_t i = sg_range_set_upper(set, address); !allowed && i > 0 && i <= set->n; i++) {
         const struct sg_range *range = set->at[i - 1];
@@ -311,7 +320,6 @@ bool sg_range_allows(uint64_t address, uint64_t size, bool write)
         address += room;
         size -= room;
     }
-    pthread_mutex_unlock(&sg_memory.lock);
     return allowed;
 }
 
@@ -322,24 +330,22 @@ bool sg_range_holds(uint64_t address, uint64_t size)
 
 bool sg_range_begin_free(uint64_t address, struct sg_range *out)
 {
-    pthread_mutex_lock(&sg_memory.lock);
+    RG_SCOPED_LOCK(&sg_memory.lock);
     struct sg_range *range = sg_range_set_find(&sg_memory.device, address);
     bool marked = range != NULL && range->base == address && !range->freeing && range->kind == SG_RANGE_ASYNC;
     if (marked) {
         range->freeing = true;
         *out = *range;
     }
-    pthread_mutex_unlock(&sg_memory.lock);
     return marked;
 }
 
 bool sg_range_set_sync_memops(uint64_t address, int value)
 {
-    pthread_mutex_lock(&sg_memory.lock);
+    RG_SCOPED_LOCK(&sg_memory.lock);
     struct sg_range *range = sg_range_set_find(set_of(address), address);
     if (range != NULL)
         range->sync_memops = value;
-    pthread_mutex_unlock(&sg_memory.lock);
     return range != NULL;
 }
 
@@ -351,37 +357,33 @@ static bool dropped_with(const struct sg_range *range, const struct sg_context *
 
 void sg_ranges_drop_context(struct sg_context *context)
 {
-    pthread_mutex_lock(&sg_memory.lock);
+    RG_SCOPED_LOCK(&sg_memory.lock);
     for (size_t i = sg_memory.device.n; i-- > 0;)
         if (dropped_with(sg_memory.device.at[i], context))
             sg_range_drop(sg_memory.device.at[i]);
     for (size_t i = sg_memory.host.n; i-- > 0;)
         if (dropped_with(sg_memory.host.at[i], context))
             sg_range_drop_host(sg_memory.host.at[i]);
-    pthread_mutex_unlock(&sg_memory.lock);
 }
 
 uint64_t sg_memory_used(const struct sg_device *device)
 {
-    pthread_mutex_lock(&sg_memory.lock);
+    RG_SCOPED_LOCK(&sg_memory.lock);
     uint64_t used = sg_memory.used[device->ordinal];
-    pthread_mutex_unlock(&sg_memory.lock);
     return used;
 }
 
 bool sg_memory_take(const struct sg_device *device, uint64_t bytes)
 {
-    pthread_mutex_lock(&sg_memory.lock);
+    RG_SCOPED_LOCK(&sg_memory.lock);
     const bool enough = bytes <= device->memory_total - sg_memory.used[device->ordinal];
     if (enough)
         sg_memory.used[device->ordinal] += bytes;
-    pthread_mutex_unlock(&sg_memory.lock);
     return enough;
 }
 
 void sg_memory_give_back(const struct sg_device *device, uint64_t bytes)
 {
-    pthread_mutex_lock(&sg_memory.lock);
+    RG_SCOPED_LOCK(&sg_memory.lock);
     sg_memory.used[device->ordinal] -= bytes;
-    pthread_mutex_unlock(&sg_memory.lock);
 }

@@ -3,14 +3,14 @@
  * page-locked host memory.
  *
  * Each device allocation has its own pages inside one reserved window that starts at an address where nothing
- * of the host's lives, so an address tells what it is. Freed pages cannot be accessed: kernels that do get an address
- * fault. What lies behind an allocation up to the next multiple of 2 MiB can, as on GPUs, which programs count on without
- * knowing; with SOFTGPU_REPORT there is a guard page behind each allocation instead. The window is used front to back, so
- * freed addresses are not given out again soon.
+ * of the host's lives, so an address tells what it is. Freed pages cannot be accessed: kernels that do get an
+ * address fault. What lies behind an allocation up to the next multiple of 2 MiB can, as on GPUs, which
+ * programs count on without knowing; with SOFTGPU_REPORT there is a guard page behind each allocation
+ * instead. The window is used front to back, so freed addresses are not given out again soon.
  *
- * The upper half of the window is for addresses that applications reserve and map memory at themselves (vmm.c). A
- * mapping is a range like any other, but copies may go from one into its neighbour, and it can be accessed only as far
- * as the application has allowed it.
+ * The upper half of the window is for addresses that applications reserve and map memory at themselves
+ * (vmm.c). A mapping is a range like any other, but copies may go from one into its neighbour, and it can be
+ * accessed only as far as the application has allowed it.
  */
 #ifndef SG_DRIVER_RANGE_RANGE_H
 #define SG_DRIVER_RANGE_RANGE_H
@@ -77,8 +77,9 @@ CUresult sg_range_alloc_backed(struct sg_context *context, struct sg_device *dev
                                enum sg_range_kind kind, struct sg_pool *pool,
                                const struct sg_backing *backing, uint64_t *address);
 /**
- * Moves the allocation that holds `address` to a shared file, unless it is in one: its contents and its address stay.
- * Nothing may be writing to it. Describes it; CUDA_ERROR_INVALID_VALUE if it is none of cuMemAlloc.
+ * Moves the allocation that holds `address` to a shared file, unless it is in one: its contents and its
+ * address stay. Nothing may be writing to it. Describes it; CUDA_ERROR_INVALID_VALUE if it is none of
+ * cuMemAlloc.
  */
 CUresult sg_range_share(uint64_t address, struct sg_range *out);
 /** Opens imported memory once more, if the context has it: its address; 0 otherwise. */
@@ -93,7 +94,8 @@ CUresult sg_range_host_register(struct sg_context *context, void *address, uint6
 CUresult sg_range_host_free(void *address, enum sg_range_kind kind);
 /** Copies out the description of the range that holds `address`; false if none does. */
 bool sg_range_find(uint64_t address, struct sg_range *out);
-/** Marks the stream-ordered range at `address` as being freed; fails if it is not one or is marked already.
+/**
+ * Marks the stream-ordered range at `address` as being freed; fails if it is not one or is marked already.
  */
 bool sg_range_begin_free(uint64_t address, struct sg_range *out);
 /** Sets a property of the range that holds the address. */
@@ -103,8 +105,8 @@ void sg_ranges_drop_context(struct sg_context *context);
 /** True if the address lies in the window of device addresses. */
 bool sg_address_is_device(uint64_t address);
 /**
- * True if [address, address+size) lies within one known device range, or in mappings side by side, and may be read, and
- * for `write` also written (size 0: true).
+ * True if [address, address+size) lies within one known device range, or in mappings side by side, and may be
+ * read, and for `write` also written (size 0: true).
  */
 bool sg_range_allows(uint64_t address, uint64_t size, bool write);
 /** sg_range_allows reading and writing. */
@@ -122,8 +124,8 @@ CUresult sg_range_unreserve(uint64_t address, uint64_t size);
 CUresult sg_range_map(uint64_t address, uint64_t size, int file, uint64_t offset,
                       struct sg_allocation *allocation, struct sg_device *device);
 /**
- * Takes away the mappings that make up [address, address+size); `gone` is called for the allocation of each, under the
- * ranges' lock.
+ * Takes away the mappings that make up [address, address+size); `gone` is called for the allocation of each,
+ * under the ranges' lock.
  */
 CUresult sg_range_unmap(uint64_t address, uint64_t size, void (*gone)(struct sg_allocation *allocation));
 /** True if [address, address+size) is made up of whole mappings. */

@@ -1,8 +1,26 @@
-/* range_host.c - page-locked host memory: what the device allocates for it, and memory that is registered. */
+/*
+ * range_host.c - page-locked host memory: what the device allocates for it, and memory that is registered.
+ * Nothing is locked in fact: the device is the host's processor. Memory that is registered already, or no
+ * memory, is the error. Any thread.
+ */
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "common/sync/scoped_lock.h"
 #include "softgpu/driver/range/range_inside.h"
+
+static void describe(struct sg_range *range, struct sg_context *context, uint64_t base, uint64_t size,
+                     uint64_t span, enum sg_range_kind kind, unsigned flags)
+{
+    *range = (struct sg_range){.base = base,
+                               .size = size,
+                               .span = span,
+                               .kind = kind,
+                               .flags = flags,
+                               .device = context->device,
+                               .context = context,
+                               .context_generation = atomic_load(&context->generation)};
+}
 
 CUresult sg_range_host_alloc(struct sg_context *context, uint64_t size, unsigned flags, void **address)
 {
@@ -17,14 +35,7 @@ CUresult sg_range_host_alloc(struct sg_context *context, uint64_t size, unsigned
         free(range);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *range = (struct sg_range){.base = (uintptr_t)at,
-                               .size = size,
-                               .span = bytes,
-                               .kind = SG_RANGE_HOST,
-                               .flags = flags,
-                               .device = context->device,
-                               .context = context,
-                               .context_generation = atomic_load(&context->generation)};
+    describe(range, context, (uintptr_t)at, size, bytes, SG_RANGE_HOST, flags);
     pthread_mutex_lock(&sg_memory.lock);
     range->buffer_id = ++sg_memory.next_id;
     bool kept = sg_range_set_insert(&sg_memory.host, range);
@@ -46,14 +57,7 @@ CUresult sg_range_host_register(struct sg_context *context, void *address, uint6
     struct sg_range *range = calloc(1, sizeof *range);
     if (range == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *range = (struct sg_range){.base = base,
-                               .size = size,
-                               .span = size,
-                               .kind = SG_RANGE_REGISTERED,
-                               .flags = flags,
-                               .device = context->device,
-                               .context = context,
-                               .context_generation = atomic_load(&context->generation)};
+    describe(range, context, base, size, size, SG_RANGE_REGISTERED, flags);
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&sg_memory.lock);
     size_t i = sg_range_set_upper(&sg_memory.host, base);
@@ -82,12 +86,11 @@ CUresult sg_range_host_free(void *address, enum sg_range_kind kind)
 {
     CUresult result =
         kind == SG_RANGE_HOST ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-    pthread_mutex_lock(&sg_memory.lock);
+    RG_SCOPED_LOCK(&sg_memory.lock);
     struct sg_range *range = sg_range_set_find(&sg_memory.host, (uintptr_t)address);
     if (range != NULL && range->base == (uintptr_t)address && range->kind == kind) {
         sg_range_drop_host(range);
         result = CUDA_SUCCESS;
     }
-    pthread_mutex_unlock(&sg_memory.lock);
     return result;
 }

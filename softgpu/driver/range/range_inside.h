@@ -1,9 +1,10 @@
 /*
- * range_inside.h - what the files of ranges share: range.c (the window, device allocations, questions), range_host.c,
- * range_shared.c (memory of files that other processes may have mapped), range_mapped.c (addresses that applications reserve).
+ * range_inside.h - what the files of ranges share: range.c (the window, device allocations, questions),
+ * range_host.c, range_shared.c (memory of files that other processes may have mapped), range_mapped.c
+ * (addresses that applications reserve).
  *
- * One lock over all: system calls that map and unmap memory are made under it, so that addresses are never known before
- * they are usable. What is declared here expects it to be held.
+ * One lock over all: system calls that map and unmap memory are made under it, so that addresses are never
+ * known before they are usable. What is declared here expects it to be held.
  */
 #ifndef SG_DRIVER_RANGE_RANGE_INSIDE_H
 #define SG_DRIVER_RANGE_RANGE_INSIDE_H
@@ -26,15 +27,19 @@ extern struct sg_memory {
 /** Reserves the window of device addresses; false, and said, if there is none. */
 bool sg_window_reserve(void);
 /**
- * Makes [at, at + size) of the window what it was before anything was mapped there. All that the window was told goes for
- * it again: it merges with what is around it then, and a process may have only so many mappings.
+ * Makes [at, at + size) of the window what it was before anything was mapped there. All that the window was
+ * told goes for it again: it merges with what is around it then, and a process may have only so many
+ * mappings.
  */
 bool sg_window_map_nothing(void *at, uint64_t size);
 
 /** Bytes of the range's pages. */
 uint64_t sg_range_committed(const struct sg_range *range);
 void sg_range_keep_secret(struct sg_range *range, const unsigned char *secret);
-/** What can be done with a range's memory at all (CUmemAccess_flags): the engine's threads are the same for all devices. */
+/**
+ * What can be done with a range's memory at all (CUmemAccess_flags): the engine's threads are the same for
+ * all devices.
+ */
 unsigned char sg_range_access(const struct sg_range *range);
 /** Gives the pages of a device range, or of host memory, back and forgets the range. */
 void sg_range_drop(struct sg_range *range);

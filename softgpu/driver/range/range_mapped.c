@@ -1,9 +1,13 @@
-/* range_mapped.c - addresses that applications reserve, in the upper half of the window, and what they map there. */
+/*
+ * range_mapped.c - addresses that applications reserve, in the upper half of the window, and what they map
+ * there.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "common/sync/scoped_lock.h"
 #include "softgpu/driver/range/range_inside.h"
 
 /* Whether [address, address + size) lies above the middle of the window and meets no reservation. */
@@ -57,14 +61,13 @@ static bool meets_mapping(uint64_t address, uint64_t size)
 CUresult sg_range_unreserve(uint64_t address, uint64_t size)
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&sg_memory.lock);
+    RG_SCOPED_LOCK(&sg_memory.lock);
     struct sg_range *range = sg_range_set_find(&sg_memory.reserved, address);
     if (range != NULL && range->base == address && range->size == size && !meets_mapping(address, size)) {
         sg_range_set_remove(&sg_memory.reserved, range);
         free(range);
         result = CUDA_SUCCESS;
     }
-    pthread_mutex_unlock(&sg_memory.lock);
     return result;
 }
 
@@ -106,8 +109,10 @@ out:
     return result;
 }
 
-/* The index of the first of the whole mappings that make up [address, address + size), and behind the last; false if
- * they do not. Lock held. */
+/*
+ * The index of the first of the whole mappings that make up [address, address + size), and behind the last;
+ * false if they do not. Lock held.
+ */
 static bool mappings(uint64_t address, uint64_t size, size_t *begin, size_t *end)
 {
     const struct sg_range_set *set = &sg_memory.device;
@@ -126,9 +131,8 @@ static bool mappings(uint64_t address, uint64_t size, size_t *begin, size_t *end
 bool sg_range_is_mapped(uint64_t address, uint64_t size)
 {
     size_t begin, end;
-    pthread_mutex_lock(&sg_memory.lock);
+    RG_SCOPED_LOCK(&sg_memory.lock);
     const bool whole = mappings(address, size, &begin, &end);
-    pthread_mutex_unlock(&sg_memory.lock);
     return whole;
 }
 
@@ -158,7 +162,7 @@ CUresult sg_range_set_access(uint64_t address, uint64_t size, const CUmemAccessD
 {
     size_t begin, end;
     CUresult result = CUDA_SUCCESS;
-    pthread_mutex_lock(&sg_memory.lock);
+    RG_SCOPED_LOCK(&sg_memory.lock);
     if (!mappings(address, size, &begin, &end))
         result = CUDA_ERROR_INVALID_VALUE;
     for (size_t i = begin; result == CUDA_SUCCESS && i < end; i++) {
@@ -172,6 +176,5 @@ CUresult sg_range_set_access(uint64_t address, uint64_t size, const CUmemAccessD
         if (mprotect((void *)(uintptr_t)range->base, range->size, protection) != 0)
             result = CUDA_ERROR_OUT_OF_MEMORY;
     }
-    pthread_mutex_unlock(&sg_memory.lock);
     return result;
 }

@@ -23,8 +23,8 @@ bool sg_range_set_insert(struct sg_range_set *set, struct sg_range *range);
 /** Takes out a range that is in the set. */
 void sg_range_set_remove(struct sg_range_set *set, const struct sg_range *range);
 /**
- * Where `span` bytes are free in [start, end), at a multiple of `alignment`: behind `cursor`, which is the end of the last
- * one given out, else in the first gap. 0: nowhere.
+ * Where `span` bytes are free in [start, end), at a multiple of `alignment`: behind `cursor`, which is the
+ * end of the last one given out, else in the first gap. 0: nowhere.
  */
 uint64_t sg_range_set_place(const struct sg_range_set *set, uint64_t start, uint64_t end, uint64_t cursor,
                             uint64_t span, uint64_t alignment);

@@ -1,12 +1,13 @@
 /*
- * range_shared.c - device memory for several processes: an allocation moves into a file when it is first shared, at the
- * same address; memory of another process is mapped from its file.
+ * range_shared.c - device memory for several processes: an allocation moves into a file when it is first
+ * shared, at the same address; memory of another process is mapped from its file.
  */
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "common/sync/scoped_lock.h"
 #include "softgpu/driver/range/range_inside.h"
 
 /* Writes the pages of a range that hold anything to the file. */
@@ -44,20 +45,19 @@ static bool move_to_file(struct sg_range *range)
 CUresult sg_range_share(uint64_t address, struct sg_range *out)
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&sg_memory.lock);
+    RG_SCOPED_LOCK(&sg_memory.lock);
     struct sg_range *range = sg_range_set_find(&sg_memory.device, address);
     if (range != NULL && range->kind == SG_RANGE_DEVICE) {
         result = range->shared || move_to_file(range) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
         *out = *range;
     }
-    pthread_mutex_unlock(&sg_memory.lock);
     return result;
 }
 
 uint64_t sg_range_reopen(const struct sg_context *context, const unsigned char *secret)
 {
     uint64_t address = 0;
-    pthread_mutex_lock(&sg_memory.lock);
+    RG_SCOPED_LOCK(&sg_memory.lock);
     for (size_t i = 0; i < sg_memory.device.n && address == 0; i++) {
         struct sg_range *range = sg_memory.device.at[i];
         if (range->kind == SG_RANGE_IPC && range->context == context &&
@@ -66,20 +66,18 @@ uint64_t sg_range_reopen(const struct sg_context *context, const unsigned char *
             address = range->base;
         }
     }
-    pthread_mutex_unlock(&sg_memory.lock);
     return address;
 }
 
 CUresult sg_range_close(uint64_t address)
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&sg_memory.lock);
+    RG_SCOPED_LOCK(&sg_memory.lock);
     struct sg_range *range = sg_range_set_find(&sg_memory.device, address);
     if (range != NULL && range->base == address && range->kind == SG_RANGE_IPC) {
         if (--range->opens == 0)
             sg_range_drop(range);
         result = CUDA_SUCCESS;
     }
-    pthread_mutex_unlock(&sg_memory.lock);
     return result;
 }

@@ -8,9 +8,9 @@
  */
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/thread.h"
 #include "common/base/uncancelled.h"
 #include "common/sync/wait_queue.h"
 #include "softgpu/driver/schedule/schedule.h"
@@ -110,7 +110,8 @@ static struct sg_stream *ready_pop(void)
     return NULL;
 }
 
-/* Takes the ended head off its stream and tells those who waited; streams that may go on are put on *advance.
+/*
+ * Takes the ended head off its stream and tells those who waited; streams that may go on are put on *advance.
  */
 static void end_head(struct sg_stream *stream, struct sg_stream **advance)
 {
@@ -283,7 +284,8 @@ static void run_taken(struct sg_stream *stream)
 
 static void *executor(void *unused);
 
-/* Wakes as many executors as there are ready streams beyond the `own` ones that the caller will take itself.
+/*
+ * Wakes as many executors as there are ready streams beyond the `own` ones that the caller will take itself.
  */
 static void wake(unsigned own)
 {
@@ -294,22 +296,9 @@ static void wake(unsigned own)
         }
         if (scheduler.executors >= SG_EXECUTORS_MAX)
             return;
-        sigset_t all, before;
-        sigfillset(&all);
-        const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
-        for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
-            sigdelset(&all, faults[i]);
-        pthread_attr_t attributes;
-        pthread_attr_init(&attributes);
-        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-        pthread_sigmask(SIG_BLOCK, &all, &before);
-        pthread_t thread;
-        int failed = pthread_create(&thread, &attributes, executor, NULL);
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        pthread_attr_destroy(&attributes);
-        if (failed) {
+        if (!rg_thread_start("softgpu", executor, NULL)) {
             if (scheduler.executors == 0) {
-                rg_warn("no thread for the device's work (%s): running it in the caller", strerror(failed));
+                rg_warn("no thread for the device's work: running it in the caller");
                 for (struct sg_stream *s; (s = ready_pop()) != NULL;)
                     run_taken(s);
             }
@@ -323,7 +312,12 @@ static void wake(unsigned own)
 static void *executor(void *unused)
 {
     (void)unused;
-    pthread_setname_np(pthread_self(), "softgpu");
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
+        sigaddset(&set, faults[i]);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
     lock();
     scheduler.starting--;
     for (;;) {

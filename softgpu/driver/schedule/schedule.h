@@ -87,8 +87,8 @@ void sg_submit_behind_context(struct sg_stream *stream, struct sg_task *task, st
 CUresult sg_stream_get(CUstream handle, struct sg_stream **stream);
 struct sg_stream *sg_stream_new(struct sg_context *context, unsigned flags, int priority, bool legacy);
 /**
- * As sg_submit without `after`, for a task that takes no longer than waking a thread: where nothing is before it, it
- * runs here and now.
+ * As sg_submit without `after`, for a task that takes no longer than waking a thread: where nothing is before
+ * it, it runs here and now.
  */
 void sg_submit_small(struct sg_stream *stream, struct sg_task *task);
 /** Submits `task`; for convenience returns CUDA_ERROR_OUT_OF_MEMORY if it is NULL. */

@@ -5,9 +5,9 @@
  * record keep the mark they meant. An event that was never recorded is complete. Destroying an event does not
  * disturb its mark.
  *
- * An interprocess event has no mark but a page that all its processes have mapped: each record takes the next number, and
- * puts it down as done when its stream gets there. The event is complete when the last number given out is done; those
- * who wait look now and then.
+ * An interprocess event has no mark but a page that all its processes have mapped: each record takes the next
+ * number, and puts it down as done when its stream gets there. The event is complete when the last number
+ * given out is done; those who wait look now and then.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -16,7 +16,8 @@
 #include <unistd.h>
 
 #include "common/cuda/graph/graph.h"
-#include "softgpu/driver/context/bring.h"
+#include "common/sync/scoped_lock.h"
+#include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/core/shared_file.h"
 #include "softgpu/driver/schedule/schedule.h"
 #include "softgpu/exec/exec.h"
@@ -175,11 +176,10 @@ static CUresult event_get(CUevent handle, struct sg_event **out)
 /* The mark with a reference, or NULL if the event was never recorded. */
 static struct sg_task *event_mark(struct sg_event *event)
 {
-    pthread_mutex_lock(&event->lock);
+    RG_SCOPED_LOCK(&event->lock);
     struct sg_task *mark = event->mark;
     if (mark != NULL)
         sg_task_acquire(mark);
-    pthread_mutex_unlock(&event->lock);
     return mark;
 }
 
@@ -225,7 +225,7 @@ CUresult cuEventCreate(CUevent *out, unsigned int flags)
 CUresult cuIpcGetEventHandle(CUipcEventHandle *out, CUevent handle)
 {
     struct sg_context *context;
-    SG_BRING(SG_KIND_EVENT, handle);
+    SG_IMPLY_CONTEXT(SG_KIND_EVENT, handle);
     SG_REF(struct sg_event) event = NULL;
     SG_RETURN_IF(sg_enter_context(&context));
     if (out == NULL)
@@ -278,13 +278,21 @@ CUresult cuEventDestroy(CUevent handle)
     return cuEventDestroy_v2(handle);
 }
 
-static void set_mark(struct sg_event *event, struct sg_task *mark)
+/* A task behind which the event is recorded when it is submitted; NULL: no memory. */
+static struct sg_task *new_record(struct sg_event *event)
 {
+    if (event->shared != NULL)
+        return shared_record(event->shared);
+    struct sg_task *mark = sg_task_new(0, NULL, NULL);
+    if (mark == NULL)
+        return NULL;
+    sg_task_acquire(mark);
     pthread_mutex_lock(&event->lock);
     struct sg_task *before = event->mark;
     event->mark = mark;
     pthread_mutex_unlock(&event->lock);
     sg_task_release(before);
+    return mark;
 }
 
 CUresult cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, unsigned int flags)
@@ -300,15 +308,7 @@ CUresult cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, unsigned
     CUresult captured;
     if (rg_capture_record(handle, stream_handle, flags, &captured))
         return captured;
-    if (event->shared != NULL)
-        return sg_stream_submit(stream, shared_record(event->shared));
-    struct sg_task *mark = sg_task_new(0, NULL, NULL);
-    if (mark == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    sg_task_acquire(mark);
-    sg_submit(stream, mark, NULL);
-    set_mark(event, mark);
-    return CUDA_SUCCESS;
+    return sg_stream_submit(stream, new_record(event));
 }
 
 CUresult cuEventRecord(CUevent event, CUstream stream)
@@ -316,33 +316,50 @@ CUresult cuEventRecord(CUevent event, CUstream stream)
     return cuEventRecordWithFlags(event, stream, CU_EVENT_RECORD_DEFAULT);
 }
 
+/* A context and an event that are both named, with references. */
+static CUresult named(CUcontext context_handle, CUevent handle, struct sg_context **context,
+                      struct sg_event **event)
+{
+    SG_RETURN_IF(sg_enter());
+    if (context_handle == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    SG_RETURN_IF(sg_context_argument(context_handle, context));
+    return event_get(handle, event);
+}
+
 CUresult cuCtxRecordEvent(CUcontext context_handle, CUevent handle)
 {
     SG_REF(struct sg_context) context = NULL;
     SG_REF(struct sg_event) event = NULL;
-    if (context_handle == NULL) {
-        SG_RETURN_IF(sg_enter());
-        return CUDA_ERROR_INVALID_CONTEXT;
-    }
-    SG_RETURN_IF(sg_context_argument(context_handle, &context));
-    SG_RETURN_IF(event_get(handle, &event));
+    SG_RETURN_IF(named(context_handle, handle, &context, &event));
     if (event->object.context != context)
         return CUDA_ERROR_INVALID_HANDLE;
     /* A stream of its own: the mark must not hold up the default stream. */
     SG_REF(struct sg_stream) stream = sg_stream_new(context, CU_STREAM_NON_BLOCKING, 0, false);
-    if (stream != NULL)
-        sg_handle_remove(stream, SG_KIND_STREAM);
-    struct sg_task *mark = stream == NULL          ? NULL
-                           : event->shared != NULL ? shared_record(event->shared)
-                                                   : sg_task_new(0, NULL, NULL);
-    if (mark == NULL)
+    if (stream == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (event->shared == NULL) {
-        sg_task_acquire(mark);
-        set_mark(event, mark);
-    }
-    sg_submit_behind_context(stream, mark, context);
+    sg_handle_remove(stream, SG_KIND_STREAM);
+    struct sg_task *record = new_record(event);
+    if (record == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    sg_submit_behind_context(stream, record, context);
     return CUDA_SUCCESS;
+}
+
+/* Waits for what the event was last recorded behind; false: it never was. */
+static bool wait_for_event(struct sg_event *event, struct sg_context *context)
+{
+    if (event->shared != NULL) {
+        const struct shared_work work = {event->shared, atomic_load(&event->shared->page->given)};
+        wait_shared(&work, context);
+        return true;
+    }
+    struct sg_task *mark = event_mark(event);
+    if (mark == NULL)
+        return false;
+    sg_task_wait(mark);
+    sg_task_release(mark);
+    return true;
 }
 
 /* The caller waits in place of all work to come: that holds for streams that are yet to be made, too. */
@@ -350,22 +367,8 @@ CUresult cuCtxWaitEvent(CUcontext context_handle, CUevent handle)
 {
     SG_REF(struct sg_context) context = NULL;
     SG_REF(struct sg_event) event = NULL;
-    if (context_handle == NULL) {
-        SG_RETURN_IF(sg_enter());
-        return CUDA_ERROR_INVALID_CONTEXT;
-    }
-    SG_RETURN_IF(sg_context_argument(context_handle, &context));
-    SG_RETURN_IF(event_get(handle, &event));
-    if (event->shared != NULL) {
-        const struct shared_work work = {event->shared, atomic_load(&event->shared->page->given)};
-        wait_shared(&work, context);
-        return CUDA_SUCCESS;
-    }
-    struct sg_task *mark = event_mark(event);
-    if (mark != NULL) {
-        sg_task_wait(mark);
-        sg_task_release(mark);
-    }
+    SG_RETURN_IF(named(context_handle, handle, &context, &event));
+    wait_for_event(event, context);
     return CUDA_SUCCESS;
 }
 
@@ -427,17 +430,8 @@ CUresult cuEventSynchronize(CUevent handle)
     SG_RETURN_IF(event_get(handle, &event));
     if (rg_capture_event(handle))
         return CUDA_ERROR_CAPTURED_EVENT;
-    if (event->shared != NULL) {
-        const struct shared_work work = {event->shared, atomic_load(&event->shared->page->given)};
-        wait_shared(&work, event->object.context);
-        sg_exec_flush_output();
-        return (CUresult)atomic_load(&event->object.context->sticky);
-    }
-    struct sg_task *mark = event_mark(event);
-    if (mark == NULL)
+    if (!wait_for_event(event, event->object.context))
         return CUDA_SUCCESS;
-    sg_task_wait(mark);
-    sg_task_release(mark);
     sg_exec_flush_output();
     return (CUresult)atomic_load(&event->object.context->sticky);
 }

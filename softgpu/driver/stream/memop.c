@@ -1,8 +1,8 @@
 /*
  * memop.c - stream memory operations: writing a word, and waiting until a word compares.
  *
- * A wait is a task that looks at the word now and then; it occupies one executor thread, sleeps in between, and gives
- * up when the context has failed.
+ * A wait is a task that looks at the word now and then; it occupies one executor thread, sleeps in between,
+ * and gives up when the context has failed.
  */
 #include <time.h>
 

@@ -123,71 +123,29 @@ CUresult cuStreamSynchronize(CUstream handle)
 
 /* --- questions --- */
 
-CUresult cuStreamGetPriority(CUstream handle, int *priority)
-{
-    SG_REF(struct sg_stream) stream = NULL;
-    SG_RETURN_IF(get(handle, true, &stream));
-    if (priority == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *priority = stream->priority;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuStreamGetFlags(CUstream handle, unsigned int *flags)
-{
-    SG_REF(struct sg_stream) stream = NULL;
-    SG_RETURN_IF(get(handle, true, &stream));
-    if (flags == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *flags = stream->flags;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuStreamGetId(CUstream handle, unsigned long long *id)
-{
-    SG_REF(struct sg_stream) stream = NULL;
-    SG_RETURN_IF(get(handle, true, &stream));
-    if (id == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *id = stream->id;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuStreamGetDevice(CUstream handle, CUdevice *device)
-{
-    SG_REF(struct sg_stream) stream = NULL;
-    SG_RETURN_IF(get(handle, true, &stream));
-    if (device == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *device = stream->object.context->device->ordinal;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuStreamGetCtx(CUstream handle, CUcontext *context)
-{
-    SG_REF(struct sg_stream) stream = NULL;
-    SG_RETURN_IF(get(handle, true, &stream));
-    if (context == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *context = sg_context_handle(stream->object.context);
-    return CUDA_SUCCESS;
-}
+/* Streams of contexts that have failed answer, too. */
+#define QUESTION(function, type, answer)                                                                     \
+    CUresult function(CUstream handle, type *out)                                                            \
+    {                                                                                                        \
+        SG_REF(struct sg_stream) stream = NULL;                                                              \
+        SG_RETURN_IF(get(handle, true, &stream));                                                            \
+        if (out == NULL)                                                                                     \
+            return CUDA_ERROR_INVALID_VALUE;                                                                 \
+        *out = (answer);                                                                                     \
+        return CUDA_SUCCESS;                                                                                 \
+    }
+QUESTION(cuStreamGetPriority, int, stream->priority)
+QUESTION(cuStreamGetFlags, unsigned, stream->flags)
+QUESTION(cuStreamGetId, unsigned long long, stream->id)
+QUESTION(cuStreamGetDevice, CUdevice, stream->object.context->device->ordinal)
+QUESTION(cuStreamGetCtx, CUcontext, sg_context_handle(stream->object.context))
+QUESTION(cuStreamGetGreenCtx, CUgreenCtx, NULL)
 
 CUresult cuStreamGetCtx_v2(CUstream handle, CUcontext *context, CUgreenCtx *green)
 {
     SG_RETURN_IF(cuStreamGetCtx(handle, context));
     if (green != NULL)
         *green = NULL;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuStreamGetGreenCtx(CUstream handle, CUgreenCtx *green)
-{
-    SG_REF(struct sg_stream) stream = NULL;
-    SG_RETURN_IF(get(handle, true, &stream));
-    if (green == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *green = NULL;
     return CUDA_SUCCESS;
 }
 

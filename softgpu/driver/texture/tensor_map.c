@@ -1,6 +1,6 @@
 /*
- * tensor_map.c - tensor maps: descriptions of tensors for copies by kernels, checked as cuda.h says and kept in a layout of
- * the software device's own (softgpu/tensor_map.h).
+ * tensor_map.c - tensor maps: descriptions of tensors for copies by kernels, checked as cuda.h says and kept
+ * in a layout of the software device's own (softgpu/tensor_map.h).
  */
 #include "softgpu/tensor_map.h"
 

@@ -1,9 +1,11 @@
 /*
- * texref.c - texture and surface references, which came before objects: variables of modules that the application binds.
+ * texref.c - texture and surface references, which came before objects: variables of modules that the
+ * application binds.
  *
- * In a program such a variable is a number, that of an object (texture.c). Whatever changes of a reference ends the object
- * that was made for it and makes another; a description that is no texture (yet) leaves none, and fetching by it is a
- * fault. Work that was queued before meets what was bound then: ending an object waits for it.
+ * In a program such a variable is a number, that of an object (texture.c). Whatever changes of a reference
+ * ends the object that was made for it and makes another; a description that is no texture (yet) leaves none,
+ * and fetching by it is a fault. Work that was queued before meets what was bound then: ending an object
+ * waits for it.
  *
  * Threads: any, with one lock; two threads that change one reference are the application's error.
  */
@@ -11,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "softgpu/driver/context/bring.h"
+#include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/memory/array.h"
 #include "softgpu/driver/module/module.h"
@@ -101,7 +103,7 @@ static CUresult find(void *out, CUmodule handle, const char *name, bool surface)
     struct sg_context *context;
     CUdeviceptr address = 0;
     CUresult result = CUDA_SUCCESS;
-    SG_BRING(SG_KIND_MODULE, handle);
+    SG_IMPLY_CONTEXT(SG_KIND_MODULE, handle);
     SG_RETURN_IF(sg_enter_context(&context));
     if (out == NULL || name == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -163,7 +165,7 @@ CUresult cuTexRefDestroy(CUtexref handle)
 
 #define ENTER(handle, kind)                                                                                  \
     struct sg_context *context;                                                                              \
-    SG_BRING(kind, handle);                                                                                  \
+    SG_IMPLY_CONTEXT(kind, handle);                                                                          \
     SG_REF(struct sg_texref) r = sg_handle_get(handle, kind);                                                \
     SG_RETURN_IF(sg_enter_context(&context));                                                                \
     if (r == NULL)                                                                                           \

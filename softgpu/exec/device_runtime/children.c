@@ -1,325 +1,19 @@
-/* children.c - see children.h. */
-#include "softgpu/exec/device_runtime/children.h"
+/*
+ * children.c - what kernels call to launch, copy, record and wait in streams of the device: see children.h.
+ * Children are made here and put into their streams; family.c runs them. What cannot be done is the calling
+ * thread's error. Any thread that runs a kernel.
+ */
+#include "softgpu/exec/device_runtime/family.h"
 
 #include "softgpu/device_calls.h"
-#include "softgpu/exec/fault/signals.h"
-#include "softgpu/exec/grid/pool.h"
 
 #include "common/base/log.h"
+#include "common/sync/scoped_lock.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum child_kind { CHILD_GRID, CHILD_TRANSFER, CHILD_RECORD, CHILD_WAIT };
-
-struct sg_child {
-    enum child_kind kind;
-    struct sg_child *next;       /* prepared, in its stream, or in the tail */
-    struct sg_child *next_ready; /* in its family */
-    struct sg_parent *parent;
-    struct sg_child_stream *queue;   /* NULL: tail, or fire and forget */
-    unsigned blockers;               /* what it waits for: its turn in the stream, an event */
-    struct sg_child_event *recorded; /* of a record */
-    struct sg_child *waiters;        /* for the record, through next_waiter */
-    struct sg_child *next_waiter;
-    struct sg_transfer transfer;
-    struct sg_launch launch;
-    struct sg_parent own; /* of a grid */
-    _Alignas(16) unsigned char params[];
-};
-
-/** A stream: its first child runs or may. */
-struct sg_child_stream {
-    struct sg_child_stream *next;
-    bool named, destroyed;
-    uint64_t block; /* of a default stream */
-    struct sg_child *first, *last;
-};
-
-/** An event. */
-struct sg_child_event {
-    struct sg_child_event *next;
-    bool destroyed;
-    struct sg_child *record; /* the last one, until it is complete */
-};
-
-struct sg_thread_error {
-    struct sg_thread_error *next;
-    uint64_t block;
-    uint32_t thread;
-    int error;
-};
-
-static struct {
-    pthread_mutex_t lock;
-    pthread_cond_t changed; /* something is ready, or a family is complete */
-    struct sg_family *families;
-    unsigned n_threads, n_idle;
-} children = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-
-static void *help(void *unused);
-
-/* --- what is ready (under the lock) --- */
-
-static void call_helper(void)
-{
-    pthread_attr_t attributes;
-    pthread_t thread;
-    sigset_t all, old;
-    if (children.n_idle || children.n_threads >= sg_exec_cores() || pthread_attr_init(&attributes) != 0)
-        return;
-    sigfillset(&all);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    if (pthread_create(&thread, &attributes, help, NULL) == 0)
-        children.n_threads++; /* if it cannot be made, the thread that waits for the family does the work */
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    pthread_attr_destroy(&attributes);
-}
-
-static uint64_t pending_limit(const struct sg_family *family)
-{
-    return family->launch->services->limit(family->launch, SG_LIMIT_PENDING_LAUNCHES);
-}
-
-static void release(struct sg_parent *parent)
-{
-    struct sg_family *family = parent->family;
-    if (!parent->held)
-        return;
-    for (struct sg_child *child = parent->held, *next; child; child = next) {
-        next = child->next_ready; /* the newest first: the oldest comes to the top */
-        child->next_ready = family->ready;
-        family->ready = child;
-    }
-    parent->held = NULL;
-    call_helper();
-    pthread_cond_broadcast(&children.changed);
-}
-
-/** The child may run, as far as its stream is concerned. */
-static void make_ready(struct sg_child *child)
-{
-    struct sg_parent *parent = child->parent;
-    child->next_ready = parent->held;
-    parent->held = child;
-    if (parent->ended || parent->family->pending > pending_limit(parent->family) / 2)
-        release(parent);
-}
-
-static void unblock(struct sg_child *child)
-{
-    if (--child->blockers == 0)
-        make_ready(child);
-}
-
-static struct sg_child *take_ready(struct sg_family *family)
-{
-    struct sg_child *child = family->ready;
-    if (child)
-        family->ready = child->next_ready;
-    if (child && child->kind == CHILD_GRID)
-        family->pending--;
-    return child;
-}
-
-/* --- the end of things (under the lock) --- */
-
-static void parent_fini(struct sg_parent *parent)
-{
-#define FREE_LIST(type, list)                                                                                \
-    for (type *item = (list), *next; item; item = next) {                                                    \
-        next = item->next;                                                                                   \
-        free(item);                                                                                          \
-    }                                                                                                        \
-    (list) = NULL
-    FREE_LIST(struct sg_child, parent->prepared);
-    FREE_LIST(struct sg_child_stream, parent->streams);
-    FREE_LIST(struct sg_child_event, parent->events);
-    FREE_LIST(struct sg_thread_error, parent->errors);
-#undef FREE_LIST
-}
-
-/** Takes a child that is complete out of its stream and lets go what waited for it. */
-static void leave_stream(struct sg_child *child)
-{
-    struct sg_child_stream *queue = child->queue;
-    if (queue) {
-        queue->first = child->next;
-        if (queue->first)
-            unblock(queue->first);
-        else
-            queue->last = NULL;
-    }
-    if (child->recorded && child->recorded->record == child)
-        child->recorded->record = NULL;
-    for (struct sg_child *waiter = child->waiters, *next; waiter; waiter = next) {
-        next = waiter->next_waiter;
-        unblock(waiter);
-    }
-}
-
-/** Something that the parent waits for is complete; goes up the family as far as grids become so. */
-static void count_down(struct sg_parent *parent)
-{
-    while (--parent->unfinished == 0) {
-        struct sg_child *tail = parent->tail_first, *self = parent->self;
-        if (tail) {
-            parent->tail_first = tail->next;
-            parent->unfinished = 1;
-            make_ready(tail);
-            return;
-        }
-        parent_fini(parent);
-        if (!self) {
-            pthread_cond_broadcast(&children.changed);
-            return;
-        }
-        parent = self->parent;
-        leave_stream(self);
-        free(self);
-    }
-}
-
-/** The parent's own blocks have ended. */
-static void end_own(struct sg_parent *parent)
-{
-    parent->ended = true;
-    release(parent);
-    count_down(parent);
-}
-
-/* --- running --- */
-
-static void run_grid(struct sg_child *child)
-{
-    struct sg_family *family = child->parent->family;
-    struct sg_fault_report report = {0};
-    if (child->launch.services->code(&child->launch))
-        sg_pool_run(&child->launch, &child->own, &report);
-    else
-        report.fault = SG_FAULT_ILLEGAL_INSTRUCTION; /* services->code has said why */
-    pthread_mutex_lock(&children.lock);
-    if (report.fault && !family->stopped) {
-        family->stopped = true;
-        family->report = report;
-        family->report.child = true;
-        family->report.kernel_name = child->launch.kernel_name;
-        memcpy(family->report.grid, child->launch.grid, sizeof(report.grid));
-        memcpy(family->report.block, child->launch.block, sizeof(report.block));
-    }
-    pthread_mutex_unlock(&children.lock);
-}
-
-static void run_transfer(const struct sg_transfer *transfer)
-{
-    unsigned char *to = transfer->to;
-    const unsigned char *from = transfer->from;
-    for (uint64_t row = 0; row < transfer->height; row++) {
-        if (from)
-            memmove(to + row * transfer->to_pitch, from + row * transfer->from_pitch, transfer->width);
-        else
-            memset(to + row * transfer->to_pitch, transfer->value, transfer->width);
-    }
-}
-
-/** Runs a child that was taken; under the lock, which is open meanwhile. */
-static void run_child(struct sg_child *child)
-{
-    struct sg_parent *parent = child->parent;
-    if (!parent->family->stopped) {
-        pthread_mutex_unlock(&children.lock);
-        if (child->kind == CHILD_GRID)
-            run_grid(child);
-        else if (child->kind == CHILD_TRANSFER)
-            run_transfer(&child->transfer);
-        pthread_mutex_lock(&children.lock);
-    }
-    if (child->kind == CHILD_GRID) {
-        end_own(&child->own);
-        return;
-    }
-    leave_stream(child);
-    free(child);
-    count_down(parent);
-}
-
-static void *help(void *unused)
-{
-    (void)unused;
-    pthread_setname_np(pthread_self(), "softgpu-child");
-    bool able = sg_signals_thread_init();
-    pthread_mutex_lock(&children.lock);
-    while (able) {
-        struct sg_family *family = children.families;
-        while (family && !family->ready)
-            family = family->next;
-        if (family) {
-            run_child(take_ready(family));
-        } else {
-            children.n_idle++;
-            pthread_cond_wait(&children.changed, &children.lock);
-            children.n_idle--;
-        }
-    }
-    children.n_threads--;
-    pthread_mutex_unlock(&children.lock);
-    return NULL;
-}
-
-static void family_init(struct sg_family *family, const struct sg_launch *launch)
-{
-    *family = (struct sg_family){.launch = launch, .first = {.unfinished = 1}};
-    family->first.family = family;
-}
-
-/** The blocks of the family's first grid have ended, with this report: returns when the family is complete. */
-static void family_finish(struct sg_family *family, struct sg_fault_report *report)
-{
-    if (!atomic_load(&family->used))
-        return;
-    pthread_mutex_lock(&children.lock);
-    family->stopped |= report->fault != SG_FAULT_NONE;
-    end_own(&family->first);
-    while (family->first.unfinished) {
-        struct sg_child *child = take_ready(family);
-        if (child)
-            run_child(child);
-        else
-            pthread_cond_wait(&children.changed, &children.lock);
-    }
-    if (family->previous)
-        family->previous->next = family->next;
-    else
-        children.families = family->next;
-    if (family->next)
-        family->next->previous = family->previous;
-    pthread_mutex_unlock(&children.lock);
-    if (!report->fault && family->report.fault)
-        *report = family->report;
-}
-
-enum sg_fault sg_exec_run(const struct sg_launch *launch, struct sg_fault_report *report)
-{
-    struct sg_family family;
-    family_init(&family, launch);
-    sg_pool_run(launch, &family.first, report);
-    family_finish(&family, report);
-    return report->fault;
-}
-
 /* --- launching --- */
-
-static void use_family(struct sg_family *family)
-{
-    if (atomic_exchange(&family->used, true))
-        return;
-    family->next = children.families;
-    if (family->next)
-        family->next->previous = family;
-    children.families = family;
-}
 
 struct sg_child *sg_child_prepare(struct sg_parent *parent, uint32_t size)
 {
@@ -332,11 +26,10 @@ struct sg_child *sg_child_prepare(struct sg_parent *parent, uint32_t size)
     child->own = (struct sg_parent){.family = parent->family, .self = child, .unfinished = 1};
     child->launch.params = child->params;
     child->launch.params_size = size;
-    pthread_mutex_lock(&children.lock);
-    use_family(parent->family);
+    RG_SCOPED_LOCK(&sg_families_lock);
+    sg_family_use(parent->family);
     child->next = parent->prepared;
     parent->prepared = child;
-    pthread_mutex_unlock(&children.lock);
     return child;
 }
 
@@ -352,16 +45,19 @@ struct sg_launch *sg_child_launch(struct sg_child *child)
 
 int sg_child_find(struct sg_parent *parent, const void *params, struct sg_child **out)
 {
-    pthread_mutex_lock(&children.lock);
+    pthread_mutex_lock(&sg_families_lock);
     struct sg_child *child = parent->prepared;
     while (child && child->params != params)
         child = child->next;
-    pthread_mutex_unlock(&children.lock);
+    pthread_mutex_unlock(&sg_families_lock);
     *out = child;
     return child ? SG_CUDA_SUCCESS : SG_CUDA_INVALID_VALUE;
 }
 
-/** The stream, made if it is the block's default; NULL with *error (SUCCESS: it is not a queue). Under the lock. */
+/**
+ * The stream, made if it is the block's default; NULL with *error (SUCCESS: it is not a queue). Under the
+ * lock.
+ */
 static struct sg_child_stream *find_stream(struct sg_parent *parent, uint64_t block, uint64_t stream,
                                            int *error)
 {
@@ -388,7 +84,9 @@ static struct sg_child_stream *find_stream(struct sg_parent *parent, uint64_t bl
     return queue;
 }
 
-/** Puts the child where its stream says; under the lock. The child is the caller's still if there is an error. */
+/**
+ * Puts the child where its stream says; under the lock. The child is the caller's still if there is an error.
+ */
 static int enqueue(struct sg_parent *parent, struct sg_child *child, uint64_t block, uint64_t stream)
 {
     struct sg_family *family = parent->family;
@@ -398,7 +96,7 @@ static int enqueue(struct sg_parent *parent, struct sg_child *child, uint64_t bl
         return error;
     if (child->kind == CHILD_GRID) {
         const struct sg_launch *launch = family->launch;
-        if (family->pending >= pending_limit(family)) {
+        if (family->pending >= sg_family_pending_limit(family)) {
             if (!family->told)
                 rg_warn("kernel %s: more than %llu launches are pending: further ones fail "
                         "(cudaLimitDevRuntimePendingLaunchCount)",
@@ -408,7 +106,7 @@ static int enqueue(struct sg_parent *parent, struct sg_child *child, uint64_t bl
         }
         family->pending++;
     }
-    use_family(family);
+    sg_family_use(family);
     child->next = NULL;
     child->queue = queue;
     if (stream == SG_STREAM_TAIL) {
@@ -429,13 +127,13 @@ static int enqueue(struct sg_parent *parent, struct sg_child *child, uint64_t bl
     }
     if (queue)
         queue->last = child;
-    unblock(child);
+    sg_family_unblock(child);
     return SG_CUDA_SUCCESS;
 }
 
 int sg_child_submit(struct sg_parent *parent, struct sg_child *child, uint64_t block, uint64_t stream)
 {
-    pthread_mutex_lock(&children.lock);
+    RG_SCOPED_LOCK(&sg_families_lock);
     struct sg_child **link = &parent->prepared;
     while (*link && *link != child)
         link = &(*link)->next;
@@ -446,11 +144,10 @@ int sg_child_submit(struct sg_parent *parent, struct sg_child *child, uint64_t b
         if (error)
             free(child);
     }
-    pthread_mutex_unlock(&children.lock);
     return error;
 }
 
-static struct sg_child *new_child(struct sg_parent *parent, enum child_kind kind)
+static struct sg_child *new_child(struct sg_parent *parent, enum sg_child_kind kind)
 {
     struct sg_child *child = aligned_alloc(64, (sizeof(*child) + 63) & ~(size_t)63);
     if (!child)
@@ -468,9 +165,9 @@ int sg_child_transfer(struct sg_parent *parent, const struct sg_transfer *transf
     if (!child)
         return SG_CUDA_OUT_OF_MEMORY;
     child->transfer = *transfer;
-    pthread_mutex_lock(&children.lock);
+    pthread_mutex_lock(&sg_families_lock);
     int error = enqueue(parent, child, block, stream);
-    pthread_mutex_unlock(&children.lock);
+    pthread_mutex_unlock(&sg_families_lock);
     if (error)
         free(child);
     return error;
@@ -491,14 +188,14 @@ int sg_child_record(struct sg_parent *parent, uint64_t event, uint64_t block, ui
     struct sg_child *child = new_child(parent, CHILD_RECORD);
     if (!child)
         return SG_CUDA_OUT_OF_MEMORY;
-    pthread_mutex_lock(&children.lock);
+    pthread_mutex_lock(&sg_families_lock);
     child->recorded = find_event(parent, event);
     int error = !child->recorded           ? SG_CUDA_INVALID_HANDLE
                 : stream == SG_STREAM_TAIL ? SG_CUDA_INVALID_VALUE
                                            : enqueue(parent, child, block, stream);
     if (!error)
         child->recorded->record = child;
-    pthread_mutex_unlock(&children.lock);
+    pthread_mutex_unlock(&sg_families_lock);
     if (error)
         free(child);
     return error;
@@ -509,7 +206,7 @@ int sg_child_wait(struct sg_parent *parent, uint64_t event, uint64_t block, uint
     struct sg_child *child = new_child(parent, CHILD_WAIT);
     if (!child)
         return SG_CUDA_OUT_OF_MEMORY;
-    pthread_mutex_lock(&children.lock);
+    pthread_mutex_lock(&sg_families_lock);
     struct sg_child_event *found = find_event(parent, event);
     struct sg_child *record = found ? found->record : NULL;
     child->blockers = record != NULL;
@@ -520,7 +217,7 @@ int sg_child_wait(struct sg_parent *parent, uint64_t event, uint64_t block, uint
         child->next_waiter = record->waiters;
         record->waiters = child;
     }
-    pthread_mutex_unlock(&children.lock);
+    pthread_mutex_unlock(&sg_families_lock);
     if (error)
         free(child);
     return error;
@@ -532,11 +229,11 @@ int sg_child_stream_create(struct sg_parent *parent, uint64_t *stream)
     if (!queue)
         return SG_CUDA_OUT_OF_MEMORY;
     queue->named = true;
-    pthread_mutex_lock(&children.lock);
-    use_family(parent->family);
+    pthread_mutex_lock(&sg_families_lock);
+    sg_family_use(parent->family);
     queue->next = parent->streams;
     parent->streams = queue;
-    pthread_mutex_unlock(&children.lock);
+    pthread_mutex_unlock(&sg_families_lock);
     *stream = (uint64_t)(uintptr_t)queue;
     return SG_CUDA_SUCCESS;
 }
@@ -544,12 +241,11 @@ int sg_child_stream_create(struct sg_parent *parent, uint64_t *stream)
 int sg_child_stream_destroy(struct sg_parent *parent, uint64_t stream)
 {
     int error = SG_CUDA_INVALID_HANDLE;
-    pthread_mutex_lock(&children.lock);
+    RG_SCOPED_LOCK(&sg_families_lock);
     struct sg_child_stream *queue =
         stream > SG_STREAM_FIRE_AND_FORGET ? find_stream(parent, 0, stream, &error) : NULL;
     if (queue)
         queue->destroyed = true; /* what is in it runs */
-    pthread_mutex_unlock(&children.lock);
     return error;
 }
 
@@ -558,22 +254,21 @@ int sg_child_event_create(struct sg_parent *parent, uint64_t *event)
     struct sg_child_event *found = calloc(1, sizeof(*found));
     if (!found)
         return SG_CUDA_OUT_OF_MEMORY;
-    pthread_mutex_lock(&children.lock);
-    use_family(parent->family);
+    pthread_mutex_lock(&sg_families_lock);
+    sg_family_use(parent->family);
     found->next = parent->events;
     parent->events = found;
-    pthread_mutex_unlock(&children.lock);
+    pthread_mutex_unlock(&sg_families_lock);
     *event = (uint64_t)(uintptr_t)found;
     return SG_CUDA_SUCCESS;
 }
 
 int sg_child_event_destroy(struct sg_parent *parent, uint64_t event)
 {
-    pthread_mutex_lock(&children.lock);
+    RG_SCOPED_LOCK(&sg_families_lock);
     struct sg_child_event *found = find_event(parent, event);
     if (found)
         found->destroyed = true;
-    pthread_mutex_unlock(&children.lock);
     return found ? SG_CUDA_SUCCESS : SG_CUDA_INVALID_HANDLE;
 }
 
@@ -582,7 +277,7 @@ int sg_child_event_destroy(struct sg_parent *parent, uint64_t event)
 int sg_child_last_error(struct sg_parent *parent, uint64_t block, uint32_t thread, bool clear)
 {
     int error = SG_CUDA_SUCCESS;
-    pthread_mutex_lock(&children.lock);
+    RG_SCOPED_LOCK(&sg_families_lock);
     for (struct sg_thread_error *e = parent->errors; e; e = e->next)
         if (e->block == block && e->thread == thread) {
             error = e->error;
@@ -590,15 +285,14 @@ int sg_child_last_error(struct sg_parent *parent, uint64_t block, uint32_t threa
                 e->error = SG_CUDA_SUCCESS;
             break;
         }
-    pthread_mutex_unlock(&children.lock);
     return error;
 }
 
 void sg_child_set_error(struct sg_parent *parent, uint64_t block, uint32_t thread, int error)
 {
     struct sg_thread_error *e;
-    pthread_mutex_lock(&children.lock);
-    use_family(parent->family); /* whose end frees the list */
+    RG_SCOPED_LOCK(&sg_families_lock);
+    sg_family_use(parent->family); /* whose end frees the list */
     for (e = parent->errors; e; e = e->next)
         if (e->block == block && e->thread == thread)
             break;
@@ -610,5 +304,4 @@ void sg_child_set_error(struct sg_parent *parent, uint64_t block, uint32_t threa
     }
     if (e)
         e->error = error;
-    pthread_mutex_unlock(&children.lock);
 }

@@ -2,16 +2,16 @@
  * children.h - what kernels put into streams of the device: grids, copies, events (dynamic parallelism).
  *
  *   family  a grid of the host and all that comes from it. The launch is over when the whole family is.
- *   parent  a grid as those see it that it launches. It owns the streams and events that its threads make, and is
- *           complete when its own blocks have ended and all that it launched is complete; then what is in its tail
- *           stream runs, one after the other.
+ *   parent  a grid as those see it that it launches. It owns the streams and events that its threads make,
+ *           and is complete when its own blocks have ended and all that it launched is complete; then what is
+ *           in its tail stream runs, one after the other.
  *   child   one piece of work in a stream.
  *
- * Children begin when their parent's blocks have ended: programs let one lane of a warp launch what reads the stores of
- * all, which it does before the others have made theirs here. Only when half of the launches that may be pending are,
- * they begin at once. Those that may run are taken, the newest grid's first, by threads made for that (at most one a core)
- * and by the thread that waits for the family; none waits for another on a stack. One lock; all functions may be called
- * from kernels, and read no memory of kernels but a child's own.
+ * Children begin when their parent's blocks have ended: programs let one lane of a warp launch what reads the
+ * stores of all, which it does before the others have made theirs here. Only when half of the launches that
+ * may be pending are, they begin at once. Those that may run are taken, the newest grid's first, by threads
+ * made for that (at most one a core) and by the thread that waits for the family; none waits for another on a
+ * stack. One lock; all functions may be called from kernels, and read no memory of kernels but a child's own.
  */
 #ifndef SG_EXEC_DEVICE_RUNTIME_CHILDREN_H
 #define SG_EXEC_DEVICE_RUNTIME_CHILDREN_H
@@ -66,8 +66,8 @@ void *sg_child_params(struct sg_child *child);
 struct sg_launch *sg_child_launch(struct sg_child *child);
 
 /*
- * These return a cudaError_t, and take the number of the calling block and the stream's handle. `params`: what
- * sg_child_params gave, of a child not yet launched.
+ * These return a cudaError_t, and take the number of the calling block and the stream's handle. `params`:
+ * what sg_child_params gave, of a child not yet launched.
  */
 int sg_child_find(struct sg_parent *parent, const void *params, struct sg_child **out);
 int sg_child_submit(struct sg_parent *parent, struct sg_child *child, uint64_t block, uint64_t stream);

@@ -1,8 +1,8 @@
 /*
  * device_call.c - the functions of the device runtime, as kernels call them.
  *
- * Arguments come as the addresses of what PTX passes. What a kernel gives to be written to is written here, in the
- * kernel's own thread and under no lock: if it is no memory, that is the kernel's fault.
+ * Arguments come as the addresses of what PTX passes. What a kernel gives to be written to is written here,
+ * in the kernel's own thread and under no lock: if it is no memory, that is the kernel's fault.
  */
 #include "softgpu/device_calls.h"
 #include "softgpu/exec/device_runtime/children.h"

@@ -9,6 +9,7 @@
  * Any thread, under one lock that no kernel's fault can leave taken: nothing in here reads the kernel's
  * memory.
  */
+#include "common/sync/scoped_lock.h"
 #include "softgpu/exec/device_runtime/children.h"
 #include "softgpu/exec/fault/fault.h"
 
@@ -199,11 +200,10 @@ void *sg_rt_malloc(struct sg_thread *t, uint64_t size)
     (void)t;
     if (!size)
         return NULL;
-    pthread_mutex_lock(&heap.lock);
+    RG_SCOPED_LOCK(&heap.lock);
     if (map())
         memory = size <= SMALL_MAX ? allocate_small(size) : allocate_pages(size);
     heap.live += memory != NULL;
-    pthread_mutex_unlock(&heap.lock);
     return memory;
 }
 
@@ -224,18 +224,16 @@ void sg_rt_free(struct sg_thread *t, void *pointer)
 
 bool sg_heap_holds(uint64_t address, uint64_t size)
 {
-    pthread_mutex_lock(&heap.lock);
+    RG_SCOPED_LOCK(&heap.lock);
     uint64_t total = (uint64_t)heap.n_pages * PAGE, offset = address - (uintptr_t)heap.base;
     bool holds = heap.base && offset < total && size <= total - offset;
-    pthread_mutex_unlock(&heap.lock);
     return holds;
 }
 
 void sg_exec_set_heap_limit(uint64_t bytes)
 {
-    pthread_mutex_lock(&heap.lock);
+    RG_SCOPED_LOCK(&heap.lock);
     heap.limit = bytes;
     if (!heap.live)
         unmap(); /* made anew with the new size at the next use; memory in use keeps the old heap */
-    pthread_mutex_unlock(&heap.lock);
 }

@@ -10,6 +10,7 @@
 #include "softgpu/exec/device_runtime/output.h"
 
 #include "common/base/log.h"
+#include "common/sync/scoped_lock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,7 +66,7 @@ void sg_output_append(const char *text, size_t size)
 
     if (!size)
         return;
-    pthread_mutex_lock(&fifo.lock);
+    RG_SCOPED_LOCK(&fifo.lock);
     if (!fifo.data) {
         fifo.data = malloc(fifo.limit);
         fifo.capacity = fifo.data ? fifo.limit : 0;
@@ -82,7 +83,6 @@ void sg_output_append(const char *text, size_t size)
         rg_warn("device printf: a message of %zu bytes does not fit into the FIFO of %zu and is dropped",
                 size, fifo.capacity);
     }
-    pthread_mutex_unlock(&fifo.lock);
 }
 
 void sg_exec_flush_output(void)

@@ -1,11 +1,11 @@
 /*
  * decode.c - the memory operand of an x86-64 instruction.
  *
- * An access that is not aligned as its instruction demands, and one whose address is not canonical, are the same
- * exception on x86-64 (general protection), and the kernel passes on no address with it. The two are different
- * errors in CUDA, so the address is computed again from the instruction: prefixes, opcode map, ModRM, SIB,
- * displacement. What the instruction does is not looked at. Runs in a signal handler: touches only the instruction's
- * bytes, which the processor has just read.
+ * An access that is not aligned as its instruction demands, and one whose address is not canonical, are the
+ * same exception on x86-64 (general protection), and the kernel passes on no address with it. The two are
+ * different errors in CUDA, so the address is computed again from the instruction: prefixes, opcode map,
+ * ModRM, SIB, displacement. What the instruction does is not looked at. Runs in a signal handler: touches
+ * only the instruction's bytes, which the processor has just read.
  */
 #include "softgpu/exec/fault/decode.h"
 

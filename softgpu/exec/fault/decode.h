@@ -7,8 +7,8 @@
 #include <ucontext.h>
 
 /**
- * Finds the address of the memory operand of the instruction at which `context` stopped. False: it has none, or this
- * machine's instructions are not known here.
+ * Finds the address of the memory operand of the instruction at which `context` stopped. False: it has none,
+ * or this machine's instructions are not known here.
  */
 bool sg_memory_operand(const ucontext_t *context, uint64_t *address);
 

@@ -1,7 +1,8 @@
 /*
- * fault.c - what a kernel does wrong: recorded once a grid, with place and address, and the checks that generated code asks
- * for. The first fault stops the grid: its threads see that when they next switch, and the one at fault is given up at once.
- * Any thread that runs a kernel; the first claims the report, later ones are dropped.
+ * fault.c - what a kernel does wrong: recorded once a grid, with place and address, and the checks that
+ * generated code asks for. The first fault stops the grid: its threads see that when they next switch, and
+ * the one at fault is given up at once. Any thread that runs a kernel; the first claims the report, later
+ * ones are dropped.
  */
 #include "softgpu/exec/fault/fault.h"
 #include "softgpu/exec/fiber/fiber.h"

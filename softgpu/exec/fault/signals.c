@@ -1,12 +1,13 @@
 /*
  * signals.c - signals of the processor that a kernel's accesses and instructions raise.
  *
- * The handlers for SIGSEGV, SIGBUS, SIGFPE and SIGILL are installed when the engine first runs and stay. In a thread whose
- * slot runs a fiber, the signal is the kernel's: the fault is recorded and control goes, out of the handler, to the slot's
- * scheduler, which gives up the block's fibers; the handler's alternate stack is left behind as it is. Any other signal goes
- * to the handler that was there before.
+ * The handlers for SIGSEGV, SIGBUS, SIGFPE and SIGILL are installed when the engine first runs and stay. In a
+ * thread whose slot runs a fiber, the signal is the kernel's: the fault is recorded and control goes, out of
+ * the handler, to the slot's scheduler, which gives up the block's fibers; the handler's alternate stack is
+ * left behind as it is. Any other signal goes to the handler that was there before.
  *
- * An application that installs handlers of its own later, without passing signals on, takes these ones out of action.
+ * An application that installs handlers of its own later, without passing signals on, takes these ones out of
+ * action.
  */
 #include "softgpu/exec/fault/signals.h"
 #include "softgpu/exec/fault/decode.h"
@@ -43,7 +44,10 @@ static uintptr_t program_counter(const ucontext_t *context)
 #endif
 }
 
-/** Which fault of the kernel the signal means, and the address it is about (the instruction's, if there is none). */
+/**
+ * Which fault of the kernel the signal means, and the address it is about (the instruction's, if there is
+ * none).
+ */
 static enum sg_fault classify(const struct sg_slot *slot, int signal, const siginfo_t *info,
                               const ucontext_t *context, uint64_t *address)
 {
@@ -88,14 +92,18 @@ static void pass_on(int signal, siginfo_t *info, void *context)
 static _Noreturn void give_up(struct sg_slot *slot, const ucontext_t *context)
 {
     slot->leave = SG_LEAVE_STOPPED;
-    /* the handler does not return: what was blocked for its time (by sanitizers, all signals) is let in again
+    /*
+     * the handler does not return: what was blocked for its time (by sanitizers, all signals) is let in again
      */
     pthread_sigmask(SIG_SETMASK, &context->uc_sigmask, NULL);
     sg_leave(slot, slot->current); /* the fiber is given up: this does not return */
     __builtin_unreachable();
 }
 
-/** Whether the signal is the watchdog's, which is then dealt with: a kernel that is in generated code is given up. */
+/**
+ * Whether the signal is the watchdog's, which is then dealt with: a kernel that is in generated code is given
+ * up.
+ */
 static bool is_nudge(struct sg_slot *slot, int signal, const siginfo_t *info, const ucontext_t *context)
 {
     if (signal != SIGILL || info->si_code != SI_TKILL || info->si_pid != getpid() || !sg_watchdog_acts())

@@ -8,7 +8,10 @@
 
 /** Installs the signal handlers (once a process). */
 void sg_signals_install(void);
-/** Prepares the calling thread for running kernels: alternate signal stack, signals unblocked. False: no memory. */
+/**
+ * Prepares the calling thread for running kernels: alternate signal stack, signals unblocked. False: no
+ * memory.
+ */
 bool sg_signals_thread_init(void);
 /** The slot in which the calling thread works; what a signal handler looks at. */
 extern __thread struct sg_slot *sg_current_slot __attribute__((tls_model("initial-exec")));

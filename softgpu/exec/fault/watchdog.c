@@ -1,10 +1,12 @@
 /*
- * watchdog.c - grids that run for longer than SOFTGPU_TIMEOUT allows are ended, as a GPU's watchdog ends them.
+ * watchdog.c - grids that run for longer than SOFTGPU_TIMEOUT allows are ended, as a GPU's watchdog ends
+ * them.
  *
- * Threads that give way to others see by themselves that their grid is stopped. A loop in generated code sees nothing:
- * the threads that work on the grid are sent a signal, again and again, until each was met in generated code (not in
- * the engine or a library, where it may hold a lock), which the handler then leaves for good. What is generated code is
- * found out outside of the handler: executable memory that is not of a file.
+ * Threads that give way to others see by themselves that their grid is stopped. A loop in generated code sees
+ * nothing: the threads that work on the grid are sent a signal, again and again, until each was met in
+ * generated code (not in the engine or a library, where it may hold a lock), which the handler then leaves
+ * for good. What is generated code is found out outside of the handler: executable memory that is not of a
+ * file.
  *
  * One thread for all grids, made when the first grid is watched. The lock is held for short whiles only.
  */
@@ -14,6 +16,8 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/parse.h"
+#include "common/base/thread.h"
+#include "common/sync/scoped_lock.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -111,7 +115,6 @@ static void end_grid(struct sg_grid *grid)
 static void *watch(void *unused)
 {
     (void)unused;
-    pthread_setname_np(pthread_self(), "softgpu-watch");
     pthread_mutex_lock(&watchdog.lock);
     for (;;) {
         uint64_t now = rg_now_ns(), next = UINT64_MAX;
@@ -134,19 +137,9 @@ static void *watch(void *unused)
 
 static bool start(void)
 {
-    pthread_attr_t attributes;
-    pthread_t thread;
-    sigset_t all, old;
     if (watchdog.running)
         return true;
-    if (pthread_attr_init(&attributes) != 0)
-        return false;
-    sigfillset(&all);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    watchdog.running = pthread_create(&thread, &attributes, watch, NULL) == 0;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    pthread_attr_destroy(&attributes);
+    watchdog.running = rg_thread_start("softgpu-watch", watch, NULL);
     if (!watchdog.running)
         rg_warn("SOFTGPU_TIMEOUT: no thread to watch kernels with");
     return watchdog.running;
@@ -172,33 +165,30 @@ void sg_unwatch_grid(struct sg_grid *grid)
 {
     if (!grid->watched)
         return;
-    pthread_mutex_lock(&watchdog.lock);
+    RG_SCOPED_LOCK(&watchdog.lock);
     struct sg_grid **at = &watchdog.grids;
     while (*at != grid)
         at = &(*at)->next_watched;
     *at = grid->next_watched;
-    pthread_mutex_unlock(&watchdog.lock);
 }
 
 void sg_watch_slot(struct sg_slot *slot, struct sg_grid *grid)
 {
     if (!grid->watched)
         return;
-    pthread_mutex_lock(&watchdog.lock);
+    RG_SCOPED_LOCK(&watchdog.lock);
     slot->os_thread = pthread_self();
     slot->next_watched = grid->watched_slots;
     grid->watched_slots = slot;
-    pthread_mutex_unlock(&watchdog.lock);
 }
 
 void sg_unwatch_slot(struct sg_slot *slot, struct sg_grid *grid)
 {
     if (!grid->watched)
         return;
-    pthread_mutex_lock(&watchdog.lock);
+    RG_SCOPED_LOCK(&watchdog.lock);
     struct sg_slot **at = &grid->watched_slots;
     while (*at != slot)
         at = &(*at)->next_watched;
     *at = slot->next_watched;
-    pthread_mutex_unlock(&watchdog.lock);
 }

@@ -27,7 +27,8 @@
 #define KEEP_BYTES   SG_STACK_BASE /* … but for the top, where a parked fiber's frames lie */
 #define GUARDS_MAX   12000 /* made with mprotect: two mappings each, of 65530 that Linux allows by default */
 
-/** Makes [address, address + SG_STACK_GUARD) fault; without effect where that would take too many mappings.
+/**
+ * Makes [address, address + SG_STACK_GUARD) fault; without effect where that would take too many mappings.
  */
 static void install_guard(unsigned char *address)
 {
@@ -67,8 +68,9 @@ void sg_fiber_park(struct sg_slot *slot, struct sg_fiber *fiber)
 }
 
 /**
- * Maps a batch of stacks of the class and parks their fibers. Behind the last one is a guard as well: what lies near a frame
- * is taken for the thread's own memory (compiler/codegen/memory/spaces.c), so nothing else may.
+ * Maps a batch of stacks of the class and parks their fibers. Behind the last one is a guard as well: what
+ * lies near a frame is taken for the thread's own memory (compiler/codegen/memory/spaces.c), so nothing else
+ * may.
  */
 static bool make_batch(struct sg_slot *slot, unsigned stack_class)
 {

@@ -1,4 +1,6 @@
-/* fiber_context_portable.c - the context switch by ucontext, for machines without hand-written code; see fiber_context.h.
+/*
+ * fiber_context_portable.c - the context switch by ucontext, for machines without hand-written code; see
+ * fiber_context.h.
  */
 #include "softgpu/exec/fiber/fiber_context.h"
 

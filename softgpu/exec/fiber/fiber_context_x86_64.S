@@ -1,9 +1,9 @@
 /*
  * fiber_context_x86_64.S - the context switch for x86-64 (System V ABI); see fiber_context.h.
  *
- * The resumed side is entered by ret, not by an indirect jump: the fibers of a block mostly wait in the same call
- * chain, so the processor's stack of return addresses predicts this return and those that follow, as if the same
- * fiber had gone on. With a jump that stack would be off by one for all of them.
+ * The resumed side is entered by ret, not by an indirect jump: the fibers of a block mostly wait in the same
+ * call chain, so the processor's stack of return addresses predicts this return and those that follow, as if
+ * the same fiber had gone on. With a jump that stack would be off by one for all of them.
  */
     .text
 

@@ -171,8 +171,7 @@ void sg_run_abandon(struct sg_run *run)
     }
 }
 
-/* --- fibers ------------------------------------------------------------------------------------------------
- */
+/* --- fibers --- */
 
 /** Gives the fiber the block's next thread; false if all have begun. */
 static inline bool begin_next_thread(struct sg_fiber *fiber)
@@ -332,8 +331,7 @@ enum sg_leave sg_run_blocks(struct sg_run *run, struct sg_fiber *fiber, uint64_t
     return enter(run->slot, fiber);
 }
 
-/* --- what threads call
- * ---------------------------------------------------------------------------------------- */
+/* --- what threads call --- */
 
 void sg_rt_exit(struct sg_thread *t)
 {

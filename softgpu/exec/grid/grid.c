@@ -1,15 +1,16 @@
 /*
  * grid.c - a slot's work on one grid: takes blocks, gives them turns, ends what has a fault.
  *
- * Blocks that wait for nobody: a range at a time. Blocks that may wait for each other (thread form, and loop form with
- * points at which threads yield): usually one at a time. When all blocks that the slot has begun only spin (yield), it
- * begins further ones, so that grids whose blocks wait for each other come to an end however few threads work on them; a
- * cooperative grid is spread over the slots in equal shares first. The blocks of a cluster are begun together, and take
- * turns. Who spins may do more in each turn than look again (all threads of a block meet, and one looks): so many turns that
- * end with yields count as well. A slot that only spins gives up the processor to others, and after a while sleeps between
- * the turns. It sleeps at once where others do not give the processor back soon: the scheduler of Linux (EEVDF) takes a
- * whole slice from a thread that yields and not from one that sleeps, so that spinning threads hardly get on any more next
- * to one that computes.
+ * Blocks that wait for nobody: a range at a time. Blocks that may wait for each other (thread form, and loop
+ * form with points at which threads yield): usually one at a time. When all blocks that the slot has begun
+ * only spin (yield), it begins further ones, so that grids whose blocks wait for each other come to an end
+ * however few threads work on them; a cooperative grid is spread over the slots in equal shares first. The
+ * blocks of a cluster are begun together, and take turns. Who spins may do more in each turn than look again
+ * (all threads of a block meet, and one looks): so many turns that end with yields count as well. A slot that
+ * only spins gives up the processor to others, and after a while sleeps between the turns. It sleeps at once
+ * where others do not give the processor back soon: the scheduler of Linux (EEVDF) takes a whole slice from a
+ * thread that yields and not from one that sleeps, so that spinning threads hardly get on any more next to
+ * one that computes.
  */
 #include "softgpu/exec/grid/grid.h"
 #include "softgpu/exec/fault/fault.h"
@@ -34,7 +35,7 @@
 #define IDLE_SLEEP_NS     50000
 #define LONG_YIELD_NS     100000 /* others wanted the processor … */
 #define CROWDED_ROUNDS    64u    /* … and most likely still do */
-#define CHUNK_MAX         4096u /* blocks of block form taken at a time: neighbours read the same and share pages */
+#define CHUNK_MAX         4096u  /* blocks of block form taken at a time: neighbours share pages */
 
 static void report_deadlock(const struct sg_run *run)
 {
@@ -83,7 +84,8 @@ static void out_of_memory(struct sg_grid *grid)
 
 /* --- blocks that wait for nobody --- */
 
-/** Takes the next blocks [*first, *end): many while many are left, single ones towards the end; false: none.
+/**
+ * Takes the next blocks [*first, *end): many while many are left, single ones towards the end; false: none.
  */
 static bool take_blocks(struct sg_grid *grid, uint64_t *first, uint64_t *end)
 {
@@ -254,7 +256,9 @@ static void idle_round(struct sg_slot *slot, struct sg_grid *grid, struct reside
         r->crowded = CROWDED_ROUNDS;
 }
 
-/** After a turn that yields ended, in which something happened: perhaps all that did is part of looking again. */
+/**
+ * After a turn that yields ended, in which something happened: perhaps all that did is part of looking again.
+ */
 static void busy_round(struct sg_slot *slot, struct sg_grid *grid, struct residents *r)
 {
     if (r->turns / r->count >= TURNS_EXTRA && r->count < grid->resident_max) {

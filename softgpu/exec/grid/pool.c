@@ -10,14 +10,15 @@
  * extra slot for itself: the blocks that hold the others may be waiting for just this grid.
  *
  * Who waits for whom, all under the one lock:
- * - A caller whose grid has workers left sleeps on the grid's `finished`, as its only waiter. Whoever leaves the grid
- *   last signals it, whether blocks are left (the worker went to a grid that starves; the caller then works again) or not.
- * - A caller whose grid has blocks, no worker and no slot sleeps there, too, but not for longer than until it may make an
- *   extra slot.
- * - Workers without blocks or slots sleep in `idle`. Callers never depend on them: what nobody comes for a caller does
- *   itself.
- * tests/softgpu/exec/grid/pool_model.py goes through all that can happen for a few threads, workers that sleep through calls
- * included; it should be changed together with this file.
+ * - A caller whose grid has workers left sleeps on the grid's `finished`, as its only waiter. Whoever leaves
+ *   the grid last signals it, whether blocks are left (the worker went to a grid that starves; the caller
+ *   then works again) or not.
+ * - A caller whose grid has blocks, no worker and no slot sleeps there, too, but not for longer than until it
+ *   may make an extra slot.
+ * - Workers without blocks or slots sleep in `idle`. Callers never depend on them: what nobody comes for a
+ *   caller does itself.
+ * tests/softgpu/exec/grid/pool_model.py goes through all that can happen for a few threads, workers that
+ * sleep through calls included; it should be changed together with this file.
  *
  * Threads that cannot be made are done without: the caller's own suffices. A process that forks keeps a
  * usable engine in the parent only.
@@ -31,12 +32,12 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/thread.h"
 #include "common/sync/wait_queue.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -98,8 +99,7 @@ static bool starving(void)
     return atomic_load_explicit(&engine.n_starving, memory_order_relaxed) != 0;
 }
 
-/* --- slots (under the lock)
- * ---------------------------------------------------------------------------------- */
+/* --- slots (under the lock) --- */
 
 /** A free slot, made if there are fewer than cores (or `extra`); NULL if there is none. */
 static struct sg_slot *take_slot(bool extra)
@@ -151,8 +151,7 @@ static void bind_slot(struct sg_slot *slot)
     sg_sanitize_thread(&slot->scheduler_sanitize, stack, size);
 }
 
-/* --- the list of grids (under the lock)
- * ------------------------------------------------------------------------- */
+/* --- the list of grids (under the lock) --- */
 
 static void list_grid(struct sg_grid *grid)
 {
@@ -219,8 +218,7 @@ static struct sg_grid *choose_grid(void)
     return best;
 }
 
-/* --- workers
- * ------------------------------------------------------------------------------------------------------ */
+/* --- workers --- */
 
 static void *work(void *unused);
 
@@ -236,26 +234,15 @@ static void call_worker(void)
 {
     if (wake_worker() || engine.n_coming || engine.n_workers >= sg_exec_cores())
         return;
-    pthread_attr_t attributes;
-    pthread_t thread;
-    sigset_t all, old;
-    sigfillset(&all);
-    if (pthread_attr_init(&attributes) != 0)
-        return;
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_sigmask(SIG_SETMASK, &all, &old); /* the application's signals are not for the worker */
-    if (pthread_create(&thread, &attributes, work, NULL) == 0) {
+    if (rg_thread_start("softgpu", work, NULL)) {
         engine.n_workers++;
         engine.n_coming++;
     }
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    pthread_attr_destroy(&attributes);
 }
 
 static void *work(void *unused)
 {
     (void)unused;
-    pthread_setname_np(pthread_self(), "softgpu");
     bool able = sg_signals_thread_init();
     pthread_mutex_lock(&engine.lock);
     engine.n_coming--;
@@ -284,8 +271,7 @@ static void *work(void *unused)
     return NULL;
 }
 
-/* --- running a grid
- * --------------------------------------------------------------------------------------------- */
+/* --- running a grid --- */
 
 static bool valid(const struct sg_launch *launch, struct sg_grid *grid)
 {
@@ -370,7 +356,10 @@ static void pause_briefly(void)
 #endif
 }
 
-/** The caller works on its grid, which it has joined, until no block is left to begin. Under the lock, which is open meanwhile. */
+/**
+ * The caller works on its grid, which it has joined, until no block is left to begin. Under the lock, which
+ * is open meanwhile.
+ */
 static void work_oneself(struct sg_grid *grid, struct sg_slot *slot)
 {
     pthread_mutex_unlock(&engine.lock);
@@ -401,7 +390,7 @@ static void run(struct sg_grid *grid)
     if (slot)
         work_oneself(grid, slot);
     while (grid->workers || has_blocks(grid)) {
-        if (grid->workers) { /* they may leave for another grid while blocks are left, which may wait for this one */
+        if (grid->workers) { /* they may leave blocks behind for another grid, which may wait for this one */
             pthread_cond_wait(&grid->finished, &engine.lock);
         } else if ((slot = wait_for_slot(grid))) {
             join_grid(grid);

@@ -8,7 +8,10 @@
 
 struct sg_parent;
 
-/** Runs one grid of a family, and nothing that it launches; returns when it has ended, or with the first fault. Any thread. */
+/**
+ * Runs one grid of a family, and nothing that it launches; returns when it has ended, or with the first
+ * fault. Any thread.
+ */
 enum sg_fault sg_pool_run(const struct sg_launch *launch, struct sg_parent *parent,
                           struct sg_fault_report *report);
 

@@ -1,17 +1,18 @@
 /*
- * lanes.c - a block in loop form: takes rows of threads from point to point (kernel_abi.h), and lets them meet there.
+ * lanes.c - a block in loop form: takes rows of threads from point to point (kernel_abi.h), and lets them
+ * meet there.
  *
- * As long as all threads of the block come to the same point, and all of them take part, the block goes from point to
- * point as a whole, at the cost of one call each. When threads part, lanes_detached.c takes over until all threads of the
- * block are ready at one point again.
+ * As long as all threads of the block come to the same point, and all of them take part, the block goes from
+ * point to point as a whole, at the cost of one call each. When threads part, lanes_detached.c takes over
+ * until all threads of the block are ready at one point again.
  *
- * Blocks wait for each other as little as threads do. Where a kernel has loops whose turns its threads take together (they
- * stride over memory by the grid's width), neighbouring blocks take them side by side, too: what they read then lies in
- * longer stretches, which the processor sees coming.
+ * Blocks wait for each other as little as threads do. Where a kernel has loops whose turns its threads take
+ * together (they stride over memory by the grid's width), neighbouring blocks take them side by side, too:
+ * what they read then lies in longer stretches, which the processor sees coming.
  *
- * Where threads may wait for another block (SG_POINT_YIELD) blocks run by themselves, in turns, as those of thread form do:
- * a turn ends when all threads of the block can only wait or look again, and the block is set aside with all that it
- * keeps (grid.c). Nothing of it is on a stack then.
+ * Where threads may wait for another block (SG_POINT_YIELD) blocks run by themselves, in turns, as those of
+ * thread form do: a turn ends when all threads of the block can only wait or look again, and the block is set
+ * aside with all that it keeps (grid.c). Nothing of it is on a stack then.
  *
  * Slot's thread only, on the fiber that runs the slot's blocks.
  */
@@ -142,7 +143,10 @@ static bool pass_together(struct sg_run *run, uint32_t number)
     }
 }
 
-/** Takes the block, all of whose threads are at m->point, to the next one that they come to together; TURN: they wait. */
+/**
+ * Takes the block, all of whose threads are at m->point, to the next one that they come to together; TURN:
+ * they wait.
+ */
 static enum sg_leave step(struct sg_run *run)
 {
     struct sg_loop_block *m = run->loop;
@@ -173,7 +177,10 @@ static enum sg_leave step(struct sg_run *run)
     return SG_LEAVE_ENDED;
 }
 
-/** Takes the block on, together or detached, until the threads are together at another point or the turn is over. */
+/**
+ * Takes the block on, together or detached, until the threads are together at another point or the turn is
+ * over.
+ */
 static enum sg_leave go_on(struct sg_run *run)
 {
     struct sg_loop_block *m = run->loop;

@@ -1,6 +1,6 @@
 /*
- * lanes.h - internal to blocks in loop form: what their threads keep, and the way from lanes.c, where a block goes from
- * point to point as a whole, to lanes_detached.c and back.
+ * lanes.h - internal to blocks in loop form: what their threads keep, and the way from lanes.c, where a block
+ * goes from point to point as a whole, to lanes_detached.c and back.
  */
 #ifndef SG_EXEC_LANES_LANES_H
 #define SG_EXEC_LANES_LANES_H
@@ -14,13 +14,16 @@ bool sg_lanes_reserve(struct sg_run *run);
 /** The run's next block begins. */
 void sg_lanes_begin(struct sg_run *run);
 /**
- * Runs a block that has begun to its end, or until it can only wait for another (SG_LEAVE_TURN; only if the kernel
- * yields); SG_LEAVE_ENDED, _TURN, _STOPPED or _DEADLOCK (after a report in the log).
+ * Runs a block that has begun to its end, or until it can only wait for another (SG_LEAVE_TURN; only if the
+ * kernel yields); SG_LEAVE_ENDED, _TURN, _STOPPED or _DEADLOCK (after a report in the log).
  */
 enum sg_leave sg_lanes_run_turn(struct sg_run *run);
 /** How many neighbouring blocks of the grid, which is in loop form, had better run side by side; 1: none. */
 uint32_t sg_lanes_beside(const struct sg_grid *grid);
-/** Runs the blocks of `count` runs of one grid and slot, the first of which the fiber belongs to; as sg_lanes_run_turn. */
+/**
+ * Runs the blocks of `count` runs of one grid and slot, the first of which the fiber belongs to; as
+ * sg_lanes_run_turn.
+ */
 enum sg_leave sg_lanes_run_beside(struct sg_run *const *runs, uint32_t count);
 
 /* --- internal --- */
@@ -113,18 +116,27 @@ bool sg_lanes_is_even_shuffle(const struct sg_point *point);
 void sg_lanes_shuffle_warp(const struct sg_loop_block *m, const struct sg_point *point, uint32_t warp);
 /** Lets the lanes `group` of a warp have each other's values, whatever they came by. */
 void sg_lanes_exchange(const struct sg_run *run, uint32_t warp, uint32_t group);
-/** Lets each of `lanes` have the values of those in its own mask; they and those are among `here`, at one point (exchange.c). */
+/**
+ * Lets each of `lanes` have the values of those in its own mask; they and those are among `here`, at one
+ * point (exchange.c).
+ */
 void sg_lanes_exchange_each(const struct sg_run *run, uint32_t warp, uint32_t here, uint32_t lanes);
 /** Does what the point says with the matrices of the lanes, which are all that have not ended in the warp. */
 void sg_lanes_matrices(const struct sg_run *run, uint32_t warp, uint32_t lanes, const struct sg_point *point);
-/** Threads that were together have come to their points, which the context holds; sg_lanes_run_detached takes them on. */
+/**
+ * Threads that were together have come to their points, which the context holds; sg_lanes_run_detached takes
+ * them on.
+ */
 void sg_lanes_part(struct sg_run *run);
 /**
- * Takes threads that are detached on until all are ready at one point (ENDED, and they are together at m->point), or have
- * ended (ENDED, SG_POINT_END); TURN: they wait for another block, and are still detached.
+ * Takes threads that are detached on until all are ready at one point (ENDED, and they are together at
+ * m->point), or have ended (ENDED, SG_POINT_END); TURN: they wait for another block, and are still detached.
  */
 enum sg_leave sg_lanes_run_detached(struct sg_run *run);
-/** After SG_LEAVE_DEADLOCK: tells of the threads that wait for ever, and of the first of them in the fault's report. */
+/**
+ * After SG_LEAVE_DEADLOCK: tells of the threads that wait for ever, and of the first of them in the fault's
+ * report.
+ */
 void sg_lanes_report_deadlock(struct sg_run *run);
 
 #endif

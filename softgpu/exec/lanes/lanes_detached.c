@@ -1,8 +1,9 @@
 /*
- * lanes_detached.c - threads of a block in loop form that have parted: each row of neighbours that are ready at one point is
- * taken on by itself, and what they come to is counted as for fibers: barriers as in barrier.c, groups of lanes as in
- * warp.c, with the same rules for threads that have ended. Threads that yield look again when no other thread of the block
- * can go on; if nothing else has happened since they last did, the block waits for another one.
+ * lanes_detached.c - threads of a block in loop form that have parted: each row of neighbours that are ready
+ * at one point is taken on by itself, and what they come to is counted as for fibers: barriers as in
+ * barrier.c, groups of lanes as in warp.c, with the same rules for threads that have ended. Threads that
+ * yield look again when no other thread of the block can go on; if nothing else has happened since they last
+ * did, the block waits for another one.
  *
  * Slot's thread only, on the fiber that runs the slot's blocks.
  */
@@ -16,7 +17,10 @@
 #include <emmintrin.h>
 #endif
 
-/** Those of a warp's lanes that are at point `number`; there are points for all 32, the last of which may mean nothing. */
+/**
+ * Those of a warp's lanes that are at point `number`; there are points for all 32, the last of which may mean
+ * nothing.
+ */
 static uint32_t lanes_at(const uint16_t points[SG_WARP_SIZE], uint16_t number)
 {
     uint32_t lanes = 0;
@@ -141,7 +145,10 @@ static void finish_group(struct sg_run *run, uint32_t warp, uint32_t index)
     make_ready(run->loop, warp, group);
 }
 
-/** All that live of the mask are there, and one of them at least: who is not in its own mask does not end a group. */
+/**
+ * All that live of the mask are there, and one of them at least: who is not in its own mask does not end a
+ * group.
+ */
 static bool is_complete(const struct sg_lanes_warp *w, const struct sg_warp_group *group)
 {
     return group->arrived & group->mask && (group->mask & w->alive & ~group->arrived) == 0;
@@ -169,8 +176,9 @@ static uint32_t mask_of(const struct sg_run *run, uint32_t warp, uint32_t lane)
 }
 
 /**
- * `lanes`, all at one point, come to an operation of the lanes in their masks. Those that do not agree on the mask, or are not
- * in it, go on at once where all that they name are here; else they are kept with what they name, as fibers are (warp.c).
+ * `lanes`, all at one point, come to an operation of the lanes in their masks. Those that do not agree on the
+ * mask, or are not in it, go on at once where all that they name are here; else they are kept with what they
+ * name, as fibers are (warp.c).
  */
 static void join_by_masks(struct sg_run *run, uint32_t warp, uint32_t lanes)
 {
@@ -378,7 +386,10 @@ static bool help(struct sg_run *run)
     return m->n_ready != 0 || help_lanes(run);
 }
 
-/** Takes the first ready thread at or behind *first, and its neighbours at the same point: [*first, end); 0: none. */
+/**
+ * Takes the first ready thread at or behind *first, and its neighbours at the same point: [*first, end); 0:
+ * none.
+ */
 static uint32_t take_row(struct sg_run *run, uint32_t *first)
 {
     struct sg_loop_block *m = run->loop;

@@ -1,6 +1,7 @@
 /*
- * lanes_exchange.c - what the lanes of a warp in loop form give each other: their operands are taken from columns of the
- * context, and their results put there. Shuffles of a whole warp by one distance, of which kernels make many, are copies.
+ * lanes_exchange.c - what the lanes of a warp in loop form give each other: their operands are taken from
+ * columns of the context, and their results put there. Shuffles of a whole warp by one distance, of which
+ * kernels make many, are copies.
  *
  * Slot's thread only, on the fiber that runs the slot's blocks.
  */

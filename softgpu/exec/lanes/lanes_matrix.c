@@ -1,7 +1,7 @@
 /*
- * lanes_matrix.c - operations on matrices of a warp in loop form: the lanes' registers are columns of the context, one
- * word a lane after the other. Where each element is, is said in mma.c: in fragments whose words follow memory, as most
- * do, the four lanes of one g have 16 consecutive bytes.
+ * lanes_matrix.c - operations on matrices of a warp in loop form: the lanes' registers are columns of the
+ * context, one word a lane after the other. Where each element is, is said in mma.c: in fragments whose words
+ * follow memory, as most do, the four lanes of one g have 16 consecutive bytes.
  */
 #include "softgpu/exec/lanes/lanes.h"
 #include "softgpu/exec/matrix/matrix.h"

@@ -1,6 +1,7 @@
 /*
- * matrix.h - internal to the operations on matrices: mma.c does all of them, lane by lane; lanes_matrix.c those of kernels
- * in loop form, whose registers are columns; mma_vectors.h the most common of these, with vector instructions.
+ * matrix.h - internal to the operations on matrices: mma.c does all of them, lane by lane; lanes_matrix.c
+ * those of kernels in loop form, whose registers are columns; mma_vectors.h the most common of these, with
+ * vector instructions.
  */
 #ifndef SG_EXEC_MATRIX_MATRIX_H
 #define SG_EXEC_MATRIX_MATRIX_H
@@ -18,7 +19,10 @@ struct sg_matrix_request {
     struct sg_matrix_fragments *fragments;
 };
 
-/* What one multiplication works on. The slot keeps it: it is too large for a fiber's stack and for thread-local storage. */
+/*
+ * What one multiplication works on. The slot keeps it: it is too large for a fiber's stack and for
+ * thread-local storage.
+ */
 struct sg_matrix_scratch {
     union {
         float f32[SG_MATRIX_MAX_A];
@@ -39,7 +43,9 @@ struct sg_matrix_scratch {
     struct sg_matrix_fragments fragments[SG_WARP_SIZE]; /* of lanes in loop form */
 };
 
-/** Where a warp's lanes in loop form have their registers: lane 0's element of a column, the others behind it. */
+/**
+ * Where a warp's lanes in loop form have their registers: lane 0's element of a column, the others behind it.
+ */
 struct sg_matrix_view {
     unsigned char *context;
     uint64_t stride; /* of columns, by their number */
@@ -69,8 +75,8 @@ void sg_matrix_resolve_same(struct sg_matrix_scratch *scratch, struct sg_matrix_
                             const struct sg_matrix_kind *kind);
 
 /**
- * Multiplies matrices of a whole warp; false, with nothing done, for kinds that only sg_matrix_resolve_same does.
- * Results are the same as its: products of these types are exact in float, so fused or not is one.
+ * Multiplies matrices of a whole warp; false, with nothing done, for kinds that only sg_matrix_resolve_same
+ * does. Results are the same as its: products of these types are exact in float, so fused or not is one.
  */
 typedef bool (*sg_matrix_multiplier)(struct sg_matrix_scratch *scratch, const struct sg_matrix_view *view,
                                      const struct sg_matrix_op *op);

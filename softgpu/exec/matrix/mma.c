@@ -1,21 +1,24 @@
 /*
  * mma.c - matrices that the registers of a warp hold: multiplication, loads and stores, transposition.
  *
- * In thread form every lane brings a request and waits (warp.c); the last one to come does the work of all, so that
- * nobody reads what another has not yet written. In loop form lanes_matrix.c makes the requests. Lanes that have exited, or never were, hold zeros, and are not stored.
+ * In thread form every lane brings a request and waits (warp.c); the last one to come does the work of all,
+ * so that nobody reads what another has not yet written. In loop form lanes_matrix.c makes the requests.
+ * Lanes that have exited, or never were, hold zeros, and are not stored.
  *
- * Where an element is. A lane has the numbers g = lane / 4 and t = lane % 4. A register of a or b holds E elements that
- * follow each other in k (E = 32 / their bits; 1 for tf32 and f64). With MB = m / 8 and NB = n / 8:
+ * Where an element is. A lane has the numbers g = lane / 4 and t = lane % 4. A register of a or b holds E
+ * elements that follow each other in k (E = 32 / their bits; 1 for tf32 and f64). With MB = m / 8 and NB = n
+ * / 8:
  *   register r of a: row g + 8 (r mod MB), and k = 4 E (r div MB) + t E + 0 … E-1
  *   register r of b: column g + 8 (r mod NB), and k = 4 E (r div NB) + t E + 0 … E-1
- *   element i of c, d: row g + 8 (i/2 mod MB), column 8 (i/2 div MB) + 2 t + i mod 2; f16 are two in a register
- * For the shapes of mma.sync these are the layouts that PTX documents. Those of wmma are opaque; here they follow the
- * same rule, and registers beyond those that a matrix needs (a and b of f16) repeat them from the first on.
+ *   element i of c, d: row g + 8 (i/2 mod MB), column 8 (i/2 div MB) + 2 t + i mod 2; f16: two in a register
+ * For the shapes of mma.sync these are the layouts that PTX documents. Those of wmma are opaque; here they
+ * follow the same rule, and registers beyond those that a matrix needs (a and b of f16) repeat them from the
+ * first on.
  *
- * Arithmetic. Sums begin with c and take the products in ascending k. f16, bf16 and tf32 (its upper 19 bits) are
- * multiplied and added in float, and so are the types of 8 bits and fewer: their products are exact unless they leave float's range. A result of type f16 is
- * rounded once, at the end. f64 is a chain of fused multiply-adds. Integers are summed exactly, and wrap or saturate at
- * the end.
+ * Arithmetic. Sums begin with c and take the products in ascending k. f16, bf16 and tf32 (its upper 19 bits)
+ * are multiplied and added in float, and so are the types of 8 bits and fewer: their products are exact
+ * unless they leave float's range. A result of type f16 is rounded once, at the end. f64 is a chain of fused
+ * multiply-adds. Integers are summed exactly, and wrap or saturate at the end.
  */
 #include "softgpu/exec/fault/signals.h"
 #include "softgpu/exec/matrix/matrix.h"
@@ -73,8 +76,8 @@ uint32_t sg_matrix_to_half(float value)
 }
 
 /*
- * Numbers of up to 8 bits: a sign, `exponent` bits, the rest mantissa. e5m2 has infinities and NaN as larger formats do,
- * e4m3 has NaN alone, the others have neither.
+ * Numbers of up to 8 bits: a sign, `exponent` bits, the rest mantissa. e5m2 has infinities and NaN as larger
+ * formats do, e4m3 has NaN alone, the others have neither.
  */
 static float small_to_float(uint32_t bits, unsigned exponent, unsigned mantissa)
 {
@@ -155,8 +158,8 @@ static void put_factor(void *to, enum path path, uint32_t place, const uint32_t 
 }
 
 /*
- * Spreads a lane's registers of a factor of `across` rows of a, or columns of b: element (x, y) with y along k goes to
- * y * step_k + x * step_x.
+ * Spreads a lane's registers of a factor of `across` rows of a, or columns of b: element (x, y) with y along
+ * k goes to y * step_k + x * step_x.
  */
 static void gather_factor(void *to, const uint32_t *words, uint8_t type, uint32_t lane, uint32_t across,
                           uint32_t k, uint32_t step_x, uint32_t step_k)
@@ -266,11 +269,12 @@ static void multiply_integer(struct sg_matrix_scratch *scratch, uint32_t m, uint
 }
 
 /*
- * m8n8k4 of f16. Each quarter of the warp, lanes 4 q to 4 q + 3 and those 16 further, has an 8 by 4 matrix a, a 4 by 8
- * matrix b and 8 by 8 sums. Of its eight lanes, lane i (the upper four are 4 to 7) holds
+ * m8n8k4 of f16. Each quarter of the warp, lanes 4 q to 4 q + 3 and those 16 further, has an 8 by 4 matrix a,
+ * a 4 by 8 matrix b and 8 by 8 sums. Of its eight lanes, lane i (the upper four are 4 to 7) holds
  *   of a: row i; with .col, of rows 4 (i / 4) + 0 … 3 the column i mod 4
  *   of b: column i; with .row, of columns 4 (i / 4) + 0 … 3 the row i mod 4
- *   of f16 sums: row i; of float sums element e: row (i & 1) + (e & 2) + 4 (i / 4), column (e & 4) + (i & 2) + (e & 1)
+ *   of f16 sums: row i
+ *   of float sums element e: row (i & 1) + (e & 2) + 4 (i / 4), column (e & 4) + (i & 2) + (e & 1)
  */
 static void multiply_quarter(struct sg_matrix_request *const *requests, const struct sg_matrix_kind *kind,
                              uint32_t quarter)

@@ -1,9 +1,10 @@
 /*
- * mma_vectors.h - multiplication of matrices that are columns of a whole warp, compiled for several instruction sets:
- * the including file names the function (SG_MATRIX_MULTIPLY_NAME) and is compiled for its set.
+ * mma_vectors.h - multiplication of matrices that are columns of a whole warp, compiled for several
+ * instruction sets: the including file names the function (SG_MATRIX_MULTIPLY_NAME) and is compiled for its
+ * set.
  *
- * The four lanes of one g (mma.c) follow each other in a column, so four words of a column are a piece of a row of a, of
- * a column of b (along k), or, from two columns in turn, of a row of c.
+ * The four lanes of one g (mma.c) follow each other in a column, so four words of a column are a piece of a
+ * row of a, of a column of b (along k), or, from two columns in turn, of a row of c.
  */
 #include "softgpu/exec/matrix/matrix.h"
 
@@ -300,7 +301,10 @@ static void multiply_bytes(struct sg_matrix_scratch *scratch, const struct sg_ma
 }
 
 #if defined __FMA__
-/* Chains of fused multiply-adds; one double a register, so a column's four lanes of one g are four steps along k. */
+/*
+ * Chains of fused multiply-adds; one double a register, so a column's four lanes of one g are four steps
+ * along k.
+ */
 static void multiply_doubles(struct sg_matrix_scratch *scratch, const struct sg_matrix_view *view,
                              const struct sg_matrix_op *op)
 {

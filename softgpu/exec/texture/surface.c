@@ -1,6 +1,6 @@
 /*
- * surface.c - surface loads, stores and reductions: whole bytes of array memory, no formats. The first coordinate
- * counts bytes. Runs inside of kernels, as texture.c.
+ * surface.c - surface loads, stores and reductions: whole bytes of array memory, no formats. The first
+ * coordinate counts bytes. Runs inside of kernels, as texture.c.
  */
 #include "softgpu/exec/texture/texture.h"
 #include "softgpu/kernel_abi.h"
@@ -12,7 +12,9 @@ static int64_t clamped(int64_t value, int64_t largest)
     return value < 0 ? 0 : value > largest ? largest : value;
 }
 
-/* Where an access goes; NULL for one outside that is to be ignored. Does not return for one that is an error. */
+/*
+ * Where an access goes; NULL for one outside that is to be ignored. Does not return for one that is an error.
+ */
 static void *locate(struct sg_thread *t, uint64_t surface, uint32_t operation, const uint32_t *coordinates)
 {
     const struct sg_texture *x = sg_texture_find(surface, true);

@@ -1,11 +1,12 @@
 /*
- * tensor.c - copies of boxes of tensors between global and shared memory, as a tensor map (softgpu/tensor_map.h) describes
- * them: cp.async.bulk.tensor and its reductions. A box is copied in chunks of 16 bytes, the unit in which shared memory is
- * swizzled; what lies outside of the tensor is 0 where it is read, and left alone where it is written.
+ * tensor.c - copies of boxes of tensors between global and shared memory, as a tensor map
+ * (softgpu/tensor_map.h) describes them: cp.async.bulk.tensor and its reductions. A box is copied in chunks
+ * of 16 bytes, the unit in which shared memory is swizzled; what lies outside of the tensor is 0 where it is
+ * read, and left alone where it is written.
  *
- * A map that is none, of another rank than the instruction says, or of a kind that is not offered (im2col, interleaved
- * layouts, elements of 4 and 6 bits, NaN outside, swizzles with wider atoms) ends the launch as an illegal instruction. Any
- * thread of a kernel.
+ * A map that is none, of another rank than the instruction says, or of a kind that is not offered (im2col,
+ * interleaved layouts, elements of 4 and 6 bits, NaN outside, swizzles with wider atoms) ends the launch as
+ * an illegal instruction. Any thread of a kernel.
  */
 #include "softgpu/exec/matrix/matrix.h"
 #include "softgpu/tensor_map.h"

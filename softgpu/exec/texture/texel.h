@@ -1,6 +1,6 @@
 /*
- * texel.h - what all ways to fetch share: formats, addressing, coordinates and weights, each written once. Inline, so
- * that where a format or a number of dimensions is constant, only its code is left.
+ * texel.h - what all ways to fetch share: formats, addressing, coordinates and weights, each written once.
+ * Inline, so that where a format or a number of dimensions is constant, only its code is left.
  */
 #ifndef SG_EXEC_TEXTURE_TEXEL_H
 #define SG_EXEC_TEXTURE_TEXEL_H
@@ -12,7 +12,10 @@
 
 #define SG_FAR 0x1p30f /* beyond this every coordinate is equally far outside */
 
-/** Of 8-bit channels: value / 255, and that as a colour of sRGB. Filled before the first texture is registered. */
+/**
+ * Of 8-bit channels: value / 255, and that as a colour of sRGB. Filled before the first texture is
+ * registered.
+ */
 extern float sg_unorm8[256], sg_srgb8[256];
 
 static inline uint32_t sg_float_bits(float value)
@@ -151,8 +154,8 @@ static inline int32_t sg_floor(float u)
 }
 
 /**
- * The first of the two texels that linear filtering takes, and the weight of the second: a multiple of 1/256, less
- * than 1.
+ * The first of the two texels that linear filtering takes, and the weight of the second: a multiple of 1/256,
+ * less than 1.
  */
 static inline int32_t sg_weigh(float u, float *weight)
 {

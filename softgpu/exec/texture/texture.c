@@ -1,14 +1,14 @@
 /*
  * texture.c - texture fetches: coordinates to texels, addressing, filtering, levels, in full generality.
  *
- * The rules are those of the CUDA programming guide: with linear filtering the coordinate less one half has its
- * fraction rounded to 8 bits and weighs the neighbours; wrapping and mirroring are for normalised coordinates, which
- * clamp otherwise; what a format lacks of four channels is 0, the fourth 1. A level is the one asked for, or the
- * logarithm of the longer gradient in texels, plus the bias of the texture; between levels, linear filtering has weights
- * of 8 bits too. Anisotropic filtering is done as isotropic.
+ * The rules are those of the CUDA programming guide: with linear filtering the coordinate less one half has
+ * its fraction rounded to 8 bits and weighs the neighbours; wrapping and mirroring are for normalised
+ * coordinates, which clamp otherwise; what a format lacks of four channels is 0, the fourth 1. A level is the
+ * one asked for, or the logarithm of the longer gradient in texels, plus the bias of the texture; between
+ * levels, linear filtering has weights of 8 bits too. Anisotropic filtering is done as isotropic.
  *
- * Runs inside of kernels: nothing is locked or allocated, and a bad handle or memory that is gone is a fault of the
- * grid.
+ * Runs inside of kernels: nothing is locked or allocated, and a bad handle or memory that is gone is a fault
+ * of the grid.
  */
 #include "softgpu/exec/texture/texel.h"
 #include "softgpu/kernel_abi.h"
@@ -36,7 +36,7 @@ static sg_texel4 fetch(const struct sampler *s, const int64_t index[3])
     return sg_texel_any(x, sg_texel_at(x, s->level, at[0], at[1], at[2]));
 }
 
-/* --- one level -------------------------------------------------------------------------------------------- */
+/* --- one level --- */
 
 /* A coordinate in texels of the level. */
 static float in_texels(const struct sampler *s, const float u[3], unsigned d)
@@ -79,7 +79,9 @@ static sg_texel4 sample_linear(const struct sampler *s, const float u[3])
     return out;
 }
 
-/* One component of the four texels that linear filtering would take, counter-clockwise from the lower left. */
+/*
+ * One component of the four texels that linear filtering would take, counter-clockwise from the lower left.
+ */
 static sg_texel4 gather(const struct sampler *s, const float u[3], unsigned component)
 {
     static const int8_t order[4][2] = {{0, 1}, {1, 1}, {1, 0}, {0, 0}};
@@ -96,7 +98,7 @@ static sg_texel4 sample(struct sampler *s, const float u[3], unsigned level)
     return s->texture->filter && sg_gives_float(s->texture) ? sample_linear(s, u) : sample_point(s, u);
 }
 
-/* --- levels ------------------------------------------------------------------------------------------------ */
+/* --- levels --- */
 
 static float limited(float value, float least, float most)
 {
@@ -143,7 +145,7 @@ static sg_texel4 sample_levels(struct sampler *s, const float u[3], float level)
     return out;
 }
 
-/* --- cubes ------------------------------------------------------------------------------------------------- */
+/* --- cubes --- */
 
 /* The face that a direction meets, and where: fractions of its extents. */
 static int32_t cube_face(const float v[3], float u[2])
@@ -197,7 +199,7 @@ static void enter_cube(struct sampler *s, float u[3], float across[3], float dow
     cube_gradient(direction, down);
 }
 
-/* --- the instructions ------------------------------------------------------------------------------------- */
+/* --- the instructions --- */
 
 static const uint8_t dimensions_of[] = {
     [SG_TEX_1D] = 1,  [SG_TEX_2D] = 2,   [SG_TEX_3D] = 3,    [SG_TEX_A1D] = 1,

@@ -1,9 +1,10 @@
 /*
  * texture.h - texture and surface objects as kernels see them: a table of descriptors by 64-bit handle.
  *
- * The driver registers what an application creates; a kernel's instructions find it by its handle, without a lock. Slots
- * are never given back to the system, so that a handle which is stale or made up is told as such and never followed. A
- * descriptor's memory is read by ordinary accesses: if it has been freed, that is an address fault of the kernel.
+ * The driver registers what an application creates; a kernel's instructions find it by its handle, without a
+ * lock. Slots are never given back to the system, so that a handle which is stale or made up is told as such
+ * and never followed. A descriptor's memory is read by ordinary accesses: if it has been freed, that is an
+ * address fault of the kernel.
  */
 #ifndef SG_EXEC_TEXTURE_TEXTURE_H
 #define SG_EXEC_TEXTURE_TEXTURE_H
@@ -29,8 +30,8 @@ struct sg_thread;
 struct sg_texture;
 
 /**
- * Samples at coordinates as the instruction gives them; `layer`, 0 where there are none, has no sign. Faults are the
- * grid's.
+ * Samples at coordinates as the instruction gives them; `layer`, 0 where there are none, has no sign. Faults
+ * are the grid's.
  */
 typedef sg_texel4 sg_sample_function(struct sg_thread *t, const struct sg_texture *texture, float u, float v,
                                      float w, int32_t layer);
@@ -75,11 +76,17 @@ struct sg_texture {
 void sg_texture_choose(struct sg_texture *texture);
 /** Makes an object; `user` is the caller's. Returns its handle, or 0 if there is no memory or no slot. */
 uint64_t sg_texture_register(const struct sg_texture *texture, void *user);
-/** What was registered as `user`, or NULL if `handle` is no live object of that kind. `remove`: ends the object. */
+/**
+ * What was registered as `user`, or NULL if `handle` is no live object of that kind. `remove`: ends the
+ * object.
+ */
 void *sg_texture_user(uint64_t handle, bool surface, bool remove);
 /** The live object of a handle, or NULL. For instructions. */
 const struct sg_texture *sg_texture_find(uint64_t handle, bool surface);
-/** The texture of a handle; for one that is none a texture all of whose functions are a fault. For generated code. */
+/**
+ * The texture of a handle; for one that is none a texture all of whose functions are a fault. For generated
+ * code.
+ */
 const struct sg_texture *sg_rt_texture(uint64_t handle);
 
 #endif

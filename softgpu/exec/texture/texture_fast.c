@@ -1,7 +1,7 @@
 /*
- * texture_fast.c - the functions that fetch from the base level of a texture, made for its format, dimensions and filter,
- * and the choice among them. They give what texture.c gives for the same operation; addressing is decided where an
- * index is outside, so that what is inside pays nothing for it.
+ * texture_fast.c - the functions that fetch from the base level of a texture, made for its format, dimensions
+ * and filter, and the choice among them. They give what texture.c gives for the same operation; addressing is
+ * decided where an index is outside, so that what is inside pays nothing for it.
  */
 #include "softgpu/exec/texture/texel.h"
 #include "softgpu/kernel_abi.h"
@@ -21,9 +21,12 @@ static void fill_tables(void)
     }
 }
 
-/* --- formats ---------------------------------------------------------------------------------------------- */
+/* --- formats --- */
 
-/* Formats with functions of their own: channels of 32 bits, and bytes that become fractions. All others are one. */
+/*
+ * Formats with functions of their own: channels of 32 bits, and bytes that become fractions. All others are
+ * one.
+ */
 enum format { WORD1, WORD2, WORD4, BYTE1, BYTE2, BYTE4, OTHER, FORMATS };
 
 ALWAYS sg_texel4 load(enum format format, const struct sg_texture *x, const unsigned char *texel)
@@ -54,7 +57,7 @@ ALWAYS sg_texel4 load(enum format format, const struct sg_texture *x, const unsi
     }
 }
 
-/* --- fetches ---------------------------------------------------------------------------------------------- */
+/* --- fetches --- */
 
 /* Where an index is outside; not inlined, so that it costs the rest nothing. */
 static __attribute__((noinline)) const unsigned char *outside(const struct sg_texture *x, unsigned dimensions,
@@ -146,7 +149,7 @@ ALWAYS sg_texel4 sample_linear(enum format format, unsigned dimensions, const st
     return (sg_texel4)sum;
 }
 
-/* --- all of them ------------------------------------------------------------------------------------------- */
+/* --- all of them --- */
 
 #define FUNCTIONS(format, n)                                                                                 \
     static sg_texel4 point_##format##_##n(struct sg_thread *t, const struct sg_texture *x, float u, float v, \

@@ -1,4 +1,8 @@
-/* texture_table.c - the table of texture and surface objects. See texture.h. Any thread; look-ups take no lock. */
+/*
+ * texture_table.c - the table of texture and surface objects. See texture.h. Any thread; look-ups take no
+ * lock.
+ */
+#include "common/sync/scoped_lock.h"
 #include "softgpu/exec/texture/texture.h"
 #include "softgpu/kernel_abi.h"
 
@@ -65,7 +69,7 @@ uint64_t sg_texture_register(const struct sg_texture *texture, void *user)
 {
     uint64_t handle = 0;
     uint32_t index;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     struct slot *slot = take_slot(&index);
     if (slot != NULL) {
         slot->texture = *texture;
@@ -75,14 +79,13 @@ uint64_t sg_texture_register(const struct sg_texture *texture, void *user)
         handle = (uint64_t)slot->generation << INDEX_BITS | index;
         atomic_store_explicit(&slot->handle, handle, memory_order_release);
     }
-    pthread_mutex_unlock(&lock);
     return handle;
 }
 
 void *sg_texture_user(uint64_t handle, bool surface, bool remove)
 {
     void *user = NULL;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     struct slot *slot = find(handle, surface);
     if (slot != NULL)
         user = slot->user;
@@ -91,7 +94,6 @@ void *sg_texture_user(uint64_t handle, bool surface, bool remove)
         slot->next_free = free_list;
         free_list = (uint32_t)handle & ((1u << INDEX_BITS) - 1);
     }
-    pthread_mutex_unlock(&lock);
     return user;
 }
 

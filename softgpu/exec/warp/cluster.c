@@ -1,13 +1,14 @@
 /*
- * cluster.c - the blocks of a cluster: shared memory that each finds at a fixed distance from the others', and the barrier of
- * all their threads.
+ * cluster.c - the blocks of a cluster: shared memory that each finds at a fixed distance from the others',
+ * and the barrier of all their threads.
  *
- * All blocks of a cluster have runs of one slot and take turns there, so that nothing here is touched by two OS threads. A
- * block that has nothing to run while threads of it wait at the cluster's barrier is blocked (SG_LEAVE_BLOCKED) until another
- * block's thread makes them ready. The memory of a block stays until the last one has ended.
+ * All blocks of a cluster have runs of one slot and take turns there, so that nothing here is touched by two
+ * OS threads. A block that has nothing to run while threads of it wait at the cluster's barrier is blocked
+ * (SG_LEAVE_BLOCKED) until another block's thread makes them ready. The memory of a block stays until the
+ * last one has ended.
  *
- * A barrier that a thread arrives at and does not wait for counts it until it ends. Memory that runs out fails
- * sg_cluster_acquire.
+ * A barrier that a thread arrives at and does not wait for counts it until it ends. Memory that runs out
+ * fails sg_cluster_acquire.
  */
 #include "softgpu/exec/warp/schedule.h"
 
@@ -17,7 +18,10 @@
 
 #define PAGE 4096u
 
-/** Where a block's shared memory is in its window: at the end of its pages, so that what lies behind it faults. */
+/**
+ * Where a block's shared memory is in its window: at the end of its pages, so that what lies behind it
+ * faults.
+ */
 static size_t lead(const struct sg_cluster *cluster)
 {
     return (PAGE - cluster->shared % PAGE) % PAGE;
@@ -118,7 +122,7 @@ bool sg_cluster_is_stuck(const struct sg_cluster *cluster)
     return true;
 }
 
-/* --- the barrier ------------------------------------------------------------------------------------------- */
+/* --- the barrier --- */
 
 /** Ends the phase if all have arrived: those that wait are made ready, each in its block. */
 static void settle(struct sg_cluster *cluster)

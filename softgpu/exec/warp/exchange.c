@@ -1,6 +1,7 @@
 /*
- * exchange.c - what the lanes of a warp get of each other: shuffle, vote, match, reduce. Lanes of one group that came by
- * different operations are told apart, and each operation's result is that of the lanes that came by it.
+ * exchange.c - what the lanes of a warp get of each other: shuffle, vote, match, reduce. Lanes of one group
+ * that came by different operations are told apart, and each operation's result is that of the lanes that
+ * came by it.
  */
 #include "softgpu/exec/warp/exchange.h"
 #include "softgpu/exec/matrix/matrix.h"

@@ -6,14 +6,16 @@
  * Groups with different masks are independent of each other, so diverged parts of a warp may be at different
  * operations. Lanes of one group that came by different operations let each other go (exchange.c).
  *
- * activemask asks which lanes run together, and there is no such thing here. The answer that programs rely on is made
- * up: a lane waits at the call until no other thread of the block can do anything but wait or spin, and then the
- * lanes at the same call are told of each other. Lanes on another path have gone on to wherever that path ends.
+ * activemask asks which lanes run together, and there is no such thing here. The answer that programs rely on
+ * is made up: a lane waits at the call until no other thread of the block can do anything but wait or spin,
+ * and then the lanes at the same call are told of each other. Lanes on another path have gone on to wherever
+ * that path ends.
  *
- * CUDA wants all lanes of an operation to name the same mask, with themselves in it. Programs that do not (each lane votes
- * among the lanes below it) work on GPUs, where the lanes have converged. So lanes that would wait for ever get what is in
- * their own masks, once all lanes that they name wait at the same operation. It is too late for what lanes had that have
- * gone on, as their own masks allowed; in loop form, where converged lanes come together (lanes_detached.c), it is not.
+ * CUDA wants all lanes of an operation to name the same mask, with themselves in it. Programs that do not
+ * (each lane votes among the lanes below it) work on GPUs, where the lanes have converged. So lanes that
+ * would wait for ever get what is in their own masks, once all lanes that they name wait at the same
+ * operation. It is too late for what lanes had that have gone on, as their own masks allowed; in loop form,
+ * where converged lanes come together (lanes_detached.c), it is not.
  */
 #include "softgpu/exec/matrix/matrix.h"
 #include "softgpu/exec/warp/exchange.h"
@@ -72,7 +74,10 @@ static uint64_t warp_operation(struct sg_thread *t, uint32_t operation, uint64_t
     return warp->exchange.result[lane];
 }
 
-/** Gives every lane that waits in activemask the lanes of its warp that are at the same call, and lets it go on. */
+/**
+ * Gives every lane that waits in activemask the lanes of its warp that are at the same call, and lets it go
+ * on.
+ */
 static void converge(struct sg_run *run, struct sg_warp *warp)
 {
     uint32_t todo = warp->converging;

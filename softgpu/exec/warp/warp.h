@@ -13,7 +13,10 @@ void sg_barriers_thread_ended(struct sg_run *run);
 bool sg_barriers_rescue(struct sg_run *run);
 /** Lets threads that wait in activemask go on; true if there were any. */
 bool sg_warps_converge(struct sg_run *run);
-/** Where nothing else can run: lets lanes go on whose masks disagree, but all name lanes that are there; true if any. */
+/**
+ * Where nothing else can run: lets lanes go on whose masks disagree, but all name lanes that are there; true
+ * if any.
+ */
 bool sg_warps_rescue(struct sg_run *run);
 void sg_warp_thread_ended(struct sg_run *run, struct sg_warp *warp);
 

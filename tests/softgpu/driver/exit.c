@@ -1,6 +1,6 @@
 /*
- * The end of a process with work queued: destructors that run after main call the driver, which must answer; nothing
- * may hang or crash. The queued work never ends.
+ * The end of a process with work queued: destructors that run after main call the driver, which must answer;
+ * nothing may hang or crash. The queued work never ends.
  */
 #include "tests/softgpu/driver/kernels.h"
 

@@ -1,6 +1,6 @@
 /*
- * A device without work uses no processor time, whatever came before: bursts over many streams, which wake and make
- * many executors at once.
+ * A device without work uses no processor time, whatever came before: bursts over many streams, which wake
+ * and make many executors at once.
  */
 #include "tests/softgpu/driver/kernels.h"
 

@@ -1,7 +1,7 @@
 /*
- * Many threads on one device: streams that depend on each other through events and the default stream, allocations,
- * copies, host functions, contexts of their own. Every thread checks its results; the thread sanitizer
- * checks the rest.
+ * Many threads on one device: streams that depend on each other through events and the default stream,
+ * allocations, copies, host functions, contexts of their own. Every thread checks its results; the thread
+ * sanitizer checks the rest.
  */
 #include "tests/softgpu/driver/kernels.h"
 

@@ -5,8 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* --- block form
- * --------------------------------------------------------------------------------------------- */
+/* --- block form --- */
 
 static void count_threads(struct sg_block *block, const unsigned char *params)
 {
@@ -40,8 +39,7 @@ static void test_every_block_runs_once(void)
     }
 }
 
-/* --- thread form
- * ------------------------------------------------------------------------------------------------ */
+/* --- thread form --- */
 
 struct indices {
     uint32_t tid[3], linear, ctaid[3];
@@ -82,8 +80,7 @@ static void test_thread_indices(void)
     free(all);
 }
 
-/* --- shared memory and parameters
- * ------------------------------------------------------------------------------------ */
+/* --- shared memory and parameters --- */
 
 struct shared_params {
     uint32_t *out;
@@ -143,8 +140,7 @@ static void test_impossible_launches(void)
     CHECK_EQUAL(sg_exec_run(&launch, &report), SG_FAULT_OUT_OF_RESOURCES);
 }
 
-/* --- deep stacks
- * -------------------------------------------------------------------------------------------------------- */
+/* --- deep stacks --- */
 
 static void use_stack(struct sg_thread *t, const unsigned char *params)
 {
@@ -187,8 +183,7 @@ static void test_large_stack(void)
         CHECK(resident < 20u << 20); /* 128 stacks of 300000 bytes would be twice that */
 }
 
-/* --- the workers sleep when there is nothing to do
- * -------------------------------------------------------------------- */
+/* --- the workers sleep when there is nothing to do --- */
 
 static double processor_seconds(void)
 {
@@ -206,8 +201,8 @@ static void test_idle_engine_uses_no_processor(void)
 }
 
 /*
- * Generated code takes what lies near a thread's frame for the thread's own memory (compiler/codegen/memory/spaces.c), so that
- * nothing else may lie there, and least of all shared memory.
+ * Generated code takes what lies near a thread's frame for the thread's own memory
+ * (compiler/codegen/memory/spaces.c), so that nothing else may lie there, and least of all shared memory.
  */
 static void look_around(struct sg_thread *t, const unsigned char *params)
 {

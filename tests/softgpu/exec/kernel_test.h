@@ -41,7 +41,8 @@ static _Atomic int test_failures __attribute__((unused));
 #define TEST_SANITIZED 0
 #endif
 
-/** Writes to memory that may not be there, as generated code would: no sanitizer looks at the address first.
+/**
+ * Writes to memory that may not be there, as generated code would: no sanitizer looks at the address first.
  */
 __attribute__((noinline, unused, no_sanitize("thread", "address", "undefined"))) static void
 store_word(void *address)

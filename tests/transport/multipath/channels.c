@@ -1,6 +1,6 @@
 /*
- * channels.c - bulk data on connections of its own, between two good ends: slow connections, order between threads, further
- * connections opened when they help, and admitted by the server.
+ * channels.c - bulk data on connections of its own, between two good ends: slow connections, order between
+ * threads, further connections opened when they help, and admitted by the server.
  */
 #include "tests/transport/support.h"
 #include "transport/connect/connect.h"
@@ -28,7 +28,9 @@ static void *send_some(void *arg)
     return NULL;
 }
 
-/* One channel is thirty times slower than the other: everything arrives, and not at the pace of the slow one. */
+/*
+ * One channel is thirty times slower than the other: everything arrives, and not at the pace of the slow one.
+ */
 static void test_slow_lane(void)
 {
     struct pair pair = pair_open(address, "", RG_WAIT_AUTO);
@@ -88,7 +90,7 @@ static void test_two_steps(void)
 {
     enum { N = 3, SIZE = 3 * RG_PIECE / 2 };
     struct pair pair = pair_open(address, "", RG_WAIT_AUTO);
-    pair_bundle(&pair, "", 2, RG_COMPRESS_NONE);
+    pair_multipath(&pair, "", 2, RG_COMPRESS_NONE);
     const struct iovec head = {(void *)(uintptr_t)text, sizeof text};
     struct tail tails[N];
     struct rg_message m;
@@ -144,7 +146,10 @@ static struct rg_conn *open_one(void *user, unsigned index)
     return a;
 }
 
-/* Nothing is opened for small messages; with bulk data as many as were asked for, and after a failure no more. */
+/*
+ * Nothing is opened for small messages; with bulk data as many as were asked for, and after a failure no
+ * more.
+ */
 static void test_opening(void)
 {
     for (unsigned most = 0; most <= 3; most += 3) {

@@ -1,4 +1,6 @@
-/* compression_policy.c - bulk data that is compressed, or not: the choice, and the counters of a connection. */
+/*
+ * compression_policy.c - bulk data that is compressed, or not: the choice, and the counters of a connection.
+ */
 #include "tests/transport/support.h"
 
 #include "transport/multipath/compression_policy.h"
@@ -84,7 +86,7 @@ static void test_counters(void)
         if (!rg_codec_available(codec))
             continue;
         struct pair pair = pair_open(address, "", RG_WAIT_AUTO);
-        pair_bundle(&pair, "", 1, codec);
+        pair_multipath(&pair, "", 1, codec);
         struct rg_conn_statistics sent, received;
         static const char head[] = "a head";
         for (int random = 0; random < 2; random++) {

@@ -1,6 +1,6 @@
 /*
- * multipath.c - bulk data on connections of its own: what a hostile or broken peer may try with it, connections that die or
- * come late. What two good ends do is in channels.c, what is compressed in press.c.
+ * multipath.c - bulk data on connections of its own: what a hostile or broken peer may try with it,
+ * connections that die or come late. What two good ends do is in channels.c, what is compressed in press.c.
  *
  * What all transports do alike is in conformance.c (bundle+tcp and others).
  */
@@ -203,7 +203,10 @@ static void test_not_a_piece(void)
 
 /* --- connections that die ------------------------------------------------------------------------------------------ */
 
-/* In the middle of a piece, between pieces, and with no piece at all: never wrong data, never a wait without end. */
+/*
+ * In the middle of a piece, between pieces, and with no piece at all: never wrong data, never a wait without
+ * end.
+ */
 static void test_lane_lost(void)
 {
     for (int when = 0; when < 3; when++) {

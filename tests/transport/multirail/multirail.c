@@ -1,8 +1,10 @@
 /*
- * multirail.c - channels that may fail: whatever breaks, all bulk data arrives once and whole as long as one is left.
+ * multirail.c - channels that may fail: whatever breaks, all bulk data arrives once and whole as long as one
+ * is left.
  *
- * Rails are connections of transport mem, which deliver: what was sent can be received. Filter fault breaks them. Where
- * the peer must do what ours does not, its side is played by hand: the connections of a pair that is no bundle at one end.
+ * Rails are connections of transport mem, which deliver: what was sent can be received. Filter fault breaks
+ * them. Where the peer must do what ours does not, its side is played by hand: the connections of a pair that
+ * is no bundle at one end.
  *
  *   transport_multirail_test [rdma SECONDS]     rdma: traffic alone, over the two links of tests/rdma-vm
  */
@@ -10,7 +12,6 @@
 #include "transport/connect/connect.h"
 
 #include "common/base/clock.h"
-#include "transport/multipath/multipath.h"
 #include "transport/multipath/wire.h"
 
 #include <poll.h>
@@ -163,7 +164,10 @@ static void *send_advertised(void *arg)
     return NULL;
 }
 
-/* Takes what lies in advertised memory from there and advertises it again later, as a worker does; the rest by copies. */
+/*
+ * Takes what lies in advertised memory from there and advertises it again later, as a worker does; the rest
+ * by copies.
+ */
 static void *receive_advertised(void *arg)
 {
     struct advertised_flow *flow = arg;
@@ -280,13 +284,15 @@ static struct rg_conn *another(struct pair *pair, struct rg_conn **theirs)
     return ours;
 }
 
-/* Every rail has it, also one that comes later, when the descriptor that was given is closed; or is no rail. */
+/*
+ * Every rail has it, also one that comes later, when the descriptor that was given is closed; or is no rail.
+ */
 static void test_device_memory(void)
 {
     struct pair pair = pair_open(address, "", RG_WAIT_AUTO);
-    const struct rg_multipath_options options = {.channels = 3, .rails = true};
-    CHECK_OK(rg_multipath_wrap(pair.a, &options, &pair.a));
-    CHECK_OK(rg_multipath_wrap(pair.b, &options, &pair.b));
+    const struct rg_multirail_options options = {.rails = 3};
+    CHECK_OK(rg_multirail_wrap(pair.a, &options, &pair.a));
+    CHECK_OK(rg_multirail_wrap(pair.b, &options, &pair.b));
     unsigned char *gpu = malloc(RG_BULK_MAX), *source = malloc(RG_BULK_MAX), *ring = malloc(RG_BULK_MAX);
     struct rg_conn *ours, *theirs;
     for (int i = 0; i < 3; i++) {
@@ -299,13 +305,13 @@ static void test_device_memory(void)
             ours = another(&pair, &theirs); /* one that can have nothing more */
             while (rg_conn_register(theirs, source, 1) == RG_OK)
                 ;
-            CHECK_STATUS(rg_multipath_add(pair.b, theirs), RG_ERR_UNSUPPORTED);
+            CHECK_STATUS(rg_multirail_add(pair.b, theirs, RG_MULTIRAIL_ANY), RG_ERR_UNSUPPORTED);
             rg_conn_destroy(ours);
             rg_conn_destroy(theirs);
         }
         ours = another(&pair, &theirs);
-        CHECK_OK(rg_multipath_add(pair.a, ours));
-        CHECK_OK(rg_multipath_add(pair.b, theirs));
+        CHECK_OK(rg_multirail_add(pair.a, ours, RG_MULTIRAIL_ANY));
+        CHECK_OK(rg_multirail_add(pair.b, theirs, RG_MULTIRAIL_ANY));
     }
     CHECK_OK(rg_conn_register(pair.b, ring, RG_BULK_MAX));
     for (unsigned i = 0; i < 12; i++) {
@@ -333,22 +339,24 @@ static void test_device_memory(void)
 
 /* --- whether they are worth it ------------------------------------------------------------------------------------- */
 
-/* A pair whose rails are used if that is found to be faster; *ends: their connections at pair.b, by number. */
+/*
+ * A pair whose rails are used if that is found to be faster; *ends: their connections at pair.b, by number.
+ */
 static struct pair open_adaptive(const char *filter, const char *filter_of_first, unsigned rails,
                                  struct rg_conn **ends)
 {
     struct pair pair = pair_open(address, filter, RG_WAIT_AUTO);
-    const struct rg_multipath_options options = {.channels = rails, .rails = true, .adaptive = true};
-    CHECK_OK(rg_multipath_wrap(pair.a, &options, &pair.a));
-    CHECK_OK(rg_multipath_wrap(pair.b, &options, &pair.b));
+    const struct rg_multirail_options options = {.rails = rails, .adaptive = true};
+    CHECK_OK(rg_multirail_wrap(pair.a, &options, &pair.a));
+    CHECK_OK(rg_multirail_wrap(pair.b, &options, &pair.b));
     for (unsigned i = 0; i < rails; i++) {
         const struct rg_transport_options each = {.filters = i ? filter : filter_of_first, .bulk = true};
         struct rg_conn_statistics statistics;
         struct rg_conn *a;
         CHECK_OK(rg_transport_connect(rg_listener_address(pair.listener), &each, NULL, 0, &a));
         CHECK_OK(rg_listener_accept(pair.listener, 5000, &ends[i]));
-        CHECK_OK(rg_multipath_add(pair.a, a));
-        CHECK_OK(rg_multipath_add(pair.b, ends[i]));
+        CHECK_OK(rg_multirail_add(pair.a, a, RG_MULTIRAIL_ANY));
+        CHECK_OK(rg_multirail_add(pair.b, ends[i], RG_MULTIRAIL_ANY));
         rg_conn_get_statistics(pair.a, &statistics);
         CHECK(!statistics.striped);
     }
@@ -424,7 +432,7 @@ static struct rg_conn *open_rail(void *user, unsigned index)
                                                  .bulk = true};
     CHECK_OK(rg_transport_connect(rg_listener_address(source->pair->listener), &options, NULL, 0, &a));
     CHECK_OK(rg_listener_accept(source->pair->listener, 5000, &b));
-    if (rg_multipath_add_rail(source->pair->b, b, index) != RG_OK) {
+    if (rg_multirail_add(source->pair->b, b, index) != RG_OK) {
         rg_conn_destroy(b);
         rg_conn_destroy(a);
         return NULL;
@@ -441,14 +449,11 @@ static void test_coming_back(void)
     for (unsigned i = 0; i < sizeof faults / sizeof *faults; i++) {
         struct pair pair = pair_open(address, "", RG_WAIT_AUTO);
         struct source source = {.pair = &pair, .filter = faults[i], .refuse = i == 1};
-        const struct rg_multipath_options near = {.channels = 2,
-                                                  .rails = true,
-                                                  .open = open_rail,
-                                                  .user = &source},
-                                          far = {.channels = 2, .rails = true};
-        CHECK_OK(rg_multipath_wrap(pair.a, &near, &pair.a));
-        CHECK_OK(rg_multipath_wrap(pair.b, &far, &pair.b));
-        rg_multipath_open(pair.a);
+        const struct rg_multirail_options near = {.rails = 2, .open = open_rail, .user = &source},
+                                          far = {.rails = 2};
+        CHECK_OK(rg_multirail_wrap(pair.a, &near, &pair.a));
+        CHECK_OK(rg_multirail_wrap(pair.b, &far, &pair.b));
+        rg_multirail_open(pair.a);
         CHECK(living(pair.a) == 2 && living(pair.b) == 2);
         struct rg_conn_statistics statistics = {0};
         const uint64_t until = rg_now_ns() + 20000000000ull;
@@ -476,14 +481,14 @@ struct by_hand {
 static struct by_hand open_by_hand(void)
 {
     struct by_hand hand = {.pair = pair_open(address, "", RG_WAIT_AUTO), .data = malloc(RG_BULK_MAX)};
-    const struct rg_multipath_options options = {.channels = 2, .rails = true};
-    CHECK_OK(rg_multipath_wrap(hand.pair.b, &options, &hand.pair.b));
+    const struct rg_multirail_options options = {.rails = 2};
+    CHECK_OK(rg_multirail_wrap(hand.pair.b, &options, &hand.pair.b));
     for (int i = 0; i < 2; i++) {
         struct rg_conn *theirs;
         CHECK_OK(
             rg_transport_connect(rg_listener_address(hand.pair.listener), NULL, NULL, 0, &hand.rails[i]));
         CHECK_OK(rg_listener_accept(hand.pair.listener, 5000, &theirs));
-        CHECK_OK(rg_multipath_add(hand.pair.b, theirs));
+        CHECK_OK(rg_multirail_add(hand.pair.b, theirs, RG_MULTIRAIL_ANY));
     }
     pattern_fill(hand.data, RG_BULK_MAX, 7);
     return hand;
@@ -532,8 +537,8 @@ static void expect_head(struct by_hand *hand, size_t size)
 }
 
 /*
- * The same run by both rails: while nobody has asked for it, in its middle, when it is there already, and when the receiver
- * has gone on to a message without.
+ * The same run by both rails: while nobody has asked for it, in its middle, when it is there already, and
+ * when the receiver has gone on to a message without.
  */
 static void test_again(void)
 {

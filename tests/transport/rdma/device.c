@@ -1,6 +1,7 @@
 /*
- * device.c - registering a GPU's memory (transport/rdma/device.c), over functions of libibverbs of the test's own, which
- * take the place of the library's: what reaches them, what is taken back when one fails, and which ways are offered.
+ * device.c - registering a GPU's memory (transport/rdma/device.c), over functions of libibverbs of the test's
+ * own, which take the place of the library's: what reaches them, what is taken back when one fails, and which
+ * ways are offered.
  */
 #include "tests/transport/support.h"
 

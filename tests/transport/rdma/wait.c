@@ -1,6 +1,6 @@
 /*
- * wait.c - waiting over RDMA (transport/rdma/wait.c), over completions and events of the test's own: for a peer that is
- * gone where the device does not tell, and beside another thread.
+ * wait.c - waiting over RDMA (transport/rdma/wait.c), over completions and events of the test's own: for a
+ * peer that is gone where the device does not tell, and beside another thread.
  */
 #include "tests/transport/support.h"
 #include "transport/connect/connect.h"
@@ -87,7 +87,7 @@ struct fixture {
     struct rdma_event_channel events;
     struct ibv_comp_channel channel;
     struct rg_conn *control_conn;
-    int peer; /* the control_conn's other end */
+    int peer; /* the control connection's other end */
 };
 
 static struct fixture *make(bool polled, enum rg_wait_mode wait)
@@ -202,7 +202,10 @@ static unsigned signs_sent(struct fixture *f)
     return n_sent;
 }
 
-/* A peer that says nothing is sent empty fragments: few while none of its own come, and one that fails is the end. */
+/*
+ * A peer that says nothing is sent empty fragments: few while none of its own come, and one that fails is the
+ * end.
+ */
 static void test_signs_of_life(void)
 {
     struct fixture *f = make(true, RG_WAIT_AUTO);
@@ -239,7 +242,10 @@ static void test_credit(void)
 
 static struct rg_rdma_conn *watched;
 
-/* Another thread handles a completion while who is about to sleep has given up the lock: to look at the control connection, say. */
+/*
+ * Another thread handles a completion while who is about to sleep has given up the lock: to look at the
+ * control connection, say.
+ */
 static int fd_meanwhile(const struct rg_conn *control_conn)
 {
     (void)control_conn;

@@ -1,7 +1,7 @@
 /*
- * resumable_cuts.c - connections that outlive their links: what is sent arrives whole, once and in order, wherever the
- * links are cut. Cuts are those of filter fault, at random places of both directions, in messages, in bulk data and in
- * the conversation that makes the next link.
+ * resumable_cuts.c - connections that outlive their links: what is sent arrives whole, once and in order,
+ * wherever the links are cut. Cuts are those of filter fault, at random places of both directions, in
+ * messages, in bulk data and in the conversation that makes the next link.
  */
 #include "tests/transport/resumable/ends.h"
 #include "transport/connect/connect.h"
@@ -34,8 +34,10 @@ static void test_cuts_of_bundles(void)
     CHECK(cuts > 8);
 }
 
-/* With rails: where the last is lost another carries its part, where the first connection is, the next link; and where all
- * rails are, this as well if one was in the middle of something. */
+/*
+ * With rails: where the last is lost another carries its part, where the first connection is, the next link;
+ * and where all rails are, this as well if one was in the middle of something.
+ */
 static void test_cuts_of_rails(void)
 {
     enum { LAST = 1, ALL = 2, FIRST = 4, KINDS = 8 };
@@ -47,7 +49,9 @@ static void test_cuts_of_rails(void)
             char rail[64], first[64];
             snprintf(rail, sizeof rail, "fault:send_lost_at=%u",
                      1 + seed * 3); /* a run: one or two of a message */
-            /* within 40,000 bytes: messages alone are more, however much of their bulk data travels here, too */
+            /*
+             * within 40,000 bytes: messages alone are more, however much of their bulk data travels here, too
+             */
             snprintf(first, sizeof first, "fault:cut_every=20000,seed=%u", seed);
             tethered_open(&ends, &control_conn, what & FIRST ? first : "", 2, what & ALL ? rail : "",
                           what & (LAST | ALL) ? rail : "");
@@ -117,7 +121,10 @@ static unsigned char *area_of(const struct advertised_receiver *r, uint64_t tag)
     return r->areas + tag / 4 % AREAS * AREA;
 }
 
-/* Advertises the chunks that are here; after a loss all are, and the areas of tags from `next` on are advertised no more. */
+/*
+ * Advertises the chunks that are here; after a loss all are, and the areas of tags from `next` on are
+ * advertised no more.
+ */
 static void advertise_all(struct advertised_receiver *r, uint64_t next)
 {
     struct rg_resumable *inside = (struct rg_resumable *)(void *)r->flow.conn;
@@ -137,7 +144,10 @@ static void advertise_all(struct advertised_receiver *r, uint64_t next)
             r->away[i] = rg_conn_advertise(r->flow.conn, 0, 0, r->ring + i * CHUNK, CHUNK) == RG_OK;
 }
 
-/* What has been given back is ours, and stays as it is until it is advertised again: for the tag after those that are advertised now. */
+/*
+ * What has been given back is ours, and stays as it is until it is advertised again: for the tag after those
+ * that are advertised now.
+ */
 static void next_area(struct advertised_receiver *r, uint64_t n)
 {
     unsigned char *done = area_of(r, n), *before = area_of(r, n + 4 * (AREAS - 1));
@@ -191,8 +201,9 @@ static void *receive_advertised(void *arg)
 }
 
 /*
- * Carriers that place data in advertised memory: what has been placed in part comes again, and what was given back stays as it is.
- * Adds what was taken from memory without a tag, and what was received where it had been placed.
+ * Links that write data in advertised memory: what has been placed in part comes again, and what was given
+ * back stays as it is. Adds what was taken from memory without a tag, and what was received where it had been
+ * placed.
  */
 static unsigned run_advertised(const char *filters, uint64_t messages, uint64_t *taken, uint64_t *in_place)
 {

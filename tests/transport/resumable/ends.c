@@ -70,7 +70,7 @@ void ends_open_at(struct ends *ends, const char *at, const char *filters, unsign
     memset(ends, 0, sizeof *ends);
     ends->pair = pair_open(at, filters, RG_WAIT_AUTO);
     if (channels)
-        pair_bundle(&ends->pair, "", channels, RG_COMPRESS_NONE);
+        pair_multipath(&ends->pair, "", channels, RG_COMPRESS_NONE);
     ends->a = (struct end){
         .listener = ends->pair.listener, .filters = filters, .channels = channels, .connects = true};
     ends->b = (struct end){.listener = ends->pair.listener, .filters = "", .channels = channels};
@@ -118,7 +118,9 @@ static void sizes(uint64_t n, size_t *msg, size_t *bulk)
         *msg = 100000;
 }
 
-/* In turn: memory that is the caller's again at once, and several pieces of memory that are held for a while. */
+/*
+ * In turn: memory that is the caller's again at once, and several pieces of memory that are held for a while.
+ */
 void *send_all(void *arg)
 {
     enum { BUFFERS = 5 };

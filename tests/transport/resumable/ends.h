@@ -1,8 +1,9 @@
 /*
- * resumable_ends.h - both ends of a connection that outlives its links, in this process, and traffic between them.
+ * resumable_ends.h - both ends of a connection that outlives its links, in this process, and traffic between
+ * them.
  *
- * The connecting end makes a new link through the pair's listener and tells how many messages have arrived; the other
- * accepts it and answers.
+ * The connecting end makes a new link through the pair's listener and tells how many messages have arrived;
+ * the other accepts it and answers.
  */
 #ifndef RG_TESTS_TRANSPORT_LASTING_ENDS_H
 #define RG_TESTS_TRANSPORT_LASTING_ENDS_H
@@ -40,7 +41,10 @@ void ends_open_at(struct ends *ends, const char *at, const char *filters, unsign
                   uint64_t patience_ns);
 /** The same at LASTING_ADDRESS. */
 void ends_open(struct ends *ends, const char *filters, unsigned channels, uint64_t patience_ns);
-/** A link that shows nothing of its end, as that of RDMA, with rails if there are to be some, and a control connection that does. */
+/**
+ * A link that shows nothing of its end, as that of RDMA, with rails if there are to be some, and a control
+ * connection that does.
+ */
 void tethered_open(struct ends *ends, struct pair *control_conn, const char *filters, unsigned rails,
                    const char *rail_filters, const char *last_filters);
 
@@ -50,10 +54,15 @@ struct flow {
     unsigned larger; /* bulk data, so many times */
 };
 
-/** Threads: all messages of a flow, whose sizes and bytes follow from their numbers; sent, or received and checked. */
+/**
+ * Threads: all messages of a flow, whose sizes and bytes follow from their numbers; sent, or received and
+ * checked.
+ */
 void *send_all(void *arg);
 void *receive_all(void *arg);
-/** Traffic both ways at once, with bulk data `larger` times as large again; returns how many links were lost. */
+/**
+ * Traffic both ways at once, with bulk data `larger` times as large again; returns how many links were lost.
+ */
 unsigned run_between(struct ends *ends, uint64_t messages, unsigned larger);
 /** The same between ends that it opens and closes. */
 unsigned run_traffic(const char *filters, unsigned channels, uint64_t messages);

@@ -1,6 +1,7 @@
 /*
- * resumable.c - connections that outlive their links: without cuts (those are resumable_cuts.c), what they do when they are
- * idle, alone or at their end; what cannot be mended ends; what a peer may not say is refused; and memory that is held.
+ * resumable.c - connections that outlive their links: without cuts (those are resumable_cuts.c), what they do
+ * when they are idle, alone or at their end; what cannot be mended ends; what a peer may not say is refused;
+ * and memory that is held.
  */
 #include "tests/transport/resumable/ends.h"
 #include "transport/connect/connect.h"
@@ -72,7 +73,10 @@ static void test_patience(void)
     pair_close(&ends.pair);
 }
 
-/* Refused: at once. Final, or left by the peer: also, where there is something to read before, and where a send fails first. */
+/*
+ * Refused: at once. Final, or left by the peer: also, where there is something to read before, and where a
+ * send fails first.
+ */
 static void test_ends(void)
 {
     for (int round = 0; round < 1000;
@@ -159,7 +163,7 @@ struct leaver {
     int between_ms; /* the two ends */
 };
 
-/* Says that it says_goaway, and is gone, as a program that exits. */
+/* Says that it leaves, and is gone, as a program that exits. */
 static void *leave_soon(void *arg)
 {
     const struct leaver *leaver = arg;
@@ -215,8 +219,8 @@ static void *receive_end(void *conn)
 }
 
 /*
- * Who says that it says_goaway and whose control_conn then ends is not waited for, though nothing is seen of the link's end:
- * whether somebody receives or nobody. Without the word it is waited for: it may come back.
+ * Who says that it leaves and whose control connection then ends is not waited for, though nothing is seen of
+ * the link's end: whether somebody receives or nobody. Without the word it is waited for: it may come back.
  */
 static void test_tethered_ends(void)
 {
@@ -250,7 +254,10 @@ static void test_tethered_ends(void)
     }
 }
 
-/* Who has said so and loses the link all the same goes on, and says it again: then its end by the new one is known as meant. */
+/*
+ * Who has said so and loses the link all the same goes on, and says it again: then its end by the new one is
+ * known as meant.
+ */
 static void test_leaves_again(void)
 {
     struct ends ends;
@@ -371,7 +378,10 @@ static void test_violations(void)
     }
 }
 
-/* A peer that reads and never says so: what is kept for it takes no more memory than it may, however small the messages. */
+/*
+ * A peer that reads and never says so: what is kept for it takes no more memory than it may, however small
+ * the messages.
+ */
 static void test_never_acknowledged(void)
 {
     struct pair pair = pair_open("mem:resumable", "", RG_WAIT_AUTO);
@@ -415,7 +425,9 @@ static enum rg_status send_held(struct rg_conn *conn, unsigned char *bulk, uint6
         conn, &(struct rg_send){.msg = &part, .n_msg = 1, .bulk = data, .n_bulk = 2, .lease = hold});
 }
 
-/* What is held is copied when its end comes before the acknowledgement, and then alone; nothing is with it. */
+/*
+ * What is held is copied when its end comes before the acknowledgement, and then alone; nothing is with it.
+ */
 static void test_held_until_acknowledged(void)
 {
     static unsigned char bulk[3 * HELD];

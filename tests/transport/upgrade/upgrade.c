@@ -1,6 +1,6 @@
 /*
- * upgrade.c - what both sides say when a session might go on over another transport and cannot. (That it does is tested where
- * there is RDMA: tests/rdma-vm.)
+ * upgrade.c - what both sides say when a session might go on over another transport and cannot. (That it does
+ * is tested where there is RDMA: tests/rdma-vm.)
  */
 #include "transport/upgrade/upgrade.h"
 

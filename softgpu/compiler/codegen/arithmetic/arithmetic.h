@@ -33,6 +33,7 @@ static inline uint8_t sg_gen_rounding(const struct sg_codegen *gen)
     uint8_t round = SG_MOD(gen->insn, SG_GROUP_ROUND);
     return round == 0 ? SG_RN : round;
 }
+/** Denormal numbers of float become 0; between 0 and 1 (NaN: 0); negative numbers become 0. */
 LLVMValueRef sg_gen_flush(struct sg_codegen *gen, LLVMValueRef value);
 LLVMValueRef sg_gen_saturate(struct sg_codegen *gen, LLVMValueRef value);
 LLVMValueRef sg_gen_relu(struct sg_codegen *gen, LLVMValueRef value);
@@ -42,10 +43,7 @@ LLVMValueRef sg_gen_round_sum(struct sg_codegen *gen, LLVMValueRef p, LLVMValueR
 LLVMValueRef sg_gen_round_f32(struct sg_codegen *gen, LLVMValueRef value, uint8_t round);
 /** p + c rounded to double so that a later rounding to a much narrower type is the only one that counts. */
 LLVMValueRef sg_gen_sum_to_odd(struct sg_codegen *gen, LLVMValueRef p, LLVMValueRef c);
-LLVMValueRef sg_gen_half_to_f32(struct sg_codegen *gen, LLVMValueRef bits);
 LLVMValueRef sg_gen_f32_to_half(struct sg_codegen *gen, LLVMValueRef value, uint8_t round);
-LLVMValueRef sg_gen_bf16_to_f32(struct sg_codegen *gen, LLVMValueRef bits);
-LLVMValueRef sg_gen_f32_to_bf16(struct sg_codegen *gen, LLVMValueRef value, uint8_t round);
 /** Round to odd: what a second rounding does is then right. */
 LLVMValueRef sg_gen_f64_to_f32_odd(struct sg_codegen *gen, LLVMValueRef value);
 /** Either of the small formats, by type (f16 or bf16). */

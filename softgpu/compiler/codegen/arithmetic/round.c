@@ -158,7 +158,7 @@ LLVMValueRef sg_gen_f64_to_f32_odd(struct sg_codegen *gen, LLVMValueRef value)
 
 /* --- half precision and bfloat16 --- */
 
-LLVMValueRef sg_gen_half_to_f32(struct sg_codegen *gen, LLVMValueRef bits)
+static LLVMValueRef half_to_f32(struct sg_codegen *gen, LLVMValueRef bits)
 {
     if (!gen->has_half)
         return sg_gen_runtime(gen, "sg_math_half_to_float", gen->f32,
@@ -179,13 +179,13 @@ LLVMValueRef sg_gen_f32_to_half(struct sg_codegen *gen, LLVMValueRef value, uint
     return sg_gen_select(gen, nan, LLVMConstInt(i16, 0x7fff, 0), sg_gen_cast(gen, half, i16));
 }
 
-LLVMValueRef sg_gen_bf16_to_f32(struct sg_codegen *gen, LLVMValueRef bits)
+static LLVMValueRef bf16_to_f32(struct sg_codegen *gen, LLVMValueRef bits)
 {
     bits = LLVMBuildShl(B, LLVMBuildZExt(B, bits, gen->i32, ""), sg_gen_const(gen, 32, 16), "");
     return sg_gen_cast(gen, bits, gen->f32);
 }
 
-LLVMValueRef sg_gen_f32_to_bf16(struct sg_codegen *gen, LLVMValueRef value, uint8_t round)
+static LLVMValueRef f32_to_bf16(struct sg_codegen *gen, LLVMValueRef value, uint8_t round)
 {
     LLVMValueRef bits = sg_gen_cast(gen, value, gen->i32), sixteen = sg_gen_const(gen, 32, 16);
     LLVMValueRef nan = LLVMBuildFCmp(B, LLVMRealUNO, value, value, "");
@@ -210,11 +210,11 @@ LLVMValueRef sg_gen_f32_to_bf16(struct sg_codegen *gen, LLVMValueRef value, uint
 LLVMValueRef sg_gen_small_to_f32(struct sg_codegen *gen, enum sg_type type, LLVMValueRef bits)
 {
     bool half = type == SG_F16 || type == SG_F16X2;
-    return half ? sg_gen_half_to_f32(gen, bits) : sg_gen_bf16_to_f32(gen, bits);
+    return half ? half_to_f32(gen, bits) : bf16_to_f32(gen, bits);
 }
 
 LLVMValueRef sg_gen_f32_to_small(struct sg_codegen *gen, enum sg_type type, LLVMValueRef value, uint8_t round)
 {
     bool half = type == SG_F16 || type == SG_F16X2;
-    return half ? sg_gen_f32_to_half(gen, value, round) : sg_gen_f32_to_bf16(gen, value, round);
+    return half ? sg_gen_f32_to_half(gen, value, round) : f32_to_bf16(gen, value, round);
 }

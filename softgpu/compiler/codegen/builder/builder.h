@@ -16,6 +16,20 @@
 
 #include <llvm-c/Core.h>
 
+/** Of kernels in block form and in loop form: what their loops and the body in loop form have in common. */
+struct sg_loop_state {
+    struct sg_regions regions;     /* in block form only what the guards need */
+    struct sg_point *points;       /* by number */
+    struct sg_matrix_op *matrices; /* of all points */
+    uint32_t n_matrices, matrices_capacity;
+    LLVMValueRef dispatch; /* the switch at the body's start */
+    LLVMValueRef context_memory, local, stride;
+
+    struct sg_guards guards;          /* of a kernel in block form, if it has no divergence tree */
+    struct sg_divergence *divergence; /* by point; of a kernel in block form that of its start */
+    struct sg_tests tests;            /* what loops of the frame decide beforehand */
+};
+
 struct sg_codegen {
     struct sg_arena *arena;
     struct sg_ptx_module *module;
@@ -38,17 +52,7 @@ struct sg_codegen {
     unsigned access_group_kind, invariant_kind;
     LLVMValueRef *functions; /* by place in reach */
 
-    /* of a kernel in loop form, while its body is generated; points.c */
-    struct sg_regions regions;     /* in block form only what the guards need */
-    struct sg_point *points;       /* by number */
-    struct sg_matrix_op *matrices; /* of all points */
-    uint32_t n_matrices, matrices_capacity;
-    LLVMValueRef dispatch; /* the switch at the body's start */
-    LLVMValueRef context_memory, local, stride;
-
-    struct sg_guards guards;          /* of a kernel in block form, if it has no divergence tree */
-    struct sg_divergence *divergence; /* by point; of a kernel in block form that of its start */
-    struct sg_tests tests;            /* what loops of the frame decide beforehand */
+    struct sg_loop_state loops; /* not of kernels in thread form */
 
     /* of the function in work */
     struct sg_ptx_function *function;
@@ -66,9 +70,11 @@ struct sg_codegen {
 
 /* --- value.c --- */
 
+/** The LLVM type of a PTX type; floats that are smaller than .f32 are integers. */
 LLVMTypeRef sg_gen_type(struct sg_codegen *gen, enum sg_type type);
 LLVMTypeRef sg_gen_int(struct sg_codegen *gen, unsigned bits);
 LLVMValueRef sg_gen_const(struct sg_codegen *gen, unsigned bits, uint64_t value);
+/** Calls an intrinsic of LLVM. */
 LLVMValueRef sg_gen_intrinsic(struct sg_codegen *gen, const char *name, LLVMTypeRef *overloads,
                               unsigned n_overloads, LLVMValueRef *arguments, unsigned count);
 /** An intrinsic that is overloaded by the type of its first argument. */
@@ -118,6 +124,7 @@ static inline enum sg_type sg_gen_type_of(const struct sg_codegen *gen)
 {
     return (enum sg_type)gen->insn->types[0];
 }
+/** Writes operand 0 of the instruction in work, as its type 0. */
 void sg_gen_result(struct sg_codegen *gen, LLVMValueRef value);
 /** mov, cvta: a pointer from one register to another, as a pointer; false: they are not both kept so. */
 bool sg_gen_copy_pointer(struct sg_codegen *gen);
@@ -126,10 +133,11 @@ bool sg_gen_is_pointer(const struct sg_codegen *gen, const struct sg_operand *op
 
 /* --- special.c --- */
 
+/** The value of a special register, here or, if it does not change, at the function's start. */
 LLVMValueRef sg_gen_special(struct sg_codegen *gen, enum sg_special special, uint32_t component);
 /** The thread's number in its block; made at the function's start. */
 LLVMValueRef sg_gen_linear(struct sg_codegen *gen);
-LLVMValueRef sg_gen_block_pointer(struct sg_codegen *gen);
+/** A pointer to the block's shared memory, and a field of struct sg_block, both at the function's start. */
 LLVMValueRef sg_gen_shared_base(struct sg_codegen *gen);
 LLVMValueRef sg_gen_block_field(struct sg_codegen *gen, size_t offset, LLVMTypeRef type);
 
@@ -144,6 +152,7 @@ LLVMValueRef sg_gen_cluster_base(struct sg_codegen *gen);
 LLVMValueRef sg_gen_cluster_pointer(struct sg_codegen *gen, LLVMValueRef address);
 /** The place in the shared memory of block `rank` (of 64 bits) that `pointer` has in its block's. */
 LLVMValueRef sg_gen_in_window(struct sg_codegen *gen, LLVMValueRef pointer, LLVMValueRef rank);
+/** Whether an address is one of `size` bytes from `base` on. */
 LLVMValueRef sg_gen_in_range(struct sg_codegen *gen, LLVMValueRef address, LLVMValueRef base,
                              LLVMValueRef size);
 /** Whether a generic address (an integer) is one of the thread's own memory. */
@@ -179,6 +188,7 @@ LLVMValueRef sg_gen_points_local(struct sg_codegen *gen, const struct sg_var *va
 
 /** Begins a function, with slots for its registers; returns the block to which the entry branches last. */
 LLVMBasicBlockRef sg_gen_begin(struct sg_codegen *gen, struct sg_ptx_function *function, LLVMValueRef self);
+/** Makes slots for the function's variables. */
 void sg_gen_make_variables(struct sg_codegen *gen);
 /** The same for a function of the frame's, which is inlined; with slots for variables, too. */
 LLVMBasicBlockRef sg_gen_begin_helper(struct sg_codegen *gen, struct sg_ptx_function *kernel,

@@ -14,8 +14,8 @@ bool sg_gen_in_loops(const struct sg_codegen *gen)
 LLVMValueRef sg_gen_column(struct sg_codegen *gen, uint32_t column, LLVMTypeRef type)
 {
     LLVMBuilderRef entry = gen->entry_builder;
-    LLVMValueRef start = LLVMBuildMul(entry, gen->stride, sg_gen_const(gen, 64, column), "");
-    start = LLVMBuildGEP2(entry, gen->i8, gen->context_memory, &start, 1, "");
+    LLVMValueRef start = LLVMBuildMul(entry, gen->loops.stride, sg_gen_const(gen, 64, column), "");
+    start = LLVMBuildGEP2(entry, gen->i8, gen->loops.context_memory, &start, 1, "");
     LLVMValueRef index = sg_gen_linear(gen);
     index = LLVMBuildZExt(entry, index, gen->i64, "");
     return LLVMBuildGEP2(entry, type, start, &index, 1, "");
@@ -38,7 +38,8 @@ LLVMValueRef sg_gen_points_local(struct sg_codegen *gen, const struct sg_var *va
 {
     LLVMBuilderRef entry = gen->entry_builder;
     LLVMValueRef thread = LLVMBuildZExt(entry, sg_gen_linear(gen), gen->i64, "");
-    LLVMValueRef offset = LLVMBuildMul(entry, thread, sg_gen_const(gen, 64, gen->regions.local_size), "");
-    offset = LLVMBuildAdd(entry, offset, sg_gen_const(gen, 64, gen->regions.local[var->index]), "");
-    return LLVMBuildGEP2(entry, gen->i8, gen->local, &offset, 1, "");
+    LLVMValueRef offset =
+        LLVMBuildMul(entry, thread, sg_gen_const(gen, 64, gen->loops.regions.local_size), "");
+    offset = LLVMBuildAdd(entry, offset, sg_gen_const(gen, 64, gen->loops.regions.local[var->index]), "");
+    return LLVMBuildGEP2(entry, gen->i8, gen->loops.local, &offset, 1, "");
 }

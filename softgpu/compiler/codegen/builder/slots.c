@@ -49,9 +49,9 @@ static void make_formals(struct sg_codegen *gen)
     if (function->is_entry) {
         gen->params = LLVMGetParam(gen->self, 1);
         if (sg_gen_in_loops(gen)) {
-            gen->context_memory = LLVMGetParam(gen->self, 2);
-            gen->local = LLVMGetParam(gen->self, 3);
-            gen->stride = LLVMGetParam(gen->self, 4);
+            gen->loops.context_memory = LLVMGetParam(gen->self, 2);
+            gen->loops.local = LLVMGetParam(gen->self, 3);
+            gen->loops.stride = LLVMGetParam(gen->self, 4);
         }
         return;
     }

@@ -161,10 +161,10 @@ static void limit_by_use(struct leading *l, const struct sg_insn *insn, const st
 static void leave(struct leading *l, const struct sg_divergence_leaf *leaf)
 {
     struct sg_codegen *gen = l->gen;
-    for (uint32_t i = 0; leaf->keeps && i < gen->regions.n_kept; i++) {
+    for (uint32_t i = 0; leaf->keeps && i < gen->loops.regions.n_kept; i++) {
         if (!(leaf->written >> i & 1))
             continue;
-        uint32_t reg = gen->regions.kept[i];
+        uint32_t reg = gen->loops.regions.kept[i];
         struct sg_operand operand = {.kind = SG_OPERAND_REG, .reg = reg};
         LLVMValueRef value = sg_gen_read(gen, &operand, (enum sg_type)gen->function->regs[reg].type);
         LLVMValueRef index = word(gen, i);
@@ -205,7 +205,7 @@ static void go(struct leading *l, const struct sg_divergence_node *node)
 void sg_gen_divergence_function(struct sg_codegen *gen, struct sg_ptx_function *kernel, uint32_t point)
 {
     char name[32];
-    const struct sg_divergence *tree = &gen->divergence[point];
+    const struct sg_divergence *tree = &gen->loops.divergence[point];
     struct leading l = {.gen = gen, .tree = tree};
     if (tree->first == NULL)
         return;

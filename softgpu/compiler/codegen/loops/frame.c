@@ -158,7 +158,7 @@ bool sg_gen_frame(struct sg_codegen *gen, const char *symbol)
         sg_fail(gen->arena->diagnostics, SG_COMPILE_NO_MEMORY, 0, "out of memory");
     fputs("declare void @sg_rt_misaligned(ptr) cold noreturn nounwind\n", file);
     if (gen->form == SG_CODE_BLOCK)
-        put_block(file, symbol, &gen->guards, &gen->divergence[0]);
+        put_block(file, symbol, &gen->loops.guards, &gen->loops.divergence[0]);
     else
         sg_frame_put_regions(file, gen);
     sg_frame_put(file, metadata, NULL, NUMBERS(sizeof(struct sg_block)));

@@ -47,32 +47,33 @@ static LLVMValueRef describe_matrix(struct sg_codegen *gen, const struct sg_matr
 /* The operations of all points of matrices, or NULL. */
 static LLVMValueRef describe_matrices(struct sg_codegen *gen)
 {
-    uint32_t count = gen->n_matrices;
+    uint32_t count = gen->loops.n_matrices;
     if (count == 0)
         return LLVMConstNull(gen->pointer);
     LLVMValueRef *ops = SG_NEW_ARRAY(gen->arena, LLVMValueRef, count);
     for (uint32_t i = 0; i < count; i++)
-        ops[i] = describe_matrix(gen, &gen->matrices[i]);
+        ops[i] = describe_matrix(gen, &gen->loops.matrices[i]);
     return add_constant(gen, LLVMConstArray(LLVMTypeOf(ops[0]), ops, count), "sg.matrices");
 }
 
 void sg_gen_loop_code(struct sg_codegen *gen, const char *symbol)
 {
     char name[32];
-    uint32_t count = gen->regions.n_points + 1, takes_turns = 0, yields = 0;
+    uint32_t count = gen->loops.regions.n_points + 1, takes_turns = 0, yields = 0;
     LLVMValueRef *points = SG_NEW_ARRAY(gen->arena, LLVMValueRef, count),
                  *codes = SG_NEW_ARRAY(gen->arena, LLVMValueRef, count);
     for (uint32_t i = 0; i < count; i++) {
         snprintf(name, sizeof(name), "sg.region.%u", i);
-        points[i] = describe_point(gen, &gen->points[i]);
-        takes_turns |= gen->points[i].kind == SG_POINT_PASS && gen->points[i].mode == SG_PASS_TURN;
-        yields |= gen->points[i].kind == SG_POINT_YIELD;
+        points[i] = describe_point(gen, &gen->loops.points[i]);
+        takes_turns |=
+            gen->loops.points[i].kind == SG_POINT_PASS && gen->loops.points[i].mode == SG_PASS_TURN;
+        yields |= gen->loops.points[i].kind == SG_POINT_YIELD;
         codes[i] = LLVMGetNamedFunction(gen->llvm, name);
     }
     LLVMValueRef fields[] = {
-        sg_gen_const(gen, 32, gen->regions.n_points),
-        sg_gen_const(gen, 32, gen->regions.context_size),
-        sg_gen_const(gen, 32, gen->regions.local_size),
+        sg_gen_const(gen, 32, gen->loops.regions.n_points),
+        sg_gen_const(gen, 32, gen->loops.regions.context_size),
+        sg_gen_const(gen, 32, gen->loops.regions.local_size),
         sg_gen_const(gen, 32, takes_turns),
         sg_gen_const(gen, 32, yields),
         add_constant(gen, LLVMConstArray(LLVMTypeOf(points[0]), points, count), "sg.points"),

@@ -219,9 +219,9 @@ static const char settle_end[] = /* their number */
 
 struct sg_keeping sg_keeping_find(const struct sg_codegen *gen, uint32_t point)
 {
-    const struct sg_regions *regions = &gen->regions;
+    const struct sg_regions *regions = &gen->loops.regions;
     struct sg_keeping keeping = {.possible = point != 0 && regions->n_kept > 0 &&
-                                             gen->divergence[point].first != NULL};
+                                             gen->loops.divergence[point].first != NULL};
     uint32_t n_affine = 0;
     for (uint32_t i = 0; i < regions->n_kept; i++)
         keeping.place[i] = UINT32_MAX;

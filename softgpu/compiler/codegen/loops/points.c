@@ -32,8 +32,8 @@ static void store_slot(struct sg_codegen *gen, uint32_t column, LLVMTypeRef type
 static void load_affine(struct sg_codegen *gen, uint32_t reg, uint32_t place_among, LLVMTypeRef type,
                         LLVMValueRef slot)
 {
-    uint32_t column = gen->regions.column[reg];
-    int64_t step = gen->regions.step[reg];
+    uint32_t column = gen->loops.regions.column[reg];
+    int64_t step = gen->loops.regions.step[reg];
     LLVMTypeRef stored = type == gen->i1 ? gen->i8 : type;
     LLVMValueRef affine = LLVMGetParam(gen->self, 7), start = LLVMGetParam(gen->self, 6);
     LLVMValueRef own = sg_gen_column(gen, column, stored), index = sg_gen_const(gen, 64, place_among);
@@ -65,12 +65,12 @@ static void load_slot(struct sg_codegen *gen, uint32_t column, LLVMTypeRef type,
 void sg_gen_points_begin(struct sg_codegen *gen)
 {
     uint8_t *done = SG_NEW_ARRAY(gen->arena, uint8_t, gen->function->n_insns + 1);
-    gen->points = SG_NEW_ARRAY(gen->arena, struct sg_point, gen->regions.n_points + 1);
+    gen->loops.points = SG_NEW_ARRAY(gen->arena, struct sg_point, gen->loops.regions.n_points + 1);
     for (uint32_t reg = 0; reg < gen->function->n_regs; reg++)
-        if (sg_regions_has(gen->regions.crossing, reg))
+        if (sg_regions_has(gen->loops.regions.crossing, reg))
             sg_gen_rematerialise(gen, done, reg);
     LLVMBasicBlockRef begin = sg_gen_block(gen, "begin");
-    gen->dispatch = LLVMBuildSwitch(B, LLVMGetParam(gen->self, 5), begin, gen->regions.n_points);
+    gen->loops.dispatch = LLVMBuildSwitch(B, LLVMGetParam(gen->self, 5), begin, gen->loops.regions.n_points);
     LLVMPositionBuilderAtEnd(B, begin);
 }
 
@@ -86,7 +86,7 @@ void sg_gen_load_affine(struct sg_codegen *gen, uint32_t point)
 {
     uint32_t count = 0;
     for (uint32_t reg = 0; point != 0 && reg < gen->function->n_regs; reg++)
-        if (sg_regions_has(gen->regions.affine[point], reg))
+        if (sg_regions_has(gen->loops.regions.affine[point], reg))
             load_affine(gen, reg, count++, type_of_register(gen, reg), gen->registers[reg]);
 }
 
@@ -115,7 +115,7 @@ static void store_value(struct sg_codegen *gen, LLVMValueRef value)
 /* Unless the frame keeps them once for the whole block: bit 0 of the decisions. */
 static void store_kept(struct sg_codegen *gen, uint32_t number)
 {
-    const struct sg_regions *regions = &gen->regions;
+    const struct sg_regions *regions = &gen->loops.regions;
     LLVMBasicBlockRef each = NULL, after = NULL;
     for (uint32_t i = 0; regions->turns[number] && i < regions->n_kept; i++) {
         uint32_t reg = regions->kept[i];
@@ -148,9 +148,9 @@ static bool can_be_kept(const struct sg_regions *regions, uint32_t number, uint3
 static void meet(struct sg_codegen *gen, enum sg_point_kind kind, uint32_t mode, LLVMValueRef value,
                  LLVMValueRef a, LLVMValueRef b, LLVMValueRef mask)
 {
-    const struct sg_regions *regions = &gen->regions;
+    const struct sg_regions *regions = &gen->loops.regions;
     uint32_t number = regions->points[gen->insn - gen->function->insns];
-    struct sg_point *point = &gen->points[number];
+    struct sg_point *point = &gen->loops.points[number];
     point->kind = (uint8_t)kind;
     point->mode = (uint8_t)mode;
     if (value != NULL)
@@ -172,7 +172,7 @@ static void meet(struct sg_codegen *gen, enum sg_point_kind kind, uint32_t mode,
     LLVMBuildRet(B, sg_gen_const(gen, 32, number));
 
     LLVMBasicBlockRef resume = sg_gen_block(gen, "");
-    LLVMAddCase(gen->dispatch, sg_gen_const(gen, 32, number), resume);
+    LLVMAddCase(gen->loops.dispatch, sg_gen_const(gen, 32, number), resume);
     LLVMPositionBuilderAtEnd(B, resume);
     sg_gen_load_affine(gen, number);
     for (uint32_t reg = 0; reg < gen->function->n_regs; reg++)
@@ -207,8 +207,8 @@ static void write_pair(struct sg_codegen *gen)
 static LLVMValueRef u32_operand(struct sg_codegen *gen, uint32_t i)
 {
     const struct sg_operand *operand = &gen->insn->operands[i];
-    if (operand->kind == SG_OPERAND_REG && gen->regions.rematerialised[operand->reg] != 0) {
-        const struct sg_insn *by = &gen->function->insns[gen->regions.rematerialised[operand->reg] - 1];
+    if (operand->kind == SG_OPERAND_REG && gen->loops.regions.rematerialised[operand->reg] != 0) {
+        const struct sg_insn *by = &gen->function->insns[gen->loops.regions.rematerialised[operand->reg] - 1];
         if (by->form->op == SG_OP_MOV && by->operands[1].kind == SG_OPERAND_INTEGER)
             operand = &by->operands[1];
     }
@@ -273,10 +273,10 @@ static void vote(struct sg_codegen *gen)
 
 static void matrices(struct sg_codegen *gen)
 {
-    uint32_t first = gen->n_matrices;
+    uint32_t first = gen->loops.n_matrices;
     sg_gen_matrix_run(gen);
     meet(gen, SG_POINT_MATRIX, 0, NULL, sg_gen_const(gen, 32, first),
-         sg_gen_const(gen, 32, gen->n_matrices - first), sg_gen_const(gen, 32, UINT32_MAX));
+         sg_gen_const(gen, 32, gen->loops.n_matrices - first), sg_gen_const(gen, 32, UINT32_MAX));
 }
 
 bool sg_emit_point(struct sg_codegen *gen)
@@ -285,16 +285,14 @@ bool sg_emit_point(struct sg_codegen *gen)
         return false;
     if (gen->insn->joins) /* done with the first of its run */
         return true;
-    if (gen->regions.points[gen->insn - gen->function->insns] == 0)
+    if (gen->loops.regions.points[gen->insn - gen->function->insns] == 0)
         return false;
     switch (gen->insn->form->op) {
     case SG_OP_LD:
     case SG_OP_ST:
-        meet(gen, SG_POINT_PASS, 0, NULL, NULL, NULL, NULL);
-        return false; /* and now the access */
     case SG_OP_FENCE:
         meet(gen, SG_POINT_PASS, 0, NULL, NULL, NULL, NULL);
-        return false;
+        return false;           /* and now the access, or the fence */
     case SG_OP_MBARRIER_WAIT: { /* it looks again behind the point */
         LLVMValueRef done = LLVMBuildZExt(B, sg_gen_mbarrier_test(gen), gen->i32, "");
         meet(gen, SG_POINT_YIELD, SG_YIELD_UNLESS, done, NULL, NULL, NULL);

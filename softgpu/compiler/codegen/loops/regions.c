@@ -194,7 +194,7 @@ static const char even_end[] =
 static bool put_affine(FILE *file, struct sg_codegen *gen, uint32_t point)
 {
     const struct sg_ptx_function *kernel = gen->reach->functions[0];
-    const struct sg_regions *regions = &gen->regions;
+    const struct sg_regions *regions = &gen->loops.regions;
     uint32_t count = 0;
     for (uint32_t pass = 0; pass < 2; pass++) {
         for (uint32_t reg = 0; point > 0 && reg < kernel->n_regs; reg++) {
@@ -251,17 +251,17 @@ static void put_loops(FILE *file, const struct sg_regions *regions, const struct
 /*
  * Does a region divergence to a barrier of the whole block, and nowhere else? Then a block that comes there
  * as a whole goes on at once. Not back to where it was: the engine has to have a look from time to time. And
- * not from the block's start, which neighbouring blocks have one after the other (exec/lanes.c).
+ * not from the block's start, which neighbouring blocks have one after the other (exec/lanes/lanes.c).
  */
 static bool goes_on(const struct sg_codegen *gen, uint32_t point)
 {
     const struct sg_ptx_function *kernel = gen->reach->functions[0];
-    uint32_t next = gen->regions.next[point];
+    uint32_t next = gen->loops.regions.next[point];
     if (point == 0 || next <= point || next == SG_POINT_END)
         return false;
     for (uint32_t i = 0; i < kernel->n_insns; i++) {
         const struct sg_insn *insn = &kernel->insns[i];
-        if (gen->regions.points[i] == next)
+        if (gen->loops.regions.points[i] == next)
             return insn->form->op == SG_OP_BAR && SG_MOD(insn, SG_GROUP_BAR) == SG_BAR_SYNC &&
                    insn->n_operands == 1 && insn->operands[0].kind == SG_OPERAND_INTEGER &&
                    insn->operands[0].value < BARRIERS && insn->guard == 0;
@@ -272,11 +272,11 @@ static bool goes_on(const struct sg_codegen *gen, uint32_t point)
 void sg_frame_put_regions(FILE *file, struct sg_codegen *gen)
 {
     sg_frame_put(file, regions_head, NULL, NULL);
-    if (gen->regions.n_kept > 0)
-        sg_frame_put_settle(file, gen->reach->functions[0], &gen->regions);
-    for (uint32_t point = 0; point <= gen->regions.n_points; point++) {
-        uint32_t next = gen->regions.next[point], loop = SG_FRAME_FIRST_LOOP + LOOPS_EACH * point;
-        const struct sg_divergence *tree = &gen->divergence[point];
+    if (gen->loops.regions.n_kept > 0)
+        sg_frame_put_settle(file, gen->reach->functions[0], &gen->loops.regions);
+    for (uint32_t point = 0; point <= gen->loops.regions.n_points; point++) {
+        uint32_t next = gen->loops.regions.next[point], loop = SG_FRAME_FIRST_LOOP + LOOPS_EACH * point;
+        const struct sg_divergence *tree = &gen->loops.divergence[point];
         const char *store = next == 0 ? region_store : NULL;
         bool led = tree->first != NULL, checked = put_affine(file, gen, point);
         if (led)
@@ -287,7 +287,7 @@ void sg_frame_put_regions(FILE *file, struct sg_codegen *gen)
                              SG_LANES_POINT, SG_AFFINE_MAX, next, SG_KEPT_MAX));
         sg_frame_put_start(file);
         struct sg_keeping keeping = sg_keeping_find(gen, point);
-        sg_frame_put_kept(file, &gen->regions, point, &keeping);
+        sg_frame_put_kept(file, &gen->loops.regions, point, &keeping);
         sg_frame_put(file, region_rows, NULL, NULL);
         sg_frame_put(file,
                      keeping.possible ? region_check_if_not_kept
@@ -300,16 +300,16 @@ void sg_frame_put_regions(FILE *file, struct sg_codegen *gen)
         if (checked || !led)
             sg_frame_put_turn(file, "any", region_call, NUMBERS(point, 0, 0), store, loop);
         if (led)
-            sg_frame_put_pieces(file,
-                                &(struct sg_pieces){.tree = tree,
-                                                    .divergence = piece_divergence_region,
-                                                    .call = region_call,
-                                                    .store = store,
-                                                    .point = point,
-                                                    .affine = checked,
-                                                    .next = next,
-                                                    .keeping = gen->regions.n_kept > 0 ? &keeping : NULL,
-                                                    .loop = loop + 2});
+            sg_frame_put_pieces(
+                file, &(struct sg_pieces){.tree = tree,
+                                          .divergence = piece_divergence_region,
+                                          .call = region_call,
+                                          .store = store,
+                                          .point = point,
+                                          .affine = checked,
+                                          .next = next,
+                                          .keeping = gen->loops.regions.n_kept > 0 ? &keeping : NULL,
+                                          .loop = loop + 2});
         else if (checked)
             sg_frame_put_turn(file, "affine", region_call, NUMBERS(point, 1, 0), store, loop + 1);
         sg_frame_put(file, region_end, NULL, NULL);
@@ -318,5 +318,5 @@ void sg_frame_put_regions(FILE *file, struct sg_codegen *gen)
             sg_frame_put(file, region_on, NULL, NUMBERS(next, offsetof(struct sg_block, n_threads)));
         sg_frame_put_finish(file, on ? "i32 %result" : "i32 %came.to");
     }
-    put_loops(file, &gen->regions, gen->divergence);
+    put_loops(file, &gen->loops.regions, gen->loops.divergence);
 }

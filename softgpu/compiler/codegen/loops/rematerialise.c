@@ -24,7 +24,7 @@ static void rematerialise_operand(void *user, uint32_t reg, bool written, bool m
 static void rematerialise(struct rematerialise *r, uint32_t reg)
 {
     struct sg_codegen *gen = r->gen;
-    uint32_t by = gen->regions.rematerialised[reg];
+    uint32_t by = gen->loops.regions.rematerialised[reg];
     if (by == 0 || r->done[by - 1])
         return;
     const struct sg_insn *insn = &gen->function->insns[by - 1];
@@ -45,8 +45,8 @@ static LLVMValueRef stops_by_guard(struct sg_codegen *gen)
 {
     uint8_t *done = SG_NEW_ARRAY(gen->arena, uint8_t, gen->function->n_insns + 1);
     LLVMValueRef stops = sg_gen_const(gen, 1, 0);
-    for (uint32_t i = 0; i < gen->guards.count; i++) {
-        const struct sg_insn *insn = &gen->function->insns[gen->guards.insns[i]];
+    for (uint32_t i = 0; i < gen->loops.guards.count; i++) {
+        const struct sg_insn *insn = &gen->function->insns[gen->loops.guards.insns[i]];
         struct sg_operand guard = {
             .kind = SG_OPERAND_REG, .reg = insn->guard - 1, .negated = insn->guard_negated};
         sg_gen_rematerialise(gen, done, guard.reg);

@@ -18,7 +18,9 @@ LLVMValueRef sg_emit_texture(struct sg_codegen *gen);  /* texture.c */
 
 /* --- what they share --- */
 
+/** What .acquire and its like ask of an access that loads, stores, or both. */
 LLVMAtomicOrdering sg_gen_ordering(struct sg_codegen *gen, bool load, bool store);
+/** Says of an access that it does not depend on those of other threads, if its space allows that. */
 void sg_gen_mark_parallel(struct sg_codegen *gen, LLVMValueRef access, uint8_t space);
 /** The instruction's operation (.add, .min …) in its type, by one thread, on what `address` points to. */
 void sg_gen_reduce(struct sg_codegen *gen, LLVMValueRef address, LLVMValueRef value);

@@ -244,13 +244,13 @@ static void columns_of(const struct sg_codegen *gen, uint32_t operand, uint32_t 
     const struct sg_operand *from = &gen->insn->operands[operand];
     uint32_t count = from->kind == SG_OPERAND_VECTOR ? from->count : 1;
     for (uint32_t i = 0; i < count; i++)
-        columns[i] = gen->regions.column[item(from, i)->reg];
+        columns[i] = gen->loops.regions.column[item(from, i)->reg];
 }
 
 /* Hands the address over, and the stride where it is not known. */
 static void hand_over_place(struct sg_codegen *gen, struct sg_matrix_op *op, uint32_t number)
 {
-    op->address = gen->regions.addresses + number * (uint32_t)sizeof(uint64_t);
+    op->address = gen->loops.regions.addresses + number * (uint32_t)sizeof(uint64_t);
     sg_gen_store_column(gen, op->address, LLVMBuildPtrToInt(B, address_of(gen), gen->i64, ""));
     op->strides = SG_MATRIX_STRIDE;
     if (op->kind.operation != SG_MATRIX_LOAD && op->kind.operation != SG_MATRIX_STORE)
@@ -260,7 +260,7 @@ static void hand_over_place(struct sg_codegen *gen, struct sg_matrix_op *op, uin
         op->stride = (uint32_t)LLVMConstIntGetZExtValue(stride);
         return;
     }
-    op->strides = gen->regions.strides + number * (uint32_t)sizeof(uint32_t);
+    op->strides = gen->loops.regions.strides + number * (uint32_t)sizeof(uint32_t);
     sg_gen_store_column(gen, op->strides, stride);
 }
 
@@ -300,7 +300,8 @@ void sg_gen_matrix_run(struct sg_codegen *gen)
         &gen->function->insns[sg_matrix_run_end(gen->function, (uint32_t)(first - gen->function->insns))];
     uint32_t accesses = 0;
     for (; gen->insn <= last; gen->insn++) {
-        struct sg_matrix_op *op = SG_PUSH(gen->arena, gen->matrices, gen->n_matrices, gen->matrices_capacity);
+        struct sg_matrix_op *op =
+            SG_PUSH(gen->arena, gen->loops.matrices, gen->loops.n_matrices, gen->loops.matrices_capacity);
         *op = (struct sg_matrix_op){0};
         describe(gen, op);
         if (sg_matrix_accesses(gen->insn))

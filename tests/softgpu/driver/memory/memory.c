@@ -126,7 +126,9 @@ static bool is_accessible(CUdeviceptr address)
     return pwrite(to, (const void *)(uintptr_t)address, 1, 0) == 1; /* else EFAULT */
 }
 
-/* Programs that read or write a little beyond their memory run on GPUs, which map memory in blocks of 2 MiB. */
+/*
+ * Programs that read or write a little beyond their memory run on GPUs, which map memory in blocks of 2 MiB.
+ */
 Test(memory, accesses_within_a_block_are_not_noticed)
 {
     const CUdeviceptr block = 2u << 20;

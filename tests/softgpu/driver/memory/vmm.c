@@ -1,4 +1,6 @@
-/* Virtual memory management: reservations, allocations, mappings that alias, access, and what counts as free. */
+/*
+ * Virtual memory management: reservations, allocations, mappings that alias, access, and what counts as free.
+ */
 #include "softgpu/driver/range/range.h"
 #include "tests/softgpu/driver/support.h"
 

@@ -1,4 +1,6 @@
-/* check.h - for programs that check themselves: the first thing that is wrong ends the program with status 1. */
+/*
+ * check.h - for programs that check themselves: the first thing that is wrong ends the program with status 1.
+ */
 #ifndef TESTS_SOFTGPU_DRIVER_PROGRAMS_CHECK_H
 #define TESTS_SOFTGPU_DRIVER_PROGRAMS_CHECK_H
 

@@ -1,6 +1,7 @@
 /*
- * test_children.c - what kernels launch: order in streams, tails, events, the limit of pending launches, errors, faults,
- * handles that are none. Services are the test's own: a kernel is known by the address of a struct of the test.
+ * test_children.c - what kernels launch: order in streams, tails, events, the limit of pending launches,
+ * errors, faults, handles that are none. Services are the test's own: a kernel is known by the address of a
+ * struct of the test.
  */
 #include "softgpu/device_calls.h"
 #include "tests/softgpu/exec/kernel_test.h"

@@ -1,8 +1,7 @@
 /* test_heap.c - malloc and free of kernels: memory that is one's own, the limit, and mistakes. */
 #include "tests/softgpu/exec/kernel_test.h"
 
-/* --- many threads allocate, write, check and free in their own rhythm
- * ---------------------------------------------- */
+/* --- many threads allocate, write, check and free in their own rhythm --- */
 
 static void churn(struct sg_thread *t, const unsigned char *params)
 {
@@ -42,9 +41,7 @@ static void test_churn(void)
     CHECK_EQUAL(wrong, 0);
 }
 
-/* --- the limit
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- the limit --- */
 
 static void fill(struct sg_thread *t, const unsigned char *params)
 {
@@ -91,8 +88,7 @@ static void test_limit(void)
     sg_exec_set_heap_limit(8 << 20);
 }
 
-/* --- memory outlives the kernel, mistakes are found
- * ----------------------------------------------------------------------- */
+/* --- memory outlives the kernel, mistakes are found --- */
 
 static void allocate(struct sg_thread *t, const unsigned char *params)
 {

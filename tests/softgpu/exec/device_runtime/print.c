@@ -26,8 +26,7 @@ static const char *flushed(void)
     return written;
 }
 
-/* --- formats
- * ------------------------------------------------------------------------------------------------------- */
+/* --- formats --- */
 
 struct call {
     const char *format;
@@ -72,7 +71,8 @@ static struct call lay_out(const char *format, const char *types, va_list list)
     return call;
 }
 
-/** The text and the count of arguments must be what is expected; NULL: what the host's printf makes of them.
+/**
+ * The text and the count of arguments must be what is expected; NULL: what the host's printf makes of them.
  */
 static void check_print(const char *expected, const char *types, const char *format, ...)
 {
@@ -152,8 +152,7 @@ static void test_results(void)
     CHECK(strlen(flushed()) > 60000 && n_written <= 65536);
 }
 
-/* --- threads and order
- * ------------------------------------------------------------------------------------------------ */
+/* --- threads and order --- */
 
 static void print_thread(struct sg_thread *t, const unsigned char *params)
 {
@@ -178,8 +177,7 @@ static void test_many_threads(void)
     CHECK_EQUAL(n_writes, 1);
 }
 
-/* --- the FIFO's limit
- * ------------------------------------------------------------------------------------------------------ */
+/* --- the FIFO's limit --- */
 
 static void print_numbers(struct sg_block *block, const unsigned char *params)
 {
@@ -203,9 +201,7 @@ static void test_limit(void)
     sg_exec_set_output_limit(1 << 20);
 }
 
-/* --- assertions
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- assertions --- */
 
 static void fail_assertion(struct sg_thread *t, const unsigned char *params)
 {

@@ -26,8 +26,7 @@ static void check_engine_is_well(void)
     CHECK_EQUAL(count, 1000);
 }
 
-/* --- thread form: thread 37 of block 2 goes wrong while the others wait
- * ------------------------------------------------ */
+/* --- thread form: thread 37 of block 2 goes wrong while the others wait --- */
 
 static void store_bad(struct sg_thread *t, const unsigned char *params)
 {
@@ -173,8 +172,7 @@ static void test_thread_form(void)
     check_fault(past_shared, NULL, SG_FAULT_ILLEGAL_ADDRESS, 0);
 }
 
-/* --- block form
- * ------------------------------------------------------------------------------------------------------ */
+/* --- block form --- */
 
 static void block_store_bad(struct sg_block *block, const unsigned char *params)
 {
@@ -232,8 +230,7 @@ static void test_block_form(void)
 #endif
 }
 
-/* --- a fault stops the rest of the grid
- * ----------------------------------------------------------------------------------- */
+/* --- a fault stops the rest of the grid --- */
 
 static void spin_or_fault(struct sg_thread *t, const unsigned char *params)
 {
@@ -261,8 +258,7 @@ static void test_fault_stops_others(void)
     check_engine_is_well();
 }
 
-/* --- signals that are not a kernel's
- * -------------------------------------------------------------------------------------- */
+/* --- signals that are not a kernel's --- */
 
 static sigjmp_buf application_point;
 static volatile sig_atomic_t application_signals;

@@ -9,8 +9,7 @@
 
 #define CALLERS 6
 
-/* --- independent grids from several threads
- * ------------------------------------------------------------------------ */
+/* --- independent grids from several threads --- */
 
 static void add_up(struct sg_thread *t, const unsigned char *params)
 {
@@ -56,8 +55,7 @@ static void test_concurrent_callers(void)
         pthread_join(threads[i], NULL);
 }
 
-/* --- faults in one grid while others run
- * ---------------------------------------------------------------------------- */
+/* --- faults in one grid while others run --- */
 
 static void fault_in_last(struct sg_thread *t, const unsigned char *params)
 {
@@ -87,8 +85,7 @@ static void test_faults_beside_others(void)
     }
 }
 
-/* --- grid-wide synchronisation
- * ---------------------------------------------------------------------------------------- */
+/* --- grid-wide synchronisation --- */
 
 struct grid_sync {
     _Atomic uint32_t arrived, generation, wrong;
@@ -166,8 +163,7 @@ static void test_grid_syncs_at_once(void)
         pthread_join(threads[i], NULL);
 }
 
-/* --- a block waits for its predecessor, as in a scan with look-back
- * ------------------------------------------------------ */
+/* --- a block waits for its predecessor, as in a scan with look-back --- */
 
 static void look_back(struct sg_thread *t, const unsigned char *params)
 {
@@ -188,8 +184,7 @@ static void test_look_back(void)
     CHECK_EQUAL(prefix[499], 500 * 501 / 2);
 }
 
-/* --- grids and hosts that wait for each other
- * ------------------------------------------------------------------------------ */
+/* --- grids and hosts that wait for each other --- */
 
 static void wait_for_flag(struct sg_thread *t, const unsigned char *params)
 {
@@ -227,8 +222,7 @@ static void test_waiting_for_others(void)
     }
 }
 
-/* --- a spinning thread and the lock it waits for are in one block
- * ---------------------------------------------------------- */
+/* --- a spinning thread and the lock it waits for are in one block --- */
 
 static void spin_lock(struct sg_thread *t, const unsigned char *params)
 {

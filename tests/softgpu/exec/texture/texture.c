@@ -1,7 +1,7 @@
 /*
- * test_texture.c - fetches against a reference that is written by definition (the programming guide's appendix on
- * fetching, in double precision): every format, filter, address mode, number of dimensions and kind of coordinate, by
- * the functions that textures bring and by the general one.
+ * test_texture.c - fetches against a reference that is written by definition (the programming guide's
+ * appendix on fetching, in double precision): every format, filter, address mode, number of dimensions and
+ * kind of coordinate, by the functions that textures bring and by the general one.
  */
 #include "softgpu/exec/texture/texel.h"
 #include "softgpu/kernel_abi.h"

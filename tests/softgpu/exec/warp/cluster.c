@@ -1,4 +1,7 @@
-/* test_cluster.c - blocks that run together: their barrier, their shared memory, exited threads, deadlock, faults. */
+/*
+ * test_cluster.c - blocks that run together: their barrier, their shared memory, exited threads, deadlock,
+ * faults.
+ */
 #include "tests/softgpu/exec/kernel_test.h"
 
 static struct sg_launch cluster_launch(sg_thread_code code, uint32_t blocks, uint32_t size, uint32_t threads,

@@ -15,8 +15,7 @@ static uint32_t mix(uint32_t x)
     return x ^ x >> 16;
 }
 
-/* --- shuffles
- * --------------------------------------------------------------------------------------------------- */
+/* --- shuffles --- */
 
 /* The definition in the PTX manual, for one lane. */
 static uint32_t shuffle_source(uint32_t mode, uint32_t lane, uint32_t b, uint32_t c, bool *inside)
@@ -66,8 +65,7 @@ static void shuffles(struct sg_thread *t, const unsigned char *params)
     }
 }
 
-/* --- votes, matches and reductions
- * -------------------------------------------------------------------------------- */
+/* --- votes, matches and reductions --- */
 
 static uint32_t lane_value(uint32_t round, uint32_t lane)
 {
@@ -115,8 +113,7 @@ static void collectives(struct sg_thread *t, const unsigned char *params)
     }
 }
 
-/* --- diverged groups: three parts of each warp do different things at different rates
- * -------------------------------- */
+/* --- diverged groups: three parts of each warp do different things at different rates --- */
 
 static void diverged(struct sg_thread *t, const unsigned char *params)
 {
@@ -256,8 +253,7 @@ static void run_wrong(const char *name, sg_thread_code code, uint32_t threads)
     CHECK_EQUAL(wrong, 0);
 }
 
-/* --- masks that disagree, which GPUs take lane by lane
- * ------------------------------------------------------------------------------------------- */
+/* --- masks that disagree, which GPUs take lane by lane --- */
 
 /* Each lane names those below it; some lanes are gone. */
 static void disagreeing(struct sg_thread *t, const unsigned char *params)
@@ -295,8 +291,7 @@ static void outsider(struct sg_thread *t, const unsigned char *params)
     sg_rt_barrier_sync(t, 0, 0);
 }
 
-/* --- lanes that never meet
- * ------------------------------------------------------------------------------------------- */
+/* --- lanes that never meet --- */
 
 static void different_masks(struct sg_thread *t, const unsigned char *params)
 {

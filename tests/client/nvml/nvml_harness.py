@@ -14,7 +14,7 @@ import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "..", "scripts"))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "..", "scripts"))
 
 import trial  # noqa: E402
 from passage import Passage  # noqa: E402
@@ -25,7 +25,7 @@ STAGE = os.path.join(BUILD, "stage")
 COMMAND = os.path.join(STAGE, "bin", "remote-gpu")
 LIBRARY = os.path.join(STAGE, "lib", "remote-gpu")
 NVML = os.path.join(LIBRARY, "libnvidia-ml.so.1")
-PROGRAM = os.path.join(BUILD, "tests", "nvml", "nvml_program")
+PROGRAM = os.path.join(BUILD, "tests", "client", "nvml", "nvml_program")
 SOFT = os.path.join(LIBRARY, "soft", "libcuda.so.1")
 TREE = tempfile.mkdtemp(prefix="remote-gpu-nvml-test-")
 DRIVER = os.path.join(TREE, "libcuda.so.1")
@@ -49,7 +49,7 @@ SURROUNDINGS = dict(os.environ)
 def make_tree():
     """A driver with its management library beside it."""
     shutil.copy(os.path.join(BUILD, "tests", "daemon", "fake_libcuda.so"), DRIVER)
-    shutil.copy(os.path.join(BUILD, "tests", "nvml", "fake_libnvidia-ml.so"),
+    shutil.copy(os.path.join(BUILD, "tests", "client", "nvml", "fake_libnvidia-ml.so"),
                 os.path.join(TREE, "libnvidia-ml.so.1"))
 
 
