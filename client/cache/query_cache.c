@@ -5,6 +5,7 @@
 #include "client/core/optimisations.h"
 #include "client/core/thread.h"
 #include "common/base/hash_table.h"
+#include "common/sync/scoped_lock.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -70,14 +71,13 @@ bool rg_query_cache_find(struct rg_cached_query *query)
     if (!query->fits || rg_call_allowed(query->needs) != CUDA_SUCCESS)
         return false;
     const uint64_t hash = hash_of(query);
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     const struct answer *answer = find(query, hash);
     const bool known = answer && answer->epoch == query->epoch;
     if (known) {
         memcpy(query->answer, answer->bytes + answer->key_size, answer->size);
         query->answer_size = answer->size;
     }
-    pthread_mutex_unlock(&lock);
     return known;
 }
 
@@ -144,10 +144,9 @@ bool rg_setting_is(struct rg_settings *const *settings, unsigned which, unsigned
 {
     if (!rg_optimise[RG_OPT_SHADOW] || which >= RG_SETTINGS)
         return false;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     const struct rg_settings *known = *settings;
     const bool same = known && (known->known & 1u << which) && known->value[which] == value;
-    pthread_mutex_unlock(&lock);
     return same;
 }
 
@@ -155,20 +154,18 @@ void rg_setting_note(struct rg_settings **settings, unsigned which, unsigned lon
 {
     if (which >= RG_SETTINGS)
         return;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     if (!*settings)
         *settings = calloc(1, sizeof **settings);
     if (*settings) {
         (*settings)->known |= 1u << which;
         (*settings)->value[which] = value;
     }
-    pthread_mutex_unlock(&lock);
 }
 
 void rg_setting_forget(struct rg_settings *const *settings, unsigned which)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     if (*settings && which < RG_SETTINGS)
         (*settings)->known &= ~(1u << which);
-    pthread_mutex_unlock(&lock);
 }
