@@ -16,9 +16,6 @@
 #include "common/base/limits.h"
 #include "proto/wire.h"
 
-#define RG_PIECE      (256u << 10)
-#define RG_PIECES_MAX (RG_BULK_MAX / RG_PIECE)
-
 struct rg_out_of_band {
     uint16_t kind;    /* RG_MESSAGE_OUT_OF_BAND */
     uint16_t version; /* RG_PROTOCOL_MAJOR */
