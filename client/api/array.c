@@ -1,6 +1,6 @@
 /*
- * array.c - arrays. Their extents are kept in their shadows, so that a copy that lies outside of one is refused before
- * anything is sent.
+ * array.c - arrays. Their extents are kept in their shadows, so that a copy that lies outside of one is
+ * refused before anything is sent.
  */
 #include "client/api/array.h"
 

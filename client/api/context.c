@@ -1,8 +1,9 @@
 /*
  * context.c - primary and explicit contexts, and which one is current.
  *
- * A primary context is retained on the worker once; further retains and releases are counted here. Which context is
- * current is known to the client alone: rg_call_begin tells the worker when a call needs it and it has changed.
+ * A primary context is retained on the worker once; further retains and releases are counted here. Which
+ * context is current is known to the client alone: rg_call_begin tells the worker when a call needs it and it
+ * has changed.
  */
 #include "client/api/context.h"
 
@@ -55,7 +56,10 @@ static CUresult allowed_on(CUdevice device)
     return rg_device(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
-/* --- contexts that a fault has ended ------------------------------------------------------------------------ */
+/*
+ * --- contexts that a fault has ended
+ * ------------------------------------------------------------------------
+ */
 
 #define CONTEXTS_MAX 256 /* looked at; a program with more finds out by its calls */
 
@@ -75,7 +79,9 @@ void rg_context_find_failed(void)
     }
 }
 
-/* --- primary contexts ------------------------------------------------------------------------------------ */
+/*
+ * --- primary contexts ------------------------------------------------------------------------------------
+ */
 
 /* Whether the server has made the context ready, so that retaining it succeeds. Once. The lock is held. */
 static bool is_ready(CUdevice device)
@@ -162,7 +168,10 @@ static void forget_contents(uint64_t context)
     }
 }
 
-/* Streams, events and linker states have gone with the context: the worker is told of it before their handles can become others'. */
+/*
+ * Streams, events and linker states have gone with the context: the worker is told of it before their handles
+ * can become others'.
+ */
 static void orphan_contents(uint64_t context)
 {
     rg_helper_streams_context_ended(context);
@@ -176,7 +185,10 @@ void rg_context_ended(uint64_t context)
     rg_handle_delete(RG_KIND_CONTEXT, context);
 }
 
-/* A primary context that nobody holds has been destroyed, as far as calls can tell, until it is retained again. */
+/*
+ * A primary context that nobody holds has been destroyed, as far as calls can tell, until it is retained
+ * again.
+ */
 static void primary_ended(CUdevice dev)
 {
     pthread_mutex_lock(&lock);
@@ -286,7 +298,9 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *acti
     return CUDA_SUCCESS;
 }
 
-/* --- explicit contexts ----------------------------------------------------------------------------------- */
+/*
+ * --- explicit contexts -----------------------------------------------------------------------------------
+ */
 
 CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
@@ -381,7 +395,9 @@ CUresult cuCtxDetach(CUcontext ctx)
     return shadow_of(ctx) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-/* --- the current context ----------------------------------------------------------------------------------- */
+/*
+ * --- the current context -----------------------------------------------------------------------------------
+ */
 
 CUresult cuCtxPushCurrent_v2(CUcontext ctx)
 {
@@ -441,7 +457,10 @@ CUresult cuCtxGetCurrent(CUcontext *pctx)
     return CUDA_SUCCESS;
 }
 
-/* --- what is known of a context ------------------------------------------------------------------------------ */
+/*
+ * --- what is known of a context
+ * ------------------------------------------------------------------------------
+ */
 
 /* The shadow of `ctx`, or of the current context for NULL. */
 static CUresult context_or_current(CUcontext ctx, const void *out, struct rg_context **shadow)
@@ -566,7 +585,10 @@ CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
     return status;
 }
 
-/* --- waiting --------------------------------------------------------------------------------------------------- */
+/*
+ * --- waiting
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 CUresult cuCtxSynchronize(void)
 {
@@ -589,7 +611,10 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx)
     return rg_capture_forbids(&captured) ? captured : rg_timeline_wait_context(ctx);
 }
 
-/* --- access to other contexts' memory -------------------------------------------------------------------------- */
+/*
+ * --- access to other contexts' memory
+ * --------------------------------------------------------------------------
+ */
 
 /* Whether the current context and `peer` are of one server. */
 static CUresult check_peer(CUcontext peer, bool *reachable)

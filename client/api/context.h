@@ -4,9 +4,14 @@
 
 #include <stdint.h>
 
-/** Finds out which contexts have failed, where rg_contexts_suspect: asks for each that is not known to have. */
+/**
+ * Finds out which contexts have failed, where rg_contexts_suspect: asks for each that is not known to have.
+ */
 void rg_context_find_failed(void);
-/** A context has ended by another call than those that destroy contexts: forgets what is known of it and in it. */
+/**
+ * A context has ended by another call than those that destroy contexts: forgets what is known of it and in
+ * it.
+ */
 void rg_context_ended(uint64_t context);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * copy.c - the copies of the API: each checks its arguments and describes what it copies as two regions, which
- * rg_region_copy copies. Anything may be copied to anything: host memory, device memory, arrays, in up to three dimensions.
+ * copy.c - the copies of the API: each checks its arguments and describes what it copies as two regions,
+ * which rg_region_copy copies. Anything may be copied to anything: host memory, device memory, arrays, in up
+ * to three dimensions.
  */
 #include "client/api/copy.h"
 
@@ -23,13 +24,18 @@ static CUresult check(CUstream stream)
     return status;
 }
 
-/* Where host memory is for a copy: managed memory, and page-locked memory that the device knows, is the device's. */
+/*
+ * Where host memory is for a copy: managed memory, and page-locked memory that the device knows, is the
+ * device's.
+ */
 static enum rg_region_kind place_of(uint64_t address)
 {
     return rg_on_device(address, 0, 1, 1) ? RG_REGION_DEVICE : RG_REGION_HOST;
 }
 
-/* --- one dimension ---------------------------------------------------------------------------------------- */
+/*
+ * --- one dimension ----------------------------------------------------------------------------------------
+ */
 
 static CUmemorytype type_of(enum rg_region_kind kind)
 {
@@ -100,7 +106,10 @@ CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstr
     return copy_line(place_of(dst), dst, place_of(src), src, ByteCount, hStream, true);
 }
 
-/* --- between contexts --------------------------------------------------------------------------------------- */
+/*
+ * --- between contexts
+ * ---------------------------------------------------------------------------------------
+ */
 
 /* Addresses tell whose they are; contexts of different servers need no access to each other. */
 static CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
@@ -142,7 +151,9 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdevice
     return copy_peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream, true);
 }
 
-/* --- three dimensions -------------------------------------------------------------------------------------- */
+/*
+ * --- three dimensions --------------------------------------------------------------------------------------
+ */
 
 static bool add_product(uint64_t *sum, uint64_t a, uint64_t b)
 {
@@ -272,7 +283,9 @@ CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
     return copy_3d_peer(pCopy, hStream, true);
 }
 
-/* --- two dimensions --------------------------------------------------------------------------------------- */
+/*
+ * --- two dimensions ---------------------------------------------------------------------------------------
+ */
 
 static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream stream, bool asynchronous)
 {
@@ -307,7 +320,10 @@ CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
     return copy_2d(pCopy, hStream, true);
 }
 
-/* --- arrays in one dimension ---------------------------------------------------------------------------------------- */
+/*
+ * --- arrays in one dimension
+ * ----------------------------------------------------------------------------------------
+ */
 
 /* An end of a copy in one dimension: an array and an offset, or memory. */
 struct line_end {

@@ -5,8 +5,8 @@
 #include "client/transfer/protocol.h"
 
 /**
- * Both ends have the same extents, which are not 0; boxes of arrays lie in them. The context, and the stream, an effective one,
- * have been checked. Changes `copy`.
+ * Both ends have the same extents, which are not 0; boxes of arrays lie in them. The context, and the stream,
+ * an effective one, have been checked. Changes `copy`.
  */
 CUresult rg_region_copy(struct rg_copy *copy);
 /** Puts a copy into a stream that reads and writes host memory of any kind when the stream gets there. */

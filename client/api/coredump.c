@@ -1,6 +1,6 @@
 /*
- * coredump.c - settings of GPU core dumps: the driver's that runs the kernels, so dumps would be files of the server's. Whether
- * and where it writes some is not for its clients to say; what they may set is sent.
+ * coredump.c - settings of GPU core dumps: the driver's that runs the kernels, so dumps would be files of the
+ * server's. Whether and where it writes some is not for its clients to say; what they may set is sent.
  */
 #include "common/cuda/coredump.h"
 #include "client/core/call.h"

@@ -30,7 +30,10 @@ struct attributes {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct attributes *known[RG_DEVICES_MAX];
 
-/* Not offered remotely: memory mapped into both address spaces, and sharing that needs the device's own machine. */
+/*
+ * Not offered remotely: memory mapped into both address spaces, and sharing that needs the device's own
+ * machine.
+ */
 static const CUdevice_attribute absent[] = {
     CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
     CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
@@ -259,7 +262,10 @@ CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
     return CUDA_ERROR_INVALID_DEVICE;
 }
 
-/* What the device can do with the host's memory by itself. The memory is this machine's, the device is not: nothing. */
+/*
+ * What the device can do with the host's memory by itself. The memory is this machine's, the device is not:
+ * nothing.
+ */
 CUresult cuDeviceGetHostAtomicCapabilities(unsigned int *capabilities, const CUatomicOperation *operations,
                                            unsigned int count, CUdevice dev)
 {

@@ -1,4 +1,7 @@
-/* event.c - events: created without a round trip, recorded without waiting, queried without asking where that will do. */
+/*
+ * event.c - events: created without a round trip, recorded without waiting, queried without asking where that
+ * will do.
+ */
 #include "client/core/call.h"
 #include "client/core/handle.h"
 #include "client/core/home.h"
@@ -59,7 +62,10 @@ static CUresult check_event(CUevent event)
     return rg_handle_check(RG_KIND_EVENT, (uint64_t)event, CUDA_ERROR_INVALID_HANDLE);
 }
 
-/* Checks that the event is of the stream's context; in *captured what the call returns if the stream captures. */
+/*
+ * Checks that the event is of the stream's context; in *captured what the call returns if the stream
+ * captures.
+ */
 static CUresult check_record(CUevent event, CUstream stream, unsigned flags, bool *taken, CUresult *captured)
 {
     CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
@@ -115,7 +121,10 @@ CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
     return status;
 }
 
-/* --- whether they have come ------------------------------------------------------------------------------------- */
+/*
+ * --- whether they have come
+ * -------------------------------------------------------------------------------------
+ */
 
 CUresult cuEventQuery(CUevent hEvent)
 {

@@ -1,11 +1,12 @@
 /*
  * export.c - memory and events that other processes have too.
  *
- * Handles of cuIpc… are the workers' tokens (server/export/export.h): they go to the application as they are, and memory that is opened is
- * reserved in this address space like any other. A shareable handle that is a descriptor is made here: one end of a pair of sockets
- * in which the worker's token (server/export/export.h) waits to be read. It can be duplicated, inherited and passed on like the
- * driver's; who imports it looks at the token without taking it out. When all copies of it are closed, the other end
- * sees that, and the worker is told with the next call of this file to close the driver's descriptor.
+ * Handles of cuIpc… are the workers' tokens (server/export/export.h): they go to the application as they are,
+ * and memory that is opened is reserved in this address space like any other. A shareable handle that is a
+ * descriptor is made here: one end of a pair of sockets in which the worker's token (server/export/export.h)
+ * waits to be read. It can be duplicated, inherited and passed on like the driver's; who imports it looks at
+ * the token without taking it out. When all copies of it are closed, the other end sees that, and the worker
+ * is told with the next call of this file to close the driver's descriptor.
  */
 #include "client/core/address_map.h"
 #include "client/core/call.h"
@@ -55,7 +56,10 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* both lists */
 static struct given *all_given;
 static struct opened *all_opened;
 
-/* --- descriptors --------------------------------------------------------------------------------------------- */
+/*
+ * --- descriptors
+ * ---------------------------------------------------------------------------------------------
+ */
 
 /* Tells the workers of descriptors that have no copies any more. */
 static void collect(void)
@@ -262,7 +266,10 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle
     return status;
 }
 
-/* --- memory ---------------------------------------------------------------------------------------------------- */
+/*
+ * --- memory
+ * ----------------------------------------------------------------------------------------------------
+ */
 
 /* Makes memory of another process known here. */
 static CUresult add_range(CUdeviceptr address, size_t size, enum rg_range_kind kind, uint64_t pool)
@@ -391,7 +398,10 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
     return open ? rg_op_rgIpcCloseMemory(dptr) : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* --- events ---------------------------------------------------------------------------------------------------- */
+/*
+ * --- events
+ * ----------------------------------------------------------------------------------------------------
+ */
 
 CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
 {

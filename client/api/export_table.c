@@ -1,6 +1,6 @@
 /*
- * export_table.c - cuGetExportTable: the tables of common/cuda/export_tables.h with this client's operations. The
- * integrity check is about this process and the devices it sees, so it is computed here.
+ * export_table.c - cuGetExportTable: the tables of common/cuda/export_tables.h with this client's operations.
+ * The integrity check is about this process and the devices it sees, so it is computed here.
  */
 #include "client/api/export_table.h"
 

@@ -1,4 +1,6 @@
-/* export_table.h - the end of a context's life, as far as the runtime's context-local storage is concerned. */
+/*
+ * export_table.h - the end of a context's life, as far as the runtime's context-local storage is concerned.
+ */
 #ifndef RG_CLIENT_API_EXPORT_TABLE_H
 #define RG_CLIENT_API_EXPORT_TABLE_H
 

@@ -59,7 +59,10 @@ bool rg_found_add(struct rg_found_function **list, const char *name, uint64_t ke
     return true;
 }
 
-/* What a function's shadow owns is not freed: another thread may be reading it; it is small and modules are few. */
+/*
+ * What a function's shadow owns is not freed: another thread may be reading it; it is small and modules are
+ * few.
+ */
 void rg_found_free(struct rg_found_function **list, enum rg_kind kind)
 {
     while (*list) {
@@ -139,7 +142,9 @@ static uint64_t context_of(uint64_t handle, const struct rg_function *function)
     return rg_handle_kind(handle) == RG_KIND_FUNCTION ? function->context : 0;
 }
 
-/* --- names, parameters, attributes ------------------------------------------------------------------------ */
+/*
+ * --- names, parameters, attributes ------------------------------------------------------------------------
+ */
 
 /* The shadow of a function (or, for `kernel`, a kernel) for a question whose answer goes to `out`. */
 static CUresult about(uint64_t handle, bool kernel, const void *out, struct rg_function **found)
@@ -288,7 +293,10 @@ struct change {
     uint64_t context; /* 0: of a kernel */
 };
 
-/* Handles of what is the same function by another name, or may be, know of a change too. The lock of found objects is held. */
+/*
+ * Handles of what is the same function by another name, or may be, know of a change too. The lock of found
+ * objects is held.
+ */
 static void learn(struct rg_function *function, const struct rg_function *changed, bool is_kernel,
                   const struct change *change)
 {
@@ -305,7 +313,10 @@ static void learn(struct rg_function *function, const struct rg_function *change
         rg_setting_forget(&function->settings, change->which);
 }
 
-/* A kernel, its functions by contexts, and those of the library's modules: all that may be what has been changed. */
+/*
+ * A kernel, its functions by contexts, and those of the library's modules: all that may be what has been
+ * changed.
+ */
 static void note_change(struct rg_function *changed, const struct change *change)
 {
     rg_found_lock();

@@ -26,7 +26,10 @@ void rg_found_free(struct rg_found_function **list, enum rg_kind kind);
 void rg_found_lock(void);
 void rg_found_unlock(void);
 
-/** Reads struct rg_function_info and its parameters into a shadow; false if they are malformed or memory ran out. */
+/**
+ * Reads struct rg_function_info and its parameters into a shadow; false if they are malformed or memory ran
+ * out.
+ */
 bool rg_function_read(struct rg_reader *reply, struct rg_function *function, const char *name,
                       uint64_t owner);
 /** A context has ended: its modules and their functions are gone. */

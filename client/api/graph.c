@@ -1,6 +1,6 @@
 /*
- * graph.c - what graphs (common/cuda/graph) need of the client. Graphs live on this side; a launch sends what their nodes
- * do through the functions that an application would call.
+ * graph.c - what graphs (common/cuda/graph) need of the client. Graphs live on this side; a launch sends what
+ * their nodes do through the functions that an application would call.
  */
 #include "common/cuda/graph/graph.h"
 

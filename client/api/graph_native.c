@@ -1,13 +1,14 @@
 /*
  * graph_native.c - graphs with conditional nodes: the worker runs them.
  *
- * Which body of a conditional node runs is decided on the device, by a value that kernels of the same graph set. So the
- * steps of a plan around its conditional nodes are sent to the worker once, which makes a graph of its driver of them
- * (proto/graph.h); a launch then sends one record for all of them.
+ * Which body of a conditional node runs is decided on the device, by a value that kernels of the same graph
+ * set. So the steps of a plan around its conditional nodes are sent to the worker once, which makes a graph
+ * of its driver of them (proto/graph.h); a launch then sends one record for all of them.
  *
- * Steps that need the client (host functions, copies of host memory, events, arrays) stay ordinary calls. They divide the
- * plan into phases, even ones of the client's steps and odd ones of the worker's, which follow each other. A kernel that
- * sets a condition must be in the phase of the node that reads it; other plans are refused.
+ * Steps that need the client (host functions, copies of host memory, events, arrays) stay ordinary calls.
+ * They divide the plan into phases, even ones of the client's steps and odd ones of the worker's, which
+ * follow each other. A kernel that sets a condition must be in the phase of the node that reads it; other
+ * plans are refused.
  */
 #include "client/api/implied_context.h"
 #include "client/cache/image.h"
@@ -79,7 +80,10 @@ static size_t pack(const CUDA_KERNEL_NODE_PARAMS_v3 *k, unsigned char *parameter
     return end;
 }
 
-/* Whether the parameters of the step's kernel hold the handle: where the worker would find it (proto/graph.h). */
+/*
+ * Whether the parameters of the step's kernel hold the handle: where the worker would find it
+ * (proto/graph.h).
+ */
 static bool names(const struct rg_graph_work *work, CUgraphConditionalHandle handle)
 {
     unsigned char parameters[RG_PARAMS_MAX];
@@ -435,7 +439,8 @@ CUresult rg_graph_backend_plan_prepare(struct rg_graph_plan *plan)
     return result;
 }
 
-CUresult rg_graph_backend_conditional(struct rg_graph_plan *plan, const struct rg_graph_step *step, CUstream stream)
+CUresult rg_graph_backend_conditional(struct rg_graph_plan *plan, const struct rg_graph_step *step,
+                                      CUstream stream)
 {
     (void)plan; /* the plan's steps are native ones by now */
     (void)step;

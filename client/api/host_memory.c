@@ -88,8 +88,7 @@ CUresult cuMemFreeHost(void *p)
     if (!rg_map_find((uint64_t)p, &range) || range.kind != RG_RANGE_HOST || range.start != (uint64_t)p)
         return CUDA_ERROR_INVALID_VALUE;
     if (range.mapped || rg_transfers_may_write_host() || rg_transfers_meet(range.start, range.size))
-        status =
-            cuCtxSynchronize(); /* what is queued may still use the memory, or bring what is waited for by this */
+        status = cuCtxSynchronize(); /* what is queued may still use the memory, or write to it */
     if (status != CUDA_SUCCESS && !rg_map_find((uint64_t)p, &range))
         return status;
     (void)rg_pinned_wait(&range);

@@ -1,6 +1,7 @@
 /*
- * launch.c - kernel launches. What the driver would refuse at once is refused here with its error, since the call
- * returns before the worker has seen it; the parameters are gathered into one buffer as the kernel sees them.
+ * launch.c - kernel launches. What the driver would refuse at once is refused here with its error, since the
+ * call returns before the worker has seen it; the parameters are gathered into one buffer as the kernel sees
+ * them.
  */
 #include "client/api/device.h"
 #include "client/api/function.h"
@@ -53,8 +54,8 @@ static const struct limits *limits_of(CUdevice device)
 }
 
 /*
- * The error of more threads than the function may have: another one for more than it was compiled for (.maxntid) than
- * for more than there are registers, which warps get in units of 256.
+ * The error of more threads than the function may have: another one for more than it was compiled for
+ * (.maxntid) than for more than there are registers, which warps get in units of 256.
  */
 static CUresult too_many_threads(const struct rg_function *function, const struct limits *limits,
                                  uint64_t threads)
@@ -105,9 +106,9 @@ static void find_wish(unsigned n_attributes, const CUlaunchAttribute *attributes
 }
 
 /*
- * What the kernel, its attributes and the launch say of clusters must agree, and divide the grid (but of kernels whose launches
- * count clusters). Where it depends on the device, or on what is not known of the kernel, the worker is asked; its answer is
- * kept.
+ * What the kernel, its attributes and the launch say of clusters must agree, and divide the grid (but of
+ * kernels whose launches count clusters). Where it depends on the device, or on what is not known of the
+ * kernel, the worker is asked; its answer is kept.
  */
 static CUresult check_clusters(CUfunction f, const struct rg_function *function, const struct dimensions *d,
                                unsigned n_attributes, const CUlaunchAttribute *attributes)
@@ -195,7 +196,10 @@ static bool of_current_context(CUstream stream)
     return !shadow || shadow->stream.context == rg_context_current();
 }
 
-/* What the attributes of a kernel are in the current context: they are of a device, and can be set of the function alone. */
+/*
+ * What the attributes of a kernel are in the current context: they are of a device, and can be set of the
+ * function alone.
+ */
 static CUresult find_here(CUkernel kernel, const struct rg_function *shadow, const struct rg_function **out)
 {
     const bool elsewhere = shadow->device != rg_device_current();
@@ -228,7 +232,10 @@ static bool names_foreign_host_memory(const void *data, size_t size)
     return false;
 }
 
-/* All blocks of a cooperative launch must be on the device at once. How many can be is kept of each kernel and block. */
+/*
+ * All blocks of a cooperative launch must be on the device at once. How many can be is kept of each kernel
+ * and block.
+ */
 static CUresult check_cooperative(CUfunction f, const struct dimensions *d, bool cooperative,
                                   unsigned n_attributes, const CUlaunchAttribute *attributes)
 {
@@ -281,8 +288,8 @@ static CUresult send_launch(const struct request *r, unsigned char *buffer)
 }
 
 /*
- * Two functions, so that a launch with few parameters takes little of the stack, of which threads and coroutines of
- * applications may have as little as 64 KiB.
+ * Two functions, so that a launch with few parameters takes little of the stack, of which threads and
+ * coroutines of applications may have as little as 64 KiB.
  */
 #define SMALL_PARAMS 1024u
 
@@ -299,9 +306,10 @@ static __attribute__((noinline)) CUresult launch_large(const struct request *req
 }
 
 /*
- * The driver loads a function when it is first launched, and may have to compile it. The program's thread waits for that, as
- * it would directly, so that others' calls pass. A program of one thread goes on: the launch loads it, in its place. So does
- * one that is far away, where a round trip for each function would cost more than what others' calls wait for.
+ * The driver loads a function when it is first launched, and may have to compile it. The program's thread
+ * waits for that, as it would directly, so that others' calls pass. A program of one thread goes on: the
+ * launch loads it, in its place. So does one that is far away, where a round trip for each function would
+ * cost more than what others' calls wait for.
  */
 static CUresult load_first(CUfunction f, struct rg_function *function)
 {

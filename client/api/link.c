@@ -1,6 +1,6 @@
 /*
- * link.c - linking of device code. The worker's driver links; its logs are copied into the application's buffers with
- * every answer, the result into memory that lives as long as the state.
+ * link.c - linking of device code. The worker's driver links; its logs are copied into the application's
+ * buffers with every answer, the result into memory that lives as long as the state.
  */
 #include "client/cache/image.h"
 #include "client/core/call.h"

@@ -1,6 +1,7 @@
 /*
- * lookup.c - functions of modules and kernels of libraries, by name, by kernel or all of them. What has been found is
- * remembered, so a second look-up asks nobody; what is known of the image (image_cache.h) need not be waited for.
+ * lookup.c - functions of modules and kernels of libraries, by name, by kernel or all of them. What has been
+ * found is remembered, so a second look-up asks nobody; what is known of the image (image_cache.h) need not
+ * be waited for.
  */
 #include "client/api/function.h"
 #include "client/cache/image_cache.h"
@@ -19,7 +20,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- functions and kernels -------------------------------------------------------------------------------- */
+/*
+ * --- functions and kernels --------------------------------------------------------------------------------
+ */
 
 /* But for whether the function is loaded, which it may be by now. */
 static bool same_attributes(const unsigned char *answer, const unsigned char *other)
@@ -58,7 +61,9 @@ static void function_arrived(struct rg_future *future, CUresult result, struct r
         function->name, future->session->server);
 }
 
-/* Asks for a function ahead if its answer is known, which is then in *answer. NULL: it is to be waited for. */
+/*
+ * Asks for a function ahead if its answer is known, which is then in *answer. NULL: it is to be waited for.
+ */
 static struct rg_future *look_up_ahead(struct rg_cached_image *known, bool take, const char *name,
                                        struct rg_reader *answer)
 {
@@ -180,8 +185,8 @@ static void keep_function(struct rg_function *kernel, uint64_t context, uint64_t
 }
 
 /*
- * The function of a kernel that is known to have one in a context. NOT_FOUND: ask. So it is where the library's module was
- * asked for, by which the application may know the function already.
+ * The function of a kernel that is known to have one in a context. NOT_FOUND: ask. So it is where the
+ * library's module was asked for, by which the application may know the function already.
  */
 static CUresult take_known_function(CUfunction *out, CUkernel kernel, struct rg_function *of,
                                     uint64_t context)
@@ -304,7 +309,9 @@ CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
     return CUDA_SUCCESS;
 }
 
-/* --- enumeration ------------------------------------------------------------------------------------------ */
+/*
+ * --- enumeration ------------------------------------------------------------------------------------------
+ */
 
 enum { ENUMERATE_MAX = 4096 };
 

@@ -1,8 +1,8 @@
 /*
  * memory.c - allocations on the device, and what is known of a pointer.
  *
- * Device memory is the worker's: made ready before (prealloc.h), or asked for. Its range is reserved in this address space
- * (address_map.h).
+ * Device memory is the worker's: made ready before (prealloc.h), or asked for. Its range is reserved in this
+ * address space (address_map.h).
  */
 #include "client/api/memory.h"
 #include "client/core/address_map.h"
@@ -27,7 +27,9 @@
 
 #include <sys/mman.h>
 
-/* --- device memory ---------------------------------------------------------------------------------------- */
+/*
+ * --- device memory ----------------------------------------------------------------------------------------
+ */
 
 #define ATTEMPTS 8 /* allocations tried before an address conflict with this process is given up on */
 
@@ -85,7 +87,10 @@ static CUresult get(const struct request *request, bool may_be_ready, CUdevicept
     return status;
 }
 
-/* Asks until the address is free in this process too; addresses in conflict are held meanwhile, then given back. */
+/*
+ * Asks until the address is free in this process too; addresses in conflict are held meanwhile, then given
+ * back.
+ */
 static CUresult allocate(struct request *request, CUdeviceptr *out)
 {
     CUdeviceptr held[ATTEMPTS];
@@ -361,7 +366,9 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr 
     return CUDA_SUCCESS;
 }
 
-/* --- pointers --------------------------------------------------------------------------------------------- */
+/*
+ * --- pointers ---------------------------------------------------------------------------------------------
+ */
 
 /* Writes one attribute of a known range. CUDA_ERROR_INVALID_VALUE: it has no such attribute. */
 static CUresult describe(const struct rg_range *range, CUpointer_attribute attribute, CUdeviceptr pointer,
@@ -374,7 +381,7 @@ static CUresult describe(const struct rg_range *range, CUpointer_attribute attri
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(unsigned *)data = rg_range_pinned(range) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
         return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: /* page-locked memory is mapped when a kernel gets to know of it */
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: /* page-locked memory is mapped when a kernel sees it */
         *(CUdeviceptr *)data = pointer;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
@@ -487,7 +494,10 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
     return CUDA_SUCCESS; /* copies of this client are at least as synchronous */
 }
 
-/* --- pools by location: those of devices are all there are --------------------------------------------------- */
+/*
+ * --- pools by location: those of devices are all there are
+ * ---------------------------------------------------
+ */
 
 static CUresult pool_location(const void *out, const CUmemLocation *location, CUmemAllocationType type)
 {

@@ -7,7 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Linear memory in the current context; freed by rg_op_cuMemFree_v2. Its range is neither reserved nor noted here. */
+/**
+ * Linear memory in the current context; freed by rg_op_cuMemFree_v2. Its range is neither reserved nor noted
+ * here.
+ */
 CUresult rg_memory_get(size_t size, CUdeviceptr *address);
 
 /** Frees managed memory that begins at `start`; false if there is none. */

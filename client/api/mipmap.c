@@ -1,6 +1,6 @@
 /*
- * mipmap.c - mipmapped arrays. The levels are arrays that the worker's driver made; they are named when the whole is
- * created, in records that nobody waits for, so that asking for one costs nothing.
+ * mipmap.c - mipmapped arrays. The levels are arrays that the worker's driver made; they are named when the
+ * whole is created, in records that nobody waits for, so that asking for one costs nothing.
  */
 #include "client/api/array.h"
 #include "client/core/call.h"

@@ -30,7 +30,9 @@ static size_t log_size(size_t size)
     return size < LOG_MAX ? size : LOG_MAX;
 }
 
-/* --- loading ---------------------------------------------------------------------------------------------- */
+/*
+ * --- loading ----------------------------------------------------------------------------------------------
+ */
 
 /* The answer of a load that was known to succeed. */
 static void load_arrived(struct rg_future *future, CUresult result, struct rg_reader reply)
@@ -79,7 +81,9 @@ static CUresult load_ahead(const struct load *load)
     return status;
 }
 
-/* Waits for the answer; what is in the image is asked with it, or behind it where others' calls are to pass. */
+/*
+ * Waits for the answer; what is in the image is asked with it, or behind it where others' calls are to pass.
+ */
 static CUresult load_and_wait(const struct load *load)
 {
     struct rg_call reply;
@@ -312,7 +316,9 @@ void rg_modules_context_ended(uint64_t context)
     for_all(RG_KIND_LIBRARY, end_library_in, context);
 }
 
-/* Options of libraries: only the one that futures to keep the image means nothing here, since it is copied. */
+/*
+ * Options of libraries: only the one that futures to keep the image means nothing here, since it is copied.
+ */
 static CUresult read_library_options(unsigned count, const CUlibraryOption *options)
 {
     for (unsigned i = 0; i < count; i++)

@@ -1,4 +1,6 @@
-/* multicast.c - multicast objects: handles like those of physical memory, exported and mapped as those are. */
+/*
+ * multicast.c - multicast objects: handles like those of physical memory, exported and mapped as those are.
+ */
 #include "client/core/call.h"
 #include "client/core/device_list.h"
 #include "client/core/handle.h"

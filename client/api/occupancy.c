@@ -1,7 +1,7 @@
 /*
- * occupancy.c - the block size that fills the device. With a function of the application's for the shared memory of a
- * block size, the search runs here, over the worker's answers for each size; the result is the driver's: the largest
- * occupancy, the largest block among equals.
+ * occupancy.c - the block size that fills the device. With a function of the application's for the shared
+ * memory of a block size, the search runs here, over the worker's answers for each size; the result is the
+ * driver's: the largest occupancy, the largest block among equals.
  */
 #include "client/api/device.h"
 #include "client/api/function.h"

@@ -1,12 +1,14 @@
 /*
  * region_copy.c - what all copies of the API and of graphs have in common (copy.h).
  *
- * A copy on the device is one call, or a copy between servers. A copy between host and device goes, in its stream's order and
- * context, to the server whose memory that is (rg_proxy_begin), by a protocol (client/transfer/protocol.h). Host → device has been
- * read when the call returns, as CUDA promises for pageable memory; device → host has arrived then. Page-locked memory of an
- * asynchronous copy may be used later, when the stream gets there, and so may all host memory of a graph's copies.
+ * A copy on the device is one call, or a copy between servers. A copy between host and device goes, in its
+ * stream's order and context, to the server whose memory that is (rg_proxy_begin), by a protocol
+ * (client/transfer/protocol.h). Host → device has been read when the call returns, as CUDA promises for
+ * pageable memory; device → host has arrived then. Page-locked memory of an asynchronous copy may be used
+ * later, when the stream gets there, and so may all host memory of a graph's copies.
  *
- * Memory that host and device share must not be touched by a thread that holds a lock: it goes by way of memory of our own.
+ * Memory that host and device share must not be touched by a thread that holds a lock: it goes by way of
+ * memory of our own.
  *
  * Any thread; no locks held.
  */
@@ -40,7 +42,10 @@ static uint64_t home_of(const struct rg_region *region)
                                            : rg_home_of_address(region->address);
 }
 
-/* --- on the host -------------------------------------------------------------------------------------------------- */
+/*
+ * --- on the host
+ * --------------------------------------------------------------------------------------------------
+ */
 
 static void move_now(void *argument)
 {
@@ -68,7 +73,10 @@ static CUresult host_to_host(const struct rg_copy *copy)
     return status;
 }
 
-/* --- on the device ------------------------------------------------------------------------------------------------ */
+/*
+ * --- on the device
+ * ------------------------------------------------------------------------------------------------
+ */
 
 /* The record of a copy on one server. */
 static CUresult put_on_device(const struct rg_copy *copy)
@@ -97,7 +105,10 @@ static CUresult device_to_device(const struct rg_copy *copy)
                             copy->asynchronous);
 }
 
-/* --- between host and device -------------------------------------------------------------------------------------- */
+/*
+ * --- between host and device
+ * --------------------------------------------------------------------------------------
+ */
 
 /* Whether the host's end may be used after the call has returned. */
 static bool is_deferrable(const struct rg_copy *copy, const struct rg_region *host)

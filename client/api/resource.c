@@ -1,6 +1,7 @@
 /*
- * resource.c - resources of a device and green contexts made of them. A green context's ordinary context is one like others
- * here: it is asked for at the first call that needs it, its streams belong to it, and it ends with the green context.
+ * resource.c - resources of a device and green contexts made of them. A green context's ordinary context is
+ * one like others here: it is asked for at the first call that needs it, its streams belong to it, and it
+ * ends with the green context.
  */
 #include "client/api/context.h"
 #include "client/api/stream.h"

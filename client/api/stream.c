@@ -1,6 +1,6 @@
 /*
- * stream.c - streams and host functions. A stream's flags, priority and context are answered here; host functions are registered and run when the worker says
- * that the stream has reached them (transfer.c).
+ * stream.c - streams and host functions. A stream's flags, priority and context are answered here; host
+ * functions are registered and run when the worker says that the stream has reached them (transfer.c).
  */
 #include "client/api/stream.h"
 
@@ -52,7 +52,9 @@ CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags)
 
 CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
 {
-    /* Priorities out of the device's range are clamped, as the driver does (0 is the lowest on all of them). */
+    /*
+     * Priorities out of the device's range are clamped, as the driver does (0 is the lowest on all of them).
+     */
     if (priority > 0)
         priority = 0;
     int least = 0, greatest = 0;
@@ -106,7 +108,9 @@ CUresult cuStreamQuery(CUstream hStream)
     return rg_capture_takes(hStream) ? rg_capture_refuse(hStream) : rg_timeline_query_stream(hStream);
 }
 
-/* --- what is known of a stream ---------------------------------------------------------------------------- */
+/*
+ * --- what is known of a stream ----------------------------------------------------------------------------
+ */
 
 /* What is known of `stream`; the default streams belong to the current context. */
 static CUresult describe(CUstream stream, const void *out, struct rg_stream *known)

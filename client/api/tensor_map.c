@@ -1,6 +1,6 @@
 /*
- * tensor_map.c - tensor maps: the driver's own 128 bytes for a description, which only the worker's driver can make. The
- * address is the device's, so what comes back is what kernels there understand.
+ * tensor_map.c - tensor maps: the driver's own 128 bytes for a description, which only the worker's driver
+ * can make. The address is the device's, so what comes back is what kernels there understand.
  */
 #include "proto/tensor_map.h"
 #include "client/core/call.h"

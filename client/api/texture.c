@@ -1,6 +1,6 @@
 /*
- * texture.c - texture and surface objects. They are numbers of the worker's that kernels are given; what they were made
- * from is kept here, so that questions about them need no worker.
+ * texture.c - texture and surface objects. They are numbers of the worker's that kernels are given; what they
+ * were made from is kept here, so that questions about them need no worker.
  *
  * Threads: any; the table has one lock, not held across a call of the worker.
  */

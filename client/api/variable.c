@@ -9,7 +9,9 @@
 #include "client/prefetch/startup_profile.h"
 #include "generated/client/operations.h"
 
-/* A variable's memory is the context's: known from here on, so that copies to it are told from host memory. */
+/*
+ * A variable's memory is the context's: known from here on, so that copies to it are told from host memory.
+ */
 static CUresult note_variable(uint64_t owner, const struct rg_variable_place *place)
 {
     struct rg_range range = {.start = place->address,

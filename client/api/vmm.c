@@ -1,10 +1,10 @@
 /*
  * vmm.c - virtual memory management: reserved addresses and physical memory that is mapped there.
  *
- * What is reserved on the worker is reserved here too (address_map.h), so a device address stays one in the program;
- * each mapping is a known range, and copies may go from one into its neighbour. The worker holds one reference of a
- * handle for the client; how often the application has retained it is counted here. Access from the host's side is
- * refused; sharing with other processes is in export.c.
+ * What is reserved on the worker is reserved here too (address_map.h), so a device address stays one in the
+ * program; each mapping is a known range, and copies may go from one into its neighbour. The worker holds one
+ * reference of a handle for the client; how often the application has retained it is counted here. Access
+ * from the host's side is refused; sharing with other processes is in export.c.
  */
 #include "client/core/address_map.h"
 #include "client/core/call.h"
@@ -61,7 +61,9 @@ CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocatio
                        : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* --- addresses -------------------------------------------------------------------------------------------- */
+/*
+ * --- addresses --------------------------------------------------------------------------------------------
+ */
 
 CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr,
                              unsigned long long flags)
@@ -96,7 +98,9 @@ CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CU
     return status;
 }
 
-/* --- physical memory -------------------------------------------------------------------------------------- */
+/*
+ * --- physical memory --------------------------------------------------------------------------------------
+ */
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop,
                      unsigned long long flags)
@@ -138,7 +142,10 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     return status;
 }
 
-/* The handle of a mapping whose handle has been released: the worker's driver still knows the memory. `lock` is held. */
+/*
+ * The handle of a mapping whose handle has been released: the worker's driver still knows the memory. `lock`
+ * is held.
+ */
 static CUresult retain_remotely(CUmemGenericAllocationHandle *handle, void *address, CUdevice device)
 {
     const CUmemGenericAllocationHandle proposed = rg_handle_create(RG_KIND_ALLOCATION);
@@ -191,7 +198,9 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
     return status;
 }
 
-/* --- mappings --------------------------------------------------------------------------------------------- */
+/*
+ * --- mappings ---------------------------------------------------------------------------------------------
+ */
 
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags)

@@ -23,80 +23,80 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rg_hash_table answers;
 static atomic_uint epochs[RG_QUERY_CACHE_GROUPS];
 
-void rg_query_cache_begin(struct rg_cached_query *kept, enum rg_op op, enum rg_query_cache_group group,
+void rg_query_cache_begin(struct rg_cached_query *query, enum rg_op op, enum rg_query_cache_group group,
                           unsigned flags)
 {
     const uint64_t context = flags & RG_CALL_CONTEXT ? rg_context_current() : 0;
-    kept->group = group;
-    kept->flags = flags;
-    kept->epoch = atomic_load(&epochs[group]);
-    kept->fits = rg_optimise[RG_OPT_SHADOW];
-    kept->key_size = kept->answer_size = kept->read = 0;
-    rg_query_cache_by(kept, &op, sizeof op);
-    rg_query_cache_by(kept, &context, sizeof context);
+    query->group = group;
+    query->flags = flags;
+    query->epoch = atomic_load(&epochs[group]);
+    query->fits = rg_optimise[RG_OPT_SHADOW];
+    query->key_size = query->answer_size = query->read = 0;
+    rg_query_cache_by(query, &op, sizeof op);
+    rg_query_cache_by(query, &context, sizeof context);
 }
 
-void rg_query_cache_by(struct rg_cached_query *kept, const void *part, size_t size)
+void rg_query_cache_by(struct rg_cached_query *query, const void *part, size_t size)
 {
-    if (!kept->fits || size > sizeof kept->key - kept->key_size - 1) {
-        kept->fits = false;
+    if (!query->fits || size > sizeof query->key - query->key_size - 1) {
+        query->fits = false;
         return;
     }
-    kept->key[kept->key_size++] = part != NULL;
+    query->key[query->key_size++] = part != NULL;
     if (part && size) {
-        memcpy(kept->key + kept->key_size, part, size);
-        kept->key_size += size;
+        memcpy(query->key + query->key_size, part, size);
+        query->key_size += size;
     }
 }
 
-static uint64_t hash_of(const struct rg_cached_query *kept)
+static uint64_t hash_of(const struct rg_cached_query *query)
 {
-    return rg_hash_bytes(RG_HASH_EMPTY, kept->key, kept->key_size);
+    return rg_hash_bytes(RG_HASH_EMPTY, query->key, query->key_size);
 }
 
 /* The lock is held. */
-static struct answer *find(const struct rg_cached_query *kept, uint64_t hash)
+static struct answer *find(const struct rg_cached_query *query, uint64_t hash)
 {
     struct rg_hash_link *at = rg_hash_table_first(&answers, hash);
     for (; at; at = rg_hash_table_next(at)) {
         struct answer *answer = (struct answer *)at;
-        if (answer->key_size == kept->key_size && memcmp(answer->bytes, kept->key, kept->key_size) == 0)
+        if (answer->key_size == query->key_size && memcmp(answer->bytes, query->key, query->key_size) == 0)
             return answer;
     }
     return NULL;
 }
 
-bool rg_query_cache_find(struct rg_cached_query *kept)
+bool rg_query_cache_find(struct rg_cached_query *query)
 {
-    if (!kept->fits || rg_call_allowed(kept->flags) != CUDA_SUCCESS)
+    if (!query->fits || rg_call_allowed(query->flags) != CUDA_SUCCESS)
         return false;
-    const uint64_t hash = hash_of(kept);
+    const uint64_t hash = hash_of(query);
     pthread_mutex_lock(&lock);
-    const struct answer *answer = find(kept, hash);
-    const bool known = answer && answer->epoch == kept->epoch;
+    const struct answer *answer = find(query, hash);
+    const bool known = answer && answer->epoch == query->epoch;
     if (known) {
-        memcpy(kept->answer, answer->bytes + answer->key_size, answer->size);
-        kept->answer_size = answer->size;
+        memcpy(query->answer, answer->bytes + answer->key_size, answer->size);
+        query->answer_size = answer->size;
     }
     pthread_mutex_unlock(&lock);
     return known;
 }
 
-void rg_query_cache_get(struct rg_cached_query *kept, void *to, size_t size)
+void rg_query_cache_get(struct rg_cached_query *query, void *to, size_t size)
 {
     if (to)
-        memcpy(to, kept->answer + kept->read, size);
-    kept->read += size;
+        memcpy(to, query->answer + query->read, size);
+    query->read += size;
 }
 
-void rg_query_cache_out(struct rg_cached_query *kept, const void *output, size_t size)
+void rg_query_cache_out(struct rg_cached_query *query, const void *output, size_t size)
 {
-    if (!kept->fits || !output || size > sizeof kept->answer - kept->answer_size) {
-        kept->fits = false;
+    if (!query->fits || !output || size > sizeof query->answer - query->answer_size) {
+        query->fits = false;
         return;
     }
-    memcpy(kept->answer + kept->answer_size, output, size);
-    kept->answer_size += size;
+    memcpy(query->answer + query->answer_size, output, size);
+    query->answer_size += size;
 }
 
 static void drop(struct rg_hash_link *answer)
@@ -104,23 +104,23 @@ static void drop(struct rg_hash_link *answer)
     free(answer);
 }
 
-void rg_query_cache_add(const struct rg_cached_query *kept)
+void rg_query_cache_add(const struct rg_cached_query *query)
 {
-    if (!kept->fits)
+    if (!query->fits)
         return;
-    struct answer *answer = malloc(sizeof *answer + kept->key_size + kept->answer_size);
+    struct answer *answer = malloc(sizeof *answer + query->key_size + query->answer_size);
     if (!answer)
         return; /* it will be asked for again */
-    const uint64_t hash = hash_of(kept);
-    answer->epoch = kept->epoch;
-    answer->key_size = (uint16_t)kept->key_size;
-    answer->size = (uint16_t)kept->answer_size;
-    memcpy(answer->bytes, kept->key, kept->key_size);
-    memcpy(answer->bytes + kept->key_size, kept->answer, kept->answer_size);
+    const uint64_t hash = hash_of(query);
+    answer->epoch = query->epoch;
+    answer->key_size = (uint16_t)query->key_size;
+    answer->size = (uint16_t)query->answer_size;
+    memcpy(answer->bytes, query->key, query->key_size);
+    memcpy(answer->bytes + query->key_size, query->answer, query->answer_size);
     pthread_mutex_lock(&lock);
     if (answers.n == MOST)
         rg_hash_table_clear(&answers, drop);
-    struct answer *old = find(kept, hash);
+    struct answer *old = find(query, hash);
     if (old)
         rg_hash_table_remove(&answers, &old->link);
     rg_hash_table_add(&answers, &answer->link, hash);

@@ -43,24 +43,24 @@ struct rg_cached_query {
     unsigned char answer[RG_QUERY_CACHE_ANSWER];
 };
 
-void rg_query_cache_begin(struct rg_cached_query *kept, enum rg_op op, enum rg_query_cache_group group,
+void rg_query_cache_begin(struct rg_cached_query *query, enum rg_op op, enum rg_query_cache_group group,
                           unsigned flags);
 /** A part of the question. NULL is one, too. */
-void rg_query_cache_by(struct rg_cached_query *kept, const void *part, size_t size);
+void rg_query_cache_by(struct rg_cached_query *query, const void *part, size_t size);
 /** The answer is not one to keep. */
-static inline void rg_query_cache_not(struct rg_cached_query *kept)
+static inline void rg_query_cache_not(struct rg_cached_query *query)
 {
-    kept->fits = false;
+    query->fits = false;
 }
 /**
  * Whether the answer is known, and the call is possible at all; then rg_query_cache_get gives the outputs in
  * order.
  */
-bool rg_query_cache_find(struct rg_cached_query *kept);
-void rg_query_cache_get(struct rg_cached_query *kept, void *to, size_t size);
+bool rg_query_cache_find(struct rg_cached_query *query);
+void rg_query_cache_get(struct rg_cached_query *query, void *to, size_t size);
 /** An output; NULL: the caller did not want it, so the answer is not whole and not kept. */
-void rg_query_cache_out(struct rg_cached_query *kept, const void *output, size_t size);
-void rg_query_cache_add(const struct rg_cached_query *kept);
+void rg_query_cache_out(struct rg_cached_query *query, const void *output, size_t size);
+void rg_query_cache_add(const struct rg_cached_query *query);
 
 /** What is kept of the group may have changed. */
 void rg_query_cache_change(enum rg_query_cache_group group);

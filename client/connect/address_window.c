@@ -1,6 +1,7 @@
 /*
- * address_window.c - see address_window.h. The happy path: the window's usual place is free. Where it is not (a sanitizer's shadow, a heap of the
- * program's own) it goes into the middle of the largest gap, away from where the kernel puts what is mapped next.
+ * address_window.c - see address_window.h. The happy path: the window's usual place is free. Where it is not
+ * (a sanitizer's shadow, a heap of the program's own) it goes into the middle of the largest gap, away from
+ * where the kernel puts what is mapped next.
  */
 #include "client/connect/address_window.h"
 

@@ -10,7 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is wrong with the environment is told once, although it is asked for each session and in the question before it. */
+/*
+ * What is wrong with the environment is told once, although it is asked for each session and in the question
+ * before it.
+ */
 static atomic_flag compression_told = ATOMIC_FLAG_INIT, connections_told = ATOMIC_FLAG_INIT;
 
 static enum rg_compression compression_asked(void)

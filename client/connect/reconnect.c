@@ -1,10 +1,11 @@
 /*
  * reconnect.c - connecting again, and what the user gets to read of it.
  *
- * A session is tried again at the address that it began at, over TCP, whatever transport it had moved to. The worker is
- * known by the session's number and secret, which its hello has told. There is no use in trying when the server says that
- * the session has ended, or when its machine says that no server listens: workers end with the server. A connection
- * through a tunnel says no such thing: there, the near end refuses until the tunnel is back.
+ * A session is tried again at the address that it began at, over TCP, whatever transport it had moved to. The
+ * worker is known by the session's number and secret, which its hello has told. There is no use in trying
+ * when the server says that the session has ended, or when its machine says that no server listens: workers
+ * end with the server. A connection through a tunnel says no such thing: there, the near end refuses until
+ * the tunnel is back.
  */
 #include "client/connect/reconnect.h"
 

@@ -1,5 +1,6 @@
 /*
- * reconnect.h - a session goes on after its connection was lost (transport/resumable/resumable.h): the client's side.
+ * reconnect.h - a session goes on after its connection was lost (transport/resumable/resumable.h): the
+ * client's side.
  */
 #ifndef RG_CLIENT_CONNECT_RECONNECT_H
 #define RG_CLIENT_CONNECT_RECONNECT_H
@@ -10,7 +11,10 @@ struct rg_session;
 
 /** Whether the user lets sessions outlive their connections (REMOTE_GPU_RECONNECT, 0: not). */
 bool rg_reconnect_wanted(void);
-/** After the hellos: makes the session's connection a lasting one, if the server offers that. False: no memory. */
+/**
+ * After the hellos: makes the session's connection a lasting one, if the server offers that. False: no
+ * memory.
+ */
 bool rg_reconnect_begin(struct rg_session *session);
 
 #endif

@@ -1,8 +1,9 @@
 /*
  * start.c - the sessions begin.
  *
- * The happy path: connect to the servers of REMOTE_GPU_SERVER, say hello, map operation numbers, start the sender threads. What fails is told once on stderr with the reason and what to do; the application sees a machine
- * without a CUDA device.
+ * The happy path: connect to the servers of REMOTE_GPU_SERVER, say hello, map operation numbers, start the
+ * sender threads. What fails is told once on stderr with the reason and what to do; the application sees a
+ * machine without a CUDA device.
  */
 #include "client/connect/start.h"
 
@@ -39,7 +40,10 @@ static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool tried;
 static atomic_bool starting;
 
-/* A child has nothing of its parent's sessions, and none of its own if the parent had begun: as with a driver. */
+/*
+ * A child has nothing of its parent's sessions, and none of its own if the parent had begun: as with a
+ * driver.
+ */
 static void after_fork_in_child(void)
 {
     pthread_mutex_init(&start_lock, NULL); /* another thread may have held it */
@@ -48,8 +52,10 @@ static void after_fork_in_child(void)
     atomic_store(&rg_sessions_ended, CUDA_ERROR_NOT_INITIALIZED);
     tried = true;
     rg_sessions_outcome = CUDA_ERROR_NOT_INITIALIZED;
-    /* The connections are the parent's: drop our copies of their descriptors, so that the parent's end still ends
-     * them. */
+    /*
+     * The connections are the parent's: drop our copies of their descriptors, so that the parent's end still
+     * ends them.
+     */
     for (unsigned i = 0; i < RG_SERVERS_MAX; i++) {
         atomic_store(&rg_sessions[i].ended, CUDA_ERROR_NOT_INITIALIZED);
         atomic_store(&rg_sessions[i].over, true);
@@ -80,8 +86,10 @@ static void map_operations(struct rg_session *session)
             unknown, RG_OP_COUNT - 1);
 }
 
-/* Which of the server's devices the session is for: those that NVML has shown, as many as were asked for, and of them
- * what CUDA_VISIBLE_DEVICES leaves. */
+/*
+ * Which of the server's devices the session is for: those that NVML has shown, as many as were asked for, and
+ * of them what CUDA_VISIBLE_DEVICES leaves.
+ */
 static void choose_devices(const char *server, struct rg_client_hello *hello)
 {
     hello->gpus = rg_servers_gpus();
@@ -165,7 +173,10 @@ static enum rg_transport_choice transport_choice(void)
     return choice;
 }
 
-/* Ends a session that this side does not begin. Where the worker has (`begun`) and lets it outlive its connections, it is told. */
+/*
+ * Ends a session that this side does not begin. Where the worker has (`begun`) and lets it outlive its
+ * connections, it is told.
+ */
 static void give_up(struct rg_session *session, bool begun)
 {
     if (begun && (session->hello.capabilities & RG_CONTROL_CAP_RESUME))
@@ -217,7 +228,9 @@ static bool connect_to_any(struct rg_session *session, char *alternatives)
     return false;
 }
 
-/* --- several servers --------------------------------------------------------------------------------------- */
+/*
+ * --- several servers ---------------------------------------------------------------------------------------
+ */
 
 /* The devices that CUDA_VISIBLE_DEVICES leaves of the list, in its order; returns how many. */
 static unsigned leave_visible(struct rg_nvml_listed *devices, unsigned n)
@@ -235,8 +248,10 @@ static unsigned leave_visible(struct rg_nvml_listed *devices, unsigned n)
     return kept;
 }
 
-/* A session on each server that has one of the devices. Servers are numbered by their place in the user's list, so that
- * their device addresses do not depend on what is visible. */
+/*
+ * A session on each server that has one of the devices. Servers are numbered by their place in the user's
+ * list, so that their device addresses do not depend on what is visible.
+ */
 static bool connect_to_all(void)
 {
     static struct rg_nvml_listed devices[RG_DEVICES_MAX];
@@ -275,7 +290,10 @@ static bool connect_to_all(void)
     return false;
 }
 
-/* --- start and end ------------------------------------------------------------------------------------------- */
+/*
+ * --- start and end
+ * -------------------------------------------------------------------------------------------
+ */
 
 /* Sessions on the servers that the user names. */
 static bool connect_sessions(void)

@@ -1,6 +1,7 @@
 /*
- * address_map.c - two sorted arrays: the ranges, and what has been reserved for them. Reservations are kept when a
- * range goes (the worker's driver tends to hand out the same addresses again, and address space is plentiful).
+ * address_map.c - two sorted arrays: the ranges, and what has been reserved for them. Reservations are kept
+ * when a range goes (the worker's driver tends to hand out the same addresses again, and address space is
+ * plentiful).
  */
 #include "client/core/address_map.h"
 

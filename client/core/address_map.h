@@ -1,8 +1,8 @@
 /*
  * address_map.h - what this client knows of addresses: device allocations and pinned host memory.
  *
- * Device pointers are the worker's addresses. So that no host pointer of this process can ever equal one, each device
- * range is also reserved (without access) in this process's address space.
+ * Device pointers are the worker's addresses. So that no host pointer of this process can ever equal one,
+ * each device range is also reserved (without access) in this process's address space.
  */
 #ifndef RG_CLIENT_CORE_ADDRESS_MAP_H
 #define RG_CLIENT_CORE_ADDRESS_MAP_H
@@ -57,7 +57,9 @@ static inline bool rg_range_shared(const struct rg_range *range)
 bool rg_map_add(const struct rg_range *range);
 /** The range that contains `address`; false if there is none. */
 bool rg_map_find(uint64_t address, struct rg_range *out);
-/** Removes the range that begins at `start` and has one of the kinds (bits 1 << kind); false if there is none. */
+/**
+ * Removes the range that begins at `start` and has one of the kinds (bits 1 << kind); false if there is none.
+ */
 bool rg_map_remove(uint64_t start, unsigned kinds, struct rg_range *out);
 /** Notes the context in which the device addresses the host memory that begins at `start`; 0: it does not. */
 void rg_map_set_mapped(uint64_t start, uint64_t context);
@@ -67,14 +69,14 @@ void rg_map_remove_context(uint64_t context);
 bool rg_map_overlaps(uint64_t start, uint64_t size);
 
 /**
- * Whether `height` rows of `width` bytes, `pitch` apart, lie in one range of device memory, or in mappings side by side.
- * Nothing (width or height 0) lies anywhere.
+ * Whether `height` rows of `width` bytes, `pitch` apart, lie in one range of device memory, or in mappings
+ * side by side. Nothing (width or height 0) lies anywhere.
  */
 bool rg_on_device(uint64_t address, size_t pitch, size_t width, size_t height);
 
 /**
- * Reserves a device range of a session's server in this process; false if part of it is in use here by something else,
- * or was once another server's.
+ * Reserves a device range of a session's server in this process; false if part of it is in use here by
+ * something else, or was once another server's.
  */
 bool rg_map_reserve(unsigned session, uint64_t start, uint64_t size);
 /** The session whose reservation an address is in; -1: none. */

@@ -1,4 +1,7 @@
-/* api_table.h - the table through which the stand-in library and cuGetProcAddress reach the functions of the client core. */
+/*
+ * api_table.h - the table through which the stand-in library and cuGetProcAddress reach the functions of the
+ * client core.
+ */
 #ifndef RG_CLIENT_CORE_API_TABLE_H
 #define RG_CLIENT_CORE_API_TABLE_H
 

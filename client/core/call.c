@@ -1,9 +1,10 @@
 /*
- * call.c - the life of one record (call.h): which session and context it is for, its place in the queue, its reply.
+ * call.c - the life of one record (call.h): which session and context it is for, its place in the queue, its
+ * reply.
  *
- * The happy path of a call that is posted: bind, reserve a record, rg_queue_leave. Of one that waits: the same, then the record is
- * sent and the thread reads the connection until its reply is there. What cannot be sent is said before anything is
- * appended; what fails behind that ends the session.
+ * The happy path of a call that is posted: bind, reserve a record, rg_queue_leave. Of one that waits: the
+ * same, then the record is sent and the thread reads the connection until its reply is there. What cannot be
+ * sent is said before anything is appended; what fails behind that ends the session.
  */
 #include "client/core/call.h"
 
@@ -125,7 +126,9 @@ void rg_call_place(const struct rg_call *call, size_t size, size_t count, size_t
     }
 }
 
-/* Held while records that belong together are put into several streams, and while a call that blocks is put. */
+/*
+ * Held while records that belong together are put into several streams, and while a call that blocks is put.
+ */
 static pthread_mutex_t together = PTHREAD_MUTEX_INITIALIZER;
 
 void rg_calls_together_begin(void)
@@ -155,7 +158,9 @@ static CUresult check_record(const struct rg_call *call, enum rg_op op, size_t s
     return CUDA_SUCCESS;
 }
 
-/* Tells the worker which context is the thread's, if it takes another one for it. The queue's lock is held. */
+/*
+ * Tells the worker which context is the thread's, if it takes another one for it. The queue's lock is held.
+ */
 static void tell_context(const struct rg_call *call)
 {
     struct rg_session *session = call->session;
@@ -169,7 +174,9 @@ static void tell_context(const struct rg_call *call)
     atomic_store_explicit(&session->context, call->context, memory_order_relaxed);
 }
 
-/* Takes the queue's lock, with room for the record and for one of its context behind what has been appended. */
+/*
+ * Takes the queue's lock, with room for the record and for one of its context behind what has been appended.
+ */
 static void lock_queue(const struct rg_call *call, unsigned flags)
 {
     const bool blocks = (flags & RG_CALL_BLOCKS) && rg_several_servers();
@@ -258,8 +265,8 @@ CUresult rg_call_wait_own(struct rg_call *call)
 }
 
 /*
- * A call that is only posted returns nobody else's error, with and without the optimisation: its caller undoes what it
- * registered for a record that failed, and must not where the worker has taken it.
+ * A call that is only posted returns nobody else's error, with and without the optimisation: its caller
+ * undoes what it registered for a record that failed, and must not where the worker has taken it.
  */
 CUresult rg_call_post(struct rg_call *call)
 {

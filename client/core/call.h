@@ -1,10 +1,10 @@
 /*
  * call.h - one call on its way to the worker: what generated encoders and hand-written API functions use.
  *
- * rg_call_begin checks that calls are possible (session, context), takes the stream lock and reserves the record;
- * the caller then writes exactly `size` bytes of parameters and ends with one of
- *   rg_call_post   nobody waits: the record joins the batch, the lock is released, a failure is latched elsewhere
- *   rg_call_wait   sends everything up to and including the record and waits for its reply; rg_call_done follows
+ * rg_call_begin checks that calls are possible (session, context), takes the stream lock and reserves the
+ * record; the caller then writes exactly `size` bytes of parameters and ends with one of
+ *   rg_call_post   nobody waits: the record joins the batch, the lock is released, a failure is latched
+ *   rg_call_wait   sends everything up to and including the record and waits for its reply; then rg_call_done
  * Nothing between begin and post/wait may block or call another API function.
  */
 #ifndef RG_CLIENT_CORE_CALL_H
@@ -32,7 +32,9 @@ struct rg_session;
 #define RG_CALL_BLOCKS  4u  /* the worker may wait for the device and executes nothing else meanwhile */
 #define RG_CALL_STREAM  8u  /* what it gives the device to do is in one stream: rg_timeline_work follows */
 #define RG_CALL_LASTS   16u /* the device may be at it for as long as the program likes */
-/* takes long by itself: where the caller waits, and rg_call_stands_aside, the worker lets others' calls pass */
+/*
+ * takes long by itself: where the caller waits, and rg_call_stands_aside, the worker lets others' calls pass
+ */
 #define RG_CALL_COMPILES 32u
 
 struct rg_call {
@@ -58,32 +60,38 @@ struct rg_bulk {
 };
 
 /**
- * Puts the server's number of the device into each of the `count` structures of `size` bytes that were written last, which
- * have a CUmemLocation at `offset`.
+ * Puts the server's number of the device into each of the `count` structures of `size` bytes that were
+ * written last, which have a CUmemLocation at `offset`.
  */
 void rg_call_place(const struct rg_call *call, size_t size, size_t count, size_t offset);
 
-/** Whether API calls that send something are possible now: CUDA_SUCCESS, or the error the call must return. */
+/**
+ * Whether API calls that send something are possible now: CUDA_SUCCESS, or the error the call must return.
+ */
 CUresult rg_call_allowed(unsigned flags);
 /** The same of a call that needs no context, but is refused in one that has failed. */
 CUresult rg_call_allowed_anywhere(void);
 /**
- * Whether a call that takes long by itself should be waited for, at `session`, so that others' calls pass it: the program has
- * other threads, and the server can do that.
+ * Whether a call that takes long by itself should be waited for, at `session`, so that others' calls pass it:
+ * the program has other threads, and the server can do that.
  */
 bool rg_call_stands_aside(const struct rg_session *session);
-/** Whether a round trip to `session` takes less than a driver needs to compile a small function, some milliseconds. Any thread. */
+/**
+ * Whether a round trip to `session` takes less than a driver needs to compile a small function, some
+ * milliseconds. Any thread.
+ */
 bool rg_call_waits_are_short(const struct rg_session *session);
 /**
- * `home`: of what the call names (client/core/home.h); where that is another server's than the current context, the call
- * goes there, in its context.
+ * `home`: of what the call names (client/core/home.h); where that is another server's than the current
+ * context, the call goes there, in its context.
  */
 CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigned flags, uint64_t home);
 /**
- * Around calls that put records into the streams of two servers, of which one waits for the other (fence.c). No call
- * that blocks is put between them: else a worker could wait, in cuMemFree, for the first record, whose counterpart stands
- * behind the very call that waits, or behind another one that waits like it on the other server. So each such call waits
- * only for what is complete. Not to be nested; no lock may be held; no call that blocks may be made in between.
+ * Around calls that put records into the streams of two servers, of which one waits for the other (fence.c).
+ * No call that blocks is put between them: else a worker could wait, in cuMemFree, for the first record,
+ * whose counterpart stands behind the very call that waits, or behind another one that waits like it on the
+ * other server. So each such call waits only for what is complete. Not to be nested; no lock may be held; no
+ * call that blocks may be made in between.
  */
 void rg_calls_together_begin(void);
 void rg_calls_together_end(void);
@@ -92,22 +100,25 @@ void rg_call_sets_home(const struct rg_call *call, uint64_t handle);
 /** The number that the call's server gives `device`. */
 CUdevice rg_call_device(const struct rg_call *call, CUdevice device);
 /**
- * Waits all the same if the call blocks (RG_CALL_BLOCKS) on work that may last until another thread of the program ends it
- * (rg_timeline_blocks_on_context): the worker then lets others' calls pass.
+ * Waits all the same if the call blocks (RG_CALL_BLOCKS) on work that may last until another thread of the
+ * program ends it (rg_timeline_blocks_on_context): the worker then lets others' calls pass.
  */
 CUresult rg_call_post(struct rg_call *call);
 /**
- * As rg_call_post, and sends at once with `bulk` attached to the record (which therefore ends the batch). Returns
- * CUDA_ERROR_INVALID_VALUE if the bulk memory could not be read.
+ * As rg_call_post, and sends at once with `bulk` attached to the record (which therefore ends the batch).
+ * Returns CUDA_ERROR_INVALID_VALUE if the bulk memory could not be read.
  */
 CUresult rg_call_post_bulk(struct rg_call *call, struct rg_bulk *bulk);
-/** Ends the lease of memory whose bulk data calls of `session` have sent: the memory is the caller's again. */
+/**
+ * Ends the lease of memory whose bulk data calls of `session` have sent: the memory is the caller's again.
+ */
 void rg_call_end_lease(struct rg_session *session, struct rg_lease *lease);
 /** The call's result. Outputs can be read from call->reply (also with other results than CUDA_SUCCESS). */
 CUresult rg_call_wait(struct rg_call *call);
 /**
- * The same, but the failure of an earlier call is left to the next one. For calls that make what the worker keeps state for: a
- * handle that one side has and the other has not would be in the way of the next one in its place.
+ * The same, but the failure of an earlier call is left to the next one. For calls that make what the worker
+ * keeps state for: a handle that one side has and the other has not would be in the way of the next one in
+ * its place.
  */
 CUresult rg_call_wait_own(struct rg_call *call);
 /** Does not wait: the answer is the future's. */

@@ -4,7 +4,10 @@
 #include "client/core/session.h"
 #include "client/core/thread.h"
 
-/* A device of the application's list: whose it is, and its number there. Constant once the sessions have begun. */
+/*
+ * A device of the application's list: whose it is, and its number there. Constant once the sessions have
+ * begun.
+ */
 struct entry {
     struct rg_session *session;
     CUdevice number;

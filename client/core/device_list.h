@@ -1,6 +1,6 @@
 /*
- * device_list.h - the devices of all servers, as the one list that the application sees. Constant once the sessions have
- * begun. Any thread.
+ * device_list.h - the devices of all servers, as the one list that the application sees. Constant once the
+ * sessions have begun. Any thread.
  */
 #ifndef RG_CLIENT_CORE_DEVICE_LIST_H
 #define RG_CLIENT_CORE_DEVICE_LIST_H

@@ -1,11 +1,11 @@
 /*
- * future.c - see future.h. Tokens of these answers have no generation of a thread in their high half, but 0; the low half is
- * a place in `table`. One lock guards the table, the references, and who of several threads waits on the connection;
- * it is a leaf but for the receiver's.
+ * future.c - see future.h. Tokens of these answers have no generation of a thread in their high half, but 0;
+ * the low half is a place in `table`. One lock guards the table, the references, and who of several threads
+ * waits on the connection; it is a leaf but for the receiver's.
  *
- * Who owns an answer: who began it, everybody who keeps it, and, from the beginning until it has arrived or is known never to,
- * the table. Each of them counts as one reference, taken and given back by itself (hold, rg_future_release); nothing else
- * changes the count.
+ * Who owns an answer: who began it, everybody who keeps it, and, from the beginning until it has arrived or
+ * is known never to, the table. Each of them counts as one reference, taken and given back by itself (hold,
+ * rg_future_release); nothing else changes the count.
  */
 #include "client/core/future.h"
 

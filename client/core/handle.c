@@ -16,7 +16,7 @@ struct slot {
     _Atomic uint64_t handle; /* 0 while unused; published last with release, pairs with acquire in find() */
     uint32_t generation;
     uint32_t next_free;
-    _Atomic uint64_t owner;
+    _Atomic uint64_t home;
     atomic_bool orphan; /* its context is gone */
     struct rg_shadow shadow;
 };
@@ -71,7 +71,7 @@ uint64_t rg_handle_create(enum rg_kind kind)
     uint64_t handle = 0;
     if (slot) {
         memset(&slot->shadow, 0, sizeof slot->shadow);
-        atomic_store_explicit(&slot->owner, 0, memory_order_relaxed);
+        atomic_store_explicit(&slot->home, 0, memory_order_relaxed);
         atomic_store_explicit(&slot->orphan, false, memory_order_relaxed);
         handle = rg_handle_make(kind, index, ++slot->generation);
         atomic_store_explicit(&slot->handle, handle, memory_order_release);
@@ -86,17 +86,17 @@ struct rg_shadow *rg_handle_shadow(enum rg_kind kind, uint64_t handle)
     return slot ? &slot->shadow : NULL;
 }
 
-void rg_handle_set_home(uint64_t handle, uint64_t owner)
+void rg_handle_set_home(uint64_t handle, uint64_t home)
 {
     struct slot *slot = find((enum rg_kind)rg_handle_kind(handle), handle);
     if (slot)
-        atomic_store_explicit(&slot->owner, owner, memory_order_relaxed);
+        atomic_store_explicit(&slot->home, home, memory_order_relaxed);
 }
 
 uint64_t rg_handle_home(enum rg_kind kind, uint64_t handle)
 {
     struct slot *slot = find(kind, handle);
-    return slot ? atomic_load_explicit(&slot->owner, memory_order_relaxed) : 0;
+    return slot ? atomic_load_explicit(&slot->home, memory_order_relaxed) : 0;
 }
 
 static void release_slot(struct slot *slot, uint32_t index)

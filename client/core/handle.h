@@ -2,9 +2,9 @@
  * handle.h - the objects this client has named, and what it knows of them without asking.
  *
  * A handle is an id of proto/kinds.h. Each live one has a shadow: a structure of its kind (below), owned by
- * the table. Looking a handle up takes no lock: slots are never freed, only marked unused, and a stale handle is
- * told by its generation. Destroying an object while another thread uses its handle is the application's error; the
- * shadow's memory stays valid regardless.
+ * the table. Looking a handle up takes no lock: slots are never freed, only marked unused, and a stale handle
+ * is told by its generation. Destroying an object while another thread uses its handle is the application's
+ * error; the shadow's memory stays valid regardless.
  */
 #ifndef RG_CLIENT_CORE_HANDLE_H
 #define RG_CLIENT_CORE_HANDLE_H
@@ -58,8 +58,7 @@ struct rg_variable;
 struct rg_module {
     uint64_t context;
     uint64_t owner; /* the library, of cuLibraryGetModule; else 0 */
-    uint64_t
-        whole; /* the library that the program does not know and that this is of (client/prefetch/image_prefetch.h); or 0 */
+    uint64_t whole; /* the library that this is of and the program does not know (client/prefetch/); or 0 */
     struct rg_found_function *functions;           /* found so far, by name */
     struct rg_found_function *textures, *surfaces; /* references found so far, by name */
     struct rg_variable *variables;                 /* client/cache/variables.h */
@@ -151,7 +150,7 @@ uint64_t rg_handle_create(enum rg_kind kind);
 /** The shadow, or NULL if `handle` is no live handle of `kind`. */
 struct rg_shadow *rg_handle_shadow(enum rg_kind kind, uint64_t handle);
 /** Who a new object belongs to (client/core/home.h); 0 until it is set, and for unknown handles. */
-void rg_handle_set_home(uint64_t handle, uint64_t owner);
+void rg_handle_set_home(uint64_t handle, uint64_t home);
 uint64_t rg_handle_home(enum rg_kind kind, uint64_t handle);
 /** Frees the slot; an unknown handle is fine. */
 void rg_handle_delete(enum rg_kind kind, uint64_t handle);
@@ -161,7 +160,8 @@ void rg_handle_delete(enum rg_kind kind, uint64_t handle);
  */
 bool rg_handle_known(enum rg_kind kind, uint64_t handle);
 /**
- * A context has ended: its streams, events and linker states can be destroyed, but not be named any more by other calls.
+ * A context has ended: its streams, events and linker states can be destroyed, but not be named any more by
+ * other calls.
  */
 void rg_handle_orphan_context(uint64_t context);
 /** Whether that is so of this handle. */
@@ -169,11 +169,15 @@ bool rg_handle_orphaned(enum rg_kind kind, uint64_t handle);
 /** CUDA_SUCCESS for what a call may name; else that the context of what was named is gone, or `unknown`. */
 CUresult rg_handle_check(enum rg_kind kind, uint64_t handle, CUresult unknown);
 /**
- * Ends a call that found an object: `proposed` was offered, `actual` came back. Drops the proposal if it was not
- * taken or the call failed; returns `status`, or CUDA_ERROR_UNKNOWN if `actual` is no handle of this client.
+ * Ends a call that found an object: `proposed` was offered, `actual` came back. Drops the proposal if it was
+ * not taken or the call failed; returns `status`, or CUDA_ERROR_UNKNOWN if `actual` is no handle of this
+ * client.
  */
 CUresult rg_handle_found(enum rg_kind kind, uint64_t proposed, uint64_t actual, CUresult status);
-/** Lists live handles of `kind`, `max` of them at most; returns how many. `after`: 0, or the last one listed before. */
+/**
+ * Lists live handles of `kind`, `max` of them at most; returns how many. `after`: 0, or the last one listed
+ * before.
+ */
 size_t rg_handle_list(enum rg_kind kind, uint64_t after, uint64_t *out, size_t max);
 
 #endif

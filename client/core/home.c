@@ -26,11 +26,11 @@ uint64_t rg_home_look_up_address(uint64_t address)
     return range.context ? range.context : rg_home_look_up_device(range.device);
 }
 
-struct rg_session *rg_home_session(uint64_t owner)
+struct rg_session *rg_home_session(uint64_t home)
 {
-    if (owner && owner <= rg_n_sessions)
-        return &rg_sessions[owner - 1];
-    const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_CONTEXT, owner ? owner : rg_context_current());
+    if (home && home <= rg_n_sessions)
+        return &rg_sessions[home - 1];
+    const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_CONTEXT, home ? home : rg_context_current());
     return shadow ? shadow->context.session : &rg_sessions[0];
 }
 

@@ -1,9 +1,9 @@
 /*
  * home.h - whose a call is, where a program uses the GPUs of several servers.
  *
- * An owner is one number: 0 (the context that is current on the thread says it), the handle of a context, or the number
- * of a session plus 1 where no context is known. Generated encoders pass the owner of what a call names to
- * rg_call_begin. With one session every owner is 0, and nothing is looked up.
+ * A home is one number: 0 (the context that is current on the thread says it), the handle of a context, or
+ * the number of a session plus 1 where no context is known. Generated encoders pass the home of what a call
+ * names to rg_call_begin. With one session every home is 0, and nothing is looked up.
  */
 #ifndef RG_CLIENT_CORE_HOME_H
 #define RG_CLIENT_CORE_HOME_H
@@ -20,7 +20,7 @@ uint64_t rg_home_look_up(enum rg_kind kind, uint64_t handle);
 uint64_t rg_home_look_up_device(CUdevice device);
 uint64_t rg_home_look_up_address(uint64_t address);
 
-/** Owner of an object; 0 for what all servers have (libraries, kernels, default streams) or nobody knows. */
+/** Home of an object; 0 for what all servers have (libraries, kernels, default streams) or nobody knows. */
 static inline uint64_t rg_home_of(enum rg_kind kind, uint64_t handle)
 {
     return rg_several_servers() ? rg_home_look_up(kind, handle) : 0;
@@ -29,13 +29,13 @@ static inline uint64_t rg_home_of_device(CUdevice device)
 {
     return rg_several_servers() ? rg_home_look_up_device(device) : 0;
 }
-/** Owner of device memory. */
+/** Home of device memory. */
 static inline uint64_t rg_home_of_address(uint64_t address)
 {
     return rg_several_servers() ? rg_home_look_up_address(address) : 0;
 }
 
-/** Owner of a place where memory may be. */
+/** Home of a place where memory may be. */
 static inline uint64_t rg_home_of_location(const CUmemLocation *location)
 {
     return location->type == CU_MEM_LOCATION_TYPE_DEVICE ? rg_home_of_device(location->id) : 0;
@@ -46,9 +46,9 @@ static inline uint64_t rg_home_of_session(const struct rg_session *session)
     return session->number + 1u;
 }
 
-/** The session an owner means: for 0 that of the current context, or the first. */
-struct rg_session *rg_home_session(uint64_t owner);
-/** Whether two owners mean different servers. */
+/** The session that a home means: for 0 that of the current context, or the first. */
+struct rg_session *rg_home_session(uint64_t home);
+/** Whether two homes mean different servers. */
 static inline bool rg_homes_differ(uint64_t one, uint64_t other)
 {
     return rg_several_servers() && rg_home_session(one) != rg_home_session(other);

@@ -1,6 +1,7 @@
 /*
- * optimisations.h - each way in which this client saves time can be switched off by name, so that a suspect can be
- * tried: REMOTE_GPU_OPT="-async,-batch", "-all", "-all,+batch". Results are the same with all of them on or off.
+ * optimisations.h - each way in which this client saves time can be switched off by name, so that a suspect
+ * can be tried: REMOTE_GPU_OPT="-async,-batch", "-all", "-all,+batch". Results are the same with all of them
+ * on or off.
  */
 #ifndef RG_CLIENT_CORE_OPTIMISATIONS_H
 #define RG_CLIENT_CORE_OPTIMISATIONS_H
@@ -11,19 +12,19 @@
 #include <stddef.h>
 
 enum rg_optimisation {
-    RG_OPT_ASYNC,  /* calls that return no data do not wait for the worker */
-    RG_OPT_BATCH,  /* calls that do not wait share messages */
-    RG_OPT_SHADOW, /* attributes that cannot change are asked for once */
-    RG_OPT_DIRECT, /* a call that does not wait is sent by its own thread where nothing is under way */
-    RG_OPT_LATE,   /* asynchronous copies to pinned memory land later; off: they wait for their data */
-    RG_OPT_PUSH,   /* what is done is known from what the worker has said; off: each question asks it */
-    RG_OPT_AHEAD,  /* memory is allocated before it is asked for */
-    RG_OPT_KNOWN, /* what a load of the same image has answered before is used without waiting (client/cache/image_cache.h) */
-    RG_OPT_PIECES, /* large copies travel in pieces of what the wire takes in a moment */
-    RG_OPT_IMAGES, /* device code that the server has is not sent again */
-    RG_OPT_FORESEE, /* what a program did when it started before is done before it asks (client/prefetch/startup_profile.h) */
-    RG_OPT_PRELOAD, /* the program's own images are loaded and described before it asks (client/prefetch/image_prefetch.h) */
-    RG_OPT_DELTA, /* calls that repeat earlier ones are sent as references to them (proto/delta.h) */
+    RG_OPT_ASYNC,   /* calls that return no data do not wait for the worker */
+    RG_OPT_BATCH,   /* calls that do not wait share messages */
+    RG_OPT_SHADOW,  /* attributes that cannot change are asked for once */
+    RG_OPT_DIRECT,  /* a call that does not wait is sent by its own thread where nothing is under way */
+    RG_OPT_LATE,    /* asynchronous copies to pinned memory land later; off: they wait for their data */
+    RG_OPT_PUSH,    /* what is done is known from what the worker has said; off: each question asks it */
+    RG_OPT_AHEAD,   /* memory is allocated before it is asked for */
+    RG_OPT_KNOWN,   /* what a load of the same image has answered before is used without waiting */
+    RG_OPT_PIECES,  /* large copies travel in pieces of what the wire takes in a moment */
+    RG_OPT_IMAGES,  /* device code that the server has is not sent again */
+    RG_OPT_FORESEE, /* what a program did when it started before is done before it asks */
+    RG_OPT_PRELOAD, /* the program's own images are loaded and described before it asks */
+    RG_OPT_DELTA,   /* calls that repeat earlier ones are sent as references to them (proto/delta.h) */
     RG_OPT_COUNT
 };
 
@@ -32,9 +33,15 @@ extern bool rg_optimise[RG_OPT_COUNT];
 
 /** Its name, as in REMOTE_GPU_OPT. */
 const char *rg_optimisation_name(enum rg_optimisation optimisation);
-/** Whether `list` is as REMOTE_GPU_OPT takes it. RG_ERR_INVALID: `why` names what is not, and what there is. Any thread. */
+/**
+ * Whether `list` is as REMOTE_GPU_OPT takes it. RG_ERR_INVALID: `why` names what is not, and what there is.
+ * Any thread.
+ */
 RG_MUST_CHECK enum rg_status rg_optimisations_check(const char *list, char *why, size_t why_size);
-/** Reads REMOTE_GPU_OPT, the first time; warns of names it does not know. Before the session begins, or NVML is used. */
+/**
+ * Reads REMOTE_GPU_OPT, the first time; warns of names it does not know. Before the session begins, or NVML
+ * is used.
+ */
 void rg_optimisations_read(void);
 
 #endif

@@ -1,9 +1,9 @@
 /*
  * queue.c - batches and the sender thread.
  *
- * Locks of a session, in this order: send_lock (the right to send, held across system calls), then lock (the current batch). Two
- * batches exist: one collects while the other is being sent. A batch with bulk data is closed: the memory belongs to
- * a caller who waits in rg_call_post_bulk until it has left.
+ * Locks of a session, in this order: send_lock (the right to send, held across system calls), then lock (the
+ * current batch). Two batches exist: one collects while the other is being sent. A batch with bulk data is
+ * closed: the memory belongs to a caller who waits in rg_call_post_bulk until it has left.
  */
 #include "client/core/queue.h"
 
@@ -43,7 +43,9 @@ static void lost_sending(struct rg_session *session, enum rg_status status)
                    session->server, rg_status_string(status));
 }
 
-/* Has the records of a batch sent as what differs from earlier ones. False: they are to be sent as they are. */
+/*
+ * Has the records of a batch sent as what differs from earlier ones. False: they are to be sent as they are.
+ */
 static bool encode_batch(struct rg_session *session, const struct rg_batch *batch, size_t *size)
 {
     struct rg_queue *queue = &session->queue;
@@ -91,7 +93,10 @@ static void send_batch(struct rg_session *session, struct rg_batch *batch)
         lost_sending(session, status);
 }
 
-/* Sends what has been appended, without `bulk` not with bulk data, whose owner does; the send lock is held, and released. */
+/*
+ * Sends what has been appended, without `bulk` not with bulk data, whose owner does; the send lock is held,
+ * and released.
+ */
 static void flush_locked(struct rg_session *session, bool bulk)
 {
     struct rg_queue *queue = &session->queue;
@@ -145,11 +150,12 @@ void rg_queue_send_awaited(struct rg_session *session, uint64_t seq)
 }
 
 /*
- * A record was posted on a wire that nobody sends on. To wake the sender costs the caller about what sending costs, and
- * the record as much again until that thread runs, or much more where this one keeps the only core busy. So the caller
- * sends, unless it has just done so: those that come in a burst are better collected. "Just" is a multiple of what
- * sending took, which bounds the share of a caller's time that goes into it by itself, on any wire. A thread that has just
- * waited has spent more than that: its first records after it are no burst yet.
+ * A record was posted on a wire that nobody sends on. To wake the sender costs the caller about what sending
+ * costs, and the record as much again until that thread runs, or much more where this one keeps the only core
+ * busy. So the caller sends, unless it has just done so: those that come in a burst are better collected.
+ * "Just" is a multiple of what sending took, which bounds the share of a caller's time that goes into it by
+ * itself, on any wire. A thread that has just waited has spent more than that: its first records after it are
+ * no burst yet.
  */
 static void send_on_idle_wire(struct rg_session *session, struct rg_thread *thread)
 {

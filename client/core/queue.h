@@ -1,11 +1,11 @@
 /*
  * queue.h - the command stream: calls of all threads as one sequence of records, sent in batches.
  *
- * A thread that makes a call appends its record to the current batch under `lock`, which is never held across a
- * system call. Batches leave in order under the send lock. An idle wire sends at once: by the thread whose call waits for
- * an answer, by the thread that posts where nothing has been sent just before, or else by the sender thread, which is woken.
- * While somebody is inside send, records collect, so a busy wire carries large batches; who waits for an answer leaves
- * them to that one and the sender, and reads. No timer is involved.
+ * A thread that makes a call appends its record to the current batch under `lock`, which is never held across
+ * a system call. Batches leave in order under the send lock. An idle wire sends at once: by the thread whose
+ * call waits for an answer, by the thread that posts where nothing has been sent just before, or else by the
+ * sender thread, which is woken. While somebody is inside send, records collect, so a busy wire carries large
+ * batches; who waits for an answer leaves them to that one and the sender, and reads. No timer is involved.
  */
 #ifndef RG_CLIENT_CORE_QUEUE_H
 #define RG_CLIENT_CORE_QUEUE_H
@@ -26,7 +26,10 @@ struct rg_delta;
 
 #define RG_BATCH_SIZE (RG_MESSAGE_MAX - RG_RESUMABLE_HEADER - RG_DELTA_GROWTH)
 
-/** How the bulk data of a batch leaves; of the thread whose call it belongs to, which waits until the batch has left. */
+/**
+ * How the bulk data of a batch leaves; of the thread whose call it belongs to, which waits until the batch
+ * has left.
+ */
 struct rg_bulk_send {
     struct rg_send send; /* where it is detached, this thread sends the rest, after the batch */
     enum rg_status status;
@@ -49,7 +52,10 @@ struct rg_queue {
     struct rg_batch *current;
     uint64_t next_seq;
     _Atomic uint64_t next_direct; /* when a thread that posts may send by itself again */
-    /* of who sends: the records that the worker has, and a message that refers to them; NULL: none has been sent yet */
+    /*
+     * of who sends: the records that the worker has, and a message that refers to them; NULL: none has been
+     * sent yet
+     */
     struct rg_delta *delta;
     unsigned char *encoded;
 };
@@ -64,14 +70,15 @@ unsigned char *rg_queue_append(struct rg_queue *queue, const struct rg_thread *t
 /** Releases the lock behind a record that nobody waits for, and sees to it that the record is sent. */
 void rg_queue_leave(struct rg_session *session, struct rg_thread *thread);
 /**
- * Sees to it that the record `seq`, whose reply the caller is about to wait for, leaves: by this thread if nobody sends, by
- * who sends just now if it was taken along, else by the sender. To wait for the right to send would be to wait for a
- * worker that may be waiting itself, until somebody reads what it sends: and who waits for a reply is the one to read.
+ * Sees to it that the record `seq`, whose reply the caller is about to wait for, leaves: by this thread if
+ * nobody sends, by who sends just now if it was taken along, else by the sender. To wait for the right to
+ * send would be to wait for a worker that may be waiting itself, until somebody reads what it sends: and who
+ * waits for a reply is the one to read.
  */
 void rg_queue_send_awaited(struct rg_session *session, uint64_t seq);
 /**
- * Releases the lock, and sends the batch, which the bulk data of its last record has closed, and that data: where the
- * connection can, behind it and without any lock.
+ * Releases the lock, and sends the batch, which the bulk data of its last record has closed, and that data:
+ * where the connection can, behind it and without any lock.
  */
 enum rg_status rg_queue_send_bulk(struct rg_session *session, struct rg_bulk_send *bulk);
 /** Sends everything appended so far. Any thread, without the lock. */
@@ -79,8 +86,8 @@ void rg_queue_flush(struct rg_session *session);
 /** There is a piece of bulk data to send (struct rg_hooks, sender_piece): lets the sender thread do it. */
 void rg_queue_wake_sender(struct rg_session *session);
 /**
- * Sends an RG_MESSAGE_ANSWER; returns when the bulk memory may be reused. RG_ERR_FAULT: it could not be read, and was sent
- * as zeros. Other errors end the session. `lease`: of its memory, or NULL.
+ * Sends an RG_MESSAGE_ANSWER; returns when the bulk memory may be reused. RG_ERR_FAULT: it could not be read,
+ * and was sent as zeros. Other errors end the session. `lease`: of its memory, or NULL.
  */
 struct rg_answer;
 enum rg_status rg_queue_answer(struct rg_session *session, const struct rg_answer *answer,

@@ -1,9 +1,10 @@
 /*
  * receiver.c - the reader role: waiters in turn, the background thread when nobody waits.
  *
- * `lock` guards the role, the list of waiting threads and every waiter's `done`. The connection is only read by the
- * thread that holds the role, without the lock. When the role is given up it goes to a waiter if there is one, else to
- * the background thread if notices are due, else to nobody: at rest no thread is inside a system call but sleeping.
+ * `lock` guards the role, the list of waiting threads and every waiter's `done`. The connection is only read
+ * by the thread that holds the role, without the lock. When the role is given up it goes to a waiter if there
+ * is one, else to the background thread if notices are due, else to nobody: at rest no thread is inside a
+ * system call but sleeping.
  */
 #include "client/core/receiver.h"
 
@@ -185,8 +186,8 @@ static void handle_control(struct rg_session *session, const struct rg_message *
 }
 
 /*
- * Receives and handles one message, up to `timeout_ms` from now (-1: for ever); the caller holds the role. False: none came,
- * or the session is over.
+ * Receives and handles one message, up to `timeout_ms` from now (-1: for ever); the caller holds the role.
+ * False: none came, or the session is over.
  */
 static bool receive_one(struct rg_session *session, int timeout_ms)
 {
@@ -257,8 +258,9 @@ static bool is_needed(const struct rg_session *session)
 }
 
 /*
- * The background thread looks whether it is needed, once in a while for as long as copies come. True: it is. It is not while
- * others receive, even if a copy is due just now: most likely somebody is about to wait for it. The lock is held.
+ * The background thread looks whether it is needed, once in a while for as long as copies come. True: it is.
+ * It is not while others receive, even if a copy is due just now: most likely somebody is about to wait for
+ * it. The lock is held.
  */
 static bool look(struct rg_session *session)
 {

@@ -1,13 +1,15 @@
 /*
  * receiver.h - takes messages of the worker and gives them to whom they concern.
  *
- * Whoever waits for a reply reads the connection itself (the reader role), so that an answer reaches its caller
- * without a change of threads; a reader that meets another caller's reply wakes that caller. When nobody waits but
- * something is still to come by itself (host calls, late copies), a background thread takes the role.
+ * Whoever waits for a reply reads the connection itself (the reader role), so that an answer reaches its
+ * caller without a change of threads; a reader that meets another caller's reply wakes that caller. When
+ * nobody waits but something is still to come by itself (host calls, late copies), a background thread takes
+ * the role.
  *
- * A program that copies to the host and then waits, again and again, reads its data while it waits; the background thread would
- * be woken for each copy in vain. When that has been so a few times, it only looks once in a while (RG_RECEIVER_LOOK_MS) whether
- * small copies are due and nobody reads; once that is so, it is woken for each again.
+ * A program that copies to the host and then waits, again and again, reads its data while it waits; the
+ * background thread would be woken for each copy in vain. When that has been so a few times, it only looks
+ * once in a while (RG_RECEIVER_LOOK_MS) whether small copies are due and nobody reads; once that is so, it is
+ * woken for each again.
  */
 #ifndef RG_CLIENT_CORE_RECEIVER_H
 #define RG_CLIENT_CORE_RECEIVER_H
@@ -39,13 +41,16 @@ void rg_receiver_wait(struct rg_session *session, struct rg_waiter *waiter);
 /** Handles what has come already, if no other thread is receiving. Sends nothing and does not wait. */
 void rg_receiver_poll(struct rg_session *session);
 /**
- * A send has failed, so the session is over: looks whether the worker has said why before it ended, and ends the session with
- * that. Any locks may be held: nothing else that has come is handled.
+ * A send has failed, so the session is over: looks whether the worker has said why before it ended, and ends
+ * the session with that. Any locks may be held: nothing else that has come is handled.
  */
 void rg_receiver_last_words(struct rg_session *session);
 /** Whether the reply is there, or whoever waited for it has found the session ended. */
 bool rg_receiver_done(struct rg_session *session, struct rg_waiter *waiter);
-/** The worker will send notices that no call waits for: adds `change` to how many are due (host calls, landings). */
+/**
+ * The worker will send notices that no call waits for: adds `change` to how many are due (host calls,
+ * landings).
+ */
 void rg_receiver_expect_notices(struct rg_session *session, int change);
 /** The same for the data of one small copy, which the caller may well wait for soon. */
 void rg_receiver_expect_copy(struct rg_session *session);

@@ -1,8 +1,8 @@
 /*
  * region.h - one end of a copy: rows and slices of host memory or of device memory, or a box of an array.
  *
- * The bytes of a region travel packed: row after row, slice after slice, without what lies between them. A place in them
- * is an offset into the packed bytes.
+ * The bytes of a region travel packed: row after row, slice after slice, without what lies between them. A
+ * place in them is an offset into the packed bytes.
  *
  * Threads: any; there is no state.
  */
@@ -63,14 +63,18 @@ uint64_t rg_region_extent(const struct rg_region *region);
 /** Whether memory has a byte in [start, start + size). */
 bool rg_region_meets(const struct rg_region *region, uint64_t start, uint64_t size);
 /**
- * The largest box that begins at `offset` and has at most `most` bytes: slices, rows of one slice, or part of one row. Two ends
- * of a copy are cut alike.
+ * The largest box that begins at `offset` and has at most `most` bytes: slices, rows of one slice, or part of
+ * one row. Two ends of a copy are cut alike.
  */
 struct rg_region rg_region_cut(const struct rg_region *region, size_t offset, size_t most);
-/** Gives two ends of a copy as few slices and rows as describe them: what has no gaps on either side is one row. */
+/**
+ * Gives two ends of a copy as few slices and rows as describe them: what has no gaps on either side is one
+ * row.
+ */
 void rg_region_fold(struct rg_region *one, struct rg_region *other);
 /**
- * iovecs of packed bytes [offset, offset + size) of host memory, at most `max`; returns how many, *covered the bytes.
+ * iovecs of packed bytes [offset, offset + size) of host memory, at most `max`; returns how many, *covered
+ * the bytes.
  */
 int rg_region_iovec(const struct rg_region *region, size_t offset, size_t size, struct iovec *out, int max,
                     size_t *covered);

@@ -1,7 +1,7 @@
 /*
- * session.c - what the sessions are, and how one ends. The thread that finds the reason ends it: it says why, interrupts the
- * connection, waits until nothing is received into the application's memory, and wakes all who wait. How they begin:
- * client/connect/start.c.
+ * session.c - what the sessions are, and how one ends. The thread that finds the reason ends it: it says why,
+ * interrupts the connection, waits until nothing is received into the application's memory, and wakes all who
+ * wait. How they begin: client/connect/start.c.
  */
 #include "client/core/session.h"
 
@@ -22,8 +22,10 @@ CUresult rg_sessions_outcome;
 atomic_bool rg_initialised;
 atomic_bool rg_contexts_suspect;
 
-/* The connection carries nothing any more, and nothing is received into memory of the application's: only then do calls
- * return because of it, and their memory is the application's again. */
+/*
+ * The connection carries nothing any more, and nothing is received into memory of the application's: only
+ * then do calls return because of it, and their memory is the application's again.
+ */
 static void stop(struct rg_session *session, CUresult error)
 {
     rg_conn_interrupt(session->conn);
@@ -61,7 +63,10 @@ void rg_session_end(struct rg_session *session, CUresult error, const char *form
     rg_receiver_wake_all(session);
 }
 
-/* The end of the connection that follows is meant; calls that other destructors still make are served before it. */
+/*
+ * The end of the connection that follows is meant; calls that other destructors still make are served before
+ * it.
+ */
 __attribute__((destructor)) static void leave(void)
 {
     for (unsigned i = 0; i < rg_n_sessions; i++)

@@ -1,13 +1,14 @@
 /*
  * session.h - the sessions of this process, one a server: how they begin, what they are, how they end.
  *
- * They are made by the first call that needs a server (cuInit, or a question before it) and live until the process
- * ends. The parts of each: the command stream (queue.h) that carries calls to the worker, the receiver
- * (receiver.h) that takes what comes back, the lanes (thread.h) of the application's threads.
+ * They are made by the first call that needs a server (cuInit, or a question before it) and live until the
+ * process ends. The parts of each: the queue (queue.h) that carries calls to the worker, the receiver
+ * (receiver.h) that takes what comes back, what is kept of the application's threads (thread.h).
  *
- * A call belongs to the session of the context that is current, or of what it names. A session can end early: the
- * connection breaks, the server ends it, a fork leaves it behind. From then on every call that belongs to it returns
- * the same error, and when there is none left, every call does; nothing of the application is touched.
+ * A call belongs to the session of the context that is current, or of what it names. A session can end early:
+ * the connection breaks, the server ends it, a fork leaves it behind. From then on every call that belongs to
+ * it returns the same error, and when there is none left, every call does; nothing of the application is
+ * touched.
  */
 #ifndef RG_CLIENT_CORE_SESSION_H
 #define RG_CLIENT_CORE_SESSION_H
@@ -55,7 +56,10 @@ struct rg_session {
     _Atomic uint8_t ways[RG_DEVICES_MAX]; /* enum rg_gpu_path, as far as the worker has told */
 };
 
-/** Those that began, in the order in which the user named the servers; constant once rg_session_start has succeeded. */
+/**
+ * Those that began, in the order in which the user named the servers; constant once rg_session_start has
+ * succeeded.
+ */
 extern struct rg_session rg_sessions[RG_SERVERS_MAX];
 extern unsigned rg_n_sessions;
 /** CUDA_SUCCESS from cuInit on, for as long as one session lives. */
@@ -63,23 +67,27 @@ extern _Atomic CUresult rg_sessions_ended;
 /** What became of the attempt to begin them, or the error with which the last one has ended. */
 extern CUresult rg_sessions_outcome;
 /**
- * A worker has told of an error that ends a context, but not of which one: an operation may have failed for the context of
- * its stream, and failures arrive later. The next call that needs a context finds out (struct rg_hooks, contexts_suspect).
+ * A worker has told of an error that ends a context, but not of which one: an operation may have failed for
+ * the context of its stream, and failures arrive later. The next call that needs a context finds out (struct
+ * rg_hooks, contexts_suspect).
  */
 extern atomic_bool rg_contexts_suspect;
 
 /** Marks a session as over, tells the user why (one line, once), wakes all who wait. Any thread. */
 void rg_session_end(struct rg_session *session, CUresult error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/** Notes an error that the worker reported for an earlier call; one that ends a context sets rg_contexts_suspect. */
+/**
+ * Notes an error that the worker reported for an earlier call; one that ends a context sets
+ * rg_contexts_suspect.
+ */
 void rg_session_async_error(struct rg_session *session, CUresult error, unsigned op);
 /** Takes the latched error, if there is one. */
 CUresult rg_session_take_latched(struct rg_session *session);
 /** Whether an error of the context stays until the context is gone. */
 bool rg_error_is_sticky(CUresult error);
 /**
- * Pinned memory of the application begins (ends): transports that can take bulk data from it without a copy prepare it.
- * It must stay mapped until it is withdrawn. Any thread; no locks held.
+ * Pinned memory of the application begins (ends): transports that can take bulk data from it without a copy
+ * prepare it. It must stay mapped until it is withdrawn. Any thread; no locks held.
  */
 void rg_sessions_announce(void *memory, size_t size);
 void rg_sessions_withdraw(void *memory);

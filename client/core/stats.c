@@ -1,4 +1,6 @@
-/* stats.c - the counters, and the line of JSON that REMOTE_GPU_STATS=FILE asks for at the end of the process. */
+/*
+ * stats.c - the counters, and the line of JSON that REMOTE_GPU_STATS=FILE asks for at the end of the process.
+ */
 #include "client/core/stats.h"
 
 #include "client/core/session.h"

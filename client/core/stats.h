@@ -1,6 +1,6 @@
 /*
- * stats.h - counters of a session. Each is written under the lock of the path it is on (queue.c, receiver.c) and read
- * when the process ends, for `remote-gpu run --stats`; those of several sessions are added up.
+ * stats.h - counters of a session. Each is written under the lock of the path it is on (queue.c, receiver.c)
+ * and read when the process ends, for `remote-gpu run --stats`; those of several sessions are added up.
  */
 #ifndef RG_CLIENT_CORE_STATS_H
 #define RG_CLIENT_CORE_STATS_H
@@ -20,7 +20,10 @@ struct rg_stats {
     _Atomic uint64_t waited_ns; /* that calls of all threads waited for replies */
 };
 
-/** Remembers when the first session began; from then on the process's end writes the counters if REMOTE_GPU_STATS asks. */
+/**
+ * Remembers when the first session began; from then on the process's end writes the counters if
+ * REMOTE_GPU_STATS asks.
+ */
 void rg_stats_start(void);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * thread.c - threads by number, one a thread; a thread's thread ends with the thread and its number is used again.
+ * thread.c - what is kept of threads, by number; when a thread ends, another may get its number.
  */
 #include "client/core/thread.h"
 

@@ -1,6 +1,6 @@
 /*
- * thread.h - what the client keeps for each of the application's threads: its current contexts, and the place where it
- * waits for replies.
+ * thread.h - what the client keeps for each of the application's threads: its current contexts, and the place
+ * where it waits for replies.
  */
 #ifndef RG_CLIENT_CORE_THREAD_H
 #define RG_CLIENT_CORE_THREAD_H
@@ -36,7 +36,6 @@ struct rg_waiter {
     const struct rg_region *into; /* where bulk data of the reply goes; NULL: it is dropped */
 };
 
-
 struct rg_thread {
     uint32_t number; /* index in the table of threads */
     uint32_t generation;
@@ -51,13 +50,12 @@ struct rg_thread {
     } at[RG_SERVERS_MAX];
     struct rg_waiter waiter;
     struct rg_thread_timeline timeline;
-    unsigned
-        sends_after_wait; /* records that it sends by itself, whatever it has sent before (client/core/queue.c) */
+    unsigned sends_after_wait; /* records that it sends by itself, whatever it has sent before (queue.c) */
 };
 
-/** The calling thread's thread, made on first use; NULL if there are too many or memory ran out. */
+/** What is kept of the calling thread, made on first use; NULL if there are too many or memory ran out. */
 struct rg_thread *rg_thread_current(void);
-/** The calling thread's thread if it has one. */
+/** The same if it was made. */
 struct rg_thread *rg_thread_if_any(void);
 /** The live thread with that token's number and generation, or NULL. */
 struct rg_thread *rg_thread_of_token(uint32_t token);

@@ -20,8 +20,8 @@
 /** Whole pages that are watched. */
 struct rg_watch {
     uint64_t start, size;
-    bool
-        anonymous; /* private memory without a file behind it: pages can be given back and put in place whole */
+    /* private memory without a file behind it: pages can be given back and put in place whole */
+    bool anonymous;
     bool by_uffd;   /* else by protection */
     int protection; /* what the application had */
 };

@@ -93,7 +93,7 @@ CUresult rg_managed_variables(uint64_t owner, uint64_t start, uint64_t size)
     return status;
 }
 
-/* Ends the share of an entry that has been taken out of the list. */
+/* Ends the sharing of an entry that has been taken out of the list. */
 static void end(struct managed *m)
 {
     rg_unified_remove(m->start);

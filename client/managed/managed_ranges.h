@@ -41,7 +41,7 @@ struct rg_managed_range {
     bool watched;  /* since the device first got it */
     bool expected; /* the host will want all of it */
     struct rg_watch watch;
-    size_t n_pages, n_held, n_live;
+    size_t n_pages, n_held, n_write_shared;
     size_t next_fetch, stretch;   /* pages: where the last fetch ended, how much the next one takes */
     size_t next_write, write_run; /* the same of pages that were opened for writing */
     unsigned char state[];        /* enum rg_page_state */

@@ -1,6 +1,7 @@
 /*
- * page_request.c - requests for pages. They are answered outside of the sequence of records, so that they overtake calls that
- * wait. A request that the worker does not answer before its session ends fails. Any thread but the reader.
+ * page_request.c - requests for pages. They are answered outside of the sequence of records, so that they
+ * overtake calls that wait. A request that the worker does not answer before its session ends fails. Any
+ * thread but the reader.
  */
 #include "client/managed/page_request.h"
 

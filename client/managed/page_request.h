@@ -1,4 +1,5 @@
-/* page_request.h - what is asked of the worker about memory that is shared (RG_ANSWER_MANAGED_OUT), and its answer. */
+/* page_request.h - what is asked of the worker about memory that is shared (RG_ANSWER_MANAGED_OUT), and its
+ * answer. */
 #ifndef RG_CLIENT_MANAGED_PAGE_REQUEST_H
 #define RG_CLIENT_MANAGED_PAGE_REQUEST_H
 

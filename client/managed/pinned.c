@@ -121,7 +121,7 @@ static void whole_pages(const struct mapped *mapped, uint64_t *first, uint64_t *
     *last = mapped->registered ? page_down(mapped->end) : page_up(mapped->end);
 }
 
-static void end_shares(const struct mapped *mapped)
+static void end_sharing(const struct mapped *mapped)
 {
     uint64_t first, last;
     whole_pages(mapped, &first, &last);
@@ -133,7 +133,7 @@ static void end_shares(const struct mapped *mapped)
         rg_unified_remove_partial(last);
 }
 
-static CUresult begin_shares(const struct mapped *mapped)
+static CUresult begin_sharing(const struct mapped *mapped)
 {
     uint64_t first, last;
     whole_pages(mapped, &first, &last);
@@ -146,7 +146,7 @@ static CUresult begin_shares(const struct mapped *mapped)
     if (status == CUDA_SUCCESS && first < last)
         status = rg_unified_add(RG_UNIFIED_HOST, first, last - first);
     if (status != CUDA_SUCCESS)
-        end_shares(mapped);
+        end_sharing(mapped);
     return status;
 }
 
@@ -177,7 +177,7 @@ static CUresult map_range(const struct rg_range *range)
     if (status == CUDA_SUCCESS)
         status = have_areas(page_down(mapped->start), page_up(mapped->end));
     if (status == CUDA_SUCCESS)
-        status = begin_shares(mapped);
+        status = begin_sharing(mapped);
     if (status != CUDA_SUCCESS) {
         drop_unused_areas();
         free(mapped);
@@ -212,7 +212,7 @@ void rg_pinned_unmap(uint64_t start)
             continue;
         if (mapped->registered)
             rg_unified_recall(start, mapped->end - start);
-        end_shares(mapped);
+        end_sharing(mapped);
         *at = mapped->next;
         free(mapped);
         drop_unused_areas();
@@ -267,7 +267,7 @@ void rg_pinned_context_ends(uint64_t context)
         }
         if (mapped->registered)
             rg_unified_recall(mapped->start, mapped->end - mapped->start);
-        end_shares(mapped);
+        end_sharing(mapped);
         rg_map_set_mapped(mapped->start, 0);
         rg_pinned_count_unmapped(1);
         *at = mapped->next;

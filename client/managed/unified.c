@@ -1,5 +1,5 @@
 /*
- * unified.c - see unified.h: the shares, what leaves for the device before work, begin and end of a share.
+ * unified.c - see unified.h: what leaves for the device before work, begin and end of a range.
  * The lock of shared pages (managed_ranges.h) is held while pages leave.
  */
 #include "client/managed/unified.h"
@@ -77,7 +77,7 @@ static bool watch(struct rg_managed_range *range)
     return range->watched;
 }
 
-/* Gives all that the host holds of a share to the device. */
+/* Gives all that the host holds of a range to the device. */
 static CUresult release(struct rg_managed_range *range)
 {
     struct rg_outgoing out;
@@ -139,7 +139,7 @@ bool rg_unified_take_wanted(struct rg_pinned_list *list)
     return list->n != 0;
 }
 
-/* --- beginning and end of a share ----------------------------------------------------------------------- */
+/* --- beginning and end of a range ----------------------------------------------------------------------- */
 
 CUresult rg_unified_add(enum rg_unified_kind kind, uint64_t start, uint64_t size)
 {
@@ -198,7 +198,7 @@ void rg_unified_remove_partial(uint64_t start)
     pthread_mutex_unlock(&rg_managed_ranges.lock);
 }
 
-/* Takes a share out; the lock is held. */
+/* Takes a range out; the lock is held. */
 static void take_out(size_t at)
 {
     struct rg_managed_range *range = rg_managed_ranges.at[at];

@@ -43,17 +43,17 @@ enum rg_unified_kind {
 };
 
 /**
- * Shares whole pages of the current context, which no share holds yet. The pages are mapped and can be used.
+ * Shares whole pages of the current context, which no range holds yet. The pages are mapped and can be used.
  */
 CUresult rg_unified_add(enum rg_unified_kind kind, uint64_t start, uint64_t size);
 /**
- * Ends the share that begins at `start`; the pages can be used again, with contents only after
+ * Ends the range that begins at `start`; the pages can be used again, with contents only after
  * rg_unified_recall.
  */
 void rg_unified_remove(uint64_t start);
 /** Gives the host the contents of what is shared of [start, start + size). */
 void rg_unified_recall(uint64_t start, uint64_t size);
-/** Forgets the shares of a context that has ended. */
+/** Forgets the ranges of a context that has ended. */
 void rg_unified_drop_context(uint64_t context);
 
 /**
@@ -73,7 +73,7 @@ void rg_unified_expect(uint64_t start, uint64_t size);
 
 /**
  * Makes the host's changes visible to work that is about to be appended to the stream of commands; if there
- * are shares, no page comes to the host until rg_unified_end_work. Costs one load while nothing is shared.
+ * are ranges, no page comes to the host until rg_unified_end_work. Costs one load while nothing is shared.
  * `*begun`: to be ended. For a `kernel`, page-locked memory that the changes point to is mapped.
  */
 CUresult rg_unified_begin_work(bool kernel, bool *begun);

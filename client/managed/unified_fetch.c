@@ -179,7 +179,7 @@ static enum outcome touched(const struct rg_touch *touch, uint64_t waited)
     rg_page_request_wait(&request);
 
     enum outcome outcome = DONE;
-    bool live = false;
+    bool share = false;
     pthread_mutex_lock(&rg_managed_ranges.lock);
     const bool busy = request.busy || rg_managed_ranges.epoch !=
                                           s.epoch; /* what came may be older than what was put in meanwhile */
@@ -191,11 +191,11 @@ static enum outcome touched(const struct rg_touch *touch, uint64_t waited)
     else if (busy && patient)
         outcome = LATER;
     else if (busy)
-        live = true;
+        share = true;
     else if (!take(range, &s, page, touch->write))
         outcome = NOT_OURS;
     pthread_mutex_unlock(&rg_managed_ranges.lock);
-    return live ? write_share(touch, s.id) : outcome;
+    return share ? write_share(touch, s.id) : outcome;
 }
 
 /* While the device is at work, what it and the host write into memory on pages that are not watched. */

@@ -17,7 +17,7 @@
 /** Whether there are any. Without the lock it is a hint. */
 bool rg_write_shared_any(void);
 /**
- * Makes pages [first, end) of a share WRITE_SHARED as far as they are the device's, with their contents at
+ * Makes pages [first, end) of a range WRITE_SHARED as far as they are the device's, with their contents at
  * `data`; for reading.
  */
 bool rg_write_shared_add(struct rg_managed_range *range, size_t first, size_t end, const unsigned char *data);
@@ -27,7 +27,7 @@ bool rg_write_shared_open(struct rg_managed_range *range, size_t page);
 void rg_write_shared_send(void);
 /** The same, and makes all WRITE_SHARED pages the device's. */
 void rg_write_shared_close_all(void);
-/** A share ends. */
+/** A range ends. */
 void rg_write_shared_forget(struct rg_managed_range *range);
 /** Sends what the host has changed, and looks for what the device has. Gives the lock away while it waits. */
 void rg_write_shared_round(pthread_mutex_t *lock, const uint64_t *epoch);

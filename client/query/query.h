@@ -17,8 +17,8 @@ RG_MUST_CHECK enum rg_status rg_query(const char *server, enum rg_purpose purpos
                                       struct rg_control *out, char *why, size_t why_size);
 
 /**
- * Asks the server's management library one question (proto/management/management.h): `out` is an answer, to be released by
- * rg_control_fini. RG_ERR_REFUSED: a server that does not answer questions; else as above.
+ * Asks the server's management library one question (proto/management/management.h): `out` is an answer, to
+ * be released by rg_control_fini. RG_ERR_REFUSED: a server that does not answer questions; else as above.
  */
 RG_MUST_CHECK enum rg_status rg_query_management(const char *server, const void *question, size_t size,
                                                  uint64_t timeout_ns, struct rg_control *out, char *why,

@@ -1,6 +1,7 @@
 /*
- * servers.h - the servers as the user names them: "a,b" means the GPUs of both, as one list in this order; "a|b" the
- * first of the two that will do. REMOTE_GPU_SERVER, -s and the configuration file are all of this form.
+ * servers.h - the servers as the user names them: "a,b" means the GPUs of both, as one list in this order;
+ * "a|b" the first of the two that will do. REMOTE_GPU_SERVER, -s and the configuration file are all of this
+ * form.
  */
 #ifndef RG_CLIENT_QUERY_SERVERS_H
 #define RG_CLIENT_QUERY_SERVERS_H
@@ -16,14 +17,19 @@ struct rg_servers {
     char *text;                  /* what items point into */
 };
 
-/** Takes `list` apart (empty items do not count). False: no memory, none, or more than RG_SERVERS_MAX; it was said. */
+/**
+ * Takes `list` apart (empty items do not count). False: no memory, none, or more than RG_SERVERS_MAX; it was
+ * said.
+ */
 bool rg_servers_read(struct rg_servers *out, const char *list);
 void rg_servers_free(struct rg_servers *servers);
 /** What the environment names, or the default. */
 const char *rg_servers_named(void);
 /** How many GPUs the user wants of all servers together (REMOTE_GPU_GPUS); 0: all that there are. */
 unsigned rg_servers_gpus(void);
-/** PCI domains that each server's devices are moved up by, so that an address names one device of the list. */
+/**
+ * PCI domains that each server's devices are moved up by, so that an address names one device of the list.
+ */
 #define RG_SERVER_DOMAINS 0x1000u
 /** Moves the address of a device of server `number` (PCI text, which is left alone if it is none). */
 void rg_servers_place(unsigned number, char *pci, size_t size);

@@ -23,10 +23,9 @@ static bool holds_its_place(unsigned kind)
     return kind == RG_KIND_CONTEXT || kind == RG_KIND_STREAM || kind == RG_KIND_EVENT || kind == RG_KIND_LINK;
 }
 
-static uint32_t hash(unsigned kind, const void *object)
+static uint64_t hash(unsigned kind, const void *object)
 {
-    uint64_t x = ((uint64_t)(uintptr_t)object >> 3) * 0x9e3779b97f4a7c15ull;
-    return (uint32_t)(x >> 32) ^ (kind * 0x85ebca6bu);
+    return (uint64_t)(uintptr_t)object >> 3 ^ (uint64_t)kind << 56;
 }
 
 static struct rg_object *at(struct rg_objects *objects, uint32_t index)
@@ -34,45 +33,10 @@ static struct rg_object *at(struct rg_objects *objects, uint32_t index)
     return &objects->pages[index / RG_OBJECT_PAGE][index % RG_OBJECT_PAGE];
 }
 
-static void chain(struct rg_objects *objects, struct rg_object *entry)
-{
-    const uint32_t bucket = hash(rg_handle_kind(entry->handle), entry->object) % objects->n_buckets;
-    entry->next = objects->buckets[bucket];
-    objects->buckets[bucket] = rg_handle_index(entry->handle) + 1;
-    entry->chained = true;
-}
-
-static bool grow_buckets(struct rg_objects *objects)
-{
-    const uint32_t n = objects->n_buckets ? objects->n_buckets * 4 : 256;
-    uint32_t *buckets = calloc(n, sizeof *buckets);
-    if (!buckets)
-        return objects->n_buckets != 0; /* longer chains will do */
-    free(objects->buckets);
-    objects->buckets = buckets;
-    objects->n_buckets = n;
-    for (uint32_t i = 0; i < objects->n_pages * RG_OBJECT_PAGE; i++)
-        if (objects->pages[i / RG_OBJECT_PAGE] && at(objects, i)->handle && at(objects, i)->chained)
-            chain(objects, at(objects, i));
-    return true;
-}
-
-static void unchain(struct rg_objects *objects, struct rg_object *entry)
-{
-    const uint32_t bucket = hash(rg_handle_kind(entry->handle), entry->object) % objects->n_buckets;
-    const uint32_t self = rg_handle_index(entry->handle) + 1;
-    uint32_t *link = &objects->buckets[bucket];
-    while (*link && *link != self)
-        link = &at(objects, *link - 1)->next;
-    if (*link)
-        *link = entry->next;
-    objects->n_chained--;
-}
-
 static void remove_entry(struct rg_objects *objects, struct rg_object *entry)
 {
-    if (entry->chained)
-        unchain(objects, entry);
+    if (entry->linked)
+        rg_hash_table_remove(&objects->by_object, &entry->link);
     memset(entry, 0, sizeof *entry);
 }
 
@@ -94,14 +58,10 @@ static enum rg_status add(struct rg_objects *objects, uint64_t handle, void *obj
     if (entry->handle)
         remove_entry(objects, entry);
     const unsigned kind = rg_handle_kind(handle);
-    const bool chained = can_be_found(kind) && !rg_objects_find_object(objects, kind, object);
-    if (chained && objects->n_chained >= objects->n_buckets && !grow_buckets(objects))
-        return RG_ERR_NO_MEMORY;
-    *entry = (struct rg_object){.handle = handle, .object = object, .context = context};
-    if (chained) {
-        chain(objects, entry);
-        objects->n_chained++;
-    }
+    const bool linked = can_be_found(kind) && !rg_objects_find_object(objects, kind, object);
+    *entry = (struct rg_object){.handle = handle, .object = object, .context = context, .linked = linked};
+    if (linked)
+        rg_hash_table_add(&objects->by_object, &entry->link, hash(kind, object));
     return RG_OK;
 }
 
@@ -119,13 +79,11 @@ void rg_objects_remove(struct rg_objects *objects, struct rg_object *entry)
 
 struct rg_object *rg_objects_find_object(struct rg_objects *objects, enum rg_kind kind, const void *object)
 {
-    if (!objects->n_buckets)
-        return NULL;
-    for (uint32_t i = objects->buckets[hash(kind, object) % objects->n_buckets]; i;) {
-        struct rg_object *entry = at(objects, i - 1);
+    for (struct rg_hash_link *link = rg_hash_table_first(&objects->by_object, hash(kind, object)); link;
+         link = rg_hash_table_next(link)) {
+        struct rg_object *entry = (struct rg_object *)link;
         if (entry->object == object && rg_handle_kind(entry->handle) == (unsigned)kind)
             return entry;
-        i = entry->next;
     }
     return NULL;
 }
@@ -149,7 +107,7 @@ void rg_objects_fini(struct rg_objects *objects)
 {
     for (uint32_t i = 0; i < objects->n_pages; i++)
         free(objects->pages[i]);
-    free(objects->buckets);
+    free(objects->by_object.buckets);
     pthread_mutex_destroy(&objects->lock);
     memset(objects, 0, sizeof *objects);
 }

@@ -8,6 +8,7 @@
 #ifndef RG_SERVER_CORE_OBJECTS_H
 #define RG_SERVER_CORE_OBJECTS_H
 
+#include "common/base/hash_table.h"
 #include "common/base/status.h"
 #include "proto/kinds.h"
 
@@ -30,22 +31,21 @@ static inline void rg_extra_release(struct rg_extra *extra)
 }
 
 struct rg_object {
+    struct rg_hash_link link; /* of the way back */
+    bool linked;
     uint64_t handle;  /* 0: unused */
     void *object;     /* the driver's */
     uint64_t context; /* handle of the context it goes with; 0: of none */
-    const void *
-        owner; /* functions, kernels, libraries' modules: the driver's module or library that they end with */
-    void *
-        extra; /* of contexts struct rg_worker_context, of streams and linker states what begins with rg_extra */
-    uint32_t next; /* in its bucket of the way back: index + 1 */
-    bool chained;
+    /* functions, kernels, libraries' modules: the driver's module or library that they end with */
+    const void *owner;
+    /* of contexts struct rg_worker_context; of streams and linker states what begins with rg_extra */
+    void *extra;
 };
 
 struct rg_objects {
     struct rg_object *pages[RG_OBJECTS_MAX / RG_OBJECT_PAGE];
-    uint32_t n_pages;  /* above the last that exists */
-    uint32_t *buckets; /* index + 1 of the first, or 0 */
-    uint32_t n_buckets, n_chained;
+    uint32_t n_pages; /* above the last that exists */
+    struct rg_hash_table by_object;
     pthread_mutex_t lock; /* a leaf: held where something changes, and where another thread looks */
 };
 

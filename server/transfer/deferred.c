@@ -7,16 +7,11 @@
 
 #include <stdlib.h>
 
-#define BUCKETS (sizeof((struct rg_deferred *)0)->items / sizeof *((struct rg_deferred *)0)->items)
-
 /* --- items ---------------------------------------------------------------------------------------------- */
 
 struct rg_deferred_item *rg_deferred_find(struct rg_worker *worker, uint64_t id)
 {
-    struct rg_deferred_item *item = rg_deferred_of(worker)->items[id % BUCKETS];
-    while (item && item->id != id)
-        item = item->next;
-    return item;
+    return (struct rg_deferred_item *)rg_hash_table_first(&rg_deferred_of(worker)->items, id);
 }
 
 static size_t bytes_of(size_t n_chunks)
@@ -51,8 +46,7 @@ struct rg_deferred_item *rg_deferred_create(struct rg_request *request, enum rg_
     const bool taken = rg_deferred_find(worker, id) != NULL;
     const bool fits = bytes_of(n_chunks) <= RG_DEFERRED_MAX - deferred->bytes;
     if (!taken && fits) {
-        item->next = deferred->items[id % BUCKETS];
-        deferred->items[id % BUCKETS] = item;
+        rg_hash_table_add(&deferred->items, &item->link, id);
         deferred->bytes += bytes_of(n_chunks);
     }
     pthread_mutex_unlock(&deferred->lock);
@@ -72,10 +66,7 @@ struct rg_deferred_item *rg_deferred_create(struct rg_request *request, enum rg_
 void rg_deferred_destroy(struct rg_deferred_item *item)
 {
     struct rg_deferred *deferred = rg_deferred_of(item->worker);
-    struct rg_deferred_item **link = &deferred->items[item->id % BUCKETS];
-    while (*link != item)
-        link = &(*link)->next;
-    *link = item->next;
+    rg_hash_table_remove(&deferred->items, &item->link);
     deferred->bytes -= bytes_of(item->n_chunks);
     rg_gpudirect_unpin(item->worker, item->area);
     pthread_cond_destroy(&item->changed);
@@ -233,18 +224,18 @@ static void drop_context(struct rg_worker *worker, struct rg_worker_context *con
 {
     struct rg_deferred *deferred = rg_deferred_of(worker);
     RG_SCOPED_LOCK(&deferred->lock);
-    for (size_t i = 0; i < BUCKETS; i++)
-        for (struct rg_deferred_item *item = deferred->items[i]; item;) {
-            item->gone |= item->context == context;
-            if (item->context == context && is_used(item)) {
-                pthread_cond_wait(&deferred->settled, &deferred->lock);
-                item = deferred->items[i]; /* the list may have changed */
-                continue;
-            }
-            if (item->context == context)
-                abandon(item);
-            item = item->next;
+    for (struct rg_hash_link *at = rg_hash_table_after(&deferred->items, NULL); at;) {
+        struct rg_deferred_item *item = (struct rg_deferred_item *)at;
+        item->gone |= item->context == context;
+        if (item->context == context && is_used(item)) {
+            pthread_cond_wait(&deferred->settled, &deferred->lock);
+            at = rg_hash_table_after(&deferred->items, NULL); /* the table may have changed */
+            continue;
         }
+        if (item->context == context)
+            abandon(item);
+        at = rg_hash_table_after(&deferred->items, at);
+    }
 }
 
 /* --- beginning and end ---------------------------------------------------------------------------------- */
@@ -260,18 +251,20 @@ static void wake(struct rg_worker *worker)
     struct rg_deferred *deferred = rg_deferred_of(worker);
     RG_SCOPED_LOCK(&deferred->lock);
     pthread_cond_broadcast(&deferred->settled);
-    for (size_t i = 0; i < BUCKETS; i++)
-        for (struct rg_deferred_item *item = deferred->items[i]; item; item = item->next)
-            pthread_cond_broadcast(&item->changed);
+    for (struct rg_hash_link *at = NULL; (at = rg_hash_table_after(&deferred->items, at));)
+        pthread_cond_broadcast(&((struct rg_deferred_item *)at)->changed);
+}
+
+static void destroy_link(struct rg_hash_link *link)
+{
+    rg_deferred_destroy((struct rg_deferred_item *)link);
 }
 
 /* No host function can run any more. */
 static void fini(struct rg_worker *worker)
 {
     struct rg_deferred *deferred = rg_deferred_of(worker);
-    for (size_t i = 0; i < BUCKETS; i++)
-        while (deferred->items[i])
-            rg_deferred_destroy(deferred->items[i]);
+    rg_hash_table_clear(&deferred->items, destroy_link);
     pthread_cond_destroy(&deferred->settled);
 }
 

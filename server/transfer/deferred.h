@@ -20,6 +20,7 @@
 #ifndef RG_SERVER_TRANSFER_DEFERRED_H
 #define RG_SERVER_TRANSFER_DEFERRED_H
 
+#include "common/base/hash_table.h"
 #include "common/base/tuning.h"
 #include "server/modules.h"
 #include "server/transfer/device_region.h"
@@ -37,7 +38,7 @@ struct rg_deferred_step {
 };
 
 struct rg_deferred_item {
-    struct rg_deferred_item *next;      /* in its bucket */
+    struct rg_hash_link link;           /* by the number */
     struct rg_deferred_item *next_send; /* deferred reads with chunks to be sent */
     struct rg_worker *worker;
     uint64_t id;
@@ -74,7 +75,7 @@ struct rg_deferred_slots {
 struct rg_deferred {
     pthread_mutex_t lock;
     pthread_cond_t settled; /* nobody is at work on some item any more */
-    struct rg_deferred_item *items[4096];
+    struct rg_hash_table items;
     size_t bytes; /* of these */
 };
 

@@ -6,14 +6,14 @@
 #include "common/cuda/graph/capture.h"
 
 /* What a captured launch asks for beside its node's attributes. */
-struct launch_wishes {
+struct launch_order {
     bool programmatic;                    /* may begin before what it follows has ended */
     CUevent when_triggered, when_started; /* events to record at the kernel's ports */
 };
 
 /* The attributes of a captured launch that its node keeps; false for those that it could not. */
 static bool keep_attributes(struct rg_graph_work *work, const CUlaunchConfig *config,
-                            struct launch_wishes *wishes)
+                            struct launch_order *order)
 {
     for (unsigned i = 0; i < config->numAttrs; i++) {
         const CUlaunchAttribute *attribute = &config->attrs[i];
@@ -25,13 +25,13 @@ static bool keep_attributes(struct rg_graph_work *work, const CUlaunchConfig *co
             work->priority = attribute->value.priority;
             break;
         case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-            wishes->programmatic = attribute->value.programmaticStreamSerializationAllowed != 0;
+            order->programmatic = attribute->value.programmaticStreamSerializationAllowed != 0;
             break;
         case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-            wishes->when_triggered = attribute->value.programmaticEvent.event;
+            order->when_triggered = attribute->value.programmaticEvent.event;
             break;
         case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
-            wishes->when_started = attribute->value.launchCompletionEvent.event;
+            order->when_started = attribute->value.launchCompletionEvent.event;
             break;
         default:
             if (!rg_graph_work_attribute(work, attribute))
@@ -59,25 +59,25 @@ CUresult rg_capture_kernel(const CUlaunchConfig *config, CUfunction function, bo
     };
     struct rg_graph_work *work;
     struct rg_graph_node *node;
-    struct launch_wishes wishes = {0};
+    struct launch_order order = {0};
     CUresult result = rg_graph_work_new(&described, NULL, &work);
     if (result != CUDA_SUCCESS)
         return result;
     work->cooperative = cooperative;
     (void)cuStreamGetPriority(rg_graph_backend_stream(config->hStream), &work->priority);
-    if (!keep_attributes(work, config, &wishes)) {
+    if (!keep_attributes(work, config, &order)) {
         pthread_mutex_lock(&rg_graph_lock);
         rg_graph_work_release(work);
         pthread_mutex_unlock(&rg_graph_lock);
         (void)rg_graph_backend_unsupported("a captured launch with so many attributes");
         return rg_capture_refuse(config->hStream);
     }
-    result = rg_capture_add_work(work, wishes.programmatic, config->hStream, &node);
-    if (result == CUDA_SUCCESS && wishes.when_triggered)
-        result = rg_capture_note_event(wishes.when_triggered, node, CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
+    result = rg_capture_add_work(work, order.programmatic, config->hStream, &node);
+    if (result == CUDA_SUCCESS && order.when_triggered)
+        result = rg_capture_note_event(order.when_triggered, node, CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
                                        config->hStream);
-    if (result == CUDA_SUCCESS && wishes.when_started)
-        result = rg_capture_note_event(wishes.when_started, node, CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER,
+    if (result == CUDA_SUCCESS && order.when_started)
+        result = rg_capture_note_event(order.when_started, node, CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER,
                                        config->hStream);
     return result;
 }

@@ -1,4 +1,8 @@
-/* capture_work.c - what is put into streams that capture, as nodes of their graphs. See capture.c. */
+/*
+ * capture_work.c - what is put into streams that capture, as nodes of their graphs: the work is made without
+ * the lock, then becomes a node behind what the stream has, which from then on has that node alone. What no
+ * node can do, or no memory, invalidates the capture. Any thread.
+ */
 #include "common/cuda/copy_peer.h"
 #include "common/cuda/graph/capture.h"
 

@@ -13,10 +13,12 @@
  * questions about functions and streams that touch neither. Handles are addresses of objects in a table of
  * the living.
  *
- *   backend.h  what the includer supplies                object.c  handles        graph.c  nodes and edges
- *   work.c     what nodes do, as parameters say it        nodes.c, parameters.c, query.c, dot.c  calls about them
- *   capture….c captures                                   exec.c, update.c  executable graphs
- *   plan.c, launch.c  what a launch does                  memory.c, condition.c, user_object.c  what graphs own
+ *   backend.h                                what the includer supplies
+ *   object.c, graph.c, work.c                handles; nodes and edges; what nodes do
+ *   nodes.c, parameters.c, query.c, dot.c    the calls about them
+ *   capture….c                               captures
+ *   exec.c, update.c, plan.c, launch.c       executable graphs and what a launch does
+ *   memory.c, condition.c, user_object.c     what graphs own
  */
 #ifndef RG_COMMON_CUDA_GRAPH_GRAPH_H
 #define RG_COMMON_CUDA_GRAPH_GRAPH_H

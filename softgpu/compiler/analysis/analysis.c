@@ -4,7 +4,7 @@
  */
 #include "softgpu/compiler/analysis/analysis.h"
 #include "softgpu/compiler/ir/traits.h"
-#include "softgpu/compiler/uniformity/warp_sync.h"
+#include "softgpu/compiler/uniformity/uniformity.h"
 
 #include <string.h>
 

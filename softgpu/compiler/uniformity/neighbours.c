@@ -1,5 +1,5 @@
 /*
- * neighbours.c - lanes that read what their neighbours have written, without any barrier: see warp_sync.h.
+ * neighbours.c - lanes that read what their neighbours have written, without any barrier: see uniformity.h.
  *
  * Addresses are taken apart into sums of registers times numbers. Where those of a store and of a load differ
  * by a number alone, and that is a multiple of what lies between a thread's place and the next one's, the
@@ -14,7 +14,6 @@
 #include "softgpu/compiler/ir/flow.h"
 #include "softgpu/compiler/ir/traits.h"
 #include "softgpu/compiler/uniformity/uniformity.h"
-#include "softgpu/compiler/uniformity/warp_sync.h"
 
 #define TERMS_MAX    6u
 #define DEPTH_MAX    12u

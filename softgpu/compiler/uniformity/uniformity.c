@@ -87,11 +87,6 @@ static uniformity sum(uniformity a, uniformity b, int sign)
     return affine((int64_t)((uint64_t)a.step + (uint64_t)sign * (uint64_t)b.step));
 }
 
-static bool is_float(enum sg_type type)
-{
-    return sg_type_is_float(type);
-}
-
 static bool is_jump_register_op(enum sg_op op)
 {
     return op == SG_OP_SETP || op == SG_OP_AND || op == SG_OP_OR || op == SG_OP_XOR || op == SG_OP_NOT;
@@ -114,6 +109,63 @@ static bool makes_coarse(const struct sg_insn *insn, const uniformity *in)
     return insn->form->op == SG_OP_SHR && by->kind == SG_OPERAND_INTEGER && by->value >= 5;
 }
 
+/* Of what some operations compute of operands like `in`; false: nothing more than of any operation. */
+static bool of_operation(const struct sg_insn *insn, const uniformity *in, bool all_uniform,
+                         uniformity *result)
+{
+    const struct sg_operand *operands = insn->operands;
+    bool high = SG_MOD(insn, SG_GROUP_WIDE) == SG_HI && !all_uniform;
+    enum sg_op op = insn->form->op;
+    *result = divergent;
+    switch (op) {
+    case SG_OP_MOV:
+    case SG_OP_CVTA:
+        *result = in[1];
+        return true;
+    case SG_OP_CVT:
+        if (all_uniform)
+            *result = uniform;
+        else if (!sg_type_is_float((enum sg_type)insn->types[0]) &&
+                 !sg_type_is_float((enum sg_type)insn->types[1]))
+            *result = in[1];
+        return true;
+    case SG_OP_ADD:
+    case SG_OP_SUB:
+        *result = sum(in[1], in[2], op == SG_OP_ADD ? 1 : -1);
+        return true;
+    case SG_OP_MUL:
+    case SG_OP_MAD:
+        if (!high)
+            *result = product(&operands[1], in[1], &operands[2], in[2]);
+        if (!high && op == SG_OP_MAD)
+            *result = sum(*result, in[3], 1);
+        return true;
+    case SG_OP_NEG:
+        *result = sum(uniform, in[1], -1);
+        return true;
+    case SG_OP_SHL:
+        if (operands[2].kind != SG_OPERAND_INTEGER || operands[2].value >= 63 ||
+            in[1].kind != SG_UNIFORMITY_AFFINE)
+            return false;
+        *result = affine((int64_t)((uint64_t)in[1].step << operands[2].value));
+        return true;
+    case SG_OP_LD:
+        if (all_uniform && SG_MOD(insn, SG_GROUP_SPACE) != SG_MOD_LOCAL)
+            *result = uniform;
+        return true;
+    case SG_OP_ATOM:
+    case SG_OP_SHFL:
+    case SG_OP_VOTE:
+    case SG_OP_MATCH:
+    case SG_OP_REDUX:
+    case SG_OP_ACTIVEMASK:
+    case SG_OP_ELECT:
+        return true;
+    default:
+        return false;
+    }
+}
+
 /* The uniformity of what the instruction writes. */
 static uniformity of_result(const uniformity *uniformities, const struct sg_insn *insn)
 {
@@ -132,50 +184,12 @@ static uniformity of_result(const uniformity *uniformities, const struct sg_insn
         all_piecewise &= in[i].kind == SG_UNIFORMITY_AFFINE || in[i].piecewise;
         all_coarse &= is_coarse(in[i]);
     }
-    const struct sg_operand *operands = insn->operands;
     if (!all_uniform && ((all_coarse && (sg_is_arithmetic(op) || op == SG_OP_DIV || op == SG_OP_REM)) ||
                          makes_coarse(insn, in)))
         return (uniformity){.kind = SG_UNIFORMITY_DIVERGENT, .piecewise = true};
-    switch (op) {
-    case SG_OP_MOV:
-    case SG_OP_CVTA:
-        return in[1];
-    case SG_OP_CVT:
-        return all_uniform                                                                        ? uniform
-               : is_float((enum sg_type)insn->types[0]) || is_float((enum sg_type)insn->types[1]) ? divergent
-                                                                                                  : in[1];
-    case SG_OP_ADD:
-        return sum(in[1], in[2], 1);
-    case SG_OP_SUB:
-        return sum(in[1], in[2], -1);
-    case SG_OP_MUL:
-        return SG_MOD(insn, SG_GROUP_WIDE) == SG_HI && !all_uniform
-                   ? divergent
-                   : product(&operands[1], in[1], &operands[2], in[2]);
-    case SG_OP_MAD:
-        return SG_MOD(insn, SG_GROUP_WIDE) == SG_HI && !all_uniform
-                   ? divergent
-                   : sum(product(&operands[1], in[1], &operands[2], in[2]), in[3], 1);
-    case SG_OP_NEG:
-        return sum(uniform, in[1], -1);
-    case SG_OP_SHL:
-        if (operands[2].kind == SG_OPERAND_INTEGER && operands[2].value < 63 &&
-            in[1].kind == SG_UNIFORMITY_AFFINE)
-            return affine((int64_t)((uint64_t)in[1].step << operands[2].value));
-        break;
-    case SG_OP_LD:
-    case SG_OP_ATOM:
-    case SG_OP_SHFL:
-    case SG_OP_VOTE:
-    case SG_OP_MATCH:
-    case SG_OP_REDUX:
-    case SG_OP_ACTIVEMASK:
-    case SG_OP_ELECT:
-        return op == SG_OP_LD && all_uniform && SG_MOD(insn, SG_GROUP_SPACE) != SG_MOD_LOCAL ? uniform
-                                                                                             : divergent;
-    default:
-        break;
-    }
+    uniformity result;
+    if (of_operation(insn, in, all_uniform, &result))
+        return result;
     if (all_uniform)
         return uniform;
     return (uniformity){.kind = SG_UNIFORMITY_DIVERGENT,
@@ -213,7 +227,7 @@ static bool of_warp(const uniformity *uniformities, const struct sg_insn *insn, 
             *result = (uniformity){.kind = SG_UNIFORMITY_DIVERGENT, .bits = lanes >> by};
         return by < 64;
     case SG_OP_DIV:
-        return !is_float((enum sg_type)insn->types[0]) && by != 0 && by % (32 * step) == 0;
+        return !sg_type_is_float((enum sg_type)insn->types[0]) && by != 0 && by % (32 * step) == 0;
     case SG_OP_REM:
         *result = from;
         return by != 0 && by % (32 * step) == 0;

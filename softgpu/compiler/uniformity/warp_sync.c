@@ -16,8 +16,8 @@
  * (cuBLAS takes the diagonal of a matrix so.) What marks are made of is a constant, else the lanes would race
  * on a GPU, too.
  */
-#include "softgpu/compiler/uniformity/warp_sync.h"
 #include "softgpu/compiler/ir/traits.h"
+#include "softgpu/compiler/uniformity/uniformity.h"
 
 #include "softgpu/compiler/ir/flow.h"
 

@@ -1,4 +1,8 @@
-/* shared_file.c - see shared_file.h. */
+/*
+ * shared_file.c - files in memory that processes share: made with a secret in the name, described in a handle
+ * of 64 bytes, opened through /proc by whoever has that handle. A file is opened only if its name, kind, size
+ * and seals are what the handle says; else it is not there. Any thread.
+ */
 #include "softgpu/driver/core/shared_file.h"
 
 #include <errno.h>

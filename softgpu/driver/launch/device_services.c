@@ -46,8 +46,8 @@ static int prepare(const struct sg_launch *parent, const void *function, struct 
     if (sg_launch_check_shape(kernel, &settings, child->grid, child->block, child->shared_dynamic) !=
         CUDA_SUCCESS)
         return SG_CUDA_INVALID_CONFIGURATION;
-    const uint32_t wish[3] = {0}; /* what kernels launch gets its clusters from the kernel alone */
-    if (sg_launch_cluster(kernel, &settings, child->grid, wish, child->cluster) != CUDA_SUCCESS)
+    const uint32_t requested[3] = {0}; /* what kernels launch gets its clusters from the kernel alone */
+    if (sg_launch_cluster(kernel, &settings, child->grid, requested, child->cluster) != CUDA_SUCCESS)
         return SG_CUDA_INVALID_CONFIGURATION;
     child->kernel_name = kernel->name;
     child->code = (void *)(uintptr_t)function;

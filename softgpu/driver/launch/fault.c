@@ -202,7 +202,7 @@ static bool wants_report(void)
     return value != NULL && *value != '\0' && strcmp(value, "0") != 0;
 }
 
-CUresult sg_fault_tell(const struct sg_launch *launch, const struct sg_fault_report *report)
+CUresult sg_fault_log(const struct sg_launch *launch, const struct sg_fault_report *report)
 {
     CUresult error = error_of(report->fault);
     char *line = NULL;

@@ -11,6 +11,6 @@
  * The error of a grid that ended with this fault (CUDA_SUCCESS for none). Tells it in the log, and with
  * SOFTGPU_REPORT=1 at length on stderr.
  */
-CUresult sg_fault_tell(const struct sg_launch *launch, const struct sg_fault_report *report);
+CUresult sg_fault_log(const struct sg_launch *launch, const struct sg_fault_report *report);
 
 #endif

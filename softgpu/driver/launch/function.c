@@ -4,7 +4,7 @@
  * A CUkernel may stand where a CUfunction is expected; it then means its function in the context in question.
  */
 #include "softgpu/driver/launch/function.h"
-#include "softgpu/driver/context/bring.h"
+#include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/module/module.h"
 #include "softgpu/driver/schedule/schedule.h"
@@ -138,7 +138,7 @@ static CUresult param_info(const struct sg_kernel *kernel, size_t index, size_t 
 /* --- functions --- */
 
 #define FUNCTION_OR_RETURN(var, handle)                                                                      \
-    SG_BRING(SG_KIND_FUNCTION, handle);                                                                      \
+    SG_IMPLY_CONTEXT(SG_KIND_FUNCTION, handle);                                                              \
     struct sg_context *context_;                                                                             \
     SG_RETURN_IF(sg_enter_context(&context_));                                                               \
     SG_REF(struct sg_function) var = NULL;                                                                   \

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "common/cuda/graph/graph.h"
-#include "softgpu/driver/context/bring.h"
+#include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/launch/device_services.h"
 #include "softgpu/driver/launch/fault.h"
@@ -41,7 +41,7 @@ static void run_grid(struct sg_task *task)
         memcpy(faulty.grid, report.grid, sizeof(faulty.grid));
         memcpy(faulty.block, report.block, sizeof(faulty.block));
     }
-    CUresult error = sg_fault_tell(&faulty, &report);
+    CUresult error = sg_fault_log(&faulty, &report);
     if (error != CUDA_SUCCESS)
         sg_context_poison(task->stream->object.context, error);
 }
@@ -104,7 +104,7 @@ static CUresult launch(CUfunction handle, CUstream stream_handle, const struct r
                        void **extra)
 {
     struct request request = *given, *r = &request;
-    SG_BRING(SG_KIND_STREAM, stream_handle);
+    SG_IMPLY_CONTEXT(SG_KIND_STREAM, stream_handle);
     SG_REF(struct sg_stream) stream = NULL;
     SG_REF(struct sg_function) function = NULL;
     SG_RETURN_IF(sg_stream_get(stream_handle, &stream));

@@ -2,7 +2,7 @@
  * occupancy.c - how many blocks fit on a multiprocessor of the device model (device.h): its threads, blocks
  * and shared memory are the limits; registers never are.
  */
-#include "softgpu/driver/context/bring.h"
+#include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/launch/function.h"
 #include "softgpu/driver/schedule/schedule.h"
@@ -26,7 +26,7 @@ int sg_occupancy(const struct sg_kernel *kernel, const struct sg_settings *setti
 }
 
 #define FUNCTION_OR_RETURN(var, handle)                                                                      \
-    SG_BRING(SG_KIND_FUNCTION, handle);                                                                      \
+    SG_IMPLY_CONTEXT(SG_KIND_FUNCTION, handle);                                                              \
     struct sg_context *context_;                                                                             \
     SG_RETURN_IF(sg_enter_context(&context_));                                                               \
     SG_REF(struct sg_function) var = NULL;                                                                   \
@@ -102,17 +102,18 @@ static CUresult measure_clusters(const struct sg_function *function, const CUlau
                                  uint32_t *size, uint64_t *room)
 {
     uint32_t grid[3] = {config->gridDimX, config->gridDimY, config->gridDimZ};
-    uint32_t block[3] = {config->blockDimX, config->blockDimY, config->blockDimZ}, wish[3] = {0}, cluster[3];
+    uint32_t block[3] = {config->blockDimX, config->blockDimY, config->blockDimZ}, requested[3] = {0},
+             cluster[3];
     SG_RETURN_IF(sg_launch_expand(function->kernel, grid, block));
     for (unsigned i = 0; i < config->numAttrs; i++) {
         const CUlaunchAttributeValue *value = &config->attrs[i].value;
         if (config->attrs[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
             continue;
-        wish[0] = value->clusterDim.x;
-        wish[1] = value->clusterDim.y;
-        wish[2] = value->clusterDim.z;
+        requested[0] = value->clusterDim.x;
+        requested[1] = value->clusterDim.y;
+        requested[2] = value->clusterDim.z;
     }
-    SG_RETURN_IF(sg_launch_cluster(function->kernel, function->settings, grid, wish, cluster));
+    SG_RETURN_IF(sg_launch_cluster(function->kernel, function->settings, grid, requested, cluster));
     *size = cluster[0] == 0 ? 1 : cluster[0] * cluster[1] * cluster[2];
     const uint64_t threads = (uint64_t)block[0] * block[1] * block[2];
     *room = threads > UINT32_MAX ? 0

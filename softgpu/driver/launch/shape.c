@@ -47,14 +47,15 @@ CUresult sg_launch_expand(const struct sg_kernel *kernel, uint32_t grid[3], uint
 }
 
 CUresult sg_launch_cluster(const struct sg_kernel *kernel, const struct sg_settings *settings,
-                           const uint32_t grid[3], const uint32_t wish[3], uint32_t cluster[3])
+                           const uint32_t grid[3], const uint32_t requested[3], uint32_t cluster[3])
 {
-    bool required = kernel->required_cluster[0] != 0, said = wish[0] != 0 || wish[1] != 0 || wish[2] != 0;
+    bool required = kernel->required_cluster[0] != 0,
+         said = requested[0] != 0 || requested[1] != 0 || requested[2] != 0;
     uint64_t blocks = 1;
     for (int i = 0; i < 3; i++) {
         uint32_t set = required ? kernel->required_cluster[i] : (uint32_t)settings->cluster[i];
-        cluster[i] = said ? wish[i] : set;
-        if (said && set != 0 && set != wish[i])
+        cluster[i] = said ? requested[i] : set;
+        if (said && set != 0 && set != requested[i])
             return CUDA_ERROR_INVALID_CLUSTER_SIZE;
     }
     bool none = cluster[0] == 0 && cluster[1] == 0 && cluster[2] == 0;

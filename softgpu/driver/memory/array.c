@@ -6,7 +6,7 @@
  */
 #include <stdlib.h>
 
-#include "softgpu/driver/context/bring.h"
+#include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/memory/array.h"
 #include "softgpu/driver/range/range.h"
@@ -151,7 +151,7 @@ CUresult cuArrayDestroy(CUarray handle)
 
 CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *out, CUarray handle)
 {
-    SG_BRING(SG_KIND_ARRAY, handle);
+    SG_IMPLY_CONTEXT(SG_KIND_ARRAY, handle);
     struct sg_context *context;
     SG_REF(struct sg_array) array = NULL;
     SG_RETURN_IF(sg_enter_context(&context));

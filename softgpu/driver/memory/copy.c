@@ -5,7 +5,7 @@
  * (checked against the allocations), page-locked or pageable host memory. When a call waits follows the API's
  * rules:
  *   - between device memories: never;
- *   - to or from pageable memory: a small source is kept aside at the call, everything else is waited for;
+ *   - to or from pageable memory: a small source is staged at the call, everything else is waited for;
  *   - page-locked memory: the asynchronous forms never wait, and read or write at their place in the stream.
  * An array is device memory whose rows, and the place of each, are the array's own (array.h).
  */
@@ -13,7 +13,7 @@
 
 #include "common/cuda/copy_peer.h"
 #include "common/cuda/graph/graph.h"
-#include "softgpu/driver/context/bring.h"
+#include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/memory/array.h"
 #include "softgpu/driver/memory/copy.h"
@@ -21,7 +21,7 @@
 #include "softgpu/driver/schedule/schedule.h"
 #include "softgpu/exec/exec.h"
 
-#define KEEP_ASIDE_MAX 65536
+#define STAGED_MAX 65536
 
 enum place { PLACE_DEVICE, PLACE_LOCKED, PLACE_PAGEABLE };
 
@@ -138,19 +138,19 @@ static void join_rows(struct transfer *t, size_t pitch)
     }
 }
 
-/* A task of the transfer; `aside`: the source's bytes are taken along now. */
-static struct sg_task *transfer_task(const struct transfer *t, size_t aside)
+/* A task of the transfer; `staged`: the source's bytes are taken along now. */
+static struct sg_task *transfer_task(const struct transfer *t, size_t staged)
 {
-    struct sg_task *task = sg_task_new(sizeof *t + aside, run_transfer, NULL);
+    struct sg_task *task = sg_task_new(sizeof *t + staged, run_transfer, NULL);
     if (task == NULL)
         return NULL;
     struct transfer *mine = (void *)task->payload;
     *mine = *t;
-    if (aside > 0) {
-        struct transfer keep = *t;
+    if (staged > 0) {
+        struct transfer stage = *t;
         mine->from = (struct side){(uintptr_t)(mine + 1), t->width, t->width * t->height, PLACE_PAGEABLE};
-        keep.to = mine->from;
-        move(&keep);
+        stage.to = mine->from;
+        move(&stage);
     }
     return task;
 }
@@ -174,13 +174,13 @@ static CUresult transfer(struct transfer *t, bool to_device, bool from_device, b
     bool pageable = t->to.place == PLACE_PAGEABLE || t->from.place == PLACE_PAGEABLE;
     bool on_device = t->to.place == PLACE_DEVICE && t->from.place == PLACE_DEVICE;
     bool wait = asynchronous ? pageable : !on_device;
-    size_t aside = 0;
-    const bool small = t->width <= KEEP_ASIDE_MAX && t->height * t->depth <= KEEP_ASIDE_MAX / t->width;
+    size_t staged = 0;
+    const bool small = t->width <= STAGED_MAX && t->height * t->depth <= STAGED_MAX / t->width;
     if (asynchronous && t->from.place == PLACE_PAGEABLE && t->to.place != PLACE_PAGEABLE && small) {
-        aside = t->width * t->height * t->depth;
+        staged = t->width * t->height * t->depth;
         wait = false;
     }
-    struct sg_task *task = transfer_task(t, aside);
+    struct sg_task *task = transfer_task(t, staged);
     if (task == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (!wait) {
@@ -264,7 +264,7 @@ static CUresult check_peers(CUcontext to, CUcontext from)
 CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
                       size_t size)
 {
-    SG_BRING(SG_KIND_CONTEXT, to_context);
+    SG_IMPLY_CONTEXT(SG_KIND_CONTEXT, to_context);
     SG_RETURN_IF(check_peers(to_context, from_context));
     return copy_1d(to, true, from, true, size, false, NULL);
 }
@@ -340,7 +340,7 @@ static CUresult resolve(const struct described *d, const struct transfer *t, str
 static CUresult copy_described(const struct described *to, const struct described *from, struct transfer *t,
                                bool asynchronous, CUstream stream)
 {
-    SG_BRING(SG_KIND_STREAM, stream);
+    SG_IMPLY_CONTEXT(SG_KIND_STREAM, stream);
     struct sg_context *context;
     bool to_device = false, from_device = false;
     SG_RETURN_IF(sg_enter_context(&context));
@@ -355,7 +355,7 @@ static CUresult copy_described(const struct described *to, const struct describe
 
 static CUresult copy_2d(const CUDA_MEMCPY2D *c, bool limit_pitch, bool asynchronous, CUstream stream)
 {
-    SG_BRING(SG_KIND_STREAM, stream);
+    SG_IMPLY_CONTEXT(SG_KIND_STREAM, stream);
     struct sg_context *context;
     SG_RETURN_IF(sg_enter_context(&context));
     if (c == NULL)
@@ -391,7 +391,7 @@ CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *copy, CUstream stream)
 
 static CUresult copy_3d(const CUDA_MEMCPY3D *c, bool asynchronous, bool in_order, CUstream stream)
 {
-    SG_BRING(SG_KIND_STREAM, stream);
+    SG_IMPLY_CONTEXT(SG_KIND_STREAM, stream);
     struct sg_context *context;
     SG_RETURN_IF(sg_enter_context(&context));
     if (rg_capture_takes(stream))
@@ -425,7 +425,7 @@ CUresult sg_copy_in_order(const CUDA_MEMCPY3D *copy, CUstream stream)
 /* Between contexts: all devices are this process's memory. */
 static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, bool asynchronous, CUstream stream)
 {
-    SG_BRING(SG_KIND_STREAM, stream);
+    SG_IMPLY_CONTEXT(SG_KIND_STREAM, stream);
     struct sg_context *context;
     SG_RETURN_IF(sg_enter_context(&context));
     if (c == NULL)
@@ -436,7 +436,7 @@ static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, bool asynchronous, CUs
 
 CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *copy)
 {
-    SG_BRING(SG_KIND_CONTEXT, copy != NULL ? copy->dstContext : NULL);
+    SG_IMPLY_CONTEXT(SG_KIND_CONTEXT, copy != NULL ? copy->dstContext : NULL);
     return copy_3d_peer(copy, false, NULL);
 }
 
@@ -528,7 +528,7 @@ CUresult cuMemcpyAtoA_v2(CUarray to, size_t to_offset, CUarray from, size_t from
 static CUresult fill(uint64_t to, size_t pitch, uint32_t value, uint32_t size, size_t width, size_t height,
                      bool asynchronous, CUstream stream)
 {
-    SG_BRING(SG_KIND_STREAM, stream);
+    SG_IMPLY_CONTEXT(SG_KIND_STREAM, stream);
     struct sg_context *context;
     struct transfer t = {.to = {.address = to, .pitch = pitch},
                          .height = height,

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "softgpu/driver/context/bring.h"
 #include "softgpu/driver/context/context.h"
+#include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/range/range.h"
 #include "softgpu/driver/schedule/schedule.h"
 
@@ -17,7 +17,7 @@ _Static_assert(sizeof(CUipcMemHandle) == sizeof(struct sg_shared_handle), "a han
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr address)
 {
-    SG_BRING_OF_ADDRESS(address);
+    SG_IMPLY_CONTEXT_OF_ADDRESS(address);
     struct sg_context *context;
     struct sg_range range;
     SG_RETURN_IF(sg_enter_context(&context));
@@ -67,7 +67,7 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr *out, CUipcMemHandle handle, unsigned in
 
 CUresult cuIpcCloseMemHandle(CUdeviceptr address)
 {
-    SG_BRING_OF_ADDRESS(address);
+    SG_IMPLY_CONTEXT_OF_ADDRESS(address);
     struct sg_context *context;
     SG_RETURN_IF(sg_enter_context(&context));
     sg_wait_for_work(); /* what is queued may still use it */

@@ -5,7 +5,7 @@
  */
 #include "common/cuda/advice.h"
 #include "common/cuda/graph/graph.h"
-#include "softgpu/driver/context/bring.h"
+#include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/range/range.h"
 #include "softgpu/driver/schedule/schedule.h"
@@ -26,7 +26,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *out, size_t size, unsigned int flags)
 /* Something is said about [address, address + size), which must be managed memory. */
 static CUresult check(CUdeviceptr address, size_t size)
 {
-    SG_BRING_OF_ADDRESS(address);
+    SG_IMPLY_CONTEXT_OF_ADDRESS(address);
     struct sg_context *context;
     struct sg_range range;
     SG_RETURN_IF(sg_enter_context(&context));

@@ -7,7 +7,7 @@
 
 #include "common/cuda/advice.h"
 #include "common/cuda/graph/graph.h"
-#include "softgpu/driver/context/bring.h"
+#include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/memory/pool.h"
 #include "softgpu/driver/range/range.h"
@@ -73,7 +73,7 @@ static void wait_before_free(const struct sg_range *range, struct sg_context *cu
 
 CUresult cuMemFree_v2(CUdeviceptr address)
 {
-    SG_BRING_OF_ADDRESS(address);
+    SG_IMPLY_CONTEXT_OF_ADDRESS(address);
     struct sg_context *context;
     struct sg_range range;
     SG_RETURN_IF(sg_enter_context(&context));
@@ -130,7 +130,7 @@ CUresult cuMemAllocHost_v2(void **out, size_t size)
 
 CUresult cuMemFreeHost(void *address)
 {
-    SG_BRING_OF_ADDRESS((uintptr_t)address);
+    SG_IMPLY_CONTEXT_OF_ADDRESS((uintptr_t)address);
     struct sg_context *context;
     struct sg_range range;
     SG_RETURN_IF(sg_enter_context(&context));
@@ -164,7 +164,7 @@ CUresult cuMemHostRegister(void *address, size_t size, unsigned int flags)
 
 CUresult cuMemHostUnregister(void *address)
 {
-    SG_BRING_OF_ADDRESS((uintptr_t)address);
+    SG_IMPLY_CONTEXT_OF_ADDRESS((uintptr_t)address);
     struct sg_context *context;
     struct sg_range range;
     SG_RETURN_IF(sg_enter_context(&context));
@@ -196,7 +196,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *address, unsigned 
 
 CUresult cuMemHostGetFlags(unsigned int *flags, void *address)
 {
-    SG_BRING_OF_ADDRESS((uintptr_t)address);
+    SG_IMPLY_CONTEXT_OF_ADDRESS((uintptr_t)address);
     struct sg_context *context;
     struct sg_range range;
     SG_RETURN_IF(sg_enter_context(&context));

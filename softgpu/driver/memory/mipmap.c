@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "softgpu/driver/context/bring.h"
+#include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/memory/array.h"
 #include "softgpu/driver/range/range.h"
@@ -115,7 +115,7 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle)
 
 CUresult cuMipmappedArrayGetLevel(CUarray *out, CUmipmappedArray handle, unsigned level)
 {
-    SG_BRING(SG_KIND_MIPMAP, handle);
+    SG_IMPLY_CONTEXT(SG_KIND_MIPMAP, handle);
     struct sg_context *context;
     SG_REF(struct sg_mipmap) mipmap = NULL;
     SG_RETURN_IF(sg_enter_context(&context));

@@ -10,7 +10,7 @@
 #include "common/base/cleanup.h"
 #include "common/cuda/image.h"
 #include "common/cuda/image_file.h"
-#include "softgpu/driver/context/bring.h"
+#include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/module/module.h"
 
 struct link_state {
@@ -83,7 +83,7 @@ CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void *data, s
     struct sg_context *context;
     struct sg_jit jit;
     (void)name;
-    SG_BRING(SG_KIND_LINK, handle);
+    SG_IMPLY_CONTEXT(SG_KIND_LINK, handle);
     SG_REF(struct link_state) state = sg_handle_get(handle, SG_KIND_LINK);
     SG_RETURN_IF(sg_enter_context(&context));
     if (state == NULL)
@@ -105,7 +105,7 @@ CUresult cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char *p
                           CUjit_option *options, void **values)
 {
     struct sg_context *context;
-    SG_BRING(SG_KIND_LINK, handle);
+    SG_IMPLY_CONTEXT(SG_KIND_LINK, handle);
     SG_RETURN_IF(sg_enter_context(&context));
     if (path == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -118,7 +118,7 @@ CUresult cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char *p
 CUresult cuLinkComplete(CUlinkState handle, void **image, size_t *size)
 {
     struct sg_context *context;
-    SG_BRING(SG_KIND_LINK, handle);
+    SG_IMPLY_CONTEXT(SG_KIND_LINK, handle);
     SG_REF(struct link_state) state = sg_handle_get(handle, SG_KIND_LINK);
     SG_RETURN_IF(sg_enter_context(&context));
     if (state == NULL)

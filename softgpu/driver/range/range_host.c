@@ -1,4 +1,8 @@
-/* range_host.c - page-locked host memory: what the device allocates for it, and memory that is registered. */
+/*
+ * range_host.c - page-locked host memory: what the device allocates for it, and memory that is registered.
+ * Nothing is locked in fact: the device is the host's processor. Memory that is registered already, or no
+ * memory, is the error. Any thread.
+ */
 #include <stdlib.h>
 #include <sys/mman.h>
 

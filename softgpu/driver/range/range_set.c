@@ -1,4 +1,8 @@
-/* range_set.c - see range_set.h. */
+/*
+ * range_set.c - ranges of addresses in a sorted array: found by bisection, inserted and removed by moving
+ * what is behind. Without memory for a larger array an insertion fails and changes nothing. The caller holds
+ * the ranges' lock.
+ */
 #include <stdlib.h>
 #include <string.h>
 

@@ -17,7 +17,7 @@
 
 #include "common/cuda/graph/graph.h"
 #include "common/sync/scoped_lock.h"
-#include "softgpu/driver/context/bring.h"
+#include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/core/shared_file.h"
 #include "softgpu/driver/schedule/schedule.h"
 #include "softgpu/exec/exec.h"
@@ -225,7 +225,7 @@ CUresult cuEventCreate(CUevent *out, unsigned int flags)
 CUresult cuIpcGetEventHandle(CUipcEventHandle *out, CUevent handle)
 {
     struct sg_context *context;
-    SG_BRING(SG_KIND_EVENT, handle);
+    SG_IMPLY_CONTEXT(SG_KIND_EVENT, handle);
     SG_REF(struct sg_event) event = NULL;
     SG_RETURN_IF(sg_enter_context(&context));
     if (out == NULL)

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "softgpu/driver/context/bring.h"
+#include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/memory/array.h"
 #include "softgpu/driver/module/module.h"
@@ -103,7 +103,7 @@ static CUresult find(void *out, CUmodule handle, const char *name, bool surface)
     struct sg_context *context;
     CUdeviceptr address = 0;
     CUresult result = CUDA_SUCCESS;
-    SG_BRING(SG_KIND_MODULE, handle);
+    SG_IMPLY_CONTEXT(SG_KIND_MODULE, handle);
     SG_RETURN_IF(sg_enter_context(&context));
     if (out == NULL || name == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -165,7 +165,7 @@ CUresult cuTexRefDestroy(CUtexref handle)
 
 #define ENTER(handle, kind)                                                                                  \
     struct sg_context *context;                                                                              \
-    SG_BRING(kind, handle);                                                                                  \
+    SG_IMPLY_CONTEXT(kind, handle);                                                                          \
     SG_REF(struct sg_texref) r = sg_handle_get(handle, kind);                                                \
     SG_RETURN_IF(sg_enter_context(&context));                                                                \
     if (r == NULL)                                                                                           \

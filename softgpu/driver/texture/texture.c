@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "softgpu/driver/context/bring.h"
+#include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/memory/array.h"
 #include "softgpu/driver/range/range.h"
@@ -225,7 +225,7 @@ static CUresult get(unsigned long long handle, bool surface, const void *out, co
 {
     struct sg_context *context;
     const struct made *named = sg_texture_user(handle, surface, false);
-    SG_BRINGING = sg_bring_context(named != NULL ? named->context : NULL);
+    SG_IMPLYING_CONTEXT = sg_implied_context_set(named != NULL ? named->context : NULL);
     SG_RETURN_IF(sg_enter_context(&context));
     *made = out != NULL ? sg_texture_user(handle, surface, false) : NULL;
     return *made != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

@@ -84,6 +84,22 @@ static LLVMValueRef cluster_rank(struct sg_codegen *gen)
     return rank;
 }
 
+/* Those that are fields of struct sg_block: words, or rows of them, or a number of 64 bits. */
+static const struct {
+    enum sg_special special;
+    size_t offset;
+    bool wide;
+} block_fields[] = {
+    {SG_SPECIAL_NTID, offsetof(struct sg_block, ntid), false},
+    {SG_SPECIAL_CTAID, offsetof(struct sg_block, ctaid), false},
+    {SG_SPECIAL_NCTAID, offsetof(struct sg_block, nctaid), false},
+    {SG_SPECIAL_SMID, offsetof(struct sg_block, sm_id), false},
+    {SG_SPECIAL_NSMID, offsetof(struct sg_block, n_sm), false},
+    {SG_SPECIAL_GRIDID, offsetof(struct sg_block, grid_id), true},
+    {SG_SPECIAL_TOTAL_SMEM_SIZE, offsetof(struct sg_block, shared_total), false},
+    {SG_SPECIAL_AGGR_SMEM_SIZE, offsetof(struct sg_block, shared_total), false},
+};
+
 /* Values that stay the same while a thread runs. */
 static LLVMValueRef constant_special(struct sg_codegen *gen, enum sg_special special, uint32_t component)
 {
@@ -93,15 +109,13 @@ static LLVMValueRef constant_special(struct sg_codegen *gen, enum sg_special spe
         return sg_gen_const(gen, 32,
                             special == SG_SPECIAL_NTID || special == SG_SPECIAL_NCTAID ||
                                 special == SG_SPECIAL_NCLUSTERID || special == SG_SPECIAL_CLUSTER_NCTAID);
+    for (size_t i = 0; i < sizeof(block_fields) / sizeof(block_fields[0]); i++)
+        if (block_fields[i].special == special)
+            return sg_gen_block_field(gen, block_fields[i].offset + offset,
+                                      block_fields[i].wide ? gen->i64 : gen->i32);
     switch (special) {
     case SG_SPECIAL_TID:
         return field(gen, builder, gen->thread, offsetof(struct sg_thread, tid) + offset, gen->i32, false);
-    case SG_SPECIAL_NTID:
-        return sg_gen_block_field(gen, offsetof(struct sg_block, ntid) + offset, gen->i32);
-    case SG_SPECIAL_CTAID:
-        return sg_gen_block_field(gen, offsetof(struct sg_block, ctaid) + offset, gen->i32);
-    case SG_SPECIAL_NCTAID:
-        return sg_gen_block_field(gen, offsetof(struct sg_block, nctaid) + offset, gen->i32);
     case SG_SPECIAL_CLUSTERID:
         return LLVMBuildUDiv(builder, sg_gen_special(gen, SG_SPECIAL_CTAID, component),
                              cluster_shape(gen, component), "");
@@ -131,12 +145,6 @@ static LLVMValueRef constant_special(struct sg_codegen *gen, enum sg_special spe
         threads = LLVMBuildAdd(builder, threads, sg_gen_const(gen, 32, 31), "");
         return LLVMBuildLShr(builder, threads, sg_gen_const(gen, 32, 5), "");
     }
-    case SG_SPECIAL_SMID:
-        return sg_gen_block_field(gen, offsetof(struct sg_block, sm_id), gen->i32);
-    case SG_SPECIAL_NSMID:
-        return sg_gen_block_field(gen, offsetof(struct sg_block, n_sm), gen->i32);
-    case SG_SPECIAL_GRIDID:
-        return sg_gen_block_field(gen, offsetof(struct sg_block, grid_id), gen->i64);
     case SG_SPECIAL_LANEMASK_EQ:
     case SG_SPECIAL_LANEMASK_LE:
     case SG_SPECIAL_LANEMASK_LT:
@@ -147,9 +155,6 @@ static LLVMValueRef constant_special(struct sg_codegen *gen, enum sg_special spe
         return LLVMBuildSub(builder,
                             sg_gen_block_field(gen, offsetof(struct sg_block, shared_total), gen->i32),
                             sg_gen_block_field(gen, offsetof(struct sg_block, shared_static), gen->i32), "");
-    case SG_SPECIAL_TOTAL_SMEM_SIZE:
-    case SG_SPECIAL_AGGR_SMEM_SIZE:
-        return sg_gen_block_field(gen, offsetof(struct sg_block, shared_total), gen->i32);
     default:
         return sg_gen_const(gen, 32, 0);
     }

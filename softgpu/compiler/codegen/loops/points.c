@@ -290,11 +290,9 @@ bool sg_emit_point(struct sg_codegen *gen)
     switch (gen->insn->form->op) {
     case SG_OP_LD:
     case SG_OP_ST:
-        meet(gen, SG_POINT_PASS, 0, NULL, NULL, NULL, NULL);
-        return false; /* and now the access */
     case SG_OP_FENCE:
         meet(gen, SG_POINT_PASS, 0, NULL, NULL, NULL, NULL);
-        return false;
+        return false;           /* and now the access, or the fence */
     case SG_OP_MBARRIER_WAIT: { /* it looks again behind the point */
         LLVMValueRef done = LLVMBuildZExt(B, sg_gen_mbarrier_test(gen), gen->i32, "");
         meet(gen, SG_POINT_YIELD, SG_YIELD_UNLESS, done, NULL, NULL, NULL);

@@ -1,4 +1,4 @@
-/* options_test.c - common/options: every type from every source, precedence, suggestions, what must be
+/* options.c - common/options: every type from every source, precedence, suggestions, what must be
  * refused. */
 #include "common/base/options.h"
 
