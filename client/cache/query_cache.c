@@ -24,12 +24,11 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rg_hash_table answers;
 static atomic_uint epochs[RG_QUERY_CACHE_GROUPS];
 
-void rg_query_cache_begin(struct rg_cached_query *query, enum rg_op op, enum rg_query_cache_group group,
-                          unsigned flags)
+void rg_query_cache_begin(struct rg_cached_query *query, enum rg_op op, enum rg_query_cache_group group)
 {
-    const uint64_t context = flags & RG_CALL_CONTEXT ? rg_context_current() : 0;
+    const uint64_t context = rg_op_traits[op] & RG_TRAIT_CONTEXT ? rg_context_current() : 0;
     query->group = group;
-    query->flags = flags;
+    query->needs = rg_op_traits[op] & RG_TRAIT_CONTEXT;
     query->epoch = atomic_load(&epochs[group]);
     query->fits = rg_optimise[RG_OPT_SHADOW];
     query->key_size = query->answer_size = query->read = 0;
@@ -69,7 +68,7 @@ static struct answer *find(const struct rg_cached_query *query, uint64_t hash)
 
 bool rg_query_cache_find(struct rg_cached_query *query)
 {
-    if (!query->fits || rg_call_allowed(query->flags) != CUDA_SUCCESS)
+    if (!query->fits || rg_call_allowed(query->needs) != CUDA_SUCCESS)
         return false;
     const uint64_t hash = hash_of(query);
     RG_SCOPED_LOCK(&lock);
