@@ -1,8 +1,8 @@
 /*
  * credit.h - whether bulk data of a copy to the device may be sent now (proto/bulk_credit.h).
  *
- * As long as the device takes the data about as fast as it comes, there is always room, and nothing is asked. Where a stream
- * does not go on, the room is used up at some time: then copies are put into their streams without data (rgCopyInLate),
+ * As long as the device takes the data about as fast as it comes, there is always credit, and nothing is asked. Where a stream
+ * does not go on, the credit is used up at some time: then copies are put into their streams without data (rgCopyInLate),
  * which the worker asks for when it is their turn. So nothing that other threads do stands behind data that nobody can take.
  *
  * Any thread; no locks held but that of shared pages.
@@ -18,7 +18,7 @@
 
 struct rg_session;
 
-/** Takes room for a record with `size` bytes of data; false: there is none. May ask the worker. */
+/** Takes credit for a record with `size` bytes of data; false: there is none. May ask the worker. */
 bool rg_credit_take(struct rg_session *session, size_t size);
 /** The record was not sent. */
 void rg_credit_return(struct rg_session *session, size_t size);
