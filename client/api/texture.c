@@ -12,6 +12,7 @@
 #include "client/core/home.h"
 #include "client/core/thread.h"
 #include "common/base/hash_table.h"
+#include "common/sync/scoped_lock.h"
 #include "generated/client/operations.h"
 
 #include <pthread.h>
@@ -33,11 +34,10 @@ static struct rg_hash_table objects;
 
 static void add(struct object *object)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     object->session = rg_session_current();
     object->context = rg_context_current();
     rg_hash_table_add(&objects, &object->link, object->number);
-    pthread_mutex_unlock(&lock);
 }
 
 /* Copies out what is known of an object; `remove` forgets it. False: there is none. */
@@ -60,10 +60,9 @@ static bool find(unsigned long long number, bool surface, bool remove, struct ob
 
 uint64_t rg_texture_context(uint64_t number)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     const struct object *object = (struct object *)rg_hash_table_first(&objects, number);
     const uint64_t context = object ? object->context : 0;
-    pthread_mutex_unlock(&lock);
     return context;
 }
 

@@ -10,6 +10,7 @@
 #include "client/core/optimisations.h"
 #include "client/core/session.h"
 #include "common/base/hash_table.h"
+#include "common/sync/scoped_lock.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -154,7 +155,7 @@ static struct rg_cached_image *entry_of(const struct rg_session *session, CUdevi
                                         const uint8_t name[RG_DIGEST_BYTES],
                                         const struct rg_cached_image_name *image)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     struct rg_cached_image *known = all;
     while (known && (known->session != session || memcmp(known->records.name, name, RG_DIGEST_BYTES) != 0))
         known = known->next;
@@ -167,7 +168,6 @@ static struct rg_cached_image *entry_of(const struct rg_session *session, CUdevi
             forget(known);
         all = known;
     }
-    pthread_mutex_unlock(&lock);
     return known;
 }
 
@@ -222,97 +222,85 @@ bool rg_image_cache_here(const struct rg_cached_image *known)
 
 void rg_image_cache_drop(struct rg_cached_image *known)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     known->loads = false; /* the memory stays: answers have been handed out */
     free(known->functions.buckets);
     known->functions = (struct rg_hash_table){0};
     known->variables = NULL;
     known->last_variable = &known->variables;
     rg_journal_remove(&known->records);
-    pthread_mutex_unlock(&lock);
 }
 
 bool rg_image_cache_loads(const struct rg_cached_image *known)
 {
-    pthread_mutex_lock(&lock);
-    const bool loads = known->loads;
-    pthread_mutex_unlock(&lock);
-    return loads;
+    RG_SCOPED_LOCK(&lock);
+    return known->loads;
 }
 
 void rg_image_cache_note_load(struct rg_cached_image *known)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     if (!known->loads)
         rg_journal_add(&known->records, RECORD_LOADS, 0, NULL, NULL, 0);
     known->loads = true;
-    pthread_mutex_unlock(&lock);
 }
 
 const struct rg_cached_function *rg_image_cache_function(struct rg_cached_image *known, const char *name)
 {
-    pthread_mutex_lock(&lock);
-    const struct rg_cached_function *function = find_function(known, name);
-    pthread_mutex_unlock(&lock);
-    return function;
+    RG_SCOPED_LOCK(&lock);
+    return find_function(known, name);
 }
 
 void rg_image_cache_note_function(struct rg_cached_image *known, const char *name, const void *answer,
                                   size_t size)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     if (add_function(known, name, answer, size))
         keep_function(known, find_function(known, name), false);
-    pthread_mutex_unlock(&lock);
 }
 
 void rg_image_cache_note_taken(struct rg_cached_image *known, const char *name)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     struct rg_cached_function *function = find_function(known, name);
     if (function) {
         function->taken = true;
         keep_function(known, function, true);
     }
-    pthread_mutex_unlock(&lock);
 }
 
 void rg_image_cache_learn_function(struct rg_cached_image *known, const char *name, bool taken,
                                    const void *answer, size_t size)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     (void)add_function(known, name, answer, size);
     struct rg_cached_function *function = find_function(known, name);
     if (function && taken)
         function->taken = true;
-    pthread_mutex_unlock(&lock);
 }
 
 void rg_image_cache_used(struct rg_cached_image *known, const char *name, bool taken)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     struct rg_cached_function *function = find_function(known, name);
     if (function)
         keep_function(known, function, taken);
-    pthread_mutex_unlock(&lock);
 }
 
 const char *rg_image_cache_variable(struct rg_cached_image *known, unsigned index, bool *managed)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     const struct variable *variable = known->variables;
     while (variable && index--)
         variable = variable->next;
     if (variable)
         *managed = variable->managed;
-    pthread_mutex_unlock(&lock);
     return variable ? variable->name : NULL;
 }
 
 void rg_image_cache_note_variable(struct rg_cached_image *known, const char *name, bool managed)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     if (add_variable(known, name, managed))
         rg_journal_add(&known->records, RECORD_VARIABLE, managed, name, NULL, 0);
-    pthread_mutex_unlock(&lock);
 }

@@ -5,6 +5,7 @@
 #include "client/core/optimisations.h"
 #include "client/core/thread.h"
 #include "common/base/hash_table.h"
+#include "common/sync/scoped_lock.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -23,12 +24,11 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rg_hash_table answers;
 static atomic_uint epochs[RG_QUERY_CACHE_GROUPS];
 
-void rg_query_cache_begin(struct rg_cached_query *query, enum rg_op op, enum rg_query_cache_group group,
-                          unsigned flags)
+void rg_query_cache_begin(struct rg_cached_query *query, enum rg_op op, enum rg_query_cache_group group)
 {
-    const uint64_t context = flags & RG_CALL_CONTEXT ? rg_context_current() : 0;
+    const uint64_t context = rg_op_traits[op] & RG_TRAIT_CONTEXT ? rg_context_current() : 0;
     query->group = group;
-    query->flags = flags;
+    query->needs = rg_op_traits[op] & RG_TRAIT_CONTEXT;
     query->epoch = atomic_load(&epochs[group]);
     query->fits = rg_optimise[RG_OPT_SHADOW];
     query->key_size = query->answer_size = query->read = 0;
@@ -68,17 +68,16 @@ static struct answer *find(const struct rg_cached_query *query, uint64_t hash)
 
 bool rg_query_cache_find(struct rg_cached_query *query)
 {
-    if (!query->fits || rg_call_allowed(query->flags) != CUDA_SUCCESS)
+    if (!query->fits || rg_call_allowed(query->needs) != CUDA_SUCCESS)
         return false;
     const uint64_t hash = hash_of(query);
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     const struct answer *answer = find(query, hash);
     const bool known = answer && answer->epoch == query->epoch;
     if (known) {
         memcpy(query->answer, answer->bytes + answer->key_size, answer->size);
         query->answer_size = answer->size;
     }
-    pthread_mutex_unlock(&lock);
     return known;
 }
 
@@ -145,10 +144,9 @@ bool rg_setting_is(struct rg_settings *const *settings, unsigned which, unsigned
 {
     if (!rg_optimise[RG_OPT_SHADOW] || which >= RG_SETTINGS)
         return false;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     const struct rg_settings *known = *settings;
     const bool same = known && (known->known & 1u << which) && known->value[which] == value;
-    pthread_mutex_unlock(&lock);
     return same;
 }
 
@@ -156,20 +154,18 @@ void rg_setting_note(struct rg_settings **settings, unsigned which, unsigned lon
 {
     if (which >= RG_SETTINGS)
         return;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     if (!*settings)
         *settings = calloc(1, sizeof **settings);
     if (*settings) {
         (*settings)->known |= 1u << which;
         (*settings)->value[which] = value;
     }
-    pthread_mutex_unlock(&lock);
 }
 
 void rg_setting_forget(struct rg_settings *const *settings, unsigned which)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     if (*settings && which < RG_SETTINGS)
         (*settings)->known &= ~(1u << which);
-    pthread_mutex_unlock(&lock);
 }

@@ -35,7 +35,7 @@ enum rg_query_cache_group {
 /** One question, on the stack of the call. */
 struct rg_cached_query {
     enum rg_query_cache_group group;
-    unsigned flags; /* of rg_call_allowed */
+    unsigned needs; /* of rg_call_allowed */
     unsigned epoch; /* of the group, when the question was asked */
     bool fits;
     size_t key_size, answer_size, read;
@@ -43,8 +43,7 @@ struct rg_cached_query {
     unsigned char answer[RG_QUERY_CACHE_ANSWER];
 };
 
-void rg_query_cache_begin(struct rg_cached_query *query, enum rg_op op, enum rg_query_cache_group group,
-                          unsigned flags);
+void rg_query_cache_begin(struct rg_cached_query *query, enum rg_op op, enum rg_query_cache_group group);
 /** A part of the question. NULL is one, too. */
 void rg_query_cache_by(struct rg_cached_query *query, const void *part, size_t size);
 /** The answer is not one to keep. */

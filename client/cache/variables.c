@@ -8,6 +8,7 @@
 #include "client/core/future.h"
 #include "client/core/optimisations.h"
 #include "client/core/thread.h"
+#include "common/sync/scoped_lock.h"
 #include "generated/client/operations.h"
 
 #include <assert.h>
@@ -80,10 +81,9 @@ static struct rg_variable *add(struct rg_variable **list, uint64_t context, cons
     if (place)
         variable->place = *place;
     memcpy(variable->name, name, length);
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     variable->next = *list;
     *list = variable;
-    pthread_mutex_unlock(&lock);
     return variable;
 }
 
@@ -116,16 +116,15 @@ void rg_variables_ask(enum rg_kind kind, uint64_t owner, struct rg_cached_image 
 
 void rg_variables_unmap(struct rg_variable *const *list)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     for (const struct rg_variable *at = *list; at; at = at->next)
         if (!at->future && !at->fresh)
             (void)rg_map_remove(at->place.address, 1u << RG_RANGE_GLOBAL | 1u << RG_RANGE_MANAGED, NULL);
-    pthread_mutex_unlock(&lock);
 }
 
 void rg_variables_drop(struct rg_variable **list, uint64_t context)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     while (*list) {
         struct rg_variable *variable = *list;
         if (context && variable->context != context) {
@@ -136,7 +135,6 @@ void rg_variables_drop(struct rg_variable **list, uint64_t context)
         rg_future_release(variable->future);
         free(variable);
     }
-    pthread_mutex_unlock(&lock);
 }
 
 /* What was asked for ahead, or before: false if neither. */
@@ -198,9 +196,8 @@ CUresult rg_variables_find(enum rg_kind kind, uint64_t owner, const char *name, 
 void rg_variables_used(enum rg_kind kind, uint64_t owner, const char *name, bool managed)
 {
     struct rg_variable **list = list_of(kind, owner);
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     struct rg_variable *variable = list ? find(*list, name, managed) : NULL;
     if (variable)
         variable->fresh = false;
-    pthread_mutex_unlock(&lock);
 }

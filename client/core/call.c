@@ -34,20 +34,20 @@
 __thread bool rg_per_thread_default_stream;
 
 /* Finds the session of a call that names something of another server, and the context to use there. */
-static CUresult bind_to_home(struct rg_call *call, unsigned flags, uint64_t home)
+static CUresult bind_to_home(struct rg_call *call, unsigned traits, uint64_t home)
 {
     struct rg_session *session = rg_home_session(home);
     if (session == call->session)
         return CUDA_SUCCESS;
     call->session = session;
-    if (!(flags & RG_CALL_CONTEXT))
+    if (!(traits & RG_TRAIT_CONTEXT))
         return CUDA_SUCCESS;
     call->context = home > rg_n_sessions ? home : atomic_load(&session->context);
     return rg_handle_shadow(RG_KIND_CONTEXT, call->context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 /* Fills in thread, session and context of a call, or returns the error it must return. */
-static CUresult bind(struct rg_call *call, unsigned flags, uint64_t home)
+static CUresult bind(struct rg_call *call, unsigned traits, uint64_t home)
 {
     CUresult ended = atomic_load_explicit(&rg_sessions_ended, memory_order_acquire);
     if (ended != CUDA_SUCCESS)
@@ -61,8 +61,8 @@ static CUresult bind(struct rg_call *call, unsigned flags, uint64_t home)
     const struct rg_shadow *shadow = context ? rg_handle_shadow(RG_KIND_CONTEXT, context) : NULL;
     call->thread = thread;
     call->session = shadow ? shadow->context.session : &rg_sessions[0];
-    call->context = flags & RG_CALL_CONTEXT ? context : 0;
-    if (flags & RG_CALL_CONTEXT) {
+    call->context = traits & RG_TRAIT_CONTEXT ? context : 0;
+    if (traits & RG_TRAIT_CONTEXT) {
         if (atomic_load_explicit(&rg_contexts_suspect, memory_order_relaxed))
             rg_hooks.contexts_suspect();
         CUresult sticky =
@@ -72,7 +72,7 @@ static CUresult bind(struct rg_call *call, unsigned flags, uint64_t home)
         if (!shadow)
             return context ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
     }
-    return home ? bind_to_home(call, flags, home) : CUDA_SUCCESS;
+    return home ? bind_to_home(call, traits, home) : CUDA_SUCCESS;
 }
 
 CUresult rg_call_allowed(unsigned flags)
@@ -177,9 +177,9 @@ static void tell_context(const struct rg_call *call)
 /*
  * Takes the queue's lock, with room for the record and for one of its context behind what has been appended.
  */
-static void lock_queue(const struct rg_call *call, unsigned flags)
+static void lock_queue(const struct rg_call *call, unsigned traits)
 {
-    const bool blocks = (flags & RG_CALL_BLOCKS) && rg_several_servers();
+    const bool blocks = (traits & RG_TRAIT_BLOCKS) && rg_several_servers();
     if (blocks)
         pthread_mutex_lock(&together);
     rg_queue_lock_for(call->session, call->size + CONTEXT_RECORD);
@@ -188,13 +188,13 @@ static void lock_queue(const struct rg_call *call, unsigned flags)
 }
 
 /* Appends the record, whose parameters are still to be written, and counts it. The queue's lock is held. */
-static void reserve(struct rg_call *call, uint16_t number, unsigned flags)
+static void reserve(struct rg_call *call, uint16_t number, unsigned traits)
 {
     struct rg_session *session = call->session;
     tell_context(call);
     call->thread->at[session->number].announced = true;
     session->stats.calls++;
-    call->thread->position = rg_timeline_submit(&session->timeline, (enum rg_op)call->op, flags);
+    call->thread->position = rg_timeline_submit(&session->timeline, traits);
     call->record = rg_queue_append(&session->queue, call->thread, number, call->size);
     call->writer.at = call->record + sizeof(struct rg_record);
     if (call->size > sizeof(struct rg_record))
@@ -202,24 +202,25 @@ static void reserve(struct rg_call *call, uint16_t number, unsigned flags)
     rg_probe_post(call->op, session->queue.next_seq - 1, call->size);
 }
 
-CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigned flags, uint64_t home)
+CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, uint64_t home)
 {
+    const unsigned traits = rg_op_traits[op];
     uint16_t number;
     bool sharing = false;
-    CUresult status = bind(call, flags, home);
+    CUresult status = bind(call, traits, home);
     if (status == CUDA_SUCCESS)
         status = check_record(call, op, size, &call->size, &number);
-    if (status == CUDA_SUCCESS && (flags & RG_CALL_WORK))
-        status = rg_hooks.work_begins(op == RG_OP_rgLaunch || op == RG_OP_rgGraphRun, &sharing);
+    if (status == CUDA_SUCCESS && (traits & RG_TRAIT_ACCESSES))
+        status = rg_hooks.work_begins(traits & RG_TRAIT_KERNELS, &sharing);
     if (status != CUDA_SUCCESS)
         return status;
     call->op = (uint16_t)op;
-    call->lasts = flags & RG_CALL_LASTS;
+    call->lasts = traits & RG_TRAIT_LASTS;
     call->into = NULL;
-    call->stays = (flags & RG_CALL_BLOCKS) && rg_hooks.blocks_on_context(rg_thread_context(call->thread));
-    call->aside = (flags & RG_CALL_COMPILES) && rg_call_stands_aside(call->session);
-    lock_queue(call, flags);
-    reserve(call, number, flags);
+    call->stays = (traits & RG_TRAIT_BLOCKS) && rg_hooks.blocks_on_context(rg_thread_context(call->thread));
+    call->aside = (traits & RG_TRAIT_COMPILES) && rg_call_stands_aside(call->session);
+    lock_queue(call, traits);
+    reserve(call, number, traits);
     if (sharing)
         rg_hooks.work_ends();
     return CUDA_SUCCESS;

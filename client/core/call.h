@@ -26,16 +26,8 @@ struct rg_region;
 struct rg_thread;
 struct rg_session;
 
-/* Flags of rg_call_begin and rg_call_allowed. */
-#define RG_CALL_CONTEXT 1u  /* needs a current context, which the worker is told of */
-#define RG_CALL_WORK    2u  /* the device may touch memory: managed memory that the host holds goes first */
-#define RG_CALL_BLOCKS  4u  /* the worker may wait for the device and executes nothing else meanwhile */
-#define RG_CALL_STREAM  8u  /* what it gives the device to do is in one stream: rg_timeline_work follows */
-#define RG_CALL_LASTS   16u /* the device may be at it for as long as the program likes */
-/*
- * takes long by itself: where the caller waits, and rg_call_stands_aside, the worker lets others' calls pass
- */
-#define RG_CALL_COMPILES 32u
+/** Of rg_call_allowed: the call needs a current context. */
+#define RG_CALL_CONTEXT ((unsigned)RG_TRAIT_CONTEXT)
 
 struct rg_call {
     struct rg_thread *thread;
@@ -82,10 +74,11 @@ bool rg_call_stands_aside(const struct rg_session *session);
  */
 bool rg_call_waits_are_short(const struct rg_session *session);
 /**
+ * Begins a call of `op`, whose traits say what it takes (proto/api/traits.txt).
  * `home`: of what the call names (client/core/home.h); where that is another server's than the current
  * context, the call goes there, in its context.
  */
-CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, unsigned flags, uint64_t home);
+CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, uint64_t home);
 /**
  * Around calls that put records into the streams of two servers, of which one waits for the other (fence.c).
  * No call that blocks is put between them: else a worker could wait, in cuMemFree, for the first record,
@@ -100,7 +93,7 @@ void rg_call_sets_home(const struct rg_call *call, uint64_t handle);
 /** The number that the call's server gives `device`. */
 CUdevice rg_call_device(const struct rg_call *call, CUdevice device);
 /**
- * Waits all the same if the call blocks (RG_CALL_BLOCKS) on work that may last until another thread of the
+ * Waits all the same if the call blocks (RG_TRAIT_BLOCKS) on work that may last until another thread of the
  * program ends it (rg_timeline_blocks_on_context): the worker then lets others' calls pass.
  */
 CUresult rg_call_post(struct rg_call *call);

@@ -4,7 +4,6 @@
  */
 #include "client/managed/unified.h"
 
-#include "client/core/handle.h"
 #include "client/core/home.h"
 #include "client/core/thread.h"
 #include "client/managed/faults.h"
@@ -13,9 +12,8 @@
 #include "client/managed/partial_pages.h"
 #include "client/managed/pinned_scan.h"
 #include "client/managed/write_shared.h"
-#include "common/base/clock.h"
-#include "common/base/limits.h"
 #include "common/base/log.h"
+#include "common/sync/scoped_lock.h"
 #include "generated/client/operations.h"
 
 #include <pthread.h>
@@ -191,11 +189,10 @@ CUresult rg_unified_add_partial(uint64_t start, uint64_t size)
 
 void rg_unified_remove_partial(uint64_t start)
 {
-    pthread_mutex_lock(&rg_managed_ranges.lock);
+    RG_SCOPED_LOCK(&rg_managed_ranges.lock);
     if (rg_managed_ranges.partial_at_work)
         (void)rg_partial_pages_exchange(&rg_managed_ranges.lock);
     rg_partial_pages_remove(start);
-    pthread_mutex_unlock(&rg_managed_ranges.lock);
 }
 
 /* Takes a range out; the lock is held. */
@@ -217,21 +214,19 @@ static void take_out(size_t at)
 
 void rg_unified_remove(uint64_t start)
 {
-    pthread_mutex_lock(&rg_managed_ranges.lock);
+    RG_SCOPED_LOCK(&rg_managed_ranges.lock);
     const size_t at = rg_managed_ranges_after(start);
     if (at > 0 && rg_managed_ranges.at[at - 1]->start == start)
         take_out(at - 1);
-    pthread_mutex_unlock(&rg_managed_ranges.lock);
 }
 
 void rg_unified_drop_context(uint64_t context)
 {
-    pthread_mutex_lock(&rg_managed_ranges.lock);
+    RG_SCOPED_LOCK(&rg_managed_ranges.lock);
     rg_partial_pages_drop_context(context);
     for (size_t i = 0; i < rg_managed_ranges.n;)
         if (rg_managed_ranges.at[i]->context == context)
             take_out(i);
         else
             i++;
-    pthread_mutex_unlock(&rg_managed_ranges.lock);
 }

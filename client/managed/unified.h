@@ -12,7 +12,7 @@
  *   DEVICE  the device's; a touch by the host fetches it
  *   WRITE_SHARED    both sides': the device is at work, the host reads and writes
  *
- * Before anything that the device may touch memory by (RG_CALL_WORK), rg_unified_begin_work sends what the
+ * Before anything that the device may touch memory by (RG_TRAIT_ACCESSES), rg_unified_begin_work sends what the
  * host has written and closes all pages. A touch then waits (faults.h) until the service thread has fetched a
  * stretch of pages and put it in place. If the device is idle the host holds the pages from then on; managed
  * memory waits for that, for it is not for the host while kernels run (concurrentManagedAccess is 0), but not

@@ -12,6 +12,7 @@
 #include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/base/thread.h"
+#include "common/sync/scoped_lock.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -201,12 +202,11 @@ static enum outcome touched(const struct rg_touch *touch, uint64_t waited)
 /* While the device is at work, what it and the host write into memory on pages that are not watched. */
 static void exchange_parts(void)
 {
-    pthread_mutex_lock(&rg_managed_ranges.lock);
+    RG_SCOPED_LOCK(&rg_managed_ranges.lock);
     const uint64_t before = rg_managed_ranges.epoch;
     if (rg_managed_ranges.partial_at_work && !rg_partial_pages_exchange(&rg_managed_ranges.lock) &&
         rg_managed_ranges.epoch == before)
         rg_managed_ranges.partial_at_work = false;
-    pthread_mutex_unlock(&rg_managed_ranges.lock);
 }
 
 /* --- the service ---------------------------------------------------------------------------------------- */
@@ -282,11 +282,10 @@ bool rg_unified_start_service(void)
 
 void rg_unified_expect(uint64_t start, uint64_t size)
 {
-    pthread_mutex_lock(&rg_managed_ranges.lock);
+    RG_SCOPED_LOCK(&rg_managed_ranges.lock);
     for (size_t at = rg_managed_ranges_after(start + size - 1);
          at-- > 0 && rg_managed_ranges.at[at]->start + rg_managed_ranges.at[at]->size > start;)
         rg_managed_ranges.at[at]->expected = true;
-    pthread_mutex_unlock(&rg_managed_ranges.lock);
 }
 
 void rg_unified_recall(uint64_t start, uint64_t size)

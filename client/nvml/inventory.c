@@ -6,6 +6,7 @@
 #include "client/query/servers.h"
 #include "common/base/cleanup.h"
 #include "common/base/log.h"
+#include "common/sync/scoped_lock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,7 +126,7 @@ static void keep(const struct found *found, unsigned n)
     unsigned wanted = rg_servers_gpus();
     const unsigned count = list_candidates(found, n, candidates);
     const bool session = atomic_load(&rg_initialised) && n == 1;
-    pthread_mutex_lock(&rg_nvml_state.lock);
+    RG_SCOPED_LOCK(&rg_nvml_state.lock);
     bool before = known_servers(found, n) && rg_nvml_state.n_devices == wanted;
     if (!wanted)
         wanted = count;
@@ -142,18 +143,16 @@ static void keep(const struct found *found, unsigned n)
     memset(rg_nvml_state.gone, 0, sizeof rg_nvml_state.gone);
     rg_nvml_state.chosen = rg_nvml_state.n_devices < count;
     rg_nvml_state.asked = false;
-    pthread_mutex_unlock(&rg_nvml_state.lock);
 }
 
 unsigned rg_nvml_shown(const char *server, uint32_t *ordinals)
 {
     unsigned n = 0;
-    pthread_mutex_lock(&rg_nvml_state.lock);
+    RG_SCOPED_LOCK(&rg_nvml_state.lock);
     if (rg_nvml_state.chosen && rg_nvml_state.n_servers == 1 &&
         strcmp(rg_nvml_state.servers[0].name, server) == 0)
         for (; n < rg_nvml_state.n_devices; n++)
             ordinals[n] = rg_nvml_state.devices[n].ordinal;
-    pthread_mutex_unlock(&rg_nvml_state.lock);
     return n;
 }
 

@@ -13,6 +13,7 @@
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/sync/scoped_lock.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -64,10 +65,9 @@ enum rg_nvml_return rg_nvml_start(void)
 
 enum rg_nvml_return rg_nvml_stop(void)
 {
-    pthread_mutex_lock(&rg_nvml_state.lock);
+    RG_SCOPED_LOCK(&rg_nvml_state.lock);
     bool was = rg_nvml_state.users > 0;
     rg_nvml_state.users -= was;
-    pthread_mutex_unlock(&rg_nvml_state.lock);
     return was ? RG_NVML_SUCCESS : RG_NVML_UNINITIALIZED;
 }
 
@@ -79,21 +79,19 @@ enum rg_nvml_return rg_nvml_started(void)
 
 enum rg_nvml_return rg_nvml_driver(struct rg_driver_info *out)
 {
-    pthread_mutex_lock(&rg_nvml_state.lock);
+    RG_SCOPED_LOCK(&rg_nvml_state.lock);
     bool started = rg_nvml_state.users > 0;
     if (started)
         *out = rg_nvml_state.servers[0].driver;
-    pthread_mutex_unlock(&rg_nvml_state.lock);
     return started ? RG_NVML_SUCCESS : RG_NVML_UNINITIALIZED;
 }
 
 enum rg_nvml_return rg_nvml_count(unsigned *out)
 {
-    pthread_mutex_lock(&rg_nvml_state.lock);
+    RG_SCOPED_LOCK(&rg_nvml_state.lock);
     bool started = rg_nvml_state.users > 0;
     if (started)
         *out = rg_nvml_state.n_devices;
-    pthread_mutex_unlock(&rg_nvml_state.lock);
     return started ? RG_NVML_SUCCESS : RG_NVML_UNINITIALIZED;
 }
 
@@ -124,13 +122,12 @@ static enum rg_nvml_return look(rg_nvml_device device, unsigned *index)
 enum rg_nvml_return rg_nvml_look(rg_nvml_device device, struct rg_device_info *out, unsigned *index)
 {
     unsigned at;
-    pthread_mutex_lock(&rg_nvml_state.lock);
+    RG_SCOPED_LOCK(&rg_nvml_state.lock);
     enum rg_nvml_return result = look(device, &at);
     if (result == RG_NVML_SUCCESS)
         *out = rg_nvml_state.devices[at];
     if (result == RG_NVML_SUCCESS && index)
         *index = at;
-    pthread_mutex_unlock(&rg_nvml_state.lock);
     return result;
 }
 
@@ -240,14 +237,13 @@ static enum rg_nvml_return look_again(rg_nvml_device device, unsigned *index)
 enum rg_nvml_return rg_nvml_where(rg_nvml_device device, char server[256], uint8_t uuid[16])
 {
     unsigned at;
-    pthread_mutex_lock(&rg_nvml_state.lock);
+    RG_SCOPED_LOCK(&rg_nvml_state.lock);
     enum rg_nvml_return result = look(device, &at);
     if (result == RG_NVML_SUCCESS && server)
         memcpy(server, rg_nvml_state.servers[rg_nvml_state.server_of[at]].name,
                sizeof rg_nvml_state.servers[0].name);
     if (result == RG_NVML_SUCCESS && uuid)
         memcpy(uuid, rg_nvml_state.devices[at].uuid, sizeof rg_nvml_state.devices[at].uuid);
-    pthread_mutex_unlock(&rg_nvml_state.lock);
     return result;
 }
 

@@ -3,9 +3,9 @@
 #include "client/core/home.h"
 #include "client/core/optimisations.h"
 #include "client/core/queue.h"
-#include "client/core/thread.h"
 #include "client/prealloc/slabs.h"
 #include "common/base/clock.h"
+#include "common/sync/scoped_lock.h"
 #include "generated/client/operations.h"
 
 #include <stdlib.h>
@@ -90,10 +90,8 @@ bool rg_prealloc_give_back(struct rg_session *session)
 /* Whether there are slabs at all, also such that only remember what was asked for. */
 static bool some(void)
 {
-    pthread_mutex_lock(&rg_slabs.lock);
-    const bool any = rg_slabs.table.n != 0;
-    pthread_mutex_unlock(&rg_slabs.lock);
-    return any;
+    RG_SCOPED_LOCK(&rg_slabs.lock);
+    return rg_slabs.table.n != 0;
 }
 
 void rg_prealloc_give_back_context(uint64_t context)

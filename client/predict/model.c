@@ -5,49 +5,51 @@
  */
 #include "client/predict/model_making.h"
 
+#include "generated/proto/ops.h"
+
 #include <stdlib.h>
-#include <string.h>
 
 /* --- operations ----------------------------------------------------------------------------------------- */
 
-/* What operations do to streams, by name; all others that the worker calls work are work. */
-static const struct {
-    const char *name;
-    enum rg_device_act act;
-    unsigned flags;
-} operations[] = {
-    {"cuEventRecord", RG_DEVICE_RECORD, 0},
-    {"cuEventRecordWithFlags", RG_DEVICE_RECORD, 0},
-    {"cuStreamWaitEvent", RG_DEVICE_WAIT_EVENT, 0},
-    {"cuStreamSynchronize", RG_DEVICE_SYNC_STREAM, RG_RECORD_WAITS},
-    {"cuEventSynchronize", RG_DEVICE_SYNC_EVENT, RG_RECORD_WAITS},
-    {"rgEventWait", RG_DEVICE_SYNC_EVENT, RG_RECORD_WAITS},
-    {"cuCtxSynchronize", RG_DEVICE_SYNC_ALL, RG_RECORD_WAITS},
-    {"cuCtxSynchronize_v2", RG_DEVICE_SYNC_ALL, RG_RECORD_WAITS},
-    {"cuStreamQuery", RG_DEVICE_SYNC_STREAM, RG_RECORD_QUERY},
-    {"rgStreamAsk", RG_DEVICE_SYNC_STREAM, RG_RECORD_QUERY},
-    {"rgDefaultStreamAsk", RG_DEVICE_SYNC_STREAM, RG_RECORD_QUERY},
-    {"rgEventAsk", RG_DEVICE_SYNC_EVENT, RG_RECORD_QUERY},
-    {"cuEventQuery", RG_DEVICE_SYNC_EVENT, RG_RECORD_QUERY},
-    {"rgCopyOut", RG_DEVICE_SYNC_STREAM, RG_RECORD_WAITS},
-    {"rgBoxOut", RG_DEVICE_SYNC_STREAM, RG_RECORD_WAITS},
-    {"rgCopyOutLate", RG_DEVICE_WORK, RG_RECORD_DEFERRED_OUT},
-    {"rgBoxOutLate", RG_DEVICE_WORK, RG_RECORD_DEFERRED_OUT},
-    {"rgCopyInLate", RG_DEVICE_WORK, RG_RECORD_DEFERRED_IN},
-    {"rgBoxInLate", RG_DEVICE_WORK, RG_RECORD_DEFERRED_IN},
-    {"rgHostCall", RG_DEVICE_WORK, RG_RECORD_HOST_CALL},
-};
-#define N_OPERATIONS (sizeof operations / sizeof *operations)
-
-static void classify(const struct rg_trace *trace, struct rg_record_model *record)
+/* The traits of the trace's operations, by its numbers: another build may have made it. NULL: out of memory. */
+static unsigned *traits_of(const struct rg_trace *trace)
 {
-    const char *name = trace->operations.names[record->op];
-    for (size_t i = 0; i < N_OPERATIONS; i++)
-        if (strcmp(name, operations[i].name) == 0) {
-            record->use.act = operations[i].act;
-            record->flags |= operations[i].flags;
-            return;
-        }
+    unsigned *traits = calloc(trace->operations.n + 1, sizeof *traits);
+    for (size_t i = 0; traits && i < trace->operations.n; i++)
+        traits[i] = rg_op_traits[rg_op_by_name(trace->operations.names[i])];
+    return traits;
+}
+
+/* What an operation does to its stream; nothing is said of what is only work. */
+static void classify(unsigned traits, struct rg_record_model *record)
+{
+    static const struct {
+        unsigned traits;
+        enum rg_device_act act;
+    } acts[] = {
+        {RG_TRAIT_RECORDS, RG_DEVICE_RECORD},
+        {RG_TRAIT_FOLLOWS, RG_DEVICE_WAIT_EVENT},
+        {RG_TRAIT_AWAITS_STREAM | RG_TRAIT_QUERIES_STREAM, RG_DEVICE_SYNC_STREAM},
+        {RG_TRAIT_AWAITS_EVENT | RG_TRAIT_QUERIES_EVENT, RG_DEVICE_SYNC_EVENT},
+        {RG_TRAIT_AWAITS_ALL, RG_DEVICE_SYNC_ALL},
+        {RG_TRAIT_DEFERRED_IN | RG_TRAIT_DEFERRED_OUT | RG_TRAIT_HOST, RG_DEVICE_WORK},
+    };
+    static const struct {
+        unsigned traits;
+        enum rg_record_flags flag;
+    } flags[] = {
+        {RG_TRAIT_AWAITS_STREAM | RG_TRAIT_AWAITS_EVENT | RG_TRAIT_AWAITS_ALL, RG_RECORD_WAITS},
+        {RG_TRAIT_QUERIES_STREAM | RG_TRAIT_QUERIES_EVENT, RG_RECORD_QUERY},
+        {RG_TRAIT_DEFERRED_IN, RG_RECORD_DEFERRED_IN},
+        {RG_TRAIT_DEFERRED_OUT, RG_RECORD_DEFERRED_OUT},
+        {RG_TRAIT_HOST, RG_RECORD_HOST_CALL},
+    };
+    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
+        if (traits & acts[i].traits)
+            record->use.act = acts[i].act;
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        if (traits & flags[i].traits)
+            record->flags |= flags[i].flag;
 }
 
 /* --- threads -------------------------------------------------------------------------------------------- */
@@ -82,7 +84,7 @@ static uint32_t add_record(struct rg_model_making *making, const struct rg_trace
         return number;
     }
     *record = (struct rg_record_model){.op = (uint16_t)item->code, .size = item->size};
-    classify(making->trace, record);
+    classify(making->traits[record->op], record);
     if (record->flags & RG_RECORD_DEFERRED_IN)
         record->deferred = item->sent;
     record->out = item->received;
@@ -210,10 +212,10 @@ enum rg_status rg_model_make(const struct rg_trace *trace, struct rg_model *mode
                                .elapsed = trace->elapsed,
                                .round_trips = trace->round_trips,
                                .n_threads = trace->n_threads};
-    struct rg_model_making making = {.trace = trace, .model = model};
+    struct rg_model_making making = {.trace = trace, .traits = traits_of(trace), .model = model};
     const size_t first = main_thread(trace);
     model->threads = calloc(trace->n_threads, sizeof *model->threads);
-    making.failed = !model->threads;
+    making.failed = !model->threads || !making.traits;
     for (size_t i = 0; i < trace->n_threads && !making.failed; i++) {
         const size_t from = i == 0 ? first : i <= first ? i - 1 : i;
         make_thread(&making, &trace->threads[from], i == 0, &model->threads[i]);
@@ -222,6 +224,7 @@ enum rg_status rg_model_make(const struct rg_trace *trace, struct rg_model *mode
     for (size_t i = 0; i < model->n_threads && !making.failed; i++)
         rg_model_find_loops(model, &model->threads[i]);
     free(making.seen);
+    free(making.traits);
     return making.failed ? RG_ERR_NO_MEMORY : RG_OK;
 }
 

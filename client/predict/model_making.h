@@ -17,6 +17,7 @@ struct rg_model_seen {
 
 struct rg_model_making {
     const struct rg_trace *trace;
+    unsigned *traits; /* by the trace's numbers of operations (enum rg_op_trait) */
     struct rg_model *model;
     struct rg_model_seen *seen; /* by record */
     size_t capacity;

@@ -4,6 +4,7 @@
 #include "client/core/future.h"
 #include "client/core/handle.h"
 #include "client/core/thread.h"
+#include "common/sync/scoped_lock.h"
 
 #include <pthread.h>
 
@@ -23,10 +24,9 @@ void rg_loaded_image_drop(struct rg_loaded_image *image, enum rg_loaded_form for
 
 void rg_loaded_images_add(struct rg_loaded_image *image)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     image->next = images;
     images = image;
-    pthread_mutex_unlock(&lock);
 }
 
 /* Waits for the answer of an image, of which nothing is known yet; releases the reference to it. */
@@ -67,7 +67,7 @@ void rg_loaded_images_context_ended(uint64_t context)
 /* The program gets the image in this form, and in no other. 0: it has been taken, or it was not loaded. */
 static uint64_t take(struct rg_loaded_image *image, enum rg_loaded_form form)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     const uint64_t handle = image->as[form].handle;
     if (handle)
         image->as[form].handle = 0;
@@ -80,7 +80,6 @@ static uint64_t take(struct rg_loaded_image *image, enum rg_loaded_form form)
         link = &(*link)->next;
     if (*link) /* `next` stays: others may stand there */
         *link = image->next;
-    pthread_mutex_unlock(&lock);
     return handle;
 }
 

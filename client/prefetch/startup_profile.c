@@ -14,6 +14,7 @@
 #include "client/prealloc/prealloc.h"
 #include "client/prefetch/loaded_images.h"
 #include "common/base/cleanup.h"
+#include "common/sync/scoped_lock.h"
 #include "generated/client/operations.h"
 
 #include <fcntl.h>
@@ -172,7 +173,7 @@ static bool describe(struct rg_digest *out)
 uint64_t rg_startup_profile_contexts(void)
 {
     struct rg_digest name;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     active = rg_optimise[RG_OPT_FORESEE] && rg_journal_shelf() && describe(&name);
     if (active) {
         records.shelf = rg_journal_shelf();
@@ -183,23 +184,20 @@ uint64_t rg_startup_profile_contexts(void)
         forget_unwanted();
         owner = getpid();
     }
-    const uint64_t mask = active ? contexts : 0;
-    pthread_mutex_unlock(&lock);
-    return mask;
+    return active ? contexts : 0;
 }
 
 bool rg_startup_profile_is_new(void)
 {
     const uint8_t *state = rg_session_current()->hello.answers;
     bool is_new = true;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     for (unsigned i = 0; i < n_states; i++)
         is_new &= memcmp(states[i], state, RG_DIGEST_SIZE) != 0;
     if (is_new && active && n_states < STATES_MAX) {
         memcpy(states[n_states++], state, RG_DIGEST_SIZE);
         rg_journal_add(&records, RECORD_STARTED, 0, NULL, state, RG_DIGEST_SIZE);
     }
-    pthread_mutex_unlock(&lock);
     return is_new;
 }
 
@@ -209,10 +207,9 @@ void rg_startup_profile_note_image(const struct rg_cached_image *known)
     struct remembered_image image = {.device = (uint32_t)rg_device_current(),
                                      .image = *rg_image_cache_name(known)};
     memcpy(image.answers, session->hello.answers, sizeof image.answers);
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     if (active && image.image.plain && add(&image))
         rg_journal_add(&records, RECORD_IMAGE, 0, NULL, &image, sizeof image);
-    pthread_mutex_unlock(&lock);
 }
 
 /* --- memory --------------------------------------------------------------------------------------------- */
@@ -242,7 +239,7 @@ void rg_startup_profile_note_memory(const struct rg_prealloc_key *key, size_t by
                                   .kind = key->kind,
                                   .element = key->element,
                                   .device = (uint32_t)device};
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     struct hint *hint = hint_of(&memory);
     if (hint) {
         hint->bytes = bytes;
@@ -253,7 +250,6 @@ void rg_startup_profile_note_memory(const struct rg_prealloc_key *key, size_t by
             rg_journal_add(&records, RECORD_MEMORY, 0, NULL, &hint->memory, sizeof hint->memory);
         }
     }
-    pthread_mutex_unlock(&lock);
 }
 
 void rg_startup_profile_note_free(uint64_t context, size_t bytes)
@@ -261,13 +257,12 @@ void rg_startup_profile_note_free(uint64_t context, size_t bytes)
     const int device = is_noted() ? primary_of(context) : -1;
     if (device < 0)
         return;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     for (unsigned i = 0; i < n_hints; i++)
         if (hints[i].now && hints[i].bytes == bytes && hints[i].memory.device == (uint32_t)device) {
             hints[i].now--;
             break;
         }
-    pthread_mutex_unlock(&lock);
 }
 
 /* Has made ready what the program had in that context, which is current. */

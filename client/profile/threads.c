@@ -9,6 +9,7 @@
 #include "client/core/probe.h"
 #include "client/profile/sites.h"
 #include "common/base/clock.h"
+#include "common/sync/scoped_lock.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -71,10 +72,9 @@ static void end_thread(void *pointer)
         return; /* a forked child: the lock may be held by a thread that it does not have */
     if (thread->poll.start)
         end_poll(thread);
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     close_chunk(thread);
     thread->taken = false;
-    pthread_mutex_unlock(&lock);
 }
 
 static struct thread *find_thread(void)
@@ -121,13 +121,12 @@ static struct rg_profile_chunk *chunk_of(struct thread *thread)
     if (atomic_load_explicit(&capacity, memory_order_relaxed) <= 0 || !(chunk = calloc(1, sizeof *chunk)))
         return NULL;
     chunk->thread = thread->number;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     if (last_chunk)
         atomic_store(&last_chunk->next, chunk);
     else
         first_chunk = chunk;
     last_chunk = chunk;
-    pthread_mutex_unlock(&lock);
     return thread->chunk = chunk;
 }
 
@@ -272,7 +271,7 @@ void rg_profile_count_wait(uint64_t since, unsigned round_trips)
 
 void rg_profile_add_up(struct rg_profile_sum rows[RG_API_COUNT + 1])
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     for (int i = 0; i <= RG_API_COUNT; i++) {
         rows[i] = (struct rg_profile_sum){0};
         for (struct thread *thread = threads; thread; thread = thread->next) {
@@ -288,15 +287,12 @@ void rg_profile_add_up(struct rg_profile_sum rows[RG_API_COUNT + 1])
 #undef ADD
         }
     }
-    pthread_mutex_unlock(&lock);
 }
 
 struct rg_profile_chunk *rg_profile_chunks(void)
 {
-    pthread_mutex_lock(&lock);
-    struct rg_profile_chunk *chunk = first_chunk;
-    pthread_mutex_unlock(&lock);
-    return chunk;
+    RG_SCOPED_LOCK(&lock);
+    return first_chunk;
 }
 
 struct rg_profile_chunk *rg_profile_chunk_drop(struct rg_profile_chunk *previous,

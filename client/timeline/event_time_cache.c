@@ -1,6 +1,8 @@
 /* event_time_cache.c - what programs ask for, and answers that came by themselves. See event_time_cache.h. */
 #include "client/timeline/event_time_cache.h"
 
+#include "common/sync/scoped_lock.h"
+
 #include <pthread.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -10,10 +12,9 @@ struct rg_event_time_hint rg_event_time_wanted(struct rg_event_timeline *end)
     struct rg_event_time_hint hint = {0};
     if (!atomic_load_explicit(&end->timed, memory_order_relaxed))
         return hint;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     hint.since = end->elapsed.since;
     hint.version = end->elapsed.version;
-    pthread_mutex_unlock(&lock);
     return hint;
 }
 
@@ -21,24 +22,22 @@ void rg_event_time_arrived(struct rg_event_timeline *end, const struct rg_event_
 {
     if (!hint->since || !(ms >= 0))
         return;
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     if (end->elapsed.since == hint->since && end->elapsed.version == hint->version) {
         end->elapsed.from = hint->from;
         end->elapsed.to = hint->to;
         end->elapsed.ms = ms;
     }
-    pthread_mutex_unlock(&lock);
 }
 
 bool rg_event_time_find(struct rg_event_timeline *end, const struct rg_event_time_hint *hint, float *ms)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     const struct rg_event_time *time = &end->elapsed;
     const bool found = hint->from && hint->to && time->since == hint->since &&
                        time->version == hint->version && time->from == hint->from && time->to == hint->to;
     if (found)
         *ms = time->ms;
-    pthread_mutex_unlock(&lock);
     return found;
 }
 

@@ -132,7 +132,7 @@ void rg_timeline_work(const struct rg_call *call, CUstream stream)
         if (!legacy)
             atomic_store_explicit(&session->lasting_not_legacy, at, memory_order_relaxed);
     }
-    if (timeline && rg_timeline_is_work((enum rg_op)call->op))
+    if (timeline && (rg_op_traits[call->op] & RG_TRAIT_WORK))
         atomic_store_explicit(&timeline->work, at, memory_order_relaxed);
 }
 

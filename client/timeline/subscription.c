@@ -3,6 +3,7 @@
 
 #include "client/core/session.h"
 #include "client/timeline/timeline.h"
+#include "common/sync/scoped_lock.h"
 
 #include <pthread.h>
 
@@ -67,19 +68,16 @@ uint64_t rg_subscribe_locked(const struct rg_session *session, struct rg_subscri
 uint64_t rg_subscribe(const struct rg_session *session, struct rg_subscriber *by,
                       const struct rg_subscription *wanted)
 {
-    pthread_mutex_lock(&lock);
-    const uint64_t id = rg_subscribe_locked(session, by, wanted);
-    pthread_mutex_unlock(&lock);
-    return id;
+    RG_SCOPED_LOCK(&lock);
+    return rg_subscribe_locked(session, by, wanted);
 }
 
 void rg_unsubscribe(const struct rg_session *session, uint64_t id)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     struct rg_subscription *at = find(session, id);
     if (at)
         *at = (struct rg_subscription){0};
-    pthread_mutex_unlock(&lock);
 }
 
 void rg_unsubscribe_all_locked(uint64_t event, const struct rg_stream_timeline *stream, uint64_t context)
@@ -94,9 +92,8 @@ void rg_unsubscribe_all_locked(uint64_t event, const struct rg_stream_timeline *
 
 void rg_unsubscribe_all(uint64_t event, const struct rg_stream_timeline *stream, uint64_t context)
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     rg_unsubscribe_all_locked(event, stream, context);
-    pthread_mutex_unlock(&lock);
 }
 
 bool rg_subscription_pending_locked(const struct rg_session *session, const struct rg_subscriber *by)
@@ -107,21 +104,18 @@ bool rg_subscription_pending_locked(const struct rg_session *session, const stru
 
 bool rg_subscription_pending(const struct rg_session *session, const struct rg_subscriber *by)
 {
-    pthread_mutex_lock(&lock);
-    const bool pending = rg_subscription_pending_locked(session, by);
-    pthread_mutex_unlock(&lock);
-    return pending;
+    RG_SCOPED_LOCK(&lock);
+    return rg_subscription_pending_locked(session, by);
 }
 
 void rg_subscription_done(const struct rg_session *session, const struct rg_done *done,
                           void (*completed)(const struct rg_subscription *subscription,
                                             const struct rg_done *done))
 {
-    pthread_mutex_lock(&lock);
+    RG_SCOPED_LOCK(&lock);
     struct rg_subscription *at = find(session, done->watch); /* NULL: given up meanwhile */
     if (at && done->result == CUDA_SUCCESS)
         completed(at, done);
     if (at) /* with any other result the next query asks, and returns what it is told */
         *at = (struct rg_subscription){0};
-    pthread_mutex_unlock(&lock);
 }

@@ -23,52 +23,22 @@
 #include "client/core/hooks.h"
 #include "client/core/session.h"
 
-/** Whether a record may give the device something to do. Operations that are not named here may. */
-static inline bool rg_timeline_is_work(enum rg_op op)
-{
-    switch (op) {
-    case RG_OP_rgLaneSetContext:
-    case RG_OP_cuEventQuery:
-    case RG_OP_cuEventSynchronize:
-    case RG_OP_rgEventWait:
-    case RG_OP_cuEventElapsedTime:
-    case RG_OP_cuEventElapsedTime_v2:
-    case RG_OP_cuStreamQuery:
-    case RG_OP_cuStreamSynchronize:
-    case RG_OP_cuCtxSynchronize:
-    case RG_OP_cuCtxSynchronize_v2:
-    case RG_OP_rgEventAsk:
-    case RG_OP_rgEventWatch:
-    case RG_OP_rgEventWatchTimed:
-    case RG_OP_rgStreamAsk:
-    case RG_OP_rgStreamWatch:
-    case RG_OP_rgDefaultStreamAsk:
-    case RG_OP_rgRoomAsk:
-    case RG_OP_rgRoomTell:
-    case RG_OP_rgMemMayRecall:
-    case RG_OP_cuMemGetInfo_v2:
-        return false;
-    default:
-        return true;
-    }
-}
-
 /**
- * A record is appended, with the flags of rg_call_begin; the lock of the queue is held. Its position. With
- * RG_CALL_STREAM, rg_timeline_work says in which stream its work is, before the lock is released.
+ * A record is appended, with the traits of its operation; the lock of the queue is held. Its position. With
+ * RG_TRAIT_STREAM, rg_timeline_work says in which stream its work is, before the lock is released.
  */
-static inline uint64_t rg_timeline_submit(struct rg_timeline *timeline, enum rg_op op, unsigned flags)
+static inline uint64_t rg_timeline_submit(struct rg_timeline *timeline, unsigned traits)
 {
     const uint64_t position = atomic_load_explicit(&timeline->submitted, memory_order_relaxed) + 1;
     atomic_store_explicit(&timeline->submitted, position, memory_order_relaxed);
-    if (rg_timeline_is_work(op)) {
+    if (traits & RG_TRAIT_WORK) {
         atomic_store_explicit(&timeline->work, position, memory_order_relaxed);
-        if (!(flags & RG_CALL_STREAM))
+        if (!(traits & RG_TRAIT_STREAM))
             atomic_store_explicit(&timeline->work_unnamed, position, memory_order_relaxed);
     }
-    if (flags & RG_CALL_LASTS)
+    if (traits & RG_TRAIT_LASTS)
         atomic_store_explicit(&timeline->lasting, position, memory_order_relaxed);
-    if ((flags & (RG_CALL_LASTS | RG_CALL_STREAM)) == RG_CALL_LASTS) {
+    if ((traits & (RG_TRAIT_LASTS | RG_TRAIT_STREAM)) == RG_TRAIT_LASTS) {
         atomic_store_explicit(&timeline->lasting_not_legacy, position, memory_order_relaxed);
         atomic_store_explicit(&timeline->lasting_unnamed, position, memory_order_relaxed);
     }

@@ -2,12 +2,6 @@
 from .model import WIDTH
 from .text import HEAD, write
 
-# Objects that belong to no context: each server has its own under the same handle.
-ON_ALL_SERVERS = ("LIBRARY", "KERNEL")
-# Structures that name a device, and where.
-LOCATIONS = {"CUmemAllocationProp": "location", "CUmemAccessDesc": "location", "CUmemPoolProps": "location", "CUmemLocation": None}
-KIND_ERROR = {"CONTEXT": "CUDA_ERROR_INVALID_CONTEXT", "POOL": "CUDA_ERROR_INVALID_VALUE", "ALLOCATION": "CUDA_ERROR_INVALID_VALUE"}
-
 
 def size_of(operation):
     fixed, variable = 0, []
@@ -32,9 +26,9 @@ def size_of(operation):
 
 def place(p, count):
     """Puts the server's number of the device into the structures that have just been written."""
-    if p.pointee not in LOCATIONS:
+    if p.pointee not in p.types.locations:
         return []
-    member = LOCATIONS[p.pointee]
+    member = p.types.locations[p.pointee]
     offset = f"offsetof({p.pointee}, {member})" if member else "0"
     return [f"rg_call_place(&call, sizeof *{p.name}, {count}, {offset});"]
 
@@ -96,25 +90,11 @@ def op_declaration(operation):
     return f"CUresult rg_op_{operation.name}({declaration})"
 
 
-def stream(operation):
-    """The one stream that the call puts its work into; None: there is none, or there are several."""
-    streams = [p for p in operation.parameters if p.kind == "STREAM"]
-    return streams[0] if len(streams) == 1 and streams[0].role == "handle" else None
-
-
-def flags(operation):
-    words = [word for word, on in [("RG_CALL_CONTEXT", operation.needs_context), ("RG_CALL_WORK", "work" in operation.flags),
-                                ("RG_CALL_BLOCKS", "blocks" in operation.flags), ("RG_CALL_STREAM", stream(operation)),
-                                ("RG_CALL_LASTS", "lasts" in operation.flags),
-                                ("RG_CALL_COMPILES", "compiles" in operation.flags)] if on]
-    return " | ".join(words) or "0"
-
-
 def owner(operation):
     """Whose the call is: the caller says so, or its stream's, another object's, a device's, or that of the memory it names."""
     if "home" in operation.flags:
         return "home"
-    handles = [p for p in operation.parameters if p.role in ("handle", "del") and p.kind not in ON_ALL_SERVERS]
+    handles = [p for p in operation.parameters if p.role in ("handle", "del") and not p.handle.everywhere]
     if operation.needs_context: # a context that is named besides the current one
         handles = [p for p in handles if p.kind != "CONTEXT"]
     for p in sorted(handles, key=lambda p: p.kind != "STREAM"):
@@ -126,8 +106,8 @@ def owner(operation):
         if p.role == "value" and p.type.startswith("CUdeviceptr"):
             return f"rg_home_of_address({p.name})"
     for p in operation.parameters:
-        if p.role == "in" and p.pointee in LOCATIONS:
-            member = LOCATIONS[p.pointee]
+        if p.role == "in" and p.pointee in p.types.locations:
+            member = p.types.locations[p.pointee]
             return f"rg_home_of_location({'&' + p.name + '->' + member if member else p.name})"
     return "0"
 
@@ -155,7 +135,7 @@ def kept(operation):
     if not operation.keeps:
         return []
     lines = ["struct rg_cached_query kept;",
-             f"rg_query_cache_begin(&kept, RG_OP_{operation.name}, RG_QUERY_CACHE_{operation.keeps.upper()}, {flags(operation)});"]
+             f"rg_query_cache_begin(&kept, RG_OP_{operation.name}, RG_QUERY_CACHE_{operation.keeps.upper()});"]
     for p in operation.parameters:
         if p.role in ("value", "handle", "number"):
             lines.append(f"rg_query_cache_by(&kept, &{p.name}, sizeof {p.name});")
@@ -188,25 +168,25 @@ def change(operation):
 
 def makes_state(operation):
     """Whether the call makes an object of which the worker keeps more than its name (server/core/objects.c)."""
-    return any(p.role in ("new", "found") and p.kind in ("CONTEXT", "STREAM", "EVENT", "LINK") for p in operation.parameters)
+    return any(p.role in ("new", "found") and p.handle.state for p in operation.parameters)
 
 
 def encoder(operation):
     lines = [op_declaration(operation), "{"]
     lines += ["    struct rg_call call;"] + ["    " + line for line in kept(operation)]
-    spread = [p for p in operation.parameters if p.role in ("handle", "del") and p.kind in ON_ALL_SERVERS + ("FUNCTION",)]
+    spread = [p for p in operation.parameters if p.role in ("handle", "del") and (p.handle.everywhere or p.kind == "FUNCTION")]
     for p in spread:
         lines += ["    CUresult status = rg_replication_to(RG_KIND_%s, (uint64_t)%s, %s);" % (p.kind, p.name, owner(operation)),
                   "    if (status != CUDA_SUCCESS)" + (" {" if operation.raw_reply else "")]
         lines += ["        *reply = (struct rg_call){0};", "        return status;", "    }"] if operation.raw_reply else ["        return status;"]
-    lines += [("    status" if spread else "    CUresult status") + f" = rg_call_begin(&call, RG_OP_{operation.name}, {size_of(operation)}, {flags(operation)}, {owner(operation)});",
+    lines += [("    status" if spread else "    CUresult status") + f" = rg_call_begin(&call, RG_OP_{operation.name}, {size_of(operation)}, {owner(operation)});",
               "    if (status != CUDA_SUCCESS)" + (" {" if operation.raw_reply else "")]
     if operation.raw_reply:
         lines += ["        *reply = (struct rg_call){0};", "        return status;", "    }"]
     else:
         lines += ["        return status;"]
-    if stream(operation):
-        lines.append(f"    rg_timeline_work(&call, {stream(operation).name});")
+    if operation.stream:
+        lines.append(f"    rg_timeline_work(&call, {operation.stream.name});")
     for p in operation.wire_order:
         lines += ["    " + line for line in encode(p)]
     if "fills" in operation.flags:
@@ -243,9 +223,9 @@ def checks(operation):
         if p.role in ("in-array", "out-array", "bytes", "outbytes"):
             lines += [f"    if (!{p.name} && ({p.count}) != 0)", "        return rg_invalid_value();"]
         if p.role in ("handle", "del"):
-            lines += [f"    usable = rg_handle_check(RG_KIND_{p.kind}, (uint64_t){p.name}, {KIND_ERROR.get(p.kind, 'CUDA_ERROR_INVALID_HANDLE')});",
+            lines += [f"    usable = rg_handle_check(RG_KIND_{p.kind}, (uint64_t){p.name}, {p.handle.error});",
                       "    if (usable != CUDA_SUCCESS)", "        return usable;"]
-    named = [p for p in operation.parameters if p.role in ("handle", "del") and p.kind not in ON_ALL_SERVERS]
+    named = [p for p in operation.parameters if p.role in ("handle", "del") and not p.handle.everywhere]
     for p in named[1:]:
         lines += [f"    if (rg_homes_differ(rg_home_of(RG_KIND_{named[0].kind}, (uint64_t){named[0].name}), "
                   f"rg_home_of(RG_KIND_{p.kind}, (uint64_t){p.name})))",
@@ -261,21 +241,30 @@ def checks(operation):
 
 
 def captures(operation):
-    """What the API function does instead while its stream captures."""
+    """What the API function does instead while its stream captures (without a stream: while the legacy one may not be used)."""
     if not operation.capture:
         return []
-    kind, expression = operation.capture
-    if kind == "captured":
-        return ["    CUresult captured;", f"    if ({expression})", "        return captured;"]
+    names = [p.name for p in operation.parameters]
     stream = next((p.name for p in operation.parameters if p.type == "CUstream"), "NULL")
-    return [f"    if (rg_capture_takes({stream}))", f"        return {expression};"]
+    if operation.capture[0] == "fill":  # pointer, pitch if it has rows, value, width, height if it has rows
+        pitch, height = (names[1], names[4]) if len(names) > 4 else ("0", "1")
+        value, width = (names[2], names[3]) if len(names) > 4 else (names[1], names[2])
+        arguments = [names[0], pitch, value, f"sizeof {value}", width, height, stream]
+    elif operation.capture[0] == "memop":
+        arguments = ["CU_STREAM_MEM_OP_" + operation.capture[1]] + [name for name in names if name != stream] + [stream]
+    elif operation.capture[0] == "memops":
+        count = next(p.count for p in operation.parameters if p.role == "in-array")
+        arguments = [next(p.name for p in operation.parameters if p.role == "in-array"), count, names[-1], stream]
+    else:
+        arguments = [stream]
+    return [f"    if (rg_capture_takes({stream}))", f"        return rg_capture_{operation.capture[0]}({', '.join(arguments)});"]
 
 
 def api_function(operation):
     lines = [f"CUresult {operation.name}({operation.declaration})", "{"]
     check = checks(operation) + captures(operation)
     if check:
-        lines += ["    CUresult usable = rg_call_allowed(" + flags(operation) + ");",
+        lines += ["    CUresult usable = rg_call_allowed(" + ("RG_CALL_CONTEXT" if operation.needs_context else "0") + ");",
                   "    if (usable != CUDA_SUCCESS)", "        return usable;"] + check
     fresh = [p for p in operation.parameters if p.role in ("new", "found")]
     gone = [p for p in operation.parameters if p.role == "del"]

@@ -1,4 +1,4 @@
-"""The specification in memory: symbols.txt and the *.api files, parsed and checked.
+"""The specification in memory: types.txt, traits.txt, symbols.txt and the *.api files, parsed and checked.
 
 Any mistake ends with SpecError("file:line: what is wrong"). All policy is in the specification; the emitters in this
 package only look at the objects below.
@@ -11,29 +11,39 @@ from dataclasses import dataclass, field
 
 CLASSES = ("local", "custom", "async", "sync", "wait", "refused", "unsupported")
 
-# Handle types: kind on the wire and in the handle tables.
-HANDLES = {
-    "CUcontext": "CONTEXT", "CUstream": "STREAM", "CUevent": "EVENT", "CUmodule": "MODULE", "CUlibrary": "LIBRARY",
-    "CUmemGenericAllocationHandle": "ALLOCATION",
-    "CUkernel": "KERNEL", "CUfunction": "FUNCTION", "CUmemoryPool": "POOL", "CUlinkState": "LINK",
-    "CUarray": "ARRAY", "CUmipmappedArray": "MIPMAP",
-    "CUtexref": "TEXREF", "CUsurfref": "SURFREF", "CUgraphExec": "GRAPH", "CUgreenCtx": "GREEN", "CUdevResourceDesc": "RESOURCES",
-}
-# C types passed by value: how they travel. Enumerations (any other CU* type) travel as u32.
-SCALARS = {
-    "int": "u32", "unsigned int": "u32", "unsigned": "u32", "unsigned short": "u32", "unsigned char": "u32",
-    "cuuint32_t": "u32", "CUdevice": "u32", "size_t": "u64", "unsigned long long": "u64", "cuuint64_t": "u64",
-    "CUdeviceptr": "u64", "CUdeviceptr_v2": "u64", "CUtexObject": "u64", "CUsurfObject": "u64", "float": "f32",
-}
-# What brings a context along besides handles of these kinds, and members of structures (context=PARAMETER->MEMBER).
-TEXTURES = ("CUtexObject", "CUsurfObject")
-ADDRESSES = ("CUdeviceptr", "CUdeviceptr_v1", "CUdeviceptr_v2", "void *")
-MEMBERS = {"hStream": "STREAM", "dstContext": "CONTEXT"}
 WIDTH = {"u32": 4, "u64": 8, "f32": 4}
 
 
 class SpecError(Exception):
     pass
+
+
+@dataclass
+class Handle:
+    """What types.txt says of a handle."""
+    kind: str
+    state: bool = False
+    everywhere: bool = False
+    error: str = "CUDA_ERROR_INVALID_HANDLE"
+
+
+@dataclass
+class Types:
+    """types.txt, by the names of C types (`members`: of members)."""
+    handles: dict = field(default_factory=dict)
+    scalars: dict = field(default_factory=dict)
+    brings: dict = field(default_factory=dict)
+    members: dict = field(default_factory=dict)
+    locations: dict = field(default_factory=dict)
+
+
+@dataclass
+class Trait:
+    """A line of traits.txt. `word`: as lines of .api files have it; "": it is derived."""
+    name: str
+    word: str
+    meaning: str
+    bit: int
 
 
 # What the bytes that a client sends are made of (../api/README.md). All but `plain` are for hand-written code of the worker.
@@ -54,6 +64,7 @@ class Parameter:
     optional: bool = False
     count: str = ""    # arrays: the parameter or number that counts them
     content: str = ""  # what is sent as bytes: one of CONTENTS
+    types: Types = None
 
     @property
     def is_blob(self):
@@ -72,12 +83,16 @@ class Parameter:
     @property
     def kind(self):
         """Handle kind, for handles and pointers to handles."""
-        return HANDLES.get(self.type) or HANDLES.get(self.pointee if "*" in self.type else "")
+        return self.handle.kind if self.handle else None
+
+    @property
+    def handle(self):
+        return self.types.handles.get(self.type) or self.types.handles.get(self.pointee if "*" in self.type else "")
 
     @property
     def wire(self):
         """u32, u64 or f32 for values."""
-        return SCALARS.get(self.type, "u32")
+        return self.types.scalars.get(self.type, "u32")
 
     @property
     def declaration(self):
@@ -122,7 +137,7 @@ class Operation:
     # what the client checks: ["aligned" or "mask", parameter, number]; a device range: [pointer, size] or [pointer, pitch,
     # width, height]
     within: list = field(default_factory=list)
-    # what happens while streams capture: ["capture", what to return] or ["captured", condition that sets `captured`]
+    # what is done instead while the stream captures: one of CAPTURES, and of `memop` which operation it is
     capture: list = field(default_factory=list)
     # the group of answers that this one is kept in (client/cache/query_cache.h); the groups that the call may change
     keeps: str = ""
@@ -162,9 +177,22 @@ class Operation:
         if not p:
             return None
         if member:
-            return (name, member, MEMBERS[member]) if member in MEMBERS else None
-        kind = HANDLES.get(p.type) or ("TEXTURE" if p.type in TEXTURES else "ADDRESS" if p.type in ADDRESSES else "")
+            return (name, member, p.types.members[member]) if member in p.types.members else None
+        kind = p.types.handles[p.type].kind if p.type in p.types.handles else p.types.brings.get(p.type)
         return (name, "", kind) if kind else None
+
+    @property
+    def stream(self):
+        """The one stream that the call puts its work into; None: there is none, or there are several."""
+        streams = [p for p in self.parameters if p.kind == "STREAM"]
+        return streams[0] if len(streams) == 1 and streams[0].role == "handle" else None
+
+    @property
+    def traits(self):
+        """Names of its traits: those of its line, and what follows from the rest of it."""
+        derived = {"context": self.needs_context, "waits": self.cls == "wait", "custom": self.server_custom,
+                   "stream": self.stream, "work": "idle" not in self.flags}
+        return {word.replace("=", "_") for word in self.flags} | {name for name, holds in derived.items() if holds}
 
     @property
     def declaration(self):
@@ -192,6 +220,7 @@ class Specification:
     version: int
     symbols: dict
     groups: list
+    traits: list
     digest: str = ""
 
     @property
@@ -214,7 +243,7 @@ class Specification:
         return [symbol for symbol in self.symbols.values() if symbol.stream != "legacy"]
 
 
-def parse_parameters(text, where):
+def parse_parameters(text, where, types):
     if text.strip() in ("", "void"):
         return []
     parameters = []
@@ -227,29 +256,66 @@ def parse_parameters(text, where):
             c_type += " *"
         c_type = re.sub(r"\s*\*\s*", " *", c_type).replace("* *", "**").strip()
         c_type = re.sub(r"\s+\*", " *", c_type)
-        parameters.append(Parameter(name, c_type))
+        parameters.append(Parameter(name, c_type, types=types))
     return parameters
 
 
-def read_symbols(path):
-    symbols, version = {}, 0
+def lines_of(path):
+    """(file:line, line) of those that say something."""
     with open(path) as lines:
         for number, line in enumerate(lines, 1):
-            where = f"{path}:{number}"
-            line = line.strip()
-            if not line or line.startswith("#"):
-                continue
-            if line.startswith("version "):
-                version = int(line.split()[1])
-                continue
-            match = re.fullmatch(r"(cu\w+) \| (\w+) (\d+) (legacy|ptsz|ptds) \| (\w+) \((.*)\)", line)
-            if not match:
-                raise SpecError(f"{where}: not a symbol line")
-            name, look_up, since, stream, result, parameters = match.groups()
-            if name in symbols:
-                raise SpecError(f"{where}: {name} is there twice")
-            symbols[name] = Symbol(name, look_up, int(since), stream, result, parse_parameters(parameters, where),
-                                   len(symbols))
+            line = line.split("#", 1)[0].strip()
+            if line:
+                yield f"{path}:{number}", line
+
+
+def read_types(path):
+    types = Types()
+    tables = {"scalar": types.scalars, "brings": types.brings, "member": types.members}
+    for where, line in lines_of(path):
+        handle = re.fullmatch(r"handle (\w+) ([A-Z]+)( state)?( everywhere)?(?: error=(\w+))?", line)
+        plain = re.fullmatch(r"(scalar|brings|member) (\w[\w ]*(?: \*)?) (\w+)", line)
+        location = re.fullmatch(r"location (\w+)(?: (\w+))?", line)
+        if handle:
+            types.handles[handle[1]] = Handle(handle[2], bool(handle[3]), bool(handle[4]), handle[5] or Handle.error)
+        elif plain and (plain[1] != "scalar" or plain[3] in WIDTH):
+            tables[plain[1]][plain[2]] = plain[3]
+        elif location:
+            types.locations[location[1]] = location[2]
+        else:
+            raise SpecError(f"{where}: not a line about a type")
+    return types
+
+
+def read_traits(path):
+    traits = []
+    for where, line in lines_of(path):
+        match = re.fullmatch(r"(derived )?([a-z]+(?:=[a-z]+)?) +(\S.*)", line)
+        if not match:
+            raise SpecError(f"{where}: not a trait and its meaning")
+        name = match[2].replace("=", "_")
+        if any(trait.name == name for trait in traits):
+            raise SpecError(f"{where}: the trait '{match[2]}' is there twice")
+        traits.append(Trait(name, "" if match[1] else match[2], match[3], len(traits)))
+    if len(traits) > 32:
+        raise SpecError(f"{path}: more traits than the 32 bits of the table")
+    return traits
+
+
+def read_symbols(path, types):
+    symbols, version = {}, 0
+    for where, line in lines_of(path):
+        if line.startswith("version "):
+            version = int(line.split()[1])
+            continue
+        match = re.fullmatch(r"(cu\w+) \| (\w+) (\d+) (legacy|ptsz|ptds) \| (\w+) \((.*)\)", line)
+        if not match:
+            raise SpecError(f"{where}: not a symbol line")
+        name, look_up, since, stream, result, parameters = match.groups()
+        if name in symbols:
+            raise SpecError(f"{where}: {name} is there twice")
+        symbols[name] = Symbol(name, look_up, int(since), stream, result, parse_parameters(parameters, where, types),
+                               len(symbols))
     return symbols, version
 
 
@@ -280,7 +346,7 @@ def annotate(operation, notes):
     for parameter in operation.parameters:
         if parameter.role:
             continue
-        if parameter.type in HANDLES:
+        if parameter.type in parameter.types.handles:
             parameter.role = "handle"
         elif "*" not in parameter.type:
             parameter.role = "value"
@@ -309,73 +375,93 @@ def check_content(operation, parameter):
         raise SpecError(f"{where}: {name} is 'translated', but '{parameter.pointee}' is no type of CUDA's")
 
 
-def read_group(path, symbols):
-    group = None
-    with open(path) as lines:
-        for number, line in enumerate(lines, 1):
-            where = f"{path}:{number}"
-            line = line.split("#", 1)[0].strip()
-            if not line:
-                continue
-            match = re.fullmatch(r'group (\w+) "([^"]+)"', line)
-            if match:
-                if group or match[1] != os.path.basename(path)[:-4]:
-                    raise SpecError(f"{where}: a file holds the one group that it is named after")
-                group = Group(*match.groups())
-                continue
-            if not group:
-                raise SpecError(f"{where}: 'group' must come first")
-            match = re.fullmatch(r"op (rg\w+)\s+(\w+)\s+\((.*?)\)(.*)", line)
-            if match:
-                name, cls, parameters = match[1], match[2], parse_parameters(match[3], where)
-                rest, result = match[4].split(), "CUresult"
+# What may be done instead of a call while its stream captures (common/cuda/graph/graph.h: rg_capture_…).
+CAPTURES = ("refuse", "fill", "memop", "memops")
+# Traits that exclude each other, and that need another.
+EXCLUDED = (("idle", "accesses"), ("idle", "lasts"), ("idle", "blocks"), ("idle", "kernels"), ("idle", "host"))
+NEEDED = (("credit", "bulk"), ("kernels", "accesses"))
+
+
+def check_traits(operation):
+    where, name, flags = operation.where, operation.name, operation.flags
+    if flags - {"worker"} and not operation.on_wire:
+        raise SpecError(f"{where}: {name} is no operation of the wire, which could be '{min(flags)}'")
+    for one, other in EXCLUDED:
+        if one in flags and other in flags:
+            raise SpecError(f"{where}: {name} cannot be both '{one}' and '{other}'")
+    for one, other in NEEDED:
+        if one in flags and other not in flags:
+            raise SpecError(f"{where}: {name} is '{one}', but not '{other}'")
+    for key in ("awaits", "queries", "deferred"):
+        if sum(flag.startswith(key + "=") for flag in flags) > 1:
+            raise SpecError(f"{where}: {name} has '{key}=' twice")
+    if operation.cls == "async" and any(flag.startswith(("awaits=", "queries=")) for flag in flags):
+        raise SpecError(f"{where}: {name} is async, so it cannot say what has come of a stream or event")
+
+
+def read_group(path, symbols, types, traits):
+    group, words_of_traits = None, {trait.word for trait in traits if trait.word}
+    for where, line in lines_of(path):
+        match = re.fullmatch(r'group (\w+) "([^"]+)"', line)
+        if match:
+            if group or match[1] != os.path.basename(path)[:-4]:
+                raise SpecError(f"{where}: a file holds the one group that it is named after")
+            group = Group(*match.groups())
+            continue
+        if not group:
+            raise SpecError(f"{where}: 'group' must come first")
+        match = re.fullmatch(r"op (rg\w+)\s+(\w+)\s+\((.*?)\)(.*)", line)
+        if match:
+            name, cls, parameters = match[1], match[2], parse_parameters(match[3], where, types)
+            rest, result = match[4].split(), "CUresult"
+        else:
+            words = line.split()
+            name, cls, rest = words[0], words[1] if len(words) > 1 else "", words[2:]
+            if name not in symbols:
+                raise SpecError(f"{where}: libcuda exports no function '{name}'")
+            symbol = symbols[name]
+            if symbol.stream != "legacy":
+                raise SpecError(f"{where}: per-thread forms are generated; specify {symbol.base}")
+            parameters = [Parameter(p.name, p.type, types=types) for p in symbol.parameters]
+            result = symbol.result
+        if cls not in CLASSES:
+            raise SpecError(f"{where}: unknown class '{cls}'")
+        operation = Operation(name, group.name, cls, parameters, where, result)
+        if cls == "refused":
+            reason = re.fullmatch(r'"([^"\\]+)"( worker)?', " ".join(rest))
+            if not reason:
+                raise SpecError(f'{where}: {name} needs the reason why it is refused, as "…"')
+            operation.reason, rest = reason[1], []
+            if reason[2]:
+                operation.flags.add("worker")
+        notes = []
+        for word in rest:
+            if re.fullmatch(r"(again|client|server|reply)=\w+|context=\w+(->\w+)?", word):
+                key, value = word.split("=", 1)
+                if key in operation.options:
+                    raise SpecError(f"{where}: {name} has '{key}=' twice")
+                operation.options[key] = value
+            elif ":" in word:
+                notes.append(word.split(":", 1))
+            elif re.fullmatch(r"within=\w+(,[\w*]+){1,3}", word):
+                operation.within.append(word.split("=")[1].split(","))
+            elif re.fullmatch(r"(aligned|mask)=\w+,\w+", word):
+                operation.within.append(word.replace("=", ",").split(","))
+            elif re.fullmatch(r"keeps=(%s)" % "|".join(KEPT), word):
+                operation.keeps = word.split("=")[1]
+            elif re.fullmatch(r"changes=(%s)(,(%s))*" % ("|".join(KEPT), "|".join(KEPT)), word):
+                operation.changes = word.split("=")[1].split(",")
+            elif re.fullmatch(r"capture=(%s)|capture=memop,\w+" % "|".join(c for c in CAPTURES if c != "memop"), word):
+                operation.capture = word.split("=")[1].split(",")
+            elif word in words_of_traits:
+                operation.flags.add(word)
             else:
-                words = line.split()
-                name, cls, rest = words[0], words[1] if len(words) > 1 else "", words[2:]
-                if name not in symbols:
-                    raise SpecError(f"{where}: libcuda exports no function '{name}'")
-                symbol = symbols[name]
-                if symbol.stream != "legacy":
-                    raise SpecError(f"{where}: per-thread forms are generated; specify {symbol.base}")
-                parameters = [Parameter(p.name, p.type) for p in symbol.parameters]
-                result = symbol.result
-            if cls not in CLASSES:
-                raise SpecError(f"{where}: unknown class '{cls}'")
-            operation = Operation(name, group.name, cls, parameters, where, result)
-            if cls == "refused":
-                reason = re.fullmatch(r'"([^"\\]+)"( worker)?', " ".join(rest))
-                if not reason:
-                    raise SpecError(f'{where}: {name} needs the reason why it is refused, as "…"')
-                operation.reason, rest = reason[1], []
-                if reason[2]:
-                    operation.flags.add("worker")
-            notes = []
-            for word in rest:
-                if re.fullmatch(r"(again|client|server|reply)=\w+|context=\w+(->\w+)?", word):
-                    key, value = word.split("=", 1)
-                    if key in operation.options:
-                        raise SpecError(f"{where}: {name} has '{key}=' twice")
-                    operation.options[key] = value
-                elif ":" in word:
-                    notes.append(word.split(":", 1))
-                elif re.fullmatch(r"within=\w+(,[\w*]+){1,3}", word):
-                    operation.within.append(word.split("=")[1].split(","))
-                elif re.fullmatch(r"(aligned|mask)=\w+,\w+", word):
-                    operation.within.append(word.replace("=", ",").split(","))
-                elif re.fullmatch(r"keeps=(%s)" % "|".join(KEPT), word):
-                    operation.keeps = word.split("=")[1]
-                elif re.fullmatch(r"changes=(%s)(,(%s))*" % ("|".join(KEPT), "|".join(KEPT)), word):
-                    operation.changes = word.split("=")[1].split(",")
-                elif re.match(r"captured?=", word):
-                    operation.capture = word.split("=", 1)
-                elif word in ("blocks", "bulk", "compiles", "fills", "future", "home", "lasts", "work"):
-                    operation.flags.add(word)
-                else:
-                    raise SpecError(f"{where}: cannot read '{word}'")
-            annotate(operation, notes)
-            check_kept(operation)
-            check_context(operation)
-            group.operations.append(operation)
+                raise SpecError(f"{where}: cannot read '{word}'")
+        annotate(operation, notes)
+        check_traits(operation)
+        check_kept(operation)
+        check_context(operation)
+        group.operations.append(operation)
     if not group:
         raise SpecError(f"{path}: empty")
     return group
@@ -407,9 +493,10 @@ def check_context(operation):
 
 
 def read(folder):
-    symbols, version = read_symbols(os.path.join(folder, "symbols.txt"))
-    groups = [read_group(path, symbols) for path in sorted(glob.glob(os.path.join(folder, "*.api")))]
-    specification = Specification(version, symbols, groups)
+    types, traits = read_types(os.path.join(folder, "types.txt")), read_traits(os.path.join(folder, "traits.txt"))
+    symbols, version = read_symbols(os.path.join(folder, "symbols.txt"), types)
+    groups = [read_group(path, symbols, types, traits) for path in sorted(glob.glob(os.path.join(folder, "*.api")))]
+    specification = Specification(version, symbols, groups, traits)
     seen, canonical = {}, []
     for operation in specification.operations:
         if operation.name in seen:

@@ -163,18 +163,12 @@ def emit(specification, out):
         for operation in group.operations:
             if operation.on_wire:
                 lines += execute(operation)
-        lines.append(f"void rg_register_{group.name}(struct rg_operation *table)")
+        lines.append(f"void rg_register_{group.name}(rg_operation **table)")
         lines.append("{")
         lines.append("    (void)table;")
         for operation in group.operations:
             if operation.on_wire:
-                flags = [flag for flag, on in [("RG_OPERATION_WAITS", operation.cls == "wait" and not operation.server_custom),
-                                               ("RG_OPERATION_BLOCKS", "blocks" in operation.flags),
-                                               ("RG_OPERATION_COMPILES", "compiles" in operation.flags and not operation.server_custom),
-                                               ("RG_OPERATION_BULK", "bulk" in operation.flags),
-                                               ("RG_OPERATION_WORK", "work" in operation.flags)] if on]
-                lines.append(f'    table[RG_OP_{operation.name}] = (struct rg_operation){{"{operation.name}", '
-                             f'execute_{operation.name}, {" | ".join(flags) or "0"}}};')
+                lines.append(f"    table[RG_OP_{operation.name}] = execute_{operation.name};")
         lines += ["}", ""]
         write(f"{out}/server/{group.name}.c", "\n".join(lines))
 
@@ -191,8 +185,8 @@ def emit(specification, out):
                " * before the driver or rg_execute_NAME gets the values. */"]
     header += [f"CUresult {name}(struct rg_request *request, {c_type} *values, size_t n);" for name, c_type in sorted(translated.items())]
     header += ["", "/* Fill the table, indexed by operation number. */"]
-    header += [f"void rg_register_{group.name}(struct rg_operation *table);" for group in specification.groups]
-    header += ["static inline void rg_register_all(struct rg_operation *table)", "{"]
+    header += [f"void rg_register_{group.name}(rg_operation **table);" for group in specification.groups]
+    header += ["static inline void rg_register_all(rg_operation **table)", "{"]
     header += [f"    rg_register_{group.name}(table);" for group in specification.groups]
     header += ["}", "", "#endif", ""]
     write(f"{out}/server/execute.h", "\n".join(header))

@@ -13,12 +13,23 @@ def operations(specification, out):
     header += [f"    RG_OP_COUNT = {len(wire) + 1}", "};", "",
                "/** Names by number, RG_OP_COUNT of them. */", "extern const char *const rg_op_names[RG_OP_COUNT];",
                "/** SHA-256 over all operations and their parameters: equal digests mean equal numbers and layouts. */",
-               "extern const unsigned char rg_api_digest[32];", "", "#endif", ""]
+               "extern const unsigned char rg_api_digest[32];", "",
+               "/* What operations are and do: proto/api/traits.txt. */", "enum rg_op_trait {"]
+    header += [f"    RG_TRAIT_{trait.name.upper()} = 1 << {trait.bit}, /* {trait.meaning} */" for trait in specification.traits]
+    header += ["};", "", "/** Traits by number of operation. */", "extern const unsigned rg_op_traits[RG_OP_COUNT];",
+               "/** The operation of that name, or RG_OP_NONE, which has no traits. */", "enum rg_op rg_op_by_name(const char *name);",
+               "", "#endif", ""]
     write(f"{out}/proto/ops.h", "\n".join(header))
     digest = [f"0x{specification.digest[i:i + 2]}" for i in range(0, 64, 2)]
-    source = [HEAD, '#include "generated/proto/ops.h"', "", "const char *const rg_op_names[RG_OP_COUNT] = {", '    "none",']
+    source = [HEAD, '#include "generated/proto/ops.h"', "", "#include <string.h>", "", "const char *const rg_op_names[RG_OP_COUNT] = {", '    "none",']
     source += [f'    "{operation.name}",' for operation in wire]
-    source += ["};", "", "const unsigned char rg_api_digest[32] = {", "    " + wrap(digest, "    "), "};", ""]
+    source += ["};", "", "const unsigned rg_op_traits[RG_OP_COUNT] = {"]
+    for operation in wire:
+        words = [f"RG_TRAIT_{trait.name.upper()}" for trait in specification.traits if trait.name in operation.traits]
+        source.append(f"    [RG_OP_{operation.name}] = {' | '.join(words) or '0'},")
+    source += ["};", "", "enum rg_op rg_op_by_name(const char *name)", "{", "    enum rg_op op = RG_OP_COUNT - 1;",
+               "    while (op > RG_OP_NONE && strcmp(rg_op_names[op], name) != 0)", "        op--;", "    return op;", "}", "",
+               "const unsigned char rg_api_digest[32] = {", "    " + wrap(digest, "    "), "};", ""]
     write(f"{out}/proto/ops.c", "\n".join(source))
 
 

@@ -35,7 +35,7 @@ static struct rg_client_thread *thread_of(struct rg_worker *worker, uint32_t num
 }
 
 /* Takes the next record's header off the cursor; NULL: malformed, the session has been ended. */
-static const struct rg_operation *take_header(struct rg_worker *worker, struct rg_record *record)
+static rg_operation *take_header(struct rg_worker *worker, struct rg_record *record)
 {
     struct rg_batch_cursor *cursor = &worker->cursor;
     const size_t left = (size_t)(cursor->end - cursor->at);
@@ -51,7 +51,7 @@ static const struct rg_operation *take_header(struct rg_worker *worker, struct r
         wrong = "a record with unknown flags";
     else if ((record->flags & RG_RECORD_AWAITED) && !record->token)
         wrong = "a record that is awaited and has no answer";
-    else if (record->op == 0 || record->op >= RG_OP_COUNT || !worker->operations[record->op].execute)
+    else if (record->op == 0 || record->op >= RG_OP_COUNT || !worker->operations[record->op])
         wrong = "a record of an unknown operation";
     else if (record->thread >= RG_CLIENT_THREADS_MAX)
         wrong = "a record of a lane beyond the limit";
@@ -61,46 +61,11 @@ static const struct rg_operation *take_header(struct rg_worker *worker, struct r
         violation(worker, wrong);
         return NULL;
     }
-    const struct rg_operation *operation = &worker->operations[record->op];
-    if (cursor->left == 1 && cursor->bulk_left && !(operation->flags & RG_OPERATION_BULK)) {
-        rg_worker_end(worker, 1, "protocol violation: %s with bulk data", operation->name);
+    if (cursor->left == 1 && cursor->bulk_left && !(rg_op_traits[record->op] & RG_TRAIT_BULK)) {
+        rg_worker_end(worker, 1, "protocol violation: %s with bulk data", rg_op_names[record->op]);
         return NULL;
     }
-    return operation;
-}
-
-/* Operations that leave the GPU as it was. */
-static bool is_work(unsigned op)
-{
-    switch (op) {
-    case RG_OP_cuCtxSynchronize:
-    case RG_OP_cuCtxSynchronize_v2:
-    case RG_OP_cuStreamSynchronize:
-    case RG_OP_cuEventSynchronize:
-    case RG_OP_rgEventWait:
-    case RG_OP_cuStreamQuery:
-    case RG_OP_cuEventQuery:
-    case RG_OP_rgEventAsk:
-    case RG_OP_rgEventWatch:
-    case RG_OP_rgEventWatchTimed:
-    case RG_OP_rgStreamAsk:
-    case RG_OP_rgStreamWatch:
-    case RG_OP_rgDefaultStreamAsk:
-    case RG_OP_rgMemReturn:
-    case RG_OP_rgRoomAsk:
-    case RG_OP_rgRoomTell:
-    case RG_OP_rgMemMayRecall:
-    case RG_OP_rgLaneSetContext:
-        return false;
-    default:
-        return true;
-    }
-}
-
-/* Whose data takes room, which the client has counted. */
-static bool takes_room(unsigned op)
-{
-    return op == RG_OP_rgCopyIn || op == RG_OP_rgBoxIn;
+    return worker->operations[record->op];
 }
 
 static void keep_failure(struct rg_worker *worker, const struct rg_request *request)
@@ -145,7 +110,7 @@ static void free_request(struct rg_request *request, struct rg_executor *executo
  * A record ran out of memory while some is ready that nobody uses: it is done once more without that. Its
  * parameters are copied, as the message that they are in may be gone when the client has answered.
  */
-static void execute_again(struct rg_executor *executor, const struct rg_operation *operation,
+static void execute_again(struct rg_executor *executor, rg_operation *operation,
                           const unsigned char *parameters, size_t size)
 {
     struct rg_request *request = &executor->request;
@@ -158,7 +123,7 @@ static void execute_again(struct rg_executor *executor, const struct rg_operatio
         request->out_size = 0;
         request->in = rg_reader_of(copy, size);
         executor->scratch_used = 0;
-        operation->execute(request);
+        operation(request);
     }
     free(copy);
 }
@@ -167,13 +132,13 @@ void rg_dispatch_next(struct rg_worker *worker, struct rg_executor *executor)
 {
     struct rg_batch_cursor *cursor = &worker->cursor;
     struct rg_record record;
-    const struct rg_operation *operation = take_header(worker, &record);
+    rg_operation *operation = take_header(worker, &record);
     struct rg_client_thread *thread = operation ? thread_of(worker, record.thread) : NULL;
     if (!thread)
         return;
     if (atomic_load_explicit(&thread->waits, memory_order_acquire)) {
         rg_worker_end(worker, 1, "protocol violation: %s of a thread that is still in another call",
-                      operation->name);
+                      rg_op_names[record.op]);
         return;
     }
     struct rg_request *request = &executor->request;
@@ -204,7 +169,8 @@ void rg_dispatch_next(struct rg_worker *worker, struct rg_executor *executor)
     cursor->seq++;
     atomic_store_explicit(&worker->executed, executor->seq, memory_order_relaxed);
 
-    if (is_work(record.op))
+    const unsigned traits = rg_op_traits[record.op];
+    if (traits & RG_TRAIT_WORK)
         worker->last_work = executor->seq;
     if (rg_out_of_order_any(&worker->out_of_order))
         rg_out_of_order_register(request);
@@ -212,18 +178,18 @@ void rg_dispatch_next(struct rg_worker *worker, struct rg_executor *executor)
     const size_t bulk = request->bulk_left;
     const struct rg_observer *observer = worker->observer;
     if (observer)
-        observer->begin(executor, operation->flags);
-    operation->execute(request);
+        observer->begin(executor);
+    operation(request);
     if (request->result == CUDA_ERROR_OUT_OF_MEMORY && !bulk && !request->violated && !request->told &&
         executor->roles)
         execute_again(executor, operation, parameters, record.size - sizeof record);
     if (observer)
-        observer->executed(executor, operation->flags);
+        observer->executed(executor);
 
     /* The roles may be another thread's by now; then nothing of the dispatcher's may be touched any more. */
     const bool mine = executor->roles != 0;
     rg_out_of_order_end(executor);
-    if (takes_room(record.op))
+    if (traits & RG_TRAIT_CREDIT)
         RG_MODULES_CALL(worker, executed, request, bulk);
     if (mine && request->bulk_left && !request->violated &&
         rg_request_recv_bulk(request, NULL, request->bulk_left) != RG_OK)
@@ -253,7 +219,7 @@ bool rg_dispatch_next_blocks(const struct rg_worker *worker)
     if (!cursor->left || (size_t)(cursor->end - cursor->at) < sizeof record)
         return false;
     memcpy(&record, cursor->at, sizeof record);
-    return record.op < RG_OP_COUNT && (worker->operations[record.op].flags & RG_OPERATION_BLOCKS);
+    return record.op < RG_OP_COUNT && (rg_op_traits[record.op] & RG_TRAIT_BLOCKS);
 }
 
 void rg_dispatch_report_failure(struct rg_worker *worker)

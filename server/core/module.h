@@ -53,7 +53,7 @@ struct rg_server_module {
     /* Before the reply to a record. The thread that executed it. */
     void (*before_reply)(struct rg_worker *worker, const struct rg_request *request);
     /*
-     * A record of an operation with RG_OPERATION_CREDIT, which brought so many bytes, has been executed. The
+     * A record of an operation with RG_TRAIT_CREDIT, which brought so many bytes, has been executed. The
      * dispatcher.
      */
     void (*executed)(struct rg_request *request, size_t bulk);
@@ -70,9 +70,9 @@ struct rg_server_module {
 /** Looks on while records are executed: to measure them. NULL in most sessions. */
 struct rg_executor;
 struct rg_observer {
-    void (*begin)(struct rg_executor *executor, unsigned flags);
+    void (*begin)(struct rg_executor *executor);
     void (*detached)(struct rg_executor *executor);
-    void (*executed)(struct rg_executor *executor, unsigned flags);
+    void (*executed)(struct rg_executor *executor);
     void (*finish)(struct rg_executor *executor, uint64_t replied);
 };
 

@@ -32,8 +32,7 @@ void rg_request_violation(struct rg_request *request, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    rg_worker_end(request->worker, 1, "protocol violation: %s: %s",
-                  request->worker->operations[request->op].name, text);
+    rg_worker_end(request->worker, 1, "protocol violation: %s: %s", rg_op_names[request->op], text);
 }
 
 /* --- objects -------------------------------------------------------------------------------------------- */
@@ -401,9 +400,12 @@ bool rg_request_enter(struct rg_request *request, bool context)
         if (request->result != CUDA_SUCCESS)
             return false;
     }
-    if (request->worker->operations[request->op].flags & RG_OPERATION_WAITS)
+    const unsigned traits = rg_op_traits[request->op];
+    if (traits & RG_TRAIT_CUSTOM)
+        return true;
+    if (traits & RG_TRAIT_WAITS)
         return rg_request_detach(request);
-    if (request->worker->operations[request->op].flags & RG_OPERATION_COMPILES)
+    if (traits & RG_TRAIT_COMPILES)
         rg_request_go_out_of_order(request);
     return true;
 }
@@ -471,7 +473,7 @@ void rg_request_output(struct rg_request *request, const void *data, size_t size
     if (size > limit - request->out_size) {
         fail(request, CUDA_ERROR_OUT_OF_MEMORY);
         rg_error("session %llu: the answer of %s is too long", (unsigned long long)request->worker->session,
-                 request->worker->operations[request->op].name);
+                 rg_op_names[request->op]);
         return;
     }
     if (request->out_size + size > request->out_capacity) {
@@ -514,8 +516,8 @@ bool rg_request_detach(struct rg_request *request)
     if (!rg_worker_over(request->worker))
         rg_log_limited(&limit, rg_now_ns(), RG_LOG_WARN,
                        "session %llu: no thread for %s, which has to wait (there are %u at most)",
-                       (unsigned long long)request->worker->session,
-                       request->worker->operations[request->op].name, RG_EXECUTORS_MAX);
+                       (unsigned long long)request->worker->session, rg_op_names[request->op],
+                       RG_EXECUTORS_MAX);
     fail(request, CUDA_ERROR_OPERATING_SYSTEM);
     return false;
 }

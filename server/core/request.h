@@ -61,28 +61,12 @@ struct rg_request {
     void *reply_owner;
 };
 
-enum {
-    /*
-     * may block on the GPU; others' calls go on meanwhile: rg_request_enter sees to that. Hand-written
-     * operations see to it themselves (rg_request_detach) and do not have the flag. Parameters must have been
-     * copied: no bytes.
-     */
-    RG_OPERATION_WAITS = 1,
-    RG_OPERATION_BLOCKS = 2, /* may block on the GPU, but stays in order */
-    RG_OPERATION_BULK = 4,   /* the record may carry bulk data */
-    RG_OPERATION_WORK = 8,   /* gives the device something to do */
-    /*
-     * takes long by itself: rg_request_enter sees to it that it goes out of order; hand-written operations do
-     * so themselves
-     */
-    RG_OPERATION_COMPILES = 16,
-};
-
-struct rg_operation {
-    const char *name;
-    void (*execute)(struct rg_request *request);
-    unsigned flags;
-};
+/**
+ * Executes a record (generated). rg_request_enter sees to it that what waits or compiles lets others' records pass;
+ * hand-written operations (RG_TRAIT_CUSTOM) see to that themselves (rg_request_detach, rg_request_go_out_of_order). The
+ * parameters of what waits must have been copied: no bytes.
+ */
+typedef void rg_operation(struct rg_request *request);
 
 /**
  * The driver's object behind a handle of the client; NULL for 0. An unknown handle sets request->result to

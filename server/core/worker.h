@@ -45,7 +45,7 @@ struct rg_client_thread {
 struct rg_worker {
     struct rg_conn *conn;
     uint64_t session;
-    struct rg_operation operations[RG_OP_COUNT];
+    rg_operation *operations[RG_OP_COUNT];
     const struct rg_server_module *const *modules; /* ended by NULL */
     void *state[RG_MODULES_MAX];                   /* of each module */
     const struct rg_observer *observer;            /* NULL: nobody looks on */

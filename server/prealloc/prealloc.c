@@ -467,7 +467,7 @@ static bool reclaim_ready(struct rg_request *request)
     const bool freed = rg_deferred_free_wait(&prealloc_of(worker)->frees, 0);
     rg_debug(
         "session %llu: %s ran out of memory; %zu blocks that were ready are freed, and it is tried again",
-        (unsigned long long)worker->session, worker->operations[request->op].name, n);
+        (unsigned long long)worker->session, rg_op_names[request->op], n);
     if (!request->violated && rg_request_make_current(request) != CUDA_SUCCESS)
         return false;
     return (n || freed) && !request->violated;

@@ -141,18 +141,18 @@ static struct times *times_of(struct rg_worker *worker)
     return worker->state[RG_MODULE_TIMES];
 }
 
-static bool is_work(const struct rg_executor *executor, unsigned flags)
+static bool is_work(const struct rg_executor *executor)
 {
-    return (flags & RG_OPERATION_WORK) || executor->request.op == RG_OP_rgHostCall;
+    return rg_op_traits[executor->request.op] & (RG_TRAIT_ACCESSES | RG_TRAIT_HOST);
 }
 
-static void begin(struct rg_executor *executor, unsigned flags)
+static void begin(struct rg_executor *executor)
 {
     struct times *times = times_of(executor->worker);
     struct rg_request *request = &executor->request;
     pthread_mutex_lock(&times->lock);
     times->open++;
-    if (is_work(executor, flags) && !find_clock(times, request->thread->context) &&
+    if (is_work(executor) && !find_clock(times, request->thread->context) &&
         rg_request_make_current(request) == CUDA_SUCCESS)
         start_clock(times, request->thread->context);
     pthread_mutex_unlock(&times->lock);
@@ -212,16 +212,16 @@ static struct item *add_item(struct times *times)
     return item;
 }
 
-static void executed(struct rg_executor *executor, unsigned flags)
+static void executed(struct rg_executor *executor)
 {
     struct rg_time *time = &executor->time;
     if (!(time->flags & RG_TIME_YIELDED)) {
         note_stream(executor);
         time->served = rg_now_ns();
     }
-    if (flags & RG_OPERATION_BLOCKS)
+    if (rg_op_traits[executor->request.op] & RG_TRAIT_BLOCKS)
         time->flags |= RG_TIME_BLOCKS;
-    if (is_work(executor, flags) && executor->request.result == CUDA_SUCCESS)
+    if (is_work(executor) && executor->request.result == CUDA_SUCCESS)
         time->flags |= RG_TIME_WORK;
 }
 

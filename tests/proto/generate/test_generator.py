@@ -7,7 +7,7 @@ import unittest
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 sys.path.insert(0, os.path.join(ROOT, "proto"))
-from generate import coverage, import_api, model, server  # noqa: E402
+from generate import client, coverage, import_api, model, server, tables  # noqa: E402
 
 SYMBOLS = """version 13000
 cuA | cuA 2000 legacy | CUresult (CUstream s, size_t n, const int *p)
@@ -17,18 +17,24 @@ cuC_ptsz | cuC 7000 ptsz | CUresult (CUstream s)
 """
 
 
+def shipped(name):
+    with open(os.path.join(ROOT, "proto", "api", name)) as text:
+        return text.read()
+
+
 class Specification(unittest.TestCase):
-    def read(self, group, symbols=SYMBOLS):
+    def read(self, group, symbols=SYMBOLS, types=None, traits=None):
+        files = {"symbols.txt": symbols, "g.api": group, "types.txt": types or shipped("types.txt"),
+                 "traits.txt": traits or shipped("traits.txt")}
         with tempfile.TemporaryDirectory() as folder:
-            with open(os.path.join(folder, "symbols.txt"), "w") as out:
-                out.write(symbols)
-            with open(os.path.join(folder, "g.api"), "w") as out:
-                out.write(group)
+            for name, text in files.items():
+                with open(os.path.join(folder, name), "w") as out:
+                    out.write(text)
             return model.read(folder)
 
-    def refused(self, group, line, words, symbols=SYMBOLS):
+    def refused(self, group, line, words, **files):
         with self.assertRaises(model.SpecError) as caught:
-            self.read(group, symbols)
+            self.read(group, **files)
         self.assertIn(f":{line}: ", str(caught.exception))
         self.assertIn(words, str(caught.exception))
 
@@ -61,6 +67,53 @@ class Specification(unittest.TestCase):
         self.refused(head + "op rgX async (CUevent e) context=e\n", 2, "brings rgX no context along")
         self.refused('group h "G"\n', 1, "named after")
         self.refused(head, 2, "not a symbol line", symbols="version 13000\nnonsense\n")
+
+    def test_traits(self):
+        head = 'group g "G"\n'
+        said = self.read(head + "cuA sync p:in[n]=plain idle awaits=stream context=none\ncuB wait out:out accesses\n"
+                         "op rgX async (CUevent e) bulk credit server=custom\n").operations
+        self.assertEqual(said[0].traits, {"idle", "awaits_stream", "stream"})
+        self.assertEqual(said[1].traits, {"context", "waits", "work", "accesses"})
+        self.assertEqual(said[2].traits, {"context", "custom", "work", "bulk", "credit"})
+        x = "op rgX async (CUevent e) "
+        self.refused(head + x + "idle lasts\n", 2, "cannot be both 'idle' and 'lasts'")
+        self.refused(head + x + "accesses idle\n", 2, "cannot be both 'idle' and 'accesses'")
+        self.refused(head + x + "credit\n", 2, "rgX is 'credit', but not 'bulk'")
+        self.refused(head + x + "awaits=event\n", 2, "rgX is async")
+        self.refused(head + x + "work\n", 2, "cannot read 'work'")
+        self.refused(head + x + "awaits\n", 2, "cannot read 'awaits'")
+        self.refused(head + x + "deferred=in deferred=out\n", 2, "has 'deferred=' twice")
+        self.refused(head + "cuA local lasts\n", 2, "cuA is no operation of the wire")
+        self.refused(head + "cuA sync p:in=plain capture=rg_capture_fill(n)\n", 2, "cannot read 'capture=")
+
+    def test_tables_of_traits_and_types(self):
+        group = 'group g "G"\ncuA local\n'
+        self.refused(group, 2, "not a trait", traits="one  a meaning\nOne a meaning\n")
+        self.refused(group, 3, "the trait 'a=b' is there twice", traits="# head\na=b  one\na=b  two\n")
+        with self.assertRaisesRegex(model.SpecError, "more traits than"):
+            self.read(group, traits="".join(f"trait={chr(97 + i // 26)}{chr(97 + i % 26)}  one\n" for i in range(33)))
+        self.refused(group, 1, "not a line about a type", types="scalar int u16\n")
+        self.refused(group, 2, "not a line about a type", types="scalar int u32\nhandle CUstream\n")
+
+    def test_table_of_operations(self):
+        group = 'group g "G"\ncuA sync p:in[n]=plain idle context=none\nop rgX wait () context=none blocks\n'
+        with tempfile.TemporaryDirectory() as folder:
+            tables.operations(self.read(group), folder)
+            with open(os.path.join(folder, "proto", "ops.c")) as made:
+                code = made.read()
+        self.assertIn("[RG_OP_cuA] = RG_TRAIT_STREAM | RG_TRAIT_IDLE,", code)
+        self.assertIn("[RG_OP_rgX] = RG_TRAIT_WAITS | RG_TRAIT_WORK | RG_TRAIT_BLOCKS,", code)
+
+    def test_captures(self):
+        symbols = ("version 13000\ncuFill | cuFill 7000 legacy | CUresult (CUdeviceptr to, size_t pitch, unsigned short us, size_t w, size_t h, CUstream s)\n"
+                   "cuWait | cuWait 8000 legacy | CUresult (CUstream s, CUdeviceptr at, cuuint32_t v, unsigned int flags)\n"
+                   "cuSet | cuSet 2000 legacy | CUresult (CUdeviceptr to, unsigned char uc, size_t n)\n")
+        made = self.read('group g "G"\ncuFill async capture=fill\ncuWait async capture=memop,WAIT_VALUE_32\n'
+                         'cuSet async capture=refuse\n', symbols=symbols).operations
+        self.assertEqual([client.captures(operation)[1].strip() for operation in made],
+                         ["return rg_capture_fill(to, pitch, us, sizeof us, w, h, s);",
+                          "return rg_capture_memop(CU_STREAM_MEM_OP_WAIT_VALUE_32, at, v, flags, s);",
+                          "return rg_capture_refuse(NULL);"])
 
     def test_content_of_bytes(self):
         """What a client sends as bytes gets to the driver by a line that says what it is, and no other."""
