@@ -147,7 +147,7 @@ static enum rg_status claim(struct rail *rail, const struct rg_run *piece, size_
 static struct timespec in_ms(unsigned ms)
 {
     const uint64_t until = rg_now_ns() + ms * 1000000ull;
-    return (struct timespec){(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+    return rg_timespec(until);
 }
 
 /* The lock is held. */
