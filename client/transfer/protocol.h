@@ -1,8 +1,9 @@
 /*
  * protocol.h - the ways in which the data of a copy between host and device moves. See README.md.
  *
- * A protocol is chosen once for each copy, by the first row of the table that applies. Its `start` puts records into the stream;
- * what happens behind the call's back is the progress of what it has registered (registry.h).
+ * A protocol is chosen once for each copy, by the first row of the table that applies. Its `start` puts
+ * records into the stream; what happens behind the call's back is the progress of what it has registered
+ * (registry.h).
  */
 #ifndef RG_CLIENT_TRANSFER_PROTOCOL_H
 #define RG_CLIENT_TRANSFER_PROTOCOL_H
@@ -32,7 +33,10 @@ struct rg_protocol {
     bool to_host;
     /** The rows before this one do not apply. NULL: always. */
     bool (*applies)(const struct rg_copy *copy);
-    /** Puts the copy into its stream. When it returns, the memory is the application's, unless the copy is deferrable. */
+    /**
+     * Puts the copy into its stream. When it returns, the memory is the application's, unless the copy is
+     * deferrable.
+     */
     CUresult (*start)(const struct rg_copy *copy);
 };
 
