@@ -20,8 +20,7 @@ struct rg_copy {
     struct rg_region to, from;
     CUstream stream;
     bool asynchronous;
-    bool
-        in_order; /* the host's ends are read and written when the stream gets there, whatever memory that is: of graphs */
+    bool in_order; /* of graphs: the host's ends, whatever memory, are used when the stream gets there */
     /* of a copy that a protocol moves */
     struct rg_session *session;
     bool deferrable; /* the host's end may be read or written after the call has returned */

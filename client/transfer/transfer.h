@@ -2,11 +2,12 @@
  * transfer.h - transfers between host memory and the device that happen later than the call that asked for
  * them, host functions, and fences: the worker names them by id when their turn comes.
  *
- *   read          device → host: the worker sends the data in parts (RG_NOTICE_DEFERRED_READ), or writes them into the memory
- *                 where that has been advertised
+ *   read          device → host: the worker sends the data in parts (RG_NOTICE_DEFERRED_READ), or writes them
+ *                 into the memory where that has been advertised
  *   rendezvous    host → device: the worker asks for the data, part by part (RG_NOTICE_RENDEZVOUS)
  *   host function a function of the application's that a stream waits for (RG_NOTICE_HOST_CALL)
- *   fence         a place in a stream: this client is told when the stream is there, and lets it go on (the same notice)
+ *   fence         a place in a stream: this client is told when the stream is there, and lets it go on (the
+ *                 same notice)
  *
  * Any thread; no locks held but where that is said.
  */
