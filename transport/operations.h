@@ -105,6 +105,15 @@ struct rg_listener {
     char address[320];
 };
 
+/** Adds what `one` tells of copies: of one of several connections, or of one that is gone. */
+static inline void rg_statistics_add(struct rg_conn_statistics *sum, const struct rg_conn_statistics *one)
+{
+    sum->bulk_copied_sent += one->bulk_copied_sent;
+    sum->bulk_copied_received += one->bulk_copied_received;
+    sum->bulk_direct_sent += one->bulk_direct_sent;
+    sum->bulk_direct_received += one->bulk_direct_received;
+}
+
 /** Checks the mandatory slots of a table (abort: a bug of the transport) and fills the optional ones. */
 void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter);
 

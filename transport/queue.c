@@ -66,11 +66,7 @@ void rg_queue_init(struct rg_queue *queue, size_t limit)
     *queue = (struct rg_queue){.limit = limit};
     queue->tail = &queue->head;
     pthread_mutex_init(&queue->lock, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&queue->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    rg_cond_init(&queue->changed);
 }
 
 void rg_queue_fini(struct rg_queue *queue)
@@ -117,8 +113,7 @@ static void wait_until(struct rg_queue *queue, uint64_t until_ns)
         pthread_cond_wait(&queue->changed, &queue->lock);
         return;
     }
-    struct timespec t = {.tv_sec = (time_t)(until_ns / 1000000000u),
-                         .tv_nsec = (long)(until_ns % 1000000000u)};
+    struct timespec t = rg_timespec(until_ns);
     pthread_cond_timedwait(&queue->changed, &queue->lock, &t);
 }
 

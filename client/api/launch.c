@@ -314,7 +314,7 @@ static __attribute__((noinline)) CUresult launch_large(const struct request *req
 static CUresult load_first(CUfunction f, struct rg_function *function)
 {
     const struct rg_session *session = rg_session_current();
-    const bool waits = rg_call_waits_are_short(session) && rg_call_stands_aside(session);
+    const bool waits = rg_call_waits_are_short(session) && rg_call_goes_out_of_order(session);
     const CUresult status = waits ? rg_op_cuFuncLoad(f) : CUDA_SUCCESS;
     if (status == CUDA_SUCCESS)
         atomic_store_explicit(&function->unloaded, false, memory_order_relaxed);

@@ -87,8 +87,8 @@ static CUresult load_ahead(const struct load *load)
 static CUresult load_and_wait(const struct load *load)
 {
     struct rg_call reply;
-    const bool aside = rg_call_stands_aside(rg_session_current());
-    struct rg_future *future = load->known && !aside ? rg_future_begin(NULL) : NULL;
+    const bool out_of_order = rg_call_goes_out_of_order(rg_session_current());
+    struct rg_future *future = load->known && !out_of_order ? rg_future_begin(NULL) : NULL;
     CUresult status = rg_future_end(future, ask(load, future, &reply));
     if (!future) {
         rg_jit_answer(load->jit, &reply.reply);
@@ -104,7 +104,7 @@ static CUresult load_and_wait(const struct load *load)
         if (status == CUDA_SUCCESS) /* as any call that waits */
             status = rg_session_take_latched(session);
     }
-    if (status == CUDA_SUCCESS && load->known && aside)
+    if (status == CUDA_SUCCESS && load->known && out_of_order)
         rg_image_prefetch_ask(load->kind, load->handle, load->known);
     if (status == CUDA_SUCCESS && load->known)
         rg_image_cache_note_load(load->known);

@@ -186,7 +186,8 @@ static CUresult with_host(struct rg_copy *copy, bool to_host)
 CUresult rg_region_copy(struct rg_copy *copy)
 {
     const bool to_host = copy->to.kind == RG_REGION_HOST, from_host = copy->from.kind == RG_REGION_HOST;
-    rg_region_fold(&copy->to, &copy->from);
+    if (!rg_region_is_line(&copy->to))
+        rg_region_fold(&copy->to, &copy->from);
     return to_host && from_host   ? host_to_host(copy)
            : to_host || from_host ? with_host(copy, to_host)
                                   : device_to_device(copy);

@@ -7,7 +7,6 @@
 #include "client/core/thread.h"
 #include "client/managed/managed.h"
 #include "client/prefetch/startup_profile.h"
-#include "generated/client/operations.h"
 
 /*
  * A variable's memory is the context's: known from here on, so that copies to it are told from host memory.

@@ -4,10 +4,8 @@
 #include "client/core/call.h"
 #include "client/core/home.h"
 #include "client/core/optimisations.h"
-#include "client/core/thread.h"
 #include "client/transfer/transfer.h"
 #include "common/base/limits.h"
-#include "common/base/log.h"
 #include "common/cuda/image.h"
 #include "generated/client/operations.h"
 

@@ -4,7 +4,6 @@
 #include "client/cli/base/cli.h"
 #include "client/cli/base/inventory.h"
 #include "client/cli/base/output.h"
-#include "common/base/log.h"
 
 #include <stddef.h>
 #include <stdio.h>

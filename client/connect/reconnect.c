@@ -101,7 +101,7 @@ static enum rg_status renew(void *user, struct rg_resumable_loss *loss, uint64_t
     if (status != RG_OK)
         return nobody_listens(loss->why) && refusal_is_final(session) ? RG_ERR_REFUSED : RG_ERR_UNREACHABLE;
     status = say_resume(session, conn, received, peer_received, loss->why, sizeof loss->why);
-    if (status == RG_OK && session->bundled && !rg_multipath_begin(session, &conn))
+    if (status == RG_OK && session->multipath && !rg_multipath_begin(session, &conn))
         status = RG_ERR_NO_MEMORY;
     if (status == RG_OK)
         *out = conn;
@@ -156,7 +156,7 @@ bool rg_reconnect_begin(struct rg_session *session)
     snprintf(session->peer, sizeof session->peer, "%s",
              rg_conn_peer(session->control_conn ? session->control_conn : session->conn));
     session->moved = session->control_conn != NULL;
-    session->bundled = !session->moved;
+    session->multipath = !session->moved;
     struct rg_conn *lasting = rg_resumable_create(session->conn, session->control_conn, &options);
     if (!lasting)
         return false;

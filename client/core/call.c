@@ -92,7 +92,7 @@ CUresult rg_call_allowed_anywhere(void)
                : status;
 }
 
-bool rg_call_stands_aside(const struct rg_session *session)
+bool rg_call_goes_out_of_order(const struct rg_session *session)
 {
     return (session->hello.capabilities & RG_CONTROL_CAP_AWAITED) && rg_thread_has_others();
 }
@@ -218,7 +218,7 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, uint64_
     call->lasts = traits & RG_TRAIT_LASTS;
     call->into = NULL;
     call->stays = (traits & RG_TRAIT_BLOCKS) && rg_hooks.blocks_on_context(rg_thread_context(call->thread));
-    call->aside = (traits & RG_TRAIT_COMPILES) && rg_call_stands_aside(call->session);
+    call->out_of_order = (traits & RG_TRAIT_COMPILES) && rg_call_goes_out_of_order(call->session);
     lock_queue(call, traits);
     reserve(call, number, traits);
     if (sharing)
@@ -233,7 +233,7 @@ CUresult rg_call_wait_own(struct rg_call *call)
     struct rg_waiter *waiter = &call->thread->waiter;
     const uint32_t token = rg_thread_token(call->thread);
     memcpy(call->record + offsetof(struct rg_record, token), &token, sizeof token);
-    if (call->aside)
+    if (call->out_of_order)
         memcpy(call->record + offsetof(struct rg_record, flags), &(uint16_t){RG_RECORD_AWAITED},
                sizeof(uint16_t));
     waiter->into = call->into;

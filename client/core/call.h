@@ -39,7 +39,7 @@ struct rg_call {
     uint32_t size;
     uint16_t op;
     bool lasts, stays;            /* stays: it waits, although it returns nothing (rg_call_post) */
-    bool aside;                   /* others' calls pass it, if it waits */
+    bool out_of_order;            /* others' calls pass it, if it waits */
     const struct rg_region *into; /* where bulk data of the reply goes; NULL: it is dropped */
 };
 
@@ -67,7 +67,7 @@ CUresult rg_call_allowed_anywhere(void);
  * Whether a call that takes long by itself should be waited for, at `session`, so that others' calls pass it:
  * the program has other threads, and the server can do that.
  */
-bool rg_call_stands_aside(const struct rg_session *session);
+bool rg_call_goes_out_of_order(const struct rg_session *session);
 /**
  * Whether a round trip to `session` takes less than a driver needs to compile a small function, some
  * milliseconds. Any thread.

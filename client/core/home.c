@@ -28,6 +28,8 @@ uint64_t rg_home_look_up_address(uint64_t address)
 
 struct rg_session *rg_home_session(uint64_t home)
 {
+    if (!rg_several_servers())
+        return &rg_sessions[0];
     if (home && home <= rg_n_sessions)
         return &rg_sessions[home - 1];
     const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_CONTEXT, home ? home : rg_context_current());

@@ -165,12 +165,12 @@ static void send_on_idle_wire(struct rg_session *session, struct rg_thread *thre
     const bool fresh = thread->sends_after_wait > 0;
     thread->sends_after_wait -= fresh;
     if (rg_optimise[RG_OPT_DIRECT] &&
-        (fresh || began >= atomic_load_explicit(&queue->next_direct, memory_order_relaxed)) &&
+        (fresh || began >= atomic_load_explicit(&queue->next_inline, memory_order_relaxed)) &&
         pthread_mutex_trylock(&queue->send_lock) == 0) {
         flush_locked(session, false);
         atomic_fetch_add_explicit(&session->stats.direct_messages, 1, memory_order_relaxed);
         const uint64_t now = rg_now_ns();
-        atomic_store_explicit(&queue->next_direct, now + RG_INLINE_SEND_SHARE * (now - began),
+        atomic_store_explicit(&queue->next_inline, now + RG_INLINE_SEND_SHARE * (now - began),
                               memory_order_relaxed);
         return;
     }
@@ -277,7 +277,7 @@ void rg_queue_wake_sender(struct rg_session *session)
 {
     struct rg_queue *queue = &session->queue;
     pthread_mutex_lock(&queue->lock);
-    queue->sender_has_pulls = true;
+    queue->sender_has_pieces = true;
     queue->sender_sleeping = false;
     signal_sender(session);
     pthread_mutex_unlock(&queue->lock);
@@ -307,12 +307,12 @@ static void *sender_main(void *argument)
     rg_thread_expect_little();
     pthread_mutex_lock(&queue->lock);
     for (;;) {
-        while (queue->current->count == 0 && !queue->sender_has_pulls) {
+        while (queue->current->count == 0 && !queue->sender_has_pieces) {
             queue->sender_sleeping = true;
             sleep_until_needed(session);
         }
         queue->sender_sleeping = false;
-        queue->sender_has_pulls = false;
+        queue->sender_has_pieces = false;
         pthread_mutex_unlock(&queue->lock);
         rg_hooks.sender_runs(session);
         while (rg_hooks.sender_piece(session))

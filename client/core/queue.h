@@ -47,11 +47,11 @@ struct rg_batch {
 struct rg_queue {
     pthread_mutex_t send_lock, lock;
     pthread_cond_t sender_wake;
-    bool sender_sleeping, sender_has_pulls;
+    bool sender_sleeping, sender_has_pieces;
     struct rg_batch batches[2];
     struct rg_batch *current;
     uint64_t next_seq;
-    _Atomic uint64_t next_direct; /* when a thread that posts may send by itself again */
+    _Atomic uint64_t next_inline; /* when a thread that posts may send by itself again */
     /*
      * of who sends: the records that the worker has, and a message that refers to them; NULL: none has been
      * sent yet

@@ -3,7 +3,6 @@
 
 #include "client/core/address_map.h"
 #include "client/core/call.h"
-#include "client/core/device_list.h"
 #include "client/core/handle.h"
 #include "client/core/session.h"
 #include "client/core/thread.h"
@@ -15,10 +14,7 @@
 #include "generated/client/operations.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 /* Memory that the worker has at our address: of one mapped range, or of several that share pages. */

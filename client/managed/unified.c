@@ -4,7 +4,6 @@
  */
 #include "client/managed/unified.h"
 
-#include "client/core/handle.h"
 #include "client/core/home.h"
 #include "client/core/thread.h"
 #include "client/managed/faults.h"
@@ -13,8 +12,6 @@
 #include "client/managed/partial_pages.h"
 #include "client/managed/pinned_scan.h"
 #include "client/managed/write_shared.h"
-#include "common/base/clock.h"
-#include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/sync/scoped_lock.h"
 #include "generated/client/operations.h"

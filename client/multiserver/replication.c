@@ -3,7 +3,6 @@
 #include "client/multiserver/replication.h"
 
 #include "client/core/call.h"
-#include "client/core/thread.h"
 #include "generated/client/operations.h"
 
 #include <pthread.h>

@@ -4,9 +4,9 @@
  * Each looks the device up, which tells a library that is not initialised and a handle that is none, and
  * answers from what the server said of it.
  */
-#include "client/query/query.h"
 #include "client/nvml/functions.h"
 #include "client/nvml/nvml.h"
+#include "client/query/query.h"
 
 #include <stdio.h>
 #include <string.h>

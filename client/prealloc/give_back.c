@@ -3,7 +3,6 @@
 #include "client/core/home.h"
 #include "client/core/optimisations.h"
 #include "client/core/queue.h"
-#include "client/core/thread.h"
 #include "client/prealloc/slabs.h"
 #include "common/base/clock.h"
 #include "common/sync/scoped_lock.h"

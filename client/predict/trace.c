@@ -3,7 +3,6 @@
 
 #include "common/base/cleanup.h"
 #include "common/base/crc32.h"
-#include "common/base/log.h"
 #include "common/base/printable.h"
 
 #include <errno.h>

@@ -1,7 +1,6 @@
 /* report.c - see report.h. */
 #include "client/profile/report.h"
 
-#include "client/core/queue.h"
 #include "client/profile/json_text.h"
 #include "client/profile/output_file.h"
 #include "client/profile/sites.h"

@@ -1,7 +1,6 @@
 /* events.c - how far events are, calls that ask or wait for them, and notices of what is completed. See
  * timeline.h. */
 #include "client/core/call.h"
-#include "client/core/home.h"
 #include "client/core/probe.h"
 #include "client/core/receiver.h"
 #include "client/timeline/internal.h"

@@ -336,7 +336,7 @@ static void wait_outbound_done(struct delay_conn *c)
     if (c->flows[OUT].free_ns > until)
         until = c->flows[OUT].free_ns;
     until += c->options.oneway_ns + (uint64_t)LINGER_MS * 1000000u;
-    const struct timespec t = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+    const struct timespec t = rg_timespec(until);
     pthread_mutex_lock(&c->done_lock);
     int error = 0;
     while (!c->outbound_done && error == 0)
@@ -408,11 +408,7 @@ static enum rg_status delay_wrap(struct rg_conn *next, const char *text, struct 
     c->out.precise = true;
     rg_queue_init(&c->in, QUEUE_BYTES);
     pthread_mutex_init(&c->done_lock, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->done, &attr);
-    pthread_condattr_destroy(&attr);
+    rg_cond_init(&c->done);
     if (rg_thread_create(&c->outbound, "rg-delay-out", run_outbound, c) != RG_OK) {
         free_conn(c);
         return RG_ERR_NO_MEMORY;

@@ -267,11 +267,7 @@ static enum rg_status mem_listen(const struct rg_address *address, const struct 
         rg_explain(why, why_size, "out of memory");
         return RG_ERR_NO_MEMORY;
     }
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&l->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    rg_cond_init(&l->changed);
     snprintf(l->name, sizeof l->name, "%s", address->name);
     snprintf(l->head.address, sizeof l->head.address, "mem:%s", address->name);
 
@@ -296,7 +292,7 @@ static enum rg_status mem_accept(struct rg_listener *listener, int timeout_ms, s
 {
     struct mem_listener *l = (struct mem_listener *)listener;
     uint64_t deadline = rg_now_ns() + (uint64_t)(timeout_ms < 0 ? 0 : timeout_ms) * 1000000u;
-    const struct timespec until = {(time_t)(deadline / 1000000000u), (long)(deadline % 1000000000u)};
+    const struct timespec until = rg_timespec(deadline);
     enum rg_status status = RG_OK;
     bool expired = timeout_ms == 0;
     pthread_mutex_lock(&mem_lock);

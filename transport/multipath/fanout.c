@@ -6,6 +6,8 @@
  */
 #include "transport/multipath/fanout.h"
 
+#include "common/base/clock.h"
+
 #include <string.h>
 
 void rg_fanout_init(struct rg_fanout *f, const struct rg_fanout_kind *kind, struct rg_conn *first,
@@ -16,12 +18,8 @@ void rg_fanout_init(struct rg_fanout *f, const struct rg_fanout_kind *kind, stru
     f->most = most;
     f->turn = 1;
     pthread_mutex_init(&f->lock, NULL);
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&f->changed, &attributes);
-    pthread_cond_init(&f->upkeep, &attributes);
-    pthread_condattr_destroy(&attributes);
+    rg_cond_init(&f->changed);
+    rg_cond_init(&f->upkeep);
     atomic_init(&f->n_channels, 0);
     atomic_init(&f->active, most);
     f->head.caps = first->caps & (RG_CAP_ZERO_COPY_SEND | RG_CAP_ZERO_COPY_RECV | RG_CAP_FD | RG_CAP_ASKS);
@@ -97,10 +95,7 @@ void rg_fanout_add_statistics(struct rg_conn_statistics *sum, const struct rg_co
 {
     struct rg_conn_statistics one;
     rg_conn_get_statistics(conn, &one);
-    sum->bulk_copied_sent += one.bulk_copied_sent;
-    sum->bulk_copied_received += one.bulk_copied_received;
-    sum->bulk_direct_sent += one.bulk_direct_sent;
-    sum->bulk_direct_received += one.bulk_direct_received;
+    rg_statistics_add(sum, &one);
 }
 
 /* --- operations --- */

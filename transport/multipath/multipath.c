@@ -75,7 +75,7 @@ struct path *rg_multipath_path(struct multipath *m, unsigned index)
     if (index < atomic_load_explicit(&m->f.n_channels, memory_order_acquire))
         return &m->paths[index];
     const uint64_t until = rg_now_ns() + CHANNEL_MS * 1000000ull;
-    const struct timespec time = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+    const struct timespec time = rg_timespec(until);
     int error = 0;
     pthread_mutex_lock(&m->f.lock);
     while (index >= atomic_load(&m->f.n_channels) && !m->f.interrupted && !m->gave_up && error == 0)

@@ -56,10 +56,7 @@ static void multirail_statistics(const struct rg_conn *conn, struct rg_conn_stat
     struct multirail *m = (struct multirail *)(uintptr_t)conn;
     rg_conn_get_statistics(m->f.first, out);
     pthread_mutex_lock(&m->f.lock);
-    out->bulk_copied_sent += m->past.bulk_copied_sent;
-    out->bulk_copied_received += m->past.bulk_copied_received;
-    out->bulk_direct_sent += m->past.bulk_direct_sent;
-    out->bulk_direct_received += m->past.bulk_direct_received;
+    rg_statistics_add(out, &m->past);
     out->rails = true;
     out->striped = atomic_load(&m->striping);
     out->lost_rails = m->lost;

@@ -101,7 +101,7 @@ static enum rg_status wait_until_vacant(struct rail *rail)
 {
     struct multirail *m = rg_multirail_of(rail);
     const uint64_t until = rg_now_ns() + VACANT_MS * 1000000ull;
-    const struct timespec time = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+    const struct timespec time = rg_timespec(until);
     int error = 0;
     while (!rg_rail_vacant(rail) && !m->f.ending && error == 0)
         error = pthread_cond_timedwait(&m->f.changed, &m->f.lock, &time);

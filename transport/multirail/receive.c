@@ -31,7 +31,7 @@ enum {
     FIRST_RAIL_MS = 30000, /* how long a message may wait for the first rail to be added here */
 };
 
-/* --- readers ----------------------------------------------------------------------------------------------------- */
+/* --- readers --- */
 
 static enum rg_status discard(struct rail *rail, size_t size)
 {
@@ -147,7 +147,7 @@ static enum rg_status claim(struct rail *rail, const struct rg_run *piece, size_
 static struct timespec in_ms(unsigned ms)
 {
     const uint64_t until = rg_now_ns() + ms * 1000000ull;
-    return (struct timespec){(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+    return rg_timespec(until);
 }
 
 /* The lock is held. */
@@ -309,7 +309,7 @@ void *rg_rail_read(void *arg)
     return NULL;
 }
 
-/* --- the receiver ------------------------------------------------------------------------------------------------ */
+/* --- the receiver --- */
 
 static void free_stashes(struct multirail *m)
 {

@@ -111,7 +111,7 @@ static void *reconnect_main(void *arg)
         if (unreported && unreported->loss.report_ns < next_ns)
             next_ns = unreported->loss.report_ns;
         if (next_ns != UINT64_MAX) {
-            const struct timespec until = {(time_t)(next_ns / 1000000000u), (long)(next_ns % 1000000000u)};
+            const struct timespec until = rg_timespec(next_ns);
             pthread_cond_timedwait(&m->f.upkeep, &m->f.lock, &until);
         } else {
             pthread_cond_wait(&m->f.upkeep, &m->f.lock);

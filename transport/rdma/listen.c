@@ -281,11 +281,7 @@ enum rg_status rg_rdma_listen(const struct rg_address *address, const struct rg_
         return RG_ERR_NO_MEMORY;
     }
     pthread_mutex_init(&l->lock, NULL);
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&l->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    rg_cond_init(&l->changed);
     l->wait = options->wait;
     l->has_token = options->token != NULL;
     if (l->has_token)

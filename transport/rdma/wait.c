@@ -119,7 +119,7 @@ static bool sleep_once(struct rg_rdma_conn *c, enum rg_rdma_side side, uint64_t 
     uint64_t now = rg_now_ns(), left = deadline > now ? deadline - now : 0;
     if (left > longest)
         left = longest;
-    struct timespec time = {.tv_sec = (time_t)(left / 1000000000u), .tv_nsec = (long)(left % 1000000000u)};
+    struct timespec time = rg_timespec(left);
     struct pollfd fds[] = {{.fd = c->kick[side], .events = POLLIN},
                            {.fd = c->events->fd, .events = POLLIN},
                            {.fd = c->polled ? -1 : c->channel->fd, .events = POLLIN}};

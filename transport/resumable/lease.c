@@ -77,7 +77,7 @@ static void await_input(struct rg_resumable *c, uint64_t until_ns)
 {
     struct pollfd p = {.fd = rg_conn_fd(c->link), .events = POLLIN};
     const uint64_t now = rg_now_ns(), left = until_ns > now ? until_ns - now : 0;
-    const struct timespec timeout = {(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
+    const struct timespec timeout = rg_timespec(left);
     c->receiving = true; /* the link stays, and nobody reads away what is waited for */
     pthread_mutex_unlock(&c->lock);
     (void)ppoll(&p, 1, &timeout, NULL);

@@ -24,7 +24,7 @@ enum {
         300, /* the ends of link and control connection, of which either may come first, are no further apart */
 };
 
-/* --- noticing ---------------------------------------------------------------------------------------------------- */
+/* --- noticing --- */
 
 /*
  * Whether the peer's last words lie ready: they are worth waiting for their reader; anything else comes
@@ -85,17 +85,7 @@ static void watch(struct rg_resumable *c)
     }
 }
 
-/* --- mending ------------------------------------------------------------------------------------------------- */
-
-static void add_statistics(struct rg_resumable *c, const struct rg_conn *link)
-{
-    struct rg_conn_statistics its;
-    rg_conn_get_statistics(link, &its);
-    c->former.bulk_copied_sent += its.bulk_copied_sent;
-    c->former.bulk_copied_received += its.bulk_copied_received;
-    c->former.bulk_direct_sent += its.bulk_direct_sent;
-    c->former.bulk_direct_received += its.bulk_direct_received;
-}
+/* --- mending --- */
 
 /*
  * Whether the peer has ended the control connection, or does so in a moment; and whether it said by it that
@@ -152,7 +142,9 @@ static void drop_link(struct rg_resumable *c)
         rg_resumable_look_for_last_words(c); /* which whoever was receiving when it broke has left unread */
     if (c->loss.ended && c->peer_says_goaway)
         rg_resumable_end(c, RG_ERR_CLOSED);
-    add_statistics(c, link);
+    struct rg_conn_statistics its;
+    rg_conn_get_statistics(link, &its);
+    rg_statistics_add(&c->former, &its);
     rg_conn_set_control(link,
                         NULL); /* it may be kept for what was received by it, the control connection is not */
     rg_conn_reset(link); /* or the peer's reconnector, whom nobody interrupts, may stay in a send by it */

@@ -13,11 +13,11 @@
 
 enum { AGAIN_NS = 2000000000 }; /* a loss so soon after the last */
 
-/* --- state --------------------------------------------------------------------------------------------------- */
+/* --- state --- */
 
 void rg_resumable_sleep(struct rg_resumable *c, uint64_t until_ns)
 {
-    struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
+    struct timespec until = rg_timespec(until_ns);
     c->waiting++;
     if (until_ns == UINT64_MAX)
         pthread_cond_wait(&c->changed, &c->lock);
@@ -81,7 +81,7 @@ void rg_resumable_break(struct rg_resumable *c, uint64_t epoch, enum rg_status s
     rg_resumable_changed(c);
 }
 
-/* --- words of its own -------------------------------------------------------------------------------------------- */
+/* --- words of its own --- */
 
 struct rg_resumable_header rg_resumable_header_of(struct rg_resumable *c, enum rg_resumable_kind kind)
 {
@@ -113,7 +113,7 @@ bool rg_resumable_has_room(const struct rg_conn *link)
     return p.fd >= 0 && poll(&p, 1, 0) == 1 && p.revents == POLLOUT;
 }
 
-/* --- the rest ---------------------------------------------------------------------------------------------------- */
+/* --- the rest --- */
 
 static void resumable_interrupt(struct rg_conn *conn)
 {
@@ -259,10 +259,7 @@ static void resumable_statistics(const struct rg_conn *conn, struct rg_conn_stat
     pthread_mutex_lock(&c->lock);
     if (c->link) /* also when all is over: a session tells at its end */
         rg_conn_get_statistics(c->link, out);
-    out->bulk_copied_sent += c->former.bulk_copied_sent;
-    out->bulk_copied_received += c->former.bulk_copied_received;
-    out->bulk_direct_sent += c->former.bulk_direct_sent;
-    out->bulk_direct_received += c->former.bulk_direct_received;
+    rg_statistics_add(out, &c->former);
     out->bulk_kept = c->bulk_kept;
     pthread_mutex_unlock(&c->lock);
 }
@@ -320,18 +317,6 @@ static void complete_ops(void)
     rg_transport_complete(&resumable_ops, true);
 }
 
-static bool init_locks(struct rg_resumable *c)
-{
-    pthread_condattr_t attributes;
-    pthread_mutex_init(&c->lock, NULL);
-    if (pthread_condattr_init(&attributes) != 0)
-        return false;
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
-    return true;
-}
-
 struct rg_conn *rg_resumable_create(struct rg_conn *link, struct rg_conn *control_conn,
                                     const struct rg_resumable_options *options)
 {
@@ -356,7 +341,9 @@ struct rg_conn *rg_resumable_create(struct rg_conn *link, struct rg_conn *contro
     c->queue_last = &c->queue;
     c->copy_all = rg_conn_fd(link) < 0;
     c->copy = malloc(c->copy_all ? RG_MESSAGE_MAX : RG_RESUMABLE_COPIED_MAX);
-    if (c->copy && rg_waker_init(&c->waker) && init_locks(c)) {
+    if (c->copy && rg_waker_init(&c->waker)) {
+        pthread_mutex_init(&c->lock, NULL);
+        rg_cond_init(&c->changed);
         if (rg_thread_create(&c->reconnector, "rg-reconnector", rg_resumable_reconnect_main, c) == RG_OK)
             return &c->head;
         pthread_cond_destroy(&c->changed);

@@ -10,7 +10,6 @@
 #include "common/base/log.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 struct rg_answer_of *rg_inventory_ask(const struct rg_cli_settings *settings, enum rg_purpose purpose)
 {

@@ -6,7 +6,6 @@
 #include "client/cli/base/perf_link.h"
 #include "client/cli/doctor/doctor.h"
 #include "client/query/query.h"
-#include "common/base/clock.h"
 #include "transport/address.h"
 #include "transport/topology/rails.h"
 
