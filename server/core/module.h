@@ -37,7 +37,7 @@ struct rg_server_module {
     bool locked; /* which begins with a mutex: the core makes it, and ends it after `fini` */
     /* Before the worker's first thread. */
     void (*init)(struct rg_worker *worker);
-    /* The session is over: nobody may wait any more. Any thread. */
+    /* The session is over: nobody may wait any more. In the reverse order of the table. Any thread. */
     void (*wake)(struct rg_worker *worker);
     /* After the end of the pool's threads, before contexts are destroyed. */
     void (*stop)(struct rg_worker *worker);

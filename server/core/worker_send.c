@@ -131,7 +131,13 @@ void rg_worker_end(struct rg_worker *worker, int exit_code, const char *format, 
     }
     rg_conn_interrupt(worker->conn);
     rg_leader_wake(worker);
-    RG_MODULES_CALL(worker, wake, worker);
+    /* the last first: host functions of the driver are released before locks under which the driver is asked */
+    unsigned n = 0;
+    while (worker->modules[n])
+        n++;
+    while (n--)
+        if (worker->modules[n]->wake)
+            worker->modules[n]->wake(worker);
     const uint64_t one = 1;
     if (worker->over_fd >= 0 && write(worker->over_fd, &one, sizeof one) < 0)
         rg_warn("session %llu: its end could not be signalled", (unsigned long long)worker->session);

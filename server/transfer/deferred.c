@@ -183,7 +183,7 @@ CUresult rg_deferred_begin(struct rg_request *request, const struct rg_device_re
         request->result = CUDA_SUCCESS;
         result = begin(request, region, id, kind, stream, out);
     }
-    request->told = result != CUDA_SUCCESS; /* by the notice that follows */
+    request->told = true; /* by the notice that follows; or there is an item, which stays whatever comes */
     return result;
 }
 

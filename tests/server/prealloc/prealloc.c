@@ -561,6 +561,30 @@ static void test_recall_late(void)
     rg_driver.cuMemHostAlloc = allocate_host;
 }
 
+static CUresult launch_host_tight(CUstream stream, CUhostFn function, void *user)
+{
+    (void)stream, (void)function, (void)user;
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* A copy that has begun and then finds no memory has failed: it is not made again, under an id that is taken. */
+static void test_fails_once(void)
+{
+    CUresult (*launch_host)(CUstream, CUhostFn, void *) = rg_driver.cuLaunchHostFunc;
+    struct rg_prealloc_return back[2];
+    struct client *c = run_out(back, 0);
+    rg_driver.cuStreamCreate = create_stream;
+    rg_driver.cuLaunchHostFunc = launch_host_tight;
+    put(c, RG_OP_rgCopyInLate, 0, 0, "888888", (uint64_t)0x10000, (uint64_t)70000, (uint64_t)70000,
+        (uint64_t)1, (uint64_t)9, handle(RG_KIND_STREAM, 7));
+    put(c, RG_OP_rgMemPoolGetAttribute, 0, 77, "48", CU_MEMPOOL_ATTR_USED_MEM_HIGH, (uint64_t)0);
+    send_batch(c);
+    expect_reply(c, 77, CUDA_SUCCESS);
+    CHECK(c->got.reply.async_result == CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(client_destroy(c) == 0);
+    rg_driver.cuLaunchHostFunc = launch_host;
+}
+
 /* What no client sends ends the session. */
 static void expect_end(struct client *c, const char *word)
 {
@@ -628,5 +652,6 @@ int main(void)
     test_recall();
     test_recall_violations();
     test_recall_late();
+    test_fails_once();
     return 0;
 }
