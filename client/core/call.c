@@ -175,22 +175,18 @@ static void tell_context(const struct rg_call *call)
 }
 
 /*
- * Takes the queue's lock, with room for the record and for one of its context behind what has been appended.
+ * Takes the queue's lock, with room for the record and for one of its context behind what has been appended;
+ * appends the record, whose parameters are still to be written, and counts it.
  */
-static void lock_queue(const struct rg_call *call, unsigned traits)
-{
-    const bool blocks = (traits & RG_TRAIT_BLOCKS) && rg_several_servers();
-    if (blocks)
-        pthread_mutex_lock(&together);
-    rg_queue_lock_for(call->session, call->size + CONTEXT_RECORD);
-    if (blocks) /* its place is taken */
-        pthread_mutex_unlock(&together);
-}
-
-/* Appends the record, whose parameters are still to be written, and counts it. The queue's lock is held. */
 static void reserve(struct rg_call *call, uint16_t number, unsigned traits)
 {
     struct rg_session *session = call->session;
+    const bool blocks = (traits & RG_TRAIT_BLOCKS) && rg_several_servers();
+    if (blocks)
+        pthread_mutex_lock(&together);
+    rg_queue_lock_for(session, call->size + CONTEXT_RECORD);
+    if (blocks) /* its place is taken */
+        pthread_mutex_unlock(&together);
     tell_context(call);
     call->thread->at[session->number].announced = true;
     session->stats.calls++;
@@ -219,7 +215,6 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, uint64_
     call->into = NULL;
     call->stays = (traits & RG_TRAIT_BLOCKS) && rg_hooks.blocks_on_context(rg_thread_context(call->thread));
     call->out_of_order = (traits & RG_TRAIT_COMPILES) && rg_call_goes_out_of_order(call->session);
-    lock_queue(call, traits);
     reserve(call, number, traits);
     if (sharing)
         rg_hooks.work_ends();

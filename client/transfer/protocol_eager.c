@@ -10,6 +10,7 @@
 #include "client/transfer/chunk.h"
 #include "client/transfer/credit.h"
 #include "client/transfer/protocol.h"
+#include "common/base/clock.h"
 #include "generated/client/operations.h"
 
 #include <stdint.h>
@@ -49,7 +50,7 @@ static CUresult send(const struct rg_copy *copy, const struct rg_region *to, siz
     }
     if (!bulk.posted)
         rg_credit_return(copy->session, size);
-    rg_chunk_sent(copy->session, covered, began);
+    rg_chunk_size_sent(&copy->session->pace, covered, rg_now_ns() - began);
     return status;
 }
 
