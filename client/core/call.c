@@ -2,7 +2,7 @@
  * call.c - the life of one record (call.h): which session and context it is for, its place in the queue, its
  * reply.
  *
- * The happy path of a call that is posted: bind, reserve a record, rg_queue_leave. Of one that waits: the
+ * The happy path of a call that is posted: look, reserve a record, rg_queue_leave. Of one that waits: the
  * same, then the record is sent and the thread reads the connection until its reply is there. What cannot be
  * sent is said before anything is appended; what fails behind that ends the session.
  */
@@ -46,8 +46,7 @@ static CUresult bind_to_home(struct rg_call *call, unsigned traits, uint64_t hom
     return rg_handle_shadow(RG_KIND_CONTEXT, call->context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-/* Fills in thread, session and context of a call, or returns the error it must return. */
-static CUresult bind(struct rg_call *call, unsigned traits, uint64_t home)
+CUresult rg_call_look(struct rg_call *call, unsigned traits, uint64_t home)
 {
     CUresult ended = atomic_load_explicit(&rg_sessions_ended, memory_order_acquire);
     if (ended != CUDA_SUCCESS)
@@ -62,6 +61,7 @@ static CUresult bind(struct rg_call *call, unsigned traits, uint64_t home)
     call->thread = thread;
     call->session = shadow ? shadow->context.session : &rg_sessions[0];
     call->context = traits & RG_TRAIT_CONTEXT ? context : 0;
+    call->current = shadow ? &shadow->context : NULL;
     if (traits & RG_TRAIT_CONTEXT) {
         if (atomic_load_explicit(&rg_contexts_suspect, memory_order_relaxed))
             rg_hooks.contexts_suspect();
@@ -72,16 +72,16 @@ static CUresult bind(struct rg_call *call, unsigned traits, uint64_t home)
         if (!shadow)
             return context ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
     }
-    return home ? bind_to_home(call, traits, home) : CUDA_SUCCESS;
+    if (home)
+        return bind_to_home(call, traits, home);
+    return traits & RG_TRAIT_CONTEXT ? atomic_load_explicit(&call->session->ended, memory_order_acquire)
+                                     : CUDA_SUCCESS;
 }
 
 CUresult rg_call_allowed(unsigned flags)
 {
     struct rg_call call;
-    CUresult status = bind(&call, flags, 0);
-    if (status == CUDA_SUCCESS && (flags & RG_CALL_CONTEXT))
-        status = atomic_load_explicit(&call.session->ended, memory_order_acquire);
-    return status;
+    return rg_call_look(&call, flags, 0);
 }
 
 CUresult rg_call_allowed_anywhere(void)
@@ -203,7 +203,7 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, uint64_
     const unsigned traits = rg_op_traits[op];
     uint16_t number;
     bool sharing = false;
-    CUresult status = bind(call, traits, home);
+    CUresult status = rg_call_look(call, traits, home);
     if (status == CUDA_SUCCESS)
         status = check_record(call, op, size, &call->size, &number);
     if (status == CUDA_SUCCESS && (traits & RG_TRAIT_ACCESSES))
