@@ -137,7 +137,7 @@ static CUresult map_addresses_in(const struct rg_region *host)
 static CUresult move_data(struct rg_copy *copy, struct rg_region *host, bool to_host)
 {
     const struct rg_region users = *host;
-    const bool shared = rg_unified_meets(host->address, rg_region_extent(host));
+    const bool shared = rg_unified_any() && rg_unified_meets(host->address, rg_region_extent(host));
     if (shared && !rg_region_allocate(&users, host))
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (shared && !to_host)

@@ -68,7 +68,8 @@ static CUresult start(const struct rg_copy *copy)
         }
         status = send(copy, &to, offset, copy->deferrable ? &rg_lease_until_reply : &lease);
     }
-    rg_call_end_lease(copy->session, &lease);
+    if (lease.conn)
+        rg_call_end_lease(copy->session, &lease);
     return status;
 }
 

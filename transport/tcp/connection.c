@@ -461,7 +461,7 @@ static enum rg_status receive_bulk(struct tcp_conn *c, unsigned char *to, size_t
         size -= got;
         atomic_fetch_add_explicit(&c->bulk_received, got, memory_order_relaxed);
     }
-    enum rg_status status = discard(c, size);
+    enum rg_status status = size ? discard(c, size) : RG_OK;
     return status == RG_OK && fault ? RG_ERR_FAULT : status;
 }
 
