@@ -17,6 +17,8 @@
 #ifndef RG_PROTO_GRAPH_H
 #define RG_PROTO_GRAPH_H
 
+#include "common/base/limits.h"
+
 enum rg_graph_wire_step {
     RG_GRAPH_WIRE_NOTHING,
     RG_GRAPH_WIRE_KERNEL,
@@ -24,9 +26,5 @@ enum rg_graph_wire_step {
     RG_GRAPH_WIRE_COPY,
     RG_GRAPH_WIRE_CONDITIONAL,
 };
-
-#define RG_GRAPH_DEPTH_MAX      32u   /* conditional nodes in each other */
-#define RG_GRAPH_CONDITIONS_MAX 4096u /* of one graph */
-#define RG_GRAPH_STEPS_MAX      1048576u
 
 #endif

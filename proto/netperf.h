@@ -18,6 +18,7 @@
 #ifndef RG_PROTO_NETPERF_H
 #define RG_PROTO_NETPERF_H
 
+#include "common/base/limits.h"
 #include "proto/wire.h"
 
 #include <assert.h>
@@ -25,11 +26,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define RG_NETPERF_SECONDS     120
-#define RG_NETPERF_BYTES       (256ull << 30) /* in both directions together */
-#define RG_NETPERF_REPLIES_MAX 65536u
-#define RG_NETPERF_RAW_MAX     (4u << 20) /* bytes read or written in one round */
-#define RG_NETPERF_TAG         1u /* of the memory that the client lends for the bulk data of answers */
+#define RG_NETPERF_SECONDS 120
+#define RG_NETPERF_BYTES   (256ull << 30) /* in both directions together */
+#define RG_NETPERF_TAG     1u /* of the memory that the client lends for the bulk data of answers */
 
 struct rg_netperf_request {
     struct rg_message_header header; /* kind RG_MESSAGE_NETPERF */
@@ -47,7 +46,6 @@ enum rg_netperf_program {
     RG_NETPERF_WRITE_BW = 2,
     RG_NETPERF_READ_BW = 3,
 };
-#define RG_NETPERF_ITERATIONS_MAX 10000u
 
 struct rg_netperf_perftest {
     struct rg_message_header header; /* kind RG_MESSAGE_PERFTEST */

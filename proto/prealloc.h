@@ -2,10 +2,10 @@
 #ifndef RG_PROTO_PREALLOC_H
 #define RG_PROTO_PREALLOC_H
 
+#include "common/base/limits.h"
+
 #include <assert.h>
 #include <stdint.h>
-
-#define RG_PREALLOC_MAX 32u /* blocks ready of one kind */
 
 enum rg_prealloc_kind {
     RG_PREALLOC_LINEAR,  /* cuMemAlloc: size */

@@ -6,6 +6,8 @@
 #ifndef RG_PROTO_TIMES_H
 #define RG_PROTO_TIMES_H
 
+#include "common/base/limits.h"
+
 #include <assert.h>
 #include <stdint.h>
 
@@ -32,7 +34,6 @@ struct rg_time {
 static_assert(sizeof(struct rg_time) == 72, "wire layout");
 
 #define RG_TIME_THREAD_STREAM (1ull << 63)
-#define RG_TIMES_MAX          (1u << 20) /* that a worker keeps; what comes then is only counted */
-#define RG_TIMES_PART         32768u     /* of one answer */
+#define RG_TIMES_PART         32768u /* of one answer */
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * stream.c - streams and host functions. A stream's flags, priority and context are answered here; host
- * functions are registered and run when the worker says that the stream has reached them (transfer.c).
+ * functions are registered and run when the worker says that the stream has reached them (host_call.c).
  */
 #include "client/api/stream.h"
 

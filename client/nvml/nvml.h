@@ -11,10 +11,10 @@
 #define RG_CLIENT_NVML_NVML_H
 
 #include "client/nvml/types.h"
+#include "common/base/limits.h"
 #include "proto/control/control.h"
 
 /* Processes of one machine at one server; more are not shown. */
-#define RG_NVML_PROCESSES_MAX 256
 
 /** The functions by enum rg_nvml_function. */
 extern void *const rg_nvml_api[];

@@ -1,6 +1,6 @@
 /*
- * answers.h - what the sender thread has to answer the worker: parts of what a rendezvous is about, and that a fence is
- * released. So the reader, which is told what is asked for, never sends.
+ * answers.h - what the sender thread has to answer the worker: parts of what a rendezvous is about, and that
+ * a fence is released. So the reader, which is told what is asked for, never sends.
  *
  * Guarded by the registry's lock, which the callers of all functions but rg_answers_send_next hold.
  */
@@ -30,12 +30,18 @@ struct rg_answer_part {
 void rg_answers_add(struct rg_answer_part *part);
 /** Whether memory in [start, start + size) is about to be sent. */
 bool rg_answers_meet(uint64_t start, uint64_t size);
-/** Waits until nothing of the application's memory is about to be sent of one transfer. Gives the lock up meanwhile. */
+/**
+ * Waits until nothing of the application's memory is about to be sent of one transfer. Gives the lock up
+ * meanwhile.
+ */
 void rg_answers_wait_transfer(const struct rg_session *session, uint64_t id);
 /** The same of memory in [start, start + size), of any transfer. */
 void rg_answers_wait_memory(uint64_t start, uint64_t size);
 
-/** Sends a piece of the session's next answer; false: there is none. The sender thread calls it, without the lock. */
+/**
+ * Sends a piece of the session's next answer; false: there is none. The sender thread calls it, without the
+ * lock.
+ */
 bool rg_answers_send_next(struct rg_session *session);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * chunk.h - how much of a large copy one message carries (common/sync/chunk_size.h): the calls of other threads stand behind no more
- * than one of them, on the wire and where the worker takes them in.
+ * chunk.h - how much of a large copy one message carries (common/sync/chunk_size.h): the calls of other
+ * threads stand behind no more than one of them, on the wire and where the worker takes them in.
  */
 #ifndef RG_CLIENT_TRANSFER_CHUNK_H
 #define RG_CLIENT_TRANSFER_CHUNK_H

@@ -1,9 +1,10 @@
 /*
  * credit.h - whether bulk data of a copy to the device may be sent now (proto/bulk_credit.h).
  *
- * As long as the device takes the data about as fast as it comes, there is always credit, and nothing is asked. Where a stream
- * does not go on, the credit is used up at some time: then copies are put into their streams without data (rgCopyInLate),
- * which the worker asks for when it is their turn. So nothing that other threads do stands behind data that nobody can take.
+ * As long as the device takes the data about as fast as it comes, there is always credit, and nothing is
+ * asked. Where a stream does not go on, the credit is used up at some time: then copies are put into their
+ * streams without data (rgCopyInLate), which the worker asks for when it is their turn. So nothing that other
+ * threads do stands behind data that nobody can take.
  *
  * Any thread; no locks held but that of shared pages.
  */

@@ -1,6 +1,7 @@
 /*
- * fence.c - places in streams. The worker says that a stream is there; what the stream waits for then is answered by the
- * sender thread. Without memory for that answer, the session ends: the stream would never go on.
+ * fence.c - places in streams. The worker says that a stream is there; what the stream waits for then is
+ * answered by the sender thread. Without memory for that answer, the session ends: the stream would never go
+ * on.
  */
 #include "client/core/queue.h"
 #include "client/core/session.h"

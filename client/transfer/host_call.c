@@ -1,7 +1,8 @@
 /*
- * host_call.c - functions of the application's that streams wait for. They run on one thread of ours, one after another, as
- * the driver's do; what they touch, and what they do wrong, raises signals as elsewhere. When one has returned, the worker is told
- * and its stream goes on. One that the driver has refused is forgotten.
+ * host_call.c - functions of the application's that streams wait for. They run on one thread of ours, one
+ * after another, as the driver's do; what they touch, and what they do wrong, raises signals as elsewhere.
+ * When one has returned, the worker is told and its stream goes on. One that the driver has refused is
+ * forgotten.
  */
 #include "client/core/hooks.h"
 #include "client/core/queue.h"

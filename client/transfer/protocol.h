@@ -1,8 +1,9 @@
 /*
  * protocol.h - the ways in which the data of a copy between host and device moves. See README.md.
  *
- * A protocol is chosen once for each copy, by the first row of the table that applies. Its `start` puts records into the stream;
- * what happens behind the call's back is the progress of what it has registered (registry.h).
+ * A protocol is chosen once for each copy, by the first row of the table that applies. Its `start` puts
+ * records into the stream; what happens behind the call's back is the progress of what it has registered
+ * (registry.h).
  */
 #ifndef RG_CLIENT_TRANSFER_PROTOCOL_H
 #define RG_CLIENT_TRANSFER_PROTOCOL_H
@@ -19,8 +20,7 @@ struct rg_copy {
     struct rg_region to, from;
     CUstream stream;
     bool asynchronous;
-    bool
-        in_order; /* the host's ends are read and written when the stream gets there, whatever memory that is: of graphs */
+    bool in_order; /* of graphs: the host's ends, whatever memory, are used when the stream gets there */
     /* of a copy that a protocol moves */
     struct rg_session *session;
     bool deferrable; /* the host's end may be read or written after the call has returned */
@@ -32,7 +32,10 @@ struct rg_protocol {
     bool to_host;
     /** The rows before this one do not apply. NULL: always. */
     bool (*applies)(const struct rg_copy *copy);
-    /** Puts the copy into its stream. When it returns, the memory is the application's, unless the copy is deferrable. */
+    /**
+     * Puts the copy into its stream. When it returns, the memory is the application's, unless the copy is
+     * deferrable.
+     */
     CUresult (*start)(const struct rg_copy *copy);
 };
 

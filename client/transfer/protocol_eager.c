@@ -1,9 +1,10 @@
 /*
- * protocol_eager.c - data to the device leaves with its records, chunk by chunk, as long as there is credit for it.
+ * protocol_eager.c - data to the device leaves with its records, chunk by chunk, as long as there is credit
+ * for it.
  *
- * Each record (rgCopyIn, rgBoxIn) is of a box of the copy and has the box's data as its bulk part; how that travels, with the
- * message or out of band, on one connection or several, or written into memory that the worker has advertised, is the
- * transport's. Without credit, what is left is a rendezvous.
+ * Each record (rgCopyIn, rgBoxIn) is of a box of the copy and has the box's data as its bulk part; how that
+ * travels, with the message or out of band, on one connection or several, or written into memory that the
+ * worker has advertised, is the transport's. Without credit, what is left is a rendezvous.
  */
 #include "client/core/call.h"
 #include "client/core/session.h"
@@ -26,8 +27,9 @@ static size_t chunk_of(const struct rg_copy *copy)
 }
 
 /*
- * Sends the data of `to`, which begins at packed byte `offset` of the copy. Other streams are ordered after the end of a
- * synchronous copy that nobody waits for; not after its beginning, as it may yet turn out that the call has to wait for its stream.
+ * Sends the data of `to`, which begins at packed byte `offset` of the copy. Other streams are ordered after
+ * the end of a synchronous copy that nobody waits for; not after its beginning, as it may yet turn out that
+ * the call has to wait for its stream.
  */
 static CUresult send(const struct rg_copy *copy, const struct rg_region *to, size_t offset,
                      struct rg_lease *lease)

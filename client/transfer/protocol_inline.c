@@ -1,5 +1,6 @@
 /*
- * protocol_inline.c - a small line to the device goes in its record (rgCopyInSmall), and waits in the batch as calls do.
+ * protocol_inline.c - a small line to the device goes in its record (rgCopyInSmall), and waits in the batch
+ * as calls do.
  */
 #include "client/core/optimisations.h"
 #include "client/transfer/protocol.h"
@@ -17,7 +18,10 @@ static bool applies(const struct rg_copy *copy)
 
 static CUresult start(const struct rg_copy *copy)
 {
-    /* by way of our own memory: reading the application's may fault, which must not happen under the stream lock */
+    /*
+     * by way of our own memory: reading the application's may fault, which must not happen under the stream
+     * lock
+     */
     unsigned char data[MOST];
     memcpy(data, (const void *)(uintptr_t)copy->from.address, copy->from.width);
     return rg_op_rgCopyInSmall(copy->to.address, copy->stream, !copy->asynchronous && !copy->stays,

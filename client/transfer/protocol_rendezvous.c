@@ -1,8 +1,10 @@
 /*
- * protocol_rendezvous.c - a copy to the device goes without its data (rgCopyInLate, rgBoxInLate), which the worker asks for
- * when the stream is there (rendezvous.c): where something queued may still write the source, and where there is no credit.
+ * protocol_rendezvous.c - a copy to the device goes without its data (rgCopyInLate, rgBoxInLate), which the
+ * worker asks for when the stream is there (rendezvous.c): where something queued may still write the source,
+ * and where there is no credit.
  *
- * A call whose source must not be read later waits for its stream, as with a driver that has no memory left to keep data aside.
+ * A call whose source must not be read later waits for its stream, as with a driver that has no memory left
+ * to keep data aside.
  */
 #include "client/transfer/protocol.h"
 #include "client/transfer/transfer.h"

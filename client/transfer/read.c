@@ -1,12 +1,15 @@
 /*
- * read.c - memory of the host that the worker sends the device's data into, by parts and when the stream is there.
+ * read.c - memory of the host that the worker sends the device's data into, by parts and when the stream is
+ * there.
  *
- * A read that a call waits for (rgCopyOut, rgBoxOut) ends with its call; a deferred one, and one into memory of this client's,
- * ends with its last part. Where the connection can take data in from the peer directly, memory in one piece is advertised:
- * the worker then writes it (one-sided), and the notice says only that it has done so.
+ * A read that a call waits for (rgCopyOut, rgBoxOut) ends with its call; a deferred one, and one into memory
+ * of this client's, ends with its last part. Where the connection can take data in from the peer directly,
+ * memory in one piece is advertised: the worker then writes it (one-sided), and the notice says only that it
+ * has done so.
  *
- * What can fail: memory that cannot be written is the application's mistake, latched as CUDA_ERROR_INVALID_VALUE; a part that does
- * not fit what was registered ends the session. Threads: callers create and destroy; the reader receives.
+ * What can fail: memory that cannot be written is the application's mistake, latched as
+ * CUDA_ERROR_INVALID_VALUE; a part that does not fit what was registered ends the session. Threads: callers
+ * create and destroy; the reader receives.
  */
 #include "client/core/probe.h"
 #include "client/core/session.h"

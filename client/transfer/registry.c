@@ -17,7 +17,10 @@ pthread_cond_t rg_registry_idle = PTHREAD_COND_INITIALIZER;
 static struct rg_hash_table transfers; /* by id */
 static uint64_t next_id = 1;
 static unsigned n_host_writers;
-/* What the thread that reads a session's connection receives into just now, by its id; of each session. 0: nothing. */
+/*
+ * What the thread that reads a session's connection receives into just now, by its id; of each session. 0:
+ * nothing.
+ */
 static uint64_t receiving[RG_SERVERS_MAX];
 
 void *rg_registry_new(struct rg_session *session, const struct rg_transfer_kind *kind, size_t size)

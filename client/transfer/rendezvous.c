@@ -1,12 +1,12 @@
 /*
  * rendezvous.c - host memory that the worker asks for when the stream is there.
  *
- * The worker asks part by part; the reader takes note, the sender thread answers (answers.c). With the question for the last
- * part the transfer is out of the registry. A lazy source is started by the first question: parts wait with it until its
- * bytes are there.
+ * The worker asks part by part; the reader takes note, the sender thread answers (answers.c). With the
+ * question for the last part the transfer is out of the registry. A lazy source is started by the first
+ * question: parts wait with it until its bytes are there.
  *
- * What can fail: without memory for a part, and for a question that does not fit, the session ends. Memory that cannot be read is
- * sent as zeros, and latched as CUDA_ERROR_INVALID_VALUE.
+ * What can fail: without memory for a part, and for a question that does not fit, the session ends. Memory
+ * that cannot be read is sent as zeros, and latched as CUDA_ERROR_INVALID_VALUE.
  */
 #include "client/core/queue.h"
 #include "client/core/receiver.h"

@@ -1,9 +1,10 @@
 /*
- * settle.c - transfers end: by a notice, because their record could not be sent, because the application has its memory
- * back, with their session.
+ * settle.c - transfers end: by a notice, because their record could not be sent, because the application has
+ * its memory back, with their session.
  *
- * Whoever ends a transfer waits until nothing is received into its memory or sent from it. None of these waits is for the
- * worker: the reader is at most in the middle of a message, which the end of a session interrupts.
+ * Whoever ends a transfer waits until nothing is received into its memory or sent from it. None of these
+ * waits is for the worker: the reader is at most in the middle of a message, which the end of a session
+ * interrupts.
  */
 #include "client/core/session.h"
 #include "client/transfer/answers.h"
@@ -38,8 +39,10 @@ bool rg_transfer_cancel(uint64_t id)
     return true;
 }
 
-/* The worker writes nothing into the transfer's memory any more. The lock is held, and given up meanwhile: it may be gone
- * then. */
+/*
+ * The worker writes nothing into the transfer's memory any more. The lock is held, and given up meanwhile: it
+ * may be gone then.
+ */
 static void withdraw(struct rg_transfer *transfer)
 {
     struct rg_session *session = transfer->session;
@@ -54,7 +57,9 @@ static void withdraw(struct rg_transfer *transfer)
         transfer->advertised = false;
 }
 
-/* The memory is the application's again; the lock is held, and given up while something of it is under way. */
+/*
+ * The memory is the application's again; the lock is held, and given up while something of it is under way.
+ */
 static void revoke(struct rg_transfer *transfer)
 {
     struct rg_session *session = transfer->session;

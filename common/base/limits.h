@@ -23,4 +23,38 @@
 #define RG_HELLO_TIMEOUT_MS 10000 /* an unfinished handshake is dropped after this */
 #define RG_DEVICES_MAX      64
 
+/* Transport */
+#define RG_PIECE         (256u << 10)             /* bytes of bulk data that travel together on a channel */
+#define RG_PIECES_MAX    (RG_BULK_MAX / RG_PIECE) /* pieces of the bulk data of one message */
+#define RG_MULTIRAIL_MAX 8                        /* rails */
+#define RG_RESUMABLE_UNACKNOWLEDGED_MAX                                                                      \
+    (64u << 20) /* bytes that are kept for the peer before its acknowledgement is waited for */
+#define RG_RESUMABLE_UNACKNOWLEDGED_LIMIT (512u << 20) /* bytes that are kept in all */
+
+/* Contents of calls */
+#define RG_GRAPH_DEPTH_MAX      32u        /* conditional nodes in each other */
+#define RG_GRAPH_CONDITIONS_MAX 4096u      /* of one graph */
+#define RG_GRAPH_STEPS_MAX      1048576u   /* steps of one graph */
+#define RG_PREALLOC_MAX         32u        /* blocks ready of one kind */
+#define RG_TIMES_MAX            (1u << 20) /* that a worker keeps; what comes then is only counted */
+#define RG_COREDUMP_NAME_MAX    1024u      /* bytes of a file's or pipe's name, with its end */
+
+/* Fat binaries */
+#define RG_FATBIN_TEXT_MAX    (512ull << 20) /* bytes of one entry when decompressed */
+#define RG_VARIABLE_ENTRY_MAX (16u << 20)    /* bytes of an entry of a fat binary that is still looked into */
+
+/* Questions outside of sessions */
+#define RG_QUESTION_SIZE_MAX      8192       /* of a question's encoded form */
+#define RG_ANSWER_SIZE_MAX        65536      /* of an answer's, and of the memory that its values need */
+#define RG_NVML_PROCESSES_MAX     256        /* processes that a server tells of */
+#define RG_NETPERF_REPLIES_MAX    65536u     /* answers to one request */
+#define RG_NETPERF_RAW_MAX        (4u << 20) /* bytes read or written in one round */
+#define RG_NETPERF_ITERATIONS_MAX 10000u     /* of a program of perftest */
+
+/* A worker, and the daemon */
+#define RG_EXECUTORS_MAX  1024u        /* threads of a worker */
+#define RG_IMAGES_MAX     4096u        /* that wait to be loaded */
+#define RG_DEFERRED_MAX   (256u << 20) /* bytes of deferred transfers under way */
+#define RG_HANDSHAKES_MAX 256          /* connections at once of which it is not known yet what they want */
+
 #endif

@@ -5,12 +5,11 @@
 #ifndef RG_COMMON_CUDA_COREDUMP_H
 #define RG_COMMON_CUDA_COREDUMP_H
 
+#include "common/base/limits.h"
 #include "common/cuda/api.h"
 
 #include <stdbool.h>
 #include <stddef.h>
-
-#define RG_COREDUMP_NAME_MAX 1024u /* bytes of a file's or pipe's name, with its end */
 
 /** Bytes of the setting's value, of a name the most. 0: there is no such setting. */
 size_t rg_coredump_size(CUcoredumpSettings setting);

@@ -20,6 +20,7 @@
 #ifndef RG_PROTO_MANAGEMENT_MANAGEMENT_H
 #define RG_PROTO_MANAGEMENT_MANAGEMENT_H
 
+#include "common/base/limits.h"
 #include "common/base/status.h"
 
 #include <stddef.h>
@@ -169,9 +170,7 @@ enum rg_nvml_question {
         RG_QUESTION_COUNT
 };
 
-#define RG_QUESTION_ARGUMENTS 6     /* after the device */
-#define RG_QUESTION_SIZE_MAX  8192  /* of a question's encoded form */
-#define RG_ANSWER_SIZE_MAX    65536 /* of an answer's, and of the memory that its values need */
+#define RG_QUESTION_ARGUMENTS 6 /* after the device */
 
 /* One argument or, where a length belongs to it, two. */
 struct rg_question_argument {

@@ -17,11 +17,11 @@
 #ifndef RG_SERVER_CORE_LEADER_FOLLOWERS_H
 #define RG_SERVER_CORE_LEADER_FOLLOWERS_H
 
+#include "common/base/limits.h"
 #include "proto/times.h"
 #include "server/core/worker.h"
 
 /* Threads of a session, for as many calls that wait at once; a further call that has to wait fails. */
-#define RG_EXECUTORS_MAX 1024u
 
 enum { RG_ROLE_READ = 1, RG_ROLE_DISPATCH = 2, RG_ROLES_ALL = 3 };
 

@@ -9,6 +9,7 @@
 #ifndef RG_SERVER_DAEMON_HANDSHAKE_H
 #define RG_SERVER_DAEMON_HANDSHAKE_H
 
+#include "common/base/limits.h"
 #include "common/base/log_limit.h"
 #include "server/daemon/driver.h"
 #include "server/daemon/management.h"
@@ -19,7 +20,6 @@
 #include <stdbool.h>
 
 /* Unfinished handshakes at once; the oldest gives way to a new connection. */
-#define RG_HANDSHAKES_MAX 256
 
 struct rg_handshakes {
     pthread_mutex_t lock;

@@ -5,13 +5,13 @@
 #ifndef RG_SERVER_IMAGES_IMAGE_H
 #define RG_SERVER_IMAGES_IMAGE_H
 
+#include "common/base/limits.h"
 #include "server/core/worker.h"
 #include "server/modules.h"
 
 struct rg_disk_cache;
 
-#define RG_IMAGES_MAX 4096u /* that wait to be loaded */
-#define RG_IMAGE_TAIL 64    /* zeros behind an image: text is ended, and no header begins in the last bytes */
+#define RG_IMAGE_TAIL 64 /* zeros behind an image: text is ended, and no header begins in the last bytes */
 
 struct rg_image {
     struct rg_image *next;

@@ -21,13 +21,13 @@
 #define RG_SERVER_TRANSFER_DEFERRED_H
 
 #include "common/base/hash_table.h"
+#include "common/base/limits.h"
 #include "common/base/tuning.h"
 #include "server/modules.h"
 #include "server/transfer/device_region.h"
 #include "server/transfer/staging.h"
 
 /* Bytes that a session's items take here until their streams have done them, but for the driver's. */
-#define RG_DEFERRED_MAX (256u << 20)
 
 enum rg_deferred_kind { RG_DEFERRED_HOST_CALL, RG_DEFERRED_RENDEZVOUS, RG_DEFERRED_READ };
 

@@ -16,17 +16,13 @@
 #include "common/base/limits.h"
 #include "proto/wire.h"
 
-#define RG_PIECE      (256u << 10)
-#define RG_PIECES_MAX (RG_BULK_MAX / RG_PIECE)
-
 struct rg_out_of_band {
     uint16_t kind;    /* RG_MESSAGE_OUT_OF_BAND */
     uint16_t version; /* RG_PROTOCOL_MAJOR */
     uint32_t bulk_size;
     uint64_t number; /* counts such messages of this direction, from 1 */
-    uint64_t
-        route; /* the channel of piece i is bits 4 * i to 4 * i + 3, in the order in which the client opened them */
-    uint8_t wanted; /* channels that the sender would like to have */
+    uint64_t route;  /* bits 4 * i to 4 * i + 3: the channel of piece i, in the order of opening */
+    uint8_t wanted;  /* channels that the sender would like to have */
     uint8_t reserved[7];
 };
 static_assert(sizeof(struct rg_out_of_band) == 32,

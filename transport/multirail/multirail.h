@@ -20,9 +20,9 @@
 #ifndef RG_TRANSPORT_MULTIRAIL_MULTIRAIL_H
 #define RG_TRANSPORT_MULTIRAIL_MULTIRAIL_H
 
+#include "common/base/limits.h"
 #include "transport/transport.h"
 
-#define RG_MULTIRAIL_MAX 8            /* rails */
 #define RG_MULTIRAIL_MIN (512u << 10) /* smaller bulk data stays with its message */
 #define RG_MULTIRAIL_ANY UINT16_MAX   /* the first rail that was never there */
 

@@ -31,7 +31,7 @@ enum {
     FIRST_RAIL_MS = 30000, /* how long a message may wait for the first rail to be added here */
 };
 
-/* --- readers ----------------------------------------------------------------------------------------------------- */
+/* --- readers --- */
 
 static enum rg_status discard(struct rail *rail, size_t size)
 {
@@ -309,7 +309,7 @@ void *rg_rail_read(void *arg)
     return NULL;
 }
 
-/* --- the receiver ------------------------------------------------------------------------------------------------ */
+/* --- the receiver --- */
 
 static void free_stashes(struct multirail *m)
 {

@@ -270,7 +270,7 @@ bool rg_rdma_read_advertisement(struct rg_rdma_conn *c, const unsigned char *pay
 static bool route_by_tag(const struct rg_rdma_conn *c, const struct rg_send *message,
                          struct rg_rdma_route *out)
 {
-    for (uint16_t slot = RG_RDMA_CHUNKS; slot < RG_RDMA_ADVERTS; slot++) {
+    for (unsigned slot = RG_RDMA_CHUNKS; slot < RG_RDMA_ADVERTS; slot++) {
         const struct rg_rdma_advert *advert = &c->adverts[slot];
         if (!advert->here || advert->tag != message->tag || message->base < advert->base)
             continue;
@@ -278,7 +278,7 @@ static bool route_by_tag(const struct rg_rdma_conn *c, const struct rg_send *mes
         if (offset > advert->size || message->bulk_size > advert->size - offset)
             continue;
         out->n = 1;
-        out->pieces[0].slot = slot;
+        out->pieces[0].slot = (uint16_t)slot;
         out->pieces[0].offset = offset;
         out->pieces[0].length = (uint32_t)message->bulk_size;
         out->pieces[0].advert = *advert;

@@ -21,7 +21,7 @@ enum {
     GOAWAY_NS = 1000000000,  /* how long who leaves waits for what others are sending */
 };
 
-/* --- the peer's ---------------------------------------------------------------------------------------------------- */
+/* --- the peer's --- */
 
 bool rg_resumable_heard_lately(const struct rg_conn *conn)
 {
@@ -86,7 +86,7 @@ void rg_resumable_look_for_last_words(struct rg_resumable *c)
     }
 }
 
-/* --- this side's ---------------------------------------------------------------------------------------------------- */
+/* --- this side's --- */
 
 /* Waits until a word of ours would be taken, with the right to send, which is free. Gives up the lock. */
 static bool await_room(struct rg_resumable *c, uint64_t until_ns)

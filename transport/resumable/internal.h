@@ -45,7 +45,7 @@ struct rg_retransmit_entry {
     size_t msg_size; /* of `data`: the header and the message */
     struct rg_send
         send; /* as the link has it; the parts of bulk data are the sender's while it is inside (busy), else
-                          * `own`, or in `parts`. With a lease the memory of the bulk data stays: it is not copied */
+                          * `own`, or in `parts`. With a lease that memory stays: it is not copied */
     struct iovec own;
     struct rg_retransmit_block *copy;  /* where `own` points, if it is a copy */
     struct rg_retransmit_block *parts; /* of bulk data that stays where it is */

@@ -16,7 +16,7 @@ static void unlocked(struct rg_resumable *c)
     pthread_mutex_unlock(&c->lock);
 }
 
-/* --- acknowledgements -------------------------------------------------------------------------------------------- */
+/* --- acknowledgements --- */
 
 /* Whether nothing more has come yet, as far as the link shows that. */
 static bool pauses(const struct rg_resumable *c)
@@ -112,7 +112,7 @@ void rg_resumable_drain(struct rg_resumable *c, int timeout_ms)
     }
 }
 
-/* --- messages ---------------------------------------------------------------------------------------------------- */
+/* --- messages --- */
 
 /* Hands a message out; the lock is held. */
 static void deliver(struct rg_resumable *c, struct rg_message *message)

@@ -24,7 +24,7 @@ enum {
         300, /* the ends of link and control connection, of which either may come first, are no further apart */
 };
 
-/* --- noticing ---------------------------------------------------------------------------------------------------- */
+/* --- noticing --- */
 
 /*
  * Whether the peer's last words lie ready: they are worth waiting for their reader; anything else comes
@@ -85,7 +85,7 @@ static void watch(struct rg_resumable *c)
     }
 }
 
-/* --- mending ------------------------------------------------------------------------------------------------- */
+/* --- mending --- */
 
 /*
  * Whether the peer has ended the control connection, or does so in a moment; and whether it said by it that

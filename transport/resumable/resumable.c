@@ -13,7 +13,7 @@
 
 enum { AGAIN_NS = 2000000000 }; /* a loss so soon after the last */
 
-/* --- state --------------------------------------------------------------------------------------------------- */
+/* --- state --- */
 
 void rg_resumable_sleep(struct rg_resumable *c, uint64_t until_ns)
 {
@@ -81,7 +81,7 @@ void rg_resumable_break(struct rg_resumable *c, uint64_t epoch, enum rg_status s
     rg_resumable_changed(c);
 }
 
-/* --- words of its own -------------------------------------------------------------------------------------------- */
+/* --- words of its own --- */
 
 struct rg_resumable_header rg_resumable_header_of(struct rg_resumable *c, enum rg_resumable_kind kind)
 {
@@ -113,7 +113,7 @@ bool rg_resumable_has_room(const struct rg_conn *link)
     return p.fd >= 0 && poll(&p, 1, 0) == 1 && p.revents == POLLOUT;
 }
 
-/* --- the rest ---------------------------------------------------------------------------------------------------- */
+/* --- the rest --- */
 
 static void resumable_interrupt(struct rg_conn *conn)
 {

@@ -27,14 +27,13 @@
 #ifndef RG_TRANSPORT_RESUMABLE_RESUMABLE_H
 #define RG_TRANSPORT_RESUMABLE_RESUMABLE_H
 
+#include "common/base/limits.h"
 #include "transport/transport.h"
 
 /* What a user of such a connection must leave of RG_MESSAGE_MAX. */
-#define RG_RESUMABLE_HEADER               16u
-#define RG_RESUMABLE_ACK_BYTES            (1u << 20)
-#define RG_RESUMABLE_ACK_COUNT            256u
-#define RG_RESUMABLE_UNACKNOWLEDGED_MAX   (64u << 20)
-#define RG_RESUMABLE_UNACKNOWLEDGED_LIMIT (512u << 20)
+#define RG_RESUMABLE_HEADER    16u
+#define RG_RESUMABLE_ACK_BYTES (1u << 20)
+#define RG_RESUMABLE_ACK_COUNT 256u
 
 enum rg_resumable_kind { RG_RESUMABLE_DATA = 1, RG_RESUMABLE_ACK = 2, RG_RESUMABLE_GOAWAY = 3 };
 

@@ -8,11 +8,11 @@
 #ifndef RG_COMMON_CUDA_FATBIN_FATBIN_H
 #define RG_COMMON_CUDA_FATBIN_FATBIN_H
 
+#include "common/base/limits.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#define RG_FATBIN_TEXT_MAX (512ull << 20) /* bytes of one entry when decompressed */
 
 enum rg_fatbin_status {
     RG_FATBIN_OK = 0,

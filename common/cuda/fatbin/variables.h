@@ -8,12 +8,13 @@
 #ifndef RG_COMMON_CUDA_FATBIN_VARIABLES_H
 #define RG_COMMON_CUDA_FATBIN_VARIABLES_H
 
+#include "common/base/limits.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define RG_VARIABLE_UNSIZED   UINT64_MAX  /* the size is not said in a way that is understood */
-#define RG_VARIABLE_ENTRY_MAX (16u << 20) /* bytes of an entry of a fat binary that is still looked into */
+#define RG_VARIABLE_UNSIZED UINT64_MAX /* the size is not said in a way that is understood */
 #define RG_VARIABLE_WORK_MAX                                                                                 \
     (64u << 20) /* bytes that are looked at in all, those looked at twice counted twice */
 

@@ -1,4 +1,7 @@
-/* Which protocol a copy takes, and what its records carry. The rest of the client is replaced by what is below. */
+/*
+ * Which protocol a copy takes, and what its records carry. The rest of the client is replaced by what is
+ * below.
+ */
 #include "client/transfer/protocol.h"
 
 #include "client/core/call.h"

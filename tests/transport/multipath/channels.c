@@ -19,7 +19,7 @@ static const char address[] = "127.0.0.1:0";
 static const char text[16] = "\xff\xff what follows";
 static unsigned char into[2 * RG_PIECE];
 
-/* --- slow channels ----------------------------------------------------------------------------------------------------- */
+/* --- slow channels --- */
 
 static void *send_some(void *arg)
 {
@@ -56,7 +56,7 @@ static void test_slow_lane(void)
     pair_close(&pair);
 }
 
-/* --- two steps ------------------------------------------------------------------------------------------------------ */
+/* --- two steps --- */
 
 struct tail {
     struct rg_conn *conn;
@@ -124,7 +124,7 @@ static void test_two_steps(void)
     pair_close(&pair);
 }
 
-/* --- opening -------------------------------------------------------------------------------------------------------- */
+/* --- opening --- */
 
 struct opener {
     struct pair *pair;
@@ -180,7 +180,7 @@ static void test_opening(void)
     }
 }
 
-/* --- joining -------------------------------------------------------------------------------------------------------- */
+/* --- joining --- */
 
 struct joining {
     struct rg_listener *listener;

@@ -79,7 +79,7 @@ static struct rg_piece piece_of(uint64_t number, unsigned index, unsigned codec)
                              .number = number};
 }
 
-/* --- announcements ------------------------------------------------------------------------------------------------ */
+/* --- announcements --- */
 
 static void refused(struct rg_out_of_band head, const char *what)
 {
@@ -122,7 +122,7 @@ static void test_bad_announcements(void)
     bare_close(&bare);
 }
 
-/* --- pieces ------------------------------------------------------------------------------------------------------- */
+/* --- pieces --- */
 
 static unsigned char data[2 * RG_PIECE], into[2 * RG_PIECE];
 
@@ -201,7 +201,7 @@ static void test_not_a_piece(void)
     bare_close(&bare);
 }
 
-/* --- connections that die ------------------------------------------------------------------------------------------ */
+/* --- connections that die --- */
 
 /*
  * In the middle of a piece, between pieces, and with no piece at all: never wrong data, never a wait without
@@ -280,7 +280,7 @@ static void test_interrupts(void)
     }
 }
 
-/* --- a channel that comes late, and one too many ------------------------------------------------------------------------ */
+/* --- a channel that comes late, and one too many --- */
 
 struct late {
     struct rg_conn *bundle, *channel;

@@ -24,7 +24,7 @@
 
 static const char address[] = "mem:rails";
 
-/* --- traffic ------------------------------------------------------------------------------------------------- */
+/* --- traffic --- */
 
 enum { NO_KIND = 0x8000 }; /* a message begins with none that a bundle knows */
 
@@ -130,7 +130,7 @@ static void test_drops(void)
     }
 }
 
-/* --- memory that is advertised ----------------------------------------------------------------------------------------- */
+/* --- memory that is advertised --- */
 
 enum {
     ADVERTISED_CHUNK = 512 << 10,
@@ -274,7 +274,7 @@ static void test_destination(void)
     }
 }
 
-/* --- the memory of GPUs -------------------------------------------------------------------------------------------- */
+/* --- the memory of GPUs --- */
 
 static struct rg_conn *another(struct pair *pair, struct rg_conn **theirs)
 {
@@ -337,7 +337,7 @@ static void test_device_memory(void)
     free(ring);
 }
 
-/* --- whether they are worth it ------------------------------------------------------------------------------------- */
+/* --- whether they are worth it --- */
 
 /*
  * A pair whose rails are used if that is found to be faster; *ends: their connections at pair.b, by number.
@@ -409,7 +409,7 @@ static void test_worth_of_all(void)
     pair_close(&pair);
 }
 
-/* --- coming back --------------------------------------------------------------------------------------------------- */
+/* --- coming back --- */
 
 struct source {
     struct pair *pair;
@@ -470,7 +470,7 @@ static void test_coming_back(void)
     }
 }
 
-/* --- by hand ----------------------------------------------------------------------------------------------------- */
+/* --- by hand --- */
 
 struct by_hand {
     struct pair pair;         /* b is the bundle, a its peer's first connection */
@@ -698,7 +698,7 @@ static void test_interrupt(void)
     free(got);
 }
 
-/* --- real rails -------------------------------------------------------------------------------------------------- */
+/* --- real rails --- */
 
 /* Traffic over two RDMA links for so many seconds; whoever runs this breaks one of them meanwhile. */
 static void run_over_rdma(unsigned seconds)

@@ -65,7 +65,7 @@ static void test_cuts_of_rails(void)
     CHECK(!lost[0] && !lost[LAST] && lost[FIRST] && lost[FIRST | LAST] && lost[FIRST | ALL]);
 }
 
-/* --- advertised memory --------------------------------------------------------------------------------------------- */
+/* --- advertised memory --- */
 
 enum { CHUNK = 32 << 10, CHUNKS = 16, AREA = 100 << 10, AREAS = 4, UNTAGGED = 3, AHEAD = 8 };
 

@@ -106,7 +106,7 @@ void tethered_open(struct ends *ends, struct pair *control_conn, const char *fil
     control_conn->a = control_conn->b = NULL;
 }
 
-/* --- traffic ------------------------------------------------------------------------------------------------- */
+/* --- traffic --- */
 
 /* The sizes of message n: mostly small, some with much bulk data. */
 static void sizes(uint64_t n, size_t *msg, size_t *bulk)

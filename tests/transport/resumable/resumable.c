@@ -19,7 +19,7 @@ static void test_no_cut(void)
     CHECK(run_traffic("delay:oneway=1ms", 0, 100) == 0);
 }
 
-/* --- states ---------------------------------------------------------------------------------------------------- */
+/* --- states --- */
 
 /* An idle connection that is lost is mended without anybody calling. */
 static void test_idle(void)
@@ -351,7 +351,7 @@ static void test_timeouts(void)
     pair_close(&ends.pair);
 }
 
-/* --- a hostile peer -------------------------------------------------------------------------------------------- */
+/* --- a hostile peer --- */
 
 static void test_violations(void)
 {
@@ -402,7 +402,7 @@ static void test_never_acknowledged(void)
     pair_close(&pair);
 }
 
-/* --- held memory --------------------------------------------------------------------------------------------------- */
+/* --- held memory --- */
 
 enum { HELD = 200000 };
 

@@ -181,7 +181,7 @@ static void multiply(struct sg_codegen *gen)
                                      offsetof(struct sg_matrix_fragments, c)};
     const struct sg_insn *insn = gen->insn;
     enum sg_type type;
-    for (uint8_t which = SG_MATRIX_A; which <= SG_MATRIX_C; which++) {
+    for (unsigned which = SG_MATRIX_A; which <= SG_MATRIX_C; which++) {
         uint32_t count = sg_mma_registers(insn, which, &type);
         put(gen, which, offsets[which - SG_MATRIX_A], count, type);
     }
