@@ -256,6 +256,7 @@ static CUresult check_cooperative(CUfunction f, const struct dimensions *d, CUde
 
 /* A launch that has been checked, but for its parameters. */
 struct request {
+    struct rg_call *call;
     const struct rg_function *function;
     CUfunction f;
     const struct dimensions *d;
@@ -280,9 +281,9 @@ static CUresult send_launch(const struct request *r, unsigned char *buffer)
     if (status != CUDA_SUCCESS)
         return status;
     const struct dimensions *d = r->d;
-    return rg_op_rgLaunch((uint64_t)r->f, d->grid[0], d->grid[1], d->grid[2], d->block[0], d->block[1],
-                          d->block[2], d->shared, rg_effective_stream(r->stream), r->cooperative, size, data,
-                          r->n_attributes, r->attributes);
+    return rg_op_rgLaunch(r->call, (uint64_t)r->f, d->grid[0], d->grid[1], d->grid[2], d->block[0],
+                          d->block[1], d->block[2], d->shared, rg_effective_stream(r->stream), r->cooperative,
+                          size, data, r->n_attributes, r->attributes);
 }
 
 /*
@@ -361,8 +362,8 @@ static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream
         status = load_first(f, function);
     if (status != CUDA_SUCCESS)
         return status;
-    const struct request request = {function,     f,         d, stream, cooperative, kernelParams, extra,
-                                    n_attributes, attributes};
+    const struct request request = {&call, function,     f,         d, stream, cooperative, kernelParams,
+                                    extra, n_attributes, attributes};
     return function->params_size <= SMALL_PARAMS ? launch_small(&request) : launch_large(&request);
 }
 

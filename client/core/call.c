@@ -198,14 +198,12 @@ static void reserve(struct rg_call *call, uint16_t number, unsigned traits)
     rg_probe_post(call->op, session->queue.next_seq - 1, call->size);
 }
 
-CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, uint64_t home)
+CUresult rg_call_begin_looked(struct rg_call *call, enum rg_op op, size_t size)
 {
     const unsigned traits = rg_op_traits[op];
     uint16_t number;
     bool sharing = false;
-    CUresult status = rg_call_look(call, traits, home);
-    if (status == CUDA_SUCCESS)
-        status = check_record(call, op, size, &call->size, &number);
+    CUresult status = check_record(call, op, size, &call->size, &number);
     if (status == CUDA_SUCCESS && (traits & RG_TRAIT_ACCESSES))
         status = rg_hooks.work_begins(traits & RG_TRAIT_KERNELS, &sharing);
     if (status != CUDA_SUCCESS)
@@ -219,6 +217,12 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, uint64_
     if (sharing)
         rg_hooks.work_ends();
     return CUDA_SUCCESS;
+}
+
+CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, uint64_t home)
+{
+    const CUresult status = rg_call_look(call, rg_op_traits[op], home);
+    return status == CUDA_SUCCESS ? rg_call_begin_looked(call, op, size) : status;
 }
 
 CUresult rg_call_wait_own(struct rg_call *call)

@@ -82,6 +82,8 @@ bool rg_call_waits_are_short(const struct rg_session *session);
  * context, the call goes there, in its context.
  */
 CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, uint64_t home);
+/** The same of a call that rg_call_look has found possible, in the current context. */
+CUresult rg_call_begin_looked(struct rg_call *call, enum rg_op op, size_t size);
 /**
  * Around calls that put records into the streams of two servers, of which one waits for the other (fence.c).
  * No call that blocks is put between them: else a worker could wait, in cuMemFree, for the first record,
