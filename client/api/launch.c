@@ -7,10 +7,8 @@
 #include "client/api/function.h"
 #include "client/core/address_map.h"
 #include "client/core/call.h"
-#include "client/core/device_list.h"
 #include "client/core/handle.h"
 #include "client/core/session.h"
-#include "client/core/thread.h"
 #include "client/managed/pinned.h"
 #include "client/multiserver/replication.h"
 #include "common/base/limits.h"
@@ -68,9 +66,10 @@ static CUresult too_many_threads(const struct rg_function *function, const struc
                                                                : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult check_dimensions(const struct rg_function *function, const struct dimensions *d)
+static CUresult check_dimensions(const struct rg_function *function, const struct dimensions *d,
+                                 CUdevice device)
 {
-    const struct limits *limits = limits_of(rg_device_current());
+    const struct limits *limits = limits_of(device);
     if (!limits)
         return rg_call_allowed(RG_CALL_CONTEXT);
     uint64_t threads = 1;
@@ -93,18 +92,6 @@ static CUresult check_dimensions(const struct rg_function *function, const struc
 
 #define PORTABLE_CLUSTER 8 /* blocks that a cluster may have on every device that has clusters */
 
-/* The shape of clusters that a launch asks for; zeros: it does not. */
-static void find_wish(unsigned n_attributes, const CUlaunchAttribute *attributes, unsigned wish[3])
-{
-    for (unsigned i = 0; i < n_attributes; i++) {
-        if (attributes[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
-            continue;
-        wish[0] = attributes[i].value.clusterDim.x;
-        wish[1] = attributes[i].value.clusterDim.y;
-        wish[2] = attributes[i].value.clusterDim.z;
-    }
-}
-
 /*
  * What the kernel, its attributes and the launch say of clusters must agree, and divide the grid (but of
  * kernels whose launches count clusters). Where it depends on the device, or on what is not known of the
@@ -114,11 +101,17 @@ static CUresult check_clusters(CUfunction f, const struct rg_function *function,
                                unsigned n_attributes, const CUlaunchAttribute *attributes)
 {
     const int *of = function->set;
-    unsigned wish[3] = {0};
+    unsigned wish[3] = {0}; /* the shape that the launch asks for; zeros: it does not */
     uint64_t blocks = 1;
     if (!(function->info.known & 1u << CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH))
         return CUDA_SUCCESS; /* a driver from before clusters */
-    find_wish(n_attributes, attributes, wish);
+    for (unsigned i = 0; i < n_attributes; i++) {
+        if (attributes[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+            continue;
+        wish[0] = attributes[i].value.clusterDim.x;
+        wish[1] = attributes[i].value.clusterDim.y;
+        wish[2] = attributes[i].value.clusterDim.z;
+    }
     const bool said = wish[0] || wish[1] || wish[2];
     for (int i = 0; i < 3; i++) {
         unsigned required = (unsigned)of[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + i];
@@ -189,20 +182,25 @@ static CUresult parameters(const struct rg_function *function, void **kernelPara
     return CUDA_SUCCESS;
 }
 
-/* Whether a stream that is known is of the current context, as launches demand. */
-static bool of_current_context(CUstream stream)
+/* Launches demand a stream of the current context. */
+static CUresult check_stream(CUstream stream, uint64_t context)
 {
+    if ((uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD)
+        return CUDA_SUCCESS;
     const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream);
-    return !shadow || shadow->stream.context == rg_context_current();
+    if (shadow && atomic_load_explicit(&shadow->orphan, memory_order_relaxed))
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return shadow && shadow->stream.context == context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 /*
  * What the attributes of a kernel are in the current context: they are of a device, and can be set of the
  * function alone.
  */
-static CUresult find_here(CUkernel kernel, const struct rg_function *shadow, const struct rg_function **out)
+static CUresult find_here(CUkernel kernel, const struct rg_function *shadow, CUdevice device,
+                          const struct rg_function **out)
 {
-    const bool elsewhere = shadow->device != rg_device_current();
+    const bool elsewhere = shadow->device != device;
     CUfunction function;
     *out = shadow;
     if (!elsewhere && !atomic_load_explicit(&shadow->changed, memory_order_relaxed))
@@ -236,7 +234,7 @@ static bool names_foreign_host_memory(const void *data, size_t size)
  * All blocks of a cooperative launch must be on the device at once. How many can be is kept of each kernel
  * and block.
  */
-static CUresult check_cooperative(CUfunction f, const struct dimensions *d, bool cooperative,
+static CUresult check_cooperative(CUfunction f, const struct dimensions *d, CUdevice device, bool cooperative,
                                   unsigned n_attributes, const CUlaunchAttribute *attributes)
 {
     for (unsigned i = 0; i < n_attributes; i++)
@@ -245,7 +243,7 @@ static CUresult check_cooperative(CUfunction f, const struct dimensions *d, bool
     if (!cooperative)
         return CUDA_SUCCESS;
     const uint64_t blocks = (uint64_t)d->grid[0] * d->grid[1] * d->grid[2];
-    const int units = rg_device_attribute(rg_device_current(), CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    const int units = rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
     int each = 0;
     if (units > 0 && blocks <= (uint64_t)units) /* one fits, or the launch fails for another reason */
         return CUDA_SUCCESS;
@@ -258,6 +256,7 @@ static CUresult check_cooperative(CUfunction f, const struct dimensions *d, bool
 
 /* A launch that has been checked, but for its parameters. */
 struct request {
+    struct rg_call *call;
     const struct rg_function *function;
     CUfunction f;
     const struct dimensions *d;
@@ -282,9 +281,9 @@ static CUresult send_launch(const struct request *r, unsigned char *buffer)
     if (status != CUDA_SUCCESS)
         return status;
     const struct dimensions *d = r->d;
-    return rg_op_rgLaunch((uint64_t)r->f, d->grid[0], d->grid[1], d->grid[2], d->block[0], d->block[1],
-                          d->block[2], d->shared, rg_effective_stream(r->stream), r->cooperative, size, data,
-                          r->n_attributes, r->attributes);
+    return rg_op_rgLaunch(r->call, (uint64_t)r->f, d->grid[0], d->grid[1], d->grid[2], d->block[0],
+                          d->block[1], d->block[2], d->shared, rg_effective_stream(r->stream), r->cooperative,
+                          size, data, r->n_attributes, r->attributes);
 }
 
 /*
@@ -325,23 +324,24 @@ static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream
                        void **kernelParams, void **extra, unsigned n_attributes,
                        const CUlaunchAttribute *attributes)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    struct rg_call call;
+    CUresult status = rg_call_look(&call, RG_CALL_CONTEXT, 0);
     if (status != CUDA_SUCCESS)
         return status;
+    const CUdevice device = call.current->device;
     struct rg_function *function = rg_function_of(f);
     const struct rg_function *here = function;
     if (!function)
         return CUDA_ERROR_INVALID_HANDLE;
-    status = rg_handle_check(RG_KIND_STREAM, (uint64_t)stream, CUDA_ERROR_INVALID_HANDLE);
-    if (status != CUDA_SUCCESS)
-        return status;
-    if (!of_current_context(stream) || rg_homes_differ(rg_home_of(RG_KIND_FUNCTION, (uint64_t)f), 0))
-        return CUDA_ERROR_INVALID_HANDLE;
-    status = rg_replication_to(RG_KIND_KERNEL, (uint64_t)f, 0);
+    status = check_stream(stream, call.context);
+    if (status == CUDA_SUCCESS && rg_several_servers())
+        status = rg_homes_differ(rg_home_of(RG_KIND_FUNCTION, (uint64_t)f), 0)
+                     ? CUDA_ERROR_INVALID_HANDLE
+                     : rg_replication_look_up(RG_KIND_KERNEL, (uint64_t)f, 0);
     if (status == CUDA_SUCCESS && rg_handle_kind((uint64_t)f) == RG_KIND_KERNEL)
-        status = find_here((CUkernel)f, function, &here);
+        status = find_here((CUkernel)f, function, device, &here);
     if (status == CUDA_SUCCESS)
-        status = check_dimensions(here, d);
+        status = check_dimensions(here, d, device);
     if (status == CUDA_SUCCESS)
         status = check_clusters(f, here, d, n_attributes, attributes);
     if (status != CUDA_SUCCESS)
@@ -356,13 +356,14 @@ static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream
                 attributes[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE && attributes[i].value.cooperative;
         return rg_capture_kernel(&config, f, cooperative, kernelParams, extra);
     }
-    status = check_cooperative(f, d, cooperative, n_attributes, attributes);
+    if (cooperative || n_attributes)
+        status = check_cooperative(f, d, device, cooperative, n_attributes, attributes);
     if (status == CUDA_SUCCESS && atomic_load_explicit(&function->unloaded, memory_order_relaxed))
         status = load_first(f, function);
     if (status != CUDA_SUCCESS)
         return status;
-    const struct request request = {function,     f,         d, stream, cooperative, kernelParams, extra,
-                                    n_attributes, attributes};
+    const struct request request = {&call, function,     f,         d, stream, cooperative, kernelParams,
+                                    extra, n_attributes, attributes};
     return function->params_size <= SMALL_PARAMS ? launch_small(&request) : launch_large(&request);
 }
 

@@ -98,9 +98,11 @@ static CUresult device_to_device(const struct rg_copy *copy)
 {
     if (!is_on_device(&copy->to) || !is_on_device(&copy->from))
         return CUDA_ERROR_INVALID_VALUE;
-    const uint64_t to_home = home_of(&copy->to), from_home = home_of(&copy->from);
-    if (rg_homes_differ(to_home, from_home))
-        return rg_peer_copy(copy, to_home, from_home);
+    if (rg_several_servers()) {
+        const uint64_t to_home = home_of(&copy->to), from_home = home_of(&copy->from);
+        if (rg_homes_differ(to_home, from_home))
+            return rg_peer_copy(copy, to_home, from_home);
+    }
     return rg_pinned_copied(put_on_device(copy), copy->to.address, copy->from.address, copy->stream,
                             copy->asynchronous);
 }
@@ -110,13 +112,12 @@ static CUresult device_to_device(const struct rg_copy *copy)
  * --------------------------------------------------------------------------------------
  */
 
-/* Whether the host's end may be used after the call has returned. */
+/* Whether the host's end may be used after the call, which is asynchronous, has returned. */
 static bool is_deferrable(const struct rg_copy *copy, const struct rg_region *host)
 {
     struct rg_range range;
-    return copy->asynchronous &&
-           (copy->in_order || (rg_map_find(host->address, &range) && !rg_range_on_device(&range) &&
-                               rg_region_extent(host) <= range.size - (host->address - range.start)));
+    return copy->in_order || (rg_map_find(host->address, &range) && !rg_range_on_device(&range) &&
+                              rg_region_extent(host) <= range.size - (host->address - range.start));
 }
 
 /* The device may come to know addresses of page-locked memory by what is copied to it. */
@@ -136,14 +137,14 @@ static CUresult map_addresses_in(const struct rg_region *host)
 static CUresult move_data(struct rg_copy *copy, struct rg_region *host, bool to_host)
 {
     const struct rg_region users = *host;
-    const bool shared = rg_unified_meets(host->address, rg_region_extent(host));
+    const bool shared = rg_unified_any() && rg_unified_meets(host->address, rg_region_extent(host));
     if (shared && !rg_region_allocate(&users, host))
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (shared && !to_host)
         rg_region_move(host, &users);
-    const bool forbidden = !shared && rg_pinned_forbid_mapping();
+    const bool forbidden = !shared && rg_pinned_any_unmapped() && rg_pinned_forbid_mapping();
     CUresult status = CUDA_SUCCESS;
-    copy->deferrable = !shared && is_deferrable(copy, host);
+    copy->deferrable = copy->asynchronous && !shared && is_deferrable(copy, host);
     if (!to_host && !copy->asynchronous) {
         if (rg_transfers_may_write_host()) /* what the stream does first may write the source */
             status = rg_timeline_wait_stream(copy->stream);
@@ -151,7 +152,8 @@ static CUresult move_data(struct rg_copy *copy, struct rg_region *host, bool to_
     }
     if (status == CUDA_SUCCESS)
         status = rg_protocol_choose(copy)->start(copy);
-    rg_pinned_allow_mapping(forbidden);
+    if (forbidden)
+        rg_pinned_allow_mapping();
     if (shared && to_host && status == CUDA_SUCCESS)
         rg_region_move(&users, host);
     if (shared)
@@ -165,14 +167,15 @@ static CUresult with_host(struct rg_copy *copy, bool to_host)
     struct rg_region *const host = to_host ? &copy->to : &copy->from, *const device =
                                                                           to_host ? &copy->from : &copy->to;
     struct rg_proxy proxy;
-    CUresult status = rg_proxy_begin(&proxy, home_of(device), copy->stream, !copy->asynchronous);
+    CUresult status =
+        rg_proxy_begin(&proxy, rg_several_servers() ? home_of(device) : 0, copy->stream, !copy->asynchronous);
     if (status != CUDA_SUCCESS)
         return status;
     copy->stream = proxy.stream;
     copy->session = rg_session_current();
     if (!is_on_device(device))
         status = CUDA_ERROR_INVALID_VALUE;
-    else if (!to_host && device->kind == RG_REGION_DEVICE)
+    else if (!to_host && device->kind == RG_REGION_DEVICE && rg_pinned_any_unmapped())
         status = map_addresses_in(host);
     if (status == CUDA_SUCCESS)
         status = move_data(copy, host, to_host);

@@ -2,7 +2,7 @@
  * call.c - the life of one record (call.h): which session and context it is for, its place in the queue, its
  * reply.
  *
- * The happy path of a call that is posted: bind, reserve a record, rg_queue_leave. Of one that waits: the
+ * The happy path of a call that is posted: look, reserve a record, rg_queue_leave. Of one that waits: the
  * same, then the record is sent and the thread reads the connection until its reply is there. What cannot be
  * sent is said before anything is appended; what fails behind that ends the session.
  */
@@ -46,8 +46,7 @@ static CUresult bind_to_home(struct rg_call *call, unsigned traits, uint64_t hom
     return rg_handle_shadow(RG_KIND_CONTEXT, call->context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-/* Fills in thread, session and context of a call, or returns the error it must return. */
-static CUresult bind(struct rg_call *call, unsigned traits, uint64_t home)
+CUresult rg_call_look(struct rg_call *call, unsigned traits, uint64_t home)
 {
     CUresult ended = atomic_load_explicit(&rg_sessions_ended, memory_order_acquire);
     if (ended != CUDA_SUCCESS)
@@ -62,6 +61,7 @@ static CUresult bind(struct rg_call *call, unsigned traits, uint64_t home)
     call->thread = thread;
     call->session = shadow ? shadow->context.session : &rg_sessions[0];
     call->context = traits & RG_TRAIT_CONTEXT ? context : 0;
+    call->current = shadow ? &shadow->context : NULL;
     if (traits & RG_TRAIT_CONTEXT) {
         if (atomic_load_explicit(&rg_contexts_suspect, memory_order_relaxed))
             rg_hooks.contexts_suspect();
@@ -72,16 +72,16 @@ static CUresult bind(struct rg_call *call, unsigned traits, uint64_t home)
         if (!shadow)
             return context ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
     }
-    return home ? bind_to_home(call, traits, home) : CUDA_SUCCESS;
+    if (home)
+        return bind_to_home(call, traits, home);
+    return traits & RG_TRAIT_CONTEXT ? atomic_load_explicit(&call->session->ended, memory_order_acquire)
+                                     : CUDA_SUCCESS;
 }
 
 CUresult rg_call_allowed(unsigned flags)
 {
     struct rg_call call;
-    CUresult status = bind(&call, flags, 0);
-    if (status == CUDA_SUCCESS && (flags & RG_CALL_CONTEXT))
-        status = atomic_load_explicit(&call.session->ended, memory_order_acquire);
-    return status;
+    return rg_call_look(&call, flags, 0);
 }
 
 CUresult rg_call_allowed_anywhere(void)
@@ -175,22 +175,18 @@ static void tell_context(const struct rg_call *call)
 }
 
 /*
- * Takes the queue's lock, with room for the record and for one of its context behind what has been appended.
+ * Takes the queue's lock, with room for the record and for one of its context behind what has been appended;
+ * appends the record, whose parameters are still to be written, and counts it.
  */
-static void lock_queue(const struct rg_call *call, unsigned traits)
-{
-    const bool blocks = (traits & RG_TRAIT_BLOCKS) && rg_several_servers();
-    if (blocks)
-        pthread_mutex_lock(&together);
-    rg_queue_lock_for(call->session, call->size + CONTEXT_RECORD);
-    if (blocks) /* its place is taken */
-        pthread_mutex_unlock(&together);
-}
-
-/* Appends the record, whose parameters are still to be written, and counts it. The queue's lock is held. */
 static void reserve(struct rg_call *call, uint16_t number, unsigned traits)
 {
     struct rg_session *session = call->session;
+    const bool blocks = (traits & RG_TRAIT_BLOCKS) && rg_several_servers();
+    if (blocks)
+        pthread_mutex_lock(&together);
+    rg_queue_lock_for(session, call->size + CONTEXT_RECORD);
+    if (blocks) /* its place is taken */
+        pthread_mutex_unlock(&together);
     tell_context(call);
     call->thread->at[session->number].announced = true;
     session->stats.calls++;
@@ -202,14 +198,12 @@ static void reserve(struct rg_call *call, uint16_t number, unsigned traits)
     rg_probe_post(call->op, session->queue.next_seq - 1, call->size);
 }
 
-CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, uint64_t home)
+CUresult rg_call_begin_looked(struct rg_call *call, enum rg_op op, size_t size)
 {
     const unsigned traits = rg_op_traits[op];
     uint16_t number;
     bool sharing = false;
-    CUresult status = bind(call, traits, home);
-    if (status == CUDA_SUCCESS)
-        status = check_record(call, op, size, &call->size, &number);
+    CUresult status = check_record(call, op, size, &call->size, &number);
     if (status == CUDA_SUCCESS && (traits & RG_TRAIT_ACCESSES))
         status = rg_hooks.work_begins(traits & RG_TRAIT_KERNELS, &sharing);
     if (status != CUDA_SUCCESS)
@@ -219,11 +213,16 @@ CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, uint64_
     call->into = NULL;
     call->stays = (traits & RG_TRAIT_BLOCKS) && rg_hooks.blocks_on_context(rg_thread_context(call->thread));
     call->out_of_order = (traits & RG_TRAIT_COMPILES) && rg_call_goes_out_of_order(call->session);
-    lock_queue(call, traits);
     reserve(call, number, traits);
     if (sharing)
         rg_hooks.work_ends();
     return CUDA_SUCCESS;
+}
+
+CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, uint64_t home)
+{
+    const CUresult status = rg_call_look(call, rg_op_traits[op], home);
+    return status == CUDA_SUCCESS ? rg_call_begin_looked(call, op, size) : status;
 }
 
 CUresult rg_call_wait_own(struct rg_call *call)

@@ -32,7 +32,8 @@ struct rg_session;
 struct rg_call {
     struct rg_thread *thread;
     struct rg_session *session;
-    uint64_t context; /* 0: needs none */
+    uint64_t context;                 /* 0: needs none */
+    const struct rg_context *current; /* what is known of the calling thread's current one; NULL: nothing */
     struct rg_writer writer;
     struct rg_reader reply; /* outputs, after rg_call_wait */
     unsigned char *record;
@@ -61,6 +62,8 @@ void rg_call_place(const struct rg_call *call, size_t size, size_t count, size_t
  * Whether API calls that send something are possible now: CUDA_SUCCESS, or the error the call must return.
  */
 CUresult rg_call_allowed(unsigned flags);
+/** The same of a call at `home`; fills in what it has found: thread, session and context of `call`. */
+CUresult rg_call_look(struct rg_call *call, unsigned traits, uint64_t home);
 /** The same of a call that needs no context, but is refused in one that has failed. */
 CUresult rg_call_allowed_anywhere(void);
 /**
@@ -79,6 +82,8 @@ bool rg_call_waits_are_short(const struct rg_session *session);
  * context, the call goes there, in its context.
  */
 CUresult rg_call_begin(struct rg_call *call, enum rg_op op, size_t size, uint64_t home);
+/** The same of a call that rg_call_look has found possible, in the current context. */
+CUresult rg_call_begin_looked(struct rg_call *call, enum rg_op op, size_t size);
 /**
  * Around calls that put records into the streams of two servers, of which one waits for the other (fence.c).
  * No call that blocks is put between them: else a worker could wait, in cuMemFree, for the first record,

@@ -13,11 +13,10 @@
 #define CHUNKS     (RG_OBJECTS_MAX / CHUNK_SIZE)
 
 struct slot {
-    _Atomic uint64_t handle; /* 0 while unused; published last with release, pairs with acquire in find() */
+    _Atomic uint64_t
+        handle; /* 0 while unused; published last with release, pairs with acquire in rg_handle_shadow */
     uint32_t generation;
     uint32_t next_free;
-    _Atomic uint64_t home;
-    atomic_bool orphan; /* its context is gone */
     struct rg_shadow shadow;
 };
 
@@ -32,14 +31,6 @@ static struct slot *slot_at(uint32_t index)
         return NULL;
     struct slot *chunk = atomic_load_explicit(&chunks[index >> CHUNK_BITS], memory_order_acquire);
     return chunk ? &chunk[index & (CHUNK_SIZE - 1)] : NULL;
-}
-
-static struct slot *find(enum rg_kind kind, uint64_t handle)
-{
-    if (rg_handle_kind(handle) != (unsigned)kind)
-        return NULL;
-    struct slot *slot = slot_at(rg_handle_index(handle));
-    return slot && atomic_load_explicit(&slot->handle, memory_order_acquire) == handle ? slot : NULL;
 }
 
 /* A slot off the free list or a new one, and its index; the lock is held. */
@@ -71,8 +62,6 @@ uint64_t rg_handle_create(enum rg_kind kind)
     uint64_t handle = 0;
     if (slot) {
         memset(&slot->shadow, 0, sizeof slot->shadow);
-        atomic_store_explicit(&slot->home, 0, memory_order_relaxed);
-        atomic_store_explicit(&slot->orphan, false, memory_order_relaxed);
         handle = rg_handle_make(kind, index, ++slot->generation);
         atomic_store_explicit(&slot->handle, handle, memory_order_release);
     }
@@ -82,59 +71,59 @@ uint64_t rg_handle_create(enum rg_kind kind)
 
 struct rg_shadow *rg_handle_shadow(enum rg_kind kind, uint64_t handle)
 {
-    struct slot *slot = find(kind, handle);
-    return slot ? &slot->shadow : NULL;
+    if (rg_handle_kind(handle) != (unsigned)kind)
+        return NULL;
+    struct slot *slot = slot_at(rg_handle_index(handle));
+    return slot && atomic_load_explicit(&slot->handle, memory_order_acquire) == handle ? &slot->shadow : NULL;
 }
 
 void rg_handle_set_home(uint64_t handle, uint64_t home)
 {
-    struct slot *slot = find((enum rg_kind)rg_handle_kind(handle), handle);
-    if (slot)
-        atomic_store_explicit(&slot->home, home, memory_order_relaxed);
+    struct rg_shadow *shadow = rg_handle_shadow((enum rg_kind)rg_handle_kind(handle), handle);
+    if (shadow)
+        atomic_store_explicit(&shadow->home, home, memory_order_relaxed);
 }
 
 uint64_t rg_handle_home(enum rg_kind kind, uint64_t handle)
 {
-    struct slot *slot = find(kind, handle);
-    return slot ? atomic_load_explicit(&slot->home, memory_order_relaxed) : 0;
-}
-
-static void release_slot(struct slot *slot, uint32_t index)
-{
-    atomic_store_explicit(&slot->handle, 0, memory_order_release);
-    slot->next_free = free_list;
-    free_list = index;
+    const struct rg_shadow *shadow = rg_handle_shadow(kind, handle);
+    return shadow ? atomic_load_explicit(&shadow->home, memory_order_relaxed) : 0;
 }
 
 void rg_handle_delete(enum rg_kind kind, uint64_t handle)
 {
     pthread_mutex_lock(&lock);
-    struct slot *slot = find(kind, handle);
-    if (slot)
-        release_slot(slot, rg_handle_index(handle));
+    if (rg_handle_shadow(kind, handle)) {
+        struct slot *slot = slot_at(rg_handle_index(handle));
+        atomic_store_explicit(&slot->handle, 0, memory_order_release);
+        slot->next_free = free_list;
+        free_list = rg_handle_index(handle);
+    }
     pthread_mutex_unlock(&lock);
-}
-
-bool rg_handle_known(enum rg_kind kind, uint64_t handle)
-{
-    if (kind == RG_KIND_STREAM && handle <= (uint64_t)(uintptr_t)CU_STREAM_PER_THREAD)
-        return true;
-    const struct slot *slot = find(kind, handle);
-    return slot ? !atomic_load_explicit(&slot->orphan, memory_order_relaxed)
-                : kind == RG_KIND_FUNCTION && find(RG_KIND_KERNEL, handle);
-}
-
-bool rg_handle_orphaned(enum rg_kind kind, uint64_t handle)
-{
-    const struct slot *slot = find(kind, handle);
-    return slot && atomic_load_explicit(&slot->orphan, memory_order_relaxed);
 }
 
 CUresult rg_handle_check(enum rg_kind kind, uint64_t handle, CUresult unknown)
 {
-    if (rg_handle_known(kind, handle))
+    if (kind == RG_KIND_STREAM && handle <= (uint64_t)(uintptr_t)CU_STREAM_PER_THREAD)
         return CUDA_SUCCESS;
-    return rg_handle_orphaned(kind, handle) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : unknown;
+    const struct rg_shadow *shadow = rg_handle_shadow(kind, handle);
+    if (!shadow && kind == RG_KIND_FUNCTION)
+        shadow = rg_handle_shadow(RG_KIND_KERNEL, handle);
+    if (!shadow)
+        return unknown;
+    return atomic_load_explicit(&shadow->orphan, memory_order_relaxed) ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                                                                       : CUDA_SUCCESS;
+}
+
+bool rg_handle_known(enum rg_kind kind, uint64_t handle)
+{
+    return rg_handle_check(kind, handle, CUDA_ERROR_INVALID_HANDLE) == CUDA_SUCCESS;
+}
+
+bool rg_handle_orphaned(enum rg_kind kind, uint64_t handle)
+{
+    const struct rg_shadow *shadow = rg_handle_shadow(kind, handle);
+    return shadow && atomic_load_explicit(&shadow->orphan, memory_order_relaxed);
 }
 
 void rg_handle_orphan_context(uint64_t context)
@@ -146,7 +135,7 @@ void rg_handle_orphan_context(uint64_t context)
         if ((kind == RG_KIND_STREAM && slot->shadow.stream.context == context) ||
             (kind == RG_KIND_EVENT && slot->shadow.event.context == context) ||
             (kind == RG_KIND_LINK && slot->shadow.link.context == context))
-            atomic_store_explicit(&slot->orphan, true, memory_order_relaxed);
+            atomic_store_explicit(&slot->shadow.orphan, true, memory_order_relaxed);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -155,7 +144,7 @@ CUresult rg_handle_found(enum rg_kind kind, uint64_t proposed, uint64_t actual, 
 {
     if (status != CUDA_SUCCESS || actual != proposed)
         rg_handle_delete(kind, proposed);
-    if (status == CUDA_SUCCESS && !find(kind, actual))
+    if (status == CUDA_SUCCESS && !rg_handle_shadow(kind, actual))
         return CUDA_ERROR_UNKNOWN;
     return status;
 }

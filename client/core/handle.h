@@ -129,6 +129,8 @@ struct rg_link_state {
 };
 
 struct rg_shadow {
+    _Atomic uint64_t home; /* client/core/home.h */
+    atomic_bool orphan;    /* its context is gone (rg_handle_orphan_context) */
     union {
         struct rg_green green;
         struct rg_context context;

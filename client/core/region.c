@@ -16,21 +16,15 @@ bool rg_region_meets(const struct rg_region *region, uint64_t start, uint64_t si
     return region->address < start + size && start < region->address + rg_region_extent(region);
 }
 
-/* The same place in a region that begins at byte x of row y of slice z. */
-static void move_origin(struct rg_region *region, size_t x, size_t y, size_t z)
-{
-    region->address += x + y * region->pitch + z * region->slice;
-    region->x += x;
-    region->y += y;
-    region->z += z;
-}
-
 struct rg_region rg_region_cut(const struct rg_region *region, size_t offset, size_t most)
 {
     struct rg_region cut = *region;
     const size_t row = offset / region->width, x = offset % region->width, y = row % region->height,
                  z = row / region->height, rows = most / region->width;
-    move_origin(&cut, x, y, z);
+    cut.address += x + y * region->pitch + z * region->slice;
+    cut.x += x;
+    cut.y += y;
+    cut.z += z;
     cut.depth = 1;
     if (x || !rows) {
         cut.width = region->width - x < most ? region->width - x : most;

@@ -22,13 +22,8 @@ struct part {
 };
 
 static struct part *parts;
-static atomic_uint n_parts;
+atomic_uint rg_partial_pages_n;
 static uint64_t next_id;
-
-bool rg_partial_pages_any(void)
-{
-    return atomic_load_explicit(&n_parts, memory_order_acquire) != 0;
-}
 
 static void send_all(struct part *part, const void *bytes, uint64_t size)
 {
@@ -57,7 +52,7 @@ bool rg_partial_pages_add(struct rg_session *session, uint64_t context, uint64_t
     memcpy(part->twin, part->words, n * 8);
     send_all(part, (unsigned char *)part->twin + (start - from), size);
     parts = part;
-    atomic_fetch_add(&n_parts, 1);
+    atomic_fetch_add(&rg_partial_pages_n, 1);
     return true;
 }
 
@@ -66,7 +61,7 @@ static void drop(struct part **at)
     struct part *part = *at;
     *at = part->next;
     free(part);
-    atomic_fetch_sub(&n_parts, 1);
+    atomic_fetch_sub(&rg_partial_pages_n, 1);
 }
 
 void rg_partial_pages_remove(uint64_t start)

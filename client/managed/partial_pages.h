@@ -6,13 +6,13 @@
 #define RG_CLIENT_MANAGED_PARTIAL_PAGES_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 struct rg_session;
 
-/** Whether there are any. Without the lock it is a hint. */
-bool rg_partial_pages_any(void);
+extern atomic_uint rg_partial_pages_n; /* how many there are; without the lock a hint */
 bool rg_partial_pages_add(struct rg_session *session, uint64_t context, uint64_t start, uint64_t size);
 void rg_partial_pages_remove(uint64_t start);
 void rg_partial_pages_drop_context(uint64_t context);

@@ -14,6 +14,7 @@
 #include "generated/client/operations.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -33,6 +34,7 @@ struct mapped {
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static struct area *areas;
 static struct mapped *all_mapped;
+static atomic_uint n_mapped;
 
 static uint64_t page_down(uint64_t address)
 {
@@ -46,13 +48,12 @@ static uint64_t page_up(uint64_t address)
 
 bool rg_pinned_forbid_mapping(void)
 {
-    return rg_pinned_any_unmapped() && pthread_rwlock_rdlock(&lock) == 0;
+    return pthread_rwlock_rdlock(&lock) == 0;
 }
 
-void rg_pinned_allow_mapping(bool held)
+void rg_pinned_allow_mapping(void)
 {
-    if (held)
-        pthread_rwlock_unlock(&lock);
+    pthread_rwlock_unlock(&lock);
 }
 
 /* --- mapping -------------------------------------------------------------------------------------------- */
@@ -183,6 +184,7 @@ static CUresult map_range(const struct rg_range *range)
     }
     mapped->next = all_mapped;
     all_mapped = mapped;
+    atomic_fetch_add(&n_mapped, 1);
     rg_pinned_count_unmapped(-1);
     rg_map_set_mapped(range->start, mapped->context);
     return CUDA_SUCCESS;
@@ -210,6 +212,7 @@ void rg_pinned_unmap(uint64_t start)
             rg_unified_recall(start, mapped->end - start);
         end_sharing(mapped);
         *at = mapped->next;
+        atomic_fetch_sub(&n_mapped, 1);
         free(mapped);
         drop_unused_areas();
         rg_map_set_mapped(start, 0);
@@ -267,6 +270,7 @@ void rg_pinned_context_ends(uint64_t context)
         rg_map_set_mapped(mapped->start, 0);
         rg_pinned_count_unmapped(1);
         *at = mapped->next;
+        atomic_fetch_sub(&n_mapped, 1);
         free(mapped);
     }
     for (struct area **at = &areas; *at;) { /* the worker's go with its context */
@@ -295,6 +299,8 @@ CUresult rg_pinned_map_list(struct rg_pinned_list *list)
 
 CUresult rg_pinned_scan(const void *data, size_t size)
 {
+    if (!rg_pinned_any_unmapped())
+        return CUDA_SUCCESS;
     struct rg_pinned_list list = {0};
     const bool good = rg_pinned_find(data, size, &list);
     CUresult status = rg_pinned_map_list(&list);
@@ -303,7 +309,8 @@ CUresult rg_pinned_scan(const void *data, size_t size)
 
 bool rg_pinned_on_device(uint64_t address, size_t pitch, size_t width, size_t height)
 {
-    return rg_pinned_map(address) == CUDA_SUCCESS && rg_on_device(address, pitch, width, height);
+    return (!rg_pinned_any_unmapped() || rg_pinned_map(address) == CUDA_SUCCESS) &&
+           rg_on_device(address, pitch, width, height);
 }
 
 static bool mapped_at(uint64_t address)
@@ -314,7 +321,8 @@ static bool mapped_at(uint64_t address)
 
 CUresult rg_pinned_copied(CUresult status, uint64_t to, uint64_t from, CUstream stream, bool asynchronous)
 {
-    if (status != CUDA_SUCCESS || asynchronous || (!mapped_at(to) && !mapped_at(from)))
+    if (status != CUDA_SUCCESS || asynchronous || !atomic_load_explicit(&n_mapped, memory_order_relaxed) ||
+        (!mapped_at(to) && !mapped_at(from)))
         return status;
     return rg_op_cuStreamSynchronize(stream);
 }

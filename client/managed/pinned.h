@@ -47,9 +47,12 @@ bool rg_pinned_on_device(uint64_t address, size_t pitch, size_t width, size_t he
  * or the wait's error.
  */
 CUresult rg_pinned_copied(CUresult status, uint64_t to, uint64_t from, CUstream stream, bool asynchronous);
-/** Around a copy that reads or writes host memory where it is: none of it is mapped meanwhile. */
+/**
+ * Around a copy that reads or writes host memory where it is, if there is some to be mapped: none of it is
+ * mapped meanwhile.
+ */
 bool rg_pinned_forbid_mapping(void);
-void rg_pinned_allow_mapping(bool held);
+void rg_pinned_allow_mapping(void);
 
 /** A context is about to end: registered memory gets its contents back. */
 void rg_pinned_context_ends(uint64_t context);

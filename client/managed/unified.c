@@ -115,7 +115,8 @@ static CUresult release(struct rg_managed_range *range)
 
 bool rg_unified_any(void)
 {
-    return atomic_load_explicit(&rg_managed_ranges.n, memory_order_acquire) != 0 || rg_partial_pages_any();
+    return atomic_load_explicit(&rg_managed_ranges.n, memory_order_acquire) != 0 ||
+           atomic_load(&rg_partial_pages_n);
 }
 
 CUresult rg_unified_release_all(void)

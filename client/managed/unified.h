@@ -56,6 +56,8 @@ void rg_unified_recall(uint64_t start, uint64_t size);
 /** Forgets the ranges of a context that has ended. */
 void rg_unified_drop_context(uint64_t context);
 
+/** Whether anything is shared. */
+bool rg_unified_any(void);
 /**
  * Whether some page of [start, start + size) is shared: then no thread of ours may touch it while it holds a
  * lock.
@@ -84,10 +86,8 @@ void rg_unified_settle(void);
 void rg_unified_host_call_begins(void);
 void rg_unified_host_call_ends(void);
 
-/* --- between unified.c, unified_fetch.c and unified_work.c; under the lock of the ranges but the first -- */
+/* --- between unified.c, unified_fetch.c and unified_work.c; under the lock of the ranges -------------- */
 
-/** Whether anything is shared. */
-bool rg_unified_any(void);
 /** What the host has written leaves for the device, which then holds all pages. */
 CUresult rg_unified_release_all(void);
 /** Takes the page-locked memory that pointers lead to which have left; false: there is none. */

@@ -16,7 +16,7 @@ CUresult rg_unified_begin_work(bool kernel, bool *begun)
     CUresult status = CUDA_SUCCESS;
     for (;;) {
         pthread_mutex_lock(&rg_managed_ranges.lock);
-        if (rg_managed_ranges.n_held || rg_write_shared_any() || rg_partial_pages_any())
+        if (rg_managed_ranges.n_held || rg_write_shared_any() || atomic_load(&rg_partial_pages_n))
             status = rg_unified_release_all();
         struct rg_pinned_list list;
         if (!kernel || status != CUDA_SUCCESS || !rg_unified_take_wanted(&list))
@@ -35,8 +35,8 @@ CUresult rg_unified_begin_work(bool kernel, bool *begun)
 void rg_unified_end_work(void)
 {
     rg_managed_ranges.epoch++;
-    const bool wake = rg_partial_pages_any() && !rg_managed_ranges.partial_at_work;
-    rg_managed_ranges.partial_at_work = rg_partial_pages_any();
+    const bool any = atomic_load(&rg_partial_pages_n), wake = any && !rg_managed_ranges.partial_at_work;
+    rg_managed_ranges.partial_at_work = any;
     pthread_mutex_unlock(&rg_managed_ranges.lock);
     if (wake)
         rg_touches_wake();

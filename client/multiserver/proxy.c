@@ -9,7 +9,7 @@
 CUresult rg_proxy_begin(struct rg_proxy *proxy, uint64_t home, CUstream stream, bool synchronous)
 {
     *proxy = (struct rg_proxy){.stream = stream, .of = stream, .synchronous = synchronous};
-    if (!rg_homes_differ(home, rg_home_of(RG_KIND_STREAM, (uint64_t)stream))) {
+    if (!rg_several_servers() || !rg_homes_differ(home, rg_home_of(RG_KIND_STREAM, (uint64_t)stream))) {
         const CUresult entered = rg_context_scope_enter_stream(stream, &proxy->straight);
         proxy->on = proxy->straight;
         return entered;

@@ -28,9 +28,9 @@ static bool is_done(const struct rg_event *event)
     const uint64_t recorded = atomic_load_explicit(&event->timeline.recorded, memory_order_relaxed);
     if (rg_timeline_reached(&event->timeline.completed, recorded)) /* also if it was never recorded */
         return true;
-    const struct rg_context *context = rg_timeline_of_context(event->context);
+    const struct rg_shadow *context = rg_handle_shadow(RG_KIND_CONTEXT, event->context);
     const struct rg_stream_timeline *stream = recorded_in(event);
-    return (context && rg_timeline_reached(&context->timeline.completed, recorded)) ||
+    return (context && rg_timeline_reached(&context->context.timeline.completed, recorded)) ||
            (stream && rg_timeline_reached(&stream->completed, recorded));
 }
 

@@ -26,8 +26,6 @@ static inline bool rg_timeline_reached(const _Atomic uint64_t *completed, uint64
 }
 
 void rg_timeline_raise(_Atomic uint64_t *completed, uint64_t to);
-/** NULL: there is no such context. */
-struct rg_context *rg_timeline_of_context(uint64_t context);
 /** The context if what is known of it may be used; NULL: the worker is to be asked. */
 struct rg_context *rg_timeline_trusted(uint64_t context);
 /**

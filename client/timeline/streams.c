@@ -20,15 +20,10 @@ void rg_timeline_raise(_Atomic uint64_t *completed, uint64_t to)
         ;
 }
 
-struct rg_context *rg_timeline_of_context(uint64_t context)
-{
-    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_CONTEXT, context);
-    return shadow ? &shadow->context : NULL;
-}
-
 struct rg_context *rg_timeline_trusted(uint64_t handle)
 {
-    struct rg_context *context = rg_optimise[RG_OPT_PUSH] ? rg_timeline_of_context(handle) : NULL;
+    struct rg_shadow *shadow = rg_optimise[RG_OPT_PUSH] ? rg_handle_shadow(RG_KIND_CONTEXT, handle) : NULL;
+    struct rg_context *context = shadow ? &shadow->context : NULL;
     if (!context || !context->session->op_numbers[RG_OP_rgEventAsk] ||
         atomic_load_explicit(&context->sticky, memory_order_relaxed) != CUDA_SUCCESS ||
         atomic_load_explicit(&rg_contexts_suspect, memory_order_relaxed) ||
@@ -73,11 +68,12 @@ void rg_timeline_end_thread(struct rg_thread_timeline *thread)
 void rg_timeline_end_stream(CUstream stream)
 {
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream);
-    const struct rg_context *context = shadow ? rg_timeline_of_context(shadow->stream.context) : NULL;
+    const struct rg_shadow *context =
+        shadow ? rg_handle_shadow(RG_KIND_CONTEXT, shadow->stream.context) : NULL;
     const uint64_t lasts = shadow ? atomic_load(&shadow->stream.timeline.lasting) : 0;
     if (context &&
         !rg_timeline_reached(&shadow->stream.timeline.completed, lasts)) /* it goes on without its handle */
-        rg_timeline_raise(&context->session->timeline.lasting_unnamed, lasts);
+        rg_timeline_raise(&context->context.session->timeline.lasting_unnamed, lasts);
     rg_subscriptions_lock();
     if (shadow)
         rg_unsubscribe_all_locked(0, &shadow->stream.timeline, 0);
@@ -100,8 +96,8 @@ struct rg_stream_timeline *rg_timeline_of_stream(CUstream stream, uint64_t conte
     }
     if ((uintptr_t)stream < (uintptr_t)CU_STREAM_PER_THREAD) {
         *context = context_hint ? context_hint : rg_context_current();
-        struct rg_context *of = rg_timeline_of_context(*context);
-        return of ? &of->timeline.legacy : NULL;
+        struct rg_shadow *of = rg_handle_shadow(RG_KIND_CONTEXT, *context);
+        return of ? &of->context.timeline.legacy : NULL;
     }
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream);
     *context = shadow ? shadow->stream.context : 0;
@@ -142,16 +138,12 @@ static uint64_t last(const _Atomic uint64_t *position)
     return atomic_load_explicit(position, memory_order_relaxed);
 }
 
-static bool context_reached(const struct rg_context *context, uint64_t wanted)
-{
-    return rg_timeline_reached(&context->timeline.completed, wanted);
-}
-
 /* By what is known of the stream or of all of its context. */
 static bool stream_reached(const struct rg_context *context, const struct rg_stream_timeline *stream,
                            uint64_t wanted)
 {
-    return rg_timeline_reached(&stream->completed, wanted) || context_reached(context, wanted);
+    return rg_timeline_reached(&stream->completed, wanted) ||
+           rg_timeline_reached(&context->timeline.completed, wanted);
 }
 
 /* Nothing was put into it, nor anywhere where it might matter to it, behind what is known to be done. */
@@ -174,7 +166,8 @@ static bool streams_are_done(const struct rg_context *context)
     const struct rg_timeline *session = &context->session->timeline;
     const uint64_t legacy = last(&session->lasting_legacy), unnamed = last(&session->lasting_unnamed);
     uint64_t streams[FOLLOWED];
-    if (!context_reached(context, unnamed) || !stream_reached(context, &context->timeline.legacy, legacy))
+    if (!rg_timeline_reached(&context->timeline.completed, unnamed) ||
+        !stream_reached(context, &context->timeline.legacy, legacy))
         return false;
     const size_t n = rg_handle_list(RG_KIND_STREAM, 0, streams, FOLLOWED);
     for (size_t i = 0; i < n; i++) {
@@ -192,9 +185,9 @@ bool rg_timeline_blocks_on_context(uint64_t handle)
         return rg_thread_has_others();
     const struct rg_timeline *session = &context->session->timeline;
     const uint64_t lasting = last(&session->lasting), not_legacy = last(&session->lasting_not_legacy);
-    if (context_reached(context, lasting) ||
+    if (rg_timeline_reached(&context->timeline.completed, lasting) ||
         (rg_timeline_reached(&context->timeline.legacy.completed, lasting) &&
-         context_reached(context, not_legacy)))
+         rg_timeline_reached(&context->timeline.completed, not_legacy)))
         return false;
     return !streams_are_done(context) && rg_thread_has_others();
 }
@@ -289,7 +282,8 @@ static uint64_t subscribe_to_other(struct rg_context *context, CUstream stream)
     uint64_t handle, id = 0;
     rg_subscriptions_lock();
     struct rg_stream_timeline *timeline = rg_timeline_of_stream(stream, 0, &handle);
-    if (timeline && rg_timeline_of_context(handle) == context && !stream_is_idle(context, stream, timeline) &&
+    const struct rg_shadow *of = timeline ? rg_handle_shadow(RG_KIND_CONTEXT, handle) : NULL;
+    if (of && &of->context == context && !stream_is_idle(context, stream, timeline) &&
         !rg_subscription_pending_locked(session, &timeline->subscriber)) {
         const struct rg_subscription wanted = {.context = handle,
                                                .stream = timeline,
@@ -358,7 +352,7 @@ void rg_timeline_waited(CUstream stream)
 CUresult rg_timeline_wait_context(CUcontext named)
 {
     struct rg_context *context = rg_timeline_trusted(named ? (uint64_t)named : rg_context_current());
-    if (context && context_reached(context, last(&context->session->timeline.work)))
+    if (context && rg_timeline_reached(&context->timeline.completed, last(&context->session->timeline.work)))
         return rg_timeline_answered(context->session);
     CUresult status = named ? rg_op_cuCtxSynchronize_v2(named) : rg_op_cuCtxSynchronize();
     if (context && status == CUDA_SUCCESS)
@@ -368,10 +362,10 @@ CUresult rg_timeline_wait_context(CUcontext named)
 
 void rg_timeline_before_end(uint64_t handle)
 {
-    struct rg_context *context = rg_timeline_of_context(handle);
-    if (!context || !rg_timeline_blocks_on_context(handle))
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_CONTEXT, handle);
+    if (!shadow || !rg_timeline_blocks_on_context(handle))
         return;
     CUresult status = rg_op_cuCtxSynchronize_v2((CUcontext)handle);
     if (status == CUDA_SUCCESS && rg_timeline_trusted(handle))
-        rg_timeline_raise(&context->timeline.completed, rg_timeline_own_position());
+        rg_timeline_raise(&shadow->context.timeline.completed, rg_timeline_own_position());
 }

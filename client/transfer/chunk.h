@@ -7,19 +7,12 @@
 
 #include "client/core/optimisations.h"
 #include "client/core/session.h"
-#include "common/base/clock.h"
 #include "common/sync/chunk_size.h"
 
 static inline size_t rg_chunk(const struct rg_session *session)
 {
     return rg_optimise[RG_OPT_PIECES] ? rg_conn_piece(session->conn, rg_chunk_size_get(&session->pace))
                                       : RG_BULK_MAX;
-}
-
-/** A chunk that was begun at `began` (rg_now_ns) has been sent. */
-static inline void rg_chunk_sent(struct rg_session *session, size_t size, uint64_t began)
-{
-    rg_chunk_size_sent(&session->pace, size, rg_now_ns() - began);
 }
 
 #endif

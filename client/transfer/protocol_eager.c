@@ -11,6 +11,7 @@
 #include "client/transfer/chunk.h"
 #include "client/transfer/credit.h"
 #include "client/transfer/protocol.h"
+#include "common/base/clock.h"
 #include "generated/client/operations.h"
 
 #include <stdint.h>
@@ -51,7 +52,7 @@ static CUresult send(const struct rg_copy *copy, const struct rg_region *to, siz
     }
     if (!bulk.posted)
         rg_credit_return(copy->session, size);
-    rg_chunk_sent(copy->session, covered, began);
+    rg_chunk_size_sent(&copy->session->pace, covered, rg_now_ns() - began);
     return status;
 }
 
@@ -69,7 +70,8 @@ static CUresult start(const struct rg_copy *copy)
         }
         status = send(copy, &to, offset, copy->deferrable ? &rg_lease_until_reply : &lease);
     }
-    rg_call_end_lease(copy->session, &lease);
+    if (lease.conn)
+        rg_call_end_lease(copy->session, &lease);
     return status;
 }
 

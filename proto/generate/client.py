@@ -77,6 +77,8 @@ def decode(p):
 
 def op_declaration(operation):
     declaration = operation.declaration
+    if operation.options.get("client") == "looked":
+        declaration = "struct rg_call *looked, " + declaration
     if "home" in operation.flags:
         declaration = ("" if declaration == "void" else declaration + ", ") + "uint64_t home"
     if "future" in operation.flags:
@@ -179,7 +181,11 @@ def encoder(operation):
         lines += ["    CUresult status = rg_replication_to(RG_KIND_%s, (uint64_t)%s, %s);" % (p.kind, p.name, owner(operation)),
                   "    if (status != CUDA_SUCCESS)" + (" {" if operation.raw_reply else "")]
         lines += ["        *reply = (struct rg_call){0};", "        return status;", "    }"] if operation.raw_reply else ["        return status;"]
-    lines += [("    status" if spread else "    CUresult status") + f" = rg_call_begin(&call, RG_OP_{operation.name}, {size_of(operation)}, {owner(operation)});",
+    begin = f"rg_call_begin(&call, RG_OP_{operation.name}, {size_of(operation)}, {owner(operation)})"
+    if operation.options.get("client") == "looked":
+        lines[2] = "    struct rg_call call = *looked;"
+        begin = f"rg_call_begin_looked(&call, RG_OP_{operation.name}, {size_of(operation)})"
+    lines += [("    status" if spread else "    CUresult status") + f" = {begin};",
               "    if (status != CUDA_SUCCESS)" + (" {" if operation.raw_reply else "")]
     if operation.raw_reply:
         lines += ["        *reply = (struct rg_call){0};", "        return status;", "    }"]

@@ -64,8 +64,6 @@ static void lock_pages(struct ring *ring, struct rg_worker_context *context)
 
 void rg_advertised_tend(struct rg_worker *worker, struct rg_worker_context *context)
 {
-    if (!(rg_conn_caps(worker->conn) & RG_CAP_ADVERTISES))
-        return;
     struct advertised *advertised = worker->state[RG_MODULE_ADVERTISED];
     RG_SCOPED_LOCK(&advertised->lock);
     if (!advertised->ring)

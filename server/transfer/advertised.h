@@ -18,7 +18,10 @@
 #define RG_ADVERTISED_CHUNKS      16
 #define RG_ADVERTISED_RAIL_CHUNKS 8 /* more for each rail */
 
-/** Lends what can be lent now; the first call makes the ring. `context` is current. */
+/**
+ * Lends what can be lent now, on a connection that advertises; the first call makes the ring. `context` is
+ * current.
+ */
 void rg_advertised_tend(struct rg_worker *worker, struct rg_worker_context *context);
 /** The bulk data at `memory`, which rg_conn_take_advertised gave, is read by work that is now in `stream`. */
 void rg_advertised_give_after(struct rg_worker *worker, struct rg_worker_context *context, void *memory,

@@ -54,7 +54,8 @@ static CUresult copy_advertised(struct copy *copy)
 {
     struct rg_worker *worker = copy->request->worker;
     CUresult result = CUDA_SUCCESS;
-    if (rg_gpudirect_path(worker) == RG_GPU_PATH_STAGING) /* else data may go past it: it is asked for */
+    if ((rg_conn_caps(worker->conn) & RG_CAP_ADVERTISES) &&
+        rg_gpudirect_path(worker) == RG_GPU_PATH_STAGING) /* else data may go past it: it is asked for */
         rg_advertised_tend(worker, copy->context);
     while (copy->done < copy->region->total && result == CUDA_SUCCESS) {
         void *at;

@@ -224,8 +224,6 @@ static CUresult copy_rows(bool to_device, CUdeviceptr device, size_t pitch, size
 static CUresult copy_part(bool to_device, CUdeviceptr device, size_t pitch, size_t width, void *host,
                           size_t offset, size_t size, CUstream stream)
 {
-    if (pitch == width)
-        return copy_linear(to_device, device + offset, host, size, stream);
     CUresult result = CUDA_SUCCESS;
     unsigned char *at = host;
     while (size && result == CUDA_SUCCESS) {
@@ -253,6 +251,8 @@ CUresult rg_device_region_copy(const struct rg_device_region *region, void *host
 {
     if (region->boxed)
         return copy_box(region->to_device, &region->box, host, offset, size, stream);
+    if (region->pitch == region->width)
+        return copy_linear(region->to_device, region->device + offset, host, size, stream);
     return copy_part(region->to_device, region->device, region->pitch, region->width, host, offset, size,
                      stream);
 }

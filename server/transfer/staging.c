@@ -165,7 +165,8 @@ CUresult rg_staging_take(struct rg_worker *worker, struct rg_worker_context *con
     pthread_mutex_unlock(&staging->lock);
     if (!buffer)
         return create(worker, context, size, out);
-    rg_lease_end(&buffer->lease);
+    if (buffer->lease.conn) /* it was held */
+        rg_lease_end(&buffer->lease);
     *out = buffer;
     return CUDA_SUCCESS;
 }

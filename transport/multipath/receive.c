@@ -43,8 +43,8 @@ static enum rg_status unpack(struct rg_fanout *f, struct path *path, enum rg_com
     return RG_OK;
 }
 
-/* Receives the head of piece `index`, and all of it if it is compressed. */
-static enum rg_status begin_piece(struct rg_fanout *f, struct path *path, unsigned index)
+/* Receives the head of piece `index`, of `size` bytes, and all of it if it is compressed. */
+static enum rg_status begin_piece(struct rg_fanout *f, struct path *path, unsigned index, size_t size)
 {
     struct rg_message message;
     struct rg_piece piece;
@@ -54,7 +54,6 @@ static enum rg_status begin_piece(struct rg_fanout *f, struct path *path, unsign
     if (message.size != sizeof piece)
         return rg_fanout_violation(f, &path->base, "something else than bulk data on a connection for that");
     memcpy(&piece, message.data, sizeof piece);
-    const size_t size = rg_fanout_piece_size(f->total, index);
     if (piece.kind != RG_MESSAGE_PIECE || piece.version != RG_PROTOCOL_MAJOR ||
         piece.number != f->received_number || piece.index != index || piece.codec > RG_COMPRESS_ZSTD ||
         piece.reserved)
@@ -85,7 +84,7 @@ enum rg_status rg_multipath_recv_bulk(struct rg_conn *conn, void *buffer, size_t
             rg_info("%s: a connection that is to carry bulk data does not come", f->head.peer);
             return rg_fanout_fail(f, NULL, RG_ERR_CLOSED);
         }
-        enum rg_status status = offset == 0 ? begin_piece(f, path, index) : RG_OK;
+        enum rg_status status = offset == 0 ? begin_piece(f, path, index, left) : RG_OK;
         if (status != RG_OK)
             return status;
         if (path->is_unpacked)

@@ -23,11 +23,6 @@ static const struct rg_trial_settings more_channels = {
 static const double worth_it =
     0.25; /* of the gain of channels that each carry as much, one more must bring this */
 
-static struct multipath *multipath_of(struct path *path)
-{
-    return (struct multipath *)path->base.fanout;
-}
-
 /* --- one piece --- */
 
 static bool buffers(struct path *path)
@@ -55,19 +50,19 @@ static bool gather(struct path *path, const struct iovec *parts, int n)
 }
 
 /* Compresses what has been gathered; returns the size in path->packed, 0: better as it is. */
-static size_t pack(struct path *path, enum rg_compression codec, size_t size)
+static size_t pack(struct multipath *m, struct path *path, enum rg_compression codec, size_t size)
 {
     const uint64_t since = rg_now_ns();
     const size_t packed = rg_codec_pack(codec, path->packed, size - size / 16, path->plain, size);
-    rg_compression_policy_tried(&multipath_of(path)->policy, codec, size, packed, rg_now_ns() - since);
+    rg_compression_policy_tried(&m->policy, codec, size, packed, rg_now_ns() - since);
     return packed;
 }
 
 /* Tries the codecs, if need be, and compresses. Returns the codec; *packed bytes are in path->packed. */
-static enum rg_compression choose(struct path *path, const struct iovec *parts, int n, size_t size,
-                                  size_t *packed, bool *gathered, bool *fault)
+static enum rg_compression choose(struct multipath *m, struct path *path, const struct iovec *parts, int n,
+                                  size_t size, size_t *packed, bool *gathered, bool *fault)
 {
-    struct rg_compression_policy *policy = &multipath_of(path)->policy;
+    struct rg_compression_policy *policy = &m->policy;
     struct rg_compression_choice choice = rg_compression_policy_choose(policy);
     if ((choice.codec == RG_COMPRESS_NONE && !choice.sample) || !buffers(path))
         return RG_COMPRESS_NONE;
@@ -75,23 +70,23 @@ static enum rg_compression choose(struct path *path, const struct iovec *parts, 
     *gathered = true;
     if (choice.sample) {
         for (enum rg_compression codec = RG_COMPRESS_LZ4; codec <= RG_COMPRESS_ZSTD; codec++)
-            if (multipath_of(path)->options.codecs >> (codec - 1) & 1)
-                (void)pack(path, codec, size);
+            if (m->options.codecs >> (codec - 1) & 1)
+                (void)pack(m, path, codec, size);
         choice.codec = rg_compression_policy_decide(policy);
     }
-    *packed = choice.codec == RG_COMPRESS_NONE ? 0 : pack(path, choice.codec, size);
+    *packed = choice.codec == RG_COMPRESS_NONE ? 0 : pack(m, path, choice.codec, size);
     return *packed ? choice.codec : RG_COMPRESS_NONE;
 }
 
 static enum rg_status send_piece(struct path *path, const struct rg_send *send, unsigned index)
 {
-    struct multipath *m = multipath_of(path);
+    struct multipath *m = (struct multipath *)path->base.fanout;
     struct iovec parts[RG_FANOUT_ROWS];
     const size_t size = rg_fanout_piece_size(send->bulk_size, index);
     int n = rg_fanout_slice(send, (size_t)index * RG_PIECE, size, parts);
     size_t packed = 0;
     bool gathered = false, fault = false;
-    const enum rg_compression codec = choose(path, parts, n, size, &packed, &gathered, &fault);
+    const enum rg_compression codec = choose(m, path, parts, n, size, &packed, &gathered, &fault);
     if (gathered) {
         parts[0] = codec ? (struct iovec){path->packed, packed} : (struct iovec){path->plain, size};
         n = 1;

@@ -120,6 +120,7 @@ static enum rg_status lost(struct tcp_conn *c, int error, const char *doing)
 struct cursor {
     const struct rg_send *message;
     struct rg_frame frame;
+    int n_parts;
     int part;      /* 0: the header */
     size_t offset; /* within it */
     bool one_part; /* after EFAULT: one part a call, to find the one that is at fault */
@@ -127,11 +128,6 @@ struct cursor {
 };
 
 static char zero_bytes[16384];
-
-static int n_parts(const struct cursor *cur)
-{
-    return 1 + cur->message->n_msg + cur->message->n_bulk;
-}
 
 static bool in_bulk(const struct cursor *cur)
 {
@@ -149,7 +145,7 @@ static struct iovec part_at(const struct cursor *cur, int part)
 /* Moves on by `size` bytes, and over parts of no size. */
 static void advance(struct cursor *cur, size_t size)
 {
-    while (cur->part < n_parts(cur)) {
+    while (cur->part < cur->n_parts) {
         size_t left = part_at(cur, cur->part).iov_len - cur->offset;
         if (size < left) {
             cur->offset += size;
@@ -176,7 +172,7 @@ static int fill_window(const struct cursor *cur, struct iovec window[WINDOW_PART
     window[0] = first;
     int n = 1;
     if (!cur->one_part)
-        while (n < WINDOW_PARTS && cur->part + n < n_parts(cur)) {
+        while (n < WINDOW_PARTS && cur->part + n < cur->n_parts) {
             window[n] = part_at(cur, cur->part + n);
             n++;
         }
@@ -216,11 +212,11 @@ static enum rg_status wait_for_kernel(struct tcp_conn *c)
 
 static enum rg_status send_all(struct tcp_conn *c, struct cursor *cur, bool *fault)
 {
-    while (cur->part < n_parts(cur)) {
+    while (cur->part < cur->n_parts) {
         struct iovec window[WINDOW_PARTS];
         int n = fill_window(cur, window);
         struct msghdr mh = {.msg_iov = window, .msg_iovlen = (size_t)n};
-        bool more = cur->zeros || cur->part + n < n_parts(cur);
+        bool more = cur->zeros || cur->part + n < cur->n_parts;
         if (!is_ours(c))
             return RG_ERR_LOST;
         const int without_copy = c->zerocopy.on && worth_zerocopy(cur) ? MSG_ZEROCOPY : 0;
@@ -267,7 +263,9 @@ static enum rg_status tcp_send(struct rg_conn *conn, struct rg_send *message)
         return RG_ERR_CLOSED;
     if (c->send_failed != RG_OK)
         return c->send_failed;
-    struct cursor cur = {.message = message, .frame = rg_frame_encode(message->msg_size, message->bulk_size)};
+    struct cursor cur = {.message = message,
+                         .frame = rg_frame_encode(message->msg_size, message->bulk_size),
+                         .n_parts = 1 + message->n_msg + message->n_bulk};
     bool fault = false;
     enum rg_status status = send_all(c, &cur, &fault);
     if (status == RG_OK && c->zerocopy.sent != c->zerocopy.done)
@@ -463,7 +461,7 @@ static enum rg_status receive_bulk(struct tcp_conn *c, unsigned char *to, size_t
         size -= got;
         atomic_fetch_add_explicit(&c->bulk_received, got, memory_order_relaxed);
     }
-    enum rg_status status = discard(c, size);
+    enum rg_status status = size ? discard(c, size) : RG_OK;
     return status == RG_OK && fault ? RG_ERR_FAULT : status;
 }
 
