@@ -317,7 +317,7 @@ void rg_modules_context_ended(uint64_t context)
 }
 
 /*
- * Options of libraries: only the one that futures to keep the image means nothing here, since it is copied.
+ * Options of libraries: only the one that promises to keep the image means nothing here, since it is copied.
  */
 static CUresult read_library_options(unsigned count, const CUlibraryOption *options)
 {

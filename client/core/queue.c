@@ -250,7 +250,7 @@ enum rg_status rg_queue_answer(struct rg_session *session, const struct rg_answe
     pthread_mutex_lock(&queue->lock);
     header.seq = queue->next_seq - 1;
     pthread_mutex_unlock(&queue->lock);
-    /* the worker may have lent memory for the data of a pull */
+    /* the worker may have advertised memory for the data of a rendezvous */
     const uint64_t tag = answer->type == RG_ANSWER_DATA ? answer->id : 0, base = tag ? answer->arg[0] : 0;
     struct rg_send send = {.msg = parts,
                            .n_msg = 2,

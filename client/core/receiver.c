@@ -163,8 +163,11 @@ static void handle_notice(struct rg_session *session, const struct rg_message *m
         return;
     default: {
         rg_notice_handler *handler = notice.type < RG_NOTICE_TYPES ? rg_hooks.notice[notice.type] : NULL;
-        if (!handler || !handler(session, &notice, &in, message->bulk_size))
-            malformed(session, "notice");
+        if (!handler || !handler(session, &notice, &in, message->bulk_size)) {
+            char what[32];
+            snprintf(what, sizeof what, "notice of type %u", (unsigned)notice.type);
+            malformed(session, what);
+        }
     }
     }
 }

@@ -22,7 +22,7 @@
 struct rg_future;
 
 /**
- * A context was made. The first time: sends what is likely to be needed; the calling thread's thread is used.
+ * A context was made. The first time: sends what is likely to be needed; the calling thread makes the calls.
  */
 void rg_image_prefetch_context(uint64_t context);
 

@@ -78,7 +78,7 @@ static uint64_t take(struct rg_loaded_image *image, enum rg_loaded_form form)
     struct rg_loaded_image **link = &images;
     while (*link && *link != image)
         link = &(*link)->next;
-    if (*link) /* `next` stays: others may stand there */
+    if (handle && *link) /* `next` stays: others may stand there */
         *link = image->next;
     return handle;
 }

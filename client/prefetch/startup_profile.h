@@ -24,8 +24,8 @@
  */
 uint64_t rg_startup_profile_contexts(void);
 /**
- * A primary context was retained for the first time. Asks for what is likely to come; the calling thread's
- * thread is used.
+ * A primary context was retained for the first time. Asks for what is likely to come; the calling
+ * thread makes the calls.
  */
 void rg_startup_profile_context(CUdevice device, uint64_t context);
 /** Whether it has not started before, with the current server in this state; notes that it has now. */

@@ -19,6 +19,16 @@ static void put(struct rg_hash_table *table, struct rg_hash_link *link)
     *bucket = link;
 }
 
+/* Behind what its bucket has, so that the latest of equal hashes stays first. */
+static void append(struct rg_hash_table *table, struct rg_hash_link *link)
+{
+    struct rg_hash_link **end = rg_hash_table_bucket(table, link->hash);
+    while (*end)
+        end = &(*end)->next;
+    link->next = NULL;
+    *end = link;
+}
+
 static void grow(struct rg_hash_table *table)
 {
     struct rg_hash_table larger = {.bits = table->buckets ? table->bits + 1 : BITS_FIRST, .n = table->n};
@@ -26,7 +36,7 @@ static void grow(struct rg_hash_table *table)
     for (struct rg_hash_link *at = larger.buckets ? rg_hash_table_after(table, NULL) : NULL, *after; at;
          at = after) {
         after = rg_hash_table_after(table, at);
-        put(&larger, at);
+        append(&larger, at);
     }
     if (larger.buckets) {
         free(table->buckets);

@@ -1,6 +1,6 @@
 /*
  * channels.h - the worker's part of connections for bulk data: what is agreed on at hello, and taking in
- * those that the client opens while the session runs (transport/bundle/).
+ * those that the client opens while the session runs (transport/multipath/).
  */
 #ifndef RG_SERVER_HANDSHAKE_CHANNELS_H
 #define RG_SERVER_HANDSHAKE_CHANNELS_H

@@ -98,7 +98,7 @@ static void check_peers(struct rg_doctor *doctor, const struct rg_doctor_device 
         rg_doctor_say(
             doctor, RG_CHECK_WARNING, "peer-to-peer",
             "iommu=pt on the kernel's command line; ATS on in the adapter (mlxconfig set ATS_ENABLED=1)",
-            "%s: an IOMMU translates, and ATS %s, so that direct transfers with the GPU take a proxy; %s",
+            "%s: an IOMMU translates, and ATS %s, so that direct transfers with the GPU take a detour; %s",
             device->name, states[ats + 2], peer);
     else
         rg_doctor_say(doctor, peer_memory || dma_buf ? RG_CHECK_OK : RG_CHECK_WARNING, "peer-to-peer",

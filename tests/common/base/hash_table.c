@@ -41,6 +41,8 @@ Test(hash_table, finds_what_is_there)
         cr_assert_eq(find(&table, i), &things[i]);
         cr_assert_null(find(&table, i + 1));
     }
+    for (unsigned hash = 0; hash < N / 3; hash++) /* the latest of them first */
+        cr_assert_eq(rg_hash_table_first(&table, hash), &things[3 * hash + 2].link);
     for (unsigned i = 0; i < N; i += 2)
         rg_hash_table_remove(&table, &things[i].link);
     for (unsigned i = 0; i < N; i++)
