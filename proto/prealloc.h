@@ -20,9 +20,9 @@ struct rg_prealloc_block {
 };
 static_assert(sizeof(struct rg_prealloc_block) == 16, "wire layout");
 
-/** With rgMemForesee, for each ticket; the answer has a number (8 bytes), and so many blocks, for each. */
+/** With rgMemForesee, for each slab_id; the answer has a number (8 bytes), and so many blocks, for each. */
 struct rg_prealloc_hint {
-    uint64_t ticket;
+    uint64_t slab_id;
     uint64_t size, height;
     uint32_t kind, element; /* not RG_PREALLOC_ORDERED */
     uint32_t count;
@@ -33,7 +33,7 @@ static_assert(sizeof(struct rg_prealloc_hint) == 40, "wire layout");
 
 /** With RG_ANSWER_RECLAIMED. */
 struct rg_prealloc_return {
-    uint64_t ticket;
+    uint64_t slab_id;
     uint64_t address;
 };
 static_assert(sizeof(struct rg_prealloc_return) == 16, "wire layout");

@@ -103,7 +103,7 @@ enum rg_notice_type {
         6, /* id of RG_ANSWER_MANAGED_OUT; arg0: CUresult, arg1: bytes (0: none), the bulk part;
                              arg2: bit 0: the device may have been at work meanwhile, bit 1: it was never the same twice */
     RG_NOTICE_PREALLOC =
-        21, /* id: a ticket; arg0: so many blocks are ready, struct rg_prealloc_block of each follow;
+        21, /* id: of a slab; arg0: so many blocks are ready, struct rg_prealloc_block of each follow;
                              arg1: so many of those asked for are not to be had (proto/prealloc.h) */
     RG_NOTICE_DONE = 20, /* what the client watches has come; arg0: how many; struct rg_done of each follow */
     RG_NOTICE_CREDIT =

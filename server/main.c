@@ -34,7 +34,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-enum { TETHER_GRACE_MS = 2000, LAST_WORDS_S = 5 };
+enum { CONTROL_GRACE_MS = 2000, LAST_WORDS_S = 5 };
 
 struct arguments {
     struct rg_hello hello;
@@ -136,7 +136,7 @@ static int wait_for_end(struct rg_worker *worker, int over_fd, int signal_fd, in
         if (fds[2].revents && !fds[0].revents) {
             /* The client's last words come by the connection that the session moved to. */
             control_fd = -1;
-            if (poll(fds, 1, TETHER_GRACE_MS) == 0)
+            if (poll(fds, 1, CONTROL_GRACE_MS) == 0)
                 rg_worker_end(worker, 0, "the client has gone");
             continue;
         }

@@ -36,6 +36,7 @@ enum rg_status rg_conn_send(struct rg_conn *conn, struct rg_send *send)
 {
     send->msg_size = sum_parts(send->msg, send->n_msg, RG_MESSAGE_MAX);
     send->bulk_size = sum_parts(send->bulk, send->n_bulk, RG_BULK_MAX);
+    send->detached = false;
     if (send->msg_size == SIZE_MAX || send->bulk_size == SIZE_MAX) {
         rg_error("a message is larger than the limits of %u bytes, %u bytes of bulk data", RG_MESSAGE_MAX,
                  RG_BULK_MAX);

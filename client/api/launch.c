@@ -101,33 +101,33 @@ static CUresult check_clusters(CUfunction f, const struct rg_function *function,
                                unsigned n_attributes, const CUlaunchAttribute *attributes)
 {
     const int *of = function->set;
-    unsigned wish[3] = {0}; /* the shape that the launch asks for; zeros: it does not */
+    unsigned wanted[3] = {0}; /* the shape that the launch asks for; zeros: it does not */
     uint64_t blocks = 1;
     if (!(function->info.known & 1u << CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH))
         return CUDA_SUCCESS; /* a driver from before clusters */
     for (unsigned i = 0; i < n_attributes; i++) {
         if (attributes[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
             continue;
-        wish[0] = attributes[i].value.clusterDim.x;
-        wish[1] = attributes[i].value.clusterDim.y;
-        wish[2] = attributes[i].value.clusterDim.z;
+        wanted[0] = attributes[i].value.clusterDim.x;
+        wanted[1] = attributes[i].value.clusterDim.y;
+        wanted[2] = attributes[i].value.clusterDim.z;
     }
-    const bool said = wish[0] || wish[1] || wish[2];
+    const bool said = wanted[0] || wanted[1] || wanted[2];
     for (int i = 0; i < 3; i++) {
         unsigned required = (unsigned)of[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + i];
-        if (said && required && required != wish[i])
+        if (said && required && required != wanted[i])
             return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-        wish[i] = said ? wish[i] : required;
+        wanted[i] = said ? wanted[i] : required;
     }
-    if (!wish[0] && !wish[1] && !wish[2])
+    if (!wanted[0] && !wanted[1] && !wanted[2])
         return of[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET] ? CUDA_ERROR_INVALID_CLUSTER_SIZE
                                                               : CUDA_SUCCESS;
     bool divides = true;
     for (int i = 0; i < 3; i++) {
-        if (!wish[i])
+        if (!wanted[i])
             return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-        divides &= d->grid[i] % wish[i] == 0;
-        blocks *= wish[i];
+        divides &= d->grid[i] % wanted[i] == 0;
+        blocks *= wanted[i];
     }
     if (divides && blocks <= PORTABLE_CLUSTER)
         return CUDA_SUCCESS;
@@ -135,7 +135,7 @@ static CUresult check_clusters(CUfunction f, const struct rg_function *function,
         (blocks > PORTABLE_CLUSTER && !of[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED]))
         return CUDA_ERROR_INVALID_CLUSTER_SIZE;
     CUlaunchAttribute shape = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
-                               .value.clusterDim = {wish[0], wish[1], wish[2]}};
+                               .value.clusterDim = {wanted[0], wanted[1], wanted[2]}};
     CUlaunchConfig config = {.gridDimX = d->grid[0],
                              .gridDimY = d->grid[1],
                              .gridDimZ = d->grid[2],

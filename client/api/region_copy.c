@@ -86,10 +86,10 @@ static CUresult put_on_device(const struct rg_copy *copy)
         const CUDA_MEMCPY3D box = rg_copy_box(to, from);
         return rg_op_rgBoxCopy(&box, to->array, from->array, copy->stream, copy->asynchronous);
     }
-    if (to->height == 1 && copy->asynchronous)
-        return rg_op_cuMemcpyDtoDAsync_v2(to->address, from->address, to->width, copy->stream);
-    if (to->height == 1 && !copy->stream)
-        return rg_op_cuMemcpyDtoD_v2(to->address, from->address, to->width);
+    if (to->height == 1)
+        return copy->asynchronous || copy->stream
+                   ? rg_op_cuMemcpyDtoDAsync_v2(to->address, from->address, to->width, copy->stream)
+                   : rg_op_cuMemcpyDtoD_v2(to->address, from->address, to->width);
     return rg_op_rgCopy2D(to->address, to->pitch, from->address, from->pitch, to->width, to->height,
                           copy->stream, copy->asynchronous);
 }

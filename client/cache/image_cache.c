@@ -161,7 +161,7 @@ static struct rg_cached_image *entry_of(const struct rg_session *session, CUdevi
         known = known->next;
     if (!known && (known = calloc(1, sizeof *known)) != NULL) {
         *known = (struct rg_cached_image){.next = all, .session = session, .device = device, .image = *image};
-        known->records.shelf = rg_journal_shelf();
+        known->records.cache = rg_journal_disk_cache();
         memcpy(known->records.name, name, RG_DIGEST_BYTES);
         known->last_variable = &known->variables;
         if (!rg_journal_read(&known->records, take_record, known))

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SHELF_SIZE (64u << 20)
+#define CACHE_SIZE (64u << 20)
 
 /* On disk; followed by `size` bytes behind a name with its NUL. */
 struct record {
@@ -23,22 +23,22 @@ struct record {
 };
 _Static_assert(sizeof(struct record) == 24, "as in files");
 
-static struct rg_disk_cache *shelf;
+static struct rg_disk_cache *cache;
 
-static void open_shelf(void)
+static void open_cache(void)
 {
     char all[PATH_MAX], folder[PATH_MAX + sizeof "/answers"];
     if (!rg_disk_cache_folder("REMOTE_GPU_CACHE", "", all, sizeof all))
         return;
     snprintf(folder, sizeof folder, "%s/answers", all);
-    shelf = rg_disk_cache_open(folder, SHELF_SIZE);
+    cache = rg_disk_cache_open(folder, CACHE_SIZE);
 }
 
-struct rg_disk_cache *rg_journal_shelf(void)
+struct rg_disk_cache *rg_journal_disk_cache(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, open_shelf);
-    return shelf;
+    pthread_once(&once, open_cache);
+    return cache;
 }
 
 static uint64_t check_of(const struct record *record, const void *payload)
@@ -76,8 +76,8 @@ bool rg_journal_read(struct rg_journal *records,
 {
     RG_UNCANCELLED;
     size_t size = 0;
-    unsigned char *data = records->shelf
-                              ? rg_disk_cache_read(records->shelf, records->name, 0, RG_JOURNAL_MAX, 0, &size)
+    unsigned char *data = records->cache
+                              ? rg_disk_cache_read(records->cache, records->name, 0, RG_JOURNAL_MAX, 0, &size)
                               : NULL;
     if (!data)
         return true;
@@ -98,7 +98,7 @@ void rg_journal_add(struct rg_journal *records, uint32_t type, uint32_t flags, c
 {
     RG_UNCANCELLED;
     const size_t name_size = name ? strlen(name) + 1 : 0, payload = name_size + size;
-    if (!records->shelf || name_size > RG_NAME_MAX ||
+    if (!records->cache || name_size > RG_NAME_MAX ||
         records->size + sizeof(struct record) + payload > RG_JOURNAL_MAX)
         return;
     unsigned char *memory = malloc(sizeof(struct record) + payload);
@@ -112,7 +112,7 @@ void rg_journal_add(struct rg_journal *records, uint32_t type, uint32_t flags, c
         memcpy(memory + sizeof record + name_size, data, size);
     record.check = check_of(&record, memory + sizeof record);
     memcpy(memory, &record, sizeof record);
-    rg_disk_cache_append(records->shelf, records->name, memory, sizeof record + payload);
+    rg_disk_cache_append(records->cache, records->name, memory, sizeof record + payload);
     records->size += sizeof record + payload;
     free(memory);
 }
@@ -120,7 +120,7 @@ void rg_journal_add(struct rg_journal *records, uint32_t type, uint32_t flags, c
 void rg_journal_remove(struct rg_journal *records)
 {
     RG_UNCANCELLED;
-    if (records->shelf)
-        rg_disk_cache_remove(records->shelf, records->name);
+    if (records->cache)
+        rg_disk_cache_remove(records->cache, records->name);
     records->size = 0;
 }

@@ -16,7 +16,7 @@
 #define RG_JOURNAL_MAX (4u << 20)
 
 struct rg_journal {
-    struct rg_disk_cache *shelf; /* NULL: nothing is read or kept */
+    struct rg_disk_cache *cache; /* NULL: nothing is read or kept */
     uint8_t name[RG_DISK_CACHE_NAME];
     size_t size; /* of the file, as far as this process knows */
 };
@@ -29,9 +29,9 @@ struct rg_journal_record {
 };
 
 /**
- * The shelf of what this user's programs learn; NULL: nothing is kept (REMOTE_GPU_CACHE=off, or no place).
+ * The cache of what this user's programs learn; NULL: nothing is kept (REMOTE_GPU_CACHE=off, or no place).
  */
-struct rg_disk_cache *rg_journal_shelf(void);
+struct rg_disk_cache *rg_journal_disk_cache(void);
 /** Gives every record to `take`. False: one was bad, or `take` did not know it; the file is removed. */
 bool rg_journal_read(struct rg_journal *records,
                      bool (*take)(void *user, const struct rg_journal_record *record), void *user);

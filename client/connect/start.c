@@ -109,18 +109,18 @@ static void choose_devices(const char *server, struct rg_client_hello *hello)
         hello->gpu_indices[hello->n_gpu_indices++] = n_shown ? shown[visible[i]] : visible[i];
 }
 
-/* `wish`: the devices and the part of the address space, where several servers are used. */
-static bool say_hello(struct rg_session *session, const struct rg_client_hello *wish,
+/* `wanted`: the devices and the part of the address space, where several servers are used. */
+static bool say_hello(struct rg_session *session, const struct rg_client_hello *wanted,
                       enum rg_transport_choice choice)
 {
     const char *server = session->server;
     struct rg_control hello, answer;
     rg_client_hello_init(&hello, RG_PURPOSE_SESSION);
     memcpy(hello.client_hello.api_digest, rg_api_digest, sizeof rg_api_digest);
-    if (wish) {
-        hello.client_hello.n_gpu_indices = wish->n_gpu_indices;
-        memcpy(hello.client_hello.gpu_indices, wish->gpu_indices, sizeof wish->gpu_indices);
-        hello.client_hello.address_part = wish->address_part;
+    if (wanted) {
+        hello.client_hello.n_gpu_indices = wanted->n_gpu_indices;
+        memcpy(hello.client_hello.gpu_indices, wanted->gpu_indices, sizeof wanted->gpu_indices);
+        hello.client_hello.address_part = wanted->address_part;
     } else {
         choose_devices(server, &hello.client_hello);
         rg_hooks.hello(&hello.client_hello);
@@ -133,7 +133,7 @@ static bool say_hello(struct rg_session *session, const struct rg_client_hello *
     hello.client_hello.window_start = session->window_start;
     hello.client_hello.window_size = session->window_size;
     rg_upgrade_offer(choice, &hello.client_hello.transports);
-    hello.client_hello.capability = rg_capability_wish();
+    hello.client_hello.capability = rg_capability_wanted();
     rg_multipath_ask(strstr(rg_conn_transport(session->conn), "unix") != NULL, &hello.client_hello);
     hello.client_hello.capabilities |= RG_CONTROL_CAP_GPU_PATH;
     if (rg_probe)
@@ -187,7 +187,7 @@ static void give_up(struct rg_session *session, bool begun)
 }
 
 /* Connects to one server and says hello; what fails is told. */
-static bool connect_to(struct rg_session *session, const char *server, const struct rg_client_hello *wish)
+static bool connect_to(struct rg_session *session, const char *server, const struct rg_client_hello *wanted)
 {
     snprintf(session->server, sizeof session->server, "%s", server);
     char why[256] = "";
@@ -201,7 +201,7 @@ static bool connect_to(struct rg_session *session, const char *server, const str
         return false;
     }
     enum rg_transport_choice choice = transport_choice();
-    if (say_hello(session, wish, choice)) {
+    if (say_hello(session, wanted, choice)) {
         if (rg_upgrade_follow(choice, &session->hello, &session->conn, &session->control_conn, why,
                               sizeof why) == RG_OK &&
             (session->control_conn || rg_multipath_begin(session, &session->conn)))
@@ -255,24 +255,24 @@ static unsigned leave_visible(struct rg_nvml_listed *devices, unsigned n)
 static bool connect_to_all(void)
 {
     static struct rg_nvml_listed devices[RG_DEVICES_MAX];
-    struct rg_client_hello *wish = calloc(1, sizeof *wish);
+    struct rg_client_hello *wanted = calloc(1, sizeof *wanted);
     unsigned n;
-    bool good = wish && rg_nvml_list(devices, &n);
+    bool good = wanted && rg_nvml_list(devices, &n);
     if (good)
         n = leave_visible(devices, n);
     for (unsigned server = 0; server < RG_SERVERS_MAX && good; server++) {
         const char *name = NULL;
-        wish->n_gpu_indices = 0;
-        wish->address_part = server;
+        wanted->n_gpu_indices = 0;
+        wanted->address_part = server;
         for (unsigned i = 0; i < n; i++)
             if (devices[i].server == server) {
-                rg_device_list(i, &rg_sessions[rg_n_sessions], (CUdevice)wish->n_gpu_indices);
-                wish->gpu_indices[wish->n_gpu_indices++] = devices[i].ordinal;
+                rg_device_list(i, &rg_sessions[rg_n_sessions], (CUdevice)wanted->n_gpu_indices);
+                wanted->gpu_indices[wanted->n_gpu_indices++] = devices[i].ordinal;
                 name = devices[i].name;
             }
         if (!name)
             continue;
-        good = connect_to(&rg_sessions[rg_n_sessions], name, wish);
+        good = connect_to(&rg_sessions[rg_n_sessions], name, wanted);
         if (!good)
             break;
         struct rg_session *session = &rg_sessions[rg_n_sessions++];
@@ -280,7 +280,7 @@ static bool connect_to_all(void)
         for (uint32_t i = 0; i < session->hello.n_devices; i++)
             rg_servers_place(server, session->hello.devices[i].pci, sizeof session->hello.devices[i].pci);
     }
-    free(wish);
+    free(wanted);
     if (good && rg_n_sessions)
         return true;
     if (good)

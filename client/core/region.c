@@ -46,7 +46,8 @@ void rg_region_fold(struct rg_region *one, struct rg_region *other)
         const struct rg_region *region = both[i];
         slices &= region->depth == 1 ||
                   (region->kind != RG_REGION_ARRAY && region->slice == region->height * region->pitch);
-        rows &= region->height == 1 || (region->kind != RG_REGION_ARRAY && region->pitch == region->width);
+        rows &=
+            rg_region_is_line(region) || (region->kind != RG_REGION_ARRAY && region->pitch == region->width);
     }
     for (int i = 0; i < 2; i++) {
         struct rg_region *region = both[i];

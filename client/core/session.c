@@ -67,7 +67,7 @@ void rg_session_end(struct rg_session *session, CUresult error, const char *form
  * The end of the connection that follows is meant; calls that other destructors still make are served before
  * it.
  */
-__attribute__((destructor)) static void leave(void)
+__attribute__((destructor(103))) static void leave(void)
 {
     for (unsigned i = 0; i < rg_n_sessions; i++)
         if (!atomic_load(&rg_sessions[i].over))

@@ -6,7 +6,7 @@
  * is held while a server is asked.
  *
  * An answer counts for a tenth of a second, as it does on the server: programs that poll ask no more often.
- * (Every question only asks; what would change a server is refused.) The lock of what is kept is only ever
+ * (Every question only asks; what would change a server is refused.) The lock of what is cached is only ever
  * tried, so that a fork while another thread has it costs the child a question at a time and no more.
  */
 #include "client/core/optimisations.h"
@@ -24,41 +24,41 @@
 
 /* --- answers that still count --------------------------------------------------------------------------- */
 
-#define KEPT         64u
-#define KEPT_NS      100000000ull
-#define KEPT_AT_MOST 65536u /* bytes of an answer; larger ones are asked for each time */
+#define CACHED         64u
+#define CACHED_NS      100000000ull
+#define CACHED_AT_MOST 65536u /* bytes of an answer; larger ones are asked for each time */
 
 static struct {
     uint64_t until;
     size_t question_size, answer_size;
     unsigned char *question; /* the server's name, NUL, and the question; then the answer */
-} kept[KEPT];
-static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
+} cached[CACHED];
+static pthread_mutex_t cached_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Whether entry `i` answers that question; the lock is held. */
 static bool is_of(unsigned i, const char *server, const void *question, size_t size)
 {
     const size_t name = strlen(server) + 1;
-    return kept[i].question && kept[i].question_size == name + size &&
-           memcmp(kept[i].question, server, name) == 0 &&
-           memcmp(kept[i].question + name, question, size) == 0;
+    return cached[i].question && cached[i].question_size == name + size &&
+           memcmp(cached[i].question, server, name) == 0 &&
+           memcmp(cached[i].question + name, question, size) == 0;
 }
 
 /* A copy of the answer that still counts, or NULL. */
-static void *find_kept(const char *server, const void *question, size_t size, size_t *answer_size)
+static void *find_cached(const char *server, const void *question, size_t size, size_t *answer_size)
 {
     void *copy = NULL;
-    if (!rg_optimise[RG_OPT_SHADOW] || pthread_mutex_trylock(&kept_lock) != 0)
+    if (!rg_optimise[RG_OPT_SHADOW] || pthread_mutex_trylock(&cached_lock) != 0)
         return NULL;
-    for (unsigned i = 0; i < KEPT; i++)
-        if (is_of(i, server, question, size) && rg_now_ns() < kept[i].until) {
-            copy = malloc(kept[i].answer_size + 1);
-            *answer_size = kept[i].answer_size;
+    for (unsigned i = 0; i < CACHED; i++)
+        if (is_of(i, server, question, size) && rg_now_ns() < cached[i].until) {
+            copy = malloc(cached[i].answer_size + 1);
+            *answer_size = cached[i].answer_size;
             if (copy)
-                memcpy(copy, kept[i].question + kept[i].question_size, kept[i].answer_size);
+                memcpy(copy, cached[i].question + cached[i].question_size, cached[i].answer_size);
             break;
         }
-    pthread_mutex_unlock(&kept_lock);
+    pthread_mutex_unlock(&cached_lock);
     return copy;
 }
 
@@ -66,29 +66,29 @@ static void keep(const char *server, const void *question, size_t size, const vo
                  size_t answer_size)
 {
     const size_t name = strlen(server) + 1;
-    unsigned char *bytes = answer_size <= KEPT_AT_MOST ? malloc(name + size + answer_size) : NULL;
-    if (!bytes || pthread_mutex_trylock(&kept_lock) != 0) {
+    unsigned char *bytes = answer_size <= CACHED_AT_MOST ? malloc(name + size + answer_size) : NULL;
+    if (!bytes || pthread_mutex_trylock(&cached_lock) != 0) {
         free(bytes);
         return;
     }
     unsigned place = 0; /* its own, or the oldest */
-    for (unsigned i = 0; i < KEPT; i++) {
+    for (unsigned i = 0; i < CACHED; i++) {
         if (is_of(i, server, question, size)) {
             place = i;
             break;
         }
-        if (kept[i].until < kept[place].until)
+        if (cached[i].until < cached[place].until)
             place = i;
     }
     memcpy(bytes, server, name);
     memcpy(bytes + name, question, size);
     memcpy(bytes + name + size, answer, answer_size);
-    free(kept[place].question);
-    kept[place].question = bytes;
-    kept[place].question_size = name + size;
-    kept[place].answer_size = answer_size;
-    kept[place].until = rg_now_ns() + KEPT_NS;
-    pthread_mutex_unlock(&kept_lock);
+    free(cached[place].question);
+    cached[place].question = bytes;
+    cached[place].question_size = name + size;
+    cached[place].answer_size = answer_size;
+    cached[place].until = rg_now_ns() + CACHED_NS;
+    pthread_mutex_unlock(&cached_lock);
 }
 
 /* --- asking --------------------------------------------------------------------------------------------- */
@@ -159,7 +159,7 @@ static int ask(struct rg_question_call *call, const char *server)
     if (rg_question_encode(call, question, &size) != RG_OK)
         return RG_NVML_INVALID_ARGUMENT; /* more than any library would fill */
     size_t known_size = 0;
-    RG_CLEANUP_FREE void *known = find_kept(server, question, size, &known_size);
+    RG_CLEANUP_FREE void *known = find_cached(server, question, size, &known_size);
     if (known && rg_answer_decode(known, known_size, call, &result) == RG_OK)
         return result == RG_NVML_FUNCTION_NOT_FOUND ? RG_NVML_NOT_SUPPORTED : result;
     switch (rg_query_management(server, question, size, TIMEOUT_NS, answer, why, sizeof why)) {

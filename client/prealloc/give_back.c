@@ -27,29 +27,29 @@ static bool is_meant(const struct rg_slab *slab, const struct which *which)
 {
     return (!which->session || slab->session == which->session) &&
            (!which->context || slab->context == which->context) &&
-           (!which->unused_since || (slab->ticket && slab->used < which->unused_since)) &&
+           (!which->unused_since || (slab->slab_id && slab->used < which->unused_since)) &&
            (!which->thread || slab->thread == which->thread) &&
            (!which->by_stream || slab->key.stream == which->stream) &&
            (!which->by_pool ||
             (slab->key.kind == RG_PREALLOC_ORDERED && (slab->key.pool == which->pool || !slab->key.pool)));
 }
 
-/* Takes the tickets of what is meant, RG_PREALLOC_MAX at most, out of the table. The lock is held. */
-static unsigned collect(const struct which *which, struct rg_session **sessions, uint64_t *tickets)
+/* Takes the slab_ids of what is meant, RG_PREALLOC_MAX at most, out of the table. The lock is held. */
+static unsigned collect(const struct which *which, struct rg_session **sessions, uint64_t *slab_ids)
 {
     unsigned n = 0;
     for (struct rg_slab *slab = rg_slabs_after(NULL), *next; slab && n < RG_PREALLOC_MAX; slab = next) {
         next = rg_slabs_after(slab);
         if (!is_meant(slab, which))
             continue;
-        if (slab->ticket) {
+        if (slab->slab_id) {
             sessions[n] = slab->session;
-            tickets[n++] = slab->ticket;
+            slab_ids[n++] = slab->slab_id;
             atomic_fetch_sub(&rg_slabs.live[slab->session->number], 1);
         }
         rg_slab_drop_future(slab);
         if (which->unused_since) { /* that it was wanted is remembered */
-            slab->ticket = 0;
+            slab->slab_id = 0;
             slab->n = slab->due = slab->target = 0;
             slab->hinted = false;
         } else {
@@ -62,16 +62,16 @@ static unsigned collect(const struct which *which, struct rg_session **sessions,
 static bool give_back(const struct which *which)
 {
     struct rg_session *sessions[RG_PREALLOC_MAX];
-    uint64_t tickets[RG_PREALLOC_MAX];
+    uint64_t slab_ids[RG_PREALLOC_MAX];
     bool any = false;
     unsigned n;
     pthread_mutex_lock(&rg_slabs.order);
     do {
         pthread_mutex_lock(&rg_slabs.lock);
-        n = collect(which, sessions, tickets);
+        n = collect(which, sessions, slab_ids);
         pthread_mutex_unlock(&rg_slabs.lock);
         for (unsigned i = 0; i < n; i++)
-            any |= rg_op_rgMemReturn(tickets[i], rg_home_of_session(sessions[i])) == CUDA_SUCCESS;
+            any |= rg_op_rgMemReturn(slab_ids[i], rg_home_of_session(sessions[i])) == CUDA_SUCCESS;
     } while (n == RG_PREALLOC_MAX);
     pthread_mutex_unlock(&rg_slabs.order);
     return any;
@@ -145,10 +145,10 @@ static size_t empty(const struct rg_session *session, struct rg_prealloc_return 
 {
     size_t n = 0;
     for (struct rg_slab *slab = rg_slabs_after(NULL); slab; slab = rg_slabs_after(slab)) {
-        if (slab->session != session || !slab->ticket)
+        if (slab->session != session || !slab->slab_id)
             continue;
         for (; slab->n && n < most; slab->n--)
-            out[n++] = (struct rg_prealloc_return){slab->ticket, slab->blocks[slab->n - 1].address};
+            out[n++] = (struct rg_prealloc_return){slab->slab_id, slab->blocks[slab->n - 1].address};
         slab->target = 0;
         slab->refused = RG_SLAB_REFUSED;
     }

@@ -19,7 +19,7 @@
     10000000000ull     /* what was hinted is kept so much longer: frameworks take their time to start */
 #define UNREAD_MAX 64u /* notices that may be due at a time */
 
-static uint64_t next_ticket = 1; /* guarded by the lock of slabs, as is the next */
+static uint64_t next_slab_id = 1; /* guarded by the lock of slabs, as is the next */
 /*
  * Records that the worker answers with a notice, and has not yet. A program that only sends reads no notices:
  * were there more than the connection holds, the worker would wait until somebody reads, and the program
@@ -72,7 +72,7 @@ static void settle(struct rg_future *future, CUresult result, struct rg_reader r
                                  ? rg_get(&reply, made * sizeof(struct rg_prealloc_block))
                                  : NULL;
         struct rg_slab *slab =
-            rg_slabs_find_ticket(session, future->user[0] + i); /* NULL: given back meanwhile */
+            rg_slabs_find_id(session, future->user[0] + i); /* NULL: given back meanwhile */
         bad |= !blocks || (slab && slab->future && made > slab->due);
         if (!slab || !slab->future)
             continue;
@@ -131,7 +131,7 @@ bool rg_prealloc_take(const struct rg_prealloc_key *key, struct rg_prealloc_bloc
     }
     pthread_mutex_unlock(&rg_slabs.lock);
     if (got)
-        got = rg_op_rgMemTake(slab->ticket, out->address, key->stream, key->pool, more) == CUDA_SUCCESS;
+        got = rg_op_rgMemTake(slab->slab_id, out->address, key->stream, key->pool, more) == CUDA_SUCCESS;
     pthread_mutex_unlock(&rg_slabs.order);
     return got;
 }
@@ -149,9 +149,9 @@ static struct rg_slab *expect(const struct rg_prealloc_key *key, unsigned count,
                               struct rg_future *future)
 {
     struct rg_slab *slab = count && count <= RG_PREALLOC_MAX ? rg_slabs_add(key, session) : NULL;
-    if (!slab || slab->ticket)
+    if (!slab || slab->slab_id)
         return NULL;
-    slab->ticket = next_ticket++;
+    slab->slab_id = next_slab_id++;
     slab->asked = 1;
     slab->due = count;
     slab->hinted = true;
@@ -176,11 +176,11 @@ void rg_prealloc_hint(const struct rg_prealloc_key *keys, const unsigned *counts
         return;
     pthread_mutex_lock(&rg_slabs.order);
     pthread_mutex_lock(&rg_slabs.lock);
-    future->user[0] = next_ticket;
+    future->user[0] = next_slab_id;
     for (unsigned i = 0; i < n; i++) {
         const struct rg_slab *slab = expect(&keys[i], counts[i], session, future);
         if (slab)
-            hints[made++] = (struct rg_prealloc_hint){.ticket = slab->ticket,
+            hints[made++] = (struct rg_prealloc_hint){.slab_id = slab->slab_id,
                                                       .size = keys[i].size,
                                                       .height = keys[i].height,
                                                       .kind = keys[i].kind,
@@ -217,8 +217,8 @@ void rg_prealloc_want(const struct rg_prealloc_key *key)
         const unsigned most = key->size >= LARGE ? FIRST : RG_PREALLOC_MAX;
         slab->target = !slab->target ? FIRST : slab->target < most / 2 ? slab->target * 2 : most;
         slab->used = rg_now_ns();
-        if (!slab->ticket) {
-            slab->ticket = next_ticket++;
+        if (!slab->slab_id) {
+            slab->slab_id = next_slab_id++;
             atomic_fetch_add(&rg_slabs.live[session->number], 1);
         }
         more = refill(slab);
@@ -226,7 +226,7 @@ void rg_prealloc_want(const struct rg_prealloc_key *key)
     pthread_mutex_unlock(&rg_slabs.lock);
     if (more)
         announce(session);
-    if (more && rg_op_rgMemAhead(slab->ticket, key->kind, key->size, key->height, key->element, key->stream,
+    if (more && rg_op_rgMemAhead(slab->slab_id, key->kind, key->size, key->height, key->element, key->stream,
                                  key->pool, more) != CUDA_SUCCESS) {
         pthread_mutex_lock(&rg_slabs.lock);
         slab->due -= more; /* the session is over */
@@ -249,8 +249,7 @@ bool rg_prealloc_notice(struct rg_session *session, const struct rg_notice *noti
     pthread_mutex_lock(&rg_slabs.lock);
     if (unread[session->number])
         unread[session->number]--;
-    struct rg_slab *slab =
-        rg_slabs_find_ticket(session, notice->id); /* NULL: it has been given back meanwhile */
+    struct rg_slab *slab = rg_slabs_find_id(session, notice->id); /* NULL: it has been given back meanwhile */
     if (slab) {
         good = ready + refused <= slab->due && ready <= RG_PREALLOC_MAX - slab->n;
         if (good) {

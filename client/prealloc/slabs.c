@@ -46,10 +46,10 @@ void rg_slabs_remove(struct rg_slab *slab)
     free(slab);
 }
 
-struct rg_slab *rg_slabs_find_ticket(const struct rg_session *session, uint64_t ticket)
+struct rg_slab *rg_slabs_find_id(const struct rg_session *session, uint64_t slab_id)
 {
     struct rg_slab *slab = rg_slabs_after(NULL);
-    while (slab && (slab->ticket != ticket || slab->session != session))
+    while (slab && (slab->slab_id != slab_id || slab->session != session))
         slab = rg_slabs_after(slab);
     return slab;
 }
@@ -68,7 +68,7 @@ static void forget_idle(void)
 {
     for (struct rg_slab *at = rg_slabs_after(NULL), *next; at; at = next) {
         next = rg_slabs_after(at);
-        if (!at->ticket)
+        if (!at->slab_id)
             rg_slabs_remove(at);
     }
 }

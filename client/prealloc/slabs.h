@@ -25,9 +25,9 @@ struct rg_slab {
     struct rg_prealloc_key key;
     struct rg_session *session;
     uint64_t context;
-    uint32_t thread; /* of per-thread default streams; else 0 */
-    uint64_t ticket; /* 0: nothing is ready or due */
-    unsigned asked;  /* times that the worker was asked for one */
+    uint32_t thread;  /* of per-thread default streams; else 0 */
+    uint64_t slab_id; /* 0: nothing is ready or due */
+    unsigned asked;   /* times that the worker was asked for one */
     unsigned target, due, n;
     unsigned refused;         /* allocations until it is tried again */
     uint64_t used;            /* when it was needed last */
@@ -39,14 +39,14 @@ struct rg_slab {
 extern struct rg_slabs {
     pthread_mutex_t order, lock;
     struct rg_hash_table table;
-    atomic_uint live[RG_SERVERS_MAX]; /* slabs with a ticket */
+    atomic_uint live[RG_SERVERS_MAX]; /* slabs with a slab_id */
     atomic_uint awaited;              /* slabs with a future */
 } rg_slabs;
 
 /* With `lock` held: */
 
 struct rg_slab *rg_slabs_find(const struct rg_prealloc_key *key, uint64_t context);
-struct rg_slab *rg_slabs_find_ticket(const struct rg_session *session, uint64_t ticket);
+struct rg_slab *rg_slabs_find_id(const struct rg_session *session, uint64_t slab_id);
 /**
  * The next of all, NULL: the first, or behind the last. Before `at` is removed, what follows it is to be
  * asked for.

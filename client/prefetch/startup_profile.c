@@ -174,9 +174,9 @@ uint64_t rg_startup_profile_contexts(void)
 {
     struct rg_digest name;
     RG_SCOPED_LOCK(&lock);
-    active = rg_optimise[RG_OPT_FORESEE] && rg_journal_shelf() && describe(&name);
+    active = rg_optimise[RG_OPT_FORESEE] && rg_journal_disk_cache() && describe(&name);
     if (active) {
-        records.shelf = rg_journal_shelf();
+        records.cache = rg_journal_disk_cache();
         memcpy(records.name, name.bytes, sizeof records.name);
         contexts = n_images = n_states = n_hints = 0;
         if (!rg_journal_read(&records, take_record, NULL))
@@ -286,7 +286,7 @@ static void prefetch_memory(CUdevice device)
 }
 
 /* At the end of the process: what it had less of than it did before is wanted less the next time. */
-__attribute__((destructor)) static void note_unwanted(void)
+__attribute__((destructor(102))) static void note_unwanted(void)
 {
     if (!atomic_load(&active) || owner != getpid() || pthread_mutex_trylock(&lock) != 0)
         return;

@@ -8,14 +8,14 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Puts `wish` with %p replaced into path, and `word` in front of the ending if it is not empty. */
-static bool name_file(const char *wish, const char *word, char path[PATH_MAX])
+/* Puts `wanted` with %p replaced into path, and `word` in front of the ending if it is not empty. */
+static bool name_file(const char *wanted, const char *word, char path[PATH_MAX])
 {
-    const char *mark = strstr(wish, "%p");
+    const char *mark = strstr(wanted, "%p");
     char number[16], name[PATH_MAX];
     snprintf(number, sizeof number, "%d", (int)getpid());
-    int size = mark ? snprintf(name, sizeof name, "%.*s%s%s", (int)(mark - wish), wish, number, mark + 2)
-                    : snprintf(name, sizeof name, "%s", wish);
+    int size = mark ? snprintf(name, sizeof name, "%.*s%s%s", (int)(mark - wanted), wanted, number, mark + 2)
+                    : snprintf(name, sizeof name, "%s", wanted);
     if (size < 0 || size >= (int)sizeof name)
         return false;
     const char *dot = strrchr(name, '.'), *slash = strrchr(name, '/');
@@ -25,29 +25,29 @@ static bool name_file(const char *wish, const char *word, char path[PATH_MAX])
     return size > 0 && size < PATH_MAX;
 }
 
-static int create(const char *wish, const char *word, char path[PATH_MAX])
+static int create(const char *wanted, const char *word, char path[PATH_MAX])
 {
-    if (!name_file(wish, word, path)) {
+    if (!name_file(wanted, word, path)) {
         errno = ENAMETOOLONG;
         return -1;
     }
     return open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 }
 
-int rg_profile_create_file(const char *wish, char path[PATH_MAX])
+int rg_profile_create_file(const char *wanted, char path[PATH_MAX])
 {
     char word[32];
-    int fd = create(wish, "", path);
-    if (fd < 0 && errno == EEXIST && !strstr(wish, "%p")) {
+    int fd = create(wanted, "", path);
+    if (fd < 0 && errno == EEXIST && !strstr(wanted, "%p")) {
         snprintf(word, sizeof word, "%d", (int)getpid());
-        fd = create(wish, word, path);
+        fd = create(wanted, word, path);
     }
     for (int i = 2; fd < 0 && errno == EEXIST && i < 1000; i++) {
-        if (strstr(wish, "%p"))
+        if (strstr(wanted, "%p"))
             snprintf(word, sizeof word, "%d", i);
         else
             snprintf(word, sizeof word, "%d.%d", (int)getpid(), i);
-        fd = create(wish, word, path);
+        fd = create(wanted, word, path);
     }
     return fd;
 }

@@ -5,9 +5,9 @@
 #include <limits.h>
 
 /**
- * Creates the file that `wish` names (%p: the process's number) and puts its name into `path`; where that is
+ * Creates the file that `wanted` names (%p: the process's number) and puts its name into `path`; where that is
  * there already, one with a number in front of the name's ending. -1 with errno: it could not be created.
  */
-int rg_profile_create_file(const char *wish, char path[PATH_MAX]);
+int rg_profile_create_file(const char *wanted, char path[PATH_MAX]);
 
 #endif

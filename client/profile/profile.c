@@ -82,7 +82,7 @@ void rg_profile_start(void)
 }
 
 /* At exit, after main and the application's own handlers. */
-__attribute__((destructor)) static void finish(void)
+__attribute__((destructor(101))) static void finish(void)
 {
     if (!rg_probe || getpid() != owner)
         return;

@@ -119,9 +119,9 @@ static void *writer_main(void *unused)
     }
 }
 
-bool rg_profile_report_start(const char *wish)
+bool rg_profile_report_start(const char *wanted)
 {
-    fd = rg_profile_create_file(wish, path);
+    fd = rg_profile_create_file(wanted, path);
     rg_json_text_put(
         &buffer,
         "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":");

@@ -264,9 +264,9 @@ static void *writer_main(void *unused)
     }
 }
 
-bool rg_trace_writer_start(const char *wish)
+bool rg_trace_writer_start(const char *wanted)
 {
-    fd = rg_profile_create_file(wish, path);
+    fd = rg_profile_create_file(wanted, path);
     if (fd < 0) {
         rg_warn("cannot write a trace to %s: %s", path, strerror(errno));
         return false;

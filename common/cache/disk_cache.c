@@ -41,30 +41,30 @@ struct rg_disk_cache {
 
 struct rg_disk_cache *rg_disk_cache_open(const char *folder, uint64_t limit)
 {
-    RG_CLEANUP_FREE struct rg_disk_cache *shelf = calloc(1, sizeof *shelf);
+    RG_CLEANUP_FREE struct rg_disk_cache *cache = calloc(1, sizeof *cache);
     RG_CLEANUP_FREE char *here = *folder == '/' ? NULL : getcwd(NULL, 0);
-    if (!shelf || !*folder || (*folder != '/' && !here))
+    if (!cache || !*folder || (*folder != '/' && !here))
         return NULL;
     const int length =
-        snprintf(shelf->folder, sizeof shelf->folder, "%s%s%s", here ? here : "", here ? "/" : "", folder);
-    if (length < 0 || (size_t)length >= sizeof shelf->folder)
+        snprintf(cache->folder, sizeof cache->folder, "%s%s%s", here ? here : "", here ? "/" : "", folder);
+    if (length < 0 || (size_t)length >= sizeof cache->folder)
         return NULL;
-    shelf->limit = limit;
-    pthread_mutex_init(&shelf->lock, NULL);
-    return RG_TAKE_PTR(shelf);
+    cache->limit = limit;
+    pthread_mutex_init(&cache->lock, NULL);
+    return RG_TAKE_PTR(cache);
 }
 
-void rg_disk_cache_close(struct rg_disk_cache *shelf)
+void rg_disk_cache_close(struct rg_disk_cache *cache)
 {
-    if (!shelf)
+    if (!cache)
         return;
-    pthread_mutex_destroy(&shelf->lock);
-    free(shelf);
+    pthread_mutex_destroy(&cache->lock);
+    free(cache);
 }
 
-const struct rg_disk_cache_counts *rg_disk_cache_counts(const struct rg_disk_cache *shelf)
+const struct rg_disk_cache_counts *rg_disk_cache_counts(const struct rg_disk_cache *cache)
 {
-    return &shelf->counts;
+    return &cache->counts;
 }
 
 /* --- where, by the environment ---------------------------------------------------------------------------------- */
@@ -113,10 +113,10 @@ static bool is_own(const struct stat *status)
 }
 
 /* A descriptor of the folder, or -1 with the reason in errno. */
-static int open_folder(const struct rg_disk_cache *shelf)
+static int open_folder(const struct rg_disk_cache *cache)
 {
     struct stat status;
-    int fd = open(shelf->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open(cache->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return -1;
     if (fstat(fd, &status) != 0 || !is_own(&status)) {
@@ -128,13 +128,13 @@ static int open_folder(const struct rg_disk_cache *shelf)
 }
 
 /* The same, for writing: makes the folder and those above it as far as they are missing. */
-static int make_folder(const struct rg_disk_cache *shelf)
+static int make_folder(const struct rg_disk_cache *cache)
 {
-    int fd = open_folder(shelf);
+    int fd = open_folder(cache);
     if (fd >= 0 || errno != ENOENT)
         return fd;
     char path[PATH_MAX];
-    if ((size_t)snprintf(path, sizeof path, "%s", shelf->folder) >= sizeof path) {
+    if ((size_t)snprintf(path, sizeof path, "%s", cache->folder) >= sizeof path) {
         errno = ENAMETOOLONG;
         return -1;
     }
@@ -145,34 +145,34 @@ static int make_folder(const struct rg_disk_cache *shelf)
             *at = '/';
         }
     (void)mkdir(path, 0700);
-    return open_folder(shelf);
+    return open_folder(cache);
 }
 
-static void tell(struct rg_disk_cache *shelf)
+static void tell(struct rg_disk_cache *cache)
 {
     const int error = errno;
-    if (!atomic_exchange(&shelf->told, true))
-        rg_debug("nothing is kept in %s: %s", shelf->folder,
+    if (!atomic_exchange(&cache->told, true))
+        rg_debug("nothing is kept in %s: %s", cache->folder,
                  error == EPERM ? "not a folder of this user's alone" : strerror(error));
 }
 
-bool rg_disk_cache_make(struct rg_disk_cache *shelf)
+bool rg_disk_cache_make(struct rg_disk_cache *cache)
 {
-    RG_CLEANUP_FD int folder = make_folder(shelf);
+    RG_CLEANUP_FD int folder = make_folder(cache);
     if (folder < 0)
-        tell(shelf);
+        tell(cache);
     return folder >= 0;
 }
 
 /* --- reading ---------------------------------------------------------------------------------------------- */
 
 /* What is of no use, or could be somebody else's, goes, so that another can be kept under the name. */
-static void drop(struct rg_disk_cache *shelf, int folder, const char *name)
+static void drop(struct rg_disk_cache *cache, int folder, const char *name)
 {
     if (unlinkat(folder, name, 0) != 0)
         return;
-    atomic_fetch_add(&shelf->counts.dropped, 1);
-    rg_debug("%s/%s is damaged or not this user's alone, removed", shelf->folder, name);
+    atomic_fetch_add(&cache->counts.dropped, 1);
+    rg_debug("%s/%s is damaged or not this user's alone, removed", cache->folder, name);
 }
 
 /* The bytes of an open file, used now, as rg_disk_cache_read gives them. */
@@ -186,23 +186,23 @@ static void *read_open(int fd, size_t head, size_t length, size_t tail)
     return RG_TAKE_PTR(data);
 }
 
-void *rg_disk_cache_read(struct rg_disk_cache *shelf, const uint8_t name[RG_DISK_CACHE_NAME], size_t head,
+void *rg_disk_cache_read(struct rg_disk_cache *cache, const uint8_t name[RG_DISK_CACHE_NAME], size_t head,
                          size_t max, size_t tail, size_t *size)
 {
     char text[TEXT_SIZE];
     struct stat status;
     text_of(name, text);
-    RG_CLEANUP_FD int folder = open_folder(shelf);
+    RG_CLEANUP_FD int folder = open_folder(cache);
     if (folder < 0)
         return NULL;
     RG_CLEANUP_FD int fd = openat(folder, text, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) {
         if (errno == ELOOP || errno == ENXIO) /* a link, a socket */
-            drop(shelf, folder, text);
+            drop(cache, folder, text);
         return NULL;
     }
     if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || !is_own(&status)) {
-        drop(shelf, folder, text);
+        drop(cache, folder, text);
         return NULL;
     }
     if ((uint64_t)status.st_size > max)
@@ -213,13 +213,13 @@ void *rg_disk_cache_read(struct rg_disk_cache *shelf, const uint8_t name[RG_DISK
     return data;
 }
 
-void rg_disk_cache_remove(struct rg_disk_cache *shelf, const uint8_t name[RG_DISK_CACHE_NAME])
+void rg_disk_cache_remove(struct rg_disk_cache *cache, const uint8_t name[RG_DISK_CACHE_NAME])
 {
     char text[TEXT_SIZE];
     text_of(name, text);
-    RG_CLEANUP_FD int folder = open_folder(shelf);
+    RG_CLEANUP_FD int folder = open_folder(cache);
     if (folder >= 0)
-        drop(shelf, folder, text);
+        drop(cache, folder, text);
 }
 
 /* --- making room ------------------------------------------------------------------------------------------ */
@@ -244,7 +244,7 @@ static bool is_name(const char *text)
 }
 
 /*
- * All files of the folder, and removes what writers left that ended; what is not a shelf's stays. Returns how many; *found
+ * All files of the folder, and removes what writers left that ended; what is not a cache's stays. Returns how many; *found
  * is the caller's.
  */
 static size_t list_files(int folder, struct found **found)
@@ -287,7 +287,7 @@ static size_t list_files(int folder, struct found **found)
 }
 
 /* If the folder and `size` more bytes exceed the limit, the oldest go until an eighth of it is free. Under the lock. */
-static void make_room(struct rg_disk_cache *shelf, int folder, uint64_t size)
+static void make_room(struct rg_disk_cache *cache, int folder, uint64_t size)
 {
     struct found *files;
     const size_t n = list_files(folder, &files);
@@ -295,29 +295,29 @@ static void make_room(struct rg_disk_cache *shelf, int folder, uint64_t size)
     uint64_t total = size;
     for (size_t i = 0; i < n; i++)
         total += files[i].size;
-    if (total > shelf->limit) {
+    if (total > cache->limit) {
         qsort(files, n, sizeof *files, compare_used);
-        for (; gone < n && total > shelf->limit - shelf->limit / 8; gone++) {
+        for (; gone < n && total > cache->limit - cache->limit / 8; gone++) {
             (void)unlinkat(folder, files[gone].name, 0);
             total -= files[gone].size;
         }
-        atomic_fetch_add(&shelf->counts.evicted, gone);
-        rg_debug("%zu of %zu files removed from %s, which was full", gone, n, shelf->folder);
+        atomic_fetch_add(&cache->counts.evicted, gone);
+        rg_debug("%zu of %zu files removed from %s, which was full", gone, n, cache->folder);
     }
     free(files);
-    const uint64_t left = total < shelf->limit ? shelf->limit - total : 0, part = shelf->limit / 16;
-    shelf->budget = left < part ? left : part;
-    shelf->counted = true;
+    const uint64_t left = total < cache->limit ? cache->limit - total : 0, part = cache->limit / 16;
+    cache->budget = left < part ? left : part;
+    cache->counted = true;
 }
 
-static void reserve(struct rg_disk_cache *shelf, int folder, uint64_t size)
+static void reserve(struct rg_disk_cache *cache, int folder, uint64_t size)
 {
-    pthread_mutex_lock(&shelf->lock);
-    if (!shelf->counted || shelf->budget < size)
-        make_room(shelf, folder, size);
+    pthread_mutex_lock(&cache->lock);
+    if (!cache->counted || cache->budget < size)
+        make_room(cache, folder, size);
     else
-        shelf->budget -= size;
-    pthread_mutex_unlock(&shelf->lock);
+        cache->budget -= size;
+    pthread_mutex_unlock(&cache->lock);
 }
 
 /* --- writing ---------------------------------------------------------------------------------------------- */
@@ -355,38 +355,38 @@ static bool is_allowed(size_t size)
 }
 
 /* The folder, with room for `size` more bytes. -1: they are not to be kept. */
-static int open_for(struct rg_disk_cache *shelf, size_t size)
+static int open_for(struct rg_disk_cache *cache, size_t size)
 {
-    if (!size || size > shelf->limit || !is_allowed(size))
+    if (!size || size > cache->limit || !is_allowed(size))
         return -1;
-    const int folder = make_folder(shelf);
+    const int folder = make_folder(cache);
     if (folder >= 0)
-        reserve(shelf, folder, size);
+        reserve(cache, folder, size);
     else
-        tell(shelf);
+        tell(cache);
     return folder;
 }
 
-void rg_disk_cache_write(struct rg_disk_cache *shelf, const uint8_t name[RG_DISK_CACHE_NAME],
+void rg_disk_cache_write(struct rg_disk_cache *cache, const uint8_t name[RG_DISK_CACHE_NAME],
                          const void *data, size_t size)
 {
     char text[TEXT_SIZE];
-    RG_CLEANUP_FD int folder = open_for(shelf, size);
+    RG_CLEANUP_FD int folder = open_for(cache, size);
     if (folder < 0)
         return;
     text_of(name, text);
     if (write_file(folder, text, data, size))
-        atomic_fetch_add(&shelf->counts.written, 1);
+        atomic_fetch_add(&cache->counts.written, 1);
     else
-        tell(shelf);
+        tell(cache);
 }
 
-void rg_disk_cache_append(struct rg_disk_cache *shelf, const uint8_t name[RG_DISK_CACHE_NAME],
+void rg_disk_cache_append(struct rg_disk_cache *cache, const uint8_t name[RG_DISK_CACHE_NAME],
                           const void *data, size_t size)
 {
     char text[TEXT_SIZE];
     struct stat status;
-    RG_CLEANUP_FD int folder = open_for(shelf, size);
+    RG_CLEANUP_FD int folder = open_for(cache, size);
     if (folder < 0)
         return;
     text_of(name, text);
@@ -395,5 +395,5 @@ void rg_disk_cache_append(struct rg_disk_cache *shelf, const uint8_t name[RG_DIS
     /* One write: a part of a record at the end of a full disk is for the reader to tell. */
     if (fd < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || !is_own(&status) ||
         !is_allowed((size_t)status.st_size + size) || write(fd, data, size) != (ssize_t)size)
-        tell(shelf);
+        tell(cache);
 }

@@ -71,7 +71,7 @@ unsigned rg_capability_parse(const char *text)
     return 0;
 }
 
-unsigned rg_capability_wish(void)
+unsigned rg_capability_wanted(void)
 {
     unsigned named = rg_capability_parse(secure_getenv("SOFTGPU_CC"));
     if (named)

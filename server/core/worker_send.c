@@ -11,6 +11,7 @@
 #include "server/core/leader_followers.h"
 #include "server/core/worker.h"
 #include "transport/control.h"
+#include "transport/multipath/multipath.h"
 #include "transport/resumable/resumable.h"
 
 #include <stdarg.h>
@@ -45,12 +46,14 @@ enum rg_status rg_worker_send(struct rg_worker *worker, uint64_t tag, uint64_t b
     size_t bulk_size = 0;
     for (int i = 0; i < n_bulk; i++)
         bulk_size += bulk[i].iov_len;
-    const bool small = bulk_size <= SMALL_BULK;
+    const bool small = bulk_size <= SMALL_BULK,
+               large = bulk_size >= RG_MULTIPATH_MIN; /* less never travels by itself */
     rg_priority_lock_acquire(&worker->send_turn,
-                             small || atomic_load_explicit(&worker->detaches, memory_order_relaxed));
+                             small ||
+                                 (large && atomic_load_explicit(&worker->detaches, memory_order_relaxed)));
     enum rg_status status = rg_worker_over(worker) ? RG_ERR_CLOSED : rg_conn_send(worker->conn, &send);
     rg_priority_lock_release(&worker->send_turn);
-    if (!small)
+    if (large)
         atomic_store_explicit(&worker->detaches, send.detached, memory_order_relaxed);
     if (send.detached) /* without the lock: small messages of other threads go out meanwhile */
         status = rg_conn_send_detached(worker->conn, &send);

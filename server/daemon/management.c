@@ -21,15 +21,15 @@
 #include <unistd.h>
 
 #define ANSWER_TIMEOUT_MS 5000 /* the first includes the library's start */
-#define KEPT_SIZE_MAX     1024 /* of question and answer each: larger ones are asked for every time */
+#define CACHED_SIZE_MAX   1024 /* of question and answer each: larger ones are asked for every time */
 /* NVML's results */
 #define NOT_SUPPORTED 3
 #define UNKNOWN       999
 
-struct rg_management_kept {
+struct rg_management_cached {
     uint64_t until_ns;
     uint32_t question_size, answer_size;
-    unsigned char question[KEPT_SIZE_MAX], answer[KEPT_SIZE_MAX];
+    unsigned char question[CACHED_SIZE_MAX], answer[CACHED_SIZE_MAX];
 };
 
 void rg_management_init(struct rg_management *management)
@@ -53,7 +53,7 @@ static void stop(struct rg_management *management)
 void rg_management_fini(struct rg_management *management)
 {
     stop(management);
-    free(management->kept);
+    free(management->cached);
     pthread_mutex_destroy(&management->lock);
 }
 
@@ -119,22 +119,22 @@ static bool ask(struct rg_management *management, const void *question, size_t q
     }
 }
 
-/* Under lock: a place for an answer, or the one that is kept. */
-static struct rg_management_kept *look(struct rg_management *management, const void *question, size_t size)
+/* Under lock: a place for an answer, or the one that is cached. */
+static struct rg_management_cached *look(struct rg_management *management, const void *question, size_t size)
 {
-    if (!management->kept)
-        management->kept = calloc(RG_MANAGEMENT_KEPT, sizeof *management->kept);
-    if (!management->kept || size > KEPT_SIZE_MAX)
+    if (!management->cached)
+        management->cached = calloc(RG_MANAGEMENT_KEPT, sizeof *management->cached);
+    if (!management->cached || size > CACHED_SIZE_MAX)
         return NULL;
     for (unsigned i = 0; i < RG_MANAGEMENT_KEPT; i++)
-        if (management->kept[i].question_size == size &&
-            memcmp(management->kept[i].question, question, size) == 0)
-            return &management->kept[i];
-    struct rg_management_kept *kept = &management->kept[management->next++ % RG_MANAGEMENT_KEPT];
-    kept->until_ns = 0;
-    kept->question_size = (uint32_t)size;
-    memcpy(kept->question, question, size);
-    return kept;
+        if (management->cached[i].question_size == size &&
+            memcmp(management->cached[i].question, question, size) == 0)
+            return &management->cached[i];
+    struct rg_management_cached *cached = &management->cached[management->next++ % RG_MANAGEMENT_KEPT];
+    cached->until_ns = 0;
+    cached->question_size = (uint32_t)size;
+    memcpy(cached->question, question, size);
+    return cached;
 }
 
 static void say(int result, void *answer, size_t *answer_size)
@@ -152,18 +152,18 @@ void rg_management_ask(struct rg_management *management, const char *driver, con
         return;
     }
     RG_SCOPED_LOCK(&management->lock);
-    struct rg_management_kept *kept = look(management, question, question_size);
-    if (kept && rg_now_ns() < kept->until_ns) {
-        memcpy(answer, kept->answer, kept->answer_size);
-        *answer_size = kept->answer_size;
+    struct rg_management_cached *cached = look(management, question, question_size);
+    if (cached && rg_now_ns() < cached->until_ns) {
+        memcpy(answer, cached->answer, cached->answer_size);
+        *answer_size = cached->answer_size;
     } else if (management->pid == 0 && !start(management, driver)) {
         say(NOT_SUPPORTED, answer, answer_size);
     } else if (!ask(management, question, question_size, answer, answer_size)) {
         stop(management);
         say(UNKNOWN, answer, answer_size);
-    } else if (kept && *answer_size <= KEPT_SIZE_MAX) {
-        memcpy(kept->answer, answer, *answer_size);
-        kept->answer_size = (uint32_t)*answer_size;
-        kept->until_ns = rg_now_ns() + RG_MANAGEMENT_FRESH_NS;
+    } else if (cached && *answer_size <= CACHED_SIZE_MAX) {
+        memcpy(cached->answer, answer, *answer_size);
+        cached->answer_size = (uint32_t)*answer_size;
+        cached->until_ns = rg_now_ns() + RG_MANAGEMENT_FRESH_NS;
     }
 }

@@ -3,7 +3,7 @@
  * process of its own.
  *
  * The daemon loads no driver. The program lib/remote-gpu/manager does; it is started by the first question
- * and stays, so that the library is initialised once. One question at a time; answers are kept for
+ * and stays, so that the library is initialised once. One question at a time; answers are cached for
  * RG_MANAGEMENT_FRESH_NS, so that many who watch a GPU cost no more than one. A manager that dies or does not
  * answer in time is started anew by the next question, not sooner than RG_MANAGEMENT_PAUSE_NS later.
  */
@@ -19,7 +19,7 @@
 #define RG_MANAGEMENT_PAUSE_NS 1000000000ull
 #define RG_MANAGEMENT_KEPT     64
 
-struct rg_management_kept;
+struct rg_management_cached;
 
 struct rg_management {
     pthread_mutex_t lock; /* of everything */
@@ -27,7 +27,7 @@ struct rg_management {
     int socket;
     uint64_t not_before_ns;
     unsigned next;
-    struct rg_management_kept *kept; /* RG_MANAGEMENT_KEPT of them; NULL until there is one */
+    struct rg_management_cached *cached; /* RG_MANAGEMENT_KEPT of them; NULL until there is one */
 };
 
 void rg_management_init(struct rg_management *management);

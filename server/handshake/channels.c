@@ -67,19 +67,19 @@ static ssize_t receive_with_fd(int socket, void *data, size_t size, int *fd)
 static unsigned count(struct rg_channels *channels)
 {
     RG_SCOPED_LOCK(&channels->lock);
-    return channels->bundle ? rg_multipath_channels(channels->bundle) : channels->options.channels;
+    return channels->multipath ? rg_multipath_channels(channels->multipath) : channels->options.channels;
 }
 
 static bool takes_none(struct rg_channels *channels)
 {
     RG_SCOPED_LOCK(&channels->lock);
-    return channels->bundle == NULL;
+    return channels->multipath == NULL;
 }
 
 static enum rg_status add(struct rg_channels *channels, struct rg_conn *conn)
 {
     RG_SCOPED_LOCK(&channels->lock);
-    return channels->bundle ? rg_multipath_add(channels->bundle, conn) : RG_ERR_CLOSED;
+    return channels->multipath ? rg_multipath_add(channels->multipath, conn) : RG_ERR_CLOSED;
 }
 
 /* A connection that the client opened: it becomes a channel if it shows the session's token. */
@@ -139,14 +139,14 @@ bool rg_channels_wrap(struct rg_channels *channels, struct rg_conn **conn)
     if (rg_multipath_wrap(*conn, &channels->options, conn) != RG_OK)
         return false;
     RG_SCOPED_LOCK(&channels->lock);
-    channels->bundle = *conn;
+    channels->multipath = *conn;
     return true;
 }
 
 void rg_channels_forget(struct rg_channels *channels)
 {
     RG_SCOPED_LOCK(&channels->lock);
-    channels->bundle = NULL;
+    channels->multipath = NULL;
 }
 
 bool rg_channels_start(struct rg_channels *channels, struct rg_resume *resume, int hand_fd, uint64_t session,

@@ -15,7 +15,7 @@ struct rg_channels {
     struct rg_multipath_options options; /* channels 0: bulk data comes by the session's own connection */
     uint8_t token[RG_BULK_TOKEN];
     pthread_mutex_t lock;
-    struct rg_conn *bundle; /* that takes channels; NULL: none; the lock */
+    struct rg_conn *multipath; /* that takes channels; NULL: none; the lock */
 };
 
 struct rg_resume;
@@ -23,9 +23,9 @@ struct rg_resume;
 /** Decides on what the client asks for and completes the hello that will be sent. */
 void rg_channels_agree(const struct rg_client_hello *client, struct rg_server_hello *server,
                        struct rg_channels *out);
-/** Makes a bundle of the session's connection, if that was agreed on. False: no memory, *conn stays. */
+/** Makes a multipath of the session's connection, if that was agreed on. False: no memory, *conn stays. */
 bool rg_channels_wrap(struct rg_channels *channels, struct rg_conn **conn);
-/** The bundle will end: it takes no channels any more. */
+/** The multipath will end: it takes no channels any more. */
 void rg_channels_forget(struct rg_channels *channels);
 /**
  * Takes what the daemon hands over by `hand_fd` (rg_sessions_hand_over) on a thread that lives as long as the

@@ -30,7 +30,7 @@
 enum {
     HELLO_MAX = 65536,
     IDLE_MS = 10000,
-    LENT_PIECE = 512 << 10,
+    ADVERTISED_PIECE = 512 << 10,
     BULK_MOST = RG_BULK_MAX * (1 + RG_MULTIRAIL_MAX)
 };
 
@@ -125,11 +125,11 @@ static enum rg_status serve_raw(struct service *service, const struct rg_netperf
 }
 
 /* Lends the memory that bulk data is received into, in pieces, as a worker does. */
-static void lend_all(struct service *service)
+static void advertise_all(struct service *service)
 {
-    for (size_t offset = 0; offset < service->bulk_size; offset += LENT_PIECE)
+    for (size_t offset = 0; offset < service->bulk_size; offset += ADVERTISED_PIECE)
         (void)rg_conn_advertise(service->conn, 0, 0, service->bulk + offset,
-                                LENT_PIECE); /* where that helps */
+                                ADVERTISED_PIECE); /* where that helps */
 }
 
 static enum rg_status take_bulk(struct service *service, size_t left)
@@ -142,7 +142,7 @@ static enum rg_status take_bulk(struct service *service, size_t left)
             return status;
         if (size == 0)
             return rg_conn_recv_bulk(service->conn, service->bulk, left);
-        (void)rg_conn_advertise(service->conn, 0, 0, memory, LENT_PIECE);
+        (void)rg_conn_advertise(service->conn, 0, 0, memory, ADVERTISED_PIECE);
         left -= size;
     }
     return RG_OK;
@@ -273,7 +273,7 @@ int main(int argc, char **argv)
         if (status != RG_OK && status != RG_ERR_UNSUPPORTED)
             rg_info("session %llu: its memory cannot be registered: %s", (unsigned long long)session,
                     rg_status_string(status));
-        lend_all(&service);
+        advertise_all(&service);
         status = serve(&service);
     }
     if (status != RG_OK)

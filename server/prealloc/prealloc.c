@@ -278,14 +278,14 @@ static void free_block(struct rg_worker *worker, const struct slab *slab, CUdevi
 /* --- operations ----------------------------------------------------------------------------------------- */
 
 /* A new slab of the client thread's context, which is current; NULL: there are too many. */
-static struct slab *add_ticket(struct rg_request *request, const struct rg_prealloc_hint *hint)
+static struct slab *add_slab(struct rg_request *request, const struct rg_prealloc_hint *hint)
 {
     struct rg_worker *worker = request->worker;
     struct slab *slab = prealloc_of(worker)->n_slabs < SLABS_MAX ? calloc(1, sizeof *slab) : NULL;
     if (!slab)
         return NULL;
     *slab = (struct slab){.next = prealloc_of(worker)->slabs,
-                          .id = hint->ticket,
+                          .id = hint->slab_id,
                           .context = request->thread->context,
                           .kind = hint->kind,
                           .element = hint->element,
@@ -310,8 +310,8 @@ CUresult rg_execute_rgMemAhead(struct rg_request *request, unsigned long long id
     struct slab *slab = *find(worker, id);
     if (!slab) {
         const struct rg_prealloc_hint hint = {
-            .ticket = id, .size = size, .height = height, .kind = kind, .element = element};
-        slab = add_ticket(request, &hint);
+            .slab_id = id, .size = size, .height = height, .kind = kind, .element = element};
+        slab = add_slab(request, &hint);
         if (!slab) {
             struct rg_notice notice = {.type = RG_NOTICE_PREALLOC, .id = id, .arg = {0, count, 0}};
             (void)rg_worker_notice(worker, &notice, NULL, 0, NULL, 0);
@@ -332,11 +332,11 @@ CUresult rg_execute_rgMemForesee(struct rg_request *request, size_t size, const 
         struct rg_prealloc_hint hint;
         memcpy(&hint, (const unsigned char *)hints + i * sizeof hint, sizeof hint);
         if (n > RG_PREALLOC_HINTS || size % sizeof hint || hint.kind > RG_PREALLOC_PITCHED ||
-            hint.count > RG_PREALLOC_MAX || !hint.size || *find(request->worker, hint.ticket)) {
+            hint.count > RG_PREALLOC_MAX || !hint.size || *find(request->worker, hint.slab_id)) {
             rg_request_violation(request, "memory of kind %u is wished for", hint.kind);
             return CUDA_ERROR_UNKNOWN;
         }
-        struct slab *slab = add_ticket(request, &hint);
+        struct slab *slab = add_slab(request, &hint);
         const uint64_t made = slab ? make_blocks(request->worker, slab, NULL, NULL, hint.count, blocks) : 0;
         rg_request_output(request, &made, sizeof made);
         rg_request_output(request, blocks, made * sizeof *blocks);
@@ -418,7 +418,7 @@ static bool any_ready(const struct rg_worker *worker)
 /* Frees a block that the client has given back; false: it had none such. */
 static bool take_back(struct rg_worker *worker, const struct rg_prealloc_return *block)
 {
-    struct slab *slab = *find(worker, block->ticket);
+    struct slab *slab = *find(worker, block->slab_id);
     unsigned index = 0;
     while (slab && index < slab->n && slab->blocks[index] != block->address)
         index++;

@@ -372,7 +372,7 @@ static bool delay_has_credit(struct rg_conn *conn)
     return rg_conn_has_credit(((struct delay_conn *)conn)->next);
 }
 
-static void delay_set_tether(struct rg_conn *conn, const struct rg_conn *control_conn)
+static void delay_set_control(struct rg_conn *conn, const struct rg_conn *control_conn)
 {
     rg_conn_set_control(((struct delay_conn *)conn)->next, control_conn);
 }
@@ -435,7 +435,7 @@ static struct rg_transport_ops delay_ops = {
     .reset = delay_reset,
     .destroy = delay_destroy,
     .has_credit = delay_has_credit,
-    .set_control = delay_set_tether,
+    .set_control = delay_set_control,
     .abandon = delay_abandon,
 };
 

@@ -344,7 +344,7 @@ static bool fault_has_credit(struct rg_conn *conn)
     return rg_conn_has_credit(((struct fault_conn *)conn)->next);
 }
 
-static void fault_set_tether(struct rg_conn *conn, const struct rg_conn *control_conn)
+static void fault_set_control(struct rg_conn *conn, const struct rg_conn *control_conn)
 {
     rg_conn_set_control(((struct fault_conn *)conn)->next, control_conn);
 }
@@ -369,7 +369,8 @@ static void fault_unregister(struct rg_conn *conn, void *base)
     rg_conn_unregister(((struct fault_conn *)conn)->next, base);
 }
 
-static enum rg_status fault_lend(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory, size_t size)
+static enum rg_status fault_advertise(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory,
+                                      size_t size)
 {
     return rg_conn_advertise(((struct fault_conn *)conn)->next, tag, base, memory, size);
 }
@@ -379,7 +380,7 @@ static void fault_unlend(struct rg_conn *conn, uint64_t tag, void *memory)
     rg_conn_withdraw(((struct fault_conn *)conn)->next, tag, memory);
 }
 
-static enum rg_status fault_take_lent(struct rg_conn *conn, size_t most, void **memory, size_t *size)
+static enum rg_status fault_take_advertised(struct rg_conn *conn, size_t most, void **memory, size_t *size)
 {
     struct fault_conn *c = (struct fault_conn *)conn;
     if (c->was_cut)
@@ -452,14 +453,14 @@ static struct rg_transport_ops fault_ops = {
     .destroy = fault_destroy,
     .set_read_ahead = fault_set_read_ahead,
     .has_credit = fault_has_credit,
-    .set_control = fault_set_tether,
+    .set_control = fault_set_control,
     .fd = fault_fd,
     .abandon = fault_abandon,
     .register_memory = fault_register,
     .unregister_memory = fault_unregister,
-    .advertise = fault_lend,
+    .advertise = fault_advertise,
     .withdraw = fault_unlend,
-    .take_advertised = fault_take_lent,
+    .take_advertised = fault_take_advertised,
     .has_advertised = fault_has_room,
     .statistics = fault_statistics,
 };

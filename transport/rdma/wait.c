@@ -161,7 +161,7 @@ static void doubt_events(struct rg_rdma_conn *c)
  * Whether the session's first connection has ended, and with it the session: then nothing comes any more by
  * this one.
  */
-static void look_at_tether(struct rg_rdma_conn *c, uint64_t now)
+static void look_at_control(struct rg_rdma_conn *c, uint64_t now)
 {
     if (!c->control_conn || c->broken != RG_OK || c->peer_bye || now - c->looked_ns < CONTROL_LOOK_NS)
         return;
@@ -194,7 +194,7 @@ static void ask_for_life(struct rg_rdma_conn *c)
 {
     uint64_t now = rg_now_ns();
     if (c->two_sided)
-        look_at_tether(c, now);
+        look_at_control(c, now);
     if (c->heard) {
         c->heard = false;
         c->heard_ns = now;

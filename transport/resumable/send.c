@@ -127,7 +127,7 @@ enum rg_status rg_resumable_send_detached(struct rg_conn *conn, struct rg_send *
     pthread_mutex_lock(&c->lock);
     const uint64_t epoch = c->epoch;
     struct rg_conn *link = c->link;
-    if (c->state != RG_RESUMABLE_OVER && entry->epoch == epoch && link) {
+    if (c->state == RG_RESUMABLE_UP && entry->epoch == epoch) { /* else it is sent again as a whole */
         c->detached++;
         pthread_mutex_unlock(&c->lock);
         status = rg_conn_send_detached(link, &entry->send);

@@ -1,5 +1,5 @@
 /*
- * cache.c - see cache.h. The shelf sees to the folder, its limit and that entries appear whole; what is added
+ * cache.c - see cache.h. The cache sees to the folder, its limit and that entries appear whole; what is added
  * here is a checksum, which tells what a full disk or a crash left of one, and the key, which tells an entry
  * under another's name.
  */
@@ -30,7 +30,7 @@ _Static_assert(sizeof(struct header) == 80, "no padding");
 _Static_assert(sizeof(struct rg_digest) == RG_DISK_CACHE_NAME, "a key is a file's name");
 
 struct sg_cache {
-    struct rg_disk_cache *shelf;
+    struct rg_disk_cache *cache;
     _Atomic uint64_t hits, misses;
 };
 
@@ -39,8 +39,8 @@ struct sg_cache *sg_cache_open(const char *folder, uint64_t limit)
     struct sg_cache *cache = calloc(1, sizeof(*cache));
     if (cache == NULL)
         return NULL;
-    cache->shelf = rg_disk_cache_open(folder, limit);
-    if (cache->shelf == NULL || !rg_disk_cache_make(cache->shelf)) {
+    cache->cache = rg_disk_cache_open(folder, limit);
+    if (cache->cache == NULL || !rg_disk_cache_make(cache->cache)) {
         sg_cache_close(cache);
         return NULL;
     }
@@ -51,13 +51,13 @@ void sg_cache_close(struct sg_cache *cache)
 {
     if (cache == NULL)
         return;
-    rg_disk_cache_close(cache->shelf);
+    rg_disk_cache_close(cache->cache);
     free(cache);
 }
 
 struct sg_cache_statistics sg_cache_statistics(const struct sg_cache *cache)
 {
-    const struct rg_disk_cache_counts *counts = rg_disk_cache_counts(cache->shelf);
+    const struct rg_disk_cache_counts *counts = rg_disk_cache_counts(cache->cache);
     return (struct sg_cache_statistics){.hits = atomic_load(&cache->hits),
                                         .misses = atomic_load(&cache->misses),
                                         .dropped = atomic_load(&counts->dropped),
@@ -104,7 +104,7 @@ void *sg_cache_read(struct sg_cache *cache, const struct rg_digest *key, size_t 
 {
     size_t all;
     RG_CLEANUP_FREE unsigned char *file =
-        rg_disk_cache_read(cache->shelf, key->bytes, 0, sizeof(struct header) + CODE_MAX, 0, &all);
+        rg_disk_cache_read(cache->cache, key->bytes, 0, sizeof(struct header) + CODE_MAX, 0, &all);
     if (file != NULL && is_whole(file, all, key)) {
         atomic_fetch_add(&cache->hits, 1);
         *size = all - sizeof(struct header);
@@ -112,14 +112,14 @@ void *sg_cache_read(struct sg_cache *cache, const struct rg_digest *key, size_t 
         return RG_TAKE_PTR(file);
     }
     if (file != NULL)
-        rg_disk_cache_remove(cache->shelf, key->bytes);
+        rg_disk_cache_remove(cache->cache, key->bytes);
     atomic_fetch_add(&cache->misses, 1);
     return NULL;
 }
 
 void sg_cache_drop(struct sg_cache *cache, const struct rg_digest *key)
 {
-    rg_disk_cache_remove(cache->shelf, key->bytes);
+    rg_disk_cache_remove(cache->cache, key->bytes);
 }
 
 void sg_cache_write(struct sg_cache *cache, const struct rg_digest *key, const void *data, size_t size)
@@ -132,5 +132,5 @@ void sg_cache_write(struct sg_cache *cache, const struct rg_digest *key, const v
         return;
     memcpy(file, &header, sizeof(header));
     memcpy(file + sizeof(header), data, size);
-    rg_disk_cache_write(cache->shelf, key->bytes, file, sizeof(header) + size);
+    rg_disk_cache_write(cache->cache, key->bytes, file, sizeof(header) + size);
 }

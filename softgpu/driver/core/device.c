@@ -59,7 +59,7 @@ static int devices_by_environment(void)
 static uint32_t capability(void)
 {
     const char *text = secure_getenv("SOFTGPU_CC");
-    const unsigned wish = text && *text ? rg_capability_parse(text) : rg_capability_wish();
+    const unsigned wish = text && *text ? rg_capability_parse(text) : rg_capability_wanted();
     if (wish >= SG_MAJOR_MIN * 10)
         return wish;
     if (text == NULL || *text == '\0')

@@ -31,6 +31,19 @@ Test(region, parts_make_the_whole)
         }
 }
 
+Test(region, slices_of_one_row_keep_their_gaps)
+{
+    struct rg_region gaps = {
+        .kind = RG_REGION_HOST, .width = 100, .height = 1, .depth = 4, .pitch = 256, .slice = 256};
+    struct rg_region packed = gaps;
+    packed.pitch = packed.slice = 100;
+    const size_t extent = rg_region_extent(&gaps);
+    rg_region_fold(&gaps, &packed);
+    cr_assert(gaps.width == 100 && gaps.height == 4 && gaps.depth == 1 && gaps.pitch == 256);
+    cr_assert(packed.width == 100 && packed.height == 4 && packed.depth == 1 && packed.pitch == 100);
+    cr_assert_eq(rg_region_extent(&gaps), extent);
+}
+
 Test(region, rest_is_row_then_slice_then_slices)
 {
     const struct rg_region whole = box(0);

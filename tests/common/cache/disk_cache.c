@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char base[] = "/tmp/rg-shelf-XXXXXX", folder[128];
+static char base[] = "/tmp/rg-cache-XXXXXX", folder[128];
 
 static void make_folder(void)
 {
@@ -27,7 +27,7 @@ static void remove_folder(void)
     cr_assert_eq(system(command), 0);
 }
 
-TestSuite(shelf, .init = make_folder, .fini = remove_folder);
+TestSuite(cache, .init = make_folder, .fini = remove_folder);
 
 static void path_of(uint8_t first, char *out, size_t size)
 {
@@ -36,141 +36,141 @@ static void path_of(uint8_t first, char *out, size_t size)
         at += snprintf(out + at, size - (size_t)at, "00");
 }
 
-static char *read_back(struct rg_disk_cache *shelf, uint8_t first, size_t max, size_t *size)
+static char *read_back(struct rg_disk_cache *cache, uint8_t first, size_t max, size_t *size)
 {
     const uint8_t name[RG_DISK_CACHE_NAME] = {first};
-    return rg_disk_cache_read(shelf, name, 0, max, 1, size);
+    return rg_disk_cache_read(cache, name, 0, max, 1, size);
 }
 
-static void write_one(struct rg_disk_cache *shelf, uint8_t first, const void *data, size_t size)
+static void write_one(struct rg_disk_cache *cache, uint8_t first, const void *data, size_t size)
 {
     const uint8_t name[RG_DISK_CACHE_NAME] = {first};
-    rg_disk_cache_write(shelf, name, data, size);
+    rg_disk_cache_write(cache, name, data, size);
 }
 
-Test(shelf, keeps_replaces_adds_and_removes)
+Test(cache, keeps_replaces_adds_and_removes)
 {
     const uint8_t name[RG_DISK_CACHE_NAME] = {1};
-    struct rg_disk_cache *shelf = rg_disk_cache_open(folder, 1 << 20);
+    struct rg_disk_cache *cache = rg_disk_cache_open(folder, 1 << 20);
     size_t size;
-    cr_assert_null(read_back(shelf, 1, 100, &size));
-    write_one(shelf, 1, "first", 5);
-    write_one(shelf, 1, "other", 5);
-    rg_disk_cache_append(shelf, name, " more", 5);
-    char *data = read_back(shelf, 1, 100, &size);
+    cr_assert_null(read_back(cache, 1, 100, &size));
+    write_one(cache, 1, "first", 5);
+    write_one(cache, 1, "other", 5);
+    rg_disk_cache_append(cache, name, " more", 5);
+    char *data = read_back(cache, 1, 100, &size);
     cr_assert_not_null(data);
     cr_expect_eq(size, 10);
     cr_expect_str_eq(data, "other more");
     free(data);
-    cr_expect_null(read_back(shelf, 1, 9, &size), "longer than the reader takes");
-    data = rg_disk_cache_read(shelf, name, 3, 100, 0, &size);
+    cr_expect_null(read_back(cache, 1, 9, &size), "longer than the reader takes");
+    data = rg_disk_cache_read(cache, name, 3, 100, 0, &size);
     cr_expect(memcmp(data + 3, "other", 5) == 0, "behind room for the caller");
     free(data);
-    rg_disk_cache_remove(shelf, name);
-    cr_expect_null(read_back(shelf, 1, 100, &size));
-    rg_disk_cache_close(shelf);
+    rg_disk_cache_remove(cache, name);
+    cr_expect_null(read_back(cache, 1, 100, &size));
+    rg_disk_cache_close(cache);
 }
 
-Test(shelf, the_longest_unused_goes)
+Test(cache, the_longest_unused_goes)
 {
-    struct rg_disk_cache *shelf = rg_disk_cache_open(folder, 16000);
+    struct rg_disk_cache *cache = rg_disk_cache_open(folder, 16000);
     char data[1000], path[256];
     size_t size;
     memset(data, 'x', sizeof data);
     for (uint8_t i = 1; i <= 15; i++) {
-        write_one(shelf, i, data, sizeof data);
+        write_one(cache, i, data, sizeof data);
         path_of(i, path, sizeof path);
         const struct timespec times[2] = {{1000 + i, 0}, {1000 + i, 0}};
         cr_assert_eq(utimensat(AT_FDCWD, path, times, 0), 0);
     }
-    free(read_back(shelf, 1, sizeof data, &size)); /* used */
-    write_one(shelf, 16, data, sizeof data);
-    write_one(shelf, 17, data, sizeof data);
-    char *kept = read_back(shelf, 1, sizeof data, &size), *gone = read_back(shelf, 2, sizeof data, &size),
-         *last = read_back(shelf, 17, sizeof data, &size);
+    free(read_back(cache, 1, sizeof data, &size)); /* used */
+    write_one(cache, 16, data, sizeof data);
+    write_one(cache, 17, data, sizeof data);
+    char *kept = read_back(cache, 1, sizeof data, &size), *gone = read_back(cache, 2, sizeof data, &size),
+         *last = read_back(cache, 17, sizeof data, &size);
     cr_expect_not_null(kept);
     cr_expect_null(gone);
     cr_expect_not_null(last);
     free(kept);
     free(last);
     char large[17000] = "";
-    write_one(shelf, 18, large, sizeof large);
-    cr_expect_null(read_back(shelf, 18, sizeof large, &size), "more than the whole limit");
-    rg_disk_cache_close(shelf);
+    write_one(cache, 18, large, sizeof large);
+    cr_expect_null(read_back(cache, 18, sizeof large, &size), "more than the whole limit");
+    rg_disk_cache_close(cache);
 }
 
-Test(shelf, reads_nothing_that_others_could_have_made)
+Test(cache, reads_nothing_that_others_could_have_made)
 {
-    struct rg_disk_cache *shelf = rg_disk_cache_open(folder, 1 << 20);
+    struct rg_disk_cache *cache = rg_disk_cache_open(folder, 1 << 20);
     char path[256], target[256];
     size_t size;
-    write_one(shelf, 1, "text", 4);
+    write_one(cache, 1, "text", 4);
     path_of(1, path, sizeof path);
     cr_assert_eq(chmod(path, 0622), 0);
-    cr_expect_null(read_back(shelf, 1, 100, &size), "a file that all may write");
-    write_one(shelf, 2, "text", 4);
+    cr_expect_null(read_back(cache, 1, 100, &size), "a file that all may write");
+    write_one(cache, 2, "text", 4);
     path_of(2, target, sizeof target);
     cr_assert_eq(symlink(target, path), 0, "the file that all may write is still there");
-    cr_expect_null(read_back(shelf, 1, 100, &size), "a link");
+    cr_expect_null(read_back(cache, 1, 100, &size), "a link");
     cr_assert_eq(mkfifo(path, 0600), 0, "the link is still there");
-    cr_expect_null(read_back(shelf, 1, 100, &size), "a pipe, which it does not wait for");
+    cr_expect_null(read_back(cache, 1, 100, &size), "a pipe, which it does not wait for");
     cr_assert_eq(mkdir(path, 0700), 0, "the pipe is still there");
-    cr_expect_null(read_back(shelf, 1, 100, &size), "a folder");
-    write_one(shelf, 1, "text", 4); /* cannot be put in its place */
+    cr_expect_null(read_back(cache, 1, 100, &size), "a folder");
+    write_one(cache, 1, "text", 4); /* cannot be put in its place */
     cr_assert_eq(rmdir(path), 0);
-    cr_expect_eq(rg_disk_cache_counts(shelf)->dropped, 3);
-    cr_expect_eq(rg_disk_cache_counts(shelf)->written, 2);
+    cr_expect_eq(rg_disk_cache_counts(cache)->dropped, 3);
+    cr_expect_eq(rg_disk_cache_counts(cache)->written, 2);
     cr_assert_eq(chmod(folder, 0777), 0);
-    cr_expect_null(read_back(shelf, 2, 100, &size), "a folder that all may write");
-    write_one(shelf, 3, "text", 4);
+    cr_expect_null(read_back(cache, 2, 100, &size), "a folder that all may write");
+    write_one(cache, 3, "text", 4);
     path_of(3, path, sizeof path);
     cr_expect_neq(access(path, F_OK), 0);
-    cr_expect_not(rg_disk_cache_make(shelf));
-    rg_disk_cache_close(shelf);
+    cr_expect_not(rg_disk_cache_make(cache));
+    rg_disk_cache_close(cache);
 }
 
-Test(shelf, a_relative_folder_is_where_it_was_named)
+Test(cache, a_relative_folder_is_where_it_was_named)
 {
     size_t size;
     cr_assert_eq(chdir(base), 0);
-    struct rg_disk_cache *shelf = rg_disk_cache_open("a/b", 1 << 20);
+    struct rg_disk_cache *cache = rg_disk_cache_open("a/b", 1 << 20);
     cr_assert_eq(chdir("/"), 0);
-    cr_expect(rg_disk_cache_make(shelf));
+    cr_expect(rg_disk_cache_make(cache));
     cr_expect_eq(access(folder, W_OK), 0);
-    write_one(shelf, 1, "text", 4);
-    char *data = read_back(shelf, 1, 100, &size);
+    write_one(cache, 1, "text", 4);
+    char *data = read_back(cache, 1, 100, &size);
     cr_expect_not_null(data);
     free(data);
-    rg_disk_cache_close(shelf);
+    rg_disk_cache_close(cache);
     cr_expect_null(rg_disk_cache_open("", 1 << 20));
 }
 
-Test(shelf, a_place_that_cannot_be_written_keeps_nothing)
+Test(cache, a_place_that_cannot_be_written_keeps_nothing)
 {
-    struct rg_disk_cache *shelf = rg_disk_cache_open("/proc/no/such/place", 1 << 20);
+    struct rg_disk_cache *cache = rg_disk_cache_open("/proc/no/such/place", 1 << 20);
     size_t size;
-    write_one(shelf, 1, "text", 4);
-    cr_expect_null(read_back(shelf, 1, 100, &size));
-    cr_expect_not(rg_disk_cache_make(shelf));
-    rg_disk_cache_close(shelf);
+    write_one(cache, 1, "text", 4);
+    cr_expect_null(read_back(cache, 1, 100, &size));
+    cr_expect_not(rg_disk_cache_make(cache));
+    rg_disk_cache_close(cache);
 }
 
 /* The signal that a process gets for a larger file would end it. */
-Test(shelf, files_that_may_not_be_so_large_are_not_kept)
+Test(cache, files_that_may_not_be_so_large_are_not_kept)
 {
-    struct rg_disk_cache *shelf = rg_disk_cache_open(folder, 1 << 20);
+    struct rg_disk_cache *cache = rg_disk_cache_open(folder, 1 << 20);
     struct rlimit limit;
     size_t size;
     cr_assert_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
     limit.rlim_cur = 4;
     cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    write_one(shelf, 1, "texts", 5);
-    cr_expect_null(read_back(shelf, 1, 100, &size));
-    write_one(shelf, 2, "text", 4);
-    char *data = read_back(shelf, 2, 100, &size);
+    write_one(cache, 1, "texts", 5);
+    cr_expect_null(read_back(cache, 1, 100, &size));
+    write_one(cache, 2, "text", 4);
+    char *data = read_back(cache, 2, 100, &size);
     cr_expect_not_null(data);
     free(data);
-    rg_disk_cache_close(shelf);
+    rg_disk_cache_close(cache);
 }
 
 static void place(const char *named, const char *caches, const char *home, const char *part,
@@ -185,7 +185,7 @@ static void place(const char *named, const char *caches, const char *home, const
         cr_expect_str_eq(out, expected);
 }
 
-Test(shelf_environment, says_where)
+Test(cache_environment, says_where)
 {
     place("off", "/x", "/h", "part", NULL);
     place("own", "/x", "/tmp", "part", "own");
@@ -199,7 +199,7 @@ Test(shelf_environment, says_where)
     place("/a/folder/with/a/name/that/is/longer/than/the/caller/has/room/for", "/x", "/h", "part", NULL);
 }
 
-Test(shelf_environment, says_how_large)
+Test(cache_environment, says_how_large)
 {
     unsetenv("A_SIZE");
     cr_expect_eq(rg_disk_cache_limit("A_SIZE", 5 << 20), 5 << 20);

@@ -36,7 +36,7 @@ Test(capability, of_objects)
 Test(capability, the_user_decides)
 {
     setenv("SOFTGPU_CC", "8.6", 1);
-    cr_assert_eq(rg_capability_wish(), 86);
+    cr_assert_eq(rg_capability_wanted(), 86);
     unsetenv("SOFTGPU_CC");
-    cr_assert_eq(rg_capability_wish(), 0);
+    cr_assert_eq(rg_capability_wanted(), 0);
 }

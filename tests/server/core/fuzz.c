@@ -318,9 +318,9 @@ static size_t put_some(struct client *c, unsigned which)
         put(c, RG_OP_rgMemAhead, lane, token, "84884488", number, chance(3), (uint64_t)(1 + chance(9)), zero,
             0, chance(9), zero, zero);
         wish = (struct rg_prealloc_hint){
-            .ticket = wish.ticket + 1000, .size = 1 + chance(9), .kind = chance(2), .count = chance(9)};
+            .slab_id = wish.slab_id + 1000, .size = 1 + chance(9), .kind = chance(2), .count = chance(9)};
         put(c, RG_OP_rgMemForesee, lane, token, "8b", sizeof wish, &wish, sizeof wish);
-        put(c, RG_OP_rgMemReturn, lane, token, "8", chance(2) ? wish.ticket : (uint64_t)chance(9));
+        put(c, RG_OP_rgMemReturn, lane, token, "8", chance(2) ? wish.slab_id : (uint64_t)chance(9));
         return 0;
     case 20:
         put(c, RG_OP_rgRoomTell, lane, token, "8", (uint64_t)chance(1u << 20));

@@ -307,12 +307,12 @@ static void test_context_ends(void)
 }
 
 /* The next message says that so many blocks are ready and so many not to be had; their addresses. */
-static const struct rg_prealloc_block *expect_blocks(struct client *c, uint64_t ticket, unsigned n,
+static const struct rg_prealloc_block *expect_blocks(struct client *c, uint64_t slab_id, unsigned n,
                                                      unsigned refused)
 {
     CHECK(receive(c, 5000));
     CHECK(c->got.kind == RG_MESSAGE_NOTICE && c->got.notice.type == RG_NOTICE_PREALLOC &&
-          c->got.notice.id == ticket);
+          c->got.notice.id == slab_id);
     CHECK(c->got.notice.arg[0] == n && c->got.notice.arg[1] == refused);
     CHECK(c->got.output_size == n * sizeof(struct rg_prealloc_block));
     return (const void *)c->got.output;
@@ -393,9 +393,9 @@ static void test_foreseen(void)
     struct client *c = begin();
     const unsigned at_first = atomic_load(&blocks);
     const struct rg_prealloc_hint wishes[] = {
-        {.ticket = 5, .size = 65536, .kind = RG_PREALLOC_LINEAR, .count = 2},
-        {.ticket = 6, .size = TOTAL / 4, .kind = RG_PREALLOC_LINEAR, .count = 1},
-        {.ticket = 7, .size = 65536, .kind = RG_PREALLOC_LINEAR, .count = 1}};
+        {.slab_id = 5, .size = 65536, .kind = RG_PREALLOC_LINEAR, .count = 2},
+        {.slab_id = 6, .size = TOTAL / 4, .kind = RG_PREALLOC_LINEAR, .count = 1},
+        {.slab_id = 7, .size = 65536, .kind = RG_PREALLOC_LINEAR, .count = 1}};
     CHECK(free_bytes(c) == TOTAL - atomic_load(&used));
     CALL(c, RG_OP_rgMemForesee, 0, CUDA_SUCCESS, "8b", sizeof wishes, wishes, sizeof wishes);
     CHECK(c->got.output_size == 3 * sizeof(uint64_t) + 3 * sizeof(struct rg_prealloc_block));
@@ -410,8 +410,8 @@ static void test_foreseen(void)
     CHECK(free_bytes(c) == TOTAL - atomic_load(&used) + 3 * 65536);
     put(c, RG_OP_rgMemTake, 0, 0, "88488", (uint64_t)5, address, 0, zero, zero);
     CHECK(free_bytes(c) == TOTAL - atomic_load(&used) + 2 * 65536);
-    for (uint64_t ticket = 5; ticket <= 7; ticket++)
-        put(c, RG_OP_rgMemReturn, 0, 0, "8", ticket);
+    for (uint64_t slab_id = 5; slab_id <= 7; slab_id++)
+        put(c, RG_OP_rgMemReturn, 0, 0, "8", slab_id);
     CHECK(free_bytes(c));
     for (int i = 0; i < 5000 && atomic_load(&blocks) != at_first + 1; i++)
         usleep(1000);
@@ -422,7 +422,8 @@ static void test_foreseen(void)
 /* Wishes that cannot be; each ends the session. */
 static void test_wrong_wishes(void)
 {
-    const struct rg_prealloc_hint good = {.ticket = 5, .size = 65536, .kind = RG_PREALLOC_LINEAR, .count = 1};
+    const struct rg_prealloc_hint good = {
+        .slab_id = 5, .size = 65536, .kind = RG_PREALLOC_LINEAR, .count = 1};
     static struct rg_prealloc_hint many[RG_PREALLOC_HINTS + 1];
     struct rg_prealloc_hint wishes[4] = {good, good, good, good};
     wishes[0].kind = RG_PREALLOC_ORDERED; /* without a stream */
@@ -435,7 +436,7 @@ static void test_wrong_wishes(void)
         expect_violation(c, "wished for");
     }
     wishes[0] = good;
-    struct client *c = begin(); /* the same ticket twice */
+    struct client *c = begin(); /* the same slab_id twice */
     put(c, RG_OP_rgMemForesee, 0, 5, "8b", 2 * sizeof good, (wishes[1] = good, wishes), 2 * sizeof good);
     send_batch(c);
     expect_violation(c, "wished for");
@@ -445,7 +446,7 @@ static void test_wrong_wishes(void)
     expect_violation(c, "wished for");
     for (unsigned i = 0; i <= RG_PREALLOC_HINTS; i++) {
         many[i] = good;
-        many[i].ticket += i;
+        many[i].slab_id += i;
     }
     c = begin();
     put(c, RG_OP_rgMemForesee, 0, 5, "8b", sizeof many, many, sizeof many);
