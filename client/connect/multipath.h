@@ -15,7 +15,7 @@ struct rg_conn;
 /** Fills in what the user asked for; `local`: the server is on this machine (a unix socket). */
 void rg_multipath_ask(bool local, struct rg_client_hello *hello);
 /**
- * After the server's hello, of a session that has not moved: makes a bundle of *conn, if both sides want
+ * After the server's hello, of a session that has not moved: wraps *conn in a multipath connection, if both sides want
  * that. False: no memory. Further connections are opened once there is bulk data to carry.
  */
 bool rg_multipath_begin(struct rg_session *session, struct rg_conn **conn);

@@ -1,8 +1,8 @@
 /*
  * call.h - one call on its way to the worker: what generated encoders and hand-written API functions use.
  *
- * rg_call_begin checks that calls are possible (session, context), takes the stream lock and reserves the
- * record; the caller then writes exactly `size` bytes of parameters and ends with one of
+ * rg_call_begin checks that calls are possible (rg_call_look: session, context), takes the queue's lock and reserves
+ * the record; the caller then writes exactly `size` bytes of parameters and ends with one of
  *   rg_call_post   nobody waits: the record joins the batch, the lock is released, a failure is latched
  *   rg_call_wait   sends everything up to and including the record and waits for its reply; then rg_call_done
  * Nothing between begin and post/wait may block or call another API function.

@@ -23,8 +23,10 @@ void rg_stats_start(void)
     owner = getpid();
 }
 
-/* Runs when the client core is unloaded, which is at exit: after main and the application's own handlers. */
-/* Before the others, which run in the order of their numbers from above: what they ask is not the program's. */
+/*
+ * Runs when the client core is unloaded, which is at exit: after main and the application's own handlers, and before
+ * the core's other destructors, which run in the order of their numbers from above: what they do is not the program's.
+ */
 __attribute__((destructor(104))) static void write_stats(void)
 {
     const char *path = secure_getenv("REMOTE_GPU_STATS");

@@ -185,8 +185,8 @@ static CUresult map_range(const struct rg_range *range)
     mapped->next = all_mapped;
     all_mapped = mapped;
     atomic_fetch_add(&n_mapped, 1);
+    rg_map_set_mapped(range->start, mapped->context); /* before others may do without the lock */
     rg_pinned_count_unmapped(-1);
-    rg_map_set_mapped(range->start, mapped->context);
     return CUDA_SUCCESS;
 }
 
@@ -215,8 +215,8 @@ void rg_pinned_unmap(uint64_t start)
         atomic_fetch_sub(&n_mapped, 1);
         free(mapped);
         drop_unused_areas();
-        rg_map_set_mapped(start, 0);
         rg_pinned_count_unmapped(1);
+        rg_map_set_mapped(start, 0);
         break;
     }
     pthread_rwlock_unlock(&lock);
@@ -267,8 +267,8 @@ void rg_pinned_context_ends(uint64_t context)
         if (mapped->registered)
             rg_unified_recall(mapped->start, mapped->end - mapped->start);
         end_sharing(mapped);
-        rg_map_set_mapped(mapped->start, 0);
         rg_pinned_count_unmapped(1);
+        rg_map_set_mapped(mapped->start, 0);
         *at = mapped->next;
         atomic_fetch_sub(&n_mapped, 1);
         free(mapped);

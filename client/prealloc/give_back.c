@@ -34,7 +34,7 @@ static bool is_meant(const struct rg_slab *slab, const struct which *which)
             (slab->key.kind == RG_PREALLOC_ORDERED && (slab->key.pool == which->pool || !slab->key.pool)));
 }
 
-/* Takes the slab_ids of what is meant, RG_PREALLOC_MAX at most, out of the table. The lock is held. */
+/* Takes the ids of the slabs that are meant, RG_PREALLOC_MAX at most, out of the table. The lock is held. */
 static unsigned collect(const struct which *which, struct rg_session **sessions, uint64_t *slab_ids)
 {
     unsigned n = 0;

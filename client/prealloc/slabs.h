@@ -39,7 +39,7 @@ struct rg_slab {
 extern struct rg_slabs {
     pthread_mutex_t order, lock;
     struct rg_hash_table table;
-    atomic_uint live[RG_SERVERS_MAX]; /* slabs with a slab_id */
+    atomic_uint live[RG_SERVERS_MAX]; /* slabs with an id */
     atomic_uint awaited;              /* slabs with a future */
 } rg_slabs;
 

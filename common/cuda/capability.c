@@ -41,7 +41,7 @@ static void look_at(struct seen *seen, const char *path)
     seen->libraries |= in(path, libraries);
 }
 
-static unsigned wish_of(const struct seen *seen)
+static unsigned wanted_of(const struct seen *seen)
 {
     return seen->must || (seen->compiler && !seen->libraries) ? NEWEST : 0;
 }
@@ -59,7 +59,7 @@ unsigned rg_capability_of_objects(const char *const *paths)
     struct seen seen = {0};
     for (; *paths; paths++)
         look_at(&seen, *paths);
-    return wish_of(&seen);
+    return wanted_of(&seen);
 }
 
 unsigned rg_capability_parse(const char *text)
@@ -78,5 +78,5 @@ unsigned rg_capability_wanted(void)
         return named;
     struct seen seen = {0};
     dl_iterate_phdr(look_at_object, &seen);
-    return wish_of(&seen);
+    return wanted_of(&seen);
 }

@@ -11,12 +11,12 @@
 
 /**
  * The capability that this process does best with, as major * 10 + minor: SOFTGPU_CC if it is a number like 12.1, else
- * that of the compilers that are loaded, else 0 (no wanted). Threads: any.
+ * that of the compilers that are loaded, else 0 (none is wanted). Threads: any.
  */
 unsigned rg_capability_wanted(void);
 /** Understands "12.1". 0: it is none. */
 unsigned rg_capability_parse(const char *text);
-/** The wanted of a process in which the objects with these paths are loaded (ended by NULL); for tests. */
+/** What is wanted by a process in which the objects with these paths are loaded (ended by NULL); for tests. */
 unsigned rg_capability_of_objects(const char *const *paths);
 
 #endif

@@ -12,6 +12,7 @@
 #include "server/core/worker.h"
 #include "transport/control.h"
 #include "transport/multipath/multipath.h"
+#include "transport/multirail/multirail.h"
 #include "transport/resumable/resumable.h"
 
 #include <stdarg.h>
@@ -53,7 +54,7 @@ enum rg_status rg_worker_send(struct rg_worker *worker, uint64_t tag, uint64_t b
                                  (large && atomic_load_explicit(&worker->detaches, memory_order_relaxed)));
     enum rg_status status = rg_worker_over(worker) ? RG_ERR_CLOSED : rg_conn_send(worker->conn, &send);
     rg_priority_lock_release(&worker->send_turn);
-    if (large)
+    if (large && (send.detached || bulk_size >= RG_MULTIRAIL_MIN))
         atomic_store_explicit(&worker->detaches, send.detached, memory_order_relaxed);
     if (send.detached) /* without the lock: small messages of other threads go out meanwhile */
         status = rg_conn_send_detached(worker->conn, &send);

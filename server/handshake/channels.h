@@ -23,9 +23,9 @@ struct rg_resume;
 /** Decides on what the client asks for and completes the hello that will be sent. */
 void rg_channels_agree(const struct rg_client_hello *client, struct rg_server_hello *server,
                        struct rg_channels *out);
-/** Makes a multipath of the session's connection, if that was agreed on. False: no memory, *conn stays. */
+/** Wraps the session's connection in a multipath one, if that was agreed on. False: no memory, *conn stays. */
 bool rg_channels_wrap(struct rg_channels *channels, struct rg_conn **conn);
-/** The multipath will end: it takes no channels any more. */
+/** The multipath connection will end: it takes no channels any more. */
 void rg_channels_forget(struct rg_channels *channels);
 /**
  * Takes what the daemon hands over by `hand_fd` (rg_sessions_hand_over) on a thread that lives as long as the

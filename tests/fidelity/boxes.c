@@ -29,8 +29,8 @@ static int is_right(CUDA_MEMCPY3D box, bool to_device, bool from_device, CUstrea
 {
     box.srcMemoryType = from_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
     box.dstMemoryType = to_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
-    box.srcDevice = device[0], box.srcHost = host[0], box.dstDevice = device[1], box.dstHost = host[1];
-    box.srcXInBytes = box.dstXInBytes = OFFSET;
+    box.srcDevice = device[0] + OFFSET - box.srcXInBytes, box.srcHost = host[0] + OFFSET - box.srcXInBytes;
+    box.dstDevice = device[1] + OFFSET - box.dstXInBytes, box.dstHost = host[1] + OFFSET - box.dstXInBytes;
     for (unsigned i = 0; i < SIZE; i++)
         host[0][i] = (unsigned char)(i * 7 + i / 256), host[1][i] = (unsigned char)(i * 13 + 5);
     memcpy(expected, host[1], SIZE);
@@ -55,9 +55,11 @@ static void shapes(bool to_device, bool from_device, CUstream stream)
         const CUDA_MEMCPY3D box = {.WidthInBytes = WIDTH,
                                    .Height = height,
                                    .Depth = depth,
-                                   .srcPitch = bits & 4 ? 256 : WIDTH + OFFSET,
+                                   .srcXInBytes = bits & 4 ? OFFSET : 0,
+                                   .srcPitch = bits & 4 ? 256 : WIDTH,
                                    .srcHeight = height + (bits & 8 ? 1 : 0),
-                                   .dstPitch = bits & 16 ? 256 : WIDTH + OFFSET,
+                                   .dstXInBytes = bits & 16 ? OFFSET : 0,
+                                   .dstPitch = bits & 16 ? 256 : WIDTH,
                                    .dstHeight = height + (bits & 32 ? 1 : 0)};
         printf("%u: %s\n", bits, is_right(box, to_device, from_device, stream) ? "right" : "WRONG");
     }

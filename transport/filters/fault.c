@@ -375,7 +375,7 @@ static enum rg_status fault_advertise(struct rg_conn *conn, uint64_t tag, uint64
     return rg_conn_advertise(((struct fault_conn *)conn)->next, tag, base, memory, size);
 }
 
-static void fault_unlend(struct rg_conn *conn, uint64_t tag, void *memory)
+static void fault_withdraw(struct rg_conn *conn, uint64_t tag, void *memory)
 {
     rg_conn_withdraw(((struct fault_conn *)conn)->next, tag, memory);
 }
@@ -394,7 +394,7 @@ static enum rg_status fault_take_advertised(struct rg_conn *conn, size_t most, v
     return status;
 }
 
-static bool fault_has_room(struct rg_conn *conn, size_t size)
+static bool fault_has_advertised(struct rg_conn *conn, size_t size)
 {
     return rg_conn_has_advertised(((struct fault_conn *)conn)->next, size);
 }
@@ -459,9 +459,9 @@ static struct rg_transport_ops fault_ops = {
     .register_memory = fault_register,
     .unregister_memory = fault_unregister,
     .advertise = fault_advertise,
-    .withdraw = fault_unlend,
+    .withdraw = fault_withdraw,
     .take_advertised = fault_take_advertised,
-    .has_advertised = fault_has_room,
+    .has_advertised = fault_has_advertised,
     .statistics = fault_statistics,
 };
 

@@ -1,5 +1,5 @@
 /*
- * cache.c - see cache.h. The cache sees to the folder, its limit and that entries appear whole; what is added
+ * cache.c - see cache.h. The disk cache sees to the folder, its limit and that entries appear whole; what is added
  * here is a checksum, which tells what a full disk or a crash left of one, and the key, which tells an entry
  * under another's name.
  */

@@ -385,7 +385,7 @@ static void test_memory(void)
 
 /*
  * What a program took when it started before: several kinds in one answer, which are then like those of other
- * tickets.
+ * slabs.
  */
 static void test_foreseen(void)
 {
