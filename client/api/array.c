@@ -29,7 +29,7 @@ size_t rg_texel_size(CUarray_format format, unsigned channels)
 
 static CUresult create(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *descriptor, bool plain)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     if (!out || !descriptor)
@@ -89,7 +89,7 @@ CUresult cuArrayDestroy(CUarray hArray)
 
 CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_ARRAY, (uint64_t)hArray);

@@ -516,7 +516,7 @@ static_assert(SHARED_CONFIG < RG_SETTINGS, "room for all settings of a context")
 CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 {
     struct rg_context *shadow = NULL;
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status == CUDA_SUCCESS)
         status = context_or_current(NULL, &value, &shadow);
     const bool numbered = (unsigned)limit < CU_LIMIT_MAX;
@@ -532,7 +532,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 static CUresult prefer(unsigned which, unsigned value, CUresult (*set)(unsigned value))
 {
     struct rg_context *shadow = NULL;
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status == CUDA_SUCCESS)
         status = context_or_current(NULL, &value, &shadow);
     if (status != CUDA_SUCCESS)
@@ -592,7 +592,7 @@ CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
 
 CUresult cuCtxSynchronize(void)
 {
-    CUresult captured, status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult captured, status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     return rg_capture_forbids(&captured) ? captured : rg_timeline_wait_context(NULL);
@@ -619,7 +619,7 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx)
 /* Whether the current context and `peer` are of one server. */
 static CUresult check_peer(CUcontext peer, bool *reachable)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     *reachable = !rg_homes_differ((uint64_t)peer, 0);

@@ -18,7 +18,7 @@
 /* What all copies check before they look at their arguments. */
 static CUresult check(CUstream stream)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status == CUDA_SUCCESS)
         status = rg_handle_check(RG_KIND_STREAM, (uint64_t)stream, CUDA_ERROR_INVALID_HANDLE);
     return status;

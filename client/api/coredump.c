@@ -53,7 +53,7 @@ static CUresult set(tell_function *tell, unsigned flags, CUcoredumpSettings attr
 
 CUresult cuCoredumpGetAttribute(CUcoredumpSettings attrib, void *value, size_t *size)
 {
-    return get(rg_op_rgCoredumpGet, RG_CALL_CONTEXT, attrib, value, size);
+    return get(rg_op_rgCoredumpGet, RG_TRAIT_CONTEXT, attrib, value, size);
 }
 
 CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size)
@@ -63,7 +63,7 @@ CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void *value, si
 
 CUresult cuCoredumpSetAttribute(CUcoredumpSettings attrib, void *value, size_t *size)
 {
-    return set(rg_op_rgCoredumpSet, RG_CALL_CONTEXT, attrib, value, size);
+    return set(rg_op_rgCoredumpSet, RG_TRAIT_CONTEXT, attrib, value, size);
 }
 
 CUresult cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size)

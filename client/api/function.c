@@ -374,7 +374,7 @@ CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int v
     CUresult status = about((uint64_t)hfunc, false, &value, &function);
     const CUdevice device = rg_device_current();
     if (status == CUDA_SUCCESS)
-        status = rg_call_allowed(RG_CALL_CONTEXT);
+        status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS || is_set(function, attrib, value, device))
         return status;
     status = rg_op_cuFuncSetAttribute(hfunc, attrib, value);
@@ -411,7 +411,7 @@ CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config)
     CUresult status = about((uint64_t)hfunc, false, &config, &function);
     const CUdevice device = rg_device_current();
     if (status == CUDA_SUCCESS)
-        status = rg_call_allowed(RG_CALL_CONTEXT);
+        status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status == CUDA_SUCCESS && ((unsigned)config & ~3u))
         status = CUDA_ERROR_INVALID_VALUE;
     if (status != CUDA_SUCCESS || is_set(function, CACHE_CONFIG, (int)config, device))
@@ -445,7 +445,7 @@ CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice d
 CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
 {
     struct rg_function *shadow;
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status == CUDA_SUCCESS)
         status = about((uint64_t)function, false, state, &shadow);
     if (status != CUDA_SUCCESS)

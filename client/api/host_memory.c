@@ -34,7 +34,7 @@ static void *reserve(size_t length)
 
 static CUresult host_allocate(void **pp, size_t size, unsigned flags)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     const unsigned known =
@@ -76,7 +76,7 @@ CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
 
 CUresult cuMemFreeHost(void *p)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     if (!p)
@@ -100,7 +100,7 @@ CUresult cuMemFreeHost(void *p)
 
 CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
@@ -127,7 +127,7 @@ CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
 
 CUresult cuMemHostUnregister(void *p)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     if (!p)
@@ -146,7 +146,7 @@ CUresult cuMemHostUnregister(void *p)
 
 CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     struct rg_range range;
@@ -158,7 +158,7 @@ CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
 
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     struct rg_range range;

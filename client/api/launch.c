@@ -71,7 +71,7 @@ static CUresult check_dimensions(const struct rg_function *function, const struc
 {
     const struct limits *limits = limits_of(device);
     if (!limits)
-        return rg_call_allowed(RG_CALL_CONTEXT);
+        return rg_call_allowed(RG_TRAIT_CONTEXT);
     uint64_t threads = 1;
     for (int i = 0; i < 3; i++) {
         if (!d->grid[i] || !d->block[i] || d->grid[i] > limits->grid[i] || d->block[i] > limits->block[i])
@@ -325,7 +325,7 @@ static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream
                        const CUlaunchAttribute *attributes)
 {
     struct rg_call call;
-    CUresult status = rg_call_look(&call, RG_CALL_CONTEXT, 0);
+    CUresult status = rg_call_look(&call, RG_TRAIT_CONTEXT, 0);
     if (status != CUDA_SUCCESS)
         return status;
     const CUdevice device = call.current->device;

@@ -28,7 +28,7 @@ static struct rg_link *link_of(CUlinkState state)
 CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues,
                          CUlinkState *stateOut)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     if (!stateOut)
@@ -79,7 +79,7 @@ static CUresult send_input(CUjitInputType type, const void *data, size_t size, u
 CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name,
                           unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     struct rg_link *link = link_of(state);
@@ -110,7 +110,7 @@ CUresult cuLinkAddData(CUlinkState state, CUjitInputType type, void *data, size_
 CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions,
                           CUjit_option *options, void **optionValues)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     if (!path)
@@ -147,7 +147,7 @@ static CUresult fetch(CUlinkState state, unsigned char *to, size_t size)
 
 CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     struct rg_link *link = link_of(state);

@@ -153,7 +153,7 @@ static struct rg_cached_image *known_of(const struct rg_module *module)
 
 CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     if (!hfunc || !name)
@@ -254,7 +254,7 @@ static CUresult ask_for_function(CUfunction *out, CUkernel kernel, struct rg_fun
 
 CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_KERNEL, (uint64_t)kernel);
@@ -277,7 +277,7 @@ CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 
 CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_LIBRARY, (uint64_t)library);
@@ -365,7 +365,7 @@ out:
 
 CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions, CUmodule mod)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MODULE, (uint64_t)mod);

@@ -19,7 +19,7 @@
 
 CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     if (!dptr || !bytesize || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
@@ -69,7 +69,7 @@ bool rg_managed_free(uint64_t start, CUresult *result)
 /* Whether [address, address + size) is managed memory, and the stream is one. */
 static CUresult check(CUdeviceptr address, size_t size, CUstream stream)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     status = rg_handle_check(RG_KIND_STREAM, (uint64_t)stream, CUDA_ERROR_INVALID_HANDLE);

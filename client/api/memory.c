@@ -142,7 +142,7 @@ CUresult rg_memory_get(size_t size, CUdeviceptr *address)
 
 CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     if (!dptr || !bytesize)
@@ -163,7 +163,7 @@ static CUresult ask_pitched(const struct request *request, CUdeviceptr *address)
 CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height,
                             unsigned int ElementSizeBytes)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     if (!dptr || !pPitch || !WidthInBytes || !Height)
@@ -186,7 +186,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInByt
 
 CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status == CUDA_SUCCESS && dptr)
         status = rg_capture_unsafe();
     if (status != CUDA_SUCCESS || !dptr)
@@ -248,13 +248,13 @@ static CUresult allocate_async(CUdeviceptr *dptr, size_t size, CUmemoryPool pool
 
 CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     return status != CUDA_SUCCESS ? status : allocate_async(dptr, bytesize, NULL, hStream);
 }
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     if (!rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
@@ -264,7 +264,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPoo
 
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     status = rg_handle_check(RG_KIND_STREAM, (uint64_t)hStream, CUDA_ERROR_INVALID_HANDLE);
@@ -353,7 +353,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     struct rg_range range;
@@ -450,7 +450,7 @@ static CUresult describe_unknown(CUpointer_attribute attribute, void *data)
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
     /* device pointers are those of the current context's kernels */
-    CUresult status = attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER ? rg_call_allowed(RG_CALL_CONTEXT)
+    CUresult status = attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER ? rg_call_allowed(RG_TRAIT_CONTEXT)
                                                                        : rg_call_allowed_anywhere();
     if (status != CUDA_SUCCESS)
         return status;

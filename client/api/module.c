@@ -165,7 +165,7 @@ static CUresult load_image(enum rg_kind kind, struct rg_image_view *view, struct
 static CUresult load_module(CUmodule *module, const void *image, unsigned count, CUjit_option *options,
                             void **values)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     if (!module || !image)
@@ -200,7 +200,7 @@ CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
 
 CUresult cuModuleLoad(CUmodule *module, const char *fname)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     if (!module || !fname)
@@ -243,7 +243,7 @@ static CUresult unload_whole(uint64_t library)
 
 CUresult cuModuleUnload(CUmodule hmod)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MODULE, (uint64_t)hmod);

@@ -49,7 +49,7 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockS
                                                    size_t dynamicSMemSize, int blockSizeLimit,
                                                    unsigned int flags)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     if (!minGridSize || !blockSize || blockSizeLimit < 0)
@@ -72,7 +72,7 @@ CUresult cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, CUfu
 /* Both questions about clusters: `size` asks for the largest cluster, else for how many fit at once. */
 static CUresult clusters(bool size, int *result, CUfunction func, const CUlaunchConfig *config)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     if (!result || !config || (config->numAttrs && !config->attrs))

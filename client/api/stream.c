@@ -26,7 +26,7 @@ unsigned long long rg_stream_next_id(void)
 
 static CUresult create(CUstream *phStream, unsigned flags, int priority, bool with_priority)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     if (!phStream || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING))
@@ -66,7 +66,7 @@ CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int 
 CUresult cuStreamDestroy_v2(CUstream hStream)
 {
     const bool orphan = rg_handle_orphaned(RG_KIND_STREAM, (uint64_t)hStream);
-    CUresult status = rg_call_allowed(orphan ? 0 : RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(orphan ? 0 : RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     if (!rg_handle_shadow(RG_KIND_STREAM, (uint64_t)hStream))
@@ -88,7 +88,7 @@ CUresult cuStreamDestroy(CUstream hStream)
 
 CUresult cuStreamSynchronize(CUstream hStream)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     status = rg_handle_check(RG_KIND_STREAM, (uint64_t)hStream, CUDA_ERROR_INVALID_HANDLE);
@@ -115,7 +115,7 @@ CUresult cuStreamQuery(CUstream hStream)
 /* What is known of `stream`; the default streams belong to the current context. */
 static CUresult describe(CUstream stream, const void *out, struct rg_stream *known)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     if (!out)
@@ -195,7 +195,7 @@ CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device)
 
 static CUresult host_call(CUstream stream, CUhostFn function, CUstreamCallback callback, void *user)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     if (!function && !callback)
@@ -229,7 +229,7 @@ CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *
 
 CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT), captured;
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT), captured;
     if (status != CUDA_SUCCESS)
         return status;
     status = rg_handle_check(RG_KIND_STREAM, (uint64_t)hStream, CUDA_ERROR_INVALID_HANDLE);

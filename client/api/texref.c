@@ -10,7 +10,7 @@
 /* A reference has one handle, however often a module is asked for it. */
 static CUresult find(enum rg_kind kind, void *out, CUmodule module, const char *name)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     if (!out || !name)
@@ -101,7 +101,7 @@ static CUresult bound(enum rg_kind kind, const void *reference, uint64_t array, 
 
 static CUresult check(enum rg_kind kind, const void *reference, enum rg_kind other_kind, const void *other)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     return rg_handle_known(kind, (uint64_t)reference) &&
@@ -165,7 +165,7 @@ CUresult cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned int Flag
 /* The array, or mipmapped array, of a reference. */
 static CUresult get(enum rg_kind kind, const void *reference, bool mipmap, void *out)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     const struct rg_shadow *shadow = rg_handle_shadow(kind, (uint64_t)reference);

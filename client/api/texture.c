@@ -97,7 +97,7 @@ CUresult cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_DESC *pR
 {
     CUDA_RESOURCE_DESC sent;
     CUarray array;
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     if (!pTexObject || !pResDesc || !pTexDesc)
@@ -129,7 +129,7 @@ CUresult cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC 
 {
     CUDA_RESOURCE_DESC sent;
     CUarray array;
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     if (!pSurfObject || !pResDesc || pResDesc->resType != CU_RESOURCE_TYPE_ARRAY)
@@ -153,7 +153,7 @@ CUresult cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC 
 CUresult cuTexObjectDestroy(CUtexObject texObject)
 {
     struct object object;
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     return find(texObject, false, true, &object) ? rg_op_cuTexObjectDestroy(texObject)
@@ -163,7 +163,7 @@ CUresult cuTexObjectDestroy(CUtexObject texObject)
 CUresult cuSurfObjectDestroy(CUsurfObject surfObject)
 {
     struct object object;
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     return find(surfObject, true, true, &object) ? rg_op_cuSurfObjectDestroy(surfObject)
@@ -172,7 +172,7 @@ CUresult cuSurfObjectDestroy(CUsurfObject surfObject)
 
 static CUresult get(unsigned long long number, bool surface, const void *out, struct object *object)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     return out && find(number, surface, false, object) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

@@ -31,7 +31,7 @@ static CUresult note_variable(uint64_t owner, const struct rg_variable_place *pl
 static CUresult find_variable(enum rg_kind kind, uint64_t owner, const char *name, bool managed,
                               CUdeviceptr *dptr, size_t *bytes)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status != CUDA_SUCCESS)
         return status;
     if (!name || (!dptr && !bytes))

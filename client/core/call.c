@@ -86,7 +86,7 @@ CUresult rg_call_allowed(unsigned flags)
 
 CUresult rg_call_allowed_anywhere(void)
 {
-    const CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    const CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     return status == CUDA_ERROR_INVALID_CONTEXT || status == CUDA_ERROR_CONTEXT_IS_DESTROYED
                ? rg_call_allowed(0)
                : status;
@@ -190,7 +190,7 @@ static void reserve(struct rg_call *call, uint16_t number, unsigned traits)
     tell_context(call);
     call->thread->at[session->number].announced = true;
     session->stats.calls++;
-    call->thread->position = rg_timeline_submit(&session->timeline, traits);
+    call->position = call->thread->timeline.submitted = rg_timeline_submit(&session->timeline, traits);
     call->record = rg_queue_append(&session->queue, call->thread, number, call->size);
     call->writer.at = call->record + sizeof(struct rg_record);
     if (call->size > sizeof(struct rg_record))

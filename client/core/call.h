@@ -26,13 +26,11 @@ struct rg_region;
 struct rg_thread;
 struct rg_session;
 
-/** Of rg_call_allowed: the call needs a current context. */
-#define RG_CALL_CONTEXT ((unsigned)RG_TRAIT_CONTEXT)
-
 struct rg_call {
     struct rg_thread *thread;
     struct rg_session *session;
-    uint64_t context;                 /* 0: needs none */
+    uint64_t context;  /* 0: needs none */
+    uint64_t position; /* of its record, in the session (client/timeline/timeline.h), once it has begun */
     const struct rg_context *current; /* what is known of the calling thread's current one; NULL: nothing */
     struct rg_writer writer;
     struct rg_reader reply; /* outputs, after rg_call_wait */
@@ -60,6 +58,7 @@ void rg_call_place(const struct rg_call *call, size_t size, size_t count, size_t
 
 /**
  * Whether API calls that send something are possible now: CUDA_SUCCESS, or the error the call must return.
+ * `flags`: RG_TRAIT_CONTEXT, where a current context is needed, or 0.
  */
 CUresult rg_call_allowed(unsigned flags);
 /** The same of a call at `home`; fills in what it has found: thread, session and context of `call`. */

@@ -42,7 +42,6 @@ struct rg_thread {
     bool host_call;     /* this thread is running a host function: CUDA calls are not permitted */
     uint64_t *contexts; /* stack; the last one is current */
     size_t n_contexts, capacity;
-    uint64_t position; /* of its last record, in the session's (client/timeline/timeline.h) */
     /* by session: what its worker knows */
     struct {
         bool announced;        /* it has seen a record of this thread */

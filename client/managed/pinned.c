@@ -150,10 +150,10 @@ static CUresult begin_sharing(const struct mapped *mapped)
 /* Queued copies have to be done with the memory first: they go to the device's side of it afterwards. */
 static CUresult wait_for_transfers(const struct rg_range *range)
 {
-    CUresult status = rg_call_allowed(RG_CALL_CONTEXT);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     while (status == CUDA_SUCCESS && rg_transfers_meet(range->start, range->size)) {
         usleep(200);
-        status = rg_call_allowed(RG_CALL_CONTEXT);
+        status = rg_call_allowed(RG_TRAIT_CONTEXT);
     }
     return status;
 }

@@ -16,7 +16,7 @@ static inline uint64_t rg_timeline_position(const struct rg_session *session)
 static inline uint64_t rg_timeline_own_position(void)
 {
     const struct rg_thread *thread = rg_thread_if_any();
-    return thread ? thread->position : 0;
+    return thread ? thread->timeline.submitted : 0;
 }
 
 /** Whether all up to `wanted` is completed. */

@@ -43,6 +43,7 @@ struct rg_context_timeline {
 };
 
 struct rg_thread_timeline {
+    uint64_t submitted;            /* position of its last record, in the session that took it */
     struct rg_stream_timeline own; /* of its per-thread default stream in context `own_context` */
     uint64_t own_context;
     /* the stream that it waited for last, its position behind that, and for how many times more it is

@@ -118,7 +118,7 @@ void rg_timeline_work(const struct rg_call *call, CUstream stream)
 {
     struct rg_timeline *session = &call->session->timeline;
     struct rg_stream_timeline *timeline = created(stream);
-    const uint64_t at = call->thread->position;
+    const uint64_t at = call->position;
     const bool legacy = (uintptr_t)stream <= (uintptr_t)CU_STREAM_LEGACY;
     if (call->lasts) {
         _Atomic uint64_t *lasting = legacy     ? &session->lasting_legacy
@@ -321,7 +321,7 @@ CUresult rg_timeline_wait_stream(CUstream stream)
         return rg_op_cuStreamSynchronize(stream);
     struct rg_thread *thread = rg_thread_current();
     const bool follow =
-        created(stream) && thread && others_follow(&thread->timeline, thread->position, stream);
+        created(stream) && thread && others_follow(&thread->timeline, thread->timeline.submitted, stream);
     if (!stream_is_idle(context, stream, timeline) &&
         rg_subscription_pending(context->session, &timeline->subscriber))
         rg_receiver_poll(context->session);
@@ -336,7 +336,7 @@ CUresult rg_timeline_wait_stream(CUstream stream)
             rg_timeline_raise(&timeline->completed, rg_timeline_own_position());
     }
     if (thread)
-        thread->timeline.waited_at = thread->position;
+        thread->timeline.waited_at = thread->timeline.submitted;
     return status;
 }
 

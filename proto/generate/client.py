@@ -270,7 +270,7 @@ def api_function(operation):
     lines = [f"CUresult {operation.name}({operation.declaration})", "{"]
     check = checks(operation) + captures(operation)
     if check:
-        lines += ["    CUresult usable = rg_call_allowed(" + ("RG_CALL_CONTEXT" if operation.needs_context else "0") + ");",
+        lines += ["    CUresult usable = rg_call_allowed(" + ("RG_TRAIT_CONTEXT" if operation.needs_context else "0") + ");",
                   "    if (usable != CUDA_SUCCESS)", "        return usable;"] + check
     fresh = [p for p in operation.parameters if p.role in ("new", "found")]
     gone = [p for p in operation.parameters if p.role == "del"]

@@ -10,7 +10,7 @@ MEANING = {
     "wait": "forwarded; waits for the answer, which may take as long as the GPU does",
     "custom": "forwarded by hand-written code, as one or more operations",
     "refused": "returns `CUDA_ERROR_NOT_SUPPORTED`, for the reason given",
-    "unsupported": "returns `CUDA_ERROR_NOT_SUPPORTED`: not implemented yet",
+    "unsupported": "returns `CUDA_ERROR_NOT_SUPPORTED`, and says so once",
 }
 
 

@@ -1,4 +1,4 @@
-/* policy.c - see policy.h. */
+/* compression_policy.c - see compression_policy.h. */
 #include "transport/multipath/compression_policy.h"
 
 #include "common/base/log.h"

@@ -26,8 +26,8 @@ static bool pauses(const struct rg_resumable *c)
 }
 
 /*
- * Much has come by itself, or is the last that comes for now: somebody may hold its memory until it is
- * acknowledged. Where more follows at once, this can wait for it.
+ * Much has come, and nothing follows at once: somebody may hold its memory until it is acknowledged. Where more
+ * follows, the acknowledgement travels with that.
  */
 static bool is_awaited(const struct rg_resumable *c)
 {

@@ -19,10 +19,10 @@
 struct end {
     struct rg_listener *listener;
     const char *filters; /* of links made again */
-    unsigned channels;   /* they are bundles of so many more */
+    unsigned channels;   /* they are multipath, of so many more */
     bool connects;
     atomic_bool refuses; /* no more links */
-    atomic_bool waits;   /* none for now */
+    atomic_bool waits;   /* none while this is set */
     atomic_uint lost, resumed, gave_up;
 };
 
