@@ -37,6 +37,10 @@
 #define RG_CONTROL_ATTRIBUTES 256 /* of a device */
 #define RG_BULK_TOKEN         16
 #define RG_RESUME_TOKEN       16
+#define RG_JOIN_SECRET        16
+#define RG_JOIN_PUBLIC_KEY    65   /* a point of P-256, not compressed */
+#define RG_JOIN_PROOF         80   /* an ECDSA signature, DER */
+#define RG_CONTROL_PEM        8192 /* certificates as text, with the NUL */
 
 enum rg_control_kind {
     RG_CONTROL_CLIENT_HELLO = 1,
@@ -47,6 +51,7 @@ enum rg_control_kind {
     RG_CONTROL_UPGRADE,
     RG_CONTROL_ANSWER,
     RG_CONTROL_RESUMED,
+    RG_CONTROL_JOINED,
 };
 
 enum rg_purpose {
@@ -57,6 +62,8 @@ enum rg_purpose {
     RG_PURPOSE_MANAGEMENT, /* one question to the management library (proto/management/management.h) */
     RG_PURPOSE_BULK = 70,  /* one more connection of a session, for bulk data */
     RG_PURPOSE_RESUME = 8, /* a session that has lost its connection */
+    RG_PURPOSE_JOIN = 9,   /* a certificate for a key, against a token's secret */
+    RG_PURPOSE_RENEW = 10, /* a new certificate for the name in the one shown */
 };
 
 enum rg_refusal_code {
@@ -83,6 +90,7 @@ enum rg_refusal_code {
 #define RG_CONTROL_CAP_TIMES                                                                                 \
     (1ull << 30) /* the client asks for times of its records; the server measures them */
 
+/** What a client says of itself: shown to people, never believed (the proved name is identity_name of a session). */
 struct rg_identity {
     char host[RG_CONTROL_TEXT];
     char user[RG_CONTROL_TEXT];
@@ -128,6 +136,8 @@ struct rg_session_info {
     uint32_t n_devices;
     uint32_t devices[RG_DEVICES_MAX];
     char peer[RG_CONTROL_TEXT];
+    char identity_name[RG_CONTROL_TEXT]; /* who the client has proved to be; "": nobody */
+    bool encrypted;
 };
 
 struct rg_transport_list {
@@ -164,6 +174,10 @@ struct rg_client_hello {
     uint64_t resume_session; /* RG_PURPOSE_RESUME */
     uint8_t resume_token[RG_RESUME_TOKEN];
     uint64_t resume_received;
+    uint8_t join_secret[RG_JOIN_SECRET];         /* RG_PURPOSE_JOIN */
+    uint8_t join_public_key[RG_JOIN_PUBLIC_KEY]; /* RG_PURPOSE_JOIN, RG_PURPOSE_RENEW */
+    uint32_t join_proof_size;
+    uint8_t join_proof[RG_JOIN_PROOF];
 };
 
 struct rg_server_hello {
@@ -232,12 +246,20 @@ struct rg_inventory {
     uint32_t sessions_running;
     struct rg_limits_info limits;
     struct rg_machine_info machine;
+    bool unauthenticated; /* the server takes clients that prove nothing */
 };
 
 /* To a question. */
 struct rg_management_answer {
     const void *data;
     uint32_t size; /* at most RG_ANSWER_SIZE_MAX */
+};
+
+/* To RG_PURPOSE_JOIN and RG_PURPOSE_RENEW. */
+struct rg_joined {
+    char certificate[RG_CONTROL_PEM];
+    char authority[RG_CONTROL_PEM];
+    char user[RG_CONTROL_TEXT]; /* the name in the certificate */
 };
 
 struct rg_session_end {
@@ -257,6 +279,7 @@ struct rg_control {
         struct rg_upgrade_message move;
         struct rg_management_answer answer;
         struct rg_resumed resumed;
+        struct rg_joined joined;
     };
     void *storage;
 };

@@ -99,7 +99,8 @@ static enum rg_status pack_client_hello(Rg__Control *control, const struct rg_cl
                                         size_t *size)
 {
     if (from->n_gpu_indices > RG_DEVICES_MAX || from->credential_size > RG_CONTROL_CREDENTIAL ||
-        from->transports.n > RG_CONTROL_TRANSPORTS || from->question_size > RG_QUESTION_SIZE_MAX)
+        from->transports.n > RG_CONTROL_TRANSPORTS || from->question_size > RG_QUESTION_SIZE_MAX ||
+        from->join_proof_size > RG_JOIN_PROOF)
         return RG_ERR_LIMIT;
     Rg__Identity identity;
     fill_identity(&identity, &from->identity);
@@ -137,6 +138,12 @@ static enum rg_status pack_client_hello(Rg__Control *control, const struct rg_cl
     hello.resume_session = from->resume_session;
     hello.resume_token = bytes_of(from->resume_token, resume ? RG_RESUME_TOKEN : 0);
     hello.resume_received = from->resume_received;
+    if (from->purpose == RG_PURPOSE_JOIN)
+        hello.join_secret = bytes_of(from->join_secret, RG_JOIN_SECRET);
+    if (from->purpose == RG_PURPOSE_JOIN || from->purpose == RG_PURPOSE_RENEW) {
+        hello.join_public_key = bytes_of(from->join_public_key, RG_JOIN_PUBLIC_KEY);
+        hello.join_proof = bytes_of(from->join_proof, from->join_proof_size);
+    }
     control->body_case = RG__CONTROL__BODY_CLIENT_HELLO;
     control->client_hello = &hello;
     return finish(control, data, size);
@@ -251,6 +258,8 @@ static enum rg_status pack_inventory(Rg__Control *control, const struct rg_inven
         scratch[i].session.n_devices = session->n_devices;
         scratch[i].session.devices = (uint32_t *)session->devices;
         scratch[i].session.peer = TEXT(session->peer);
+        scratch[i].session.identity_name = TEXT(session->identity_name);
+        scratch[i].session.encrypted = session->encrypted;
         session_pointers[i] = &scratch[i].session;
     }
     Rg__Driver driver;
@@ -277,6 +286,7 @@ static enum rg_status pack_inventory(Rg__Control *control, const struct rg_inven
     machine.rdma = TEXT(from->machine.rdma);
     machine.rails = TEXT(from->machine.rails);
     inventory.machine = &machine;
+    inventory.unauthenticated = from->unauthenticated;
     control->body_case = RG__CONTROL__BODY_INVENTORY;
     control->inventory = &inventory;
     return finish(control, data, size);
@@ -331,6 +341,19 @@ static enum rg_status pack_answer(Rg__Control *control, const struct rg_manageme
     return finish(control, data, size);
 }
 
+static enum rg_status pack_joined(Rg__Control *control, const struct rg_joined *from, void **data,
+                                  size_t *size)
+{
+    Rg__Joined joined;
+    rg__joined__init(&joined);
+    joined.certificate = bytes_of(from->certificate, strlen(from->certificate));
+    joined.authority = bytes_of(from->authority, strlen(from->authority));
+    joined.user = TEXT(from->user);
+    control->body_case = RG__CONTROL__BODY_JOINED;
+    control->joined = &joined;
+    return finish(control, data, size);
+}
+
 enum rg_status rg_control_pack(const struct rg_control *message, void **data, size_t *size)
 {
     Rg__Control control;
@@ -350,6 +373,8 @@ enum rg_status rg_control_pack(const struct rg_control *message, void **data, si
         return pack_move(&control, &message->move, data, size);
     case RG_CONTROL_ANSWER:
         return pack_answer(&control, &message->answer, data, size);
+    case RG_CONTROL_JOINED:
+        return pack_joined(&control, &message->joined, data, size);
     case RG_CONTROL_RESUMED:
         return pack_resumed(&control, &message->resumed, data, size);
     }

@@ -147,6 +147,23 @@ static bool is_window(uint64_t start, uint64_t size)
             start >= RG_ADDRESS_WINDOW_LEAST && start < RG_ADDRESS_END && size <= RG_ADDRESS_END - start);
 }
 
+static enum rg_status get_join(struct rg_client_hello *to, const Rg__ClientHello *from)
+{
+    if (to->purpose == RG_PURPOSE_JOIN) {
+        if (from->join_secret.len != RG_JOIN_SECRET)
+            return RG_ERR_PROTOCOL;
+        memcpy(to->join_secret, from->join_secret.data, RG_JOIN_SECRET);
+    }
+    if (from->join_public_key.len != RG_JOIN_PUBLIC_KEY || from->join_proof.len == 0)
+        return RG_ERR_PROTOCOL;
+    if (from->join_proof.len > RG_JOIN_PROOF)
+        return RG_ERR_LIMIT;
+    memcpy(to->join_public_key, from->join_public_key.data, RG_JOIN_PUBLIC_KEY);
+    memcpy(to->join_proof, from->join_proof.data, from->join_proof.len);
+    to->join_proof_size = (uint32_t)from->join_proof.len;
+    return RG_OK;
+}
+
 static enum rg_status get_client_hello(struct rg_client_hello *to, const Rg__ClientHello *from)
 {
     to->protocol_major = from->protocol_major;
@@ -159,7 +176,8 @@ static enum rg_status get_client_hello(struct rg_client_hello *to, const Rg__Cli
         from->purpose != RG__CLIENT_HELLO__PURPOSE__NETPERF &&
         from->purpose != RG__CLIENT_HELLO__PURPOSE__MANAGEMENT &&
         from->purpose != RG__CLIENT_HELLO__PURPOSE__BULK &&
-        from->purpose != RG__CLIENT_HELLO__PURPOSE__RESUME)
+        from->purpose != RG__CLIENT_HELLO__PURPOSE__RESUME &&
+        from->purpose != RG__CLIENT_HELLO__PURPOSE__JOIN && from->purpose != RG__CLIENT_HELLO__PURPOSE__RENEW)
         return RG_ERR_PROTOCOL;
     to->purpose = (enum rg_purpose)from->purpose;
     if (from->question.len > RG_QUESTION_SIZE_MAX)
@@ -204,6 +222,8 @@ static enum rg_status get_client_hello(struct rg_client_hello *to, const Rg__Cli
         TRY(get_token(to->resume_token, &from->resume_token));
     to->resume_session = from->resume_session;
     to->resume_received = from->resume_received;
+    if (to->purpose == RG_PURPOSE_JOIN || to->purpose == RG_PURPOSE_RENEW)
+        TRY(get_join(to, from));
     return get_transports(&to->transports, from->transports, from->n_transports);
 }
 
@@ -282,6 +302,8 @@ static enum rg_status get_sessions(struct rg_session_info *to, Rg__Session **fro
         to[i].since_unix = from[i]->since_unix;
         TRY(get_indices(to[i].devices, &to[i].n_devices, from[i]->devices, from[i]->n_devices));
         TRY(GET_TEXT(to[i].peer, from[i]->peer));
+        TRY(GET_TEXT(to[i].identity_name, from[i]->identity_name));
+        to[i].encrypted = from[i]->encrypted;
     }
     return RG_OK;
 }
@@ -301,6 +323,7 @@ static enum rg_status get_inventory(struct rg_inventory *to, void **storage, con
         TRY(GET_TEXT(to->machine.rails, from->machine->rails));
     }
     to->sessions_running = from->sessions_running;
+    to->unauthenticated = from->unauthenticated;
     if (from->n_devices > RG_DEVICES_MAX || from->n_sessions > RG_CONTROL_SESSIONS)
         return RG_ERR_LIMIT;
     size_t devices = from->n_devices * sizeof(struct rg_device_info);
@@ -355,6 +378,28 @@ static enum rg_status get_answer(struct rg_management_answer *to, void **storage
     return RG_OK;
 }
 
+/* Text of several lines that a certificate is: not empty, printable ASCII and line ends. */
+static enum rg_status get_pem(char *field, size_t field_size, const ProtobufCBinaryData *from)
+{
+    if (from->len >= field_size)
+        return RG_ERR_LIMIT;
+    for (size_t i = 0; i < from->len; i++)
+        if (from->data[i] != '\n' && from->data[i] != '\r' && (from->data[i] < ' ' || from->data[i] > '~'))
+            return RG_ERR_PROTOCOL;
+    if (from->len == 0)
+        return RG_ERR_PROTOCOL;
+    memcpy(field, from->data, from->len);
+    field[from->len] = 0;
+    return RG_OK;
+}
+
+static enum rg_status get_joined(struct rg_joined *to, const Rg__Joined *from)
+{
+    TRY(get_pem(to->certificate, sizeof to->certificate, &from->certificate));
+    TRY(get_pem(to->authority, sizeof to->authority, &from->authority));
+    return GET_TEXT(to->user, from->user);
+}
+
 static enum rg_status get_body(struct rg_control *out, const Rg__Control *control)
 {
     switch (control->body_case) {
@@ -383,6 +428,9 @@ static enum rg_status get_body(struct rg_control *out, const Rg__Control *contro
     case RG__CONTROL__BODY_ANSWER:
         out->kind = RG_CONTROL_ANSWER;
         return get_answer(&out->answer, &out->storage, control->answer);
+    case RG__CONTROL__BODY_JOINED:
+        out->kind = RG_CONTROL_JOINED;
+        return get_joined(&out->joined, control->joined);
     default:
         return RG_ERR_PROTOCOL;
     }

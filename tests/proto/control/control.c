@@ -98,18 +98,20 @@ Test(control, inventory)
     struct rg_device_info device = {.memory_free = 5, .memory_free_known = true, .pci = "0000:65:00.0"};
     struct rg_session_info sessions[2] = {
         {.id = 1, .since_unix = 1700000000, .n_devices = 2, .devices = {3, 4}, .peer = "10.0.0.1:5"},
-        {.id = 2}};
+        {.id = 2, .identity_name = "spiffe://example.org/alice", .encrypted = true}};
     strcpy(sessions[1].identity.command, "./train");
     in->devices = &device;
     in->n_devices = 1;
     in->sessions = sessions;
     in->n_sessions = 2;
     in->sessions_running = 99;
+    in->unauthenticated = true;
     strcpy(in->host, "gpu-machine");
     struct rg_control *out = pass(&message);
     cr_expect_arr_eq(out->inventory.devices, &device, sizeof device);
     cr_expect_arr_eq(out->inventory.sessions, sessions, sizeof sessions);
     cr_expect_eq(out->inventory.sessions_running, 99);
+    cr_expect(out->inventory.unauthenticated);
     cr_expect_str_eq(out->inventory.host, "gpu-machine");
     release(out);
 }
@@ -171,6 +173,53 @@ Test(control, move)
     void *data;
     size_t size;
     cr_expect_eq(rg_control_pack(&message, &data, &size), RG_ERR_LIMIT);
+}
+
+Test(control, join_and_renew)
+{
+    static struct rg_control message;
+    rg_client_hello_init(&message, RG_PURPOSE_JOIN);
+    struct rg_client_hello *in = &message.client_hello;
+    memset(in->join_secret, 0x5e, sizeof in->join_secret);
+    memset(in->join_public_key, 4, sizeof in->join_public_key);
+    memset(in->join_proof, 0x30, sizeof in->join_proof);
+    in->join_proof_size = RG_JOIN_PROOF;
+    struct rg_control *out = pass(&message);
+    cr_expect_arr_eq(&out->client_hello, in, sizeof *in);
+    release(out);
+
+    in->purpose = RG_PURPOSE_RENEW;
+    in->join_proof_size = 70;
+    out = pass(&message);
+    cr_expect_eq(out->client_hello.join_proof_size, 70);
+    cr_expect_arr_eq(out->client_hello.join_public_key, in->join_public_key, RG_JOIN_PUBLIC_KEY);
+    cr_expect_eq(out->client_hello.join_secret[0], 0, "a renewal shows no secret");
+    release(out);
+
+    in->purpose = RG_PURPOSE_SESSION; /* which sends nothing of it */
+    out = pass(&message);
+    cr_expect_eq(out->client_hello.join_public_key[0], 0);
+    release(out);
+
+    in->purpose = RG_PURPOSE_JOIN;
+    in->join_proof_size = RG_JOIN_PROOF + 1;
+    void *data;
+    size_t size;
+    cr_expect_eq(rg_control_pack(&message, &data, &size), RG_ERR_LIMIT);
+}
+
+Test(control, joined)
+{
+    static struct rg_control message = {.kind = RG_CONTROL_JOINED};
+    memset(message.joined.certificate, 'A', RG_CONTROL_PEM - 1);
+    message.joined.certificate[64] = '\n';
+    strcpy(message.joined.authority, "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n");
+    strcpy(message.joined.user, "alice");
+    struct rg_control *out = pass(&message);
+    cr_expect_str_eq(out->joined.certificate, message.joined.certificate);
+    cr_expect_str_eq(out->joined.authority, message.joined.authority);
+    cr_expect_str_eq(out->joined.user, "alice");
+    release(out);
 }
 
 Test(control, packing_holds_the_limits)

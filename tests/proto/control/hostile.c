@@ -117,6 +117,70 @@ Test(hostile, bytes_of_wrong_length)
     cr_expect_eq(unpack_hello(&hello), RG_ERR_LIMIT);
 }
 
+Test(hostile, joining)
+{
+    static uint8_t bytes[RG_JOIN_PROOF + 1];
+    Rg__ClientHello hello;
+    const ProtobufCBinaryData secret = {.len = RG_JOIN_SECRET, .data = bytes};
+    const ProtobufCBinaryData key = {.len = RG_JOIN_PUBLIC_KEY, .data = bytes};
+    const ProtobufCBinaryData proof = {.len = RG_JOIN_PROOF, .data = bytes};
+    for (int renew = 0; renew < 2; renew++)
+        for (size_t size = 0; size <= sizeof bytes; size++) {
+            const ProtobufCBinaryData other = {.len = size, .data = bytes};
+            good_hello(&hello);
+            hello.purpose = renew ? RG__CLIENT_HELLO__PURPOSE__RENEW : RG__CLIENT_HELLO__PURPOSE__JOIN;
+            hello.join_secret = other;
+            hello.join_public_key = key;
+            hello.join_proof = proof;
+            cr_expect_eq(unpack_hello(&hello), renew || size == secret.len ? RG_OK : RG_ERR_PROTOCOL);
+            hello.join_secret = secret;
+            hello.join_public_key = other;
+            cr_expect_eq(unpack_hello(&hello), size == key.len ? RG_OK : RG_ERR_PROTOCOL);
+            hello.join_public_key = key;
+            hello.join_proof = other;
+            cr_expect_eq(unpack_hello(&hello), size == 0              ? RG_ERR_PROTOCOL
+                                               : size > RG_JOIN_PROOF ? RG_ERR_LIMIT
+                                                                      : RG_OK);
+        }
+}
+
+Test(hostile, certificates_that_are_no_text)
+{
+    static uint8_t bytes[RG_CONTROL_PEM];
+    memset(bytes, 'x', sizeof bytes);
+    Rg__Joined joined;
+    rg__joined__init(&joined);
+    Rg__Control control;
+    rg__control__init(&control);
+    control.body_case = RG__CONTROL__BODY_JOINED;
+    control.joined = &joined;
+    static const struct {
+        size_t certificate, authority;
+        uint8_t last;
+        enum rg_status status;
+    } cases[] = {
+        {5, 5, 'x', RG_OK},
+        {RG_CONTROL_PEM - 1, RG_CONTROL_PEM - 1, '\n', RG_OK},
+        {0, 5, 'x', RG_ERR_PROTOCOL},
+        {5, 0, 'x', RG_ERR_PROTOCOL},
+        {RG_CONTROL_PEM, 5, 'x', RG_ERR_LIMIT},
+        {5, RG_CONTROL_PEM, 'x', RG_ERR_LIMIT},
+        {5, 5, 0, RG_ERR_PROTOCOL},
+        {5, 5, 27, RG_ERR_PROTOCOL},
+        {5, 5, 200, RG_ERR_PROTOCOL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        joined.certificate = (ProtobufCBinaryData){.len = cases[i].certificate, .data = bytes};
+        joined.authority = (ProtobufCBinaryData){.len = cases[i].authority, .data = bytes};
+        bytes[4] = cases[i].last;
+        size_t size;
+        unsigned char *data = message_of(&control, &size);
+        cr_expect_eq(rg_control_unpack(data, size, &out), cases[i].status, "case %zu", i);
+        rg_control_fini(&out);
+        free(data);
+    }
+}
+
 Test(hostile, lists_of_transports)
 {
     char *names[RG_CONTROL_TRANSPORTS + 1];

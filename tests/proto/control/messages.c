@@ -43,14 +43,16 @@ static void fill_devices(void)
         sessions[i].id = i;
         sessions[i].n_devices = 2;
         snprintf(sessions[i].peer, sizeof sessions[i].peer, "10.0.0.%u:7", i);
+        snprintf(sessions[i].identity_name, sizeof sessions[i].identity_name, "user %u", i);
+        sessions[i].encrypted = i;
     }
 }
 
 static void make_client_hello(struct rg_control *out)
 {
-    static const enum rg_purpose purposes[] = {RG_PURPOSE_SESSION,   RG_PURPOSE_INVENTORY, RG_PURPOSE_STATUS,
-                                               RG_PURPOSE_NETPERF,   RG_PURPOSE_BULK,      RG_PURPOSE_RESUME,
-                                               RG_PURPOSE_MANAGEMENT};
+    static const enum rg_purpose purposes[] = {RG_PURPOSE_SESSION,    RG_PURPOSE_INVENTORY, RG_PURPOSE_STATUS,
+                                               RG_PURPOSE_NETPERF,    RG_PURPOSE_BULK,      RG_PURPOSE_RESUME,
+                                               RG_PURPOSE_MANAGEMENT, RG_PURPOSE_JOIN,      RG_PURPOSE_RENEW};
     rg_client_hello_init(out, purposes[chance(sizeof purposes / sizeof *purposes)]);
     struct rg_client_hello *hello = &out->client_hello;
     hello->n_gpu_indices = 2;
@@ -61,6 +63,10 @@ static void make_client_hello(struct rg_control *out)
     hello->resume_received = 1ull << 40;
     fill(hello->bulk_token, sizeof hello->bulk_token);
     fill(hello->resume_token, sizeof hello->resume_token);
+    fill(hello->join_secret, sizeof hello->join_secret);
+    fill(hello->join_public_key, sizeof hello->join_public_key);
+    fill(hello->join_proof, sizeof hello->join_proof);
+    hello->join_proof_size = 1 + chance(RG_JOIN_PROOF);
     hello->transports.n = 2;
     strcpy(hello->transports.names[0], "rdma");
     strcpy(hello->transports.names[1], "tcp");
@@ -93,6 +99,7 @@ static void make_inventory(struct rg_control *out)
     out->inventory.n_devices = out->inventory.n_sessions = 2;
     out->inventory.devices = devices;
     out->inventory.sessions = sessions;
+    out->inventory.unauthenticated = chance(2);
     snprintf(out->inventory.machine.rails, sizeof out->inventory.machine.rails, "a rail");
 }
 
@@ -128,6 +135,12 @@ static void make(struct rg_control *out, enum rg_control_kind kind)
         break;
     case RG_CONTROL_RESUMED:
         rg_resumed_init(out, 1ull << 50);
+        break;
+    case RG_CONTROL_JOINED:
+        out->kind = RG_CONTROL_JOINED;
+        memset(out->joined.certificate, 'c', 1 + chance(RG_CONTROL_PEM - 1));
+        memset(out->joined.authority, '\n', 1 + chance(RG_CONTROL_PEM - 1));
+        snprintf(out->joined.user, sizeof out->joined.user, "alice");
         break;
     }
 }
@@ -170,6 +183,12 @@ static void check_what_was_added(const struct rg_control *a, const struct rg_con
         CHECK(b->move.rails == a->move.rails && b->move.has_token == a->move.has_token);
     if (a->kind == RG_CONTROL_RESUMED)
         CHECK(b->resumed.received == a->resumed.received);
+    if (a->kind == RG_CONTROL_CLIENT_HELLO && client->purpose == RG_PURPOSE_JOIN)
+        CHECK(memcmp(b->client_hello.join_secret, client->join_secret, RG_JOIN_SECRET) == 0 &&
+              b->client_hello.join_proof_size == client->join_proof_size);
+    if (a->kind == RG_CONTROL_JOINED)
+        CHECK(strcmp(b->joined.certificate, a->joined.certificate) == 0 &&
+              strcmp(b->joined.user, a->joined.user) == 0);
     if (a->kind == RG_CONTROL_REFUSAL)
         CHECK(strcmp(rg_refusal_name(b->refusal.code), "no-such-session") == 0);
 }
@@ -207,7 +226,7 @@ static void one_case(uint64_t seed)
     size_t size;
     state = seed * 0x9e3779b97f4a7c15ull + 1;
     fill_devices();
-    make(&message, (enum rg_control_kind)(RG_CONTROL_CLIENT_HELLO + chance(RG_CONTROL_RESUMED)));
+    make(&message, (enum rg_control_kind)(RG_CONTROL_CLIENT_HELLO + chance(RG_CONTROL_JOINED)));
     CHECK(rg_control_pack(&message, &data, &size) == RG_OK);
     CHECK(rg_control_unpack(data, size, &got) == RG_OK && got.kind == message.kind);
     check_what_was_added(&message, &got);
