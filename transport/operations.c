@@ -112,6 +112,23 @@ static void no_statistics(const struct rg_conn *conn, struct rg_conn_statistics 
     (void)conn, (void)out;
 }
 
+static void no_security(const struct rg_conn *conn, struct rg_conn_security *out)
+{
+    (void)conn, (void)out;
+}
+
+static enum rg_status no_tls_export(struct rg_conn *conn, struct rg_tls_keys *keys)
+{
+    (void)conn, (void)keys;
+    return RG_ERR_UNSUPPORTED;
+}
+
+static enum rg_status no_tls_exporter(const struct rg_conn *conn, uint8_t out[32])
+{
+    (void)conn, (void)out;
+    return RG_ERR_UNSUPPORTED;
+}
+
 /*
  * right for a connection that holds no descriptor (abandon), whose peer sees its end anyway (reset) or that
  * never reads ahead (set_read_ahead)
@@ -190,4 +207,10 @@ void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter)
     }
     if (!ops->statistics)
         ops->statistics = no_statistics;
+    if (!ops->security)
+        ops->security = no_security;
+    if (!ops->tls_export)
+        ops->tls_export = no_tls_export;
+    if (!ops->tls_exporter)
+        ops->tls_exporter = no_tls_exporter;
 }

@@ -65,6 +65,11 @@ struct rg_transport_ops {
     enum rg_status (*take_advertised)(struct rg_conn *conn, size_t most, void **memory, size_t *size);
     bool (*has_advertised)(struct rg_conn *conn, size_t size);
     void (*statistics)(const struct rg_conn *conn, struct rg_conn_statistics *out); /* optional */
+    void (*security)(const struct rg_conn *conn, struct rg_conn_security *out);     /* optional */
+    /* optional: of transport tls */
+    enum rg_status (*tls_export)(struct rg_conn *conn, struct rg_tls_keys *keys);
+    enum rg_status (*tls_exporter)(const struct rg_conn *conn, uint8_t out[32]);
+    const struct rg_tls_tools *tls_tools;
 };
 
 /** Head of every connection: a transport's own structure starts with it. */
@@ -153,6 +158,8 @@ extern struct rg_transport_ops rg_transport_mem_ops;
 extern const struct rg_filter rg_filter_delay, rg_filter_fault;
 /** Of transport tcp, for programs that link it (target transport_tcp) instead of loading it. */
 extern struct rg_transport_ops rg_transport_tcp_ops;
+/** Of transport tls, likewise (target transport_tls). */
+extern struct rg_transport_ops rg_transport_tls_ops;
 /** Of transport rdma, likewise (target transport_rdma). */
 extern struct rg_transport_ops rg_transport_rdma_ops;
 

@@ -136,6 +136,22 @@ void rg_conn_get_statistics(const struct rg_conn *conn, struct rg_conn_statistic
     conn->ops->statistics(conn, out);
 }
 
+void rg_conn_security(const struct rg_conn *conn, struct rg_conn_security *out)
+{
+    *out = (struct rg_conn_security){0};
+    conn->ops->security(conn, out);
+}
+
+enum rg_status rg_conn_tls_export(struct rg_conn *conn, struct rg_tls_keys *keys)
+{
+    return conn->ops->tls_export(conn, keys);
+}
+
+enum rg_status rg_conn_tls_exporter(const struct rg_conn *conn, uint8_t out[32])
+{
+    return conn->ops->tls_exporter(conn, out);
+}
+
 void rg_conn_set_read_ahead(struct rg_conn *conn)
 {
     conn->ops->set_read_ahead(conn);

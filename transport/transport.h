@@ -26,6 +26,7 @@
 
 struct rg_conn;
 struct rg_listener;
+struct rg_tls_keys; /* tls/tls.h */
 
 /** A received message. `data` stays valid until the next rg_conn_recv on the connection. */
 struct rg_message {
@@ -35,6 +36,14 @@ struct rg_message {
 };
 
 enum { RG_TRANSPORT_TOKEN = 16 };
+
+/** Who a client is and whom it trusts, on a connection by TLS. Files are PEM; a NULL member: none. */
+struct rg_tls_client {
+    const char *ca_file;                     /* the authorities whose servers are believed */
+    const char *certificate_file, *key_file; /* both or neither */
+    const uint8_t *ca_hash;  /* instead of ca_file: SHA-256 of the authority's SubjectPublicKeyInfo */
+    const char *server_name; /* that the server's certificate must have; NULL: the address's host */
+};
 
 /** How a connection is made (connect/connect.h). */
 struct rg_transport_options {
@@ -50,6 +59,8 @@ struct rg_transport_options {
      * others pass over it.
      */
     const uint8_t *token;
+    const struct rg_tls_client *tls;    /* connecting by tcp: by TLS; NULL: plain */
+    const struct rg_tls_keys *tls_keys; /* rg_transport_adopt_fd: its handshake was done; NULL: plain */
 };
 
 /* What `why` says if the machine was reached and nobody listens there. */
@@ -227,6 +238,27 @@ RG_MUST_CHECK enum rg_status rg_conn_take_advertised(struct rg_conn *conn, size_
  */
 bool rg_conn_has_advertised(struct rg_conn *conn, size_t size);
 void rg_conn_get_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out);
+
+/** How a connection is protected. */
+struct rg_conn_security {
+    bool encrypted;  /* by TLS; of several connections: all of them */
+    bool in_kernel;  /* the kernel encrypts */
+    char cipher[32]; /* "TLS_AES_256_GCM_SHA384" */
+    char peer[256];  /* the name in the certificate that the peer has proved; "": it is not known here */
+};
+void rg_conn_security(const struct rg_conn *conn, struct rg_conn_security *out);
+/**
+ * What another process needs besides the descriptor to go on with a connection by TLS (options->tls_keys of
+ * rg_transport_adopt_fd). The connection must not be used afterwards, only destroyed, which says nothing to the
+ * peer. RG_ERR_PROTOCOL: the peer has sent what belongs behind the last message together with it;
+ * RG_ERR_UNSUPPORTED: not by TLS, or not handed on like this. Nobody is inside the connection.
+ */
+RG_MUST_CHECK enum rg_status rg_conn_tls_export(struct rg_conn *conn, struct rg_tls_keys *keys);
+/**
+ * The value that binds a proof to this connection and that the server has as well (struct rg_tls_peer). Of who
+ * connected; RG_ERR_UNSUPPORTED else.
+ */
+RG_MUST_CHECK enum rg_status rg_conn_tls_exporter(const struct rg_conn *conn, uint8_t out[32]);
 /**
  * Lets the connection read beyond the message it returns, which saves a system call a message. For good, once
  * the descriptor will not be handed on any more (see rg_transport_adopt_fd); by the receiver.

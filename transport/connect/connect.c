@@ -7,7 +7,9 @@
 
 #include "transport/connect/registry.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { CONNECT_TIMEOUT_MS = 10000 };
 
@@ -39,6 +41,8 @@ enum rg_status rg_transport_connect(const char *address, const struct rg_transpo
         status = prepare(given, secure_getenv("REMOTE_GPU_FILTER"), &options, &chain, why, why_size);
     if (status != RG_OK)
         return status;
+    if (options.tls && strcmp(parsed.scheme, "tcp") == 0)
+        snprintf(parsed.transport, sizeof parsed.transport, "tls");
     const struct rg_transport_ops *ops = rg_transport_find(parsed.transport, why, why_size);
     if (!ops)
         return RG_ERR_UNREACHABLE;
@@ -89,7 +93,7 @@ enum rg_status rg_transport_adopt_fd(int fd, const struct rg_transport_options *
         rg_error("%s", why);
         return RG_ERR_INVALID;
     }
-    const struct rg_transport_ops *ops = rg_transport_find("tcp", why, sizeof why);
+    const struct rg_transport_ops *ops = rg_transport_find(options.tls_keys ? "tls" : "tcp", why, sizeof why);
     if (!ops) {
         rg_error("%s", why);
         return RG_ERR_NOT_FOUND;
@@ -103,6 +107,12 @@ enum rg_status rg_transport_adopt_fd(int fd, const struct rg_transport_options *
     if (status == RG_OK)
         *out = conn;
     return status;
+}
+
+const struct rg_tls_tools *rg_transport_tls_tools(char *why, size_t why_size)
+{
+    const struct rg_transport_ops *ops = rg_transport_find("tls", why, why_size);
+    return ops ? ops->tls_tools : NULL;
 }
 
 enum rg_status rg_listener_accept(struct rg_listener *listener, int timeout_ms, struct rg_conn **out)

@@ -2,7 +2,8 @@
  * connect.h - making connections.
  *
  * A transport is a table of operations (struct rg_transport_ops) found by the scheme of an address:
- *   tcp://HOST:PORT or HOST:PORT   TCP;  [v6]:PORT accepted; PORT defaults to RG_DEFAULT_PORT
+ *   tcp://HOST:PORT or HOST:PORT   TCP;  [v6]:PORT accepted; PORT defaults to RG_DEFAULT_PORT. With
+ *                                  options->tls the transport is tls: TLS 1.3 over TCP
  *   rdma://HOST:PORT               RDMA verbs (transport/rdma/): InfiniBand, RoCE, PVRDMA
  *   unix:/PATH or unix:@NAME       the same framing on a unix stream socket (transport tcp); @: abstract
  *   mem:NAME                       within this process, for tests
@@ -19,6 +20,7 @@
 
 #include "transport/transport.h"
 
+struct rg_tls_tools;
 struct rg_transport_ops;
 
 /**
@@ -44,8 +46,11 @@ int rg_listener_fd(const struct rg_listener *listener);
 void rg_listener_interrupt(struct rg_listener *listener);
 void rg_listener_destroy(struct rg_listener *listener); /* NULL is fine */
 
+/** The tools of transport tls (tls/tls.h), which is loaded if need be; NULL with the reason in `why`. */
+const struct rg_tls_tools *rg_transport_tls_tools(char *why, size_t why_size);
+
 /**
- * Makes a connection of transport tcp of an already connected stream socket (a worker gets its session's
+ * Makes a connection of transport tcp, with options->tls_keys tls, of an already connected stream socket (a worker gets its session's
  * socket by inheritance). Takes ownership of `fd` on success. No byte of the stream may have been read ahead:
  * until rg_conn_set_read_ahead, a connection never reads past the end of the message it returns. A filter may
  * keep messages of its own: a descriptor can be handed on only of a connection without filters.

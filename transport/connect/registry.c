@@ -88,7 +88,8 @@ static struct rg_transport_ops *load_part(const char *name, char *why, size_t wh
     }
     void *part = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!part) {
-        if (access(path, F_OK) != 0 && (strcmp(name, "tcp") == 0 || strcmp(name, "rdma") == 0))
+        if (access(path, F_OK) != 0 &&
+            (strcmp(name, "tcp") == 0 || strcmp(name, "tls") == 0 || strcmp(name, "rdma") == 0))
             rg_explain(why, why_size, "there is no transport %s (%s does not exist)", name, path);
         else if (access(path, F_OK) != 0)
             rg_explain(why, why_size,

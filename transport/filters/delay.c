@@ -377,6 +377,16 @@ static void delay_set_control(struct rg_conn *conn, const struct rg_conn *contro
     rg_conn_set_control(((struct delay_conn *)conn)->next, control_conn);
 }
 
+static void delay_security(const struct rg_conn *conn, struct rg_conn_security *out)
+{
+    rg_conn_security(((const struct delay_conn *)conn)->next, out);
+}
+
+static enum rg_status delay_tls_exporter(const struct rg_conn *conn, uint8_t out[32])
+{
+    return rg_conn_tls_exporter(((const struct delay_conn *)conn)->next, out);
+}
+
 static void delay_abandon(struct rg_conn *conn)
 {
     rg_conn_abandon(((struct delay_conn *)conn)->next);
@@ -437,6 +447,8 @@ static struct rg_transport_ops delay_ops = {
     .has_credit = delay_has_credit,
     .set_control = delay_set_control,
     .abandon = delay_abandon,
+    .security = delay_security,
+    .tls_exporter = delay_tls_exporter,
 };
 
 const struct rg_filter rg_filter_delay = {

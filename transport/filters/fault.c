@@ -404,6 +404,21 @@ static void fault_statistics(const struct rg_conn *conn, struct rg_conn_statisti
     rg_conn_get_statistics(((const struct fault_conn *)conn)->next, out);
 }
 
+static void fault_security(const struct rg_conn *conn, struct rg_conn_security *out)
+{
+    rg_conn_security(((const struct fault_conn *)conn)->next, out);
+}
+
+static enum rg_status fault_tls_export(struct rg_conn *conn, struct rg_tls_keys *keys)
+{
+    return rg_conn_tls_export(((struct fault_conn *)conn)->next, keys);
+}
+
+static enum rg_status fault_tls_exporter(const struct rg_conn *conn, uint8_t out[32])
+{
+    return rg_conn_tls_exporter(((const struct fault_conn *)conn)->next, out);
+}
+
 /* A random number below `limit`, from a sequence (splitmix64). */
 static uint64_t draw(uint64_t *state, uint64_t limit)
 {
@@ -463,6 +478,9 @@ static struct rg_transport_ops fault_ops = {
     .take_advertised = fault_take_advertised,
     .has_advertised = fault_has_advertised,
     .statistics = fault_statistics,
+    .security = fault_security,
+    .tls_export = fault_tls_export,
+    .tls_exporter = fault_tls_exporter,
 };
 
 const struct rg_filter rg_filter_fault = {

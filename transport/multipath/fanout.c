@@ -98,6 +98,14 @@ void rg_fanout_add_statistics(struct rg_conn_statistics *sum, const struct rg_co
     rg_statistics_add(sum, &one);
 }
 
+void rg_fanout_add_security(struct rg_conn_security *all, const struct rg_conn *conn)
+{
+    struct rg_conn_security one;
+    rg_conn_security(conn, &one);
+    all->encrypted = all->encrypted && one.encrypted;
+    all->in_kernel = all->in_kernel && one.in_kernel;
+}
+
 /* --- operations --- */
 
 void rg_fanout_op_interrupt(struct rg_conn *conn)

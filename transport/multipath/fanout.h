@@ -114,6 +114,8 @@ void rg_fanout_break(struct rg_fanout *f, const struct rg_channel *channel, enum
                      const char *doing);
 /** Adds what a connection tells of copies. */
 void rg_fanout_add_statistics(struct rg_conn_statistics *sum, const struct rg_conn *conn);
+/** Protected is what all connections are. */
+void rg_fanout_add_security(struct rg_conn_security *all, const struct rg_conn *conn);
 /* operations that go to the first connection, or to all */
 void rg_fanout_op_interrupt(struct rg_conn *conn);
 void rg_fanout_op_set_read_ahead(struct rg_conn *conn);

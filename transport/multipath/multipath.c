@@ -183,6 +183,15 @@ static void multipath_statistics(const struct rg_conn *conn, struct rg_conn_stat
     out->compressed_to = atomic_load(&m->compressed_to);
 }
 
+static void multipath_security(const struct rg_conn *conn, struct rg_conn_security *out)
+{
+    struct multipath *m = (struct multipath *)(uintptr_t)conn;
+    const unsigned channels = atomic_load(&m->f.n_channels);
+    rg_conn_security(m->f.first, out);
+    for (unsigned i = 0; i < channels; i++)
+        rg_fanout_add_security(out, m->paths[i].base.conn);
+}
+
 static struct rg_transport_ops multipath_ops = {
     .name = "multipath",
     .send = rg_multipath_send,
@@ -200,6 +209,7 @@ static struct rg_transport_ops multipath_ops = {
     .register_memory = multipath_register,
     .unregister_memory = multipath_unregister,
     .statistics = multipath_statistics,
+    .security = multipath_security,
 };
 
 unsigned rg_multipath_channels(const struct rg_conn *conn)

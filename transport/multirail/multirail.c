@@ -68,6 +68,17 @@ static void multirail_statistics(const struct rg_conn *conn, struct rg_conn_stat
     pthread_mutex_unlock(&m->f.lock);
 }
 
+static void multirail_security(const struct rg_conn *conn, struct rg_conn_security *out)
+{
+    struct multirail *m = (struct multirail *)(uintptr_t)conn;
+    rg_conn_security(m->f.first, out);
+    pthread_mutex_lock(&m->f.lock);
+    for (unsigned i = 0; i < m->options.rails; i++)
+        if (m->rails[i].base.conn)
+            rg_fanout_add_security(out, m->rails[i].base.conn);
+    pthread_mutex_unlock(&m->f.lock);
+}
+
 static struct rg_transport_ops multirail_ops = {
     .name = "multirail",
     .send = rg_multirail_send,
@@ -92,6 +103,7 @@ static struct rg_transport_ops multirail_ops = {
     .take_advertised = rg_multirail_take_advertised,
     .has_advertised = multirail_has_advertised,
     .statistics = multirail_statistics,
+    .security = multirail_security,
 };
 
 void rg_multirail_open(struct rg_conn *conn)

@@ -264,6 +264,15 @@ static void resumable_statistics(const struct rg_conn *conn, struct rg_conn_stat
     pthread_mutex_unlock(&c->lock);
 }
 
+static void resumable_security(const struct rg_conn *conn, struct rg_conn_security *out)
+{
+    struct rg_resumable *c = (struct rg_resumable *)(uintptr_t)conn;
+    pthread_mutex_lock(&c->lock);
+    if (c->link)
+        rg_conn_security(c->link, out);
+    pthread_mutex_unlock(&c->lock);
+}
+
 static void resumable_destroy(struct rg_conn *conn)
 {
     struct rg_resumable *c = (struct rg_resumable *)conn;
@@ -310,6 +319,7 @@ static struct rg_transport_ops resumable_ops = {
     .take_advertised = rg_resumable_take_advertised,
     .has_advertised = resumable_has_advertised,
     .statistics = resumable_statistics,
+    .security = resumable_security,
 };
 
 static void complete_ops(void)
