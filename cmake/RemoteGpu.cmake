@@ -68,6 +68,26 @@ if(RG_CUDA_VERSION LESS 13000) # what those headers lack
     target_compile_options(rg_options INTERFACE "SHELL:-include ${CMAKE_SOURCE_DIR}/common/cuda/older_toolkit.h")
 endif()
 target_link_libraries(rg_options INTERFACE Threads::Threads)
+
+# Mistakes with memory should end a process, not be of use to a peer (scripts/check-hardening). Compilers know the sizes of objects
+# that _FORTIFY_SOURCE needs only if they optimise, and the sanitizers check more than it does.
+include(CheckCCompilerFlag)
+target_compile_options(rg_options INTERFACE -fstack-protector-strong)
+foreach(flag stack-clash-protection cf-protection)
+    check_c_compiler_flag(-f${flag} RG_HAVE_${flag})
+    if(RG_HAVE_${flag})
+        target_compile_options(rg_options INTERFACE -f${flag})
+    endif()
+endforeach()
+if(RG_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL "Debug")
+    set(RG_FORTIFIED OFF)
+else()
+    set(RG_FORTIFIED ON)
+    target_compile_options(rg_options INTERFACE -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+endif()
+target_link_options(rg_options INTERFACE -Wl,-z,now -Wl,-z,relro -Wl,-z,noexecstack
+                    $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-pie>)
+
 if(RG_WERROR)
     target_compile_options(rg_options INTERFACE -Werror)
 endif()
@@ -103,8 +123,7 @@ function(rg_loadable name)
     get_filename_component(out ${ARG_OUTPUT_NAME} NAME)
     set_target_properties(${name} PROPERTIES PREFIX "" SUFFIX "" OUTPUT_NAME ${out}
                           LIBRARY_OUTPUT_DIRECTORY ${RG_STAGE_LIB}/${ARG_SUBDIR})
-    target_link_options(${name} PRIVATE -Wl,--version-script=${ARG_EXPORTS} -Wl,-Bsymbolic -Wl,--exclude-libs,ALL
-                        -Wl,-z,now -Wl,-z,relro)
+    target_link_options(${name} PRIVATE -Wl,--version-script=${ARG_EXPORTS} -Wl,-Bsymbolic -Wl,--exclude-libs,ALL)
     if(NOT RG_SANITIZE)
         target_link_options(${name} PRIVATE -Wl,-z,defs)
     endif()
