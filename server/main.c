@@ -12,7 +12,7 @@
  * The main thread only waits for signals and the end; the session runs on threads of its own
  * (leader_followers.h).
  */
-#include "common/base/log.h"
+#include "common/base/log_limit.h"
 #include "server/api/context.h"
 #include "server/core/worker.h"
 #include "server/handshake/address_space.h"
@@ -162,6 +162,8 @@ int main(int argc, char **argv)
 {
     struct arguments arguments;
     rg_log_name("remote-gpud");
+    rg_log_limit_process(); /* the client can cause any line of this process, and of its driver */
+    (void)setenv("SOFTGPU_LOG_LIMIT", "1", 1);
     if (!parse(argc, argv, &arguments)) {
         rg_error("worker is a part of remote-gpud and is started by it");
         return 125;

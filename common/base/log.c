@@ -83,6 +83,13 @@ void rg_log_tap(void (*tap)(enum rg_log_level level, const char *text, size_t si
     atomic_store_explicit(&log_tap, tap, memory_order_release);
 }
 
+static bool (*_Atomic log_gate)(enum rg_log_level level);
+
+void rg_log_gate(bool (*gate)(enum rg_log_level level))
+{
+    atomic_store_explicit(&log_gate, gate, memory_order_release);
+}
+
 bool rg_log_enabled(enum rg_log_level level)
 {
     return level <= rg_log_get_level();
@@ -112,11 +119,12 @@ static void write_quietly(const char *line, size_t size)
     pthread_sigmask(SIG_SETMASK, &old_set, NULL);
 }
 
-void rg_log(enum rg_log_level level, const char *format, ...)
+/* A line that is shown unless its level is off, or `quiet`. */
+static void say(enum rg_log_level level, bool quiet, const char *format, va_list args)
 {
     void (*tap)(enum rg_log_level, const char *, size_t) =
         level <= RG_LOG_WARN ? atomic_load_explicit(&log_tap, memory_order_acquire) : NULL;
-    const bool shown = rg_log_enabled(level);
+    const bool shown = !quiet && rg_log_enabled(level);
     if (!shown && !tap)
         return;
     int saved_errno = errno;
@@ -125,11 +133,8 @@ void rg_log(enum rg_log_level level, const char *format, ...)
     int n = snprintf(line, room, "%s: %s", rg_log_get_name(), level_prefixes[level]);
     size_t size = n < 0 ? 0 : (size_t)n < room ? (size_t)n : room - 1;
     const size_t name = size;
-    va_list args;
-    va_start(args, format);
     errno = saved_errno; /* for %m */
     n = vsnprintf(line + size, room - size, format, args);
-    va_end(args);
     if (n > 0)
         size += (size_t)n < room - size ? (size_t)n : room - size - 1;
     for (size_t i = 0; i < size; i++) {
@@ -143,4 +148,24 @@ void rg_log(enum rg_log_level level, const char *format, ...)
     if (shown)
         write_quietly(line, size);
     errno = saved_errno;
+}
+
+void rg_log(enum rg_log_level level, const char *format, ...)
+{
+    const int saved_errno = errno;
+    bool (*gate)(enum rg_log_level) = atomic_load_explicit(&log_gate, memory_order_acquire);
+    const bool quiet = gate && rg_log_enabled(level) && !gate(level);
+    va_list args;
+    va_start(args, format);
+    errno = saved_errno;
+    say(level, quiet, format, args);
+    va_end(args);
+}
+
+void rg_log_always(enum rg_log_level level, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    say(level, false, format, args);
+    va_end(args);
 }

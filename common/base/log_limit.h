@@ -4,6 +4,8 @@
  *
  * RG_LOG_LIMIT_LINES lines in RG_LOG_LIMIT_NS are said; the last of them says that others like it are left out, and the
  * first one after them how many were. Level debug has no limit. Any thread.
+ *
+ * A process in which everything is a peer's doing has a limit for all of its lines together (rg_log_limit_process).
  */
 #ifndef RG_COMMON_BASE_LOG_LIMIT_H
 #define RG_COMMON_BASE_LOG_LIMIT_H
@@ -22,6 +24,10 @@ struct rg_log_limit {
     unsigned said, left_out; /* in it */
 };
 
+/* The same for all lines of a process. */
+#define RG_LOG_PROCESS_LINES 50u
+#define RG_LOG_PROCESS_NS    60000000000ull
+
 #define RG_LOG_LIMIT_INIT                                                                                    \
     {                                                                                                        \
         .lock = PTHREAD_MUTEX_INITIALIZER                                                                    \
@@ -30,5 +36,7 @@ struct rg_log_limit {
 /** rg_log, within the limit. `now_ns`: rg_now_ns(). */
 void rg_log_limited(struct rg_log_limit *limit, uint64_t now_ns, enum rg_log_level level, const char *format,
                     ...) __attribute__((format(printf, 4, 5)));
+/** From now on all lines of this process, but those of rg_log_always, are within one limit. */
+void rg_log_limit_process(void);
 
 #endif

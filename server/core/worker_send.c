@@ -129,8 +129,8 @@ void rg_worker_end(struct rg_worker *worker, int exit_code, const char *format, 
         va_start(arguments, format);
         vsnprintf(text, sizeof text, format, arguments);
         va_end(arguments);
-        rg_log(exit_code ? RG_LOG_ERROR : RG_LOG_INFO, "session %llu ends: %s",
-               (unsigned long long)worker->session, text);
+        rg_log_always(exit_code ? RG_LOG_ERROR : RG_LOG_INFO, "session %llu ends: %s",
+                      (unsigned long long)worker->session, text);
         last_words(worker, text);
     }
     rg_conn_interrupt(worker->conn);

@@ -11,11 +11,12 @@ import devices
 import faults
 import hostile
 import kept
+import limits
 import surroundings
 import wire
 from trial import Failure
 
-MODULES = (bulk, clients, delayed, devices, faults, hostile, kept, surroundings, wire)
+MODULES = (bulk, clients, delayed, devices, faults, hostile, kept, limits, surroundings, wire)
 
 
 def run(build, name):

@@ -5,6 +5,7 @@
  * thread; the table's lock is held for a few instructions only.
  */
 
+#include "common/base/log_limit.h"
 #include "common/sync/scoped_lock.h"
 #include "softgpu/driver/driver.h"
 
@@ -18,6 +19,8 @@ static struct shard {
 static void __attribute__((constructor)) start_locks(void)
 {
     rg_log_name("remote-gpu: softgpu");
+    if (secure_getenv("SOFTGPU_LOG_LIMIT") != NULL) /* a server's worker: what it says is a client's doing */
+        rg_log_limit_process();
     for (int i = 0; i < SHARDS; i++)
         pthread_mutex_init(&shards[i].lock, NULL);
 }

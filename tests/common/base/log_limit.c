@@ -45,3 +45,21 @@ Test(log_limit, levels)
         rg_log_limited(&limit, 1, RG_LOG_INFO, "all of them");
     cr_assert_eq(lines_of(logged()), 100);
 }
+
+Test(log_limit, of_a_process)
+{
+    capture();
+    rg_log_set_level(RG_LOG_INFO);
+    rg_log_limit_process();
+    for (int i = 0; i < 5000; i++)
+        rg_log(i % 2 ? RG_LOG_ERROR : RG_LOG_INFO, "from here and there %d", i);
+    const char *text = logged();
+    cr_assert_eq(lines_of(text), RG_LOG_PROCESS_LINES + 1);
+    cr_assert(strstr(text, "says too much"));
+    cr_assert(strstr(text, "from here and there 49\n"));
+    rg_log_always(RG_LOG_ERROR, "the end");
+    cr_assert_str_eq(logged(), "remote-gpu: the end\n");
+    rg_log_set_level(RG_LOG_DEBUG);
+    rg_warn("while somebody looks for a mistake, everything");
+    cr_assert_eq(lines_of(logged()), 1);
+}
