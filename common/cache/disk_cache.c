@@ -19,14 +19,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
-#define TEMPORARY "new."
-#define ABANDONED 3600 /* seconds: a temporary file this old was left by a process that ended */
+#define TEMPORARY "new." /* of a file that is being written; its writer has it locked (flock) */
 #define TEXT_SIZE (2 * RG_DISK_CACHE_NAME + 1)
 
 struct rg_disk_cache {
@@ -225,7 +224,7 @@ void rg_disk_cache_remove(struct rg_disk_cache *cache, const uint8_t name[RG_DIS
 /* --- making room ------------------------------------------------------------------------------------------ */
 
 struct found {
-    char name[TEXT_SIZE];
+    char name[TEXT_SIZE]; /* empty: it is being written, and stays */
     uint64_t size;
     struct timespec used;
 };
@@ -243,9 +242,16 @@ static bool is_name(const char *text)
     return strlen(text) == TEXT_SIZE - 1 && strspn(text, "0123456789abcdef") == TEXT_SIZE - 1;
 }
 
+/* Whether the writer of a temporary file has ended without giving it its name: nobody has it locked. */
+static bool is_abandoned(int folder, const char *name)
+{
+    RG_CLEANUP_FD int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    return fd < 0 ? errno == ELOOP : flock(fd, LOCK_EX | LOCK_NB) == 0;
+}
+
 /*
- * All files of the folder, and removes what writers left that ended; what is not a cache's stays. Returns how many; *found
- * is the caller's.
+ * All files of the folder, those that are being written as well, and removes what writers left that ended; what is not a
+ * cache's stays. Returns how many; *found is the caller's.
  */
 static size_t list_files(int folder, struct found **found)
 {
@@ -264,9 +270,8 @@ static size_t list_files(int folder, struct found **found)
         if ((!temporary && !is_name(item->d_name)) ||
             fstatat(folder, item->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0)
             continue;
-        if (temporary) {
-            if (status.st_mtim.tv_sec < time(NULL) - ABANDONED)
-                (void)unlinkat(folder, item->d_name, 0);
+        if (temporary && is_abandoned(folder, item->d_name)) {
+            (void)unlinkat(folder, item->d_name, 0);
             continue;
         }
         if (n == capacity) {
@@ -278,7 +283,9 @@ static size_t list_files(int folder, struct found **found)
             capacity = more;
         }
         struct found *entry = &(*found)[n++];
-        memcpy(entry->name, item->d_name, TEXT_SIZE);
+        memset(entry->name, 0, TEXT_SIZE);
+        if (!temporary)
+            memcpy(entry->name, item->d_name, TEXT_SIZE);
         entry->size = (uint64_t)status.st_size;
         entry->used = status.st_mtim;
     }
@@ -297,9 +304,12 @@ static void make_room(struct rg_disk_cache *cache, int folder, uint64_t size)
         total += files[i].size;
     if (total > cache->limit) {
         qsort(files, n, sizeof *files, compare_used);
-        for (; gone < n && total > cache->limit - cache->limit / 8; gone++) {
-            (void)unlinkat(folder, files[gone].name, 0);
-            total -= files[gone].size;
+        for (size_t i = 0; i < n && total > cache->limit - cache->limit / 8; i++) {
+            if (!*files[i].name)
+                continue;
+            (void)unlinkat(folder, files[i].name, 0);
+            total -= files[i].size;
+            gone++;
         }
         atomic_fetch_add(&cache->counts.evicted, gone);
         rg_debug("%zu of %zu files removed from %s, which was full", gone, n, cache->folder);
@@ -333,18 +343,15 @@ static bool write_file(int folder, const char *name, const void *data, size_t si
     int fd = openat(folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return false;
-    bool good = rg_file_write(fd, data, size);
-    int error = errno;
-    if (close(fd) != 0 && good) {
-        good = false;
-        error = errno;
-    }
-    if (good && renameat(folder, temporary, folder, name) == 0)
-        return true;
-    error = good ? errno : error;
-    (void)unlinkat(folder, temporary, 0);
+    /* Locked until it has its name. Where files cannot be locked, others may remove it: then it is not kept. */
+    (void)flock(fd, LOCK_EX | LOCK_NB);
+    const bool good = rg_file_write(fd, data, size) && renameat(folder, temporary, folder, name) == 0;
+    const int error = errno;
+    if (!good)
+        (void)unlinkat(folder, temporary, 0);
+    close(fd);
     errno = error;
-    return false;
+    return good;
 }
 
 /* Whether the process may write files of such a size (ulimit -f); it gets a signal that ends it otherwise. */

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -96,6 +97,57 @@ Test(cache, the_longest_unused_goes)
     char large[17000] = "";
     write_one(cache, 18, large, sizeof large);
     cr_expect_null(read_back(cache, 18, sizeof large, &size), "more than the whole limit");
+    rg_disk_cache_close(cache);
+}
+
+/* A file that is being written: its writer's lock, or -1 if it has ended. */
+static int begin_file(const char *name, size_t size, bool alive)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/new.%s", folder, name);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    cr_assert(fd >= 0);
+    cr_assert_eq(ftruncate(fd, (off_t)size), 0);
+    if (alive) {
+        cr_assert_eq(flock(fd, LOCK_EX), 0);
+        return fd;
+    }
+    close(fd);
+    return -1;
+}
+
+static bool is_there(const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/new.%s", folder, name);
+    return access(path, F_OK) == 0;
+}
+
+Test(cache, what_a_dead_writer_left_goes_at_once)
+{
+    struct rg_disk_cache *cache = rg_disk_cache_open(folder, 1000);
+    cr_assert(rg_disk_cache_make(cache));
+    (void)begin_file("0000000000000001", 900, false);
+    (void)begin_file("0000000000000002", 900, false);
+    write_one(cache, 1, "kept", 4);
+    cr_expect(!is_there("0000000000000001") && !is_there("0000000000000002"));
+    rg_disk_cache_close(cache);
+}
+
+Test(cache, what_is_being_written_counts)
+{
+    size_t size;
+    char bytes[400] = {0};
+    struct rg_disk_cache *cache = rg_disk_cache_open(folder, 1000);
+    write_one(cache, 1, bytes, sizeof bytes);
+    const int writer = begin_file("0000000000000001", 500, true);
+    write_one(cache, 2, bytes, sizeof bytes);
+    cr_expect(is_there("0000000000000001"), "its writer is at work");
+    cr_expect_null(read_back(cache, 1, 1000, &size), "1300 bytes are more than there may be");
+    char *data = read_back(cache, 2, 1000, &size);
+    cr_expect_not_null(data);
+    free(data);
+    close(writer);
     rg_disk_cache_close(cache);
 }
 
