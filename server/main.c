@@ -17,6 +17,7 @@
 #include "server/core/worker.h"
 #include "server/handshake/address_space.h"
 #include "server/handshake/hello.h"
+#include "server/handshake/host_memory.h"
 #include "server/images/image.h"
 #include "server/modules.h"
 #include "server/timeline/output.h"
@@ -162,6 +163,7 @@ int main(int argc, char **argv)
 {
     struct arguments arguments;
     rg_log_name("remote-gpud");
+    rg_host_memory_yield();
     rg_log_limit_process(); /* the client can cause any line of this process, and of its driver */
     (void)setenv("SOFTGPU_LOG_LIMIT", "1", 1);
     if (!parse(argc, argv, &arguments)) {

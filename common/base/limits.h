@@ -40,8 +40,9 @@
 #define RG_COREDUMP_NAME_MAX    1024u      /* bytes of a file's or pipe's name, with its end */
 
 /* Fat binaries */
-#define RG_FATBIN_TEXT_MAX    (512ull << 20) /* bytes of one entry when decompressed */
-#define RG_VARIABLE_ENTRY_MAX (16u << 20)    /* bytes of an entry of a fat binary that is still looked into */
+#define RG_FATBIN_TEXT_MAX                                                                                   \
+    (512ull << 20) /* bytes of one entry when decompressed, and of all that are linked to one program */
+#define RG_VARIABLE_ENTRY_MAX (16u << 20) /* bytes of an entry of a fat binary that is still looked into */
 
 /* Questions outside of sessions */
 #define RG_QUESTION_SIZE_MAX      8192       /* of a question's encoded form */
@@ -52,8 +53,12 @@
 #define RG_NETPERF_ITERATIONS_MAX 10000u     /* of a program of perftest */
 
 /* A worker, and the daemon */
-#define RG_EXECUTORS_MAX  1024u        /* threads of a worker */
-#define RG_IMAGES_MAX     4096u        /* that wait to be loaded */
+#define RG_SESSION_MEMORY_LEAST                                                                              \
+    (8ull << 30) /* bytes of host memory that a session has at least, unless configured */
+#define RG_SESSION_MEMORY_DRIVER                                                                             \
+    (2ull << 30)                /* bytes that a driver is taken to have, where that cannot be found out */
+#define RG_EXECUTORS_MAX  1024u /* threads of a worker */
+#define RG_IMAGES_MAX     4096u /* that wait to be loaded */
 #define RG_DEFERRED_MAX   (256u << 20) /* bytes of deferred transfers under way */
 #define RG_HANDSHAKES_MAX 256          /* connections at once of which it is not known yet what they want */
 

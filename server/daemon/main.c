@@ -67,6 +67,9 @@ static void set_worker_environment(const struct rg_daemon_settings *settings)
         setenv("REMOTE_GPU_IMAGE_CACHE", folder, 1);
     snprintf(size, sizeof size, "%llu", (unsigned long long)settings->image_cache_size);
     setenv("REMOTE_GPU_IMAGE_CACHE_SIZE", size, 1);
+    snprintf(size, sizeof size, "%llu", (unsigned long long)settings->session_memory);
+    if (rg_options_is_set(&settings->options, offsetof(struct rg_daemon_settings, session_memory)))
+        setenv("REMOTE_GPU_SESSION_MEMORY", size, 1);
 }
 
 int main(int argc, char **argv)

@@ -60,6 +60,13 @@ static const struct rg_option table[] = {
      .help =
          "keep the session of a client that has lost its connection this long, so that it can reconnect; 0: "
          "not at all"},
+    {.name = "session-memory",
+     .type = RG_OPTION_SIZE,
+     .offset = AT(session_memory),
+     .argument = "SIZE",
+     .help = "memory of this machine that a session may use beside device memory; 0: no limit (default: a "
+             "quarter of what there is, at least 8G)",
+     .environment = "REMOTE_GPU_SESSION_MEMORY"},
     {.name = "allow-unauthenticated",
      .type = RG_OPTION_FLAG,
      .offset = AT(allow_unauthenticated),

@@ -22,6 +22,7 @@ struct rg_daemon_settings {
     char *image_cache; /* NULL: where it is by default */
     uint64_t image_cache_size;
     uint64_t reconnect_grace_ns;
+    uint64_t session_memory; /* if it is set */
     char *log;
     int64_t ready_fd; /* -1: none */
     char *ready_file;

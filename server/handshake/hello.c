@@ -10,6 +10,7 @@
 #include "generated/proto/ops.h"
 #include "generated/server/driver.h"
 #include "server/handshake/address_space.h"
+#include "server/handshake/host_memory.h"
 #include "transport/control.h"
 #include "transport/topology/proximity.h"
 #include "transport/upgrade/upgrade.h"
@@ -245,6 +246,15 @@ static void make_contexts(uint64_t wanted, uint32_t n_devices)
     }
 }
 
+/* Now that the driver has what it needs; the software device's memory is of this machine's. */
+static void limit_host_memory(const struct rg_hello *hello, const struct rg_device_info *devices)
+{
+    uint64_t memory = 0;
+    for (uint32_t i = 0; i < hello->n_devices && strcmp(hello->driver_kind, "soft") == 0; i++)
+        memory += devices[i].memory_total;
+    rg_host_memory_limit(memory);
+}
+
 /* The client's hello, which the daemon has read. */
 static enum rg_status read_hello(int fd, struct rg_control *out)
 {
@@ -309,6 +319,8 @@ enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connecti
     if (good &&
         hello->n_devices) /* staging buffers near the device; what is there by now is the driver's own */
         rg_proximity_prefer_node(rg_proximity_node("", devices[0].pci));
+    if (good)
+        limit_host_memory(hello, devices);
     if (!good) {
         refuse(conn, RG_REFUSAL_DRIVER, why);
         rg_control_fini(&client);

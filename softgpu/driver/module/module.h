@@ -20,6 +20,7 @@ struct sg_library;
 struct sg_sources {
     struct sg_source *at;
     size_t n;
+    uint64_t bytes; /* of all texts */
 };
 /** Adds the PTX that `data`, any kind of module image, holds. */
 CUresult sg_sources_add_image(struct sg_sources *sources, const void *data, struct sg_text *log);

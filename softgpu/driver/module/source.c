@@ -71,8 +71,14 @@ static CUresult fatbin_result(enum rg_fatbin_status status, struct sg_text *log)
     }
 }
 
+/* Text that is the sources' from now on. All of it together is limited: each entry, and each way to one, counts. */
 static CUresult add(struct sg_sources *sources, char *text, size_t size)
 {
+    if (size > RG_FATBIN_TEXT_MAX - sources->bytes) {
+        free(text);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    sources->bytes += size;
     struct sg_source *at = realloc(sources->at, (sources->n + 1) * sizeof *at);
     if (at == NULL) {
         free(text);
