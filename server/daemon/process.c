@@ -53,6 +53,21 @@ static int place_descriptors(const struct rg_process *process, int *failure)
     return 0;
 }
 
+/* Why the child did not become the program; as one write, so whole or not at all. */
+struct failure {
+    int error;
+    char step[64]; /* of the sandbox; "": of exec */
+};
+
+static _Noreturn void fail(int fd, int error, const char *step)
+{
+    struct failure failure = {.error = error};
+    strncpy(failure.step, step, sizeof failure.step - 1);
+    while (write(fd, &failure, sizeof failure) < 0 && errno == EINTR)
+        ;
+    _exit(127);
+}
+
 /* In the child: never returns. */
 static _Noreturn void become(const struct rg_process *process, pid_t parent, int failure)
 {
@@ -63,6 +78,10 @@ static _Noreturn void become(const struct rg_process *process, pid_t parent, int
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
 
+    const char *step = "";
+    if (process->sandbox && rg_sandbox_enter(process->sandbox, &step) != 0)
+        fail(failure, errno, step);
+    /* not before: a change of the user makes the kernel forget it */
     if (process->death_signal) {
         prctl(PR_SET_PDEATHSIG, process->death_signal);
         if (getppid() != parent)
@@ -75,10 +94,7 @@ static _Noreturn void become(const struct rg_process *process, pid_t parent, int
     }
     if (place_descriptors(process, &failure) == 0)
         execve(process->path, process->arguments, process->environment);
-    int error = errno;
-    while (write(failure, &error, sizeof error) < 0 && errno == EINTR)
-        ;
-    _exit(127);
+    fail(failure, errno, "");
 }
 
 enum rg_status rg_process_start(const struct rg_process *process, pid_t *pid, char *why, size_t why_size)
@@ -104,16 +120,17 @@ enum rg_status rg_process_start(const struct rg_process *process, pid_t *pid, ch
         rg_explain(why, why_size, "no new process: %s", strerror(fork_error));
         return RG_ERR_NO_MEMORY;
     }
-    int error = 0;
+    struct failure told;
     ssize_t got;
-    while ((got = read(failure[0], &error, sizeof error)) < 0 && errno == EINTR)
+    while ((got = read(failure[0], &told, sizeof told)) < 0 && errno == EINTR)
         ;
     close(failure[0]);
-    if (got == (ssize_t)sizeof error) {
+    if (got == (ssize_t)sizeof told) {
         while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
             ;
-        rg_explain(why, why_size, "%s: %s", process->path, strerror(error));
-        return error == ENOENT ? RG_ERR_NOT_FOUND : RG_ERR_IO;
+        rg_explain(why, why_size, "%s: %s%s%s", process->path, told.step, told.step[0] ? ": " : "",
+                   strerror(told.error));
+        return told.error == ENOENT && !told.step[0] ? RG_ERR_NOT_FOUND : RG_ERR_IO;
     }
     *pid = child;
     return RG_OK;

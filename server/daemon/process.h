@@ -5,6 +5,7 @@
 #define RG_SERVER_DAEMON_PROCESS_H
 
 #include "common/base/status.h"
+#include "server/sandbox/sandbox.h"
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -19,6 +20,7 @@ struct rg_process {
     int n_fds;
     int death_signal;     /* what the child gets when the calling thread ends; 0: nothing */
     uint64_t stack_limit; /* the child's RLIMIT_STACK, as far as the hard one allows; 0: the daemon's */
+    const struct rg_sandbox *sandbox; /* what it takes before exec; the program does the rest. NULL: nothing */
 };
 
 /**
