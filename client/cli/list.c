@@ -6,6 +6,7 @@
 #include "client/cli/base/output.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 static void print_device(const struct rg_device_info *device, unsigned first)
@@ -30,15 +31,22 @@ static void print_session(const struct rg_session_info *session, unsigned first)
            session->n_devices ? "" : "none");
     for (uint32_t i = 0; i < session->n_devices; i++)
         printf("%s%u", i ? "," : "", first + session->devices[i]);
-    printf(": %s\n", session->identity.command);
+    const bool local =
+        strncmp(session->peer, "unix", 4) == 0; /* nothing that could be encrypted leaves the machine */
+    printf(", %s%s: %s\n", session->identity_name[0] ? session->identity_name : "unauthenticated",
+           session->encrypted ? ", encrypted"
+           : local            ? ""
+                              : ", not encrypted",
+           session->identity.command);
 }
 
 static void print_server(const struct rg_answer_of *answer)
 {
     const struct rg_inventory *inventory = &answer->message.inventory;
-    printf("%s: %s, %s driver, CUDA %u.%u, %u of %u sessions\n", answer->server, inventory->software,
+    printf("%s: %s, %s driver, CUDA %u.%u, %u of %u sessions%s\n", answer->server, inventory->software,
            inventory->driver.kind, inventory->driver.version / 1000, inventory->driver.version % 1000 / 10,
-           inventory->sessions_running, inventory->limits.sessions);
+           inventory->sessions_running, inventory->limits.sessions,
+           inventory->unauthenticated ? ", takes unauthenticated clients" : "");
     for (uint32_t i = 0; i < inventory->n_devices; i++)
         print_device(&inventory->devices[i], answer->first);
     if (inventory->machine.rails[0])

@@ -14,6 +14,12 @@ static const struct rg_subcommand subcommands[] = {
      "Runs COMMAND unmodified; its CUDA calls go to the server. The exit status is the command's;\n"
      "125: remote-gpu itself failed, 126: COMMAND cannot be executed, 127: it was not found.",
      rg_cli_run, false},
+    {"join", RG_CLI_JOIN, "[OPTION…] TOKEN", "get credentials for a server, once, by a token of its operator",
+     "TOKEN is the line that `remote-gpud token --user NAME` prints on the GPU machine. Makes a key here, "
+     "has\n"
+     "the server certify it, and keeps key and certificate for this user. From then on the server is used\n"
+     "by TLS, and is the one that is used where none is named. The certificate renews itself.",
+     rg_cli_join, true},
     {"list", RG_CLI_LIST, "[OPTION…]", "list servers, their GPUs and the sessions that run there",
      "Asks each server for its GPUs with their free memory, and for the sessions that run.", rg_cli_list,
      false},
@@ -107,7 +113,7 @@ int main(int argc, char **argv)
 {
     rg_log_name("remote-gpu");
     if (argc < 2) {
-        rg_error("which subcommand? run, list, smi, doctor, netperf, compare, predict, version; see "
+        rg_error("which subcommand? run, join, list, smi, doctor, netperf, compare, predict, version; see "
                  "remote-gpu --help");
         return RG_EXIT_FAILURE;
     }

@@ -126,11 +126,11 @@ static char *choose_servers(const struct rg_cli_settings *settings)
         uint32_t gpus = 0;
         const char *server = choose(settings, servers->items[i], servers->n == 1, &gpus, why, sizeof why);
         if (!server) {
-            rg_error("%s%s", why,
-                     !named ? " (no server was named: -s HOST names one, --local starts one)"
-                     : servers->n > 1
-                         ? " (all servers of the list are needed: name only those that are there)"
-                         : "");
+            rg_error(
+                "%s%s", why,
+                !named && !settings->joined ? " (no server was named: -s HOST names one, --local starts one)"
+                : servers->n > 1 ? " (all servers of the list are needed: name only those that are there)"
+                                 : "");
             return NULL;
         }
         total += gpus;

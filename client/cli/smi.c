@@ -75,7 +75,9 @@ static void print_sessions(const struct rg_inventory *inventory, unsigned first)
         const struct rg_session_info *session = &inventory->sessions[i];
         char id[24], client[2 * RG_CONTROL_TEXT + 2], process[12];
         snprintf(id, sizeof id, "%llu", (unsigned long long)session->id);
-        snprintf(client, sizeof client, "%s@%s", session->identity.user, session->identity.host);
+        snprintf(client, sizeof client, "%s@%s",
+                 session->identity_name[0] ? session->identity_name : session->identity.user,
+                 session->identity.host);
         snprintf(process, sizeof process, "%u", session->identity.pid);
         for (uint32_t j = 0; j == 0 || j < session->n_devices; j++) {
             char gpu[12] = "-"; /* it has not chosen one */

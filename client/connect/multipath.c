@@ -71,8 +71,10 @@ static struct rg_conn *open_one(void *user, unsigned index)
     (void)index;
     struct rg_session *session = user;
     struct rg_conn *conn = NULL;
-    char why[256] = "";
-    if (rg_multipath_join(address_of(session), &session->hello, &conn, why, sizeof why) == RG_OK)
+    char why[768] = "";
+    struct rg_tls_client tls;
+    if (rg_multipath_join(address_of(session), rg_credentials_tls(&session->credentials, &tls),
+                          &session->hello, &conn, why, sizeof why) == RG_OK)
         return conn;
     rg_info("no further connection to %s for bulk data: %s", session->server, why);
     return NULL;

@@ -11,10 +11,10 @@
 
 #include "client/connect/multipath.h"
 #include "client/core/session.h"
+#include "client/credentials/connect.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/parse.h"
-#include "transport/connect/connect.h"
 #include "transport/control.h"
 #include "transport/resumable/resumable.h"
 
@@ -96,8 +96,8 @@ static enum rg_status renew(void *user, struct rg_resumable_loss *loss, uint64_t
     struct rg_session *session = user;
     const struct rg_transport_options options = {.connect_timeout_ms = CONNECT_MS};
     struct rg_conn *conn;
-    enum rg_status status =
-        rg_transport_connect(session->server, &options, loss->why, sizeof loss->why, &conn);
+    enum rg_status status = rg_client_connect_again(session->server, &options, &session->credentials,
+                                                    loss->why, sizeof loss->why, &conn);
     if (status != RG_OK)
         return nobody_listens(loss->why) && refusal_is_final(session) ? RG_ERR_REFUSED : RG_ERR_UNREACHABLE;
     status = say_resume(session, conn, received, peer_received, loss->why, sizeof loss->why);

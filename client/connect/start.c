@@ -19,6 +19,7 @@
 #include "client/core/receiver.h"
 #include "client/core/session.h"
 #include "client/core/stats.h"
+#include "client/credentials/connect.h"
 #include "client/nvml/nvml.h"
 #include "client/query/query.h"
 #include "client/query/servers.h"
@@ -26,7 +27,6 @@
 #include "common/base/log.h"
 #include "common/base/uncancelled.h"
 #include "common/cuda/capability.h"
-#include "transport/connect/connect.h"
 #include "transport/control.h"
 #include "transport/resumable/resumable.h"
 #include "transport/upgrade/upgrade.h"
@@ -174,6 +174,28 @@ static enum rg_transport_choice transport_choice(void)
 }
 
 /*
+ * What the user's policy leaves of the choice: by RDMA, data travels unencrypted. False: RDMA was asked for.
+ */
+static bool allow_choice(const struct rg_session *session, enum rg_transport_choice *choice, char *why,
+                         size_t why_size)
+{
+    const struct rg_security_policy policy = rg_security_policy();
+    const bool open = session->credentials.found && !policy.control_only;
+    if (!policy.no_rdma && !open)
+        return true;
+    if (*choice == RG_TRANSPORT_RDMA) {
+        rg_explain(why, why_size,
+                   policy.no_rdma
+                       ? "--transport rdma and --rdma deny contradict each other"
+                       : "data travels unencrypted by RDMA: with --transport rdma say --encrypt control if "
+                         "that is meant, or go by TCP");
+        return false;
+    }
+    *choice = RG_TRANSPORT_TCP;
+    return true;
+}
+
+/*
  * Ends a session that this side does not begin. Where the worker has (`begun`) and lets it outlive its
  * connections, it is told.
  */
@@ -190,17 +212,23 @@ static void give_up(struct rg_session *session, bool begun)
 static bool connect_to(struct rg_session *session, const char *server, const struct rg_client_hello *wanted)
 {
     snprintf(session->server, sizeof session->server, "%s", server);
-    char why[256] = "";
-    if (rg_transport_connect(server, NULL, why, sizeof why, &session->conn) != RG_OK) {
-        char described[320];
-        rg_servers_describe(server, described, sizeof described);
-        rg_error("cannot reach the server %s: %s; check the address (-s or REMOTE_GPU_SERVER), and that "
-                 "remote-gpud "
-                 "runs there",
-                 described, why);
+    char why[768] = "";
+    enum rg_transport_choice choice = transport_choice();
+    const enum rg_status status =
+        rg_client_connect(server, NULL, &session->credentials, why, sizeof why, &session->conn);
+    if (status != RG_OK) {
+        char sentence[1152];
+        rg_servers_unreached(server, status, why,
+                             "check the address (-s or REMOTE_GPU_SERVER), and that remote-gpud runs there",
+                             sentence, sizeof sentence);
+        rg_error("%s", sentence);
         return false;
     }
-    enum rg_transport_choice choice = transport_choice();
+    if (!allow_choice(session, &choice, why, sizeof why)) {
+        rg_error("%s: %s", server, why);
+        give_up(session, false);
+        return false;
+    }
     if (say_hello(session, wanted, choice)) {
         if (rg_upgrade_follow(choice, &session->hello, &session->conn, &session->control_conn, why,
                               sizeof why) == RG_OK &&

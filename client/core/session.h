@@ -16,6 +16,7 @@
 #include "client/core/queue.h"
 #include "client/core/receiver.h"
 #include "client/core/stats.h"
+#include "client/credentials/credentials.h"
 #include "common/base/limits.h"
 #include "common/sync/chunk_size.h"
 #include "generated/proto/ops.h"
@@ -34,7 +35,8 @@ struct rg_session {
     struct rg_conn *control_conn; /* the one that the session began on, if it moved; or NULL */
     char peer[160]; /* reconnect.c's, as is the next line: the address that the session began at */
     bool moved, told_lost, multipath;
-    char server[256]; /* as the user named it */
+    char server[256];                  /* as the user named it */
+    struct rg_credentials credentials; /* for it */
     uint64_t window_start,
         window_size; /* of addresses for its device memory (client/connect/address_window.h) */
     struct rg_server_hello hello;

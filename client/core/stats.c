@@ -6,6 +6,7 @@
 #include "client/core/session.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/printable.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,6 +22,16 @@ void rg_stats_start(void)
 {
     started = rg_now_ns();
     owner = getpid();
+}
+
+/* A name in a certificate, as what stands between the quotes of a JSON string. */
+static void json_name(const char *name, char *out, size_t size)
+{
+    snprintf(out, size, "%s", name);
+    for (char *at = out; *at; at++)
+        if (*at == '"' || *at == '\\')
+            *at = '?';
+    rg_printable_clean(out);
 }
 
 /*
@@ -57,7 +68,17 @@ __attribute__((destructor(104))) static void write_stats(void)
         bulk.compressed_from += one.compressed_from;
         bulk.compressed_to += one.compressed_to;
     }
-    char line[768];
+    struct rg_conn_security security;
+    char identity[256];
+    bool encrypted = rg_n_sessions > 0;
+    rg_conn_security(rg_sessions[0].conn, &security);
+    for (unsigned i = 0; i < rg_n_sessions; i++) {
+        struct rg_conn_security one;
+        rg_conn_security(rg_sessions[i].conn, &one);
+        encrypted = encrypted && one.encrypted;
+    }
+    json_name(rg_sessions[0].credentials.name, identity, sizeof identity);
+    char line[1280];
     /* in integers: %f would write the decimal point of the program's locale */
     const unsigned long long us = (rg_now_ns() - started) / 1000, waited_us = sum.waited_ns / 1000;
     int length = snprintf(
@@ -67,7 +88,8 @@ __attribute__((destructor(104))) static void write_stats(void)
         "\"messages_sent\":%llu,\"messages_direct\":%llu,\"sender_wakes\":%llu,"
         "\"messages_received\":%llu,\"bytes_sent\":%llu,\"bytes_repeated\":%llu,"
         "\"bytes_received\":%llu,\"bulk_copied\":%llu,\"bulk_direct\":%llu,\"bulk_kept\":%llu,"
-        "\"bulk_connections\":%u,\"compressed_from\":%llu,\"compressed_to\":%llu}\n",
+        "\"bulk_connections\":%u,\"compressed_from\":%llu,\"compressed_to\":%llu,\"encrypted\":%s,"
+        "\"cipher\":\"%s\",\"identity\":\"%s\"}\n",
         (int)owner, rg_conn_transport(rg_sessions[0].conn), us / 1000000, us % 1000000, waited_us / 1000000,
         waited_us % 1000000, (unsigned long long)sum.calls, (unsigned long long)sum.round_trips,
         (unsigned long long)sum.sent_messages, (unsigned long long)sum.direct_messages,
@@ -77,7 +99,7 @@ __attribute__((destructor(104))) static void write_stats(void)
         (unsigned long long)(bulk.bulk_copied_sent + bulk.bulk_copied_received),
         (unsigned long long)(bulk.bulk_direct_sent + bulk.bulk_direct_received),
         (unsigned long long)bulk.bulk_kept, bulk.channels, (unsigned long long)bulk.compressed_from,
-        (unsigned long long)bulk.compressed_to);
+        (unsigned long long)bulk.compressed_to, encrypted ? "true" : "false", security.cipher, identity);
     int fd = strcmp(path, "-") == 0 ? dup(2) : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd < 0 || write(fd, line, (size_t)length) != length)
         rg_warn("cannot write statistics to %s: %s", path, strerror(errno));

@@ -148,6 +148,12 @@ static void sessions_text(struct rg_json_text *text)
         rg_json_text_string(text, session->server);
         rg_json_text_put(text, ",\"transport\":");
         rg_json_text_string(text, rg_conn_transport(session->conn));
+        struct rg_conn_security security;
+        rg_conn_security(session->conn, &security);
+        rg_json_text_format(text, ",\"encrypted\":%s,\"cipher\":", security.encrypted ? "true" : "false");
+        rg_json_text_string(text, security.cipher);
+        rg_json_text_put(text, ",\"identity\":");
+        rg_json_text_string(text, session->credentials.name);
         number(text, "bulk_connections", way.channels);
         rg_json_text_format(text, ",\"rails\":%s", way.rails ? "true" : "false");
         rg_json_text_format(text, ",\"rails_used\":%s", way.striped ? "true" : "false");
@@ -180,6 +186,11 @@ static void sessions_summary(struct rg_json_text *text)
                                             : "of which large transfers did not need more than one");
         else if (way.channels)
             rg_json_text_format(text, ", %u more connections for bulk data", way.channels);
+        struct rg_conn_security security;
+        rg_conn_security(session->conn, &security);
+        if (security.encrypted)
+            rg_json_text_format(text, ", encrypted (%s%s), as %s", security.cipher,
+                                security.in_kernel ? ", by the kernel" : "", session->credentials.name);
         if (way.lost_rails)
             rg_json_text_format(text, " (%llu lost, %llu came back)", (unsigned long long)way.lost_rails,
                                 (unsigned long long)way.returned_rails);

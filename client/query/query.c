@@ -3,10 +3,10 @@
  */
 #include "client/query/query.h"
 
+#include "client/credentials/connect.h"
 #include "client/query/servers.h"
 #include "common/base/cleanup.h"
 #include "common/base/log.h"
-#include "transport/connect/connect.h"
 #include "transport/control.h"
 
 #include <limits.h>
@@ -31,15 +31,13 @@ static enum rg_status exchange(const char *server, const struct rg_control *hell
     uint64_t milliseconds = timeout_ns / 1000000u;
     int timeout_ms = milliseconds > INT_MAX ? INT_MAX : milliseconds < 1 ? 1 : (int)milliseconds;
     const struct rg_transport_options options = {.filters = "", .connect_timeout_ms = timeout_ms};
-    char reason[512] = "";
+    char reason[768] = "";
+    struct rg_credentials credentials;
     struct rg_conn *conn;
-    enum rg_status status = rg_transport_connect(server, &options, reason, sizeof reason, &conn);
+    enum rg_status status = rg_client_connect(server, &options, &credentials, reason, sizeof reason, &conn);
     if (status != RG_OK) {
-        char described[320];
-        rg_servers_describe(server, described, sizeof described);
-        rg_explain(why, why_size,
-                   "cannot reach the server %s: %s; check the address, and that remote-gpud runs there",
-                   described, reason);
+        rg_servers_unreached(server, status, reason, "check the address, and that remote-gpud runs there",
+                             why, why_size);
         return status;
     }
     status = ask(conn, hello, timeout_ms, out);

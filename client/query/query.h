@@ -6,7 +6,7 @@
 
 #include "proto/control/control.h"
 
-/* Where nobody named a server: this machine. */
+/* Where nobody named a server and none was joined: this machine. */
 #define RG_DEFAULT_SERVER "127.0.0.1"
 
 /**

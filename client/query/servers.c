@@ -1,20 +1,34 @@
 /* servers.c - see servers.h. */
 #include "client/query/servers.h"
 
+#include "client/credentials/credentials.h"
 #include "client/query/query.h"
 #include "common/base/log.h"
 #include "common/base/parse.h"
 #include "transport/address.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+static char joined[320];
+static pthread_once_t joined_once = PTHREAD_ONCE_INIT;
+
+static void look_for_joined(void)
+{
+    if (!rg_credentials_joined(joined, sizeof joined))
+        *joined = 0;
+}
+
 const char *rg_servers_named(void)
 {
     const char *servers = secure_getenv("REMOTE_GPU_SERVER");
-    return servers && *servers ? servers : RG_DEFAULT_SERVER;
+    if (servers && *servers)
+        return servers;
+    pthread_once(&joined_once, look_for_joined);
+    return *joined ? joined : RG_DEFAULT_SERVER;
 }
 
 unsigned rg_servers_gpus(void)
@@ -68,6 +82,17 @@ void rg_servers_describe(const char *server, char *out, size_t size)
         }
     }
     snprintf(out, size, "%s", server);
+}
+
+void rg_servers_unreached(const char *server, enum rg_status status, const char *reason, const char *advice,
+                          char *out, size_t size)
+{
+    char described[320];
+    rg_servers_describe(server, described, sizeof described);
+    if (status == RG_ERR_REFUSED)
+        rg_explain(out, size, "cannot use the server %s: %s", described, reason);
+    else
+        rg_explain(out, size, "cannot reach the server %s: %s; %s", described, reason, advice);
 }
 
 char *rg_servers_next(char **rest)

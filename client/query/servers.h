@@ -7,6 +7,7 @@
 #define RG_CLIENT_QUERY_SERVERS_H
 
 #include "common/base/limits.h"
+#include "common/base/status.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,7 +24,7 @@ struct rg_servers {
  */
 bool rg_servers_read(struct rg_servers *out, const char *list);
 void rg_servers_free(struct rg_servers *servers);
-/** What the environment names, or the default. */
+/** What the environment names, else the server that was joined last, else the default. */
 const char *rg_servers_named(void);
 /** How many GPUs the user wants of all servers together (REMOTE_GPU_GPUS); 0: all that there are. */
 unsigned rg_servers_gpus(void);
@@ -35,6 +36,12 @@ unsigned rg_servers_gpus(void);
 void rg_servers_place(unsigned number, char *pci, size_t size);
 /** What messages call a server: as the user did, with " (port N)" where that says no port and one is used. */
 void rg_servers_describe(const char *server, char *out, size_t size);
+/**
+ * The sentence about a server that could not be connected to, of rg_client_connect's status and reason. Where nothing
+ * was reached, `advice` ends it; what credentials lack says itself what to do.
+ */
+void rg_servers_unreached(const char *server, enum rg_status status, const char *reason, const char *advice,
+                          char *out, size_t size);
 /** Cuts the next alternative off `*rest`; NULL: there is none left. */
 char *rg_servers_next(char **rest);
 

@@ -44,11 +44,12 @@ static enum rg_status greet(struct rg_conn *conn, const struct rg_server_hello *
     return status;
 }
 
-enum rg_status rg_multipath_join(const char *address, const struct rg_server_hello *hello,
-                                 struct rg_conn **out, char *why, size_t why_size)
+enum rg_status rg_multipath_join(const char *address, const struct rg_tls_client *tls,
+                                 const struct rg_server_hello *hello, struct rg_conn **out, char *why,
+                                 size_t why_size)
 {
     const struct rg_transport_options options = {
-        .connect_timeout_ms = CONNECT_MS, .bulk = true, .wait = RG_WAIT_BLOCK};
+        .connect_timeout_ms = CONNECT_MS, .bulk = true, .wait = RG_WAIT_BLOCK, .tls = tls};
     struct rg_conn *conn = NULL;
     enum rg_status status = rg_transport_connect(address, &options, why, why_size, &conn);
     if (status == RG_OK)

@@ -13,9 +13,13 @@
 #include "proto/control/control.h"
 #include "transport/transport.h"
 
-/** The client: connects to `address` for the session of `hello`. On failure the reason is in `why`. */
-RG_MUST_CHECK enum rg_status rg_multipath_join(const char *address, const struct rg_server_hello *hello,
-                                               struct rg_conn **out, char *why, size_t why_size);
+/**
+ * The client: connects to `address` for the session of `hello`, as the session has (`tls`; NULL: plain). On failure the
+ * reason is in `why`.
+ */
+RG_MUST_CHECK enum rg_status rg_multipath_join(const char *address, const struct rg_tls_client *tls,
+                                               const struct rg_server_hello *hello, struct rg_conn **out,
+                                               char *why, size_t why_size);
 /**
  * The worker: answers a hello that came by `conn`. RG_OK: it can be added to the multipath. Otherwise the
  * caller closes it: RG_ERR_REFUSED: the token is not the session's. RG_ERR_LIMIT: it is, but the multipath is

@@ -26,6 +26,7 @@ struct rg_subcommand {
 };
 
 int rg_cli_run(const struct rg_cli_settings *settings, int argc, char **argv);
+int rg_cli_join(const struct rg_cli_settings *settings, int argc, char **argv);
 int rg_cli_list(const struct rg_cli_settings *settings, int argc, char **argv);
 int rg_cli_smi(const struct rg_cli_settings *settings, int argc, char **argv);
 int rg_cli_compare(const struct rg_cli_settings *settings, int argc, char **argv);

@@ -101,10 +101,12 @@ static json_t *session_json(const struct rg_session_info *session)
     json_t *devices = json_array();
     for (uint32_t i = 0; i < session->n_devices; i++)
         rg_cli_json_add(&devices, json_integer(session->devices[i]));
-    return json_pack("{s:I, s:s, s:s, s:I, s:s, s:s, s:I, s:o}", "id", (json_int_t)session->id, "user",
-                     session->identity.user, "host", session->identity.host, "pid",
+    return json_pack("{s:I, s:s, s:s, s:I, s:s, s:s, s:I, s:o, s:s?, s:b}", "id", (json_int_t)session->id,
+                     "user", session->identity.user, "host", session->identity.host, "pid",
                      (json_int_t)session->identity.pid, "command", session->identity.command, "peer",
-                     session->peer, "since", (json_int_t)session->since_unix, "devices", devices);
+                     session->peer, "since", (json_int_t)session->since_unix, "devices", devices, "identity",
+                     session->identity_name[0] ? session->identity_name : NULL, "encrypted",
+                     (int)session->encrypted);
 }
 
 static json_t *server_json(const struct rg_answer_of *answer)
@@ -117,13 +119,13 @@ static json_t *server_json(const struct rg_answer_of *answer)
         rg_cli_json_add(&devices, device_json(&inventory->devices[i]));
     for (uint32_t i = 0; i < inventory->n_sessions; i++)
         rg_cli_json_add(&sessions, session_json(&inventory->sessions[i]));
-    return json_pack("{s:s, s:s, s:s, s:[ii], s:{s:s, s:s, s:i}, s:o, s:o, s:i, s:i}", "address",
+    return json_pack("{s:s, s:s, s:s, s:[ii], s:{s:s, s:s, s:i}, s:o, s:o, s:i, s:i, s:b}", "address",
                      answer->server, "host", inventory->host, "software", inventory->software, "protocol",
                      (int)inventory->protocol_major, (int)inventory->protocol_minor, "driver", "kind",
                      inventory->driver.kind, "path", inventory->driver.path, "version",
                      (int)inventory->driver.version, "devices", devices, "sessions", sessions,
                      "sessions_running", (int)inventory->sessions_running, "sessions_max",
-                     (int)inventory->limits.sessions);
+                     (int)inventory->limits.sessions, "unauthenticated", (int)inventory->unauthenticated);
 }
 
 bool rg_inventory_print_json(const struct rg_cli_settings *settings, const struct rg_answer_of *answers)

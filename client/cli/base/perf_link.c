@@ -1,6 +1,7 @@
 /* perf_link.c - see perf_link.h. */
 #include "client/cli/base/perf_link.h"
 
+#include "client/credentials/connect.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "proto/netperf.h"
@@ -73,7 +74,12 @@ static enum rg_status begin(struct rg_perf_link *link, const char *server, unsig
     enum rg_transport_choice choice = link->kind == RG_PERF_LINK_RDMA || link->kind == RG_PERF_LINK_RAILS
                                           ? RG_TRANSPORT_RDMA
                                           : RG_TRANSPORT_TCP;
-    enum rg_status status = rg_transport_connect(server, &options, why, why_size, &link->conn);
+    struct rg_credentials credentials;
+    enum rg_status status = rg_client_connect(server, &options, &credentials, why, why_size, &link->conn);
+    if (status == RG_OK && link->kind == RG_PERF_LINK_RAW && credentials.found) {
+        rg_explain(why, why_size, "the server is used by TLS alone");
+        status = RG_ERR_UNSUPPORTED;
+    }
     if (status != RG_OK)
         return status;
     struct rg_control *answer = calloc(1, sizeof *answer);

@@ -7,6 +7,7 @@
 #include "client/cli/base/settings.h"
 
 #include "client/core/optimisations.h"
+#include "client/credentials/credentials.h"
 #include "client/query/servers.h"
 #include "common/base/log.h"
 #include "common/sync/adaptive_wait.h"
@@ -17,6 +18,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define SYSTEM_CONFIG "/etc/remote-gpu/config"
 #define AT(field)     offsetof(struct rg_cli_settings, field)
@@ -41,7 +43,43 @@ static const struct rg_option table[] = {
      .value = "127.0.0.1",
      .commands = WITH_SERVER,
      .environment = "REMOTE_GPU_SERVER",
-     .help = "the server; a,b: the GPUs of both; a|b: the first that answers. -l is the same"},
+     .help = "the server; a,b: the GPUs of both; a|b: the first that answers. -l is the same. Where none is "
+             "named: the one that was joined last"},
+    {.name = "credentials",
+     .type = RG_OPTION_TEXT,
+     .offset = AT(credentials),
+     .argument = "FOLDER",
+     .commands = WITH_SERVER | RG_CLI_JOIN,
+     .environment = "REMOTE_GPU_CREDENTIALS",
+     .help = "where ca.crt, tls.crt and tls.key are (default: where join has put them)"},
+    {.name = "allow-unauthenticated",
+     .type = RG_OPTION_FLAG,
+     .offset = AT(allow_unauthenticated),
+     .commands = WITH_SERVER,
+     .environment = "REMOTE_GPU_ALLOW_UNAUTHENTICATED",
+     .help = "use servers without credentials over the network: unencrypted, and not knowing who they are"},
+    {.name = "encrypt",
+     .type = RG_OPTION_CHOICE,
+     .offset = AT(encrypt),
+     .argument = "always|control",
+     .value = "always",
+     .commands = RG_CLI_RUN,
+     .environment = "REMOTE_GPU_ENCRYPT",
+     .help = "what must be encrypted where TLS is spoken: all, or calls alone, so that RDMA may carry data"},
+    {.name = "rdma",
+     .type = RG_OPTION_CHOICE,
+     .offset = AT(rdma),
+     .argument = "allow|deny",
+     .value = "allow",
+     .commands = RG_CLI_RUN,
+     .environment = "REMOTE_GPU_RDMA_POLICY",
+     .help = "whether RDMA may be used at all"},
+    {.name = "force",
+     .type = RG_OPTION_FLAG,
+     .offset = AT(force),
+     .commands = RG_CLI_JOIN,
+     .not_in_file = true,
+     .help = "replace the credentials that there are for this server"},
     {.name = "gpus",
      .letter = 'n',
      .type = RG_OPTION_INTEGER,
@@ -161,7 +199,7 @@ static const struct rg_option table[] = {
      .offset = AT(timeout_ns),
      .argument = "SECONDS",
      .value = "5",
-     .commands = WITH_SERVER,
+     .commands = WITH_SERVER | RG_CLI_JOIN,
      .help = "how long a server may take to answer"},
     {.name = "log",
      .type = RG_OPTION_CHOICE,
@@ -304,6 +342,48 @@ static enum rg_status part_alternatives(struct rg_text_list *servers)
     return RG_OK;
 }
 
+/* Where no server was named, it is the one that was joined last. */
+static enum rg_status take_joined(struct rg_cli_settings *settings)
+{
+    char server[320];
+    if (rg_options_is_set(&settings->options, AT(server)) || settings->server.n != 1 ||
+        !rg_credentials_joined(server, sizeof server))
+        return RG_OK;
+    char *copy = strdup(server);
+    if (!copy)
+        return RG_ERR_NO_MEMORY;
+    free(settings->server.items[0]);
+    settings->server.items[0] = copy;
+    settings->joined = true;
+    return RG_OK;
+}
+
+/* What connecting reads of the environment: here, and in the command that is run. */
+static enum rg_status export_security(const struct rg_cli_settings *settings)
+{
+    char folder[PATH_MAX] = "";
+    const char *credentials = settings->credentials;
+    if (credentials &&
+        *credentials != '/') { /* it stays that folder when the command changes its directory */
+        if (!getcwd(folder, sizeof folder) || strlen(folder) + strlen(credentials) + 2 > sizeof folder) {
+            rg_error("--credentials: the folder's name is too long");
+            return RG_ERR_INVALID;
+        }
+        sprintf(folder + strlen(folder), "/%s", credentials);
+        credentials = folder;
+    }
+    const bool set =
+        (!credentials || setenv("REMOTE_GPU_CREDENTIALS", credentials, 1) == 0) &&
+        (!settings->allow_unauthenticated || setenv("REMOTE_GPU_ALLOW_UNAUTHENTICATED", "yes", 1) == 0) &&
+        (!rg_options_is_set(&settings->options, AT(encrypt)) ||
+         setenv("REMOTE_GPU_ENCRYPT", settings->encrypt, 1) == 0) &&
+        (!rg_options_is_set(&settings->options, AT(rdma)) ||
+         setenv("REMOTE_GPU_RDMA_POLICY", settings->rdma, 1) == 0);
+    if (!set)
+        rg_error("out of memory");
+    return set ? RG_OK : RG_ERR_NO_MEMORY;
+}
+
 enum rg_cli_load rg_cli_settings_load(struct rg_cli_settings *settings, enum rg_cli_command command, int argc,
                                       char **argv, int *next)
 {
@@ -318,6 +398,12 @@ enum rg_cli_load rg_cli_settings_load(struct rg_cli_settings *settings, enum rg_
     if (rg_options_load_environment(&settings->options, why, sizeof why) != RG_OK ||
         load_files(&settings->options, why, sizeof why) != RG_OK) {
         rg_error("%s", why);
+        return RG_CLI_WRONG;
+    }
+    if (export_security(settings) != RG_OK)
+        return RG_CLI_WRONG;
+    if (take_joined(settings) != RG_OK) {
+        rg_error("out of memory");
         return RG_CLI_WRONG;
     }
     if (command != RG_CLI_RUN && part_alternatives(&settings->server) != RG_OK) {

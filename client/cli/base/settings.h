@@ -15,10 +15,16 @@ enum rg_cli_command {
     RG_CLI_COMPARE = 32,
     RG_CLI_DOCTOR = 64,
     RG_CLI_PREDICT = 128,
+    RG_CLI_JOIN = 256,
 };
 
 struct rg_cli_settings {
     struct rg_text_list server;
+    bool joined;       /* `server` was not named: it is the one that was joined last */
+    char *credentials; /* folder; NULL: the usual one */
+    bool allow_unauthenticated;
+    char *encrypt, *rdma;
+    bool force;
     int64_t gpus; /* 0: all */
     uint64_t memory;
     uint32_t fraction; /* millionths */

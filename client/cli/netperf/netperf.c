@@ -8,6 +8,7 @@
 #include "client/cli/base/cli.h"
 #include "client/cli/base/output.h"
 #include "client/cli/netperf/perftest.h"
+#include "client/credentials/credentials.h"
 #include "common/base/log.h"
 #include "transport/topology/devices.h"
 
@@ -96,11 +97,26 @@ static unsigned measure_link(struct rg_netperf *all, const struct rg_cli_setting
     return addresses;
 }
 
+/* Whether sessions with the server are by TLS; what is wrong with the credentials shows when it is connected. */
+static bool is_encrypted(const char *server)
+{
+    struct rg_credentials credentials;
+    char why[16];
+    return rg_credentials_find(server, &credentials, why, sizeof why) == RG_OK && credentials.found;
+}
+
 static void measure_all(struct rg_netperf *all, const struct rg_cli_settings *settings)
 {
-    measure_link(all, settings, RG_PERF_LINK_RAW, 0);
-    if (all->links[0].failed[0] && all->links[0].n == 0)
-        return; /* nor would anything else work */
+    if (is_encrypted(all->server)) {
+        struct rg_netperf_link *none = &all->links[all->n++];
+        *none = (struct rg_netperf_link){.kind = RG_PERF_LINK_RAW, .name = "socket"};
+        snprintf(none->failed, sizeof none->failed, "nothing goes to this server without TLS");
+        all->encrypted = true;
+    } else {
+        measure_link(all, settings, RG_PERF_LINK_RAW, 0);
+        if (all->links[0].failed[0] && all->links[0].n == 0)
+            return; /* nor would anything else work */
+    }
     measure_link(all, settings, RG_PERF_LINK_TCP, 0);
     struct rg_rdma_address any;
     if (rg_rdma_addresses(&any, 1) == 0) {
@@ -211,7 +227,7 @@ int rg_cli_netperf(const struct rg_cli_settings *settings, int argc, char **argv
     measure_all(all, settings);
     /* TCP must work; RDMA that one side does not have is no failure. */
     const struct rg_netperf_link *last = &all->links[all->n - 1];
-    bool good = all->n >= 2 && !all->links[0].failed[0] && !all->links[1].failed[0];
+    bool good = all->n >= 2 && (all->encrypted || !all->links[0].failed[0]) && !all->links[1].failed[0];
     if (all->n == 1)
         rg_error("cannot measure the connection to %s: %s", all->server, last->failed);
     else if (settings->json)

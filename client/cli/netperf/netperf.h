@@ -26,6 +26,7 @@ struct rg_netperf_link {
 
 struct rg_netperf {
     const char *server;
+    bool encrypted; /* the bare socket is left out */
     unsigned n;
     struct rg_netperf_link links[RG_NETPERF_LINKS];
 };

@@ -22,12 +22,14 @@ def complete(*words):
 class Completion(unittest.TestCase):
     def test_words(self):
         self.assertEqual(complete("remote-gpu", "ru"), {"run"})
-        self.assertTrue({"run", "list", "smi", "doctor", "netperf", "compare", "predict", "version"} <=
+        self.assertTrue({"run", "join", "list", "smi", "doctor", "netperf", "compare", "predict", "version"} <=
                         complete("remote-gpu", ""))
         self.assertEqual(complete("remote-gpu", "run", "--tr"), {"--transport"})
         self.assertEqual(complete("remote-gpu", "run", "--transport", ""), {"auto", "tcp", "rdma"})
         self.assertEqual(complete("remote-gpu", "run", "--compress", "l"), {"lz4"})
         self.assertEqual(complete("remote-gpu", "list", "--tr"), set())
+        self.assertEqual(complete("remote-gpu", "join", "--for"), {"--force"})
+        self.assertEqual(complete("remote-gpu", "run", "--encrypt", ""), {"always", "control"})
         self.assertEqual(complete("remote-gpu", "run", "--", "mkdi"), {"mkdir"})
         self.assertEqual(complete("remote-gpud", "--max"), {"--max-sessions"})
         self.assertEqual(complete("remote-gpud", "--driver", "so"), {"soft"})

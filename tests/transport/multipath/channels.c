@@ -224,7 +224,7 @@ static void test_joining(void)
         CHECK(pthread_create(&thread, NULL, admit_one, &joining) == 0);
         struct rg_conn *conn = NULL;
         const enum rg_status status =
-            rg_multipath_join(rg_listener_address(joining.listener), &hello, &conn, why, sizeof why);
+            rg_multipath_join(rg_listener_address(joining.listener), NULL, &hello, &conn, why, sizeof why);
         CHECK_STATUS(status, right ? RG_OK : RG_ERR_REFUSED);
         if (right)
             CHECK_OK(send_pattern(conn, 40, 10000, 1));
