@@ -261,7 +261,7 @@ enum rg_status rg_credentials_find(const char *server, struct rg_credentials *ou
     enum rg_status status = rg_address_parse(server, &address, why, why_size);
     if (status != RG_OK)
         return status;
-    if (strcmp(address.scheme, "unix") == 0 || strcmp(address.scheme, "mem") == 0)
+    if (!*address.host) /* within this machine */
         return RG_OK;
     const bool tcp = strcmp(address.scheme, "tcp") == 0;
     if (!tcp || rg_credentials_base(base, sizeof base, &named) != RG_OK ||
