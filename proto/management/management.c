@@ -193,15 +193,17 @@ enum rg_status rg_answer_encode(const struct rg_question_call *call, int result,
     rg_put_u32(&w, (uint32_t)result);
     for (unsigned i = 0; i < call->n && (result == RESULT_SUCCESS || result == RESULT_TOO_SMALL); i++) {
         const struct rg_question_argument *argument = &call->arguments[i];
+        const bool tells = result == RESULT_SUCCESS && argument->memory;
+        size_t room = tells ? rg_question_room(argument) : 0;
+        if (tells && argument->letter == 'c' && *argument->told < argument->number)
+            room = (size_t)*argument->told * argument->unit;
+        /* with the numbers that stand before it: how many there are, and its bytes */
+        if ((size_t)(w.at - start) + 2 * sizeof(uint32_t) + room > RG_ANSWER_SIZE_MAX)
+            return RG_ERR_LIMIT;
         if (argument->letter == 'c')
             rg_put_u32(&w, *argument->told);
-        if (result != RESULT_SUCCESS || !argument->memory)
+        if (!tells)
             continue;
-        size_t room = rg_question_room(argument);
-        if (argument->letter == 'c' && *argument->told < argument->number)
-            room = (size_t)*argument->told * argument->unit;
-        if ((size_t)(w.at - start) + room > RG_ANSWER_SIZE_MAX)
-            return RG_ERR_LIMIT;
         rg_put_u32(&w, (uint32_t)room);
         rg_put(&w, argument->memory, room);
     }

@@ -153,3 +153,24 @@ Test(management, a_library_that_changes_a_version)
     cr_assert_eq(rg_answer_encode(&there, 0, answer, &size), RG_OK);
     cr_expect_eq(size, 4 + 4 + 64);
 }
+
+/* A text that would fill the answer to its last byte leaves no room for the word that says how long it is. */
+Test(management, answers_that_just_do_not_fit)
+{
+    static _Alignas(16) unsigned char text[RG_ANSWER_SIZE_MAX];
+    enum { AFTER = 16 };
+    unsigned char *room = malloc(RG_ANSWER_SIZE_MAX + AFTER);
+    struct rg_question_call call;
+    rg_question_prepare(RG_QUESTION_nvmlDeviceGetSerial, &call);
+    call.arguments[0].memory = text;
+    for (uint32_t size = RG_ANSWER_SIZE_MAX - 16; size <= RG_ANSWER_SIZE_MAX; size++) {
+        size_t used = 0;
+        memset(room, 0xee, RG_ANSWER_SIZE_MAX + AFTER);
+        call.arguments[0].number = size;
+        const enum rg_status status = rg_answer_encode(&call, 0, room, &used);
+        cr_expect(status == RG_ERR_LIMIT || used <= RG_ANSWER_SIZE_MAX);
+        for (unsigned i = 0; i < AFTER; i++)
+            cr_expect_eq(room[RG_ANSWER_SIZE_MAX + i], 0xee, "text of %u bytes", size);
+    }
+    free(room);
+}
