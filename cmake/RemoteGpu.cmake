@@ -8,6 +8,8 @@
 #   rg_internal_program(name SOURCES … DEPENDS …)  one that only other parts start: installed in lib/remote-gpu/
 #   rg_unit_test(name SOURCES … DEPENDS …)  a Criterion test program
 #   rg_plain_test(name SOURCES … DEPENDS …) a test program without a framework (runs under every sanitizer)
+#   rg_fuzzer(name SOURCES … DEPENDS … COVERS …)  a fuzzer of tests/fuzz: with RG_FUZZ for libFuzzer, else a test that
+#                                     replays its corpus
 #
 # Everything is built into one tree that mirrors the installed one (RG_STAGE: bin/, lib/remote-gpu/…), so
 # programs find their parts in the same relative places before and after installation.
@@ -17,6 +19,8 @@ include(GNUInstallDirs)
 option(RG_TESTS "build the tests" ON)
 option(RG_WERROR "treat warnings as errors" OFF)
 set(RG_SANITIZE "" CACHE STRING "sanitizers to build with (address,undefined or thread)")
+option(RG_FUZZ "build the fuzzers of tests/fuzz, and no other test (clang)" OFF)
+option(RG_COVERAGE "count which lines run (clang)" OFF)
 set(RG_COMPONENTS "" CACHE STRING "top-level folders to build (empty: all)")
 set(RG_CUDA_ROOT "" CACHE PATH "CUDA toolkit (headers; nvcc for examples); empty: search")
 
@@ -95,6 +99,14 @@ if(RG_SANITIZE)
     target_compile_options(rg_options INTERFACE -fsanitize=${RG_SANITIZE} -fno-sanitize-recover=undefined)
     target_link_options(rg_options INTERFACE -fsanitize=${RG_SANITIZE})
     target_compile_definitions(rg_options INTERFACE RG_SANITIZED="${RG_SANITIZE}")
+endif()
+
+if(RG_FUZZ)
+    target_compile_options(rg_options INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+if(RG_COVERAGE)
+    target_compile_options(rg_options INTERFACE -fprofile-instr-generate -fcoverage-mapping)
+    target_link_options(rg_options INTERFACE -fprofile-instr-generate)
 endif()
 
 function(rg_component dir)
@@ -181,4 +193,23 @@ function(rg_plain_test name)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
     add_test(NAME ${name} COMMAND ${name} ${ARG_ARGS})
     set_tests_properties(${name} PROPERTIES FAIL_REGULAR_EXPRESSION "${RG_TEST_FAIL}" TIMEOUT 600)
+endfunction()
+
+# `COVERS`: the sources whose lines docs/fuzzing.md counts for it; scripts/fuzz finds them in fuzzers.txt.
+function(rg_fuzzer name)
+    cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;COVERS;DEFINES" ${ARGN})
+    set(target fuzz_${name})
+    add_executable(${target} ${ARG_SOURCES})
+    target_link_libraries(${target} PRIVATE rg_options ${ARG_DEPENDS})
+    target_compile_definitions(${target} PRIVATE ${ARG_DEFINES})
+    set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+    string(REPLACE ";" "," covers "${ARG_COVERS}")
+    file(APPEND ${CMAKE_BINARY_DIR}/fuzzers.txt "${name} ${covers}\n")
+    if(RG_FUZZ)
+        target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+        return()
+    endif()
+    target_sources(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests/fuzz/replay.c)
+    add_test(NAME ${target} COMMAND ${target} ${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/${name})
+    set_tests_properties(${target} PROPERTIES FAIL_REGULAR_EXPRESSION "${RG_TEST_FAIL}" TIMEOUT 600)
 endfunction()

@@ -1,0 +1,31 @@
+/*
+ * fuzzer.h - what a fuzzer of this folder is made of.
+ *
+ * A fuzzer is one source file that defines LLVMFuzzerTestOneInput; libFuzzer calls it (preset fuzz), or replay.c
+ * does with each file of its corpus (every other preset). It may define fuzz_seeds, which gives the inputs that
+ * the format's own encoders make: `fuzz_NAME --seeds FOLDER` of a preset that replays writes them.
+ *
+ * A fuzzer must be deterministic, keep nothing between inputs that changes what the next one does, and return 0.
+ */
+#ifndef RG_TESTS_FUZZ_FUZZER_H
+#define RG_TESTS_FUZZ_FUZZER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define FUZZ_EXPORT __attribute__((visibility("default")))
+
+FUZZ_EXPORT int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+/** Optional: before the first input. */
+FUZZ_EXPORT int LLVMFuzzerInitialize(int *argc, char ***argv);
+/** Optional: changes an input of `size` bytes in place, to one of at most `max_size`; returns its size. */
+FUZZ_EXPORT size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed);
+/** libFuzzer's own way of changing bytes, for custom mutators. */
+size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size);
+
+/** Optional: writes seeds by fuzz_seed. */
+void fuzz_seeds(void);
+/** Only while fuzz_seeds runs. `name`: of the file. */
+void fuzz_seed(const char *name, const void *data, size_t size) __attribute__((weak)); /* replay.c has it */
+
+#endif
