@@ -106,6 +106,20 @@ def wait_until(condition, seconds=10, step=0.02):
     return True
 
 
+def workers_of(pid):
+    """The process ids of a server's workers."""
+    return [child for child in children_of(pid) if name_of(child) != "frontend"]
+
+
+def name_of(pid):
+    """The name of a process's program; "" once it has gone."""
+    try:
+        with open("/proc/%d/comm" % pid) as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
 def children_of(pid):
     """The process ids of a process's children."""
     found = []
@@ -258,7 +272,7 @@ class Server:
 
     def workers(self):
         """The process ids of the server's workers."""
-        return children_of(self.process.pid)
+        return workers_of(self.process.pid)
 
     def stop(self, patience=15):
         """Ends the server as a service manager would; kills what is left. Returns its exit status."""

@@ -1,20 +1,19 @@
 /*
- * daemon.c - the main thread of remote-gpud.
+ * daemon.c - the life of remote-gpud, the monitor, which has one thread.
  *
- * Start: find a driver, open the listeners, say that it is ready. Then one poll(2) over listeners, signals
- * and finished handshakes, without a timeout while nothing is pending: an idle server never wakes up. Stop:
- * the first SIGTERM or SIGINT closes the listeners and waits for the running sessions; after the grace time
- * or a second signal the workers get SIGTERM (each tells its client), two seconds later SIGKILL.
+ * Start: find a driver, open the listeners, start the frontend (which alone talks to clients), say that it is
+ * ready. Then one poll(2) over signals, the frontend's questions (monitor.c) and a probe that may run, without
+ * a timeout while nothing is pending: an idle server never wakes up. Stop: the first SIGTERM or SIGINT shuts
+ * the listeners and waits for the running sessions; after the grace time or a second signal the workers get
+ * SIGTERM (each tells its client), two seconds later SIGKILL.
  */
 #include "server/daemon/daemon.h"
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/path.h"
-#include "server/daemon/driver.h"
-#include "server/daemon/handshake.h"
+#include "server/daemon/monitor.h"
 #include "server/daemon/notify.h"
-#include "server/daemon/sessions.h"
 #include "transport/connect/connect.h"
 
 #include <errno.h>
@@ -26,13 +25,13 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LISTENERS_MAX     16
 #define KILL_AFTER_NS     2000000000ull
-#define ACCEPT_PAUSE_NS   200000000ull
 #define EXIT_CANNOT_START 125
+#define FRONTEND_UID      61180u /* nobody's: below what systemd gives to services without a user of their own */
 
 enum phase {
     SERVING,
@@ -43,15 +42,13 @@ enum phase {
 
 struct daemon {
     const struct rg_daemon_settings *settings;
-    struct rg_driver driver;
-    struct rg_sessions sessions;
-    struct rg_handshakes handshakes;
-    struct rg_listener *listeners[LISTENERS_MAX];
-    int n_listeners;
+    struct rg_monitor monitor;
+    struct rg_monitor_settings told; /* to the frontend */
+    struct rg_listener *listeners[RG_LISTENERS_MAX];
+    uint32_t n_listeners;
     int signals;
     enum phase phase;
-    uint64_t phase_ends_ns;   /* WAITING, ENDING: when the next one begins */
-    uint64_t accept_again_ns; /* out of descriptors or memory: no accepting until then */
+    uint64_t phase_ends_ns; /* WAITING, ENDING: when the next one begins */
 };
 
 /* --- start -------------------------------------------------------------------------------------------------
@@ -83,8 +80,8 @@ static bool check_address(const struct daemon *daemon, const char *address)
 static bool check_addresses(const struct daemon *daemon)
 {
     const struct rg_text_list *wanted = &daemon->settings->listen;
-    if (wanted->n > LISTENERS_MAX) {
-        rg_error("more than %d addresses to listen on", LISTENERS_MAX);
+    if (wanted->n > RG_LISTENERS_MAX) {
+        rg_error("more than %d addresses to listen on", RG_LISTENERS_MAX);
         return false;
     }
     for (size_t i = 0; i < wanted->n; i++)
@@ -99,6 +96,15 @@ static void open_to_everybody(const char *address)
     const char *path = strncmp(address, "unix:", 5) == 0 && address[5] != '@' ? address + 5 : NULL;
     if (path && chmod(path, 0666) != 0)
         rg_warn("%s cannot be opened to other users: %s", path, strerror(errno));
+}
+
+static enum rg_listener_reach reach_of(const char *address)
+{
+    bool local = false;
+    if (strncmp(address, "unix:", 5) == 0)
+        return RG_REACH_UNIX;
+    return rg_daemon_address_is_local(address, &local, NULL, 0) == RG_OK && local ? RG_REACH_LOOPBACK
+                                                                                  : RG_REACH_NETWORK;
 }
 
 static bool listen_on(struct daemon *daemon, const char *address, bool required)
@@ -117,7 +123,11 @@ static bool listen_on(struct daemon *daemon, const char *address, bool required)
     }
     if (daemon->settings->allow_unauthenticated)
         open_to_everybody(rg_listener_address(listener));
+    daemon->told.listeners[daemon->n_listeners].reach = reach_of(rg_listener_address(listener));
+    snprintf(daemon->told.listeners[daemon->n_listeners].address, RG_CONTROL_TEXT, "%s",
+             rg_listener_address(listener));
     daemon->listeners[daemon->n_listeners++] = listener;
+    daemon->told.n_listeners = daemon->n_listeners;
     rg_info("listening on %s", rg_listener_address(listener));
     return true;
 }
@@ -135,7 +145,7 @@ static bool open_listeners(struct daemon *daemon)
 
 static void write_addresses(const struct daemon *daemon, FILE *out)
 {
-    for (int i = 0; i < daemon->n_listeners; i++)
+    for (uint32_t i = 0; i < daemon->n_listeners; i++)
         fprintf(out, "%s\n", rg_listener_address(daemon->listeners[i]));
 }
 
@@ -232,36 +242,20 @@ static const char *worker_path(const struct rg_daemon_settings *settings, char *
 /* --- serving -----------------------------------------------------------------------------------------------
  */
 
-static void accept_all(struct daemon *daemon, struct rg_listener *listener)
-{
-    for (;;) {
-        struct rg_conn *conn;
-        enum rg_status status = rg_listener_accept(listener, 0, &conn);
-        if (status == RG_ERR_TIMEOUT || status == RG_ERR_CLOSED)
-            return;
-        if (status != RG_OK) {
-            /* the listener stays readable: without a pause this would be a busy loop */
-            rg_warn("cannot accept a connection now: %s", rg_status_string(status));
-            daemon->accept_again_ns = rg_now_ns() + ACCEPT_PAUSE_NS;
-            return;
-        }
-        rg_handshakes_start(&daemon->handshakes, conn);
-        if (daemon->handshakes.n > RG_HANDSHAKES_MAX)
-            return; /* those cut off finish first */
-    }
-}
-
+/* The frontend has them as well: they are to take nobody any more, whoever has them. */
 static void close_listeners(struct daemon *daemon)
 {
-    for (int i = 0; i < daemon->n_listeners; i++)
+    for (uint32_t i = 0; i < daemon->n_listeners; i++) {
+        (void)shutdown(rg_listener_fd(daemon->listeners[i]), SHUT_RDWR);
         rg_listener_destroy(daemon->listeners[i]);
+    }
     daemon->n_listeners = 0;
 }
 
 static void enter(struct daemon *daemon, enum phase phase)
 {
     uint64_t now = rg_now_ns();
-    uint32_t running = rg_sessions_running(&daemon->sessions);
+    const uint32_t running = daemon->monitor.sessions.n;
     daemon->phase = phase;
     switch (phase) {
     case SERVING:
@@ -269,6 +263,7 @@ static void enter(struct daemon *daemon, enum phase phase)
     case WAITING:
         rg_notify("STOPPING=1");
         close_listeners(daemon);
+        rg_monitor_drain(&daemon->monitor);
         if (running)
             rg_info("stopping: no new sessions; waiting up to %.0f s for %u running (a second signal ends "
                     "them now)",
@@ -278,13 +273,13 @@ static void enter(struct daemon *daemon, enum phase phase)
     case ENDING:
         if (running)
             rg_info("ending %u session%s", running, running == 1 ? "" : "s");
-        rg_sessions_signal(&daemon->sessions, SIGTERM);
+        rg_sessions_signal(&daemon->monitor.sessions, SIGTERM);
         daemon->phase_ends_ns = now + KILL_AFTER_NS;
         break;
     case KILLING:
         if (running)
             rg_warn("killing %u worker%s that did not end", running, running == 1 ? "" : "s");
-        rg_sessions_signal(&daemon->sessions, SIGKILL);
+        rg_sessions_signal(&daemon->monitor.sessions, SIGKILL);
         daemon->phase_ends_ns = UINT64_MAX;
         break;
     }
@@ -296,7 +291,9 @@ static void handle_signals(struct daemon *daemon)
     while (read(daemon->signals, &info, sizeof info) == (ssize_t)sizeof info) {
         switch (info.ssi_signo) {
         case SIGCHLD:
-            rg_sessions_reap(&daemon->sessions);
+            rg_sessions_reap(&daemon->monitor.sessions);
+            if (rg_frontend_reap(&daemon->monitor.frontend))
+                rg_monitor_forget(&daemon->monitor);
             break;
         case SIGHUP:
             rg_info("SIGHUP is ignored: settings are read at the start only");
@@ -313,43 +310,36 @@ static void handle_signals(struct daemon *daemon)
 }
 
 /* Milliseconds until something is due without any event, or -1. */
-static int next_timeout(struct daemon *daemon, bool accepting)
+static int next_timeout(struct daemon *daemon)
 {
-    int timeout = rg_handshakes_expire(&daemon->handshakes);
-    uint64_t due = UINT64_MAX, now = rg_now_ns();
-    if (daemon->phase != SERVING)
-        due = daemon->phase_ends_ns;
-    else if (!accepting && daemon->accept_again_ns > now)
-        due = daemon->accept_again_ns;
+    uint64_t due =
+        daemon->phase == SERVING ? rg_frontend_revive(&daemon->monitor.frontend) : daemon->phase_ends_ns;
+    const uint64_t now = rg_now_ns();
+    if (daemon->monitor.probe.pid && daemon->monitor.probe.deadline_ns < due)
+        due = daemon->monitor.probe.deadline_ns;
     if (due == UINT64_MAX)
-        return timeout;
-    uint64_t left = due > now ? (due - now) / 1000000u + 1 : 0;
-    if (left > INT_MAX)
-        left = INT_MAX;
-    return timeout < 0 || (int)left < timeout ? (int)left : timeout;
+        return -1;
+    const uint64_t left = due > now ? (due - now) / 1000000u + 1 : 0;
+    return left < INT_MAX ? (int)left : INT_MAX;
 }
 
 /* One round: wait, then handle everything that is due. */
 static void serve_once(struct daemon *daemon)
 {
-    struct pollfd fds[2 + LISTENERS_MAX] = {
+    struct rg_monitor *monitor = &daemon->monitor;
+    const int timeout = next_timeout(daemon); /* first: it may start a frontend */
+    struct pollfd fds[3] = {
         {.fd = daemon->signals, .events = POLLIN},
-        {.fd = daemon->handshakes.wake, .events = POLLIN},
+        {.fd = monitor->frontend.killed ? -1 : monitor->frontend.socket, .events = POLLIN},
+        {.fd = monitor->probe.pid ? monitor->probe.fd : -1, .events = POLLIN},
     };
-    bool accepting = daemon->handshakes.n <= RG_HANDSHAKES_MAX && rg_now_ns() >= daemon->accept_again_ns;
-    int n = 2;
-    for (int i = 0; accepting && i < daemon->n_listeners; i++)
-        fds[n++] = (struct pollfd){.fd = rg_listener_fd(daemon->listeners[i]), .events = POLLIN};
-    if (poll(fds, (nfds_t)n, next_timeout(daemon, accepting)) < 0 && errno != EINTR) {
+    if (poll(fds, 3, timeout) < 0 && errno != EINTR) {
         rg_error("poll: %s", strerror(errno));
-        daemon->accept_again_ns = rg_now_ns() + ACCEPT_PAUSE_NS;
         return;
     }
+    rg_monitor_probe(monitor);
     if (fds[1].revents)
-        rg_handshakes_finish(&daemon->handshakes, daemon->phase != SERVING);
-    for (int i = 2; i < n; i++)
-        if (fds[i].revents)
-            accept_all(daemon, daemon->listeners[i - 2]);
+        rg_monitor_serve(monitor);
     if (fds[0].revents)
         handle_signals(daemon);
     if (daemon->phase != SERVING && daemon->phase != KILLING && rg_now_ns() >= daemon->phase_ends_ns)
@@ -358,9 +348,35 @@ static void serve_once(struct daemon *daemon)
 
 static void serve(struct daemon *daemon)
 {
-    while (daemon->phase == SERVING || rg_sessions_running(&daemon->sessions) > 0)
+    while (daemon->phase == SERVING || daemon->monitor.sessions.n > 0)
         serve_once(daemon);
     rg_info("stopped");
+}
+
+static bool start_monitor(struct daemon *daemon, const char *worker)
+{
+    const struct rg_daemon_settings *settings = daemon->settings;
+    struct rg_monitor *monitor = &daemon->monitor;
+    int listeners[RG_LISTENERS_MAX];
+    monitor->board = rg_board_create((uint32_t)settings->max_sessions, &monitor->board_fd);
+    if (!monitor->board)
+        return false;
+    monitor->board->driver = monitor->driver;
+    monitor->board->looked_ns = rg_now_ns();
+    if (rg_sessions_init(&monitor->sessions, monitor->board, worker) != RG_OK)
+        return false;
+    monitor->sessions.reconnect_s = (uint32_t)((settings->reconnect_grace_ns + 999999999u) / 1000000000u);
+    char netperf[PATH_MAX];
+    if (!settings->no_netperf && rg_path_library("netperf", netperf, sizeof netperf) == RG_OK &&
+        access(netperf, X_OK) == 0)
+        rg_sessions_allow_netperf(&monitor->sessions, netperf);
+    daemon->told.allow_unauthenticated = settings->allow_unauthenticated;
+    daemon->told.uid = geteuid();
+    daemon->told.drop_uid = geteuid() == 0 ? FRONTEND_UID : 0;
+    for (uint32_t i = 0; i < daemon->n_listeners; i++)
+        listeners[i] = rg_listener_fd(daemon->listeners[i]);
+    rg_frontend_init(&monitor->frontend, &daemon->told, monitor->board_fd, listeners);
+    return rg_frontend_start(&monitor->frontend) == RG_OK && rg_frontend_wait_ready(&monitor->frontend);
 }
 
 static bool start(struct daemon *daemon, char *worker_buffer, size_t worker_size)
@@ -374,24 +390,13 @@ static bool start(struct daemon *daemon, char *worker_buffer, size_t worker_size
     const char *worker = worker_path(settings, worker_buffer, worker_size);
     if (!worker)
         return false;
-    if (rg_driver_find(settings->driver, &daemon->driver, why, sizeof why) != RG_OK) {
+    if (rg_driver_find(settings->driver, &daemon->monitor.driver, why, sizeof why) != RG_OK) {
         rg_error("%s", why);
         return false;
     }
     raise_descriptor_limit();
-    if (!open_signals(daemon) || !open_listeners(daemon))
-        return false;
-    if (rg_sessions_init(&daemon->sessions, (uint32_t)settings->max_sessions, worker) != RG_OK)
-        return false;
-    daemon->sessions.reconnect_s = (uint32_t)((settings->reconnect_grace_ns + 999999999u) / 1000000000u);
-    char netperf[PATH_MAX];
-    if (!settings->no_netperf && rg_path_library("netperf", netperf, sizeof netperf) == RG_OK &&
-        access(netperf, X_OK) == 0)
-        rg_sessions_allow_netperf(&daemon->sessions, netperf);
-    if (rg_handshakes_init(&daemon->handshakes, &daemon->driver, &daemon->sessions,
-                           settings->allow_unauthenticated) != RG_OK)
-        return false;
-    return say_ready(daemon);
+    return open_signals(daemon) && open_listeners(daemon) && start_monitor(daemon, worker) &&
+           say_ready(daemon);
 }
 
 int rg_daemon_run(const struct rg_daemon_settings *settings)
@@ -406,10 +411,7 @@ int rg_daemon_run(const struct rg_daemon_settings *settings)
     if (started)
         serve(daemon);
     close_listeners(daemon);
-    if (daemon->handshakes.driver)
-        rg_handshakes_fini(&daemon->handshakes);
-    if (daemon->sessions.entries)
-        rg_sessions_fini(&daemon->sessions);
+    rg_monitor_fini(&daemon->monitor);
     if (daemon->signals >= 0)
         close(daemon->signals);
     free(daemon);

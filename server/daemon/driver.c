@@ -10,46 +10,21 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/path.h"
-#include "common/sync/scoped_lock.h"
+#include "common/base/printable.h"
 #include "server/daemon/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define PROBE_TIMEOUT_MS 60000
-#define REFRESH_NS       1000000000ull
-
-/* Reads until the end of the pipe, or the buffer or the time is used up. Returns bytes, or -1 after the time.
- */
-static ssize_t read_report(int fd, unsigned char *buffer, size_t size)
-{
-    uint64_t deadline = rg_now_ns() + PROBE_TIMEOUT_MS * 1000000ull;
-    size_t used = 0;
-    while (used < size) {
-        uint64_t now = rg_now_ns();
-        struct pollfd wait = {.fd = fd, .events = POLLIN};
-        int ready = now < deadline ? poll(&wait, 1, (int)((deadline - now) / 1000000u) + 1) : 0;
-        if (ready < 0 && errno == EINTR)
-            continue;
-        if (ready <= 0)
-            return -1;
-        ssize_t got = read(fd, buffer + used, size - used);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            break;
-        used += (size_t)got;
-    }
-    return (ssize_t)used;
-}
 
 static void describe_end(int status, char *why, size_t why_size)
 {
@@ -60,82 +35,137 @@ static void describe_end(int status, char *why, size_t why_size)
         rg_explain(why, why_size, "the probe ended with status %d and no report", WEXITSTATUS(status));
 }
 
-/* Runs the probe on `library`; the report is a control message in `buffer`. */
-static enum rg_status run_probe(const char *library, unsigned char *buffer, size_t size, size_t *used,
-                                char *why, size_t why_size)
+static enum rg_status begin(struct rg_probe *probe, const char *library, char *why, size_t why_size)
 {
     char path[PATH_MAX];
+    *probe = (struct rg_probe){.fd = -1};
     if (rg_path_library("probe", path, sizeof path) != RG_OK) {
         rg_explain(why, why_size,
                    "remote-gpud is not in its installed place: lib/remote-gpu is not beside bin");
         return RG_ERR_NOT_FOUND;
     }
+    RG_CLEANUP_FREE struct rg_probe_report *report = calloc(1, sizeof *report);
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) {
+    if (!report || pipe2(ends, O_CLOEXEC) != 0) {
         rg_explain(why, why_size, "no pipe: %s", strerror(errno));
         return RG_ERR_NO_MEMORY;
     }
-    char *arguments[] = {path, (char *)"--driver", (char *)library, NULL};
-    /* It dies with the thread that waits for it: one that hangs does not outlive a daemon that was stopped.
-     */
-    struct rg_process process = {.path = path,
-                                 .arguments = arguments,
-                                 .environment = environ,
-                                 .fds = {ends[1]},
-                                 .n_fds = 1,
-                                 .death_signal = SIGKILL};
-    pid_t pid;
-    enum rg_status status = rg_process_start(&process, &pid, why, why_size);
+    char *arguments[] = {path, (char *)"--driver", (char *)(uintptr_t)library, NULL};
+    /* It dies with the daemon: one that hangs does not outlive a daemon that was stopped. */
+    const struct rg_process process = {.path = path,
+                                       .arguments = arguments,
+                                       .environment = environ,
+                                       .fds = {ends[1]},
+                                       .n_fds = 1,
+                                       .death_signal = SIGKILL};
+    const enum rg_status status = rg_process_start(&process, &probe->pid, why, why_size);
     close(ends[1]);
     if (status != RG_OK) {
         close(ends[0]);
+        probe->pid = 0;
         return status;
     }
-    ssize_t got = read_report(ends[0], buffer, size);
-    close(ends[0]);
-    if (got < 0)
-        kill(pid, SIGKILL);
-    int end = 0;
-    while (waitpid(pid, &end, 0) < 0 && errno == EINTR)
-        ;
-    if (got <= 0) {
-        if (got < 0)
-            rg_explain(why, why_size, "the driver did not answer within %d s", PROBE_TIMEOUT_MS / 1000);
-        else
-            describe_end(end, why, why_size);
-        return RG_ERR_UNSUPPORTED;
-    }
-    *used = (size_t)got;
+    (void)fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    probe->fd = ends[0];
+    probe->report = RG_TAKE_PTR(report);
+    probe->deadline_ns = rg_now_ns() + PROBE_TIMEOUT_MS * 1000000ull;
     return RG_OK;
 }
 
+static void finish(struct rg_probe *probe, int *end)
+{
+    *end = 0;
+    close(probe->fd);
+    while (waitpid(probe->pid, end, 0) < 0 && errno == EINTR)
+        ;
+    probe->pid = 0;
+    probe->fd = -1;
+}
+
+void rg_probe_cancel(struct rg_probe *probe)
+{
+    int end;
+    if (probe->pid == 0)
+        return;
+    kill(probe->pid, SIGKILL);
+    finish(probe, &end);
+    free(probe->report);
+    probe->report = NULL;
+}
+
+static void end_text(char *text, size_t size)
+{
+    text[size - 1] = 0;
+    rg_printable_clean(text);
+}
+
+/* What a driver says of itself goes to logs and clients. */
+static bool check(struct rg_probe_report *report)
+{
+    struct rg_driver *driver = &report->driver;
+    if (report->size != sizeof *report || driver->n_devices > RG_DEVICES_MAX)
+        return false;
+    end_text(report->why, sizeof report->why);
+    end_text(driver->info.path, sizeof driver->info.path);
+    end_text(driver->info.release, sizeof driver->info.release);
+    end_text(driver->machine.kernel, sizeof driver->machine.kernel);
+    end_text(driver->machine.rails, sizeof driver->machine.rails);
+    end_text(driver->machine.rdma, sizeof driver->machine.rdma);
+    for (uint32_t i = 0; i < driver->n_devices; i++) {
+        driver->devices[i].n_attributes = 0;
+        end_text(driver->devices[i].name, sizeof driver->devices[i].name);
+        end_text(driver->devices[i].pci, sizeof driver->devices[i].pci);
+    }
+    return true;
+}
+
+/* Reads what there is. RG_ERR_TIMEOUT: there will be more; else the probe is over, and RG_OK: with a report that is sound. */
+static enum rg_status proceed(struct rg_probe *probe, char *why, size_t why_size)
+{
+    ssize_t got;
+    while ((got = read(probe->fd, (char *)probe->report + probe->used, sizeof *probe->report - probe->used)) >
+               0 ||
+           (got < 0 && errno == EINTR))
+        probe->used += got > 0 ? (size_t)got : 0;
+    const bool whole = probe->used == sizeof *probe->report;
+    if (got < 0 && !whole && rg_now_ns() < probe->deadline_ns)
+        return RG_ERR_TIMEOUT;
+    int end = 0;
+    if (got < 0 && !whole)
+        kill(probe->pid, SIGKILL);
+    finish(probe, &end);
+    if (whole && check(probe->report)) {
+        if (probe->report->works && probe->report->driver.n_devices > 0)
+            return RG_OK;
+        rg_explain(why, why_size, "%s", probe->report->works ? "it has no device" : probe->report->why);
+    } else if (got < 0) {
+        rg_explain(why, why_size, "the driver did not answer within %d s", PROBE_TIMEOUT_MS / 1000);
+    } else if (probe->used == 0) {
+        describe_end(end, why, why_size);
+    } else {
+        rg_explain(why, why_size, "the probe's report is damaged");
+    }
+    return RG_ERR_UNSUPPORTED;
+}
+
+/* The whole of it, while nothing else is to be done. */
 static enum rg_status probe(const char *library, const char *kind, struct rg_driver *out, char *why,
                             size_t why_size)
 {
-    RG_CLEANUP_FREE unsigned char *report = malloc(RG_MESSAGE_MAX);
-    size_t size;
-    if (!report)
-        return RG_ERR_NO_MEMORY;
-    enum rg_status status = run_probe(library, report, RG_MESSAGE_MAX, &size, why, why_size);
+    struct rg_probe run;
+    enum rg_status status = begin(&run, library, why, why_size);
     if (status != RG_OK)
         return status;
-    struct rg_control message;
-    if (rg_control_unpack(report, size, &message) != RG_OK) {
-        rg_explain(why, why_size, "the probe's report is damaged");
-        return RG_ERR_UNSUPPORTED;
+    while ((status = proceed(&run, why, why_size)) == RG_ERR_TIMEOUT) {
+        const uint64_t now = rg_now_ns();
+        struct pollfd wait = {.fd = run.fd, .events = POLLIN};
+        (void)poll(&wait, 1, now < run.deadline_ns ? (int)((run.deadline_ns - now) / 1000000u) + 1 : 0);
     }
-    if (message.kind == RG_CONTROL_INVENTORY && message.inventory.n_devices > 0) {
-        out->info = message.inventory.driver;
-        rg_control_text(out->info.kind, sizeof out->info.kind, kind, strlen(kind));
-        out->n_devices = message.inventory.n_devices;
-        memcpy(out->devices, message.inventory.devices, out->n_devices * sizeof out->devices[0]);
-        status = RG_OK;
-    } else {
-        rg_explain(why, why_size, "%s",
-                   message.kind == RG_CONTROL_REFUSAL ? message.refusal.reason : "it has no device");
-        status = RG_ERR_UNSUPPORTED;
+    if (status == RG_OK) {
+        *out = run.report->driver;
+        snprintf(out->info.kind, sizeof out->info.kind, "%s", kind);
     }
-    rg_control_fini(&message);
+    free(run.report);
     return status;
 }
 
@@ -220,32 +250,41 @@ enum rg_status rg_driver_find(const char *wanted, struct rg_driver *out, char *w
     return RG_OK;
 }
 
-/* Free memory is all that changes while a server runs. Under the lock of rg_driver_devices. */
-static void refresh(struct rg_driver *driver)
+bool rg_probe_begin(struct rg_probe *probe, const struct rg_driver *driver)
 {
-    RG_CLEANUP_FREE struct rg_driver *now = calloc(1, sizeof *now);
-    char why[RG_CONTROL_REASON] = "no memory";
-    if (!now || probe(driver->info.path, driver->info.kind, now, why, sizeof why) != RG_OK ||
-        now->n_devices != driver->n_devices) {
-        rg_warn("cannot look at the devices now: %s", why);
-        for (uint32_t i = 0; i < driver->n_devices; i++)
-            driver->devices[i].memory_free_known = false;
-        return;
-    }
+    char why[RG_CONTROL_REASON] = "";
+    if (begin(probe, driver->info.path, why, sizeof why) == RG_OK)
+        return true;
+    rg_warn("cannot look at the devices now: %s", why);
+    return false;
+}
+
+/* Free memory is all that changes of devices while a server runs. */
+static void take_over(const struct rg_driver *now, struct rg_driver *driver)
+{
     for (uint32_t i = 0; i < now->n_devices; i++) {
         driver->devices[i].memory_free = now->devices[i].memory_free;
         driver->devices[i].memory_free_known = now->devices[i].memory_free_known;
     }
+    driver->machine = now->machine;
 }
 
-void rg_driver_devices(struct rg_driver *driver, bool fresh, struct rg_device_info *out)
+enum rg_status rg_probe_continue(struct rg_probe *probe, struct rg_driver *driver)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static uint64_t fresh_until;
-    RG_SCOPED_LOCK(&lock); /* those who wait for a probe take its result */
-    if (fresh && rg_now_ns() >= fresh_until) {
-        refresh(driver);
-        fresh_until = rg_now_ns() + REFRESH_NS;
+    char why[RG_CONTROL_REASON] = "there are not as many as there were";
+    enum rg_status status = proceed(probe, why, sizeof why);
+    if (status == RG_ERR_TIMEOUT)
+        return status;
+    if (status == RG_OK && probe->report->driver.n_devices != driver->n_devices)
+        status = RG_ERR_UNSUPPORTED;
+    if (status == RG_OK) {
+        take_over(&probe->report->driver, driver);
+    } else {
+        rg_warn("cannot look at the devices now: %s", why);
+        for (uint32_t i = 0; i < driver->n_devices; i++)
+            driver->devices[i].memory_free_known = false;
     }
-    memcpy(out, driver->devices, driver->n_devices * sizeof *out);
+    free(probe->report);
+    probe->report = NULL;
+    return status;
 }

@@ -2,18 +2,40 @@
  * driver.h - which CUDA driver the sessions of this server run on, and what devices it has.
  *
  * The daemon never loads a driver: a process that has may not be forked or trusted with other people's
- * sessions any more. The program lib/remote-gpu/probe loads it, looks, and reports an Inventory (or a Refusal
- * with the reason).
+ * sessions any more. The program lib/remote-gpu/probe loads it, looks, and reports (struct rg_probe_report).
+ *
+ * Happy path: rg_driver_find once, at the start; later rg_probe_begin now and then, for free memory as it is
+ * then, while the monitor goes on with other things. Main thread.
  */
 #ifndef RG_SERVER_DAEMON_DRIVER_H
 #define RG_SERVER_DAEMON_DRIVER_H
 
 #include "proto/control/control.h"
 
+#include <sys/types.h>
+
 struct rg_driver {
     struct rg_driver_info info;
     uint32_t n_devices;
     struct rg_device_info devices[RG_DEVICES_MAX];
+    struct rg_machine_info machine; /* without its clock */
+};
+
+/** What the probe writes: one of these, whole. It ran a driver's code: nothing in it is believed that is not checked. */
+struct rg_probe_report {
+    uint32_t size; /* of this */
+    bool works;
+    char why[RG_CONTROL_REASON]; /* where it does not */
+    struct rg_driver driver;
+};
+
+/** A probe that runs. Starts zeroed. */
+struct rg_probe {
+    pid_t pid; /* 0: none */
+    int fd;
+    uint64_t deadline_ns;
+    size_t used;
+    struct rg_probe_report *report;
 };
 
 /**
@@ -23,10 +45,14 @@ struct rg_driver {
 RG_MUST_CHECK enum rg_status rg_driver_find(const char *wanted, struct rg_driver *out, char *why,
                                             size_t why_size);
 
+/** Starts a look at a driver that was found. False: it was said why not. */
+RG_MUST_CHECK bool rg_probe_begin(struct rg_probe *probe, const struct rg_driver *driver);
 /**
- * Copies the devices (driver->n_devices of them); with `fresh`, their free memory is that of now or of a
- * second ago: many who ask do not cost many probes. Any thread.
+ * After probe->fd polls readable, or its deadline: RG_ERR_TIMEOUT if it goes on. Otherwise it is over: RG_OK with the devices'
+ * free memory and the machine's state taken over into `driver`; anything else: it was said why not.
  */
-void rg_driver_devices(struct rg_driver *driver, bool fresh, struct rg_device_info *out);
+RG_MUST_CHECK enum rg_status rg_probe_continue(struct rg_probe *probe, struct rg_driver *driver);
+/** Ends one that runs. */
+void rg_probe_cancel(struct rg_probe *probe);
 
 #endif

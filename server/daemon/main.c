@@ -1,14 +1,15 @@
 /*
  * main.c - program remote-gpud: the server.
  *
- * Processes: this one listens, answers questions and starts one worker by exec for each session; it never
- * loads a CUDA driver and never reads a session's data. Workers end when it dies. See daemon.c for its life.
+ * Processes: this one is the monitor. It opens the listening sockets and starts the others by exec: one frontend, which talks
+ * to clients until it is known what they want and can only ask this one (monitor_protocol.h); one worker for each session; the
+ * probe and the manager, which load a driver. It reads nothing that a client sent. All end when it dies. See daemon.c for its
+ * life.
  */
 #include "common/base/cleanup.h"
 #include "common/base/log.h"
 #include "server/daemon/daemon.h"
 
-#include <malloc.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -74,8 +75,6 @@ static void set_worker_environment(const struct rg_daemon_settings *settings)
 
 int main(int argc, char **argv)
 {
-    /* The threads of handshakes are many and short; an arena for each would keep memory for nothing. */
-    mallopt(M_ARENA_MAX, 1);
     rg_log_name("remote-gpud");
     struct rg_daemon_settings settings;
     int status = 0;

@@ -1,7 +1,7 @@
 /*
  * probe.c - program lib/remote-gpu/probe: loads a CUDA driver, looks at its devices, reports, ends.
  *
- *   probe --driver LIBRARY      the report goes to descriptor 3: an Inventory, or a Refusal with the reason
+ *   probe --driver LIBRARY      a struct rg_probe_report goes to descriptor 3
  *
  * A driver that crashes or hangs takes only this process with it. Nothing of the driver is linked: every
  * function is looked up, so that the software device, old drivers and stubs are all tried the same way. Free
@@ -10,7 +10,8 @@
  */
 #include "common/base/log.h"
 #include "common/base/path.h"
-#include "proto/control/control.h"
+#include "server/daemon/driver.h"
+#include "transport/topology/rails.h"
 
 #include <cuda.h>
 #include <dlfcn.h>
@@ -18,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #define REPORT_FD 3
@@ -47,14 +49,12 @@ struct nvml {
     int (*release)(char *, unsigned); /* may be missing */
 };
 
-static _Noreturn void report(const struct rg_control *message)
+static struct rg_probe_report told = {.size = sizeof told};
+
+static _Noreturn void report(void)
 {
-    void *data;
-    size_t size;
-    if (rg_control_pack(message, &data, &size) != RG_OK)
-        _exit(1);
-    for (size_t done = 0; done < size;) {
-        ssize_t wrote = write(REPORT_FD, (char *)data + done, size - done);
+    for (size_t done = 0; done < sizeof told;) {
+        ssize_t wrote = write(REPORT_FD, (const char *)&told + done, sizeof told - done);
         if (wrote <= 0)
             _exit(1);
         done += (size_t)wrote;
@@ -65,9 +65,9 @@ static _Noreturn void report(const struct rg_control *message)
 
 static _Noreturn void refuse(const char *reason, const char *detail)
 {
-    struct rg_control message;
-    rg_refusal_init(&message, RG_REFUSAL_DRIVER, "%s%s", reason, detail);
-    report(&message);
+    told.works = false;
+    snprintf(told.why, sizeof told.why, "%s%s", reason, detail);
+    report();
 }
 
 static void *look_up(void *library, const char *name)
@@ -227,38 +227,50 @@ static void look_at(const struct driver *driver, const struct nvml *nvml, bool s
     device->memory_free_known = soft ? free_of_machine(device) : free_by_nvml(nvml, device);
 }
 
+/* For those who look for a fault between the two machines. */
+static void describe_machine(struct rg_driver *out)
+{
+    struct utsname name;
+    if (uname(&name) == 0)
+        rg_control_text(out->machine.kernel, sizeof out->machine.kernel, name.release, strlen(name.release));
+    rg_rdma_describe(out->machine.rdma, sizeof out->machine.rdma);
+    const char *gpus[RG_DEVICES_MAX];
+    struct rg_rail rails[RG_CONTROL_ADDRESSES];
+    for (uint32_t i = 0; i < out->n_devices; i++)
+        gpus[i] = out->devices[i].pci;
+    rg_rails_describe(rails, rg_rails_here(gpus, out->n_devices, rails, RG_CONTROL_ADDRESSES),
+                      out->machine.rails, sizeof out->machine.rails);
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 3 || strcmp(argv[1], "--driver") != 0) {
         rg_error("probe is a part of remote-gpud; usage: probe --driver LIBRARY");
         return 125;
     }
-    static struct rg_device_info devices[RG_DEVICES_MAX];
-    static struct rg_control message;
-    message.kind = RG_CONTROL_INVENTORY;
-    struct rg_inventory *inventory = &message.inventory;
-    inventory->devices = devices;
-
+    struct rg_driver *found = &told.driver;
     struct driver driver = {0};
-    load(&driver, argv[2], inventory->driver.path, sizeof inventory->driver.path);
+    load(&driver, argv[2], found->info.path, sizeof found->info.path);
     check(&driver, driver.init(0), "cuInit");
     int version = 0, count = 0;
     check(&driver, driver.version(&version), "cuDriverGetVersion");
-    inventory->driver.version = (uint32_t)version;
+    found->info.version = (uint32_t)version;
     check(&driver, driver.count(&count), "cuDeviceGetCount");
     if (count <= 0)
         refuse("it has no device", "");
     if (count > RG_DEVICES_MAX)
         count = RG_DEVICES_MAX;
 
-    struct nvml nvml = load_nvml(inventory->driver.path);
-    bool soft = is_soft(inventory->driver.path);
+    struct nvml nvml = load_nvml(found->info.path);
+    bool soft = is_soft(found->info.path);
     char release[80] = "";
     if (nvml.release && nvml.release(release, sizeof release) == 0)
-        rg_control_text(inventory->driver.release, sizeof inventory->driver.release, release,
+        rg_control_text(found->info.release, sizeof found->info.release, release,
                         strnlen(release, sizeof release));
     for (int i = 0; i < count; i++)
-        look_at(&driver, &nvml, soft, i, &devices[i]);
-    inventory->n_devices = (uint32_t)count;
-    report(&message);
+        look_at(&driver, &nvml, soft, i, &found->devices[i]);
+    found->n_devices = (uint32_t)count;
+    describe_machine(found);
+    told.works = true;
+    report();
 }

@@ -7,8 +7,8 @@
  *          --reconnect-grace SECONDS
  *
  * Descriptor 3 is the client's connection, 4 a file with the packed ClientHello; the worker answers it. 5
- * (--hand-fd) is a socket by which it gets connections that the client opens later, each with the hello that
- * came by it. --devices are the server's ordinals. If they are not all of them in their order,
+ * (--hand-fd) is a socket by which it gets connections that the client opens later
+ * (server/handshake/handed.h). --devices are the server's ordinals. If they are not all of them in their order,
  * CUDA_VISIBLE_DEVICES names them, so that the worker sees them, and no others, as 0, 1, …. The worker gets
  * SIGTERM when the daemon dies, however it dies.
  */
@@ -18,26 +18,27 @@
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/sync/scoped_lock.h"
+#include "server/daemon/packet.h"
 #include "server/daemon/process.h"
+#include "server/handshake/handed.h"
 
 #include <errno.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum rg_status rg_sessions_init(struct rg_sessions *sessions, uint32_t max, const char *worker)
+enum rg_status rg_sessions_init(struct rg_sessions *sessions, struct rg_board *board, const char *worker)
 {
-    *sessions = (struct rg_sessions){.max = max, .next_id = 1, .worker = worker};
-    pthread_mutex_init(&sessions->lock, NULL);
-    sessions->entries = calloc(max, sizeof sessions->entries[0]);
+    *sessions =
+        (struct rg_sessions){.board = board, .max = board->max_sessions, .next_id = 1, .worker = worker};
+    sessions->entries = calloc(sessions->max, sizeof sessions->entries[0]);
     return sessions->entries ? RG_OK : RG_ERR_NO_MEMORY;
 }
 
@@ -46,7 +47,6 @@ void rg_sessions_fini(struct rg_sessions *sessions)
     for (uint32_t i = 0; i < sessions->n; i++)
         free(sessions->entries[i]);
     free(sessions->entries);
-    pthread_mutex_destroy(&sessions->lock);
     *sessions = (struct rg_sessions){0};
 }
 
@@ -55,20 +55,29 @@ void rg_sessions_allow_netperf(struct rg_sessions *sessions, const char *path)
     snprintf(sessions->netperf, sizeof sessions->netperf, "%s", path);
 }
 
-uint32_t rg_sessions_running(struct rg_sessions *sessions)
+/* The board shows them in the order of the entries; that of one place has changed. */
+static void show(struct rg_sessions *sessions, uint32_t place)
 {
-    RG_SCOPED_LOCK(&sessions->lock);
-    uint32_t n = sessions->n;
-    return n;
+    struct rg_board *board = sessions->board;
+    rg_board_begin(board);
+    if (place < sessions->n)
+        board->sessions[place] = sessions->entries[place]->info;
+    board->n_sessions = sessions->n;
+    rg_board_end(board);
 }
 
-uint32_t rg_sessions_list(struct rg_sessions *sessions, struct rg_session_info *out, uint32_t max)
+static enum rg_status refuse(struct rg_monitor_answer *answer, enum rg_status status,
+                             enum rg_refusal_code code, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+static enum rg_status refuse(struct rg_monitor_answer *answer, enum rg_status status,
+                             enum rg_refusal_code code, const char *format, ...)
 {
-    RG_SCOPED_LOCK(&sessions->lock);
-    uint32_t n = sessions->n < max ? sessions->n : max;
-    for (uint32_t i = 0; i < n; i++)
-        out[i] = sessions->entries[i]->info;
-    return n;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(answer->why, sizeof answer->why, format, arguments);
+    va_end(arguments);
+    answer->code = code;
+    return status;
 }
 
 /* --- admission ---------------------------------------------------------------------------------------------
@@ -95,88 +104,60 @@ static void pick_least_used(const struct rg_sessions *sessions, const struct rg_
             info->devices[n++] = i;
 }
 
-/* Which devices the client gets, in its order; false with the refusal set. */
-static bool grant_devices(const struct rg_sessions *sessions, const struct rg_driver *driver,
-                          const struct rg_client_hello *hello, struct rg_session_info *info,
-                          struct rg_control *refusal)
+/* Which devices the client gets, in its order. */
+static enum rg_status grant_devices(const struct rg_sessions *sessions, const struct rg_driver *driver,
+                                    const struct rg_monitor_start *wanted, struct rg_session_info *info,
+                                    struct rg_monitor_answer *answer)
 {
-    for (uint32_t i = 0; i < hello->n_gpu_indices; i++) {
-        uint32_t wanted = hello->gpu_indices[i];
-        if (wanted >= driver->n_devices) {
-            rg_refusal_init(
-                refusal, RG_REFUSAL_NO_SUCH_GPU,
+    for (uint32_t i = 0; i < wanted->n_gpu_indices; i++) {
+        const uint32_t index = wanted->gpu_indices[i];
+        if (index >= driver->n_devices)
+            return refuse(
+                answer, RG_ERR_REFUSED, RG_REFUSAL_NO_SUCH_GPU,
                 "GPU %u was asked for, but this server's GPUs are 0 to %u; 'remote-gpu list' shows them",
-                wanted, driver->n_devices - 1);
-            return false;
-        }
-        for (uint32_t j = 0; j < i; j++) {
-            if (hello->gpu_indices[j] == wanted) {
-                rg_refusal_init(refusal, RG_REFUSAL_NO_SUCH_GPU, "GPU %u was asked for twice; name each once",
-                                wanted);
-                return false;
-            }
-        }
-        info->devices[i] = wanted;
+                index, driver->n_devices - 1);
+        for (uint32_t j = 0; j < i; j++)
+            if (wanted->gpu_indices[j] == index)
+                return refuse(answer, RG_ERR_REFUSED, RG_REFUSAL_NO_SUCH_GPU,
+                              "GPU %u was asked for twice; name each once", index);
+        info->devices[i] = index;
     }
-    info->n_devices = hello->n_gpu_indices;
+    info->n_devices = wanted->n_gpu_indices;
     if (info->n_devices > 0)
-        return true;
-    if (hello->gpus > driver->n_devices) {
-        rg_refusal_init(refusal, RG_REFUSAL_NO_SUCH_GPU,
-                        "%u GPUs were asked for, but this server has %u; ask for fewer, or another server",
-                        hello->gpus, driver->n_devices);
-        return false;
-    }
-    info->n_devices = hello->gpus ? hello->gpus : driver->n_devices;
+        return RG_OK;
+    if (wanted->gpus > driver->n_devices)
+        return refuse(answer, RG_ERR_REFUSED, RG_REFUSAL_NO_SUCH_GPU,
+                      "%u GPUs were asked for, but this server has %u; ask for fewer, or another server",
+                      wanted->gpus, driver->n_devices);
+    info->n_devices = wanted->gpus ? wanted->gpus : driver->n_devices;
     pick_least_used(sessions, driver, info);
-    return true;
+    return RG_OK;
 }
 
-static bool admit(struct rg_sessions *sessions, const struct rg_driver *driver,
-                  const struct rg_client_hello *hello, struct rg_session_info *info,
-                  struct rg_control *refusal)
+static enum rg_status admit(const struct rg_sessions *sessions, const struct rg_driver *driver,
+                            const struct rg_monitor_start *wanted, struct rg_session_info *info,
+                            struct rg_monitor_answer *answer)
 {
-    if (sessions->n >= sessions->max) {
-        rg_refusal_init(
-            refusal, RG_REFUSAL_FULL,
-            "the server runs %u sessions and takes no more at once; try again later, or raise its "
-            "--max-sessions",
-            sessions->n);
-        return false;
+    if (sessions->n >= sessions->max)
+        return refuse(answer, RG_ERR_REFUSED, RG_REFUSAL_FULL,
+                      "the server runs %u sessions and takes no more at once; try again later, or raise its "
+                      "--max-sessions",
+                      sessions->n);
+    if (wanted->purpose == RG_PURPOSE_NETPERF) {
+        if (sessions->netperf[0])
+            return RG_OK;
+        return refuse(answer, RG_ERR_REFUSED, RG_REFUSAL_UNSUPPORTED,
+                      "this server does not answer measurements (--no-netperf, or its installation is "
+                      "incomplete)");
     }
-    if (hello->purpose == RG_PURPOSE_NETPERF) {
-        if (!sessions->netperf[0])
-            rg_refusal_init(refusal, RG_REFUSAL_UNSUPPORTED,
-                            "this server does not answer measurements (--no-netperf, or its installation is "
-                            "incomplete)");
-        return sessions->netperf[0] != 0;
-    }
-    if (hello->memory_bytes || hello->memory_millionths) {
-        rg_refusal_init(refusal, RG_REFUSAL_UNSUPPORTED,
-                        "this server cannot share a GPU by memory yet; run without a memory limit");
-        return false;
-    }
-    return grant_devices(sessions, driver, hello, info, refusal);
+    if (wanted->memory_bytes || wanted->memory_millionths)
+        return refuse(answer, RG_ERR_REFUSED, RG_REFUSAL_UNSUPPORTED,
+                      "this server cannot share a GPU by memory yet; run without a memory limit");
+    return grant_devices(sessions, driver, wanted, info, answer);
 }
 
 /* --- starting ----------------------------------------------------------------------------------------------
  */
-
-/* A file that holds the packed hello, at its beginning. */
-static int hello_file(const struct rg_control *hello)
-{
-    void *data;
-    size_t size;
-    if (rg_control_pack(hello, &data, &size) != RG_OK)
-        return -1;
-    int fd = memfd_create("client-hello", MFD_CLOEXEC);
-    if (fd >= 0 && (write(fd, data, size) != (ssize_t)size || lseek(fd, 0, SEEK_SET) != 0)) {
-        close(fd);
-        fd = -1;
-    }
-    free(data);
-    return fd;
-}
 
 static void format_devices(const struct rg_session_info *info, char *out, size_t size)
 {
@@ -246,14 +227,9 @@ static enum rg_status start_netperf(const struct rg_sessions *sessions, int fd, 
 }
 
 static enum rg_status start_worker(const struct rg_sessions *sessions, const struct rg_driver *driver,
-                                   const struct rg_control *hello, const struct rg_session_info *info, int fd,
+                                   const struct rg_session_info *info, bool netperf, int fd, int file,
                                    int *hand, pid_t *pid, char *why, size_t why_size)
 {
-    RG_CLEANUP_FD int file = hello_file(hello);
-    if (file < 0) {
-        rg_explain(why, why_size, "no memory for its start: %s", strerror(errno));
-        return RG_ERR_NO_MEMORY;
-    }
     struct rlimit own = {.rlim_cur = RLIM_INFINITY};
     char devices[RG_DEVICES_MAX * 4], id[24], max[24], grace[24], stack[24],
         visible[64 + RG_DEVICES_MAX * 48];
@@ -264,7 +240,7 @@ static enum rg_status start_worker(const struct rg_sessions *sessions, const str
     snprintf(grace, sizeof grace, "%u", sessions->reconnect_s);
     (void)getrlimit(RLIMIT_STACK, &own);
     snprintf(stack, sizeof stack, "%llu", (unsigned long long)own.rlim_cur);
-    if (hello->client_hello.purpose == RG_PURPOSE_NETPERF)
+    if (netperf)
         return start_netperf(sessions, fd, file, id, pid, why, why_size);
     int hands[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, hands) != 0) {
@@ -317,33 +293,32 @@ static enum rg_status start_worker(const struct rg_sessions *sessions, const str
 }
 
 enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_driver *driver,
-                                 const struct rg_control *hello, const char *peer, int fd,
-                                 struct rg_control *refusal)
+                                 const struct rg_monitor_question *question, int connection, int hello,
+                                 struct rg_monitor_answer *answer)
 {
+    const struct rg_monitor_start *wanted = &question->start;
     RG_CLEANUP_FREE struct rg_session_entry *entry = calloc(1, sizeof *entry);
-    if (!entry) {
-        rg_refusal_init(refusal, RG_REFUSAL_INTERNAL, "the server is out of memory; try again later");
-        return RG_ERR_NO_MEMORY;
-    }
+    if (!entry)
+        return refuse(answer, RG_ERR_NO_MEMORY, RG_REFUSAL_INTERNAL,
+                      "the server is out of memory; try again later");
     struct rg_session_info *info = &entry->info;
-    const struct rg_client_hello *client = &hello->client_hello;
-    if (!admit(sessions, driver, client, info, refusal))
-        return RG_ERR_REFUSED;
+    enum rg_status status = admit(sessions, driver, wanted, info, answer);
+    if (status != RG_OK)
+        return status;
     info->id = sessions->next_id++;
-    info->identity = client->identity;
+    info->identity = wanted->claimed;
     info->since_unix = (uint64_t)time(NULL);
-    rg_control_text(info->peer, sizeof info->peer, peer, strlen(peer));
+    memcpy(info->peer, question->peer.address, sizeof info->peer);
     entry->started_ns = rg_now_ns();
     entry->hand = -1;
 
     char why[512] = "";
-    enum rg_status status =
-        start_worker(sessions, driver, hello, info, fd, &entry->hand, &entry->pid, why, sizeof why);
+    status = start_worker(sessions, driver, info, wanted->purpose == RG_PURPOSE_NETPERF, connection, hello,
+                          &entry->hand, &entry->pid, why, sizeof why);
     if (status != RG_OK) {
         rg_error("session %llu: no worker: %s", (unsigned long long)info->id, why);
-        rg_refusal_init(refusal, RG_REFUSAL_INTERNAL,
-                        "the server could not start a worker (%s); its log says more", why);
-        return status;
+        return refuse(answer, status, RG_REFUSAL_INTERNAL,
+                      "the server could not start a worker (%s); its log says more", why);
     }
     char devices[RG_DEVICES_MAX * 4];
     format_devices(info, devices, sizeof devices);
@@ -352,56 +327,40 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
     rg_info("session %llu starts: %s@%s, process %u, from %s, GPU %s, worker %d: %s",
             (unsigned long long)info->id, info->identity.user, info->identity.host, info->identity.pid,
             info->peer, devices, (int)entry->pid, info->identity.command);
-    RG_SCOPED_LOCK(&sessions->lock);
     sessions->entries[sessions->n++] = RG_TAKE_PTR(entry);
+    show(sessions, sessions->n - 1);
     return RG_OK;
 }
 
 /* --- further connections -------------------------------------------------------------------------------- */
 
-/* Sends `size` bytes and a descriptor as one packet, without waiting; errno tells why not. */
-static bool send_with_fd(int socket, const void *data, size_t size, int fd)
+static const struct rg_session_entry *find(const struct rg_sessions *sessions, uint64_t id)
 {
-    struct iovec part = {(void *)(uintptr_t)data, size};
-    union {
-        struct cmsghdr head;
-        char space[CMSG_SPACE(sizeof fd)];
-    } control = {0};
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof fd);
-    memcpy(CMSG_DATA(head), &fd, sizeof fd);
-    return sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)size;
-}
-
-enum rg_status rg_sessions_hand_over(struct rg_sessions *sessions, uint64_t id,
-                                     const struct rg_control *hello, int fd, struct rg_control *refusal)
-{
-    const struct rg_session_entry *entry = NULL;
     for (uint32_t i = 0; i < sessions->n; i++)
         if (sessions->entries[i]->info.id == id)
-            entry = sessions->entries[i];
-    void *data = NULL;
-    size_t size = 0;
+            return sessions->entries[i];
+    return NULL;
+}
+
+enum rg_status rg_sessions_hand_over(struct rg_sessions *sessions, const struct rg_monitor_question *question,
+                                     int connection, int hello, struct rg_monitor_answer *answer)
+{
+    const unsigned long long id = question->hand_over.session;
+    const struct rg_session_entry *entry = find(sessions, id);
+    const struct rg_handed handed = {.version = RG_HANDED_VERSION, .n_fds = 2};
+    const int fds[] = {connection, hello};
     errno = 0;
-    const bool given = entry && entry->hand >= 0 && rg_control_pack(hello, &data, &size) == RG_OK &&
-                       send_with_fd(entry->hand, data, size, fd);
-    /* the worker is behind with taking them: others, without a token, may send it as many as they like */
-    const bool later = !given && (errno == EAGAIN || errno == ETOOMANYREFS || errno == ENOBUFS);
-    free(data);
-    if (given)
+    if (entry && entry->hand >= 0 && rg_packet_send(entry->hand, &handed, sizeof handed, fds, 2))
         return RG_OK;
-    if (later) {
-        rg_refusal_init(refusal, RG_REFUSAL_FULL, "session %llu has too much to do just now; try again",
-                        (unsigned long long)id);
-        return RG_ERR_TIMEOUT;
-    }
-    rg_refusal_init(refusal, RG_REFUSAL_UNSUPPORTED,
-                    "there is no session %llu that accepts another connection", (unsigned long long)id);
-    return RG_ERR_REFUSED;
+    /* the worker is behind with taking them: others, without a token, may send it as many as they like */
+    if (errno == EAGAIN || errno == ETOOMANYREFS || errno == ENOBUFS)
+        return refuse(answer, RG_ERR_TIMEOUT, RG_REFUSAL_FULL,
+                      "session %llu has too much to do just now; try again", id);
+    if (question->hand_over.purpose == RG_PURPOSE_RESUME)
+        return refuse(answer, RG_ERR_NOT_FOUND, RG_REFUSAL_NO_SUCH_SESSION,
+                      "the session has ended on the server");
+    return refuse(answer, RG_ERR_NOT_FOUND, RG_REFUSAL_UNSUPPORTED,
+                  "there is no session %llu that accepts another connection", id);
 }
 
 /* --- ending ------------------------------------------------------------------------------------------------
@@ -424,7 +383,7 @@ static void say_end(const struct rg_session_entry *entry, int end)
 
 void rg_sessions_reap(struct rg_sessions *sessions)
 {
-    /* By process id, never by -1: the probes of other threads are theirs to reap. */
+    /* By process id, never by -1: the probe, the manager and the frontend are others' to reap. */
     for (uint32_t i = 0; i < sessions->n;) {
         struct rg_session_entry *entry = sessions->entries[i];
         int end = 0;
@@ -434,9 +393,8 @@ void rg_sessions_reap(struct rg_sessions *sessions)
             continue;
         }
         say_end(entry, end);
-        pthread_mutex_lock(&sessions->lock);
         sessions->entries[i] = sessions->entries[--sessions->n];
-        pthread_mutex_unlock(&sessions->lock);
+        show(sessions, i);
         if (entry->hand >= 0)
             close(entry->hand);
         free(entry);

@@ -6,6 +6,7 @@
 #include "common/base/log_limit.h"
 #include "common/base/thread.h"
 #include "common/sync/scoped_lock.h"
+#include "server/handshake/handed.h"
 #include "server/handshake/resume.h"
 #include "transport/connect/connect.h"
 #include "transport/control.h"
@@ -42,25 +43,28 @@ void rg_channels_agree(const struct rg_client_hello *client, struct rg_server_he
     server->bulk_codecs = client->bulk_codecs || client->bulk_compression ? rg_codecs_here() : 0;
 }
 
-/* Receives a packet and the descriptor with it. Returns the packet's size; 0: the daemon has gone. */
-static ssize_t receive_with_fd(int socket, void *data, size_t size, int *fd)
+/*
+ * Receives a packet and the descriptors with it: the connection, the file with its hello. False: the monitor has gone. Those
+ * that are missing are -1.
+ */
+static bool receive_handed(int socket, struct rg_handed *packet, int fds[RG_HANDED_FDS])
 {
-    struct iovec part = {data, size};
+    struct iovec part = {packet, sizeof *packet};
     union {
         struct cmsghdr head;
-        char space[CMSG_SPACE(sizeof *fd)];
+        char space[CMSG_SPACE(sizeof(int) * RG_HANDED_FDS)];
     } control;
     struct msghdr message = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
     ssize_t got;
-    *fd = -1;
+    for (int i = 0; i < RG_HANDED_FDS; i++)
+        fds[i] = -1;
     while ((got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
         ;
     const struct cmsghdr *head = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
-    if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS &&
-        head->cmsg_len == CMSG_LEN(sizeof *fd))
-        memcpy(fd, CMSG_DATA(head), sizeof *fd);
-    return got;
+    if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS)
+        memcpy(fds, CMSG_DATA(head), head->cmsg_len - CMSG_LEN(0));
+    return got == (ssize_t)sizeof *packet && packet->version == RG_HANDED_VERSION;
 }
 
 /* How many there are; as many as there may be where none is taken. */
@@ -111,21 +115,31 @@ static void take(const struct taker *taker, const struct rg_control *hello, int 
     rg_conn_destroy(conn);
 }
 
+/* What the client said on the connection; from a file, since nobody between it and here reads it. */
+static bool read_hello(int file, unsigned char *data, struct rg_control *hello)
+{
+    const ssize_t size = pread(file, data, RG_MESSAGE_MAX, 0);
+    return size > 0 && rg_control_unpack(data, (size_t)size, hello) == RG_OK;
+}
+
 static void *taker_main(void *arg)
 {
     const struct taker *taker = arg;
     unsigned char *data = malloc(RG_MESSAGE_MAX);
-    ssize_t got;
-    int fd;
-    while (data && (got = receive_with_fd(taker->hand_fd, data, RG_MESSAGE_MAX, &fd)) > 0) {
+    struct rg_handed packet;
+    int fds[RG_HANDED_FDS];
+    while (data && receive_handed(taker->hand_fd, &packet, fds)) {
+        const int fd = fds[0], file = fds[1];
         struct rg_control hello = {0};
-        if (fd >= 0 && rg_control_unpack(data, (size_t)got, &hello) != RG_OK)
+        if (fd >= 0 && !read_hello(file, data, &hello))
             close(fd);
         else if (fd >= 0 && hello.kind == RG_CONTROL_CLIENT_HELLO &&
                  hello.client_hello.purpose == RG_PURPOSE_RESUME)
             rg_resume_take(taker->resume, &hello.client_hello, fd, taker->conn);
         else if (fd >= 0)
             take(taker, &hello, fd);
+        if (file >= 0)
+            close(file);
         rg_control_fini(&hello);
     }
     free(data);

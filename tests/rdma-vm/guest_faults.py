@@ -7,7 +7,7 @@ import threading
 import time
 
 from guest_failover import ip_link, last_word, link_bytes, mend_link, netem, remove_link
-from trial import Server, children_of, run_program, wait_until
+from trial import Server, run_program, wait_until, workers_of
 
 SERVER = "10.77.0.1:7600"
 RDMA = ("--transport", "rdma")
@@ -41,13 +41,13 @@ def ended_with_word(result):
 
 def kill_workers(there):
     """Ends them as a crash does."""
-    for child in children_of(there.process.pid):
+    for child in workers_of(there.process.pid):
         os.kill(child, signal.SIGKILL)
 
 
 def none_is_left(there, seconds=30):
     """Whether all workers have ended, so that the GPU is free."""
-    return wait_until(lambda: not children_of(there.process.pid), seconds)
+    return wait_until(lambda: not workers_of(there.process.pid), seconds)
 
 
 def run_as_nobody(command, locked):

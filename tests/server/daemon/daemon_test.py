@@ -34,6 +34,17 @@ for name in ("REMOTE_GPU_FILTER", "CUDA_VISIBLE_DEVICES"):
 
 
 def children_of(pid):
+    """State and command of each child but the frontend, zombies included."""
+    return [child for child in all_children_of(pid) if child[2] != "frontend"]
+
+
+def frontend_of(daemon):
+    """The process id of the daemon's frontend; None: there is none."""
+    found = [pid for pid, state, name in all_children_of(daemon.process.pid) if name == "frontend" and state != "Z"]
+    return found[0] if found else None
+
+
+def all_children_of(pid):
     """State and command of each child, zombies included."""
     found = []
     for entry in filter(str.isdigit, os.listdir("/proc")):
@@ -425,6 +436,55 @@ class Talking(Case):
                     self.assertNotRegex(say_as_nobody(address), "^hello")
                     self.assertRegex(say_as_nobody(address + "-2", "--allow-unauthenticated"), "^hello")
             self.assertRegex(say_as_nobody("unix:@remote-gpud-other-%d" % os.getpid()), "^refusal unauthorised ")
+
+
+class Frontend(Case):
+    """The process that talks to clients."""
+
+    def test_one_that_is_killed_is_replaced_and_sessions_go_on(self):
+        daemon = self.start()
+        client = self.join(daemon.address, "hold")
+        self.assertRegex(client.line(), "^hello")
+        for _ in range(2):
+            before = frontend_of(daemon)
+            os.kill(before, signal.SIGKILL)
+            self.assertTrue(wait_until(lambda: frontend_of(daemon) not in (None, before)))
+            self.assertEqual(say(daemon.address, "purpose=status"), "inventory devices=2 sessions=1")
+            self.assertEqual(say(daemon.address, "purpose=bulk:1"), "move to 1")
+        self.assertEqual(client.line(0.2), "nothing")
+        self.assertIn("another takes its place", daemon.log())
+        client.leave()
+        self.assertTrue(wait_until(lambda: not children_of(daemon.process.pid)))
+        self.assertIn("session 1 ended", daemon.log())
+
+    def test_one_that_is_stopped_for_ever_keeps_the_server_from_nothing(self):
+        daemon = self.start("--grace", "0")
+        client = self.join(daemon.address, "hold")
+        self.assertRegex(client.line(), "^hello")
+        os.kill(frontend_of(daemon), signal.SIGSTOP)
+        daemon.process.send_signal(signal.SIGTERM)
+        self.assertEqual(client.line(), "end the server is shutting down")
+        self.assertEqual(daemon.process.wait(10), 0)
+        client.leave()
+
+    def test_it_ends_with_a_daemon_that_is_killed(self):
+        daemon = self.start()
+        frontend = frontend_of(daemon)
+        daemon.process.kill()
+        self.assertTrue(wait_until(lambda: not is_running(frontend)))
+
+    def test_it_has_no_rights(self):
+        daemon = self.start()
+        with open("/proc/%d/status" % frontend_of(daemon)) as file:
+            status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
+        self.assertEqual(status["NoNewPrivs"], "1")
+        if os.geteuid() == 0:
+            self.assertNotIn("0", status["Uid"].split())
+            self.assertNotIn("0", status["Gid"].split())
+            self.assertEqual(status["Groups"].strip(), "")
+            for name in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
+                self.assertEqual(int(status[name], 16), 0, name)
+            self.assertEqual(os.listdir("/proc/%d/root" % frontend_of(daemon)), [])
 
 
 class Ending(Case):

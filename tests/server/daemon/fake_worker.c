@@ -9,6 +9,7 @@
  * signals. The client's command line steers it: "worker:stubborn" ignores SIGTERM, "worker:crash" aborts,
  * "worker:fail" exits 3.
  */
+#include "server/handshake/handed.h"
 #include "transport/connect/connect.h"
 #include "transport/control.h"
 
@@ -99,18 +100,24 @@ static void answer(struct rg_conn *conn, int argc, char **argv)
 static void take(const char *session)
 {
     static unsigned char data[RG_MESSAGE_MAX];
-    struct iovec part = {data, sizeof data};
-    _Alignas(struct cmsghdr) char space[CMSG_SPACE(sizeof(int))];
+    struct rg_handed handed;
+    struct iovec part = {&handed, sizeof handed};
+    _Alignas(struct cmsghdr) char space[CMSG_SPACE(sizeof(int) * RG_HANDED_FDS)];
     struct msghdr packet = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
     ssize_t got = recvmsg(5, &packet, MSG_CMSG_CLOEXEC);
-    struct cmsghdr *head = got > 0 ? CMSG_FIRSTHDR(&packet) : NULL;
+    struct cmsghdr *head = got == sizeof handed ? CMSG_FIRSTHDR(&packet) : NULL;
     struct rg_control hello, message;
-    if (!head || head->cmsg_type != SCM_RIGHTS || rg_control_unpack(data, (size_t)got, &hello) != RG_OK ||
+    int fds[RG_HANDED_FDS], fd;
+    if (!head || head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(sizeof fds))
+        fail("nothing was handed over");
+    memcpy(fds, CMSG_DATA(head), sizeof fds);
+    fd = fds[0];
+    got = read(fds[1], data, sizeof data);
+    close(fds[1]);
+    if (got <= 0 || rg_control_unpack(data, (size_t)got, &hello) != RG_OK ||
         hello.client_hello.purpose != RG_PURPOSE_BULK || hello.client_hello.bulk_token[15] != 15)
         fail("nothing useful was handed over");
-    int fd;
-    memcpy(&fd, CMSG_DATA(head), sizeof fd);
     const struct rg_transport_options options = {.filters = ""};
     struct rg_conn *conn;
     char name[16];

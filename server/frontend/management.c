@@ -2,22 +2,17 @@
  * management.c - see management.h. The manager speaks over a socket that keeps messages apart: a question, an
  * answer.
  */
-#include "server/daemon/management.h"
+#include "server/frontend/management.h"
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/base/path.h"
-#include "common/sync/scoped_lock.h"
-#include "server/daemon/process.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define ANSWER_TIMEOUT_MS 5000 /* the first includes the library's start */
@@ -32,63 +27,28 @@ struct rg_management_cached {
     unsigned char question[CACHED_SIZE_MAX], answer[CACHED_SIZE_MAX];
 };
 
-void rg_management_init(struct rg_management *management)
+void rg_management_init(struct rg_management *management, struct rg_monitor_link *link)
 {
-    *management = (struct rg_management){.socket = -1};
+    *management = (struct rg_management){.link = link, .socket = -1};
     pthread_mutex_init(&management->lock, NULL);
 }
 
+/* One that does not answer is not waited for again. */
 static void stop(struct rg_management *management)
 {
-    if (management->pid == 0)
+    if (management->socket < 0)
         return;
     close(management->socket);
-    kill(management->pid, SIGKILL);
-    while (waitpid(management->pid, NULL, 0) < 0 && errno == EINTR)
-        ;
-    management->pid = 0;
     management->socket = -1;
+    rg_monitor_say(management->link, RG_ASK_STOP_MANAGER);
 }
 
-void rg_management_fini(struct rg_management *management)
+static bool start(struct rg_management *management)
 {
-    stop(management);
-    free(management->cached);
-    pthread_mutex_destroy(&management->lock);
-}
-
-/*
- * It ends when its socket is closed, which is also how it notices that the daemon is gone: a signal at the
- * end of the thread that started it would come too soon.
- */
-static bool start(struct rg_management *management, const char *driver)
-{
-    char path[PATH_MAX], why[512] = "";
-    int ends[2];
-    if (rg_now_ns() < management->not_before_ns)
-        return false;
-    management->not_before_ns = rg_now_ns() + RG_MANAGEMENT_PAUSE_NS;
-    if (rg_path_library("manager", path, sizeof path) != RG_OK) {
-        rg_warn("no questions about the GPU's state can be answered: lib/remote-gpu is not beside bin");
-        return false;
-    }
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-        rg_warn("no questions about the GPU's state can be answered: %s", strerror(errno));
-        return false;
-    }
-    char *arguments[] = {path, (char *)"--driver", (char *)driver, NULL};
-    struct rg_process process = {
-        .path = path, .arguments = arguments, .environment = environ, .fds = {ends[1]}, .n_fds = 1};
-    const enum rg_status status = rg_process_start(&process, &management->pid, why, sizeof why);
-    close(ends[1]);
-    if (status != RG_OK) {
-        close(ends[0]);
-        management->pid = 0;
-        rg_warn("no questions about the GPU's state can be answered: %s", why);
-        return false;
-    }
-    management->socket = ends[0];
-    return true;
+    struct rg_monitor_question question = {.kind = RG_ASK_MANAGER};
+    struct rg_monitor_answer answer;
+    return rg_monitor_ask(management->link, &question, NULL, 0, -1, &answer, &management->socket) == RG_OK &&
+           management->socket >= 0;
 }
 
 static bool ask(struct rg_management *management, const void *question, size_t question_size, void *answer,
@@ -144,19 +104,27 @@ static void say(int result, void *answer, size_t *answer_size)
     *answer_size = sizeof word;
 }
 
-void rg_management_ask(struct rg_management *management, const char *driver, const void *question,
-                       size_t question_size, void *answer, size_t *answer_size)
+/* Waits for the lock, but not for ever: each question before may take its time. */
+static bool take_turn(struct rg_management *management)
 {
-    if (question_size == 0) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += RG_MANAGEMENT_TURN_MS / 1000;
+    return pthread_mutex_timedlock(&management->lock, &until) == 0;
+}
+
+void rg_management_ask(struct rg_management *management, const void *question, size_t question_size,
+                       void *answer, size_t *answer_size)
+{
+    if (question_size == 0 || !take_turn(management)) {
         say(UNKNOWN, answer, answer_size);
         return;
     }
-    RG_SCOPED_LOCK(&management->lock);
     struct rg_management_cached *cached = look(management, question, question_size);
     if (cached && rg_now_ns() < cached->until_ns) {
         memcpy(answer, cached->answer, cached->answer_size);
         *answer_size = cached->answer_size;
-    } else if (management->pid == 0 && !start(management, driver)) {
+    } else if (management->socket < 0 && !start(management)) {
         say(NOT_SUPPORTED, answer, answer_size);
     } else if (!ask(management, question, question_size, answer, answer_size)) {
         stop(management);
@@ -166,4 +134,5 @@ void rg_management_ask(struct rg_management *management, const char *driver, con
         cached->answer_size = (uint32_t)*answer_size;
         cached->until_ns = rg_now_ns() + RG_MANAGEMENT_FRESH_NS;
     }
+    pthread_mutex_unlock(&management->lock);
 }

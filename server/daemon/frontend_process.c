@@ -1,0 +1,154 @@
+/* frontend_process.c - see frontend_process.h. */
+#include "server/daemon/frontend_process.h"
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/path.h"
+#include "server/daemon/packet.h"
+#include "server/daemon/process.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define READY_MS 30000
+
+_Static_assert((int)RG_MONITOR_FDS_MAX <= (int)RG_PACKET_FDS_MAX, "a packet holds them");
+
+/* What it may know of the server's environment: how to log, and the loader's and sanitizers' settings. */
+static const char *const kept[] = {
+    "REMOTE_GPU_LOG=", "REMOTE_GPU_LIBDIR=", "JOURNAL_STREAM=", "LD_LIBRARY_PATH=", "TZ=",
+    "ASAN_OPTIONS=",   "LSAN_OPTIONS=",      "UBSAN_OPTIONS=",  "TSAN_OPTIONS="};
+
+enum { N_KEPT = sizeof kept / sizeof *kept };
+
+void rg_frontend_init(struct rg_frontend_process *frontend, const struct rg_monitor_settings *settings,
+                      int board, const int *listeners)
+{
+    *frontend = (struct rg_frontend_process){
+        .settings = settings, .fds = {board}, .n_fds = 1 + settings->n_listeners, .socket = -1};
+    memcpy(frontend->fds + 1, listeners, settings->n_listeners * sizeof *listeners);
+}
+
+enum rg_status rg_frontend_start(struct rg_frontend_process *frontend)
+{
+    char path[PATH_MAX], why[512] = "";
+    char *environment[N_KEPT + 1] = {NULL};
+    int ends[2], n = 0;
+    for (char **at = environ; *at; at++)
+        for (int i = 0; i < N_KEPT && n < N_KEPT; i++)
+            if (strncmp(*at, kept[i], strlen(kept[i])) == 0)
+                environment[n++] = *at;
+    frontend->not_before_ns = rg_now_ns() + RG_FRONTEND_PAUSE_NS;
+    if (rg_path_library("frontend", path, sizeof path) != RG_OK) {
+        rg_error("remote-gpud is not in its installed place: lib/remote-gpu is not beside bin");
+        return RG_ERR_NOT_FOUND;
+    }
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+        rg_error("no socket for the frontend: %s", strerror(errno));
+        return RG_ERR_NO_MEMORY;
+    }
+    char *arguments[] = {(char *)"frontend", NULL};
+    const struct rg_process process = {.path = path,
+                                       .arguments = arguments,
+                                       .environment = environment,
+                                       .fds = {ends[1]},
+                                       .n_fds = 1,
+                                       .death_signal = SIGKILL};
+    const enum rg_status status = rg_process_start(&process, &frontend->pid, why, sizeof why);
+    close(ends[1]);
+    if (status != RG_OK) {
+        close(ends[0]);
+        frontend->pid = 0;
+        rg_error("the frontend cannot be started: %s; the installation is incomplete", why);
+        return status;
+    }
+    frontend->socket = ends[0];
+    frontend->ready = frontend->killed = false;
+    const struct rg_monitor_word word = {.kind = RG_TELL_SETTINGS, .settings = *frontend->settings};
+    rg_frontend_tell(frontend, &word, frontend->fds, frontend->n_fds);
+    return RG_OK;
+}
+
+bool rg_frontend_wait_ready(struct rg_frontend_process *frontend)
+{
+    struct pollfd wait = {.fd = frontend->socket, .events = POLLIN};
+    struct rg_monitor_question question;
+    int fds[RG_PACKET_FDS_MAX];
+    unsigned n_fds;
+    if (poll(&wait, 1, READY_MS) > 0 && rg_frontend_receive(frontend, &question, fds, &n_fds) == RG_OK) {
+        rg_packet_close(fds, n_fds);
+        if (question.kind == RG_ASK_READY)
+            return frontend->ready = true;
+    }
+    rg_error("the frontend, which talks to clients, did not start; what it said is above");
+    return false;
+}
+
+enum rg_status rg_frontend_receive(struct rg_frontend_process *frontend, struct rg_monitor_question *question,
+                                   int *fds, unsigned *n_fds)
+{
+    return rg_packet_receive(frontend->socket, MSG_DONTWAIT, question, sizeof *question, fds, n_fds);
+}
+
+void rg_frontend_tell(struct rg_frontend_process *frontend, const struct rg_monitor_word *word,
+                      const int *fds, unsigned n_fds)
+{
+    if (frontend->pid && !rg_packet_send(frontend->socket, word, sizeof *word, fds, n_fds) && errno != EPIPE)
+        rg_frontend_kill(frontend, "it does not read what it is told");
+}
+
+void rg_frontend_kill(struct rg_frontend_process *frontend, const char *why)
+{
+    if (frontend->pid == 0 || frontend->killed)
+        return;
+    if (why)
+        rg_error("the frontend is killed: %s", why);
+    kill(frontend->pid, SIGKILL);
+    frontend->killed = true;
+}
+
+bool rg_frontend_reap(struct rg_frontend_process *frontend)
+{
+    int end = 0;
+    if (frontend->pid == 0)
+        return false;
+    const pid_t got = waitpid(frontend->pid, &end, WNOHANG);
+    if (got == 0 || (got < 0 && errno == EINTR))
+        return false;
+    if (WIFSIGNALED(end))
+        rg_warn("the frontend was ended by signal %d (%s); another takes its place, sessions go on",
+                WTERMSIG(end), strsignal(WTERMSIG(end)));
+    else
+        rg_warn("the frontend ended with status %d; another takes its place, sessions go on",
+                WEXITSTATUS(end));
+    close(frontend->socket);
+    frontend->socket = -1;
+    frontend->pid = 0;
+    return true;
+}
+
+uint64_t rg_frontend_revive(struct rg_frontend_process *frontend)
+{
+    if (frontend->pid == 0 && rg_now_ns() >= frontend->not_before_ns && rg_frontend_start(frontend) == RG_OK)
+        return UINT64_MAX;
+    return frontend->pid ? UINT64_MAX : frontend->not_before_ns;
+}
+
+void rg_frontend_stop(struct rg_frontend_process *frontend)
+{
+    if (frontend->pid == 0)
+        return;
+    kill(frontend->pid, SIGKILL);
+    while (waitpid(frontend->pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    close(frontend->socket);
+    frontend->pid = 0;
+    frontend->socket = -1;
+}

@@ -1,0 +1,49 @@
+/*
+ * frontend_process.h - the monitor's side of the frontend: the process, and the socket between the two.
+ *
+ * Happy path: rg_frontend_start; READY comes; questions are received and answered until the server stops. A frontend that
+ * ends, breaks the protocol or does not read what it is told is killed, and rg_frontend_revive starts another, at once the
+ * first time and then not more often than each RG_FRONTEND_PAUSE_NS; sessions know nothing of it. Main thread.
+ */
+#ifndef RG_SERVER_DAEMON_FRONTEND_PROCESS_H
+#define RG_SERVER_DAEMON_FRONTEND_PROCESS_H
+
+#include "server/daemon/monitor_protocol.h"
+
+#include <sys/types.h>
+
+#define RG_FRONTEND_PAUSE_NS 1000000000ull
+
+struct rg_frontend_process {
+    const struct rg_monitor_settings *settings;
+    int fds[RG_MONITOR_FDS_MAX]; /* that it gets: the board, then the listeners; the caller's */
+    unsigned n_fds;
+    pid_t pid; /* 0: there is none */
+    int socket;
+    bool ready, killed;
+    uint64_t not_before_ns; /* when another may be started */
+};
+
+void rg_frontend_init(struct rg_frontend_process *frontend, const struct rg_monitor_settings *settings,
+                      int board, const int *listeners);
+/** Starts it. Whatever fails was said. */
+RG_MUST_CHECK enum rg_status rg_frontend_start(struct rg_frontend_process *frontend);
+/** After the start of the server: waits until it serves, or RG_FRONTEND_READY_MS are over, or it has ended, which is said. */
+RG_MUST_CHECK bool rg_frontend_wait_ready(struct rg_frontend_process *frontend);
+/** Receives a question and its descriptors, as rg_packet_receive with MSG_DONTWAIT. */
+RG_MUST_CHECK enum rg_status rg_frontend_receive(struct rg_frontend_process *frontend,
+                                                 struct rg_monitor_question *question, int *fds,
+                                                 unsigned *n_fds);
+/** Sends; one that does not take it is killed. */
+void rg_frontend_tell(struct rg_frontend_process *frontend, const struct rg_monitor_word *word,
+                      const int *fds, unsigned n_fds);
+/** Kills it, saying why unless that is NULL. */
+void rg_frontend_kill(struct rg_frontend_process *frontend, const char *why);
+/** Whether it has just been found to have ended; then that was said, and everything of it is released. */
+bool rg_frontend_reap(struct rg_frontend_process *frontend);
+/** Starts another where there is none, if it is time. Returns when it will be (UINT64_MAX: there is one). */
+uint64_t rg_frontend_revive(struct rg_frontend_process *frontend);
+/** Ends it. */
+void rg_frontend_stop(struct rg_frontend_process *frontend);
+
+#endif

@@ -1,0 +1,61 @@
+/* manager_process.c - see manager_process.h. */
+#include "server/daemon/manager_process.h"
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/path.h"
+#include "server/daemon/process.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+void rg_manager_stop(struct rg_manager_process *manager)
+{
+    if (manager->pid == 0)
+        return;
+    kill(manager->pid, SIGKILL);
+    while (waitpid(manager->pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    manager->pid = 0;
+}
+
+/* It ends when its socket is closed, which is also how it notices that the frontend is gone. */
+enum rg_status rg_manager_start(struct rg_manager_process *manager, const char *driver, int *socket)
+{
+    char path[PATH_MAX], why[512] = "";
+    int ends[2];
+    rg_manager_stop(manager);
+    if (rg_now_ns() < manager->not_before_ns)
+        return RG_ERR_TIMEOUT;
+    manager->not_before_ns = rg_now_ns() + RG_MANAGER_PAUSE_NS;
+    if (rg_path_library("manager", path, sizeof path) != RG_OK) {
+        rg_warn("no questions about the GPU's state can be answered: lib/remote-gpu is not beside bin");
+        return RG_ERR_NOT_FOUND;
+    }
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+        rg_warn("no questions about the GPU's state can be answered: %s", strerror(errno));
+        return RG_ERR_NO_MEMORY;
+    }
+    char *arguments[] = {path, (char *)"--driver", (char *)(uintptr_t)driver, NULL};
+    const struct rg_process process = {.path = path,
+                                       .arguments = arguments,
+                                       .environment = environ,
+                                       .fds = {ends[1]},
+                                       .n_fds = 1,
+                                       .death_signal = SIGKILL};
+    const enum rg_status status = rg_process_start(&process, &manager->pid, why, sizeof why);
+    close(ends[1]);
+    if (status != RG_OK) {
+        close(ends[0]);
+        manager->pid = 0;
+        rg_warn("no questions about the GPU's state can be answered: %s", why);
+        return status;
+    }
+    *socket = ends[0];
+    return RG_OK;
+}

@@ -1,0 +1,39 @@
+/*
+ * monitor.h - answers what the frontend asks (monitor_protocol.h).
+ *
+ * Whatever the frontend has become, it can have a worker started within the limits, give a connection to a worker that decides
+ * on it, have the devices looked at, and get a process for questions about them; nothing else. Main thread.
+ */
+#ifndef RG_SERVER_DAEMON_MONITOR_H
+#define RG_SERVER_DAEMON_MONITOR_H
+
+#include "server/daemon/frontend_process.h"
+#include "server/daemon/manager_process.h"
+#include "server/daemon/sessions.h"
+
+enum { RG_MONITOR_PROBERS_MAX = 8 };
+
+struct rg_monitor {
+    struct rg_frontend_process frontend;
+    struct rg_sessions sessions;
+    struct rg_board *board; /* NULL until there is one */
+    int board_fd;
+    struct rg_driver driver; /* as it was found; the board has it as it is now */
+    struct rg_probe probe;
+    uint64_t probers[RG_MONITOR_PROBERS_MAX]; /* numbers of the questions that wait for it */
+    unsigned n_probers;
+    struct rg_manager_process manager;
+    bool draining; /* no new sessions */
+};
+
+/** Answers all that has been asked, or a part of it, so that other things get their turn. */
+void rg_monitor_serve(struct rg_monitor *monitor);
+/** After monitor->probe.fd polls readable, or its deadline. */
+void rg_monitor_probe(struct rg_monitor *monitor);
+/** The frontend that asked has ended: nobody waits for answers any more. */
+void rg_monitor_forget(struct rg_monitor *monitor);
+/** No new sessions from now on. */
+void rg_monitor_drain(struct rg_monitor *monitor);
+void rg_monitor_fini(struct rg_monitor *monitor);
+
+#endif

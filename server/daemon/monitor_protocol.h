@@ -1,0 +1,111 @@
+/*
+ * monitor_protocol.h - what the frontend, which talks to strangers, may ask of the monitor, which may start workers.
+ *
+ * Both ends of one SEQPACKET socket: each packet is one struct of fixed size and, as its kind says, descriptors. There is no
+ * length, no pointer and no text without an end in them that anybody would have to look for: the monitor checks the size of
+ * the packet, the number of descriptors and the range of each number, ends the texts, and has parsed all there is. What the
+ * client sent (its hello) and the keys of its connection are in files that the monitor hands on unread.
+ *
+ * Happy path: the monitor sends SETTINGS; the frontend gives up its rights, answers READY, and asks. Each question has a
+ * number, and each gets one answer with the same number; they may come in another order. What the frontend needs to know of
+ * sessions and devices is on the board (board.h). A packet that is wrong is the frontend's end: the monitor kills it and
+ * starts another. The monitor never waits for the frontend.
+ */
+#ifndef RG_SERVER_DAEMON_MONITOR_PROTOCOL_H
+#define RG_SERVER_DAEMON_MONITOR_PROTOCOL_H
+
+#include "proto/control/control.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/** The frontend's end of the socket. */
+#define RG_MONITOR_FD 3
+
+/** Descriptors with one packet: SETTINGS has most. */
+enum { RG_MONITOR_FDS_MAX = 1 + RG_LISTENERS_MAX };
+
+/** How far the machines are that can reach a listener, which decides on what is asked of them. */
+enum rg_listener_reach {
+    RG_REACH_UNIX = 1, /* processes of this machine, which the kernel identifies */
+    RG_REACH_LOOPBACK, /* processes of this machine, and tunnels */
+    RG_REACH_NETWORK,
+};
+
+/* --- from the frontend ------------------------------------------------------------------------------------ */
+
+enum rg_monitor_question_kind {
+    RG_ASK_READY = 1,    /* it serves; no answer */
+    RG_ASK_START,        /* descriptors: connection, hello */
+    RG_ASK_HAND_OVER,    /* descriptors: connection, hello */
+    RG_ASK_PROBE,        /* look at the devices; the board has the result when the answer comes */
+    RG_ASK_MANAGER,      /* answer: a socket to a new process that answers management questions */
+    RG_ASK_STOP_MANAGER, /* it does not answer; no answer */
+};
+
+/** Whom the frontend has at the other end of a connection. */
+struct rg_monitor_peer {
+    char address[RG_CONTROL_TEXT];
+};
+
+struct rg_monitor_start {
+    enum rg_purpose purpose; /* RG_PURPOSE_SESSION or RG_PURPOSE_NETPERF */
+    uint32_t gpus;           /* how many; 0: all */
+    uint32_t n_gpu_indices;
+    uint32_t gpu_indices[RG_DEVICES_MAX];
+    uint64_t memory_bytes;
+    uint32_t memory_millionths;
+    struct rg_identity claimed; /* what the client says of itself: for people to read */
+};
+
+struct rg_monitor_hand_over {
+    enum rg_purpose purpose; /* RG_PURPOSE_BULK or RG_PURPOSE_RESUME */
+    uint64_t session;
+};
+
+struct rg_monitor_question {
+    enum rg_monitor_question_kind kind;
+    uint64_t number;
+    struct rg_monitor_peer peer;
+    union {
+        struct rg_monitor_start start;
+        struct rg_monitor_hand_over hand_over;
+    };
+};
+
+/* --- from the monitor ------------------------------------------------------------------------------------- */
+
+enum rg_monitor_word_kind {
+    RG_TELL_SETTINGS = 1, /* descriptors: the board, then the listeners */
+    RG_TELL_ANSWER,
+    RG_TELL_DRAIN, /* no new sessions: the server is about to stop */
+};
+
+struct rg_monitor_settings {
+    bool allow_unauthenticated;
+    uint32_t uid;      /* of the server's user */
+    uint32_t drop_uid; /* which user the frontend becomes; 0: it stays who it is */
+    uint32_t n_listeners;
+    struct {
+        enum rg_listener_reach reach;
+        char address[RG_CONTROL_TEXT];
+    } listeners[RG_LISTENERS_MAX];
+};
+
+/** To one question. `status` is RG_OK, or why not: then code and why are what to tell the client. */
+struct rg_monitor_answer {
+    uint64_t number;
+    enum rg_status status;
+    enum rg_refusal_code code;
+    char why[RG_CONTROL_REASON];
+};
+
+struct rg_monitor_word {
+    enum rg_monitor_word_kind kind;
+    union {
+        struct rg_monitor_settings settings;
+        struct rg_monitor_answer answer;
+    };
+};
+
+#endif

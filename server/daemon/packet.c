@@ -1,0 +1,75 @@
+/* packet.c - see packet.h. */
+#include "server/daemon/packet.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+bool rg_packet_send(int socket, const void *data, size_t size, const int *fds, unsigned n_fds)
+{
+    struct iovec part = {(void *)(uintptr_t)data, size};
+    union {
+        struct cmsghdr head;
+        char space[CMSG_SPACE(sizeof(int) * RG_PACKET_FDS_MAX)];
+    } control;
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    if (n_fds > RG_PACKET_FDS_MAX) {
+        errno = EINVAL;
+        return false;
+    }
+    if (n_fds > 0) {
+        memset(&control, 0, sizeof control);
+        message.msg_control = &control;
+        message.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
+        control.head.cmsg_level = SOL_SOCKET;
+        control.head.cmsg_type = SCM_RIGHTS;
+        control.head.cmsg_len = CMSG_LEN(sizeof(int) * n_fds);
+        memcpy(CMSG_DATA(&control.head), fds, sizeof(int) * n_fds);
+    }
+    ssize_t sent;
+    while ((sent = sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL)) < 0 && errno == EINTR)
+        ;
+    return sent == (ssize_t)size;
+}
+
+void rg_packet_close(const int *fds, unsigned n_fds)
+{
+    for (unsigned i = 0; i < n_fds; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
+
+enum rg_status rg_packet_receive(int socket, int flags, void *data, size_t size, int fds[RG_PACKET_FDS_MAX],
+                                 unsigned *n_fds)
+{
+    struct iovec part = {data, size};
+    union {
+        struct cmsghdr head;
+        char space[CMSG_SPACE(sizeof(int) * RG_PACKET_FDS_MAX)];
+    } control;
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    ssize_t got;
+    *n_fds = 0;
+    while ((got = recvmsg(socket, &message, flags | MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
+        ;
+    if (got < 0)
+        return errno == EAGAIN || errno == EWOULDBLOCK ? RG_ERR_TIMEOUT : RG_ERR_CLOSED;
+    for (struct cmsghdr *at = CMSG_FIRSTHDR(&message); at; at = CMSG_NXTHDR(&message, at))
+        if (at->cmsg_level == SOL_SOCKET && at->cmsg_type == SCM_RIGHTS) {
+            const unsigned more = (unsigned)((at->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+            memcpy(fds + *n_fds, CMSG_DATA(at), more * sizeof(int));
+            *n_fds += more;
+        }
+    if (got == 0 && *n_fds == 0)
+        return RG_ERR_CLOSED;
+    if (got != (ssize_t)size || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
+        rg_packet_close(fds, *n_fds);
+        *n_fds = 0;
+        return RG_ERR_PROTOCOL;
+    }
+    return RG_OK;
+}

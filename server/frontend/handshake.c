@@ -1,0 +1,501 @@
+/*
+ * handshake.c - see handshake.h.
+ *
+ * Life of a handshake: the main thread creates it and puts it into `running`; its thread receives one message and answers, or
+ * has the monitor start or continue a session, then moves it to `done` and writes the eventfd; the main thread joins the thread
+ * and destroys it. Only the main thread touches `running` and the deadline; cutting a handshake off wakes its thread wherever
+ * it waits for the client.
+ */
+#include "server/frontend/handshake.h"
+
+#include "common/base/cleanup.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/sync/scoped_lock.h"
+#include "server/frontend/questions.h"
+#include "transport/connect/connect.h"
+#include "transport/control.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* A hello is small; what is larger is not worth taking apart. */
+#define HELLO_SIZE_MAX 16384
+/* How long a refused client may take to read why before its connection is closed under it. */
+#define LINGER_MS 1000
+/* How long a client waits for a session to end where there are too many, and how often that is looked at. */
+#define ROOM_PATIENCE_MS 2000
+#define ROOM_STEP_MS     10
+
+/* Where a client comes from, as far as it is counted: an IPv4 address, an IPv6 network, a user of this machine. */
+struct origin {
+    uint32_t family;
+    uint8_t bytes[8];
+};
+
+struct rg_handshake {
+    struct rg_handshake *next, *next_done;
+    struct rg_handshakes *owner;
+    pthread_t thread;
+    enum rg_listener_reach reach;
+    struct origin origin;
+    uid_t uid; /* RG_REACH_UNIX: whose process it is */
+    uint64_t deadline_ns;
+    int fd;               /* until there is a connection */
+    struct rg_conn *conn; /* owner->lock; it has the descriptor */
+    bool cut;             /* main thread: interrupted already */
+    bool asking;          /* owner->lock: counted as a question */
+    struct rg_control hello;
+};
+
+enum rg_status rg_handshakes_init(struct rg_handshakes *handshakes, struct rg_frontend *frontend)
+{
+    *handshakes = (struct rg_handshakes){.frontend = frontend, .refusals = RG_LOG_LIMIT_INIT};
+    pthread_mutex_init(&handshakes->lock, NULL);
+    handshakes->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (handshakes->wake < 0) {
+        rg_error("eventfd: %s", strerror(errno));
+        return RG_ERR_NO_MEMORY;
+    }
+    return RG_OK;
+}
+
+/* --- the thread of one handshake ---------------------------------------------------------------------------
+ */
+
+static void say_refused(struct rg_handshakes *owner, const struct rg_conn *conn,
+                        const struct rg_control *refusal)
+{
+    rg_log_limited(&owner->refusals, rg_now_ns(), RG_LOG_INFO, "%s: refused: %s", rg_conn_peer(conn),
+                   refusal->refusal.reason);
+}
+
+/* Sends a refusal, then waits for the client to close first: data that it has sent and that nobody read would
+ * make the kernel reset the connection, and the refusal would be lost with it. */
+static void refuse(const struct rg_handshake *handshake, const struct rg_control *refusal)
+{
+    struct rg_conn *conn = handshake->conn;
+    say_refused(handshake->owner, conn, refusal);
+    if (rg_control_send(conn, refusal) != RG_OK)
+        return;
+    int fd = rg_conn_fd(conn);
+    if (fd < 0 || shutdown(fd, SHUT_WR) != 0)
+        return;
+    uint64_t deadline = rg_now_ns() + LINGER_MS * 1000000ull;
+    for (uint64_t now; (now = rg_now_ns()) < deadline;) {
+        struct pollfd wait = {.fd = fd, .events = POLLIN};
+        char rest[4096];
+        if (poll(&wait, 1, (int)((deadline - now) / 1000000u) + 1) <= 0 ||
+            recv(fd, rest, sizeof rest, MSG_DONTWAIT) <= 0)
+            return;
+    }
+}
+
+/* A unix socket without permissions (an abstract one) is reachable for every local user: let in this one and
+ * root. */
+static bool peer_is_trusted(const struct rg_handshake *handshake)
+{
+    const struct rg_monitor_settings *settings = &handshake->owner->frontend->settings;
+    return settings->allow_unauthenticated || handshake->reach != RG_REACH_UNIX || handshake->uid == 0 ||
+           handshake->uid == settings->uid;
+}
+
+/* Receives the hello. False: the connection is of no use, or was refused. */
+static bool receive_hello(struct rg_handshake *handshake)
+{
+    struct rg_conn *conn = handshake->conn;
+    struct rg_control refusal;
+    struct rg_message message;
+    enum rg_status status = rg_conn_recv(conn, RG_HELLO_TIMEOUT_MS, &message);
+    if (status == RG_OK)
+        status = message.bulk_size != 0 ? RG_ERR_PROTOCOL
+                 : message.size > HELLO_SIZE_MAX
+                     ? RG_ERR_LIMIT
+                     : rg_control_unpack(message.data, message.size, &handshake->hello);
+    if (status == RG_OK && handshake->hello.kind == RG_CONTROL_CLIENT_HELLO)
+        return true;
+    if (status == RG_OK || status == RG_ERR_PROTOCOL || status == RG_ERR_LIMIT) {
+        rg_refusal_init(
+            &refusal, RG_REFUSAL_MALFORMED,
+            "this is a remote-gpu server, and what was sent is no greeting of a remote-gpu client; "
+            "check which program was pointed at this address");
+        refuse(handshake, &refusal);
+    } else if (status == RG_ERR_CLOSED || status == RG_ERR_LOST) {
+        rg_debug("%s: left before the handshake", rg_conn_peer(conn));
+    } else {
+        rg_log_limited(&handshake->owner->refusals, rg_now_ns(), RG_LOG_INFO, "%s: no greeting came: %s",
+                       rg_conn_peer(conn), rg_status_string(status));
+    }
+    return false;
+}
+
+/*
+ * A program that has just ended may still have its worker: the one that starts next, as the next line of a
+ * script does, must not be refused for it. Waits a moment for a session to end if there are as many as there
+ * may be, or for the client to go.
+ */
+static void wait_for_room(const struct rg_handshake *handshake)
+{
+    const struct rg_board *board = handshake->owner->frontend->board;
+    const uint64_t end = rg_now_ns() + ROOM_PATIENCE_MS * 1000000ull;
+    while (rg_board_running(board) >= board->max_sessions && rg_now_ns() < end) {
+        struct pollfd client = {.fd = rg_conn_fd(handshake->conn), .events = POLLRDHUP};
+        if (poll(&client, 1, ROOM_STEP_MS) != 0)
+            return;
+    }
+}
+
+/* A worker is not started for somebody who has left, which costs who does it often next to nothing. */
+static bool has_left(const struct rg_conn *conn)
+{
+    struct pollfd client = {.fd = rg_conn_fd(conn), .events = POLLRDHUP};
+    return poll(&client, 1, 0) > 0;
+}
+
+/* A file that holds the packed hello, at its beginning. */
+static int hello_file(const struct rg_control *hello)
+{
+    void *data;
+    size_t size;
+    if (rg_control_pack(hello, &data, &size) != RG_OK)
+        return -1;
+    int fd = memfd_create("client-hello", MFD_CLOEXEC);
+    if (fd >= 0 && (write(fd, data, size) != (ssize_t)size || lseek(fd, 0, SEEK_SET) != 0)) {
+        close(fd);
+        fd = -1;
+    }
+    free(data);
+    return fd;
+}
+
+static void describe(const struct rg_handshake *handshake, struct rg_monitor_question *question)
+{
+    const struct rg_client_hello *hello = &handshake->hello.client_hello;
+    snprintf(question->peer.address, sizeof question->peer.address, "%s", rg_conn_peer(handshake->conn));
+    if (hello->purpose == RG_PURPOSE_BULK || hello->purpose == RG_PURPOSE_RESUME) {
+        question->kind = RG_ASK_HAND_OVER;
+        question->hand_over.purpose = hello->purpose;
+        question->hand_over.session =
+            hello->purpose == RG_PURPOSE_BULK ? hello->bulk_session : hello->resume_session;
+        return;
+    }
+    struct rg_monitor_start *start = &question->start;
+    question->kind = RG_ASK_START;
+    start->purpose = hello->purpose;
+    start->gpus = hello->gpus;
+    start->n_gpu_indices = hello->n_gpu_indices;
+    memcpy(start->gpu_indices, hello->gpu_indices, sizeof start->gpu_indices);
+    start->memory_bytes = hello->memory_bytes;
+    start->memory_millionths = hello->memory_millionths;
+    start->claimed = hello->identity;
+}
+
+/* The client asked for a session, or brings a connection for one: has the monitor give it to a worker, or says why not. */
+static void ask_for_session(struct rg_handshake *handshake)
+{
+    struct rg_frontend *frontend = handshake->owner->frontend;
+    struct rg_monitor_question question;
+    struct rg_monitor_answer answer;
+    struct rg_control refusal;
+    if (has_left(handshake->conn)) {
+        rg_debug("%s: left before its session began", rg_conn_peer(handshake->conn));
+        return;
+    }
+    memset(&question, 0, sizeof question);
+    describe(handshake, &question);
+    RG_CLEANUP_FD int file = hello_file(&handshake->hello);
+    const int fds[] = {rg_conn_fd(handshake->conn), file};
+    if (file < 0 || rg_monitor_ask(&frontend->link, &question, fds, 2, -1, &answer, NULL) != RG_OK) {
+        rg_refusal_init(&refusal, RG_REFUSAL_INTERNAL, "the server is out of memory; try again later");
+        refuse(handshake, &refusal);
+    } else if (answer.status != RG_OK) {
+        rg_refusal_init(&refusal, answer.code, "%s", answer.why);
+        refuse(handshake, &refusal);
+    }
+}
+
+/* Whether there is room for another question; if so it is counted as one from now on. */
+static bool may_ask(struct rg_handshake *handshake)
+{
+    struct rg_handshakes *owner = handshake->owner;
+    RG_SCOPED_LOCK(&owner->lock);
+    handshake->asking = owner->n_asking < RG_QUESTIONS_MAX;
+    owner->n_asking += handshake->asking;
+    return handshake->asking;
+}
+
+static void answer_question(struct rg_handshake *handshake)
+{
+    struct rg_frontend *frontend = handshake->owner->frontend;
+    const struct rg_client_hello *hello = &handshake->hello.client_hello;
+    struct rg_control refusal;
+    if (!may_ask(handshake)) {
+        rg_refusal_init(&refusal, RG_REFUSAL_FULL,
+                        "the server has too many questions to answer just now; try again");
+        refuse(handshake, &refusal);
+    } else if (hello->purpose == RG_PURPOSE_MANAGEMENT) {
+        rg_answer_management(frontend, handshake->conn, hello);
+    } else {
+        rg_answer_inventory(frontend, handshake->conn, hello->purpose == RG_PURPOSE_STATUS);
+    }
+}
+
+static void serve(struct rg_handshake *handshake)
+{
+    struct rg_control refusal;
+    const struct rg_client_hello *hello = &handshake->hello.client_hello;
+    if (!receive_hello(handshake))
+        return;
+    if (hello->protocol_major != RG_PROTOCOL_MAJOR) {
+        rg_refusal_init(
+            &refusal, RG_REFUSAL_VERSION,
+            "the client (%s) speaks version %u of the protocol and the server (remote-gpu %s) version %u; "
+            "install the same release on both sides",
+            hello->software, hello->protocol_major, RG_VERSION, RG_PROTOCOL_MAJOR);
+        refuse(handshake, &refusal);
+        return;
+    }
+    if (!peer_is_trusted(handshake)) {
+        rg_refusal_init(
+            &refusal, RG_REFUSAL_UNAUTHORISED,
+            "this server's socket is for the user who started it; run your own, or have it started with "
+            "--allow-unauthenticated");
+        refuse(handshake, &refusal);
+        return;
+    }
+    switch (hello->purpose) {
+    case RG_PURPOSE_SESSION:
+    case RG_PURPOSE_NETPERF:
+        wait_for_room(handshake);
+        ask_for_session(handshake);
+        break;
+    case RG_PURPOSE_BULK:
+    case RG_PURPOSE_RESUME:
+        ask_for_session(handshake);
+        break;
+    case RG_PURPOSE_JOIN:
+    case RG_PURPOSE_RENEW:
+        rg_refusal_init(&refusal, RG_REFUSAL_UNSUPPORTED, "this server gives no certificates");
+        refuse(handshake, &refusal);
+        break;
+    case RG_PURPOSE_INVENTORY:
+    case RG_PURPOSE_STATUS:
+    case RG_PURPOSE_MANAGEMENT:
+        answer_question(handshake);
+        break;
+    }
+}
+
+/* From now on the connection has the descriptor. */
+static bool adopt(struct rg_handshake *handshake)
+{
+    const struct rg_transport_options options = {.filters = ""};
+    struct rg_conn *conn;
+    if (rg_transport_adopt_fd(handshake->fd, &options, &conn) != RG_OK)
+        return false;
+    RG_SCOPED_LOCK(&handshake->owner->lock);
+    handshake->conn = conn;
+    return true;
+}
+
+static void *handshake_main(void *argument)
+{
+    struct rg_handshake *handshake = argument;
+    struct rg_handshakes *owner = handshake->owner;
+    if (adopt(handshake))
+        serve(handshake);
+    pthread_mutex_lock(&owner->lock);
+    handshake->next_done = owner->done;
+    owner->done = handshake;
+    pthread_mutex_unlock(&owner->lock);
+    uint64_t one = 1;
+    if (write(owner->wake, &one, sizeof one) < 0)
+        rg_error("eventfd: %s", strerror(errno)); /* cannot be: the counter does not overflow */
+    return NULL;
+}
+
+/* --- main thread -------------------------------------------------------------------------------------------
+ */
+
+static struct origin origin_of(int fd, uid_t *uid)
+{
+    struct origin origin = {0};
+    struct sockaddr_storage address = {0};
+    socklen_t size = sizeof address;
+    struct ucred peer;
+    *uid = (uid_t)-1;
+    if (getpeername(fd, (struct sockaddr *)&address, &size) != 0)
+        return origin;
+    origin.family = address.ss_family;
+    size = sizeof peer;
+    if (address.ss_family == AF_INET) {
+        memcpy(origin.bytes, &((const struct sockaddr_in *)&address)->sin_addr, 4);
+    } else if (address.ss_family == AF_INET6) {
+        const struct in6_addr *v6 = &((const struct sockaddr_in6 *)&address)->sin6_addr;
+        memcpy(origin.bytes, IN6_IS_ADDR_V4MAPPED(v6) ? v6->s6_addr + 8 : v6->s6_addr, 8);
+    } else if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0) {
+        memcpy(origin.bytes, &peer.uid, sizeof peer.uid);
+        *uid = peer.uid;
+    }
+    return origin;
+}
+
+static bool is_same(const struct origin *a, const struct origin *b)
+{
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+static void cut(struct rg_handshake *handshake)
+{
+    RG_SCOPED_LOCK(&handshake->owner->lock);
+    handshake->cut = true;
+    if (handshake->conn)
+        rg_conn_interrupt(handshake->conn);
+    else
+        (void)shutdown(handshake->fd, SHUT_RDWR);
+}
+
+/* Those of one origin that are neither questions nor cut off already; *oldest: the last of the list. */
+static uint32_t count_of(struct rg_handshakes *handshakes, const struct origin *origin,
+                         struct rg_handshake **oldest)
+{
+    uint32_t n = 0;
+    RG_SCOPED_LOCK(&handshakes->lock);
+    for (struct rg_handshake *at = handshakes->running; at; at = at->next)
+        if (!at->cut && !at->asking && is_same(&at->origin, origin)) {
+            *oldest = at;
+            n++;
+        }
+    return n;
+}
+
+/* The oldest of the origin that has most of them. */
+static struct rg_handshake *find_greediest(struct rg_handshakes *handshakes)
+{
+    struct rg_handshake *found = NULL, *oldest = NULL;
+    uint32_t most = 0;
+    for (const struct rg_handshake *at = handshakes->running; at; at = at->next) {
+        const uint32_t n = count_of(handshakes, &at->origin, &oldest);
+        if (n > most) {
+            most = n;
+            found = oldest;
+        }
+    }
+    return found;
+}
+
+/* Those that hold up others. */
+static uint32_t unfinished(struct rg_handshakes *handshakes)
+{
+    RG_SCOPED_LOCK(&handshakes->lock);
+    return handshakes->n - handshakes->n_asking;
+}
+
+bool rg_handshakes_full(struct rg_handshakes *handshakes)
+{
+    return unfinished(handshakes) > RG_HANDSHAKES_MAX;
+}
+
+static void make_room(struct rg_handshakes *handshakes, const struct origin *origin)
+{
+    struct rg_handshake *oldest = NULL;
+    if (count_of(handshakes, origin, &oldest) >= RG_HANDSHAKES_PER_ADDRESS)
+        cut(oldest);
+    else if (unfinished(handshakes) >= RG_HANDSHAKES_MAX && (oldest = find_greediest(handshakes)) != NULL)
+        cut(oldest);
+}
+
+static bool start_thread(struct rg_handshake *handshake)
+{
+    pthread_attr_t attributes;
+    if (pthread_attr_init(&attributes) != 0)
+        return false;
+    (void)pthread_attr_setstacksize(&attributes, 512 * 1024);
+    const int error = pthread_create(&handshake->thread, &attributes, handshake_main, handshake);
+    pthread_attr_destroy(&attributes);
+    if (error != 0)
+        rg_error("no thread for a handshake: %s", strerror(error));
+    return error == 0;
+}
+
+void rg_handshakes_start(struct rg_handshakes *handshakes, int fd, enum rg_listener_reach reach)
+{
+    struct rg_handshake *handshake = calloc(1, sizeof *handshake);
+    if (!handshake) {
+        close(fd);
+        return;
+    }
+    handshake->owner = handshakes;
+    handshake->fd = fd;
+    handshake->reach = reach;
+    handshake->origin = origin_of(fd, &handshake->uid);
+    handshake->deadline_ns = rg_now_ns() + RG_HELLO_TIMEOUT_MS * 1000000ull;
+    make_room(handshakes, &handshake->origin);
+    if (!start_thread(handshake)) {
+        close(fd);
+        free(handshake);
+        return;
+    }
+    RG_SCOPED_LOCK(&handshakes->lock);
+    handshake->next = handshakes->running;
+    handshakes->running = handshake;
+    handshakes->n++;
+}
+
+static void destroy(struct rg_handshakes *handshakes, struct rg_handshake *handshake)
+{
+    struct rg_handshake **link = &handshakes->running;
+    while (*link != handshake)
+        link = &(*link)->next;
+    *link = handshake->next;
+    pthread_mutex_lock(&handshakes->lock);
+    handshakes->n--;
+    handshakes->n_asking -= handshake->asking;
+    pthread_mutex_unlock(&handshakes->lock);
+    if (handshake->conn)
+        rg_conn_destroy(handshake->conn);
+    else
+        close(handshake->fd);
+    rg_control_fini(&handshake->hello);
+    free(handshake);
+}
+
+void rg_handshakes_finish(struct rg_handshakes *handshakes)
+{
+    uint64_t count;
+    if (read(handshakes->wake, &count, sizeof count) < 0)
+        return; /* nobody is done */
+    pthread_mutex_lock(&handshakes->lock);
+    struct rg_handshake *done = handshakes->done;
+    handshakes->done = NULL;
+    pthread_mutex_unlock(&handshakes->lock);
+    while (done) {
+        struct rg_handshake *handshake = done;
+        done = handshake->next_done;
+        pthread_join(handshake->thread, NULL);
+        destroy(handshakes, handshake);
+    }
+}
+
+int rg_handshakes_expire(struct rg_handshakes *handshakes)
+{
+    const uint64_t now = rg_now_ns();
+    uint64_t next = UINT64_MAX;
+    for (struct rg_handshake *at = handshakes->running; at; at = at->next) {
+        if (at->cut)
+            continue;
+        if (at->deadline_ns <= now)
+            cut(at);
+        else if (at->deadline_ns < next)
+            next = at->deadline_ns;
+    }
+    return next == UINT64_MAX ? -1 : (int)((next - now) / 1000000u) + 1;
+}

@@ -1,0 +1,119 @@
+/* monitor_link.c - see monitor_link.h. */
+#include "server/frontend/monitor_link.h"
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/sync/scoped_lock.h"
+#include "server/daemon/packet.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Somebody who waits for an answer; on the stack of its thread. */
+struct rg_monitor_waiter {
+    struct rg_monitor_waiter *next;
+    uint64_t number;
+    struct rg_monitor_answer *answer;
+    int fd;
+    bool answered;
+    pthread_cond_t changed;
+};
+
+void rg_monitor_link_init(struct rg_monitor_link *link, int socket)
+{
+    *link = (struct rg_monitor_link){.socket = socket, .next_number = 1};
+    pthread_mutex_init(&link->lock, NULL);
+}
+
+/* Under lock. The monitor reads all the time, but may be about to start a worker. */
+static bool send_question(struct rg_monitor_link *link, const struct rg_monitor_question *question,
+                          const int *fds, unsigned n_fds)
+{
+    while (!rg_packet_send(link->socket, question, sizeof *question, fds, n_fds)) {
+        struct pollfd wait = {.fd = link->socket, .events = POLLOUT};
+        if (errno != EAGAIN && errno != ENOBUFS && errno != ETOOMANYREFS)
+            return false;
+        (void)poll(&wait, 1, errno == EAGAIN ? 1000 : 1);
+    }
+    return true;
+}
+
+static void remove_waiter(struct rg_monitor_link *link, const struct rg_monitor_waiter *waiter)
+{
+    struct rg_monitor_waiter **at = &link->waiters;
+    while (*at && *at != waiter)
+        at = &(*at)->next;
+    if (*at)
+        *at = waiter->next;
+}
+
+enum rg_status rg_monitor_ask(struct rg_monitor_link *link, struct rg_monitor_question *question,
+                              const int *fds, unsigned n_fds, int timeout_ms,
+                              struct rg_monitor_answer *answer, int *fd)
+{
+    struct rg_monitor_waiter waiter = {.answer = answer, .fd = -1};
+    const struct timespec until =
+        rg_timespec(rg_now_ns() + (uint64_t)(timeout_ms < 0 ? 0 : timeout_ms) * 1000000u);
+    rg_cond_init(&waiter.changed);
+    pthread_mutex_lock(&link->lock);
+    waiter.number = question->number = link->next_number++;
+    waiter.next = link->waiters;
+    link->waiters = &waiter;
+    enum rg_status status = send_question(link, question, fds, n_fds) ? RG_OK : RG_ERR_LOST;
+    while (status == RG_OK && !waiter.answered)
+        if (timeout_ms < 0)
+            pthread_cond_wait(&waiter.changed, &link->lock);
+        else if (pthread_cond_timedwait(&waiter.changed, &link->lock, &until) == ETIMEDOUT &&
+                 !waiter.answered)
+            status = RG_ERR_TIMEOUT;
+    remove_waiter(link, &waiter);
+    pthread_mutex_unlock(&link->lock);
+    pthread_cond_destroy(&waiter.changed);
+    if (fd)
+        *fd = waiter.fd;
+    else if (waiter.fd >= 0)
+        close(waiter.fd);
+    return status;
+}
+
+void rg_monitor_say(struct rg_monitor_link *link, enum rg_monitor_question_kind kind)
+{
+    struct rg_monitor_question question;
+    memset(&question, 0, sizeof question);
+    question.kind = kind;
+    RG_SCOPED_LOCK(&link->lock);
+    if (!send_question(link, &question, NULL, 0))
+        rg_debug("the monitor could not be told: %s", strerror(errno));
+}
+
+static void give(struct rg_monitor_link *link, const struct rg_monitor_answer *answer, const int *fds,
+                 unsigned n_fds)
+{
+    RG_SCOPED_LOCK(&link->lock);
+    struct rg_monitor_waiter *waiter = link->waiters;
+    while (waiter && waiter->number != answer->number)
+        waiter = waiter->next;
+    if (!waiter) { /* it waits no more */
+        rg_packet_close(fds, n_fds);
+        return;
+    }
+    *waiter->answer = *answer;
+    waiter->fd = n_fds > 0 ? fds[0] : -1;
+    waiter->answered = true;
+    remove_waiter(link, waiter);
+    pthread_cond_signal(&waiter->changed);
+}
+
+enum rg_status rg_monitor_link_receive(struct rg_monitor_link *link, int flags, struct rg_monitor_word *word,
+                                       int *fds, unsigned *n_fds)
+{
+    for (;;) {
+        const enum rg_status status = rg_packet_receive(link->socket, flags, word, sizeof *word, fds, n_fds);
+        if (status != RG_OK || word->kind != RG_TELL_ANSWER)
+            return status == RG_ERR_PROTOCOL ? RG_ERR_CLOSED : status;
+        give(link, &word->answer, fds, *n_fds);
+    }
+}

@@ -1,0 +1,42 @@
+/*
+ * monitor_link.h - the frontend's side of the socket to the monitor (server/daemon/monitor_protocol.h).
+ *
+ * Threads of handshakes ask and wait; the main thread alone receives and gives each its answer. When the monitor has gone the
+ * frontend ends, so nobody waits for ever.
+ */
+#ifndef RG_SERVER_FRONTEND_MONITOR_LINK_H
+#define RG_SERVER_FRONTEND_MONITOR_LINK_H
+
+#include "server/daemon/monitor_protocol.h"
+
+#include <pthread.h>
+
+struct rg_monitor_waiter;
+
+struct rg_monitor_link {
+    int socket;
+    pthread_mutex_t lock; /* of all below, and of sending */
+    uint64_t next_number;
+    struct rg_monitor_waiter *waiters;
+};
+
+void rg_monitor_link_init(struct rg_monitor_link *link, int socket);
+/**
+ * Asks, and waits up to timeout_ms for the answer (-1: until it comes). The question's number is filled in. `fd`: where a
+ * descriptor that comes with the answer goes, or NULL. RG_OK: what answer->status says; RG_ERR_TIMEOUT; RG_ERR_LOST: it could
+ * not be asked. Any thread but the main one.
+ */
+RG_MUST_CHECK enum rg_status rg_monitor_ask(struct rg_monitor_link *link,
+                                            struct rg_monitor_question *question, const int *fds,
+                                            unsigned n_fds, int timeout_ms, struct rg_monitor_answer *answer,
+                                            int *fd);
+/** Says what has no answer. Any thread. */
+void rg_monitor_say(struct rg_monitor_link *link, enum rg_monitor_question_kind kind);
+/**
+ * Receives one word; answers are given to those who wait, other words returned in `word`. RG_ERR_TIMEOUT: there is none;
+ * RG_ERR_CLOSED: the monitor has gone. `flags` as rg_packet_receive; descriptors are those of a word that is returned.
+ */
+RG_MUST_CHECK enum rg_status rg_monitor_link_receive(struct rg_monitor_link *link, int flags,
+                                                     struct rg_monitor_word *word, int *fds, unsigned *n_fds);
+
+#endif

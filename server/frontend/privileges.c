@@ -1,0 +1,45 @@
+/* privileges.c - see privileges.h. */
+#include "server/frontend/privileges.h"
+
+#include "common/base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* A folder that has been removed is empty for ever. */
+static bool enter_empty_folder(void)
+{
+    char folder[] = "/tmp/remote-gpud-empty-XXXXXX";
+    if (!mkdtemp(folder))
+        return chdir("/proc/self/fdinfo") == 0 && chroot(".") == 0 && chdir("/") == 0;
+    const bool inside = chdir(folder) == 0;
+    const bool removed = rmdir(folder) == 0;
+    return inside && removed && chroot(".") == 0;
+}
+
+enum rg_status rg_frontend_drop_privileges(uint32_t uid)
+{
+    const struct rlimit none = {0, 0};
+    (void)setrlimit(RLIMIT_CORE, &none);
+    if (uid != 0) {
+        if (!enter_empty_folder()) {
+            rg_error("the frontend cannot enter an empty folder: %s", strerror(errno));
+            return RG_ERR_IO;
+        }
+        if (setgroups(0, NULL) != 0 || setresgid(uid, uid, uid) != 0 || setresuid(uid, uid, uid) != 0) {
+            rg_error("the frontend cannot become user %u: %s", uid, strerror(errno));
+            return RG_ERR_IO;
+        }
+    }
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) {
+        rg_error("the frontend cannot give up its privileges: %s", strerror(errno));
+        return RG_ERR_IO;
+    }
+    return RG_OK;
+}

@@ -1,0 +1,96 @@
+/* questions.c - see questions.h. */
+#include "server/frontend/questions.h"
+
+#include "common/base/cleanup.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/sync/scoped_lock.h"
+#include "transport/control.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define FRESH_NS        1000000000ull /* devices are looked at no more often */
+#define LOOK_TIMEOUT_MS 2000
+
+/* Has the devices looked at, or waits for who does. */
+static void look_again(struct rg_frontend *frontend)
+{
+    struct rg_monitor_question question = {.kind = RG_ASK_PROBE};
+    struct rg_monitor_answer answer;
+    const struct timespec until = rg_timespec(rg_now_ns() + LOOK_TIMEOUT_MS * 1000000ull);
+    pthread_mutex_lock(&frontend->look_lock);
+    const bool ours = !frontend->looking;
+    while (!ours && frontend->looking &&
+           pthread_cond_timedwait(&frontend->looked, &frontend->look_lock, &until) != ETIMEDOUT)
+        ;
+    if (ours)
+        frontend->looking = true;
+    pthread_mutex_unlock(&frontend->look_lock);
+    if (!ours)
+        return;
+    if (rg_monitor_ask(&frontend->link, &question, NULL, 0, LOOK_TIMEOUT_MS, &answer, NULL) != RG_OK)
+        rg_debug("the devices are still being looked at");
+    RG_SCOPED_LOCK(&frontend->look_lock);
+    frontend->looking = false;
+    pthread_cond_broadcast(&frontend->looked);
+}
+
+void rg_answer_inventory(struct rg_frontend *frontend, struct rg_conn *conn, bool status)
+{
+    RG_CLEANUP_FREE struct rg_driver *driver = calloc(1, sizeof *driver);
+    RG_CLEANUP_FREE struct rg_session_info *sessions = calloc(RG_CONTROL_SESSIONS, sizeof *sessions);
+    RG_CLEANUP_FREE struct rg_control *answer = calloc(1, sizeof *answer);
+    if (!driver || !sessions || !answer)
+        return;
+    if (rg_board_driver(frontend->board, driver) + FRESH_NS < rg_now_ns() && status) {
+        look_again(frontend);
+        (void)rg_board_driver(frontend->board, driver);
+    }
+    answer->kind = RG_CONTROL_INVENTORY;
+    struct rg_inventory *inventory = &answer->inventory;
+    snprintf(inventory->software, sizeof inventory->software, "remote-gpu %s", RG_VERSION);
+    if (gethostname(inventory->host, sizeof inventory->host - 1) != 0)
+        inventory->host[0] = 0;
+    inventory->protocol_major = RG_PROTOCOL_MAJOR;
+    inventory->protocol_minor = RG_PROTOCOL_MINOR;
+    inventory->driver = driver->info;
+    inventory->n_devices = driver->n_devices;
+    inventory->devices = driver->devices;
+    inventory->machine = driver->machine;
+    struct timespec now;
+    if (clock_gettime(CLOCK_REALTIME, &now) == 0)
+        inventory->machine.clock_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    inventory->sessions_running = rg_board_running(frontend->board);
+    inventory->sessions = sessions;
+    if (status)
+        inventory->n_sessions = rg_board_sessions(frontend->board, sessions, RG_CONTROL_SESSIONS);
+    inventory->limits = (struct rg_limits_info){.message_bytes = RG_MESSAGE_MAX,
+                                                .bulk_bytes = RG_BULK_MAX,
+                                                .sessions = frontend->board->max_sessions};
+    enum rg_status sent;
+    /* what does not fit into a message is left out; the count stays true */
+    while ((sent = rg_control_send(conn, answer)) == RG_ERR_LIMIT && inventory->n_sessions > 0)
+        inventory->n_sessions /= 2;
+    if (sent != RG_OK)
+        rg_debug("%s: inventory not sent: %s", rg_conn_peer(conn), rg_status_string(sent));
+}
+
+void rg_answer_management(struct rg_frontend *frontend, struct rg_conn *conn,
+                          const struct rg_client_hello *hello)
+{
+    RG_CLEANUP_FREE void *data = malloc(RG_ANSWER_SIZE_MAX);
+    RG_CLEANUP_FREE struct rg_control *answer = calloc(1, sizeof *answer);
+    size_t size = 0;
+    if (!data || !answer)
+        return;
+    rg_management_ask(&frontend->management, hello->question, hello->question_size, data, &size);
+    answer->kind = RG_CONTROL_ANSWER;
+    answer->answer.data = data;
+    answer->answer.size = (uint32_t)size;
+    if (rg_control_send(conn, answer) != RG_OK)
+        rg_debug("%s: left before its question was answered", rg_conn_peer(conn));
+}
