@@ -65,4 +65,11 @@
 #define RG_HANDSHAKES_PER_ADDRESS 64  /* of these, from one address; an older one gives way to a newer */
 #define RG_QUESTIONS_MAX          32  /* questions outside of sessions that are being answered at once */
 
+/* Identities: files of the state folder (server/identity/) */
+#define RG_IDENTITY_FILE_MAX         (256u << 10) /* bytes of one */
+#define RG_IDENTITY_FILES_MAX        16384u       /* tokens; users */
+#define RG_IDENTITY_CERTIFICATES_MAX 1024u        /* of one user that have not expired */
+#define RG_IDENTITY_NAMES_MAX        128u         /* in the server's certificate */
+#define RG_IDENTITY_REVOKED_MAX      16384u       /* lines of `revoked` */
+
 #endif
