@@ -74,9 +74,9 @@ static enum rg_status begin(struct rg_perf_link *link, const char *server, unsig
     enum rg_transport_choice choice = link->kind == RG_PERF_LINK_RDMA || link->kind == RG_PERF_LINK_RAILS
                                           ? RG_TRANSPORT_RDMA
                                           : RG_TRANSPORT_TCP;
-    struct rg_credentials credentials;
-    enum rg_status status = rg_client_connect(server, &options, &credentials, why, why_size, &link->conn);
-    if (status == RG_OK && link->kind == RG_PERF_LINK_RAW && credentials.found) {
+    enum rg_status status =
+        rg_client_connect(server, &options, &link->credentials, why, why_size, &link->conn);
+    if (status == RG_OK && link->kind == RG_PERF_LINK_RAW && link->credentials.found) {
         rg_explain(why, why_size, "the server is used by TLS alone");
         status = RG_ERR_UNSUPPORTED;
     }

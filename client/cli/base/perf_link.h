@@ -10,6 +10,7 @@
 #ifndef RG_CLIENT_CLI_BASE_PERF_LINK_H
 #define RG_CLIENT_CLI_BASE_PERF_LINK_H
 
+#include "client/credentials/credentials.h"
 #include "common/base/status.h"
 #include "transport/transport.h"
 #include "transport/upgrade/upgrade.h"
@@ -33,9 +34,10 @@ enum rg_perf_link_kind {
 struct rg_perf_link {
     enum rg_perf_link_kind kind;
     struct rg_conn *conn, *control;
-    unsigned n_addresses; /* RDMA addresses that the server has */
-    unsigned n_rails;     /* RAILS: that carry bulk data; 0 or 1: no more than RDMA */
-    char address[256];    /* RDMA: host of the one that this link goes to; "": it has none of that number */
+    struct rg_credentials credentials; /* that the connection was made with */
+    unsigned n_addresses;              /* RDMA addresses that the server has */
+    unsigned n_rails;                  /* RAILS: that carry bulk data; 0 or 1: no more than RDMA */
+    char address[256]; /* RDMA: host of the one that this link goes to; "": it has none of that number */
     unsigned char *message, *bulk;
 };
 

@@ -22,6 +22,7 @@
 #define ROUND_TRIP_SLOW_US    1000.0
 #define CLOCK_APART_S         1.0
 
+enum { RENEW_ADVISED_S = 7 * 86400 };
 enum { MTU_ADVISED = 9000, MTU_LOOPBACK = 60000 };
 
 static int64_t time_of_day(void)
@@ -105,7 +106,8 @@ static bool check_answer(struct rg_doctor *doctor, const char *server, uint64_t 
     } else {
         char fix[RG_DOCTOR_TEXT];
         say_how_to_reach(server, fix, sizeof fix);
-        rg_doctor_say(doctor, RG_CHECK_PROBLEM, "server", fix, "%s", why);
+        /* a refusal says itself what to do */
+        rg_doctor_say(doctor, RG_CHECK_PROBLEM, "server", status == RG_ERR_REFUSED ? NULL : fix, "%s", why);
     }
     free(answer);
     return status == RG_OK;
@@ -160,6 +162,36 @@ static void check_path_mtu(struct rg_doctor *doctor, struct rg_perf_link *link)
                   info.tcpi_pmtu > MTU_LOOPBACK ? ", within this machine" : " (9000 is recommended)");
 }
 
+/* Who is at both ends, and what others on the way can read. */
+static void check_encryption(struct rg_doctor *doctor, const char *server, const struct rg_perf_link *link)
+{
+    struct rg_conn_security security;
+    struct rg_address address;
+    rg_conn_security(link->conn, &security);
+    if (security.encrypted) {
+        const struct rg_credentials *own = &link->credentials;
+        char until[32] = "";
+        struct tm date;
+        const time_t end = (time_t)own->not_after;
+        strftime(until, sizeof until, "%Y-%m-%d", gmtime_r(&end, &date));
+        const bool ends_soon = !own->joined && own->not_after < time_of_day() / 1000000000 + RENEW_ADVISED_S;
+        rg_doctor_say(
+            doctor, ends_soon ? RG_CHECK_WARNING : RG_CHECK_OK, "encryption",
+            ends_soon ? "renew the certificate: remote-gpu does so only where it was made by remote-gpu join"
+                      : NULL,
+            "TLS 1.3, %s%s; the server is %s; this user is %s until %s%s", security.cipher,
+            security.in_kernel ? ", by the kernel" : "", security.peer, own->name, until,
+            own->joined ? ", and renews that" : "");
+    } else if (rg_address_parse(server, &address, NULL, 0) == RG_OK && *address.host) {
+        const bool near = rg_credentials_is_loopback(&address);
+        rg_doctor_say(
+            doctor, near ? RG_CHECK_OK : RG_CHECK_WARNING, "encryption",
+            near ? NULL : "remote-gpud token --user NAME on the server, remote-gpu join TOKEN here",
+            near ? "none, within this machine"
+                 : "none, and nobody knows who the server is: others can read and change what is sent");
+    }
+}
+
 static bool check_tcp(struct rg_doctor *doctor, const char *server, uint64_t timeout_ns)
 {
     char why[RG_DOCTOR_TEXT] = "";
@@ -168,6 +200,7 @@ static bool check_tcp(struct rg_doctor *doctor, const char *server, uint64_t tim
         rg_doctor_say(doctor, RG_CHECK_WARNING, "round trip", NULL, "not measured: %s", why);
         return false;
     }
+    check_encryption(doctor, server, &link);
     check_round_trip(doctor, rg_conn_transport(link.conn), &link);
     check_path_mtu(doctor, &link);
     rg_perf_link_close(&link);

@@ -32,6 +32,7 @@ def make_tree():
     os.mkdir(os.path.join(TREE, "bin"))
     links = {"bin/remote-gpu": "stage/bin/remote-gpu", "bin/remote-gpud": "stage/bin/remote-gpud",
              "lib/remote-gpu/probe": "stage/lib/remote-gpu/probe",
+             "lib/remote-gpu/frontend": "stage/lib/remote-gpu/frontend",
              "lib/remote-gpu/transport": "stage/lib/remote-gpu/transport",
              "lib/remote-gpu/worker": "tests/daemon/fake_worker",
              "lib/remote-gpu/soft/libcuda.so.1": "tests/daemon/fake_libcuda.so",
@@ -381,7 +382,7 @@ class Questions(Case):
     def test_a_server_whose_program_was_replaced(self):
         tree = os.path.join(TREE, "replaced")
         program = os.path.join(tree, "bin", "remote-gpud")
-        for name in ("bin/remote-gpud", "lib/remote-gpu/probe", "lib/remote-gpu/worker", "lib/remote-gpu/transport/tcp.so",
+        for name in ("bin/remote-gpud", "lib/remote-gpu/probe", "lib/remote-gpu/frontend", "lib/remote-gpu/worker", "lib/remote-gpu/transport/tcp.so",
                      "lib/remote-gpu/soft/libcuda.so.1"):
             os.makedirs(os.path.dirname(os.path.join(tree, name)), exist_ok=True)
             shutil.copy(os.path.join(STAGE, name), os.path.join(tree, name))
