@@ -152,6 +152,8 @@ class Build:
         os.environ.setdefault("SOFTGPU_CACHE", os.path.join(self.folder, "soft-cache"))
         # Servers keep images there; what clients learn would make one run unlike the next.
         os.environ.setdefault("REMOTE_GPU_CACHE", "off")
+        # Neither the settings nor the credentials of whoever runs this are any part of a trial.
+        os.environ.setdefault("XDG_CONFIG_HOME", os.path.join(self.folder, "no-settings"))
         os.environ.setdefault("REMOTE_GPU_IMAGE_CACHE", os.path.join(self.folder, "image-cache"))
 
     def check(self):

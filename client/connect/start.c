@@ -173,26 +173,15 @@ static enum rg_transport_choice transport_choice(void)
     return choice;
 }
 
-/*
- * What the user's policy leaves of the choice: by RDMA, data travels unencrypted. False: RDMA was asked for.
- */
+/* What the user's policy leaves of the choice. False: RDMA was asked for, and it allows none. */
 static bool allow_choice(const struct rg_session *session, enum rg_transport_choice *choice, char *why,
                          size_t why_size)
 {
-    const struct rg_security_policy policy = rg_security_policy();
-    const bool open = session->credentials.found && !policy.control_only;
-    if (!policy.no_rdma && !open)
+    if (rg_credentials_allow_rdma(&session->credentials, why, why_size))
         return true;
-    if (*choice == RG_TRANSPORT_RDMA) {
-        rg_explain(why, why_size,
-                   policy.no_rdma
-                       ? "--transport rdma and --rdma deny contradict each other"
-                       : "data travels unencrypted by RDMA: with --transport rdma say --encrypt control if "
-                         "that is meant, or go by TCP");
-        return false;
-    }
+    const bool contrary = *choice == RG_TRANSPORT_RDMA;
     *choice = RG_TRANSPORT_TCP;
-    return true;
+    return !contrary;
 }
 
 /*
@@ -225,7 +214,7 @@ static bool connect_to(struct rg_session *session, const char *server, const str
         return false;
     }
     if (!allow_choice(session, &choice, why, sizeof why)) {
-        rg_error("%s: %s", server, why);
+        rg_error("no RDMA to %s: %s", server, why);
         give_up(session, false);
         return false;
     }

@@ -53,6 +53,19 @@ struct rg_security_policy rg_security_policy(void)
     };
 }
 
+bool rg_credentials_allow_rdma(const struct rg_credentials *credentials, char *why, size_t why_size)
+{
+    const struct rg_security_policy policy = rg_security_policy();
+    if (policy.no_rdma)
+        rg_explain(why, why_size, "--rdma deny (REMOTE_GPU_RDMA_POLICY) forbids it");
+    else if (credentials->found && !policy.control_only)
+        rg_explain(why, why_size,
+                   "data would travel unencrypted; --encrypt control (REMOTE_GPU_ENCRYPT) allows that");
+    else
+        return true;
+    return false;
+}
+
 /* --- places ------------------------------------------------------------------------------------------------ */
 
 enum rg_status rg_credentials_base(char *out, size_t size, bool *named)

@@ -75,5 +75,7 @@ struct rg_security_policy {
 };
 /** Reads it of the environment; what is wrong there is said once, and the strict choice taken. */
 struct rg_security_policy rg_security_policy(void);
+/** Whether it lets a session with these credentials go by RDMA; `why` says why not. */
+bool rg_credentials_allow_rdma(const struct rg_credentials *credentials, char *why, size_t why_size);
 
 #endif

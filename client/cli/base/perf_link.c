@@ -80,6 +80,9 @@ static enum rg_status begin(struct rg_perf_link *link, const char *server, unsig
         rg_explain(why, why_size, "the server is used by TLS alone");
         status = RG_ERR_UNSUPPORTED;
     }
+    if (status == RG_OK && choice == RG_TRANSPORT_RDMA &&
+        !rg_credentials_allow_rdma(&link->credentials, why, why_size))
+        status = RG_ERR_UNSUPPORTED;
     if (status != RG_OK)
         return status;
     struct rg_control *answer = calloc(1, sizeof *answer);

@@ -255,10 +255,18 @@ Test(credentials, policy, .init = make_home, .fini = remove_home)
 {
     struct rg_security_policy policy = rg_security_policy();
     cr_assert(!policy.unauthenticated && !policy.control_only && !policy.no_rdma);
+    const struct rg_credentials none = {0}, some = {.found = true};
+    cr_assert(rg_credentials_allow_rdma(&none, why, sizeof why)); /* nothing is encrypted there anyway */
+    cr_assert(!rg_credentials_allow_rdma(&some, why, sizeof why));
+    cr_assert_not_null(strstr(why, "--encrypt control"));
     setenv("REMOTE_GPU_ENCRYPT", "control", 1);
     setenv("REMOTE_GPU_RDMA_POLICY", "deny", 1);
     policy = rg_security_policy();
     cr_assert(policy.control_only && policy.no_rdma);
+    cr_assert(!rg_credentials_allow_rdma(&none, why, sizeof why));
+    cr_assert_not_null(strstr(why, "--rdma deny"));
+    setenv("REMOTE_GPU_RDMA_POLICY", "allow", 1);
+    cr_assert(rg_credentials_allow_rdma(&some, why, sizeof why));
     setenv("REMOTE_GPU_ENCRYPT", "Control", 1); /* what is not understood is not a permission */
     cr_assert(!rg_security_policy().control_only);
 }
