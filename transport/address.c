@@ -129,6 +129,8 @@ void rg_address_format(const struct rg_address *address, char *out, size_t size)
     if (has_host(address->scheme))
         snprintf(out, size, "%s://%s%s%s:%u", address->scheme, brackets ? "[" : "", address->host,
                  brackets ? "]" : "", address->port);
-    else
-        snprintf(out, size, "%s:%s", address->scheme, address->name);
+    else /* only those of this machine are known without "//" */
+        snprintf(out, size, "%s:%s%s", address->scheme,
+                 strcmp(address->scheme, "unix") == 0 || strcmp(address->scheme, "mem") == 0 ? "" : "//",
+                 address->name);
 }

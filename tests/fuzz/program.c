@@ -35,11 +35,10 @@ static size_t get_sized(struct rg_reader *in, const unsigned char **data)
     uint16_t size;
     rg_get_into(in, &size, sizeof size);
     const size_t there = size < rg_left(in) ? size : rg_left(in);
-    const unsigned char *bytes = rg_get(in, there);
-    if (!bytes)
+    if (in->bad)
         return 0;
-    *data = bytes;
-    return there;
+    *data = in->at;
+    return rg_get(in, there) ? there : 0;
 }
 
 bool fuzz_step_get(struct rg_reader *in, struct fuzz_step *out)
@@ -74,7 +73,7 @@ bool fuzz_step_get(struct rg_reader *in, struct fuzz_step *out)
     default:
         break;
     }
-    return true;
+    return !in->bad;
 }
 
 /* --- changing inputs --------------------------------------------------------------------------------------- */

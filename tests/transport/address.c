@@ -29,7 +29,7 @@ Test(address, good_ones)
         {"mem:a:b", "mem:a:b", "mem", "", 0},
         {"rdma://host:1", "rdma://host:1", "rdma", "host", 1},
         {"rdma://[::1]", "rdma://[::1]:7600", "rdma", "::1", RG_DEFAULT_PORT},
-        {"other://host/1", "other:host/1", "other", "", 0},
+        {"other://host/1", "other://host/1", "other", "", 0},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         struct rg_address address;

@@ -190,11 +190,13 @@ static bool is_common(const struct sg_insn *insn)
 static void note_access(struct search *search, uint32_t index)
 {
     const struct sg_insn *insn = &search->function->insns[index];
+    if (!is_common(insn)) /* others may have no operands */
+        return;
     bool load = insn->form->op == SG_OP_LD;
     const struct sg_operand *at = &insn->operands[load];
     struct accesses *to = load ? &search->loads : &search->stores;
     struct sg_uniformity uniformity = {.kind = SG_UNIFORMITY_AFFINE};
-    if (!is_common(insn) || to->n == to->room)
+    if (to->n == to->room)
         return;
     if (at->kind == SG_OPERAND_REG)
         uniformity = search->uniformities[at->reg];

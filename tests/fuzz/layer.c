@@ -1,0 +1,189 @@
+/*
+ * layer.c - the receiving side of a connection that is made of others (FUZZ_LAYER: multipath, multirail, resumable), all of
+ * whose connections are scripts.
+ *
+ * The input: steps of u8 connection (0: the first; others: a channel), u8 scale, u16 bulk size (times 4 to the power of
+ * `scale`), u16 size, and the bytes of a message. Bulk data is zeros.
+ */
+#include "common/base/clock.h"
+#include "proto/codec.h"
+#include "tests/check.h"
+#include "tests/fuzz/fuzzer.h"
+#include "tests/fuzz/scripted_conn.h"
+#include "transport/multipath/multipath.h"
+#include "transport/multipath/wire.h"
+#include "transport/multirail/multirail.h"
+#include "transport/resumable/resumable.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { MULTIPATH = 1, MULTIRAIL = 2, RESUMABLE = 3 };
+enum { CHANNELS = FUZZ_LAYER == RESUMABLE ? 0 : 3, MESSAGES_MAX = 16, BULK_ALL = 3 << 20 };
+
+static unsigned char zeros[RG_BULK_MAX];
+static volatile unsigned char sink;
+
+/*
+ * A peer may announce what it never sends: to wait for that is right, until somebody interrupts. A thread does so
+ * when a receiver has come no further for a moment.
+ */
+enum { MOMENT_US = 50000 };
+static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct rg_conn *watched; /* NULL: nobody receives */
+static unsigned steps, steps_before;
+
+static void *watch(void *unused)
+{
+    for (;;) {
+        usleep(MOMENT_US);
+        pthread_mutex_lock(&watch_lock);
+        if (watched && steps == steps_before)
+            rg_conn_interrupt(watched);
+        steps_before = steps;
+        pthread_mutex_unlock(&watch_lock);
+    }
+    return unused;
+}
+
+static void set_watched(struct rg_conn *conn)
+{
+    pthread_mutex_lock(&watch_lock);
+    watched = conn;
+    steps++;
+    pthread_mutex_unlock(&watch_lock);
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    pthread_t thread;
+    (void)argc, (void)argv;
+    CHECK(pthread_create(&thread, NULL, watch, NULL) == 0 && pthread_detach(thread) == 0);
+    return 0;
+}
+
+static enum rg_status refuse(void *user, struct rg_resumable_loss *loss, uint64_t received,
+                             struct rg_conn **out, uint64_t *peer_received)
+{
+    (void)user, (void)loss, (void)received, (void)out, (void)peer_received;
+    return RG_ERR_REFUSED;
+}
+
+static void report(void *user, enum rg_resumable_event event, const struct rg_resumable_loss *loss)
+{
+    (void)user, (void)event, (void)loss;
+}
+
+static void script(const uint8_t *data, size_t size, struct rg_conn **conns)
+{
+    struct rg_reader in = rg_reader_of(data, size);
+    size_t bulk_all = 0;
+    for (unsigned n = 0; n < MESSAGES_MAX && rg_left(&in) >= 6; n++) {
+        unsigned char head[2];
+        uint16_t sizes[2];
+        rg_get_into(&in, head, sizeof head);
+        rg_get_into(&in, sizes, sizeof sizes);
+        size_t bulk = (size_t)sizes[0] << 2 * (head[1] % 4);
+        const size_t message = sizes[1] < rg_left(&in) ? sizes[1] : rg_left(&in);
+        bulk = bulk < BULK_ALL - bulk_all ? bulk : BULK_ALL - bulk_all;
+        bulk_all += bulk;
+        fuzz_conn_push(conns[head[0] % (CHANNELS + 1)], rg_get(&in, message), message, zeros, bulk);
+    }
+}
+
+static struct rg_conn *layer_over(struct rg_conn **conns)
+{
+    struct rg_conn *layer = NULL;
+    if (FUZZ_LAYER == MULTIPATH) {
+        const struct rg_multipath_options options = {.channels = RG_MULTIPATH_CHANNELS,
+                                                     .codecs = rg_codecs_here()};
+        CHECK(rg_multipath_wrap(conns[0], &options, &layer) == RG_OK);
+        for (unsigned i = 1; i <= CHANNELS; i++)
+            CHECK(rg_multipath_add(layer, conns[i]) == RG_OK);
+    } else if (FUZZ_LAYER == MULTIRAIL) {
+        const struct rg_multirail_options options = {.rails = CHANNELS};
+        CHECK(rg_multirail_wrap(conns[0], &options, &layer) == RG_OK);
+        for (unsigned i = 1; i <= CHANNELS; i++) {
+            conns[i]->caps |= RG_CAP_DELIVERS;
+            CHECK(rg_multirail_add(layer, conns[i], i - 1) == RG_OK);
+        }
+    } else {
+        const struct rg_resumable_options options = {.patience_ns = 1, .renew = refuse, .report = report};
+        layer = rg_resumable_create(conns[0], NULL, &options);
+        CHECK(layer);
+    }
+    return layer;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct rg_conn *conns[CHANNELS + 1];
+    struct rg_message message;
+    for (unsigned i = 0; i <= CHANNELS; i++)
+        conns[i] = fuzz_conn_create(NULL, NULL);
+    script(data, size, conns);
+    for (unsigned i = 0; i <= CHANNELS; i++)
+        fuzz_conn_finish(conns[i]);
+    struct rg_conn *layer = layer_over(conns);
+    set_watched(layer);
+    while (rg_conn_recv(layer, 1000, &message) == RG_OK) {
+        CHECK(message.size <= RG_MESSAGE_MAX && message.bulk_size <= RG_BULK_MAX);
+        for (size_t i = 0; i < message.size; i++)
+            sink = ((const unsigned char *)message.data)[i];
+        unsigned char *memory = malloc(message.bulk_size + 1);
+        CHECK(memory);
+        const size_t half = message.bulk_size / 3;
+        const bool came =
+            rg_conn_recv_bulk(layer, memory, half) == RG_OK &&
+            rg_conn_recv_bulk(layer, size % 2 ? NULL : memory + half, message.bulk_size - half) == RG_OK;
+        free(memory);
+        if (!came)
+            break;
+        set_watched(layer);
+    }
+    set_watched(NULL);
+    rg_conn_interrupt(layer);
+    rg_conn_destroy(layer);
+    return 0;
+}
+
+/* --- seeds ------------------------------------------------------------------------------------------------- */
+
+static void put_message(struct rg_writer *w, unsigned conn, size_t bulk, const void *message, size_t size)
+{
+    rg_put(w, &(unsigned char[]){(unsigned char)conn, 3}, 2);
+    rg_put(w, &(uint16_t){(uint16_t)(bulk >> 6)}, 2);
+    rg_put(w, &(uint16_t){(uint16_t)size}, 2);
+    rg_put(w, message, size);
+}
+
+void fuzz_seeds(void)
+{
+    unsigned char seed[1024];
+    struct rg_writer w = {seed};
+    struct {
+        struct rg_resumable_header head;
+        unsigned char bytes[20];
+    } numbered = {{RG_RESUMABLE_DATA, 0, 0}, {1, 2, 3}};
+    struct {
+        struct rg_out_of_band head;
+        unsigned char bytes[32];
+    } announced = {{RG_MESSAGE_OUT_OF_BAND, RG_PROTOCOL_MAJOR, 768u << 10, 1, 0x210, 3, {0}},
+                   {RG_MESSAGE_BATCH}};
+    if (FUZZ_LAYER == RESUMABLE) {
+        put_message(&w, 0, 128, &numbered, sizeof numbered);
+        numbered.head.kind = RG_RESUMABLE_ACK;
+        put_message(&w, 0, 0, &numbered.head, sizeof numbered.head);
+        numbered.head.kind = RG_RESUMABLE_GOAWAY;
+        put_message(&w, 0, 0, &numbered.head, sizeof numbered.head);
+    } else {
+        put_message(&w, 0, 128, announced.bytes, sizeof announced.bytes);
+        put_message(&w, 0, 0, &announced, sizeof announced);
+        for (unsigned i = 0; i < 3; i++) {
+            const struct rg_piece piece = {RG_MESSAGE_PIECE, RG_PROTOCOL_MAJOR, (uint16_t)i, 0, 0, 1};
+            put_message(&w, 1 + i, RG_PIECE, &piece, sizeof piece);
+        }
+    }
+    fuzz_seed("messages", seed, (size_t)(w.at - seed));
+}
