@@ -22,7 +22,17 @@ _remote_gpu() {
     local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} program=${COMP_WORDS[0]} at
     local -a command=("$program")
     COMPREPLY=()
-    if [[ ${program##*/} == remote-gpu ]]; then
+    if [[ ${program##*/} == remote-gpud ]]; then
+        local subcommands
+        subcommands=$("$program" --help 2> /dev/null | sed -nE '/^Subcommands/,/^$/s/^  ([a-z]+) .*/\1/p')
+        if ((COMP_CWORD == 1)) && [[ $current != -* ]]; then
+            _remote_gpu_words "$subcommands" "$current"
+            return
+        fi
+        if ((COMP_CWORD > 1)) && grep -qx -- "${COMP_WORDS[1]}" <<< "$subcommands"; then
+            command+=("${COMP_WORDS[1]}")
+        fi
+    elif [[ ${program##*/} == remote-gpu ]]; then
         if ((COMP_CWORD == 1)); then
             _remote_gpu_words "$("$program" --help 2> /dev/null | sed -nE 's/^  ([a-z]+) .*/\1/p') --help --version" "$current"
             return

@@ -9,9 +9,11 @@
 #include "common/base/cleanup.h"
 #include "common/base/log.h"
 #include "server/daemon/daemon.h"
+#include "server/identity/commands/commands.h"
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,9 +75,31 @@ static void set_worker_environment(const struct rg_daemon_settings *settings)
         setenv("REMOTE_GPU_SESSION_MEMORY", size, 1);
 }
 
+/* token, users, revoke: on the state folder that the server's configuration names. */
+static int run_subcommand(int argc, char **argv)
+{
+    struct rg_command command;
+    struct rg_daemon_settings settings;
+    int status;
+    if (rg_command_load(&command, argc, argv, &status)) {
+        char *words[] = {argv[0], (char *)(uintptr_t) "--config", command.config};
+        status = RG_COMMAND_FAILED;
+        if (rg_daemon_settings_load(&settings, command.config ? 3 : 1, words) == RG_DAEMON_SERVE) {
+            const struct rg_command_server server = {.state_dir = settings.state_dir,
+                                                     .is_operators = settings.tls_ca != NULL};
+            status = rg_command_run(&command, &server);
+        }
+        rg_daemon_settings_fini(&settings);
+    }
+    rg_command_fini(&command);
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     rg_log_name("remote-gpud");
+    if (argc > 1 && rg_command_is(argv[1]))
+        return run_subcommand(argc, argv);
     struct rg_daemon_settings settings;
     int status = 0;
     switch (rg_daemon_settings_load(&settings, argc, argv)) {

@@ -6,6 +6,7 @@
 #include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/sync/adaptive_wait.h"
+#include "server/identity/commands/commands.h"
 #include "transport/address.h"
 
 #include <netdb.h>
@@ -67,6 +68,49 @@ static const struct rg_option table[] = {
      .help = "memory of this machine that a session may use beside device memory; 0: no limit (default: a "
              "quarter of what there is, at least 8G)",
      .environment = "REMOTE_GPU_SESSION_MEMORY"},
+    {.name = "state-dir",
+     .type = RG_OPTION_TEXT,
+     .offset = AT(state_dir),
+     .argument = "DIR",
+     .help = "the folder of authority, certificate, tokens and users (default: $STATE_DIRECTORY; of root "
+             "/var/lib/remote-gpu, else remote-gpu below $XDG_STATE_HOME or ~/.local/state)"},
+    {.name = "tls-ca",
+     .type = RG_OPTION_TEXT,
+     .offset = AT(tls_ca),
+     .argument = "FILE",
+     .help = "certificates of an authority of your own (PEM), whose users may come, instead of the server's"},
+    {.name = "tls-cert",
+     .type = RG_OPTION_TEXT,
+     .offset = AT(tls_cert),
+     .argument = "FILE",
+     .help = "with it: the server's certificate, and those between it and the authority (PEM)"},
+    {.name = "tls-key",
+     .type = RG_OPTION_TEXT,
+     .offset = AT(tls_key),
+     .argument = "FILE",
+     .help = "with it: the certificate's key (PEM)"},
+    {.name = "tls-name",
+     .type = RG_OPTION_LIST,
+     .offset = AT(tls_names),
+     .argument = "NAME",
+     .help =
+         "a name or address by which clients reach this server, besides those that it finds itself, for the "
+         "certificate that it makes; may be given several times"},
+    {.name = "tls-allow",
+     .type = RG_OPTION_LIST,
+     .offset = AT(tls_allow),
+     .argument = "NAME",
+     .help =
+         "with --tls-ca: only users of this name, or whose names begin so if it ends with '*'; may be given "
+         "several times (default: all that the authority has certified)"},
+    {.name = "certificate-days",
+     .type = RG_OPTION_INTEGER,
+     .offset = AT(certificate_days),
+     .argument = "N",
+     .value = TEXT_OF(RG_IDENTITY_DAYS_DEFAULT),
+     .min = 1,
+     .max = 3650,
+     .help = "how long certificates of users are valid; they renew themselves"},
     {.name = "allow-unauthenticated",
      .type = RG_OPTION_FLAG,
      .offset = AT(allow_unauthenticated),
@@ -151,7 +195,12 @@ static const struct rg_option table[] = {
 static void print_help(const struct rg_options *options)
 {
     printf("Usage: remote-gpud [OPTION…]\n"
-           "Lets CUDA programs of other machines use this machine's GPUs.\n\nOptions:\n");
+           "       remote-gpud SUBCOMMAND [OPTION…]\n"
+           "Lets CUDA programs of other machines use this machine's GPUs.\n\nSubcommands, which work on the "
+           "state "
+           "folder while the server runs:\n");
+    rg_command_list(stdout);
+    printf("\nOptions:\n");
     rg_options_help(options, stdout);
     printf("\nSignals: SIGTERM or SIGINT stops (a second one at once).\n"
            "Exit status: 0 stopped by a signal, 125 could not start.\n");
@@ -186,7 +235,7 @@ enum rg_daemon_start rg_daemon_settings_load(struct rg_daemon_settings *settings
         return RG_DAEMON_EXIT_OK;
     }
     if (next < argc) {
-        rg_error("'%s' is no option; see remote-gpud --help", argv[next]);
+        rg_error("'%s' is neither an option nor a subcommand; see remote-gpud --help", argv[next]);
         return RG_DAEMON_EXIT_FAILURE;
     }
     if (rg_options_load_environment(options, why, sizeof why) != RG_OK ||
@@ -200,6 +249,21 @@ enum rg_daemon_start rg_daemon_settings_load(struct rg_daemon_settings *settings
     }
     (void)rg_log_set_level_by_name(settings->log); /* one of the choices */
     return RG_DAEMON_SERVE;
+}
+
+struct rg_identity_settings rg_daemon_settings_identity(const struct rg_daemon_settings *settings)
+{
+    return (struct rg_identity_settings){
+        .state_dir = settings->state_dir,
+        .ca_file = settings->tls_ca,
+        .certificate_file = settings->tls_cert,
+        .key_file = settings->tls_key,
+        .names = (const char *const *)settings->tls_names.items,
+        .n_names = settings->tls_names.n,
+        .allowed = (const char *const *)settings->tls_allow.items,
+        .n_allowed = settings->tls_allow.n,
+        .certificate_days = (uint32_t)settings->certificate_days,
+    };
 }
 
 void rg_daemon_settings_fini(struct rg_daemon_settings *settings)

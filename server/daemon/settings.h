@@ -6,6 +6,7 @@
 
 #include "common/base/options.h"
 #include "common/base/status.h"
+#include "server/identity/identity.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,6 +24,10 @@ struct rg_daemon_settings {
     uint64_t image_cache_size;
     uint64_t reconnect_grace_ns;
     uint64_t session_memory; /* if it is set */
+    char *state_dir;         /* NULL: where it is by default */
+    char *tls_ca, *tls_cert, *tls_key;
+    struct rg_text_list tls_names, tls_allow;
+    int64_t certificate_days;
     char *log;
     int64_t ready_fd; /* -1: none */
     char *ready_file;
@@ -43,6 +48,9 @@ enum rg_daemon_start { RG_DAEMON_SERVE, RG_DAEMON_EXIT_OK, RG_DAEMON_EXIT_FAILUR
 RG_MUST_CHECK enum rg_daemon_start rg_daemon_settings_load(struct rg_daemon_settings *settings, int argc,
                                                            char **argv);
 void rg_daemon_settings_fini(struct rg_daemon_settings *settings);
+
+/** What rg_identity_open needs of them; the texts stay theirs. */
+struct rg_identity_settings rg_daemon_settings_identity(const struct rg_daemon_settings *settings);
 
 /**
  * Whether `address` (as given to --listen) can be reached from this machine alone: a unix socket, or a name

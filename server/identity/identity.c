@@ -208,7 +208,7 @@ enum rg_status rg_identity_open(const struct rg_identity_settings *settings, str
     made->settings = *settings;
     made->state.folder = made->state.lock = made->watch.fd = -1;
     if (!made->settings.certificate_days)
-        made->settings.certificate_days = RG_IDENTITY_DAYS;
+        made->settings.certificate_days = RG_IDENTITY_DAYS_DEFAULT;
     const enum rg_status status = open_all(made, why, why_size);
     if (status == RG_OK)
         *store = made;

@@ -31,7 +31,6 @@ enum {
     RG_IDENTITY_SERIAL = 20,     /* at most, of a certificate */
     RG_IDENTITY_NAME = 256,      /* with its NUL */
     RG_IDENTITY_PEM = 8192,      /* of a certificate, with the NUL */
-    RG_IDENTITY_DAYS = 90,       /* that a client's certificate is valid, unless configured */
 };
 
 struct rg_identity_store;
@@ -46,7 +45,7 @@ struct rg_identity_settings {
     /* Of another authority's certificates, only those with such names: each the whole name, or its beginning and '*'. None: all. */
     const char *const *allowed;
     size_t n_allowed;
-    uint32_t certificate_days; /* 0: RG_IDENTITY_DAYS */
+    uint32_t certificate_days; /* 0: RG_IDENTITY_DAYS_DEFAULT */
     int64_t now;               /* seconds since 1970, for tests; 0: the clock's */
 };
 

@@ -33,6 +33,9 @@ class Completion(unittest.TestCase):
         self.assertEqual(complete("remote-gpu", "run", "--", "mkdi"), {"mkdir"})
         self.assertEqual(complete("remote-gpud", "--max"), {"--max-sessions"})
         self.assertEqual(complete("remote-gpud", "--driver", "so"), {"soft"})
+        self.assertEqual(complete("remote-gpud", ""), {"token", "users", "revoke"})
+        self.assertEqual(complete("remote-gpud", "token", "--us"), {"--user", "--uses"})
+        self.assertEqual(complete("remote-gpud", "revoke", "--driv"), set())
         self.assertIn("/etc/passwd", complete("remote-gpu", "predict", "/etc/passw"))
 
 

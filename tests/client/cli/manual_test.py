@@ -100,7 +100,10 @@ class Manuals(unittest.TestCase):
     def test_options(self):
         command = os.path.join(BIN, "remote-gpu")
         questions = set().union(*(options_of_help(command, name, "--help") for name in ("list", "smi", "version")))
+        server = os.path.join(BIN, "remote-gpud")
+        users = set().union(*(options_of_help(server, name, "--help") for name in ("token", "users", "revoke")))
         for manual, options in {
+            "remote-gpud-users.8": users,
             "remote-gpud.8": options_of_help(os.path.join(BIN, "remote-gpud"), "--help"),
             "remote-gpu-run.1": options_of_help(command, "run", "--help"),
             "remote-gpu-netperf.1": options_of_help(command, "netperf", "--help"),

@@ -1,0 +1,220 @@
+/* commands.c - which subcommand, its options and help, and the folder that it works on; see commands.h. */
+#include "server/identity/commands/commands.h"
+
+#include "common/base/log.h"
+#include "server/identity/identity.h"
+#include "server/identity/x509.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define AT(field) offsetof(struct rg_command, field)
+
+enum { TOKEN = 1u << 0, USERS = 1u << 1, REVOKE = 1u << 2 };
+
+struct rg_subcommand_of_server {
+    const char *name;
+    unsigned bit;
+    const char *usage, *summary, *details;
+    int (*run)(const struct rg_command *command, const struct rg_command_server *server);
+    int least, most; /* words behind the options */
+};
+
+static const struct rg_subcommand_of_server subcommands[] = {
+    {"token", TOKEN, "--user NAME [OPTION…]", "print a token that lets a user join",
+     "Prints one line, which the user gives to `remote-gpu join` on the client's machine. Whoever has it can "
+     "join as that\n"
+     "user until it is used up or expires: send it as you would a password.",
+     rg_command_token, 0, 0},
+    {"users", USERS, "[OPTION…] [NAME]", "list users, their certificates, and tokens that can still be used",
+     "Lists who has joined, or the certificates of one user with their serial numbers.", rg_command_users, 0,
+     1},
+    {"revoke", REVOKE, "[OPTION…] NAME|SERIAL…", "refuse users or certificates from now on",
+     "A user's certificates and tokens, or one certificate by its serial number, are refused from now on, "
+     "and running sessions\n"
+     "end within a second. A user who is to come back needs a new token.",
+     rg_command_revoke, 1, 1000},
+};
+#define N_SUBCOMMANDS (sizeof subcommands / sizeof subcommands[0])
+
+/* The manual page remote-gpud.8 lists the same rows; a test compares them. */
+static const struct rg_option table[] = {
+    {.name = "user",
+     .letter = 'u',
+     .type = RG_OPTION_TEXT,
+     .offset = AT(user),
+     .argument = "NAME",
+     .commands = TOKEN,
+     .help = "who joins with it: letters, digits and ._@+-; machines may share a user"},
+    {.name = "uses",
+     .type = RG_OPTION_INTEGER,
+     .offset = AT(uses),
+     .argument = "N",
+     .value = "1",
+     .min = 1,
+     .max = 100000,
+     .commands = TOKEN,
+     .help = "how many machines can join with it"},
+    {.name = "expires",
+     .type = RG_OPTION_SECONDS,
+     .offset = AT(expires_ns),
+     .argument = "TIME",
+     .value = "24h",
+     .commands = TOKEN,
+     .help = "how long it can be used"},
+    {.name = "max-sessions",
+     .type = RG_OPTION_INTEGER,
+     .offset = AT(max_sessions),
+     .argument = "N",
+     .value = "0",
+     .min = 0,
+     .max = 4096,
+     .commands = TOKEN,
+     .help = "sessions that the user may have at once; 0: as before, or no limit but the server's"},
+    {.name = "max-gpus",
+     .type = RG_OPTION_INTEGER,
+     .offset = AT(max_gpus),
+     .argument = "N",
+     .value = "0",
+     .min = 0,
+     .max = RG_DEVICES_MAX,
+     .commands = TOKEN,
+     .help = "GPUs that a session of the user may have; 0 likewise"},
+    {.name = "max-memory",
+     .type = RG_OPTION_SIZE,
+     .offset = AT(max_memory),
+     .argument = "SIZE",
+     .value = "0",
+     .commands = TOKEN,
+     .help = "memory of each GPU that a session of the user may have; 0 likewise"},
+    {.name = "server",
+     .letter = 's',
+     .type = RG_OPTION_TEXT,
+     .offset = AT(server),
+     .argument = "HOST[:PORT]",
+     .commands = TOKEN,
+     .help = "where the user's machine reaches this server (default: this machine's name, and the port that "
+             "the server "
+             "listened on last)"},
+    {.name = "json", .type = RG_OPTION_FLAG, .offset = AT(json), .commands = USERS, .help = "print JSON"},
+    {.name = "foreign",
+     .type = RG_OPTION_FLAG,
+     .offset = AT(foreign),
+     .commands = REVOKE,
+     .help = "the names and serials are in certificates of the operator's own authority (--tls-ca)"},
+    {.name = "state-dir",
+     .type = RG_OPTION_TEXT,
+     .offset = AT(state_dir),
+     .argument = "DIR",
+     .help = "the server's state folder (default: as the server's)"},
+    {.name = "config",
+     .letter = 'c',
+     .type = RG_OPTION_TEXT,
+     .offset = AT(config),
+     .argument = "FILE",
+     .help = "the server's configuration file (default: as the server's)"},
+    {.name = "help", .letter = 'h', .type = RG_OPTION_FLAG, .offset = AT(help), .help = "show this"},
+};
+
+static const struct rg_subcommand_of_server *find(const char *word)
+{
+    for (size_t i = 0; i < N_SUBCOMMANDS; i++)
+        if (strcmp(subcommands[i].name, word) == 0)
+            return &subcommands[i];
+    return NULL;
+}
+
+bool rg_command_is(const char *word)
+{
+    return find(word) != NULL;
+}
+
+void rg_command_list(FILE *out)
+{
+    for (size_t i = 0; i < N_SUBCOMMANDS; i++)
+        fprintf(out, "  %-7s %s\n", subcommands[i].name, subcommands[i].summary);
+}
+
+static void print_help(const struct rg_command *command)
+{
+    printf("Usage: remote-gpud %s %s\n%s\n\nOptions:\n", command->which->name, command->which->usage,
+           command->which->details);
+    rg_options_help(&command->options, stdout);
+    printf("\nExit status: 0 done, 1 no such user or certificate, 125 it could not be done.\n");
+}
+
+bool rg_command_load(struct rg_command *command, int argc, char **argv, int *status)
+{
+    memset(command, 0, sizeof *command);
+    command->which = find(argv[1]);
+    rg_options_init(&command->options, table, sizeof table / sizeof table[0], command, command->which->bit);
+    char why[512] = "";
+    const char *name = command->which->name;
+    int next = argc;
+    *status = RG_COMMAND_FAILED;
+    if (rg_options_load_arguments(&command->options, argc - 1, argv + 1, &next, why, sizeof why) != RG_OK) {
+        rg_error("%s; see remote-gpud %s --help", why, name);
+        return false;
+    }
+    if (command->help) {
+        print_help(command);
+        *status = RG_COMMAND_DONE;
+        return false;
+    }
+    command->argc = argc - 1 - next;
+    command->argv = argv + 1 + next;
+    if (command->argc > command->which->most) {
+        rg_error("'%s' is one word too many; see remote-gpud %s --help", command->argv[command->which->most],
+                 name);
+        return false;
+    }
+    if (command->argc < command->which->least) {
+        rg_error("whose certificates are to be refused? remote-gpud %s %s; remote-gpud users lists them",
+                 name, command->which->usage);
+        return false;
+    }
+    return true;
+}
+
+int rg_command_run(const struct rg_command *command, const struct rg_command_server *server)
+{
+    rg_x509_start();
+    return command->which->run(command, server);
+}
+
+void rg_command_fini(struct rg_command *command)
+{
+    rg_options_fini(&command->options);
+}
+
+/* Where else the folder may be, for those who are not root but whose server is. */
+static const char *elsewhere(const char *path)
+{
+    return geteuid() != 0 && strcmp(path, "/var/lib/remote-gpu") != 0
+               ? "; that of a server that runs as root or as a service is /var/lib/remote-gpu, and needs root"
+               : "";
+}
+
+bool rg_command_open(const struct rg_command *command, const struct rg_command_server *server,
+                     struct rg_state *state)
+{
+    char path[4096], why[1024] = "";
+    const char *named = command->state_dir ? command->state_dir : server->state_dir;
+    enum rg_status status = RG_OK;
+    if (!named)
+        status = rg_identity_state_dir(path, sizeof path, why, sizeof why);
+    if (status == RG_OK)
+        status = rg_state_open(state, named ? named : path, false, why, sizeof why);
+    if (status == RG_OK)
+        return true;
+    if (status == RG_ERR_NOT_FOUND && !*why)
+        rg_explain(why, sizeof why, "there is no state folder");
+    if (status == RG_ERR_NOT_FOUND)
+        rg_error(
+            "%s: remote-gpud makes it when it starts for the first time; --state-dir names another one%s",
+            why, elsewhere(named ? named : path));
+    else
+        rg_error("%s", why);
+    return false;
+}
