@@ -110,6 +110,8 @@ enum rg_notice_type {
         22, /* arg0: bytes of room that have become free since the session began (proto/bulk_credit.h) */
     RG_NOTICE_GPU_PATH =
         40, /* bulk data gets to and from GPU arg0 so from now on; arg1: enum rg_gpu_path (proto/gpu_path.h) */
+    RG_NOTICE_ALIVE =
+        41, /* the server lives: an answer to RG_ANSWER_ALIVE, or by itself while it cannot read */
     RG_NOTICE_RECLAIM =
         23, /* id: of the reclaim; the client answers RG_ANSWER_RECLAIMED (proto/prealloc.h) */
     RG_NOTICE_TIMES =
@@ -146,6 +148,9 @@ enum rg_answer_type {
     RG_ANSWER_RECLAIMED =
         5, /* id of the notice; the bulk part: struct rg_prealloc_return of each block that it has not
                                 given out and gives back */
+    /* by itself: the client lives; if nothing else is sent, each quarter of the time that the server gives it
+       (ServerHello.keep_alive). arg0: 1: the server is to say RG_NOTICE_ALIVE, too */
+    RG_ANSWER_ALIVE = 40,
     RG_ANSWER_TIMES =
         30, /* id: named by RG_NOTICE_TIMES; arg0: 1: also of work that the device has not done yet */
 };

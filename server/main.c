@@ -18,6 +18,7 @@
 #include "server/handshake/address_space.h"
 #include "server/handshake/hello.h"
 #include "server/handshake/host_memory.h"
+#include "server/handshake/keep_alive.h"
 #include "server/images/image.h"
 #include "server/modules.h"
 #include "server/timeline/output.h"
@@ -225,7 +226,9 @@ int main(int argc, char **argv)
         if (arguments.hello.times)
             rg_times_start(worker);
     }
-    if (!worker || rg_output_start(worker, output_fd) != RG_OK || rg_worker_start(worker) != RG_OK) {
+    const uint32_t grace = resume.offered ? arguments.hello.reconnect_s : 0;
+    if (!worker || rg_keep_alive_start(worker, arguments.hello.keep_alive_s, grace) != RG_OK ||
+        rg_output_start(worker, output_fd) != RG_OK || rg_worker_start(worker) != RG_OK) {
         rg_error("session %llu: no memory or threads for it", (unsigned long long)arguments.hello.session);
         _exit(1);
     }

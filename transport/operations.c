@@ -6,7 +6,9 @@
  */
 #include "transport/operations.h"
 
+#include <linux/sockios.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 
 /* --- operations that a transport does not have --- */
 
@@ -107,6 +109,17 @@ static bool needs_no_credit(struct rg_conn *conn)
     return true;
 }
 
+static bool backlog_of_fd(const struct rg_conn *conn, size_t *unread, size_t *unsent)
+{
+    int in = 0, out = 0;
+    const int fd = conn->ops->fd(conn);
+    if (fd < 0 || ioctl(fd, SIOCINQ, &in) != 0 || ioctl(fd, SIOCOUTQ, &out) != 0)
+        return false;
+    *unread = (size_t)in;
+    *unsent = (size_t)out;
+    return true;
+}
+
 static void no_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out)
 {
     (void)conn, (void)out;
@@ -188,6 +201,8 @@ void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter)
         ops->set_control = no_control;
     if (!ops->fd)
         ops->fd = no_fd;
+    if (!ops->backlog)
+        ops->backlog = backlog_of_fd;
     if (!ops->abandon)
         ops->abandon = nothing_to_do;
     if (!ops->register_memory)

@@ -18,6 +18,7 @@
 #include "transport/address.h"
 #include "transport/transport.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 struct rg_transport_ops {
@@ -64,6 +65,8 @@ struct rg_transport_ops {
     void (*withdraw)(struct rg_conn *conn, uint64_t tag, void *memory);
     enum rg_status (*take_advertised)(struct rg_conn *conn, size_t most, void **memory, size_t *size);
     bool (*has_advertised)(struct rg_conn *conn, size_t size);
+    /* optional; else by the descriptor */
+    bool (*backlog)(const struct rg_conn *conn, size_t *unread, size_t *unsent);
     void (*statistics)(const struct rg_conn *conn, struct rg_conn_statistics *out); /* optional */
     void (*security)(const struct rg_conn *conn, struct rg_conn_security *out);     /* optional */
     /* optional: of transport tls */
@@ -80,6 +83,9 @@ struct rg_conn {
         piece_least;  /* bytes that a message with bulk data should carry at least (rg_conn_piece); 0: any */
     size_t bulk_left; /* of the current message; the receiver's */
     unsigned rails;   /* multirail/: how many there are meant to be */
+    /* for rg_conn_progress: odd while a thread is inside; counts of what has been done, times two */
+    _Atomic uint32_t sends, receives;
+    _Atomic uint32_t detached, detached_sends; /* threads inside, and what they have done */
     char transport[48];
     char peer[160];
 };

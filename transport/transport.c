@@ -19,6 +19,32 @@ static size_t sum_parts(const struct iovec *parts, int count, size_t limit)
     return sum;
 }
 
+/* Counts that one thread at a time changes, and others look at: no more than stores. */
+static inline uint32_t enter(_Atomic uint32_t *count)
+{
+    const uint32_t before = atomic_load_explicit(count, memory_order_relaxed);
+    atomic_store_explicit(count, before | 1, memory_order_relaxed);
+    return before & ~1u;
+}
+
+static inline void leave(_Atomic uint32_t *count, uint32_t after)
+{
+    atomic_store_explicit(count, after, memory_order_relaxed);
+}
+
+void rg_conn_progress(const struct rg_conn *conn, struct rg_conn_progress *out)
+{
+    const uint32_t sends = atomic_load_explicit(&conn->sends, memory_order_relaxed),
+                   receives = atomic_load_explicit(&conn->receives, memory_order_relaxed);
+    *out = (struct rg_conn_progress){
+        .sending = (sends & 1) || atomic_load_explicit(&conn->detached, memory_order_relaxed),
+        .receiving = receives & 1,
+        .sent = sends / 2 + atomic_load_explicit(&conn->detached_sends, memory_order_relaxed),
+        .received = receives / 2,
+    };
+    out->has_backlog = conn->ops->backlog(conn, &out->unread, &out->unsent);
+}
+
 struct rg_lease rg_lease_until_reply;
 
 void rg_lease_end(struct rg_lease *lease)
@@ -42,12 +68,19 @@ enum rg_status rg_conn_send(struct rg_conn *conn, struct rg_send *send)
                  RG_BULK_MAX);
         return RG_ERR_INVALID;
     }
-    return conn->ops->send(conn, send);
+    const uint32_t before = enter(&conn->sends);
+    const enum rg_status status = conn->ops->send(conn, send);
+    leave(&conn->sends, before + 2);
+    return status;
 }
 
 enum rg_status rg_conn_send_detached(struct rg_conn *conn, struct rg_send *send)
 {
-    return conn->ops->send_detached(conn, send);
+    atomic_fetch_add_explicit(&conn->detached, 1, memory_order_relaxed);
+    const enum rg_status status = conn->ops->send_detached(conn, send);
+    atomic_fetch_add_explicit(&conn->detached_sends, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&conn->detached, 1, memory_order_relaxed);
+    return status;
 }
 
 enum rg_status rg_conn_recv(struct rg_conn *conn, int timeout_ms, struct rg_message *out)
@@ -57,7 +90,9 @@ enum rg_status rg_conn_recv(struct rg_conn *conn, int timeout_ms, struct rg_mess
         return RG_ERR_INVALID;
     }
     struct rg_message message;
+    const uint32_t before = enter(&conn->receives);
     enum rg_status status = conn->ops->recv(conn, timeout_ms, &message);
+    leave(&conn->receives, before + (status == RG_ERR_TIMEOUT ? 0 : 2));
     if (status != RG_OK)
         return status;
     conn->bulk_left = message.bulk_size;
@@ -74,7 +109,10 @@ enum rg_status rg_conn_recv_bulk(struct rg_conn *conn, void *buffer, size_t size
     if (size == 0)
         return RG_OK;
     conn->bulk_left -= size;
-    return conn->ops->recv_bulk(conn, buffer, size);
+    const uint32_t before = enter(&conn->receives);
+    const enum rg_status status = conn->ops->recv_bulk(conn, buffer, size);
+    leave(&conn->receives, before + 2);
+    return status;
 }
 
 enum rg_status rg_conn_register(struct rg_conn *conn, void *base, size_t size)
@@ -120,7 +158,9 @@ enum rg_status rg_conn_take_advertised(struct rg_conn *conn, size_t most, void *
         rg_error("%zu bytes of bulk data were asked for where %zu are left", most, conn->bulk_left);
         return RG_ERR_INVALID;
     }
+    const uint32_t before = enter(&conn->receives);
     enum rg_status status = most == 0 ? RG_OK : conn->ops->take_advertised(conn, most, memory, size);
+    leave(&conn->receives, before + 2);
     conn->bulk_left -= *size;
     return status;
 }

@@ -239,6 +239,17 @@ RG_MUST_CHECK enum rg_status rg_conn_take_advertised(struct rg_conn *conn, size_
 bool rg_conn_has_advertised(struct rg_conn *conn, size_t size);
 void rg_conn_get_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out);
 
+/** How far a connection is, to be compared with later: whether its peer takes and sends anything (liveness.h). */
+struct rg_conn_progress {
+    bool sending, receiving; /* some thread is inside */
+    uint32_t sent, received; /* how often that has ended; counts wrap */
+    bool has_backlog;        /* what follows is known: */
+    size_t unread,
+        unsent; /* bytes that have come and nobody has received; that the peer's machine has not got */
+};
+/** Any thread that may use the connection, beside others. */
+void rg_conn_progress(const struct rg_conn *conn, struct rg_conn_progress *out);
+
 /** How a connection is protected. */
 struct rg_conn_security {
     bool encrypted;  /* by TLS; of several connections: all of them */

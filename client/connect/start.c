@@ -8,6 +8,7 @@
 #include "client/connect/start.h"
 
 #include "client/connect/address_window.h"
+#include "client/connect/keep_alive.h"
 #include "client/connect/multipath.h"
 #include "client/connect/reconnect.h"
 #include "client/connect/visible_devices.h"
@@ -136,6 +137,7 @@ static bool say_hello(struct rg_session *session, const struct rg_client_hello *
     hello.client_hello.capability = rg_capability_wanted();
     rg_multipath_ask(strstr(rg_conn_transport(session->conn), "unix") != NULL, &hello.client_hello);
     hello.client_hello.capabilities |= RG_CONTROL_CAP_GPU_PATH;
+    hello.client_hello.keep_alive = rg_keep_alive_wanted();
     if (rg_probe)
         hello.client_hello.capabilities |= rg_probe->capabilities;
     if (rg_reconnect_wanted())
@@ -362,6 +364,8 @@ static CUresult start(void)
     for (unsigned i = 0; i < rg_n_sessions; i++)
         if (begin(&rg_sessions[i]) != RG_OK)
             return CUDA_ERROR_OUT_OF_MEMORY;
+    if (rg_keep_alive_start() != RG_OK)
+        return CUDA_ERROR_OUT_OF_MEMORY;
     if (RG_PROBED(sessions_begun))
         rg_probe->sessions_begun();
     return CUDA_SUCCESS;

@@ -273,6 +273,28 @@ enum rg_status rg_queue_answer(struct rg_session *session, const struct rg_answe
     return status;
 }
 
+void rg_queue_say_alive(struct rg_session *session, bool asks, bool may)
+{
+    struct rg_queue *queue = &session->queue;
+    struct {
+        struct rg_message_header header;
+        struct rg_answer answer;
+    } message = {{.kind = RG_MESSAGE_ANSWER,
+                  .version = RG_PROTOCOL_MAJOR,
+                  .count = 1,
+                  .ack = session->stats.received_messages},
+                 {.type = RG_ANSWER_ALIVE, .arg = {asks}}};
+    struct iovec part = {&message, sizeof message};
+    struct rg_send send = {.msg = &part, .n_msg = 1};
+    if (!may || pthread_mutex_trylock(&queue->send_lock) != 0)
+        return;
+    const enum rg_status status =
+        atomic_load(&session->ended) == CUDA_SUCCESS ? rg_conn_send(session->conn, &send) : RG_ERR_CLOSED;
+    pthread_mutex_unlock(&queue->send_lock);
+    if (status != RG_OK && status != RG_ERR_CLOSED)
+        lost_sending(session, status);
+}
+
 void rg_queue_wake_sender(struct rg_session *session)
 {
     struct rg_queue *queue = &session->queue;

@@ -147,6 +147,8 @@ static void handle_notice(struct rg_session *session, const struct rg_message *m
     case RG_NOTICE_ERROR:
         rg_session_async_error(session, (CUresult)notice.arg[0], (unsigned)notice.arg[1]);
         return;
+    case RG_NOTICE_ALIVE:
+        return; /* that it came is all it says */
     case RG_NOTICE_OUTPUT:
         print_output(&notice, &in);
         return;

@@ -85,6 +85,8 @@ enum rg_refusal_code {
     (1ull << 0) /* both: the session survives its connection (transport/resumable/resumable.h) */
 #define RG_CONTROL_CAP_AWAITED (1ull << 1) /* the server knows RG_RECORD_AWAITED (proto/wire.h) */
 #define RG_CONTROL_CAP_DELTA   (1ull << 2) /* the server knows RG_MESSAGE_DELTA (proto/wire.h) */
+#define RG_CONTROL_CAP_KEEP_ALIVE                                                                            \
+    (1ull << 3) /* the server takes RG_ANSWER_ALIVE, and says RG_NOTICE_ALIVE (proto/wire.h) */
 #define RG_CONTROL_CAP_GPU_PATH                                                                              \
     (1ull << 31) /* the client wants to know how bulk data gets into the GPUs' memory (proto/gpu_path.h) */
 #define RG_CONTROL_CAP_TIMES                                                                                 \
@@ -174,6 +176,7 @@ struct rg_client_hello {
     uint64_t resume_session; /* RG_PURPOSE_RESUME */
     uint8_t resume_token[RG_RESUME_TOKEN];
     uint64_t resume_received;
+    uint32_t keep_alive; /* seconds that it wants to be able to be silent; 0: as the server does by itself */
     uint8_t join_secret[RG_JOIN_SECRET];         /* RG_PURPOSE_JOIN */
     uint8_t join_public_key[RG_JOIN_PUBLIC_KEY]; /* RG_PURPOSE_JOIN, RG_PURPOSE_RENEW */
     uint32_t join_proof_size;
@@ -204,6 +207,7 @@ struct rg_server_hello {
     uint32_t bulk_connections, bulk_codecs;
     uint8_t resume_token[RG_RESUME_TOKEN]; /* with RG_CONTROL_CAP_RESUME */
     uint32_t resume_seconds;
+    uint32_t keep_alive; /* seconds after which a silent client's session ends; 0: never */
     char host[RG_CONTROL_TEXT];
 };
 

@@ -138,6 +138,7 @@ static enum rg_status pack_client_hello(Rg__Control *control, const struct rg_cl
     hello.resume_session = from->resume_session;
     hello.resume_token = bytes_of(from->resume_token, resume ? RG_RESUME_TOKEN : 0);
     hello.resume_received = from->resume_received;
+    hello.keep_alive = from->keep_alive;
     if (from->purpose == RG_PURPOSE_JOIN)
         hello.join_secret = bytes_of(from->join_secret, RG_JOIN_SECRET);
     if (from->purpose == RG_PURPOSE_JOIN || from->purpose == RG_PURPOSE_RENEW) {
@@ -202,6 +203,7 @@ static enum rg_status pack_server_hello(Rg__Control *control, const struct rg_se
     const bool lasts = from->capabilities & RG_CONTROL_CAP_RESUME;
     hello.resume_token = bytes_of(from->resume_token, lasts ? RG_RESUME_TOKEN : 0);
     hello.resume_seconds = from->resume_seconds;
+    hello.keep_alive = from->keep_alive;
     hello.host = TEXT(from->host);
     control->body_case = RG__CONTROL__BODY_SERVER_HELLO;
     control->server_hello = &hello;

@@ -222,6 +222,7 @@ static enum rg_status get_client_hello(struct rg_client_hello *to, const Rg__Cli
         TRY(get_token(to->resume_token, &from->resume_token));
     to->resume_session = from->resume_session;
     to->resume_received = from->resume_received;
+    to->keep_alive = from->keep_alive;
     if (to->purpose == RG_PURPOSE_JOIN || to->purpose == RG_PURPOSE_RENEW)
         TRY(get_join(to, from));
     return get_transports(&to->transports, from->transports, from->n_transports);
@@ -261,6 +262,7 @@ static enum rg_status get_server_hello(struct rg_server_hello *to, void **storag
     if (to->capabilities & RG_CONTROL_CAP_RESUME)
         TRY(get_token(to->resume_token, &from->resume_token));
     to->resume_seconds = from->resume_seconds;
+    to->keep_alive = from->keep_alive;
     TRY(GET_TEXT(to->host, from->host));
 
     if (from->bulk_connections)

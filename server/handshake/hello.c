@@ -11,6 +11,7 @@
 #include "generated/server/driver.h"
 #include "server/handshake/address_space.h"
 #include "server/handshake/host_memory.h"
+#include "server/handshake/keep_alive.h"
 #include "transport/control.h"
 #include "transport/topology/proximity.h"
 #include "transport/upgrade/upgrade.h"
@@ -302,7 +303,8 @@ enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connecti
     take_capability(client.client_hello.capability);
     hello->times = client.client_hello.capabilities & RG_CONTROL_CAP_TIMES;
     hello->ways = client.client_hello.capabilities & RG_CONTROL_CAP_GPU_PATH;
-    server->capabilities |= RG_CONTROL_CAP_AWAITED | RG_CONTROL_CAP_DELTA;
+    server->capabilities |= RG_CONTROL_CAP_AWAITED | RG_CONTROL_CAP_DELTA | RG_CONTROL_CAP_KEEP_ALIVE;
+    server->keep_alive = hello->keep_alive_s = rg_keep_alive_seconds(client.client_hello.keep_alive);
     if (hello->times)
         server->capabilities |= RG_CONTROL_CAP_TIMES;
     bool good = load_driver(hello, &server->driver.version, why, sizeof why) &&

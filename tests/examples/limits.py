@@ -1,10 +1,13 @@
 """Tests of what one session may take of its server: lines of the log, memory, time."""
 
+import os
+import signal
 import subprocess
 import sys
+import time
 
 from expected import expect, still_serves
-from trial import Server
+from trial import Server, wait_until
 from wire import PREAMBLE
 
 # Calls that the server, or its driver, has something to say about.
@@ -92,3 +95,146 @@ def test_memory_budget(build):
                "the session got more than its budget: " + said, server.log())
         expect(used and max(used) < 1024 + 256 + 400, "the worker took too much: " + said, server.log())
         still_serves(build, server)
+
+
+# Waits for standard input and then for the device, over and over; prints what came of it.
+TALK = PREAMBLE + """
+print("ready", flush=True)
+for line in sys.stdin:
+    print(cuda.cuCtxSynchronize(), flush=True)
+"""
+SILENCE = 2  # seconds
+
+
+class Talk:
+    """A program that runs remotely and can be asked to make a call."""
+
+    def __init__(self, build, server, *arguments, environment=None, program=TALK):
+        command = [build.command, "run", "-s", server.address, *arguments, "--", sys.executable, "-c", program]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                        text=True, env=dict(os.environ, **(environment or {})))
+        self.errors = ""
+        expect(self.process.stdout.readline() == "ready\n", "the program does not begin", server.log())
+
+    def ask(self):
+        """The result of a call."""
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+    def stop(self):
+        """Stops the program, as a debugger or SIGTSTP does."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self):
+        """It continues."""
+        self.process.send_signal(signal.SIGCONT)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.go_on()
+        try:
+            self.errors = self.process.communicate(timeout=20)[1]
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.errors = self.process.communicate()[1]
+
+
+def test_stopped_client(build):
+    """A client that is stopped for ever loses its session; one that merely does nothing, and one that asked for time, do not."""
+    with Server(build, tcp=True, arguments=["--keep-alive", str(SILENCE)]) as server:
+        with Talk(build, server) as idle, Talk(build, server, "--keep-alive", "100") as patient:
+            with Talk(build, server) as stopped:
+                stopped.stop()
+                patient.stop()
+                expect(wait_until(lambda: len(server.workers()) == 2, SILENCE + 10), "a stopped client keeps its session",
+                       server.log())
+                stopped.go_on()
+                expect(stopped.ask() == "46", "its calls do not fail", server.log())
+            expect("nothing came from the program for 2 s" in stopped.errors, "it is not told why: " + stopped.errors,
+                   server.log())
+            time.sleep(2 * SILENCE)
+            patient.go_on()
+            expect(idle.ask() == "0", "an idle client loses its session", server.log())
+            expect(patient.ask() == "0", "a client that asked for more time loses its session", server.log())
+
+
+# Sends without end, and reads nothing of what it asked for: the worker's replies stay with it.
+FLOOD_AND_STOP = PREAMBLE + """
+import os, signal
+memory, size = ctypes.c_uint64(), 64 << 20
+must("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(size))
+host = (ctypes.c_ubyte * size)()
+print("ready", flush=True)
+threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGSTOP)).start()
+while cuda.cuMemcpyDtoH_v2(host, memory, ctypes.c_size_t(size)) == 0:
+    pass
+print("46", flush=True)
+"""
+
+
+def test_slow_reader(build):
+    """A client that stops while it is sent much data does not keep its worker, nor the memory in it."""
+    for connections in "0", "4":
+        with Server(build, tcp=True, arguments=["--keep-alive", str(SILENCE)]) as server:
+            with Talk(build, server, environment={"REMOTE_GPU_CONNECTIONS": connections}, program=FLOOD_AND_STOP):
+                expect(wait_until(lambda: not server.workers(), SILENCE + 10), "a client that reads nothing keeps its session",
+                       server.log())
+
+
+def test_stopped_worker(build):
+    """A program whose worker is stopped gets an error, whether it was waiting or sending; at rest it need not notice."""
+    for program in TALK, FLOOD_AND_STOP.replace("SIGSTOP", "SIGCONT"):
+        with Server(build, tcp=True) as server:
+            with Talk(build, server, "--keep-alive", str(SILENCE), program=program) as talk:
+                workers = server.workers()
+                for worker in workers:
+                    os.kill(worker, signal.SIGSTOP)
+                time.sleep(3 * SILENCE)
+                started = time.monotonic()
+                result = talk.ask() if program == TALK else talk.process.stdout.readline().strip()
+                expect(result == "46", "a call on a stopped server does not fail", server.log())
+                expect(program != TALK or time.monotonic() - started < SILENCE + 10, "it took too long", server.log())
+                for worker in workers:
+                    os.kill(worker, signal.SIGCONT)
+            expect("has not answered for 2 s" in talk.errors, "the program is not told why: " + talk.errors, server.log())
+
+
+# One call that takes long on the device, and one that waits for it in the sequence of records.
+LONG = PREAMBLE + """
+ptx = b'''.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry spin() {
+    .reg .u64 %a, %b; .reg .pred %p;
+    mov.u64 %a, %globaltimer;
+loop:
+    mov.u64 %b, %globaltimer;
+    sub.u64 %b, %b, %a;
+    setp.lt.u64 %p, %b, 7000000000;
+    @%p bra loop;
+    ret;
+}'''
+module, spin, memory = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint64()
+must("cuModuleLoadData", ctypes.byref(module), ptx)
+must("cuModuleGetFunction", ctypes.byref(spin), module, b"spin")
+must("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(4096))
+print("ready", flush=True)
+for line in sys.stdin:
+    must("cuLaunchKernel", spin, 1, 1, 1, 1, 1, 1, 0, None, None, None)
+    if line == "free\\n":
+        must("cuMemFree_v2", memory)
+    print(cuda.cuCtxSynchronize(), flush=True)
+"""
+
+
+def test_long_kernels(build):
+    """A kernel that runs longer than either side may be silent is no silence: waited for, or with a call that blocks the worker."""
+    with Server(build, tcp=True, arguments=["--keep-alive", str(SILENCE)]) as server:
+        with Talk(build, server, "--keep-alive", str(SILENCE), program=LONG) as talk:
+            for what in "wait\n", "free\n":
+                talk.process.stdin.write(what)
+                talk.process.stdin.flush()
+                expect(talk.process.stdout.readline() == "0\n", "a long kernel ended the session", server.log())

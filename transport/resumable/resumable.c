@@ -6,6 +6,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/thread.h"
+#include "common/sync/scoped_lock.h"
 
 #include <poll.h>
 #include <stdlib.h>
@@ -253,6 +254,18 @@ static bool resumable_has_advertised(struct rg_conn *conn, size_t size)
     return room;
 }
 
+static bool resumable_backlog(const struct rg_conn *conn, size_t *unread, size_t *unsent)
+{
+    struct rg_resumable *c = (struct rg_resumable *)(uintptr_t)conn;
+    RG_SCOPED_LOCK(&c->lock);
+    struct rg_conn_progress progress = {0};
+    if (c->link && c->over == RG_OK)
+        rg_conn_progress(c->link, &progress);
+    *unread = progress.unread;
+    *unsent = progress.unsent;
+    return progress.has_backlog;
+}
+
 static void resumable_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out)
 {
     struct rg_resumable *c = (struct rg_resumable *)(uintptr_t)conn;
@@ -318,6 +331,7 @@ static struct rg_transport_ops resumable_ops = {
     .withdraw = resumable_withdraw,
     .take_advertised = rg_resumable_take_advertised,
     .has_advertised = resumable_has_advertised,
+    .backlog = resumable_backlog,
     .statistics = resumable_statistics,
     .security = resumable_security,
 };

@@ -122,6 +122,8 @@ enum rg_status rg_cli_set_environment(const struct rg_cli_settings *settings, co
                setenv("REMOTE_GPU_COMPRESS", settings->compress, 1) == 0 &&
                (!settings->gpus || set_number("REMOTE_GPU_GPUS", settings->gpus) == RG_OK) &&
                (!settings->wait || setenv("REMOTE_GPU_WAIT", settings->wait, 1) == 0) &&
+               (!rg_options_is_set(&settings->options, offsetof(struct rg_cli_settings, keep_alive)) ||
+                set_number("REMOTE_GPU_KEEP_ALIVE", settings->keep_alive) == RG_OK) &&
                (!settings->opt || setenv("REMOTE_GPU_OPT", settings->opt, 1) == 0) &&
                (!settings->log || setenv("REMOTE_GPU_LOG", settings->log, 1) == 0) &&
                (!stats || set_file("REMOTE_GPU_STATS", stats) == RG_OK) &&

@@ -133,6 +133,17 @@ static const struct rg_option table[] = {
      .environment = "REMOTE_GPU_WAIT",
      .help =
          "how calls wait: sleep (block), poll (spin), or poll briefly and then sleep (auto, the default)"},
+    {.name = "keep-alive",
+     .type = RG_OPTION_INTEGER,
+     .offset = AT(keep_alive),
+     .argument = "SECONDS",
+     .min = 0,
+     .max = 1 << 30,
+     .commands = RG_CLI_RUN,
+     .environment = "REMOTE_GPU_KEEP_ALIVE",
+     .help = "give up a server that has been silent this long (default: 120), and ask it to be as patient "
+             "with the "
+             "command, as when that is to be stopped in a debugger; 0: never"},
     {.name = "connections",
      .type = RG_OPTION_TEXT,
      .offset = AT(connections),

@@ -37,6 +37,7 @@ struct rg_cli_settings {
     char *stats;   /* NULL: none; "": on stderr */
     char *profile; /* NULL: none; "": a file named after the process */
     char *wait;
+    int64_t keep_alive;
     char *record; /* likewise */
     char *opt;
     char *log;

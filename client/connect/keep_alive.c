@@ -1,0 +1,96 @@
+/* keep_alive.c - see keep_alive.h. */
+#include "client/connect/keep_alive.h"
+
+#include "client/core/queue.h"
+#include "client/core/receiver.h"
+#include "client/core/session.h"
+#include "common/base/limits.h"
+#include "common/base/log.h"
+#include "common/base/parse.h"
+#include "common/base/thread.h"
+#include "transport/liveness.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#define FOR_EVER UINT32_MAX
+
+/* The user's seconds; 0: never, or not set where *set is false. */
+static uint32_t setting(bool *set)
+{
+    const char *text = secure_getenv("REMOTE_GPU_KEEP_ALIVE");
+    int64_t seconds = RG_KEEP_ALIVE_S;
+    char why[160];
+    *set = text && *text;
+    if (*set && rg_parse_integer(text, 0, INT32_MAX, &seconds, why, sizeof why) != RG_OK) {
+        rg_warn("REMOTE_GPU_KEEP_ALIVE: %s: %u is used", why, RG_KEEP_ALIVE_S);
+        *set = false;
+    }
+    return (uint32_t)seconds;
+}
+
+uint32_t rg_keep_alive_wanted(void)
+{
+    bool set;
+    const uint32_t seconds = setting(&set);
+    return !set ? 0 : seconds ? seconds : FOR_EVER;
+}
+
+static struct rg_liveness liveness[RG_SERVERS_MAX];
+static uint64_t tick_ns;
+static uint32_t patience_s; /* with a silent server; 0: for ever */
+
+static bool answers(const struct rg_session *session)
+{
+    return session->hello.capabilities & RG_CONTROL_CAP_KEEP_ALIVE;
+}
+
+static void look(struct rg_session *session, struct rg_liveness *seen)
+{
+    const struct rg_conn_progress before = seen->last;
+    if (atomic_load(&session->ended) != CUDA_SUCCESS || atomic_load(&session->over))
+        return;
+    rg_receiver_poll(session); /* what the worker said while nobody waited */
+    const unsigned silent = rg_liveness_look(seen, session->conn, false);
+    const uint64_t patience_ns = (patience_s + (uint64_t)session->hello.resume_seconds) * 1000000000ull;
+    if (patience_s && answers(session) && silent > patience_ns / tick_ns) {
+        rg_session_end(session, CUDA_ERROR_DEVICE_UNAVAILABLE,
+                       "%s has not answered for %u s: the session's worker is stopped or hangs there; "
+                       "--keep-alive of remote-gpu run waits longer",
+                       session->server, patience_s);
+        return;
+    }
+    /* a server that is asked is not silent: it answers, or says that it is busy */
+    if (seen->last.sent == before.sent || silent)
+        rg_queue_say_alive(session, seen->last.receiving, rg_liveness_may_send(seen));
+}
+
+static void *watch(void *argument)
+{
+    (void)argument;
+    rg_thread_expect_little();
+    for (;;) {
+        const struct timespec pause = {.tv_sec = (time_t)(tick_ns / 1000000000u),
+                                       .tv_nsec = (long)(tick_ns % 1000000000u)};
+        nanosleep(&pause, NULL);
+        for (unsigned i = 0; i < rg_n_sessions; i++)
+            look(&rg_sessions[i], &liveness[i]);
+    }
+    return NULL;
+}
+
+enum rg_status rg_keep_alive_start(void)
+{
+    bool set, needed = false;
+    patience_s = setting(&set);
+    uint32_t least = patience_s ? patience_s : FOR_EVER;
+    for (unsigned i = 0; i < rg_n_sessions; i++) {
+        const uint32_t theirs = rg_sessions[i].hello.keep_alive;
+        least = theirs && theirs < least ? theirs : least;
+        needed |= answers(&rg_sessions[i]);
+    }
+    if (!needed || least == FOR_EVER)
+        return RG_OK;
+    tick_ns = least * 1000000000ull / RG_LIVENESS_TICKS;
+    return rg_thread_create_detached("rg-alive", watch, NULL);
+}

@@ -1,0 +1,27 @@
+/* liveness.c - see liveness.h. */
+#include "transport/liveness.h"
+
+/* So much that has come and that nobody has received tells nothing: perhaps no more can come. */
+#define MUCH_UNREAD (64u << 10)
+
+unsigned rg_liveness_look(struct rg_liveness *liveness, const struct rg_conn *conn, bool always)
+{
+    const struct rg_conn_progress last = liveness->last;
+    struct rg_conn_progress *now = &liveness->last;
+    rg_conn_progress(conn, now);
+    const bool knows = now->has_backlog && last.has_backlog;
+    const bool stuck = now->sending && last.sending && now->sent == last.sent;
+    const bool would_see = now->receiving || stuck || (always && knows && now->unread < MUCH_UNREAD);
+    if (now->received != last.received || (knows && now->unread != last.unread))
+        liveness->silent = 0;
+    else if (would_see)
+        liveness->silent++;
+    else if (!always)
+        liveness->silent = 0;
+    return liveness->silent;
+}
+
+bool rg_liveness_may_send(const struct rg_liveness *liveness)
+{
+    return !liveness->last.sending && (!liveness->last.has_backlog || liveness->last.unsent == 0);
+}

@@ -1,0 +1,31 @@
+/*
+ * liveness.h - whether the process at the other end of a connection still lives: not only its machine, which answers for a process that
+ * is stopped (SIGSTOP, a debugger, a frozen container) or hangs as well.
+ *
+ * Who watches looks once a tick, by a thread that neither sends nor receives. What has come since shows that the peer lives,
+ * even if nobody has received it; and that nothing has come means something where the peer would have said something:
+ * it is to say a word each tick. Ticks are counted, not time: a process that was stopped itself finds one tick, and so
+ * does one whose machine slept.
+ */
+#ifndef RG_TRANSPORT_LIVENESS_H
+#define RG_TRANSPORT_LIVENESS_H
+
+#include "transport/transport.h"
+
+#define RG_LIVENESS_TICKS 4u /* that a peer may be silent, each a quarter of the time that it is given */
+
+struct rg_liveness {
+    struct rg_conn_progress last;
+    unsigned silent; /* ticks */
+};
+
+/**
+ * Looks; returns for how many ticks nothing has come. `always`: the peer is to say something each tick; else only while this side
+ * is receiving, or gets nothing sent. Not while the connection is being destroyed.
+ */
+unsigned rg_liveness_look(struct rg_liveness *liveness, const struct rg_conn *conn, bool always);
+
+/** Whether a small message can be sent without waiting, as far as can be told. */
+bool rg_liveness_may_send(const struct rg_liveness *liveness);
+
+#endif
