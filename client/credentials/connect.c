@@ -13,7 +13,9 @@ enum rg_status rg_client_connect_again(const char *server, const struct rg_trans
     struct rg_transport_options own = options ? *options : (struct rg_transport_options){0};
     struct rg_tls_client tls;
     own.tls = rg_credentials_tls(credentials, &tls);
-    return rg_transport_connect(server, &own, why, why_size, out);
+    const enum rg_status status = rg_transport_connect(server, &own, why, why_size, out);
+    return status == RG_ERR_INVALID && own.tls ? RG_ERR_REFUSED
+                                               : status; /* the files; the address was looked at */
 }
 
 enum rg_status rg_client_connect(const char *server, const struct rg_transport_options *options,

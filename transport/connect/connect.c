@@ -49,7 +49,7 @@ enum rg_status rg_transport_connect(const char *address, const struct rg_transpo
     struct rg_conn *conn = NULL;
     status = ops->connect(&parsed, &options, why, why_size, &conn);
     if (status != RG_OK)
-        return status == RG_ERR_INVALID ? status : RG_ERR_UNREACHABLE;
+        return status == RG_ERR_INVALID || status == RG_ERR_REFUSED ? status : RG_ERR_UNREACHABLE;
     conn->ops = ops;
     status = rg_filter_chain_apply(&chain, &conn);
     if (status != RG_OK) {

@@ -25,8 +25,8 @@ struct rg_transport_ops;
 
 /**
  * Connects to `address`. Logs nothing on failure; the phrase for the user ("connection refused", …) is put
- * into `why` (size bytes, may be NULL). Returns RG_ERR_INVALID for a malformed address, RG_ERR_UNREACHABLE
- * else.
+ * into `why` (size bytes, may be NULL). Returns RG_ERR_INVALID for a malformed address or files of TLS that cannot be
+ * used, RG_ERR_REFUSED if one side does not believe the other's certificate, RG_ERR_UNREACHABLE else.
  */
 RG_MUST_CHECK enum rg_status rg_transport_connect(const char *address,
                                                   const struct rg_transport_options *options, char *why,
