@@ -7,25 +7,18 @@
  * kilobytes more, so that a small message costs one system call. Bulk data is received straight into the
  * caller's memory, except for what had been read ahead of it (at most READ_AHEAD bytes).
  *
- * The socket is in blocking mode, so that waiting for ever is one system call; it may be shared with a
- * process that set O_NONBLOCK, so EAGAIN is met with poll everywhere. A wait ends now and then for a look at
- * the peer's health (socket.c). An interrupt sets a flag and shuts the socket down, which wakes whoever is
- * inside.
+ * The socket itself, waiting and interrupting are stream.h's.
  *
  * Failures are for good: a receiver (sender) that has failed returns the same from then on. The two sides
  * fail on their own, so that the peer's last words can be read after a send found the connection broken.
  * Memory that the kernel cannot access (EFAULT) is not a failure of the connection: zeros are sent in its
  * place, or the bytes are received to nowhere.
  *
- * Who connects may be a guest in a process that treats descriptors as its own: that closes all of them, or
- * puts files of its own at numbers of its choice. The socket is kept at a high number, out of the way of
- * both, and before each use it is made sure that the number still means it; nothing is ever sent to or taken
- * from what the process put there.
- *
- * Threads: fields are the receiver's or the sender's as marked; `interrupted` is anyone's.
+ * Threads: fields are the receiver's or the sender's as marked.
  */
 #include "transport/frame.h"
 #include "transport/tcp/socket.h"
+#include "transport/tcp/stream.h"
 #include "transport/tcp/zerocopy.h"
 
 #include "common/base/clock.h"
@@ -33,13 +26,9 @@
 #include "common/base/safe_copy.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -47,19 +36,11 @@ enum {
     BUFFER_SIZE = sizeof(struct rg_frame) + RG_MESSAGE_MAX + READ_AHEAD,
     SCRATCH_SIZE = 32768, /* for bulk data that no one wants */
     WINDOW_PARTS = 64,    /* parts given to one sendmsg */
-    SPINS_PER_CHECK = 64, /* polls between looks at the clock */
-    DRAIN_READS = 64,     /* at a close */
 };
 
 struct tcp_conn {
     struct rg_conn head;
-    int fd;
-    bool guest; /* the process may close or replace the descriptor: the three fields say what it must be */
-    dev_t device;
-    ino_t inode;
-    atomic_bool taken; /* it was closed or replaced */
-    bool is_tcp;
-    atomic_bool interrupted;
+    struct rg_tcp_stream stream;
 
     enum rg_status send_failed; /* sender, with the next */
     struct rg_zerocopy zerocopy;
@@ -68,51 +49,11 @@ struct tcp_conn {
         bulk_copied; /* straight into their place; from what had been read ahead */
 
     enum rg_status recv_failed; /* receiver, with all that follows */
-    struct rg_adaptive_wait wait;
     bool read_ahead;
     unsigned char *buffer; /* [start, end) is filled */
     size_t start, end;
     size_t held; /* bytes at start that belong to the message last returned */
 };
-
-static bool is_interrupted(struct tcp_conn *c)
-{
-    return atomic_load_explicit(&c->interrupted, memory_order_acquire);
-}
-
-/* Milliseconds until `deadline` for poll, rounded up, at most the time to the next look at the peer's health.
- */
-static int poll_time(uint64_t deadline)
-{
-    if (deadline == UINT64_MAX)
-        return RG_TCP_HEALTH_MS;
-    uint64_t now = rg_now_ns();
-    uint64_t left = now >= deadline ? 0 : (deadline - now + 999999u) / 1000000u;
-    return left < RG_TCP_HEALTH_MS ? (int)left : RG_TCP_HEALTH_MS;
-}
-
-/* Whether the descriptor is still the connection's; the first time that it is not is told. */
-static bool is_ours(struct tcp_conn *c)
-{
-    struct stat st;
-    if (!c->guest)
-        return true;
-    if (!atomic_load_explicit(&c->taken, memory_order_relaxed) && fstat(c->fd, &st) == 0 &&
-        st.st_ino == c->inode && st.st_dev == c->device)
-        return true;
-    if (!atomic_exchange(&c->taken, true))
-        rg_error("this program has closed descriptor %d, which is the connection to %s", c->fd, c->head.peer);
-    return false;
-}
-
-static enum rg_status lost(struct tcp_conn *c, int error, const char *doing)
-{
-    if (is_interrupted(c))
-        return RG_ERR_CLOSED;
-    if (error)
-        rg_debug("%s: %s: %s", c->head.peer, doing, strerror(error));
-    return RG_ERR_LOST;
-}
 
 /* --- sending --- */
 
@@ -179,18 +120,6 @@ static int fill_window(const struct cursor *cur, struct iovec window[WINDOW_PART
     return n;
 }
 
-/* Waits until the socket takes more. */
-static enum rg_status wait_writable(struct tcp_conn *c)
-{
-    if (is_interrupted(c))
-        return RG_ERR_CLOSED;
-    if (!rg_tcp_peer_alive(c->fd))
-        return lost(c, ETIMEDOUT, "send");
-    struct pollfd p = {.fd = c->fd, .events = POLLOUT};
-    poll(&p, 1, RG_TCP_HEALTH_MS);
-    return RG_OK;
-}
-
 /* Whether what is still to be sent of the message is bulk data, and enough of it. */
 static bool worth_zerocopy(const struct cursor *cur)
 {
@@ -201,11 +130,11 @@ static bool worth_zerocopy(const struct cursor *cur)
 static enum rg_status wait_for_kernel(struct tcp_conn *c)
 {
     enum { LOOK_MS = 100 };
-    while (!rg_zerocopy_done(&c->zerocopy, c->fd, LOOK_MS)) {
-        if (is_interrupted(c))
+    while (!rg_zerocopy_done(&c->zerocopy, c->stream.fd, LOOK_MS)) {
+        if (rg_tcp_stream_is_interrupted(&c->stream))
             return RG_ERR_CLOSED;
-        if (!is_ours(c) || !rg_tcp_peer_alive(c->fd))
-            return lost(c, ETIMEDOUT, "send");
+        if (!rg_tcp_stream_is_ours(&c->stream) || !rg_tcp_peer_alive(c->stream.fd))
+            return rg_tcp_stream_lost(&c->stream, ETIMEDOUT, "send");
     }
     return RG_OK;
 }
@@ -217,10 +146,10 @@ static enum rg_status send_all(struct tcp_conn *c, struct cursor *cur, bool *fau
         int n = fill_window(cur, window);
         struct msghdr mh = {.msg_iov = window, .msg_iovlen = (size_t)n};
         bool more = cur->zeros || cur->part + n < cur->n_parts;
-        if (!is_ours(c))
+        if (!rg_tcp_stream_is_ours(&c->stream))
             return RG_ERR_LOST;
         const int without_copy = c->zerocopy.on && worth_zerocopy(cur) ? MSG_ZEROCOPY : 0;
-        ssize_t sent = sendmsg(c->fd, &mh, MSG_NOSIGNAL | (more ? MSG_MORE : 0) | without_copy);
+        ssize_t sent = sendmsg(c->stream.fd, &mh, MSG_NOSIGNAL | (more ? MSG_MORE : 0) | without_copy);
         if (sent >= 0) {
             c->zerocopy.sent += without_copy != 0;
             advance(cur, (size_t)sent);
@@ -235,7 +164,7 @@ static enum rg_status send_all(struct tcp_conn *c, struct cursor *cur, bool *fau
         case EINTR:
             break;
         case EAGAIN:
-            status = wait_writable(c);
+            status = rg_tcp_stream_wait_writable(&c->stream);
             break;
         case EFAULT:
             if (n > 1) {
@@ -248,7 +177,7 @@ static enum rg_status send_all(struct tcp_conn *c, struct cursor *cur, bool *fau
             }
             break;
         default:
-            status = lost(c, errno, "send");
+            status = rg_tcp_stream_lost(&c->stream, errno, "send");
         }
         if (status != RG_OK)
             return status;
@@ -259,7 +188,7 @@ static enum rg_status send_all(struct tcp_conn *c, struct cursor *cur, bool *fau
 static enum rg_status tcp_send(struct rg_conn *conn, struct rg_send *message)
 {
     struct tcp_conn *c = (struct tcp_conn *)conn;
-    if (is_interrupted(c))
+    if (rg_tcp_stream_is_interrupted(&c->stream))
         return RG_ERR_CLOSED;
     if (c->send_failed != RG_OK)
         return c->send_failed;
@@ -272,8 +201,7 @@ static enum rg_status tcp_send(struct rg_conn *conn, struct rg_send *message)
         status = wait_for_kernel(c);
     if (status != RG_OK) {
         c->send_failed = status;
-        if (is_ours(c))
-            shutdown(c->fd, SHUT_WR); /* the peer must not wait for the rest of the message */
+        rg_tcp_stream_end_sending(&c->stream);
         return status;
     }
     atomic_fetch_add_explicit(&c->bulk_sent, message->bulk_size, memory_order_relaxed);
@@ -281,67 +209,6 @@ static enum rg_status tcp_send(struct rg_conn *conn, struct rg_send *message)
 }
 
 /* --- receiving --- */
-
-/* Waits until there may be something to read. */
-static enum rg_status wait_readable(struct tcp_conn *c, uint64_t deadline, unsigned *spins)
-{
-    if (is_interrupted(c))
-        return RG_ERR_CLOSED;
-    if (c->wait.mode == RG_WAIT_SPIN) {
-        (void)rg_adaptive_wait_look(&c->wait);
-        if (++*spins % SPINS_PER_CHECK == 0 && deadline != UINT64_MAX && rg_now_ns() >= deadline)
-            return RG_ERR_TIMEOUT;
-        if (*spins % (1u << 24) == 0 && !rg_tcp_peer_alive(c->fd))
-            return lost(c, ETIMEDOUT, "receive");
-        return RG_OK;
-    }
-    struct pollfd p = {.fd = c->fd, .events = POLLIN};
-    int n = poll(&p, 1, poll_time(deadline));
-    if (n != 0)
-        return RG_OK;
-    if (deadline != UINT64_MAX && rg_now_ns() >= deadline)
-        return RG_ERR_TIMEOUT;
-    return rg_tcp_peer_alive(c->fd) ? RG_OK : lost(c, ETIMEDOUT, "receive");
-}
-
-/*
- * Receives 1 to `size` bytes by `deadline` (0: what is there; UINT64_MAX: whenever it comes). `all`: `size`
- * at once is what is wanted. `message`: they begin a message, which may be long in coming. RG_ERR_CLOSED with
- * *got 0 is the end of the stream.
- */
-static enum rg_status receive_some(struct tcp_conn *c, void *to, size_t size, bool all, bool message,
-                                   uint64_t deadline, size_t *got)
-{
-    unsigned spins = 0;
-    const bool may_sleep = deadline == UINT64_MAX && c->wait.mode != RG_WAIT_SPIN;
-    bool look = message && may_sleep;
-    for (;;) {
-        look = look && rg_adaptive_wait_look(&c->wait);
-        if (!is_ours(c))
-            return RG_ERR_LOST;
-        const int flags = look || !may_sleep ? MSG_DONTWAIT : all ? MSG_WAITALL : 0;
-        ssize_t n = recv(c->fd, to, size, flags);
-        if (n > 0) {
-            if (message)
-                rg_adaptive_wait_end(&c->wait);
-            *got = (size_t)n;
-            return RG_OK;
-        }
-        if (n == 0)
-            return RG_ERR_CLOSED;
-        if (errno == EINTR)
-            continue;
-        if (errno == EFAULT)
-            return RG_ERR_FAULT;
-        if (errno != EAGAIN)
-            return lost(c, errno, "receive");
-        if (deadline == 0)
-            return RG_ERR_TIMEOUT;
-        enum rg_status status = look ? RG_OK : wait_readable(c, deadline, &spins);
-        if (status != RG_OK)
-            return status;
-    }
-}
 
 /* Moves what is unread to the front of the buffer: to make room, or to align a message. */
 static void compact(struct tcp_conn *c)
@@ -363,10 +230,10 @@ static enum rg_status fill(struct tcp_conn *c, size_t need, uint64_t deadline)
         if (want > BUFFER_SIZE - c->end)
             want = BUFFER_SIZE - c->end;
         size_t got;
-        enum rg_status status =
-            receive_some(c, c->buffer + c->end, want, want == missing, c->end == c->start, deadline, &got);
+        enum rg_status status = rg_tcp_stream_receive(&c->stream, c->buffer + c->end, want, want == missing,
+                                                      c->end == c->start, deadline, &got);
         if (status == RG_ERR_CLOSED && c->end > c->start)
-            return lost(c, 0, NULL); /* in the middle of a message */
+            return rg_tcp_stream_lost(&c->stream, 0, NULL); /* in the middle of a message */
         if (status != RG_OK)
             return status;
         c->end += got;
@@ -403,7 +270,7 @@ static enum rg_status receive_message(struct tcp_conn *c, uint64_t deadline, str
 static enum rg_status tcp_recv(struct rg_conn *conn, int timeout_ms, struct rg_message *out)
 {
     struct tcp_conn *c = (struct tcp_conn *)conn;
-    if (is_interrupted(c))
+    if (rg_tcp_stream_is_interrupted(&c->stream))
         return RG_ERR_CLOSED;
     if (c->recv_failed != RG_OK)
         return c->recv_failed;
@@ -411,10 +278,7 @@ static enum rg_status tcp_recv(struct rg_conn *conn, int timeout_ms, struct rg_m
     c->held = 0;
     if (c->start == c->end)
         c->start = c->end = 0;
-    uint64_t deadline = timeout_ms < 0    ? UINT64_MAX
-                        : timeout_ms == 0 ? 0
-                                          : rg_now_ns() + (uint64_t)timeout_ms * 1000000u;
-    enum rg_status status = receive_message(c, deadline, out);
+    enum rg_status status = receive_message(c, rg_tcp_stream_deadline(timeout_ms), out);
     if (status != RG_OK && status != RG_ERR_TIMEOUT)
         c->recv_failed = status;
     return status;
@@ -426,8 +290,9 @@ static enum rg_status discard(struct tcp_conn *c, size_t size)
     char scratch[SCRATCH_SIZE];
     while (size > 0) {
         size_t got;
-        enum rg_status status = receive_some(c, scratch, size < sizeof scratch ? size : sizeof scratch, true,
-                                             false, UINT64_MAX, &got);
+        enum rg_status status =
+            rg_tcp_stream_receive(&c->stream, scratch, size < sizeof scratch ? size : sizeof scratch, true,
+                                  false, UINT64_MAX, &got);
         if (status != RG_OK)
             return status;
         size -= got;
@@ -450,7 +315,7 @@ static enum rg_status receive_bulk(struct tcp_conn *c, unsigned char *to, size_t
     }
     while (size > 0 && to && !fault) {
         size_t got;
-        enum rg_status status = receive_some(c, to, size, true, false, UINT64_MAX, &got);
+        enum rg_status status = rg_tcp_stream_receive(&c->stream, to, size, true, false, UINT64_MAX, &got);
         if (status == RG_ERR_FAULT) {
             fault = true;
             break;
@@ -468,13 +333,13 @@ static enum rg_status receive_bulk(struct tcp_conn *c, unsigned char *to, size_t
 static enum rg_status tcp_recv_bulk(struct rg_conn *conn, void *buffer, size_t size)
 {
     struct tcp_conn *c = (struct tcp_conn *)conn;
-    if (is_interrupted(c))
+    if (rg_tcp_stream_is_interrupted(&c->stream))
         return RG_ERR_CLOSED;
     if (c->recv_failed != RG_OK)
         return c->recv_failed;
     enum rg_status status = receive_bulk(c, buffer, size);
     if (status == RG_ERR_CLOSED)
-        status = lost(c, 0, NULL);
+        status = rg_tcp_stream_lost(&c->stream, 0, NULL);
     if (status != RG_OK && status != RG_ERR_FAULT)
         c->recv_failed = status;
     return status;
@@ -489,27 +354,17 @@ static void tcp_set_read_ahead(struct rg_conn *conn)
 
 static void tcp_interrupt(struct rg_conn *conn)
 {
-    struct tcp_conn *c = (struct tcp_conn *)conn;
-    atomic_store_explicit(&c->interrupted, true, memory_order_release);
-    if (is_ours(c))
-        shutdown(c->fd, SHUT_RDWR);
+    rg_tcp_stream_interrupt(&((struct tcp_conn *)conn)->stream);
 }
 
-/*
- * To connect to nothing is how a socket resets its connection and stays a socket: what was received stays
- * readable in our buffer. A unix socket's peer is woken by the interrupt already.
- */
 static void tcp_reset(struct rg_conn *conn)
 {
-    struct tcp_conn *c = (struct tcp_conn *)conn;
-    const struct sockaddr nothing = {.sa_family = AF_UNSPEC};
-    if (c->is_tcp && is_ours(c) && connect(c->fd, &nothing, sizeof nothing) != 0)
-        rg_debug("%s: cannot reset the connection: %s", c->head.peer, strerror(errno));
+    rg_tcp_stream_reset(&((struct tcp_conn *)conn)->stream);
 }
 
 static int tcp_fd(const struct rg_conn *conn)
 {
-    return ((const struct tcp_conn *)conn)->fd;
+    return ((const struct tcp_conn *)conn)->stream.fd;
 }
 
 static void tcp_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out)
@@ -523,29 +378,15 @@ static void tcp_statistics(const struct rg_conn *conn, struct rg_conn_statistics
 static void tcp_destroy(struct rg_conn *conn)
 {
     struct tcp_conn *c = (struct tcp_conn *)conn;
-    if (c->fd >= 0 && !is_ours(c))
-        c->fd = -1;
-    if (c->fd >= 0 && c->read_ahead) {
-        /* Closing a socket with unread data resets the connection, and the peer may lose our last words with
-         * it. In exact mode another process may have the socket now, and neither its data nor its end is
-         * ours. */
-        shutdown(c->fd, SHUT_WR);
-        char scratch[SCRATCH_SIZE];
-        for (int i = 0; i < DRAIN_READS && recv(c->fd, scratch, sizeof scratch, MSG_DONTWAIT) > 0; i++)
-            ;
-    }
-    if (c->fd >= 0)
-        close(c->fd);
+    rg_tcp_stream_close(&c->stream,
+                        c->read_ahead); /* in exact mode another process may have the socket now */
     free(c->buffer);
     free(c);
 }
 
 static void tcp_abandon(struct rg_conn *conn)
 {
-    struct tcp_conn *c = (struct tcp_conn *)conn;
-    if (is_ours(c))
-        close(c->fd);
-    atomic_store(&c->taken, true); /* the number is the application's from now on */
+    rg_tcp_stream_abandon(&((struct tcp_conn *)conn)->stream);
 }
 
 enum rg_status rg_tcp_conn_create(int fd, const struct rg_transport_options *options, struct rg_conn **out)
@@ -553,53 +394,20 @@ enum rg_status rg_tcp_conn_create(int fd, const struct rg_transport_options *opt
     struct tcp_conn *c = calloc(1, sizeof *c);
     if (!c)
         return RG_ERR_NO_MEMORY;
-    c->fd = -1;
+    c->stream.fd = -1;
     c->buffer = malloc(BUFFER_SIZE); /* aligned to 16; pages appear as messages need them */
     if (!c->buffer) {
         tcp_destroy(&c->head);
         return RG_ERR_NO_MEMORY;
     }
-    c->fd = fd;
-    rg_adaptive_wait_init(&c->wait, options->wait);
-    c->is_tcp = rg_tcp_tune(fd);
-    if (options->bulk && c->is_tcp) {
-        rg_tcp_tune_bulk(fd);
+    rg_tcp_stream_init(&c->stream, fd, options, c->head.peer);
+    if (options->bulk && c->stream.is_tcp)
         rg_zerocopy_start(&c->zerocopy, fd);
-    }
     c->head.caps = RG_CAP_ZERO_COPY_SEND | RG_CAP_ZERO_COPY_RECV | RG_CAP_FD;
-    strcpy(c->head.transport, c->is_tcp ? "tcp" : "unix");
+    strcpy(c->head.transport, c->stream.is_tcp ? "tcp" : "unix");
     rg_tcp_peer_name(fd, c->head.peer, sizeof c->head.peer);
     *out = &c->head;
     return RG_OK;
-}
-
-/*
- * The same socket under a high number, as far as the process may have such; at least none of standard
- * streams'.
- */
-static int move_up(int fd)
-{
-    enum { HIGHEST = 1024, ROOM = 64 }; /* a limit of many processes; what we and others keep there */
-    struct rlimit limit;
-    int from = 3;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur > 2 * ROOM)
-        from = (int)(limit.rlim_cur < HIGHEST ? limit.rlim_cur : HIGHEST) - ROOM;
-    int moved = fcntl(fd, F_DUPFD_CLOEXEC, from);
-    if (moved < 0)
-        return fd;
-    close(fd);
-    return moved;
-}
-
-/* Remembers which socket it is that the descriptor means. */
-static void become_guest(struct tcp_conn *c)
-{
-    struct stat st;
-    if (fstat(c->fd, &st) != 0)
-        return;
-    c->device = st.st_dev;
-    c->inode = st.st_ino;
-    c->guest = true;
 }
 
 static enum rg_status tcp_connect(const struct rg_address *address,
@@ -609,7 +417,7 @@ static enum rg_status tcp_connect(const struct rg_address *address,
     int fd = rg_tcp_connect_socket(address, options->connect_timeout_ms, why, why_size);
     if (fd < 0)
         return RG_ERR_UNREACHABLE;
-    fd = move_up(fd);
+    fd = rg_tcp_stream_move_up(fd);
     enum rg_status status = rg_tcp_conn_create(fd, options, out);
     if (status != RG_OK) {
         rg_explain(why, why_size, "%s", rg_status_string(status));
@@ -619,26 +427,14 @@ static enum rg_status tcp_connect(const struct rg_address *address,
     /* who connects does not hand the socket on */
     if (!options->bulk)
         tcp_set_read_ahead(*out);
-    become_guest((struct tcp_conn *)*out);
+    rg_tcp_stream_become_guest(&((struct tcp_conn *)*out)->stream);
     return RG_OK;
 }
 
 static enum rg_status tcp_adopt_fd(int fd, const struct rg_transport_options *options, struct rg_conn **out)
 {
-    int type = 0;
-    socklen_t size = sizeof type;
-    struct sockaddr_storage peer;
-    socklen_t peer_size = sizeof peer;
-    if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM ||
-        getpeername(fd, (struct sockaddr *)&peer, &peer_size) != 0) {
-        int reset = 0;
-        size = sizeof reset;
-        if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &reset, &size) == 0 && reset)
-            return RG_ERR_CLOSED; /* it was connected; whoever connects to a server may do that as often as they like */
-        rg_error("descriptor %d is not a connected stream socket", fd);
-        return RG_ERR_INVALID;
-    }
-    return rg_tcp_conn_create(fd, options, out);
+    enum rg_status status = rg_tcp_stream_check(fd);
+    return status == RG_OK ? rg_tcp_conn_create(fd, options, out) : status;
 }
 
 struct rg_transport_ops rg_transport_tcp_ops = {

@@ -1,0 +1,256 @@
+/*
+ * stream.c - see stream.h.
+ *
+ * What fails is the connection's end, and told once; an interrupt of ours is RG_ERR_CLOSED instead.
+ */
+#include "transport/tcp/stream.h"
+
+#include "common/base/clock.h"
+#include "transport/tcp/socket.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    SCRATCH_SIZE = 32768, /* for what no one wants */
+    SPINS_PER_CHECK = 64, /* polls between looks at the clock */
+    DRAIN_READS = 64,     /* at a close */
+};
+
+/* --- whose descriptor it is --- */
+
+void rg_tcp_stream_init(struct rg_tcp_stream *s, int fd, const struct rg_transport_options *options,
+                        const char *peer)
+{
+    s->fd = fd;
+    s->peer = peer;
+    rg_adaptive_wait_init(&s->wait, options->wait);
+    s->is_tcp = rg_tcp_tune(fd);
+    if (options->bulk && s->is_tcp)
+        rg_tcp_tune_bulk(fd);
+}
+
+int rg_tcp_stream_move_up(int fd)
+{
+    enum { HIGHEST = 1024, ROOM = 64 }; /* a limit of many processes; what we and others keep there */
+    struct rlimit limit;
+    int from = 3; /* at least none of standard streams' */
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur > 2 * ROOM)
+        from = (int)(limit.rlim_cur < HIGHEST ? limit.rlim_cur : HIGHEST) - ROOM;
+    int moved = fcntl(fd, F_DUPFD_CLOEXEC, from);
+    if (moved < 0)
+        return fd;
+    close(fd);
+    return moved;
+}
+
+void rg_tcp_stream_become_guest(struct rg_tcp_stream *s)
+{
+    struct stat st;
+    if (fstat(s->fd, &st) != 0)
+        return;
+    s->device = st.st_dev;
+    s->inode = st.st_ino;
+    s->guest = true;
+}
+
+bool rg_tcp_stream_is_ours(struct rg_tcp_stream *s)
+{
+    struct stat st;
+    if (!s->guest)
+        return true;
+    if (!atomic_load_explicit(&s->taken, memory_order_relaxed) && fstat(s->fd, &st) == 0 &&
+        st.st_ino == s->inode && st.st_dev == s->device)
+        return true;
+    if (!atomic_exchange(&s->taken, true))
+        rg_error("this program has closed descriptor %d, which is the connection to %s", s->fd, s->peer);
+    return false;
+}
+
+enum rg_status rg_tcp_stream_check(int fd)
+{
+    int type = 0;
+    socklen_t size = sizeof type;
+    struct sockaddr_storage peer;
+    socklen_t peer_size = sizeof peer;
+    if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM &&
+        getpeername(fd, (struct sockaddr *)&peer, &peer_size) == 0)
+        return RG_OK;
+    int reset = 0;
+    size = sizeof reset;
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &reset, &size) == 0 && reset)
+        return RG_ERR_CLOSED; /* it was connected; whoever connects to a server may do that as often as they like */
+    rg_error("descriptor %d is not a connected stream socket", fd);
+    return RG_ERR_INVALID;
+}
+
+/* --- waiting --- */
+
+/* Milliseconds until `deadline` for poll, rounded up, at most the time to the next look at the peer's health.
+ */
+static int poll_time(uint64_t deadline)
+{
+    if (deadline == UINT64_MAX)
+        return RG_TCP_HEALTH_MS;
+    uint64_t now = rg_now_ns();
+    uint64_t left = now >= deadline ? 0 : (deadline - now + 999999u) / 1000000u;
+    return left < RG_TCP_HEALTH_MS ? (int)left : RG_TCP_HEALTH_MS;
+}
+
+enum rg_status rg_tcp_stream_lost(struct rg_tcp_stream *s, int error, const char *doing)
+{
+    if (rg_tcp_stream_is_interrupted(s))
+        return RG_ERR_CLOSED;
+    if (error)
+        rg_debug("%s: %s: %s", s->peer, doing, strerror(error));
+    return RG_ERR_LOST;
+}
+
+enum rg_status rg_tcp_stream_wait_writable(struct rg_tcp_stream *s)
+{
+    if (rg_tcp_stream_is_interrupted(s))
+        return RG_ERR_CLOSED;
+    if (!rg_tcp_peer_alive(s->fd))
+        return rg_tcp_stream_lost(s, ETIMEDOUT, "send");
+    struct pollfd p = {.fd = s->fd, .events = POLLOUT};
+    poll(&p, 1, RG_TCP_HEALTH_MS);
+    return RG_OK;
+}
+
+/* Waits until there may be something to read. */
+static enum rg_status wait_readable(struct rg_tcp_stream *s, uint64_t deadline, unsigned *spins)
+{
+    if (rg_tcp_stream_is_interrupted(s))
+        return RG_ERR_CLOSED;
+    if (s->wait.mode == RG_WAIT_SPIN) {
+        (void)rg_adaptive_wait_look(&s->wait);
+        if (++*spins % SPINS_PER_CHECK == 0 && deadline != UINT64_MAX && rg_now_ns() >= deadline)
+            return RG_ERR_TIMEOUT;
+        if (*spins % (1u << 24) == 0 && !rg_tcp_peer_alive(s->fd))
+            return rg_tcp_stream_lost(s, ETIMEDOUT, "receive");
+        return RG_OK;
+    }
+    struct pollfd p = {.fd = s->fd, .events = POLLIN};
+    int n = poll(&p, 1, poll_time(deadline));
+    if (n != 0)
+        return RG_OK;
+    if (deadline != UINT64_MAX && rg_now_ns() >= deadline)
+        return RG_ERR_TIMEOUT;
+    return rg_tcp_peer_alive(s->fd) ? RG_OK : rg_tcp_stream_lost(s, ETIMEDOUT, "receive");
+}
+
+/* --- bytes --- */
+
+enum rg_status rg_tcp_stream_send(struct rg_tcp_stream *s, const void *data, size_t size, bool more)
+{
+    const char *cur = data;
+    while (size > 0) {
+        if (!rg_tcp_stream_is_ours(s))
+            return RG_ERR_LOST;
+        ssize_t sent = send(s->fd, cur, size, MSG_NOSIGNAL | (more ? MSG_MORE : 0));
+        if (sent >= 0) {
+            cur += sent;
+            size -= (size_t)sent;
+            continue;
+        }
+        enum rg_status status = errno == EINTR    ? RG_OK
+                                : errno == EAGAIN ? rg_tcp_stream_wait_writable(s)
+                                                  : rg_tcp_stream_lost(s, errno, "send");
+        if (status != RG_OK)
+            return status;
+    }
+    return RG_OK;
+}
+
+uint64_t rg_tcp_stream_deadline(int timeout_ms)
+{
+    return timeout_ms < 0 ? UINT64_MAX : timeout_ms == 0 ? 0 : rg_now_ns() + (uint64_t)timeout_ms * 1000000u;
+}
+
+enum rg_status rg_tcp_stream_receive(struct rg_tcp_stream *s, void *to, size_t size, bool all, bool message,
+                                     uint64_t deadline, size_t *got)
+{
+    unsigned spins = 0;
+    const bool may_sleep = deadline == UINT64_MAX && s->wait.mode != RG_WAIT_SPIN;
+    bool look = message && may_sleep;
+    for (;;) {
+        look = look && rg_adaptive_wait_look(&s->wait);
+        if (!rg_tcp_stream_is_ours(s))
+            return RG_ERR_LOST;
+        const int flags = look || !may_sleep ? MSG_DONTWAIT : all ? MSG_WAITALL : 0;
+        ssize_t n = recv(s->fd, to, size, flags);
+        if (n > 0) {
+            if (message)
+                rg_adaptive_wait_end(&s->wait);
+            *got = (size_t)n;
+            return RG_OK;
+        }
+        if (n == 0)
+            return RG_ERR_CLOSED;
+        if (errno == EINTR)
+            continue;
+        if (errno == EFAULT)
+            return RG_ERR_FAULT;
+        if (errno != EAGAIN)
+            return rg_tcp_stream_lost(s, errno, "receive");
+        if (deadline == 0)
+            return RG_ERR_TIMEOUT;
+        enum rg_status status = look ? RG_OK : wait_readable(s, deadline, &spins);
+        if (status != RG_OK)
+            return status;
+    }
+}
+
+/* --- ends --- */
+
+void rg_tcp_stream_interrupt(struct rg_tcp_stream *s)
+{
+    atomic_store_explicit(&s->interrupted, true, memory_order_release);
+    if (rg_tcp_stream_is_ours(s))
+        shutdown(s->fd, SHUT_RDWR);
+}
+
+/*
+ * To connect to nothing is how a socket resets its connection and stays a socket: what was received stays
+ * readable in our buffer. A unix socket's peer is woken by the interrupt already.
+ */
+void rg_tcp_stream_reset(struct rg_tcp_stream *s)
+{
+    const struct sockaddr nothing = {.sa_family = AF_UNSPEC};
+    if (s->is_tcp && rg_tcp_stream_is_ours(s) && connect(s->fd, &nothing, sizeof nothing) != 0)
+        rg_debug("%s: cannot reset the connection: %s", s->peer, strerror(errno));
+}
+
+void rg_tcp_stream_end_sending(struct rg_tcp_stream *s)
+{
+    if (rg_tcp_stream_is_ours(s))
+        shutdown(s->fd, SHUT_WR);
+}
+
+/*
+ * Closing a socket with unread data resets the connection, and the peer may lose our last words with it. Where
+ * another process may have the socket now, neither its data nor its end is ours.
+ */
+void rg_tcp_stream_close(struct rg_tcp_stream *s, bool with_care)
+{
+    if (s->fd < 0 || !rg_tcp_stream_is_ours(s))
+        return;
+    if (with_care) {
+        shutdown(s->fd, SHUT_WR);
+        char scratch[SCRATCH_SIZE];
+        for (int i = 0; i < DRAIN_READS && recv(s->fd, scratch, sizeof scratch, MSG_DONTWAIT) > 0; i++)
+            ;
+    }
+    close(s->fd);
+}
+
+void rg_tcp_stream_abandon(struct rg_tcp_stream *s)
+{
+    if (rg_tcp_stream_is_ours(s))
+        close(s->fd);
+    atomic_store(&s->taken, true); /* the number is the application's from now on */
+}
