@@ -33,6 +33,13 @@
     (64u << 20) /* bytes that are kept for the peer before its acknowledgement is waited for */
 #define RG_RESUMABLE_UNACKNOWLEDGED_LIMIT (512u << 20) /* bytes that are kept in all */
 
+/* TLS */
+#define RG_TLS_HANDSHAKE_MAX (64u << 10)  /* bytes that a peer sends in a handshake */
+#define RG_TLS_CHAIN_MAX     8            /* certificates from a peer's to the authority's */
+#define RG_TLS_FILE_MAX      (256u << 10) /* bytes of a file of certificates, or of a key */
+#define RG_TLS_UPDATES_MAX   32u          /* changes of keys without data between them */
+#define RG_TLS_RECORDS_MAX   23726566u    /* records under one key: 2^24.5 (RFC 8446, 5.5) */
+
 /* Contents of calls */
 #define RG_GRAPH_DEPTH_MAX      32u        /* conditional nodes in each other */
 #define RG_GRAPH_CONDITIONS_MAX 4096u      /* of one graph */

@@ -1,7 +1,7 @@
 /*
  * safe_copy.c - process_vm_readv/writev on this very process; where a sandbox forbids them, a pipe.
  *
- * Both ways leave the access to the kernel, which answers EFAULT. Any thread: the calls name the thread, since the
+ * All leave the access to the kernel, which answers EFAULT. Any thread: the calls name the thread, since the
  * process's own number has no memory any more once main has ended by pthread_exit.
  */
 #include "common/base/safe_copy.h"
@@ -10,10 +10,21 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+/* Linux 5.14; older headers lack them */
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 enum { PIPE_CHUNK = 4096 }; /* a pipe takes this much at once, always */
 
@@ -77,4 +88,64 @@ bool rg_safe_copy_from(void *to, const void *from, size_t size)
 bool rg_safe_copy_to(void *to, const void *from, size_t size)
 {
     return copy_checked(to, from, size, true);
+}
+
+/* --- asking --- */
+
+/* The kernel's own set of signals, in bytes. */
+enum { KERNEL_SET = 8 };
+
+/*
+ * Reads eight bytes, or writes eight that may be lost, by a call that does nothing else: changing the mask of signals
+ * in a way that does not exist, and asking for the mask.
+ */
+static bool touch(uintptr_t at, bool writing)
+{
+    const long failed = writing ? syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, at, KERNEL_SET)
+                                : syscall(SYS_rt_sigprocmask, -1, at, NULL, KERNEL_SET);
+    return !failed || errno != EFAULT;
+}
+
+/* A small piece, by its first and last bytes; what is shorter than the kernel's set, by a copy. */
+static bool is_accessible(uintptr_t from, uintptr_t end, uintptr_t page, bool writing)
+{
+    if (end - from < KERNEL_SET) {
+        char bytes[KERNEL_SET];
+        return rg_safe_copy_from(bytes, (const void *)from, end - from) &&
+               (!writing || rg_safe_copy_to((void *)from, bytes, end - from));
+    }
+    for (uintptr_t at = from; at <= end - KERNEL_SET; at = (at & ~(page - 1)) + page)
+        if (!touch(at, writing))
+            return false;
+    return touch(end - KERNEL_SET, writing);
+}
+
+/*
+ * One call for all where the kernel has it. It knows nothing of memory of devices (a driver's page-locked memory may
+ * be such) and refuses it as it refuses what may not be accessed; so that is looked at page by page.
+ */
+static bool is_there(const void *memory, size_t size, bool writing)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)memory;
+    if (size == 0)
+        return true;
+    if (size > UINTPTR_MAX - from - page)
+        return false;
+    const uintptr_t first = from & ~(page - 1), last = (from + size + page - 1) & ~(page - 1);
+    const int error = errno;
+    const bool there =
+        madvise((void *)first, last - first, writing ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0 ||
+        is_accessible(from, from + size, page, writing);
+    errno = error;
+    return there;
+}
+
+bool rg_memory_is_readable(const void *memory, size_t size)
+{
+    return is_there(memory, size, false);
+}
+
+bool rg_memory_is_writable(void *memory, size_t size)
+{
+    return is_there(memory, size, true);
 }

@@ -16,4 +16,12 @@ bool rg_safe_copy_from(void *to, const void *from, size_t size);
 /** Copies from own memory into memory that may be unwritable. False: `to` cannot be written to its end. */
 bool rg_safe_copy_to(void *to, const void *from, size_t size);
 
+/**
+ * Whether all of [memory, memory + size) can be read now, so that this process's own code may: what another thread
+ * unmaps meanwhile kills it, as anywhere. Pages that are not there yet are brought in.
+ */
+bool rg_memory_is_readable(const void *memory, size_t size);
+/** Whether it can be written. Part of what it holds may be overwritten: for memory whose contents are to be replaced. */
+bool rg_memory_is_writable(void *memory, size_t size);
+
 #endif

@@ -2,7 +2,7 @@
  * conformance.c - what every transport, and every filter around it, has to do alike.
  *
  *   transport_conformance CONFIGURATION      mem, tcp, tcp6, unix, abstract, tcp-spin, tcp-block, delay+mem,
- * delay+tcp, fault+tcp, bundle+tcp (bulk data on a connection of its own), rails+mem (on two that may fail), …; rdma, rdma-spin, fault+rdma and
+ * delay+tcp, fault+tcp, tls, tls6, tls-spin, …, bundle+tcp (bulk data on a connection of its own), rails+mem (on two that may fail), …; rdma, rdma-spin, fault+rdma and
  * delay+rdma need the machine of tests/rdma-vm, rails+rdma its two links,
  * or the address of an RDMA device in RG_TEST_RDMA_HOST
  *
@@ -11,6 +11,7 @@
  * framework's assertions: a failed check aborts the program.
  */
 #include "conformance.h"
+#include "tls/pair.h"
 
 #include "common/base/clock.h"
 
@@ -54,6 +55,16 @@ static const struct configuration configurations[] = {
     {"rails+tcp", "127.0.0.1:0", "", RG_WAIT_AUTO, 2, RG_COMPRESS_NONE},
     {"rails+rdma", "rdma://*:0", "", RG_WAIT_AUTO, 2, RG_COMPRESS_NONE},
     {"auto+tcp", "127.0.0.1:0", "", RG_WAIT_AUTO, 1, RG_COMPRESS_AUTO},
+    {"tls", "127.0.0.1:0", "", RG_WAIT_AUTO, 0, RG_COMPRESS_NONE},
+    {"tls6", "[::1]:0", "", RG_WAIT_AUTO, 0, RG_COMPRESS_NONE},
+    {"tls-spin", "tcp://localhost:0", "", RG_WAIT_SPIN, 0, RG_COMPRESS_NONE},
+    {"tls-block", "tcp://localhost:0", "", RG_WAIT_BLOCK, 0, RG_COMPRESS_NONE},
+    {"delay+tls", "127.0.0.1:0", "delay:oneway=1ms,bandwidth=100Gb", RG_WAIT_AUTO, 0, RG_COMPRESS_NONE},
+    {"fault+tls", "127.0.0.1:0", "fault", RG_WAIT_AUTO, 0, RG_COMPRESS_NONE},
+    {"bundle+tls", "127.0.0.1:0", "", RG_WAIT_AUTO, 1, RG_COMPRESS_NONE},
+    {"bundles+tls", "127.0.0.1:0", "", RG_WAIT_AUTO, 3, RG_COMPRESS_NONE},
+    {"zstd+tls", "127.0.0.1:0", "", RG_WAIT_AUTO, 2, RG_COMPRESS_ZSTD},
+    {"rails+tls", "127.0.0.1:0", "", RG_WAIT_AUTO, 2, RG_COMPRESS_NONE},
 };
 
 void pause_ms(int ms)
@@ -126,7 +137,8 @@ static void run_test(const struct configuration *conf, size_t index, bool swappe
                  (int)getpid());
     else
         snprintf(address, sizeof address, "%s", conf->address);
-    struct pair pair = pair_open(address, conf->filters, conf->wait);
+    const struct pair_security *security = strstr(conf->name, "tls") ? pair_tls() : NULL;
+    struct pair pair = pair_open_secured(address, conf->filters, conf->wait, security);
     if (strncmp(conf->name, "rails", 5) == 0)
         pair_rails(&pair, conf->filters, conf->filters, conf->channels);
     else if (conf->channels)

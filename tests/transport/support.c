@@ -4,6 +4,7 @@
 #include "transport/connect/connect.h"
 #include "transport/operations.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,22 +32,66 @@ static const char *address_to(const struct rg_listener *listener, const char *ho
 /* Of the two links of tests/rdma-vm. */
 static const char *const hosts[] = {"10.77.0.1", "10.78.0.1"};
 
-struct pair pair_open(const char *address, const char *filters, enum rg_wait_mode wait)
+/* The accepting end of one connection, in a thread of its own: a handshake needs both. */
+struct acceptor {
+    const struct pair *pair;
+    struct rg_conn *conn;
+};
+
+static void *accept_one(void *arg)
 {
-    struct pair pair = {0};
+    struct acceptor *acceptor = arg;
+    struct rg_conn *plain;
+    CHECK_OK(rg_listener_accept(acceptor->pair->listener, 5000, &plain));
+    if (acceptor->pair->security->accept(plain, &acceptor->conn) != RG_OK)
+        acceptor->conn = NULL;
+    return NULL;
+}
+
+enum rg_status pair_connect(struct pair *pair, const char *address,
+                            const struct rg_transport_options *options, char *why, size_t why_size,
+                            struct rg_conn **a, struct rg_conn **b)
+{
+    struct rg_transport_options own = *options;
+    struct acceptor acceptor = {.pair = pair};
+    pthread_t thread;
+    *a = *b = NULL;
+    if (!pair->security) {
+        enum rg_status status = rg_transport_connect(address, options, why, why_size, a);
+        if (status == RG_OK)
+            CHECK_OK(rg_listener_accept(pair->listener, 5000, b));
+        return status;
+    }
+    own.tls = pair->security->client;
+    CHECK(pthread_create(&thread, NULL, accept_one, &acceptor) == 0);
+    enum rg_status status = rg_transport_connect(address, &own, why, why_size, a);
+    pthread_join(thread, NULL);
+    *b = acceptor.conn;
+    return status;
+}
+
+struct pair pair_open_secured(const char *address, const char *filters, enum rg_wait_mode wait,
+                              const struct pair_security *security)
+{
+    struct pair pair = {.security = security};
     char text[128];
     const struct rg_transport_options connecting = {.filters = filters, .wait = wait};
     const struct rg_transport_options listening = {.filters = "", .wait = wait};
-    char why[128] = "";
+    char why[512] = "";
     enum rg_status status = rg_transport_listen(address, &listening, why, sizeof why, &pair.listener);
     if (status == RG_OK)
-        status = rg_transport_connect(address_to(pair.listener, hosts[0], text, sizeof text), &connecting,
-                                      why, sizeof why, &pair.a);
+        status = pair_connect(&pair, address_to(pair.listener, hosts[0], text, sizeof text), &connecting, why,
+                              sizeof why, &pair.a, &pair.b);
     if (status != RG_OK)
         fprintf(stderr, "%s: %s\n", address, why);
     CHECK_OK(status);
-    CHECK_OK(rg_listener_accept(pair.listener, 5000, &pair.b));
+    CHECK(pair.b);
     return pair;
+}
+
+struct pair pair_open(const char *address, const char *filters, enum rg_wait_mode wait)
+{
+    return pair_open_secured(address, filters, wait, NULL);
 }
 
 /* One more connection of a pair. */
@@ -55,9 +100,9 @@ static void connect_more(struct pair *pair, unsigned i, const char *filters, str
 {
     const struct rg_transport_options connecting = {.filters = filters, .bulk = true, .wait = RG_WAIT_BLOCK};
     char text[128];
-    CHECK_OK(rg_transport_connect(address_to(pair->listener, hosts[i % 2], text, sizeof text), &connecting,
-                                  NULL, 0, a));
-    CHECK_OK(rg_listener_accept(pair->listener, 5000, b));
+    CHECK_OK(pair_connect(pair, address_to(pair->listener, hosts[i % 2], text, sizeof text), &connecting,
+                          NULL, 0, a, b));
+    CHECK(*b);
 }
 
 void pair_multipath(struct pair *pair, const char *filters, unsigned channels, enum rg_compression compress)

@@ -33,7 +33,14 @@
 #define WORK(n) (n)
 #endif
 
+/** How connections are protected: what connects has, and what becomes of an accepted one. */
+struct pair_security {
+    const struct rg_tls_client *client;
+    enum rg_status (*accept)(struct rg_conn *plain, struct rg_conn **out);
+};
+
 struct pair {
+    const struct pair_security *security; /* NULL: none */
     struct rg_listener *listener;
     struct rg_conn *a; /* connected, with the filters */
     struct rg_conn *b; /* accepted */
@@ -43,6 +50,13 @@ struct pair {
 void test_begin(unsigned seconds);
 /** Two connected ends through a listener at `address`; `filters` are those of the connecting end. */
 struct pair pair_open(const char *address, const char *filters, enum rg_wait_mode wait);
+/** The same by TLS (tls/pair.h). */
+struct pair pair_open_secured(const char *address, const char *filters, enum rg_wait_mode wait,
+                              const struct pair_security *security);
+/** Connects once more, as the pair was; RG_ERR_… of who connects. The other end is whatever was accepted. */
+enum rg_status pair_connect(struct pair *pair, const char *address,
+                            const struct rg_transport_options *options, char *why, size_t why_size,
+                            struct rg_conn **a, struct rg_conn **b);
 /** Makes bundles of both ends, with `channels` connections more, made as the pair was. */
 void pair_multipath(struct pair *pair, const char *filters, unsigned channels, enum rg_compression compress);
 /** Likewise with rails, of which the last has filters of its own. */

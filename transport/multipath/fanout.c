@@ -128,6 +128,16 @@ void rg_fanout_op_set_control(struct rg_conn *conn, const struct rg_conn *contro
     rg_conn_set_control(((struct rg_fanout *)conn)->first, control_conn);
 }
 
+enum rg_status rg_fanout_op_tls_export(struct rg_conn *conn, struct rg_tls_keys *keys)
+{
+    return rg_conn_tls_export(((struct rg_fanout *)conn)->first, keys);
+}
+
+enum rg_status rg_fanout_op_tls_exporter(const struct rg_conn *conn, uint8_t out[32])
+{
+    return rg_conn_tls_exporter(((const struct rg_fanout *)conn)->first, out);
+}
+
 int rg_fanout_op_fd(const struct rg_conn *conn)
 {
     return rg_conn_fd(((const struct rg_fanout *)conn)->first);

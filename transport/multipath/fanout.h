@@ -119,6 +119,8 @@ void rg_fanout_add_security(struct rg_conn_security *all, const struct rg_conn *
 /* operations that go to the first connection, or to all */
 void rg_fanout_op_interrupt(struct rg_conn *conn);
 void rg_fanout_op_set_read_ahead(struct rg_conn *conn);
+enum rg_status rg_fanout_op_tls_export(struct rg_conn *conn, struct rg_tls_keys *keys);
+enum rg_status rg_fanout_op_tls_exporter(const struct rg_conn *conn, uint8_t out[32]);
 bool rg_fanout_op_has_credit(struct rg_conn *conn);
 void rg_fanout_op_set_control(struct rg_conn *conn, const struct rg_conn *control_conn);
 int rg_fanout_op_fd(const struct rg_conn *conn);

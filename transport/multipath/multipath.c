@@ -210,6 +210,8 @@ static struct rg_transport_ops multipath_ops = {
     .unregister_memory = multipath_unregister,
     .statistics = multipath_statistics,
     .security = multipath_security,
+    .tls_export = rg_fanout_op_tls_export,
+    .tls_exporter = rg_fanout_op_tls_exporter,
 };
 
 unsigned rg_multipath_channels(const struct rg_conn *conn)

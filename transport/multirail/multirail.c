@@ -104,6 +104,8 @@ static struct rg_transport_ops multirail_ops = {
     .has_advertised = multirail_has_advertised,
     .statistics = multirail_statistics,
     .security = multirail_security,
+    .tls_export = rg_fanout_op_tls_export,
+    .tls_exporter = rg_fanout_op_tls_exporter,
 };
 
 void rg_multirail_open(struct rg_conn *conn)
