@@ -52,8 +52,7 @@ struct rg_identity_settings {
 /** What a user may have at once; 0: no limit but the server's. */
 struct rg_identity_limits {
     uint32_t max_sessions;
-    uint32_t max_gpus;     /* of one session */
-    uint64_t memory_bytes; /* of each of its GPUs */
+    uint32_t max_gpus; /* of one session */
 };
 
 /** A certificate made for a client. */

@@ -136,8 +136,6 @@ static void take_limits(struct rg_identity_limits *to, const struct rg_identity_
         to->max_sessions = from->max_sessions;
     if (from->max_gpus)
         to->max_gpus = from->max_gpus;
-    if (from->memory_bytes)
-        to->memory_bytes = from->memory_bytes;
 }
 
 /* The user gets the certificate, then the token counts: whoever is interrupted between the two has lost nothing. */

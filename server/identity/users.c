@@ -46,8 +46,6 @@ void rg_limits_add(struct rg_text *text, const struct rg_identity_limits *limits
         rg_text_add(text, "max-sessions %u\n", limits->max_sessions);
     if (limits->max_gpus)
         rg_text_add(text, "max-gpus %u\n", limits->max_gpus);
-    if (limits->memory_bytes)
-        rg_text_add(text, "max-memory %llu\n", (unsigned long long)limits->memory_bytes);
 }
 
 bool rg_limits_take(const struct rg_fields *fields, struct rg_identity_limits *limits)
@@ -55,8 +53,6 @@ bool rg_limits_take(const struct rg_fields *fields, struct rg_identity_limits *l
     uint64_t number;
     if (fields->n != 2)
         return false;
-    if (rg_fields_is(fields, "max-memory", 2))
-        return rg_field_number(fields->words[1], UINT64_MAX, &limits->memory_bytes);
     if (!rg_field_number(fields->words[1], UINT32_MAX, &number))
         return false;
     if (rg_fields_is(fields, "max-sessions", 2))

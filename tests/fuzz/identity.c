@@ -160,7 +160,7 @@ void fuzz_seeds(void)
     static const char *const texts[][2] = {
         {"token",
          "\1"
-         "user alice\nuses 1 of 2\ncreated 1790000000\nexpires 1790086400\nmax-sessions 4\nmax-memory 5\n"},
+         "user alice\nuses 1 of 2\ncreated 1790000000\nexpires 1790086400\nmax-sessions 4\nmax-gpus 5\n"},
         {"user", "\1max-sessions 4\ncertificate 4f0c issued 1790000000 expires 1797776000\n"
                  "certificate 51ab issued 1790000000 expires 1797776000 revoked 1790003600\n"},
         {"revoked", "\2# no more\nspiffe://example.org/alice\nserial:4f:0c\n"},

@@ -28,7 +28,6 @@ struct rg_command {
     int64_t uses;
     uint64_t expires_ns;
     int64_t max_sessions, max_gpus;
-    uint64_t max_memory;
     char *server;
     bool json, foreign;
     char *state_dir, *config;

@@ -153,9 +153,7 @@ static enum rg_status make(const struct rg_command *command, struct rg_state *st
         .uses_left = (uint32_t)command->uses,
         .created = now,
         .expires = now + (int64_t)((command->expires_ns + 999999999) / 1000000000),
-        .limits = {.max_sessions = (uint32_t)command->max_sessions,
-                   .max_gpus = (uint32_t)command->max_gpus,
-                   .memory_bytes = command->max_memory},
+        .limits = {.max_sessions = (uint32_t)command->max_sessions, .max_gpus = (uint32_t)command->max_gpus},
     };
     snprintf(token->user, sizeof token->user, "%s", command->user);
     status = rg_authority_hash(&authority, payload);

@@ -27,8 +27,6 @@ static void print_limits(const struct rg_identity_limits *limits)
         printf(", at most %u session%s", limits->max_sessions, limits->max_sessions == 1 ? "" : "s");
     if (limits->max_gpus)
         printf(", %u GPU%s a session", limits->max_gpus, limits->max_gpus == 1 ? "" : "s");
-    if (limits->memory_bytes)
-        printf(", %llu MiB of each GPU", (unsigned long long)limits->memory_bytes >> 20);
 }
 
 /* How long the user can still come, and when one who cannot was revoked last. */
@@ -101,8 +99,8 @@ static void print_user_json(const struct rg_user *user, int64_t now)
 {
     printf("    {\"name\": ");
     print_string(user->name);
-    printf(", \"max_sessions\": %u, \"max_gpus\": %u, \"max_memory\": %llu, \"certificates\": [",
-           user->limits.max_sessions, user->limits.max_gpus, (unsigned long long)user->limits.memory_bytes);
+    printf(", \"max_sessions\": %u, \"max_gpus\": %u, \"certificates\": [", user->limits.max_sessions,
+           user->limits.max_gpus);
     for (size_t i = 0; i < user->n; i++) {
         const struct rg_user_certificate *one = &user->certificates[i];
         char serial[2 * RG_IDENTITY_SERIAL + 1];

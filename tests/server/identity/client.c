@@ -75,8 +75,7 @@ static int check(const char *name, const char *text)
         return 2;
     const enum rg_status status = rg_identity_check(store, name, serial, size, &limits, why, sizeof why);
     if (status == RG_OK)
-        printf("allowed %u %u %llu\n", limits.max_sessions, limits.max_gpus,
-               (unsigned long long)limits.memory_bytes);
+        printf("allowed %u %u\n", limits.max_sessions, limits.max_gpus);
     else
         printf("%s\n", why);
     return status == RG_OK ? 0 : status == RG_ERR_REFUSED ? 1 : 2;
