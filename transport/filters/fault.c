@@ -19,6 +19,8 @@
  *   bad_magic_at=N       the N-th message's frame is not a frame
  *   oversize_at=N        the N-th message's frame announces more than the limit
  *
+ * Over TLS a cut is one within a record, and a broken frame no record at all (RG_ERR_PROTOCOL at the peer).
+ *
  * And for connections that are made again (transport/resumable/resumable.h), of which each gets such a filter of its own:
  *   cut_every=BYTES      each direction is cut within the next 2 * BYTES bytes, at random, also in the middle of a message
  *                        or of bulk data; the process's first connection lets one message pass each way before
@@ -147,6 +149,22 @@ static void invert_byte(unsigned char *data, size_t size, uint64_t byte)
         data[byte < size ? byte : size - 1] ^= 0xff;
 }
 
+/* Whether what is written to the socket below is no frame, but a record of TLS. */
+static bool is_encrypted(const struct fault_conn *c)
+{
+    struct rg_conn_security security;
+    rg_conn_security(c->next, &security);
+    return security.encrypted;
+}
+
+/* The beginning of a record that never ends: so much a peer can tell of one that was cut. */
+static void begin_record(const struct fault_conn *c)
+{
+    static const unsigned char record[64] = {23, 3, 3, 0x40, 0x11}; /* of 16 KiB of data */
+    if (send(rg_conn_fd(c->next), record, sizeof record, MSG_NOSIGNAL) < 0)
+        rg_debug("filter fault: %m");
+}
+
 /* Writes a frame of our own making, and `size` bytes after it, to the socket below; then ends the connection.
  */
 static enum rg_status send_raw(struct fault_conn *c, struct rg_frame frame, const void *data, size_t size)
@@ -174,6 +192,11 @@ static enum rg_status send_with_copy(struct fault_conn *c, const struct rg_send 
         return RG_ERR_NO_MEMORY;
     gather(c->outgo, m->msg, m->n_msg);
     const struct iovec whole = {c->outgo, m->msg_size};
+    if (c->n_sent == c->options.truncate_at && is_encrypted(c)) {
+        begin_record(c);
+        shutdown(rg_conn_fd(c->next), SHUT_WR);
+        return RG_ERR_LOST;
+    }
     if (c->n_sent == c->options.truncate_at)
         return send_raw(c, rg_frame_encode(m->msg_size, m->bulk_size), c->outgo, m->msg_size / 2);
     invert_byte(c->outgo, m->msg_size, c->options.byte);
@@ -203,7 +226,10 @@ static enum rg_status cut_sending(struct fault_conn *c, struct rg_send *m, uint6
     const struct rg_frame frame = rg_frame_encode(m->msg_size, m->bulk_size);
     unsigned char *all = malloc(sizeof frame + m->msg_size + m->bulk_size);
     const int fd = rg_conn_fd(c->next);
-    if (all && fd >= 0) {
+    if (fd >= 0 && is_encrypted(c)) {
+        if (left > 0)
+            begin_record(c);
+    } else if (all && fd >= 0) {
         memcpy(all, &frame, sizeof frame);
         gather(all + sizeof frame, m->msg, m->n_msg);
         gather(all + sizeof frame + m->msg_size, m->bulk, m->n_bulk);

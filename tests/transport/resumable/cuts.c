@@ -1,9 +1,10 @@
 /*
  * resumable_cuts.c - connections that outlive their links: what is sent arrives whole, once and in order,
  * wherever the links are cut. Cuts are those of filter fault, at random places of both directions, in
- * messages, in bulk data and in the conversation that makes the next link.
+ * messages, in bulk data and in the conversation that makes the next link. With the argument "tls" links are by TLS.
  */
 #include "tests/transport/resumable/ends.h"
+#include "tests/transport/tls/pair.h"
 #include "transport/connect/connect.h"
 
 #include <poll.h>
@@ -261,9 +262,15 @@ static void test_cuts_of_advertised(void)
 
 #define RUN(test) (printf("%s\n", #test), fflush(stdout), test())
 
-int main(void)
+int main(int argc, char **argv)
 {
     test_begin(300);
+    if (argc > 1 && strcmp(argv[1], "tls") == 0) {
+        ends_security = pair_tls();
+        RUN(test_cuts);
+        RUN(test_cuts_of_bundles);
+        return 0;
+    }
     RUN(test_cuts);
     RUN(test_cuts_of_bundles);
     RUN(test_cuts_of_advertised);

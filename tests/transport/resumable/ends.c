@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+const struct pair_security *ends_security;
+
 /* Exchanges the counts. */
 static enum rg_status greet(struct rg_conn *conn, uint64_t received, uint64_t *peer_received)
 {
@@ -26,7 +28,8 @@ enum rg_status renew(void *user, struct rg_resumable_loss *loss, uint64_t receiv
                      uint64_t *peer_received)
 {
     struct end *end = user;
-    const struct rg_transport_options options = {.filters = end->filters};
+    const struct rg_transport_options options = {.filters = end->filters,
+                                                 .tls = end->security ? end->security->client : NULL};
     struct rg_conn *conn;
     if (atomic_load(&end->refuses))
         return RG_ERR_REFUSED;
@@ -40,6 +43,10 @@ enum rg_status renew(void *user, struct rg_resumable_loss *loss, uint64_t receiv
     if (!end->connects) /* one that came and went since */
         for (struct rg_conn *later; rg_listener_accept(end->listener, 0, &later) == RG_OK; conn = later)
             rg_conn_destroy(conn);
+    if (!end->connects && end->security)
+        status = end->security->accept(conn, &conn);
+    if (status != RG_OK)
+        return RG_ERR_UNREACHABLE;
     status = greet(conn, received, peer_received);
     if (status == RG_OK && end->channels) {
         const struct rg_multipath_options bundle = {.channels = end->channels, .codecs = rg_codecs_here()};
@@ -68,12 +75,13 @@ void ends_open_at(struct ends *ends, const char *at, const char *filters, unsign
                   uint64_t patience_ns)
 {
     memset(ends, 0, sizeof *ends);
-    ends->pair = pair_open(at, filters, RG_WAIT_AUTO);
+    ends->pair = pair_open_secured(at, filters, RG_WAIT_AUTO, ends_security);
     if (channels)
         pair_multipath(&ends->pair, "", channels, RG_COMPRESS_NONE);
     ends->a = (struct end){
         .listener = ends->pair.listener, .filters = filters, .channels = channels, .connects = true};
     ends->b = (struct end){.listener = ends->pair.listener, .filters = "", .channels = channels};
+    ends->a.security = ends->b.security = ends_security;
     struct rg_resumable_options options = {.patience_ns = patience_ns, .renew = renew, .report = report};
     options.user = &ends->a;
     CHECK((ends->pair.a = rg_resumable_create(ends->pair.a, NULL, &options)) != NULL);

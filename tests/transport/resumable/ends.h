@@ -21,6 +21,7 @@ struct end {
     const char *filters; /* of links made again */
     unsigned channels;   /* they are multipath, of so many more */
     bool connects;
+    const struct pair_security *security;
     atomic_bool refuses; /* no more links */
     atomic_bool waits;   /* none while this is set */
     atomic_uint lost, resumed, gave_up;
@@ -30,6 +31,9 @@ struct ends {
     struct pair pair;
     struct end a, b;
 };
+
+/** How links are protected that are made from now on; NULL: not at all. */
+extern const struct pair_security *ends_security;
 
 /** Operations of struct rg_resumable_options; the user is a struct end. */
 enum rg_status renew(void *user, struct rg_resumable_loss *loss, uint64_t received, struct rg_conn **out,
