@@ -2,9 +2,10 @@
  * main.c - program lib/remote-gpu/worker: serves one session, started by remote-gpud.
  *
  *   worker --fd N --hello-fd N [--hand-fd N] --driver LIBRARY --driver-kind KIND --devices 0,1 --session ID [--max-sessions N]
- *          [--reconnect-grace SECONDS] [--stack-limit BYTES]
+ *          [--reconnect-grace SECONDS] [--stack-limit BYTES] [--tls-fd N] [--rdma 0]
  *
- * `fd` is the client's connection, `hello-fd` holds the hello that the daemon has read from it. The worker
+ * `fd` is the client's connection, `tls-fd` holds its keys if it is by TLS, `hello-fd` the hello that the frontend has read
+ * from it. The worker
  * loads the driver, answers the hello, serves until the client closes the connection, breaks the protocol, or
  * the daemon sends SIGTERM (as the kernel does when the daemon dies). Then it exits at once: what the client
  * left in the driver goes with the process, also if its kernels never end.
@@ -16,6 +17,7 @@
 #include "server/api/context.h"
 #include "server/core/worker.h"
 #include "server/handshake/address_space.h"
+#include "server/handshake/handed.h"
 #include "server/handshake/hello.h"
 #include "server/handshake/host_memory.h"
 #include "server/handshake/keep_alive.h"
@@ -40,7 +42,7 @@ enum { CONTROL_GRACE_MS = 2000, LAST_WORDS_S = 5 };
 
 struct arguments {
     struct rg_hello hello;
-    int fd, hand_fd;
+    int fd, hand_fd, tls_fd;
     uint64_t stack_limit; /* 0: as it is */
 };
 
@@ -68,7 +70,8 @@ static bool devices(const char *text, struct rg_hello *hello)
 
 static bool parse(int argc, char **argv, struct arguments *out)
 {
-    *out = (struct arguments){.fd = -1, .hand_fd = -1, .hello = {.hello_fd = -1, .driver_kind = "other"}};
+    *out = (struct arguments){
+        .fd = -1, .hand_fd = -1, .tls_fd = -1, .hello = {.hello_fd = -1, .driver_kind = "other"}};
     for (int i = 1; i + 1 < argc; i += 2) {
         const char *name = argv[i], *value = argv[i + 1];
         uint64_t n = 0;
@@ -79,6 +82,10 @@ static bool parse(int argc, char **argv, struct arguments *out)
             good = number(value, 65535, &n), out->hello.hello_fd = (int)n;
         else if (strcmp(name, "--hand-fd") == 0)
             good = number(value, 65535, &n), out->hand_fd = (int)n;
+        else if (strcmp(name, "--tls-fd") == 0)
+            good = number(value, 65535, &n), out->tls_fd = (int)n;
+        else if (strcmp(name, "--rdma") == 0)
+            good = number(value, 1, &n), out->hello.no_rdma = n == 0;
         else if (strcmp(name, "--session") == 0)
             good = number(value, UINT64_MAX, &out->hello.session);
         else if (strcmp(name, "--max-sessions") == 0)
@@ -126,6 +133,16 @@ static void tell_statistics(struct rg_worker *worker)
                 (unsigned long long)worker->session, (unsigned long long)in, (unsigned long long)out);
 }
 
+/* Why the monitor wants it to end. */
+static const char *reason_of(int signal_fd)
+{
+    struct signalfd_siginfo info;
+    if (read(signal_fd, &info, sizeof info) == (ssize_t)sizeof info && info.ssi_code == SI_QUEUE &&
+        info.ssi_int == RG_END_REVOKED)
+        return "your right to use this server was revoked; ask its operator";
+    return "the server is shutting down";
+}
+
 /* Waits for the end of the session; a signal ends it, and the end of the connection that it began on. */
 static int wait_for_end(struct rg_worker *worker, int over_fd, int signal_fd, int control_fd)
 {
@@ -154,10 +171,22 @@ static int wait_for_end(struct rg_worker *worker, int over_fd, int signal_fd, in
              * already.
              */
             (void)alarm(LAST_WORDS_S);
-            rg_worker_end(worker, 0, "the server is shutting down");
+            rg_worker_end(worker, 0, reason_of(signal_fd));
             signal_fd = -1;
         }
     }
+}
+
+/* The connection, and by TLS its keys, which are in a file. */
+static enum rg_status adopt(const struct arguments *arguments, struct rg_conn **conn)
+{
+    struct rg_tls_keys keys;
+    const struct rg_transport_options options = {.tls_keys = arguments->tls_fd >= 0 ? &keys : NULL};
+    if (arguments->tls_fd >= 0 && !rg_handed_keys(arguments->tls_fd, &keys))
+        return RG_ERR_INVALID;
+    const enum rg_status status = rg_transport_adopt_fd(arguments->fd, &options, conn);
+    explicit_bzero(&keys, sizeof keys);
+    return status;
 }
 
 int main(int argc, char **argv)
@@ -194,7 +223,7 @@ int main(int argc, char **argv)
         return 1;
     }
     struct rg_conn *conn;
-    enum rg_status status = rg_transport_adopt_fd(arguments.fd, NULL, &conn);
+    enum rg_status status = adopt(&arguments, &conn);
     if (status == RG_ERR_CLOSED) {
         rg_info("session %llu: the client had gone before it began",
                 (unsigned long long)arguments.hello.session);

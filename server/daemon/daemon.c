@@ -11,14 +11,18 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/parse.h"
 #include "common/base/path.h"
 #include "server/daemon/monitor.h"
 #include "server/daemon/notify.h"
+#include "server/identity/identity.h"
+#include "transport/address.h"
 #include "transport/connect/connect.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
+#include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +34,7 @@
 #include <unistd.h>
 
 #define KILL_AFTER_NS     2000000000ull
+#define RELOAD_NS         (86400ull * 1000000000u)
 #define EXIT_CANNOT_START 125
 #define FRONTEND_UID      61180u /* nobody's: below what systemd gives to services without a user of their own */
 
@@ -46,7 +51,9 @@ struct daemon {
     struct rg_monitor_settings told; /* to the frontend */
     struct rg_listener *listeners[RG_LISTENERS_MAX];
     uint32_t n_listeners;
+    bool open; /* other machines can reach it */
     int signals;
+    uint64_t reload_ns; /* when certificates are looked at by themselves */
     enum phase phase;
     uint64_t phase_ends_ns; /* WAITING, ENDING: when the next one begins */
 };
@@ -54,8 +61,8 @@ struct daemon {
 /* --- start -------------------------------------------------------------------------------------------------
  */
 
-/* Whether `address` may be listened on: this machine's own, or others allowed. */
-static bool check_address(const struct daemon *daemon, const char *address)
+/* Whether `address` is one to listen on. */
+static bool check_address(struct daemon *daemon, const char *address)
 {
     char why[256] = "";
     bool local = false;
@@ -63,21 +70,15 @@ static bool check_address(const struct daemon *daemon, const char *address)
         rg_error("cannot listen on '%s': %s", address, why);
         return false;
     }
-    if (!local && !daemon->settings->allow_unauthenticated) {
-        rg_error("will not listen on %s: other machines can reach it, and there is no authentication yet, so "
-                 "anybody "
-                 "who reaches the port could run code here; use a loopback address or a unix socket, or "
-                 "accept the "
-                 "risk with --allow-unauthenticated",
-                 address);
-        return false;
-    }
     if (!local)
-        rg_warn("%s will be open to everybody who can reach it (--allow-unauthenticated)", address);
+        daemon->open = true;
+    if (!local && daemon->settings->allow_unauthenticated)
+        rg_warn("%s will be open to everybody who can reach it, encrypted or not (--allow-unauthenticated)",
+                address);
     return true;
 }
 
-static bool check_addresses(const struct daemon *daemon)
+static bool check_addresses(struct daemon *daemon)
 {
     const struct rg_text_list *wanted = &daemon->settings->listen;
     if (wanted->n > RG_LISTENERS_MAX) {
@@ -296,7 +297,12 @@ static void handle_signals(struct daemon *daemon)
                 rg_monitor_forget(&daemon->monitor);
             break;
         case SIGHUP:
-            rg_info("SIGHUP is ignored: settings are read at the start only");
+            if (daemon->monitor.policy.identity) {
+                rg_info("SIGHUP: reading certificates again");
+                rg_monitor_reload(&daemon->monitor);
+            } else {
+                rg_info("SIGHUP is ignored: settings are read at the start only");
+            }
             break;
         default:
             if (daemon->phase == SERVING) {
@@ -317,6 +323,9 @@ static int next_timeout(struct daemon *daemon)
     const uint64_t now = rg_now_ns();
     if (daemon->monitor.probe.pid && daemon->monitor.probe.deadline_ns < due)
         due = daemon->monitor.probe.deadline_ns;
+    const uint64_t kill = rg_sessions_expire(&daemon->monitor.sessions);
+    due = kill < due ? kill : due;
+    due = daemon->reload_ns < due ? daemon->reload_ns : due;
     if (due == UINT64_MAX)
         return -1;
     const uint64_t left = due > now ? (due - now) / 1000000u + 1 : 0;
@@ -328,16 +337,24 @@ static void serve_once(struct daemon *daemon)
 {
     struct rg_monitor *monitor = &daemon->monitor;
     const int timeout = next_timeout(daemon); /* first: it may start a frontend */
-    struct pollfd fds[3] = {
+    struct rg_identity_store *identity = monitor->policy.identity;
+    struct pollfd fds[4] = {
         {.fd = daemon->signals, .events = POLLIN},
         {.fd = monitor->frontend.killed ? -1 : monitor->frontend.socket, .events = POLLIN},
         {.fd = monitor->probe.pid ? monitor->probe.fd : -1, .events = POLLIN},
+        {.fd = identity ? rg_identity_watch_fd(identity) : -1, .events = POLLIN},
     };
-    if (poll(fds, 3, timeout) < 0 && errno != EINTR) {
+    if (poll(fds, 4, timeout) < 0 && errno != EINTR) {
         rg_error("poll: %s", strerror(errno));
         return;
     }
     rg_monitor_probe(monitor);
+    if (fds[3].revents)
+        rg_monitor_recheck(monitor);
+    if (rg_now_ns() >= daemon->reload_ns) {
+        rg_monitor_reload(monitor);
+        daemon->reload_ns = rg_now_ns() + RELOAD_NS;
+    }
     if (fds[1].revents)
         rg_monitor_serve(monitor);
     if (fds[0].revents)
@@ -353,11 +370,106 @@ static void serve(struct daemon *daemon)
     rg_info("stopped");
 }
 
+/* Whether there is an authority already. */
+static bool has_authority(const struct rg_daemon_settings *settings)
+{
+    char folder[PATH_MAX], path[PATH_MAX], why[256];
+    if (settings->state_dir)
+        snprintf(folder, sizeof folder, "%s", settings->state_dir);
+    else if (rg_identity_state_dir(folder, sizeof folder, why, sizeof why) != RG_OK)
+        return false;
+    return snprintf(path, sizeof path, "%s/ca.crt", folder) < (int)sizeof path && access(path, F_OK) == 0;
+}
+
+/* TLS is there where it is needed, where it was asked for, and where it was set up before. */
+static bool wants_identity(const struct daemon *daemon)
+{
+    const struct rg_daemon_settings *settings = daemon->settings;
+    return (daemon->open && !settings->allow_unauthenticated) || settings->state_dir || settings->tls_ca ||
+           settings->tls_cert || settings->tls_key || has_authority(settings);
+}
+
+static bool open_identity(struct daemon *daemon)
+{
+    const struct rg_daemon_settings *settings = daemon->settings;
+    char why[RG_CONTROL_REASON] = "";
+    daemon->reload_ns = UINT64_MAX;
+    if (!wants_identity(daemon))
+        return true;
+    const struct rg_identity_settings wanted = rg_daemon_settings_identity(settings);
+    if (rg_identity_open(&wanted, &daemon->monitor.policy.identity, why, sizeof why) != RG_OK) {
+        rg_error("%s", why);
+        return false;
+    }
+    daemon->reload_ns = rg_now_ns() + RELOAD_NS;
+    return true;
+}
+
+/* After the first start it is for the operator to let users in. */
+static void say_what_next(const struct daemon *daemon)
+{
+    struct rg_identity_store *identity = daemon->monitor.policy.identity;
+    if (!identity)
+        return;
+    for (uint32_t i = 0; i < daemon->n_listeners; i++) {
+        struct rg_address address;
+        if (daemon->told.listeners[i].reach == RG_REACH_UNIX ||
+            rg_address_parse(daemon->told.listeners[i].address, &address, NULL, 0) != RG_OK)
+            continue;
+        rg_identity_note_port(identity, address.port);
+        break;
+    }
+    if (rg_identity_is_new(identity))
+        rg_info("this server has made an authority of its own in %s. To let somebody in: 'remote-gpud token "
+                "--user "
+                "NAME%s%s' prints a line; with it they run 'remote-gpu join LINE' on their machine, once",
+                rg_identity_folder(identity), daemon->settings->state_dir ? " --state-dir " : "",
+                daemon->settings->state_dir ? daemon->settings->state_dir : "");
+}
+
+/* Whom the frontend becomes. */
+static bool find_frontend_user(struct daemon *daemon)
+{
+    const char *wanted = daemon->settings->frontend_user;
+    int64_t number = FRONTEND_UID;
+    const struct passwd *user = wanted ? getpwnam(wanted) : NULL;
+    if (user)
+        number = user->pw_uid;
+    else if (wanted && rg_parse_integer(wanted, 1, UINT32_MAX - 1, &number, NULL, 0) != RG_OK)
+        number = 0;
+    if (number == 0) {
+        rg_error("--frontend-user %s: there is no such user other than root", wanted);
+        return false;
+    }
+    daemon->told.drop_uid = geteuid() == 0 ? (uint32_t)number : 0;
+    return true;
+}
+
+static bool start_frontend(struct daemon *daemon)
+{
+    struct rg_monitor *monitor = &daemon->monitor;
+    int listeners[RG_LISTENERS_MAX];
+    daemon->told.allow_unauthenticated = daemon->settings->allow_unauthenticated;
+    daemon->told.has_tls = monitor->policy.identity != NULL;
+    daemon->told.gives = monitor->policy.identity && rg_identity_is_own(monitor->policy.identity);
+    daemon->told.uid = geteuid();
+    for (uint32_t i = 0; i < daemon->n_listeners; i++)
+        listeners[i] = rg_listener_fd(daemon->listeners[i]);
+    rg_frontend_init(&monitor->frontend, &daemon->told, monitor->board_fd, listeners);
+    if (monitor->policy.identity) {
+        struct rg_identity_material material;
+        rg_identity_material(monitor->policy.identity, &material);
+        if (rg_frontend_set_tls(&monitor->frontend, &material) != RG_OK)
+            return false;
+    }
+    return rg_frontend_start(&monitor->frontend) == RG_OK && rg_frontend_wait_ready(&monitor->frontend);
+}
+
 static bool start_monitor(struct daemon *daemon, const char *worker)
 {
     const struct rg_daemon_settings *settings = daemon->settings;
     struct rg_monitor *monitor = &daemon->monitor;
-    int listeners[RG_LISTENERS_MAX];
+    monitor->policy.allow_unauthenticated = settings->allow_unauthenticated;
     monitor->board = rg_board_create((uint32_t)settings->max_sessions, &monitor->board_fd);
     if (!monitor->board)
         return false;
@@ -365,38 +477,51 @@ static bool start_monitor(struct daemon *daemon, const char *worker)
     monitor->board->looked_ns = rg_now_ns();
     if (rg_sessions_init(&monitor->sessions, monitor->board, worker) != RG_OK)
         return false;
+    monitor->sessions.rdma = strcmp(settings->rdma, "allow") == 0;
+    monitor->sessions.encrypt_control = strcmp(settings->encrypt, "control") == 0;
+    monitor->sessions.max_of_one = (uint32_t)settings->max_sessions_of_one;
     monitor->sessions.reconnect_s = (uint32_t)((settings->reconnect_grace_ns + 999999999u) / 1000000000u);
     char netperf[PATH_MAX];
     if (!settings->no_netperf && rg_path_library("netperf", netperf, sizeof netperf) == RG_OK &&
         access(netperf, X_OK) == 0)
         rg_sessions_allow_netperf(&monitor->sessions, netperf);
-    daemon->told.allow_unauthenticated = settings->allow_unauthenticated;
-    daemon->told.uid = geteuid();
-    daemon->told.drop_uid = geteuid() == 0 ? FRONTEND_UID : 0;
-    for (uint32_t i = 0; i < daemon->n_listeners; i++)
-        listeners[i] = rg_listener_fd(daemon->listeners[i]);
-    rg_frontend_init(&monitor->frontend, &daemon->told, monitor->board_fd, listeners);
-    return rg_frontend_start(&monitor->frontend) == RG_OK && rg_frontend_wait_ready(&monitor->frontend);
+    return start_frontend(daemon);
+}
+
+static bool find_driver(struct daemon *daemon)
+{
+    const char *wanted = daemon->settings->driver;
+    struct rg_driver *driver = &daemon->monitor.driver;
+    char why[RG_CONTROL_REASON] = "";
+    if (rg_driver_find(wanted, driver, why, sizeof why) != RG_OK) {
+        rg_error("%s", why);
+        return false;
+    }
+    if (daemon->open && strcmp(wanted, "auto") == 0 && strcmp(driver->info.kind, "soft") == 0) {
+        rg_error("NVIDIA's driver does not work here, and other machines' programs are not to run on this "
+                 "machine's "
+                 "processor by mistake: mend the driver, or say that the software device is meant with "
+                 "--driver soft");
+        return false;
+    }
+    return true;
 }
 
 static bool start(struct daemon *daemon, char *worker_buffer, size_t worker_size)
 {
     const struct rg_daemon_settings *settings = daemon->settings;
-    char why[RG_CONTROL_REASON] = "";
     /* Mistakes first: they should not have to wait for a driver. While that is tried, signals end us as
      * usual. */
-    if (!check_addresses(daemon))
+    if (!check_addresses(daemon) || !find_frontend_user(daemon))
         return false;
     const char *worker = worker_path(settings, worker_buffer, worker_size);
-    if (!worker)
+    if (!worker || !open_identity(daemon) || !find_driver(daemon))
         return false;
-    if (rg_driver_find(settings->driver, &daemon->monitor.driver, why, sizeof why) != RG_OK) {
-        rg_error("%s", why);
-        return false;
-    }
     raise_descriptor_limit();
-    return open_signals(daemon) && open_listeners(daemon) && start_monitor(daemon, worker) &&
-           say_ready(daemon);
+    if (!open_signals(daemon) || !open_listeners(daemon) || !start_monitor(daemon, worker))
+        return false;
+    say_what_next(daemon);
+    return say_ready(daemon);
 }
 
 int rg_daemon_run(const struct rg_daemon_settings *settings)

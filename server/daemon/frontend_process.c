@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,9 +32,45 @@ enum { N_KEPT = sizeof kept / sizeof *kept };
 void rg_frontend_init(struct rg_frontend_process *frontend, const struct rg_monitor_settings *settings,
                       int board, const int *listeners)
 {
-    *frontend = (struct rg_frontend_process){
-        .settings = settings, .fds = {board}, .n_fds = 1 + settings->n_listeners, .socket = -1};
+    *frontend = (struct rg_frontend_process){.settings = settings,
+                                             .fds = {board},
+                                             .n_fds = 1 + settings->n_listeners,
+                                             .tls_file = -1,
+                                             .socket = -1};
     memcpy(frontend->fds + 1, listeners, settings->n_listeners * sizeof *listeners);
+}
+
+static bool write_all(int file, const void *data, size_t size)
+{
+    return write(file, data, size) == (ssize_t)size;
+}
+
+static void tell_tls(struct rg_frontend_process *frontend)
+{
+    const struct rg_monitor_word word = {.kind = RG_TELL_TLS, .tls = frontend->tls};
+    rg_frontend_tell(frontend, &word, &frontend->tls_file, 1);
+}
+
+enum rg_status rg_frontend_set_tls(struct rg_frontend_process *frontend,
+                                   const struct rg_identity_material *material)
+{
+    const int file = memfd_create("remote-gpu-tls", MFD_CLOEXEC);
+    if (file < 0 || !write_all(file, material->authority, material->authority_size) ||
+        !write_all(file, material->certificate, material->certificate_size) ||
+        !write_all(file, material->key, material->key_size)) {
+        rg_error("no memory for the server's certificate: %s", strerror(errno));
+        if (file >= 0)
+            close(file);
+        return RG_ERR_NO_MEMORY;
+    }
+    if (frontend->tls_file >= 0)
+        close(frontend->tls_file);
+    frontend->tls_file = file;
+    frontend->tls = (struct rg_monitor_tls){.authority_size = (uint32_t)material->authority_size,
+                                            .certificate_size = (uint32_t)material->certificate_size,
+                                            .key_size = (uint32_t)material->key_size};
+    tell_tls(frontend);
+    return RG_OK;
 }
 
 enum rg_status rg_frontend_start(struct rg_frontend_process *frontend)
@@ -71,8 +108,11 @@ enum rg_status rg_frontend_start(struct rg_frontend_process *frontend)
     }
     frontend->socket = ends[0];
     frontend->ready = frontend->killed = false;
-    const struct rg_monitor_word word = {.kind = RG_TELL_SETTINGS, .settings = *frontend->settings};
-    rg_frontend_tell(frontend, &word, frontend->fds, frontend->n_fds);
+    if (!rg_packet_send(frontend->socket, frontend->settings, sizeof *frontend->settings, frontend->fds,
+                        frontend->n_fds))
+        rg_frontend_kill(frontend, strerror(errno));
+    if (frontend->tls_file >= 0)
+        tell_tls(frontend);
     return RG_OK;
 }
 
@@ -100,7 +140,9 @@ enum rg_status rg_frontend_receive(struct rg_frontend_process *frontend, struct 
 void rg_frontend_tell(struct rg_frontend_process *frontend, const struct rg_monitor_word *word,
                       const int *fds, unsigned n_fds)
 {
-    if (frontend->pid && !rg_packet_send(frontend->socket, word, sizeof *word, fds, n_fds) && errno != EPIPE)
+    if (frontend->pid && !frontend->killed &&
+        !rg_packet_send(frontend->socket, word, sizeof *word, fds, n_fds) && errno != EPIPE &&
+        errno != ECONNRESET)
         rg_frontend_kill(frontend, "it does not read what it is told");
 }
 
@@ -143,6 +185,9 @@ uint64_t rg_frontend_revive(struct rg_frontend_process *frontend)
 
 void rg_frontend_stop(struct rg_frontend_process *frontend)
 {
+    if (frontend->n_fds && frontend->tls_file >= 0)
+        close(frontend->tls_file);
+    frontend->tls_file = -1;
     if (frontend->pid == 0)
         return;
     kill(frontend->pid, SIGKILL);

@@ -9,6 +9,7 @@
 #define RG_SERVER_DAEMON_FRONTEND_PROCESS_H
 
 #include "server/daemon/monitor_protocol.h"
+#include "server/identity/identity.h"
 
 #include <sys/types.h>
 
@@ -18,6 +19,8 @@ struct rg_frontend_process {
     const struct rg_monitor_settings *settings;
     int fds[RG_MONITOR_FDS_MAX]; /* that it gets: the board, then the listeners; the caller's */
     unsigned n_fds;
+    int tls_file; /* what TLS needs; -1: there is no TLS */
+    struct rg_monitor_tls tls;
     pid_t pid; /* 0: there is none */
     int socket;
     bool ready, killed;
@@ -26,6 +29,9 @@ struct rg_frontend_process {
 
 void rg_frontend_init(struct rg_frontend_process *frontend, const struct rg_monitor_settings *settings,
                       int board, const int *listeners);
+/** What TLS needs from now on, for this frontend and those that take its place. RG_ERR_NO_MEMORY was said. */
+RG_MUST_CHECK enum rg_status rg_frontend_set_tls(struct rg_frontend_process *frontend,
+                                                 const struct rg_identity_material *material);
 /** Starts it. Whatever fails was said. */
 RG_MUST_CHECK enum rg_status rg_frontend_start(struct rg_frontend_process *frontend);
 /** After the start of the server: waits until it serves, or RG_FRONTEND_READY_MS are over, or it has ended, which is said. */
@@ -43,7 +49,7 @@ void rg_frontend_kill(struct rg_frontend_process *frontend, const char *why);
 bool rg_frontend_reap(struct rg_frontend_process *frontend);
 /** Starts another where there is none, if it is time. Returns when it will be (UINT64_MAX: there is one). */
 uint64_t rg_frontend_revive(struct rg_frontend_process *frontend);
-/** Ends it. */
+/** Ends it, and forgets what TLS needs. */
 void rg_frontend_stop(struct rg_frontend_process *frontend);
 
 #endif

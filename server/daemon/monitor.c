@@ -20,40 +20,63 @@ static void end_text(char *text, size_t size)
     rg_printable_clean(text);
 }
 
-/* How many descriptors a question comes with; -1: it is none. */
-static int fds_of(const struct rg_monitor_question *question)
+/* Whether the question may come with so many descriptors. */
+static bool check_fds(const struct rg_monitor_question *question, unsigned n_fds)
 {
     switch (question->kind) {
     case RG_ASK_START:
     case RG_ASK_HAND_OVER:
-        return 2;
+        return n_fds == (question->peer.encrypted ? 3 : 2);
     case RG_ASK_READY:
     case RG_ASK_PROBE:
     case RG_ASK_MANAGER:
     case RG_ASK_STOP_MANAGER:
-        return 0;
+    case RG_ASK_CHECK:
+    case RG_ASK_JOIN:
+    case RG_ASK_RENEW:
+        return n_fds == 0;
     }
-    return -1;
+    return false;
+}
+
+static bool check_peer(struct rg_monitor_peer *peer)
+{
+    end_text(peer->address, sizeof peer->address);
+    end_text(peer->name, sizeof peer->name);
+    if (peer->serial_size > sizeof peer->serial || peer->encrypted > 1)
+        return false;
+    return peer->proof == RG_PROOF_NONE || peer->proof == RG_PROOF_USER ||
+           (peer->proof == RG_PROOF_CERTIFICATE && peer->encrypted && peer->name[0]);
+}
+
+static bool check_start(struct rg_monitor_start *start)
+{
+    end_text(start->claimed.host, sizeof start->claimed.host);
+    end_text(start->claimed.user, sizeof start->claimed.user);
+    end_text(start->claimed.command, sizeof start->claimed.command);
+    return start->n_gpu_indices <= RG_DEVICES_MAX &&
+           (start->purpose == RG_PURPOSE_SESSION || start->purpose == RG_PURPOSE_NETPERF);
 }
 
 /* All that there is to parse. */
 static bool check(struct rg_monitor_question *question, unsigned n_fds)
 {
-    if (fds_of(question) != (int)n_fds)
+    if (!check_fds(question, n_fds))
         return false;
-    end_text(question->peer.address, sizeof question->peer.address);
-    if (question->kind == RG_ASK_START) {
-        struct rg_monitor_start *start = &question->start;
-        end_text(start->claimed.host, sizeof start->claimed.host);
-        end_text(start->claimed.user, sizeof start->claimed.user);
-        end_text(start->claimed.command, sizeof start->claimed.command);
-        return start->n_gpu_indices <= RG_DEVICES_MAX &&
-               (start->purpose == RG_PURPOSE_SESSION || start->purpose == RG_PURPOSE_NETPERF);
+    switch (question->kind) {
+    case RG_ASK_START:
+        return check_peer(&question->peer) && check_start(&question->start);
+    case RG_ASK_HAND_OVER:
+        return check_peer(&question->peer) && (question->hand_over.purpose == RG_PURPOSE_BULK ||
+                                               question->hand_over.purpose == RG_PURPOSE_RESUME);
+    case RG_ASK_CHECK:
+    case RG_ASK_RENEW:
+        return check_peer(&question->peer) && question->peer.proof == RG_PROOF_CERTIFICATE;
+    case RG_ASK_JOIN:
+        return check_peer(&question->peer) && question->peer.encrypted;
+    default:
+        return true;
     }
-    if (question->kind == RG_ASK_HAND_OVER)
-        return question->hand_over.purpose == RG_PURPOSE_BULK ||
-               question->hand_over.purpose == RG_PURPOSE_RESUME;
-    return true;
 }
 
 static void answer(struct rg_monitor *monitor, const struct rg_monitor_answer *answered, const int *fds,
@@ -73,24 +96,117 @@ static void refuse(struct rg_monitor *monitor, struct rg_monitor_answer *answere
 }
 
 static void start_session(struct rg_monitor *monitor, const struct rg_monitor_question *question,
-                          const int *fds, struct rg_monitor_answer *answered)
+                          const struct rg_session_files *files, struct rg_monitor_answer *answered)
 {
+    struct rg_who who;
     if (monitor->draining) {
         refuse(monitor, answered, RG_REFUSAL_SHUTTING_DOWN,
                "the server is shutting down; use another, or try later");
         return;
     }
-    answered->status =
-        rg_sessions_start(&monitor->sessions, &monitor->driver, question, fds[0], fds[1], answered);
+    answered->status = rg_who_is(&monitor->policy, &question->peer, files->connection, &who, answered);
+    if (answered->status == RG_OK)
+        answered->status =
+            rg_sessions_start(&monitor->sessions, &monitor->driver, question, &who, files, answered);
     answer(monitor, answered, NULL, 0);
 }
 
-static void hand_over(struct rg_monitor *monitor, const struct rg_monitor_question *question, const int *fds,
-                      struct rg_monitor_answer *answered)
+static void hand_over(struct rg_monitor *monitor, const struct rg_monitor_question *question,
+                      const struct rg_session_files *files, struct rg_monitor_answer *answered)
 {
-    answered->status = rg_sessions_hand_over(&monitor->sessions, question, fds[0], fds[1], answered);
+    struct rg_who who;
+    answered->status = rg_who_is(&monitor->policy, &question->peer, files->connection, &who, answered);
+    if (answered->status == RG_OK)
+        answered->status = rg_sessions_hand_over(&monitor->sessions, question, &who, files, answered);
     answer(monitor, answered, NULL, 0);
 }
+
+/* --- certificates ----------------------------------------------------------------------------------------- */
+
+static void check_certificate(struct rg_monitor *monitor, const struct rg_monitor_question *question,
+                              struct rg_monitor_answer *answered)
+{
+    struct rg_who who;
+    answered->status = rg_who_is(&monitor->policy, &question->peer, -1, &who, answered);
+    answer(monitor, answered, NULL, 0);
+}
+
+static void give_certificate(struct rg_monitor *monitor, const struct rg_identity_grant *grant,
+                             struct rg_monitor_answer *answered)
+{
+    const int file = memfd_create("remote-gpu-grant", MFD_CLOEXEC);
+    if (file < 0 || write(file, grant, sizeof *grant) != (ssize_t)sizeof *grant) {
+        rg_error("no memory for a certificate: %s", strerror(errno));
+        refuse(monitor, answered, RG_REFUSAL_INTERNAL, "the server is out of memory; try again later");
+    } else {
+        answer(monitor, answered, &file, 1);
+    }
+    if (file >= 0)
+        close(file);
+}
+
+static void make_certificate(struct rg_monitor *monitor, const struct rg_monitor_question *question,
+                             struct rg_monitor_answer *answered)
+{
+    struct rg_identity_store *store = monitor->policy.identity;
+    const struct rg_monitor_peer *peer = &question->peer;
+    const bool join = question->kind == RG_ASK_JOIN;
+    struct rg_identity_grant grant;
+    struct rg_who who;
+    char why[RG_CONTROL_REASON] = "";
+    memset(&grant, 0, sizeof grant);
+    if (!store || !rg_identity_is_own(store)) {
+        refuse(monitor, answered, RG_REFUSAL_UNSUPPORTED,
+               "this server gives no certificates; its operator's authority does");
+        return;
+    }
+    if (!join && (answered->status = rg_who_is(&monitor->policy, peer, -1, &who, answered)) != RG_OK) {
+        answer(monitor, answered, NULL, 0);
+        return;
+    }
+    answered->status = join ? rg_identity_join(store, question->join.secret, question->join.public_key,
+                                               &grant, why, sizeof why)
+                            : rg_identity_renew(store, peer->name, peer->serial, peer->serial_size,
+                                                question->join.public_key, &grant, why, sizeof why);
+    if (answered->status == RG_OK) {
+        rg_info("%s %s, from %s", grant.user, join ? "joins" : "renews its certificate", peer->address);
+        give_certificate(monitor, &grant, answered);
+    } else if (answered->status == RG_ERR_REFUSED) {
+        refuse(monitor, answered, RG_REFUSAL_UNAUTHORISED, why);
+    } else {
+        rg_error("a certificate for %s could not be made: %s", peer->address, why);
+        refuse(monitor, answered, RG_REFUSAL_INTERNAL,
+               "the server could not make a certificate; its log says why");
+    }
+}
+
+void rg_monitor_recheck(struct rg_monitor *monitor)
+{
+    if (monitor->policy.identity && rg_identity_changed(monitor->policy.identity))
+        rg_sessions_recheck(&monitor->sessions, &monitor->policy);
+}
+
+void rg_monitor_reload(struct rg_monitor *monitor)
+{
+    struct rg_identity_store *store = monitor->policy.identity;
+    struct rg_identity_material material;
+    char why[RG_CONTROL_REASON] = "";
+    bool changed = false;
+    if (!store)
+        return;
+    if (rg_identity_reload(store, &changed, why, sizeof why) != RG_OK) {
+        rg_error("the certificates stay as they were: %s", why);
+        return;
+    }
+    rg_sessions_recheck(&monitor->sessions, &monitor->policy);
+    if (!changed)
+        return;
+    rg_identity_material(store, &material);
+    if (rg_frontend_set_tls(&monitor->frontend, &material) == RG_OK)
+        rg_info("new connections get the server's new certificate");
+}
+
+/* --- devices ---------------------------------------------------------------------------------------------- */
 
 static void begin_probe(struct rg_monitor *monitor, struct rg_monitor_answer *answered)
 {
@@ -133,15 +249,24 @@ static void start_manager(struct rg_monitor *monitor, struct rg_monitor_answer *
 static void serve_one(struct rg_monitor *monitor, const struct rg_monitor_question *question, const int *fds)
 {
     struct rg_monitor_answer answered = {.number = question->number};
+    const struct rg_session_files files = {
+        .connection = fds[0], .hello = fds[1], .tls = question->peer.encrypted ? fds[2] : -1};
     switch (question->kind) {
     case RG_ASK_READY:
         monitor->frontend.ready = true;
         break;
     case RG_ASK_START:
-        start_session(monitor, question, fds, &answered);
+        start_session(monitor, question, &files, &answered);
         break;
     case RG_ASK_HAND_OVER:
-        hand_over(monitor, question, fds, &answered);
+        hand_over(monitor, question, &files, &answered);
+        break;
+    case RG_ASK_CHECK:
+        check_certificate(monitor, question, &answered);
+        break;
+    case RG_ASK_JOIN:
+    case RG_ASK_RENEW:
+        make_certificate(monitor, question, &answered);
         break;
     case RG_ASK_PROBE:
         begin_probe(monitor, &answered);
@@ -158,7 +283,7 @@ static void serve_one(struct rg_monitor *monitor, const struct rg_monitor_questi
 void rg_monitor_serve(struct rg_monitor *monitor)
 {
     struct rg_monitor_question question;
-    int fds[RG_PACKET_FDS_MAX];
+    int fds[RG_PACKET_FDS_MAX] = {-1};
     unsigned n_fds;
     for (int i = 0; i < QUESTIONS_AT_ONCE && monitor->frontend.pid && !monitor->frontend.killed; i++) {
         const enum rg_status status = rg_frontend_receive(&monitor->frontend, &question, fds, &n_fds);
@@ -197,6 +322,7 @@ void rg_monitor_fini(struct rg_monitor *monitor)
     rg_manager_stop(&monitor->manager);
     if (monitor->sessions.entries)
         rg_sessions_fini(&monitor->sessions);
+    rg_identity_close(monitor->policy.identity);
     if (monitor->board)
         close(monitor->board_fd);
 }

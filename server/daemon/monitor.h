@@ -2,7 +2,9 @@
  * monitor.h - answers what the frontend asks (monitor_protocol.h).
  *
  * Whatever the frontend has become, it can have a worker started within the limits, give a connection to a worker that decides
- * on it, have the devices looked at, and get a process for questions about them; nothing else. Main thread.
+ * on it, have the devices looked at, get a process for questions about them, and a certificate for who has a token's secret;
+ * nothing else. It could say that it has proof of a certificate that it never saw, of one that is known and not revoked.
+ * Main thread.
  */
 #ifndef RG_SERVER_DAEMON_MONITOR_H
 #define RG_SERVER_DAEMON_MONITOR_H
@@ -23,13 +25,18 @@ struct rg_monitor {
     uint64_t probers[RG_MONITOR_PROBERS_MAX]; /* numbers of the questions that wait for it */
     unsigned n_probers;
     struct rg_manager_process manager;
-    bool draining; /* no new sessions */
+    struct rg_who_policy policy; /* its store is the monitor's */
+    bool draining;               /* no new sessions */
 };
 
 /** Answers all that has been asked, or a part of it, so that other things get their turn. */
 void rg_monitor_serve(struct rg_monitor *monitor);
 /** After monitor->probe.fd polls readable, or its deadline. */
 void rg_monitor_probe(struct rg_monitor *monitor);
+/** Something changed in the state folder: who may not stay any more goes. */
+void rg_monitor_recheck(struct rg_monitor *monitor);
+/** Reads the certificates again, and gives new ones to the frontend. */
+void rg_monitor_reload(struct rg_monitor *monitor);
 /** The frontend that asked has ended: nobody waits for answers any more. */
 void rg_monitor_forget(struct rg_monitor *monitor);
 /** No new sessions from now on. */

@@ -22,6 +22,9 @@
 /** The frontend's end of the socket. */
 #define RG_MONITOR_FD 3
 
+/** Bytes of a certificate's serial number, at most (RFC 5280). */
+enum { RG_MONITOR_SERIAL = 20 };
+
 /** Descriptors with one packet: SETTINGS has most. */
 enum { RG_MONITOR_FDS_MAX = 1 + RG_LISTENERS_MAX };
 
@@ -36,16 +39,31 @@ enum rg_listener_reach {
 
 enum rg_monitor_question_kind {
     RG_ASK_READY = 1,    /* it serves; no answer */
-    RG_ASK_START,        /* descriptors: connection, hello */
-    RG_ASK_HAND_OVER,    /* descriptors: connection, hello */
+    RG_ASK_START,        /* descriptors: connection, hello; of a connection by TLS its keys */
+    RG_ASK_HAND_OVER,    /* descriptors: likewise */
+    RG_ASK_CHECK,        /* whether the holder of the certificate may use the server */
+    RG_ASK_JOIN,         /* answer: a file with a struct rg_identity_grant */
+    RG_ASK_RENEW,        /* likewise */
     RG_ASK_PROBE,        /* look at the devices; the board has the result when the answer comes */
     RG_ASK_MANAGER,      /* answer: a socket to a new process that answers management questions */
     RG_ASK_STOP_MANAGER, /* it does not answer; no answer */
 };
 
+/** What the client has proved of itself. */
+enum rg_proof {
+    RG_PROOF_NONE = 1,
+    RG_PROOF_USER, /* the kernel says whose process it is; the monitor asks it itself, by the connection */
+    RG_PROOF_CERTIFICATE, /* by TLS, which the frontend has verified */
+};
+
 /** Whom the frontend has at the other end of a connection. */
 struct rg_monitor_peer {
+    enum rg_proof proof;
+    uint32_t encrypted; /* 1: by TLS */
     char address[RG_CONTROL_TEXT];
+    char name[RG_CONTROL_TEXT]; /* in the certificate */
+    uint8_t serial[RG_MONITOR_SERIAL];
+    uint32_t serial_size;
 };
 
 struct rg_monitor_start {
@@ -63,6 +81,12 @@ struct rg_monitor_hand_over {
     uint64_t session;
 };
 
+/** RG_ASK_JOIN, RG_ASK_RENEW: the frontend has seen to it that the client has the key's private half. */
+struct rg_monitor_join {
+    uint8_t secret[RG_JOIN_SECRET]; /* RG_ASK_JOIN */
+    uint8_t public_key[RG_JOIN_PUBLIC_KEY];
+};
+
 struct rg_monitor_question {
     enum rg_monitor_question_kind kind;
     uint64_t number;
@@ -70,19 +94,17 @@ struct rg_monitor_question {
     union {
         struct rg_monitor_start start;
         struct rg_monitor_hand_over hand_over;
+        struct rg_monitor_join join;
     };
 };
 
 /* --- from the monitor ------------------------------------------------------------------------------------- */
 
-enum rg_monitor_word_kind {
-    RG_TELL_SETTINGS = 1, /* descriptors: the board, then the listeners */
-    RG_TELL_ANSWER,
-    RG_TELL_DRAIN, /* no new sessions: the server is about to stop */
-};
-
+/** The first packet. Descriptors: the board, then the listeners. */
 struct rg_monitor_settings {
     bool allow_unauthenticated;
+    bool has_tls;      /* the second packet is RG_TELL_TLS */
+    bool gives;        /* certificates, against tokens */
     uint32_t uid;      /* of the server's user */
     uint32_t drop_uid; /* which user the frontend becomes; 0: it stays who it is */
     uint32_t n_listeners;
@@ -90,6 +112,12 @@ struct rg_monitor_settings {
         enum rg_listener_reach reach;
         char address[RG_CONTROL_TEXT];
     } listeners[RG_LISTENERS_MAX];
+};
+
+enum rg_monitor_word_kind {
+    RG_TELL_ANSWER = 1,
+    RG_TELL_DRAIN, /* no new sessions: the server is about to stop */
+    RG_TELL_TLS,   /* descriptor: a file with what TLS needs, for new handshakes */
 };
 
 /** To one question. `status` is RG_OK, or why not: then code and why are what to tell the client. */
@@ -100,12 +128,21 @@ struct rg_monitor_answer {
     char why[RG_CONTROL_REASON];
 };
 
+/** PEM texts, one behind the other. */
+struct rg_monitor_tls {
+    uint32_t authority_size, certificate_size, key_size;
+};
+
+/** All packets but the first. */
 struct rg_monitor_word {
     enum rg_monitor_word_kind kind;
     union {
-        struct rg_monitor_settings settings;
         struct rg_monitor_answer answer;
+        struct rg_monitor_tls tls;
     };
 };
+
+/** Questions without an answer at once: so many answers fit into the socket, so the monitor need never wait. */
+enum { RG_MONITOR_QUESTIONS_AT_ONCE = 32 };
 
 #endif

@@ -20,7 +20,8 @@ struct rg_process {
     int n_fds;
     int death_signal;     /* what the child gets when the calling thread ends; 0: nothing */
     uint64_t stack_limit; /* the child's RLIMIT_STACK, as far as the hard one allows; 0: the daemon's */
-    const struct rg_sandbox *sandbox; /* what it takes before exec; the program does the rest. NULL: nothing */
+    const struct rg_sandbox
+        *sandbox; /* what it takes before exec; the program does the rest. NULL: nothing */
 };
 
 /**

@@ -106,9 +106,13 @@ static void pick_least_used(const struct rg_sessions *sessions, const struct rg_
 
 /* Which devices the client gets, in its order. */
 static enum rg_status grant_devices(const struct rg_sessions *sessions, const struct rg_driver *driver,
-                                    const struct rg_monitor_start *wanted, struct rg_session_info *info,
-                                    struct rg_monitor_answer *answer)
+                                    const struct rg_monitor_start *wanted, uint32_t limit,
+                                    struct rg_session_info *info, struct rg_monitor_answer *answer)
 {
+    if (limit && (wanted->gpus > limit || wanted->n_gpu_indices > limit))
+        return refuse(answer, RG_ERR_REFUSED, RG_REFUSAL_NO_SUCH_GPU,
+                      "%u GPUs were asked for, and you may use %u of this server's at once; ask for fewer",
+                      wanted->gpus > wanted->n_gpu_indices ? wanted->gpus : wanted->n_gpu_indices, limit);
     for (uint32_t i = 0; i < wanted->n_gpu_indices; i++) {
         const uint32_t index = wanted->gpu_indices[i];
         if (index >= driver->n_devices)
@@ -130,19 +134,46 @@ static enum rg_status grant_devices(const struct rg_sessions *sessions, const st
                       "%u GPUs were asked for, but this server has %u; ask for fewer, or another server",
                       wanted->gpus, driver->n_devices);
     info->n_devices = wanted->gpus ? wanted->gpus : driver->n_devices;
+    if (limit && info->n_devices > limit)
+        info->n_devices = limit;
     pick_least_used(sessions, driver, info);
     return RG_OK;
 }
 
+static uint32_t smaller_limit(uint32_t a, uint32_t b)
+{
+    return a && (!b || a < b) ? a : b;
+}
+
+/* Who has a name has no more than so many sessions; who has none is not told from others who have none. */
+static enum rg_status check_share(const struct rg_sessions *sessions, const struct rg_who *who,
+                                  struct rg_monitor_answer *answer)
+{
+    const uint32_t limit = smaller_limit(sessions->max_of_one, who->limits.max_sessions);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < sessions->n; i++)
+        n += rg_who_is_same(&sessions->entries[i]->who, who);
+    if (!limit || who->proof == RG_PROOF_NONE || n < limit)
+        return RG_OK;
+    return refuse(
+        answer, RG_ERR_REFUSED, RG_REFUSAL_FULL,
+        "%s has %u sessions on this server and may have no more at once; end one of them, or ask the "
+        "server's operator for more",
+        who->name, n);
+}
+
 static enum rg_status admit(const struct rg_sessions *sessions, const struct rg_driver *driver,
-                            const struct rg_monitor_start *wanted, struct rg_session_info *info,
-                            struct rg_monitor_answer *answer)
+                            const struct rg_monitor_start *wanted, const struct rg_who *who,
+                            struct rg_session_info *info, struct rg_monitor_answer *answer)
 {
     if (sessions->n >= sessions->max)
         return refuse(answer, RG_ERR_REFUSED, RG_REFUSAL_FULL,
                       "the server runs %u sessions and takes no more at once; try again later, or raise its "
                       "--max-sessions",
                       sessions->n);
+    const enum rg_status share = check_share(sessions, who, answer);
+    if (share != RG_OK)
+        return share;
     if (wanted->purpose == RG_PURPOSE_NETPERF) {
         if (sessions->netperf[0])
             return RG_OK;
@@ -153,7 +184,7 @@ static enum rg_status admit(const struct rg_sessions *sessions, const struct rg_
     if (wanted->memory_bytes || wanted->memory_millionths)
         return refuse(answer, RG_ERR_REFUSED, RG_REFUSAL_UNSUPPORTED,
                       "this server cannot share a GPU by memory yet; run without a memory limit");
-    return grant_devices(sessions, driver, wanted, info, answer);
+    return grant_devices(sessions, driver, wanted, who->limits.max_gpus, info, answer);
 }
 
 /* --- starting ----------------------------------------------------------------------------------------------
@@ -210,26 +241,46 @@ static char **environment_with(char *assignment)
     return out;
 }
 
-/* A process that answers measurements; it needs no driver. */
-static enum rg_status start_netperf(const struct rg_sessions *sessions, int fd, int file, const char *id,
-                                    pid_t *pid, char *why, size_t why_size)
+/* What goes by RDMA is not encrypted. */
+static bool may_use_rdma(const struct rg_sessions *sessions, bool encrypted)
 {
-    const char *arguments[] = {"netperf", "--fd", "3", "--hello-fd", "4", "--session", id, NULL};
+    return sessions->rdma && (!encrypted || sessions->encrypt_control);
+}
+
+/* A process that answers measurements; it needs no driver. */
+static enum rg_status start_netperf(const struct rg_sessions *sessions, const struct rg_session_files *files,
+                                    const char *id, pid_t *pid, char *why, size_t why_size)
+{
+    const bool tls = files->tls >= 0;
+    const char *arguments[] = {"netperf",
+                               "--fd",
+                               "3",
+                               "--hello-fd",
+                               "4",
+                               "--session",
+                               id,
+                               "--rdma",
+                               may_use_rdma(sessions, tls) ? "1" : "0",
+                               tls ? "--tls-fd" : NULL,
+                               "5",
+                               NULL};
     struct rg_process process = {
         .path = sessions->netperf,
         .arguments = (char *const *)(uintptr_t)arguments,
         .environment = environ,
-        .fds = {fd, file},
-        .n_fds = 2,
+        .fds = {files->connection, files->hello, files->tls},
+        .n_fds = tls ? 3 : 2,
         .death_signal = SIGTERM,
     };
     return rg_process_start(&process, pid, why, why_size);
 }
 
 static enum rg_status start_worker(const struct rg_sessions *sessions, const struct rg_driver *driver,
-                                   const struct rg_session_info *info, bool netperf, int fd, int file,
-                                   int *hand, pid_t *pid, char *why, size_t why_size)
+                                   const struct rg_session_info *info, bool netperf,
+                                   const struct rg_session_files *files, int *hand, pid_t *pid, char *why,
+                                   size_t why_size)
 {
+    const bool tls = files->tls >= 0;
     struct rlimit own = {.rlim_cur = RLIM_INFINITY};
     char devices[RG_DEVICES_MAX * 4], id[24], max[24], grace[24], stack[24],
         visible[64 + RG_DEVICES_MAX * 48];
@@ -241,7 +292,7 @@ static enum rg_status start_worker(const struct rg_sessions *sessions, const str
     (void)getrlimit(RLIMIT_STACK, &own);
     snprintf(stack, sizeof stack, "%llu", (unsigned long long)own.rlim_cur);
     if (netperf)
-        return start_netperf(sessions, fd, file, id, pid, why, why_size);
+        return start_netperf(sessions, files, id, pid, why, why_size);
     int hands[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, hands) != 0) {
         rg_explain(why, why_size, "no socket: %s", strerror(errno));
@@ -270,6 +321,10 @@ static enum rg_status start_worker(const struct rg_sessions *sessions, const str
                                grace,
                                "--stack-limit",
                                stack,
+                               "--rdma",
+                               may_use_rdma(sessions, tls) ? "1" : "0",
+                               tls ? "--tls-fd" : NULL,
+                               "6",
                                NULL};
     bool part = !is_all_in_order(driver, info);
     RG_CLEANUP_FREE char **environment = part ? environment_with(visible) : NULL;
@@ -279,8 +334,8 @@ static enum rg_status start_worker(const struct rg_sessions *sessions, const str
         .path = sessions->worker,
         .arguments = (char *const *)(uintptr_t)arguments,
         .environment = part ? environment : environ,
-        .fds = {fd, file, theirs},
-        .n_fds = 3,
+        .fds = {files->connection, files->hello, theirs, files->tls},
+        .n_fds = tls ? 4 : 3,
         .death_signal = SIGTERM,
         .stack_limit = RG_ADDRESS_STACK_GAP,
     };
@@ -293,8 +348,8 @@ static enum rg_status start_worker(const struct rg_sessions *sessions, const str
 }
 
 enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_driver *driver,
-                                 const struct rg_monitor_question *question, int connection, int hello,
-                                 struct rg_monitor_answer *answer)
+                                 const struct rg_monitor_question *question, const struct rg_who *who,
+                                 const struct rg_session_files *files, struct rg_monitor_answer *answer)
 {
     const struct rg_monitor_start *wanted = &question->start;
     RG_CLEANUP_FREE struct rg_session_entry *entry = calloc(1, sizeof *entry);
@@ -302,19 +357,22 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
         return refuse(answer, RG_ERR_NO_MEMORY, RG_REFUSAL_INTERNAL,
                       "the server is out of memory; try again later");
     struct rg_session_info *info = &entry->info;
-    enum rg_status status = admit(sessions, driver, wanted, info, answer);
+    enum rg_status status = admit(sessions, driver, wanted, who, info, answer);
     if (status != RG_OK)
         return status;
     info->id = sessions->next_id++;
     info->identity = wanted->claimed;
     info->since_unix = (uint64_t)time(NULL);
+    memcpy(info->identity_name, who->name, sizeof info->identity_name);
+    info->encrypted = who->encrypted;
+    entry->who = *who;
     memcpy(info->peer, question->peer.address, sizeof info->peer);
     entry->started_ns = rg_now_ns();
     entry->hand = -1;
 
     char why[512] = "";
-    status = start_worker(sessions, driver, info, wanted->purpose == RG_PURPOSE_NETPERF, connection, hello,
-                          &entry->hand, &entry->pid, why, sizeof why);
+    status = start_worker(sessions, driver, info, wanted->purpose == RG_PURPOSE_NETPERF, files, &entry->hand,
+                          &entry->pid, why, sizeof why);
     if (status != RG_OK) {
         rg_error("session %llu: no worker: %s", (unsigned long long)info->id, why);
         return refuse(answer, status, RG_REFUSAL_INTERNAL,
@@ -324,9 +382,10 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
     format_devices(info, devices, sizeof devices);
     if (info->n_devices == 0)
         snprintf(devices, sizeof devices, "none (netperf)");
-    rg_info("session %llu starts: %s@%s, process %u, from %s, GPU %s, worker %d: %s",
-            (unsigned long long)info->id, info->identity.user, info->identity.host, info->identity.pid,
-            info->peer, devices, (int)entry->pid, info->identity.command);
+    rg_info("session %llu starts: %s, %s; %s@%s, process %u, from %s, GPU %s, worker %d: %s",
+            (unsigned long long)info->id, rg_who_text(who), who->encrypted ? "by TLS" : "not encrypted",
+            info->identity.user, info->identity.host, info->identity.pid, info->peer, devices,
+            (int)entry->pid, info->identity.command);
     sessions->entries[sessions->n++] = RG_TAKE_PTR(entry);
     show(sessions, sessions->n - 1);
     return RG_OK;
@@ -343,14 +402,19 @@ static const struct rg_session_entry *find(const struct rg_sessions *sessions, u
 }
 
 enum rg_status rg_sessions_hand_over(struct rg_sessions *sessions, const struct rg_monitor_question *question,
-                                     int connection, int hello, struct rg_monitor_answer *answer)
+                                     const struct rg_who *who, const struct rg_session_files *files,
+                                     struct rg_monitor_answer *answer)
 {
     const unsigned long long id = question->hand_over.session;
     const struct rg_session_entry *entry = find(sessions, id);
-    const struct rg_handed handed = {.version = RG_HANDED_VERSION, .n_fds = 2};
-    const int fds[] = {connection, hello};
+    const int fds[] = {files->connection, files->hello, files->tls};
+    const struct rg_handed handed = {.version = RG_HANDED_VERSION, .n_fds = files->tls >= 0 ? 3 : 2};
     errno = 0;
-    if (entry && entry->hand >= 0 && rg_packet_send(entry->hand, &handed, sizeof handed, fds, 2))
+    if (entry && !rg_who_is_same(&entry->who, who))
+        return refuse(answer, RG_ERR_REFUSED, RG_REFUSAL_UNAUTHORISED,
+                      "session %llu was begun by another than %s, who cannot go on with it", id,
+                      rg_who_text(who));
+    if (entry && entry->hand >= 0 && rg_packet_send(entry->hand, &handed, sizeof handed, fds, handed.n_fds))
         return RG_OK;
     /* the worker is behind with taking them: others, without a token, may send it as many as they like */
     if (errno == EAGAIN || errno == ETOOMANYREFS || errno == ENOBUFS)
@@ -405,4 +469,44 @@ void rg_sessions_signal(struct rg_sessions *sessions, int signal)
 {
     for (uint32_t i = 0; i < sessions->n; i++)
         kill(sessions->entries[i]->pid, signal);
+}
+
+/* Its worker tells the client why; one that has not yet begun, or takes its time, is killed. */
+static void end_session(struct rg_session_entry *entry, enum rg_session_end_reason reason)
+{
+    const union sigval value = {.sival_int = (int)reason};
+    if (entry->kill_ns)
+        return;
+    (void)sigqueue(entry->pid, SIGTERM, value);
+    entry->kill_ns = rg_now_ns() + RG_SESSION_END_NS;
+}
+
+void rg_sessions_recheck(struct rg_sessions *sessions, const struct rg_who_policy *policy)
+{
+    char why[512] = "";
+    for (uint32_t i = 0; i < sessions->n; i++) {
+        struct rg_session_entry *entry = sessions->entries[i];
+        if (entry->kill_ns || rg_who_may_stay(policy, &entry->who, why, sizeof why))
+            continue;
+        rg_info("session %llu of %s is ended: %s", (unsigned long long)entry->info.id,
+                rg_who_text(&entry->who), why);
+        end_session(entry, RG_END_REVOKED);
+    }
+}
+
+uint64_t rg_sessions_expire(struct rg_sessions *sessions)
+{
+    uint64_t next = UINT64_MAX;
+    for (uint32_t i = 0; i < sessions->n; i++) {
+        struct rg_session_entry *entry = sessions->entries[i];
+        if (entry->kill_ns == 0 || entry->kill_ns == UINT64_MAX)
+            continue;
+        if (rg_now_ns() >= entry->kill_ns) {
+            kill(entry->pid, SIGKILL);
+            entry->kill_ns = UINT64_MAX;
+        } else if (entry->kill_ns < next) {
+            next = entry->kill_ns;
+        }
+    }
+    return next;
 }

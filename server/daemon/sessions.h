@@ -8,15 +8,25 @@
 
 #include "server/daemon/board.h"
 #include "server/daemon/driver.h"
-#include "server/daemon/monitor_protocol.h"
+#include "server/daemon/who.h"
 
 #include <sys/types.h>
 
+#define RG_SESSION_END_NS 700000000ull
+
 struct rg_session_entry {
     struct rg_session_info info;
+    struct rg_who who;
     pid_t pid;
     uint64_t started_ns;
-    int hand; /* a socket by which its worker gets further connections; -1: it takes none */
+    uint64_t kill_ns; /* it was told to end, and is killed then; 0: it was not */
+    int hand;         /* a socket by which its worker gets further connections; -1: it takes none */
+};
+
+/** What comes with a question: descriptors of the monitor's. */
+struct rg_session_files {
+    int connection, hello;
+    int tls; /* the connection's keys; -1: it is not by TLS */
 };
 
 struct rg_sessions {
@@ -24,6 +34,9 @@ struct rg_sessions {
     struct rg_session_entry **entries;
     uint32_t n, max;
     uint64_t next_id;
+    uint32_t max_of_one;  /* sessions of one identity; 0: as many as there may be */
+    bool rdma;            /* sessions may go on over RDMA */
+    bool encrypt_control; /* of an encrypted one what goes over RDMA need not be */
     const char *worker;   /* path */
     uint32_t reconnect_s; /* how long a session waits for a client that lost its connection; 0: not */
     char netperf[4096];   /* path of the program that answers measurements; "": they are refused */
@@ -41,18 +54,28 @@ void rg_sessions_allow_netperf(struct rg_sessions *sessions, const char *path);
  * own descriptors. On anything but RG_OK `answer` has what to tell the client.
  */
 RG_MUST_CHECK enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_driver *driver,
-                                               const struct rg_monitor_question *question, int connection,
-                                               int hello, struct rg_monitor_answer *answer);
+                                               const struct rg_monitor_question *question,
+                                               const struct rg_who *who, const struct rg_session_files *files,
+                                               struct rg_monitor_answer *answer);
 /**
  * Gives a connection, and the file with the hello that came by it, to the worker of its session, which decides on it; the
  * caller keeps its own descriptors. On anything but RG_OK `answer` has what to tell the client; RG_ERR_TIMEOUT: the worker is
  * there, and behind with what it was given before.
  */
 RG_MUST_CHECK enum rg_status rg_sessions_hand_over(struct rg_sessions *sessions,
-                                                   const struct rg_monitor_question *question, int connection,
-                                                   int hello, struct rg_monitor_answer *answer);
+                                                   const struct rg_monitor_question *question,
+                                                   const struct rg_who *who,
+                                                   const struct rg_session_files *files,
+                                                   struct rg_monitor_answer *answer);
 /** Reaps workers that have ended, and says how. After SIGCHLD. */
 void rg_sessions_reap(struct rg_sessions *sessions);
+/**
+ * Ends the sessions of those who may not stay, each with its sentence, and kills their workers if they take longer than
+ * RG_SESSION_END_NS. `policy`: who may.
+ */
+void rg_sessions_recheck(struct rg_sessions *sessions, const struct rg_who_policy *policy);
+/** Kills those whose time is over. Returns when the next one's is; UINT64_MAX: there is none. */
+uint64_t rg_sessions_expire(struct rg_sessions *sessions);
 /** Sends `signal` to all workers. */
 void rg_sessions_signal(struct rg_sessions *sessions, int signal);
 

@@ -29,7 +29,8 @@ static const struct rg_option table[] = {
      .argument = "ADDRESS",
      .help = "listen on ADDR:PORT, [V6]:PORT, *:PORT (all addresses), unix:/PATH or unix:@NAME; may be given "
              "several times (default: "
-             "loopback, port " TEXT_OF(RG_DEFAULT_PORT) ")"},
+             "loopback, port " TEXT_OF(
+                 RG_DEFAULT_PORT) "). Clients of other machines need a certificate (remote-gpud token)"},
     {.name = "driver",
      .letter = 'd',
      .type = RG_OPTION_TEXT,
@@ -47,6 +48,16 @@ static const struct rg_option table[] = {
      .min = 1,
      .max = 4096,
      .help = "maximum number of concurrent sessions"},
+    {.name = "max-sessions-per-user",
+     .type = RG_OPTION_INTEGER,
+     .offset = AT(max_sessions_of_one),
+     .argument = "N",
+     .value = "0",
+     .min = 0,
+     .max = 4096,
+     .help = "maximum number of concurrent sessions of one user; 0: as many as there may be. What the user's "
+             "token says "
+             "may be less"},
     {.name = "grace",
      .type = RG_OPTION_SECONDS,
      .offset = AT(grace_ns),
@@ -132,8 +143,29 @@ static const struct rg_option table[] = {
     {.name = "allow-unauthenticated",
      .type = RG_OPTION_FLAG,
      .offset = AT(allow_unauthenticated),
-     .help = "listen on addresses other machines can reach, although there is no authentication: whoever "
+     .help = "accept everybody, encrypted or not, also from other machines and on unix sockets: whoever "
              "reaches the port can run code on the GPUs"},
+    {.name = "encrypt",
+     .type = RG_OPTION_CHOICE,
+     .offset = AT(encrypt),
+     .argument = "always|control",
+     .value = "always",
+     .help = "what of an encrypted session is encrypted: everything, or not what goes over RDMA (control), "
+             "if the client "
+             "agrees"},
+    {.name = "rdma",
+     .type = RG_OPTION_CHOICE,
+     .offset = AT(rdma),
+     .argument = "allow|deny",
+     .value = "allow",
+     .help = "whether sessions may go on over RDMA; those that are encrypted, with --encrypt=control alone"},
+    {.name = "frontend-user",
+     .type = RG_OPTION_TEXT,
+     .offset = AT(frontend_user),
+     .argument = "USER",
+     .help = "name or number of the user that the process becomes which talks to clients, where the server "
+             "runs as root "
+             "(default: one that nobody is, 61180)"},
     {.name = "no-netperf",
      .type = RG_OPTION_FLAG,
      .offset = AT(no_netperf),

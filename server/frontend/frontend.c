@@ -12,6 +12,7 @@
 #include "server/daemon/packet.h"
 #include "server/frontend/handshake.h"
 #include "server/frontend/privileges.h"
+#include "server/frontend/security.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -31,17 +32,30 @@ struct loop {
 
 static bool take_settings(struct rg_frontend *frontend)
 {
-    struct rg_monitor_word word;
     int fds[RG_PACKET_FDS_MAX];
     unsigned n_fds = 0;
-    if (rg_monitor_link_receive(&frontend->link, 0, &word, fds, &n_fds) != RG_OK ||
-        word.kind != RG_TELL_SETTINGS || n_fds != 1 + word.settings.n_listeners)
+    if (!rg_monitor_link_settings(&frontend->link, &frontend->settings, fds, &n_fds))
         return false;
-    frontend->settings = word.settings;
     frontend->board = rg_board_open(fds[0]);
     close(fds[0]);
     memcpy(frontend->listeners, fds + 1, (n_fds - 1) * sizeof *fds);
     return frontend->board != NULL;
+}
+
+/* The server's certificate, which comes second. */
+static bool take_certificate(struct rg_frontend *frontend)
+{
+    struct rg_monitor_word word;
+    int fds[RG_PACKET_FDS_MAX];
+    unsigned n_fds = 0;
+    if (!frontend->settings.has_tls)
+        return true;
+    if (rg_monitor_link_receive(&frontend->link, 0, &word, fds, &n_fds) != RG_OK)
+        return false;
+    const bool taken =
+        word.kind == RG_TELL_TLS && n_fds == 1 && rg_frontend_take_tls(frontend, fds[0], &word.tls);
+    rg_packet_close(fds, n_fds);
+    return taken;
 }
 
 static void close_listeners(struct rg_frontend *frontend)
@@ -79,11 +93,14 @@ static bool listen_to_monitor(struct rg_frontend *frontend)
     unsigned n_fds;
     enum rg_status status;
     while ((status = rg_monitor_link_receive(&frontend->link, MSG_DONTWAIT, &word, fds, &n_fds)) == RG_OK) {
-        rg_packet_close(fds, n_fds);
         if (word.kind == RG_TELL_DRAIN) {
             atomic_store(&frontend->draining, true);
             close_listeners(frontend);
+        } else if (word.kind == RG_TELL_TLS && n_fds == 1 &&
+                   !rg_frontend_take_tls(frontend, fds[0], &word.tls)) {
+            rg_warn("the certificate before it stays in use");
         }
+        rg_packet_close(fds, n_fds);
     }
     return status == RG_ERR_TIMEOUT;
 }
@@ -131,6 +148,7 @@ int rg_frontend_run(int socket)
     struct rg_frontend *frontend = &loop->frontend;
     rg_monitor_link_init(&frontend->link, socket);
     pthread_mutex_init(&frontend->look_lock, NULL);
+    pthread_mutex_init(&frontend->tls_lock, NULL);
     rg_cond_init(&frontend->looked);
     if (!take_settings(frontend)) {
         rg_error("frontend is a part of remote-gpud and is started by it");
@@ -138,7 +156,7 @@ int rg_frontend_run(int socket)
     }
     rg_management_init(&frontend->management, &frontend->link);
     if (rg_frontend_drop_privileges(frontend->settings.drop_uid) != RG_OK ||
-        rg_handshakes_init(&loop->handshakes, frontend) != RG_OK)
+        rg_handshakes_init(&loop->handshakes, frontend) != RG_OK || !take_certificate(frontend))
         return 1;
     rg_monitor_say(&frontend->link, RG_ASK_READY);
     while (serve_once(loop))

@@ -13,11 +13,15 @@
 
 #include <stdatomic.h>
 
+struct rg_tls_server; /* transport/tls/tls.h */
+
 struct rg_frontend {
     struct rg_monitor_link link;
     const struct rg_board *board;
     struct rg_monitor_settings settings;
     int listeners[RG_LISTENERS_MAX];
+    pthread_mutex_t tls_lock;
+    struct rg_tls_server *tls; /* tls_lock; NULL: there is no TLS */
     atomic_bool draining;
     struct rg_management management;
     /* one look at the devices at a time, whoever wants it */

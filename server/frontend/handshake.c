@@ -13,10 +13,13 @@
 #include "common/base/log.h"
 #include "common/sync/scoped_lock.h"
 #include "server/frontend/questions.h"
+#include "server/frontend/security.h"
+#include "server/identity/identity.h"
 #include "transport/connect/connect.h"
 #include "transport/control.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
@@ -53,6 +56,8 @@ struct rg_handshake {
     struct rg_conn *conn; /* owner->lock; it has the descriptor */
     bool cut;             /* main thread: interrupted already */
     bool asking;          /* owner->lock: counted as a question */
+    bool handed;          /* owner->lock: somebody else may have the connection, which is left alone */
+    struct rg_secured secured;
     struct rg_control hello;
 };
 
@@ -97,15 +102,6 @@ static void refuse(const struct rg_handshake *handshake, const struct rg_control
             recv(fd, rest, sizeof rest, MSG_DONTWAIT) <= 0)
             return;
     }
-}
-
-/* A unix socket without permissions (an abstract one) is reachable for every local user: let in this one and
- * root. */
-static bool peer_is_trusted(const struct rg_handshake *handshake)
-{
-    const struct rg_monitor_settings *settings = &handshake->owner->frontend->settings;
-    return settings->allow_unauthenticated || handshake->reach != RG_REACH_UNIX || handshake->uid == 0 ||
-           handshake->uid == settings->uid;
 }
 
 /* Receives the hello. False: the connection is of no use, or was refused. */
@@ -179,6 +175,7 @@ static int hello_file(const struct rg_control *hello)
 static void describe(const struct rg_handshake *handshake, struct rg_monitor_question *question)
 {
     const struct rg_client_hello *hello = &handshake->hello.client_hello;
+    question->peer = handshake->secured.peer;
     snprintf(question->peer.address, sizeof question->peer.address, "%s", rg_conn_peer(handshake->conn));
     if (hello->purpose == RG_PURPOSE_BULK || hello->purpose == RG_PURPOSE_RESUME) {
         question->kind = RG_ASK_HAND_OVER;
@@ -198,10 +195,60 @@ static void describe(const struct rg_handshake *handshake, struct rg_monitor_que
     start->claimed = hello->identity;
 }
 
+static void replace_connection(struct rg_handshake *handshake, struct rg_conn *conn)
+{
+    RG_SCOPED_LOCK(&handshake->owner->lock);
+    rg_conn_destroy(handshake->conn);
+    handshake->conn = conn;
+}
+
+/*
+ * A connection by TLS, as it goes on elsewhere: a file with its keys. From then on it is another one here, by the same keys, for
+ * the case that it does not. -1: it cannot.
+ */
+static int export_connection(struct rg_handshake *handshake)
+{
+    struct rg_tls_keys keys;
+    const int copy = fcntl(rg_conn_fd(handshake->conn), F_DUPFD_CLOEXEC, 3);
+    const struct rg_transport_options options = {.filters = "", .tls_keys = &keys};
+    struct rg_conn *conn = NULL;
+    int file = -1;
+    if (copy < 0 || rg_conn_tls_export(handshake->conn, &keys) != RG_OK ||
+        rg_transport_adopt_fd(copy, &options, &conn) != RG_OK) {
+        if (copy >= 0)
+            close(copy);
+        return -1;
+    }
+    replace_connection(handshake, conn);
+    file = memfd_create("tls-keys", MFD_CLOEXEC);
+    if (file >= 0 &&
+        (write(file, &keys, sizeof keys) != (ssize_t)sizeof keys || lseek(file, 0, SEEK_SET) != 0)) {
+        close(file);
+        file = -1;
+    }
+    rg_tls_wipe(&keys, sizeof keys);
+    return file;
+}
+
+static void set_handed(struct rg_handshake *handshake, bool handed)
+{
+    RG_SCOPED_LOCK(&handshake->owner->lock);
+    handshake->handed = handed;
+}
+
+/* Somebody else goes on with the connection: its end here says nothing to the peer. */
+static void forget_connection(struct rg_handshake *handshake)
+{
+    struct rg_tls_keys keys;
+    if (rg_conn_tls_export(handshake->conn, &keys) == RG_OK)
+        rg_tls_wipe(&keys, sizeof keys);
+}
+
 /* The client asked for a session, or brings a connection for one: has the monitor give it to a worker, or says why not. */
 static void ask_for_session(struct rg_handshake *handshake)
 {
     struct rg_frontend *frontend = handshake->owner->frontend;
+    const bool tls = handshake->secured.peer.encrypted;
     struct rg_monitor_question question;
     struct rg_monitor_answer answer;
     struct rg_control refusal;
@@ -212,14 +259,91 @@ static void ask_for_session(struct rg_handshake *handshake)
     memset(&question, 0, sizeof question);
     describe(handshake, &question);
     RG_CLEANUP_FD int file = hello_file(&handshake->hello);
-    const int fds[] = {rg_conn_fd(handshake->conn), file};
-    if (file < 0 || rg_monitor_ask(&frontend->link, &question, fds, 2, -1, &answer, NULL) != RG_OK) {
-        rg_refusal_init(&refusal, RG_REFUSAL_INTERNAL, "the server is out of memory; try again later");
-        refuse(handshake, &refusal);
-    } else if (answer.status != RG_OK) {
-        rg_refusal_init(&refusal, answer.code, "%s", answer.why);
-        refuse(handshake, &refusal);
+    RG_CLEANUP_FD int keys = tls ? export_connection(handshake) : -1;
+    const int fds[] = {rg_conn_fd(handshake->conn), file, keys};
+    set_handed(handshake, true);
+    const bool asked =
+        file >= 0 && (!tls || keys >= 0) &&
+        rg_monitor_ask(&frontend->link, &question, fds, tls ? 3 : 2, -1, &answer, NULL) == RG_OK;
+    if (asked && answer.status == RG_OK) {
+        if (tls)
+            forget_connection(handshake);
+        return;
     }
+    set_handed(handshake, false);
+    if (asked)
+        rg_refusal_init(&refusal, answer.code, "%s", answer.why);
+    else
+        rg_refusal_init(&refusal, RG_REFUSAL_INTERNAL, "the server is out of memory; try again later");
+    refuse(handshake, &refusal);
+}
+
+/* Whether the client may ask for a certificate, and has the key that it wants one for. */
+static bool may_have_certificate(const struct rg_handshake *handshake, struct rg_control *refusal)
+{
+    const struct rg_client_hello *hello = &handshake->hello.client_hello;
+    const struct rg_secured *secured = &handshake->secured;
+    if (!handshake->owner->frontend->settings.gives)
+        rg_refusal_init(refusal, RG_REFUSAL_UNSUPPORTED,
+                        "this server gives no certificates; ask its operator how to get one");
+    else if (!secured->peer.encrypted)
+        rg_refusal_init(refusal, RG_REFUSAL_UNAUTHORISED, "certificates are given over TLS alone");
+    else if (hello->purpose == RG_PURPOSE_RENEW && secured->peer.proof != RG_PROOF_CERTIFICATE)
+        rg_refusal_init(refusal, RG_REFUSAL_UNAUTHORISED,
+                        "only who has a certificate can renew it; join again");
+    else if (!rg_tls_verify_proof(hello->join_public_key, secured->exporter, hello->join_proof,
+                                  hello->join_proof_size))
+        rg_refusal_init(refusal, RG_REFUSAL_UNAUTHORISED,
+                        "the client did not prove that it has the key that it wants a certificate for");
+    else
+        return true;
+    return false;
+}
+
+/* Sends what the monitor has made, in a file. */
+static bool send_grant(struct rg_handshake *handshake, int file)
+{
+    RG_CLEANUP_FREE struct rg_identity_grant *grant = calloc(1, sizeof *grant);
+    RG_CLEANUP_FREE struct rg_control *message = calloc(1, sizeof *message);
+    if (!grant || !message || file < 0 || pread(file, grant, sizeof *grant, 0) != (ssize_t)sizeof *grant)
+        return false;
+    message->kind = RG_CONTROL_JOINED;
+    snprintf(message->joined.certificate, sizeof message->joined.certificate, "%s", grant->certificate);
+    snprintf(message->joined.authority, sizeof message->joined.authority, "%s", grant->authority);
+    snprintf(message->joined.user, sizeof message->joined.user, "%s", grant->user);
+    if (rg_control_send(handshake->conn, message) != RG_OK)
+        rg_info("%s left before it had its certificate; it can join again with a token that is not used up",
+                rg_conn_peer(handshake->conn));
+    return true;
+}
+
+static void give_certificate(struct rg_handshake *handshake)
+{
+    const struct rg_client_hello *hello = &handshake->hello.client_hello;
+    struct rg_monitor_question question;
+    struct rg_monitor_answer answer;
+    struct rg_control refusal;
+    RG_CLEANUP_FD int file = -1;
+    if (!may_have_certificate(handshake, &refusal)) {
+        refuse(handshake, &refusal);
+        return;
+    }
+    memset(&question, 0, sizeof question);
+    describe(handshake, &question);
+    question.kind = hello->purpose == RG_PURPOSE_JOIN ? RG_ASK_JOIN : RG_ASK_RENEW;
+    memset(&question.join, 0, sizeof question.join);
+    memcpy(question.join.secret, hello->join_secret, sizeof question.join.secret);
+    memcpy(question.join.public_key, hello->join_public_key, sizeof question.join.public_key);
+    const enum rg_status asked =
+        rg_monitor_ask(&handshake->owner->frontend->link, &question, NULL, 0, -1, &answer, &file);
+    rg_tls_wipe(&question.join, sizeof question.join);
+    if (asked == RG_OK && answer.status == RG_OK && send_grant(handshake, file))
+        return;
+    rg_refusal_init(
+        &refusal, asked == RG_OK && answer.status != RG_OK ? answer.code : RG_REFUSAL_INTERNAL, "%s",
+        asked == RG_OK && answer.status != RG_OK ? answer.why
+                                                 : "the server is out of memory; try again later");
+    refuse(handshake, &refusal);
 }
 
 /* Whether there is room for another question; if so it is counted as one from now on. */
@@ -263,11 +387,11 @@ static void serve(struct rg_handshake *handshake)
         refuse(handshake, &refusal);
         return;
     }
-    if (!peer_is_trusted(handshake)) {
-        rg_refusal_init(
-            &refusal, RG_REFUSAL_UNAUTHORISED,
-            "this server's socket is for the user who started it; run your own, or have it started with "
-            "--allow-unauthenticated");
+    if (handshake->secured.may_only_join && hello->purpose != RG_PURPOSE_JOIN) {
+        rg_refusal_init(&refusal, RG_REFUSAL_UNAUTHORISED,
+                        "this server takes nobody from other machines without a certificate: get a token "
+                        "from its operator "
+                        "(remote-gpud token) and run 'remote-gpu join TOKEN' once");
         refuse(handshake, &refusal);
         return;
     }
@@ -283,8 +407,7 @@ static void serve(struct rg_handshake *handshake)
         break;
     case RG_PURPOSE_JOIN:
     case RG_PURPOSE_RENEW:
-        rg_refusal_init(&refusal, RG_REFUSAL_UNSUPPORTED, "this server gives no certificates");
-        refuse(handshake, &refusal);
+        give_certificate(handshake);
         break;
     case RG_PURPOSE_INVENTORY:
     case RG_PURPOSE_STATUS:
@@ -297,21 +420,49 @@ static void serve(struct rg_handshake *handshake)
 /* From now on the connection has the descriptor. */
 static bool adopt(struct rg_handshake *handshake)
 {
-    const struct rg_transport_options options = {.filters = ""};
+    struct rg_secured *secured = &handshake->secured;
+    const struct rg_transport_options options = {.filters = "",
+                                                 .tls_keys = secured->peer.encrypted ? &secured->keys : NULL};
     struct rg_conn *conn;
-    if (rg_transport_adopt_fd(handshake->fd, &options, &conn) != RG_OK)
+    const enum rg_status status = rg_transport_adopt_fd(handshake->fd, &options, &conn);
+    rg_tls_wipe(&secured->keys, sizeof secured->keys);
+    if (status != RG_OK)
         return false;
     RG_SCOPED_LOCK(&handshake->owner->lock);
     handshake->conn = conn;
     return true;
 }
 
+/* Who it is comes first, then what it wants. */
+static void converse(struct rg_handshake *handshake)
+{
+    struct rg_handshakes *owner = handshake->owner;
+    struct rg_control refusal;
+    const uint64_t now = rg_now_ns();
+    const int left = handshake->deadline_ns > now ? (int)((handshake->deadline_ns - now) / 1000000u) : 1;
+    const enum rg_status status = rg_frontend_secure(owner->frontend, handshake->fd, handshake->reach,
+                                                     handshake->uid, left, &handshake->secured);
+    if (status == RG_ERR_CLOSED || status == RG_ERR_LOST) {
+        rg_debug("a client left before the handshake");
+    } else if (status != RG_OK && status != RG_ERR_REFUSED) {
+        if (adopt(handshake)) /* for its name */
+            rg_log_limited(&owner->refusals, now, RG_LOG_INFO, "%s: no handshake: %s",
+                           rg_conn_peer(handshake->conn), handshake->secured.why);
+    } else if (adopt(handshake)) {
+        if (status == RG_OK) {
+            serve(handshake);
+        } else {
+            rg_refusal_init(&refusal, RG_REFUSAL_UNAUTHORISED, "%s", handshake->secured.why);
+            refuse(handshake, &refusal);
+        }
+    }
+}
+
 static void *handshake_main(void *argument)
 {
     struct rg_handshake *handshake = argument;
     struct rg_handshakes *owner = handshake->owner;
-    if (adopt(handshake))
-        serve(handshake);
+    converse(handshake);
     pthread_mutex_lock(&owner->lock);
     handshake->next_done = owner->done;
     owner->done = handshake;
@@ -357,6 +508,8 @@ static void cut(struct rg_handshake *handshake)
 {
     RG_SCOPED_LOCK(&handshake->owner->lock);
     handshake->cut = true;
+    if (handshake->handed)
+        return;
     if (handshake->conn)
         rg_conn_interrupt(handshake->conn);
     else

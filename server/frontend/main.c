@@ -28,7 +28,8 @@ int main(int argc, char **argv)
     signal(SIGHUP, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
-    rg_transport_register(
-        &rg_transport_tcp_ops); /* linked: nothing can be loaded once its rights are given up */
+    /* linked: nothing can be loaded once its rights are given up */
+    rg_transport_register(&rg_transport_tcp_ops);
+    rg_transport_register(&rg_transport_tls_ops);
     return rg_frontend_run(RG_MONITOR_FD);
 }

@@ -26,6 +26,7 @@ void rg_monitor_link_init(struct rg_monitor_link *link, int socket)
 {
     *link = (struct rg_monitor_link){.socket = socket, .next_number = 1};
     pthread_mutex_init(&link->lock, NULL);
+    pthread_cond_init(&link->room, NULL);
 }
 
 /* Under lock. The monitor reads all the time, but may be about to start a worker. */
@@ -59,6 +60,9 @@ enum rg_status rg_monitor_ask(struct rg_monitor_link *link, struct rg_monitor_qu
         rg_timespec(rg_now_ns() + (uint64_t)(timeout_ms < 0 ? 0 : timeout_ms) * 1000000u);
     rg_cond_init(&waiter.changed);
     pthread_mutex_lock(&link->lock);
+    while (link->asked == RG_MONITOR_QUESTIONS_AT_ONCE)
+        pthread_cond_wait(&link->room, &link->lock);
+    link->asked++;
     waiter.number = question->number = link->next_number++;
     waiter.next = link->waiters;
     link->waiters = &waiter;
@@ -93,6 +97,8 @@ static void give(struct rg_monitor_link *link, const struct rg_monitor_answer *a
                  unsigned n_fds)
 {
     RG_SCOPED_LOCK(&link->lock);
+    link->asked--;
+    pthread_cond_signal(&link->room);
     struct rg_monitor_waiter *waiter = link->waiters;
     while (waiter && waiter->number != answer->number)
         waiter = waiter->next;
@@ -105,6 +111,13 @@ static void give(struct rg_monitor_link *link, const struct rg_monitor_answer *a
     waiter->answered = true;
     remove_waiter(link, waiter);
     pthread_cond_signal(&waiter->changed);
+}
+
+bool rg_monitor_link_settings(struct rg_monitor_link *link, struct rg_monitor_settings *settings, int *fds,
+                              unsigned *n_fds)
+{
+    return rg_packet_receive(link->socket, 0, settings, sizeof *settings, fds, n_fds) == RG_OK &&
+           settings->n_listeners <= RG_LISTENERS_MAX && *n_fds == 1 + settings->n_listeners;
 }
 
 enum rg_status rg_monitor_link_receive(struct rg_monitor_link *link, int flags, struct rg_monitor_word *word,

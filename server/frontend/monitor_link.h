@@ -17,6 +17,8 @@ struct rg_monitor_link {
     int socket;
     pthread_mutex_t lock; /* of all below, and of sending */
     uint64_t next_number;
+    unsigned asked; /* questions without an answer */
+    pthread_cond_t room;
     struct rg_monitor_waiter *waiters;
 };
 
@@ -32,6 +34,9 @@ RG_MUST_CHECK enum rg_status rg_monitor_ask(struct rg_monitor_link *link,
                                             int *fd);
 /** Says what has no answer. Any thread. */
 void rg_monitor_say(struct rg_monitor_link *link, enum rg_monitor_question_kind kind);
+/** Receives the settings and what comes with them, before anything is asked. False: they are none. */
+RG_MUST_CHECK bool rg_monitor_link_settings(struct rg_monitor_link *link,
+                                            struct rg_monitor_settings *settings, int *fds, unsigned *n_fds);
 /**
  * Receives one word; answers are given to those who wait, other words returned in `word`. RG_ERR_TIMEOUT: there is none;
  * RG_ERR_CLOSED: the monitor has gone. `flags` as rg_packet_receive; descriptors are those of a word that is returned.

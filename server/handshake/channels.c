@@ -87,9 +87,11 @@ static enum rg_status add(struct rg_channels *channels, struct rg_conn *conn)
 }
 
 /* A connection that the client opened: it becomes a channel if it shows the session's token. */
-static void take(const struct taker *taker, const struct rg_control *hello, int fd)
+static void take(const struct taker *taker, const struct rg_control *hello, int fd,
+                 const struct rg_tls_keys *keys)
 {
-    const struct rg_transport_options options = {.filters = "", .bulk = true, .wait = RG_WAIT_BLOCK};
+    const struct rg_transport_options options = {
+        .filters = "", .bulk = true, .wait = RG_WAIT_BLOCK, .tls_keys = keys};
     const unsigned long long session = taker->session;
     struct rg_conn *conn = NULL;
     if (hello->kind != RG_CONTROL_CLIENT_HELLO || hello->client_hello.purpose != RG_PURPOSE_BULK ||
@@ -122,26 +124,36 @@ static bool read_hello(int file, unsigned char *data, struct rg_control *hello)
     return size > 0 && rg_control_unpack(data, (size_t)size, hello) == RG_OK;
 }
 
+/* A connection that came with its hello; all descriptors are used up. */
+static void take_handed(const struct taker *taker, const int fds[RG_HANDED_FDS], unsigned char *data)
+{
+    const int fd = fds[0], file = fds[1], key_file = fds[2];
+    struct rg_control hello = {0};
+    struct rg_tls_keys keys;
+    const bool known = file >= 0 && read_hello(file, data, &hello);
+    const bool good = key_file < 0 || rg_handed_keys(key_file, &keys);
+    const struct rg_tls_keys *secret = key_file < 0 ? NULL : &keys;
+    if (file >= 0)
+        close(file);
+    if (fd >= 0 && (!known || !good))
+        close(fd);
+    else if (fd >= 0 && hello.kind == RG_CONTROL_CLIENT_HELLO &&
+             hello.client_hello.purpose == RG_PURPOSE_RESUME)
+        rg_resume_take(taker->resume, &hello.client_hello, fd, secret, taker->conn);
+    else if (fd >= 0)
+        take(taker, &hello, fd, secret);
+    explicit_bzero(&keys, sizeof keys);
+    rg_control_fini(&hello);
+}
+
 static void *taker_main(void *arg)
 {
     const struct taker *taker = arg;
     unsigned char *data = malloc(RG_MESSAGE_MAX);
     struct rg_handed packet;
     int fds[RG_HANDED_FDS];
-    while (data && receive_handed(taker->hand_fd, &packet, fds)) {
-        const int fd = fds[0], file = fds[1];
-        struct rg_control hello = {0};
-        if (fd >= 0 && !read_hello(file, data, &hello))
-            close(fd);
-        else if (fd >= 0 && hello.kind == RG_CONTROL_CLIENT_HELLO &&
-                 hello.client_hello.purpose == RG_PURPOSE_RESUME)
-            rg_resume_take(taker->resume, &hello.client_hello, fd, taker->conn);
-        else if (fd >= 0)
-            take(taker, &hello, fd);
-        if (file >= 0)
-            close(file);
-        rg_control_fini(&hello);
-    }
+    while (data && receive_handed(taker->hand_fd, &packet, fds))
+        take_handed(taker, fds, data);
     free(data);
     return NULL;
 }

@@ -1,19 +1,36 @@
 /*
  * handed.h - how a worker gets connections that its client opens later: a packet of the monitor's with descriptors.
  *
- * The descriptors are the connection and a file with the hello that came by it. The packet's size is fixed; what the client
+ * The descriptors are the connection, a file with the hello that came by it and, of a connection by TLS, one with its keys
+ * (struct rg_tls_keys). The packet's size is fixed; what the client
  * sent is in the file alone.
  */
 #ifndef RG_SERVER_HANDSHAKE_HANDED_H
 #define RG_SERVER_HANDSHAKE_HANDED_H
 
-#include <stdint.h>
+#include "transport/tls/tls.h"
 
-enum { RG_HANDED_VERSION = 1, RG_HANDED_FDS = 2 };
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { RG_HANDED_VERSION = 1, RG_HANDED_FDS = 3 };
+
+/** Why a worker is told to end: the value that comes with SIGTERM (sigqueue). */
+enum rg_session_end_reason { RG_END_SHUTDOWN, RG_END_REVOKED };
 
 struct rg_handed {
     uint32_t version;
     uint32_t n_fds;
 };
+
+/** Takes the keys of a connection out of their file, which is closed. False: there are none in it. */
+static inline bool rg_handed_keys(int file, struct rg_tls_keys *keys)
+{
+    const bool read_all = pread(file, keys, sizeof *keys, 0) == (ssize_t)sizeof *keys;
+    close(file);
+    return read_all;
+}
 
 #endif

@@ -345,7 +345,8 @@ enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connecti
     digest_answers(hello, server);
     make_contexts(client.client_hello.contexts, hello->n_devices);
     server->contexts = ready;
-    struct rg_upgrade *move = rg_upgrade_open(&client.client_hello.transports, server);
+    struct rg_upgrade *move =
+        hello->no_rdma ? NULL : rg_upgrade_open(&client.client_hello.transports, server);
     rg_channels_agree(&client.client_hello, server, channels);
     rg_resume_offer(resume, hello->session, hello->reconnect_s, &client.client_hello, conn, server);
     rg_control_fini(&client);

@@ -19,6 +19,7 @@ struct rg_hello {
     uint32_t n_devices;
     uint64_t session;
     uint32_t max_sessions;
+    bool no_rdma;          /* it stays on the connection that it began on */
     int hello_fd;          /* holds the client's hello */
     uint32_t reconnect_s;  /* how long a client that lost its connection is waited for; 0: not */
     uint32_t keep_alive_s; /* out: how long the client may be silent; 0: for ever */

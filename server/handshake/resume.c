@@ -144,10 +144,11 @@ static void refuse(const struct rg_resume *resume, struct rg_conn *conn)
 }
 
 void rg_resume_take(struct rg_resume *resume, const struct rg_client_hello *hello, int fd,
-                    struct rg_conn *session_conn)
+                    const struct rg_tls_keys *keys, struct rg_conn *session_conn)
 {
+    const struct rg_transport_options options = {.tls_keys = keys};
     struct rg_conn *conn;
-    if (rg_transport_adopt_fd(fd, NULL, &conn) != RG_OK) {
+    if (rg_transport_adopt_fd(fd, &options, &conn) != RG_OK) {
         close(fd);
         return;
     }

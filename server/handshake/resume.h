@@ -41,8 +41,8 @@ void rg_resume_offer(struct rg_resume *resume, uint64_t session, uint32_t grace_
 /** Makes *conn a lasting connection, and *control_conn a part of it. False: no memory, both stay. */
 bool rg_resume_begin(struct rg_resume *resume, struct rg_channels *channels, struct rg_conn **conn,
                      struct rg_conn **control_conn);
-/** A client comes with such a hello by socket `fd`, which is taken; `conn` is the session's connection. */
+/** A client comes with such a hello by socket `fd`, which is taken, by TLS with `keys`; `conn` is the session's connection. */
 void rg_resume_take(struct rg_resume *resume, const struct rg_client_hello *hello, int fd,
-                    struct rg_conn *conn);
+                    const struct rg_tls_keys *keys, struct rg_conn *conn);
 
 #endif

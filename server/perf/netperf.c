@@ -1,7 +1,7 @@
 /*
  * netperf.c - program lib/remote-gpu/netperf: answers one client's measurements, started by remote-gpud.
  *
- *   netperf --fd N --hello-fd N --session ID
+ *   netperf --fd N --hello-fd N --session ID [--tls-fd N] [--rdma 0]
  *
  * It says hello as a worker does, moves to the transport that the client chooses, and then is an echo, a sink
  * and a source (proto/netperf.h), over the same connections and with the same kind of registered memory as a
@@ -11,6 +11,7 @@
 #include "proto/netperf.h"
 
 #include "common/base/log.h"
+#include "server/handshake/handed.h"
 #include "server/perf/perftest.h"
 #include "transport/connect/connect.h"
 #include "transport/control.h"
@@ -64,7 +65,7 @@ static enum rg_status read_hello(int fd, struct rg_control *out)
     return status;
 }
 
-static enum rg_status say_hello(struct service *service, int hello_fd, uint64_t session)
+static enum rg_status say_hello(struct service *service, int hello_fd, bool no_rdma, uint64_t session)
 {
     static struct rg_control client, answer;
     struct rg_conn *control_conn = NULL; /* stays open until the process ends */
@@ -74,7 +75,8 @@ static enum rg_status say_hello(struct service *service, int hello_fd, uint64_t 
     rg_server_hello_init(&answer);
     answer.server_hello.limits = (struct rg_limits_info){RG_MESSAGE_MAX, RG_BULK_MAX, 1};
     answer.server_hello.session = session;
-    struct rg_upgrade *move = rg_upgrade_open(&client.client_hello.transports, &answer.server_hello);
+    struct rg_upgrade *move =
+        no_rdma ? NULL : rg_upgrade_open(&client.client_hello.transports, &answer.server_hello);
     rg_control_fini(&client);
     status = rg_control_send(service->conn, &answer);
     if (status == RG_OK && move)
@@ -218,8 +220,15 @@ static enum rg_status serve(struct service *service)
     }
 }
 
-static bool parse(int argc, char **argv, int *fd, int *hello_fd, uint64_t *session)
+struct arguments {
+    int fd, hello_fd, tls_fd;
+    bool no_rdma;
+    uint64_t session;
+};
+
+static bool parse(int argc, char **argv, struct arguments *out)
 {
+    *out = (struct arguments){.fd = -1, .hello_fd = -1, .tls_fd = -1};
     for (int i = 1; i + 1 < argc; i += 2) {
         char *end;
         errno = 0;
@@ -227,28 +236,44 @@ static bool parse(int argc, char **argv, int *fd, int *hello_fd, uint64_t *sessi
         if (*end || errno || argv[i + 1][0] < '0' || argv[i + 1][0] > '9')
             return false;
         if (strcmp(argv[i], "--fd") == 0 && n < 65536)
-            *fd = (int)n;
+            out->fd = (int)n;
         else if (strcmp(argv[i], "--hello-fd") == 0 && n < 65536)
-            *hello_fd = (int)n;
+            out->hello_fd = (int)n;
+        else if (strcmp(argv[i], "--tls-fd") == 0 && n < 65536)
+            out->tls_fd = (int)n;
+        else if (strcmp(argv[i], "--rdma") == 0)
+            out->no_rdma = n == 0;
         else if (strcmp(argv[i], "--session") == 0)
-            *session = n;
+            out->session = n;
         else
             return false;
     }
-    return argc % 2 == 1 && *fd >= 0 && *hello_fd >= 0;
+    return argc % 2 == 1 && out->fd >= 0 && out->hello_fd >= 0;
+}
+
+/* The connection, and by TLS its keys, which are in a file. */
+static enum rg_status adopt(const struct arguments *arguments, struct rg_conn **conn)
+{
+    struct rg_tls_keys keys;
+    const struct rg_transport_options options = {.tls_keys = arguments->tls_fd >= 0 ? &keys : NULL};
+    if (arguments->tls_fd >= 0 && !rg_handed_keys(arguments->tls_fd, &keys))
+        return RG_ERR_INVALID;
+    const enum rg_status status = rg_transport_adopt_fd(arguments->fd, &options, conn);
+    explicit_bzero(&keys, sizeof keys);
+    return status;
 }
 
 int main(int argc, char **argv)
 {
     struct service service = {0};
-    int fd = -1, hello_fd = -1;
-    uint64_t session = 0;
+    struct arguments arguments;
     rg_log_name("remote-gpud");
-    if (!parse(argc, argv, &fd, &hello_fd, &session)) {
+    if (!parse(argc, argv, &arguments)) {
         rg_error("netperf is a part of remote-gpud and is started by it");
         return 125;
     }
-    (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+    const uint64_t session = arguments.session;
+    (void)fcntl(arguments.fd, F_SETFD, FD_CLOEXEC);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGINT, SIG_IGN); /* of the daemon's terminal; it says what to do by SIGTERM */
     signal(SIGHUP, SIG_IGN);
@@ -264,9 +289,9 @@ int main(int argc, char **argv)
     memset(service.bulk, 0, RG_BULK_MAX); /* the pages are there when time is taken */
     struct rg_message_header header = {.kind = RG_MESSAGE_NETPERF, .version = RG_PROTOCOL_MAJOR, .count = 1};
     memcpy(service.message, &header, sizeof header);
-    enum rg_status status = rg_transport_adopt_fd(fd, NULL, &service.conn);
+    enum rg_status status = adopt(&arguments, &service.conn);
     if (status == RG_OK)
-        status = say_hello(&service, hello_fd, session);
+        status = say_hello(&service, arguments.hello_fd, arguments.no_rdma, session);
     if (status == RG_OK) {
         service.bulk_size = RG_BULK_MAX * (1 + (size_t)rg_conn_rails(service.conn));
         status = rg_conn_register(service.conn, service.bulk, service.bulk_size);

@@ -6,6 +6,8 @@
  *     bulk     attach bulk data to the hello
  *     server   send a SessionEnd instead of a hello
  *     hold     stay until the server ends the session or stdin ends
+ *     show     of an inventory, show the sessions
+ *     ca=FILE  by TLS;  credentials=DIR  by TLS, with a certificate
  *
  * Prints what comes, one message a line: "hello session=… devices=0,1 driver=… kind=… software=…",
  * "refusal CODE REASON", "inventory devices=N sessions=N", "end REASON", "move TRANSPORT", "closed", "lost".
@@ -19,7 +21,19 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool bulk, hold;
+static bool bulk, hold, by_tls, show;
+static char ca[4096], certificate[4096], key[4096];
+static struct rg_tls_client tls = {.ca_file = ca};
+
+static void use_credentials(const char *folder)
+{
+    snprintf(ca, sizeof ca, "%s/ca.crt", folder);
+    snprintf(certificate, sizeof certificate, "%s/tls.crt", folder);
+    snprintf(key, sizeof key, "%s/tls.key", folder);
+    tls.certificate_file = certificate;
+    tls.key_file = key;
+    by_tls = true;
+}
 
 static void apply(struct rg_control *message, const char *word)
 {
@@ -51,7 +65,17 @@ static void apply(struct rg_control *message, const char *word)
         bulk = true;
     else if (strcmp(word, "hold") == 0)
         hold = true;
-    else if (strcmp(word, "server") == 0)
+    else if (strcmp(word, "show") == 0)
+        show = true;
+    else if (strncmp(word, "ca=", 3) == 0) {
+        snprintf(ca, sizeof ca, "%s", value);
+        by_tls = true;
+    } else if (strncmp(word, "credentials=", 12) == 0)
+        use_credentials(value);
+    else if (strncmp(word, "purpose=resume:", 15) == 0) {
+        hello->purpose = RG_PURPOSE_RESUME;
+        hello->resume_session = strtoull(word + 15, NULL, 10);
+    } else if (strcmp(word, "server") == 0)
         rg_session_end_init(message, "nonsense");
     else
         exit(64);
@@ -73,6 +97,11 @@ static void print(const struct rg_control *message)
     case RG_CONTROL_INVENTORY:
         printf("inventory devices=%u sessions=%u\n", message->inventory.n_devices,
                message->inventory.sessions_running);
+        for (uint32_t i = 0; i < message->inventory.n_sessions && show; i++) {
+            const struct rg_session_info *session = &message->inventory.sessions[i];
+            printf("session %llu user=%s encrypted=%d command=%s\n", (unsigned long long)session->id,
+                   session->identity_name, session->encrypted, session->identity.command);
+        }
         break;
     case RG_CONTROL_SESSION_END:
         printf("end %s\n", message->session_end.reason);
@@ -116,9 +145,9 @@ int main(int argc, char **argv)
     rg_client_hello_init(&hello, RG_PURPOSE_SESSION);
     for (int i = 2; i < argc; i++)
         apply(&hello, argv[i]);
-    const struct rg_transport_options options = {.filters = ""};
+    const struct rg_transport_options options = {.filters = "", .tls = by_tls ? &tls : NULL};
     struct rg_conn *conn;
-    char why[256];
+    char why[1024];
     if (rg_transport_connect(argv[1], &options, why, sizeof why, &conn) != RG_OK) {
         printf("unreachable %s\n", why);
         return 1;

@@ -96,6 +96,11 @@ class Daemon:
     def address(self):
         return self.addresses()[0]
 
+    @property
+    def near(self):
+        """The address by which this machine reaches a server that listens on all of them."""
+        return self.address.replace("0.0.0.0", "127.0.0.1").replace("tcp://", "")
+
     def socket(self):
         host, port = re.fullmatch(r"tcp://(.*):(\d+)", self.address).groups()
         return socket.create_connection((host, int(port)), timeout=20)
@@ -105,6 +110,8 @@ class Daemon:
             return file.read()
 
     def stop(self):
+        if not os.path.exists(self.folder.name):
+            return self.process.returncode
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             if self.process.poll() is None:
@@ -166,15 +173,16 @@ class Case(unittest.TestCase):
 
 
 class Starting(Case):
-    def test_refuses_addresses_others_can_reach(self):
-        for address in ("0.0.0.0:0", "[::]:0", "*:0", "10.1.2.3:0"):
-            with self.subTest(address):
-                self.assertIn("--allow-unauthenticated", self.fails("--listen", address, listen=False))
-
-    def test_allows_them_when_told_to(self):
+    def test_allows_everybody_when_told_to(self):
         daemon = self.start("--listen", "0.0.0.0:0", "--allow-unauthenticated", listen=False)
         self.assertRegex(daemon.address, r"^tcp://0\.0\.0\.0:[1-9]\d*$")
         self.assertIn("open to everybody", daemon.log())
+        self.assertRegex(say(daemon.near), "^hello")
+
+    def test_software_device_in_place_of_a_driver_is_not_for_others(self):
+        with tempfile.TemporaryDirectory() as folder:
+            log = self.fails("--listen", "0.0.0.0:0", "--state-dir", folder, listen=False, driver="auto")
+            self.assertIn("--driver soft", log)
 
     def test_address_in_use(self):
         daemon = self.start()
@@ -485,6 +493,143 @@ class Frontend(Case):
             for name in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
                 self.assertEqual(int(status[name], 16), 0, name)
             self.assertEqual(os.listdir("/proc/%d/root" % frontend_of(daemon)), [])
+
+
+class Security(Case):
+    """Who may come from other machines, and by what."""
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="remote-gpud-security-")
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.state = os.path.join(self.folder, "state")
+
+    def serve(self, *arguments):
+        """A server that other machines can reach."""
+        return self.start("--listen", "0.0.0.0:0", "--state-dir", self.state, *arguments, listen=False)
+
+    def command(self, *words):
+        result = subprocess.run([DAEMON, words[0], "--state-dir", self.state, *words[1:]], env=ENVIRONMENT,
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                timeout=60)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout.strip()
+
+    def join_as(self, daemon, user, *limits):
+        """The folder of a new user's credentials."""
+        token = self.command("token", "--user", user, "--server", daemon.near, *limits)
+        home = os.path.join(self.folder, user)
+        environment = dict(ENVIRONMENT, XDG_CONFIG_HOME=home)
+        environment.pop("REMOTE_GPU_CREDENTIALS", None)
+        result = subprocess.run([os.path.join(STAGE, "bin", "remote-gpu"), "join", token], env=environment,
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                timeout=60)
+        self.assertEqual(result.returncode, 0, result.stdout + daemon.log())
+        return os.path.join(home, "remote-gpu", "servers", daemon.near)
+
+    def test_first_start_says_what_to_do_and_the_next_does_not(self):
+        first = self.serve()
+        self.assertIn("remote-gpud token --user", first.log())
+        self.assertEqual(os.stat(self.state).st_mode & 0o777, 0o700)
+        self.assertEqual(os.stat(os.path.join(self.state, "ca.key")).st_mode & 0o777, 0o600)
+        first.stop()
+        self.assertNotIn("token --user", self.serve().log())
+
+    def test_nobody_comes_without_a_certificate(self):
+        daemon = self.serve()
+        plain = say(daemon.near)
+        self.assertRegex(plain, "^refusal unauthorised .*without TLS.*remote-gpu join")
+        for purpose in ("inventory", "status", "netperf", "bulk:1", "resume:1"):
+            self.assertRegex(say(daemon.near, "purpose=" + purpose), "^refusal unauthorised .*without TLS")
+            self.assertRegex(say(daemon.near, "ca=%s/ca.crt" % self.state, "purpose=" + purpose),
+                             "^refusal unauthorised .*without a certificate.*remote-gpu join")
+        self.assertEqual(children_of(daemon.process.pid), [])
+
+    def test_nothing_plain_is_read_of_who_comes_from_elsewhere(self):
+        daemon = self.serve()
+        with socket.create_connection(tuple(daemon.near.split(":")), timeout=10) as connection:
+            connection.sendall(b"x")  # not even a header
+            self.assertIn(b"without TLS", connection.recv(4096))
+
+    def test_user_joins_and_has_sessions(self):
+        daemon = self.serve()
+        alice = "credentials=" + self.join_as(daemon, "alice")
+        client = self.join(daemon.near, alice, "hold")
+        self.assertRegex(client.line(), "^hello session=1 ")
+        self.assertEqual(say(daemon.near, alice, "purpose=bulk:1"), "move to 1")
+        self.assertRegex(say(daemon.near, alice, "purpose=status", "show"), "session 1 user=alice encrypted=1 ")
+        self.assertRegex(say(daemon.near, alice, "gpus=7"), "^refusal no-such-gpu 7 GPUs")
+        client.leave()
+        self.assertTrue(wait_until(lambda: not children_of(daemon.process.pid)))
+
+    def test_certificate_of_a_foreign_authority(self):
+        daemon = self.serve()
+        own = self.join_as(daemon, "alice")
+        daemon.stop()
+        shutil.rmtree(self.state)
+        other = self.serve()
+        shutil.copy(os.path.join(self.state, "ca.crt"), own)  # it believes the new server, which does not believe it
+        self.assertRegex(say(other.near, "credentials=" + own), "^refusal unauthorised ")
+
+    def test_session_goes_on_with_who_began_it_alone(self):
+        daemon = self.serve("--listen", "127.0.0.1:0")
+        alice = "credentials=" + self.join_as(daemon, "alice")
+        bob = "credentials=" + self.join_as(daemon, "bob")
+        client = self.join(daemon.near, alice, "hold")
+        self.assertRegex(client.line(), "^hello session=1 ")
+        near = daemon.addresses()[1]
+        for purpose in ("purpose=bulk:1", "purpose=resume:1"):
+            self.assertRegex(say(daemon.near, bob, purpose), "^refusal unauthorised session 1 was begun by another")
+            self.assertRegex(say(near, purpose), "^refusal unauthorised session 1 was begun by another")
+            self.assertRegex(say(near, "ca=%s/ca.crt" % self.state, purpose), "^refusal unauthorised session 1")
+        client.leave()
+
+    def test_revoked_user_is_out_within_a_second(self):
+        daemon = self.serve()
+        alice = "credentials=" + self.join_as(daemon, "alice")
+        bob = "credentials=" + self.join_as(daemon, "bob")
+        clients = [self.join(daemon.near, who, "hold", *words)
+                   for who, words in ((alice, ()), (alice, ("command=worker:stubborn",)), (bob, ()))]
+        for client in clients:
+            self.assertRegex(client.line(), "^hello")
+        self.command("revoke", "alice")
+        revoked = time.monotonic()
+        self.assertEqual(clients[0].line(), "end revoked")
+        self.assertTrue(wait_until(lambda: len(children_of(daemon.process.pid)) == 1))
+        self.assertLess(time.monotonic() - revoked, 2)  # a second, on a machine with more to do
+        self.assertRegex(say(daemon.near, alice), "^refusal unauthorised .*revoked")
+        self.assertRegex(say(daemon.near, alice, "purpose=status"), "^refusal unauthorised .*revoked")
+        self.assertRegex(say(daemon.near, bob, "purpose=status"), "inventory devices=2 sessions=1")
+        self.assertEqual(clients[2].line(0.2), "nothing")
+        for client in clients:
+            client.leave()
+
+    def test_limits_of_a_user(self):
+        daemon = self.serve("--max-sessions-per-user", "2")
+        alice = "credentials=" + self.join_as(daemon, "alice")
+        bob = "credentials=" + self.join_as(daemon, "bob", "--max-sessions", "1")
+        clients = [self.join(daemon.near, who, "hold") for who in (alice, bob, alice)]
+        for client in clients:
+            self.assertRegex(client.line(), "^hello")
+        self.assertRegex(say(daemon.near, alice), "^refusal full alice has 2 sessions")
+        self.assertRegex(say(daemon.near, bob), "^refusal full bob has 1 sessions")
+        for client in clients:
+            client.leave()
+
+    def test_new_frontend_has_the_certificate(self):
+        daemon = self.serve()
+        alice = "credentials=" + self.join_as(daemon, "alice")
+        before = frontend_of(daemon)
+        os.kill(before, signal.SIGKILL)
+        self.assertTrue(wait_until(lambda: frontend_of(daemon) not in (None, before)))
+        self.assertRegex(say(daemon.near, alice), "^hello")
+
+    def test_unix_sockets_identify_by_the_kernel(self):
+        daemon = self.start("--listen", "unix:@remote-gpud-who-%d" % os.getpid(), listen=False)
+        client = self.join(daemon.address, "hold")
+        self.assertRegex(client.line(), "^hello")
+        self.assertRegex(say(daemon.address, "purpose=status", "show"),
+                         r"session 1 user=uid %d\b.* encrypted=0 " % os.geteuid())
+        client.leave()
 
 
 class Ending(Case):

@@ -30,21 +30,39 @@ static _Noreturn void fail(const char *what)
     exit(70);
 }
 
-static const char *argument(int argc, char **argv, const char *name)
+static const char *find(int argc, char **argv, const char *name)
 {
     for (int i = 1; i + 1 < argc; i += 2)
         if (strcmp(argv[i], name) == 0)
             return argv[i + 1];
-    fail(name);
+    return NULL;
 }
 
-static void check_descriptors(void)
+static const char *argument(int argc, char **argv, const char *name)
+{
+    const char *value = find(argc, argv, name);
+    if (!value)
+        fail(name);
+    return value;
+}
+
+/* Takes the keys of a connection by TLS; -1: it is not. */
+static enum rg_status adopt(int fd, int key_file, struct rg_conn **conn)
+{
+    struct rg_tls_keys keys;
+    const struct rg_transport_options options = {.filters = "", .tls_keys = key_file >= 0 ? &keys : NULL};
+    if (key_file >= 0 && !rg_handed_keys(key_file, &keys))
+        fail("no keys");
+    return rg_transport_adopt_fd(fd, &options, conn);
+}
+
+static void check_descriptors(int last)
 {
     DIR *directory = opendir("/proc/self/fd");
     if (!directory)
         fail("no /proc/self/fd");
     for (struct dirent *entry; (entry = readdir(directory));)
-        if (entry->d_name[0] != '.' && atoi(entry->d_name) > 5 && atoi(entry->d_name) != dirfd(directory))
+        if (entry->d_name[0] != '.' && atoi(entry->d_name) > last && atoi(entry->d_name) != dirfd(directory))
             fail("a descriptor of the daemon's leaked");
     closedir(directory);
 }
@@ -109,21 +127,22 @@ static void take(const char *session)
     struct cmsghdr *head = got == sizeof handed ? CMSG_FIRSTHDR(&packet) : NULL;
     struct rg_control hello, message;
     int fds[RG_HANDED_FDS], fd;
-    if (!head || head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(sizeof fds))
+    if (!head || head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(sizeof(int) * handed.n_fds) ||
+        handed.n_fds > RG_HANDED_FDS)
         fail("nothing was handed over");
-    memcpy(fds, CMSG_DATA(head), sizeof fds);
+    memcpy(fds, CMSG_DATA(head), sizeof(int) * handed.n_fds);
     fd = fds[0];
     got = read(fds[1], data, sizeof data);
     close(fds[1]);
     if (got <= 0 || rg_control_unpack(data, (size_t)got, &hello) != RG_OK ||
         hello.client_hello.purpose != RG_PURPOSE_BULK || hello.client_hello.bulk_token[15] != 15)
         fail("nothing useful was handed over");
-    const struct rg_transport_options options = {.filters = ""};
     struct rg_conn *conn;
     char name[16];
     snprintf(name, sizeof name, "to %.8s", session);
     rg_upgrade_init(&message, name);
-    if (rg_transport_adopt_fd(fd, &options, &conn) != RG_OK || rg_control_send(conn, &message) != RG_OK)
+    if (adopt(fd, handed.n_fds == 3 ? fds[2] : -1, &conn) != RG_OK ||
+        rg_control_send(conn, &message) != RG_OK)
         fail("what was handed over is no connection");
     rg_conn_destroy(conn);
     rg_control_fini(&hello);
@@ -131,7 +150,8 @@ static void take(const char *session)
 
 int main(int argc, char **argv)
 {
-    check_descriptors();
+    const char *tls = find(argc, argv, "--tls-fd");
+    check_descriptors(tls ? 6 : 5);
     check_process();
     if (strcmp(argument(argc, argv, "--fd"), "3") != 0 ||
         strcmp(argument(argc, argv, "--hello-fd"), "4") != 0 ||
@@ -150,9 +170,8 @@ int main(int argc, char **argv)
     sigprocmask(SIG_BLOCK, &set, NULL);
     int signals = signalfd(-1, &set, SFD_CLOEXEC);
 
-    const struct rg_transport_options options = {.filters = ""};
     struct rg_conn *conn;
-    if (rg_transport_adopt_fd(3, &options, &conn) != RG_OK)
+    if (adopt(3, tls ? atoi(tls) : -1, &conn) != RG_OK)
         fail("descriptor 3 is no connection");
     answer(conn, argc, argv);
     for (;;) {
@@ -165,7 +184,10 @@ int main(int argc, char **argv)
             fail("poll");
         if (fds[1].revents) {
             struct rg_control end;
-            rg_session_end_init(&end, "the server is shutting down");
+            struct signalfd_siginfo info;
+            const bool revoked = read(signals, &info, sizeof info) == sizeof info &&
+                                 info.ssi_code == SI_QUEUE && info.ssi_int == RG_END_REVOKED;
+            rg_session_end_init(&end, revoked ? "revoked" : "the server is shutting down");
             if (rg_control_send(conn, &end) != RG_OK)
                 fail("end not sent");
             rg_conn_destroy(conn);

@@ -1,0 +1,108 @@
+/* who.c - see who.h. */
+#include "server/daemon/who.h"
+
+#include "common/base/log.h"
+
+#include <netinet/in.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+static enum rg_status refuse(struct rg_monitor_answer *answer, enum rg_refusal_code code, const char *why)
+{
+    answer->code = code;
+    snprintf(answer->why, sizeof answer->why, "%s", why);
+    return RG_ERR_REFUSED;
+}
+
+/* Whether only this machine's processes can be at the other end. */
+static bool is_local(int connection)
+{
+    struct sockaddr_storage own = {0};
+    socklen_t size = sizeof own;
+    if (getsockname(connection, (struct sockaddr *)&own, &size) != 0)
+        return false;
+    if (own.ss_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)&own)->sin_addr.s_addr) >> 24 == 127;
+    if (own.ss_family == AF_INET6) {
+        const struct in6_addr *v6 = &((const struct sockaddr_in6 *)&own)->sin6_addr;
+        return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
+    }
+    return own.ss_family == AF_UNIX;
+}
+
+static bool name_user(int connection, char *out, size_t size)
+{
+    struct ucred peer;
+    socklen_t peer_size = sizeof peer;
+    int domain = 0;
+    socklen_t domain_size = sizeof domain;
+    if (getsockopt(connection, SOL_SOCKET, SO_DOMAIN, &domain, &domain_size) != 0 || domain != AF_UNIX ||
+        getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &peer_size) != 0)
+        return false;
+    const struct passwd *user = getpwuid(peer.uid);
+    if (user)
+        snprintf(out, size, "uid %u (%s)", peer.uid, user->pw_name);
+    else
+        snprintf(out, size, "uid %u", peer.uid);
+    return true;
+}
+
+static enum rg_status check_certificate(const struct rg_who_policy *policy, struct rg_who *who,
+                                        struct rg_monitor_answer *answer)
+{
+    char why[512] = "";
+    if (!policy->identity)
+        return refuse(answer, RG_REFUSAL_UNAUTHORISED, "this server accepts no certificates");
+    const enum rg_status status = rg_identity_check(policy->identity, who->name, who->serial,
+                                                    who->serial_size, &who->limits, why, sizeof why);
+    if (status == RG_OK)
+        return RG_OK;
+    if (status == RG_ERR_REFUSED)
+        return refuse(answer, RG_REFUSAL_UNAUTHORISED, why);
+    rg_error("%s: whether the certificate is accepted could not be found out: %s", who->name, why);
+    return refuse(answer, RG_REFUSAL_INTERNAL,
+                  "the server could not find out whether the certificate is accepted; its log says why");
+}
+
+enum rg_status rg_who_is(const struct rg_who_policy *policy, const struct rg_monitor_peer *peer,
+                         int connection, struct rg_who *out, struct rg_monitor_answer *answer)
+{
+    *out = (struct rg_who){.proof = peer->proof, .encrypted = peer->encrypted == 1};
+    switch (peer->proof) {
+    case RG_PROOF_USER:
+        if (name_user(connection, out->name, sizeof out->name))
+            return RG_OK;
+        break;
+    case RG_PROOF_CERTIFICATE:
+        memcpy(out->name, peer->name, sizeof out->name);
+        memcpy(out->serial, peer->serial, sizeof out->serial);
+        out->serial_size = peer->serial_size;
+        return check_certificate(policy, out, answer);
+    case RG_PROOF_NONE:
+        if (policy->allow_unauthenticated || is_local(connection))
+            return RG_OK;
+        break;
+    }
+    return refuse(answer, RG_REFUSAL_UNAUTHORISED, "nothing is known of who this is");
+}
+
+bool rg_who_may_stay(const struct rg_who_policy *policy, const struct rg_who *who, char *why, size_t why_size)
+{
+    struct rg_identity_limits limits;
+    return who->proof != RG_PROOF_CERTIFICATE || !policy->identity ||
+           rg_identity_check(policy->identity, who->name, who->serial, who->serial_size, &limits, why,
+                             why_size) != RG_ERR_REFUSED;
+}
+
+bool rg_who_is_same(const struct rg_who *session, const struct rg_who *connection)
+{
+    return session->proof == connection->proof && strcmp(session->name, connection->name) == 0 &&
+           connection->encrypted >= session->encrypted;
+}
+
+const char *rg_who_text(const struct rg_who *who)
+{
+    return who->name[0] ? who->name : "unauthenticated";
+}

@@ -1,0 +1,40 @@
+/*
+ * who.h - who a client is, as far as the monitor is concerned, and whether it may use the server at all.
+ *
+ * What the kernel can tell of a connection the monitor asks it itself: whose process is at the other end of a unix socket, and
+ * whether other machines can be there. That somebody has a certificate's key is what the frontend says; that the certificate
+ * is known and not revoked is found out here. Main thread.
+ */
+#ifndef RG_SERVER_DAEMON_WHO_H
+#define RG_SERVER_DAEMON_WHO_H
+
+#include "server/daemon/monitor_protocol.h"
+#include "server/identity/identity.h"
+
+struct rg_who {
+    enum rg_proof proof;
+    bool encrypted;
+    char name[RG_CONTROL_TEXT]; /* "alice", "uid 1000 (alice)"; "": nobody has been proved */
+    uint8_t serial[RG_MONITOR_SERIAL];
+    uint32_t serial_size;
+    struct rg_identity_limits limits;
+};
+
+/** What the server accepts. */
+struct rg_who_policy {
+    bool allow_unauthenticated;
+    struct rg_identity_store *identity; /* NULL: nobody has a certificate */
+};
+
+/** RG_ERR_REFUSED with what to tell the client in `answer`. */
+RG_MUST_CHECK enum rg_status rg_who_is(const struct rg_who_policy *policy, const struct rg_monitor_peer *peer,
+                                       int connection, struct rg_who *out, struct rg_monitor_answer *answer);
+/** Whether the certificate, if it is one, is still accepted; false with the sentence for the client. */
+bool rg_who_may_stay(const struct rg_who_policy *policy, const struct rg_who *who, char *why,
+                     size_t why_size);
+/** Whether a connection is by the same as a session, and no worse protected. */
+bool rg_who_is_same(const struct rg_who *session, const struct rg_who *connection);
+/** "alice", "uid 0 (root)", "unauthenticated": for logs. */
+const char *rg_who_text(const struct rg_who *who);
+
+#endif
