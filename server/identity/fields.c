@@ -117,7 +117,7 @@ bool rg_serial_equal(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b
         a++;
     for (; b_size && *b == 0; b_size--)
         b++;
-    return a_size == b_size && memcmp(a, b, a_size) == 0;
+    return a_size && a_size == b_size && memcmp(a, b, a_size) == 0;
 }
 
 /* --- text that grows ---------------------------------------------------------------------------------------------------- */

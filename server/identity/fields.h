@@ -38,7 +38,7 @@ RG_MUST_CHECK bool rg_field_time(const char *word, int64_t *out);
 RG_MUST_CHECK bool rg_serial_parse(const char *text, uint8_t serial[RG_IDENTITY_SERIAL], uint8_t *size);
 /** Two digits a byte. */
 void rg_serial_text(const uint8_t *serial, size_t size, char text[2 * RG_IDENTITY_SERIAL + 1]);
-/** Whether they are the same number. */
+/** Whether they are the same number; none is the same as nothing. */
 bool rg_serial_equal(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size);
 
 /** Text that grows; `failed` once memory has run out. */

@@ -81,8 +81,8 @@ static enum rg_status ensure_pair(struct rg_identity_store *store, struct rg_key
                                   size_t why_size)
 {
     struct rg_names names;
-    enum rg_status status =
-        rg_names_collect(&names, store->settings.names, store->settings.n_names, why, why_size);
+    enum rg_status status = rg_names_collect(&names, store->settings.names, store->settings.n_names,
+                                             store->canonical, why, why_size);
     if (status == RG_OK) {
         char reason[512] = "";
         const bool good = load_pair(&store->state, pair, reason, sizeof reason) &&
@@ -189,6 +189,8 @@ static enum rg_status open_all(struct rg_identity_store *store, char *why, size_
     if (status != RG_OK)
         return status;
     store->is_own = !store->settings.ca_file;
+    if (store->is_own)
+        rg_names_canonical(store->canonical, sizeof store->canonical);
     status = store->is_own ? reload_own(store, true, &changed, why, why_size)
                            : reload_operator(store, &changed, why, why_size);
     if (status == RG_OK && !rg_watch_open(&store->watch, store->state.path)) {

@@ -87,11 +87,12 @@ static enum rg_status give(struct rg_identity_store *store, struct rg_user *user
                            struct rg_identity_grant *grant, char *why, size_t why_size)
 {
     const int64_t now = rg_identity_now(store);
-    if (rg_user_valid(user, now) >= RG_IDENTITY_CERTIFICATES_MAX) {
-        rg_explain(
-            why, why_size,
-            "'%s' has %u certificates, as many as a user can have; the server's operator can revoke some",
-            user->name, RG_IDENTITY_CERTIFICATES_MAX);
+    if (rg_user_unexpired(user, now) >= RG_IDENTITY_CERTIFICATES_MAX) {
+        rg_explain(why, why_size,
+                   "'%s' has %u certificates that have not expired, as many as a user can have; ask the "
+                   "server's operator "
+                   "for a token of another user",
+                   user->name, RG_IDENTITY_CERTIFICATES_MAX);
         return RG_ERR_REFUSED;
     }
     const enum rg_status status = rg_authority_issue(&store->authority, user->name, public_key, now,
@@ -190,6 +191,8 @@ enum rg_status rg_identity_join(struct rg_identity_store *store, const uint8_t s
     } else if (status == RG_OK) {
         status = check_token(store, &token, why, why_size);
     }
+    if (status == RG_OK) /* no serial number is in question: of the name alone */
+        status = rg_revoked_check(&store->state, token.user, NULL, 0, why, why_size);
     if (status == RG_OK)
         status = use_token(store, &token, public_key, grant, why, why_size);
     rg_state_unlock(&store->state);

@@ -40,15 +40,16 @@ static void add(struct rg_names *names, const char *text)
     names->n += names->items[names->n] != NULL;
 }
 
-/* What the resolver calls this machine: gpu-machine.example.org. */
-static void add_canonical(struct rg_names *names, const char *host)
+void rg_names_canonical(char *name, size_t size)
 {
+    char host[256] = "";
     const struct addrinfo hints = {.ai_flags = AI_CANONNAME, .ai_socktype = SOCK_STREAM};
     struct addrinfo *found = NULL;
-    if (getaddrinfo(host, NULL, &hints, &found) != 0)
+    name[0] = 0;
+    if (gethostname(host, sizeof host - 1) != 0 || getaddrinfo(host, NULL, &hints, &found) != 0)
         return;
-    if (found->ai_canonname)
-        add(names, found->ai_canonname);
+    if (found->ai_canonname && strlen(found->ai_canonname) < size)
+        strcpy(name, found->ai_canonname);
     freeaddrinfo(found);
 }
 
@@ -73,13 +74,12 @@ static void add_addresses(struct rg_names *names)
     freeifaddrs(all);
 }
 
-enum rg_status rg_names_collect(struct rg_names *names, const char *const *more, size_t n_more, char *why,
-                                size_t why_size)
+enum rg_status rg_names_collect(struct rg_names *names, const char *const *more, size_t n_more,
+                                const char *canonical, char *why, size_t why_size)
 {
     char host[256] = "";
     names->n = 0;
-    const bool known = gethostname(host, sizeof host - 1) == 0;
-    if (known)
+    if (gethostname(host, sizeof host - 1) == 0)
         add(names, host);
     for (size_t i = 0; i < n_more; i++) {
         if (!is_name(more[i])) {
@@ -92,8 +92,7 @@ enum rg_status rg_names_collect(struct rg_names *names, const char *const *more,
     add(names, "localhost");
     add(names, "127.0.0.1");
     add(names, "::1");
-    if (known)
-        add_canonical(names, host);
+    add(names, canonical);
     add_addresses(names);
     return names->n ? RG_OK : RG_ERR_NO_MEMORY;
 }

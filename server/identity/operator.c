@@ -52,7 +52,7 @@ static enum rg_status read_file(const char *path, const char *option, bool secre
         return RG_ERR_NO_MEMORY;
     if (!rg_file_read(fd, memory, (size_t)is.st_size)) {
         rg_explain(why, why_size, "%s (%s) cannot be read: %s", path, option, strerror(errno));
-        free(memory);
+        rg_state_wipe(memory, (size_t)is.st_size);
         return RG_ERR_IO;
     }
     memory[is.st_size] = 0;

@@ -301,6 +301,11 @@ static bool write_temporary(const struct rg_state *state, int folder, const char
 enum rg_status rg_state_write(const struct rg_state *state, const char *name, const void *data, size_t size,
                               char *why, size_t why_size)
 {
+    if (size > RG_IDENTITY_FILE_MAX) { /* which could not be read again */
+        rg_explain(why, why_size, "%s/%s would be larger than %u bytes", state->path, name,
+                   RG_IDENTITY_FILE_MAX);
+        return RG_ERR_LIMIT;
+    }
     const char *last;
     uint64_t number;
     char temporary[40];

@@ -53,7 +53,7 @@ void rg_state_unlock(struct rg_state *state);
 RG_MUST_CHECK enum rg_status rg_state_read(const struct rg_state *state, const char *name,
                                            enum rg_state_privacy privacy, char **text, size_t *size,
                                            char *why, size_t why_size);
-/** Replaces or makes the file; on failure there is what was there before. With the lock. */
+/** Replaces or makes the file (RG_ERR_LIMIT: of more than RG_IDENTITY_FILE_MAX bytes); on failure there is what was there before. With the lock. */
 RG_MUST_CHECK enum rg_status rg_state_write(const struct rg_state *state, const char *name, const void *data,
                                             size_t size, char *why, size_t why_size);
 /** Removes a file; one that is not there is fine. With the lock. */

@@ -15,6 +15,7 @@ struct rg_identity_store {
     struct rg_state state;
     bool is_own; /* else: the operator's authority */
     bool is_new;
+    char canonical[256];           /* name of this machine; asked for once, as the resolver may take long */
     struct rg_authority authority; /* ours */
     char *operator_ca;             /* the operator's, PEM */
     size_t operator_ca_size;

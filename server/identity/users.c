@@ -133,7 +133,8 @@ enum rg_status rg_user_save(const struct rg_state *state, const struct rg_user *
     rg_limits_add(&text, &user->limits);
     for (size_t i = 0; i < user->n; i++) {
         const struct rg_user_certificate *one = &user->certificates[i];
-        if (one->expires < now - FORGOTTEN_AFTER)
+        if (one->expires < now &&
+            (one->expires < now - FORGOTTEN_AFTER || user->n > RG_IDENTITY_CERTIFICATES_MAX))
             continue;
         char serial[2 * RG_IDENTITY_SERIAL + 1];
         rg_serial_text(one->serial, one->serial_size, serial);
@@ -162,6 +163,14 @@ struct rg_user_certificate *rg_user_find(struct rg_user *user, const uint8_t *se
                             serial_size))
             return &user->certificates[i];
     return NULL;
+}
+
+size_t rg_user_unexpired(const struct rg_user *user, int64_t now)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < user->n; i++)
+        n += user->certificates[i].expires > now;
+    return n;
 }
 
 size_t rg_user_valid(const struct rg_user *user, int64_t now)

@@ -6,7 +6,7 @@
  *   certificate 51ab… issued 1790000000 expires 1797776000 revoked 1790003600
  *
  * Only certificates that stand here are accepted, so losing the folder revokes all of them, and revoking is a word in a line.
- * Certificates that expired 30 days ago are left out when a file is written. Failures as in state.h, RG_ERR_INVALID for a file that
+ * Certificates that expired 30 days ago are left out when a file is written, and all that have expired once there are many. Failures as in state.h, RG_ERR_INVALID for a file that
  * is not understood. One thread at a time.
  */
 #ifndef RG_SERVER_IDENTITY_USERS_H
@@ -53,6 +53,8 @@ void rg_user_fini(struct rg_user *user);
 
 /** NULL: not known. */
 struct rg_user_certificate *rg_user_find(struct rg_user *user, const uint8_t *serial, size_t serial_size);
+/** Certificates that count towards RG_IDENTITY_CERTIFICATES_MAX: revoked ones stay until they expire. */
+size_t rg_user_unexpired(const struct rg_user *user, int64_t now);
 /** Certificates that can be used now. */
 size_t rg_user_valid(const struct rg_user *user, int64_t now);
 

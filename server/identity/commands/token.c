@@ -13,6 +13,7 @@
 #include <string.h>
 #include <strings.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { HASH = 32, PAYLOAD = HASH + RG_IDENTITY_SECRET };
 _Static_assert(PAYLOAD % 3 == 0, "the payload is written without padding");
@@ -22,17 +23,14 @@ _Static_assert(PAYLOAD % 3 == 0, "the payload is written without padding");
 /* The machine's full name where the resolver knows one, else its short one. */
 static void own_host(char *host, size_t size)
 {
-    struct rg_names names;
-    const enum rg_status status = rg_names_collect(&names, NULL, 0, NULL, 0);
-    snprintf(host, size, "%s", status == RG_OK ? names.items[0] : "localhost");
-    for (size_t i = 1; i < names.n; i++) {
-        const size_t length = strlen(host);
-        if (strncasecmp(names.items[i], host, length) == 0 && names.items[i][length] == '.') {
-            snprintf(host, size, "%s", names.items[i]);
-            break;
-        }
-    }
-    rg_names_fini(&names);
+    char full[256];
+    if (gethostname(host, size - 1) != 0 || !host[0])
+        snprintf(host, size, "localhost");
+    host[size - 1] = 0;
+    const size_t length = strlen(host);
+    rg_names_canonical(full, sizeof full);
+    if (strncasecmp(full, host, length) == 0 && full[length] == '.')
+        snprintf(host, size, "%s", full);
 }
 
 static unsigned own_port(const struct rg_state *state)
@@ -170,7 +168,7 @@ static enum rg_status make(const struct rg_command *command, struct rg_state *st
 static void warn_of_revoked(const struct rg_state *state, const char *user)
 {
     char why[256];
-    if (rg_revoked_check(state, user, (const uint8_t *)"", 0, why, sizeof why) == RG_ERR_REFUSED)
+    if (rg_revoked_check(state, user, NULL, 0, why, sizeof why) == RG_ERR_REFUSED)
         rg_warn("%s/revoked names %s: remove that line, or every certificate of that name is refused",
                 state->path, user);
 }

@@ -356,7 +356,50 @@ Test(renew, not_without_end)
     cr_expect_eq(
         rg_identity_renew(store, "alice", mine.serial, mine.serial_size, point, &grant, why, sizeof why),
         RG_ERR_REFUSED);
-    expect_why("has 1024 certificates, as many as a user can have");
+    expect_why("has 1024 certificates that have not expired, as many as a user can have");
+    rg_identity_close(store);
+}
+
+/* Certificates of a day, renewed without end: the file must stay one that can be read, or nobody could be revoked. */
+Test(renew, short_lives_do_not_fill_the_file)
+{
+    joined();
+    struct rg_state state;
+    struct rg_text text = {0};
+    for (unsigned i = 0; i < 2000; i++)
+        rg_text_add(&text,
+                    "certificate 4100000000000000000000000000%04x issued 1799990000 expires 1799999000 "
+                    "revoked 1799998000\n",
+                    i);
+    char *before = read_file("users/alice");
+    rg_text_add(&text, "%s", before);
+    free(before);
+    cr_assert_eq(rg_state_open(&state, test_folder(), false, why, sizeof why), RG_OK);
+    cr_assert_eq(rg_state_write(&state, "users/alice", text.data, text.size, why, sizeof why), RG_OK, "%s",
+                 why);
+    rg_state_close(&state);
+    rg_text_fini(&text);
+    const struct rg_identity_grant mine = grant;
+    cr_assert_eq(
+        rg_identity_renew(store, "alice", mine.serial, mine.serial_size, point, &grant, why, sizeof why),
+        RG_OK);
+    struct stat is;
+    cr_assert_eq(stat(below("users/alice"), &is), 0);
+    cr_expect_lt(is.st_size, 1000);
+    cr_expect_eq(check("alice"), RG_OK);
+    rg_identity_close(store);
+}
+
+Test(join, not_by_a_name_that_is_refused)
+{
+    store = open_at(NOW);
+    make_point(point);
+    make_token("alice", 1, NOW + DAY, NULL, secret);
+    write_file("revoked", "alice\n", 0600);
+    cr_expect_eq(join(), RG_ERR_REFUSED);
+    expect_why("'alice' has been revoked");
+    cr_assert_eq(unlink(below("revoked")), 0);
+    cr_expect_eq(join(), RG_OK, "the token was not used");
     rg_identity_close(store);
 }
 

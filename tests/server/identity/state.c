@@ -146,6 +146,20 @@ Test(state, a_write_that_fails_changes_nothing)
     cr_expect_eq(count_files("users"), 1, "nothing half-written is left");
 }
 
+Test(state, nothing_is_written_that_could_not_be_read)
+{
+    open_state();
+    static char large[RG_IDENTITY_FILE_MAX + 1];
+    cr_assert_eq(rg_state_lock(&state, why, sizeof why), RG_OK);
+    cr_assert_eq(rg_state_write(&state, "revoked", "alice", 5, why, sizeof why), RG_OK);
+    cr_expect_eq(rg_state_write(&state, "revoked", large, sizeof large, why, sizeof why), RG_ERR_LIMIT);
+    expect_why("revoked would be larger than");
+    char *text = read_file("revoked");
+    cr_expect_str_eq(text, "alice");
+    free(text);
+    rg_state_close(&state);
+}
+
 Test(state, a_full_disk)
 {
     cr_assert_eq(mkdir(test_folder(), 0700), 0);
