@@ -29,7 +29,13 @@ LIMITS = {"append_record": "lock, copy 96 bytes, unlock",
           "one_way_64": "64 B there, after a pause",
           "one_way_4k": "4 KiB there, no answer",
           "stream_out": "256 MiB there",
-          "stream_in": "256 MiB back"}
+          "stream_in": "256 MiB back",
+          "plain_round_trip": "transport tcp: 64 B there, 64 B back",
+          "openssl_round_trip": "OpenSSL on a socket: 64 B there, 64 B back",
+          "plain_stream_out": "transport tcp: 64 MiB there",
+          "plain_stream_in": "transport tcp: 64 MiB back",
+          "openssl_stream_out": "OpenSSL on a socket: 64 MiB there",
+          "openssl_stream_in": "OpenSSL on a socket: 64 MiB back"}
 
 
 class Row:
@@ -83,6 +89,11 @@ ROWS = (
     Row("copy_out_pinned", "copy 256 MiB from the device, pinned", "stream_in", ratio=0.9),
     Row("beside_copy_in", "launch and synchronise, beside a thread that copies 256 MiB to the device"),
     Row("beside_copy_out", "the same, beside one that copies from the device"),
+    Row("tls_round_trip", "transport tls: 64 B there, 64 B back", "plain_round_trip", ratio=1.2),
+    Row("tls_stream_out", "transport tls: 64 MiB there", "openssl_stream_out", ratio=0.9),
+    Row("tls_stream_in", "transport tls: 64 MiB back", "openssl_stream_in", ratio=0.9),
+    Row("tls_lanes_out", "two connections of transport tls at once: 64 MiB there", "openssl_stream_out"),
+    Row("tls_lanes_in", "the same, back", "openssl_stream_in"),
     Row("round_trips_per_step", "round trips of a step with one result", most=1),
     Row("start", "from cuInit to a current context"),
     Row("client_memory", "memory of an idle session: the client's process", most=8 << 20),
