@@ -89,7 +89,8 @@ static enum rg_status ensure_pair(struct rg_identity_store *store, struct rg_key
                           rg_authority_server_is_good(&store->authority, pair, names.items, names.n,
                                                       rg_identity_now(store), reason, sizeof reason);
         if (!good) {
-            rg_info("the server's certificate is made anew: %s", reason);
+            if (!store->is_new)
+                rg_info("the server's certificate is made anew: %s", reason);
             rg_key_pair_fini(pair);
             status = make_pair(store, &names, pair, why, why_size);
         }
