@@ -93,6 +93,10 @@ Test(settings, wrong_values)
                                         "--ready-file=",
                                         "--config=",
                                         "--worker=",
+                                        "--state-dir=",
+                                        "--tls-ca=",
+                                        "--certificate-days=0",
+                                        "--certificate-days=4000",
                                         "--foreground=x"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct rg_daemon_settings settings;
@@ -100,6 +104,35 @@ Test(settings, wrong_values)
         cr_expect_eq(load(&settings, words, 1), RG_DAEMON_EXIT_FAILURE, "%s", wrong[i]);
         rg_daemon_settings_fini(&settings);
     }
+}
+
+Test(settings, who_may_come)
+{
+    struct rg_daemon_settings settings;
+    char *words[] = {(char *)"--state-dir=/s",
+                     (char *)"--tls-ca=/ca",
+                     (char *)"--tls-cert=/c",
+                     (char *)"--tls-key=/k",
+                     (char *)"--tls-name=a,::1",
+                     (char *)"--tls-name=b",
+                     (char *)"--tls-allow=spiffe://x/*",
+                     (char *)"--certificate-days=7"};
+    cr_assert_eq(load(&settings, words, 8), RG_DAEMON_SERVE);
+    const struct rg_identity_settings identity = rg_daemon_settings_identity(&settings);
+    cr_expect_str_eq(identity.state_dir, "/s");
+    cr_expect_str_eq(identity.ca_file, "/ca");
+    cr_expect_str_eq(identity.certificate_file, "/c");
+    cr_expect_str_eq(identity.key_file, "/k");
+    cr_assert_eq(identity.n_names, 3);
+    cr_expect_str_eq(identity.names[1], "::1");
+    cr_assert_eq(identity.n_allowed, 1);
+    cr_expect_str_eq(identity.allowed[0], "spiffe://x/*");
+    cr_expect_eq(identity.certificate_days, 7);
+    rg_daemon_settings_fini(&settings);
+    cr_assert_eq(load(&settings, NULL, 0), RG_DAEMON_SERVE);
+    cr_expect_null(rg_daemon_settings_identity(&settings).ca_file);
+    cr_expect_eq(rg_daemon_settings_identity(&settings).certificate_days, 90);
+    rg_daemon_settings_fini(&settings);
 }
 
 Test(settings, flag_beats_file)
