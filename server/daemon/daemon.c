@@ -13,6 +13,7 @@
 #include "common/base/log.h"
 #include "common/base/parse.h"
 #include "common/base/path.h"
+#include "server/daemon/audit.h"
 #include "server/daemon/monitor.h"
 #include "server/daemon/notify.h"
 #include "server/identity/identity.h"
@@ -517,6 +518,7 @@ static bool start(struct daemon *daemon, char *worker_buffer, size_t worker_size
     const char *worker = worker_path(settings, worker_buffer, worker_size);
     if (!worker || !open_identity(daemon) || !find_driver(daemon))
         return false;
+    rg_audit_open(NULL);
     raise_descriptor_limit();
     if (!open_signals(daemon) || !open_listeners(daemon) || !start_monitor(daemon, worker))
         return false;

@@ -4,6 +4,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/printable.h"
+#include "server/daemon/audit.h"
 #include "server/daemon/packet.h"
 
 #include <errno.h>
@@ -169,7 +170,12 @@ static void make_certificate(struct rg_monitor *monitor, const struct rg_monitor
                             : rg_identity_renew(store, peer->name, peer->serial, peer->serial_size,
                                                 question->join.public_key, &grant, why, sizeof why);
     if (answered->status == RG_OK) {
-        rg_info("%s %s, from %s", grant.user, join ? "joins" : "renews its certificate", peer->address);
+        rg_audit(&(struct rg_audit){.event = join ? RG_AUDIT_JOIN : RG_AUDIT_RENEW,
+                                    .user = grant.user,
+                                    .serial = grant.serial,
+                                    .serial_size = grant.serial_size,
+                                    .from = peer->address,
+                                    .encrypted = true});
         give_certificate(monitor, &grant, answered);
     } else if (answered->status == RG_ERR_REFUSED) {
         refuse(monitor, answered, RG_REFUSAL_UNAUTHORISED, why);

@@ -18,6 +18,7 @@
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "server/daemon/audit.h"
 #include "server/daemon/packet.h"
 #include "server/daemon/process.h"
 #include "server/handshake/handed.h"
@@ -386,6 +387,14 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
             (unsigned long long)info->id, rg_who_text(who), who->encrypted ? "by TLS" : "not encrypted",
             info->identity.user, info->identity.host, info->identity.pid, info->peer, devices,
             (int)entry->pid, info->identity.command);
+    rg_audit(&(struct rg_audit){.event = RG_AUDIT_GRANT,
+                                .user = who->name,
+                                .serial = who->serial,
+                                .serial_size = who->serial_size,
+                                .from = info->peer,
+                                .session = info->id,
+                                .gpus = info->n_devices ? devices : "none",
+                                .encrypted = who->encrypted});
     sessions->entries[sessions->n++] = RG_TAKE_PTR(entry);
     show(sessions, sessions->n - 1);
     return RG_OK;
@@ -488,8 +497,14 @@ void rg_sessions_recheck(struct rg_sessions *sessions, const struct rg_who_polic
         struct rg_session_entry *entry = sessions->entries[i];
         if (entry->kill_ns || rg_who_may_stay(policy, &entry->who, why, sizeof why))
             continue;
-        rg_info("session %llu of %s is ended: %s", (unsigned long long)entry->info.id,
-                rg_who_text(&entry->who), why);
+        rg_audit(&(struct rg_audit){.event = RG_AUDIT_REVOKE,
+                                    .user = entry->who.name,
+                                    .serial = entry->who.serial,
+                                    .serial_size = entry->who.serial_size,
+                                    .from = entry->info.peer,
+                                    .session = entry->info.id,
+                                    .encrypted = entry->who.encrypted,
+                                    .why = why});
         end_session(entry, RG_END_REVOKED);
     }
 }

@@ -9,6 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "server/daemon/audit.h"
 #include "server/daemon/packet.h"
 #include "server/frontend/handshake.h"
 #include "server/frontend/privileges.h"
@@ -154,6 +155,7 @@ int rg_frontend_run(int socket)
         rg_error("frontend is a part of remote-gpud and is started by it");
         return 125;
     }
+    rg_audit_open(NULL);
     rg_management_init(&frontend->management, &frontend->link);
     if (rg_frontend_drop_privileges(frontend->settings.drop_uid) != RG_OK ||
         rg_handshakes_init(&loop->handshakes, frontend) != RG_OK || !take_certificate(frontend))

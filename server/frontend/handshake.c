@@ -12,6 +12,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/sync/scoped_lock.h"
+#include "server/daemon/audit.h"
 #include "server/frontend/questions.h"
 #include "server/frontend/security.h"
 #include "server/identity/identity.h"
@@ -76,11 +77,19 @@ enum rg_status rg_handshakes_init(struct rg_handshakes *handshakes, struct rg_fr
 /* --- the thread of one handshake ---------------------------------------------------------------------------
  */
 
-static void say_refused(struct rg_handshakes *owner, const struct rg_conn *conn,
-                        const struct rg_control *refusal)
+static void say_refused(const struct rg_handshake *handshake, const struct rg_control *refusal)
 {
-    rg_log_limited(&owner->refusals, rg_now_ns(), RG_LOG_INFO, "%s: refused: %s", rg_conn_peer(conn),
-                   refusal->refusal.reason);
+    const struct rg_monitor_peer *peer = &handshake->secured.peer;
+    char user[32] = "";
+    if (peer->proof == RG_PROOF_USER)
+        snprintf(user, sizeof user, "uid %u", handshake->uid);
+    rg_audit(&(struct rg_audit){.event = RG_AUDIT_REFUSE,
+                                .user = peer->proof == RG_PROOF_CERTIFICATE ? peer->name : user,
+                                .serial = peer->serial,
+                                .serial_size = peer->serial_size,
+                                .from = rg_conn_peer(handshake->conn),
+                                .encrypted = peer->encrypted,
+                                .why = refusal->refusal.reason});
 }
 
 /* Sends a refusal, then waits for the client to close first: data that it has sent and that nobody read would
@@ -88,7 +97,7 @@ static void say_refused(struct rg_handshakes *owner, const struct rg_conn *conn,
 static void refuse(const struct rg_handshake *handshake, const struct rg_control *refusal)
 {
     struct rg_conn *conn = handshake->conn;
-    say_refused(handshake->owner, conn, refusal);
+    say_refused(handshake, refusal);
     if (rg_control_send(conn, refusal) != RG_OK)
         return;
     int fd = rg_conn_fd(conn);
@@ -368,7 +377,10 @@ static void answer_question(struct rg_handshake *handshake)
     } else if (hello->purpose == RG_PURPOSE_MANAGEMENT) {
         rg_answer_management(frontend, handshake->conn, hello);
     } else {
-        rg_answer_inventory(frontend, handshake->conn, hello->purpose == RG_PURPOSE_STATUS);
+        const struct rg_viewer viewer = {.proof = handshake->secured.peer.proof,
+                                         .name = handshake->secured.peer.name,
+                                         .uid = handshake->uid};
+        rg_answer_inventory(frontend, handshake->conn, hello->purpose == RG_PURPOSE_STATUS, &viewer);
     }
 }
 

@@ -39,7 +39,40 @@ static void look_again(struct rg_frontend *frontend)
     pthread_cond_broadcast(&frontend->looked);
 }
 
-void rg_answer_inventory(struct rg_frontend *frontend, struct rg_conn *conn, bool status)
+/* Whether a session is the viewer's own; a user of this machine is "uid 1000 (alice)" there. */
+static bool is_own(const struct rg_session_info *session, const struct rg_viewer *viewer)
+{
+    char user[32];
+    const int size = snprintf(user, sizeof user, "uid %u", (unsigned)viewer->uid);
+    if (viewer->proof == RG_PROOF_CERTIFICATE)
+        return strcmp(session->identity_name, viewer->name) == 0;
+    return viewer->proof == RG_PROOF_USER && strncmp(session->identity_name, user, (size_t)size) == 0 &&
+           (session->identity_name[size] == 0 || session->identity_name[size] == ' ');
+}
+
+/* Leaves the name of the program: no folder, no arguments. */
+static void hide(struct rg_session_info *session)
+{
+    char *command = session->identity.command;
+    command[strcspn(command, " ")] = 0;
+    const char *slash = strrchr(command, '/');
+    if (slash)
+        memmove(command, slash + 1, strlen(slash + 1) + 1);
+    session->peer[0] = 0;
+}
+
+static void hide_others(const struct rg_frontend *frontend, struct rg_session_info *sessions, uint32_t n,
+                        const struct rg_viewer *viewer)
+{
+    if (viewer->proof == RG_PROOF_USER && (viewer->uid == 0 || viewer->uid == frontend->settings.uid))
+        return;
+    for (uint32_t i = 0; i < n; i++)
+        if (!is_own(&sessions[i], viewer))
+            hide(&sessions[i]);
+}
+
+void rg_answer_inventory(struct rg_frontend *frontend, struct rg_conn *conn, bool status,
+                         const struct rg_viewer *viewer)
 {
     RG_CLEANUP_FREE struct rg_driver *driver = calloc(1, sizeof *driver);
     RG_CLEANUP_FREE struct rg_session_info *sessions = calloc(RG_CONTROL_SESSIONS, sizeof *sessions);
@@ -68,6 +101,8 @@ void rg_answer_inventory(struct rg_frontend *frontend, struct rg_conn *conn, boo
     inventory->sessions = sessions;
     if (status)
         inventory->n_sessions = rg_board_sessions(frontend->board, sessions, RG_CONTROL_SESSIONS);
+    hide_others(frontend, sessions, inventory->n_sessions, viewer);
+    inventory->unauthenticated = frontend->settings.allow_unauthenticated;
     inventory->limits = (struct rg_limits_info){.message_bytes = RG_MESSAGE_MAX,
                                                 .bulk_bytes = RG_BULK_MAX,
                                                 .sessions = frontend->board->max_sessions};

@@ -11,8 +11,21 @@
 #include "server/frontend/frontend.h"
 #include "transport/transport.h"
 
-/** To RG_PURPOSE_INVENTORY, and with `status` to RG_PURPOSE_STATUS. */
-void rg_answer_inventory(struct rg_frontend *frontend, struct rg_conn *conn, bool status);
+#include <sys/types.h>
+
+/** Who asks. */
+struct rg_viewer {
+    enum rg_proof proof;
+    const char *name; /* RG_PROOF_CERTIFICATE */
+    uid_t uid;        /* RG_PROOF_USER */
+};
+
+/**
+ * To RG_PURPOSE_INVENTORY, and with `status` to RG_PURPOSE_STATUS. Of the sessions of others it tells the program's name alone:
+ * command lines hold passwords. The server's own user and root see all.
+ */
+void rg_answer_inventory(struct rg_frontend *frontend, struct rg_conn *conn, bool status,
+                         const struct rg_viewer *viewer);
 /** To RG_PURPOSE_MANAGEMENT. */
 void rg_answer_management(struct rg_frontend *frontend, struct rg_conn *conn,
                           const struct rg_client_hello *hello);

@@ -339,8 +339,9 @@ class Talking(Case):
             with daemon.socket() as connection:
                 connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
                 self.assertTrue(connection.recv(4096))
-        self.assertTrue(wait_until(lambda: "others like this are left out" in daemon.log()))
-        self.assertLess(len(daemon.log().splitlines()), 60)
+        lines = daemon.log().splitlines()
+        self.assertEqual(len([line for line in lines if "audit: event=refuse" in line]), 20)
+        self.assertLess(len(lines), 60)
 
     def test_no_worker_for_who_has_left(self):
         daemon = self.start("--log", "info")
@@ -614,6 +615,68 @@ class Security(Case):
         self.assertRegex(say(daemon.near, bob), "^refusal full bob has 1 sessions")
         for client in clients:
             client.leave()
+
+    def test_command_lines_are_not_for_others(self):
+        daemon = self.serve("--listen", "127.0.0.1:0", "--listen", "unix:@remote-gpud-list-%d" % os.getpid())
+        alice = "credentials=" + self.join_as(daemon, "alice")
+        bob = "credentials=" + self.join_as(daemon, "bob")
+        _, near, own = daemon.addresses()
+        client = self.join(daemon.near, alice, "hold", "command=/opt/app/train --password=hunter2")
+        self.assertRegex(client.line(), "^hello")
+        for words in ([daemon.near, bob], [near], [near, "ca=%s/ca.crt" % self.state]):
+            shown = say(*words, "purpose=status", "show")
+            self.assertIn("session 1 user=alice", shown)
+            self.assertRegex(shown, "command=train$")
+        for words in ([daemon.near, alice], [own]):
+            self.assertIn("--password=hunter2", say(*words, "purpose=status", "show"))
+        client.leave()
+
+    def test_audit_log(self):
+        daemon = self.serve("--log", "error")
+        alice = "credentials=" + self.join_as(daemon, "alice")
+        client = self.join(daemon.near, alice, "hold", "gpus=1")
+        self.assertRegex(client.line(), "^hello")
+        self.assertRegex(say(daemon.near, alice, "gpus=7"), "^refusal")
+        self.assertRegex(say(daemon.near), "^refusal")
+        self.command("revoke", "alice")
+        self.assertEqual(client.line(), "end revoked")
+        client.leave()
+        lines = [line for line in daemon.log().splitlines() if " audit: " in line]
+        for number, pattern in enumerate((
+                r'event=join user="alice" serial=[0-9a-f]+ from="127\.0\.0\.1:\d+" encrypted=yes$',
+                r'event=grant user="alice" serial=[0-9a-f]+ from="127\.0\.0\.1:\d+" session=1 gpus=0 encrypted=yes$',
+                r'event=refuse user="alice" serial=[0-9a-f]+ from="\S+" encrypted=yes why="7 GPUs were asked for',
+                r'event=refuse user="" from="\S+" encrypted=no why="this server takes nobody',
+                r'event=revoke user="alice" serial=[0-9a-f]+ from="\S+" session=1 encrypted=yes why=".*revoked')):
+            self.assertRegex(lines[number], pattern)
+        with open(os.path.join(alice.split("=", 1)[1], "tls.key")) as file:
+            self.assertNotIn(file.read().splitlines()[1], daemon.log())
+
+    def test_handshakes_of_strangers_hold_up_nobody(self):
+        daemon = self.serve()
+        alice = "credentials=" + self.join_as(daemon, "alice")
+        near = tuple(daemon.near.split(":"))
+        silent = [socket.create_connection(near, timeout=10) for _ in range(150)]
+        for number, connection in enumerate(silent):  # nothing, the beginning of a record, a record that is none
+            connection.send([b"\x16", b"\x16\x03\x01\x02\x00\x01", b"\x16" * 600][number % 3])
+        started = time.monotonic()
+        self.assertRegex(say(daemon.near, alice), "^hello")
+        self.assertLess(time.monotonic() - started, 5)
+        for connection in silent:
+            connection.close()
+
+    def test_certificate_is_read_again(self):
+        daemon = self.serve()
+        alice = "credentials=" + self.join_as(daemon, "alice")
+        client = self.join(daemon.near, alice, "hold")
+        self.assertRegex(client.line(), "^hello")
+        os.unlink(os.path.join(self.state, "tls.crt"))
+        os.unlink(os.path.join(self.state, "tls.key"))
+        daemon.process.send_signal(signal.SIGHUP)
+        self.assertTrue(wait_until(lambda: "new certificate" in daemon.log()), daemon.log())
+        self.assertRegex(say(daemon.near, alice), "^hello")
+        self.assertEqual(client.line(0.2), "nothing")
+        client.leave()
 
     def test_new_frontend_has_the_certificate(self):
         daemon = self.serve()

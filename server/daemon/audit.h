@@ -1,0 +1,42 @@
+/*
+ * audit.h - the audit log: a line for each session that was granted, each client that was refused, each certificate that was
+ * given, each session that ended because its user was revoked. Who, from where, what, why; never a secret.
+ *
+ *   audit: event=grant user="alice" serial=01ab from="10.0.0.7:40312" session=3 gpus=0,1 encrypted=yes
+ *   audit: event=refuse user="" from="10.0.0.9:5123" encrypted=no why="this server takes nobody …"
+ *
+ * It goes to stderr whatever the level of the log; where stderr is systemd's journal, to the journal itself, with the fields
+ * RG_EVENT, RG_USER, RG_SERIAL, RG_FROM, RG_SESSION, RG_GPUS, RG_ENCRYPTED and RG_WHY. Refusals, which anybody can cause, are
+ * limited to RG_AUDIT_REFUSALS in ten seconds; the next line then says how many were left out. Any thread.
+ */
+#ifndef RG_SERVER_DAEMON_AUDIT_H
+#define RG_SERVER_DAEMON_AUDIT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define RG_AUDIT_REFUSALS 20u
+
+enum rg_audit_event { RG_AUDIT_GRANT, RG_AUDIT_REFUSE, RG_AUDIT_JOIN, RG_AUDIT_RENEW, RG_AUDIT_REVOKE };
+
+struct rg_audit {
+    enum rg_audit_event event;
+    const char *user; /* "": nobody has been proved */
+    const uint8_t *serial;
+    size_t serial_size;
+    const char *from;
+    uint64_t session; /* 0: none */
+    const char *gpus; /* NULL: it is not about any */
+    bool encrypted;
+    const char *why; /* NULL: no reason is needed */
+};
+
+/**
+ * Connects to the journal, if stderr goes there or `path` names its socket (tests). Before privileges are given up: it may not
+ * be reached afterwards. Without it lines go to stderr.
+ */
+void rg_audit_open(const char *path);
+void rg_audit(const struct rg_audit *what);
+
+#endif
