@@ -78,6 +78,7 @@
 #define RG_IDENTITY_FILE_MAX         (256u << 10) /* bytes of one */
 #define RG_IDENTITY_FILES_MAX        16384u       /* tokens; users */
 #define RG_IDENTITY_CERTIFICATES_MAX 1024u        /* of one user that have not expired */
+#define RG_IDENTITY_RENEWALS_MAX     16u          /* of one user in a minute: each waits for the disk */
 #define RG_IDENTITY_NAMES_MAX        128u         /* in the server's certificate */
 #define RG_IDENTITY_DAYS_DEFAULT     90 /* that a client's certificate is valid, unless configured */
 

@@ -114,7 +114,10 @@ RG_MUST_CHECK enum rg_status rg_identity_join(struct rg_identity_store *store,
                                               const uint8_t secret[RG_IDENTITY_SECRET],
                                               const uint8_t public_key[RG_IDENTITY_PUBLIC_KEY],
                                               struct rg_identity_grant *grant, char *why, size_t why_size);
-/** One more for the same name, for a client that has shown a certificate that rg_identity_check allows. */
+/**
+ * One more for the same name, for a client that has shown a certificate that rg_identity_check allows. RG_ERR_REFUSED also if the user
+ * has got RG_IDENTITY_RENEWALS_MAX within a minute.
+ */
 RG_MUST_CHECK enum rg_status rg_identity_renew(struct rg_identity_store *store, const char *name,
                                                const uint8_t *serial, size_t serial_size,
                                                const uint8_t public_key[RG_IDENTITY_PUBLIC_KEY],

@@ -201,6 +201,20 @@ enum rg_status rg_identity_join(struct rg_identity_store *store, const uint8_t s
     return status;
 }
 
+/* A client that renews without end would keep the server waiting for its disk. */
+static enum rg_status check_pace(const struct rg_identity_store *store, const struct rg_user *user, char *why,
+                                 size_t why_size)
+{
+    const int64_t now = rg_identity_now(store);
+    unsigned n = 0;
+    for (size_t i = 0; i < user->n; i++)
+        n += user->certificates[i].issued > now - 60 && user->certificates[i].issued <= now;
+    if (n < RG_IDENTITY_RENEWALS_MAX)
+        return RG_OK;
+    rg_explain(why, why_size, "'%s' has got %u certificates within a minute; try again later", user->name, n);
+    return RG_ERR_REFUSED;
+}
+
 enum rg_status rg_identity_renew(struct rg_identity_store *store, const char *name, const uint8_t *serial,
                                  size_t serial_size, const uint8_t public_key[RG_IDENTITY_PUBLIC_KEY],
                                  struct rg_identity_grant *grant, char *why, size_t why_size)
@@ -215,6 +229,8 @@ enum rg_status rg_identity_renew(struct rg_identity_store *store, const char *na
     status = rg_identity_check(store, name, serial, serial_size, &limits, why, why_size);
     if (status == RG_OK)
         status = rg_user_load(&store->state, name, &user, why, why_size);
+    if (status == RG_OK)
+        status = check_pace(store, &user, why, why_size);
     if (status == RG_OK)
         status = give(store, &user, public_key, grant, why, why_size);
     rg_user_fini(&user);

@@ -360,6 +360,28 @@ Test(renew, not_without_end)
     rg_identity_close(store);
 }
 
+Test(renew, not_at_any_pace)
+{
+    joined();
+    const struct rg_identity_grant mine = grant;
+    for (unsigned i = 1; i < RG_IDENTITY_RENEWALS_MAX; i++)
+        cr_expect_eq(
+            rg_identity_renew(store, "alice", mine.serial, mine.serial_size, point, &grant, why, sizeof why),
+            RG_OK);
+    cr_expect_eq(
+        rg_identity_renew(store, "alice", mine.serial, mine.serial_size, point, &grant, why, sizeof why),
+        RG_ERR_REFUSED);
+    expect_why("'alice' has got 16 certificates within a minute; try again later");
+    make_token("alice", 1, NOW + DAY, NULL, secret);
+    cr_expect_eq(join(), RG_OK, "whoever has a token need not wait: %s", why);
+    rg_identity_close(store);
+    store = open_at(NOW + 61);
+    cr_expect_eq(
+        rg_identity_renew(store, "alice", mine.serial, mine.serial_size, point, &grant, why, sizeof why),
+        RG_OK);
+    rg_identity_close(store);
+}
+
 /* Certificates of a day, renewed without end: the file must stay one that can be read, or nobody could be revoked. */
 Test(renew, short_lives_do_not_fill_the_file)
 {
