@@ -1,7 +1,8 @@
 /*
  * ptx.c - the PTX front end of the software device: parser, checks and analyses of a whole module, which take or
  * refuse it. What is taken has kernels and variables that can be asked about, and initial values that can be written.
- * Code is not generated (ptx_code does that, far more slowly).
+ * Code is not generated
+ * (tests/softgpu/fuzz does that now and then).
  */
 #include "softgpu/compiler/base/support.h"
 #include "softgpu/compiler/compiler.h"
