@@ -137,6 +137,9 @@ class Operation:
     # what the client checks: ["aligned" or "mask", parameter, number]; a device range: [pointer, size] or [pointer, pitch,
     # width, height]
     within: list = field(default_factory=list)
+    # the worker checks: device ranges, as above; addresses that it need not check, or does by hand
+    device: list = field(default_factory=list)
+    other_addresses: list = field(default_factory=list)
     # what is done instead while the stream captures: one of CAPTURES, and of `memop` which operation it is
     capture: list = field(default_factory=list)
     # the group of answers that this one is kept in (client/cache/query_cache.h); the groups that the call may change
@@ -201,6 +204,12 @@ class Operation:
     @property
     def arguments(self):
         return ", ".join(p.name for p in self.parameters)
+
+    @property
+    def device_ranges(self):
+        """What the worker checks to be device memory: [pointer, pitch, width, height]."""
+        areas = self.device + [area for area in self.within if area[0] not in ("aligned", "mask")]
+        return [area if len(area) == 4 else [area[0], "0", area[1], "1"] for area in areas]
 
     @property
     def wire_order(self):
@@ -445,6 +454,10 @@ def read_group(path, symbols, types, traits):
                 notes.append(word.split(":", 1))
             elif re.fullmatch(r"within=\w+(,[\w*]+){1,3}", word):
                 operation.within.append(word.split("=")[1].split(","))
+            elif re.fullmatch(r"device=\w+(,[\w*]+){1,3}", word):
+                operation.device.append(word.split("=")[1].split(","))
+            elif re.fullmatch(r"(lookup|own)=\w+", word):
+                operation.other_addresses.append(word.split("=")[1])
             elif re.fullmatch(r"(aligned|mask)=\w+,\w+", word):
                 operation.within.append(word.replace("=", ",").split(","))
             elif re.fullmatch(r"keeps=(%s)" % "|".join(KEPT), word):
@@ -461,6 +474,7 @@ def read_group(path, symbols, types, traits):
         check_traits(operation)
         check_kept(operation)
         check_context(operation)
+        check_addresses(operation)
         group.operations.append(operation)
     if not group:
         raise SpecError(f"{path}: empty")
@@ -483,6 +497,19 @@ def check_translated(operations):
         if p.pointee in first and p.content != "translated":
             raise SpecError(f"{operation.where}: {operation.name}: '{p.name}' is '{p.content}', but {p.pointee} is "
                             f"translated at {first[p.pointee].where}")
+
+
+def check_addresses(operation):
+    """No address of a client's choice gets to the driver unless its line says what it must be."""
+    if not operation.on_wire:
+        return
+    named = {area[0] for area in operation.device_ranges} | set(operation.other_addresses)
+    for p in operation.parameters:
+        is_address = (p.role == "value" and p.type.startswith("CUdeviceptr")) or p.role == "number"
+        if is_address and p.name not in named:
+            raise SpecError(f"{operation.where}: {operation.name}: what address '{p.name}' may be is not said: device=, lookup= or own=")
+    for name in named - {p.name for p in operation.parameters}:
+        raise SpecError(f"{operation.where}: {operation.name} has no parameter '{name}'")
 
 
 def check_context(operation):

@@ -1,5 +1,7 @@
 """Emits the worker's side: for each operation a function that decodes, checks, calls the driver (or the hand-written
 rg_execute_NAME) and encodes the outputs; the table of operations; the table of the driver's functions."""
+import re
+
 from .text import HEAD, write
 
 
@@ -138,6 +140,9 @@ def execute(operation):
         lines += [enter + " {"] + ["        " + line for line in deletes(operation)] + ["        return;", "    }"]
     else:
         lines += [enter, "        return;"]
+    for address, pitch, width, height in operation.device_ranges:
+        width = re.sub(r"^(\w+)\*(\w+)$", r"rg_request_bytes_of(\1, \2)", width)
+        lines += [f"    if (!rg_request_device_memory(request, (uint64_t){address}, {pitch}, {width}, {height}))", "        return;"]
     if operation.server_custom:
         arguments = ", ".join(["request"] + [p.name for p in operation.parameters])
         lines.append(f"    request->result = rg_execute_{operation.name}({arguments});")
@@ -157,7 +162,37 @@ def execute(operation):
     return lines
 
 
+def addresses(specification, out):
+    """For tests: each operation that names device memory, with the parameters of its record. The first address is the one
+    under test."""
+    lines = [HEAD, "#ifndef RG_GENERATED_SERVER_DEVICE_ADDRESSES_H", "#define RG_GENERATED_SERVER_DEVICE_ADDRESSES_H",
+             '#include "generated/proto/ops.h"', "", "/* By operation: its parameters as they travel: '4' and '8' numbers of so many bytes, 'n' and 'N' the same that count",
+             " * bytes or rows of the range, 'A' an address, 'b' bytes that are counted. A line for each address: `tested`, among the 'A'. */",
+             "static const struct {", "    enum rg_op op;", "    const char *record;", "    int tested;", "} device_addresses[] = {"]
+    for operation in specification.wire_operations:
+        ranges = operation.device_ranges
+        counts = {word for area in ranges for part in area[1:] for word in re.findall(r"\w+", part)}
+        record, order = "", []
+        for p in operation.wire_order:
+            if p.name in [area[0] for area in ranges]:
+                order.append(p.name)
+                record += "A"
+            elif p.role in ("bytes", "in-array"):
+                record += "b"
+            elif p.role == "in":
+                record += f"<{p.pointee}>"
+            elif p.role == "value":
+                wide = p.wire == "u64"
+                record += ("N" if wide else "n") if p.name in counts else "8" if wide else "4"
+            elif p.role in ("handle", "del", "number", "new", "found"):
+                record += "8"
+        if "<" not in record:
+            lines += [f'    {{RG_OP_{operation.name}, "{record}", {order.index(area[0])}}},' for area in ranges]
+    write(f"{out}/server/device_addresses.h", "\n".join(lines + ["};", "", "#endif", ""]))
+
+
 def emit(specification, out):
+    addresses(specification, out)
     for group in specification.groups:
         lines = [HEAD, '#include "generated/server/execute.h"', "", "#include <string.h>", ""]
         for operation in group.operations:

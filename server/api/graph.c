@@ -178,7 +178,28 @@ static CUresult add_fill(struct maker *m, const struct place *at, CUgraphNode *n
     params.elementSize = rg_get_u32(&m->in);
     if (m->in.bad)
         return malformed(m, "too few bytes");
+    if (!rg_request_device_memory(m->request, params.dst, params.pitch,
+                                  rg_request_bytes_of(params.width, params.elementSize), params.height))
+        return m->request->result;
     return rg_driver.cuGraphAddMemsetNode(node, at->graph, at->before, at->n, &params, m->context);
+}
+
+/* Whether one side of a copy is device memory; the rows of a slice are `rows` times `pitch` bytes. */
+static bool is_device_memory(struct maker *m, const CUDA_MEMCPY3D *copy, CUdeviceptr address, size_t pitch,
+                             size_t rows, const size_t at[3])
+{
+    const uint64_t slice = rg_request_bytes_of(pitch, rows);
+    uint64_t offset, rest;
+    if (!copy->WidthInBytes || !copy->Height || !copy->Depth)
+        return true;
+    return !__builtin_add_overflow(rg_request_bytes_of(slice, at[2]), rg_request_bytes_of(pitch, at[1]),
+                                   &offset) &&
+           !__builtin_add_overflow(offset, at[0], &offset) &&
+           !__builtin_add_overflow(offset, address, &offset) &&
+           !__builtin_add_overflow(rg_request_bytes_of(slice, copy->Depth - 1),
+                                   rg_request_bytes_of(pitch, copy->Height - 1), &rest) &&
+           !__builtin_add_overflow(rest, copy->WidthInBytes, &rest) &&
+           rg_request_device_memory(m->request, offset, 0, rest, 1);
 }
 
 static CUresult add_copy(struct maker *m, const struct place *at, CUgraphNode *node)
@@ -188,6 +209,11 @@ static CUresult add_copy(struct maker *m, const struct place *at, CUgraphNode *n
     /* Only device memory: the worker's own is none of the client's business. */
     if (m->in.bad || copy.srcMemoryType != CU_MEMORYTYPE_DEVICE || copy.dstMemoryType != CU_MEMORYTYPE_DEVICE)
         return malformed(m, "a copy of what is not device memory");
+    const size_t from[] = {copy.srcXInBytes, copy.srcY, copy.srcZ},
+                 to[] = {copy.dstXInBytes, copy.dstY, copy.dstZ};
+    if (!is_device_memory(m, &copy, copy.srcDevice, copy.srcPitch, copy.srcHeight, from) ||
+        !is_device_memory(m, &copy, copy.dstDevice, copy.dstPitch, copy.dstHeight, to))
+        return CUDA_ERROR_INVALID_VALUE;
     copy.srcHost = NULL;
     copy.dstHost = NULL;
     copy.srcArray = copy.dstArray = NULL;

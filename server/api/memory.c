@@ -23,21 +23,16 @@ CUresult rg_translate_CUmemPoolProps(struct rg_request *request, CUmemPoolProps 
     return CUDA_SUCCESS;
 }
 
-/* Addresses that the driver knows as its memory or page-locked; nothing else that a device may reach here. */
 CUresult rg_translate_CUmemDecompressParams(struct rg_request *request, CUmemDecompressParams *parts,
                                             size_t n)
 {
-    (void)request;
-    if (!rg_driver.cuPointerGetAttribute)
-        return CUDA_ERROR_NOT_SUPPORTED;
     for (size_t i = 0; i < n; i++) {
-        const void *used[] = {parts[i].src, parts[i].dst, parts[i].dstActBytes};
-        for (size_t k = 0; k < sizeof used / sizeof *used; k++) {
-            unsigned type;
-            if (used[k] && rg_driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                                           (CUdeviceptr)(uintptr_t)used[k]) != CUDA_SUCCESS)
-                return CUDA_ERROR_INVALID_VALUE;
-        }
+        const uint64_t from = (uintptr_t)parts[i].src, to = (uintptr_t)parts[i].dst,
+                       told = (uintptr_t)parts[i].dstActBytes;
+        if (!rg_request_device_memory(request, from, 0, parts[i].srcNumBytes, 1) ||
+            !rg_request_device_memory(request, to, 0, parts[i].dstNumBytes, 1) ||
+            (told && !rg_request_device_memory(request, told, 0, sizeof(cuuint32_t), 1)))
+            return request->result;
         memset(parts[i].padding, 0, sizeof parts[i].padding);
     }
     return CUDA_SUCCESS;

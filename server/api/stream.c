@@ -41,11 +41,16 @@ CUresult rg_execute_cuStreamSetAttribute(struct rg_request *request, CUstream st
                : CUDA_ERROR_INVALID_VALUE;
 }
 
+static uint64_t size_of(CUstreamBatchMemOpType operation)
+{
+    return operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 || operation == CU_STREAM_MEM_OP_WRITE_VALUE_64 ? 8
+                                                                                                       : 4;
+}
+
 /* Of each operation what is its own: the alias is an address that only a driver knows. */
 CUresult rg_translate_CUstreamBatchMemOpParams(struct rg_request *request,
                                                CUstreamBatchMemOpParams *operations, size_t n)
 {
-    (void)request;
     for (size_t i = 0; i < n; i++) {
         const CUstreamBatchMemOpParams given = operations[i];
         CUstreamBatchMemOpParams *own = &operations[i];
@@ -55,11 +60,15 @@ CUresult rg_translate_CUstreamBatchMemOpParams(struct rg_request *request,
         case CU_STREAM_MEM_OP_WAIT_VALUE_64:
             own->waitValue = given.waitValue;
             own->waitValue.alias = 0;
+            if (!rg_request_device_memory(request, given.waitValue.address, 0, size_of(given.operation), 1))
+                return request->result;
             break;
         case CU_STREAM_MEM_OP_WRITE_VALUE_32:
         case CU_STREAM_MEM_OP_WRITE_VALUE_64:
             own->writeValue = given.writeValue;
             own->writeValue.alias = 0;
+            if (!rg_request_device_memory(request, given.writeValue.address, 0, size_of(given.operation), 1))
+                return request->result;
             break;
         case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
             own->flushRemoteWrites = given.flushRemoteWrites;

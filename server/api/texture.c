@@ -8,7 +8,6 @@
 CUresult rg_translate_CUDA_RESOURCE_DESC(struct rg_request *request, CUDA_RESOURCE_DESC *descriptions,
                                          size_t n)
 {
-    (void)request;
     for (size_t i = 0; i < n; i++) {
         const CUDA_RESOURCE_DESC given = descriptions[i];
         CUDA_RESOURCE_DESC *own = &descriptions[i];
@@ -19,6 +18,14 @@ CUresult rg_translate_CUDA_RESOURCE_DESC(struct rg_request *request, CUDA_RESOUR
             own->res.pitch2D = given.res.pitch2D;
         else if (given.resType != CU_RESOURCE_TYPE_ARRAY)
             return CUDA_ERROR_NOT_SUPPORTED;
+        const bool good = given.resType == CU_RESOURCE_TYPE_LINEAR
+                              ? rg_request_device_memory(request, given.res.linear.devPtr, 0,
+                                                         given.res.linear.sizeInBytes, 1)
+                          : given.resType == CU_RESOURCE_TYPE_PITCH2D
+                              ? rg_request_device_memory(request, given.res.pitch2D.devPtr, 0, 1, 1)
+                              : true;
+        if (!good)
+            return request->result;
     }
     return CUDA_SUCCESS;
 }

@@ -170,6 +170,8 @@ void rg_dispatch_next(struct rg_worker *worker, struct rg_executor *executor)
     atomic_store_explicit(&worker->executed, executor->seq, memory_order_relaxed);
 
     const unsigned traits = rg_op_traits[record.op];
+    if (!(traits & RG_TRAIT_ACCESSES))
+        worker->n_known = 0; /* it may end memory */
     if (traits & RG_TRAIT_WORK)
         worker->last_work = executor->seq;
     if (rg_out_of_order_any(&worker->out_of_order))

@@ -50,6 +50,11 @@ struct rg_server_module {
     /* A context is about to end; it is current, and has no work left or failed. The dispatcher. */
     void (*drop_context)(struct rg_worker *worker, struct rg_worker_context *context);
 
+    /*
+     * Whether host memory of the client's lies here that the device may access, at this address up to *end. The thread that
+     * executes a record.
+     */
+    bool (*shares)(struct rg_worker *worker, uint64_t address, uint64_t *end);
     /* Before the reply to a record. The thread that executed it. */
     void (*before_reply)(struct rg_worker *worker, const struct rg_request *request);
     /*

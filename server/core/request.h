@@ -95,6 +95,18 @@ bool rg_request_decoded(struct rg_request *request);
  * unknown, else makes the client thread's context current on this thread (if `context`) and returns true.
  */
 bool rg_request_enter(struct rg_request *request, bool context);
+/**
+ * Whether `height` rows of `width` bytes, `pitch` apart, from a client's address on are device memory of this session, or host
+ * memory that it shares with the device. False: they are not, and the result says so.
+ */
+bool rg_request_device_memory(struct rg_request *request, uint64_t address, uint64_t pitch, uint64_t width,
+                              uint64_t height);
+/** Bytes of `n` elements; more than there can be if that is no number. */
+static inline uint64_t rg_request_bytes_of(uint64_t n, uint64_t size)
+{
+    uint64_t bytes;
+    return __builtin_mul_overflow(n, size, &bytes) ? UINT64_MAX : bytes;
+}
 
 /**
  * Before the driver is called by a record that may wait for the device: where its caller waits for the

@@ -37,6 +37,11 @@ struct rg_client_thread {
     struct rg_worker_stream *streams; /* per-thread default streams, one a context */
 };
 
+/** A range of addresses that a record may name (device_memory.c). */
+struct rg_known_range {
+    uint64_t start, end;
+};
+
 /*
  * Locks, in the order in which a thread may take them; those of modules (README.md) come between the first
  * and the others: out_of_order.lock, objects.lock, roles, end_lock, send_turn. rg_worker_end calls every
@@ -80,6 +85,8 @@ struct rg_worker {
     struct rg_objects objects;
     struct rg_client_thread *threads[RG_CLIENT_THREADS_MAX];
     struct rg_out_of_order out_of_order;
+    struct rg_known_range known[8]; /* device_memory.c */
+    unsigned n_known, next_known;
     CUresult failed; /* of a record that nobody waited for, not yet reported */
     uint16_t failed_op;
     uint64_t last_work; /* sequence number of the last record that may have given the GPU something to do */

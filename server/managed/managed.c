@@ -231,6 +231,19 @@ CUresult rg_execute_rgHostMap(struct rg_request *request, unsigned long long add
     return CUDA_SUCCESS;
 }
 
+static bool shares(struct rg_worker *worker, uint64_t address, uint64_t *end)
+{
+    struct managed_state *managed = worker->state[RG_MODULE_MANAGED];
+    bool found = false;
+    RG_SCOPED_LOCK(&managed->lock);
+    for (const struct rg_host_mapping *host = managed->hosts; host && !found; host = host->next)
+        if (address >= host->start && address - host->start < host->size) {
+            *end = host->start + host->size;
+            found = true;
+        }
+    return found;
+}
+
 CUresult rg_execute_rgHostUnmap(struct rg_request *request, unsigned long long address)
 {
     struct managed_state *managed = request->worker->state[RG_MODULE_MANAGED];
@@ -454,4 +467,5 @@ const struct rg_server_module rg_managed_module = {
     .drop_stream = drop_stream,
     .drop_context = drop_context,
     .answer = answer,
+    .shares = shares,
 };

@@ -32,7 +32,7 @@ CUresult rg_execute_rgBoxCopy(struct rg_request *request, const CUDA_MEMCPY3D *b
 {
     struct rg_device_region region;
     if (!rg_device_region_of_box(request, false, box, from, &region) || region.bad ||
-        !rg_device_region_box_side(box, to, false, &region.box))
+        !rg_device_region_box_side(request, box, to, false, &region.box))
         return CUDA_ERROR_INVALID_VALUE;
     if (!rg_driver.cuMemcpy3DAsync_v2 || !rg_driver.cuMemcpy3D_v2)
         return CUDA_ERROR_NOT_SUPPORTED;

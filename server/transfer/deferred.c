@@ -149,7 +149,8 @@ static CUresult take_slots(struct rg_request *request, struct rg_deferred_item *
 static CUresult begin(struct rg_request *request, const struct rg_device_region *region, uint64_t id,
                       enum rg_deferred_kind kind, CUstream stream, struct rg_deferred_item **out)
 {
-    CUresult result = rg_driver.cuLaunchHostFunc ? rg_device_region_check(region) : CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result =
+        rg_driver.cuLaunchHostFunc ? rg_device_region_check(request, region) : CUDA_ERROR_NOT_SUPPORTED;
     if (result != CUDA_SUCCESS)
         return result;
     struct rg_worker_context *context = rg_request_stream_context(request, stream);

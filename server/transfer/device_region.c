@@ -42,10 +42,10 @@ static bool in_array(CUarray array, size_t x, size_t y, size_t z, const CUDA_MEM
 }
 
 /* The client has put the offsets into the address. */
-static bool in_memory(CUdeviceptr address, size_t pitch, size_t rows, const CUDA_MEMCPY3D *box)
+static bool in_memory(struct rg_request *request, CUdeviceptr address, size_t pitch, size_t rows,
+                      const CUDA_MEMCPY3D *box)
 {
-    CUdeviceptr base = 0;
-    size_t size = 0, slice, last_slice, last_row, extent;
+    size_t slice, last_slice, last_row, extent;
     if (pitch < box->WidthInBytes || __builtin_mul_overflow(pitch, rows, &slice) ||
         (box->Depth > 1 && rows < box->Height) ||
         __builtin_mul_overflow(slice, box->Depth - 1, &last_slice) ||
@@ -53,13 +53,11 @@ static bool in_memory(CUdeviceptr address, size_t pitch, size_t rows, const CUDA
         __builtin_add_overflow(last_slice, last_row, &extent) ||
         __builtin_add_overflow(extent, box->WidthInBytes, &extent))
         return false;
-    if (!rg_driver.cuMemGetAddressRange_v2)
-        return true;
-    return rg_driver.cuMemGetAddressRange_v2(&base, &size, address) == CUDA_SUCCESS &&
-           within((size_t)(address - base), extent, size);
+    return rg_request_device_memory(request, address, 0, extent, 1);
 }
 
-bool rg_device_region_box_side(const CUDA_MEMCPY3D *box, CUarray array, bool source, CUDA_MEMCPY3D *own)
+bool rg_device_region_box_side(struct rg_request *request, const CUDA_MEMCPY3D *box, CUarray array,
+                               bool source, CUDA_MEMCPY3D *own)
 {
     own->WidthInBytes = box->WidthInBytes;
     own->Height = box->Height;
@@ -76,7 +74,7 @@ bool rg_device_region_box_side(const CUDA_MEMCPY3D *box, CUarray array, bool sou
         if (box->srcMemoryType == CU_MEMORYTYPE_ARRAY)
             return in_array(array, box->srcXInBytes, box->srcY, box->srcZ, box);
         return box->srcMemoryType == CU_MEMORYTYPE_DEVICE && !box->srcXInBytes && !box->srcY && !box->srcZ &&
-               in_memory(box->srcDevice, box->srcPitch, box->srcHeight, box);
+               in_memory(request, box->srcDevice, box->srcPitch, box->srcHeight, box);
     }
     own->dstMemoryType = box->dstMemoryType;
     own->dstXInBytes = box->dstXInBytes;
@@ -89,7 +87,7 @@ bool rg_device_region_box_side(const CUDA_MEMCPY3D *box, CUarray array, bool sou
     if (box->dstMemoryType == CU_MEMORYTYPE_ARRAY)
         return in_array(array, box->dstXInBytes, box->dstY, box->dstZ, box);
     return box->dstMemoryType == CU_MEMORYTYPE_DEVICE && !box->dstXInBytes && !box->dstY && !box->dstZ &&
-           in_memory(box->dstDevice, box->dstPitch, box->dstHeight, box);
+           in_memory(request, box->dstDevice, box->dstPitch, box->dstHeight, box);
 }
 
 bool rg_device_region_of_rows(struct rg_request *request, bool to_device, CUdeviceptr device, size_t pitch,
@@ -119,24 +117,18 @@ bool rg_device_region_of_box(struct rg_request *request, bool to_device, const C
         rg_request_violation(request, "a box of nothing");
         return false;
     }
-    out->bad = !rg_device_region_box_side(box, array, !to_device, &out->box);
+    out->bad = !rg_device_region_box_side(request, box, array, !to_device, &out->box);
     return true;
 }
 
-CUresult rg_device_region_check(const struct rg_device_region *region)
+CUresult rg_device_region_check(struct rg_request *request, const struct rg_device_region *region)
 {
     if (region->boxed)
         return region->bad ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-    CUdeviceptr base = 0;
-    size_t size = 0;
-    const size_t last_row = (region->total / region->width - 1) * region->pitch;
-    if (!rg_driver.cuMemGetAddressRange_v2)
-        return CUDA_SUCCESS;
-    CUresult result = rg_driver.cuMemGetAddressRange_v2(&base, &size, region->device);
-    if (result != CUDA_SUCCESS)
-        return CUDA_ERROR_INVALID_VALUE;
-    const size_t left = size - (size_t)(region->device - base);
-    return last_row <= left && region->width <= left - last_row ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return rg_request_device_memory(request, region->device, region->pitch, region->width,
+                                    region->total / region->width)
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* --- parts of boxes ------------------------------------------------------------------------------------- */

@@ -29,9 +29,10 @@ bool rg_device_region_of_rows(struct rg_request *request, bool to_device, CUdevi
 bool rg_device_region_of_box(struct rg_request *request, bool to_device, const CUDA_MEMCPY3D *box,
                              CUarray array, struct rg_device_region *out);
 /** Fills in one side of a copy between two boxes on the device; false: it is not there. */
-bool rg_device_region_box_side(const CUDA_MEMCPY3D *box, CUarray array, bool source, CUDA_MEMCPY3D *own);
+bool rg_device_region_box_side(struct rg_request *request, const CUDA_MEMCPY3D *box, CUarray array,
+                               bool source, CUDA_MEMCPY3D *own);
 /** Whether all of it is there: nothing may be put into a stream for a copy that then fails. */
-CUresult rg_device_region_check(const struct rg_device_region *region);
+CUresult rg_device_region_check(struct rg_request *request, const struct rg_device_region *region);
 /** Whether its bytes lie on the device as they travel. */
 static inline bool rg_device_region_is_plain(const struct rg_device_region *region)
 {

@@ -67,7 +67,7 @@ static void graphs_and_wrong_nodes(void)
 static void edges(void)
 {
     CUgraphEdgeData data[2] = {{0}, {0}};
-    CUgraphNode from[2], to[2];
+    CUgraphNode from[4], to[4];
     TRY(cuGraphCreate(&g, 0));
     nodes[0] = kernel(g, NULL, 0, add, p, 1);
     TRY(cuGraphAddEmptyNode(&nodes[1], g, NULL, 0));

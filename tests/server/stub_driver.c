@@ -76,6 +76,20 @@ static CUresult address_range(CUdeviceptr *base, size_t *size, CUdeviceptr addre
     return CUDA_SUCCESS;
 }
 
+/* As address_range says. */
+static CUresult pointer_attributes(unsigned n, CUpointer_attribute *attributes, void **values,
+                                   CUdeviceptr address)
+{
+    for (unsigned i = 0; i < n; i++)
+        if (attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
+            *(unsigned *)values[i] = CU_MEMORYTYPE_DEVICE;
+        else if (attributes[i] == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR)
+            *(CUdeviceptr *)values[i] = address;
+        else if (attributes[i] == CU_POINTER_ATTRIBUTE_RANGE_SIZE)
+            *(size_t *)values[i] = 1u << 30;
+    return CUDA_SUCCESS;
+}
+
 static CUresult function_name(const char **name, CUfunction function)
 {
     (void)function;
@@ -102,6 +116,7 @@ void stub_driver_use(CUresult (*all)(void))
     rg_driver.cuMemHostAlloc = allocate;
     rg_driver.cuMemFreeHost = release;
     rg_driver.cuMemGetAddressRange_v2 = address_range;
+    rg_driver.cuPointerGetAttributes = pointer_attributes;
     rg_driver.cuFuncGetName = function_name;
     rg_driver.cuModuleGetFunctionCount = function_count;
 }

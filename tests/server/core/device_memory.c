@@ -1,0 +1,137 @@
+/*
+ * device_memory.c - no address that a client names reaches the driver unless it is the session's: each operation that takes
+ * one, as the specification lists them, with an address of the worker's own and with ranges that leave device memory.
+ */
+#include "generated/server/device_addresses.h"
+#include "tests/server/raw_client.h"
+#include "tests/server/stub_driver.h"
+
+#include <string.h>
+
+#define DEVICE 0x700000000000ull /* where the only device memory is */
+#define SIZE   4096u
+#define BYTES  8u /* of a range, and rows */
+
+static unsigned reached; /* calls of the driver that are none of those below */
+static char own[64];     /* memory of this process */
+
+static CUresult count(void)
+{
+    reached++;
+    return CUDA_SUCCESS;
+}
+
+static CUresult set_current(CUcontext context)
+{
+    (void)context;
+    return CUDA_SUCCESS;
+}
+
+static CUresult attributes(unsigned n, CUpointer_attribute *wanted, void **values, CUdeviceptr address)
+{
+    const bool device = address >= DEVICE && address - DEVICE < SIZE;
+    (void)n, (void)wanted;
+    *(unsigned *)values[0] = device ? CU_MEMORYTYPE_DEVICE : 0;
+    *(CUdeviceptr *)values[1] = device ? DEVICE : 0;
+    *(size_t *)values[2] = device ? SIZE : 0;
+    return CUDA_SUCCESS;
+}
+
+static CUresult page_locked(unsigned n, CUpointer_attribute *wanted, void **values, CUdeviceptr address)
+{
+    (void)n, (void)wanted;
+    *(unsigned *)values[0] = CU_MEMORYTYPE_HOST;
+    *(CUdeviceptr *)values[1] = address;
+    *(size_t *)values[2] = SIZE;
+    return CUDA_SUCCESS;
+}
+
+static CUresult no_range(CUdeviceptr *base, size_t *size, CUdeviceptr address)
+{
+    (void)base, (void)size, (void)address;
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Sends a record of the operation with `address` in the place that is tested; returns what came of it. */
+static int try(struct client *c, size_t i, uint64_t address)
+{
+    unsigned char parameters[256];
+    struct rg_writer w = {parameters};
+    int seen = 0;
+    for (const char *at = device_addresses[i].record; *at; at++) {
+        if (*at == 'A')
+            rg_put_u64(&w, seen++ == device_addresses[i].tested ? address : DEVICE);
+        else if (*at == '8' || *at == 'N')
+            rg_put_u64(&w, *at == 'N' ? BYTES : 0);
+        else if (*at == '4' || *at == 'n')
+            rg_put_u32(&w, *at == 'n' ? BYTES : 0);
+        else {
+            rg_put_u64(&w, BYTES);
+            rg_put_u64(&w, 0);
+        }
+    }
+    const bool bulk = device_addresses[i].op == RG_OP_rgCopyIn;
+    static const unsigned char data[BYTES * BYTES];
+    put(c, device_addresses[i].op, 0, 7, "r", parameters, (size_t)(w.at - parameters));
+    send_bulk(c, data, bulk ? sizeof data : 0);
+    do
+        CHECK(receive(c, 20000));
+    while (c->got.kind == RG_MESSAGE_NOTICE);
+    CHECK(c->got.kind == RG_MESSAGE_REPLY && c->got.reply.token == 7);
+    return c->got.reply.result;
+}
+
+static void expect_refused(struct client *c, size_t i, uint64_t address, const char *what)
+{
+    const unsigned before = reached;
+    const int result = try(c, i, address);
+    if (result != CUDA_ERROR_INVALID_VALUE || reached != before)
+        fprintf(stderr, "%s, %s: result %d, %u calls of the driver\n", rg_op_names[device_addresses[i].op],
+                what, result, reached - before);
+    CHECK(result == CUDA_ERROR_INVALID_VALUE && reached == before);
+}
+
+/* Of copies that leave later: the stream is not touched, and the client need not keep its memory. */
+static void late(struct client *c)
+{
+    const unsigned before = reached;
+    put(c, RG_OP_rgCopyInLate, 0, 7, "888888", (uint64_t)(uintptr_t)own, (uint64_t)8, (uint64_t)8,
+        (uint64_t)1, (uint64_t)5, (uint64_t)0);
+    send_batch(c);
+    expect_notice(c, RG_NOTICE_RENDEZVOUS, 5);
+    expect_reply(c, 7, CUDA_ERROR_INVALID_VALUE);
+    CHECK(reached == before);
+}
+
+int main(void)
+{
+    stub_driver_use(count);
+    rg_driver.cuCtxSetCurrent = set_current;
+    rg_driver.cuPointerGetAttributes = attributes;
+    rg_driver.cuMemGetAddressRange_v2 = no_range;
+    struct client *c = client_create();
+    enter_context(c);
+    const size_t n = sizeof device_addresses / sizeof *device_addresses;
+    CHECK(n > 30);
+    for (size_t i = 0; i < n; i++) {
+        const unsigned before = reached;
+        const int result = try(c, i, DEVICE);
+        const bool needs_object = result == CUDA_ERROR_INVALID_HANDLE; /* none is made here */
+        if (reached == before && !needs_object)
+            fprintf(stderr, "%s does not get to the driver (%d)\n", rg_op_names[device_addresses[i].op],
+                    result);
+        CHECK(reached > before || needs_object);
+        expect_refused(c, i, (uintptr_t)own, "memory of the worker's");
+        expect_refused(c, i, DEVICE - 4, "before device memory");
+        expect_refused(c, i, DEVICE + SIZE, "behind device memory");
+        if (strpbrk(device_addresses[i].record, "nN"))
+            expect_refused(c, i, DEVICE + SIZE - 4, "beyond device memory");
+        rg_driver.cuPointerGetAttributes = page_locked;
+        put(c, RG_OP_rgRoomTell, 0, 0, "8", (uint64_t)0); /* what is known is forgotten */
+        expect_refused(c, i, (uintptr_t)own, "page-locked memory of the worker's");
+        rg_driver.cuPointerGetAttributes = attributes;
+    }
+    late(c);
+    CHECK(client_destroy(c) == 0);
+    return 0;
+}
