@@ -137,6 +137,27 @@ static void print_help(const struct rg_command *command)
     printf("\nExit status: 0 done, 1 no such user or certificate, 125 it could not be done.\n");
 }
 
+/* Options and words in any order: words are moved to the front of argv[2…]. Behind "--" there are only words. */
+static enum rg_status load_words(struct rg_command *command, int argc, char **argv, char *why,
+                                 size_t why_size)
+{
+    command->argv = argv + 2;
+    for (int at = 1; at + 1 < argc;) { /* argv[at] is behind us */
+        int next = 0;
+        const enum rg_status status =
+            rg_options_load_arguments(&command->options, argc - at, argv + at, &next, why, why_size);
+        if (status != RG_OK)
+            return status;
+        const bool ended = next > 1 && strcmp(argv[at + next - 1], "--") == 0;
+        at += next;
+        do {
+            if (at < argc)
+                command->argv[command->argc++] = argv[at];
+        } while (ended && ++at < argc);
+    }
+    return RG_OK;
+}
+
 bool rg_command_load(struct rg_command *command, int argc, char **argv, int *status)
 {
     memset(command, 0, sizeof *command);
@@ -144,9 +165,8 @@ bool rg_command_load(struct rg_command *command, int argc, char **argv, int *sta
     rg_options_init(&command->options, table, sizeof table / sizeof table[0], command, command->which->bit);
     char why[512] = "";
     const char *name = command->which->name;
-    int next = argc;
     *status = RG_COMMAND_FAILED;
-    if (rg_options_load_arguments(&command->options, argc - 1, argv + 1, &next, why, sizeof why) != RG_OK) {
+    if (load_words(command, argc, argv, why, sizeof why) != RG_OK) {
         rg_error("%s; see remote-gpud %s --help", why, name);
         return false;
     }
@@ -155,8 +175,6 @@ bool rg_command_load(struct rg_command *command, int argc, char **argv, int *sta
         *status = RG_COMMAND_DONE;
         return false;
     }
-    command->argc = argc - 1 - next;
-    command->argv = argv + 1 + next;
     if (command->argc > command->which->most) {
         rg_error("'%s' is one word too many; see remote-gpud %s --help", command->argv[command->which->most],
                  name);

@@ -145,6 +145,19 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.run_command("revoke", "bob"), "bob: 0 certificates revoked, 1 token withdrawn\n")
         self.join(waiting, status=1)
 
+    def test_options_behind_words(self):
+        self.start()
+        self.join(self.token("--user", "alice"))
+        self.assertEqual(json.loads(self.run_command("users", "alice", "--json"))["users"][0]["name"], "alice")
+        self.run_command("revoke", "alice", "--frobnicate", status=125, says="unknown option '--frobnicate'")
+        self.run_command("revoke", "alice", "--state-dir", status=125, says="--state-dir")
+        self.run_command("revoke", "alice", "--state-dir", "/nowhere", status=125, says="/nowhere cannot be opened")
+        self.assertIn("alice: 1 certificate,", self.run_command("users"))
+        self.run_command("revoke", "--", "--foreign", "bob", status=1, says="no user '--foreign'")
+        self.assertEqual(self.run_command("revoke", "alice", "--state-dir", self.state, "--", "alice"),
+                         "alice: 1 certificate revoked, 0 tokens withdrawn\n"
+                         "alice: 0 certificates revoked, 0 tokens withdrawn\n")
+
     def test_the_running_server_learns_of_it(self):
         self.start()
         user, serial = self.join(self.token("--user", "alice"))
