@@ -243,19 +243,18 @@ static void list_joined(const char *base, char *out, size_t size)
 /* A server of which nobody is known to vouch. */
 static enum rg_status without(const struct rg_address *address, const char *base, char *why, size_t why_size)
 {
-    char joined[400] = "", name[300];
+    char joined[400] = "";
     if (rg_credentials_is_loopback(address) || rg_security_policy().unauthenticated)
         return RG_OK;
     if (base)
         list_joined(base, joined, sizeof joined);
-    rg_credentials_server(address, name, sizeof name);
-    rg_explain(
-        why, why_size,
-        "there are no credentials for the server %s%s; get a token from who runs it (remote-gpud token "
-        "--user "
-        "NAME) and join it with remote-gpu join TOKEN, or say --allow-unauthenticated "
-        "(REMOTE_GPU_ALLOW_UNAUTHENTICATED=yes) to use it without encryption and without knowing who it is",
-        name, joined);
+    rg_explain(why, why_size,
+               "there are no credentials for it%s; get a token from its operator (remote-gpud token --user "
+               "NAME) and run "
+               "'remote-gpu join TOKEN' once, or say --allow-unauthenticated "
+               "(REMOTE_GPU_ALLOW_UNAUTHENTICATED=yes) to "
+               "use it without encryption and without knowing who it is",
+               joined);
     return RG_ERR_REFUSED;
 }
 

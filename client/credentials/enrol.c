@@ -80,7 +80,13 @@ static enum rg_status ask(const char *server, const struct rg_tls_client *tls, e
     struct rg_conn *conn;
     enum rg_status status = rg_transport_connect(server, &options, reason, sizeof reason, &conn);
     if (status != RG_OK) {
-        rg_explain(why, why_size, "cannot connect to %s: %s", server, reason);
+        rg_explain(why, why_size,
+                   status == RG_ERR_REFUSED || purpose == RG_PURPOSE_RENEW
+                       ? "cannot use the server %s: %s"
+                       : "cannot reach the server %s: %s; check that remote-gpud runs there and that this "
+                         "machine can "
+                         "reach it: the token is good as before",
+                   server, reason);
         return status;
     }
     status = exchange(conn, purpose, secret, key, tools, timeout_ms, out, reason, sizeof reason);

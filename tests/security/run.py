@@ -277,7 +277,7 @@ def case_tokens(world):
     at = token.index("@")
     secret = token[:at - 4] + ("AAAA" if token[at - 4:at] != "AAAA" else "BBBB") + token[at:]
     refused(world.remote_gpu("join", secret), "token")
-    refused(world.remote_gpu("join", token.replace(":%d" % PORT, ":7666")), "connection refused")
+    refused(world.remote_gpu("join", token.replace(":%d" % PORT, ":7666")), "connection refused", "good as before")
     refused(world.remote_gpu("join", token.replace("gpu-machine", "no-such-machine.invalid")), "no-such-machine")
     nothing_left(world)
     works(world.remote_gpu("join", token))  # none of that used it up
