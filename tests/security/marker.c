@@ -45,7 +45,8 @@ int main(int argc, char **argv)
     must(cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
     must(cuCtxSetCurrent(context), "cuCtxSetCurrent");
     must(cuModuleLoadData(&module, ptx), "cuModuleLoadData");
-    must(cuModuleGetFunction(&function, module, "a_kernel_that_only_this_program_has"), "cuModuleGetFunction");
+    must(cuModuleGetFunction(&function, module, "a_kernel_that_only_this_program_has"),
+         "cuModuleGetFunction");
     must(cuMemAlloc_v2(&memory, size), "cuMemAlloc");
     for (unsigned i = 0; i < rounds; i++) {
         memset(back, 0, size);
