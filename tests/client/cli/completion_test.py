@@ -31,7 +31,7 @@ class Completion(unittest.TestCase):
         self.assertEqual(complete("remote-gpu", "join", "--for"), {"--force"})
         self.assertEqual(complete("remote-gpu", "run", "--encrypt", ""), {"always", "control"})
         self.assertEqual(complete("remote-gpu", "run", "--", "mkdi"), {"mkdir"})
-        self.assertEqual(complete("remote-gpud", "--max"), {"--max-sessions"})
+        self.assertEqual(complete("remote-gpud", "--max"), {"--max-sessions", "--max-sessions-per-user"})
         self.assertEqual(complete("remote-gpud", "--driver", "so"), {"soft"})
         self.assertEqual(complete("remote-gpud", ""), {"token", "users", "revoke"})
         self.assertEqual(complete("remote-gpud", "token", "--us"), {"--user", "--uses"})
