@@ -31,8 +31,9 @@ static void print_session(const struct rg_session_info *session, unsigned first)
            session->n_devices ? "" : "none");
     for (uint32_t i = 0; i < session->n_devices; i++)
         printf("%s%u", i ? "," : "", first + session->devices[i]);
+    /* a user whom the server's kernel knows: nothing that could be encrypted leaves that machine */
     const bool local =
-        strncmp(session->peer, "unix", 4) == 0; /* nothing that could be encrypted leaves the machine */
+        strncmp(session->peer, "unix", 4) == 0 || strncmp(session->identity_name, "uid ", 4) == 0;
     printf(", %s%s: %s\n", session->identity_name[0] ? session->identity_name : "unauthenticated",
            session->encrypted ? ", encrypted"
            : local            ? ""
