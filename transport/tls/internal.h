@@ -7,7 +7,7 @@
 #include "transport/tls/record.h"
 
 enum {
-    RG_TLS_BATCH = 8, /* records that are sealed, and that are received, at once */
+    RG_TLS_BATCH = 4, /* records that are sealed, and received, at once: what stays in the cache */
     RG_TLS_OUT = RG_TLS_BATCH * RG_TLS_RECORD,
     RG_TLS_IN = RG_TLS_BATCH * RG_TLS_RECORD,
     /* a message with its header, and a record on either side of it */
