@@ -1,0 +1,76 @@
+"""A frontend that has been taken over can ask the monitor for what a frontend may, and for nothing else.
+
+rogue_frontend.c takes the frontend's place in a copy of the installed tree.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "daemon"))
+
+import daemon_test as base  # noqa: E402
+from trial import wait_until  # noqa: E402
+
+ROGUE = os.path.join(base.HELPERS, "rogue_frontend")
+
+
+class Rogue(base.Case):
+    def serve(self, mode, *arguments):
+        """A server whose frontend misbehaves so."""
+        folder = tempfile.mkdtemp(prefix="remote-gpud-rogue-")
+        self.addCleanup(shutil.rmtree, folder)
+        real = os.path.join(base.STAGE, "lib", "remote-gpu")
+        for name in os.listdir(real):
+            if name != "frontend":
+                os.symlink(os.path.join(real, name), os.path.join(folder, name))
+        shutil.copy(ROGUE, os.path.join(folder, "frontend"))
+        with open(os.path.join(folder, "rogue"), "w") as file:
+            file.write(mode)
+        return self.start("--grace", "0", *arguments, environment={"REMOTE_GPU_LIBDIR": folder})
+
+    def answered(self, mode, *arguments):
+        daemon = self.serve(mode, *arguments)
+        self.assertTrue(wait_until(lambda: "rogue: it is done" in daemon.log()), daemon.log())
+        self.assertIsNone(daemon.process.poll())
+        return daemon, [line for line in daemon.log().splitlines() if "rogue: answer" in line][0]
+
+    def test_what_is_wrong_is_its_end(self):
+        for mode in ("short", "long", "kind", "descriptors", "none", "purpose", "gpus"):
+            with self.subTest(mode):
+                daemon = self.serve(mode)
+                self.assertTrue(wait_until(lambda: daemon.log().count("asked for something that there is not") >= 2),
+                                daemon.log())  # and so is that of the one that takes its place
+                self.assertIsNone(daemon.process.poll())
+                self.assertEqual(base.children_of(daemon.process.pid), [])
+                self.assertEqual(daemon.stop(), 0)
+
+    def test_one_that_does_not_read_is_killed(self):
+        daemon = self.serve("flood")
+        self.assertTrue(wait_until(lambda: "does not read what it is told" in daemon.log(), 30), daemon.log()[-2000:])
+        self.assertIsNone(daemon.process.poll())
+
+    def test_texts_have_an_end(self):
+        _, answer = self.answered("texts")
+        self.assertIn("answer 0", answer)
+
+    def test_proofs_are_checked(self):
+        with tempfile.TemporaryDirectory() as state:
+            for mode, expected in (("impostor", "unauthorised"), ("user", "unauthorised"), ("join", "unauthorised"),
+                                   ("stranger", "unsupported")):
+                with self.subTest(mode):
+                    daemon, answer = self.answered(mode, "--state-dir", state)
+                    self.assertNotIn("answer 0", answer)
+                    self.assertIn(expected, answer)
+                    self.assertEqual(base.children_of(daemon.process.pid), [])
+
+    def test_it_cannot_change_the_list_of_sessions(self):
+        daemon = self.serve("board")
+        self.assertTrue(wait_until(lambda: "rogue: the board is" in daemon.log()))
+        self.assertIn("rogue: the board is not writable", daemon.log())
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
