@@ -487,6 +487,7 @@ class Frontend(Case):
         with open("/proc/%d/status" % frontend_of(daemon)) as file:
             status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
         self.assertEqual(status["NoNewPrivs"], "1")
+        self.assertEqual(status["Seccomp"], "2")  # system calls by a list
         if os.geteuid() == 0:
             self.assertNotIn("0", status["Uid"].split())
             self.assertNotIn("0", status["Gid"].split())
