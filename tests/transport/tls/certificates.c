@@ -1,5 +1,7 @@
 /*
  * certificates.c - who is believed: every case of a certificate, key or server that is not good, with its sentence.
+ *
+ *   transport_tls_certificates [FOLDER]      FOLDER: the client's side is FOLDER/transport/tls.so
  */
 #include "authority.h"
 #include "pair.h"
@@ -354,10 +356,13 @@ static void test_enrolment(void)
     issued_free(&its);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     test_begin(120);
-    rg_transport_register(&rg_transport_tls_ops);
+    if (argc > 1) /* the client's side by the loadable part, which has an OpenSSL of its own inside */
+        CHECK(setenv("REMOTE_GPU_LIBDIR", argv[1], 1) == 0);
+    else
+        rg_transport_register(&rg_transport_tls_ops);
     CHECK_OK(rg_transport_listen("127.0.0.1:0", NULL, NULL, 0, &listener));
     test_good();
     test_servers();
