@@ -213,8 +213,8 @@ static bool take_opened(struct rg_tls_conn *c, unsigned char **to, size_t *size)
 {
     const size_t opened = c->end - c->next, taken = opened < *size ? opened : *size;
     bool good = true;
-    if (taken > 0 && *to)
-        good = rg_safe_copy_to(*to, c->plain + c->next, taken);
+    if (taken > 0 && *to && (good = rg_memory_is_writable(*to, taken)))
+        memcpy(*to, c->plain + c->next, taken);
     c->next += taken;
     *size -= taken;
     if (*to)

@@ -6,6 +6,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -83,4 +84,45 @@ Test(copy, without_the_system_calls)
     cr_assert_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
     good_memory();
     bad_memory();
+}
+
+static void asked_for(void)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    unsigned char *bad = half_mapped(page);
+    for (size_t size = 1; size <= page; size = size * 2 + 1) {
+        cr_assert(rg_memory_is_readable(bad + page - size, size));
+        cr_assert(rg_memory_is_writable(bad + page - size, size));
+        cr_assert_not(rg_memory_is_readable(bad + page - size, size + 1));
+        cr_assert_not(rg_memory_is_writable(bad + page - size, size + 1));
+    }
+    cr_assert(rg_memory_is_readable(NULL, 0) && rg_memory_is_writable(NULL, 0));
+    cr_assert_not(rg_memory_is_readable(NULL, 1));
+    cr_assert_not(rg_memory_is_readable((void *)(uintptr_t)0xdead000000000000u, 4096));
+    cr_assert_not(rg_memory_is_writable(bad, SIZE_MAX));
+    cr_assert_eq(mprotect(bad, page, PROT_READ), 0);
+    cr_assert(rg_memory_is_readable(bad, page));
+    cr_assert_not(rg_memory_is_writable(bad, page));
+    cr_assert_not(rg_memory_is_writable(bad, 3));
+    munmap(bad, 2 * page);
+}
+
+Test(ask, kernel_with_the_call)
+{
+    asked_for();
+}
+
+/* Kernels before 5.14, and memory of devices. */
+Test(ask, without_the_call)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {.len = sizeof filter / sizeof filter[0], .filter = filter};
+    cr_assert_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+    cr_assert_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+    asked_for();
 }
