@@ -178,8 +178,13 @@ void rg_channels_forget(struct rg_channels *channels)
 bool rg_channels_start(struct rg_channels *channels, struct rg_resume *resume, int hand_fd, uint64_t session,
                        struct rg_conn *conn)
 {
-    if (hand_fd < 0 || (!channels->options.channels && !resume->offered))
-        return true; /* nobody gives it any; bulk data comes by the one connection */
+    if (hand_fd < 0)
+        return true; /* nobody gives it any */
+    if (!channels->options.channels && !resume->offered) {
+        close(
+            hand_fd); /* connections that say that they belong here are refused at once, by who has the other end */
+        return true;
+    }
     struct taker *taker = calloc(1, sizeof *taker);
     pthread_t thread;
     if (!taker)

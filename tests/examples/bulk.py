@@ -229,6 +229,17 @@ def test_wrong_bulk_token(build):
         still_serves(build, server)
 
 
+def test_unwanted_connection(build):
+    """A connection for a session that takes none is refused at once: nobody would ever look at it."""
+    with Server(build, tcp=True) as server:
+        host, port = server.address.rsplit("/", 1)[-1].rsplit(":", 1)
+        with socket.create_connection((host, int(port)), timeout=30) as session:
+            session.sendall(hello_for(SESSION, b""))
+            number = dict(fields_of(dict(fields_of(message_of(session)))[2]))[9]
+            expect(wait_until(lambda: b"no session" in answer_to(server, bulk_hello(number, bytes(16)))),
+                   "a connection that nobody takes is not refused", server.log())
+
+
 class RawSession:
     """A session as bytes: its number, and the token that its connections for bulk data show."""
 

@@ -238,3 +238,30 @@ def test_long_kernels(build):
                 talk.process.stdin.write(what)
                 talk.process.stdin.flush()
                 expect(talk.process.stdout.readline() == "0\n", "a long kernel ended the session", server.log())
+
+
+# Opens a handle that names a descriptor of another process, and tells whether its file was opened for that.
+FORGED = PREAMBLE + """
+import os, struct, subprocess, tempfile
+libc = ctypes.CDLL(None, use_errno=True)
+with tempfile.NamedTemporaryFile() as file:
+    watch = libc.inotify_init1(os.O_NONBLOCK)
+    assert libc.inotify_add_watch(watch, file.name.encode(), 0x20) > 0  # IN_OPEN
+    other = subprocess.Popen(["sleep", "60"], pass_fds=[file.fileno()])
+    handle = struct.pack("<IiiIQQ16s16x", 0x53475348, other.pid, file.fileno(), ord("m"), 0, 4096, bytes(16))
+    class Handle(ctypes.Structure):
+        _fields_ = [("bytes", ctypes.c_char * 64)]
+    opened = cuda.cuIpcOpenMemHandle_v2(ctypes.byref(ctypes.c_uint64()), Handle.from_buffer_copy(handle), 1)
+    other.kill()
+    try:
+        print(opened, len(os.read(watch, 4096)))
+    except BlockingIOError:
+        print(opened, 0)
+"""
+
+
+def test_forged_handle(build):
+    """A handle for shared memory that was made up opens no file: only the software device's own, by their secret."""
+    result = build.run_direct([sys.executable, "-c", FORGED])
+    expect(result.status == 0 and result.output.split()[0] != "0" and result.output.split()[1] == "0",
+           "a file was opened by a forged handle", result)

@@ -40,26 +40,42 @@ int sg_shared_file_new(struct sg_shared_file *file)
     return number;
 }
 
-bool sg_shared_file_known(int number, enum sg_shared_kind kind, struct sg_shared_file *out)
+/* What the name of a descriptor's file says: device and secret. False: it is no such file. */
+static bool read_name(const char *path, enum sg_shared_kind kind, struct sg_shared_file *out)
 {
-    char path[32], name[128], secret[2 * SG_SECRET + 1];
-    struct stat about;
-    char letter;
-    snprintf(path, sizeof path, "/proc/self/fd/%d", number);
+    char name[128], secret[2 * SG_SECRET + 1], letter;
     ssize_t length = readlink(path, name, sizeof name - 1);
-    if (length < 0 || fstat(number, &about) != 0)
+    if (length < 0)
         return false;
     name[length] = '\0';
     if (sscanf(name, "/memfd:softgpu:%c:%d:%32[0-9a-f]", &letter, &out->device, secret) != 3 ||
         letter != (char)kind || strlen(secret) != 2 * SG_SECRET)
         return false;
-    const int seals = fcntl(number, F_GET_SEALS); /* what is no file in memory has none */
-    if (seals < 0 || !(seals & F_SEAL_SHRINK) || about.st_size <= 0)
-        return false;
     for (int i = 0; i < SG_SECRET; i++) {
         char digits[3] = {secret[2 * i], secret[2 * i + 1], '\0'};
         out->secret[i] = (unsigned char)strtoul(digits, NULL, 16);
     }
+    return true;
+}
+
+static bool is_secret(const struct sg_shared_handle *handle, const struct sg_shared_file *file)
+{
+    unsigned differs = 0;
+    for (int i = 0; i < SG_SECRET; i++)
+        differs |= (unsigned)(handle->secret[i] ^ file->secret[i]);
+    return differs == 0;
+}
+
+bool sg_shared_file_known(int number, enum sg_shared_kind kind, struct sg_shared_file *out)
+{
+    char path[32];
+    struct stat about;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", number);
+    if (!read_name(path, kind, out) || fstat(number, &about) != 0)
+        return false;
+    const int seals = fcntl(number, F_GET_SEALS); /* what is no file in memory has none */
+    if (seals < 0 || !(seals & F_SEAL_SHRINK) || about.st_size <= 0)
+        return false;
     out->kind = kind;
     out->size = (uint64_t)about.st_size;
     return sg_device(out->device) != NULL;
@@ -89,12 +105,14 @@ int sg_shared_handle_open(const struct sg_shared_handle *handle, struct sg_share
 {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/fd/%d", handle->process, handle->file);
+    /* Whoever made the handle up could name any process's descriptor: nothing is opened but what has the secret. */
+    if (!read_name(path, (enum sg_shared_kind)handle->kind, out) || !is_secret(handle, out))
+        return -1;
     int number = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
     if (number < 0)
         return -1;
-    if (!sg_shared_file_known(number, (enum sg_shared_kind)handle->kind, out) ||
-        memcmp(out->secret, handle->secret, SG_SECRET) != 0 || handle->offset > out->size ||
-        handle->size > out->size - handle->offset) {
+    if (!sg_shared_file_known(number, (enum sg_shared_kind)handle->kind, out) || !is_secret(handle, out) ||
+        handle->offset > out->size || handle->size > out->size - handle->offset) {
         close(number);
         return -1;
     }
