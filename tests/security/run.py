@@ -253,7 +253,10 @@ def case_revoked(world):
     refused(world.remote_gpu("list"), "revoked")
     expect(bob.process.poll() is None and "error" not in bob.output(), "another user's session ended:\n" + bob.output())
     works(world.remote_gpu("list", "-s", NAME, REMOTE_GPU_CREDENTIALS=world.path("bob")))
-    expect(re.search(r"event=revoke.* user=alice", daemon.output()) or "alice" in daemon.output(), "the log says nothing")
+    for event in ('event=join user="alice"', 'event=grant user="alice"', r'event=revoke user="alice" .* session=1 .* why=".*revoked',
+                  r'event=refuse user="alice" .* why=".*revoked'):
+        expect(re.search("audit: " + event, daemon.output()), "the audit log has no %s:\n%s" % (event, daemon.output()))
+    expect("rgpu1:" not in daemon.output(), "there is a secret in the log")
     world.join("alice", "--force")  # a new token makes alice welcome again
     works(world.marker("1", "1"))
 
@@ -432,7 +435,7 @@ while True:
 """
 
 
-def case_unused_files_of_others(world):
+def case_killed_join(world):
     """A join that is killed half-way leaves credentials neither whole nor half, and the next one cleans up."""
     world.start_server()
     base = os.path.join(world.client.home, ".config", "remote-gpu", "servers")
