@@ -88,7 +88,8 @@ static void print(const struct rg_control *message)
         printf("hello session=%llu devices=", (unsigned long long)message->server_hello.session);
         for (uint32_t i = 0; i < message->server_hello.n_devices; i++)
             printf("%s%u", i ? "," : "", message->server_hello.devices[i].ordinal);
-        printf(" driver=%s kind=%s software=%s\n", message->server_hello.driver.path,
+        printf(" rdma=%s driver=%s kind=%s software=%s\n",
+               message->server_hello.transports.n > 1 ? "yes" : "no", message->server_hello.driver.path,
                message->server_hello.driver.kind, message->server_hello.software);
         break;
     case RG_CONTROL_REFUSAL:

@@ -1,7 +1,7 @@
 /*
  * fake_driver.c - a libcuda.so.1 with just what the probe asks for, so that the daemon can be tested without
  * any driver. FAKE_DRIVER_DEVICES: how many devices (default 2); FAKE_DRIVER_MODE: "fail" (cuInit fails),
- * "crash", "hang", "print" (talks on stdout).
+ * "crash", "hang", "print" (talks on stdout); FAKE_DRIVER_HANG: it hangs once this file is there.
  */
 #include <cuda.h>
 #include <stdio.h>
@@ -21,7 +21,8 @@ EXPORT CUresult cuInit(unsigned flags)
 {
     const char *mode = getenv("FAKE_DRIVER_MODE");
     (void)flags;
-    if (mode && strcmp(mode, "hang") == 0)
+    const char *hang = getenv("FAKE_DRIVER_HANG");
+    if ((mode && strcmp(mode, "hang") == 0) || (hang && access(hang, F_OK) == 0))
         pause();
     if (mode && strcmp(mode, "crash") == 0)
         abort();

@@ -110,6 +110,10 @@ static void answer(struct rg_conn *conn, int argc, char **argv)
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     /* a test looks at it there */
     snprintf(hello->software, sizeof hello->software, "%s", visible ? visible : "-");
+    if (strcmp(argument(argc, argv, "--rdma"), "1") == 0) {
+        hello->transports.n = 2;
+        strcpy(hello->transports.names[1], "rdma");
+    }
     if (rg_control_send(conn, &message) != RG_OK)
         fail("hello not sent");
 }
