@@ -2,7 +2,7 @@
  * main.c - program lib/remote-gpu/worker: serves one session, started by remote-gpud.
  *
  *   worker --fd N --hello-fd N [--hand-fd N] --driver LIBRARY --driver-kind KIND --devices 0,1 --session ID [--max-sessions N]
- *          [--reconnect-grace SECONDS] [--stack-limit BYTES] [--tls-fd N] [--rdma 0]
+ *          [--reconnect-grace SECONDS] [--stack-limit BYTES] [--tls-fd N] [--rdma 0] [--sandbox POLICY]
  *
  * `fd` is the client's connection, `tls-fd` holds its keys if it is by TLS, `hello-fd` the hello that the frontend has read
  * from it. The worker
@@ -16,6 +16,7 @@
 #include "common/base/log_limit.h"
 #include "server/api/context.h"
 #include "server/core/worker.h"
+#include "server/export/export.h"
 #include "server/handshake/address_space.h"
 #include "server/handshake/handed.h"
 #include "server/handshake/hello.h"
@@ -23,6 +24,7 @@
 #include "server/handshake/keep_alive.h"
 #include "server/images/image.h"
 #include "server/modules.h"
+#include "server/sandbox/sandbox.h"
 #include "server/timeline/output.h"
 #include "server/timeline/times.h"
 #include "server/transfer/gpudirect.h"
@@ -44,6 +46,7 @@ struct arguments {
     struct rg_hello hello;
     int fd, hand_fd, tls_fd;
     uint64_t stack_limit; /* 0: as it is */
+    const char *sandbox;  /* NULL: none */
 };
 
 static bool number(const char *text, uint64_t max, uint64_t *out)
@@ -96,6 +99,8 @@ static bool parse(int argc, char **argv, struct arguments *out)
             good = number(value, UINT64_MAX, &out->stack_limit);
         else if (strcmp(name, "--driver") == 0)
             out->hello.driver = value;
+        else if (strcmp(name, "--sandbox") == 0)
+            out->sandbox = value;
         else if (strcmp(name, "--driver-kind") == 0)
             out->hello.driver_kind = value;
         else if (strcmp(name, "--devices") == 0)
@@ -200,6 +205,10 @@ int main(int argc, char **argv)
         rg_error("worker is a part of remote-gpud and is started by it");
         return 125;
     }
+    static struct rg_sandbox_policy policy;
+    if (!rg_sandbox_begin(arguments.sandbox, &policy))
+        return 1;
+    rg_export_set_folder(policy.runtime);
     if (arguments.stack_limit)
         rg_address_space_limit_stack(arguments.stack_limit);
     (void)fcntl(arguments.fd, F_SETFD, FD_CLOEXEC);
@@ -262,5 +271,8 @@ int main(int argc, char **argv)
         _exit(1);
     }
     /* No destructors: a driver's may wait for kernels that never end, and nothing here needs saving. */
-    _exit(wait_for_end(worker, over_fd, signal_fd, control_conn ? rg_conn_fd(control_conn) : -1));
+    const int status_of_end =
+        wait_for_end(worker, over_fd, signal_fd, control_conn ? rg_conn_fd(control_conn) : -1);
+    rg_export_leave();
+    _exit(status_of_end);
 }

@@ -481,6 +481,7 @@ static bool start_monitor(struct daemon *daemon, const char *worker)
     monitor->sessions.rdma = strcmp(settings->rdma, "allow") == 0;
     monitor->sessions.encrypt_control = strcmp(settings->encrypt, "control") == 0;
     monitor->sessions.max_of_one = (uint32_t)settings->max_sessions_of_one;
+    monitor->sessions.sandboxes = monitor->sandboxes;
     monitor->sessions.reconnect_s = (uint32_t)((settings->reconnect_grace_ns + 999999999u) / 1000000000u);
     char netperf[PATH_MAX];
     if (!settings->no_netperf && rg_path_library("netperf", netperf, sizeof netperf) == RG_OK &&
@@ -489,12 +490,31 @@ static bool start_monitor(struct daemon *daemon, const char *worker)
     return start_frontend(daemon);
 }
 
+/* RDMA is only counted where there is a device for it. */
+static struct rg_sandboxes *open_sandboxes(const struct rg_daemon_settings *settings)
+{
+    char why[1200] = "";
+    struct rg_sandbox_settings wanted = {.uids = settings->worker_uids,
+                                         .image_cache = getenv("REMOTE_GPU_IMAGE_CACHE"),
+                                         .rdma = strcmp(settings->rdma, "allow") == 0 &&
+                                                 access("/sys/class/infiniband", F_OK) == 0};
+    struct rg_sandboxes *sandboxes = NULL;
+    if (!rg_sandbox_mode_by_name(settings->sandbox, &wanted.mode) ||
+        !rg_sandbox_share_by_name(settings->share_ipc, &wanted.share) ||
+        !(sandboxes = rg_sandboxes_open(&wanted, why, sizeof why)))
+        rg_error("%s", why);
+    return sandboxes;
+}
+
 static bool find_driver(struct daemon *daemon)
 {
     const char *wanted = daemon->settings->driver;
     struct rg_driver *driver = &daemon->monitor.driver;
     char why[RG_CONTROL_REASON] = "";
-    if (rg_driver_find(wanted, driver, why, sizeof why) != RG_OK) {
+    daemon->monitor.sandboxes = open_sandboxes(daemon->settings);
+    if (!daemon->monitor.sandboxes)
+        return false;
+    if (rg_driver_find(wanted, daemon->monitor.sandboxes, driver, why, sizeof why) != RG_OK) {
         rg_error("%s", why);
         return false;
     }
@@ -538,7 +558,9 @@ int rg_daemon_run(const struct rg_daemon_settings *settings)
     if (started)
         serve(daemon);
     close_listeners(daemon);
+    struct rg_sandboxes *sandboxes = daemon->monitor.sandboxes;
     rg_monitor_fini(&daemon->monitor);
+    rg_sandboxes_close(sandboxes);
     if (daemon->signals >= 0)
         close(daemon->signals);
     free(daemon);

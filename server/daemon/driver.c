@@ -11,7 +11,7 @@
 #include "common/base/log.h"
 #include "common/base/path.h"
 #include "common/base/printable.h"
-#include "server/daemon/process.h"
+#include "server/daemon/confined.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -35,7 +35,8 @@ static void describe_end(int status, char *why, size_t why_size)
         rg_explain(why, why_size, "the probe ended with status %d and no report", WEXITSTATUS(status));
 }
 
-static enum rg_status begin(struct rg_probe *probe, const char *library, char *why, size_t why_size)
+static enum rg_status begin(struct rg_probe *probe, struct rg_sandboxes *sandboxes, const char *library,
+                            bool soft, char *why, size_t why_size)
 {
     char path[PATH_MAX];
     *probe = (struct rg_probe){.fd = -1};
@@ -52,13 +53,12 @@ static enum rg_status begin(struct rg_probe *probe, const char *library, char *w
     }
     char *arguments[] = {path, (char *)"--driver", (char *)(uintptr_t)library, NULL};
     /* It dies with the daemon: one that hangs does not outlive a daemon that was stopped. */
-    const struct rg_process process = {.path = path,
-                                       .arguments = arguments,
-                                       .environment = environ,
-                                       .fds = {ends[1]},
-                                       .n_fds = 1,
-                                       .death_signal = SIGKILL};
-    const enum rg_status status = rg_process_start(&process, &probe->pid, why, why_size);
+    const struct rg_process process = {
+        .path = path, .arguments = arguments, .fds = {ends[1]}, .n_fds = 1, .death_signal = SIGKILL};
+    const struct rg_confined confined = {
+        .program = RG_SANDBOX_PROBE, .identity = "", .driver = library, .soft = soft, .gpus = UINT64_MAX};
+    const enum rg_status status =
+        rg_confined_start(sandboxes, &confined, &process, &probe->lease, &probe->pid, why, why_size);
     close(ends[1]);
     if (status != RG_OK) {
         close(ends[0]);
@@ -80,6 +80,8 @@ static void finish(struct rg_probe *probe, int *end)
         ;
     probe->pid = 0;
     probe->fd = -1;
+    rg_sandbox_release(probe->lease);
+    probe->lease = NULL;
 }
 
 void rg_probe_cancel(struct rg_probe *probe)
@@ -149,11 +151,11 @@ static enum rg_status proceed(struct rg_probe *probe, char *why, size_t why_size
 }
 
 /* The whole of it, while nothing else is to be done. */
-static enum rg_status probe(const char *library, const char *kind, struct rg_driver *out, char *why,
-                            size_t why_size)
+static enum rg_status probe(struct rg_sandboxes *sandboxes, const char *library, const char *kind,
+                            struct rg_driver *out, char *why, size_t why_size)
 {
     struct rg_probe run;
-    enum rg_status status = begin(&run, library, why, why_size);
+    enum rg_status status = begin(&run, sandboxes, library, strcmp(kind, "soft") == 0, why, why_size);
     if (status != RG_OK)
         return status;
     while ((status = proceed(&run, why, why_size)) == RG_ERR_TIMEOUT) {
@@ -169,8 +171,39 @@ static enum rg_status probe(const char *library, const char *kind, struct rg_dri
     return status;
 }
 
+/*
+ * The same, at the start. What NVIDIA's driver needs is known for the drivers of today. One that works only without a
+ * sandbox is used so, which is said, unless that is to be refused. An attempt without it may also have made the device files
+ * that were missing, so the sandbox gets another chance then.
+ */
+static enum rg_status try_driver(struct rg_sandboxes *sandboxes, const char *library, const char *kind,
+                                 struct rg_driver *out, char *why, size_t why_size)
+{
+    char confined[RG_CONTROL_REASON] = "", again[RG_CONTROL_REASON] = "";
+    enum rg_status status = probe(sandboxes, library, kind, out, confined, sizeof confined);
+    if (status == RG_OK)
+        return status;
+    rg_explain(why, why_size, "%s", confined);
+    if (rg_sandboxes_mode(sandboxes) != RG_SANDBOX_AUTO)
+        return status;
+    rg_sandboxes_give_up(sandboxes, true);
+    const enum rg_status free_status = probe(sandboxes, library, kind, out, again, sizeof again);
+    rg_sandboxes_give_up(sandboxes, false);
+    if (free_status != RG_OK)
+        return status;
+    if (probe(sandboxes, library, kind, out, again, sizeof again) == RG_OK)
+        return RG_OK;
+    rg_warn("sandbox: the driver works only without it (%s): its workers are not confined; --sandbox=log "
+            "shows what is "
+            "missing, --sandbox=strict refuses this",
+            confined);
+    rg_sandboxes_give_up(sandboxes, true);
+    return probe(sandboxes, library, kind, out, why, why_size);
+}
+
 /* Where NVIDIA's library is: what the loader finds by name, then the usual places outside its search path. */
-static enum rg_status find_nvidia(struct rg_driver *out, char *why, size_t why_size)
+static enum rg_status find_nvidia(struct rg_sandboxes *sandboxes, struct rg_driver *out, char *why,
+                                  size_t why_size)
 {
     static const char *const candidates[] = {
         "libcuda.so.1",
@@ -187,7 +220,7 @@ static enum rg_status find_nvidia(struct rg_driver *out, char *why, size_t why_s
         if (i > 0 && access(candidates[i], R_OK) != 0)
             continue;
         char reason[RG_CONTROL_REASON] = "";
-        status = probe(candidates[i], "nvidia", out, reason, sizeof reason);
+        status = try_driver(sandboxes, candidates[i], "nvidia", out, reason, sizeof reason);
         if (status == RG_OK)
             return RG_OK;
         /* the reason of a library that is there says more than that of a name that is not found */
@@ -198,7 +231,8 @@ static enum rg_status find_nvidia(struct rg_driver *out, char *why, size_t why_s
     return status;
 }
 
-static enum rg_status find_soft(struct rg_driver *out, char *why, size_t why_size)
+static enum rg_status find_soft(struct rg_sandboxes *sandboxes, struct rg_driver *out, char *why,
+                                size_t why_size)
 {
     char path[PATH_MAX];
     if (rg_path_library("soft/libcuda.so.1", path, sizeof path) != RG_OK) {
@@ -207,7 +241,7 @@ static enum rg_status find_soft(struct rg_driver *out, char *why, size_t why_siz
         return RG_ERR_NOT_FOUND;
     }
     char reason[RG_CONTROL_REASON] = "";
-    enum rg_status status = probe(path, "soft", out, reason, sizeof reason);
+    enum rg_status status = try_driver(sandboxes, path, "soft", out, reason, sizeof reason);
     if (status != RG_OK)
         rg_explain(why, why_size, "the software device does not work: %s", reason);
     return status;
@@ -220,22 +254,24 @@ static bool is_soft_library(const char *path)
            realpath(path, b) && strcmp(a, b) == 0;
 }
 
-enum rg_status rg_driver_find(const char *wanted, struct rg_driver *out, char *why, size_t why_size)
+enum rg_status rg_driver_find(const char *wanted, struct rg_sandboxes *sandboxes, struct rg_driver *out,
+                              char *why, size_t why_size)
 {
     memset(out, 0, sizeof *out);
     enum rg_status status;
     char reason[RG_CONTROL_REASON] = "";
     if (strcmp(wanted, "soft") == 0) {
-        status = find_soft(out, why, why_size);
+        status = find_soft(sandboxes, out, why, why_size);
     } else if (strcmp(wanted, "auto") == 0) {
-        status = find_nvidia(out, reason, sizeof reason);
+        status = find_nvidia(sandboxes, out, reason, sizeof reason);
         if (status != RG_OK) {
             rg_warn("no working NVIDIA driver (%s): using the software device, which computes on the CPU",
                     reason);
-            status = find_soft(out, why, why_size);
+            status = find_soft(sandboxes, out, why, why_size);
         }
     } else {
-        status = probe(wanted, is_soft_library(wanted) ? "soft" : "nvidia", out, reason, sizeof reason);
+        status = try_driver(sandboxes, wanted, is_soft_library(wanted) ? "soft" : "nvidia", out, reason,
+                            sizeof reason);
         if (status != RG_OK)
             rg_explain(why, why_size, "the driver does not work: %s (%s)", reason, wanted);
     }
@@ -250,10 +286,11 @@ enum rg_status rg_driver_find(const char *wanted, struct rg_driver *out, char *w
     return RG_OK;
 }
 
-bool rg_probe_begin(struct rg_probe *probe, const struct rg_driver *driver)
+bool rg_probe_begin(struct rg_probe *probe, struct rg_sandboxes *sandboxes, const struct rg_driver *driver)
 {
     char why[RG_CONTROL_REASON] = "";
-    if (begin(probe, driver->info.path, why, sizeof why) == RG_OK)
+    if (begin(probe, sandboxes, driver->info.path, strcmp(driver->info.kind, "soft") == 0, why, sizeof why) ==
+        RG_OK)
         return true;
     rg_warn("cannot look at the devices now: %s", why);
     return false;

@@ -11,6 +11,7 @@
 #define RG_SERVER_DAEMON_DRIVER_H
 
 #include "proto/control/control.h"
+#include "server/sandbox/identities.h"
 
 #include <sys/types.h>
 
@@ -36,17 +37,19 @@ struct rg_probe {
     uint64_t deadline_ns;
     size_t used;
     struct rg_probe_report *report;
+    struct rg_sandbox_lease *lease;
 };
 
 /**
  * Finds a driver that works. `wanted`: "auto", "soft" or a path. Says at info which one it is, and for "auto"
  * at warn why it is not NVIDIA's. RG_ERR_NOT_FOUND or RG_ERR_UNSUPPORTED: there is none; `why` says why.
  */
-RG_MUST_CHECK enum rg_status rg_driver_find(const char *wanted, struct rg_driver *out, char *why,
-                                            size_t why_size);
+RG_MUST_CHECK enum rg_status rg_driver_find(const char *wanted, struct rg_sandboxes *sandboxes,
+                                            struct rg_driver *out, char *why, size_t why_size);
 
 /** Starts a look at a driver that was found. False: it was said why not. */
-RG_MUST_CHECK bool rg_probe_begin(struct rg_probe *probe, const struct rg_driver *driver);
+RG_MUST_CHECK bool rg_probe_begin(struct rg_probe *probe, struct rg_sandboxes *sandboxes,
+                                  const struct rg_driver *driver);
 /**
  * After probe->fd polls readable, or its deadline: RG_ERR_TIMEOUT if it goes on. Otherwise it is over: RG_OK with the devices'
  * free memory and the machine's state taken over into `driver`; anything else: it was said why not.

@@ -1,7 +1,7 @@
 /*
  * manager.c - program lib/remote-gpu/manager: answers questions by the driver's management library (NVML).
  *
- *   manager --driver LIBRARY      questions and answers (proto/management/management.h) go over descriptor 3, until it is closed
+ *   manager --driver LIBRARY [--sandbox POLICY]     questions and answers (proto/management/management.h) go over descriptor 3, until it is closed
  *
  * The library is the one beside the driver. It is called by name with what the signature says, in memory of
  * this process; a library that crashes takes only this process with it. Where there is none, nothing is
@@ -9,6 +9,7 @@
  */
 #include "common/base/log.h"
 #include "proto/management/management.h"
+#include "server/sandbox/sandbox.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -142,10 +143,14 @@ static size_t answer(const void *question, size_t size, void *out)
 int main(int argc, char **argv)
 {
     static unsigned char question[RG_QUESTION_SIZE_MAX], told[RG_ANSWER_SIZE_MAX];
-    if (argc != 3 || strcmp(argv[1], "--driver") != 0) {
+    static struct rg_sandbox_policy policy;
+    const bool sandbox = argc == 5 && strcmp(argv[3], "--sandbox") == 0;
+    if ((argc != 3 && !sandbox) || strcmp(argv[1], "--driver") != 0) {
         rg_error("manager is a part of remote-gpud; usage: manager --driver LIBRARY");
         return 125;
     }
+    if (!rg_sandbox_begin(sandbox ? argv[4] : NULL, &policy))
+        return 1;
     load(argv[2]);
     ssize_t size;
     while ((size = recv(SOCKET_FD, question, sizeof question, 0)) > 0) {

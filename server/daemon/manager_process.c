@@ -4,7 +4,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/path.h"
-#include "server/daemon/process.h"
+#include "server/daemon/confined.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -22,10 +22,13 @@ void rg_manager_stop(struct rg_manager_process *manager)
     while (waitpid(manager->pid, NULL, 0) < 0 && errno == EINTR)
         ;
     manager->pid = 0;
+    rg_sandbox_release(manager->lease);
+    manager->lease = NULL;
 }
 
 /* It ends when its socket is closed, which is also how it notices that the frontend is gone. */
-enum rg_status rg_manager_start(struct rg_manager_process *manager, const char *driver, int *socket)
+enum rg_status rg_manager_start(struct rg_manager_process *manager, struct rg_sandboxes *sandboxes,
+                                const struct rg_driver *driver, int *socket)
 {
     char path[PATH_MAX], why[512] = "";
     int ends[2];
@@ -41,14 +44,16 @@ enum rg_status rg_manager_start(struct rg_manager_process *manager, const char *
         rg_warn("no questions about the GPU's state can be answered: %s", strerror(errno));
         return RG_ERR_NO_MEMORY;
     }
-    char *arguments[] = {path, (char *)"--driver", (char *)(uintptr_t)driver, NULL};
-    const struct rg_process process = {.path = path,
-                                       .arguments = arguments,
-                                       .environment = environ,
-                                       .fds = {ends[1]},
-                                       .n_fds = 1,
-                                       .death_signal = SIGKILL};
-    const enum rg_status status = rg_process_start(&process, &manager->pid, why, sizeof why);
+    char *arguments[] = {path, (char *)"--driver", (char *)(uintptr_t)driver->info.path, NULL};
+    const struct rg_process process = {
+        .path = path, .arguments = arguments, .fds = {ends[1]}, .n_fds = 1, .death_signal = SIGKILL};
+    const struct rg_confined confined = {.program = RG_SANDBOX_MANAGER,
+                                         .identity = "",
+                                         .driver = driver->info.path,
+                                         .soft = strcmp(driver->info.kind, "soft") == 0,
+                                         .gpus = UINT64_MAX};
+    const enum rg_status status =
+        rg_confined_start(sandboxes, &confined, &process, &manager->lease, &manager->pid, why, sizeof why);
     close(ends[1]);
     if (status != RG_OK) {
         close(ends[0]);

@@ -9,6 +9,7 @@
 #define RG_SERVER_DAEMON_MANAGER_PROCESS_H
 
 #include "common/base/status.h"
+#include "server/daemon/driver.h"
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -16,15 +17,17 @@
 #define RG_MANAGER_PAUSE_NS 1000000000ull
 
 struct rg_manager_process {
+    struct rg_sandbox_lease *lease;
     pid_t pid; /* 0: there is none */
     uint64_t not_before_ns;
 };
 
 /**
- * Starts one for the library beside the driver at `driver`, in place of one that may be there. *socket: for who asks it; the
+ * Starts one for the library beside the driver, in place of one that may be there. *socket: for who asks it; the
  * caller's. RG_ERR_TIMEOUT: not so soon again; anything else was said.
  */
-RG_MUST_CHECK enum rg_status rg_manager_start(struct rg_manager_process *manager, const char *driver,
+RG_MUST_CHECK enum rg_status rg_manager_start(struct rg_manager_process *manager,
+                                              struct rg_sandboxes *sandboxes, const struct rg_driver *driver,
                                               int *socket);
 void rg_manager_stop(struct rg_manager_process *manager);
 

@@ -217,7 +217,7 @@ void rg_monitor_reload(struct rg_monitor *monitor)
 static void begin_probe(struct rg_monitor *monitor, struct rg_monitor_answer *answered)
 {
     if (monitor->n_probers == RG_MONITOR_PROBERS_MAX ||
-        (monitor->probe.pid == 0 && !rg_probe_begin(&monitor->probe, &monitor->driver))) {
+        (monitor->probe.pid == 0 && !rg_probe_begin(&monitor->probe, monitor->sandboxes, &monitor->driver))) {
         refuse(monitor, answered, RG_REFUSAL_INTERNAL, "the devices cannot be looked at now");
         return;
     }
@@ -246,7 +246,7 @@ void rg_monitor_probe(struct rg_monitor *monitor)
 static void start_manager(struct rg_monitor *monitor, struct rg_monitor_answer *answered)
 {
     int socket = -1;
-    answered->status = rg_manager_start(&monitor->manager, monitor->driver.info.path, &socket);
+    answered->status = rg_manager_start(&monitor->manager, monitor->sandboxes, &monitor->driver, &socket);
     answer(monitor, answered, &socket, answered->status == RG_OK ? 1 : 0);
     if (socket >= 0)
         close(socket);

@@ -20,6 +20,7 @@ struct rg_monitor {
     struct rg_sessions sessions;
     struct rg_board *board; /* NULL until there is one */
     int board_fd;
+    struct rg_sandboxes *sandboxes;
     struct rg_driver driver; /* as it was found; the board has it as it is now */
     struct rg_probe probe;
     uint64_t probers[RG_MONITOR_PROBERS_MAX]; /* numbers of the questions that wait for it */

@@ -1,7 +1,7 @@
 /*
  * probe.c - program lib/remote-gpu/probe: loads a CUDA driver, looks at its devices, reports, ends.
  *
- *   probe --driver LIBRARY      a struct rg_probe_report goes to descriptor 3
+ *   probe --driver LIBRARY [--sandbox POLICY]      a struct rg_probe_report goes to descriptor 3
  *
  * A driver that crashes or hangs takes only this process with it. Nothing of the driver is linked: every
  * function is looked up, so that the software device, old drivers and stubs are all tried the same way. Free
@@ -11,6 +11,7 @@
 #include "common/base/log.h"
 #include "common/base/path.h"
 #include "server/daemon/driver.h"
+#include "server/sandbox/sandbox.h"
 #include "transport/topology/rails.h"
 
 #include <cuda.h>
@@ -244,10 +245,14 @@ static void describe_machine(struct rg_driver *out)
 
 int main(int argc, char **argv)
 {
-    if (argc != 3 || strcmp(argv[1], "--driver") != 0) {
+    static struct rg_sandbox_policy policy;
+    const bool sandbox = argc == 5 && strcmp(argv[3], "--sandbox") == 0;
+    if ((argc != 3 && !sandbox) || strcmp(argv[1], "--driver") != 0) {
         rg_error("probe is a part of remote-gpud; usage: probe --driver LIBRARY");
         return 125;
     }
+    if (!rg_sandbox_begin(sandbox ? argv[4] : NULL, &policy))
+        return 1;
     struct rg_driver *found = &told.driver;
     struct driver driver = {0};
     load(&driver, argv[2], found->info.path, sizeof found->info.path);

@@ -19,10 +19,11 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "server/daemon/audit.h"
+#include "server/daemon/confined.h"
 #include "server/daemon/packet.h"
-#include "server/daemon/process.h"
 #include "server/handshake/handed.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -225,21 +226,31 @@ static void format_visible(const struct rg_driver *driver, const struct rg_sessi
     }
 }
 
-/* The daemon's environment with one variable replaced or added; the array alone is to be freed. */
-static char **environment_with(char *assignment)
+/*
+ * The device files of these GPUs: NVIDIA's driver tells their numbers by PCI function. All of them where it does not, as on
+ * the software device, which has none.
+ */
+static uint64_t device_files(const struct rg_driver *driver, const struct rg_session_info *info)
 {
-    size_t name = strcspn(assignment, "=") + 1, n = 0;
-    while (environ[n])
-        n++;
-    char **out = calloc(n + 2, sizeof *out);
-    if (!out)
-        return NULL;
-    size_t used = 0;
-    for (size_t i = 0; i < n; i++)
-        if (strncmp(environ[i], assignment, name) != 0)
-            out[used++] = environ[i];
-    out[used] = assignment;
-    return out;
+    uint64_t found = 0;
+    for (uint32_t i = 0; i < info->n_devices; i++) {
+        char path[96], line[128];
+        unsigned number = 64;
+        snprintf(path, sizeof path, "/proc/driver/nvidia/gpus/%.40s/information",
+                 driver->devices[info->devices[i]].pci);
+        for (char *at = path; *at; at++)
+            *at = (char)tolower((unsigned char)*at);
+        FILE *file = fopen(path, "re");
+        while (file && number == 64 && fgets(line, sizeof line, file))
+            if (sscanf(line, "Device Minor: %u", &number) != 1)
+                number = 64;
+        if (file)
+            fclose(file);
+        if (number >= 64)
+            return UINT64_MAX;
+        found |= 1ull << number;
+    }
+    return found;
 }
 
 /* What goes by RDMA is not encrypted. */
@@ -250,7 +261,8 @@ static bool may_use_rdma(const struct rg_sessions *sessions, bool encrypted)
 
 /* A process that answers measurements; it needs no driver. */
 static enum rg_status start_netperf(const struct rg_sessions *sessions, const struct rg_session_files *files,
-                                    const char *id, pid_t *pid, char *why, size_t why_size)
+                                    const char *identity, const char *id, struct rg_sandbox_lease **lease,
+                                    pid_t *pid, char *why, size_t why_size)
 {
     const bool tls = files->tls >= 0;
     const char *arguments[] = {"netperf",
@@ -268,18 +280,18 @@ static enum rg_status start_netperf(const struct rg_sessions *sessions, const st
     struct rg_process process = {
         .path = sessions->netperf,
         .arguments = (char *const *)(uintptr_t)arguments,
-        .environment = environ,
         .fds = {files->connection, files->hello, files->tls},
         .n_fds = tls ? 3 : 2,
         .death_signal = SIGTERM,
     };
-    return rg_process_start(&process, pid, why, why_size);
+    const struct rg_confined confined = {.program = RG_SANDBOX_NETPERF, .identity = identity};
+    return rg_confined_start(sessions->sandboxes, &confined, &process, lease, pid, why, why_size);
 }
 
 static enum rg_status start_worker(const struct rg_sessions *sessions, const struct rg_driver *driver,
                                    const struct rg_session_info *info, bool netperf,
-                                   const struct rg_session_files *files, int *hand, pid_t *pid, char *why,
-                                   size_t why_size)
+                                   const struct rg_session_files *files, const char *identity, int *hand,
+                                   struct rg_sandbox_lease **lease, pid_t *pid, char *why, size_t why_size)
 {
     const bool tls = files->tls >= 0;
     struct rlimit own = {.rlim_cur = RLIM_INFINITY};
@@ -293,7 +305,7 @@ static enum rg_status start_worker(const struct rg_sessions *sessions, const str
     (void)getrlimit(RLIMIT_STACK, &own);
     snprintf(stack, sizeof stack, "%llu", (unsigned long long)own.rlim_cur);
     if (netperf)
-        return start_netperf(sessions, files, id, pid, why, why_size);
+        return start_netperf(sessions, files, identity, id, lease, pid, why, why_size);
     int hands[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, hands) != 0) {
         rg_explain(why, why_size, "no socket: %s", strerror(errno));
@@ -327,25 +339,37 @@ static enum rg_status start_worker(const struct rg_sessions *sessions, const str
                                tls ? "--tls-fd" : NULL,
                                "6",
                                NULL};
-    bool part = !is_all_in_order(driver, info);
-    RG_CLEANUP_FREE char **environment = part ? environment_with(visible) : NULL;
-    if (part && !environment)
-        return RG_ERR_NO_MEMORY;
     struct rg_process process = {
         .path = sessions->worker,
         .arguments = (char *const *)(uintptr_t)arguments,
-        .environment = part ? environment : environ,
         .fds = {files->connection, files->hello, theirs, files->tls},
         .n_fds = tls ? 4 : 3,
         .death_signal = SIGTERM,
         .stack_limit = RG_ADDRESS_STACK_GAP,
     };
-    enum rg_status status = rg_process_start(&process, pid, why, why_size);
+    const struct rg_confined confined = {.program = RG_SANDBOX_WORKER,
+                                         .identity = identity,
+                                         .driver = driver->info.path,
+                                         .soft = strcmp(driver->info.kind, "soft") == 0,
+                                         .gpus = device_files(driver, info),
+                                         .variable = is_all_in_order(driver, info) ? NULL : visible};
+    enum rg_status status =
+        rg_confined_start(sessions->sandboxes, &confined, &process, lease, pid, why, why_size);
     if (status == RG_OK) {
         *hand = ours;
         ours = -1;
     }
     return status;
+}
+
+/* Whose sessions have a sandbox in common. Of those who have proved nothing, the ones of one machine are one. */
+static void name_identity(const struct rg_who *who, const char *peer, char *out, size_t size)
+{
+    const char *port = strrchr(peer, ':');
+    if (who->name[0])
+        snprintf(out, size, "%d %s", (int)who->proof, who->name);
+    else
+        snprintf(out, size, "unauthenticated %.*s", port ? (int)(port - peer) : (int)strlen(peer), peer);
 }
 
 enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_driver *driver,
@@ -371,9 +395,10 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
     entry->started_ns = rg_now_ns();
     entry->hand = -1;
 
-    char why[512] = "";
-    status = start_worker(sessions, driver, info, wanted->purpose == RG_PURPOSE_NETPERF, files, &entry->hand,
-                          &entry->pid, why, sizeof why);
+    char why[512] = "", identity[2 * RG_CONTROL_TEXT];
+    name_identity(who, info->peer, identity, sizeof identity);
+    status = start_worker(sessions, driver, info, wanted->purpose == RG_PURPOSE_NETPERF, files, identity,
+                          &entry->hand, &entry->lease, &entry->pid, why, sizeof why);
     if (status != RG_OK) {
         rg_error("session %llu: no worker: %s", (unsigned long long)info->id, why);
         return refuse(answer, status, RG_REFUSAL_INTERNAL,
@@ -470,6 +495,7 @@ void rg_sessions_reap(struct rg_sessions *sessions)
         show(sessions, i);
         if (entry->hand >= 0)
             close(entry->hand);
+        rg_sandbox_release(entry->lease);
         free(entry);
     }
 }

@@ -20,7 +20,8 @@ struct rg_session_entry {
     pid_t pid;
     uint64_t started_ns;
     uint64_t kill_ns; /* it was told to end, and is killed then; 0: it was not */
-    int hand;         /* a socket by which its worker gets further connections; -1: it takes none */
+    struct rg_sandbox_lease *lease;
+    int hand; /* a socket by which its worker gets further connections; -1: it takes none */
 };
 
 /** What comes with a question: descriptors of the monitor's. */
@@ -37,6 +38,7 @@ struct rg_sessions {
     uint32_t max_of_one;  /* sessions of one identity; 0: as many as there may be */
     bool rdma;            /* sessions may go on over RDMA */
     bool encrypt_control; /* of an encrypted one what goes over RDMA need not be */
+    struct rg_sandboxes *sandboxes;
     const char *worker;   /* path */
     uint32_t reconnect_s; /* how long a session waits for a client that lost its connection; 0: not */
     char netperf[4096];   /* path of the program that answers measurements; "": they are refused */

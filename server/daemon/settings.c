@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/sync/adaptive_wait.h"
 #include "server/identity/commands/commands.h"
+#include "server/sandbox/identities.h"
 #include "transport/address.h"
 
 #include <netdb.h>
@@ -170,6 +171,31 @@ static const struct rg_option table[] = {
      .type = RG_OPTION_FLAG,
      .offset = AT(no_netperf),
      .help = "do not answer measurements of the connection (remote-gpu netperf, doctor)"},
+    {.name = "sandbox",
+     .type = RG_OPTION_CHOICE,
+     .offset = AT(sandbox),
+     .argument = RG_SANDBOX_MODES,
+     .value = "auto",
+     .environment = "REMOTE_GPU_SANDBOX",
+     .help = "confine the processes that serve clients: with what this machine can do (auto), all measures "
+             "or no start "
+             "(strict), letting through and logging what system calls and files would be refused (log), or "
+             "not (off)"},
+    {.name = "worker-uids",
+     .type = RG_OPTION_TEXT,
+     .offset = AT(worker_uids),
+     .argument = "FIRST-LAST",
+     .help =
+         "when started as root, users that belong to nobody else: each identity's sessions get one (default: "
+         "60578-61179)"},
+    {.name = "share-ipc",
+     .type = RG_OPTION_CHOICE,
+     .offset = AT(share_ipc),
+     .argument = RG_SANDBOX_SHARES,
+     .value = "identity",
+     .help = "whose sessions may share memory and events by CUDA's handles, and so have a user in common: "
+             "those of one "
+             "identity, any, or none (then each session has its own user, and nothing is kept on disk)"},
     {.name = "wait",
      .type = RG_OPTION_CHOICE,
      .offset = AT(wait),

@@ -22,6 +22,7 @@ struct rg_daemon_settings {
     int64_t max_sessions;
     int64_t max_sessions_of_one; /* 0: as many as there may be */
     uint64_t grace_ns;
+    char *sandbox, *worker_uids, *share_ipc; /* server/sandbox/identities.h */
     char *wait;
     char *image_cache; /* NULL: where it is by default */
     uint64_t image_cache_size;

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -22,6 +23,8 @@
 #include <unistd.h>
 
 #define PART     16 /* bytes of each half of a token */
+#define NAME     8  /* of those, the ones in the name of a socket, which must be short */
+#define SECRET   32
 #define OFFERED  4096
 #define PATIENCE 5 /* seconds for another worker to answer */
 
@@ -43,17 +46,55 @@ static int n_offers;
 static struct kept *handles; /* a ring once there are RG_EXPORT_HANDLES */
 static unsigned n_handles, next_handle;
 static int listener = -1;
+static const char *folder = "";  /* of the identity's sessions */
 static unsigned char self[PART]; /* this worker's half of its tokens */
 
 /* --- handing out ---------------------------------------------------------------------------------------- */
 
-static socklen_t address_of(const unsigned char *who, struct sockaddr_un *address)
+static bool address_of(const unsigned char *who, struct sockaddr_un *address)
 {
     *address = (struct sockaddr_un){.sun_family = AF_UNIX};
-    int n = snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "remote-gpu/share/");
-    for (int i = 0; i < PART; i++)
-        n += snprintf(address->sun_path + 1 + n, sizeof address->sun_path - 1 - (size_t)n, "%02x", who[i]);
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+    int n = snprintf(address->sun_path, sizeof address->sun_path, "%s/", folder);
+    for (int i = 0; i < NAME && n < (int)sizeof address->sun_path; i++)
+        n += snprintf(address->sun_path + n, sizeof address->sun_path - (size_t)n, "%02x", who[i]);
+    return folder[0] == '/' && n < (int)sizeof address->sun_path;
+}
+
+/* What the workers of one identity know, and no others. */
+static bool read_secret(unsigned char secret[SECRET])
+{
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s/secret", folder) >= (int)sizeof path)
+        return false;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    const bool good = fd >= 0 && read(fd, secret, SECRET) == SECRET;
+    if (fd >= 0)
+        close(fd);
+    return good;
+}
+
+/* In a time that does not depend on where they differ. */
+static bool is_secret(const unsigned char *given)
+{
+    unsigned char own[SECRET], differs = 0;
+    if (!read_secret(own))
+        return false;
+    for (int i = 0; i < SECRET; i++)
+        differs |= (unsigned char)(own[i] ^ given[i]);
+    explicit_bzero(own, sizeof own);
+    return differs == 0;
+}
+
+void rg_export_set_folder(const char *given)
+{
+    folder = given;
+}
+
+void rg_export_leave(void)
+{
+    struct sockaddr_un address;
+    if (listener >= 0 && address_of(self, &address))
+        unlink(address.sun_path);
 }
 
 static bool same_user(int connection)
@@ -128,9 +169,12 @@ static void *execute(void *unused)
                 usleep(10000); /* out of descriptors: those who ask wait in line */
             continue;
         }
-        unsigned char name[PART];
+        unsigned char asked[SECRET + 2 * PART];
+        const unsigned char *name = asked + SECRET + PART;
         limit_patience(connection);
-        if (same_user(connection) && recv(connection, name, PART, MSG_WAITALL) == PART) {
+        if (same_user(connection) &&
+            recv(connection, asked, sizeof asked, MSG_WAITALL) == (ssize_t)sizeof asked && is_secret(asked) &&
+            memcmp(asked + SECRET, self, PART) == 0) {
             struct kept kept;
             int fd = copy_of(name);
             answer(connection, fd, fd < 0 && handle_of(name, &kept) ? &kept : NULL);
@@ -152,7 +196,7 @@ static bool listen_once(void)
     if (getrandom(self, PART, 0) != PART)
         return false;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&address, address_of(self, &address)) != 0 ||
+    if (fd < 0 || !address_of(self, &address) || bind(fd, (struct sockaddr *)&address, sizeof address) != 0 ||
         listen(fd, 64) != 0) {
         if (fd >= 0)
             close(fd);
@@ -280,14 +324,23 @@ static int receive(int connection)
 static int ask_for(const unsigned char *token)
 {
     struct sockaddr_un address;
-    int connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (connection < 0)
+    unsigned char asked[SECRET + 2 * PART];
+    if (!address_of(token, &address) || !read_secret(asked))
         return -1;
-    limit_patience(connection);
-    if (connect(connection, (struct sockaddr *)&address, address_of(token, &address)) == 0 &&
-        same_user(connection) && send(connection, token + PART, PART, MSG_NOSIGNAL) == PART)
+    memcpy(asked + SECRET, token, 2 * PART);
+    int connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool good = connection >= 0;
+    if (good) {
+        limit_patience(connection);
+        good = connect(connection, (struct sockaddr *)&address, sizeof address) == 0 &&
+               same_user(connection) &&
+               send(connection, asked, sizeof asked, MSG_NOSIGNAL) == (ssize_t)sizeof asked;
+    }
+    explicit_bzero(asked, sizeof asked);
+    if (good)
         return connection;
-    close(connection);
+    if (connection >= 0)
+        close(connection);
     return -1;
 }
 

@@ -2,9 +2,10 @@
  * export.h - descriptors and handles of the driver's that other sessions on this machine may ask for.
  *
  * The worker that exported one keeps it, and a thread of its own hands copies to whoever names its token: 16
- * bytes that name the socket of that worker (in the abstract namespace), 16 random bytes that name what it
- * keeps, zeros. A worker of another user gets none. Clients see only tokens: of a handle that a driver's
- * library believes as it is, no byte is theirs.
+ * bytes that name the socket of that worker, 16 random bytes that name what it keeps, zeros. The socket is in a folder
+ * that the sessions of one identity have in common, and who asks must know what stands in the file `secret` there, which
+ * workers of other identities cannot read; so a token is worth nothing to them. Clients see only tokens: of a handle that a
+ * driver's library believes as it is, no byte is theirs.
  */
 #ifndef RG_SERVER_EXPORT_EXPORT_H
 #define RG_SERVER_EXPORT_EXPORT_H
@@ -23,6 +24,11 @@ enum rg_export_kind {
     RG_EXPORT_POINTER,
     RG_EXPORT_FABRIC,
 };
+
+/** Where sessions of this identity find each other; valid as long as the process. Before the first call. */
+void rg_export_set_folder(const char *folder);
+/** Removes the socket, at the end of the process. */
+void rg_export_leave(void);
 
 /** Keeps `fd` and fills in its token; false: the system refused (logged), `fd` is closed. Any thread. */
 bool rg_export_offer(int fd, unsigned char token[RG_EXPORT_TOKEN]);

@@ -1,7 +1,7 @@
 /*
  * netperf.c - program lib/remote-gpu/netperf: answers one client's measurements, started by remote-gpud.
  *
- *   netperf --fd N --hello-fd N --session ID [--tls-fd N] [--rdma 0]
+ *   netperf --fd N --hello-fd N --session ID [--tls-fd N] [--rdma 0] [--sandbox POLICY]
  *
  * It says hello as a worker does, moves to the transport that the client chooses, and then is an echo, a sink
  * and a source (proto/netperf.h), over the same connections and with the same kind of registered memory as a
@@ -13,6 +13,7 @@
 #include "common/base/log.h"
 #include "server/handshake/handed.h"
 #include "server/perf/perftest.h"
+#include "server/sandbox/sandbox.h"
 #include "transport/connect/connect.h"
 #include "transport/control.h"
 #include "transport/multirail/multirail.h"
@@ -224,6 +225,7 @@ struct arguments {
     int fd, hello_fd, tls_fd;
     bool no_rdma;
     uint64_t session;
+    const char *sandbox; /* NULL: none */
 };
 
 static bool parse(int argc, char **argv, struct arguments *out)
@@ -231,6 +233,10 @@ static bool parse(int argc, char **argv, struct arguments *out)
     *out = (struct arguments){.fd = -1, .hello_fd = -1, .tls_fd = -1};
     for (int i = 1; i + 1 < argc; i += 2) {
         char *end;
+        if (strcmp(argv[i], "--sandbox") == 0) {
+            out->sandbox = argv[i + 1];
+            continue;
+        }
         errno = 0;
         unsigned long long n = strtoull(argv[i + 1], &end, 10);
         if (*end || errno || argv[i + 1][0] < '0' || argv[i + 1][0] > '9')
@@ -272,6 +278,9 @@ int main(int argc, char **argv)
         rg_error("netperf is a part of remote-gpud and is started by it");
         return 125;
     }
+    static struct rg_sandbox_policy policy;
+    if (!rg_sandbox_begin(arguments.sandbox, &policy))
+        return 1;
     const uint64_t session = arguments.session;
     (void)fcntl(arguments.fd, F_SETFD, FD_CLOEXEC);
     signal(SIGPIPE, SIG_IGN);

@@ -7,6 +7,8 @@
  */
 #include "server/sandbox/internal.h"
 
+#include "common/base/log.h"
+
 #include <cap-ng.h>
 #include <errno.h>
 #include <linux/capability.h>
@@ -56,4 +58,20 @@ enum rg_status rg_sandbox_confine(const struct rg_sandbox_policy *policy, char *
         return RG_OK;
     rg_explain(why, why_size, "%s: %s%s%s", what, reason, reason[0] ? ": " : "", strerror(error));
     return RG_ERR_UNSUPPORTED;
+}
+
+bool rg_sandbox_begin(const char *text, struct rg_sandbox_policy *out)
+{
+    char why[512] = "";
+    memset(out, 0, sizeof *out);
+    if (!text)
+        return true;
+    if (rg_sandbox_parse(text, out) != RG_OK) {
+        rg_error("sandbox: the policy that was passed in is malformed");
+        return false;
+    }
+    if (rg_sandbox_confine(out, why, sizeof why) == RG_OK)
+        return true;
+    rg_error("sandbox: %s", why);
+    return false;
 }

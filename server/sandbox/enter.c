@@ -115,37 +115,47 @@ static bool is_folder(const char *path)
     return lstat(path, &about) == 0 && S_ISDIR(about.st_mode);
 }
 
-static int enter_mounts(const struct rg_sandbox *sandbox)
+/* Only here, where it is covered: elsewhere it is seen as it is. */
+static const char *place_of(const struct rg_sandbox_keep *keep)
 {
-    int kept[RG_SANDBOX_KEEP], shm = -1;
-    char shm_path[PATH_MAX + 8];
-    size_t n = 0;
-    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0)
-        return -1;
-    for (; n < RG_SANDBOX_KEEP && sandbox->keep[n]; n++)
-        kept[n] = cover_of(sandbox->keep[n]) ? open(sandbox->keep[n], O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
-    if (sandbox->policy.runtime[0] && strlen(sandbox->policy.runtime) < PATH_MAX) {
-        stpcpy(stpcpy(shm_path, sandbox->policy.runtime), "/shm");
-        shm = open(shm_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    }
+    return keep->at ? keep->at : cover_of(keep->folder) ? keep->folder : NULL;
+}
+
+static int cover(const struct rg_sandbox *sandbox, const int *kept)
+{
     for (size_t i = 0; i < sizeof covered / sizeof covered[0]; i++)
         if (is_folder(covered[i]) &&
-            mount("none", covered[i], "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=64m") != 0)
+            mount("none", covered[i], "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=16m") != 0)
             return -1;
-    for (size_t i = 0; i < n; i++)
-        if (kept[i] >= 0 &&
-            (make_folders(sandbox->keep[i]) != 0 || bind_descriptor(kept[i], sandbox->keep[i]) != 0))
+    for (size_t i = 0; i < RG_SANDBOX_KEEP && sandbox->keep[i].folder; i++)
+        if (kept[i] >= 0 && (make_folders(place_of(&sandbox->keep[i])) != 0 ||
+                             bind_descriptor(kept[i], place_of(&sandbox->keep[i])) != 0))
             return -1;
-    /* NVIDIA's driver shares memory between the processes of one identity there */
-    if (is_folder("/dev/shm") &&
-        (shm >= 0 ? bind_descriptor(shm, "/dev/shm")
-                  : mount("none", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV | MS_RDONLY, "size=4k")) != 0)
+    return 0;
+}
+
+/* NVIDIA's driver shares memory between the processes of one identity in /dev/shm. */
+static int cover_shared_memory(int own)
+{
+    if (!is_folder("/dev/shm"))
+        return 0;
+    return own >= 0 ? bind_descriptor(own, "/dev/shm")
+                    : mount("none", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV | MS_RDONLY, "size=4k");
+}
+
+static int enter_mounts(const struct rg_sandbox *sandbox)
+{
+    int kept[RG_SANDBOX_KEEP];
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0)
         return -1;
-    for (size_t i = 0; i < n; i++)
-        if (kept[i] >= 0)
-            close(kept[i]);
-    if (shm >= 0)
-        close(shm);
+    /* they are closed by exec */
+    for (size_t i = 0; i < RG_SANDBOX_KEEP && sandbox->keep[i].folder; i++)
+        kept[i] = place_of(&sandbox->keep[i])
+                      ? open(sandbox->keep[i].folder, O_PATH | O_DIRECTORY | O_CLOEXEC)
+                      : -1;
+    const int shm = sandbox->shm ? open(sandbox->shm, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (cover(sandbox, kept) != 0 || cover_shared_memory(shm) != 0)
+        return -1;
     if (sandbox->policy.measures & RG_SANDBOX_PROCESSES)
         return mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "hidepid=2");
     return 0;
@@ -168,7 +178,7 @@ static int enter_user(const struct rg_sandbox *sandbox)
 int rg_sandbox_enter(const struct rg_sandbox *sandbox, const char **step)
 {
     const uint32_t measures = sandbox->policy.measures;
-    umask(077);
+    umask(022); /* folders in covered ones are for all to pass */
     *step = "its limits cannot be set";
     if ((measures & RG_SANDBOX_LIMITS) && enter_limits(sandbox) != 0)
         return -1;
@@ -184,6 +194,7 @@ int rg_sandbox_enter(const struct rg_sandbox *sandbox, const char **step)
     *step = "no user of its own";
     if ((measures & RG_SANDBOX_OWN_USER) && enter_user(sandbox) != 0)
         return -1;
+    umask(077);
     return 0;
 }
 

@@ -32,9 +32,8 @@ enum access {
 /* Whom a rule is for: all of the bits that are set must hold. */
 enum whom {
     ALL = 0,
-    NVIDIA = 1,  /* NVIDIA's driver or NVML is loaded */
-    RDMA = 2,    /* RDMA is allowed */
-    PRIVATE = 4, /* /tmp, /dev/shm and /run are this identity's alone */
+    NVIDIA = 1, /* NVIDIA's driver or NVML is loaded */
+    RDMA = 2,   /* RDMA is allowed */
     NETPERF = 8,
     MANAGER = 16,
 };
@@ -52,6 +51,7 @@ static const struct rule {
     {"/etc/ld.so.cache", READ, ALL},
     {"/etc/ld.so.preload", READ, ALL},
     {"/etc/localtime", READ, ALL},
+    {"/etc/machine-id", READ, ALL}, /* of which the software device makes its UUIDs */
     /* what every C program may ask for */
     {"/dev/null", READ | WRITE, ALL},
     {"/dev/zero", READ | WRITE, ALL},
@@ -87,7 +87,7 @@ static const struct rule {
     {"/dev/nvhost-gpu", READ | WRITE | DEVICE, NVIDIA},
     {"/dev/dxg", READ | WRITE | DEVICE, NVIDIA},
     {"/dev/shm", READ | WRITE | CHANGE, NVIDIA}, /* memory shared by processes of one user */
-    {"/tmp", READ | WRITE | CHANGE, NVIDIA | PRIVATE},
+    {"/tmp/nvidia-mps", READ | WRITE, NVIDIA},   /* the multi-process service */
     {"/proc/driver", READ | WRITE, NVIDIA},
     {"/proc/devices", READ, NVIDIA},
     {"/proc/modules", READ, NVIDIA},
@@ -116,8 +116,7 @@ static const struct rule {
 static int whom_of(const struct rg_sandbox_policy *policy)
 {
     return ((policy->driver[0] && !policy->soft) || policy->program == RG_SANDBOX_MANAGER ? NVIDIA : 0) |
-           (policy->rdma ? RDMA : 0) | ((policy->measures & RG_SANDBOX_MOUNTS) ? PRIVATE : 0) |
-           (policy->program == RG_SANDBOX_NETPERF ? NETPERF : 0) |
+           (policy->rdma ? RDMA : 0) | (policy->program == RG_SANDBOX_NETPERF ? NETPERF : 0) |
            (policy->program == RG_SANDBOX_MANAGER ? MANAGER : 0);
 }
 
@@ -164,10 +163,24 @@ static int visit_gpus(const struct rg_sandbox_policy *policy, visitor *visit, vo
     return error;
 }
 
+/* What the identity's sessions keep for the next one, as this process's environment says, which its parent made. */
+static int visit_caches(visitor *visit, void *data)
+{
+    static const char *const variables[] = {"REMOTE_GPU_IMAGE_CACHE", "SOFTGPU_CACHE", "CUDA_CACHE_PATH",
+                                            "SOFTGPU_DUMP_IR" /* a developer's wish */};
+    int error = 0;
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0] && !error; i++) {
+        const char *named = getenv(variables[i]);
+        if (named && named[0] == '/')
+            error = visit(data, named, READ | WRITE | CHANGE);
+    }
+    return error;
+}
+
 static int visit_all(const struct rg_sandbox_policy *policy, visitor *visit, void *data)
 {
     const int whom = whom_of(policy);
-    char library[PATH_MAX], dump[PATH_MAX];
+    char library[PATH_MAX];
     int error = 0;
     if (policy->program == RG_SANDBOX_FRONTEND)
         return 0;
@@ -184,13 +197,10 @@ static int visit_all(const struct rg_sandbox_policy *policy, visitor *visit, voi
         error = visit_list(getenv("LD_PRELOAD"), true, visit, data);
     if (!error && (whom & NVIDIA))
         error = visit_gpus(policy, visit, data);
-    if (!error && policy->cache[0])
-        error = visit(data, policy->cache, READ | WRITE | CHANGE);
+    if (!error)
+        error = visit_caches(visit, data);
     if (!error && policy->runtime[0])
         error = visit(data, policy->runtime, READ | WRITE | CHANGE);
-    const char *named = getenv("SOFTGPU_DUMP_IR"); /* a developer's wish */
-    if (!error && named && realpath(named, dump))
-        error = visit(data, dump, READ | WRITE | CHANGE);
     return error;
 }
 

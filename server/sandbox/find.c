@@ -54,13 +54,11 @@ struct outcome {
     char what[160];
 };
 
-static _Noreturn void try_in_child(struct rg_sandbox *sandbox, uint32_t measure, int told)
+static _Noreturn void try_in_child(struct rg_sandbox *sandbox, uint32_t measure, uint32_t with, int told)
 {
     struct outcome outcome = {0};
     const char *step = "";
-    sandbox->policy.measures = measure;
-    if (measure == RG_SANDBOX_PROCESSES)
-        sandbox->policy.measures |= RG_SANDBOX_MOUNTS;
+    sandbox->policy.measures = measure | with;
     if (measure == RG_SANDBOX_PROCESSES && !has_own_proc())
         outcome.error = ENOSYS;
     else if (rg_sandbox_enter(sandbox, &step) != 0)
@@ -76,21 +74,27 @@ static _Noreturn void try_in_child(struct rg_sandbox *sandbox, uint32_t measure,
 }
 
 /* Whether the measure can be taken; `why` is continued if not. */
-static bool try_measure(const struct rg_sandbox *given, uint32_t measure, char *why, size_t why_size)
+static bool try_measure(const struct rg_sandbox *given, uint32_t measure, uint32_t found, char *why,
+                        size_t why_size)
 {
     struct rg_sandbox sandbox = *given;
     struct outcome outcome = {.error = EIO, .what = "it ended"};
     int told[2];
     if (pipe(told) != 0)
         return false;
-    if ((measure & RG_SANDBOX_NAMESPACED) &&
-        rg_sandbox_namespaces_make(measure, sandbox.namespaces, outcome.what, sizeof outcome.what) != RG_OK) {
+    if (((measure | found) & RG_SANDBOX_NAMESPACED) &&
+        rg_sandbox_namespaces_make(measure | (found & RG_SANDBOX_MOUNTS), sandbox.namespaces, outcome.what,
+                                   sizeof outcome.what) != RG_OK) {
         close(told[0]), close(told[1]);
     } else {
         pid_t child = fork();
         if (child == 0) {
             close(told[0]);
-            try_in_child(&sandbox, measure, told[1]);
+            try_in_child(&sandbox, measure,
+                         measure == RG_SANDBOX_OWN_USER || measure == RG_SANDBOX_PROCESSES
+                             ? found & RG_SANDBOX_MOUNTS
+                             : 0,
+                         told[1]);
         }
         close(told[1]);
         if (child > 0) {
@@ -121,15 +125,18 @@ uint32_t rg_sandbox_find(const struct rg_sandbox *sandbox, char *why, size_t why
     uint32_t found = 0;
     if (why_size)
         why[0] = '\0';
-    for (uint32_t measure = 1; measure <= RG_SANDBOX_ALL; measure <<= 1) {
-        if (!(sandbox->policy.measures & measure))
+    /* the mount namespace first: with it, the own user can read what is kept visible for it */
+    static const uint32_t first[] = {RG_SANDBOX_MOUNTS, RG_SANDBOX_OWN_USER};
+    for (unsigned i = 0; i < 2 + 11; i++) {
+        const uint32_t measure = i < 2 ? first[i] : 1u << (i - 2);
+        if (!(sandbox->policy.measures & measure) || (i >= 2 && (measure == first[0] || measure == first[1])))
             continue;
 #ifdef RG_SANITIZED
         if (measure == RG_SANDBOX_CALLS) /* a sanitizer's run time calls what it likes */
             continue;
 #endif
         const bool alone = measure != RG_SANDBOX_PROCESSES || (found & RG_SANDBOX_MOUNTS);
-        if (alone && try_measure(sandbox, measure, why, why_size))
+        if (alone && try_measure(sandbox, measure, found, why, why_size))
             found |= measure;
     }
     return found;

@@ -69,7 +69,7 @@ static void tell_file(const struct rg_sandbox_policy *policy, const struct secco
         return;
     snprintf(text, sizeof text, "%s for %s", path, write ? "writing" : "reading");
     if (is_first(text))
-        rg_info("sandbox: would refuse to open %s", text);
+        rg_warn("sandbox: would refuse to open %s", text);
 }
 
 static void tell_call(const struct seccomp_notif *asked, const char *name)
@@ -84,7 +84,7 @@ static void tell_call(const struct seccomp_notif *asked, const char *name)
                  ? (unsigned long long)asked->data.args[0]
                  : 0ull);
     if (is_first(key))
-        rg_info("sandbox: would refuse the system call %s", text);
+        rg_warn("sandbox: would refuse the system call %s", text);
 }
 
 /* The confined process has the filter's descriptor, and this one gets a copy. */

@@ -66,7 +66,6 @@ struct rg_sandbox_policy {
     bool rdma;             /* RDMA is allowed: its devices and sockets */
     uint64_t gpus;         /* /dev/nvidia0 is bit 0, …; all set: every one */
     char driver[PATH_MAX]; /* its library; "": none */
-    char cache[PATH_MAX];  /* what it keeps for the identity's next session; "": nothing */
     char runtime
         [PATH_MAX]; /* what sessions of the identity share while they run: sockets, shm/; "": nothing */
 };
@@ -74,6 +73,12 @@ struct rg_sandbox_policy {
 /* Namespaces that an identity's processes have in common, in the order in which they are joined. */
 enum { RG_SANDBOX_NS_USER, RG_SANDBOX_NS_IPC, RG_SANDBOX_NS_NET, RG_SANDBOX_NAMESPACES };
 enum { RG_SANDBOX_KEEP = 16 };
+
+/** A folder that stays where others are covered, possibly under another name. */
+struct rg_sandbox_keep {
+    const char *folder; /* NULL: the end of the list */
+    const char *at;     /* NULL: where it is */
+};
 
 /** What the child does between fork and exec, all of it prepared by the parent. */
 struct rg_sandbox {
@@ -85,14 +90,14 @@ struct rg_sandbox {
     int namespaces[RG_SANDBOX_NAMESPACES]; /* to be joined, from rg_sandbox_namespaces_make; -1: none */
     uint64_t max_files;                    /* RLIMIT_NOFILE; 0: as it is */
     uint64_t max_processes; /* RLIMIT_NPROC, threads included, of this uid; only with OWN_USER; 0: as it is */
-    const char
-        *keep[RG_SANDBOX_KEEP]; /* MOUNTS: folders that stay where others are covered; ends with NULL */
+    const char *shm;        /* MOUNTS: what becomes /dev/shm; NULL: an empty one */
+    struct rg_sandbox_keep keep[RG_SANDBOX_KEEP]; /* MOUNTS: what stays; ends with an empty one */
 };
 
 /** An empty sandbox: no measures, nothing to join. */
 #define RG_SANDBOX_INIT ((struct rg_sandbox){.namespaces = {-1, -1, -1}})
 
-enum { RG_SANDBOX_TEXT = 3 * PATH_MAX + 128 };
+enum { RG_SANDBOX_TEXT = 2 * PATH_MAX + 128 };
 
 /**
  * Makes the namespaces of `measures` (IPC, NETWORK; MOUNTS asks for a user namespace where this process is not
@@ -131,5 +136,11 @@ int rg_sandbox_enter(const struct rg_sandbox *sandbox, const char **step);
  */
 RG_MUST_CHECK enum rg_status rg_sandbox_confine(const struct rg_sandbox_policy *policy, char *why,
                                                 size_t why_size);
+
+/**
+ * rg_sandbox_parse and rg_sandbox_confine for a program's main, which says why not itself (log): false means that it
+ * must end. `text` NULL: it was started without.
+ */
+RG_MUST_CHECK bool rg_sandbox_begin(const char *text, struct rg_sandbox_policy *out);
 
 #endif

@@ -89,7 +89,7 @@ static const struct group allowed[] = {
      "inotify_add_watch inotify_rm_watch"},
     {W | N, "sessions of one identity pass each other descriptors", "bind listen connect"},
     {N | P, "NVIDIA's driver: device files, priorities of its threads, old interfaces",
-     "bind listen connect sched_setscheduler sched_setparam setpriority ioprio_get ioprio_set pipe eventfd "
+     "bind listen connect sched_setscheduler sched_setparam ioprio_get ioprio_set pipe eventfd "
      "epoll_create signalfd mknod mknodat mlockall shmget shmat shmdt shmctl semget semop semctl semtimedop "
      "wait4 waitid sched_getattr sched_setattr fchown chown lchown fchownat kcmp getegid inotify_init sync "
      "syncfs "
@@ -102,7 +102,7 @@ static const struct group allowed[] = {
 
 /* Called by no program of ours or of NVIDIA's: whoever makes one of these has been taken over. */
 static const char attacks[] =
-    "ptrace process_vm_readv process_vm_writev process_madvise pidfd_getfd kexec_load kexec_file_load bpf "
+    "ptrace process_madvise pidfd_getfd kexec_load kexec_file_load bpf "
     "unshare setns "
     "mount umount2 pivot_root chroot move_mount open_tree fsopen fsmount fsconfig fspick mount_setattr "
     "init_module "
@@ -163,8 +163,9 @@ static int add_names(struct filter *filter, uint32_t action, const char *names)
         memcpy(name, at, size);
         name[size] = '\0';
         /* to learn which files, each is asked about */
-        const bool asked = filter->policy->mode == RG_SANDBOX_LOG && action == SCMP_ACT_ALLOW &&
-                           (strcmp(name, "open") == 0 || strcmp(name, "openat") == 0 || strcmp(name, "creat") == 0);
+        const bool asked =
+            filter->policy->mode == RG_SANDBOX_LOG && action == SCMP_ACT_ALLOW &&
+            (strcmp(name, "open") == 0 || strcmp(name, "openat") == 0 || strcmp(name, "creat") == 0);
         if (!asked)
             error = add(filter, action, name, 0, NULL);
         at += size;
@@ -200,7 +201,10 @@ static int add_clone(struct filter *filter)
     return error;
 }
 
-/* Only itself: what signals others, limits or looks at them. */
+/*
+ * Only itself: what signals others, limits or looks at them. Memory of its own it reads and writes so where it may not be
+ * there (common/base/safe_copy.c); the memory of another process is what an attacker wants.
+ */
 static int add_self(struct filter *filter)
 {
     const scmp_datum_t self = (scmp_datum_t)getpid();
@@ -211,6 +215,15 @@ static int add_self(struct filter *filter)
         if (!error)
             error = REFUSE_IF(filter, by_process[i], EPERM, 0, SCMP_CMP_NE, self);
     }
+    static const char *const memory[] = {"process_vm_readv", "process_vm_writev"};
+    for (size_t i = 0; i < sizeof memory / sizeof memory[0] && !error; i++) {
+        error = ALLOW_IF(filter, memory[i], 0, SCMP_CMP_EQ, self);
+        if (!error)
+            error = add(filter, filter->attack, memory[i], 1,
+                        (const struct scmp_arg_cmp[]){SCMP_CMP64(0, SCMP_CMP_NE, self)});
+    }
+    if (!error && (filter->whom & (N | P))) /* of the calling thread */
+        error = ALLOW_IF(filter, "setpriority", 1, SCMP_CMP_EQ, 0);
     if (!error)
         error = ALLOW_IF(filter, "prlimit64", 0, SCMP_CMP_EQ, 0);
     if (!error)

@@ -7,9 +7,11 @@
  * machine's cores work for all of them. CUDA_VISIBLE_DEVICES says which of them are seen and in which order
  * (visible.c).
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "common/base/parse.h"
@@ -69,12 +71,33 @@ static uint32_t capability(void)
     return SG_CAPABILITY_DEFAULT;
 }
 
-/* A UUID that stays the same on one machine: 'softgpu', the device's number, and the machine's host id. */
+/*
+ * A number that stays the same on one machine. Not gethostid: it may ask name servers, and what they answer depends on where a
+ * process may connect to.
+ */
+static uint64_t machine_number(void)
+{
+    char text[64] = "";
+    struct utsname name;
+    uint64_t x = 0xCBF29CE484222325ull;
+    const int fd = open("/etc/machine-id", O_RDONLY | O_CLOEXEC);
+    const ssize_t size = fd >= 0 ? read(fd, text, sizeof text - 1) : 0;
+    if (fd >= 0)
+        close(fd);
+    for (ssize_t i = 0; i < size; i++)
+        x = (x ^ (unsigned char)text[i]) * 0x100000001B3ull;
+    if (uname(&name) == 0)
+        for (const char *at = name.nodename; *at; at++)
+            x = (x ^ (unsigned char)*at) * 0x100000001B3ull;
+    return x;
+}
+
+/* A UUID that stays the same on one machine: 'softgpu', the device's number, and the machine's. */
 static CUuuid make_uuid(int number)
 {
     CUuuid uuid;
     unsigned char *bytes = (unsigned char *)uuid.bytes;
-    uint64_t x = (uint64_t)gethostid() * 0x9E3779B97F4A7C15ull + (uint64_t)number;
+    uint64_t x = machine_number() * 0x9E3779B97F4A7C15ull + (uint64_t)number;
     memcpy(bytes, "softgpu", 7);
     for (int i = 7; i < 15; i++) {
         x ^= x >> 29;

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
+#include "softgpu/driver/core/shared_socket.h"
 #include "softgpu/driver/driver.h"
 
 #define MAGIC 0x53475348u
@@ -92,6 +94,8 @@ void sg_shared_handle_make(void *handle, const struct sg_shared_file *file, int 
                                     .size = size};
     memcpy(made.secret, file->secret, SG_SECRET);
     memcpy(handle, &made, sizeof made);
+    if (sg_shared_socket_used())
+        sg_shared_socket_serve();
 }
 
 bool sg_shared_handle_read(const void *handle, enum sg_shared_kind kind, struct sg_shared_handle *out)
@@ -101,14 +105,27 @@ bool sg_shared_handle_read(const void *handle, enum sg_shared_kind kind, struct 
            out->size > 0;
 }
 
+bool sg_shared_process_lives(int32_t process)
+{
+    if (sg_shared_socket_used())
+        return sg_shared_socket_answers(process);
+    return kill(process, 0) == 0 || errno == EPERM;
+}
+
 int sg_shared_handle_open(const struct sg_shared_handle *handle, struct sg_shared_file *out)
 {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/fd/%d", handle->process, handle->file);
-    /* Whoever made the handle up could name any process's descriptor: nothing is opened but what has the secret. */
-    if (!read_name(path, (enum sg_shared_kind)handle->kind, out) || !is_secret(handle, out))
-        return -1;
-    int number = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    int number;
+    if (sg_shared_socket_used()) {
+        number = sg_shared_socket_ask(handle);
+        sg_shared_socket_serve(); /* others see by it that this process lives */
+    } else {
+        /* Whoever made the handle up could name any process's descriptor: nothing is opened but what has the secret. */
+        if (!read_name(path, (enum sg_shared_kind)handle->kind, out) || !is_secret(handle, out))
+            return -1;
+        number = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    }
     if (number < 0)
         return -1;
     if (!sg_shared_file_known(number, (enum sg_shared_kind)handle->kind, out) || !is_secret(handle, out) ||

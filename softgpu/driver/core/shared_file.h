@@ -48,7 +48,12 @@ void sg_shared_handle_make(void *handle, const struct sg_shared_file *file, int 
                            uint64_t size);
 /** Takes a handle apart; false if it is none of `kind`. */
 bool sg_shared_handle_read(const void *handle, enum sg_shared_kind kind, struct sg_shared_handle *out);
-/** Opens the file of a handle of another process; -1: it is not there. */
+/**
+ * Opens the file of a handle of another process; -1: it is not there. Where SOFTGPU_SHARE names a folder, processes ask each
+ * other for files by a socket there (shared_socket.c): they need not be able to look into each other.
+ */
 int sg_shared_handle_open(const struct sg_shared_handle *handle, struct sg_shared_file *out);
+/** Whether a process that has made or opened handles is still there. */
+bool sg_shared_process_lives(int32_t process);
 
 #endif

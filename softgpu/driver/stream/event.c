@@ -86,7 +86,7 @@ static bool shared_done(const struct event_page *page, uint64_t number)
         return true;
     const int32_t recorder =
         atomic_load(&page->recorder); /* a process that died completes nothing any more */
-    return recorder > 0 && recorder != (int32_t)getpid() && kill(recorder, 0) != 0 &&
+    return recorder > 0 && recorder != (int32_t)getpid() && !sg_shared_process_lives(recorder) &&
            atomic_load(&page->given) == number;
 }
 

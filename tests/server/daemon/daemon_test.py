@@ -233,9 +233,9 @@ class Starting(Case):
         self.assertIn("No such file", self.fails("--config", "/nonexistent/file"))
 
     def test_driver_that_does_not_work(self):
-        self.assertIn("CUDA_ERROR_NO_DEVICE", self.fails(environment={"FAKE_DRIVER_MODE": "fail"}))
-        self.assertRegex(self.fails(environment={"FAKE_DRIVER_MODE": "crash"}), "crashed when it was tried")
-        self.assertIn("it has no device", self.fails(environment={"FAKE_DRIVER_DEVICES": "0"}))
+        self.assertIn("CUDA_ERROR_NO_DEVICE", self.fails(environment={"CUDA_FAKE_DRIVER_MODE": "fail"}))
+        self.assertRegex(self.fails(environment={"CUDA_FAKE_DRIVER_MODE": "crash"}), "crashed when it was tried")
+        self.assertIn("it has no device", self.fails(environment={"CUDA_FAKE_DRIVER_DEVICES": "0"}))
         self.assertIn("/nonexistent/libcuda.so.1", self.fails(driver="/nonexistent/libcuda.so.1"))
         with tempfile.TemporaryDirectory() as folder:
             deep = os.path.join(folder, *["x" * 200] * 6)
@@ -243,7 +243,7 @@ class Starting(Case):
             self.assertIn("too long", self.fails(driver=shutil.copy(DRIVER, deep)))
 
     def test_stops_while_a_driver_hangs(self):
-        daemon = Daemon(environment={"FAKE_DRIVER_MODE": "hang"}, wait=False)
+        daemon = Daemon(environment={"CUDA_FAKE_DRIVER_MODE": "hang"}, wait=False)
         self.addCleanup(daemon.stop)
         self.assertTrue(wait_until(lambda: any(name == "probe" for _, _, name in children_of(daemon.process.pid))))
         (probe, _, _), = children_of(daemon.process.pid)
@@ -252,7 +252,7 @@ class Starting(Case):
         self.assertTrue(wait_until(lambda: not is_running(probe)))
 
     def test_driver_that_talks(self):
-        daemon = self.start(environment={"FAKE_DRIVER_MODE": "print"})
+        daemon = self.start(environment={"CUDA_FAKE_DRIVER_MODE": "print"})
         self.assertEqual(say(daemon.address, "purpose=inventory"), "inventory devices=2 sessions=0")
 
     def test_worker_that_is_missing(self):
@@ -299,7 +299,7 @@ class Talking(Case):
         self.assertRegex(say(daemon.address, "index=1", "index=0"), "devices=1,0 .*software=GPU-2.*,GPU-1")
 
     def test_devices_that_are_used_least_come_first(self):
-        daemon = self.start(environment={"FAKE_DRIVER_DEVICES": "3"})
+        daemon = self.start(environment={"CUDA_FAKE_DRIVER_DEVICES": "3"})
         clients = []
         for expected, words in (("0", ["gpus=1"]), ("1", ["gpus=1"]), ("2", ["gpus=1"]), ("0,1", ["gpus=2"]),
                                 ("2", ["gpus=1"]), ("0,1,2", [])):
@@ -475,9 +475,10 @@ class Frontend(Case):
 
     def test_questions_hold_up_nothing(self):
         """A driver that hangs when it is looked at: old answers, and sessions as ever."""
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(dir=HELPERS) as folder:  # the driver's own, which its sandbox shows
+            os.chmod(folder, 0o755)
             hang = os.path.join(folder, "hang")
-            daemon = self.start(environment={"FAKE_DRIVER_HANG": hang})
+            daemon = self.start(environment={"CUDA_FAKE_DRIVER_HANG": hang})
             with open(hang, "w"):
                 time.sleep(1.1)  # what was known at the start is old by now
             askers = [self.join(daemon.address, "purpose=status") for _ in range(40)]
@@ -754,13 +755,19 @@ class Ending(Case):
         self.assertEqual(len(os.listdir("/proc/%d/task" % daemon.process.pid)), 1)
 
     def test_folders_and_level_reach_the_workers(self):
-        daemon = self.start("--log", "error", environment={"CACHE_DIRECTORY": "/cache/one:/cache/two"})
+        cache = tempfile.TemporaryDirectory()
+        self.addCleanup(cache.cleanup)
+        daemon = self.start("--log", "error", environment={"CACHE_DIRECTORY": cache.name + "/one:" + cache.name + "/two",
+                                                           "REMOTE_GPU_IMAGE_CACHE": ""})
         client = self.join(daemon.address, "hold")
         self.assertRegex(client.line(), "^hello")
         with open("/proc/%d/environ" % children_of(daemon.process.pid)[0][0], "rb") as file:
             environment = file.read().split(b"\0")
         self.assertIn(b"REMOTE_GPU_LOG=error", environment)
-        self.assertIn(b"REMOTE_GPU_IMAGE_CACHE=/cache/one", environment)
+        # a folder for this identity, under a name of its own where it has a mount namespace
+        (kept,) = os.listdir(cache.name + "/one/identities")
+        folders = [text.partition(b"=")[2] for text in environment if text.startswith(b"REMOTE_GPU_IMAGE_CACHE=")]
+        self.assertIn(folders, ([b"/run/remote-gpu/own/images"], [os.fsencode(cache.name + "/one/identities/" + kept)]))
 
     def test_service_manager_is_told(self):
         with tempfile.TemporaryDirectory() as folder:

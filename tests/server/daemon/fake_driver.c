@@ -1,7 +1,7 @@
 /*
  * fake_driver.c - a libcuda.so.1 with just what the probe asks for, so that the daemon can be tested without
- * any driver. FAKE_DRIVER_DEVICES: how many devices (default 2); FAKE_DRIVER_MODE: "fail" (cuInit fails),
- * "crash", "hang", "print" (talks on stdout); FAKE_DRIVER_HANG: it hangs once this file is there.
+ * any driver. CUDA_FAKE_DRIVER_DEVICES: how many devices (default 2); CUDA_FAKE_DRIVER_MODE: "fail" (cuInit fails),
+ * "crash", "hang", "print" (talks on stdout); CUDA_FAKE_DRIVER_HANG: it hangs once this file is there.
  */
 #include <cuda.h>
 #include <stdio.h>
@@ -13,15 +13,15 @@
 
 static int devices(void)
 {
-    const char *text = getenv("FAKE_DRIVER_DEVICES");
+    const char *text = getenv("CUDA_FAKE_DRIVER_DEVICES");
     return text ? atoi(text) : 2;
 }
 
 EXPORT CUresult cuInit(unsigned flags)
 {
-    const char *mode = getenv("FAKE_DRIVER_MODE");
+    const char *mode = getenv("CUDA_FAKE_DRIVER_MODE");
     (void)flags;
-    const char *hang = getenv("FAKE_DRIVER_HANG");
+    const char *hang = getenv("CUDA_FAKE_DRIVER_HANG");
     if ((mode && strcmp(mode, "hang") == 0) || (hang && access(hang, F_OK) == 0))
         pause();
     if (mode && strcmp(mode, "crash") == 0)

@@ -2,10 +2,14 @@
  * export.c - handles that one session makes and another opens: clients see tokens of them, and what is not
  * such a token is refused before the driver sees a byte of it.
  */
+#include "server/export/export.h"
 #include "tests/server/raw_client.h"
 #include "tests/server/stub_driver.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { SIZE = 64 };
 
@@ -146,14 +150,35 @@ static void test_shared_handles(struct client *c, struct client *other)
     }
 }
 
+/* Who has the token alone gets nothing: sessions of an identity have a secret in common. */
+static void test_secret(const char *secret)
+{
+    unsigned char handle[SIZE], token[SIZE];
+    make_handle(handle, 9);
+    CHECK(rg_export_offer_handle(RG_EXPORT_MEMORY, handle));
+    memcpy(token, handle, SIZE);
+    CHECK(rg_export_take_handle(RG_EXPORT_MEMORY, token) && token[0] == 9);
+    memcpy(token, handle, SIZE);
+    CHECK(unlink(secret) == 0);
+    CHECK(!rg_export_take_handle(RG_EXPORT_MEMORY, token));
+    rg_export_leave();
+}
+
 int main(void)
 {
+    char folder[] = "/tmp/remote-gpu-export-XXXXXX", secret[64];
+    CHECK(mkdtemp(folder) != NULL);
+    snprintf(secret, sizeof secret, "%s/secret", folder);
+    FILE *file = fopen(secret, "we");
+    CHECK(file && fwrite("0123456789abcdef0123456789abcdef", 1, 32, file) == 32 && fclose(file) == 0);
+    rg_export_set_folder(folder);
     stub_driver_use(stub_succeed);
     struct client *c = client_create(), *other = client_create();
     enter_context(c);
     enter_context(other);
     put(c, RG_OP_cuEventCreate, 0, 0, "48", 0, event);
     test_shared_handles(c, other);
+    test_secret(secret);
     CHECK(client_destroy(other) == 0);
     CHECK(client_destroy(c) == 0);
     return 0;
