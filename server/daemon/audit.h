@@ -37,6 +37,8 @@ struct rg_audit {
  * be reached afterwards. Without it lines go to stderr.
  */
 void rg_audit_open(const char *path);
+/** Says no grants: of a server that one user has started for one command. Refusals are said. */
+void rg_audit_no_grants(void);
 void rg_audit(const struct rg_audit *what);
 
 #endif

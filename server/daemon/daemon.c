@@ -539,6 +539,8 @@ static bool start(struct daemon *daemon, char *worker_buffer, size_t worker_size
     if (!worker || !open_identity(daemon) || !find_driver(daemon))
         return false;
     rg_audit_open(NULL);
+    if (settings->no_grants)
+        rg_audit_no_grants();
     raise_descriptor_limit();
     if (!open_signals(daemon) || !open_listeners(daemon) || !start_monitor(daemon, worker))
         return false;

@@ -249,6 +249,7 @@ static const struct rg_option table[] = {
      .not_in_file = true,
      .help = "file of settings like 'max-sessions = 8', which flags override (default: " SYSTEM_CONFIG
              ", if it exists)"},
+    {.name = "no-grants", .type = RG_OPTION_FLAG, .offset = AT(no_grants), .not_in_file = true},
     {.name = "worker", .type = RG_OPTION_TEXT, .offset = AT(worker), .argument = "PATH", .not_in_file = true},
     {.name = "foreground",
      .type = RG_OPTION_FLAG,

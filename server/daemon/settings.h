@@ -36,7 +36,8 @@ struct rg_daemon_settings {
     char *log;
     int64_t ready_fd; /* -1: none */
     char *ready_file;
-    char *worker; /* NULL: lib/remote-gpu/worker */
+    char *worker;   /* NULL: lib/remote-gpu/worker */
+    bool no_grants; /* a server of one command: who may use it is no news for the audit log */
     bool foreground;
     bool help;
     bool version;
