@@ -71,7 +71,7 @@
 #define RG_DEFERRED_MAX           (256u << 20) /* bytes of deferred transfers under way */
 #define RG_HANDSHAKES_MAX         256 /* connections at once of which it is not known yet what they want */
 #define RG_LISTENERS_MAX          16  /* addresses that one server listens on */
-#define RG_HANDSHAKES_PER_ADDRESS 64  /* of these, from one address; an older one gives way to a newer */
+#define RG_HANDSHAKES_PER_ADDRESS 128 /* of these, from one address; an older one gives way to a newer */
 #define RG_QUESTIONS_MAX          32  /* questions outside of sessions that are being answered at once */
 
 /* Identities: files of the state folder (server/identity/) */

@@ -95,7 +95,6 @@ static bool listen_to_monitor(struct rg_frontend *frontend)
     enum rg_status status;
     while ((status = rg_monitor_link_receive(&frontend->link, MSG_DONTWAIT, &word, fds, &n_fds)) == RG_OK) {
         if (word.kind == RG_TELL_DRAIN) {
-            atomic_store(&frontend->draining, true);
             close_listeners(frontend);
         } else if (word.kind == RG_TELL_TLS && n_fds == 1 &&
                    !rg_frontend_take_tls(frontend, fds[0], &word.tls)) {

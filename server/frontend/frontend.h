@@ -11,8 +11,6 @@
 #include "server/frontend/management.h"
 #include "server/frontend/monitor_link.h"
 
-#include <stdatomic.h>
-
 struct rg_tls_server; /* transport/tls/tls.h */
 
 struct rg_frontend {
@@ -22,7 +20,6 @@ struct rg_frontend {
     int listeners[RG_LISTENERS_MAX];
     pthread_mutex_t tls_lock;
     struct rg_tls_server *tls; /* tls_lock; NULL: there is no TLS */
-    atomic_bool draining;
     struct rg_management management;
     /* one look at the devices at a time, whoever wants it */
     pthread_mutex_t look_lock;

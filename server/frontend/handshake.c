@@ -528,14 +528,14 @@ static void cut(struct rg_handshake *handshake)
         (void)shutdown(handshake->fd, SHUT_RDWR);
 }
 
-/* Those of one origin that are neither questions nor cut off already; *oldest: the last of the list. */
+/* Those of one origin of which it is not known what they want, and not cut off already; *oldest: the last of the list. */
 static uint32_t count_of(struct rg_handshakes *handshakes, const struct origin *origin,
                          struct rg_handshake **oldest)
 {
     uint32_t n = 0;
     RG_SCOPED_LOCK(&handshakes->lock);
     for (struct rg_handshake *at = handshakes->running; at; at = at->next)
-        if (!at->cut && !at->asking && is_same(&at->origin, origin)) {
+        if (!at->cut && !at->asking && !at->handed && is_same(&at->origin, origin)) {
             *oldest = at;
             n++;
         }
