@@ -265,3 +265,25 @@ def test_forged_handle(build):
     result = build.run_direct([sys.executable, "-c", FORGED])
     expect(result.status == 0 and result.output.split()[0] != "0" and result.output.split()[1] == "0",
            "a file was opened by a forged handle", result)
+
+
+# Fills most of the device's memory, or tells how much of it is not zero when a session begins.
+FILL = PREAMBLE + """
+free, total, memory = ctypes.c_size_t(), ctypes.c_size_t(), ctypes.c_uint64()
+must("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+size = free.value // 2
+must("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(size))
+found = (ctypes.c_ubyte * size)()
+must("cuMemcpyDtoH_v2", found, memory, ctypes.c_size_t(size))
+print(size - bytes(found).count(0))
+must("cuMemsetD8_v2", memory, 0xa5, ctypes.c_size_t(size))
+must("cuCtxSynchronize")
+"""
+
+
+def test_memory_of_ended_sessions(build):
+    """What a session left in the software device's memory is zero for the next."""
+    with Server(build, environment={"SOFTGPU_MEMORY": "64M"}) as server:
+        for _ in range(3):
+            result = build.run_remote([sys.executable, "-c", FILL], server.address)
+            expect(result.status == 0 and result.output == "0\n", "memory of another session was read", result, server.log())
