@@ -57,6 +57,8 @@ struct sg_block {
                                 for grid-wide barriers (%envreg1 and %envreg2); else 0 */
     unsigned char *
         cluster_shared; /* shared memory of the cluster's first block; that of block r is at + r * SG_WINDOW */
+    const unsigned char
+        *guest_params; /* where kernels are guarded: a copy of the parameters that they can reach */
 };
 
 /*
@@ -67,6 +69,15 @@ struct sg_block {
 #define SG_WINDOW_BITS 24u
 #define SG_WINDOW      (UINT64_C(1) << SG_WINDOW_BITS)
 #define SG_CLUSTER_MAX 16u /* blocks */
+
+/**
+ * Where kernels are guarded (softgpu/guest.h): memory of .local and .param variables whose addresses are used.
+ * Functions take what they need from its top and give it back. It is the kernels' own; the processor's stack is not.
+ */
+struct sg_local_stack {
+    uint64_t top;       /* grows down */
+    uint64_t low, high; /* its bytes */
+};
 
 /** One CUDA thread in execution. */
 struct sg_thread {
@@ -189,6 +200,9 @@ __attribute__((noreturn)) void sg_rt_exit(struct sg_thread *t);
 __attribute__((noreturn)) void sg_rt_fault(struct sg_thread *t, uint32_t fault);
 /** Block form and loop form: a thread of the block has made an access that is not aligned. Does not return. */
 __attribute__((noreturn)) void sg_rt_misaligned(struct sg_block *block);
+
+/** Where kernels are guarded: the stack of the running fiber, which is the same as long as a function runs. */
+struct sg_local_stack *sg_rt_local_stack(void);
 
 enum sg_access { SG_ACCESS_NONE, SG_ACCESS_READ, SG_ACCESS_WRITE, SG_ACCESS_ATOMIC };
 /** An instruction of a watched kernel. Texts are not terminated by what they stand in: they are constants of the code. */

@@ -18,7 +18,7 @@
 #define WATCHED                                                                                              \
     (32ull << 30) /* the window's size under valgrind, which takes its time for each page that is mapped */
 
-/* The largest span of addresses that nothing is mapped in. */
+/* The largest span of addresses that nothing is mapped in, of those that confined kernels can reach. */
 static void find_gap(uint64_t *start, uint64_t *size)
 {
     uint64_t end = 1ull << 32, from, to; /* below is where programs of fixed addresses and their heaps are */
@@ -26,7 +26,11 @@ static void find_gap(uint64_t *start, uint64_t *size)
     FILE *maps = fopen("/proc/self/maps", "re");
     if (!maps)
         return;
-    while (fscanf(maps, "%" SCNx64 "-%" SCNx64 "%*[^\n]", &from, &to) == 2 && from < RG_ADDRESS_END) {
+    bool more = true;
+    while (more && fscanf(maps, "%" SCNx64 "-%" SCNx64 "%*[^\n]", &from, &to) == 2) {
+        more = from < RG_ADDRESS_CONFINED_END;
+        if (!more)
+            from = RG_ADDRESS_CONFINED_END;
         if (from > end && from - end > *size) {
             *start = end;
             *size = from - end;

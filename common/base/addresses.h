@@ -16,6 +16,13 @@
 #define RG_ADDRESS_HOST_START 0x0000300000000000ull
 #define RG_ADDRESS_HOST_SIZE  (8ull << 40)
 
+/*
+ * The software device confines kernels to what is below this (softgpu/guest.h), so windows are there. Page-locked memory
+ * from here on is mapped a second time in the worker, at its address less this: where clients have their heaps
+ * (0x5550… and up) and their libraries (0x7000… and up) no window is either.
+ */
+#define RG_ADDRESS_CONFINED_END (1ull << 46)
+
 /* A window of device addresses, and where the first one is if nothing else is there. */
 #define RG_ADDRESS_WINDOW_START 0x0000200000000000ull
 #define RG_ADDRESS_WINDOW_SIZE  (4ull << 40)
@@ -39,8 +46,10 @@
 /** The first address of the window of part `part` (0, 1, …) where it is where it belongs. */
 static inline uint64_t rg_address_window(uint32_t part)
 {
-    const uint64_t first = RG_ADDRESS_WINDOW_START + part * RG_ADDRESS_WINDOW_SIZE;
-    return first < RG_ADDRESS_HOST_START ? first : first + RG_ADDRESS_HOST_SIZE;
+    /* in units of a window: from its start to the page-locked memory; below; then behind, where it may be in the way */
+    static const uint8_t places[] = {8, 9, 10, 11, 1, 2, 3, 4, 6, 14, 15};
+    const uint32_t n = sizeof places / sizeof *places;
+    return (part < n ? places[part] : 16 + (uint64_t)(part - n)) * RG_ADDRESS_WINDOW_SIZE;
 }
 
 #endif

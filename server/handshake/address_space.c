@@ -35,6 +35,15 @@ struct spans {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool map_shared;
+
+/* Shared memory is in no account of the kernel's (RLIMIT_DATA): private memory that nobody touches stands for it there. */
+struct charge {
+    struct charge *next;
+    uint64_t start, size;
+    void *memory;
+};
+static struct charge *charges;
 static struct spans closed; /* by start, disjoint, not touching */
 
 /* Room for one span more. */
@@ -195,17 +204,60 @@ void rg_address_space_limit_stack(uint64_t limit)
     pthread_attr_destroy(&threads);
 }
 
+void rg_address_space_map_shared(void)
+{
+    map_shared = true;
+}
+
+/* The lock is held. */
+static bool charge(uint64_t start, uint64_t size)
+{
+    struct charge *new = malloc(sizeof *new);
+    if (!new)
+        return false;
+    *new = (struct charge){.next = charges, .start = start, .size = size};
+    new->memory =
+        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (new->memory == MAP_FAILED) {
+        free(new);
+        return false;
+    }
+    charges = new;
+    return true;
+}
+
+/* The lock is held. */
+static void discharge(uint64_t start)
+{
+    for (struct charge **at = &charges; *at; at = &(*at)->next)
+        if ((*at)->start == start) {
+            struct charge *gone = *at;
+            *at = gone->next;
+            munmap(gone->memory, gone->size);
+            free(gone);
+            return;
+        }
+}
+
 void *rg_address_space_map(uint64_t start, uint64_t size)
 {
-    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    const bool shared = map_shared && start >= RG_ADDRESS_CONFINED_END;
+    const int flags = (shared ? MAP_SHARED : MAP_PRIVATE) | MAP_ANONYMOUS | MAP_NORESERVE;
     void *wanted = (void *)(uintptr_t)start;
     pthread_mutex_lock(&lock);
+    if (shared && !charge(start, size)) {
+        pthread_mutex_unlock(&lock);
+        errno = ENOMEM;
+        return NULL;
+    }
     const bool was_closed = take(&closed, start, start + size);
     void *got = mmap(wanted, size, PROT_READ | PROT_WRITE,
                      flags | (was_closed ? MAP_FIXED : MAP_FIXED_NOREPLACE), -1, 0);
     int error = errno;
     if (got == MAP_FAILED && was_closed)
         (void)add(&closed, start, start + size); /* it still is */
+    if (got != wanted && shared)
+        discharge(start);
     pthread_mutex_unlock(&lock);
     if (got != MAP_FAILED && got != wanted) { /* a kernel without MAP_FIXED_NOREPLACE took it as a hint */
         munmap(got, size);
@@ -220,6 +272,7 @@ void rg_address_space_unmap(uint64_t start, uint64_t size)
 {
     void *memory = (void *)(uintptr_t)start;
     RG_SCOPED_LOCK(&lock);
+    discharge(start);
     if (!closed.n)
         munmap(memory, size);
     else if (mmap(memory, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) ==

@@ -33,6 +33,11 @@ RG_MUST_CHECK enum rg_status rg_address_space_close(uint64_t start, uint64_t siz
  * MiB). Before the first thread is started.
  */
 void rg_address_space_limit_stack(uint64_t limit);
+/**
+ * What is mapped from now on where confined kernels cannot reach (common/base/addresses.h) is shared memory, which can be
+ * mapped a second time (softgpu/guest.h); it counts as the process's own all the same. Before the first thread is started.
+ */
+void rg_address_space_map_shared(void);
 /** Maps it readable and writable, without memory yet; NULL, and errno: something else is there. */
 void *rg_address_space_map(uint64_t start, uint64_t size);
 /** Unmaps it; where addresses are closed, these are from then on. */

@@ -103,6 +103,25 @@ static void take_window(const struct rg_hello *hello, const struct rg_client_hel
                 (unsigned long long)hello->session, text);
 }
 
+/*
+ * The software device confines kernels, which are the client's, to their own memory, unless the server's environment says
+ * otherwise. Where it behaves as other drivers do, its memory is among the worker's: nothing can be confined.
+ */
+static void guard_kernels(const struct rg_hello *hello)
+{
+    const char *own = getenv("SOFTGPU_GUARD"), *behaviour = getenv("SOFTGPU_BEHAVE");
+    if (strcmp(hello->driver_kind, "soft") != 0 || (own && strcmp(own, "0") == 0))
+        return;
+    if (behaviour && *behaviour) {
+        rg_warn("session %llu: kernels are not confined to their own memory, as SOFTGPU_BEHAVE is set",
+                (unsigned long long)hello->session);
+        return;
+    }
+    if (setenv("SOFTGPU_GUARD", "1", 1) != 0)
+        rg_info("no memory for the environment");
+    rg_address_space_map_shared();
+}
+
 /* The software device reports what the client's program does best with, unless this server decides. */
 static void take_capability(uint32_t capability)
 {
@@ -300,6 +319,7 @@ enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connecti
     struct rg_server_hello *server = &answer.server_hello;
     int count = 0;
     take_window(hello, &client.client_hello);
+    guard_kernels(hello);
     take_capability(client.client_hello.capability);
     hello->times = client.client_hello.capabilities & RG_CONTROL_CAP_TIMES;
     hello->ways = client.client_hello.capabilities & RG_CONTROL_CAP_GPU_PATH;

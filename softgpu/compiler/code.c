@@ -58,6 +58,7 @@ static LLVMMemoryBufferRef compile(struct sg_program *program, struct sg_program
     gen->shared = &kernel->shared;
     gen->form = kernel->public.form;
     gen->watched = program->watched;
+    gen->guarded = program->guarded;
     gen->has_half = sg_jit_has_half(program->jit);
     gen->context = sg_jit_context(program->jit);
     if (setjmp(diagnostics.escape) != 0) {
@@ -73,7 +74,8 @@ static LLVMMemoryBufferRef compile(struct sg_program *program, struct sg_program
         LLVMDisposeBuilder(gen->entry_builder);
     LLVMMemoryBufferRef object = NULL;
     if (*status == SG_COMPILE_OK &&
-        (object = sg_jit_compile(program->jit, gen->llvm, symbol, program->optimised, log)) == NULL)
+        (object = sg_jit_compile(program->jit, gen->llvm, symbol, program->optimised, program->guarded,
+                                 log)) == NULL)
         *status = SG_COMPILE_INVALID_PTX;
     sg_arena_fini(&arena);
     free(gen);
@@ -90,6 +92,7 @@ static struct rg_digest key_of(const struct sg_program *program, const struct sg
                                             {host, strlen(host)},
                                             {&program->watched, sizeof(program->watched)},
                                             {&program->optimised, sizeof(program->optimised)},
+                                            {&program->guarded, sizeof(program->guarded)},
                                             {&program->capability, sizeof(program->capability)},
                                             {&program->digest, sizeof(program->digest)},
                                             {name, strlen(name)},

@@ -13,6 +13,7 @@
 #include "softgpu/compiler/regions/matrices.h"
 #include "softgpu/compiler/regions/regions.h"
 #include "softgpu/compiler/uniformity/uniformity.h"
+#include "softgpu/guest.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -126,6 +127,7 @@ enum sg_compile_status sg_program_link(const struct sg_source *sources, size_t c
     program->capability = capability;
     program->optimised = wanted("-llvm");
     program->watched = is_set("SOFTGPU_REPORT");
+    program->guarded = sg_guest_guarded();
     program->arena.diagnostics = program->scratch.diagnostics = &diagnostics;
     if (setjmp(diagnostics.escape) != 0) {
         sg_program_destroy(program);

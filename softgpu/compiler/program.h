@@ -25,6 +25,7 @@ struct sg_program {
     struct sg_ptx_module *module;
     uint32_t capability;
     bool optimised;
+    bool guarded;            /* SOFTGPU_GUARD: kernels are confined to their memory */
     bool watched;            /* SOFTGPU_REPORT: code tells the engine of its accesses */
     struct rg_digest digest; /* of the texts, if there is a cache */
     struct sg_program_kernel *kernels;

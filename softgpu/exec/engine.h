@@ -73,6 +73,7 @@ struct sg_fiber {
     unsigned char *stack; /* lowest usable address */
     size_t stack_size;    /* without the coloured top */
     struct sg_sanitize sanitize;
+    struct sg_local_stack local; /* where kernels are guarded */
 };
 
 struct sg_barrier {
@@ -158,6 +159,8 @@ struct sg_run {
     struct sg_loop_block *loop; /* loop form: lanes.c */
     unsigned char *shared_map;  /* mapping of shared_capacity bytes and a guard */
     size_t shared_capacity;
+    unsigned char *guest_params; /* where kernels are guarded */
+    size_t guest_params_capacity;
     struct sg_run *next; /* in the slot's pool, or in the ring of resident blocks */
 };
 
@@ -202,7 +205,8 @@ struct sg_grid {
     _Atomic bool stop;          /* there is a fault: begin nothing, leave soon */
     _Atomic bool fault_claimed; /* whoever sets it writes the report */
     struct sg_fault_report report;
-    _Alignas(64) unsigned char workspace[64]; /* of a cooperative grid's barriers */
+    _Alignas(64) unsigned char own_workspace[64];
+    unsigned char *workspace; /* of a cooperative grid's barriers: that, or where guarded kernels can reach */
     /* the pool's, under its lock */
     bool listed;
     _Atomic unsigned workers; /* threads that work on it */

@@ -59,6 +59,7 @@ const struct sg_rt_symbol *sg_rt_symbols(void)
         SYMBOL(sg_rt_set_conditional),
         SYMBOL(sg_rt_misaligned),
         SYMBOL(sg_rt_access),
+        SYMBOL(sg_rt_local_stack),
         {NULL, NULL},
     };
 #undef SYMBOL

@@ -13,7 +13,8 @@ def test_kept_kernels(build):
     """The second start of a program compiles nothing, directly and on a server, and does the same."""
     command = [build.example("reduction")]
     with tempfile.TemporaryDirectory() as folder:
-        environment = {"SOFTGPU_CACHE": os.path.join(folder, "kept"), "REMOTE_GPU_LOG": "debug"}
+        # A server's kernels are guarded, which is other code.
+        environment = {"SOFTGPU_CACHE": os.path.join(folder, "kept"), "REMOTE_GPU_LOG": "debug", "SOFTGPU_GUARD": "1"}
         first = build.run_direct(command, environment=environment)
         expect(first.status == 0 and ": compiled in " in first.errors, "nothing is compiled at first", first)
         expect(": loaded from the cache in " not in first.errors, "the cache is not new", first)

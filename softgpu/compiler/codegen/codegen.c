@@ -5,6 +5,7 @@
  */
 #include "softgpu/compiler/codegen/codegen.h"
 #include "softgpu/compiler/codegen/loops/loops.h"
+#include "softgpu/compiler/jit/guard.h"
 
 #include <llvm-c/IRReader.h>
 #include <stdio.h>
@@ -29,6 +30,7 @@ static void set_types(struct sg_codegen *gen)
     gen->f32 = LLVMFloatTypeInContext(gen->context);
     gen->f64 = LLVMDoubleTypeInContext(gen->context);
     gen->pointer = LLVMPointerTypeInContext(gen->context, 0);
+    gen->guest = LLVMPointerTypeInContext(gen->context, gen->guarded ? SG_GUEST_SPACE : 0);
     gen->nothing = LLVMVoidTypeInContext(gen->context);
     gen->access_group_kind = LLVMGetMDKindIDInContext(gen->context, "llvm.access.group", 17);
     gen->invariant_kind = LLVMGetMDKindIDInContext(gen->context, "invariant.load", 14);

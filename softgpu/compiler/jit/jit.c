@@ -7,6 +7,7 @@
  * optimisation.
  */
 #include "softgpu/compiler/jit/jit.h"
+#include "softgpu/compiler/jit/guard.h"
 #include "softgpu/compiler/jit/math.h"
 
 #include <llvm-c/Analysis.h>
@@ -210,7 +211,7 @@ static bool run_passes(struct sg_jit *jit, LLVMModuleRef module, bool optimised,
 }
 
 LLVMMemoryBufferRef sg_jit_compile(struct sg_jit *jit, LLVMModuleRef module, const char *symbol,
-                                   bool optimised, struct sg_text *log)
+                                   bool optimised, bool guarded, struct sg_text *log)
 {
     char *triple = LLVMGetTargetMachineTriple(jit->machine), *message = NULL;
     LLVMSetTarget(module, triple);
@@ -226,6 +227,12 @@ LLVMMemoryBufferRef sg_jit_compile(struct sg_jit *jit, LLVMModuleRef module, con
         return NULL;
     }
     dump(module, symbol, "optimised");
+    if (guarded && !sg_guard_confine(module, log)) {
+        LLVMDisposeModule(module);
+        return NULL;
+    }
+    if (guarded)
+        dump(module, symbol, "guarded");
     LLVMMemoryBufferRef object = NULL;
     message = NULL;
     if (LLVMTargetMachineEmitToMemoryBuffer(jit->machine, module, LLVMObjectFile, &message, &object)) {

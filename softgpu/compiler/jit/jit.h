@@ -27,7 +27,7 @@ bool sg_jit_define(struct sg_jit *jit, const struct sg_rt_symbol *symbols, struc
  * or NULL with a message in `log`. The module is gone afterwards. One thread at a time.
  */
 LLVMMemoryBufferRef sg_jit_compile(struct sg_jit *jit, LLVMModuleRef module, const char *symbol,
-                                   bool optimised, struct sg_text *log);
+                                   bool optimised, bool guarded, struct sg_text *log);
 /**
  * Loads an object, which is the JIT's from here on: the address of `symbol`, or NULL with a message in `log`
  * and nothing loaded. One thread at a time.

@@ -15,6 +15,7 @@
 #include "common/base/addresses.h"
 #include "common/sync/scoped_lock.h"
 #include "softgpu/driver/range/range_inside.h"
+#include "softgpu/guest.h"
 
 #if defined(__SANITIZE_THREAD__)
 /* The thread sanitizer knows a few windows of addresses only; this one is its low application window. */
@@ -71,6 +72,17 @@ static void choose_window(uint64_t *first, uint64_t *size)
     *size = bytes;
 }
 
+/* Whether kernels can reach the window if they are guarded. */
+static bool is_in_reach(uint64_t first, uint64_t size)
+{
+    const bool reached = !sg_guest_guarded() || (first <= SG_GUEST_MASK && size <= SG_GUEST_MASK + 1 - first);
+    if (!reached)
+        rg_error("device memory cannot be at %#" PRIx64
+                 " (SOFTGPU_WINDOW): kernels, which are guarded, cannot reach it",
+                 first);
+    return reached;
+}
+
 /* Notes what has been reserved. */
 static bool have_window(uint64_t start, uint64_t size)
 {
@@ -97,12 +109,16 @@ static bool reserve_among_libraries(void)
 
 bool sg_window_reserve(void)
 {
+    if (!sg_guest_possible())
+        return false;
     const char *report = secure_getenv("SOFTGPU_REPORT"), *behaviour = secure_getenv("SOFTGPU_BEHAVE");
     sg_memory.guarded = report != NULL && report[0] != '\0' && strcmp(report, "0") != 0;
-    if (behaviour && strcmp(behaviour, "nvidia") == 0 && reserve_among_libraries())
+    if (behaviour && strcmp(behaviour, "nvidia") == 0 && !sg_guest_guarded() && reserve_among_libraries())
         return true;
     uint64_t first, whole;
     choose_window(&first, &whole);
+    if (!is_in_reach(first, whole))
+        return false;
     for (uint64_t size = whole; size >= WINDOW_LEAST; size = (size / 2) & ~(LARGE - 1)) {
         for (uint64_t start = first; start + size <= first + whole; start += (whole / 8) & ~(LARGE - 1)) {
             void *at = mmap((void *)(uintptr_t)start, size, PROT_NONE,

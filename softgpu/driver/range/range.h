@@ -58,6 +58,7 @@ struct sg_range {
     int file;              /* SG_RANGE_DEVICE: closed with the range; SG_RANGE_ASYNC: the pool's */
     uint64_t file_offset;
     unsigned opens; /* SG_RANGE_IPC */
+    bool aliased;   /* SG_RANGE_REGISTERED: is where guarded kernels can reach, too (softgpu/guest.h) */
     unsigned char secret[SG_SECRET];
 };
 

@@ -3,11 +3,13 @@
  * Nothing is locked in fact: the device is the host's processor. Memory that is registered already, or no
  * memory, is the error. Any thread.
  */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "common/sync/scoped_lock.h"
 #include "softgpu/driver/range/range_inside.h"
+#include "softgpu/guest.h"
 
 static void describe(struct sg_range *range, struct sg_context *context, uint64_t base, uint64_t size,
                      uint64_t span, enum sg_range_kind kind, unsigned flags)
@@ -30,8 +32,8 @@ CUresult sg_range_host_alloc(struct sg_context *context, uint64_t size, unsigned
     if (range == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     uint64_t bytes = (size + SG_PAGE - 1) & ~(SG_PAGE - 1);
-    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED) {
+    void *at = sg_guest_map(bytes, PROT_READ | PROT_WRITE);
+    if (at == NULL) {
         free(range);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -47,6 +49,25 @@ CUresult sg_range_host_alloc(struct sg_context *context, uint64_t size, unsigned
     }
     *address = at;
     return CUDA_SUCCESS;
+}
+
+/*
+ * Where kernels are guarded: lets them reach registered memory that the program says is for them. That takes
+ * whole pages of shared memory; of other memory kernels know nothing, and an access faults. False: something
+ * else is where it would have to be. Lock held.
+ */
+static bool open_to_kernels(struct sg_range *range)
+{
+    if (!sg_guest_guarded() || !(range->flags & CU_MEMHOSTREGISTER_DEVICEMAP) || range->base % SG_PAGE ||
+        range->size % SG_PAGE)
+        return true;
+    bool taken;
+    range->aliased = sg_guest_alias(range->base, range->size, &taken);
+    if (!range->aliased && !taken)
+        rg_debug("registered memory at %#" PRIx64
+                 " is not shared memory: kernels, which are guarded, cannot reach it",
+                 range->base);
+    return range->aliased || !taken;
 }
 
 CUresult sg_range_host_register(struct sg_context *context, void *address, uint64_t size, unsigned flags)
@@ -66,8 +87,10 @@ CUresult sg_range_host_register(struct sg_context *context, void *address, uint6
     range->buffer_id = ++sg_memory.next_id;
     if (overlaps)
         result = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-    else if (!sg_range_set_insert(&sg_memory.host, range))
+    else if (!open_to_kernels(range) || !sg_range_set_insert(&sg_memory.host, range))
         result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (result != CUDA_SUCCESS && range->aliased)
+        sg_guest_unalias(base, size);
     pthread_mutex_unlock(&sg_memory.lock);
     if (result != CUDA_SUCCESS)
         free(range);
@@ -79,6 +102,8 @@ void sg_range_drop_host(struct sg_range *range)
     sg_range_set_remove(&sg_memory.host, range);
     if (range->kind == SG_RANGE_HOST)
         munmap((void *)(uintptr_t)range->base, range->span);
+    if (range->aliased)
+        sg_guest_unalias(range->base, range->size);
     free(range);
 }
 

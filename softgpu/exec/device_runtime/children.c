@@ -6,30 +6,47 @@
 #include "softgpu/exec/device_runtime/family.h"
 
 #include "softgpu/device_calls.h"
+#include "softgpu/guest.h"
 
 #include "common/base/log.h"
 #include "common/sync/scoped_lock.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* --- launching --- */
 
+void sg_child_free(struct sg_child *child)
+{
+    if (child->mapped_size)
+        sg_guest_unmap(child->params, child->mapped_size);
+    free(child);
+}
+
 struct sg_child *sg_child_prepare(struct sg_parent *parent, uint32_t size)
 {
-    size_t bytes = (sizeof(struct sg_child) + size + 63) & ~(size_t)63;
+    const bool mapped = size && sg_guest_guarded();
+    size_t bytes = (sizeof(struct sg_child) + (mapped ? 0 : size) + 63) & ~(size_t)63;
     struct sg_child *child = aligned_alloc(64, bytes);
     if (!child)
         return NULL;
     memset(child, 0, bytes);
     child->parent = parent;
+    child->params = child->own_params;
+    if (mapped) {
+        child->params = sg_guest_map(size, PROT_READ | PROT_WRITE);
+        child->mapped_size = size;
+        if (!child->params) {
+            free(child);
+            return NULL;
+        }
+    }
     child->own = (struct sg_parent){.family = parent->family, .self = child, .unfinished = 1};
     child->launch.params = child->params;
     child->launch.params_size = size;
     RG_SCOPED_LOCK(&sg_families_lock);
     sg_family_use(parent->family);
-    child->next = parent->prepared;
-    parent->prepared = child;
     return child;
 }
 
@@ -43,15 +60,25 @@ struct sg_launch *sg_child_launch(struct sg_child *child)
     return &child->launch;
 }
 
-int sg_child_find(struct sg_parent *parent, const void *params, struct sg_child **out)
+int sg_child_take(struct sg_parent *parent, const void *params, struct sg_child **out)
 {
     pthread_mutex_lock(&sg_families_lock);
-    struct sg_child *child = parent->prepared;
-    while (child && child->params != params)
-        child = child->next;
+    struct sg_child **link = &parent->prepared;
+    while (*link && (*link)->params != params)
+        link = &(*link)->next;
+    struct sg_child *child = *link;
+    if (child)
+        *link = child->next;
     pthread_mutex_unlock(&sg_families_lock);
     *out = child;
     return child ? SG_CUDA_SUCCESS : SG_CUDA_INVALID_VALUE;
+}
+
+void sg_child_put_back(struct sg_parent *parent, struct sg_child *child)
+{
+    RG_SCOPED_LOCK(&sg_families_lock);
+    child->next = parent->prepared;
+    parent->prepared = child;
 }
 
 /**
@@ -134,16 +161,9 @@ static int enqueue(struct sg_parent *parent, struct sg_child *child, uint64_t bl
 int sg_child_submit(struct sg_parent *parent, struct sg_child *child, uint64_t block, uint64_t stream)
 {
     RG_SCOPED_LOCK(&sg_families_lock);
-    struct sg_child **link = &parent->prepared;
-    while (*link && *link != child)
-        link = &(*link)->next;
-    int error = SG_CUDA_INVALID_VALUE;
-    if (*link) {
-        *link = child->next;
-        error = enqueue(parent, child, block, stream);
-        if (error)
-            free(child);
-    }
+    int error = enqueue(parent, child, block, stream);
+    if (error)
+        sg_child_free(child);
     return error;
 }
 
@@ -169,7 +189,7 @@ int sg_child_transfer(struct sg_parent *parent, const struct sg_transfer *transf
     int error = enqueue(parent, child, block, stream);
     pthread_mutex_unlock(&sg_families_lock);
     if (error)
-        free(child);
+        sg_child_free(child);
     return error;
 }
 
@@ -197,7 +217,7 @@ int sg_child_record(struct sg_parent *parent, uint64_t event, uint64_t block, ui
         child->recorded->record = child;
     pthread_mutex_unlock(&sg_families_lock);
     if (error)
-        free(child);
+        sg_child_free(child);
     return error;
 }
 
@@ -219,7 +239,7 @@ int sg_child_wait(struct sg_parent *parent, uint64_t event, uint64_t block, uint
     }
     pthread_mutex_unlock(&sg_families_lock);
     if (error)
-        free(child);
+        sg_child_free(child);
     return error;
 }
 

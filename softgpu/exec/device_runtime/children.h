@@ -60,16 +60,25 @@ struct sg_transfer {
     unsigned char value;
 };
 
-/** Room for a launch and `size` bytes of parameters, which are zero; NULL: no memory. */
+/**
+ * Room for a launch and `size` bytes of parameters, which are zero; NULL: no memory. It is the kernel's to find by its
+ * parameters (sg_child_take) until it is launched.
+ */
 struct sg_child *sg_child_prepare(struct sg_parent *parent, uint32_t size);
 void *sg_child_params(struct sg_child *child);
 struct sg_launch *sg_child_launch(struct sg_child *child);
 
-/*
- * These return a cudaError_t, and take the number of the calling block and the stream's handle. `params`:
- * what sg_child_params gave, of a child not yet launched.
+/**
+ * Takes the child whose parameters these are, if it has not been launched: no other thread finds it meanwhile. It goes to
+ * sg_child_submit or is put back.
  */
-int sg_child_find(struct sg_parent *parent, const void *params, struct sg_child **out);
+int sg_child_take(struct sg_parent *parent, const void *params, struct sg_child **out);
+void sg_child_put_back(struct sg_parent *parent, struct sg_child *child);
+
+/*
+ * These return a cudaError_t, and take the number of the calling block and the stream's handle.
+ */
+/** The child is gone afterwards, whether it could be submitted or not. */
 int sg_child_submit(struct sg_parent *parent, struct sg_child *child, uint64_t block, uint64_t stream);
 int sg_child_transfer(struct sg_parent *parent, const struct sg_transfer *transfer, uint64_t block,
                       uint64_t stream);

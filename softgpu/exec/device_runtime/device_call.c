@@ -7,10 +7,14 @@
 #include "softgpu/device_calls.h"
 #include "softgpu/exec/device_runtime/children.h"
 #include "softgpu/exec/engine.h"
+#include "softgpu/guest.h"
 
 #include "common/base/log.h"
+#include "common/sync/scoped_lock.h"
 
+#include <pthread.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define RUNTIME_VERSION          13000
 #define STREAM_NON_BLOCKING      1u
@@ -32,14 +36,14 @@ struct call {
 static uint64_t number(const struct call *call, unsigned index)
 {
     uint64_t value;
-    memcpy(&value, call->arguments[index], sizeof(value));
+    memcpy(&value, sg_guest_pointer(call->arguments[index]), sizeof(value));
     return value;
 }
 
 static uint32_t word(const struct call *call, unsigned index)
 {
     uint32_t value;
-    memcpy(&value, call->arguments[index], sizeof(value));
+    memcpy(&value, sg_guest_pointer(call->arguments[index]), sizeof(value));
     return value;
 }
 
@@ -50,7 +54,7 @@ static void *pointer(const struct call *call, unsigned index)
 
 static int put_int(const struct call *call, unsigned index, int value)
 {
-    void *to = pointer(call, index);
+    void *to = sg_guest_pointer(pointer(call, index));
     if (!to)
         return SG_CUDA_INVALID_VALUE;
     memcpy(to, &value, sizeof(value));
@@ -59,7 +63,7 @@ static int put_int(const struct call *call, unsigned index, int value)
 
 static int put_number(const struct call *call, unsigned index, uint64_t value)
 {
-    void *to = pointer(call, index);
+    void *to = sg_guest_pointer(pointer(call, index));
     if (!to)
         return SG_CUDA_INVALID_VALUE;
     memcpy(to, &value, sizeof(value));
@@ -71,8 +75,8 @@ static int put_number(const struct call *call, unsigned index, uint64_t value)
 static int shape(const struct call *call, unsigned grid, unsigned block, unsigned shared,
                  struct sg_launch *to)
 {
-    memcpy(to->grid, call->arguments[grid], sizeof(to->grid));
-    memcpy(to->block, call->arguments[block], sizeof(to->block));
+    memcpy(to->grid, sg_guest_pointer(call->arguments[grid]), sizeof(to->grid));
+    memcpy(to->block, sg_guest_pointer(call->arguments[block]), sizeof(to->block));
     to->shared_dynamic = word(call, shared);
     return SG_CUDA_SUCCESS;
 }
@@ -92,15 +96,18 @@ static uint64_t parameter_buffer_v2(const struct call *call, int *error)
     }
     launch.params = sg_child_params(child);
     *sg_child_launch(child) = launch;
+    sg_child_put_back(call->parent, child);
     return (uint64_t)(uintptr_t)launch.params;
 }
 
 static int launch_v2(const struct call *call)
 {
     struct sg_child *child;
-    int error = sg_child_find(call->parent, pointer(call, 0), &child);
-    if (!error && !sg_child_launch(child)->kernel_name)
+    int error = sg_child_take(call->parent, pointer(call, 0), &child);
+    if (!error && !sg_child_launch(child)->kernel_name) {
+        sg_child_put_back(call->parent, child);
         error = SG_CUDA_INVALID_VALUE;
+    }
     return error ? error : sg_child_submit(call->parent, child, call->block, number(call, 1));
 }
 
@@ -112,7 +119,11 @@ static uint64_t parameter_buffer(const struct call *call, int *error)
     *error = size > PARAMS_MAX || alignment > 16 ? SG_CUDA_INVALID_VALUE : SG_CUDA_SUCCESS;
     if (!*error && !(child = sg_child_prepare(call->parent, (uint32_t)size)))
         *error = SG_CUDA_OUT_OF_MEMORY;
-    return child ? (uint64_t)(uintptr_t)sg_child_params(child) : 0;
+    if (!child)
+        return 0;
+    const uint64_t params = (uint64_t)(uintptr_t)sg_child_params(child);
+    sg_child_put_back(call->parent, child);
+    return params;
 }
 
 static int launch_v1(const struct call *call)
@@ -124,11 +135,13 @@ static int launch_v1(const struct call *call)
     if (error)
         return error;
     if (number(call, 1))
-        error = sg_child_find(call->parent, pointer(call, 1), &child);
+        error = sg_child_take(call->parent, pointer(call, 1), &child);
     else if (!(child = sg_child_prepare(call->parent, 0))) /* a kernel without parameters */
         error = SG_CUDA_OUT_OF_MEMORY;
-    if (!error && sg_child_launch(child)->params_size < launch.params_size)
+    if (!error && sg_child_launch(child)->params_size < launch.params_size) {
+        sg_child_put_back(call->parent, child);
         error = SG_CUDA_INVALID_VALUE;
+    }
     if (error)
         return error;
     launch.params = sg_child_params(child);
@@ -176,7 +189,7 @@ static int function_attributes(const struct call *call)
 {
     static const int attributes[ATTRIBUTES_OF_A_FUNCTION + 3] = {
         1 /* shared */, 2 /* constant */, 3 /* local */, 0, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 14};
-    unsigned char *to = pointer(call, 0);
+    unsigned char *to = sg_guest_pointer(pointer(call, 0));
     if (!to)
         return SG_CUDA_INVALID_VALUE;
     size_t offset = 0;
@@ -328,6 +341,30 @@ static int serve(const struct call *call, enum sg_device_call what, uint64_t *re
     }
 }
 
+/** A text of the engine's as kernels can reach it: guarded, a copy, of which each text has one. */
+static uint64_t text_for_kernels(const char *text)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static const size_t size = 16384; /* they are some, and short */
+    static char *copies;
+    static size_t used;
+    if (!sg_guest_guarded())
+        return (uint64_t)(uintptr_t)text;
+    const size_t length = strlen(text) + 1;
+    RG_SCOPED_LOCK(&lock);
+    if (!copies && !(copies = sg_guest_map(size, PROT_READ | PROT_WRITE)))
+        return 0;
+    for (size_t at = 0; at + length <= used;
+         at++) /* a kernel may have written there: nothing is taken for granted */
+        if (memcmp(copies + at, text, length) == 0)
+            return (uint64_t)(uintptr_t)(copies + at);
+    if (length > size - used)
+        return 0;
+    memcpy(copies + used, text, length);
+    used += length;
+    return (uint64_t)(uintptr_t)(copies + used - length);
+}
+
 static bool returns_pointer(enum sg_device_call what)
 {
     return what == SG_CALL_GetParameterBuffer || what == SG_CALL_GetParameterBufferV2;
@@ -353,8 +390,7 @@ uint64_t sg_rt_device_call(struct sg_thread *t, uint32_t which, const void *cons
     if (what == SG_CALL_GetLastError || what == SG_CALL_PeekAtLastError)
         return (uint64_t)sg_child_last_error(call.parent, call.block, thread, what == SG_CALL_GetLastError);
     if (what == SG_CALL_GetErrorString || what == SG_CALL_GetErrorName)
-        return (uint64_t)(uintptr_t)call.services->error_text((int)word(&call, 0),
-                                                              what == SG_CALL_GetErrorName);
+        return text_for_kernels(call.services->error_text((int)word(&call, 0), what == SG_CALL_GetErrorName));
     int error = serve(&call, what, &result);
     if (error)
         sg_child_set_error(call.parent, call.block, thread, error);

@@ -146,7 +146,7 @@ static void count_down(struct sg_parent *parent)
         }
         parent = self->parent;
         leave_stream(self);
-        free(self);
+        sg_child_free(self);
     }
 }
 
@@ -208,7 +208,7 @@ static void run_child(struct sg_child *child)
         return;
     }
     leave_stream(child);
-    free(child);
+    sg_child_free(child);
     count_down(parent);
 }
 

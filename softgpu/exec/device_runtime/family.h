@@ -25,9 +25,12 @@ struct sg_child {
     struct sg_child *next_waiter;
     struct sg_transfer transfer;
     struct sg_launch launch;
-    struct sg_parent own; /* of a grid */
-    _Alignas(16) unsigned char params[];
+    struct sg_parent own;  /* of a grid */
+    unsigned char *params; /* behind the child; guarded, where kernels can reach, and of mapped_size bytes */
+    size_t mapped_size;
+    _Alignas(16) unsigned char own_params[];
 };
+void sg_child_free(struct sg_child *child);
 
 /** A stream: its first child runs or may. */
 struct sg_child_stream {

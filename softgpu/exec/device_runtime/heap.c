@@ -12,6 +12,7 @@
 #include "common/sync/scoped_lock.h"
 #include "softgpu/exec/device_runtime/children.h"
 #include "softgpu/exec/fault/fault.h"
+#include "softgpu/guest.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -64,11 +65,10 @@ static bool map(void)
         return true;
     if (!n_pages || n_pages > UINT32_MAX - 1)
         return false;
-    void *base = mmap(NULL, n_pages * PAGE, PROT_READ | PROT_WRITE, flags, -1, 0);
+    void *base = sg_guest_map(n_pages * PAGE, PROT_READ | PROT_WRITE);
     void *pages = mmap(NULL, n_pages * sizeof(struct page), PROT_READ | PROT_WRITE, flags, -1, 0);
-    if (base == MAP_FAILED || pages == MAP_FAILED) {
-        if (base != MAP_FAILED)
-            munmap(base, n_pages * PAGE);
+    if (!base || pages == MAP_FAILED) {
+        sg_guest_unmap(base, n_pages * PAGE);
         if (pages != MAP_FAILED)
             munmap(pages, n_pages * sizeof(struct page));
         return false;

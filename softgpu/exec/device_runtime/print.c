@@ -10,6 +10,7 @@
  * Any thread that runs a kernel; the buffer for the text is the slot's.
  */
 #include "softgpu/exec/device_runtime/output.h"
+#include "softgpu/guest.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,7 +127,7 @@ static void convert(struct text *text, const struct conversion *c, uint64_t valu
     } else if (c->type == 'p') {
         n = snprintf(to, room, format, (void *)(uintptr_t)value);
     } else if (c->type == 's') {
-        n = snprintf(to, room, format, value ? (const char *)(uintptr_t)value : "(null)");
+        n = snprintf(to, room, format, value ? sg_guest_pointer((const char *)(uintptr_t)value) : "(null)");
     } else {
         double number;
         memcpy(&number, &value, sizeof(number));

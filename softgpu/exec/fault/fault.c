@@ -5,6 +5,7 @@
  * ones are dropped.
  */
 #include "softgpu/exec/fault/fault.h"
+#include "softgpu/exec/fault/signals.h"
 #include "softgpu/exec/fiber/fiber.h"
 
 #include <string.h>
@@ -56,6 +57,11 @@ void sg_rt_fault(struct sg_thread *t, uint32_t fault)
     struct sg_run *run = t->block->engine;
     sg_run_fault(run, (enum sg_fault)fault, t->tid, 0);
     leave_for_good(run);
+}
+
+struct sg_local_stack *sg_rt_local_stack(void)
+{
+    return &sg_current_slot->current->local;
 }
 
 void sg_rt_misaligned(struct sg_block *block)

@@ -10,6 +10,7 @@
  * Memory that runs out makes sg_fiber_acquire return NULL. Slot's thread only.
  */
 #include "softgpu/exec/fiber/fiber.h"
+#include "softgpu/guest.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +58,7 @@ static void reset(const struct sg_slot *slot, struct sg_fiber *fiber)
 {
     fiber->in_thread = false;
     fiber->run = NULL;
+    fiber->local.top = fiber->local.high;
     sg_sanitize_reset(&fiber->sanitize, fiber->stack, fiber->stack_size);
     sg_fiber_context_make(&fiber->context, fiber->stack, fiber->stack_size, slot->fiber_main, fiber);
 }
@@ -89,6 +91,16 @@ static bool make_batch(struct sg_slot *slot, unsigned stack_class)
         free(fibers);
         return false;
     }
+    unsigned char *local = NULL;
+    if (sg_guest_guarded()) {
+        local = sg_guest_map(count * stride + SG_STACK_GUARD, PROT_READ | PROT_WRITE);
+        if (!local) {
+            munmap(map, count * stride + SG_STACK_GUARD);
+            free(fibers);
+            return false;
+        }
+        install_guard(local + count * stride);
+    }
     install_guard(map + count * stride);
     for (size_t i = count; i-- > 0;) {
         struct sg_fiber *fiber = &fibers[i];
@@ -96,6 +108,11 @@ static bool make_batch(struct sg_slot *slot, unsigned stack_class)
         fiber->stack = map + i * stride + SG_STACK_GUARD;
         fiber->stack_size = size - (slot->n_fibers++ % COLOURS) * COLOUR_STEP;
         fiber->stack_class = (uint8_t)stack_class;
+        if (local) {
+            install_guard(local + i * stride);
+            fiber->local.low = (uintptr_t)local + i * stride + SG_STACK_GUARD;
+            fiber->local.high = fiber->local.low + (fiber->stack_size & ~(size_t)63);
+        }
         reset(slot, fiber);
         sg_fiber_park(slot, fiber);
     }
@@ -124,6 +141,10 @@ void sg_fiber_trim(struct sg_slot *slot, unsigned stack_class)
 {
     if (stack_class < TRIM_CLASS)
         return;
-    for (const struct sg_fiber *fiber = slot->fibers[stack_class]; fiber; fiber = fiber->next)
-        madvise(fiber->stack, ((size_t)SG_STACK_BASE << stack_class) - KEEP_BYTES, MADV_DONTNEED);
+    const size_t size = ((size_t)SG_STACK_BASE << stack_class) - KEEP_BYTES;
+    for (const struct sg_fiber *fiber = slot->fibers[stack_class]; fiber; fiber = fiber->next) {
+        madvise(fiber->stack, size, MADV_DONTNEED);
+        if (fiber->local.low)
+            madvise((void *)(uintptr_t)fiber->local.low, size, MADV_DONTNEED); // NOLINT
+    }
 }

@@ -16,11 +16,12 @@ void sg_fiber_park(struct sg_slot *slot, struct sg_fiber *fiber);
 void sg_fiber_abandon(struct sg_slot *slot, struct sg_fiber *fiber);
 /** Gives the memory below the tops of large parked stacks back to the system. */
 void sg_fiber_trim(struct sg_slot *slot, unsigned stack_class);
-/** Whether `address` is in the guard below the fiber's stack. */
+/** Whether `address` is in the guard below the fiber's stack, or below that of its .local variables. */
 static inline bool sg_fiber_overflowed(const struct sg_fiber *fiber, uintptr_t address)
 {
     uintptr_t stack = (uintptr_t)fiber->stack;
-    return address < stack && address >= stack - SG_STACK_GUARD;
+    return (address < stack && address >= stack - SG_STACK_GUARD) ||
+           (address < fiber->local.low && address >= fiber->local.low - SG_STACK_GUARD);
 }
 
 static inline struct sg_fiber *sg_thread_fiber(const struct sg_thread *t)

@@ -10,6 +10,7 @@
 #include "softgpu/exec/grid/block.h"
 #include "softgpu/exec/lanes/lanes.h"
 #include "softgpu/exec/warp/schedule.h"
+#include "softgpu/guest.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,9 +22,8 @@ static bool reserve_shared(struct sg_run *run, size_t size)
     if (size <= run->shared_capacity)
         return true;
     size_t capacity = (size + (64u << 10) - 1) & ~(size_t)((64u << 10) - 1);
-    unsigned char *map =
-        mmap(NULL, capacity + SG_STACK_GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (map == MAP_FAILED)
+    unsigned char *map = sg_guest_map(capacity + SG_STACK_GUARD, PROT_NONE);
+    if (!map)
         return false;
     if (mprotect(map, capacity, PROT_READ | PROT_WRITE) != 0) {
         munmap(map, capacity + SG_STACK_GUARD);
@@ -34,6 +34,25 @@ static bool reserve_shared(struct sg_run *run, size_t size)
         munmap(run->shared_map, run->shared_capacity + SG_STACK_GUARD);
     run->shared_map = map;
     run->shared_capacity = capacity;
+    return true;
+}
+
+/** Where kernels are guarded: copies the parameters to where an address of one can be used. */
+static bool copy_params(struct sg_run *run, const struct sg_grid *grid)
+{
+    const size_t size = grid->launch->params_size;
+    if (size > run->guest_params_capacity) {
+        const size_t capacity = (size + 4095) & ~(size_t)4095;
+        unsigned char *memory = sg_guest_map(capacity, PROT_READ | PROT_WRITE);
+        if (!memory)
+            return false;
+        sg_guest_unmap(run->guest_params, run->guest_params_capacity);
+        run->guest_params = memory;
+        run->guest_params_capacity = capacity;
+    }
+    if (size)
+        memcpy(run->guest_params, grid->params, size);
+    run->block.guest_params = run->guest_params;
     return true;
 }
 
@@ -110,7 +129,8 @@ struct sg_run *sg_run_acquire(struct sg_slot *slot, struct sg_grid *grid, uint64
     run->site = NULL;
     run->cluster = NULL;
     run->cluster_waiting = 0;
-    if ((!cluster && !reserve_shared(run, shared + slack)) ||
+    if ((sg_guest_guarded() && !copy_params(run, grid)) ||
+        (!cluster && !reserve_shared(run, shared + slack)) ||
         (launch->form == SG_CODE_THREAD && !reserve_warps(run, grid->n_warps))) {
         sg_run_release(run);
         return NULL;
@@ -190,6 +210,7 @@ static inline bool begin_next_thread(struct sg_fiber *fiber)
     t->block = &run->block;
     t->engine = fiber;
     t->misaligned = 0;
+    fiber->local.top = fiber->local.high;
     fiber->cluster_arrived = false;
     if (++run->next_tid[0] == run->block.ntid[0]) {
         run->next_tid[0] = 0;

@@ -29,6 +29,7 @@
 #include "softgpu/exec/fiber/fiber.h"
 #include "softgpu/exec/grid/block.h"
 #include "softgpu/exec/grid/grid.h"
+#include "softgpu/guest.h"
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -40,6 +41,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #define CORES_MAX          1024u
@@ -432,6 +434,13 @@ enum sg_fault sg_pool_run(const struct sg_launch *launch, struct sg_parent *pare
     if (launch->params_size)
         memcpy(params, launch->params, launch->params_size);
     grid.params = params;
+    grid.workspace = grid.own_workspace;
+    if (launch->cooperative && sg_guest_guarded() &&
+        !(grid.workspace = sg_guest_map(sizeof(grid.own_workspace), PROT_READ | PROT_WRITE))) {
+        if (params != on_stack)
+            free(params);
+        return report->fault = SG_FAULT_OUT_OF_RESOURCES;
+    }
     pthread_cond_init(&grid.finished, NULL);
     plan(launch, &grid);
 
@@ -440,6 +449,8 @@ enum sg_fault sg_pool_run(const struct sg_launch *launch, struct sg_parent *pare
     sg_unwatch_grid(&grid);
 
     pthread_cond_destroy(&grid.finished);
+    if (grid.workspace != grid.own_workspace)
+        sg_guest_unmap(grid.workspace, sizeof(grid.own_workspace));
     if (params != on_stack)
         free(params);
     *report = grid.report;

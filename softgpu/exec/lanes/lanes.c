@@ -18,9 +18,11 @@
  */
 #include "softgpu/exec/lanes/lanes.h"
 #include "softgpu/exec/matrix/matrix.h"
+#include "softgpu/guest.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define BESIDE_THREADS                                                                                       \
     4096u /* of blocks that take the turns of a loop side by side; enough to read on and on … */
@@ -41,6 +43,23 @@ static bool reserve(unsigned char **memory, size_t *capacity, size_t size)
     return true;
 }
 
+/** The same for .local variables, which kernels can reach. */
+static bool reserve_local(struct sg_loop_block *m, size_t size)
+{
+    if (!sg_guest_guarded())
+        return reserve(&m->lanes.local, &m->local_capacity, size);
+    if (size <= m->local_capacity)
+        return true;
+    size = (size + 4095) & ~(size_t)4095;
+    unsigned char *bigger = sg_guest_map(size, PROT_READ | PROT_WRITE);
+    if (!bigger)
+        return false;
+    sg_guest_unmap(m->lanes.local, m->local_capacity);
+    m->lanes.local = bigger;
+    m->local_capacity = size;
+    return true;
+}
+
 bool sg_lanes_reserve(struct sg_run *run)
 {
     const struct sg_loop_code *code = run->grid->launch->code;
@@ -52,7 +71,7 @@ bool sg_lanes_reserve(struct sg_run *run)
     m->lanes.block = &run->block;
     m->lanes.stride = (uint64_t)run->grid->n_warps * SG_WARP_SIZE;
     if (!reserve(&m->lanes.context, &m->context_capacity, m->lanes.stride * code->context_size) ||
-        !reserve(&m->lanes.local, &m->local_capacity, m->lanes.stride * code->local_size))
+        !reserve_local(m, m->lanes.stride * code->local_size))
         return false;
     run->block.local = m->lanes.local;
     run->block.local_size = m->lanes.stride * code->local_size;

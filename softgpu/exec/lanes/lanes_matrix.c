@@ -5,6 +5,7 @@
  */
 #include "softgpu/exec/lanes/lanes.h"
 #include "softgpu/exec/matrix/matrix.h"
+#include "softgpu/guest.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -25,6 +26,12 @@ static void choose_multiplier(void)
 }
 
 /* --- any kind --- */
+
+/** What a kernel computed as an address. */
+static unsigned char *guest(uint64_t address)
+{
+    return sg_guest_pointer((void *)(uintptr_t)address); // NOLINT
+}
 
 static bool is_wide(const struct sg_matrix_kind *kind)
 {
@@ -62,8 +69,7 @@ static void do_by_lanes(struct sg_matrix_scratch *scratch, const struct sg_matri
         if (op->strides != SG_MATRIX_STRIDE)
             made[lane].stride = sg_matrix_words(view, op->strides)[lane];
         if (op->address)
-            made[lane].address =
-                (unsigned char *)(uintptr_t)sg_matrix_doublewords(view, op->address)[lane]; // NOLINT
+            made[lane].address = guest(sg_matrix_doublewords(view, op->address)[lane]);
         requests[lane] = &made[lane];
     }
     sg_matrix_resolve_same(scratch, requests, &op->kind);
@@ -84,7 +90,7 @@ static bool find_place(const struct sg_matrix_view *view, const struct sg_matrix
         differs |= addresses[lane] ^ addresses[0];
     for (uint32_t lane = 1; strides && lane < SG_WARP_SIZE; lane++)
         differs |= strides[lane] ^ strides[0];
-    *address = (unsigned char *)(uintptr_t)addresses[0]; // NOLINT
+    *address = guest(addresses[0]);
     *stride = (uint64_t)(strides ? strides[0] : op->stride) * bytes;
     return !differs;
 }
@@ -207,7 +213,7 @@ static void load_rows(const struct sg_matrix_view *view, const struct sg_matrix_
     const uint64_t *addresses = sg_matrix_doublewords(view, op->address);
     for (uint32_t r = 0; r < op->kind.m; r++) {
         for (uint32_t row = 0; row < 8; row++)
-            memcpy(&words[r][(size_t)4 * row], (void *)(uintptr_t)addresses[8 * r + row], 16); // NOLINT
+            memcpy(&words[r][(size_t)4 * row], guest(addresses[8 * r + row]), 16);
         if ((op->kind.flags & SG_MATRIX_COLUMNS) != 0)
             transpose_words(words[r]);
     }
@@ -224,7 +230,7 @@ static void store_rows(const struct sg_matrix_view *view, const struct sg_matrix
         if ((op->kind.flags & SG_MATRIX_COLUMNS) != 0)
             transpose_words(words);
         for (uint32_t row = 0; row < 8; row++)
-            memcpy((void *)(uintptr_t)addresses[8 * r + row], &words[(size_t)4 * row], 16); // NOLINT
+            memcpy(guest(addresses[8 * r + row]), &words[(size_t)4 * row], 16);
     }
 }
 

@@ -9,6 +9,7 @@
  * an illegal instruction. Any thread of a kernel.
  */
 #include "softgpu/exec/matrix/matrix.h"
+#include "softgpu/guest.h"
 #include "softgpu/tensor_map.h"
 
 #include "common/base/log.h"
@@ -236,8 +237,8 @@ static void do_row(const struct work *w, unsigned char *shared, unsigned char *g
     uint32_t bytes = w->map->box[0] * w->size;
     for (uint32_t at = 0; at < bytes; at += CHUNK) {
         int64_t element = first + at / w->size;
-        struct chunk chunk = {.shared = shared + at,
-                              .global = global + element * (int64_t)w->size,
+        struct chunk chunk = {.shared = sg_guest_pointer(shared + at),
+                              .global = sg_guest_pointer(global + element * (int64_t)w->size),
                               .first = element,
                               .row = row};
         do_chunk(w, &chunk);

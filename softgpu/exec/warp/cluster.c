@@ -11,6 +11,7 @@
  * fails sg_cluster_acquire.
  */
 #include "softgpu/exec/warp/schedule.h"
+#include "softgpu/guest.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -48,9 +49,8 @@ static bool map_windows(struct sg_cluster *cluster, uint32_t size, size_t shared
     if (shared > SG_WINDOW - PAGE)
         return false;
     cluster->map_size = size * SG_WINDOW;
-    unsigned char *map =
-        mmap(NULL, cluster->map_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (map == MAP_FAILED)
+    unsigned char *map = sg_guest_map(cluster->map_size, PROT_NONE);
+    if (!map)
         return false;
     cluster->map = cluster->windows = map;
     cluster->capacity = size;

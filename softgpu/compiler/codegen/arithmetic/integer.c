@@ -87,7 +87,7 @@ static LLVMValueRef add_sub(struct sg_codegen *gen, bool subtract)
             const struct sg_operand *base = &gen->insn->operands[i];
             if (base->kind != SG_OPERAND_REG || !gen->function->regs[base->reg].pointer)
                 continue;
-            LLVMValueRef pointer = LLVMBuildLoad2(B, gen->pointer, gen->registers[base->reg], "");
+            LLVMValueRef pointer = LLVMBuildLoad2(B, gen->guest, gen->registers[base->reg], "");
             LLVMValueRef offset = i == 1 ? b : a;
             return LLVMBuildGEP2(B, gen->i8, pointer, &offset, 1, "");
         }

@@ -75,7 +75,7 @@ void sg_gen_fault(struct sg_codegen *gen, enum sg_fault kind)
 static LLVMValueRef low_word(struct sg_codegen *gen, uint32_t reg)
 {
     bool pointer = gen->function->regs[reg].pointer;
-    LLVMTypeRef type = pointer ? gen->pointer : sg_gen_type(gen, (enum sg_type)gen->function->regs[reg].type);
+    LLVMTypeRef type = pointer ? gen->guest : sg_gen_type(gen, (enum sg_type)gen->function->regs[reg].type);
     LLVMValueRef value = LLVMBuildLoad2(B, type, gen->registers[reg], "");
     if (pointer)
         value = LLVMBuildPtrToInt(B, value, gen->i64, "");
@@ -134,6 +134,8 @@ void sg_gen_access(struct sg_codegen *gen, const struct sg_operand *operand, LLV
     if (space == SG_MOD_CLUSTER) /* bounds are those of several blocks */
         space = SG_SITE_GENERIC;
     if (gen->watched) {
+        if (LLVMTypeOf(address) != gen->pointer) /* the engine looks at it only */
+            address = LLVMBuildAddrSpaceCast(B, address, gen->pointer, "");
         LLVMValueRef arguments[3] = {gen->thread, address, site_constant(gen, space, bytes, align, access)};
         sg_gen_runtime(gen, "sg_rt_access", gen->nothing, arguments, 3);
         return;

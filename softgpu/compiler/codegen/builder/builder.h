@@ -38,6 +38,7 @@ struct sg_codegen {
     enum sg_code_form form;
     bool watched;  /* each access is told to the engine before it is made: for reports */
     bool has_half; /* the host converts between half and float itself */
+    bool guarded;  /* what the kernel computes its address of is confined: jit/guard.h */
 
     /** Generates the instruction `insn`, without its guard: for what is computed anew. */
     void (*emit)(struct sg_codegen *gen);
@@ -47,6 +48,7 @@ struct sg_codegen {
     LLVMBuilderRef builder;
     LLVMBuilderRef entry_builder; /* for values that are computed once, at the function's start */
     LLVMTypeRef i1, i8, i16, i32, i64, f32, f64, pointer, nothing;
+    LLVMTypeRef guest; /* a pointer that the kernel has computed: of an address space of its own if guarded */
     LLVMValueRef handle_table; /* code of the functions whose address is taken, in this kernel */
     LLVMValueRef access_group; /* metadata: accesses that do not depend on those of other threads */
     unsigned access_group_kind, invariant_kind;
@@ -80,7 +82,9 @@ LLVMValueRef sg_gen_intrinsic(struct sg_codegen *gen, const char *name, LLVMType
 /** An intrinsic that is overloaded by the type of its first argument. */
 LLVMValueRef sg_gen_math(struct sg_codegen *gen, const char *name, LLVMValueRef a, LLVMValueRef b,
                          LLVMValueRef c);
-/** Calls a function of the runtime or of math.h; declared on first use. */
+/** A pointer that the kernel has computed, confined (softgpu/guest.h) so that the engine may use it; else the value. */
+LLVMValueRef sg_gen_confined(struct sg_codegen *gen, LLVMValueRef value);
+/** Calls a function of the runtime or of math.h; declared on first use. Pointers of the kernel are confined. */
 LLVMValueRef sg_gen_runtime(struct sg_codegen *gen, const char *name, LLVMTypeRef result,
                             LLVMValueRef *arguments, unsigned count);
 LLVMValueRef sg_gen_compare(struct sg_codegen *gen, LLVMIntPredicate predicate, LLVMValueRef a,
@@ -104,6 +108,8 @@ void sg_gen_write(struct sg_codegen *gen, const struct sg_operand *operand, enum
                   LLVMValueRef value);
 /** The host address that an address operand means in a state space. */
 LLVMValueRef sg_gen_address(struct sg_codegen *gen, const struct sg_operand *operand, uint8_t space);
+/** A pointer to what is known to be there as one that the kernel may compute with. */
+LLVMValueRef sg_gen_as_guest(struct sg_codegen *gen, LLVMValueRef pointer);
 /** The address of a variable as an integer, in its own space. */
 LLVMValueRef sg_gen_variable_address(struct sg_codegen *gen, const struct sg_var *var, uint64_t offset);
 /** The address of a function, as an integer: not code, see the indirect call. */

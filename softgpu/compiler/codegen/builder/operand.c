@@ -44,7 +44,7 @@ static LLVMValueRef convert_bits(struct sg_codegen *gen, LLVMValueRef value, LLV
 
 static LLVMTypeRef slot_type(struct sg_codegen *gen, const struct sg_reg *reg)
 {
-    return reg->pointer ? gen->pointer : sg_gen_type(gen, (enum sg_type)reg->type);
+    return reg->pointer ? gen->guest : sg_gen_type(gen, (enum sg_type)reg->type);
 }
 
 static LLVMValueRef read_slot(struct sg_codegen *gen, uint32_t reg)
@@ -99,6 +99,12 @@ LLVMValueRef sg_gen_handle_address(struct sg_codegen *gen, uint32_t handle)
     return symbol_address(gen, SG_SYMBOL_HANDLES, 0, handle * sizeof(void *));
 }
 
+/* Is it a parameter of the function, and not an object of .param space in it? */
+static bool is_formal(const struct sg_codegen *gen, const struct sg_var *var)
+{
+    return !(gen->function->n_vars > var->index && gen->function->vars[var->index] == var);
+}
+
 LLVMValueRef sg_gen_variable_address(struct sg_codegen *gen, const struct sg_var *var, uint64_t offset)
 {
     char name[SG_SYMBOL_SIZE];
@@ -109,6 +115,12 @@ LLVMValueRef sg_gen_variable_address(struct sg_codegen *gen, const struct sg_var
         return symbol_address(gen, name, var->linkage == SG_LINKAGE_EXTERN ? 0 : var->size, offset);
     case SG_SPACE_SHARED:
         return sg_gen_const(gen, 64, sg_shared_offset(gen->shared, var) + offset);
+    case SG_SPACE_PARAM:
+        if (gen->guarded && gen->function->is_entry && is_formal(gen, var)) /* as a kernel may reach it */
+            return LLVMBuildAdd(gen->builder,
+                                sg_gen_block_field(gen, offsetof(struct sg_block, guest_params), gen->i64),
+                                sg_gen_const(gen, 64, var->offset + offset), "");
+        // fallthrough
     default: {
         struct sg_operand operand = {.kind = SG_OPERAND_VAR, .value = offset, .var = (struct sg_var *)var};
         return LLVMBuildPtrToInt(gen->builder, sg_gen_address(gen, &operand, 0), gen->i64, "");
@@ -185,8 +197,7 @@ static LLVMValueRef offset_pointer(struct sg_codegen *gen, LLVMValueRef base, LL
 
 static LLVMValueRef variable_pointer(struct sg_codegen *gen, const struct sg_var *var)
 {
-    if (var->space == SG_SPACE_LOCAL || (var->space == SG_SPACE_PARAM && gen->function->n_vars > var->index &&
-                                         gen->function->vars[var->index] == var))
+    if (var->space == SG_SPACE_LOCAL || (var->space == SG_SPACE_PARAM && !is_formal(gen, var)))
         return gen->variables[var->index];
     if (var->space == SG_SPACE_PARAM && gen->function->is_entry)
         return offset_pointer(gen, gen->params, sg_gen_const(gen, 64, var->offset));
@@ -197,12 +208,39 @@ static LLVMValueRef variable_pointer(struct sg_codegen *gen, const struct sg_var
     return LLVMConstIntToPtr(sg_gen_variable_address(gen, var, 0), gen->pointer);
 }
 
+LLVMValueRef sg_gen_as_guest(struct sg_codegen *gen, LLVMValueRef pointer)
+{
+    return gen->guarded && LLVMTypeOf(pointer) == gen->pointer
+               ? LLVMBuildAddrSpaceCast(gen->builder, pointer, gen->guest, "")
+               : pointer;
+}
+
+/* Whether a constant distance leads from a variable's start into it; in .shared, to where only guests' memory is. */
+static bool is_within(const struct sg_var *var, uint64_t offset)
+{
+    return offset < var->size || (var->space == SG_SPACE_SHARED && offset <= INT32_MAX);
+}
+
+/*
+ * Whether it is a parameter of a guarded kernel that is not loaded at the function's start, as parameters are (memory.c,
+ * access.c, which stay inside of them), but used as any memory is: the copy that the kernel may reach.
+ */
+static bool is_param_elsewhere(const struct sg_codegen *gen, const struct sg_var *var)
+{
+    return gen->guarded && var->space == SG_SPACE_PARAM && gen->function->is_entry && is_formal(gen, var) &&
+           gen->builder != gen->entry_builder;
+}
+
 LLVMValueRef sg_gen_address(struct sg_codegen *gen, const struct sg_operand *operand, uint8_t space)
 {
     LLVMValueRef base;
     uint64_t offset = operand->value;
-    if (operand->kind == SG_OPERAND_VAR) {
+    if (operand->kind == SG_OPERAND_VAR && is_param_elsewhere(gen, operand->var)) {
+        base = LLVMBuildIntToPtr(gen->builder, sg_gen_variable_address(gen, operand->var, 0), gen->guest, "");
+    } else if (operand->kind == SG_OPERAND_VAR) {
         base = variable_pointer(gen, operand->var);
+        if (!is_within(operand->var, offset))
+            base = sg_gen_as_guest(gen, base);
     } else {
         bool is_register = operand->kind == SG_OPERAND_REG;
         bool pointer = sg_gen_is_pointer(gen, operand);
@@ -223,11 +261,13 @@ LLVMValueRef sg_gen_address(struct sg_codegen *gen, const struct sg_operand *ope
                 value = LLVMBuildAdd(gen->builder, value, LLVMConstInt(type, offset, 0), "");
             if (wraps)
                 offset = 0;
+            if (gen->guarded && type == gen->i64) /* as on a GPU; and no farther than that */
+                value = LLVMBuildAnd(gen->builder, value, sg_gen_const(gen, 64, UINT32_MAX), "");
             value = LLVMBuildZExt(gen->builder, value, gen->i64, "");
             base = space == SG_MOD_CLUSTER ? sg_gen_cluster_pointer(gen, value)
                                            : offset_pointer(gen, sg_gen_shared_base(gen), value);
         } else {
-            base = pointer ? value : LLVMBuildIntToPtr(gen->builder, value, gen->pointer, "");
+            base = pointer ? value : LLVMBuildIntToPtr(gen->builder, value, gen->guest, "");
         }
     }
     return offset == 0 ? base : offset_pointer(gen, base, sg_gen_const(gen, 64, offset));
@@ -258,7 +298,7 @@ bool sg_gen_copy_pointer(struct sg_codegen *gen)
     const struct sg_operand *to = &gen->insn->operands[0], *from = &gen->insn->operands[1];
     if (!sg_gen_is_pointer(gen, to) || !sg_gen_is_pointer(gen, from))
         return false;
-    LLVMBuildStore(gen->builder, LLVMBuildLoad2(gen->builder, gen->pointer, gen->registers[from->reg], ""),
+    LLVMBuildStore(gen->builder, LLVMBuildLoad2(gen->builder, gen->guest, gen->registers[from->reg], ""),
                    gen->registers[to->reg]);
     return true;
 }

@@ -2,6 +2,7 @@
  * slots.c - the start of a function: stack slots for its registers and variables, and its formal parameters.
  */
 #include "softgpu/compiler/codegen/builder/builder.h"
+#include "softgpu/compiler/jit/guard.h"
 
 #include <string.h>
 
@@ -13,7 +14,7 @@ static void make_registers(struct sg_codegen *gen)
     gen->registers = SG_NEW_ARRAY(gen->arena, LLVMValueRef, function->n_regs);
     for (uint32_t i = 0; i < function->n_regs; i++) {
         LLVMTypeRef type =
-            function->regs[i].pointer ? gen->pointer : sg_gen_type(gen, (enum sg_type)function->regs[i].type);
+            function->regs[i].pointer ? gen->guest : sg_gen_type(gen, (enum sg_type)function->regs[i].type);
         gen->registers[i] = LLVMBuildAlloca(gen->entry_builder, type, "");
         /* never undefined: what reads before it writes gets 0 */
         LLVMBuildStore(gen->entry_builder, LLVMConstNull(type), gen->registers[i]);
@@ -36,7 +37,8 @@ void sg_gen_make_variables(struct sg_codegen *gen)
             gen->variables[i] = sg_gen_points_local(gen, var);
             continue;
         }
-        LLVMTypeRef type = LLVMArrayType(gen->i8, (unsigned)(var->size == 0 ? 1 : var->size));
+        uint64_t size = (var->size == 0 ? 1 : var->size) + (gen->guarded ? SG_GUARD_OVERHANG : 0);
+        LLVMTypeRef type = LLVMArrayType(gen->i8, (unsigned)size);
         gen->variables[i] = LLVMBuildAlloca(gen->entry_builder, type, "");
         LLVMSetAlignment(gen->variables[i], var->align < 16 ? 16 : var->align);
     }

@@ -3,6 +3,7 @@
  * of the runtime. Knows nothing of operands.
  */
 #include "softgpu/compiler/codegen/builder/builder.h"
+#include "softgpu/guest.h"
 
 #include <string.h>
 
@@ -65,12 +66,24 @@ static void add_attribute(struct sg_codegen *gen, LLVMValueRef function, const c
                             LLVMCreateEnumAttribute(gen->context, kind, 0));
 }
 
+LLVMValueRef sg_gen_confined(struct sg_codegen *gen, LLVMValueRef value)
+{
+    if (!gen->guarded || LLVMTypeOf(value) != gen->guest)
+        return value;
+    value = LLVMBuildPtrToInt(gen->builder, value, gen->i64, "");
+    value = LLVMBuildAnd(gen->builder, value, sg_gen_const(gen, 64, SG_GUEST_MASK), "");
+    return LLVMBuildIntToPtr(gen->builder, value, gen->pointer, "");
+}
+
 LLVMValueRef sg_gen_runtime(struct sg_codegen *gen, const char *name, LLVMTypeRef result,
                             LLVMValueRef *arguments, unsigned count)
 {
     LLVMTypeRef types[8];
-    for (unsigned i = 0; i < count; i++)
-        types[i] = LLVMTypeOf(arguments[i]);
+    LLVMValueRef given[8];
+    for (unsigned i = 0; i < count; i++) {
+        given[i] = sg_gen_confined(gen, arguments[i]);
+        types[i] = LLVMTypeOf(given[i]);
+    }
     LLVMTypeRef type = LLVMFunctionType(result, types, count, 0);
     LLVMValueRef function = LLVMGetNamedFunction(gen->llvm, name);
     if (function == NULL) {
@@ -84,7 +97,7 @@ LLVMValueRef sg_gen_runtime(struct sg_codegen *gen, const char *name, LLVMTypeRe
             add_attribute(gen, function, "nomerge");
         }
     }
-    return LLVMBuildCall2(gen->builder, type, function, arguments, count, "");
+    return LLVMBuildCall2(gen->builder, type, function, given, count, "");
 }
 
 LLVMValueRef sg_gen_part(struct sg_codegen *gen, LLVMValueRef packed, unsigned i, unsigned bits)

@@ -45,11 +45,11 @@ static void load_affine(struct sg_codegen *gen, uint32_t reg, uint32_t place_amo
     } else if (step != 0) {
         LLVMValueRef place = LLVMBuildSub(B, sg_gen_linear(gen), start, "");
         place = sg_gen_select(gen, affine, place, sg_gen_const(gen, 32, 0));
-        LLVMTypeRef whole = type == gen->pointer ? gen->i64 : type;
+        LLVMTypeRef whole = type == gen->guest ? gen->i64 : type;
         place = LLVMBuildIntCast2(B, place, whole, 0, "");
         place = LLVMBuildMul(B, place, LLVMConstInt(whole, (uint64_t)step, 1), "");
-        value = type == gen->pointer ? LLVMBuildGEP2(B, gen->i8, value, &place, 1, "")
-                                     : LLVMBuildAdd(B, value, place, "");
+        value = type == gen->guest ? LLVMBuildGEP2(B, gen->i8, value, &place, 1, "")
+                                   : LLVMBuildAdd(B, value, place, "");
     }
     LLVMBuildStore(B, value, slot);
 }
@@ -79,7 +79,7 @@ void sg_gen_points_begin(struct sg_codegen *gen)
 static LLVMTypeRef type_of_register(struct sg_codegen *gen, uint32_t reg)
 {
     const struct sg_reg *r = &gen->function->regs[reg];
-    return r->pointer ? gen->pointer : sg_gen_type(gen, (enum sg_type)r->type);
+    return r->pointer ? gen->guest : sg_gen_type(gen, (enum sg_type)r->type);
 }
 
 void sg_gen_load_affine(struct sg_codegen *gen, uint32_t point)

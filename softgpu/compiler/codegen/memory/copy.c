@@ -4,6 +4,7 @@
  * afterwards.
  */
 #include "softgpu/compiler/codegen/memory/memory.h"
+#include "softgpu/guest.h"
 
 #define B gen->builder
 
@@ -39,7 +40,7 @@ static void copy_async(struct sg_codegen *gen)
         return;
     }
     LLVMBuildMemSet(B, to, sg_gen_const(gen, 8, 0), sg_gen_const(gen, 32, bytes), 1);
-    LLVMBuildMemCpy(B, to, 1, from, 1, limit);
+    LLVMBuildMemCpy(B, to, 1, sg_gen_confined(gen, from), 1, limit);
 }
 
 /* --- in bulk: multiples of 16 bytes (of 8 for st.bulk), made at once --- */
@@ -77,7 +78,7 @@ static void copy_to_block(struct sg_codegen *gen, LLVMValueRef rank, void *user)
 {
     const struct bulk *bulk = user;
     LLVMValueRef to = sg_gen_in_window(gen, bulk->to, rank);
-    LLVMBuildMemMove(B, to, 1, bulk->from, 1, bulk->size);
+    LLVMBuildMemMove(B, sg_gen_confined(gen, to), 1, sg_gen_confined(gen, bulk->from), 1, bulk->size);
     sg_gen_complete_bytes(gen, sg_gen_in_window(gen, bulk->barrier, rank), bulk->size);
 }
 
@@ -142,7 +143,8 @@ static void copy_inner(struct sg_codegen *gen, const struct bulk *bulk)
     LLVMValueRef size =
         LLVMBuildSelect(B, none, sg_gen_const(gen, 32, 0), LLVMBuildSub(B, bulk->size, both, ""), "");
     LLVMValueRef distance = LLVMBuildZExt(B, left, gen->i64, "");
-    LLVMBuildMemMove(B, moved(gen, bulk->to, distance), 1, moved(gen, bulk->from, distance), 1, size);
+    LLVMBuildMemMove(B, sg_gen_confined(gen, moved(gen, bulk->to, distance)), 1,
+                     sg_gen_confined(gen, moved(gen, bulk->from, distance)), 1, size);
 }
 
 /* cp.async.bulk and cp.reduce.async.bulk */
@@ -177,7 +179,7 @@ static void copy_bulk(struct sg_codegen *gen)
     } else if (ignores) {
         copy_inner(gen, &bulk);
     } else {
-        LLVMBuildMemMove(B, bulk.to, 1, bulk.from, 1, bulk.size);
+        LLVMBuildMemMove(B, sg_gen_confined(gen, bulk.to), 1, sg_gen_confined(gen, bulk.from), 1, bulk.size);
     }
     if (bulk.barrier != NULL)
         sg_gen_complete_bytes(gen, bulk.barrier, bulk.size);
@@ -220,7 +222,10 @@ static void store_bulk(struct sg_codegen *gen)
     if (insn->operands[2].kind != SG_OPERAND_INTEGER || insn->operands[2].value != 0)
         sg_gen_fail(gen, "the value must be 0");
     sg_gen_access(gen, &insn->operands[0], to, space, 8, SG_ACCESS_WRITE);
-    LLVMBuildMemSet(B, to, sg_gen_const(gen, 8, 0), sg_gen_read(gen, &insn->operands[1], SG_U64), 1);
+    LLVMValueRef size = sg_gen_read(gen, &insn->operands[1], SG_U64);
+    if (gen->guarded) /* no farther than where nothing is */
+        size = sg_gen_math(gen, "llvm.umin", size, sg_gen_const(gen, 64, SG_GUEST_SLACK / 2), NULL);
+    LLVMBuildMemSet(B, sg_gen_confined(gen, to), sg_gen_const(gen, 8, 0), size, 1);
 }
 
 /*

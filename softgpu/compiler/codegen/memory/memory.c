@@ -5,6 +5,7 @@
  * acquire and release say so.
  */
 #include "softgpu/compiler/codegen/memory/memory.h"
+#include "softgpu/guest.h"
 
 #define B gen->builder
 
@@ -87,12 +88,17 @@ static void load_entry_param(struct sg_codegen *gen)
     uint32_t width = vector_width(insn), bytes = sg_type_bytes(type);
     LLVMBuilderRef here = gen->builder;
     LLVMValueRef values[8];
+    uint64_t first = insn->operands[1].var->offset + insn->operands[1].value,
+             all = gen->function->params_size;
+    if (gen->guarded &&
+        (insn->operands[1].value > all || first > all || (uint64_t)width * bytes > all - first))
+        sg_gen_fail(gen, "there is no such parameter");
     gen->builder = gen->entry_builder;
     LLVMValueRef address = sg_gen_address(gen, &insn->operands[1], SG_MOD_PARAM);
     for (uint32_t i = 0; i < width; i++) {
         const struct sg_operand *element = width == 1 ? to : &to->items[i];
         bool pointer = sg_gen_is_pointer(gen, element) && bytes == 8;
-        LLVMTypeRef llvm = pointer ? gen->pointer : sg_gen_type(gen, type);
+        LLVMTypeRef llvm = pointer ? gen->guest : sg_gen_type(gen, type);
         values[i] = LLVMBuildLoad2(gen->builder, llvm, element_address(gen, address, i, bytes), "");
         LLVMSetAlignment(values[i], bytes < 16 ? bytes : 16);
         LLVMSetMetadata(values[i], gen->invariant_kind,
@@ -167,7 +173,7 @@ static void load(struct sg_codegen *gen)
         const struct sg_operand *element = width == 1 ? to : &to->items[i];
         /* a pointer is loaded as one, see analysis */
         bool pointer = sg_gen_is_pointer(gen, element) && bytes == 8;
-        LLVMTypeRef llvm = pointer && !is_strong(gen) ? gen->pointer : sg_gen_type(gen, type);
+        LLVMTypeRef llvm = pointer && !is_strong(gen) ? gen->guest : sg_gen_type(gen, type);
         values[i] = LLVMBuildLoad2(B, llvm, element_address(gen, address, i, bytes), "");
         shape_access(gen, values[i], is_strong(gen) ? bytes : element_align(width, i, bytes), true);
         if (space == SG_MOD_PARAM)
@@ -238,7 +244,7 @@ static void move(struct sg_codegen *gen)
         move_vector(gen, type);
     } else if (sg_gen_is_pointer(gen, to) && from->kind == SG_OPERAND_VAR &&
                from->var->space != SG_SPACE_SHARED) {
-        LLVMBuildStore(B, sg_gen_address(gen, from, 0), gen->registers[to->reg]);
+        LLVMBuildStore(B, sg_gen_as_guest(gen, sg_gen_address(gen, from, 0)), gen->registers[to->reg]);
     } else if (!sg_gen_copy_pointer(gen)) {
         sg_gen_result(gen, sg_gen_read(gen, from, type));
     }
@@ -246,14 +252,43 @@ static void move(struct sg_codegen *gen)
 
 /* --- the rest --- */
 
+/* Where kernels are guarded: the top of the stack of their own, confined whenever it is set. */
+static LLVMValueRef local_top(struct sg_codegen *gen)
+{
+    return sg_gen_runtime(gen, "sg_rt_local_stack", gen->pointer, NULL, 0);
+}
+
+static void set_local_top(struct sg_codegen *gen, LLVMValueRef stack, LLVMValueRef top)
+{
+    LLVMBuildStore(B, LLVMBuildAnd(B, top, sg_gen_const(gen, 64, SG_GUEST_MASK), ""), stack);
+}
+
+static LLVMValueRef allocate_local(struct sg_codegen *gen, LLVMValueRef size, unsigned align)
+{
+    LLVMValueRef stack = local_top(gen), top = LLVMBuildLoad2(B, gen->i64, stack, "");
+    if (LLVMTypeOf(size) != gen->i64)
+        size = LLVMBuildZExt(B, size, gen->i64, "");
+    /* what is too large leads to where nothing is, not around */
+    size = sg_gen_math(gen, "llvm.umin", size, sg_gen_const(gen, 64, (SG_GUEST_MASK + 1) / 2), NULL);
+    top = LLVMBuildSub(B, top, size, "");
+    top = LLVMBuildAnd(B, top, sg_gen_const(gen, 64, SG_GUEST_MASK & -(uint64_t)align), "");
+    set_local_top(gen, stack, top);
+    return top;
+}
+
 static void allocate(struct sg_codegen *gen)
 {
     const struct sg_insn *insn = gen->insn;
     LLVMValueRef size = sg_gen_read(gen, &insn->operands[1], (enum sg_type)insn->types[0]);
-    LLVMValueRef memory = LLVMBuildArrayAlloca(B, gen->i8, size, "");
     bool given =
         insn->n_operands > 2 && insn->operands[2].kind == SG_OPERAND_INTEGER && insn->operands[2].value != 0;
-    LLVMSetAlignment(memory, given ? (unsigned)insn->operands[2].value : 16);
+    unsigned align = given ? (unsigned)insn->operands[2].value : 16;
+    if (gen->guarded) {
+        sg_gen_result(gen, allocate_local(gen, size, align < 16 ? 16 : align));
+        return;
+    }
+    LLVMValueRef memory = LLVMBuildArrayAlloca(B, gen->i8, size, "");
+    LLVMSetAlignment(memory, align);
     sg_gen_result(gen, LLVMBuildPtrToInt(B, memory, gen->i64, ""));
 }
 
@@ -264,7 +299,8 @@ static void prefetch(struct sg_codegen *gen)
     LLVMValueRef arguments[4] = {
         sg_gen_address(gen, &gen->insn->operands[0], SG_MOD_GLOBAL), sg_gen_const(gen, 32, 0),
         sg_gen_const(gen, 32, SG_MOD(gen->insn, SG_GROUP_LEVEL) == 1 ? 3 : 2), sg_gen_const(gen, 32, 1)};
-    sg_gen_intrinsic(gen, "llvm.prefetch", &gen->pointer, 1, arguments, 4);
+    LLVMTypeRef type = LLVMTypeOf(arguments[0]);
+    sg_gen_intrinsic(gen, "llvm.prefetch", &type, 1, arguments, 4);
 }
 
 LLVMValueRef sg_emit_memory(struct sg_codegen *gen)
@@ -289,12 +325,21 @@ LLVMValueRef sg_emit_memory(struct sg_codegen *gen)
         allocate(gen);
         return NULL;
     case SG_OP_STACKSAVE: {
+        if (gen->guarded)
+            return LLVMBuildLoad2(B, gen->i64, local_top(gen), "");
         LLVMValueRef stack = sg_gen_intrinsic(
             gen, "llvm.stacksave", &gen->pointer,
             LLVMIntrinsicIsOverloaded(LLVMLookupIntrinsicID("llvm.stacksave", 14)) ? 1 : 0, NULL, 0);
         return LLVMBuildPtrToInt(B, stack, gen->i64, "");
     }
     case SG_OP_STACKRESTORE: {
+        if (gen->guarded) {
+            LLVMValueRef top = sg_gen_operand(gen, 0);
+            if (LLVMTypeOf(top) != gen->i64)
+                top = LLVMBuildZExt(B, top, gen->i64, "");
+            set_local_top(gen, local_top(gen), top);
+            return NULL;
+        }
         LLVMValueRef stack = LLVMBuildIntToPtr(B, sg_gen_operand(gen, 0), gen->pointer, "");
         sg_gen_intrinsic(gen, "llvm.stackrestore", &gen->pointer,
                          LLVMIntrinsicIsOverloaded(LLVMLookupIntrinsicID("llvm.stackrestore", 17)) ? 1 : 0,

@@ -149,8 +149,11 @@ static void is_in_space(struct sg_codegen *gen)
     case SG_MOD_PARAM:
         if (!gen->function->is_entry)
             sg_gen_fail(gen, "isspacep.param is supported in kernels only");
-        value = sg_gen_in_range(gen, address, LLVMBuildPtrToInt(B, gen->params, gen->i64, ""),
-                                sg_gen_const(gen, 64, gen->function->params_size));
+        value = sg_gen_in_range(
+            gen, address,
+            gen->guarded ? sg_gen_block_field(gen, offsetof(struct sg_block, guest_params), gen->i64)
+                         : LLVMBuildPtrToInt(B, gen->params, gen->i64, ""),
+            sg_gen_const(gen, 64, gen->function->params_size));
         break;
     default:
         value =

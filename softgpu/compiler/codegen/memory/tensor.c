@@ -85,7 +85,7 @@ static void copy_map(struct sg_codegen *gen)
         sg_gen_fail(gen, "the size must be 128");
     sg_gen_access(gen, &insn->operands[0], to, SG_MOD_GLOBAL, 16, SG_ACCESS_WRITE);
     sg_gen_access(gen, &insn->operands[1], from, SG_MOD_SHARED, 16, SG_ACCESS_READ);
-    LLVMBuildMemCpy(B, to, 1, from, 1, sg_gen_const(gen, 64, 128));
+    LLVMBuildMemCpy(B, sg_gen_confined(gen, to), 1, from, 1, sg_gen_const(gen, 64, 128));
     LLVMBuildFence(B, LLVMAtomicOrderingRelease, 0, "");
 }
 

@@ -183,7 +183,7 @@ static LLVMValueRef handle_of(struct sg_codegen *gen)
     if (operand->kind != SG_OPERAND_VAR)
         return value;
     /* a reference: what is bound does not change while a kernel runs */
-    value = LLVMBuildLoad2(B, gen->i64, LLVMBuildIntToPtr(B, value, gen->pointer, ""), "");
+    value = LLVMBuildLoad2(B, gen->i64, LLVMBuildIntToPtr(B, value, gen->guest, ""), "");
     set_invariant(gen, value);
     return value;
 }

@@ -33,7 +33,10 @@ static void branch_indexed(struct sg_codegen *gen)
     for (uint32_t i = 0; i < table->count; i++)
         LLVMAddCase(choice, sg_gen_const(gen, 32, i), gen->labels[table->labels[i]]);
     LLVMPositionBuilderAtEnd(B, outside);
-    LLVMBuildUnreachable(B);
+    if (gen->guarded) /* else anything may happen, which is what PTX says */
+        sg_gen_fault(gen, SG_FAULT_INVALID_PC);
+    else
+        LLVMBuildUnreachable(B);
 }
 
 /* --- calls --- */
@@ -65,18 +68,15 @@ static void call_builtin(struct sg_codegen *gen, enum sg_builtin builtin, LLVMVa
     LLVMValueRef arguments[6] = {gen->thread};
     switch (builtin) {
     case SG_BUILTIN_VPRINTF:
-        arguments[1] = argument_value(gen, in[0], gen->pointer);
-        arguments[2] = argument_value(gen, in[1], gen->pointer);
+        arguments[1] = argument_value(gen, in[0], gen->guest);
+        arguments[2] = argument_value(gen, in[1], gen->guest);
         LLVMSetAlignment(
             LLVMBuildStore(B, sg_gen_runtime(gen, "sg_rt_vprintf", gen->i32, arguments, 3), out[0]), 4);
         break;
     case SG_BUILTIN_ASSERTFAIL:
         sg_gen_place(gen);
         for (int i = 0; i < 5; i++)
-            arguments[i + 1] = argument_value(gen, in[i],
-                                              i == 2   ? gen->i32
-                                              : i == 4 ? gen->i64
-                                                       : gen->pointer);
+            arguments[i + 1] = argument_value(gen, in[i], i == 2 ? gen->i32 : i == 4 ? gen->i64 : gen->guest);
         sg_gen_runtime(gen, "sg_rt_assertfail", gen->nothing, arguments, 6);
         LLVMBuildUnreachable(B);
         continue_in_new_block(gen);
@@ -92,15 +92,46 @@ static void call_builtin(struct sg_codegen *gen, enum sg_builtin builtin, LLVMVa
         sg_gen_runtime(gen, "sg_rt_set_conditional", gen->nothing, arguments, 3);
         break;
     default:
-        arguments[1] = argument_value(gen, in[0], gen->pointer);
+        arguments[1] = argument_value(gen, in[0], gen->guest);
         sg_gen_runtime(gen, "sg_rt_free", gen->nothing, arguments, 2);
         break;
     }
 }
 
-/* The code behind a function pointer. */
-static LLVMValueRef look_up_target(struct sg_codegen *gen, const struct sg_operand *target)
+/*
+ * The table of those functions whose address is taken. Where kernels are guarded, it has those alone that take as many
+ * arguments and give as many results as the call: these are addresses of what is in the caller's hands.
+ */
+static LLVMValueRef table_for(struct sg_codegen *gen, const struct sg_call *call)
 {
+    char name[48];
+    if (!gen->guarded)
+        return gen->handle_table;
+    snprintf(name, sizeof(name), "sg.handles.%u.%u", call->n_returns, call->n_arguments);
+    LLVMValueRef table = LLVMGetNamedGlobal(gen->llvm, name);
+    if (table != NULL)
+        return table;
+    uint32_t count = gen->module->n_handles;
+    LLVMValueRef *entries = SG_NEW_ARRAY(gen->arena, LLVMValueRef, count + 1);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct sg_ptx_function *function = gen->module->handles[i];
+        bool fits = function->n_returns == call->n_returns && function->n_params == call->n_arguments;
+        entries[i] = LLVMConstNull(gen->pointer);
+        for (uint32_t n = 1; fits && n < gen->reach->count; n++)
+            if (gen->reach->functions[n] == function && gen->functions[n] != NULL)
+                entries[i] = gen->functions[n];
+    }
+    table = LLVMAddGlobal(gen->llvm, LLVMArrayType(gen->pointer, count), name);
+    LLVMSetInitializer(table, LLVMConstArray(gen->pointer, entries, count));
+    LLVMSetLinkage(table, LLVMInternalLinkage);
+    LLVMSetGlobalConstant(table, 1);
+    return table;
+}
+
+/* The code behind a function pointer. */
+static LLVMValueRef look_up_target(struct sg_codegen *gen, const struct sg_call *call)
+{
+    const struct sg_operand *target = &call->target;
     uint32_t count = gen->module->n_handles;
     LLVMValueRef pointer = sg_gen_read(gen, target, SG_B64);
     LLVMValueRef first = sg_gen_handle_address(gen, 0);
@@ -114,7 +145,7 @@ static LLVMValueRef look_up_target(struct sg_codegen *gen, const struct sg_opera
     LLVMPositionBuilderAtEnd(B, bad);
     sg_gen_fault(gen, SG_FAULT_INVALID_PC);
     LLVMPositionBuilderAtEnd(B, good);
-    LLVMValueRef place = LLVMBuildGEP2(B, gen->i8, gen->handle_table, &offset, 1, "");
+    LLVMValueRef place = LLVMBuildGEP2(B, gen->i8, table_for(gen, call), &offset, 1, "");
     LLVMValueRef code = LLVMBuildLoad2(B, gen->pointer, place, "");
     LLVMBuildCondBr(B, LLVMBuildIsNull(B, code, ""), bad, go);
     LLVMPositionBuilderAtEnd(B, go);
@@ -172,7 +203,7 @@ static void call(struct sg_codegen *gen)
             types[i] = gen->pointer;
         LLVMTypeRef type = LLVMFunctionType(gen->nothing, types, count, 0);
         LLVMValueRef target =
-            call->callee != NULL ? direct_target(gen, call->callee) : look_up_target(gen, &call->target);
+            call->callee != NULL ? direct_target(gen, call->callee) : look_up_target(gen, call);
         LLVMBuildCall2(B, type, target, arguments, count, "");
     }
     for (uint32_t i = 0; i < call->n_returns; i++) {
