@@ -5,6 +5,7 @@
 #ifndef SG_TEST_GUARD_KERNELS_H
 #define SG_TEST_GUARD_KERNELS_H
 
+// clang-format off
 #define HEAD ".version 8.0\n.target sm_90\n.address_size 64\n"
 /* one thread, with the address in %a, the number in %n and registers to use */
 #define KERNEL(name, body)                                                                                   \
@@ -179,5 +180,7 @@ static const char right_ptx[] = HEAD
                     KERNEL("increment", "ld.global.u32 %r1, [%a];\nadd.u32 %r1, %r1, 1;\nst.global.u32 [%a], "
                                         "%r1;\natom.add.u32 %r2, [%a], 100;\n")
                         KERNEL("handle", "mov.u64 %x1, twice;\nst.global.u64 [%a], %x1;\n");
+
+// clang-format on
 
 #endif
