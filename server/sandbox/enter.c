@@ -45,8 +45,10 @@ static int enter_limits(const struct rg_sandbox *sandbox)
 
 static int join_namespaces(const struct rg_sandbox *sandbox)
 {
+    /* with the kind: a service manager's filter refuses what does not say it */
+    static const int kinds[RG_SANDBOX_NAMESPACES] = {CLONE_NEWUSER, CLONE_NEWIPC, CLONE_NEWNET};
     for (int i = 0; i < RG_SANDBOX_NAMESPACES; i++)
-        if (sandbox->namespaces[i] >= 0 && setns(sandbox->namespaces[i], 0) != 0)
+        if (sandbox->namespaces[i] >= 0 && setns(sandbox->namespaces[i], kinds[i]) != 0)
             return -1;
     return 0;
 }
