@@ -123,7 +123,7 @@ out["seconds"] = time.monotonic() - start
         self.assertGreaterEqual(proxy.connections, 2)
 
     def test_memory_that_is_not_known(self):
-        server = self.serve(FAKE_MEMORY_FILE="/nowhere")
+        server = self.serve(CUDA_FAKE_MEMORY_FILE="/nowhere")
         out, _ = user("""
 call("nvmlInit")
 out["memory"] = library.nvmlDeviceGetMemoryInfo(handle(0), ctypes.byref(Memory()))

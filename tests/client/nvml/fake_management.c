@@ -1,6 +1,6 @@
 /*
  * fake_management.c - NVIDIA's management library as the server's probe asks it, for the devices of fake_driver.c:
- * the release number of the driver, and free memory, which the file FAKE_MEMORY_FILE says ("used bytes"). Of what is
+ * the release number of the driver, and free memory, which the file CUDA_FAKE_MEMORY_FILE says ("used bytes"). Of what is
  * forwarded, one function of each kind of signature gives values that depend on all its arguments; one crashes.
  */
 #include <stdio.h>
@@ -39,7 +39,7 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, void **device)
 
 int nvmlDeviceGetMemoryInfo(void *device, struct memory *out)
 {
-    const char *path = getenv("FAKE_MEMORY_FILE");
+    const char *path = getenv("CUDA_FAKE_MEMORY_FILE");
     FILE *file = path ? fopen(path, "re") : NULL;
     int got = file ? fscanf(file, "%llu", &out->used) : 0;
     if (file)

@@ -62,7 +62,7 @@ def set_used(count):
 
 def environment(**changes):
     result = dict(SURROUNDINGS)
-    result.update(HOME=TREE, XDG_CONFIG_HOME=TREE, PYTHONPATH=HERE, FAKE_MEMORY_FILE=USED)
+    result.update(HOME=TREE, XDG_CONFIG_HOME=TREE, PYTHONPATH=HERE, CUDA_FAKE_MEMORY_FILE=USED)
     result.update(changes)
     return result
 
@@ -120,7 +120,8 @@ class Case(Test):
 def make_server(driver, address="127.0.0.1:0", worker="/bin/false", **changes):
     """A server that runs, with only the settings that a test gives it."""
     server = trial.Server(trial.Build(BUILD), driver, listen=address, environment=environment(**changes),
-                          arguments=["--worker", worker, "--config", "/dev/null", "--grace", "0"])
+                          arguments=["--worker", worker, "--config", "/dev/null", "--grace", "0",
+                                     "--sandbox", "off"])  # the stand-in of a driver reads what a test writes meanwhile
     server.__enter__()
     server.address = server.address.replace("tcp://", "")
     return server

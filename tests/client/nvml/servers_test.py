@@ -84,7 +84,7 @@ while True:
             again = self.serve(address=server.address)
             self.assertEqual(after_a_while(), "0 Fake GPU 0\n")
             again.stop()
-            self.serve(address=server.address, FAKE_DRIVER_DEVICES="1")
+            self.serve(address=server.address, CUDA_FAKE_DRIVER_DEVICES="1")
             self.assertEqual(after_a_while(), "0 Fake GPU 0\n")
             process.stdin.close()
             errors = process.stderr.read()
@@ -105,7 +105,7 @@ print(*(library.nvmlDeviceGetMemoryInfo(d, ctypes.byref(Memory())) for d in (one
             self.addCleanup(process.kill)
             self.assertEqual(process.stdout.readline(), "2\n")
             server.stop()
-            self.serve(address=server.address, FAKE_DRIVER_DEVICES="1")
+            self.serve(address=server.address, CUDA_FAKE_DRIVER_DEVICES="1")
             self.assertEqual(process.communicate("\n", 60)[0], "0 15\n")
 
     def test_an_incomplete_installation(self):
