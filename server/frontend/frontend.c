@@ -156,7 +156,8 @@ int rg_frontend_run(int socket)
     }
     rg_audit_open(NULL);
     rg_management_init(&frontend->management, &frontend->link);
-    if (rg_frontend_drop_privileges(frontend->settings.drop_uid) != RG_OK ||
+    if (rg_frontend_drop_privileges(frontend->settings.drop_uid,
+                                    (enum rg_sandbox_mode)frontend->settings.sandbox) != RG_OK ||
         rg_handshakes_init(&loop->handshakes, frontend) != RG_OK || !take_certificate(frontend))
         return 1;
     rg_monitor_say(&frontend->link, RG_ASK_READY);

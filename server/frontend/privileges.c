@@ -26,15 +26,21 @@ static bool enter_empty_folder(void)
 }
 
 /* What this kernel has of files by a list, of which there are none, and system calls by a list. */
-static enum rg_status confine(void)
+static enum rg_status confine(enum rg_sandbox_mode mode)
 {
     struct rg_sandbox sandbox = RG_SANDBOX_INIT;
     char why[1200] = "";
+    if (mode == RG_SANDBOX_OFF)
+        return RG_OK;
     sandbox.policy.program = RG_SANDBOX_FRONTEND;
-    sandbox.policy.mode = RG_SANDBOX_AUTO;
+    sandbox.policy.mode = mode;
     sandbox.policy.measures = RG_SANDBOX_CAPABILITIES | RG_SANDBOX_NO_PRIVILEGES | RG_SANDBOX_FILES |
                               RG_SANDBOX_SCOPES | RG_SANDBOX_CALLS;
     sandbox.policy.measures = rg_sandbox_find(&sandbox, why, sizeof why);
+    if (why[0] && mode == RG_SANDBOX_STRICT) {
+        rg_error("the process that talks to clients cannot be confined as --sandbox=strict demands: %s", why);
+        return RG_ERR_IO;
+    }
     if (why[0])
         rg_warn("the process that talks to clients is not as confined as it could be: %s", why);
     if (rg_sandbox_confine(&sandbox.policy, why, sizeof why) == RG_OK)
@@ -43,7 +49,7 @@ static enum rg_status confine(void)
     return RG_ERR_IO;
 }
 
-enum rg_status rg_frontend_drop_privileges(uint32_t uid)
+enum rg_status rg_frontend_drop_privileges(uint32_t uid, enum rg_sandbox_mode mode)
 {
     const struct rlimit none = {0, 0};
     (void)setrlimit(RLIMIT_CORE, &none);
@@ -61,5 +67,5 @@ enum rg_status rg_frontend_drop_privileges(uint32_t uid)
         rg_error("the frontend cannot give up its privileges: %s", strerror(errno));
         return RG_ERR_IO;
     }
-    return confine();
+    return confine(mode);
 }
