@@ -141,17 +141,20 @@ def test_kept_images(build):
             return result.stats["bytes_sent"], server.log_text
 
         first, _ = start()
-        kept = os.listdir(cache)
+        owners = os.listdir(os.path.join(cache, "identities"))
+        expect(len(owners) == 1, "one user has one folder of images: %s" % owners)
+        own = os.path.join(cache, "identities", owners[0])
+        kept = os.listdir(own)
         expect(len(kept) > 6, "%d images are kept" % len(kept))
         for name in kept:
-            digest = hashlib.blake2b(read_bytes(os.path.join(cache, name)), digest_size=32).hexdigest()
+            digest = hashlib.blake2b(read_bytes(os.path.join(own, name)), digest_size=32).hexdigest()
             expect(name == digest, "%s has the digest %s" % (name, digest))
         second, _ = start()
         expect(second < first / 4, "%d bytes sent at first, %d then" % (first, second))
         expect(start(REMOTE_GPU_OPT="-images")[0] > first / 2, "device code is sent where it is not named")
         # Somebody else's bytes under the name, and a file that is cut off.
         for number, name in enumerate(sorted(kept)):
-            path = os.path.join(cache, name)
+            path = os.path.join(own, name)
             data = read_bytes(path)
             with open(path, "wb") as file:
                 file.write(data[:-1] if number % 2 else data[:-2] + b"//")
@@ -161,6 +164,6 @@ def test_kept_images(build):
         expect(start()[0] < first / 4, "damaged files are not made again")
         # There is not enough room, or none at all.
         start("--image-cache", cache, "--image-cache-size", "1M")
-        expect(sum(os.path.getsize(os.path.join(cache, name)) for name in os.listdir(cache)) <= 1 << 20, "the limit is exceeded")
+        expect(sum(os.path.getsize(os.path.join(own, name)) for name in os.listdir(own)) <= 1 << 20, "the limit is exceeded")
         start("--image-cache", "/proc/no/such/folder")
         start("--image-cache", "off")
