@@ -5,12 +5,7 @@
 #include "tests/server/raw_client.h"
 #include "tests/server/stub_driver.h"
 
-#include "server/export/export.h"
-
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static int green_object, context_object, description_object, stream_object;
 static unsigned splits, destroyed, streams;
@@ -149,34 +144,9 @@ static void test_green_contexts(void)
     CHECK(client_destroy(c) == 0);
 }
 
-/* A descriptor is found by its token alone, until its end. */
-static void test_descriptors(void)
-{
-    unsigned char token[RG_EXPORT_TOKEN], other[RG_EXPORT_TOKEN];
-    struct stat one, two;
-    int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-    CHECK(fd >= 0 && fstat(fd, &one) == 0 && rg_export_offer(fd, token));
-    int copy = rg_export_take(token);
-    CHECK(copy >= 0 && copy != fd && fstat(copy, &two) == 0 && one.st_ino == two.st_ino);
-    close(copy);
-    memcpy(other, token, sizeof other);
-    other[20] ^= 1;
-    CHECK(rg_export_take(other) < 0);
-    rg_export_end(other);
-    memcpy(other, token, sizeof other);
-    other[0] ^= 1; /* no such worker */
-    CHECK(rg_export_take(other) < 0);
-    copy = rg_export_take(token);
-    CHECK(copy >= 0);
-    close(copy);
-    rg_export_end(token);
-    CHECK(rg_export_take(token) < 0);
-}
-
 int main(void)
 {
     use_driver();
     test_green_contexts();
-    test_descriptors();
     return 0;
 }

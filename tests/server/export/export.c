@@ -6,9 +6,11 @@
 #include "tests/server/raw_client.h"
 #include "tests/server/stub_driver.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { SIZE = 64 };
@@ -164,6 +166,30 @@ static void test_secret(const char *secret)
     rg_export_leave();
 }
 
+/* A descriptor is found by its token alone, until its end. */
+static void test_descriptors(void)
+{
+    unsigned char token[RG_EXPORT_TOKEN], other[RG_EXPORT_TOKEN];
+    struct stat one, two;
+    int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    CHECK(fd >= 0 && fstat(fd, &one) == 0 && rg_export_offer(fd, token));
+    int copy = rg_export_take(token);
+    CHECK(copy >= 0 && copy != fd && fstat(copy, &two) == 0 && one.st_ino == two.st_ino);
+    close(copy);
+    memcpy(other, token, sizeof other);
+    other[20] ^= 1;
+    CHECK(rg_export_take(other) < 0);
+    rg_export_end(other);
+    memcpy(other, token, sizeof other);
+    other[0] ^= 1; /* no such worker */
+    CHECK(rg_export_take(other) < 0);
+    copy = rg_export_take(token);
+    CHECK(copy >= 0);
+    close(copy);
+    rg_export_end(token);
+    CHECK(rg_export_take(token) < 0);
+}
+
 int main(void)
 {
     char folder[] = "/tmp/remote-gpu-export-XXXXXX", secret[64];
@@ -172,6 +198,7 @@ int main(void)
     FILE *file = fopen(secret, "we");
     CHECK(file && fwrite("0123456789abcdef0123456789abcdef", 1, 32, file) == 32 && fclose(file) == 0);
     rg_export_set_folder(folder);
+    test_descriptors();
     stub_driver_use(stub_succeed);
     struct client *c = client_create(), *other = client_create();
     enter_context(c);
