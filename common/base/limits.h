@@ -67,6 +67,7 @@
 #define RG_SESSION_MEMORY_DRIVER                                                                             \
     (2ull << 30) /* bytes that a driver is taken to have, where that cannot be found out */
 #define RG_EXECUTORS_MAX          1024u        /* threads of a worker */
+#define RG_KNOWN_RANGES_MAX       256u         /* of memory that its driver is not asked about again */
 #define RG_IMAGES_MAX             4096u        /* that wait to be loaded */
 #define RG_DEFERRED_MAX           (256u << 20) /* bytes of deferred transfers under way */
 #define RG_HANDSHAKES_MAX         256 /* connections at once of which it is not known yet what they want */

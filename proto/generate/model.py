@@ -139,7 +139,8 @@ class Operation:
     within: list = field(default_factory=list)
     # the worker checks: device ranges, as above; addresses that it need not check, or does by hand
     device: list = field(default_factory=list)
-    other_addresses: list = field(default_factory=list)
+    own: list = field(default_factory=list)
+    lookup: list = field(default_factory=list)
     # what is done instead while the stream captures: one of CAPTURES, and of `memop` which operation it is
     capture: list = field(default_factory=list)
     # the group of answers that this one is kept in (client/cache/query_cache.h); the groups that the call may change
@@ -389,6 +390,7 @@ CAPTURES = ("refuse", "fill", "memop", "memops")
 # Traits that exclude each other, and that need another.
 EXCLUDED = (("idle", "accesses"), ("idle", "lasts"), ("idle", "blocks"), ("idle", "kernels"), ("idle", "host"))
 NEEDED = (("credit", "bulk"), ("kernels", "accesses"))
+HOLDERS = {"CONTEXT", "GREEN", "MODULE", "LIBRARY", "POOL"}  # memory ends with them
 
 
 def check_traits(operation):
@@ -401,6 +403,8 @@ def check_traits(operation):
     for one, other in NEEDED:
         if one in flags and other not in flags:
             raise SpecError(f"{where}: {name} is '{one}', but not '{other}'")
+    if "ends" not in flags and any(p.role == "del" and p.kind in HOLDERS for p in operation.parameters):
+        raise SpecError(f"{where}: {name} ends what holds memory, but is not 'ends'")
     for key in ("awaits", "queries", "deferred"):
         if sum(flag.startswith(key + "=") for flag in flags) > 1:
             raise SpecError(f"{where}: {name} has '{key}=' twice")
@@ -457,7 +461,8 @@ def read_group(path, symbols, types, traits):
             elif re.fullmatch(r"device=\w+(,[\w*]+){1,3}", word):
                 operation.device.append(word.split("=")[1].split(","))
             elif re.fullmatch(r"(lookup|own)=\w+", word):
-                operation.other_addresses.append(word.split("=")[1])
+                key, name_of = word.split("=")
+                (operation.own if key == "own" else operation.lookup).append(name_of)
             elif re.fullmatch(r"(aligned|mask)=\w+,\w+", word):
                 operation.within.append(word.replace("=", ",").split(","))
             elif re.fullmatch(r"keeps=(%s)" % "|".join(KEPT), word):
@@ -503,12 +508,14 @@ def check_addresses(operation):
     """No address of a client's choice gets to the driver unless its line says what it must be."""
     if not operation.on_wire:
         return
-    named = {area[0] for area in operation.device_ranges} | set(operation.other_addresses)
+    named = {area[0] for area in operation.device_ranges} | set(operation.own + operation.lookup)
     for p in operation.parameters:
         is_address = (p.role == "value" and p.type.startswith("CUdeviceptr")) or p.role == "number"
         if is_address and p.name not in named:
             raise SpecError(f"{operation.where}: {operation.name}: what address '{p.name}' may be is not said: device=, lookup= or own=")
-    for name in named - {p.name for p in operation.parameters}:
+    if operation.own and not operation.server_custom:
+        raise SpecError(f"{operation.where}: {operation.name}: '{operation.own[0]}' is for hand-written code, which there is none of")
+    for name in sorted(named - {p.name for p in operation.parameters}):
         raise SpecError(f"{operation.where}: {operation.name} has no parameter '{name}'")
 
 

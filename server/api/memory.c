@@ -80,5 +80,6 @@ CUresult rg_execute_cuMemFreeAsync(struct rg_request *request, CUdeviceptr dptr,
         return CUDA_ERROR_NOT_SUPPORTED;
     rg_gpudirect_end(request, rg_gpudirect_take(request->worker,
                                                 dptr)); /* memory that is no pool's can be freed so, too */
+    rg_worker_memory_of_pools(request->worker);
     return rg_driver.cuMemFreeAsync(dptr, hStream);
 }

@@ -128,6 +128,13 @@ static void execute_again(struct rg_executor *executor, rg_operation *operation,
     free(copy);
 }
 
+static bool ends_memory(struct rg_worker *worker, unsigned traits)
+{
+    const bool mere_use = (traits & RG_TRAIT_ACCESSES) && !(traits & RG_TRAIT_WAITS);
+    return (traits & RG_TRAIT_ENDS) ||
+           (!mere_use && atomic_load_explicit(&worker->pooled, memory_order_relaxed));
+}
+
 void rg_dispatch_next(struct rg_worker *worker, struct rg_executor *executor)
 {
     struct rg_batch_cursor *cursor = &worker->cursor;
@@ -170,8 +177,6 @@ void rg_dispatch_next(struct rg_worker *worker, struct rg_executor *executor)
     atomic_store_explicit(&worker->executed, executor->seq, memory_order_relaxed);
 
     const unsigned traits = rg_op_traits[record.op];
-    if (!(traits & RG_TRAIT_ACCESSES))
-        worker->n_known = 0; /* it may end memory */
     if (traits & RG_TRAIT_WORK)
         worker->last_work = executor->seq;
     if (rg_out_of_order_any(&worker->out_of_order))
@@ -185,6 +190,8 @@ void rg_dispatch_next(struct rg_worker *worker, struct rg_executor *executor)
     if (request->result == CUDA_ERROR_OUT_OF_MEMORY && !bulk && !request->violated && !request->told &&
         executor->roles)
         execute_again(executor, operation, parameters, record.size - sizeof record);
+    if (ends_memory(worker, traits))
+        rg_worker_memory_ended(worker);
     if (observer)
         observer->executed(executor);
 

@@ -37,9 +37,13 @@ struct rg_client_thread {
     struct rg_worker_stream *streams; /* per-thread default streams, one a context */
 };
 
-/** A range of addresses that a record may name (device_memory.c). */
-struct rg_known_range {
-    uint64_t start, end;
+/** Ranges of addresses that records may name, by address: the driver has said so (device_memory.c). */
+struct rg_known_ranges {
+    struct rg_known_range {
+        uint64_t start, end;
+    } ranges[RG_KNOWN_RANGES_MAX];
+    unsigned n;
+    uint64_t epoch; /* as memory_epoch was when the first of them was asked for */
 };
 
 /*
@@ -85,8 +89,7 @@ struct rg_worker {
     struct rg_objects objects;
     struct rg_client_thread *threads[RG_CLIENT_THREADS_MAX];
     struct rg_out_of_order out_of_order;
-    struct rg_known_range known[8]; /* device_memory.c */
-    unsigned n_known, next_known;
+    struct rg_known_ranges known;
     CUresult failed; /* of a record that nobody waited for, not yet reported */
     uint16_t failed_op;
     uint64_t last_work; /* sequence number of the last record that may have given the GPU something to do */
@@ -94,6 +97,8 @@ struct rg_worker {
         *retired;                   /* contexts that have ended; a thread that waits for one may look at it */
     atomic_uint detached;           /* records that are executed by threads without a role */
     _Atomic uint64_t context_epoch; /* contexts may have ended since a thread cached one as current */
+    _Atomic uint64_t memory_epoch;  /* memory may have ended since the driver was asked about it */
+    atomic_bool pooled; /* memory may end when somebody waits: pools give back what is free then */
 
     pthread_mutex_t end_lock;
     pthread_cond_t end_changed;
@@ -124,6 +129,18 @@ void rg_worker_destroy(struct rg_worker *worker);
             if ((*module_)->hook)                                                                            \
                 (*module_)->hook(__VA_ARGS__);                                                               \
     } while (0)
+
+/** After anything that may have ended memory, or given its addresses to other memory. Any thread. */
+static inline void rg_worker_memory_ended(struct rg_worker *worker)
+{
+    atomic_fetch_add_explicit(&worker->memory_epoch, 1, memory_order_release);
+}
+
+/** Before memory of a pool is there, or memory is freed in the order of a stream. Any thread. */
+static inline void rg_worker_memory_of_pools(struct rg_worker *worker)
+{
+    atomic_store_explicit(&worker->pooled, true, memory_order_relaxed);
+}
 
 /* --- messages and the end (worker_send.c). Any thread --------------------------------------------------- */
 

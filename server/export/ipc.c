@@ -204,7 +204,7 @@ CUresult rg_execute_rgPoolImportPointer(struct rg_request *request, CUmemoryPool
                                         size_t *size)
 {
     CUdeviceptr found = 0, base = 0;
-    (void)request;
+    rg_worker_memory_of_pools(request->worker);
     if (!rg_driver.cuMemPoolImportPointer || !rg_driver.cuMemGetAddressRange_v2)
         return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result =

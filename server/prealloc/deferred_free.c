@@ -45,6 +45,7 @@ static void *frees_main(void *arg)
         }
         pthread_mutex_unlock(&frees->lock);
         free_now(at->object, at->address);
+        rg_worker_memory_ended(frees->worker);
         pthread_mutex_lock(&frees->lock);
         frees->first = at->next;
         if (!frees->first)

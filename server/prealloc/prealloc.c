@@ -161,6 +161,7 @@ CUresult rg_execute_cuMemAllocAsync(struct rg_request *request, CUdeviceptr *dpt
 {
     if (!rg_driver.cuMemAllocAsync)
         return CUDA_ERROR_NOT_SUPPORTED;
+    rg_worker_memory_of_pools(request->worker);
     CUresult result = rg_driver.cuMemAllocAsync(dptr, bytesize, stream);
     if (result == CUDA_SUCCESS && prealloc_of(request->worker)->pools)
         note_high(request->worker, pool_meant(NULL));
@@ -172,6 +173,7 @@ CUresult rg_execute_cuMemAllocFromPoolAsync(struct rg_request *request, CUdevice
 {
     if (!rg_driver.cuMemAllocFromPoolAsync)
         return CUDA_ERROR_NOT_SUPPORTED;
+    rg_worker_memory_of_pools(request->worker);
     CUresult result = rg_driver.cuMemAllocFromPoolAsync(dptr, bytesize, pool, stream);
     if (result == CUDA_SUCCESS && prealloc_of(request->worker)->pools)
         note_high(request->worker, pool);
@@ -237,6 +239,8 @@ static unsigned make_blocks(struct rg_worker *worker, struct slab *slab, CUstrea
     uint64_t spare = (before + held) / FREE_SHARE;
     spare = known && spare > held ? spare - held : 0;
     const bool ordered = slab->kind == RG_PREALLOC_ORDERED;
+    if (ordered)
+        rg_worker_memory_of_pools(worker);
     if (ordered && (!slab->pool || !keep_high(worker, slab->pool)))
         spare = 0;
     while (made < count && slab->n < RG_PREALLOC_MAX && slab->bytes <= spare &&
@@ -273,6 +277,7 @@ static void free_block(struct rg_worker *worker, const struct slab *slab, CUdevi
         rg_deferred_free_add(&prealloc_of(worker)->frees, entry->extra, slab->device, address, slab->bytes);
     else if (current && rg_driver.cuMemFree_v2)
         (void)rg_driver.cuMemFree_v2(address);
+    rg_worker_memory_ended(worker);
 }
 
 /* --- operations ----------------------------------------------------------------------------------------- */

@@ -80,6 +80,7 @@ class Specification(unittest.TestCase):
         self.refused(head + x + "accesses idle\n", 2, "cannot be both 'idle' and 'accesses'")
         self.refused(head + x + "credit\n", 2, "rgX is 'credit', but not 'bulk'")
         self.refused(head + x + "awaits=event\n", 2, "rgX is async")
+        self.refused(head + "op rgY async (CUcontext c) c:del\n", 2, "rgY ends what holds memory, but is not 'ends'")
         self.refused(head + x + "work\n", 2, "cannot read 'work'")
         self.refused(head + x + "awaits\n", 2, "cannot read 'awaits'")
         self.refused(head + x + "deferred=in deferred=out\n", 2, "has 'deferred=' twice")
@@ -108,12 +109,29 @@ class Specification(unittest.TestCase):
         symbols = ("version 13000\ncuFill | cuFill 7000 legacy | CUresult (CUdeviceptr to, size_t pitch, unsigned short us, size_t w, size_t h, CUstream s)\n"
                    "cuWait | cuWait 8000 legacy | CUresult (CUstream s, CUdeviceptr at, cuuint32_t v, unsigned int flags)\n"
                    "cuSet | cuSet 2000 legacy | CUresult (CUdeviceptr to, unsigned char uc, size_t n)\n")
-        made = self.read('group g "G"\ncuFill async capture=fill\ncuWait async capture=memop,WAIT_VALUE_32\n'
-                         'cuSet async capture=refuse\n', symbols=symbols).operations
+        made = self.read('group g "G"\ncuFill async capture=fill device=to,n,w,h\n'
+                         'cuWait async capture=memop,WAIT_VALUE_32 device=at,4\n'
+                         'cuSet async capture=refuse within=to,n\n', symbols=symbols).operations
         self.assertEqual([client.captures(operation)[1].strip() for operation in made],
                          ["return rg_capture_fill(to, pitch, us, sizeof us, w, h, s);",
                           "return rg_capture_memop(CU_STREAM_MEM_OP_WAIT_VALUE_32, at, v, flags, s);",
                           "return rg_capture_refuse(NULL);"])
+
+    def test_addresses(self):
+        """No address of a client's gets to the driver by a line that does not say what it must be."""
+        head = 'group g "G"\n'
+        x = "op rgX async (CUdeviceptr to, size_t pitch, unsigned n) "
+        self.refused(head + x + "accesses\n", 2, "rgX: what address 'to' may be is not said")
+        self.refused(head + "cuA sync p:value\n", 2, "cuA: what address 'p' may be is not said")
+        self.refused(head + x + "device=to,n lookup=at\n", 2, "rgX has no parameter 'at'")
+        self.refused(head + x + "own=to\n", 2, "rgX: 'to' is for hand-written code, which there is none of")
+        self.refused(head + x + "aligned=to,4\n", 2, "what address 'to' may be is not said")
+        for line in ("own=to server=custom", "lookup=to", "device=to,1"):
+            self.read(head + x + line + "\n")
+        checked = "\n".join(server.execute(self.read(head + x + "device=to,pitch,n*4,9 within=to,n\n").operations[0]))
+        self.assertIn("rg_request_device_memory(request, (uint64_t)to, pitch, rg_request_bytes_of(n, 4), 9)", checked)
+        self.assertIn("rg_request_device_memory(request, (uint64_t)to, 0, n, 1)", checked)
+        self.assertLess(checked.index("rg_request_device_memory"), checked.index("rg_driver.rgX"))
 
     def test_content_of_bytes(self):
         """What a client sends as bytes gets to the driver by a line that says what it is, and no other."""

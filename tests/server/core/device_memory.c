@@ -127,7 +127,7 @@ int main(void)
         if (strpbrk(device_addresses[i].record, "nN"))
             expect_refused(c, i, DEVICE + SIZE - 4, "beyond device memory");
         rg_driver.cuPointerGetAttributes = page_locked;
-        put(c, RG_OP_rgRoomTell, 0, 0, "8", (uint64_t)0); /* what is known is forgotten */
+        put(c, RG_OP_rgMemReturn, 0, 0, "8", (uint64_t)0); /* what is known is forgotten */
         expect_refused(c, i, (uintptr_t)own, "page-locked memory of the worker's");
         rg_driver.cuPointerGetAttributes = attributes;
     }
