@@ -37,7 +37,8 @@ struct rail {
     bool closed; /* dropped, and its device writes nowhere any more; what has arrived can still be received */
     bool reader_runs, reader_ended;
     pthread_t reader;
-    unsigned users; /* threads that use the connection: it is not to be exchanged */
+    uint64_t waits_for; /* the number of the message whose turn the reader has waited for last */
+    unsigned users;     /* threads that use the connection: it is not to be exchanged */
     struct adverts adverts;
     uint64_t since_ns, pause_ns,
         retry_ns;           /* when it came; the last pause before opening it again; when that is */

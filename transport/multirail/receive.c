@@ -15,6 +15,9 @@
  * waited for, sent again because its own rail has broken. So it does not wait for long while the receiver
  * does: it puts its run aside.
  *
+ * A reader whose run is of a later message brings nothing more of this one, as senders finish one message before the
+ * next. Where all readers have ended or wait so, the receiver waits no longer than a rail takes to be added.
+ *
  * Nothing is believed: a run is of the message that the first connection has announced, of the size that
  * follows from it, and no other than those that have come share pieces with it.
  */
@@ -28,7 +31,8 @@
 enum {
     PATIENCE_MS = 500,     /* of a reader whose run is not what the receiver waits for … */
     IMPATIENCE_MS = 20,    /* … when a rail is gone */
-    FIRST_RAIL_MS = 30000, /* how long a message may wait for the first rail to be added here */
+    FIRST_RAIL_MS = 30000, /* how long a message may wait for the first rail to be added here … */
+    NEXT_RAIL_MS = 5000,   /* … and for one that comes back, where no other can bring the rest of it */
 };
 
 /* --- readers --- */
@@ -113,6 +117,10 @@ static enum rg_status claim(struct rail *rail, const struct rg_run *piece, size_
         if (piece->number < m->f.received_number)
             return RG_ERR_NOT_FOUND;
         if (piece->number > m->f.received_number) {
+            if (rail->waits_for != piece->number) {
+                rail->waits_for = piece->number;
+                pthread_cond_broadcast(&m->f.changed); /* the receiver may have waited for this rail */
+            }
             pthread_cond_wait(&m->f.changed, &m->f.lock);
             continue;
         }
@@ -368,15 +376,26 @@ enum rg_status rg_multirail_recv(struct rg_conn *conn, int timeout_ms, struct rg
     return RG_OK;
 }
 
-/* Whether waiting is of use; the lock is held. */
+/* Whether some reader may still bring what the message lacks; the lock is held. */
+static bool may_come(const struct multirail *m)
+{
+    for (unsigned i = 0; i < m->options.rails; i++)
+        if (!m->rails[i].reader_ended && m->rails[i].waits_for <= m->f.received_number)
+            return true;
+    return false;
+}
+
+/* Whether waiting is of use; `late`: nothing could come for as long as that may be. The lock is held. */
 static enum rg_status state(const struct multirail *m, bool late)
 {
     if (m->inbox.violated)
         return RG_ERR_PROTOCOL;
     if (m->f.interrupted)
         return RG_ERR_CLOSED;
+    if (late)
+        return RG_ERR_LOST;
     if (!m->came)
-        return late ? RG_ERR_LOST : RG_OK;
+        return RG_OK;
     for (unsigned i = 0; i < m->options.rails; i++)
         if (!m->rails[i].reader_ended)
             return RG_OK;
@@ -387,9 +406,9 @@ static enum rg_status state(const struct multirail *m, bool late)
 static enum rg_status take(struct multirail *m, unsigned char *to, size_t size)
 {
     struct inbox *inbox = &m->inbox;
-    const struct timespec until = in_ms(FIRST_RAIL_MS);
+    struct timespec until = {0};
     enum rg_status status = RG_OK;
-    bool late = false;
+    bool hope = true, late = false;
     pthread_mutex_lock(&m->f.lock);
     inbox->to = to;
     inbox->from = m->f.taken;
@@ -400,10 +419,14 @@ static enum rg_status take(struct multirail *m, unsigned char *to, size_t size)
     pthread_cond_broadcast(&m->f.changed);
     unstash(m);
     while (inbox->got < size && (status = state(m, late)) == RG_OK) {
-        if (m->came)
+        const bool hoped = hope;
+        hope = may_come(m);
+        if (hoped && !hope)
+            until = in_ms(m->came ? NEXT_RAIL_MS : FIRST_RAIL_MS);
+        if (hope)
             pthread_cond_wait(&m->f.changed, &m->f.lock);
         else
-            late = pthread_cond_timedwait(&m->f.changed, &m->f.lock, &until) != 0;
+            late = pthread_cond_timedwait(&m->f.changed, &m->f.lock, &until) != 0 && !may_come(m);
         unstash(m);
     }
     const bool complete = inbox->got == size;

@@ -1,7 +1,7 @@
 /*
  * connection.c - transport tls: connections whose messages travel in records of TLS 1.3 over TCP.
  *
- * A connection is made by a handshake (handshake.c, the client's) or of a socket and the keys that a handshake has left
+ * A connection is made by a handshake (client.c) or of a socket and the keys that a handshake has left
  * (the server's, in whichever process). The socket, waiting and the health of the peer are transport tcp's (stream.h);
  * send.c and receive.c do the rest. What can fail is theirs, or is explained to who connects.
  *
@@ -12,7 +12,7 @@
  */
 #include "common/base/clock.h"
 #include "transport/tcp/socket.h"
-#include "transport/tls/handshake.h"
+#include "transport/tls/client.h"
 #include "transport/tls/internal.h"
 
 #include <openssl/crypto.h>

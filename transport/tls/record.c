@@ -13,8 +13,10 @@ static enum rg_status use_secret(struct rg_tls_direction *d, uint64_t number)
 {
     uint8_t key[RG_TLS_KEY_MOST];
     enum rg_status status = rg_tls_derive_keys(d->suite, d->secret, key, d->iv);
-    if (status != RG_OK)
+    if (status != RG_OK) {
+        OPENSSL_cleanse(key, sizeof key);
         return status;
+    }
     EVP_CIPHER *cipher = EVP_CIPHER_fetch(NULL, d->suite->cipher, NULL);
     const bool set = cipher && EVP_CipherInit_ex(d->context, cipher, NULL, key, NULL, d->seals) == 1;
     EVP_CIPHER_free(cipher); /* the context has a reference */

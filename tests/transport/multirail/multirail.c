@@ -676,6 +676,60 @@ static void test_none_left(void)
     free(got);
 }
 
+/*
+ * What is waited for cannot come any more: one rail has gone, and by the other a later message has begun. Whether that
+ * shows before the receiver waits, or while it does.
+ */
+static void *end_the_first(void *hand)
+{
+    poll(NULL, 0, 50);
+    rg_conn_interrupt(((struct by_hand *)hand)->rails[0]);
+    poll(NULL, 0, 50);
+    bring(hand, 1, 2, 0, 1, RG_PIECE);
+    return NULL;
+}
+
+static void test_none_can_come(void)
+{
+    unsigned char *got = malloc(RG_BULK_MAX);
+    for (int during = 0; during < 2; during++) {
+        struct by_hand hand = open_by_hand();
+        pthread_t thread;
+        announce(&hand, 1, 2 * RG_PIECE);
+        expect_head(&hand, 2 * RG_PIECE);
+        bring(&hand, 1, 1, 0, 1, RG_PIECE);
+        CHECK(pthread_create(&thread, NULL, end_the_first, &hand) == 0);
+        if (!during)
+            CHECK(pthread_join(thread, NULL) == 0);
+        CHECK_STATUS(rg_conn_recv_bulk(hand.pair.b, got, 2 * RG_PIECE), RG_ERR_LOST);
+        if (during)
+            CHECK(pthread_join(thread, NULL) == 0);
+        close_by_hand(&hand);
+    }
+    free(got);
+}
+
+/* A later message that begins early holds up nothing, if the rest of this one comes. */
+static void test_ahead(void)
+{
+    struct by_hand hand = open_by_hand();
+    unsigned char *got = malloc(RG_BULK_MAX);
+    announce(&hand, 1, 2 * RG_PIECE);
+    expect_head(&hand, 2 * RG_PIECE);
+    bring(&hand, 1, 2, 0, 1, RG_PIECE);
+    poll(NULL, 0, 20);
+    bring(&hand, 0, 1, 0, 2, 2 * RG_PIECE);
+    CHECK_OK(rg_conn_recv_bulk(hand.pair.b, got, 2 * RG_PIECE));
+    CHECK(memcmp(got, hand.data, 2 * RG_PIECE) == 0);
+    announce(&hand, 2, RG_PIECE);
+    expect_head(&hand, RG_PIECE);
+    rg_conn_interrupt(hand.rails[0]);
+    CHECK_OK(rg_conn_recv_bulk(hand.pair.b, got, RG_PIECE));
+    CHECK(memcmp(got, hand.data, RG_PIECE) == 0);
+    close_by_hand(&hand);
+    free(got);
+}
+
 /* An interrupt while rails are waited for. */
 static void *interrupt_soon(void *conn)
 {
@@ -737,6 +791,8 @@ int main(int argc, char **argv)
     RUN(test_drops);
     RUN(test_violations);
     RUN(test_none_left);
+    RUN(test_none_can_come);
+    RUN(test_ahead);
     RUN(test_interrupt);
     return 0;
 }

@@ -231,7 +231,7 @@ static void test_files(void)
     struct issued server = authority_issue(&w->authority, &(struct request){.usage = "serverAuth"});
     struct rg_tls_client client = w->client;
     client.key_file = write_file("other.key", its.key, 0600);
-    refuse_files(&client, WORDS("does not fit the certificate"));
+    refuse_files(&client, WORDS("other.key) does not fit the certificate (", ".crt)"));
     client.key_file = write_file("open.key", its.key, 0644);
     refuse_files(&client, WORDS("open.key can be read by others (mode 0644)", "chmod 600"));
     client.key_file = write_file("group.key", its.key, 0640);
