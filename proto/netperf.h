@@ -7,11 +7,12 @@
  *
  * With `raw_rounds` the same is done beside the transport, on the connection's socket, for comparison: so many times the
  * server reads `raw_receive` bytes and writes `raw_send`; if raw_receive is 0 it only writes; if raw_send is 0, it writes
- * one byte at the end. A connection carries either kind, never both, and raw ones only where it did not move.
+ * one byte at the end. A connection carries either kind, never both, and raw ones only where it did not move and is not by TLS, whose socket carries nothing in the
+ * clear.
  *
  * RG_MESSAGE_PERFTEST asks the server to start its end of a program of perftest, if it is installed there, listening by
  * rdma_cm on a port that the answer tells. There is one such program at a time; the next request, and the end of the
- * connection, end it.
+ * connection, end it. Where the server's operator allows no RDMA, the error is EPERM.
  *
  * The server ends it after RG_NETPERF_SECONDS or RG_NETPERF_BYTES, and at the first request that breaks the limits.
  */

@@ -39,6 +39,7 @@ enum {
 struct service {
     struct rg_conn *conn;
     bool moved, reading_ahead;
+    bool no_rdma;   /* the operator allows none: nor programs that go by it */
     uint64_t bytes; /* so far, both directions */
     unsigned char *message, *bulk;
     size_t bulk_size; /* in use: the largest message, and as much again for each rail */
@@ -116,6 +117,10 @@ static bool raw_all(int fd, unsigned char *data, size_t size, bool sending)
 static enum rg_status serve_raw(struct service *service, const struct rg_netperf_request *request)
 {
     int fd = rg_conn_fd(service->conn);
+    struct rg_conn_security security;
+    rg_conn_security(service->conn, &security);
+    if (security.encrypted) /* nothing goes over its socket but TLS */
+        return RG_ERR_PROTOCOL;
     if (service->moved || service->reading_ahead || fd < 0 || request->raw_rounds > RG_NETPERF_REPLIES_MAX ||
         request->raw_receive > RG_NETPERF_RAW_MAX || request->raw_send > RG_NETPERF_RAW_MAX)
         return RG_ERR_PROTOCOL;
@@ -185,7 +190,10 @@ static enum rg_status serve_perftest(struct service *service, const struct rg_me
     if (message->size != sizeof request || message->bulk_size)
         return RG_ERR_PROTOCOL;
     memcpy(&request, message->data, sizeof request);
-    enum rg_status status = rg_perftest_start(&service->perftest, &request, &started);
+    started = (struct rg_netperf_started){
+        .header = {.kind = RG_MESSAGE_PERFTEST, .version = RG_PROTOCOL_MAJOR, .count = 1}, .error = EPERM};
+    enum rg_status status =
+        service->no_rdma ? RG_OK : rg_perftest_start(&service->perftest, &request, &started);
     struct iovec answer = {.iov_base = &started, .iov_len = sizeof started};
     return status == RG_OK ? rg_conn_send(service->conn, &(struct rg_send){.msg = &answer, .n_msg = 1})
                            : status;
@@ -282,6 +290,7 @@ int main(int argc, char **argv)
     if (!rg_sandbox_begin(arguments.sandbox, &policy))
         return 1;
     const uint64_t session = arguments.session;
+    service.no_rdma = arguments.no_rdma;
     (void)fcntl(arguments.fd, F_SETFD, FD_CLOEXEC);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGINT, SIG_IGN); /* of the daemon's terminal; it says what to do by SIGTERM */

@@ -108,6 +108,8 @@ def case_shown(world):
     measured = works(world.remote_gpu("netperf", "--quick", "--json"))
     links = json.loads(measured.output)["links"]
     expect(links[1]["name"] == "tls" and len(links[1]["points"]) > 2, "netperf did not measure TLS", measured)
+    expect(links[0]["kind"] == "socket" and links[0]["points"] == [] and "without TLS" in links[0]["error"],
+           "netperf measured a bare socket beside TLS, or does not say that it has not", measured)
     asked = works(world.remote_gpu("run", "--", sys.executable, "-c", NVML))
     expect(asked.output == "0 0 1\n", "the management library does not see the GPU", asked)
     doctor = world.remote_gpu("doctor", "-s", NAME)
@@ -495,6 +497,29 @@ def case_resumed(world):
         time.sleep(0.3)
     expect(seen_of(packets.data) == [], "it can be read: %s" % seen_of(packets.data))
     expect(program.process.poll() is None, "the program ended:\n" + program.output())
+
+
+def case_resumed_by_another(world):
+    """A session that has lost its connection does not go on for another user, whatever secrets that user has of it."""
+    daemon = world.start_server("--reconnect-grace", "30")
+    for user in ("alice", "bob"):
+        world.join(user, "--credentials", world.path(user))
+    folders = [os.path.join(world.path(user), "servers", NAME) for user in ("alice", "bob")]
+    program = world.hold(REMOTE_GPU_LOG="info", REMOTE_GPU_CREDENTIALS=world.path("alice"), REMOTE_GPU_SERVER=NAME)
+    bystander = world.hold(REMOTE_GPU_CREDENTIALS=world.path("bob"), REMOTE_GPU_SERVER=NAME)
+    # the program has the session's token, and is bob from now on
+    os.rename(folders[0], folders[0] + "-")
+    shutil.copytree(folders[1], folders[0])
+    if world.run("ss", "-K", "dst", "10.77.0.1").status != 0 or not wait_until(
+            lambda: "goes on" in bystander.output() or "ended with error" in bystander.output(), 20):
+        skip("connections cannot be ended here (ss -K)")
+    expect("goes on" in bystander.output(), "who has the right certificate cannot go on:\n" + bystander.output())
+    expect(wait_until(lambda: "ended with error" in program.output(), 20), "the session went on:\n" + program.output())
+    expect("goes on" not in program.output(), "the session went on:\n" + program.output())
+    expect(re.search("begun by another than .*bob", program.output()), "it is not said why:\n" + program.output())
+    expect(re.search(r'audit: event=refuse user="bob" .* why=".*begun by another', daemon.output()),
+           "the audit log does not have it:\n" + daemon.output())
+    expect(bystander.process.poll() is None, "another session ended:\n" + bystander.output())
 
 
 if __name__ == "__main__":

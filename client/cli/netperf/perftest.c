@@ -134,7 +134,8 @@ static unsigned measure(struct rg_perf_link *link, const struct rg_netperf_perft
     if (error) {
         rg_explain(
             why, why_size, "%s on the server: %s", name,
-            error == ENOENT ? "not installed there (package perftest)"
+            error == ENOENT  ? "not installed there (package perftest)"
+            : error == EPERM ? "its operator allows no RDMA here (--rdma, --encrypt of remote-gpud)"
             : error == EPROTO
                 ? "no answer: the server has ended the measurement (after 2 minutes), or its release cannot "
                   "start it"

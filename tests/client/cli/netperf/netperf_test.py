@@ -139,7 +139,7 @@ class Hostile(unittest.TestCase):
     MESSAGE = "<HHIQQ"
     FRAME = "<IIII"
 
-    def setUp(self):
+    def setUp(self, *more):
         self.path = tempfile.TemporaryDirectory()
         self.addCleanup(self.path.cleanup)
         self.ours, theirs = socket.socketpair()
@@ -151,7 +151,7 @@ class Hostile(unittest.TestCase):
         hello.seek(0)
         self.process = subprocess.Popen(
             [os.path.join(STAGE, "lib", "remote-gpu", "netperf"), "--fd", str(theirs.fileno()), "--hello-fd",
-             str(hello.fileno()), "--session", "1"], pass_fds=(theirs.fileno(), hello.fileno()),
+             str(hello.fileno()), "--session", "1", *more], pass_fds=(theirs.fileno(), hello.fileno()),
             env=dict(os.environ, PATH=self.path.name))
         theirs.close()
         hello.close()
@@ -283,6 +283,16 @@ class Hostile(unittest.TestCase):
             self.assertEqual(self.started()[0], error)
         self.ask(replies=1)
         self.receive()
+
+    def test_perftest_where_no_rdma_is_allowed(self):
+        self.doCleanups()
+        self.setUp("--rdma", "0")
+        note = self.install("ib_send_lat")
+        self.ask_perftest()
+        self.assertEqual(self.started()[0], errno.EPERM)
+        self.ask(replies=1)
+        self.receive()
+        self.assertFalse(os.path.exists(note))
 
     def test_wrong_perftest(self):
         for wrong in (dict(program=0), dict(program=4), dict(size=0), dict(size=(4 << 20) + 1), dict(iterations=4),
