@@ -50,9 +50,13 @@ enum rg_status rg_packet_receive(int socket, int flags, void *data, size_t size,
         struct cmsghdr head;
         char space[CMSG_SPACE(sizeof(int) * RG_PACKET_FDS_MAX)];
     } control;
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    /* no room behind the last one: what the head's alignment adds would take one more than there are places for */
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = CMSG_LEN(sizeof(int) * RG_PACKET_FDS_MAX)};
     ssize_t got;
+    bool more = false;
     *n_fds = 0;
     while ((got = recvmsg(socket, &message, flags | MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
         ;
@@ -60,13 +64,21 @@ enum rg_status rg_packet_receive(int socket, int flags, void *data, size_t size,
         return errno == EAGAIN || errno == EWOULDBLOCK ? RG_ERR_TIMEOUT : RG_ERR_CLOSED;
     for (struct cmsghdr *at = CMSG_FIRSTHDR(&message); at; at = CMSG_NXTHDR(&message, at))
         if (at->cmsg_level == SOL_SOCKET && at->cmsg_type == SCM_RIGHTS) {
-            const unsigned more = (unsigned)((at->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-            memcpy(fds + *n_fds, CMSG_DATA(at), more * sizeof(int));
-            *n_fds += more;
+            const unsigned n = (unsigned)((at->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+            for (unsigned i = 0; i < n; i++) {
+                int fd;
+                memcpy(&fd, CMSG_DATA(at) + i * sizeof fd, sizeof fd);
+                if (*n_fds < RG_PACKET_FDS_MAX) {
+                    fds[(*n_fds)++] = fd;
+                } else {
+                    close(fd);
+                    more = true;
+                }
+            }
         }
     if (got == 0 && *n_fds == 0)
         return RG_ERR_CLOSED;
-    if (got != (ssize_t)size || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
+    if (got != (ssize_t)size || more || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
         rg_packet_close(fds, *n_fds);
         *n_fds = 0;
         return RG_ERR_PROTOCOL;
