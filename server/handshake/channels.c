@@ -44,8 +44,9 @@ void rg_channels_agree(const struct rg_client_hello *client, struct rg_server_he
 }
 
 /*
- * Receives a packet and the descriptors with it: the connection, the file with its hello. False: the monitor has gone. Those
- * that are missing are -1.
+ * Receives a packet and the descriptors with it: the connection, the file with its hello, that with its keys. False: the
+ * monitor has gone. All are -1 if one is missing, as where this process may have no more of them: a connection without its
+ * keys would be taken for one that is not encrypted.
  */
 static bool receive_handed(int socket, struct rg_handed *packet, int fds[RG_HANDED_FDS])
 {
@@ -54,16 +55,29 @@ static bool receive_handed(int socket, struct rg_handed *packet, int fds[RG_HAND
         struct cmsghdr head;
         char space[CMSG_SPACE(sizeof(int) * RG_HANDED_FDS)];
     } control;
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = CMSG_LEN(sizeof(int) * RG_HANDED_FDS)};
     ssize_t got;
+    size_t n = 0;
     for (int i = 0; i < RG_HANDED_FDS; i++)
         fds[i] = -1;
     while ((got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
         ;
     const struct cmsghdr *head = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
-    if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS)
-        memcpy(fds, CMSG_DATA(head), head->cmsg_len - CMSG_LEN(0));
+    if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS) {
+        n = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        n = n < RG_HANDED_FDS ? n : RG_HANDED_FDS;
+        memcpy(fds, CMSG_DATA(head), n * sizeof(int));
+    }
+    if (got > 0 && (n != packet->n_fds || (message.msg_flags & MSG_CTRUNC))) {
+        rg_warn("a connection of the client is given up: its descriptors did not all arrive here");
+        for (size_t i = 0; i < n; i++) {
+            close(fds[i]);
+            fds[i] = -1;
+        }
+    }
     return got == (ssize_t)sizeof *packet && packet->version == RG_HANDED_VERSION;
 }
 
