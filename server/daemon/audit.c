@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#define JOURNAL   "/run/systemd/journal/socket"
 #define WINDOW_NS 10000000000ull
 
 enum {
@@ -31,12 +31,22 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the limit */
 static uint64_t began_ns;
 static unsigned said, left_out;
 
+/* The variable is inherited also by those whose stderr goes elsewhere: it says which file it is about. */
+static bool is_stderr_journal(void)
+{
+    const char *stream = getenv("JOURNAL_STREAM");
+    unsigned long long device, inode;
+    struct stat is;
+    return stream && sscanf(stream, "%llu:%llu", &device, &inode) == 2 && fstat(STDERR_FILENO, &is) == 0 &&
+           is.st_dev == device && is.st_ino == inode;
+}
+
 void rg_audit_open(const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (!path && !getenv("JOURNAL_STREAM"))
+    if (!path && !is_stderr_journal())
         return;
-    snprintf(address.sun_path, sizeof address.sun_path, "%s", path ? path : JOURNAL);
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", path ? path : RG_AUDIT_JOURNAL);
     journal = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (journal >= 0 && connect(journal, (const struct sockaddr *)&address, sizeof address) != 0) {
         close(journal);
@@ -103,9 +113,11 @@ void rg_audit_no_grants(void)
 
 void rg_audit(const struct rg_audit *what)
 {
-    static const char *const names[] = {"grant", "refuse", "join", "renew", "revoke"};
+    static const char *const names[] = {"grant", "refuse", "join", "renew", "revoke", "token"};
     char user[NAME_SIZE], from[NAME_SIZE], why[TEXT_SIZE], serial[48], line[LINE_SIZE], entry[ENTRY_SIZE];
     struct text text = {line, sizeof line, 0}, fields = {entry, sizeof entry, 0};
+    const bool by_operator =
+        what->event == RG_AUDIT_TOKEN || (what->event == RG_AUDIT_REVOKE && !what->session);
     unsigned missed;
     if ((no_grants && what->event == RG_AUDIT_GRANT) || !may_say(what->event, &missed))
         return;
@@ -121,7 +133,8 @@ void rg_audit(const struct rg_audit *what)
         add(&text, " session=%llu", (unsigned long long)what->session);
     if (what->gpus)
         add(&text, " gpus=%s", what->gpus);
-    add(&text, " encrypted=%s", what->encrypted ? "yes" : "no");
+    if (!by_operator)
+        add(&text, " encrypted=%s", what->encrypted ? "yes" : "no");
     if (what->why)
         add(&text, " why=\"%s\"", why);
     if (missed)
@@ -129,8 +142,10 @@ void rg_audit(const struct rg_audit *what)
     if (journal >= 0) {
         add(&fields,
             "MESSAGE=%s\nPRIORITY=5\nSYSLOG_IDENTIFIER=remote-gpud\nRG_EVENT=%s\nRG_USER=%s\nRG_SERIAL=%s\n"
-            "RG_FROM=%s\nRG_ENCRYPTED=%s\n",
-            line, names[what->event], user, serial, from, what->encrypted ? "yes" : "no");
+            "RG_FROM=%s\n",
+            line, names[what->event], user, serial, from);
+        if (!by_operator)
+            add(&fields, "RG_ENCRYPTED=%s\n", what->encrypted ? "yes" : "no");
         if (what->session)
             add(&fields, "RG_SESSION=%llu\n", (unsigned long long)what->session);
         if (what->gpus)

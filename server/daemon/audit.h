@@ -1,9 +1,11 @@
 /*
- * audit.h - the audit log: a line for each session that was granted, each client that was refused, each certificate that was
- * given, each session that ended because its user was revoked. Who, from where, what, why; never a secret.
+ * audit.h - the audit log: a line for each session that was granted, each client that was refused, each token that was made,
+ * each certificate that was given, each user and certificate that was revoked and each session that ended because of it. Who,
+ * from where, what, why; never a secret.
  *
  *   audit: event=grant user="alice" serial=01ab from="10.0.0.7:40312" session=3 gpus=0,1 encrypted=yes
  *   audit: event=refuse user="" from="10.0.0.9:5123" encrypted=no why="this server takes nobody …"
+ *   audit: event=token user="alice" from="uid 0"
  *
  * It goes to stderr whatever the level of the log; where stderr is systemd's journal, to the journal itself, with the fields
  * RG_EVENT, RG_USER, RG_SERIAL, RG_FROM, RG_SESSION, RG_GPUS, RG_ENCRYPTED and RG_WHY. Refusals, which anybody can cause, are
@@ -18,7 +20,14 @@
 
 #define RG_AUDIT_REFUSALS 20u
 
-enum rg_audit_event { RG_AUDIT_GRANT, RG_AUDIT_REFUSE, RG_AUDIT_JOIN, RG_AUDIT_RENEW, RG_AUDIT_REVOKE };
+enum rg_audit_event {
+    RG_AUDIT_GRANT,
+    RG_AUDIT_REFUSE,
+    RG_AUDIT_JOIN,
+    RG_AUDIT_RENEW,
+    RG_AUDIT_REVOKE, /* without a session: by the operator, for all there may be */
+    RG_AUDIT_TOKEN,
+};
 
 struct rg_audit {
     enum rg_audit_event event;
@@ -32,8 +41,11 @@ struct rg_audit {
     const char *why; /* NULL: no reason is needed */
 };
 
+/** The journal's socket. */
+#define RG_AUDIT_JOURNAL "/run/systemd/journal/socket"
+
 /**
- * Connects to the journal, if stderr goes there or `path` names its socket (tests). Before privileges are given up: it may not
+ * Connects to the journal, if stderr goes there or `path` names its socket. Before privileges are given up: it may not
  * be reached afterwards. Without it lines go to stderr.
  */
 void rg_audit_open(const char *path);

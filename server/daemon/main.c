@@ -8,15 +8,19 @@
  */
 #include "common/base/cleanup.h"
 #include "common/base/log.h"
+#include "server/daemon/audit.h"
 #include "server/daemon/daemon.h"
 #include "server/identity/commands/commands.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 /* Whether an entry of LD_PRELOAD is one that remote-gpu run puts there: by its path, or by its name alone. */
 static bool is_client_library(const char *entry, size_t size)
@@ -79,6 +83,18 @@ static void set_worker_environment(const struct rg_daemon_settings *settings)
     setenv("REMOTE_GPU_KEEP_ALIVE_MOST", size, 1);
 }
 
+/* Who lets somebody in or keeps somebody out stands beside what the server notes: in the journal where there is one. */
+static void note(enum rg_command_deed deed, const char *user, const uint8_t *serial, size_t serial_size)
+{
+    char from[32];
+    snprintf(from, sizeof from, "uid %u", (unsigned)getuid());
+    rg_audit(&(struct rg_audit){.event = deed == RG_COMMAND_REVOKED ? RG_AUDIT_REVOKE : RG_AUDIT_TOKEN,
+                                .user = user,
+                                .serial = serial,
+                                .serial_size = serial_size,
+                                .from = from});
+}
+
 /* token, users, revoke: on the state folder that the server's configuration names. */
 static int run_subcommand(int argc, char **argv)
 {
@@ -89,8 +105,9 @@ static int run_subcommand(int argc, char **argv)
         char *words[] = {argv[0], (char *)(uintptr_t) "--config", command.config};
         status = RG_COMMAND_FAILED;
         if (rg_daemon_settings_load(&settings, command.config ? 3 : 1, words) == RG_DAEMON_SERVE) {
-            const struct rg_command_server server = {.state_dir = settings.state_dir,
-                                                     .is_operators = settings.tls_ca != NULL};
+            const struct rg_command_server server = {
+                .state_dir = settings.state_dir, .is_operators = settings.tls_ca != NULL, .note = note};
+            rg_audit_open(RG_AUDIT_JOURNAL);
             status = rg_command_run(&command, &server);
         }
         rg_daemon_settings_fini(&settings);
@@ -99,11 +116,19 @@ static int run_subcommand(int argc, char **argv)
     return status;
 }
 
-int main(int argc, char **argv)
+/*
+ * The authority's key is in this process's memory. No core dump is to hold it, and no other process of the same user, as
+ * workers are where the server is not root's, is to look into it. Again as usual at the end, when it has been wiped: tools that
+ * look for leaks then do.
+ */
+static void close_memory(bool closed)
 {
-    rg_log_name("remote-gpud");
-    if (argc > 1 && rg_command_is(argv[1]))
-        return run_subcommand(argc, argv);
+    if (prctl(PR_SET_DUMPABLE, closed ? 0 : 1) != 0)
+        rg_warn("this process's memory cannot be closed to others: %s", strerror(errno));
+}
+
+static int run_server(int argc, char **argv)
+{
     struct rg_daemon_settings settings;
     int status = 0;
     switch (rg_daemon_settings_load(&settings, argc, argv)) {
@@ -119,5 +144,15 @@ int main(int argc, char **argv)
         break;
     }
     rg_daemon_settings_fini(&settings);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    rg_log_name("remote-gpud");
+    close_memory(true);
+    const int status =
+        argc > 1 && rg_command_is(argv[1]) ? run_subcommand(argc, argv) : run_server(argc, argv);
+    close_memory(false);
     return status;
 }

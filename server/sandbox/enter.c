@@ -218,6 +218,8 @@ static _Noreturn void hold(int flags, const char *uid_map, const char *gid_map, 
 {
     int error = 0;
     char byte;
+    (void)prctl(PR_SET_DUMPABLE,
+                1); /* or the files of /proc that matter here would be root's, and not of this user */
     if (unshare(flags) != 0 || ((flags & CLONE_NEWUSER) && (write_file("/proc/self/setgroups", "deny") != 0 ||
                                                             write_file("/proc/self/uid_map", uid_map) != 0 ||
                                                             write_file("/proc/self/gid_map", gid_map) != 0)))

@@ -194,6 +194,13 @@ int rg_command_run(const struct rg_command *command, const struct rg_command_ser
     return command->which->run(command, server);
 }
 
+void rg_command_note(const struct rg_command_server *server, enum rg_command_deed deed, const char *user,
+                     const uint8_t *serial, size_t serial_size)
+{
+    if (server->note)
+        server->note(deed, user, serial, serial_size);
+}
+
 void rg_command_fini(struct rg_command *command)
 {
     rg_options_fini(&command->options);

@@ -37,10 +37,14 @@ struct rg_command {
     struct rg_options options;
 };
 
-/** What the server's configuration says. */
+enum rg_command_deed { RG_COMMAND_MADE_TOKEN, RG_COMMAND_REVOKED };
+
+/** What the server's configuration says, and what its program does. */
 struct rg_command_server {
     const char *state_dir; /* NULL: the default */
     bool is_operators;     /* it uses an authority of the operator's (tls-ca) */
+    /* what was done is to be noted in the audit log; NULL: nowhere. `user` or the serial may be unknown */
+    void (*note)(enum rg_command_deed deed, const char *user, const uint8_t *serial, size_t serial_size);
 };
 
 /** Whether that word is a subcommand. */
@@ -55,6 +59,9 @@ void rg_command_fini(struct rg_command *command);
 
 /* --- for the subcommands ------------------------------------------------------------------------------------------------ */
 
+/** Has something noted that was done. */
+void rg_command_note(const struct rg_command_server *server, enum rg_command_deed deed, const char *user,
+                     const uint8_t *serial, size_t serial_size);
 /** The folder that command and server name, which must be there. False: what is wrong was said. */
 RG_MUST_CHECK bool rg_command_open(const struct rg_command *command, const struct rg_command_server *server,
                                    struct rg_state *state);

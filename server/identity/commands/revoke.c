@@ -41,10 +41,13 @@ static enum rg_status mark(const struct rg_state *state, const char *name, const
 }
 
 /* The user with that name: certificates, and tokens by which it could come back. */
-static enum rg_status revoke_user(const struct rg_state *state, const char *name, char *why, size_t why_size)
+static enum rg_status revoke_user(const struct rg_command_server *server, const struct rg_state *state,
+                                  const char *name, char *why, size_t why_size)
 {
     size_t certificates = 0, tokens = 0;
     const enum rg_status known = mark(state, name, NULL, 0, &certificates, why, why_size);
+    if (known == RG_OK)
+        rg_command_note(server, RG_COMMAND_REVOKED, name, NULL, 0);
     if (known != RG_OK && known != RG_ERR_NOT_FOUND)
         return known;
     const enum rg_status status = rg_tokens_remove(state, name, (int64_t)time(NULL), &tokens, why, why_size);
@@ -52,13 +55,15 @@ static enum rg_status revoke_user(const struct rg_state *state, const char *name
         return status;
     if (known == RG_ERR_NOT_FOUND && tokens == 0)
         return RG_ERR_NOT_FOUND;
+    if (known == RG_ERR_NOT_FOUND)
+        rg_command_note(server, RG_COMMAND_REVOKED, name, NULL, 0);
     printf("%s: %zu certificate%s revoked, %zu token%s withdrawn\n", name, certificates,
            certificates == 1 ? "" : "s", tokens, tokens == 1 ? "" : "s");
     return RG_OK;
 }
 
-static enum rg_status revoke_serial(const struct rg_state *state, const uint8_t *serial, size_t size,
-                                    char *why, size_t why_size)
+static enum rg_status revoke_serial(const struct rg_command_server *server, const struct rg_state *state,
+                                    const uint8_t *serial, size_t size, char *why, size_t why_size)
 {
     char **names;
     size_t n_names, n;
@@ -74,6 +79,8 @@ static enum rg_status revoke_serial(const struct rg_state *state, const uint8_t 
             status = marked;
             rg_explain(why, why_size, "%s", ignored);
         }
+        if (marked == RG_OK && n)
+            rg_command_note(server, RG_COMMAND_REVOKED, names[i], serial, size);
         if (marked == RG_OK)
             printf("%s: %s\n", names[i],
                    n ? "the certificate is revoked" : "the certificate was revoked before");
@@ -82,8 +89,8 @@ static enum rg_status revoke_serial(const struct rg_state *state, const uint8_t 
     return status;
 }
 
-static enum rg_status revoke_foreign(const struct rg_state *state, const char *name, bool is_serial,
-                                     char *why, size_t why_size)
+static enum rg_status revoke_foreign(const struct rg_command_server *server, const struct rg_state *state,
+                                     const char *name, bool is_serial, char *why, size_t why_size)
 {
     char line[512];
     bool added;
@@ -93,6 +100,11 @@ static enum rg_status revoke_foreign(const struct rg_state *state, const char *n
     }
     snprintf(line, sizeof line, "%s%s", is_serial ? "serial:" : "", name);
     const enum rg_status status = rg_revoked_add(state, line, &added, why, why_size);
+    if (status == RG_OK && added) {
+        uint8_t serial[RG_IDENTITY_SERIAL], size = 0;
+        const bool parsed = is_serial && rg_serial_parse(name, serial, &size);
+        rg_command_note(server, RG_COMMAND_REVOKED, parsed ? "" : name, serial, size);
+    }
     if (status == RG_OK)
         printf("%s: %s in %s/revoked\n", name, added ? "entered" : "was already", state->path);
     return status;
@@ -115,11 +127,11 @@ static int revoke_one(const struct rg_command *command, const struct rg_command_
     const bool is_serial = !can_be_user && rg_serial_parse(name, serial, &size);
     enum rg_status status;
     if (is_foreign(command, server, state))
-        status = revoke_foreign(state, name, is_serial, why, sizeof why);
+        status = revoke_foreign(server, state, name, is_serial, why, sizeof why);
     else if (is_serial)
-        status = revoke_serial(state, serial, size, why, sizeof why);
+        status = revoke_serial(server, state, serial, size, why, sizeof why);
     else
-        status = can_be_user ? revoke_user(state, name, why, sizeof why) : RG_ERR_NOT_FOUND;
+        status = can_be_user ? revoke_user(server, state, name, why, sizeof why) : RG_ERR_NOT_FOUND;
     if (status == RG_OK)
         return RG_COMMAND_DONE;
     if (status == RG_ERR_NOT_FOUND) {

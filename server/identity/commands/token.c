@@ -194,6 +194,7 @@ int rg_command_token(const struct rg_command *command, const struct rg_command_s
         rg_state_close(&state);
         return RG_COMMAND_FAILED;
     }
+    rg_command_note(server, RG_COMMAND_MADE_TOKEN, token.user, NULL, 0);
     warn_of_name(&state, host);
     warn_of_revoked(&state, token.user);
     rg_state_close(&state);

@@ -62,6 +62,17 @@ Test(audit, grant)
     cr_expect_null(strstr(entry, "RG_WHY"));
 }
 
+Test(audit, by_the_operator)
+{
+    rg_audit(&(struct rg_audit){.event = RG_AUDIT_TOKEN, .user = "alice", .from = "uid 0"});
+    cr_assert(receive());
+    cr_expect(has("MESSAGE=audit: event=token user=\"alice\" from=\"uid 0\""));
+    cr_expect(has("RG_EVENT=token"));
+    rg_audit(&(struct rg_audit){.event = RG_AUDIT_REVOKE, .user = "alice", .from = "uid 0"});
+    cr_assert(receive());
+    cr_expect(has("MESSAGE=audit: event=revoke user=\"alice\" from=\"uid 0\""));
+}
+
 Test(audit, nobody_writes_fields_of_their_own)
 {
     rg_audit(&(struct rg_audit){.event = RG_AUDIT_REFUSE,

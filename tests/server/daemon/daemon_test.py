@@ -59,6 +59,14 @@ def all_children_of(pid):
     return found
 
 
+def descriptors_of(pid):
+    """How many descriptors a process has, also one into which its own user may not look."""
+    try:
+        return len(os.listdir("/proc/%d/fd" % pid))
+    except PermissionError:
+        return os.stat("/proc/%d/fd" % pid).st_size  # 0 before Linux 6.2
+
+
 def is_running(pid):
     try:
         with open("/proc/%d/stat" % pid) as file:
@@ -79,8 +87,12 @@ def built_with_thread_sanitizer():
 
 class Daemon:
     def __init__(self, *arguments, environment=None, listen=True, wait=True, worker=WORKER,
-                 driver=DRIVER):
+                 driver=DRIVER, user=None):
         self.folder = tempfile.TemporaryDirectory(prefix="remote-gpud-test-")
+        more = {}
+        if user is not None:
+            os.chown(self.folder.name, user, user)
+            more = {"user": user, "group": user, "extra_groups": []}
         self.ready = os.path.join(self.folder.name, "ready")
         self.log_path = os.path.join(self.folder.name, "log")
         command = [DAEMON, "--worker", worker, "--driver", driver, "--ready-file", self.ready,
@@ -89,7 +101,7 @@ class Daemon:
             command += ["--listen", "127.0.0.1:0"]
         with open(self.log_path, "w") as log:
             self.process = subprocess.Popen(command, env=dict(ENVIRONMENT, **(environment or {})), stdout=log,
-                                            stderr=log, stdin=subprocess.DEVNULL)
+                                            stderr=log, stdin=subprocess.DEVNULL, **more)
         if wait:
             wait_until(lambda: os.path.exists(self.ready) or self.process.poll() is not None)
 
@@ -527,6 +539,22 @@ class Frontend(Case):
             self.assertEqual(os.listdir("/proc/%d/root" % frontend_of(daemon)), [])
 
 
+    def test_nobody_looks_into_the_monitor(self):
+        user = None
+        if os.geteuid() == 0:
+            user = 65534
+            if subprocess.run(["test", "-x", DAEMON], user=user, group=user, extra_groups=[]).returncode != 0:
+                self.skipTest("another user cannot run what was built here")
+        daemon = self.start("--sandbox", "auto", user=user, environment={"HOME": "/nonexistent"})
+        self.assertNotEqual(os.stat("/proc/%d" % daemon.process.pid).st_uid, 0)
+        self.assertEqual(os.stat("/proc/%d/mem" % daemon.process.pid).st_uid, 0)  # not its user's
+        client = self.join(daemon.address, "hold")  # and processes of the same user can be started
+        self.assertRegex(client.line(), "^hello")
+        self.assertEqual(os.stat("/proc/%d/mem" % children_of(daemon.process.pid)[0][0]).st_uid,
+                         os.stat("/proc/%d" % daemon.process.pid).st_uid)
+        client.leave()
+
+
 class Security(Case):
     """Who may come from other machines, and by what."""
 
@@ -853,7 +881,7 @@ class Ending(Case):
 
     def test_a_client_that_vanishes_leaves_nothing(self):
         daemon = self.start()
-        descriptors = len(os.listdir("/proc/%d/fd" % daemon.process.pid))
+        descriptors = descriptors_of(daemon.process.pid)
         for _ in range(5):
             client = self.join(daemon.address, "hold")
             self.assertRegex(client.line(), "^hello")
@@ -862,7 +890,7 @@ class Ending(Case):
             client.process.stdin.close()
             client.process.stdout.close()
         self.assertTrue(wait_until(lambda: not children_of(daemon.process.pid)))
-        self.assertEqual(len(os.listdir("/proc/%d/fd" % daemon.process.pid)), descriptors)
+        self.assertEqual(descriptors_of(daemon.process.pid), descriptors)
 
 
 if __name__ == "__main__":

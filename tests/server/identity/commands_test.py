@@ -58,6 +58,9 @@ class Commands(unittest.TestCase):
         result = call(SERVER, "token", "--config", self.config, "--user", "alice")
         match = re.fullmatch(r"rgpu1:([A-Za-z0-9_-]{64})@([^:]+|\[[^]]+\]):7654\n", result.stdout)
         self.assertTrue(match, result.stdout)
+        if not os.path.exists("/run/systemd/journal/socket"):  # else the audit log goes there
+            line, _, result.stderr = result.stderr.partition("\n")
+            self.assertEqual(line, 'remote-gpud: audit: event=token user="alice" from="uid %d"' % os.getuid())
         self.assertRegex(result.stderr, r"^For alice, 1 use, until 20\d\d-.* UTC\. On the client's machine: remote-gpu join TOKEN\n$")
         self.assertEqual(match[2].split(".")[0], socket.gethostname().split(".")[0])
         payload = base64.urlsafe_b64decode(match[1])
@@ -120,6 +123,18 @@ class Commands(unittest.TestCase):
         with open(os.path.join(self.state, "users", "aaron"), "w") as file:
             file.write("certif")
         self.assertIn("alice: 1", self.run_command("users", status=125, says="users/aaron, line 1: not understood"))
+
+    @unittest.skipIf(os.path.exists("/run/systemd/journal/socket"), "the audit log goes to the journal")
+    def test_what_is_done_is_in_the_audit_log(self):
+        self.start()
+        _, serial = self.join(self.token("--user", "alice"))
+        deed = 'audit: event=revoke user="alice"'
+        self.run_command("revoke", serial, says='%s serial=%s from="uid %d"\n' % (deed, serial, os.getuid()))
+        self.assertNotIn("audit:", call(SERVER, "revoke", "--config", self.config, serial).stderr)  # it was before
+        self.run_command("revoke", "alice", says='%s from="uid %d"\n' % (deed, os.getuid()))
+        self.run_command("revoke", "--foreign", "serial:0f", says='audit: event=revoke user="serial:0f"')
+        failed = call(SERVER, "revoke", "--config", self.config, "nobody")
+        self.assertNotIn("audit:", failed.stderr)
 
     def test_revoke(self):
         self.start()
