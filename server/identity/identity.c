@@ -14,6 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
+/* A server that has one thread for everything waits no longer for a command that was stopped while it has the lock. */
+#define PATIENCE_NS 400000000ull
+
 int64_t rg_identity_now(const struct rg_identity_store *store)
 {
     return store->settings.now ? store->settings.now : (int64_t)time(NULL);
@@ -213,10 +216,12 @@ enum rg_status rg_identity_open(const struct rg_identity_settings *settings, str
     if (!made->settings.certificate_days)
         made->settings.certificate_days = RG_IDENTITY_DAYS_DEFAULT;
     const enum rg_status status = open_all(made, why, why_size);
-    if (status == RG_OK)
+    if (status == RG_OK) {
+        made->state.patience_ns = PATIENCE_NS;
         *store = made;
-    else
+    } else {
         rg_identity_close(made);
+    }
     return status;
 }
 

@@ -171,26 +171,39 @@ static enum rg_status use_token(struct rg_identity_store *store, struct rg_token
     return status;
 }
 
+/* A token that can be used. */
+static enum rg_status find_token(const struct rg_identity_store *store,
+                                 const uint8_t secret[RG_IDENTITY_SECRET], struct rg_token *token, char *why,
+                                 size_t why_size)
+{
+    const enum rg_status status = rg_token_find(&store->state, secret, token, why, why_size);
+    if (status == RG_OK)
+        return check_token(store, token, why, why_size);
+    if (status != RG_ERR_NOT_FOUND)
+        return status;
+    rg_explain(
+        why, why_size,
+        "this server does not know this token: it was withdrawn, or ended more than a week ago, or is of "
+        "another "
+        "server; ask the server's operator for a new one");
+    return RG_ERR_REFUSED;
+}
+
 enum rg_status rg_identity_join(struct rg_identity_store *store, const uint8_t secret[RG_IDENTITY_SECRET],
                                 const uint8_t public_key[RG_IDENTITY_PUBLIC_KEY],
                                 struct rg_identity_grant *grant, char *why, size_t why_size)
 {
     struct rg_token token;
+    memset(grant, 0, sizeof *grant);
     enum rg_status status = check_request(store, public_key, why, why_size);
+    /* before the lock: strangers, whose tokens there are not, are not to keep the server waiting for it */
+    if (status == RG_OK)
+        status = find_token(store, secret, &token, why, why_size);
     if (status == RG_OK)
         status = rg_state_lock(&store->state, why, why_size);
     if (status != RG_OK)
         return status;
-    status = rg_token_find(&store->state, secret, &token, why, why_size);
-    if (status == RG_ERR_NOT_FOUND) {
-        rg_explain(why, why_size,
-                   "this server does not know this token: it was withdrawn, or ended more than a week ago, "
-                   "or is of another "
-                   "server; ask the server's operator for a new one");
-        status = RG_ERR_REFUSED;
-    } else if (status == RG_OK) {
-        status = check_token(store, &token, why, why_size);
-    }
+    status = find_token(store, secret, &token, why, why_size);
     if (status == RG_OK) /* no serial number is in question: of the name alone */
         status = rg_revoked_check(&store->state, token.user, NULL, 0, why, why_size);
     if (status == RG_OK)

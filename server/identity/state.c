@@ -78,10 +78,19 @@ static enum rg_status check_folder(struct rg_state *state, char *why, size_t why
     return RG_OK;
 }
 
-/* Gives what root has made to the folder's owner. */
+/* Gives what root has made to the folder's owner: not what that user has put there as another name of somebody's file. */
 static bool give_to_owner(const struct rg_state *state, int fd)
 {
-    return geteuid() != 0 || state->owner == 0 || fchown(fd, state->owner, state->group) == 0;
+    struct stat is;
+    if (geteuid() != 0 || state->owner == 0)
+        return true;
+    if (fstat(fd, &is) != 0)
+        return false;
+    if (!S_ISDIR(is.st_mode) && (!S_ISREG(is.st_mode) || is.st_nlink != 1)) {
+        errno = EMLINK;
+        return false;
+    }
+    return is.st_uid == state->owner || fchown(fd, state->owner, state->group) == 0;
 }
 
 static enum rg_status make_inner_folders(const struct rg_state *state, char *why, size_t why_size)
@@ -161,9 +170,9 @@ static void sweep_all(const struct rg_state *state)
     }
 }
 
-static bool take_lock(int fd)
+static bool take_lock(int fd, uint64_t patience_ns)
 {
-    const uint64_t until = rg_now_ns() + LOCK_WAIT_NS;
+    const uint64_t until = rg_now_ns() + (patience_ns ? patience_ns : LOCK_WAIT_NS);
     while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         if ((errno != EWOULDBLOCK && errno != EINTR) || rg_now_ns() >= until)
             return false;
@@ -183,7 +192,7 @@ enum rg_status rg_state_lock(struct rg_state *state, char *why, size_t why_size)
             close(fd);
         return RG_ERR_IO;
     }
-    if (!take_lock(fd)) {
+    if (!take_lock(fd, state->patience_ns)) {
         const bool held = errno == EWOULDBLOCK;
         rg_explain(why, why_size,
                    held ? "%s is being changed by another process that does not finish (fuser %s/lock "

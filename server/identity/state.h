@@ -21,6 +21,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct rg_state {
@@ -28,6 +29,7 @@ struct rg_state {
     int lock;   /* -1: not held */
     uid_t owner;
     gid_t group;
+    uint64_t patience_ns; /* how long the lock is waited for; 0: two seconds */
     char path[4096];
 };
 
@@ -42,7 +44,7 @@ RG_MUST_CHECK enum rg_status rg_state_open(struct rg_state *state, const char *p
                                            size_t why_size);
 void rg_state_close(struct rg_state *state);
 
-/** Keeps other processes from changing anything; waits for two seconds at most. Not to be taken twice. */
+/** Keeps other processes from changing anything; waits for patience_ns at most. Not to be taken twice. */
 RG_MUST_CHECK enum rg_status rg_state_lock(struct rg_state *state, char *why, size_t why_size);
 void rg_state_unlock(struct rg_state *state);
 

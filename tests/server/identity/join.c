@@ -6,11 +6,13 @@
 #include "tests/server/identity/folder.h"
 
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -154,6 +156,25 @@ Test(join, unknown)
     cr_expect_eq(join(), RG_ERR_REFUSED);
     secret[15] ^= 1;
     cr_expect_eq(join(), RG_OK);
+    rg_identity_close(store);
+}
+
+/* A command that was stopped while it holds the lock keeps strangers from nothing, and others not for long. */
+Test(join, strangers_do_not_wait_for_the_lock)
+{
+    store = open_at(NOW);
+    make_point(point);
+    make_token("alice", 1, NOW + DAY, NULL, secret);
+    const int lock = open(below("lock"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    cr_assert_eq(flock(lock, LOCK_EX), 0);
+    cr_expect_eq(join(), RG_ERR_TIMEOUT);
+    expect_why("is being changed by another process");
+    secret[0] ^= 1;
+    cr_expect_eq(join(), RG_ERR_REFUSED);
+    expect_why("does not know this token");
+    secret[0] ^= 1;
+    close(lock);
+    cr_expect_eq(join(), RG_OK, "%s", why);
     rg_identity_close(store);
 }
 

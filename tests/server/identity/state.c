@@ -253,6 +253,23 @@ Test(state, root_gives_files_to_the_owner)
     rg_state_close(&state);
 }
 
+Test(state, root_gives_away_nothing_of_others)
+{
+    if (geteuid() != 0)
+        cr_skip("needs root");
+    cr_assert_eq(mkdir(test_folder(), 0700), 0);
+    cr_assert_eq(chown(test_folder(), 4711, 4712), 0);
+    open_state();
+    write_file("precious", "of root", 0600);
+    cr_assert_eq(link(below("precious"), below("lock")), 0);
+    cr_expect_eq(rg_state_lock(&state, why, sizeof why), RG_ERR_IO);
+    expect_why("lock cannot be given to its owner");
+    struct stat is;
+    cr_assert_eq(stat(below("precious"), &is), 0);
+    cr_expect_eq(is.st_uid, 0);
+    rg_state_close(&state);
+}
+
 Test(state, another_users_folder)
 {
     if (geteuid() != 0)
