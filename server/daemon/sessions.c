@@ -362,16 +362,6 @@ static enum rg_status start_worker(const struct rg_sessions *sessions, const str
     return status;
 }
 
-/* Whose sessions have a sandbox in common. Of those who have proved nothing, the ones of one machine are one. */
-static void name_identity(const struct rg_who *who, const char *peer, char *out, size_t size)
-{
-    const char *port = strrchr(peer, ':');
-    if (who->name[0])
-        snprintf(out, size, "%d %s", (int)who->proof, who->name);
-    else
-        snprintf(out, size, "unauthenticated %.*s", port ? (int)(port - peer) : (int)strlen(peer), peer);
-}
-
 enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_driver *driver,
                                  const struct rg_monitor_question *question, const struct rg_who *who,
                                  const struct rg_session_files *files, struct rg_monitor_answer *answer)
@@ -396,7 +386,8 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
     entry->hand = -1;
 
     char why[512] = "", identity[2 * RG_CONTROL_TEXT];
-    name_identity(who, info->peer, identity, sizeof identity);
+    /* whose sessions have a sandbox in common; of those who have proved nothing, the ones of one machine are one */
+    rg_who_key(who, info->peer, identity, sizeof identity);
     status = start_worker(sessions, driver, info, wanted->purpose == RG_PURPOSE_NETPERF, files, identity,
                           &entry->hand, &entry->lease, &entry->pid, why, sizeof why);
     if (status != RG_OK) {

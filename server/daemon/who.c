@@ -16,7 +16,7 @@ static enum rg_status refuse(struct rg_monitor_answer *answer, enum rg_refusal_c
     return RG_ERR_REFUSED;
 }
 
-/* Whether only this machine's processes can be at the other end. */
+/* Whether only this machine's processes can be at the other end. Those of unix sockets are known, and not meant. */
 static bool is_local(int connection)
 {
     struct sockaddr_storage own = {0};
@@ -29,10 +29,29 @@ static bool is_local(int connection)
         const struct in6_addr *v6 = &((const struct sockaddr_in6 *)&own)->sin6_addr;
         return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
     }
-    return own.ss_family == AF_UNIX;
+    return false;
 }
 
-static bool name_user(int connection, char *out, size_t size)
+/*
+ * The name in the machine's own list, for people to read. Other sources of names (LDAP, …) are not asked: they may take as long
+ * as they like, and would be loaded into the process that has the authority's key.
+ */
+static void name_user(uid_t uid, char *out, size_t size)
+{
+    FILE *list = fopen("/etc/passwd", "re");
+    struct passwd *user = NULL;
+    while (list && (user = fgetpwent(list)) != NULL && user->pw_uid != uid)
+        ;
+    if (user)
+        snprintf(out, size, "uid %u (%s)", (unsigned)uid, user->pw_name);
+    else
+        snprintf(out, size, "uid %u", (unsigned)uid);
+    if (list)
+        fclose(list);
+}
+
+/* Whose process is at the other end of a unix socket. */
+static bool find_user(int connection, uid_t *uid)
 {
     struct ucred peer;
     socklen_t peer_size = sizeof peer;
@@ -41,11 +60,7 @@ static bool name_user(int connection, char *out, size_t size)
     if (getsockopt(connection, SOL_SOCKET, SO_DOMAIN, &domain, &domain_size) != 0 || domain != AF_UNIX ||
         getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &peer_size) != 0)
         return false;
-    const struct passwd *user = getpwuid(peer.uid);
-    if (user)
-        snprintf(out, size, "uid %u (%s)", peer.uid, user->pw_name);
-    else
-        snprintf(out, size, "uid %u", peer.uid);
+    *uid = peer.uid;
     return true;
 }
 
@@ -72,9 +87,11 @@ enum rg_status rg_who_is(const struct rg_who_policy *policy, const struct rg_mon
     *out = (struct rg_who){.proof = peer->proof, .encrypted = peer->encrypted == 1};
     switch (peer->proof) {
     case RG_PROOF_USER:
-        if (name_user(connection, out->name, sizeof out->name))
-            return RG_OK;
-        break;
+        if (!find_user(connection, &out->uid) ||
+            (!policy->allow_unauthenticated && out->uid != 0 && out->uid != policy->uid))
+            break;
+        name_user(out->uid, out->name, sizeof out->name);
+        return RG_OK;
     case RG_PROOF_CERTIFICATE:
         memcpy(out->name, peer->name, sizeof out->name);
         memcpy(out->serial, peer->serial, sizeof out->serial);
@@ -98,8 +115,22 @@ bool rg_who_may_stay(const struct rg_who_policy *policy, const struct rg_who *wh
 
 bool rg_who_is_same(const struct rg_who *session, const struct rg_who *connection)
 {
-    return session->proof == connection->proof && strcmp(session->name, connection->name) == 0 &&
-           connection->encrypted >= session->encrypted;
+    if (session->proof != connection->proof || connection->encrypted < session->encrypted)
+        return false;
+    return session->proof == RG_PROOF_USER ? session->uid == connection->uid
+                                           : strcmp(session->name, connection->name) == 0;
+}
+
+void rg_who_key(const struct rg_who *who, const char *address, char *out, size_t size)
+{
+    const char *port = strrchr(address, ':');
+    if (who->proof == RG_PROOF_USER)
+        snprintf(out, size, "%d %u", (int)who->proof, (unsigned)who->uid);
+    else if (who->name[0])
+        snprintf(out, size, "%d %s", (int)who->proof, who->name);
+    else
+        snprintf(out, size, "unauthenticated %.*s", port ? (int)(port - address) : (int)strlen(address),
+                 address);
 }
 
 const char *rg_who_text(const struct rg_who *who)

@@ -11,10 +11,13 @@
 #include "server/daemon/monitor_protocol.h"
 #include "server/identity/identity.h"
 
+#include <sys/types.h>
+
 struct rg_who {
     enum rg_proof proof;
     bool encrypted;
     char name[RG_CONTROL_TEXT]; /* "alice", "uid 1000 (alice)"; "": nobody has been proved */
+    uid_t uid;                  /* RG_PROOF_USER: which user it is, whatever is known of the name */
     uint8_t serial[RG_MONITOR_SERIAL];
     uint32_t serial_size;
     struct rg_identity_limits limits;
@@ -24,6 +27,7 @@ struct rg_who {
 struct rg_who_policy {
     bool allow_unauthenticated;
     struct rg_identity_store *identity; /* NULL: nobody has a certificate */
+    uid_t uid;                          /* of the server's user, who may come by unix sockets, as root may */
 };
 
 /** RG_ERR_REFUSED with what to tell the client in `answer`. */
@@ -34,6 +38,8 @@ bool rg_who_may_stay(const struct rg_who_policy *policy, const struct rg_who *wh
                      size_t why_size);
 /** Whether a connection is by the same as a session, and no worse protected. */
 bool rg_who_is_same(const struct rg_who *session, const struct rg_who *connection);
+/** What stays the same for one user, whichever sessions and names it has: "3 alice", "2 1000"; of nobody, by address. */
+void rg_who_key(const struct rg_who *who, const char *address, char *out, size_t size);
 /** "alice", "uid 0 (root)", "unauthenticated": for logs. */
 const char *rg_who_text(const struct rg_who *who);
 

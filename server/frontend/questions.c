@@ -44,9 +44,11 @@ static bool is_own(const struct rg_session_info *session, const struct rg_viewer
 {
     char user[32];
     const int size = snprintf(user, sizeof user, "uid %u", (unsigned)viewer->uid);
+    /* a certificate may have a name that reads as that of a user of this machine, who comes by no TLS */
     if (viewer->proof == RG_PROOF_CERTIFICATE)
-        return strcmp(session->identity_name, viewer->name) == 0;
-    return viewer->proof == RG_PROOF_USER && strncmp(session->identity_name, user, (size_t)size) == 0 &&
+        return session->encrypted && strcmp(session->identity_name, viewer->name) == 0;
+    return viewer->proof == RG_PROOF_USER && !session->encrypted &&
+           strncmp(session->identity_name, user, (size_t)size) == 0 &&
            (session->identity_name[size] == 0 || session->identity_name[size] == ' ');
 }
 

@@ -21,8 +21,8 @@ struct rg_viewer {
 };
 
 /**
- * To RG_PURPOSE_INVENTORY, and with `status` to RG_PURPOSE_STATUS. Of the sessions of others it tells the program's name alone:
- * command lines hold passwords. The server's own user and root see all.
+ * To RG_PURPOSE_INVENTORY, and with `status` to RG_PURPOSE_STATUS. Of the command lines of others it tells the program's
+ * name alone: they hold passwords. Who uses which GPU is told. The server's own user and root see all.
  */
 void rg_answer_inventory(struct rg_frontend *frontend, struct rg_conn *conn, bool status,
                          const struct rg_viewer *viewer);

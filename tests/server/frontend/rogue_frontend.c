@@ -10,6 +10,8 @@
  *   texts                texts without an end, in a session that is otherwise in order
  *   impostor             the proof of a certificate that nobody has
  *   user                 the proof of a local user over a connection that tells of none
+ *   nobody               no proof at all, over a connection that is none of a network's
+ *   other                the proof of a local user who may not come
  *   join                 a certificate without a token
  *   stranger             a connection to a session that there is not
  *   board                a change of the list of sessions
@@ -131,6 +133,13 @@ static void misbehave(const char *mode)
             strcpy(question.peer.name, "alice");
         } else if (strcmp(mode, "user") == 0) {
             fds[0] = socket(AF_INET, SOCK_STREAM, 0);
+        } else if (strcmp(mode, "nobody") == 0) {
+            question.peer.proof = RG_PROOF_NONE;
+        } else if (strcmp(mode, "other") == 0) {
+            rg_packet_close(fds, 1);
+            if (setresuid(65534, 65534, 65534) != 0)
+                leave("not root");
+            make_fds(fds);
         } else if (strcmp(mode, "join") == 0) {
             question.kind = RG_ASK_JOIN;
             question.peer.encrypted = 1;

@@ -58,8 +58,11 @@ class Rogue(base.Case):
 
     def test_proofs_are_checked(self):
         with tempfile.TemporaryDirectory() as state:
-            for mode, expected in (("impostor", "unauthorised"), ("user", "unauthorised"), ("join", "unauthorised"),
-                                   ("stranger", "unsupported")):
+            modes = [("impostor", "unauthorised"), ("user", "unauthorised"), ("nobody", "unauthorised"),
+                     ("join", "unauthorised"), ("stranger", "unsupported")]
+            if os.geteuid() == 0:
+                modes.append(("other", "unauthorised"))
+            for mode, expected in modes:
                 with self.subTest(mode):
                     daemon, answer = self.answered(mode, "--state-dir", state)
                     self.assertNotIn("answer 0", answer)
