@@ -322,7 +322,7 @@ static int next_timeout(struct daemon *daemon)
     uint64_t due =
         daemon->phase == SERVING ? rg_frontend_revive(&daemon->monitor.frontend) : daemon->phase_ends_ns;
     const uint64_t now = rg_now_ns();
-    if (daemon->monitor.probe.pid && daemon->monitor.probe.deadline_ns < due)
+    if (rg_probe_runs(&daemon->monitor.probe) && daemon->monitor.probe.deadline_ns < due)
         due = daemon->monitor.probe.deadline_ns;
     const uint64_t kill = rg_sessions_expire(&daemon->monitor.sessions);
     due = kill < due ? kill : due;
@@ -342,7 +342,7 @@ static void serve_once(struct daemon *daemon)
     struct pollfd fds[4] = {
         {.fd = daemon->signals, .events = POLLIN},
         {.fd = monitor->frontend.killed ? -1 : monitor->frontend.socket, .events = POLLIN},
-        {.fd = monitor->probe.pid ? monitor->probe.fd : -1, .events = POLLIN},
+        {.fd = rg_probe_runs(&monitor->probe) ? monitor->probe.fd : -1, .events = POLLIN},
         {.fd = identity ? rg_identity_watch_fd(identity) : -1, .events = POLLIN},
     };
     if (poll(fds, 4, timeout) < 0 && errno != EINTR) {
@@ -472,6 +472,7 @@ static bool start_monitor(struct daemon *daemon, const char *worker)
     const struct rg_daemon_settings *settings = daemon->settings;
     struct rg_monitor *monitor = &daemon->monitor;
     monitor->policy.allow_unauthenticated = settings->allow_unauthenticated;
+    monitor->policy.uid = geteuid();
     monitor->board = rg_board_create((uint32_t)settings->max_sessions, &monitor->board_fd);
     if (!monitor->board)
         return false;

@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #define PROBE_TIMEOUT_MS 60000
+#define END_MS           500 /* from its report to its end */
 
 static void describe_end(int status, char *why, size_t why_size)
 {
@@ -72,22 +73,33 @@ static enum rg_status begin(struct rg_probe *probe, struct rg_sandboxes *sandbox
     return RG_OK;
 }
 
-static void finish(struct rg_probe *probe, int *end)
+static void forget(struct rg_probe *probe)
 {
-    *end = 0;
-    close(probe->fd);
-    while (waitpid(probe->pid, end, 0) < 0 && errno == EINTR)
-        ;
     probe->pid = 0;
-    probe->fd = -1;
+    probe->hangs = false;
     rg_sandbox_release(probe->lease);
     probe->lease = NULL;
+}
+
+/* It has said what it had to say, or was killed. */
+static void finish(struct rg_probe *probe, int *end)
+{
+    close(probe->fd);
+    probe->fd = -1;
+    probe->hangs = !rg_process_end(probe->pid, END_MS, end);
+    if (!probe->hangs)
+        forget(probe);
+}
+
+bool rg_probe_runs(const struct rg_probe *probe)
+{
+    return probe->pid != 0 && !probe->hangs;
 }
 
 void rg_probe_cancel(struct rg_probe *probe)
 {
     int end;
-    if (probe->pid == 0)
+    if (!rg_probe_runs(probe))
         return;
     kill(probe->pid, SIGKILL);
     finish(probe, &end);
@@ -289,6 +301,12 @@ enum rg_status rg_driver_find(const char *wanted, struct rg_sandboxes *sandboxes
 bool rg_probe_begin(struct rg_probe *probe, struct rg_sandboxes *sandboxes, const struct rg_driver *driver)
 {
     char why[RG_CONTROL_REASON] = "";
+    if (probe->hangs && waitpid(probe->pid, NULL, WNOHANG) == 0) {
+        rg_debug("the process that looked at the devices before still hangs");
+        return false;
+    }
+    if (probe->hangs)
+        forget(probe);
     if (begin(probe, sandboxes, driver->info.path, strcmp(driver->info.kind, "soft") == 0, why, sizeof why) ==
         RG_OK)
         return true;
@@ -317,7 +335,9 @@ enum rg_status rg_probe_continue(struct rg_probe *probe, struct rg_driver *drive
     if (status == RG_OK) {
         take_over(&probe->report->driver, driver);
     } else {
-        rg_warn("cannot look at the devices now: %s", why);
+        rg_warn("cannot look at the devices now: %s%s", why,
+                probe->hangs ? "; its process hangs in the kernel, and nobody looks again before that ends"
+                             : "");
         for (uint32_t i = 0; i < driver->n_devices; i++)
             driver->devices[i].memory_free_known = false;
     }

@@ -38,6 +38,7 @@ struct rg_probe {
     size_t used;
     struct rg_probe_report *report;
     struct rg_sandbox_lease *lease;
+    bool hangs; /* it is over, but its process cannot be ended: pid and lease stay until it has */
 };
 
 /**
@@ -50,6 +51,8 @@ RG_MUST_CHECK enum rg_status rg_driver_find(const char *wanted, struct rg_sandbo
 /** Starts a look at a driver that was found. False: it was said why not. */
 RG_MUST_CHECK bool rg_probe_begin(struct rg_probe *probe, struct rg_sandboxes *sandboxes,
                                   const struct rg_driver *driver);
+/** Whether one is under way. */
+bool rg_probe_runs(const struct rg_probe *probe);
 /**
  * After probe->fd polls readable, or its deadline: RG_ERR_TIMEOUT if it goes on. Otherwise it is over: RG_OK with the devices'
  * free memory and the machine's state taken over into `driver`; anything else: it was said why not.

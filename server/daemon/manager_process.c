@@ -16,11 +16,13 @@
 
 void rg_manager_stop(struct rg_manager_process *manager)
 {
+    int end;
     if (manager->pid == 0)
         return;
-    kill(manager->pid, SIGKILL);
-    while (waitpid(manager->pid, NULL, 0) < 0 && errno == EINTR)
-        ;
+    manager->hangs =
+        manager->hangs ? waitpid(manager->pid, NULL, WNOHANG) == 0 : !rg_process_end(manager->pid, 0, &end);
+    if (manager->hangs)
+        return;
     manager->pid = 0;
     rg_sandbox_release(manager->lease);
     manager->lease = NULL;
@@ -32,10 +34,16 @@ enum rg_status rg_manager_start(struct rg_manager_process *manager, struct rg_sa
 {
     char path[PATH_MAX], why[512] = "";
     int ends[2];
-    rg_manager_stop(manager);
     if (rg_now_ns() < manager->not_before_ns)
         return RG_ERR_TIMEOUT;
+    rg_manager_stop(manager);
     manager->not_before_ns = rg_now_ns() + RG_MANAGER_PAUSE_NS;
+    if (manager->hangs) {
+        rg_warn("no questions about the GPU's state can be answered: process %d, which asked the driver's "
+                "management library, hangs in the kernel",
+                (int)manager->pid);
+        return RG_ERR_TIMEOUT;
+    }
     if (rg_path_library("manager", path, sizeof path) != RG_OK) {
         rg_warn("no questions about the GPU's state can be answered: lib/remote-gpu is not beside bin");
         return RG_ERR_NOT_FOUND;

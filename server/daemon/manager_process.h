@@ -11,6 +11,7 @@
 #include "common/base/status.h"
 #include "server/daemon/driver.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -18,7 +19,8 @@
 
 struct rg_manager_process {
     struct rg_sandbox_lease *lease;
-    pid_t pid; /* 0: there is none */
+    pid_t pid;  /* 0: there is none */
+    bool hangs; /* it was killed, and is still there */
     uint64_t not_before_ns;
 };
 
@@ -29,6 +31,7 @@ struct rg_manager_process {
 RG_MUST_CHECK enum rg_status rg_manager_start(struct rg_manager_process *manager,
                                               struct rg_sandboxes *sandboxes, const struct rg_driver *driver,
                                               int *socket);
+/** Ends it; one that hangs in the kernel stays where it is, and none is started before it has ended. */
 void rg_manager_stop(struct rg_manager_process *manager);
 
 #endif

@@ -13,7 +13,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { QUESTIONS_AT_ONCE = 64 };
+/* Each may start a process; in between come those who were revoked. */
+enum { QUESTIONS_AT_ONCE = 8 };
 
 static void end_text(char *text, size_t size)
 {
@@ -179,6 +180,9 @@ static void make_certificate(struct rg_monitor *monitor, const struct rg_monitor
         give_certificate(monitor, &grant, answered);
     } else if (answered->status == RG_ERR_REFUSED) {
         refuse(monitor, answered, RG_REFUSAL_UNAUTHORISED, why);
+    } else if (answered->status == RG_ERR_TIMEOUT) {
+        rg_error("a certificate for %s could not be made: %s", peer->address, why);
+        refuse(monitor, answered, RG_REFUSAL_FULL, "the server is about to change who may use it; try again");
     } else {
         rg_error("a certificate for %s could not be made: %s", peer->address, why);
         refuse(monitor, answered, RG_REFUSAL_INTERNAL,
@@ -217,7 +221,8 @@ void rg_monitor_reload(struct rg_monitor *monitor)
 static void begin_probe(struct rg_monitor *monitor, struct rg_monitor_answer *answered)
 {
     if (monitor->n_probers == RG_MONITOR_PROBERS_MAX ||
-        (monitor->probe.pid == 0 && !rg_probe_begin(&monitor->probe, monitor->sandboxes, &monitor->driver))) {
+        (!rg_probe_runs(&monitor->probe) &&
+         !rg_probe_begin(&monitor->probe, monitor->sandboxes, &monitor->driver))) {
         refuse(monitor, answered, RG_REFUSAL_INTERNAL, "the devices cannot be looked at now");
         return;
     }
@@ -227,7 +232,7 @@ static void begin_probe(struct rg_monitor *monitor, struct rg_monitor_answer *an
 void rg_monitor_probe(struct rg_monitor *monitor)
 {
     struct rg_driver *driver = &monitor->driver;
-    if (monitor->probe.pid == 0)
+    if (!rg_probe_runs(&monitor->probe))
         return;
     const enum rg_status status = rg_probe_continue(&monitor->probe, driver);
     if (status == RG_ERR_TIMEOUT)
@@ -305,6 +310,8 @@ void rg_monitor_serve(struct rg_monitor *monitor)
             return;
         }
         serve_one(monitor, &question, fds);
+        if (question.kind == RG_ASK_JOIN)
+            explicit_bzero(&question.join, sizeof question.join);
         rg_packet_close(fds, n_fds);
     }
 }

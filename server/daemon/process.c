@@ -6,6 +6,7 @@
  */
 #include "server/daemon/process.h"
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 
 #include <errno.h>
@@ -16,7 +17,10 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
+
+#define KILLED_NS 300000000ull /* for one that was killed: it is over as soon as it leaves the kernel */
 
 /* Closes every descriptor from `first` on. Old kernels have no close_range: then up to the limit, one by one.
  */
@@ -95,6 +99,29 @@ static _Noreturn void become(const struct rg_process *process, pid_t parent, int
     if (place_descriptors(process, &failure) == 0)
         execve(process->path, process->arguments, process->environment);
     fail(failure, errno, "");
+}
+
+/* Whether it has ended within that time. */
+static bool has_ended(pid_t pid, uint64_t patience_ns, int *end)
+{
+    const uint64_t until = rg_now_ns() + patience_ns;
+    for (;;) {
+        const pid_t got = waitpid(pid, end, WNOHANG);
+        if (got == pid || (got < 0 && errno != EINTR))
+            return true;
+        if (rg_now_ns() >= until)
+            return false;
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+}
+
+bool rg_process_end(pid_t pid, unsigned grace_ms, int *end)
+{
+    *end = 0;
+    if (grace_ms && has_ended(pid, grace_ms * 1000000ull, end))
+        return true;
+    kill(pid, SIGKILL);
+    return has_ended(pid, KILLED_NS, end);
 }
 
 enum rg_status rg_process_start(const struct rg_process *process, pid_t *pid, char *why, size_t why_size)

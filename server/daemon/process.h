@@ -7,6 +7,7 @@
 #include "common/base/status.h"
 #include "server/sandbox/sandbox.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -30,5 +31,11 @@ struct rg_process {
  */
 RG_MUST_CHECK enum rg_status rg_process_start(const struct rg_process *process, pid_t *pid, char *why,
                                               size_t why_size);
+
+/**
+ * Waits up to `grace_ms` for a child to end, then kills it and waits a moment more. False: it hangs in the kernel, as a process
+ * that uses a GPU's driver may, and there is no waiting for it; another call may find that it has ended. *end: waitpid's status.
+ */
+RG_MUST_CHECK bool rg_process_end(pid_t pid, unsigned grace_ms, int *end);
 
 #endif
