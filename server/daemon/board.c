@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -18,6 +19,23 @@
 static size_t size_of(uint32_t max_sessions)
 {
     return sizeof(struct rg_board) + (size_t)max_sessions * sizeof(struct rg_session_info);
+}
+
+/* The descriptor to give away, by which nobody can write or change the size. */
+static int seal(int file)
+{
+    char path[32];
+    if (fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE) == 0)
+        return file;
+    /* a kernel that has not the last of these: a descriptor for reading, which another user cannot open again for more */
+    (void)fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
+    (void)fchmod(file, 0400);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    const int readable = open(path, O_RDONLY | O_CLOEXEC);
+    if (readable < 0)
+        return file;
+    close(file);
+    return readable;
 }
 
 struct rg_board *rg_board_create(uint32_t max_sessions, int *fd)
@@ -33,11 +51,8 @@ struct rg_board *rg_board_create(uint32_t max_sessions, int *fd)
             close(file);
         return NULL;
     }
-    /* a kernel that cannot keep others from writing leaves that to the file's mode */
-    if (fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE) != 0)
-        (void)fchmod(file, 0400);
     board->max_sessions = max_sessions;
-    *fd = file;
+    *fd = seal(file);
     return board;
 }
 

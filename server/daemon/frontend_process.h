@@ -34,7 +34,7 @@ RG_MUST_CHECK enum rg_status rg_frontend_set_tls(struct rg_frontend_process *fro
                                                  const struct rg_identity_material *material);
 /** Starts it. Whatever fails was said. */
 RG_MUST_CHECK enum rg_status rg_frontend_start(struct rg_frontend_process *frontend);
-/** After the start of the server: waits until it serves, or RG_FRONTEND_READY_MS are over, or it has ended, which is said. */
+/** After the start of the server: waits until it serves, or half a minute is over, or it has ended, which is said. */
 RG_MUST_CHECK bool rg_frontend_wait_ready(struct rg_frontend_process *frontend);
 /** Receives a question and its descriptors, as rg_packet_receive with MSG_DONTWAIT. */
 RG_MUST_CHECK enum rg_status rg_frontend_receive(struct rg_frontend_process *frontend,

@@ -226,6 +226,7 @@ static int export_connection(struct rg_handshake *handshake)
         rg_transport_adopt_fd(copy, &options, &conn) != RG_OK) {
         if (copy >= 0)
             close(copy);
+        rg_tls_wipe(&keys, sizeof keys);
         return -1;
     }
     replace_connection(handshake, conn);
@@ -630,6 +631,7 @@ static void destroy(struct rg_handshakes *handshakes, struct rg_handshake *hands
     else
         close(handshake->fd);
     rg_control_fini(&handshake->hello);
+    rg_tls_wipe(handshake, sizeof *handshake); /* it may have the secret of a token */
     free(handshake);
 }
 

@@ -67,6 +67,10 @@ enum rg_status rg_monitor_ask(struct rg_monitor_link *link, struct rg_monitor_qu
     waiter.next = link->waiters;
     link->waiters = &waiter;
     enum rg_status status = send_question(link, question, fds, n_fds) ? RG_OK : RG_ERR_LOST;
+    if (status != RG_OK) { /* no answer will come that makes room for another */
+        link->asked--;
+        pthread_cond_signal(&link->room);
+    }
     while (status == RG_OK && !waiter.answered)
         if (timeout_ms < 0)
             pthread_cond_wait(&waiter.changed, &link->lock);

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -63,6 +64,8 @@ enum rg_status rg_frontend_drop_privileges(uint32_t uid, enum rg_sandbox_mode mo
             return RG_ERR_IO;
         }
     }
+    /* a change of the user makes the kernel forget it; the end of the socket to the monitor says the same, but later */
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) {
         rg_error("the frontend cannot give up its privileges: %s", strerror(errno));
         return RG_ERR_IO;
