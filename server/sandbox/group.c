@@ -1,0 +1,182 @@
+/*
+ * group.c - see group.h.
+ *
+ * Below the server's runtime folder: `users/N`, locked shared by the servers that use uid N, with the identity's digest in it;
+ * `identities/DIGEST/`, the runtime folder, owned by that uid, with `secret` and `shm/`.
+ */
+#include "server/sandbox/group.h"
+
+#include "common/cache/digest.h"
+#include "server/sandbox/folders.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { SECRET = 32 };
+
+/* --- users ---------------------------------------------------------------------------------------------- */
+
+/* A file that is locked shared while `text` is what it stands for; -1: it stands for something else. */
+static int claim(const char *path, const char *text)
+{
+    char held[RG_SANDBOX_GROUP_NAME + 1] = "";
+    struct stat about;
+    const size_t size = strlen(text);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return -1;
+    bool good = false;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+        good = ftruncate(fd, 0) == 0 && pwrite(fd, text, size, 0) == (ssize_t)size &&
+               flock(fd, LOCK_SH | LOCK_NB) == 0;
+    else if (flock(fd, LOCK_SH | LOCK_NB) == 0)
+        good = pread(fd, held, RG_SANDBOX_GROUP_NAME, 0) == (ssize_t)size && memcmp(held, text, size) == 0;
+    good = good && fstat(fd, &about) == 0 && about.st_nlink == 1;
+    if (good)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+/* The identity's, or the first one from there that nobody uses. The first of the range is the server's own programs'. */
+static bool take_user(struct rg_sandbox_group *group, bool own)
+{
+    const struct rg_sandboxes *sandboxes = group->sandboxes;
+    const uint32_t n = sandboxes->last - sandboxes->first;
+    const uint32_t start = (uint32_t)strtoul((char[]){group->name[0], group->name[1], group->name[2],
+                                                      group->name[3], group->name[4], group->name[5], 0},
+                                             NULL, 16);
+    char path[PATH_MAX];
+    for (uint32_t i = 0; i < (own ? 1 : n); i++) {
+        const uid_t uid = own ? sandboxes->first : sandboxes->first + 1 + (start + i) % n;
+        snprintf(path, sizeof path, "%s/users/%u", sandboxes->base, (unsigned)uid);
+        group->uid_lock = claim(path, group->name);
+        if (group->uid_lock >= 0) {
+            group->uid = uid;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* --- groups: what an identity's processes have in common ------------------------------------------------- */
+
+static bool write_secret(const struct rg_sandbox_group *group)
+{
+    char path[PATH_MAX];
+    unsigned char secret[SECRET];
+    snprintf(path, sizeof path, "%.*s/secret", PATH_MAX - 16, group->runtime);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return errno == EEXIST;
+    const bool good = getrandom(secret, sizeof secret, 0) == (ssize_t)sizeof secret &&
+                      write(fd, secret, sizeof secret) == (ssize_t)sizeof secret &&
+                      (!group->uid || fchown(fd, group->uid, group->uid) == 0);
+    explicit_bzero(secret, sizeof secret);
+    close(fd);
+    if (!good)
+        unlink(path);
+    return good;
+}
+
+static bool make_runtime(struct rg_sandbox_group *group)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/identities/%s.lock", group->sandboxes->base, group->name);
+    for (int i = 0; i < 100 && group->folder_lock < 0; i++) {
+        group->folder_lock = claim(path, group->name);
+        if (group->folder_lock < 0)
+            usleep(1000); /* another server is removing it */
+    }
+    snprintf(group->runtime, sizeof group->runtime, "%s/identities/%s", group->sandboxes->base, group->name);
+    snprintf(path, sizeof path, "%s/identities/%s/shm", group->sandboxes->base, group->name);
+    return group->folder_lock >= 0 && rg_sandbox_folder_of(group->runtime, group->uid) &&
+           rg_sandbox_folder_of(path, group->uid) && write_secret(group);
+}
+
+void rg_sandbox_group_free(struct rg_sandbox_group *group)
+{
+    char path[PATH_MAX];
+    if (group->folder_lock >= 0) {
+        /* nobody else uses it */
+        if (flock(group->folder_lock, LOCK_EX | LOCK_NB) == 0) {
+            snprintf(path, sizeof path, "%s/identities/%s.lock", group->sandboxes->base, group->name);
+            rg_sandbox_remove_tree(group->runtime);
+            unlink(path);
+        }
+        close(group->folder_lock);
+    }
+    if (group->uid_lock >= 0)
+        close(group->uid_lock);
+    rg_sandbox_namespaces_close(group->namespaces);
+    free(group);
+}
+
+static void name_group(struct rg_sandboxes *sandboxes, const char *identity,
+                       char out[RG_SANDBOX_GROUP_NAME + 1])
+{
+    char text[512];
+    const size_t size = strlen(identity);
+    if (!*identity)
+        snprintf(text, sizeof text, "server");
+    else if (sandboxes->settings.share == RG_SANDBOX_SHARE_NONE)
+        snprintf(text, sizeof text, "session %d %llu", (int)getpid(),
+                 (unsigned long long)++sandboxes->unique);
+    else if (sandboxes->settings.share == RG_SANDBOX_SHARE_ANY)
+        snprintf(text, sizeof text, "any");
+    else
+        snprintf(text, sizeof text, "identity");
+    const struct rg_digest digest = rg_digest_of(
+        (const struct rg_digest_part[]){
+            {text, strlen(text)},
+            {identity, sandboxes->settings.share == RG_SANDBOX_SHARE_IDENTITY ? size : 0}},
+        2);
+    for (int i = 0; i < RG_SANDBOX_GROUP_NAME / 2; i++)
+        snprintf(out + 2 * i, 3, "%02x", digest.bytes[i]);
+}
+
+struct rg_sandbox_group *rg_sandbox_group_of(struct rg_sandboxes *sandboxes, const char *identity, char *why,
+                                             size_t why_size)
+{
+    char name[RG_SANDBOX_GROUP_NAME + 1];
+    name_group(sandboxes, identity, name);
+    for (struct rg_sandbox_group *group = sandboxes->groups; group; group = group->next)
+        if (strcmp(group->name, name) == 0)
+            return group;
+    struct rg_sandbox_group *group = calloc(1, sizeof *group);
+    if (!group) {
+        rg_explain(why, why_size, "no memory");
+        return NULL;
+    }
+    *group = (struct rg_sandbox_group){
+        .sandboxes = sandboxes, .uid_lock = -1, .folder_lock = -1, .namespaces = {-1, -1, -1}};
+    memcpy(group->name, name, sizeof name);
+    bool good = true;
+    if (sandboxes->measures & RG_SANDBOX_OWN_USER) {
+        good = take_user(group, !*identity);
+        if (!good)
+            rg_explain(why, why_size, "all users of the range %u-%u are in use; widen --worker-uids",
+                       (unsigned)sandboxes->first, (unsigned)sandboxes->last);
+    }
+    if (good && *identity && !make_runtime(group)) {
+        rg_explain(why, why_size, "no folder for the identity's sessions in %s: %s", sandboxes->base,
+                   strerror(errno));
+        good = false;
+    }
+    if (good)
+        good = rg_sandbox_namespaces_make(sandboxes->measures, group->namespaces, why, why_size) == RG_OK;
+    if (!good) {
+        rg_sandbox_group_free(group);
+        return NULL;
+    }
+    group->next = sandboxes->groups;
+    sandboxes->groups = group;
+    return group;
+}

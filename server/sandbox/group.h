@@ -1,0 +1,46 @@
+/*
+ * group.h - what the processes of one identity have in common while there are any: a user, namespaces, a runtime folder.
+ * The lock of the sandboxes is held.
+ */
+#ifndef RG_SERVER_SANDBOX_GROUP_H
+#define RG_SERVER_SANDBOX_GROUP_H
+
+#include "server/sandbox/identities.h"
+
+#include <pthread.h>
+
+enum { RG_SANDBOX_GROUP_NAME = 32 };
+
+struct rg_sandbox_group {
+    struct rg_sandbox_group *next;
+    struct rg_sandboxes *sandboxes;
+    char name[RG_SANDBOX_GROUP_NAME + 1]; /* of its folders */
+    unsigned users;
+    uid_t uid; /* 0: the server's */
+    int uid_lock, folder_lock;
+    int namespaces[RG_SANDBOX_NAMESPACES];
+    char runtime[PATH_MAX];
+};
+
+struct rg_sandboxes {
+    pthread_mutex_t lock;
+    struct rg_sandbox_settings settings;
+    uid_t first, last;
+    uint32_t measures;
+    uint64_t unique;
+    bool given_up;
+    struct rg_sandbox_group *groups;
+    char base[PATH_MAX - 128];
+    char image_base[PATH_MAX], soft_base[PATH_MAX]; /* "": none */
+};
+
+/** That of the identity, found or made; NULL with the reason in `why`. */
+struct rg_sandbox_group *rg_sandbox_group_of(struct rg_sandboxes *sandboxes, const char *identity, char *why,
+                                             size_t why_size);
+/** When the last process has ended. */
+void rg_sandbox_group_free(struct rg_sandbox_group *group);
+
+/** Puts the folders that every process keeps, and that of its driver (or NULL), behind the `n` that it has (lease.c). */
+void rg_sandbox_keep_folders(struct rg_sandbox_lease *lease, const char *driver, int n);
+
+#endif

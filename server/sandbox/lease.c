@@ -1,0 +1,199 @@
+/*
+ * lease.c - the sandbox of one process: what of its identity's and of the machine's it gets.
+ *
+ * The caches of an identity are the folders `identities/DIGEST` below the configured ones.
+ */
+#include "server/sandbox/group.h"
+
+#include "common/base/cleanup.h"
+#include "common/base/log.h"
+#include "common/base/path.h"
+#include "common/sync/scoped_lock.h"
+#include "server/sandbox/folders.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* where an identity's folders are in its mount namespace */
+#define MOUNTED "/run/remote-gpu/own"
+
+enum { FILES_MAX = 16384, THREADS_MAX = 16384 };
+
+/* What the identity keeps below `base`: its real place, and `VARIABLE=…` for its processes. */
+static void add_cache(const struct rg_sandbox_group *group, const char *base, const char *variable,
+                      const char *name, struct rg_sandbox_lease *lease, int *n_keep, char *folder,
+                      char *assignment, size_t size)
+{
+    const bool mounted = lease->sandbox.policy.measures & RG_SANDBOX_MOUNTS;
+    char parent[PATH_MAX];
+    static const char *const at[] = {MOUNTED "/images", MOUNTED "/soft", MOUNTED "/cuda"};
+    const char *place = at[name[0] == 'i' ? 0 : name[0] == 's' ? 1 : 2];
+    bool good = *base && group->sandboxes->settings.share != RG_SANDBOX_SHARE_NONE &&
+                snprintf(parent, sizeof parent, "%s/identities", base) < (int)sizeof parent &&
+                snprintf(folder, PATH_MAX, "%s/%s", parent, group->name) < PATH_MAX;
+    if (good) {
+        good = rg_sandbox_make_path(base, 0700) && rg_sandbox_own_folder(parent, 0711) &&
+               rg_sandbox_folder_of(folder, group->uid);
+        if (!good)
+            rg_debug("nothing is kept in %s: %s", folder, strerror(errno));
+    }
+    if (good && mounted) {
+        lease->sandbox.keep[(*n_keep)++] = (struct rg_sandbox_keep){folder, place};
+        snprintf(assignment, size, "%s=%s", variable, place);
+    } else {
+        snprintf(assignment, size, "%s=%s", variable, good ? folder : "off");
+    }
+}
+
+/* Groups that the GPU's device files are for, where only groups may open them. */
+static void add_device_groups(struct rg_sandbox *sandbox)
+{
+    static const char *const files[] = {"/dev/nvidiactl",          "/dev/nvidia0",
+                                        "/dev/nvidia-uvm",         "/dev/infiniband/uverbs0",
+                                        "/dev/infiniband/rdma_cm", "/dev/nvmap"};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        struct stat about;
+        if (stat(files[i], &about) != 0 || (about.st_mode & 006) == 006 || (about.st_mode & 060) != 060 ||
+            about.st_gid == 0)
+            continue;
+        bool there = false;
+        for (int j = 0; j < sandbox->n_devices; j++)
+            there = there || sandbox->devices[j] == about.st_gid;
+        if (!there && sandbox->n_devices < (int)(sizeof sandbox->devices / sizeof sandbox->devices[0]))
+            sandbox->devices[sandbox->n_devices++] = about.st_gid;
+    }
+}
+
+void rg_sandbox_keep_folders(struct rg_sandbox_lease *lease, const char *driver, int n)
+{
+    static const char *const drivers[] = {"/run/nvidia-persistenced", "/run/opengl-driver",
+                                          "/tmp/nvidia-mps"};
+    struct rg_sandbox_keep *keep = lease->sandbox.keep;
+    if (rg_path_library("", lease->library, sizeof lease->library) == RG_OK)
+        keep[n++].folder = lease->library;
+    char *slash = driver && realpath(driver, lease->driver) ? strrchr(lease->driver, '/') : NULL;
+    if (slash && slash != lease->driver) {
+        *slash = '\0';
+        keep[n++].folder = lease->driver;
+    }
+    for (size_t i = 0; i < sizeof drivers / sizeof drivers[0]; i++)
+        keep[n++].folder = drivers[i];
+    const char *dump = getenv("SOFTGPU_DUMP_IR");
+    if (dump && dump[0] == '/')
+        keep[n++].folder = dump;
+}
+
+static uint32_t measures_of(const struct rg_sandboxes *sandboxes, enum rg_sandbox_program program)
+{
+    uint32_t measures = sandboxes->measures;
+    if (sandboxes->given_up && program != RG_SANDBOX_NETPERF && program != RG_SANDBOX_FRONTEND)
+        return 0;
+    if (program == RG_SANDBOX_MANAGER) /* it names the processes that use a GPU */
+        measures &= ~(uint32_t)(RG_SANDBOX_MOUNTS | RG_SANDBOX_PROCESSES);
+    if (program == RG_SANDBOX_PROBE) /* it looks at the machine's network; no client speaks to it */
+        measures &= ~(uint32_t)(RG_SANDBOX_NETWORK | RG_SANDBOX_IPC);
+    return measures;
+}
+
+static void fill_lease(struct rg_sandbox_lease *lease, struct rg_sandbox_group *group,
+                       enum rg_sandbox_program program, const char *identity, const char *driver, bool soft,
+                       uint64_t gpus)
+{
+    const struct rg_sandboxes *sandboxes = group->sandboxes;
+    struct rg_sandbox *sandbox = &lease->sandbox;
+    int n_keep = 0;
+    *sandbox = RG_SANDBOX_INIT;
+    sandbox->policy.program = program;
+    sandbox->policy.mode = sandboxes->settings.mode;
+    sandbox->policy.measures = measures_of(sandboxes, program);
+    sandbox->policy.soft = soft;
+    sandbox->policy.rdma =
+        (sandboxes->settings.rdma && program != RG_SANDBOX_FRONTEND) || program == RG_SANDBOX_PROBE;
+    sandbox->policy.gpus = gpus;
+    sandbox->uid = sandbox->gid = group->uid;
+    sandbox->max_files = FILES_MAX;
+    sandbox->max_processes = THREADS_MAX;
+    if (sandbox->policy.measures & (RG_SANDBOX_MOUNTS | RG_SANDBOX_IPC | RG_SANDBOX_NETWORK))
+        sandbox->namespaces[RG_SANDBOX_NS_USER] = group->namespaces[RG_SANDBOX_NS_USER];
+    if (sandbox->policy.measures & RG_SANDBOX_IPC)
+        sandbox->namespaces[RG_SANDBOX_NS_IPC] = group->namespaces[RG_SANDBOX_NS_IPC];
+    if (sandbox->policy.measures & RG_SANDBOX_NETWORK)
+        sandbox->namespaces[RG_SANDBOX_NS_NET] = group->namespaces[RG_SANDBOX_NS_NET];
+    if (driver && strlen(driver) < PATH_MAX)
+        memcpy(sandbox->policy.driver, driver, strlen(driver) + 1);
+    if (program != RG_SANDBOX_FRONTEND)
+        add_device_groups(sandbox);
+    if (program == RG_SANDBOX_WORKER && *identity) {
+        const bool mounted = sandbox->policy.measures & RG_SANDBOX_MOUNTS;
+        add_cache(group, sandboxes->image_base, "REMOTE_GPU_IMAGE_CACHE", "images", lease, &n_keep,
+                  lease->folders[0], lease->image_cache, sizeof lease->image_cache);
+        add_cache(group, sandboxes->soft_base, "SOFTGPU_CACHE", "soft", lease, &n_keep, lease->folders[1],
+                  lease->soft_cache, sizeof lease->soft_cache);
+        char cuda[PATH_MAX] = "";
+        if (sandboxes->image_base[0] && !soft)
+            snprintf(cuda, sizeof cuda, "%.*s/cuda", PATH_MAX - 16, sandboxes->image_base);
+        add_cache(group, cuda, "CUDA_CACHE_PATH", "cuda", lease, &n_keep, lease->folders[2],
+                  lease->cuda_cache, sizeof lease->cuda_cache);
+        snprintf(lease->shm, sizeof lease->shm, "%.*s/shm", PATH_MAX - 16, group->runtime);
+        sandbox->shm = lease->shm;
+        if (mounted)
+            sandbox->keep[n_keep++] = (struct rg_sandbox_keep){group->runtime, MOUNTED "/sessions"};
+        snprintf(sandbox->policy.runtime, sizeof sandbox->policy.runtime, "%s",
+                 mounted ? MOUNTED "/sessions" : group->runtime);
+        snprintf(lease->soft_share, sizeof lease->soft_share, "SOFTGPU_SHARE=%s", sandbox->policy.runtime);
+    }
+    if (program != RG_SANDBOX_WORKER) {
+        snprintf(lease->image_cache, sizeof lease->image_cache, "REMOTE_GPU_IMAGE_CACHE=off");
+        snprintf(lease->soft_cache, sizeof lease->soft_cache, "SOFTGPU_CACHE=off");
+        snprintf(lease->cuda_cache, sizeof lease->cuda_cache, "CUDA_CACHE_DISABLE=1");
+    }
+    rg_sandbox_keep_folders(lease, driver, n_keep);
+    rg_sandbox_format(&sandbox->policy, lease->text);
+}
+
+struct rg_sandbox_lease *rg_sandboxes_lease(struct rg_sandboxes *sandboxes, enum rg_sandbox_program program,
+                                            const char *identity, const char *driver, bool soft,
+                                            uint64_t gpus, char *variable, char *why, size_t why_size)
+{
+    RG_CLEANUP_FREE struct rg_sandbox_lease *lease = calloc(1, sizeof *lease);
+    if (!lease) {
+        rg_explain(why, why_size, "no memory");
+        return NULL;
+    }
+    RG_SCOPED_LOCK(&sandboxes->lock);
+    struct rg_sandbox_group *group = rg_sandbox_group_of(sandboxes, identity, why, why_size);
+    if (!group)
+        return NULL;
+    fill_lease(lease, group, program, identity, driver, soft, gpus);
+    const bool kept = strcmp(lease->cuda_cache, "CUDA_CACHE_PATH=off") != 0;
+    char *const own[] = {variable, lease->image_cache, lease->soft_cache,
+                         kept ? lease->cuda_cache
+                              : NULL, /* without one NVIDIA's driver keeps nothing: it has no home */
+                         lease->soft_share};
+    lease->environment = rg_sandbox_environment(own, sizeof own / sizeof own[0]);
+    lease->group = group;
+    group->users++;
+    return RG_TAKE_PTR(lease);
+}
+
+void rg_sandbox_release(struct rg_sandbox_lease *lease)
+{
+    if (!lease)
+        return;
+    struct rg_sandbox_group *group = lease->group;
+    struct rg_sandboxes *sandboxes = group->sandboxes;
+    pthread_mutex_lock(&sandboxes->lock);
+    if (--group->users == 0) {
+        struct rg_sandbox_group **link = &sandboxes->groups;
+        while (*link != group)
+            link = &(*link)->next;
+        *link = group->next;
+        rg_sandbox_group_free(group);
+    }
+    pthread_mutex_unlock(&sandboxes->lock);
+    free(lease->environment);
+    free(lease);
+}
