@@ -162,6 +162,39 @@ enum rg_status rg_draft_reserve(struct rg_draft *draft, const char *name, size_t
     return failed("write", path, why, why_size);
 }
 
+/* So that what was renamed in it has its name after a power failure as well. */
+static void sync_folder(const char *path)
+{
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    fsync(fd);
+    close(fd);
+}
+
+/*
+ * Where two folders cannot change places (NFS): an older one goes aside first, and comes back if the new one cannot
+ * follow. Its lock keeps other drafts from removing it meanwhile.
+ */
+static bool replace_in_steps(const struct rg_draft *draft, const char *servers)
+{
+    char old[PATH_MAX];
+    if (snprintf(old, sizeof old, "%s/" HIDDEN "XXXXXX", servers) >= (int)sizeof old || !mkdtemp(old))
+        return false;
+    const int lock = open_locked(draft->final);
+    const bool aside = lock >= 0 && rename(draft->final, old) == 0;
+    const bool good = aside && rename(draft->path, draft->final) == 0;
+    const int error = errno;
+    if (aside && !good)
+        (void)rename(old, draft->final);
+    else
+        remove_folder(old);
+    if (lock >= 0)
+        close(lock);
+    errno = error;
+    return good;
+}
+
 enum rg_status rg_draft_commit(struct rg_draft *draft, char *why, size_t why_size)
 {
     char from[PATH_MAX + 16], to[PATH_MAX + 16];
@@ -175,8 +208,11 @@ enum rg_status rg_draft_commit(struct rg_draft *draft, char *why, size_t why_siz
     fsync(draft->fd);
     /* an older one and this change places in one step, so that there is one at every moment */
     const bool replaced = renameat2(AT_FDCWD, draft->path, AT_FDCWD, draft->final, RENAME_EXCHANGE) == 0;
-    if (!replaced && rename(draft->path, draft->final) != 0)
+    const bool in_the_way = !replaced && access(draft->final, F_OK) == 0;
+    snprintf(from, sizeof from, "%.*s", (int)(name - 1 - draft->final), draft->final);
+    if (!replaced && (in_the_way ? !replace_in_steps(draft, from) : rename(draft->path, draft->final) != 0))
         return failed("make", draft->final, why, why_size);
+    sync_folder(from);
     if (replaced)
         remove_folder(draft->path);
     snprintf(from, sizeof from, "%s/%s", draft->final, DEFAULT);
@@ -185,11 +221,7 @@ enum rg_status rg_draft_commit(struct rg_draft *draft, char *why, size_t why_siz
         status = failed("make", to, why, why_size);
     close(draft->fd);
     draft->fd = -1;
-    const int base = open(draft->base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (base >= 0) {
-        fsync(base);
-        close(base);
-    }
+    sync_folder(draft->base);
     return status;
 }
 

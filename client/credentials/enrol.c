@@ -21,6 +21,8 @@
 
 #define ATTEMPT "renewal" /* in a folder of join's: locked during an attempt, as old as the last one */
 
+#define BEGINS "-----BEGIN " /* of each certificate in a PEM text */
+
 enum { AGAIN_S = 3600 };
 
 static_assert(RG_JOIN_PUBLIC_KEY == RG_TLS_POINT_SIZE && RG_JOIN_PROOF == RG_TLS_SIGNATURE_SIZE,
@@ -149,8 +151,10 @@ static enum rg_status fill(struct rg_draft *draft, const struct rg_join_token *t
     }
     const struct rg_joined *joined = &answer->joined;
     struct rg_tls_certificate said;
+    const char *first = strstr(joined->authority, BEGINS);
     if (tools->key_hash(joined->authority, strlen(joined->authority), hash) != RG_OK ||
-        memcmp(hash, token->authority, sizeof hash) != 0) {
+        memcmp(hash, token->authority, sizeof hash) != 0 || !first ||
+        strstr(first + 1, BEGINS)) { /* all that is kept would be believed from now on */
         rg_explain(why, why_size, "the server's answer names another authority than the token");
         status = RG_ERR_REFUSED;
     }

@@ -79,10 +79,10 @@ EVP_PKEY *rg_tls_read_key(const void *pem, size_t size)
     return key;
 }
 
-/* As PostgreSQL has it: a secret volume of a container belongs to root and is read by a group. */
+/* As libpq has it: a secret volume of a container belongs to root and is read by a group. */
 static bool is_too_open(const struct stat *st)
 {
-    const mode_t allowed = st->st_uid == 0 && geteuid() != 0 ? 0640 : 0600;
+    const mode_t allowed = st->st_uid == 0 ? 0640 : 0600;
     return (st->st_mode & 0777 & ~allowed & ~0100u) != 0;
 }
 
@@ -261,6 +261,7 @@ static void say_what_is_wrong(const struct rg_tls_judgement *j, X509 *leaf, X509
     case X509_V_ERR_HOSTNAME_MISMATCH:
     case X509_V_ERR_IP_ADDRESS_MISMATCH:
         alternative_names(leaf, -1, "", names, sizeof names);
+        rg_printable_clean(names);
         rg_explain(why, why_size,
                    "%s is for %s, not for '%s': use one of its names, or have the server's operator add this "
                    "one (remote-gpud --tls-name)",

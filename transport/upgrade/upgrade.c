@@ -432,7 +432,11 @@ enum rg_status rg_upgrade_follow(enum rg_transport_choice choice, const struct r
     }
     struct rg_conn *moved = NULL;
     struct rails rails = {.n = 0};
-    enum rg_status status = go(hello, rg_conn_peer(*conn), &moved, &rails, why, why_size);
+    enum rg_status status = RG_ERR_REFUSED;
+    if (choice == RG_TRANSPORT_TCP) /* whoever the server is: policy may forbid it */
+        rg_explain(why, why_size, "the server offers it, and it was not asked for");
+    else
+        status = go(hello, rg_conn_peer(*conn), &moved, &rails, why, why_size);
     struct rg_control message;
     rg_upgrade_init(&message, status == RG_OK ? "rdma" : "tcp");
     message.move.rails = status == RG_OK ? rails.n : 0;

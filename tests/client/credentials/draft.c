@@ -5,10 +5,23 @@
 #include "tests/client/credentials/folder.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+
+static bool like_nfs; /* folders cannot change places */
+
+int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags)
+{
+    if (like_nfs && flags) {
+        errno = EINVAL;
+        return -1;
+    }
+    return (int)syscall(SYS_renameat2, from_folder, from, to_folder, to, flags);
+}
 
 static char why[1024];
 static struct rg_address server;
@@ -98,6 +111,32 @@ Test(draft, made_and_replaced, .init = make_home, .fini = remove_home)
     cr_assert_eq(rg_draft_replace(found.folder, "tls.crt", "five\n", why, sizeof why), RG_OK, "%s", why);
     reads(found.certificate, "five\n");
     cr_assert_eq(entries(found.folder), 4);
+}
+
+Test(draft, replaced_where_folders_cannot_change_places, .init = make_home, .fini = remove_home)
+{
+    struct rg_draft draft;
+    struct rg_credentials found;
+    like_nfs = true;
+    parse("gpu");
+    fill(&draft, false, "one\n");
+    cr_assert_eq(rg_draft_commit(&draft, why, sizeof why), RG_OK, "%s", why);
+    fill(&draft, true, "two\n");
+    cr_assert_eq(rg_draft_commit(&draft, why, sizeof why), RG_OK, "%s", why);
+    cr_assert_eq(rg_credentials_find("gpu", &found, why, sizeof why), RG_OK, "%s", why);
+    reads(found.key, "two\n");
+    cr_assert_eq(entries(below(".config/remote-gpu/servers")), 1);
+    fill(&draft, true, "three\n");
+    cr_assert_eq(rename(draft.path, below("elsewhere")),
+                 0); /* the new one cannot follow: the older one comes back */
+    cr_assert_neq(rg_draft_commit(&draft, why, sizeof why), RG_OK);
+    rg_draft_abandon(&draft);
+    reads(found.key, "two\n");
+    cr_assert_eq(rename(below("elsewhere"), below(".config/remote-gpu/servers/.joining-x")), 0);
+    fill(&draft, true, "four\n"); /* takes it away */
+    rg_draft_abandon(&draft);
+    cr_assert_eq(entries(below(".config/remote-gpu/servers")), 1);
+    reads(found.key, "two\n");
 }
 
 Test(draft, left_by_a_kill, .init = make_home, .fini = remove_home)

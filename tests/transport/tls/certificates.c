@@ -235,6 +235,12 @@ static void test_files(void)
     client.key_file = write_file("open.key", its.key, 0644);
     refuse_files(&client, WORDS("open.key can be read by others (mode 0644)", "chmod 600"));
     client.key_file = write_file("group.key", its.key, 0640);
+    if (geteuid() == 0) { /* root's may be read by a group */
+        refuse_files(&client, WORDS("group.key) does not fit the certificate ("));
+        CHECK(chmod(client.key_file, 0660) == 0);
+        refuse_files(&client, WORDS("can be read by others (mode 0660)"));
+        CHECK(chmod(client.key_file, 0640) == 0 && chown(client.key_file, 65534, 65534) == 0);
+    }
     refuse_files(&client, WORDS("can be read by others"));
     client.key_file = write_file("empty.key", "", 0600);
     refuse_files(&client, WORDS("empty.key is empty"));

@@ -79,6 +79,23 @@ static void test_unreachable(void)
     }
 }
 
+/* A server that offers what was not asked for, as policy forbids it, is told that the session stays; nobody goes there. */
+static void test_not_asked_for(void)
+{
+    struct pair pair = pair_open("mem:move", "", RG_WAIT_AUTO);
+    struct rg_control message, answer;
+    struct rg_server_hello *hello = hello_of(&message, "rdma://127.0.0.1:1");
+    struct rg_conn *conn = pair.a, *control_conn;
+    char why[256] = "";
+    CHECK_OK(rg_upgrade_follow(RG_TRANSPORT_TCP, hello, &conn, &control_conn, why, sizeof why));
+    CHECK(conn == pair.a && !control_conn);
+    CHECK(strstr(why, "not asked for") != NULL);
+    CHECK_OK(rg_control_receive(pair.b, 5000, &answer));
+    CHECK(answer.kind == RG_CONTROL_UPGRADE && strcmp(answer.move.transport, "tcp") == 0);
+    rg_control_fini(&answer);
+    pair_close(&pair);
+}
+
 /* A client that does not speak of RDMA gets no listener. */
 static void test_nothing_to_open(void)
 {
@@ -95,6 +112,7 @@ int main(void)
     test_choices();
     test_nothing_offered();
     test_unreachable();
+    test_not_asked_for();
     test_nothing_to_open();
     return 0;
 }
