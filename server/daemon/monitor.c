@@ -304,6 +304,15 @@ void rg_monitor_serve(struct rg_monitor *monitor)
             rg_frontend_kill(&monitor->frontend, NULL);
             return;
         }
+        if (status == RG_ERR_LIMIT) { /* not its fault */
+            struct rg_monitor_answer answered = {.number = question.number};
+            rg_error(
+                "this process can have no more descriptors: LimitNOFILE= of its unit, or ulimit -n, allows "
+                "for more sessions");
+            refuse(monitor, &answered, RG_REFUSAL_FULL,
+                   "the server cannot have more connections open; try again later");
+            continue;
+        }
         if (status != RG_OK || !check(&question, n_fds)) {
             rg_packet_close(fds, n_fds);
             rg_frontend_kill(&monitor->frontend, "it asked for something that there is not");

@@ -78,7 +78,13 @@ enum rg_status rg_packet_receive(int socket, int flags, void *data, size_t size,
         }
     if (got == 0 && *n_fds == 0)
         return RG_ERR_CLOSED;
-    if (got != (ssize_t)size || more || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
+    const bool whole = got == (ssize_t)size && !(message.msg_flags & MSG_TRUNC) && !more;
+    if (whole && (message.msg_flags & MSG_CTRUNC) && *n_fds < RG_PACKET_FDS_MAX) {
+        rg_packet_close(fds, *n_fds);
+        *n_fds = 0;
+        return RG_ERR_LIMIT;
+    }
+    if (!whole || (message.msg_flags & MSG_CTRUNC)) {
         rg_packet_close(fds, *n_fds);
         *n_fds = 0;
         return RG_ERR_PROTOCOL;

@@ -20,7 +20,8 @@ RG_MUST_CHECK bool rg_packet_send(int socket, const void *data, size_t size, con
 /**
  * Receives one packet of exactly `size` bytes and up to RG_PACKET_FDS_MAX descriptors, which become the caller's.
  * RG_ERR_TIMEOUT: there is none (MSG_DONTWAIT in `flags`); RG_ERR_CLOSED: the other side has gone; RG_ERR_PROTOCOL: it is of
- * another size, or more came with it, and nothing is returned.
+ * another size, or more came with it, and nothing is returned; RG_ERR_LIMIT: this process can have no more descriptors, and
+ * none is returned, but the data.
  */
 RG_MUST_CHECK enum rg_status rg_packet_receive(int socket, int flags, void *data, size_t size,
                                                int fds[RG_PACKET_FDS_MAX], unsigned *n_fds);

@@ -129,7 +129,9 @@ enum rg_status rg_monitor_link_receive(struct rg_monitor_link *link, int flags, 
 {
     for (;;) {
         const enum rg_status status = rg_packet_receive(link->socket, flags, word, sizeof *word, fds, n_fds);
-        if (status != RG_OK || word->kind != RG_TELL_ANSWER)
+        if (status == RG_ERR_LIMIT && word->kind != RG_TELL_ANSWER)
+            return RG_OK; /* without its descriptors */
+        if ((status != RG_OK && status != RG_ERR_LIMIT) || word->kind != RG_TELL_ANSWER)
             return status == RG_ERR_PROTOCOL ? RG_ERR_CLOSED : status;
         give(link, &word->answer, fds, *n_fds);
     }

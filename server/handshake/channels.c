@@ -61,6 +61,7 @@ static bool receive_handed(int socket, struct rg_handed *packet, int fds[RG_HAND
                              .msg_controllen = CMSG_LEN(sizeof(int) * RG_HANDED_FDS)};
     ssize_t got;
     size_t n = 0;
+    *packet = (struct rg_handed){0};
     for (int i = 0; i < RG_HANDED_FDS; i++)
         fds[i] = -1;
     while ((got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)

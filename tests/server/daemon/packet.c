@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -90,6 +91,26 @@ Test(packet, more_descriptors_than_there_may_be)
         cr_expect_eq(n_fds, 0);
         cr_expect_eq(open_descriptors(), before, "%u", numbers[i]);
     }
+}
+
+/* Which is nobody's fault: the question is there, and can be answered. */
+Test(packet, no_room_for_descriptors)
+{
+    struct place place;
+    unsigned n_fds;
+    char data[4];
+    struct rlimit limit;
+    send_many("abcd", 4, 3);
+    const int last = dup(0);
+    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = (rlim_t)last + 2; /* one more, of three */
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    cr_expect_eq(rg_packet_receive(ends[1], MSG_DONTWAIT, data, sizeof data, place.fds, &n_fds),
+                 RG_ERR_LIMIT);
+    cr_expect_eq(n_fds, 0);
+    cr_expect_eq(memcmp(data, "abcd", 4), 0);
+    const int next = dup(0);
+    cr_expect_eq(next, last + 1, "one is left open");
 }
 
 Test(packet, another_size)
