@@ -238,6 +238,12 @@ struct rg_machine_info {
     char rdma[RG_CONTROL_REASON];  /* devices and libraries, a sentence for people */
 };
 
+/* What confines the workers. */
+struct rg_sandbox_info {
+    char mode[RG_CONTROL_TEXT]; /* "": an older server does not tell */
+    char holds[RG_CONTROL_REASON], missing[RG_CONTROL_REASON];
+};
+
 struct rg_inventory {
     char software[RG_CONTROL_TEXT];
     char host[RG_CONTROL_TEXT];
@@ -251,6 +257,7 @@ struct rg_inventory {
     struct rg_limits_info limits;
     struct rg_machine_info machine;
     bool unauthenticated; /* the server takes clients that prove nothing */
+    struct rg_sandbox_info sandbox;
 };
 
 /* To a question. */

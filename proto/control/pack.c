@@ -289,6 +289,12 @@ static enum rg_status pack_inventory(Rg__Control *control, const struct rg_inven
     machine.rails = TEXT(from->machine.rails);
     inventory.machine = &machine;
     inventory.unauthenticated = from->unauthenticated;
+    Rg__Sandbox sandbox;
+    rg__sandbox__init(&sandbox);
+    sandbox.mode = TEXT(from->sandbox.mode);
+    sandbox.holds = TEXT(from->sandbox.holds);
+    sandbox.missing = TEXT(from->sandbox.missing);
+    inventory.sandbox = &sandbox;
     control->body_case = RG__CONTROL__BODY_INVENTORY;
     control->inventory = &inventory;
     return finish(control, data, size);

@@ -326,6 +326,11 @@ static enum rg_status get_inventory(struct rg_inventory *to, void **storage, con
     }
     to->sessions_running = from->sessions_running;
     to->unauthenticated = from->unauthenticated;
+    if (from->sandbox) {
+        TRY(GET_TEXT(to->sandbox.mode, from->sandbox->mode));
+        TRY(GET_TEXT(to->sandbox.holds, from->sandbox->holds));
+        TRY(GET_TEXT(to->sandbox.missing, from->sandbox->missing));
+    }
     if (from->n_devices > RG_DEVICES_MAX || from->n_sessions > RG_CONTROL_SESSIONS)
         return RG_ERR_LIMIT;
     size_t devices = from->n_devices * sizeof(struct rg_device_info);

@@ -455,6 +455,7 @@ static bool start_frontend(struct daemon *daemon)
     daemon->told.gives = monitor->policy.identity && rg_identity_is_own(monitor->policy.identity);
     daemon->told.uid = geteuid();
     daemon->told.sandbox = rg_sandboxes_mode(monitor->sandboxes);
+    daemon->told.measures = rg_sandboxes_measures(monitor->sandboxes);
     for (uint32_t i = 0; i < daemon->n_listeners; i++)
         listeners[i] = rg_listener_fd(daemon->listeners[i]);
     rg_frontend_init(&monitor->frontend, &daemon->told, monitor->board_fd, listeners);

@@ -57,6 +57,7 @@ static bool address_of(const unsigned char *who, struct sockaddr_un *address)
     int n = snprintf(address->sun_path, sizeof address->sun_path, "%s/", folder);
     for (int i = 0; i < NAME && n < (int)sizeof address->sun_path; i++)
         n += snprintf(address->sun_path + n, sizeof address->sun_path - (size_t)n, "%02x", who[i]);
+    errno = folder[0] == '/' ? ENAMETOOLONG : ENOENT; /* for who finds no place for it */
     return folder[0] == '/' && n < (int)sizeof address->sun_path;
 }
 
@@ -181,6 +182,7 @@ static void *execute(void *unused)
             if (fd >= 0)
                 close(fd);
         }
+        explicit_bzero(asked, sizeof asked);
         close(connection);
     }
     return NULL;

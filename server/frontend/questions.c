@@ -5,6 +5,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/sync/scoped_lock.h"
+#include "server/sandbox/sandbox.h"
 #include "transport/control.h"
 
 #include <errno.h>
@@ -73,6 +74,14 @@ static void hide_others(const struct rg_frontend *frontend, struct rg_session_in
             hide(&sessions[i]);
 }
 
+static void describe_sandbox(const struct rg_monitor_settings *settings, struct rg_sandbox_info *out)
+{
+    snprintf(out->mode, sizeof out->mode, "%s",
+             rg_sandbox_mode_name((enum rg_sandbox_mode)settings->sandbox));
+    rg_sandbox_describe(settings->measures, out->holds, sizeof out->holds);
+    rg_sandbox_describe(RG_SANDBOX_ALL & ~settings->measures, out->missing, sizeof out->missing);
+}
+
 void rg_answer_inventory(struct rg_frontend *frontend, struct rg_conn *conn, bool status,
                          const struct rg_viewer *viewer)
 {
@@ -105,6 +114,7 @@ void rg_answer_inventory(struct rg_frontend *frontend, struct rg_conn *conn, boo
         inventory->n_sessions = rg_board_sessions(frontend->board, sessions, RG_CONTROL_SESSIONS);
     hide_others(frontend, sessions, inventory->n_sessions, viewer);
     inventory->unauthenticated = frontend->settings.allow_unauthenticated;
+    describe_sandbox(&frontend->settings, &inventory->sandbox);
     inventory->limits = (struct rg_limits_info){.message_bytes = RG_MESSAGE_MAX,
                                                 .bulk_bytes = RG_BULK_MAX,
                                                 .sessions = frontend->board->max_sessions};

@@ -51,7 +51,9 @@ void rg_host_memory_limit(uint64_t device_memory)
     if (!budget)
         return;
     struct rlimit limit;
-    const uint64_t all = allocated() + device_memory + budget;
+    uint64_t all;
+    if (__builtin_add_overflow(allocated() + device_memory, budget, &all))
+        return; /* more than there can be */
     if (getrlimit(RLIMIT_DATA, &limit) != 0 || (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur <= all))
         return; /* a stricter one is set from outside */
     limit.rlim_cur = limit.rlim_max = all;

@@ -161,11 +161,6 @@ void rg_sandboxes_close(struct rg_sandboxes *sandboxes)
     free(sandboxes);
 }
 
-uint32_t rg_sandboxes_measures(const struct rg_sandboxes *sandboxes)
-{
-    return sandboxes->measures;
-}
-
 enum rg_sandbox_mode rg_sandboxes_mode(const struct rg_sandboxes *sandboxes)
 {
     return sandboxes->settings.mode;

@@ -44,7 +44,7 @@ struct rg_sandbox_lease {
 struct rg_sandboxes *rg_sandboxes_open(const struct rg_sandbox_settings *settings, char *why,
                                        size_t why_size);
 void rg_sandboxes_close(struct rg_sandboxes *sandboxes);
-/** What holds for workers. */
+/** Which measures workers take. */
 uint32_t rg_sandboxes_measures(const struct rg_sandboxes *sandboxes);
 enum rg_sandbox_mode rg_sandboxes_mode(const struct rg_sandboxes *sandboxes);
 

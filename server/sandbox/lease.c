@@ -98,6 +98,11 @@ static uint32_t measures_of(const struct rg_sandboxes *sandboxes, enum rg_sandbo
     return measures;
 }
 
+uint32_t rg_sandboxes_measures(const struct rg_sandboxes *sandboxes)
+{
+    return measures_of(sandboxes, RG_SANDBOX_WORKER);
+}
+
 static void fill_lease(struct rg_sandbox_lease *lease, struct rg_sandbox_group *group,
                        enum rg_sandbox_program program, const char *identity, const char *driver, bool soft,
                        uint64_t gpus)

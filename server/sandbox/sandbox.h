@@ -47,7 +47,7 @@ enum {
     RG_SANDBOX_MOUNTS = 1 << 1,   /* mount namespace: others' /tmp, /dev/shm, /run and homes are not there */
     RG_SANDBOX_IPC = 1 << 2,      /* IPC namespace */
     RG_SANDBOX_NETWORK = 1 << 3,  /* network namespace: no network but the descriptors passed in */
-    RG_SANDBOX_LIMITS = 1 << 4,   /* core dumps, processes, files, locked memory */
+    RG_SANDBOX_LIMITS = 1 << 4,   /* core dumps, processes, open files */
     RG_SANDBOX_CAPABILITIES = 1 << 5,  /* none, and none to be had */
     RG_SANDBOX_NO_PRIVILEGES = 1 << 6, /* no_new_privs */
     RG_SANDBOX_FILES = 1 << 7,         /* Landlock: files by a list */

@@ -84,11 +84,10 @@ static const struct group allowed[] = {
      "copy_file_range "
      "unlink unlinkat rename renameat renameat2 mkdir mkdirat rmdir link linkat symlink symlinkat truncate "
      "utimensat "
-     "futimesat utime utimes chmod fchmod fchmodat getxattr lgetxattr fgetxattr splice tee vmsplice "
-     "inotify_init1 "
-     "inotify_add_watch inotify_rm_watch"},
+     "futimesat utime utimes getxattr lgetxattr fgetxattr splice tee vmsplice"},
     {W | N, "sessions of one identity pass each other descriptors", "bind listen connect"},
     {N | P, "NVIDIA's driver: device files, priorities of its threads, old interfaces",
+     "chmod fchmod fchmodat inotify_init1 inotify_add_watch inotify_rm_watch "
      "bind listen connect sched_setscheduler sched_setparam ioprio_get ioprio_set pipe eventfd "
      "epoll_create signalfd mknod mknodat mlockall shmget shmat shmdt shmctl semget semop semctl semtimedop "
      "wait4 waitid sched_getattr sched_setattr fchown chown lchown fchownat kcmp getegid inotify_init sync "

@@ -1,5 +1,5 @@
 /*
- * server.c - the way to a server and what is at its end: whether it answers, versions, clock, round trip,
+ * server.c - the way to a server and what is at its end: whether it answers, versions, sandbox, clock, round trip,
  * bandwidth, path MTU, RDMA.
  */
 #include "client/cli/base/inventory.h"
@@ -69,6 +69,28 @@ static void check_versions(struct rg_doctor *doctor, const struct rg_inventory *
                   inventory->machine.rdma[0] ? inventory->machine.rdma : "not told");
 }
 
+/* What a client that takes over its worker can do there. */
+static void check_sandbox(struct rg_doctor *doctor, const struct rg_sandbox_info *sandbox)
+{
+    if (!sandbox->mode[0])
+        return; /* an older server does not tell */
+    const bool none = strcmp(sandbox->holds, "none") == 0, log = strcmp(sandbox->mode, "log") == 0;
+    const char *fix = NULL;
+    if (strcmp(sandbox->mode, "off") == 0)
+        fix = "start the server without --sandbox=off";
+    else if (none)
+        fix = "the server's log says why its driver works only without; remote-gpud --sandbox=log says what "
+              "is missing";
+    else if (log)
+        fix = "start the server without --sandbox=log, which only shows what would be refused";
+    const bool less = !none && strcmp(sandbox->missing, "none") != 0;
+    rg_doctor_say(doctor, fix ? RG_CHECK_WARNING : RG_CHECK_OK, "sandbox", fix, "%s: %.400s%s%.400s%s",
+                  sandbox->mode,
+                  none ? "a client that takes over its worker has all rights of the server" : sandbox->holds,
+                  less ? "; not there: " : "", less ? sandbox->missing : "",
+                  less ? " (the server's log says why)" : "");
+}
+
 /* What to do where a server does not answer. */
 static void say_how_to_reach(const char *server, char *out, size_t size)
 {
@@ -101,6 +123,7 @@ static bool check_answer(struct rg_doctor *doctor, const char *server, uint64_t 
     if (status == RG_OK) {
         rg_doctor_say(doctor, RG_CHECK_OK, "server", NULL, "%s answers (%s)", server, answer->inventory.host);
         check_versions(doctor, &answer->inventory);
+        check_sandbox(doctor, &answer->inventory.sandbox);
         check_clock(doctor, &answer->inventory, before, after);
         rg_control_fini(answer);
     } else {

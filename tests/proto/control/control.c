@@ -107,12 +107,18 @@ Test(control, inventory)
     in->sessions_running = 99;
     in->unauthenticated = true;
     strcpy(in->host, "gpu-machine");
+    strcpy(in->sandbox.mode, "auto");
+    strcpy(in->sandbox.holds, "limits, own user");
+    strcpy(in->sandbox.missing, "none");
     struct rg_control *out = pass(&message);
     cr_expect_arr_eq(out->inventory.devices, &device, sizeof device);
     cr_expect_arr_eq(out->inventory.sessions, sessions, sizeof sessions);
     cr_expect_eq(out->inventory.sessions_running, 99);
     cr_expect(out->inventory.unauthenticated);
     cr_expect_str_eq(out->inventory.host, "gpu-machine");
+    cr_expect_str_eq(out->inventory.sandbox.mode, "auto");
+    cr_expect_str_eq(out->inventory.sandbox.holds, "limits, own user");
+    cr_expect_str_eq(out->inventory.sandbox.missing, "none");
     release(out);
 }
 

@@ -100,6 +100,9 @@ static void make_inventory(struct rg_control *out)
     out->inventory.devices = devices;
     out->inventory.sessions = sessions;
     out->inventory.unauthenticated = chance(2);
+    snprintf(out->inventory.sandbox.mode, sizeof out->inventory.sandbox.mode, "auto");
+    snprintf(out->inventory.sandbox.holds, sizeof out->inventory.sandbox.holds, "limits, own user");
+    snprintf(out->inventory.sandbox.missing, sizeof out->inventory.sandbox.missing, "own /proc");
     snprintf(out->inventory.machine.rails, sizeof out->inventory.machine.rails, "a rail");
 }
 

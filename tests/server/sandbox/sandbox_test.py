@@ -149,7 +149,7 @@ class Sandbox(unittest.TestCase):
     def test_off(self):
         """Without a sandbox the same attacks succeed: they are real."""
         could = self.attacks(uid=NOBODY, mode="off")
-        for name in ("memory of other processes", "environment of other processes", "the authority's key",
+        for name in ("memory of other processes", "environment of other processes", "the authority's key", "who may read the authority's key",
                      "a connection to a port", "an abstract unix socket", "a process of its own",
                      "a file in the others' cache"):
             self.assertIn(name, could)
@@ -194,6 +194,20 @@ class Sandbox(unittest.TestCase):
                 self.assertRegex(status, r"Seccomp:\s*2\n")
         self.assertEqual([name for name in os.listdir("/run/remote-gpu/identities")
                           if os.stat("/run/remote-gpu/identities/" + name).st_uid in users], [])
+
+    def test_told(self):
+        """remote-gpu doctor says what holds, and what does not."""
+        for mode, level, expected in (("auto", "ok", r"auto: .*Landlock.*seccomp.*; not there: own user.*log says why"),
+                                      ("log", "warning", r"log: .*seccomp"),
+                                      ("off", "warning", r"off: a client that takes over its worker has all rights")):
+            with self.subTest(mode), contextlib.ExitStack() as stack:
+                case = Case(stack, orders="none", uid=NOBODY, mode=mode)
+                result = subprocess.run([BUILD.command, "doctor", "-s", "unix:" + case.socket, "--timeout", "20"],
+                                        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+                said = re.search(r"(\w+) +sandbox +(.*)", result.stdout)
+                self.assertTrue(said, result.stdout + result.stderr)
+                self.assertEqual(said[1], level, said[0])
+                self.assertRegex(said[2], expected)
 
     def test_log_mode(self):
         """What would be refused is let through and named."""

@@ -124,6 +124,7 @@ static void attack_files(const char *cache, const char *state)
     tell(can_open("/etc/ssl/openssl.cnf", O_RDONLY), "settings of the machine");
     snprintf(path, sizeof path, "%s/ca.key", state);
     tell(can_open(path, O_RDONLY), "the authority's key");
+    tell(chmod(path, 0600) == 0, "who may read the authority's key");
     snprintf(path, sizeof path, "%s/identities", cache);
     tell(can_open(path, O_RDONLY | O_DIRECTORY), "whose images are kept");
     snprintf(path, sizeof path, "%s/planted", cache);
