@@ -8,6 +8,7 @@
 #include "server/daemon/process.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
@@ -54,10 +55,12 @@ static void tell_tls(struct rg_frontend_process *frontend)
 enum rg_status rg_frontend_set_tls(struct rg_frontend_process *frontend,
                                    const struct rg_identity_material *material)
 {
-    const int file = memfd_create("remote-gpu-tls", MFD_CLOEXEC);
+    const int file = memfd_create("remote-gpu-tls", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (file < 0 || !write_all(file, material->authority, material->authority_size) ||
         !write_all(file, material->certificate, material->certificate_size) ||
-        !write_all(file, material->key, material->key_size)) {
+        !write_all(file, material->key, material->key_size) ||
+        /* each frontend gets the same file: none that was taken over is to say whom the next one trusts */
+        fcntl(file, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
         rg_error("no memory for the server's certificate: %s", strerror(errno));
         if (file >= 0)
             close(file);

@@ -14,6 +14,7 @@
  *   other                the proof of a local user who may not come
  *   join                 a certificate without a token
  *   stranger             a connection to a session that there is not
+ *   certificate          other certificates for the frontend that takes its place
  *   board                a change of the list of sessions
  */
 #include "server/daemon/board.h"
@@ -70,16 +71,33 @@ static void make_fds(int fds[2])
     fds[1] = memfd_create("nonsense", 0);
 }
 
-static void try_to_write(void)
+static bool can_write(int file)
 {
     const long page = sysconf(_SC_PAGESIZE);
     char path[64];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", board_fd);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
     const int again = open(path, O_RDWR);
     void *shared =
         again >= 0 ? mmap(NULL, (size_t)page, PROT_READ | PROT_WRITE, MAP_SHARED, again, 0) : MAP_FAILED;
-    const bool wrote = (again >= 0 && pwrite(again, "x", 1, 64) == 1) || pwrite(board_fd, "x", 1, 64) == 1;
-    leave(shared != MAP_FAILED || wrote ? "the board is writable" : "the board is not writable");
+    return shared != MAP_FAILED ||
+           (again >= 0 && (pwrite(again, "x", 1, 64) == 1 || ftruncate(again, 0) == 0)) ||
+           pwrite(file, "x", 1, 64) == 1 || ftruncate(file, 0) == 0;
+}
+
+static void try_to_write(void)
+{
+    leave(can_write(board_fd) ? "the board is writable" : "the board is not writable");
+}
+
+static void try_to_change_certificates(void)
+{
+    struct rg_monitor_word word;
+    int fds[RG_PACKET_FDS_MAX];
+    unsigned n_fds;
+    if (rg_packet_receive(RG_MONITOR_FD, 0, &word, sizeof word, fds, &n_fds) != RG_OK ||
+        word.kind != RG_TELL_TLS || n_fds != 1)
+        leave("no certificates");
+    leave(can_write(fds[0]) ? "the certificates are writable" : "the certificates are not writable");
 }
 
 static void misbehave(const char *mode)
@@ -121,6 +139,8 @@ static void misbehave(const char *mode)
         leave("it took no more");
     } else if (strcmp(mode, "board") == 0) {
         try_to_write();
+    } else if (strcmp(mode, "certificate") == 0) {
+        try_to_change_certificates();
     } else {
         if (strcmp(mode, "texts") == 0) {
             memset(question.peer.address, 'a', sizeof question.peer.address);

@@ -69,6 +69,12 @@ class Rogue(base.Case):
                     self.assertIn(expected, answer)
                     self.assertEqual(base.children_of(daemon.process.pid), [])
 
+    def test_it_cannot_change_whom_the_next_one_trusts(self):
+        with tempfile.TemporaryDirectory() as state:
+            daemon = self.serve("certificate", "--state-dir", state)
+            self.assertTrue(wait_until(lambda: "rogue: the certificates are" in daemon.log()), daemon.log())
+            self.assertIn("rogue: the certificates are not writable", daemon.log())
+
     def test_it_cannot_change_the_list_of_sessions(self):
         daemon = self.serve("board")
         self.assertTrue(wait_until(lambda: "rogue: the board is" in daemon.log()))
