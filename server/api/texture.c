@@ -4,6 +4,25 @@
  */
 #include "generated/server/execute.h"
 
+/* Bytes of a texel; of a format that no rows in memory have, the least that there can be. */
+static uint64_t texel_size(CUarray_format format, unsigned channels)
+{
+    const bool word = format == CU_AD_FORMAT_UNSIGNED_INT32 || format == CU_AD_FORMAT_SIGNED_INT32 ||
+                      format == CU_AD_FORMAT_FLOAT;
+    const bool half = format == CU_AD_FORMAT_UNSIGNED_INT16 || format == CU_AD_FORMAT_SIGNED_INT16 ||
+                      format == CU_AD_FORMAT_HALF;
+    return rg_request_bytes_of(channels, word ? 4 : half ? 2 : 1);
+}
+
+static bool is_device_memory(struct rg_request *request, const CUDA_RESOURCE_DESC *rows)
+{
+    const uint64_t width = rg_request_bytes_of(
+        rows->res.pitch2D.width, texel_size(rows->res.pitch2D.format, rows->res.pitch2D.numChannels));
+    return rg_request_device_memory(request, rows->res.pitch2D.devPtr, 0, 1, 1) &&
+           rg_request_device_memory(request, rows->res.pitch2D.devPtr, rows->res.pitch2D.pitchInBytes, width,
+                                    rows->res.pitch2D.height);
+}
+
 /* The array stays behind: it comes as a handle. What may bring other pointers in is refused. */
 CUresult rg_translate_CUDA_RESOURCE_DESC(struct rg_request *request, CUDA_RESOURCE_DESC *descriptions,
                                          size_t n)
@@ -18,12 +37,12 @@ CUresult rg_translate_CUDA_RESOURCE_DESC(struct rg_request *request, CUDA_RESOUR
             own->res.pitch2D = given.res.pitch2D;
         else if (given.resType != CU_RESOURCE_TYPE_ARRAY)
             return CUDA_ERROR_NOT_SUPPORTED;
-        const bool good = given.resType == CU_RESOURCE_TYPE_LINEAR
-                              ? rg_request_device_memory(request, given.res.linear.devPtr, 0,
-                                                         given.res.linear.sizeInBytes, 1)
-                          : given.resType == CU_RESOURCE_TYPE_PITCH2D
-                              ? rg_request_device_memory(request, given.res.pitch2D.devPtr, 0, 1, 1)
-                              : true;
+        bool good = true;
+        if (given.resType == CU_RESOURCE_TYPE_LINEAR)
+            good =
+                rg_request_device_memory(request, own->res.linear.devPtr, 0, own->res.linear.sizeInBytes, 1);
+        else if (given.resType == CU_RESOURCE_TYPE_PITCH2D)
+            good = is_device_memory(request, own);
         if (!good)
             return request->result;
     }

@@ -103,6 +103,42 @@ static void late(struct client *c)
     CHECK(reached == before);
 }
 
+/* Textures of rows: all of the last row is the session's, too. */
+static void textures(struct client *c)
+{
+    const CUDA_TEXTURE_DESC texture = {0};
+    const struct {
+        uint64_t address;
+        size_t pitch, width, height;
+        unsigned channels;
+        CUarray_format format;
+        bool good;
+    } given[] = {
+        {DEVICE, 512, 32, 8, 4, CU_AD_FORMAT_FLOAT, true},
+        {DEVICE, 512, 33, 9, 4, CU_AD_FORMAT_FLOAT, false},
+        {DEVICE + 1024, 512, 128, 6, 1, CU_AD_FORMAT_FLOAT, true},
+        {DEVICE + 1024, 512, 129, 6, 1, CU_AD_FORMAT_FLOAT, false},
+        {DEVICE + 1024, 512, 256, 6, 1, CU_AD_FORMAT_HALF, true},
+        {DEVICE + 1024, 512, 512, 7, 1, CU_AD_FORMAT_UNSIGNED_INT8, false},
+        {DEVICE, SIZE_MAX / 2, 8, 3, 4, CU_AD_FORMAT_FLOAT, false},
+        {DEVICE, 512, SIZE_MAX / 4, 1, 4, CU_AD_FORMAT_FLOAT, false},
+        {(uintptr_t)own, 512, 0, 0, 4, CU_AD_FORMAT_FLOAT, false},
+    };
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
+        CUDA_RESOURCE_DESC rows = {.resType = CU_RESOURCE_TYPE_PITCH2D};
+        const unsigned before = reached;
+        rows.res.pitch2D.devPtr = given[i].address;
+        rows.res.pitch2D.pitchInBytes = given[i].pitch;
+        rows.res.pitch2D.width = given[i].width;
+        rows.res.pitch2D.height = given[i].height;
+        rows.res.pitch2D.numChannels = given[i].channels;
+        rows.res.pitch2D.format = given[i].format;
+        CALL(c, RG_OP_rgTexObjectCreate, 0, given[i].good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE, "r8r4",
+             &rows, sizeof rows, (uint64_t)0, &texture, sizeof texture, 0);
+        CHECK((reached > before) == given[i].good);
+    }
+}
+
 int main(void)
 {
     stub_driver_use(count);
@@ -132,6 +168,7 @@ int main(void)
         rg_driver.cuPointerGetAttributes = attributes;
     }
     late(c);
+    textures(c);
     CHECK(client_destroy(c) == 0);
     return 0;
 }
