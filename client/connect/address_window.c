@@ -47,7 +47,8 @@ void rg_address_window_keep(unsigned session, unsigned part, uint64_t *start, ui
     *start = rg_address_window(part);
     *size = most;
     for (int i = 0; i < TRIES; i++) {
-        if (rg_map_reserve(session, *start, *size))
+        /* of more servers than there are places, the last get what is left where confined kernels can reach */
+        if (*start < RG_ADDRESS_CONFINED_END && rg_map_reserve(session, *start, *size))
             return;
         uint64_t gap, room;
         find_gap(&gap, &room);

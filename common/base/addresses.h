@@ -43,10 +43,13 @@
  */
 #define RG_ADDRESS_STACK_GAP (17ull << 40)
 
-/** The first address of the window of part `part` (0, 1, …) where it is where it belongs. */
+/**
+ * The first address of the window of part `part` (0, 1, …) where it is where it belongs; behind what confined kernels can
+ * reach if there are more parts than places: then it is to be elsewhere.
+ */
 static inline uint64_t rg_address_window(uint32_t part)
 {
-    /* in units of a window: from its start to the page-locked memory; below; then behind, where it may be in the way */
+    /* in units of a window: from its start to the page-locked memory; below; behind, where aliases may be in the way */
     static const uint8_t places[] = {8, 9, 10, 11, 1, 2, 3, 4, 6, 14, 15};
     const uint32_t n = sizeof places / sizeof *places;
     return (part < n ? places[part] : 16 + (uint64_t)(part - n)) * RG_ADDRESS_WINDOW_SIZE;

@@ -509,6 +509,13 @@ static struct rg_sandboxes *open_sandboxes(const struct rg_daemon_settings *sett
     return sandboxes;
 }
 
+/* Whether the environment asks the software device not to confine kernels (docs/software-device.md). */
+static bool kernels_roam(void)
+{
+    const char *guard = getenv("SOFTGPU_GUARD"), *behaviour = getenv("SOFTGPU_BEHAVE");
+    return (guard && strcmp(guard, "0") == 0) || (behaviour && strcmp(behaviour, "nvidia") == 0);
+}
+
 static bool find_driver(struct daemon *daemon)
 {
     const char *wanted = daemon->settings->driver;
@@ -526,6 +533,12 @@ static bool find_driver(struct daemon *daemon)
                  "machine's "
                  "processor by mistake: mend the driver, or say that the software device is meant with "
                  "--driver soft");
+        return false;
+    }
+    if (daemon->open && strcmp(driver->info.kind, "soft") == 0 && kernels_roam()) {
+        rg_error("kernels of other machines' programs would not be confined to their own memory: remove "
+                 "SOFTGPU_GUARD=0 and SOFTGPU_BEHAVE=nvidia from the environment, or listen on this machine "
+                 "alone");
         return false;
     }
     return true;

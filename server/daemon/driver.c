@@ -162,6 +162,16 @@ static enum rg_status proceed(struct rg_probe *probe, char *why, size_t why_size
     return RG_ERR_UNSUPPORTED;
 }
 
+/*
+ * The software device says so in its devices' numbers (softgpu/driver/core/device.c), wherever a copy of its library is and
+ * however it was found. To take it for NVIDIA's would leave kernels unconfined.
+ */
+static bool is_software_device(const struct rg_driver *driver)
+{
+    static const char mark[] = {'s', 'o', 'f', 't', 'g', 'p', 'u'};
+    return driver->n_devices > 0 && memcmp(driver->devices[0].uuid, mark, sizeof mark) == 0;
+}
+
 /* The whole of it, while nothing else is to be done. */
 static enum rg_status probe(struct rg_sandboxes *sandboxes, const char *library, const char *kind,
                             struct rg_driver *out, char *why, size_t why_size)
@@ -177,7 +187,7 @@ static enum rg_status probe(struct rg_sandboxes *sandboxes, const char *library,
     }
     if (status == RG_OK) {
         *out = run.report->driver;
-        snprintf(out->info.kind, sizeof out->info.kind, "%s", kind);
+        snprintf(out->info.kind, sizeof out->info.kind, "%s", is_software_device(out) ? "soft" : kind);
     }
     free(run.report);
     return status;
@@ -233,6 +243,10 @@ static enum rg_status find_nvidia(struct rg_sandboxes *sandboxes, struct rg_driv
             continue;
         char reason[RG_CONTROL_REASON] = "";
         status = try_driver(sandboxes, candidates[i], "nvidia", out, reason, sizeof reason);
+        if (status == RG_OK && strcmp(out->info.kind, "soft") == 0) {
+            rg_explain(reason, sizeof reason, "%s is the software device", out->info.path);
+            status = RG_ERR_NOT_FOUND;
+        }
         if (status == RG_OK)
             return RG_OK;
         /* the reason of a library that is there says more than that of a name that is not found */
@@ -264,6 +278,11 @@ static bool is_soft_library(const char *path)
     char soft[PATH_MAX], a[PATH_MAX], b[PATH_MAX];
     return rg_path_library("soft/libcuda.so.1", soft, sizeof soft) == RG_OK && realpath(soft, a) &&
            realpath(path, b) && strcmp(a, b) == 0;
+}
+
+bool rg_driver_is_own(const struct rg_driver *driver)
+{
+    return strcmp(driver->info.kind, "soft") == 0 && is_soft_library(driver->info.path);
 }
 
 enum rg_status rg_driver_find(const char *wanted, struct rg_sandboxes *sandboxes, struct rg_driver *out,
@@ -307,8 +326,7 @@ bool rg_probe_begin(struct rg_probe *probe, struct rg_sandboxes *sandboxes, cons
     }
     if (probe->hangs)
         forget(probe);
-    if (begin(probe, sandboxes, driver->info.path, strcmp(driver->info.kind, "soft") == 0, why, sizeof why) ==
-        RG_OK)
+    if (begin(probe, sandboxes, driver->info.path, rg_driver_is_own(driver), why, sizeof why) == RG_OK)
         return true;
     rg_warn("cannot look at the devices now: %s", why);
     return false;

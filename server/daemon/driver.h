@@ -48,6 +48,12 @@ struct rg_probe {
 RG_MUST_CHECK enum rg_status rg_driver_find(const char *wanted, struct rg_sandboxes *sandboxes,
                                             struct rg_driver *out, char *why, size_t why_size);
 
+/**
+ * Whether it is the software device of this installation, which sandboxes know the needs of. A copy from elsewhere is of kind
+ * "soft" as well, so its kernels are confined, but its process is as that of any other driver.
+ */
+bool rg_driver_is_own(const struct rg_driver *driver);
+
 /** Starts a look at a driver that was found. False: it was said why not. */
 RG_MUST_CHECK bool rg_probe_begin(struct rg_probe *probe, struct rg_sandboxes *sandboxes,
                                   const struct rg_driver *driver);

@@ -58,7 +58,7 @@ enum rg_status rg_manager_start(struct rg_manager_process *manager, struct rg_sa
     const struct rg_confined confined = {.program = RG_SANDBOX_MANAGER,
                                          .identity = "",
                                          .driver = driver->info.path,
-                                         .soft = strcmp(driver->info.kind, "soft") == 0,
+                                         .soft = rg_driver_is_own(driver),
                                          .gpus = UINT64_MAX};
     const enum rg_status status =
         rg_confined_start(sandboxes, &confined, &process, &manager->lease, &manager->pid, why, sizeof why);

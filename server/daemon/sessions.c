@@ -350,7 +350,7 @@ static enum rg_status start_worker(const struct rg_sessions *sessions, const str
     const struct rg_confined confined = {.program = RG_SANDBOX_WORKER,
                                          .identity = identity,
                                          .driver = driver->info.path,
-                                         .soft = strcmp(driver->info.kind, "soft") == 0,
+                                         .soft = rg_driver_is_own(driver),
                                          .gpus = device_files(driver, info),
                                          .variable = is_all_in_order(driver, info) ? NULL : visible};
     enum rg_status status =

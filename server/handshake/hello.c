@@ -80,6 +80,12 @@ static bool check(CUresult result, const char *call, char *why, size_t why_size)
     return false;
 }
 
+static bool behaves_as_nvidia(void)
+{
+    const char *behaviour = getenv("SOFTGPU_BEHAVE");
+    return behaviour && strcmp(behaviour, "nvidia") == 0; /* else the software device takes no notice of it */
+}
+
 /*
  * Keeps device memory in the window that the client keeps free for it. The software device takes it by name,
  * unless it is to behave as other drivers do: these take what the kernel offers, and it offers nothing else.
@@ -88,8 +94,7 @@ static bool check(CUresult result, const char *call, char *why, size_t why_size)
  */
 static void take_window(const struct rg_hello *hello, const struct rg_client_hello *client)
 {
-    const char *behaviour = getenv("SOFTGPU_BEHAVE");
-    const bool by_name = strcmp(hello->driver_kind, "soft") == 0 && !(behaviour && *behaviour);
+    const bool by_name = strcmp(hello->driver_kind, "soft") == 0 && !behaves_as_nvidia();
     const bool named = client->window_size != 0;
     const uint64_t start = named ? client->window_start : rg_address_window(client->address_part);
     const uint64_t size = named ? client->window_size : RG_ADDRESS_WINDOW_SIZE;
@@ -109,12 +114,15 @@ static void take_window(const struct rg_hello *hello, const struct rg_client_hel
  */
 static void guard_kernels(const struct rg_hello *hello)
 {
-    const char *own = getenv("SOFTGPU_GUARD"), *behaviour = getenv("SOFTGPU_BEHAVE");
-    if (strcmp(hello->driver_kind, "soft") != 0 || (own && strcmp(own, "0") == 0))
+    const char *own = getenv("SOFTGPU_GUARD");
+    const bool off = own && strcmp(own, "0") == 0;
+    if (strcmp(hello->driver_kind, "soft") != 0)
         return;
-    if (behaviour && *behaviour) {
-        rg_warn("session %llu: kernels are not confined to their own memory, as SOFTGPU_BEHAVE is set",
-                (unsigned long long)hello->session);
+    if (off || behaves_as_nvidia()) {
+        rg_warn("session %llu: kernels are not confined to their own memory, as %s is set in the server's "
+                "environment",
+                (unsigned long long)hello->session, off ? "SOFTGPU_GUARD=0" : "SOFTGPU_BEHAVE=nvidia");
+        (void)setenv("SOFTGPU_GUARD", "0", 1);
         return;
     }
     if (setenv("SOFTGPU_GUARD", "1", 1) != 0)

@@ -25,7 +25,7 @@ struct sg_var *sg_check_variable(struct sg_checker *checker, const struct sg_ast
     var->unsized = ast->is_array && ast->count == 0;
     if (__builtin_mul_overflow((uint64_t)element, ast->count, &var->size) || var->size > UINT64_C(1) << 40)
         sg_check_fail_at(checker, ast->line, "variable is too large:", ast->name);
-    if ((ast->space == SG_SPACE_LOCAL && var->size > SG_LOCAL_LIMIT) ||
+    if (((ast->space == SG_SPACE_LOCAL || ast->space == SG_SPACE_PARAM) && var->size > SG_LOCAL_LIMIT) ||
         (ast->space == SG_SPACE_SHARED && var->size > SG_SHARED_LIMIT))
         sg_check_fail_at(checker, ast->line, "variable is too large:", ast->name);
     if (var->unsized && ast->linkage != SG_LINKAGE_EXTERN)

@@ -5,6 +5,10 @@
  * from 32 bits or less: indices of arrays), to its root: an argument, what was loaded, a sum of something
  * larger. The root is confined right where it is defined, and the additions are made again from there. All
  * accesses by the same root share that, and if it comes from outside of a loop, so does the mask.
+ *
+ * What LLVM takes for undefined (a kernel can read a variable that nothing was written to) has no value that a mask would
+ * hold for: roots are frozen first. And where LLVM has concluded that control cannot come, the processor would run into
+ * whatever code is next: a trap is there.
  */
 #include "softgpu/compiler/jit/guard.h"
 #include "softgpu/compiler/jit/guard_parts.h"
@@ -200,7 +204,7 @@ static bool confine_sum(struct guard *guard, LLVMValueRef gep, struct confined *
 {
     LLVMValueRef base = LLVMGetOperand(gep, 0), index = LLVMGetOperand(gep, 1);
     uint64_t distance = distance_added(guard, gep);
-    if (distance >= SG_GUEST_SLACK || !is_guest(base))
+    if (distance >= SG_GUEST_SLACK || !is_guest(base) || LLVMIsUndef(index))
         return false;
     struct confined from = confine(guard, base);
     if (from.distance + distance >= SG_GUEST_SLACK)
@@ -227,6 +231,7 @@ static struct confined confine(struct guard *guard, LLVMValueRef pointer)
         return (struct confined){pointer, pointer, 0};
     }
     LLVMValueRef value = LLVMBuildPtrToInt(guard->builder, pointer, word, "");
+    value = LLVMBuildFreeze(guard->builder, value, "");
     value = LLVMBuildAnd(guard->builder, value, mask, "");
     return remember(guard, pointer, LLVMBuildIntToPtr(guard->builder, value, type, ""), 0);
 }
@@ -256,6 +261,8 @@ static LLVMValueRef bounded(struct guard *guard, LLVMValueRef size)
     LLVMValueRef most = LLVMConstInt(LLVMTypeOf(size), SG_GUEST_SLACK / 2, 0);
     if (LLVMGetIntTypeWidth(LLVMTypeOf(size)) < 64)
         return size;
+    if (LLVMIsAConstantInt(size) == NULL)
+        size = LLVMBuildFreeze(guard->builder, size, "");
     return LLVMBuildSelect(guard->builder, LLVMBuildICmp(guard->builder, LLVMIntULT, size, most, ""), size,
                            most, "");
 }
@@ -309,18 +316,42 @@ static bool confine_call(struct guard *guard, LLVMValueRef insn)
     return false;
 }
 
+/* --- where control must not come --- */
+
+static void trap_before(struct guard *guard, LLVMValueRef insn)
+{
+    unsigned id = LLVMLookupIntrinsicID("llvm.trap", 9);
+    LLVMTypeRef type = LLVMIntrinsicGetType(guard->context, id, NULL, 0);
+    LLVMPositionBuilderBefore(guard->builder, insn);
+    LLVMBuildCall2(guard->builder, type, LLVMGetIntrinsicDeclaration(guard->module, id, NULL, 0), NULL, 0,
+                   "");
+}
+
+/* An access by what is no pointer: whatever a register happens to hold would be taken. */
+static void trap_undefined(struct guard *guard, LLVMValueRef insn, LLVMValueRef pointer)
+{
+    if (LLVMIsUndef(pointer) && !is_guest(pointer))
+        trap_before(guard, insn);
+}
+
 static bool confine_instruction(struct guard *guard, LLVMValueRef insn)
 {
     switch (LLVMGetInstructionOpcode(insn)) {
     case LLVMLoad:
     case LLVMAtomicRMW:
     case LLVMAtomicCmpXchg:
+        trap_undefined(guard, insn, LLVMGetOperand(insn, 0));
         confine_operand(guard, insn, 0);
         return true;
     case LLVMStore:
+        trap_undefined(guard, insn, LLVMGetOperand(insn, 1));
         confine_operand(guard, insn, 1);
         return true;
+    case LLVMUnreachable:
+        trap_before(guard, insn);
+        return true;
     case LLVMCall:
+        trap_undefined(guard, insn, LLVMGetCalledValue(insn));
         return confine_call(guard, insn);
     default:
         return true;

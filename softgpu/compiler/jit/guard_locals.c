@@ -33,7 +33,16 @@ static bool has_prefix(LLVMValueRef function, const char *prefix)
 static bool leaves_place(const struct guard *guard, LLVMValueRef pointer, uint64_t at, uint64_t size,
                          unsigned depth);
 
-/* What a call does with a pointer to a variable. The first argument of all that is a kernel's is the thread. */
+/* The frame's thread (codegen/loops/frame_text.c), which is the engine's. */
+static bool is_thread(LLVMValueRef variable)
+{
+    static const char name[] = "thread";
+    size_t size = 0;
+    return LLVMIsAAllocaInst(variable) != NULL &&
+           strncmp(LLVMGetValueName2(variable, &size), name, sizeof(name) - 1) == 0;
+}
+
+/* What a call does with a pointer to a variable. The first argument of all that is a kernel's is the thread, if it is used. */
 static bool leaves_by_call(LLVMValueRef call, LLVMValueRef pointer)
 {
     LLVMValueRef callee = LLVMGetCalledValue(call);
@@ -46,8 +55,8 @@ static bool leaves_by_call(LLVMValueRef call, LLVMValueRef pointer)
     /* the engine's functions, which know how much there is; and parts of the frame, with the frame's variables */
     if (LLVMIsAFunction(callee) != NULL && !has_prefix(callee, "sg.f"))
         return false;
-    for (unsigned i = 1; i < LLVMGetNumArgOperands(call); i++)
-        if (LLVMGetOperand(call, i) == pointer)
+    for (unsigned i = 0; i < LLVMGetNumArgOperands(call); i++)
+        if (LLVMGetOperand(call, i) == pointer && !(i == 0 && is_thread(pointer)))
             return true;
     return false;
 }

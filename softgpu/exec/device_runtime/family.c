@@ -102,7 +102,11 @@ static void parent_fini(struct sg_parent *parent)
         free(item);                                                                                          \
     }                                                                                                        \
     (list) = NULL
-    FREE_LIST(struct sg_child, parent->prepared);
+    for (struct sg_child *child = parent->prepared, *next; child; child = next) { /* never launched */
+        next = child->next;
+        sg_child_free(child);
+    }
+    parent->prepared = NULL;
     FREE_LIST(struct sg_child_stream, parent->streams);
     FREE_LIST(struct sg_child_event, parent->events);
     FREE_LIST(struct sg_thread_error, parent->errors);

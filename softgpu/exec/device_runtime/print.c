@@ -5,7 +5,7 @@
  * nvcc passes the arguments of printf in a buffer, each aligned to its size: 4 bytes for int and shorter, 8
  * for long, long long, double and pointers. A string argument is an address. Format and strings are the
  * kernel's: an address in them that cannot be read is the kernel's fault like any other, so no lock is held
- * while they are read.
+ * while they are read. Other threads may change them meanwhile: a conversion is copied before it is looked at.
  *
  * Any thread that runs a kernel; the buffer for the text is the slot's.
  */
@@ -59,6 +59,18 @@ static const char *parse_number(const char *p, int *number)
             value = value * 10 + (*p - '0');
     *number = value;
     return p;
+}
+
+#define CONVERSION_MAX 64u /* characters of a conversion that are looked at; a longer one is none */
+
+/** Copies the start of what follows a '%', so that it stays what it is while it is taken apart. */
+static void copy_conversion(char to[CONVERSION_MAX + 1], const char *from)
+{
+    size_t n = 0;
+    for (; n < CONVERSION_MAX; n++) /* not beyond its end: there may be nothing */
+        if ((to[n] = *(const volatile char *)&from[n]) == '\0')
+            return;
+    to[n] = '\0';
 }
 
 /** Takes apart what follows a '%'; returns its end, and in `stars` which of width and precision are
@@ -170,7 +182,9 @@ int32_t sg_rt_vprintf(struct sg_thread *t, const char *format, const void *argum
         }
         struct conversion c;
         unsigned stars;
-        const char *end = parse(format + 1, &c, &stars);
+        char copy[CONVERSION_MAX + 1];
+        copy_conversion(copy, format + 1);
+        const char *end = format + 1 + (parse(copy, &c, &stars) - copy);
         if (!c.type || !strchr("cdiouxXpeEfFgGaAs", c.type)) {
             put(&text, format, (size_t)(end - format)); /* not a conversion: printed as it is */
             format = end;

@@ -4,7 +4,8 @@
  * A batch is one mapping: under each stack lies a guard that faults, so an overflow is told from other bad
  * addresses. Guards cost no mapping of their own where the kernel has guard regions (Linux 6.13); elsewhere
  * they are made with mprotect, which splits the mapping, and only so many that the process keeps room for its
- * own mappings. The tops of the stacks are offset by a few hundred bytes each ("coloured"), or the hot frames
+ * own mappings. Where kernels are guarded, no stack of the processor's is without: what lies below it is another's, with
+ * return addresses. The tops of the stacks are offset by a few hundred bytes each ("coloured"), or the hot frames
  * of all fibers would compete for the same lines of the first-level cache.
  *
  * Memory that runs out makes sg_fiber_acquire return NULL. Slot's thread only.
@@ -26,23 +27,33 @@
 #define COLOUR_STEP  192u
 #define TRIM_CLASS   3u            /* stacks of 512 KiB and more do not keep their memory after a grid … */
 #define KEEP_BYTES   SG_STACK_BASE /* … but for the top, where a parked fiber's frames lie */
-#define GUARDS_MAX   12000 /* made with mprotect: two mappings each, of 65530 that Linux allows by default */
+#define GUARDS_MAX   12000 /* made with mprotect: two mappings each, of 65530 that Linux allows by default … */
+#define GUARDS_MOST  24000 /* … and that there must be, if kernels are guarded */
 
-/**
- * Makes [address, address + SG_STACK_GUARD) fault; without effect where that would take too many mappings.
- */
-static void install_guard(unsigned char *address)
+/** Makes [address, address + SG_STACK_GUARD) fault; false where that would take too many mappings. */
+static bool install_guard(unsigned char *address, int most)
 {
     static _Atomic bool no_guard_regions;
     static _Atomic int n_guards;
 
     if (!atomic_load_explicit(&no_guard_regions, memory_order_relaxed)) {
         if (madvise(address, SG_STACK_GUARD, MADV_GUARD_INSTALL) == 0)
-            return;
+            return true;
         atomic_store_explicit(&no_guard_regions, true, memory_order_relaxed);
     }
-    if (atomic_fetch_add_explicit(&n_guards, 1, memory_order_relaxed) < GUARDS_MAX)
-        mprotect(address, SG_STACK_GUARD, PROT_NONE);
+    if (atomic_load_explicit(&n_guards, memory_order_relaxed) >= most)
+        return false;
+    atomic_fetch_add_explicit(&n_guards, 1, memory_order_relaxed);
+    return mprotect(address, SG_STACK_GUARD, PROT_NONE) == 0;
+}
+
+/** Guards below `count` stacks, `stride` bytes apart, and behind the last; false if one is lacking. */
+static bool guard_all(unsigned char *map, size_t count, size_t stride, int most)
+{
+    bool all = true;
+    for (size_t i = 0; i <= count; i++)
+        all = install_guard(map + i * stride, most) && all;
+    return all;
 }
 
 unsigned sg_stack_class(uint64_t size)
@@ -92,24 +103,24 @@ static bool make_batch(struct sg_slot *slot, unsigned stack_class)
         return false;
     }
     unsigned char *local = NULL;
-    if (sg_guest_guarded()) {
+    const bool guarded = sg_guest_guarded();
+    if (guarded)
         local = sg_guest_map(count * stride + SG_STACK_GUARD, PROT_READ | PROT_WRITE);
-        if (!local) {
-            munmap(map, count * stride + SG_STACK_GUARD);
-            free(fibers);
-            return false;
-        }
-        install_guard(local + count * stride);
+    if ((guarded && !local) ||
+        (!guard_all(map, count, stride, guarded ? GUARDS_MOST : GUARDS_MAX) && guarded)) {
+        sg_guest_unmap(local, count * stride + SG_STACK_GUARD);
+        munmap(map, count * stride + SG_STACK_GUARD);
+        free(fibers);
+        return false;
     }
-    install_guard(map + count * stride);
+    if (local) /* what is beyond is the kernels' as well: without guards, they spoil it */
+        (void)guard_all(local, count, stride, GUARDS_MAX);
     for (size_t i = count; i-- > 0;) {
         struct sg_fiber *fiber = &fibers[i];
-        install_guard(map + i * stride);
         fiber->stack = map + i * stride + SG_STACK_GUARD;
         fiber->stack_size = size - (slot->n_fibers++ % COLOURS) * COLOUR_STEP;
         fiber->stack_class = (uint8_t)stack_class;
         if (local) {
-            install_guard(local + i * stride);
             fiber->local.low = (uintptr_t)local + i * stride + SG_STACK_GUARD;
             fiber->local.high = fiber->local.low + (fiber->stack_size & ~(size_t)63);
         }

@@ -3,6 +3,7 @@
  * coordinate counts bytes. Runs inside of kernels, as texture.c.
  */
 #include "softgpu/exec/texture/texture.h"
+#include "softgpu/guest.h"
 #include "softgpu/kernel_abi.h"
 
 #include <string.h>
@@ -49,8 +50,8 @@ static void *locate(struct sg_thread *t, uint64_t surface, uint32_t operation, c
     }
     if (column % bytes != 0)
         sg_rt_fault(t, SG_FAULT_MISALIGNED);
-    return (unsigned char *)(uintptr_t)level->base + (uint64_t)slice * level->slice +
-           (uint64_t)row * level->pitch + column;
+    return sg_guest_pointer((unsigned char *)(uintptr_t)level->base + (uint64_t)slice * level->slice +
+                            (uint64_t)row * level->pitch + column); /* as in texel.h */
 }
 
 void sg_rt_suld(struct sg_thread *t, uint64_t surface, uint32_t operation, const uint32_t *coordinates,

@@ -16,7 +16,9 @@
 
 #include <string.h>
 
-#define CHUNK 16u
+#define CHUNK     16u
+#define BOX_MAX   256u /* elements of a box in each dimension */
+#define STEPS_MAX 8u
 
 enum { U8, U16, U32, S32, U64, S64, F16, F32, F64, BF16, F32_FTZ, TF32, TF32_FTZ, TYPES };
 static const uint8_t sizes[TYPES] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
@@ -46,6 +48,12 @@ static const char *refusal(const struct sg_tensor_map *map, uint32_t rank)
         return "tensors of 4 and 6 bits are not supported";
     if (map->fill != 0)
         return "filling with NaN is not supported";
+    /* what cuTensorMapEncodeTiled makes is within these limits; what a kernel makes up may not be */
+    for (uint32_t i = 0; i < rank; i++)
+        if (map->box[i] == 0 || map->box[i] > BOX_MAX || map->steps[i] == 0 || map->steps[i] > STEPS_MAX)
+            return "the tensor map is damaged";
+    if (map->box[0] * (uint32_t)sizes[map->type] % CHUNK != 0)
+        return "the tensor map is damaged";
     return map->swizzle > 3 ? "swizzling with atoms of more than 16 bytes is not supported" : NULL;
 }
 

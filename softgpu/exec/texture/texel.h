@@ -6,6 +6,7 @@
 #define SG_EXEC_TEXTURE_TEXEL_H
 
 #include "softgpu/exec/texture/texture.h"
+#include "softgpu/guest.h"
 
 #include <math.h>
 #include <string.h>
@@ -180,8 +181,9 @@ static inline int32_t sg_clamp_layer(const struct sg_level *level, int32_t layer
 static inline const unsigned char *sg_texel_at(const struct sg_texture *x, const struct sg_level *level,
                                                int64_t i, int64_t j, int64_t k)
 {
-    return (const unsigned char *)(uintptr_t)level->base + (uint64_t)k * level->slice +
-           (uint64_t)j * level->pitch + (uint64_t)i * x->texel_size;
+    /* confined: a texture that is destroyed and made anew while a kernel uses it is half of one, half of the other */
+    return sg_guest_pointer((const unsigned char *)(uintptr_t)level->base + (uint64_t)k * level->slice +
+                            (uint64_t)j * level->pitch + (uint64_t)i * x->texel_size);
 }
 
 #endif

@@ -10,6 +10,9 @@
  */
 #include "kernels.h"
 
+#include "softgpu/guest.h"
+#include "softgpu/tensor_map.h"
+
 #include <cuda.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -54,20 +57,26 @@ static void renew_context(void)
     MUST(cuCtxCreate_v2(&context, 0, device));
 }
 
-static CUresult run(const char *ptx, const char *name, uint64_t address, uint64_t number, unsigned threads)
+static CUresult run_grid(const char *ptx, const char *name, uint64_t address, uint64_t number,
+                         unsigned blocks, unsigned threads)
 {
     CUmodule module;
     CUfunction function;
     void *arguments[] = {&address, &number};
     MUST(cuModuleLoadData(&module, ptx));
     MUST(cuModuleGetFunction(&function, module, name));
-    MUST(cuLaunchKernel(function, 1, 1, 1, threads, 1, 1, 0, NULL, arguments, NULL));
+    MUST(cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, NULL, arguments, NULL));
     CUresult result = cuCtxSynchronize();
     if (result == CUDA_SUCCESS)
         (void)cuModuleUnload(module);
     else
         renew_context();
     return result;
+}
+
+static CUresult run(const char *ptx, const char *name, uint64_t address, uint64_t number, unsigned threads)
+{
+    return run_grid(ptx, name, address, number, 1, threads);
 }
 
 static void expect_fault(const char *ptx, const char *name, uint64_t address, uint64_t number,
@@ -124,6 +133,111 @@ static void attack(uint64_t address)
         expect_fault(access_ptx, many_threads[i], address, 0x41414141, 64, CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
+/* --- what is undefined, made up, or changed meanwhile ------------------------------------------------- */
+
+/* The kernel may do anything but leave its memory: whatever is left of this process says so. */
+static void attack_undefined(void)
+{
+    static const char *const one[] = {"branch", "jump",   "store",   "store_near",
+                                      "print",  "format", "call_it", "zeros"};
+    static const char *const warp[] = {"matrix_local", "matrix_param", "matrix_local_waiting"};
+    CUdeviceptr memory;
+    MUST(cuMemAlloc_v2(&memory, 4096));
+    for (size_t i = 0; i < COUNT(one); i++)
+        (void)run(undefined_ptx, one[i], 0, 0x4141414141414141, 1);
+    renew_context();
+    for (size_t i = 0; i < COUNT(warp); i++)
+        for (uint64_t stride = 16; stride < 1ull << 32; stride <<= 4)
+            (void)run(undefined_ptx, warp[i], 0, stride, 32);
+    renew_context();
+}
+
+static void put_map(CUdeviceptr at, struct sg_tensor_map map)
+{
+    MUST(cuMemcpyHtoD_v2(at, &map, sizeof(map)));
+}
+
+static void attack_by_maps(uint64_t address)
+{
+    const struct sg_tensor_map good = {.address = address,
+                                       .strides = {64, 64, 64, 64},
+                                       .last = {1023, 1023, 1023, 1023, 1023},
+                                       .magic = SG_TENSOR_MAGIC,
+                                       .box = {64, 8, 1, 1, 1},
+                                       .type = 2, /* of 32 bits */
+                                       .rank = 1,
+                                       .steps = {1, 1, 1, 1, 1}};
+    static const char *const ways[] = {"box_in", "box_out", "box_add"};
+    CUdeviceptr at;
+    for (size_t i = 0; i < COUNT(ways); i++) {
+        MUST(cuMemAlloc_v2(&at, 4096));
+        put_map(at, good);
+        expect_fault(box_ptx, ways[i], at, 0, 1, CUDA_ERROR_ILLEGAL_ADDRESS);
+    }
+    for (int i = 0; i < 7; i++) {
+        struct sg_tensor_map bad = good;
+        MUST(cuMemAlloc_v2(&at, 4096));
+        bad.address = at;
+        bad.rank = 2;
+        CUresult wanted = CUDA_ERROR_ILLEGAL_INSTRUCTION;
+        switch (i) {
+        case 0: /* nothing is wrong */
+            wanted = CUDA_SUCCESS;
+            bad.last[0] = bad.last[1] = 7;
+            break;
+        case 1:
+            bad.steps[1] = 0;
+            break;
+        case 2:
+            bad.box[0] = 0xffff;
+            bad.box[1] = 0xffff;
+            break;
+        case 3:
+            bad.box[0] = 1; /* less than what is copied at once */
+            break;
+        case 4:
+            bad.type = 200;
+            break;
+        case 5:
+            bad.swizzle = 255;
+            break;
+        default:
+            bad.rank = 5;
+            break;
+        }
+        put_map(at, bad);
+        expect_fault(box_ptx, "box_in_2", at, 0, 1, wanted);
+        if (wanted == CUDA_SUCCESS)
+            (void)cuMemFree_v2(at);
+    }
+}
+
+static void attack_by_races(uint64_t address)
+{
+    CUdeviceptr at;
+    const struct {
+        char format[8];
+        uint64_t argument;
+    } text = {"%0d", address};
+    MUST(cuMemAlloc_v2(&at, 4096));
+    MUST(cuMemcpyHtoD_v2(at, &text, sizeof(text)));
+    fflush(stdout);
+    CUresult result = run_grid(race_ptx, "print_changed", at, 0, 16, 1);
+    if (result != CUDA_SUCCESS)
+        complain("a format that is changed: error %d", (int)result);
+    for (int i = 0; i < 3; i++) {
+        renew_context();
+        MUST(cuMemAlloc_v2(&at, 4096));
+        MUST(cuMemsetD8_v2(at, 0, 4096));
+        result = run_grid(race_ptx, "launch_changed", at, address, 16, 1);
+        if (result != CUDA_SUCCESS && result != CUDA_ERROR_ILLEGAL_ADDRESS)
+            complain("parameters that are changed: error %d", (int)result);
+    }
+    renew_context();
+}
+
+/* --- this process -------------------------------------------------------------------------------------- */
+
 static uint64_t in_data[WORDS];
 
 static void fill(uint64_t *words)
@@ -174,6 +288,8 @@ static void attack_this_process(void)
                  CUDA_ERROR_ILLEGAL_ADDRESS);
     expect_fault(control_ptx, "stack_elsewhere", (uintptr_t)(on_stack + WORDS), 0, 1,
                  CUDA_ERROR_ILLEGAL_ADDRESS);
+    attack_by_maps((uintptr_t)in_heap);
+    attack_by_races((uintptr_t)in_heap);
     check("the heap", in_heap);
     check("the stack", on_stack);
     free(in_heap);
@@ -218,7 +334,8 @@ static void attack_control(void)
     CUresult deep = run(control_ptx, "recurse", 0, 1 << 20, 1);
     if (deep != CUDA_ERROR_HARDWARE_STACK_ERROR && deep != CUDA_ERROR_ILLEGAL_ADDRESS)
         complain("recursion without end: error %d", (int)deep);
-    for (uint64_t size = 1ull << 24; size; size <<= 4) {
+    /* what is a little below a stack may be kernels' memory of another kind, as theirs all lies together */
+    for (uint64_t size = 1ull << 36; size; size <<= 4) {
         CUresult result = run(control_ptx, "allocate_much", 0x4141414141414141, size, 1);
         if (result == CUDA_SUCCESS)
             complain("alloca of %#llx bytes succeeds", (unsigned long long)size);
@@ -261,6 +378,43 @@ static void use_registered_memory(bool remote)
     munmap(memory, size);
 }
 
+/* Where an alias of registered memory would be there is something, or there can be none. */
+static void register_badly(void)
+{
+    const size_t size = 64 << 10;
+    const int shared = MAP_SHARED | MAP_ANONYMOUS;
+    unsigned char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, shared, -1, 0);
+    if (memory == MAP_FAILED)
+        exit(1);
+    const uint64_t there = (uintptr_t)memory & SG_GUEST_MASK;
+    volatile uint64_t *other = mmap((void *)(uintptr_t)there, size, PROT_READ | PROT_WRITE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    if ((uintptr_t)other != there)
+        exit(1);
+    *other = CANARY;
+    CUresult result = cuMemHostRegister_v2(memory, size, CU_MEMHOSTREGISTER_DEVICEMAP);
+    if (result == CUDA_SUCCESS)
+        complain("memory is registered although something is where its alias would be");
+    if (*other != CANARY)
+        complain("an alias replaced what was there");
+    munmap((void *)(uintptr_t)there, size);
+    MUST(cuMemHostRegister_v2(memory, size, CU_MEMHOSTREGISTER_DEVICEMAP));
+    memset(memory, 0, 4);
+    expect_value("increment", there, 0, (volatile uint32_t *)(void *)memory, 101);
+    MUST(cuMemHostUnregister(memory));
+    munmap(memory, size);
+    /* neither whole pages nor shared: registered, and out of reach */
+    for (int i = 0; i < 2; i++) {
+        memory = mmap(NULL, size, PROT_READ | PROT_WRITE, i ? MAP_PRIVATE | MAP_ANONYMOUS : shared, -1, 0);
+        if (memory == MAP_FAILED)
+            exit(1);
+        void *const start = memory + (i ? 0 : 16);
+        MUST(cuMemHostRegister_v2(start, size / 2, CU_MEMHOSTREGISTER_DEVICEMAP));
+        expect_fault(right_ptx, "increment", (uintptr_t)start, 0, 1, CUDA_ERROR_ILLEGAL_ADDRESS);
+        munmap(memory, size); /* the context has gone, and what was registered in it */
+    }
+}
+
 static void use_all_memory(bool remote)
 {
     CUdeviceptr result, managed;
@@ -289,6 +443,8 @@ static void attack_worker(void)
     MUST(run(right_ptx, "handle", result, 0, 1));
     MUST(cuMemcpyDtoH_v2(&handle, result, sizeof(handle)));
     attack(handle & ~(uint64_t)15);
+    attack_by_maps(handle & ~(uint64_t)15);
+    attack_by_races(handle);
 }
 
 int main(int argc, char **argv)
@@ -301,8 +457,11 @@ int main(int argc, char **argv)
     attack_worker();
     attack_places_that_are_none();
     attack_control();
+    attack_undefined();
     if (!remote)
         attack_this_process();
+    if (!remote)
+        register_badly();
     renew_context();
     use_all_memory(remote);
     printf("guard: %s\n", failures ? "FAILED" : "ok");

@@ -143,6 +143,77 @@ static const char control_ptx[] = HEAD
                                    "alloca.u64 %x1, %n, 16;\nst.local.u64 [%x1], %a;\n{\n.param .b64 "
                                    "i;\n.param .b64 o;\nst.param.b64 [i], 40;\ncall (o), deep, (i);\n}\n");
 
+/* What LLVM takes for undefined, and variables that are named where the engine goes on from them. */
+static const char undefined_ptx[] = HEAD
+    ".extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);\n.global .align 8 .b8 variable[64];\n"
+    ".global .align 4 .b8 text[4] = {37, 115, 10, 0};\n"
+    ".func (.param .b32 r) one(.param .b32 a)\n{\n.reg .b32 %r;\nld.param.b32 %r, [a];\nst.param.b32 [r], "
+    "%r;\nret;\n}\n.global .align 8 .u64 table[1] = {one};\n"
+#define NEVER ".local .align 8 .b8 own[64];\nld.local.u64 %x1, [own+1024];\n"
+    KERNEL("branch", NEVER "setp.eq.u64 %p1, %x1, 7;\n@%p1 bra End;\nst.global.u64 [variable], %a;\nEnd:\n")
+    KERNEL("jump", NEVER "cvt.u32.u64 %r1, %x1;\nTargets: .branchtargets First, Second;\nbrx.idx %r1, Targets;\n"
+                   "First:\nst.global.u32 [variable], 1;\nret;\nSecond:\nst.global.u32 [variable], 2;\n")
+    KERNEL("store", NEVER "st.global.u64 [%x1], %n;\n")
+    KERNEL("store_near", NEVER "add.u64 %x2, %x1, %a;\nst.global.u64 [%x2], %n;\n")
+    KERNEL("print", NEVER "mov.u64 %x2, text;\n{\n.param .b64 f;\n.param .b64 g;\n.param .b32 o;\n"
+                    "st.param.b64 [f], %x2;\nst.param.b64 [g], %x1;\ncall (o), vprintf, (f, g);\n}\n")
+    KERNEL("format", NEVER "{\n.param .b64 f;\n.param .b64 g;\n.param .b32 o;\n"
+                     "st.param.b64 [f], %x1;\nst.param.b64 [g], %x1;\ncall (o), vprintf, (f, g);\n}\n")
+    KERNEL("call_it", NEVER "{\n.param .b32 i;\n.param .b32 o;\nst.param.b32 [i], %r0;\nProto: .callprototype (.param .b32 _) "
+                      "_ (.param .b32 _);\ncall (o), %x1, (i), Proto;\n}\n")
+    KERNEL("zeros", NEVER "st.bulk.weak.shared::cta [%a], %x1, 0;\n")
+#define OWN(space) "." space " .align 32 .b8 own[64];\ncvt.rn.f32.u32 %f0, %r0;\nmov.u32 %r1, %r0;\n"
+#define EIGHT      "{%f0, %f0, %f0, %f0, %f0, %f0, %f0, %f0}"
+    KERNEL("matrix_local", OWN("local") "wmma.store.d.sync.aligned.m16n16k16.row.f32 [own], " EIGHT ", %r1;\n")
+    KERNEL("matrix_param", OWN("param") "wmma.store.d.sync.aligned.m16n16k16.row.f32 [own], " EIGHT ", %r1;\n")
+    WAITING("matrix_local_waiting",
+            OWN("local") "wmma.store.d.sync.aligned.m16n16k16.row.f32 [own], " EIGHT ", %r1;\n");
+
+/* Copies of boxes as the map at `a` says: one of one dimension. */
+#define BOX(name, copy)                                                                                      \
+    KERNEL(name, "mbarrier.init.shared.b64 [barrier], 1;\nmov.u32 %r1, tile;\nmov.u32 %r2, barrier;\n"       \
+                 "mov.u32 %r3, 0;\n" copy "ld.shared.u32 %r4, [tile];\nst.global.u32 [variable], %r4;\n")
+static const char box_ptx[] = HEAD
+    ".shared .align 128 .b8 tile[4096];\n.shared .align 8 .b64 barrier;\n.global .align 8 .b8 variable[64];\n"
+    BOX("box_in", "cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r1], [%a, "
+                  "{%r3}], [%r2];\n")
+    BOX("box_in_2", "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r1], "
+                    "[%a, {%r3, %r3}], [%r2];\n")
+    BOX("box_out", "cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%a, {%r3}], [%r1];\n")
+    BOX("box_add", "cp.reduce.async.bulk.tensor.1d.global.shared::cta.add.tile.bulk_group [%a, {%r3}], [%r1];\n");
+
+/* Some blocks use what is at `a`, as many change it meanwhile. */
+#define RACE(name, first, turns, second)                                                                            \
+    KERNEL(name, "mov.u32 %r9, %ctaid.x;\nand.b32 %r9, %r9, 1;\nsetp.ne.u32 %p3, %r9, 0;\nmov.u32 %r8, 0;\n@%p3 bra Other;\n"     \
+                 "Use:\n" first "add.u32 %r8, %r8, 1;\nsetp.lt.u32 %p1, %r8, 200;\n@%p1 bra Use;\nret;\n"  \
+                 "Other:\n" second "add.u32 %r8, %r8, 1;\nsetp.lt.u32 %p1, %r8, " turns ";\n@%p1 bra Other;\n")
+#define CHANGE "@%p2 st.volatile.global.u64 [%x1], %n;\n@%p2 st.volatile.global.u64 [%x1], %a;\n"
+static const char race_ptx[] = HEAD
+    ".extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);\n"
+    ".extern .func (.param .b64 r) cudaGetParameterBuffer(.param .b64 a, .param .b64 s);\n"
+    ".extern .func (.param .b32 r) cudaLaunchDevice(.param .b64 f, .param .b64 p, .param .align 4 .b8 g[12], "
+    ".param .align 4 .b8 b[12], .param .b32 s, .param .b64 q);\n"
+    ".global .align 8 .u64 shown;\n" KERNEL("child", "atom.global.add.u64 %x1, [%a], %n;\n")
+    /* the format is at `a`, the argument behind it; its character 1 becomes one, another, and the end */
+    RACE("print_changed",
+         "{\n.param .b64 f;\n.param .b64 g;\n.param .b32 o;\nadd.u64 %x1, %a, 8;\nst.param.b64 [f], %a;\n"
+         "st.param.b64 [g], %x1;\ncall (o), vprintf, (f, g);\n}\n",
+         "50000",
+         "st.volatile.global.u8 [%a+1], 110;\nst.volatile.global.u8 [%a+1], 0;\nst.volatile.global.u8 [%a+1], 48;\n")
+    /* a buffer of parameters, shown to the other block, which makes `n` of its pointer and back again */
+    RACE("launch_changed",
+         "{\n.param .b64 i;\n.param .b64 j;\n.param .b64 o;\nst.param.b64 [i], 8;\nst.param.b64 [j], 16;\n"
+         "call (o), cudaGetParameterBuffer, (i, j);\nld.param.b64 %x1, [o];\n}\n"
+         "mov.u64 %x3, 1;\nst.global.u64 [%x1], %a;\nst.global.u64 [%x1+8], %x3;\nst.volatile.global.u64 [shown], %x1;\n"
+         "{\n.param .b64 f;\n.param .b64 p;\n.param .align 4 .b8 g[12];\n.param .align 4 .b8 b[12];\n.param .b32 s;\n"
+         ".param .b64 q;\n.param .b32 o;\nmov.u64 %x2, child;\nst.param.b64 [f], %x2;\nst.param.b64 [p], %x1;\n"
+         "mov.u32 %r1, 1;\nst.param.b32 [g], %r1;\nst.param.b32 [g+4], %r1;\nst.param.b32 [g+8], %r1;\n"
+         "st.param.b32 [b], %r1;\nst.param.b32 [b+4], %r1;\nst.param.b32 [b+8], %r1;\nst.param.b32 [s], 0;\n"
+         "st.param.b64 [q], 0;\ncall (o), cudaLaunchDevice, (f, p, g, b, s, q);\nld.param.b32 %r2, [o];\n}\n",
+         "100", /* a loop that looks at memory lets others run */
+         "ld.volatile.global.u64 %x1, [shown];\nsetp.ne.u64 %p2, %x1, 0;\n"
+         CHANGE CHANGE CHANGE CHANGE);
+
 /* What is right, and must work: results go to `a`. */
 static const char right_ptx[] = HEAD
     ".extern .func (.param .b64 r) malloc(.param .b64 n);\n.extern .func free(.param .b64 p);\n"

@@ -215,10 +215,13 @@ LLVMValueRef sg_gen_as_guest(struct sg_codegen *gen, LLVMValueRef pointer)
                : pointer;
 }
 
-/* Whether a constant distance leads from a variable's start into it; in .shared, to where only guests' memory is. */
+/*
+ * Whether a constant distance leads from a variable's start into it; in .shared, to where only guests' memory is. What is
+ * declared may be larger than what there is (.extern), but nothing else is that near.
+ */
 static bool is_within(const struct sg_var *var, uint64_t offset)
 {
-    return offset < var->size || (var->space == SG_SPACE_SHARED && offset <= INT32_MAX);
+    return offset <= INT32_MAX && (offset < var->size || var->space == SG_SPACE_SHARED);
 }
 
 /*

@@ -71,6 +71,7 @@ LLVMValueRef sg_gen_confined(struct sg_codegen *gen, LLVMValueRef value)
     if (!gen->guarded || LLVMTypeOf(value) != gen->guest)
         return value;
     value = LLVMBuildPtrToInt(gen->builder, value, gen->i64, "");
+    value = LLVMBuildFreeze(gen->builder, value, ""); /* or what is undefined stays so, masked or not */
     value = LLVMBuildAnd(gen->builder, value, sg_gen_const(gen, 64, SG_GUEST_MASK), "");
     return LLVMBuildIntToPtr(gen->builder, value, gen->pointer, "");
 }

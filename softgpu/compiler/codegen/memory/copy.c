@@ -223,8 +223,9 @@ static void store_bulk(struct sg_codegen *gen)
         sg_gen_fail(gen, "the value must be 0");
     sg_gen_access(gen, &insn->operands[0], to, space, 8, SG_ACCESS_WRITE);
     LLVMValueRef size = sg_gen_read(gen, &insn->operands[1], SG_U64);
-    if (gen->guarded) /* no farther than where nothing is */
-        size = sg_gen_math(gen, "llvm.umin", size, sg_gen_const(gen, 64, SG_GUEST_SLACK / 2), NULL);
+    if (gen->guarded) /* no farther than where nothing is; one that is undefined is some number */
+        size = sg_gen_math(gen, "llvm.umin", LLVMBuildFreeze(B, size, ""),
+                           sg_gen_const(gen, 64, SG_GUEST_SLACK / 2), NULL);
     LLVMBuildMemSet(B, sg_gen_confined(gen, to), sg_gen_const(gen, 8, 0), size, 1);
 }
 

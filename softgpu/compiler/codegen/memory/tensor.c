@@ -57,13 +57,15 @@ static void copy_box(struct sg_codegen *gen)
     const struct sg_insn *insn = gen->insn;
     bool load = operation(insn) == SG_TENSOR_LOAD;
     uint8_t space = load ? sg_gen_space(gen) : SG_MOD_SHARED;
-    struct tensor_copy copy = {.shared = sg_gen_address(gen, &insn->operands[SHARED], space)};
+    struct tensor_copy copy = {.shared =
+                                   sg_gen_as_guest(gen, sg_gen_address(gen, &insn->operands[SHARED], space))};
     sg_gen_access(gen, &insn->operands[SHARED], copy.shared, space, 16,
                   load ? SG_ACCESS_WRITE : SG_ACCESS_READ);
     copy.arguments[0] = gen->thread;
     copy.arguments[1] = sg_gen_const(gen, 32, operation(insn));
     copy.arguments[2] = sg_gen_const(gen, 32, SG_MOD(insn, SG_GROUP_DIMENSIONS));
-    copy.arguments[3] = sg_gen_address(gen, &insn->operands[MAP], 0);
+    /* of whatever size the variables are that are named, the engine reads a whole map and goes over a whole box */
+    copy.arguments[3] = sg_gen_as_guest(gen, sg_gen_address(gen, &insn->operands[MAP], 0));
     copy.arguments[5] = coordinates(gen);
     if (load)
         copy.barrier = sg_gen_address(gen, &insn->operands[BARRIER], space);

@@ -134,6 +134,8 @@ static LLVMValueRef look_up_target(struct sg_codegen *gen, const struct sg_call 
     const struct sg_operand *target = &call->target;
     uint32_t count = gen->module->n_handles;
     LLVMValueRef pointer = sg_gen_read(gen, target, SG_B64);
+    if (gen->guarded) /* one that is undefined must be the same number in what is tested and what is used */
+        pointer = LLVMBuildFreeze(B, pointer, "");
     LLVMValueRef first = sg_gen_handle_address(gen, 0);
     LLVMValueRef offset = LLVMBuildSub(B, pointer, first, "");
     LLVMValueRef inside = sg_gen_compare(gen, LLVMIntULT, offset, sg_gen_const(gen, 64, (uint64_t)count * 8));

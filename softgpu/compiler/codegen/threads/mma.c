@@ -169,7 +169,9 @@ static LLVMValueRef address_of(struct sg_codegen *gen)
 {
     enum sg_op op = gen->insn->form->op;
     bool load = op == SG_OP_WMMA_LOAD || op == SG_OP_LDMATRIX;
-    return sg_gen_address(gen, &gen->insn->operands[load ? 1 : 0], SG_MOD(gen->insn, SG_GROUP_SPACE));
+    /* the engine goes from here as far as the stride says, even if it is a variable that is named */
+    return sg_gen_as_guest(
+        gen, sg_gen_address(gen, &gen->insn->operands[load ? 1 : 0], SG_MOD(gen->insn, SG_GROUP_SPACE)));
 }
 
 /* --- in thread form --- */
