@@ -4,6 +4,18 @@
 /* So much that has come and that nobody has received tells nothing: perhaps no more can come. */
 #define MUCH_UNREAD (64u << 10)
 
+/*
+ * Whether the peer has taken some of what was on its way to it. A word of ours, which its machine takes for it, is gone
+ * long before the next look; much more than the buffers of both machines is taken by the peer alone.
+ */
+static bool has_taken(const struct rg_conn_progress *last, const struct rg_conn_progress *now, bool knows)
+{
+    if (last->sending && now->sent != last->sent)
+        return true;
+    return knows && last->unsent && now->unsent != last->unsent &&
+           (last->sending || now->unsent < last->unsent);
+}
+
 unsigned rg_liveness_look(struct rg_liveness *liveness, const struct rg_conn *conn, bool always)
 {
     const struct rg_conn_progress last = liveness->last;
@@ -12,7 +24,8 @@ unsigned rg_liveness_look(struct rg_liveness *liveness, const struct rg_conn *co
     const bool knows = now->has_backlog && last.has_backlog;
     const bool stuck = now->sending && last.sending && now->sent == last.sent;
     const bool would_see = now->receiving || stuck || (always && knows && now->unread < MUCH_UNREAD);
-    if (now->received != last.received || (knows && now->unread != last.unread))
+    if (now->received != last.received || (knows && now->unread != last.unread) ||
+        has_taken(&last, now, knows))
         liveness->silent = 0;
     else if (would_see)
         liveness->silent++;

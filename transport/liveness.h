@@ -4,7 +4,8 @@
  *
  * Who watches looks once a tick, by a thread that neither sends nor receives. What has come since shows that the peer lives,
  * even if nobody has received it; and that nothing has come means something where the peer would have said something:
- * it is to say a word each tick. Ticks are counted, not time: a process that was stopped itself finds one tick, and so
+ * it is to say a word each tick. So does what it takes: whoever is sent much over a slow network has nothing to say
+ * until it is there. Ticks are counted, not time: a process that was stopped itself finds one tick, and so
  * does one whose machine slept.
  */
 #ifndef RG_TRANSPORT_LIVENESS_H

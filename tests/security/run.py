@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "..", "scripts"))
 sys.path.insert(0, HERE)
 
 from authority import Authority  # noqa: E402
-from machines import NAME, PORT, Background, World, expect, skip  # noqa: E402
+from machines import NAME, PORT, Background, World, checked, expect, skip  # noqa: E402
 from trial import Failure, run_case, wait_until  # noqa: E402
 
 # What a program is known by, if it can be read (marker.c).
@@ -497,6 +497,20 @@ def case_resumed(world):
         time.sleep(0.3)
     expect(seen_of(packets.data) == [], "it can be read: %s" % seen_of(packets.data))
     expect(program.process.poll() is None, "the program ended:\n" + program.output())
+
+
+def case_slow_network(world):
+    """A message that takes longer than a peer may be silent is no silence while the peer takes it."""
+    if not shutil.which("tc"):
+        skip("there is no program tc")
+    world.start_server("--reconnect-grace", "0")
+    world.join("alice")
+    checked(*world.client.command("tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "8mbit", "burst", "32kbit",
+                                  "latency", "400ms"))
+    began = time.monotonic()
+    result = works(world.marker("8", "1", REMOTE_GPU_CONNECTIONS="0", REMOTE_GPU_KEEP_ALIVE="1", REMOTE_GPU_OPT="-all"))
+    expect("ok" in result.output, "the program did not work", result)
+    expect(time.monotonic() - began > 7, "the network is not slow", result)
 
 
 def case_resumed_by_another(world):
