@@ -226,29 +226,39 @@ static void format_visible(const struct rg_driver *driver, const struct rg_sessi
     }
 }
 
+/* The number of a GPU's device file, which NVIDIA's driver tells by PCI function; 64: it does not. */
+static unsigned device_number(const struct rg_device_info *device)
+{
+    char path[96], line[128];
+    unsigned number = 64;
+    snprintf(path, sizeof path, "/proc/driver/nvidia/gpus/%.40s/information", device->pci);
+    for (char *at = path; *at; at++)
+        *at = (char)tolower((unsigned char)*at);
+    FILE *file = fopen(path, "re");
+    while (file && number == 64 && fgets(line, sizeof line, file))
+        if (sscanf(line, "Device Minor: %u", &number) != 1 || number > 64)
+            number = 64;
+    if (file)
+        fclose(file);
+    return number;
+}
+
 /*
- * The device files of these GPUs: NVIDIA's driver tells their numbers by PCI function. All of them where it does not, as on
- * the software device, which has none.
+ * The device files of these GPUs. All of them where they are not known, as on the software device, which has none. Asked once
+ * for each, as the numbers stay the same and a driver in trouble may let whoever asks wait.
  */
-static uint64_t device_files(const struct rg_driver *driver, const struct rg_session_info *info)
+static uint64_t device_files(struct rg_sessions *sessions, const struct rg_driver *driver,
+                             const struct rg_session_info *info)
 {
     uint64_t found = 0;
     for (uint32_t i = 0; i < info->n_devices; i++) {
-        char path[96], line[128];
-        unsigned number = 64;
-        snprintf(path, sizeof path, "/proc/driver/nvidia/gpus/%.40s/information",
-                 driver->devices[info->devices[i]].pci);
-        for (char *at = path; *at; at++)
-            *at = (char)tolower((unsigned char)*at);
-        FILE *file = fopen(path, "re");
-        while (file && number == 64 && fgets(line, sizeof line, file))
-            if (sscanf(line, "Device Minor: %u", &number) != 1)
-                number = 64;
-        if (file)
-            fclose(file);
-        if (number >= 64)
+        uint64_t *known = &sessions->device_files[info->devices[i]];
+        const unsigned number = *known ? 64 : device_number(&driver->devices[info->devices[i]]);
+        if (number < 64)
+            *known = 1ull << number;
+        if (!*known)
             return UINT64_MAX;
-        found |= 1ull << number;
+        found |= *known;
     }
     return found;
 }
@@ -288,7 +298,7 @@ static enum rg_status start_netperf(const struct rg_sessions *sessions, const st
     return rg_confined_start(sessions->sandboxes, &confined, &process, lease, pid, why, why_size);
 }
 
-static enum rg_status start_worker(const struct rg_sessions *sessions, const struct rg_driver *driver,
+static enum rg_status start_worker(struct rg_sessions *sessions, const struct rg_driver *driver,
                                    const struct rg_session_info *info, bool netperf,
                                    const struct rg_session_files *files, const char *identity, int *hand,
                                    struct rg_sandbox_lease **lease, pid_t *pid, char *why, size_t why_size)
@@ -351,7 +361,7 @@ static enum rg_status start_worker(const struct rg_sessions *sessions, const str
                                          .identity = identity,
                                          .driver = driver->info.path,
                                          .soft = rg_driver_is_own(driver),
-                                         .gpus = device_files(driver, info),
+                                         .gpus = device_files(sessions, driver, info),
                                          .variable = is_all_in_order(driver, info) ? NULL : visible};
     enum rg_status status =
         rg_confined_start(sessions->sandboxes, &confined, &process, lease, pid, why, why_size);

@@ -41,7 +41,8 @@ struct rg_sessions {
     struct rg_sandboxes *sandboxes;
     const char *worker;   /* path */
     uint32_t reconnect_s; /* how long a session waits for a client that lost its connection; 0: not */
-    char netperf[4096];   /* path of the program that answers measurements; "": they are refused */
+    uint64_t device_files[RG_DEVICES_MAX]; /* of each device the bit of its number; 0: it is not known yet */
+    char netperf[4096]; /* path of the program that answers measurements; "": they are refused */
 };
 
 RG_MUST_CHECK enum rg_status rg_sessions_init(struct rg_sessions *sessions, struct rg_board *board,
