@@ -890,6 +890,8 @@ class Ending(Case):
             client.process.stdin.close()
             client.process.stdout.close()
         self.assertTrue(wait_until(lambda: not children_of(daemon.process.pid)))
+        # the last worker may have ended and not been noticed yet
+        wait_until(lambda: descriptors_of(daemon.process.pid) == descriptors)
         self.assertEqual(descriptors_of(daemon.process.pid), descriptors)
 
 
