@@ -31,11 +31,30 @@ static int set_limit(__rlimit_resource_t which, uint64_t value)
     return setrlimit(which, &limit);
 }
 
+static int unlimit(__rlimit_resource_t which)
+{
+    const struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY};
+    struct rlimit limit;
+    /* without the right to raise the hard limit it stays */
+    if (setrlimit(which, &none) == 0)
+        return 0;
+    if (errno != EPERM || getrlimit(which, &limit) != 0)
+        return -1;
+    limit.rlim_cur = limit.rlim_max;
+    return setrlimit(which, &limit);
+}
+
 static int enter_limits(const struct rg_sandbox *sandbox)
 {
     if (set_limit(RLIMIT_CORE, 0) != 0)
         return -1;
     if (sandbox->max_files && set_limit(RLIMIT_NOFILE, sandbox->max_files) != 0)
+        return -1;
+    /*
+     * Root locks as much memory as it likes, for GPUs and RDMA; so may those who had to give up being root. How much
+     * there is to be locked is another limit (handshake/host_memory.h).
+     */
+    if ((sandbox->policy.measures & RG_SANDBOX_OWN_USER) && unlimit(RLIMIT_MEMLOCK) != 0)
         return -1;
     /* of an ordinary user's, others of the user's processes would count */
     if (sandbox->max_processes && (sandbox->policy.measures & RG_SANDBOX_OWN_USER))
