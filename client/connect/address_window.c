@@ -18,9 +18,22 @@
 #define WATCHED                                                                                              \
     (32ull << 30) /* the window's size under valgrind, which takes its time for each page that is mapped */
 
-/* The largest span of addresses that nothing is mapped in, of those that confined kernels can reach. */
+/* Keeps the span from `from` to `to` if it is the largest so far. */
+static void consider(uint64_t from, uint64_t to, uint64_t *start, uint64_t *size)
+{
+    if (to > from && to - from > *size) {
+        *start = from;
+        *size = to - from;
+    }
+}
+
+/*
+ * The largest span of addresses that nothing is mapped in, of those that confined kernels can reach, and without those at
+ * which they find page-locked memory.
+ */
 static void find_gap(uint64_t *start, uint64_t *size)
 {
+    const uint64_t host_end = RG_ADDRESS_HOST_START + RG_ADDRESS_HOST_SIZE;
     uint64_t end = 1ull << 32, from, to; /* below is where programs of fixed addresses and their heaps are */
     *start = *size = 0;
     FILE *maps = fopen("/proc/self/maps", "re");
@@ -31,10 +44,8 @@ static void find_gap(uint64_t *start, uint64_t *size)
         more = from < RG_ADDRESS_CONFINED_END;
         if (!more)
             from = RG_ADDRESS_CONFINED_END;
-        if (from > end && from - end > *size) {
-            *start = end;
-            *size = from - end;
-        }
+        consider(end, from < RG_ADDRESS_HOST_START ? from : RG_ADDRESS_HOST_START, start, size);
+        consider(end > host_end ? end : host_end, from, start, size);
         end = to > end ? to : end;
     }
     fclose(maps);
