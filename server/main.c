@@ -182,18 +182,6 @@ static int wait_for_end(struct rg_worker *worker, int over_fd, int signal_fd, in
     }
 }
 
-/* The connection, and by TLS its keys, which are in a file. */
-static enum rg_status adopt(const struct arguments *arguments, struct rg_conn **conn)
-{
-    struct rg_tls_keys keys;
-    const struct rg_transport_options options = {.tls_keys = arguments->tls_fd >= 0 ? &keys : NULL};
-    if (arguments->tls_fd >= 0 && !rg_handed_keys(arguments->tls_fd, &keys))
-        return RG_ERR_INVALID;
-    const enum rg_status status = rg_transport_adopt_fd(arguments->fd, &options, conn);
-    explicit_bzero(&keys, sizeof keys);
-    return status;
-}
-
 int main(int argc, char **argv)
 {
     struct arguments arguments;
@@ -232,7 +220,7 @@ int main(int argc, char **argv)
         return 1;
     }
     struct rg_conn *conn;
-    enum rg_status status = adopt(&arguments, &conn);
+    enum rg_status status = rg_handed_adopt(arguments.fd, arguments.tls_fd, &conn);
     if (status == RG_ERR_CLOSED) {
         rg_info("session %llu: the client had gone before it began",
                 (unsigned long long)arguments.hello.session);

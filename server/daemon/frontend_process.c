@@ -3,8 +3,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/packet.h"
 #include "common/base/path.h"
-#include "server/daemon/packet.h"
 #include "server/daemon/process.h"
 
 #include <errno.h>
@@ -137,7 +137,8 @@ bool rg_frontend_wait_ready(struct rg_frontend_process *frontend)
 enum rg_status rg_frontend_receive(struct rg_frontend_process *frontend, struct rg_monitor_question *question,
                                    int *fds, unsigned *n_fds)
 {
-    return rg_packet_receive(frontend->socket, MSG_DONTWAIT, question, sizeof *question, fds, n_fds);
+    return rg_packet_receive(frontend->socket, MSG_DONTWAIT, question, sizeof *question, fds,
+                             RG_PACKET_FDS_MAX, n_fds);
 }
 
 void rg_frontend_tell(struct rg_frontend_process *frontend, const struct rg_monitor_word *word,

@@ -3,9 +3,9 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/packet.h"
 #include "common/base/printable.h"
 #include "server/daemon/audit.h"
-#include "server/daemon/packet.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -18,9 +18,9 @@
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/packet.h"
 #include "server/daemon/audit.h"
 #include "server/daemon/confined.h"
-#include "server/daemon/packet.h"
 #include "server/handshake/handed.h"
 
 #include <ctype.h>

@@ -5,6 +5,7 @@
 #include "server/export/export.h"
 
 #include "common/base/log.h"
+#include "common/base/packet.h"
 #include "common/base/thread.h"
 #include "common/sync/scoped_lock.h"
 
@@ -129,28 +130,15 @@ static bool handle_of(const unsigned char *name, struct kept *out)
     return found;
 }
 
-/* One byte, with the descriptor or without, or the kind of a handle and the handle. */
+/* One byte, with the descriptor or without, or the kind of a handle and the handle. Who has gone needs no answer. */
 static void answer(int connection, int fd, const struct kept *kept)
 {
-    char control[CMSG_SPACE(sizeof fd)] = {0};
     unsigned char data[1 + RG_EXPORT_TOKEN] = {fd >= 0 ? RG_EXPORT_DESCRIPTOR : 0};
-    struct iovec part = {data, 1};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
     if (kept) {
         data[0] = (unsigned char)kept->kind;
         memcpy(data + 1, kept->handle, RG_EXPORT_TOKEN);
-        part.iov_len = sizeof data;
     }
-    if (fd >= 0) {
-        message.msg_control = control;
-        message.msg_controllen = sizeof control;
-        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-        header->cmsg_level = SOL_SOCKET;
-        header->cmsg_type = SCM_RIGHTS;
-        header->cmsg_len = CMSG_LEN(sizeof fd);
-        memcpy(CMSG_DATA(header), &fd, sizeof fd);
-    }
-    (void)sendmsg(connection, &message, MSG_NOSIGNAL); /* who has gone needs no answer */
+    (void)!rg_packet_send(connection, data, kept ? sizeof data : 1, &fd, fd >= 0);
 }
 
 static void limit_patience(int connection)
@@ -306,22 +294,6 @@ bool rg_export_offer_handle(enum rg_export_kind kind, unsigned char handle[RG_EX
 
 /* --- asking another worker ------------------------------------------------------------------------------ */
 
-static int receive(int connection)
-{
-    char control[CMSG_SPACE(sizeof(int))], byte = 0;
-    struct iovec part = {&byte, 1};
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-    if (recvmsg(connection, &message, MSG_CMSG_CLOEXEC) != 1)
-        return -1;
-    const struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    int fd = -1;
-    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
-        header->cmsg_len == CMSG_LEN(sizeof fd))
-        memcpy(&fd, CMSG_DATA(header), sizeof fd);
-    return fd;
-}
-
 /* A connection to the worker that the token names, which has been told what is wanted; -1: there is none. */
 static int ask_for(const unsigned char *token)
 {
@@ -351,7 +323,7 @@ int rg_export_take(const unsigned char token[RG_EXPORT_TOKEN])
     int connection = ask_for(token);
     if (connection < 0)
         return -1;
-    int fd = receive(connection);
+    int fd = rg_packet_receive_fd(connection);
     close(connection);
     return fd;
 }

@@ -9,8 +9,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/packet.h"
 #include "server/daemon/audit.h"
-#include "server/daemon/packet.h"
 #include "server/frontend/handshake.h"
 #include "server/frontend/privileges.h"
 #include "server/frontend/security.h"

@@ -3,8 +3,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/packet.h"
 #include "common/sync/scoped_lock.h"
-#include "server/daemon/packet.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -120,7 +120,8 @@ static void give(struct rg_monitor_link *link, const struct rg_monitor_answer *a
 bool rg_monitor_link_settings(struct rg_monitor_link *link, struct rg_monitor_settings *settings, int *fds,
                               unsigned *n_fds)
 {
-    return rg_packet_receive(link->socket, 0, settings, sizeof *settings, fds, n_fds) == RG_OK &&
+    return rg_packet_receive(link->socket, 0, settings, sizeof *settings, fds, RG_PACKET_FDS_MAX, n_fds) ==
+               RG_OK &&
            settings->n_listeners <= RG_LISTENERS_MAX && *n_fds == 1 + settings->n_listeners;
 }
 
@@ -128,7 +129,8 @@ enum rg_status rg_monitor_link_receive(struct rg_monitor_link *link, int flags, 
                                        int *fds, unsigned *n_fds)
 {
     for (;;) {
-        const enum rg_status status = rg_packet_receive(link->socket, flags, word, sizeof *word, fds, n_fds);
+        const enum rg_status status =
+            rg_packet_receive(link->socket, flags, word, sizeof *word, fds, RG_PACKET_FDS_MAX, n_fds);
         if (status == RG_ERR_LIMIT && word->kind != RG_TELL_ANSWER)
             return RG_OK; /* without its descriptors */
         if ((status != RG_OK && status != RG_ERR_LIMIT) || word->kind != RG_TELL_ANSWER)

@@ -4,6 +4,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/log_limit.h"
+#include "common/base/packet.h"
 #include "common/base/thread.h"
 #include "common/sync/scoped_lock.h"
 #include "server/handshake/handed.h"
@@ -50,36 +51,18 @@ void rg_channels_agree(const struct rg_client_hello *client, struct rg_server_he
  */
 static bool receive_handed(int socket, struct rg_handed *packet, int fds[RG_HANDED_FDS])
 {
-    struct iovec part = {packet, sizeof *packet};
-    union {
-        struct cmsghdr head;
-        char space[CMSG_SPACE(sizeof(int) * RG_HANDED_FDS)];
-    } control;
-    struct msghdr message = {.msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = &control,
-                             .msg_controllen = CMSG_LEN(sizeof(int) * RG_HANDED_FDS)};
-    ssize_t got;
-    size_t n = 0;
-    *packet = (struct rg_handed){0};
-    for (int i = 0; i < RG_HANDED_FDS; i++)
-        fds[i] = -1;
-    while ((got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
-        ;
-    const struct cmsghdr *head = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
-    if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS) {
-        n = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        n = n < RG_HANDED_FDS ? n : RG_HANDED_FDS;
-        memcpy(fds, CMSG_DATA(head), n * sizeof(int));
+    unsigned n;
+    enum rg_status status = rg_packet_receive(socket, 0, packet, sizeof *packet, fds, RG_HANDED_FDS, &n);
+    if (status == RG_OK && n != packet->n_fds) {
+        rg_packet_close(fds, n);
+        n = 0;
+        status = RG_ERR_LIMIT;
     }
-    if (got > 0 && (n != packet->n_fds || (message.msg_flags & MSG_CTRUNC))) {
+    if (status == RG_ERR_LIMIT)
         rg_warn("a connection of the client is given up: its descriptors did not all arrive here");
-        for (size_t i = 0; i < n; i++) {
-            close(fds[i]);
-            fds[i] = -1;
-        }
-    }
-    return got == (ssize_t)sizeof *packet && packet->version == RG_HANDED_VERSION;
+    for (unsigned i = n; i < RG_HANDED_FDS; i++)
+        fds[i] = -1;
+    return (status == RG_OK || status == RG_ERR_LIMIT) && packet->version == RG_HANDED_VERSION;
 }
 
 /* How many there are; as many as there may be where none is taken. */

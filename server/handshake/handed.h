@@ -9,11 +9,10 @@
 #define RG_SERVER_HANDSHAKE_HANDED_H
 
 #include "transport/tls/tls.h"
+#include "transport/transport.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <string.h>
-#include <unistd.h>
 
 enum { RG_HANDED_VERSION = 1, RG_HANDED_FDS = 3 };
 
@@ -26,11 +25,11 @@ struct rg_handed {
 };
 
 /** Takes the keys of a connection out of their file, which is closed. False: there are none in it. */
-static inline bool rg_handed_keys(int file, struct rg_tls_keys *keys)
-{
-    const bool read_all = pread(file, keys, sizeof *keys, 0) == (ssize_t)sizeof *keys;
-    close(file);
-    return read_all;
-}
+RG_MUST_CHECK bool rg_handed_keys(int file, struct rg_tls_keys *keys);
+/**
+ * Makes a connection of the socket that a process was started with and, by TLS, of the file with its keys (-1: none), which is
+ * closed. Fails as rg_transport_adopt_fd does; RG_ERR_INVALID: there are no keys in the file.
+ */
+RG_MUST_CHECK enum rg_status rg_handed_adopt(int fd, int key_file, struct rg_conn **conn);
 
 #endif

@@ -265,18 +265,6 @@ static bool parse(int argc, char **argv, struct arguments *out)
     return argc % 2 == 1 && out->fd >= 0 && out->hello_fd >= 0;
 }
 
-/* The connection, and by TLS its keys, which are in a file. */
-static enum rg_status adopt(const struct arguments *arguments, struct rg_conn **conn)
-{
-    struct rg_tls_keys keys;
-    const struct rg_transport_options options = {.tls_keys = arguments->tls_fd >= 0 ? &keys : NULL};
-    if (arguments->tls_fd >= 0 && !rg_handed_keys(arguments->tls_fd, &keys))
-        return RG_ERR_INVALID;
-    const enum rg_status status = rg_transport_adopt_fd(arguments->fd, &options, conn);
-    explicit_bzero(&keys, sizeof keys);
-    return status;
-}
-
 int main(int argc, char **argv)
 {
     struct service service = {0};
@@ -307,7 +295,7 @@ int main(int argc, char **argv)
     memset(service.bulk, 0, RG_BULK_MAX); /* the pages are there when time is taken */
     struct rg_message_header header = {.kind = RG_MESSAGE_NETPERF, .version = RG_PROTOCOL_MAJOR, .count = 1};
     memcpy(service.message, &header, sizeof header);
-    enum rg_status status = adopt(&arguments, &service.conn);
+    enum rg_status status = rg_handed_adopt(arguments.fd, arguments.tls_fd, &service.conn);
     if (status == RG_OK)
         status = say_hello(&service, arguments.hello_fd, arguments.no_rdma, session);
     if (status == RG_OK) {

@@ -8,6 +8,7 @@
 #include "server/sandbox/internal.h"
 
 #include "common/base/log.h"
+#include "common/base/packet.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -87,36 +88,6 @@ static void tell_call(const struct seccomp_notif *asked, const char *name)
         rg_warn("sandbox: would refuse the system call %s", text);
 }
 
-/* The confined process has the filter's descriptor, and this one gets a copy. */
-static int receive(int socket)
-{
-    char control[CMSG_SPACE(sizeof(int))], byte = 0;
-    struct iovec part = {&byte, 1};
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-    if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != 1)
-        return -1;
-    const struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    int fd = -1;
-    if (header && header->cmsg_type == SCM_RIGHTS)
-        memcpy(&fd, CMSG_DATA(header), sizeof fd);
-    return fd;
-}
-
-static bool send_descriptor(int socket, int fd)
-{
-    char control[CMSG_SPACE(sizeof fd)] = {0}, byte = 0;
-    struct iovec part = {&byte, 1};
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof fd);
-    memcpy(CMSG_DATA(header), &fd, sizeof fd);
-    return sendmsg(socket, &message, MSG_NOSIGNAL) == 1;
-}
-
 static _Noreturn void answer(int socket, const struct rg_sandbox_policy *policy)
 {
     struct seccomp_notif *asked = NULL;
@@ -125,7 +96,7 @@ static _Noreturn void answer(int socket, const struct rg_sandbox_policy *policy)
     if (dup2(socket, 3) < 0)
         _exit(1);
     (void)syscall(SYS_close_range, 4u, ~0u, 0u);
-    const int fd = receive(3);
+    const int fd = rg_packet_receive_fd(3); /* the filter's, which the confined process has */
     close(3);
     if (fd < 0 || seccomp_notify_alloc(&asked, &told) != 0)
         _exit(1);
@@ -174,7 +145,7 @@ int rg_sandbox_learn(void *filter, const struct rg_sandbox_policy *policy)
         error = -seccomp_load(filter);
     if (!error) {
         const int fd = seccomp_notify_fd(filter);
-        if (fd < 0 || !send_descriptor(ends[0], fd))
+        if (fd < 0 || !rg_packet_send(ends[0], "", 1, &fd, 1))
             error = EIO;
         if (fd >= 0)
             close(fd);

@@ -21,8 +21,6 @@
 #include "transport/tcp/stream.h"
 #include "transport/tcp/zerocopy.h"
 
-#include "common/base/clock.h"
-#include "common/base/log_limit.h"
 #include "common/base/safe_copy.h"
 
 #include <errno.h>
@@ -243,27 +241,18 @@ static enum rg_status fill(struct tcp_conn *c, size_t need, uint64_t deadline)
 
 static enum rg_status receive_message(struct tcp_conn *c, uint64_t deadline, struct rg_message *out)
 {
-    enum rg_status status = fill(c, sizeof(struct rg_frame), deadline);
-    if (status != RG_OK)
-        return status;
-    struct rg_frame frame;
-    memcpy(&frame, c->buffer + c->start, sizeof frame);
+    const size_t header = sizeof(struct rg_frame);
     size_t msg_size, bulk_size;
-    status = rg_frame_decode(&frame, &msg_size, &bulk_size);
-    if (status != RG_OK) {
-        static struct rg_log_limit limit =
-            RG_LOG_LIMIT_INIT; /* whoever reaches a server's port can send it */
-        rg_log_limited(&limit, rg_now_ns(), RG_LOG_ERROR, "%s sent %s", c->head.peer,
-                       status == RG_ERR_LIMIT ? "a message beyond the limits"
-                                              : "something that is not remote-gpu's");
-        return status;
-    }
-    status = fill(c, sizeof frame + msg_size, deadline);
+    enum rg_status status = fill(c, header, deadline);
+    if (status == RG_OK)
+        status = rg_tcp_stream_frame(&c->stream, c->buffer + c->start, &msg_size, &bulk_size);
+    if (status == RG_OK)
+        status = fill(c, header + msg_size, deadline);
     if (status != RG_OK)
         return status;
-    *out = (struct rg_message){
-        .data = c->buffer + c->start + sizeof frame, .size = msg_size, .bulk_size = bulk_size};
-    c->held = sizeof frame + msg_size;
+    *out =
+        (struct rg_message){.data = c->buffer + c->start + header, .size = msg_size, .bulk_size = bulk_size};
+    c->held = header + msg_size;
     return RG_OK;
 }
 

@@ -6,11 +6,14 @@
 #include "transport/tcp/stream.h"
 
 #include "common/base/clock.h"
+#include "common/base/log_limit.h"
+#include "transport/frame.h"
 #include "transport/tcp/socket.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -206,6 +209,20 @@ enum rg_status rg_tcp_stream_receive(struct rg_tcp_stream *s, void *to, size_t s
 }
 
 /* --- ends --- */
+
+enum rg_status rg_tcp_stream_frame(const struct rg_tcp_stream *s, const void *header, size_t *msg_size,
+                                   size_t *bulk_size)
+{
+    static struct rg_log_limit limit = RG_LOG_LIMIT_INIT; /* whoever reaches a server's port can send it */
+    struct rg_frame frame;
+    memcpy(&frame, header, sizeof frame);
+    const enum rg_status status = rg_frame_decode(&frame, msg_size, bulk_size);
+    if (status != RG_OK)
+        rg_log_limited(&limit, rg_now_ns(), RG_LOG_ERROR, "%s sent %s", s->peer,
+                       status == RG_ERR_LIMIT ? "a message beyond the limits"
+                                              : "something that is not remote-gpu's");
+    return status;
+}
 
 void rg_tcp_stream_interrupt(struct rg_tcp_stream *s)
 {

@@ -67,6 +67,10 @@ uint64_t rg_tcp_stream_deadline(int timeout_ms);
 RG_MUST_CHECK enum rg_status rg_tcp_stream_receive(struct rg_tcp_stream *s, void *to, size_t size, bool all,
                                                    bool message, uint64_t deadline, size_t *got);
 
+/** Takes a message's header apart; what is not one, or is beyond the limits, is told, and what rg_frame_decode returns. */
+RG_MUST_CHECK enum rg_status rg_tcp_stream_frame(const struct rg_tcp_stream *s, const void *header,
+                                                 size_t *msg_size, size_t *bulk_size);
+
 void rg_tcp_stream_interrupt(struct rg_tcp_stream *s);
 void rg_tcp_stream_reset(struct rg_tcp_stream *s);
 /** Nothing more will be sent: the peer must not wait for the rest of a message. */

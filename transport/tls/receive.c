@@ -166,26 +166,21 @@ static enum rg_status fill(struct rg_tls_conn *c, size_t need, uint64_t deadline
 
 static enum rg_status receive_message(struct rg_tls_conn *c, uint64_t deadline, struct rg_message *out)
 {
-    enum rg_status status = fill(c, sizeof(struct rg_frame), deadline);
-    if (status != RG_OK)
-        return status;
-    struct rg_frame frame;
-    memcpy(&frame, c->plain + c->start, sizeof frame);
+    const size_t header = sizeof(struct rg_frame);
     size_t msg_size, bulk_size;
-    status = rg_frame_decode(&frame, &msg_size, &bulk_size);
-    if (status != RG_OK) {
-        (void)violation(c, status == RG_ERR_LIMIT ? "a message beyond the limits"
-                                                  : "something that is not remote-gpu's");
-        return status;
-    }
-    const size_t opened = c->end - c->start, whole = sizeof frame + msg_size + bulk_size;
-    c->due = whole > opened ? whole - opened : 0;
-    status = fill(c, sizeof frame + msg_size, deadline);
+    enum rg_status status = fill(c, header, deadline);
+    if (status == RG_OK)
+        status = rg_tcp_stream_frame(&c->stream, c->plain + c->start, &msg_size, &bulk_size);
     if (status != RG_OK)
         return status;
-    *out = (struct rg_message){
-        .data = c->plain + c->start + sizeof frame, .size = msg_size, .bulk_size = bulk_size};
-    c->held = sizeof frame + msg_size;
+    const size_t opened = c->end - c->start, whole = header + msg_size + bulk_size;
+    c->due = whole > opened ? whole - opened : 0;
+    status = fill(c, header + msg_size, deadline);
+    if (status != RG_OK)
+        return status;
+    *out =
+        (struct rg_message){.data = c->plain + c->start + header, .size = msg_size, .bulk_size = bulk_size};
+    c->held = header + msg_size;
     c->next = c->start + c->held;
     return RG_OK;
 }

@@ -8,6 +8,7 @@
 #include "softgpu/driver/core/shared_socket.h"
 
 #include "common/base/log.h"
+#include "common/base/packet.h"
 #include "common/base/thread.h"
 #include "common/sync/scoped_lock.h"
 
@@ -63,20 +64,6 @@ static int find(const struct sg_shared_handle *asked)
     return number;
 }
 
-static void send_file(int connection, int number)
-{
-    char control[CMSG_SPACE(sizeof number)] = {0}, byte = 1;
-    struct iovec part = {&byte, 1};
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof number);
-    memcpy(CMSG_DATA(header), &number, sizeof number);
-    (void)sendmsg(connection, &message, MSG_NOSIGNAL); /* who has gone needs no answer */
-}
-
 static void *answer(void *argument)
 {
     const int listener = (int)(intptr_t)argument;
@@ -92,7 +79,7 @@ static void *answer(void *argument)
         if (recv(connection, &asked, sizeof asked, MSG_WAITALL) == (ssize_t)sizeof asked) {
             const int number = find(&asked);
             if (number >= 0) {
-                send_file(connection, number);
+                (void)!rg_packet_send(connection, "", 1, &number, 1); /* who has gone needs no answer */
                 close(number);
             }
         }
@@ -125,22 +112,6 @@ void sg_shared_socket_serve(void)
 }
 
 /* --- asking --------------------------------------------------------------------------------------------- */
-
-static int receive_file(int connection)
-{
-    char control[CMSG_SPACE(sizeof(int))], byte = 0;
-    struct iovec part = {&byte, 1};
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-    if (recvmsg(connection, &message, MSG_CMSG_CLOEXEC) != 1)
-        return -1;
-    const struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    int number = -1;
-    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
-        header->cmsg_len == CMSG_LEN(sizeof number))
-        memcpy(&number, CMSG_DATA(header), sizeof number);
-    return number;
-}
 
 /* A connection to that process, or -1 with errno. */
 static int reach(int process)
@@ -176,7 +147,7 @@ int sg_shared_socket_ask(const struct sg_shared_handle *handle)
     if (connection < 0)
         return -1;
     if (send(connection, handle, sizeof *handle, MSG_NOSIGNAL) == (ssize_t)sizeof *handle)
-        number = receive_file(connection);
+        number = rg_packet_receive_fd(connection);
     close(connection);
     return number;
 }

@@ -46,16 +46,6 @@ static const char *argument(int argc, char **argv, const char *name)
     return value;
 }
 
-/* Takes the keys of a connection by TLS; -1: it is not. */
-static enum rg_status adopt(int fd, int key_file, struct rg_conn **conn)
-{
-    struct rg_tls_keys keys;
-    const struct rg_transport_options options = {.filters = "", .tls_keys = key_file >= 0 ? &keys : NULL};
-    if (key_file >= 0 && !rg_handed_keys(key_file, &keys))
-        fail("no keys");
-    return rg_transport_adopt_fd(fd, &options, conn);
-}
-
 static void check_descriptors(int last)
 {
     DIR *directory = opendir("/proc/self/fd");
@@ -145,7 +135,7 @@ static void take(const char *session)
     char name[16];
     snprintf(name, sizeof name, "to %.8s", session);
     rg_upgrade_init(&message, name);
-    if (adopt(fd, handed.n_fds == 3 ? fds[2] : -1, &conn) != RG_OK ||
+    if (rg_handed_adopt(fd, handed.n_fds == 3 ? fds[2] : -1, &conn) != RG_OK ||
         rg_control_send(conn, &message) != RG_OK)
         fail("what was handed over is no connection");
     rg_conn_destroy(conn);
@@ -175,7 +165,7 @@ int main(int argc, char **argv)
     int signals = signalfd(-1, &set, SFD_CLOEXEC);
 
     struct rg_conn *conn;
-    if (adopt(3, tls ? atoi(tls) : -1, &conn) != RG_OK)
+    if (rg_handed_adopt(3, tls ? atoi(tls) : -1, &conn) != RG_OK)
         fail("descriptor 3 is no connection");
     answer(conn, argc, argv);
     for (;;) {

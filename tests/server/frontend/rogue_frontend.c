@@ -17,9 +17,9 @@
  *   certificate          other certificates for the frontend that takes its place
  *   board                a change of the list of sessions
  */
+#include "common/base/packet.h"
 #include "server/daemon/board.h"
 #include "server/daemon/monitor_protocol.h"
-#include "server/daemon/packet.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -50,7 +50,7 @@ static void hear(void)
     struct rg_monitor_word word;
     int fds[RG_PACKET_FDS_MAX];
     unsigned n_fds;
-    while (rg_packet_receive(RG_MONITOR_FD, 0, &word, sizeof word, fds, &n_fds) == RG_OK) {
+    while (rg_packet_receive(RG_MONITOR_FD, 0, &word, sizeof word, fds, RG_PACKET_FDS_MAX, &n_fds) == RG_OK) {
         rg_packet_close(fds, n_fds);
         if (word.kind == RG_TELL_ANSWER) {
             fprintf(stderr, "rogue: answer %d, %s: %s\n", (int)word.answer.status,
@@ -94,7 +94,7 @@ static void try_to_change_certificates(void)
     struct rg_monitor_word word;
     int fds[RG_PACKET_FDS_MAX];
     unsigned n_fds;
-    if (rg_packet_receive(RG_MONITOR_FD, 0, &word, sizeof word, fds, &n_fds) != RG_OK ||
+    if (rg_packet_receive(RG_MONITOR_FD, 0, &word, sizeof word, fds, RG_PACKET_FDS_MAX, &n_fds) != RG_OK ||
         word.kind != RG_TELL_TLS || n_fds != 1)
         leave("no certificates");
     leave(can_write(fds[0]) ? "the certificates are writable" : "the certificates are not writable");
@@ -186,7 +186,8 @@ int main(void)
     unsigned n_fds;
     char path[PATH_MAX], mode[32] = "";
     const ssize_t size = readlink("/proc/self/exe", path, sizeof path - 16);
-    if (size <= 0 || rg_packet_receive(RG_MONITOR_FD, 0, &settings, sizeof settings, fds, &n_fds) != RG_OK)
+    if (size <= 0 || rg_packet_receive(RG_MONITOR_FD, 0, &settings, sizeof settings, fds, RG_PACKET_FDS_MAX,
+                                       &n_fds) != RG_OK)
         leave("not started by the server");
     path[size] = 0;
     strcpy(strrchr(path, '/') + 1, "rogue");

@@ -1,5 +1,5 @@
 /* packet.c - packets with descriptors: what is too much is refused, and nothing is written behind the end or left open. */
-#include "server/daemon/packet.h"
+#include "common/base/packet.h"
 
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -59,7 +59,7 @@ static enum rg_status receive(struct place *place, unsigned *n_fds)
     char data[4];
     memset(place, 0x5a, sizeof *place);
     const enum rg_status status =
-        rg_packet_receive(ends[1], MSG_DONTWAIT, data, sizeof data, place->fds, n_fds);
+        rg_packet_receive(ends[1], MSG_DONTWAIT, data, sizeof data, place->fds, RG_PACKET_FDS_MAX, n_fds);
     for (size_t i = 0; i < sizeof place->behind / sizeof place->behind[0]; i++)
         cr_expect_eq(place->behind[i], MARK, "written behind the end");
     return status;
@@ -93,6 +93,29 @@ Test(packet, more_descriptors_than_there_may_be)
     }
 }
 
+Test(packet, one_descriptor)
+{
+    const unsigned before = open_descriptors();
+    send_many("a", 1, 1);
+    const int fd = rg_packet_receive_fd(ends[1]);
+    cr_assert_geq(fd, 0);
+    close(fd);
+    for (unsigned n = 0; n < 4; n += 2) { /* none, and one more, for which alignment leaves room */
+        if (n)
+            send_many("a", 1, n);
+        else
+            cr_assert_eq(send(ends[0], "a", 1, 0), 1);
+        cr_expect_eq(rg_packet_receive_fd(ends[1]), -1, "%u", n);
+        cr_expect_eq(open_descriptors(), before, "%u", n);
+    }
+    struct place place;
+    unsigned n_fds;
+    char data[4];
+    send_many("abcd", 4, 3);
+    cr_expect_eq(rg_packet_receive(ends[1], 0, data, sizeof data, place.fds, 2, &n_fds), RG_ERR_PROTOCOL);
+    cr_expect_eq(open_descriptors(), before);
+}
+
 /* Which is nobody's fault: the question is there, and can be answered. */
 Test(packet, no_room_for_descriptors)
 {
@@ -108,8 +131,9 @@ Test(packet, no_room_for_descriptors)
     cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
     limit.rlim_cur = (rlim_t)last + 2; /* one more, of three */
     cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    cr_expect_eq(rg_packet_receive(ends[1], MSG_DONTWAIT, data, sizeof data, place.fds, &n_fds),
-                 RG_ERR_LIMIT);
+    cr_expect_eq(
+        rg_packet_receive(ends[1], MSG_DONTWAIT, data, sizeof data, place.fds, RG_PACKET_FDS_MAX, &n_fds),
+        RG_ERR_LIMIT);
     cr_expect_eq(n_fds, 0);
     cr_expect_eq(memcmp(data, "abcd", 4), 0);
     const int next = dup(ends[0]);

@@ -1,5 +1,5 @@
 /* packet.c - see packet.h. */
-#include "server/daemon/packet.h"
+#include "common/base/packet.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -42,7 +42,7 @@ void rg_packet_close(const int *fds, unsigned n_fds)
             close(fds[i]);
 }
 
-enum rg_status rg_packet_receive(int socket, int flags, void *data, size_t size, int fds[RG_PACKET_FDS_MAX],
+enum rg_status rg_packet_receive(int socket, int flags, void *data, size_t size, int *fds, unsigned max,
                                  unsigned *n_fds)
 {
     struct iovec part = {data, size};
@@ -54,10 +54,12 @@ enum rg_status rg_packet_receive(int socket, int flags, void *data, size_t size,
     struct msghdr message = {.msg_iov = &part,
                              .msg_iovlen = 1,
                              .msg_control = &control,
-                             .msg_controllen = CMSG_LEN(sizeof(int) * RG_PACKET_FDS_MAX)};
+                             .msg_controllen = CMSG_LEN(sizeof(int) * max)};
     ssize_t got;
     bool more = false;
     *n_fds = 0;
+    if (max > RG_PACKET_FDS_MAX)
+        return RG_ERR_INVALID;
     while ((got = recvmsg(socket, &message, flags | MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
         ;
     if (got < 0)
@@ -68,7 +70,7 @@ enum rg_status rg_packet_receive(int socket, int flags, void *data, size_t size,
             for (unsigned i = 0; i < n; i++) {
                 int fd;
                 memcpy(&fd, CMSG_DATA(at) + i * sizeof fd, sizeof fd);
-                if (*n_fds < RG_PACKET_FDS_MAX) {
+                if (*n_fds < max) {
                     fds[(*n_fds)++] = fd;
                 } else {
                     close(fd);
@@ -79,7 +81,7 @@ enum rg_status rg_packet_receive(int socket, int flags, void *data, size_t size,
     if (got == 0 && *n_fds == 0)
         return RG_ERR_CLOSED;
     const bool whole = got == (ssize_t)size && !(message.msg_flags & MSG_TRUNC) && !more;
-    if (whole && (message.msg_flags & MSG_CTRUNC) && *n_fds < RG_PACKET_FDS_MAX) {
+    if (whole && (message.msg_flags & MSG_CTRUNC) && *n_fds < max) {
         rg_packet_close(fds, *n_fds);
         *n_fds = 0;
         return RG_ERR_LIMIT;
@@ -90,4 +92,12 @@ enum rg_status rg_packet_receive(int socket, int flags, void *data, size_t size,
         return RG_ERR_PROTOCOL;
     }
     return RG_OK;
+}
+
+int rg_packet_receive_fd(int socket)
+{
+    char byte;
+    int fd = -1;
+    unsigned n;
+    return rg_packet_receive(socket, 0, &byte, sizeof byte, &fd, 1, &n) == RG_OK && n == 1 ? fd : -1;
 }
