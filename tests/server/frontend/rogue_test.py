@@ -11,7 +11,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "daemon"))
 
-import daemon_test as base  # noqa: E402
+import daemon_case as base  # noqa: E402
 from trial import wait_until  # noqa: E402
 
 ROGUE = os.path.join(base.HELPERS, "rogue_frontend")
