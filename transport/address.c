@@ -4,6 +4,7 @@
 #include "common/base/limits.h"
 #include "common/base/parse.h"
 
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -133,4 +134,17 @@ void rg_address_format(const struct rg_address *address, char *out, size_t size)
         snprintf(out, size, "%s:%s%s", address->scheme,
                  strcmp(address->scheme, "unix") == 0 || strcmp(address->scheme, "mem") == 0 ? "" : "//",
                  address->name);
+}
+
+bool rg_address_is_loopback(const struct sockaddr *address)
+{
+    if (address->sa_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const struct sockaddr_in *)address;
+        return (ntohl(v4->sin_addr.s_addr) >> 24) == 127;
+    }
+    if (address->sa_family == AF_INET6) {
+        const struct in6_addr *v6 = &((const struct sockaddr_in6 *)address)->sin6_addr;
+        return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
+    }
+    return false;
 }

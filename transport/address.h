@@ -11,6 +11,7 @@
 
 #include "common/base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,5 +28,9 @@ RG_MUST_CHECK enum rg_status rg_address_parse(const char *text, struct rg_addres
                                               size_t why_size);
 /** Writes "tcp://HOST:PORT" (with brackets where needed), "unix:…" and so on. */
 void rg_address_format(const struct rg_address *address, char *out, size_t size);
+
+struct sockaddr;
+/** Whether it is one of this machine's loopback addresses, IPv4 ones in IPv6 included. */
+bool rg_address_is_loopback(const struct sockaddr *address);
 
 #endif

@@ -253,7 +253,6 @@ void rg_conn_progress(const struct rg_conn *conn, struct rg_conn_progress *out);
 /** How a connection is protected. */
 struct rg_conn_security {
     bool encrypted;  /* by TLS; of several connections: all of them */
-    bool in_kernel;  /* the kernel encrypts */
     char cipher[32]; /* "TLS_AES_256_GCM_SHA384" */
     char peer[256];  /* the name in the certificate that the peer has proved; "": it is not known here */
 };

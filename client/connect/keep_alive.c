@@ -4,26 +4,30 @@
 #include "client/core/queue.h"
 #include "client/core/receiver.h"
 #include "client/core/session.h"
+#include "common/base/clock.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/base/parse.h"
 #include "common/base/thread.h"
 #include "transport/liveness.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 
 #define FOR_EVER UINT32_MAX
 
-/* The user's seconds; 0: never, or not set where *set is false. */
+/* The user's seconds; 0: never, or not set where *set is false. It is asked for each session; what is wrong is told once. */
 static uint32_t setting(bool *set)
 {
+    static atomic_flag told = ATOMIC_FLAG_INIT;
     const char *text = secure_getenv("REMOTE_GPU_KEEP_ALIVE");
     int64_t seconds = RG_KEEP_ALIVE_S;
     char why[160];
     *set = text && *text;
     if (*set && rg_parse_integer(text, 0, INT32_MAX, &seconds, why, sizeof why) != RG_OK) {
-        rg_warn("REMOTE_GPU_KEEP_ALIVE: %s: %u is used", why, RG_KEEP_ALIVE_S);
+        if (!atomic_flag_test_and_set(&told))
+            rg_warn("REMOTE_GPU_KEEP_ALIVE: %s: %d is used", why, RG_KEEP_ALIVE_S);
         *set = false;
     }
     return (uint32_t)seconds;
@@ -61,8 +65,8 @@ static void look(struct rg_session *session, struct rg_liveness *seen)
         return;
     }
     /* a server that is asked is not silent: it answers, or says that it is busy */
-    if (seen->last.sent == before.sent || silent)
-        rg_queue_say_alive(session, seen->last.receiving, rg_liveness_may_send(seen));
+    if ((seen->last.sent == before.sent || silent) && rg_liveness_may_send(seen))
+        rg_queue_say_alive(session, seen->last.receiving);
 }
 
 static void *watch(void *argument)
@@ -70,8 +74,7 @@ static void *watch(void *argument)
     (void)argument;
     rg_thread_expect_little();
     for (;;) {
-        const struct timespec pause = {.tv_sec = (time_t)(tick_ns / 1000000000u),
-                                       .tv_nsec = (long)(tick_ns % 1000000000u)};
+        const struct timespec pause = rg_timespec(tick_ns);
         nanosleep(&pause, NULL);
         for (unsigned i = 0; i < rg_n_sessions; i++)
             look(&rg_sessions[i], &liveness[i]);

@@ -273,7 +273,7 @@ enum rg_status rg_queue_answer(struct rg_session *session, const struct rg_answe
     return status;
 }
 
-void rg_queue_say_alive(struct rg_session *session, bool asks, bool may)
+void rg_queue_say_alive(struct rg_session *session, bool asks)
 {
     struct rg_queue *queue = &session->queue;
     struct {
@@ -286,7 +286,7 @@ void rg_queue_say_alive(struct rg_session *session, bool asks, bool may)
                  {.type = RG_ANSWER_ALIVE, .arg = {asks}}};
     struct iovec part = {&message, sizeof message};
     struct rg_send send = {.msg = &part, .n_msg = 1};
-    if (!may || pthread_mutex_trylock(&queue->send_lock) != 0)
+    if (pthread_mutex_trylock(&queue->send_lock) != 0)
         return;
     const enum rg_status status =
         atomic_load(&session->ended) == CUDA_SUCCESS ? rg_conn_send(session->conn, &send) : RG_ERR_CLOSED;

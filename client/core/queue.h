@@ -86,15 +86,15 @@ void rg_queue_flush(struct rg_session *session);
 /** There is a piece of bulk data to send (struct rg_hooks, sender_piece): lets the sender thread do it. */
 void rg_queue_wake_sender(struct rg_session *session);
 /**
+ * Says that this program lives; `asks`: and wants to hear the same of the server. Not while others are sending, which
+ * says it as well.
+ */
+void rg_queue_say_alive(struct rg_session *session, bool asks);
+struct rg_answer;
+/**
  * Sends an RG_MESSAGE_ANSWER; returns when the bulk memory may be reused. RG_ERR_FAULT: it could not be read,
  * and was sent as zeros. Other errors end the session. `lease`: of its memory, or NULL.
  */
-struct rg_answer;
-/**
- * Says that this program lives; `asks`: and wants to hear the same of the server. Not while others are sending, which says it as well, and if
- * it can be sent at once (`may`).
- */
-void rg_queue_say_alive(struct rg_session *session, bool asks, bool may);
 enum rg_status rg_queue_answer(struct rg_session *session, const struct rg_answer *answer,
                                const struct iovec *bulk, int n_bulk, struct rg_lease *lease);
 

@@ -70,8 +70,9 @@ bool rg_credentials_is_loopback(const struct rg_address *address);
 /** What the user wants of RDMA, by which data travels unencrypted. */
 struct rg_security_policy {
     bool unauthenticated; /* servers may be used that nobody has vouched for */
-    bool control_only; /* REMOTE_GPU_ENCRYPT=control: calls are encrypted, RDMA may carry data that is not */
-    bool no_rdma;      /* REMOTE_GPU_RDMA_POLICY=deny */
+    bool
+        control_only; /* REMOTE_GPU_ENCRYPT=control: a session may go by RDMA, which encrypts nothing, calls included */
+    bool no_rdma; /* REMOTE_GPU_RDMA_POLICY=deny */
 };
 /** Reads it of the environment; what is wrong there is said once, and the strict choice taken. */
 struct rg_security_policy rg_security_policy(void);

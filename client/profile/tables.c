@@ -189,8 +189,7 @@ static void sessions_summary(struct rg_json_text *text)
         struct rg_conn_security security;
         rg_conn_security(session->conn, &security);
         if (security.encrypted)
-            rg_json_text_format(text, ", encrypted (%s%s), as %s", security.cipher,
-                                security.in_kernel ? ", by the kernel" : "", session->credentials.name);
+            rg_json_text_format(text, ", encrypted (%s), as %s", security.cipher, session->credentials.name);
         if (way.lost_rails)
             rg_json_text_format(text, " (%llu lost, %llu came back)", (unsigned long long)way.lost_rails,
                                 (unsigned long long)way.returned_rails);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 /* Counts what a call moved. False: it failed, or moved nothing. */
@@ -40,6 +41,17 @@ bool rg_file_write_at(int fd, off_t offset, const void *data, size_t size)
         if (!advance(&done, pwrite(fd, (const char *)data + done, size - done, offset + (off_t)done)))
             return false;
     return true;
+}
+
+int rg_file_in_memory(const char *name, const void *data, size_t size)
+{
+    const int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0 || (rg_file_write(fd, data, size) && lseek(fd, 0, SEEK_SET) == 0))
+        return fd;
+    const int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
 }
 
 int rg_file_temporary(const char *name, char *path, size_t size)

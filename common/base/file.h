@@ -13,6 +13,8 @@ bool rg_file_write(int fd, const void *data, size_t size);
 /** The same at `offset`, wherever `fd` stands. */
 bool rg_file_write_at(int fd, off_t offset, const void *data, size_t size);
 
+/** A file in memory with these contents, which stands at its beginning and can be sealed. -1: errno tells why. */
+int rg_file_in_memory(const char *name, const void *data, size_t size);
 /**
  * Makes a new empty file for this user alone in $TMPDIR, else /tmp; its path, NAME and six characters, is put into `path`.
  * Open to be read and written, closed in what is executed; -1: errno tells why, ENAMETOOLONG if the path does not fit.

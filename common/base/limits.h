@@ -22,8 +22,8 @@
 #define RG_SESSIONS_DEFAULT  64    /* sessions at once, unless configured */
 #define RG_HELLO_TIMEOUT_MS  10000 /* an unfinished handshake is dropped after this */
 #define RG_DEVICES_MAX       64
-#define RG_KEEP_ALIVE_S      120u  /* seconds that a peer may be silent in a session, unless configured */
-#define RG_KEEP_ALIVE_MOST_S 3600u /* that a client may ask for */
+#define RG_KEEP_ALIVE_S      120  /* seconds that a peer may be silent in a session, unless configured */
+#define RG_KEEP_ALIVE_MOST_S 3600 /* that a client may ask for */
 
 /* Transport */
 #define RG_PIECE         (256u << 10)             /* bytes of bulk data that travel together on a channel */

@@ -10,12 +10,8 @@
 /* Longer ones are cut, as the log cuts them. */
 #define TEXT_SIZE 2048
 
-/*
- * Whether one more of `lines` in `period_ns` may be said; *before: how many were left out since one was; *last: those
- * behind it will be.
- */
-static bool take(struct rg_log_limit *limit, unsigned lines, uint64_t period_ns, uint64_t now_ns,
-                 unsigned *before, bool *last)
+bool rg_log_limit_take(struct rg_log_limit *limit, unsigned lines, uint64_t period_ns, uint64_t now_ns,
+                       unsigned *before, bool *last)
 {
     pthread_mutex_lock(&limit->lock);
     *before = 0;
@@ -42,7 +38,7 @@ void rg_log_limited(struct rg_log_limit *limit, uint64_t now_ns, enum rg_log_lev
     if (!rg_log_enabled(level))
         return;
     if (!rg_log_enabled(RG_LOG_DEBUG) &&
-        !take(limit, RG_LOG_LIMIT_LINES, RG_LOG_LIMIT_NS, now_ns, &before, &last))
+        !rg_log_limit_take(limit, RG_LOG_LIMIT_LINES, RG_LOG_LIMIT_NS, now_ns, &before, &last))
         return;
     char text[TEXT_SIZE];
     va_list arguments;
@@ -61,7 +57,7 @@ static bool within_process(enum rg_log_level level)
     bool last;
     if (rg_log_enabled(RG_LOG_DEBUG))
         return true;
-    if (!take(&limit, RG_LOG_PROCESS_LINES, RG_LOG_PROCESS_NS, rg_now_ns(), &before, &last))
+    if (!rg_log_limit_take(&limit, RG_LOG_PROCESS_LINES, RG_LOG_PROCESS_NS, rg_now_ns(), &before, &last))
         return false;
     if (before)
         rg_log_always(level, "%u lines of process %d were left out", before, (int)getpid());

@@ -11,6 +11,7 @@
 #define RG_COMMON_BASE_LOG_LIMIT_H
 
 #include "common/base/log.h"
+#include "common/base/status.h"
 
 #include <pthread.h>
 #include <stdint.h>
@@ -36,6 +37,12 @@ struct rg_log_limit {
 /** rg_log, within the limit. `now_ns`: rg_now_ns(). */
 void rg_log_limited(struct rg_log_limit *limit, uint64_t now_ns, enum rg_log_level level, const char *format,
                     ...) __attribute__((format(printf, 4, 5)));
+/**
+ * For lines that are said by other means: whether one more of `lines` in `period_ns` may be said. *before: how many were left out
+ * since one was; *last: those behind it will be.
+ */
+RG_MUST_CHECK bool rg_log_limit_take(struct rg_log_limit *limit, unsigned lines, uint64_t period_ns,
+                                     uint64_t now_ns, unsigned *before, bool *last);
 /** From now on all lines of this process, but those of rg_log_always, are within one limit. */
 void rg_log_limit_process(void);
 

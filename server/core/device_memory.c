@@ -4,8 +4,8 @@
  *
  * The driver is asked, once for each range: what it has said counts until something may have ended memory
  * (rg_worker_memory_ended): an operation that `ends` (proto/api/traits.txt), a block of prealloc/ that is freed. Once there is
- * memory of pools, whatever is no mere use of memory may: pools give back what is free when somebody waits. Of a driver that
- * cannot be asked, nothing is refused.
+ * memory of pools, whatever waits may, and what is not known to leave memory as it is: pools give back what is free when
+ * somebody waits. Of a driver that cannot be asked, nothing is refused.
  */
 #include "generated/server/driver.h"
 #include "server/core/leader_followers.h"

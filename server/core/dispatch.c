@@ -130,7 +130,8 @@ static void execute_again(struct rg_executor *executor, rg_operation *operation,
 
 static bool ends_memory(struct rg_worker *worker, unsigned traits)
 {
-    const bool mere_use = (traits & RG_TRAIT_ACCESSES) && !(traits & RG_TRAIT_WAITS);
+    const unsigned uses = RG_TRAIT_ACCESSES | RG_TRAIT_RECORDS | RG_TRAIT_FOLLOWS | RG_TRAIT_IDLE;
+    const bool mere_use = (traits & uses) && !(traits & RG_TRAIT_WAITS);
     return (traits & RG_TRAIT_ENDS) ||
            (!mere_use && atomic_load_explicit(&worker->pooled, memory_order_relaxed));
 }

@@ -2,10 +2,9 @@
 #include "server/daemon/audit.h"
 
 #include "common/base/clock.h"
-#include "common/base/log.h"
+#include "common/base/log_limit.h"
 #include "common/base/printable.h"
 
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,9 +26,7 @@ enum {
 static int journal = -1;
 static bool no_grants; /* set before there are threads */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the limit */
-static uint64_t began_ns;
-static unsigned said, left_out;
+static struct rg_log_limit refusals = RG_LOG_LIMIT_INIT;
 
 /* The variable is inherited also by those whose stderr goes elsewhere: it says which file it is about. */
 static bool is_stderr_journal(void)
@@ -57,21 +54,10 @@ void rg_audit_open(const char *path)
 /* Whether this one is said; *missed: how many before it were not. */
 static bool may_say(enum rg_audit_event event, unsigned *missed)
 {
+    bool last;
     *missed = 0;
-    if (event != RG_AUDIT_REFUSE)
-        return true;
-    pthread_mutex_lock(&lock);
-    const uint64_t now = rg_now_ns();
-    if (now - began_ns >= WINDOW_NS) {
-        *missed = left_out;
-        began_ns = now;
-        said = left_out = 0;
-    }
-    const bool say = said < RG_AUDIT_REFUSALS;
-    said += say;
-    left_out += !say;
-    pthread_mutex_unlock(&lock);
-    return say;
+    return event != RG_AUDIT_REFUSE ||
+           rg_log_limit_take(&refusals, RG_AUDIT_REFUSALS, WINDOW_NS, rg_now_ns(), missed, &last);
 }
 
 struct text {

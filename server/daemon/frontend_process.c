@@ -2,6 +2,7 @@
 #include "server/daemon/frontend_process.h"
 
 #include "common/base/clock.h"
+#include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/packet.h"
 #include "common/base/path.h"
@@ -14,7 +15,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -41,11 +41,6 @@ void rg_frontend_init(struct rg_frontend_process *frontend, const struct rg_moni
     memcpy(frontend->fds + 1, listeners, settings->n_listeners * sizeof *listeners);
 }
 
-static bool write_all(int file, const void *data, size_t size)
-{
-    return write(file, data, size) == (ssize_t)size;
-}
-
 static void tell_tls(struct rg_frontend_process *frontend)
 {
     const struct rg_monitor_word word = {.kind = RG_TELL_TLS, .tls = frontend->tls};
@@ -55,10 +50,10 @@ static void tell_tls(struct rg_frontend_process *frontend)
 enum rg_status rg_frontend_set_tls(struct rg_frontend_process *frontend,
                                    const struct rg_identity_material *material)
 {
-    const int file = memfd_create("remote-gpu-tls", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (file < 0 || !write_all(file, material->authority, material->authority_size) ||
-        !write_all(file, material->certificate, material->certificate_size) ||
-        !write_all(file, material->key, material->key_size) ||
+    const int file = rg_file_in_memory("remote-gpu-tls", NULL, 0);
+    if (file < 0 || !rg_file_write(file, material->authority, material->authority_size) ||
+        !rg_file_write(file, material->certificate, material->certificate_size) ||
+        !rg_file_write(file, material->key, material->key_size) ||
         /* each frontend gets the same file: none that was taken over is to say whom the next one trusts */
         fcntl(file, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
         rg_error("no memory for the server's certificate: %s", strerror(errno));

@@ -2,6 +2,7 @@
 #include "server/daemon/monitor.h"
 
 #include "common/base/clock.h"
+#include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/packet.h"
 #include "common/base/printable.h"
@@ -10,7 +11,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 /* Each may start a process; in between come those who were revoked. */
@@ -136,8 +136,8 @@ static void check_certificate(struct rg_monitor *monitor, const struct rg_monito
 static void give_certificate(struct rg_monitor *monitor, const struct rg_identity_grant *grant,
                              struct rg_monitor_answer *answered)
 {
-    const int file = memfd_create("remote-gpu-grant", MFD_CLOEXEC);
-    if (file < 0 || write(file, grant, sizeof *grant) != (ssize_t)sizeof *grant) {
+    const int file = rg_file_in_memory("remote-gpu-grant", grant, sizeof *grant);
+    if (file < 0) {
         rg_error("no memory for a certificate: %s", strerror(errno));
         refuse(monitor, answered, RG_REFUSAL_INTERNAL, "the server is out of memory; try again later");
     } else {
@@ -154,16 +154,11 @@ static void make_certificate(struct rg_monitor *monitor, const struct rg_monitor
     const struct rg_monitor_peer *peer = &question->peer;
     const bool join = question->kind == RG_ASK_JOIN;
     struct rg_identity_grant grant;
-    struct rg_who who;
     char why[RG_CONTROL_REASON] = "";
     memset(&grant, 0, sizeof grant);
     if (!store || !rg_identity_is_own(store)) {
         refuse(monitor, answered, RG_REFUSAL_UNSUPPORTED,
                "this server gives no certificates; its operator's authority does");
-        return;
-    }
-    if (!join && (answered->status = rg_who_is(&monitor->policy, peer, -1, &who, answered)) != RG_OK) {
-        answer(monitor, answered, NULL, 0);
         return;
     }
     answered->status = join ? rg_identity_join(store, question->join.secret, question->join.public_key,

@@ -1,12 +1,8 @@
 /*
  * sessions.c - admission, and one worker process a session.
  *
- * A worker is started as
- *
- *   worker --fd 3 --hello-fd 4 --hand-fd 5 --driver PATH --driver-kind soft|nvidia --devices 0,1 --session ID --max-sessions N
- *          --reconnect-grace SECONDS
- *
- * Descriptor 3 is the client's connection, 4 a file with the packed ClientHello; the worker answers it. 5
+ * A worker is started as server/main.c says. Descriptor 3 is the client's connection, 4 a file with the packed ClientHello; the
+ * worker answers it. By TLS another has the connection's keys (--tls-fd). 5
  * (--hand-fd) is a socket by which it gets connections that the client opens later
  * (server/handshake/handed.h). --devices are the server's ordinals. If they are not all of them in their order,
  * CUDA_VISIBLE_DEVICES names them, so that the worker sees them, and no others, as 0, 1, …. The worker gets

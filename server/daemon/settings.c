@@ -127,7 +127,7 @@ static const struct rg_option table[] = {
      .type = RG_OPTION_INTEGER,
      .offset = AT(keep_alive),
      .argument = "SECONDS",
-     .value = "120",
+     .value = TEXT_OF(RG_KEEP_ALIVE_S),
      .min = 0,
      .max = 1 << 30,
      .help = "end a session whose client has been silent this long, as when it is stopped; 0: never",
@@ -136,7 +136,7 @@ static const struct rg_option table[] = {
      .type = RG_OPTION_INTEGER,
      .offset = AT(keep_alive_most),
      .argument = "SECONDS",
-     .value = "3600",
+     .value = TEXT_OF(RG_KEEP_ALIVE_MOST_S),
      .min = 0,
      .max = 1 << 30,
      .help = "the longest such time that a client may ask for, as for a program in a debugger",
@@ -348,19 +348,6 @@ void rg_daemon_settings_fini(struct rg_daemon_settings *settings)
     rg_options_fini(&settings->options);
 }
 
-static bool is_loopback(const struct sockaddr *address)
-{
-    if (address->sa_family == AF_INET) {
-        const struct sockaddr_in *v4 = (const struct sockaddr_in *)address;
-        return (ntohl(v4->sin_addr.s_addr) >> 24) == 127;
-    }
-    if (address->sa_family == AF_INET6) {
-        const struct in6_addr *v6 = &((const struct sockaddr_in6 *)address)->sin6_addr;
-        return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
-    }
-    return false;
-}
-
 enum rg_status rg_daemon_address_is_local(const char *address, bool *local, char *why, size_t why_size)
 {
     struct rg_address parsed;
@@ -385,7 +372,7 @@ enum rg_status rg_daemon_address_is_local(const char *address, bool *local, char
         return RG_ERR_INVALID;
     }
     for (const struct addrinfo *at = found; at; at = at->ai_next)
-        *local = *local && is_loopback(at->ai_addr);
+        *local = *local && rg_address_is_loopback(at->ai_addr);
     freeaddrinfo(found);
     return RG_OK;
 }

@@ -2,8 +2,8 @@
 #include "server/daemon/who.h"
 
 #include "common/base/log.h"
+#include "transport/address.h"
 
-#include <netinet/in.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,15 +21,8 @@ static bool is_local(int connection)
 {
     struct sockaddr_storage own = {0};
     socklen_t size = sizeof own;
-    if (getsockname(connection, (struct sockaddr *)&own, &size) != 0)
-        return false;
-    if (own.ss_family == AF_INET)
-        return ntohl(((const struct sockaddr_in *)&own)->sin_addr.s_addr) >> 24 == 127;
-    if (own.ss_family == AF_INET6) {
-        const struct in6_addr *v6 = &((const struct sockaddr_in6 *)&own)->sin6_addr;
-        return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
-    }
-    return false;
+    return getsockname(connection, (struct sockaddr *)&own, &size) == 0 &&
+           rg_address_is_loopback((const struct sockaddr *)&own);
 }
 
 /*

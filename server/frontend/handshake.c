@@ -10,6 +10,7 @@
 
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
+#include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/sync/scoped_lock.h"
 #include "server/daemon/audit.h"
@@ -27,7 +28,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -172,11 +172,7 @@ static int hello_file(const struct rg_control *hello)
     size_t size;
     if (rg_control_pack(hello, &data, &size) != RG_OK)
         return -1;
-    int fd = memfd_create("client-hello", MFD_CLOEXEC);
-    if (fd >= 0 && (write(fd, data, size) != (ssize_t)size || lseek(fd, 0, SEEK_SET) != 0)) {
-        close(fd);
-        fd = -1;
-    }
+    const int fd = rg_file_in_memory("client-hello", data, size);
     free(data);
     return fd;
 }
@@ -221,7 +217,6 @@ static int export_connection(struct rg_handshake *handshake)
     const int copy = fcntl(rg_conn_fd(handshake->conn), F_DUPFD_CLOEXEC, 3);
     const struct rg_transport_options options = {.filters = "", .tls_keys = &keys};
     struct rg_conn *conn = NULL;
-    int file = -1;
     if (copy < 0 || rg_conn_tls_export(handshake->conn, &keys) != RG_OK ||
         rg_transport_adopt_fd(copy, &options, &conn) != RG_OK) {
         if (copy >= 0)
@@ -230,12 +225,7 @@ static int export_connection(struct rg_handshake *handshake)
         return -1;
     }
     replace_connection(handshake, conn);
-    file = memfd_create("tls-keys", MFD_CLOEXEC);
-    if (file >= 0 &&
-        (write(file, &keys, sizeof keys) != (ssize_t)sizeof keys || lseek(file, 0, SEEK_SET) != 0)) {
-        close(file);
-        file = -1;
-    }
+    const int file = rg_file_in_memory("tls-keys", &keys, sizeof keys);
     rg_tls_wipe(&keys, sizeof keys);
     return file;
 }

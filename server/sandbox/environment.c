@@ -1,5 +1,5 @@
 /*
- * environment.c - what a worker, probe or manager gets of the server's environment: what is listed, nothing else.
+ * environment.c - what a confined program gets of the server's environment: what is listed, nothing else.
  *
  * A server's environment may hold what is nobody's business (tokens of a cloud, sockets of a service manager). What
  * remains configures the driver, libraries and remote-gpu itself. Where its user may not go (HOME), or what is replaced by

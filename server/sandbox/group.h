@@ -1,13 +1,11 @@
 /*
  * group.h - what the processes of one identity have in common while there are any: a user, namespaces, a runtime folder.
- * The lock of the sandboxes is held.
+ * The monitor's main thread.
  */
 #ifndef RG_SERVER_SANDBOX_GROUP_H
 #define RG_SERVER_SANDBOX_GROUP_H
 
 #include "server/sandbox/identities.h"
-
-#include <pthread.h>
 
 enum { RG_SANDBOX_GROUP_NAME = 32 };
 
@@ -23,7 +21,6 @@ struct rg_sandbox_group {
 };
 
 struct rg_sandboxes {
-    pthread_mutex_t lock;
     struct rg_sandbox_settings settings;
     uid_t first, last;
     uint32_t measures;

@@ -131,7 +131,6 @@ struct rg_sandboxes *rg_sandboxes_open(const struct rg_sandbox_settings *setting
         return NULL;
     }
     sandboxes->settings = *settings;
-    pthread_mutex_init(&sandboxes->lock, NULL);
     find_caches(sandboxes);
     bool good = read_range(sandboxes, settings->uids, why, why_size);
     if (good && !find_base(sandboxes)) {
@@ -157,7 +156,6 @@ void rg_sandboxes_close(struct rg_sandboxes *sandboxes)
         sandboxes->groups = group->next;
         rg_sandbox_group_free(group);
     }
-    pthread_mutex_destroy(&sandboxes->lock);
     free(sandboxes);
 }
 

@@ -25,16 +25,22 @@ struct rg_sandbox_settings {
 };
 
 struct rg_sandboxes;
+struct rg_sandbox_group;
+
+/* What is kept for an identity: images of clients, code that the software device, and NVIDIA's driver, made of them. */
+enum rg_sandbox_cache { RG_SANDBOX_IMAGES, RG_SANDBOX_SOFT, RG_SANDBOX_CUDA, RG_SANDBOX_CACHES };
 
 /** A process's: valid until it is released. */
 struct rg_sandbox_lease {
     struct rg_sandbox sandbox;
     char text[RG_SANDBOX_TEXT]; /* the program's argument --sandbox */
     char **environment;
-    void *group;
-    char image_cache[PATH_MAX + 32], soft_cache[PATH_MAX + 32], cuda_cache[PATH_MAX + 32],
-        soft_share[PATH_MAX + 32];
-    char shm[PATH_MAX], folders[3][PATH_MAX], library[PATH_MAX], driver[PATH_MAX];
+    struct rg_sandbox_group *group;
+    struct {
+        char folder[PATH_MAX], assignment[PATH_MAX + 32]; /* "VARIABLE=…"; "": none */
+    } caches[RG_SANDBOX_CACHES];
+    char soft_share[PATH_MAX + 32];
+    char shm[PATH_MAX], library[PATH_MAX], driver[PATH_MAX];
 };
 
 /**

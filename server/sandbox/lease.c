@@ -8,7 +8,6 @@
 #include "common/base/cleanup.h"
 #include "common/base/log.h"
 #include "common/base/path.h"
-#include "common/sync/scoped_lock.h"
 #include "server/sandbox/folders.h"
 
 #include <errno.h>
@@ -22,30 +21,34 @@
 
 enum { FILES_MAX = 16384, THREADS_MAX = 16384 };
 
-/* What the identity keeps below `base`: its real place, and `VARIABLE=…` for its processes. */
-static void add_cache(const struct rg_sandbox_group *group, const char *base, const char *variable,
-                      const char *name, struct rg_sandbox_lease *lease, int *n_keep, char *folder,
-                      char *assignment, size_t size)
+static const struct {
+    const char *variable, *place;
+    const char *off; /* the assignment where nothing is kept */
+} caches[RG_SANDBOX_CACHES] = {
+    [RG_SANDBOX_IMAGES] = {"REMOTE_GPU_IMAGE_CACHE", MOUNTED "/images", "REMOTE_GPU_IMAGE_CACHE=off"},
+    [RG_SANDBOX_SOFT] = {"SOFTGPU_CACHE", MOUNTED "/soft", "SOFTGPU_CACHE=off"},
+    [RG_SANDBOX_CUDA] = {"CUDA_CACHE_PATH", MOUNTED "/cuda", "CUDA_CACHE_DISABLE=1"},
+};
+
+/* What the identity keeps below `base` ("": nothing): its real place, and the assignment for its processes. */
+static void add_cache(const struct rg_sandbox_group *group, enum rg_sandbox_cache cache, const char *base,
+                      struct rg_sandbox_lease *lease, int *n_keep)
 {
     const bool mounted = lease->sandbox.policy.measures & RG_SANDBOX_MOUNTS;
-    char parent[PATH_MAX];
-    static const char *const at[] = {MOUNTED "/images", MOUNTED "/soft", MOUNTED "/cuda"};
-    const char *place = at[name[0] == 'i' ? 0 : name[0] == 's' ? 1 : 2];
-    bool good = *base && group->sandboxes->settings.share != RG_SANDBOX_SHARE_NONE &&
-                snprintf(parent, sizeof parent, "%s/identities", base) < (int)sizeof parent &&
-                snprintf(folder, PATH_MAX, "%s/%s", parent, group->name) < PATH_MAX;
-    if (good) {
-        good = rg_sandbox_make_path(base, 0700) && rg_sandbox_own_folder(parent, 0711) &&
-               rg_sandbox_folder_of(folder, group->uid);
-        if (!good)
-            rg_debug("nothing is kept in %s: %s", folder, strerror(errno));
+    char parent[PATH_MAX], *folder = lease->caches[cache].folder;
+    if (!*base || group->sandboxes->settings.share == RG_SANDBOX_SHARE_NONE ||
+        snprintf(parent, sizeof parent, "%s/identities", base) >= (int)sizeof parent ||
+        snprintf(folder, PATH_MAX, "%s/%s", parent, group->name) >= PATH_MAX)
+        return;
+    if (!rg_sandbox_make_path(base, 0700) || !rg_sandbox_own_folder(parent, 0711) ||
+        !rg_sandbox_folder_of(folder, group->uid)) {
+        rg_debug("nothing is kept in %s: %s", folder, strerror(errno));
+        return;
     }
-    if (good && mounted) {
-        lease->sandbox.keep[(*n_keep)++] = (struct rg_sandbox_keep){folder, place};
-        snprintf(assignment, size, "%s=%s", variable, place);
-    } else {
-        snprintf(assignment, size, "%s=%s", variable, good ? folder : "off");
-    }
+    if (mounted)
+        lease->sandbox.keep[(*n_keep)++] = (struct rg_sandbox_keep){folder, caches[cache].place};
+    snprintf(lease->caches[cache].assignment, sizeof lease->caches[cache].assignment, "%s=%s",
+             caches[cache].variable, mounted ? caches[cache].place : folder);
 }
 
 /* Groups that the GPU's device files are for, where only groups may open them. */
@@ -133,15 +136,12 @@ static void fill_lease(struct rg_sandbox_lease *lease, struct rg_sandbox_group *
         add_device_groups(sandbox);
     if (program == RG_SANDBOX_WORKER && *identity) {
         const bool mounted = sandbox->policy.measures & RG_SANDBOX_MOUNTS;
-        add_cache(group, sandboxes->image_base, "REMOTE_GPU_IMAGE_CACHE", "images", lease, &n_keep,
-                  lease->folders[0], lease->image_cache, sizeof lease->image_cache);
-        add_cache(group, sandboxes->soft_base, "SOFTGPU_CACHE", "soft", lease, &n_keep, lease->folders[1],
-                  lease->soft_cache, sizeof lease->soft_cache);
         char cuda[PATH_MAX] = "";
         if (sandboxes->image_base[0] && !soft)
             snprintf(cuda, sizeof cuda, "%.*s/cuda", PATH_MAX - 16, sandboxes->image_base);
-        add_cache(group, cuda, "CUDA_CACHE_PATH", "cuda", lease, &n_keep, lease->folders[2],
-                  lease->cuda_cache, sizeof lease->cuda_cache);
+        add_cache(group, RG_SANDBOX_IMAGES, sandboxes->image_base, lease, &n_keep);
+        add_cache(group, RG_SANDBOX_SOFT, sandboxes->soft_base, lease, &n_keep);
+        add_cache(group, RG_SANDBOX_CUDA, cuda, lease, &n_keep);
         snprintf(lease->shm, sizeof lease->shm, "%.*s/shm", PATH_MAX - 16, group->runtime);
         sandbox->shm = lease->shm;
         if (mounted)
@@ -150,11 +150,9 @@ static void fill_lease(struct rg_sandbox_lease *lease, struct rg_sandbox_group *
                  mounted ? MOUNTED "/sessions" : group->runtime);
         snprintf(lease->soft_share, sizeof lease->soft_share, "SOFTGPU_SHARE=%s", sandbox->policy.runtime);
     }
-    if (program != RG_SANDBOX_WORKER) {
-        snprintf(lease->image_cache, sizeof lease->image_cache, "REMOTE_GPU_IMAGE_CACHE=off");
-        snprintf(lease->soft_cache, sizeof lease->soft_cache, "SOFTGPU_CACHE=off");
-        snprintf(lease->cuda_cache, sizeof lease->cuda_cache, "CUDA_CACHE_DISABLE=1");
-    }
+    for (int i = 0; i < RG_SANDBOX_CACHES; i++)
+        if (!*lease->caches[i].assignment)
+            snprintf(lease->caches[i].assignment, sizeof lease->caches[i].assignment, "%s", caches[i].off);
     rg_sandbox_keep_folders(lease, driver, n_keep);
     rg_sandbox_format(&sandbox->policy, lease->text);
 }
@@ -168,15 +166,12 @@ struct rg_sandbox_lease *rg_sandboxes_lease(struct rg_sandboxes *sandboxes, enum
         rg_explain(why, why_size, "no memory");
         return NULL;
     }
-    RG_SCOPED_LOCK(&sandboxes->lock);
     struct rg_sandbox_group *group = rg_sandbox_group_of(sandboxes, identity, why, why_size);
     if (!group)
         return NULL;
     fill_lease(lease, group, program, identity, driver, soft, gpus);
-    const bool kept = strcmp(lease->cuda_cache, "CUDA_CACHE_PATH=off") != 0;
-    char *const own[] = {variable, lease->image_cache, lease->soft_cache,
-                         kept ? lease->cuda_cache
-                              : NULL, /* without one NVIDIA's driver keeps nothing: it has no home */
+    char *const own[] = {variable, lease->caches[RG_SANDBOX_IMAGES].assignment,
+                         lease->caches[RG_SANDBOX_SOFT].assignment, lease->caches[RG_SANDBOX_CUDA].assignment,
                          lease->soft_share};
     lease->environment = rg_sandbox_environment(own, sizeof own / sizeof own[0]);
     lease->group = group;
@@ -190,7 +185,6 @@ void rg_sandbox_release(struct rg_sandbox_lease *lease)
         return;
     struct rg_sandbox_group *group = lease->group;
     struct rg_sandboxes *sandboxes = group->sandboxes;
-    pthread_mutex_lock(&sandboxes->lock);
     if (--group->users == 0) {
         struct rg_sandbox_group **link = &sandboxes->groups;
         while (*link != group)
@@ -198,7 +192,6 @@ void rg_sandbox_release(struct rg_sandbox_lease *lease)
         *link = group->next;
         rg_sandbox_group_free(group);
     }
-    pthread_mutex_unlock(&sandboxes->lock);
     free(lease->environment);
     free(lease);
 }

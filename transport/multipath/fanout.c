@@ -103,7 +103,6 @@ void rg_fanout_add_security(struct rg_conn_security *all, const struct rg_conn *
     struct rg_conn_security one;
     rg_conn_security(conn, &one);
     all->encrypted = all->encrypted && one.encrypted;
-    all->in_kernel = all->in_kernel && one.in_kernel;
 }
 
 /* --- operations --- */

@@ -258,12 +258,7 @@ static bool resumable_backlog(const struct rg_conn *conn, size_t *unread, size_t
 {
     struct rg_resumable *c = (struct rg_resumable *)(uintptr_t)conn;
     RG_SCOPED_LOCK(&c->lock);
-    struct rg_conn_progress progress = {0};
-    if (c->link && c->over == RG_OK)
-        rg_conn_progress(c->link, &progress);
-    *unread = progress.unread;
-    *unsent = progress.unsent;
-    return progress.has_backlog;
+    return c->link && c->over == RG_OK && c->link->ops->backlog(c->link, unread, unsent);
 }
 
 static void resumable_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out)

@@ -65,7 +65,9 @@ static const struct rg_option table[] = {
      .value = "always",
      .commands = RG_CLI_RUN,
      .environment = "REMOTE_GPU_ENCRYPT",
-     .help = "what must be encrypted where TLS is spoken: all, or calls alone, so that RDMA may carry data"},
+     .help = "what must be encrypted where TLS is spoken: all, or no more than the handshake, so that the "
+             "session "
+             "may go by RDMA, calls and data unencrypted"},
     {.name = "rdma",
      .type = RG_OPTION_CHOICE,
      .offset = AT(rdma),
@@ -383,13 +385,14 @@ static enum rg_status export_security(const struct rg_cli_settings *settings)
         sprintf(folder + strlen(folder), "/%s", credentials);
         credentials = folder;
     }
-    const bool set =
-        (!credentials || setenv("REMOTE_GPU_CREDENTIALS", credentials, 1) == 0) &&
-        (!settings->allow_unauthenticated || setenv("REMOTE_GPU_ALLOW_UNAUTHENTICATED", "yes", 1) == 0) &&
-        (!rg_options_is_set(&settings->options, AT(encrypt)) ||
-         setenv("REMOTE_GPU_ENCRYPT", settings->encrypt, 1) == 0) &&
-        (!rg_options_is_set(&settings->options, AT(rdma)) ||
-         setenv("REMOTE_GPU_RDMA_POLICY", settings->rdma, 1) == 0);
+    const bool set = (!credentials || setenv("REMOTE_GPU_CREDENTIALS", credentials, 1) == 0) &&
+                     (!rg_options_is_set(&settings->options, AT(allow_unauthenticated)) ||
+                      setenv("REMOTE_GPU_ALLOW_UNAUTHENTICATED",
+                             settings->allow_unauthenticated ? "yes" : "no", 1) == 0) &&
+                     (!rg_options_is_set(&settings->options, AT(encrypt)) ||
+                      setenv("REMOTE_GPU_ENCRYPT", settings->encrypt, 1) == 0) &&
+                     (!rg_options_is_set(&settings->options, AT(rdma)) ||
+                      setenv("REMOTE_GPU_RDMA_POLICY", settings->rdma, 1) == 0);
     if (!set)
         rg_error("out of memory");
     return set ? RG_OK : RG_ERR_NO_MEMORY;

@@ -202,9 +202,8 @@ static void check_encryption(struct rg_doctor *doctor, const char *server, const
             doctor, ends_soon ? RG_CHECK_WARNING : RG_CHECK_OK, "encryption",
             ends_soon ? "renew the certificate: remote-gpu does so only where it was made by remote-gpu join"
                       : NULL,
-            "TLS 1.3, %s%s; the server is %s; this user is %s until %s%s", security.cipher,
-            security.in_kernel ? ", by the kernel" : "", security.peer, own->name, until,
-            own->joined ? ", and renews that" : "");
+            "TLS 1.3, %s; the server is %s; this user is %s until %s%s", security.cipher, security.peer,
+            own->name, until, own->joined ? ", and renews that" : "");
     } else if (rg_address_parse(server, &address, NULL, 0) == RG_OK && *address.host) {
         const bool near = rg_credentials_is_loopback(&address);
         rg_doctor_say(

@@ -146,6 +146,10 @@ static void pools(struct client *c)
     unsigned before = atomic_load(&asked);
     use(c, 0, DEVICE);
     CHECK(atomic_load(&asked) == before);
+    DO(c, 0, RG_OP_cuEventRecord, "88", handle(RG_KIND_EVENT, 1), (uint64_t)0);
+    DO(c, 0, RG_OP_cuStreamWaitEvent, "884", (uint64_t)0, handle(RG_KIND_EVENT, 1), 0);
+    use(c, 0, DEVICE); /* a step of a loop ends none */
+    CHECK(atomic_load(&asked) == before);
     DO(c, 0, RG_OP_cuStreamSynchronize, "8", (uint64_t)0);
     use(c, 0, DEVICE);
     CHECK(atomic_load(&asked) == before + 1);
