@@ -9,6 +9,7 @@
 
 #include "client/api/export_table.h"
 #include "client/api/function.h"
+#include "client/api/memory.h"
 #include "client/cache/query_cache.h"
 #include "client/core/address_map.h"
 #include "client/core/call.h"
@@ -590,25 +591,32 @@ CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
  * ---------------------------------------------------------------------------------------------------
  */
 
+static CUresult wait_for(CUcontext context)
+{
+    CUresult captured;
+    if (rg_capture_forbids(&captured))
+        return captured;
+    const CUresult status = rg_timeline_wait_context(context);
+    if (status == CUDA_SUCCESS)
+        rg_pools_waited();
+    return status;
+}
+
 CUresult cuCtxSynchronize(void)
 {
-    CUresult captured, status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
-    return rg_capture_forbids(&captured) ? captured : rg_timeline_wait_context(NULL);
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
+    return status != CUDA_SUCCESS ? status : wait_for(NULL);
 }
 
 CUresult cuCtxSynchronize_v2(CUcontext ctx)
 {
     if (!ctx)
         return cuCtxSynchronize();
-    CUresult captured, status = rg_call_allowed(0);
+    CUresult status = rg_call_allowed(0);
     if (status != CUDA_SUCCESS)
         return status;
     status = rg_handle_check(RG_KIND_CONTEXT, (uint64_t)ctx, CUDA_ERROR_INVALID_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
-    return rg_capture_forbids(&captured) ? captured : rg_timeline_wait_context(ctx);
+    return status != CUDA_SUCCESS ? status : wait_for(ctx);
 }
 
 /*

@@ -2,6 +2,7 @@
  * event.c - events: created without a round trip, recorded without waiting, queried without asking where that
  * will do.
  */
+#include "client/api/memory.h"
 #include "client/core/call.h"
 #include "client/core/handle.h"
 #include "client/core/home.h"
@@ -139,7 +140,12 @@ CUresult cuEventSynchronize(CUevent hEvent)
     CUresult captured, status = check_event(hEvent);
     if (status != CUDA_SUCCESS)
         return status;
-    return rg_capture_asked(hEvent, &captured) ? captured : rg_timeline_wait_event(hEvent);
+    if (rg_capture_asked(hEvent, &captured))
+        return captured;
+    status = rg_timeline_wait_event(hEvent);
+    if (status == CUDA_SUCCESS)
+        rg_pools_waited();
+    return status;
 }
 
 static CUresult elapsed(float *milliseconds, CUevent start, CUevent end, unsigned version)

@@ -25,7 +25,45 @@
 #include "common/cuda/graph/graph.h"
 #include "generated/client/operations.h"
 
+#include <stdatomic.h>
 #include <sys/mman.h>
+
+/*
+ * --- memory of pools: what they hold and do not use ----------------------------------------------------------
+ */
+
+/* Whether pools may hold memory that they would have given back if their driver had seen all waits of the program. */
+static _Atomic enum { NO_POOLS, WAITED, FREED } pools;
+
+void rg_pools_waited(void)
+{
+    if (atomic_load_explicit(&pools, memory_order_relaxed) == FREED)
+        atomic_store(&pools, WAITED);
+}
+
+/*
+ * The program asks how much memory there is. What pools have ready for it is no part of that, and goes back; and pools have
+ * given back what they do not hold on to if the program has waited, also where this client knew by itself that there was
+ * nothing left to wait for.
+ */
+static void settle_pools(void)
+{
+    const int state = atomic_load(&pools);
+    if (state == NO_POOLS)
+        return;
+    rg_prealloc_give_back_pools();
+    if (state == WAITED && rg_context_current() && rg_session_current()->op_numbers[RG_OP_rgPoolsSettle])
+        (void)rg_op_rgPoolsSettle();
+}
+
+CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
+{
+    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
+    if (status != CUDA_SUCCESS)
+        return status;
+    settle_pools();
+    return rg_op_cuMemGetInfo_v2(free, total);
+}
 
 /*
  * --- device memory ----------------------------------------------------------------------------------------
@@ -201,7 +239,9 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
     struct rg_range range;
     if (!rg_map_remove(dptr, 1u << RG_RANGE_DEVICE | 1u << RG_RANGE_POOL, &range))
         return CUDA_ERROR_INVALID_VALUE;
-    if (range.kind == RG_RANGE_DEVICE)
+    if (range.kind == RG_RANGE_POOL)
+        atomic_store(&pools, FREED);
+    else
         rg_startup_profile_note_free(range.context, range.size);
     if (!rg_homes_differ(owner, 0))
         return rg_op_cuMemFree_v2(dptr);
@@ -237,6 +277,8 @@ static CUresult allocate_async(CUdeviceptr *dptr, size_t size, CUmemoryPool pool
                               .size = size,
                               .pool = pool,
                               .stream = rg_effective_stream(stream)};
+    int none = NO_POOLS;
+    atomic_compare_exchange_strong(&pools, &none, WAITED);
     bool entered; /* what is allocated is of the stream's device */
     status = rg_context_scope_enter_stream(stream, &entered);
     if (status == CUDA_SUCCESS)
@@ -277,6 +319,7 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     const uint64_t owner = rg_home_of_address(dptr);
     if (!rg_map_remove(dptr, 1u << RG_RANGE_POOL | 1u << RG_RANGE_DEVICE, NULL))
         return CUDA_ERROR_INVALID_VALUE;
+    atomic_store(&pools, FREED);
     struct rg_proxy proxy; /* the memory may be of another server than the stream */
     status = rg_proxy_begin(&proxy, owner, rg_effective_stream(hStream), false);
     return status == CUDA_SUCCESS ? rg_proxy_end(&proxy, rg_op_cuMemFreeAsync(dptr, proxy.stream)) : status;
@@ -340,7 +383,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
     if (!value || !rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
         return CUDA_ERROR_INVALID_VALUE;
     unsigned long long number = 0;
-    rg_prealloc_give_back_pool(pool);
+    settle_pools();
     CUresult status = rg_op_rgMemPoolGetAttribute(pool, attr, &number);
     if (status != CUDA_SUCCESS)
         return status;

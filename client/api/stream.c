@@ -4,6 +4,7 @@
  */
 #include "client/api/stream.h"
 
+#include "client/api/memory.h"
 #include "client/core/call.h"
 #include "client/core/handle.h"
 #include "client/core/home.h"
@@ -94,7 +95,12 @@ CUresult cuStreamSynchronize(CUstream hStream)
     status = rg_handle_check(RG_KIND_STREAM, (uint64_t)hStream, CUDA_ERROR_INVALID_HANDLE);
     if (status != CUDA_SUCCESS)
         return status;
-    return rg_capture_takes(hStream) ? rg_capture_refuse(hStream) : rg_timeline_wait_stream(hStream);
+    if (rg_capture_takes(hStream))
+        return rg_capture_refuse(hStream);
+    status = rg_timeline_wait_stream(hStream);
+    if (status == CUDA_SUCCESS)
+        rg_pools_waited();
+    return status;
 }
 
 CUresult cuStreamQuery(CUstream hStream)

@@ -18,7 +18,7 @@ struct which {
     uint64_t context;
     uint64_t unused_since;
     uint32_t thread;
-    bool by_stream, by_pool;
+    bool by_stream, by_pool, ordered; /* ordered: of whichever pool */
     CUstream stream;
     CUmemoryPool pool;
 };
@@ -29,6 +29,7 @@ static bool is_meant(const struct rg_slab *slab, const struct which *which)
            (!which->context || slab->context == which->context) &&
            (!which->unused_since || (slab->slab_id && slab->used < which->unused_since)) &&
            (!which->thread || slab->thread == which->thread) &&
+           (!which->ordered || slab->key.kind == RG_PREALLOC_ORDERED) &&
            (!which->by_stream || slab->key.stream == which->stream) &&
            (!which->by_pool ||
             (slab->key.kind == RG_PREALLOC_ORDERED && (slab->key.pool == which->pool || !slab->key.pool)));
@@ -110,6 +111,12 @@ void rg_prealloc_give_back_pool(CUmemoryPool pool)
 {
     if (some())
         (void)give_back(&(struct which){.by_pool = true, .pool = pool});
+}
+
+void rg_prealloc_give_back_pools(void)
+{
+    if (some())
+        (void)give_back(&(struct which){.ordered = true});
 }
 
 void rg_prealloc_give_back_thread(uint32_t thread)

@@ -62,6 +62,8 @@ bool rg_prealloc_give_back(struct rg_session *session);
 void rg_prealloc_give_back_context(uint64_t context);
 void rg_prealloc_give_back_stream(CUstream stream);
 void rg_prealloc_give_back_pool(CUmemoryPool pool);
+/** The same for all pools. */
+void rg_prealloc_give_back_pools(void);
 void rg_prealloc_give_back_thread(uint32_t thread);
 
 /** Whether anything is ready or due; then rg_prealloc_age is to be called every RG_SENDER_IDLE_MS. */

@@ -61,6 +61,8 @@ CUresult rg_execute_rgMemPoolGetAttribute(struct rg_request *request, CUmemoryPo
         *value = (unsigned)number;
     if (result == CUDA_SUCCESS && attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
         (void)rg_prealloc_pool_high(request->worker, pool, value);
+    if (result == CUDA_SUCCESS && attr == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
+        rg_prealloc_pool_reserved(request->worker, pool, value);
     return result;
 }
 

@@ -131,6 +131,46 @@ static bool keep_high(struct rg_worker *worker, CUmemoryPool pool)
     return true;
 }
 
+/* What NVIDIA's driver reserves for a pool at a time. */
+#define POOL_STEP (32ull << 20)
+
+static uint64_t pool_steps(uint64_t bytes)
+{
+    return (bytes + POOL_STEP - 1) & ~(POOL_STEP - 1);
+}
+
+/* What was made ready of a pool goes back: the pool is not to hold on to it as to memory that the program has had. */
+static void trim_pool(struct rg_worker *worker, CUmemoryPool pool)
+{
+    const struct pool *known = pool ? find_pool(worker, pool) : NULL;
+    if (known && rg_driver.cuMemPoolTrimTo)
+        (void)rg_driver.cuMemPoolTrimTo(pool, pool_steps(known->high));
+}
+
+void rg_prealloc_pool_reserved(struct rg_worker *worker, CUmemoryPool pool, unsigned long long *high)
+{
+    const struct pool *known = find_pool(worker, pool);
+    const uint64_t now = known ? pool_number(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) : 0;
+    const uint64_t most = known && pool_steps(known->high) > now ? pool_steps(known->high) : now;
+    if (known && *high > most)
+        *high = most;
+}
+
+CUresult rg_execute_rgPoolsSettle(struct rg_request *request)
+{
+    CUstream stream;
+    (void)request;
+    if (!rg_driver.cuStreamCreate || !rg_driver.cuStreamSynchronize || !rg_driver.cuStreamDestroy_v2)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    /* one with nothing to wait for: pools settle when any stream is waited for */
+    const CUresult result = rg_driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+    if (result != CUDA_SUCCESS)
+        return CUDA_SUCCESS; /* of a context that has failed, nobody expects figures */
+    (void)rg_driver.cuStreamSynchronize(stream);
+    (void)rg_driver.cuStreamDestroy_v2(stream);
+    return CUDA_SUCCESS;
+}
+
 bool rg_prealloc_pool_high(struct rg_worker *worker, CUmemoryPool pool, unsigned long long *high)
 {
     const struct pool *known = find_pool(worker, pool);
@@ -384,6 +424,8 @@ CUresult rg_execute_rgMemReturn(struct rg_request *request, unsigned long long i
         return CUDA_SUCCESS; /* it went with its context */
     for (unsigned i = 0; i < slab->n; i++)
         free_block(request->worker, slab, slab->blocks[i]);
+    if (slab->n)
+        trim_pool(request->worker, slab->pool);
     forget(request->worker, link);
     return CUDA_SUCCESS;
 }

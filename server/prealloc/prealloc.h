@@ -24,6 +24,11 @@
 
 /** The most that was in use of a pool, for one of which memory is or was made ready; false: for others. */
 bool rg_prealloc_pool_high(struct rg_worker *worker, CUmemoryPool pool, unsigned long long *high);
+/**
+ * Of the most that was reserved of a pool, takes out what was made ready only: `high` is what the driver says. With drivers that
+ * reserve in other steps than of 32 MiB it is an estimate.
+ */
+void rg_prealloc_pool_reserved(struct rg_worker *worker, CUmemoryPool pool, unsigned long long *high);
 /** The mark was reset. */
 void rg_prealloc_pool_reset(struct rg_worker *worker, CUmemoryPool pool);
 

@@ -402,6 +402,7 @@ void fuzz_seeds(void)
 
     start(0);
     record("rgMemMayRecall", 0, "");
+    record("rgPoolsSettle", 1, "");
     record("rgMemAhead", 0, "84884488", (uint64_t)3, 2, (uint64_t)4096, zero, 0, 3, zero, zero);
     const struct rg_prealloc_hint wish = {.slab_id = 1000, .size = 4096, .kind = 0, .count = 2};
     record("rgMemForesee", 0, "8b", sizeof wish, &wish, sizeof wish);

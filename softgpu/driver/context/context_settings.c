@@ -4,6 +4,7 @@
  */
 #include "common/cuda/graph/graph.h"
 #include "softgpu/driver/context/context.h"
+#include "softgpu/driver/range/range.h"
 #include "softgpu/driver/schedule/schedule.h"
 #include "softgpu/exec/exec.h"
 
@@ -68,6 +69,7 @@ CUresult cuCtxSynchronize_v2(CUcontext handle)
     SG_RETURN_IF(sg_context_argument(handle, &context));
     SG_RETURN_IF(rg_capture_unsafe());
     sg_context_wait(context);
+    sg_pools_waited();
     sg_exec_flush_output();
     return (CUresult)atomic_load(&context->sticky);
 }

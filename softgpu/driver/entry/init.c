@@ -39,6 +39,7 @@ static CUresult start(void)
 {
     SG_RETURN_IF(sg_devices_init());
     sg_context_at_end(sg_modules_drop_context);
+    sg_pools_init();
     for (int i = 0; i < sg_state.n_devices; i++) {
         struct sg_device *device = &sg_state.devices[i];
         device->default_pool = device->current_pool = sg_pool_new(device);

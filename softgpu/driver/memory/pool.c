@@ -2,8 +2,14 @@
  * pool.c - stream-ordered memory: cuMemAllocAsync, cuMemFreeAsync and pools.
  *
  * Memory is given out when asked for; a free takes effect when its stream comes to it. When memory runs out
- * while frees are queued, the allocation waits for the context's work and tries again. Pools keep nothing
- * back: what is reserved is what is used, and trimming finds nothing to trim.
+ * while frees are queued, the allocation waits for the context's work and tries again.
+ *
+ * What a pool reserves is an account with the device, in steps of 32 MiB as NVIDIA's driver has them: freed
+ * memory is unmapped at once, so that kernels cannot go on using it, but stays the pool's up to its release
+ * threshold. What is above goes back when somebody waits for a stream, an event or a context (the CUDA
+ * programming guide's "physical page caching"), by cuMemPoolTrimTo, and when another allocation needs it.
+ *
+ * Locks: pools.lock, a pool's, that of the device's memory.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -16,10 +22,72 @@
 
 #define PAGE 4096ull
 #define UNIT 512ull /* in which a pool counts what is used */
+#define STEP (32ull << 20)
+
+static struct {
+    pthread_mutex_t lock;
+    struct sg_pool *first;
+    _Atomic bool freed; /* since somebody has waited */
+} pools = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static uint64_t steps(uint64_t size)
+{
+    return (size + STEP - 1) & ~(STEP - 1);
+}
+
+static void give_back(struct sg_pool *pool, uint64_t bytes)
+{
+    pool->reserved -= bytes;
+    if (!pool->imported)
+        sg_memory_give_back(pool->device, bytes);
+}
+
+/* Gives back what is neither in use nor among the `keep` bytes that stay reserved. */
+static void release_above(struct sg_pool *pool, uint64_t keep)
+{
+    RG_SCOPED_LOCK(&pool->lock);
+    const uint64_t least = keep > pool->committed ? keep : steps(pool->committed);
+    if (pool->reserved > least)
+        give_back(pool, pool->reserved - least);
+}
+
+/* A program has waited for the device. */
+static void settle(void)
+{
+    if (!atomic_load_explicit(&pools.freed, memory_order_relaxed) || !atomic_exchange(&pools.freed, false))
+        return;
+    RG_SCOPED_LOCK(&pools.lock);
+    for (struct sg_pool *pool = pools.first; pool != NULL; pool = pool->next)
+        release_above(pool, pool->release_threshold);
+}
+
+/* All that is not in use goes back. */
+static void reclaim(const struct sg_device *device)
+{
+    RG_SCOPED_LOCK(&pools.lock);
+    for (struct sg_pool *pool = pools.first; pool != NULL; pool = pool->next) {
+        if (pool->device != device)
+            continue;
+        RG_SCOPED_LOCK(&pool->lock);
+        give_back(pool, pool->reserved - pool->committed);
+    }
+}
+
+void sg_pools_init(void)
+{
+    sg_pool_hooks = (struct sg_pool_hooks){.waited = settle, .reclaim = reclaim};
+}
 
 static void finish_pool(struct sg_object *object)
 {
     struct sg_pool *pool = (struct sg_pool *)object;
+    pthread_mutex_lock(&pools.lock);
+    struct sg_pool **link = &pools.first;
+    while (*link != pool)
+        link = &(*link)->next;
+    *link = pool->next;
+    pthread_mutex_unlock(&pools.lock);
+    give_back(pool, pool->reserved);
     pthread_mutex_destroy(&pool->lock);
     if (pool->shared)
         close(pool->file); /* ranges hold a reference */
@@ -36,6 +104,9 @@ struct sg_pool *sg_pool_new(struct sg_device *device)
     pool->reuse[0] = pool->reuse[1] = pool->reuse[2] = 1;
     pool->peer_access[device->ordinal] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     sg_handle_add(&pool->object, SG_KIND_POOL, NULL, finish_pool);
+    RG_SCOPED_LOCK(&pools.lock);
+    pool->next = pools.first;
+    pools.first = pool;
     return pool;
 }
 
@@ -44,42 +115,73 @@ static uint64_t units(uint64_t size)
     return (size + UNIT - 1) & ~(UNIT - 1);
 }
 
+static uint64_t pages(uint64_t size)
+{
+    return (size + PAGE - 1) & ~(PAGE - 1);
+}
+
 void sg_pool_returned(struct sg_pool *pool, uint64_t size)
 {
     pthread_mutex_lock(&pool->lock);
     pool->used -= units(size);
+    pool->committed -= pages(size);
+    if (pool->imported) /* nothing of it stays here */
+        pool->reserved = pool->committed;
     pthread_mutex_unlock(&pool->lock);
+    atomic_store(&pools.freed, true);
     sg_release(&pool->object);
+}
+
+/* Counts memory in that is reserved. The lock is held. */
+static void count_in(struct sg_pool *pool, uint64_t size)
+{
+    pool->used += units(size);
+    pool->committed += pages(size);
+    sg_acquire(&pool->object);
+    if (pool->used > pool->used_high)
+        pool->used_high = pool->used;
+    if (pool->reserved > pool->reserved_high)
+        pool->reserved_high = pool->reserved;
 }
 
 void sg_pool_took(struct sg_pool *pool, uint64_t size)
 {
     RG_SCOPED_LOCK(&pool->lock);
-    pool->used += units(size);
-    sg_acquire(&pool->object);
+    pool->reserved += pages(size);
+    count_in(pool, size);
 }
 
-/* Counts the allocation in; false if the pool's own limit forbids it. */
+/* Sees to it that `bytes` more are reserved than are in use, in whole steps if there is room for them. */
+static bool reserve(struct sg_pool *pool, uint64_t bytes)
+{
+    const uint64_t needed = pool->committed + bytes;
+    if (needed <= pool->reserved)
+        return true;
+    uint64_t wanted = steps(needed);
+    if (pool->size_max != 0 && wanted > pages(pool->size_max))
+        wanted = pages(pool->size_max) > needed ? pages(pool->size_max) : needed;
+    if (wanted < pool->reserved || !sg_memory_take(pool->device, wanted - pool->reserved)) {
+        wanted = needed;
+        if (!sg_memory_take(pool->device, wanted - pool->reserved))
+            return false;
+    }
+    pool->reserved = wanted;
+    return true;
+}
+
+/* Counts the allocation in; false if the pool's own limit forbids it, or the device has too little memory. */
 static bool pool_take(struct sg_pool *pool, uint64_t size)
 {
-    uint64_t bytes = units(size);
+    if (size > pool->device->memory_total)
+        return false;
+    const uint64_t bytes = units(size);
     RG_SCOPED_LOCK(&pool->lock);
-    bool fits = size <= UINT64_MAX - PAGE &&
-                (pool->size_max == 0 || (bytes <= pool->size_max && pool->used <= pool->size_max - bytes));
-    if (fits) {
-        pool->used += bytes;
-        sg_acquire(&pool->object);
-    }
+    const bool fits =
+        (pool->size_max == 0 || (bytes <= pool->size_max && pool->used <= pool->size_max - bytes)) &&
+        reserve(pool, pages(size));
+    if (fits)
+        count_in(pool, size);
     return fits;
-}
-
-static void note_high_marks(struct sg_pool *pool)
-{
-    RG_SCOPED_LOCK(&pool->lock);
-    if (pool->used > pool->used_high)
-        pool->used_high = pool->used;
-    if (pool->used > pool->reserved_high)
-        pool->reserved_high = pool->used;
 }
 
 static CUresult allocate(CUdeviceptr *out, size_t size, struct sg_pool *pool, struct sg_stream *stream)
@@ -88,20 +190,20 @@ static CUresult allocate(CUdeviceptr *out, size_t size, struct sg_pool *pool, st
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     for (int attempt = 0; attempt < 2 && result == CUDA_ERROR_OUT_OF_MEMORY; attempt++) {
-        if (attempt > 0)
+        if (attempt > 0) {
             sg_context_wait(stream->object.context); /* frees may be queued */
+            reclaim(pool->device);
+        }
         if (!pool_take(pool, size))
             continue;
         uint64_t address;
         result = pool->shared ? sg_pool_alloc_shared(pool, stream->object.context, size, &address)
                               : sg_range_alloc(stream->object.context, pool->device, size, SG_RANGE_ASYNC,
                                                pool, &address);
-        if (result == CUDA_SUCCESS) {
-            note_high_marks(pool);
+        if (result == CUDA_SUCCESS)
             *out = address;
-        } else {
+        else
             sg_pool_returned(pool, size);
-        }
     }
     return result;
 }
@@ -287,10 +389,12 @@ CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUme
 
 CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
 {
-    (void)keep;
     SG_RETURN_IF(sg_enter());
     SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
-    return pool != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (pool == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    release_above(pool, keep);
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value)
@@ -310,6 +414,8 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribut
         *(cuuint64_t *)value = pool->release_threshold;
         break;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+        *(cuuint64_t *)value = pool->reserved;
+        break;
     case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
         *(cuuint64_t *)value = pool->used;
         break;
@@ -348,7 +454,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribut
         if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
             pool->used_high = pool->used;
         else
-            pool->reserved_high = pool->used;
+            pool->reserved_high = pool->reserved;
         break;
     default:
         return CUDA_ERROR_INVALID_VALUE;

@@ -7,11 +7,13 @@
 
 struct sg_pool {
     struct sg_object object;
+    struct sg_pool *next; /* in the list of all */
     struct sg_device *device;
     size_t size_max; /* 0: the device's memory */
-    bool is_default;
     pthread_mutex_t lock;
-    uint64_t used, used_high, reserved_high;
+    uint64_t used, used_high;         /* as pools count, by allocation */
+    uint64_t committed;               /* the same in whole pages, which allocations take */
+    uint64_t reserved, reserved_high; /* taken from the device; an imported pool takes nothing */
     uint64_t release_threshold;
     int reuse[3];
     int peer_access[SG_DEVICES_MAX]; /* CUmemAccess_flags */
@@ -19,7 +21,7 @@ struct sg_pool {
     bool shared, imported;
     int file;
     struct sg_shared_file about;
-    uint64_t next; /* where the next allocation's part begins */
+    uint64_t next_part; /* where the next allocation's part begins */
 };
 
 /** A new pool on `device`, or NULL. */
@@ -29,9 +31,11 @@ bool sg_pool_share(struct sg_pool *pool);
 /** Memory of a pool that can be shared. */
 CUresult sg_pool_alloc_shared(struct sg_pool *pool, struct sg_context *context, uint64_t size,
                               uint64_t *address);
-/** Notes that `size` bytes of the pool are in use, whatever its limit. */
+/** Notes that `size` bytes of an imported pool are in use, whatever its limit. */
 void sg_pool_took(struct sg_pool *pool, uint64_t size);
 /** Notes that `size` bytes of the pool were given back. */
 void sg_pool_returned(struct sg_pool *pool, uint64_t size);
+/** Pools see from now on where they are to give memory back (sg_pool_hooks). */
+void sg_pools_init(void);
 
 #endif

@@ -21,7 +21,7 @@ bool sg_pool_share(struct sg_pool *pool)
 {
     pool->about =
         (struct sg_shared_file){.kind = SG_SHARED_POOL, .device = pool->device->ordinal, .size = PAGE};
-    pool->next = PAGE; /* the first page is not used: a file is never empty */
+    pool->next_part = PAGE; /* the first page is not used: a file is never empty */
     pool->file = sg_shared_file_new(&pool->about);
     pool->shared = pool->file >= 0;
     return pool->shared;
@@ -35,10 +35,10 @@ CUresult sg_pool_alloc_shared(struct sg_pool *pool, struct sg_context *context, 
     const uint64_t bytes = (size + PAGE - 1) & ~(PAGE - 1);
     struct sg_backing backing = {.file = pool->file, .secret = pool->about.secret};
     pthread_mutex_lock(&pool->lock);
-    backing.offset = pool->next;
-    const bool grown = ftruncate(pool->file, (off_t)(pool->next + bytes)) == 0;
+    backing.offset = pool->next_part;
+    const bool grown = ftruncate(pool->file, (off_t)(pool->next_part + bytes)) == 0;
     if (grown)
-        pool->next += bytes;
+        pool->next_part += bytes;
     pthread_mutex_unlock(&pool->lock);
     return grown ? sg_range_alloc_backed(context, pool->device, size, SG_RANGE_ASYNC, pool, &backing, address)
                  : CUDA_ERROR_OUT_OF_MEMORY;

@@ -179,8 +179,12 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size, const CUmem
     if (!to_share && properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE)
         return CUDA_ERROR_NOT_SUPPORTED;
     struct sg_device *device = sg_device(properties->location.id);
-    if (!sg_memory_take(device, size))
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!sg_memory_take(device, size)) {
+        if (sg_pool_hooks.reclaim != NULL)
+            sg_pool_hooks.reclaim(device);
+        if (!sg_memory_take(device, size))
+            return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     struct sg_allocation *allocation = calloc(1, sizeof *allocation);
     pthread_mutex_lock(&physical.lock);
     const bool made = allocation != NULL &&

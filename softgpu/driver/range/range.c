@@ -40,6 +40,7 @@
 #define GUARDED_MAX 16384
 
 struct sg_memory sg_memory = {.lock = PTHREAD_MUTEX_INITIALIZER};
+struct sg_pool_hooks sg_pool_hooks;
 
 /* This process's: what is nobody else's in it. */
 static _Atomic uint64_t window_first = WINDOW_START, window_size = WINDOW_SIZE;
@@ -179,10 +180,22 @@ static void close_block(uint64_t base, uint64_t end)
         sg_window_map_nothing((void *)(uintptr_t)end, behind - end);
 }
 
+/* Whether it is in the device's account by itself: a pool has its memory there already. */
+static bool is_charged(const struct sg_range *range)
+{
+    return !range->imported && range->pool == NULL;
+}
+
 CUresult sg_range_alloc(struct sg_context *context, struct sg_device *device, uint64_t size,
                         enum sg_range_kind kind, struct sg_pool *pool, uint64_t *address)
 {
-    return sg_range_alloc_backed(context, device, size, kind, pool, NULL, address);
+    CUresult result = sg_range_alloc_backed(context, device, size, kind, pool, NULL, address);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && pool == NULL && size <= device->memory_total &&
+        sg_pool_hooks.reclaim != NULL) {
+        sg_pool_hooks.reclaim(device);
+        result = sg_range_alloc_backed(context, device, size, kind, pool, NULL, address);
+    }
+    return result;
 }
 
 CUresult sg_range_alloc_backed(struct sg_context *context, struct sg_device *device, uint64_t size,
@@ -214,7 +227,7 @@ CUresult sg_range_alloc_backed(struct sg_context *context, struct sg_device *dev
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&sg_memory.lock);
     uint64_t *used = &sg_memory.used[device->ordinal];
-    if (!range->imported && bytes > device->memory_total - *used)
+    if (is_charged(range) && bytes > device->memory_total - *used)
         goto out;
     if (sg_memory.start == 0 && !sg_window_reserve())
         goto out;
@@ -240,7 +253,7 @@ CUresult sg_range_alloc_backed(struct sg_context *context, struct sg_device *dev
     }
     open_block(range);
     sg_memory.cursor = range->base + range->span;
-    if (!range->imported)
+    if (is_charged(range))
         *used += bytes;
     *address = range->base;
     range = NULL;
@@ -262,7 +275,7 @@ void sg_range_drop(struct sg_range *range)
     const bool hole = range->shared || sg_memory.device.n <= GUARDED_MAX;
     if (!hole || !sg_window_map_nothing(at, bytes))
         madvise(at, bytes, MADV_DONTNEED);
-    if (!range->imported)
+    if (is_charged(range))
         sg_memory.used[range->device->ordinal] -= bytes;
     if (range->shared && range->kind == SG_RANGE_DEVICE)
         close(range->file); /* processes that have it mapped keep it */

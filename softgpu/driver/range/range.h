@@ -139,4 +139,16 @@ bool sg_memory_take(const struct sg_device *device, uint64_t bytes);
 void sg_memory_give_back(const struct sg_device *device, uint64_t bytes);
 uint64_t sg_memory_used(const struct sg_device *device);
 
+/** What pools do with memory that they hold and that is not in use; set once, before anything is allocated. */
+struct sg_pool_hooks {
+    void (*waited)(void);                            /* a program has waited for the device's work */
+    void (*reclaim)(const struct sg_device *device); /* there is too little of the device's memory */
+};
+extern struct sg_pool_hooks sg_pool_hooks;
+static inline void sg_pools_waited(void)
+{
+    if (sg_pool_hooks.waited != NULL)
+        sg_pool_hooks.waited();
+}
+
 #endif

@@ -19,6 +19,7 @@
 #include "common/sync/scoped_lock.h"
 #include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/core/shared_file.h"
+#include "softgpu/driver/range/range.h"
 #include "softgpu/driver/schedule/schedule.h"
 #include "softgpu/exec/exec.h"
 
@@ -432,6 +433,7 @@ CUresult cuEventSynchronize(CUevent handle)
         return CUDA_ERROR_CAPTURED_EVENT;
     if (!wait_for_event(event, event->object.context))
         return CUDA_SUCCESS;
+    sg_pools_waited();
     sg_exec_flush_output();
     return (CUresult)atomic_load(&event->object.context->sticky);
 }

@@ -8,6 +8,7 @@
 
 #include "common/cuda/graph/graph.h"
 #include "softgpu/driver/context/context.h"
+#include "softgpu/driver/range/range.h"
 #include "softgpu/driver/schedule/schedule.h"
 #include "softgpu/exec/exec.h"
 
@@ -117,6 +118,7 @@ CUresult cuStreamSynchronize(CUstream handle)
     } else {
         sg_stream_wait(stream);
     }
+    sg_pools_waited();
     sg_exec_flush_output();
     return (CUresult)atomic_load(&stream->object.context->sticky);
 }

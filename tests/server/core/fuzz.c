@@ -315,6 +315,7 @@ static size_t put_some(struct client *c, unsigned which)
         return 0;
     case 19:
         put(c, RG_OP_rgMemMayRecall, lane, token, "");
+        put(c, RG_OP_rgPoolsSettle, lane, token, "");
         put(c, RG_OP_rgMemAhead, lane, token, "84884488", number, chance(3), (uint64_t)(1 + chance(9)), zero,
             0, chance(9), zero, zero);
         wish = (struct rg_prealloc_hint){

@@ -106,6 +106,7 @@ static const struct {
     {RG_OP_cuMemPoolDestroy, "8"},
     {RG_OP_cuMemPoolTrimTo, "88"},
     {RG_OP_rgMemReturn, "8"},
+    {RG_OP_rgPoolsSettle, ""},
     {RG_OP_cuDevicePrimaryCtxRelease_v2, "4"},
     {RG_OP_cuCtxDestroy_v2, "8"},
     {RG_OP_cuDevicePrimaryCtxReset_v2, "4"},

@@ -1,0 +1,138 @@
+/*
+ * pools.c - what memory pools hold: how much they reserve and use, what they keep up to their release threshold and for how
+ * long, and what is left of the device meanwhile.
+ */
+#include "must.h"
+
+#include <stdint.h>
+
+#define MIB      ((size_t)1 << 20)
+#define KEEP_ALL UINT64_MAX
+
+static CUstream stream;
+static size_t at_first;
+
+static unsigned long long figure(CUmemoryPool pool, CUmemPool_attribute attribute)
+{
+    cuuint64_t value = 0;
+    CHECK(cuMemPoolGetAttribute(pool, attribute, &value));
+    return value;
+}
+
+/* Figures in units of MiB, but what is used, which a pool counts in units of 512 bytes. */
+static void say(const char *when, CUmemoryPool pool)
+{
+    size_t available, total;
+    const unsigned long long reserved = figure(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT),
+                             high = figure(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH);
+    CHECK(cuMemGetInfo_v2(&available, &total));
+    printf("%s: reserved %llu (at most %llu) MiB, used %llu (at most %llu), %zu MiB of the device\n", when,
+           reserved / MIB, high / MIB, figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT),
+           figure(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH), (at_first - available) / MIB);
+}
+
+static void set(CUmemoryPool pool, CUmemPool_attribute attribute, cuuint64_t value)
+{
+    CHECK(cuMemPoolSetAttribute(pool, attribute, &value));
+}
+
+static void allocate_and_free(CUmemoryPool pool, size_t size, int times)
+{
+    CUdeviceptr memory;
+    for (int i = 0; i < times; i++) {
+        CHECK(cuMemAllocFromPoolAsync(&memory, size, pool, stream));
+        CHECK(cuMemsetD8Async(memory, 1, size, stream));
+        CHECK(cuMemFreeAsync(memory, stream));
+        CHECK(cuStreamSynchronize(stream));
+    }
+}
+
+static void keeps_nothing(CUmemoryPool pool)
+{
+    CUdeviceptr memory;
+    CHECK(cuMemAllocFromPoolAsync(&memory, 1000, pool, stream));
+    say("one small allocation", pool);
+    CHECK(cuMemFreeAsync(memory, stream));
+    CHECK(cuStreamSynchronize(stream));
+    say("none, after a wait", pool);
+    CHECK(cuMemAllocFromPoolAsync(&memory, 40 * MIB, pool, stream));
+    say("40 MiB", pool);
+    CHECK(cuMemFreeAsync(memory, stream));
+    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuStreamSynchronize(stream)); /* which a client knows to be done */
+    say("none, after two waits", pool);
+    allocate_and_free(pool, 3 * MIB, 20);
+    say("after 20 times 3 MiB", pool);
+}
+
+static void keeps(CUmemoryPool pool)
+{
+    CUdeviceptr memory, linear;
+    CUevent event;
+    size_t available, total;
+    set(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, KEEP_ALL);
+    set(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, 0);
+    CHECK(cuMemAllocFromPoolAsync(&memory, 70 * MIB, pool, stream));
+    CHECK(cuMemFreeAsync(memory, stream));
+    CHECK(cuCtxSynchronize());
+    say("70 MiB kept", pool);
+    CHECK(cuMemAllocFromPoolAsync(&memory, 30 * MIB, pool, stream));
+    say("30 of them used", pool);
+    CHECK(cuMemPoolTrimTo(pool, 64 * MIB));
+    say("trimmed to 64 MiB", pool);
+    CHECK(cuMemFreeAsync(memory, stream));
+    CHECK(cuStreamSynchronize(stream));
+    say("unused", pool);
+    CHECK(cuMemPoolTrimTo(pool, 0));
+    say("trimmed", pool);
+    allocate_and_free(pool, 5 * MIB, 20);
+    say("after 20 times 5 MiB", pool);
+    set(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, 0);
+    CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    CHECK(cuMemAllocFromPoolAsync(&memory, 100, pool, stream));
+    CHECK(cuMemFreeAsync(memory, stream));
+    CHECK(cuEventRecord(event, stream));
+    CHECK(cuEventSynchronize(event));
+    say("without a threshold", pool);
+    CHECK(cuEventDestroy_v2(event));
+    /* what a pool only holds, others get when there is nothing else */
+    set(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, KEEP_ALL);
+    CHECK(cuMemAllocFromPoolAsync(&memory, 128 * MIB, pool, stream));
+    CHECK(cuMemFreeAsync(memory, stream));
+    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuMemGetInfo_v2(&available, &total));
+    CHECK(cuMemAlloc_v2(&linear, available + 64 * MIB));
+    say("others have needed it", pool);
+    CHECK(cuMemFree_v2(linear));
+}
+
+int main(void)
+{
+    CUdevice device;
+    CUcontext context;
+    CUmemoryPool pool, standard;
+    CUdeviceptr memory;
+    size_t total;
+    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .location = {CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    CHECK(cuInit(0));
+    CHECK(cuDeviceGet(&device, 0));
+    CHECK(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK(cuCtxSetCurrent(context));
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK(cuMemGetInfo_v2(&at_first, &total));
+    CHECK(cuMemPoolCreate(&pool, &properties));
+    CHECK(cuDeviceGetDefaultMemPool(&standard, device));
+    say("new", pool);
+    keeps_nothing(pool);
+    keeps(pool);
+    say("the default pool", standard);
+    CHECK(cuMemAllocAsync(&memory, 33 * MIB, stream));
+    say("the default pool, 33 MiB", standard);
+    CHECK(cuMemFree_v2(memory));
+    CHECK(cuCtxSynchronize());
+    say("the default pool, none", standard);
+    CHECK(cuMemPoolDestroy(pool));
+    CHECK(cuMemGetInfo_v2(&total, &total));
+    return 0;
+}
