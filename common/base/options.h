@@ -60,6 +60,16 @@ struct rg_option {
     enum rg_status (*check)(const char *text, char *why, size_t why_size);
 };
 
+/**
+ * A row: its name, its type without RG_OPTION_, the field of the program's `of` that takes its value, its help
+ * (NULL: not shown), and what else is said of it.
+ */
+#define RG_OPTION_ROW(of, name_, type_, field, help_, ...)                                                   \
+    {                                                                                                        \
+        .name = (name_), .type = RG_OPTION_##type_, .offset = offsetof(of, field), .help = (help_),          \
+        __VA_ARGS__                                                                                          \
+    }
+
 struct rg_options {
     const struct rg_option *table;
     size_t n;

@@ -18,255 +18,125 @@
 
 #define SYSTEM_CONFIG "/etc/remote-gpu/remote-gpud.conf"
 #define AT(field)     offsetof(struct rg_daemon_settings, field)
+#define OPTION(...)   RG_OPTION_ROW(struct rg_daemon_settings, __VA_ARGS__)
 #define TEXT_OF(x)    TEXT_OF_(x)
 #define TEXT_OF_(x)   #x
+#define DEFAULT_PORT  TEXT_OF(RG_DEFAULT_PORT)
 
 /* The manual page remote-gpud.8 lists the same rows; a test compares them. */
 static const struct rg_option table[] = {
-    {.name = "listen",
-     .letter = 'l',
-     .type = RG_OPTION_LIST,
-     .offset = AT(listen),
-     .argument = "ADDRESS",
-     .help = "listen on ADDR:PORT, [V6]:PORT, *:PORT (all addresses), unix:/PATH or unix:@NAME; may be given "
-             "several times (default: "
-             "loopback, port " TEXT_OF(
-                 RG_DEFAULT_PORT) "). Clients of other machines need a certificate (remote-gpud token)"},
-    {.name = "driver",
-     .letter = 'd',
-     .type = RG_OPTION_TEXT,
-     .offset = AT(driver),
-     .argument = "auto|soft|PATH",
-     .value = "auto",
-     .help =
-         "the CUDA driver that sessions run on: NVIDIA's if it works, else the software device (auto); the "
-         "software device (soft); or a libcuda.so.1"},
-    {.name = "max-sessions",
-     .type = RG_OPTION_INTEGER,
-     .offset = AT(max_sessions),
-     .argument = "N",
-     .value = TEXT_OF(RG_SESSIONS_DEFAULT),
-     .min = 1,
-     .max = 4096,
-     .help = "maximum number of concurrent sessions"},
-    {.name = "max-sessions-per-user",
-     .type = RG_OPTION_INTEGER,
-     .offset = AT(max_sessions_of_one),
-     .argument = "N",
-     .value = "0",
-     .min = 0,
-     .max = 4096,
-     .help = "maximum number of concurrent sessions of one user; 0: as many as there may be. What the user's "
-             "token says "
-             "may be less"},
-    {.name = "grace",
-     .type = RG_OPTION_SECONDS,
-     .offset = AT(grace_ns),
-     .argument = "SECONDS",
-     .value = "30",
-     .help = "when asked to stop, wait this long for running sessions"},
-    {.name = "reconnect-grace",
-     .type = RG_OPTION_SECONDS,
-     .offset = AT(reconnect_grace_ns),
-     .argument = "SECONDS",
-     .value = "0",
-     .help =
-         "keep the session of a client that has lost its connection this long, so that it can reconnect; 0: "
-         "not at all"},
-    {.name = "session-memory",
-     .type = RG_OPTION_SIZE,
-     .offset = AT(session_memory),
-     .argument = "SIZE",
-     .help = "memory of this machine that a session may use beside device memory; 0: no limit (default: a "
-             "quarter of what there is, at least 8G)",
-     .environment = "REMOTE_GPU_SESSION_MEMORY"},
-    {.name = "state-dir",
-     .type = RG_OPTION_TEXT,
-     .offset = AT(state_dir),
-     .argument = "DIR",
-     .help = "the folder of authority, certificate, tokens and users (default: $STATE_DIRECTORY; of root "
-             "/var/lib/remote-gpu, else remote-gpu below $XDG_STATE_HOME or ~/.local/state)"},
-    {.name = "tls-ca",
-     .type = RG_OPTION_TEXT,
-     .offset = AT(tls_ca),
-     .argument = "FILE",
-     .help = "certificates of an authority of your own (PEM), whose users may come, instead of the server's"},
-    {.name = "tls-cert",
-     .type = RG_OPTION_TEXT,
-     .offset = AT(tls_cert),
-     .argument = "FILE",
-     .help = "with it: the server's certificate, and those between it and the authority (PEM)"},
-    {.name = "tls-key",
-     .type = RG_OPTION_TEXT,
-     .offset = AT(tls_key),
-     .argument = "FILE",
-     .help = "with it: the certificate's key (PEM)"},
-    {.name = "tls-name",
-     .type = RG_OPTION_LIST,
-     .offset = AT(tls_names),
-     .argument = "NAME",
-     .help =
-         "a name or address by which clients reach this server, besides those that it finds itself, for the "
-         "certificate that it makes; may be given several times"},
-    {.name = "tls-allow",
-     .type = RG_OPTION_LIST,
-     .offset = AT(tls_allow),
-     .argument = "NAME",
-     .help =
-         "with --tls-ca: only users of this name, or whose names begin so if it ends with '*'; may be given "
-         "several times (default: all that the authority has certified)"},
-    {.name = "certificate-days",
-     .type = RG_OPTION_INTEGER,
-     .offset = AT(certificate_days),
-     .argument = "N",
-     .value = TEXT_OF(RG_IDENTITY_DAYS_DEFAULT),
-     .min = 1,
-     .max = 3650,
-     .help = "how long certificates of users are valid; they renew themselves"},
-    {.name = "keep-alive",
-     .type = RG_OPTION_INTEGER,
-     .offset = AT(keep_alive),
-     .argument = "SECONDS",
-     .value = TEXT_OF(RG_KEEP_ALIVE_S),
-     .min = 0,
-     .max = 1 << 30,
-     .help = "end a session whose client has been silent this long, as when it is stopped; 0: never",
-     .environment = "REMOTE_GPU_KEEP_ALIVE"},
-    {.name = "keep-alive-most",
-     .type = RG_OPTION_INTEGER,
-     .offset = AT(keep_alive_most),
-     .argument = "SECONDS",
-     .value = TEXT_OF(RG_KEEP_ALIVE_MOST_S),
-     .min = 0,
-     .max = 1 << 30,
-     .help = "the longest such time that a client may ask for, as for a program in a debugger",
-     .environment = "REMOTE_GPU_KEEP_ALIVE_MOST"},
-    {.name = "allow-unauthenticated",
-     .type = RG_OPTION_FLAG,
-     .offset = AT(allow_unauthenticated),
-     .help = "accept everybody, encrypted or not, also from other machines and on unix sockets: whoever "
-             "reaches the port can run code on the GPUs"},
-    {.name = "encrypt",
-     .type = RG_OPTION_CHOICE,
-     .offset = AT(encrypt),
-     .argument = "always|control",
-     .value = "always",
-     .help = "what of an encrypted session is encrypted: everything, or not what goes over RDMA (control), "
-             "if the client "
-             "agrees"},
-    {.name = "rdma",
-     .type = RG_OPTION_CHOICE,
-     .offset = AT(rdma),
-     .argument = "allow|deny",
-     .value = "allow",
-     .help = "whether sessions may go on over RDMA; those that are encrypted, with --encrypt=control alone"},
-    {.name = "frontend-user",
-     .type = RG_OPTION_TEXT,
-     .offset = AT(frontend_user),
-     .argument = "USER",
-     .help = "name or number of the user that the process becomes which talks to clients, where the server "
-             "runs as root "
-             "(default: one that nobody is, 61180)"},
-    {.name = "no-netperf",
-     .type = RG_OPTION_FLAG,
-     .offset = AT(no_netperf),
-     .help = "do not answer measurements of the connection (remote-gpu netperf, doctor)"},
-    {.name = "sandbox",
-     .type = RG_OPTION_CHOICE,
-     .offset = AT(sandbox),
-     .argument = RG_SANDBOX_MODES,
-     .value = "auto",
-     .environment = "REMOTE_GPU_SANDBOX",
-     .help = "confine the processes that serve clients: with what this machine can do (auto), all measures "
-             "or no start "
-             "(strict), letting through and logging what system calls and files would be refused (log), or "
-             "not (off)"},
-    {.name = "worker-uids",
-     .type = RG_OPTION_TEXT,
-     .offset = AT(worker_uids),
-     .argument = "FIRST-LAST",
-     .help =
-         "when started as root, users that belong to nobody else: each identity's sessions get one (default: "
-         "60578-61179)"},
-    {.name = "share-ipc",
-     .type = RG_OPTION_CHOICE,
-     .offset = AT(share_ipc),
-     .argument = RG_SANDBOX_SHARES,
-     .value = "identity",
-     .help = "whose sessions may share memory and events by CUDA's handles, and so have a user in common: "
-             "those of one "
-             "identity, any, or none (then each session has its own user, and nothing is kept on disk)"},
-    {.name = "wait",
-     .type = RG_OPTION_CHOICE,
-     .offset = AT(wait),
-     .argument = RG_WAIT_CHOICES,
-     .environment = "REMOTE_GPU_WAIT",
-     .help = "how sessions wait for their clients and for the GPU: sleep (block), poll (spin), or poll "
-             "briefly and "
-             "then sleep (auto, the default)"},
-    {.name = "image-cache",
-     .type = RG_OPTION_TEXT,
-     .offset = AT(image_cache),
-     .argument = "DIR|off",
-     .help = "keep device code that clients have sent in this folder, so that it is sent only once; off: do "
-             "not (default: "
-             "$CACHE_DIRECTORY, or remote-gpu/images below $XDG_CACHE_HOME or ~/.cache)",
-     .environment = "REMOTE_GPU_IMAGE_CACHE"},
-    {.name = "image-cache-size",
-     .type = RG_OPTION_SIZE,
-     .offset = AT(image_cache_size),
-     .argument = "SIZE",
-     .value = "8G",
-     .help = "maximum size of what is kept there for each user; the least recently used files are removed",
-     .environment = "REMOTE_GPU_IMAGE_CACHE_SIZE"},
-    {.name = "log",
-     .type = RG_OPTION_CHOICE,
-     .offset = AT(log),
-     .argument = "error|warn|info|debug",
-     .value = "info",
-     .help = "how much is logged to stderr",
-     .environment = "REMOTE_GPU_LOG"},
-    {.name = "ready-fd",
-     .type = RG_OPTION_INTEGER,
-     .offset = AT(ready_fd),
-     .argument = "FD",
-     .value = "-1",
-     .min = -1,
-     .max = 1 << 20,
-     .not_in_file = true,
-     .help = "when listening, write the addresses to this descriptor, one per line, and close it"},
-    {.name = "ready-file",
-     .type = RG_OPTION_TEXT,
-     .offset = AT(ready_file),
-     .argument = "PATH",
-     .not_in_file = true,
-     .help = "the same to a file, which appears once it is complete"},
-    {.name = "config",
-     .letter = 'c',
-     .type = RG_OPTION_TEXT,
-     .offset = AT(config),
-     .argument = "FILE",
-     .not_in_file = true,
-     .help = "file of settings like 'max-sessions = 8', which flags override (default: " SYSTEM_CONFIG
-             ", if it exists)"},
-    {.name = "no-grants", .type = RG_OPTION_FLAG, .offset = AT(no_grants), .not_in_file = true},
-    {.name = "worker", .type = RG_OPTION_TEXT, .offset = AT(worker), .argument = "PATH", .not_in_file = true},
-    {.name = "foreground",
-     .type = RG_OPTION_FLAG,
-     .offset = AT(foreground),
-     .not_in_file = true,
-     .help = "stay in the foreground, as it always does"},
-    {.name = "help",
-     .letter = 'h',
-     .type = RG_OPTION_FLAG,
-     .offset = AT(help),
-     .not_in_file = true,
-     .help = "show this"},
-    {.name = "version",
-     .type = RG_OPTION_FLAG,
-     .offset = AT(version),
-     .not_in_file = true,
-     .help = "show the version"},
+    OPTION("listen", LIST, listen,
+           "listen on ADDR:PORT, [V6]:PORT, *:PORT (all addresses), unix:/PATH or unix:@NAME; may be given "
+           "several times (default: loopback, port " DEFAULT_PORT
+           "). Clients of other machines need a certificate (remote-gpud token)",
+           .letter = 'l', .argument = "ADDRESS"),
+    OPTION("driver", TEXT, driver,
+           "the CUDA driver that sessions run on: NVIDIA's if it works, else the software device (auto); the "
+           "software device (soft); or a libcuda.so.1",
+           .letter = 'd', .argument = "auto|soft|PATH", .value = "auto"),
+    OPTION("max-sessions", INTEGER, max_sessions, "maximum number of concurrent sessions", .argument = "N",
+           .value = TEXT_OF(RG_SESSIONS_DEFAULT), .min = 1, .max = 4096),
+    OPTION("max-sessions-per-user", INTEGER, max_sessions_of_one,
+           "maximum number of concurrent sessions of one user; 0: as many as there may be. What the user's "
+           "token says may be less",
+           .argument = "N", .value = "0", .min = 0, .max = 4096),
+    OPTION("grace", SECONDS, grace_ns, "when asked to stop, wait this long for running sessions",
+           .argument = "SECONDS", .value = "30"),
+    OPTION("reconnect-grace", SECONDS, reconnect_grace_ns,
+           "keep the session of a client that has lost its connection this long, so that it can reconnect; "
+           "0: not at all",
+           .argument = "SECONDS", .value = "0"),
+    OPTION("session-memory", SIZE, session_memory,
+           "memory of this machine that a session may use beside device memory; 0: no limit (default: a "
+           "quarter of what there is, at least 8G)",
+           .argument = "SIZE", .environment = "REMOTE_GPU_SESSION_MEMORY"),
+    OPTION("state-dir", TEXT, state_dir,
+           "the folder of authority, certificate, tokens and users (default: $STATE_DIRECTORY; of root "
+           "/var/lib/remote-gpu, else remote-gpu below $XDG_STATE_HOME or ~/.local/state)",
+           .argument = "DIR"),
+    OPTION("tls-ca", TEXT, tls_ca,
+           "certificates of an authority of your own (PEM), whose users may come, instead of the server's",
+           .argument = "FILE"),
+    OPTION("tls-cert", TEXT, tls_cert,
+           "with it: the server's certificate, and those between it and the authority (PEM)",
+           .argument = "FILE"),
+    OPTION("tls-key", TEXT, tls_key, "with it: the certificate's key (PEM)", .argument = "FILE"),
+    OPTION("tls-name", LIST, tls_names,
+           "a name or address by which clients reach this server, besides those that it finds itself, for "
+           "the certificate that it makes; may be given several times",
+           .argument = "NAME"),
+    OPTION("tls-allow", LIST, tls_allow,
+           "with --tls-ca: only users of this name, or whose names begin so if it ends with '*'; may be "
+           "given several times (default: all that the authority has certified)",
+           .argument = "NAME"),
+    OPTION("certificate-days", INTEGER, certificate_days,
+           "how long certificates of users are valid; they renew themselves", .argument = "N",
+           .value = TEXT_OF(RG_IDENTITY_DAYS_DEFAULT), .min = 1, .max = 3650),
+    OPTION("keep-alive", INTEGER, keep_alive,
+           "end a session whose client has been silent this long, as when it is stopped; 0: never",
+           .argument = "SECONDS", .value = TEXT_OF(RG_KEEP_ALIVE_S), .min = 0, .max = 1 << 30,
+           .environment = "REMOTE_GPU_KEEP_ALIVE"),
+    OPTION("keep-alive-most", INTEGER, keep_alive_most,
+           "the longest such time that a client may ask for, as for a program in a debugger",
+           .argument = "SECONDS", .value = TEXT_OF(RG_KEEP_ALIVE_MOST_S), .min = 0, .max = 1 << 30,
+           .environment = "REMOTE_GPU_KEEP_ALIVE_MOST"),
+    OPTION("allow-unauthenticated", FLAG, allow_unauthenticated,
+           "accept everybody, encrypted or not, also from other machines and on unix sockets: whoever "
+           "reaches the port can run code on the GPUs"),
+    OPTION("encrypt", CHOICE, encrypt,
+           "what of an encrypted session is encrypted: everything, or not what goes over RDMA (control), if "
+           "the client agrees",
+           .argument = "always|control", .value = "always"),
+    OPTION("rdma", CHOICE, rdma,
+           "whether sessions may go on over RDMA; those that are encrypted, with --encrypt=control alone",
+           .argument = "allow|deny", .value = "allow"),
+    OPTION("frontend-user", TEXT, frontend_user,
+           "name or number of the user that the process becomes which talks to clients, where the server "
+           "runs as root (default: one that nobody is, 61180)",
+           .argument = "USER"),
+    OPTION("no-netperf", FLAG, no_netperf,
+           "do not answer measurements of the connection (remote-gpu netperf, doctor)"),
+    OPTION("sandbox", CHOICE, sandbox,
+           "confine the processes that serve clients: with what this machine can do (auto), all measures or "
+           "no start (strict), letting through and logging what system calls and files would be refused "
+           "(log), or not (off)",
+           .argument = RG_SANDBOX_MODES, .value = "auto", .environment = "REMOTE_GPU_SANDBOX"),
+    OPTION("worker-uids", TEXT, worker_uids,
+           "when started as root, users that belong to nobody else: each identity's sessions get one "
+           "(default: 60578-61179)",
+           .argument = "FIRST-LAST"),
+    OPTION(
+        "share-ipc", CHOICE, share_ipc,
+        "whose sessions may share memory and events by CUDA's handles, and so have a user in common: those "
+        "of one identity, any, or none (then each session has its own user, and nothing is kept on disk)",
+        .argument = RG_SANDBOX_SHARES, .value = "identity"),
+    OPTION("wait", CHOICE, wait,
+           "how sessions wait for their clients and for the GPU: sleep (block), poll (spin), or poll briefly "
+           "and then sleep (auto, the default)",
+           .argument = RG_WAIT_CHOICES, .environment = "REMOTE_GPU_WAIT"),
+    OPTION("image-cache", TEXT, image_cache,
+           "keep device code that clients have sent in this folder, so that it is sent only once; off: do "
+           "not (default: $CACHE_DIRECTORY, or remote-gpu/images below $XDG_CACHE_HOME or ~/.cache)",
+           .argument = "DIR|off", .environment = "REMOTE_GPU_IMAGE_CACHE"),
+    OPTION("image-cache-size", SIZE, image_cache_size,
+           "maximum size of what is kept there for each user; the least recently used files are removed",
+           .argument = "SIZE", .value = "8G", .environment = "REMOTE_GPU_IMAGE_CACHE_SIZE"),
+    OPTION("log", CHOICE, log, "how much is logged to stderr", .argument = "error|warn|info|debug",
+           .value = "info", .environment = "REMOTE_GPU_LOG"),
+    OPTION("ready-fd", INTEGER, ready_fd,
+           "when listening, write the addresses to this descriptor, one per line, and close it",
+           .argument = "FD", .value = "-1", .min = -1, .max = 1 << 20, .not_in_file = true),
+    OPTION("ready-file", TEXT, ready_file, "the same to a file, which appears once it is complete",
+           .argument = "PATH", .not_in_file = true),
+    OPTION("config", TEXT, config,
+           "file of settings like 'max-sessions = 8', which flags override (default: " SYSTEM_CONFIG
+           ", if it exists)",
+           .letter = 'c', .argument = "FILE", .not_in_file = true),
+    OPTION("no-grants", FLAG, no_grants, NULL, .not_in_file = true),
+    OPTION("worker", TEXT, worker, NULL, .argument = "PATH", .not_in_file = true),
+    OPTION("foreground", FLAG, foreground, "stay in the foreground, as it always does", .not_in_file = true),
+    OPTION("help", FLAG, help, "show this", .letter = 'h', .not_in_file = true),
+    OPTION("version", FLAG, version, "show the version", .not_in_file = true),
 };
 
 static void print_help(const struct rg_options *options)
@@ -274,8 +144,7 @@ static void print_help(const struct rg_options *options)
     printf("Usage: remote-gpud [OPTION…]\n"
            "       remote-gpud SUBCOMMAND [OPTION…]\n"
            "Lets CUDA programs of other machines use this machine's GPUs.\n\nSubcommands, which work on the "
-           "state "
-           "folder while the server runs:\n");
+           "state folder while the server runs:\n");
     rg_command_list(stdout);
     printf("\nOptions:\n");
     rg_options_help(options, stdout);
