@@ -13,10 +13,9 @@
 static void complain(const char *what, const char *why)
 {
     char line[PATH_MAX + 512];
-    int length = snprintf(line, sizeof line,
-                          "remote-gpu: cannot load the client core %s: %s; is remote-gpu installed "
-                          "completely?\n",
-                          what, why);
+    int length = snprintf(
+        line, sizeof line,
+        "remote-gpu: cannot load the client core %s: %s; is remote-gpu installed completely?\n", what, why);
     if (length > 0 &&
         write(STDERR_FILENO, line, (size_t)length < sizeof line ? (size_t)length : sizeof line) < 0)
         return; /* nobody to tell */

@@ -122,8 +122,7 @@ static void tell_statistics(struct rg_worker *worker)
     if (bulk.bulk_direct_sent || bulk.bulk_direct_received || bulk.bulk_copied_sent ||
         bulk.bulk_copied_received)
         rg_info("session %llu: bulk data: received %llu bytes in their place and %llu by a copy, sent %llu "
-                "from their "
-                "place and %llu by a copy",
+                "from their place and %llu by a copy",
                 (unsigned long long)worker->session, (unsigned long long)bulk.bulk_direct_received,
                 (unsigned long long)bulk.bulk_copied_received, (unsigned long long)bulk.bulk_direct_sent,
                 (unsigned long long)bulk.bulk_copied_sent);

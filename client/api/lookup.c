@@ -54,11 +54,10 @@ static void function_arrived(struct rg_future *future, CUresult result, struct r
     rg_image_cache_drop(known);
     if (same_parameters)
         return; /* other attributes: of no consequence for what was launched */
-    rg_session_end(
-        future->session, CUDA_ERROR_DEVICE_UNAVAILABLE,
-        "kernel %s on %s has other parameters than were kept from an earlier session; what was kept is "
-        "dropped, start the program again",
-        function->name, future->session->server);
+    rg_session_end(future->session, CUDA_ERROR_DEVICE_UNAVAILABLE,
+                   "kernel %s on %s has other parameters than were kept from an earlier session; what was "
+                   "kept is dropped, start the program again",
+                   function->name, future->session->server);
 }
 
 /*

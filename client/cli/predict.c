@@ -187,12 +187,11 @@ static void print_recorded(const struct prediction *p)
     printf("%s (%llu) on %s, over %s, %s driver: recorded in %.6f s\n", p->trace.program,
            (unsigned long long)p->trace.pid, p->trace.server, p->trace.transport, p->trace.device,
            seconds(p->trace.elapsed));
-    printf(
-        "  its threads: %.6f s computed, %.6f s waited; %llu round trips of %.1f us; %.3f MB sent, %.3f MB "
-        "received\n  the device's streams together: %.6f s; the simulation of the same: %.6f s\n",
-        seconds(p->model.computed), seconds(p->model.waited), (unsigned long long)p->trace.round_trips,
-        (double)p->model.round_trip / 1e3, (double)p->trace.sent / 1e6, (double)p->trace.received / 1e6,
-        seconds(p->model.device_busy), seconds(p->base));
+    printf("  its threads: %.6f s computed, %.6f s waited; %llu round trips of %.1f us; %.3f MB sent, %.3f "
+           "MB received\n  the device's streams together: %.6f s; the simulation of the same: %.6f s\n",
+           seconds(p->model.computed), seconds(p->model.waited), (unsigned long long)p->trace.round_trips,
+           (double)p->model.round_trip / 1e3, (double)p->trace.sent / 1e6, (double)p->trace.received / 1e6,
+           seconds(p->model.device_busy), seconds(p->base));
 }
 
 static void print_table(const struct prediction *p, const struct variant *variants, size_t n)

@@ -79,8 +79,8 @@ void rg_sessions_announce(void *memory, size_t size)
     for (unsigned i = 0; i < rg_n_sessions; i++) {
         enum rg_status status = rg_conn_register(rg_sessions[i].conn, memory, size);
         if (status == RG_ERR_NO_MEMORY)
-            rg_info("%zu bytes of pinned memory cannot be locked for the network and will be copied "
-                    "(the limit of locked memory: ulimit -l)",
+            rg_info("%zu bytes of pinned memory cannot be locked for the network and will be copied (the "
+                    "limit of locked memory: ulimit -l)",
                     size);
     }
 }

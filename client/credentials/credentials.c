@@ -207,11 +207,10 @@ enum rg_status rg_credentials_check(const char *folder, struct rg_credentials *o
         return RG_ERR_NOT_FOUND;
     }
     if (n_missing) {
-        rg_explain(
-            why, why_size,
-            "the credentials are not complete: %s is not there; join the server again with --force, or copy "
-            "ca.crt, tls.crt and tls.key again",
-            missing);
+        rg_explain(why, why_size,
+                   "the credentials are not complete: %s is not there; join the server again with --force, "
+                   "or copy ca.crt, tls.crt and tls.key again",
+                   missing);
         return RG_ERR_REFUSED;
     }
     out->found = true;
@@ -248,13 +247,12 @@ static enum rg_status without(const struct rg_address *address, const char *base
         return RG_OK;
     if (base)
         list_joined(base, joined, sizeof joined);
-    rg_explain(why, why_size,
-               "there are no credentials for it%s; get a token from its operator (remote-gpud token --user "
-               "NAME) and run "
-               "'remote-gpu join TOKEN' once, or say --allow-unauthenticated "
-               "(REMOTE_GPU_ALLOW_UNAUTHENTICATED=yes) to "
-               "use it without encryption and without knowing who it is",
-               joined);
+    rg_explain(
+        why, why_size,
+        "there are no credentials for it%s; get a token from its operator (remote-gpud token --user NAME) "
+        "and run 'remote-gpu join TOKEN' once, or say --allow-unauthenticated "
+        "(REMOTE_GPU_ALLOW_UNAUTHENTICATED=yes) to use it without encryption and without knowing who it is",
+        joined);
     return RG_ERR_REFUSED;
 }
 
@@ -291,11 +289,10 @@ enum rg_status rg_credentials_find(const char *server, struct rg_credentials *ou
     } else {
         status = rg_credentials_check(base, out, why, why_size);
         if (status == RG_ERR_NOT_FOUND && named) {
-            rg_explain(
-                why, why_size,
-                "REMOTE_GPU_CREDENTIALS names %s, and there are no ca.crt, tls.crt and tls.key for %s; "
-                "correct the variable, or mount or copy the credentials there",
-                base, server);
+            rg_explain(why, why_size,
+                       "REMOTE_GPU_CREDENTIALS names %s, and there are no ca.crt, tls.crt and tls.key for "
+                       "%s; correct the variable, or mount or copy the credentials there",
+                       base, server);
             status = RG_ERR_REFUSED;
         } else if (status == RG_ERR_NOT_FOUND) {
             status = without(&address, base, why, why_size);

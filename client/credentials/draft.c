@@ -106,11 +106,10 @@ enum rg_status rg_draft_begin(struct rg_draft *draft, const struct rg_address *s
         return RG_ERR_INVALID;
     }
     if (!force && access(draft->final, F_OK) == 0) {
-        rg_explain(
-            why, why_size,
-            "there are credentials for this server already, in %s; --force replaces them, if they do not "
-            "work any more",
-            draft->final);
+        rg_explain(why, why_size,
+                   "there are credentials for this server already, in %s; --force replaces them, if they do "
+                   "not work any more",
+                   draft->final);
         return RG_ERR_INVALID;
     }
     if (!make_folders(servers))

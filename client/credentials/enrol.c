@@ -86,8 +86,7 @@ static enum rg_status ask(const char *server, const struct rg_tls_client *tls, e
                    status == RG_ERR_REFUSED || purpose == RG_PURPOSE_RENEW
                        ? "cannot use the server %s: %s"
                        : "cannot reach the server %s: %s; check that remote-gpud runs there and that this "
-                         "machine can "
-                         "reach it: the token is good as before",
+                         "machine can reach it: the token is good as before",
                    server, reason);
         return status;
     }
@@ -285,8 +284,7 @@ void rg_enrol_renew(const char *server, struct rg_credentials *credentials, int 
         rg_info("%s has renewed the certificate of %s", server, credentials->name);
     else if (now >= said.not_after - life / 10 && !atomic_flag_test_and_set(&told))
         rg_warn("the certificate %s expires in %.1f days and could not be renewed: %s; if that goes on, ask "
-                "for a new "
-                "token and join again with --force",
+                "for a new token and join again with --force",
                 credentials->certificate, (double)(said.not_after - now) / 86400, why);
     else
         rg_debug("the certificate was not renewed: %s", why);

@@ -93,8 +93,7 @@ bool rg_faults_start(void)
         usable = wake_fd >= 0;
         if (uffd < 0)
             rg_info("userfaultfd is not available for page faults in the kernel: system calls on managed or "
-                    "mapped memory "
-                    "that the device holds will fail with EFAULT");
+                    "mapped memory that the device holds will fail with EFAULT");
     }
     pthread_mutex_unlock(&lock);
     return usable;

@@ -328,12 +328,12 @@ void rg_profile_summary_text(struct rg_json_text *text, const char *path)
     const uint64_t time = all.inside + all.before;
     uint64_t sent, received;
     wire(&sent, &received);
-    rg_json_text_format(
-        text,
-        "remote-gpu: profile of %s (%d): %.3f s, of its threads' time %.1f%% waited, %.1f%% in calls "
-        "otherwise, %.1f%% the application's own\n",
-        program_invocation_short_name, (int)getpid(), (double)(rg_now_ns() - rg_profile_started()) / 1e9,
-        share(all.waited, time), share(all.inside - all.waited, time), share(all.before, time));
+    rg_json_text_format(text,
+                        "remote-gpu: profile of %s (%d): %.3f s, of its threads' time %.1f%% waited, %.1f%% "
+                        "in calls otherwise, %.1f%% the application's own\n",
+                        program_invocation_short_name, (int)getpid(),
+                        (double)(rg_now_ns() - rg_profile_started()) / 1e9, share(all.waited, time),
+                        share(all.inside - all.waited, time), share(all.before, time));
     rg_json_text_format(text, "  %llu calls, %llu round trips, %.3f MB sent, %.3f MB received\n",
                         (unsigned long long)all.calls, (unsigned long long)all.round_trips, megabytes(sent),
                         megabytes(received));

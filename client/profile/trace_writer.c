@@ -293,8 +293,8 @@ void rg_trace_writer_sessions(void)
     if (rg_n_sessions > 1)
         fail("a program that uses several servers cannot be recorded");
     else if (!timed(session))
-        rg_warn("the server %s is too old to measure its part: predictions from the trace %s will take "
-                "all waiting for the device's work",
+        rg_warn("the server %s is too old to measure its part: predictions from the trace %s will take all "
+                "waiting for the device's work",
                 session->server, path);
     uint64_t on = 0;
     for (int i = 0; i < RG_OPT_COUNT; i++)

@@ -43,10 +43,10 @@ static enum rg_status exchange(const char *server, const struct rg_control *hell
     status = ask(conn, hello, timeout_ms, out);
     rg_conn_destroy(conn);
     if (status == RG_ERR_TIMEOUT) {
-        rg_explain(why, why_size,
-                   "the server %s accepted the connection but did not answer within %g s; is it a "
-                   "remote-gpud?",
-                   server, timeout_ms / 1000.0);
+        rg_explain(
+            why, why_size,
+            "the server %s accepted the connection but did not answer within %g s; is it a remote-gpud?",
+            server, timeout_ms / 1000.0);
     } else if (status != RG_OK) {
         rg_explain(why, why_size,
                    "what answers at %s is not a remote-gpud (%s); check the address and the port", server,

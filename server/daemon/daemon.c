@@ -421,11 +421,11 @@ static void say_what_next(const struct daemon *daemon)
         break;
     }
     if (rg_identity_is_new(identity))
-        rg_info("this server has made an authority of its own in %s. To let somebody in: 'remote-gpud token "
-                "--user "
-                "NAME%s%s' prints a line; with it they run 'remote-gpu join LINE' on their machine, once",
-                rg_identity_folder(identity), daemon->settings->state_dir ? " --state-dir " : "",
-                daemon->settings->state_dir ? daemon->settings->state_dir : "");
+        rg_info(
+            "this server has made an authority of its own in %s. To let somebody in: 'remote-gpud token "
+            "--user NAME%s%s' prints a line; with it they run 'remote-gpu join LINE' on their machine, once",
+            rg_identity_folder(identity), daemon->settings->state_dir ? " --state-dir " : "",
+            daemon->settings->state_dir ? daemon->settings->state_dir : "");
 }
 
 /* Whom the frontend becomes. */
@@ -530,9 +530,8 @@ static bool find_driver(struct daemon *daemon)
     }
     if (daemon->open && strcmp(wanted, "auto") == 0 && strcmp(driver->info.kind, "soft") == 0) {
         rg_error("NVIDIA's driver does not work here, and other machines' programs are not to run on this "
-                 "machine's "
-                 "processor by mistake: mend the driver, or say that the software device is meant with "
-                 "--driver soft");
+                 "machine's processor by mistake: mend the driver, or say that the software device is meant "
+                 "with --driver soft");
         return false;
     }
     if (daemon->open && strcmp(driver->info.kind, "soft") == 0 && kernels_roam()) {

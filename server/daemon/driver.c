@@ -216,8 +216,7 @@ static enum rg_status try_driver(struct rg_sandboxes *sandboxes, const char *lib
     if (probe(sandboxes, library, kind, out, again, sizeof again) == RG_OK)
         return RG_OK;
     rg_warn("sandbox: the driver works only without it (%s): its workers are not confined; --sandbox=log "
-            "shows what is "
-            "missing, --sandbox=strict refuses this",
+            "shows what is missing, --sandbox=strict refuses this",
             confined);
     rg_sandboxes_give_up(sandboxes, true);
     return probe(sandboxes, library, kind, out, why, why_size);

@@ -301,9 +301,8 @@ void rg_monitor_serve(struct rg_monitor *monitor)
         }
         if (status == RG_ERR_LIMIT) { /* not its fault */
             struct rg_monitor_answer answered = {.number = question.number};
-            rg_error(
-                "this process can have no more descriptors: LimitNOFILE= of its unit, or ulimit -n, allows "
-                "for more sessions");
+            rg_error("this process can have no more descriptors: LimitNOFILE= of its unit, or ulimit -n, "
+                     "allows for more sessions");
             refuse(monitor, &answered, RG_REFUSAL_FULL,
                    "the server cannot have more connections open; try again later");
             continue;

@@ -153,11 +153,10 @@ static enum rg_status check_share(const struct rg_sessions *sessions, const stru
         n += rg_who_is_same(&sessions->entries[i]->who, who);
     if (!limit || who->proof == RG_PROOF_NONE || n < limit)
         return RG_OK;
-    return refuse(
-        answer, RG_ERR_REFUSED, RG_REFUSAL_FULL,
-        "%s has %u sessions on this server and may have no more at once; end one of them, or ask the "
-        "server's operator for more",
-        who->name, n);
+    return refuse(answer, RG_ERR_REFUSED, RG_REFUSAL_FULL,
+                  "%s has %u sessions on this server and may have no more at once; end one of them, or ask "
+                  "the server's operator for more",
+                  who->name, n);
 }
 
 static enum rg_status admit(const struct rg_sessions *sessions, const struct rg_driver *driver,
@@ -175,9 +174,9 @@ static enum rg_status admit(const struct rg_sessions *sessions, const struct rg_
     if (wanted->purpose == RG_PURPOSE_NETPERF) {
         if (sessions->netperf[0])
             return RG_OK;
-        return refuse(answer, RG_ERR_REFUSED, RG_REFUSAL_UNSUPPORTED,
-                      "this server does not answer measurements (--no-netperf, or its installation is "
-                      "incomplete)");
+        return refuse(
+            answer, RG_ERR_REFUSED, RG_REFUSAL_UNSUPPORTED,
+            "this server does not answer measurements (--no-netperf, or its installation is incomplete)");
     }
     if (wanted->memory_bytes || wanted->memory_millionths)
         return refuse(answer, RG_ERR_REFUSED, RG_REFUSAL_UNSUPPORTED,

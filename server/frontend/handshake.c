@@ -128,10 +128,9 @@ static bool receive_hello(struct rg_handshake *handshake)
     if (status == RG_OK && handshake->hello.kind == RG_CONTROL_CLIENT_HELLO)
         return true;
     if (status == RG_OK || status == RG_ERR_PROTOCOL || status == RG_ERR_LIMIT) {
-        rg_refusal_init(
-            &refusal, RG_REFUSAL_MALFORMED,
-            "this is a remote-gpu server, and what was sent is no greeting of a remote-gpu client; "
-            "check which program was pointed at this address");
+        rg_refusal_init(&refusal, RG_REFUSAL_MALFORMED,
+                        "this is a remote-gpu server, and what was sent is no greeting of a remote-gpu "
+                        "client; check which program was pointed at this address");
         refuse(handshake, &refusal);
     } else if (status == RG_ERR_CLOSED || status == RG_ERR_LOST) {
         rg_debug("%s: left before the handshake", rg_conn_peer(conn));
@@ -382,19 +381,17 @@ static void serve(struct rg_handshake *handshake)
     if (!receive_hello(handshake))
         return;
     if (hello->protocol_major != RG_PROTOCOL_MAJOR) {
-        rg_refusal_init(
-            &refusal, RG_REFUSAL_VERSION,
-            "the client (%s) speaks version %u of the protocol and the server (remote-gpu %s) version %u; "
-            "install the same release on both sides",
-            hello->software, hello->protocol_major, RG_VERSION, RG_PROTOCOL_MAJOR);
+        rg_refusal_init(&refusal, RG_REFUSAL_VERSION,
+                        "the client (%s) speaks version %u of the protocol and the server (remote-gpu %s) "
+                        "version %u; install the same release on both sides",
+                        hello->software, hello->protocol_major, RG_VERSION, RG_PROTOCOL_MAJOR);
         refuse(handshake, &refusal);
         return;
     }
     if (handshake->secured.may_only_join && hello->purpose != RG_PURPOSE_JOIN) {
         rg_refusal_init(&refusal, RG_REFUSAL_UNAUTHORISED,
                         "this server takes nobody from other machines without a certificate: get a token "
-                        "from its operator "
-                        "(remote-gpud token) and run 'remote-gpu join TOKEN' once");
+                        "from its operator (remote-gpud token) and run 'remote-gpu join TOKEN' once");
         refuse(handshake, &refusal);
         return;
     }

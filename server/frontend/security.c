@@ -95,9 +95,8 @@ static enum rg_status secure_by_kernel(const struct rg_frontend *frontend, uid_t
     out->peer.proof = RG_PROOF_USER;
     if (settings->allow_unauthenticated || uid == 0 || uid == settings->uid)
         return RG_OK;
-    return refuse(
-        out, "this server's socket is for the user who started it; run your own, or have it started with "
-             "--allow-unauthenticated");
+    return refuse(out, "this server's socket is for the user who started it; run your own, or have it "
+                       "started with --allow-unauthenticated");
 }
 
 enum rg_status rg_frontend_secure(struct rg_frontend *frontend, int fd, enum rg_listener_reach reach,
@@ -120,7 +119,6 @@ enum rg_status rg_frontend_secure(struct rg_frontend *frontend, int fd, enum rg_
     }
     if (reach == RG_REACH_LOOPBACK || frontend->settings.allow_unauthenticated)
         return RG_OK;
-    return refuse(
-        out, "this server takes nobody from other machines without TLS and a certificate: get a token from "
-             "its operator (remote-gpud token) and run 'remote-gpu join TOKEN' once");
+    return refuse(out, "this server takes nobody from other machines without TLS and a certificate: get a "
+                       "token from its operator (remote-gpud token) and run 'remote-gpu join TOKEN' once");
 }

@@ -78,8 +78,8 @@ static void end(struct rg_worker *worker, uint32_t seconds)
     if (seen->sending || (seen->has_backlog && seen->unsent))
         rg_conn_interrupt(worker->conn);
     rg_worker_end(worker, 1,
-                  "nothing came from the program for %u s: it was stopped, or hung; "
-                  "--keep-alive of remote-gpu run asks for more time",
+                  "nothing came from the program for %u s: it was stopped, or hung; --keep-alive of "
+                  "remote-gpu run asks for more time",
                   seconds);
 }
 

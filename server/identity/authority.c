@@ -164,11 +164,10 @@ static enum rg_status load_key(struct rg_authority *authority, const struct rg_s
     rg_state_wipe(text, size);
     if (authority->key && EVP_PKEY_is_a(authority->key, "EC"))
         return RG_OK;
-    rg_explain(
-        why, why_size,
-        "%s/ca.key is damaged: restore it from a backup, or remove ca.key and ca.crt to make a new authority "
-        "(all users must join again)",
-        state->path);
+    rg_explain(why, why_size,
+               "%s/ca.key is damaged: restore it from a backup, or remove ca.key and ca.crt to make a new "
+               "authority (all users must join again)",
+               state->path);
     return RG_ERR_INVALID;
 }
 
@@ -192,10 +191,9 @@ static enum rg_status check_certificate(const struct rg_authority *authority, co
     rg_x509_date_text(now < from ? from : until, date);
     rg_x509_date_text(now, here);
     rg_explain(why, why_size,
-               now < from
-                   ? "%s/ca.crt is valid from %s, but it is %s here: is this machine's clock wrong?"
-                   : "%s/ca.crt was valid until %s, and it is %s here: if the clock is right, remove ca.crt "
-                     "and ca.key to make a new authority (all users must join again)",
+               now < from ? "%s/ca.crt is valid from %s, but it is %s here: is this machine's clock wrong?"
+                          : "%s/ca.crt was valid until %s, and it is %s here: if the clock is right, remove "
+                            "ca.crt and ca.key to make a new authority (all users must join again)",
                state->path, date, here);
     return RG_ERR_INVALID;
 }
@@ -209,11 +207,10 @@ enum rg_status rg_authority_load(struct rg_authority *authority, struct rg_state
     enum rg_status status =
         got == RG_OK || got == RG_ERR_NOT_FOUND ? load_key(authority, state, why, why_size) : got;
     if (status == RG_ERR_NOT_FOUND && got == RG_OK) {
-        rg_explain(
-            why, why_size,
-            "%s has ca.crt, but ca.key is missing: restore it from a backup, or remove ca.crt to make a new "
-            "authority (all users must join again)",
-            state->path);
+        rg_explain(why, why_size,
+                   "%s has ca.crt, but ca.key is missing: restore it from a backup, or remove ca.crt to make "
+                   "a new authority (all users must join again)",
+                   state->path);
         status = RG_ERR_INVALID;
     }
     if (status == RG_OK && got == RG_OK) {

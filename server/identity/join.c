@@ -22,8 +22,7 @@ static enum rg_status check_user(struct rg_identity_store *store, const char *na
     if (!one) {
         rg_explain(why, why_size,
                    "this server does not know this certificate of '%s' (its state folder may be a new one): "
-                   "join again "
-                   "with a new token",
+                   "join again with a new token",
                    name);
         return RG_ERR_REFUSED;
     }
@@ -90,8 +89,7 @@ static enum rg_status give(struct rg_identity_store *store, struct rg_user *user
     if (rg_user_unexpired(user, now) >= RG_IDENTITY_CERTIFICATES_MAX) {
         rg_explain(why, why_size,
                    "'%s' has %u certificates that have not expired, as many as a user can have; ask the "
-                   "server's operator "
-                   "for a token of another user",
+                   "server's operator for a token of another user",
                    user->name, RG_IDENTITY_CERTIFICATES_MAX);
         return RG_ERR_REFUSED;
     }
@@ -181,11 +179,9 @@ static enum rg_status find_token(const struct rg_identity_store *store,
         return check_token(store, token, why, why_size);
     if (status != RG_ERR_NOT_FOUND)
         return status;
-    rg_explain(
-        why, why_size,
-        "this server does not know this token: it was withdrawn, or ended more than a week ago, or is of "
-        "another "
-        "server; ask the server's operator for a new one");
+    rg_explain(why, why_size,
+               "this server does not know this token: it was withdrawn, or ended more than a week ago, or is "
+               "of another server; ask the server's operator for a new one");
     return RG_ERR_REFUSED;
 }
 

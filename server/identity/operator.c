@@ -22,8 +22,7 @@ enum rg_status rg_operator_check_settings(const struct rg_identity_settings *set
         return RG_OK;
     rg_explain(why, why_size,
                "--tls-ca, --tls-cert and --tls-key belong together: give all three for an authority of your "
-               "own, or none "
-               "for the server's");
+               "own, or none for the server's");
     return RG_ERR_INVALID;
 }
 

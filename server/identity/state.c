@@ -55,19 +55,17 @@ static enum rg_status check_folder(struct rg_state *state, char *why, size_t why
     state->owner = is.st_uid;
     state->group = is.st_gid;
     if (geteuid() != 0 && is.st_uid != geteuid()) {
-        rg_explain(
-            why, why_size,
-            "the state folder %s belongs to user %u, and this is user %u: run as that user or as root, "
-            "or choose another folder with --state-dir",
-            state->path, (unsigned)is.st_uid, (unsigned)geteuid());
+        rg_explain(why, why_size,
+                   "the state folder %s belongs to user %u, and this is user %u: run as that user or as "
+                   "root, or choose another folder with --state-dir",
+                   state->path, (unsigned)is.st_uid, (unsigned)geteuid());
         return RG_ERR_INVALID;
     }
     if (is.st_mode & 022) {
-        rg_explain(
-            why, why_size,
-            "the state folder %s can be written by other users (mode %04o), so what lies in it cannot be "
-            "trusted: look through it, then chmod 700 %s",
-            state->path, (unsigned)is.st_mode & 07777, state->path);
+        rg_explain(why, why_size,
+                   "the state folder %s can be written by other users (mode %04o), so what lies in it cannot "
+                   "be trusted: look through it, then chmod 700 %s",
+                   state->path, (unsigned)is.st_mode & 07777, state->path);
         return RG_ERR_INVALID;
     }
     if ((is.st_mode & 077) && fchmod(state->folder, 0700) != 0) {
@@ -194,11 +192,11 @@ enum rg_status rg_state_lock(struct rg_state *state, char *why, size_t why_size)
     }
     if (!take_lock(fd, state->patience_ns)) {
         const bool held = errno == EWOULDBLOCK;
-        rg_explain(why, why_size,
-                   held ? "%s is being changed by another process that does not finish (fuser %s/lock "
-                          "shows it)"
-                        : "%s/lock cannot be locked: %s",
-                   state->path, held ? state->path : strerror(errno));
+        rg_explain(
+            why, why_size,
+            held ? "%s is being changed by another process that does not finish (fuser %s/lock shows it)"
+                 : "%s/lock cannot be locked: %s",
+            state->path, held ? state->path : strerror(errno));
         close(fd);
         return held ? RG_ERR_TIMEOUT : RG_ERR_IO;
     }
@@ -234,11 +232,10 @@ static enum rg_status check_file(const struct rg_state *state, const char *name,
         return RG_ERR_INVALID;
     }
     if (privacy == RG_STATE_SECRET && (is.st_mode & 077)) {
-        rg_explain(
-            why, why_size,
-            "%s/%s is open to other users (mode %04o, must be 0600): if nobody can have read it, chmod 600 "
-            "it; else remove it, so that a new one is made",
-            state->path, name, (unsigned)is.st_mode & 07777);
+        rg_explain(why, why_size,
+                   "%s/%s is open to other users (mode %04o, must be 0600): if nobody can have read it, "
+                   "chmod 600 it; else remove it, so that a new one is made",
+                   state->path, name, (unsigned)is.st_mode & 07777);
         return RG_ERR_INVALID;
     }
     if (is.st_mode & 022) {

@@ -28,8 +28,7 @@ static bool use_timer(struct rg_watch *watch)
 {
     const struct itimerspec every = {.it_interval.tv_sec = 1, .it_value.tv_sec = 1};
     rg_warn("changes of %s cannot be watched (%s; fs.inotify.max_user_instances and max_user_watches limit "
-            "it): it is looked at "
-            "every second",
+            "it): it is looked at every second",
             watch->path, strerror(errno));
     if (watch->fd >= 0)
         close(watch->fd);

@@ -46,53 +46,43 @@ struct group {
 static const struct group allowed[] = {
     {ALL, "data on descriptors that were passed in",
      "read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 close close_range dup dup2 "
-     "dup3 lseek "
-     "sendmsg recvmsg sendto recvfrom sendmmsg recvmmsg shutdown getsockname getpeername setsockopt "
-     "getsockopt accept "
-     "accept4"},
+     "dup3 lseek sendmsg recvmsg sendto recvfrom sendmmsg recvmmsg shutdown getsockname getpeername "
+     "setsockopt getsockopt accept accept4"},
     {ALL, "waiting",
-     "poll ppoll select pselect6 epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 eventfd2 "
-     "pipe2 signalfd4 timerfd_create timerfd_settime timerfd_gettime restart_syscall pause"},
+     "poll ppoll select pselect6 epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 eventfd2 pipe2 "
+     "signalfd4 timerfd_create timerfd_settime timerfd_gettime restart_syscall pause"},
     {ALL, "locks and threads (a new one only by clone of a thread, below)",
      "futex futex_waitv set_robust_list get_robust_list rseq membarrier set_tid_address gettid getpid "
-     "getppid "
-     "sched_yield sched_getaffinity sched_setaffinity exit exit_group arch_prctl sched_getparam "
-     "sched_getscheduler "
-     "sched_get_priority_max sched_get_priority_min getcpu"},
+     "getppid sched_yield sched_getaffinity sched_setaffinity exit exit_group arch_prctl sched_getparam "
+     "sched_getscheduler sched_get_priority_max sched_get_priority_min getcpu"},
     {ALL, "time",
-     "clock_gettime clock_getres clock_nanosleep nanosleep gettimeofday time times getitimer setitimer "
-     "alarm timer_create timer_settime timer_gettime timer_delete timer_getoverrun"},
+     "clock_gettime clock_getres clock_nanosleep nanosleep gettimeofday time times getitimer setitimer alarm "
+     "timer_create timer_settime timer_gettime timer_delete timer_getoverrun"},
     {ALL, "memory",
-     "brk munmap mremap madvise mincore msync mlock mlock2 munlock munlockall get_mempolicy "
-     "memfd_create"},
+     "brk munmap mremap madvise mincore msync mlock mlock2 munlock munlockall get_mempolicy memfd_create"},
     {OPENERS, "memory on the node of a GPU or adapter",
      "mbind set_mempolicy move_pages set_mempolicy_home_node"},
     {OPENERS, "device code that has just been compiled; libraries",
      "mmap mprotect pkey_mprotect pkey_alloc pkey_free"},
     {ALL, "signals to itself",
-     "rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait rt_sigsuspend "
-     "sigaltstack"},
+     "rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait rt_sigsuspend sigaltstack"},
     {ALL, "facts about itself and the machine",
      "getuid geteuid getgid getegid getresuid getresgid getgroups getrusage getrlimit sysinfo uname "
-     "getrandom "
-     "getpgrp getpgid getsid capget getpriority umask getcwd"},
+     "getrandom getpgrp getpgid getsid capget getpriority umask getcwd"},
     {ALL, "descriptors' properties", "fcntl fstat newfstatat statx fstatfs ftruncate"},
     {OPENERS, "files, of which Landlock decides",
      "open openat openat2 creat stat lstat access faccessat faccessat2 readlink readlinkat getdents "
-     "getdents64 statfs "
-     "chdir fchdir flock fallocate fadvise64 fsync fdatasync sync_file_range readahead sendfile "
-     "copy_file_range "
-     "unlink unlinkat rename renameat renameat2 mkdir mkdirat rmdir link linkat symlink symlinkat truncate "
-     "utimensat "
-     "futimesat utime utimes getxattr lgetxattr fgetxattr splice tee vmsplice"},
+     "getdents64 statfs chdir fchdir flock fallocate fadvise64 fsync fdatasync sync_file_range readahead "
+     "sendfile copy_file_range unlink unlinkat rename renameat renameat2 mkdir mkdirat rmdir link linkat "
+     "symlink symlinkat truncate utimensat futimesat utime utimes getxattr lgetxattr fgetxattr splice tee "
+     "vmsplice"},
     {W | N, "sessions of one identity pass each other descriptors", "bind listen connect"},
     {N | P, "NVIDIA's driver: device files, priorities of its threads, old interfaces",
-     "chmod fchmod fchmodat inotify_init1 inotify_add_watch inotify_rm_watch "
-     "bind listen connect sched_setscheduler sched_setparam ioprio_get ioprio_set pipe eventfd "
-     "epoll_create signalfd mknod mknodat mlockall shmget shmat shmdt shmctl semget semop semctl semtimedop "
-     "wait4 waitid sched_getattr sched_setattr fchown chown lchown fchownat kcmp getegid inotify_init sync "
-     "syncfs "
-     "sched_rr_get_interval personality"},
+     "chmod fchmod fchmodat inotify_init1 inotify_add_watch inotify_rm_watch bind listen connect "
+     "sched_setscheduler sched_setparam ioprio_get ioprio_set pipe eventfd epoll_create signalfd mknod "
+     "mknodat mlockall shmget shmat shmdt shmctl semget semop semctl semtimedop wait4 waitid sched_getattr "
+     "sched_setattr fchown chown lchown fchownat kcmp getegid inotify_init sync syncfs sched_rr_get_interval "
+     "personality"},
     {M | P, "scheduling of a measurement", "sched_setscheduler sched_getattr"},
     {R, "RDMA: the connection manager's sockets, events, large pages",
      "bind listen connect shmget shmat shmdt shmctl"},
@@ -101,15 +91,12 @@ static const struct group allowed[] = {
 
 /* Called by no program of ours or of NVIDIA's: whoever makes one of these has been taken over. */
 static const char attacks[] =
-    "ptrace process_madvise pidfd_getfd kexec_load kexec_file_load bpf "
-    "unshare setns "
-    "mount umount2 pivot_root chroot move_mount open_tree fsopen fsmount fsconfig fspick mount_setattr "
-    "init_module "
+    "ptrace process_madvise pidfd_getfd kexec_load kexec_file_load bpf unshare setns mount umount2 "
+    "pivot_root chroot move_mount open_tree fsopen fsmount fsconfig fspick mount_setattr init_module "
     "finit_module delete_module create_module reboot swapon swapoff acct quotactl quotactl_fd nfsservctl "
     "settimeofday clock_settime clock_adjtime adjtimex sethostname setdomainname iopl ioperm modify_ldt "
-    "uselib ustat "
-    "add_key request_key keyctl open_by_handle_at lookup_dcookie vhangup syslog fanotify_init execveat "
-    "landlock_create_ruleset";
+    "uselib ustat add_key request_key keyctl open_by_handle_at lookup_dcookie vhangup syslog fanotify_init "
+    "execveat landlock_create_ruleset";
 
 /* Those of every round trip come first in the filter, or near its root. */
 static const char *const hot[] = {"futex", "recvmsg", "sendmsg",  "poll",

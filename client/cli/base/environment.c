@@ -96,8 +96,7 @@ enum rg_status rg_cli_set_environment(const struct rg_cli_settings *settings, co
     }
     if (strpbrk(directory, ":;$")) { /* ld.so would take these apart, or put something else in their place */
         rg_error("remote-gpu is installed in '%s', but LD_LIBRARY_PATH cannot name a folder with a colon, a "
-                 "semicolon or "
-                 "a dollar sign; move it",
+                 "semicolon or a dollar sign; move it",
                  directory);
         return RG_ERR_INVALID;
     }

@@ -60,10 +60,9 @@ static bool check_libraries(struct rg_doctor *doctor, char *verbs, size_t size)
                       version, verbs, other, path);
     else
         rg_doctor_say(doctor, doctor->n_devices ? RG_CHECK_PROBLEM : RG_CHECK_OK, "libraries",
-                      doctor->n_devices
-                          ? "apt-get install libibverbs1 librdmacm1 ibverbs-providers (or: dnf install "
-                            "libibverbs librdmacm)"
-                          : NULL,
+                      doctor->n_devices ? "apt-get install libibverbs1 librdmacm1 ibverbs-providers (or: dnf "
+                                          "install libibverbs librdmacm)"
+                                        : NULL,
                       "%s%s%s not there%s", has_verbs ? "" : "libibverbs", has_verbs || has_cm ? "" : " and ",
                       has_cm ? "" : "librdmacm", doctor->n_devices ? "" : ", and not needed");
     return has_verbs;
@@ -90,10 +89,10 @@ static void check_providers(struct rg_doctor *doctor, const char *verbs)
     bool ofed = find_shadow(doctor, shadow, sizeof shadow);
     unsigned missing = 0;
     const char *fix =
-        ofed ? "remove Mellanox OFED's user libraries (its uninstall.sh, or in an image: do not install "
-               "them) and install rdma-core's: apt-get install --reinstall libibverbs1 librdmacm1 "
-               "ibverbs-providers"
-             : "apt-get install ibverbs-providers (or: dnf install libibverbs)";
+        ofed
+            ? "remove Mellanox OFED's user libraries (its uninstall.sh, or in an image: do not install them) "
+              "and install rdma-core's: apt-get install --reinstall libibverbs1 librdmacm1 ibverbs-providers"
+            : "apt-get install ibverbs-providers (or: dnf install libibverbs)";
     for (unsigned i = 0; i < doctor->n_devices; i++) {
         const char *provider = provider_of(&doctor->devices[i]);
         if (!provider || has_provider(doctor, verbs, provider))

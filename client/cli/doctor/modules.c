@@ -72,13 +72,12 @@ static void check_order(struct rg_doctor *doctor)
         if ((at < 0 && !loaded(doctor, before[i])) || (at >= 0 && at < pvrdma))
             snprintf(list + strlen(list), sizeof missing - strlen(list), " %s", before[i]);
     }
-    snprintf(
-        fix, sizeof fix,
-        "modprobe -r vmw_pvrdma; modprobe -a mlx4_ib ib_umad rdma_cm rdma_ucm; modprobe vmw_pvrdma; at each "
-        "boot%s: "
-        "echo 'softdep vmw_pvrdma pre: mlx4_ib ib_umad rdma_cm rdma_ucm' > /etc/modprobe.d/vmw_pvrdma.conf%s",
-        is_ubuntu(doctor) ? " (Ubuntu loads it too early)" : "",
-        is_ubuntu(doctor) ? " && update-initramfs -u" : "");
+    snprintf(fix, sizeof fix,
+             "modprobe -r vmw_pvrdma; modprobe -a mlx4_ib ib_umad rdma_cm rdma_ucm; modprobe vmw_pvrdma; at "
+             "each boot%s: echo 'softdep vmw_pvrdma pre: mlx4_ib ib_umad rdma_cm rdma_ucm' > "
+             "/etc/modprobe.d/vmw_pvrdma.conf%s",
+             is_ubuntu(doctor) ? " (Ubuntu loads it too early)" : "",
+             is_ubuntu(doctor) ? " && update-initramfs -u" : "");
     if (*late)
         rg_doctor_say(doctor, active ? RG_CHECK_WARNING : RG_CHECK_PROBLEM, "module order", fix,
                       "vmw_pvrdma was loaded before%s; if RDMA does not work, this is why", late);

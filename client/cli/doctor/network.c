@@ -46,9 +46,8 @@ static void check_device(struct rg_doctor *doctor, const struct rg_doctor_device
         snprintf(ecn, sizeof ecn, "ECN is on for %d of 8 priorities", priorities);
     snprintf(fix, sizeof fix,
              "make the way lossless for RoCE, here and on the switches: mlnx_qos -i %s --pfc "
-             "0,0,0,1,0,0,0,0; for i in "
-             "roce_rp roce_np; do echo 1 > /sys/class/net/%s/ecn/$i/enable/3; done; echo 106 > "
-             "/sys/kernel/config/rdma_cm/%s/ports/1/default_roce_tos",
+             "0,0,0,1,0,0,0,0; for i in roce_rp roce_np; do echo 1 > /sys/class/net/%s/ecn/$i/enable/3; "
+             "done; echo 106 > /sys/kernel/config/rdma_cm/%s/ports/1/default_roce_tos",
              device->interface, device->interface, device->name);
     if (lost > 0)
         rg_doctor_say(doctor, RG_CHECK_WARNING, "congestion", fix,

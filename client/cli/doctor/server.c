@@ -100,12 +100,11 @@ static void say_how_to_reach(const char *server, char *out, size_t size)
     else if (strcmp(address.scheme, "unix") == 0)
         snprintf(out, size, "systemctl status remote-gpud; ss -lx (does it listen on this socket?)");
     else
-        snprintf(
-            out, size,
-            "on the server: systemctl status remote-gpud; ss -ltn (does it listen on an address that this "
-            "machine "
-            "reaches?); open its port in the firewall: ufw allow %u/tcp, or firewall-cmd --add-port=%u/tcp",
-            address.port, address.port);
+        snprintf(out, size,
+                 "on the server: systemctl status remote-gpud; ss -ltn (does it listen on an address that "
+                 "this machine reaches?); open its port in the firewall: ufw allow %u/tcp, or firewall-cmd "
+                 "--add-port=%u/tcp",
+                 address.port, address.port);
 }
 
 /* Whether the server answers at all. */
@@ -248,11 +247,10 @@ static void check_rails(struct rg_doctor *doctor, const char *server, uint64_t t
         rg_doctor_say(doctor, RG_CHECK_OK, "rails", NULL, "bulk data goes by %u adapters; here %s",
                       link.n_rails, here);
     else
-        rg_doctor_say(
-            doctor, RG_CHECK_WARNING, "rails",
-            "give each adapter a network of its own, the same on both machines; REMOTE_GPU_RAILS says "
-            "which are used",
-            "one adapter carries everything, though this machine has more: %s", here);
+        rg_doctor_say(doctor, RG_CHECK_WARNING, "rails",
+                      "give each adapter a network of its own, the same on both machines; REMOTE_GPU_RAILS "
+                      "says which are used",
+                      "one adapter carries everything, though this machine has more: %s", here);
     rg_perf_link_close(&link);
 }
 
@@ -287,11 +285,11 @@ static void check_rdma(struct rg_doctor *doctor, const char *server, uint64_t ti
                           "run remote-gpu doctor on the server; if it has none, all is well",
                           "%s: TCP is used", why);
         } else {
-            rg_doctor_say(doctor, RG_CHECK_PROBLEM, "rdma",
-                          "the RDMA interfaces of both machines must reach each other: ping the server's "
-                          "address of it; "
-                          "rping -s there and rping -c -a ADDRESS here try it without remote-gpu",
-                          "no connection (address %u of the server): %s", i, why);
+            rg_doctor_say(
+                doctor, RG_CHECK_PROBLEM, "rdma",
+                "the RDMA interfaces of both machines must reach each other: ping the server's address of "
+                "it; rping -s there and rping -c -a ADDRESS here try it without remote-gpu",
+                "no connection (address %u of the server): %s", i, why);
         }
     }
 }

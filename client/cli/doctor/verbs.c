@@ -105,8 +105,7 @@ static void check_gids(struct rg_doctor *doctor, const struct rg_doctor_device *
     else if (gids.v2 == 0)
         rg_doctor_say(doctor, RG_CHECK_WARNING, "gid",
                       "use machines in the same network segment, or a device (on ESXi: virtual hardware 20 "
-                      "or later) with "
-                      "RoCE v2",
+                      "or later) with RoCE v2",
                       "%s port %s: RoCE v1 only (GID %d, %s): it does not cross routers", device->name, port,
                       gids.index, gids.address);
     else if (gids.ip_v2 == 0)

@@ -174,8 +174,7 @@ static void print_table(const struct rg_netperf *all)
     for (unsigned i = 0; i < all->n; i++)
         if (all->links[i].kind == RG_PERF_LINK_PERFTEST) {
             printf("'perftest' is ib_send_lat (twice what it tells), ib_write_bw to the server and "
-                   "ib_read_bw from "
-                   "it.\n");
+                   "ib_read_bw from it.\n");
             break;
         }
 }

@@ -132,14 +132,12 @@ static unsigned measure(struct rg_perf_link *link, const struct rg_netperf_perft
     const char *name = words[0];
     int error = rg_perf_link_perftest(link, request, &port);
     if (error) {
-        rg_explain(
-            why, why_size, "%s on the server: %s", name,
-            error == ENOENT  ? "not installed there (package perftest)"
-            : error == EPERM ? "its operator allows no RDMA here (--rdma, --encrypt of remote-gpud)"
-            : error == EPROTO
-                ? "no answer: the server has ended the measurement (after 2 minutes), or its release cannot "
-                  "start it"
-                : strerror(error));
+        rg_explain(why, why_size, "%s on the server: %s", name,
+                   error == ENOENT   ? "not installed there (package perftest)"
+                   : error == EPERM  ? "its operator allows no RDMA here (--rdma, --encrypt of remote-gpud)"
+                   : error == EPROTO ? "no answer: the server has ended the measurement (after 2 minutes), "
+                                       "or its release cannot start it"
+                                     : strerror(error));
         return 0;
     }
     rg_netperf_command(request, port, text, words);

@@ -136,8 +136,7 @@ static int revoke_one(const struct rg_command *command, const struct rg_command_
         return RG_COMMAND_DONE;
     if (status == RG_ERR_NOT_FOUND) {
         rg_error("there is no %s '%s' here, so nothing was revoked; remote-gpud users lists those that are, "
-                 "and --foreign is "
-                 "for names of the operator's own authority",
+                 "and --foreign is for names of the operator's own authority",
                  is_serial ? "certificate" : "user", name);
         return RG_COMMAND_UNKNOWN;
     }

@@ -88,8 +88,7 @@ static void warn_of_name(const struct rg_state *state, const char *host)
     X509 *certificate = rg_x509_read(text, size);
     if (certificate && !rg_x509_has_name(certificate, host))
         rg_warn("the server's certificate is not for %s, so clients will refuse it: start remote-gpud with "
-                "--tls-name %s "
-                "(tls-name in its configuration)",
+                "--tls-name %s (tls-name in its configuration)",
                 host, host);
     X509_free(certificate);
     free(text);
@@ -121,8 +120,7 @@ static bool check(const struct rg_command *command, const struct rg_command_serv
     }
     if (server->is_operators) {
         rg_error("this server uses an authority of its operator's (tls-ca), and only that can give users "
-                 "certificates: a "
-                 "token would be of no use");
+                 "certificates: a token would be of no use");
         return false;
     }
     if (command->expires_ns == 0) {

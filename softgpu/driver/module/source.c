@@ -57,11 +57,10 @@ static CUresult fatbin_result(enum rg_fatbin_status status, struct sg_text *log)
     case RG_FATBIN_OK:
         return CUDA_SUCCESS;
     case RG_FATBIN_NO_PTX:
-        sg_log_say(
-            log,
-            "the fat binary has no PTX for compute capability %u.%u or lower, and machine code cannot run "
-            "here",
-            sg_state.capability / 10, sg_state.capability % 10);
+        sg_log_say(log,
+                   "the fat binary has no PTX for compute capability %u.%u or lower, and machine code cannot "
+                   "run here",
+                   sg_state.capability / 10, sg_state.capability % 10);
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     case RG_FATBIN_NO_MEMORY:
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -54,8 +54,7 @@ static void report_deadlock(const struct sg_run *run)
                  in_barriers, barrier, run->barriers[barrier].arrived,
                  run->barriers[barrier].count ? run->barriers[barrier].count : run->live);
     rg_error("kernel %s, block (%u,%u,%u): deadlock: all %u live threads wait%s, %u in the cluster's "
-             "barrier, the others "
-             "in warp operations",
+             "barrier, the others in warp operations",
              run->grid->launch->kernel_name, block->ctaid[0], block->ctaid[1], block->ctaid[2], run->live,
              place, run->cluster_waiting);
 }

@@ -36,11 +36,10 @@ static bool is_low(const void *pointer, const char *what)
 {
     if ((uintptr_t)pointer >= SG_GUEST_MASK + 1 + SG_GUEST_SLACK)
         return false;
-    rg_error(
-        "kernels cannot be guarded (SOFTGPU_GUARD): %s of this process is at %p, where they can reach; a "
-        "limit on the size of stacks (ulimit -s unlimited) does that, and programs that are not "
-        "position-independent",
-        what, pointer);
+    rg_error("kernels cannot be guarded (SOFTGPU_GUARD): %s of this process is at %p, where they can reach; "
+             "a limit on the size of stacks (ulimit -s unlimited) does that, and programs that are not "
+             "position-independent",
+             what, pointer);
     return true;
 }
 
