@@ -141,9 +141,14 @@ static void tell_statistics(struct rg_worker *worker)
 static const char *reason_of(int signal_fd)
 {
     struct signalfd_siginfo info;
-    if (read(signal_fd, &info, sizeof info) == (ssize_t)sizeof info && info.ssi_code == SI_QUEUE &&
-        info.ssi_int == RG_END_REVOKED)
+    if (read(signal_fd, &info, sizeof info) != (ssize_t)sizeof info || info.ssi_code != SI_QUEUE)
+        return "the server is shutting down";
+    if (info.ssi_int == RG_END_REVOKED)
         return "your right to use this server was revoked; ask its operator";
+    if (info.ssi_int == RG_END_EXPIRED)
+        return "the certificate by which it was begun has expired, and the program has shown no renewed one; "
+               "join "
+               "again with a new token, or see to the renewal of the files";
     return "the server is shutting down";
 }
 

@@ -144,6 +144,8 @@ static void report(void *user, enum rg_resumable_event event, const struct rg_re
 bool rg_reconnect_begin(struct rg_session *session)
 {
     const struct rg_server_hello *hello = &session->hello;
+    snprintf(session->peer, sizeof session->peer, "%s",
+             rg_conn_peer(session->control_conn ? session->control_conn : session->conn));
     if (!(hello->capabilities & RG_CONTROL_CAP_RESUME))
         return true;
     const uint64_t theirs = hello->resume_seconds * 1000000000ull, ours = patience();
@@ -153,8 +155,6 @@ bool rg_reconnect_begin(struct rg_session *session)
         .renew = renew,
         .report = report,
     };
-    snprintf(session->peer, sizeof session->peer, "%s",
-             rg_conn_peer(session->control_conn ? session->control_conn : session->conn));
     session->moved = session->control_conn != NULL;
     session->multipath = !session->moved;
     struct rg_conn *lasting = rg_resumable_create(session->conn, session->control_conn, &options);

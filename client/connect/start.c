@@ -11,6 +11,7 @@
 #include "client/connect/keep_alive.h"
 #include "client/connect/multipath.h"
 #include "client/connect/reconnect.h"
+#include "client/connect/stay.h"
 #include "client/connect/visible_devices.h"
 #include "client/core/device_list.h"
 #include "client/core/hooks.h"
@@ -364,7 +365,7 @@ static CUresult start(void)
     for (unsigned i = 0; i < rg_n_sessions; i++)
         if (begin(&rg_sessions[i]) != RG_OK)
             return CUDA_ERROR_OUT_OF_MEMORY;
-    if (rg_keep_alive_start() != RG_OK)
+    if (rg_keep_alive_start() != RG_OK || rg_stay_start() != RG_OK)
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (RG_PROBED(sessions_begun))
         rg_probe->sessions_begun();

@@ -64,6 +64,8 @@ enum rg_purpose {
     RG_PURPOSE_RESUME = 8, /* a session that has lost its connection */
     RG_PURPOSE_JOIN = 9,   /* a certificate for a key, against a token's secret */
     RG_PURPOSE_RENEW = 10, /* a new certificate for the name in the one shown */
+    RG_PURPOSE_STAY =
+        11, /* the certificate shown is for a session that runs, which then lasts as long as it */
 };
 
 enum rg_refusal_code {
@@ -173,7 +175,7 @@ struct rg_client_hello {
     bool bulk_adaptive;
     uint32_t question_size; /* RG_PURPOSE_MANAGEMENT */
     uint8_t question[RG_QUESTION_SIZE_MAX];
-    uint64_t resume_session; /* RG_PURPOSE_RESUME */
+    uint64_t resume_session; /* RG_PURPOSE_RESUME, RG_PURPOSE_STAY */
     uint8_t resume_token[RG_RESUME_TOKEN];
     uint64_t resume_received;
     uint32_t keep_alive; /* seconds that it wants to be able to be silent; 0: as the server does by itself */
@@ -260,7 +262,7 @@ struct rg_inventory {
     struct rg_sandbox_info sandbox;
 };
 
-/* To a question. */
+/* To a question; empty to RG_PURPOSE_STAY. */
 struct rg_management_answer {
     const void *data;
     uint32_t size; /* at most RG_ANSWER_SIZE_MAX */

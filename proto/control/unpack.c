@@ -177,7 +177,8 @@ static enum rg_status get_client_hello(struct rg_client_hello *to, const Rg__Cli
         from->purpose != RG__CLIENT_HELLO__PURPOSE__MANAGEMENT &&
         from->purpose != RG__CLIENT_HELLO__PURPOSE__BULK &&
         from->purpose != RG__CLIENT_HELLO__PURPOSE__RESUME &&
-        from->purpose != RG__CLIENT_HELLO__PURPOSE__JOIN && from->purpose != RG__CLIENT_HELLO__PURPOSE__RENEW)
+        from->purpose != RG__CLIENT_HELLO__PURPOSE__JOIN &&
+        from->purpose != RG__CLIENT_HELLO__PURPOSE__RENEW && from->purpose != RG__CLIENT_HELLO__PURPOSE__STAY)
         return RG_ERR_PROTOCOL;
     to->purpose = (enum rg_purpose)from->purpose;
     if (from->question.len > RG_QUESTION_SIZE_MAX)

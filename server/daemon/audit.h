@@ -1,6 +1,7 @@
 /*
  * audit.h - the audit log: a line for each session that was granted, each client that was refused, each token that was made,
- * each certificate that was given, each user and certificate that was revoked and each session that ended because of it. Who,
+ * each certificate that was given, each user and certificate that was revoked and each session that ended because of it, or because
+ * its certificate expired. Who,
  * from where, what, why; never a secret.
  *
  *   audit: event=grant user="alice" serial=01ab from="10.0.0.7:40312" session=3 gpus=0,1 encrypted=yes
@@ -27,6 +28,7 @@ enum rg_audit_event {
     RG_AUDIT_RENEW,
     RG_AUDIT_REVOKE, /* without a session: by the operator, for all there may be */
     RG_AUDIT_TOKEN,
+    RG_AUDIT_EXPIRE, /* a session has outlived its certificate */
 };
 
 struct rg_audit {

@@ -324,6 +324,8 @@ static int next_timeout(struct daemon *daemon)
     const uint64_t now = rg_now_ns();
     if (rg_probe_runs(&daemon->monitor.probe) && daemon->monitor.probe.deadline_ns < due)
         due = daemon->monitor.probe.deadline_ns;
+    const uint64_t beat = daemon->phase == SERVING ? rg_frontend_beat(&daemon->monitor.frontend) : UINT64_MAX;
+    due = beat < due ? beat : due;
     const uint64_t kill = rg_sessions_expire(&daemon->monitor.sessions);
     due = kill < due ? kill : due;
     due = daemon->reload_ns < due ? daemon->reload_ns : due;

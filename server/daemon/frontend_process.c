@@ -19,7 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define READY_MS 30000
+#define READY_MS    30000
+#define READY_BEATS (unsigned)(READY_MS * 1000000ull / RG_FRONTEND_BEAT_NS)
 
 _Static_assert((int)RG_MONITOR_FDS_MAX <= (int)RG_PACKET_FDS_MAX, "a packet holds them");
 
@@ -106,6 +107,8 @@ enum rg_status rg_frontend_start(struct rg_frontend_process *frontend)
     }
     frontend->socket = ends[0];
     frontend->ready = frontend->killed = false;
+    frontend->unanswered = 0;
+    frontend->beat_ns = rg_now_ns() + RG_FRONTEND_BEAT_NS;
     if (!rg_packet_send(frontend->socket, frontend->settings, sizeof *frontend->settings, frontend->fds,
                         frontend->n_fds))
         rg_frontend_kill(frontend, strerror(errno));
@@ -180,6 +183,23 @@ uint64_t rg_frontend_revive(struct rg_frontend_process *frontend)
     if (frontend->pid == 0 && rg_now_ns() >= frontend->not_before_ns && rg_frontend_start(frontend) == RG_OK)
         return UINT64_MAX;
     return frontend->pid ? UINT64_MAX : frontend->not_before_ns;
+}
+
+uint64_t rg_frontend_beat(struct rg_frontend_process *frontend)
+{
+    const struct rg_monitor_word word = {.kind = RG_TELL_BEAT};
+    if (frontend->pid == 0 || frontend->killed)
+        return UINT64_MAX;
+    if (rg_now_ns() < frontend->beat_ns)
+        return frontend->beat_ns;
+    if (frontend->unanswered >= (frontend->ready ? RG_FRONTEND_BEATS : READY_BEATS)) {
+        rg_frontend_kill(frontend, "it hangs");
+        return UINT64_MAX;
+    }
+    frontend->unanswered++;
+    frontend->beat_ns = rg_now_ns() + RG_FRONTEND_BEAT_NS;
+    rg_frontend_tell(frontend, &word, NULL, 0);
+    return frontend->beat_ns;
 }
 
 void rg_frontend_stop(struct rg_frontend_process *frontend)

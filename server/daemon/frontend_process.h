@@ -2,7 +2,7 @@
  * frontend_process.h - the monitor's side of the frontend: the process, and the socket between the two.
  *
  * Happy path: rg_frontend_start; READY comes; questions are received and answered until the server stops. A frontend that
- * ends, breaks the protocol or does not read what it is told is killed, and rg_frontend_revive starts another, at once the
+ * ends, breaks the protocol, does not read what it is told or hangs is killed, and rg_frontend_revive starts another, at once the
  * first time and then not more often than each RG_FRONTEND_PAUSE_NS; sessions know nothing of it. Main thread.
  */
 #ifndef RG_SERVER_DAEMON_FRONTEND_PROCESS_H
@@ -14,6 +14,8 @@
 #include <sys/types.h>
 
 #define RG_FRONTEND_PAUSE_NS 1000000000ull
+#define RG_FRONTEND_BEAT_NS  3000000000ull /* between two words that it has to answer */
+#define RG_FRONTEND_BEATS    4u            /* without an answer: it hangs */
 
 struct rg_frontend_process {
     const struct rg_monitor_settings *settings;
@@ -25,6 +27,8 @@ struct rg_frontend_process {
     int socket;
     bool ready, killed;
     uint64_t not_before_ns; /* when another may be started */
+    uint64_t beat_ns;       /* when the next word is due */
+    unsigned unanswered;    /* words, since it last said that it lives; RG_ASK_ALIVE sets it to 0 */
 };
 
 void rg_frontend_init(struct rg_frontend_process *frontend, const struct rg_monitor_settings *settings,
@@ -49,6 +53,11 @@ void rg_frontend_kill(struct rg_frontend_process *frontend, const char *why);
 bool rg_frontend_reap(struct rg_frontend_process *frontend);
 /** Starts another where there is none, if it is time. Returns when it will be (UINT64_MAX: there is one). */
 uint64_t rg_frontend_revive(struct rg_frontend_process *frontend);
+/**
+ * Asks it for a sign of life, if it is time, and kills it if it has given none for long. Words are counted, not time: a monitor that was
+ * stopped itself accuses nobody. Returns when it will be time.
+ */
+uint64_t rg_frontend_beat(struct rg_frontend_process *frontend);
 /** Ends it, and forgets what TLS needs. */
 void rg_frontend_stop(struct rg_frontend_process *frontend);
 

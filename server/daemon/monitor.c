@@ -30,10 +30,12 @@ static bool check_fds(const struct rg_monitor_question *question, unsigned n_fds
     case RG_ASK_HAND_OVER:
         return n_fds == (question->peer.encrypted ? 3 : 2);
     case RG_ASK_READY:
+    case RG_ASK_ALIVE:
     case RG_ASK_PROBE:
     case RG_ASK_MANAGER:
     case RG_ASK_STOP_MANAGER:
     case RG_ASK_CHECK:
+    case RG_ASK_STAY:
     case RG_ASK_JOIN:
     case RG_ASK_RENEW:
         return n_fds == 0;
@@ -72,6 +74,7 @@ static bool check(struct rg_monitor_question *question, unsigned n_fds)
         return check_peer(&question->peer) && (question->hand_over.purpose == RG_PURPOSE_BULK ||
                                                question->hand_over.purpose == RG_PURPOSE_RESUME);
     case RG_ASK_CHECK:
+    case RG_ASK_STAY:
     case RG_ASK_RENEW:
         return check_peer(&question->peer) && question->peer.proof == RG_PROOF_CERTIFICATE;
     case RG_ASK_JOIN:
@@ -130,6 +133,16 @@ static void check_certificate(struct rg_monitor *monitor, const struct rg_monito
 {
     struct rg_who who;
     answered->status = rg_who_is(&monitor->policy, &question->peer, -1, &who, answered);
+    answer(monitor, answered, NULL, 0);
+}
+
+static void stay(struct rg_monitor *monitor, const struct rg_monitor_question *question,
+                 struct rg_monitor_answer *answered)
+{
+    struct rg_who who;
+    answered->status = rg_who_is(&monitor->policy, &question->peer, -1, &who, answered);
+    if (answered->status == RG_OK)
+        answered->status = rg_sessions_stay(&monitor->sessions, question, &who, answered);
     answer(monitor, answered, NULL, 0);
 }
 
@@ -270,6 +283,9 @@ static void serve_one(struct rg_monitor *monitor, const struct rg_monitor_questi
     case RG_ASK_CHECK:
         check_certificate(monitor, question, &answered);
         break;
+    case RG_ASK_STAY:
+        stay(monitor, question, &answered);
+        break;
     case RG_ASK_JOIN:
     case RG_ASK_RENEW:
         make_certificate(monitor, question, &answered);
@@ -282,6 +298,9 @@ static void serve_one(struct rg_monitor *monitor, const struct rg_monitor_questi
         break;
     case RG_ASK_STOP_MANAGER:
         rg_manager_stop(&monitor->manager);
+        break;
+    case RG_ASK_ALIVE:
+        monitor->frontend.unanswered = 0;
         break;
     }
 }

@@ -9,7 +9,8 @@
  * Happy path: the monitor sends SETTINGS; the frontend gives up its rights, answers READY, and asks. Each question has a
  * number, and each gets one answer with the same number; they may come in another order. What the frontend needs to know of
  * sessions and devices is on the board (board.h). A packet that is wrong is the frontend's end: the monitor kills it and
- * starts another. The monitor never waits for the frontend.
+ * starts another; and so it does with one that hangs, which it finds out by a word that each is to answer (RG_TELL_BEAT).
+ * The monitor never waits for the frontend.
  */
 #ifndef RG_SERVER_DAEMON_MONITOR_PROTOCOL_H
 #define RG_SERVER_DAEMON_MONITOR_PROTOCOL_H
@@ -42,11 +43,13 @@ enum rg_monitor_question_kind {
     RG_ASK_START,        /* descriptors: connection, hello; of a connection by TLS its keys */
     RG_ASK_HAND_OVER,    /* descriptors: likewise */
     RG_ASK_CHECK,        /* whether the holder of the certificate may use the server */
+    RG_ASK_STAY,         /* likewise, for a session of its own, which lasts as long from now on */
     RG_ASK_JOIN,         /* answer: a file with a struct rg_identity_grant */
     RG_ASK_RENEW,        /* likewise */
     RG_ASK_PROBE,        /* look at the devices; the board has the result when the answer comes */
     RG_ASK_MANAGER,      /* answer: a socket to a new process that answers management questions */
     RG_ASK_STOP_MANAGER, /* it does not answer; no answer */
+    RG_ASK_ALIVE,        /* what RG_TELL_BEAT is answered by; no answer */
 };
 
 /** What the client has proved of itself. */
@@ -64,6 +67,7 @@ struct rg_monitor_peer {
     char name[RG_CONTROL_TEXT]; /* in the certificate */
     uint8_t serial[RG_MONITOR_SERIAL];
     uint32_t serial_size;
+    int64_t not_after; /* when the certificate expires, seconds since 1970 */
 };
 
 struct rg_monitor_start {
@@ -81,6 +85,10 @@ struct rg_monitor_hand_over {
     uint64_t session;
 };
 
+struct rg_monitor_stay {
+    uint64_t session;
+};
+
 /** RG_ASK_JOIN, RG_ASK_RENEW: the frontend has seen to it that the client has the key's private half. */
 struct rg_monitor_join {
     uint8_t secret[RG_JOIN_SECRET]; /* RG_ASK_JOIN */
@@ -94,6 +102,7 @@ struct rg_monitor_question {
     union {
         struct rg_monitor_start start;
         struct rg_monitor_hand_over hand_over;
+        struct rg_monitor_stay stay;
         struct rg_monitor_join join;
     };
 };
@@ -120,6 +129,7 @@ enum rg_monitor_word_kind {
     RG_TELL_ANSWER = 1,
     RG_TELL_DRAIN, /* no new sessions: the server is about to stop */
     RG_TELL_TLS,   /* descriptor: a file with what TLS needs, for new handshakes */
+    RG_TELL_BEAT,  /* say that you live */
 };
 
 /** To one question. `status` is RG_OK, or why not: then code and why are what to tell the client. */

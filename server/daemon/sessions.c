@@ -423,7 +423,7 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
 
 /* --- further connections -------------------------------------------------------------------------------- */
 
-static const struct rg_session_entry *find(const struct rg_sessions *sessions, uint64_t id)
+static struct rg_session_entry *find(const struct rg_sessions *sessions, uint64_t id)
 {
     for (uint32_t i = 0; i < sessions->n; i++)
         if (sessions->entries[i]->info.id == id)
@@ -431,19 +431,50 @@ static const struct rg_session_entry *find(const struct rg_sessions *sessions, u
     return NULL;
 }
 
+/* Whoever shows a certificate that is valid for longer keeps the session by it, and is revoked by it from then on. */
+static void prolong(struct rg_session_entry *entry, const struct rg_who *who)
+{
+    if (who->proof != RG_PROOF_CERTIFICATE || who->not_after <= entry->who.not_after)
+        return;
+    entry->who = *who;
+    rg_info("session %llu: %s has shown a renewed certificate", (unsigned long long)entry->info.id,
+            rg_who_text(who));
+}
+
+static enum rg_status refuse_other(struct rg_monitor_answer *answer, unsigned long long id,
+                                   const struct rg_who *who)
+{
+    return refuse(answer, RG_ERR_REFUSED, RG_REFUSAL_UNAUTHORISED,
+                  "session %llu was begun by another than %s, who cannot go on with it", id,
+                  rg_who_text(who));
+}
+
+enum rg_status rg_sessions_stay(struct rg_sessions *sessions, const struct rg_monitor_question *question,
+                                const struct rg_who *who, struct rg_monitor_answer *answer)
+{
+    struct rg_session_entry *entry = find(sessions, question->stay.session);
+    if (!entry || entry->kill_ns)
+        return refuse(answer, RG_ERR_NOT_FOUND, RG_REFUSAL_NO_SUCH_SESSION,
+                      "the session has ended on the server");
+    if (!rg_who_is_same(&entry->who, who))
+        return refuse_other(answer, entry->info.id, who);
+    prolong(entry, who);
+    return RG_OK;
+}
+
 enum rg_status rg_sessions_hand_over(struct rg_sessions *sessions, const struct rg_monitor_question *question,
                                      const struct rg_who *who, const struct rg_session_files *files,
                                      struct rg_monitor_answer *answer)
 {
     const unsigned long long id = question->hand_over.session;
-    const struct rg_session_entry *entry = find(sessions, id);
+    struct rg_session_entry *entry = find(sessions, id);
     const int fds[] = {files->connection, files->hello, files->tls};
     const struct rg_handed handed = {.version = RG_HANDED_VERSION, .n_fds = files->tls >= 0 ? 3 : 2};
     errno = 0;
     if (entry && !rg_who_is_same(&entry->who, who))
-        return refuse(answer, RG_ERR_REFUSED, RG_REFUSAL_UNAUTHORISED,
-                      "session %llu was begun by another than %s, who cannot go on with it", id,
-                      rg_who_text(who));
+        return refuse_other(answer, id, who);
+    if (entry)
+        prolong(entry, who);
     if (entry && entry->hand >= 0 && rg_packet_send(entry->hand, &handed, sizeof handed, fds, handed.n_fds))
         return RG_OK;
     /* the worker is behind with taking them: others, without a token, may send it as many as they like */
@@ -512,6 +543,18 @@ static void end_session(struct rg_session_entry *entry, enum rg_session_end_reas
     entry->kill_ns = rg_now_ns() + RG_SESSION_END_NS;
 }
 
+static void audit_end(const struct rg_session_entry *entry, enum rg_audit_event event, const char *why)
+{
+    rg_audit(&(struct rg_audit){.event = event,
+                                .user = entry->who.name,
+                                .serial = entry->who.serial,
+                                .serial_size = entry->who.serial_size,
+                                .from = entry->info.peer,
+                                .session = entry->info.id,
+                                .encrypted = entry->who.encrypted,
+                                .why = why});
+}
+
 void rg_sessions_recheck(struct rg_sessions *sessions, const struct rg_who_policy *policy)
 {
     char why[512] = "";
@@ -519,16 +562,21 @@ void rg_sessions_recheck(struct rg_sessions *sessions, const struct rg_who_polic
         struct rg_session_entry *entry = sessions->entries[i];
         if (entry->kill_ns || rg_who_may_stay(policy, &entry->who, why, sizeof why))
             continue;
-        rg_audit(&(struct rg_audit){.event = RG_AUDIT_REVOKE,
-                                    .user = entry->who.name,
-                                    .serial = entry->who.serial,
-                                    .serial_size = entry->who.serial_size,
-                                    .from = entry->info.peer,
-                                    .session = entry->info.id,
-                                    .encrypted = entry->who.encrypted,
-                                    .why = why});
+        audit_end(entry, RG_AUDIT_REVOKE, why);
         end_session(entry, RG_END_REVOKED);
     }
+}
+
+/* When to look at a certificate's end again. It is a time of day, and the machine's clock may be set: so now and then. */
+static uint64_t look_at_ns(const struct rg_who *who)
+{
+    struct timespec now = {0};
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    const int64_t left_s = who->not_after + 1 - now.tv_sec;
+    const uint64_t left_ns = left_s < RG_SESSION_LOOK_S
+                                 ? (uint64_t)left_s * 1000000000u - (uint64_t)now.tv_nsec
+                                 : RG_SESSION_LOOK_S * 1000000000ull;
+    return rg_now_ns() + left_ns;
 }
 
 uint64_t rg_sessions_expire(struct rg_sessions *sessions)
@@ -536,6 +584,14 @@ uint64_t rg_sessions_expire(struct rg_sessions *sessions)
     uint64_t next = UINT64_MAX;
     for (uint32_t i = 0; i < sessions->n; i++) {
         struct rg_session_entry *entry = sessions->entries[i];
+        if (!entry->kill_ns && rg_who_has_expired(&entry->who)) {
+            audit_end(entry, RG_AUDIT_EXPIRE, "its certificate has expired, and no renewed one was shown");
+            end_session(entry, RG_END_EXPIRED);
+        }
+        if (entry->kill_ns == 0 && entry->who.proof == RG_PROOF_CERTIFICATE) {
+            const uint64_t look = look_at_ns(&entry->who);
+            next = look < next ? look : next;
+        }
         if (entry->kill_ns == 0 || entry->kill_ns == UINT64_MAX)
             continue;
         if (rg_now_ns() >= entry->kill_ns) {

@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #define RG_SESSION_END_NS 700000000ull
+#define RG_SESSION_LOOK_S 10 /* between two looks at the time of day, at most */
 
 struct rg_session_entry {
     struct rg_session_info info;
@@ -70,6 +71,13 @@ RG_MUST_CHECK enum rg_status rg_sessions_hand_over(struct rg_sessions *sessions,
                                                    const struct rg_who *who,
                                                    const struct rg_session_files *files,
                                                    struct rg_monitor_answer *answer);
+/**
+ * The session's identity has shown a certificate, for it or with a connection of it: the session lasts as long as that is valid, if that is
+ * longer than before. On anything but RG_OK `answer` has what to tell the client.
+ */
+RG_MUST_CHECK enum rg_status rg_sessions_stay(struct rg_sessions *sessions,
+                                              const struct rg_monitor_question *question,
+                                              const struct rg_who *who, struct rg_monitor_answer *answer);
 /** Reaps workers that have ended, and says how. After SIGCHLD. */
 void rg_sessions_reap(struct rg_sessions *sessions);
 /**
@@ -77,7 +85,10 @@ void rg_sessions_reap(struct rg_sessions *sessions);
  * RG_SESSION_END_NS. `policy`: who may.
  */
 void rg_sessions_recheck(struct rg_sessions *sessions, const struct rg_who_policy *policy);
-/** Kills those whose time is over. Returns when the next one's is; UINT64_MAX: there is none. */
+/**
+ * Ends the sessions whose certificates have expired, as rg_sessions_recheck does, and kills those whose time is over. Returns when to
+ * look again; UINT64_MAX: there is no need.
+ */
 uint64_t rg_sessions_expire(struct rg_sessions *sessions);
 /** Sends `signal` to all workers. */
 void rg_sessions_signal(struct rg_sessions *sessions, int signal);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 
 static enum rg_status refuse(struct rg_monitor_answer *answer, enum rg_refusal_code code, const char *why)
 {
@@ -61,10 +62,16 @@ static enum rg_status check_certificate(const struct rg_who_policy *policy, stru
                                         struct rg_monitor_answer *answer)
 {
     char why[512] = "";
+    int64_t expires = 0;
     if (!policy->identity)
         return refuse(answer, RG_REFUSAL_UNAUTHORISED, "this server accepts no certificates");
-    const enum rg_status status = rg_identity_check(policy->identity, who->name, who->serial,
-                                                    who->serial_size, &who->limits, why, sizeof why);
+    const enum rg_status status = rg_identity_check(
+        policy->identity, who->name, who->serial, who->serial_size, &who->limits, &expires, why, sizeof why);
+    if (status == RG_OK && expires)
+        who->not_after = expires; /* what we keep ourselves need not be believed of anybody */
+    if (status == RG_OK && rg_who_has_expired(who))
+        return refuse(answer, RG_REFUSAL_UNAUTHORISED,
+                      "your certificate has expired; join again with a new token, or see to its renewal");
     if (status == RG_OK)
         return RG_OK;
     if (status == RG_ERR_REFUSED)
@@ -89,6 +96,7 @@ enum rg_status rg_who_is(const struct rg_who_policy *policy, const struct rg_mon
         memcpy(out->name, peer->name, sizeof out->name);
         memcpy(out->serial, peer->serial, sizeof out->serial);
         out->serial_size = peer->serial_size;
+        out->not_after = peer->not_after;
         return check_certificate(policy, out, answer);
     case RG_PROOF_NONE:
         if (policy->allow_unauthenticated || is_local(connection))
@@ -102,8 +110,13 @@ bool rg_who_may_stay(const struct rg_who_policy *policy, const struct rg_who *wh
 {
     struct rg_identity_limits limits;
     return who->proof != RG_PROOF_CERTIFICATE || !policy->identity ||
-           rg_identity_check(policy->identity, who->name, who->serial, who->serial_size, &limits, why,
+           rg_identity_check(policy->identity, who->name, who->serial, who->serial_size, &limits, NULL, why,
                              why_size) != RG_ERR_REFUSED;
+}
+
+bool rg_who_has_expired(const struct rg_who *who)
+{
+    return who->proof == RG_PROOF_CERTIFICATE && (int64_t)time(NULL) > who->not_after;
 }
 
 bool rg_who_is_same(const struct rg_who *session, const struct rg_who *connection)

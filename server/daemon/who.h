@@ -3,7 +3,7 @@
  *
  * What the kernel can tell of a connection the monitor asks it itself: whose process is at the other end of a unix socket, and
  * whether other machines can be there. That somebody has a certificate's key is what the frontend says; that the certificate
- * is known and not revoked is found out here. Main thread.
+ * is known, not expired and not revoked is found out here. Main thread.
  */
 #ifndef RG_SERVER_DAEMON_WHO_H
 #define RG_SERVER_DAEMON_WHO_H
@@ -20,6 +20,7 @@ struct rg_who {
     uid_t uid;                  /* RG_PROOF_USER: which user it is, whatever is known of the name */
     uint8_t serial[RG_MONITOR_SERIAL];
     uint32_t serial_size;
+    int64_t not_after; /* RG_PROOF_CERTIFICATE: when it expires, seconds since 1970 */
     struct rg_identity_limits limits;
 };
 
@@ -38,6 +39,8 @@ bool rg_who_may_stay(const struct rg_who_policy *policy, const struct rg_who *wh
                      size_t why_size);
 /** Whether a connection is by the same as a session, and no worse protected. */
 bool rg_who_is_same(const struct rg_who *session, const struct rg_who *connection);
+/** Whether a certificate's time is over. */
+bool rg_who_has_expired(const struct rg_who *who);
 /** What stays the same for one user, whichever sessions and names it has: "3 alice", "2 1000"; of nobody, by address. */
 void rg_who_key(const struct rg_who *who, const char *address, char *out, size_t size);
 /** "alice", "uid 0 (root)", "unauthenticated": for logs. */

@@ -96,6 +96,8 @@ static bool listen_to_monitor(struct rg_frontend *frontend)
     while ((status = rg_monitor_link_receive(&frontend->link, MSG_DONTWAIT, &word, fds, &n_fds)) == RG_OK) {
         if (word.kind == RG_TELL_DRAIN) {
             close_listeners(frontend);
+        } else if (word.kind == RG_TELL_BEAT) {
+            rg_monitor_say(&frontend->link, RG_ASK_ALIVE);
         } else if (word.kind == RG_TELL_TLS &&
                    (n_fds != 1 || !rg_frontend_take_tls(frontend, fds[0], &word.tls))) {
             rg_warn("the certificate before it stays in use");

@@ -345,6 +345,34 @@ static void give_certificate(struct rg_handshake *handshake)
     refuse(handshake, &refusal);
 }
 
+/* The client shows a renewed certificate for a session that runs. */
+static void let_stay(struct rg_handshake *handshake)
+{
+    struct rg_monitor_question question;
+    struct rg_monitor_answer answer;
+    struct rg_control refusal, message = {.kind = RG_CONTROL_ANSWER};
+    if (handshake->secured.peer.proof != RG_PROOF_CERTIFICATE) {
+        rg_refusal_init(&refusal, RG_REFUSAL_UNAUTHORISED, "no certificate was shown");
+        refuse(handshake, &refusal);
+        return;
+    }
+    memset(&question, 0, sizeof question);
+    describe(handshake, &question);
+    question.kind = RG_ASK_STAY;
+    memset(&question.start, 0, sizeof question.start);
+    question.stay.session = handshake->hello.client_hello.resume_session;
+    if (rg_monitor_ask(&handshake->owner->frontend->link, &question, NULL, 0, -1, &answer, NULL) != RG_OK)
+        rg_refusal_init(&refusal, RG_REFUSAL_INTERNAL, "the server is out of memory; try again later");
+    else if (answer.status != RG_OK)
+        rg_refusal_init(&refusal, answer.code, "%s", answer.why);
+    else {
+        if (rg_control_send(handshake->conn, &message) != RG_OK)
+            rg_debug("%s: left before it was answered", rg_conn_peer(handshake->conn));
+        return;
+    }
+    refuse(handshake, &refusal);
+}
+
 /* Whether there is room for another question; if so it is counted as one from now on. */
 static bool may_ask(struct rg_handshake *handshake)
 {
@@ -408,6 +436,9 @@ static void serve(struct rg_handshake *handshake)
     case RG_PURPOSE_JOIN:
     case RG_PURPOSE_RENEW:
         give_certificate(handshake);
+        break;
+    case RG_PURPOSE_STAY:
+        let_stay(handshake);
         break;
     case RG_PURPOSE_INVENTORY:
     case RG_PURPOSE_STATUS:

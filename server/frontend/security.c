@@ -85,6 +85,7 @@ static enum rg_status secure_by_tls(struct rg_frontend *frontend, int fd, enum r
     snprintf(out->peer.name, sizeof out->peer.name, "%s", peer.certificate.name);
     memcpy(out->peer.serial, peer.certificate.serial, sizeof out->peer.serial);
     out->peer.serial_size = peer.certificate.serial_size;
+    out->peer.not_after = peer.certificate.not_after;
     return check_certificate(frontend, out);
 }
 

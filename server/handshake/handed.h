@@ -17,7 +17,7 @@
 enum { RG_HANDED_VERSION = 1, RG_HANDED_FDS = 3 };
 
 /** Why a worker is told to end: the value that comes with SIGTERM (sigqueue). */
-enum rg_session_end_reason { RG_END_SHUTDOWN, RG_END_REVOKED };
+enum rg_session_end_reason { RG_END_SHUTDOWN, RG_END_REVOKED, RG_END_EXPIRED };
 
 struct rg_handed {
     uint32_t version;

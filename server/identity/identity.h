@@ -123,12 +123,14 @@ RG_MUST_CHECK enum rg_status rg_identity_renew(struct rg_identity_store *store, 
                                                const uint8_t public_key[RG_IDENTITY_PUBLIC_KEY],
                                                struct rg_identity_grant *grant, char *why, size_t why_size);
 /**
- * Whether the holder of this certificate, whose signature and dates TLS has verified, may use the server, and its limits.
+ * Whether the holder of this certificate, whose signature and dates TLS has verified, may use the server, and its limits. *expires (NULL
+ * is fine): when it does by our own account, seconds since 1970; 0: it is of the operator's authority, and no account is kept.
  * RG_ERR_REFUSED: revoked, or not one of ours. Any other failure: it could not be found out; a session that runs may continue.
  */
 RG_MUST_CHECK enum rg_status rg_identity_check(struct rg_identity_store *store, const char *name,
                                                const uint8_t *serial, size_t serial_size,
-                                               struct rg_identity_limits *limits, char *why, size_t why_size);
+                                               struct rg_identity_limits *limits, int64_t *expires, char *why,
+                                               size_t why_size);
 
 /** A descriptor that is readable when users or revocations may have changed; the store's. */
 int rg_identity_watch_fd(const struct rg_identity_store *store);

@@ -13,7 +13,8 @@
 
 /* Whether our own authority's user may come with this certificate. The user is loaded, also where it is refused. */
 static enum rg_status check_user(struct rg_identity_store *store, const char *name, const uint8_t *serial,
-                                 size_t serial_size, struct rg_user *user, char *why, size_t why_size)
+                                 size_t serial_size, struct rg_user *user, int64_t *expires, char *why,
+                                 size_t why_size)
 {
     const enum rg_status status = rg_user_load(&store->state, name, user, why, why_size);
     if (status != RG_OK && status != RG_ERR_NOT_FOUND)
@@ -33,14 +34,18 @@ static enum rg_status check_user(struct rg_identity_store *store, const char *na
                    name, date);
         return RG_ERR_REFUSED;
     }
+    *expires = one->expires;
     return RG_OK;
 }
 
 enum rg_status rg_identity_check(struct rg_identity_store *store, const char *name, const uint8_t *serial,
-                                 size_t serial_size, struct rg_identity_limits *limits, char *why,
-                                 size_t why_size)
+                                 size_t serial_size, struct rg_identity_limits *limits, int64_t *expires,
+                                 char *why, size_t why_size)
 {
+    int64_t until = 0;
     memset(limits, 0, sizeof *limits);
+    if (expires)
+        *expires = 0;
     if (!name[0] || serial_size == 0 || serial_size > RG_IDENTITY_SERIAL) {
         rg_explain(why, why_size, "the certificate has no name or no serial number");
         return RG_ERR_REFUSED;
@@ -56,9 +61,11 @@ enum rg_status rg_identity_check(struct rg_identity_store *store, const char *na
         return RG_ERR_REFUSED;
     }
     struct rg_user user = {0};
-    status = check_user(store, name, serial, serial_size, &user, why, why_size);
+    status = check_user(store, name, serial, serial_size, &user, &until, why, why_size);
     if (status == RG_OK)
         *limits = user.limits;
+    if (status == RG_OK && expires)
+        *expires = until;
     rg_user_fini(&user);
     return status;
 }
@@ -235,7 +242,7 @@ enum rg_status rg_identity_renew(struct rg_identity_store *store, const char *na
         status = rg_state_lock(&store->state, why, why_size);
     if (status != RG_OK)
         return status;
-    status = rg_identity_check(store, name, serial, serial_size, &limits, why, why_size);
+    status = rg_identity_check(store, name, serial, serial_size, &limits, NULL, why, why_size);
     if (status == RG_OK)
         status = rg_user_load(&store->state, name, &user, why, why_size);
     if (status == RG_OK)

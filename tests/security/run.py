@@ -359,6 +359,23 @@ def case_dates(world):
     refused(world.remote_gpu("list", "-s", NAME, "--credentials", good), "server's certificate", "expired")
 
 
+def case_outlived_certificate(world):
+    """A program that runs longer than its certificate: it loses the session with a sentence, unless its files are renewed."""
+    authority = Authority(world.path("authority"))
+    certificate, key = authority.issue("server", "gpu", "DNS:gpu-machine")
+    later = authority.credentials(world.path("later"), "alice", ends=3600)
+    world.start_server("--tls-ca", authority.root, "--tls-cert", certificate, "--tls-key", key)
+    folders = [authority.credentials(world.path(name), name, ends=20) for name in ("alice", "bob")]
+    alice, bob = [world.hold(REMOTE_GPU_SERVER=NAME, REMOTE_GPU_CREDENTIALS=folder) for folder in folders]
+    for name in ("tls.key", "tls.crt"):  # as cert-manager does
+        os.replace(os.path.join(later, name), os.path.join(folders[0], name))
+    expect(wait_until(lambda: bob.process.poll() is not None, 60), "a session outlives its certificate:\n" + bob.output())
+    expect("has expired" in bob.output() and "renew" in bob.output(), "it is not said why:\n" + bob.output())
+    time.sleep(2)
+    expect(alice.process.poll() is None and "expire" not in alice.output(),
+           "the renewed certificate was not shown:\n" + alice.output())
+
+
 def case_strangers(world):
     """A wrong authority on either side, a wrong name, and certificates for another purpose."""
     authority, other = Authority(world.path("authority")), Authority(world.path("other"), "another authority")

@@ -2,7 +2,7 @@
  * control_client.c - says hello to a server in ways the real client does not, for the tests of the daemon.
  *
  *   control_client ADDRESS [WORD…]
- *     major=N  gpus=N  index=N  memory=N  command=TEXT  purpose=session|inventory|status|netperf|bulk:SESSION
+ *     major=N  gpus=N  index=N  memory=N  command=TEXT  purpose=session|inventory|status|netperf|bulk:SESSION|resume:SESSION|stay:SESSION
  *     bulk     attach bulk data to the hello
  *     server   send a SessionEnd instead of a hello
  *     hold     stay until the server ends the session or stdin ends
@@ -75,6 +75,9 @@ static void apply(struct rg_control *message, const char *word)
     else if (strncmp(word, "purpose=resume:", 15) == 0) {
         hello->purpose = RG_PURPOSE_RESUME;
         hello->resume_session = strtoull(word + 15, NULL, 10);
+    } else if (strncmp(word, "purpose=stay:", 13) == 0) {
+        hello->purpose = RG_PURPOSE_STAY;
+        hello->resume_session = strtoull(word + 13, NULL, 10);
     } else if (strcmp(word, "server") == 0)
         rg_session_end_init(message, "nonsense");
     else
@@ -109,6 +112,9 @@ static void print(const struct rg_control *message)
         break;
     case RG_CONTROL_UPGRADE:
         printf("move %s\n", message->move.transport);
+        break;
+    case RG_CONTROL_ANSWER:
+        printf("answer %u\n", message->answer.size);
         break;
     default:
         printf("unexpected %d\n", message->kind);

@@ -179,9 +179,9 @@ int main(int argc, char **argv)
         if (fds[1].revents) {
             struct rg_control end;
             struct signalfd_siginfo info;
-            const bool revoked = read(signals, &info, sizeof info) == sizeof info &&
-                                 info.ssi_code == SI_QUEUE && info.ssi_int == RG_END_REVOKED;
-            rg_session_end_init(&end, revoked ? "revoked" : "the server is shutting down");
+            static const char *const reasons[] = {"the server is shutting down", "revoked", "expired"};
+            const bool told = read(signals, &info, sizeof info) == sizeof info && info.ssi_code == SI_QUEUE;
+            rg_session_end_init(&end, "%s", reasons[told ? info.ssi_int : RG_END_SHUTDOWN]);
             if (rg_control_send(conn, &end) != RG_OK)
                 fail("end not sent");
             rg_conn_destroy(conn);

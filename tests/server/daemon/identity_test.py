@@ -5,12 +5,17 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
 
 from daemon_case import DAEMON, ENVIRONMENT, STAGE, Case, children_of, frontend_of, say
 from trial import wait_until
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "security"))
+
+from authority import Authority  # noqa: E402
 
 
 class Security(Case):
@@ -118,6 +123,32 @@ class Security(Case):
         self.assertRegex(say(daemon.near, alice, "purpose=status"), "^refusal unauthorised .*revoked")
         self.assertRegex(say(daemon.near, bob, "purpose=status"), "inventory devices=2 sessions=1")
         self.assertEqual(clients[2].line(0.2), "nothing")
+        for client in clients:
+            client.leave()
+
+    def test_session_ends_with_its_certificate(self):
+        authority = Authority(os.path.join(self.folder, "authority"))
+        certificate, key = authority.issue("server", "server", alternative="IP:127.0.0.1")
+        daemon = self.serve("--tls-ca", authority.root, "--tls-cert", certificate, "--tls-key", key)
+        life = 15
+
+        def credentials(name, folder, ends):
+            return "credentials=" + authority.credentials(os.path.join(self.folder, folder), name, ends=ends)
+        renewed = credentials("alice", "renewed", 600)
+        alice, bob = credentials("alice", "short", life), credentials("bob", "bob", life)
+        clients = []
+        for number, who in enumerate((alice, alice, bob), 1):
+            clients.append(self.join(daemon.near, who, "hold"))
+            self.assertRegex(clients[-1].line(), "^hello session=%d " % number)
+        self.assertEqual(say(daemon.near, renewed, "purpose=stay:1"), "answer 0\nclosed")
+        self.assertEqual(say(daemon.near, renewed, "purpose=bulk:2"), "move to 2")
+        self.assertEqual(say(daemon.near, alice, "purpose=stay:1"), "answer 0\nclosed")  # an older one takes nothing away
+        self.assertRegex(say(daemon.near, renewed, "purpose=stay:3"), "^refusal unauthorised session 3 was begun by")
+        self.assertRegex(say(daemon.near, renewed, "purpose=stay:7"), "^refusal no-such-session ")
+        self.assertEqual(clients[2].line(60), "end expired")
+        self.assertRegex(say(daemon.near, alice), "^refusal unauthorised .*expired")
+        self.assertEqual([client.line(1.5) for client in clients[:2]], ["nothing"] * 2)
+        self.assertRegex(daemon.log(), r'audit: event=expire user="bob" serial=\w+ from="\S+" session=3 ')
         for client in clients:
             client.leave()
 

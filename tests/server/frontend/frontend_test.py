@@ -66,6 +66,18 @@ class Frontend(Case):
         self.assertEqual(daemon.process.wait(10), 0)
         client.leave()
 
+    def test_one_that_hangs_is_replaced(self):
+        daemon = self.start()
+        client = self.join(daemon.address, "hold")
+        self.assertRegex(client.line(), "^hello")
+        hanging = frontend_of(daemon)
+        os.kill(hanging, signal.SIGSTOP)
+        self.assertTrue(wait_until(lambda: frontend_of(daemon) not in (hanging, None), 60), daemon.log())
+        self.assertIn("the frontend is killed: it hangs", daemon.log())
+        self.assertRegex(say(daemon.address, "purpose=status"), "inventory devices=2 sessions=1")
+        self.assertEqual(client.line(0.2), "nothing")
+        client.leave()
+
     def test_it_ends_with_a_daemon_that_is_killed(self):
         daemon = self.start()
         frontend = frontend_of(daemon)

@@ -9,6 +9,7 @@
  *   flood                questions without ever reading an answer
  *   texts                texts without an end, in a session that is otherwise in order
  *   impostor             the proof of a certificate that nobody has
+ *   expired              the proof of a certificate of which it says that it is still valid
  *   user                 the proof of a local user over a connection that tells of none
  *   nobody               no proof at all, over a connection that is none of a network's
  *   other                the proof of a local user who may not come
@@ -151,6 +152,14 @@ static void misbehave(const char *mode)
             question.peer.encrypted = 1;
             question.peer.serial_size = 4;
             strcpy(question.peer.name, "alice");
+        } else if (strcmp(mode, "expired") == 0) {
+            question.kind = RG_ASK_CHECK;
+            question.peer.proof = RG_PROOF_CERTIFICATE;
+            question.peer.encrypted = 1;
+            question.peer.serial[0] = 0x2a;
+            question.peer.serial_size = 1;
+            question.peer.not_after = INT64_MAX;
+            strcpy(question.peer.name, "alice");
         } else if (strcmp(mode, "user") == 0) {
             fds[0] = socket(AF_INET, SOCK_STREAM, 0);
         } else if (strcmp(mode, "nobody") == 0) {
@@ -170,9 +179,9 @@ static void misbehave(const char *mode)
             question.hand_over.session = 99;
         }
         ask(&question, sizeof question, fds,
-            question.kind == RG_ASK_JOIN ? 0
-            : question.peer.encrypted    ? 3
-                                         : 2);
+            question.kind == RG_ASK_JOIN || question.kind == RG_ASK_CHECK ? 0
+            : question.peer.encrypted                                     ? 3
+                                                                          : 2);
         hear();
     }
     leave("it is done");

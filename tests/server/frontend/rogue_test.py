@@ -69,6 +69,15 @@ class Rogue(base.Case):
                     self.assertIn(expected, answer)
                     self.assertEqual(base.children_of(daemon.process.pid), [])
 
+    def test_it_cannot_bring_an_expired_certificate_to_life(self):
+        for expires, expected in ((1700000001, "unauthorised"), (99999999999, "answer 0")):
+            with tempfile.TemporaryDirectory() as state:
+                os.mkdir(os.path.join(state, "users"), 0o700)
+                with open(os.open(os.path.join(state, "users", "alice"), os.O_CREAT | os.O_WRONLY, 0o600), "w") as file:
+                    file.write("certificate 2a issued 1700000000 expires %d\n" % expires)
+                _, answer = self.answered("expired", "--state-dir", state)
+                self.assertIn(expected, answer)
+
     def test_it_cannot_change_whom_the_next_one_trusts(self):
         with tempfile.TemporaryDirectory() as state:
             daemon = self.serve("certificate", "--state-dir", state)

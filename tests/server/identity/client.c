@@ -73,7 +73,8 @@ static int check(const char *name, const char *text)
     uint8_t serial[RG_IDENTITY_SERIAL], size;
     if (!rg_serial_parse(text, serial, &size))
         return 2;
-    const enum rg_status status = rg_identity_check(store, name, serial, size, &limits, why, sizeof why);
+    const enum rg_status status =
+        rg_identity_check(store, name, serial, size, &limits, NULL, why, sizeof why);
     if (status == RG_OK)
         printf("allowed %u %u\n", limits.max_sessions, limits.max_gpus);
     else

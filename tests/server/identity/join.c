@@ -38,7 +38,7 @@ static enum rg_status check(const char *name)
 {
     struct rg_identity_limits limits;
     why[0] = 0;
-    return rg_identity_check(store, name, grant.serial, grant.serial_size, &limits, why, sizeof why);
+    return rg_identity_check(store, name, grant.serial, grant.serial_size, &limits, NULL, why, sizeof why);
 }
 
 /* A store in which alice has joined. */
@@ -86,7 +86,7 @@ Test(join, a_certificate_for_the_user)
         hex));
     struct rg_identity_limits limits;
     cr_expect_eq(
-        rg_identity_check(store, grant.user, grant.serial, grant.serial_size, &limits, why, sizeof why),
+        rg_identity_check(store, grant.user, grant.serial, grant.serial_size, &limits, NULL, why, sizeof why),
         RG_OK, "%s", why);
     cr_expect_eq(limits.max_sessions, 4);
     cr_expect_eq(limits.max_gpus, 0);
@@ -299,8 +299,9 @@ Test(join, limits_of_a_later_token_count)
     cr_assert_eq(join(), RG_OK);
     make_token("alice", 1, NOW + DAY, &(struct rg_identity_limits){.max_sessions = 1}, secret);
     cr_assert_eq(join(), RG_OK);
-    cr_assert_eq(rg_identity_check(store, "alice", grant.serial, grant.serial_size, &limits, why, sizeof why),
-                 RG_OK);
+    cr_assert_eq(
+        rg_identity_check(store, "alice", grant.serial, grant.serial_size, &limits, NULL, why, sizeof why),
+        RG_OK);
     cr_expect_eq(limits.max_sessions, 1);
     cr_expect_eq(limits.max_gpus, 2);
     rg_identity_close(store);

@@ -83,11 +83,12 @@ Test(operator, who_is_allowed)
     open_store();
     write_file("revoked", "spiffe://example.org/ns/gpu/bad\nserial:0f\n", 0600);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        cr_expect_eq(
-            rg_identity_check(store, cases[i].name, (const uint8_t *)"\x01", 1, &limits, why, sizeof why),
-            cases[i].status, "%s: %s", cases[i].name, why);
-    cr_expect_eq(rg_identity_check(store, "alice", (const uint8_t *)"\x0f", 1, &limits, why, sizeof why),
-                 RG_ERR_REFUSED);
+        cr_expect_eq(rg_identity_check(store, cases[i].name, (const uint8_t *)"\x01", 1, &limits, NULL, why,
+                                       sizeof why),
+                     cases[i].status, "%s: %s", cases[i].name, why);
+    cr_expect_eq(
+        rg_identity_check(store, "alice", (const uint8_t *)"\x0f", 1, &limits, NULL, why, sizeof why),
+        RG_ERR_REFUSED);
     rg_identity_close(store);
 }
 

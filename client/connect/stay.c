@@ -1,0 +1,117 @@
+/* stay.c - see stay.h. */
+#include "client/connect/stay.h"
+
+#include "client/core/session.h"
+#include "client/credentials/connect.h"
+#include "client/credentials/enrol.h"
+#include "common/base/log.h"
+#include "common/base/thread.h"
+#include "transport/control.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <time.h>
+
+enum { ANSWER_MS = 10000, RENEWAL_MS = 5000, PAUSE_MIN_S = 1, PAUSE_MAX_S = 3600 };
+
+#define PAUSES 4 /* in what is left of the certificate's life, of which each is a part of the rest */
+
+/* The thread's. Seconds since 1970. */
+struct standing {
+    int64_t began, until; /* the server lets it stay until then; 0: there is no certificate */
+    bool told;
+};
+static struct standing standings[RG_SERVERS_MAX];
+
+static bool goes_on(const struct rg_session *session)
+{
+    return atomic_load(&session->ended) == CUDA_SUCCESS && !atomic_load(&session->over);
+}
+
+/* Shows the certificate to the server of the session. */
+static enum rg_status show(const struct rg_session *session, const struct rg_credentials *credentials,
+                           char *why, size_t why_size)
+{
+    static struct rg_control hello, answer; /* the thread's; large */
+    const struct rg_transport_options options = {.filters = "", .connect_timeout_ms = ANSWER_MS};
+    struct rg_conn *conn;
+    enum rg_status status =
+        rg_client_connect_again(session->peer, &options, credentials, why, why_size, &conn);
+    if (status != RG_OK)
+        return status;
+    rg_client_hello_init(&hello, RG_PURPOSE_STAY);
+    hello.client_hello.resume_session = session->hello.session;
+    status = rg_control_send(conn, &hello);
+    if (status == RG_OK || status == RG_ERR_CLOSED || status == RG_ERR_LOST)
+        status = rg_control_receive(conn, ANSWER_MS, &answer);
+    rg_conn_destroy(conn);
+    if (status != RG_OK) {
+        rg_explain(why, why_size, "%s gave no answer: %s", session->server, rg_status_string(status));
+        return status;
+    }
+    if (answer.kind == RG_CONTROL_REFUSAL)
+        rg_explain(why, why_size, "%s refused: %s", session->server, answer.refusal.reason);
+    status = answer.kind == RG_CONTROL_ANSWER ? RG_OK : RG_ERR_REFUSED;
+    rg_control_fini(&answer);
+    return status;
+}
+
+static void look(const struct rg_session *session, struct standing *standing, int64_t now)
+{
+    static struct rg_credentials found;
+    char why[RG_CONTROL_REASON] = "its files are as they were";
+    enum rg_status status = rg_credentials_find(session->server, &found, why, sizeof why);
+    if (status == RG_OK && found.found) {
+        rg_enrol_renew(session->server, &found, RENEWAL_MS);
+        if (found.not_after > standing->until && (status = show(session, &found, why, sizeof why)) == RG_OK) {
+            rg_debug("%s lets the session stay by the renewed certificate", session->server);
+            *standing = (struct standing){.began = now, .until = found.not_after};
+            return;
+        }
+    }
+    const int64_t left = standing->until - now;
+    if (standing->told || left < 0 || left > (standing->until - standing->began) / 10)
+        return;
+    standing->told = true;
+    rg_warn("the session on %s ends in %lld s, when its certificate expires, which was not renewed: %s",
+            session->server, (long long)left, why);
+}
+
+static void *watch(void *argument)
+{
+    (void)argument;
+    rg_thread_expect_little();
+    for (;;) {
+        int64_t now = (int64_t)time(NULL), pause = PAUSE_MAX_S;
+        bool any = false;
+        for (unsigned i = 0; i < rg_n_sessions; i++) {
+            const int64_t part = (standings[i].until - now) / PAUSES;
+            if (!standings[i].until || !goes_on(&rg_sessions[i]))
+                continue;
+            any = true;
+            pause = part < pause ? part : pause;
+        }
+        if (!any)
+            return NULL;
+        /* by a clock that goes on while the machine sleeps */
+        const struct timespec wait = {.tv_sec = pause < PAUSE_MIN_S ? PAUSE_MIN_S : pause};
+        (void)clock_nanosleep(CLOCK_BOOTTIME, 0, &wait, NULL);
+        now = (int64_t)time(NULL);
+        for (unsigned i = 0; i < rg_n_sessions; i++)
+            if (standings[i].until && goes_on(&rg_sessions[i]))
+                look(&rg_sessions[i], &standings[i], now);
+    }
+}
+
+enum rg_status rg_stay_start(void)
+{
+    const int64_t now = (int64_t)time(NULL);
+    bool needed = false;
+    for (unsigned i = 0; i < rg_n_sessions; i++) {
+        const struct rg_credentials *credentials = &rg_sessions[i].credentials;
+        standings[i] =
+            (struct standing){.began = now, .until = credentials->found ? credentials->not_after : 0};
+        needed |= standings[i].until != 0;
+    }
+    return needed ? rg_thread_create_detached("rg-stay", watch, NULL) : RG_OK;
+}

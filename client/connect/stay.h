@@ -1,0 +1,20 @@
+/*
+ * stay.h - sessions that are to outlive the certificate by which they were begun.
+ *
+ * A server ends a session when its certificate expires. A program that runs longer shows the renewed one: its thread looks, a few times
+ * before the end, whether the files of its credentials have become others (cert-manager has renewed them, or another program has
+ * done so), lets the server renew them if that is due, and shows the new certificate by a connection of its own (RG_PURPOSE_STAY). The
+ * session's connections stay as they are.
+ *
+ * One thread for all sessions, and only where there is a certificate; asleep but for a moment at most once an hour, or eight times in
+ * the life of a certificate of an hour. What fails is tried again; shortly before the end it is said once.
+ */
+#ifndef RG_CLIENT_CONNECT_STAY_H
+#define RG_CLIENT_CONNECT_STAY_H
+
+#include "common/base/status.h"
+
+/** All sessions have begun. */
+RG_MUST_CHECK enum rg_status rg_stay_start(void);
+
+#endif
