@@ -395,7 +395,7 @@ HOLDERS = {"CONTEXT", "GREEN", "MODULE", "LIBRARY", "POOL"}  # memory ends with 
 
 def check_traits(operation):
     where, name, flags = operation.where, operation.name, operation.flags
-    if flags - {"worker"} and not operation.on_wire:
+    if flags - {"worker", "anytime"} and not operation.on_wire:
         raise SpecError(f"{where}: {name} is no operation of the wire, which could be '{min(flags)}'")
     for one, other in EXCLUDED:
         if one in flags and other in flags:
@@ -441,12 +441,11 @@ def read_group(path, symbols, types, traits):
             raise SpecError(f"{where}: unknown class '{cls}'")
         operation = Operation(name, group.name, cls, parameters, where, result)
         if cls == "refused":
-            reason = re.fullmatch(r'"([^"\\]+)"( worker)?', " ".join(rest))
+            reason = re.fullmatch(r'"([^"\\]+)"( worker)?( anytime)?', " ".join(rest))
             if not reason:
                 raise SpecError(f'{where}: {name} needs the reason why it is refused, as "…"')
             operation.reason, rest = reason[1], []
-            if reason[2]:
-                operation.flags.add("worker")
+            operation.flags |= {word.strip() for word in reason.groups()[1:] if word}
         notes = []
         for word in rest:
             if re.fullmatch(r"(again|client|server|reply)=\w+|context=\w+(->\w+)?", word):
@@ -471,7 +470,7 @@ def read_group(path, symbols, types, traits):
                 operation.changes = word.split("=")[1].split(",")
             elif re.fullmatch(r"capture=(%s)|capture=memop,\w+" % "|".join(c for c in CAPTURES if c != "memop"), word):
                 operation.capture = word.split("=")[1].split(",")
-            elif word in words_of_traits:
+            elif word in words_of_traits or word == "anytime":
                 operation.flags.add(word)
             else:
                 raise SpecError(f"{where}: cannot read '{word}'")

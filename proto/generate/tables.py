@@ -89,7 +89,25 @@ def interpose(specification, out):
     write(f"{out}/interpose/exports.c", "\n".join(lines))
 
 
+def gates(specification, out):
+    """Every exported function of the software device is a gate around the function itself, whose symbol is renamed inside."""
+    free = {operation.name for operation in specification.operations if "anytime" in operation.flags}
+    lines = [HEAD, "/* Before anything that declares the API: inside the software device its functions are not what they are outside. */",
+             "#ifndef RG_GENERATED_SOFTGPU_INSIDE_H", "#define RG_GENERATED_SOFTGPU_INSIDE_H", ""]
+    lines += [f"#pragma redefine_extname {name} sg_{name}" for name in specification.symbols]
+    write(f"{out}/softgpu/inside.h", "\n".join(lines + ["", "#endif", ""]))
+    lines = [HEAD, "/* What applications call: held up while the process is locked (cuCheckpointProcessLock). */",
+             '#include "common/cuda/api.h"', '#include "generated/proto/prototypes.h"', '#include "softgpu/driver/core/gate.h"', ""]
+    for symbol in specification.symbols.values():
+        lines += [f"{symbol.result} sg_{symbol.name}({symbol.declaration});",
+                  f"__attribute__((visibility(\"default\"))) {symbol.result} {symbol.name}({symbol.declaration})", "{"]
+        lines += [] if symbol.base in free else ["    SG_GATED;"]
+        lines += [f"    return sg_{symbol.name}({symbol.arguments});", "}", ""]
+    write(f"{out}/softgpu/gates.c", "\n".join(lines))
+
+
 def softgpu(specification, out):
+    gates(specification, out)
     export_map(specification, f"{out}/softgpu/exports.map")
     lines = [HEAD, "/* What the software device does not have: weak, so that a definition in softgpu/driver wins. */",
              '#include "softgpu/driver/driver.h"', '#include "generated/proto/prototypes.h"', ""]

@@ -576,7 +576,6 @@ static void refused(void)
     TRY(cuGraphicsMapResources(0, NULL, NULL));
     TRY(cuImportExternalMemory(NULL, NULL));
     TRY(cuImportExternalSemaphore(NULL, NULL));
-    TRY(cuCheckpointProcessGetState(1, NULL));
     TRY(cuFlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
                                    CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER));
     TRY(cuDeviceGetNvSciSyncAttributes(NULL, 0, 0));

@@ -19,6 +19,7 @@
 
 #include "common/sync/scoped_lock.h"
 #include "softgpu/driver/context/context.h"
+#include "softgpu/driver/memory/vmm.h"
 #include "softgpu/driver/range/range.h"
 #include "softgpu/driver/schedule/schedule.h"
 
@@ -30,6 +31,7 @@ struct sg_allocation {
     int file;                          /* where it is: the common one, or its own */
     bool own_file;                     /* closed with the allocation */
     bool imported;                     /* counted by the process that made it */
+    bool exported;                     /* another process may have it; physical.lock */
     unsigned handles, mappings;        /* physical.lock */
     struct sg_allocation *next_unused; /* in physical.unused */
 };
@@ -39,6 +41,7 @@ static struct {
     int file;                     /* -1 until there is an allocation */
     uint64_t next;                /* where the next allocation's part begins: the file's size */
     struct sg_allocation *unused; /* found while the ranges were locked: to be ended after that */
+    _Atomic unsigned common;      /* allocations that another process has a part in */
 } physical = {.lock = PTHREAD_MUTEX_INITIALIZER, .file = -1};
 
 static void finish_allocation(struct sg_object *object)
@@ -52,7 +55,14 @@ static void finish_allocation(struct sg_object *object)
                 strerror(errno));
     if (!allocation->imported)
         sg_memory_give_back(allocation->device, allocation->size);
+    if (allocation->imported || allocation->exported)
+        atomic_fetch_sub(&physical.common, 1);
     free(allocation);
+}
+
+bool sg_allocations_common(void)
+{
+    return atomic_load(&physical.common) > 0;
 }
 
 /* Ends the allocation if nothing holds it any more. The lock is held. */
@@ -217,6 +227,10 @@ CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle ha
         result = copy < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
         if (copy >= 0)
             *(int *)out = copy;
+        if (copy >= 0 && !allocation->imported && !allocation->exported) {
+            allocation->exported = true;
+            atomic_fetch_add(&physical.common, 1);
+        }
     }
     pthread_mutex_unlock(&physical.lock);
     if (allocation != NULL)
@@ -244,6 +258,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void 
     }
     allocation->file = file;
     allocation->own_file = allocation->imported = true;
+    atomic_fetch_add(&physical.common, 1);
     const CUmemAllocationProp properties = {
         .type = CU_MEM_ALLOCATION_TYPE_PINNED,
         .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,

@@ -331,6 +331,14 @@ unsigned char sg_range_access(const struct sg_range *range)
     return access;
 }
 
+int sg_range_protection(const struct sg_range *range)
+{
+    const unsigned char access = sg_range_access(range);
+    return access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? PROT_READ | PROT_WRITE
+           : access == CU_MEM_ACCESS_FLAGS_PROT_READ    ? PROT_READ
+                                                        : PROT_NONE;
+}
+
 bool sg_range_allows(uint64_t address, uint64_t size, bool write)
 {
     const unsigned char needed = write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ;

@@ -58,6 +58,8 @@ struct sg_range {
     int file;              /* SG_RANGE_DEVICE: closed with the range; SG_RANGE_ASYNC: the pool's */
     uint64_t file_offset;
     unsigned opens; /* SG_RANGE_IPC */
+    bool away;      /* put away: nothing is at its address */
+    void *host;     /* away, and not a file's: its pages */
     bool aliased;   /* SG_RANGE_REGISTERED: is where guarded kernels can reach, too (softgpu/guest.h) */
     unsigned char secret[SG_SECRET];
 };
@@ -150,5 +152,16 @@ static inline void sg_pools_waited(void)
     if (sg_pool_hooks.waited != NULL)
         sg_pool_hooks.waited();
 }
+
+/* --- all device memory at once, while nothing runs and no call is under way (range_saved.c) --- */
+
+/**
+ * Takes all device memory from its addresses to other ones, where only this process knows it, and counts it as free.
+ * CUDA_ERROR_NOT_SUPPORTED (logged): other processes have a part in it. CUDA_ERROR_OUT_OF_MEMORY: the system refused. All is as
+ * before then. CUDA_ERROR_UNKNOWN: not even that succeeded.
+ */
+CUresult sg_ranges_put_away(void);
+/** Undoes that. CUDA_ERROR_OUT_OF_MEMORY: the system refused; nothing is lost, and it can be tried again. */
+CUresult sg_ranges_bring_back(void);
 
 #endif

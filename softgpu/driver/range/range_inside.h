@@ -1,7 +1,7 @@
 /*
  * range_inside.h - what the files of ranges share: range.c (the window, device allocations, questions),
  * range_host.c, range_shared.c (memory of files that other processes may have mapped), range_mapped.c
- * (addresses that applications reserve).
+ * (addresses that applications reserve), range_saved.c (memory that is put away and brought back).
  *
  * One lock over all: system calls that map and unmap memory are made under it, so that addresses are never
  * known before they are usable. What is declared here expects it to be held.
@@ -21,6 +21,7 @@ extern struct sg_memory {
     uint64_t start, middle, end, cursor, reserved_cursor;
     bool guarded; /* accesses behind an allocation are to be noticed at once */
     uint64_t used[SG_DEVICES_MAX];
+    uint64_t put_away[SG_DEVICES_MAX]; /* of what is `used` otherwise (range_saved.c) */
     unsigned long long next_id;
 } sg_memory;
 
@@ -41,6 +42,8 @@ void sg_range_keep_secret(struct sg_range *range, const unsigned char *secret);
  * all devices.
  */
 unsigned char sg_range_access(const struct sg_range *range);
+/** The same for mprotect. */
+int sg_range_protection(const struct sg_range *range);
 /** Gives the pages of a device range, or of host memory, back and forgets the range. */
 void sg_range_drop(struct sg_range *range);
 void sg_range_drop_host(struct sg_range *range);

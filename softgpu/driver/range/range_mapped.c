@@ -83,7 +83,9 @@ CUresult sg_range_map(uint64_t address, uint64_t size, int file, uint64_t offset
                                .span = size,
                                .kind = SG_RANGE_MAPPED,
                                .device = device,
-                               .allocation = allocation};
+                               .allocation = allocation,
+                               .file = file,
+                               .file_offset = offset};
     pthread_mutex_lock(&sg_memory.lock);
     const struct sg_range *reserved = sg_range_set_find(&sg_memory.reserved, address);
     if (reserved == NULL || size > reserved->size - (address - reserved->base) ||
@@ -169,11 +171,7 @@ CUresult sg_range_set_access(uint64_t address, uint64_t size, const CUmemAccessD
         struct sg_range *range = sg_memory.device.at[i];
         for (size_t j = 0; j < n; j++)
             range->access[descriptions[j].location.id] = (unsigned char)descriptions[j].flags;
-        const unsigned char access = sg_range_access(range);
-        const int protection = access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? PROT_READ | PROT_WRITE
-                               : access == CU_MEM_ACCESS_FLAGS_PROT_READ    ? PROT_READ
-                                                                            : PROT_NONE;
-        if (mprotect((void *)(uintptr_t)range->base, range->size, protection) != 0)
+        if (mprotect((void *)(uintptr_t)range->base, range->size, sg_range_protection(range)) != 0)
             result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     return result;

@@ -36,6 +36,8 @@ static struct {
     unsigned woken;    /* executors that were idle and do not run yet */
     unsigned starting; /* executors made that do not run yet */
     unsigned executors;
+    unsigned busy;           /* streams with tasks queued or running */
+    pthread_cond_t *resting; /* a thread waits until there are none */
     uint64_t sequence;       /* of the task submitted last */
     struct sg_task *garbage; /* tasks whose last use here is over; released without the lock */
 } scheduler = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -69,6 +71,7 @@ static void busy_add(struct sg_stream *stream)
     if (work->busy != NULL)
         work->busy->busy_previous = stream;
     work->busy = stream;
+    scheduler.busy++;
 }
 
 static void busy_remove(struct sg_stream *stream)
@@ -81,6 +84,8 @@ static void busy_remove(struct sg_stream *stream)
     if (stream->busy_next != NULL)
         stream->busy_next->busy_previous = stream->busy_previous;
     stream->busy = false;
+    if (--scheduler.busy == 0 && scheduler.resting != NULL)
+        pthread_cond_signal(scheduler.resting);
 }
 
 static void ready_push(struct sg_stream *stream)
@@ -438,6 +443,28 @@ void sg_stream_wait(struct sg_stream *stream)
     if (stream->tail != NULL)
         wait_for(stream->tail);
     unlock();
+}
+
+bool sg_wait_for_rest(uint64_t deadline)
+{
+    pthread_cond_t resting;
+    const struct timespec until = rg_timespec(deadline == UINT64_MAX ? 0 : deadline);
+    bool in_time = true;
+    RG_UNCANCELLED;
+    rg_cond_init(&resting);
+    lock();
+    scheduler.resting = &resting;
+    while (scheduler.busy > 0 && in_time) {
+        if (deadline == UINT64_MAX)
+            pthread_cond_wait(&resting, &scheduler.lock);
+        else
+            in_time = pthread_cond_timedwait(&resting, &scheduler.lock, &until) == 0;
+    }
+    scheduler.resting = NULL;
+    const bool rests = scheduler.busy == 0;
+    unlock();
+    pthread_cond_destroy(&resting);
+    return rests;
 }
 
 void sg_context_wait(struct sg_context *context)

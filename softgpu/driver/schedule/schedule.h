@@ -75,6 +75,11 @@ bool sg_stream_idle(struct sg_stream *stream);
 /** Waits for all work queued before the call: of the stream, of all streams of the context. */
 void sg_stream_wait(struct sg_stream *stream);
 void sg_context_wait(struct sg_context *context);
+/**
+ * Waits until no stream has anything to do, or until `deadline` (as sg_gate_close takes it): whether that is so. Nobody may
+ * submit anything meanwhile. One thread at a time.
+ */
+bool sg_wait_for_rest(uint64_t deadline);
 /** A mark behind all work of all streams of the context queued so far, submitted to `stream`. */
 void sg_submit_behind_context(struct sg_stream *stream, struct sg_task *task, struct sg_context *context);
 
