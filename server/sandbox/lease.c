@@ -89,11 +89,19 @@ void rg_sandbox_keep_folders(struct rg_sandbox_lease *lease, const char *driver,
         keep[n++].folder = dump;
 }
 
+static bool loads_driver(enum rg_sandbox_program program)
+{
+    return program == RG_SANDBOX_WORKER || program == RG_SANDBOX_PROBE || program == RG_SANDBOX_MANAGER;
+}
+
 static uint32_t measures_of(const struct rg_sandboxes *sandboxes, enum rg_sandbox_program program)
 {
     uint32_t measures = sandboxes->measures;
-    if (sandboxes->given_up && program != RG_SANDBOX_NETPERF && program != RG_SANDBOX_FRONTEND)
+    if (sandboxes->given_up && loads_driver(program))
         return 0;
+    if (program ==
+        RG_SANDBOX_ACCOUNTANT) /* its file is the server's user's, in a folder that only this may enter */
+        measures &= ~(uint32_t)(RG_SANDBOX_OWN_USER | RG_SANDBOX_MOUNTS | RG_SANDBOX_PROCESSES);
     if (program == RG_SANDBOX_MANAGER) /* it names the processes that use a GPU */
         measures &= ~(uint32_t)(RG_SANDBOX_MOUNTS | RG_SANDBOX_PROCESSES);
     if (program == RG_SANDBOX_PROBE) /* it looks at the machine's network; no client speaks to it */
@@ -119,7 +127,8 @@ static void fill_lease(struct rg_sandbox_lease *lease, struct rg_sandbox_group *
     sandbox->policy.measures = measures_of(sandboxes, program);
     sandbox->policy.soft = soft;
     sandbox->policy.rdma =
-        (sandboxes->settings.rdma && program != RG_SANDBOX_FRONTEND) || program == RG_SANDBOX_PROBE;
+        (sandboxes->settings.rdma && program != RG_SANDBOX_FRONTEND && program != RG_SANDBOX_ACCOUNTANT) ||
+        program == RG_SANDBOX_PROBE;
     sandbox->policy.gpus = gpus;
     sandbox->uid = sandbox->gid = group->uid;
     sandbox->max_files = FILES_MAX;
@@ -132,7 +141,7 @@ static void fill_lease(struct rg_sandbox_lease *lease, struct rg_sandbox_group *
         sandbox->namespaces[RG_SANDBOX_NS_NET] = group->namespaces[RG_SANDBOX_NS_NET];
     if (driver && strlen(driver) < PATH_MAX)
         memcpy(sandbox->policy.driver, driver, strlen(driver) + 1);
-    if (program != RG_SANDBOX_FRONTEND)
+    if (program != RG_SANDBOX_FRONTEND && program != RG_SANDBOX_ACCOUNTANT)
         add_device_groups(sandbox);
     if (program == RG_SANDBOX_WORKER && *identity) {
         const bool mounted = sandbox->policy.measures & RG_SANDBOX_MOUNTS;

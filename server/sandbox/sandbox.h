@@ -25,10 +25,11 @@
 
 /** Which program: what it may call and open follows from this (syscalls.c, files.c). */
 enum rg_sandbox_program {
-    RG_SANDBOX_WORKER,   /* executes a session's calls through the driver */
-    RG_SANDBOX_PROBE,    /* loads the driver once to look at it */
-    RG_SANDBOX_MANAGER,  /* asks NVML */
-    RG_SANDBOX_NETPERF,  /* answers measurements */
+    RG_SANDBOX_WORKER,     /* executes a session's calls through the driver */
+    RG_SANDBOX_PROBE,      /* loads the driver once to look at it */
+    RG_SANDBOX_MANAGER,    /* asks NVML */
+    RG_SANDBOX_NETPERF,    /* answers measurements */
+    RG_SANDBOX_ACCOUNTANT, /* keeps the accounts: the files of `runtime` alone, nothing of others' */
     RG_SANDBOX_FRONTEND, /* talks to the unknown: inherited descriptors only, opens nothing. Confine it when all libraries are loaded */
     RG_SANDBOX_PROGRAMS
 };

@@ -33,8 +33,9 @@ enum {
     M = 1 << 3, /* netperf */
     F = 1 << 4, /* frontend */
     R = 1 << 5, /* any of them where RDMA is allowed */
-    ALL = W | N | P | M | F,
-    OPENERS = W | N | P | M,
+    A = 1 << 6, /* accountant */
+    ALL = W | N | P | M | F | A,
+    OPENERS = W | N | P | M | A,
 };
 
 struct group {
@@ -118,6 +119,7 @@ static int whom_of(const struct rg_sandbox_policy *policy)
     static const int programs[RG_SANDBOX_PROGRAMS] = {[RG_SANDBOX_PROBE] = P,
                                                       [RG_SANDBOX_MANAGER] = P,
                                                       [RG_SANDBOX_NETPERF] = M,
+                                                      [RG_SANDBOX_ACCOUNTANT] = A,
                                                       [RG_SANDBOX_FRONTEND] = F};
     return (policy->program == RG_SANDBOX_WORKER ? policy->soft ? W : N : programs[policy->program]) |
            (policy->rdma ? R : 0);

@@ -1,0 +1,30 @@
+/* store_internal.h - the inside of struct rg_store, for store.c and store_query.c. */
+#ifndef RG_SERVER_ACCOUNTS_STORE_INTERNAL_H
+#define RG_SERVER_ACCOUNTS_STORE_INTERNAL_H
+
+#include "common/base/clock.h"
+#include "server/accounts/store.h"
+
+#include <limits.h>
+#include <sqlite3.h>
+
+enum { RG_STORE_SESSION, RG_STORE_PART, RG_STORE_CLOSE, RG_STORE_STATEMENTS };
+
+struct rg_store {
+    sqlite3 *db;
+    sqlite3_stmt *statements[RG_STORE_STATEMENTS]; /* of writers */
+    uint64_t run;                                  /* 0: reads only */
+    int lock;                                      /* the lock file; -1: none */
+    bool in_batch;
+    uint64_t deadline_ns; /* statements that take longer are interrupted; 0: none is */
+    char path[PATH_MAX];
+};
+
+/** The sentence and the status of a failure of SQLite. */
+RG_MUST_CHECK enum rg_status rg_store_explain(struct rg_store *store, int code, char *why, size_t why_size);
+/** SQLite's code. */
+int rg_store_run(struct rg_store *store, const char *sql);
+/** What follows is interrupted after so long; 0: never. */
+void rg_store_allow(struct rg_store *store, uint64_t ns);
+
+#endif
