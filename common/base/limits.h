@@ -51,7 +51,9 @@
 /* Fat binaries */
 #define RG_FATBIN_TEXT_MAX                                                                                   \
     (512ull << 20) /* bytes of one entry when decompressed, and of all that are linked to one program */
-#define RG_VARIABLE_ENTRY_MAX (16u << 20) /* bytes of an entry of a fat binary that is still looked into */
+#define RG_KERNEL_PARAMETERS_MAX 4096u      /* parameters of a kernel whose layout is read from its image */
+#define RG_PARAMETERS_WORK_MAX   (1u << 30) /* bytes that are looked at for the layouts of an image, unpacked */
+#define RG_VARIABLE_ENTRY_MAX    (16u << 20) /* bytes of an entry of a fat binary that is still looked into */
 
 /* Questions outside of sessions */
 #define RG_QUESTION_SIZE_MAX      8192       /* of a question's encoded form */

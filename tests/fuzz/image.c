@@ -1,9 +1,10 @@
 /*
  * image.c - device code of any origin: what it is and how long, the entries of fat binaries and their contents, the
- * variables of ELF files and PTX, the PTX that an ELF file may carry.
+ * variables and the layouts of kernels' parameters of ELF files and PTX, the PTX that an ELF file may carry.
  */
 #include "common/cuda/image.h"
 #include "common/cuda/fatbin/fatbin.h"
+#include "common/cuda/fatbin/parameters.h"
 #include "common/cuda/fatbin/variables.h"
 #include "common/cuda/ptx_carrier.h"
 #include "tests/check.h"
@@ -25,6 +26,16 @@ static void on_variable(void *user, const struct rg_image_variable *variable)
 {
     (void)user;
     read_all(variable->name, variable->length);
+}
+
+static void on_layout(void *user, const struct rg_kernel_layout *layout)
+{
+    (void)user;
+    read_all(layout->name, layout->length);
+    CHECK(layout->n <= RG_KERNEL_PARAMETERS_MAX);
+    for (uint32_t i = 0; i < layout->n; i++)
+        CHECK(layout->parameters[i].size && layout->parameters[i].offset < RG_PARAMS_MAX &&
+              layout->parameters[i].size <= RG_PARAMS_MAX - layout->parameters[i].offset);
 }
 
 static void entry_of(const struct rg_fatbin_entry *entry)
@@ -65,6 +76,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (rg_fatbin_select(data, size, 120, &entry) == RG_FATBIN_OK)
         CHECK(entry.kind == RG_FATBIN_PTX);
     (void)rg_image_variables(data, size, on_variable, NULL);
+    (void)rg_image_parameters(data, size, 90, on_layout, NULL);
     if (rg_ptx_carrier_open(&carrier, data, size))
         while (rg_ptx_carrier_next(&carrier, &text, &text_size))
             read_all(text, text_size);
