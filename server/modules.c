@@ -11,6 +11,7 @@ const struct rg_server_module *const rg_server_modules[RG_MODULE_COUNT + 1] = {
     [RG_MODULE_EVENT_TIMES] = &rg_event_times_module,
     [RG_MODULE_HOST_CALL] = &rg_host_call_module,
     [RG_MODULE_IMAGES] = &rg_images_module,
+    [RG_MODULE_LAYOUTS] = &rg_layouts_server_module,
     [RG_MODULE_RENDEZVOUS] = &rg_rendezvous_module,
     [RG_MODULE_DEFERRED_READ] = &rg_deferred_read_module,
     [RG_MODULE_DEFERRED] = &rg_deferred_module,

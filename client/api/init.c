@@ -12,8 +12,10 @@
 #include "common/cuda/errors.h"
 #include "common/cuda/runtime_calls.h"
 #include "generated/proto/api_table.h"
+#include "generated/proto/driver_versions.h"
 #include "proto/api/proc_address.h"
 
+#include <limits.h>
 #include <string.h>
 
 CUresult cuInit(unsigned int flags)
@@ -62,13 +64,28 @@ CUresult cuGetErrorName(CUresult error, const char **pStr)
 
 /* --- look-up ------------------------------------------------------------------------------------------- */
 
+/*
+ * The version of the driver that the server has, where the answer depends on it: then the connection begins here, as it does
+ * when the program asks for the version. Without a server everything is found, and cuInit says that there is none.
+ */
+static int newest_version(const char *symbol, int version, cuuint64_t flags)
+{
+    const bool same = rg_proc_same_since(RG_DRIVER_VERSION_LEAST, symbol, version, flags);
+    return same || rg_connect_start() != CUDA_SUCCESS ? INT_MAX : rg_driver_version();
+}
+
+static enum rg_proc_result find(const char *symbol, int version, cuuint64_t flags, int *index)
+{
+    return rg_proc_find_in(newest_version(symbol, version, flags), symbol, version, flags, index);
+}
+
 CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
                              CUdriverProcAddressQueryResult *symbolStatus)
 {
     if (!symbol || !pfn)
         return CUDA_ERROR_INVALID_VALUE;
     int index;
-    enum rg_proc_result result = rg_proc_find(symbol, cudaVersion, flags, &index);
+    enum rg_proc_result result = find(symbol, cudaVersion, flags, &index);
     *pfn = rg_runtime_call(symbol, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0,
                            result == RG_PROC_FOUND ? rg_api_table[index] : NULL);
     if (result == RG_PROC_UNKNOWN_NAME)
@@ -85,7 +102,7 @@ CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuin
     if (!symbol || !pfn)
         return CUDA_ERROR_INVALID_VALUE;
     int index;
-    const bool found = rg_proc_find(symbol, cudaVersion, flags, &index) == RG_PROC_FOUND;
+    const bool found = find(symbol, cudaVersion, flags, &index) == RG_PROC_FOUND;
     void *function = rg_runtime_call(symbol, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0,
                                      found ? rg_api_table[index] : NULL);
     if (!found)

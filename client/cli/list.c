@@ -4,6 +4,7 @@
 #include "client/cli/base/cli.h"
 #include "client/cli/base/inventory.h"
 #include "client/cli/base/output.h"
+#include "generated/proto/driver_versions.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -41,6 +42,20 @@ static void print_session(const struct rg_session_info *session, unsigned first)
            session->identity.command);
 }
 
+/* What came with later versions than the server's, the oldest first. */
+static void print_lacks(uint32_t version)
+{
+    const struct rg_driver_version *at = rg_driver_versions, *end = at + RG_DRIVER_VERSIONS;
+    unsigned ptx = at->ptx;
+    for (; at < end && at->number <= (int)version; at++)
+        ptx = at->ptx;
+    if (at == end)
+        return;
+    printf("  this driver takes PTX up to %u.%u and lacks (docs/drivers.md):\n", ptx / 10, ptx % 10);
+    for (; at < end; at++)
+        printf("    of CUDA %d.%d: %s\n", at->number / 1000, at->number % 1000 / 10, at->news);
+}
+
 static void print_server(const struct rg_answer_of *answer)
 {
     const struct rg_inventory *inventory = &answer->message.inventory;
@@ -48,6 +63,7 @@ static void print_server(const struct rg_answer_of *answer)
            inventory->driver.kind, inventory->driver.version / 1000, inventory->driver.version % 1000 / 10,
            inventory->sessions_running, inventory->limits.sessions,
            inventory->unauthenticated ? ", takes unauthenticated clients" : "");
+    print_lacks(inventory->driver.version);
     for (uint32_t i = 0; i < inventory->n_devices; i++)
         print_device(&inventory->devices[i], answer->first);
     if (inventory->machine.rails[0])

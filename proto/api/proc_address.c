@@ -3,6 +3,7 @@
 
 #include "generated/proto/api_table.h"
 
+#include <limits.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -22,13 +23,14 @@ static size_t lower_bound(const char *name)
     return low;
 }
 
-enum rg_proc_result rg_proc_find(const char *name, int version, uint64_t flags, int *index)
+enum rg_proc_result rg_proc_find_in(int newest, const char *name, int version, uint64_t flags, int *index)
 {
     int legacy = -1, per_thread = -1;
-    size_t i = lower_bound(name);
-    if (i == RG_API_COUNT || strcmp(rg_proc_entries[i].name, name) != 0)
-        return RG_PROC_UNKNOWN_NAME;
-    for (; i < RG_API_COUNT && strcmp(rg_proc_entries[i].name, name) == 0; i++) {
+    bool known = false;
+    for (size_t i = lower_bound(name); i < RG_API_COUNT && strcmp(rg_proc_entries[i].name, name) == 0; i++) {
+        if (rg_proc_entries[i].since > newest)
+            continue;
+        known = true;
         if (rg_proc_entries[i].since > version)
             continue;
         if (rg_proc_entries[i].per_thread)
@@ -38,7 +40,20 @@ enum rg_proc_result rg_proc_find(const char *name, int version, uint64_t flags, 
     }
     int found = (flags & PER_THREAD_FLAG) && per_thread >= 0 ? per_thread : legacy;
     if (found < 0)
-        return RG_PROC_VERSION_NOT_ENOUGH;
+        return known ? RG_PROC_VERSION_NOT_ENOUGH : RG_PROC_UNKNOWN_NAME;
     *index = found;
     return RG_PROC_FOUND;
+}
+
+enum rg_proc_result rg_proc_find(const char *name, int version, uint64_t flags, int *index)
+{
+    return rg_proc_find_in(INT_MAX, name, version, flags, index);
+}
+
+bool rg_proc_same_since(int oldest, const char *name, int version, uint64_t flags)
+{
+    int one = -1, other = -1;
+    return rg_proc_find_in(oldest, name, version, flags, &one) ==
+               rg_proc_find(name, version, flags, &other) &&
+           one == other;
 }

@@ -28,5 +28,9 @@ enum rg_proc_result {
 
 /** Finds the enum rg_api index for a look-up. `flags` as cuGetProcAddress takes them (2: per-thread). Any thread. */
 enum rg_proc_result rg_proc_find(const char *name, int version, uint64_t flags, int *index);
+/** The same as a driver of version `newest` answers, to which all that came later is an unknown name. */
+enum rg_proc_result rg_proc_find_in(int newest, const char *name, int version, uint64_t flags, int *index);
+/** Whether that answer is the same for all drivers from version `oldest` on. */
+bool rg_proc_same_since(int oldest, const char *name, int version, uint64_t flags);
 
 #endif

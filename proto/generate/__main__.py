@@ -1,13 +1,13 @@
 """Generates code and documentation from the API specification.
 
-usage: python3 proto/generate --spec proto/api --out BUILD/generated [--coverage FILE]
+usage: python3 proto/generate --spec proto/api --out BUILD/generated [--coverage FILE] [--drivers FILE]
 """
 import argparse
 import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from generate import client, coverage, model, server, tables  # noqa: E402
+from generate import client, coverage, drivers, model, server, tables  # noqa: E402
 
 
 def main():
@@ -15,6 +15,7 @@ def main():
     parser.add_argument("--spec", required=True, help="folder of symbols.txt and *.api")
     parser.add_argument("--out", help="folder for generated code")
     parser.add_argument("--coverage", help="file for the coverage page")
+    parser.add_argument("--drivers", help="file for the page about drivers' versions")
     arguments = parser.parse_args()
     try:
         specification = model.read(arguments.spec)
@@ -23,11 +24,15 @@ def main():
     unaccounted = specification.unaccounted()
     if unaccounted:
         sys.exit(f"{arguments.spec}: no .api file says how these are served: {', '.join(unaccounted)}")
+    versions = drivers.read(arguments.spec)
     if arguments.out:
+        drivers.table(versions, arguments.out)
         for emitter in (tables, client, server):
             emitter.emit(specification, arguments.out)
     if arguments.coverage:
         coverage.emit(specification, arguments.coverage)
+    if arguments.drivers:
+        drivers.page(specification, versions, arguments.drivers)
 
 
 if __name__ == "__main__":

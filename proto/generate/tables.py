@@ -39,12 +39,15 @@ def look_up(specification, out):
               f"#define RG_API_VERSION {specification.version} /* CUDA version of the imported API */",
               f"#define RG_API_COUNT {len(symbols)}", "", "/* Index of each exported function in tables of the API. */", "enum rg_api {"]
     header += [f"    RG_API_{symbol.name}," for symbol in symbols]
-    header += ["};", "", "/** Exported names by index. */", "extern const char *const rg_api_names[RG_API_COUNT];", "", "#endif", ""]
+    header += ["};", "", "/** Exported names by index, which is their order in C. */", "extern const char *const rg_api_names[RG_API_COUNT];",
+               "/** CUDA version that introduced each, by index. */", "extern const int rg_api_since[RG_API_COUNT];", "", "#endif", ""]
     write(f"{out}/proto/api_table.h", "\n".join(header))
     order = sorted(symbols, key=lambda s: (s.look_up, s.stream != "legacy", s.since))
     source = [HEAD, '#include "generated/proto/api_table.h"', '#include "proto/api/proc_address.h"', "",
               "const char *const rg_api_names[RG_API_COUNT] = {"]
     source += [f'    "{symbol.name}",' for symbol in symbols]
+    source += ["};", "", "const int rg_api_since[RG_API_COUNT] = {"]
+    source += [f"    {symbol.since}," for symbol in symbols]
     source += ["};", "", "/* By name, then stream, then version. */", "const struct rg_proc_entry rg_proc_entries[RG_API_COUNT] = {"]
     source += [f'    {{"{symbol.look_up}", {symbol.since}, {"false" if symbol.stream == "legacy" else "true"}, '
                f"RG_API_{symbol.name}}}," for symbol in order]

@@ -14,6 +14,7 @@
 #include "generated/server/execute.h"
 #include "server/api/module.h"
 #include "server/images/image.h"
+#include "server/images/layouts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -155,34 +156,37 @@ static void preload_module(struct rg_request *request, CUlibrary library, const 
     output_u32(request, (uint32_t)result);
     if (result != CUDA_SUCCESS)
         return;
+    rg_layouts_module(request, module, library);
     describe_module(request, module, FUNCTIONS_MAX);
     describe_variables(request, variables, NULL, module);
 }
 
-static void preload_image(struct rg_request *request, const void *data, const struct variables *variables,
+static void preload_image(struct rg_request *request, const struct rg_image *image,
+                          const struct rg_image_code *code, const struct variables *variables,
                           uint64_t handle)
 {
     CUlibrary library;
-    const CUresult result = rg_driver.cuLibraryLoadData(&library, data, NULL, NULL, 0, NULL, NULL, 0);
+    const CUresult result = rg_driver.cuLibraryLoadData(&library, code->data, NULL, NULL, 0, NULL, NULL, 0);
     output_u32(request, (uint32_t)result);
     if (result != CUDA_SUCCESS)
         return;
+    rg_layouts_loaded(request, library, image, code, 0);
     rg_request_new(request, RG_KIND_LIBRARY, handle, library);
     describe_library(request, library, FUNCTIONS_MAX);
     describe_variables(request, variables, library, NULL);
     preload_module(request, library, variables);
 }
 
-/* The bytes of an image that can be loaded ahead; NULL: it cannot. */
-static const void *suitable(struct rg_request *request, struct rg_image *image, struct variables *variables)
+/* Whether an image can be loaded ahead; its code. */
+static bool suitable(struct rg_request *request, struct rg_image *image, struct variables *variables,
+                     struct rg_image_code *code)
 {
-    struct rg_image_code code;
     if (!rg_driver.cuLibraryLoadData || !rg_driver.cuLibraryGetGlobal || !rg_driver.cuLibraryGetModule ||
         !rg_driver.cuModuleGetGlobal_v2 || !image || image->parts ||
-        rg_image_code(request, image, RG_IMAGE_MODULE, &code) != CUDA_SUCCESS)
-        return NULL;
-    const bool read = rg_image_variables(code.data, code.size, note_variable, variables);
-    return read && variables->suits ? code.data : NULL;
+        rg_image_code(request, image, RG_IMAGE_MODULE, code) != CUDA_SUCCESS)
+        return false;
+    const bool read = rg_image_variables(code->data, code->size, note_variable, variables);
+    return read && variables->suits;
 }
 
 CUresult rg_execute_rgImagePreload(struct rg_request *request, uint64_t library, unsigned long long id)
@@ -191,10 +195,11 @@ CUresult rg_execute_rgImagePreload(struct rg_request *request, uint64_t library,
     struct rg_image *image = rg_image_take(request->worker, id);
     struct rg_preload *preload = request->worker->state[RG_MODULE_DESCRIBE];
     const bool time_left = preload->ns < PRELOAD_NS;
-    const void *data = time_left ? suitable(request, image, &variables) : NULL;
+    struct rg_image_code code;
+    const bool suits = time_left && suitable(request, image, &variables, &code);
     const uint64_t began = rg_now_ns();
-    if (data)
-        preload_image(request, data, &variables, library);
+    if (suits)
+        preload_image(request, image, &code, &variables, library);
     else
         output_u32(request, NOT_TRIED);
     preload->ns += rg_now_ns() - began;
@@ -211,6 +216,8 @@ CUresult rg_execute_rgModuleTake(struct rg_request *request, uint64_t module, CU
         return CUDA_ERROR_NOT_SUPPORTED;
     const CUresult result = rg_driver.cuLibraryGetModule(&made, library);
     request->owner = library;
+    if (result == CUDA_SUCCESS)
+        rg_layouts_module(request, made, library);
     if (result == CUDA_SUCCESS)
         rg_request_new(request, RG_KIND_MODULE, module, made);
     return result;

@@ -4,6 +4,7 @@
 #include "generated/server/execute.h"
 #include "proto/function_info.h"
 #include "server/images/image.h"
+#include "server/images/layouts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@
 
 struct load {
     struct rg_image *image;
-    const void *data;
+    struct rg_image_code code;
     unsigned count;
     CUjit_option options[OPTIONS_MAX];
     void *values[OPTIONS_MAX];
@@ -40,11 +41,9 @@ static CUresult begin_load(struct rg_request *request, struct load *load, uint64
     if (!image)
         return CUDA_ERROR_INVALID_IMAGE;
     rg_request_go_out_of_order(request);
-    struct rg_image_code code;
-    CUresult result = rg_image_code(request, image, RG_IMAGE_MODULE, &code);
+    CUresult result = rg_image_code(request, image, RG_IMAGE_MODULE, &load->code);
     if (result != CUDA_SUCCESS)
         return result;
-    load->data = code.data;
     if (count > OPTIONS_MAX - 4)
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < count; i++) {
@@ -90,8 +89,9 @@ static void end_load(struct rg_request *request, struct load *load)
 static CUresult load_module(const struct load *load, CUmodule *out)
 {
     struct load own = *load; /* the driver writes to what it is given */
-    return load->count ? rg_driver.cuModuleLoadDataEx(out, load->data, load->count, own.options, own.values)
-                       : rg_driver.cuModuleLoadData(out, load->data);
+    return load->count
+               ? rg_driver.cuModuleLoadDataEx(out, load->code.data, load->count, own.options, own.values)
+               : rg_driver.cuModuleLoadData(out, load->code.data);
 }
 
 CUresult rg_execute_rgModuleLoad(struct rg_request *request, uint64_t module, unsigned long long image,
@@ -106,8 +106,10 @@ CUresult rg_execute_rgModuleLoad(struct rg_request *request, uint64_t module, un
         if (result == CUDA_ERROR_OUT_OF_MEMORY && rg_worker_reclaim(request))
             result = load_module(&load, &made);
     }
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
+        rg_layouts_loaded(request, made, load.image, &load.code, request->thread->context);
         rg_request_new(request, RG_KIND_MODULE, module, made);
+    }
     end_load(request, &load);
     return result;
 }
@@ -115,7 +117,7 @@ CUresult rg_execute_rgModuleLoad(struct rg_request *request, uint64_t module, un
 static CUresult load_library(const struct load *load, CUlibrary *out)
 {
     struct load own = *load;
-    return rg_driver.cuLibraryLoadData(out, load->data, load->count ? own.options : NULL,
+    return rg_driver.cuLibraryLoadData(out, load->code.data, load->count ? own.options : NULL,
                                        load->count ? own.values : NULL, load->count, NULL, NULL, 0);
 }
 
@@ -141,24 +143,36 @@ CUresult rg_execute_rgLibraryLoad(struct rg_request *request, uint64_t library, 
         if (result == CUDA_ERROR_OUT_OF_MEMORY && rg_worker_reclaim(request))
             result = load_library(&load, &made);
     }
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
+        rg_layouts_loaded(request, made, load.image, &load.code, 0);
         rg_request_new(request, RG_KIND_LIBRARY, library, made);
+    }
     end_load(request, &load);
     return result;
 }
 
 /* --- functions ------------------------------------------------------------------------------------------ */
 
-typedef CUresult param_query(void *object, size_t index, size_t *offset, size_t *size);
-
-static CUresult function_param(void *object, size_t index, size_t *offset, size_t *size)
+/* Of a function or kernel, by the driver or, if it cannot tell, by the image. */
+static CUresult param_of(struct rg_worker *worker, void *object, bool is_kernel, size_t index, size_t *offset,
+                         size_t *size)
 {
-    return rg_driver.cuFuncGetParamInfo(object, index, offset, size);
+    if (rg_layouts_needed())
+        return rg_layouts_param(worker, object, index, offset, size);
+    return is_kernel ? rg_driver.cuKernelGetParamInfo(object, index, offset, size)
+                     : rg_driver.cuFuncGetParamInfo(object, index, offset, size);
 }
 
-static CUresult kernel_param(void *object, size_t index, size_t *offset, size_t *size)
+/* Without them nothing can be launched. */
+static CUresult unknown_parameters(const struct rg_request *request)
 {
-    return rg_driver.cuKernelGetParamInfo(object, index, offset, size);
+    int version = 0;
+    (void)rg_driver.cuDriverGetVersion(&version);
+    rg_error("session %llu: the parameters of a kernel are not known: the driver is for CUDA %d.%d, and only "
+             "those from "
+             "12.4 on tell them; its image has neither machine code nor PTX for the device that says them",
+             (unsigned long long)request->worker->session, version / 1000, version % 1000 / 10);
+    return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 /* The device of the client thread's context, or the first one. The dispatcher. */
@@ -182,13 +196,6 @@ static bool is_unloaded(CUfunction function)
 static CUresult output_info(struct rg_request *request, void *object, bool is_kernel, CUdevice device,
                             CUfunction function)
 {
-    param_query *query = is_kernel ? kernel_param : function_param;
-    if (is_kernel ? !rg_driver.cuKernelGetParamInfo : !rg_driver.cuFuncGetParamInfo) {
-        rg_error(
-            "session %llu: the driver cannot tell the parameters of kernels; version 12.4 or later is needed",
-            (unsigned long long)request->worker->session);
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
     struct rg_function_info info = {0};
     for (int i = 0; i < RG_FUNCTION_ATTRIBUTES; i++) {
         CUresult result =
@@ -204,8 +211,13 @@ static CUresult output_info(struct rg_request *request, void *object, bool is_ke
         info.known |= RG_FUNCTION_UNLOADED;
     struct rg_param_info params[RG_PARAMS_MAX / 8];
     size_t offset, size;
-    while (info.n_params < RG_PARAMS_MAX / 8 && query(object, info.n_params, &offset, &size) == CUDA_SUCCESS)
+    CUresult result = CUDA_SUCCESS;
+    while (info.n_params < RG_PARAMS_MAX / 8 &&
+           (result = param_of(request->worker, object, is_kernel, info.n_params, &offset, &size)) ==
+               CUDA_SUCCESS)
         params[info.n_params++] = (struct rg_param_info){(uint32_t)offset, (uint32_t)size};
+    if (result == CUDA_ERROR_NOT_FOUND && rg_layouts_needed())
+        return unknown_parameters(request);
     rg_request_output(request, &info, sizeof info);
     rg_request_output(request, params, info.n_params * sizeof *params);
     return request->result;
@@ -230,8 +242,10 @@ CUresult rg_execute_rgModuleGetFunction(struct rg_request *request, uint64_t fun
         return CUDA_ERROR_INVALID_VALUE;
     rg_request_go_out_of_order(request);
     CUresult result = rg_driver.cuModuleGetFunction(&made, module, name);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
+        rg_layouts_found(request, made, module, name);
         result = rg_module_output_function(request, made);
+    }
     request->owner = module;
     if (result == CUDA_SUCCESS)
         rg_request_new(request, RG_KIND_FUNCTION, function, made);
@@ -249,8 +263,10 @@ CUresult rg_execute_rgLibraryGetKernel(struct rg_request *request, uint64_t kern
     const CUdevice device = device_of(request);
     rg_request_go_out_of_order(request);
     CUresult result = rg_driver.cuLibraryGetKernel(&made, library, name);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
+        rg_layouts_found(request, made, library, name);
         result = rg_module_output_kernel(request, made, device, NULL);
+    }
     request->owner = library;
     if (result == CUDA_SUCCESS)
         rg_request_new(request, RG_KIND_KERNEL, kernel, made);
@@ -266,9 +282,8 @@ CUresult rg_execute_rgKernelGetFunction(struct rg_request *request, uint64_t fun
     CUresult result = rg_driver.cuKernelGetFunction(&made, kernel);
     if (result != CUDA_SUCCESS)
         return result;
-    CUlibrary library = NULL;
-    if (rg_driver.cuKernelGetLibrary && rg_driver.cuKernelGetLibrary(&library, kernel) == CUDA_SUCCESS)
-        request->owner = library;
+    request->owner = request->uses; /* the kernel's library */
+    rg_layouts_function(request, made, kernel);
     rg_request_found(request, RG_KIND_FUNCTION, function, made);
     return rg_module_output_function(request, made);
 }
@@ -276,14 +291,13 @@ CUresult rg_execute_rgKernelGetFunction(struct rg_request *request, uint64_t fun
 CUresult rg_execute_rgKernelTakeFunction(struct rg_request *request, uint64_t function, CUkernel kernel)
 {
     CUfunction made = NULL;
-    CUlibrary library = NULL;
     if (!rg_driver.cuKernelGetFunction)
         return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = rg_driver.cuKernelGetFunction(&made, kernel);
     if (result != CUDA_SUCCESS)
         return result;
-    if (rg_driver.cuKernelGetLibrary && rg_driver.cuKernelGetLibrary(&library, kernel) == CUDA_SUCCESS)
-        request->owner = library;
+    request->owner = request->uses;
+    rg_layouts_function(request, made, kernel);
     rg_request_new(request, RG_KIND_FUNCTION, function, made);
     return request->result;
 }
@@ -296,6 +310,8 @@ CUresult rg_execute_cuLibraryGetModule(struct rg_request *request, uint64_t modu
     rg_request_go_out_of_order(request);
     CUresult result = rg_driver.cuLibraryGetModule(&made, library);
     request->owner = library;
+    if (result == CUDA_SUCCESS)
+        rg_layouts_module(request, made, library);
     if (result == CUDA_SUCCESS)
         rg_request_found(request, RG_KIND_MODULE, module, made);
     return result;

@@ -50,6 +50,9 @@ struct rg_server_module {
     /* A context is about to end; it is current, and has no work left or failed. The dispatcher. */
     void (*drop_context)(struct rg_worker *worker, struct rg_worker_context *context);
 
+    /* A module or library of the driver is about to end. The dispatcher. */
+    void (*drop_module)(struct rg_worker *worker, const void *object);
+
     /*
      * Whether host memory of the client's lies here that the device may access, at this address up to *end. The thread that
      * executes a record.

@@ -258,8 +258,10 @@ void rg_request_delete(struct rg_request *request, enum rg_kind kind, uint64_t h
     if (!entry)
         return;
     /* their functions are gone: the driver may give their addresses to those of the next module */
-    if (rg_handle_kind(handle) == RG_KIND_MODULE || rg_handle_kind(handle) == RG_KIND_LIBRARY)
+    if (rg_handle_kind(handle) == RG_KIND_MODULE || rg_handle_kind(handle) == RG_KIND_LIBRARY) {
+        RG_MODULES_CALL(request->worker, drop_module, request->worker, entry->object);
         forget_all_of(request, entry->object);
+    }
     entry = rg_objects_find(&request->worker->objects, handle); /* others may have been entered */
     if (!entry)
         return;

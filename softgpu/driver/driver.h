@@ -25,7 +25,6 @@
 #include "common/base/hash_table.h"
 #include "common/base/log.h"
 
-#define SG_DRIVER_VERSION     13000
 #define SG_DEVICES_MAX        16
 #define SG_LIMIT_COUNT        16
 #define SG_CAPABILITY_DEFAULT 130 /* 13.0: above any device that libraries carry machine code for */

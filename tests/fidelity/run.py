@@ -1,9 +1,10 @@
 """Runs a program directly on the software device and remotely in several ways; its transcripts must be the same.
 
-usage: run.py BUILD_FOLDER PROGRAM [servers=N,…] [memory=SIZE] [ARGUMENT…]
+usage: run.py BUILD_FOLDER PROGRAM [servers=N,…] [memory=SIZE] [drivers=VERSION,…] [ARGUMENT…]
 
 servers=1,2: two servers, with 1 and 2 devices, that the program uses together; directly, one device has as many.
 memory=64M: devices with so much memory.
+drivers=12.0,12.4: with drivers of these versions, one after another, not with each optimisation off.
 """
 
 import contextlib
@@ -41,19 +42,33 @@ def main():
     arguments, counts = sys.argv[3:], []
     if arguments and arguments[0].startswith("servers="):
         counts = [int(count) for count in arguments.pop(0)[len("servers="):].split(",")]
-    memory = {}
+    device, drivers = {}, []
     if arguments and arguments[0].startswith("memory="):
-        memory = {"SOFTGPU_MEMORY": arguments[0][len("memory="):]}
+        device = {"SOFTGPU_MEMORY": arguments.pop(0)[len("memory="):]}
+    if arguments and arguments[0].startswith("drivers="):
+        drivers = arguments.pop(0)[len("drivers="):].split(",")
     command = [os.path.join(sys.argv[1], "tests", sys.argv[2])] + arguments
-    direct = build.run_direct(command, environment=dict(memory, SOFTGPU_DEVICES=str(sum(counts) or 1)))
+    good = True
+    for version in drivers or [None]:
+        if version:
+            print("driver %s" % version)
+            device = dict(device, SOFTGPU_DRIVER_VERSION=version)
+        good &= compare(build, command, counts, device, short=bool(drivers))
+    return 0 if good else 1
+
+
+def compare(build, command, counts, device, short):
+    """Whether the program's transcript is the same in all ways."""
+    direct = build.run_direct(command, environment=dict(device, SOFTGPU_DEVICES=str(sum(counts) or 1)))
     lines = direct.output.splitlines()
     print("directly: %s, %d lines" % (direct.describe(), len(lines)))
-    good = direct.status == 0 and (len(lines) > 50 or arguments or sys.argv[2] == "images")
+    good = direct.status == 0 and (len(lines) > 50 or len(command) > 1 or command[0].endswith("/images"))
     with contextlib.ExitStack() as stack:
-        address = ",".join(stack.enter_context(Server(build, environment=dict(memory, SOFTGPU_DEVICES=str(count)))).address
+        address = ",".join(stack.enter_context(Server(build, environment=dict(device, SOFTGPU_DEVICES=str(count)))).address
                            for count in counts or [1])
         cache = stack.enter_context(tempfile.TemporaryDirectory(prefix="remote-gpu-cache-"))
-        for way, environment in {**WAYS, **each_one_off(optimisations(build, address))}.items():
+        ways = WAYS if short else {**WAYS, **each_one_off(optimisations(build, address))}
+        for way, environment in ways.items():
             environment = {name: cache if value == "CACHE" else value for name, value in environment.items()}
             remote = build.run_remote(command, address, environment=environment)
             same = remote.output == direct.output and remote.status == direct.status
@@ -62,7 +77,7 @@ def main():
                 good = False
                 print("\n".join(difflib.unified_diff(lines, remote.output.splitlines(), "direct", "remote", lineterm="", n=1)))
                 print(remote.errors)
-    return 0 if good else 1
+    return good
 
 
 if __name__ == "__main__":

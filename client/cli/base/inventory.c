@@ -8,6 +8,7 @@
 #include "client/cli/base/output.h"
 #include "client/query/query.h"
 #include "common/base/log.h"
+#include "generated/proto/driver_versions.h"
 
 #include <stdlib.h>
 
@@ -109,6 +110,17 @@ static json_t *session_json(const struct rg_session_info *session)
                      (int)session->encrypted);
 }
 
+/* What came with later versions of CUDA than the driver's. */
+static json_t *lacks_json(uint32_t version)
+{
+    json_t *lacks = json_array();
+    for (size_t i = 0; i < RG_DRIVER_VERSIONS; i++)
+        if (rg_driver_versions[i].number > (int)version)
+            rg_cli_json_add(&lacks, json_pack("{s:i, s:s}", "version", rg_driver_versions[i].number, "what",
+                                              rg_driver_versions[i].news));
+    return lacks;
+}
+
 static json_t *server_json(const struct rg_answer_of *answer)
 {
     if (!answer->ok)
@@ -119,13 +131,14 @@ static json_t *server_json(const struct rg_answer_of *answer)
         rg_cli_json_add(&devices, device_json(&inventory->devices[i]));
     for (uint32_t i = 0; i < inventory->n_sessions; i++)
         rg_cli_json_add(&sessions, session_json(&inventory->sessions[i]));
-    return json_pack("{s:s, s:s, s:s, s:[ii], s:{s:s, s:s, s:i}, s:o, s:o, s:i, s:i, s:b}", "address",
+    return json_pack("{s:s, s:s, s:s, s:[ii], s:{s:s, s:s, s:i, s:o}, s:o, s:o, s:i, s:i, s:b}", "address",
                      answer->server, "host", inventory->host, "software", inventory->software, "protocol",
                      (int)inventory->protocol_major, (int)inventory->protocol_minor, "driver", "kind",
                      inventory->driver.kind, "path", inventory->driver.path, "version",
-                     (int)inventory->driver.version, "devices", devices, "sessions", sessions,
-                     "sessions_running", (int)inventory->sessions_running, "sessions_max",
-                     (int)inventory->limits.sessions, "unauthenticated", (int)inventory->unauthenticated);
+                     (int)inventory->driver.version, "lacks", lacks_json(inventory->driver.version),
+                     "devices", devices, "sessions", sessions, "sessions_running",
+                     (int)inventory->sessions_running, "sessions_max", (int)inventory->limits.sessions,
+                     "unauthenticated", (int)inventory->unauthenticated);
 }
 
 bool rg_inventory_print_json(const struct rg_cli_settings *settings, const struct rg_answer_of *answers)

@@ -16,6 +16,7 @@
 
 #include "common/base/parse.h"
 #include "common/cuda/capability.h"
+#include "softgpu/driver/behaviour/version.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/exec/exec.h"
 
@@ -231,7 +232,7 @@ static const int fixed_attributes[CU_DEVICE_ATTRIBUTE_MAX] = {
 
 CUresult sg_device_attribute(const struct sg_device *device, int attribute, int *value)
 {
-    if (attribute < 1 || attribute >= CU_DEVICE_ATTRIBUTE_MAX)
+    if (attribute < 1 || attribute >= sg_version()->device_attributes)
         return CUDA_ERROR_INVALID_VALUE;
     long cache = 0;
     switch (attribute) {

@@ -9,6 +9,7 @@
 #include "common/cuda/runtime_calls.h"
 #include "generated/proto/api_table.h"
 #include "proto/api/proc_address.h"
+#include "softgpu/driver/behaviour/version.h"
 #include "softgpu/driver/context/context.h"
 
 extern void *const sg_api[RG_API_COUNT]; /* generated: the exported functions by index */
@@ -21,7 +22,7 @@ static CUresult find(const char *name, void **function, int version, cuuint64_t 
     int index;
     if (name == NULL || function == NULL || (flags & ~known) != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    const enum rg_proc_result result = rg_proc_find(name, version, flags, &index);
+    const enum rg_proc_result result = rg_proc_find_in(sg_version()->number, name, version, flags, &index);
     void *const call = rg_runtime_call(name, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0,
                                        result == RG_PROC_FOUND ? sg_api[index] : NULL);
     switch (result) {
@@ -63,7 +64,7 @@ CUresult cuGetProcAddress(const char *name, void **function, int version, cuuint
 
 static int export_driver_version(void)
 {
-    return SG_DRIVER_VERSION;
+    return sg_version()->number;
 }
 
 static CUresult export_primary_context(CUcontext *out, CUdevice device)

@@ -11,6 +11,7 @@
 
 #include "common/cuda/errors.h"
 #include "common/cuda/runtime_calls.h"
+#include "softgpu/driver/behaviour/version.h"
 #include "softgpu/driver/context/context.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/memory/pool.h"
@@ -80,7 +81,7 @@ CUresult cuDriverGetVersion(int *version)
 {
     if (version == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *version = SG_DRIVER_VERSION;
+    *version = sg_version()->number;
     return CUDA_SUCCESS;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/cuda/graph/graph.h"
+#include "softgpu/driver/behaviour/version.h"
 #include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/launch/device_services.h"
@@ -191,6 +192,8 @@ CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, uns
 static CUresult apply_attribute(const CUlaunchAttribute *attribute, struct request *r)
 {
     const CUlaunchAttributeValue *value = &attribute->value;
+    if ((int)attribute->id >= sg_version()->launch_attributes)
+        return CUDA_ERROR_INVALID_VALUE;
     switch ((int)attribute->id) {
     case CU_LAUNCH_ATTRIBUTE_IGNORE:
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: /* a hint */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "softgpu/driver/behaviour/version.h"
 #include "softgpu/driver/module/module.h"
 
 CUresult sg_jit_options(struct sg_jit *jit, unsigned n, const CUjit_option *options, void **values)
@@ -33,7 +34,7 @@ CUresult sg_jit_options(struct sg_jit *jit, unsigned n, const CUjit_option *opti
             jit->error_size_out = &values[i];
             break;
         default: /* what is left guides code for real hardware */
-            if ((int)options[i] < 0 || options[i] >= CU_JIT_NUM_OPTIONS)
+            if ((int)options[i] < 0 || (int)options[i] >= sg_version()->jit_options)
                 return CUDA_ERROR_INVALID_VALUE;
             break;
         }

@@ -13,8 +13,10 @@
 
 #include "common/base/limits.h"
 #include "common/cuda/fatbin/fatbin.h"
+#include "common/cuda/fatbin/ptx_words.h"
 #include "common/cuda/image.h"
 #include "common/cuda/ptx_carrier.h"
+#include "softgpu/driver/behaviour/version.h"
 #include "softgpu/driver/module/module.h"
 
 #define BUNDLE_KIND 0x5347 /* the first entry of a bundle: no kind of NVIDIA's */
@@ -182,8 +184,42 @@ CUresult sg_sources_add_image(struct sg_sources *sources, const void *data, stru
     return sg_sources_add_found(sources, &image, log);
 }
 
+/* What the directive in "….version 8.4…" says: 84; 0: it cannot be read, and is the compiler's to complain about. */
+static unsigned ptx_version(const struct sg_source *source)
+{
+    struct rg_ptx_text text = {source->ptx, source->ptx + source->size};
+    struct rg_ptx_word word;
+    unsigned major = 0, minor = 0;
+    char number[16] = "";
+    while (rg_ptx_next(&text, &word))
+        if (rg_ptx_is(&word, ".version")) {
+            if (rg_ptx_next(&text, &word) && word.length < sizeof number)
+                memcpy(number, word.at, word.length);
+            return sscanf(number, "%u.%u", &major, &minor) == 2 && minor < 10 ? major * 10 + minor : 0;
+        }
+    return 0;
+}
+
+/* An older driver does not take PTX of newer toolkits. */
+static CUresult check_versions(const struct sg_sources *sources, struct sg_text *log)
+{
+    const unsigned newest = sg_version()->ptx;
+    for (size_t i = 0; i < sources->n && !sg_version_is_newest(); i++) {
+        const unsigned version = ptx_version(&sources->at[i]);
+        if (version > newest) {
+            sg_log_say(log,
+                       "ptxas application ptx input; fatal   : Unsupported .version %u.%u; current version "
+                       "is '%u.%u'",
+                       version / 10, version % 10, newest / 10, newest % 10);
+            return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
 CUresult sg_sources_program(const struct sg_sources *sources, struct sg_text *log, struct sg_program **out)
 {
+    SG_RETURN_IF(check_versions(sources, log));
     if (sources->n == 1)
         return sg_compile_result(
             sg_program_create(sources->at[0].ptx, sources->at[0].size, sg_state.capability, log, out));

@@ -355,6 +355,19 @@ class Questions(Case):
         self.assertRegex(result.stdout, r"\n  GPU 1: Fake GPU 1 .*, compute capability 9\.0, 16\.0 GiB, free [\d.]+ [GM]iB\n")
         self.assertNotIn("\033", result.stdout)
 
+    def test_list_says_what_an_older_driver_lacks(self):
+        server = Server(CUDA_FAKE_DRIVER_VERSION="12040")
+        self.addCleanup(server.stop)
+        text = call("list", "-s", server.address).stdout
+        self.assertRegex(text, r"CUDA 12\.4, .*\n  this driver takes PTX up to 8\.4 and lacks \(docs/drivers\.md\):\n"
+                               r"    of CUDA 12\.5: ")
+        self.assertNotIn("of CUDA 12.4", text)
+        self.assertIn("\n    of CUDA 13.0: ", text)
+        driver = json.loads(call("list", "-s", server.address, "--json").stdout)["servers"][0]["driver"]
+        self.assertEqual([lack["version"] for lack in driver["lacks"]], [12050, 12060, 12070, 12080, 12090, 13000])
+        newest = json.loads(call("list", "-s", self.address, "--json").stdout)["servers"][0]["driver"]
+        self.assertEqual(newest["lacks"], [])
+
     def test_list_shows_sessions(self):
         client = subprocess.Popen([os.path.join(BUILD, "tests", "daemon", "control_client"), self.address, "hold",
                                    "command=./train --epochs 3"], env=environment(), stdin=subprocess.PIPE,

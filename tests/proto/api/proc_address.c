@@ -51,3 +51,29 @@ Test(proc_address, what_is_not_there)
     EXPECT("zzz", 13000, 0, "unknown");
     EXPECT("cuLibraryLoadData", 11080, 0, "too old");
 }
+
+static const char *in_driver(int newest, const char *name, int version, unsigned flags)
+{
+    int index;
+    enum rg_proc_result result = rg_proc_find_in(newest, name, version, flags, &index);
+    return result == RG_PROC_FOUND          ? rg_api_names[index]
+           : result == RG_PROC_UNKNOWN_NAME ? "unknown"
+                                            : "too old";
+}
+
+/* An older driver has the older form, whatever is asked for, and has never heard of what came later. */
+Test(proc_address, of_older_drivers)
+{
+    cr_expect_str_eq(in_driver(12020, "cuCtxCreate", 13000, 0), "cuCtxCreate_v3");
+    cr_expect_str_eq(in_driver(12020, "cuEventElapsedTime", 13000, 0), "cuEventElapsedTime");
+    cr_expect_str_eq(in_driver(12020, "cuFuncGetParamInfo", 13000, 0), "unknown");
+    cr_expect_str_eq(in_driver(12020, "cuFuncGetParamInfo", 12000, 0), "unknown");
+    cr_expect_str_eq(in_driver(12040, "cuFuncGetParamInfo", 12000, 0), "too old");
+    cr_expect_str_eq(in_driver(12040, "cuFuncGetParamInfo", 13000, 0), "cuFuncGetParamInfo");
+    cr_expect_str_eq(in_driver(12000, "cuMemPrefetchAsync", 13000, 2), "cuMemPrefetchAsync_ptsz");
+    cr_expect(rg_proc_same_since(12000, "cuMemAlloc", 13000, 0));
+    cr_expect(rg_proc_same_since(12000, "cuNoSuchFunction", 13000, 0));
+    cr_expect(rg_proc_same_since(12000, "cuCtxCreate", 12000, 0));
+    cr_expect_not(rg_proc_same_since(12000, "cuCtxCreate", 12050, 0));
+    cr_expect_not(rg_proc_same_since(12000, "cuFuncGetParamInfo", 12000, 0));
+}

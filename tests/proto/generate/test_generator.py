@@ -7,7 +7,7 @@ import unittest
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 sys.path.insert(0, os.path.join(ROOT, "proto"))
-from generate import client, coverage, import_api, model, server, tables  # noqa: E402
+from generate import client, coverage, drivers, import_api, model, server, tables  # noqa: E402
 
 SYMBOLS = """version 13000
 cuA | cuA 2000 legacy | CUresult (CUstream s, size_t n, const int *p)
@@ -205,6 +205,26 @@ class Headers(unittest.TestCase):
         self.assertEqual(len(import_api.differences(self.KNOWN, 12090, symbols)), 1)
 
 
+class Drivers(unittest.TestCase):
+    GOOD = "12000 | 525 | 8.0 | 1 2 3 | something\n"
+
+    def read(self, text):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, drivers.FILE), "w") as file:
+                file.write("# a comment\n" + text)
+            return drivers.read(folder)
+
+    def test_versions(self):
+        version, = self.read(self.GOOD)
+        self.assertEqual((version.number, version.name, version.branch, version.ptx, version.limits, version.news),
+                         (12000, "12.0", "525", 80, [1, 2, 3], "something"))
+
+    def test_mistakes(self):
+        for text in ("12000 | 525 | 8.0 | 1 2 | something\n", "12000 | 525 | 8.0\n", self.GOOD + self.GOOD):
+            with self.assertRaisesRegex(SystemExit, "driver_versions.txt:[23]: "):
+                self.read(text)
+
+
 class Project(unittest.TestCase):
     def test_coverage_page_is_current(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -213,6 +233,15 @@ class Project(unittest.TestCase):
             with open(page) as made, open(os.path.join(ROOT, "docs", "api-coverage.md")) as committed:
                 self.assertEqual(made.read(), committed.read(),
                                  "run: python3 proto/generate --spec proto/api --coverage docs/api-coverage.md")
+
+    def test_drivers_page_is_current(self):
+        spec = os.path.join(ROOT, "proto", "api")
+        with tempfile.TemporaryDirectory() as folder:
+            page = os.path.join(folder, "page.md")
+            drivers.page(model.read(spec), drivers.read(spec), page)
+            with open(page) as made, open(os.path.join(ROOT, "docs", "drivers.md")) as committed:
+                self.assertEqual(made.read(), committed.read(),
+                                 "run: python3 proto/generate --spec proto/api --drivers docs/drivers.md")
 
     def test_generated_code_is_stable(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,7 +1,8 @@
 /*
  * fake_driver.c - a libcuda.so.1 with just what the probe asks for, so that the daemon can be tested without
  * any driver. CUDA_FAKE_DRIVER_DEVICES: how many devices (default 2); CUDA_FAKE_DRIVER_MODE: "fail" (cuInit fails),
- * "crash", "hang", "print" (talks on stdout); CUDA_FAKE_DRIVER_HANG: it hangs once this file is there.
+ * "crash", "hang", "print" (talks on stdout); CUDA_FAKE_DRIVER_HANG: it hangs once this file is there;
+ * CUDA_FAKE_DRIVER_VERSION: its version (default 13000).
  */
 #include <cuda.h>
 #include <stdio.h>
@@ -33,7 +34,8 @@ EXPORT CUresult cuInit(unsigned flags)
 
 EXPORT CUresult cuDriverGetVersion(int *version)
 {
-    *version = 13000;
+    const char *text = getenv("CUDA_FAKE_DRIVER_VERSION");
+    *version = text ? atoi(text) : 13000;
     return CUDA_SUCCESS;
 }
 
