@@ -28,7 +28,7 @@ struct rg_worker;
 struct rg_worker_context {
     uint64_t handle;
     CUcontext object;
-    CUdevice device; /* of primary contexts */
+    CUdevice device;
     bool primary;
     unsigned retained; /* primary contexts: as often as this session has retained it */
     /* all its pinned memory, and the size of it: transfer/staging.c, guarded by its lock */

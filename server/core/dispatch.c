@@ -128,12 +128,47 @@ static void execute_again(struct rg_executor *executor, rg_operation *operation,
     free(copy);
 }
 
+#define AWAITS (RG_TRAIT_AWAITS_STREAM | RG_TRAIT_AWAITS_EVENT | RG_TRAIT_AWAITS_ALL)
+
 static bool ends_memory(struct rg_worker *worker, unsigned traits)
 {
     const unsigned uses = RG_TRAIT_ACCESSES | RG_TRAIT_RECORDS | RG_TRAIT_FOLLOWS | RG_TRAIT_IDLE;
     const bool mere_use = (traits & uses) && !(traits & RG_TRAIT_WAITS);
     return (traits & RG_TRAIT_ENDS) ||
            (!mere_use && atomic_load_explicit(&worker->pooled, memory_order_relaxed));
+}
+
+/* --- the device's time, where it is shared -------------------------------------------------------------- */
+
+/* Whether records of such an operation take the device's time. */
+static bool takes_time(uint16_t op)
+{
+    return op < RG_OP_COUNT && (rg_op_traits[op] & (RG_TRAIT_ACCESSES | RG_TRAIT_KERNELS));
+}
+
+bool rg_dispatch_take_turn(struct rg_worker *worker, struct rg_executor *executor)
+{
+    const struct rg_batch_cursor *cursor = &worker->cursor;
+    struct rg_record record;
+    executor->admitted = NULL;
+    if ((size_t)(cursor->end - cursor->at) < sizeof record)
+        return true; /* which take_header says */
+    memcpy(&record, cursor->at, sizeof record);
+    if (!takes_time(record.op) || record.size < sizeof record ||
+        record.size > (size_t)(cursor->end - cursor->at))
+        return true;
+    bool waited = false;
+    while (!worker->gate->admit(executor, &record, cursor->at + sizeof record)) {
+        /* What the device has to do meanwhile may need the client's answers. */
+        if (rg_worker_over(worker) || !rg_leader_separate_reader(executor))
+            return false;
+        atomic_store(&worker->gated, true);
+        waited = true;
+        worker->gate->wait(executor);
+    }
+    if (waited)
+        atomic_store(&worker->gated, false);
+    return true;
 }
 
 void rg_dispatch_next(struct rg_worker *worker, struct rg_executor *executor)
@@ -193,6 +228,10 @@ void rg_dispatch_next(struct rg_worker *worker, struct rg_executor *executor)
         execute_again(executor, operation, parameters, record.size - sizeof record);
     if (ends_memory(worker, traits))
         rg_worker_memory_ended(worker);
+    if (executor->admitted)
+        worker->gate->executed(executor, executor->roles != 0);
+    else if (worker->gate && (traits & AWAITS))
+        worker->gate->awaited(worker);
     if (observer)
         observer->executed(executor);
 

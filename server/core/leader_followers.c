@@ -168,15 +168,19 @@ bool rg_leader_separate_reader(struct rg_executor *executor)
     return separated;
 }
 
-/* Waits until the queue is short, or for a moment: the dispatcher may wait for what is still to be read. */
+/*
+ * Waits until the queue is short, or for a moment: the dispatcher may wait for what is still to be read. If it waits for the
+ * session's turn on the device, and the client owes no answer, it does not: then the client is to wait as well.
+ */
 static void slow_down(struct rg_worker *worker)
 {
-    const uint64_t until = rg_now_ns() + SLOW_WAIT_NS;
-    struct timespec time = rg_timespec(until);
     RG_SCOPED_LOCK(&worker->roles);
-    while (worker->queue_bytes > QUEUE_SLOW && !rg_worker_over(worker))
-        if (pthread_cond_timedwait(&worker->queue_changed, &worker->roles, &time) != 0)
+    while (worker->queue_bytes > QUEUE_SLOW && !rg_worker_over(worker)) {
+        const struct timespec time = rg_timespec(rg_now_ns() + SLOW_WAIT_NS);
+        if (pthread_cond_timedwait(&worker->queue_changed, &worker->roles, &time) != 0 &&
+            !(atomic_load(&worker->gated) && atomic_load(&worker->answers_due) == 0))
             break;
+    }
 }
 
 /* A batch for a reader that is not the dispatcher: becomes it if that one has nothing to do, or queues. */
@@ -380,7 +384,8 @@ static void work(struct rg_executor *executor)
             if (executor->roles == RG_ROLES_ALL && answers_may_come(worker) &&
                 !rg_leader_separate_reader(executor))
                 return;
-            rg_dispatch_next(worker, executor);
+            if (!worker->gate || rg_dispatch_take_turn(worker, executor))
+                rg_dispatch_next(worker, executor);
         } else {
             drop_batch_memory(worker);
             if (executor->roles & RG_ROLE_READ)

@@ -28,6 +28,8 @@ enum { RG_ROLE_READ = 1, RG_ROLE_DISPATCH = 2, RG_ROLES_ALL = 3 };
 #define RG_EXECUTOR_OUTPUT  2048u /* bytes of outputs without an allocation */
 #define RG_EXECUTOR_SCRATCH 4096u /* bytes of temporary memory without an allocation */
 
+struct rg_gate_device;
+
 struct rg_executor {
     struct rg_request request; /* first: a request is found back to its thread */
     struct rg_worker *worker;
@@ -39,6 +41,7 @@ struct rg_executor {
     unsigned roles; /* changed under the roles lock; its own thread reads it without */
     /* of the record in execution */
     uint64_t seq;
+    struct rg_gate_device *admitted; /* the device whose turn it is executed in; NULL: it needs none */
     struct rg_worker_stream *stream; /* state of the stream named last; NULL: the legacy stream */
     CUresult async_result;           /* earlier failure that the reply reports */
     uint16_t async_op;

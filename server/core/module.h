@@ -75,8 +75,26 @@ struct rg_server_module {
                                const struct rg_answer *answer, size_t bulk_size);
 };
 
-/** Looks on while records are executed: to measure them. NULL in most sessions. */
 struct rg_executor;
+struct rg_record;
+
+/**
+ * Where sessions share a device's time: records that give it work are executed when it is the session's turn. NULL in a worker
+ * that shares none.
+ */
+struct rg_gate {
+    /* Whether such a record may be executed now. The dispatcher. */
+    bool (*admit)(struct rg_executor *executor, const struct rg_record *record,
+                  const unsigned char *parameters);
+    /* It may not: sleeps until that may have changed, or a moment. The dispatcher. */
+    void (*wait)(struct rg_executor *executor);
+    /* An admitted record has been executed; `mine`: its thread still has its role. Its thread. */
+    void (*executed)(struct rg_executor *executor, bool mine);
+    /* A record has waited for the device. Its thread. */
+    void (*awaited)(struct rg_worker *worker);
+};
+
+/** Looks on while records are executed: to measure them. NULL in most sessions. */
 struct rg_observer {
     void (*begin)(struct rg_executor *executor);
     void (*detached)(struct rg_executor *executor);

@@ -153,6 +153,7 @@ static bool attach(struct rg_request *request, struct rg_object *entry)
         if (!context->primary) {
             /* cuCtxCreate made it current here; which one is current is the client threads' business. */
             CUcontext popped;
+            (void)rg_driver.cuCtxGetDevice(&context->device);
             (void)rg_driver.cuCtxPopCurrent_v2(&popped);
             rg_context_unknown();
         }

@@ -58,6 +58,8 @@ struct rg_worker {
     const struct rg_server_module *const *modules; /* ended by NULL */
     void *state[RG_MODULES_MAX];                   /* of each module */
     const struct rg_observer *observer;            /* NULL: nobody looks on */
+    const struct rg_gate *gate;                    /* NULL: the device's time is not shared */
+    atomic_bool gated;                             /* the dispatcher waits for it */
 
     struct rg_priority_lock send_turn; /* the right to send; held across the system call */
     atomic_bool detaches;        /* the last large bulk data travelled by itself, without the right to send */

@@ -1,0 +1,314 @@
+/* gate.c - see gate.h. */
+#include "server/shares/gate/gate.h"
+
+#include "common/base/clock.h"
+#include "common/base/thread.h"
+#include "common/sync/scoped_lock.h"
+#include "generated/server/driver.h"
+#include "server/core/leader_followers.h"
+#include "server/modules.h"
+#include "server/shares/gate/kinds.h"
+#include "server/shares/gate/streams.h"
+
+#include <stdlib.h>
+
+#define REST_NS  1000000u   /* a keeper looks so often whether the dispatcher still tends its device */
+#define LATEST   100000000u /* nobody sleeps longer than this without a look */
+#define SOON_NS  200000u    /* a keeper that sleeps longer is woken for a new chunk */
+#define AWAKE_NS 10000000u  /* it stays awake so long for the next one */
+
+/** One device of the session. */
+struct rg_gate_device {
+    struct rg_worker *worker;
+    uint32_t index;
+    pthread_mutex_t lock; /* guards what follows */
+    struct rg_pacer pacer;
+    struct rg_busy_streams streams;
+    unsigned executing; /* admitted records that are being executed */
+    bool pending;       /* the dispatcher waits for its turn, and tends the device */
+    bool joined;
+    uint32_t share_changed;
+    /* the keeper's; set under the lock */
+    uint64_t looks_at; /* UINT64_MAX: when it is rung for */
+    pthread_t keeper;
+    bool runs;
+};
+
+struct gate {
+    struct rg_gate_device *devices;
+    uint32_t n;
+    void (*share)(struct rg_gate_share *out, uint32_t *changed);
+    void (*counted)(uint32_t device, const struct rg_gate_counts *counts);
+};
+
+static struct gate *gate_of(struct rg_worker *worker)
+{
+    return worker->state[RG_MODULE_GATE];
+}
+
+/* --- one device, its lock held -------------------------------------------------------------------------- */
+
+/* What the session may have can change while it runs. */
+static void take_share(struct rg_gate_device *device, uint64_t now)
+{
+    struct rg_gate_share share;
+    uint32_t changed = device->share_changed;
+    gate_of(device->worker)->share(&share, &changed);
+    if (device->joined && changed == device->share_changed)
+        return;
+    device->joined = true;
+    device->share_changed = changed;
+    rg_pacer_set(&device->pacer, share.cap_millionths, share.weight, share.priority, now);
+}
+
+static void count(struct rg_gate_device *device)
+{
+    const struct rg_pacer *pacer = &device->pacer;
+    const struct rg_gate_counts counts = {
+        .busy_ns = pacer->busy_ns,
+        .throttled_ns = pacer->throttled_ns,
+        .admitted = pacer->admitted,
+        .last_use_ns = pacer->active_at,
+    };
+    if (gate_of(device->worker)->counted)
+        gate_of(device->worker)->counted(device->index, &counts);
+}
+
+/* Looks whether the device is done, and goes on from there. Returns when to look again. */
+static uint64_t tend(struct rg_gate_device *device)
+{
+    if (!device->joined)
+        return UINT64_MAX;
+    const uint64_t now = rg_now_ns(); /* before the look: what is not done then was not done now */
+    const bool done = rg_busy_streams_done(&device->streams) && device->executing == 0;
+    const struct rg_pacer_seen seen = {
+        .now = now,
+        .done = done,
+        .pending = device->pending,
+        .blocked = atomic_load(&device->worker->answers_due) != 0,
+    };
+    const uint64_t next = rg_pacer_step(&device->pacer, &seen);
+    count(device);
+    return next;
+}
+
+static void sleep_until(struct rg_gate_device *device, uint32_t bell, uint64_t until)
+{
+    const uint64_t now = rg_now_ns();
+    if (until > now)
+        rg_turns_sleep(device->pacer.turns, device->pacer.place, bell,
+                       until - now < LATEST ? until - now : LATEST);
+}
+
+/* --- the keeper ----------------------------------------------------------------------------------------- */
+
+/* One look; returns how long to rest. */
+static uint64_t keep(struct rg_gate_device *device)
+{
+    RG_SCOPED_LOCK(&device->lock);
+    uint64_t now = rg_now_ns();
+    if (device->pending) {
+        device->looks_at = now + REST_NS;
+        return device->looks_at;
+    }
+    const uint64_t next = tend(device);
+    now = rg_now_ns();
+    device->looks_at = next == UINT64_MAX && now - device->pacer.active_at < AWAKE_NS ? now + REST_NS : next;
+    return device->looks_at;
+}
+
+static void *keeper_main(void *arg)
+{
+    struct rg_gate_device *device = arg;
+    struct rg_pacer *pacer = &device->pacer;
+    rg_thread_sleep_precisely();
+    rg_thread_expect_little();
+    while (!rg_worker_over(device->worker)) {
+        const uint32_t bell = rg_turns_bell(pacer->turns, pacer->place);
+        sleep_until(device, bell, keep(device));
+    }
+    return NULL;
+}
+
+/* --- records -------------------------------------------------------------------------------------------- */
+
+/* The device that the record's context is on; the lock of none is held. The dispatcher. */
+static struct rg_gate_device *device_of(struct rg_executor *executor, const struct rg_record *record)
+{
+    struct gate *gate = gate_of(executor->worker);
+    if (gate->n == 1)
+        return &gate->devices[0];
+    const struct rg_client_thread *thread =
+        record->thread < RG_CLIENT_THREADS_MAX ? executor->worker->threads[record->thread] : NULL;
+    const struct rg_worker_context *context =
+        thread && thread->context ? rg_context_find(executor->worker, thread->context) : NULL;
+    return context && context->device >= 0 && (uint32_t)context->device < gate->n
+               ? &gate->devices[context->device]
+               : &gate->devices[0];
+}
+
+static bool admit(struct rg_executor *executor, const struct rg_record *record,
+                  const unsigned char *parameters)
+{
+    struct rg_gate_device *device = device_of(executor, record);
+    const uint64_t kind = rg_gate_kind(record->op, parameters, record->size - sizeof *record);
+    bool ring;
+    {
+        RG_SCOPED_LOCK(&device->lock);
+        const uint64_t now = rg_now_ns();
+        take_share(device, now);
+        device->pending = !rg_pacer_admit(&device->pacer, kind, now);
+        executor->admitted = device;
+        if (device->pending)
+            return false;
+        device->executing++;
+        ring = device->looks_at == UINT64_MAX ||
+               (!rg_pacer_alone(&device->pacer) && device->looks_at > now + SOON_NS);
+        if (ring)
+            device->looks_at = now;
+    }
+    if (ring)
+        rg_turns_ring(device->pacer.turns, device->pacer.place);
+    return true;
+}
+
+static void wait_for_turn(struct rg_executor *executor)
+{
+    struct rg_gate_device *device = executor->admitted;
+    const uint32_t bell = rg_turns_bell(device->pacer.turns, device->pacer.place);
+    uint64_t next;
+    {
+        RG_SCOPED_LOCK(&device->lock);
+        next = tend(device);
+    }
+    static _Thread_local bool precise;
+    if (!precise)
+        rg_thread_sleep_precisely();
+    precise = true;
+    sleep_until(device, bell, next);
+}
+
+/* What did not wait for its own work has left it in its stream. */
+static void executed(struct rg_executor *executor, bool mine)
+{
+    struct rg_gate_device *device = executor->admitted;
+    executor->admitted = NULL;
+    CUcontext context = NULL;
+    CUstream stream = NULL;
+    if (mine) {
+        const uint64_t handle =
+            executor->stream ? executor->stream->context : executor->request.thread->context;
+        const struct rg_worker_context *state = handle ? rg_context_find(executor->worker, handle) : NULL;
+        context = state ? state->object : NULL;
+        stream = executor->stream ? executor->stream->object : NULL;
+    }
+    RG_SCOPED_LOCK(&device->lock);
+    device->executing--;
+    if (context)
+        (void)rg_busy_streams_add(&device->streams, context, stream);
+    else if (!device->pending && !rg_pacer_alone(&device->pacer))
+        (void)tend(device);
+}
+
+static void awaited(struct rg_worker *worker)
+{
+    struct gate *gate = gate_of(worker);
+    for (uint32_t i = 0; i < gate->n; i++) {
+        RG_SCOPED_LOCK(&gate->devices[i].lock);
+        if (gate->devices[i].joined && !rg_pacer_alone(&gate->devices[i].pacer))
+            (void)tend(&gate->devices[i]);
+    }
+}
+
+/* --- beginning and end ---------------------------------------------------------------------------------- */
+
+void rg_gate_count(struct rg_worker *worker,
+                   void (*counted)(uint32_t device, const struct rg_gate_counts *counts))
+{
+    gate_of(worker)->counted = counted;
+}
+
+enum rg_status rg_gate_start(struct rg_worker *worker, const struct rg_gate_attachment *attachments,
+                             uint32_t n, void (*share)(struct rg_gate_share *out, uint32_t *changed))
+{
+    static const struct rg_gate hooks = {admit, wait_for_turn, executed, awaited};
+    struct gate *gate = gate_of(worker);
+    gate->share = share;
+    gate->devices = calloc(n, sizeof *gate->devices);
+    if (!gate->devices)
+        return RG_ERR_NO_MEMORY;
+    for (uint32_t i = 0; i < n; i++) {
+        struct rg_gate_device *device = &gate->devices[i];
+        device->worker = worker;
+        device->index = i;
+        device->looks_at = UINT64_MAX;
+        pthread_mutex_init(&device->lock, NULL);
+        rg_pacer_init(&device->pacer, attachments[i].turns, attachments[i].place);
+        gate->n = i + 1;
+        if (rg_thread_create(&device->keeper, "rg-turns", keeper_main, device) != RG_OK)
+            return RG_ERR_NO_MEMORY;
+        device->runs = true;
+    }
+    worker->gate = &hooks;
+    return RG_OK;
+}
+
+static void wake(struct rg_worker *worker)
+{
+    struct gate *gate = gate_of(worker);
+    for (uint32_t i = 0; i < gate->n; i++)
+        rg_turns_ring(gate->devices[i].pacer.turns, gate->devices[i].pacer.place);
+}
+
+/* The keepers end before contexts do, and with them the session's turns. */
+static void stop(struct rg_worker *worker)
+{
+    struct gate *gate = gate_of(worker);
+    for (uint32_t i = 0; i < gate->n; i++) {
+        struct rg_gate_device *device = &gate->devices[i];
+        if (device->runs)
+            pthread_join(device->keeper, NULL);
+        device->runs = false;
+        if (device->joined)
+            rg_pacer_leave(&device->pacer, rg_now_ns());
+    }
+}
+
+static void fini(struct rg_worker *worker)
+{
+    struct gate *gate = gate_of(worker);
+    for (uint32_t i = 0; i < gate->n; i++) {
+        rg_busy_streams_fini(&gate->devices[i].streams);
+        pthread_mutex_destroy(&gate->devices[i].lock);
+    }
+    free(gate->devices);
+    gate->devices = NULL;
+    gate->n = 0;
+}
+
+static void drop_stream(struct rg_worker *worker, struct rg_worker_stream *stream)
+{
+    struct gate *gate = gate_of(worker);
+    for (uint32_t i = 0; i < gate->n; i++) {
+        RG_SCOPED_LOCK(&gate->devices[i].lock);
+        rg_busy_streams_drop_stream(&gate->devices[i].streams, stream->object);
+    }
+}
+
+static void drop_context(struct rg_worker *worker, struct rg_worker_context *context)
+{
+    struct gate *gate = gate_of(worker);
+    for (uint32_t i = 0; i < gate->n; i++) {
+        RG_SCOPED_LOCK(&gate->devices[i].lock);
+        rg_busy_streams_drop_context(&gate->devices[i].streams, context->object);
+    }
+}
+
+const struct rg_server_module rg_gate_module = {
+    .size = sizeof(struct gate),
+    .wake = wake,
+    .stop = stop,
+    .fini = fini,
+    .drop_stream = drop_stream,
+    .drop_context = drop_context,
+};

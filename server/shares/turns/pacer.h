@@ -1,0 +1,111 @@
+/*
+ * pacer.h - how one session gives a GPU work in its turns: how much at once, and what it was charged.
+ *
+ * A submission is *admitted* or has to wait. What is admitted together is a *chunk*: as much as the GPU is expected to take for
+ * what is left of the turn. When the chunk is done, its time is measured and charged, and the turn goes on or passes. So the
+ * device is one session's at a time, and nobody waits for more than what one has submitted: at most one kernel of unknown
+ * length, as that is the only one of its chunk. What a submission will take is guessed from what the like of it has taken
+ * (`key`): a wrong guess makes a chunk longer or shorter, but what is charged is always measured.
+ *
+ * Three ways, by who else is there:
+ *   alone   nobody else uses the device, and there is no cap: everything is admitted; how busy the device is, is sampled
+ *   taking turns, and nobody waits: chunks are long, as only a newcomer would have to wait for their end
+ *   taking turns, with others that wait
+ *
+ * A chunk that does not end: work may wait for something that only comes later. A kernel may wait for what a later submission
+ * of the same session writes, for another session, or for the program. So the session may submit more after a while
+ * (RG_PACER_GO_ON_NS, doubled each time), and a turn passes after RG_PACER_PATIENCE_NS although there is work left; the session
+ * is *behind* then: its time goes on being charged, and until everything is done its turns end by the clock.
+ *
+ * A hard cap is a bucket of time that fills at the capped rate, holds RG_PACER_BURST_NS of it, and is emptied by what was
+ * measured; without time in it there is no turn.
+ *
+ * No threads and no clock: who calls has a lock, and says what time it is and whether the device has done all (gate.c).
+ */
+#ifndef RG_SERVER_SHARES_TURNS_PACER_H
+#define RG_SERVER_SHARES_TURNS_PACER_H
+
+#include "server/shares/turns/turns.h"
+
+#define RG_PACER_LONG_NS         24000000ull  /* of a chunk if nobody waits */
+#define RG_PACER_SHORT_NS        500000ull    /* of one if there are sessions of high priority */
+#define RG_PACER_LEAST_NS        100000ull    /* of one in any case */
+#define RG_PACER_GO_ON_NS        20000000ull  /* work that has not come to its end may need more to do so */
+#define RG_PACER_PATIENCE_NS     250000000ull /* so long others wait for work whose length is not known … */
+#define RG_PACER_PATIENCE_MAX_NS 1000000000ull /* … and for the longest known */
+#define RG_PACER_BLOCKED_NS      2000000ull    /* the same if it waits for an answer of the client's */
+#define RG_PACER_SAMPLE_NS       1000000ull /* between two looks at a device that one session has alone … */
+#define RG_PACER_ACTIVE_NS       100000000ull /* … as long as something was submitted in so much time */
+#define RG_PACER_BURST_NS        20000000ull  /* a cap's bucket holds what comes in so much time */
+#define RG_PACER_KEYS            512u         /* submissions of so many kinds are remembered */
+#define RG_PACER_CHUNK_KINDS     16u          /* kinds in a chunk */
+
+struct rg_pacer_guess {
+    uint64_t key; /* 0: none */
+    uint64_t ns;
+};
+
+struct rg_pacer {
+    struct rg_turns *turns;
+    uint32_t place;
+    uint32_t cap_millionths; /* 0: none */
+    bool high;
+
+    /* what there is beside it */
+    struct rg_turn_others others;
+    struct rg_turn_wait wait;
+    /* the turn */
+    bool holding;
+    uint64_t turn_at, turn_used;
+    /* the chunk; began 0: there is none */
+    uint64_t began, planned, budget;
+    uint64_t planned_all;     /* also before more was let go */
+    bool closed;              /* it is full: nothing more before it is done */
+    bool behind;              /* work of an earlier turn is left */
+    uint64_t go_on, go_on_at; /* after so long, at that time, one more may go */
+    uint64_t not_done_at;     /* it was last seen to be under way */
+    struct {
+        uint32_t slot, n;
+    } kinds[RG_PACER_CHUNK_KINDS];
+    uint32_t n_kinds;
+    bool unknown; /* it has one whose length nobody knows */
+    /* the cap's bucket */
+    int64_t bucket;
+    uint64_t bucket_at;
+    uint64_t resume_at; /* it was empty: the session goes on from then on */
+    /* alone: the last look at the device, and what was seen */
+    uint64_t sampled_at, active_at;
+    bool sampled_busy;
+    uint64_t random;
+    /* since when a submission has had to wait; 0: none does */
+    uint64_t waits_since;
+
+    uint64_t busy_ns, throttled_ns, admitted; /* in all */
+    struct rg_pacer_guess guesses[RG_PACER_KEYS];
+};
+
+/** Zeroed before. The session joins with its first submission. */
+void rg_pacer_init(struct rg_pacer *pacer, struct rg_turns *turns, uint32_t place);
+/** What the session may have; also while it runs. cap_millionths: 0: no cap. */
+void rg_pacer_set(struct rg_pacer *pacer, uint32_t cap_millionths, uint32_t weight,
+                  enum rg_turn_priority priority, uint64_t now);
+
+/** A submission of a kind (not 0): true: it may be given to the device now. False: to be asked again later. */
+bool rg_pacer_admit(struct rg_pacer *pacer, uint64_t key, uint64_t now);
+
+/** What the caller has seen. */
+struct rg_pacer_seen {
+    uint64_t now;
+    bool done;    /* the device has done all that was admitted */
+    bool pending; /* a submission waits to be admitted */
+    bool blocked; /* what is left waits for the client */
+};
+/** Goes on as far as it can. Returns when to call again, UINT64_MAX: when the bell has rung, or work is admitted. */
+uint64_t rg_pacer_step(struct rg_pacer *pacer, const struct rg_pacer_seen *seen);
+
+/** Whether submissions are admitted without asking anybody. */
+bool rg_pacer_alone(const struct rg_pacer *pacer);
+/** The session ends: others need not wait for it. */
+void rg_pacer_leave(struct rg_pacer *pacer, uint64_t now);
+
+#endif
