@@ -2,10 +2,14 @@
  * group.c - see group.h.
  *
  * Below the server's runtime folder: `users/N`, locked shared by the servers that use uid N, with the identity's digest in it;
- * `identities/DIGEST/`, the runtime folder, owned by that uid, with `secret` and `shm/`.
+ * `identities/DIGEST/`, the runtime folder, owned by that uid, with `secret` and `shm/`. Who takes or gives back either holds `lock` for
+ * that moment: a lock that is exclusive before it is shared, or found to be unused before its file is removed, would show others
+ * something that is about to change.
  */
 #include "server/sandbox/group.h"
 
+#include "common/base/cleanup.h"
+#include "common/base/clock.h"
 #include "common/cache/digest.h"
 #include "server/sandbox/folders.h"
 
@@ -20,6 +24,26 @@
 #include <unistd.h>
 
 enum { SECRET = 32 };
+
+/* No server holds the lock for longer than a few system calls, unless it was stopped there. */
+#define PATIENCE_NS 2000000000ull
+
+/* Keeps all other servers of this machine from taking or giving back; -1: one of them does not let go. To be closed. */
+static int lock_all(const struct rg_sandboxes *sandboxes)
+{
+    const uint64_t until = rg_now_ns() + PATIENCE_NS;
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/lock", sandboxes->base);
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    while (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if ((errno != EWOULDBLOCK && errno != EINTR) || rg_now_ns() >= until) {
+            close(fd);
+            return -1;
+        }
+        usleep(200);
+    }
+    return fd;
+}
 
 /* --- users ---------------------------------------------------------------------------------------------- */
 
@@ -90,11 +114,7 @@ static bool make_runtime(struct rg_sandbox_group *group)
 {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/identities/%s.lock", group->sandboxes->base, group->name);
-    for (int i = 0; i < 100 && group->folder_lock < 0; i++) {
-        group->folder_lock = claim(path, group->name);
-        if (group->folder_lock < 0)
-            usleep(1000); /* another server is removing it */
-    }
+    group->folder_lock = claim(path, group->name);
     snprintf(group->runtime, sizeof group->runtime, "%s/identities/%s", group->sandboxes->base, group->name);
     snprintf(path, sizeof path, "%s/identities/%s/shm", group->sandboxes->base, group->name);
     return group->folder_lock >= 0 && rg_sandbox_folder_of(group->runtime, group->uid) &&
@@ -104,9 +124,11 @@ static bool make_runtime(struct rg_sandbox_group *group)
 void rg_sandbox_group_free(struct rg_sandbox_group *group)
 {
     char path[PATH_MAX];
+    RG_CLEANUP_FD int lock =
+        group->folder_lock >= 0 || group->uid_lock >= 0 ? lock_all(group->sandboxes) : -1;
     if (group->folder_lock >= 0) {
-        /* nobody else uses it */
-        if (flock(group->folder_lock, LOCK_EX | LOCK_NB) == 0) {
+        /* nobody else uses it, and nobody is about to */
+        if (lock >= 0 && flock(group->folder_lock, LOCK_EX | LOCK_NB) == 0) {
             snprintf(path, sizeof path, "%s/identities/%s.lock", group->sandboxes->base, group->name);
             rg_sandbox_remove_tree(group->runtime);
             unlink(path);
@@ -142,6 +164,28 @@ static void name_group(struct rg_sandboxes *sandboxes, const char *identity,
         snprintf(out + 2 * i, 3, "%02x", digest.bytes[i]);
 }
 
+/* What no two servers may have: the user and the folder. */
+static bool take(struct rg_sandbox_group *group, bool own, char *why, size_t why_size)
+{
+    const struct rg_sandboxes *sandboxes = group->sandboxes;
+    RG_CLEANUP_FD int lock = lock_all(sandboxes);
+    if (lock < 0) {
+        rg_explain(why, why_size, "%s/lock cannot be locked (%s): a server that was stopped may hold it",
+                   sandboxes->base, strerror(errno));
+        return false;
+    }
+    if ((sandboxes->measures & RG_SANDBOX_OWN_USER) && !take_user(group, own)) {
+        rg_explain(why, why_size, "all users of the range %u-%u are in use; widen --worker-uids",
+                   (unsigned)sandboxes->first, (unsigned)sandboxes->last);
+        return false;
+    }
+    if (own || make_runtime(group))
+        return true;
+    rg_explain(why, why_size, "no folder for the identity's sessions in %s: %s", sandboxes->base,
+               strerror(errno));
+    return false;
+}
+
 struct rg_sandbox_group *rg_sandbox_group_of(struct rg_sandboxes *sandboxes, const char *identity, char *why,
                                              size_t why_size)
 {
@@ -158,18 +202,7 @@ struct rg_sandbox_group *rg_sandbox_group_of(struct rg_sandboxes *sandboxes, con
     *group = (struct rg_sandbox_group){
         .sandboxes = sandboxes, .uid_lock = -1, .folder_lock = -1, .namespaces = {-1, -1, -1}};
     memcpy(group->name, name, sizeof name);
-    bool good = true;
-    if (sandboxes->measures & RG_SANDBOX_OWN_USER) {
-        good = take_user(group, !*identity);
-        if (!good)
-            rg_explain(why, why_size, "all users of the range %u-%u are in use; widen --worker-uids",
-                       (unsigned)sandboxes->first, (unsigned)sandboxes->last);
-    }
-    if (good && *identity && !make_runtime(group)) {
-        rg_explain(why, why_size, "no folder for the identity's sessions in %s: %s", sandboxes->base,
-                   strerror(errno));
-        good = false;
-    }
+    bool good = take(group, !*identity, why, why_size);
     if (good)
         good = rg_sandbox_namespaces_make(sandboxes->measures, group->namespaces, why, why_size) == RG_OK;
     if (!good) {
