@@ -57,7 +57,7 @@ static enum rg_status parse_host_port(const char *text, struct rg_address *out, 
     enum rg_status status = copy_field(out->host, sizeof out->host, host, host_length, "host", why, why_size);
     if (status != RG_OK)
         return status;
-    if (strpbrk(out->host, "/ \t\n")) {
+    if (strpbrk(out->host, "/[] \t\n")) {
         rg_explain(why, why_size, "'%s' is not a host name", out->host);
         return RG_ERR_INVALID;
     }

@@ -167,11 +167,12 @@ def addresses(specification, out):
     under test."""
     lines = [HEAD, "#ifndef RG_GENERATED_SERVER_DEVICE_ADDRESSES_H", "#define RG_GENERATED_SERVER_DEVICE_ADDRESSES_H",
              '#include "generated/proto/ops.h"', "", "/* By operation: its parameters as they travel: '4' and '8' numbers of so many bytes, 'n' and 'N' the same that count",
-             " * bytes or rows of the range, 'A' an address, 'b' bytes that are counted. A line for each address: `tested`, among the 'A'. */",
+             " * bytes or rows of the range, 'P' from one row to the next, 'A' an address, 'b' bytes that are counted. A line for each address: `tested`, among the 'A'. */",
              "static const struct {", "    enum rg_op op;", "    const char *record;", "    int tested;", "} device_addresses[] = {"]
     for operation in specification.wire_operations:
         ranges = operation.device_ranges
         counts = {word for area in ranges for part in area[1:] for word in re.findall(r"\w+", part)}
+        pitches = {area[1] for area in ranges if len(area) == 4}
         record, order = "", []
         for p in operation.wire_order:
             if p.name in [area[0] for area in ranges]:
@@ -183,7 +184,7 @@ def addresses(specification, out):
                 record += f"<{p.pointee}>"
             elif p.role == "value":
                 wide = p.wire == "u64"
-                record += ("N" if wide else "n") if p.name in counts else "8" if wide else "4"
+                record += "P" if p.name in pitches else ("N" if wide else "n") if p.name in counts else "8" if wide else "4"
             elif p.role in ("handle", "del", "number", "new", "found"):
                 record += "8"
         if "<" not in record:

@@ -99,7 +99,7 @@ bool rg_request_device_memory(struct rg_request *request, uint64_t address, uint
     uint64_t extent, end;
     if (!width || !height || !rg_driver.cuPointerGetAttributes)
         return true;
-    bool good = !__builtin_mul_overflow(pitch, height - 1, &extent) &&
+    bool good = (height == 1 || pitch >= width) && !__builtin_mul_overflow(pitch, height - 1, &extent) &&
                 !__builtin_add_overflow(extent, width, &extent) &&
                 !__builtin_add_overflow(address, extent, &end);
     /* neighbours may have been mapped one by one */

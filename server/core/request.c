@@ -256,7 +256,7 @@ void rg_request_delete(struct rg_request *request, enum rg_kind kind, uint64_t h
 {
     struct rg_object *entry =
         rg_handle_kind(handle) == (unsigned)kind ? rg_objects_find(&request->worker->objects, handle) : NULL;
-    if (!entry)
+    if (!entry || request->violated) /* then the driver still has it, and it ends with the session */
         return;
     /* their functions are gone: the driver may give their addresses to those of the next module */
     if (rg_handle_kind(handle) == RG_KIND_MODULE || rg_handle_kind(handle) == RG_KIND_LIBRARY) {

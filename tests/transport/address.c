@@ -48,31 +48,13 @@ Test(address, good_ones)
 Test(address, bad_ones)
 {
     static const char *const table[] = {
-        "",
-        ":7600",
-        "host:",
-        "host:x",
-        "host:65536",
-        "host:-1",
-        "host:1:2",
-        "::1",
-        "[::1",
-        "[::1]7600",
-        "[]:1",
-        "a b:1",
-        "tcp://",
-        "tcp:///x",
-        "unix:",
-        "unix:relative",
-        "unix:@",
-        "mem:",
-        "://x",
-        "UP://x",
-        "../x://y",
-        "9p://x",
-        "host/path",
-        "tcp://h:1/x",
-        "averyveryverylongscheme://x",
+        "",           ":7600",     "host:",       "host:x",
+        "host:65536", "host:-1",   "host:1:2",    "::1",
+        "[::1",       "[::1]7600", "[]:1",        "a b:1",
+        "tcp://",     "tcp:///x",  "unix:",       "unix:relative",
+        "unix:@",     "mem:",      "://x",        "UP://x",
+        "../x://y",   "9p://x",    "host/path",   "ho[st",
+        "host]:1",    "[[::1]:1",  "tcp://h:1/x", "averyveryverylongscheme://x",
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         struct rg_address address;

@@ -53,6 +53,8 @@ static bool has_modifier(const struct sg_ast_instruction *ast, const char *modif
 /* Asks who is together, under the same guard, and makes it an exchange among those. */
 static void add_lanes(struct sg_checker *checker, struct sg_ast_instruction *ast)
 {
+    if (ast->n_operands == 0)
+        sg_check_fail(checker, "wrong number of operands");
     struct sg_ast_operand lanes = new_register(checker, SG_B32);
     struct sg_ast_instruction ask = {
         .text = ast->text,

@@ -176,6 +176,8 @@ static void parse_header(struct sg_parser *parser, struct sg_ast *ast)
             sg_parser_unexpected(parser, "a version");
         double version;
         memcpy(&version, &parser->token.value, sizeof(version));
+        if (!(version >= 0 && version < 1000))
+            sg_parser_unexpected(parser, "a version");
         ast->version = (uint32_t)(version * 10 + 0.5);
         sg_parser_advance(parser);
     } else if (sg_parser_accept_dotted(parser, "target")) {

@@ -379,6 +379,17 @@ static void test_place_in_use(void)
     CHECK(client_destroy(c) == 0);
 }
 
+/* A record that ends the session does not end the state before: the driver's is given back with all others. */
+static void test_violation(void)
+{
+    struct client *c = begin();
+    atomic_store(&destroyed, 0);
+    put(c, RG_OP_cuLinkDestroy, 0, 0, "88", state, (uint64_t)0);
+    send_batch(c);
+    expect_violation(c, "too many bytes");
+    CHECK(atomic_load(&destroyed) == 1);
+}
+
 int main(void)
 {
     setenv("REMOTE_GPU_IMAGE_CACHE", "off", 1);
@@ -388,5 +399,6 @@ int main(void)
     test_parts();
     test_own_context();
     test_place_in_use();
+    test_violation();
     return 0;
 }

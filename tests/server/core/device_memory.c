@@ -61,6 +61,8 @@ static int try(struct client *c, size_t i, uint64_t address)
     for (const char *at = device_addresses[i].record; *at; at++) {
         if (*at == 'A')
             rg_put_u64(&w, seen++ == device_addresses[i].tested ? address : DEVICE);
+        else if (*at == 'P')
+            rg_put_u64(&w, BYTES * sizeof(uint32_t)); /* of the widest elements */
         else if (*at == '8' || *at == 'N')
             rg_put_u64(&w, *at == 'N' ? BYTES : 0);
         else if (*at == '4' || *at == 'n')
@@ -100,6 +102,22 @@ static void late(struct client *c)
     send_batch(c);
     expect_notice(c, RG_NOTICE_RENDEZVOUS, 5);
     expect_reply(c, 7, CUDA_ERROR_INVALID_VALUE);
+    CHECK(reached == before);
+}
+
+/* More rows than all memory has, each on the one before: what they take says nothing of how much there is to do. */
+static void rows(struct client *c)
+{
+    static const uint64_t endless = 1ull << 40;
+    const unsigned before = reached;
+    for (uint64_t pitch = 0; pitch < BYTES; pitch++) {
+        CALL(c, RG_OP_rgCopy2D, 0, CUDA_ERROR_INVALID_VALUE, "88888848", DEVICE, (uint64_t)BYTES, DEVICE,
+             pitch, (uint64_t)BYTES, endless, 1, (uint64_t)0);
+        CALL(c, RG_OP_rgCopy2D, 0, CUDA_ERROR_INVALID_VALUE, "88888848", DEVICE, pitch, DEVICE,
+             (uint64_t)BYTES, (uint64_t)BYTES, endless, 1, (uint64_t)0);
+        CALL(c, RG_OP_cuMemsetD2D8Async, 0, CUDA_ERROR_INVALID_VALUE, "884888", DEVICE, pitch, 0,
+             (uint64_t)BYTES, endless, (uint64_t)0);
+    }
     CHECK(reached == before);
 }
 
@@ -167,6 +185,7 @@ int main(void)
         expect_refused(c, i, (uintptr_t)own, "page-locked memory of the worker's");
         rg_driver.cuPointerGetAttributes = attributes;
     }
+    rows(c);
     late(c);
     textures(c);
     CHECK(client_destroy(c) == 0);

@@ -69,6 +69,8 @@ static const struct {
     {"add.s32 %r1, %r2;", "ptx:11: wrong number of operands: add.s32 %r1, %r2\n"},
     {"add.s32 %r1, %r2, %f3;",
      "ptx:11: a register of type .f32 does not fit where .s32 is wanted: add.s32 %r1, %r2, %f3\n"},
+    {"shfl.idx.b32;", "ptx:11: wrong number of operands: shfl.idx.b32\n"},
+    {"vote.all.pred;", "ptx:11: wrong number of operands: vote.all.pred\n"},
     {"add.s64 %rd1, %r2, %rd3;",
      "ptx:11: a register of type .b32 does not fit where .s64 is wanted: add.s64 %rd1, %r2, %rd3\n"},
     {"add.s32 %r1, %r2, %r77;", "ptx:11: unknown name '%r77': add.s32 %r1, %r2, %r77\n"},
@@ -115,6 +117,8 @@ Test(errors, modules)
                      "ptx:4: unknown symbol 'missing'\n");
     cr_expect_str_eq(log_of(".version 99.0\n", SG_COMPILE_UNSUPPORTED_PTX),
                      "ptx:1: .version 99.0 is newer than the newest known, 9.9\n");
+    cr_expect_str_eq(log_of(".version 123456789012.0\n", SG_COMPILE_INVALID_PTX),
+                     "ptx:4: expected a version, found '123456789012.0'\n");
     cr_expect_str_eq(log_of(".target sm_100\n", SG_COMPILE_NO_BINARY),
                      "ptx:4: .target sm_100 does not fit the device's sm_90\n");
     cr_expect_str_eq(log_of(".entry k() { .local .b8 x[600000]; ret; }", SG_COMPILE_INVALID_PTX),
