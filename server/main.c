@@ -1,9 +1,10 @@
 /*
  * main.c - program lib/remote-gpu/worker: serves one session, started by remote-gpud.
  *
- *   worker --fd N --hello-fd N [--hand-fd N] --driver LIBRARY --driver-kind KIND --devices 0,1 --session ID [--max-sessions N]
+ *   worker --fd N --hello-fd N [--hand-fd N] [--share-fd N] --driver LIBRARY --driver-kind KIND --devices 0,1 --session ID [--max-sessions N]
  *          [--reconnect-grace SECONDS] [--stack-limit BYTES] [--tls-fd N] [--rdma 0] [--sandbox POLICY]
  *
+ * `share-fd` is the session's slot, and behind it come the pages of its devices (shares/worker/share.h).
  * `fd` is the client's connection, `tls-fd` holds its keys if it is by TLS, `hello-fd` the hello that the frontend has read
  * from it. The worker
  * loads the driver, answers the hello, serves until the client closes the connection, breaks the protocol, or
@@ -25,6 +26,7 @@
 #include "server/images/image.h"
 #include "server/modules.h"
 #include "server/sandbox/sandbox.h"
+#include "server/shares/worker/share.h"
 #include "server/timeline/output.h"
 #include "server/timeline/times.h"
 #include "server/transfer/gpudirect.h"
@@ -44,7 +46,7 @@ enum { CONTROL_GRACE_MS = 2000, LAST_WORDS_S = 5 };
 
 struct arguments {
     struct rg_hello hello;
-    int fd, hand_fd, tls_fd;
+    int fd, hand_fd, tls_fd, share_fd;
     uint64_t stack_limit; /* 0: as it is */
     const char *sandbox;  /* NULL: none */
 };
@@ -73,8 +75,11 @@ static bool devices(const char *text, struct rg_hello *hello)
 
 static bool parse(int argc, char **argv, struct arguments *out)
 {
-    *out = (struct arguments){
-        .fd = -1, .hand_fd = -1, .tls_fd = -1, .hello = {.hello_fd = -1, .driver_kind = "other"}};
+    *out = (struct arguments){.fd = -1,
+                              .hand_fd = -1,
+                              .tls_fd = -1,
+                              .share_fd = -1,
+                              .hello = {.hello_fd = -1, .driver_kind = "other"}};
     for (int i = 1; i + 1 < argc; i += 2) {
         const char *name = argv[i], *value = argv[i + 1];
         uint64_t n = 0;
@@ -87,6 +92,8 @@ static bool parse(int argc, char **argv, struct arguments *out)
             good = number(value, 65535, &n), out->hand_fd = (int)n;
         else if (strcmp(name, "--tls-fd") == 0)
             good = number(value, 65535, &n), out->tls_fd = (int)n;
+        else if (strcmp(name, "--share-fd") == 0)
+            good = number(value, 65535 - RG_DEVICES_MAX, &n), out->share_fd = (int)n;
         else if (strcmp(name, "--rdma") == 0)
             good = number(value, 1, &n), out->hello.no_rdma = n == 0;
         else if (strcmp(name, "--session") == 0)
@@ -207,6 +214,14 @@ int main(int argc, char **argv)
     (void)fcntl(arguments.hello.hello_fd, F_SETFD, FD_CLOEXEC);
     if (arguments.hand_fd >= 0)
         (void)fcntl(arguments.hand_fd, F_SETFD, FD_CLOEXEC);
+
+    if (arguments.share_fd >= 0 &&
+        rg_share_attach(arguments.share_fd, arguments.hello.n_devices, arguments.hello.session,
+                        strcmp(arguments.hello.driver_kind, "soft") == 0) != RG_OK) {
+        rg_error("session %llu: its share of the devices is unusable",
+                 (unsigned long long)arguments.hello.session);
+        return 1;
+    }
 
     sigset_t signals;
     sigemptyset(&signals);

@@ -19,9 +19,45 @@ static void print_device(const struct rg_device_info *device, unsigned first)
     static const char *const direct[] = {"", ", RDMA into its memory by dma-buf",
                                          ", RDMA into its memory by nvidia_peermem",
                                          ", RDMA into its memory by dma-buf or nvidia_peermem"};
-    printf("  GPU %u: %s, compute capability %u.%u, %s, free %s%s\n", first + device->ordinal, device->name,
-           device->compute_major, device->compute_minor, total, available,
+    char guaranteed[48] = "", bytes[24];
+    if (device->memory_guaranteed)
+        snprintf(guaranteed, sizeof guaranteed, ", guaranteed %s",
+                 rg_cli_bytes_text(device->memory_guaranteed, bytes, sizeof bytes));
+    printf("  GPU %u: %s, compute capability %u.%u, %s, free %s%s%s\n", first + device->ordinal, device->name,
+           device->compute_major, device->compute_minor, total, available, guaranteed,
            direct[device->direct & (RG_CONTROL_GPUDIRECT_DMABUF | RG_CONTROL_GPUDIRECT_PEER)]);
+}
+
+/* What it has and uses of each GPU, as far as the server tells. */
+static void print_share(const struct rg_session_info *session, unsigned first)
+{
+    uint64_t busy = 0, throttled = 0;
+    for (uint32_t i = 0; i < session->n_shares; i++) {
+        const struct rg_share_info *share = &session->shares[i];
+        char used[24], limit[24], peak[24];
+        rg_cli_bytes_text(share->memory_used, used, sizeof used);
+        rg_cli_bytes_text(share->memory_limit, limit, sizeof limit);
+        rg_cli_bytes_text(share->memory_peak, peak, sizeof peak);
+        printf("    GPU %u: %s", first + session->devices[i], used);
+        if (share->memory_limit)
+            printf(" of %s%s", limit, session->overcommitted ? " (not guaranteed)" : "");
+        printf(", at most %s so far\n", peak);
+        busy += share->busy_ns;
+        throttled += share->throttled_ns;
+    }
+    if (!session->weight)
+        return; /* an older server */
+    printf("    %s, priority %s, weight %u", rg_share_state_name(session->state),
+           rg_share_priority_name(session->priority), session->weight);
+    if (session->compute_millionths)
+        printf(", at most %g %% of each GPU's time", session->compute_millionths / 1e4);
+    if (busy)
+        printf(", %.3f s of work", (double)busy / 1e9);
+    if (throttled)
+        printf(", which waited %.3f s for its turn", (double)throttled / 1e9);
+    if (session->idle_timeout_ns)
+        printf(", suspended when idle for %g s", (double)session->idle_timeout_ns / 1e9);
+    printf("%s%s\n", session->project[0] ? ", project " : "", session->project);
 }
 
 static void print_session(const struct rg_session_info *session, unsigned first)
@@ -40,6 +76,7 @@ static void print_session(const struct rg_session_info *session, unsigned first)
            : local            ? ""
                               : ", not encrypted",
            session->identity.command);
+    print_share(session, first);
 }
 
 /* What came with later versions than the server's, the oldest first. */

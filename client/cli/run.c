@@ -26,10 +26,21 @@
 #define FULL_PATIENCE_NS 2000000000ull
 #define FULL_PAUSE_NS    50000000
 
-static bool supported(const struct rg_cli_settings *settings)
+/* Whether what is asked for of the GPUs makes sense by itself; what a server can give it says. */
+static bool sensible(const struct rg_cli_settings *settings)
 {
-    if (settings->memory || settings->fraction) {
-        rg_error("sharing a GPU by memory (-m, -p) is not supported yet; run without it");
+    const bool memory = rg_options_is_set(&settings->options, offsetof(struct rg_cli_settings, memory));
+    if (memory && settings->memory && settings->fraction) {
+        rg_error("-m and -p do not go together: one is a size, the other a part of each GPU's memory; leave "
+                 "one out");
+        return false;
+    }
+    if (memory && !settings->memory) {
+        rg_error("-m 0: no memory at all is no share of a GPU; ask for more, or leave -m out");
+        return false;
+    }
+    if (settings->project && strlen(settings->project) >= RG_CONTROL_TEXT) {
+        rg_error("--project: the name is longer than %d bytes; shorten it", RG_CONTROL_TEXT - 1);
         return false;
     }
     return true;
@@ -176,7 +187,7 @@ int rg_cli_run(const struct rg_cli_settings *settings, int argc, char **argv)
         rg_error("which command? see remote-gpu run --help");
         return RG_EXIT_FAILURE;
     }
-    if (!supported(settings))
+    if (!sensible(settings))
         return RG_EXIT_FAILURE;
     return settings->local ? run_local(settings, argv) : run_on(settings, argv);
 }

@@ -9,12 +9,13 @@
 
 /* Columns of the tables, without the borders and the blanks beside them. */
 static const int gpu_widths[] = {3, 30, 12, 19, 5};
-static const int session_widths[] = {3, 7, 22, 7, 30};
-#define N_COLUMNS 5
+static const int session_widths[] = {3, 7, 22, 7, 20, 30};
+#define GPU_COLUMNS     5
+#define SESSION_COLUMNS 6
 
-static void print_rule(const int *widths, char fill)
+static void print_rule(const int *widths, int n, char fill)
 {
-    for (int i = 0; i < N_COLUMNS; i++) {
+    for (int i = 0; i < n; i++) {
         putchar('+');
         for (int j = 0; j < widths[i] + 2; j++)
             putchar(fill);
@@ -36,18 +37,19 @@ static void print_cell(const char *text, int width)
     printf("| %.*s ", size, text);
 }
 
-static void print_row(const int *widths, const char *const cells[N_COLUMNS])
+static void print_row(const int *widths, int n, const char *const *cells)
 {
-    for (int i = 0; i < N_COLUMNS; i++)
+    for (int i = 0; i < n; i++)
         print_cell(cells[i], widths[i]);
     puts("|");
 }
 
 static void print_gpus(const struct rg_inventory *inventory, unsigned first)
 {
-    print_rule(gpu_widths, '-');
-    print_row(gpu_widths, (const char *const[]){"GPU", "Name", "Bus", "Memory used / total", "Util"});
-    print_rule(gpu_widths, '=');
+    print_rule(gpu_widths, GPU_COLUMNS, '-');
+    print_row(gpu_widths, GPU_COLUMNS,
+              (const char *const[]){"GPU", "Name", "Bus", "Memory used / total", "Util"});
+    print_rule(gpu_widths, GPU_COLUMNS, '=');
     for (uint32_t i = 0; i < inventory->n_devices; i++) {
         const struct rg_device_info *device = &inventory->devices[i];
         char index[12], memory[64], total[24], used[24] = "n/a";
@@ -57,9 +59,18 @@ static void print_gpus(const struct rg_inventory *inventory, unsigned first)
             rg_cli_bytes_text(device->memory_total - device->memory_free, used, sizeof used);
         snprintf(memory, sizeof memory, "%s / %s", used, total);
         const char *bus = device->pci[0] ? device->pci : "n/a";
-        print_row(gpu_widths, (const char *const[]){index, device->name, bus, memory, "n/a"});
+        print_row(gpu_widths, GPU_COLUMNS, (const char *const[]){index, device->name, bus, memory, "n/a"});
     }
-    print_rule(gpu_widths, '-');
+    print_rule(gpu_widths, GPU_COLUMNS, '-');
+}
+
+/* "1.0 GiB / 8.0 GiB" */
+static void memory_text(const struct rg_share_info *share, char *out, size_t size)
+{
+    char used[24], limit[24];
+    rg_cli_bytes_text(share->memory_used, used, sizeof used);
+    rg_cli_bytes_text(share->memory_limit, limit, sizeof limit);
+    snprintf(out, size, "%s%s%s", used, share->memory_limit ? " / " : "", share->memory_limit ? limit : "");
 }
 
 static void print_sessions(const struct rg_inventory *inventory, unsigned first)
@@ -68,9 +79,10 @@ static void print_sessions(const struct rg_inventory *inventory, unsigned first)
         puts("No sessions.");
         return;
     }
-    print_rule(session_widths, '-');
-    print_row(session_widths, (const char *const[]){"GPU", "Session", "Client", "Process", "Command"});
-    print_rule(session_widths, '=');
+    print_rule(session_widths, SESSION_COLUMNS, '-');
+    print_row(session_widths, SESSION_COLUMNS,
+              (const char *const[]){"GPU", "Session", "Client", "Process", "Memory used / limit", "Command"});
+    print_rule(session_widths, SESSION_COLUMNS, '=');
     for (uint32_t i = 0; i < inventory->n_sessions; i++) {
         const struct rg_session_info *session = &inventory->sessions[i];
         char id[24], client[2 * RG_CONTROL_TEXT + 2], process[12];
@@ -80,14 +92,16 @@ static void print_sessions(const struct rg_inventory *inventory, unsigned first)
                  session->identity.host);
         snprintf(process, sizeof process, "%u", session->identity.pid);
         for (uint32_t j = 0; j == 0 || j < session->n_devices; j++) {
-            char gpu[12] = "-"; /* it has not chosen one */
+            char gpu[12] = "-", memory[64] = "n/a"; /* it has not chosen one */
             if (j < session->n_devices)
                 snprintf(gpu, sizeof gpu, "%u", first + session->devices[j]);
-            print_row(session_widths,
-                      (const char *const[]){gpu, id, client, process, session->identity.command});
+            if (j < session->n_shares)
+                memory_text(&session->shares[j], memory, sizeof memory);
+            print_row(session_widths, SESSION_COLUMNS,
+                      (const char *const[]){gpu, id, client, process, memory, session->identity.command});
         }
     }
-    print_rule(session_widths, '-');
+    print_rule(session_widths, SESSION_COLUMNS, '-');
 }
 
 static void print_server(const struct rg_answer_of *answer)

@@ -11,6 +11,7 @@
 #include "client/connect/keep_alive.h"
 #include "client/connect/multipath.h"
 #include "client/connect/reconnect.h"
+#include "client/connect/share.h"
 #include "client/connect/stay.h"
 #include "client/connect/visible_devices.h"
 #include "client/core/device_list.h"
@@ -139,6 +140,8 @@ static bool say_hello(struct rg_session *session, const struct rg_client_hello *
     rg_multipath_ask(strstr(rg_conn_transport(session->conn), "unix") != NULL, &hello.client_hello);
     hello.client_hello.capabilities |= RG_CONTROL_CAP_GPU_PATH;
     hello.client_hello.keep_alive = rg_keep_alive_wanted();
+    if (!rg_share_wanted(&hello.client_hello.share))
+        return false;
     if (rg_probe)
         hello.client_hello.capabilities |= rg_probe->capabilities;
     if (rg_reconnect_wanted())

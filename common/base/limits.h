@@ -55,6 +55,12 @@
 #define RG_PARAMETERS_WORK_MAX   (1u << 30) /* bytes that are looked at for the layouts of an image, unpacked */
 #define RG_VARIABLE_ENTRY_MAX    (16u << 20) /* bytes of an entry of a fat binary that is still looked into */
 
+/* Shares of a GPU */
+#define RG_SHARE_WEIGHT_MAX      1000u /* of a session */
+#define RG_SHARE_WEIGHT_DEFAULT  100u
+#define RG_SHARE_RULES_MAX       (1u << 20) /* bytes of the operator's rules file */
+#define RG_SHARE_RULES_NAMES_MAX 16384u     /* users and projects in it */
+
 /* Questions outside of sessions */
 #define RG_QUESTION_SIZE_MAX      8192       /* of a question's encoded form */
 #define RG_ANSWER_SIZE_MAX        65536      /* of an answer's, and of the memory that its values need */

@@ -157,6 +157,29 @@ bool rg_token_equal(const uint8_t *a, const uint8_t *b, size_t size)
     return difference == 0;
 }
 
+static const char *const priorities[] = {"default", "low", "normal", "high"};
+
+const char *rg_share_priority_name(enum rg_share_priority priority)
+{
+    return (unsigned)priority <= RG_SHARE_PRIORITY_HIGH ? priorities[priority] : priorities[0];
+}
+
+bool rg_share_priority_parse(const char *text, enum rg_share_priority *out)
+{
+    for (unsigned i = RG_SHARE_PRIORITY_LOW; i <= RG_SHARE_PRIORITY_HIGH; i++)
+        if (strcmp(text, priorities[i]) == 0) {
+            *out = (enum rg_share_priority)i;
+            return true;
+        }
+    return false;
+}
+
+const char *rg_share_state_name(enum rg_share_state state)
+{
+    static const char *const names[] = {"unknown", "running", "idle", "suspending", "suspended", "resuming"};
+    return (unsigned)state < RG_SHARE_STATES ? names[state] : names[0];
+}
+
 const char *rg_refusal_name(enum rg_refusal_code code)
 {
     static const char *const names[] = {
@@ -171,6 +194,7 @@ const char *rg_refusal_name(enum rg_refusal_code code)
         [RG_REFUSAL_UNSUPPORTED] = "unsupported",
         [RG_REFUSAL_INTERNAL] = "internal",
         [RG_REFUSAL_NO_SUCH_SESSION] = "no-such-session",
+        [RG_REFUSAL_LIMIT] = "limit",
     };
     if ((unsigned)code >= sizeof names / sizeof names[0] || !names[code])
         return "unknown";

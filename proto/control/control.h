@@ -80,6 +80,7 @@ enum rg_refusal_code {
     RG_REFUSAL_UNSUPPORTED,
     RG_REFUSAL_INTERNAL,
     RG_REFUSAL_NO_SUCH_SESSION = 80,
+    RG_REFUSAL_LIMIT = 110, /* more of a GPU than this user may have, or than it has */
 };
 
 /* ClientHello and ServerHello: `capabilities`. Unknown bits are ignored. */
@@ -114,8 +115,9 @@ struct rg_device_info {
     uint64_t memory_free;
     bool memory_free_known;
     char pci[32];
-    uint32_t direct;       /* RG_CONTROL_DIRECT_* */
-    uint32_t n_attributes; /* 0: not told */
+    uint32_t direct;            /* RG_CONTROL_DIRECT_* */
+    uint64_t memory_guaranteed; /* to sessions */
+    uint32_t n_attributes;      /* 0: not told */
     int32_t attributes[RG_CONTROL_ATTRIBUTES];
     uint32_t attribute_results[RG_CONTROL_ATTRIBUTES];
 };
@@ -133,6 +135,40 @@ struct rg_limits_info {
     uint32_t sessions;
 };
 
+enum rg_share_priority {
+    RG_SHARE_PRIORITY_DEFAULT, /* as the server has it */
+    RG_SHARE_PRIORITY_LOW,
+    RG_SHARE_PRIORITY_NORMAL,
+    RG_SHARE_PRIORITY_HIGH,
+};
+
+/** A share of a GPU as a client wishes it; zeros: as the server has it. At most one of the first two is set. */
+struct rg_share_wish {
+    uint64_t memory_bytes;       /* of each device */
+    uint32_t memory_millionths;  /* of each device's memory */
+    uint32_t compute_millionths; /* of each device's time, at most */
+    uint32_t weight;             /* 1 to RG_SHARE_WEIGHT_MAX */
+    enum rg_share_priority priority;
+    uint64_t idle_timeout_ns;
+    char project[RG_CONTROL_TEXT];
+};
+
+enum rg_share_state {
+    RG_SHARE_UNKNOWN,
+    RG_SHARE_RUNNING,
+    RG_SHARE_IDLE,
+    RG_SHARE_SUSPENDING,
+    RG_SHARE_SUSPENDED,
+    RG_SHARE_RESUMING,
+    RG_SHARE_STATES
+};
+
+/** What a session has and uses of one device; zeros: not known, or no limit. */
+struct rg_share_info {
+    uint64_t memory_limit, memory_used, memory_peak; /* bytes */
+    uint64_t busy_ns, throttled_ns;                  /* of its work */
+};
+
 struct rg_session_info {
     uint64_t id;
     struct rg_identity identity;
@@ -142,6 +178,14 @@ struct rg_session_info {
     char peer[RG_CONTROL_TEXT];
     char identity_name[RG_CONTROL_TEXT]; /* who the client has proved to be; "": nobody */
     bool encrypted;
+    uint32_t n_shares; /* as many as devices, or none */
+    struct rg_share_info shares[RG_DEVICES_MAX];
+    uint32_t compute_millionths, weight; /* its cap of each device's time, 0: none; 0: not known */
+    enum rg_share_priority priority;
+    enum rg_share_state state;
+    uint64_t idle_timeout_ns, launches;
+    char project[RG_CONTROL_TEXT];
+    bool overcommitted; /* its memory limits are no guarantees */
 };
 
 struct rg_transport_list {
@@ -157,8 +201,7 @@ struct rg_client_hello {
     uint32_t gpus; /* how many; 0: all */
     uint32_t n_gpu_indices;
     uint32_t gpu_indices[RG_DEVICES_MAX];
-    uint64_t memory_bytes;
-    uint32_t memory_millionths;
+    struct rg_share_wish share;
     uint32_t capability; /* compute capability * 10 that a software device should report; 0: its own choice */
     uint32_t address_part; /* where device memory should lie, so that servers of one client do not collide */
     uint64_t window_start,
@@ -322,6 +365,13 @@ void rg_upgrade_init(struct rg_control *message, const char *transport);
 void rg_resumed_init(struct rg_control *message, uint64_t received);
 void rg_session_end_init(struct rg_control *message, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/** "low", "normal", "high"; "default". Static storage. */
+const char *rg_share_priority_name(enum rg_share_priority priority);
+/** False: the text is none of the first three. */
+bool rg_share_priority_parse(const char *text, enum rg_share_priority *out);
+/** "running", "idle", …; "unknown". Static storage. */
+const char *rg_share_state_name(enum rg_share_state state);
 
 /** "version", "full", …: for logs and JSON. Static storage. */
 const char *rg_refusal_name(enum rg_refusal_code code);

@@ -66,6 +66,7 @@ static void fill_device(Rg__Device *to, const struct rg_device_info *from)
     to->memory_free_known = from->memory_free_known;
     to->pci = TEXT(from->pci);
     to->direct = from->direct;
+    to->memory_guaranteed = from->memory_guaranteed;
     to->n_attributes = to->n_attribute_results = from->n_attributes;
     to->attributes = (int32_t *)from->attributes;
     to->attribute_results = (uint32_t *)from->attribute_results;
@@ -115,8 +116,13 @@ static enum rg_status pack_client_hello(Rg__Control *control, const struct rg_cl
     hello.gpus = from->gpus;
     hello.n_gpu_indices = from->n_gpu_indices;
     hello.gpu_indices = (uint32_t *)from->gpu_indices;
-    hello.memory_bytes = from->memory_bytes;
-    hello.memory_millionths = from->memory_millionths;
+    hello.memory_bytes = from->share.memory_bytes;
+    hello.memory_millionths = from->share.memory_millionths;
+    hello.compute_millionths = from->share.compute_millionths;
+    hello.weight = from->share.weight;
+    hello.priority = from->share.priority;
+    hello.idle_timeout_ns = from->share.idle_timeout_ns;
+    hello.project = TEXT(from->share.project);
     hello.address_part = from->address_part;
     hello.window_start = from->window_start;
     hello.window_size = from->window_size;
@@ -229,7 +235,31 @@ static enum rg_status pack_refusal(Rg__Control *control, const struct rg_refusal
 struct session_scratch {
     Rg__Session session;
     Rg__Identity identity;
+    Rg__SessionShare shares[RG_DEVICES_MAX], *share_pointers[RG_DEVICES_MAX];
 };
+
+static void fill_session_share(struct session_scratch *to, const struct rg_session_info *from)
+{
+    for (uint32_t i = 0; i < from->n_shares; i++) {
+        Rg__SessionShare *share = to->share_pointers[i] = &to->shares[i];
+        rg__session_share__init(share);
+        share->memory_limit = from->shares[i].memory_limit;
+        share->memory_used = from->shares[i].memory_used;
+        share->memory_peak = from->shares[i].memory_peak;
+        share->busy_ns = from->shares[i].busy_ns;
+        share->throttled_ns = from->shares[i].throttled_ns;
+    }
+    to->session.n_shares = from->n_shares;
+    to->session.shares = to->share_pointers;
+    to->session.compute_millionths = from->compute_millionths;
+    to->session.weight = from->weight;
+    to->session.priority = from->priority;
+    to->session.state = from->state;
+    to->session.idle_timeout_ns = from->idle_timeout_ns;
+    to->session.launches = from->launches;
+    to->session.project = TEXT(from->project);
+    to->session.overcommitted = from->overcommitted;
+}
 
 static enum rg_status pack_inventory(Rg__Control *control, const struct rg_inventory *from, void **data,
                                      size_t *size)
@@ -250,7 +280,8 @@ static enum rg_status pack_inventory(Rg__Control *control, const struct rg_inven
         return RG_ERR_NO_MEMORY;
     for (uint32_t i = 0; i < from->n_sessions; i++) {
         const struct rg_session_info *session = &from->sessions[i];
-        if (session->n_devices > RG_DEVICES_MAX)
+        if (session->n_devices > RG_DEVICES_MAX ||
+            (session->n_shares && session->n_shares != session->n_devices))
             return RG_ERR_LIMIT;
         fill_identity(&scratch[i].identity, &session->identity);
         rg__session__init(&scratch[i].session);
@@ -262,6 +293,7 @@ static enum rg_status pack_inventory(Rg__Control *control, const struct rg_inven
         scratch[i].session.peer = TEXT(session->peer);
         scratch[i].session.identity_name = TEXT(session->identity_name);
         scratch[i].session.encrypted = session->encrypted;
+        fill_session_share(&scratch[i], session);
         session_pointers[i] = &scratch[i].session;
     }
     Rg__Driver driver;

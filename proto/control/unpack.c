@@ -121,6 +121,7 @@ static enum rg_status get_devices(struct rg_device_info *to, Rg__Device **from, 
             memcpy(to[i].uuid, from[i]->uuid.data, sizeof to[i].uuid);
         to[i].compute_major = from[i]->compute_major;
         to[i].direct = from[i]->direct;
+        to[i].memory_guaranteed = from[i]->memory_guaranteed;
         to[i].compute_minor = from[i]->compute_minor;
         if (from[i]->n_attributes > RG_CONTROL_ATTRIBUTES)
             return RG_ERR_LIMIT;
@@ -164,6 +165,22 @@ static enum rg_status get_join(struct rg_client_hello *to, const Rg__ClientHello
     return RG_OK;
 }
 
+static enum rg_status get_share(struct rg_share_wish *to, const Rg__ClientHello *from)
+{
+    if (from->memory_millionths > 1000000 || from->compute_millionths > 1000000 ||
+        from->weight > RG_SHARE_WEIGHT_MAX)
+        return RG_ERR_LIMIT;
+    if (from->priority > RG_SHARE_PRIORITY_HIGH)
+        return RG_ERR_PROTOCOL;
+    to->memory_bytes = from->memory_bytes;
+    to->memory_millionths = from->memory_millionths;
+    to->compute_millionths = from->compute_millionths;
+    to->weight = from->weight;
+    to->priority = (enum rg_share_priority)from->priority;
+    to->idle_timeout_ns = from->idle_timeout_ns;
+    return GET_TEXT(to->project, from->project);
+}
+
 static enum rg_status get_client_hello(struct rg_client_hello *to, const Rg__ClientHello *from)
 {
     to->protocol_major = from->protocol_major;
@@ -190,10 +207,7 @@ static enum rg_status get_client_hello(struct rg_client_hello *to, const Rg__Cli
         return RG_ERR_LIMIT;
     to->gpus = from->gpus;
     TRY(get_indices(to->gpu_indices, &to->n_gpu_indices, from->gpu_indices, from->n_gpu_indices));
-    to->memory_bytes = from->memory_bytes;
-    if (from->memory_millionths > 1000000)
-        return RG_ERR_LIMIT;
-    to->memory_millionths = from->memory_millionths;
+    TRY(get_share(&to->share, from));
     if (from->address_part >= RG_SERVERS_MAX)
         return RG_ERR_LIMIT;
     to->address_part = from->address_part;
@@ -297,6 +311,29 @@ static enum rg_status get_server_hello(struct rg_server_hello *to, void **storag
     return get_devices(to->devices, from->devices, from->n_devices);
 }
 
+/* What a newer server knows beside that is nothing to this one: a state, or priority, without a name. */
+static enum rg_status get_session_share(struct rg_session_info *to, const Rg__Session *from)
+{
+    if (from->n_shares && from->n_shares != from->n_devices)
+        return RG_ERR_PROTOCOL;
+    for (size_t i = 0; i < from->n_shares; i++)
+        to->shares[i] = (struct rg_share_info){.memory_limit = from->shares[i]->memory_limit,
+                                               .memory_used = from->shares[i]->memory_used,
+                                               .memory_peak = from->shares[i]->memory_peak,
+                                               .busy_ns = from->shares[i]->busy_ns,
+                                               .throttled_ns = from->shares[i]->throttled_ns};
+    to->n_shares = (uint32_t)from->n_shares;
+    to->compute_millionths = from->compute_millionths;
+    to->weight = from->weight;
+    to->priority = from->priority <= RG_SHARE_PRIORITY_HIGH ? (enum rg_share_priority)from->priority
+                                                            : RG_SHARE_PRIORITY_DEFAULT;
+    to->state = from->state < RG_SHARE_STATES ? (enum rg_share_state)from->state : RG_SHARE_UNKNOWN;
+    to->idle_timeout_ns = from->idle_timeout_ns;
+    to->launches = from->launches;
+    to->overcommitted = from->overcommitted;
+    return GET_TEXT(to->project, from->project);
+}
+
 static enum rg_status get_sessions(struct rg_session_info *to, Rg__Session **from, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -307,6 +344,7 @@ static enum rg_status get_sessions(struct rg_session_info *to, Rg__Session **fro
         TRY(GET_TEXT(to[i].peer, from[i]->peer));
         TRY(GET_TEXT(to[i].identity_name, from[i]->identity_name));
         to[i].encrypted = from[i]->encrypted;
+        TRY(get_session_share(&to[i], from[i]));
     }
     return RG_OK;
 }
@@ -351,7 +389,8 @@ static enum rg_status get_refusal(struct rg_refusal *to, const Rg__Refusal *from
 {
     /* a code of a newer server is shown by its sentence */
     unsigned code = (unsigned)from->code;
-    const bool known = code <= RG_REFUSAL_INTERNAL || code == RG_REFUSAL_NO_SUCH_SESSION;
+    const bool known =
+        code <= RG_REFUSAL_INTERNAL || code == RG_REFUSAL_NO_SUCH_SESSION || code == RG_REFUSAL_LIMIT;
     to->code = known ? (enum rg_refusal_code)code : RG_REFUSAL_UNKNOWN;
     TRY(GET_TEXT(to->reason, from->reason));
     TRY(GET_TEXT(to->software, from->software));

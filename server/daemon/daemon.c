@@ -301,9 +301,10 @@ static void handle_signals(struct daemon *daemon)
             if (daemon->monitor.policy.identity) {
                 rg_info("SIGHUP: reading certificates again");
                 rg_monitor_reload(&daemon->monitor);
-            } else {
+            } else if (!daemon->settings->rules) {
                 rg_info("SIGHUP is ignored: settings are read at the start only");
             }
+            rg_monitor_reload_rules(&daemon->monitor);
             break;
         default:
             if (daemon->phase == SERVING) {
@@ -482,6 +483,9 @@ static bool start_monitor(struct daemon *daemon, const char *worker)
     monitor->board->driver = monitor->driver;
     monitor->board->looked_ns = rg_now_ns();
     if (rg_sessions_init(&monitor->sessions, monitor->board, worker) != RG_OK)
+        return false;
+    if (rg_shares_open(&monitor->sessions.shares, &monitor->driver, (uint32_t)settings->max_sessions,
+                       settings->rules, settings->overcommit) != RG_OK)
         return false;
     monitor->sessions.rdma = strcmp(settings->rdma, "allow") == 0;
     monitor->sessions.encrypt_control = strcmp(settings->encrypt, "control") == 0;

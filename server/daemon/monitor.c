@@ -53,12 +53,19 @@ static bool check_peer(struct rg_monitor_peer *peer)
            (peer->proof == RG_PROOF_CERTIFICATE && peer->encrypted && peer->name[0]);
 }
 
+static bool check_share(const struct rg_share_wish *share)
+{
+    return share->memory_millionths <= 1000000 && share->compute_millionths <= 1000000 &&
+           share->weight <= RG_SHARE_WEIGHT_MAX && (unsigned)share->priority <= RG_SHARE_PRIORITY_HIGH;
+}
+
 static bool check_start(struct rg_monitor_start *start)
 {
     end_text(start->claimed.host, sizeof start->claimed.host);
     end_text(start->claimed.user, sizeof start->claimed.user);
     end_text(start->claimed.command, sizeof start->claimed.command);
-    return start->n_gpu_indices <= RG_DEVICES_MAX &&
+    end_text(start->share.project, sizeof start->share.project);
+    return start->n_gpu_indices <= RG_DEVICES_MAX && check_share(&start->share) &&
            (start->purpose == RG_PURPOSE_SESSION || start->purpose == RG_PURPOSE_NETPERF);
 }
 
@@ -204,6 +211,11 @@ void rg_monitor_recheck(struct rg_monitor *monitor)
         rg_sessions_recheck(&monitor->sessions, &monitor->policy);
 }
 
+void rg_monitor_reload_rules(struct rg_monitor *monitor)
+{
+    rg_shares_reload(&monitor->sessions.shares);
+}
+
 void rg_monitor_reload(struct rg_monitor *monitor)
 {
     struct rg_identity_store *store = monitor->policy.identity;
@@ -249,6 +261,7 @@ void rg_monitor_probe(struct rg_monitor *monitor)
     monitor->board->driver = *driver;
     monitor->board->looked_ns = rg_now_ns();
     rg_board_end(monitor->board);
+    rg_sessions_show_usage(&monitor->sessions);
     for (unsigned i = 0; i < monitor->n_probers; i++) {
         const struct rg_monitor_answer answered = {.number = monitor->probers[i], .status = status};
         answer(monitor, &answered, NULL, 0);
@@ -355,6 +368,7 @@ void rg_monitor_fini(struct rg_monitor *monitor)
     rg_frontend_stop(&monitor->frontend);
     rg_probe_cancel(&monitor->probe);
     rg_manager_stop(&monitor->manager);
+    rg_shares_close(&monitor->sessions.shares);
     if (monitor->sessions.entries)
         rg_sessions_fini(&monitor->sessions);
     rg_identity_close(monitor->policy.identity);

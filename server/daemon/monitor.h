@@ -38,6 +38,8 @@ void rg_monitor_probe(struct rg_monitor *monitor);
 void rg_monitor_recheck(struct rg_monitor *monitor);
 /** Reads the certificates again, and gives new ones to the frontend. */
 void rg_monitor_reload(struct rg_monitor *monitor);
+/** Reads the rules of shares again. */
+void rg_monitor_reload_rules(struct rg_monitor *monitor);
 /** The frontend that asked has ended: nobody waits for answers any more. */
 void rg_monitor_forget(struct rg_monitor *monitor);
 /** No new sessions from now on. */

@@ -75,8 +75,7 @@ struct rg_monitor_start {
     uint32_t gpus;           /* how many; 0: all */
     uint32_t n_gpu_indices;
     uint32_t gpu_indices[RG_DEVICES_MAX];
-    uint64_t memory_bytes;
-    uint32_t memory_millionths;
+    struct rg_share_wish share;
     struct rg_identity claimed; /* what the client says of itself: for people to read */
 };
 

@@ -4,6 +4,7 @@
 #ifndef RG_SERVER_DAEMON_PROCESS_H
 #define RG_SERVER_DAEMON_PROCESS_H
 
+#include "common/base/limits.h"
 #include "common/base/status.h"
 #include "server/sandbox/sandbox.h"
 
@@ -11,7 +12,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define RG_PROCESS_FDS 4
+#define RG_PROCESS_FDS (5 + RG_DEVICES_MAX) /* a worker has most: one of each device */
 
 struct rg_process {
     const char *path;

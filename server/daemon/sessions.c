@@ -2,9 +2,10 @@
  * sessions.c - admission, and one worker process a session.
  *
  * A worker is started as server/main.c says. Descriptor 3 is the client's connection, 4 a file with the packed ClientHello; the
- * worker answers it. By TLS another has the connection's keys (--tls-fd). 5
+ * worker answers it. By TLS the last has the connection's keys (--tls-fd). 5
  * (--hand-fd) is a socket by which it gets connections that the client opens later
- * (server/handshake/handed.h). --devices are the server's ordinals. If they are not all of them in their order,
+ * (server/handshake/handed.h). 6 (--share-fd) is the session's slot (server/shares/slot.h), and behind it come the pages of its
+ * devices (server/shares/device_page.h). --devices are the server's ordinals. If they are not all of them in their order,
  * CUDA_VISIBLE_DEVICES names them, so that the worker sees them, and no others, as 0, 1, …. The worker gets
  * SIGTERM when the daemon dies, however it dies.
  */
@@ -178,9 +179,6 @@ static enum rg_status admit(const struct rg_sessions *sessions, const struct rg_
             answer, RG_ERR_REFUSED, RG_REFUSAL_UNSUPPORTED,
             "this server does not answer measurements (--no-netperf, or its installation is incomplete)");
     }
-    if (wanted->memory_bytes || wanted->memory_millionths)
-        return refuse(answer, RG_ERR_REFUSED, RG_REFUSAL_UNSUPPORTED,
-                      "this server cannot share a GPU by memory yet; run without a memory limit");
     return grant_devices(sessions, driver, wanted, who->limits.max_gpus, info, answer);
 }
 
@@ -293,14 +291,32 @@ static enum rg_status start_netperf(const struct rg_sessions *sessions, const st
     return rg_confined_start(sessions->sandboxes, &confined, &process, lease, pid, why, why_size);
 }
 
-static enum rg_status start_worker(struct rg_sessions *sessions, const struct rg_driver *driver,
-                                   const struct rg_session_info *info, bool netperf,
-                                   const struct rg_session_files *files, const char *identity, int *hand,
-                                   struct rg_sandbox_lease **lease, pid_t *pid, char *why, size_t why_size)
+/* The descriptors of a worker, from its number 3 on; returns the number of the connection's keys, which come last. */
+static int worker_files(const struct rg_sessions *sessions, const struct rg_session_files *files,
+                        const struct rg_session_entry *entry, int hand, struct rg_process *process)
 {
+    const struct rg_share_grant *grant = &entry->share.grant;
+    int n = 0;
+    process->fds[n++] = files->connection;
+    process->fds[n++] = files->hello;
+    process->fds[n++] = hand;
+    process->fds[n++] = entry->share.slot_fd;
+    for (uint32_t i = 0; i < grant->n_devices; i++)
+        process->fds[n++] = sessions->shares.devices[grant->devices[i].ordinal].fd;
+    if (files->tls >= 0)
+        process->fds[n++] = files->tls;
+    process->n_fds = n;
+    return 3 + n - 1;
+}
+
+static enum rg_status start_worker(struct rg_sessions *sessions, const struct rg_driver *driver,
+                                   struct rg_session_entry *entry, const struct rg_session_files *files,
+                                   const char *identity, char *why, size_t why_size)
+{
+    const struct rg_session_info *info = &entry->info;
     const bool tls = files->tls >= 0;
     struct rlimit own = {.rlim_cur = RLIM_INFINITY};
-    char devices[RG_DEVICES_MAX * 4], id[24], max[24], grace[24], stack[24],
+    char devices[RG_DEVICES_MAX * 4], id[24], max[24], grace[24], stack[24], keys[24],
         visible[64 + RG_DEVICES_MAX * 48];
     format_devices(info, devices, sizeof devices);
     format_visible(driver, info, visible, sizeof visible);
@@ -309,8 +325,6 @@ static enum rg_status start_worker(struct rg_sessions *sessions, const struct rg
     snprintf(grace, sizeof grace, "%u", sessions->reconnect_s);
     (void)getrlimit(RLIMIT_STACK, &own);
     snprintf(stack, sizeof stack, "%llu", (unsigned long long)own.rlim_cur);
-    if (netperf)
-        return start_netperf(sessions, files, identity, id, lease, pid, why, why_size);
     int hands[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, hands) != 0) {
         rg_explain(why, why_size, "no socket: %s", strerror(errno));
@@ -318,6 +332,12 @@ static enum rg_status start_worker(struct rg_sessions *sessions, const struct rg
     }
     RG_CLEANUP_FD int ours = hands[0];
     RG_CLEANUP_FD int theirs = hands[1];
+    struct rg_process process = {
+        .path = sessions->worker,
+        .death_signal = SIGTERM,
+        .stack_limit = RG_ADDRESS_STACK_GAP,
+    };
+    snprintf(keys, sizeof keys, "%d", worker_files(sessions, files, entry, theirs, &process));
     const char *arguments[] = {"worker",
                                "--fd",
                                "3",
@@ -325,6 +345,8 @@ static enum rg_status start_worker(struct rg_sessions *sessions, const struct rg
                                "4",
                                "--hand-fd",
                                "5",
+                               "--share-fd",
+                               "6",
                                "--driver",
                                driver->info.path,
                                "--driver-kind",
@@ -342,28 +364,50 @@ static enum rg_status start_worker(struct rg_sessions *sessions, const struct rg
                                "--rdma",
                                may_use_rdma(sessions, tls) ? "1" : "0",
                                tls ? "--tls-fd" : NULL,
-                               "6",
+                               keys,
                                NULL};
-    struct rg_process process = {
-        .path = sessions->worker,
-        .arguments = (char *const *)(uintptr_t)arguments,
-        .fds = {files->connection, files->hello, theirs, files->tls},
-        .n_fds = tls ? 4 : 3,
-        .death_signal = SIGTERM,
-        .stack_limit = RG_ADDRESS_STACK_GAP,
-    };
+    process.arguments = (char *const *)(uintptr_t)arguments;
     const struct rg_confined confined = {.program = RG_SANDBOX_WORKER,
                                          .identity = identity,
                                          .driver = driver->info.path,
                                          .soft = rg_driver_is_own(driver),
                                          .gpus = device_files(sessions, driver, info),
                                          .variable = is_all_in_order(driver, info) ? NULL : visible};
-    enum rg_status status =
-        rg_confined_start(sessions->sandboxes, &confined, &process, lease, pid, why, why_size);
+    enum rg_status status = rg_confined_start(sessions->sandboxes, &confined, &process, &entry->lease,
+                                              &entry->pid, why, why_size);
     if (status == RG_OK) {
-        *hand = ours;
+        entry->hand = ours;
         ours = -1;
+        close(entry->share.slot_fd);
+        entry->share.slot_fd = -1;
     }
+    return status;
+}
+
+static enum rg_status start_process(struct rg_sessions *sessions, const struct rg_driver *driver,
+                                    struct rg_session_entry *entry, enum rg_purpose purpose,
+                                    const struct rg_session_files *files, char *why, size_t why_size)
+{
+    char identity[2 * RG_CONTROL_TEXT], id[24];
+    /* whose sessions have a sandbox in common; of those who have proved nothing, the ones of one machine are one */
+    rg_who_key(&entry->who, entry->info.peer, identity, sizeof identity);
+    snprintf(id, sizeof id, "%llu", (unsigned long long)entry->info.id);
+    if (purpose == RG_PURPOSE_NETPERF)
+        return start_netperf(sessions, files, identity, id, &entry->lease, &entry->pid, why, why_size);
+    return start_worker(sessions, driver, entry, files, identity, why, why_size);
+}
+
+/* What the session gets of its devices; there are none where the connection is to be measured. */
+static enum rg_status grant_share(struct rg_sessions *sessions, struct rg_session_entry *entry,
+                                  const struct rg_monitor_start *wanted, struct rg_monitor_answer *answer)
+{
+    entry->share.slot_fd = -1;
+    if (wanted->purpose == RG_PURPOSE_NETPERF)
+        return RG_OK;
+    const enum rg_status status = rg_shares_grant(&sessions->shares, &wanted->share, &entry->who,
+                                                  entry->info.id, &entry->info, &entry->share, answer);
+    if (status == RG_OK)
+        rg_share_slot_show(entry->share.slot, &entry->share.grant, &entry->info);
     return status;
 }
 
@@ -390,12 +434,13 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
     entry->started_ns = rg_now_ns();
     entry->hand = -1;
 
-    char why[512] = "", identity[2 * RG_CONTROL_TEXT];
-    /* whose sessions have a sandbox in common; of those who have proved nothing, the ones of one machine are one */
-    rg_who_key(who, info->peer, identity, sizeof identity);
-    status = start_worker(sessions, driver, info, wanted->purpose == RG_PURPOSE_NETPERF, files, identity,
-                          &entry->hand, &entry->lease, &entry->pid, why, sizeof why);
+    char why[512] = "";
+    status = grant_share(sessions, entry, wanted, answer);
+    if (status != RG_OK)
+        return status;
+    status = start_process(sessions, driver, entry, wanted->purpose, files, why, sizeof why);
     if (status != RG_OK) {
+        rg_shares_release(&sessions->shares, &entry->share, info->id);
         rg_error("session %llu: no worker: %s", (unsigned long long)info->id, why);
         return refuse(answer, status, RG_REFUSAL_INTERNAL,
                       "the server could not start a worker (%s); its log says more", why);
@@ -523,8 +568,24 @@ void rg_sessions_reap(struct rg_sessions *sessions)
         if (entry->hand >= 0)
             close(entry->hand);
         rg_sandbox_release(entry->lease);
+        rg_shares_release(&sessions->shares, &entry->share, entry->info.id);
         free(entry);
     }
+}
+
+void rg_sessions_show_usage(struct rg_sessions *sessions)
+{
+    rg_board_begin(sessions->board);
+    for (uint32_t i = 0; i < sessions->n; i++) {
+        struct rg_session_entry *entry = sessions->entries[i];
+        if (!entry->share.slot)
+            continue;
+        rg_share_slot_show(entry->share.slot, &entry->share.grant, &entry->info);
+        sessions->board->sessions[i] = entry->info;
+    }
+    for (uint32_t i = 0; i < sessions->shares.n_devices; i++)
+        sessions->board->driver.devices[i].memory_guaranteed = rg_shares_promised(&sessions->shares, i);
+    rg_board_end(sessions->board);
 }
 
 void rg_sessions_signal(struct rg_sessions *sessions, int signal)

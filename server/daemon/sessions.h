@@ -8,6 +8,7 @@
 
 #include "server/daemon/board.h"
 #include "server/daemon/driver.h"
+#include "server/daemon/shares.h"
 #include "server/daemon/who.h"
 
 #include <sys/types.h>
@@ -22,6 +23,7 @@ struct rg_session_entry {
     uint64_t started_ns;
     uint64_t kill_ns; /* it was told to end, and is killed then; 0: it was not */
     struct rg_sandbox_lease *lease;
+    struct rg_shares_session share;
     int hand; /* a socket by which its worker gets further connections; -1: it takes none */
 };
 
@@ -40,6 +42,7 @@ struct rg_sessions {
     bool rdma;            /* sessions may go on over RDMA */
     bool encrypt_control; /* of an encrypted one what goes over RDMA need not be */
     struct rg_sandboxes *sandboxes;
+    struct rg_shares shares;
     const char *worker;   /* path */
     uint32_t reconnect_s; /* how long a session waits for a client that lost its connection; 0: not */
     uint64_t device_files[RG_DEVICES_MAX]; /* of each device the bit of its number; 0: it is not known yet */
@@ -78,6 +81,8 @@ RG_MUST_CHECK enum rg_status rg_sessions_hand_over(struct rg_sessions *sessions,
 RG_MUST_CHECK enum rg_status rg_sessions_stay(struct rg_sessions *sessions,
                                               const struct rg_monitor_question *question,
                                               const struct rg_who *who, struct rg_monitor_answer *answer);
+/** Takes what workers have counted to the board. */
+void rg_sessions_show_usage(struct rg_sessions *sessions);
 /** Reaps workers that have ended, and says how. After SIGCHLD. */
 void rg_sessions_reap(struct rg_sessions *sessions);
 /**

@@ -40,6 +40,13 @@ static const struct rg_option table[] = {
            "maximum number of concurrent sessions of one user; 0: as many as there may be. What the user's "
            "token says may be less",
            .argument = "N", .value = "0", .min = 0, .max = 4096),
+    OPTION("rules", TEXT, rules,
+           "what sessions get of a GPU, and may ask for at most, by user and project: a JSON file "
+           "(docs/shares.md); read again on SIGHUP",
+           .argument = "FILE"),
+    OPTION("overcommit", FLAG, overcommit,
+           "let sessions' memory limits be more together than a GPU has: they are limits then, and no "
+           "guarantees"),
     OPTION("grace", SECONDS, grace_ns, "when asked to stop, wait this long for running sessions",
            .argument = "SECONDS", .value = "30"),
     OPTION("reconnect-grace", SECONDS, reconnect_grace_ns,

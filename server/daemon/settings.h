@@ -21,6 +21,8 @@ struct rg_daemon_settings {
     char *frontend_user; /* NULL: nobody's */
     int64_t max_sessions;
     int64_t max_sessions_of_one; /* 0: as many as there may be */
+    char *rules;                 /* file; NULL: none */
+    bool overcommit;
     uint64_t grace_ns;
     char *sandbox, *worker_uids, *share_ipc; /* server/sandbox/identities.h */
     char *wait;

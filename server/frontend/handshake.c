@@ -194,8 +194,7 @@ static void describe(const struct rg_handshake *handshake, struct rg_monitor_que
     start->gpus = hello->gpus;
     start->n_gpu_indices = hello->n_gpu_indices;
     memcpy(start->gpu_indices, hello->gpu_indices, sizeof start->gpu_indices);
-    start->memory_bytes = hello->memory_bytes;
-    start->memory_millionths = hello->memory_millionths;
+    start->share = hello->share;
     start->claimed = hello->identity;
 }
 

@@ -126,7 +126,7 @@ void fuzz_seeds(void)
         hello->gpus = 2;
         hello->n_gpu_indices = 2;
         hello->gpu_indices[1] = 1;
-        hello->memory_millionths = 500000;
+        hello->share.memory_millionths = 500000;
         hello->window_size = 1ull << 40;
         hello->credential_size = 5;
         hello->transports = (struct rg_transport_list){2, {"tcp", "rdma"}};

@@ -65,6 +65,36 @@ static enum rg_status set_number(const char *name, long long number)
     return setenv(name, text, 1) == 0 ? RG_OK : RG_ERR_NO_MEMORY;
 }
 
+static enum rg_status set_fraction(const char *name, uint32_t millionths)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%u.%06u", millionths / 1000000, millionths % 1000000);
+    return setenv(name, text, 1) == 0 ? RG_OK : RG_ERR_NO_MEMORY;
+}
+
+static enum rg_status set_size(const char *name, unsigned long long bytes)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%llu", bytes);
+    return setenv(name, text, 1) == 0 ? RG_OK : RG_ERR_NO_MEMORY;
+}
+
+/* What client/connect/share.c reads. */
+static bool set_share(const struct rg_cli_settings *settings)
+{
+    char idle[32];
+    snprintf(idle, sizeof idle, "%lluns", (unsigned long long)settings->idle_timeout_ns);
+    (void)unsetenv("REMOTE_GPU_MEMORY");
+    (void)unsetenv("REMOTE_GPU_FRACTION");
+    return (!settings->memory || set_size("REMOTE_GPU_MEMORY", settings->memory) == RG_OK) &&
+           (!settings->fraction || set_fraction("REMOTE_GPU_FRACTION", settings->fraction) == RG_OK) &&
+           (!settings->compute || set_fraction("REMOTE_GPU_COMPUTE", settings->compute) == RG_OK) &&
+           (!settings->weight || set_number("REMOTE_GPU_WEIGHT", settings->weight) == RG_OK) &&
+           (!settings->priority || setenv("REMOTE_GPU_PRIORITY", settings->priority, 1) == 0) &&
+           (!settings->idle_timeout_ns || setenv("REMOTE_GPU_IDLE_TIMEOUT", idle, 1) == 0) &&
+           (!settings->project || setenv("REMOTE_GPU_PROJECT", settings->project, 1) == 0);
+}
+
 /* A file given relative to where we are now stays that file when the command changes its directory. */
 static enum rg_status set_file(const char *name, const char *file)
 {
@@ -128,5 +158,5 @@ enum rg_status rg_cli_set_environment(const struct rg_cli_settings *settings, co
                (!stats || set_file("REMOTE_GPU_STATS", stats) == RG_OK) &&
                (!profile || set_file("REMOTE_GPU_PROFILE", profile) == RG_OK) &&
                (!record || set_file("REMOTE_GPU_RECORD", record) == RG_OK);
-    return set ? RG_OK : RG_ERR_NO_MEMORY;
+    return set && set_share(settings) ? RG_OK : RG_ERR_NO_MEMORY;
 }

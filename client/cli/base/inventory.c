@@ -94,7 +94,37 @@ static json_t *device_json(const struct rg_device_info *device)
         json_array_append_new(direct, json_string("peer memory"));
     if (out)
         json_object_set_new(out, "direct", direct);
+    if (out)
+        json_object_set_new(out, "memory_guaranteed", json_integer((json_int_t)device->memory_guaranteed));
     return out;
+}
+
+/* A limit, or null where there is none. */
+static json_t *limit_json(uint64_t limit)
+{
+    return limit ? json_integer((json_int_t)limit) : json_null();
+}
+
+static json_t *share_json(const struct rg_session_info *session)
+{
+    json_t *devices = json_array();
+    for (uint32_t i = 0; i < session->n_shares; i++) {
+        const struct rg_share_info *share = &session->shares[i];
+        rg_cli_json_add(
+            &devices,
+            json_pack("{s:i, s:o, s:I, s:I, s:f, s:f}", "device", (int)session->devices[i], "memory_limit",
+                      limit_json(share->memory_limit), "memory_used", (json_int_t)share->memory_used,
+                      "memory_peak", (json_int_t)share->memory_peak, "busy_seconds",
+                      (double)share->busy_ns / 1e9, "throttled_seconds", (double)share->throttled_ns / 1e9));
+    }
+    json_t *compute =
+        session->compute_millionths ? json_real(session->compute_millionths / 1e6) : json_null();
+    json_t *idle = session->idle_timeout_ns ? json_real((double)session->idle_timeout_ns / 1e9) : json_null();
+    return json_pack("{s:o, s:o, s:i, s:s, s:s, s:o, s:I, s:s?, s:b}", "devices", devices, "compute", compute,
+                     "weight", (int)session->weight, "priority", rg_share_priority_name(session->priority),
+                     "state", rg_share_state_name(session->state), "idle_timeout", idle, "launches",
+                     (json_int_t)session->launches, "project", session->project[0] ? session->project : NULL,
+                     "overcommitted", (int)session->overcommitted);
 }
 
 static json_t *session_json(const struct rg_session_info *session)
@@ -102,12 +132,12 @@ static json_t *session_json(const struct rg_session_info *session)
     json_t *devices = json_array();
     for (uint32_t i = 0; i < session->n_devices; i++)
         rg_cli_json_add(&devices, json_integer(session->devices[i]));
-    return json_pack("{s:I, s:s, s:s, s:I, s:s, s:s, s:I, s:o, s:s?, s:b}", "id", (json_int_t)session->id,
-                     "user", session->identity.user, "host", session->identity.host, "pid",
-                     (json_int_t)session->identity.pid, "command", session->identity.command, "peer",
+    return json_pack("{s:I, s:s, s:s, s:I, s:s, s:s, s:I, s:o, s:s?, s:b, s:o}", "id",
+                     (json_int_t)session->id, "user", session->identity.user, "host", session->identity.host,
+                     "pid", (json_int_t)session->identity.pid, "command", session->identity.command, "peer",
                      session->peer, "since", (json_int_t)session->since_unix, "devices", devices, "identity",
                      session->identity_name[0] ? session->identity_name : NULL, "encrypted",
-                     (int)session->encrypted);
+                     (int)session->encrypted, "share", share_json(session));
 }
 
 /* What came with later versions of CUDA than the driver's. */

@@ -28,6 +28,11 @@ struct rg_cli_settings {
     int64_t gpus; /* 0: all */
     uint64_t memory;
     uint32_t fraction; /* millionths */
+    uint32_t compute;  /* millionths; 0: not said */
+    int64_t weight;    /* 0: not said */
+    char *priority;    /* NULL: not said */
+    uint64_t idle_timeout_ns;
+    char *project; /* NULL: not said */
     char *transport;
     char *rails;       /* NULL: not said */
     char *connections; /* NULL: not said */

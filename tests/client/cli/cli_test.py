@@ -146,9 +146,16 @@ class Usage(Case):
         self.assertIn("one server", self.own_failure("compare", "-s", "a|b", "true"))
         self.assertIn("one server", self.own_failure("netperf", "-s", "a|b"))
 
-    def test_what_is_not_there_yet_is_refused(self):
-        for words in (("-m", "1GiB"), ("-p", "0.5")):
-            self.assertRegex(self.own_failure("run", "-s", self.address, *words, "true"), "not supported")
+    def test_shares_that_make_no_sense(self):
+        for words, expected in ((("-m", "0"), "no memory at all"), (("-p", "0"), "not more than 0 and at most 1"),
+                                (("-p", "101%"), "not more than 0 and at most 1"), (("-m", "1Q"), "'1Q' is not a size"),
+                                (("-m", "1G", "-p", "0.5"), "-m and -p do not go together"),
+                                (("--compute", "0"), "not more than 0"), (("--compute", "1.5"), "at most 1"),
+                                (("--weight", "0"), "not in the range 1 to 1000"), (("--priority", "urgent"), "low"),
+                                (("--idle-timeout", "soon"), "not a number of seconds"),
+                                (("--project", "x" * 600), "longer than")):
+            with self.subTest(words):
+                self.assertIn(expected, self.own_failure("run", "-s", self.address, *words, "true"))
 
     def test_output_that_cannot_be_written(self):
         with open("/dev/full", "w") as full:

@@ -40,8 +40,13 @@ Test(control, client_hello)
     in->gpus = 3;
     in->n_gpu_indices = 2;
     in->gpu_indices[1] = 7;
-    in->memory_bytes = 1ull << 40;
-    in->memory_millionths = 500000;
+    in->share = (struct rg_share_wish){.memory_bytes = 1ull << 40,
+                                       .memory_millionths = 500000,
+                                       .compute_millionths = 1000000,
+                                       .weight = RG_SHARE_WEIGHT_MAX,
+                                       .priority = RG_SHARE_PRIORITY_HIGH,
+                                       .idle_timeout_ns = UINT64_MAX,
+                                       .project = "vision"};
     in->capabilities = 1ull << 63;
     memset(in->api_digest, 0xab, sizeof in->api_digest);
     in->credential_size = RG_CONTROL_CREDENTIAL;
@@ -95,9 +100,24 @@ Test(control, inventory)
 {
     static struct rg_control message = {.kind = RG_CONTROL_INVENTORY};
     struct rg_inventory *in = &message.inventory;
-    struct rg_device_info device = {.memory_free = 5, .memory_free_known = true, .pci = "0000:65:00.0"};
+    struct rg_device_info device = {
+        .memory_free = 5, .memory_free_known = true, .pci = "0000:65:00.0", .memory_guaranteed = 9};
     struct rg_session_info sessions[2] = {
-        {.id = 1, .since_unix = 1700000000, .n_devices = 2, .devices = {3, 4}, .peer = "10.0.0.1:5"},
+        {.id = 1,
+         .since_unix = 1700000000,
+         .n_devices = 2,
+         .devices = {3, 4},
+         .peer = "10.0.0.1:5",
+         .n_shares = 2,
+         .shares = {{1, 2, 3, 4, 5}, {.memory_limit = UINT64_MAX}},
+         .compute_millionths = 250000,
+         .weight = 100,
+         .priority = RG_SHARE_PRIORITY_LOW,
+         .state = RG_SHARE_SUSPENDED,
+         .idle_timeout_ns = 6,
+         .launches = 7,
+         .project = "vision",
+         .overcommitted = true},
         {.id = 2, .identity_name = "spiffe://example.org/alice", .encrypted = true}};
     strcpy(sessions[1].identity.command, "./train");
     in->devices = &device;

@@ -94,6 +94,15 @@ Test(hostile, numbers_and_counts)
     good_hello(&hello);
     hello.memory_millionths = 1000001;
     cr_expect_eq(unpack_hello(&hello), RG_ERR_LIMIT);
+    good_hello(&hello);
+    hello.compute_millionths = 1000001;
+    cr_expect_eq(unpack_hello(&hello), RG_ERR_LIMIT);
+    good_hello(&hello);
+    hello.weight = RG_SHARE_WEIGHT_MAX + 1;
+    cr_expect_eq(unpack_hello(&hello), RG_ERR_LIMIT);
+    good_hello(&hello);
+    hello.priority = RG_SHARE_PRIORITY_HIGH + 1;
+    cr_expect_eq(unpack_hello(&hello), RG_ERR_PROTOCOL);
     for (int purpose = -1; purpose < 100; purpose++) {
         good_hello(&hello);
         hello.purpose = (Rg__ClientHello__Purpose)purpose;

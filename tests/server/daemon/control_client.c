@@ -47,7 +47,7 @@ static void apply(struct rg_control *message, const char *word)
     else if (strncmp(word, "index=", 6) == 0)
         hello->gpu_indices[hello->n_gpu_indices++] = (uint32_t)number;
     else if (strncmp(word, "memory=", 7) == 0)
-        hello->memory_bytes = (uint64_t)number;
+        hello->share.memory_bytes = (uint64_t)number;
     else if (strncmp(word, "command=", 8) == 0)
         snprintf(hello->identity.command, sizeof hello->identity.command, "%s", value);
     else if (strcmp(word, "purpose=inventory") == 0)

@@ -155,7 +155,7 @@ class Talking(Case):
             ("gpus=3",): "refusal no-such-gpu 3 GPUs were asked for, but this server has 2",
             ("index=2",): "refusal no-such-gpu GPU 2 ",
             ("index=1", "index=1"): "refusal no-such-gpu .*twice",
-            ("memory=100",): "refusal unsupported ",
+            ("memory=0x1000000000000",): "refusal limit 256 TiB of each GPU's memory were asked for, but GPU 0 has ",
             ("server",): "refusal malformed ",
             ("bulk",): "refusal malformed ",
         }

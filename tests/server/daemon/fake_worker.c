@@ -57,6 +57,15 @@ static void check_descriptors(int last)
     closedir(directory);
 }
 
+/* "0,1": each has a page of its own. */
+static int n_devices(const char *list)
+{
+    int n = 1;
+    for (; *list; list++)
+        n += *list == ',';
+    return n;
+}
+
 static void check_process(void)
 {
     sigset_t blocked;
@@ -145,11 +154,12 @@ static void take(const char *session)
 int main(int argc, char **argv)
 {
     const char *tls = find(argc, argv, "--tls-fd");
-    check_descriptors(tls ? 6 : 5);
+    check_descriptors(6 + n_devices(argument(argc, argv, "--devices")) + (tls != NULL));
     check_process();
     if (strcmp(argument(argc, argv, "--fd"), "3") != 0 ||
         strcmp(argument(argc, argv, "--hello-fd"), "4") != 0 ||
-        strcmp(argument(argc, argv, "--hand-fd"), "5") != 0)
+        strcmp(argument(argc, argv, "--hand-fd"), "5") != 0 ||
+        strcmp(argument(argc, argv, "--share-fd"), "6") != 0)
         fail("wrong descriptors");
     struct rg_control hello;
     read_hello(4, &hello);

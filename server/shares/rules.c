@@ -1,0 +1,339 @@
+/* rules.c - see rules.h. */
+#include "server/shares/rules.h"
+
+#include "common/base/cleanup.h"
+#include "common/base/limits.h"
+#include "common/base/parse.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct rg_share_rules {
+    json_t *root;
+};
+
+static rg_share_quota_check *quota_check;
+
+void rg_share_rules_check_quota(rg_share_quota_check *check)
+{
+    quota_check = check;
+}
+
+/* --- one key: its value into its field ------------------------------------------------------------------------- */
+
+static bool get_amount(const json_t *value, void *out, char *why, size_t why_size)
+{
+    struct rg_share_amount *amount = out;
+    const char *text = json_string_value(value);
+    *amount = (struct rg_share_amount){0};
+    if (!text) {
+        rg_explain(why, why_size, "is not a text like \"8G\" or \"50%%\"");
+        return false;
+    }
+    if (strchr(text, '%'))
+        return rg_parse_fraction(text, &amount->millionths, why, why_size) == RG_OK;
+    if (rg_parse_size(text, &amount->bytes, why, why_size) != RG_OK)
+        return false;
+    if (amount->bytes == 0)
+        rg_explain(why, why_size, "'%s' is no memory at all", text);
+    return amount->bytes != 0;
+}
+
+static bool get_part(const json_t *value, void *out, char *why, size_t why_size)
+{
+    const char *text = json_string_value(value);
+    if (!text)
+        rg_explain(why, why_size, "is not a text like \"25%%\"");
+    return text && rg_parse_fraction(text, out, why, why_size) == RG_OK;
+}
+
+static bool get_weight(const json_t *value, void *out, char *why, size_t why_size)
+{
+    const json_int_t number = json_integer_value(value);
+    if (!json_is_integer(value) || number < 1 || number > RG_SHARE_WEIGHT_MAX) {
+        rg_explain(why, why_size, "is not a number from 1 to %u", RG_SHARE_WEIGHT_MAX);
+        return false;
+    }
+    *(uint32_t *)out = (uint32_t)number;
+    return true;
+}
+
+static bool get_priority(const json_t *value, void *out, char *why, size_t why_size)
+{
+    const char *text = json_string_value(value);
+    if (text && rg_share_priority_parse(text, out))
+        return true;
+    rg_explain(why, why_size, "is not \"low\", \"normal\" or \"high\"");
+    return false;
+}
+
+static bool get_duration(const json_t *value, void *out, char *why, size_t why_size)
+{
+    const char *text = json_string_value(value);
+    if (!text) {
+        rg_explain(why, why_size, "is not a text like \"10min\"");
+        return false;
+    }
+    if (rg_parse_duration(text, out, why, why_size) != RG_OK)
+        return false;
+    if (*(uint64_t *)out == 0)
+        rg_explain(why, why_size, "'%s' is no time at all", text);
+    return *(uint64_t *)out != 0;
+}
+
+static bool get_flag(const json_t *value, void *out, char *why, size_t why_size)
+{
+    if (!json_is_boolean(value))
+        rg_explain(why, why_size, "is neither true nor false");
+    *(bool *)out = json_is_true(value);
+    return json_is_boolean(value);
+}
+
+static const struct key {
+    const char *name;
+    bool (*get)(const json_t *value, void *out, char *why, size_t why_size);
+    size_t offset;
+} keys[] = {
+#define AT(field) offsetof(struct rg_share_limits, field)
+    {"memory", get_amount, AT(memory)},
+    {"max-memory", get_amount, AT(max_memory)},
+    {"require-memory", get_flag, AT(require_memory)},
+    {"compute", get_part, AT(compute)},
+    {"max-compute", get_part, AT(max_compute)},
+    {"weight", get_weight, AT(weight)},
+    {"max-weight", get_weight, AT(max_weight)},
+    {"priority", get_priority, AT(priority)},
+    {"max-priority", get_priority, AT(max_priority)},
+    {"idle-timeout", get_duration, AT(idle_timeout_ns)},
+    {"max-idle-timeout", get_duration, AT(max_idle_timeout_ns)},
+#undef AT
+};
+
+static const struct key *key_by_name(const char *name)
+{
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(keys[i].name, name) == 0)
+            return &keys[i];
+    return NULL;
+}
+
+/* --- checking a file --------------------------------------------------------------------------------------- */
+
+static bool check_members(const json_t *members, char *why, size_t why_size)
+{
+    size_t i;
+    json_t *member;
+    bool good = json_is_array(members);
+    json_array_foreach((json_t *)(uintptr_t)members, i, member) good = good && json_is_string(member);
+    if (!good)
+        rg_explain(why, why_size, "\"members\" is not a list of users' names");
+    return good;
+}
+
+/* What is said of one user, of one project, or by default; `where` names it. */
+static bool check_entry(const json_t *entry, const char *where, bool project, char *why, size_t why_size)
+{
+    const char *name;
+    json_t *value;
+    char reason[256] = "";
+    if (!json_is_object(entry)) {
+        rg_explain(why, why_size, "%s is not an object { … }", where);
+        return false;
+    }
+    json_object_foreach((json_t *)(uintptr_t)entry, name, value)
+    {
+        const struct key *key = key_by_name(name);
+        struct rg_share_limits ignored;
+        if (key && key->get(value, (char *)&ignored + key->offset, reason, sizeof reason))
+            continue;
+        if (!key && project && strcmp(name, "members") == 0 && check_members(value, reason, sizeof reason))
+            continue;
+        if (!key && quota_check && strcmp(name, "quota") == 0 && quota_check(value, reason, sizeof reason))
+            continue;
+        if (!reason[0])
+            snprintf(reason, sizeof reason, "there is no such setting");
+        rg_explain(why, why_size, "%s, \"%s\": %s", where, name, reason);
+        return false;
+    }
+    return true;
+}
+
+static bool check_entries(const json_t *entries, const char *section, bool project, char *why,
+                          size_t why_size)
+{
+    const char *name;
+    json_t *entry;
+    char where[RG_CONTROL_TEXT + 32];
+    if (!json_is_object(entries) || json_object_size(entries) > RG_SHARE_RULES_NAMES_MAX) {
+        rg_explain(why, why_size, "\"%s\" is not an object { … } of at most %u names", section,
+                   RG_SHARE_RULES_NAMES_MAX);
+        return false;
+    }
+    json_object_foreach((json_t *)(uintptr_t)entries, name, entry)
+    {
+        if (strlen(name) >= RG_CONTROL_TEXT || !*name) {
+            rg_explain(why, why_size, "\"%s\" has a name that is empty or longer than %d bytes", section,
+                       RG_CONTROL_TEXT - 1);
+            return false;
+        }
+        snprintf(where, sizeof where, "\"%s\", \"%s\"", section, name);
+        if (!check_entry(entry, where, project, why, why_size))
+            return false;
+    }
+    return true;
+}
+
+static bool check_root(const json_t *root, char *why, size_t why_size)
+{
+    const char *name;
+    json_t *value;
+    if (!json_is_object(root)) {
+        rg_explain(why, why_size, "the file is not an object { … }");
+        return false;
+    }
+    json_object_foreach((json_t *)(uintptr_t)root, name, value)
+    {
+        bool good;
+        if (strcmp(name, "default") == 0) {
+            good = check_entry(value, "\"default\"", false, why, why_size);
+        } else if (strcmp(name, "users") == 0 || strcmp(name, "projects") == 0) {
+            good = check_entries(value, name, *name == 'p', why, why_size);
+        } else {
+            rg_explain(why, why_size, "\"%s\" is none of \"default\", \"users\" and \"projects\"", name);
+            good = false;
+        }
+        if (!good)
+            return false;
+    }
+    return true;
+}
+
+enum rg_status rg_share_rules_parse(const char *text, size_t size, struct rg_share_rules **out, char *why,
+                                    size_t why_size)
+{
+    json_error_t error;
+    struct rg_share_rules *rules = calloc(1, sizeof *rules);
+    json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
+    if (root && rules && check_root(root, why, why_size)) {
+        rules->root = root;
+        *out = rules;
+        return RG_OK;
+    }
+    if (!root)
+        rg_explain(why, why_size, "line %d: %s", error.line, error.text);
+    else if (!rules)
+        rg_explain(why, why_size, "out of memory");
+    json_decref(root);
+    free(rules);
+    return root && !rules ? RG_ERR_NO_MEMORY : RG_ERR_INVALID;
+}
+
+enum rg_status rg_share_rules_read(const char *path, struct rg_share_rules **out, char *why, size_t why_size)
+{
+    char reason[512] = "";
+    FILE *file = fopen(path, "re");
+    RG_CLEANUP_FREE char *text = malloc(RG_SHARE_RULES_MAX + 1);
+    if (!file || !text) {
+        rg_explain(why, why_size, "the rules file %s cannot be read: %s", path, strerror(errno));
+        if (file)
+            fclose(file);
+        return text ? RG_ERR_NOT_FOUND : RG_ERR_NO_MEMORY;
+    }
+    const size_t size = fread(text, 1, RG_SHARE_RULES_MAX + 1, file);
+    const bool failed = ferror(file);
+    fclose(file);
+    if (failed || size > RG_SHARE_RULES_MAX) {
+        rg_explain(why, why_size, "the rules file %s cannot be read, or is larger than %u bytes", path,
+                   RG_SHARE_RULES_MAX);
+        return RG_ERR_INVALID;
+    }
+    const enum rg_status status = rg_share_rules_parse(text, size, out, reason, sizeof reason);
+    if (status != RG_OK)
+        rg_explain(why, why_size, "the rules file %s is wrong: %s", path, reason);
+    return status;
+}
+
+void rg_share_rules_free(struct rg_share_rules *rules)
+{
+    if (rules)
+        json_decref(rules->root);
+    free(rules);
+}
+
+/* --- what holds for somebody ------------------------------------------------------------------------------ */
+
+/* The name by which the file calls a user; "": none. */
+static void user_key(const struct rg_share_user *user, char *out, size_t size)
+{
+    out[0] = 0;
+    if (user->kind == RG_SHARE_UID)
+        snprintf(out, size, "uid:%u", user->uid);
+    else if (user->kind == RG_SHARE_NAME && strncmp(user->name, "uid:", 4) != 0)
+        snprintf(out, size, "%s", user->name);
+}
+
+static const json_t *entry_of(const struct rg_share_rules *rules, const char *section, const char *name)
+{
+    return rules && *name ? json_object_get(json_object_get(rules->root, section), name) : NULL;
+}
+
+static bool is_member(const json_t *project, const char *user)
+{
+    size_t i;
+    json_t *member;
+    json_array_foreach(json_object_get(project, "members"), i, member)
+    {
+        if (*user && strcmp(json_string_value(member), user) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void overlay(struct rg_share_limits *limits, const json_t *entry)
+{
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const json_t *value = json_object_get(entry, keys[i].name);
+        if (value) /* which was checked when the file was read */
+            (void)keys[i].get(value, (char *)limits + keys[i].offset, NULL, 0);
+    }
+}
+
+enum rg_status rg_share_rules_limits(const struct rg_share_rules *rules, const struct rg_share_user *user,
+                                     const char *project, struct rg_share_limits *out, char *why,
+                                     size_t why_size)
+{
+    char key[RG_CONTROL_TEXT];
+    user_key(user, key, sizeof key);
+    const json_t *of_project = entry_of(rules, "projects", project);
+    const bool projects = rules && json_object_get(rules->root, "projects");
+    *out = (struct rg_share_limits){0};
+    if (projects && *project && !is_member(of_project, key)) {
+        rg_explain(why, why_size,
+                   "you are no member of a project '%s' on this server; leave out --project, "
+                   "or ask the server's operator",
+                   project);
+        return RG_ERR_REFUSED;
+    }
+    if (rules)
+        overlay(out, json_object_get(rules->root, "default"));
+    overlay(out, of_project);
+    overlay(out, entry_of(rules, "users", key));
+    return RG_OK;
+}
+
+const json_t *rg_share_rules_quota(const struct rg_share_rules *rules, const struct rg_share_user *user,
+                                   const char *project)
+{
+    char key[RG_CONTROL_TEXT] = "";
+    const json_t *entry = rules ? json_object_get(rules->root, "default") : NULL;
+    if (user)
+        user_key(user, key, sizeof key);
+    if (user)
+        entry = entry_of(rules, "users", key);
+    else if (project)
+        entry = entry_of(rules, "projects", project);
+    return json_object_get(entry, "quota");
+}
