@@ -30,7 +30,6 @@
 #include "server/timeline/output.h"
 #include "server/timeline/times.h"
 #include "server/transfer/gpudirect.h"
-#include "transport/connect/connect.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -9,7 +9,6 @@
 #include "client/core/call.h"
 #include "client/core/handle.h"
 #include "client/core/home.h"
-#include "client/managed/pinned.h"
 #include "client/multiserver/peer_copy.h"
 #include "common/cuda/copy_peer.h"
 #include "common/cuda/graph/graph.h"

@@ -18,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #define ATTRIBUTES CU_DEVICE_ATTRIBUTE_MAX
 

@@ -1,7 +1,6 @@
 /*
  * init.c - initialisation, version, errors, and the look-up of entry points.
  */
-#include "client/api/export_table.h"
 #include "client/connect/start.h"
 #include "client/core/api_table.h"
 #include "client/core/call.h"

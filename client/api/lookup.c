@@ -9,7 +9,6 @@
 #include "client/core/device_list.h"
 #include "client/core/future.h"
 #include "client/core/handle.h"
-#include "client/core/home.h"
 #include "client/core/optimisations.h"
 #include "client/core/probe.h"
 #include "client/core/session.h"

@@ -13,8 +13,6 @@
 #include "client/core/optimisations.h"
 #include "client/core/probe.h"
 #include "client/core/thread.h"
-#include "client/managed/managed.h"
-#include "client/managed/pinned.h"
 #include "client/multiserver/context_scope.h"
 #include "client/multiserver/proxy.h"
 #include "client/prealloc/prealloc.h"
@@ -25,7 +23,6 @@
 #include "common/cuda/graph/graph.h"
 #include "generated/client/operations.h"
 
-#include <stdatomic.h>
 #include <sys/mman.h>
 
 /*

@@ -8,7 +8,6 @@
 #include "client/core/call.h"
 #include "client/core/device_list.h"
 #include "client/core/handle.h"
-#include "client/core/thread.h"
 #include "client/timeline/timeline.h"
 #include "generated/client/operations.h"
 

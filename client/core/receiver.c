@@ -17,19 +17,16 @@
 #include "client/core/stats.h"
 #include "common/base/clock.h"
 #include "common/base/limits.h"
-#include "common/base/log.h"
 #include "common/base/thread.h"
 #include "common/base/uncancelled.h"
 #include "proto/codec.h"
 #include "proto/gpu_path.h"
 #include "proto/wire.h"
-#include "transport/control.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #define IN_VAIN 8 /* wakes that were not needed, before the background thread looks by itself instead */
 #define ROLE_PAUSES                                                                                          \

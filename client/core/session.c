@@ -6,10 +6,8 @@
 #include "client/core/session.h"
 
 #include "client/core/hooks.h"
-#include "common/base/cleanup.h"
 #include "common/base/log.h"
 #include "common/base/uncancelled.h"
-#include "common/cuda/capability.h"
 #include "transport/resumable/resumable.h"
 
 #include <stdarg.h>

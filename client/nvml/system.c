@@ -1,7 +1,6 @@
 /*
  * system.c - NVML's functions that are not about one device, what is not supported, and the table of all.
  */
-#include "client/entry.h"
 #include "client/nvml/functions.h"
 #include "client/nvml/nvml.h"
 #include "common/base/cleanup.h"

@@ -3,7 +3,6 @@
 
 #include "client/profile/json_text.h"
 #include "client/profile/output_file.h"
-#include "client/profile/sites.h"
 #include "client/profile/tables.h"
 #include "client/profile/threads.h"
 #include "common/base/file.h"

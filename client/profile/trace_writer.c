@@ -13,7 +13,6 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/thread.h"
-#include "transport/control.h"
 
 #include <errno.h>
 #include <pthread.h>

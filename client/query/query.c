@@ -6,7 +6,6 @@
 #include "client/credentials/connect.h"
 #include "client/query/servers.h"
 #include "common/base/cleanup.h"
-#include "common/base/log.h"
 #include "transport/control.h"
 
 #include <limits.h>

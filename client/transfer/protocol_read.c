@@ -9,7 +9,6 @@
  */
 #include "client/core/call.h"
 #include "client/core/optimisations.h"
-#include "client/core/session.h"
 #include "client/timeline/timeline.h"
 #include "client/transfer/protocol.h"
 #include "client/transfer/transfer.h"

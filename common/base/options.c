@@ -3,7 +3,6 @@
  */
 #include "common/base/options.h"
 
-#include "common/base/cleanup.h"
 #include "common/base/parse.h"
 
 #include <ctype.h>

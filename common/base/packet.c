@@ -5,7 +5,6 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 bool rg_packet_send(int socket, const void *data, size_t size, const int *fds, unsigned n_fds)

@@ -8,7 +8,6 @@
 #include "common/base/path.h"
 
 #include "common/base/cleanup.h"
-#include "common/base/log.h"
 
 #include <dlfcn.h>
 #include <limits.h>

@@ -8,9 +8,7 @@
 
 #include "common/cuda/coredump.h"
 #include "generated/server/execute.h"
-#include "server/core/leader_followers.h"
 #include "server/modules.h"
-#include "server/timeline/output.h"
 #include "server/timeline/wait.h"
 
 /* The dispatcher's. */

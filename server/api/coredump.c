@@ -6,7 +6,6 @@
 #include "common/cuda/coredump.h"
 
 #include "generated/server/execute.h"
-#include "server/core/worker.h"
 
 #include <string.h>
 

@@ -1,6 +1,5 @@
 /* device.c - attributes of a device, many at once. */
 #include "generated/server/execute.h"
-#include "server/core/worker.h"
 
 CUresult rg_execute_rgDeviceAttributes(struct rg_request *request, CUdevice dev, unsigned int first,
                                        unsigned int count, int *values, unsigned int *results)

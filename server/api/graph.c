@@ -7,7 +7,6 @@
 #include "proto/graph.h"
 
 #include "generated/server/execute.h"
-#include "server/core/worker.h"
 #include "server/images/image.h"
 
 #include <stdlib.h>

@@ -4,7 +4,6 @@
  */
 #include "generated/server/execute.h"
 #include "proto/launch_attribute.h"
-#include "server/core/worker.h"
 
 CUresult rg_execute_rgOccupancyBlockSize(struct rg_request *request, int *min_grid, int *block,
                                          CUfunction func, size_t shared, int limit, unsigned int flags)

@@ -4,7 +4,6 @@
  */
 #include "generated/server/execute.h"
 #include "proto/launch_attribute.h"
-#include "server/core/worker.h"
 #include "server/timeline/output.h"
 #include "server/timeline/wait.h"
 

@@ -7,7 +7,6 @@
 #include "server/daemon/process.h"
 
 #include "common/base/clock.h"
-#include "common/base/log.h"
 
 #include <errno.h>
 #include <fcntl.h>

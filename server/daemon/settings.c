@@ -11,7 +11,6 @@
 #include "transport/address.h"
 
 #include <netdb.h>
-#include <netinet/in.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 /* Somebody who waits for an answer; on the stack of its thread. */

@@ -5,7 +5,6 @@
 #include "server/sandbox/sandbox.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <grp.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -6,7 +6,6 @@
 #include "server/handshake/address_space.h"
 
 #include "common/base/addresses.h"
-#include "common/base/log.h"
 #include "common/sync/scoped_lock.h"
 
 #include <errno.h>

@@ -10,14 +10,11 @@
 #include "server/handshake/handed.h"
 #include "server/handshake/resume.h"
 #include "transport/connect/connect.h"
-#include "transport/control.h"
 #include "transport/multipath/join.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 struct taker {

@@ -14,9 +14,7 @@
 #include "server/handshake/handed.h"
 #include "server/perf/perftest.h"
 #include "server/sandbox/sandbox.h"
-#include "transport/connect/connect.h"
 #include "transport/control.h"
-#include "transport/multirail/multirail.h"
 #include "transport/upgrade/upgrade.h"
 
 #include <errno.h>

@@ -7,7 +7,6 @@
  */
 #include "server/sandbox/internal.h"
 
-#include "common/base/log.h"
 #include "common/base/path.h"
 
 #include <errno.h>
@@ -16,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 /* --- the list ------------------------------------------------------------------------------------------- */

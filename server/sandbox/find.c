@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* What would help where a measure is missing. */

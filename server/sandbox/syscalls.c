@@ -12,11 +12,8 @@
 #include "server/sandbox/internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/sched.h>
 #include <sched.h>
 #include <seccomp.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>

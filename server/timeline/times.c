@@ -2,7 +2,6 @@
 #include "server/timeline/times.h"
 
 #include "common/base/clock.h"
-#include "common/base/log.h"
 #include "common/sync/scoped_lock.h"
 #include "generated/server/driver.h"
 #include "server/core/leader_followers.h"

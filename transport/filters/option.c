@@ -1,7 +1,6 @@
 /* option.c - see option.h. */
 #include "transport/filters/option.h"
 
-#include "common/base/log.h"
 
 #include <string.h>
 

@@ -16,7 +16,6 @@
 #include "common/base/log_limit.h"
 #include "common/base/thread.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>

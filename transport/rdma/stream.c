@@ -15,7 +15,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum {
     COPY_UNDER_LOCK = 1024, /* payloads up to here are filled without giving up the lock */

@@ -6,7 +6,6 @@
 
 #include "common/base/clock.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <string.h>
 

@@ -12,7 +12,6 @@
 #include "transport/topology/rails.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,6 @@
  * server.c - the way to a server and what is at its end: whether it answers, versions, sandbox, clock, round trip,
  * bandwidth, path MTU, RDMA.
  */
-#include "client/cli/base/inventory.h"
 #include "client/cli/base/perf_link.h"
 #include "client/cli/doctor/doctor.h"
 #include "client/query/query.h"

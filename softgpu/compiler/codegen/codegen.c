@@ -7,7 +7,6 @@
 #include "softgpu/compiler/codegen/loops/loops.h"
 #include "softgpu/compiler/jit/guard.h"
 
-#include <llvm-c/IRReader.h>
 #include <stdio.h>
 #include <string.h>
 

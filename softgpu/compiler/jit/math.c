@@ -7,7 +7,6 @@
 #include "softgpu/compiler/jit/math.h"
 #include "softgpu/compiler/ir/instruction.h"
 
-#include <fenv.h>
 #include <math.h>
 #include <pthread.h>
 #include <string.h>

@@ -3,7 +3,6 @@
  * nothing changes any more; a register with several writers has a uniformity if they all agree on it.
  */
 #include "softgpu/compiler/uniformity/uniformity.h"
-#include "softgpu/compiler/ir/flow.h"
 #include "softgpu/compiler/ir/traits.h"
 
 typedef struct sg_uniformity uniformity;

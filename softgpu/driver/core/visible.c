@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "softgpu/driver/core/device.h"
-#include "softgpu/driver/driver.h"
 
 #define UUID_TEXT 41 /* "GPU-", 32 digits, 4 dashes, NUL */
 

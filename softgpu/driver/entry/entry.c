@@ -10,7 +10,6 @@
 #include "generated/proto/api_table.h"
 #include "proto/api/proc_address.h"
 #include "softgpu/driver/behaviour/version.h"
-#include "softgpu/driver/context/context.h"
 
 extern void *const sg_api[RG_API_COUNT]; /* generated: the exported functions by index */
 

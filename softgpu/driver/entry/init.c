@@ -13,7 +13,6 @@
 #include "common/cuda/runtime_calls.h"
 #include "softgpu/driver/behaviour/version.h"
 #include "softgpu/driver/context/context.h"
-#include "softgpu/driver/core/device.h"
 #include "softgpu/driver/memory/pool.h"
 #include "softgpu/driver/module/module.h"
 

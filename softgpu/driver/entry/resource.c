@@ -2,7 +2,6 @@
  * resource.c - what of a device a context may use: all its multiprocessors. They cannot be divided (green
  * contexts).
  */
-#include "softgpu/driver/core/device.h"
 #include "softgpu/driver/driver.h"
 
 #include <string.h>

@@ -7,7 +7,6 @@
 
 #include "common/base/log.h"
 #include "softgpu/device_calls.h"
-#include "softgpu/driver/core/device.h"
 #include "softgpu/driver/launch/function.h"
 #include "softgpu/driver/range/range.h"
 

@@ -7,7 +7,6 @@
 #include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/module/module.h"
-#include "softgpu/driver/schedule/schedule.h"
 
 CUresult sg_function_get(const void *handle, struct sg_context *context, struct sg_function **out)
 {

@@ -10,7 +10,6 @@
 #include "common/cuda/graph/graph.h"
 #include "softgpu/driver/behaviour/version.h"
 #include "softgpu/driver/context/implied_context.h"
-#include "softgpu/driver/core/device.h"
 #include "softgpu/driver/launch/device_services.h"
 #include "softgpu/driver/launch/fault.h"
 #include "softgpu/driver/launch/function.h"

@@ -5,7 +5,6 @@
 #include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/launch/function.h"
-#include "softgpu/driver/schedule/schedule.h"
 
 static size_t shared_of_block(const struct sg_kernel *kernel, size_t dynamic)
 {

@@ -11,7 +11,6 @@
 #include "softgpu/driver/context/context.h"
 #include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/range/range.h"
-#include "softgpu/driver/schedule/schedule.h"
 
 _Static_assert(sizeof(CUipcMemHandle) == sizeof(struct sg_shared_handle), "a handle is what it holds");
 

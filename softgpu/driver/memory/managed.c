@@ -6,7 +6,6 @@
 #include "common/cuda/advice.h"
 #include "common/cuda/graph/graph.h"
 #include "softgpu/driver/context/implied_context.h"
-#include "softgpu/driver/core/device.h"
 #include "softgpu/driver/range/range.h"
 #include "softgpu/driver/schedule/schedule.h"
 

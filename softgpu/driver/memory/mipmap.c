@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "softgpu/driver/context/implied_context.h"
-#include "softgpu/driver/core/device.h"
 #include "softgpu/driver/memory/array.h"
 #include "softgpu/driver/range/range.h"
 #include "softgpu/driver/schedule/schedule.h"

@@ -21,7 +21,6 @@
 #include "softgpu/driver/context/context.h"
 #include "softgpu/driver/memory/vmm.h"
 #include "softgpu/driver/range/range.h"
-#include "softgpu/driver/schedule/schedule.h"
 
 struct sg_allocation {
     struct sg_object object;

@@ -9,7 +9,6 @@
 
 #include "common/base/cleanup.h"
 #include "common/cuda/image_file.h"
-#include "softgpu/driver/core/device.h"
 #include "softgpu/driver/module/module.h"
 #include "softgpu/driver/range/range.h"
 #include "softgpu/driver/schedule/schedule.h"

@@ -9,7 +9,6 @@
  * number, and puts it down as done when its stream gets there. The event is complete when the last number
  * given out is done; those who wait look now and then.
  */
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <time.h>

@@ -18,7 +18,6 @@
 #include "softgpu/driver/memory/array.h"
 #include "softgpu/driver/module/module.h"
 #include "softgpu/driver/range/range.h"
-#include "softgpu/driver/schedule/schedule.h"
 
 struct sg_texref {
     struct sg_object object;

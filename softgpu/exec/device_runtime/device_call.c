@@ -9,7 +9,6 @@
 #include "softgpu/exec/engine.h"
 #include "softgpu/guest.h"
 
-#include "common/base/log.h"
 #include "common/sync/scoped_lock.h"
 
 #include <pthread.h>

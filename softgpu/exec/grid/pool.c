@@ -31,7 +31,6 @@
 #include "softgpu/exec/grid/grid.h"
 #include "softgpu/guest.h"
 
-#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/thread.h"
 #include "common/sync/wait_queue.h"

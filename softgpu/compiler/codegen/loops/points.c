@@ -15,7 +15,6 @@
 #include "softgpu/compiler/codegen/memory/memory.h"
 #include "softgpu/compiler/codegen/threads/threads.h"
 #include "softgpu/compiler/ir/traits.h"
-#include "softgpu/compiler/regions/matrices.h"
 
 #define B gen->builder
 
