@@ -54,9 +54,7 @@ static enum rg_status parse_host_port(const char *text, struct rg_address *out, 
         host_length = colon ? (size_t)(colon - text) : strlen(text);
         port = colon ? colon + 1 : NULL;
     }
-    enum rg_status status = copy_field(out->host, sizeof out->host, host, host_length, "host", why, why_size);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(copy_field(out->host, sizeof out->host, host, host_length, "host", why, why_size));
     if (strpbrk(out->host, "/[] \t\n")) {
         rg_explain(why, why_size, "'%s' is not a host name", out->host);
         return RG_ERR_INVALID;

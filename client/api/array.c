@@ -6,6 +6,7 @@
 
 #include "client/core/call.h"
 #include "client/core/handle.h"
+#include "common/base/status.h"
 #include "generated/client/operations.h"
 
 size_t rg_texel_size(CUarray_format format, unsigned channels)
@@ -76,22 +77,18 @@ CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAl
 
 CUresult cuArrayDestroy(CUarray hArray)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_ARRAY, (uint64_t)hArray);
     if (!shadow || shadow->array.level)
         return CUDA_ERROR_INVALID_HANDLE;
-    status = rg_op_cuArrayDestroy(hArray);
+    CUresult status = rg_op_cuArrayDestroy(hArray);
     rg_handle_delete(RG_KIND_ARRAY, (uint64_t)hArray);
     return status;
 }
 
 CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_ARRAY, (uint64_t)hArray);
     if (!pArrayDescriptor)
         return CUDA_ERROR_INVALID_VALUE;

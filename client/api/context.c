@@ -51,9 +51,7 @@ static struct rg_context *shadow_of(CUcontext context)
 
 static CUresult allowed_on(CUdevice device)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     return rg_device(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
@@ -106,9 +104,7 @@ static CUresult retain_remotely(struct primary *primary, CUdevice device)
     const uint64_t proposed = (uint64_t)context;
     CUresult status = is_ready(device) ? rg_op_rgPrimaryTake(&context, device)
                                        : rg_op_cuDevicePrimaryCtxRetain(&context, device);
-    status = rg_handle_found(RG_KIND_CONTEXT, proposed, (uint64_t)context, status);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_handle_found(RG_KIND_CONTEXT, proposed, (uint64_t)context, status));
     struct rg_context *shadow = shadow_of(context);
     *shadow = (struct rg_context){.session = rg_device_session(device),
                                   .device = device,
@@ -236,9 +232,7 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
-    CUresult status = allowed_on(dev);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(allowed_on(dev));
     pthread_mutex_lock(&lock);
     const uint64_t ended = primaries[dev].handle;
     (void)is_ready(dev);
@@ -249,7 +243,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
         forget_contents(ended); /* first: its destructors may still use the context */
         primary_ended(dev);
     }
-    status = rg_op_cuDevicePrimaryCtxReset_v2(dev);
+    CUresult status = rg_op_cuDevicePrimaryCtxReset_v2(dev);
     if (ended)
         orphan_contents(ended);
     return status;
@@ -262,13 +256,11 @@ CUresult cuDevicePrimaryCtxReset(CUdevice dev)
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
 {
-    CUresult status = allowed_on(dev);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(allowed_on(dev));
     pthread_mutex_lock(&lock);
     (void)is_ready(dev); /* not as it is */
     pthread_mutex_unlock(&lock);
-    status = rg_op_cuDevicePrimaryCtxSetFlags_v2(dev, flags);
+    CUresult status = rg_op_cuDevicePrimaryCtxSetFlags_v2(dev, flags);
     if (status == CUDA_SUCCESS) {
         pthread_mutex_lock(&lock);
         primaries[dev].flags = flags;
@@ -287,9 +279,7 @@ CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags)
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
 {
-    CUresult status = allowed_on(dev);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(allowed_on(dev));
     if (!flags || !active)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&lock);
@@ -305,16 +295,14 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *acti
 
 CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
-    CUresult status = allowed_on(dev);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(allowed_on(dev));
     if (!pctx || (flags & ~(unsigned)FLAGS_MASK))
         return CUDA_ERROR_INVALID_VALUE;
     struct rg_thread *thread = rg_thread_current();
     CUcontext context = (CUcontext)rg_handle_create(RG_KIND_CONTEXT);
     if (!context)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    status = rg_op_cuCtxCreate_v2(&context, flags, dev);
+    CUresult status = rg_op_cuCtxCreate_v2(&context, flags, dev);
     if (status == CUDA_SUCCESS && !rg_thread_push_context(thread, (uint64_t)context)) {
         (void)rg_op_cuCtxDestroy_v2(context);
         status = CUDA_ERROR_OUT_OF_MEMORY;
@@ -352,16 +340,14 @@ CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, uns
 
 CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     struct rg_context *shadow = shadow_of(ctx);
     if (!shadow || shadow->primary)
         return CUDA_ERROR_INVALID_CONTEXT;
     struct rg_session *session = shadow->session;
     rg_timeline_before_end((uint64_t)ctx);
     contents_end((uint64_t)ctx);
-    status = rg_op_cuCtxDestroy_v2(ctx);
+    CUresult status = rg_op_cuCtxDestroy_v2(ctx);
     struct rg_thread *thread = rg_thread_current();
     if (rg_thread_context(thread) == (uint64_t)ctx)
         rg_thread_set_context(thread, 0);
@@ -379,9 +365,7 @@ CUresult cuCtxDestroy(CUcontext ctx)
 /* The reference counts of these two were given up by the API long ago: a context has one owner. */
 CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     if (!pctx || flags)
         return CUDA_ERROR_INVALID_VALUE;
     *pctx = (CUcontext)rg_context_current();
@@ -390,9 +374,7 @@ CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags)
 
 CUresult cuCtxDetach(CUcontext ctx)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     return shadow_of(ctx) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
@@ -402,9 +384,7 @@ CUresult cuCtxDetach(CUcontext ctx)
 
 CUresult cuCtxPushCurrent_v2(CUcontext ctx)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     if (!shadow_of(ctx))
         return CUDA_ERROR_INVALID_CONTEXT;
     return rg_thread_push_context(rg_thread_current(), (uint64_t)ctx) ? CUDA_SUCCESS
@@ -418,9 +398,7 @@ CUresult cuCtxPushCurrent(CUcontext ctx)
 
 CUresult cuCtxPopCurrent_v2(CUcontext *pctx)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     struct rg_thread *thread = rg_thread_current();
     uint64_t context = rg_thread_context(thread);
     if (!context)
@@ -438,9 +416,7 @@ CUresult cuCtxPopCurrent(CUcontext *pctx)
 
 CUresult cuCtxSetCurrent(CUcontext ctx)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     if (ctx && !shadow_of(ctx))
         return CUDA_ERROR_INVALID_CONTEXT;
     return rg_thread_set_context(rg_thread_current(), (uint64_t)ctx) ? CUDA_SUCCESS
@@ -449,9 +425,7 @@ CUresult cuCtxSetCurrent(CUcontext ctx)
 
 CUresult cuCtxGetCurrent(CUcontext *pctx)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     if (!pctx)
         return CUDA_ERROR_INVALID_VALUE;
     *pctx = (CUcontext)rg_context_current();
@@ -533,16 +507,13 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 static CUresult prefer(unsigned which, unsigned value, CUresult (*set)(unsigned value))
 {
     struct rg_context *shadow = NULL;
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status == CUDA_SUCCESS)
-        status = context_or_current(NULL, &value, &shadow);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
+    RG_TRY(context_or_current(NULL, &value, &shadow));
     if (value & ~3u)
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_setting_is(&shadow->settings, which, value))
         return CUDA_SUCCESS;
-    status = set(value);
+    CUresult status = set(value);
     if (status == CUDA_SUCCESS)
         rg_setting_note(&shadow->settings, which, value);
     return status;
@@ -612,10 +583,8 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx)
 {
     if (!ctx)
         return cuCtxSynchronize();
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
-    status = rg_handle_check(RG_KIND_CONTEXT, (uint64_t)ctx, CUDA_ERROR_INVALID_CONTEXT);
+    RG_TRY(rg_call_allowed(0));
+    CUresult status = rg_handle_check(RG_KIND_CONTEXT, (uint64_t)ctx, CUDA_ERROR_INVALID_CONTEXT);
     return status != CUDA_SUCCESS ? status : wait_for(ctx);
 }
 
@@ -627,9 +596,7 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx)
 /* Whether the current context and `peer` are of one server. */
 static CUresult check_peer(CUcontext peer, bool *reachable)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     *reachable = !rg_homes_differ((uint64_t)peer, 0);
     return shadow_of(peer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
@@ -637,17 +604,13 @@ static CUresult check_peer(CUcontext peer, bool *reachable)
 CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
 {
     bool reachable;
-    CUresult status = check_peer(peerContext, &reachable);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(check_peer(peerContext, &reachable));
     return reachable ? rg_op_cuCtxEnablePeerAccess(peerContext, Flags) : CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
 }
 
 CUresult cuCtxDisablePeerAccess(CUcontext peerContext)
 {
     bool reachable;
-    CUresult status = check_peer(peerContext, &reachable);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(check_peer(peerContext, &reachable));
     return reachable ? rg_op_cuCtxDisablePeerAccess(peerContext) : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }

@@ -114,9 +114,7 @@ CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstr
 static CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
                           size_t size, CUstream stream, bool asynchronous)
 {
-    CUresult status = check(stream);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(check(stream));
     if (!rg_handle_known(RG_KIND_CONTEXT, (uint64_t)to_context) ||
         !rg_handle_known(RG_KIND_CONTEXT, (uint64_t)from_context))
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -244,9 +242,7 @@ CUresult rg_copy_in_order(const CUDA_MEMCPY3D *copy, CUstream stream)
 
 static CUresult copy_3d(const CUDA_MEMCPY3D *c, CUstream stream, bool asynchronous)
 {
-    CUresult status = check(stream);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(check(stream));
     if (!c || c->srcLOD || c->dstLOD)
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_capture_takes(stream))
@@ -288,9 +284,7 @@ CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
 
 static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream stream, bool asynchronous)
 {
-    CUresult status = check(stream);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(check(stream));
     if (!p)
         return CUDA_ERROR_INVALID_VALUE;
     const CUDA_MEMCPY3D box = rg_cuda_copy_of_2d(p);

@@ -4,6 +4,7 @@
  */
 #include "common/cuda/coredump.h"
 #include "client/core/call.h"
+#include "common/base/status.h"
 #include "generated/client/operations.h"
 
 #include <string.h>
@@ -15,16 +16,12 @@ typedef CUresult tell_function(CUcoredumpSettings attrib, size_t size, const voi
 static CUresult get(ask_function *ask, unsigned flags, CUcoredumpSettings attrib, void *value, size_t *size)
 {
     unsigned char answer[RG_COREDUMP_NAME_MAX];
-    CUresult status = rg_call_allowed(flags);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(flags));
     if (!size)
         return CUDA_ERROR_INVALID_VALUE;
     size_t found = 0;
     const size_t room = *size < sizeof answer ? *size : sizeof answer;
-    status = ask(attrib, value == NULL, value ? room : 0, answer, &found);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(ask(attrib, value == NULL, value ? room : 0, answer, &found));
     if (value)
         memcpy(value, answer, found < room ? found : room);
     *size = found;
@@ -34,9 +31,7 @@ static CUresult get(ask_function *ask, unsigned flags, CUcoredumpSettings attrib
 static CUresult set(tell_function *tell, unsigned flags, CUcoredumpSettings attrib, const void *value,
                     size_t *size)
 {
-    CUresult status = rg_call_allowed(flags);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(flags));
     const size_t room = rg_coredump_size(attrib);
     if (!size || !room)
         return CUDA_ERROR_INVALID_VALUE;

@@ -105,9 +105,7 @@ int rg_device_attribute(CUdevice device, CUdevice_attribute attribute)
 /* Common to all queries of a device; `out` is where the answer goes. */
 static CUresult check(const void *out, CUdevice device, const struct rg_device_info **info)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     *info = rg_device(device);
@@ -117,13 +115,11 @@ static CUresult check(const void *out, CUdevice device, const struct rg_device_i
 CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
 {
     const struct rg_device_info *info;
-    CUresult status = check(pi, dev, &info);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(check(pi, dev, &info));
     if (attrib <= 0 || attrib >= ATTRIBUTES)
         return CUDA_ERROR_INVALID_VALUE;
     struct attributes *attributes;
-    status = fetch(dev, &attributes);
+    CUresult status = fetch(dev, &attributes);
     if (status == CUDA_SUCCESS)
         status = (CUresult)attributes->results[attrib];
     if (status == CUDA_SUCCESS)
@@ -142,9 +138,7 @@ CUresult cuDeviceGet(CUdevice *device, int ordinal)
 
 CUresult cuDeviceGetCount(int *count)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     if (!count)
         return CUDA_ERROR_INVALID_VALUE;
     *count = (int)rg_device_count();
@@ -154,9 +148,7 @@ CUresult cuDeviceGetCount(int *count)
 CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
 {
     const struct rg_device_info *info;
-    CUresult status = check(name, dev, &info);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(check(name, dev, &info));
     if (len <= 0)
         return CUDA_ERROR_INVALID_VALUE;
     snprintf(name, (size_t)len, "%s", info->name);
@@ -189,9 +181,7 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
 {
     const struct rg_device_info *info;
-    CUresult status = check(major && minor ? major : NULL, dev, &info);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(check(major && minor ? major : NULL, dev, &info));
     *major = (int)info->compute_major;
     *minor = (int)info->compute_minor;
     return CUDA_SUCCESS;
@@ -228,9 +218,7 @@ CUresult cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
 CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
 {
     const struct rg_device_info *info;
-    CUresult status = check(pciBusId, dev, &info);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(check(pciBusId, dev, &info));
     if (len <= 0)
         return CUDA_ERROR_INVALID_VALUE;
     snprintf(pciBusId, (size_t)len, "%s", info->pci);
@@ -239,9 +227,7 @@ CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
 
 CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     if (!dev || !pciBusId)
         return CUDA_ERROR_INVALID_VALUE;
     /* [domain:]bus:device[.function], as the driver prints it or shorter */
@@ -269,9 +255,7 @@ CUresult cuDeviceGetHostAtomicCapabilities(unsigned int *capabilities, const CUa
                                            unsigned int count, CUdevice dev)
 {
     const struct rg_device_info *info;
-    CUresult status = check(capabilities, dev, &info);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(check(capabilities, dev, &info));
     if (!operations || !count)
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < count; i++)

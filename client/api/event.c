@@ -13,9 +13,7 @@
 
 CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     const unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
     if (!phEvent || (Flags & ~known))
         return CUDA_ERROR_INVALID_VALUE;
@@ -26,7 +24,7 @@ CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_EVENT, (uint64_t)event);
     shadow->event = (struct rg_event){.context = rg_context_current(), .flags = Flags};
-    status = rg_op_cuEventCreate(&event, Flags);
+    CUresult status = rg_op_cuEventCreate(&event, Flags);
     if (status == CUDA_SUCCESS)
         *phEvent = event;
     else
@@ -57,9 +55,7 @@ CUresult cuEventDestroy(CUevent hEvent)
 
 static CUresult check_event(CUevent event)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     return rg_handle_check(RG_KIND_EVENT, (uint64_t)event, CUDA_ERROR_INVALID_HANDLE);
 }
 
@@ -69,14 +65,9 @@ static CUresult check_event(CUevent event)
  */
 static CUresult check_record(CUevent event, CUstream stream, unsigned flags, bool *taken, CUresult *captured)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
-    status = rg_handle_check(RG_KIND_STREAM, (uint64_t)stream, CUDA_ERROR_INVALID_HANDLE);
-    if (status == CUDA_SUCCESS)
-        status = rg_handle_check(RG_KIND_EVENT, (uint64_t)event, CUDA_ERROR_INVALID_HANDLE);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
+    RG_TRY(rg_handle_check(RG_KIND_STREAM, (uint64_t)stream, CUDA_ERROR_INVALID_HANDLE));
+    RG_TRY(rg_handle_check(RG_KIND_EVENT, (uint64_t)event, CUDA_ERROR_INVALID_HANDLE));
     if (flags & ~1u)
         return CUDA_ERROR_INVALID_VALUE;
     *taken = rg_capture_record(event, stream, flags, captured);
@@ -108,16 +99,12 @@ CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int f
 
 CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
 {
-    CUresult status = check_event(hEvent);
-    if (status != CUDA_SUCCESS)
-        return status;
-    status = rg_handle_check(RG_KIND_CONTEXT, (uint64_t)hCtx, CUDA_ERROR_INVALID_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(check_event(hEvent));
+    RG_TRY(rg_handle_check(RG_KIND_CONTEXT, (uint64_t)hCtx, CUDA_ERROR_INVALID_CONTEXT));
     if (rg_homes_differ(rg_home_of(RG_KIND_CONTEXT, (uint64_t)hCtx),
                         rg_home_of(RG_KIND_EVENT, (uint64_t)hEvent)))
         return CUDA_ERROR_INVALID_HANDLE;
-    status = rg_op_cuCtxRecordEvent(hCtx, hEvent);
+    CUresult status = rg_op_cuCtxRecordEvent(hCtx, hEvent);
     rg_timeline_unseen(hEvent);
     return status;
 }
@@ -150,16 +137,11 @@ CUresult cuEventSynchronize(CUevent hEvent)
 
 static CUresult elapsed(float *milliseconds, CUevent start, CUevent end, unsigned version)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     if (!milliseconds)
         return rg_invalid_value();
-    status = rg_handle_check(RG_KIND_EVENT, (uint64_t)start, CUDA_ERROR_INVALID_HANDLE);
-    if (status == CUDA_SUCCESS)
-        status = rg_handle_check(RG_KIND_EVENT, (uint64_t)end, CUDA_ERROR_INVALID_HANDLE);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_handle_check(RG_KIND_EVENT, (uint64_t)start, CUDA_ERROR_INVALID_HANDLE));
+    RG_TRY(rg_handle_check(RG_KIND_EVENT, (uint64_t)end, CUDA_ERROR_INVALID_HANDLE));
     if (rg_homes_differ(rg_home_of(RG_KIND_EVENT, (uint64_t)start), rg_home_of(RG_KIND_EVENT, (uint64_t)end)))
         return CUDA_ERROR_INVALID_HANDLE;
     return rg_timeline_event_time(milliseconds, start, end, version);

@@ -179,9 +179,7 @@ static CUdevice device_here(void)
 
 static CUresult begin(CUmemAllocationHandleType type, unsigned long long flags, const void *out)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     collect();
     if (!out || flags)
         return CUDA_ERROR_INVALID_VALUE;
@@ -194,12 +192,10 @@ CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocat
                                       CUmemAllocationHandleType handleType, unsigned long long flags)
 {
     unsigned char token[TOKEN];
-    CUresult status = begin(handleType, flags, shareableHandle);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(begin(handleType, flags, shareableHandle));
     if (!rg_handle_shadow(RG_KIND_ALLOCATION, handle))
         return CUDA_ERROR_INVALID_VALUE;
-    status = rg_op_rgShareAllocation(handle, handleType, flags, token);
+    CUresult status = rg_op_rgShareAllocation(handle, handleType, flags, token);
     return status == CUDA_SUCCESS ? export_token(RG_KIND_ALLOCATION, device_of(RG_KIND_ALLOCATION, handle),
                                                  handleType, token, shareableHandle)
                                   : status;
@@ -209,9 +205,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
                                         CUmemAllocationHandleType shHandleType)
 {
     unsigned char token[TOKEN];
-    CUresult status = begin(shHandleType, 0, handle);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(begin(shHandleType, 0, handle));
     if (!import_token(RG_KIND_ALLOCATION, shHandleType, osHandle, token))
         return CUDA_ERROR_INVALID_VALUE;
     CUmemGenericAllocationHandle made = rg_handle_create(RG_KIND_ALLOCATION);
@@ -219,7 +213,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
         return CUDA_ERROR_OUT_OF_MEMORY;
     const CUdevice device = device_here();
     int location = -1;
-    status = rg_op_rgImportAllocation(device, &made, shHandleType, token, &location);
+    CUresult status = rg_op_rgImportAllocation(device, &made, shHandleType, token, &location);
     if (status != CUDA_SUCCESS) {
         rg_handle_delete(RG_KIND_ALLOCATION, made);
         return status;
@@ -235,12 +229,10 @@ CUresult cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool,
                                           CUmemAllocationHandleType handleType, unsigned long long flags)
 {
     unsigned char token[TOKEN];
-    CUresult status = begin(handleType, flags, handle_out);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(begin(handleType, flags, handle_out));
     if (!rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
         return CUDA_ERROR_INVALID_VALUE;
-    status = rg_op_rgSharePool(pool, handleType, flags, token);
+    CUresult status = rg_op_rgSharePool(pool, handleType, flags, token);
     return status == CUDA_SUCCESS ? export_token(RG_KIND_POOL, device_of(RG_KIND_POOL, (uint64_t)pool),
                                                  handleType, token, handle_out)
                                   : status;
@@ -250,15 +242,13 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle
                                             CUmemAllocationHandleType handleType, unsigned long long flags)
 {
     unsigned char token[TOKEN];
-    CUresult status = begin(handleType, flags, pool_out);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(begin(handleType, flags, pool_out));
     if (!import_token(RG_KIND_POOL, handleType, handle, token))
         return CUDA_ERROR_INVALID_VALUE;
     CUmemoryPool made = (CUmemoryPool)rg_handle_create(RG_KIND_POOL);
     if (!made)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    status = rg_op_rgImportPool(device_here(), &made, handleType, flags, token);
+    CUresult status = rg_op_rgImportPool(device_here(), &made, handleType, flags, token);
     if (status == CUDA_SUCCESS)
         *pool_out = made;
     else
@@ -289,17 +279,13 @@ static CUresult add_range(CUdeviceptr address, size_t size, enum rg_range_kind k
 
 CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!ptr_out || !shareData || !rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
         return CUDA_ERROR_INVALID_VALUE;
     unsigned long long address;
     size_t size;
-    status = rg_op_rgPoolImportPointer(pool, shareData, &address, &size);
-    if (status != CUDA_SUCCESS)
-        return status;
-    status = add_range(address, size, RG_RANGE_POOL, (uint64_t)pool);
+    RG_TRY(rg_op_rgPoolImportPointer(pool, shareData, &address, &size));
+    CUresult status = add_range(address, size, RG_RANGE_POOL, (uint64_t)pool);
     if (status == CUDA_SUCCESS)
         *ptr_out = address;
     else
@@ -309,9 +295,7 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPo
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     struct rg_range range;
     if (!pHandle || !rg_map_find(dptr, &range) || range.kind != RG_RANGE_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
@@ -353,17 +337,13 @@ static CUresult note_opened(CUdeviceptr address, size_t size)
 
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!pdptr || Flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
         return CUDA_ERROR_INVALID_VALUE;
     unsigned long long address;
     size_t size;
-    status = rg_op_rgIpcOpenMemory(&handle, Flags, &address, &size);
-    if (status != CUDA_SUCCESS)
-        return status;
-    status = note_opened(address, size);
+    RG_TRY(rg_op_rgIpcOpenMemory(&handle, Flags, &address, &size));
+    CUresult status = note_opened(address, size);
     if (status == CUDA_SUCCESS)
         *pdptr = address;
     else
@@ -378,9 +358,7 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned 
 
 CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     struct rg_range range;
     pthread_mutex_lock(&lock);
     struct opened **link = &all_opened;
@@ -405,9 +383,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 
 CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!phEvent)
         return CUDA_ERROR_INVALID_VALUE;
     CUevent event = (CUevent)rg_handle_create(RG_KIND_EVENT);
@@ -415,7 +391,7 @@ CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
         return CUDA_ERROR_OUT_OF_MEMORY;
     rg_handle_shadow(RG_KIND_EVENT, (uint64_t)event)->event = (struct rg_event){
         .context = rg_context_current(), .flags = CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS};
-    status = rg_op_rgIpcOpenEvent(&event, &handle);
+    CUresult status = rg_op_rgIpcOpenEvent(&event, &handle);
     if (status == CUDA_SUCCESS)
         *phEvent = event;
     else

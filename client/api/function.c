@@ -149,9 +149,7 @@ static uint64_t context_of(uint64_t handle, const struct rg_function *function)
 /* The shadow of a function (or, for `kernel`, a kernel) for a question whose answer goes to `out`. */
 static CUresult about(uint64_t handle, bool kernel, const void *out, struct rg_function **found)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     struct rg_shadow *shadow = rg_handle_shadow(kernel ? RG_KIND_KERNEL : RG_KIND_FUNCTION, handle);
@@ -249,9 +247,7 @@ static bool known_attribute(const struct rg_function *function, CUfunction_attri
 CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc)
 {
     struct rg_function *function;
-    CUresult status = about((uint64_t)hfunc, false, pi, &function);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(about((uint64_t)hfunc, false, pi, &function));
     const bool here = context_of((uint64_t)hfunc, function) || function->device == rg_device_current();
     if (here && known_attribute(function, attrib, pi))
         return CUDA_SUCCESS;
@@ -261,9 +257,7 @@ CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfu
 CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev)
 {
     struct rg_function *function;
-    CUresult status = about((uint64_t)kernel, true, pi, &function);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(about((uint64_t)kernel, true, pi, &function));
     if (!rg_device(dev))
         return CUDA_ERROR_INVALID_DEVICE;
     return dev == function->device && known_attribute(function, attrib, pi)
@@ -445,16 +439,13 @@ CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice d
 CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
 {
     struct rg_function *shadow;
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status == CUDA_SUCCESS)
-        status = about((uint64_t)function, false, state, &shadow);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
+    RG_TRY(about((uint64_t)function, false, state, &shadow));
     if (rg_optimise[RG_OPT_SHADOW] && atomic_load_explicit(&shadow->loaded, memory_order_relaxed)) {
         *state = CU_FUNCTION_LOADING_STATE_LOADED;
         return CUDA_SUCCESS;
     }
-    status = rg_op_cuFuncIsLoaded(state, function);
+    CUresult status = rg_op_cuFuncIsLoaded(state, function);
     if (status == CUDA_SUCCESS && *state == CU_FUNCTION_LOADING_STATE_LOADED)
         atomic_store_explicit(&shadow->loaded, true, memory_order_relaxed);
     return status;

@@ -16,19 +16,13 @@
 #include "client/core/handle.h"
 #include "client/managed/pinned.h"
 #include "common/base/limits.h"
+#include "common/base/status.h"
 #include "common/cuda/graph/plan.h"
 #include "generated/client/operations.h"
 #include "proto/graph.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define RETURN_IF(expression)                                                                                \
-    do {                                                                                                     \
-        CUresult result_ = (expression);                                                                     \
-        if (result_ != CUDA_SUCCESS)                                                                         \
-            return result_;                                                                                  \
-    } while (0)
 
 /* --- what goes where --- */
 
@@ -346,7 +340,7 @@ static CUresult add_own(struct rebuilt *r, struct rg_graph_plan *old, const size
             if (!(phases[from] & 1))
                 r->before[n++] = r->places[from];
         }
-        RETURN_IF(rg_graph_plan_add(r->plan, step->work, r->before, n, &r->places[i]));
+        RG_TRY(rg_graph_plan_add(r->plan, step->work, r->before, n, &r->places[i]));
         step->work = NULL; /* the reference went along */
     }
     return CUDA_SUCCESS;
@@ -384,7 +378,7 @@ static CUresult add_native(struct rebuilt *r, const struct rg_graph_plan *old, c
     CUresult result = make_native(old, phases, phase, &native);
     if (brought)
         rg_implied_context_end();
-    RETURN_IF(result);
+    RG_TRY(result);
     result = rg_graph_plan_add(r->plan, NULL, r->before, n, &step);
     if (result != CUDA_SUCCESS) {
         rg_graph_backend_native_drop(native);
@@ -402,7 +396,7 @@ static CUresult rebuild(struct rg_graph_plan *plan, const size_t *phases, size_t
             return rg_unsupported(
                 "a graph with a condition that is set before work of the host and read behind it");
     for (size_t phase = 0; phase <= last; phase++)
-        RETURN_IF(phase & 1 ? add_native(r, plan, phases, phase) : add_own(r, plan, phases, phase));
+        RG_TRY(phase & 1 ? add_native(r, plan, phases, phase) : add_own(r, plan, phases, phase));
     return CUDA_SUCCESS;
 }
 

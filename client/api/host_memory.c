@@ -34,16 +34,12 @@ static void *reserve(size_t length)
 
 static CUresult host_allocate(void **pp, size_t size, unsigned flags)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     const unsigned known =
         CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
     if (!pp || (flags & ~known))
         return CUDA_ERROR_INVALID_VALUE;
-    status = rg_capture_unsafe();
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_capture_unsafe());
     const size_t length = whole_pages(size);
     if (length < size || length == 0)
         return CUDA_ERROR_INVALID_VALUE;
@@ -76,12 +72,10 @@ CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
 
 CUresult cuMemFreeHost(void *p)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!p)
         return CUDA_SUCCESS;
-    status = rg_capture_unsafe();
+    CUresult status = rg_capture_unsafe();
     if (status != CUDA_SUCCESS)
         return status;
     struct rg_range range;
@@ -100,9 +94,7 @@ CUresult cuMemFreeHost(void *p)
 
 CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
                            CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
     if (!p || !bytesize || (Flags & ~known) || (uint64_t)p + bytesize < bytesize)
@@ -146,9 +138,7 @@ CUresult cuMemHostUnregister(void *p)
 
 CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     struct rg_range range;
     if (!pFlags || !rg_map_find((uint64_t)p, &range) || !rg_range_pinned(&range))
         return CUDA_ERROR_INVALID_VALUE;
@@ -158,13 +148,11 @@ CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
 
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     struct rg_range range;
     if (!pdptr || Flags || !rg_map_find((uint64_t)p, &range) || !rg_range_pinned(&range))
         return CUDA_ERROR_INVALID_VALUE;
-    status = rg_pinned_map((uint64_t)p);
+    CUresult status = rg_pinned_map((uint64_t)p);
     if (status == CUDA_SUCCESS)
         *pdptr = (CUdeviceptr)p;
     return status;

@@ -25,9 +25,7 @@ CUresult cuInit(unsigned int flags)
         return CUDA_ERROR_NOT_PERMITTED;
     if (flags)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult status = rg_connect_start();
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_connect_start());
     if (rg_device_count() == 0)
         return CUDA_ERROR_NO_DEVICE;
     CUresult before = CUDA_ERROR_NOT_INITIALIZED;

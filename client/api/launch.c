@@ -207,9 +207,7 @@ static CUresult find_here(CUkernel kernel, const struct rg_function *shadow, CUd
         return CUDA_SUCCESS;
     const struct rg_function *here = rg_kernel_function_here(shadow);
     if (!here && elsewhere) {
-        CUresult status = cuKernelGetFunction(&function, kernel);
-        if (status != CUDA_SUCCESS)
-            return status;
+        RG_TRY(cuKernelGetFunction(&function, kernel));
         here = rg_function_of(function);
     }
     if (here)
@@ -272,10 +270,8 @@ static CUresult send_launch(const struct request *r, unsigned char *buffer)
 {
     const void *data;
     size_t size;
-    CUresult status = parameters(r->function, r->kernelParams, r->extra, buffer, &data, &size);
-    if (status != CUDA_SUCCESS)
-        return status;
-    status = rg_pinned_scan(data, size);
+    RG_TRY(parameters(r->function, r->kernelParams, r->extra, buffer, &data, &size));
+    CUresult status = rg_pinned_scan(data, size);
     if (status == CUDA_SUCCESS && rg_several_servers() && names_foreign_host_memory(data, size))
         status = rg_unsupported("host memory that kernels of several servers use");
     if (status != CUDA_SUCCESS)
@@ -325,15 +321,13 @@ static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream
                        const CUlaunchAttribute *attributes)
 {
     struct rg_call call;
-    CUresult status = rg_call_look(&call, RG_TRAIT_CONTEXT, 0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_look(&call, RG_TRAIT_CONTEXT, 0));
     const CUdevice device = call.current->device;
     struct rg_function *function = rg_function_of(f);
     const struct rg_function *here = function;
     if (!function)
         return CUDA_ERROR_INVALID_HANDLE;
-    status = check_stream(stream, call.context);
+    CUresult status = check_stream(stream, call.context);
     if (status == CUDA_SUCCESS && rg_several_servers())
         status = rg_homes_differ(rg_home_of(RG_KIND_FUNCTION, (uint64_t)f), 0)
                      ? CUDA_ERROR_INVALID_HANDLE

@@ -28,9 +28,7 @@ static struct rg_link *link_of(CUlinkState state)
 CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues,
                          CUlinkState *stateOut)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!stateOut)
         return CUDA_ERROR_INVALID_VALUE;
     struct rg_link *link = calloc(1, sizeof *link);
@@ -41,7 +39,7 @@ CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **
     }
     rg_handle_shadow(RG_KIND_LINK, (uint64_t)state)->link =
         (struct rg_link_state){.context = rg_context_current(), .state = link};
-    status = rg_jit_read(&link->jit, numOptions, options, optionValues);
+    CUresult status = rg_jit_read(&link->jit, numOptions, options, optionValues);
     if (status == CUDA_SUCCESS)
         status = rg_op_rgLinkCreate(&state, link->jit.count, link->jit.options, link->jit.values,
                                     link->jit.info_size, link->jit.error_size);
@@ -68,10 +66,8 @@ static CUresult send_input(CUjitInputType type, const void *data, size_t size, u
     if (type != CU_JIT_INPUT_FATBINARY ||
         rg_cuda_image_identify_sized(data, size, &image) == RG_CUDA_IMAGE_UNKNOWN || !image.wrapper_version)
         return rg_image_send_bytes(data, size, id);
-    CUresult status = rg_image_view(data, &view);
-    if (status != CUDA_SUCCESS)
-        return status;
-    status = rg_image_send(view, RG_IMAGE_PASSES, id);
+    RG_TRY(rg_image_view(data, &view));
+    CUresult status = rg_image_send(view, RG_IMAGE_PASSES, id);
     free(view);
     return status;
 }
@@ -79,9 +75,7 @@ static CUresult send_input(CUjitInputType type, const void *data, size_t size, u
 CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name,
                           unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     struct rg_link *link = link_of(state);
     if (!link)
         return CUDA_ERROR_INVALID_HANDLE;
@@ -90,12 +84,9 @@ CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, si
     struct rg_jit jit;
     uint64_t id;
     struct rg_call reply;
-    status = rg_jit_read(&jit, numOptions, options, optionValues);
-    if (status == CUDA_SUCCESS)
-        status = send_input(type, data, size, &id);
-    if (status != CUDA_SUCCESS)
-        return status;
-    status = rg_op_rgLinkAdd(state, type, id, name, jit.count, jit.options, jit.values, &reply);
+    RG_TRY(rg_jit_read(&jit, numOptions, options, optionValues));
+    RG_TRY(send_input(type, data, size, &id));
+    CUresult status = rg_op_rgLinkAdd(state, type, id, name, jit.count, jit.options, jit.values, &reply);
     rg_jit_answer(&link->jit, &reply.reply);
     rg_call_done(&reply);
     return status;
@@ -110,17 +101,13 @@ CUresult cuLinkAddData(CUlinkState state, CUjitInputType type, void *data, size_
 CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions,
                           CUjit_option *options, void **optionValues)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!path)
         return CUDA_ERROR_INVALID_VALUE;
     void *data;
     size_t size;
-    status = rg_cuda_image_read_file(path, &data, &size);
-    if (status != CUDA_SUCCESS)
-        return status;
-    status = cuLinkAddData_v2(state, type, data, size, path, numOptions, options, optionValues);
+    RG_TRY(rg_cuda_image_read_file(path, &data, &size));
+    CUresult status = cuLinkAddData_v2(state, type, data, size, path, numOptions, options, optionValues);
     free(data);
     return status;
 }
@@ -147,14 +134,12 @@ static CUresult fetch(CUlinkState state, unsigned char *to, size_t size)
 
 CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     struct rg_link *link = link_of(state);
     if (!link)
         return CUDA_ERROR_INVALID_HANDLE;
     struct rg_call reply;
-    status = rg_op_rgLinkComplete(state, &reply);
+    CUresult status = rg_op_rgLinkComplete(state, &reply);
     rg_jit_answer(&link->jit, &reply.reply);
     size_t size = status == CUDA_SUCCESS ? rg_get_u64(&reply.reply) : 0;
     if (status == CUDA_SUCCESS && (reply.reply.bad || size > RG_IMAGE_MAX))
@@ -166,9 +151,7 @@ CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
     link->result = calloc(1, size + 1); /* text is ended */
     if (!link->result)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    status = fetch(state, link->result, size);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(fetch(state, link->result, size));
     if (cubinOut)
         *cubinOut = link->result;
     if (sizeOut)

@@ -151,9 +151,7 @@ static struct rg_cached_image *known_of(const struct rg_module *module)
 
 CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!hfunc || !name)
         return CUDA_ERROR_INVALID_VALUE;
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MODULE, (uint64_t)hmod);
@@ -164,9 +162,7 @@ CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 
 CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     if (!pKernel || !name)
         return CUDA_ERROR_INVALID_VALUE;
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_LIBRARY, (uint64_t)library);
@@ -252,9 +248,7 @@ static CUresult ask_for_function(CUfunction *out, CUkernel kernel, struct rg_fun
 
 CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_KERNEL, (uint64_t)kernel);
     if (!pFunc)
         return CUDA_ERROR_INVALID_VALUE;
@@ -268,7 +262,7 @@ CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
         *pFunc = (CUfunction)known;
         return CUDA_SUCCESS;
     }
-    status = take_known_function(pFunc, kernel, &shadow->function, context);
+    CUresult status = take_known_function(pFunc, kernel, &shadow->function, context);
     return status == CUDA_ERROR_NOT_FOUND ? ask_for_function(pFunc, kernel, &shadow->function, context)
                                           : status;
 }
@@ -363,9 +357,7 @@ out:
 
 CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions, CUmodule mod)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MODULE, (uint64_t)mod);
     if (!shadow)
         return CUDA_ERROR_INVALID_HANDLE;
@@ -377,9 +369,7 @@ CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunct
 
 CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_LIBRARY, (uint64_t)lib);
     if (!shadow)
         return CUDA_ERROR_INVALID_HANDLE;
@@ -392,9 +382,7 @@ CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, C
 /* Functions that host and device may both call by one address: there is no such address on two machines. */
 CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     if (!rg_handle_known(RG_KIND_LIBRARY, (uint64_t)library))
         return CUDA_ERROR_INVALID_HANDLE;
     return fptr && symbol ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_VALUE;

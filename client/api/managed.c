@@ -19,30 +19,24 @@
 
 CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!dptr || !bytesize || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
         return CUDA_ERROR_INVALID_VALUE;
-    status = rg_capture_unsafe();
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_capture_unsafe());
     const size_t rounded = (bytesize + RG_PAGE - 1) & ~(size_t)(RG_PAGE - 1);
     if (rounded < bytesize || rounded + RG_PAGE < rounded)
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (rg_several_servers()) /* devices of other servers could not use it */
         return rg_unsupported("managed memory with several servers");
     CUdeviceptr base;
-    status = rg_memory_get(rounded + RG_PAGE, &base);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_memory_get(rounded + RG_PAGE, &base));
     struct rg_range range = {.start = (base + RG_PAGE - 1) & ~(uint64_t)(RG_PAGE - 1),
                              .size = bytesize,
                              .kind = RG_RANGE_MANAGED,
                              .flags = flags,
                              .context = rg_context_current(),
                              .device = rg_device_current()};
-    status = rg_managed_add(base, range.start, rounded);
+    CUresult status = rg_managed_add(base, range.start, rounded);
     if (status != CUDA_SUCCESS) {
         (void)rg_op_cuMemFree_v2(base);
         return status;
@@ -69,12 +63,8 @@ bool rg_managed_free(uint64_t start, CUresult *result)
 /* Whether [address, address + size) is managed memory, and the stream is one. */
 static CUresult check(CUdeviceptr address, size_t size, CUstream stream)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
-    status = rg_handle_check(RG_KIND_STREAM, (uint64_t)stream, CUDA_ERROR_INVALID_HANDLE);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
+    RG_TRY(rg_handle_check(RG_KIND_STREAM, (uint64_t)stream, CUDA_ERROR_INVALID_HANDLE));
     struct rg_range range;
     const bool good = size && rg_map_find(address, &range) && range.kind == RG_RANGE_MANAGED &&
                       size <= range.size - (address - range.start);

@@ -55,9 +55,7 @@ static void settle_pools(void)
 
 CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     settle_pools();
     return rg_op_cuMemGetInfo_v2(free, total);
 }
@@ -177,14 +175,10 @@ CUresult rg_memory_get(size_t size, CUdeviceptr *address)
 
 CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!dptr || !bytesize)
         return CUDA_ERROR_INVALID_VALUE;
-    status = rg_capture_unsafe();
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_capture_unsafe());
     struct request request = {.ask = ask_linear, .kind = RG_RANGE_DEVICE, .size = bytesize};
     return allocate(&request, dptr);
 }
@@ -198,14 +192,10 @@ static CUresult ask_pitched(const struct request *request, CUdeviceptr *address)
 CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height,
                             unsigned int ElementSizeBytes)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!dptr || !pPitch || !WidthInBytes || !Height)
         return CUDA_ERROR_INVALID_VALUE;
-    status = rg_capture_unsafe();
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_capture_unsafe());
     size_t pitch = 0;
     struct request request = {.ask = ask_pitched,
                               .kind = RG_RANGE_DEVICE,
@@ -213,7 +203,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInByt
                               .width = WidthInBytes,
                               .height = Height,
                               .element = ElementSizeBytes};
-    status = allocate(&request, dptr);
+    CUresult status = allocate(&request, dptr);
     if (status == CUDA_SUCCESS)
         *pPitch = pitch;
     return status;
@@ -293,9 +283,7 @@ CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
         return CUDA_ERROR_INVALID_VALUE;
     return allocate_async(dptr, bytesize, pool, hStream);
@@ -303,10 +291,8 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPoo
 
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
-    status = rg_handle_check(RG_KIND_STREAM, (uint64_t)hStream, CUDA_ERROR_INVALID_HANDLE);
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
+    CUresult status = rg_handle_check(RG_KIND_STREAM, (uint64_t)hStream, CUDA_ERROR_INVALID_HANDLE);
     if (status != CUDA_SUCCESS)
         return status;
     if (rg_capture_takes(hStream))
@@ -331,11 +317,9 @@ static CUresult check_pool(CUmemoryPool pool)
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
-    CUresult status = check_pool(pool);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(check_pool(pool));
     rg_prealloc_give_back_pool(pool);
-    status = rg_op_cuMemPoolDestroy(pool);
+    CUresult status = rg_op_cuMemPoolDestroy(pool);
     if (status == CUDA_SUCCESS)
         rg_handle_delete(RG_KIND_POOL, (uint64_t)pool);
     return status;
@@ -343,18 +327,14 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
 
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 {
-    CUresult status = check_pool(pool);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(check_pool(pool));
     rg_prealloc_give_back_pool(pool);
     return rg_op_cuMemPoolTrimTo(pool, minBytesToKeep);
 }
 
 CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 {
-    CUresult status = check_pool(pool);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(check_pool(pool));
     rg_prealloc_give_back_pool(NULL); /* the next allocations are of another one */
     return rg_op_cuDeviceSetMemPool(dev, pool);
 }
@@ -381,9 +361,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
         return CUDA_ERROR_INVALID_VALUE;
     unsigned long long number = 0;
     settle_pools();
-    CUresult status = rg_op_rgMemPoolGetAttribute(pool, attr, &number);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_op_rgMemPoolGetAttribute(pool, attr, &number));
     if (attribute_is_wide(attr))
         *(cuuint64_t *)value = number;
     else
@@ -393,9 +371,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     struct rg_range range;
     if (!rg_map_find(dptr, &range))
         return CUDA_ERROR_NOT_FOUND;
@@ -477,9 +453,7 @@ static CUresult describe_unknown(CUpointer_attribute attribute, void *data)
 {
     const struct rg_range none = {.device = -2,
                                   .kind = RG_RANGE_REGISTERED}; /* -2: the runtime's mark of no device */
-    CUresult status = describe(&none, attribute, 0, data);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(describe(&none, attribute, 0, data));
     if (attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE || attribute == CU_POINTER_ATTRIBUTE_ACCESS_FLAGS)
         *(unsigned *)data = 0;
     else if (attribute == CU_POINTER_ATTRIBUTE_MAPPED)
@@ -490,10 +464,8 @@ static CUresult describe_unknown(CUpointer_attribute attribute, void *data)
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
     /* device pointers are those of the current context's kernels */
-    CUresult status = attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER ? rg_call_allowed(RG_TRAIT_CONTEXT)
-                                                                       : rg_call_allowed_anywhere();
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER ? rg_call_allowed(RG_TRAIT_CONTEXT)
+                                                            : rg_call_allowed_anywhere());
     struct rg_range range;
     if (!data || !rg_map_find(ptr, &range))
         return CUDA_ERROR_INVALID_VALUE;
@@ -524,9 +496,7 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute 
 
 CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
-    CUresult status = rg_call_allowed_anywhere();
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed_anywhere());
     struct rg_range range;
     if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !rg_map_find(ptr, &range) ||
         !rg_range_on_device(&range))
@@ -541,9 +511,7 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
 
 static CUresult pool_location(const void *out, const CUmemLocation *location, CUmemAllocationType type)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     if (type != CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_ERROR_NOT_SUPPORTED;
     if (!location)

@@ -5,6 +5,7 @@
 #include "client/api/array.h"
 #include "client/core/call.h"
 #include "client/core/handle.h"
+#include "common/base/status.h"
 #include "generated/client/operations.h"
 
 #include <stdlib.h>
@@ -68,9 +69,7 @@ static CUresult name_levels(CUmipmappedArray handle, struct rg_mipmap *mipmap)
 CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc,
                                 unsigned int numMipmapLevels)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!pHandle || !pMipmappedArrayDesc)
         return CUDA_ERROR_INVALID_VALUE;
     struct rg_mipmap mipmap = {.descriptor = *pMipmappedArrayDesc};
@@ -81,7 +80,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DE
     CUmipmappedArray handle = (CUmipmappedArray)rg_handle_create(RG_KIND_MIPMAP);
     if (!handle)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    status = rg_op_cuMipmappedArrayCreate(&handle, pMipmappedArrayDesc, numMipmapLevels);
+    CUresult status = rg_op_cuMipmappedArrayCreate(&handle, pMipmappedArrayDesc, numMipmapLevels);
     if (status == CUDA_SUCCESS) {
         status = name_levels(handle, &mipmap);
         if (status != CUDA_SUCCESS)
@@ -98,14 +97,12 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DE
 
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MIPMAP, (uint64_t)hMipmappedArray);
     if (!shadow)
         return CUDA_ERROR_INVALID_HANDLE;
     const struct rg_mipmap mipmap = shadow->mipmap;
-    status = rg_op_cuMipmappedArrayDestroy(hMipmappedArray);
+    CUresult status = rg_op_cuMipmappedArrayDestroy(hMipmappedArray);
     for (unsigned i = 0; i < mipmap.levels && status == CUDA_SUCCESS; i++)
         status = rg_op_rgLevelForget((CUarray)mipmap.level[i]);
     rg_handle_delete(RG_KIND_MIPMAP, (uint64_t)hMipmappedArray);
@@ -115,9 +112,7 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
 
 CUresult cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMipmappedArray, unsigned int level)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!pLevelArray)
         return CUDA_ERROR_INVALID_VALUE;
     const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MIPMAP, (uint64_t)hMipmappedArray);

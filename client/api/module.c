@@ -165,19 +165,14 @@ static CUresult load_image(enum rg_kind kind, struct rg_image_view *view, struct
 static CUresult load_module(CUmodule *module, const void *image, unsigned count, CUjit_option *options,
                             void **values)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!module || !image)
         return CUDA_ERROR_INVALID_VALUE;
     struct rg_jit jit;
     struct rg_image_view *view;
-    status = rg_jit_read(&jit, count, options, values);
-    if (status == CUDA_SUCCESS)
-        status = rg_image_view(image, &view);
-    if (status != CUDA_SUCCESS)
-        return status;
-    status = load_image(RG_KIND_MODULE, view, &jit, (uint64_t *)module);
+    RG_TRY(rg_jit_read(&jit, count, options, values));
+    RG_TRY(rg_image_view(image, &view));
+    CUresult status = load_image(RG_KIND_MODULE, view, &jit, (uint64_t *)module);
     free(view);
     return status;
 }
@@ -200,17 +195,13 @@ CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
 
 CUresult cuModuleLoad(CUmodule *module, const char *fname)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!module || !fname)
         return CUDA_ERROR_INVALID_VALUE;
     void *image;
     size_t size;
-    status = rg_cuda_image_read_file(fname, &image, &size);
-    if (status != CUDA_SUCCESS)
-        return status;
-    status = load_module(module, image, 0, NULL, NULL);
+    RG_TRY(rg_cuda_image_read_file(fname, &image, &size));
+    CUresult status = load_module(module, image, 0, NULL, NULL);
     free(image);
     return status;
 }
@@ -243,14 +234,12 @@ static CUresult unload_whole(uint64_t library)
 
 CUresult cuModuleUnload(CUmodule hmod)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MODULE, (uint64_t)hmod);
     if (!shadow || shadow->module.owner) /* a library's module goes with the library */
         return CUDA_ERROR_INVALID_HANDLE;
     before_unload((uint64_t)hmod, shadow);
-    status = shadow->module.whole ? unload_whole(shadow->module.whole) : rg_op_cuModuleUnload(hmod);
+    CUresult status = shadow->module.whole ? unload_whole(shadow->module.whole) : rg_op_cuModuleUnload(hmod);
     forget_found(shadow);
     rg_handle_delete(RG_KIND_MODULE, (uint64_t)hmod);
     return status;
@@ -333,21 +322,15 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
                            unsigned int numLibraryOptions)
 {
     (void)libraryOptionValues;
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     if (!library || !code || (numLibraryOptions && !libraryOptions))
         return CUDA_ERROR_INVALID_VALUE;
     struct rg_jit jit;
     struct rg_image_view *view;
-    status = rg_jit_read(&jit, numJitOptions, jitOptions, jitOptionsValues);
-    if (status == CUDA_SUCCESS)
-        status = read_library_options(numLibraryOptions, libraryOptions);
-    if (status == CUDA_SUCCESS)
-        status = rg_image_view(code, &view);
-    if (status != CUDA_SUCCESS)
-        return status;
-    status = load_image(RG_KIND_LIBRARY, view, &jit, (uint64_t *)library);
+    RG_TRY(rg_jit_read(&jit, numJitOptions, jitOptions, jitOptionsValues));
+    RG_TRY(read_library_options(numLibraryOptions, libraryOptions));
+    RG_TRY(rg_image_view(code, &view));
+    CUresult status = load_image(RG_KIND_LIBRARY, view, &jit, (uint64_t *)library);
     free(view);
     return status;
 }
@@ -357,27 +340,21 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_o
                                CUlibraryOption *libraryOptions, void **libraryOptionValues,
                                unsigned int numLibraryOptions)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     if (!library || !fileName)
         return CUDA_ERROR_INVALID_VALUE;
     void *image;
     size_t size;
-    status = rg_cuda_image_read_file(fileName, &image, &size);
-    if (status != CUDA_SUCCESS)
-        return status;
-    status = cuLibraryLoadData(library, image, jitOptions, jitOptionsValues, numJitOptions, libraryOptions,
-                               libraryOptionValues, numLibraryOptions);
+    RG_TRY(rg_cuda_image_read_file(fileName, &image, &size));
+    CUresult status = cuLibraryLoadData(library, image, jitOptions, jitOptionsValues, numJitOptions,
+                                        libraryOptions, libraryOptionValues, numLibraryOptions);
     free(image);
     return status;
 }
 
 CUresult cuLibraryUnload(CUlibrary library)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_LIBRARY, (uint64_t)library);
     if (!shadow)
         return CUDA_ERROR_INVALID_HANDLE;
@@ -392,7 +369,7 @@ CUresult cuLibraryUnload(CUlibrary library)
         if (module)
             before_unload(found->handle, module);
     }
-    status = rg_replication_unload((uint64_t)library);
+    CUresult status = rg_replication_unload((uint64_t)library);
     for (const struct rg_found_function *found = modules; found; found = found->next)
         forget_module(found->handle);
     rg_found_lock();

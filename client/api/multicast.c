@@ -8,9 +8,7 @@
 
 CUresult cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle, const CUmulticastObjectProp *prop)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     if (!mcHandle || !prop)
         return CUDA_ERROR_INVALID_VALUE;
     CUmemGenericAllocationHandle made = rg_handle_create(RG_KIND_ALLOCATION);
@@ -19,7 +17,7 @@ CUresult cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle, const CUmulti
     const CUdevice device = rg_device_current();
     rg_handle_shadow(RG_KIND_ALLOCATION, made)->allocation =
         (struct rg_allocation){.device = device < 0 ? 0 : device, .references = 1};
-    status = rg_op_cuMulticastCreate(&made, prop);
+    CUresult status = rg_op_cuMulticastCreate(&made, prop);
     if (status == CUDA_SUCCESS)
         *mcHandle = made;
     else

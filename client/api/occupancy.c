@@ -29,10 +29,8 @@ static CUresult search(int *min_grid, int *block, CUfunction func, CUoccupancyB2
     for (int aligned = (largest + warp - 1) / warp * warp; aligned > 0; aligned -= warp) {
         const int size = aligned < largest ? aligned : largest;
         int blocks = 0;
-        CUresult status = rg_op_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&blocks, func, size,
-                                                                                     shared_of(size), flags);
-        if (status != CUDA_SUCCESS)
-            return status;
+        RG_TRY(rg_op_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&blocks, func, size,
+                                                                          shared_of(size), flags));
         if (blocks * size > best_threads) {
             best_threads = blocks * size;
             best_blocks = blocks;
@@ -49,9 +47,7 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockS
                                                    size_t dynamicSMemSize, int blockSizeLimit,
                                                    unsigned int flags)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!minGridSize || !blockSize || blockSizeLimit < 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (!rg_function_of(func))
@@ -72,9 +68,7 @@ CUresult cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, CUfu
 /* Both questions about clusters: `size` asks for the largest cluster, else for how many fit at once. */
 static CUresult clusters(bool size, int *result, CUfunction func, const CUlaunchConfig *config)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!result || !config || (config->numAttrs && !config->attrs))
         return CUDA_ERROR_INVALID_VALUE;
     if (!rg_function_of(func) || !rg_handle_known(RG_KIND_STREAM, (uint64_t)config->hStream))

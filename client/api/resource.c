@@ -25,9 +25,7 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGrou
                                      const CUdevResource *input, CUdevResource *remaining,
                                      unsigned int useFlags, unsigned int minCount)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     if (!nbGroups || !input || (result && !*nbGroups))
         return CUDA_ERROR_INVALID_VALUE;
     if (input->type != CU_DEV_RESOURCE_TYPE_SM)
@@ -35,9 +33,7 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGrou
     CUdevResource groups[GROUPS_MAX], rest;
     const unsigned capacity = !result ? 0 : *nbGroups < GROUPS_MAX ? *nbGroups : GROUPS_MAX;
     unsigned made = 0;
-    status = rg_op_rgSmResourceSplit(input, capacity, useFlags, minCount, &made, groups, &rest);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_op_rgSmResourceSplit(input, capacity, useFlags, minCount, &made, groups, &rest));
     if (result)
         memcpy(result, groups, (made < capacity ? made : capacity) * sizeof *result);
     if (remaining)
@@ -48,9 +44,7 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGrou
 
 CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     if (!rg_device(dev))
         return CUDA_ERROR_INVALID_DEVICE;
     if (!phCtx || !rg_handle_known(RG_KIND_RESOURCES, (uint64_t)desc))
@@ -59,7 +53,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice de
     if (!green)
         return CUDA_ERROR_OUT_OF_MEMORY;
     green_of(green)->device = dev;
-    status = rg_op_cuGreenCtxCreate(&green, desc, dev, flags);
+    CUresult status = rg_op_cuGreenCtxCreate(&green, desc, dev, flags);
     if (status == CUDA_SUCCESS)
         *phCtx = green;
     else
@@ -69,18 +63,14 @@ CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice de
 
 CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     const struct rg_green *known = green_of(hCtx);
     if (!known)
         return CUDA_ERROR_INVALID_HANDLE;
     const uint64_t context = known->context;
     if (context)
         rg_timeline_before_end(context);
-    status = rg_op_cuGreenCtxDestroy(hCtx);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_op_cuGreenCtxDestroy(hCtx));
     if (context)
         rg_context_ended(context);
     rg_handle_delete(RG_KIND_GREEN, (uint64_t)hCtx);
@@ -120,9 +110,7 @@ CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
 CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags, int priority)
 {
     CUcontext context;
-    CUresult status = cuCtxFromGreenCtx(&context, greenCtx);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(cuCtxFromGreenCtx(&context, greenCtx));
     if (!phStream || flags != CU_STREAM_NON_BLOCKING)
         return CUDA_ERROR_INVALID_VALUE;
     CUstream stream = (CUstream)rg_handle_create(RG_KIND_STREAM);
@@ -130,7 +118,7 @@ CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigne
         return CUDA_ERROR_OUT_OF_MEMORY;
     rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream)->stream = (struct rg_stream){
         .context = (uint64_t)context, .flags = flags, .priority = priority, .id = rg_stream_next_id()};
-    status = cuCtxPushCurrent_v2(context);
+    CUresult status = cuCtxPushCurrent_v2(context);
     if (status == CUDA_SUCCESS) {
         status = rg_op_rgGreenStreamCreate(&stream, greenCtx, flags, priority);
         (void)cuCtxPopCurrent_v2(NULL);
@@ -145,9 +133,7 @@ CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigne
 CUresult cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx *phCtx)
 {
     CUcontext context;
-    CUresult status = cuStreamGetCtx(hStream, &context);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(cuStreamGetCtx(hStream, &context));
     if (!phCtx)
         return CUDA_ERROR_INVALID_VALUE;
     const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_CONTEXT, (uint64_t)context);

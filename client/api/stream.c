@@ -27,9 +27,7 @@ unsigned long long rg_stream_next_id(void)
 
 static CUresult create(CUstream *phStream, unsigned flags, int priority, bool with_priority)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!phStream || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING))
         return CUDA_ERROR_INVALID_VALUE;
     CUstream stream = (CUstream)rg_handle_create(RG_KIND_STREAM);
@@ -37,8 +35,8 @@ static CUresult create(CUstream *phStream, unsigned flags, int priority, bool wi
         return CUDA_ERROR_OUT_OF_MEMORY;
     rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream)->stream = (struct rg_stream){
         .context = rg_context_current(), .flags = flags, .priority = priority, .id = rg_stream_next_id()};
-    status = with_priority ? rg_op_cuStreamCreateWithPriority(&stream, flags, priority)
-                           : rg_op_cuStreamCreate(&stream, flags);
+    CUresult status = with_priority ? rg_op_cuStreamCreateWithPriority(&stream, flags, priority)
+                                    : rg_op_cuStreamCreate(&stream, flags);
     if (status == CUDA_SUCCESS)
         *phStream = stream;
     else
@@ -89,15 +87,11 @@ CUresult cuStreamDestroy(CUstream hStream)
 
 CUresult cuStreamSynchronize(CUstream hStream)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
-    status = rg_handle_check(RG_KIND_STREAM, (uint64_t)hStream, CUDA_ERROR_INVALID_HANDLE);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
+    RG_TRY(rg_handle_check(RG_KIND_STREAM, (uint64_t)hStream, CUDA_ERROR_INVALID_HANDLE));
     if (rg_capture_takes(hStream))
         return rg_capture_refuse(hStream);
-    status = rg_timeline_wait_stream(hStream);
+    CUresult status = rg_timeline_wait_stream(hStream);
     if (status == CUDA_SUCCESS)
         rg_pools_waited();
     return status;
@@ -105,12 +99,8 @@ CUresult cuStreamSynchronize(CUstream hStream)
 
 CUresult cuStreamQuery(CUstream hStream)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
-    status = rg_handle_check(RG_KIND_STREAM, (uint64_t)hStream, CUDA_ERROR_INVALID_HANDLE);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
+    RG_TRY(rg_handle_check(RG_KIND_STREAM, (uint64_t)hStream, CUDA_ERROR_INVALID_HANDLE));
     return rg_capture_takes(hStream) ? rg_capture_refuse(hStream) : rg_timeline_query_stream(hStream);
 }
 
@@ -121,9 +111,7 @@ CUresult cuStreamQuery(CUstream hStream)
 /* What is known of `stream`; the default streams belong to the current context. */
 static CUresult describe(CUstream stream, const void *out, struct rg_stream *known)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     stream = rg_effective_stream(stream);
@@ -187,9 +175,7 @@ CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreen
 CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device)
 {
     struct rg_stream known;
-    CUresult status = describe(hStream, device, &known);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(describe(hStream, device, &known));
     struct rg_shadow *context = rg_handle_shadow(RG_KIND_CONTEXT, known.context);
     if (!context)
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -201,21 +187,17 @@ CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device)
 
 static CUresult host_call(CUstream stream, CUhostFn function, CUstreamCallback callback, void *user)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!function && !callback)
         return CUDA_ERROR_INVALID_VALUE;
-    status = rg_handle_check(RG_KIND_STREAM, (uint64_t)stream, CUDA_ERROR_INVALID_HANDLE);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_handle_check(RG_KIND_STREAM, (uint64_t)stream, CUDA_ERROR_INVALID_HANDLE));
     if (rg_capture_takes(stream))
         return function ? rg_capture_host(function, user, stream) : rg_capture_refuse(stream);
     uint64_t id = rg_host_call_create(rg_home_session(rg_home_of(RG_KIND_STREAM, (uint64_t)stream)), function,
                                       callback, stream, user);
     if (!id)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    status = rg_op_rgHostCall(rg_effective_stream(stream), id, callback != NULL);
+    CUresult status = rg_op_rgHostCall(rg_effective_stream(stream), id, callback != NULL);
     if (status != CUDA_SUCCESS)
         rg_transfer_cancel(id);
     return status;
@@ -235,14 +217,10 @@ CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *
 
 CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT), captured;
-    if (status != CUDA_SUCCESS)
-        return status;
-    status = rg_handle_check(RG_KIND_STREAM, (uint64_t)hStream, CUDA_ERROR_INVALID_HANDLE);
-    if (status == CUDA_SUCCESS)
-        status = rg_handle_check(RG_KIND_EVENT, (uint64_t)hEvent, CUDA_ERROR_INVALID_HANDLE);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
+    CUresult captured;
+    RG_TRY(rg_handle_check(RG_KIND_STREAM, (uint64_t)hStream, CUDA_ERROR_INVALID_HANDLE));
+    RG_TRY(rg_handle_check(RG_KIND_EVENT, (uint64_t)hEvent, CUDA_ERROR_INVALID_HANDLE));
     if (Flags & ~1u)
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_capture_wait(hEvent, hStream, Flags, &captured))

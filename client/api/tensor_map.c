@@ -4,6 +4,7 @@
  */
 #include "proto/tensor_map.h"
 #include "client/core/call.h"
+#include "common/base/status.h"
 #include "generated/client/operations.h"
 
 #include <string.h>
@@ -43,13 +44,11 @@ static void lay_out(words w, CUtensorMapInterleave interleave, CUtensorMapSwizzl
 /* The map must be where the hardware can read it from. */
 static CUresult encode(CUtensorMap *map, bool described, const words w)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     if (!map || (uintptr_t)map % 64 != 0 || !described)
         return CUDA_ERROR_INVALID_VALUE;
     CUtensorMap made;
-    status = rg_op_rgTensorMapEncode(&made, RG_TENSOR_WORDS, w);
+    CUresult status = rg_op_rgTensorMapEncode(&made, RG_TENSOR_WORDS, w);
     if (status == CUDA_SUCCESS)
         memcpy(map, &made, sizeof made);
     return status;
@@ -118,14 +117,12 @@ CUresult cuTensorMapEncodeIm2colWide(CUtensorMap *tensorMap, CUtensorMapDataType
 
 CUresult cuTensorMapReplaceAddress(CUtensorMap *tensorMap, void *globalAddress)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     if (!tensorMap || (uintptr_t)tensorMap % 64 != 0)
         return CUDA_ERROR_INVALID_VALUE;
     CUtensorMap before, after;
     memcpy(&before, tensorMap, sizeof before);
-    status = rg_op_rgTensorMapReplace(&after, &before, globalAddress);
+    CUresult status = rg_op_rgTensorMapReplace(&after, &before, globalAddress);
     if (status == CUDA_SUCCESS)
         memcpy(tensorMap, &after, sizeof after);
     return status;

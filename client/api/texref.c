@@ -5,6 +5,7 @@
 #include "client/api/function.h"
 #include "client/core/call.h"
 #include "client/core/handle.h"
+#include "common/base/status.h"
 #include "generated/client/operations.h"
 
 /* A reference has one handle, however often a module is asked for it. */
@@ -56,15 +57,13 @@ CUresult cuModuleGetSurfRef(CUsurfref *pSurfRef, CUmodule hmod, const char *name
 
 CUresult cuTexRefCreate(CUtexref *pTexRef)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     if (!pTexRef)
         return CUDA_ERROR_INVALID_VALUE;
     CUtexref handle = (CUtexref)rg_handle_create(RG_KIND_TEXREF);
     if (!handle)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    status = rg_op_cuTexRefCreate(&handle);
+    CUresult status = rg_op_cuTexRefCreate(&handle);
     if (status != CUDA_SUCCESS) {
         rg_handle_delete(RG_KIND_TEXREF, (uint64_t)handle);
         return status;
@@ -76,13 +75,11 @@ CUresult cuTexRefCreate(CUtexref *pTexRef)
 
 CUresult cuTexRefDestroy(CUtexref hTexRef)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_TEXREF, (uint64_t)hTexRef);
     if (!shadow || !shadow->texref.own)
         return CUDA_ERROR_INVALID_HANDLE;
-    status = rg_op_cuTexRefDestroy(hTexRef);
+    CUresult status = rg_op_cuTexRefDestroy(hTexRef);
     rg_handle_delete(RG_KIND_TEXREF, (uint64_t)hTexRef);
     return status;
 }
@@ -101,9 +98,7 @@ static CUresult bound(enum rg_kind kind, const void *reference, uint64_t array, 
 
 static CUresult check(enum rg_kind kind, const void *reference, enum rg_kind other_kind, const void *other)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     return rg_handle_known(kind, (uint64_t)reference) &&
                    (!other || rg_handle_known(other_kind, (uint64_t)other))
                ? CUDA_SUCCESS
@@ -165,9 +160,7 @@ CUresult cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned int Flag
 /* The array, or mipmapped array, of a reference. */
 static CUresult get(enum rg_kind kind, const void *reference, bool mipmap, void *out)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     const struct rg_shadow *shadow = rg_handle_shadow(kind, (uint64_t)reference);
     if (!shadow)
         return CUDA_ERROR_INVALID_HANDLE;

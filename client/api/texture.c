@@ -97,12 +97,10 @@ CUresult cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_DESC *pR
 {
     CUDA_RESOURCE_DESC sent;
     CUarray array;
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!pTexObject || !pResDesc || !pTexDesc)
         return CUDA_ERROR_INVALID_VALUE;
-    status = check_resource(pResDesc, &sent, &array);
+    CUresult status = check_resource(pResDesc, &sent, &array);
     struct object *object = status == CUDA_SUCCESS ? calloc(1, sizeof *object) : NULL;
     if (!object)
         return status == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : status;
@@ -129,12 +127,10 @@ CUresult cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC 
 {
     CUDA_RESOURCE_DESC sent;
     CUarray array;
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!pSurfObject || !pResDesc || pResDesc->resType != CU_RESOURCE_TYPE_ARRAY)
         return CUDA_ERROR_INVALID_VALUE;
-    status = check_resource(pResDesc, &sent, &array);
+    CUresult status = check_resource(pResDesc, &sent, &array);
     struct object *object = status == CUDA_SUCCESS ? calloc(1, sizeof *object) : NULL;
     if (!object)
         return status == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : status;
@@ -153,9 +149,7 @@ CUresult cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC 
 CUresult cuTexObjectDestroy(CUtexObject texObject)
 {
     struct object object;
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     return find(texObject, false, true, &object) ? rg_op_cuTexObjectDestroy(texObject)
                                                  : CUDA_ERROR_INVALID_VALUE;
 }
@@ -163,18 +157,14 @@ CUresult cuTexObjectDestroy(CUtexObject texObject)
 CUresult cuSurfObjectDestroy(CUsurfObject surfObject)
 {
     struct object object;
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     return find(surfObject, true, true, &object) ? rg_op_cuSurfObjectDestroy(surfObject)
                                                  : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult get(unsigned long long number, bool surface, const void *out, struct object *object)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     return out && find(number, surface, false, object) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

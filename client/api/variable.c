@@ -31,9 +31,7 @@ static CUresult note_variable(uint64_t owner, const struct rg_variable_place *pl
 static CUresult find_variable(enum rg_kind kind, uint64_t owner, const char *name, bool managed,
                               CUdeviceptr *dptr, size_t *bytes)
 {
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!name || (!dptr && !bytes))
         return CUDA_ERROR_INVALID_VALUE;
     if (!rg_handle_known(kind, owner))
@@ -44,7 +42,7 @@ static CUresult find_variable(enum rg_kind kind, uint64_t owner, const char *nam
                                                              : shadow->library.known;
     struct rg_variable_place v = {0};
     bool fresh;
-    status = rg_variables_find(kind, owner, name, managed, &v, &fresh);
+    CUresult status = rg_variables_find(kind, owner, name, managed, &v, &fresh);
     if (status == CUDA_SUCCESS && fresh && known) {
         rg_image_cache_note_variable(known, name, managed);
         rg_startup_profile_note_image(known);

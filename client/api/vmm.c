@@ -43,9 +43,7 @@ static CUresult check_location(const CUmemLocation *location)
 
 static CUresult check_properties(const CUmemAllocationProp *prop)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_ERROR_INVALID_VALUE;
     return check_location(&prop->location);
@@ -54,9 +52,7 @@ static CUresult check_properties(const CUmemAllocationProp *prop)
 CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
                                        CUmemAllocationGranularity_flags option)
 {
-    CUresult status = check_properties(prop);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(check_properties(prop));
     return granularity ? rg_op_cuMemGetAllocationGranularity(granularity, prop, option)
                        : CUDA_ERROR_INVALID_VALUE;
 }
@@ -105,9 +101,7 @@ CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CU
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop,
                      unsigned long long flags)
 {
-    CUresult status = check_properties(prop);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(check_properties(prop));
     if (!handle || !size)
         return CUDA_ERROR_INVALID_VALUE;
     if ((unsigned)prop->requestedHandleTypes &
@@ -117,7 +111,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
     if (!made)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *allocation_of(made) = (struct rg_allocation){.device = prop->location.id, .references = 1};
-    status = rg_op_cuMemCreate(&made, size, prop, flags);
+    CUresult status = rg_op_cuMemCreate(&made, size, prop, flags);
     if (status == CUDA_SUCCESS)
         *handle = made;
     else
@@ -185,12 +179,10 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
                                                 CUmemGenericAllocationHandle handle)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     if (!prop || !allocation_of(handle))
         return CUDA_ERROR_INVALID_VALUE;
-    status = rg_op_cuMemGetAllocationPropertiesFromHandle(prop, handle);
+    CUresult status = rg_op_cuMemGetAllocationPropertiesFromHandle(prop, handle);
     if (prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
         prop->location.id =
             rg_device_here(rg_home_session(rg_home_of(RG_KIND_ALLOCATION, handle)), prop->location.id);
@@ -205,9 +197,7 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     const struct rg_allocation *allocation = allocation_of(handle);
     if (!ptr || !size || !allocation)
         return CUDA_ERROR_INVALID_VALUE;
@@ -218,7 +208,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
                                    .kind = RG_RANGE_VIRTUAL,
                                    .device = allocation->device,
                                    .allocation = handle};
-    status = rg_op_cuMemMap(ptr, size, offset, handle, flags);
+    CUresult status = rg_op_cuMemMap(ptr, size, offset, handle, flags);
     if (status == CUDA_SUCCESS && !rg_map_add(&range)) {
         (void)rg_op_cuMemUnmap(ptr, size);
         status = CUDA_ERROR_OUT_OF_MEMORY;
@@ -228,12 +218,8 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
-    status = rg_op_cuMemUnmap(ptr, size);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
+    RG_TRY(rg_op_cuMemUnmap(ptr, size));
     struct rg_range range;
     for (size_t done = 0; done < size && rg_map_remove(ptr + done, 1u << RG_RANGE_VIRTUAL, &range);)
         done += range.size;
@@ -254,11 +240,9 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *des
 
 CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)
 {
-    CUresult status = rg_call_allowed(0);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_call_allowed(0));
     if (!flags || !location)
         return CUDA_ERROR_INVALID_VALUE;
-    status = check_location(location);
+    CUresult status = check_location(location);
     return status == CUDA_SUCCESS ? rg_op_cuMemGetAccess(flags, location, ptr) : status;
 }

@@ -48,9 +48,7 @@ static CUresult bind_to_home(struct rg_call *call, unsigned traits, uint64_t hom
 
 CUresult rg_call_look(struct rg_call *call, unsigned traits, uint64_t home)
 {
-    CUresult ended = atomic_load_explicit(&rg_sessions_ended, memory_order_acquire);
-    if (ended != CUDA_SUCCESS)
-        return ended;
+    RG_TRY(atomic_load_explicit(&rg_sessions_ended, memory_order_acquire));
     struct rg_thread *thread = rg_thread_current();
     if (!thread)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -145,9 +143,7 @@ void rg_calls_together_end(void)
 static CUresult check_record(const struct rg_call *call, enum rg_op op, size_t size, uint32_t *record_size,
                              uint16_t *number)
 {
-    const CUresult ended = atomic_load_explicit(&call->session->ended, memory_order_acquire);
-    if (ended != CUDA_SUCCESS)
-        return ended;
+    RG_TRY(atomic_load_explicit(&call->session->ended, memory_order_acquire));
     *number = call->session->op_numbers[op];
     if (!*number)
         return rg_unsupported(rg_op_names[op]);

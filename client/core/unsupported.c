@@ -14,9 +14,7 @@ static CUresult not_supported(const char *function, const char *why)
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static const char *told[RG_API_COUNT];
     static size_t n_told;
-    CUresult ended = atomic_load(&rg_sessions_ended);
-    if (ended != CUDA_SUCCESS)
-        return ended;
+    RG_TRY(atomic_load(&rg_sessions_ended));
     bool known = false;
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < n_told && !known; i++)

@@ -22,9 +22,7 @@ enum rg_status rg_client_connect(const char *server, const struct rg_transport_o
                                  struct rg_credentials *credentials, char *why, size_t why_size,
                                  struct rg_conn **out)
 {
-    enum rg_status status = rg_credentials_find(server, credentials, why, why_size);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_credentials_find(server, credentials, why, why_size));
     rg_enrol_renew(server, credentials, RENEWAL_MS);
     return rg_client_connect_again(server, options, credentials, why, why_size, out);
 }

@@ -199,9 +199,8 @@ enum rg_status rg_draft_commit(struct rg_draft *draft, char *why, size_t why_siz
     char from[PATH_MAX + 16], to[PATH_MAX + 16];
     const char *name = strrchr(draft->final, '/') + 1;
     snprintf(from, sizeof from, "%s\n", name);
-    enum rg_status status = rg_draft_write(draft, RG_CREDENTIALS_SERVER, from, why, why_size);
-    if (status == RG_OK)
-        status = rg_draft_write(draft, DEFAULT, from, why, why_size);
+    RG_TRY(rg_draft_write(draft, RG_CREDENTIALS_SERVER, from, why, why_size));
+    enum rg_status status = rg_draft_write(draft, DEFAULT, from, why, why_size);
     if (status != RG_OK)
         return status;
     fsync(draft->fd);

@@ -176,10 +176,8 @@ enum rg_status rg_enrol_join(const struct rg_join_token *token, bool force, int 
                              struct rg_enrolled *out, char *why, size_t why_size)
 {
     struct rg_draft draft;
-    enum rg_status status = rg_draft_begin(&draft, &token->address, force, why, why_size);
-    if (status != RG_OK)
-        return status;
-    status = fill(&draft, token, timeout_ms, out, why, why_size);
+    RG_TRY(rg_draft_begin(&draft, &token->address, force, why, why_size));
+    enum rg_status status = fill(&draft, token, timeout_ms, out, why, why_size);
     if (status == RG_OK)
         status = rg_draft_commit(&draft, why, why_size);
     if (status == RG_OK)

@@ -143,9 +143,7 @@ bool rg_unified_take_wanted(struct rg_pinned_list *list)
 CUresult rg_unified_add(enum rg_unified_kind kind, uint64_t start, uint64_t size)
 {
     const size_t n_pages = size / RG_PAGE;
-    CUresult status = rg_op_rgUnifiedOpen();
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_op_rgUnifiedOpen());
     struct rg_managed_range *range = malloc(sizeof *range + n_pages);
     if (!range)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -178,9 +176,7 @@ CUresult rg_unified_add(enum rg_unified_kind kind, uint64_t start, uint64_t size
 
 CUresult rg_unified_add_partial(uint64_t start, uint64_t size)
 {
-    CUresult status = rg_op_rgUnifiedOpen();
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_op_rgUnifiedOpen());
     pthread_mutex_lock(&rg_managed_ranges.lock);
     const bool good = rg_unified_start_service() &&
                       rg_partial_pages_add(rg_session_current(), rg_context_current(), start, size);

@@ -43,10 +43,8 @@ CUresult rg_context_scope_enter_stream(CUstream stream, bool *entered)
 
 CUresult rg_context_scope_synchronize(uint64_t context, CUstream stream)
 {
-    CUresult status = rg_context_scope_enter(context);
-    if (status != CUDA_SUCCESS)
-        return status;
-    status = rg_op_cuStreamSynchronize(stream);
+    RG_TRY(rg_context_scope_enter(context));
+    CUresult status = rg_op_cuStreamSynchronize(stream);
     rg_context_scope_leave();
     return status;
 }

@@ -125,10 +125,8 @@ CUresult rg_cross_fence_wait_event(CUstream stream, CUevent event, unsigned flag
 {
     const uint64_t context = rg_home_context(rg_home_of(RG_KIND_EVENT, (uint64_t)event));
     struct rg_helper_stream *helper;
-    CUresult status = rg_helper_stream_take(context, NULL, &helper);
-    if (status != CUDA_SUCCESS)
-        return status;
-    status = rg_context_scope_enter(context);
+    RG_TRY(rg_helper_stream_take(context, NULL, &helper));
+    CUresult status = rg_context_scope_enter(context);
     if (status == CUDA_SUCCESS) {
         status = rg_op_cuStreamWaitEvent(helper->stream, event, flags);
         rg_context_scope_leave();

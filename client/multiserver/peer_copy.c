@@ -236,10 +236,8 @@ static void abandon(struct peer_copy *copying)
 static CUresult put_copy(const struct rg_copy *copy, uint64_t to_home, uint64_t from_context)
 {
     struct rg_helper_stream *helper;
-    CUresult status = from_context ? rg_helper_stream_take(from_context, copy->stream, &helper)
-                                   : CUDA_ERROR_INVALID_CONTEXT;
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(from_context ? rg_helper_stream_take(from_context, copy->stream, &helper)
+                        : CUDA_ERROR_INVALID_CONTEXT);
     struct peer_copy *copying = create(copy);
     if (!copying) {
         rg_helper_stream_give(helper);
@@ -249,7 +247,7 @@ static CUresult put_copy(const struct rg_copy *copy, uint64_t to_home, uint64_t 
     copying->to = rg_home_session(to_home);
     copying->helper = helper;
     struct rg_proxy proxy;
-    status = rg_proxy_begin(&proxy, to_home, copy->stream, false);
+    CUresult status = rg_proxy_begin(&proxy, to_home, copy->stream, false);
     const bool begun = status == CUDA_SUCCESS;
     if (begun)
         status = rg_context_scope_enter(from_context);

@@ -313,9 +313,7 @@ enum rg_status rg_trace_parse(const void *data, size_t size, struct rg_trace *tr
                      RG_TRACE_VERSION);
     at += sizeof head;
     for (bool end = false; !end;) {
-        enum rg_status status = read_block(trace, &at, limit, &end, why, why_size);
-        if (status != RG_OK)
-            return status;
+        RG_TRY(read_block(trace, &at, limit, &end, why, why_size));
     }
     if (at != limit)
         return wrong(why, why_size, "it is damaged (there is something behind its end)");

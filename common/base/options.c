@@ -369,10 +369,8 @@ enum rg_status rg_options_load_arguments(struct rg_options *options, int argc, c
             at++;
             break;
         }
-        enum rg_status status = word[1] == '-' ? load_long(options, argc, argv, &at, why, why_size)
-                                               : load_short(options, argc, argv, &at, why, why_size);
-        if (status != RG_OK)
-            return status;
+        RG_TRY(word[1] == '-' ? load_long(options, argc, argv, &at, why, why_size)
+                              : load_short(options, argc, argv, &at, why, why_size));
     }
     *next = at;
     return RG_OK;
@@ -386,9 +384,7 @@ enum rg_status rg_options_load_environment(struct rg_options *options, char *why
         const char *value = row->environment ? getenv(row->environment) : NULL;
         if (!value || !*value)
             continue; /* empty is as good as unset */
-        enum rg_status status = set_value(options, row, row->environment, value, why, why_size);
-        if (status != RG_OK)
-            return status;
+        RG_TRY(set_value(options, row, row->environment, value, why, why_size));
     }
     return RG_OK;
 }
@@ -443,9 +439,7 @@ enum rg_status rg_options_load_file(struct rg_options *options, const char *path
         snprintf(origin, sizeof origin, "%s:%u: ", path, number);
         if (!strchr(line, '\n') && !feof(file))
             return fail(why, why_size, "%sthe line is too long", origin);
-        enum rg_status status = load_line(options, origin, line, why, why_size);
-        if (status != RG_OK)
-            return status;
+        RG_TRY(load_line(options, origin, line, why, why_size));
     }
     if (ferror(file))
         return fail(why, why_size, "%s: %s", path, strerror(errno));

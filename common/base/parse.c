@@ -156,10 +156,8 @@ enum rg_status rg_parse_bandwidth(const char *text, uint64_t *out_bytes_per_seco
 enum rg_status rg_parse_fraction(const char *text, uint32_t *out_millionths, char *why, size_t why_size)
 {
     uint64_t value = 0;
-    enum rg_status status = parse_quantity(text, UNITS(fraction_units), false, "a fraction (like 0.5 or 50%)",
-                                           &value, why, why_size);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(parse_quantity(text, UNITS(fraction_units), false, "a fraction (like 0.5 or 50%)", &value, why,
+                          why_size));
     if (value == 0 || value > 1000000) {
         rg_explain(why, why_size, "'%s' is not more than 0 and at most 1", text);
         return RG_ERR_INVALID;

@@ -103,9 +103,7 @@ static enum rg_status find_library_dir(char *out, size_t size)
         return format_path(out, size, named, "", "");
 
     char path[PATH_MAX];
-    enum rg_status status = rg_path_self(path, sizeof path);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_path_self(path, sizeof path));
     if (!cut_last(path))
         return RG_ERR_NOT_FOUND;
     if (ends_with(path, "/bin")) {
@@ -122,18 +120,14 @@ static enum rg_status find_library_dir(char *out, size_t size)
 enum rg_status rg_path_library(const char *part, char *out, size_t size)
 {
     char dir[PATH_MAX];
-    enum rg_status status = find_library_dir(dir, sizeof dir);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(find_library_dir(dir, sizeof dir));
     return format_path(out, size, dir, *part ? "/" : "", part);
 }
 
 enum rg_status rg_path_program(const char *name, char *out, size_t size)
 {
     char dir[PATH_MAX];
-    enum rg_status status = find_library_dir(dir, sizeof dir);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(find_library_dir(dir, sizeof dir));
     if (!ends_with(dir, "/lib/remote-gpu"))
         return RG_ERR_NOT_FOUND;
     cut_last(dir);

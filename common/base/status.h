@@ -32,6 +32,17 @@ enum rg_status {
     RG_ERR_UNREACHABLE = 42, /* no connection could be made */
 };
 
+/**
+ * Returns from the function what `expression` is (an enum rg_status, a CUresult) unless that is success, which
+ * is 0.
+ */
+#define RG_TRY(expression)                                                                                   \
+    do {                                                                                                     \
+        const __auto_type tried_ = (expression);                                                             \
+        if (tried_ != 0)                                                                                     \
+            return tried_;                                                                                   \
+    } while (0)
+
 /** A short English phrase for `status`; static storage. */
 const char *rg_status_string(enum rg_status status);
 

@@ -139,9 +139,7 @@ static CUresult retain_primary(struct rg_request *request, uint64_t handle, CUde
                                              void *object))
 {
     CUcontext object = NULL;
-    CUresult result = rg_driver.cuDevicePrimaryCtxRetain(&object, dev);
-    if (result != CUDA_SUCCESS)
-        return result;
+    RG_TRY(rg_driver.cuDevicePrimaryCtxRetain(&object, dev));
     request->primary = true;
     enter(request, RG_KIND_CONTEXT, handle, object);
     struct rg_worker_context *context = state_of(request, object);
@@ -177,9 +175,7 @@ CUresult rg_execute_cuDevicePrimaryCtxSetFlags_v2(struct rg_request *request, CU
 {
     if (!rg_driver.cuDevicePrimaryCtxSetFlags_v2)
         return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult result = rg_coredump_context_flags(flags);
-    if (result != CUDA_SUCCESS)
-        return result;
+    RG_TRY(rg_coredump_context_flags(flags));
     not_ready(request->worker, dev, true); /* flags are for a context that is yet to be made */
     return rg_driver.cuDevicePrimaryCtxSetFlags_v2(dev, flags);
 }
@@ -190,10 +186,8 @@ CUresult rg_execute_cuCtxCreate_v2(struct rg_request *request, uint64_t context,
     CUcontext made = NULL;
     if (!rg_driver.cuCtxCreate_v2)
         return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult result = rg_coredump_context_flags(flags);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = rg_driver.cuCtxCreate_v2(&made, flags, dev);
+    RG_TRY(rg_coredump_context_flags(flags));
+    CUresult result = rg_driver.cuCtxCreate_v2(&made, flags, dev);
     if (result == CUDA_SUCCESS)
         rg_request_new(request, RG_KIND_CONTEXT, context, made);
     return result;

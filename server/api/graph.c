@@ -59,10 +59,8 @@ static CUresult read_conditions(struct maker *m)
     for (uint32_t i = 0; i < n; i++) {
         m->conditions[i].client = rg_get_u64(&m->in);
         const uint32_t initial = rg_get_u32(&m->in), flags = rg_get_u32(&m->in);
-        CUresult result = rg_driver.cuGraphConditionalHandleCreate(&m->conditions[i].own, m->graph,
-                                                                   m->context, initial, flags);
-        if (result != CUDA_SUCCESS)
-            return result;
+        RG_TRY(rg_driver.cuGraphConditionalHandleCreate(&m->conditions[i].own, m->graph, m->context, initial,
+                                                        flags));
         m->n_conditions = i + 1;
     }
     if (n)
@@ -282,21 +280,16 @@ static CUresult add_steps(struct maker *m, CUgraph graph, unsigned depth)
             before[b] = nodes[from];
         }
         const struct place at = {graph, before, n_before};
-        CUresult result = add_step(m, &at, kind, depth, &nodes[i]);
-        if (result != CUDA_SUCCESS)
-            return result;
+        RG_TRY(add_step(m, &at, kind, depth, &nodes[i]));
     }
     return CUDA_SUCCESS;
 }
 
 static CUresult make(struct maker *m, unsigned priorities, CUgraphExec *made)
 {
-    CUresult result = rg_driver.cuCtxGetCurrent(&m->context);
-    if (result == CUDA_SUCCESS)
-        result = rg_driver.cuGraphCreate(&m->graph, 0);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = read_conditions(m);
+    RG_TRY(rg_driver.cuCtxGetCurrent(&m->context));
+    RG_TRY(rg_driver.cuGraphCreate(&m->graph, 0));
+    CUresult result = read_conditions(m);
     if (result == CUDA_SUCCESS)
         result = add_steps(m, m->graph, 0);
     if (result == CUDA_SUCCESS)

@@ -121,9 +121,7 @@ CUresult rg_execute_rgLinkCreate(struct rg_request *request, uint64_t state, uns
 {
     struct options all;
     CUlinkState made = NULL;
-    CUresult result = read_options(request, &all, count, options, values);
-    if (result != CUDA_SUCCESS)
-        return result;
+    RG_TRY(read_options(request, &all, count, options, values));
     if (!rg_driver.cuLinkCreate_v2 || !rg_driver.cuLinkAddData_v2 || !rg_driver.cuLinkComplete)
         return CUDA_ERROR_NOT_SUPPORTED;
     info_size = info_size < LOG_MAX ? info_size : LOG_MAX;
@@ -139,7 +137,7 @@ CUresult rg_execute_rgLinkCreate(struct rg_request *request, uint64_t state, uns
     add_log(&all, CU_JIT_ERROR_LOG_BUFFER, extra->logs + info_size + 1, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
             error_size);
     memcpy(extra->values, all.values, all.count * sizeof *all.values);
-    result = rg_driver.cuLinkCreate_v2(all.count, all.options, extra->values, &made);
+    CUresult result = rg_driver.cuLinkCreate_v2(all.count, all.options, extra->values, &made);
     if (result != CUDA_SUCCESS) {
         free(extra);
         return result;

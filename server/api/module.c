@@ -41,9 +41,7 @@ static CUresult begin_load(struct rg_request *request, struct load *load, uint64
     if (!image)
         return CUDA_ERROR_INVALID_IMAGE;
     rg_request_go_out_of_order(request);
-    CUresult result = rg_image_code(request, image, RG_IMAGE_MODULE, &load->code);
-    if (result != CUDA_SUCCESS)
-        return result;
+    RG_TRY(rg_image_code(request, image, RG_IMAGE_MODULE, &load->code));
     if (count > OPTIONS_MAX - 4)
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < count; i++) {
@@ -279,9 +277,7 @@ CUresult rg_execute_rgKernelGetFunction(struct rg_request *request, uint64_t fun
     if (!rg_driver.cuKernelGetFunction)
         return CUDA_ERROR_NOT_SUPPORTED;
     rg_request_go_out_of_order(request);
-    CUresult result = rg_driver.cuKernelGetFunction(&made, kernel);
-    if (result != CUDA_SUCCESS)
-        return result;
+    RG_TRY(rg_driver.cuKernelGetFunction(&made, kernel));
     request->owner = request->uses; /* the kernel's library */
     rg_layouts_function(request, made, kernel);
     rg_request_found(request, RG_KIND_FUNCTION, function, made);
@@ -293,9 +289,7 @@ CUresult rg_execute_rgKernelTakeFunction(struct rg_request *request, uint64_t fu
     CUfunction made = NULL;
     if (!rg_driver.cuKernelGetFunction)
         return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult result = rg_driver.cuKernelGetFunction(&made, kernel);
-    if (result != CUDA_SUCCESS)
-        return result;
+    RG_TRY(rg_driver.cuKernelGetFunction(&made, kernel));
     request->owner = request->uses;
     rg_layouts_function(request, made, kernel);
     rg_request_new(request, RG_KIND_FUNCTION, function, made);

@@ -32,9 +32,7 @@ CUresult rg_execute_cuMemRetainAllocationHandle(struct rg_request *request, uint
     CUmemGenericAllocationHandle found = 0;
     if (!rg_driver.cuMemRetainAllocationHandle || !rg_driver.cuMemRelease)
         return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult result = rg_driver.cuMemRetainAllocationHandle(&found, addr);
-    if (result != CUDA_SUCCESS)
-        return result;
+    RG_TRY(rg_driver.cuMemRetainAllocationHandle(&found, addr));
     void *object = (void *)(uintptr_t)found;
     if (rg_objects_find_object(&request->worker->objects, RG_KIND_ALLOCATION, object))
         (void)rg_driver.cuMemRelease(found); /* the client's handle has a reference already */

@@ -223,10 +223,8 @@ CUresult rg_execute_rgIpcOpenMemory(struct rg_request *request, const CUipcMemHa
     if (!rg_driver.cuIpcOpenMemHandle_v2 || !rg_driver.cuIpcCloseMemHandle ||
         !rg_driver.cuMemGetAddressRange_v2)
         return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult result = rg_driver.cuIpcOpenMemHandle_v2(&found, *handle, flags);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = rg_driver.cuMemGetAddressRange_v2(&base, size, found);
+    RG_TRY(rg_driver.cuIpcOpenMemHandle_v2(&found, *handle, flags));
+    CUresult result = rg_driver.cuMemGetAddressRange_v2(&base, size, found);
     if (result != CUDA_SUCCESS)
         (void)rg_driver.cuIpcCloseMemHandle(found);
     *address = found;

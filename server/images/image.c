@@ -188,9 +188,7 @@ CUresult rg_image_code(struct rg_request *request, struct rg_image *image, unsig
 {
     static struct rg_log_limit limit = RG_LOG_LIMIT_INIT;
     struct rg_cuda_image found;
-    CUresult result = rg_image_ready(request, image);
-    if (result != CUDA_SUCCESS)
-        return result;
+    RG_TRY(rg_image_ready(request, image));
     const enum rg_cuda_image_kind kind = identify(image, &found);
     *code = (struct rg_image_code){found.data, (size_t)found.size};
     if (kind == RG_CUDA_IMAGE_CONTAINER && image->parts)

@@ -69,16 +69,14 @@ static enum rg_status say_hello(struct service *service, int hello_fd, bool no_r
 {
     static struct rg_control client, answer;
     struct rg_conn *control_conn = NULL; /* stays open until the process ends */
-    enum rg_status status = read_hello(hello_fd, &client);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(read_hello(hello_fd, &client));
     rg_server_hello_init(&answer);
     answer.server_hello.limits = (struct rg_limits_info){RG_MESSAGE_MAX, RG_BULK_MAX, 1};
     answer.server_hello.session = session;
     struct rg_upgrade *move =
         no_rdma ? NULL : rg_upgrade_open(&client.client_hello.transports, &answer.server_hello);
     rg_control_fini(&client);
-    status = rg_control_send(service->conn, &answer);
+    enum rg_status status = rg_control_send(service->conn, &answer);
     if (status == RG_OK && move)
         status = rg_upgrade_finish(move, &service->conn, &control_conn);
     else
@@ -143,9 +141,7 @@ static enum rg_status take_bulk(struct service *service, size_t left)
     while (left > 0) {
         void *memory;
         size_t size;
-        enum rg_status status = rg_conn_take_advertised(service->conn, left, &memory, &size);
-        if (status != RG_OK)
-            return status;
+        RG_TRY(rg_conn_take_advertised(service->conn, left, &memory, &size));
         if (size == 0)
             return rg_conn_recv_bulk(service->conn, service->bulk, left);
         (void)rg_conn_advertise(service->conn, 0, 0, memory, ADVERTISED_PIECE);

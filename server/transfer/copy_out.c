@@ -65,10 +65,8 @@ static void unpin_area(struct rg_worker *worker, void *area)
 static CUresult wait_for_stream(const struct copy *copy)
 {
     struct rg_staging_buffer *small; /* for its event */
-    CUresult result = rg_staging_take(copy->worker, copy->context, 1, &small);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = rg_driver.cuEventRecord(small->ready, copy->stream);
+    RG_TRY(rg_staging_take(copy->worker, copy->context, 1, &small));
+    CUresult result = rg_driver.cuEventRecord(small->ready, copy->stream);
     if (result == CUDA_SUCCESS)
         result = rg_wait_event(copy->request, small->ready);
     rg_output_drain(copy->worker);
@@ -115,10 +113,8 @@ static CUresult start_part(const struct copy *copy, size_t offset, struct rg_sta
 {
     struct rg_staging_buffer *buffer;
     const size_t size = part_size(copy, offset);
-    CUresult result = rg_staging_take(copy->worker, copy->context, size, &buffer);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = rg_device_region_copy(copy->region, buffer->memory, offset, size, copy->stream);
+    RG_TRY(rg_staging_take(copy->worker, copy->context, size, &buffer));
+    CUresult result = rg_device_region_copy(copy->region, buffer->memory, offset, size, copy->stream);
     if (result == CUDA_SUCCESS)
         result = rg_driver.cuEventRecord(buffer->ready, copy->stream);
     if (result != CUDA_SUCCESS) {
@@ -196,9 +192,7 @@ static CUresult copy_out(struct rg_request *request, const struct rg_device_regi
     if (send_gpudirect(&copy, &result))
         return result;
     struct rg_staging_buffer *first;
-    result = start_part(&copy, 0, &first);
-    if (result != CUDA_SUCCESS)
-        return result;
+    RG_TRY(start_part(&copy, 0, &first));
     if (!parts)
         return send_whole(&copy, first);
     if (rg_request_detach(request))

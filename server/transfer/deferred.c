@@ -120,9 +120,7 @@ static CUresult use_slots(struct rg_request *request, struct rg_deferred_item *i
             *slot = NULL;
         }
         if (!*slot && i < item->n_chunks) {
-            CUresult result = rg_staging_take(request->worker, context, item->chunk, slot);
-            if (result != CUDA_SUCCESS)
-                return result;
+            RG_TRY(rg_staging_take(request->worker, context, item->chunk, slot));
             (*slot)->kept = true;
         }
         item->slots[i] = *slot ? (*slot)->memory : NULL;

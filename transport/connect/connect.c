@@ -36,18 +36,15 @@ enum rg_status rg_transport_connect(const char *address, const struct rg_transpo
     struct rg_address parsed;
     struct rg_transport_options options;
     struct rg_filter_chain chain;
-    enum rg_status status = rg_address_parse(address, &parsed, why, why_size);
-    if (status == RG_OK)
-        status = prepare(given, secure_getenv("REMOTE_GPU_FILTER"), &options, &chain, why, why_size);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_address_parse(address, &parsed, why, why_size));
+    RG_TRY(prepare(given, secure_getenv("REMOTE_GPU_FILTER"), &options, &chain, why, why_size));
     if (options.tls && strcmp(parsed.scheme, "tcp") == 0)
         snprintf(parsed.transport, sizeof parsed.transport, "tls");
     const struct rg_transport_ops *ops = rg_transport_find(parsed.transport, why, why_size);
     if (!ops)
         return RG_ERR_UNREACHABLE;
     struct rg_conn *conn = NULL;
-    status = ops->connect(&parsed, &options, why, why_size, &conn);
+    enum rg_status status = ops->connect(&parsed, &options, why, why_size, &conn);
     if (status != RG_OK)
         return status == RG_ERR_INVALID || status == RG_ERR_REFUSED ? status : RG_ERR_UNREACHABLE;
     conn->ops = ops;
@@ -66,16 +63,13 @@ enum rg_status rg_transport_listen(const char *address, const struct rg_transpor
     struct rg_address parsed;
     struct rg_transport_options options;
     struct rg_filter_chain chain;
-    enum rg_status status = rg_address_parse(address, &parsed, why, why_size);
-    if (status == RG_OK)
-        status = prepare(given, "", &options, &chain, why, why_size);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_address_parse(address, &parsed, why, why_size));
+    RG_TRY(prepare(given, "", &options, &chain, why, why_size));
     const struct rg_transport_ops *ops = rg_transport_find(parsed.transport, why, why_size);
     if (!ops)
         return RG_ERR_UNREACHABLE;
     struct rg_listener *listener = NULL;
-    status = ops->listen(&parsed, &options, why, why_size, &listener);
+    enum rg_status status = ops->listen(&parsed, &options, why, why_size, &listener);
     if (status != RG_OK)
         return status == RG_ERR_INVALID ? status : RG_ERR_UNREACHABLE;
     listener->ops = ops;
@@ -99,11 +93,9 @@ enum rg_status rg_transport_adopt_fd(int fd, const struct rg_transport_options *
         return RG_ERR_NOT_FOUND;
     }
     struct rg_conn *conn = NULL;
-    enum rg_status status = ops->adopt_fd(fd, &options, &conn);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(ops->adopt_fd(fd, &options, &conn));
     conn->ops = ops;
-    status = rg_filter_chain_apply(&chain, &conn);
+    enum rg_status status = rg_filter_chain_apply(&chain, &conn);
     if (status == RG_OK)
         *out = conn;
     return status;
@@ -118,11 +110,9 @@ const struct rg_tls_tools *rg_transport_tls_tools(char *why, size_t why_size)
 enum rg_status rg_listener_accept(struct rg_listener *listener, int timeout_ms, struct rg_conn **out)
 {
     struct rg_conn *conn = NULL;
-    enum rg_status status = listener->ops->accept(listener, timeout_ms, &conn);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(listener->ops->accept(listener, timeout_ms, &conn));
     conn->ops = listener->ops;
-    status = rg_filter_chain_apply(&listener->filters, &conn);
+    enum rg_status status = rg_filter_chain_apply(&listener->filters, &conn);
     if (status == RG_OK)
         *out = conn;
     return status;

@@ -262,15 +262,13 @@ static void *run_outbound(void *arg)
 static enum rg_status take_in(struct delay_conn *c)
 {
     struct rg_message message;
-    enum rg_status status = rg_conn_recv(c->next, -1, &message);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_conn_recv(c->next, -1, &message));
     struct rg_parcel *parcel = rg_parcel_create(message.size, message.bulk_size);
     if (!parcel)
         return RG_ERR_LOST;
     if (message.size > 0)
         memcpy(parcel->data, message.data, message.size);
-    status = rg_conn_recv_bulk(c->next, parcel->bulk, message.bulk_size);
+    enum rg_status status = rg_conn_recv_bulk(c->next, parcel->bulk, message.bulk_size);
     if (status != RG_OK) {
         free(parcel);
         return status;
@@ -298,9 +296,7 @@ static enum rg_status delay_recv(struct rg_conn *conn, int timeout_ms, struct rg
 {
     struct delay_conn *c = (struct delay_conn *)conn;
     struct rg_parcel *parcel;
-    enum rg_status status = rg_queue_pop(&c->in, timeout_ms, &parcel);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_queue_pop(&c->in, timeout_ms, &parcel));
     free(c->current);
     c->current = parcel;
     *out =

@@ -305,9 +305,7 @@ static enum rg_status fault_recv(struct rg_conn *conn, int timeout_ms, struct rg
     }
     if ((o->recv_lost_at > 0 && c->n_received + 1 >= o->recv_lost_at) || c->was_cut)
         return RG_ERR_LOST;
-    enum rg_status status = rg_conn_recv(c->next, timeout_ms, out);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_conn_recv(c->next, timeout_ms, out));
     if (is_cut(c, &c->recv_budget, &c->spare_recv, sizeof(struct rg_frame) + out->size)) {
         c->was_cut = true;
         rg_conn_interrupt(c->next);

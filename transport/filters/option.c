@@ -1,7 +1,6 @@
 /* option.c - see option.h. */
 #include "transport/filters/option.h"
 
-
 #include <string.h>
 
 bool rg_option_next(const char **cursor, struct rg_option *out, enum rg_status *status, char *why,

@@ -70,9 +70,7 @@ static enum rg_status mem_recv(struct rg_conn *conn, int timeout_ms, struct rg_m
 {
     struct mem_conn *c = (struct mem_conn *)conn;
     struct rg_parcel *parcel;
-    enum rg_status status = rg_queue_pop(c->in, timeout_ms, &parcel);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_queue_pop(c->in, timeout_ms, &parcel));
     free(c->current);
     c->current = parcel;
     *out =

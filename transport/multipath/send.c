@@ -160,9 +160,7 @@ enum rg_status rg_multipath_send_detached(struct rg_conn *conn, struct rg_send *
 {
     struct multipath *m = (struct multipath *)conn;
     struct rg_sending sending = {.send = send};
-    enum rg_status status = rg_fanout_begin(&m->f, send);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_fanout_begin(&m->f, send));
     const uint64_t since = rg_now_ns();
     rg_fanout_send_pieces(&m->f, &sending);
     const uint64_t ns = rg_now_ns() - since;

@@ -268,9 +268,7 @@ static enum rg_status take_run(struct rail *rail)
     struct multirail *m = rg_multirail_of(rail);
     struct rg_message message;
     struct rg_run piece;
-    enum rg_status status = rg_conn_recv(rail->base.conn, -1, &message);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_conn_recv(rail->base.conn, -1, &message));
     if (message.size != sizeof piece)
         return RG_ERR_PROTOCOL;
     memcpy(&piece, message.data, sizeof piece);
@@ -279,7 +277,7 @@ static enum rg_status take_run(struct rail *rail)
         return RG_ERR_PROTOCOL;
     const size_t begin = (size_t)piece.index * RG_PIECE;
     pthread_mutex_lock(&m->f.lock);
-    status = claim(rail, &piece, message.bulk_size);
+    enum rg_status status = claim(rail, &piece, message.bulk_size);
     if (status == RG_OK) {
         struct run *run = &m->inbox.runs[piece.index];
         status = put(rail, run, piece.number, begin, begin + message.bulk_size);
@@ -359,9 +357,7 @@ enum rg_status rg_multirail_recv(struct rg_conn *conn, int timeout_ms, struct rg
 {
     struct multirail *m = (struct multirail *)conn;
     unsigned wanted;
-    const enum rg_status status = rg_fanout_recv(&m->f, timeout_ms, out, &wanted);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_fanout_recv(&m->f, timeout_ms, out, &wanted));
     if (m->f.out_of_band) {
         rg_rails_want(m, wanted, 0);
         return RG_OK;

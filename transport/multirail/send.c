@@ -193,9 +193,7 @@ enum rg_status rg_multirail_send_detached(struct rg_conn *conn, struct rg_send *
 {
     struct multirail *m = (struct multirail *)conn;
     struct rg_sending sending = {.send = send};
-    enum rg_status status = rg_fanout_begin(&m->f, send);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_fanout_begin(&m->f, send));
     sending.tag = tag_of(m, send);
     const uint64_t since = rg_now_ns();
     rg_fanout_send_pieces(&m->f, &sending);

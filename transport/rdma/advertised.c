@@ -68,9 +68,7 @@ static uint32_t end_slot(uint64_t tag)
 static enum rg_status advertise(struct rg_rdma_conn *c, uint64_t tag, uint64_t base, void *memory,
                                 size_t size)
 {
-    enum rg_status status = rg_rdma_state(c);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_rdma_state(c));
     uint32_t slot = first_slot(tag);
     while (slot < end_slot(tag) && c->advertised[slot].state != RG_RDMA_AT_HOME)
         slot++;
@@ -85,7 +83,7 @@ static enum rg_status advertise(struct rg_rdma_conn *c, uint64_t tag, uint64_t b
         .tag = tag, .base = base, .memory = memory, .size = size, .region = tag ? region : NULL};
     if (tag)
         rg_rdma_region_use(region);
-    status = tell(c, slot, region);
+    enum rg_status status = tell(c, slot, region);
     if (status == RG_OK)
         advertised->state = RG_RDMA_AWAY;
     else if (tag)
@@ -156,9 +154,7 @@ static enum rg_status need_piece(struct rg_rdma_conn *c, size_t bulk_left)
     if (c->piece.length > 0)
         return RG_OK;
     struct rg_rdma_piece piece;
-    enum rg_status status = rg_rdma_take_payload(c, &piece, sizeof piece);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_rdma_take_payload(c, &piece, sizeof piece));
     const uint16_t slot = le16toh(piece.slot);
     const uint32_t length = le32toh(piece.length);
     const uint64_t offset = le64toh(piece.offset);

@@ -485,10 +485,8 @@ enum rg_status rg_rdma_connect(const struct rg_address *address, const struct rg
                                char *why, size_t why_size, struct rg_conn **out)
 {
     struct addrinfo *list;
-    enum rg_status status = rg_rdma_resolve_name(address, false, &list, why, why_size);
-    if (status != RG_OK)
-        return status;
-    status = RG_ERR_UNREACHABLE;
+    RG_TRY(rg_rdma_resolve_name(address, false, &list, why, why_size));
+    enum rg_status status = RG_ERR_UNREACHABLE;
     for (struct addrinfo *at = list; at && status != RG_OK; at = at->ai_next) {
         bool two_sided = is_set("two-sided");
         status = connect_once(at->ai_addr, options, two_sided, why, why_size, out);

@@ -86,15 +86,14 @@ static enum rg_status shake_hands(struct rg_rdma_conn *c, bool *accepted, char *
     if (rdma_migrate_id(c->id, c->events) != 0)
         return rg_rdma_no_resource("answering", errno, why, why_size);
     rg_rdma_set_patience(c->id);
-    enum rg_status status = rg_rdma_make_resources(c, why, why_size);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_rdma_make_resources(c, why, why_size));
     struct rg_rdma_private mine = rg_rdma_make_private(c, NULL);
     struct rdma_conn_param param = rg_rdma_parameters(&mine);
     *accepted = true;
     if (rdma_accept(c->id, &param) != 0)
         return rg_rdma_no_resource("accepting", errno, why, why_size);
-    status = rg_rdma_expect_event(c, RDMA_CM_EVENT_ESTABLISHED, ESTABLISH_MS, NULL, why, why_size);
+    enum rg_status status =
+        rg_rdma_expect_event(c, RDMA_CM_EVENT_ESTABLISHED, ESTABLISH_MS, NULL, why, why_size);
     return status == RG_OK ? rg_rdma_complete(c, why, why_size) : status;
 }
 
@@ -253,9 +252,7 @@ static enum rg_status open_listener(struct rdma_listener *l, struct sockaddr *ad
         rg_explain(why, why_size, "no RDMA here: %s", strerror(errno));
         return RG_ERR_UNREACHABLE;
     }
-    const enum rg_status status = rg_rdma_make_id(l->events, &l->id, why, why_size);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_rdma_make_id(l->events, &l->id, why, why_size));
     rg_rdma_set_nonblocking(l->events->fd);
     if (rdma_bind_addr(l->id, address) != 0 || rdma_listen(l->id, BACKLOG) != 0) {
         rg_explain(why, why_size, "%s",
@@ -271,9 +268,7 @@ enum rg_status rg_rdma_listen(const struct rg_address *address, const struct rg_
                               char *why, size_t why_size, struct rg_listener **out)
 {
     struct addrinfo *list;
-    enum rg_status status = rg_rdma_resolve_name(address, true, &list, why, why_size);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_rdma_resolve_name(address, true, &list, why, why_size));
     struct rdma_listener *l = calloc(1, sizeof *l);
     if (!l) {
         freeaddrinfo(list);
@@ -285,7 +280,7 @@ enum rg_status rg_rdma_listen(const struct rg_address *address, const struct rg_
     l->has_token = options->token != NULL;
     if (l->has_token)
         memcpy(l->token, options->token, sizeof l->token);
-    status = open_listener(l, list->ai_addr, why, why_size);
+    enum rg_status status = open_listener(l, list->ai_addr, why, why_size);
     freeaddrinfo(list);
     if (status == RG_OK) {
         write_address(l, address);

@@ -122,11 +122,9 @@ enum rg_status rg_rdma_post_data(struct rg_rdma_conn *c, uint32_t length)
     unsigned char *slot = rg_rdma_send_slot(c, c->data_posted);
     fill_head(c, slot, RG_RDMA_DATA, length);
     const uint32_t number = c->data_posted + 1;
-    enum rg_status status = post_send(c, send_id(number, c->control_posted, c->writes_posted),
-                                      c->bye_sent || c->delivers || number % SIGNAL_DATA == 0, slot,
-                                      (uint32_t)sizeof(struct rg_rdma_fragment) + length);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(post_send(c, send_id(number, c->control_posted, c->writes_posted),
+                     c->bye_sent || c->delivers || number % SIGNAL_DATA == 0, slot,
+                     (uint32_t)sizeof(struct rg_rdma_fragment) + length));
     c->data_posted++;
     c->credits--;
     return RG_OK;
@@ -199,9 +197,7 @@ enum rg_status rg_rdma_release(struct rg_rdma_conn *c)
     c->received_head++;
     if (c->broken != RG_OK)
         return RG_OK; /* what was received can still be read to its end */
-    enum rg_status status = post_receive(c, slot);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(post_receive(c, slot));
     c->credits_due++;
     return_credits(c);
     return RG_OK;

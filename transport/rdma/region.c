@@ -66,9 +66,7 @@ enum rg_status rg_rdma_region_add(struct rg_rdma_conn *c, void *base, size_t siz
                                   struct rg_rdma_region **out)
 {
     struct rg_rdma_region *region;
-    enum rg_status status = rg_rdma_region_add_parts(c, base, size, make_part, NULL, &region);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_rdma_region_add_parts(c, base, size, make_part, NULL, &region));
     region->temporary = temporary;
     if (out)
         *out = region;

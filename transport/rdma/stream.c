@@ -78,9 +78,7 @@ static enum rg_status need_advertised(struct rg_rdma_conn *c)
 
 enum rg_status rg_rdma_send_payload(struct rg_rdma_conn *c, const void *payload, size_t size)
 {
-    enum rg_status status = need_advertised(c);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(need_advertised(c));
     memcpy(rg_rdma_send_slot(c, c->data_posted) + sizeof(struct rg_rdma_fragment), payload, size);
     return rg_rdma_post_data(c, (uint32_t)size);
 }
@@ -228,9 +226,7 @@ enum rg_status rg_rdma_take_payload(struct rg_rdma_conn *c, void *payload, size_
 static enum rg_status read_head(struct rg_rdma_conn *c, uint64_t deadline)
 {
     struct rg_rdma_received *fragment;
-    enum rg_status status = need_fragment(c, deadline, false, &fragment);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(need_fragment(c, deadline, false, &fragment));
     struct rg_rdma_message *head = &c->incoming;
     if (fragment->length < sizeof *head)
         return RG_ERR_PROTOCOL;
@@ -255,15 +251,11 @@ static enum rg_status assemble(struct rg_rdma_conn *c, uint32_t size, uint64_t d
         return RG_ERR_NO_MEMORY;
     do {
         struct rg_rdma_received *fragment;
-        enum rg_status status = need_fragment(c, deadline, true, &fragment);
-        if (status != RG_OK)
-            return status;
+        RG_TRY(need_fragment(c, deadline, true, &fragment));
         uint32_t n = fragment->length < size - c->assembled ? fragment->length : size - c->assembled;
         memcpy(c->assembly + c->assembled, rg_rdma_receive_slot(c, fragment->slot) + fragment->offset, n);
         c->assembled += n;
-        status = use_up(c, fragment, n);
-        if (status != RG_OK)
-            return status;
+        RG_TRY(use_up(c, fragment, n));
     } while (c->assembled < size);
     return RG_OK;
 }

@@ -92,16 +92,14 @@ enum rg_status rg_resumable_send(struct rg_conn *conn, struct rg_send *send)
 {
     struct rg_resumable *c = (struct rg_resumable *)conn;
     struct rg_retransmit_entry *entry;
-    enum rg_status status = take_turn(c, send, &entry);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(take_turn(c, send, &entry));
     const struct iovec part = {entry->data, entry->msg_size};
     const uint64_t epoch = c->epoch;
     struct rg_conn *link = c->link;
     entry->send.msg = &part;
     entry->send.n_msg = 1;
     pthread_mutex_unlock(&c->lock);
-    status = rg_conn_send(link, &entry->send);
+    enum rg_status status = rg_conn_send(link, &entry->send);
     pthread_mutex_lock(&c->lock);
     c->sending = false;
     const bool failed = status != RG_OK && status != RG_ERR_FAULT;

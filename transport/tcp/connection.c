@@ -243,13 +243,9 @@ static enum rg_status receive_message(struct tcp_conn *c, uint64_t deadline, str
 {
     const size_t header = sizeof(struct rg_frame);
     size_t msg_size, bulk_size;
-    enum rg_status status = fill(c, header, deadline);
-    if (status == RG_OK)
-        status = rg_tcp_stream_frame(&c->stream, c->buffer + c->start, &msg_size, &bulk_size);
-    if (status == RG_OK)
-        status = fill(c, header + msg_size, deadline);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(fill(c, header, deadline));
+    RG_TRY(rg_tcp_stream_frame(&c->stream, c->buffer + c->start, &msg_size, &bulk_size));
+    RG_TRY(fill(c, header + msg_size, deadline));
     *out =
         (struct rg_message){.data = c->buffer + c->start + header, .size = msg_size, .bulk_size = bulk_size};
     c->held = header + msg_size;

@@ -230,9 +230,7 @@ enum rg_status rg_tcp_accept(struct rg_listener *listener, int timeout_ms, struc
                 close(fd);
             return status;
         }
-        enum rg_status status = accept_failure(l, errno);
-        if (status != RG_OK)
-            return status;
+        RG_TRY(accept_failure(l, errno));
         uint64_t now = rg_now_ns();
         if (timeout_ms >= 0 && now >= deadline)
             return RG_ERR_TIMEOUT;

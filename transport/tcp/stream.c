@@ -160,11 +160,9 @@ enum rg_status rg_tcp_stream_send(struct rg_tcp_stream *s, const void *data, siz
             size -= (size_t)sent;
             continue;
         }
-        enum rg_status status = errno == EINTR    ? RG_OK
-                                : errno == EAGAIN ? rg_tcp_stream_wait_writable(s)
-                                                  : rg_tcp_stream_lost(s, errno, "send");
-        if (status != RG_OK)
-            return status;
+        RG_TRY(errno == EINTR    ? RG_OK
+               : errno == EAGAIN ? rg_tcp_stream_wait_writable(s)
+                                 : rg_tcp_stream_lost(s, errno, "send"));
     }
     return RG_OK;
 }
@@ -202,9 +200,7 @@ enum rg_status rg_tcp_stream_receive(struct rg_tcp_stream *s, void *to, size_t s
             return rg_tcp_stream_lost(s, errno, "receive");
         if (deadline == 0)
             return RG_ERR_TIMEOUT;
-        enum rg_status status = look ? RG_OK : wait_readable(s, deadline, &spins);
-        if (status != RG_OK)
-            return status;
+        RG_TRY(look ? RG_OK : wait_readable(s, deadline, &spins));
     }
 }
 

@@ -20,9 +20,7 @@ static enum rg_status read_certificates(const char *path, const char *what, STAC
 {
     char *data = NULL;
     size_t size = 0;
-    enum rg_status status = rg_tls_read_file(path, what, false, &data, &size, why, why_size);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_tls_read_file(path, what, false, &data, &size, why, why_size));
     *out = rg_tls_read_certificates(data, size);
     rg_tls_free_file(data, size);
     if (*out)

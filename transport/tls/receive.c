@@ -168,16 +168,11 @@ static enum rg_status receive_message(struct rg_tls_conn *c, uint64_t deadline, 
 {
     const size_t header = sizeof(struct rg_frame);
     size_t msg_size, bulk_size;
-    enum rg_status status = fill(c, header, deadline);
-    if (status == RG_OK)
-        status = rg_tcp_stream_frame(&c->stream, c->plain + c->start, &msg_size, &bulk_size);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(fill(c, header, deadline));
+    RG_TRY(rg_tcp_stream_frame(&c->stream, c->plain + c->start, &msg_size, &bulk_size));
     const size_t opened = c->end - c->start, whole = header + msg_size + bulk_size;
     c->due = whole > opened ? whole - opened : 0;
-    status = fill(c, header + msg_size, deadline);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(fill(c, header + msg_size, deadline));
     *out =
         (struct rg_message){.data = c->plain + c->start + header, .size = msg_size, .bulk_size = bulk_size};
     c->held = header + msg_size;
@@ -223,9 +218,7 @@ static enum rg_status receive_bulk(struct rg_tls_conn *c, unsigned char *to, siz
     size_t looked = 0; /* bytes at `to` that can be written */
     while (size > 0) {
         size_t content, got;
-        enum rg_status status = await_record(c, UINT64_MAX, &content);
-        if (status != RG_OK)
-            return status;
+        RG_TRY(await_record(c, UINT64_MAX, &content));
         bool direct = to && !fault && content <= size && content >= DIRECT_LEAST;
         if (direct && looked < content) {
             looked = size < LOOK ? size : LOOK;
@@ -234,9 +227,7 @@ static enum rg_status receive_bulk(struct rg_tls_conn *c, unsigned char *to, siz
         }
         if (!direct)
             c->next = c->end = c->start + c->held; /* all has been taken */
-        status = open_record(c, content, direct ? to : c->plain + c->end, &got);
-        if (status != RG_OK)
-            return status;
+        RG_TRY(open_record(c, content, direct ? to : c->plain + c->end, &got));
         if (direct) {
             to += got;
             size -= got;

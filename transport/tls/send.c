@@ -109,13 +109,9 @@ static enum rg_status seal_until(struct rg_tls_conn *c, struct cursor *cur, int 
         }
         if (room == RG_TLS_PLAIN)
             continue; /* parts of no size */
-        enum rg_status status = c->out_size > RG_TLS_OUT - 2 * RG_TLS_RECORD ? flush(c, true) : RG_OK;
-        if (status == RG_OK)
-            status = renew_keys(c);
-        if (status == RG_OK)
-            status = seal(c, RG_TLS_DATA, parts, n);
-        if (status != RG_OK)
-            return status;
+        RG_TRY(c->out_size > RG_TLS_OUT - 2 * RG_TLS_RECORD ? flush(c, true) : RG_OK);
+        RG_TRY(renew_keys(c));
+        RG_TRY(seal(c, RG_TLS_DATA, parts, n));
     }
     return RG_OK;
 }

@@ -147,10 +147,8 @@ static enum rg_status accept_moved(struct rg_upgrade *upgrade, const char *purpo
         if (now >= deadline)
             return RG_ERR_TIMEOUT;
         int left = patience_ms < 0 ? -1 : (int)((deadline - now) / 1000000u) + 1;
-        enum rg_status status = rg_listener_accept(upgrade->listener, left, &conn);
-        if (status != RG_OK)
-            return status;
-        status = rg_control_receive(conn, left < 0 ? TOKEN_MS : left, &message);
+        RG_TRY(rg_listener_accept(upgrade->listener, left, &conn));
+        enum rg_status status = rg_control_receive(conn, left < 0 ? TOKEN_MS : left, &message);
         bool good = status == RG_OK && message.kind == RG_CONTROL_UPGRADE && message.move.has_token &&
                     strcmp(message.move.transport, purpose) == 0 &&
                     rg_token_equal(message.move.token, upgrade->token, RG_UPGRADE_TOKEN);
@@ -199,9 +197,7 @@ static enum rg_status take_rails(struct rg_upgrade *upgrade, uint32_t rails, boo
                                                  .adaptive = !always && !rg_rails_always(),
                                                  .user = upgrade,
                                                  .done = rails_done};
-    enum rg_status status = rg_multirail_wrap(*conn, &options, conn);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_multirail_wrap(*conn, &options, conn));
     upgrade->multirail = *conn;
     upgrade->has_thread = rg_thread_create(&upgrade->thread, "rg-rails", rails_main, upgrade) == RG_OK;
     return RG_OK; /* without a thread none comes, and the client goes on without */
@@ -257,15 +253,13 @@ static enum rg_status go_to(const char *address, const uint8_t token[RG_UPGRADE_
     const struct rg_transport_options options = {
         .connect_timeout_ms = timeout_ms, .bulk = rail, .token = token};
     struct rg_conn *conn;
-    enum rg_status status = rg_transport_connect(address, &options, why, why_size, &conn);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_transport_connect(address, &options, why, why_size, &conn));
     struct rg_control message;
     rg_upgrade_init(&message, purpose);
     message.move.has_token = true;
     message.move.rails = number;
     memcpy(message.move.token, token, RG_UPGRADE_TOKEN);
-    status = rg_control_send(conn, &message);
+    enum rg_status status = rg_control_send(conn, &message);
     if (status != RG_OK) {
         rg_explain(why, why_size, "%s", rg_status_string(status));
         rg_conn_destroy(conn);

@@ -279,9 +279,7 @@ static enum rg_status sample(struct rg_perf_link *link, size_t size, unsigned n,
     const uint64_t began = rg_now_ns();
     uint64_t last = began;
     for (unsigned i = 0; i < n; i++) {
-        enum rg_status status = round_trip(link, size);
-        if (status != RG_OK)
-            return status;
+        RG_TRY(round_trip(link, size));
         uint64_t now = rg_now_ns();
         samples[i] = (double)(now - last) / 1e3;
         last = now;
@@ -297,11 +295,8 @@ static enum rg_status sample(struct rg_perf_link *link, size_t size, unsigned n,
 static enum rg_status sample_raw(struct rg_perf_link *link, size_t size, double seconds, double *samples,
                                  unsigned *done)
 {
-    enum rg_status status = raw_begin(link, SAMPLES_MIN, size, size);
-    if (status == RG_OK)
-        status = sample(link, size, SAMPLES_MIN, 1e9, samples, done);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(raw_begin(link, SAMPLES_MIN, size, size));
+    RG_TRY(sample(link, size, SAMPLES_MIN, 1e9, samples, done));
     double sum = 0;
     for (unsigned i = 0; i < *done; i++)
         sum += samples[i];
@@ -309,7 +304,7 @@ static enum rg_status sample_raw(struct rg_perf_link *link, size_t size, double 
     if (rounds <= SAMPLES_MIN)
         return RG_OK;
     unsigned n = rounds > SAMPLES_MAX ? SAMPLES_MAX : (unsigned)rounds;
-    status = raw_begin(link, n, size, size);
+    enum rg_status status = raw_begin(link, n, size, size);
     return status == RG_OK ? sample(link, size, n, 1e9, samples, done) : status;
 }
 
@@ -369,9 +364,7 @@ static enum rg_status stream(struct rg_perf_link *link, size_t size, double seco
     uint32_t n = 4;
     for (;;) {
         uint64_t began = rg_now_ns();
-        enum rg_status status = burst(link, size, n, to_server);
-        if (status != RG_OK)
-            return status;
+        RG_TRY(burst(link, size, n, to_server));
         double took = (double)(rg_now_ns() - began) / 1e9;
         *out = (double)size * n / (took > 0 ? took : 1e-9);
         if (took > seconds * 0.7 || n >= RG_NETPERF_REPLIES_MAX)

@@ -2,6 +2,7 @@
  * batch_3d.c - copies of boxes in batches, as one copy after another in the batch's stream; see batch.c.
  * Extents and offsets count elements: those of the array that takes part, else bytes.
  */
+#include "common/base/status.h"
 #include "common/cuda/api.h"
 
 #include <stdbool.h>
@@ -35,9 +36,7 @@ static bool op_valid(const CUDA_MEMCPY3D_BATCH_OP *op)
 static CUresult element_of(CUarray array, size_t *size)
 {
     CUDA_ARRAY3D_DESCRIPTOR d;
-    CUresult status = cuArray3DGetDescriptor_v2(&d, array);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(cuArray3DGetDescriptor_v2(&d, array));
     switch (d.Format) {
     case CU_AD_FORMAT_UNSIGNED_INT8:
     case CU_AD_FORMAT_SIGNED_INT8:
@@ -83,9 +82,7 @@ static bool measure(const CUmemcpy3DOperand *operand, const CUextent3D *extent, 
 static CUresult describe(const CUDA_MEMCPY3D_BATCH_OP *op, CUDA_MEMCPY3D *copy)
 {
     size_t element;
-    CUresult status = element_size(op, &element);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(element_size(op, &element));
     *copy = (CUDA_MEMCPY3D){.Height = op->extent.height, .Depth = op->extent.depth};
     if (!element || __builtin_mul_overflow(op->extent.width, element, &copy->WidthInBytes))
         return CUDA_ERROR_INVALID_VALUE;

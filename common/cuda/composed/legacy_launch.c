@@ -6,6 +6,7 @@
  * What is set belongs to the function and stays; it is kept here by handle, under one lock, and each setter
  * checks that the handle is a function's. Any thread.
  */
+#include "common/base/status.h"
 #include "common/cuda/api.h"
 #include "common/sync/scoped_lock.h"
 
@@ -119,9 +120,7 @@ static CUresult copy_setup(CUfunction function, struct setup *out)
 CUresult cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream)
 {
     struct setup mine;
-    const CUresult status = copy_setup(f, &mine);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(copy_setup(f, &mine));
     if (grid_width <= 0 || grid_height <= 0 || !mine.block[0])
         return CUDA_ERROR_INVALID_VALUE;
     size_t size = mine.size;

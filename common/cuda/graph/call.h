@@ -2,16 +2,10 @@
 #ifndef RG_COMMON_CUDA_GRAPH_CALL_H
 #define RG_COMMON_CUDA_GRAPH_CALL_H
 
+#include "common/base/status.h"
 #include "common/cuda/graph/graph.h"
 
 #include <string.h>
-
-#define RETURN_IF(expression)                                                                                \
-    do {                                                                                                     \
-        CUresult result_ = (expression);                                                                     \
-        if (result_ != CUDA_SUCCESS)                                                                         \
-            return result_;                                                                                  \
-    } while (0)
 
 /* An object of the living, or return. */
 #define GRAPH_OR_RETURN(var, handle)                                                                         \

@@ -10,6 +10,8 @@
  */
 #include "common/cuda/graph/capture.h"
 
+#include "common/base/status.h"
+
 #include <stdlib.h>
 
 atomic_uint rg_captures;
@@ -138,9 +140,7 @@ CUresult rg_capture_enter(CUstream stream, struct rg_capture_place *place)
 CUresult rg_capture_refuse(CUstream stream)
 {
     struct rg_capture_place place;
-    CUresult result = rg_capture_enter(stream, &place);
-    if (result != CUDA_SUCCESS)
-        return result;
+    RG_TRY(rg_capture_enter(stream, &place));
     place.capture->invalid = true;
     pthread_mutex_unlock(&rg_graph_lock);
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;

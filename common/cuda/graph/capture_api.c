@@ -1,6 +1,7 @@
 /*
  * capture_api.c - the calls that begin and end captures, ask about and change them. See capture.c.
  */
+#include "common/base/status.h"
 #include "common/cuda/graph/capture.h"
 
 #include <stdlib.h>
@@ -11,9 +12,8 @@ static CUresult begin(CUstream stream, CUgraph handle, const CUgraphNode *depend
                       const CUgraphEdgeData *edges, size_t n, CUstreamCaptureMode mode)
 {
     struct rg_capture_who who;
-    CUresult result = rg_graph_backend_enter();
-    if (result == CUDA_SUCCESS)
-        result = rg_capture_identify(stream, &who);
+    RG_TRY(rg_graph_backend_enter());
+    CUresult result = rg_capture_identify(stream, &who);
     if (result != CUDA_SUCCESS)
         return result;
     if ((unsigned)mode > CU_STREAM_CAPTURE_MODE_RELAXED)
@@ -115,9 +115,8 @@ static void end(struct rg_capture *capture)
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *out)
 {
     struct rg_capture_who who;
-    CUresult result = rg_graph_backend_enter();
-    if (result == CUDA_SUCCESS)
-        result = rg_capture_identify(stream, &who);
+    RG_TRY(rg_graph_backend_enter());
+    CUresult result = rg_capture_identify(stream, &who);
     if (result != CUDA_SUCCESS)
         return result;
     if (out)
@@ -192,9 +191,8 @@ static CUresult tell(const struct rg_capture_place *place, const struct asked *o
 static CUresult info(CUstream stream, CUstreamCaptureStatus *status, const struct asked *out)
 {
     struct rg_capture_who who;
-    CUresult result = rg_graph_backend_enter();
-    if (result == CUDA_SUCCESS)
-        result = rg_capture_identify(stream, &who);
+    RG_TRY(rg_graph_backend_enter());
+    CUresult result = rg_capture_identify(stream, &who);
     if (result != CUDA_SUCCESS)
         return result;
     if (!status || (out->edges && !out->dependencies))
@@ -242,12 +240,10 @@ CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode *depe
                                               const CUgraphEdgeData *edges, size_t n, unsigned int flags)
 {
     struct rg_capture_place place;
-    CUresult result = rg_graph_backend_enter();
-    if (result != CUDA_SUCCESS)
-        return result;
+    RG_TRY(rg_graph_backend_enter());
     if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES)
         return CUDA_ERROR_INVALID_VALUE;
-    result = rg_capture_enter(stream, &place);
+    CUresult result = rg_capture_enter(stream, &place);
     if (result != CUDA_SUCCESS)
         return result == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED ? CUDA_ERROR_ILLEGAL_STATE : result;
     result = rg_graph_nodes(place.capture->graph, dependencies, edges, n);

@@ -2,6 +2,7 @@
  * capture_event.c - events of captures: one that was recorded in a stream that captures stands for what the
  * stream had then, and a stream that waits for it joins the capture. See capture.c.
  */
+#include "common/base/status.h"
 #include "common/cuda/graph/capture.h"
 
 #include <stdlib.h>
@@ -62,10 +63,8 @@ CUresult rg_capture_note_event(CUevent event, struct rg_graph_node *node, unsign
     const struct rg_capture_nodes nodes = {&node, &data, 1};
     if (!rg_graph_backend_event_known(event))
         return CUDA_ERROR_INVALID_HANDLE;
-    CUresult result = rg_capture_enter(stream, &place);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = set_event(event, place.capture, &nodes);
+    RG_TRY(rg_capture_enter(stream, &place));
+    CUresult result = set_event(event, place.capture, &nodes);
     pthread_mutex_unlock(&rg_graph_lock);
     return result;
 }

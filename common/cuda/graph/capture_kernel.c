@@ -3,6 +3,7 @@
  * attributes, but for those that say how it stands to what is before and behind it, which become edges and
  * events.
  */
+#include "common/base/status.h"
 #include "common/cuda/graph/capture.h"
 
 /* What a captured launch asks for beside its node's attributes. */
@@ -60,9 +61,7 @@ CUresult rg_capture_kernel(const CUlaunchConfig *config, CUfunction function, bo
     struct rg_graph_work *work;
     struct rg_graph_node *node;
     struct launch_order order = {0};
-    CUresult result = rg_graph_work_new(&described, NULL, &work);
-    if (result != CUDA_SUCCESS)
-        return result;
+    RG_TRY(rg_graph_work_new(&described, NULL, &work));
     work->cooperative = cooperative;
     (void)cuStreamGetPriority(rg_graph_backend_stream(config->hStream), &work->priority);
     if (!keep_attributes(work, config, &order)) {
@@ -72,7 +71,7 @@ CUresult rg_capture_kernel(const CUlaunchConfig *config, CUfunction function, bo
         (void)rg_graph_backend_unsupported("a captured launch with so many attributes");
         return rg_capture_refuse(config->hStream);
     }
-    result = rg_capture_add_work(work, order.programmatic, config->hStream, &node);
+    CUresult result = rg_capture_add_work(work, order.programmatic, config->hStream, &node);
     if (result == CUDA_SUCCESS && order.when_triggered)
         result = rg_capture_note_event(order.when_triggered, node, CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
                                        config->hStream);

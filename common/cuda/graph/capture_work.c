@@ -3,6 +3,7 @@
  * the lock, then becomes a node behind what the stream has, which from then on has that node alone. What no
  * node can do, or no memory, invalidates the capture. Any thread.
  */
+#include "common/base/status.h"
 #include "common/cuda/copy_peer.h"
 #include "common/cuda/graph/capture.h"
 
@@ -60,12 +61,10 @@ CUresult rg_capture_add(const CUgraphNodeParams *params, CUstream stream)
     struct rg_graph_work *work;
     struct rg_graph_node *node;
     struct rg_capture_place place;
-    CUresult result = rg_capture_enter(stream, &place);
-    if (result != CUDA_SUCCESS)
-        return result;
+    RG_TRY(rg_capture_enter(stream, &place));
     CUgraph into = (CUgraph)place.capture->graph;
     pthread_mutex_unlock(&rg_graph_lock);
-    result = rg_graph_work_new(params, into, &work);
+    CUresult result = rg_graph_work_new(params, into, &work);
     if (result == CUDA_SUCCESS)
         return rg_capture_add_work(work, false, stream, &node);
     if (result == CUDA_ERROR_NOT_SUPPORTED)
@@ -165,11 +164,9 @@ CUresult rg_capture_allocate(CUdeviceptr *out, size_t size, CUdevice device, CUs
     described.alloc.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
     described.alloc.poolProps.location = (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
     described.alloc.bytesize = size;
-    CUresult result = rg_graph_work_new(&described, NULL, &work);
-    if (result != CUDA_SUCCESS)
-        return result;
+    RG_TRY(rg_graph_work_new(&described, NULL, &work));
     const CUdeviceptr address = work->params.alloc.dptr;
-    result = rg_capture_add_work(work, false, stream, &node);
+    CUresult result = rg_capture_add_work(work, false, stream, &node);
     if (result == CUDA_SUCCESS)
         *out = address;
     else

@@ -95,7 +95,7 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *out, CUgraph h
                                         unsigned int initial, unsigned int flags)
 {
     CUdevice device;
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     if (!out || (flags & ~(unsigned)CU_GRAPH_COND_ASSIGN_DEFAULT))
         return CUDA_ERROR_INVALID_VALUE;
     if (!context)

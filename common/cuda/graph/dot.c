@@ -142,7 +142,7 @@ static void print(FILE *file, const struct rg_graph *graph, unsigned flags)
 
 CUresult cuGraphDebugDotPrint(CUgraph handle, const char *path, unsigned int flags)
 {
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     if (!path || (flags & ~0xffffu))
         return CUDA_ERROR_INVALID_VALUE;
     RG_GRAPH_LOCKED;

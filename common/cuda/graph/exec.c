@@ -163,14 +163,14 @@ static CUresult instantiate(CUgraphExec *out, CUgraph handle, unsigned long long
 {
     CUcontext context;
     failure->kind = CUDA_GRAPH_INSTANTIATE_ERROR;
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     const unsigned long long both =
         CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
     if (!out || (flags & ~FLAGS) || (flags & both) == both)
         return CUDA_ERROR_INVALID_VALUE;
     if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)
         return rg_graph_backend_unsupported("graphs that the device launches");
-    RETURN_IF(cuCtxGetCurrent(&context));
+    RG_TRY(cuCtxGetCurrent(&context));
     struct rg_graph_exec *exec = calloc(1, sizeof *exec);
     if (!exec)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -238,7 +238,7 @@ CUresult cuGraphInstantiate_v2(CUgraphExec *out, CUgraph graph, CUgraphNode *err
 
 CUresult cuGraphExecDestroy(CUgraphExec handle)
 {
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     pthread_mutex_lock(&launches);
     pthread_mutex_lock(&rg_graph_lock);
     struct rg_graph_exec *exec = rg_graph_find(handle, RG_GRAPH_KIND_EXEC);
@@ -254,7 +254,7 @@ CUresult cuGraphExecDestroy(CUgraphExec handle)
 
 CUresult cuGraphExecGetFlags(CUgraphExec handle, cuuint64_t *flags)
 {
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     RG_GRAPH_LOCKED;
     const struct rg_graph_exec *exec = rg_graph_find(handle, RG_GRAPH_KIND_EXEC);
     if (!exec || !flags)
@@ -269,7 +269,7 @@ CUresult cuGraphExecGetFlags(CUgraphExec handle, cuuint64_t *flags)
 static CUresult run(struct rg_graph_exec *exec, CUcontext context, CUstream stream)
 {
     if (exec->last)
-        RETURN_IF(cuStreamWaitEvent(stream, exec->last, 0));
+        RG_TRY(cuStreamWaitEvent(stream, exec->last, 0));
     if (exec->last &&
         exec->last_context != context) { /* an event is recorded in streams of its own context */
         (void)cuEventDestroy_v2(exec->last);
@@ -280,7 +280,7 @@ static CUresult run(struct rg_graph_exec *exec, CUcontext context, CUstream stre
     if (result == CUDA_SUCCESS)
         result = rg_graph_plan_run(exec->plan, stream);
     if (!exec->last) {
-        RETURN_IF(cuEventCreate(&exec->last, CU_EVENT_DISABLE_TIMING));
+        RG_TRY(cuEventCreate(&exec->last, CU_EVENT_DISABLE_TIMING));
         exec->last_context = context;
     }
     CUresult recorded = cuEventRecord(exec->last, stream);
@@ -303,8 +303,8 @@ static CUresult launch(CUgraphExec handle, CUstream stream)
 {
     struct rg_graph_exec *exec;
     CUcontext context, current = NULL, none;
-    RETURN_IF(cuStreamGetCtx(stream, &context));
-    RETURN_IF(get(handle, context, &exec));
+    RG_TRY(cuStreamGetCtx(stream, &context));
+    RG_TRY(get(handle, context, &exec));
     pthread_mutex_lock(&rg_graph_lock);
     CUresult result =
         rg_graph_memory_launch(exec->plan, exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
@@ -313,7 +313,7 @@ static CUresult launch(CUgraphExec handle, CUstream stream)
         return result;
     (void)cuCtxGetCurrent(&current);
     if (current != context)
-        RETURN_IF(cuCtxPushCurrent_v2(context));
+        RG_TRY(cuCtxPushCurrent_v2(context));
     const CUstreamCaptureMode mode = rg_capture_relax();
     result = run(exec, context, stream);
     rg_capture_restore(mode);
@@ -324,7 +324,7 @@ static CUresult launch(CUgraphExec handle, CUstream stream)
 
 CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream)
 {
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     stream = rg_graph_backend_stream(stream);
     CUresult result;
     pthread_mutex_lock(&launches);
@@ -345,11 +345,11 @@ CUresult cuGraphUpload(CUgraphExec handle, CUstream stream)
 {
     struct rg_graph_exec *exec;
     CUcontext context;
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     stream = rg_graph_backend_stream(stream);
     if (rg_capture_takes(stream))
         return rg_capture_refuse(stream);
-    RETURN_IF(cuStreamGetCtx(stream, &context));
+    RG_TRY(cuStreamGetCtx(stream, &context));
     RG_SCOPED_LOCK(&launches);
     CUresult result = get(handle, context, &exec);
     return result;

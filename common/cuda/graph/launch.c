@@ -123,7 +123,7 @@ static void leave(const struct rg_graph_plan *plan, unsigned branch)
 static CUresult mark(CUevent *event, CUstream stream)
 {
     if (!*event)
-        RETURN_IF(cuEventCreate(event, CU_EVENT_DISABLE_TIMING));
+        RG_TRY(cuEventCreate(event, CU_EVENT_DISABLE_TIMING));
     return cuEventRecord(*event, stream);
 }
 
@@ -131,13 +131,13 @@ static CUresult run_step(struct rg_graph_plan *plan, struct rg_graph_step *step,
 {
     struct rg_graph_branch *branch = &plan->branches[step->branch];
     if (step->branch && !branch->stream)
-        RETURN_IF(cuStreamCreate(&branch->stream, CU_STREAM_NON_BLOCKING));
+        RG_TRY(cuStreamCreate(&branch->stream, CU_STREAM_NON_BLOCKING));
     CUstream stream = step->branch ? branch->stream : launch;
     if (step->starts)
-        RETURN_IF(cuStreamWaitEvent(stream, plan->begin, 0));
+        RG_TRY(cuStreamWaitEvent(stream, plan->begin, 0));
     for (size_t i = 0; i < step->n_waits; i++)
-        RETURN_IF(cuStreamWaitEvent(stream, plan->steps[plan->waits[step->waits + i]].event, 0));
-    RETURN_IF(perform(plan, step, stream));
+        RG_TRY(cuStreamWaitEvent(stream, plan->steps[plan->waits[step->waits + i]].event, 0));
+    RG_TRY(perform(plan, step, stream));
     return step->records ? mark(&step->event, stream) : CUDA_SUCCESS;
 }
 
@@ -208,8 +208,8 @@ CUresult rg_graph_conditional_run(const struct rg_graph_step *step, CUstream str
     do {
         body = body_for(step, atomic_load(&step->work->condition->value));
         if (body) {
-            RETURN_IF(rg_graph_plan_run(body, stream));
-            RETURN_IF(cuStreamSynchronize(stream));
+            RG_TRY(rg_graph_plan_run(body, stream));
+            RG_TRY(cuStreamSynchronize(stream));
         }
     } while (body && step->work->params.conditional.type == CU_GRAPH_COND_TYPE_WHILE);
     return CUDA_SUCCESS;

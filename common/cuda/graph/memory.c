@@ -104,7 +104,7 @@ CUresult rg_graph_memory_new(const CUDA_MEM_ALLOC_NODE_PARAMS *params, struct rg
     CUcontext context = NULL, primary = NULL, none;
     CUdevice device = params->poolProps.location.id, current = -1;
     int n = 0;
-    RETURN_IF(cuDeviceGetCount(&n));
+    RG_TRY(cuDeviceGetCount(&n));
     if (!params->bytesize || params->poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
         params->poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE)
         return CUDA_ERROR_INVALID_VALUE;
@@ -114,7 +114,7 @@ CUresult rg_graph_memory_new(const CUDA_MEM_ALLOC_NODE_PARAMS *params, struct rg
         return CUDA_ERROR_INVALID_VALUE;
     (void)cuCtxGetCurrent(&context);
     if (!context || cuCtxGetDevice(&current) != CUDA_SUCCESS || current != device) {
-        RETURN_IF(cuDevicePrimaryCtxRetain(&primary, device)); /* stays retained as long as the memory */
+        RG_TRY(cuDevicePrimaryCtxRetain(&primary, device)); /* stays retained as long as the memory */
         context = primary;
     }
     struct rg_graph_memory *m = calloc(1, sizeof *m);
@@ -214,13 +214,13 @@ bool rg_graph_memory_takes_free(CUdeviceptr address, CUresult *result)
 static CUresult check_device(CUdevice device)
 {
     int n = 0;
-    RETURN_IF(cuDeviceGetCount(&n));
+    RG_TRY(cuDeviceGetCount(&n));
     return device >= 0 && device < n && device < DEVICES_MAX ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute, void *value)
 {
-    RETURN_IF(check_device(device));
+    RG_TRY(check_device(device));
     if (!value)
         return CUDA_ERROR_INVALID_VALUE;
     RG_GRAPH_LOCKED;
@@ -245,7 +245,7 @@ CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
 
 CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute, void *value)
 {
-    RETURN_IF(check_device(device));
+    RG_TRY(check_device(device));
     if (!value || *(const cuuint64_t *)value != 0) /* marks can be reset, not set */
         return CUDA_ERROR_INVALID_VALUE;
     RG_GRAPH_LOCKED;
@@ -261,7 +261,7 @@ CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
 
 CUresult cuDeviceGraphMemTrim(CUdevice device)
 {
-    RETURN_IF(check_device(device));
+    RG_TRY(check_device(device));
     pthread_mutex_lock(&rg_graph_lock);
     for (struct rg_graph_memory *m = all; m; m = m->next)
         if (m->device == device && !m->live)

@@ -9,7 +9,7 @@
 
 CUresult cuGraphCreate(CUgraph *out, unsigned int flags)
 {
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     if (!out || flags)
         return CUDA_ERROR_INVALID_VALUE;
     RG_GRAPH_LOCKED;
@@ -32,15 +32,15 @@ static CUresult destroy(CUgraph handle)
 
 CUresult cuGraphDestroy(CUgraph handle)
 {
-    RETURN_IF(rg_graph_backend_enter());
-    RETURN_IF(destroy(handle));
+    RG_TRY(rg_graph_backend_enter());
+    RG_TRY(destroy(handle));
     rg_graph_memory_collect();
     return CUDA_SUCCESS;
 }
 
 CUresult cuGraphClone(CUgraph *out, CUgraph handle)
 {
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     RG_GRAPH_LOCKED;
@@ -48,7 +48,7 @@ CUresult cuGraphClone(CUgraph *out, CUgraph handle)
     if (rg_graph_has(graph, RG_GRAPH_MEMORY_NODES | 1u << CU_GRAPH_NODE_TYPE_CONDITIONAL))
         return CUDA_ERROR_NOT_SUPPORTED;
     struct rg_graph *clone;
-    RETURN_IF(rg_graph_clone(graph, &clone));
+    RG_TRY(rg_graph_clone(graph, &clone));
     *out = (CUgraph)clone;
     return CUDA_SUCCESS;
 }
@@ -79,10 +79,10 @@ static CUresult add(CUgraphNode *out, CUgraph handle, const CUgraphNode *depende
 {
     struct rg_graph_work *work;
     struct rg_graph_node *node;
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     if (!out || !params)
         return CUDA_ERROR_INVALID_VALUE;
-    RETURN_IF(rg_graph_work_new(params, handle, &work));
+    RG_TRY(rg_graph_work_new(params, handle, &work));
     CUresult result = join(handle, work, dependencies, edges, n, &node);
     if (result != CUDA_SUCCESS) {
         rg_graph_memory_collect();
@@ -147,10 +147,10 @@ static void report(CUgraphNode handle, CUgraphNodeParams *params)
 CUresult cuGraphAddNode_v2(CUgraphNode *out, CUgraph graph, const CUgraphNode *dependencies,
                            const CUgraphEdgeData *edges, size_t n, CUgraphNodeParams *params)
 {
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     if (!params || !rest_is_zero(params))
         return CUDA_ERROR_INVALID_VALUE;
-    RETURN_IF(add(out, graph, dependencies, edges, n, params));
+    RG_TRY(add(out, graph, dependencies, edges, n, params));
     report(*out, params);
     return CUDA_SUCCESS;
 }
@@ -166,7 +166,7 @@ static CUresult add_kind(CUgraphNode *out, CUgraph graph, const CUgraphNode *dep
                          CUgraphNodeType type, const void *argument, size_t size, size_t offset)
 {
     CUgraphNodeParams params = {.type = type};
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     if (!argument)
         return CUDA_ERROR_INVALID_VALUE;
     memcpy((unsigned char *)&params + offset, argument, size);
@@ -223,8 +223,8 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode *out, CUgraph graph, const CUgraphNo
                                 CUDA_MEM_ALLOC_NODE_PARAMS *argument)
 {
     CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
-    RETURN_IF(add_kind(out, graph, dependencies, n, CU_GRAPH_NODE_TYPE_MEM_ALLOC, argument, sizeof *argument,
-                       offsetof(CUgraphNodeParams, alloc)));
+    RG_TRY(add_kind(out, graph, dependencies, n, CU_GRAPH_NODE_TYPE_MEM_ALLOC, argument, sizeof *argument,
+                    offsetof(CUgraphNodeParams, alloc)));
     report(*out, &params);
     argument->dptr = params.alloc.dptr;
     return CUDA_SUCCESS;
@@ -239,7 +239,7 @@ CUresult cuGraphAddEmptyNode(CUgraphNode *out, CUgraph graph, const CUgraphNode 
 CUresult cuGraphAddMemcpyNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *dependencies, size_t n,
                               const CUDA_MEMCPY3D *copy, CUcontext context)
 {
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     if (!copy)
         return CUDA_ERROR_INVALID_VALUE;
     const CUgraphNodeParams params = rg_graph_copy_params(copy, context);
@@ -249,7 +249,7 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode *out, CUgraph graph, const CUgraphNode
 CUresult cuGraphAddMemsetNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *dependencies, size_t n,
                               const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext context)
 {
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     if (!fill)
         return CUDA_ERROR_INVALID_VALUE;
     const CUgraphNodeParams params = rg_graph_fill_params(fill, context);
@@ -258,7 +258,7 @@ CUresult cuGraphAddMemsetNode(CUgraphNode *out, CUgraph graph, const CUgraphNode
 
 CUresult cuGraphDestroyNode(CUgraphNode handle)
 {
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     RG_GRAPH_LOCKED;
     NODE_OR_RETURN(node, handle);
     return rg_capture_needs(node) ? CUDA_ERROR_INVALID_VALUE : rg_graph_remove(node);
@@ -275,7 +275,7 @@ static CUresult change_edge(struct rg_graph_node *from, struct rg_graph_node *to
     if (from == to || !edge != adding)
         return CUDA_ERROR_INVALID_VALUE;
     if (adding) {
-        RETURN_IF(rg_graph_check_edge(from, data));
+        RG_TRY(rg_graph_check_edge(from, data));
         return rg_graph_connect(from, to, data);
     }
     if (!rg_graph_edge_same(&edge->data, data ? data : &plain))
@@ -289,7 +289,7 @@ static CUresult change_edge(struct rg_graph_node *from, struct rg_graph_node *to
 static CUresult change_edges(CUgraph handle, const CUgraphNode *from, const CUgraphNode *to,
                              const CUgraphEdgeData *edges, size_t n, bool adding)
 {
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     RG_GRAPH_LOCKED;
     GRAPH_OR_RETURN(graph, handle);
     if (n && (!from || !to))
@@ -301,7 +301,7 @@ static CUresult change_edges(CUgraph handle, const CUgraphNode *from, const CUgr
                              *second = rg_graph_find(to[i], RG_GRAPH_KIND_NODE);
         if (!first || !second || first->graph != graph || second->graph != graph)
             return CUDA_ERROR_INVALID_VALUE;
-        RETURN_IF(change_edge(first, second, edges ? &edges[i] : NULL, adding));
+        RG_TRY(change_edge(first, second, edges ? &edges[i] : NULL, adding));
     }
     return CUDA_SUCCESS;
 }

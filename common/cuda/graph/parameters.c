@@ -7,7 +7,7 @@
 
 static CUresult get(CUgraphNode handle, CUgraphNodeType type, const void *out, CUgraphNodeParams *params)
 {
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     RG_GRAPH_LOCKED;
@@ -21,13 +21,13 @@ static CUresult get(CUgraphNode handle, CUgraphNodeType type, const void *out, C
 static CUresult set(CUgraphNode handle, const void *given, const CUgraphNodeParams *params)
 {
     struct rg_graph_work *work;
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     if (!given)
         return CUDA_ERROR_INVALID_VALUE;
     if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || params->type == CU_GRAPH_NODE_TYPE_MEM_FREE ||
         params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL || params->type == CU_GRAPH_NODE_TYPE_GRAPH)
         return CUDA_ERROR_NOT_SUPPORTED;
-    RETURN_IF(rg_graph_work_new(params, NULL, &work));
+    RG_TRY(rg_graph_work_new(params, NULL, &work));
     RG_GRAPH_LOCKED;
     struct rg_graph_node *node = rg_graph_find(handle, RG_GRAPH_KIND_NODE);
     if (!node || node->work->params.type != params->type) {
@@ -44,7 +44,7 @@ static CUresult set_kind(CUgraphNode node, CUgraphNodeType type, const void *arg
                          size_t offset)
 {
     CUgraphNodeParams params = {.type = type};
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     if (!argument)
         return CUDA_ERROR_INVALID_VALUE;
     memcpy((unsigned char *)&params + offset, argument, size);
@@ -60,7 +60,7 @@ static CUresult set_kind(CUgraphNode node, CUgraphNodeType type, const void *arg
     CUresult name(CUgraphNode node, type *out)                                                               \
     {                                                                                                        \
         CUgraphNodeParams params;                                                                            \
-        RETURN_IF(get(node, kind, out, &params));                                                            \
+        RG_TRY(get(node, kind, out, &params));                                                               \
         memcpy(out, &params.member, sizeof *out);                                                            \
         return CUDA_SUCCESS;                                                                                 \
     }
@@ -151,7 +151,7 @@ static CUresult get_attribute(const struct rg_graph_work *work, CUkernelNodeAttr
 CUresult cuGraphKernelNodeGetAttribute(CUgraphNode handle, CUkernelNodeAttrID attribute,
                                        CUkernelNodeAttrValue *value)
 {
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     if (!value)
         return CUDA_ERROR_INVALID_VALUE;
     RG_GRAPH_LOCKED;
@@ -166,14 +166,14 @@ CUresult cuGraphKernelNodeGetAttribute(CUgraphNode handle, CUkernelNodeAttrID at
 static CUresult own_work(CUgraphNode handle, const void *given)
 {
     CUgraphNodeParams params;
-    RETURN_IF(get(handle, CU_GRAPH_NODE_TYPE_KERNEL, given, &params));
+    RG_TRY(get(handle, CU_GRAPH_NODE_TYPE_KERNEL, given, &params));
     return set(handle, given, &params);
 }
 
 CUresult cuGraphKernelNodeSetAttribute(CUgraphNode handle, CUkernelNodeAttrID attribute,
                                        const CUkernelNodeAttrValue *value)
 {
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     if (!value)
         return CUDA_ERROR_INVALID_VALUE;
     if (attribute == CU_LAUNCH_ATTRIBUTE_IGNORE)
@@ -183,7 +183,7 @@ CUresult cuGraphKernelNodeSetAttribute(CUgraphNode handle, CUkernelNodeAttrID at
     if (attribute != CU_LAUNCH_ATTRIBUTE_COOPERATIVE && attribute != CU_LAUNCH_ATTRIBUTE_PRIORITY &&
         !kept(attribute))
         return CUDA_ERROR_INVALID_VALUE;
-    RETURN_IF(own_work(handle, value));
+    RG_TRY(own_work(handle, value));
     RG_GRAPH_LOCKED;
     NODE_OR_RETURN(node, handle);
     if (attribute == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) {
@@ -200,8 +200,8 @@ CUresult cuGraphKernelNodeSetAttribute(CUgraphNode handle, CUkernelNodeAttrID at
 
 CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode to, CUgraphNode from)
 {
-    RETURN_IF(rg_graph_backend_enter());
-    RETURN_IF(own_work(to, to));
+    RG_TRY(rg_graph_backend_enter());
+    RG_TRY(own_work(to, to));
     RG_GRAPH_LOCKED;
     NODE_OR_RETURN(target, to);
     NODE_OR_RETURN(source, from);

@@ -3,6 +3,8 @@
  */
 #include "common/cuda/graph/plan.h"
 
+#include "common/base/status.h"
+
 #include <stdlib.h>
 
 #define NONE SIZE_MAX
@@ -273,9 +275,7 @@ CUresult rg_graph_plan_distribute(struct rg_graph_plan *plan, CUcontext context)
         step->n_waits = plan->n_waits - step->waits;
         d.last[branch] = i;
         for (unsigned b = 0; b < step->n_bodies; b++) {
-            CUresult result = rg_graph_plan_distribute(step->bodies[b], step->context);
-            if (result != CUDA_SUCCESS)
-                return result;
+            RG_TRY(rg_graph_plan_distribute(step->bodies[b], step->context));
         }
     }
     for (unsigned branch = 1; branch < plan->n_branches; branch++)

@@ -46,7 +46,7 @@ static CUresult end_list(struct list *list, size_t *n)
 
 static CUresult list_nodes(CUgraph handle, CUgraphNode *nodes, size_t *n, bool roots)
 {
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     if (!n)
         return CUDA_ERROR_INVALID_VALUE;
     RG_GRAPH_LOCKED;
@@ -70,7 +70,7 @@ CUresult cuGraphGetRootNodes(CUgraph graph, CUgraphNode *nodes, size_t *n)
 CUresult cuGraphGetEdges_v2(CUgraph handle, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edges,
                             size_t *n)
 {
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     if (!n || !from != !to || (edges && !from))
         return CUDA_ERROR_INVALID_VALUE;
     RG_GRAPH_LOCKED;
@@ -90,7 +90,7 @@ CUresult cuGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size
 CUresult cuGraphNodeGetDependencies_v2(CUgraphNode handle, CUgraphNode *nodes, CUgraphEdgeData *edges,
                                        size_t *n)
 {
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     if (!n)
         return CUDA_ERROR_INVALID_VALUE;
     RG_GRAPH_LOCKED;
@@ -108,7 +108,7 @@ CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *nodes, size_t
 CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode handle, CUgraphNode *nodes, CUgraphEdgeData *edges,
                                          size_t *n)
 {
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     if (!n)
         return CUDA_ERROR_INVALID_VALUE;
     RG_GRAPH_LOCKED;
@@ -128,7 +128,7 @@ CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode *nodes, size
 
 CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType *type)
 {
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     if (!type)
         return CUDA_ERROR_INVALID_VALUE;
     RG_GRAPH_LOCKED;
@@ -139,7 +139,7 @@ CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType *type)
 
 CUresult cuGraphNodeFindInClone(CUgraphNode *out, CUgraphNode handle, CUgraph clone)
 {
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     RG_GRAPH_LOCKED;

@@ -177,7 +177,7 @@ static struct rg_graph *exchange_users(struct rg_graph_exec *exec, const struct 
 CUresult cuGraphExecUpdate_v2(CUgraphExec handle, CUgraph graph_handle, CUgraphExecUpdateResultInfo *info)
 {
     struct rg_graph *holder = NULL;
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     if (!info)
         return CUDA_ERROR_INVALID_VALUE;
     memset(info, 0, sizeof *info);
@@ -261,13 +261,13 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec handle, CUgraphNode node_handle, C
 {
     struct rg_graph_work *work;
     CUgraphExecUpdateResultInfo info = {0};
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     if (!params)
         return CUDA_ERROR_INVALID_VALUE;
     if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || params->type == CU_GRAPH_NODE_TYPE_MEM_FREE ||
         params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
         return CUDA_ERROR_NOT_SUPPORTED;
-    RETURN_IF(rg_graph_work_new(params, NULL, &work));
+    RG_TRY(rg_graph_work_new(params, NULL, &work));
     rg_graph_exec_lock();
     pthread_mutex_lock(&rg_graph_lock);
     struct rg_graph_node *node = exec_node(handle, node_handle);
@@ -364,7 +364,7 @@ static bool can_be_disabled(const struct rg_graph_node *node)
 
 CUresult cuGraphNodeSetEnabled(CUgraphExec handle, CUgraphNode node_handle, unsigned int enabled)
 {
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     rg_graph_exec_lock();
     pthread_mutex_lock(&rg_graph_lock);
     struct rg_graph_node *node = exec_node(handle, node_handle);
@@ -381,7 +381,7 @@ CUresult cuGraphNodeSetEnabled(CUgraphExec handle, CUgraphNode node_handle, unsi
 
 CUresult cuGraphNodeGetEnabled(CUgraphExec exec, CUgraphNode handle, unsigned int *enabled)
 {
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     RG_GRAPH_LOCKED;
     const struct rg_graph_node *node = exec_node(exec, handle);
     const bool good = node && enabled && can_be_disabled(node);

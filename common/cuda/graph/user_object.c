@@ -120,7 +120,7 @@ void rg_graph_users_release(struct rg_user_reference *users)
 CUresult cuUserObjectCreate(CUuserObject *out, void *pointer, CUhostFn destroy, unsigned int count,
                             unsigned int flags)
 {
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     /*
      * The one flag must be given: it says that nothing can be waited for that would tell of the destructor's
      * end.
@@ -143,7 +143,7 @@ CUresult cuUserObjectCreate(CUuserObject *out, void *pointer, CUhostFn destroy, 
 
 CUresult cuUserObjectRetain(CUuserObject handle, unsigned int count)
 {
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     RG_GRAPH_LOCKED;
     struct user_object *object = rg_graph_find(handle, RG_GRAPH_KIND_USER_OBJECT);
     if (!object || !count || count > INT32_MAX)
@@ -155,7 +155,7 @@ CUresult cuUserObjectRetain(CUuserObject handle, unsigned int count)
 
 CUresult cuUserObjectRelease(CUuserObject handle, unsigned int count)
 {
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     RG_GRAPH_LOCKED;
     struct user_object *object = rg_graph_find(handle, RG_GRAPH_KIND_USER_OBJECT);
     if (!object || !count || count > object->own)
@@ -168,7 +168,7 @@ CUresult cuUserObjectRelease(CUuserObject handle, unsigned int count)
 CUresult cuGraphRetainUserObject(CUgraph graph_handle, CUuserObject handle, unsigned int count,
                                  unsigned int flags)
 {
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     RG_GRAPH_LOCKED;
     struct rg_graph *graph = rg_graph_find(graph_handle, RG_GRAPH_KIND_GRAPH);
     struct user_object *object = rg_graph_find(handle, RG_GRAPH_KIND_USER_OBJECT);
@@ -176,7 +176,7 @@ CUresult cuGraphRetainUserObject(CUgraph graph_handle, CUuserObject handle, unsi
     if (!graph || !object || !count || count > INT32_MAX || (flags & ~(unsigned)CU_GRAPH_USER_OBJECT_MOVE) ||
         (move && count > object->own))
         return CUDA_ERROR_INVALID_VALUE;
-    RETURN_IF(retain(graph, object, count));
+    RG_TRY(retain(graph, object, count));
     if (move) {
         object->own -= count;
         drop(object, count);
@@ -186,7 +186,7 @@ CUresult cuGraphRetainUserObject(CUgraph graph_handle, CUuserObject handle, unsi
 
 CUresult cuGraphReleaseUserObject(CUgraph graph_handle, CUuserObject handle, unsigned int count)
 {
-    RETURN_IF(rg_graph_backend_enter());
+    RG_TRY(rg_graph_backend_enter());
     RG_GRAPH_LOCKED;
     struct rg_graph *graph = rg_graph_find(graph_handle, RG_GRAPH_KIND_GRAPH);
     struct user_object *object = rg_graph_find(handle, RG_GRAPH_KIND_USER_OBJECT);
