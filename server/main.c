@@ -231,8 +231,8 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like others */
     const int signal_fd = signalfd(-1, &signals, SFD_CLOEXEC), over_fd = eventfd(0, EFD_CLOEXEC);
-    int output_fd = -1;
-    if (signal_fd < 0 || over_fd < 0 || rg_output_redirect(&output_fd) != RG_OK) {
+    struct rg_output_pipes pipes;
+    if (signal_fd < 0 || over_fd < 0 || rg_output_redirect(&pipes) != RG_OK) {
         rg_error("session %llu: no descriptors: %s", (unsigned long long)arguments.hello.session,
                  strerror(errno));
         return 1;
@@ -272,7 +272,7 @@ int main(int argc, char **argv)
     }
     const uint32_t grace = resume.offered ? arguments.hello.reconnect_s : 0;
     if (!worker || rg_keep_alive_start(worker, arguments.hello.keep_alive_s, grace) != RG_OK ||
-        rg_output_start(worker, output_fd) != RG_OK || rg_worker_start(worker) != RG_OK) {
+        rg_output_start(worker, &pipes) != RG_OK || rg_worker_start(worker) != RG_OK) {
         rg_error("session %llu: no memory or threads for it", (unsigned long long)arguments.hello.session);
         _exit(1);
     }
@@ -280,5 +280,6 @@ int main(int argc, char **argv)
     const int status_of_end =
         wait_for_end(worker, over_fd, signal_fd, control_conn ? rg_conn_fd(control_conn) : -1);
     rg_export_leave();
+    rg_output_end();
     _exit(status_of_end);
 }

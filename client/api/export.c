@@ -219,8 +219,8 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
         return status;
     }
     const CUdevice here = rg_device_here(rg_device_session(device), location);
-    rg_handle_shadow(RG_KIND_ALLOCATION, made)->allocation =
-        (struct rg_allocation){.device = here < 0 ? device : here, .references = 1};
+    rg_handle_shadow(RG_KIND_ALLOCATION, made)->allocation = (struct rg_allocation){
+        .device = here < 0 ? device : here, .references = 1, .handle_types = (unsigned)shHandleType};
     *handle = made;
     return CUDA_SUCCESS;
 }

@@ -88,6 +88,7 @@ CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, si
     RG_TRY(send_input(type, data, size, &id));
     CUresult status = rg_op_rgLinkAdd(state, type, id, name, jit.count, jit.options, jit.values, &reply);
     rg_jit_answer(&link->jit, &reply.reply);
+    rg_jit_done(&jit);
     rg_call_done(&reply);
     return status;
 }
@@ -141,6 +142,7 @@ CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
     struct rg_call reply;
     CUresult status = rg_op_rgLinkComplete(state, &reply);
     rg_jit_answer(&link->jit, &reply.reply);
+    rg_jit_done(&link->jit);
     size_t size = status == CUDA_SUCCESS ? rg_get_u64(&reply.reply) : 0;
     if (status == CUDA_SUCCESS && (reply.reply.bad || size > RG_IMAGE_MAX))
         status = CUDA_ERROR_UNKNOWN;

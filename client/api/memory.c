@@ -121,6 +121,29 @@ static CUresult get(const struct request *request, bool may_be_ready, CUdevicept
 }
 
 /*
+ * The pools that cuMemAllocAsync takes from, as the program has chosen them (0: the device's default); lock-free, as who
+ * changes the pool while others allocate does not know either which one they get.
+ */
+static _Atomic uint64_t current_pools[RG_DEVICES_MAX];
+
+/* The pool that memory comes from; NULL: of its device's default pool, or of none. */
+static CUmemoryPool pool_of(const struct request *request)
+{
+    const CUdevice device = rg_device_current();
+    if (request->kind != RG_RANGE_POOL || request->pool || device < 0)
+        return request->pool;
+    return (CUmemoryPool)atomic_load(&current_pools[device]);
+}
+
+static void pool_ends(CUmemoryPool pool)
+{
+    for (unsigned device = 0; device < RG_DEVICES_MAX; device++) {
+        uint64_t was = (uint64_t)pool;
+        atomic_compare_exchange_strong(&current_pools[device], &was, 0);
+    }
+}
+
+/*
  * Asks until the address is free in this process too; addresses in conflict are held meanwhile, then given
  * back.
  */
@@ -140,7 +163,7 @@ static CUresult allocate(struct request *request, CUdeviceptr *out)
                                  .kind = request->kind,
                                  .context = rg_context_current(),
                                  .device = rg_device_current(),
-                                 .pool = (uint64_t)request->pool};
+                                 .pool = (uint64_t)pool_of(request)};
         if (rg_map_reserve(rg_session_current()->number, address, size)) {
             if (rg_map_add(&range)) {
                 *out = address;
@@ -212,8 +235,8 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInByt
 CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
     CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status == CUDA_SUCCESS && dptr)
-        status = rg_capture_unsafe();
+    if (status == CUDA_SUCCESS)
+        status = rg_capture_unsafe(); /* also of nothing */
     if (status != CUDA_SUCCESS || !dptr)
         return status;
     if (rg_graph_memory_takes_free(dptr, &status))
@@ -320,8 +343,10 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
     RG_TRY(check_pool(pool));
     rg_prealloc_give_back_pool(pool);
     CUresult status = rg_op_cuMemPoolDestroy(pool);
-    if (status == CUDA_SUCCESS)
+    if (status == CUDA_SUCCESS) {
+        pool_ends(pool);
         rg_handle_delete(RG_KIND_POOL, (uint64_t)pool);
+    }
     return status;
 }
 
@@ -336,7 +361,10 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 {
     RG_TRY(check_pool(pool));
     rg_prealloc_give_back_pool(NULL); /* the next allocations are of another one */
-    return rg_op_cuDeviceSetMemPool(dev, pool);
+    const CUresult status = rg_op_cuDeviceSetMemPool(dev, pool);
+    if (status == CUDA_SUCCESS && rg_device(dev))
+        atomic_store(&current_pools[dev], (uint64_t)pool);
+    return status;
 }
 
 /* Attributes of pools are int or cuuint64_t, by name. */
@@ -386,6 +414,21 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr 
  * --- pointers ---------------------------------------------------------------------------------------------
  */
 
+/* What the device of the current context may do with memory: what is mapped says so for each device. */
+static CUresult access_flags(const struct rg_range *range, CUdeviceptr pointer, CUmemAccess_flags *out)
+{
+    const CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = rg_device_current()};
+    unsigned long long flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    CUresult status = CUDA_SUCCESS;
+    if (range->kind == RG_RANGE_VIRTUAL && here.id < 0)
+        flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    else if (range->kind == RG_RANGE_VIRTUAL)
+        status = cuMemGetAccess(&flags, &here, pointer);
+    if (status == CUDA_SUCCESS)
+        *out = (CUmemAccess_flags)flags;
+    return status;
+}
+
 /* Writes one attribute of a known range. CUDA_ERROR_INVALID_VALUE: it has no such attribute. */
 static CUresult describe(const struct rg_range *range, CUpointer_attribute attribute, CUdeviceptr pointer,
                          void *data)
@@ -424,20 +467,24 @@ static CUresult describe(const struct rg_range *range, CUpointer_attribute attri
         *(unsigned char *)data = 1;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-        *(unsigned long long *)data = 0;
+        *(unsigned long long *)data = range->handle_types;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        *(CUmemAccess_flags *)data = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-        return CUDA_SUCCESS;
+        return access_flags(range, pointer, data);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         *(CUmemoryPool *)data = (CUmemoryPool)range->pool;
-        return CUDA_SUCCESS;
+        return range->kind == RG_RANGE_POOL && !range->pool ? cuDeviceGetDefaultMemPool(data, range->device)
+                                                            : CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
         *(unsigned *)data = range->kind == RG_RANGE_MANAGED;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        *(unsigned *)data = range->sync_memops;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: /* what cuIpcGetMemHandle takes */
+        *(unsigned *)data = range->kind == RG_RANGE_DEVICE;
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
         *(unsigned *)data = 0;
         return CUDA_SUCCESS;
@@ -497,11 +544,10 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute 
 CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
     RG_TRY(rg_call_allowed_anywhere());
-    struct rg_range range;
-    if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !rg_map_find(ptr, &range) ||
-        !rg_range_on_device(&range))
+    if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         return CUDA_ERROR_INVALID_VALUE;
-    return CUDA_SUCCESS; /* copies of this client are at least as synchronous */
+    /* Kept, and nothing else: it is for other devices that access the memory, which there are none of here. */
+    return rg_map_set_sync_memops(ptr, *(const int *)value != 0) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /*

@@ -162,6 +162,18 @@ static CUresult load_image(enum rg_kind kind, struct rg_image_view *view, struct
     return CUDA_SUCCESS;
 }
 
+/* Looks at the image; of one that is none, the log says so. */
+static CUresult view_image(const void *image, struct rg_jit *jit, struct rg_image_view **view)
+{
+    rg_jit_fail(jit, "");
+    const CUresult status = rg_image_view(image, view);
+    if (status == CUDA_ERROR_INVALID_IMAGE) {
+        rg_jit_fail(jit, "neither PTX nor a fat binary");
+        rg_jit_done(jit);
+    }
+    return status;
+}
+
 static CUresult load_module(CUmodule *module, const void *image, unsigned count, CUjit_option *options,
                             void **values)
 {
@@ -171,8 +183,9 @@ static CUresult load_module(CUmodule *module, const void *image, unsigned count,
     struct rg_jit jit;
     struct rg_image_view *view;
     RG_TRY(rg_jit_read(&jit, count, options, values));
-    RG_TRY(rg_image_view(image, &view));
+    RG_TRY(view_image(image, &jit, &view));
     CUresult status = load_image(RG_KIND_MODULE, view, &jit, (uint64_t *)module);
+    rg_jit_done(&jit);
     free(view);
     return status;
 }
@@ -329,8 +342,9 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
     struct rg_image_view *view;
     RG_TRY(rg_jit_read(&jit, numJitOptions, jitOptions, jitOptionsValues));
     RG_TRY(read_library_options(numLibraryOptions, libraryOptions));
-    RG_TRY(rg_image_view(code, &view));
+    RG_TRY(view_image(code, &jit, &view));
     CUresult status = load_image(RG_KIND_LIBRARY, view, &jit, (uint64_t *)library);
+    rg_jit_done(&jit);
     free(view);
     return status;
 }

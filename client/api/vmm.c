@@ -110,7 +110,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
     CUmemGenericAllocationHandle made = rg_handle_create(RG_KIND_ALLOCATION);
     if (!made)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *allocation_of(made) = (struct rg_allocation){.device = prop->location.id, .references = 1};
+    *allocation_of(made) = (struct rg_allocation){
+        .device = prop->location.id, .references = 1, .handle_types = (unsigned)prop->requestedHandleTypes};
     CUresult status = rg_op_cuMemCreate(&made, size, prop, flags);
     if (status == CUDA_SUCCESS)
         *handle = made;
@@ -207,7 +208,8 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
                                    .size = size,
                                    .kind = RG_RANGE_VIRTUAL,
                                    .device = allocation->device,
-                                   .allocation = handle};
+                                   .allocation = handle,
+                                   .handle_types = allocation->handle_types};
     CUresult status = rg_op_cuMemMap(ptr, size, offset, handle, flags);
     if (status == CUDA_SUCCESS && !rg_map_add(&range)) {
         (void)rg_op_cuMemUnmap(ptr, size);

@@ -109,6 +109,17 @@ void rg_map_set_mapped(uint64_t start, uint64_t context)
     pthread_mutex_unlock(&lock);
 }
 
+bool rg_map_set_sync_memops(uint64_t address, bool value)
+{
+    pthread_mutex_lock(&lock);
+    const size_t at = after(address);
+    const bool found = at > 0 && address - ranges[at - 1].start < ranges[at - 1].size;
+    if (found)
+        ranges[at - 1].sync_memops = value;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
 void rg_map_remove_context(uint64_t context)
 {
     pthread_mutex_lock(&lock);

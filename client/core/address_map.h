@@ -33,7 +33,9 @@ struct rg_range {
         mapped;    /* host memory that the device addresses (client/managed/pinned.h): the context; else 0 */
     uint64_t id;   /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
     uint64_t pool; /* RG_RANGE_POOL */
-    uint64_t allocation; /* RG_RANGE_VIRTUAL: the handle of what is mapped */
+    uint64_t allocation;   /* RG_RANGE_VIRTUAL: the handle of what is mapped */
+    unsigned handle_types; /* RG_RANGE_VIRTUAL: CUmemAllocationHandleType by which it can be exported */
+    bool sync_memops;      /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
 };
 
 static inline bool rg_range_on_device(const struct rg_range *range)
@@ -63,6 +65,8 @@ bool rg_map_find(uint64_t address, struct rg_range *out);
 bool rg_map_remove(uint64_t start, unsigned kinds, struct rg_range *out);
 /** Notes the context in which the device addresses the host memory that begins at `start`; 0: it does not. */
 void rg_map_set_mapped(uint64_t start, uint64_t context);
+/** Sets CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of the range that contains `address`; false if there is none. */
+bool rg_map_set_sync_memops(uint64_t address, bool value);
 /** Removes all ranges of a context that has ended, but for host memory. */
 void rg_map_remove_context(uint64_t context);
 /** Whether [start, start + size) meets any range. */

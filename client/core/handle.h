@@ -95,7 +95,8 @@ struct rg_function {
 /** Physical memory (client/api/vmm.c). */
 struct rg_allocation {
     CUdevice device;
-    unsigned references; /* of the application's; the worker has one for all of them */
+    unsigned references;   /* of the application's; the worker has one for all of them */
+    unsigned handle_types; /* CUmemAllocationHandleType by which it can be exported */
 };
 
 struct rg_array {

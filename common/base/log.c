@@ -24,6 +24,7 @@ static const char *const level_names[] = {"error", "warn", "info", "debug"};
 static const char *const level_prefixes[] = {"", "warning: ", "", "debug: "};
 
 static _Atomic(const char *) log_name = "remote-gpu";
+static atomic_int log_fd = STDERR_FILENO;
 static atomic_int log_level = LEVEL_UNSET;
 
 void rg_log_name(const char *name)
@@ -34,6 +35,11 @@ void rg_log_name(const char *name)
 const char *rg_log_get_name(void)
 {
     return atomic_load_explicit(&log_name, memory_order_relaxed);
+}
+
+void rg_log_set_fd(int fd)
+{
+    atomic_store_explicit(&log_fd, fd, memory_order_relaxed);
 }
 
 void rg_log_set_level(enum rg_log_level level)
@@ -105,9 +111,10 @@ static void write_quietly(const char *line, size_t size)
     sigpending(&pending);
     bool was_pending = sigismember(&pending, SIGPIPE) == 1;
     bool blocked = !was_pending && pthread_sigmask(SIG_BLOCK, &pipe_set, &old_set) == 0;
+    const int fd = atomic_load_explicit(&log_fd, memory_order_relaxed);
     ssize_t written;
     do
-        written = write(STDERR_FILENO, line, size);
+        written = write(fd, line, size);
     while (written < 0 && errno == EINTR);
     if (!blocked)
         return;

@@ -28,6 +28,8 @@ bool rg_log_enabled(enum rg_log_level level);
 void rg_log_tap(void (*tap)(enum rg_log_level level, const char *text, size_t size));
 /** From now on rg_log shows only lines that `gate` lets through: one function a process, called on the thread that logs. */
 void rg_log_gate(bool (*gate)(enum rg_log_level level));
+/** Lines go to descriptor `fd` from now on, which stays open; at first to 2. */
+void rg_log_set_fd(int fd);
 void rg_log(enum rg_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /** The same, without asking a gate: for what is said once. */
 void rg_log_always(enum rg_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));

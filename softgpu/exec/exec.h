@@ -78,8 +78,10 @@ struct sg_fault_report {
  */
 enum sg_fault sg_exec_run(const struct sg_launch *launch, struct sg_fault_report *report);
 
-/** Where device printf and assertion messages go: called with whole lines, one caller at a time. Default:
- * stdout. */
+/**
+ * Where device printf and assertion messages go: called with whole lines, one caller at a time. Default: stdout, and stderr for
+ * assertions.
+ */
 void sg_exec_set_output(void (*write)(void *user, const char *text, size_t size), void *user);
 /** Passes on all output produced so far (synchronising calls do this). */
 void sg_exec_flush_output(void);
@@ -95,5 +97,7 @@ void sg_exec_set_conditions(sg_condition_setter set);
 /** Device heap for in-kernel malloc, bytes. */
 void sg_exec_set_heap_limit(uint64_t bytes);
 unsigned sg_exec_cores(void);
+/** Whether grids may run for a limited time only (SOFTGPU_TIMEOUT). */
+bool sg_exec_has_timeout(void);
 
 #endif

@@ -72,6 +72,7 @@ static void devices(void)
     for (int attribute = 1; attribute <= 150; attribute++) {
         /* what of host and device may touch memory at the same time is another thing from afar */
         if (attribute == CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS ||
+            attribute == CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED ||
             attribute == CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED)
             continue;
         value = -1;

@@ -35,6 +35,11 @@ def each_one_off(names):
             for name in names}
 
 
+def assertions(result):
+    """What failed assertions of kernels say, which is on standard error, among what others say there."""
+    return [line for line in result.errors.splitlines() if "Assertion `" in line]
+
+
 def main():
     build = Build(sys.argv[1])
     # What is freed is overwritten, so that a client that still reads it, or has it written, is found out.
@@ -63,6 +68,9 @@ def compare(build, command, counts, device, short):
     lines = direct.output.splitlines()
     print("directly: %s, %d lines" % (direct.describe(), len(lines)))
     good = direct.status == 0 and (len(lines) > 50 or len(command) > 1 or command[0].endswith("/images"))
+    if command[0].endswith("/device_output") and len(command) == 1 and not assertions(direct):
+        print("directly: no failed assertion on standard error")
+        good = False
     with contextlib.ExitStack() as stack:
         address = ",".join(stack.enter_context(Server(build, environment=dict(device, SOFTGPU_DEVICES=str(count)))).address
                            for count in counts or [1])
@@ -72,6 +80,7 @@ def compare(build, command, counts, device, short):
             environment = {name: cache if value == "CACHE" else value for name, value in environment.items()}
             remote = build.run_remote(command, address, environment=environment)
             same = remote.output == direct.output and remote.status == direct.status
+            same = same and assertions(remote) == assertions(direct)
             print("%s: %s" % (way, "the same" if same else remote.describe()))
             if not same:
                 good = False

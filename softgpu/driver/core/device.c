@@ -168,6 +168,9 @@ static const int fixed_attributes[CU_DEVICE_ATTRIBUTE_MAX] = {
     [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH] = SG_TEXTURE_PITCHED_MAX,
     [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT] = SG_TEXTURE_PITCHED_MAX,
     [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH] = SG_MAX_PITCH,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_MIPMAPPED_WIDTH] = SG_TEXTURE_1D_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_MIPMAPPED_WIDTH] = SG_TEXTURE_2D_WIDTH_MAX,
+    [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_MIPMAPPED_HEIGHT] = SG_TEXTURE_2D_HEIGHT_MAX,
     [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_WIDTH] = SG_TEXTURE_2D_WIDTH_MAX,
     [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_HEIGHT] = SG_TEXTURE_2D_HEIGHT_MAX,
     [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_WIDTH] = SG_TEXTURE_3D_MAX,
@@ -216,6 +219,7 @@ static const int fixed_attributes[CU_DEVICE_ATTRIBUTE_MAX] = {
     [CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH] = 1,
     [CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY] = 1, /* and concurrently: both sides are one process */
     [CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS] = 1,
+    [CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED] = 1,
     [CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED] = 1,
     [CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED] = 1,
     [CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED] = 1,
@@ -244,6 +248,12 @@ CUresult sg_device_attribute(const struct sg_device *device, int attribute, int 
         break;
     case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH: /* since 9.0; libraries tell devices apart by it */
         *value = sg_state.capability >= 90;
+        break;
+    case CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED: /* the same */
+        *value = sg_state.capability >= 90;
+        break;
+    case CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT:
+        *value = sg_exec_has_timeout();
         break;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
         *value = device->multiprocessors;
@@ -419,10 +429,10 @@ CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CU
 {
     SG_DEVICE_OR_RETURN(one, from);
     const struct sg_device *other = sg_device(to);
+    if (value == NULL) /* of the two documented errors the one that needs no device */
+        return CUDA_ERROR_INVALID_VALUE;
     if (other == NULL || one == other)
         return CUDA_ERROR_INVALID_DEVICE;
-    if (value == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
     switch ((unsigned)attribute) {
     case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED:
     case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED:

@@ -77,9 +77,9 @@ CUresult cuMemFree_v2(CUdeviceptr address)
     struct sg_context *context;
     struct sg_range range;
     SG_RETURN_IF(sg_enter_context(&context));
+    SG_RETURN_IF(rg_capture_unsafe()); /* also of nothing: PyTorch relaxes captures before a cudaFree(0) */
     if (address == 0)
         return CUDA_SUCCESS;
-    SG_RETURN_IF(rg_capture_unsafe());
     CUresult result;
     if (rg_graph_memory_takes_free(address, &result))
         return result;
@@ -120,6 +120,10 @@ CUresult cuMemHostAlloc(void **out, size_t size, unsigned int flags)
     if (out == NULL || (flags & ~known) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     SG_RETURN_IF(rg_capture_unsafe());
+    if (size == 0) { /* not documented; HIP's tests, which run on NVIDIA's driver too, expect it */
+        *out = NULL;
+        return CUDA_SUCCESS;
+    }
     return sg_range_host_alloc(context, size, flags, out);
 }
 
@@ -134,9 +138,9 @@ CUresult cuMemFreeHost(void *address)
     struct sg_context *context;
     struct sg_range range;
     SG_RETURN_IF(sg_enter_context(&context));
+    SG_RETURN_IF(rg_capture_unsafe());
     if (address == NULL)
         return CUDA_SUCCESS;
-    SG_RETURN_IF(rg_capture_unsafe());
     if (!sg_range_find((uintptr_t)address, &range) || range.base != (uintptr_t)address ||
         range.kind != SG_RANGE_HOST)
         return CUDA_ERROR_INVALID_VALUE;
@@ -202,11 +206,21 @@ CUresult cuMemHostGetFlags(unsigned int *flags, void *address)
     SG_RETURN_IF(sg_enter_context(&context));
     if (flags == NULL || !host_range(address, &range))
         return CUDA_ERROR_INVALID_VALUE;
-    *flags = range.flags;
+    *flags =
+        range.flags | CU_MEMHOSTALLOC_DEVICEMAP; /* all of it is mapped, asked for or not (HIP's tests) */
     return CUDA_SUCCESS;
 }
 
 /* --- pointers --- */
+
+/* What the device of the current context may do with memory: what is mapped says so for each device. */
+static int access_flags(const struct sg_range *range)
+{
+    const struct sg_context *context = sg_context_current();
+    if (range->kind != SG_RANGE_MAPPED)
+        return CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
+    return context == NULL ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE : range->access[context->device->ordinal];
+}
 
 /* Writes the attribute of a pointer into a known range, or (range NULL) what is said of unknown pointers. */
 static CUresult pointer_attribute(void *out, CUpointer_attribute attribute, uint64_t address,
@@ -251,16 +265,19 @@ static CUresult pointer_attribute(void *out, CUpointer_attribute attribute, uint
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
         *(unsigned *)out = managed;
         return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: /* what cuIpcGetMemHandle takes */
+        *(unsigned *)out = range != NULL && range->kind == SG_RANGE_DEVICE;
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
         *(unsigned *)out = 0; /* callers give an int */
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-        *(unsigned long long *)out = 0;
+        *(unsigned long long *)out =
+            range != NULL && range->kind == SG_RANGE_MAPPED ? range->handle_types : 0;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        *(int *)out = range != NULL ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE : 0;
+        *(int *)out = range != NULL ? access_flags(range) : 0;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         *(CUmemoryPool *)out = range != NULL ? (CUmemoryPool)(void *)range->pool : NULL;
@@ -305,6 +322,7 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
     SG_RETURN_IF(sg_enter_anywhere());
     if (value == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         return CUDA_ERROR_INVALID_VALUE;
+    /* Kept, and nothing else: it is for other devices that access the memory, which there are none of. */
     return sg_range_set_sync_memops(address, *(const int *)value != 0) ? CUDA_SUCCESS
                                                                        : CUDA_ERROR_INVALID_VALUE;
 }

@@ -326,9 +326,16 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     RG_SCOPED_LOCK(&physical.lock);
     struct sg_allocation *allocation = allocation_of(handle);
-    if (allocation != NULL && size <= allocation->size)
-        result =
-            sg_range_map(address, size, allocation->file, allocation->offset, allocation, allocation->device);
+    if (allocation != NULL && size <= allocation->size) {
+        const struct sg_mapping mapping = {
+            .file = allocation->file,
+            .offset = allocation->offset,
+            .allocation = allocation,
+            .device = allocation->device,
+            .handle_types = (unsigned)allocation->properties.requestedHandleTypes,
+        };
+        result = sg_range_map(address, size, &mapping);
+    }
     if (result == CUDA_SUCCESS)
         allocation->mappings++;
     if (allocation != NULL)

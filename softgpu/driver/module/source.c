@@ -161,11 +161,29 @@ static CUresult add_elf(struct sg_sources *sources, const struct rg_cuda_image *
     return CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
+/* Whether the text begins as PTX must, behind blanks and comments: with its version. */
+static bool begins_as_ptx(const char *text)
+{
+    for (;;) {
+        text += strspn(text, " \t\r\n\v\f");
+        const char *end = strncmp(text, "//", 2) == 0   ? strchr(text, '\n')
+                          : strncmp(text, "/*", 2) == 0 ? strstr(text + 2, "*/")
+                                                        : NULL;
+        if (end == NULL)
+            return strncmp(text, ".version", 8) == 0;
+        text = *end == '*' ? end + 2 : end;
+    }
+}
+
 CUresult sg_sources_add_found(struct sg_sources *sources, const struct rg_cuda_image *image,
                               struct sg_text *log)
 {
     switch (image->kind) {
     case RG_CUDA_IMAGE_PTX:
+        if (!begins_as_ptx(image->data)) {
+            sg_log_say(log, "text that is no PTX: it does not begin with .version");
+            return CUDA_ERROR_INVALID_IMAGE;
+        }
         return sg_sources_add_text(sources, image->data, (size_t)image->size);
     case RG_CUDA_IMAGE_ELF:
         return add_elf(sources, image, log);

@@ -52,6 +52,7 @@ struct sg_range {
     unsigned long long buffer_id;
     int sync_memops;
     struct sg_allocation *allocation;     /* SG_RANGE_MAPPED: what is mapped */
+    unsigned handle_types;                /* SG_RANGE_MAPPED: by which it can be exported */
     unsigned char access[SG_DEVICES_MAX]; /* SG_RANGE_MAPPED: CUmemAccess_flags of each device */
     /* where the memory is a file's, which other processes may have mapped too */
     bool shared, imported; /* imported: the other process's device has it in its account */
@@ -123,9 +124,16 @@ bool sg_range_holds(uint64_t address, uint64_t size);
 CUresult sg_range_reserve(uint64_t size, uint64_t alignment, uint64_t hint, uint64_t *address);
 /** Gives a whole reservation back; CUDA_ERROR_INVALID_VALUE if it is none or something is mapped in it. */
 CUresult sg_range_unreserve(uint64_t address, uint64_t size);
-/** Maps the file at `offset`, which is `allocation`'s, into a reservation, without access. */
-CUresult sg_range_map(uint64_t address, uint64_t size, int file, uint64_t offset,
-                      struct sg_allocation *allocation, struct sg_device *device);
+/** What is mapped: a file's part, which is `allocation`'s, on a device. */
+struct sg_mapping {
+    int file;
+    uint64_t offset;
+    struct sg_allocation *allocation;
+    struct sg_device *device;
+    unsigned handle_types; /* CUmemAllocationHandleType by which it can be exported */
+};
+/** Maps it into a reservation, without access. */
+CUresult sg_range_map(uint64_t address, uint64_t size, const struct sg_mapping *mapping);
 /**
  * Takes away the mappings that make up [address, address+size); `gone` is called for the allocation of each,
  * under the ranges' lock.

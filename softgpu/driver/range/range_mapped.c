@@ -71,8 +71,7 @@ CUresult sg_range_unreserve(uint64_t address, uint64_t size)
     return result;
 }
 
-CUresult sg_range_map(uint64_t address, uint64_t size, int file, uint64_t offset,
-                      struct sg_allocation *allocation, struct sg_device *device)
+CUresult sg_range_map(uint64_t address, uint64_t size, const struct sg_mapping *mapping)
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     struct sg_range *range = calloc(1, sizeof *range);
@@ -82,10 +81,11 @@ CUresult sg_range_map(uint64_t address, uint64_t size, int file, uint64_t offset
                                .size = size,
                                .span = size,
                                .kind = SG_RANGE_MAPPED,
-                               .device = device,
-                               .allocation = allocation,
-                               .file = file,
-                               .file_offset = offset};
+                               .device = mapping->device,
+                               .allocation = mapping->allocation,
+                               .handle_types = mapping->handle_types,
+                               .file = mapping->file,
+                               .file_offset = mapping->offset};
     pthread_mutex_lock(&sg_memory.lock);
     const struct sg_range *reserved = sg_range_set_find(&sg_memory.reserved, address);
     if (reserved == NULL || size > reserved->size - (address - reserved->base) ||
@@ -95,7 +95,8 @@ CUresult sg_range_map(uint64_t address, uint64_t size, int file, uint64_t offset
     range->buffer_id = ++sg_memory.next_id;
     if (!sg_range_set_insert(&sg_memory.device, range))
         goto out;
-    void *at = mmap((void *)(uintptr_t)address, size, PROT_NONE, MAP_SHARED | MAP_FIXED, file, (off_t)offset);
+    void *at = mmap((void *)(uintptr_t)address, size, PROT_NONE, MAP_SHARED | MAP_FIXED, mapping->file,
+                    (off_t)mapping->offset);
     if (at == MAP_FAILED) {
         rg_warn("mapping %llu bytes of device memory: %s", (unsigned long long)size, strerror(errno));
         sg_range_set_remove(&sg_memory.device, range);

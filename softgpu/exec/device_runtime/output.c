@@ -2,8 +2,9 @@
  * output.c - the FIFO of device printf and assertion messages.
  *
  * Messages are kept as (length, text) records in a ring of limited size; where it is full the oldest are
- * dropped, as a GPU's FIFO overwrites them. A flush hands all text to the writer in one piece, outside the
- * FIFO's lock, so that kernels go on printing meanwhile; flushes are one at a time, which keeps the order.
+ * dropped, as a GPU's FIFO overwrites them. A flush hands the text of printf to the writer in one piece, and then that of
+ * assertions, which is for standard error (CUDA's programming guide), outside the FIFO's lock, so that kernels go on
+ * printing meanwhile; flushes are one at a time, which keeps the order.
  *
  * Memory for the ring that cannot be had drops messages, with one warning. Any thread.
  */
@@ -16,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define FOR_ERRORS    (1u << 31) /* in a record's length */
 #define LIMIT_DEFAULT (1u << 20) /* bytes, as CU_LIMIT_PRINTF_FIFO_SIZE */
 
 static pthread_mutex_t flush_lock = PTHREAD_MUTEX_INITIALIZER; /* taken before fifo.lock */
@@ -33,6 +35,12 @@ static void write_stdout(void *user, const char *text, size_t size)
     (void)user;
     fwrite(text, 1, size, stdout);
     fflush(stdout);
+}
+
+static void write_stderr(void *user, const char *text, size_t size)
+{
+    (void)user;
+    fwrite(text, 1, size, stderr);
 }
 
 /* The ring, byte-wise: at most two pieces each. */
@@ -54,15 +62,16 @@ static uint32_t drop_oldest(void)
 {
     uint32_t size;
     ring_get(fifo.first, &size, sizeof(size));
+    size &= ~FOR_ERRORS;
     fifo.first = (fifo.first + sizeof(size) + size) % fifo.capacity;
     fifo.used -= sizeof(size) + size;
     return size;
 }
 
-void sg_output_append(const char *text, size_t size)
+void sg_output_append(const char *text, size_t size, bool error)
 {
     static bool warned;
-    uint32_t length = (uint32_t)size;
+    const uint32_t length = (uint32_t)size | (error ? FOR_ERRORS : 0);
 
     if (!size)
         return;
@@ -85,28 +94,38 @@ void sg_output_append(const char *text, size_t size)
     }
 }
 
+/* Takes all records out, the text of each kind to its place. The lock is held. */
+static void empty(char *text, size_t *size, char *errors, size_t *n_errors)
+{
+    while (fifo.used) {
+        uint32_t length;
+        ring_get(fifo.first, &length, sizeof(length));
+        const bool error = length & FOR_ERRORS;
+        length &= ~FOR_ERRORS;
+        ring_get(fifo.first + sizeof(length), error ? errors + *n_errors : text + *size, length);
+        *(error ? n_errors : size) += length;
+        drop_oldest();
+    }
+}
+
 void sg_exec_flush_output(void)
 {
-    char *text = NULL;
-    size_t size = 0;
+    char *text = NULL, *errors = NULL;
+    size_t size = 0, n_errors = 0;
 
     pthread_mutex_lock(&flush_lock);
     pthread_mutex_lock(&fifo.lock);
-    void (*write)(void *, const char *, size_t) = fifo.write ? fifo.write : write_stdout;
+    void (*const write)(void *, const char *, size_t) = fifo.write;
     void *user = fifo.user;
-    if (fifo.used && (text = malloc(fifo.used))) {
-        while (fifo.used) {
-            uint32_t length;
-            ring_get(fifo.first, &length, sizeof(length));
-            ring_get(fifo.first + sizeof(length), text + size, length);
-            size += length;
-            drop_oldest();
-        }
-    }
+    if (fifo.used && (text = malloc(fifo.used)) && (errors = malloc(fifo.used)))
+        empty(text, &size, errors, &n_errors);
     pthread_mutex_unlock(&fifo.lock);
     if (size)
-        write(user, text, size);
+        (write ? write : write_stdout)(user, text, size);
+    if (n_errors)
+        (write ? write : write_stderr)(user, errors, n_errors);
     free(text);
+    free(errors);
     pthread_mutex_unlock(&flush_lock);
 }
 

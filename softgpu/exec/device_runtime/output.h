@@ -6,7 +6,7 @@
 
 #include "softgpu/exec/engine.h"
 
-/** Appends one message; the oldest are dropped where the FIFO is full. */
-void sg_output_append(const char *text, size_t size);
+/** Appends one message, for standard error if `error`; the oldest are dropped where the FIFO is full. */
+void sg_output_append(const char *text, size_t size, bool error);
 
 #endif

@@ -207,7 +207,7 @@ int32_t sg_rt_vprintf(struct sg_thread *t, const char *format, const void *argum
         convert(&text, &c, next_argument(&next, (uintptr_t)arguments, wide && c.type != 'c' ? 8 : 4));
         count++;
     }
-    sg_output_append(text.data, text.size);
+    sg_output_append(text.data, text.size, false);
     return count;
 }
 
@@ -225,7 +225,7 @@ void sg_rt_assertfail(struct sg_thread *t, const char *expression, const char *f
                          file ? file : "(unknown)", line, function ? function : "(unknown)", block[0],
                          block[1], block[2], thread[0], thread[1], thread[2], expression ? expression : "");
         if (n > 0)
-            sg_output_append(text.data, (size_t)n < text.capacity ? (size_t)n : text.capacity - 1);
+            sg_output_append(text.data, (size_t)n < text.capacity ? (size_t)n : text.capacity - 1, true);
     }
     sg_rt_fault(t, SG_FAULT_ASSERT);
 }

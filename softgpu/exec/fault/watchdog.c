@@ -99,6 +99,11 @@ static uint64_t timeout_ns(void)
     return value;
 }
 
+bool sg_exec_has_timeout(void)
+{
+    return timeout_ns() != 0;
+}
+
 /* Nudges the threads that work on a grid whose time is over. Under the lock. */
 static void end_grid(struct sg_grid *grid)
 {

@@ -14,6 +14,7 @@ void sg_unwatch_grid(struct sg_grid *grid);
 /** The calling thread works on the grid in this slot. */
 void sg_watch_slot(struct sg_slot *slot, struct sg_grid *grid);
 void sg_unwatch_slot(struct sg_slot *slot, struct sg_grid *grid);
+
 /** Whether the watchdog has ever sent a signal. Async-signal-safe. */
 bool sg_watchdog_acts(void);
 /** Whether a program counter was in generated code when the last grid's time was over. Async-signal-safe. */
