@@ -19,6 +19,8 @@
 #define POLL_MIN_NS 5000 /* between two looks */
 #define POLL_MAX_NS 500000
 #define POLL_SHARE  8 /* what has been awaited for long is looked at after so much of that time again */
+#define POLL_REST                                                                                            \
+    3 /* and not before so many times what the last look took: a client may have watched as much as it can */
 
 struct subscription {
     struct subscription *next;
@@ -39,6 +41,7 @@ struct completions {
     struct subscription *first, **last;
     atomic_uint n;  /* in the list, or taken out and not told yet */
     uint64_t since; /* when the list last changed */
+    uint64_t took;  /* processor time of the last look by the thread */
     pthread_t thread;
     bool runs;
 };
@@ -141,8 +144,17 @@ void rg_completion_before_notice(struct rg_worker *worker)
 static uint64_t next_look(const struct completions *completions, uint64_t looked)
 {
     const uint64_t waited = looked > completions->since ? looked - completions->since : 0;
-    const uint64_t pause = waited / POLL_SHARE;
-    return looked + (pause < POLL_MIN_NS ? POLL_MIN_NS : pause > POLL_MAX_NS ? POLL_MAX_NS : pause);
+    const uint64_t pause = waited / POLL_SHARE, rest = completions->took * POLL_REST;
+    const uint64_t wanted = pause < POLL_MIN_NS ? POLL_MIN_NS : pause > POLL_MAX_NS ? POLL_MAX_NS : pause;
+    return looked + (wanted < rest ? rest : wanted);
+}
+
+/* The processor time of this thread. */
+static uint64_t own_time(void)
+{
+    struct timespec now = {0};
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 static void *poll_main(void *arg)
@@ -164,8 +176,10 @@ static void *poll_main(void *arg)
             continue;
         }
         pthread_mutex_unlock(&completions->lock);
+        const uint64_t began = own_time();
         const bool any = look(worker);
         pthread_mutex_lock(&completions->lock);
+        completions->took = own_time() - began;
         looked = rg_now_ns();
         if (any)
             completions->since = looked;
