@@ -26,6 +26,7 @@
 #include "server/images/image.h"
 #include "server/modules.h"
 #include "server/sandbox/sandbox.h"
+#include "server/shares/gate/attach.h"
 #include "server/shares/worker/share.h"
 #include "server/timeline/output.h"
 #include "server/timeline/times.h"
@@ -272,7 +273,8 @@ int main(int argc, char **argv)
     }
     const uint32_t grace = resume.offered ? arguments.hello.reconnect_s : 0;
     if (!worker || rg_keep_alive_start(worker, arguments.hello.keep_alive_s, grace) != RG_OK ||
-        rg_output_start(worker, &pipes) != RG_OK || rg_worker_start(worker) != RG_OK) {
+        rg_output_start(worker, &pipes) != RG_OK || rg_gate_attach(worker) != RG_OK ||
+        rg_worker_start(worker) != RG_OK) {
         rg_error("session %llu: no memory or threads for it", (unsigned long long)arguments.hello.session);
         _exit(1);
     }

@@ -1,6 +1,7 @@
 /* device_page.c - see device_page.h. */
 #include "server/shares/device_page.h"
 
+#include "common/base/clock.h"
 #include "server/shares/shared_memory.h"
 
 #include <stdlib.h>
@@ -14,6 +15,8 @@ static size_t size_of(uint32_t n_places)
 enum rg_status rg_share_device_create(uint32_t n_places, uint64_t capacity, struct rg_share_device *out,
                                       int *fd)
 {
+    if (n_places > RG_TURN_PLACES)
+        n_places = RG_TURN_PLACES; /* a session without a turn would not be one among others */
     const size_t size = size_of(n_places);
     uint64_t *owners = calloc(n_places, sizeof *owners);
     struct rg_share_device_page *page =
@@ -71,6 +74,7 @@ uint32_t rg_share_device_take(struct rg_share_device *device, uint64_t session)
         device->owners[i] = session;
         atomic_store(&place->guaranteed, 0);
         atomic_store(&place->held, 0);
+        rg_turns_leave(&device->page->turns, i, rg_now_ns());
         atomic_store(&place->session, session);
         set_used(device);
         return i;
@@ -88,6 +92,7 @@ void rg_share_device_drop(struct rg_share_device *device, uint32_t place, uint64
     uint64_t charging = session; /* it has died while it asked for memory */
     (void)atomic_compare_exchange_strong(&device->page->charging, &charging, 0);
     atomic_store(&at->session, 0);
+    rg_turns_leave(&device->page->turns, place, rg_now_ns());
     device->owners[place] = 0;
     set_used(device);
 }

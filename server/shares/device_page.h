@@ -15,6 +15,7 @@
 #define RG_SERVER_SHARES_DEVICE_PAGE_H
 
 #include "common/base/status.h"
+#include "server/shares/turns/turns.h"
 
 #include <stdalign.h>
 #include <stdatomic.h>
@@ -29,11 +30,6 @@ struct rg_share_place {
     _Atomic uint64_t held;                /* bytes that are charged, and those that are about to be */
 };
 
-/** For the ordering of submissions by the devices' time; its parts belong to the files that do that. */
-struct rg_share_turns {
-    alignas(4096) unsigned char bytes[128 * 1024];
-};
-
 struct rg_share_device_page {
     uint32_t size;     /* of the whole */
     uint32_t n_places; /* places[]: as many as there may be sessions */
@@ -41,7 +37,7 @@ struct rg_share_device_page {
         capacity; /* bytes of the device's memory that sessions can have, as the monitor found it */
     _Atomic uint32_t n_used;   /* places from here on are empty */
     _Atomic uint64_t charging; /* whose turn it is to ask for memory that is not guaranteed (ledger.h) */
-    struct rg_share_turns turns;
+    alignas(4096) struct rg_turns turns;
     struct rg_share_place places[];
 };
 

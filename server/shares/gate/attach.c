@@ -1,0 +1,56 @@
+/* attach.c - the gate of a worker that the daemon started: its share is in the slot, its places on the devices' pages. */
+#include "server/shares/gate/attach.h"
+
+#include "server/shares/gate/gate.h"
+#include "server/shares/worker/share.h"
+
+static enum rg_turn_priority priority_of(enum rg_share_priority priority)
+{
+    return priority == RG_SHARE_PRIORITY_HIGH  ? RG_TURN_HIGH
+           : priority == RG_SHARE_PRIORITY_LOW ? RG_TURN_LOW
+                                               : RG_TURN_NORMAL;
+}
+
+static void share(struct rg_gate_share *out, uint32_t *changed)
+{
+    if (*changed && rg_share_slot_sequence(rg_share.slot) + 1 == *changed)
+        return;
+    struct rg_share_grant grant;
+    uint32_t sequence;
+    rg_share_slot_get(rg_share.slot, &grant, &sequence);
+    *out = (struct rg_gate_share){
+        .cap_millionths = grant.compute_millionths,
+        .weight = grant.weight,
+        .priority = priority_of(grant.priority),
+    };
+    *changed = sequence + 1; /* 0: not asked yet */
+}
+
+static void counted(uint32_t device, const struct rg_gate_counts *counts)
+{
+    struct rg_share_usage_device *usage = rg_share_usage(device);
+    if (!usage)
+        return;
+    atomic_store_explicit(&usage->busy_ns, counts->busy_ns, memory_order_relaxed);
+    atomic_store_explicit(&usage->throttled_ns, counts->throttled_ns, memory_order_relaxed);
+    atomic_store_explicit(&usage->launches, counts->admitted, memory_order_relaxed);
+    _Atomic uint64_t *last = &rg_share.slot->usage.last_use_ns;
+    if (counts->last_use_ns > atomic_load_explicit(last, memory_order_relaxed))
+        atomic_store_explicit(last, counts->last_use_ns, memory_order_relaxed);
+}
+
+enum rg_status rg_gate_attach(struct rg_worker *worker)
+{
+    struct rg_gate_attachment attachments[RG_DEVICES_MAX];
+    if (!rg_share.slot)
+        return RG_OK;
+    for (uint32_t i = 0; i < rg_share.n_devices; i++) {
+        const struct rg_share_account *account = &rg_share.accounts[i];
+        attachments[i] =
+            (struct rg_gate_attachment){.turns = &account->device.page->turns, .place = account->place};
+        if (account->place >= RG_TURN_PLACES)
+            return RG_ERR_INVALID;
+    }
+    rg_gate_count(worker, counted);
+    return rg_gate_start(worker, attachments, rg_share.n_devices, share);
+}
