@@ -106,6 +106,9 @@ struct rg_identity {
 /** How network devices could reach a GPU's memory (rg_device_info.direct). */
 enum { RG_CONTROL_GPUDIRECT_DMABUF = 1u << 0, RG_CONTROL_GPUDIRECT_PEER = 1u << 1 };
 
+/** What of its process's memory, not allocated for the device, a kernel reaches (rg_device_info.host_reach). */
+enum { RG_CONTROL_REACH_PAGEABLE = 1u << 0, RG_CONTROL_REACH_PAGE_TABLES = 1u << 1 };
+
 struct rg_device_info {
     uint32_t ordinal; /* on the server */
     char name[RG_CONTROL_TEXT];
@@ -115,7 +118,8 @@ struct rg_device_info {
     uint64_t memory_free;
     bool memory_free_known;
     char pci[32];
-    uint32_t direct;            /* RG_CONTROL_DIRECT_* */
+    uint32_t direct;            /* RG_CONTROL_GPUDIRECT_* */
+    uint32_t host_reach;        /* RG_CONTROL_REACH_* */
     uint64_t memory_guaranteed; /* to sessions */
     uint32_t n_attributes;      /* 0: not told */
     int32_t attributes[RG_CONTROL_ATTRIBUTES];

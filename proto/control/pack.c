@@ -66,6 +66,7 @@ static void fill_device(Rg__Device *to, const struct rg_device_info *from)
     to->memory_free_known = from->memory_free_known;
     to->pci = TEXT(from->pci);
     to->direct = from->direct;
+    to->host_reach = from->host_reach;
     to->memory_guaranteed = from->memory_guaranteed;
     to->n_attributes = to->n_attribute_results = from->n_attributes;
     to->attributes = (int32_t *)from->attributes;

@@ -121,6 +121,7 @@ static enum rg_status get_devices(struct rg_device_info *to, Rg__Device **from, 
             memcpy(to[i].uuid, from[i]->uuid.data, sizeof to[i].uuid);
         to[i].compute_major = from[i]->compute_major;
         to[i].direct = from[i]->direct;
+        to[i].host_reach = from[i]->host_reach;
         to[i].memory_guaranteed = from[i]->memory_guaranteed;
         to[i].compute_minor = from[i]->compute_minor;
         if (from[i]->n_attributes > RG_CONTROL_ATTRIBUTES)

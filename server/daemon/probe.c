@@ -199,6 +199,19 @@ static uint32_t ways_to_memory(const struct driver *driver, CUdevice handle)
     return (dma_buf ? RG_CONTROL_GPUDIRECT_DMABUF : 0u) | (peer && module ? RG_CONTROL_GPUDIRECT_PEER : 0u);
 }
 
+/* A kernel of a client's would read and write its worker's heap, stacks and tables of functions. */
+static uint32_t reach_of_kernels(const struct driver *driver, CUdevice handle)
+{
+    int pageable = 0, tables = 0;
+    if (driver->attribute(&pageable, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, handle) != CUDA_SUCCESS)
+        pageable = 0;
+    if (driver->attribute(&tables, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
+                          handle) != CUDA_SUCCESS)
+        tables = 0;
+    return (pageable ? RG_CONTROL_REACH_PAGEABLE : 0u) |
+           (pageable && tables ? RG_CONTROL_REACH_PAGE_TABLES : 0u);
+}
+
 static void look_at(const struct driver *driver, const struct nvml *nvml, bool soft, int ordinal,
                     struct rg_device_info *device)
 {
@@ -225,6 +238,7 @@ static void look_at(const struct driver *driver, const struct nvml *nvml, bool s
     if (driver->pci && driver->pci(pci, sizeof pci - 1, handle) == CUDA_SUCCESS)
         rg_control_text(device->pci, sizeof device->pci, pci, strlen(pci));
     device->direct = ways_to_memory(driver, handle);
+    device->host_reach = reach_of_kernels(driver, handle);
     device->memory_free_known = soft ? free_of_machine(device) : free_by_nvml(nvml, device);
 }
 

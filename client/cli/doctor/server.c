@@ -90,6 +90,24 @@ static void check_sandbox(struct rg_doctor *doctor, const struct rg_sandbox_info
                   less ? " (the server's log says why)" : "");
 }
 
+/* Whether kernels can take over their worker in the first place. */
+static void check_reach(struct rg_doctor *doctor, const struct rg_inventory *inventory)
+{
+    uint32_t n = 0, by_tables = 0;
+    for (uint32_t i = 0; i < inventory->n_devices; i++) {
+        n += inventory->devices[i].host_reach != 0;
+        by_tables += (inventory->devices[i].host_reach & RG_CONTROL_REACH_PAGE_TABLES) != 0;
+    }
+    if (n)
+        rg_doctor_say(
+            doctor, RG_CHECK_WARNING, "kernels",
+            by_tables < n
+                ? "load the server's module nvidia-uvm with uvm_disable_hmm=1, or rely on the sandbox"
+                : "rely on the sandbox: what these GPUs do by ATS cannot be switched off",
+            "those of %u of the server's %u GPUs reach all memory of their worker (%s)", n,
+            inventory->n_devices, by_tables ? "ATS" : "HMM");
+}
+
 /* What to do where a server does not answer. */
 static void say_how_to_reach(const char *server, char *out, size_t size)
 {
@@ -122,6 +140,7 @@ static bool check_answer(struct rg_doctor *doctor, const char *server, uint64_t 
         rg_doctor_say(doctor, RG_CHECK_OK, "server", NULL, "%s answers (%s)", server, answer->inventory.host);
         check_versions(doctor, &answer->inventory);
         check_sandbox(doctor, &answer->inventory.sandbox);
+        check_reach(doctor, &answer->inventory);
         check_clock(doctor, &answer->inventory, before, after);
         rg_control_fini(answer);
     } else {

@@ -37,6 +37,7 @@ static void fill_devices(void)
         fill(devices[i].uuid, sizeof devices[i].uuid);
         devices[i].memory_total = 1ull << 33;
         devices[i].direct = RG_CONTROL_GPUDIRECT_DMABUF;
+        devices[i].host_reach = RG_CONTROL_REACH_PAGEABLE;
         devices[i].n_attributes = RG_CONTROL_ATTRIBUTES;
         fill(devices[i].attributes, sizeof devices[i].attributes);
         fill(devices[i].attribute_results, sizeof devices[i].attribute_results);

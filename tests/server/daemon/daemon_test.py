@@ -90,6 +90,16 @@ class Starting(Case):
         self.assertEqual(daemon.process.wait(5), -signal.SIGTERM)
         self.assertTrue(wait_until(lambda: not is_running(probe)))
 
+    def test_kernels_that_reach_their_worker(self):
+        reach = {"CUDA_FAKE_DRIVER_PAGEABLE": "1"}
+        daemon = self.start(environment=reach)
+        self.assertRegex(daemon.log(), r"warning: GPU 0 \(.*\(HMM\).*uvm_disable_hmm=1")
+        shown = subprocess.run([os.path.join(STAGE, "bin", "remote-gpu"), "doctor", "-s", daemon.address], env=ENVIRONMENT,
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, timeout=60).stdout
+        self.assertIn("those of 2 of the server's 2 GPUs reach all memory of their worker (HMM)", shown)
+        self.assertIn("could take over their workers", self.fails("--sandbox", "strict", environment=reach))
+        self.assertNotIn("reach all memory", self.start().log())
+
     def test_driver_that_talks(self):
         daemon = self.start(environment={"CUDA_FAKE_DRIVER_MODE": "print"})
         self.assertEqual(say(daemon.address, "purpose=inventory"), "inventory devices=2 sessions=0")

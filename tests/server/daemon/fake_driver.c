@@ -73,7 +73,10 @@ EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 EXPORT CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
 {
     (void)device;
-    *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9 : 0;
+    *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9
+             : attribute == CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS
+                 ? getenv("CUDA_FAKE_DRIVER_PAGEABLE") != NULL
+                 : 0;
     return CUDA_SUCCESS;
 }
 
