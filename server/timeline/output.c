@@ -96,7 +96,9 @@ static bool is_for_program(const char *line, size_t size)
 /* Sends a line on its way. */
 static void sort_line(struct rg_worker *worker, const struct output *output, const char *line, size_t size)
 {
-    if (!is_for_program(line, size) || !send_text(worker, 2, line, size))
+    /* what the device cannot do, who runs the server is to know as well */
+    if (!is_for_program(line, size) || !send_text(worker, 2, line, size) ||
+        has(line, size, RG_KERNEL_MESSAGE))
         (void)!write(output->log, line, size);
 }
 

@@ -129,6 +129,10 @@ static enum sg_compile_status make_code(struct sg_program *program, struct sg_pr
     enum sg_compile_status status;
     struct rg_digest key;
     uint64_t started = rg_now_ns();
+    if (kernel->unknown != NULL) {
+        sg_text_append(log, "%s\n", kernel->unknown);
+        return SG_COMPILE_UNKNOWN;
+    }
     if (program->jit == NULL && (program->jit = start_jit(program, log)) == NULL)
         return SG_COMPILE_NO_MEMORY;
     snprintf(symbol, sizeof(symbol), SG_SYMBOL_KERNEL, (unsigned)(kernel - program->kernels));

@@ -1,8 +1,8 @@
 /*
  * compiler.h - PTX text to machine code for the host.
  *
- * sg_program_create parses and checks a whole PTX module (every instruction must be known: what it does not
- * know is an error that names instruction and line; nothing is skipped). Code is generated and optimised a
+ * sg_program_create parses and checks a whole PTX module. An instruction that it does not know is an
+ * error of the kernels that need it, which names instruction and line, when their code is asked for; nothing is skipped. Code is generated and optimised a
  * kernel at a time, when the kernel is first asked for. Thread-safe: any thread may ask for code.
  */
 #ifndef SG_COMPILER_COMPILER_H

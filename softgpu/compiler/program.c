@@ -57,6 +57,7 @@ static void describe_kernel(struct sg_program *program, struct sg_program_kernel
     uint32_t limit = thread_product(function->maxntid), required = thread_product(function->reqntid);
     kernel->function = function;
     sg_reach_compute(&program->arena, program->module, function, &kernel->reach);
+    kernel->unknown = sg_reach_unknown(&program->arena, program->module, function);
     sg_check_resolved(program->arena.diagnostics, &kernel->reach, false);
     sg_shared_compute(&program->arena, &kernel->reach, &kernel->shared);
     for (uint32_t i = 0; i < function->n_params; i++)
@@ -116,6 +117,17 @@ static void describe(struct sg_program *program)
         program->kernels[i].public.const_size = (uint32_t)const_size;
 }
 
+/* Functions with instructions that are not known are told, and the module loads: what it runs may not need them. */
+static void tell_unknown(const struct sg_program *program, struct sg_text *log)
+{
+    const struct sg_ptx_module *module = program->module;
+    for (uint32_t i = 0; i < module->n_functions; i++)
+        if (module->functions[i]->unknown != NULL)
+            sg_text_append(log, "%s '%s' cannot run on this device: %s\n",
+                           module->functions[i]->is_entry ? "kernel" : "function", module->functions[i]->name,
+                           module->functions[i]->unknown);
+}
+
 enum sg_compile_status sg_program_link(const struct sg_source *sources, size_t count, uint32_t capability,
                                        struct sg_text *log, struct sg_program **out)
 {
@@ -153,6 +165,7 @@ enum sg_compile_status sg_program_link(const struct sg_source *sources, size_t c
     program->module = sg_check(&program->arena, &program->scratch, asts, units, capability);
     sg_analyse_module(&program->arena, program->module);
     describe(program);
+    tell_unknown(program, log);
     program->arena.diagnostics = program->scratch.diagnostics = NULL;
     *out = program;
     return SG_COMPILE_OK;

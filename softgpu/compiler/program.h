@@ -15,6 +15,7 @@ struct sg_program_kernel {
     struct sg_ptx_function *function;
     struct sg_reach reach;
     struct sg_shared_layout shared;
+    const char *unknown;  /* an instruction that keeps it from running, as sg_reach_unknown says */
     bool lockstep;        /* its loops have been looked at */
     _Atomic(void *) code; /* made under the lock, then it stays */
 };

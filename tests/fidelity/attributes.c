@@ -246,6 +246,40 @@ static void load(const char *what, const char *image)
     CHECK(cuModuleUnload(module));
 }
 
+/* A module with a kernel that a device may not know loads; that kernel is refused, by name, and the other one runs. */
+static void strange_kernel(void)
+{
+    static const char image[] =
+        ".version 8.1\n.target sm_90\n.address_size 64\n"
+        ".visible .entry strange(.param .u64 p) { .reg .u64 %a; ld.param.u64 %a, [p];\n"
+        "multimem.st.weak.global.u32 [%a], 1; ret; }\n"
+        ".visible .entry good(.param .u64 p) { .reg .u64 %a; ld.param.u64 %a, [p]; st.global.u32 [%a], 42; "
+        "ret; }\n";
+    CUmodule module;
+    CUfunction good, strange;
+    CUdeviceptr memory;
+    unsigned value = 0;
+    char info[400] = "";
+    CUjit_option options[] = {CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES};
+    void *values[] = {info, (void *)sizeof info}, *parameters[] = {&memory};
+    TRY(cuModuleLoadDataEx(&module, image, 2, options, values));
+    printf("%s", info);
+    CHECK(cuModuleGetFunction(&good, module, "good"));
+    CHECK(cuModuleGetFunction(&strange, module, "strange"));
+    CHECK(cuMemAlloc_v2(&memory, 4));
+    CHECK(cuLaunchKernel(good, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
+    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuMemcpyDtoH_v2(&value, memory, 4));
+    printf("%u\n", value);
+    for (int i = 0; i < 2; i++) {
+        const CUresult launched = cuLaunchKernel(strange, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL);
+        const CUresult waited = cuStreamSynchronize(stream);
+        printf("refused: %d\n", (int)(launched != CUDA_SUCCESS ? launched : waited));
+    }
+    CHECK(cuMemFree_v2(memory));
+    CHECK(cuModuleUnload(module));
+}
+
 /* --- calls that name next to nothing --- */
 
 static void graphs(void)
@@ -318,6 +352,7 @@ int main(void)
     load("PTX behind a comment", "/* generated */\n// by hand\n.version 7.0\n.target sm_75\n.address_size "
                                  "64\n.visible .entry k() { ret; }\n");
     load("bytes", "\x01\x02");
+    strange_kernel();
     graphs();
     capture(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
     capture(CU_STREAM_CAPTURE_MODE_GLOBAL);

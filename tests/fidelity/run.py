@@ -36,8 +36,8 @@ def each_one_off(names):
 
 
 def assertions(result):
-    """What failed assertions of kernels say, which is on standard error, among what others say there."""
-    return [line for line in result.errors.splitlines() if "Assertion `" in line]
+    """What is said of kernels on standard error, among what others say there: failed assertions, and that one cannot run."""
+    return [line for line in result.errors.splitlines() if "Assertion `" in line or "cannot run kernel '" in line]
 
 
 def main():

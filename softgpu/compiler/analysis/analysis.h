@@ -45,6 +45,12 @@ void sg_reach_compute(struct sg_arena *arena, struct sg_ptx_module *module, stru
 void sg_shared_compute(struct sg_arena *arena, const struct sg_reach *reach, struct sg_shared_layout *layout);
 uint32_t sg_shared_offset(const struct sg_shared_layout *layout, const struct sg_var *var);
 /**
+ * An instruction that is not known ("ptx:LINE: …") in the kernel or in a function that it calls by name, and those by theirs; NULL:
+ * there is none. What is called through pointers may never be: it traps when it is.
+ */
+const char *sg_reach_unknown(struct sg_arena *arena, struct sg_ptx_module *module,
+                             struct sg_ptx_function *kernel);
+/**
  * Fails if the kernel needs a function or variable that is defined nowhere. Functions of CUDA's device
  * runtime that are lacking here count only if `runtime_too`: kernels that call them fail by themselves, not
  * with all of their module.

@@ -14,6 +14,31 @@ static void reach_add(struct sg_arena *arena, struct sg_ptx_module *module, stru
     *SG_PUSH(arena, reach->functions, reach->count, reach->capacity) = function;
 }
 
+/* The functions that the one at `at` calls by name. */
+static void add_callees(struct sg_arena *arena, struct sg_ptx_module *module, struct sg_reach *reach,
+                        uint32_t at)
+{
+    const struct sg_ptx_function *function = reach->functions[at];
+    for (uint32_t i = 0; i < function->n_insns; i++)
+        if (function->insns[i].call != NULL && function->insns[i].call->callee != NULL &&
+            sg_builtin_find(function->insns[i].call->callee) == SG_BUILTIN_NONE)
+            reach_add(arena, module, reach, function->insns[i].call->callee);
+}
+
+const char *sg_reach_unknown(struct sg_arena *arena, struct sg_ptx_module *module,
+                             struct sg_ptx_function *kernel)
+{
+    struct sg_reach named = {0};
+    module->walk++;
+    reach_add(arena, module, &named, kernel);
+    for (uint32_t at = 0; at < named.count; at++) {
+        if (named.functions[at]->unknown != NULL)
+            return named.functions[at]->unknown;
+        add_callees(arena, module, &named, at);
+    }
+    return NULL;
+}
+
 void sg_reach_compute(struct sg_arena *arena, struct sg_ptx_module *module, struct sg_ptx_function *kernel,
                       struct sg_reach *reach)
 {
@@ -27,10 +52,7 @@ void sg_reach_compute(struct sg_arena *arena, struct sg_ptx_module *module, stru
             function->waits || function->clustered || (function->exits && function != kernel);
         reach->cooperative |= function->uses_grid_workspace;
         reach->has_local |= function->has_local;
-        for (uint32_t i = 0; i < function->n_insns; i++)
-            if (function->insns[i].call != NULL && function->insns[i].call->callee != NULL &&
-                sg_builtin_find(function->insns[i].call->callee) == SG_BUILTIN_NONE)
-                reach_add(arena, module, reach, function->insns[i].call->callee);
+        add_callees(arena, module, reach, at);
         if (!function->calls_indirect || reach->indirect)
             continue;
         reach->indirect = true;

@@ -15,7 +15,8 @@ void sg_text_fini(struct sg_text *text);
 
 enum sg_compile_status {
     SG_COMPILE_OK = 0,
-    SG_COMPILE_INVALID_PTX,     /* CUDA_ERROR_INVALID_PTX: syntax, unknown instruction, type error */
+    SG_COMPILE_INVALID_PTX, /* CUDA_ERROR_INVALID_PTX: syntax, type error */
+    SG_COMPILE_UNKNOWN,     /* CUDA_ERROR_NOT_SUPPORTED: the kernel has an instruction that is not known */
     SG_COMPILE_UNSUPPORTED_PTX, /* CUDA_ERROR_UNSUPPORTED_PTX_VERSION: .version newer than known */
     SG_COMPILE_NO_BINARY,       /* CUDA_ERROR_NO_BINARY_FOR_GPU: .target above the device's capability */
     SG_COMPILE_UNRESOLVED, /* CUDA_ERROR_NO_BINARY_FOR_GPU: extern symbol without definition; log names it */

@@ -135,6 +135,21 @@ static void enter(struct sg_checker *checker)
     checker->scopes[checker->depth++] = (struct sg_map){0};
 }
 
+/* Checks an instruction; one that is not known is noted. */
+static void check_written(struct sg_checker *checker, const struct sg_ast_instruction *ast)
+{
+    if (setjmp(checker->unknown) == 0)
+        sg_check_written(checker, ast);
+}
+
+/* What stands for a function with an instruction that is not known: all of it is a trap. */
+static void make_trap(struct sg_checker *checker, struct sg_ptx_function *function)
+{
+    static const struct sg_slice trap = {"trap", 4};
+    function->n_insns = function->n_labels = function->n_tables = 0;
+    sg_check_instruction(checker, &(struct sg_ast_instruction){.base = trap, .text = trap});
+}
+
 void sg_check_body(struct sg_checker *checker, struct sg_ptx_function *function,
                    const struct sg_ast_function *ast, const struct sg_ast_body *body)
 {
@@ -166,7 +181,7 @@ void sg_check_body(struct sg_checker *checker, struct sg_ptx_function *function,
             declare_variable(checker, &statement->variable);
             break;
         case SG_STATEMENT_INSTRUCTION:
-            sg_check_written(checker, &statement->instruction);
+            check_written(checker, &statement->instruction);
             break;
         case SG_STATEMENT_TARGETS:
             fill_table(checker, statement);
@@ -178,6 +193,8 @@ void sg_check_body(struct sg_checker *checker, struct sg_ptx_function *function,
             break;
         }
     }
+    if (function->unknown != NULL)
+        make_trap(checker, function);
     checker->statement = NULL;
     checker->function = NULL;
 }

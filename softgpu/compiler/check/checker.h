@@ -21,6 +21,7 @@ struct sg_checker {
     struct sg_map scopes[SG_CHECK_SCOPES];
     uint32_t depth;
     const struct sg_ast_statement *statement; /* being checked */
+    jmp_buf unknown;                          /* where sg_check_unknown continues */
 };
 
 /** What a base word and its modifiers mean, whatever the operands. */
@@ -31,6 +32,12 @@ struct sg_opcode {
 };
 
 _Noreturn void sg_check_fail(struct sg_checker *checker, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/**
+ * Of an instruction that may well be right and is not known here: it is the function's that holds it to fail, when a kernel that
+ * needs it is asked for, not the module's.
+ */
+_Noreturn void sg_check_unknown(struct sg_checker *checker, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /** For module scope, where no statement is in work. */
 _Noreturn void sg_check_fail_at(struct sg_checker *checker, uint32_t line, const char *message,

@@ -38,8 +38,8 @@ static void check_multiply(struct sg_checker *checker, struct sg_insn *insn)
     enum sg_type a = sg_mma_type(insn, SG_MATRIX_A), b = sg_mma_type(insn, SG_MATRIX_B);
     uint64_t types = sg_mma_types(insn, false);
     if ((types >> a & 1) == 0 || (types >> b & 1) == 0)
-        sg_check_fail(checker, "the software device has no multiplication of this shape for .%s and .%s",
-                      sg_types[a].name, sg_types[b].name);
+        sg_check_unknown(checker, "the software device has no multiplication of this shape for .%s and .%s",
+                         sg_types[a].name, sg_types[b].name);
     if (a != b && (sg_type_is_float(a) || a == SG_TF32 || b == SG_TF32))
         sg_check_fail(checker, "matrices of type .%s and .%s do not fit each other", sg_types[a].name,
                       sg_types[b].name);
@@ -69,8 +69,8 @@ static void check_fragment_access(struct sg_checker *checker, struct sg_insn *in
     bool factor = which == SG_MATRIX_A || which == SG_MATRIX_B;
     uint64_t types = sg_mma_types(insn, !factor);
     if ((types >> insn->types[0] & 1) == 0)
-        sg_check_fail(checker, "the software device has no matrix of this shape and type .%s",
-                      sg_types[insn->types[0]].name);
+        sg_check_unknown(checker, "the software device has no matrix of this shape and type .%s",
+                         sg_types[insn->types[0]].name);
     if (sg_types[insn->types[0]].bits < 8 &&
         (SG_MOD(insn, SG_GROUP_LAYOUT1) == SG_ROW) != (which == SG_MATRIX_A))
         sg_check_fail(checker, "this layout does not fit the type");

@@ -3,6 +3,9 @@
  */
 #include "softgpu/compiler/check/checker.h"
 
+/* All instructions of this version of PTX are known by name at least: another one is a mistake, and not of a later version. */
+#define KNOWN_VERSION 90
+
 #include <string.h>
 
 /* Finds the modifier in one of the row's groups that are still free. */
@@ -69,7 +72,8 @@ static _Noreturn void fail_match(struct sg_checker *checker, const struct sg_for
     struct sg_opcode scratch;
     if (sg_slice_is(ast->base, "mma") && ast->n_modifiers > 0 &&
         (sg_slice_is(ast->modifiers[0], "sp") || sg_slice_is(ast->modifiers[0], "sp::ordered_metadata")))
-        sg_check_fail(checker, "multiplication of sparse matrices is not supported by the software device");
+        sg_check_unknown(checker,
+                         "multiplication of sparse matrices is not supported by the software device");
     const struct sg_slice *bad = NULL, *farthest = NULL;
     bool matched = false;
     for (uint32_t i = 0; i < count; i++) {
@@ -80,8 +84,8 @@ static _Noreturn void fail_match(struct sg_checker *checker, const struct sg_for
     if (matched)
         sg_check_fail(checker, "wrong number of operands");
     if (farthest != NULL)
-        sg_check_fail(checker, "modifier '.%.*s' does not fit instruction '%.*s'", (int)farthest->size,
-                      farthest->data, (int)ast->base.size, ast->base.data);
+        sg_check_unknown(checker, "modifier '.%.*s' does not fit instruction '%.*s'", (int)farthest->size,
+                         farthest->data, (int)ast->base.size, ast->base.data);
     sg_check_fail(checker, "instruction '%.*s' lacks a type or modifier", (int)ast->base.size,
                   ast->base.data);
 }
@@ -103,12 +107,13 @@ struct sg_opcode *sg_check_opcode(struct sg_checker *checker, const struct sg_as
     }
     uint32_t count = 0;
     const struct sg_form *forms = sg_forms_find(ast->base, &count);
+    if (forms == NULL && sg_base_is_unsupported(ast->base))
+        sg_check_unknown(checker, "instruction '%.*s' is not supported by the software device",
+                         (int)ast->base.size, ast->base.data);
+    if (forms == NULL && checker->module->version > KNOWN_VERSION)
+        sg_check_unknown(checker, "unknown instruction '%.*s'", (int)ast->base.size, ast->base.data);
     if (forms == NULL)
-        sg_check_fail(checker,
-                      sg_base_is_unsupported(ast->base)
-                          ? "instruction '%.*s' is not supported by the software device"
-                          : "unknown instruction '%.*s'",
-                      (int)ast->base.size, ast->base.data);
+        sg_check_fail(checker, "unknown instruction '%.*s'", (int)ast->base.size, ast->base.data);
     struct sg_opcode *opcode = SG_NEW(checker->arena, struct sg_opcode);
     const struct sg_slice *bad;
     for (uint32_t i = 0; i < count; i++) {

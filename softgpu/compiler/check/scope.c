@@ -22,6 +22,23 @@ void sg_check_fail(struct sg_checker *checker, const char *format, ...)
     sg_fail(checker->arena->diagnostics, SG_COMPILE_INVALID_PTX, line, "%s", message);
 }
 
+void sg_check_unknown(struct sg_checker *checker, const char *format, ...)
+{
+    const struct sg_slice *text = &checker->statement->instruction.text;
+    char message[512], line[900];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof(message), format, arguments);
+    va_end(arguments);
+    const int size = snprintf(line, sizeof(line), "ptx:%u: %s: %.*s", checker->statement->line, message,
+                              (int)text->size, text->data);
+    const struct sg_slice all = {line,
+                                 size < (int)sizeof(line) ? (uint32_t)size : (uint32_t)sizeof(line) - 1};
+    if (checker->function->unknown == NULL)
+        checker->function->unknown = sg_arena_string(checker->arena, all);
+    longjmp(checker->unknown, 1);
+}
+
 void sg_check_fail_at(struct sg_checker *checker, uint32_t line, const char *message, struct sg_slice name)
 {
     sg_fail(checker->arena->diagnostics, SG_COMPILE_INVALID_PTX, line, "%s '%.*s'", message, (int)name.size,

@@ -184,6 +184,8 @@ struct sg_ptx_function {
     uint32_t n_vars, var_capacity;
     uint32_t handle; /* among the functions whose address is taken: see analysis.h */
     uint32_t mark;   /* scratch of graph walks */
+    /* the first instruction in it that is not known ("ptx:LINE: …"), in place of all of which it has a trap; or NULL */
+    const char *unknown;
     /* by analysis */
     bool waits, exits, calls_indirect, has_local, uses_grid_workspace, uses_reserved_shared;
     bool clustered;       /* looks beyond its block, into the cluster */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/cuda/graph/graph.h"
+#include "common/cuda/kernel_messages.h"
 #include "softgpu/driver/behaviour/version.h"
 #include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/launch/device_services.h"
@@ -128,8 +129,9 @@ static CUresult launch(CUfunction handle, CUstream stream_handle, const struct r
     void *code;
     CUresult result =
         sg_compile_result(sg_program_code(function->module->image->program, function->index, &log, &code));
-    if (result != CUDA_SUCCESS)
-        rg_warn("kernel %s: %s", kernel->name, log.data != NULL ? log.data : "no code");
+    if (result != CUDA_SUCCESS && !atomic_exchange(&function->told, true))
+        rg_warn(RG_KERNEL_MESSAGE "%s': %.*s", kernel->name,
+                log.data != NULL ? (int)strcspn(log.data, "\n") : 7, log.data != NULL ? log.data : "no code");
     sg_text_fini(&log);
     SG_RETURN_IF(result);
 

@@ -66,6 +66,7 @@ struct sg_function {
     const struct sg_kernel *kernel;
     struct sg_settings *settings; /* own_settings or the kernel's */
     struct sg_settings own_settings;
+    _Atomic bool told; /* why it cannot be launched */
 };
 
 struct sg_module {

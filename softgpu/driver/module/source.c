@@ -42,6 +42,8 @@ CUresult sg_compile_result(enum sg_compile_status status)
         return CUDA_SUCCESS;
     case SG_COMPILE_INVALID_PTX:
         return CUDA_ERROR_INVALID_PTX;
+    case SG_COMPILE_UNKNOWN:
+        return CUDA_ERROR_NOT_SUPPORTED;
     case SG_COMPILE_UNSUPPORTED_PTX:
         return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
     case SG_COMPILE_NO_BINARY:

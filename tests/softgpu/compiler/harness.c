@@ -226,3 +226,18 @@ const char *log_of_insn(const char *insn)
     snprintf(text, sizeof(text), ".entry k(.param .u64 in) {\n%s%s\nret;\n}\n", registers, insn);
     return log_of(text, SG_COMPILE_INVALID_PTX);
 }
+
+const char *log_of_unknown_insn(const char *insn)
+{
+    static char kept[4096];
+    char text[4096];
+    void *code = NULL;
+    struct sg_text log = {0};
+    snprintf(text, sizeof(text), ".entry k(.param .u64 in) {\n%s%s\nret;\n}\n", registers, insn);
+    struct sg_program *program = program_of(text);
+    cr_assert_eq(sg_program_code(program, 0, &log, &code), SG_COMPILE_UNKNOWN, "%s", insn);
+    snprintf(kept, sizeof(kept), "%s", log.data == NULL ? "" : log.data);
+    sg_text_fini(&log);
+    free_program(program);
+    return kept;
+}

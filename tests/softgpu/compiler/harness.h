@@ -41,6 +41,8 @@ void free_program(struct sg_program *program);
 const char *log_of(const char *text, enum sg_compile_status expected);
 /** The same for one instruction in a kernel that declares the registers above, on line 11. */
 const char *log_of_insn(const char *insn);
+/** The same for one that is not known, with which the module loads, and the kernel alone is refused. */
+const char *log_of_unknown_insn(const char *insn);
 
 uint32_t f32_bits(float value);
 uint64_t f64_bits(double value);

@@ -264,7 +264,7 @@ LLVMValueRef sg_emit_control(struct sg_codegen *gen)
         }
         break;
     case SG_OP_TRAP:
-        sg_gen_fault(gen, SG_FAULT_TRAP);
+        sg_gen_fault(gen, gen->function->unknown != NULL ? SG_FAULT_ILLEGAL_INSTRUCTION : SG_FAULT_TRAP);
         break;
     case SG_OP_NOP: /* hints, and what waits for grids that have ended before this one starts */
         return NULL;
