@@ -266,7 +266,7 @@ int main(int argc, char **argv)
     struct rg_worker *worker = rg_worker_create(conn, arguments.hello.session, over_fd, rg_server_modules);
     if (worker) {
         rg_primary_set_ready(worker, rg_hello_contexts());
-        if (arguments.hello.ways)
+        if (arguments.hello.gpu_paths)
             rg_gpudirect_tell(worker);
         if (arguments.hello.times)
             rg_times_start(worker);

@@ -37,10 +37,10 @@ static bool same_attributes(const unsigned char *answer, const unsigned char *ot
 /* The answer of a look-up that was known: the call has returned what it will say. */
 static void function_arrived(struct rg_future *future, CUresult result, struct rg_reader reply)
 {
-    struct rg_cached_image *known = (struct rg_cached_image *)(uintptr_t)future->user[0];
+    struct rg_cached_image *cached = (struct rg_cached_image *)(uintptr_t)future->user[0];
     const struct rg_cached_function *function = (const struct rg_cached_function *)(uintptr_t)future->user[1];
     if (result != CUDA_SUCCESS) {
-        rg_image_cache_drop(known);
+        rg_image_cache_drop(cached);
         rg_session_async_error(future->session, result, future->op);
         return;
     }
@@ -50,7 +50,7 @@ static void function_arrived(struct rg_future *future, CUresult result, struct r
     if (future->op == RG_OP_rgKernelTakeFunction ||
         (same_parameters && same_attributes(reply.at, function->answer)))
         return;
-    rg_image_cache_drop(known);
+    rg_image_cache_drop(cached);
     if (same_parameters)
         return; /* other attributes: of no consequence for what was launched */
     rg_session_end(future->session, CUDA_ERROR_DEVICE_UNAVAILABLE,
@@ -62,18 +62,18 @@ static void function_arrived(struct rg_future *future, CUresult result, struct r
 /*
  * Asks for a function ahead if its answer is known, which is then in *answer. NULL: it is to be waited for.
  */
-static struct rg_future *look_up_ahead(struct rg_cached_image *known, bool take, const char *name,
+static struct rg_future *look_up_ahead(struct rg_cached_image *cached, bool take, const char *name,
                                        struct rg_reader *answer)
 {
     const struct rg_cached_function *function =
-        known && rg_image_cache_here(known) ? rg_image_cache_function(known, name) : NULL;
+        cached && rg_image_cache_here(cached) ? rg_image_cache_function(cached, name) : NULL;
     if (!function || (take && !function->taken))
         return NULL;
     struct rg_future *future = rg_future_begin(function_arrived);
     if (!future)
         return NULL;
-    rg_image_cache_used(known, name, take);
-    future->user[0] = (uintptr_t)known;
+    rg_image_cache_used(cached, name, take);
+    future->user[0] = (uintptr_t)cached;
     future->user[1] = (uintptr_t)function;
     rg_probe_saved(RG_OPT_KNOWN);
     *answer = rg_reader_of(function->answer, function->size);
@@ -104,7 +104,7 @@ static CUresult ask_by_name(enum rg_kind kind, uint64_t handle, uint64_t owner, 
 
 /* A function of a module or kernel of a library by name: known, or asked for and kept. */
 static CUresult find_by_name(enum rg_kind kind, uint64_t owner, const char *name,
-                             struct rg_cached_image *known, struct rg_found_function **list, uint64_t *out)
+                             struct rg_cached_image *cached, struct rg_found_function **list, uint64_t *out)
 {
     rg_found_lock();
     uint64_t handle = rg_found_by_name(*list, name);
@@ -118,7 +118,7 @@ static CUresult find_by_name(enum rg_kind kind, uint64_t owner, const char *name
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct rg_call reply;
     struct rg_reader answer;
-    struct rg_future *future = look_up_ahead(known, false, name, &answer);
+    struct rg_future *future = look_up_ahead(cached, false, name, &answer);
     CUresult status = rg_future_end(future, ask_by_name(kind, handle, owner, name, future, &reply));
     if (status == CUDA_SUCCESS) {
         if (!future)
@@ -129,8 +129,8 @@ static CUresult find_by_name(enum rg_kind kind, uint64_t owner, const char *name
             reply.reply.bad = true;
             status = rg_call_outputs_read(&reply);
         }
-        if (status == CUDA_SUCCESS && !future && known && rg_image_cache_here(known))
-            rg_image_cache_note_function(known, name, begins, (size_t)(answer.at - begins));
+        if (status == CUDA_SUCCESS && !future && cached && rg_image_cache_here(cached))
+            rg_image_cache_note_function(cached, name, begins, (size_t)(answer.at - begins));
         rg_future_release(future);
     }
     if (!future)
@@ -143,10 +143,11 @@ static CUresult find_by_name(enum rg_kind kind, uint64_t owner, const char *name
 }
 
 /* What is known of a module's functions; of a library's module, what is known of the library's kernels. */
-static struct rg_cached_image *known_of(const struct rg_module *module)
+static struct rg_cached_image *cached_image_of(const struct rg_module *module)
 {
-    const struct rg_shadow *library = module->known ? NULL : rg_handle_shadow(RG_KIND_LIBRARY, module->owner);
-    return library ? library->library.known : module->known;
+    const struct rg_shadow *library =
+        module->cached ? NULL : rg_handle_shadow(RG_KIND_LIBRARY, module->owner);
+    return library ? library->library.cached : module->cached;
 }
 
 CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
@@ -155,7 +156,7 @@ CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
     if (!hfunc || !name)
         return CUDA_ERROR_INVALID_VALUE;
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MODULE, (uint64_t)hmod);
-    return shadow ? find_by_name(RG_KIND_FUNCTION, (uint64_t)hmod, name, known_of(&shadow->module),
+    return shadow ? find_by_name(RG_KIND_FUNCTION, (uint64_t)hmod, name, cached_image_of(&shadow->module),
                                  &shadow->module.functions, (uint64_t *)hfunc)
                   : CUDA_ERROR_INVALID_HANDLE;
 }
@@ -166,7 +167,7 @@ CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *na
     if (!pKernel || !name)
         return CUDA_ERROR_INVALID_VALUE;
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_LIBRARY, (uint64_t)library);
-    return shadow ? find_by_name(RG_KIND_KERNEL, (uint64_t)library, name, shadow->library.known,
+    return shadow ? find_by_name(RG_KIND_KERNEL, (uint64_t)library, name, shadow->library.cached,
                                  &shadow->library.kernels, (uint64_t *)pKernel)
                   : CUDA_ERROR_INVALID_HANDLE;
 }
@@ -182,11 +183,11 @@ static void keep_function(struct rg_function *kernel, uint64_t context, uint64_t
  * The function of a kernel that is known to have one in a context. NOT_FOUND: ask. So it is where the
  * library's module was asked for, by which the application may know the function already.
  */
-static CUresult take_known_function(CUfunction *out, CUkernel kernel, struct rg_function *of,
-                                    uint64_t context)
+static CUresult take_cached_function(CUfunction *out, CUkernel kernel, struct rg_function *of,
+                                     uint64_t context)
 {
     struct rg_shadow *library = rg_handle_shadow(RG_KIND_LIBRARY, of->owner);
-    if (!library || !library->library.known)
+    if (!library || !library->library.cached)
         return CUDA_ERROR_NOT_FOUND;
     rg_found_lock();
     const bool by_module = rg_found_by_key(library->library.modules, context) != 0;
@@ -199,7 +200,7 @@ static CUresult take_known_function(CUfunction *out, CUkernel kernel, struct rg_
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct rg_call reply;
     struct rg_reader answer;
-    struct rg_future *future = look_up_ahead(library->library.known, true, of->name, &answer);
+    struct rg_future *future = look_up_ahead(library->library.cached, true, of->name, &answer);
     CUresult status = CUDA_ERROR_NOT_FOUND;
     if (future)
         status = rg_future_end(future, rg_op_rgKernelTakeFunction(&function, kernel, future, &reply));
@@ -239,8 +240,8 @@ static CUresult ask_for_function(CUfunction *out, CUkernel kernel, struct rg_fun
     if (status != CUDA_SUCCESS)
         return status;
     const struct rg_shadow *library = rg_handle_shadow(RG_KIND_LIBRARY, of->owner);
-    if (library && library->library.known && rg_image_cache_here(library->library.known))
-        rg_image_cache_note_taken(library->library.known, of->name);
+    if (library && library->library.cached && rg_image_cache_here(library->library.cached))
+        rg_image_cache_note_taken(library->library.cached, of->name);
     keep_function(of, context, actual);
     *out = (CUfunction)actual;
     return CUDA_SUCCESS;
@@ -256,13 +257,13 @@ CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
         return CUDA_ERROR_INVALID_HANDLE;
     const uint64_t context = rg_context_current();
     rg_found_lock();
-    uint64_t known = rg_found_by_key(shadow->function.by_context, context);
+    uint64_t cached = rg_found_by_key(shadow->function.by_context, context);
     rg_found_unlock();
-    if (known) {
-        *pFunc = (CUfunction)known;
+    if (cached) {
+        *pFunc = (CUfunction)cached;
         return CUDA_SUCCESS;
     }
-    CUresult status = take_known_function(pFunc, kernel, &shadow->function, context);
+    CUresult status = take_cached_function(pFunc, kernel, &shadow->function, context);
     return status == CUDA_ERROR_NOT_FOUND ? ask_for_function(pFunc, kernel, &shadow->function, context)
                                           : status;
 }

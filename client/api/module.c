@@ -48,8 +48,8 @@ static void load_arrived(struct rg_future *future, CUresult result, struct rg_re
 struct load {
     enum rg_kind kind;
     struct rg_jit *jit;
-    struct rg_cached_image *known; /* of it, or NULL */
-    bool ahead;                    /* it is known to succeed, and not waited for */
+    struct rg_cached_image *cached; /* of it, or NULL */
+    bool ahead;                     /* it is known to succeed, and not waited for */
     uint64_t image, handle;
 };
 
@@ -70,7 +70,7 @@ static CUresult load_ahead(const struct load *load)
     struct rg_call reply;
     struct rg_future *future = rg_future_begin(load_arrived);
     if (future) {
-        future->user[0] = (uintptr_t)load->known;
+        future->user[0] = (uintptr_t)load->cached;
         rg_probe_saved(RG_OPT_KNOWN);
     }
     const CUresult status = rg_future_end(future, ask(load, future, &reply));
@@ -88,7 +88,7 @@ static CUresult load_and_wait(const struct load *load)
 {
     struct rg_call reply;
     const bool out_of_order = rg_call_goes_out_of_order(rg_session_current());
-    struct rg_future *future = load->known && !out_of_order ? rg_future_begin(NULL) : NULL;
+    struct rg_future *future = load->cached && !out_of_order ? rg_future_begin(NULL) : NULL;
     CUresult status = rg_future_end(future, ask(load, future, &reply));
     if (!future) {
         rg_jit_answer(load->jit, &reply.reply);
@@ -96,18 +96,18 @@ static CUresult load_and_wait(const struct load *load)
     } else if (status == CUDA_SUCCESS) {
         struct rg_reader answer;
         struct rg_session *session = future->session;
-        rg_image_prefetch_read(rg_image_prefetch_describe(load->kind, load->handle, load->known),
-                               load->known);
+        rg_image_prefetch_read(rg_image_prefetch_describe(load->kind, load->handle, load->cached),
+                               load->cached);
         status = rg_future_wait(future, &answer);
         rg_jit_answer(load->jit, &answer);
         rg_future_release(future);
         if (status == CUDA_SUCCESS) /* as any call that waits */
             status = rg_session_take_latched(session);
     }
-    if (status == CUDA_SUCCESS && load->known && out_of_order)
-        rg_image_prefetch_ask(load->kind, load->handle, load->known);
-    if (status == CUDA_SUCCESS && load->known)
-        rg_image_cache_note_load(load->known);
+    if (status == CUDA_SUCCESS && load->cached && out_of_order)
+        rg_image_prefetch_ask(load->kind, load->handle, load->cached);
+    if (status == CUDA_SUCCESS && load->cached)
+        rg_image_cache_note_load(load->cached);
     return status;
 }
 
@@ -115,20 +115,20 @@ static void note_known(const struct load *load)
 {
     struct rg_shadow *shadow = rg_handle_shadow(load->kind, load->handle);
     if (load->kind == RG_KIND_LIBRARY) {
-        shadow->library.known = load->known;
+        shadow->library.cached = load->cached;
     } else {
         shadow->module.context = rg_context_current();
-        shadow->module.known = load->known;
+        shadow->module.cached = load->cached;
     }
 }
 
 static CUresult load_image(enum rg_kind kind, struct rg_image_view *view, struct rg_jit *jit, uint64_t *out)
 {
-    struct load load = {.kind = kind, .jit = jit, .known = rg_image_cache_find(kind, view, jit)};
+    struct load load = {.kind = kind, .jit = jit, .cached = rg_image_cache_find(kind, view, jit)};
     const bool logs = jit->info_size || jit->error_size;
     load.ahead =
-        load.known && !logs && rg_image_cache_loads(load.known); /* now: others may learn it at any time */
-    const uint64_t there = load.known && !logs ? rg_loaded_images_take(kind, load.known) : 0;
+        load.cached && !logs && rg_image_cache_loads(load.cached); /* now: others may learn it at any time */
+    const uint64_t there = load.cached && !logs ? rg_loaded_images_take(kind, load.cached) : 0;
     if (there) {
         *out = there;
         return CUDA_SUCCESS;
@@ -157,7 +157,7 @@ static CUresult load_image(enum rg_kind kind, struct rg_image_view *view, struct
     }
     if (kind == RG_KIND_LIBRARY)
         rg_replication_note(load.handle, copy, jit);
-    rg_variables_ask(kind, load.handle, load.known);
+    rg_variables_ask(kind, load.handle, load.cached);
     *out = load.handle;
     return CUDA_SUCCESS;
 }

@@ -37,15 +37,15 @@ static CUresult find_variable(enum rg_kind kind, uint64_t owner, const char *nam
     if (!rg_handle_known(kind, owner))
         return CUDA_ERROR_INVALID_HANDLE;
     const struct rg_shadow *shadow = rg_handle_shadow(kind, owner);
-    struct rg_cached_image *known = !shadow                  ? NULL
-                                    : kind == RG_KIND_MODULE ? shadow->module.known
-                                                             : shadow->library.known;
+    struct rg_cached_image *cached = !shadow                  ? NULL
+                                     : kind == RG_KIND_MODULE ? shadow->module.cached
+                                                              : shadow->library.cached;
     struct rg_variable_place v = {0};
     bool fresh;
     CUresult status = rg_variables_find(kind, owner, name, managed, &v, &fresh);
-    if (status == CUDA_SUCCESS && fresh && known) {
-        rg_image_cache_note_variable(known, name, managed);
-        rg_startup_profile_note_image(known);
+    if (status == CUDA_SUCCESS && fresh && cached) {
+        rg_image_cache_note_variable(cached, name, managed);
+        rg_startup_profile_note_image(cached);
     }
     if (status == CUDA_SUCCESS && fresh)
         status = note_variable(owner, &v);

@@ -40,19 +40,19 @@ static struct rg_cached_image *all;
 
 /* --- in memory: the lock is held ------------------------------------------------------------------------ */
 
-static struct rg_cached_function *find_function(struct rg_cached_image *known, const char *name)
+static struct rg_cached_function *find_function(struct rg_cached_image *cached, const char *name)
 {
-    struct rg_hash_link *at = rg_hash_table_first(&known->functions, rg_hash_text(name));
+    struct rg_hash_link *at = rg_hash_table_first(&cached->functions, rg_hash_text(name));
     while (at && strcmp(((struct rg_cached_function *)at)->name, name) != 0)
         at = rg_hash_table_next(at);
     return (struct rg_cached_function *)at;
 }
 
 /* False: it was there already, or there is no memory. */
-static bool add_function(struct rg_cached_image *known, const char *name, const void *answer, size_t size)
+static bool add_function(struct rg_cached_image *cached, const char *name, const void *answer, size_t size)
 {
     const size_t length = strlen(name) + 1;
-    if (find_function(known, name))
+    if (find_function(cached, name))
         return false;
     struct rg_cached_function *function = malloc(sizeof *function + length + size);
     if (!function)
@@ -60,13 +60,13 @@ static bool add_function(struct rg_cached_image *known, const char *name, const 
     *function = (struct rg_cached_function){.size = size, .answer = (unsigned char *)function->name + length};
     memcpy(function->name, name, length);
     memcpy(function->answer, answer, size);
-    rg_hash_table_add(&known->functions, &function->link, rg_hash_text(name));
+    rg_hash_table_add(&cached->functions, &function->link, rg_hash_text(name));
     return true;
 }
 
-static bool add_variable(struct rg_cached_image *known, const char *name, bool managed)
+static bool add_variable(struct rg_cached_image *cached, const char *name, bool managed)
 {
-    for (const struct variable *at = known->variables; at; at = at->next)
+    for (const struct variable *at = cached->variables; at; at = at->next)
         if (at->managed == managed && strcmp(at->name, name) == 0)
             return false;
     const size_t length = strlen(name) + 1;
@@ -75,8 +75,8 @@ static bool add_variable(struct rg_cached_image *known, const char *name, bool m
         return false;
     *variable = (struct variable){.managed = managed};
     memcpy(variable->name, name, length);
-    *known->last_variable = variable;
-    known->last_variable = &variable->next;
+    *cached->last_variable = variable;
+    cached->last_variable = &variable->next;
     return true;
 }
 
@@ -85,37 +85,37 @@ static void drop_function(struct rg_hash_link *function)
     free(function);
 }
 
-static void forget(struct rg_cached_image *known)
+static void forget(struct rg_cached_image *cached)
 {
-    rg_hash_table_clear(&known->functions, drop_function);
-    while (known->variables) {
-        struct variable *variable = known->variables;
-        known->variables = variable->next;
+    rg_hash_table_clear(&cached->functions, drop_function);
+    while (cached->variables) {
+        struct variable *variable = cached->variables;
+        cached->variables = variable->next;
         free(variable);
     }
-    known->last_variable = &known->variables;
-    known->loads = false;
+    cached->last_variable = &cached->variables;
+    cached->loads = false;
 }
 
 static bool take_record(void *user, const struct rg_journal_record *record)
 {
-    struct rg_cached_image *known = user;
+    struct rg_cached_image *cached = user;
     struct rg_cached_function *function;
     switch (record->type) {
     case RECORD_LOADS:
-        known->loads = true;
+        cached->loads = true;
         return true;
     case RECORD_FUNCTION:
-        if (add_function(known, record->name, record->data, record->size))
-            find_function(known, record->name)->kept = true;
+        if (add_function(cached, record->name, record->data, record->size))
+            find_function(cached, record->name)->kept = true;
         return true;
     case RECORD_TAKEN:
-        function = find_function(known, record->name);
+        function = find_function(cached, record->name);
         if (function)
             function->taken = function->taken_kept = true;
         return true;
     case RECORD_VARIABLE:
-        (void)add_variable(known, record->name, record->flags & 1);
+        (void)add_variable(cached, record->name, record->flags & 1);
         return true;
     default:
         return false;
@@ -123,7 +123,7 @@ static bool take_record(void *user, const struct rg_journal_record *record)
 }
 
 /* Adds the function's answer to the file, as it will be when it is asked for again. The lock is held. */
-static void write_function(struct rg_cached_image *known, const struct rg_cached_function *function)
+static void write_function(struct rg_cached_image *cached, const struct rg_cached_function *function)
 {
     struct rg_function_info info;
     unsigned char *copy = function->size >= sizeof info ? malloc(function->size) : NULL;
@@ -133,18 +133,18 @@ static void write_function(struct rg_cached_image *known, const struct rg_cached
     memcpy(&info, copy, sizeof info);
     info.known &= ~RG_FUNCTION_UNLOADED;
     memcpy(copy, &info, sizeof info);
-    rg_journal_add(&known->records, RECORD_FUNCTION, 0, function->name, copy, function->size);
+    rg_journal_add(&cached->records, RECORD_FUNCTION, 0, function->name, copy, function->size);
     free(copy);
 }
 
 /* Puts what is known of a function into the file, as far as that is not there. The lock is held. */
-static void keep_function(struct rg_cached_image *known, struct rg_cached_function *function, bool taken)
+static void keep_function(struct rg_cached_image *cached, struct rg_cached_function *function, bool taken)
 {
     if (!function->kept)
-        write_function(known, function);
+        write_function(cached, function);
     function->kept = true;
     if (taken && !function->taken_kept)
-        rg_journal_add(&known->records, RECORD_TAKEN, 0, function->name, NULL, 0);
+        rg_journal_add(&cached->records, RECORD_TAKEN, 0, function->name, NULL, 0);
     function->taken_kept |= taken;
 }
 
@@ -156,19 +156,20 @@ static struct rg_cached_image *entry_of(const struct rg_session *session, CUdevi
                                         const struct rg_cached_image_name *image)
 {
     RG_SCOPED_LOCK(&lock);
-    struct rg_cached_image *known = all;
-    while (known && (known->session != session || memcmp(known->records.name, name, RG_DIGEST_BYTES) != 0))
-        known = known->next;
-    if (!known && (known = calloc(1, sizeof *known)) != NULL) {
-        *known = (struct rg_cached_image){.next = all, .session = session, .device = device, .image = *image};
-        known->records.cache = rg_journal_disk_cache();
-        memcpy(known->records.name, name, RG_DIGEST_BYTES);
-        known->last_variable = &known->variables;
-        if (!rg_journal_read(&known->records, take_record, known))
-            forget(known);
-        all = known;
+    struct rg_cached_image *cached = all;
+    while (cached && (cached->session != session || memcmp(cached->records.name, name, RG_DIGEST_BYTES) != 0))
+        cached = cached->next;
+    if (!cached && (cached = calloc(1, sizeof *cached)) != NULL) {
+        *cached =
+            (struct rg_cached_image){.next = all, .session = session, .device = device, .image = *image};
+        cached->records.cache = rg_journal_disk_cache();
+        memcpy(cached->records.name, name, RG_DIGEST_BYTES);
+        cached->last_variable = &cached->variables;
+        if (!rg_journal_read(&cached->records, take_record, cached))
+            forget(cached);
+        all = cached;
     }
-    return known;
+    return cached;
 }
 
 static bool usable(const struct rg_session *session)
@@ -209,88 +210,88 @@ struct rg_cached_image *rg_image_cache_find_named(const struct rg_cached_image_n
     return usable(session) ? entry_of(session, current < 0 ? 0 : current, image->name, image) : NULL;
 }
 
-const struct rg_cached_image_name *rg_image_cache_name(const struct rg_cached_image *known)
+const struct rg_cached_image_name *rg_image_cache_name(const struct rg_cached_image *cached)
 {
-    return &known->image;
+    return &cached->image;
 }
 
-bool rg_image_cache_here(const struct rg_cached_image *known)
+bool rg_image_cache_here(const struct rg_cached_image *cached)
 {
     const CUdevice here = rg_device_current();
-    return rg_session_current() == known->session && (here < 0 ? 0 : here) == known->device;
+    return rg_session_current() == cached->session && (here < 0 ? 0 : here) == cached->device;
 }
 
-void rg_image_cache_drop(struct rg_cached_image *known)
+void rg_image_cache_drop(struct rg_cached_image *cached)
 {
     RG_SCOPED_LOCK(&lock);
-    known->loads = false; /* the memory stays: answers have been handed out */
-    free(known->functions.buckets);
-    known->functions = (struct rg_hash_table){0};
-    known->variables = NULL;
-    known->last_variable = &known->variables;
-    rg_journal_remove(&known->records);
+    cached->loads = false; /* the memory stays: answers have been handed out */
+    free(cached->functions.buckets);
+    cached->functions = (struct rg_hash_table){0};
+    cached->variables = NULL;
+    cached->last_variable = &cached->variables;
+    rg_journal_remove(&cached->records);
 }
 
-bool rg_image_cache_loads(const struct rg_cached_image *known)
+bool rg_image_cache_loads(const struct rg_cached_image *cached)
 {
     RG_SCOPED_LOCK(&lock);
-    return known->loads;
+    return cached->loads;
 }
 
-void rg_image_cache_note_load(struct rg_cached_image *known)
+void rg_image_cache_note_load(struct rg_cached_image *cached)
 {
     RG_SCOPED_LOCK(&lock);
-    if (!known->loads)
-        rg_journal_add(&known->records, RECORD_LOADS, 0, NULL, NULL, 0);
-    known->loads = true;
+    if (!cached->loads)
+        rg_journal_add(&cached->records, RECORD_LOADS, 0, NULL, NULL, 0);
+    cached->loads = true;
 }
 
-const struct rg_cached_function *rg_image_cache_function(struct rg_cached_image *known, const char *name)
+const struct rg_cached_function *rg_image_cache_function(struct rg_cached_image *cached, const char *name)
 {
     RG_SCOPED_LOCK(&lock);
-    return find_function(known, name);
+    return find_function(cached, name);
 }
 
-void rg_image_cache_note_function(struct rg_cached_image *known, const char *name, const void *answer,
+void rg_image_cache_note_function(struct rg_cached_image *cached, const char *name, const void *answer,
                                   size_t size)
 {
     RG_SCOPED_LOCK(&lock);
-    if (add_function(known, name, answer, size))
-        keep_function(known, find_function(known, name), false);
+    if (add_function(cached, name, answer, size))
+        keep_function(cached, find_function(cached, name), false);
 }
 
-void rg_image_cache_note_taken(struct rg_cached_image *known, const char *name)
+void rg_image_cache_note_taken(struct rg_cached_image *cached, const char *name)
 {
     RG_SCOPED_LOCK(&lock);
-    struct rg_cached_function *function = find_function(known, name);
+    struct rg_cached_function *function = find_function(cached, name);
     if (function) {
         function->taken = true;
-        keep_function(known, function, true);
+        keep_function(cached, function, true);
     }
 }
 
-void rg_image_cache_learn_function(struct rg_cached_image *known, const char *name, bool taken,
+void rg_image_cache_learn_function(struct rg_cached_image *cached, const char *name, bool taken,
                                    const void *answer, size_t size)
 {
     RG_SCOPED_LOCK(&lock);
-    (void)add_function(known, name, answer, size);
-    struct rg_cached_function *function = find_function(known, name);
+    (void)add_function(cached, name, answer, size);
+    struct rg_cached_function *function = find_function(cached, name);
     if (function && taken)
         function->taken = true;
 }
 
-void rg_image_cache_used(struct rg_cached_image *known, const char *name, bool taken)
+void rg_image_cache_used(struct rg_cached_image *cached, const char *name, bool taken)
 {
     RG_SCOPED_LOCK(&lock);
-    struct rg_cached_function *function = find_function(known, name);
+    struct rg_cached_function *function = find_function(cached, name);
     if (function)
-        keep_function(known, function, taken);
+        keep_function(cached, function, taken);
 }
 
-const char *rg_image_cache_variable(struct rg_cached_image *known, unsigned index, bool *managed)
+const char *rg_image_cache_variable(struct rg_cached_image *cached, unsigned index, bool *managed)
 {
     RG_SCOPED_LOCK(&lock);
-    const struct variable *variable = known->variables;
+    const struct variable *variable = cached->variables;
     while (variable && index--)
         variable = variable->next;
     if (variable)
@@ -298,9 +299,9 @@ const char *rg_image_cache_variable(struct rg_cached_image *known, unsigned inde
     return variable ? variable->name : NULL;
 }
 
-void rg_image_cache_note_variable(struct rg_cached_image *known, const char *name, bool managed)
+void rg_image_cache_note_variable(struct rg_cached_image *cached, const char *name, bool managed)
 {
     RG_SCOPED_LOCK(&lock);
-    if (add_variable(known, name, managed))
-        rg_journal_add(&known->records, RECORD_VARIABLE, managed, name, NULL, 0);
+    if (add_variable(cached, name, managed))
+        rg_journal_add(&cached->records, RECORD_VARIABLE, managed, name, NULL, 0);
 }

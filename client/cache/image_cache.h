@@ -37,19 +37,19 @@ struct rg_cached_image_name {
     struct rg_digest digest;
     uint64_t size;
 };
-const struct rg_cached_image_name *rg_image_cache_name(const struct rg_cached_image *known);
+const struct rg_cached_image_name *rg_image_cache_name(const struct rg_cached_image *cached);
 /**
  * The entry of an image that was loaded in an earlier session with a server in the same state; NULL as
  * rg_image_cache_find.
  */
 struct rg_cached_image *rg_image_cache_find_named(const struct rg_cached_image_name *image);
 /** Whether its answers are those for the current device. */
-bool rg_image_cache_here(const struct rg_cached_image *known);
+bool rg_image_cache_here(const struct rg_cached_image *cached);
 /** It was wrong: forgets all, here and on disk. */
-void rg_image_cache_drop(struct rg_cached_image *known);
+void rg_image_cache_drop(struct rg_cached_image *cached);
 
-bool rg_image_cache_loads(const struct rg_cached_image *known);
-void rg_image_cache_note_load(struct rg_cached_image *known);
+bool rg_image_cache_loads(const struct rg_cached_image *cached);
+void rg_image_cache_note_load(struct rg_cached_image *cached);
 
 /** A kernel or function. */
 struct rg_cached_function {
@@ -64,19 +64,19 @@ struct rg_cached_function {
 };
 
 /** What is known under that name; it stays. NULL: nothing. */
-const struct rg_cached_function *rg_image_cache_function(struct rg_cached_image *known, const char *name);
-void rg_image_cache_note_function(struct rg_cached_image *known, const char *name, const void *answer,
+const struct rg_cached_function *rg_image_cache_function(struct rg_cached_image *cached, const char *name);
+void rg_image_cache_note_function(struct rg_cached_image *cached, const char *name, const void *answer,
                                   size_t size);
 /** Of a kernel that has been noted: asking for its function succeeded. */
-void rg_image_cache_note_taken(struct rg_cached_image *known, const char *name);
+void rg_image_cache_note_taken(struct rg_cached_image *cached, const char *name);
 /** The same as these two, but it gets into the file only when it is used. */
-void rg_image_cache_learn_function(struct rg_cached_image *known, const char *name, bool taken,
+void rg_image_cache_learn_function(struct rg_cached_image *cached, const char *name, bool taken,
                                    const void *answer, size_t size);
 /** A function that is known was asked for; `taken`: in a context. */
-void rg_image_cache_used(struct rg_cached_image *known, const char *name, bool taken);
+void rg_image_cache_used(struct rg_cached_image *cached, const char *name, bool taken);
 
 /** The variables that were asked for: one after another, NULL behind the last. */
-const char *rg_image_cache_variable(struct rg_cached_image *known, unsigned index, bool *managed);
-void rg_image_cache_note_variable(struct rg_cached_image *known, const char *name, bool managed);
+const char *rg_image_cache_variable(struct rg_cached_image *cached, unsigned index, bool *managed);
+void rg_image_cache_note_variable(struct rg_cached_image *cached, const char *name, bool managed);
 
 #endif

@@ -98,13 +98,13 @@ void rg_variables_learn(enum rg_kind kind, uint64_t owner, uint64_t context, con
         variable->fresh = true;
 }
 
-void rg_variables_ask(enum rg_kind kind, uint64_t owner, struct rg_cached_image *known)
+void rg_variables_ask(enum rg_kind kind, uint64_t owner, struct rg_cached_image *cached)
 {
     bool managed;
     const char *name;
-    if (!known || !rg_context_current() || !rg_optimise[RG_OPT_SHADOW])
+    if (!cached || !rg_context_current() || !rg_optimise[RG_OPT_SHADOW])
         return;
-    for (unsigned i = 0; (name = rg_image_cache_variable(known, i, &managed)) != NULL; i++) {
+    for (unsigned i = 0; (name = rg_image_cache_variable(cached, i, &managed)) != NULL; i++) {
         struct rg_call reply;
         struct rg_variable **list = list_of(kind, owner);
         struct rg_future *future = list ? rg_future_begin(NULL) : NULL;

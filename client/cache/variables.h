@@ -22,7 +22,7 @@ struct rg_variable_place {
  * The variables of a module or library that was just loaded and that earlier programs asked for: asks for
  * them.
  */
-void rg_variables_ask(enum rg_kind kind, uint64_t owner, struct rg_cached_image *known);
+void rg_variables_ask(enum rg_kind kind, uint64_t owner, struct rg_cached_image *cached);
 /** A variable that nobody has asked for yet, in `context`; `answer` has RG_VARIABLE_ANSWER bytes. */
 void rg_variables_learn(enum rg_kind kind, uint64_t owner, uint64_t context, const char *name,
                         const void *answer);

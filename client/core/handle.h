@@ -62,14 +62,14 @@ struct rg_module {
     struct rg_found_function *functions;           /* found so far, by name */
     struct rg_found_function *textures, *surfaces; /* references found so far, by name */
     struct rg_variable *variables;                 /* client/cache/variables.h */
-    struct rg_cached_image *known;                 /* of its image (client/cache/image_cache.h), or NULL */
+    struct rg_cached_image *cached;                /* of its image (client/cache/image_cache.h), or NULL */
 };
 
 struct rg_library {
     struct rg_found_function *kernels;
     struct rg_found_function *modules;  /* by context */
     struct rg_variable *variables;      /* client/cache/variables.h */
-    struct rg_cached_image *known;      /* of its image (client/cache/image_cache.h), or NULL */
+    struct rg_cached_image *cached;     /* of its image (client/cache/image_cache.h), or NULL */
     struct rg_replication *replication; /* client/multiserver/replication.h */
     _Atomic uint32_t servers;           /* that have it, a bit each */
 };

@@ -153,7 +153,7 @@ static void handle_notice(struct rg_session *session, const struct rg_message *m
         if (notice.arg[0] >= RG_DEVICES_MAX || notice.arg[1] >= RG_GPU_PATH_PATHS)
             malformed(session, "notice of a way to a GPU");
         else
-            atomic_store_explicit(&session->ways[notice.arg[0]], (uint8_t)notice.arg[1],
+            atomic_store_explicit(&session->gpu_paths[notice.arg[0]], (uint8_t)notice.arg[1],
                                   memory_order_relaxed);
         return;
     case RG_NOTICE_TIMES:

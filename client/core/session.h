@@ -55,7 +55,7 @@ struct rg_session {
     struct rg_chunk_size pace; /* of bulk data to the server */
     struct rg_stats stats;
     _Atomic uint64_t quickest_ns; /* that a call waited for its reply: about a round trip; 0: none has yet */
-    _Atomic uint8_t ways[RG_DEVICES_MAX]; /* enum rg_gpu_path, as far as the worker has told */
+    _Atomic uint8_t gpu_paths[RG_DEVICES_MAX]; /* enum rg_gpu_path, as far as the worker has told */
 };
 
 /**

@@ -185,20 +185,20 @@ void rg_faults_cover(uint64_t start, uint64_t size)
         ;
 }
 
-/* --- what is watched ------------------------------------------------------------------------------------ */
+/* --- what is trapped ------------------------------------------------------------------------------------ */
 
 /* What the kernel says of the mapping that holds all of the pages. */
-static void look_up(struct rg_watch *watch)
+static void look_up(struct rg_trap *trap)
 {
-    watch->anonymous = false;
-    watch->protection = PROT_READ | PROT_WRITE;
+    trap->anonymous = false;
+    trap->protection = PROT_READ | PROT_WRITE;
     FILE *maps = fopen("/proc/thread-self/maps", "re");
     if (!maps)
         return;
     char line[512];
-    uint64_t next = watch->start;
+    uint64_t next = trap->start;
     bool anonymous = true;
-    while (next < watch->start + watch->size && fgets(line, sizeof line, maps)) {
+    while (next < trap->start + trap->size && fgets(line, sizeof line, maps)) {
         unsigned long long start, end, inode;
         char access[8];
         if (sscanf(line, "%llx-%llx %7s %*s %*s %llu", &start, &end, access, &inode) != 4 || end <= next)
@@ -209,26 +209,26 @@ static void look_up(struct rg_watch *watch)
         }
         anonymous = anonymous && access[3] == 'p' && inode == 0;
         if (access[1] != 'w')
-            watch->protection = PROT_READ;
+            trap->protection = PROT_READ;
         next = end;
     }
     fclose(maps);
-    watch->anonymous = anonymous && next >= watch->start + watch->size;
+    trap->anonymous = anonymous && next >= trap->start + trap->size;
 }
 
-static bool watch_by_uffd(const struct rg_watch *watch)
+static bool trap_by_uffd(const struct rg_trap *trap)
 {
-    struct uffdio_register range = {.range = {watch->start, watch->size},
+    struct uffdio_register range = {.range = {trap->start, trap->size},
                                     .mode = UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP};
     return ioctl(uffd, UFFDIO_REGISTER, &range) == 0;
 }
 
-bool rg_watch_begin(struct rg_watch *watch)
+bool rg_trap_begin(struct rg_trap *trap)
 {
-    look_up(watch);
-    watch->by_uffd = uffd >= 0 && watch->anonymous && watch->protection != PROT_READ && watch_by_uffd(watch);
-    rg_faults_cover(watch->start, watch->size);
-    if (watch->by_uffd)
+    look_up(trap);
+    trap->by_uffd = uffd >= 0 && trap->anonymous && trap->protection != PROT_READ && trap_by_uffd(trap);
+    rg_faults_cover(trap->start, trap->size);
+    if (trap->by_uffd)
         return true;
     if (!handler_set)
         handler_set = set_handler();
@@ -241,13 +241,13 @@ static void uffd_wake(uint64_t start, uint64_t size)
     (void)ioctl(uffd, UFFDIO_WAKE, &range);
 }
 
-void rg_watch_end(const struct rg_watch *watch)
+void rg_trap_end(const struct rg_trap *trap)
 {
-    struct uffdio_range range = {watch->start, watch->size};
-    if (watch->by_uffd)
+    struct uffdio_range range = {trap->start, trap->size};
+    if (trap->by_uffd)
         (void)ioctl(uffd, UFFDIO_UNREGISTER, &range);
     else
-        (void)mprotect(at(watch->start), watch->size, watch->protection);
+        (void)mprotect(at(trap->start), trap->size, trap->protection);
 }
 
 /* Takes write protection of present pages away or puts it on. */
@@ -260,24 +260,24 @@ static bool uffd_protect(uint64_t start, uint64_t size, bool on)
     return true;
 }
 
-bool rg_pages_freeze(const struct rg_watch *watch, uint64_t start, uint64_t size)
+bool rg_pages_freeze(const struct rg_trap *trap, uint64_t start, uint64_t size)
 {
-    return watch->by_uffd ? uffd_protect(start, size, true) : mprotect(at(start), size, PROT_READ) == 0;
+    return trap->by_uffd ? uffd_protect(start, size, true) : mprotect(at(start), size, PROT_READ) == 0;
 }
 
-bool rg_pages_open(const struct rg_watch *watch, uint64_t start, uint64_t size)
+bool rg_pages_open(const struct rg_trap *trap, uint64_t start, uint64_t size)
 {
-    return watch->by_uffd ? uffd_protect(start, size, false)
-                          : mprotect(at(start), size, watch->protection) == 0;
+    return trap->by_uffd ? uffd_protect(start, size, false)
+                         : mprotect(at(start), size, trap->protection) == 0;
 }
 
-bool rg_pages_close(const struct rg_watch *watch, uint64_t start, uint64_t size)
+bool rg_pages_close(const struct rg_trap *trap, uint64_t start, uint64_t size)
 {
-    if (!watch->by_uffd && mprotect(at(start), size, PROT_NONE) != 0)
+    if (!trap->by_uffd && mprotect(at(start), size, PROT_NONE) != 0)
         return false;
-    if (watch->anonymous && madvise(at(start), size, MADV_DONTNEED) != 0 && watch->by_uffd)
+    if (trap->anonymous && madvise(at(start), size, MADV_DONTNEED) != 0 && trap->by_uffd)
         return false;
-    if (watch->by_uffd)
+    if (trap->by_uffd)
         uffd_wake(start, size); /* writers that waited for a frozen page now wait for its contents */
     return true;
 }
@@ -316,17 +316,16 @@ static bool replace(uint64_t start, const void *data, uint64_t size, int protect
     return true;
 }
 
-bool rg_pages_fill(const struct rg_watch *watch, uint64_t start, const void *data, uint64_t size,
-                   bool writable)
+bool rg_pages_fill(const struct rg_trap *trap, uint64_t start, const void *data, uint64_t size, bool writable)
 {
-    const int protection = writable ? watch->protection : PROT_READ;
-    if (watch->by_uffd)
+    const int protection = writable ? trap->protection : PROT_READ;
+    if (trap->by_uffd)
         return uffd_copy(start, data, size, writable);
-    if (watch->anonymous)
+    if (trap->anonymous)
         return replace(start, data, size, protection);
     if (mprotect(at(start), size, PROT_READ | PROT_WRITE) != 0)
         return false;
-    if (watch->protection != PROT_READ) /* memory that the host cannot write has not changed */
+    if (trap->protection != PROT_READ) /* memory that the host cannot write has not changed */
         memcpy(at(start), data, size);
     return mprotect(at(start), size, protection) == 0;
 }

@@ -1,5 +1,5 @@
 /*
- * faults.h - touches of the host: how a page of the application is watched, and how it gets its contents.
+ * faults.h - touches of the host: how a page of the application is trapped, and how it gets its contents.
  *
  * Where the kernel lets this process have userfaultfd(2) with faults of the kernel's own (root,
  * CAP_SYS_PTRACE, access to /dev/userfaultfd, or vm.unprivileged_userfaultfd=1), a touch waits in the kernel
@@ -7,7 +7,7 @@
  * Else pages are protected and a handler of SIGSEGV waits: then a system call that is given a page which the
  * device holds fails with EFAULT. REMOTE_GPU_FAULTS=signals takes the second way wherever it runs.
  *
- * What is watched is open (all access) until it is closed. Nothing here is held across a call of another
+ * What is trapped is open (all access) until it is closed. Nothing here is held across a call of another
  * part.
  */
 #ifndef RG_CLIENT_MANAGED_FAULTS_H
@@ -17,8 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Whole pages that are watched. */
-struct rg_watch {
+/** Whole pages that are trapped. */
+struct rg_trap {
     uint64_t start, size;
     /* private memory without a file behind it: pages can be given back and put in place whole */
     bool anonymous;
@@ -35,21 +35,21 @@ struct rg_touch {
 
 /** Starts what is needed, once. False: touches cannot be noticed in this process. */
 bool rg_faults_start(void);
-/** Begins to watch pages that the application can use; fills in the rest of `watch`. */
-bool rg_watch_begin(struct rg_watch *watch);
-/** All access again, and no more watching. Pages without contents read as zeros. */
-void rg_watch_end(const struct rg_watch *watch);
+/** Begins to trap accesses to pages that the application can use; fills in the rest of `trap`. */
+bool rg_trap_begin(struct rg_trap *trap);
+/** All access again, and no more traps. Pages without contents read as zeros. */
+void rg_trap_end(const struct rg_trap *trap);
 
-/* Of [start, start + size), part of what is watched. */
+/* Of [start, start + size), part of what is trapped. */
 
 /** Writers wait from now on. */
-bool rg_pages_freeze(const struct rg_watch *watch, uint64_t start, uint64_t size);
+bool rg_pages_freeze(const struct rg_trap *trap, uint64_t start, uint64_t size);
 /** Everyone waits from now on, and the contents are gone where that saves memory. */
-bool rg_pages_close(const struct rg_watch *watch, uint64_t start, uint64_t size);
+bool rg_pages_close(const struct rg_trap *trap, uint64_t start, uint64_t size);
 /** Writers need not wait any more. */
-bool rg_pages_open(const struct rg_watch *watch, uint64_t start, uint64_t size);
+bool rg_pages_open(const struct rg_trap *trap, uint64_t start, uint64_t size);
 /** Gives closed pages their contents, at once as far as others can see. `data` is page-aligned memory. */
-bool rg_pages_fill(const struct rg_watch *watch, uint64_t start, const void *data, uint64_t size,
+bool rg_pages_fill(const struct rg_trap *trap, uint64_t start, const void *data, uint64_t size,
                    bool writable);
 /** The contents are lost: whoever touches the pages gets SIGBUS. */
 void rg_pages_lose(uint64_t start, uint64_t size);

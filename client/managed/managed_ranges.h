@@ -38,9 +38,9 @@ struct rg_managed_range {
     uint64_t context;
     struct rg_session *session;
     enum rg_unified_kind kind;
-    bool watched;  /* since the device first got it */
+    bool trapped;  /* since the device first got it */
     bool expected; /* the host will want all of it */
-    struct rg_watch watch;
+    struct rg_trap trap;
     size_t n_pages, n_held, n_write_shared;
     size_t next_fetch, stretch;   /* pages: where the last fetch ended, how much the next one takes */
     size_t next_write, write_run; /* the same of pages that were opened for writing */
@@ -61,7 +61,7 @@ extern struct rg_managed_ranges {
     size_t n_held; /* pages that are neither DEVICE nor WRITE_SHARED */
     uint64_t epoch, next_id;
     atomic_uint host_calls;      /* host functions that run */
-    atomic_bool partial_at_work; /* the device may be changing memory on pages that are not watched */
+    atomic_bool partial_at_work; /* the device may be changing memory on pages that are not trapped */
 } rg_managed_ranges;
 
 /* Under the lock: */

@@ -50,7 +50,7 @@ static bool send_touched(struct rg_managed_range *range, size_t first, size_t en
     unsigned char touched[256];
     for (size_t at = first; at < end;) {
         const size_t part = end - at < sizeof touched ? end - at : sizeof touched;
-        if (!range->watch.anonymous || !rg_pages_touched(rg_managed_range_page(range, at), part, touched))
+        if (!range->trap.anonymous || !rg_pages_touched(rg_managed_range_page(range, at), part, touched))
             memset(touched, 1, part);
         for (size_t i = 0; i < part;) {
             size_t to = i;
@@ -65,14 +65,14 @@ static bool send_touched(struct rg_managed_range *range, size_t first, size_t en
     return true;
 }
 
-static bool watch(struct rg_managed_range *range)
+static bool trap(struct rg_managed_range *range)
 {
-    if (!range->watched) {
-        range->watch.start = range->start;
-        range->watch.size = range->size;
-        range->watched = rg_watch_begin(&range->watch);
+    if (!range->trapped) {
+        range->trap.start = range->start;
+        range->trap.size = range->size;
+        range->trapped = rg_trap_begin(&range->trap);
     }
-    return range->watched;
+    return range->trapped;
 }
 
 /* Gives all that the host holds of a range to the device. */
@@ -80,8 +80,8 @@ static CUresult release(struct rg_managed_range *range)
 {
     struct rg_outgoing out;
     rg_outgoing_begin(&out, range->session, range->context);
-    if (!watch(range)) {
-        rg_error("memory that host and device share cannot be watched in this process");
+    if (!trap(range)) {
+        rg_error("memory that host and device share cannot be trapped in this process");
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     bool good = true;
@@ -91,7 +91,7 @@ static CUresult release(struct rg_managed_range *range)
         const uint64_t start = rg_managed_range_page(range, i), size = (uint64_t)(end - i) * RG_PAGE;
         if (state != RG_PAGE_DIRTY && state != RG_PAGE_FRESH)
             continue;
-        good = rg_pages_freeze(&range->watch, start, size);
+        good = rg_pages_freeze(&range->trap, start, size);
         if (good && state == RG_PAGE_DIRTY)
             send_pages(&out, start, size);
         else if (good)
@@ -104,7 +104,7 @@ static CUresult release(struct rg_managed_range *range)
             continue;
         while (end < range->n_pages && rg_page_held(range->state[end]))
             end = run_end(range, end);
-        good = rg_pages_close(&range->watch, rg_managed_range_page(range, i), (uint64_t)(end - i) * RG_PAGE);
+        good = rg_pages_close(&range->trap, rg_managed_range_page(range, i), (uint64_t)(end - i) * RG_PAGE);
         if (good)
             rg_managed_range_set_state(range, i, end, RG_PAGE_DEVICE);
     }
@@ -159,7 +159,7 @@ CUresult rg_unified_add(enum rg_unified_kind kind, uint64_t start, uint64_t size
     bool good = rg_unified_start_service();
     if (good && kind == RG_UNIFIED_VARIABLE) {
         memset(range->state, RG_PAGE_DEVICE, n_pages);
-        good = watch(range) && rg_pages_close(&range->watch, start, size);
+        good = trap(range) && rg_pages_close(&range->trap, start, size);
     } else if (good) {
         memset(range->state, RG_PAGE_FRESH, n_pages);
         range->n_held = n_pages;
@@ -201,8 +201,8 @@ static void take_out(size_t at)
     memmove(&rg_managed_ranges.at[at], &rg_managed_ranges.at[at + 1],
             (rg_managed_ranges.n - at - 1) * sizeof *rg_managed_ranges.at);
     atomic_fetch_sub(&rg_managed_ranges.n, 1);
-    if (range->watched)
-        rg_watch_end(&range->watch);
+    if (range->trapped)
+        rg_trap_end(&range->trap);
     if (range->kind != RG_UNIFIED_HOST) /* the addresses stay reserved */
         mmap((void *)(uintptr_t)range->start, range->size, PROT_NONE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);

@@ -6,7 +6,7 @@
  *
  * Each page is held by one side, or by both for reading:
  *
- *   FRESH   the host's, and never watched so far; only what was ever touched is worth sending
+ *   FRESH   the host's, and never trapped so far; only what was ever touched is worth sending
  *   DIRTY   the host's, and it has written to it
  *   SHARED  both sides are the same; the host may read
  *   DEVICE  the device's; a touch by the host fetches it
@@ -64,7 +64,7 @@ bool rg_unified_any(void);
  */
 bool rg_unified_meets(uint64_t start, uint64_t size);
 /**
- * Shares memory on a page that holds other things of the program as well, which therefore cannot be watched:
+ * Shares memory on a page that holds other things of the program as well, which therefore cannot be trapped:
  * what either side has changed of it is exchanged at every call that puts in work or has waited for it, and
  * while the device works.
  */

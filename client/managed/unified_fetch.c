@@ -43,7 +43,7 @@ struct stretch {
 static bool take(struct rg_managed_range *range, const struct stretch *s, size_t page, bool write)
 {
     const uint64_t start = rg_managed_range_page(range, s->first);
-    if (!rg_pages_fill(&range->watch, start, fetched, (uint64_t)(s->end - s->first) * RG_PAGE, false))
+    if (!rg_pages_fill(&range->trap, start, fetched, (uint64_t)(s->end - s->first) * RG_PAGE, false))
         return false;
     rg_managed_range_set_state(range, s->first, s->end, RG_PAGE_SHARED);
     range->next_fetch = s->end;
@@ -52,7 +52,7 @@ static bool take(struct rg_managed_range *range, const struct stretch *s, size_t
     rg_managed_range_set_state(range, page, page + 1, RG_PAGE_DIRTY);
     range->next_write = page + 1;
     range->write_run = 1;
-    return rg_pages_open(&range->watch, rg_managed_range_page(range, page), RG_PAGE);
+    return rg_pages_open(&range->trap, rg_managed_range_page(range, page), RG_PAGE);
 }
 
 /* The host writes to a page that it may read: opens it, and more and more if pages are written in order. */
@@ -65,7 +65,7 @@ static bool open_for_writing(struct rg_managed_range *range, size_t page)
         end++;
     rg_managed_range_set_state(range, page, end, RG_PAGE_DIRTY);
     range->next_write = end;
-    return rg_pages_open(&range->watch, rg_managed_range_page(range, page), (uint64_t)(end - page) * RG_PAGE);
+    return rg_pages_open(&range->trap, rg_managed_range_page(range, page), (uint64_t)(end - page) * RG_PAGE);
 }
 
 /* Which pages a touch of `page` fetches: more and more at once if they are touched in order. */
@@ -106,7 +106,7 @@ static void lose(struct rg_managed_range *range, const struct stretch *s, CUresu
         rg_error("memory at %#llx could not be fetched from the device (error %d); it reads as zeros",
                  (unsigned long long)start, (int)status);
         memset(fetched, 0, size);
-        (void)rg_pages_fill(&range->watch, start, fetched, size, true);
+        (void)rg_pages_fill(&range->trap, start, fetched, size, true);
     }
     rg_managed_range_set_state(range, s->first, s->end, RG_PAGE_LOST);
 }
@@ -151,7 +151,7 @@ static enum outcome touched(const struct rg_touch *touch, uint64_t waited)
     struct stretch s;
     pthread_mutex_lock(&rg_managed_ranges.lock);
     struct rg_managed_range *range = rg_managed_ranges_find(touch->address);
-    if (!range || !range->watched) {
+    if (!range || !range->trapped) {
         pthread_mutex_unlock(&rg_managed_ranges.lock);
         return range ? DONE : NOT_OURS;
     }
@@ -199,7 +199,7 @@ static enum outcome touched(const struct rg_touch *touch, uint64_t waited)
     return share ? write_share(touch, s.id) : outcome;
 }
 
-/* While the device is at work, what it and the host write into memory on pages that are not watched. */
+/* While the device is at work, what it and the host write into memory on pages that are not trapped. */
 static void exchange_parts(void)
 {
     RG_SCOPED_LOCK(&rg_managed_ranges.lock);

@@ -52,7 +52,7 @@ static bool flush(bool stay)
         return true;
     struct rg_outgoing out;
     rg_outgoing_begin(&out, shared->range->session, shared->range->context);
-    if (!rg_pages_freeze(&shared->range->watch, address_of(shared), RG_PAGE))
+    if (!rg_pages_freeze(&shared->range->trap, address_of(shared), RG_PAGE))
         return false;
     if (rg_twin_send(words_of(shared), shared->twin, WORDS, UINT64_MAX, UINT64_MAX, &out)) {
         shared->quiet = 0;
@@ -60,7 +60,7 @@ static bool flush(bool stay)
     }
     rg_outgoing_send(&out);
     if (stay)
-        return rg_pages_open(&shared->range->watch, address_of(shared), RG_PAGE);
+        return rg_pages_open(&shared->range->trap, address_of(shared), RG_PAGE);
     writable = NULL;
     return true;
 }
@@ -84,12 +84,12 @@ bool rg_write_shared_open(struct rg_managed_range *range, size_t page)
     if (!shared)
         return false;
     if (shared == writable) /* another thread was faster */
-        return rg_pages_open(&range->watch, address_of(shared), RG_PAGE);
+        return rg_pages_open(&range->trap, address_of(shared), RG_PAGE);
     if (!flush(false))
         return false;
     writable = shared;
     shared->quiet = 0;
-    return rg_pages_open(&range->watch, address_of(shared), RG_PAGE);
+    return rg_pages_open(&range->trap, address_of(shared), RG_PAGE);
 }
 
 static void drop(size_t index)
@@ -109,7 +109,7 @@ static void close_page(size_t index)
     struct rg_managed_range *range = shared->range;
     if (shared == writable && !flush(false))
         return;
-    if (!rg_pages_close(&range->watch, address_of(shared), RG_PAGE))
+    if (!rg_pages_close(&range->trap, address_of(shared), RG_PAGE))
         return;
     range->state[shared->page] = RG_PAGE_DEVICE;
     drop(index);
@@ -131,7 +131,7 @@ bool rg_write_shared_add(struct rg_managed_range *range, size_t first, size_t en
             return page > first;
         *shared = (struct shared){.range = range, .range_id = range->id, .page = page};
         memcpy(shared->twin, data, RG_PAGE);
-        if (!rg_pages_fill(&range->watch, address_of(shared), data, RG_PAGE, false)) {
+        if (!rg_pages_fill(&range->trap, address_of(shared), data, RG_PAGE, false)) {
             free(shared);
             return page > first;
         }

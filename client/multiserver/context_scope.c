@@ -5,11 +5,11 @@
 #include "client/core/thread.h"
 #include "generated/client/operations.h"
 
-uint64_t rg_home_context(uint64_t owner)
+uint64_t rg_home_context(uint64_t home)
 {
-    if (owner > rg_n_sessions)
-        return owner;
-    return owner ? atomic_load(&rg_home_session(owner)->context) : rg_context_current();
+    if (home > rg_n_sessions)
+        return home;
+    return home ? atomic_load(&rg_home_session(home)->context) : rg_context_current();
 }
 
 uint64_t rg_home_context_of_stream(CUstream stream)

@@ -19,7 +19,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct cross_fence {
     struct rg_session *from, *to;
-    uint64_t signal, hold;           /* fences */
+    uint64_t signal, blocker;        /* fences */
     struct rg_helper_stream *helper; /* of the signal: given back when it has been reached */
     unsigned parts;                  /* fences that have not been reached, and the maker */
     bool open, holding;
@@ -38,7 +38,7 @@ static void signal_reached(void *user, bool alive)
     fence->open = true;
     struct rg_session *const to = fence->to, *const from = fence->from;
     const bool release = fence->holding;
-    const uint64_t hold = fence->hold, signal = fence->signal;
+    const uint64_t blocker = fence->blocker, signal = fence->signal;
     struct rg_helper_stream *helper = fence->helper;
     const bool last = is_over(fence);
     pthread_mutex_unlock(&lock);
@@ -48,23 +48,23 @@ static void signal_reached(void *user, bool alive)
     else /* what is waited for is lost: the stream goes on, and the program is told */
         rg_session_async_error(to, CUDA_ERROR_DEVICE_UNAVAILABLE, RG_OP_rgHostCall);
     if (release)
-        rg_fence_release(to, hold);
+        rg_fence_release(to, blocker);
     if (last)
         free(fence);
 }
 
-static void hold_reached(void *user, bool alive)
+static void blocker_reached(void *user, bool alive)
 {
     struct cross_fence *fence = user;
     pthread_mutex_lock(&lock);
     fence->holding = true;
     const bool release = alive && fence->open;
     struct rg_session *to = fence->to;
-    const uint64_t hold = fence->hold;
+    const uint64_t blocker = fence->blocker;
     const bool last = is_over(fence);
     pthread_mutex_unlock(&lock);
     if (release)
-        rg_fence_release(to, hold);
+        rg_fence_release(to, blocker);
     if (last)
         free(fence);
 }
@@ -94,20 +94,20 @@ CUresult rg_cross_fence_put(uint64_t from_context, CUstream from, uint64_t to_co
                                   .helper = helper,
                                   .parts = 3};
     const uint64_t signal = rg_fence_create(fence->from, signal_reached, fence);
-    const uint64_t hold = signal ? rg_fence_create(fence->to, hold_reached, fence) : 0;
+    const uint64_t blocker = signal ? rg_fence_create(fence->to, blocker_reached, fence) : 0;
     pthread_mutex_lock(&lock);
     fence->signal = signal;
-    fence->hold = hold;
+    fence->blocker = blocker;
     pthread_mutex_unlock(&lock);
     rg_calls_together_begin();
     const CUresult signalled = put_fence(from_context, from, signal);
-    const CUresult status = signalled == CUDA_SUCCESS ? put_fence(to_context, to, hold) : signalled;
+    const CUresult status = signalled == CUDA_SUCCESS ? put_fence(to_context, to, blocker) : signalled;
     rg_calls_together_end();
     unsigned over = 1; /* parts: the maker, and fences that will not be reached */
     if (signalled != CUDA_SUCCESS) {
         rg_helper_stream_give(helper);
-        over += 1 + (!hold ||
-                     rg_transfer_cancel(hold)); /* else its session has ended, and it is being "reached" */
+        over += 1 + (!blocker ||
+                     rg_transfer_cancel(blocker)); /* else its session has ended, and it is being "reached" */
     } else if (status != CUDA_SUCCESS) {
         over++;
     }

@@ -15,10 +15,10 @@
 /**
  * Makes the library, kernel or function known to the server that `owner` means. Functions are of one server.
  */
-CUresult rg_replication_look_up(enum rg_kind kind, uint64_t handle, uint64_t owner);
-static inline CUresult rg_replication_to(enum rg_kind kind, uint64_t handle, uint64_t owner)
+CUresult rg_replication_look_up(enum rg_kind kind, uint64_t handle, uint64_t home);
+static inline CUresult rg_replication_to(enum rg_kind kind, uint64_t handle, uint64_t home)
 {
-    return rg_several_servers() ? rg_replication_look_up(kind, handle, owner) : CUDA_SUCCESS;
+    return rg_several_servers() ? rg_replication_look_up(kind, handle, home) : CUDA_SUCCESS;
 }
 
 /**

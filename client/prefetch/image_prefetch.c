@@ -39,7 +39,7 @@ static bool possible(enum rg_op op)
 
 /* --- answers ---------------------------------------------------------------------------------------- */
 
-static void read_functions(struct rg_reader *in, struct rg_cached_image *known)
+static void read_functions(struct rg_reader *in, struct rg_cached_image *cached)
 {
     while (rg_get_u32(in)) {
         struct rg_function_info info;
@@ -52,7 +52,7 @@ static void read_functions(struct rg_reader *in, struct rg_cached_image *known)
             in->bad = true;
             return;
         }
-        rg_image_cache_learn_function(known, name, taken, answer, (size_t)(in->at - answer));
+        rg_image_cache_learn_function(cached, name, taken, answer, (size_t)(in->at - answer));
     }
 }
 
@@ -75,7 +75,7 @@ static void read_answer(struct rg_loaded_image *image, struct rg_reader *in)
     for (enum rg_loaded_form form = 0; form < RG_LOADED_FORMS; form++) {
         loaded = loaded && rg_get_u32(in) == CUDA_SUCCESS && !in->bad && image->as[form].handle;
         if (loaded) {
-            read_functions(in, image->as[form].known);
+            read_functions(in, image->as[form].cached);
             read_variables(in, rg_loaded_image_kind(form), image->as[form].handle, image->context);
         }
         if (!loaded || in->bad)
@@ -98,11 +98,11 @@ static bool name_module(uint64_t module)
     return status == CUDA_SUCCESS;
 }
 
-static bool taken(enum rg_kind kind, uint64_t handle, struct rg_cached_image *known)
+static bool taken(enum rg_kind kind, uint64_t handle, struct rg_cached_image *cached)
 {
     if (kind == RG_KIND_MODULE && !name_module(handle))
         return false;
-    rg_image_cache_note_load(known);
+    rg_image_cache_note_load(cached);
     rg_probe_saved(RG_OPT_PRELOAD);
     return true;
 }
@@ -115,10 +115,10 @@ struct batch {
     uint64_t context;
 };
 
-static bool there_already(const struct batch *batch, const struct rg_cached_image *known)
+static bool there_already(const struct batch *batch, const struct rg_cached_image *cached)
 {
     const struct prefetched *at = batch->first;
-    while (at && at->loaded.as[RG_LOADED_LIBRARY].known != known)
+    while (at && at->loaded.as[RG_LOADED_LIBRARY].cached != cached)
         at = at->next;
     return at != NULL;
 }
@@ -139,7 +139,7 @@ static void send_image(void *user, const void *wrapper)
     if (image)
         image->loaded = (struct rg_loaded_image){
             .context = batch->context,
-            .as = {[RG_LOADED_LIBRARY] = {.known = library}, [RG_LOADED_MODULE] = {.known = module}},
+            .as = {[RG_LOADED_LIBRARY] = {.cached = library}, [RG_LOADED_MODULE] = {.cached = module}},
             .read = read_answer,
             .taken = taken};
     if (image && rg_image_send(view, RG_IMAGE_PASSES, &image->image) == CUDA_SUCCESS) {
@@ -162,9 +162,9 @@ static void load(struct prefetched *image)
     struct rg_future *future = library && module ? rg_future_begin(NULL) : NULL;
     CUresult status = CUDA_ERROR_OUT_OF_MEMORY;
     if (future) {
-        rg_handle_shadow(RG_KIND_LIBRARY, library)->library.known = loaded->as[RG_LOADED_LIBRARY].known;
+        rg_handle_shadow(RG_KIND_LIBRARY, library)->library.cached = loaded->as[RG_LOADED_LIBRARY].cached;
         rg_handle_shadow(RG_KIND_MODULE, module)->module = (struct rg_module){
-            .context = loaded->context, .known = loaded->as[RG_LOADED_MODULE].known, .whole = library};
+            .context = loaded->context, .cached = loaded->as[RG_LOADED_MODULE].cached, .whole = library};
         status = rg_future_end(
             future, rg_op_rgImagePreload(&(CUlibrary){(CUlibrary)library}, image->image, future, &reply));
     }
@@ -210,33 +210,33 @@ static CUresult describe(enum rg_kind kind, uint64_t handle, struct rg_future *f
 }
 
 struct rg_future *rg_image_prefetch_describe(enum rg_kind kind, uint64_t handle,
-                                             const struct rg_cached_image *known)
+                                             const struct rg_cached_image *cached)
 {
     const enum rg_op op = describes(kind);
     struct rg_call reply;
-    struct rg_future *future = known && rg_context_current() && possible(op) ? rg_future_begin(NULL) : NULL;
+    struct rg_future *future = cached && rg_context_current() && possible(op) ? rg_future_begin(NULL) : NULL;
     if (!future)
         return NULL;
     const CUresult status = rg_future_end(future, describe(kind, handle, future, &reply));
     return status == CUDA_SUCCESS ? future : NULL;
 }
 
-void rg_image_prefetch_ask(enum rg_kind kind, uint64_t handle, struct rg_cached_image *known)
+void rg_image_prefetch_ask(enum rg_kind kind, uint64_t handle, struct rg_cached_image *cached)
 {
     struct rg_call reply;
-    if (!known || !rg_context_current() || !possible(describes(kind)))
+    if (!cached || !rg_context_current() || !possible(describes(kind)))
         return;
     if (describe(kind, handle, NULL, &reply) == CUDA_SUCCESS)
-        read_functions(&reply.reply, known);
+        read_functions(&reply.reply, cached);
     rg_call_done(&reply);
 }
 
-void rg_image_prefetch_read(struct rg_future *description, struct rg_cached_image *known)
+void rg_image_prefetch_read(struct rg_future *description, struct rg_cached_image *cached)
 {
     struct rg_reader reply;
     if (!description)
         return;
     if (rg_future_wait(description, &reply) == CUDA_SUCCESS)
-        read_functions(&reply, known);
+        read_functions(&reply, cached);
     rg_future_release(description);
 }

@@ -28,10 +28,10 @@ void rg_image_prefetch_context(uint64_t context);
 
 /** Behind the record of a load that is going to be waited for: asks what is in it. NULL: it is not asked. */
 struct rg_future *rg_image_prefetch_describe(enum rg_kind kind, uint64_t handle,
-                                             const struct rg_cached_image *known);
+                                             const struct rg_cached_image *cached);
 /** Waits for that, if it is not NULL: then the load's answer is there as well. */
-void rg_image_prefetch_read(struct rg_future *description, struct rg_cached_image *known);
+void rg_image_prefetch_read(struct rg_future *description, struct rg_cached_image *cached);
 /** The same at once, of what has been loaded; others' calls pass it. */
-void rg_image_prefetch_ask(enum rg_kind kind, uint64_t handle, struct rg_cached_image *known);
+void rg_image_prefetch_ask(enum rg_kind kind, uint64_t handle, struct rg_cached_image *cached);
 
 #endif

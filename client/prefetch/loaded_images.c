@@ -83,13 +83,14 @@ static uint64_t take(struct rg_loaded_image *image, enum rg_loaded_form form)
     return handle;
 }
 
-uint64_t rg_loaded_images_take(enum rg_kind kind, struct rg_cached_image *known)
+uint64_t rg_loaded_images_take(enum rg_kind kind, struct rg_cached_image *cached)
 {
     const enum rg_loaded_form form = kind == RG_KIND_LIBRARY ? RG_LOADED_LIBRARY : RG_LOADED_MODULE;
     const uint64_t context = rg_context_current();
     pthread_mutex_lock(&lock);
     struct rg_loaded_image *image = images;
-    while (image && (image->as[form].known != known || !image->as[form].handle || image->context != context))
+    while (image &&
+           (image->as[form].cached != cached || !image->as[form].handle || image->context != context))
         image = image->next;
     struct rg_future *future = image ? image->future : NULL;
     if (future)
@@ -100,7 +101,7 @@ uint64_t rg_loaded_images_take(enum rg_kind kind, struct rg_cached_image *known)
     const uint64_t handle = image ? take(image, form) : 0;
     if (!handle || !rg_handle_known(kind, handle)) /* its context may have ended */
         return 0;
-    if (!image->taken || image->taken(kind, handle, known))
+    if (!image->taken || image->taken(kind, handle, cached))
         return handle;
     rg_handle_delete(kind, handle);
     return 0;

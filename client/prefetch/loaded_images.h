@@ -21,14 +21,14 @@ struct rg_loaded_image {
     struct rg_loaded_image *next;
     uint64_t context;
     struct {
-        struct rg_cached_image *known;
+        struct rg_cached_image *cached;
         uint64_t handle; /* 0: there is none, or it has been taken */
     } as[RG_LOADED_FORMS];
     struct rg_future *future; /* NULL: its answer has been read */
     /** Reads the answer of what was loaded; NULL: nobody does. With the lock held. */
     void (*read)(struct rg_loaded_image *image, struct rg_reader *answer);
     /** The program gets it; false: that cannot be. NULL: nothing is to be done. */
-    bool (*taken)(enum rg_kind kind, uint64_t handle, struct rg_cached_image *known);
+    bool (*taken)(enum rg_kind kind, uint64_t handle, struct rg_cached_image *cached);
 };
 
 /** The kind of handle that a form is. */
@@ -46,6 +46,6 @@ void rg_loaded_images_context_ended(uint64_t context);
  * The module or library of this image that was loaded in the current context before it was asked for; 0:
  * there is none.
  */
-uint64_t rg_loaded_images_take(enum rg_kind kind, struct rg_cached_image *known);
+uint64_t rg_loaded_images_take(enum rg_kind kind, struct rg_cached_image *cached);
 
 #endif

@@ -201,11 +201,11 @@ bool rg_startup_profile_is_new(void)
     return is_new;
 }
 
-void rg_startup_profile_note_image(const struct rg_cached_image *known)
+void rg_startup_profile_note_image(const struct rg_cached_image *cached)
 {
     const struct rg_session *session = rg_session_current();
     struct remembered_image image = {.device = (uint32_t)rg_device_current(),
-                                     .image = *rg_image_cache_name(known)};
+                                     .image = *rg_image_cache_name(cached)};
     memcpy(image.answers, session->hello.answers, sizeof image.answers);
     RG_SCOPED_LOCK(&lock);
     if (active && image.image.plain && add(&image))
@@ -307,9 +307,9 @@ static void load(const struct remembered_image *remembered)
 {
     const struct rg_cached_image_name *image = &remembered->image;
     const bool library = image->kind == RG_KIND_LIBRARY;
-    struct rg_cached_image *known = rg_image_cache_find_named(image);
+    struct rg_cached_image *cached = rg_image_cache_find_named(image);
     uint64_t id, handle = 0;
-    if (!known || !rg_image_cache_loads(known) ||
+    if (!cached || !rg_image_cache_loads(cached) ||
         rg_image_name(&image->digest, image->size, &id) != CUDA_SUCCESS)
         return;
     struct rg_loaded_image *loaded = calloc(1, sizeof *loaded);
@@ -319,19 +319,19 @@ static void load(const struct remembered_image *remembered)
     CUresult status = CUDA_ERROR_OUT_OF_MEMORY;
     struct rg_call reply;
     if (handle && library) {
-        rg_handle_shadow(RG_KIND_LIBRARY, handle)->library.known = known;
+        rg_handle_shadow(RG_KIND_LIBRARY, handle)->library.cached = cached;
         status = rg_op_rgLibraryLoad(&(CUlibrary){(CUlibrary)handle}, id, 0, NULL, NULL, 0, NULL, NULL, 0, 0,
                                      0, future, &reply);
     } else if (handle) {
         struct rg_module *made = &rg_handle_shadow(RG_KIND_MODULE, handle)->module;
         made->context = rg_context_current();
-        made->known = known;
+        made->cached = cached;
         status = rg_op_rgModuleLoad(&(CUmodule){(CUmodule)handle}, id, 0, NULL, NULL, 0, 0, future, &reply);
     }
     if (future && rg_future_end(future, status) == CUDA_SUCCESS) {
-        rg_variables_ask((enum rg_kind)image->kind, handle, known);
+        rg_variables_ask((enum rg_kind)image->kind, handle, cached);
         loaded->context = rg_context_current();
-        loaded->as[library ? RG_LOADED_LIBRARY : RG_LOADED_MODULE].known = known;
+        loaded->as[library ? RG_LOADED_LIBRARY : RG_LOADED_MODULE].cached = cached;
         loaded->as[library ? RG_LOADED_LIBRARY : RG_LOADED_MODULE].handle = handle;
         loaded->future = future;
         rg_loaded_images_add(loaded);

@@ -31,7 +31,7 @@ void rg_startup_profile_context(CUdevice device, uint64_t context);
 /** Whether it has not started before, with the current server in this state; notes that it has now. */
 bool rg_startup_profile_is_new(void);
 /** A variable of this image was asked for. */
-void rg_startup_profile_note_image(const struct rg_cached_image *known);
+void rg_startup_profile_note_image(const struct rg_cached_image *cached);
 /**
  * The program has got memory of that kind in the current context, or has given back device memory of so many
  * bytes.

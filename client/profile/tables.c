@@ -162,7 +162,7 @@ static void sessions_text(struct rg_json_text *text)
         rg_json_text_put(text, ",\"gpu_memory\":{");
         bool first = true;
         for (unsigned k = 0; k < RG_DEVICES_MAX; k++) {
-            const enum rg_gpu_path path = atomic_load(&session->ways[k]);
+            const enum rg_gpu_path path = atomic_load(&session->gpu_paths[k]);
             if (path == RG_GPU_PATH_UNKNOWN)
                 continue;
             rg_json_text_format(text, "%s\"%u\":\"%s\"", first ? "" : ",", k, rg_gpu_path_name(path));
@@ -194,7 +194,7 @@ static void sessions_summary(struct rg_json_text *text)
             rg_json_text_format(text, " (%llu lost, %llu came back)", (unsigned long long)way.lost_rails,
                                 (unsigned long long)way.returned_rails);
         for (unsigned k = 0; k < RG_DEVICES_MAX; k++) {
-            const enum rg_gpu_path path = atomic_load(&session->ways[k]);
+            const enum rg_gpu_path path = atomic_load(&session->gpu_paths[k]);
             if (path != RG_GPU_PATH_UNKNOWN)
                 rg_json_text_format(text, "; memory of GPU %u: %s", k, rg_gpu_path_name(path));
         }

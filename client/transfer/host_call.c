@@ -31,10 +31,10 @@ static pthread_cond_t call_due = PTHREAD_COND_INITIALIZER;
 static struct host_call *due_first, **due_end = &due_first;
 static bool thread_started;
 
-static bool take_turn(struct rg_transfer *transfer, const struct rg_notice *notice, size_t bulk_size);
+static bool stream_arrived(struct rg_transfer *transfer, const struct rg_notice *notice, size_t bulk_size);
 
 static const struct rg_transfer_kind kind = {
-    .notice = RG_NOTICE_HOST_CALL, .progress = take_turn, .writes_host = true};
+    .notice = RG_NOTICE_HOST_CALL, .progress = stream_arrived, .writes_host = true};
 
 static void allow_faults(void)
 {
@@ -77,7 +77,7 @@ static void *call_main(void *unused)
     return NULL;
 }
 
-static bool take_turn(struct rg_transfer *transfer, const struct rg_notice *notice, size_t bulk_size)
+static bool stream_arrived(struct rg_transfer *transfer, const struct rg_notice *notice, size_t bulk_size)
 {
     struct host_call *call = (struct host_call *)transfer;
     struct rg_session *const session = transfer->session;

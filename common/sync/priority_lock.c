@@ -7,72 +7,72 @@
 
 enum { PASS_MOST = 64 }; /* in a hurry, before one that is not has its turn */
 
-void rg_priority_lock_init(struct rg_priority_lock *turn)
+void rg_priority_lock_init(struct rg_priority_lock *lock)
 {
-    *turn = (struct rg_priority_lock){.taken = false};
-    pthread_mutex_init(&turn->lock, NULL);
+    *lock = (struct rg_priority_lock){.taken = false};
+    pthread_mutex_init(&lock->mutex, NULL);
 }
 
-void rg_priority_lock_fini(struct rg_priority_lock *turn)
+void rg_priority_lock_fini(struct rg_priority_lock *lock)
 {
-    pthread_mutex_destroy(&turn->lock);
+    pthread_mutex_destroy(&lock->mutex);
 }
 
 /* Whether the next turn is for one who is not in a hurry. */
-static bool is_for_calm(const struct rg_priority_lock *turn)
+static bool is_for_calm(const struct rg_priority_lock *lock)
 {
-    return turn->waiting && (!turn->hurrying || turn->passed >= PASS_MOST);
+    return lock->waiting && (!lock->hurrying || lock->passed >= PASS_MOST);
 }
 
-static bool take_hurrying(struct rg_priority_lock *turn, const struct timespec *until)
+static bool take_hurrying(struct rg_priority_lock *lock, const struct timespec *until)
 {
     bool late = false;
-    pthread_mutex_lock(&turn->lock);
-    turn->hurrying++;
-    while ((turn->taken || is_for_calm(turn)) && !late) {
+    pthread_mutex_lock(&lock->mutex);
+    lock->hurrying++;
+    while ((lock->taken || is_for_calm(lock)) && !late) {
         if (until)
-            late = !rg_wait_queue_wait_until(&turn->hurry, &turn->lock, until);
+            late = !rg_wait_queue_wait_until(&lock->hurry, &lock->mutex, until);
         else
-            rg_wait_queue_wait(&turn->hurry, &turn->lock);
+            rg_wait_queue_wait(&lock->hurry, &lock->mutex);
     }
-    turn->hurrying--;
-    const bool got = !turn->taken;
+    lock->hurrying--;
+    const bool got = !lock->taken;
     if (got) {
-        turn->taken = true;
-        turn->passed += turn->waiting != 0;
+        lock->taken = true;
+        lock->passed += lock->waiting != 0;
     }
-    pthread_mutex_unlock(&turn->lock);
+    pthread_mutex_unlock(&lock->mutex);
     return got;
 }
 
-void rg_priority_lock_acquire(struct rg_priority_lock *turn, bool hurry)
+void rg_priority_lock_acquire(struct rg_priority_lock *lock, bool hurry)
 {
     if (hurry) {
-        (void)take_hurrying(turn, NULL);
+        (void)take_hurrying(lock, NULL);
         return;
     }
-    pthread_mutex_lock(&turn->lock);
-    turn->waiting++;
-    while (turn->taken || !is_for_calm(turn))
-        rg_wait_queue_wait(&turn->calm, &turn->lock);
-    turn->waiting--;
-    turn->passed = 0;
-    turn->taken = true;
-    pthread_mutex_unlock(&turn->lock);
+    pthread_mutex_lock(&lock->mutex);
+    lock->waiting++;
+    while (lock->taken || !is_for_calm(lock))
+        rg_wait_queue_wait(&lock->calm, &lock->mutex);
+    lock->waiting--;
+    lock->passed = 0;
+    lock->taken = true;
+    pthread_mutex_unlock(&lock->mutex);
 }
 
-bool rg_priority_lock_acquire_within(struct rg_priority_lock *turn, int ms)
+bool rg_priority_lock_acquire_within(struct rg_priority_lock *lock, int ms)
 {
     const uint64_t until = rg_now_ns() + (uint64_t)ms * 1000000u;
-    return take_hurrying(turn,
+    return take_hurrying(lock,
                          &(struct timespec){(time_t)(until / 1000000000u), (long)(until % 1000000000u)});
 }
 
-void rg_priority_lock_release(struct rg_priority_lock *turn)
+void rg_priority_lock_release(struct rg_priority_lock *lock)
 {
-    pthread_mutex_lock(&turn->lock);
-    turn->taken = false;
+    pthread_mutex_lock(&lock->mutex);
+    lock->taken = false;
     /* Who was woken before and has yet to run looks for itself. */
-    rg_wait_queue_wake_first(is_for_calm(turn) ? &turn->calm : &turn->hurry);
-    pthread_mutex_unlock(&turn->lock);
+    rg_wait_queue_wake_first(is_for_calm(lock) ? &lock->calm : &lock->hurry);
+    pthread_mutex_unlock(&lock->mutex);
 }

@@ -14,18 +14,18 @@
 #include <stdbool.h>
 
 struct rg_priority_lock {
-    pthread_mutex_t lock;
-    struct rg_wait_queue hurry, calm; /* those that wait for the turn */
+    pthread_mutex_t mutex;
+    struct rg_wait_queue hurry, calm; /* those that wait for it */
     bool taken;
     unsigned hurrying, waiting; /* those in a hurry, and those not */
     unsigned passed;            /* in a hurry, since somebody waits who is not */
 };
 
-void rg_priority_lock_init(struct rg_priority_lock *turn);
-void rg_priority_lock_fini(struct rg_priority_lock *turn);
-void rg_priority_lock_acquire(struct rg_priority_lock *turn, bool hurry);
-/** Takes the turn in a hurry, unless that lasts longer than `ms`; false: it does. */
-bool rg_priority_lock_acquire_within(struct rg_priority_lock *turn, int ms);
-void rg_priority_lock_release(struct rg_priority_lock *turn);
+void rg_priority_lock_init(struct rg_priority_lock *lock);
+void rg_priority_lock_fini(struct rg_priority_lock *lock);
+void rg_priority_lock_acquire(struct rg_priority_lock *lock, bool hurry);
+/** Takes it in a hurry, unless that lasts longer than `ms`; false: it does. */
+bool rg_priority_lock_acquire_within(struct rg_priority_lock *lock, int ms);
+void rg_priority_lock_release(struct rg_priority_lock *lock);
 
 #endif

@@ -128,7 +128,8 @@ void rg_upgrade_init(struct rg_control *message, const char *transport)
 {
     memset(message, 0, sizeof *message);
     message->kind = RG_CONTROL_UPGRADE;
-    rg_control_text(message->move.transport, sizeof message->move.transport, transport, strlen(transport));
+    rg_control_text(message->upgrade.transport, sizeof message->upgrade.transport, transport,
+                    strlen(transport));
 }
 
 void rg_resumed_init(struct rg_control *message, uint64_t received)

@@ -336,7 +336,7 @@ struct rg_control {
         struct rg_refusal refusal;
         struct rg_inventory inventory;
         struct rg_session_end session_end;
-        struct rg_upgrade_message move;
+        struct rg_upgrade_message upgrade;
         struct rg_management_answer answer;
         struct rg_resumed resumed;
         struct rg_joined joined;

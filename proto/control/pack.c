@@ -411,7 +411,7 @@ enum rg_status rg_control_pack(const struct rg_control *message, void **data, si
     case RG_CONTROL_SESSION_END:
         return pack_session_end(&control, &message->session_end, data, size);
     case RG_CONTROL_UPGRADE:
-        return pack_move(&control, &message->move, data, size);
+        return pack_move(&control, &message->upgrade, data, size);
     case RG_CONTROL_ANSWER:
         return pack_answer(&control, &message->answer, data, size);
     case RG_CONTROL_JOINED:

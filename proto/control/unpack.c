@@ -468,7 +468,7 @@ static enum rg_status get_body(struct rg_control *out, const Rg__Control *contro
         return GET_TEXT(out->session_end.reason, control->session_end->reason);
     case RG__CONTROL__BODY_MOVE:
         out->kind = RG_CONTROL_UPGRADE;
-        return get_move(&out->move, control->move);
+        return get_move(&out->upgrade, control->move);
     case RG__CONTROL__BODY_RESUMED:
         out->kind = RG_CONTROL_RESUMED;
         out->resumed.received = control->resumed->received;

@@ -132,25 +132,25 @@ def again_aside(operation):
             "        rg_call_done(&call);", f"        return rg_op_{operation.name}({arguments(operation)}, reply);", "    }"]
 
 
-def kept(operation):
-    """The question whose answer may be kept, and what is done if it is."""
+def cached(operation):
+    """The question whose answer may be cached, and what is done if it is."""
     if not operation.keeps:
         return []
-    lines = ["struct rg_cached_query kept;",
-             f"rg_query_cache_begin(&kept, RG_OP_{operation.name}, RG_QUERY_CACHE_{operation.keeps.upper()});"]
+    lines = ["struct rg_cached_query cached;",
+             f"rg_query_cache_begin(&cached, RG_OP_{operation.name}, RG_QUERY_CACHE_{operation.keeps.upper()});"]
     for p in operation.parameters:
         if p.role in ("value", "handle", "number"):
-            lines.append(f"rg_query_cache_by(&kept, &{p.name}, sizeof {p.name});")
+            lines.append(f"rg_query_cache_by(&cached, &{p.name}, sizeof {p.name});")
             if p.kind == "STREAM":
-                lines += [f"if ({p.name} == CU_STREAM_PER_THREAD) /* one name for many */", "    rg_query_cache_not(&kept);"]
+                lines += [f"if ({p.name} == CU_STREAM_PER_THREAD) /* one name for many */", "    rg_query_cache_not(&cached);"]
         elif p.role == "in":
-            lines.append(f"rg_query_cache_by(&kept, {p.name}, sizeof *{p.name});")
+            lines.append(f"rg_query_cache_by(&cached, {p.name}, sizeof *{p.name});")
         elif p.role == "string":
-            lines.append(f"rg_query_cache_by(&kept, {p.name}, strlen({p.name}) + 1);")
+            lines.append(f"rg_query_cache_by(&cached, {p.name}, strlen({p.name}) + 1);")
         elif p.role == "in-array":
-            lines.append(f"rg_query_cache_by(&kept, {p.name}, (size_t)({p.count}) * sizeof *{p.name});")
-    lines.append("if (rg_query_cache_find(&kept)) {")
-    lines += [f"    rg_query_cache_get(&kept, {p.name}, sizeof *{p.name});" for p in operation.parameters if p.role in ("out", "found")]
+            lines.append(f"rg_query_cache_by(&cached, {p.name}, (size_t)({p.count}) * sizeof *{p.name});")
+    lines.append("if (rg_query_cache_find(&cached)) {")
+    lines += [f"    rg_query_cache_get(&cached, {p.name}, sizeof *{p.name});" for p in operation.parameters if p.role in ("out", "found")]
     return lines + ["    return CUDA_SUCCESS;", "}"]
 
 
@@ -159,12 +159,12 @@ def keep(operation):
     if not operation.keeps:
         return []
     outputs = [p.name for p in operation.parameters if p.role in ("out", "found")]
-    return ["    if (status == CUDA_SUCCESS) {"] + [f"        rg_query_cache_out(&kept, {name}, sizeof *{name});" for name in outputs] + \
-        ["        rg_query_cache_add(&kept);", "    }"]
+    return ["    if (status == CUDA_SUCCESS) {"] + [f"        rg_query_cache_out(&cached, {name}, sizeof *{name});" for name in outputs] + \
+        ["        rg_query_cache_add(&cached);", "    }"]
 
 
 def change(operation):
-    """Behind a call that may change what is kept."""
+    """Behind a call that may change what is cached."""
     return [f"    rg_query_cache_change(RG_QUERY_CACHE_{group.upper()});" for group in operation.changes]
 
 
@@ -175,7 +175,7 @@ def makes_state(operation):
 
 def encoder(operation):
     lines = [op_declaration(operation), "{"]
-    lines += ["    struct rg_call call;"] + ["    " + line for line in kept(operation)]
+    lines += ["    struct rg_call call;"] + ["    " + line for line in cached(operation)]
     spread = [p for p in operation.parameters if p.role in ("handle", "del") and (p.handle.everywhere or p.kind == "FUNCTION")]
     for p in spread:
         lines += ["    CUresult status = rg_replication_to(RG_KIND_%s, (uint64_t)%s, %s);" % (p.kind, p.name, owner(operation)),

@@ -42,7 +42,7 @@ void rg_question_prepare(enum rg_nvml_question question, struct rg_question_call
     }
 }
 
-size_t rg_question_room(const struct rg_question_argument *argument)
+size_t rg_question_capacity(const struct rg_question_argument *argument)
 {
     uint32_t version;
     switch (argument->letter) {
@@ -88,11 +88,11 @@ enum rg_status rg_question_encode(const struct rg_question_call *call, void *out
     for (unsigned i = 0; i < call->n; i++) {
         if (!is_possible(&call->arguments[i]))
             return RG_ERR_LIMIT;
-        const size_t room = rg_question_room(&call->arguments[i]);
-        if (call->arguments[i].letter == 'v' && room < sizeof(uint32_t))
+        const size_t capacity = rg_question_capacity(&call->arguments[i]);
+        if (call->arguments[i].letter == 'v' && capacity < sizeof(uint32_t))
             return RG_ERR_LIMIT;
-        given += 12 + (is_given(&call->arguments[i]) ? room : 0);
-        told += room + STORAGE_ALIGNMENT;
+        given += 12 + (is_given(&call->arguments[i]) ? capacity : 0);
+        told += capacity + STORAGE_ALIGNMENT;
         if (given > RG_QUESTION_SIZE_MAX - sizeof name - sizeof call->devices ||
             told > RG_ANSWER_SIZE_MAX / 2)
             return RG_ERR_LIMIT;
@@ -106,19 +106,20 @@ enum rg_status rg_question_encode(const struct rg_question_call *call, void *out
         if (argument->letter == 'c')
             rg_put_u32(&w, argument->memory != NULL);
         if (is_given(argument))
-            rg_put(&w, argument->memory, rg_question_room(argument));
+            rg_put(&w, argument->memory, rg_question_capacity(argument));
     }
     *size = (size_t)(w.at - start);
     return RG_OK;
 }
 
 /* Takes memory of the storage for an argument; false: there is not enough. */
-static bool place(struct rg_question_argument *argument, size_t room, unsigned char *storage, size_t *used)
+static bool place(struct rg_question_argument *argument, size_t capacity, unsigned char *storage,
+                  size_t *used)
 {
-    if (room > RG_ANSWER_SIZE_MAX - *used)
+    if (capacity > RG_ANSWER_SIZE_MAX - *used)
         return false;
     argument->memory = storage + *used;
-    *used += (room + STORAGE_ALIGNMENT - 1) / STORAGE_ALIGNMENT * STORAGE_ALIGNMENT;
+    *used += (capacity + STORAGE_ALIGNMENT - 1) / STORAGE_ALIGNMENT * STORAGE_ALIGNMENT;
     return *used <= RG_ANSWER_SIZE_MAX;
 }
 
@@ -142,23 +143,23 @@ static bool get_argument(struct rg_reader *r, struct rg_question_argument *argum
     }
     if (!has_memory)
         return true;
-    size_t room;
+    size_t capacity;
     if (argument->letter == 'v') {
         uint32_t version;
         struct rg_reader ahead = *r;
         rg_get_into(&ahead, &version, sizeof version);
-        room = version & VERSION_SIZE_MASK;
-        if (room < sizeof version)
+        capacity = version & VERSION_SIZE_MASK;
+        if (capacity < sizeof version)
             return false;
-        argument->unit = (uint32_t)room; /* whatever the library makes of the version */
+        argument->unit = (uint32_t)capacity; /* whatever the library makes of the version */
     } else {
         argument->memory = storage; /* that there is any is all that counts for the next line */
-        room = rg_question_room(argument);
+        capacity = rg_question_capacity(argument);
     }
-    if (!place(argument, room, storage, used))
+    if (!place(argument, capacity, storage, used))
         return false;
     if (is_given(argument))
-        rg_get_into(r, argument->memory, room);
+        rg_get_into(r, argument->memory, capacity);
     return !r->bad;
 }
 
@@ -194,18 +195,18 @@ enum rg_status rg_answer_encode(const struct rg_question_call *call, int result,
     for (unsigned i = 0; i < call->n && (result == RESULT_SUCCESS || result == RESULT_TOO_SMALL); i++) {
         const struct rg_question_argument *argument = &call->arguments[i];
         const bool tells = result == RESULT_SUCCESS && argument->memory;
-        size_t room = tells ? rg_question_room(argument) : 0;
+        size_t capacity = tells ? rg_question_capacity(argument) : 0;
         if (tells && argument->letter == 'c' && *argument->told < argument->number)
-            room = (size_t)*argument->told * argument->unit;
+            capacity = (size_t)*argument->told * argument->unit;
         /* with the numbers that stand before it: how many there are, and its bytes */
-        if ((size_t)(w.at - start) + 2 * sizeof(uint32_t) + room > RG_ANSWER_SIZE_MAX)
+        if ((size_t)(w.at - start) + 2 * sizeof(uint32_t) + capacity > RG_ANSWER_SIZE_MAX)
             return RG_ERR_LIMIT;
         if (argument->letter == 'c')
             rg_put_u32(&w, *argument->told);
         if (!tells)
             continue;
-        rg_put_u32(&w, (uint32_t)room);
-        rg_put(&w, argument->memory, room);
+        rg_put_u32(&w, (uint32_t)capacity);
+        rg_put(&w, argument->memory, capacity);
     }
     *size = (size_t)(w.at - start);
     return RG_OK;
@@ -223,8 +224,8 @@ static bool take_answer(struct rg_reader r, struct rg_question_call *call, bool 
             continue;
         const uint32_t bytes = rg_get_u32(&r);
         const void *data = rg_get(&r, bytes);
-        const size_t room = rg_question_room(argument);
-        if (!data || (argument->letter == 'c' ? bytes > room : bytes != room))
+        const size_t capacity = rg_question_capacity(argument);
+        if (!data || (argument->letter == 'c' ? bytes > capacity : bytes != capacity))
             return false;
         if ((argument->letter == 't' || argument->letter == 'g') && bytes && !memchr(data, '\0', bytes))
             return false;

@@ -192,7 +192,7 @@ const char *rg_question_name(enum rg_nvml_question question);
 /** Sets question, letters and units; the rest is zero. */
 void rg_question_prepare(enum rg_nvml_question question, struct rg_question_call *out);
 /** Bytes behind argument->memory, 0 for numbers; a `v` says it by itself. */
-size_t rg_question_room(const struct rg_question_argument *argument);
+size_t rg_question_capacity(const struct rg_question_argument *argument);
 
 /** Writes a question; RG_ERR_LIMIT: what is given or asked for is too much. */
 RG_MUST_CHECK enum rg_status rg_question_encode(const struct rg_question_call *call, void *out, size_t *size);

@@ -44,7 +44,7 @@ struct rg_worker *rg_worker_create(struct rg_conn *conn, uint64_t session, int o
         return NULL;
     }
     rg_register_all(worker->operations);
-    rg_priority_lock_init(&worker->send_turn);
+    rg_priority_lock_init(&worker->send_lock);
     pthread_mutex_init(&worker->end_lock, NULL);
     pthread_cond_init(&worker->end_changed, NULL);
     rg_leader_init(worker);
@@ -116,7 +116,7 @@ void rg_worker_destroy(struct rg_worker *worker)
     }
     rg_objects_fini(&worker->objects);
     rg_conn_destroy(worker->conn);
-    rg_priority_lock_fini(&worker->send_turn);
+    rg_priority_lock_fini(&worker->send_lock);
     pthread_mutex_destroy(&worker->end_lock);
     pthread_cond_destroy(&worker->end_changed);
     free_worker(worker);

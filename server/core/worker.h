@@ -48,7 +48,7 @@ struct rg_known_ranges {
 
 /*
  * Locks, in the order in which a thread may take them; those of modules (README.md) come between the first
- * and the others: out_of_order.lock, objects.lock, roles, end_lock, send_turn. rg_worker_end calls every
+ * and the others: out_of_order.lock, objects.lock, roles, end_lock, send_lock. rg_worker_end calls every
  * module's `wake`, so it is not to be called with a lock that one of them takes.
  */
 struct rg_worker {
@@ -61,7 +61,7 @@ struct rg_worker {
     const struct rg_gate *gate;                    /* NULL: the device's time is not shared */
     atomic_bool gated;                             /* the dispatcher waits for it */
 
-    struct rg_priority_lock send_turn; /* the right to send; held across the system call */
+    struct rg_priority_lock send_lock; /* the right to send; held across the system call */
     atomic_bool detaches;        /* the last large bulk data travelled by itself, without the right to send */
     struct rg_chunk_size pace;   /* of bulk data to the client */
     _Atomic uint64_t executed;   /* sequence number of the last record executed */

@@ -49,11 +49,11 @@ enum rg_status rg_worker_send(struct rg_worker *worker, uint64_t tag, uint64_t b
         bulk_size += bulk[i].iov_len;
     const bool small = bulk_size <= SMALL_BULK,
                large = bulk_size >= RG_MULTIPATH_MIN; /* less never travels by itself */
-    rg_priority_lock_acquire(&worker->send_turn,
+    rg_priority_lock_acquire(&worker->send_lock,
                              small ||
                                  (large && atomic_load_explicit(&worker->detaches, memory_order_relaxed)));
     enum rg_status status = rg_worker_over(worker) ? RG_ERR_CLOSED : rg_conn_send(worker->conn, &send);
-    rg_priority_lock_release(&worker->send_turn);
+    rg_priority_lock_release(&worker->send_lock);
     if (large && (send.detached || bulk_size >= RG_MULTIRAIL_MIN))
         atomic_store_explicit(&worker->detaches, send.detached, memory_order_relaxed);
     if (send.detached) /* without the lock: small messages of other threads go out meanwhile */
@@ -105,10 +105,10 @@ static void last_words(struct rg_worker *worker, const char *text)
 {
     struct rg_control message;
     rg_session_end_init(&message, "%s", text);
-    if (!rg_priority_lock_acquire_within(&worker->send_turn, LAST_WORDS_MS))
+    if (!rg_priority_lock_acquire_within(&worker->send_lock, LAST_WORDS_MS))
         return;
     (void)!rg_control_send(worker->conn, &message);
-    rg_priority_lock_release(&worker->send_turn);
+    rg_priority_lock_release(&worker->send_lock);
 }
 
 void rg_worker_end(struct rg_worker *worker, int exit_code, const char *format, ...)

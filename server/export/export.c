@@ -34,7 +34,7 @@ struct offer {
 };
 
 /* A handle of the driver's. */
-struct kept {
+struct exported {
     enum rg_export_kind kind;
     unsigned char name[PART];
     unsigned char handle[RG_EXPORT_TOKEN];
@@ -43,7 +43,7 @@ struct kept {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct offer *offers;
 static int n_offers;
-static struct kept *handles; /* a ring once there are RG_EXPORT_HANDLES */
+static struct exported *handles; /* a ring once there are RG_EXPORT_HANDLES */
 static unsigned n_handles, next_handle;
 static int listener = -1;
 static const char *folder = "";  /* of the identity's sessions */
@@ -117,7 +117,7 @@ static int copy_of(const unsigned char *name)
 }
 
 /* The handle of that name; false: there is none. */
-static bool handle_of(const unsigned char *name, struct kept *out)
+static bool handle_of(const unsigned char *name, struct exported *out)
 {
     bool found = false;
     RG_SCOPED_LOCK(&lock);
@@ -130,14 +130,14 @@ static bool handle_of(const unsigned char *name, struct kept *out)
 }
 
 /* One byte, with the descriptor or without, or the kind of a handle and the handle. Who has gone needs no answer. */
-static void answer(int connection, int fd, const struct kept *kept)
+static void answer(int connection, int fd, const struct exported *exported)
 {
     unsigned char data[1 + RG_EXPORT_TOKEN] = {fd >= 0 ? RG_EXPORT_DESCRIPTOR : 0};
-    if (kept) {
-        data[0] = (unsigned char)kept->kind;
-        memcpy(data + 1, kept->handle, RG_EXPORT_TOKEN);
+    if (exported) {
+        data[0] = (unsigned char)exported->kind;
+        memcpy(data + 1, exported->handle, RG_EXPORT_TOKEN);
     }
-    (void)!rg_packet_send(connection, data, kept ? sizeof data : 1, &fd, fd >= 0);
+    (void)!rg_packet_send(connection, data, exported ? sizeof data : 1, &fd, fd >= 0);
 }
 
 static void limit_patience(int connection)
@@ -163,9 +163,9 @@ static void *execute(void *unused)
         if (same_user(connection) &&
             recv(connection, asked, sizeof asked, MSG_WAITALL) == (ssize_t)sizeof asked && is_secret(asked) &&
             memcmp(asked + SECRET, self, PART) == 0) {
-            struct kept kept;
+            struct exported exported;
             int fd = copy_of(name);
-            answer(connection, fd, fd < 0 && handle_of(name, &kept) ? &kept : NULL);
+            answer(connection, fd, fd < 0 && handle_of(name, &exported) ? &exported : NULL);
             if (fd >= 0)
                 close(fd);
         }
@@ -255,17 +255,17 @@ static bool name_of(enum rg_export_kind kind, const unsigned char *handle, unsig
 }
 
 /* Keeps the handle under a name of its own. The lock is held. */
-static bool keep_handle(enum rg_export_kind kind, const unsigned char *handle, unsigned char *name)
+static bool add_handle(enum rg_export_kind kind, const unsigned char *handle, unsigned char *name)
 {
     if (n_handles < RG_EXPORT_HANDLES) {
-        struct kept *more = realloc(handles, (size_t)(n_handles + 1) * sizeof *handles);
+        struct exported *more = realloc(handles, (size_t)(n_handles + 1) * sizeof *handles);
         if (!more)
             return false;
         handles = more;
     }
     if (getrandom(name, PART, 0) != PART)
         return false;
-    struct kept *at = &handles[next_handle];
+    struct exported *at = &handles[next_handle];
     at->kind = kind;
     memcpy(at->name, name, PART);
     memcpy(at->handle, handle, RG_EXPORT_TOKEN);
@@ -280,7 +280,7 @@ bool rg_export_offer_handle(enum rg_export_kind kind, unsigned char handle[RG_EX
     unsigned char token[RG_EXPORT_TOKEN] = {0};
     pthread_mutex_lock(&lock);
     const bool offered =
-        listen_once() && (name_of(kind, handle, token + PART) || keep_handle(kind, handle, token + PART));
+        listen_once() && (name_of(kind, handle, token + PART) || add_handle(kind, handle, token + PART));
     memcpy(token, self, PART);
     pthread_mutex_unlock(&lock);
     if (!offered) {

@@ -330,7 +330,7 @@ enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connecti
     guard_kernels(hello);
     take_capability(client.client_hello.capability);
     hello->times = client.client_hello.capabilities & RG_CONTROL_CAP_TIMES;
-    hello->ways = client.client_hello.capabilities & RG_CONTROL_CAP_GPU_PATH;
+    hello->gpu_paths = client.client_hello.capabilities & RG_CONTROL_CAP_GPU_PATH;
     server->capabilities |= RG_CONTROL_CAP_AWAITED | RG_CONTROL_CAP_DELTA | RG_CONTROL_CAP_KEEP_ALIVE;
     server->keep_alive = hello->keep_alive_s = rg_keep_alive_seconds(client.client_hello.keep_alive);
     if (hello->times)
@@ -373,19 +373,19 @@ enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connecti
     digest_answers(hello, server);
     make_contexts(client.client_hello.contexts, hello->n_devices);
     server->contexts = ready;
-    struct rg_upgrade *move =
+    struct rg_upgrade *upgrade =
         hello->no_rdma ? NULL : rg_upgrade_open(&client.client_hello.transports, server);
     rg_channels_agree(&client.client_hello, server, channels);
     rg_resume_offer(resume, hello->session, hello->reconnect_s, &client.client_hello, conn, server);
     rg_control_fini(&client);
     enum rg_status status = rg_control_send(conn, &answer);
-    if (status == RG_OK && move) {
-        status = rg_upgrade_finish(move, connection, control_conn);
+    if (status == RG_OK && upgrade) {
+        status = rg_upgrade_finish(upgrade, connection, control_conn);
         if (*control_conn)
             channels->options.channels = 0;
         return status;
     }
-    rg_upgrade_abandon(move);
+    rg_upgrade_abandon(upgrade);
     if (status != RG_OK)
         rg_info("session %llu: the client had gone before it began (%s)", (unsigned long long)hello->session,
                 rg_status_string(status));

@@ -73,14 +73,14 @@ static enum rg_status say_hello(struct service *service, int hello_fd, bool no_r
     rg_server_hello_init(&answer);
     answer.server_hello.limits = (struct rg_limits_info){RG_MESSAGE_MAX, RG_BULK_MAX, 1};
     answer.server_hello.session = session;
-    struct rg_upgrade *move =
+    struct rg_upgrade *upgrade =
         no_rdma ? NULL : rg_upgrade_open(&client.client_hello.transports, &answer.server_hello);
     rg_control_fini(&client);
     enum rg_status status = rg_control_send(service->conn, &answer);
-    if (status == RG_OK && move)
-        status = rg_upgrade_finish(move, &service->conn, &control_conn);
+    if (status == RG_OK && upgrade)
+        status = rg_upgrade_finish(upgrade, &service->conn, &control_conn);
     else
-        rg_upgrade_abandon(move);
+        rg_upgrade_abandon(upgrade);
     service->moved = control_conn != NULL;
     return status;
 }

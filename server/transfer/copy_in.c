@@ -94,7 +94,7 @@ static CUresult copy_staged(struct copy *copy)
     return result;
 }
 
-static CUresult (*const ways[])(struct copy *copy) = {
+static CUresult (*const protocols[])(struct copy *copy) = {
     copy_inline,
     copy_gpudirect,
     copy_advertised,
@@ -114,7 +114,7 @@ static CUresult copy_in(struct rg_request *request, const struct rg_device_regio
         return request->result;
     CUresult result = CUDA_SUCCESS;
     for (size_t i = 0; copy.done < region->total && result == CUDA_SUCCESS; i++)
-        result = ways[i](&copy);
+        result = protocols[i](&copy);
     if (synchronous && region->total && result == CUDA_SUCCESS)
         rg_stream_synchronous(request, copy.context, stream);
     return result;

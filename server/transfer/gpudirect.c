@@ -25,7 +25,7 @@ struct rg_gpudirect_area {
     uint64_t id;      /* the driver's number of it, never used again; 0: it has none */
     void *registered; /* where the registration begins; NULL: it failed and is not tried again */
     struct rg_worker_context *context;
-    unsigned holds;
+    unsigned pins;
 };
 
 struct gpudirect {
@@ -33,7 +33,7 @@ struct gpudirect {
     bool tells;               /* the client wants to know: RG_NOTICE_GPU_PATH */
     _Atomic uint64_t in, out; /* bytes */
     pthread_cond_t let_go;
-    struct rg_gpudirect_area *areas, *held;
+    struct rg_gpudirect_area *areas, *lingering;
     CUevent idle; /* of `idle_in` */
     struct rg_worker_context *idle_in;
     struct device {
@@ -290,7 +290,7 @@ struct rg_gpudirect_area *rg_gpudirect_pin(struct rg_worker *worker, struct rg_w
     if (!area->registered || area->context != context || size > area->size - offset)
         return NULL;
     RG_SCOPED_LOCK(&direct->lock);
-    area->holds++;
+    area->pins++;
     return area;
 }
 
@@ -300,7 +300,7 @@ void rg_gpudirect_unpin(struct rg_worker *worker, struct rg_gpudirect_area *area
         return;
     struct gpudirect *direct = gpudirect_of(worker);
     RG_SCOPED_LOCK(&direct->lock);
-    if (--area->holds == 0)
+    if (--area->pins == 0)
         pthread_cond_broadcast(&direct->let_go);
 }
 
@@ -368,20 +368,20 @@ static void end_area(struct rg_worker *worker, struct rg_gpudirect_area *area, b
 {
     struct gpudirect *direct = gpudirect_of(worker);
     pthread_mutex_lock(&direct->lock);
-    while (waits && area->holds > 0 && !rg_worker_over(worker)) {
+    while (waits && area->pins > 0 && !rg_worker_over(worker)) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_sec++;
         pthread_cond_timedwait(&direct->let_go, &direct->lock, &until);
     }
-    const bool held =
-        area->holds > 0; /* by what will not end any more: the context has failed, or the session */
-    if (held) {
-        area->next = direct->held;
-        direct->held = area;
+    const bool lingering =
+        area->pins > 0; /* by what will not end any more: the context has failed, or the session */
+    if (lingering) {
+        area->next = direct->lingering;
+        direct->lingering = area;
     }
     pthread_mutex_unlock(&direct->lock);
-    if (!held) {
+    if (!lingering) {
         give_back(worker, area);
     } else if (area->registered) {
         rg_conn_unregister(worker->conn, area->registered);
@@ -432,8 +432,8 @@ static void fini(struct rg_worker *worker)
         direct->areas = area->next;
         give_back(worker, area);
     }
-    for (struct rg_gpudirect_area *area; (area = direct->held);) {
-        direct->held = area->next;
+    for (struct rg_gpudirect_area *area; (area = direct->lingering);) {
+        direct->lingering = area->next;
         give_back(worker, area);
     }
     pthread_cond_destroy(&direct->let_go);

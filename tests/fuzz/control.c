@@ -175,8 +175,8 @@ void fuzz_seeds(void)
     seed("session-end", &control);
     memset(&control, 0, sizeof control);
     rg_upgrade_init(&control, "rdma");
-    control.move.has_token = true;
-    control.move.rails = 2;
+    control.upgrade.has_token = true;
+    control.upgrade.rails = 2;
     seed("move", &control);
     memset(&control, 0, sizeof control);
     control.kind = RG_CONTROL_ANSWER;

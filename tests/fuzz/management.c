@@ -25,7 +25,7 @@ static void question(const void *data, size_t size)
     CHECK(call.n <= RG_QUESTION_ARGUMENTS && rg_question_name(call.question));
     for (unsigned i = 0; i < call.n; i++) {
         const struct rg_question_argument *argument = &call.arguments[i];
-        const size_t bytes = rg_question_room(argument);
+        const size_t bytes = rg_question_capacity(argument);
         if (argument->memory && bytes) {
             unsigned char *memory = argument->memory;
             CHECK(memory >= storage && memory + bytes <= storage + sizeof storage);
@@ -58,7 +58,7 @@ static void answer(unsigned which, const void *data, size_t size)
         told[i] = 3;
         if (argument->letter == 'c')
             argument->told = &told[i];
-        const size_t bytes = rg_question_room(argument);
+        const size_t bytes = rg_question_capacity(argument);
         argument->memory = bytes ? calloc(1, bytes) : NULL;
         if (argument->letter == 'v' && argument->memory)
             *(uint32_t *)argument->memory = 1u << 24 | 48;

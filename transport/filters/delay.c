@@ -92,9 +92,9 @@ struct delay_conn {
 static enum rg_status parse_options(const char *text, struct delay_options *out, char *why, size_t why_size)
 {
     struct delay_options options = {0};
-    struct rg_option option;
+    struct rg_filter_option option;
     enum rg_status status;
-    for (const char *cur = text; rg_option_next(&cur, &option, &status, why, why_size);) {
+    for (const char *cur = text; rg_filter_option_next(&cur, &option, &status, why, why_size);) {
         if (strcmp(option.key, "oneway") == 0) {
             status = rg_parse_duration(option.value, &options.oneway_ns, why, why_size);
         } else if (strcmp(option.key, "bandwidth") == 0) {

@@ -90,8 +90,8 @@ struct fault_conn {
     unsigned char *outgo;              /* sender: the same */
 };
 
-static enum rg_status set_option(struct fault_options *options, const struct rg_option *option, char *why,
-                                 size_t why_size)
+static enum rg_status set_option(struct fault_options *options, const struct rg_filter_option *option,
+                                 char *why, size_t why_size)
 {
     for (int i = 0; i < N_OPTIONS; i++) {
         if (strcmp(option_table[i].key, option->key) != 0)
@@ -114,9 +114,9 @@ static enum rg_status parse_options(const char *text, struct fault_options *out,
     /* "close after 0" is a close before the first, so these count as off with another value */
     struct fault_options options = {
         .send_close_after = UINT64_MAX, .recv_close_after = UINT64_MAX, .pause = 100000000u, .seed = 1};
-    struct rg_option option;
+    struct rg_filter_option option;
     enum rg_status status;
-    for (const char *cur = text; rg_option_next(&cur, &option, &status, why, why_size);) {
+    for (const char *cur = text; rg_filter_option_next(&cur, &option, &status, why, why_size);) {
         status = set_option(&options, &option, why, why_size);
         if (status != RG_OK)
             return status;

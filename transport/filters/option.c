@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-bool rg_option_next(const char **cursor, struct rg_option *out, enum rg_status *status, char *why,
-                    size_t why_size)
+bool rg_filter_option_next(const char **cursor, struct rg_filter_option *out, enum rg_status *status,
+                           char *why, size_t why_size)
 {
     *status = RG_OK;
     if (**cursor == '\0')

@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 /** One "key=value" of a list with commas. */
-struct rg_option {
+struct rg_filter_option {
     char key[32];
     char value[64];
 };
@@ -16,7 +16,7 @@ struct rg_option {
  * Takes the next option off `*cursor`. False at the end of the list; `*status` is then RG_OK, or
  * RG_ERR_INVALID with the reason in `why`.
  */
-bool rg_option_next(const char **cursor, struct rg_option *out, enum rg_status *status, char *why,
-                    size_t why_size);
+bool rg_filter_option_next(const char **cursor, struct rg_filter_option *out, enum rg_status *status,
+                           char *why, size_t why_size);
 
 #endif

@@ -15,7 +15,7 @@ static const char purpose[] = "bulk";
 
 static bool is_move(const struct rg_control *message)
 {
-    return message->kind == RG_CONTROL_UPGRADE && strcmp(message->move.transport, purpose) == 0;
+    return message->kind == RG_CONTROL_UPGRADE && strcmp(message->upgrade.transport, purpose) == 0;
 }
 
 static enum rg_status greet(struct rg_conn *conn, const struct rg_server_hello *hello, char *why,

@@ -89,7 +89,7 @@ void rg_resumable_look_for_last_words(struct rg_resumable *c)
 /* --- this side's --- */
 
 /* Waits until a word of ours would be taken, with the right to send, which is free. Gives up the lock. */
-static bool await_room(struct rg_resumable *c, uint64_t until_ns)
+static bool await_writable(struct rg_resumable *c, uint64_t until_ns)
 {
     struct pollfd p = {.fd = rg_conn_fd(c->link), .events = POLLOUT};
     if (!rg_resumable_shows_end(c->link))
@@ -127,7 +127,7 @@ static void say_goaway(struct rg_resumable *c)
     c->turn_wanted = true;
     while (c->state == RG_RESUMABLE_UP && c->sending && rg_now_ns() < until)
         rg_resumable_sleep(c, until);
-    if (c->state == RG_RESUMABLE_UP && !c->sending && await_room(c, until)) {
+    if (c->state == RG_RESUMABLE_UP && !c->sending && await_writable(c, until)) {
         rg_resumable_say(c, RG_RESUMABLE_GOAWAY);
         if (c->state == RG_RESUMABLE_UP)
             await_sent(c, until);
@@ -156,7 +156,7 @@ void rg_resumable_goaway(struct rg_conn *conn)
         return;
     pthread_mutex_lock(&c->lock);
     c->says_goaway = true;
-    if (c->control_conn && rg_resumable_has_room(c->control_conn))
+    if (c->control_conn && rg_resumable_is_writable(c->control_conn))
         rg_resumable_renounce(c->control_conn); /* if it has ended, the reconnector notices */
     else
         say_goaway(c);

@@ -49,7 +49,7 @@ struct rg_retransmit_entry {
     struct iovec own;
     struct rg_retransmit_block *copy;  /* where `own` points, if it is a copy */
     struct rg_retransmit_block *parts; /* of bulk data that stays where it is */
-    size_t room;                       /* memory that all this takes */
+    size_t memory;                     /* memory that all this takes */
     bool busy;                         /* its sender is inside */
     bool acked;                        /* out of the list: freed by who is still at it */
     bool replaying;                    /* the reconnector is sending it */
@@ -147,7 +147,7 @@ void rg_resumable_say(struct rg_resumable *c, enum rg_resumable_kind kind);
 /** The header of the next message, which acknowledges what has been received. */
 struct rg_resumable_header rg_resumable_header_of(struct rg_resumable *c, enum rg_resumable_kind kind);
 /** Whether a word of ours would be taken at once. */
-bool rg_resumable_has_room(const struct rg_conn *link);
+bool rg_resumable_is_writable(const struct rg_conn *link);
 
 /* --- goaway.c; under the lock --- */
 

@@ -43,7 +43,7 @@ static void acknowledge_if_due(struct rg_resumable *c)
     if (c->unacknowledged_bytes < RG_RESUMABLE_ACK_BYTES && c->received - c->told < RG_RESUMABLE_ACK_COUNT &&
         !is_awaited(c))
         return;
-    if (c->state == RG_RESUMABLE_UP && !c->sending && rg_resumable_has_room(c->link)) {
+    if (c->state == RG_RESUMABLE_UP && !c->sending && rg_resumable_is_writable(c->link)) {
         rg_resumable_say(c, RG_RESUMABLE_ACK);
         return;
     }

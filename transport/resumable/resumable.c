@@ -108,7 +108,7 @@ void rg_resumable_say(struct rg_resumable *c, enum rg_resumable_kind kind)
     rg_resumable_changed(c);
 }
 
-bool rg_resumable_has_room(const struct rg_conn *link)
+bool rg_resumable_is_writable(const struct rg_conn *link)
 {
     struct pollfd p = {.fd = rg_conn_fd(link), .events = POLLOUT};
     return p.fd >= 0 && poll(&p, 1, 0) == 1 && p.revents == POLLOUT;
@@ -243,15 +243,15 @@ static void resumable_withdraw(struct rg_conn *conn, uint64_t tag, void *memory)
 static bool resumable_has_advertised(struct rg_conn *conn, size_t size)
 {
     struct rg_resumable *c = (struct rg_resumable *)conn;
-    bool room = false;
+    bool advertised = false;
     struct rg_conn *link;
     pthread_mutex_lock(&c->lock);
     if ((link = visit(c)) != NULL) {
-        room = rg_conn_has_advertised(link, size);
+        advertised = rg_conn_has_advertised(link, size);
         leave(c);
     }
     pthread_mutex_unlock(&c->lock);
-    return room;
+    return advertised;
 }
 
 static bool resumable_backlog(const struct rg_conn *conn, size_t *unread, size_t *unsent)

@@ -88,7 +88,7 @@ struct rg_retransmit_entry *rg_retransmit_create(struct rg_resumable *c, const s
     *entry = (struct rg_retransmit_entry){
         .msg_size = RG_RESUMABLE_HEADER + send->msg_size,
         .send = *send,
-        .room = classes[block->class].size,
+        .memory = classes[block->class].size,
         .busy = true,
     };
     unsigned char *at = entry->data + RG_RESUMABLE_HEADER;
@@ -106,7 +106,7 @@ struct rg_retransmit_block *rg_retransmit_take(struct rg_resumable *c, struct rg
     struct rg_retransmit_block *block = take(c, size);
     if (!block)
         return NULL;
-    entry->room += classes[block->class].size;
+    entry->memory += classes[block->class].size;
     if (!entry->acked)
         c->queued_bytes += classes[block->class].size;
     return block;
@@ -118,7 +118,7 @@ void rg_retransmit_append(struct rg_resumable *c, struct rg_retransmit_entry *en
     entry->next = NULL;
     *c->queue_last = entry;
     c->queue_last = &entry->next;
-    c->queued_bytes += entry->room;
+    c->queued_bytes += entry->memory;
 }
 
 void rg_retransmit_release(struct rg_resumable *c, struct rg_retransmit_entry *entry)
@@ -137,7 +137,7 @@ static void drop_first(struct rg_resumable *c)
     c->queue = entry->next;
     if (!c->queue)
         c->queue_last = &c->queue;
-    c->queued_bytes -= entry->room;
+    c->queued_bytes -= entry->memory;
     if (entry->send.lease && !entry->busy)
         c->leased_bytes -= entry->send.bulk_size;
     entry->acked = true;

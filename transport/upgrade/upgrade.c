@@ -136,8 +136,8 @@ struct rg_upgrade *rg_upgrade_open(const struct rg_transport_list *offered, stru
  * The next connection that shows the token, for `purpose`; others are closed. Waits up to `patience_ms` (-1:
  * for ever). *number: what it says of rails; may be NULL.
  */
-static enum rg_status accept_moved(struct rg_upgrade *upgrade, const char *purpose, int patience_ms,
-                                   uint32_t *number, struct rg_conn **out)
+static enum rg_status accept_upgraded(struct rg_upgrade *upgrade, const char *purpose, int patience_ms,
+                                      uint32_t *number, struct rg_conn **out)
 {
     const uint64_t deadline = patience_ms < 0 ? UINT64_MAX : rg_now_ns() + (uint64_t)patience_ms * 1000000u;
     for (;;) {
@@ -149,11 +149,11 @@ static enum rg_status accept_moved(struct rg_upgrade *upgrade, const char *purpo
         int left = patience_ms < 0 ? -1 : (int)((deadline - now) / 1000000u) + 1;
         RG_TRY(rg_listener_accept(upgrade->listener, left, &conn));
         enum rg_status status = rg_control_receive(conn, left < 0 ? TOKEN_MS : left, &message);
-        bool good = status == RG_OK && message.kind == RG_CONTROL_UPGRADE && message.move.has_token &&
-                    strcmp(message.move.transport, purpose) == 0 &&
-                    rg_token_equal(message.move.token, upgrade->token, RG_UPGRADE_TOKEN);
+        bool good = status == RG_OK && message.kind == RG_CONTROL_UPGRADE && message.upgrade.has_token &&
+                    strcmp(message.upgrade.transport, purpose) == 0 &&
+                    rg_token_equal(message.upgrade.token, upgrade->token, RG_UPGRADE_TOKEN);
         if (good && number)
-            *number = message.move.rails;
+            *number = message.upgrade.rails;
         rg_control_fini(&message);
         if (good) {
             *out = conn;
@@ -173,7 +173,7 @@ static void *rails_main(void *arg)
     struct rg_upgrade *upgrade = arg;
     struct rg_conn *rail;
     uint32_t number;
-    while (accept_moved(upgrade, "rail", -1, &number, &rail) == RG_OK)
+    while (accept_upgraded(upgrade, "rail", -1, &number, &rail) == RG_OK)
         if (rg_multirail_add(upgrade->multirail, rail, number) != RG_OK)
             rg_conn_destroy(rail);
     return NULL;
@@ -209,26 +209,26 @@ enum rg_status rg_upgrade_finish(struct rg_upgrade *upgrade, struct rg_conn **co
     struct rg_control choice = {0};
     *control_conn = NULL;
     enum rg_status status = rg_control_receive(*conn, CHOOSE_MS, &choice);
-    const uint32_t rails = status == RG_OK && choice.kind == RG_CONTROL_UPGRADE ? choice.move.rails : 0;
+    const uint32_t rails = status == RG_OK && choice.kind == RG_CONTROL_UPGRADE ? choice.upgrade.rails : 0;
     if (status == RG_OK && choice.kind != RG_CONTROL_UPGRADE)
         status = RG_ERR_PROTOCOL;
-    if (status == RG_OK && strcmp(choice.move.transport, "rdma") == 0) {
-        struct rg_conn *moved;
-        status = accept_moved(upgrade, "rdma", TOKEN_MS, NULL, &moved);
+    if (status == RG_OK && strcmp(choice.upgrade.transport, "rdma") == 0) {
+        struct rg_conn *upgraded;
+        status = accept_upgraded(upgrade, "rdma", TOKEN_MS, NULL, &upgraded);
         if (status == RG_OK)
-            rg_conn_set_control(moved, *conn);
+            rg_conn_set_control(upgraded, *conn);
         if (status == RG_OK && rails) {
-            status = take_rails(upgrade, rails, choice.move.rails_always, &moved);
+            status = take_rails(upgrade, rails, choice.upgrade.rails_always, &upgraded);
             if (status == RG_OK)
                 upgrade = NULL;
             else
-                rg_conn_destroy(moved);
+                rg_conn_destroy(upgraded);
         }
         if (status == RG_OK) {
             *control_conn = *conn;
-            *conn = moved;
+            *conn = upgraded;
         }
-    } else if (status == RG_OK && strcmp(choice.move.transport, "tcp") != 0) {
+    } else if (status == RG_OK && strcmp(choice.upgrade.transport, "tcp") != 0) {
         status = RG_ERR_PROTOCOL;
     }
     rg_control_fini(&choice);
@@ -256,9 +256,9 @@ static enum rg_status go_to(const char *address, const uint8_t token[RG_UPGRADE_
     RG_TRY(rg_transport_connect(address, &options, why, why_size, &conn));
     struct rg_control message;
     rg_upgrade_init(&message, purpose);
-    message.move.has_token = true;
-    message.move.rails = number;
-    memcpy(message.move.token, token, RG_UPGRADE_TOKEN);
+    message.upgrade.has_token = true;
+    message.upgrade.rails = number;
+    memcpy(message.upgrade.token, token, RG_UPGRADE_TOKEN);
     enum rg_status status = rg_control_send(conn, &message);
     if (status != RG_OK) {
         rg_explain(why, why_size, "%s", rg_status_string(status));
@@ -270,7 +270,7 @@ static enum rg_status go_to(const char *address, const uint8_t token[RG_UPGRADE_
 }
 
 /* An address of the server's, and how it is reached. */
-struct way {
+struct candidate {
     const char *address;
     char host[64];
     uint32_t there; /* number of the server's rail */
@@ -283,7 +283,8 @@ struct way {
 enum { ON_OUR_NETWORK, SAME_AS_NOW, BY_A_RAIL, SOMEHOW, RANKS };
 
 /* The addresses that may be used; returns how many. */
-static unsigned find_ways(const struct rg_server_hello *hello, const char *peer, struct way *ways)
+static unsigned find_candidates(const struct rg_server_hello *hello, const char *peer,
+                                struct candidate *candidates)
 {
     struct rg_rail rails[RG_CONTROL_ADDRESSES];
     const unsigned n_rails = rg_rails_here(NULL, 0, rails, RG_CONTROL_ADDRESSES);
@@ -300,16 +301,16 @@ static unsigned find_ways(const struct rg_server_hello *hello, const char *peer,
             continue;
         const size_t length = strlen(address.host);
         const bool same = strncmp(peer, address.host, length) == 0 && peer[length] == ':';
-        ways[n++] = (struct way){.address = hello->addresses[i],
-                                 .there = hello->has_rails ? hello->address_rails[i] : i,
-                                 .here = rail ? (int)rail->number : -1,
-                                 .prefix = rail ? rail->way.prefix : 0,
-                                 .rank = rail && direct && hello->has_rails ? ON_OUR_NETWORK
-                                         : same                             ? SAME_AS_NOW
-                                         : rail                             ? BY_A_RAIL
-                                                                            : SOMEHOW};
-        snprintf(ways[n - 1].own, sizeof ways[n - 1].own, "%s", rail ? rail->way.address : "");
-        snprintf(ways[n - 1].host, sizeof ways[n - 1].host, "%.63s", address.host);
+        candidates[n++] = (struct candidate){.address = hello->addresses[i],
+                                             .there = hello->has_rails ? hello->address_rails[i] : i,
+                                             .here = rail ? (int)rail->number : -1,
+                                             .prefix = rail ? rail->way.prefix : 0,
+                                             .rank = rail && direct && hello->has_rails ? ON_OUR_NETWORK
+                                                     : same                             ? SAME_AS_NOW
+                                                     : rail                             ? BY_A_RAIL
+                                                                                        : SOMEHOW};
+        snprintf(candidates[n - 1].own, sizeof candidates[n - 1].own, "%s", rail ? rail->way.address : "");
+        snprintf(candidates[n - 1].host, sizeof candidates[n - 1].host, "%.63s", address.host);
     }
     return n;
 }
@@ -323,7 +324,7 @@ struct rails {
 };
 
 /* Whether one of two ways is of use beside the other: they are on networks of their own, at both ends. */
-static bool is_apart(const struct way *one, const struct way *other)
+static bool is_apart(const struct candidate *one, const struct candidate *other)
 {
     return !rg_rails_same_network(one->own, other->own, one->prefix) &&
            !rg_rails_same_network(one->host, other->host, one->prefix);
@@ -333,21 +334,22 @@ static bool is_apart(const struct way *one, const struct way *other)
  * The session's first connection takes `first`: the same way once more for bulk data, and each other pair of
  * adapters.
  */
-static void plan_rails(const struct way *ways, unsigned n_ways, const struct way *first, struct rails *out)
+static void plan_rails(const struct candidate *candidates, unsigned n_candidates,
+                       const struct candidate *first, struct rails *out)
 {
     const unsigned wanted = rg_rails_wanted();
-    const struct way *taken[RG_RAILS_MAX];
+    const struct candidate *taken[RG_RAILS_MAX];
     out->n = 0;
-    for (unsigned i = 0; i <= n_ways && out->n < wanted; i++) {
-        const struct way *way = i == 0 ? first : &ways[i - 1];
-        bool good = way->here >= 0;
+    for (unsigned i = 0; i <= n_candidates && out->n < wanted; i++) {
+        const struct candidate *candidate = i == 0 ? first : &candidates[i - 1];
+        bool good = candidate->here >= 0;
         for (unsigned k = 0; k < out->n && good; k++)
-            good = way->here != taken[k]->here && way->there != taken[k]->there &&
-                   (rg_rails_named() || is_apart(way, taken[k]));
+            good = candidate->here != taken[k]->here && candidate->there != taken[k]->there &&
+                   (rg_rails_named() || is_apart(candidate, taken[k]));
         if (!good)
             continue;
-        taken[out->n] = way;
-        snprintf(out->addresses[out->n++], sizeof out->addresses[0], "%s", way->address);
+        taken[out->n] = candidate;
+        snprintf(out->addresses[out->n++], sizeof out->addresses[0], "%s", candidate->address);
     }
     if (out->n < 2)
         out->n = 0; /* the one there is carries everything */
@@ -381,16 +383,16 @@ static struct rg_conn *open_rail(void *user, unsigned index)
 static enum rg_status go(const struct rg_server_hello *hello, const char *peer, struct rg_conn **out,
                          struct rails *rails, char *why, size_t why_size)
 {
-    struct way ways[RG_CONTROL_ADDRESSES];
-    const unsigned n = find_ways(hello, peer, ways);
+    struct candidate candidates[RG_CONTROL_ADDRESSES];
+    const unsigned n = find_candidates(hello, peer, candidates);
     if (!n)
         rg_explain(why, why_size,
                    "none of the server's addresses is reached by a device that REMOTE_GPU_RAILS names");
     for (int rank = 0; rank < RANKS; rank++)
         for (unsigned i = 0; i < n; i++)
-            if (ways[i].rank == rank && go_to(ways[i].address, hello->move_token, "rdma", 0, CONNECT_MS, out,
-                                              why, why_size) == RG_OK) {
-                plan_rails(ways, n, &ways[i], rails);
+            if (candidates[i].rank == rank && go_to(candidates[i].address, hello->move_token, "rdma", 0,
+                                                    CONNECT_MS, out, why, why_size) == RG_OK) {
+                plan_rails(candidates, n, &candidates[i], rails);
                 memcpy(rails->token, hello->move_token, RG_UPGRADE_TOKEN);
                 if (!hello->has_rails)
                     rails->n = 0;
@@ -423,34 +425,34 @@ enum rg_status rg_upgrade_follow(enum rg_transport_choice choice, const struct r
         rg_explain(why, why_size, "the server has no RDMA device with an active port and an address");
         return choice == RG_TRANSPORT_RDMA ? RG_ERR_UNREACHABLE : RG_OK;
     }
-    struct rg_conn *moved = NULL;
+    struct rg_conn *upgraded = NULL;
     struct rails rails = {.n = 0};
     enum rg_status status = RG_ERR_REFUSED;
     if (choice == RG_TRANSPORT_TCP) /* whoever the server is: policy may forbid it */
         rg_explain(why, why_size, "the server offers it, and it was not asked for");
     else
-        status = go(hello, rg_conn_peer(*conn), &moved, &rails, why, why_size);
+        status = go(hello, rg_conn_peer(*conn), &upgraded, &rails, why, why_size);
     struct rg_control message;
     rg_upgrade_init(&message, status == RG_OK ? "rdma" : "tcp");
-    message.move.rails = status == RG_OK ? rails.n : 0;
-    message.move.rails_always = rg_rails_always();
+    message.upgrade.rails = status == RG_OK ? rails.n : 0;
+    message.upgrade.rails_always = rg_rails_always();
     if (status != RG_OK && choice == RG_TRANSPORT_RDMA)
         return RG_ERR_UNREACHABLE;
     if (status != RG_OK)
         rg_warn("RDMA cannot be used (%s); going on over TCP", why);
     status = rg_control_send(*conn, &message);
-    if (moved)
-        rg_conn_set_control(moved, *conn);
+    if (upgraded)
+        rg_conn_set_control(upgraded, *conn);
     if (status == RG_OK && rails.n)
-        status = use_rails(&rails, &moved);
+        status = use_rails(&rails, &upgraded);
     if (status != RG_OK) {
         rg_explain(why, why_size, "%s", rg_status_string(status));
-        rg_conn_destroy(moved);
+        rg_conn_destroy(upgraded);
         return RG_ERR_UNREACHABLE;
     }
-    if (moved) {
+    if (upgraded) {
         *control_conn = *conn;
-        *conn = moved;
+        *conn = upgraded;
     }
     return RG_OK;
 }

@@ -38,7 +38,7 @@ struct rg_upgrade;
 struct rg_upgrade *rg_upgrade_open(const struct rg_transport_list *offered, struct rg_server_hello *hello);
 /**
  * After the hello: waits for the client's choice. If the session moves, *conn becomes the new connection and
- * *control_conn the first. Frees `move`. On failure (the client went, or said something else) *conn is still
+ * *control_conn the first. Frees `upgrade`. On failure (the client went, or said something else) *conn is still
  * the caller's.
  */
 RG_MUST_CHECK enum rg_status rg_upgrade_finish(struct rg_upgrade *upgrade, struct rg_conn **conn,

@@ -1,4 +1,4 @@
-/* priority_lock.c - who is in a hurry goes first, and who is not has a turn now and then. */
+/* priority_lock.c - who is in a hurry goes first, and who is not has a lock now and then. */
 #include "common/sync/priority_lock.h"
 #include "tests/check.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static struct rg_priority_lock turn;
+static struct rg_priority_lock lock;
 static unsigned inside, calm_turns, hurried_turns; /* the holder's */
 static atomic_uint order, calm_at, hurry_at;
 static atomic_bool stop;
@@ -23,9 +23,9 @@ static void hold(unsigned *count)
 static void *calm_many(void *unused)
 {
     for (int i = 0; i < 20000; i++) {
-        rg_priority_lock_acquire(&turn, false);
+        rg_priority_lock_acquire(&lock, false);
         hold(&calm_turns);
-        rg_priority_lock_release(&turn);
+        rg_priority_lock_release(&lock);
     }
     return unused;
 }
@@ -33,9 +33,9 @@ static void *calm_many(void *unused)
 static void *hurry_many(void *unused)
 {
     for (int i = 0; i < 20000; i++) {
-        rg_priority_lock_acquire(&turn, true);
+        rg_priority_lock_acquire(&lock, true);
         hold(&hurried_turns);
-        rg_priority_lock_release(&turn);
+        rg_priority_lock_release(&lock);
     }
     return unused;
 }
@@ -53,26 +53,26 @@ static void test_exclusion(void)
 
 static void *calm_once(void *unused)
 {
-    rg_priority_lock_acquire(&turn, false);
+    rg_priority_lock_acquire(&lock, false);
     calm_at = ++order;
-    rg_priority_lock_release(&turn);
+    rg_priority_lock_release(&lock);
     return unused;
 }
 
 static void *hurry_once(void *unused)
 {
-    rg_priority_lock_acquire(&turn, true);
+    rg_priority_lock_acquire(&lock, true);
     hurry_at = ++order;
-    rg_priority_lock_release(&turn);
+    rg_priority_lock_release(&lock);
     return unused;
 }
 
 static void wait_for(unsigned hurrying, unsigned waiting)
 {
     for (bool there = false; !there; usleep(1000)) {
-        pthread_mutex_lock(&turn.lock);
-        there = turn.hurrying >= hurrying && turn.waiting >= waiting;
-        pthread_mutex_unlock(&turn.lock);
+        pthread_mutex_lock(&lock.mutex);
+        there = lock.hurrying >= hurrying && lock.waiting >= waiting;
+        pthread_mutex_unlock(&lock.mutex);
     }
 }
 
@@ -80,12 +80,12 @@ static void wait_for(unsigned hurrying, unsigned waiting)
 static void test_hurry_first(void)
 {
     pthread_t calm, hurry;
-    rg_priority_lock_acquire(&turn, true);
+    rg_priority_lock_acquire(&lock, true);
     CHECK(pthread_create(&calm, NULL, calm_once, NULL) == 0);
     wait_for(0, 1);
     CHECK(pthread_create(&hurry, NULL, hurry_once, NULL) == 0);
     wait_for(1, 1);
-    rg_priority_lock_release(&turn);
+    rg_priority_lock_release(&lock);
     pthread_join(calm, NULL);
     pthread_join(hurry, NULL);
     CHECK(hurry_at < calm_at);
@@ -94,13 +94,13 @@ static void test_hurry_first(void)
 static void *hurry_on(void *unused)
 {
     while (!stop) {
-        rg_priority_lock_acquire(&turn, true);
-        rg_priority_lock_release(&turn);
+        rg_priority_lock_acquire(&lock, true);
+        rg_priority_lock_release(&lock);
     }
     return unused;
 }
 
-/* However many are in a hurry, one that is not has its turn. */
+/* However many are in a hurry, one that is not has its lock. */
 static void test_calm_at_last(void)
 {
     pthread_t threads[3], calm;
@@ -117,21 +117,21 @@ static void test_calm_at_last(void)
 
 static void test_limited_wait(void)
 {
-    CHECK(rg_priority_lock_acquire_within(&turn, 1));
-    CHECK(!rg_priority_lock_acquire_within(&turn, 10));
-    rg_priority_lock_release(&turn);
-    CHECK(rg_priority_lock_acquire_within(&turn, 1));
-    rg_priority_lock_release(&turn);
+    CHECK(rg_priority_lock_acquire_within(&lock, 1));
+    CHECK(!rg_priority_lock_acquire_within(&lock, 10));
+    rg_priority_lock_release(&lock);
+    CHECK(rg_priority_lock_acquire_within(&lock, 1));
+    rg_priority_lock_release(&lock);
 }
 
 int main(void)
 {
-    rg_priority_lock_init(&turn);
+    rg_priority_lock_init(&lock);
     test_exclusion();
     test_hurry_first();
     test_calm_at_last();
     test_limited_wait();
-    rg_priority_lock_fini(&turn);
-    printf("turn: ok\n");
+    rg_priority_lock_fini(&lock);
+    printf("lock: ok\n");
     return 0;
 }

@@ -128,9 +128,9 @@ static void make(struct rg_control *out, enum rg_control_kind kind)
         break;
     case RG_CONTROL_UPGRADE:
         rg_upgrade_init(out, "rdma");
-        out->move.has_token = chance(2);
-        fill(out->move.token, out->move.has_token ? sizeof out->move.token : 0);
-        out->move.rails = chance(9);
+        out->upgrade.has_token = chance(2);
+        fill(out->upgrade.token, out->upgrade.has_token ? sizeof out->upgrade.token : 0);
+        out->upgrade.rails = chance(9);
         break;
     case RG_CONTROL_ANSWER:
         out->kind = RG_CONTROL_ANSWER;
@@ -184,7 +184,7 @@ static void check_what_was_added(const struct rg_control *a, const struct rg_con
         CHECK(b->server_hello.resume_seconds == server->resume_seconds &&
               memcmp(b->server_hello.resume_token, server->resume_token, RG_RESUME_TOKEN) == 0);
     if (a->kind == RG_CONTROL_UPGRADE)
-        CHECK(b->move.rails == a->move.rails && b->move.has_token == a->move.has_token);
+        CHECK(b->upgrade.rails == a->upgrade.rails && b->upgrade.has_token == a->upgrade.has_token);
     if (a->kind == RG_CONTROL_RESUMED)
         CHECK(b->resumed.received == a->resumed.received);
     if (a->kind == RG_CONTROL_CLIENT_HELLO && client->purpose == RG_PURPOSE_JOIN)

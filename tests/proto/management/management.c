@@ -50,10 +50,11 @@ Test(management, round_trips)
                 cr_expect_eq(there.arguments[i].number, call.arguments[i].number);
             if (!is_told(there.arguments[i].letter))
                 continue;
-            cr_assert_eq(rg_question_room(&there.arguments[i]), rg_question_room(&call.arguments[i]));
+            cr_assert_eq(rg_question_capacity(&there.arguments[i]), rg_question_capacity(&call.arguments[i]));
             if (there.arguments[i].letter == 'v' || there.arguments[i].letter == 'f')
-                cr_expect_arr_eq(there.arguments[i].memory, memory[i], rg_question_room(&call.arguments[i]));
-            memset(there.arguments[i].memory, (int)i, rg_question_room(&there.arguments[i]));
+                cr_expect_arr_eq(there.arguments[i].memory, memory[i],
+                                 rg_question_capacity(&call.arguments[i]));
+            memset(there.arguments[i].memory, (int)i, rg_question_capacity(&there.arguments[i]));
             if (there.arguments[i].letter == 'c')
                 *there.arguments[i].told = 3;
         }

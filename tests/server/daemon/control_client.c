@@ -111,7 +111,7 @@ static void print(const struct rg_control *message)
         printf("end %s\n", message->session_end.reason);
         break;
     case RG_CONTROL_UPGRADE:
-        printf("move %s\n", message->move.transport);
+        printf("move %s\n", message->upgrade.transport);
         break;
     case RG_CONTROL_ANSWER:
         printf("answer %u\n", message->answer.size);

@@ -70,8 +70,8 @@ static void test_unreachable(void)
         CHECK_OK(rg_upgrade_follow(RG_TRANSPORT_AUTO, hello, &conn, &control_conn, why, sizeof why));
         CHECK(conn == pair.a && !control_conn);
         CHECK_OK(rg_control_receive(pair.b, 5000, &answer));
-        CHECK(answer.kind == RG_CONTROL_UPGRADE && strcmp(answer.move.transport, "tcp") == 0 &&
-              !answer.move.has_token);
+        CHECK(answer.kind == RG_CONTROL_UPGRADE && strcmp(answer.upgrade.transport, "tcp") == 0 &&
+              !answer.upgrade.has_token);
         rg_control_fini(&answer);
         CHECK_STATUS(rg_upgrade_follow(RG_TRANSPORT_RDMA, hello, &conn, &control_conn, why, sizeof why),
                      RG_ERR_UNREACHABLE);
@@ -91,7 +91,7 @@ static void test_not_asked_for(void)
     CHECK(conn == pair.a && !control_conn);
     CHECK(strstr(why, "not asked for") != NULL);
     CHECK_OK(rg_control_receive(pair.b, 5000, &answer));
-    CHECK(answer.kind == RG_CONTROL_UPGRADE && strcmp(answer.move.transport, "tcp") == 0);
+    CHECK(answer.kind == RG_CONTROL_UPGRADE && strcmp(answer.upgrade.transport, "tcp") == 0);
     rg_control_fini(&answer);
     pair_close(&pair);
 }
