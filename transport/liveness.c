@@ -34,6 +34,29 @@ unsigned rg_liveness_look(struct rg_liveness *liveness, const struct rg_conn *co
     return liveness->silent;
 }
 
+static void look_at_channel(struct rg_liveness_channel *channel, const struct rg_conn_progress *now)
+{
+    const struct rg_conn_progress *last = &channel->last;
+    const bool knows = now->has_backlog && last->has_backlog;
+    const bool stuck =
+        now->sending && last->sending && now->sent == last->sent && !(knows && now->unsent != last->unsent);
+    channel->stuck = stuck ? channel->stuck + 1 : 0;
+    channel->last = *now;
+}
+
+unsigned rg_liveness_look_at_channels(struct rg_liveness *liveness, const struct rg_conn *conn)
+{
+    unsigned most = 0;
+    for (unsigned i = 0; i < RG_LIVENESS_CHANNELS; i++) {
+        struct rg_conn_progress now;
+        if (!rg_conn_channel_progress(conn, i, &now))
+            break;
+        look_at_channel(&liveness->channels[i], &now);
+        most = liveness->channels[i].stuck > most ? liveness->channels[i].stuck : most;
+    }
+    return most;
+}
+
 bool rg_liveness_may_send(const struct rg_liveness *liveness)
 {
     return !liveness->last.sending && (!liveness->last.has_backlog || liveness->last.unsent == 0);

@@ -15,9 +15,16 @@
 
 #define RG_LIVENESS_TICKS 4u /* that a peer may be silent, each a quarter of the time that it is given */
 
+/* So many of a connection's channels are looked at: as many as there can be. */
+enum { RG_LIVENESS_CHANNELS = 8 };
+
 struct rg_liveness {
     struct rg_conn_progress last;
     unsigned silent; /* ticks */
+    struct rg_liveness_channel {
+        struct rg_conn_progress last;
+        unsigned stuck; /* ticks */
+    } channels[RG_LIVENESS_CHANNELS];
 };
 
 /**
@@ -25,6 +32,14 @@ struct rg_liveness {
  * is receiving, or gets nothing sent. Not while the connection is being destroyed.
  */
 unsigned rg_liveness_look(struct rg_liveness *liveness, const struct rg_conn *conn, bool always);
+
+/**
+ * Looks at the connection's channels; returns for how many ticks this side has been sending on one of them, and the peer has taken nothing of it.
+ * A peer whose first connection lives may leave one of the others unread, or have it half open, and so keep what is to be sent there, and who
+ * sends it. Who waits to receive on a channel waits for what the first one announced, and is not counted: the sender may
+ * be taking its time before it begins. As rg_liveness_look otherwise.
+ */
+unsigned rg_liveness_look_at_channels(struct rg_liveness *liveness, const struct rg_conn *conn);
 
 /** Whether a small message can be sent without waiting, as far as can be told. */
 bool rg_liveness_may_send(const struct rg_liveness *liveness);

@@ -67,6 +67,8 @@ struct rg_transport_ops {
     bool (*has_advertised)(struct rg_conn *conn, size_t size);
     /* optional; else by the descriptor */
     bool (*backlog)(const struct rg_conn *conn, size_t *unread, size_t *unsent);
+    /* optional: of several connections; as rg_conn_channel_progress */
+    bool (*channel_progress)(const struct rg_conn *conn, unsigned place, struct rg_conn_progress *out);
     void (*statistics)(const struct rg_conn *conn, struct rg_conn_statistics *out); /* optional */
     void (*security)(const struct rg_conn *conn, struct rg_conn_security *out);     /* optional */
     /* optional: of transport tls */

@@ -45,6 +45,11 @@ void rg_conn_progress(const struct rg_conn *conn, struct rg_conn_progress *out)
     out->has_backlog = conn->ops->backlog(conn, &out->unread, &out->unsent);
 }
 
+bool rg_conn_channel_progress(const struct rg_conn *conn, unsigned place, struct rg_conn_progress *out)
+{
+    return conn->ops->channel_progress && conn->ops->channel_progress(conn, place, out);
+}
+
 struct rg_lease rg_lease_until_reply;
 
 void rg_lease_end(struct rg_lease *lease)

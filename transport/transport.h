@@ -249,6 +249,8 @@ struct rg_conn_progress {
 };
 /** Any thread that may use the connection, beside others. */
 void rg_conn_progress(const struct rg_conn *conn, struct rg_conn_progress *out);
+/** The same of a further connection that carries bulk data for this one, by its place from 0. False: there is no such. */
+bool rg_conn_channel_progress(const struct rg_conn *conn, unsigned place, struct rg_conn_progress *out);
 
 /** How a connection is protected. */
 struct rg_conn_security {

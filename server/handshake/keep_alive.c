@@ -83,6 +83,17 @@ static void end(struct rg_worker *worker, uint32_t seconds)
                   seconds);
 }
 
+/* The same of one that lives and leaves a channel unread: whoever sends there is not to be kept for ever. */
+static void end_stuck(struct rg_worker *worker, uint32_t seconds)
+{
+    rg_log_always(
+        RG_LOG_WARN,
+        "session %llu: its client has taken nothing of one of its connections for bulk data for %u s",
+        (unsigned long long)worker->session, seconds);
+    rg_conn_interrupt(worker->conn);
+    rg_worker_end(worker, 1, "one of the program's connections for bulk data took nothing for %u s", seconds);
+}
+
 /* One tick. A reader that executes calls cannot answer a client that asks: whoever waits for them learns it here. */
 static void look(struct rg_worker *worker, unsigned most)
 {
@@ -90,8 +101,11 @@ static void look(struct rg_worker *worker, unsigned most)
     const struct rg_conn_progress before = state->liveness.last;
     const unsigned silent = rg_liveness_look(&state->liveness, worker->conn, state->seconds != 0);
     const struct rg_conn_progress *now = &state->liveness.last;
+    const unsigned stuck = rg_liveness_look_at_channels(&state->liveness, worker->conn);
     if (state->seconds && silent > most)
         end(worker, state->seconds);
+    else if (state->seconds && stuck > most)
+        end_stuck(worker, state->seconds);
     else if (!now->receiving && !before.receiving && now->received == before.received &&
              rg_liveness_may_send(&state->liveness))
         say(worker);

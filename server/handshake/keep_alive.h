@@ -4,7 +4,8 @@
  *
  * Clients say a word (RG_ANSWER_ALIVE) when they have nothing else to say. A thread of its own looks whether anything comes
  * (transport/liveness.h), also while everything else executes calls or waits for the GPU; and says that the server lives
- * when nobody here can answer a client that asks, which the reader does otherwise.
+ * when nobody here can answer a client that asks, which the reader does otherwise. It looks at the connections for bulk data as well,
+ * which a client that lives may leave unread.
  */
 #ifndef RG_SERVER_HANDSHAKE_KEEP_ALIVE_H
 #define RG_SERVER_HANDSHAKE_KEEP_ALIVE_H

@@ -9,6 +9,7 @@
 #include "common/base/clock.h"
 #include "common/base/parse.h"
 #include "common/base/thread.h"
+#include "common/sync/scoped_lock.h"
 #include "transport/multipath/internal.h"
 
 #include <stdlib.h>
@@ -192,6 +193,19 @@ static void multipath_security(const struct rg_conn *conn, struct rg_conn_securi
         rg_fanout_add_security(out, m->paths[i].base.conn);
 }
 
+static bool multipath_channel_progress(const struct rg_conn *conn, unsigned place,
+                                       struct rg_conn_progress *out)
+{
+    struct rg_fanout *f = (struct rg_fanout *)(uintptr_t)conn;
+    RG_SCOPED_LOCK(&f->lock);
+    if (place >= atomic_load(&f->n_channels))
+        return false;
+    *out = (struct rg_conn_progress){0};
+    if (!f->channels[place]->dropped)
+        rg_conn_progress(f->channels[place]->conn, out);
+    return true;
+}
+
 static struct rg_transport_ops multipath_ops = {
     .name = "multipath",
     .send = rg_multipath_send,
@@ -208,6 +222,7 @@ static struct rg_transport_ops multipath_ops = {
     .abandon = rg_fanout_op_abandon,
     .register_memory = multipath_register,
     .unregister_memory = multipath_unregister,
+    .channel_progress = multipath_channel_progress,
     .statistics = multipath_statistics,
     .security = multipath_security,
     .tls_export = rg_fanout_op_tls_export,

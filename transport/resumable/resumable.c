@@ -261,6 +261,14 @@ static bool resumable_backlog(const struct rg_conn *conn, size_t *unread, size_t
     return c->link && c->over == RG_OK && c->link->ops->backlog(c->link, unread, unsent);
 }
 
+static bool resumable_channel_progress(const struct rg_conn *conn, unsigned place,
+                                       struct rg_conn_progress *out)
+{
+    struct rg_resumable *c = (struct rg_resumable *)(uintptr_t)conn;
+    RG_SCOPED_LOCK(&c->lock);
+    return c->link && c->over == RG_OK && rg_conn_channel_progress(c->link, place, out);
+}
+
 static void resumable_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out)
 {
     struct rg_resumable *c = (struct rg_resumable *)(uintptr_t)conn;
@@ -327,6 +335,7 @@ static struct rg_transport_ops resumable_ops = {
     .take_advertised = rg_resumable_take_advertised,
     .has_advertised = resumable_has_advertised,
     .backlog = resumable_backlog,
+    .channel_progress = resumable_channel_progress,
     .statistics = resumable_statistics,
     .security = resumable_security,
 };

@@ -4,6 +4,7 @@
  */
 #include "tests/transport/support.h"
 #include "transport/connect/connect.h"
+#include "transport/liveness.h"
 
 #include "common/base/clock.h"
 #include "transport/multipath/join.h"
@@ -53,6 +54,35 @@ static void test_slow_lane(void)
         expect_pattern(pair.b, 40, RG_BULK_MAX, i);
     pthread_join(thread, NULL);
     printf("48 MiB by channels of 300 and 10 MB/s: %.0f ms\n", (double)(rg_now_ns() - since) / 1e6);
+    pair_close(&pair);
+}
+
+/* --- a channel that is left unread --- */
+
+/*
+ * The peer takes what comes by the first connection, and nothing of the channel: that is seen once the buffers of both machines are full,
+ * and no more when the peer goes on.
+ */
+static void test_unread_channel(void)
+{
+    struct pair pair = pair_open(address, "", RG_WAIT_AUTO);
+    struct rg_liveness liveness = {0};
+    struct rg_message message;
+    pthread_t thread;
+    pair_multipath(&pair, "", 1, RG_COMPRESS_NONE);
+    for (int i = 0; i < 3; i++)
+        CHECK(rg_liveness_look_at_channels(&liveness, pair.a) == 0);
+    CHECK(pthread_create(&thread, NULL, send_some, pair.a) == 0);
+    CHECK_OK(rg_conn_recv(pair.b, 20000, &message)); /* its head */
+    CHECK(message.bulk_size == RG_BULK_MAX);
+    for (unsigned stuck = 0; stuck <= RG_LIVENESS_TICKS; poll(NULL, 0, 20))
+        stuck = rg_liveness_look_at_channels(&liveness, pair.a);
+    for (size_t taken = 0; taken < RG_BULK_MAX; taken += sizeof into)
+        CHECK_OK(rg_conn_recv_bulk(pair.b, into, sizeof into));
+    for (uint64_t i = 1; i < 12; i++)
+        expect_pattern(pair.b, 40, RG_BULK_MAX, i);
+    pthread_join(thread, NULL);
+    CHECK(rg_liveness_look_at_channels(&liveness, pair.a) == 0);
     pair_close(&pair);
 }
 
@@ -241,6 +271,7 @@ int main(void)
 {
     test_begin(300);
     test_slow_lane();
+    test_unread_channel();
     test_two_steps();
     test_opening();
     test_joining();
