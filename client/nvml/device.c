@@ -269,16 +269,16 @@ int nvmlDeviceGetMemoryInfo_v2(rg_nvml_device device, struct rg_nvml_memory_v2 *
 
 /*
  * The ids for a caller with room for *count; *count is how many there are. INSUFFICIENT_SIZE: no room, none
- * is told. How much memory a process uses is not known here.
+ * is told.
  */
-static int processes_of(rg_nvml_device device, unsigned *count, const void *room, unsigned *pids)
+static int processes_of(rg_nvml_device device, unsigned *count, const void *room, struct rg_nvml_user *users)
 {
     unsigned there = 0;
     int result = rg_nvml_started();
     if (result == RG_NVML_SUCCESS && (!count || (*count && !room)))
         result = RG_NVML_INVALID_ARGUMENT;
     if (result == RG_NVML_SUCCESS)
-        result = rg_nvml_processes(device, pids, RG_NVML_PROCESSES_MAX, &there);
+        result = rg_nvml_processes(device, users, RG_NVML_PROCESSES_MAX, &there);
     if (result != RG_NVML_SUCCESS)
         return result;
     if (there > *count)
@@ -290,21 +290,21 @@ static int processes_of(rg_nvml_device device, unsigned *count, const void *room
 int nvmlDeviceGetComputeRunningProcesses(rg_nvml_device device, unsigned *count,
                                          struct rg_nvml_process_v1 *processes)
 {
-    unsigned pids[RG_NVML_PROCESSES_MAX];
-    int result = processes_of(device, count, processes, pids);
+    struct rg_nvml_user users[RG_NVML_PROCESSES_MAX];
+    int result = processes_of(device, count, processes, users);
     for (unsigned i = 0; result == RG_NVML_SUCCESS && i < *count; i++)
-        processes[i] = (struct rg_nvml_process_v1){.pid = pids[i], .memory = RG_NVML_VALUE_UNKNOWN};
+        processes[i] = (struct rg_nvml_process_v1){.pid = users[i].pid, .memory = users[i].memory};
     return result;
 }
 
 int nvmlDeviceGetComputeRunningProcesses_v3(rg_nvml_device device, unsigned *count,
                                             struct rg_nvml_process *processes)
 {
-    unsigned pids[RG_NVML_PROCESSES_MAX];
-    int result = processes_of(device, count, processes, pids);
+    struct rg_nvml_user users[RG_NVML_PROCESSES_MAX];
+    int result = processes_of(device, count, processes, users);
     for (unsigned i = 0; result == RG_NVML_SUCCESS && i < *count; i++)
-        processes[i] = (struct rg_nvml_process){.pid = pids[i],
-                                                .memory = RG_NVML_VALUE_UNKNOWN,
+        processes[i] = (struct rg_nvml_process){.pid = users[i].pid,
+                                                .memory = users[i].memory,
                                                 .gpu_instance = RG_NVML_INSTANCE_UNKNOWN,
                                                 .compute_instance = RG_NVML_INSTANCE_UNKNOWN};
     return result;

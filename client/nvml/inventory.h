@@ -35,6 +35,8 @@ extern struct rg_nvml_state {
         unsigned pid, server;
         uint32_t devices[RG_DEVICES_MAX]; /* ordinals */
         uint32_t n_devices;
+        struct rg_share_info shares[RG_DEVICES_MAX];
+        bool knows_shares;
     } processes[RG_NVML_PROCESSES_MAX]; /* of this machine, with their sessions */
     unsigned n_processes;
     bool asked; /* for what changes, since nvmlInit */

@@ -10,6 +10,7 @@
 #include "client/core/optimisations.h"
 #include "client/nvml/inventory.h"
 #include "client/query/query.h"
+#include "client/query/share.h"
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -165,6 +166,9 @@ static void take_processes(unsigned server, const struct rg_inventory *inventory
         rg_nvml_state.processes[rg_nvml_state.n_processes].pid = session->identity.pid;
         rg_nvml_state.processes[rg_nvml_state.n_processes].server = server;
         rg_nvml_state.processes[rg_nvml_state.n_processes].n_devices = session->n_devices;
+        rg_nvml_state.processes[rg_nvml_state.n_processes].knows_shares = session->n_shares != 0;
+        memcpy(rg_nvml_state.processes[rg_nvml_state.n_processes].shares, session->shares,
+               sizeof session->shares);
         memcpy(rg_nvml_state.processes[rg_nvml_state.n_processes++].devices, session->devices,
                sizeof session->devices);
     }
@@ -247,28 +251,70 @@ enum rg_nvml_return rg_nvml_where(rg_nvml_device device, char server[256], uint8
     return result;
 }
 
+/* What a process has of a device; NULL: it has no session there, or its server does not say. Under lock. */
+static const struct rg_share_info *share_of(unsigned process, unsigned index, bool *uses)
+{
+    *uses = false;
+    if (rg_nvml_state.processes[process].server != rg_nvml_state.server_of[index])
+        return NULL;
+    for (uint32_t j = 0; j < rg_nvml_state.processes[process].n_devices; j++) {
+        if (rg_nvml_state.processes[process].devices[j] != rg_nvml_state.devices[index].ordinal)
+            continue;
+        *uses = true;
+        return rg_nvml_state.processes[process].knows_shares ? &rg_nvml_state.processes[process].shares[j]
+                                                             : NULL;
+    }
+    return NULL;
+}
+
+/* What this process may have of a device: as its session has it or, where there is none yet, as it will ask for it. Under lock. */
+static void limit_memory(unsigned index, struct rg_device_info *info)
+{
+    struct rg_share_wish wish;
+    uint64_t limit = 0, used = 0;
+    bool uses = false;
+    for (unsigned i = 0; i < rg_nvml_state.n_processes && !uses; i++) {
+        if (rg_nvml_state.processes[i].pid != (unsigned)getpid())
+            continue;
+        const struct rg_share_info *share = share_of(i, index, &uses);
+        limit = share ? share->memory_limit : 0;
+        used = share ? share->memory_used : 0;
+    }
+    if (!uses && rg_share_wanted(&wish))
+        limit = wish.memory_bytes ? wish.memory_bytes
+                                  : info->memory_total / 1000000u * wish.memory_millionths +
+                                        info->memory_total % 1000000u * wish.memory_millionths / 1000000u;
+    if (!limit || limit > info->memory_total)
+        return;
+    const uint64_t left = limit > used ? limit - used : 0;
+    info->memory_total = limit;
+    info->memory_free = uses || left < info->memory_free ? left : info->memory_free;
+}
+
 enum rg_nvml_return rg_nvml_look_now(rg_nvml_device device, struct rg_device_info *out)
 {
     unsigned index;
     enum rg_nvml_return result = look_again(device, &index);
-    if (result == RG_NVML_SUCCESS)
+    if (result == RG_NVML_SUCCESS) {
         *out = rg_nvml_state.devices[index];
+        limit_memory(index, out);
+    }
     pthread_mutex_unlock(&rg_nvml_state.lock);
     return result;
 }
 
-enum rg_nvml_return rg_nvml_processes(rg_nvml_device device, unsigned *pids, unsigned capacity,
+enum rg_nvml_return rg_nvml_processes(rg_nvml_device device, struct rg_nvml_user *users, unsigned capacity,
                                       unsigned *count)
 {
     unsigned index, found = 0;
     enum rg_nvml_return result = look_again(device, &index);
     for (unsigned i = 0; result == RG_NVML_SUCCESS && i < rg_nvml_state.n_processes; i++) {
-        bool uses = false;
-        for (uint32_t j = 0; j < rg_nvml_state.processes[i].n_devices; j++)
-            uses |= rg_nvml_state.processes[i].devices[j] == rg_nvml_state.devices[index].ordinal &&
-                    rg_nvml_state.processes[i].server == rg_nvml_state.server_of[index];
+        bool uses;
+        const struct rg_share_info *share = share_of(i, index, &uses);
         if (uses && found < capacity)
-            pids[found] = rg_nvml_state.processes[i].pid;
+            users[found] =
+                (struct rg_nvml_user){.pid = rg_nvml_state.processes[i].pid,
+                                      .memory = share ? share->memory_used : RG_NVML_VALUE_UNKNOWN};
         found += uses;
     }
     pthread_mutex_unlock(&rg_nvml_state.lock);

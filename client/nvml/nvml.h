@@ -35,11 +35,17 @@ enum rg_nvml_return rg_nvml_look(rg_nvml_device device, struct rg_device_info *o
  * any more, or has this device no longer. */
 enum rg_nvml_return rg_nvml_look_now(rg_nvml_device device, struct rg_device_info *out);
 
+/** A process that has a session with a device. */
+struct rg_nvml_user {
+    unsigned pid;
+    uint64_t memory; /* of the device; RG_NVML_VALUE_UNKNOWN */
+};
+
 /**
  * The processes of this machine that have a session with the device, give or take a tenth of a second: up to
- * `capacity` of their ids, and how many there are. GPU_IS_LOST as above.
+ * `capacity` of them, and how many there are. GPU_IS_LOST as above.
  */
-enum rg_nvml_return rg_nvml_processes(rg_nvml_device device, unsigned *pids, unsigned capacity,
+enum rg_nvml_return rg_nvml_processes(rg_nvml_device device, struct rg_nvml_user *users, unsigned capacity,
                                       unsigned *count);
 /** Where a device is to be asked for; either may be NULL. */
 enum rg_nvml_return rg_nvml_where(rg_nvml_device device, char server[256], uint8_t uuid[16]);

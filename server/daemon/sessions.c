@@ -573,6 +573,23 @@ void rg_sessions_reap(struct rg_sessions *sessions)
     }
 }
 
+/*
+ * What sessions have of a device. Of the software device, of which each process has its own, only they tell what is used: the probe
+ * has seen what the machine has left.
+ */
+static void show_device(struct rg_sessions *sessions, uint32_t i)
+{
+    struct rg_driver *driver = &sessions->board->driver;
+    struct rg_device_info *device = &driver->devices[i];
+    const uint64_t held = rg_share_held_by_all(&sessions->shares.devices[i].device);
+    device->memory_guaranteed = rg_shares_promised(&sessions->shares, i);
+    if (strcmp(driver->info.kind, "soft") != 0 || !device->memory_free_known)
+        return;
+    const uint64_t left = held < device->memory_total ? device->memory_total - held : 0;
+    if (left < device->memory_free)
+        device->memory_free = left;
+}
+
 void rg_sessions_show_usage(struct rg_sessions *sessions)
 {
     rg_board_begin(sessions->board);
@@ -584,7 +601,7 @@ void rg_sessions_show_usage(struct rg_sessions *sessions)
         sessions->board->sessions[i] = entry->info;
     }
     for (uint32_t i = 0; i < sessions->shares.n_devices; i++)
-        sessions->board->driver.devices[i].memory_guaranteed = rg_shares_promised(&sessions->shares, i);
+        show_device(sessions, i);
     rg_board_end(sessions->board);
 }
 

@@ -42,6 +42,7 @@ enum rg_status rg_shares_open(struct rg_shares *shares, const struct rg_driver *
             rg_error("no memory to share a GPU: %s", strerror(errno));
             return RG_ERR_NO_MEMORY;
         }
+        atomic_store(&device->device.page->idle, device->total - device->to_promise);
         shares->n_devices++;
     }
     return RG_OK;

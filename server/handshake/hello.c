@@ -12,6 +12,7 @@
 #include "server/handshake/address_space.h"
 #include "server/handshake/host_memory.h"
 #include "server/handshake/keep_alive.h"
+#include "server/shares/worker/memory.h"
 #include "transport/control.h"
 #include "transport/topology/proximity.h"
 #include "transport/upgrade/upgrade.h"
@@ -150,6 +151,7 @@ static bool load_driver(const struct rg_hello *hello, uint32_t *version, char *w
         return false;
     }
     rg_driver_resolve(library);
+    rg_share_enter_driver();
     for (size_t i = 0; i < sizeof required / sizeof *required; i++) {
         if (!*(void **)((char *)&rg_driver + required[i].offset)) {
             rg_explain(why, why_size, "the driver %s has no function %s", hello->driver, required[i].name);
@@ -329,6 +331,7 @@ enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connecti
     take_window(hello, &client.client_hello);
     guard_kernels(hello);
     take_capability(client.client_hello.capability);
+    rg_share_tell_driver();
     hello->times = client.client_hello.capabilities & RG_CONTROL_CAP_TIMES;
     hello->gpu_paths = client.client_hello.capabilities & RG_CONTROL_CAP_GPU_PATH;
     server->capabilities |= RG_CONTROL_CAP_AWAITED | RG_CONTROL_CAP_DELTA | RG_CONTROL_CAP_KEEP_ALIVE;

@@ -34,7 +34,8 @@ struct rg_share_device_page {
     uint32_t size;     /* of the whole */
     uint32_t n_places; /* places[]: as many as there may be sessions */
     _Atomic uint64_t
-        capacity; /* bytes of the device's memory that sessions can have, as the monitor found it */
+        capacity;          /* bytes of the device's memory that sessions can have, as the monitor found it */
+    _Atomic uint64_t idle; /* bytes that were in use when no session ran */
     _Atomic uint32_t n_used;   /* places from here on are empty */
     _Atomic uint64_t charging; /* whose turn it is to ask for memory that is not guaranteed (ledger.h) */
     alignas(4096) struct rg_turns turns;

@@ -30,6 +30,15 @@ uint64_t rg_share_owed(const struct rg_share_device *device)
     return owed;
 }
 
+uint64_t rg_share_held_by_all(const struct rg_share_device *device)
+{
+    uint64_t held = 0;
+    uint32_t n = atomic_load(&device->page->n_used);
+    for (uint32_t i = 0; i < n && i < device->n_places; i++)
+        held = sum(held, atomic_load(&device->page->places[i].held));
+    return held;
+}
+
 static bool fits(const struct rg_share_device *device)
 {
     return rg_share_owed(device) <= atomic_load(&device->page->capacity);

@@ -39,6 +39,8 @@ uint64_t rg_share_left(const struct rg_share_account *account);
 
 /** The monitor's: guarantees a place so much. False: there is not enough; it has the guarantee that it had before. */
 RG_MUST_CHECK bool rg_share_guarantee(struct rg_share_device *device, uint32_t place, uint64_t bytes);
+/** What all sessions hold. */
+uint64_t rg_share_held_by_all(const struct rg_share_device *device);
 /** What the device owes all sessions: guarantees, and what is held beyond them. */
 uint64_t rg_share_owed(const struct rg_share_device *device);
 

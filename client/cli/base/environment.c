@@ -79,7 +79,7 @@ static enum rg_status set_size(const char *name, unsigned long long bytes)
     return setenv(name, text, 1) == 0 ? RG_OK : RG_ERR_NO_MEMORY;
 }
 
-/* What client/connect/share.c reads. */
+/* What client/query/share.c reads. */
 static bool set_share(const struct rg_cli_settings *settings)
 {
     char idle[32];

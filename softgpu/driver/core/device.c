@@ -40,6 +40,21 @@ static uint64_t memory_by_environment(int n_devices)
     return ram / 2 / (uint64_t)n_devices & ~((2ull << 20) - 1);
 }
 
+/*
+ * SOFTGPU_SHARES=BYTES,…: of each device that is visible, no more than so many bytes; 0: all. What a server has given the session.
+ */
+static void limit_memory(int n_devices)
+{
+    const char *at = secure_getenv("SOFTGPU_SHARES");
+    for (int i = 0; i < n_devices && at != NULL && *at != '\0'; i++) {
+        char *end;
+        const unsigned long long bytes = strtoull(at, &end, 10);
+        if (bytes != 0 && bytes < sg_state.devices[i].memory_total)
+            sg_state.devices[i].memory_total = bytes & ~4095ull; /* what can be allocated of it */
+        at = *end == ',' ? end + 1 : NULL;
+    }
+}
+
 static int devices_by_environment(void)
 {
     const char *text = secure_getenv("SOFTGPU_DEVICES");
@@ -131,6 +146,7 @@ CUresult sg_devices_init(void)
         device->multiprocessors = (int)sg_exec_cores();
         device->memory_total = memory_by_environment(n);
     }
+    limit_memory(visible);
     sg_state.n_devices = visible;
     sg_state.capability = capability();
     return CUDA_SUCCESS;

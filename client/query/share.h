@@ -1,6 +1,6 @@
 /* share.h - the share of each GPU that the user wishes for (remote-gpu run -m, -p, --compute, …), as the environment has it. */
-#ifndef RG_CLIENT_CONNECT_SHARE_H
-#define RG_CLIENT_CONNECT_SHARE_H
+#ifndef RG_CLIENT_QUERY_SHARE_H
+#define RG_CLIENT_QUERY_SHARE_H
 
 #include "proto/control/control.h"
 

@@ -1,5 +1,5 @@
 /* share.c - see share.h. */
-#include "client/connect/share.h"
+#include "client/query/share.h"
 
 #include "common/base/limits.h"
 #include "common/base/log.h"

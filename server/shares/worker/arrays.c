@@ -1,0 +1,150 @@
+/* arrays.c - arrays and mipmapped arrays. How a driver lays them out is its own affair: at least their elements are charged before. */
+#include "server/shares/worker/memory.h"
+#include "server/shares/worker/meter.h"
+
+static unsigned element_size(CUarray_format format, unsigned channels)
+{
+    switch (format) {
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF:
+        return 2 * channels;
+    case CU_AD_FORMAT_UNSIGNED_INT32:
+    case CU_AD_FORMAT_SIGNED_INT32:
+    case CU_AD_FORMAT_FLOAT:
+        return 4 * channels;
+    default:
+        return 1 *
+               channels; /* compressed formats have less than a byte for a texel, so this may be refunded */
+    }
+}
+
+/* Sizes of 0 are those of dimensions that the array does not have. */
+static uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR *array)
+{
+    uint64_t bytes = element_size(array->Format, array->NumChannels);
+    const uint64_t sizes[] = {array->Width, array->Height, array->Depth};
+    if (array->Flags & CUDA_ARRAY3D_SPARSE)
+        return 0; /* its memory is mapped into it */
+    for (int i = 0; i < 3; i++)
+        if (sizes[i] && __builtin_mul_overflow(bytes, sizes[i], &bytes))
+            return UINT64_MAX;
+    return bytes;
+}
+
+/* What the driver says that it has taken, where it does. */
+static uint64_t taken_by(uint64_t asked, CUresult result, const CUDA_ARRAY_MEMORY_REQUIREMENTS *told)
+{
+    return result == CUDA_SUCCESS && told->size > asked ? told->size : asked;
+}
+
+static CUresult end_array(struct rg_meter *meter, CUresult result, CUarray array, uint64_t bytes)
+{
+    CUDA_ARRAY_MEMORY_REQUIREMENTS told = {0};
+    if (result == CUDA_SUCCESS && rg_share_direct.cuArrayGetMemoryRequirements && bytes)
+        bytes =
+            taken_by(bytes, rg_share_direct.cuArrayGetMemoryRequirements(&told, array, meter->device), &told);
+    if (rg_meter_end(meter, result, RG_METER_ARRAY, (uintptr_t)array, bytes))
+        return result;
+    (void)rg_share_direct.cuArrayDestroy(array);
+    rg_meter_look(meter->device);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult create_3d(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *wanted)
+{
+    struct rg_meter meter;
+    CUdevice device;
+    if (!wanted || !rg_meter_current(&device))
+        return rg_share_direct.cuArray3DCreate_v2(out, wanted);
+    const uint64_t bytes = rg_meter_round(bytes_of(wanted));
+    if (!rg_meter_begin(&meter, device, bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    const CUresult result = rg_share_direct.cuArray3DCreate_v2(out, wanted);
+    return end_array(&meter, result, result == CUDA_SUCCESS ? *out : NULL, bytes);
+}
+
+static CUresult create_2d(CUarray *out, const CUDA_ARRAY_DESCRIPTOR *wanted)
+{
+    struct rg_meter meter;
+    CUdevice device;
+    if (!wanted || !rg_meter_current(&device))
+        return rg_share_direct.cuArrayCreate_v2(out, wanted);
+    const CUDA_ARRAY3D_DESCRIPTOR same = {.Width = wanted->Width,
+                                          .Height = wanted->Height,
+                                          .Format = wanted->Format,
+                                          .NumChannels = wanted->NumChannels};
+    const uint64_t bytes = rg_meter_round(bytes_of(&same));
+    if (!rg_meter_begin(&meter, device, bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    const CUresult result = rg_share_direct.cuArrayCreate_v2(out, wanted);
+    return end_array(&meter, result, result == CUDA_SUCCESS ? *out : NULL, bytes);
+}
+
+static CUresult destroy(CUarray array)
+{
+    struct rg_meter_freed freed = rg_meter_free_begin(RG_METER_ARRAY, (uintptr_t)array);
+    const CUresult result = rg_share_direct.cuArrayDestroy(array);
+    rg_meter_free_end(&freed, result);
+    return result;
+}
+
+static size_t half(size_t size)
+{
+    return size > 1 ? size / 2 : size; /* a dimension that there is not stays 0 */
+}
+
+/* All levels. Of layers each has as many; cube maps have their faces there. */
+static uint64_t bytes_of_levels(const CUDA_ARRAY3D_DESCRIPTOR *first, unsigned levels)
+{
+    CUDA_ARRAY3D_DESCRIPTOR level = *first;
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < levels && i < 32; i++) {
+        if (__builtin_add_overflow(bytes, bytes_of(&level), &bytes))
+            return UINT64_MAX;
+        level.Width = half(level.Width);
+        level.Height = half(level.Height);
+        if (!(first->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)))
+            level.Depth = half(level.Depth);
+    }
+    return bytes;
+}
+
+static CUresult create_mipmapped(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRIPTOR *wanted,
+                                 unsigned levels)
+{
+    struct rg_meter meter;
+    CUdevice device;
+    CUDA_ARRAY_MEMORY_REQUIREMENTS told = {0};
+    if (!wanted || !rg_meter_current(&device))
+        return rg_share_direct.cuMipmappedArrayCreate(out, wanted, levels);
+    uint64_t bytes = rg_meter_round(bytes_of_levels(wanted, levels));
+    if (!rg_meter_begin(&meter, device, bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    const CUresult result = rg_share_direct.cuMipmappedArrayCreate(out, wanted, levels);
+    if (result == CUDA_SUCCESS && rg_share_direct.cuMipmappedArrayGetMemoryRequirements && bytes)
+        bytes = taken_by(bytes, rg_share_direct.cuMipmappedArrayGetMemoryRequirements(&told, *out, device),
+                         &told);
+    if (rg_meter_end(&meter, result, RG_METER_MIPMAP, result == CUDA_SUCCESS ? (uintptr_t)*out : 0, bytes))
+        return result;
+    (void)rg_share_direct.cuMipmappedArrayDestroy(*out);
+    rg_meter_look(device);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult destroy_mipmapped(CUmipmappedArray array)
+{
+    struct rg_meter_freed freed = rg_meter_free_begin(RG_METER_MIPMAP, (uintptr_t)array);
+    const CUresult result = rg_share_direct.cuMipmappedArrayDestroy(array);
+    rg_meter_free_end(&freed, result);
+    return result;
+}
+
+void rg_share_enter_arrays(struct rg_driver_table *table)
+{
+    RG_SHARE_ENTER(table, cuArrayCreate_v2, create_2d);
+    RG_SHARE_ENTER(table, cuArray3DCreate_v2, create_3d);
+    RG_SHARE_ENTER(table, cuArrayDestroy, destroy);
+    RG_SHARE_ENTER(table, cuMipmappedArrayCreate, create_mipmapped);
+    RG_SHARE_ENTER(table, cuMipmappedArrayDestroy, destroy_mipmapped);
+}

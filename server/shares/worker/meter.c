@@ -1,0 +1,487 @@
+/* meter.c - see meter.h. */
+#include "server/shares/worker/meter.h"
+
+#include "common/base/hash_table.h"
+#include "common/sync/scoped_lock.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+/* NVIDIA's driver takes memory from the device in blocks of 2 MiB, of which small allocations share one. */
+#define BLOCK (2ull << 20)
+#define SMALL (1ull << 20)
+#define UNIT  512ull
+#define PAGE  4096ull /* of the software device */
+
+struct rg_driver_table rg_share_direct;
+
+struct rg_meter_entry {
+    struct rg_hash_link link;
+    enum rg_meter_kind kind;
+    uint64_t key, bytes;
+    CUdevice device;
+    CUcontext context; /* with which it goes; NULL: it outlives contexts */
+    unsigned uses;     /* of what can be opened several times */
+};
+
+struct pool {
+    struct pool *next;
+    CUmemoryPool pool;
+    CUdevice device;
+    uint64_t charged;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    struct rg_hash_table table;
+    struct pool *pools;
+    /* own_memory: charges under way, and what other sessions have that this one holds on to, which the driver does not count */
+    uint64_t pending[RG_DEVICES_MAX], imported[RG_DEVICES_MAX];
+} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static struct rg_share_account *account_of(CUdevice device)
+{
+    return rg_share.slot && device >= 0 && (uint32_t)device < rg_share.n_devices ? &rg_share.accounts[device]
+                                                                                 : NULL;
+}
+
+bool rg_meter_current(CUdevice *device)
+{
+    return rg_share_direct.cuCtxGetDevice(device) == CUDA_SUCCESS;
+}
+
+uint64_t rg_meter_round(uint64_t bytes)
+{
+    const uint64_t unit = rg_share.own_memory ? PAGE : bytes >= SMALL ? BLOCK : UNIT;
+    return bytes > UINT64_MAX - unit ? bytes : (bytes + unit - 1) & ~(unit - 1);
+}
+
+/* What is shown of the session. */
+static void tell(struct rg_share_account *account)
+{
+    struct rg_share_usage_device *usage = rg_share_usage((uint32_t)(account - rg_share.accounts));
+    const uint64_t held = rg_share_held(account);
+    atomic_store_explicit(&usage->memory, held, memory_order_relaxed);
+    if (held > atomic_load_explicit(&usage->memory_peak, memory_order_relaxed))
+        atomic_store_explicit(&usage->memory_peak, held, memory_order_relaxed);
+}
+
+/* --- what the driver says. The lock is held ---------------------------------------------------------------- */
+
+static uint64_t reserved_of(CUmemoryPool pool)
+{
+    uint64_t reserved = 0;
+    if (!rg_share_direct.cuMemPoolGetAttribute ||
+        rg_share_direct.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) !=
+            CUDA_SUCCESS)
+        return 0;
+    return reserved;
+}
+
+/* Makes what is charged for something what it is now. */
+static void correct(struct rg_share_account *account, uint64_t before, uint64_t now)
+{
+    if (now > before)
+        rg_share_charge_anyway(account, now - before);
+    else
+        rg_share_refund(account, before - now);
+}
+
+/* The driver's own count, which holds for the device of the calling thread's context. */
+static bool used_of(CUdevice device, uint64_t *used)
+{
+    size_t available, total;
+    CUdevice current;
+    if (!rg_meter_current(&current) || current != device ||
+        rg_share_direct.cuMemGetInfo_v2(&available, &total) != CUDA_SUCCESS)
+        return false;
+    *used = total - available;
+    return true;
+}
+
+static void look(CUdevice device)
+{
+    struct rg_share_account *account = account_of(device);
+    uint64_t used;
+    if (!account)
+        return;
+    if (rg_share.own_memory) {
+        if (used_of(device, &used))
+            correct(account, rg_share_held(account), used + all.pending[device] + all.imported[device]);
+    } else {
+        for (struct pool *at = all.pools; at; at = at->next) {
+            if (at->device != device)
+                continue;
+            const uint64_t now = reserved_of(at->pool);
+            correct(account, at->charged, now);
+            at->charged = now;
+        }
+    }
+    tell(account);
+}
+
+void rg_meter_look(CUdevice device)
+{
+    RG_SCOPED_LOCK(&all.lock);
+    look(device);
+}
+
+/* --- charging ---------------------------------------------------------------------------------------------- */
+
+/* Pools keep nothing that is not in use. */
+static void trim(CUdevice device)
+{
+    CUmemoryPool standard = NULL;
+    if (!rg_share_direct.cuMemPoolTrimTo)
+        return;
+    if (rg_share_direct.cuDeviceGetDefaultMemPool &&
+        rg_share_direct.cuDeviceGetDefaultMemPool(&standard, device) == CUDA_SUCCESS)
+        (void)rg_share_direct.cuMemPoolTrimTo(standard, 0);
+    for (const struct pool *at = all.pools; at; at = at->next)
+        if (at->device == device && at->pool != standard)
+            (void)rg_share_direct.cuMemPoolTrimTo(at->pool, 0);
+}
+
+/* The lock is held. */
+static bool charge(struct rg_share_account *account, CUdevice device, uint64_t bytes)
+{
+    if (rg_share_charge(account, bytes))
+        return true;
+    look(device);
+    if (rg_share_charge(account, bytes))
+        return true;
+    trim(device);
+    look(device);
+    if (rg_share_charge(account, bytes))
+        return true;
+    struct rg_share_usage_device *usage = rg_share_usage((uint32_t)device);
+    atomic_fetch_add_explicit(&usage->refusals, 1, memory_order_relaxed);
+    return false;
+}
+
+/*
+ * Whether the driver itself keeps the session within what it has: then it alone knows what an allocation takes, and nothing that
+ * it would grant is refused before.
+ */
+static bool is_kept_by_driver(const struct rg_share_account *account, CUdevice device)
+{
+    return rg_share.own_memory && account->limit && !rg_share.grant.overcommitted && !all.imported[device];
+}
+
+static bool begin(struct rg_meter *meter, CUdevice device, uint64_t bytes, bool kept_by_driver)
+{
+    if (kept_by_driver) {
+        const uint64_t left = rg_share_left(meter->account);
+        meter->charged = bytes < left ? bytes : left;
+        rg_share_charge_anyway(meter->account, meter->charged);
+    } else if (!charge(meter->account, device, bytes)) {
+        return false;
+    }
+    all.pending[device] += meter->charged;
+    return true;
+}
+
+bool rg_meter_begin(struct rg_meter *meter, CUdevice device, uint64_t bytes)
+{
+    *meter = (struct rg_meter){.account = account_of(device), .device = device, .charged = bytes};
+    if (!meter->account)
+        return true;
+    RG_SCOPED_LOCK(&all.lock);
+    return begin(meter, device, bytes, is_kept_by_driver(meter->account, device));
+}
+
+bool rg_meter_begin_import(struct rg_meter *meter, CUdevice device, uint64_t bytes)
+{
+    *meter = (struct rg_meter){.account = account_of(device), .device = device, .charged = bytes};
+    if (!meter->account)
+        return true;
+    RG_SCOPED_LOCK(&all.lock);
+    return begin(meter, device, bytes, false);
+}
+
+static void add_entry(enum rg_meter_kind kind, uint64_t key, CUdevice device, uint64_t bytes)
+{
+    struct rg_meter_entry *entry = calloc(1, sizeof *entry);
+    if (!entry)
+        return; /* what it holds stays charged: too much rather than too little */
+    entry->kind = kind;
+    entry->key = key;
+    entry->bytes = bytes;
+    entry->device = device;
+    entry->uses = 1;
+    if (kind == RG_METER_CONTEXT)
+        entry->context = (CUcontext)(uintptr_t)key;
+    else if (kind != RG_METER_PHYSICAL && kind != RG_METER_IMPORT && kind != RG_METER_LIBRARY &&
+             rg_share_direct.cuCtxGetCurrent)
+        (void)rg_share_direct.cuCtxGetCurrent(&entry->context);
+    rg_hash_table_add(&all.table, &entry->link, key);
+}
+
+static struct rg_meter_entry *find(enum rg_meter_kind kind, uint64_t key)
+{
+    for (struct rg_hash_link *at = rg_hash_table_first(&all.table, key); at; at = rg_hash_table_next(at)) {
+        struct rg_meter_entry *entry = (struct rg_meter_entry *)at;
+        if (entry->kind == kind && entry->key == key)
+            return entry;
+    }
+    return NULL;
+}
+
+/* Whether what is held is more than may be: a charge that was made anyway. */
+static bool is_over(const struct rg_share_account *account)
+{
+    if (account->limit && rg_share_held(account) > account->limit)
+        return true;
+    return rg_share_owed(&account->device) > atomic_load(&account->device.page->capacity);
+}
+
+/* Of what the driver counts itself; what another session has, it does not. */
+static bool end_own(struct rg_meter *meter, CUresult result, enum rg_meter_kind kind, uint64_t key,
+                    uint64_t bytes)
+{
+    const CUdevice device = meter->device;
+    uint64_t used;
+    if (result == CUDA_SUCCESS && kind == RG_METER_IMPORT) {
+        all.imported[device] += bytes;
+        correct(meter->account, meter->charged, bytes);
+        add_entry(kind, key, device, bytes);
+        tell(meter->account);
+        return true;
+    }
+    if (result != CUDA_SUCCESS)
+        rg_share_refund(meter->account, meter->charged);
+    look(device);
+    const bool fits = result != CUDA_SUCCESS || !used_of(device, &used) || !is_over(meter->account);
+    return fits;
+}
+
+static bool end_counted(struct rg_meter *meter, CUresult result, enum rg_meter_kind kind, uint64_t key,
+                        uint64_t bytes)
+{
+    struct rg_share_account *account = meter->account;
+    bool fits = true;
+    if (result != CUDA_SUCCESS) {
+        rg_share_refund(account, meter->charged);
+    } else if (bytes > meter->charged && !charge(account, meter->device, bytes - meter->charged)) {
+        rg_share_refund(account, meter->charged);
+        fits = false;
+    } else {
+        if (bytes < meter->charged)
+            rg_share_refund(account, meter->charged - bytes);
+        add_entry(kind, key, meter->device, bytes);
+    }
+    tell(account);
+    return fits;
+}
+
+bool rg_meter_end(struct rg_meter *meter, CUresult result, enum rg_meter_kind kind, uint64_t key,
+                  uint64_t bytes)
+{
+    if (!meter->account)
+        return true;
+    RG_SCOPED_LOCK(&all.lock);
+    all.pending[meter->device] -= meter->charged;
+    return rg_share.own_memory ? end_own(meter, result, kind, key, bytes)
+                               : end_counted(meter, result, kind, key, bytes);
+}
+
+bool rg_meter_pool_end(struct rg_meter *meter, CUresult result)
+{
+    struct rg_share_account *account = meter->account;
+    if (!account)
+        return true;
+    RG_SCOPED_LOCK(&all.lock);
+    all.pending[meter->device] -= meter->charged;
+    rg_share_refund(account, meter->charged);
+    look(meter->device);
+    return result != CUDA_SUCCESS || !is_over(account);
+}
+
+bool rg_meter_again(enum rg_meter_kind kind, uint64_t key)
+{
+    RG_SCOPED_LOCK(&all.lock);
+    struct rg_meter_entry *entry = find(kind, key);
+    if (entry)
+        entry->uses++;
+    return entry != NULL;
+}
+
+/* --- freeing ----------------------------------------------------------------------------------------------- */
+
+struct rg_meter_freed rg_meter_free_begin(enum rg_meter_kind kind, uint64_t key)
+{
+    struct rg_meter_freed freed = {.device = -1};
+    if (!rg_share.slot)
+        return freed;
+    RG_SCOPED_LOCK(&all.lock);
+    freed.entry = find(kind, key);
+    if (freed.entry)
+        rg_hash_table_remove(&all.table, &freed.entry->link);
+    return freed;
+}
+
+void rg_meter_free_end(struct rg_meter_freed *freed, CUresult result)
+{
+    struct rg_meter_entry *entry = freed->entry;
+    CUdevice device;
+    if (!rg_share.slot)
+        return;
+    RG_SCOPED_LOCK(&all.lock);
+    if (entry && (result != CUDA_SUCCESS || --entry->uses)) {
+        rg_hash_table_add(&all.table, &entry->link, entry->key);
+    } else if (entry) {
+        struct rg_share_account *account = account_of(entry->device);
+        if (entry->kind == RG_METER_IMPORT && rg_share.own_memory)
+            all.imported[entry->device] -= entry->bytes;
+        rg_share_refund(account, entry->bytes);
+        tell(account);
+        free(entry);
+    }
+    if (rg_share.own_memory && rg_meter_current(&device))
+        look(device);
+}
+
+void rg_meter_context_gone(CUcontext context)
+{
+    if (!rg_share.slot)
+        return;
+    RG_SCOPED_LOCK(&all.lock);
+    struct rg_hash_link *next = rg_hash_table_after(&all.table, NULL);
+    while (next) {
+        struct rg_meter_entry *entry = (struct rg_meter_entry *)next;
+        next = rg_hash_table_after(&all.table, next);
+        if (entry->context != context)
+            continue;
+        rg_hash_table_remove(&all.table, &entry->link);
+        rg_share_refund(account_of(entry->device), entry->bytes);
+        tell(account_of(entry->device));
+        free(entry);
+    }
+}
+
+/* --- what only a change tells -------------------------------------------------------------------------------- */
+
+/* What the other sessions of the device hold. */
+static uint64_t others_of(CUdevice device)
+{
+    const struct rg_share_account *account = account_of(device);
+    const struct rg_share_device_page *page = account->device.page;
+    uint64_t held = 0;
+    uint32_t n = atomic_load(&page->n_used);
+    for (uint32_t i = 0; i < n && i < account->device.n_places; i++)
+        if (i != account->place)
+            held += atomic_load(&page->places[i].held);
+    return held;
+}
+
+static bool free_of(CUdevice device, uint64_t *available)
+{
+    size_t now, total;
+    CUdevice current;
+    if (!rg_meter_current(&current) || current != device ||
+        rg_share_direct.cuMemGetInfo_v2(&now, &total) != CUDA_SUCCESS)
+        return false;
+    *available = now;
+    return true;
+}
+
+void rg_meter_watch(struct rg_meter_change *change, CUdevice device)
+{
+    *change = (struct rg_meter_change){.device = device};
+    if (!account_of(device) || rg_share.own_memory)
+        return;
+    change->others_before = others_of(device);
+    change->known = free_of(device, &change->free_before);
+}
+
+/*
+ * Without a context nothing could be asked before it was made. What is in use then, beyond what was when no session ran and what
+ * sessions hold, is its own.
+ */
+static bool guess_before(const struct rg_meter_change *change, uint64_t *out)
+{
+    const struct rg_share_account *account = account_of(change->device);
+    size_t available, total;
+    if (rg_share_direct.cuMemGetInfo_v2(&available, &total) != CUDA_SUCCESS)
+        return false;
+    const uint64_t known =
+        atomic_load(&account->device.page->idle) + change->others_before + rg_share_held(account);
+    *out = total > known ? total - known : 0;
+    return true;
+}
+
+bool rg_meter_watched(const struct rg_meter_change *change, CUresult result, enum rg_meter_kind kind,
+                      uint64_t key)
+{
+    struct rg_share_account *account = account_of(change->device);
+    uint64_t free_now, free_before = change->free_before, taken = 0;
+    if (!account || result != CUDA_SUCCESS)
+        return true;
+    RG_SCOPED_LOCK(&all.lock);
+    if (rg_share.own_memory) {
+        look(change->device);
+        return !is_over(account);
+    }
+    if (!free_of(change->device, &free_now) || (!change->known && !guess_before(change, &free_before)))
+        return true;
+    const uint64_t others = others_of(change->device);
+    const uint64_t by_others = others > change->others_before ? others - change->others_before : 0;
+    if (free_before > free_now)
+        taken = free_before - free_now;
+    taken = taken > by_others ? taken - by_others : 0;
+    if (taken && !charge(account, change->device, taken))
+        return false;
+    if (taken)
+        add_entry(kind, key, change->device, taken);
+    tell(account);
+    return true;
+}
+
+/* --- pools --------------------------------------------------------------------------------------------------- */
+
+static struct pool **pool_link(CUmemoryPool pool)
+{
+    struct pool **link = &all.pools;
+    while (*link && (*link)->pool != pool)
+        link = &(*link)->next;
+    return link;
+}
+
+void rg_meter_pool_add(CUmemoryPool pool, CUdevice device)
+{
+    if (!account_of(device))
+        return;
+    RG_SCOPED_LOCK(&all.lock);
+    struct pool *new = *pool_link(pool) ? NULL : calloc(1, sizeof *new);
+    if (!new)
+        return;
+    *new = (struct pool){.next = all.pools, .pool = pool, .device = device};
+    all.pools = new;
+}
+
+void rg_meter_pool_drop(CUmemoryPool pool)
+{
+    if (!rg_share.slot)
+        return;
+    RG_SCOPED_LOCK(&all.lock);
+    struct pool **link = pool_link(pool), *gone = *link;
+    CUdevice device;
+    if (gone) {
+        struct rg_share_account *account = account_of(gone->device);
+        rg_share_refund(account, gone->charged);
+        tell(account);
+        *link = gone->next;
+        free(gone);
+    }
+    if (rg_share.own_memory && rg_meter_current(&device))
+        look(device);
+}
+
+bool rg_meter_pool_device(CUmemoryPool pool, CUdevice *device)
+{
+    RG_SCOPED_LOCK(&all.lock);
+    const struct pool *found = *pool_link(pool);
+    if (found)
+        *device = found->device;
+    return found != NULL;
+}

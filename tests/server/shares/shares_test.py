@@ -1,0 +1,232 @@
+"""Shares of a GPU's memory, end to end on the software device.
+
+usage: shares_test.py BUILD_FOLDER CASE
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "scripts"))
+
+from trial import Failure, Server, run_case, run_program, wait_until  # noqa: E402
+
+MIB = 1 << 20
+GIB = 1 << 30
+CARD = {"SOFTGPU_MEMORY": "4G", "SOFTGPU_DEVICES": "1"}
+OTHER = dict(CARD, SOFTGPU_BEHAVE="nvidia")  # what holds for drivers that keep no limit by themselves
+
+
+def expect(condition, *what):
+    if not condition:
+        raise Failure("\n".join(str(part) for part in what))
+
+
+class Trial:
+    def __init__(self, build, stack):
+        self.build, self.stack = build, stack
+        self.greedy = os.path.join(build.folder, "tests", "greedy")
+
+    def serve(self, *arguments, environment=CARD):
+        return self.stack.enter_context(Server(self.build, arguments=arguments, environment=environment))
+
+    def run(self, server, words, *command, environment=None):
+        return self.build.run_remote(list(command), server.address, arguments=words, environment=environment)
+
+    def sessions(self, server):
+        result = run_program([self.build.command, "list", "-s", server.address, "--json"])
+        return json.loads(result.output)["servers"][0]["sessions"]
+
+    def hold(self, server, size, *words):
+        """A session that holds so many bytes until its input is closed; None with its words if it is refused."""
+        process = subprocess.Popen([self.build.command, "run", "-s", server.address, *words, "--", self.greedy, "hold",
+                                    str(size)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.stack.callback(end, process)
+        process.held = process.stdout.readline() == "held\n"
+        return process
+
+
+def end(process):
+    process.kill()
+    process.communicate()
+
+
+def case_limits(trial):
+    """What a session sees is a card of the size of its limit, and refusals are sentences."""
+    for environment in (CARD, OTHER):
+        server = trial.serve(environment=environment)
+        holder = trial.hold(server, 256 * MIB, "-m", "1G", "--weight", "7", "--project", "vision")
+        expect(holder.held, "refused")
+        expect(wait_until(lambda: trial.sessions(server)[0]["share"]["devices"][0]["memory_used"]), "nothing is used")
+        share, = [session["share"] for session in trial.sessions(server)]
+        device, = share["devices"]
+        expect(device["memory_limit"] == GIB and 256 * MIB <= device["memory_used"] <= 256 * MIB + 4 * MIB, share)
+        expect(share["weight"] == 7 and share["project"] == "vision" and share["priority"] == "normal", share)
+        expect(share["state"] == "running" and not share["overcommitted"], share)
+        end(holder)
+    for words, expected in ((("-m", "5G"), "5 GiB of each GPU's memory were asked for, but GPU 0 has 4 GiB"),
+                            (("--priority", "low", "-p", "0.0000001"), "more than 0")):
+        result = trial.run(server, words, trial.greedy, "1", "linear")
+        expect(result.status != 0 and expected in result.errors, result.report())
+    result = trial.run(server, (), trial.greedy, "1", "linear", environment={"REMOTE_GPU_MEMORY": "much"})
+    expect(result.status != 0 and "REMOTE_GPU_MEMORY" in result.errors, result.report())
+
+
+def case_greedy(trial):
+    """A program that tries every way gets no byte more than its limit, and no way gets much less."""
+    ways = ["linear", "pitched", "managed", "ordered", "pools", "arrays", "volumes", "mipmaps", "physical", "mapped", "graphs",
+            "pairs"]
+    for environment in (CARD, OTHER):
+        server = trial.serve(environment=environment)
+        coarse = {"GREEDY_COARSE": "1"} if environment is OTHER else {}
+        result = trial.run(server, ("-m", "256M"), trial.greedy, str(256 * MIB), *ways, environment=coarse)
+        expect(result.status == 0, environment, result.report())
+        result = trial.run(server, ("-m", "256M"), trial.greedy, str(256 * MIB), "import")
+        expect(result.status == 0, environment, result.report())
+
+
+def case_freed(trial):
+    """What a session had is free at once, however its worker dies."""
+    server = trial.serve()
+    for sign in (signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM):
+        holder = trial.hold(server, 3 * GIB - MIB, "-m", "3G")
+        expect(holder.held, "refused")
+        refused = trial.hold(server, MIB, "-m", "2G")
+        expect(not refused.held and "1 GiB are not yet guaranteed" in refused.communicate()[1])
+        worker, = server.workers()
+        os.kill(worker, sign)
+        expect(wait_until(lambda: not server.workers(), 30), "the worker is still there")
+        expect(wait_until(lambda: not trial.sessions(server), 30), "the session is still there")
+        again = trial.hold(server, 4 * GIB, "-m", "4G")
+        expect(again.held, "refused")
+        end(again)
+        end(holder)
+        expect(wait_until(lambda: not server.workers(), 30), "the worker is still there")
+
+
+def case_promised(trial):
+    """What is promised is there, whatever sessions without a limit do; what they have cannot be promised."""
+    for environment in (CARD, OTHER):
+        server = trial.serve(environment=environment)
+        promised = trial.hold(server, MIB, "-m", "3G")
+        expect(promised.held, "refused")
+        over = trial.hold(server, GIB + MIB)
+        expect(not over.held, "more than is left")
+        free = trial.hold(server, GIB - 8 * MIB)
+        expect(free.held, "refused")
+        refused = trial.hold(server, MIB, "-m", "128M")
+        expect(not refused.held and "not yet guaranteed" in refused.communicate()[1])
+        end(promised)
+        expect(wait_until(lambda: len(server.workers()) == 1, 30))
+        result = trial.run(server, ("-m", "2G"), trial.greedy, str(2 * GIB), "linear")
+        expect(result.status == 0, result.report())
+        end(free)
+
+
+def case_overcommit(trial):
+    server = trial.serve("--overcommit")
+    first, second = (trial.hold(server, GIB, "-m", "3G") for _ in range(2))
+    expect(first.held and second.held, "refused")
+    expect(all(session["share"]["overcommitted"] for session in trial.sessions(server)))
+    third = trial.hold(server, 2 * GIB + MIB, "-m", "3G")
+    expect(not third.held, "more than the card has")
+    third = trial.hold(server, 2 * GIB, "-m", "3G")
+    expect(third.held, "refused")
+
+
+def case_rules(trial):
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        def write(rules):
+            file.seek(0)
+            file.truncate()
+            file.write(rules if isinstance(rules, str) else json.dumps(rules))
+            file.flush()
+
+        uid = "uid:%d" % os.getuid()
+        write({"default": {"require-memory": True}, "users": {uid: {"max-memory": "50%", "max-weight": 10}}})
+        server = trial.serve("--rules", file.name)
+        # a maximum is what one gets who asks for nothing
+        result = trial.run(server, (), trial.greedy, str(2 * GIB), "linear")
+        expect(result.status == 0, result.report())
+        for words, expected in ((("-m", "3G"), "3 GiB of GPU 0's memory were asked for, and you may have 2 GiB at most"),
+                                (("--weight", "11"), "a weight of 11 was asked for, and you may have 10 at most")):
+            result = trial.run(server, words, trial.greedy, "1", "linear")
+            expect(result.status != 0 and expected in result.errors, result.report())
+
+        def reload(rules, said):
+            write(rules)
+            server.process.send_signal(signal.SIGHUP)
+            expect(wait_until(lambda: said in server.log()), server.log())
+
+        reload({"default": {"require-memory": True}}, "hold for new sessions")
+        result = trial.run(server, (), trial.greedy, "1", "linear")
+        expect(result.status != 0 and "wants every session to say how much" in result.errors, result.report())
+        reload("{\"default\": {\"memry\": 1}}", "the rules stay as they were")
+        result = trial.run(server, (), trial.greedy, "1", "linear")
+        expect(result.status != 0 and "wants every session to say how much" in result.errors, result.report())
+        result = run_program([trial.build.daemon, "--rules", file.name, "--driver", "soft", "--listen", "127.0.0.1:0"])
+        expect(result.status == 125 and "\"memry\"" in result.errors, result.report())
+
+
+# --- exactly what is needed ----------------------------------------------------------------------------------
+
+def least_memory(trial, command, whole):
+    """The least memory of a device with which the program does directly what it does with much, in pages."""
+    def works(pages):
+        result = trial.build.run_direct(command, environment={"SOFTGPU_MEMORY": str(pages * 4096), "SOFTGPU_DEVICES": "1"})
+        return result.status == 0 and result.output == whole.output
+
+    low, high = 255, 2 * GIB // 4096  # the software device has 1 MiB at least
+    if works(low + 1):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if works(middle) else (middle, high)
+    return high * 4096
+
+
+def check_exact(trial, server, command):
+    """Whether it runs in what it needs directly, and fails with a byte less as it does directly. None: it needs next to nothing."""
+    whole = trial.build.run_direct(command, environment={"SOFTGPU_MEMORY": "2G", "SOFTGPU_DEVICES": "1"})
+    again = trial.build.run_direct(command, environment={"SOFTGPU_MEMORY": "2G", "SOFTGPU_DEVICES": "1"})
+    if whole.status != 0 or whole.output != again.output:
+        return None
+    needed = least_memory(trial, command, whole)
+    if needed is None:
+        return None
+    result = trial.run(server, ("-m", str(needed)), *command)
+    expect(result.status == 0 and result.output == whole.output, "with %d bytes:" % needed, result.report(), whole.report())
+    less = trial.build.run_direct(command, environment={"SOFTGPU_MEMORY": str(needed - 4096), "SOFTGPU_DEVICES": "1"})
+    result = trial.run(server, ("-m", str(needed - 1)), *command)
+    expect(result.status == less.status and result.output == less.output, "a byte less:", result.report(), less.report())
+    return needed
+
+
+def run_exact(trial, names, least):
+    server = trial.serve()
+    found = 0
+    for name in names:
+        needed = check_exact(trial, server, [name])
+        print("%-24s %s" % (os.path.basename(name), "%d bytes" % needed if needed else "not counted"), flush=True)
+        found += needed is not None
+    expect(found >= least, "only %d programs need memory that can be told" % found)
+
+
+def case_exact(trial):
+    run_exact(trial, [trial.build.example(name) for name in ("vector_add", "async_pool", "texture")], 2)
+
+
+def case_exact_all(trial):
+    tests = os.path.join(trial.build.folder, "tests")
+    names = [trial.build.example(name) for name in trial.build.examples()]
+    names += [os.path.join(tests, name) for name in ("allocations", "tight", "textures", "objects", "graphs", "graph_memory",
+                                                     "texture_forms", "surface_forms", "boxes", "host_memory", "answers")
+              if os.access(os.path.join(tests, name), os.X_OK)]
+    run_exact(trial, names, 15)
+
+
+if __name__ == "__main__":
+    run_case(globals(), Trial)
