@@ -17,6 +17,16 @@
 #include "common/cuda/graph/graph.h"
 #include "generated/client/operations.h"
 
+/* Memory in which whole pages of this machine lie. Most drivers give it at a page's beginning: then none is lost. */
+static CUresult get_pages(size_t bytes, CUdeviceptr *base)
+{
+    RG_TRY(rg_memory_get(bytes, base));
+    if (*base % RG_PAGE == 0)
+        return CUDA_SUCCESS;
+    (void)rg_op_cuMemFree_v2(*base);
+    return rg_memory_get(bytes + RG_PAGE, base);
+}
+
 CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {
     RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
@@ -29,7 +39,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flag
     if (rg_several_servers()) /* devices of other servers could not use it */
         return rg_unsupported("managed memory with several servers");
     CUdeviceptr base;
-    RG_TRY(rg_memory_get(rounded + RG_PAGE, &base));
+    RG_TRY(get_pages(rounded, &base));
     struct rg_range range = {.start = (base + RG_PAGE - 1) & ~(uint64_t)(RG_PAGE - 1),
                              .size = bytesize,
                              .kind = RG_RANGE_MANAGED,
@@ -53,7 +63,7 @@ bool rg_managed_free(uint64_t start, CUresult *result)
     struct rg_managed_memory memory;
     if (!rg_managed_remove(start, &memory))
         return false;
-    rg_startup_profile_note_free(memory.context, memory.size + RG_PAGE);
+    rg_startup_profile_note_free(memory.context, memory.size + (memory.base == start ? 0 : RG_PAGE));
     *result = rg_op_cuMemFree_v2(memory.base);
     return true;
 }

@@ -166,7 +166,8 @@ static void take_processes(unsigned server, const struct rg_inventory *inventory
         rg_nvml_state.processes[rg_nvml_state.n_processes].pid = session->identity.pid;
         rg_nvml_state.processes[rg_nvml_state.n_processes].server = server;
         rg_nvml_state.processes[rg_nvml_state.n_processes].n_devices = session->n_devices;
-        rg_nvml_state.processes[rg_nvml_state.n_processes].knows_shares = session->n_shares != 0;
+        rg_nvml_state.processes[rg_nvml_state.n_processes].knows_shares =
+            session->n_shares != 0 && session->state != RG_SHARE_UNKNOWN;
         memcpy(rg_nvml_state.processes[rg_nvml_state.n_processes].shares, session->shares,
                sizeof session->shares);
         memcpy(rg_nvml_state.processes[rg_nvml_state.n_processes++].devices, session->devices,
