@@ -16,9 +16,7 @@
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, rg_nvml_device *device)
 {
-    enum rg_nvml_return result = rg_nvml_started();
-    if (result != RG_NVML_SUCCESS)
-        return result;
+    RG_TRY(rg_nvml_started());
     return device ? rg_nvml_handle(index, device) : RG_NVML_INVALID_ARGUMENT;
 }
 
@@ -55,9 +53,7 @@ static bool has_uuid(const struct rg_device_info *info, const void *wanted)
 
 int nvmlDeviceGetHandleByUUID(const char *uuid, rg_nvml_device *device)
 {
-    enum rg_nvml_return result = rg_nvml_started();
-    if (result != RG_NVML_SUCCESS)
-        return result;
+    RG_TRY(rg_nvml_started());
     return uuid && device ? find(uuid, has_uuid, device) : RG_NVML_INVALID_ARGUMENT;
 }
 
@@ -70,9 +66,7 @@ static bool has_address(const struct rg_device_info *info, const void *wanted)
 int nvmlDeviceGetHandleByPciBusId_v2(const char *id, rg_nvml_device *device)
 {
     struct rg_nvml_address address;
-    enum rg_nvml_return result = rg_nvml_started();
-    if (result != RG_NVML_SUCCESS)
-        return result;
+    RG_TRY(rg_nvml_started());
     if (!id || !device || !rg_nvml_parse_address(id, &address))
         return RG_NVML_INVALID_ARGUMENT;
     return find(&address, has_address, device);
@@ -81,6 +75,14 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char *id, rg_nvml_device *device)
 int nvmlDeviceGetHandleByPciBusId(const char *id, rg_nvml_device *device)
 {
     return nvmlDeviceGetHandleByPciBusId_v2(id, device);
+}
+
+/* Looks up what is told by `out`, which must be there; the device is looked at first, as the library does. */
+static enum rg_nvml_return look_for(rg_nvml_device device, struct rg_device_info *info, unsigned *index,
+                                    const void *out)
+{
+    const enum rg_nvml_return result = rg_nvml_look(device, info, index);
+    return result == RG_NVML_SUCCESS && !out ? RG_NVML_INVALID_ARGUMENT : result;
 }
 
 int nvmlDeviceGetName(rg_nvml_device device, char *name, unsigned length)
@@ -94,9 +96,7 @@ int nvmlDeviceGetUUID(rg_nvml_device device, char *uuid, unsigned length)
 {
     struct rg_device_info info;
     char text[48];
-    enum rg_nvml_return result = rg_nvml_look(device, &info, NULL);
-    if (result != RG_NVML_SUCCESS)
-        return result;
+    RG_TRY(rg_nvml_look(device, &info, NULL));
     return rg_nvml_put_text(uuid, length, rg_uuid_text(info.uuid, text, sizeof text));
 }
 
@@ -104,54 +104,40 @@ int nvmlDeviceGetIndex(rg_nvml_device device, unsigned *index)
 {
     struct rg_device_info info;
     unsigned at;
-    enum rg_nvml_return result = rg_nvml_look(device, &info, &at);
-    if (result == RG_NVML_SUCCESS && !index)
-        result = RG_NVML_INVALID_ARGUMENT;
-    if (result == RG_NVML_SUCCESS)
-        *index = at;
-    return result;
+    RG_TRY(look_for(device, &info, &at, index));
+    *index = at;
+    return RG_NVML_SUCCESS;
 }
 
 /* There is no device file here; the number is that of the device on its server. */
 int nvmlDeviceGetMinorNumber(rg_nvml_device device, unsigned *number)
 {
     struct rg_device_info info;
-    enum rg_nvml_return result = rg_nvml_look(device, &info, NULL);
-    if (result == RG_NVML_SUCCESS && !number)
-        result = RG_NVML_INVALID_ARGUMENT;
-    if (result == RG_NVML_SUCCESS)
-        *number = info.ordinal;
-    return result;
+    RG_TRY(look_for(device, &info, NULL, number));
+    *number = info.ordinal;
+    return RG_NVML_SUCCESS;
 }
 
 int nvmlDeviceGetBrand(rg_nvml_device device, int *brand)
 {
     struct rg_device_info info;
-    enum rg_nvml_return result = rg_nvml_look(device, &info, NULL);
-    if (result == RG_NVML_SUCCESS && !brand)
-        result = RG_NVML_INVALID_ARGUMENT;
-    if (result == RG_NVML_SUCCESS)
-        *brand = (int)rg_nvml_brand_of(info.name);
-    return result;
+    RG_TRY(look_for(device, &info, NULL, brand));
+    *brand = (int)rg_nvml_brand_of(info.name);
+    return RG_NVML_SUCCESS;
 }
 
 int nvmlDeviceGetArchitecture(rg_nvml_device device, unsigned *value)
 {
     struct rg_device_info info;
-    enum rg_nvml_return result = rg_nvml_look(device, &info, NULL);
-    if (result == RG_NVML_SUCCESS && !value)
-        result = RG_NVML_INVALID_ARGUMENT;
-    if (result == RG_NVML_SUCCESS)
-        *value = rg_nvml_architecture_of(info.compute_major, info.compute_minor);
-    return result;
+    RG_TRY(look_for(device, &info, NULL, value));
+    *value = rg_nvml_architecture_of(info.compute_major, info.compute_minor);
+    return RG_NVML_SUCCESS;
 }
 
 int nvmlDeviceGetCudaComputeCapability(rg_nvml_device device, int *major, int *minor)
 {
     struct rg_device_info info;
-    enum rg_nvml_return result = rg_nvml_look(device, &info, NULL);
-    if (result != RG_NVML_SUCCESS)
-        return result;
+    RG_TRY(rg_nvml_look(device, &info, NULL));
     if (!major || !minor)
         return RG_NVML_INVALID_ARGUMENT;
     *major = (int)info.compute_major;
@@ -176,11 +162,7 @@ int nvmlDeviceGetPciInfo_v3(rg_nvml_device device, struct rg_nvml_pci *pci)
 {
     struct rg_device_info info;
     struct rg_nvml_address address;
-    enum rg_nvml_return result = rg_nvml_look(device, &info, NULL);
-    if (result != RG_NVML_SUCCESS)
-        return result;
-    if (!pci)
-        return RG_NVML_INVALID_ARGUMENT;
+    RG_TRY(look_for(device, &info, NULL, pci));
     if (!rg_nvml_parse_address(info.pci, &address))
         return RG_NVML_NOT_SUPPORTED; /* the driver there does not tell it either */
     *pci = (struct rg_nvml_pci){.domain = address.domain, .bus = address.bus, .device = address.device};

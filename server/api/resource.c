@@ -10,42 +10,40 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KEPT_MAX 4096
+#define GIVEN_MAX 4096
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static CUdevResource *kept;
-static size_t n_kept;
+static CUdevResource *given;
+static size_t n_given;
 
-static bool is_known(const CUdevResource *resource)
+static bool was_given(const CUdevResource *resource)
 {
-    bool known = false;
     RG_SCOPED_LOCK(&lock);
-    for (size_t i = 0; i < n_kept && !known; i++)
-        known = memcmp(&kept[i], resource, sizeof *resource) == 0;
-    return known;
+    for (size_t i = 0; i < n_given; i++)
+        if (memcmp(&given[i], resource, sizeof *resource) == 0)
+            return true;
+    return false;
 }
 
 /* Keeps what goes to the client. */
 static CUresult keep(const CUdevResource *resource)
 {
-    if (is_known(resource))
+    if (was_given(resource))
         return CUDA_SUCCESS;
-    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     RG_SCOPED_LOCK(&lock);
-    CUdevResource *more = n_kept < KEPT_MAX ? realloc(kept, (n_kept + 1) * sizeof *more) : NULL;
-    if (more) {
-        kept = more;
-        kept[n_kept++] = *resource;
-        result = CUDA_SUCCESS;
-    }
-    return result;
+    CUdevResource *more = n_given < GIVEN_MAX ? realloc(given, (n_given + 1) * sizeof *more) : NULL;
+    if (!more)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    given = more;
+    given[n_given++] = *resource;
+    return CUDA_SUCCESS;
 }
 
 CUresult rg_translate_CUdevResource(struct rg_request *request, CUdevResource *resources, size_t n)
 {
     (void)request;
     for (size_t i = 0; i < n; i++)
-        if (!is_known(&resources[i]))
+        if (!was_given(&resources[i]))
             return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
     return CUDA_SUCCESS;
 }
@@ -56,8 +54,8 @@ CUresult rg_execute_cuDeviceGetDevResource(struct rg_request *request, CUdevice 
     (void)request;
     if (!rg_driver.cuDeviceGetDevResource)
         return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult result = rg_driver.cuDeviceGetDevResource(device, resource, type);
-    return result == CUDA_SUCCESS ? keep(resource) : result;
+    RG_TRY(rg_driver.cuDeviceGetDevResource(device, resource, type));
+    return keep(resource);
 }
 
 CUresult rg_execute_cuCtxGetDevResource(struct rg_request *request, CUcontext context,
@@ -66,8 +64,8 @@ CUresult rg_execute_cuCtxGetDevResource(struct rg_request *request, CUcontext co
     (void)request;
     if (!rg_driver.cuCtxGetDevResource)
         return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult result = rg_driver.cuCtxGetDevResource(context, resource, type);
-    return result == CUDA_SUCCESS ? keep(resource) : result;
+    RG_TRY(rg_driver.cuCtxGetDevResource(context, resource, type));
+    return keep(resource);
 }
 
 CUresult rg_execute_cuGreenCtxGetDevResource(struct rg_request *request, CUgreenCtx green,
@@ -76,8 +74,8 @@ CUresult rg_execute_cuGreenCtxGetDevResource(struct rg_request *request, CUgreen
     (void)request;
     if (!rg_driver.cuGreenCtxGetDevResource)
         return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult result = rg_driver.cuGreenCtxGetDevResource(green, resource, type);
-    return result == CUDA_SUCCESS ? keep(resource) : result;
+    RG_TRY(rg_driver.cuGreenCtxGetDevResource(green, resource, type));
+    return keep(resource);
 }
 
 CUresult rg_execute_rgSmResourceSplit(struct rg_request *request, const CUdevResource *input,

@@ -2,6 +2,7 @@
 #include "transport/multipath/compression_policy.h"
 
 #include "common/base/log.h"
+#include "common/sync/adaptive.h"
 
 enum {
     SKIPPED_BYTES = 3 << 20,  /* buffers of sockets take these at once */
@@ -57,11 +58,6 @@ struct rg_compression_choice rg_compression_policy_choose(struct rg_compression_
     return choice;
 }
 
-static void smooth(double *value, double next)
-{
-    *value = *value > 0 ? *value + (next - *value) / 4 : next;
-}
-
 /* Seconds a byte takes with a codec, overlapped with the wire. */
 static double cost(const struct rg_compression_policy *policy, enum rg_compression codec)
 {
@@ -77,8 +73,8 @@ void rg_compression_policy_tried(struct rg_compression_policy *policy, enum rg_c
     if (policy->asked != RG_COMPRESS_AUTO)
         return;
     pthread_mutex_lock(&policy->lock);
-    smooth(&policy->rate[codec], (double)size * 1e9 / (double)(ns ? ns : 1));
-    smooth(&policy->left[codec], packed ? (double)packed / (double)size : 1);
+    policy->rate[codec] = rg_smoothed(policy->rate[codec], (double)size * 1e9 / (double)(ns ? ns : 1));
+    policy->left[codec] = rg_smoothed(policy->left[codec], packed ? (double)packed / (double)size : 1);
     if (policy->now == codec && policy->wire > 0 && cost(policy, codec) > gain / policy->wire) {
         policy->now = RG_COMPRESS_NONE;
         policy->pieces = 0;
@@ -123,8 +119,8 @@ void rg_compression_policy_sent_plain(struct rg_compression_policy *policy, uint
         policy->plain_ns += ns;
     }
     if (policy->plain_bytes >= MEASURED_BYTES) {
-        smooth(&policy->wire,
-               (double)policy->plain_bytes * 1e9 / (double)(policy->plain_ns ? policy->plain_ns : 1));
+        policy->wire = rg_smoothed(policy->wire, (double)policy->plain_bytes * 1e9 /
+                                                     (double)(policy->plain_ns ? policy->plain_ns : 1));
         policy->plain_bytes = policy->plain_ns = 0;
     }
     pthread_mutex_unlock(&policy->lock);

@@ -40,10 +40,11 @@ struct rail {
     uint64_t waits_for; /* the number of the message whose turn the reader has waited for last */
     unsigned users;     /* threads that use the connection: it is not to be exchanged */
     struct adverts adverts;
-    uint64_t since_ns, pause_ns,
-        retry_ns;           /* when it came; the last pause before opening it again; when that is */
-    struct {                /* its loss, which is still to be reported */
-        uint64_t report_ns; /* 0: there is none */
+    uint64_t since_ns;        /* when it came */
+    struct rg_adaptive pause; /* ns before opening it again */
+    uint64_t retry_ns;        /* when that is */
+    struct {                  /* its loss, which is still to be reported */
+        uint64_t report_ns;   /* 0: there is none */
         enum rg_status status;
         const char *doing;
         char peer[160];

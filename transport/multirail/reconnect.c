@@ -15,18 +15,16 @@
 #include "common/base/clock.h"
 #include "common/base/thread.h"
 
-static const uint64_t first_pause_ns = 1000000000u, longest_pause_ns = 60000000000u, holds_ns = 30000000000u;
+static const struct rg_adaptive_range pause_ns = {
+    .least = 1000000000u, .first = 1000000000u, .most = 60000000000u};
+static const uint64_t holds_ns = 30000000000u;
 
 void rg_rail_schedule(struct rail *rail)
 {
     const uint64_t now = rg_now_ns();
     if (rail->base.conn && rail->since_ns && now - rail->since_ns >= holds_ns)
-        rail->pause_ns = 0;
-    const uint64_t twice = 2 * rail->pause_ns;
-    rail->pause_ns = twice < first_pause_ns     ? first_pause_ns
-                     : twice < longest_pause_ns ? twice
-                                                : longest_pause_ns;
-    rail->retry_ns = now + rail->pause_ns;
+        rg_adaptive_reset(&rail->pause);
+    rail->retry_ns = now + rg_adaptive_raise(&rail->pause, &pause_ns);
 }
 
 /* A rail that is gone, whose connection can be given back; NULL: none. The lock is held. */
