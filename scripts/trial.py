@@ -108,7 +108,7 @@ def wait_until(condition, seconds=10, step=0.02):
 
 def workers_of(pid):
     """The process ids of a server's workers."""
-    return [child for child in children_of(pid) if name_of(child) != "frontend"]
+    return [child for child in children_of(pid) if name_of(child) not in ("frontend", "accountant")]
 
 
 def name_of(pid):

@@ -36,6 +36,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -144,12 +145,38 @@ static void tell_statistics(struct rg_worker *worker)
                 (unsigned long long)worker->session, (unsigned long long)in, (unsigned long long)out);
 }
 
-/* Why the monitor wants it to end. */
-static const char *reason_of(int signal_fd)
+/* Says on the program's stderr that its user's GPU hours are used up, and when the session will end. */
+static void tell_used_up(struct rg_worker *worker, int seconds)
+{
+    char text[256], end[80] = "this session may go on";
+    if (seconds > 0 && seconds <= 120)
+        snprintf(end, sizeof end, "this session ends in %d s", seconds);
+    else if (seconds > 120)
+        snprintf(end, sizeof end, "this session ends in %d minutes", seconds / 60);
+    snprintf(
+        text, sizeof text,
+        "remote-gpu: your GPU hours on the server are used up: no new session can begin, and %s; 'remote-gpu "
+        "quota' shows more\n",
+        end);
+    struct rg_notice notice = {.type = RG_NOTICE_OUTPUT, .arg = {2, strlen(text), 0}};
+    (void)rg_worker_notice(worker, &notice, text, strlen(text), NULL, 0);
+}
+
+/* What the monitor wants: NULL: the session goes on; else why it is to end. */
+static const char *take_signal(struct rg_worker *worker, int signal_fd)
 {
     struct signalfd_siginfo info;
-    if (read(signal_fd, &info, sizeof info) != (ssize_t)sizeof info || info.ssi_code != SI_QUEUE)
+    if (read(signal_fd, &info, sizeof info) != (ssize_t)sizeof info)
         return "the server is shutting down";
+    if ((int)info.ssi_signo == RG_SESSION_USED_UP_SIGNAL) {
+        if (info.ssi_code == SI_QUEUE)
+            tell_used_up(worker, info.ssi_int);
+        return NULL;
+    }
+    if (info.ssi_code != SI_QUEUE)
+        return "the server is shutting down";
+    if (info.ssi_int == RG_END_USED_UP)
+        return "your GPU hours on the server are used up; 'remote-gpu quota' shows when there are more";
     if (info.ssi_int == RG_END_REVOKED)
         return "your right to use this server was revoked; ask its operator";
     if (info.ssi_int == RG_END_EXPIRED)
@@ -181,13 +208,14 @@ static int wait_for_end(struct rg_worker *worker, int over_fd, int signal_fd, in
             tell_statistics(worker);
             return code;
         }
-        if (fds[1].revents) {
+        const char *reason = fds[1].revents ? take_signal(worker, signal_fd) : NULL;
+        if (reason) {
             /*
              * Whatever becomes of the last words to a client that may take nothing: the server may be gone
              * already.
              */
             (void)alarm(LAST_WORDS_S);
-            rg_worker_end(worker, 0, reason_of(signal_fd));
+            rg_worker_end(worker, 0, "%s", reason);
             signal_fd = -1;
         }
     }
@@ -226,6 +254,7 @@ int main(int argc, char **argv)
     sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, RG_SESSION_USED_UP_SIGNAL);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     signal(SIGINT, SIG_IGN); /* of the daemon's terminal; it says what to do by SIGTERM */
     signal(SIGHUP, SIG_IGN);

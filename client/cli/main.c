@@ -27,6 +27,16 @@ static const struct rg_subcommand subcommands[] = {
      "Shows the GPUs of each server, their memory and the sessions. What a server cannot know is shown as "
      "n/a.",
      rg_cli_smi, false},
+    {"usage", RG_CLI_USAGE, "[OPTION…]", "show what you have used of servers",
+     "Shows GPU hours held and busy, memory, bytes moved and kernels launched, as each server has counted "
+     "them for\n"
+     "you. By a unix socket, the server's user and root see all users.",
+     rg_cli_usage, false},
+    {"quota", RG_CLI_QUOTA, "[OPTION…]", "show what you may use of servers, and when it is renewed",
+     "Shows the quotas that hold for you, your groups and projects, and what of them is used. Exit status: 0 "
+     "there\n"
+     "is room, 1 a quota is used up, 125 a server could not be asked.",
+     rg_cli_quota, false},
     {"doctor", RG_CLI_DOCTOR, "[OPTION…]", "find what is wrong with this machine or the path to a server",
      "Checks RDMA devices, kernel modules, permissions, libraries and the network of this machine; with -s\n"
      "also the server and the path to it. Each check says ok, warning or problem, what it found, and\n"
@@ -113,7 +123,8 @@ int main(int argc, char **argv)
 {
     rg_log_name("remote-gpu");
     if (argc < 2) {
-        rg_error("which subcommand? run, join, list, smi, doctor, netperf, compare, predict, version; see "
+        rg_error("which subcommand? run, join, list, smi, usage, quota, doctor, netperf, compare, predict, "
+                 "version; see "
                  "remote-gpu --help");
         return RG_EXIT_FAILURE;
     }

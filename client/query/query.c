@@ -75,13 +75,21 @@ enum rg_status rg_query(const char *server, enum rg_purpose purpose, uint64_t ti
 enum rg_status rg_query_management(const char *server, const void *question, size_t size, uint64_t timeout_ns,
                                    struct rg_control *out, char *why, size_t why_size)
 {
+    return rg_query_accounts(server, RG_PURPOSE_MANAGEMENT, question, size, timeout_ns, out, why, why_size);
+}
+
+enum rg_status rg_query_accounts(const char *server, enum rg_purpose purpose, const void *question,
+                                 size_t size, uint64_t timeout_ns, struct rg_control *out, char *why,
+                                 size_t why_size)
+{
     if (size > RG_QUESTION_SIZE_MAX)
         return RG_ERR_LIMIT;
     RG_CLEANUP_FREE struct rg_control *hello = malloc(sizeof *hello);
     if (!hello)
         return RG_ERR_NO_MEMORY;
-    rg_client_hello_init(hello, RG_PURPOSE_MANAGEMENT);
-    memcpy(hello->client_hello.question, question, size);
+    rg_client_hello_init(hello, purpose);
+    if (size)
+        memcpy(hello->client_hello.question, question, size);
     hello->client_hello.question_size = (uint32_t)size;
     return exchange(server, hello, RG_CONTROL_ANSWER, timeout_ns, out, why, why_size);
 }

@@ -24,6 +24,13 @@ RG_MUST_CHECK enum rg_status rg_query_management(const char *server, const void 
                                                  uint64_t timeout_ns, struct rg_control *out, char *why,
                                                  size_t why_size);
 
+/**
+ * Asks for usage or quotas (RG_PURPOSE_USAGE, RG_PURPOSE_QUOTA): `out` is an answer of proto/accounts/usage.h, as above.
+ */
+RG_MUST_CHECK enum rg_status rg_query_accounts(const char *server, enum rg_purpose purpose,
+                                               const void *question, size_t size, uint64_t timeout_ns,
+                                               struct rg_control *out, char *why, size_t why_size);
+
 /** "GPU-1b4e28ba-…". Returns `text`, which needs 48 bytes. */
 const char *rg_uuid_text(const uint8_t uuid[16], char *text, size_t size);
 

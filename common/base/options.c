@@ -273,14 +273,25 @@ static bool applies(const struct rg_options *options, const struct rg_option *ro
     return row->commands == 0 || options->command == 0 || (row->commands & options->command) != 0;
 }
 
-static const struct rg_option *find(const struct rg_options *options, const char *name, size_t size)
+static bool is_called(const struct rg_option *row, const char *name, size_t size)
 {
+    return strncmp(row->name, name, size) == 0 && row->name[size] == 0;
+}
+
+/* Subcommands may have options of one name that mean different things: the first that can be meant here, else the first. */
+static const struct rg_option *find(const struct rg_options *options, const char *name, size_t size,
+                                    bool in_file)
+{
+    const struct rg_option *found = NULL;
     for (size_t i = 0; i < options->n; i++) {
         const struct rg_option *row = &options->table[i];
-        if (strncmp(row->name, name, size) == 0 && row->name[size] == 0)
+        if (!is_called(row, name, size))
+            continue;
+        if (in_file ? !row->not_in_file : applies(options, row))
             return row;
+        found = found ? found : row;
     }
-    return NULL;
+    return found;
 }
 
 /* Why `name` (without dashes) is unknown, with what was probably meant. */
@@ -314,7 +325,7 @@ static enum rg_status load_long(struct rg_options *options, int argc, char **arg
     const char *name = argv[*at] + 2;
     size_t size = strcspn(name, "=");
     const char *value = name[size] == '=' ? name + size + 1 : NULL;
-    const struct rg_option *row = find(options, name, size);
+    const struct rg_option *row = find(options, name, size, false);
     if (!row || !applies(options, row))
         return unknown(options, "", name, size, false, why, why_size);
     char origin[80];
@@ -411,7 +422,7 @@ static enum rg_status load_line(struct rg_options *options, const char *origin, 
     *equals = 0;
     char *value = trim(equals + 1);
     key = trim(key);
-    const struct rg_option *row = find(options, key, strlen(key));
+    const struct rg_option *row = find(options, key, strlen(key), true);
     if (!row || row->not_in_file)
         return unknown(options, origin, key, strlen(key), true, why, why_size);
     char full[LINE_MAX_BYTES + 80];

@@ -195,6 +195,7 @@ const char *rg_refusal_name(enum rg_refusal_code code)
         [RG_REFUSAL_INTERNAL] = "internal",
         [RG_REFUSAL_NO_SUCH_SESSION] = "no-such-session",
         [RG_REFUSAL_LIMIT] = "limit",
+        [RG_REFUSAL_QUOTA] = "quota",
     };
     if ((unsigned)code >= sizeof names / sizeof names[0] || !names[code])
         return "unknown";

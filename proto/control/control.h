@@ -66,6 +66,8 @@ enum rg_purpose {
     RG_PURPOSE_RENEW = 10, /* a new certificate for the name in the one shown */
     RG_PURPOSE_STAY =
         11, /* the certificate shown is for a session that runs, which then lasts as long as it */
+    RG_PURPOSE_USAGE = 120, /* what has been used (proto/accounts/usage.h) */
+    RG_PURPOSE_QUOTA = 121, /* what may be used */
 };
 
 enum rg_refusal_code {
@@ -81,6 +83,7 @@ enum rg_refusal_code {
     RG_REFUSAL_INTERNAL,
     RG_REFUSAL_NO_SUCH_SESSION = 80,
     RG_REFUSAL_LIMIT = 110, /* more of a GPU than this user may have, or than it has */
+    RG_REFUSAL_QUOTA = 120, /* more than a quota allows */
 };
 
 /* ClientHello and ServerHello: `capabilities`. Unknown bits are ignored. */
@@ -220,7 +223,7 @@ struct rg_client_hello {
     uint8_t bulk_token[RG_BULK_TOKEN];
     uint32_t bulk_connections, bulk_codecs, bulk_compression; /* RG_PURPOSE_SESSION */
     bool bulk_adaptive;
-    uint32_t question_size; /* RG_PURPOSE_MANAGEMENT */
+    uint32_t question_size; /* RG_PURPOSE_MANAGEMENT, RG_PURPOSE_USAGE */
     uint8_t question[RG_QUESTION_SIZE_MAX];
     uint64_t resume_session; /* RG_PURPOSE_RESUME, RG_PURPOSE_STAY */
     uint8_t resume_token[RG_RESUME_TOKEN];

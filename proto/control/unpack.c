@@ -196,7 +196,10 @@ static enum rg_status get_client_hello(struct rg_client_hello *to, const Rg__Cli
         from->purpose != RG__CLIENT_HELLO__PURPOSE__BULK &&
         from->purpose != RG__CLIENT_HELLO__PURPOSE__RESUME &&
         from->purpose != RG__CLIENT_HELLO__PURPOSE__JOIN &&
-        from->purpose != RG__CLIENT_HELLO__PURPOSE__RENEW && from->purpose != RG__CLIENT_HELLO__PURPOSE__STAY)
+        from->purpose != RG__CLIENT_HELLO__PURPOSE__RENEW &&
+        from->purpose != RG__CLIENT_HELLO__PURPOSE__STAY &&
+        from->purpose != RG__CLIENT_HELLO__PURPOSE__USAGE &&
+        from->purpose != RG__CLIENT_HELLO__PURPOSE__QUOTA)
         return RG_ERR_PROTOCOL;
     to->purpose = (enum rg_purpose)from->purpose;
     if (from->question.len > RG_QUESTION_SIZE_MAX)
@@ -390,8 +393,8 @@ static enum rg_status get_refusal(struct rg_refusal *to, const Rg__Refusal *from
 {
     /* a code of a newer server is shown by its sentence */
     unsigned code = (unsigned)from->code;
-    const bool known =
-        code <= RG_REFUSAL_INTERNAL || code == RG_REFUSAL_NO_SUCH_SESSION || code == RG_REFUSAL_LIMIT;
+    const bool known = code <= RG_REFUSAL_INTERNAL || code == RG_REFUSAL_NO_SUCH_SESSION ||
+                       code == RG_REFUSAL_LIMIT || code == RG_REFUSAL_QUOTA;
     to->code = known ? (enum rg_refusal_code)code : RG_REFUSAL_UNKNOWN;
     TRY(GET_TEXT(to->reason, from->reason));
     TRY(GET_TEXT(to->software, from->software));

@@ -438,6 +438,16 @@ void rg_account_end(struct rg_account *account, const struct rg_figures_sample *
 
 /* --- for quotas ------------------------------------------------------------------------------------------------- */
 
+bool rg_accounts_are_failing(const struct rg_accounts *accounts)
+{
+    return accounts->failed;
+}
+
+bool rg_accounts_is_loading(const struct rg_accounts *accounts)
+{
+    return accounts->load != 0;
+}
+
 bool rg_accounts_known(const struct rg_accounts *accounts)
 {
     return accounts->known;
@@ -456,10 +466,10 @@ void rg_accounts_of_user(const struct rg_accounts *accounts, const struct rg_acc
          month_ns);
 }
 
-void rg_accounts_of_name(const struct rg_accounts *accounts, const char *user, uint64_t *day_ns,
-                         uint64_t *month_ns)
+void rg_accounts_of_name(const struct rg_accounts *accounts, enum rg_usage_kind kind, const char *user,
+                         uint64_t *day_ns, uint64_t *month_ns)
 {
-    give(rg_totals_spent(&accounts->totals, false, 0, user, NULL), day_ns, month_ns);
+    give(rg_totals_spent(&accounts->totals, false, kind, user, NULL), day_ns, month_ns);
 }
 
 void rg_accounts_of_project(const struct rg_accounts *accounts, const char *project, uint64_t *day_ns,

@@ -61,14 +61,18 @@ void rg_account_end(struct rg_account *account, const struct rg_figures_sample *
 RG_MUST_CHECK bool rg_accounts_ask(struct rg_accounts *accounts, const struct rg_accountant_query *query,
                                    int socket);
 
+/** Whether the last attempt to save failed. */
+bool rg_accounts_are_failing(const struct rg_accounts *accounts);
+/** Whether it has been asked what was used before, and no answer has come. */
+bool rg_accounts_is_loading(const struct rg_accounts *accounts);
 /** Whether GPU time of this day and month from before this server began is known. */
 bool rg_accounts_known(const struct rg_accounts *accounts);
 /** GPU time held in this day and month by a user, whatever the project. Of those without a proof, of the address. */
 void rg_accounts_of_user(const struct rg_accounts *accounts, const struct rg_account_owner *owner,
                          uint64_t *day_ns, uint64_t *month_ns);
-/** The same of all addresses of users called so, of any kind: for groups. */
-void rg_accounts_of_name(const struct rg_accounts *accounts, const char *user, uint64_t *day_ns,
-                         uint64_t *month_ns);
+/** The same of all addresses of users of a kind that are called so: for groups. */
+void rg_accounts_of_name(const struct rg_accounts *accounts, enum rg_usage_kind kind, const char *user,
+                         uint64_t *day_ns, uint64_t *month_ns);
 void rg_accounts_of_project(const struct rg_accounts *accounts, const char *project, uint64_t *day_ns,
                             uint64_t *month_ns);
 struct rg_period rg_accounts_day(const struct rg_accounts *accounts);

@@ -8,6 +8,7 @@
 
 #include "generated/server/execute.h"
 #include "server/images/image.h"
+#include "server/shares/worker/count.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -320,7 +321,8 @@ CUresult rg_execute_rgGraphMake(struct rg_request *request, uint64_t graph, unsi
 CUresult rg_execute_rgGraphRun(struct rg_request *request, CUgraphExec graph, CUstream stream)
 {
     (void)request;
-    return rg_driver.cuGraphLaunch ? rg_driver.cuGraphLaunch(graph, stream) : CUDA_ERROR_NOT_SUPPORTED;
+    return rg_driver.cuGraphLaunch ? rg_count_launch(rg_driver.cuGraphLaunch(graph, stream))
+                                   : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult rg_execute_rgGraphDrop(struct rg_request *request, CUgraphExec graph)

@@ -7,6 +7,7 @@
 #include "generated/server/execute.h"
 #include "proto/launch_attribute.h"
 #include "server/core/worker.h"
+#include "server/shares/worker/count.h"
 
 #include <string.h>
 
@@ -55,8 +56,8 @@ CUresult rg_execute_rgLaunch(struct rg_request *request, unsigned long long func
                      &size, CU_LAUNCH_PARAM_END};
     void **parameters = size ? extra : NULL;
     if (count == 0 && !cooperative)
-        return rg_driver.cuLaunchKernel(object, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared,
-                                        stream, NULL, parameters);
+        return rg_count_launch(rg_driver.cuLaunchKernel(object, grid_x, grid_y, grid_z, block_x, block_y,
+                                                        block_z, shared, stream, NULL, parameters));
     if (!rg_driver.cuLaunchKernelEx)
         return CUDA_ERROR_NOT_SUPPORTED;
     CUlaunchAttribute *all = rg_request_memory(request, ((size_t)count + 1) * sizeof *all);
@@ -81,5 +82,5 @@ CUresult rg_execute_rgLaunch(struct rg_request *request, unsigned long long func
         .attrs = all,
         .numAttrs = count,
     };
-    return rg_driver.cuLaunchKernelEx(&config, object, NULL, parameters);
+    return rg_count_launch(rg_driver.cuLaunchKernelEx(&config, object, NULL, parameters));
 }

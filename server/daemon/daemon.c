@@ -16,7 +16,9 @@
 #include "server/daemon/audit.h"
 #include "server/daemon/monitor.h"
 #include "server/daemon/notify.h"
+#include "server/daemon/quotas.h"
 #include "server/identity/identity.h"
+#include "server/identity/state.h"
 #include "transport/address.h"
 #include "transport/connect/connect.h"
 
@@ -54,7 +56,8 @@ struct daemon {
     uint32_t n_listeners;
     bool open; /* other machines can reach it */
     int signals;
-    uint64_t reload_ns; /* when certificates are looked at by themselves */
+    uint64_t measure_ns; /* when sessions are measured next */
+    uint64_t reload_ns;  /* when certificates are looked at by themselves */
     enum phase phase;
     uint64_t phase_ends_ns; /* WAITING, ENDING: when the next one begins */
 };
@@ -294,6 +297,7 @@ static void handle_signals(struct daemon *daemon)
         switch (info.ssi_signo) {
         case SIGCHLD:
             rg_sessions_reap(&daemon->monitor.sessions);
+            rg_accountant_reap(&daemon->monitor.accountant);
             if (rg_frontend_reap(&daemon->monitor.frontend))
                 rg_monitor_forget(&daemon->monitor);
             break;
@@ -317,6 +321,23 @@ static void handle_signals(struct daemon *daemon)
     }
 }
 
+/* Measures sessions when it is time, and tells the accountant. Returns when to come again. */
+static uint64_t see_to_accounts(struct daemon *daemon)
+{
+    struct rg_monitor *monitor = &daemon->monitor;
+    if (!monitor->accountant.accounts)
+        return UINT64_MAX;
+    const uint64_t now = rg_now_ns(), revive = rg_accountant_revive(&monitor->accountant);
+    if (now >= daemon->measure_ns) {
+        rg_sessions_measure(&monitor->sessions);
+        daemon->measure_ns = now + RG_ACCOUNTS_SAMPLE_NS;
+    }
+    const uint64_t flush = rg_accounts_flush(monitor->accountant.accounts, now);
+    uint64_t due = monitor->sessions.n ? daemon->measure_ns : UINT64_MAX;
+    due = flush < due ? flush : due;
+    return revive < due ? revive : due;
+}
+
 /* Milliseconds until something is due without any event, or -1. */
 static int next_timeout(struct daemon *daemon)
 {
@@ -327,6 +348,8 @@ static int next_timeout(struct daemon *daemon)
         due = daemon->monitor.probe.deadline_ns;
     const uint64_t beat = daemon->phase == SERVING ? rg_frontend_beat(&daemon->monitor.frontend) : UINT64_MAX;
     due = beat < due ? beat : due;
+    const uint64_t accounts = see_to_accounts(daemon);
+    due = accounts < due ? accounts : due;
     const uint64_t kill = rg_sessions_expire(&daemon->monitor.sessions);
     due = kill < due ? kill : due;
     due = daemon->reload_ns < due ? daemon->reload_ns : due;
@@ -342,17 +365,21 @@ static void serve_once(struct daemon *daemon)
     struct rg_monitor *monitor = &daemon->monitor;
     const int timeout = next_timeout(daemon); /* first: it may start a frontend */
     struct rg_identity_store *identity = monitor->policy.identity;
-    struct pollfd fds[4] = {
+    const struct rg_accounts *accounts = monitor->accountant.accounts;
+    struct pollfd fds[5] = {
         {.fd = daemon->signals, .events = POLLIN},
         {.fd = monitor->frontend.killed ? -1 : monitor->frontend.socket, .events = POLLIN},
         {.fd = rg_probe_runs(&monitor->probe) ? monitor->probe.fd : -1, .events = POLLIN},
         {.fd = identity ? rg_identity_watch_fd(identity) : -1, .events = POLLIN},
+        {.fd = accounts ? rg_accounts_socket(accounts) : -1, .events = POLLIN},
     };
-    if (poll(fds, 4, timeout) < 0 && errno != EINTR) {
+    if (poll(fds, 5, timeout) < 0 && errno != EINTR) {
         rg_error("poll: %s", strerror(errno));
         return;
     }
     rg_monitor_probe(monitor);
+    if (fds[4].revents)
+        rg_accountant_receive(&monitor->accountant);
     if (fds[3].revents)
         rg_monitor_recheck(monitor);
     if (rg_now_ns() >= daemon->reload_ns) {
@@ -407,6 +434,41 @@ static bool open_identity(struct daemon *daemon)
     }
     daemon->reload_ns = rg_now_ns() + RELOAD_NS;
     return true;
+}
+
+/* Accounts are kept in the state folder: where there is one, unless the operator says otherwise. */
+static bool wants_accounts(const struct daemon *daemon)
+{
+    const char *accounts = daemon->settings->accounts;
+    return strcmp(accounts, "on") == 0 || (strcmp(accounts, "auto") == 0 && daemon->monitor.policy.identity);
+}
+
+/* Before there is a frontend: what was used before must be known when sessions begin. */
+static bool start_accounts(struct daemon *daemon)
+{
+    const struct rg_daemon_settings *settings = daemon->settings;
+    struct rg_monitor *monitor = &daemon->monitor;
+    char folder[PATH_MAX] = "", why[512] = "";
+    struct rg_state state;
+    if (!wants_accounts(daemon))
+        return true;
+    enum rg_status status = RG_OK;
+    if (settings->state_dir)
+        snprintf(folder, sizeof folder, "%s", settings->state_dir);
+    else
+        status = rg_identity_state_dir(folder, sizeof folder, why, sizeof why);
+    if (status == RG_OK)
+        status = rg_state_open(&state, folder, true, why, sizeof why);
+    if (status != RG_OK) {
+        rg_error("there is no folder for accounts: %s", why);
+        return false;
+    }
+    snprintf(folder, sizeof folder, "%s", state.path);
+    rg_state_close(&state);
+    status = rg_accountant_start(&monitor->accountant, monitor->sandboxes, folder,
+                                 (uint64_t)settings->accounts_days * 86400u);
+    monitor->sessions.accounts = monitor->accountant.accounts;
+    return status == RG_OK;
 }
 
 /* After the first start it is for the operator to let users in. */
@@ -484,6 +546,7 @@ static bool start_monitor(struct daemon *daemon, const char *worker)
     monitor->board->looked_ns = rg_now_ns();
     if (rg_sessions_init(&monitor->sessions, monitor->board, worker) != RG_OK)
         return false;
+    rg_quotas_init(wants_accounts(daemon));
     if (rg_shares_open(&monitor->sessions.shares, &monitor->driver, (uint32_t)settings->max_sessions,
                        settings->rules, settings->overcommit) != RG_OK)
         return false;
@@ -496,7 +559,7 @@ static bool start_monitor(struct daemon *daemon, const char *worker)
     if (!settings->no_netperf && rg_path_library("netperf", netperf, sizeof netperf) == RG_OK &&
         access(netperf, X_OK) == 0)
         rg_sessions_allow_netperf(&monitor->sessions, netperf);
-    return start_frontend(daemon);
+    return start_accounts(daemon) && start_frontend(daemon);
 }
 
 /* RDMA is only counted where there is a device for it. */

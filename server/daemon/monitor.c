@@ -6,11 +6,14 @@
 #include "common/base/log.h"
 #include "common/base/packet.h"
 #include "common/base/printable.h"
+#include "server/daemon/accounting.h"
 #include "server/daemon/audit.h"
+#include "server/daemon/quotas.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 /* Each may start a process; in between come those who were revoked. */
@@ -26,6 +29,9 @@ static void end_text(char *text, size_t size)
 static bool check_fds(const struct rg_monitor_question *question, unsigned n_fds)
 {
     switch (question->kind) {
+    case RG_ASK_USAGE:
+    case RG_ASK_QUOTA:
+        return n_fds == 1;
     case RG_ASK_START:
     case RG_ASK_HAND_OVER:
         return n_fds == (question->peer.encrypted ? 3 : 2);
@@ -69,6 +75,13 @@ static bool check_start(struct rg_monitor_start *start)
            (start->purpose == RG_PURPOSE_SESSION || start->purpose == RG_PURPOSE_NETPERF);
 }
 
+static bool check_usage(struct rg_usage_question *usage)
+{
+    end_text(usage->user, sizeof usage->user);
+    end_text(usage->project, sizeof usage->project);
+    return usage->by >= RG_USAGE_BY_USER && usage->by <= RG_USAGE_BY_SESSION && usage->skip <= INT64_MAX;
+}
+
 /* All that there is to parse. */
 static bool check(struct rg_monitor_question *question, unsigned n_fds)
 {
@@ -80,6 +93,10 @@ static bool check(struct rg_monitor_question *question, unsigned n_fds)
     case RG_ASK_HAND_OVER:
         return check_peer(&question->peer) && (question->hand_over.purpose == RG_PURPOSE_BULK ||
                                                question->hand_over.purpose == RG_PURPOSE_RESUME);
+    case RG_ASK_USAGE:
+        return check_peer(&question->peer) && check_usage(&question->usage);
+    case RG_ASK_QUOTA:
+        return check_peer(&question->peer);
     case RG_ASK_CHECK:
     case RG_ASK_STAY:
     case RG_ASK_RENEW:
@@ -236,6 +253,69 @@ void rg_monitor_reload(struct rg_monitor *monitor)
         rg_info("new connections get the server's new certificate");
 }
 
+/* --- accounts --------------------------------------------------------------------------------------------- */
+
+/* The server's user and root, whom the kernel names, see all. */
+static bool is_operator(const struct rg_monitor *monitor, const struct rg_who *who)
+{
+    return who->proof == RG_PROOF_USER && (who->uid == 0 || who->uid == monitor->policy.uid);
+}
+
+/* The accountant answers by a socket, however long that takes it. */
+static void tell_usage(struct rg_monitor *monitor, const struct rg_monitor_question *question, int connection,
+                       struct rg_monitor_answer *answered)
+{
+    struct rg_accounts *accounts = monitor->accountant.accounts;
+    struct rg_accountant_query query = {.question = question->usage};
+    struct rg_who who;
+    int ends[2];
+    answered->status = rg_who_is(&monitor->policy, &question->peer, connection, &who, answered);
+    if (answered->status != RG_OK) {
+        answer(monitor, answered, NULL, 0);
+        return;
+    }
+    if (!accounts) {
+        refuse(monitor, answered, RG_REFUSAL_UNSUPPORTED,
+               "this server keeps no accounts; its operator can change that (--accounts) [usage-off]");
+        return;
+    }
+    query.everybody = is_operator(monitor, &who);
+    rg_accounting_owner(&who, question->peer.address, "", &query.owner);
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+        refuse(monitor, answered, RG_REFUSAL_INTERNAL, "the server is out of memory; try again later");
+        return;
+    }
+    if (rg_accounts_ask(accounts, &query, ends[1]))
+        answer(monitor, answered, ends, 1);
+    else
+        refuse(monitor, answered, RG_REFUSAL_INTERNAL,
+               "the server's accounts cannot be read now; try again later [usage-unavailable]");
+    close(ends[0]);
+    close(ends[1]);
+}
+
+static void tell_quotas(struct rg_monitor *monitor, const struct rg_monitor_question *question,
+                        int connection, struct rg_monitor_answer *answered)
+{
+    struct rg_who who;
+    struct rg_account_owner owner;
+    struct rg_quota_answer quotas;
+    answered->status = rg_who_is(&monitor->policy, &question->peer, connection, &who, answered);
+    if (answered->status != RG_OK) {
+        answer(monitor, answered, NULL, 0);
+        return;
+    }
+    rg_accounting_owner(&who, question->peer.address, "", &owner);
+    rg_quotas_tell(&monitor->sessions, &owner, &quotas);
+    const int file = rg_file_in_memory("remote-gpu-quotas", &quotas, sizeof quotas);
+    if (file < 0) {
+        refuse(monitor, answered, RG_REFUSAL_INTERNAL, "the server is out of memory; try again later");
+        return;
+    }
+    answer(monitor, answered, &file, 1);
+    close(file);
+}
+
 /* --- devices ---------------------------------------------------------------------------------------------- */
 
 static void begin_probe(struct rg_monitor *monitor, struct rg_monitor_answer *answered)
@@ -302,6 +382,12 @@ static void serve_one(struct rg_monitor *monitor, const struct rg_monitor_questi
     case RG_ASK_JOIN:
     case RG_ASK_RENEW:
         make_certificate(monitor, question, &answered);
+        break;
+    case RG_ASK_USAGE:
+        tell_usage(monitor, question, fds[0], &answered);
+        break;
+    case RG_ASK_QUOTA:
+        tell_quotas(monitor, question, fds[0], &answered);
         break;
     case RG_ASK_PROBE:
         begin_probe(monitor, &answered);
@@ -371,6 +457,7 @@ void rg_monitor_fini(struct rg_monitor *monitor)
     rg_shares_close(&monitor->sessions.shares);
     if (monitor->sessions.entries)
         rg_sessions_fini(&monitor->sessions);
+    rg_accountant_stop(&monitor->accountant);
     rg_identity_close(monitor->policy.identity);
     if (monitor->board)
         close(monitor->board_fd);

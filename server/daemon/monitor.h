@@ -9,6 +9,7 @@
 #ifndef RG_SERVER_DAEMON_MONITOR_H
 #define RG_SERVER_DAEMON_MONITOR_H
 
+#include "server/daemon/accountant_process.h"
 #include "server/daemon/frontend_process.h"
 #include "server/daemon/manager_process.h"
 #include "server/daemon/sessions.h"
@@ -26,6 +27,7 @@ struct rg_monitor {
     uint64_t probers[RG_MONITOR_PROBERS_MAX]; /* numbers of the questions that wait for it */
     unsigned n_probers;
     struct rg_manager_process manager;
+    struct rg_accountant accountant;
     struct rg_who_policy policy; /* its store is the monitor's */
     bool draining;               /* no new sessions */
 };

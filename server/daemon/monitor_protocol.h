@@ -15,6 +15,7 @@
 #ifndef RG_SERVER_DAEMON_MONITOR_PROTOCOL_H
 #define RG_SERVER_DAEMON_MONITOR_PROTOCOL_H
 
+#include "proto/accounts/usage.h"
 #include "proto/control/control.h"
 
 #include <stdbool.h>
@@ -49,6 +50,8 @@ enum rg_monitor_question_kind {
     RG_ASK_PROBE,        /* look at the devices; the board has the result when the answer comes */
     RG_ASK_MANAGER,      /* answer: a socket to a new process that answers management questions */
     RG_ASK_STOP_MANAGER, /* it does not answer; no answer */
+    RG_ASK_USAGE,        /* with the connection; answer: a socket by which the packed answer comes */
+    RG_ASK_QUOTA,        /* with the connection; answer: a file with a struct rg_quota_answer */
     RG_ASK_ALIVE,        /* what RG_TELL_BEAT is answered by; no answer */
 };
 
@@ -103,6 +106,7 @@ struct rg_monitor_question {
         struct rg_monitor_hand_over hand_over;
         struct rg_monitor_stay stay;
         struct rg_monitor_join join;
+        struct rg_usage_question usage;
     };
 };
 

@@ -16,12 +16,16 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/packet.h"
+#include "server/daemon/accountant_process.h"
+#include "server/daemon/accounting.h"
 #include "server/daemon/audit.h"
 #include "server/daemon/confined.h"
+#include "server/daemon/quotas.h"
 #include "server/handshake/handed.h"
 
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -411,6 +415,21 @@ static enum rg_status grant_share(struct rg_sessions *sessions, struct rg_sessio
     return status;
 }
 
+/* Whether the quotas allow it, now that it is known what it gets. */
+static enum rg_status check_quotas(struct rg_sessions *sessions, struct rg_session_entry *entry,
+                                   struct rg_monitor_answer *answer)
+{
+    const uint64_t memory = rg_accounting_memory(&sessions->shares, &entry->share);
+    rg_accounting_owner(&entry->who, entry->info.peer, entry->share.grant.project, &entry->owner);
+    if (entry->info.n_devices == 0)
+        return RG_OK;
+    const enum rg_status status =
+        rg_quotas_admit(sessions, &entry->owner, entry->info.n_devices, memory, answer);
+    if (status != RG_OK)
+        rg_shares_release(&sessions->shares, &entry->share, entry->info.id);
+    return status;
+}
+
 enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_driver *driver,
                                  const struct rg_monitor_question *question, const struct rg_who *who,
                                  const struct rg_session_files *files, struct rg_monitor_answer *answer)
@@ -436,6 +455,8 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
 
     char why[512] = "";
     status = grant_share(sessions, entry, wanted, answer);
+    if (status == RG_OK)
+        status = check_quotas(sessions, entry, answer);
     if (status != RG_OK)
         return status;
     status = start_process(sessions, driver, entry, wanted->purpose, files, why, sizeof why);
@@ -461,6 +482,9 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
                                 .session = info->id,
                                 .gpus = info->n_devices ? devices : "none",
                                 .encrypted = who->encrypted});
+    if (sessions->accounts && info->n_devices)
+        entry->account = rg_accounts_begin(sessions->accounts, info->id, &entry->owner, info->n_devices,
+                                           entry->started_ns, rg_accountant_wall_ns());
     sessions->entries[sessions->n++] = RG_TAKE_PTR(entry);
     show(sessions, sessions->n - 1);
     return RG_OK;
@@ -536,6 +560,20 @@ enum rg_status rg_sessions_hand_over(struct rg_sessions *sessions, const struct 
 /* --- ending ------------------------------------------------------------------------------------------------
  */
 
+/* The last measurement, while there is the slot. */
+static void close_account(const struct rg_sessions *sessions, struct rg_session_entry *entry, int end)
+{
+    struct rg_figures_sample sample;
+    char how[64] = "ended";
+    if (WIFSIGNALED(end))
+        snprintf(how, sizeof how, "its worker was killed by signal %d", WTERMSIG(end));
+    else if (WEXITSTATUS(end) != 0)
+        snprintf(how, sizeof how, "its worker failed with status %d", WEXITSTATUS(end));
+    rg_accounting_sample(&sessions->shares, &entry->share, &sample);
+    rg_account_end(entry->account, &sample, rg_now_ns(), rg_accountant_wall_ns(), how);
+    entry->account = NULL;
+}
+
 static void say_end(const struct rg_session_entry *entry, int end)
 {
     double seconds = (double)(rg_now_ns() - entry->started_ns) / 1e9;
@@ -563,6 +601,7 @@ void rg_sessions_reap(struct rg_sessions *sessions)
             continue;
         }
         say_end(entry, end);
+        close_account(sessions, entry, end);
         sessions->entries[i] = sessions->entries[--sessions->n];
         show(sessions, i);
         if (entry->hand >= 0)
@@ -655,6 +694,49 @@ static uint64_t look_at_ns(const struct rg_who *who)
                                  ? (uint64_t)left_s * 1000000000u - (uint64_t)now.tv_nsec
                                  : RG_SESSION_LOOK_S * 1000000000ull;
     return rg_now_ns() + left_ns;
+}
+
+/* A program whose GPU hours are used up is told once; its session ends where the rules want that, after the time that they give. */
+static void see_to_quota(const struct rg_sessions *sessions, struct rg_session_entry *entry,
+                         const struct rg_quota_exhausted *exhausted)
+{
+    char why[RG_CONTROL_REASON] = "";
+    const uint64_t now = rg_now_ns();
+    if (!rg_quotas_are_exhausted(sessions, &entry->owner, why, sizeof why)) {
+        entry->used_up_ns = 0;
+        return;
+    }
+    if (entry->used_up_ns == 0) {
+        const uint64_t seconds = exhausted->grace_ns / 1000000000u + 1;
+        const union sigval value = {.sival_int = !exhausted->end     ? 0
+                                                 : seconds < INT_MAX ? (int)seconds
+                                                                     : INT_MAX};
+        entry->used_up_ns = now;
+        rg_info("session %llu: %s", (unsigned long long)entry->info.id, why);
+        (void)sigqueue(entry->pid, RG_SESSION_USED_UP_SIGNAL, value);
+    }
+    if (exhausted->end && now - entry->used_up_ns >= exhausted->grace_ns) {
+        audit_end(entry, RG_AUDIT_QUOTA, why);
+        end_session(entry, RG_END_USED_UP);
+    }
+}
+
+void rg_sessions_measure(struct rg_sessions *sessions)
+{
+    const uint64_t now = rg_now_ns(), wall = rg_accountant_wall_ns();
+    const struct rg_quota_exhausted exhausted = rg_quotas_exhausted(sessions);
+    if (!sessions->accounts)
+        return;
+    rg_accounts_tick(sessions->accounts, wall);
+    for (uint32_t i = 0; i < sessions->n; i++) {
+        struct rg_session_entry *entry = sessions->entries[i];
+        struct rg_figures_sample sample;
+        rg_accounting_sample(&sessions->shares, &entry->share, &sample);
+        rg_account_sample(entry->account, &sample, now, wall);
+    }
+    for (uint32_t i = 0; i < sessions->n; i++)
+        if (sessions->entries[i]->account && !sessions->entries[i]->kill_ns)
+            see_to_quota(sessions, sessions->entries[i], &exhausted);
 }
 
 uint64_t rg_sessions_expire(struct rg_sessions *sessions)

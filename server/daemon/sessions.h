@@ -6,6 +6,7 @@
 #ifndef RG_SERVER_DAEMON_SESSIONS_H
 #define RG_SERVER_DAEMON_SESSIONS_H
 
+#include "server/accounts/accounts.h"
 #include "server/daemon/board.h"
 #include "server/daemon/driver.h"
 #include "server/daemon/shares.h"
@@ -24,7 +25,10 @@ struct rg_session_entry {
     uint64_t kill_ns; /* it was told to end, and is killed then; 0: it was not */
     struct rg_sandbox_lease *lease;
     struct rg_shares_session share;
-    int hand; /* a socket by which its worker gets further connections; -1: it takes none */
+    struct rg_account_owner owner; /* whose account it goes to */
+    struct rg_account *account;    /* NULL: none is kept */
+    uint64_t used_up_ns; /* since when it is known that its GPU hours are used up; 0: they are not */
+    int hand;            /* a socket by which its worker gets further connections; -1: it takes none */
 };
 
 /** What comes with a question: descriptors of the monitor's. */
@@ -43,8 +47,9 @@ struct rg_sessions {
     bool encrypt_control; /* of an encrypted one what goes over RDMA need not be */
     struct rg_sandboxes *sandboxes;
     struct rg_shares shares;
-    const char *worker;   /* path */
-    uint32_t reconnect_s; /* how long a session waits for a client that lost its connection; 0: not */
+    struct rg_accounts *accounts; /* NULL: none are kept */
+    const char *worker;           /* path */
+    uint32_t reconnect_s;         /* how long a session waits for a client that lost its connection; 0: not */
     uint64_t device_files[RG_DEVICES_MAX]; /* of each device the bit of its number; 0: it is not known yet */
     char netperf[4096]; /* path of the program that answers measurements; "": they are refused */
 };
@@ -81,6 +86,11 @@ RG_MUST_CHECK enum rg_status rg_sessions_hand_over(struct rg_sessions *sessions,
 RG_MUST_CHECK enum rg_status rg_sessions_stay(struct rg_sessions *sessions,
                                               const struct rg_monitor_question *question,
                                               const struct rg_who *who, struct rg_monitor_answer *answer);
+/**
+ * Measures what sessions have used, and tells or ends those whose GPU hours are used up. To be called every RG_ACCOUNTS_SAMPLE_NS
+ * while there are any.
+ */
+void rg_sessions_measure(struct rg_sessions *sessions);
 /** Takes what workers have counted to the board. */
 void rg_sessions_show_usage(struct rg_sessions *sessions);
 /** Reaps workers that have ended, and says how. After SIGCHLD. */

@@ -46,6 +46,13 @@ static const struct rg_option table[] = {
     OPTION("overcommit", FLAG, overcommit,
            "let sessions' memory limits be more together than a GPU has: they are limits then, and no "
            "guarantees"),
+    OPTION("accounts", CHOICE, accounts,
+           "whether it is kept in the state folder what sessions use, for remote-gpu usage and quotas of GPU "
+           "hours; "
+           "auto: where there is such a folder, for certificates or by --state-dir",
+           .argument = "auto|on|off", .value = "auto"),
+    OPTION("accounts-days", INTEGER, accounts_days, "how long that is kept; 0: for ever", .argument = "N",
+           .value = "400", .min = 0, .max = 100000),
     OPTION("grace", SECONDS, grace_ns, "when asked to stop, wait this long for running sessions",
            .argument = "SECONDS", .value = "30"),
     OPTION("reconnect-grace", SECONDS, reconnect_grace_ns,

@@ -23,6 +23,8 @@ struct rg_daemon_settings {
     int64_t max_sessions_of_one; /* 0: as many as there may be */
     char *rules;                 /* file; NULL: none */
     bool overcommit;
+    char *accounts;        /* "auto", "on" or "off" */
+    int64_t accounts_days; /* 0: for ever */
     uint64_t grace_ns;
     char *sandbox, *worker_uids, *share_ipc; /* server/sandbox/identities.h */
     char *wait;

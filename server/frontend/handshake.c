@@ -16,6 +16,7 @@
 #include "server/daemon/audit.h"
 #include "server/frontend/questions.h"
 #include "server/frontend/security.h"
+#include "server/frontend/usage.h"
 #include "server/identity/identity.h"
 #include "transport/connect/connect.h"
 #include "transport/control.h"
@@ -393,6 +394,11 @@ static void answer_question(struct rg_handshake *handshake)
         refuse(handshake, &refusal);
     } else if (hello->purpose == RG_PURPOSE_MANAGEMENT) {
         rg_answer_management(frontend, handshake->conn, hello);
+    } else if (hello->purpose == RG_PURPOSE_USAGE || hello->purpose == RG_PURPOSE_QUOTA) {
+        struct rg_monitor_question question = {.peer = handshake->secured.peer};
+        snprintf(question.peer.address, sizeof question.peer.address, "%s", rg_conn_peer(handshake->conn));
+        if (rg_answer_accounts(frontend, handshake->conn, hello, &question, &refusal) != RG_OK)
+            refuse(handshake, &refusal);
     } else {
         const struct rg_viewer viewer = {.proof = handshake->secured.peer.proof,
                                          .name = handshake->secured.peer.name,
@@ -442,6 +448,8 @@ static void serve(struct rg_handshake *handshake)
     case RG_PURPOSE_INVENTORY:
     case RG_PURPOSE_STATUS:
     case RG_PURPOSE_MANAGEMENT:
+    case RG_PURPOSE_USAGE:
+    case RG_PURPOSE_QUOTA:
         answer_question(handshake);
         break;
     }

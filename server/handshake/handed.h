@@ -11,13 +11,20 @@
 #include "transport/tls/tls.h"
 #include "transport/transport.h"
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 enum { RG_HANDED_VERSION = 1, RG_HANDED_FDS = 3 };
 
 /** Why a worker is told to end: the value that comes with SIGTERM (sigqueue). */
-enum rg_session_end_reason { RG_END_SHUTDOWN, RG_END_REVOKED, RG_END_EXPIRED };
+enum rg_session_end_reason { RG_END_SHUTDOWN, RG_END_REVOKED, RG_END_EXPIRED, RG_END_USED_UP };
+
+/**
+ * Tells a worker that the GPU hours of its user, group or project are used up; the value: after how many seconds the session will end,
+ * 0: it may go on. A process that does not expect it ignores it.
+ */
+#define RG_SESSION_USED_UP_SIGNAL SIGURG
 
 struct rg_handed {
     uint32_t version;

@@ -20,6 +20,7 @@
 #include "server/core/worker.h"
 #include "server/handshake/address_space.h"
 #include "server/modules.h"
+#include "server/shares/worker/count.h"
 #include "server/timeline/completion.h"
 
 #include <errno.h>
@@ -314,6 +315,7 @@ static CUresult write_device(struct rg_worker *worker, struct managed_context *c
             result = rg_driver.cuMemcpyHtoDAsync_v2(address, context->staging, part, context->stream);
         if (result == CUDA_SUCCESS)
             result = rg_driver.cuStreamSynchronize(context->stream);
+        rg_count_in(part);
         address += part;
         size -= part;
     }
@@ -325,6 +327,8 @@ static CUresult write_host(struct rg_worker *worker, unsigned char *to, size_t s
     unsigned char page[PAGE];
     void *where = size <= sizeof page ? page : to;
     *broken = rg_conn_recv_bulk(worker->conn, where, size) != RG_OK;
+    if (!*broken)
+        rg_count_in(size);
     if (!*broken && where == page)
         store(to, page, size);
     return CUDA_SUCCESS;
@@ -426,6 +430,7 @@ static void share_out(struct rg_worker *worker, const struct rg_answer *answer, 
     notice.arg[0] = (uint64_t)result;
     notice.arg[1] = result == CUDA_SUCCESS && data ? size : 0;
     rg_completion_before_notice(worker);
+    rg_count_out(notice.arg[1]);
     (void)rg_worker_notice(worker, &notice, NULL, 0, data, notice.arg[1]);
     pthread_mutex_unlock(&managed->lock);
     rg_context_unknown();

@@ -15,11 +15,16 @@ struct rg_share_rules {
     json_t *root;
 };
 
-static rg_share_quota_check *quota_check;
+static rg_share_quota_check *quota_check, *used_up_check;
 
 void rg_share_rules_check_quota(rg_share_quota_check *check)
 {
     quota_check = check;
+}
+
+void rg_share_rules_check_used_up(rg_share_quota_check *check)
+{
+    used_up_check = check;
 }
 
 /* --- one key: its value into its field ------------------------------------------------------------------------- */
@@ -161,6 +166,50 @@ static bool check_entry(const json_t *entry, const char *where, bool project, ch
     return true;
 }
 
+/* Who is in it twice would count twice. */
+static bool check_once(const json_t *members, char *why, size_t why_size)
+{
+    json_t *seen = json_object(), *member;
+    bool good = seen != NULL;
+    size_t i;
+    json_array_foreach((json_t *)(uintptr_t)members, i, member)
+    {
+        const char *name = json_string_value(member);
+        if (good && json_object_get(seen, name)) {
+            rg_explain(why, why_size, "'%s' is in it twice", name);
+            good = false;
+        }
+        good = good && json_object_set_new(seen, name, json_true()) == 0;
+    }
+    json_decref(seen);
+    return good;
+}
+
+/* A group has members, and a quota for all of them together: limits are a user's, or a project's. */
+static bool check_group(const json_t *group, const char *where, char *why, size_t why_size)
+{
+    const char *name;
+    json_t *value;
+    char reason[256] = "";
+    if (!json_is_object(group)) {
+        rg_explain(why, why_size, "%s is not an object { … }", where);
+        return false;
+    }
+    json_object_foreach((json_t *)(uintptr_t)group, name, value)
+    {
+        if (strcmp(name, "members") == 0 && check_members(value, reason, sizeof reason) &&
+            check_once(value, reason, sizeof reason))
+            continue;
+        if (quota_check && strcmp(name, "quota") == 0 && quota_check(value, reason, sizeof reason))
+            continue;
+        if (!reason[0])
+            snprintf(reason, sizeof reason, "a group has \"members\" and \"quota\"");
+        rg_explain(why, why_size, "%s, \"%s\": %s", where, name, reason);
+        return false;
+    }
+    return true;
+}
+
 static bool check_entries(const json_t *entries, const char *section, bool project, char *why,
                           size_t why_size)
 {
@@ -180,7 +229,8 @@ static bool check_entries(const json_t *entries, const char *section, bool proje
             return false;
         }
         snprintf(where, sizeof where, "\"%s\", \"%s\"", section, name);
-        if (!check_entry(entry, where, project, why, why_size))
+        if (*section == 'g' ? !check_group(entry, where, why, why_size)
+                            : !check_entry(entry, where, project, why, why_size))
             return false;
     }
     return true;
@@ -199,10 +249,19 @@ static bool check_root(const json_t *root, char *why, size_t why_size)
         bool good;
         if (strcmp(name, "default") == 0) {
             good = check_entry(value, "\"default\"", false, why, why_size);
-        } else if (strcmp(name, "users") == 0 || strcmp(name, "projects") == 0) {
+        } else if (strcmp(name, "when-used-up") == 0 && used_up_check) {
+            char reason[256] = "";
+            good = used_up_check(value, reason, sizeof reason);
+            if (!good)
+                rg_explain(why, why_size, "\"when-used-up\": %s", reason);
+        } else if (strcmp(name, "users") == 0 || strcmp(name, "projects") == 0 ||
+                   strcmp(name, "groups") == 0) {
             good = check_entries(value, name, *name == 'p', why, why_size);
         } else {
-            rg_explain(why, why_size, "\"%s\" is none of \"default\", \"users\" and \"projects\"", name);
+            rg_explain(
+                why, why_size,
+                "\"%s\" is none of \"default\", \"users\", \"projects\", \"groups\" and \"when-used-up\"",
+                name);
             good = false;
         }
         if (!good)
@@ -336,4 +395,14 @@ const json_t *rg_share_rules_quota(const struct rg_share_rules *rules, const str
     else if (project)
         entry = entry_of(rules, "projects", project);
     return json_object_get(entry, "quota");
+}
+
+const json_t *rg_share_rules_groups(const struct rg_share_rules *rules)
+{
+    return rules ? json_object_get(rules->root, "groups") : NULL;
+}
+
+const json_t *rg_share_rules_used_up(const struct rg_share_rules *rules)
+{
+    return rules ? json_object_get(rules->root, "when-used-up") : NULL;
 }

@@ -4,7 +4,8 @@
  *     {
  *       "default":  {"memory": "8G", "max-memory": "50%", "require-memory": true, "max-priority": "normal"},
  *       "users":    {"alice": {"max-memory": "100%", "weight": 200}, "uid:1000": {"compute": "25%"}},
- *       "projects": {"vision": {"members": ["alice"], "max-weight": 500}}
+ *       "projects": {"vision": {"members": ["alice"], "max-weight": 500}},
+ *       "groups":   {"students": {"members": ["bob", "carol"], "quota": {"gpus": 4}}}
  *     }
  *
  * What is said of a user comes before what is said of the project, and that before the default; each key by itself. A user is
@@ -73,5 +74,12 @@ const json_t *rg_share_rules_quota(const struct rg_share_rules *rules, const str
 /** Called for each "quota" of a file that is read; false with `why`: the file is wrong. Set once, before the first file. */
 typedef bool rg_share_quota_check(const json_t *quota, char *why, size_t why_size);
 void rg_share_rules_check_quota(rg_share_quota_check *check);
+
+/** The file's "groups", each with "members" and a "quota" for all of them together; NULL: there are none. The rules'. */
+const json_t *rg_share_rules_groups(const struct rg_share_rules *rules);
+/** What the file says under "when-used-up": what becomes of sessions whose GPU hours are. NULL: nothing. The rules'. */
+const json_t *rg_share_rules_used_up(const struct rg_share_rules *rules);
+/** As rg_share_rules_check_quota, for "when-used-up". */
+void rg_share_rules_check_used_up(rg_share_quota_check *check);
 
 #endif

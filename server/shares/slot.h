@@ -41,8 +41,8 @@ struct rg_share_usage_device {
     _Atomic uint64_t memory, memory_peak; /* bytes charged */
     _Atomic uint64_t busy_ns;             /* of the device, measured */
     _Atomic uint64_t throttled_ns;        /* that work has waited for its turn */
-    _Atomic uint64_t launches;            /* work given to the device */
-    _Atomic uint64_t refusals;            /* of memory, for the limit's sake */
+    _Atomic uint64_t launches; /* kernels and whole graphs (worker/count.h); of all devices, at the first */
+    _Atomic uint64_t refusals; /* of memory, for the limit's sake */
 };
 
 struct rg_share_usage {

@@ -10,6 +10,7 @@
  * dispatcher.
  */
 #include "generated/server/execute.h"
+#include "server/shares/worker/count.h"
 #include "server/transfer/advertised.h"
 #include "server/transfer/device_region.h"
 #include "server/transfer/gpudirect.h"
@@ -115,6 +116,8 @@ static CUresult copy_in(struct rg_request *request, const struct rg_device_regio
     CUresult result = CUDA_SUCCESS;
     for (size_t i = 0; copy.done < region->total && result == CUDA_SUCCESS; i++)
         result = protocols[i](&copy);
+    if (result == CUDA_SUCCESS)
+        rg_count_in(region->total);
     if (synchronous && region->total && result == CUDA_SUCCESS)
         rg_stream_synchronous(request, copy.context, stream);
     return result;
@@ -152,6 +155,8 @@ CUresult rg_execute_rgCopyInSmall(struct rg_request *request, CUdeviceptr dst, C
         return request->result;
     /* The driver takes the bytes along itself. */
     CUresult result = rg_driver.cuMemcpyHtoDAsync_v2(dst, data, size, stream);
+    if (result == CUDA_SUCCESS)
+        rg_count_in(size);
     if (synchronous && result == CUDA_SUCCESS)
         rg_stream_synchronous(request, context, stream);
     return result;

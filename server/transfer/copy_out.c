@@ -13,6 +13,7 @@
  */
 #include "generated/server/execute.h"
 #include "server/core/worker.h"
+#include "server/shares/worker/count.h"
 #include "server/timeline/output.h"
 #include "server/timeline/wait.h"
 #include "server/transfer/device_region.h"
@@ -174,8 +175,8 @@ static CUresult send_whole(const struct copy *copy, struct rg_staging_buffer *bu
     return CUDA_SUCCESS;
 }
 
-static CUresult copy_out(struct rg_request *request, const struct rg_device_region *region, CUstream stream,
-                         uint64_t transfer)
+static CUresult send_region(struct rg_request *request, const struct rg_device_region *region,
+                            CUstream stream, uint64_t transfer)
 {
     struct copy copy = {.request = request,
                         .worker = request->worker,
@@ -199,6 +200,15 @@ static CUresult copy_out(struct rg_request *request, const struct rg_device_regi
         return send_parts(&copy, first);
     rg_staging_give_after(request->worker, first, stream);
     return request->result;
+}
+
+static CUresult copy_out(struct rg_request *request, const struct rg_device_region *region, CUstream stream,
+                         uint64_t transfer)
+{
+    const CUresult result = send_region(request, region, stream, transfer);
+    if (result == CUDA_SUCCESS)
+        rg_count_out(region->total);
+    return result;
 }
 
 CUresult rg_execute_rgCopyOut(struct rg_request *request, CUdeviceptr src, size_t pitch, size_t width,

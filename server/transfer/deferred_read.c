@@ -8,6 +8,7 @@
 #include "common/base/thread.h"
 #include "common/sync/scoped_lock.h"
 #include "generated/server/execute.h"
+#include "server/shares/worker/count.h"
 #include "server/timeline/completion.h"
 #include "server/transfer/deferred.h"
 #include "server/transfer/gpudirect.h"
@@ -33,6 +34,7 @@ static void send_chunk(struct rg_deferred_item *item, size_t index)
         item->area ? item->device + index * item->chunk : item->slots[index % RG_DEFERRED_SLOTS];
     if (item->area)
         rg_gpudirect_sent(item->worker, size);
+    rg_count_out(size);
     (void)rg_worker_send_transfer(item->worker, item->id, index * item->chunk, from, size,
                                   index + 1 == item->n_chunks,
                                   item->area ? NULL : item->leases[index % RG_DEFERRED_SLOTS]);

@@ -8,6 +8,7 @@
  */
 #include "common/sync/scoped_lock.h"
 #include "generated/server/execute.h"
+#include "server/shares/worker/count.h"
 #include "server/transfer/credit.h"
 #include "server/transfer/deferred.h"
 
@@ -132,6 +133,8 @@ static enum rg_answered answer(struct rg_worker *worker, const struct rg_message
         rg_conn_withdraw(worker->conn, item->id, slot);
     pthread_mutex_lock(&deferred->lock);
     item->received += came ? size : 0;
+    if (came && wanted)
+        rg_count_in(size);
     const bool all = came && rg_deferred_has_all(item);
     if (wanted)
         rg_deferred_rest(item);

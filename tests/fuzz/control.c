@@ -118,7 +118,8 @@ void fuzz_seeds(void)
     static struct rg_control control;
     static const enum rg_purpose purposes[] = {RG_PURPOSE_SESSION,    RG_PURPOSE_STATUS, RG_PURPOSE_NETPERF,
                                                RG_PURPOSE_MANAGEMENT, RG_PURPOSE_BULK,   RG_PURPOSE_RESUME,
-                                               RG_PURPOSE_JOIN,       RG_PURPOSE_RENEW,  RG_PURPOSE_STAY};
+                                               RG_PURPOSE_JOIN,       RG_PURPOSE_RENEW,  RG_PURPOSE_STAY,
+                                               RG_PURPOSE_USAGE,      RG_PURPOSE_QUOTA};
     for (size_t i = 0; i < sizeof purposes / sizeof *purposes; i++) {
         memset(&control, 0, sizeof control);
         rg_client_hello_init(&control, purposes[i]);

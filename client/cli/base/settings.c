@@ -11,6 +11,7 @@
 #include "client/query/servers.h"
 #include "common/base/log.h"
 #include "common/sync/adaptive_wait.h"
+#include "proto/accounts/usage.h"
 #include "transport/multipath/multipath.h"
 #include "transport/topology/rails.h"
 
@@ -23,7 +24,7 @@
 #define SYSTEM_CONFIG "/etc/remote-gpu/config"
 #define AT(field)     offsetof(struct rg_cli_settings, field)
 #define OPTION(...)   RG_OPTION_ROW(struct rg_cli_settings, __VA_ARGS__)
-#define QUESTIONS     (RG_CLI_LIST | RG_CLI_SMI | RG_CLI_VERSION)
+#define QUESTIONS     (RG_CLI_LIST | RG_CLI_SMI | RG_CLI_VERSION | RG_CLI_USAGE | RG_CLI_QUOTA)
 #define WITH_SERVER   (RG_CLI_RUN | QUESTIONS | RG_CLI_NETPERF | RG_CLI_COMPARE | RG_CLI_DOCTOR)
 
 static enum rg_status check_connections(const char *text, char *why, size_t why_size)
@@ -127,6 +128,20 @@ static const struct rg_option table[] = {
     OPTION("json", FLAG, json, "answer as JSON", .letter = 'j',
            .commands = QUESTIONS | RG_CLI_NETPERF | RG_CLI_COMPARE | RG_CLI_DOCTOR | RG_CLI_PREDICT,
            .not_in_file = true),
+    OPTION("user", TEXT, user, "only what this user has used; only the server's operator sees others",
+           .letter = 'u', .argument = "NAME", .commands = RG_CLI_USAGE, .not_in_file = true),
+    OPTION("project", TEXT, usage_project, "only what was used for this project", .argument = "NAME",
+           .commands = RG_CLI_USAGE, .not_in_file = true),
+    OPTION("since", TEXT, since,
+           "from when on, in UTC: 2026-11-27, '2026-11-27 14:00', today, month (its beginning), or so long "
+           "ago: 12h, "
+           "30d, 4w; whole hours are counted (default: month)",
+           .argument = "TIME", .commands = RG_CLI_USAGE, .not_in_file = true),
+    OPTION("until", TEXT, until, "until when, likewise (default: now)", .argument = "TIME",
+           .commands = RG_CLI_USAGE, .not_in_file = true),
+    OPTION("by", CHOICE, by, "what a row is about; user: and project", .argument = RG_USAGE_BY_CHOICES,
+           .value = "user", .commands = RG_CLI_USAGE, .not_in_file = true),
+    OPTION("csv", FLAG, csv, "print CSV", .commands = RG_CLI_USAGE, .not_in_file = true),
     OPTION("quick", FLAG, quick, "fewer sizes, and less time for each", .commands = RG_CLI_NETPERF,
            .not_in_file = true),
     OPTION("perftest", FLAG, perftest,

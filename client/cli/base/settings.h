@@ -16,6 +16,8 @@ enum rg_cli_command {
     RG_CLI_DOCTOR = 64,
     RG_CLI_PREDICT = 128,
     RG_CLI_JOIN = 256,
+    RG_CLI_USAGE = 512,
+    RG_CLI_QUOTA = 1024,
 };
 
 struct rg_cli_settings {
@@ -51,7 +53,9 @@ struct rg_cli_settings {
     bool json;
     bool quick;
     bool perftest;
-    char *plot; /* file */
+    char *plot;                                      /* file */
+    char *user, *usage_project, *since, *until, *by; /* of usage: NULL: not said */
+    bool csv;
     int64_t runs;
     char *link;            /* of compare: another network, as the filter delay is told */
     char *rtt, *bandwidth; /* of predict */

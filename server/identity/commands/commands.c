@@ -2,6 +2,7 @@
 #include "server/identity/commands/commands.h"
 
 #include "common/base/log.h"
+#include "proto/accounts/usage.h"
 #include "server/identity/identity.h"
 #include "server/identity/x509.h"
 
@@ -12,7 +13,7 @@
 #define AT(field)   offsetof(struct rg_command, field)
 #define OPTION(...) RG_OPTION_ROW(struct rg_command, __VA_ARGS__)
 
-enum { TOKEN = 1u << 0, USERS = 1u << 1, REVOKE = 1u << 2 };
+enum { TOKEN = 1u << 0, USERS = 1u << 1, REVOKE = 1u << 2, USAGE = 1u << 3 };
 
 struct rg_subcommand_of_server {
     const char *name;
@@ -36,6 +37,11 @@ static const struct rg_subcommand_of_server subcommands[] = {
      "and running sessions\n"
      "end within a second. A user who is to come back needs a new token.",
      rg_command_revoke, 1, 1000},
+    {"usage", USAGE, "[OPTION…]", "show what users have used",
+     "Shows GPU hours held and busy, memory, bytes moved and kernels launched, of all users, from the "
+     "accounts in the\n"
+     "state folder; 'remote-gpu usage' shows users their own.",
+     rg_command_usage, 0, 0},
 };
 #define N_SUBCOMMANDS (sizeof subcommands / sizeof subcommands[0])
 
@@ -56,7 +62,22 @@ static const struct rg_option table[] = {
            "where the user's machine reaches this server (default: this machine's name, and the port that "
            "the server listened on last)",
            .letter = 's', .argument = "HOST[:PORT]", .commands = TOKEN),
-    OPTION("json", FLAG, json, "print JSON", .commands = USERS),
+    OPTION("user", TEXT, user_of,
+           "only what this user has used: a certificate's name, uid:1000 or unauthenticated", .letter = 'u',
+           .argument = "NAME", .commands = USAGE),
+    OPTION("project", TEXT, project, "only what was used for this project", .argument = "NAME",
+           .commands = USAGE),
+    OPTION("since", TEXT, since,
+           "from when on, in UTC: 2026-11-27, '2026-11-27 14:00', today, month (its beginning), or so long "
+           "ago: 12h, "
+           "30d, 4w; whole hours are counted (default: month)",
+           .argument = "TIME", .commands = USAGE),
+    OPTION("until", TEXT, until, "until when, likewise (default: now)", .argument = "TIME",
+           .commands = USAGE),
+    OPTION("by", CHOICE, by, "what a row is about; user: and project", .argument = RG_USAGE_BY_CHOICES,
+           .value = "user", .commands = USAGE),
+    OPTION("csv", FLAG, csv, "print CSV", .commands = USAGE),
+    OPTION("json", FLAG, json, "print JSON", .commands = USERS | USAGE),
     OPTION("foreign", FLAG, foreign,
            "the names and serials are in certificates of the operator's own authority (--tls-ca)",
            .commands = REVOKE),

@@ -1,5 +1,5 @@
 /*
- * commands.h - remote-gpud token, users and revoke: what an operator does with the state folder, while the server runs or not.
+ * commands.h - remote-gpud token, users, revoke and usage: what an operator does with the state folder, while the server runs or not.
  *
  * Happy path: rg_command_load takes the command line, then the caller reads the server's configuration (which may name another state
  * folder, or an authority of the operator's), and rg_command_run does it under the folder's lock; a running server notices within a
@@ -30,6 +30,8 @@ struct rg_command {
     int64_t max_sessions, max_gpus;
     char *server;
     bool json, foreign;
+    char *user_of, *project, *since, *until, *by; /* of usage; NULL: not said */
+    bool csv;
     char *state_dir, *config;
     bool help;
     int argc; /* words behind the options */
@@ -67,6 +69,7 @@ RG_MUST_CHECK bool rg_command_open(const struct rg_command *command, const struc
                                    struct rg_state *state);
 int rg_command_token(const struct rg_command *command, const struct rg_command_server *server);
 int rg_command_users(const struct rg_command *command, const struct rg_command_server *server);
+int rg_command_usage(const struct rg_command *command, const struct rg_command_server *server);
 int rg_command_revoke(const struct rg_command *command, const struct rg_command_server *server);
 
 #endif

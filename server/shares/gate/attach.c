@@ -33,7 +33,6 @@ static void counted(uint32_t device, const struct rg_gate_counts *counts)
         return;
     atomic_store_explicit(&usage->busy_ns, counts->busy_ns, memory_order_relaxed);
     atomic_store_explicit(&usage->throttled_ns, counts->throttled_ns, memory_order_relaxed);
-    atomic_store_explicit(&usage->launches, counts->admitted, memory_order_relaxed);
     _Atomic uint64_t *last = &rg_share.slot->usage.last_use_ns;
     if (counts->last_use_ns > atomic_load_explicit(last, memory_order_relaxed))
         atomic_store_explicit(last, counts->last_use_ns, memory_order_relaxed);

@@ -112,6 +112,8 @@ class Manuals(unittest.TestCase):
             "remote-gpu-join.1": options_of_help(command, "join", "--help"),
             "remote-gpu-compare.1": options_of_help(command, "compare", "--help"),
             "remote-gpu.1": questions,
+            "remote-gpu-usage.1": set().union(*(options_of_help(*words, "--help") for words in (
+                (command, "usage"), (command, "quota"), (server, "usage")))),
         }.items():
             with self.subTest(manual):
                 self.assertGreater(len(options), 3)

@@ -106,7 +106,8 @@ Test(hostile, numbers_and_counts)
     for (int purpose = -1; purpose < 100; purpose++) {
         good_hello(&hello);
         hello.purpose = (Rg__ClientHello__Purpose)purpose;
-        const bool known = (purpose >= 1 && purpose <= 5) || purpose == RG_PURPOSE_STAY;
+        const bool known = (purpose >= 1 && purpose <= 5) || purpose == RG_PURPOSE_STAY ||
+                           purpose == RG_PURPOSE_USAGE || purpose == RG_PURPOSE_QUOTA;
         cr_expect_eq(unpack_hello(&hello), known ? RG_OK : RG_ERR_PROTOCOL, "%d",
                      purpose); /* of others something else is missing */
     }

@@ -82,7 +82,7 @@ static void expect_hours(uint64_t day, uint64_t month)
     cr_expect_eq(b, month, "%llu", (unsigned long long)b);
     rg_accounts_of_project(accounts, "vision", &a, &b);
     cr_expect_eq(a, day);
-    rg_accounts_of_name(accounts, "alice", &a, &b);
+    rg_accounts_of_name(accounts, RG_USAGE_CERTIFICATE, "alice", &a, &b);
     cr_expect_eq(b, month);
 }
 

@@ -36,8 +36,8 @@ for name in ("REMOTE_GPU_FILTER", "CUDA_VISIBLE_DEVICES"):
 
 
 def children_of(pid):
-    """State and command of each child but the frontend, zombies included."""
-    return [child for child in all_children_of(pid) if child[2] != "frontend"]
+    """State and command of each child but the frontend and the accountant, zombies included."""
+    return [child for child in all_children_of(pid) if child[2] not in ("frontend", "accountant")]
 
 
 def frontend_of(daemon):

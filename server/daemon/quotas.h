@@ -1,0 +1,36 @@
+/*
+ * quotas.h - the quotas that hold for a session: of its user, of the user's groups and of its project, by the operator's rules
+ * (server/shares/rules.h); what of them is used, by the sessions that run and the accounts. Main thread.
+ */
+#ifndef RG_SERVER_DAEMON_QUOTAS_H
+#define RG_SERVER_DAEMON_QUOTAS_H
+
+#include "server/accounts/quota.h"
+#include "server/daemon/sessions.h"
+
+/** Which hold, and what is used. */
+struct rg_quotas {
+    unsigned n;
+    struct rg_quota_case cases[RG_QUOTA_SCOPES_MAX];
+    struct rg_quota quotas[RG_QUOTA_SCOPES_MAX]; /* of the cases */
+};
+
+/** Before the first rules are read: how what they say of quotas is checked. `accounts`: whether GPU hours are counted at all. */
+void rg_quotas_init(bool accounts);
+
+void rg_quotas_of(const struct rg_sessions *sessions, const struct rg_account_owner *owner,
+                  struct rg_quotas *out);
+/** Whether a session with that many GPUs and bytes of their memory may begin. RG_ERR_REFUSED with `answer`. */
+RG_MUST_CHECK enum rg_status rg_quotas_admit(const struct rg_sessions *sessions,
+                                             const struct rg_account_owner *owner, uint32_t gpus,
+                                             uint64_t memory, struct rg_monitor_answer *answer);
+/** Whether the GPU hours of somebody are used up; `why` is the sentence. */
+bool rg_quotas_are_exhausted(const struct rg_sessions *sessions, const struct rg_account_owner *owner,
+                             char *why, size_t why_size);
+/** What then becomes of sessions that run. */
+struct rg_quota_exhausted rg_quotas_exhausted(const struct rg_sessions *sessions);
+/** What somebody who asks is told. */
+void rg_quotas_tell(const struct rg_sessions *sessions, const struct rg_account_owner *owner,
+                    struct rg_quota_answer *out);
+
+#endif
