@@ -54,6 +54,41 @@ def end(process):
     process.communicate()
 
 
+# What NVML says before there is a session, and once the program has 256 MiB: total and used by both versions, and of the process.
+MANAGE = """
+import ctypes, os, time
+nvml, cuda = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.CDLL("libcuda.so.1")
+class Memory(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_ulonglong) for name in ("total", "free", "used")]
+class Memory2(ctypes.Structure):
+    _fields_ = [("version", ctypes.c_uint)] + [(name, ctypes.c_ulonglong) for name in ("total", "reserved", "free", "used")]
+class Process(ctypes.Structure):
+    _fields_ = [("pid", ctypes.c_uint), ("memory", ctypes.c_ulonglong), ("instances", ctypes.c_uint * 2)]
+device, one, two = ctypes.c_void_p(), Memory(), Memory2(version=ctypes.sizeof(Memory2) | 2 << 24)
+def must(result):
+    assert result == 0, result
+def look():
+    must(nvml.nvmlDeviceGetMemoryInfo(device, ctypes.byref(one)))
+    must(nvml.nvmlDeviceGetMemoryInfo_v2(device, ctypes.byref(two)))
+    assert (one.total, one.free, one.used) == (two.total, two.free, two.used)
+    return one.total, one.used
+must(nvml.nvmlInit_v2())
+must(nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)))
+print(*look())
+context, address = ctypes.c_void_p(), ctypes.c_ulonglong()
+must(cuda.cuInit(0))
+must(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
+must(cuda.cuCtxSetCurrent(context))
+must(cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(256 << 20)))
+end = time.monotonic() + 20
+while look()[1] == 0 and time.monotonic() < end:
+    time.sleep(0.1)
+processes, count = (Process * 8)(), ctypes.c_uint(8)
+must(nvml.nvmlDeviceGetComputeRunningProcesses_v3(device, ctypes.byref(count), processes))
+print(*look(), *[p.memory for p in processes[:count.value] if p.pid == os.getpid()])
+"""
+
+
 def case_limits(trial):
     """What a session sees is a card of the size of its limit, and refusals are sentences."""
     for environment in (CARD, OTHER):
@@ -67,6 +102,8 @@ def case_limits(trial):
         expect(share["weight"] == 7 and share["project"] == "vision" and share["priority"] == "normal", share)
         expect(share["state"] == "running" and not share["overcommitted"], share)
         end(holder)
+    result = trial.run(trial.serve(), ("-m", "1G"), sys.executable, "-c", MANAGE)
+    expect(result.output.split() == [str(n) for n in (GIB, 0, GIB, 256 * MIB, 256 * MIB)], result.report())
     for words, expected in ((("-m", "5G"), "5 GiB of each GPU's memory were asked for, but GPU 0 has 4 GiB"),
                             (("--priority", "low", "-p", "0.0000001"), "more than 0")):
         result = trial.run(server, words, trial.greedy, "1", "linear")
@@ -216,7 +253,7 @@ def run_exact(trial, names, least):
 
 
 def case_exact(trial):
-    run_exact(trial, [trial.build.example(name) for name in ("vector_add", "async_pool", "texture")], 2)
+    run_exact(trial, [trial.build.example(name) for name in ("vector_add", "histogram", "managed_memory")], 2)
 
 
 def case_exact_all(trial):
