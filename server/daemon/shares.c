@@ -11,11 +11,11 @@
 
 /*
  * With guarantees, no more may be given away than was free at the start: a driver takes some for itself. Without any, there is
- * nothing to keep free, and the driver says when it has no more.
+ * nothing to keep free, and the driver says when it has no more, but for the software device, which has as much for each process.
  */
 static void set_capacity(const struct rg_shares_device *device)
 {
-    atomic_store(&device->device.page->capacity, device->promised ? device->to_promise : device->total);
+    atomic_store(&device->device.page->capacity, device->promised ? device->to_promise : device->unpromised);
 }
 
 enum rg_status rg_shares_open(struct rg_shares *shares, const struct rg_driver *driver, uint32_t max_sessions,
@@ -33,12 +33,13 @@ enum rg_status rg_shares_open(struct rg_shares *shares, const struct rg_driver *
     for (uint32_t i = 0; i < driver->n_devices; i++) {
         const struct rg_device_info *info = &driver->devices[i];
         struct rg_shares_device *device = &shares->devices[i];
+        const bool soft = strcmp(driver->info.kind, "soft") == 0;
         device->total = device->to_promise = info->memory_total;
+        device->unpromised = soft ? device->total : UINT64_MAX;
         /* the software device's is what this machine has left now, and each process has its own */
-        if (info->memory_free_known && info->memory_free < info->memory_total &&
-            strcmp(driver->info.kind, "soft") != 0)
+        if (info->memory_free_known && info->memory_free < info->memory_total && !soft)
             device->to_promise = info->memory_free;
-        if (rg_share_device_create(max_sessions, device->total, &device->device, &device->fd) != RG_OK) {
+        if (rg_share_device_create(max_sessions, device->unpromised, &device->device, &device->fd) != RG_OK) {
             rg_error("no memory to share a GPU: %s", strerror(errno));
             return RG_ERR_NO_MEMORY;
         }

@@ -21,6 +21,7 @@ struct rg_shares_device {
     int fd;
     uint64_t total;      /* bytes of memory, as the driver says */
     uint64_t to_promise; /* of these, what was free when no session ran */
+    uint64_t unpromised; /* what sessions may hold while nothing is promised; UINT64_MAX: the driver says */
     uint64_t promised;   /* the sum of the guarantees */
 };
 

@@ -227,11 +227,17 @@ static struct rg_meter_entry *find(enum rg_meter_kind kind, uint64_t key)
     return NULL;
 }
 
-/* Whether what is held is more than may be: a charge that was made anyway. */
+/*
+ * Whether what is held is more than may be: a charge that was made anyway. What was promised may be held whatever others hold, or
+ * try to.
+ */
 static bool is_over(const struct rg_share_account *account)
 {
-    if (account->limit && rg_share_held(account) > account->limit)
+    const uint64_t held = rg_share_held(account);
+    if (account->limit && held > account->limit)
         return true;
+    if (held <= atomic_load(&account->device.page->places[account->place].guaranteed))
+        return false;
     return rg_share_owed(&account->device) > atomic_load(&account->device.page->capacity);
 }
 
