@@ -67,7 +67,7 @@ def compare(build, command, counts, device, short):
     direct = build.run_direct(command, environment=dict(device, SOFTGPU_DEVICES=str(sum(counts) or 1)))
     lines = direct.output.splitlines()
     print("directly: %s, %d lines" % (direct.describe(), len(lines)))
-    good = direct.status == 0 and (len(lines) > 50 or device or len(command) > 1 or command[0].endswith("/images"))
+    good = direct.status == 0 and (len(lines) > 50 or bool(device) or len(command) > 1 or command[0].endswith("/images"))
     if command[0].endswith("/device_output") and len(command) == 1 and not assertions(direct):
         print("directly: no failed assertion on standard error")
         good = False
