@@ -34,7 +34,7 @@ _remote_gpu() {
         fi
     elif [[ ${program##*/} == remote-gpu ]]; then
         if ((COMP_CWORD == 1)); then
-            _remote_gpu_words "$("$program" --help 2> /dev/null | sed -nE 's/^  ([a-z]+) .*/\1/p') --help --version" "$current"
+            _remote_gpu_words "$("$program" --help 2> /dev/null | sed -nE 's/^  ([a-z-]+) .*/\1/p') --help --version" "$current"
             return
         fi
         command+=("${COMP_WORDS[1]}")

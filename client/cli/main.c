@@ -58,6 +58,13 @@ static const struct rg_subcommand subcommands[] = {
      "round-trip\n"
      "time and bandwidth (default: the recorded network), with and without each optimisation.",
      rg_cli_predict, true},
+    {"verify-limits", RG_CLI_VERIFY_LIMITS, "[OPTION…]",
+     "measure whether sessions get the shares of a GPU that they are to get",
+     "Runs sessions with weights and caps that keep a GPU of the server busy, and compares what each gets "
+     "in\n"
+     "windows of a second with what it should get. Others should not use the GPU meanwhile. Exit status:\n"
+     "0: all cases reach their goals, 1: some do not, 125: it could not be measured.",
+     rg_cli_verify_limits, false},
     {"version", RG_CLI_VERSION, "[OPTION…]", "show the versions of this command and of servers",
      "Shows the version of this command and of each server that is named.", rg_cli_version, false},
 };
@@ -68,7 +75,7 @@ static void print_help(void)
     printf("Usage: remote-gpu SUBCOMMAND [OPTION…]\n"
            "Runs CUDA programs of this machine on the GPUs of other machines.\n\nSubcommands:\n");
     for (size_t i = 0; i < N_SUBCOMMANDS; i++)
-        printf("  %-8s %s\n", subcommands[i].name, subcommands[i].summary);
+        printf("  %-13s %s\n", subcommands[i].name, subcommands[i].summary);
     printf("\nremote-gpu SUBCOMMAND --help shows the options of each.\n");
 }
 

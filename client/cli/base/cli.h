@@ -35,6 +35,7 @@ int rg_cli_netperf(const struct rg_cli_settings *settings, int argc, char **argv
 int rg_cli_predict(const struct rg_cli_settings *settings, int argc, char **argv);
 int rg_cli_usage(const struct rg_cli_settings *settings, int argc, char **argv);
 int rg_cli_quota(const struct rg_cli_settings *settings, int argc, char **argv);
+int rg_cli_verify_limits(const struct rg_cli_settings *settings, int argc, char **argv);
 int rg_cli_version(const struct rg_cli_settings *settings, int argc, char **argv);
 
 #endif

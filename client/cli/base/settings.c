@@ -25,7 +25,8 @@
 #define AT(field)     offsetof(struct rg_cli_settings, field)
 #define OPTION(...)   RG_OPTION_ROW(struct rg_cli_settings, __VA_ARGS__)
 #define QUESTIONS     (RG_CLI_LIST | RG_CLI_SMI | RG_CLI_VERSION | RG_CLI_USAGE | RG_CLI_QUOTA)
-#define WITH_SERVER   (RG_CLI_RUN | QUESTIONS | RG_CLI_NETPERF | RG_CLI_COMPARE | RG_CLI_DOCTOR)
+#define WITH_SERVER                                                                                          \
+    (RG_CLI_RUN | QUESTIONS | RG_CLI_NETPERF | RG_CLI_COMPARE | RG_CLI_DOCTOR | RG_CLI_VERIFY_LIMITS)
 
 static enum rg_status check_connections(const char *text, char *why, size_t why_size)
 {
@@ -126,7 +127,8 @@ static const struct rg_option table[] = {
     OPTION("log", CHOICE, log, "how much is logged to stderr", .argument = "error|warn|info|debug",
            .commands = RG_CLI_RUN, .environment = "REMOTE_GPU_LOG"),
     OPTION("json", FLAG, json, "answer as JSON", .letter = 'j',
-           .commands = QUESTIONS | RG_CLI_NETPERF | RG_CLI_COMPARE | RG_CLI_DOCTOR | RG_CLI_PREDICT,
+           .commands = QUESTIONS | RG_CLI_NETPERF | RG_CLI_COMPARE | RG_CLI_DOCTOR | RG_CLI_PREDICT |
+                       RG_CLI_VERIFY_LIMITS,
            .not_in_file = true),
     OPTION("user", TEXT, user, "only what this user has used; only the server's operator sees others",
            .letter = 'u', .argument = "NAME", .commands = RG_CLI_USAGE, .not_in_file = true),
@@ -142,8 +144,8 @@ static const struct rg_option table[] = {
     OPTION("by", CHOICE, by, "what a row is about; user: and project", .argument = RG_USAGE_BY_CHOICES,
            .value = "user", .commands = RG_CLI_USAGE, .not_in_file = true),
     OPTION("csv", FLAG, csv, "print CSV", .commands = RG_CLI_USAGE, .not_in_file = true),
-    OPTION("quick", FLAG, quick, "fewer sizes, and less time for each", .commands = RG_CLI_NETPERF,
-           .not_in_file = true),
+    OPTION("quick", FLAG, quick, "measure less, and for less time",
+           .commands = RG_CLI_NETPERF | RG_CLI_VERIFY_LIMITS, .not_in_file = true),
     OPTION("perftest", FLAG, perftest,
            "also run perftest's programs over RDMA, if installed on both machines",
            .commands = RG_CLI_NETPERF, .not_in_file = true),

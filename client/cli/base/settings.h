@@ -18,6 +18,7 @@ enum rg_cli_command {
     RG_CLI_JOIN = 256,
     RG_CLI_USAGE = 512,
     RG_CLI_QUOTA = 1024,
+    RG_CLI_VERIFY_LIMITS = 2048,
 };
 
 struct rg_cli_settings {

@@ -4,6 +4,9 @@
 #include "server/shares/gate/gate.h"
 #include "server/shares/worker/share.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 static enum rg_turn_priority priority_of(enum rg_share_priority priority)
 {
     return priority == RG_SHARE_PRIORITY_HIGH  ? RG_TURN_HIGH
@@ -41,7 +44,8 @@ static void counted(uint32_t device, const struct rg_gate_counts *counts)
 enum rg_status rg_gate_attach(struct rg_worker *worker)
 {
     struct rg_gate_attachment attachments[RG_DEVICES_MAX];
-    if (!rg_share.slot)
+    const char *turns = getenv("REMOTE_GPU_TURNS");
+    if (!rg_share.slot || (turns && strcmp(turns, "off") == 0 && !rg_share.grant.compute_millionths))
         return RG_OK;
     for (uint32_t i = 0; i < rg_share.n_devices; i++) {
         const struct rg_share_account *account = &rg_share.accounts[i];

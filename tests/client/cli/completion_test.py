@@ -22,7 +22,8 @@ def complete(*words):
 class Completion(unittest.TestCase):
     def test_words(self):
         self.assertEqual(complete("remote-gpu", "ru"), {"run"})
-        self.assertTrue({"run", "join", "list", "smi", "doctor", "netperf", "compare", "predict", "version"} <=
+        self.assertTrue({"run", "join", "list", "smi", "doctor", "netperf", "compare", "predict", "verify-limits",
+                         "version"} <=
                         complete("remote-gpu", ""))
         self.assertEqual(complete("remote-gpu", "run", "--tr"), {"--transport"})
         self.assertEqual(complete("remote-gpu", "run", "--transport", ""), {"auto", "tcp", "rdma"})

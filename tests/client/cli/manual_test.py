@@ -110,6 +110,7 @@ class Manuals(unittest.TestCase):
             "remote-gpu-doctor.1": options_of_help(command, "doctor", "--help"),
             "remote-gpu-predict.1": options_of_help(command, "predict", "--help"),
             "remote-gpu-join.1": options_of_help(command, "join", "--help"),
+            "remote-gpu-verify-limits.1": options_of_help(command, "verify-limits", "--help"),
             "remote-gpu-compare.1": options_of_help(command, "compare", "--help"),
             "remote-gpu.1": questions,
             "remote-gpu-usage.1": set().union(*(options_of_help(*words, "--help") for words in (
@@ -131,7 +132,7 @@ class Manuals(unittest.TestCase):
         command = os.path.join(BIN, "remote-gpu")
         programs = {"remote-gpud.8": [os.path.join(BIN, "remote-gpud"), "--help"]}
         programs.update({"remote-gpu-%s.1" % name: [command, name, "--help"]
-                         for name in ("run", "join", "netperf", "doctor", "predict", "compare")})
+                         for name in ("run", "join", "netperf", "doctor", "predict", "compare", "verify-limits")})
         for manual, words in programs.items():
             letters, shown = letters_of_help(*words), synopsis_of_manual(manual)
             for option in options_of_help(*words) - {"help", "version", "foreground"}:
@@ -157,7 +158,7 @@ class Manuals(unittest.TestCase):
     def test_keys(self):
         command, server = os.path.join(BIN, "remote-gpu"), os.path.join(BIN, "remote-gpud")
         options = set().union(*(options_of_help(command, name, "--help") for name in (
-            "run", "join", "list", "netperf", "doctor", "compare", "predict")))
+            "run", "join", "list", "netperf", "doctor", "compare", "predict", "verify-limits")))
         self.assertEqual(keys_of_manual("command"), self.keys_of_program(options, command, "version"))
         options = options_of_help(server, "--help")
         self.assertEqual(keys_of_manual("server"), self.keys_of_program(options, server, "--config", "FILE"))

@@ -1,0 +1,190 @@
+/* run.c - one case: the sessions are started, watched for some windows, and ended. See verify.h. */
+#include "client/cli/base/cli.h"
+#include "client/cli/base/environment.h"
+#include "client/cli/verify/verify.h"
+#include "common/base/clock.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "common/base/path.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define START_NS  60000000000ull
+#define WARM_NS   1500000000ull /* until shares have settled: guesses, the first turns */
+#define WINDOW_NS 1000000000ull
+#define HOLD_NS   1000000000ull /* so long it is watched when a cap begins to hold */
+#define POINT     3.0           /* above the cap */
+
+struct running {
+    char path[PATH_MAX]; /* of the board */
+    struct rg_verify_board *board;
+    pid_t children[RG_VERIFY_SESSIONS];
+    unsigned n;
+};
+
+static bool make_board(struct running *running)
+{
+    const int file = rg_file_temporary("remote-gpu-verify", running->path, sizeof running->path);
+    if (file < 0 || ftruncate(file, sizeof *running->board) != 0) {
+        rg_error("no temporary file in $TMPDIR, or /tmp: %s", strerror(errno));
+        if (file >= 0)
+            close(file);
+        return false;
+    }
+    running->board = mmap(NULL, sizeof *running->board, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    if (running->board == MAP_FAILED) {
+        rg_error("cannot map %s: %s", running->path, strerror(errno));
+        unlink(running->path);
+        return false;
+    }
+    return true;
+}
+
+static _Noreturn void become(const struct rg_cli_settings *settings, const struct running *running,
+                             unsigned i, const struct rg_verify_session *session)
+{
+    char load[PATH_MAX], number[16], ns[32];
+    if (rg_path_library("limits-load", load, sizeof load) != RG_OK ||
+        rg_cli_set_environment(settings, settings->server.items[0]) != RG_OK ||
+        (session->weight && setenv("REMOTE_GPU_WEIGHT", session->weight, 1) != 0) ||
+        (session->compute && setenv("REMOTE_GPU_COMPUTE", session->compute, 1) != 0))
+        _exit(RG_EXIT_FAILURE);
+    snprintf(number, sizeof number, "%u", i);
+    snprintf(ns, sizeof ns, "%llu", (unsigned long long)session->ns);
+    dup2(2, 1);
+    execl(load, load, running->path, number, session->work, ns, (char *)NULL);
+    rg_error("cannot run %s: %s", load, strerror(errno));
+    _exit(RG_EXIT_NOT_FOUND);
+}
+
+/* Waits until all are ready. */
+static bool wait_for_start(struct running *running)
+{
+    for (const uint64_t until = rg_now_ns() + START_NS; rg_now_ns() < until; (void)usleep(5000)) {
+        unsigned ready = 0;
+        for (unsigned i = 0; i < running->n; i++) {
+            int status;
+            if (waitpid(running->children[i], &status, WNOHANG) == running->children[i]) {
+                running->children[i] = 0;
+                rg_error("a session for the measurement ended before it began; what it said stands above");
+                return false;
+            }
+            ready += atomic_load(&running->board->sessions[i].state) == RG_VERIFY_READY;
+        }
+        if (ready == running->n)
+            return true;
+    }
+    rg_error("the sessions for the measurement did not begin within a minute");
+    return false;
+}
+
+static bool start(const struct rg_cli_settings *settings, const struct rg_verify_case *one,
+                  struct running *running)
+{
+    if (!make_board(running))
+        return false;
+    for (unsigned i = 0; i < one->n; i++) {
+        const pid_t child = fork();
+        if (child == 0)
+            become(settings, running, i, &one->sessions[i]);
+        if (child < 0) {
+            rg_error("cannot start a process: %s", strerror(errno));
+            return false;
+        }
+        running->children[running->n++] = child;
+    }
+    return wait_for_start(running);
+}
+
+static void end(struct running *running)
+{
+    if (!running->board)
+        return;
+    atomic_store(&running->board->stop, 1);
+    for (unsigned i = 0; i < running->n; i++) {
+        int tries = 0, status;
+        while (running->children[i] > 0 && waitpid(running->children[i], &status, WNOHANG) == 0)
+            if (++tries > 500) {
+                (void)kill(running->children[i], SIGKILL);
+                (void)waitpid(running->children[i], &status, 0);
+                break;
+            } else {
+                (void)usleep(10000);
+            }
+    }
+    (void)munmap(running->board, sizeof *running->board);
+    unlink(running->path);
+}
+
+static void read_units(const struct running *running, uint64_t *out)
+{
+    for (unsigned i = 0; i < running->n; i++)
+        out[i] = atomic_load(&running->board->sessions[i].units);
+}
+
+/*
+ * Milliseconds from the first submission until what a capped session has had stays within the cap, and three points, of the time
+ * that has passed. Looked at while the sessions warm up.
+ */
+static double watch_caps(const struct rg_verify_case *one, const struct running *running,
+                         const double *unit_ns)
+{
+    double holds = NAN;
+    for (const uint64_t until = rg_now_ns() + HOLD_NS; rg_now_ns() < until; (void)usleep(2000))
+        for (unsigned i = 0; i < one->n; i++) {
+            const uint64_t begun = atomic_load(&running->board->sessions[i].begun_ns), now = rg_now_ns();
+            if (!one->sessions[i].compute || !begun || now <= begun)
+                continue;
+            const double passed = (double)(now - begun),
+                         most = (atof(one->sessions[i].compute) + POINT) / 100;
+            const double had = (double)atomic_load(&running->board->sessions[i].units) * unit_ns[i];
+            if (isnan(holds))
+                holds = 0;
+            if (had > passed * most)
+                holds = passed / 1e6;
+        }
+    return holds;
+}
+
+bool rg_verify_run(const struct rg_cli_settings *settings, const struct rg_verify_case *one,
+                   const double *unit_ns, unsigned windows, struct rg_verify_result *out)
+{
+    struct running running = {.board = NULL};
+    uint64_t units[RG_VERIFY_WINDOWS_MAX][RG_VERIFY_SESSIONS] = {{0}};
+    double seconds[RG_VERIFY_WINDOWS_MAX] = {0};
+    *out = (struct rg_verify_result){.loss = NAN, .cap_holds_ms = NAN};
+    if (!start(settings, one, &running)) {
+        end(&running);
+        return false;
+    }
+    const uint64_t began = rg_now_ns();
+    atomic_store(&running.board->go, 1);
+    out->cap_holds_ms = watch_caps(one, &running, unit_ns);
+    while (rg_now_ns() < began + WARM_NS)
+        (void)usleep(1000);
+    for (unsigned w = 0; w < windows; w++) {
+        uint64_t before[RG_VERIFY_SESSIONS] = {0}, after[RG_VERIFY_SESSIONS] = {0};
+        read_units(&running, before);
+        const uint64_t since = rg_now_ns();
+        while (rg_now_ns() < since + WINDOW_NS)
+            (void)usleep(500);
+        read_units(&running, after);
+        seconds[w] = (double)(rg_now_ns() - since) / 1e9;
+        for (unsigned i = 0; i < one->n; i++)
+            units[w][i] = after[i] - before[i];
+    }
+    end(&running);
+    rg_verify_judge(one, unit_ns, windows, seconds, units, out);
+    out->ran = true;
+    return true;
+}

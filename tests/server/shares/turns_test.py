@@ -1,0 +1,166 @@
+"""Sessions of a server share its GPU by weight and cap, whatever they give it to do: in what the server has measured of each.
+
+usage: turns_test.py STAGE
+
+Nothing here depends on how fast the machine is: what is compared are parts of the time that was charged.
+"""
+
+import json
+import mmap
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+STAGE = sys.argv[1]
+del sys.argv[1]
+COMMAND = os.path.join(STAGE, "bin", "remote-gpu")
+LOAD = os.path.join(STAGE, "lib", "remote-gpu", "limits-load")
+PLACE, READY = 64, 1  # client/cli/verify/board.h
+
+
+class Server:
+    def __init__(self, folder):
+        self.address = "unix:" + os.path.join(folder, "socket")
+        self.log = open(os.path.join(folder, "log"), "w+")
+        self.process = subprocess.Popen(
+            [os.path.join(STAGE, "bin", "remote-gpud"), "--listen", self.address, "--driver", "soft",
+             "--state-dir", os.path.join(folder, "state")], stderr=self.log)
+        wait_until(lambda: subprocess.run([COMMAND, "list", "-s", self.address], stdout=subprocess.DEVNULL,
+                                          stderr=subprocess.DEVNULL).returncode == 0)
+
+    def sessions(self):
+        answer = json.loads(subprocess.run([COMMAND, "list", "--json", "-s", self.address], check=True, text=True,
+                                           stdout=subprocess.PIPE).stdout)
+        return answer["servers"][0]["sessions"]
+
+    def end(self):
+        self.process.terminate()
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.log.close()
+
+
+def wait_until(good, seconds=60):
+    end = time.monotonic() + seconds
+    while not good():
+        if time.monotonic() > end:
+            raise AssertionError("it did not happen in %d s" % seconds)
+        time.sleep(0.05)
+
+
+class Loads:
+    """Programs that keep the GPU busy: (options of run, work, nanoseconds) each."""
+
+    def __init__(self, server, folder, loads):
+        self.n = len(loads)
+        path = os.path.join(folder, "board")
+        with open(path, "wb") as file:
+            file.write(bytes(PLACE * 9))
+        with open(path, "r+b") as file:
+            self.board = mmap.mmap(file.fileno(), PLACE * 9)
+        self.processes = [
+            subprocess.Popen([COMMAND, "run", "-s", server.address, *options, "--", LOAD, path, str(i), work, str(ns)])
+            for i, (options, work, ns) in enumerate(loads)]
+
+    def word(self, i, offset, kind="I"):
+        return struct.unpack_from(kind, self.board, PLACE * (i + 1) + offset)[0]
+
+    def start(self):
+        wait_until(lambda: all(self.word(i, 0) == READY for i in range(self.n)))
+        struct.pack_into("I", self.board, 0, 1)
+
+    def units(self):
+        return [self.word(i, 8, "Q") for i in range(self.n)]
+
+    def end(self):
+        struct.pack_into("I", self.board, 4, 1)
+        for process in self.processes:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def busy_of(server):
+    """Seconds that were charged, by the work that the program was started for."""
+    busy = {}
+    for session in server.sessions():
+        command = json.dumps(session)
+        for work in ("kernels", "cooperative", "streams", "graphs", "copies", "fills"):
+            if " %s " % work in command:
+                busy[work] = sum(device["busy_seconds"] for device in session["share"]["devices"])
+    return busy
+
+
+class Turns(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.server = Server(self.folder.name)
+        self.addCleanup(self.server.end)
+
+    def run_loads(self, *loads):
+        running = Loads(self.server, self.folder.name, loads)
+        self.addCleanup(running.end)
+        running.start()
+        return running
+
+    def test_whatever_the_work_is_it_is_charged(self):
+        kinds = ("kernels", "cooperative", "streams", "graphs", "copies", "fills")
+        loads = self.run_loads(*[([], kind, 200000) for kind in kinds])
+        wait_until(lambda: sum(busy_of(self.server).values()) > 1.5)
+        before = busy_of(self.server)
+        wait_until(lambda: sum(busy_of(self.server).values()) > sum(before.values()) + 2)
+        after = busy_of(self.server)
+        wait_until(lambda: min(loads.units()) > 0)
+        charged = {kind: after[kind] - before[kind] for kind in kinds}
+        total = sum(charged.values())
+        for kind in kinds:
+            with self.subTest(kind):
+                self.assertGreater(charged[kind] / total, 0.08, charged)
+                self.assertLess(charged[kind] / total, 0.3, charged)
+
+    def test_a_cap_is_not_exceeded(self):
+        since = time.monotonic()
+        loads = self.run_loads((["--compute", "20%"], "graphs", 100000))
+        wait_until(lambda: busy_of(self.server).get("graphs", 0) > 0.2)
+        time.sleep(1)
+        busy, passed = busy_of(self.server)["graphs"], time.monotonic() - since
+        self.assertLess(busy, 0.2 * passed + 0.1)
+        wait_until(lambda: sum(loads.units()) > 0)
+
+    def test_a_killed_session_holds_nobody_up(self):
+        loads = self.run_loads(([], "kernels", 1000000), ([], "fills", 1000000))
+        wait_until(lambda: min(loads.units()) > 4)
+        loads.processes[0].kill()
+        before = loads.units()[1]
+        wait_until(lambda: loads.units()[1] > before + 100)
+
+    def test_verify_limits_measures(self):
+        done = subprocess.run([COMMAND, "verify-limits", "--quick", "--json", "-s", self.server.address],
+                              stdout=subprocess.PIPE, text=True)
+        self.assertIn(done.returncode, (0, 1))  # how near the goals it comes is the machine's affair
+        cases = json.loads(done.stdout)["cases"]
+        self.assertGreaterEqual(len(cases), 3)
+        for case in cases:
+            self.assertEqual(len(case["part"]), case["sessions"])
+            self.assertTrue(all(part > 0 for part in case["part"]), case)
+        self.assertEqual(cases[1]["expected"], [25, 75])
+
+    def test_verify_limits_says_what_is_wrong(self):
+        done = subprocess.run([COMMAND, "verify-limits", "-s", "unix:/nowhere/1,unix:/nowhere/2"],
+                              stderr=subprocess.PIPE, text=True)
+        self.assertEqual(done.returncode, 125)
+        self.assertIn("one server", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
