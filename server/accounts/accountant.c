@@ -109,7 +109,7 @@ static void commit(struct accountant *accountant)
     (void)answer(&(struct rg_accountant_answer){.kind = RG_ACCOUNTANT_SAVED, .number = accountant->number});
 }
 
-/* Once an hour what is older than it is to be kept. */
+/* Once an hour: closes what servers that were killed have left, and removes what is older than it is to be kept. */
 static void expire(struct accountant *accountant)
 {
     char why[RG_ACCOUNTS_WHY] = "";
@@ -117,6 +117,8 @@ static void expire(struct accountant *accountant)
     if (rg_now_ns() < accountant->expire_ns || !accountant->store || accountant->in_batch)
         return;
     accountant->expire_ns = rg_now_ns() + EXPIRE_NS;
+    if (rg_store_close_sessions(accountant->store, false, why, sizeof why) != RG_OK)
+        rg_warn("sessions of servers that have ended stay open in the accounts: %s", why);
     if (rg_store_expire(accountant->store, accountant->keep_s, (int64_t)time(NULL), &removed, why,
                         sizeof why) != RG_OK)
         rg_warn("old accounts are not removed: %s", why);

@@ -124,6 +124,13 @@ static void refuse(struct rg_monitor *monitor, struct rg_monitor_answer *answere
     answer(monitor, answered, NULL, 0);
 }
 
+/* A day may have begun since something was measured, and with it GPU hours of quotas. */
+static void see_what_time_it_is(const struct rg_monitor *monitor)
+{
+    if (monitor->accountant.accounts)
+        rg_accounts_tick(monitor->accountant.accounts, rg_accountant_wall_ns());
+}
+
 static void start_session(struct rg_monitor *monitor, const struct rg_monitor_question *question,
                           const struct rg_session_files *files, struct rg_monitor_answer *answered)
 {
@@ -134,6 +141,7 @@ static void start_session(struct rg_monitor *monitor, const struct rg_monitor_qu
         return;
     }
     answered->status = rg_who_is(&monitor->policy, &question->peer, files->connection, &who, answered);
+    see_what_time_it_is(monitor);
     if (answered->status == RG_OK)
         answered->status =
             rg_sessions_start(&monitor->sessions, &monitor->driver, question, &who, files, answered);
@@ -306,6 +314,7 @@ static void tell_quotas(struct rg_monitor *monitor, const struct rg_monitor_ques
         return;
     }
     rg_accounting_owner(&who, question->peer.address, "", &owner);
+    see_what_time_it_is(monitor);
     rg_quotas_tell(&monitor->sessions, &owner, &quotas);
     const int file = rg_file_in_memory("remote-gpu-quotas", &quotas, sizeof quotas);
     if (file < 0) {

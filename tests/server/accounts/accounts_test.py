@@ -54,7 +54,7 @@ def children_of(pid, name):
 class World:
     """A folder with a server's state, its rules, and its log; and the server, which may be started again."""
 
-    def __init__(self, *arguments, rules=None, state="state"):
+    def __init__(self, *arguments, rules=None, state="state", environment=None):
         self.folder = tempfile.mkdtemp(prefix="remote-gpu-accounts-")
         self.state = os.path.join(self.folder, state)
         self.socket = "unix:" + os.path.join(self.folder, "socket")
@@ -63,6 +63,7 @@ class World:
         if rules is not None:
             self.write_rules(rules)
             self.arguments += ["--rules", self.rules]
+        self.environment = dict(ENVIRONMENT, **(environment or {}))
         self.process = None
         self.programs = []
 
@@ -93,7 +94,8 @@ class World:
             self.process = subprocess.Popen(
                 [os.path.join(BIN, "remote-gpud"), "--driver", "soft", "--state-dir", self.state, "--listen", self.socket,
                  "--listen", "127.0.0.1:0", "--config", "/dev/null", "--ready-file", ready, "--grace", "1",
-                 *self.arguments], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=ENVIRONMENT)
+                 *self.arguments], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                env=self.environment)
         if wait:
             wait_until(lambda: os.path.exists(ready) or self.process.poll() is not None, 60)
             expect(self.process.poll() is None, "the server did not start", self.log())
@@ -200,7 +202,7 @@ def case_exact():
     """Launches and bytes are exact; times are not longer than they can be; and users see their own alone."""
     with World().start() as world:
         began = time.time()
-        first = world.program(17, 100000, "--project", "vision")
+        first = world.program(17, 100000, "--project", "vision", "-m", "1G")
         other = world.program(3, 3 << 20, server=world.address)
         time.sleep(1.2)
         rows = world.usage()
@@ -215,6 +217,12 @@ def case_exact():
             expect(1.2 < row["gpu_seconds_held"] <= lasted, "held for %s s of %s" % (row["gpu_seconds_held"], lasted))
             expect(0 <= row["gpu_seconds_busy"] <= row["gpu_seconds_held"], "busy for longer than held")
             expect(row["end"] == "ended", row["end"])
+        # what is guaranteed is held, used or not; without a limit what is used
+        held = rows[0]["gpu_seconds_held"] * (1 << 30)
+        expect(abs(rows[0]["memory_byte_seconds"] - held) < held / 1000, "byte-seconds", rows[0])
+        expect(100000 <= rows[0]["peak_memory_bytes"] < 1 << 20, "peak", rows[0])
+        expect(3 << 20 <= rows[1]["peak_memory_bytes"] < 4 << 20, "peak", rows[1])
+        expect(0 < rows[1]["memory_byte_seconds"] <= (4 << 20) * lasted, "byte-seconds", rows[1])
         expect((rows[0]["user"], rows[0]["kind"], rows[0]["project"]) == ("uid:%d" % os.getuid(), "local", "vision"), rows[0])
         expect((rows[1]["user"], rows[1]["kind"], rows[1]["address"]) == ("unauthenticated", "unauthenticated", "127.0.0.1"),
                rows[1])
@@ -347,6 +355,33 @@ def case_used_up():
         line = program.stderr.readline()
         expect("this session may go on" in line, line)
         world.leave(program)
+
+
+def case_midnight():
+    """A new day begins while nobody does anything, and gives new GPU hours; a clock that is set back gives none twice."""
+    user = "uid:%d" % os.getuid()
+    rules = {"users": {user: {"quota": {"gpu-hours-day": 1.2 / 3600}}}}
+    with tempfile.NamedTemporaryFile("w") as clock, World(rules=rules, environment={
+            "LD_PRELOAD": os.path.join(BUILD, "tests", "moved_clock.so"), "MOVED_CLOCK": clock.name}) as world:
+        def move(days):
+            clock.seek(0)
+            clock.truncate()
+            clock.write(str(days * 86400))
+            clock.flush()
+
+        world.start()
+        program = world.program(1, 64)
+        expect("GPU hours on the server are used up" in program.stderr.readline(), "nothing was said")
+        world.leave(program)
+        time.sleep(1.2) # the server has measured that there is nothing to be measured
+        world.command("quota", status=1)
+        move(1)
+        world.command("quota", status=0)
+        world.leave(world.program(1, 64))
+        move(0)
+        wait_until(lambda: world.command("quota", status=None).returncode == 1, 20, world)
+        said = world.begin(1, 64).stderr.read()
+        expect("[quota-gpu-hours-day]" in said, said)
 
 
 def case_broken():
