@@ -13,6 +13,7 @@
 #include "common/base/log.h"
 #include "common/base/parse.h"
 #include "common/base/path.h"
+#include "common/cuda/behaviour.h"
 #include "server/daemon/audit.h"
 #include "server/daemon/monitor.h"
 #include "server/daemon/notify.h"
@@ -581,8 +582,8 @@ static struct rg_sandboxes *open_sandboxes(const struct rg_daemon_settings *sett
 /* Whether the environment asks the software device not to confine kernels (docs/software-device.md). */
 static bool kernels_roam(void)
 {
-    const char *guard = getenv("SOFTGPU_GUARD"), *behaviour = getenv("SOFTGPU_BEHAVE");
-    return (guard && strcmp(guard, "0") == 0) || (behaviour && strcmp(behaviour, "nvidia") == 0);
+    const char *guard = getenv("SOFTGPU_GUARD");
+    return (guard && strcmp(guard, "0") == 0) || rg_behaviour_is_nvidia(getenv("SOFTGPU_BEHAVE"));
 }
 
 /*

@@ -7,6 +7,7 @@
 #include "common/base/cleanup.h"
 #include "common/base/log.h"
 #include "common/cache/digest.h"
+#include "common/cuda/behaviour.h"
 #include "generated/proto/ops.h"
 #include "generated/server/driver.h"
 #include "server/handshake/address_space.h"
@@ -83,8 +84,8 @@ static bool check(CUresult result, const char *call, char *why, size_t why_size)
 
 static bool behaves_as_nvidia(void)
 {
-    const char *behaviour = getenv("SOFTGPU_BEHAVE");
-    return behaviour && strcmp(behaviour, "nvidia") == 0; /* else the software device takes no notice of it */
+    return rg_behaviour_is_nvidia(
+        getenv("SOFTGPU_BEHAVE")); /* else the software device takes no notice of it */
 }
 
 /*

@@ -137,6 +137,7 @@ struct sg_task;
 /* The part that schedule.c guards with its own lock. */
 struct sg_context_work {
     struct sg_stream *busy; /* streams with tasks queued or running */
+    unsigned queued;        /* tasks of all of them */
 };
 
 struct sg_context {
@@ -182,6 +183,8 @@ struct sg_context *sg_context_new(struct sg_device *device, bool primary, unsign
 
 /** Records a fault of the context's work: the first one stays. */
 void sg_context_poison(struct sg_context *context, CUresult error);
+/** The first fault that any context of this process has had, or CUDA_SUCCESS. */
+CUresult sg_context_process_error(void);
 
 /** True on threads that are running a host function or a stream callback. */
 extern __thread bool sg_in_host_function;

@@ -15,7 +15,7 @@ from trial import Build, Server  # noqa: E402
 
 # Device memory that nothing is written to takes none of the machine's.
 DEVICES = {
-    "as NVIDIA's driver": {"SOFTGPU_BEHAVE": "nvidia", "SOFTGPU_MEMORY": "100G"},
+    "as NVIDIA's driver": {"SOFTGPU_BEHAVE": "nvidia:init=0:context=0", "SOFTGPU_MEMORY": "100G"},
     "as the software device": {"SOFTGPU_MEMORY": "100G"},
 }
 

@@ -1,10 +1,12 @@
 """Runs a program directly on the software device and remotely in several ways; its transcripts must be the same.
 
-usage: run.py BUILD_FOLDER PROGRAM [servers=N,…] [memory=SIZE] [drivers=VERSION,…] [ARGUMENT…]
+usage: run.py BUILD_FOLDER PROGRAM [servers=N,…] [memory=SIZE] [drivers=VERSION,…] [behave=SETTINGS,…] [ARGUMENT…]
 
 servers=1,2: two servers, with 1 and 2 devices, that the program uses together; directly, one device has as many.
 memory=64M: devices with so much memory.
 drivers=12.0,12.4: with drivers of these versions, one after another, not with each optimisation off.
+behave=seed=1,seed=2:fail=719@3: on a device that behaves as NVIDIA's may, with these settings of SOFTGPU_BEHAVE, one after
+another; in two ways only.
 """
 
 import contextlib
@@ -52,18 +54,26 @@ def main():
         device = {"SOFTGPU_MEMORY": arguments.pop(0)[len("memory="):]}
     if arguments and arguments[0].startswith("drivers="):
         drivers = arguments.pop(0)[len("drivers="):].split(",")
+    seeds = []
+    if arguments and arguments[0].startswith("behave="):
+        seeds = arguments.pop(0)[len("behave="):].split(",")
     command = [os.path.join(sys.argv[1], "tests", sys.argv[2])] + arguments
+    settings = [{}]
+    if drivers:
+        settings = [{"SOFTGPU_DRIVER_VERSION": version} for version in drivers]
+    elif seeds:
+        settings = [{"SOFTGPU_BEHAVE": "nvidia:init=20:context=10:" + seed} for seed in seeds]
+    ways = WAYS if drivers else {name: WAYS[name] for name in ("as it is", "no optimisation")} if seeds else None
     good = True
-    for version in drivers or [None]:
-        if version:
-            print("driver %s" % version)
-            device = dict(device, SOFTGPU_DRIVER_VERSION=version)
-        good &= compare(build, command, counts, device, short=bool(drivers))
+    for setting in settings:
+        if setting:
+            print(setting)
+        good &= compare(build, command, counts, dict(device, **setting), ways)
     return 0 if good else 1
 
 
-def compare(build, command, counts, device, short):
-    """Whether the program's transcript is the same in all ways."""
+def compare(build, command, counts, device, ways):
+    """Whether the program's transcript is the same in these ways (None: in all there are)."""
     direct = build.run_direct(command, environment=dict(device, SOFTGPU_DEVICES=str(sum(counts) or 1)))
     lines = direct.output.splitlines()
     print("directly: %s, %d lines" % (direct.describe(), len(lines)))
@@ -75,7 +85,7 @@ def compare(build, command, counts, device, short):
         address = ",".join(stack.enter_context(Server(build, environment=dict(device, SOFTGPU_DEVICES=str(count)))).address
                            for count in counts or [1])
         cache = stack.enter_context(tempfile.TemporaryDirectory(prefix="remote-gpu-cache-"))
-        ways = WAYS if short else {**WAYS, **each_one_off(optimisations(build, address))}
+        ways = ways or {**WAYS, **each_one_off(optimisations(build, address))}
         for way, environment in ways.items():
             environment = {name: cache if value == "CACHE" else value for name, value in environment.items()}
             remote = build.run_remote(command, address, environment=environment)

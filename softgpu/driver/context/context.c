@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "common/cuda/export_tables.h"
+#include "softgpu/driver/behaviour/behave.h"
 #include "softgpu/driver/context/context.h"
 #include "softgpu/driver/range/range.h"
 #include "softgpu/driver/schedule/schedule.h"
@@ -49,6 +50,12 @@ struct sg_context *sg_context_new(struct sg_device *device, bool primary, unsign
 
 CUresult sg_context_start(struct sg_context *context)
 {
+    const struct sg_behaviour *behaviour = sg_behaviour();
+    if (behaviour->prohibited)
+        return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    if (behaviour->process && sg_context_process_error() != CUDA_SUCCESS)
+        return sg_context_process_error();
+    sg_behave_sleep_ms(behaviour->context_ms);
     context->limits[CU_LIMIT_STACK_SIZE] = 1024;
     context->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1u << 20;
     context->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8u << 20;
@@ -114,11 +121,11 @@ static CUresult create(CUcontext *out, unsigned flags, CUdevice ordinal, unsigne
     struct sg_context *context = sg_context_new(device, false, flags, api_version);
     if (context == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    sg_context_start(context);
-    if (!sg_context_push(context)) {
+    const CUresult started = sg_context_start(context);
+    if (started != CUDA_SUCCESS || !sg_context_push(context)) {
         sg_handle_remove(context, SG_KIND_CONTEXT);
         sg_release(&context->object);
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return started != CUDA_SUCCESS ? started : CUDA_ERROR_OUT_OF_MEMORY;
     }
     *out = sg_context_handle(context);
     return CUDA_SUCCESS;
@@ -223,6 +230,8 @@ CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned int flags)
     if (flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
     SG_RETURN_IF(peer_argument(handle, context, &bit));
+    if (!sg_behaviour()->peers)
+        return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     uint32_t before = atomic_fetch_or(&context->peers, bit);
     return before & bit ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED : CUDA_SUCCESS;
 }

@@ -128,10 +128,19 @@ CUresult sg_context_argument(CUcontext handle, struct sg_context **context)
     return CUDA_SUCCESS;
 }
 
+static _Atomic int process_error; /* the first fault of any context */
+
 void sg_context_poison(struct sg_context *context, CUresult error)
 {
     int none = CUDA_SUCCESS;
     atomic_compare_exchange_strong(&context->sticky, &none, (int)error);
+    none = CUDA_SUCCESS;
+    atomic_compare_exchange_strong(&process_error, &none, (int)error);
+}
+
+CUresult sg_context_process_error(void)
+{
+    return (CUresult)atomic_load(&process_error);
 }
 
 /* --- per-thread default streams --- */

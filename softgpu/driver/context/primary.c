@@ -13,9 +13,10 @@ static CUresult primary_retain(struct sg_device *device)
 {
     struct sg_context *context = device->primary;
     RG_SCOPED_LOCK(&sg_state.lock);
-    if (context->retained++ == 0)
-        sg_context_start(context);
-    return CUDA_SUCCESS;
+    const CUresult started = context->retained == 0 ? sg_context_start(context) : CUDA_SUCCESS;
+    if (started == CUDA_SUCCESS)
+        context->retained++;
+    return started;
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice ordinal)

@@ -16,6 +16,7 @@
 
 #include "common/base/parse.h"
 #include "common/cuda/capability.h"
+#include "softgpu/driver/behaviour/behave.h"
 #include "softgpu/driver/behaviour/version.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/exec/exec.h"
@@ -145,6 +146,9 @@ CUresult sg_devices_init(void)
         device->pci_bus = 1 + numbers[i];
         device->multiprocessors = (int)sg_exec_cores();
         device->memory_total = memory_by_environment(n);
+        if (sg_behaviour()->nvidia && n > 1) /* of several, each another size */
+            device->memory_total -=
+                device->memory_total / 16 * (uint64_t)(numbers[i] % 8) & ~((2ull << 20) - 1);
     }
     limit_memory(visible);
     sg_state.n_devices = visible;
@@ -221,7 +225,6 @@ static const int fixed_attributes[CU_DEVICE_ATTRIBUTE_MAX] = {
     [CU_DEVICE_ATTRIBUTE_GPU_OVERLAP] = 1,
     [CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT] = 2,
     [CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY] = 1,
-    [CU_DEVICE_ATTRIBUTE_COMPUTE_MODE] = CU_COMPUTEMODE_DEFAULT,
     [CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS] = 1,
     [CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR] = SG_THREADS_PER_SM,
     [CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR] = SG_BLOCKS_PER_SM,
@@ -256,6 +259,9 @@ CUresult sg_device_attribute(const struct sg_device *device, int attribute, int 
         return CUDA_ERROR_INVALID_VALUE;
     long cache = 0;
     switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
+        *value = sg_behaviour()->prohibited ? CU_COMPUTEMODE_PROHIBITED : CU_COMPUTEMODE_DEFAULT;
+        break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
         *value = (int)sg_state.capability / 10;
         break;
@@ -437,7 +443,7 @@ CUresult cuDeviceCanAccessPeer(int *can, CUdevice a, CUdevice b)
         return CUDA_ERROR_INVALID_DEVICE;
     if (can == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *can = one != other;
+    *can = one != other && sg_behaviour()->peers;
     return CUDA_SUCCESS;
 }
 

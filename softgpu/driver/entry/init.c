@@ -9,8 +9,10 @@
 
 #include <stdlib.h>
 
+#include "common/base/thread.h"
 #include "common/cuda/errors.h"
 #include "common/cuda/runtime_calls.h"
+#include "softgpu/driver/behaviour/behave.h"
 #include "softgpu/driver/behaviour/version.h"
 #include "softgpu/driver/context/context.h"
 #include "softgpu/driver/memory/pool.h"
@@ -35,8 +37,23 @@ static void at_exit(void)
     atomic_store(&sg_state.exiting, true);
 }
 
+/* A thread of the driver's own, as GPUs' drivers have some: it blocks all signals and never ends. */
+static void *stand_by(void *unused)
+{
+    (void)unused;
+    for (;;)
+        sg_behave_sleep_ms(1000);
+    return NULL;
+}
+
 static CUresult start(void)
 {
+    if (sg_behaviour()->nvidia) {
+        sg_behave_sleep_ms(sg_behaviour()->init_ms);
+        for (int i = 0; i < 2; i++)
+            if (!rg_thread_start("softgpu-standby", stand_by, NULL))
+                return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     SG_RETURN_IF(sg_devices_init());
     sg_context_at_end(sg_modules_drop_context);
     sg_pools_init();

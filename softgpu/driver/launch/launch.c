@@ -9,6 +9,7 @@
 
 #include "common/cuda/graph/graph.h"
 #include "common/cuda/kernel_messages.h"
+#include "softgpu/driver/behaviour/behave.h"
 #include "softgpu/driver/behaviour/version.h"
 #include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/launch/device_services.h"
@@ -29,12 +30,17 @@ struct request {
 struct queued_grid {
     struct sg_launch launch;
     struct sg_module *module; /* reference held: keeps code and variables */
+    CUresult fails;           /* as SOFTGPU_BEHAVE says it shall; CUDA_SUCCESS: it runs */
 };
 
 static void run_grid(struct sg_task *task)
 {
     const struct queued_grid *grid = (const void *)task->payload;
     struct sg_fault_report report = {0};
+    if (grid->fails != CUDA_SUCCESS) {
+        sg_context_poison(task->stream->object.context, grid->fails);
+        return;
+    }
     sg_exec_run(&grid->launch, &report);
     struct sg_launch faulty = grid->launch;
     if (report.child) {
@@ -134,6 +140,11 @@ static CUresult launch(CUfunction handle, CUstream stream_handle, const struct r
                 log.data != NULL ? (int)strcspn(log.data, "\n") : 7, log.data != NULL ? log.data : "no code");
     sg_text_fini(&log);
     SG_RETURN_IF(result);
+    bool at_once = false;
+    const CUresult fails = sg_behave_launch(&at_once);
+    if (at_once)
+        return fails;
+    sg_wait_for_room(stream->object.context);
 
     size_t head = (sizeof(struct queued_grid) + 15) & ~(size_t)15;
     struct sg_task *task = sg_task_new(head + kernel->params_size, run_grid, NULL);
@@ -163,6 +174,7 @@ static CUresult launch(CUfunction handle, CUstream stream_handle, const struct r
         .services = &sg_device_services,
         .owner = function->module,
     };
+    grid->fails = fails;
     grid->module = function->module;
     sg_acquire(&grid->module->object);
     task->dispose = dispose_grid;

@@ -13,6 +13,7 @@
 
 #include "common/cuda/copy_peer.h"
 #include "common/cuda/graph/graph.h"
+#include "softgpu/driver/behaviour/behave.h"
 #include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/memory/array.h"
@@ -155,6 +156,13 @@ static struct sg_task *transfer_task(const struct transfer *t, size_t staged)
     return task;
 }
 
+/* Whether a synchronous copy returns when its source has been read, which NVIDIA's driver may. */
+static bool is_early(const struct transfer *t, bool asynchronous, bool small)
+{
+    return sg_behaviour()->nvidia && !asynchronous && small && t->from.place == PLACE_PAGEABLE &&
+           t->to.place == PLACE_DEVICE && t->fill_size == 0 && sg_behave_chance(2) == 0;
+}
+
 static CUresult transfer(struct transfer *t, bool to_device, bool from_device, bool asynchronous,
                          CUstream handle)
 {
@@ -179,6 +187,14 @@ static CUresult transfer(struct transfer *t, bool to_device, bool from_device, b
     if (asynchronous && t->from.place == PLACE_PAGEABLE && t->to.place != PLACE_PAGEABLE && small) {
         staged = t->width * t->height * t->depth;
         wait = false;
+    }
+    if (is_early(t, asynchronous, small)) {
+        /* by the rules for pageable sources: what is before has been waited for, and the copy need not have been made */
+        sg_stream_wait(stream);
+        staged = t->width * t->height * t->depth;
+        wait = false;
+    } else if (asynchronous && staged > 0 && sg_behave_chance(4) == 1) { /* nor need it be asynchronous */
+        wait = true;
     }
     struct sg_task *task = transfer_task(t, staged);
     if (task == NULL)

@@ -7,6 +7,7 @@
 
 #include "common/cuda/advice.h"
 #include "common/cuda/graph/graph.h"
+#include "softgpu/driver/behaviour/behave.h"
 #include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/memory/pool.h"
@@ -158,6 +159,8 @@ CUresult cuMemHostRegister_v2(void *address, size_t size, unsigned int flags)
         return CUDA_ERROR_NOT_SUPPORTED;
     if ((flags & ~known) != 0)
         return CUDA_ERROR_INVALID_VALUE;
+    if (!sg_behaviour()->registers) /* as where no more memory may be locked */
+        return CUDA_ERROR_OUT_OF_MEMORY;
     return sg_range_host_register(context, address, size, flags);
 }
 

@@ -14,6 +14,7 @@
 
 #include "common/base/addresses.h"
 #include "common/sync/scoped_lock.h"
+#include "softgpu/driver/behaviour/behave.h"
 #include "softgpu/driver/range/range_inside.h"
 #include "softgpu/guest.h"
 
@@ -112,9 +113,9 @@ bool sg_window_reserve(void)
 {
     if (!sg_guest_possible())
         return false;
-    const char *report = secure_getenv("SOFTGPU_REPORT"), *behaviour = secure_getenv("SOFTGPU_BEHAVE");
+    const char *report = secure_getenv("SOFTGPU_REPORT");
     sg_memory.guarded = report != NULL && report[0] != '\0' && strcmp(report, "0") != 0;
-    if (behaviour && strcmp(behaviour, "nvidia") == 0 && !sg_guest_guarded() && reserve_among_libraries())
+    if (sg_behaviour()->nvidia && !sg_guest_guarded() && reserve_among_libraries())
         return true;
     uint64_t first, whole;
     choose_window(&first, &whole);
@@ -227,7 +228,8 @@ CUresult sg_range_alloc_backed(struct sg_context *context, struct sg_device *dev
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&sg_memory.lock);
     uint64_t *used = &sg_memory.used[device->ordinal];
-    if (is_charged(range) && bytes > device->memory_total - *used)
+    const uint64_t taken = sg_behave_taken(bytes, SG_PAGE);
+    if (is_charged(range) && taken > device->memory_total - *used)
         goto out;
     if (sg_memory.start == 0 && !sg_window_reserve())
         goto out;
@@ -254,7 +256,7 @@ CUresult sg_range_alloc_backed(struct sg_context *context, struct sg_device *dev
     open_block(range);
     sg_memory.cursor = range->base + range->span;
     if (is_charged(range))
-        *used += bytes;
+        *used += taken;
     *address = range->base;
     range = NULL;
     result = CUDA_SUCCESS;
@@ -276,7 +278,7 @@ void sg_range_drop(struct sg_range *range)
     if (!hole || !sg_window_map_nothing(at, bytes))
         madvise(at, bytes, MADV_DONTNEED);
     if (is_charged(range))
-        sg_memory.used[range->device->ordinal] -= bytes;
+        sg_memory.used[range->device->ordinal] -= sg_behave_taken(bytes, SG_PAGE);
     if (range->shared && range->kind == SG_RANGE_DEVICE)
         close(range->file); /* processes that have it mapped keep it */
     else if (range->shared && !range->imported &&

@@ -13,6 +13,7 @@
 #include "common/base/thread.h"
 #include "common/base/uncancelled.h"
 #include "common/sync/wait_queue.h"
+#include "softgpu/driver/behaviour/behave.h"
 #include "softgpu/driver/schedule/schedule.h"
 
 /* A thread that sleeps until `outstanding` tasks have ended. */
@@ -36,11 +37,14 @@ static struct {
     unsigned woken;    /* executors that were idle and do not run yet */
     unsigned starting; /* executors made that do not run yet */
     unsigned executors;
+    unsigned held;           /* threads that wait for room in a context's queue */
     unsigned busy;           /* streams with tasks queued or running */
     pthread_cond_t *resting; /* a thread waits until there are none */
     uint64_t sequence;       /* of the task submitted last */
     struct sg_task *garbage; /* tasks whose last use here is over; released without the lock */
 } scheduler = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static pthread_cond_t room = PTHREAD_COND_INITIALIZER; /* a context has less queued than it may have */
 
 static void lock(void)
 {
@@ -122,6 +126,8 @@ static void end_head(struct sg_stream *stream, struct sg_stream **advance)
 {
     struct sg_task *task = stream->head;
     stream->head = task->next;
+    if (--stream->object.context->work.queued < sg_behaviour()->queue && scheduler.held > 0)
+        pthread_cond_broadcast(&room);
     if (stream->head == NULL) {
         stream->tail = NULL;
         busy_remove(stream);
@@ -258,6 +264,7 @@ static void append(struct sg_stream *stream, struct sg_task *task)
     else
         stream->head = task;
     stream->tail = task;
+    stream->object.context->work.queued++;
     if (!stream->busy)
         busy_add(stream);
 }
@@ -266,6 +273,7 @@ static void run_head_unlocked(struct sg_stream *stream)
 {
     struct sg_task *task = stream->head;
     unlock();
+    sg_behave_late(sg_behaviour()->work_us);
     if (task->always || atomic_load(&stream->object.context->sticky) == CUDA_SUCCESS)
         task->run(task);
     lock();
@@ -362,11 +370,18 @@ void sg_submit(struct sg_stream *stream, struct sg_task *task, struct sg_task *a
     unlock();
 }
 
+/* Whether nothing is before the task: then the caller may run it itself, which no GPU does. */
+static bool may_run_here(const struct sg_stream *stream, const struct sg_task *task)
+{
+    return stream->head == task && task->blockers == 0 && task->run != NULL && !stream->scheduled &&
+           !sg_behaviour()->nvidia;
+}
+
 void sg_submit_small(struct sg_stream *stream, struct sg_task *task)
 {
     lock();
     submit_locked(stream, task, NULL);
-    if (stream->head == task && task->blockers == 0 && task->run != NULL && !stream->scheduled) {
+    if (may_run_here(stream, task)) {
         stream->scheduled = true;
         run_taken(stream);
     } else if (stream->head == task) {
@@ -392,7 +407,7 @@ void sg_submit_wait(struct sg_stream *stream, struct sg_task *task)
     sg_task_acquire(task);
     lock();
     submit_locked(stream, task, NULL);
-    if (stream->head == task && task->blockers == 0 && task->run != NULL && !stream->scheduled) {
+    if (may_run_here(stream, task)) {
         stream->scheduled = true;
         run_taken(stream);
         wake(0);
@@ -404,6 +419,20 @@ void sg_submit_wait(struct sg_stream *stream, struct sg_task *task)
     }
     unlock();
     sg_task_release(task);
+}
+
+void sg_wait_for_room(struct sg_context *context)
+{
+    const unsigned most = sg_behaviour()->queue;
+    if (most == 0)
+        return;
+    RG_UNCANCELLED;
+    lock();
+    scheduler.held++;
+    while (context->work.queued >= most)
+        pthread_cond_wait(&room, &scheduler.lock);
+    scheduler.held--;
+    unlock();
 }
 
 bool sg_task_done(struct sg_task *task)

@@ -67,6 +67,9 @@ void sg_submit(struct sg_stream *stream, struct sg_task *task, struct sg_task *a
 /** sg_submit, and returns when the task has ended; runs it on this thread if it may run at once. */
 void sg_submit_wait(struct sg_stream *stream, struct sg_task *task);
 
+/** Before a launch: waits while the context has as much work queued as the device has room for (SOFTGPU_BEHAVE). */
+void sg_wait_for_room(struct sg_context *context);
+
 bool sg_task_done(struct sg_task *task);
 /** When the task ended, by the monotonic clock; 0 while it has not. */
 uint64_t sg_task_done_at(struct sg_task *task);

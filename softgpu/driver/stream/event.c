@@ -16,6 +16,7 @@
 
 #include "common/cuda/graph/graph.h"
 #include "common/sync/scoped_lock.h"
+#include "softgpu/driver/behaviour/behave.h"
 #include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/core/shared_file.h"
 #include "softgpu/driver/range/range.h"
@@ -452,6 +453,11 @@ CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start_handle, CUeven
     CUresult result = CUDA_ERROR_INVALID_HANDLE; /* not recorded */
     if (from != NULL && to != NULL) {
         uint64_t began = sg_task_done_at(from), ended = sg_task_done_at(to);
+        const uint64_t step = sg_behaviour()->resolution_ns;
+        if (step != 0 && began != 0 && ended != 0) {
+            began -= began % step;
+            ended -= ended % step;
+        }
         result = began != 0 && ended != 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
         if (result == CUDA_SUCCESS)
             *milliseconds = (float)((double)(int64_t)(ended - began) / 1e6);

@@ -1,0 +1,46 @@
+/*
+ * behave.h - SOFTGPU_BEHAVE=nvidia[:KEY=VALUE…]: what NVIDIA's driver may do, and this device otherwise never does, so that
+ * programs and servers that rely on luck are found where there is no GPU. Everything is within the API's rules.
+ *
+ * Without the setting all questions are answered as for a device that is as quick and as orderly as it can be. What is
+ * decided by chance depends on the seed and the order of questions alone. Any thread.
+ */
+#ifndef SG_DRIVER_BEHAVIOUR_BEHAVE_H
+#define SG_DRIVER_BEHAVIOUR_BEHAVE_H
+
+#include "common/cuda/api.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sg_behaviour {
+    bool nvidia;
+    unsigned init_ms, context_ms; /* that initialising, and making a context, takes */
+    unsigned work_us;             /* a piece of a stream's work begins up to so much later */
+    unsigned host_us;             /* so does a host function, on a thread that runs nothing else */
+    unsigned queue; /* a launch waits while so many pieces of work are queued in its context; 0: none does */
+    unsigned resolution_ns; /* of times between events */
+    bool peers;             /* devices can access each other */
+    bool registers;         /* host memory can be page-locked where it lies */
+    bool prohibited;        /* the devices' compute mode */
+    bool process;           /* after a fault no context can be made any more in this process */
+    unsigned fail_at;       /* the launch of this number, from 1 on, fails; 0: none */
+    CUresult fail_with;
+};
+
+/** What SOFTGPU_BEHAVE says; read once. */
+const struct sg_behaviour *sg_behaviour(void);
+/** One of `n` numbers from 0 on, by chance; 0 where nothing is. */
+uint64_t sg_behave_chance(uint64_t n);
+/** Sleeps up to `most_us` microseconds, often not at all. */
+void sg_behave_late(unsigned most_us);
+void sg_behave_sleep_ms(unsigned ms);
+/**
+ * Bytes that an allocation of `size` takes of a device's memory: whole blocks of `block` bytes; with NVIDIA's driver those are
+ * of 2 MiB, and small allocations share them.
+ */
+uint64_t sg_behave_taken(uint64_t size, uint64_t block);
+/** How the next launch fails, or CUDA_SUCCESS; *at_once: by the call, else when the device gets to it. */
+CUresult sg_behave_launch(bool *at_once);
+
+#endif
