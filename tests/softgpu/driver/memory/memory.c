@@ -179,7 +179,7 @@ Test(memory, host_memory_and_pointers)
     OK(cuMemHostAlloc(&host, 5000, CU_MEMHOSTALLOC_PORTABLE));
     memset(host, 1, 5000);
     OK(cuMemHostGetFlags(&flags, host));
-    cr_assert_eq(flags, CU_MEMHOSTALLOC_PORTABLE);
+    cr_assert_eq(flags, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
     OK(cuMemHostGetDevicePointer_v2(&d, (char *)host + 10, 0));
     cr_assert_eq(d, (uintptr_t)host + 10);
     OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)host));
