@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <time.h>
 
-enum { ANSWER_MS = 10000, RENEWAL_MS = 5000, PAUSE_MIN_S = 1, PAUSE_MAX_S = 3600 };
+enum { ANSWER_MS = 10000, RENEWAL_MS = 5000, PAUSE_MIN_S = 1, PAUSE_LATE_S = 60, PAUSE_MAX_S = 3600 };
 
 #define PAUSES 4 /* in what is left of the certificate's life, of which each is a part of the rest */
 
@@ -85,7 +85,9 @@ static void *watch(void *argument)
         int64_t now = (int64_t)time(NULL), pause = PAUSE_MAX_S;
         bool any = false;
         for (unsigned i = 0; i < rg_n_sessions; i++) {
-            const int64_t part = (standings[i].until - now) / PAUSES;
+            const int64_t left = standings[i].until - now;
+            const int64_t part =
+                left > 0 ? left / PAUSES : PAUSE_LATE_S; /* a server may let it stay all the same */
             if (!standings[i].until || !goes_on(&rg_sessions[i]))
                 continue;
             any = true;
