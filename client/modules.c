@@ -5,6 +5,7 @@
 #include "client/modules.h"
 
 #include "client/api/context.h"
+#include "client/connect/said.h"
 #include "client/core/hooks.h"
 #include "client/core/thread.h"
 #include "client/managed/unified.h"
@@ -67,6 +68,7 @@ void rg_modules_register(void)
                 [RG_NOTICE_RECLAIM] = rg_prealloc_reclaim_notice,
                 [RG_NOTICE_DONE] = rg_timeline_notice,
                 [RG_NOTICE_CREDIT] = rg_credit_notice,
+                [RG_NOTICE_SAY] = rg_said_notice,
             },
         .host_call_begins = host_call_begins,
         .host_call_ends = rg_unified_host_call_ends,

@@ -112,6 +112,9 @@ enum rg_notice_type {
         40, /* bulk data gets to and from GPU arg0 so from now on; arg1: enum rg_gpu_path (proto/gpu_path.h) */
     RG_NOTICE_ALIVE =
         41, /* the server lives: an answer to RG_ANSWER_ALIVE, or by itself while it cannot read */
+    RG_NOTICE_SAY =
+        42, /* a line for the program's standard error follows, arg0 bytes (RG_NOTICE_SAY_MAX at most), to a client that
+               knows it (RG_CONTROL_CAP_SAY) */
     RG_NOTICE_RECLAIM =
         23, /* id: of the reclaim; the client answers RG_ANSWER_RECLAIMED (proto/prealloc.h) */
     RG_NOTICE_TIMES =

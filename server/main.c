@@ -28,6 +28,7 @@
 #include "server/sandbox/sandbox.h"
 #include "server/shares/gate/attach.h"
 #include "server/shares/worker/share.h"
+#include "server/suspend/suspend.h"
 #include "server/timeline/output.h"
 #include "server/timeline/times.h"
 #include "server/transfer/gpudirect.h"
@@ -162,6 +163,14 @@ static void tell_used_up(struct rg_worker *worker, int seconds)
     (void)rg_worker_notice(worker, &notice, text, strlen(text), NULL, 0);
 }
 
+/* What the monitor wants of the session, if that is no end. */
+static void take_command(struct rg_worker *worker, const struct signalfd_siginfo *info)
+{
+    const int command = info->ssi_code == SI_QUEUE ? info->ssi_int : RG_SUSPEND_UNTIL_USED;
+    if (command > RG_SUSPEND_NOTHING && command <= RG_SUSPEND_RESUME)
+        rg_suspend_command(worker, (enum rg_suspend_command)command);
+}
+
 /* What the monitor wants: NULL: the session goes on; else why it is to end. */
 static const char *take_signal(struct rg_worker *worker, int signal_fd)
 {
@@ -171,6 +180,10 @@ static const char *take_signal(struct rg_worker *worker, int signal_fd)
     if ((int)info.ssi_signo == RG_SESSION_USED_UP_SIGNAL) {
         if (info.ssi_code == SI_QUEUE)
             tell_used_up(worker, info.ssi_int);
+        return NULL;
+    }
+    if ((int)info.ssi_signo == RG_SUSPEND_SIGNAL) {
+        take_command(worker, &info);
         return NULL;
     }
     if (info.ssi_code != SI_QUEUE)
@@ -243,19 +256,19 @@ int main(int argc, char **argv)
     if (arguments.hand_fd >= 0)
         (void)fcntl(arguments.hand_fd, F_SETFD, FD_CLOEXEC);
 
-    if (arguments.share_fd >= 0 &&
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, RG_SUSPEND_SIGNAL);
+    sigaddset(&signals, RG_SESSION_USED_UP_SIGNAL);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    if (arguments.share_fd >= 0 && /* from here on the monitor may signal */
         rg_share_attach(arguments.share_fd, arguments.hello.n_devices, arguments.hello.session,
                         strcmp(arguments.hello.driver_kind, "soft") == 0) != RG_OK) {
         rg_error("session %llu: its share of the devices is unusable",
                  (unsigned long long)arguments.hello.session);
         return 1;
     }
-
-    sigset_t signals;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, RG_SESSION_USED_UP_SIGNAL);
-    sigprocmask(SIG_BLOCK, &signals, NULL);
     signal(SIGINT, SIG_IGN); /* of the daemon's terminal; it says what to do by SIGTERM */
     signal(SIGHUP, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
@@ -299,6 +312,8 @@ int main(int argc, char **argv)
             rg_gpudirect_tell(worker);
         if (arguments.hello.times)
             rg_times_start(worker);
+        rg_suspend_set_policy(worker, &(struct rg_suspend_policy){.tells = arguments.hello.said,
+                                                                  .end_ns = rg_suspend_end_ns()});
     }
     const uint32_t grace = resume.offered ? arguments.hello.reconnect_s : 0;
     if (!worker || rg_keep_alive_start(worker, arguments.hello.keep_alive_s, grace) != RG_OK ||

@@ -27,4 +27,5 @@ const struct rg_server_module *const rg_server_modules[RG_MODULE_COUNT + 1] = {
     [RG_MODULE_KEEP_ALIVE] = &rg_keep_alive_module,
     [RG_MODULE_GATE] = &rg_gate_module,
     [RG_MODULE_SHARE] = &rg_share_module,
+    [RG_MODULE_SUSPEND] = &rg_suspend_module,
 };

@@ -135,7 +135,7 @@ static bool say_hello(struct rg_session *session, const struct rg_client_hello *
     rg_upgrade_offer(choice, &hello.client_hello.transports);
     hello.client_hello.capability = rg_capability_wanted();
     rg_multipath_ask(strstr(rg_conn_transport(session->conn), "unix") != NULL, &hello.client_hello);
-    hello.client_hello.capabilities |= RG_CONTROL_CAP_GPU_PATH;
+    hello.client_hello.capabilities |= RG_CONTROL_CAP_GPU_PATH | RG_CONTROL_CAP_SAY;
     hello.client_hello.keep_alive = rg_keep_alive_wanted();
     if (!rg_share_wanted(&hello.client_hello.share))
         return false;

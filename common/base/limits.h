@@ -12,6 +12,7 @@
 #define RG_SERVERS_MAX        16           /* servers of one client process */
 #define RG_CLIENT_THREADS_MAX 65536u       /* threads of one client process that have called CUDA and live */
 #define RG_OBJECTS_MAX        (1u << 22)   /* live objects of one session */
+#define RG_NOTICE_SAY_MAX     512u         /* bytes of a server's line for a program's standard error */
 #define RG_NAME_MAX           65536u       /* bytes of a C string in a call, with its NUL */
 #define RG_IMAGE_MAX          (2ull << 30) /* bytes of a module image */
 #define RG_PARAMS_MAX         32768u       /* bytes of the parameters of one kernel launch (CUDA 13: 32764) */
@@ -78,6 +79,7 @@
 #define RG_KNOWN_RANGES_MAX       256u         /* of memory that its driver is not asked about again */
 #define RG_IMAGES_MAX             4096u        /* that wait to be loaded */
 #define RG_DEFERRED_MAX           (256u << 20) /* bytes of deferred transfers under way */
+#define RG_REQUESTS_MAX           16           /* of the operator's commands to a running server, at once */
 #define RG_HANDSHAKES_MAX         256 /* connections at once of which it is not known yet what they want */
 #define RG_LISTENERS_MAX          16  /* addresses that one server listens on */
 #define RG_HANDSHAKES_PER_ADDRESS 128 /* of these, from one address; an older one gives way to a newer */

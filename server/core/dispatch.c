@@ -146,7 +146,8 @@ static bool takes_time(uint16_t op)
     return op < RG_OP_COUNT && (rg_op_traits[op] & (RG_TRAIT_ACCESSES | RG_TRAIT_KERNELS));
 }
 
-bool rg_dispatch_take_turn(struct rg_worker *worker, struct rg_executor *executor)
+/* Waits for the session's turn if the next record gives the device work. False: the session is over. */
+static bool take_turn(struct rg_worker *worker, struct rg_executor *executor)
 {
     const struct rg_batch_cursor *cursor = &worker->cursor;
     struct rg_record record;
@@ -171,7 +172,7 @@ bool rg_dispatch_take_turn(struct rg_worker *worker, struct rg_executor *executo
     return true;
 }
 
-void rg_dispatch_next(struct rg_worker *worker, struct rg_executor *executor)
+static void dispatch(struct rg_worker *worker, struct rg_executor *executor)
 {
     struct rg_batch_cursor *cursor = &worker->cursor;
     struct rg_record record;
@@ -259,6 +260,27 @@ void rg_dispatch_next(struct rg_worker *worker, struct rg_executor *executor)
     free_request(request, executor);
     if (!mine)
         atomic_fetch_sub(&worker->detached, 1);
+}
+
+/* While the session is suspended another thread reads, so that it is seen if the client goes. */
+static bool wait_for_device(struct rg_worker *worker, struct rg_executor *executor)
+{
+    if (!rg_leader_separate_reader(executor))
+        return false;
+    atomic_store(&worker->gated, true);
+    const bool entered = rg_device_enter(worker);
+    atomic_store(&worker->gated, false);
+    return entered;
+}
+
+void rg_dispatch_next(struct rg_worker *worker, struct rg_executor *executor)
+{
+    if (!rg_device_try(&worker->device) && !wait_for_device(worker, executor))
+        return;
+    if (!worker->gate ||
+        take_turn(worker, executor)) /* in that order: who is suspended holds up nobody's turn */
+        dispatch(worker, executor);
+    rg_device_leave(&worker->device);
 }
 
 bool rg_dispatch_next_blocks(const struct rg_worker *worker)

@@ -23,13 +23,11 @@ struct rg_batch_cursor {
     struct rg_queued_batch *owner; /* memory to free afterwards; NULL: the connection's */
 };
 
-/** Executes the next record of the worker's cursor; `executor` may have no role afterwards. */
-void rg_dispatch_next(struct rg_worker *worker, struct rg_executor *executor);
 /**
- * Before the next record, where the device's time is shared: waits for the session's turn if the record gives the device work.
- * False: the session is over.
+ * Executes the next record of the worker's cursor; `executor` may have no role afterwards. Waits before it while the session is
+ * suspended and, where the device's time is shared, for the session's turn if the record gives the device work.
  */
-bool rg_dispatch_take_turn(struct rg_worker *worker, struct rg_executor *executor);
+void rg_dispatch_next(struct rg_worker *worker, struct rg_executor *executor);
 /** Whether the next record may block on the GPU and yet stays in order. */
 bool rg_dispatch_next_blocks(const struct rg_worker *worker);
 /** Reports the failure that no reply has carried; before the dispatcher waits for input. */

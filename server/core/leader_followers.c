@@ -384,8 +384,7 @@ static void work(struct rg_executor *executor)
             if (executor->roles == RG_ROLES_ALL && answers_may_come(worker) &&
                 !rg_leader_separate_reader(executor))
                 return;
-            if (!worker->gate || rg_dispatch_take_turn(worker, executor))
-                rg_dispatch_next(worker, executor);
+            rg_dispatch_next(worker, executor);
         } else {
             drop_batch_memory(worker);
             if (executor->roles & RG_ROLE_READ)

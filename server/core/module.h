@@ -70,6 +70,15 @@ struct rg_server_module {
      * `request` points to in the message may be gone afterwards. The dispatcher.
      */
     bool (*reclaim)(struct rg_request *request);
+    /*
+     * Whether threads of its own have something left to do for which they call the driver. Nothing new comes meanwhile, and the
+     * session is not suspended then (device_gate.h).
+     */
+    bool (*busy)(struct rg_worker *worker);
+    /* Why the session can never be suspended as things are, a clause; NULL: it can. While nobody uses the driver. */
+    const char *(*unsuspendable)(struct rg_worker *worker);
+    /* Somebody waits to use the driver: device_gate.h. Any thread. */
+    void (*wanted)(struct rg_worker *worker);
     /* The client has answered. The reader, which receives the bulk data here. */
     enum rg_answered (*answer)(struct rg_worker *worker, const struct rg_message_header *header,
                                const struct rg_answer *answer, size_t bulk_size);

@@ -18,6 +18,7 @@
 #include "common/sync/priority_lock.h"
 #include "generated/proto/ops.h"
 #include "server/core/context.h"
+#include "server/core/device_gate.h"
 #include "server/core/dispatch.h"
 #include "server/core/module.h"
 #include "server/core/objects.h"
@@ -59,7 +60,9 @@ struct rg_worker {
     void *state[RG_MODULES_MAX];                   /* of each module */
     const struct rg_observer *observer;            /* NULL: nobody looks on */
     const struct rg_gate *gate;                    /* NULL: the device's time is not shared */
-    atomic_bool gated;                             /* the dispatcher waits for it */
+    atomic_bool gated;                             /* the dispatcher waits for it, or for `device` */
+
+    struct rg_device_gate device; /* who uses the driver */
 
     struct rg_priority_lock send_lock; /* the right to send; held across the system call */
     atomic_bool detaches;        /* the last large bulk data travelled by itself, without the right to send */

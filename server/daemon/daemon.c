@@ -18,6 +18,7 @@
 #include "server/daemon/monitor.h"
 #include "server/daemon/notify.h"
 #include "server/daemon/quotas.h"
+#include "server/daemon/requests.h"
 #include "server/identity/identity.h"
 #include "server/identity/state.h"
 #include "transport/address.h"
@@ -57,8 +58,10 @@ struct daemon {
     uint32_t n_listeners;
     bool open; /* other machines can reach it */
     int signals;
-    uint64_t measure_ns; /* when sessions are measured next */
-    uint64_t reload_ns;  /* when certificates are looked at by themselves */
+    struct rg_requests requests; /* of the operator's commands */
+    uint64_t requests_ns;        /* when to look what has come of them */
+    uint64_t measure_ns;         /* when sessions are measured next */
+    uint64_t reload_ns;          /* when certificates are looked at by themselves */
     enum phase phase;
     uint64_t phase_ends_ns; /* WAITING, ENDING: when the next one begins */
 };
@@ -354,6 +357,7 @@ static int next_timeout(struct daemon *daemon)
     const uint64_t kill = rg_sessions_expire(&daemon->monitor.sessions);
     due = kill < due ? kill : due;
     due = daemon->reload_ns < due ? daemon->reload_ns : due;
+    due = daemon->requests_ns < due ? daemon->requests_ns : due;
     if (due == UINT64_MAX)
         return -1;
     const uint64_t left = due > now ? (due - now) / 1000000u + 1 : 0;
@@ -367,14 +371,15 @@ static void serve_once(struct daemon *daemon)
     const int timeout = next_timeout(daemon); /* first: it may start a frontend */
     struct rg_identity_store *identity = monitor->policy.identity;
     const struct rg_accounts *accounts = monitor->accountant.accounts;
-    struct pollfd fds[5] = {
+    struct pollfd fds[6] = {
         {.fd = daemon->signals, .events = POLLIN},
         {.fd = monitor->frontend.killed ? -1 : monitor->frontend.socket, .events = POLLIN},
         {.fd = rg_probe_runs(&monitor->probe) ? monitor->probe.fd : -1, .events = POLLIN},
         {.fd = identity ? rg_identity_watch_fd(identity) : -1, .events = POLLIN},
         {.fd = accounts ? rg_accounts_socket(accounts) : -1, .events = POLLIN},
+        {.fd = daemon->requests.fd, .events = POLLIN},
     };
-    if (poll(fds, 5, timeout) < 0 && errno != EINTR) {
+    if (poll(fds, 6, timeout) < 0 && errno != EINTR) {
         rg_error("poll: %s", strerror(errno));
         return;
     }
@@ -389,6 +394,9 @@ static void serve_once(struct daemon *daemon)
     }
     if (fds[1].revents)
         rg_monitor_serve(monitor);
+    if (fds[5].revents)
+        rg_requests_take(&daemon->requests, &monitor->sessions);
+    daemon->requests_ns = rg_requests_look(&daemon->requests, &monitor->sessions);
     if (fds[0].revents)
         handle_signals(daemon);
     if (daemon->phase != SERVING && daemon->phase != KILLING && rg_now_ns() >= daemon->phase_ends_ns)
@@ -434,6 +442,7 @@ static bool open_identity(struct daemon *daemon)
         return false;
     }
     daemon->reload_ns = rg_now_ns() + RELOAD_NS;
+    (void)rg_requests_open(&daemon->requests, rg_identity_folder(daemon->monitor.policy.identity));
     return true;
 }
 
@@ -666,12 +675,14 @@ int rg_daemon_run(const struct rg_daemon_settings *settings)
     if (!daemon)
         return EXIT_CANNOT_START;
     daemon->settings = settings;
-    daemon->signals = -1;
+    daemon->signals = daemon->requests.fd = daemon->requests.folder = -1;
+    daemon->requests_ns = UINT64_MAX;
     char worker[PATH_MAX];
     bool started = start(daemon, worker, sizeof worker);
     if (started)
         serve(daemon);
     close_listeners(daemon);
+    rg_requests_close(&daemon->requests);
     struct rg_sandboxes *sandboxes = daemon->monitor.sandboxes;
     rg_monitor_fini(&daemon->monitor);
     rg_sandboxes_close(sandboxes);

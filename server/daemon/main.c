@@ -77,6 +77,8 @@ static void set_worker_environment(const struct rg_daemon_settings *settings)
     snprintf(size, sizeof size, "%llu", (unsigned long long)settings->session_memory);
     if (rg_options_is_set(&settings->options, offsetof(struct rg_daemon_settings, session_memory)))
         setenv("REMOTE_GPU_SESSION_MEMORY", size, 1);
+    snprintf(size, sizeof size, "%llums", (unsigned long long)settings->suspended_ns / 1000000);
+    setenv("REMOTE_GPU_SUSPENDED_TIMEOUT", size, 1);
     snprintf(size, sizeof size, "%lld", (long long)settings->keep_alive);
     setenv("REMOTE_GPU_KEEP_ALIVE", size, 1);
     snprintf(size, sizeof size, "%lld", (long long)settings->keep_alive_most);

@@ -557,6 +557,24 @@ enum rg_status rg_sessions_hand_over(struct rg_sessions *sessions, const struct 
                   "there is no session %llu that accepts another connection", id);
 }
 
+/* --- suspension ------------------------------------------------------------------------------------------ */
+
+const struct rg_share_slot *rg_sessions_slot(const struct rg_sessions *sessions, uint64_t id)
+{
+    const struct rg_session_entry *entry = find(sessions, id);
+    return entry ? entry->share.slot : NULL;
+}
+
+bool rg_sessions_suspend(const struct rg_sessions *sessions, uint64_t id, enum rg_suspend_command command)
+{
+    const struct rg_session_entry *entry = find(sessions, id);
+    const union sigval value = {.sival_int = (int)command};
+    /* A worker that has attached its share waits for the signal, which would end it before. */
+    return entry && entry->share.slot &&
+           atomic_load(&entry->share.slot->usage.state) != (uint32_t)RG_SHARE_UNKNOWN &&
+           sigqueue(entry->pid, RG_SUSPEND_SIGNAL, value) == 0;
+}
+
 /* --- ending ------------------------------------------------------------------------------------------------
  */
 

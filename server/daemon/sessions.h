@@ -11,6 +11,7 @@
 #include "server/daemon/driver.h"
 #include "server/daemon/shares.h"
 #include "server/daemon/who.h"
+#include "server/suspend/command.h"
 
 #include <sys/types.h>
 
@@ -107,5 +108,11 @@ void rg_sessions_recheck(struct rg_sessions *sessions, const struct rg_who_polic
 uint64_t rg_sessions_expire(struct rg_sessions *sessions);
 /** Sends `signal` to all workers. */
 void rg_sessions_signal(struct rg_sessions *sessions, int signal);
+
+/** The slot of a session; NULL: there is no such session with devices. */
+const struct rg_share_slot *rg_sessions_slot(const struct rg_sessions *sessions, uint64_t id);
+/** Has its worker do what the command says; false: it has not begun. */
+RG_MUST_CHECK bool rg_sessions_suspend(const struct rg_sessions *sessions, uint64_t id,
+                                       enum rg_suspend_command command);
 
 #endif

@@ -59,6 +59,9 @@ static const struct rg_option table[] = {
            "keep the session of a client that has lost its connection this long, so that it can reconnect; "
            "0: not at all",
            .argument = "SECONDS", .value = "0"),
+    OPTION("suspended-timeout", SECONDS, suspended_ns,
+           "end a session that has been suspended this long without a call; 0: never", .argument = "SECONDS",
+           .value = "0", .environment = "REMOTE_GPU_SUSPENDED_TIMEOUT"),
     OPTION("session-memory", SIZE, session_memory,
            "memory of this machine that a session may use beside device memory; 0: no limit (default: a "
            "quarter of what there is, at least 8G)",

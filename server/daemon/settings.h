@@ -36,6 +36,7 @@ struct rg_daemon_settings {
     char *tls_ca, *tls_cert, *tls_key;
     struct rg_text_list tls_names, tls_allow;
     int64_t certificate_days;
+    uint64_t suspended_ns; /* sessions are suspended so long at most; 0: for ever */
     int64_t keep_alive, keep_alive_most;
     char *log;
     int64_t ready_fd; /* -1: none */

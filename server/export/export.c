@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +47,7 @@ static int n_offers;
 static struct exported *handles; /* a ring once there are RG_EXPORT_HANDLES */
 static unsigned n_handles, next_handle;
 static int listener = -1;
+static atomic_bool shared;       /* something was offered or taken */
 static const char *folder = "";  /* of the identity's sessions */
 static unsigned char self[PART]; /* this worker's half of its tokens */
 
@@ -192,6 +194,7 @@ static bool listen_once(void)
         return false;
     }
     listener = fd;
+    atomic_store(&shared, true);
     if (rg_thread_create(&thread, "rg-share", execute, NULL) != RG_OK) {
         close(fd);
         listener = -1;
@@ -199,6 +202,11 @@ static bool listen_once(void)
     }
     pthread_detach(thread);
     return true;
+}
+
+bool rg_export_shared(void)
+{
+    return atomic_load(&shared);
 }
 
 bool rg_export_offer(int fd, unsigned char token[RG_EXPORT_TOKEN])
@@ -310,6 +318,8 @@ static int ask_for(const unsigned char *token)
                send(connection, asked, sizeof asked, MSG_NOSIGNAL) == (ssize_t)sizeof asked;
     }
     explicit_bzero(asked, sizeof asked);
+    if (good)
+        atomic_store(&shared, true);
     if (good)
         return connection;
     if (connection >= 0)

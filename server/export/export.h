@@ -30,6 +30,9 @@ void rg_export_set_folder(const char *folder);
 /** Removes the socket, at the end of the process. */
 void rg_export_leave(void);
 
+/** Whether anything was ever given to, or taken from, another session. Any thread. */
+bool rg_export_shared(void);
+
 /** Keeps `fd` and fills in its token; false: the system refused (logged), `fd` is closed. Any thread. */
 bool rg_export_offer(int fd, unsigned char token[RG_EXPORT_TOKEN]);
 /** Closes what the token names. */

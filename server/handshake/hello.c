@@ -334,6 +334,7 @@ enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connecti
     take_capability(client.client_hello.capability);
     rg_share_tell_driver();
     hello->times = client.client_hello.capabilities & RG_CONTROL_CAP_TIMES;
+    hello->said = client.client_hello.capabilities & RG_CONTROL_CAP_SAY;
     hello->gpu_paths = client.client_hello.capabilities & RG_CONTROL_CAP_GPU_PATH;
     server->capabilities |= RG_CONTROL_CAP_AWAITED | RG_CONTROL_CAP_DELTA | RG_CONTROL_CAP_KEEP_ALIVE;
     server->keep_alive = hello->keep_alive_s = rg_keep_alive_seconds(client.client_hello.keep_alive);

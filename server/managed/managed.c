@@ -436,6 +436,7 @@ static void share_out(struct rg_worker *worker, const struct rg_answer *answer, 
     rg_context_unknown();
 }
 
+/* Inside the device gate. */
 static bool take_answer(struct rg_worker *worker, const struct rg_message_header *header,
                         const struct rg_answer *answer, size_t bulk_size)
 {
@@ -455,7 +456,11 @@ static enum rg_answered answer(struct rg_worker *worker, const struct rg_message
 {
     if (request->type != RG_ANSWER_MANAGED_IN && request->type != RG_ANSWER_MANAGED_OUT)
         return RG_ANSWERED_NOT_MINE;
-    return take_answer(worker, header, request, bulk_size) ? RG_ANSWERED_GOOD : RG_ANSWERED_WRONG;
+    if (!rg_device_enter(worker))
+        return RG_ANSWERED_WRONG; /* the session is over */
+    const bool good = take_answer(worker, header, request, bulk_size);
+    rg_device_leave(&worker->device);
+    return good ? RG_ANSWERED_GOOD : RG_ANSWERED_WRONG;
 }
 
 static void fini(struct rg_worker *worker)

@@ -608,6 +608,11 @@ static void fini(struct rg_worker *worker)
     rg_deferred_free_fini(&prealloc->frees);
 }
 
+static bool busy(struct rg_worker *worker)
+{
+    return rg_deferred_free_any(&prealloc_of(worker)->frees);
+}
+
 const struct rg_server_module rg_prealloc_module = {
     .size = sizeof(struct prealloc),
     .locked = true,
@@ -616,6 +621,7 @@ const struct rg_server_module rg_prealloc_module = {
     .stop = stop,
     .fini = fini,
     .drop_context = drop_context,
+    .busy = busy,
     .reclaim = reclaim_ready,
     .answer = answer,
 };

@@ -46,8 +46,10 @@ struct rg_share_usage_device {
 };
 
 struct rg_share_usage {
-    _Atomic uint32_t state;               /* enum rg_share_state */
-    _Atomic uint64_t last_use_ns;         /* when the session last gave a device work */
+    _Atomic uint32_t state;       /* enum rg_share_state */
+    _Atomic uint32_t suspended;   /* enum rg_suspend_result: what came of the last command to suspend it */
+    _Atomic uint32_t suspensions; /* such commands that have been done */
+    _Atomic uint64_t last_use_ns; /* when the session last gave a device work */
     _Atomic uint64_t bytes_in, bytes_out; /* bulk data from and to the client */
     struct rg_share_usage_device devices[RG_DEVICES_MAX];
 };

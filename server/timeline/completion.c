@@ -367,6 +367,11 @@ static void drop_context(struct rg_worker *worker, struct rg_worker_context *sta
     rg_objects_each(&worker->objects, drop_event, &ending);
 }
 
+static bool busy(struct rg_worker *worker)
+{
+    return rg_completion_any(worker);
+}
+
 static void wake(struct rg_worker *worker)
 {
     struct completions *completions = worker->state[RG_MODULE_COMPLETION];
@@ -396,5 +401,6 @@ const struct rg_server_module rg_completion_module = {
     .wake = wake,
     .fini = fini,
     .drop_context = drop_context,
+    .busy = busy,
     .before_reply = before_reply,
 };

@@ -267,6 +267,13 @@ static void fini(struct rg_worker *worker)
     pthread_cond_destroy(&deferred->settled);
 }
 
+static bool busy(struct rg_worker *worker)
+{
+    RG_SCOPED_LOCK(&rg_deferred_of(worker)->lock);
+    const bool any = rg_hash_table_after(&rg_deferred_of(worker)->items, NULL) != NULL;
+    return any;
+}
+
 const struct rg_server_module rg_deferred_module = {
     .size = sizeof(struct rg_deferred),
     .locked = true,
@@ -275,4 +282,5 @@ const struct rg_server_module rg_deferred_module = {
     .fini = fini,
     .drop_stream = drop_stream,
     .drop_context = drop_context,
+    .busy = busy,
 };

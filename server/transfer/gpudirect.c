@@ -444,12 +444,21 @@ static void init(struct rg_worker *worker)
     pthread_cond_init(&gpudirect_of(worker)->let_go, NULL);
 }
 
+static const char *unsuspendable(struct rg_worker *worker)
+{
+    struct gpudirect *direct = gpudirect_of(worker);
+    RG_SCOPED_LOCK(&direct->lock);
+    const bool any = direct->areas || direct->lingering;
+    return any ? "a network adapter reads and writes its GPU memory" : NULL;
+}
+
 const struct rg_server_module rg_gpudirect_module = {
     .size = sizeof(struct gpudirect),
     .locked = true,
     .init = init,
     .fini = fini,
     .drop_context = drop_context,
+    .unsuspendable = unsuspendable,
 };
 
 void rg_gpudirect_tell(struct rg_worker *worker)

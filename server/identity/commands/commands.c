@@ -13,7 +13,14 @@
 #define AT(field)   offsetof(struct rg_command, field)
 #define OPTION(...) RG_OPTION_ROW(struct rg_command, __VA_ARGS__)
 
-enum { TOKEN = 1u << 0, USERS = 1u << 1, REVOKE = 1u << 2, USAGE = 1u << 3 };
+enum {
+    TOKEN = 1u << 0,
+    USERS = 1u << 1,
+    REVOKE = 1u << 2,
+    USAGE = 1u << 3,
+    SUSPEND = 1u << 4,
+    RESUME = 1u << 5
+};
 
 struct rg_subcommand_of_server {
     const char *name;
@@ -42,6 +49,15 @@ static const struct rg_subcommand_of_server subcommands[] = {
      "accounts in the\n"
      "state folder; 'remote-gpu usage' shows users their own.",
      rg_command_usage, 0, 0},
+    {"suspend", SUSPEND, "[OPTION…] SESSION", "move a session's GPU memory to this machine's memory",
+     "Waits until the session has no work running, 10 seconds at most, and moves its GPU memory to memory of "
+     "this machine, so that\n"
+     "others can have it. It comes back at the session's next call, which takes longer. Other calls of the "
+     "program fail in\n"
+     "nothing. remote-gpu list shows the numbers and states of sessions.",
+     rg_command_suspend, 1, 1},
+    {"resume", RESUME, "[OPTION…] SESSION", "bring a suspended session back",
+     "Brings the GPU memory of a session back that was suspended, however it was.", rg_command_resume, 1, 1},
 };
 #define N_SUBCOMMANDS (sizeof subcommands / sizeof subcommands[0])
 
@@ -81,6 +97,8 @@ static const struct rg_option table[] = {
     OPTION("foreign", FLAG, foreign,
            "the names and serials are in certificates of the operator's own authority (--tls-ca)",
            .commands = REVOKE),
+    OPTION("hold", FLAG, hold, "it does not come back by itself: its calls wait until remote-gpud resume",
+           .commands = SUSPEND),
     OPTION("state-dir", TEXT, state_dir, "the server's state folder (default: as the server's)",
            .argument = "DIR"),
     OPTION("config", TEXT, config, "the server's configuration file (default: as the server's)",
@@ -112,7 +130,7 @@ static void print_help(const struct rg_command *command)
     printf("Usage: remote-gpud %s %s\n%s\n\nOptions:\n", command->which->name, command->which->usage,
            command->which->details);
     rg_options_help(&command->options, stdout);
-    printf("\nExit status: 0 done, 1 no such user or certificate, 125 it could not be done.\n");
+    printf("\nExit status: 0 done, 1 no such user, certificate or session, 125 it could not be done.\n");
 }
 
 /* Options and words in any order: words are moved to the front of argv[2…]. Behind "--" there are only words. */
@@ -159,8 +177,12 @@ bool rg_command_load(struct rg_command *command, int argc, char **argv, int *sta
         return false;
     }
     if (command->argc < command->which->least) {
-        rg_error("whose certificates are to be refused? remote-gpud %s %s; remote-gpud users lists them",
-                 name, command->which->usage);
+        if (command->which->bit == REVOKE)
+            rg_error("whose certificates are to be refused? remote-gpud %s %s; remote-gpud users lists them",
+                     name, command->which->usage);
+        else
+            rg_error("which session? remote-gpud %s %s; remote-gpu list shows them", name,
+                     command->which->usage);
         return false;
     }
     return true;

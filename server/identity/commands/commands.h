@@ -1,9 +1,10 @@
 /*
- * commands.h - remote-gpud token, users, revoke and usage: what an operator does with the state folder, while the server runs or not.
+ * commands.h - remote-gpud token, users, revoke and usage: what an operator does with the state folder, while the server runs or not;
+ * suspend and resume, which ask the server that runs with it.
  *
  * Happy path: rg_command_load takes the command line, then the caller reads the server's configuration (which may name another state
  * folder, or an authority of the operator's), and rg_command_run does it under the folder's lock; a running server notices within a
- * second. Results are on stdout, everything else on stderr. Exit status: 0 done, 1 there is no such user or certificate, 125 it could not
+ * second. Results are on stdout, everything else on stderr. Exit status: 0 done, 1 there is no such user, certificate or session, 125 it could not
  * be done.
  */
 #ifndef RG_SERVER_IDENTITY_COMMANDS_COMMANDS_H
@@ -29,7 +30,7 @@ struct rg_command {
     uint64_t expires_ns;
     int64_t max_sessions, max_gpus;
     char *server;
-    bool json, foreign;
+    bool json, foreign, hold;
     char *user_of, *project, *since, *until, *by; /* of usage; NULL: not said */
     bool csv;
     char *state_dir, *config;
@@ -71,5 +72,7 @@ int rg_command_token(const struct rg_command *command, const struct rg_command_s
 int rg_command_users(const struct rg_command *command, const struct rg_command_server *server);
 int rg_command_usage(const struct rg_command *command, const struct rg_command_server *server);
 int rg_command_revoke(const struct rg_command *command, const struct rg_command_server *server);
+int rg_command_suspend(const struct rg_command *command, const struct rg_command_server *server);
+int rg_command_resume(const struct rg_command *command, const struct rg_command_server *server);
 
 #endif

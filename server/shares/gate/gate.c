@@ -253,6 +253,18 @@ enum rg_status rg_gate_start(struct rg_worker *worker, const struct rg_gate_atta
     return RG_OK;
 }
 
+/* What the session has left in streams is asked about by the keepers. */
+static bool busy(struct rg_worker *worker)
+{
+    struct gate *gate = gate_of(worker);
+    bool any = false;
+    for (uint32_t i = 0; i < gate->n && !any; i++) {
+        RG_SCOPED_LOCK(&gate->devices[i].lock);
+        any = !rg_busy_streams_done(&gate->devices[i].streams);
+    }
+    return any;
+}
+
 static void wake(struct rg_worker *worker)
 {
     struct gate *gate = gate_of(worker);
@@ -306,6 +318,7 @@ static void drop_context(struct rg_worker *worker, struct rg_worker_context *con
 
 const struct rg_server_module rg_gate_module = {
     .size = sizeof(struct gate),
+    .busy = busy,
     .wake = wake,
     .stop = stop,
     .fini = fini,

@@ -18,7 +18,10 @@ static void *at(const struct sg_range *range)
     return (void *)(uintptr_t)range->base;
 }
 
-/* Moves a private range's pages to an address that the kernel chooses. */
+/*
+ * Moves a private range's pages to an address that the kernel chooses. Nobody can access them before and after: memory that can be
+ * written counts towards a process's limit (RLIMIT_DATA), where it must not stand twice for a moment.
+ */
 static bool move_out(struct sg_range *range)
 {
     const uint64_t bytes = sg_range_committed(range);
@@ -26,44 +29,51 @@ static bool move_out(struct sg_range *range)
     if (host == MAP_FAILED)
         return false;
     /* DONTUNMAP: no moment in which somebody else could be given these addresses */
-    if (mremap(at(range), bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, host) ==
-        MAP_FAILED) {
+    if (mprotect(at(range), bytes, PROT_NONE) != 0 ||
+        mremap(at(range), bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, host) ==
+            MAP_FAILED) {
         const int why = errno;
+        (void)mprotect(at(range), bytes, PROT_READ | PROT_WRITE);
         munmap(host, bytes);
         errno = why;
         return false;
     }
     range->host = host;
-    if (!sg_window_map_nothing(at(range), bytes))
-        rg_warn("device memory that was put away can still be accessed: %s",
-                strerror(errno)); /* it is empty */
     return true;
 }
 
 static bool put_away(struct sg_range *range)
 {
-    const bool gone =
+    range->away =
         range->kind == SG_RANGE_MAPPED ? sg_window_map_nothing(at(range), range->size) : move_out(range);
-    range->away = gone;
-    return gone;
+    return range->away;
+}
+
+static bool map_again(struct sg_range *range, uint64_t bytes)
+{
+    if (mmap(at(range), bytes, sg_range_protection(range), MAP_SHARED | MAP_FIXED, range->file,
+             (off_t)range->file_offset) == MAP_FAILED)
+        return false;
+    madvise(at(range), bytes, MADV_DONTDUMP);
+    madvise(at(range), bytes, MADV_DONTFORK);
+    return true;
+}
+
+/* Whether the pages are at their address again, or were already. */
+static bool move_back(struct sg_range *range, uint64_t bytes)
+{
+    if (range->host != NULL &&
+        mremap(range->host, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at(range)) == MAP_FAILED)
+        return false;
+    range->host = NULL;
+    return mprotect(at(range), bytes, PROT_READ | PROT_WRITE) == 0;
 }
 
 static bool bring_back(struct sg_range *range)
 {
     const uint64_t bytes = sg_range_committed(range);
-    if (range->kind == SG_RANGE_MAPPED) {
-        if (mmap(at(range), bytes, sg_range_protection(range), MAP_SHARED | MAP_FIXED, range->file,
-                 (off_t)range->file_offset) == MAP_FAILED)
-            return false;
-        madvise(at(range), bytes, MADV_DONTDUMP);
-        madvise(at(range), bytes, MADV_DONTFORK);
-    } else {
-        if (mremap(range->host, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at(range)) == MAP_FAILED)
-            return false;
-        range->host = NULL;
-    }
-    range->away = false;
-    return true;
+    range->away = !(range->kind == SG_RANGE_MAPPED ? map_again(range, bytes) : move_back(range, bytes));
+    return !range->away;
 }
 
 /* Brings all back that is away. Lock held. */

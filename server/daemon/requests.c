@@ -1,0 +1,172 @@
+/* requests.c - see requests.h. */
+#include "server/daemon/requests.h"
+
+#include "common/base/cleanup.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/packet.h"
+#include "server/identity/commands/request.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define LOOK_NS     20000000ull
+#define DEADLINE_NS 20000000000ull /* a worker gives up before (server/suspend/suspend.c) */
+
+bool rg_requests_open(struct rg_requests *requests, const char *folder)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    *requests = (struct rg_requests){.fd = -1, .folder = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC)};
+    RG_CLEANUP_FD int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", requests->folder,
+             RG_REQUEST_SOCKET);
+    if (requests->folder >= 0)
+        (void)unlinkat(requests->folder, RG_REQUEST_SOCKET, 0); /* of a server that was killed */
+    if (requests->folder < 0 || fd < 0 || fchmod(fd, 0600) != 0 ||
+        bind(fd, (const struct sockaddr *)&address, sizeof address) != 0 ||
+        listen(fd, RG_REQUESTS_MAX) != 0) {
+        rg_warn("remote-gpud suspend and resume cannot reach this server: %s/%s: %s", folder,
+                RG_REQUEST_SOCKET, strerror(errno));
+        rg_requests_close(requests);
+        return false;
+    }
+    requests->fd = fd;
+    fd = -1;
+    return true;
+}
+
+void rg_requests_close(struct rg_requests *requests)
+{
+    while (requests->n > 0)
+        close(requests->pending[--requests->n].fd);
+    if (requests->fd >= 0) {
+        (void)unlinkat(requests->folder, RG_REQUEST_SOCKET, 0);
+        close(requests->fd);
+    }
+    if (requests->folder >= 0)
+        close(requests->folder);
+    *requests = (struct rg_requests){.fd = -1, .folder = -1};
+}
+
+static void answer(int fd, bool done, bool unknown, const char *why)
+{
+    struct rg_server_reply reply = {.done = done, .unknown = unknown};
+    snprintf(reply.why, sizeof reply.why, "%s", why);
+    (void)!rg_packet_send(fd, &reply, sizeof reply, NULL, 0); /* who has gone meanwhile needs none */
+    close(fd);
+}
+
+/* The server's user, or root. */
+static bool may_ask(int fd)
+{
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+           (peer.uid == 0 || peer.uid == geteuid());
+}
+
+static void begin(struct rg_requests *requests, const struct rg_sessions *sessions, int fd,
+                  const struct rg_server_request *request)
+{
+    static const enum rg_suspend_command commands[] = {[RG_REQUEST_SUSPEND] = RG_SUSPEND_UNTIL_USED,
+                                                       [RG_REQUEST_HOLD] = RG_SUSPEND_HOLD,
+                                                       [RG_REQUEST_RESUME] = RG_SUSPEND_RESUME};
+    const struct rg_share_slot *slot = rg_sessions_slot(sessions, request->session);
+    if (!slot) {
+        answer(fd, false, true, "there is no such session; remote-gpu list shows those that there are");
+        return;
+    }
+    struct rg_request_pending pending = {.fd = fd,
+                                         .session = request->session,
+                                         .command = commands[request->kind],
+                                         .count = atomic_load(&slot->usage.suspensions),
+                                         .deadline_ns = rg_now_ns() + DEADLINE_NS};
+    if (!rg_sessions_suspend(sessions, request->session, pending.command)) {
+        answer(fd, false, false, "it has not begun yet; try again");
+        return;
+    }
+    rg_info("session %llu: the operator wants it %s", (unsigned long long)request->session,
+            request->kind == RG_REQUEST_RESUME ? "resumed" : "suspended");
+    requests->pending[requests->n++] = pending;
+}
+
+/* Connections that bring nothing at once are closed: the command sends with the connection. */
+static void take_one(struct rg_requests *requests, const struct rg_sessions *sessions, int fd)
+{
+    struct rg_server_request request;
+    unsigned n_fds = 0;
+    const struct timeval patience = {.tv_usec = 200000};
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    if (!may_ask(fd) || rg_packet_receive(fd, 0, &request, sizeof request, NULL, 0, &n_fds) != RG_OK)
+        close(fd);
+    else if (request.version != RG_REQUEST_VERSION || request.kind < RG_REQUEST_SUSPEND ||
+             request.kind > RG_REQUEST_RESUME)
+        answer(fd, false, false, "this server is of another version than the command");
+    else if (requests->n == RG_REQUESTS_MAX)
+        answer(fd, false, false, "too many such commands are waiting already; try again later");
+    else
+        begin(requests, sessions, fd, &request);
+}
+
+void rg_requests_take(struct rg_requests *requests, const struct rg_sessions *sessions)
+{
+    int fd;
+    while ((fd = accept4(requests->fd, NULL, NULL, SOCK_CLOEXEC)) >= 0)
+        take_one(requests, sessions, fd);
+}
+
+/* What the worker says, in words. */
+static const char *words_of(enum rg_suspend_result result, enum rg_suspend_command command)
+{
+    switch (result) {
+    case RG_SUSPEND_DONE:
+        return command == RG_SUSPEND_RESUME ? "is running"
+               : command == RG_SUSPEND_HOLD ? "is suspended until it is resumed"
+                                            : "is suspended until its next call";
+    case RG_SUSPEND_BUSY:
+        return "has work running, or a call that waits, and did not come to rest; try again later";
+    case RG_SUSPEND_SHARED:
+        return "cannot be suspended: it shares memory or events with other sessions, or a network adapter "
+               "reads and "
+               "writes its GPU memory";
+    case RG_SUSPEND_IMPOSSIBLE:
+        return "cannot be suspended: that takes NVIDIA's driver 570 or later, or the software device";
+    default:
+        return "cannot be suspended: the driver refuses; the server's log says why";
+    }
+}
+
+/* Whether it is over. */
+static bool look_at(const struct rg_request_pending *pending, struct rg_sessions *sessions)
+{
+    const struct rg_share_slot *slot = rg_sessions_slot(sessions, pending->session);
+    if (!slot) {
+        answer(pending->fd, false, true, "has ended meanwhile");
+    } else if (atomic_load(&slot->usage.suspensions) != pending->count) {
+        const enum rg_suspend_result result = (enum rg_suspend_result)atomic_load(&slot->usage.suspended);
+        rg_sessions_show_usage(sessions); /* first: who asked may look */
+        answer(pending->fd, result == RG_SUSPEND_DONE, false, words_of(result, pending->command));
+    } else if (rg_now_ns() > pending->deadline_ns) {
+        answer(pending->fd, false, false,
+               "its worker does not answer: it waits for the GPU's memory, or hangs");
+    } else {
+        return false;
+    }
+    return true;
+}
+
+uint64_t rg_requests_look(struct rg_requests *requests, struct rg_sessions *sessions)
+{
+    for (uint32_t i = 0; i < requests->n;)
+        if (look_at(&requests->pending[i], sessions))
+            requests->pending[i] = requests->pending[--requests->n];
+        else
+            i++;
+    return requests->n > 0 ? rg_now_ns() + LOOK_NS : UINT64_MAX;
+}

@@ -1,0 +1,38 @@
+/*
+ * requests.h - what the operator's commands ask of the running server (server/identity/commands/request.h): that a session is suspended
+ * or resumed.
+ *
+ * Happy path: rg_requests_open with the state folder; the socket there is polled with rg_requests_fd; each connection brings one request,
+ * for which the session's worker is signalled (server/suspend/command.h), and gets its answer once the worker has counted it in its slot,
+ * which is looked at every few milliseconds while there is any. A worker that says nothing in time is said to do so. The monitor's
+ * thread, which never waits here.
+ */
+#ifndef RG_SERVER_DAEMON_REQUESTS_H
+#define RG_SERVER_DAEMON_REQUESTS_H
+
+#include "common/base/limits.h"
+#include "server/daemon/sessions.h"
+#include "server/suspend/command.h"
+
+struct rg_requests {
+    int fd;     /* -1: none */
+    int folder; /* a copy: the socket is removed from it */
+    uint32_t n;
+    struct rg_request_pending {
+        int fd;
+        uint64_t session;
+        enum rg_suspend_command command;
+        uint32_t count; /* of the worker's answers before */
+        uint64_t deadline_ns;
+    } pending[RG_REQUESTS_MAX];
+};
+
+/** The socket, in that folder. False: it was said why there is none; the server does without. */
+bool rg_requests_open(struct rg_requests *requests, const char *folder);
+void rg_requests_close(struct rg_requests *requests);
+/** Takes what the socket has. */
+void rg_requests_take(struct rg_requests *requests, const struct rg_sessions *sessions);
+/** Answers what has been done. When to look again; UINT64_MAX: nothing is pending. */
+uint64_t rg_requests_look(struct rg_requests *requests, struct rg_sessions *sessions);
+
+#endif
