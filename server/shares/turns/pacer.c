@@ -186,7 +186,7 @@ static void begin_turn(struct rg_pacer *pacer, uint64_t now)
     pacer->turn_at = now;
     pacer->turn_used = 0;
     pacer->wait = (struct rg_turn_wait){0};
-    pacer->closed = false;
+    pacer->closed = pacer->behind; /* first what is left: else there would always be some */
 }
 
 static bool have_turn(struct rg_pacer *pacer, uint64_t now)

@@ -242,8 +242,27 @@ Test(turns, work_may_wait_for_what_comes_later)
             sim_add(sim, MS, 100, 0, RG_TURN_NORMAL);
         sim_run(sim, 3 * S);
         cr_expect_gt(stuck->finished, 10, "with %u others it never went on", others);
+        cr_expect(!stuck->pacer.behind, "with %u others its turns never ended with its work again", others);
         free(sim);
     }
+}
+
+/* What one alone has submitted, much of it, is still to be done when another comes. */
+Test(turns, a_backlog_is_worked_off_and_then_turns_are_taken)
+{
+    struct sim *sim = sim_create();
+    struct sim_session *first = sim_add(sim, 500000, 100, 0, RG_TURN_NORMAL);
+    sim_run(sim, 100 * MS);
+    cr_assert_eq(first->end - first->first, SIM_QUEUE);
+    struct sim_session *second = sim_add(sim, 500000, 100, 0, RG_TURN_NORMAL);
+    sim_run(sim, S);
+    cr_expect_gt(second->finished, 0, "it does not wait for all of that");
+    sim_run(sim, 14 * S);
+    cr_expect_lt(first->end - first->first, SIM_QUEUE / 4, "what it had submitted is done");
+    const double expected[SIM_SESSIONS + 1] = {50, 50};
+    const double worst = worst_error(sim, 2, expected, 3);
+    cr_expect_leq(worst, 3.0, "off by %.2f points", worst);
+    free(sim);
 }
 
 Test(turns, a_kernel_without_end_stops_nobody_else)
