@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -253,25 +254,34 @@ static void reopen(enum rg_status expected, const char *word)
         store = NULL;
 }
 
+/* What another program does to the file. */
+static void change(const char *sql)
+{
+    char path[96];
+    sqlite3 *file = NULL;
+    file_name(path, sizeof path, "accounts.db");
+    cr_assert_eq(sqlite3_open(path, &file), SQLITE_OK);
+    cr_assert_eq(sqlite3_exec(file, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(file);
+}
+
 Test(store, a_newer_form)
 {
-    char command[160];
     put(&(struct rg_accountant_session){.number = 1}, 0, HOUR, 1);
     rg_store_close(store);
     store = NULL;
-    snprintf(command, sizeof command, "sqlite3 '%s/accounts.db' 'PRAGMA user_version = 2'", folder);
-    cr_assert_eq(system(command), 0);
+    change("PRAGMA user_version = 2");
     reopen(RG_ERR_INVALID, "newer remote-gpu");
 }
 
 Test(store, a_file_of_another_program)
 {
-    char command[200];
+    char path[96];
     rg_store_close(store);
     store = NULL;
-    snprintf(command, sizeof command, "rm '%s'/accounts.db*; sqlite3 '%s/accounts.db' 'CREATE TABLE t(x)'",
-             folder, folder);
-    cr_assert_eq(system(command), 0);
+    file_name(path, sizeof path, "accounts.db");
+    cr_assert_eq(unlink(path), 0);
+    change("CREATE TABLE t(x)");
     reopen(RG_ERR_INVALID, "is not a file of remote-gpu's accounts");
 }
 
