@@ -1,6 +1,6 @@
 /*
  * kernel_messages.h - how a line on standard error begins, behind the name of who says it, that the software device has for the
- * programmer rather than for who runs the machine: a kernel that it cannot run. A server passes such lines on to its client.
+ * programmer rather than for who runs the machine: a kernel that it cannot run, or not yet. A server passes such lines on to its client.
  */
 #ifndef RG_COMMON_CUDA_KERNEL_MESSAGES_H
 #define RG_COMMON_CUDA_KERNEL_MESSAGES_H

@@ -11,8 +11,11 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/thread.h"
+#include "common/cuda/kernel_messages.h"
 #include "softgpu/compiler_digest.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,6 +124,54 @@ static void *load_cached(struct sg_program *program, struct sg_cache *cache, con
     return code;
 }
 
+/* Says on standard error, after a while, what is being compiled: the program seems to hang meanwhile. */
+struct patience {
+    pthread_mutex_t lock;
+    pthread_cond_t over;
+    pthread_t thread;
+    bool runs, done;
+    const char *kernel;
+    uint32_t size; /* instructions of PTX */
+};
+
+#define PATIENCE_S 5
+
+static void *lose_patience(void *argument)
+{
+    struct patience *patience = argument;
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += PATIENCE_S;
+    pthread_mutex_lock(&patience->lock);
+    while (!patience->done &&
+           pthread_cond_clockwait(&patience->over, &patience->lock, CLOCK_MONOTONIC, &until) != ETIMEDOUT)
+        ;
+    if (!patience->done)
+        rg_warn(RG_KERNEL_MESSAGE "%s' yet: it has been compiled for %d s (%u instructions of PTX)",
+                patience->kernel, PATIENCE_S, patience->size);
+    pthread_mutex_unlock(&patience->lock);
+    return NULL;
+}
+
+static void patience_begin(struct patience *patience, const struct sg_program_kernel *kernel)
+{
+    *patience = (struct patience){
+        .lock = PTHREAD_MUTEX_INITIALIZER, .over = PTHREAD_COND_INITIALIZER, .kernel = kernel->public.name};
+    for (uint32_t i = 0; i < kernel->reach.count; i++)
+        patience->size += kernel->reach.functions[i]->n_insns;
+    patience->runs = rg_thread_create(&patience->thread, "sg-patience", lose_patience, patience) == RG_OK;
+}
+
+static void patience_end(struct patience *patience)
+{
+    pthread_mutex_lock(&patience->lock);
+    patience->done = true;
+    pthread_cond_signal(&patience->over);
+    pthread_mutex_unlock(&patience->lock);
+    if (patience->runs)
+        pthread_join(patience->thread, NULL);
+}
+
 /* Makes the kernel's code, from the cache or anew. Under the lock. */
 static enum sg_compile_status make_code(struct sg_program *program, struct sg_program_kernel *kernel,
                                         struct sg_text *log)
@@ -147,7 +198,10 @@ static enum sg_compile_status make_code(struct sg_program *program, struct sg_pr
                  (double)(rg_now_ns() - started) / 1e6);
         return SG_COMPILE_OK;
     }
+    struct patience patience;
+    patience_begin(&patience, kernel);
     LLVMMemoryBufferRef object = compile(program, kernel, symbol, log, &status);
+    patience_end(&patience);
     if (object == NULL)
         return status;
     if (cache != NULL)

@@ -27,7 +27,8 @@ struct sg_jit {
     LLVMOrcThreadSafeContextRef context;
     LLVMContextRef llvm; /* inside of it */
     LLVMOrcLLJITRef lljit;
-    LLVMTargetMachineRef machine;
+    LLVMTargetMachineRef machine,
+        quick; /* quick: compiles large modules in time that grows with their size */
     bool has_half;
     char *host;
 };
@@ -62,7 +63,7 @@ static char *choose_features(const char *triple, const char *cpu, const char *fe
     return chosen;
 }
 
-static LLVMTargetMachineRef create_machine(struct sg_jit *jit, struct sg_text *log)
+static LLVMTargetMachineRef create_machine(struct sg_jit *jit, LLVMCodeGenOptLevel level, struct sg_text *log)
 {
     char *triple = LLVMGetDefaultTargetTriple(), *cpu = LLVMGetHostCPUName(),
          *features = LLVMGetHostCPUFeatures();
@@ -74,8 +75,8 @@ static LLVMTargetMachineRef create_machine(struct sg_jit *jit, struct sg_text *l
         LLVMDisposeMessage(message);
     } else {
         char *chosen = choose_features(triple, cpu, features);
-        machine = LLVMCreateTargetMachine(target, triple, cpu, chosen != NULL ? chosen : features,
-                                          LLVMCodeGenLevelDefault, LLVMRelocPIC, LLVMCodeModelJITDefault);
+        machine = LLVMCreateTargetMachine(target, triple, cpu, chosen != NULL ? chosen : features, level,
+                                          LLVMRelocPIC, LLVMCodeModelJITDefault);
         free(chosen);
     }
     describe_host(jit, triple, cpu, features);
@@ -137,8 +138,10 @@ struct sg_jit *sg_jit_create(struct sg_text *log)
     if (jit == NULL)
         return NULL;
     create_context(jit);
-    jit->machine = create_machine(jit, log);
-    LLVMTargetMachineRef for_lljit = jit->machine == NULL ? NULL : create_machine(jit, log);
+    jit->machine = create_machine(jit, LLVMCodeGenLevelDefault, log);
+    jit->quick = jit->machine == NULL ? NULL : create_machine(jit, LLVMCodeGenLevelNone, log);
+    LLVMTargetMachineRef for_lljit =
+        jit->quick == NULL ? NULL : create_machine(jit, LLVMCodeGenLevelDefault, log);
     if (for_lljit == NULL) {
         sg_jit_destroy(jit);
         return NULL;
@@ -163,6 +166,8 @@ void sg_jit_destroy(struct sg_jit *jit)
         failed(LLVMOrcDisposeLLJIT(jit->lljit), &log);
     if (jit->machine != NULL)
         LLVMDisposeTargetMachine(jit->machine);
+    if (jit->quick != NULL)
+        LLVMDisposeTargetMachine(jit->quick);
     LLVMOrcDisposeThreadSafeContext(jit->context);
     sg_text_fini(&log);
     free(jit->host);
@@ -196,16 +201,36 @@ static void dump(LLVMModuleRef module, const char *symbol, const char *stage)
         LLVMDisposeMessage(message);
 }
 
-/* What must be inlined is in any case. */
-static bool run_passes(struct sg_jit *jit, LLVMModuleRef module, bool optimised, struct sg_text *log)
+/* How many instructions there are, up to a little above the limit for large modules. */
+static unsigned count_instructions(LLVMModuleRef module)
 {
+    unsigned n = 0;
+    for (LLVMValueRef f = LLVMGetFirstFunction(module); f != NULL; f = LLVMGetNextFunction(f))
+        for (LLVMBasicBlockRef b = LLVMGetFirstBasicBlock(f); b != NULL; b = LLVMGetNextBasicBlock(b))
+            for (LLVMValueRef i = LLVMGetFirstInstruction(b); i != NULL; i = LLVMGetNextInstruction(i))
+                n++;
+    return n;
+}
+
+/*
+ * Optimises a module. What must be inlined is in any case. Some of LLVM's optimisations take time that grows with the square of a
+ * function's size: of a large module only those are done that shorten the code by themselves.
+ */
+static bool run_passes(struct sg_jit *jit, LLVMModuleRef module, bool optimised, bool large,
+                       struct sg_text *log)
+{
+    static const char few[] = "always-inline,function(sroa,early-cse,simplifycfg,instsimplify,dce)";
     LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
     LLVMPassBuilderOptionsSetLoopVectorization(options, 1);
     LLVMPassBuilderOptionsSetLoopInterleaving(options, 1);
     LLVMPassBuilderOptionsSetSLPVectorization(options, 1);
     LLVMPassBuilderOptionsSetLoopUnrolling(options, 1);
-    bool bad =
-        failed(LLVMRunPasses(module, optimised ? "default<O2>" : "default<O0>", jit->machine, options), log);
+    bool bad = failed(LLVMRunPasses(module,
+                                    !optimised ? "default<O0>"
+                                    : large    ? few
+                                               : "default<O2>",
+                                    jit->machine, options),
+                      log);
     LLVMDisposePassBuilderOptions(options);
     return !bad;
 }
@@ -222,7 +247,8 @@ LLVMMemoryBufferRef sg_jit_compile(struct sg_jit *jit, LLVMModuleRef module, con
     if (invalid)
         sg_text_append(log, "generated code for '%s' is not valid: %s\n", symbol, message);
     LLVMDisposeMessage(message);
-    if (invalid || !run_passes(jit, module, optimised, log)) {
+    const bool large = !invalid && count_instructions(module) > SG_JIT_LARGE;
+    if (invalid || !run_passes(jit, module, optimised, large, log)) {
         LLVMDisposeModule(module);
         return NULL;
     }
@@ -235,7 +261,8 @@ LLVMMemoryBufferRef sg_jit_compile(struct sg_jit *jit, LLVMModuleRef module, con
         dump(module, symbol, "guarded");
     LLVMMemoryBufferRef object = NULL;
     message = NULL;
-    if (LLVMTargetMachineEmitToMemoryBuffer(jit->machine, module, LLVMObjectFile, &message, &object)) {
+    if (LLVMTargetMachineEmitToMemoryBuffer(large ? jit->quick : jit->machine, module, LLVMObjectFile,
+                                            &message, &object)) {
         sg_text_append(log, "no code for '%s': %s\n", symbol, message);
         LLVMDisposeMessage(message);
         object = NULL;

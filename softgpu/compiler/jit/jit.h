@@ -11,6 +11,9 @@
 
 struct sg_jit;
 
+/** Modules with more instructions of LLVM's are compiled with few optimisations, so that it takes seconds. */
+#define SG_JIT_LARGE 40000
+
 /** NULL with a message in `log` if LLVM cannot do this. */
 struct sg_jit *sg_jit_create(struct sg_text *log);
 void sg_jit_destroy(struct sg_jit *jit);

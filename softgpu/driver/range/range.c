@@ -90,7 +90,13 @@ static bool have_window(uint64_t start, uint64_t size)
 {
     madvise((void *)(uintptr_t)start, size, MADV_DONTDUMP);
     madvise((void *)(uintptr_t)start, size, MADV_DONTFORK);
-    sg_memory.start = sg_memory.cursor = start;
+    /* Accesses slightly below a program's first allocation find memory, as on GPUs, where the driver's own lies there. */
+    const uint64_t below = !sg_memory.guarded && mmap((void *)(uintptr_t)start, BLOCK, PROT_READ | PROT_WRITE,
+                                                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+                                                      -1, 0) != MAP_FAILED
+                               ? BLOCK
+                               : 0;
+    sg_memory.start = sg_memory.cursor = start + below;
     sg_memory.middle = sg_memory.reserved_cursor = start + size / 2;
     sg_memory.end = start + size;
     atomic_store_explicit(&window_first, start, memory_order_relaxed);

@@ -348,6 +348,16 @@ Test(copy, fills)
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemsetD32_v2(d, 0, SIZE_MAX / 2));
 }
 
+/* As on a GPU, where the driver's own memory lies there: programs that read a little too far down run. */
+Test(memory, reads_slightly_below_the_first_allocation_find_memory)
+{
+    CUdeviceptr first;
+    start_device();
+    OK(cuMemAlloc_v2(&first, 4096));
+    cr_assert_eq(*(volatile uint32_t *)(uintptr_t)(first - 4), 0);
+    cr_assert_eq(*(volatile uint32_t *)(uintptr_t)(first - 65536), 0);
+}
+
 Test(copy, pageable_sources_are_taken_at_the_call_and_locked_ones_at_their_place)
 {
     CUstream stream;
