@@ -97,9 +97,8 @@ def main():
                 direct = build.run_direct([program, kind], environment=alone)
                 output = direct.output
                 if kind == "assertion":
-                    message = [line for line in output.splitlines(True) if "Assertion `" in line]
-                    expect(len(message) == 1 and "thread: [4,0,0]" in message[0], kind, "no message", output)
-                    output = "".join(line for line in output.splitlines(True) if "Assertion `" not in line)
+                    message = [line for line in direct.errors.splitlines(True) if "Assertion `" in line]
+                    expect(len(message) == 1 and "thread: [4,0,0]" in message[0], kind, "no message", direct.errors)
                 expect(output == expected and direct.status == 0, kind, "directly", direct.output + direct.errors)
                 ways = [{}] if watched else [{}, {"REMOTE_GPU_OPT": "-all"}]
                 for environment in ways:
