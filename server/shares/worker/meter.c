@@ -159,13 +159,22 @@ static bool charge(struct rg_share_account *account, CUdevice device, uint64_t b
     return false;
 }
 
+/* Whether the session has the device for itself: no other has, or was promised, any of its memory. */
+static bool is_alone(const struct rg_share_account *account)
+{
+    const struct rg_share_place *place = &account->device.page->places[account->place];
+    return rg_share_owed(&account->device) == atomic_load(&place->held) && !atomic_load(&place->guaranteed);
+}
+
 /*
  * Whether the driver itself keeps the session within what it has: then it alone knows what an allocation takes, and nothing that
  * it would grant is refused before.
  */
 static bool is_kept_by_driver(const struct rg_share_account *account, CUdevice device)
 {
-    return rg_share.own_memory && account->limit && !rg_share.grant.overcommitted && !all.imported[device];
+    if (!rg_share.own_memory || all.imported[device])
+        return false;
+    return account->limit ? !rg_share.grant.overcommitted : is_alone(account);
 }
 
 static bool begin(struct rg_meter *meter, CUdevice device, uint64_t bytes, bool kept_by_driver)

@@ -29,6 +29,15 @@ static CUresult give_back(CUdeviceptr address, CUmemoryPool pool, CUstream strea
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* Memory whose free is queued is waited for before more is refused, as the driver does. */
+static bool begin(struct rg_meter *meter, CUdevice device, CUmemoryPool pool, uint64_t bytes)
+{
+    if (rg_meter_begin(meter, device, growth(pool, bytes)))
+        return true;
+    return rg_share_direct.cuCtxSynchronize && rg_share_direct.cuCtxSynchronize() == CUDA_SUCCESS &&
+           rg_meter_begin(meter, device, growth(pool, bytes));
+}
+
 /* `named`: the pool that the program has named; NULL: the device's current one. */
 static CUresult allocate(CUdeviceptr *out, size_t size, CUmemoryPool named, CUstream stream)
 {
@@ -44,7 +53,7 @@ static CUresult allocate(CUdeviceptr *out, size_t size, CUmemoryPool named, CUst
         if (known)
             rg_meter_pool_add(pool, device);
     }
-    if (known && !rg_meter_begin(&meter, device, growth(pool, rg_meter_round(size))))
+    if (known && !begin(&meter, device, pool, rg_meter_round(size)))
         return CUDA_ERROR_OUT_OF_MEMORY;
     const CUresult result = named ? rg_share_direct.cuMemAllocFromPoolAsync(out, size, named, stream)
                                   : rg_share_direct.cuMemAllocAsync(out, size, stream);
