@@ -272,7 +272,7 @@ def case_exact_all(trial):
     tests = os.path.join(trial.build.folder, "tests")
     names = [trial.build.example(name) for name in trial.build.examples()]
     names += [os.path.join(tests, name) for name in ("allocations", "tight", "textures", "objects", "graphs", "graph_memory",
-                                                     "texture_forms", "surface_forms", "boxes", "host_memory", "answers")
+                                                     "texture_forms", "surface_forms", "boxes", "host_memory")
               if os.access(os.path.join(tests, name), os.X_OK)]
     run_exact(trial, names, 15)
 
