@@ -63,6 +63,11 @@ class Result:
             " ".join(self.command), self.describe(), self.seconds, self.output, self.errors)
 
 
+def without_progress(errors):
+    """Standard error without the lines that a slow machine alone brings about: that a kernel is still being compiled."""
+    return "".join(line for line in errors.splitlines(True) if "still compiling kernel '" not in line)
+
+
 def run_program(command, environment=None, timeout=120, while_running=None):
     """Runs `command` to its end; `while_running(process)` is called once it has started."""
     full = dict(os.environ)
@@ -84,8 +89,8 @@ def run_program(command, environment=None, timeout=120, while_running=None):
         output, errors = process.communicate()
     finally:
         end_group(process.pid)
-    return Result(command, process.returncode, output.decode(errors="replace"), errors.decode(errors="replace"),
-                  time.monotonic() - started, hung)
+    return Result(command, process.returncode, output.decode(errors="replace"),
+                  without_progress(errors.decode(errors="replace")), time.monotonic() - started, hung)
 
 
 def end_group(leader):

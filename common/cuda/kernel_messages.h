@@ -5,6 +5,7 @@
 #ifndef RG_COMMON_CUDA_KERNEL_MESSAGES_H
 #define RG_COMMON_CUDA_KERNEL_MESSAGES_H
 
-#define RG_KERNEL_MESSAGE "this device cannot run kernel '"
+#define RG_KERNEL_MESSAGE      "this device cannot run kernel '"
+#define RG_KERNEL_SLOW_MESSAGE "still compiling kernel '"
 
 #endif

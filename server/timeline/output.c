@@ -90,7 +90,7 @@ static bool has(const char *line, size_t size, const char *part)
 static bool is_for_program(const char *line, size_t size)
 {
     return (has(line, size, ": block: [") && has(line, size, "Assertion `")) ||
-           has(line, size, RG_KERNEL_MESSAGE);
+           has(line, size, RG_KERNEL_MESSAGE) || has(line, size, RG_KERNEL_SLOW_MESSAGE);
 }
 
 /* Sends a line on its way. */

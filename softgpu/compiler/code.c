@@ -147,7 +147,7 @@ static void *lose_patience(void *argument)
            pthread_cond_clockwait(&patience->over, &patience->lock, CLOCK_MONOTONIC, &until) != ETIMEDOUT)
         ;
     if (!patience->done)
-        rg_warn(RG_KERNEL_MESSAGE "%s' yet: it has been compiled for %d s (%u instructions of PTX)",
+        rg_warn(RG_KERNEL_SLOW_MESSAGE "%s' after %d s (%u instructions of PTX); it runs when that is done",
                 patience->kernel, PATIENCE_S, patience->size);
     pthread_mutex_unlock(&patience->lock);
     return NULL;
