@@ -119,7 +119,7 @@ Test(parameters, sections_of_cubins)
     expect_info(INFO(PARAMETER(1, 8, 4), PARAMETER(0, 0, 8)), "k 0+8 8+4; ");
     expect_info(INFO(3, 0x19, 88, 0, LARGE(0, 0, 8), 2, 0x4a, 0, 0), "k 0+8; ");
     expect_info(INFO(3, 0x19, 0, 0), "k; ");
-    expect_info(NULL, 0, "k; ");
+    expect_info("", 0, "k; ");
     expect_info(INFO(PARAMETER(1, 8, 4)), "");                    /* the first is missing */
     expect_info(INFO(PARAMETER(0, 0, 0)), "");                    /* no bytes */
     expect_info(INFO(PARAMETER(0, 0, 8), 4, 0x17, 12, 0, 1), ""); /* cut off */
