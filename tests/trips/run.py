@@ -24,7 +24,6 @@ TABLE = {
     "cuMemcpyDtoHAsync_v2": 1,           # to pageable memory: waits for the data
     "cuMemHostGetDevicePointer_v2": 1,   # memory that was allocated since is mapped on the server
     "cuMemFreeHost": 1,                  # waits for the device, which knows the memory
-    "cuMemGetInfo_v2": 1,                # other sessions use the device too
     "cuEventSynchronize": 1,             # waits for the device; the time between events comes with it
     "cuStreamSynchronize": 1,            # waits for the first of several streams; what has come of the others comes with it
     "cuStreamQuery": 1,                  # whether it is done; then the server says when it is
