@@ -156,6 +156,26 @@ CUresult sg_devices_init(void)
     return CUDA_SUCCESS;
 }
 
+unsigned sg_shared_per_multiprocessor(void)
+{
+    const uint32_t capability = sg_state.capability;
+    if (capability < 80)
+        return 64 * 1024;
+    if (capability < 90)
+        return (capability == 80 || capability == 87 ? 164 : 100) * 1024;
+    return (capability / 10 == 12 ? 100 : 228) * 1024;
+}
+
+unsigned sg_shared_reserved(void)
+{
+    return sg_state.capability < 80 ? 0 : 1024;
+}
+
+unsigned sg_shared_optin(void)
+{
+    return sg_shared_per_multiprocessor() - sg_shared_reserved();
+}
+
 /*
  * What does not depend on the machine. Attributes not named here and not computed below are 0: unsupported.
  */
@@ -168,9 +188,6 @@ static const int fixed_attributes[CU_DEVICE_ATTRIBUTE_MAX] = {
     [CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y] = SG_MAX_GRID_YZ,
     [CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z] = SG_MAX_GRID_YZ,
     [CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK] = SG_SHARED_PER_BLOCK,
-    [CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN] = SG_SHARED_OPTIN,
-    [CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR] = SG_SHARED_PER_SM,
-    [CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK] = SG_SHARED_RESERVED,
     [CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY] = 65536,
     [CU_DEVICE_ATTRIBUTE_WARP_SIZE] = SG_WARP,
     [CU_DEVICE_ATTRIBUTE_MAX_PITCH] = SG_MAX_PITCH,
@@ -267,6 +284,15 @@ CUresult sg_device_attribute(const struct sg_device *device, int attribute, int 
         break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
         *value = (int)sg_state.capability % 10;
+        break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
+        *value = (int)sg_shared_per_multiprocessor();
+        break;
+    case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK:
+        *value = (int)sg_shared_reserved();
+        break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+        *value = (int)sg_shared_optin();
         break;
     case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH: /* since 9.0; libraries tell devices apart by it */
         *value = sg_state.capability >= 90;

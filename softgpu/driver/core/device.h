@@ -10,9 +10,6 @@
 #define SG_MAX_GRID_X            2147483647
 #define SG_MAX_GRID_YZ           65535
 #define SG_SHARED_PER_BLOCK      (48 * 1024)
-#define SG_SHARED_RESERVED       1024
-#define SG_SHARED_PER_SM         (100 * 1024)
-#define SG_SHARED_OPTIN          (SG_SHARED_PER_SM - SG_SHARED_RESERVED)
 #define SG_THREADS_PER_SM        1536
 #define SG_BLOCKS_PER_SM         24
 #define SG_CLUSTER_PORTABLE      8 /* blocks of a cluster; with leave up to SG_CLUSTER_MAX (kernel_abi.h) */
@@ -42,6 +39,14 @@
     struct sg_device *var = sg_device(ordinal);                                                              \
     if (var == NULL)                                                                                         \
     return CUDA_ERROR_INVALID_DEVICE
+
+/**
+ * Bytes of shared memory: of a multiprocessor, what each block takes of them besides its own, and what is left for one block. As
+ * devices of the same compute capability have them (cuda_occupancy.h), which libraries take for granted; unknown ones have most.
+ */
+unsigned sg_shared_per_multiprocessor(void);
+unsigned sg_shared_reserved(void);
+unsigned sg_shared_optin(void);
 
 /**
  * The devices out of `n` that `text`, the value of CUDA_VISIBLE_DEVICES (NULL: not set), makes visible, in

@@ -92,7 +92,7 @@ static CUresult set_attribute(const struct sg_kernel *kernel, struct sg_settings
 {
     switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-        if (value < 0 || (int64_t)value + kernel->shared_static > SG_SHARED_OPTIN)
+        if (value < 0 || (int64_t)value + kernel->shared_static > sg_shared_optin())
             return CUDA_ERROR_INVALID_VALUE;
         settings->dynamic_shared_max = value;
         return CUDA_SUCCESS;

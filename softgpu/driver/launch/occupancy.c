@@ -8,7 +8,7 @@
 
 static size_t shared_of_block(const struct sg_kernel *kernel, size_t dynamic)
 {
-    return (kernel->shared_static + dynamic + SG_SHARED_RESERVED + 127) & ~(size_t)127;
+    return (kernel->shared_static + dynamic + sg_shared_reserved() + 127) & ~(size_t)127;
 }
 
 int sg_occupancy(const struct sg_kernel *kernel, const struct sg_settings *settings, unsigned threads,
@@ -18,7 +18,7 @@ int sg_occupancy(const struct sg_kernel *kernel, const struct sg_settings *setti
         return 0;
     unsigned warps = (threads + SG_WARP - 1) / SG_WARP;
     unsigned blocks = SG_THREADS_PER_SM / SG_WARP / warps;
-    size_t by_shared = SG_SHARED_PER_SM / shared_of_block(kernel, dynamic);
+    size_t by_shared = sg_shared_per_multiprocessor() / shared_of_block(kernel, dynamic);
     if (blocks > by_shared)
         blocks = (unsigned)by_shared;
     return blocks > SG_BLOCKS_PER_SM ? SG_BLOCKS_PER_SM : (int)blocks;
@@ -88,8 +88,8 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction handl
         return CUDA_ERROR_INVALID_VALUE;
     if (blocks > sg_occupancy(function->kernel, function->settings, (unsigned)block_size, 0))
         return CUDA_ERROR_INVALID_VALUE;
-    size_t taken = function->kernel->shared_static + SG_SHARED_RESERVED;
-    size_t share = (SG_SHARED_PER_SM / (size_t)blocks) & ~(size_t)127;
+    size_t taken = function->kernel->shared_static + sg_shared_reserved();
+    size_t share = (sg_shared_per_multiprocessor() / (size_t)blocks) & ~(size_t)127;
     size_t room = share > taken ? share - taken : 0;
     size_t most = (size_t)function->settings->dynamic_shared_max;
     *bytes = room < most ? room : most;

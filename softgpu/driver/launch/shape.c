@@ -26,7 +26,7 @@ CUresult sg_launch_check_shape(const struct sg_kernel *kernel, const struct sg_s
             if (block[i] != required)
                 return CUDA_ERROR_INVALID_VALUE;
         }
-    if (kernel->shared_static > SG_SHARED_OPTIN || shared > (uint32_t)settings->dynamic_shared_max)
+    if (kernel->shared_static > sg_shared_optin() || shared > (uint32_t)settings->dynamic_shared_max)
         return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }

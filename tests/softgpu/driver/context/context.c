@@ -357,6 +357,40 @@ Test(device, capability_is_above_all_machine_code)
     expect_capability(13, 0);
 }
 
+/* In a process of its own: whether a device of that capability has so many KiB of shared memory, and for one block. */
+static bool has_shared_memory(const char *capability, int all, int block)
+{
+    int status, got[3];
+    const pid_t child = fork();
+    if (child == 0) {
+        setenv("SOFTGPU_CC", capability, 1);
+        const bool told =
+            cuInit(0) == CUDA_SUCCESS &&
+            cuDeviceGetAttribute(&got[0], CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 0) ==
+                CUDA_SUCCESS &&
+            cuDeviceGetAttribute(&got[1], CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 0) ==
+                CUDA_SUCCESS &&
+            cuDeviceGetAttribute(&got[2], CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, 0) ==
+                CUDA_SUCCESS;
+        _exit(told && got[0] == all * 1024 && got[1] == block * 1024 && got[2] == (all - block) * 1024 ? 0
+                                                                                                       : 1);
+    }
+    return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+}
+
+Test(device, shared_memory_is_that_of_the_capability)
+{
+    cr_expect(has_shared_memory("7.5", 64, 64));
+    cr_expect(has_shared_memory("8.0", 164, 163));
+    cr_expect(has_shared_memory("8.6", 100, 99));
+    cr_expect(has_shared_memory("8.7", 164, 163));
+    cr_expect(has_shared_memory("8.9", 100, 99));
+    cr_expect(has_shared_memory("9.0", 228, 227));
+    cr_expect(has_shared_memory("10.3", 228, 227));
+    cr_expect(has_shared_memory("12.1", 100, 99));
+    cr_expect(has_shared_memory("13.0", 228, 227));
+}
+
 static void no_device_visible(void)
 {
     setenv("CUDA_VISIBLE_DEVICES", "", 1);

@@ -315,10 +315,10 @@ Test(launch, shapes_are_checked)
     OK(launch_shape(exact, 1, 1, 1, 32, 1, 1, 0));
     OK(launch_shape(small, 1, 1, 1, 1, 1, 1, 49152));
     EXPECT(CUDA_ERROR_INVALID_VALUE, launch_shape(small, 1, 1, 1, 1, 1, 1, 49153));
-    OK(cuFuncSetAttribute(small, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 99 * 1024));
+    OK(cuFuncSetAttribute(small, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 227 * 1024));
     EXPECT(CUDA_ERROR_INVALID_VALUE,
-           cuFuncSetAttribute(small, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 99 * 1024 + 1));
-    OK(launch_shape(small, 1, 1, 1, 1, 1, 1, 99 * 1024));
+           cuFuncSetAttribute(small, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 227 * 1024 + 1));
+    OK(launch_shape(small, 1, 1, 1, 1, 1, 1, 227 * 1024));
     EXPECT(CUDA_ERROR_INVALID_HANDLE, launch_shape(NULL, 1, 1, 1, 1, 1, 1, 0));
     EXPECT(CUDA_ERROR_NO_BINARY_FOR_GPU, launch_shape(get_function("no_code"), 1, 1, 1, 1, 1, 1, 0));
     EXPECT(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
@@ -388,15 +388,15 @@ Test(occupancy, model)
     OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, add, 32, 0));
     cr_assert_eq(blocks, 24);
     OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, add, 32, 40000));
-    cr_assert_eq(blocks, 2);
+    cr_assert_eq(blocks, 5);
     OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, small, 65, 0));
     cr_assert_eq(blocks, 0);
     OK(cuOccupancyMaxPotentialBlockSize(&grid, &block, add, NULL, 0, 0));
     cr_assert(block == 768 && grid > 0, "%d", block);
     OK(cuOccupancyAvailableDynamicSMemPerBlock(&bytes, add, 2, 128));
     cr_assert_eq(bytes, 49152);
-    OK(cuOccupancyAvailableDynamicSMemPerBlock(&bytes, add, 4, 128));
-    cr_assert_eq(bytes, 25600 - 1024);
+    OK(cuOccupancyAvailableDynamicSMemPerBlock(&bytes, add, 8, 128));
+    cr_assert_eq(bytes, 228 * 1024 / 8 - 1024);
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, add, 0, 0));
 }
 
