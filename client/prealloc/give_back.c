@@ -49,7 +49,7 @@ static unsigned collect(const struct which *which, struct rg_session **sessions,
             atomic_fetch_sub(&rg_slabs.live[slab->session->number], 1);
         }
         rg_slab_drop_future(slab);
-        if (which->unused_since) { /* that it was wanted is remembered */
+        if (which->unused_since || which->ordered) { /* that it was wanted is remembered */
             slab->slab_id = 0;
             slab->n = slab->due = slab->target = 0;
             slab->hinted = false;

@@ -15,8 +15,8 @@
  * (rg_prealloc_answer_reclaim).
  *
  * Blocks go back when any call runs out of memory (which is then tried once more), when they have not been
- * needed for half a second, before their stream, pool or context ends, and before a question about their
- * pool.
+ * needed for half a second, before their stream, pool or context ends, and, of pools, before a question about
+ * memory.
  *
  * Any thread; no locks held. The reader calls rg_prealloc_notice.
  */
@@ -62,7 +62,7 @@ bool rg_prealloc_give_back(struct rg_session *session);
 void rg_prealloc_give_back_context(uint64_t context);
 void rg_prealloc_give_back_stream(CUstream stream);
 void rg_prealloc_give_back_pool(CUmemoryPool pool);
-/** The same for all pools. */
+/** The same for all pools, because of a question about memory: what was wanted is wanted again. */
 void rg_prealloc_give_back_pools(void);
 void rg_prealloc_give_back_thread(uint32_t thread);
 
