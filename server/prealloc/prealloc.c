@@ -32,7 +32,8 @@ struct slab {
 struct pool {
     struct pool *next;
     CUmemoryPool pool;
-    uint64_t high;
+    uint64_t high; /* since the mark was reset */
+    uint64_t most; /* without such memory, whatever the mark: the pool may hold on to that */
 };
 
 /* Asking the client for memory that is ready; guarded by the lock. */
@@ -114,6 +115,8 @@ static void note_high(struct rg_worker *worker, CUmemoryPool pool)
     const uint64_t used = known ? pool_used(worker, pool) : 0;
     if (known && used > known->high)
         known->high = used;
+    if (known && used > known->most)
+        known->most = used;
 }
 
 /* From now on the high mark is kept here. */
@@ -126,7 +129,8 @@ static bool keep_high(struct rg_worker *worker, CUmemoryPool pool)
         return false;
     *known = (struct pool){.next = prealloc_of(worker)->pools,
                            .pool = pool,
-                           .high = pool_number(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH)};
+                           .high = pool_number(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH),
+                           .most = pool_number(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)};
     prealloc_of(worker)->pools = known;
     return true;
 }
@@ -144,14 +148,14 @@ static void trim_pool(struct rg_worker *worker, CUmemoryPool pool)
 {
     const struct pool *known = pool ? find_pool(worker, pool) : NULL;
     if (known && rg_driver.cuMemPoolTrimTo)
-        (void)rg_driver.cuMemPoolTrimTo(pool, pool_steps(known->high));
+        (void)rg_driver.cuMemPoolTrimTo(pool, pool_steps(known->most));
 }
 
 void rg_prealloc_pool_reserved(struct rg_worker *worker, CUmemoryPool pool, unsigned long long *high)
 {
     const struct pool *known = find_pool(worker, pool);
     const uint64_t now = known ? pool_number(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) : 0;
-    const uint64_t most = known && pool_steps(known->high) > now ? pool_steps(known->high) : now;
+    const uint64_t most = known && pool_steps(known->most) > now ? pool_steps(known->most) : now;
     if (known && *high > most)
         *high = most;
 }

@@ -76,6 +76,9 @@ static void keeps(CUmemoryPool pool)
     CHECK(cuMemFreeAsync(memory, stream));
     CHECK(cuCtxSynchronize());
     say("70 MiB kept", pool);
+    set(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0); /* which is no reason to give anything back */
+    allocate_and_free(pool, 5 * MIB, 20);
+    say("kept with another mark", pool);
     CHECK(cuMemAllocFromPoolAsync(&memory, 30 * MIB, pool, stream));
     say("30 of them used", pool);
     CHECK(cuMemPoolTrimTo(pool, 64 * MIB));
