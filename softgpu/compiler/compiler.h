@@ -1,9 +1,9 @@
 /*
  * compiler.h - PTX text to machine code for the host.
  *
- * sg_program_create parses and checks a whole PTX module. An instruction that it does not know is an
- * error of the kernels that need it, which names instruction and line, when their code is asked for; nothing is skipped. Code is generated and optimised a
- * kernel at a time, when the kernel is first asked for. Thread-safe: any thread may ask for code.
+ * sg_program_create parses and checks a whole PTX module. An instruction that it does not know is an error of the kernels
+ * that need it, which names instruction and line, when their code is asked for; nothing is skipped. Code is generated and
+ * optimised a kernel at a time, when the kernel is first asked for. Thread-safe: any thread may ask for code.
  */
 #ifndef SG_COMPILER_COMPILER_H
 #define SG_COMPILER_COMPILER_H

@@ -3,10 +3,10 @@
  */
 #include "softgpu/compiler/check/checker.h"
 
+#include <string.h>
+
 /* All instructions of this version of PTX are known by name at least: another one is a mistake, and not of a later version. */
 #define KNOWN_VERSION 90
-
-#include <string.h>
 
 /* Finds the modifier in one of the row's groups that are still free. */
 static bool take_group(const struct sg_form *form, struct sg_slice word, sg_group_set *taken,
