@@ -15,13 +15,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PIPE_SIZE (1 << 20)
-#define PART_SIZE 16384
-#define LINE_SIZE 4096 /* longer lines of standard error are taken for none of the program's */
+#define PIPE_SIZE  (1 << 20)
+#define PART_SIZE  16384
+#define LAST_LINES 20
+#define LINE_SIZE  4096 /* longer lines of standard error are taken for none of the program's */
 
 struct output {
     pthread_mutex_t lock;
-    int out, errors, log; /* of rg_output_pipes; -1: not redirected */
+    int out, errors; /* of rg_output_pipes; -1: not redirected */
     pthread_t thread;
     bool thread_runs;
     size_t n; /* bytes of a line of standard error whose end has not come */
@@ -30,6 +31,9 @@ struct output {
 
 /* For the end of the process, which a signal may bring. */
 static int last_errors = -1, last_log = -1;
+
+/* Of a sanitizer's runtime, where there is one. */
+extern void __sanitizer_set_report_fd(void *fd) __attribute__((weak));
 
 static bool make_pipe(int ends[2])
 {
@@ -93,13 +97,23 @@ static bool is_for_program(const char *line, size_t size)
            has(line, size, RG_KERNEL_MESSAGE) || has(line, size, RG_KERNEL_SLOW_MESSAGE);
 }
 
+/*
+ * Kernels can make any line come here, as an assertion's text may have ends of lines: so it is said whose it is, and it counts towards
+ * the limit of what this process says.
+ */
+static void log_line(const struct rg_worker *worker, const char *line, size_t size)
+{
+    const size_t text = line[size - 1] == '\n' ? size - 1 : size;
+    rg_warn("session %llu: its driver says: %.*s", (unsigned long long)worker->session, (int)text, line);
+}
+
 /* Sends a line on its way. */
-static void sort_line(struct rg_worker *worker, const struct output *output, const char *line, size_t size)
+static void sort_line(struct rg_worker *worker, const char *line, size_t size)
 {
     /* what the device cannot do, who runs the server is to know as well */
     if (!is_for_program(line, size) || !send_text(worker, 2, line, size) ||
         has(line, size, RG_KERNEL_MESSAGE))
-        (void)!write(output->log, line, size);
+        log_line(worker, line, size);
 }
 
 static void drain_errors(struct rg_worker *worker, struct output *output)
@@ -113,12 +127,12 @@ static void drain_errors(struct rg_worker *worker, struct output *output)
         output->n += (size_t)got;
         const char *at = output->line, *const end = output->line + output->n;
         for (const char *next; (next = memchr(at, '\n', (size_t)(end - at))) != NULL; at = next + 1)
-            sort_line(worker, output, at, (size_t)(next + 1 - at));
+            sort_line(worker, at, (size_t)(next + 1 - at));
         output->n = (size_t)(end - at);
         memmove(output->line, at, output->n);
         if (output->n < LINE_SIZE)
             continue;
-        (void)!write(output->log, output->line, output->n);
+        log_line(worker, output->line, output->n);
         output->n = 0;
     }
 }
@@ -137,25 +151,45 @@ static void *output_main(void *arg)
 {
     struct rg_worker *worker = arg;
     const struct output *output = worker->state[RG_MODULE_OUTPUT];
+    struct pollfd fds[2] = {{.fd = output->out, .events = POLLIN}, {.fd = output->errors, .events = POLLIN}};
     while (!rg_worker_over(worker)) {
-        struct pollfd fds[2] = {{.fd = output->out, .events = POLLIN},
-                                {.fd = output->errors, .events = POLLIN}};
-        if (poll(fds, 2, -1) < 0 && errno != EINTR)
-            break;
+        if (poll(fds, 2, -1) < 0) {
+            if (errno != EINTR)
+                break;
+            continue;
+        }
         if ((fds[0].revents | fds[1].revents) & POLLIN)
             rg_output_drain(worker);
         else if (fds[0].revents)
             break; /* no writer is left */
+        else
+            fds[1].fd = -1; /* nor of the other: a library has closed standard error */
     }
     return NULL;
+}
+
+/* Behind whose words it is; control characters become '?', as in log.c. Async-signal-safe. */
+static void say_last_words(const char *text, size_t size)
+{
+    char line[LINE_SIZE] = "remote-gpud: the last words of a session's worker: ";
+    size_t n = strlen(line);
+    for (size_t i = 0; i < size && n < sizeof line - 1; i++)
+        line[n++] = (unsigned char)text[i] < 0x20 || text[i] == 0x7f ? '?' : text[i];
+    line[n++] = '\n';
+    (void)!write(last_log, line, n);
 }
 
 void rg_output_end(void)
 {
     char text[PART_SIZE];
-    ssize_t got;
-    while (last_errors >= 0 && (got = read(last_errors, text, sizeof text)) > 0)
-        (void)!write(last_log, text, (size_t)got);
+    const ssize_t got = last_errors >= 0 ? read(last_errors, text, sizeof text) : 0;
+    const size_t size = got > 0 ? (size_t)got : 0;
+    size_t at = 0, next;
+    for (int lines = 0; lines < LAST_LINES && at < size; lines++, at = next + 1) {
+        for (next = at; next < size && text[next] != '\n'; next++)
+            ;
+        say_last_words(text + at, next - at);
+    }
 }
 
 /* The C library has told standard error why it ends the process. */
@@ -171,8 +205,10 @@ enum rg_status rg_output_start(struct rg_worker *worker, const struct rg_output_
     const struct sigaction action = {.sa_handler = aborted, .sa_flags = SA_RESETHAND};
     output->out = pipes->out;
     output->errors = last_errors = pipes->errors;
-    output->log = last_log = pipes->log;
+    last_log = pipes->log;
     rg_log_set_fd(pipes->log);
+    if (__sanitizer_set_report_fd) /* which ends the process at once behind its report */
+        __sanitizer_set_report_fd((void *)(intptr_t)pipes->log);
     sigaction(SIGABRT, &action, NULL);
     if (dup2(pipes->errors_in, STDERR_FILENO) < 0)
         rg_warn("failed assertions of kernels go to this log: %s", strerror(errno));

@@ -7,7 +7,8 @@
  *
  * On standard error there is also what the driver says to who runs the server, and a library's last words. Only what is meant for
  * the program (assertions, and the software device's lines about kernels that it cannot run) goes to the client; all else goes
- * on to where standard error led before, and the log of the process never comes by the pipe.
+ * to the log as the driver's words, a line each and within the limit of lines: a kernel can make the driver say anything. The log of
+ * the process itself never comes by the pipe.
  */
 #ifndef RG_SERVER_TIMELINE_OUTPUT_H
 #define RG_SERVER_TIMELINE_OUTPUT_H
@@ -29,7 +30,7 @@ RG_MUST_CHECK enum rg_status rg_output_redirect(struct rg_output_pipes *pipes);
 RG_MUST_CHECK enum rg_status rg_output_start(struct rg_worker *worker, const struct rg_output_pipes *pipes);
 /** Sends what is in the pipes now. Any thread. */
 void rg_output_drain(struct rg_worker *worker);
-/** The process ends: what is still in the pipe of standard error goes to the log. Async-signal-safe. */
+/** The process ends: what is still in the pipe of standard error goes to the log, a few lines at most. Async-signal-safe. */
 void rg_output_end(void);
 
 #endif
