@@ -170,7 +170,7 @@ static void captured_launches(void)
                                .value.programmaticStreamSerializationAllowed = 1};
     CUlaunchConfig config = {1, 1, 1, 1, 1, 1, 0, s, &early, 1};
     CUdeviceptr none = 0;
-    TRY(cuMemsetD8_v2(p, 0, 16));
+    TRY(cuMemsetD8Async(p, 0, 16, s));
     TRY(cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
     TRY(cuLaunchKernel(add, 1, 1, 1, 1, 1, 1, 0, s, args, NULL));
     number = 3;

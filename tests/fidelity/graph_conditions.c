@@ -92,7 +92,7 @@ static void conditional_nodes(void)
     TRY(cuStreamBeginCaptureToGraph(s, cases[1], NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED));
     TRY(cuMemsetD32Async(p + 4, 6, 1, s));
     TRY(cuStreamEndCapture(s, NULL));
-    TRY(cuMemsetD8_v2(p, 0, 16));
+    TRY(cuMemsetD8Async(p, 0, 16, s));
     TRY(cuGraphInstantiateWithFlags(&x, g, 0));
     run(x);
     show(p, 2);

@@ -132,7 +132,7 @@ static void overlap(void)
 {
     CUstreamBatchMemOpParams op = {0};
     CUDA_BATCH_MEM_OP_NODE_PARAMS batch = {.ctx = c, .count = 1, .paramArray = &op};
-    TRY(cuMemsetD8_v2(p, 0, 16));
+    TRY(cuMemsetD8Async(p, 0, 16, s));
     TRY(cuGraphCreate(&g, 0));
     nodes[0] = kernel(g, NULL, 0, add, p + 4, 1);
     op.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;

@@ -260,7 +260,7 @@ static void run_and_compare(CUgraphExec exec, unsigned outer, unsigned inner)
 {
     unsigned want[512], got[512] = {0};
     const unsigned count = expected(outer, inner, want);
-    GOOD(cuMemsetD8_v2(q, 0, 4096));
+    GOOD(cuMemsetD8Async(q, 0, 4096, s)); /* the graph's stream does not wait for the default one */
     GOOD(cuGraphLaunch(exec, s));
     GOOD(cuStreamSynchronize(s));
     GOOD(cuMemcpyDtoH_v2(got, LOG, 2048));

@@ -148,6 +148,7 @@ static void begin(void)
     TRY(cuMemAlloc_v2(&p, 4096));
     TRY(cuMemAlloc_v2(&q, 4096));
     TRY(cuMemsetD8_v2(p, 0, 4096));
+    TRY(cuCtxSynchronize()); /* s and t do not wait for the default stream */
     TRY(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
     TRY(cuStreamCreate(&t, CU_STREAM_NON_BLOCKING));
     TRY(cuStreamCreate(&u, CU_STREAM_DEFAULT));
