@@ -45,6 +45,7 @@ static struct {
 } scheduler = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static pthread_cond_t room = PTHREAD_COND_INITIALIZER; /* a context has less queued than it may have */
+static __thread bool executes;                         /* this thread is an executor */
 
 static void lock(void)
 {
@@ -331,6 +332,7 @@ static void *executor(void *unused)
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
         sigaddset(&set, faults[i]);
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    executes = true;
     lock();
     scheduler.starting--;
     for (;;) {
@@ -424,7 +426,7 @@ void sg_submit_wait(struct sg_stream *stream, struct sg_task *task)
 void sg_wait_for_room(struct sg_context *context)
 {
     const unsigned most = sg_behaviour()->queue;
-    if (most == 0)
+    if (most == 0 || executes) /* what an executor launches is a part of the work that it runs */
         return;
     RG_UNCANCELLED;
     lock();

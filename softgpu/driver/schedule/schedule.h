@@ -67,7 +67,10 @@ void sg_submit(struct sg_stream *stream, struct sg_task *task, struct sg_task *a
 /** sg_submit, and returns when the task has ended; runs it on this thread if it may run at once. */
 void sg_submit_wait(struct sg_stream *stream, struct sg_task *task);
 
-/** Before a launch: waits while the context has as much work queued as the device has room for (SOFTGPU_BEHAVE). */
+/**
+ * Before a launch: waits while the context has as much work queued as the device has room for (SOFTGPU_BEHAVE). An executor, which
+ * launches what a conditional node runs, does not: what is queued behind that node would wait for it.
+ */
 void sg_wait_for_room(struct sg_context *context);
 
 bool sg_task_done(struct sg_task *task);
