@@ -28,7 +28,7 @@ struct rg_frontend_process {
     bool ready, killed;
     uint64_t not_before_ns; /* when another may be started */
     uint64_t beat_ns;       /* when the next word is due */
-    unsigned unanswered;    /* words, since it last said that it lives; RG_ASK_ALIVE sets it to 0 */
+    unsigned unanswered;    /* words, since it last gave a sign of life: RG_ASK_READY, RG_ASK_ALIVE */
 };
 
 void rg_frontend_init(struct rg_frontend_process *frontend, const struct rg_monitor_settings *settings,

@@ -375,6 +375,7 @@ static void serve_one(struct rg_monitor *monitor, const struct rg_monitor_questi
     switch (question->kind) {
     case RG_ASK_READY:
         monitor->frontend.ready = true;
+        monitor->frontend.unanswered = 0; /* it may have had longer to begin than it has from now on */
         break;
     case RG_ASK_START:
         start_session(monitor, question, &files, &answered);
