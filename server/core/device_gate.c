@@ -23,11 +23,6 @@ void rg_device_gate_wake(struct rg_device_gate *gate)
     pthread_cond_broadcast(&gate->changed);
 }
 
-void rg_device_left(struct rg_device_gate *gate)
-{
-    rg_device_gate_wake(gate);
-}
-
 bool rg_device_enter(struct rg_worker *worker)
 {
     struct rg_device_gate *gate = &worker->device;

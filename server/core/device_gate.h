@@ -25,7 +25,7 @@ struct rg_device_gate {
     atomic_bool closed;
     atomic_uint waiting; /* before the closed gate */
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* opened, or the last one has left, or the session is over */
+    pthread_cond_t changed; /* opened, or the session is over */
 };
 
 void rg_device_gate_init(struct rg_device_gate *gate);
@@ -45,13 +45,9 @@ static inline bool rg_device_try(struct rg_device_gate *gate)
 }
 /** Enters, and waits as long as it is closed. False: the session is over. */
 RG_MUST_CHECK bool rg_device_enter(struct rg_worker *worker);
-/** Who was inside has left while the gate is closed. */
-void rg_device_left(struct rg_device_gate *gate);
 static inline void rg_device_leave(struct rg_device_gate *gate)
 {
     atomic_fetch_add(&gate->left, 1);
-    if (atomic_load(&gate->closed))
-        rg_device_left(gate);
 }
 
 /** How often somebody has entered: it changes with every use. */
