@@ -19,8 +19,8 @@
 #define POLL_MIN_NS 5000 /* between two looks */
 #define POLL_MAX_NS 500000
 #define POLL_SHARE  8 /* what has been awaited for long is looked at after so much of that time again */
-#define POLL_REST                                                                                            \
-    3 /* and not before so many times what the last look took: a client may have watched as much as it can */
+/* and not before so many times what the last look took: a client may have watched as much as it can */
+#define POLL_REST 3
 
 struct subscription {
     struct subscription *next;
