@@ -255,6 +255,8 @@ static enum rg_status open_file(struct rg_store *store, char *why, size_t why_si
     code = rg_store_run(
         store, "PRAGMA synchronous = NORMAL; PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON;"
                "PRAGMA journal_size_limit = 16777216");
+    if (code == SQLITE_OK)
+        code = rg_store_add_functions(store);
     return code == SQLITE_OK ? check_version(store, why, why_size)
                              : rg_store_explain(store, code, why, why_size);
 }

@@ -24,6 +24,8 @@ struct rg_store {
 RG_MUST_CHECK enum rg_status rg_store_explain(struct rg_store *store, int code, char *why, size_t why_size);
 /** SQLite's code. */
 int rg_store_run(struct rg_store *store, const char *sql);
+/** What questions use beyond SQLite's own functions: SQLite's code. */
+int rg_store_add_functions(struct rg_store *store);
 /** What follows is interrupted after so long; 0: never. */
 void rg_store_allow(struct rg_store *store, uint64_t ns);
 

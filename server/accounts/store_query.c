@@ -31,14 +31,41 @@ static enum rg_usage_kind kind(sqlite3_stmt *statement, int column)
     return value >= RG_USAGE_NOBODY && value <= RG_USAGE_CERTIFICATE ? (enum rg_usage_kind)value : 0;
 }
 
+/* --- sums ------------------------------------------------------------------------------------------------------- */
+
+/* SQLite's sum() fails beyond INT64_MAX, where memory of a large server times a year is: this one stays there. */
+static void add_to_sum(sqlite3_context *context, int n, sqlite3_value **values)
+{
+    (void)n;
+    sqlite3_int64 *sum = sqlite3_aggregate_context(context, sizeof *sum);
+    const sqlite3_int64 value = sqlite3_value_int64(values[0]);
+    if (!sum)
+        sqlite3_result_error_nomem(context);
+    else if (value > 0)
+        *sum = *sum > INT64_MAX - value ? INT64_MAX : *sum + value;
+}
+
+static void end_sum(sqlite3_context *context)
+{
+    const sqlite3_int64 *sum = sqlite3_aggregate_context(context, 0);
+    sqlite3_result_int64(context, sum ? *sum : 0);
+}
+
+int rg_store_add_functions(struct rg_store *store)
+{
+    return sqlite3_create_function_v2(store->db, "sum_at_most", 1, SQLITE_UTF8 | SQLITE_DETERMINISTIC, NULL,
+                                      NULL, add_to_sum, end_sum, NULL);
+}
+
 /* --- totals --------------------------------------------------------------------------------------------------- */
 
 enum rg_status rg_store_totals(struct rg_store *store, const struct rg_accountant_load *load,
                                rg_store_total *each, void *data, char *why, size_t why_size)
 {
     static const char sql[] =
-        "SELECT kind, user, address, project, sum(held_ns * (hour >= ?1 AND hour < ?2)),"
-        " sum(held_ns * (hour >= ?3 AND hour < ?4)) FROM part JOIN session ON session.id = part.session"
+        "SELECT kind, user, address, project, sum_at_most(held_ns * (hour >= ?1 AND hour < ?2)),"
+        " sum_at_most(held_ns * (hour >= ?3 AND hour < ?4)) FROM part JOIN session ON session.id = "
+        "part.session"
         " WHERE hour >= min(?1, ?3) AND hour < max(?2, ?4) GROUP BY kind, user, address, project";
     sqlite3_stmt *statement = NULL;
     int code = sqlite3_prepare_v2(store->db, sql, -1, &statement, NULL);
@@ -150,8 +177,9 @@ enum rg_status rg_store_query(struct rg_store *store, const struct rg_accountant
         return RG_OK;
     snprintf(
         sql, sizeof sql,
-        "SELECT %s, count(DISTINCT session.id), sum(held_ns), sum(busy_ns), sum(byte_seconds), sum(bytes_in),"
-        " sum(bytes_out), sum(launches), max(peak_bytes), number, started, ended, how"
+        "SELECT %s, count(DISTINCT session.id), sum_at_most(held_ns), sum_at_most(busy_ns),"
+        " sum_at_most(byte_seconds), sum_at_most(bytes_in), sum_at_most(bytes_out), sum_at_most(launches),"
+        " max(peak_bytes), number, started, ended, how"
         " FROM part JOIN session ON session.id = part.session WHERE hour >= ?1 AND hour < ?2"
         " AND (?3 = '' OR user = ?3) AND (?4 = 0 OR kind = ?4) AND (?5 = '' OR address = ?5)"
         " AND (?6 = 0 OR project = ?7) GROUP BY %s ORDER BY %s LIMIT ?8 OFFSET ?9",

@@ -197,6 +197,17 @@ Test(store, totals)
     cr_expect_eq(sums[1], 75);
 }
 
+Test(store, sums_stay_at_the_largest_number)
+{
+    const struct rg_accountant_session session = session_of(1, "alice", "");
+    put(&session, 0, HOUR, UINT64_MAX);
+    put(&session, 1, HOUR + 1, UINT64_MAX);
+    ask(RG_USAGE_BY_USER, "");
+    cr_assert_eq(answer.n, 1);
+    cr_expect_eq(answer.rows[0].held_ns, INT64_MAX);
+    cr_expect_eq(answer.rows[0].bytes_in, 20);
+}
+
 Test(store, sessions_of_a_dead_server_are_closed)
 {
     struct rg_store *other = NULL;
