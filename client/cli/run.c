@@ -29,13 +29,15 @@
 /* Whether what is asked for of the GPUs makes sense by itself; what a server can give it says. */
 static bool sensible(const struct rg_cli_settings *settings)
 {
-    const bool memory = rg_options_is_set(&settings->options, offsetof(struct rg_cli_settings, memory));
-    if (memory && settings->memory && settings->fraction) {
+    const unsigned memory = rg_options_source(&settings->options, offsetof(struct rg_cli_settings, memory)),
+                   fraction =
+                       rg_options_source(&settings->options, offsetof(struct rg_cli_settings, fraction));
+    if (memory && memory == fraction) {
         rg_error("-m and -p do not go together: one is a size, the other a part of each GPU's memory; leave "
                  "one out");
         return false;
     }
-    if (memory && !settings->memory) {
+    if (memory && !settings->memory && !settings->fraction) {
         rg_error("-m 0: no memory at all is no share of a GPU; ask for more, or leave -m out");
         return false;
     }

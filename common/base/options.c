@@ -243,12 +243,17 @@ void rg_options_init(struct rg_options *options, const struct rg_option *table, 
     }
 }
 
-bool rg_options_is_set(const struct rg_options *options, size_t offset)
+unsigned rg_options_source(const struct rg_options *options, size_t offset)
 {
     for (size_t i = 0; i < options->n; i++)
         if (options->table[i].offset == offset && options->set_by[i] != 0)
-            return true;
-    return false;
+            return options->set_by[i];
+    return 0;
+}
+
+bool rg_options_is_set(const struct rg_options *options, size_t offset)
+{
+    return rg_options_source(options, offset) != 0;
 }
 
 void rg_options_fini(struct rg_options *options)

@@ -94,6 +94,8 @@ RG_MUST_CHECK enum rg_status rg_options_load_file(struct rg_options *options, co
                                                   size_t why_size);
 /** Whether anything but the default gave the option at `offset` its value. */
 bool rg_options_is_set(const struct rg_options *options, size_t offset);
+/** Which load gave the option at `offset` its value: 1 is the first and strongest; 0: none, it has its default. */
+unsigned rg_options_source(const struct rg_options *options, size_t offset);
 /** One entry an option: names, argument, help, default, environment. */
 void rg_options_help(const struct rg_options *options, FILE *out);
 /** Frees texts and lists. */

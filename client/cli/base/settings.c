@@ -238,6 +238,17 @@ static enum rg_status take_joined(struct rg_cli_settings *settings)
     return RG_OK;
 }
 
+/* Both say how much memory, so the stronger source's holds; of one source they contradict each other, which run refuses. */
+static void settle_memory(struct rg_cli_settings *settings)
+{
+    const unsigned memory = rg_options_source(&settings->options, AT(memory)),
+                   fraction = rg_options_source(&settings->options, AT(fraction));
+    if (memory && fraction > memory)
+        settings->fraction = 0;
+    if (fraction && memory > fraction)
+        settings->memory = 0;
+}
+
 /* What connecting reads of the environment: here, and in the command that is run. */
 static enum rg_status export_security(const struct rg_cli_settings *settings)
 {
@@ -281,6 +292,7 @@ enum rg_cli_load rg_cli_settings_load(struct rg_cli_settings *settings, enum rg_
         rg_error("%s", why);
         return RG_CLI_WRONG;
     }
+    settle_memory(settings);
     if (export_security(settings) != RG_OK)
         return RG_CLI_WRONG;
     if (take_joined(settings) != RG_OK) {

@@ -198,6 +198,26 @@ class Run(Case):
         self.assertEqual(seen["REMOTE_GPU_STATS"], os.path.join(os.getcwd(), "counts"))
         self.assertEqual(seen["REMOTE_GPU_LOG"], "error")
 
+    def test_memory_as_a_size_or_a_part(self):
+        """Both say how much memory: a flag beats the environment, and that a file; of one source they contradict."""
+        script = "echo $REMOTE_GPU_MEMORY,$REMOTE_GPU_FRACTION"
+        folder = os.path.join(TREE, "configured")
+        os.makedirs(os.path.join(folder, "remote-gpu"))
+        self.addCleanup(shutil.rmtree, folder)
+        with open(os.path.join(folder, "remote-gpu", "config"), "w") as file:
+            file.write("memory = 4M\n")
+        for words, changes, expected in ((("-m", "1M"), {"REMOTE_GPU_FRACTION": "0.5"}, "1048576,"),
+                                         (("-p", "0.5"), {"REMOTE_GPU_MEMORY": "1M"}, ",0.500000"),
+                                         (("-p", "0.5"), {"XDG_CONFIG_HOME": folder}, ",0.500000"),
+                                         ((), {"REMOTE_GPU_FRACTION": "0.25", "XDG_CONFIG_HOME": folder}, ",0.250000"),
+                                         ((), {"XDG_CONFIG_HOME": folder}, "4194304,")):
+            with self.subTest((words, changes)):
+                result = self.run_command(*words, "--", "sh", "-c", script, **changes)
+                self.assertEqual((result.returncode, result.stdout.strip(), result.stderr), (0, expected, ""))
+        both = self.run_command("true", REMOTE_GPU_MEMORY="1M", REMOTE_GPU_FRACTION="0.5")
+        self.assertEqual(both.returncode, 125)
+        self.assertIn("-m and -p do not go together", both.stderr)
+
     def test_management_library_and_device_files_are_preloaded_where_they_are(self):
         libraries = ["libcuda.so.1", "libnvidia-ml.so.1", "device-files.so"]
         for name in libraries[1:]:

@@ -262,6 +262,11 @@ Test(options, the_first_source_wins, .fini = finish)
     cr_expect_str_eq(values.list.items[0], "a");
     cr_expect_eq(values.number, 4);
     cr_expect_str_eq(values.choice, "three");
+    cr_expect_eq(rg_options_source(&options, AT(list)), 1);
+    cr_expect_eq(rg_options_source(&options, AT(text)), 2);
+    cr_expect_eq(rg_options_source(&options, AT(number)), 3);
+    cr_expect_eq(rg_options_source(&options, AT(choice)), 4);
+    cr_expect_eq(rg_options_source(&options, AT(size)), 0);
 }
 
 Test(options, an_empty_variable_is_none, .fini = finish)
