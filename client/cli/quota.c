@@ -17,9 +17,14 @@ enum { EXIT_USED_UP = 1 };
 static enum rg_status ask(const struct rg_cli_settings *settings, const char *server,
                           struct rg_quota_answer *answer, char *why, size_t why_size)
 {
+    struct rg_usage_question question = {.by = RG_USAGE_BY_USER};
+    unsigned char packed[2 * RG_USAGE_TEXT + 128];
     struct rg_control message;
-    enum rg_status status =
-        rg_query_accounts(server, RG_PURPOSE_QUOTA, NULL, 0, settings->timeout_ns, &message, why, why_size);
+    if (settings->project)
+        snprintf(question.project, sizeof question.project, "%s", settings->project);
+    const size_t size = rg_usage_pack_question(&question, packed);
+    enum rg_status status = rg_query_accounts(server, RG_PURPOSE_QUOTA, packed, size, settings->timeout_ns,
+                                              &message, why, why_size);
     if (status != RG_OK)
         return status;
     status = rg_quota_unpack_answer(message.answer.data, message.answer.size, answer);
@@ -126,7 +131,7 @@ int rg_cli_quota(const struct rg_cli_settings *settings, int argc, char **argv)
 {
     json_t *servers = settings->json ? json_array() : NULL;
     int status = 0;
-    if (!rg_cli_no_words("quota", argc, argv)) {
+    if (!rg_cli_no_words("quota", argc, argv) || !rg_cli_check_project(settings)) {
         json_decref(servers);
         return RG_EXIT_FAILURE;
     }

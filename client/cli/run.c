@@ -41,11 +41,7 @@ static bool sensible(const struct rg_cli_settings *settings)
         rg_error("-m 0: no memory at all is no share of a GPU; ask for more, or leave -m out");
         return false;
     }
-    if (settings->project && strlen(settings->project) >= RG_CONTROL_TEXT) {
-        rg_error("--project: the name is longer than %d bytes; shorten it", RG_CONTROL_TEXT - 1);
-        return false;
-    }
-    return true;
+    return rg_cli_check_project(settings);
 }
 
 /*

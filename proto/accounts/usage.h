@@ -1,8 +1,8 @@
 /*
  * usage.h - questions about usage and quotas, outside of sessions: what a client asks, what it is answered, and both as bytes.
  *
- * They travel as the question of a ClientHello (RG_PURPOSE_USAGE, RG_PURPOSE_QUOTA) and as the data of an Answer. Numbers are
- * little-endian, texts as codec.h writes them. An answer about usage is a page of rows: as long as it says that there are more, the
+ * They travel as the question of a ClientHello (RG_PURPOSE_USAGE, RG_PURPOSE_QUOTA: of this only the project is looked at, and it may
+ * be empty) and as the data of an Answer. Numbers are little-endian, texts as codec.h writes them. An answer about usage is a page of rows: as long as it says that there are more, the
  * question is asked again for those behind. Unpacking checks all counts and enumerations, and cleans text. Any thread.
  */
 #ifndef RG_PROTO_ACCOUNTS_USAGE_H

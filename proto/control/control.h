@@ -224,7 +224,7 @@ struct rg_client_hello {
     uint8_t bulk_token[RG_BULK_TOKEN];
     uint32_t bulk_connections, bulk_codecs, bulk_compression; /* RG_PURPOSE_SESSION */
     bool bulk_adaptive;
-    uint32_t question_size; /* RG_PURPOSE_MANAGEMENT, RG_PURPOSE_USAGE */
+    uint32_t question_size; /* RG_PURPOSE_MANAGEMENT, RG_PURPOSE_USAGE, RG_PURPOSE_QUOTA */
     uint8_t question[RG_QUESTION_SIZE_MAX];
     uint64_t resume_session; /* RG_PURPOSE_RESUME, RG_PURPOSE_STAY */
     uint8_t resume_token[RG_RESUME_TOKEN];

@@ -96,6 +96,7 @@ static bool check(struct rg_monitor_question *question, unsigned n_fds)
     case RG_ASK_USAGE:
         return check_peer(&question->peer) && check_usage(&question->usage);
     case RG_ASK_QUOTA:
+        end_text(question->usage.project, sizeof question->usage.project);
         return check_peer(&question->peer);
     case RG_ASK_CHECK:
     case RG_ASK_STAY:
@@ -308,12 +309,15 @@ static void tell_quotas(struct rg_monitor *monitor, const struct rg_monitor_ques
     struct rg_who who;
     struct rg_account_owner owner;
     struct rg_quota_answer quotas;
+    const char *project = question->usage.project;
     answered->status = rg_who_is(&monitor->policy, &question->peer, connection, &who, answered);
+    if (answered->status == RG_OK)
+        answered->status = rg_shares_check_project(&monitor->sessions.shares, &who, project, answered);
     if (answered->status != RG_OK) {
         answer(monitor, answered, NULL, 0);
         return;
     }
-    rg_accounting_owner(&who, question->peer.address, "", &owner);
+    rg_accounting_owner(&who, question->peer.address, project, &owner);
     see_what_time_it_is(monitor);
     rg_quotas_tell(&monitor->sessions, &owner, &quotas);
     const int file = rg_file_in_memory("remote-gpu-quotas", &quotas, sizeof quotas);

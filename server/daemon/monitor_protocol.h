@@ -51,7 +51,7 @@ enum rg_monitor_question_kind {
     RG_ASK_MANAGER,      /* answer: a socket to a new process that answers management questions */
     RG_ASK_STOP_MANAGER, /* it does not answer; no answer */
     RG_ASK_USAGE,        /* with the connection; answer: a socket by which the packed answer comes */
-    RG_ASK_QUOTA,        /* with the connection; answer: a file with a struct rg_quota_answer */
+    RG_ASK_QUOTA,        /* likewise, of `usage` the project; answer: a file with a struct rg_quota_answer */
     RG_ASK_ALIVE,        /* what RG_TELL_BEAT is answered by; no answer */
 };
 

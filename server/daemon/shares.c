@@ -95,6 +95,17 @@ static struct rg_share_user user_of(const struct rg_shares *shares, const struct
     return user;
 }
 
+enum rg_status rg_shares_check_project(const struct rg_shares *shares, const struct rg_who *who,
+                                       const char *project, struct rg_monitor_answer *answer)
+{
+    const struct rg_share_user user = user_of(shares, who);
+    struct rg_share_limits limits;
+    char why[RG_CONTROL_REASON] = "";
+    if (rg_share_rules_limits(shares->rules, &user, project, &limits, why, sizeof why) == RG_OK)
+        return RG_OK;
+    return refuse(answer, RG_REFUSAL_LIMIT, why);
+}
+
 /* Gives back places and guarantees. */
 static void give_back(struct rg_shares *shares, const struct rg_share_grant *grant, uint32_t n, uint64_t id)
 {

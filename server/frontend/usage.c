@@ -47,7 +47,8 @@ enum rg_status rg_answer_accounts(struct rg_frontend *frontend, struct rg_conn *
     RG_CLEANUP_FREE void *data = malloc(RG_ANSWER_SIZE_MAX);
     RG_CLEANUP_FREE struct rg_control *message = calloc(1, sizeof *message);
     question->kind = usage ? RG_ASK_USAGE : RG_ASK_QUOTA;
-    if (usage && rg_usage_unpack_question(hello->question, hello->question_size, &question->usage) != RG_OK)
+    if ((usage || hello->question_size) &&
+        rg_usage_unpack_question(hello->question, hello->question_size, &question->usage) != RG_OK)
         return refuse(refusal, RG_REFUSAL_MALFORMED, "the question about usage is malformed");
     if (!data || !message ||
         rg_monitor_ask(&frontend->link, question, &connection, 1, ANSWER_TIMEOUT_MS, &answer, &fd) != RG_OK)

@@ -12,6 +12,7 @@
 #include "common/base/log.h"
 #include "common/sync/adaptive_wait.h"
 #include "proto/accounts/usage.h"
+#include "proto/control/control.h"
 #include "transport/multipath/multipath.h"
 #include "transport/topology/rails.h"
 
@@ -80,8 +81,8 @@ static const struct rg_option table[] = {
            "let the server take the command's GPU memory away, and bring it back at the next call, when no "
            "GPU was used for so long (default: what the server says)",
            .argument = "SECONDS", .commands = RG_CLI_RUN, .environment = "REMOTE_GPU_IDLE_TIMEOUT"),
-    OPTION("project", TEXT, project, "whose account the GPUs' use goes to", .argument = "NAME",
-           .commands = RG_CLI_RUN, .environment = "REMOTE_GPU_PROJECT"),
+    OPTION("project", TEXT, project, "whose account the GPUs' use goes to, and whose quotas hold",
+           .argument = "NAME", .commands = RG_CLI_RUN | RG_CLI_QUOTA, .environment = "REMOTE_GPU_PROJECT"),
     OPTION("local", FLAG, local, "start a private server on this machine for this command alone",
            .commands = RG_CLI_RUN, .not_in_file = true),
     OPTION("driver", TEXT, driver, "the CUDA driver of the private server (see remote-gpud)",
@@ -304,6 +305,14 @@ enum rg_cli_load rg_cli_settings_load(struct rg_cli_settings *settings, enum rg_
         return RG_CLI_WRONG;
     }
     return RG_CLI_GO;
+}
+
+bool rg_cli_check_project(const struct rg_cli_settings *settings)
+{
+    if (!settings->project || strlen(settings->project) < RG_CONTROL_TEXT)
+        return true;
+    rg_error("--project: the name is longer than %d bytes; shorten it", RG_CONTROL_TEXT - 1);
+    return false;
 }
 
 bool rg_cli_no_words(const char *subcommand, int argc, char **argv)

@@ -80,6 +80,8 @@ RG_MUST_CHECK enum rg_cli_load rg_cli_settings_load(struct rg_cli_settings *sett
 void rg_cli_settings_init(struct rg_cli_settings *settings, enum rg_cli_command command);
 void rg_cli_settings_fini(struct rg_cli_settings *settings);
 
+/** Whether the project's name is short enough; if not, it was said. */
+bool rg_cli_check_project(const struct rg_cli_settings *settings);
 /** Says that `subcommand` takes no words behind its options, if there are some. */
 bool rg_cli_no_words(const char *subcommand, int argc, char **argv);
 

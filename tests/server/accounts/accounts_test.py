@@ -299,6 +299,12 @@ def case_quotas():
         expect(found["user", "sessions"]["used"] == 2 and found["user", "sessions"]["used_up"], quotas)
         expect(found["user", "memory"]["used"] == 2 << 30, quotas)
         expect(found["group", "gpus"]["used"] == 2, quotas)
+        expect(("project", "sessions") not in found, quotas)
+        quotas = json.loads(world.command("quota", "--project", "vision", "--json", status=1).stdout)["servers"][0]
+        found = {(one["scope"], one["what"]): one for one in quotas["quotas"]}
+        expect(found["project", "sessions"]["used"] == 1 and found["project", "sessions"]["used_up"], quotas)
+        refused = world.command("quota", "--project", "vision", server=world.address, status=125)
+        expect("you are no member of a project 'vision'" in refused.stderr, refused.stderr)
         world.leave(first)
         world.leave(second)
         rules["users"][user]["quota"]["memory"] = "512M"
