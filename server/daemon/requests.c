@@ -19,6 +19,14 @@
 #define LOOK_NS     20000000ull
 #define DEADLINE_NS 20000000000ull /* a worker gives up before (server/suspend/suspend.c) */
 
+/* Whether a server listens there; what one that was killed has left refuses. */
+static bool is_served(const struct sockaddr_un *address)
+{
+    RG_CLEANUP_FD int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    return fd >= 0 &&
+           (connect(fd, (const struct sockaddr *)address, sizeof *address) == 0 || errno == EAGAIN);
+}
+
 bool rg_requests_open(struct rg_requests *requests, const char *folder)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -26,6 +34,11 @@ bool rg_requests_open(struct rg_requests *requests, const char *folder)
     RG_CLEANUP_FD int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", requests->folder,
              RG_REQUEST_SOCKET);
+    if (requests->folder >= 0 && is_served(&address)) {
+        rg_warn("remote-gpud suspend and resume reach another server, which runs with %s as well", folder);
+        rg_requests_close(requests);
+        return false;
+    }
     if (requests->folder >= 0)
         (void)unlinkat(requests->folder, RG_REQUEST_SOCKET, 0); /* of a server that was killed */
     if (requests->folder < 0 || fd < 0 || fchmod(fd, 0600) != 0 ||

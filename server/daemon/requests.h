@@ -5,7 +5,7 @@
  * Happy path: rg_requests_open with the state folder; the socket there is polled with rg_requests_fd; each connection brings one request,
  * for which the session's worker is signalled (server/suspend/command.h), and gets its answer once the worker has counted it in its slot,
  * which is looked at every few milliseconds while there is any. A worker that says nothing in time is said to do so. The monitor's
- * thread, which never waits here.
+ * thread, which waits here for nobody but the operator's command, and that a fifth of a second at most.
  */
 #ifndef RG_SERVER_DAEMON_REQUESTS_H
 #define RG_SERVER_DAEMON_REQUESTS_H
@@ -27,7 +27,7 @@ struct rg_requests {
     } pending[RG_REQUESTS_MAX];
 };
 
-/** The socket, in that folder. False: it was said why there is none; the server does without. */
+/** The socket, in that folder; of several servers that have it, the first one's. False: it was said why there is none; the server does without. */
 bool rg_requests_open(struct rg_requests *requests, const char *folder);
 void rg_requests_close(struct rg_requests *requests);
 /** Takes what the socket has. */

@@ -108,6 +108,12 @@ class Suspension(unittest.TestCase):
         self.assertIn("no server runs with the state folder", self.command("suspend", "1", status=125))
         self.assertNotIn("requests", os.listdir(self.state))
 
+    def test_two_servers_with_one_folder(self):
+        self.start()
+        with Server(BUILD, arguments=["--state-dir", self.state]):
+            self.assertEqual(self.command("suspend", "1"), "session 1: is suspended until its next call\n")
+        self.assertEqual(self.command("resume", "1"), "session 1: is running\n")
+
     def test_idle(self):
         program = self.start("--idle-timeout", "1s")
         for _ in range(2):
