@@ -135,25 +135,14 @@ static void count_hours(const struct rg_accounts *accounts, struct rg_quota_case
 
 /* --- which hold ------------------------------------------------------------------------------------------------ */
 
-static void add(const struct rg_sessions *sessions, enum rg_quota_scope scope, const char *name,
-                const json_t *group, const struct rg_account_owner *owner, const struct rg_quota *quota,
-                struct rg_quotas *out)
-{
-    const struct rg_accounts *accounts = sessions->accounts;
-    if (out->n == RG_QUOTA_SCOPES_MAX || !rg_quota_is_limited(quota))
-        return;
-    out->quotas[out->n] = *quota;
-    struct rg_quota_case *of = &out->cases[out->n];
-    *of = (struct rg_quota_case){.scope = scope, .name = name, .quota = &out->quotas[out->n]};
-    out->n++;
-    count_sessions(sessions, of, group, owner);
-    if (!accounts)
-        return;
-    of->used_known = rg_accounts_known(accounts);
-    of->day_ends = rg_accounts_day(accounts).end * 3600;
-    of->month_ends = rg_accounts_month(accounts).end * 3600;
-    count_hours(accounts, of, group, owner);
-}
+/* A search for the quotas that hold for somebody. */
+struct search {
+    const struct rg_sessions *sessions;
+    const struct rg_account_owner *owner;
+    bool hours_alone; /* those of GPU hours, and nothing else is counted */
+    bool (*meet)(void *data, const struct rg_quota_case *of); /* each of them; false: no more */
+    void *data;
+};
 
 /* What the rules say, which was checked when they were read. */
 static void overlay(struct rg_quota *quota, const json_t *json)
@@ -162,10 +151,32 @@ static void overlay(struct rg_quota *quota, const json_t *json)
         (void)!rg_quota_parse(json, quota, NULL, 0);
 }
 
-static void add_user(const struct rg_sessions *sessions, const struct rg_account_owner *owner,
-                     struct rg_quotas *out)
+static bool is_wanted(const struct search *search, const struct rg_quota *quota)
 {
-    const struct rg_share_rules *rules = sessions->shares.rules;
+    return search->hours_alone ? rg_quota_limits_hours(quota) : rg_quota_is_limited(quota);
+}
+
+/* False: no more. */
+static bool meet(const struct search *search, enum rg_quota_scope scope, const char *name,
+                 const json_t *group, const struct rg_quota *quota)
+{
+    const struct rg_accounts *accounts = search->sessions->accounts;
+    struct rg_quota_case of = {.scope = scope, .name = name, .quota = quota};
+    if (!search->hours_alone)
+        count_sessions(search->sessions, &of, group, search->owner);
+    if (accounts) {
+        of.used_known = rg_accounts_known(accounts);
+        of.day_ends = rg_accounts_day(accounts).end * 3600;
+        of.month_ends = rg_accounts_month(accounts).end * 3600;
+        count_hours(accounts, &of, group, search->owner);
+    }
+    return search->meet(search->data, &of);
+}
+
+static bool meet_user(const struct search *search)
+{
+    const struct rg_share_rules *rules = search->sessions->shares.rules;
+    const struct rg_account_owner *owner = search->owner;
     struct rg_share_user user = {.kind = RG_SHARE_NOBODY, .name = owner->user};
     struct rg_quota quota;
     if (owner->kind == RG_USAGE_CERTIFICATE)
@@ -177,61 +188,88 @@ static void add_user(const struct rg_sessions *sessions, const struct rg_account
     rg_quota_init(&quota);
     overlay(&quota, rg_share_rules_quota(rules, NULL, NULL));
     overlay(&quota, rg_share_rules_quota(rules, &user, NULL));
-    add(sessions, RG_QUOTA_USER, owner->user, NULL, owner, &quota, out);
+    return !is_wanted(search, &quota) || meet(search, RG_QUOTA_USER, owner->user, NULL, &quota);
 }
 
-void rg_quotas_of(const struct rg_sessions *sessions, const struct rg_account_owner *owner,
-                  struct rg_quotas *out)
+static bool meet_project(const struct search *search)
 {
-    const struct rg_share_rules *rules = sessions->shares.rules;
+    const char *project = search->owner->project;
+    struct rg_quota quota;
+    if (!project[0])
+        return true;
+    rg_quota_init(&quota);
+    overlay(&quota, rg_share_rules_quota(search->sessions->shares.rules, NULL, project));
+    return !is_wanted(search, &quota) || meet(search, RG_QUOTA_PROJECT, project, NULL, &quota);
+}
+
+static void search_all(const struct search *search)
+{
+    const struct rg_share_rules *rules = search->sessions->shares.rules;
     struct rg_quota quota;
     const char *name;
     json_t *group;
-    out->n = 0;
-    if (!rules)
+    if (!rules || !meet_user(search) || !meet_project(search))
         return;
-    add_user(sessions, owner, out);
-    if (owner->project[0]) {
-        rg_quota_init(&quota);
-        overlay(&quota, rg_share_rules_quota(rules, NULL, owner->project));
-        add(sessions, RG_QUOTA_PROJECT, owner->project, NULL, owner, &quota, out);
-    }
     json_object_foreach((json_t *)(uintptr_t)rg_share_rules_groups(rules), name, group)
     {
-        if (!is_member(group, owner))
-            continue;
         rg_quota_init(&quota);
         overlay(&quota, json_object_get(group, "quota"));
-        add(sessions, RG_QUOTA_GROUP, name, group, owner, &quota, out);
+        if (is_wanted(search, &quota) && is_member(group, search->owner) &&
+            !meet(search, RG_QUOTA_GROUP, name, group, &quota))
+            return;
     }
 }
 
 /* --- deciding --------------------------------------------------------------------------------------------------- */
 
+struct admission {
+    uint64_t wanted[RG_QUOTAS];
+    struct rg_monitor_answer *answer;
+    enum rg_status status;
+};
+
+static bool admit_by(void *data, const struct rg_quota_case *of)
+{
+    struct admission *admission = data;
+    struct rg_monitor_answer *answer = admission->answer;
+    admission->status = rg_quota_check(of, admission->wanted, answer->why, sizeof answer->why);
+    return admission->status == RG_OK;
+}
+
 enum rg_status rg_quotas_admit(const struct rg_sessions *sessions, const struct rg_account_owner *owner,
                                uint32_t gpus, uint64_t memory, struct rg_monitor_answer *answer)
 {
-    const uint64_t wanted[RG_QUOTAS] = {
-        [RG_QUOTA_SESSIONS] = 1, [RG_QUOTA_GPUS] = gpus, [RG_QUOTA_MEMORY] = memory};
-    struct rg_quotas quotas;
-    rg_quotas_of(sessions, owner, &quotas);
-    for (unsigned i = 0; i < quotas.n; i++)
-        if (rg_quota_check(&quotas.cases[i], wanted, answer->why, sizeof answer->why) != RG_OK) {
-            answer->code = RG_REFUSAL_QUOTA;
-            return RG_ERR_REFUSED;
-        }
-    return RG_OK;
+    struct admission admission = {
+        .wanted = {[RG_QUOTA_SESSIONS] = 1, [RG_QUOTA_GPUS] = gpus, [RG_QUOTA_MEMORY] = memory},
+        .answer = answer};
+    const struct search search = {.sessions = sessions, .owner = owner, .meet = admit_by, .data = &admission};
+    search_all(&search);
+    if (admission.status != RG_OK)
+        answer->code = RG_REFUSAL_QUOTA;
+    return admission.status;
+}
+
+struct exhaustion {
+    bool found;
+    char *why;
+    size_t why_size;
+};
+
+static bool is_left(void *data, const struct rg_quota_case *of)
+{
+    struct exhaustion *exhaustion = data;
+    exhaustion->found = rg_quota_is_exhausted(of, exhaustion->why, exhaustion->why_size);
+    return !exhaustion->found;
 }
 
 bool rg_quotas_are_exhausted(const struct rg_sessions *sessions, const struct rg_account_owner *owner,
                              char *why, size_t why_size)
 {
-    struct rg_quotas quotas;
-    rg_quotas_of(sessions, owner, &quotas);
-    for (unsigned i = 0; i < quotas.n; i++)
-        if (rg_quota_is_exhausted(&quotas.cases[i], why, why_size))
-            return true;
-    return false;
+    struct exhaustion exhaustion = {.why = why, .why_size = why_size};
+    const struct search search = {
+        .sessions = sessions, .owner = owner, .hours_alone = true, .meet = is_left, .data = &exhaustion};
+    search_all(&search);
+    return exhaustion.found;
 }
 
 struct rg_quota_exhausted rg_quotas_exhausted(const struct rg_sessions *sessions)
@@ -243,23 +281,26 @@ struct rg_quota_exhausted rg_quotas_exhausted(const struct rg_sessions *sessions
     return exhausted;
 }
 
+static bool tell_one(void *data, const struct rg_quota_case *of)
+{
+    struct rg_quota_answer *out = data;
+    struct rg_quota_row *row = &out->rows[out->n++];
+    row->scope = of->scope;
+    snprintf(row->name, sizeof row->name, "%s", of->name);
+    memcpy(row->allowed, of->quota->allowed, sizeof row->allowed);
+    memcpy(row->used, of->used, sizeof row->used);
+    out->used_known = of->used_known;
+    out->day_ends = of->day_ends;
+    out->month_ends = of->month_ends;
+    return out->n < RG_QUOTA_SCOPES_MAX;
+}
+
 void rg_quotas_tell(const struct rg_sessions *sessions, const struct rg_account_owner *owner,
                     struct rg_quota_answer *out)
 {
-    struct rg_quotas quotas;
-    rg_quotas_of(sessions, owner, &quotas);
+    const struct search search = {.sessions = sessions, .owner = owner, .meet = tell_one, .data = out};
     memset(out, 0, sizeof *out);
     snprintf(out->user, sizeof out->user, "%s", owner->user);
     out->now = (int64_t)time(NULL);
-    for (unsigned i = 0; i < quotas.n; i++) {
-        const struct rg_quota_case *of = &quotas.cases[i];
-        struct rg_quota_row *row = &out->rows[out->n++];
-        row->scope = of->scope;
-        snprintf(row->name, sizeof row->name, "%s", of->name);
-        memcpy(row->allowed, of->quota->allowed, sizeof row->allowed);
-        memcpy(row->used, of->used, sizeof row->used);
-        out->used_known = of->used_known;
-        out->day_ends = of->day_ends;
-        out->month_ends = of->month_ends;
-    }
+    search_all(&search);
 }

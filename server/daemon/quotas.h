@@ -8,18 +8,9 @@
 #include "server/accounts/quota.h"
 #include "server/daemon/sessions.h"
 
-/** Which hold, and what is used. */
-struct rg_quotas {
-    unsigned n;
-    struct rg_quota_case cases[RG_QUOTA_SCOPES_MAX];
-    struct rg_quota quotas[RG_QUOTA_SCOPES_MAX]; /* of the cases */
-};
-
 /** Before the first rules are read: how what they say of quotas is checked. `accounts`: whether GPU hours are counted at all. */
 void rg_quotas_init(bool accounts);
 
-void rg_quotas_of(const struct rg_sessions *sessions, const struct rg_account_owner *owner,
-                  struct rg_quotas *out);
 /** Whether a session with that many GPUs and bytes of their memory may begin. RG_ERR_REFUSED with `answer`. */
 RG_MUST_CHECK enum rg_status rg_quotas_admit(const struct rg_sessions *sessions,
                                              const struct rg_account_owner *owner, uint32_t gpus,
@@ -29,7 +20,7 @@ bool rg_quotas_are_exhausted(const struct rg_sessions *sessions, const struct rg
                              char *why, size_t why_size);
 /** What then becomes of sessions that run. */
 struct rg_quota_exhausted rg_quotas_exhausted(const struct rg_sessions *sessions);
-/** What somebody who asks is told. */
+/** What somebody who asks is told: RG_QUOTA_SCOPES_MAX quotas at most. */
 void rg_quotas_tell(const struct rg_sessions *sessions, const struct rg_account_owner *owner,
                     struct rg_quota_answer *out);
 

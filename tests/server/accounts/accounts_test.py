@@ -326,6 +326,13 @@ def case_quotas():
     with World("--accounts", "off", rules={"default": {"quota": {"gpu-hours-day": 1}}}) as world:
         world.start(wait=False)
         expect(world.process.wait(60) == 125 and "--accounts=on" in world.log(), world.log())
+    # however many groups somebody is in, all of them must have room
+    groups = {"group %d" % i: {"members": [user], "quota": {"sessions": 9}} for i in range(30)}
+    groups["last"] = {"members": [user], "quota": {"sessions": 0}}
+    with World(rules={"groups": groups}).start() as world:
+        refused = world.begin(1, 64)
+        said = refused.stderr.read()
+        expect(refused.wait(60) != 0 and "group last has 0 sessions" in said, said)
 
 
 def case_used_up():
