@@ -707,9 +707,10 @@ static uint64_t look_at_ns(const struct rg_who *who)
 {
     struct timespec now = {0};
     (void)clock_gettime(CLOCK_REALTIME, &now);
-    const int64_t left_s = who->not_after + 1 - now.tv_sec;
+    /* and all of the last second; the frontend may say any number */
+    const int64_t left_s = who->not_after - now.tv_sec;
     const uint64_t left_ns = left_s < RG_SESSION_LOOK_S
-                                 ? (uint64_t)left_s * 1000000000u - (uint64_t)now.tv_nsec
+                                 ? (uint64_t)(left_s + 1) * 1000000000u - (uint64_t)now.tv_nsec
                                  : RG_SESSION_LOOK_S * 1000000000ull;
     return rg_now_ns() + left_ns;
 }
