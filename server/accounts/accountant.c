@@ -37,8 +37,9 @@ enum { WORDS_AT_ONCE = 1024 }; /* in a batch */
 struct accountant {
     const char *folder;
     uint64_t run, keep_s;
-    struct rg_store *store; /* NULL: it cannot be opened, or was closed after a failure */
-    bool failed;            /* words since the last SAVED are lost here; the monitor has them */
+    struct rg_store *store;    /* NULL: it cannot be opened, or was closed after a failure */
+    bool failed;               /* words since the last SAVED are lost here; the monitor has them */
+    char why[RG_ACCOUNTS_WHY]; /* they are: what was said */
     bool in_batch;
     uint64_t number; /* of the last word */
     uint64_t expire_ns;
@@ -69,6 +70,7 @@ static enum rg_status open_store(struct accountant *accountant, char *why, size_
 static void fail(struct accountant *accountant, const char *why)
 {
     struct rg_accountant_answer answered = {.kind = RG_ACCOUNTANT_FAILED, .number = accountant->number};
+    snprintf(accountant->why, sizeof accountant->why, "%s", why);
     snprintf(answered.why, sizeof answered.why, "%s", why);
     rg_store_close(accountant->store);
     accountant->store = NULL;
@@ -149,8 +151,8 @@ static void load(struct accountant *accountant, const struct rg_accountant_word 
     struct rg_accountant_answer done = {.kind = RG_ACCOUNTANT_LOADED, .number = word->number};
     struct loading loading = {.number = word->number};
     if (open_store(accountant, done.why, sizeof done.why) == RG_OK) {
-        if (accountant->failed)
-            snprintf(done.why, sizeof done.why, "what was to be kept before is not kept yet");
+        if (accountant->failed) /* what is not kept is not in the sums */
+            snprintf(done.why, sizeof done.why, "%s", accountant->why);
         else if (rg_store_totals(accountant->store, &word->load, tell_total, &loading, done.why,
                                  sizeof done.why) == RG_OK)
             done.why[0] = 0;
