@@ -55,7 +55,7 @@ struct rg_quota_exhausted {
     bool end;          /* they are ended; else only warned */
     uint64_t grace_ns; /* after they were warned */
 };
-/** {"action": "warn"|"end", "grace": "10m"} */
+/** {"action": "warn"|"end", "grace": "10min"} */
 RG_MUST_CHECK enum rg_status rg_quota_parse_exhausted(const json_t *json, struct rg_quota_exhausted *out,
                                                       char *why, size_t why_size);
 

@@ -52,9 +52,8 @@ static const struct rg_subcommand_of_server subcommands[] = {
     {"suspend", SUSPEND, "[OPTION…] SESSION", "move a session's GPU memory to this machine's memory",
      "Waits until the session has no work running, 10 seconds at most, and moves its GPU memory to memory of "
      "this machine, so that\n"
-     "others can have it. It comes back at the session's next call, which takes longer. Other calls of the "
-     "program fail in\n"
-     "nothing. remote-gpu list shows the numbers and states of sessions.",
+     "others can have it. It comes back at the session's next call, which takes longer; no call\n"
+     "of the program fails by it. remote-gpu list shows the numbers and states of sessions.",
      rg_command_suspend, 1, 1},
     {"resume", RESUME, "[OPTION…] SESSION", "bring a suspended session back",
      "Brings the GPU memory of a session back that was suspended, however it was.", rg_command_resume, 1, 1},
