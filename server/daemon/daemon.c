@@ -549,6 +549,8 @@ static bool start_monitor(struct daemon *daemon, const char *worker)
     struct rg_monitor *monitor = &daemon->monitor;
     monitor->policy.allow_unauthenticated = settings->allow_unauthenticated;
     monitor->policy.uid = geteuid();
+    for (uint32_t i = 0; i < daemon->n_listeners; i++)
+        rg_who_listens(&monitor->policy, rg_listener_fd(daemon->listeners[i]));
     monitor->board = rg_board_create((uint32_t)settings->max_sessions, &monitor->board_fd);
     if (!monitor->board)
         return false;

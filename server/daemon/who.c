@@ -44,14 +44,43 @@ static void name_user(uid_t uid, char *out, size_t size)
         fclose(list);
 }
 
+/* Its own name, which a connection has of the socket that took it. False: it is no unix socket, or has none. */
+static bool name_of(int socket, struct rg_who_socket *out)
+{
+    out->size = sizeof out->name;
+    return getsockname(socket, (struct sockaddr *)&out->name, &out->size) == 0 &&
+           out->name.sun_family == AF_UNIX && out->size > sizeof out->name.sun_family &&
+           out->size <= sizeof out->name;
+}
+
+void rg_who_listens(struct rg_who_policy *policy, int socket)
+{
+    struct rg_who_socket *next = &policy->sockets[policy->n_sockets];
+    if (policy->n_sockets < RG_LISTENERS_MAX && name_of(socket, next))
+        policy->n_sockets++;
+}
+
+/*
+ * Whether the connection came by one of our unix sockets. Of others the kernel may name any user: of the pairs that this process has
+ * made itself, of which the frontend has one end, this process's own.
+ */
+static bool came_by_ours(const struct rg_who_policy *policy, int connection)
+{
+    struct rg_who_socket own;
+    if (!name_of(connection, &own))
+        return false;
+    for (unsigned i = 0; i < policy->n_sockets; i++)
+        if (own.size == policy->sockets[i].size && memcmp(&own.name, &policy->sockets[i].name, own.size) == 0)
+            return true;
+    return false;
+}
+
 /* Whose process is at the other end of a unix socket. */
-static bool find_user(int connection, uid_t *uid)
+static bool find_user(const struct rg_who_policy *policy, int connection, uid_t *uid)
 {
     struct ucred peer;
     socklen_t peer_size = sizeof peer;
-    int domain = 0;
-    socklen_t domain_size = sizeof domain;
-    if (getsockopt(connection, SOL_SOCKET, SO_DOMAIN, &domain, &domain_size) != 0 || domain != AF_UNIX ||
+    if (!came_by_ours(policy, connection) ||
         getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &peer_size) != 0)
         return false;
     *uid = peer.uid;
@@ -87,7 +116,7 @@ enum rg_status rg_who_is(const struct rg_who_policy *policy, const struct rg_mon
     *out = (struct rg_who){.proof = peer->proof, .encrypted = peer->encrypted == 1};
     switch (peer->proof) {
     case RG_PROOF_USER:
-        if (!find_user(connection, &out->uid) ||
+        if (!find_user(policy, connection, &out->uid) ||
             (!policy->allow_unauthenticated && out->uid != 0 && out->uid != policy->uid))
             break;
         name_user(out->uid, out->name, sizeof out->name);

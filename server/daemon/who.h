@@ -11,7 +11,9 @@
 #include "server/daemon/monitor_protocol.h"
 #include "server/identity/identity.h"
 
+#include <sys/socket.h>
 #include <sys/types.h>
+#include <sys/un.h>
 
 struct rg_who {
     enum rg_proof proof;
@@ -29,7 +31,15 @@ struct rg_who_policy {
     bool allow_unauthenticated;
     struct rg_identity_store *identity; /* NULL: nobody has a certificate */
     uid_t uid;                          /* of the server's user, who may come by unix sockets, as root may */
+    unsigned n_sockets;
+    struct rg_who_socket {
+        struct sockaddr_un name;
+        socklen_t size;
+    } sockets[RG_LISTENERS_MAX]; /* the unix sockets that it listens on */
 };
+
+/** Notes that it listens on a socket, of whatever kind: at most RG_LISTENERS_MAX of them. */
+void rg_who_listens(struct rg_who_policy *policy, int socket);
 
 /** RG_ERR_REFUSED with what to tell the client in `answer`. */
 RG_MUST_CHECK enum rg_status rg_who_is(const struct rg_who_policy *policy, const struct rg_monitor_peer *peer,

@@ -73,7 +73,13 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     CHECK(rg_shares_open(&monitor.sessions.shares, &monitor.driver, SESSIONS_MAX, NULL, false) == RG_OK);
     add_session(RG_PROOF_CERTIFICATE, "alice")->who.not_after = INT64_MAX;
     add_session(RG_PROOF_USER, "uid 0 (root)");
+    /* with names of the kernel's choice, as if they came by the server's own sockets */
+    const sa_family_t name = AF_UNIX;
     CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK(bind(ends[i], (const struct sockaddr *)&name, sizeof name) == 0);
+        rg_who_listens(&monitor.policy, ends[i]);
+    }
     return 0;
 }
 

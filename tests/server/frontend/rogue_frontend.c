@@ -11,6 +11,8 @@
  *   impostor             the proof of a certificate that nobody has
  *   expired              the proof of a certificate of which it says that it is still valid
  *   user                 the proof of a local user over a connection that tells of none
+ *   monitor              the same by the socket to the monitor, of which the kernel says that the monitor is at both ends
+ *   pair                 the same by a pair of its own
  *   nobody               no proof at all, over a connection that is none of a network's
  *   other                the proof of a local user who may not come
  *   join                 a certificate without a token
@@ -29,9 +31,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 static int board_fd = -1;
+static int listener = -1; /* the first of the server's */
 
 static _Noreturn void leave(const char *what)
 {
@@ -62,11 +66,24 @@ static void hear(void)
     leave("no answer");
 }
 
+/* A connection by the server's own socket where that is a unix socket; -1: it is none. */
+static int connect_to_server(void)
+{
+    struct sockaddr_un name;
+    socklen_t size = sizeof name;
+    if (getsockname(listener, (struct sockaddr *)&name, &size) != 0 || name.sun_family != AF_UNIX)
+        return -1;
+    const int client = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (client < 0 || connect(client, (const struct sockaddr *)&name, size) != 0)
+        leave("no connection");
+    return accept(listener, NULL, NULL);
+}
+
 /* A connection that it brings, and the file with a hello, which it need not be. */
 static void make_fds(int fds[2])
 {
-    int ends[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
+    int ends[2] = {connect_to_server(), -1};
+    if (ends[0] < 0 && socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
         leave("no socket");
     fds[0] = ends[0];
     fds[1] = memfd_create("nonsense", 0);
@@ -162,6 +179,13 @@ static void misbehave(const char *mode)
             strcpy(question.peer.name, "alice");
         } else if (strcmp(mode, "user") == 0) {
             fds[0] = socket(AF_INET, SOCK_STREAM, 0);
+        } else if (strcmp(mode, "monitor") == 0) {
+            fds[0] = RG_MONITOR_FD;
+        } else if (strcmp(mode, "pair") == 0) {
+            int ends[2];
+            if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
+                leave("no socket");
+            fds[0] = ends[0];
         } else if (strcmp(mode, "nobody") == 0) {
             question.peer.proof = RG_PROOF_NONE;
         } else if (strcmp(mode, "other") == 0) {
@@ -205,6 +229,7 @@ int main(void)
         leave("no mode");
     fclose(file);
     board_fd = fds[0];
+    listener = n_fds > 1 ? fds[1] : -1;
     memset(&ready, 0, sizeof ready);
     ready.kind = RG_ASK_READY;
     ask(&ready, sizeof ready, NULL, 0);

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "daemon"))
@@ -31,6 +32,10 @@ class Rogue(base.Case):
             file.write(mode)
         return self.start("--grace", "0", *arguments, environment={"REMOTE_GPU_LIBDIR": folder})
 
+    @staticmethod
+    def by_unix_socket():
+        return ("--listen", "unix:@remote-gpud-rogue-%d-%d" % (os.getpid(), time.monotonic_ns()))
+
     def answered(self, mode, *arguments):
         daemon = self.serve(mode, *arguments)
         self.assertTrue(wait_until(lambda: "rogue: it is done" in daemon.log()), daemon.log())
@@ -53,18 +58,19 @@ class Rogue(base.Case):
         self.assertIsNone(daemon.process.poll())
 
     def test_texts_have_an_end(self):
-        _, answer = self.answered("texts")
+        _, answer = self.answered("texts", *self.by_unix_socket())
         self.assertIn("answer 0", answer)
 
     def test_proofs_are_checked(self):
         with tempfile.TemporaryDirectory() as state:
             modes = [("impostor", "unauthorised"), ("user", "unauthorised"), ("nobody", "unauthorised"),
+                     ("monitor", "unauthorised"), ("pair", "unauthorised"),
                      ("join", "unauthorised"), ("stranger", "unsupported")]
             if os.geteuid() == 0:
                 modes.append(("other", "unauthorised"))
             for mode, expected in modes:
                 with self.subTest(mode):
-                    daemon, answer = self.answered(mode, "--state-dir", state)
+                    daemon, answer = self.answered(mode, "--state-dir", state, *self.by_unix_socket())
                     self.assertNotIn("answer 0", answer)
                     self.assertIn(expected, answer)
                     self.assertEqual(base.children_of(daemon.process.pid), [])
