@@ -36,7 +36,8 @@ static _Noreturn void become_server(const char *program, const char *address, co
     unsetenv("CUDA_VISIBLE_DEVICES"); /* it is about the devices that the command sees */
     const char *level = getenv("REMOTE_GPU_LOG");
     execl(program, program, "--listen", address, "--driver", driver, "--ready-fd", ready_text, "--grace", "1",
-          "--log", level && *level ? level : "warn", "--config", "/dev/null", "--no-grants", (char *)NULL);
+          "--log", level && *level ? level : "warn", "--config", "/dev/null", "--accounts", "off",
+          "--no-grants", (char *)NULL);
     rg_error("cannot start %s: %s", program, strerror(errno));
     _exit(RG_EXIT_FAILURE);
 }
