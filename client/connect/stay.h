@@ -6,8 +6,8 @@
  * done so), lets the server renew them if that is due, and shows the new certificate by a connection of its own (RG_PURPOSE_STAY). The
  * session's connections stay as they are.
  *
- * One thread for all sessions, and only where there is a certificate; asleep but for a moment at most once an hour, or eight times in
- * the life of a certificate of an hour. What fails is tried again; shortly before the end it is said once.
+ * One thread for all sessions, and only where there is a certificate; asleep but for a moment at most once an hour, and the more often
+ * the nearer the end is, at most once a second. What fails is tried again; shortly before the end it is said once.
  */
 #ifndef RG_CLIENT_CONNECT_STAY_H
 #define RG_CLIENT_CONNECT_STAY_H
