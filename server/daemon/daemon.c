@@ -2,10 +2,10 @@
  * daemon.c - the life of remote-gpud, the monitor, which has one thread.
  *
  * Start: find a driver, open the listeners, start the frontend (which alone talks to clients), say that it is
- * ready. Then one poll(2) over signals, the frontend's questions (monitor.c) and a probe that may run, without
- * a timeout while nothing is pending: an idle server never wakes up. Stop: the first SIGTERM or SIGINT shuts
- * the listeners and waits for the running sessions; after the grace time or a second signal the workers get
- * SIGTERM (each tells its client), two seconds later SIGKILL.
+ * ready. Then one poll(2) over signals, the frontend's questions (monitor.c), the accountant's answers, the operator's
+ * commands and a probe that may run: an idle server wakes up only to hear that the frontend lives. Stop: the first
+ * SIGTERM or SIGINT shuts the listeners and waits for the running sessions; after the grace time or a second signal the
+ * workers get SIGTERM (each tells its client), two seconds later SIGKILL.
  */
 #include "server/daemon/daemon.h"
 
