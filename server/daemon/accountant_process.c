@@ -162,6 +162,8 @@ void rg_accountant_reap(struct rg_accountant *accountant)
         rg_warn("the process that keeps the accounts ended with status %d; another takes its place, nothing "
                 "is lost",
                 WEXITSTATUS(end));
+    if (WIFEXITED(end) && WEXITSTATUS(end) == RG_ACCOUNTANT_CANNOT)
+        accountant->not_before_ns = rg_now_ns() + RG_ACCOUNTANT_LATER_NS;
     release(accountant);
 }
 

@@ -19,6 +19,7 @@
 #include <sys/types.h>
 
 #define RG_ACCOUNTANT_PAUSE_NS 1000000000ull
+#define RG_ACCOUNTANT_LATER_NS 60000000000ull /* after one that has said why it cannot work */
 #define RG_ACCOUNTANT_LAST_MS  5000u
 
 struct rg_accountant {
