@@ -14,13 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TRY(call)                                                                                            \
-    do {                                                                                                     \
-        enum rg_status try_status_ = (call);                                                                 \
-        if (try_status_ != RG_OK)                                                                            \
-            return try_status_;                                                                              \
-    } while (0)
-
 #define GET_TEXT(field, text) get_text((field), sizeof(field), (text))
 
 static enum rg_status get_text(char *field, size_t field_size, const char *text)
@@ -73,7 +66,7 @@ static enum rg_status get_transports(struct rg_transport_list *to, char **names,
     if (n > RG_CONTROL_TRANSPORTS)
         return RG_ERR_LIMIT;
     for (size_t i = 0; i < n; i++)
-        TRY(GET_TEXT(to->names[i], names[i]));
+        RG_TRY(GET_TEXT(to->names[i], names[i]));
     to->n = (uint32_t)n;
     return RG_OK;
 }
@@ -82,9 +75,9 @@ static enum rg_status get_identity(struct rg_identity *to, const Rg__Identity *f
 {
     if (!from)
         return RG_OK;
-    TRY(GET_TEXT(to->host, from->host));
-    TRY(GET_TEXT(to->user, from->user));
-    TRY(GET_TEXT(to->command, from->command));
+    RG_TRY(GET_TEXT(to->host, from->host));
+    RG_TRY(GET_TEXT(to->user, from->user));
+    RG_TRY(GET_TEXT(to->command, from->command));
     to->pid = from->pid;
     return RG_OK;
 }
@@ -93,9 +86,9 @@ static enum rg_status get_driver(struct rg_driver_info *to, const Rg__Driver *fr
 {
     if (!from)
         return RG_OK;
-    TRY(GET_TEXT(to->kind, from->kind));
-    TRY(GET_TEXT(to->path, from->path));
-    TRY(GET_TEXT(to->release, from->release));
+    RG_TRY(GET_TEXT(to->kind, from->kind));
+    RG_TRY(GET_TEXT(to->path, from->path));
+    RG_TRY(GET_TEXT(to->release, from->release));
     to->version = from->version;
     return RG_OK;
 }
@@ -113,8 +106,8 @@ static enum rg_status get_devices(struct rg_device_info *to, Rg__Device **from, 
 {
     for (size_t i = 0; i < n; i++) {
         to[i].ordinal = from[i]->ordinal;
-        TRY(GET_TEXT(to[i].name, from[i]->name));
-        TRY(GET_TEXT(to[i].pci, from[i]->pci));
+        RG_TRY(GET_TEXT(to[i].name, from[i]->name));
+        RG_TRY(GET_TEXT(to[i].pci, from[i]->pci));
         if (from[i]->uuid.len != 0 && from[i]->uuid.len != sizeof to[i].uuid)
             return RG_ERR_PROTOCOL;
         if (from[i]->uuid.len)
@@ -186,8 +179,8 @@ static enum rg_status get_client_hello(struct rg_client_hello *to, const Rg__Cli
 {
     to->protocol_major = from->protocol_major;
     to->protocol_minor = from->protocol_minor;
-    TRY(GET_TEXT(to->software, from->software));
-    TRY(get_digest(to->api_digest, &from->api_digest));
+    RG_TRY(GET_TEXT(to->software, from->software));
+    RG_TRY(get_digest(to->api_digest, &from->api_digest));
     if (from->purpose != RG__CLIENT_HELLO__PURPOSE__SESSION &&
         from->purpose != RG__CLIENT_HELLO__PURPOSE__INVENTORY &&
         from->purpose != RG__CLIENT_HELLO__PURPOSE__STATUS &&
@@ -210,8 +203,8 @@ static enum rg_status get_client_hello(struct rg_client_hello *to, const Rg__Cli
     if (from->gpus > RG_DEVICES_MAX)
         return RG_ERR_LIMIT;
     to->gpus = from->gpus;
-    TRY(get_indices(to->gpu_indices, &to->n_gpu_indices, from->gpu_indices, from->n_gpu_indices));
-    TRY(get_share(&to->share, from));
+    RG_TRY(get_indices(to->gpu_indices, &to->n_gpu_indices, from->gpu_indices, from->n_gpu_indices));
+    RG_TRY(get_share(&to->share, from));
     if (from->address_part >= RG_SERVERS_MAX)
         return RG_ERR_LIMIT;
     to->address_part = from->address_part;
@@ -223,7 +216,7 @@ static enum rg_status get_client_hello(struct rg_client_hello *to, const Rg__Cli
         return RG_ERR_PROTOCOL;
     to->capability = from->capability;
     to->contexts = from->contexts;
-    TRY(get_identity(&to->identity, from->identity));
+    RG_TRY(get_identity(&to->identity, from->identity));
     to->capabilities = from->capabilities;
     if (from->credential.len > RG_CONTROL_CREDENTIAL)
         return RG_ERR_LIMIT;
@@ -231,19 +224,19 @@ static enum rg_status get_client_hello(struct rg_client_hello *to, const Rg__Cli
         memcpy(to->credential, from->credential.data, from->credential.len);
     to->credential_size = (uint32_t)from->credential.len;
     if (to->purpose == RG_PURPOSE_BULK)
-        TRY(get_bulk_token(to->bulk_token, &from->bulk_token));
+        RG_TRY(get_bulk_token(to->bulk_token, &from->bulk_token));
     to->bulk_session = from->bulk_session;
     to->bulk_connections = from->bulk_connections;
     to->bulk_codecs = from->bulk_codecs;
     to->bulk_compression = from->bulk_compression;
     to->bulk_adaptive = from->bulk_adaptive;
     if (to->purpose == RG_PURPOSE_RESUME)
-        TRY(get_token(to->resume_token, &from->resume_token));
+        RG_TRY(get_token(to->resume_token, &from->resume_token));
     to->resume_session = from->resume_session;
     to->resume_received = from->resume_received;
     to->keep_alive = from->keep_alive;
     if (to->purpose == RG_PURPOSE_JOIN || to->purpose == RG_PURPOSE_RENEW)
-        TRY(get_join(to, from));
+        RG_TRY(get_join(to, from));
     return get_transports(&to->transports, from->transports, from->n_transports);
 }
 
@@ -253,20 +246,20 @@ static enum rg_status get_server_hello(struct rg_server_hello *to, void **storag
 {
     to->protocol_major = from->protocol_major;
     to->protocol_minor = from->protocol_minor;
-    TRY(GET_TEXT(to->software, from->software));
-    TRY(get_digest(to->api_digest, &from->api_digest));
-    TRY(get_digest(to->answers, &from->answers));
+    RG_TRY(GET_TEXT(to->software, from->software));
+    RG_TRY(get_digest(to->api_digest, &from->api_digest));
+    RG_TRY(get_digest(to->answers, &from->answers));
     to->contexts = from->contexts;
-    TRY(get_driver(&to->driver, from->driver));
+    RG_TRY(get_driver(&to->driver, from->driver));
     get_limits(&to->limits, from->limits);
     to->session = from->session;
     to->capabilities = from->capabilities;
-    TRY(get_transports(&to->transports, from->transports, from->n_transports));
+    RG_TRY(get_transports(&to->transports, from->transports, from->n_transports));
     if (from->n_devices > RG_DEVICES_MAX || from->n_opcode_names > RG_CONTROL_OPCODES ||
         from->n_addresses > RG_CONTROL_ADDRESSES)
         return RG_ERR_LIMIT;
     for (size_t i = 0; i < from->n_addresses; i++)
-        TRY(GET_TEXT(to->addresses[i], from->addresses[i]));
+        RG_TRY(GET_TEXT(to->addresses[i], from->addresses[i]));
     to->n_addresses = (uint32_t)from->n_addresses;
     if (from->n_address_rails && from->n_address_rails != from->n_addresses)
         return RG_ERR_PROTOCOL;
@@ -279,13 +272,13 @@ static enum rg_status get_server_hello(struct rg_server_hello *to, void **storag
         memcpy(to->move_token, from->move_token.data, RG_UPGRADE_TOKEN);
     }
     if (to->capabilities & RG_CONTROL_CAP_RESUME)
-        TRY(get_token(to->resume_token, &from->resume_token));
+        RG_TRY(get_token(to->resume_token, &from->resume_token));
     to->resume_seconds = from->resume_seconds;
     to->keep_alive = from->keep_alive;
-    TRY(GET_TEXT(to->host, from->host));
+    RG_TRY(GET_TEXT(to->host, from->host));
 
     if (from->bulk_connections)
-        TRY(get_bulk_token(to->bulk_token, &from->bulk_token));
+        RG_TRY(get_bulk_token(to->bulk_token, &from->bulk_token));
     to->bulk_connections = from->bulk_connections;
     to->bulk_codecs = from->bulk_codecs;
 
@@ -342,37 +335,37 @@ static enum rg_status get_sessions(struct rg_session_info *to, Rg__Session **fro
 {
     for (size_t i = 0; i < n; i++) {
         to[i].id = from[i]->id;
-        TRY(get_identity(&to[i].identity, from[i]->identity));
+        RG_TRY(get_identity(&to[i].identity, from[i]->identity));
         to[i].since_unix = from[i]->since_unix;
-        TRY(get_indices(to[i].devices, &to[i].n_devices, from[i]->devices, from[i]->n_devices));
-        TRY(GET_TEXT(to[i].peer, from[i]->peer));
-        TRY(GET_TEXT(to[i].identity_name, from[i]->identity_name));
+        RG_TRY(get_indices(to[i].devices, &to[i].n_devices, from[i]->devices, from[i]->n_devices));
+        RG_TRY(GET_TEXT(to[i].peer, from[i]->peer));
+        RG_TRY(GET_TEXT(to[i].identity_name, from[i]->identity_name));
         to[i].encrypted = from[i]->encrypted;
-        TRY(get_session_share(&to[i], from[i]));
+        RG_TRY(get_session_share(&to[i], from[i]));
     }
     return RG_OK;
 }
 
 static enum rg_status get_inventory(struct rg_inventory *to, void **storage, const Rg__Inventory *from)
 {
-    TRY(GET_TEXT(to->software, from->software));
-    TRY(GET_TEXT(to->host, from->host));
+    RG_TRY(GET_TEXT(to->software, from->software));
+    RG_TRY(GET_TEXT(to->host, from->host));
     to->protocol_major = from->protocol_major;
     to->protocol_minor = from->protocol_minor;
-    TRY(get_driver(&to->driver, from->driver));
+    RG_TRY(get_driver(&to->driver, from->driver));
     get_limits(&to->limits, from->limits);
     if (from->machine) {
         to->machine.clock_ns = from->machine->clock_ns;
-        TRY(GET_TEXT(to->machine.kernel, from->machine->kernel));
-        TRY(GET_TEXT(to->machine.rdma, from->machine->rdma));
-        TRY(GET_TEXT(to->machine.rails, from->machine->rails));
+        RG_TRY(GET_TEXT(to->machine.kernel, from->machine->kernel));
+        RG_TRY(GET_TEXT(to->machine.rdma, from->machine->rdma));
+        RG_TRY(GET_TEXT(to->machine.rails, from->machine->rails));
     }
     to->sessions_running = from->sessions_running;
     to->unauthenticated = from->unauthenticated;
     if (from->sandbox) {
-        TRY(GET_TEXT(to->sandbox.mode, from->sandbox->mode));
-        TRY(GET_TEXT(to->sandbox.holds, from->sandbox->holds));
-        TRY(GET_TEXT(to->sandbox.missing, from->sandbox->missing));
+        RG_TRY(GET_TEXT(to->sandbox.mode, from->sandbox->mode));
+        RG_TRY(GET_TEXT(to->sandbox.holds, from->sandbox->holds));
+        RG_TRY(GET_TEXT(to->sandbox.missing, from->sandbox->missing));
     }
     if (from->n_devices > RG_DEVICES_MAX || from->n_sessions > RG_CONTROL_SESSIONS)
         return RG_ERR_LIMIT;
@@ -385,7 +378,7 @@ static enum rg_status get_inventory(struct rg_inventory *to, void **storage, con
     to->n_devices = (uint32_t)from->n_devices;
     to->sessions = (struct rg_session_info *)(memory + devices);
     to->n_sessions = (uint32_t)from->n_sessions;
-    TRY(get_devices(to->devices, from->devices, from->n_devices));
+    RG_TRY(get_devices(to->devices, from->devices, from->n_devices));
     return get_sessions(to->sessions, from->sessions, from->n_sessions);
 }
 
@@ -396,8 +389,8 @@ static enum rg_status get_refusal(struct rg_refusal *to, const Rg__Refusal *from
     const bool known = code <= RG_REFUSAL_INTERNAL || code == RG_REFUSAL_NO_SUCH_SESSION ||
                        code == RG_REFUSAL_LIMIT || code == RG_REFUSAL_QUOTA;
     to->code = known ? (enum rg_refusal_code)code : RG_REFUSAL_UNKNOWN;
-    TRY(GET_TEXT(to->reason, from->reason));
-    TRY(GET_TEXT(to->software, from->software));
+    RG_TRY(GET_TEXT(to->reason, from->reason));
+    RG_TRY(GET_TEXT(to->software, from->software));
     to->protocol_major = from->protocol_major;
     to->protocol_minor = from->protocol_minor;
     return RG_OK;
@@ -405,7 +398,7 @@ static enum rg_status get_refusal(struct rg_refusal *to, const Rg__Refusal *from
 
 static enum rg_status get_move(struct rg_upgrade_message *to, const Rg__Move *from)
 {
-    TRY(GET_TEXT(to->transport, from->transport));
+    RG_TRY(GET_TEXT(to->transport, from->transport));
     if (from->token.len != 0 && from->token.len != RG_UPGRADE_TOKEN)
         return RG_ERR_PROTOCOL;
     to->has_token = from->token.len != 0;
@@ -446,8 +439,8 @@ static enum rg_status get_pem(char *field, size_t field_size, const ProtobufCBin
 
 static enum rg_status get_joined(struct rg_joined *to, const Rg__Joined *from)
 {
-    TRY(get_pem(to->certificate, sizeof to->certificate, &from->certificate));
-    TRY(get_pem(to->authority, sizeof to->authority, &from->authority));
+    RG_TRY(get_pem(to->certificate, sizeof to->certificate, &from->certificate));
+    RG_TRY(get_pem(to->authority, sizeof to->authority, &from->authority));
     return GET_TEXT(to->user, from->user);
 }
 

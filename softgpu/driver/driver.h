@@ -24,6 +24,7 @@
 
 #include "common/base/hash_table.h"
 #include "common/base/log.h"
+#include "common/base/status.h"
 
 #define SG_DEVICES_MAX        16
 #define SG_LIMIT_COUNT        16
@@ -193,12 +194,5 @@ static inline CUcontext sg_context_handle(struct sg_context *context)
 {
     return (CUcontext)(void *)context;
 }
-
-#define SG_RETURN_IF(expression)                                                                             \
-    do {                                                                                                     \
-        CUresult sg_result_ = (expression);                                                                  \
-        if (sg_result_ != CUDA_SUCCESS)                                                                      \
-            return sg_result_;                                                                               \
-    } while (0)
 
 #endif

@@ -112,7 +112,7 @@ bool sg_context_flags_valid(unsigned flags)
 
 static CUresult create(CUcontext *out, unsigned flags, CUdevice ordinal, unsigned api_version)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     struct sg_device *device = sg_device(ordinal);
     if (device == NULL)
         return CUDA_ERROR_INVALID_DEVICE;
@@ -144,7 +144,7 @@ CUresult cuCtxCreate_v2(CUcontext *out, unsigned int flags, CUdevice ordinal)
 CUresult cuCtxCreate_v3(CUcontext *out, CUexecAffinityParam *affinity, int n, unsigned int flags,
                         CUdevice ordinal)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (n < 0 || (n > 0 && affinity == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     return n > 0 ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY : create(out, flags, ordinal, 3020);
@@ -152,7 +152,7 @@ CUresult cuCtxCreate_v3(CUcontext *out, CUexecAffinityParam *affinity, int n, un
 
 CUresult cuCtxCreate_v4(CUcontext *out, CUctxCreateParams *params, unsigned int flags, CUdevice ordinal)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (params != NULL && params->numExecAffinityParams > 0)
         return params->execAffinityParams != NULL ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY
                                                   : CUDA_ERROR_INVALID_VALUE;
@@ -163,7 +163,7 @@ CUresult cuCtxCreate_v4(CUcontext *out, CUctxCreateParams *params, unsigned int 
 
 CUresult cuCtxDestroy_v2(CUcontext handle)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     struct sg_context *context = sg_handle_get(handle, SG_KIND_CONTEXT);
     if (context == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -188,7 +188,7 @@ CUresult cuCtxDestroy(CUcontext handle)
 CUresult cuCtxAttach(CUcontext *out, unsigned int flags)
 {
     struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (out == NULL || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
     atomic_fetch_add(&context->attached, 1);
@@ -199,7 +199,7 @@ CUresult cuCtxAttach(CUcontext *out, unsigned int flags)
 CUresult cuCtxDetach(CUcontext handle)
 {
     struct sg_context *current;
-    SG_RETURN_IF(sg_enter_context_any(&current));
+    RG_TRY(sg_enter_context_any(&current));
     if (handle != sg_context_handle(current))
         return CUDA_ERROR_INVALID_CONTEXT;
     unsigned attached = atomic_load(&current->attached);
@@ -226,10 +226,10 @@ CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned int flags)
 {
     struct sg_context *context;
     uint32_t bit;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(peer_argument(handle, context, &bit));
+    RG_TRY(peer_argument(handle, context, &bit));
     if (!sg_behaviour()->peers)
         return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     uint32_t before = atomic_fetch_or(&context->peers, bit);
@@ -240,8 +240,8 @@ CUresult cuCtxDisablePeerAccess(CUcontext handle)
 {
     struct sg_context *context;
     uint32_t bit;
-    SG_RETURN_IF(sg_enter_context(&context));
-    SG_RETURN_IF(peer_argument(handle, context, &bit));
+    RG_TRY(sg_enter_context(&context));
+    RG_TRY(peer_argument(handle, context, &bit));
     uint32_t before = atomic_fetch_and(&context->peers, ~bit);
     return before & bit ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }

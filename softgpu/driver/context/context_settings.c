@@ -11,7 +11,7 @@
 CUresult cuCtxGetDevice_v2(CUdevice *out, CUcontext handle)
 {
     SG_REF(struct sg_context) context = NULL;
-    SG_RETURN_IF(sg_context_argument(handle, &context));
+    RG_TRY(sg_context_argument(handle, &context));
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *out = context->device->ordinal;
@@ -26,7 +26,7 @@ CUresult cuCtxGetDevice(CUdevice *out)
 CUresult cuCtxGetFlags(unsigned int *flags)
 {
     struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context_any(&context));
+    RG_TRY(sg_enter_context_any(&context));
     if (flags == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *flags = context->flags;
@@ -36,7 +36,7 @@ CUresult cuCtxGetFlags(unsigned int *flags)
 CUresult cuCtxSetFlags(unsigned int flags)
 {
     struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (!sg_context_flags_valid(flags))
         return CUDA_ERROR_INVALID_VALUE;
     context->flags = flags;
@@ -46,7 +46,7 @@ CUresult cuCtxSetFlags(unsigned int flags)
 CUresult cuCtxGetId(CUcontext handle, unsigned long long *id)
 {
     SG_REF(struct sg_context) context = NULL;
-    SG_RETURN_IF(sg_context_argument(handle, &context));
+    RG_TRY(sg_context_argument(handle, &context));
     if (id == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *id = context->id;
@@ -56,7 +56,7 @@ CUresult cuCtxGetId(CUcontext handle, unsigned long long *id)
 CUresult cuCtxGetApiVersion(CUcontext handle, unsigned int *version)
 {
     SG_REF(struct sg_context) context = NULL;
-    SG_RETURN_IF(sg_context_argument(handle, &context));
+    RG_TRY(sg_context_argument(handle, &context));
     if (version == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *version = context->api_version != 0 ? context->api_version : 3020;
@@ -66,8 +66,8 @@ CUresult cuCtxGetApiVersion(CUcontext handle, unsigned int *version)
 CUresult cuCtxSynchronize_v2(CUcontext handle)
 {
     SG_REF(struct sg_context) context = NULL;
-    SG_RETURN_IF(sg_context_argument(handle, &context));
-    SG_RETURN_IF(rg_capture_unsafe());
+    RG_TRY(sg_context_argument(handle, &context));
+    RG_TRY(rg_capture_unsafe());
     sg_context_wait(context);
     sg_pools_waited();
     sg_exec_flush_output();
@@ -82,7 +82,7 @@ CUresult cuCtxSynchronize(void)
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 {
     struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (least != NULL)
         *least = 0;
     if (greatest != NULL)
@@ -93,7 +93,7 @@ CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 CUresult cuCtxGetCacheConfig(CUfunc_cache *config)
 {
     struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (config == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *config = context->cache_config;
@@ -103,7 +103,7 @@ CUresult cuCtxGetCacheConfig(CUfunc_cache *config)
 CUresult cuCtxSetCacheConfig(CUfunc_cache config)
 {
     struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if ((unsigned)config > CU_FUNC_CACHE_PREFER_EQUAL)
         return CUDA_ERROR_INVALID_VALUE;
     context->cache_config = config;
@@ -113,7 +113,7 @@ CUresult cuCtxSetCacheConfig(CUfunc_cache config)
 CUresult cuCtxGetSharedMemConfig(CUsharedconfig *config)
 {
     struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (config == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *config = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
@@ -123,7 +123,7 @@ CUresult cuCtxGetSharedMemConfig(CUsharedconfig *config)
 CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
 {
     struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     return (unsigned)config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE ? CUDA_SUCCESS
                                                                          : CUDA_ERROR_INVALID_VALUE;
 }
@@ -131,7 +131,7 @@ CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
 CUresult cuCtxResetPersistingL2Cache(void)
 {
     struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
@@ -143,7 +143,7 @@ static bool limit_known(CUlimit limit)
 CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 {
     struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (!limit_known(limit))
         return (unsigned)limit < CU_LIMIT_MAX ? CUDA_ERROR_UNSUPPORTED_LIMIT : CUDA_ERROR_INVALID_VALUE;
     if (limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE || limit == CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH)
@@ -165,7 +165,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 CUresult cuCtxGetLimit(size_t *value, CUlimit limit)
 {
     struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (value == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (limit == CU_LIMIT_CIG_ENABLED || limit == CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED) {
@@ -181,7 +181,7 @@ CUresult cuCtxGetLimit(size_t *value, CUlimit limit)
 CUresult cuCtxGetExecAffinity(CUexecAffinityParam *param, CUexecAffinityType type)
 {
     struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (param == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     return type == CU_EXEC_AFFINITY_TYPE_SM_COUNT ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY

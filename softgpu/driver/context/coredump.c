@@ -102,25 +102,25 @@ static CUresult set(CUcoredumpSettings setting, const void *value, size_t *size)
 CUresult cuCoredumpGetAttribute(CUcoredumpSettings setting, void *value, size_t *size)
 {
     struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     return get(setting, value, size);
 }
 
 CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings setting, void *value, size_t *size)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     return get(setting, value, size);
 }
 
 CUresult cuCoredumpSetAttribute(CUcoredumpSettings setting, void *value, size_t *size)
 {
     struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     return set(setting, value, size);
 }
 
 CUresult cuCoredumpSetAttributeGlobal(CUcoredumpSettings setting, void *value, size_t *size)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     return set(setting, value, size);
 }

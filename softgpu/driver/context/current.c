@@ -83,7 +83,7 @@ struct sg_context *sg_context_current(void)
 
 CUresult sg_enter_context_any(struct sg_context **context)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     struct sg_context *current = sg_context_current();
     if (current == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -95,7 +95,7 @@ CUresult sg_enter_context_any(struct sg_context **context)
 
 CUresult sg_enter_context(struct sg_context **context)
 {
-    SG_RETURN_IF(sg_enter_context_any(context));
+    RG_TRY(sg_enter_context_any(context));
     return (CUresult)atomic_load_explicit(&(*context)->sticky, memory_order_relaxed);
 }
 
@@ -111,12 +111,12 @@ CUresult sg_context_argument(CUcontext handle, struct sg_context **context)
 {
     if (handle == NULL) {
         struct sg_context *current;
-        SG_RETURN_IF(sg_enter_context_any(&current));
+        RG_TRY(sg_enter_context_any(&current));
         sg_acquire(&current->object);
         *context = current;
         return CUDA_SUCCESS;
     }
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     struct sg_context *named = sg_handle_get(handle, SG_KIND_CONTEXT);
     if (named == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -173,7 +173,7 @@ struct sg_stream *sg_thread_stream(struct sg_context *context)
 
 CUresult cuCtxPushCurrent_v2(CUcontext handle)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     SG_REF(struct sg_context) context = sg_handle_get(handle, SG_KIND_CONTEXT);
     if (context == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -187,7 +187,7 @@ CUresult cuCtxPushCurrent(CUcontext handle)
 
 CUresult cuCtxPopCurrent_v2(CUcontext *out)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     struct sg_context *context = sg_context_current();
     if (context == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -204,7 +204,7 @@ CUresult cuCtxPopCurrent(CUcontext *out)
 
 CUresult cuCtxSetCurrent(CUcontext handle)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (handle == NULL) {
         if (mine.depth > 0)
             sg_context_pop();
@@ -223,7 +223,7 @@ CUresult cuCtxSetCurrent(CUcontext handle)
 
 CUresult cuCtxGetCurrent(CUcontext *out)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *out = sg_context_handle(sg_context_current());

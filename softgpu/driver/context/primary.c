@@ -24,7 +24,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice ordinal)
     SG_DEVICE_OR_RETURN(device, ordinal);
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(primary_retain(device));
+    RG_TRY(primary_retain(device));
     *out = sg_context_handle(device->primary);
     return CUDA_SUCCESS;
 }

@@ -333,7 +333,7 @@ CUresult sg_device_attribute(const struct sg_device *device, int attribute, int 
 
 CUresult cuDeviceGet(CUdevice *out, int ordinal)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (sg_device(ordinal) == NULL)
@@ -344,7 +344,7 @@ CUresult cuDeviceGet(CUdevice *out, int ordinal)
 
 CUresult cuDeviceGetCount(int *count)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (count == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *count = sg_state.n_devices;
@@ -431,7 +431,7 @@ CUresult cuDeviceGetPCIBusId(char *text, int size, CUdevice ordinal)
 
 CUresult cuDeviceGetByPCIBusId(CUdevice *out, const char *text)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (out == NULL || text == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     unsigned domain = 0, bus, device, function = 0;
@@ -519,7 +519,7 @@ static CUresult atomic_capabilities(unsigned int *capabilities, const CUatomicOp
 CUresult cuDeviceGetHostAtomicCapabilities(unsigned int *capabilities, const CUatomicOperation *operations,
                                            unsigned int count, CUdevice device)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (sg_device(device) == NULL)
         return CUDA_ERROR_INVALID_DEVICE;
     return atomic_capabilities(capabilities, operations, count);
@@ -528,7 +528,7 @@ CUresult cuDeviceGetHostAtomicCapabilities(unsigned int *capabilities, const CUa
 CUresult cuDeviceGetP2PAtomicCapabilities(unsigned int *capabilities, const CUatomicOperation *operations,
                                           unsigned int count, CUdevice from, CUdevice to)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (sg_device(from) == NULL || sg_device(to) == NULL || from == to)
         return CUDA_ERROR_INVALID_DEVICE;
     return atomic_capabilities(capabilities, operations, count);

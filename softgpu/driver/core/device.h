@@ -35,7 +35,7 @@
 
 /* The device of an ordinal, for a call that needs no context, or return. */
 #define SG_DEVICE_OR_RETURN(var, ordinal)                                                                    \
-    SG_RETURN_IF(sg_enter());                                                                                \
+    RG_TRY(sg_enter());                                                                                      \
     struct sg_device *var = sg_device(ordinal);                                                              \
     if (var == NULL)                                                                                         \
     return CUDA_ERROR_INVALID_DEVICE

@@ -103,7 +103,7 @@ static void set_state(CUprocessState now)
 /* What every one of these calls begins with: `pid` is this process, and it may. */
 static CUresult enter(int pid)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (pid <= 0 || (pid != (int)getpid() && kill(pid, 0) != 0 && errno == ESRCH))
         return CUDA_ERROR_INVALID_VALUE;
     if (pid != (int)getpid())
@@ -122,7 +122,7 @@ static bool is_zero(const void *memory, size_t size)
 
 CUresult cuCheckpointProcessGetState(int pid, CUprocessState *out)
 {
-    SG_RETURN_IF(enter(pid));
+    RG_TRY(enter(pid));
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *out = state();
@@ -131,7 +131,7 @@ CUresult cuCheckpointProcessGetState(int pid, CUprocessState *out)
 
 CUresult cuCheckpointProcessGetRestoreThreadId(int pid, int *tid)
 {
-    SG_RETURN_IF(enter(pid));
+    RG_TRY(enter(pid));
     if (tid == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     RG_UNCANCELLED;
@@ -159,7 +159,7 @@ static CUresult lock_process(unsigned timeout_ms)
 
 CUresult cuCheckpointProcessLock(int pid, CUcheckpointLockArgs *args)
 {
-    SG_RETURN_IF(enter(pid));
+    RG_TRY(enter(pid));
     if (args != NULL && (args->reserved0 != 0 || !is_zero(args->reserved1, sizeof args->reserved1)))
         return CUDA_ERROR_INVALID_VALUE;
     if (sg_gate_inside()) /* from a callback inside a call, for which it would wait */
@@ -197,7 +197,7 @@ static CUresult checkpoint(void)
 
 CUresult cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs *args)
 {
-    SG_RETURN_IF(enter(pid));
+    RG_TRY(enter(pid));
     if (args != NULL && !is_zero(args->reserved, sizeof args->reserved))
         return CUDA_ERROR_INVALID_VALUE;
     RG_UNCANCELLED;
@@ -242,11 +242,11 @@ static CUresult restore(void)
 
 CUresult cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs *args)
 {
-    SG_RETURN_IF(enter(pid));
+    RG_TRY(enter(pid));
     if (args != NULL && (!is_zero(args->reserved, sizeof args->reserved) || args->reserved1 != 0))
         return CUDA_ERROR_INVALID_VALUE;
     if (args != NULL)
-        SG_RETURN_IF(check_pairs(args->gpuPairs, args->gpuPairsCount));
+        RG_TRY(check_pairs(args->gpuPairs, args->gpuPairsCount));
     RG_UNCANCELLED;
     RG_SCOPED_LOCK(&process.turn);
     const CUresult result = do_job(restore);
@@ -255,7 +255,7 @@ CUresult cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs *args)
 
 CUresult cuCheckpointProcessUnlock(int pid, CUcheckpointUnlockArgs *args)
 {
-    SG_RETURN_IF(enter(pid));
+    RG_TRY(enter(pid));
     if (args != NULL && !is_zero(args->reserved, sizeof args->reserved))
         return CUDA_ERROR_INVALID_VALUE;
     RG_UNCANCELLED;

@@ -54,7 +54,7 @@ static CUresult start(void)
             if (!rg_thread_start("softgpu-standby", stand_by, NULL))
                 return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    SG_RETURN_IF(sg_devices_init());
+    RG_TRY(sg_devices_init());
     sg_context_at_end(sg_modules_drop_context);
     sg_pools_init();
     for (int i = 0; i < sg_state.n_devices; i++) {

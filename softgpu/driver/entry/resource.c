@@ -26,7 +26,7 @@ static CUresult describe(const struct sg_device *device, CUdevResource *resource
 
 CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     const struct sg_device *named = sg_device(device);
     return named == NULL ? CUDA_ERROR_INVALID_DEVICE : describe(named, resource, type);
 }
@@ -36,6 +36,6 @@ CUresult cuCtxGetDevResource(CUcontext handle, CUdevResource *resource, CUdevRes
     SG_REF(struct sg_context) context = NULL;
     if (handle == NULL) /* the manual does not say that it stands for the current one here */
         return CUDA_ERROR_INVALID_CONTEXT;
-    SG_RETURN_IF(sg_context_argument(handle, &context));
+    RG_TRY(sg_context_argument(handle, &context));
     return describe(context->device, resource, type);
 }

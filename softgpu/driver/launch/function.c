@@ -23,7 +23,7 @@ CUresult sg_function_get(const void *handle, struct sg_context *context, struct 
     if (kernel == NULL || context == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     SG_REF(struct sg_module) module = NULL;
-    SG_RETURN_IF(sg_library_module(kernel->library, context, &module));
+    RG_TRY(sg_library_module(kernel->library, context, &module));
     *out = module->functions[kernel->index];
     sg_acquire(&(*out)->object);
     return CUDA_SUCCESS;
@@ -139,9 +139,9 @@ static CUresult param_info(const struct sg_kernel *kernel, size_t index, size_t 
 #define FUNCTION_OR_RETURN(var, handle)                                                                      \
     SG_IMPLY_CONTEXT(SG_KIND_FUNCTION, handle);                                                              \
     struct sg_context *context_;                                                                             \
-    SG_RETURN_IF(sg_enter_context(&context_));                                                               \
+    RG_TRY(sg_enter_context(&context_));                                                                     \
     SG_REF(struct sg_function) var = NULL;                                                                   \
-    SG_RETURN_IF(sg_function_get(handle, context_, &var))
+    RG_TRY(sg_function_get(handle, context_, &var))
 
 CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction handle)
 {

@@ -108,7 +108,7 @@ CUresult rg_graph_backend_conditional(struct rg_graph_plan *plan, const struct r
                                       CUstream handle)
 {
     SG_REF(struct sg_stream) stream = NULL;
-    SG_RETURN_IF(sg_stream_get(handle, &stream));
+    RG_TRY(sg_stream_get(handle, &stream));
     sg_exec_set_conditions(set_condition);
     struct sg_task *task = sg_task_new(sizeof(struct conditional), run_conditional, dispose_conditional);
     if (task != NULL) {

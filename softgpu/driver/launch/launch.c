@@ -62,9 +62,9 @@ static void dispose_grid(struct sg_task *task)
 /* The grid as it is to run, and the shape of its clusters. */
 static CUresult check_shape(struct request *r, const struct sg_function *function, uint32_t cluster[3])
 {
-    SG_RETURN_IF(sg_launch_expand(function->kernel, r->grid, r->block));
-    SG_RETURN_IF(sg_launch_check_shape(function->kernel, function->settings, r->grid, r->block, r->shared));
-    SG_RETURN_IF(sg_launch_cluster(function->kernel, function->settings, r->grid, r->cluster, cluster));
+    RG_TRY(sg_launch_expand(function->kernel, r->grid, r->block));
+    RG_TRY(sg_launch_check_shape(function->kernel, function->settings, r->grid, r->block, r->shared));
+    RG_TRY(sg_launch_cluster(function->kernel, function->settings, r->grid, r->cluster, cluster));
     if (r->cooperative) {
         unsigned threads = r->block[0] * r->block[1] * r->block[2];
         uint64_t room = (uint64_t)sg_occupancy(function->kernel, function->settings, threads, r->shared) *
@@ -114,14 +114,14 @@ static CUresult launch(CUfunction handle, CUstream stream_handle, const struct r
     SG_IMPLY_CONTEXT(SG_KIND_STREAM, stream_handle);
     SG_REF(struct sg_stream) stream = NULL;
     SG_REF(struct sg_function) function = NULL;
-    SG_RETURN_IF(sg_stream_get(stream_handle, &stream));
+    RG_TRY(sg_stream_get(stream_handle, &stream));
     if (stream->object.context != sg_context_current())
         return CUDA_ERROR_INVALID_HANDLE;
-    SG_RETURN_IF(sg_function_get(handle, stream->object.context, &function));
+    RG_TRY(sg_function_get(handle, stream->object.context, &function));
     if (function->module->object.context != stream->object.context)
         return CUDA_ERROR_INVALID_HANDLE;
     uint32_t cluster[3];
-    SG_RETURN_IF(check_shape(r, function, cluster));
+    RG_TRY(check_shape(r, function, cluster));
     if (rg_capture_takes(stream_handle)) {
         CUlaunchConfig config = {
             given->grid[0],  given->grid[1],  given->grid[2],
@@ -139,7 +139,7 @@ static CUresult launch(CUfunction handle, CUstream stream_handle, const struct r
         rg_warn(RG_KERNEL_MESSAGE "%s': %.*s", kernel->name,
                 log.data != NULL ? (int)strcspn(log.data, "\n") : 7, log.data != NULL ? log.data : "no code");
     sg_text_fini(&log);
-    SG_RETURN_IF(result);
+    RG_TRY(result);
     bool at_once = false;
     const CUresult fails = sg_behave_launch(&at_once);
     if (at_once)
@@ -236,7 +236,7 @@ static CUresult apply_attribute(const CUlaunchAttribute *attribute, struct reque
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (config == NULL || (config->numAttrs > 0 && config->attrs == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     struct request r = {.grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
@@ -245,6 +245,6 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
                         .attributes = config->attrs,
                         .n_attributes = config->numAttrs};
     for (unsigned i = 0; i < config->numAttrs; i++)
-        SG_RETURN_IF(apply_attribute(&config->attrs[i], &r));
+        RG_TRY(apply_attribute(&config->attrs[i], &r));
     return launch(function, config->hStream, &r, params, extra);
 }

@@ -27,9 +27,9 @@ int sg_occupancy(const struct sg_kernel *kernel, const struct sg_settings *setti
 #define FUNCTION_OR_RETURN(var, handle)                                                                      \
     SG_IMPLY_CONTEXT(SG_KIND_FUNCTION, handle);                                                              \
     struct sg_context *context_;                                                                             \
-    SG_RETURN_IF(sg_enter_context(&context_));                                                               \
+    RG_TRY(sg_enter_context(&context_));                                                                     \
     SG_REF(struct sg_function) var = NULL;                                                                   \
-    SG_RETURN_IF(sg_function_get(handle, context_, &var))
+    RG_TRY(sg_function_get(handle, context_, &var))
 
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction handle, int block_size,
                                                               size_t dynamic, unsigned int flags)
@@ -103,7 +103,7 @@ static CUresult measure_clusters(const struct sg_function *function, const CUlau
     uint32_t grid[3] = {config->gridDimX, config->gridDimY, config->gridDimZ};
     uint32_t block[3] = {config->blockDimX, config->blockDimY, config->blockDimZ}, requested[3] = {0},
              cluster[3];
-    SG_RETURN_IF(sg_launch_expand(function->kernel, grid, block));
+    RG_TRY(sg_launch_expand(function->kernel, grid, block));
     for (unsigned i = 0; i < config->numAttrs; i++) {
         const CUlaunchAttributeValue *value = &config->attrs[i].value;
         if (config->attrs[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
@@ -112,7 +112,7 @@ static CUresult measure_clusters(const struct sg_function *function, const CUlau
         requested[1] = value->clusterDim.y;
         requested[2] = value->clusterDim.z;
     }
-    SG_RETURN_IF(sg_launch_cluster(function->kernel, function->settings, grid, requested, cluster));
+    RG_TRY(sg_launch_cluster(function->kernel, function->settings, grid, requested, cluster));
     *size = cluster[0] == 0 ? 1 : cluster[0] * cluster[1] * cluster[2];
     const uint64_t threads = (uint64_t)block[0] * block[1] * block[2];
     *room = threads > UINT32_MAX ? 0
@@ -130,7 +130,7 @@ CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction handle, const CU
         return CUDA_ERROR_INVALID_VALUE;
     uint32_t size;
     uint64_t room;
-    SG_RETURN_IF(measure_clusters(function, config, &size, &room));
+    RG_TRY(measure_clusters(function, config, &size, &room));
     /* blocks of a cluster take turns, so that one of any size fits wherever a block does */
     *clusters = room == 0 ? 0 : room < size ? 1 : (int)(room / size);
     return CUDA_SUCCESS;

@@ -78,7 +78,7 @@ CUresult sg_array_create(struct sg_context *context, const CUDA_ARRAY3D_DESCRIPT
                            CUDA_ARRAY3D_TEXTURE_GATHER | CUDA_ARRAY3D_COLOR_ATTACHMENT;
     if (d->Flags & ~known)
         return sg_unsupported("arrays that are sparse, deferred, for depth or for video");
-    SG_RETURN_IF(sg_array_format(d->Format, d->NumChannels, &size, &texel));
+    RG_TRY(sg_array_format(d->Format, d->NumChannels, &size, &texel));
     if (!shape_valid(d))
         return CUDA_ERROR_INVALID_VALUE;
     struct sg_array *array = calloc(1, sizeof *array);
@@ -106,17 +106,17 @@ static CUresult create(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
     struct sg_context *context;
     struct sg_array *array;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (out == NULL || d == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(sg_array_create(context, d, false, &array));
+    RG_TRY(sg_array_create(context, d, false, &array));
     *out = (CUarray)(void *)array;
     return CUDA_SUCCESS;
 }
 
 CUresult cuArrayCreate_v2(CUarray *out, const CUDA_ARRAY_DESCRIPTOR *d)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (d == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     return create(
@@ -132,14 +132,14 @@ CUresult cuArray3DCreate_v2(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *d)
 /* What was queued before may still use the array: as with memory, destroying waits for it. */
 CUresult cuArrayDestroy(CUarray handle)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     SG_REF(struct sg_array) array = NULL;
     CUresult result = sg_array_get(handle, &array);
     if (result == CUDA_SUCCESS && array->level)
         return CUDA_ERROR_INVALID_HANDLE;
     if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED && sg_handle_remove(handle, SG_KIND_ARRAY))
         sg_release((struct sg_object *)(void *)handle); /* its memory went with the context */
-    SG_RETURN_IF(result);
+    RG_TRY(result);
     sg_context_wait(array->object.context);
     if (!sg_handle_remove(handle, SG_KIND_ARRAY))
         return CUDA_ERROR_INVALID_HANDLE;
@@ -154,10 +154,10 @@ CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *out, CUarray handle)
     SG_IMPLY_CONTEXT(SG_KIND_ARRAY, handle);
     struct sg_context *context;
     SG_REF(struct sg_array) array = NULL;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(sg_array_get(handle, &array));
+    RG_TRY(sg_array_get(handle, &array));
     *out = array->descriptor;
     return CUDA_SUCCESS;
 }
@@ -165,10 +165,10 @@ CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *out, CUarray handle)
 CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *out, CUarray handle)
 {
     CUDA_ARRAY3D_DESCRIPTOR d;
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(cuArray3DGetDescriptor_v2(&d, handle));
+    RG_TRY(cuArray3DGetDescriptor_v2(&d, handle));
     *out = (CUDA_ARRAY_DESCRIPTOR){
         .Width = d.Width, .Height = d.Height, .Format = d.Format, .NumChannels = d.NumChannels};
     return CUDA_SUCCESS;

@@ -167,12 +167,12 @@ static CUresult transfer(struct transfer *t, bool to_device, bool from_device, b
                          CUstream handle)
 {
     SG_REF(struct sg_stream) stream = NULL;
-    SG_RETURN_IF(sg_stream_get(handle, &stream));
+    RG_TRY(sg_stream_get(handle, &stream));
     if (empty(t))
         return CUDA_SUCCESS;
-    SG_RETURN_IF(place_side(t, &t->to, to_device));
+    RG_TRY(place_side(t, &t->to, to_device));
     if (t->fill_size == 0)
-        SG_RETURN_IF(place_side(t, &t->from, from_device));
+        RG_TRY(place_side(t, &t->from, from_device));
     else
         t->from.place = PLACE_DEVICE;
     if (t->in_order) {
@@ -273,7 +273,7 @@ static CUresult check_peers(CUcontext to, CUcontext from)
     SG_REF(struct sg_context) source = NULL;
     if (to == NULL || from == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
-    SG_RETURN_IF(sg_context_argument(to, &target));
+    RG_TRY(sg_context_argument(to, &target));
     return sg_context_argument(from, &source);
 }
 
@@ -281,14 +281,14 @@ CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CU
                       size_t size)
 {
     SG_IMPLY_CONTEXT(SG_KIND_CONTEXT, to_context);
-    SG_RETURN_IF(check_peers(to_context, from_context));
+    RG_TRY(check_peers(to_context, from_context));
     return copy_1d(to, true, from, true, size, false, NULL);
 }
 
 CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
                            size_t size, CUstream stream)
 {
-    SG_RETURN_IF(check_peers(to_context, from_context));
+    RG_TRY(check_peers(to_context, from_context));
     return copy_1d(to, true, from, true, size, true, stream);
 }
 
@@ -307,7 +307,7 @@ struct described {
 static CUresult resolve_array(const struct described *d, const struct transfer *t, struct side *side)
 {
     SG_REF(struct sg_array) array = NULL;
-    SG_RETURN_IF(sg_array_get(d->array, &array));
+    RG_TRY(sg_array_get(d->array, &array));
     const uint64_t row = (uint64_t)array->width * array->texel_size;
     if (d->x > row || t->width > row - d->x || d->y > array->height || t->height > array->height - d->y ||
         d->z > array->depth || t->depth > array->depth - d->z || d->x % array->texel_size != 0 ||
@@ -359,11 +359,11 @@ static CUresult copy_described(const struct described *to, const struct describe
     SG_IMPLY_CONTEXT(SG_KIND_STREAM, stream);
     struct sg_context *context;
     bool to_device = false, from_device = false;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (empty(t))
         return CUDA_SUCCESS;
-    SG_RETURN_IF(resolve(to, t, &t->to, &to_device));
-    SG_RETURN_IF(resolve(from, t, &t->from, &from_device));
+    RG_TRY(resolve(to, t, &t->to, &to_device));
+    RG_TRY(resolve(from, t, &t->from, &from_device));
     if (t->from.pitch == t->to.pitch)
         join_rows(t, t->to.pitch);
     return transfer(t, to_device, from_device, asynchronous, stream);
@@ -373,7 +373,7 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *c, bool limit_pitch, bool asynchron
 {
     SG_IMPLY_CONTEXT(SG_KIND_STREAM, stream);
     struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (c == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_capture_takes(stream))
@@ -409,7 +409,7 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *c, bool asynchronous, bool in_order
 {
     SG_IMPLY_CONTEXT(SG_KIND_STREAM, stream);
     struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (rg_capture_takes(stream))
         return asynchronous ? rg_capture_copy(c, stream) : rg_capture_refuse(stream);
     if (c == NULL || c->srcLOD != 0 || c->dstLOD != 0 || c->reserved0 != NULL || c->reserved1 != NULL)
@@ -443,7 +443,7 @@ static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, bool asynchronous, CUs
 {
     SG_IMPLY_CONTEXT(SG_KIND_STREAM, stream);
     struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (c == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     const CUDA_MEMCPY3D copy = rg_cuda_copy_of_peer(c);
@@ -467,7 +467,7 @@ static CUresult copy_row(struct described to, struct described from, size_t size
                          CUstream stream)
 {
     struct transfer t = {.width = size, .height = 1, .depth = 1};
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (rg_capture_takes(stream)) {
         CUDA_MEMCPY3D copy = {
             .srcXInBytes = from.x,
@@ -551,7 +551,7 @@ static CUresult fill(uint64_t to, size_t pitch, uint32_t value, uint32_t size, s
                          .depth = 1,
                          .fill_size = size,
                          .fill_value = value};
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (rg_capture_takes(stream))
         return asynchronous ? rg_capture_fill(to, pitch, value, size, width, height, stream)
                             : rg_capture_refuse(stream);

@@ -19,12 +19,12 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr address)
     SG_IMPLY_CONTEXT_OF_ADDRESS(address);
     struct sg_context *context;
     struct sg_range range;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (out == NULL || !sg_range_find(address, &range) || range.kind != SG_RANGE_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
     if (!range.shared)
         sg_wait_for_work();
-    SG_RETURN_IF(sg_range_share(address, &range));
+    RG_TRY(sg_range_share(address, &range));
     struct sg_shared_file file = {.kind = SG_SHARED_MEMORY};
     memcpy(file.secret, range.secret, SG_SECRET);
     sg_shared_handle_make(out, &file, range.file, 0, range.size);
@@ -36,7 +36,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle handle, unsigned
     struct sg_context *context;
     struct sg_shared_handle meant;
     struct sg_shared_file about;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (out == NULL || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sg_shared_handle_read(&handle, SG_SHARED_MEMORY, &meant))
@@ -68,7 +68,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr address)
 {
     SG_IMPLY_CONTEXT_OF_ADDRESS(address);
     struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     sg_wait_for_work(); /* what is queued may still use it */
     return sg_range_close(address);
 }

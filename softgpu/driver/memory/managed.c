@@ -13,11 +13,11 @@ CUresult cuMemAllocManaged(CUdeviceptr *out, size_t size, unsigned int flags)
 {
     struct sg_context *context;
     uint64_t address;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (out == NULL || size == 0 || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(rg_capture_unsafe());
-    SG_RETURN_IF(sg_range_alloc(context, context->device, size, SG_RANGE_MANAGED, NULL, &address));
+    RG_TRY(rg_capture_unsafe());
+    RG_TRY(sg_range_alloc(context, context->device, size, SG_RANGE_MANAGED, NULL, &address));
     *out = address;
     return CUDA_SUCCESS;
 }
@@ -28,7 +28,7 @@ static CUresult check(CUdeviceptr address, size_t size)
     SG_IMPLY_CONTEXT_OF_ADDRESS(address);
     struct sg_context *context;
     struct sg_range range;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (size == 0 || !sg_range_find(address, &range) || !sg_range_is_managed(range.kind) ||
         size > range.size - (address - range.base))
         return CUDA_ERROR_INVALID_VALUE;
@@ -55,7 +55,7 @@ CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t len
     struct sg_range range;
     if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST && flags != CU_MEM_ATTACH_SINGLE)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(check_stream(stream));
+    RG_TRY(check_stream(stream));
     if (length == 0) /* the whole allocation */
         length = sg_range_find(address, &range) && range.base == address ? range.size : 0;
     return check(address, length);
@@ -63,9 +63,9 @@ CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t len
 
 static CUresult prefetch(CUdeviceptr address, size_t size, const CUmemLocation *location, CUstream stream)
 {
-    SG_RETURN_IF(check_location(location));
-    SG_RETURN_IF(check_stream(stream));
-    SG_RETURN_IF(check(address, size));
+    RG_TRY(check_location(location));
+    RG_TRY(check_stream(stream));
+    RG_TRY(check(address, size));
     return rg_advice_prefetched(address, size, location);
 }
 
@@ -88,8 +88,8 @@ CUresult cuMemAdvise_v2(CUdeviceptr address, size_t size, CUmem_advise advice, C
     if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY)
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_advice_has_location(advice))
-        SG_RETURN_IF(check_location(&location));
-    SG_RETURN_IF(check(address, size));
+        RG_TRY(check_location(&location));
+    RG_TRY(check(address, size));
     return rg_advice_set(address, size, advice, &location);
 }
 
@@ -104,18 +104,18 @@ CUresult cuMemAdvise(CUdeviceptr address, size_t size, CUmem_advise advice, CUde
 CUresult cuMemRangeGetAttribute(void *data, size_t data_size, CUmem_range_attribute attribute,
                                 CUdeviceptr address, size_t size)
 {
-    SG_RETURN_IF(check(address, size));
+    RG_TRY(check(address, size));
     return rg_advice_get(data, data_size, attribute, address, size);
 }
 
 CUresult cuMemRangeGetAttributes(void **data, size_t *data_sizes, CUmem_range_attribute *attributes, size_t n,
                                  CUdeviceptr address, size_t size)
 {
-    SG_RETURN_IF(check(address, size));
+    RG_TRY(check(address, size));
     if (data == NULL || data_sizes == NULL || attributes == NULL || n == 0)
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < n; i++)
-        SG_RETURN_IF(rg_advice_get(data[i], data_sizes[i], attributes[i], address, size));
+        RG_TRY(rg_advice_get(data[i], data_sizes[i], attributes[i], address, size));
     return CUDA_SUCCESS;
 }
 
@@ -128,9 +128,9 @@ static CUresult check_batch(const CUdeviceptr *addresses, const size_t *sizes, s
 {
     if (addresses == NULL || sizes == NULL || count == 0 || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(check_stream(stream));
+    RG_TRY(check_stream(stream));
     for (size_t i = 0; i < count; i++)
-        SG_RETURN_IF(check(addresses[i], sizes[i]));
+        RG_TRY(check(addresses[i], sizes[i]));
     if (locations == NULL)
         return CUDA_SUCCESS;
     if (first == NULL || n_locations == 0 || n_locations > count || first[0] != 0)
@@ -138,7 +138,7 @@ static CUresult check_batch(const CUdeviceptr *addresses, const size_t *sizes, s
     for (size_t i = 0; i < n_locations; i++) {
         if (first[i] >= count || (i > 0 && first[i] <= first[i - 1]))
             return CUDA_ERROR_INVALID_VALUE;
-        SG_RETURN_IF(check_location(&locations[i]));
+        RG_TRY(check_location(&locations[i]));
     }
     return CUDA_SUCCESS;
 }
@@ -149,11 +149,11 @@ CUresult cuMemPrefetchBatchAsync(CUdeviceptr *addresses, size_t *sizes, size_t c
 {
     if (locations == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(check_batch(addresses, sizes, count, locations, first, n_locations, flags, stream));
+    RG_TRY(check_batch(addresses, sizes, count, locations, first, n_locations, flags, stream));
     for (size_t i = 0, at = 0; i < count; i++) {
         while (at + 1 < n_locations && first[at + 1] <= i)
             at++;
-        SG_RETURN_IF(prefetch(addresses[i], sizes[i], &locations[at], stream));
+        RG_TRY(prefetch(addresses[i], sizes[i], &locations[at], stream));
     }
     return CUDA_SUCCESS;
 }

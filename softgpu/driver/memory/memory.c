@@ -17,7 +17,7 @@
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 {
     struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (total != NULL)
         *total = context->device->memory_total;
     if (free_bytes != NULL)
@@ -29,11 +29,11 @@ CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size)
 {
     struct sg_context *context;
     uint64_t address;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (out == NULL || size == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(rg_capture_unsafe());
-    SG_RETURN_IF(sg_range_alloc(context, context->device, size, SG_RANGE_DEVICE, NULL, &address));
+    RG_TRY(rg_capture_unsafe());
+    RG_TRY(sg_range_alloc(context, context->device, size, SG_RANGE_DEVICE, NULL, &address));
     *out = address;
     return CUDA_SUCCESS;
 }
@@ -43,17 +43,17 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_
 {
     struct sg_context *context;
     uint64_t address;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (out == NULL || pitch == NULL || width == 0 || height == 0 ||
         (element != 4 && element != 8 && element != 16))
         return CUDA_ERROR_INVALID_VALUE;
     if (width > SG_MAX_PITCH - 511)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(rg_capture_unsafe());
+    RG_TRY(rg_capture_unsafe());
     size_t row = (width + 511) & ~(size_t)511;
     if (height > SIZE_MAX / row)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    SG_RETURN_IF(sg_range_alloc(context, context->device, row * height, SG_RANGE_DEVICE, NULL, &address));
+    RG_TRY(sg_range_alloc(context, context->device, row * height, SG_RANGE_DEVICE, NULL, &address));
     *out = address;
     *pitch = row;
     return CUDA_SUCCESS;
@@ -77,8 +77,8 @@ CUresult cuMemFree_v2(CUdeviceptr address)
     SG_IMPLY_CONTEXT_OF_ADDRESS(address);
     struct sg_context *context;
     struct sg_range range;
-    SG_RETURN_IF(sg_enter_context(&context));
-    SG_RETURN_IF(rg_capture_unsafe()); /* also of nothing: PyTorch relaxes captures before a cudaFree(0) */
+    RG_TRY(sg_enter_context(&context));
+    RG_TRY(rg_capture_unsafe()); /* also of nothing: PyTorch relaxes captures before a cudaFree(0) */
     if (address == 0)
         return CUDA_SUCCESS;
     CUresult result;
@@ -88,7 +88,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
         (range.kind != SG_RANGE_DEVICE && range.kind != SG_RANGE_ASYNC && range.kind != SG_RANGE_MANAGED))
         return CUDA_ERROR_INVALID_VALUE;
     wait_before_free(&range, context);
-    SG_RETURN_IF(sg_range_free(address, range.kind));
+    RG_TRY(sg_range_free(address, range.kind));
     if (range.kind == SG_RANGE_MANAGED)
         rg_advice_forget(range.base, range.size);
     if (range.kind == SG_RANGE_ASYNC)
@@ -100,7 +100,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr ad
 {
     struct sg_context *context;
     struct sg_range range;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (!sg_range_find(address, &range))
         return CUDA_ERROR_NOT_FOUND;
     if (base != NULL)
@@ -115,12 +115,12 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr ad
 CUresult cuMemHostAlloc(void **out, size_t size, unsigned int flags)
 {
     struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     const unsigned known =
         CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
     if (out == NULL || (flags & ~known) != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(rg_capture_unsafe());
+    RG_TRY(rg_capture_unsafe());
     if (size == 0) { /* not documented; HIP's tests, which run on NVIDIA's driver too, expect it */
         *out = NULL;
         return CUDA_SUCCESS;
@@ -138,8 +138,8 @@ CUresult cuMemFreeHost(void *address)
     SG_IMPLY_CONTEXT_OF_ADDRESS((uintptr_t)address);
     struct sg_context *context;
     struct sg_range range;
-    SG_RETURN_IF(sg_enter_context(&context));
-    SG_RETURN_IF(rg_capture_unsafe());
+    RG_TRY(sg_enter_context(&context));
+    RG_TRY(rg_capture_unsafe());
     if (address == NULL)
         return CUDA_SUCCESS;
     if (!sg_range_find((uintptr_t)address, &range) || range.base != (uintptr_t)address ||
@@ -152,7 +152,7 @@ CUresult cuMemFreeHost(void *address)
 CUresult cuMemHostRegister_v2(void *address, size_t size, unsigned int flags)
 {
     struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     const unsigned known =
         CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
     if (flags & CU_MEMHOSTREGISTER_IOMEMORY)
@@ -174,7 +174,7 @@ CUresult cuMemHostUnregister(void *address)
     SG_IMPLY_CONTEXT_OF_ADDRESS((uintptr_t)address);
     struct sg_context *context;
     struct sg_range range;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (address == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sg_range_find((uintptr_t)address, &range) || range.base != (uintptr_t)address ||
@@ -194,7 +194,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *address, unsigned 
 {
     struct sg_context *context;
     struct sg_range range;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (out == NULL || flags != 0 || !host_range(address, &range))
         return CUDA_ERROR_INVALID_VALUE;
     *out = (uintptr_t)address;
@@ -206,7 +206,7 @@ CUresult cuMemHostGetFlags(unsigned int *flags, void *address)
     SG_IMPLY_CONTEXT_OF_ADDRESS((uintptr_t)address);
     struct sg_context *context;
     struct sg_range range;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (flags == NULL || !host_range(address, &range))
         return CUDA_ERROR_INVALID_VALUE;
     *flags =
@@ -297,8 +297,8 @@ CUresult cuPointerGetAttribute(void *out, CUpointer_attribute attribute, CUdevic
     struct sg_context *context;
     struct sg_range range;
     /* device pointers are those of the current context's kernels */
-    SG_RETURN_IF(attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER ? sg_enter_context(&context)
-                                                                  : sg_enter_anywhere());
+    RG_TRY(attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER ? sg_enter_context(&context)
+                                                            : sg_enter_anywhere());
     if (out == NULL || !sg_range_find(address, &range))
         return CUDA_ERROR_INVALID_VALUE;
     return pointer_attribute(out, attribute, address, &range);
@@ -308,7 +308,7 @@ CUresult cuPointerGetAttributes(unsigned int n, CUpointer_attribute *attributes,
                                 CUdeviceptr address)
 {
     struct sg_range range;
-    SG_RETURN_IF(sg_enter_anywhere());
+    RG_TRY(sg_enter_anywhere());
     if (n == 0 || attributes == NULL || out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     bool known = sg_range_find(address, &range);
@@ -322,7 +322,7 @@ CUresult cuPointerGetAttributes(unsigned int n, CUpointer_attribute *attributes,
 
 CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
 {
-    SG_RETURN_IF(sg_enter_anywhere());
+    RG_TRY(sg_enter_anywhere());
     if (value == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         return CUDA_ERROR_INVALID_VALUE;
     /* Kept, and nothing else: it is for other devices that access the memory, which there are none of. */

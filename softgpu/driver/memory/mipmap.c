@@ -65,7 +65,7 @@ static void drop_levels(struct sg_mipmap *mipmap, bool memory)
 CUresult cuMipmappedArrayCreate(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned n_levels)
 {
     struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (out == NULL || d == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     struct sg_mipmap *mipmap = calloc(1, sizeof *mipmap);
@@ -95,14 +95,14 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRI
 
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     SG_REF(struct sg_mipmap) mipmap = NULL;
     CUresult result = sg_mipmap_get(handle, &mipmap);
     if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED && sg_handle_remove(handle, SG_KIND_MIPMAP)) {
         drop_levels((struct sg_mipmap *)(void *)handle, false);
         sg_release((struct sg_object *)(void *)handle);
     }
-    SG_RETURN_IF(result);
+    RG_TRY(result);
     sg_context_wait(mipmap->object.context);
     if (!sg_handle_remove(handle, SG_KIND_MIPMAP))
         return CUDA_ERROR_INVALID_HANDLE;
@@ -117,10 +117,10 @@ CUresult cuMipmappedArrayGetLevel(CUarray *out, CUmipmappedArray handle, unsigne
     SG_IMPLY_CONTEXT(SG_KIND_MIPMAP, handle);
     struct sg_context *context;
     SG_REF(struct sg_mipmap) mipmap = NULL;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(sg_mipmap_get(handle, &mipmap));
+    RG_TRY(sg_mipmap_get(handle, &mipmap));
     if (level >= mipmap->n_levels)
         return CUDA_ERROR_INVALID_VALUE;
     *out = (CUarray)(void *)mipmap->level[level];
@@ -132,20 +132,20 @@ CUresult cuMipmappedArrayGetLevel(CUarray *out, CUmipmappedArray handle, unsigne
 static CUresult array_has_none(const void *out, CUarray handle)
 {
     SG_REF(struct sg_array) array = NULL;
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(sg_array_get(handle, &array));
+    RG_TRY(sg_array_get(handle, &array));
     return CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult mipmap_has_none(const void *out, CUmipmappedArray handle)
 {
     SG_REF(struct sg_mipmap) mipmap = NULL;
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(sg_mipmap_get(handle, &mipmap));
+    RG_TRY(sg_mipmap_get(handle, &mipmap));
     return CUDA_ERROR_INVALID_VALUE;
 }
 

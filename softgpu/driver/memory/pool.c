@@ -211,7 +211,7 @@ static CUresult allocate(CUdeviceptr *out, size_t size, struct sg_pool *pool, st
 CUresult cuMemAllocAsync(CUdeviceptr *out, size_t size, CUstream handle)
 {
     SG_REF(struct sg_stream) stream = NULL;
-    SG_RETURN_IF(sg_stream_get(handle, &stream));
+    RG_TRY(sg_stream_get(handle, &stream));
     if (rg_capture_takes(handle))
         return rg_capture_allocate(out, size, stream->object.context->device->ordinal, handle);
     pthread_mutex_lock(&sg_state.lock);
@@ -224,7 +224,7 @@ CUresult cuMemAllocAsync(CUdeviceptr *out, size_t size, CUstream handle)
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t size, CUmemoryPool handle, CUstream stream_handle)
 {
     SG_REF(struct sg_stream) stream = NULL;
-    SG_RETURN_IF(sg_stream_get(stream_handle, &stream));
+    RG_TRY(sg_stream_get(stream_handle, &stream));
     if (rg_capture_takes(stream_handle))
         return rg_capture_allocate(out, size, stream->object.context->device->ordinal, stream_handle);
     SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
@@ -248,7 +248,7 @@ static void run_free(struct sg_task *task)
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
 {
     SG_REF(struct sg_stream) stream = NULL;
-    SG_RETURN_IF(sg_stream_get(handle, &stream));
+    RG_TRY(sg_stream_get(handle, &stream));
     if (rg_capture_takes(handle))
         return rg_capture_free(address, handle);
     if (address == 0)
@@ -284,13 +284,13 @@ static CUresult location_device(const CUmemLocation *location, struct sg_device 
 CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *properties)
 {
     struct sg_device *device;
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (out == NULL || properties == NULL || properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_ERROR_INVALID_VALUE;
     const bool to_share = properties->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     if (!to_share && properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
         return CUDA_ERROR_NOT_SUPPORTED;
-    SG_RETURN_IF(location_device(&properties->location, &device));
+    RG_TRY(location_device(&properties->location, &device));
     struct sg_pool *pool = sg_pool_new(device);
     if (pool == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -306,7 +306,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *properties)
 
 CUresult cuMemPoolDestroy(CUmemoryPool handle)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
     if (pool == NULL || pool == pool->device->default_pool)
         return CUDA_ERROR_INVALID_VALUE;
@@ -322,7 +322,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool handle)
 
 static CUresult device_pool(CUmemoryPool *out, CUdevice ordinal, bool current)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     struct sg_device *device = sg_device(ordinal);
     if (device == NULL)
         return CUDA_ERROR_INVALID_DEVICE;
@@ -345,7 +345,7 @@ CUresult cuDeviceGetMemPool(CUmemoryPool *out, CUdevice ordinal)
 
 CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     struct sg_device *device = sg_device(ordinal);
     if (device == NULL)
         return CUDA_ERROR_INVALID_DEVICE;
@@ -360,36 +360,36 @@ CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle)
 CUresult cuMemGetDefaultMemPool(CUmemoryPool *out, CUmemLocation *location, CUmemAllocationType type)
 {
     struct sg_device *device;
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (type != CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_ERROR_NOT_SUPPORTED;
-    SG_RETURN_IF(location_device(location, &device));
+    RG_TRY(location_device(location, &device));
     return device_pool(out, device->ordinal, false);
 }
 
 CUresult cuMemGetMemPool(CUmemoryPool *out, CUmemLocation *location, CUmemAllocationType type)
 {
     struct sg_device *device;
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (type != CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_ERROR_NOT_SUPPORTED;
-    SG_RETURN_IF(location_device(location, &device));
+    RG_TRY(location_device(location, &device));
     return device_pool(out, device->ordinal, true);
 }
 
 CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
 {
     struct sg_device *device;
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (type != CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_ERROR_NOT_SUPPORTED;
-    SG_RETURN_IF(location_device(location, &device));
+    RG_TRY(location_device(location, &device));
     return cuDeviceSetMemPool(device->ordinal, pool);
 }
 
 CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
     if (pool == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -399,7 +399,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
 
 CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
     if (pool == NULL || value == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -433,7 +433,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribut
 
 CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
     if (pool == NULL || value == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -464,13 +464,13 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribut
 
 CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *map, size_t count)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
     if (pool == NULL || (map == NULL && count > 0))
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < count; i++) {
         struct sg_device *device;
-        SG_RETURN_IF(location_device(&map[i].location, &device));
+        RG_TRY(location_device(&map[i].location, &device));
         if (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
             map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
             return CUDA_ERROR_INVALID_VALUE;
@@ -486,11 +486,11 @@ CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *map, siz
 CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool handle, CUmemLocation *location)
 {
     struct sg_device *device;
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
     if (pool == NULL || flags == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(location_device(location, &device));
+    RG_TRY(location_device(location, &device));
     RG_SCOPED_LOCK(&pool->lock);
     *flags = (CUmemAccess_flags)pool->peer_access[device->ordinal];
     return CUDA_SUCCESS;

@@ -47,7 +47,7 @@ CUresult sg_pool_alloc_shared(struct sg_pool *pool, struct sg_context *context, 
 CUresult cuMemPoolExportToShareableHandle(void *out, CUmemoryPool handle, CUmemAllocationHandleType type,
                                           unsigned long long flags)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
     if (out == NULL || flags != 0 || pool == NULL || !pool->shared || pool->imported ||
         type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
@@ -63,7 +63,7 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *out, void *handle, CUm
                                             unsigned long long flags)
 {
     struct sg_shared_file about;
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (out == NULL || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
@@ -87,7 +87,7 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *out, void *handle, CUm
 CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *out, CUdeviceptr address)
 {
     struct sg_range range;
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (out == NULL || !sg_range_find(address, &range) || range.kind != SG_RANGE_ASYNC || !range.shared ||
         range.imported || range.base != address || range.freeing)
         return CUDA_ERROR_INVALID_VALUE;
@@ -101,7 +101,7 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *out, CUmemoryPool handle, CUmemPool
     struct sg_shared_handle meant;
     struct sg_shared_file about;
     uint64_t address;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     SG_REF(struct sg_pool) pool = sg_handle_get(handle, SG_KIND_POOL);
     if (out == NULL || data == NULL || pool == NULL || !pool->imported ||
         !sg_shared_handle_read(data, SG_SHARED_POOL, &meant) ||

@@ -112,11 +112,11 @@ static bool is_granular(uint64_t value)
 CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *properties,
                                        CUmemAllocationGranularity_flags option)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (granularity == NULL ||
         (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM && option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(check_properties(properties));
+    RG_TRY(check_properties(properties));
     *granularity = SG_GRANULARITY;
     return CUDA_SUCCESS;
 }
@@ -127,17 +127,17 @@ CUresult cuMemAddressReserve(CUdeviceptr *out, size_t size, size_t alignment, CU
                              unsigned long long flags)
 {
     uint64_t address;
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (out == NULL || size == 0 || !is_granular(size) || (alignment & (alignment - 1)) != 0 || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(sg_range_reserve(size, alignment, hint, &address));
+    RG_TRY(sg_range_reserve(size, alignment, hint, &address));
     *out = address;
     return CUDA_SUCCESS;
 }
 
 CUresult cuMemAddressFree(CUdeviceptr address, size_t size)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     return sg_range_unreserve(address, size);
 }
 
@@ -180,10 +180,10 @@ static bool take_part(uint64_t size, uint64_t *offset)
 CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size, const CUmemAllocationProp *properties,
                      unsigned long long flags)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (out == NULL || size == 0 || !is_granular(size) || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(check_properties(properties));
+    RG_TRY(check_properties(properties));
     const bool to_share = properties->requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     if (!to_share && properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE)
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -215,7 +215,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size, const CUmem
 CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle,
                                       CUmemAllocationHandleType type, unsigned long long flags)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (out == NULL || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&physical.lock);
@@ -241,7 +241,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void 
                                         CUmemAllocationHandleType type)
 {
     struct sg_shared_file about;
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
@@ -271,7 +271,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void 
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     RG_SCOPED_LOCK(&physical.lock);
     struct sg_allocation *allocation = allocation_of(handle);
     if (allocation != NULL) {
@@ -286,7 +286,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *out, void *ad
 {
     struct sg_range range;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (out == NULL)
         return result;
     pthread_mutex_lock(&physical.lock); /* keeps what is mapped mapped */
@@ -301,7 +301,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *out, void *ad
 
 CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *out, CUmemGenericAllocationHandle handle)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&physical.lock);
@@ -320,7 +320,7 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *out, CUmemG
 CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (size == 0 || !is_granular(size) || !is_granular(address) || offset != 0 || flags != 0)
         return CUDA_ERROR_INVALID_VALUE; /* the API wants an offset of 0 */
     CUresult result = CUDA_ERROR_INVALID_VALUE;
@@ -354,7 +354,7 @@ static void unmapped(struct sg_allocation *allocation)
 /* What queued work may still use is not taken away under it. */
 CUresult cuMemUnmap(CUdeviceptr address, size_t size)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (size == 0 || !is_granular(size) || !is_granular(address) || !sg_range_is_mapped(address, size))
         return CUDA_ERROR_INVALID_VALUE;
     sg_wait_for_work();
@@ -370,11 +370,11 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size)
 
 CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *descriptions, size_t count)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (size == 0 || !is_granular(size) || !is_granular(address) || descriptions == NULL || count == 0)
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < count; i++) {
-        SG_RETURN_IF(check_location(&descriptions[i].location));
+        RG_TRY(check_location(&descriptions[i].location));
         if (descriptions[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
             descriptions[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
             descriptions[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
@@ -386,10 +386,10 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc 
 CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address)
 {
     struct sg_range range;
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (flags == NULL || location == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(check_location(location));
+    RG_TRY(check_location(location));
     if (!sg_range_find(address, &range) || range.kind != SG_RANGE_MAPPED)
         return CUDA_ERROR_INVALID_VALUE;
     *flags = range.access[location->id];

@@ -158,7 +158,7 @@ static CUresult load(CUlibrary *out, const void *data, unsigned n_jit, const CUj
                      void **jit_values, unsigned n, const CUlibraryOption *options, void **values)
 {
     struct sg_jit jit;
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (out == NULL || data == NULL || (n > 0 && options == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < n; i++) /* both say how to keep the caller's binary; it is not kept at all */
@@ -166,7 +166,7 @@ static CUresult load(CUlibrary *out, const void *data, unsigned n_jit, const CUj
             options[i] != CU_LIBRARY_BINARY_IS_PRESERVED)
             return CUDA_ERROR_INVALID_VALUE;
     (void)values;
-    SG_RETURN_IF(sg_jit_options(&jit, n_jit, jit_options, jit_values));
+    RG_TRY(sg_jit_options(&jit, n_jit, jit_options, jit_values));
     struct sg_library *library = calloc(1, sizeof *library);
     if (library == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -199,18 +199,18 @@ CUresult cuLibraryLoadData(CUlibrary *out, const void *data, CUjit_option *jit_o
 CUresult cuLibraryLoadFromFile(CUlibrary *out, const char *path, CUjit_option *jit_options, void **jit_values,
                                unsigned int n_jit, CUlibraryOption *options, void **values, unsigned int n)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (out == NULL || path == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     RG_CLEANUP_FREE void *data = NULL;
     size_t size;
-    SG_RETURN_IF(rg_cuda_image_read_file(path, &data, &size));
+    RG_TRY(rg_cuda_image_read_file(path, &data, &size));
     return load(out, data, n_jit, jit_options, jit_values, n, options, values);
 }
 
 CUresult cuLibraryUnload(CUlibrary handle)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     SG_REF(struct sg_library) library = sg_handle_get(handle, SG_KIND_LIBRARY);
     if (library == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
@@ -218,7 +218,7 @@ CUresult cuLibraryUnload(CUlibrary handle)
 }
 
 #define LIBRARY_OR_RETURN(var, handle)                                                                       \
-    SG_RETURN_IF(sg_enter());                                                                                \
+    RG_TRY(sg_enter());                                                                                      \
     SG_REF(struct sg_library) var = sg_handle_get(handle, SG_KIND_LIBRARY);                                  \
     if (var == NULL)                                                                                         \
     return CUDA_ERROR_INVALID_HANDLE
@@ -261,9 +261,9 @@ CUresult cuLibraryGetModule(CUmodule *out, CUlibrary handle)
     LIBRARY_OR_RETURN(library, handle);
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     SG_REF(struct sg_module) module = NULL;
-    SG_RETURN_IF(sg_library_module(library, context, &module));
+    RG_TRY(sg_library_module(library, context, &module));
     *out = (CUmodule)(void *)module;
     return CUDA_SUCCESS;
 }
@@ -274,9 +274,9 @@ CUresult cuLibraryGetGlobal(CUdeviceptr *address, size_t *size, CUlibrary handle
     LIBRARY_OR_RETURN(library, handle);
     if (name == NULL || (address == NULL && size == NULL))
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     SG_REF(struct sg_module) module = NULL;
-    SG_RETURN_IF(sg_library_module(library, context, &module));
+    RG_TRY(sg_library_module(library, context, &module));
     return sg_module_variable(module, name, address, size);
 }
 
@@ -301,10 +301,10 @@ CUresult cuLibraryGetManaged(CUdeviceptr *address, size_t *size, CUlibrary handl
     LIBRARY_OR_RETURN(library, handle);
     if (name == NULL || (address == NULL && size == NULL))
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(context_of_managed(&context));
+    RG_TRY(context_of_managed(&context));
     SG_REF(struct sg_module) module = NULL;
-    SG_RETURN_IF(sg_library_module(library, context, &module));
-    SG_RETURN_IF(sg_module_variable(module, name, &found, size));
+    RG_TRY(sg_library_module(library, context, &module));
+    RG_TRY(sg_module_variable(module, name, &found, size));
     if (!sg_range_find(found, &range) || range.kind != SG_RANGE_MANAGED_MODULE)
         return CUDA_ERROR_NOT_FOUND;
     if (address != NULL)
@@ -327,9 +327,9 @@ CUresult cuKernelGetFunction(CUfunction *out, CUkernel handle)
     SG_KERNEL_OR_RETURN(kernel, handle);
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     SG_REF(struct sg_module) module = NULL;
-    SG_RETURN_IF(sg_library_module(kernel->library, context, &module));
+    RG_TRY(sg_library_module(kernel->library, context, &module));
     *out = (CUfunction)(void *)module->functions[kernel->index];
     return CUDA_SUCCESS;
 }

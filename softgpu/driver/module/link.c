@@ -33,11 +33,11 @@ static void finish_link(struct sg_object *object)
 CUresult cuLinkCreate_v2(unsigned int n, CUjit_option *options, void **values, CUlinkState *out)
 {
     struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     struct sg_jit jit;
-    SG_RETURN_IF(sg_jit_options(&jit, n, options, values));
+    RG_TRY(sg_jit_options(&jit, n, options, values));
     struct link_state *state = calloc(1, sizeof *state);
     if (state == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -85,12 +85,12 @@ CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void *data, s
     (void)name;
     SG_IMPLY_CONTEXT(SG_KIND_LINK, handle);
     SG_REF(struct link_state) state = sg_handle_get(handle, SG_KIND_LINK);
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (state == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     if (data == NULL || size == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(sg_jit_options(&jit, n, options, values));
+    RG_TRY(sg_jit_options(&jit, n, options, values));
     struct sg_text log = {0};
     pthread_mutex_lock(&state->lock);
     CUresult result = state->image != NULL ? CUDA_ERROR_INVALID_VALUE : add(state, type, data, size, &log);
@@ -106,12 +106,12 @@ CUresult cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char *p
 {
     struct sg_context *context;
     SG_IMPLY_CONTEXT(SG_KIND_LINK, handle);
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (path == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     RG_CLEANUP_FREE void *data = NULL;
     size_t size;
-    SG_RETURN_IF(rg_cuda_image_read_file(path, &data, &size));
+    RG_TRY(rg_cuda_image_read_file(path, &data, &size));
     return cuLinkAddData_v2(handle, type, data, size + 1, path, n, options, values); /* with its NUL */
 }
 
@@ -120,7 +120,7 @@ CUresult cuLinkComplete(CUlinkState handle, void **image, size_t *size)
     struct sg_context *context;
     SG_IMPLY_CONTEXT(SG_KIND_LINK, handle);
     SG_REF(struct link_state) state = sg_handle_get(handle, SG_KIND_LINK);
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (state == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     if (image == NULL)
@@ -148,7 +148,7 @@ CUresult cuLinkComplete(CUlinkState handle, void **image, size_t *size)
 
 CUresult cuLinkDestroy(CUlinkState handle)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (!sg_handle_remove(handle, SG_KIND_LINK))
         return CUDA_ERROR_INVALID_HANDLE;
     sg_release((struct sg_object *)(void *)handle);

@@ -50,16 +50,16 @@ static CUresult place_some(struct sg_module *module, bool managed, uint64_t *mem
     const struct sg_program *program = module->image->program;
     const uint32_t n = module->image->n_variables;
     uint64_t total = 0;
-    SG_RETURN_IF(append_some(module, managed, false, &total));
+    RG_TRY(append_some(module, managed, false, &total));
     uint64_t bank = align_up(total, 256), end = bank;
-    SG_RETURN_IF(append_some(module, managed, true, &end));
+    RG_TRY(append_some(module, managed, true, &end));
     if (end > bank)
         total = end - bank < CONSTANT_BANK ? bank + CONSTANT_BANK : end;
     if (managed)
         total = align_up(total, 4096); /* whole pages are the host's or the device's */
     if (total > 0)
-        SG_RETURN_IF(sg_range_alloc(module->object.context, module->object.context->device, total,
-                                    managed ? SG_RANGE_MANAGED_MODULE : SG_RANGE_MODULE, NULL, memory));
+        RG_TRY(sg_range_alloc(module->object.context, module->object.context->device, total,
+                              managed ? SG_RANGE_MANAGED_MODULE : SG_RANGE_MODULE, NULL, memory));
     for (uint32_t i = 0; i < n; i++) {
         const struct sg_variable *v = sg_program_variable(program, i);
         if (!v->external && v->managed == managed)
@@ -80,8 +80,8 @@ static CUresult place_variables(struct sg_module *module)
     module->addresses = calloc(n, sizeof *module->addresses);
     if (module->addresses == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    SG_RETURN_IF(place_some(module, false, &module->variables));
-    SG_RETURN_IF(place_some(module, true, &module->managed));
+    RG_TRY(place_some(module, false, &module->variables));
+    RG_TRY(place_some(module, true, &module->managed));
     for (uint32_t i = 0; i < n; i++) {
         sg_program_place(module->image->program, i, (void *)(uintptr_t)module->addresses[i]);
     }
@@ -246,10 +246,10 @@ static CUresult load(CUmodule *out, const void *data, unsigned n, const CUjit_op
 {
     struct sg_context *context;
     struct sg_jit jit;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (out == NULL || data == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(sg_jit_options(&jit, n, options, values));
+    RG_TRY(sg_jit_options(&jit, n, options, values));
     struct sg_text log = {0};
     struct sg_image *image = NULL;
     struct sg_module *module = NULL;
@@ -287,12 +287,12 @@ CUresult cuModuleLoadFatBinary(CUmodule *out, const void *data)
 CUresult cuModuleLoad(CUmodule *out, const char *path)
 {
     struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (out == NULL || path == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     RG_CLEANUP_FREE void *data = NULL;
     size_t size;
-    SG_RETURN_IF(rg_cuda_image_read_file(path, &data, &size));
+    RG_TRY(rg_cuda_image_read_file(path, &data, &size));
     return load(out, data, 0, NULL, NULL);
 }
 
@@ -300,7 +300,7 @@ CUresult cuModuleUnload(CUmodule handle)
 {
     SG_IMPLY_CONTEXT(SG_KIND_MODULE, handle);
     struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     SG_REF(struct sg_module) module = sg_handle_get(handle, SG_KIND_MODULE);
     if (module == NULL || module->kernels != NULL) /* a library's module goes with the library */
         return CUDA_ERROR_INVALID_HANDLE;
@@ -310,7 +310,7 @@ CUresult cuModuleUnload(CUmodule handle)
 
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (mode == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *mode = CU_MODULE_LAZY_LOADING;
@@ -323,7 +323,7 @@ CUresult cuModuleGetFunction(CUfunction *out, CUmodule handle, const char *name)
 {
     SG_IMPLY_CONTEXT(SG_KIND_MODULE, handle);
     struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (out == NULL || name == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     SG_REF(struct sg_module) module = sg_handle_get(handle, SG_KIND_MODULE);
@@ -341,7 +341,7 @@ CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule handle)
 {
     SG_IMPLY_CONTEXT(SG_KIND_MODULE, handle);
     struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     SG_REF(struct sg_module) module = sg_handle_get(handle, SG_KIND_MODULE);
     if (module == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
@@ -355,7 +355,7 @@ CUresult cuModuleEnumerateFunctions(CUfunction *out, unsigned int n, CUmodule ha
 {
     SG_IMPLY_CONTEXT(SG_KIND_MODULE, handle);
     struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     SG_REF(struct sg_module) module = sg_handle_get(handle, SG_KIND_MODULE);
     if (module == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
@@ -370,7 +370,7 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, CUmodule handl
 {
     SG_IMPLY_CONTEXT(SG_KIND_MODULE, handle);
     struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (name == NULL || (address == NULL && size == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     SG_REF(struct sg_module) module = sg_handle_get(handle, SG_KIND_MODULE);

@@ -104,7 +104,7 @@ static CUresult add_entry(struct sg_sources *sources, const struct rg_fatbin_ent
 {
     char *text = NULL;
     size_t size = 0;
-    SG_RETURN_IF(fatbin_result(rg_fatbin_extract(entry, &text, &size), log));
+    RG_TRY(fatbin_result(rg_fatbin_extract(entry, &text, &size), log));
     return add(sources, text, size);
 }
 
@@ -117,7 +117,7 @@ static CUresult add_linked(struct sg_sources *sources, const void *const *object
         struct rg_fatbin_entry entry;
         if (rg_cuda_image_identify(*objects, &object) == RG_CUDA_IMAGE_CONTAINER &&
             rg_fatbin_select(object.data, object.size, sg_state.capability, &entry) == RG_FATBIN_OK)
-            SG_RETURN_IF(add_entry(sources, &entry, log));
+            RG_TRY(add_entry(sources, &entry, log));
     }
     return sources->n > before ? CUDA_SUCCESS : fatbin_result(RG_FATBIN_NO_PTX, log);
 }
@@ -138,13 +138,13 @@ static CUresult add_container(struct sg_sources *sources, const struct rg_cuda_i
     if (is_bundle(image, &fatbin)) {
         enum rg_fatbin_status status;
         while ((status = rg_fatbin_next(&fatbin, &entry)) == RG_FATBIN_OK)
-            SG_RETURN_IF(add_entry(sources, &entry, log));
+            RG_TRY(add_entry(sources, &entry, log));
         return status == RG_FATBIN_END ? CUDA_SUCCESS : fatbin_result(status, log);
     }
     enum rg_fatbin_status status = rg_fatbin_select(image->data, image->size, sg_state.capability, &entry);
     if (status == RG_FATBIN_NO_PTX && image->prelinked != NULL)
         return add_linked(sources, image->prelinked, log);
-    SG_RETURN_IF(fatbin_result(status, log));
+    RG_TRY(fatbin_result(status, log));
     return add_entry(sources, &entry, log);
 }
 
@@ -156,7 +156,7 @@ static CUresult add_elf(struct sg_sources *sources, const struct rg_cuda_image *
     size_t size, n = 0;
     if (rg_ptx_carrier_open(&carrier, image->data, image->size))
         for (; rg_ptx_carrier_next(&carrier, &text, &size); n++)
-            SG_RETURN_IF(sg_sources_add_text(sources, text, size));
+            RG_TRY(sg_sources_add_text(sources, text, size));
     if (n > 0)
         return CUDA_SUCCESS;
     sg_log_say(log, "the image is machine code of a real device: only PTX can run here");
@@ -239,7 +239,7 @@ static CUresult check_versions(const struct sg_sources *sources, struct sg_text 
 
 CUresult sg_sources_program(const struct sg_sources *sources, struct sg_text *log, struct sg_program **out)
 {
-    SG_RETURN_IF(check_versions(sources, log));
+    RG_TRY(check_versions(sources, log));
     if (sources->n == 1)
         return sg_compile_result(
             sg_program_create(sources->at[0].ptx, sources->at[0].size, sg_state.capability, log, out));

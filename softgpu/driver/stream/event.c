@@ -163,9 +163,9 @@ static void finish_event(struct sg_object *object)
 
 static CUresult event_get(CUevent handle, struct sg_event **out)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     struct sg_event *event;
-    SG_RETURN_IF(sg_handle_get_living(handle, SG_KIND_EVENT, (void **)&event));
+    RG_TRY(sg_handle_get_living(handle, SG_KIND_EVENT, (void **)&event));
     const CUresult result = (CUresult)atomic_load(&event->object.context->sticky);
     if (result != CUDA_SUCCESS)
         sg_release(&event->object);
@@ -199,7 +199,7 @@ static struct sg_event *event_new(struct sg_context *context, unsigned flags, st
 CUresult cuEventCreate(CUevent *out, unsigned int flags)
 {
     struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     const unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
     if (out == NULL || (flags & ~known) != 0)
         return CUDA_ERROR_INVALID_VALUE;
@@ -228,10 +228,10 @@ CUresult cuIpcGetEventHandle(CUipcEventHandle *out, CUevent handle)
     struct sg_context *context;
     SG_IMPLY_CONTEXT(SG_KIND_EVENT, handle);
     SG_REF(struct sg_event) event = NULL;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(event_get(handle, &event));
+    RG_TRY(event_get(handle, &event));
     if (event->shared == NULL || event->shared->file < 0)
         return CUDA_ERROR_INVALID_HANDLE;
     sg_shared_handle_make(out, &event->shared->about, event->shared->file, 0, event->shared->about.size);
@@ -243,7 +243,7 @@ CUresult cuIpcOpenEventHandle(CUevent *out, CUipcEventHandle handle)
     struct sg_context *context;
     struct sg_shared_handle meant;
     struct sg_shared_file about;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (out == NULL || !sg_shared_handle_read(&handle, SG_SHARED_EVENT, &meant))
         return CUDA_ERROR_INVALID_VALUE;
     if (meant.process == (int32_t)getpid())
@@ -264,7 +264,7 @@ CUresult cuIpcOpenEventHandle(CUevent *out, CUipcEventHandle handle)
 
 CUresult cuEventDestroy_v2(CUevent handle)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (!sg_handle_remove(handle, SG_KIND_EVENT))
         return CUDA_ERROR_INVALID_HANDLE;
     rg_capture_forget_event(handle);
@@ -300,8 +300,8 @@ CUresult cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, unsigned
 {
     SG_REF(struct sg_event) event = NULL;
     SG_REF(struct sg_stream) stream = NULL;
-    SG_RETURN_IF(sg_stream_get(stream_handle, &stream));
-    SG_RETURN_IF(event_get(handle, &event));
+    RG_TRY(sg_stream_get(stream_handle, &stream));
+    RG_TRY(event_get(handle, &event));
     if ((flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (event->object.context != stream->object.context)
@@ -321,10 +321,10 @@ CUresult cuEventRecord(CUevent event, CUstream stream)
 static CUresult named(CUcontext context_handle, CUevent handle, struct sg_context **context,
                       struct sg_event **event)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (context_handle == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
-    SG_RETURN_IF(sg_context_argument(context_handle, context));
+    RG_TRY(sg_context_argument(context_handle, context));
     return event_get(handle, event);
 }
 
@@ -332,7 +332,7 @@ CUresult cuCtxRecordEvent(CUcontext context_handle, CUevent handle)
 {
     SG_REF(struct sg_context) context = NULL;
     SG_REF(struct sg_event) event = NULL;
-    SG_RETURN_IF(named(context_handle, handle, &context, &event));
+    RG_TRY(named(context_handle, handle, &context, &event));
     if (event->object.context != context)
         return CUDA_ERROR_INVALID_HANDLE;
     /* A stream of its own: the mark must not hold up the default stream. */
@@ -368,7 +368,7 @@ CUresult cuCtxWaitEvent(CUcontext context_handle, CUevent handle)
 {
     SG_REF(struct sg_context) context = NULL;
     SG_REF(struct sg_event) event = NULL;
-    SG_RETURN_IF(named(context_handle, handle, &context, &event));
+    RG_TRY(named(context_handle, handle, &context, &event));
     wait_for_event(event, context);
     return CUDA_SUCCESS;
 }
@@ -377,8 +377,8 @@ CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned int 
 {
     SG_REF(struct sg_event) event = NULL;
     SG_REF(struct sg_stream) stream = NULL;
-    SG_RETURN_IF(sg_stream_get(stream_handle, &stream));
-    SG_RETURN_IF(event_get(handle, &event));
+    RG_TRY(sg_stream_get(stream_handle, &stream));
+    RG_TRY(event_get(handle, &event));
     if ((flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult captured;
@@ -408,7 +408,7 @@ CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned int 
 CUresult cuEventQuery(CUevent handle)
 {
     SG_REF(struct sg_event) event = NULL;
-    SG_RETURN_IF(event_get(handle, &event));
+    RG_TRY(event_get(handle, &event));
     CUresult captured;
     if (rg_capture_queried(handle, &captured))
         return captured;
@@ -428,7 +428,7 @@ CUresult cuEventQuery(CUevent handle)
 CUresult cuEventSynchronize(CUevent handle)
 {
     SG_REF(struct sg_event) event = NULL;
-    SG_RETURN_IF(event_get(handle, &event));
+    RG_TRY(event_get(handle, &event));
     if (rg_capture_event(handle))
         return CUDA_ERROR_CAPTURED_EVENT;
     if (!wait_for_event(event, event->object.context))
@@ -442,8 +442,8 @@ CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start_handle, CUeven
 {
     SG_REF(struct sg_event) start = NULL;
     SG_REF(struct sg_event) end = NULL;
-    SG_RETURN_IF(event_get(start_handle, &start));
-    SG_RETURN_IF(event_get(end_handle, &end));
+    RG_TRY(event_get(start_handle, &start));
+    RG_TRY(event_get(end_handle, &end));
     if (milliseconds == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (start->object.context != end->object.context ||

@@ -85,7 +85,7 @@ static void run_host_call(struct sg_task *task)
 static CUresult submit(CUstream handle, const struct host_call *call)
 {
     SG_REF(struct sg_stream) stream = NULL;
-    SG_RETURN_IF(sg_stream_get(handle, &stream));
+    RG_TRY(sg_stream_get(handle, &stream));
     if (call->function == NULL && call->callback == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_capture_takes(handle))

@@ -86,21 +86,21 @@ static CUresult submit(struct sg_stream *stream, const struct memop *op, void (*
 static CUresult write_value(CUstream handle, CUdeviceptr address, uint64_t value, bool wide, unsigned flags)
 {
     SG_REF(struct sg_stream) stream = NULL;
-    SG_RETURN_IF(sg_stream_get(handle, &stream));
+    RG_TRY(sg_stream_get(handle, &stream));
     if (rg_capture_takes(handle))
         return rg_capture_memop(wide ? CU_STREAM_MEM_OP_WRITE_VALUE_64 : CU_STREAM_MEM_OP_WRITE_VALUE_32,
                                 address, value, flags, handle);
     if ((flags & ~(unsigned)CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     struct memop op = {.address = address, .value = value, .wide = wide};
-    SG_RETURN_IF(check(&op));
+    RG_TRY(check(&op));
     return submit(stream, &op, run_write);
 }
 
 static CUresult wait_value(CUstream handle, CUdeviceptr address, uint64_t value, bool wide, unsigned flags)
 {
     SG_REF(struct sg_stream) stream = NULL;
-    SG_RETURN_IF(sg_stream_get(handle, &stream));
+    RG_TRY(sg_stream_get(handle, &stream));
     if (rg_capture_takes(handle))
         return rg_capture_memop(wide ? CU_STREAM_MEM_OP_WAIT_VALUE_64 : CU_STREAM_MEM_OP_WAIT_VALUE_32,
                                 address, value, flags, handle);
@@ -110,7 +110,7 @@ static CUresult wait_value(CUstream handle, CUdeviceptr address, uint64_t value,
     if (compare > CU_STREAM_WAIT_VALUE_NOR)
         return CUDA_ERROR_INVALID_VALUE;
     struct memop op = {.address = address, .value = value, .compare = compare, .wide = wide};
-    SG_RETURN_IF(check(&op));
+    RG_TRY(check(&op));
     return submit(stream, &op, run_wait);
 }
 
@@ -161,12 +161,12 @@ static CUresult operate(CUstream stream, const CUstreamBatchMemOpParams *op)
 CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *operations,
                                unsigned int flags)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (operations == NULL || count > BATCH_MAX || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_capture_takes(stream))
         return rg_capture_memops(operations, count, flags, stream);
     for (unsigned i = 0; i < count; i++)
-        SG_RETURN_IF(operate(stream, &operations[i]));
+        RG_TRY(operate(stream, &operations[i]));
     return CUDA_SUCCESS;
 }

@@ -15,7 +15,7 @@
 static CUresult default_stream(bool per_thread, bool any, struct sg_stream **out)
 {
     struct sg_context *context;
-    SG_RETURN_IF(any ? sg_enter_context_any(&context) : sg_enter_context(&context));
+    RG_TRY(any ? sg_enter_context_any(&context) : sg_enter_context(&context));
     struct sg_stream *stream = per_thread ? sg_thread_stream(context) : context->legacy;
     if (stream == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -30,12 +30,12 @@ static CUresult get(CUstream handle, bool any, struct sg_stream **out)
         return default_stream(sg_per_thread_default_stream, any, out);
     if (handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD)
         return default_stream(handle == CU_STREAM_PER_THREAD, any, out);
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     struct sg_stream *stream;
     CUresult result = sg_handle_get_living(handle, SG_KIND_STREAM, (void **)&stream);
     if (result == CUDA_ERROR_INVALID_HANDLE && sg_context_current() == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
-    SG_RETURN_IF(result);
+    RG_TRY(result);
     if (!any && (result = (CUresult)atomic_load(&stream->object.context->sticky)) != CUDA_SUCCESS) {
         sg_release(&stream->object);
         return result;
@@ -60,7 +60,7 @@ CUresult sg_stream_submit(struct sg_stream *stream, struct sg_task *task)
 CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int priority)
 {
     struct sg_context *context;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (out == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     int clamped = priority > 0 ? 0 : priority < 1 - SG_PRIORITIES ? 1 - SG_PRIORITIES : priority;
@@ -78,7 +78,7 @@ CUresult cuStreamCreate(CUstream *out, unsigned int flags)
 
 CUresult cuStreamDestroy_v2(CUstream handle)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (handle == NULL || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD ||
         !sg_handle_remove(handle, SG_KIND_STREAM))
         return CUDA_ERROR_INVALID_HANDLE;
@@ -96,7 +96,7 @@ CUresult cuStreamDestroy(CUstream handle)
 CUresult cuStreamQuery(CUstream handle)
 {
     SG_REF(struct sg_stream) stream = NULL;
-    SG_RETURN_IF(sg_stream_get(handle, &stream));
+    RG_TRY(sg_stream_get(handle, &stream));
     if (rg_capture_takes(handle))
         return rg_capture_refuse(handle);
     bool idle = sg_stream_idle(stream);
@@ -107,7 +107,7 @@ CUresult cuStreamQuery(CUstream handle)
 CUresult cuStreamSynchronize(CUstream handle)
 {
     SG_REF(struct sg_stream) stream = NULL;
-    SG_RETURN_IF(sg_stream_get(handle, &stream));
+    RG_TRY(sg_stream_get(handle, &stream));
     if (rg_capture_takes(handle))
         return rg_capture_refuse(handle);
     if (stream->legacy) { /* what it has been asked to do includes waiting for the blocking streams */
@@ -130,7 +130,7 @@ CUresult cuStreamSynchronize(CUstream handle)
     CUresult function(CUstream handle, type *out)                                                            \
     {                                                                                                        \
         SG_REF(struct sg_stream) stream = NULL;                                                              \
-        SG_RETURN_IF(get(handle, true, &stream));                                                            \
+        RG_TRY(get(handle, true, &stream));                                                                  \
         if (out == NULL)                                                                                     \
             return CUDA_ERROR_INVALID_VALUE;                                                                 \
         *out = (answer);                                                                                     \
@@ -145,7 +145,7 @@ QUESTION(cuStreamGetGreenCtx, CUgreenCtx, NULL)
 
 CUresult cuStreamGetCtx_v2(CUstream handle, CUcontext *context, CUgreenCtx *green)
 {
-    SG_RETURN_IF(cuStreamGetCtx(handle, context));
+    RG_TRY(cuStreamGetCtx(handle, context));
     if (green != NULL)
         *green = NULL;
     return CUDA_SUCCESS;
@@ -154,7 +154,7 @@ CUresult cuStreamGetCtx_v2(CUstream handle, CUcontext *context, CUgreenCtx *gree
 CUresult cuStreamGetAttribute(CUstream handle, CUstreamAttrID attribute, CUstreamAttrValue *value)
 {
     SG_REF(struct sg_stream) stream = NULL;
-    SG_RETURN_IF(sg_stream_get(handle, &stream));
+    RG_TRY(sg_stream_get(handle, &stream));
     if (value == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     switch (attribute) {
@@ -175,7 +175,7 @@ CUresult cuStreamGetAttribute(CUstream handle, CUstreamAttrID attribute, CUstrea
 CUresult cuStreamSetAttribute(CUstream handle, CUstreamAttrID attribute, const CUstreamAttrValue *value)
 {
     SG_REF(struct sg_stream) stream = NULL;
-    SG_RETURN_IF(sg_stream_get(handle, &stream));
+    RG_TRY(sg_stream_get(handle, &stream));
     if (value == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (attribute != CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY)
@@ -190,8 +190,8 @@ CUresult cuStreamCopyAttributes(CUstream to, CUstream from)
 {
     SG_REF(struct sg_stream) target = NULL;
     SG_REF(struct sg_stream) source = NULL;
-    SG_RETURN_IF(sg_stream_get(to, &target));
-    SG_RETURN_IF(sg_stream_get(from, &source));
+    RG_TRY(sg_stream_get(to, &target));
+    RG_TRY(sg_stream_get(from, &source));
     target->synchronization_policy = source->synchronization_policy;
     return CUDA_SUCCESS;
 }

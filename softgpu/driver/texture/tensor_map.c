@@ -49,7 +49,7 @@ static CUresult describe(struct sg_tensor_map *out, enum sg_tensor_kind kind, co
                          CUtensorMapDataType type, cuuint32_t rank, uint64_t address, const cuuint64_t *dims,
                          const cuuint64_t *strides, const cuuint32_t *steps, const struct layout *l)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     const bool wide = type == PACKED_4_IN_16 || type == PACKED_6;
     const bool by_32 = wide || l->interleave == CU_TENSOR_MAP_INTERLEAVE_32B;
     const cuuint32_t least =
@@ -107,8 +107,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuui
 {
     const struct layout l = {interleave, swizzle, promotion, fill};
     struct sg_tensor_map made;
-    SG_RETURN_IF(
-        describe(&made, SG_TENSOR_TILED, map, type, rank, (uintptr_t)address, dims, strides, steps, &l));
+    RG_TRY(describe(&made, SG_TENSOR_TILED, map, type, rank, (uintptr_t)address, dims, strides, steps, &l));
     if (box == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     for (cuuint32_t i = 0; i < rank; i++) {
@@ -140,8 +139,7 @@ CUresult cuTensorMapEncodeIm2col(CUtensorMap *map, CUtensorMapDataType type, cuu
 {
     const struct layout l = {interleave, swizzle, promotion, fill};
     struct sg_tensor_map made;
-    SG_RETURN_IF(
-        describe(&made, SG_TENSOR_IM2COL, map, type, rank, (uintptr_t)address, dims, strides, steps, &l));
+    RG_TRY(describe(&made, SG_TENSOR_IM2COL, map, type, rank, (uintptr_t)address, dims, strides, steps, &l));
     if (lower == NULL || upper == NULL || rank < 3 || !column_valid(&made, &l, type, channels, pixels))
         return CUDA_ERROR_INVALID_VALUE;
     /* a corner has as many bits as three, two or one of them fit into 16 */
@@ -165,8 +163,8 @@ CUresult cuTensorMapEncodeIm2colWide(CUtensorMap *map, CUtensorMapDataType type,
 {
     const struct layout l = {interleave, swizzle, promotion, fill};
     struct sg_tensor_map made;
-    SG_RETURN_IF(describe(&made, SG_TENSOR_IM2COL_WIDE, map, type, rank, (uintptr_t)address, dims, strides,
-                          steps, &l));
+    RG_TRY(describe(&made, SG_TENSOR_IM2COL_WIDE, map, type, rank, (uintptr_t)address, dims, strides, steps,
+                    &l));
     if (rank < 3 || (unsigned)mode > CU_TENSOR_MAP_IM2COL_WIDE_MODE_W128 || lower < -(1 << 15) ||
         lower >= 1 << 15 || upper < -(1 << 15) || upper >= 1 << 15 ||
         !column_valid(&made, &l, type, channels, pixels))
@@ -181,7 +179,7 @@ CUresult cuTensorMapEncodeIm2colWide(CUtensorMap *map, CUtensorMapDataType type,
 CUresult cuTensorMapReplaceAddress(CUtensorMap *map, void *address)
 {
     struct sg_tensor_map changed;
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (map == NULL || (uintptr_t)map % 64 != 0)
         return CUDA_ERROR_INVALID_VALUE;
     memcpy(&changed, map, sizeof changed);

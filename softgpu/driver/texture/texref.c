@@ -103,7 +103,7 @@ static CUresult find(void *out, CUmodule handle, const char *name, bool surface)
     CUdeviceptr address = 0;
     CUresult result = CUDA_SUCCESS;
     SG_IMPLY_CONTEXT(SG_KIND_MODULE, handle);
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (out == NULL || name == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     SG_REF(struct sg_module) module = sg_handle_get(handle, SG_KIND_MODULE);
@@ -142,17 +142,17 @@ CUresult cuModuleGetSurfRef(CUsurfref *out, CUmodule module, const char *name)
 CUresult cuTexRefCreate(CUtexref *out)
 {
     struct sg_texref *reference;
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(create(&reference, NULL, NULL, false));
+    RG_TRY(create(&reference, NULL, NULL, false));
     *out = (CUtexref)(void *)reference;
     return CUDA_SUCCESS;
 }
 
 CUresult cuTexRefDestroy(CUtexref handle)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     SG_REF(struct sg_texref) reference = sg_handle_get(handle, SG_KIND_TEXREF);
     if (reference == NULL || reference->name != NULL || !sg_handle_remove(handle, SG_KIND_TEXREF))
         return CUDA_ERROR_INVALID_HANDLE;
@@ -166,7 +166,7 @@ CUresult cuTexRefDestroy(CUtexref handle)
     struct sg_context *context;                                                                              \
     SG_IMPLY_CONTEXT(kind, handle);                                                                          \
     SG_REF(struct sg_texref) r = sg_handle_get(handle, kind);                                                \
-    SG_RETURN_IF(sg_enter_context(&context));                                                                \
+    RG_TRY(sg_enter_context(&context));                                                                      \
     if (r == NULL)                                                                                           \
         return CUDA_ERROR_INVALID_HANDLE;
 
@@ -206,7 +206,7 @@ CUresult cuTexRefSetArray(CUtexref handle, CUarray array, unsigned flags)
     ENTER(handle, SG_KIND_TEXREF)
     if (flags != CU_TRSA_OVERRIDE_FORMAT)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(sg_array_get(array, &checked));
+    RG_TRY(sg_array_get(array, &checked));
     resource.res.array.hArray = array;
     return set_array(r, &resource, &checked->descriptor);
 }
@@ -218,7 +218,7 @@ CUresult cuTexRefSetMipmappedArray(CUtexref handle, CUmipmappedArray mipmap, uns
     ENTER(handle, SG_KIND_TEXREF)
     if (flags != CU_TRSA_OVERRIDE_FORMAT)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(sg_mipmap_get(mipmap, &checked));
+    RG_TRY(sg_mipmap_get(mipmap, &checked));
     resource.res.mipmap.hMipmappedArray = mipmap;
     return set_array(r, &resource, &checked->descriptor);
 }
@@ -273,7 +273,7 @@ CUresult cuSurfRefSetArray(CUsurfref handle, CUarray array, unsigned flags)
     ENTER(handle, SG_KIND_SURFREF)
     if (flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(sg_array_get(array, &checked));
+    RG_TRY(sg_array_get(array, &checked));
     if (!(checked->descriptor.Flags & CUDA_ARRAY3D_SURFACE_LDST))
         return CUDA_ERROR_INVALID_VALUE;
     resource.res.array.hArray = array;
@@ -287,7 +287,7 @@ CUresult cuTexRefSetFormat(CUtexref handle, CUarray_format format, int channels)
     uint32_t size;
     enum sg_texel texel;
     ENTER(handle, SG_KIND_TEXREF)
-    SG_RETURN_IF(sg_array_format(format, (unsigned)channels, &size, &texel));
+    RG_TRY(sg_array_format(format, (unsigned)channels, &size, &texel));
     r->format = format;
     r->channels = channels;
     if (r->has_resource && r->resource.resType == CU_RESOURCE_TYPE_LINEAR) {

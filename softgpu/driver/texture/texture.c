@@ -36,7 +36,7 @@ static struct sg_level level_of(const struct sg_array *array)
 static CUresult resolve_array(const CUDA_RESOURCE_DESC *r, struct sg_texture *x, unsigned *flags)
 {
     SG_REF(struct sg_array) array = NULL;
-    SG_RETURN_IF(sg_array_get(r->res.array.hArray, &array));
+    RG_TRY(sg_array_get(r->res.array.hArray, &array));
     x->n_levels = 1;
     x->level[0] = level_of(array);
     x->channels = (uint8_t)array->descriptor.NumChannels;
@@ -48,7 +48,7 @@ static CUresult resolve_array(const CUDA_RESOURCE_DESC *r, struct sg_texture *x,
 static CUresult resolve_mipmap(const CUDA_RESOURCE_DESC *r, struct sg_texture *x, unsigned *flags)
 {
     SG_REF(struct sg_mipmap) mipmap = NULL;
-    SG_RETURN_IF(sg_mipmap_get(r->res.mipmap.hMipmappedArray, &mipmap));
+    RG_TRY(sg_mipmap_get(r->res.mipmap.hMipmappedArray, &mipmap));
     x->n_levels = (uint8_t)mipmap->n_levels;
     for (unsigned i = 0; i < mipmap->n_levels; i++)
         x->level[i] = level_of(mipmap->level[i]);
@@ -61,7 +61,7 @@ static CUresult resolve_mipmap(const CUDA_RESOURCE_DESC *r, struct sg_texture *x
 static CUresult resolve_linear(const CUDA_RESOURCE_DESC *r, struct sg_texture *x)
 {
     struct sg_range range;
-    SG_RETURN_IF(sg_array_format(r->res.linear.format, r->res.linear.numChannels, &x->texel_size, &x->texel));
+    RG_TRY(sg_array_format(r->res.linear.format, r->res.linear.numChannels, &x->texel_size, &x->texel));
     const uint64_t texels = r->res.linear.sizeInBytes / x->texel_size;
     if (texels == 0 || texels > SG_TEXTURE_LINEAR_MAX ||
         r->res.linear.devPtr % SG_TEXTURE_ALIGNMENT_1D != 0 || !sg_range_find(r->res.linear.devPtr, &range) ||
@@ -80,8 +80,7 @@ static CUresult resolve_pitched(const CUDA_RESOURCE_DESC *r, struct sg_texture *
     struct sg_range range;
     const uint64_t width = r->res.pitch2D.width, height = r->res.pitch2D.height,
                    pitch = r->res.pitch2D.pitchInBytes;
-    SG_RETURN_IF(
-        sg_array_format(r->res.pitch2D.format, r->res.pitch2D.numChannels, &x->texel_size, &x->texel));
+    RG_TRY(sg_array_format(r->res.pitch2D.format, r->res.pitch2D.numChannels, &x->texel_size, &x->texel));
     if (width == 0 || height == 0 || width > SG_TEXTURE_PITCHED_MAX || height > SG_TEXTURE_PITCHED_MAX ||
         pitch > SG_MAX_PITCH || pitch < width * x->texel_size || pitch % SG_TEXTURE_PITCH_ALIGNMENT != 0 ||
         r->res.pitch2D.devPtr % SG_TEXTURE_PITCH_ALIGNMENT != 0 ||
@@ -113,7 +112,7 @@ static CUresult apply_view(const CUDA_RESOURCE_VIEW_DESC *view, struct sg_textur
     if (view->format != CU_RES_VIEW_FORMAT_NONE) {
         const unsigned index = (unsigned)view->format - 1;
         x->channels = channels[index % 3];
-        SG_RETURN_IF(sg_array_format(formats[index / 3], x->channels, &size, &x->texel));
+        RG_TRY(sg_array_format(formats[index / 3], x->channels, &size, &x->texel));
         if (size != x->texel_size)
             return CUDA_ERROR_INVALID_VALUE;
     }
@@ -207,7 +206,7 @@ static CUresult add(unsigned long long *out, struct sg_context *context, const s
 
 static CUresult destroy(unsigned long long handle, bool surface)
 {
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     struct made *made = sg_texture_user(handle, surface, false);
     if (made == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -226,7 +225,7 @@ static CUresult get(unsigned long long handle, bool surface, const void *out, co
     struct sg_context *context;
     const struct made *named = sg_texture_user(handle, surface, false);
     SG_IMPLYING_CONTEXT = sg_implied_context_set(named != NULL ? named->context : NULL);
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     *made = out != NULL ? sg_texture_user(handle, surface, false) : NULL;
     return *made != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -237,16 +236,16 @@ CUresult cuTexObjectCreate(CUtexObject *out, const CUDA_RESOURCE_DESC *resource,
     struct sg_context *context;
     struct sg_texture x = {0};
     unsigned array_flags = 0;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (out == NULL || texture == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(resolve(resource, &x, &array_flags));
+    RG_TRY(resolve(resource, &x, &array_flags));
     if (view != NULL && resource->resType != CU_RESOURCE_TYPE_ARRAY &&
         resource->resType != CU_RESOURCE_TYPE_MIPMAPPED_ARRAY)
         return CUDA_ERROR_INVALID_VALUE;
     if (view != NULL)
-        SG_RETURN_IF(apply_view(view, &x));
-    SG_RETURN_IF(apply_sampling(resource, texture, &x));
+        RG_TRY(apply_view(view, &x));
+    RG_TRY(apply_sampling(resource, texture, &x));
     describe(&x, resource, array_flags);
     struct made made = {.resource = *resource, .texture = *texture, .has_view = view != NULL};
     if (view != NULL)
@@ -262,7 +261,7 @@ CUresult cuTexObjectDestroy(CUtexObject handle)
 CUresult cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *out, CUtexObject handle)
 {
     const struct made *made;
-    SG_RETURN_IF(get(handle, false, out, &made));
+    RG_TRY(get(handle, false, out, &made));
     *out = made->resource;
     return CUDA_SUCCESS;
 }
@@ -270,7 +269,7 @@ CUresult cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *out, CUtexObject handle)
 CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *out, CUtexObject handle)
 {
     const struct made *made;
-    SG_RETURN_IF(get(handle, false, out, &made));
+    RG_TRY(get(handle, false, out, &made));
     *out = made->texture;
     return CUDA_SUCCESS;
 }
@@ -278,7 +277,7 @@ CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *out, CUtexObject handle)
 CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *out, CUtexObject handle)
 {
     const struct made *made;
-    SG_RETURN_IF(get(handle, false, out, &made));
+    RG_TRY(get(handle, false, out, &made));
     if (!made->has_view)
         return CUDA_ERROR_INVALID_VALUE;
     *out = made->view;
@@ -290,10 +289,10 @@ CUresult cuSurfObjectCreate(CUsurfObject *out, const CUDA_RESOURCE_DESC *resourc
     struct sg_context *context;
     struct sg_texture x = {.surface = true};
     unsigned array_flags = 0;
-    SG_RETURN_IF(sg_enter_context(&context));
+    RG_TRY(sg_enter_context(&context));
     if (out == NULL || resource == NULL || resource->resType != CU_RESOURCE_TYPE_ARRAY)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(resolve(resource, &x, &array_flags));
+    RG_TRY(resolve(resource, &x, &array_flags));
     if (!(array_flags & CUDA_ARRAY3D_SURFACE_LDST))
         return CUDA_ERROR_INVALID_VALUE;
     describe(&x, resource, array_flags);
@@ -308,7 +307,7 @@ CUresult cuSurfObjectDestroy(CUsurfObject handle)
 CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *out, CUsurfObject handle)
 {
     const struct made *made;
-    SG_RETURN_IF(get(handle, true, out, &made));
+    RG_TRY(get(handle, true, out, &made));
     *out = made->resource;
     return CUDA_SUCCESS;
 }
@@ -318,12 +317,12 @@ CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t *out, CUarray_format format, 
 {
     uint32_t size;
     enum sg_texel texel;
-    SG_RETURN_IF(sg_enter());
+    RG_TRY(sg_enter());
     if (sg_device(ordinal) == NULL)
         return CUDA_ERROR_INVALID_DEVICE;
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_RETURN_IF(sg_array_format(format, channels, &size, &texel));
+    RG_TRY(sg_array_format(format, channels, &size, &texel));
     *out = SG_TEXTURE_LINEAR_MAX;
     return CUDA_SUCCESS;
 }
