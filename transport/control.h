@@ -18,11 +18,9 @@ RG_MUST_CHECK static inline enum rg_status rg_control_send(struct rg_conn *conn,
 {
     void *data;
     size_t size;
-    enum rg_status status = rg_control_pack(message, &data, &size);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_control_pack(message, &data, &size));
     struct iovec part = {.iov_base = data, .iov_len = size};
-    status = rg_conn_send(conn, &(struct rg_send){.msg = &part, .n_msg = 1});
+    enum rg_status status = rg_conn_send(conn, &(struct rg_send){.msg = &part, .n_msg = 1});
     free(data);
     return status;
 }
@@ -35,9 +33,7 @@ RG_MUST_CHECK static inline enum rg_status rg_control_receive(struct rg_conn *co
                                                               struct rg_control *out)
 {
     struct rg_message message;
-    enum rg_status status = rg_conn_recv(conn, timeout_ms, &message);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_conn_recv(conn, timeout_ms, &message));
     if (message.bulk_size != 0)
         return RG_ERR_PROTOCOL;
     return rg_control_unpack(message.data, message.size, out);

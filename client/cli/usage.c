@@ -22,11 +22,9 @@ static enum rg_status fetch(void *data, const struct rg_usage_question *question
     unsigned char packed[2 * RG_USAGE_TEXT + 128];
     struct rg_control message;
     const size_t size = rg_usage_pack_question(question, packed);
-    enum rg_status status = rg_query_accounts(asked->server, RG_PURPOSE_USAGE, packed, size,
-                                              asked->settings->timeout_ns, &message, why, why_size);
-    if (status != RG_OK)
-        return status;
-    status = rg_usage_unpack_answer(message.answer.data, message.answer.size, answer);
+    RG_TRY(rg_query_accounts(asked->server, RG_PURPOSE_USAGE, packed, size, asked->settings->timeout_ns,
+                             &message, why, why_size));
+    enum rg_status status = rg_usage_unpack_answer(message.answer.data, message.answer.size, answer);
     if (status != RG_OK)
         rg_explain(why, why_size, "what the server %s answered is malformed", asked->server);
     rg_control_fini(&message);

@@ -55,11 +55,9 @@ static CUresult load(uint64_t library, struct rg_library *known, const struct rg
     uint64_t id;
     if (!replication)
         return CUDA_ERROR_OUT_OF_MEMORY; /* there was none for the copy */
-    CUresult status = rg_image_send_copy(replication->image, home, &id);
-    if (status != CUDA_SUCCESS)
-        return status;
+    RG_TRY(rg_image_send_copy(replication->image, home, &id));
     struct rg_call reply;
-    status =
+    CUresult status =
         rg_op_rgLibraryLoad(&(CUlibrary){(CUlibrary)library}, id, replication->count, replication->options,
                             replication->values, 0, NULL, NULL, 0, 0, home, NULL, &reply);
     rg_call_done(&reply);

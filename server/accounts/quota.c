@@ -93,9 +93,7 @@ enum rg_status rg_quota_parse(const json_t *json, struct rg_quota *quota, char *
                 key);
             return RG_ERR_INVALID;
         }
-        const enum rg_status status = parsers[what](key, value, &read.allowed[what], why, why_size);
-        if (status != RG_OK)
-            return status;
+        RG_TRY(parsers[what](key, value, &read.allowed[what], why, why_size));
     }
     *quota = read;
     return RG_OK;

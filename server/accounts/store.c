@@ -452,9 +452,7 @@ enum rg_status rg_store_expire(struct rg_store *store, uint64_t keep_s, int64_t 
 {
     bool believed = false;
     *removed = 0;
-    enum rg_status status = rg_store_begin(store, why, why_size);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_store_begin(store, why, why_size));
     int code = note_clock(store, now, &believed);
     if (code == SQLITE_OK && believed && keep_s && keep_s < INT64_MAX && (int64_t)keep_s < now) {
         const long long before = (now - (int64_t)keep_s) / 3600;

@@ -173,9 +173,7 @@ static enum rg_status admit(const struct rg_sessions *sessions, const struct rg_
                       "the server runs %u sessions and takes no more at once; try again later, or raise its "
                       "--max-sessions",
                       sessions->n);
-    const enum rg_status share = check_share(sessions, who, answer);
-    if (share != RG_OK)
-        return share;
+    RG_TRY(check_share(sessions, who, answer));
     if (wanted->purpose == RG_PURPOSE_NETPERF) {
         if (sessions->netperf[0])
             return RG_OK;
@@ -440,9 +438,7 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
         return refuse(answer, RG_ERR_NO_MEMORY, RG_REFUSAL_INTERNAL,
                       "the server is out of memory; try again later");
     struct rg_session_info *info = &entry->info;
-    enum rg_status status = admit(sessions, driver, wanted, who, info, answer);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(admit(sessions, driver, wanted, who, info, answer));
     info->id = sessions->next_id++;
     info->identity = wanted->claimed;
     info->since_unix = (uint64_t)time(NULL);
@@ -454,7 +450,7 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
     entry->hand = -1;
 
     char why[512] = "";
-    status = grant_share(sessions, entry, wanted, answer);
+    enum rg_status status = grant_share(sessions, entry, wanted, answer);
     if (status == RG_OK)
         status = check_quotas(sessions, entry, answer);
     if (status != RG_OK)

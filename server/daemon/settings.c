@@ -236,9 +236,7 @@ void rg_daemon_settings_fini(struct rg_daemon_settings *settings)
 enum rg_status rg_daemon_address_is_local(const char *address, bool *local, char *why, size_t why_size)
 {
     struct rg_address parsed;
-    enum rg_status status = rg_address_parse(address, &parsed, why, why_size);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_address_parse(address, &parsed, why, why_size));
     *local = true;
     if (strcmp(parsed.scheme, "unix") == 0)
         return RG_OK;

@@ -135,14 +135,12 @@ enum rg_status rg_authority_make(struct rg_authority *authority, struct rg_state
                                  char *why, size_t why_size)
 {
     *authority = (struct rg_authority){0};
-    enum rg_status status = check_clock(now, why, why_size);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(check_clock(now, why, why_size));
     size_t size = 0;
     authority->key = EVP_EC_gen("P-256");
     char *key = authority->key ? rg_x509_write_key(authority->key, &size) : NULL;
-    status = key ? rg_state_write(state, "ca.key", key, size, why, why_size)
-                 : failed("making the authority's key", why, why_size);
+    enum rg_status status = key ? rg_state_write(state, "ca.key", key, size, why, why_size)
+                                : failed("making the authority's key", why, why_size);
     rg_state_wipe(key, size);
     if (status == RG_OK)
         status = make_certificate(authority, state, now, why, why_size);
@@ -156,9 +154,7 @@ static enum rg_status load_key(struct rg_authority *authority, const struct rg_s
 {
     char *text;
     size_t size;
-    enum rg_status status = rg_state_read(state, "ca.key", RG_STATE_SECRET, &text, &size, why, why_size);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_state_read(state, "ca.key", RG_STATE_SECRET, &text, &size, why, why_size));
     bool locked;
     authority->key = rg_x509_read_key(text, size, &locked);
     rg_state_wipe(text, size);
@@ -356,9 +352,7 @@ enum rg_status rg_authority_issue_server(const struct rg_authority *authority, c
 {
     uint8_t serial[SERIAL_SIZE];
     *pair = (struct rg_key_pair){0};
-    enum rg_status status = check_clock(now, why, why_size);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(check_clock(now, why, why_size));
     EVP_PKEY *key = EVP_EC_gen("P-256");
     X509 *certificate = key ? begin(names[0], key, authority->certificate, now - EARLIER,
                                     ends(authority, now, SERVER_DAYS), serial)

@@ -108,11 +108,9 @@ static enum rg_status ensure_pair(struct rg_identity_store *store, struct rg_key
 static enum rg_status load_own(struct rg_identity_store *store, struct rg_authority *authority, bool create,
                                struct rg_key_pair *pair, char *why, size_t why_size)
 {
-    enum rg_status status = rg_state_lock(&store->state, why, why_size);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_state_lock(&store->state, why, why_size));
     const int64_t now = rg_identity_now(store);
-    status = rg_authority_load(authority, &store->state, now, why, why_size);
+    enum rg_status status = rg_authority_load(authority, &store->state, now, why, why_size);
     if (status == RG_ERR_NOT_FOUND && create) {
         status = rg_authority_make(authority, &store->state, now, why, why_size);
         store->is_new = status == RG_OK;
@@ -150,9 +148,7 @@ static enum rg_status reload_own(struct rg_identity_store *store, bool create, b
 {
     struct rg_authority authority;
     struct rg_key_pair pair = {0};
-    const enum rg_status status = load_own(store, &authority, create, &pair, why, why_size);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(load_own(store, &authority, create, &pair, why, why_size));
     *changed = !same_text(store->authority.pem, authority.pem);
     rg_authority_fini(&store->authority);
     store->authority = authority;

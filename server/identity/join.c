@@ -50,9 +50,7 @@ enum rg_status rg_identity_check(struct rg_identity_store *store, const char *na
         rg_explain(why, why_size, "the certificate has no name or no serial number");
         return RG_ERR_REFUSED;
     }
-    enum rg_status status = rg_revoked_check(&store->state, name, serial, serial_size, why, why_size);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_revoked_check(&store->state, name, serial, serial_size, why, why_size));
     if (!store->is_own) {
         if (rg_operator_allows(&store->settings, name))
             return RG_OK;
@@ -61,7 +59,7 @@ enum rg_status rg_identity_check(struct rg_identity_store *store, const char *na
         return RG_ERR_REFUSED;
     }
     struct rg_user user = {0};
-    status = check_user(store, name, serial, serial_size, &user, &until, why, why_size);
+    enum rg_status status = check_user(store, name, serial, serial_size, &user, &until, why, why_size);
     if (status == RG_OK)
         *limits = user.limits;
     if (status == RG_OK && expires)
@@ -100,10 +98,8 @@ static enum rg_status give(struct rg_identity_store *store, struct rg_user *user
                    user->name, RG_IDENTITY_CERTIFICATES_MAX);
         return RG_ERR_REFUSED;
     }
-    const enum rg_status status = rg_authority_issue(&store->authority, user->name, public_key, now,
-                                                     store->settings.certificate_days, grant, why, why_size);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_authority_issue(&store->authority, user->name, public_key, now,
+                              store->settings.certificate_days, grant, why, why_size));
     struct rg_user_certificate *one = &user->certificates[user->n++];
     *one = (struct rg_user_certificate){
         .serial_size = grant->serial_size, .issued = now, .expires = grant->not_after};

@@ -49,9 +49,7 @@ enum rg_status rg_revoked_check(const struct rg_state *state, const char *name, 
                                 size_t serial_size, char *why, size_t why_size)
 {
     RG_CLEANUP_FREE char *text = NULL;
-    const enum rg_status status = rg_revoked_read(state, &text, why, why_size);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_revoked_read(state, &text, why, why_size));
     char *at = text;
     for (const char *line = rg_revoked_next(&at); line; line = rg_revoked_next(&at)) {
         uint8_t listed[RG_IDENTITY_SERIAL], size;

@@ -265,9 +265,7 @@ enum rg_status rg_state_read(const struct rg_state *state, const char *name, enu
         return errno == ELOOP ? RG_ERR_INVALID : RG_ERR_IO;
     }
     size_t length;
-    const enum rg_status status = check_file(state, name, fd, privacy, &length, why, why_size);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(check_file(state, name, fd, privacy, &length, why, why_size));
     char *memory = malloc(length + 1);
     if (!memory)
         return RG_ERR_NO_MEMORY;

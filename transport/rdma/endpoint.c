@@ -426,14 +426,12 @@ static enum rg_status establish(struct rg_rdma_conn *c, struct sockaddr *to,
 {
     const int timeout_ms = options->connect_timeout_ms < INT_MAX - EVENT_LATE_MS ? options->connect_timeout_ms
                                                                                  : INT_MAX - EVENT_LATE_MS;
-    enum rg_status status = rg_rdma_make_id(c->events, &c->id, why, why_size);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_rdma_make_id(c->events, &c->id, why, why_size));
     if (rdma_resolve_addr(c->id, NULL, to, timeout_ms) != 0) {
         rg_explain(why, why_size, "the address is not reached by an RDMA device: %s", strerror(errno));
         return RG_ERR_UNREACHABLE;
     }
-    status =
+    enum rg_status status =
         rg_rdma_expect_event(c, RDMA_CM_EVENT_ADDR_RESOLVED, timeout_ms + EVENT_LATE_MS, NULL, why, why_size);
     if (status != RG_OK)
         return status;

@@ -50,9 +50,7 @@ static enum rg_status revoke_user(const struct rg_command_server *server, const 
         rg_command_note(server, RG_COMMAND_REVOKED, name, NULL, 0);
     if (known != RG_OK && known != RG_ERR_NOT_FOUND)
         return known;
-    const enum rg_status status = rg_tokens_remove(state, name, (int64_t)time(NULL), &tokens, why, why_size);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_tokens_remove(state, name, (int64_t)time(NULL), &tokens, why, why_size));
     if (known == RG_ERR_NOT_FOUND && tokens == 0)
         return RG_ERR_NOT_FOUND;
     if (known == RG_ERR_NOT_FOUND)

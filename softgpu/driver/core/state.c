@@ -25,9 +25,7 @@ CUresult sg_unsupported(const char *name)
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static const char *said[RG_API_COUNT];
     static size_t n_said;
-    CUresult entered = sg_enter();
-    if (entered != CUDA_SUCCESS)
-        return entered;
+    RG_TRY(sg_enter());
     bool first = true;
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < n_said && first; i++)
