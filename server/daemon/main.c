@@ -8,9 +8,9 @@
  */
 #include "common/base/cleanup.h"
 #include "common/base/log.h"
+#include "server/commands/commands.h"
 #include "server/daemon/audit.h"
 #include "server/daemon/daemon.h"
-#include "server/identity/commands/commands.h"
 
 #include <errno.h>
 #include <stdbool.h>

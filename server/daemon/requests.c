@@ -5,7 +5,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/packet.h"
-#include "server/identity/commands/request.h"
+#include "server/commands/request.h"
 
 #include <errno.h>
 #include <fcntl.h>

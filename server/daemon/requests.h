@@ -1,5 +1,5 @@
 /*
- * requests.h - what the operator's commands ask of the running server (server/identity/commands/request.h): that a session is suspended
+ * requests.h - what the operator's commands ask of the running server (server/commands/request.h): that a session is suspended
  * or resumed.
  *
  * Happy path: rg_requests_open with the state folder; the socket there is polled with rg_requests_fd; each connection brings one request,

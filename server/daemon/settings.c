@@ -6,7 +6,7 @@
 #include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/sync/adaptive_wait.h"
-#include "server/identity/commands/commands.h"
+#include "server/commands/commands.h"
 #include "server/sandbox/identities.h"
 #include "transport/address.h"
 

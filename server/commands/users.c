@@ -2,7 +2,7 @@
 #include "server/identity/users.h"
 #include "common/base/cleanup.h"
 #include "common/base/log.h"
-#include "server/identity/commands/commands.h"
+#include "server/commands/commands.h"
 #include "server/identity/revoked.h"
 #include "server/identity/tokens.h"
 #include "server/identity/x509.h"

@@ -1,5 +1,5 @@
 /* commands.c - which subcommand, its options and help, and the folder that it works on; see commands.h. */
-#include "server/identity/commands/commands.h"
+#include "server/commands/commands.h"
 
 #include "common/base/log.h"
 #include "proto/accounts/usage.h"

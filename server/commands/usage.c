@@ -9,7 +9,7 @@
 #include "common/base/log.h"
 #include "common/base/path.h"
 #include "server/accounts/protocol.h"
-#include "server/identity/commands/commands.h"
+#include "server/commands/commands.h"
 
 #include <errno.h>
 #include <fcntl.h>

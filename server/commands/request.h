@@ -2,8 +2,8 @@
  * request.h - what remote-gpud suspend and resume ask of a running server, by a socket in its state folder, which is for the server's
  * user and root alone: one request of fixed size on each connection, and one answer.
  */
-#ifndef RG_SERVER_IDENTITY_COMMANDS_REQUEST_H
-#define RG_SERVER_IDENTITY_COMMANDS_REQUEST_H
+#ifndef RG_SERVER_COMMANDS_REQUEST_H
+#define RG_SERVER_COMMANDS_REQUEST_H
 
 #include <stdint.h>
 

@@ -7,8 +7,8 @@
  * second. Results are on stdout, everything else on stderr. Exit status: 0 done, 1 there is no such user, certificate or session, 125 it could not
  * be done.
  */
-#ifndef RG_SERVER_IDENTITY_COMMANDS_COMMANDS_H
-#define RG_SERVER_IDENTITY_COMMANDS_COMMANDS_H
+#ifndef RG_SERVER_COMMANDS_COMMANDS_H
+#define RG_SERVER_COMMANDS_COMMANDS_H
 
 #include "common/base/options.h"
 #include "common/base/status.h"

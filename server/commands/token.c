@@ -1,7 +1,7 @@
 /* token.c - remote-gpud token: one line that lets a user join. */
 #include "common/base/log.h"
+#include "server/commands/commands.h"
 #include "server/identity/authority.h"
-#include "server/identity/commands/commands.h"
 #include "server/identity/identity.h"
 #include "server/identity/names.h"
 #include "server/identity/revoked.h"

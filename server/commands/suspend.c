@@ -3,8 +3,8 @@
 #include "common/base/log.h"
 #include "common/base/packet.h"
 #include "common/base/parse.h"
-#include "server/identity/commands/commands.h"
-#include "server/identity/commands/request.h"
+#include "server/commands/commands.h"
+#include "server/commands/request.h"
 
 #include <errno.h>
 #include <poll.h>

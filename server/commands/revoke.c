@@ -1,6 +1,6 @@
 /* revoke.c - remote-gpud revoke: users and certificates that are refused from now on. */
 #include "common/base/log.h"
-#include "server/identity/commands/commands.h"
+#include "server/commands/commands.h"
 #include "server/identity/revoked.h"
 #include "server/identity/tokens.h"
 #include "server/identity/users.h"
