@@ -8,8 +8,7 @@
  * live and of the right kind before anything is read through it, and takes a reference, so an object outlives
  * its destruction for as long as queued work needs it.
  *
- * Lock order: context->lock, scheduler, handles, device memory; no lock is held while code of the application
- * runs.
+ * Lock order: README.md; no lock is held while code of the application runs.
  */
 #ifndef SG_DRIVER_DRIVER_H
 #define SG_DRIVER_DRIVER_H
