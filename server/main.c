@@ -194,8 +194,7 @@ static const char *take_signal(struct rg_worker *worker, int signal_fd)
         return "your right to use this server was revoked; ask its operator";
     if (info.ssi_int == RG_END_EXPIRED)
         return "the certificate by which it was begun has expired, and the program has shown no renewed one; "
-               "join "
-               "again with a new token, or see to the renewal of the files";
+               "join again with a new token, or see to the renewal of the files";
     return "the server is shutting down";
 }
 

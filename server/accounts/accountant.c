@@ -277,8 +277,7 @@ int main(int argc, char **argv)
         rg_parse_integer(argv[4], 1, INT64_MAX, &run_number, NULL, 0) != RG_OK ||
         rg_parse_integer(argv[6], 0, INT64_MAX, &keep_s, NULL, 0) != RG_OK) {
         rg_error("accountant is a part of remote-gpud; usage: accountant --folder DIR --run N --keep SECONDS "
-                 "--sandbox "
-                 "POLICY");
+                 "--sandbox POLICY");
         return EXIT_FAILURE_;
     }
     static const int ignored[] = {SIGTERM, SIGINT, SIGHUP, SIGPIPE, SIGXFSZ};

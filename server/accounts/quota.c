@@ -205,8 +205,7 @@ enum rg_status rg_quota_check(const struct rg_quota_case *decided, const uint64_
     } else if (!fits(decided, wanted, RG_QUOTA_GPUS)) {
         rg_explain(why, why_size,
                    "%s holds %llu GPU%s of this server, asks for %llu more, and may hold %llu at once; ask "
-                   "for fewer "
-                   "(-n), end a session, or ask the server's operator for more [quota-gpus]",
+                   "for fewer (-n), end a session, or ask the server's operator for more [quota-gpus]",
                    who, (unsigned long long)decided->used[RG_QUOTA_GPUS],
                    decided->used[RG_QUOTA_GPUS] == 1 ? "" : "s", (unsigned long long)wanted[RG_QUOTA_GPUS],
                    (unsigned long long)allowed[RG_QUOTA_GPUS]);
@@ -216,8 +215,7 @@ enum rg_status rg_quota_check(const struct rg_quota_case *decided, const uint64_
         bytes_text(allowed[RG_QUOTA_MEMORY], most, sizeof most);
         rg_explain(why, why_size,
                    "%s holds %s of this server's GPU memory, asks for %s more, and may hold %s at once; ask "
-                   "for less "
-                   "(-m), end a session, or ask the server's operator for more [quota-memory]",
+                   "for less (-m), end a session, or ask the server's operator for more [quota-memory]",
                    who, used, more, most);
     } else if (rg_quota_is_exhausted(decided, why, why_size)) {
         return RG_ERR_REFUSED;

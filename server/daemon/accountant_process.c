@@ -155,8 +155,7 @@ void rg_accountant_reap(struct rg_accountant *accountant)
         return;
     if (WIFSIGNALED(end))
         rg_warn("the process that keeps the accounts was ended by signal %d (%s); another takes its place, "
-                "nothing is "
-                "lost",
+                "nothing is lost",
                 WTERMSIG(end), strsignal(WTERMSIG(end)));
     else
         rg_warn("the process that keeps the accounts ended with status %d; another takes its place, nothing "

@@ -146,8 +146,7 @@ static const char *words_of(enum rg_suspend_result result, enum rg_suspend_comma
         return "has work running, or a call that waits, and did not come to rest; try again later";
     case RG_SUSPEND_SHARED:
         return "cannot be suspended: it shares memory or events with other sessions, or a network adapter "
-               "reads and "
-               "writes its GPU memory";
+               "reads and writes its GPU memory";
     case RG_SUSPEND_IMPOSSIBLE:
         return "cannot be suspended: that takes NVIDIA's driver 570 or later, or the software device";
     default:

@@ -48,8 +48,7 @@ static const struct rg_option table[] = {
            "guarantees"),
     OPTION("accounts", CHOICE, accounts,
            "whether it is kept in the state folder what sessions use, for remote-gpu usage and quotas of GPU "
-           "hours; "
-           "auto: where there is such a folder, for certificates or by --state-dir",
+           "hours; auto: where there is such a folder, for certificates or by --state-dir",
            .argument = "auto|on|off", .value = "auto"),
     OPTION("accounts-days", INTEGER, accounts_days, "how long that is kept; 0: for ever", .argument = "N",
            .value = "400", .min = 0, .max = 100000),

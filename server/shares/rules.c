@@ -371,8 +371,8 @@ enum rg_status rg_share_rules_limits(const struct rg_share_rules *rules, const s
     *out = (struct rg_share_limits){0};
     if (projects && *project && !is_member(of_project, key)) {
         rg_explain(why, why_size,
-                   "you are no member of a project '%s' on this server; leave out --project, "
-                   "or ask the server's operator",
+                   "you are no member of a project '%s' on this server; leave out --project, or ask the "
+                   "server's operator",
                    project);
         return RG_ERR_REFUSED;
     }

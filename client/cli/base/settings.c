@@ -137,8 +137,7 @@ static const struct rg_option table[] = {
            .commands = RG_CLI_USAGE, .not_in_file = true),
     OPTION("since", TEXT, since,
            "from when on, in UTC: 2026-11-27, '2026-11-27 14:00', today, month (its beginning), or so long "
-           "ago: 12h, "
-           "30d, 4w; whole hours are counted (default: month)",
+           "ago: 12h, 30d, 4w; whole hours are counted (default: month)",
            .argument = "TIME", .commands = RG_CLI_USAGE, .not_in_file = true),
     OPTION("until", TEXT, until, "until when, likewise (default: now)", .argument = "TIME",
            .commands = RG_CLI_USAGE, .not_in_file = true),
