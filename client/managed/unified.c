@@ -81,7 +81,7 @@ static CUresult release(struct rg_managed_range *range)
     struct rg_outgoing out;
     rg_outgoing_begin(&out, range->session, range->context);
     if (!trap(range)) {
-        rg_error("memory that host and device share cannot be trapped in this process");
+        rg_error("accesses to memory that host and device share cannot be trapped in this process");
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     bool good = true;
