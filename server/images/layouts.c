@@ -23,7 +23,7 @@ struct layout {
 /* Those of one image. */
 struct layouts {
     unsigned references;
-    size_t n, room;
+    size_t n, capacity;
     struct layout **all; /* each an allocation, with its name behind it */
     bool failed;         /* there was no memory for one */
 };
@@ -66,16 +66,16 @@ static void release(struct layouts *layouts)
     free(layouts);
 }
 
-static bool make_room(struct layouts *layouts)
+static bool grow(struct layouts *layouts)
 {
-    if (layouts->n < layouts->room)
+    if (layouts->n < layouts->capacity)
         return true;
-    const size_t room = layouts->room ? 2 * layouts->room : 16;
-    struct layout **all = realloc(layouts->all, room * sizeof *all);
+    const size_t capacity = layouts->capacity ? 2 * layouts->capacity : 16;
+    struct layout **all = realloc(layouts->all, capacity * sizeof *all);
     if (!all)
         return false;
     layouts->all = all;
-    layouts->room = room;
+    layouts->capacity = capacity;
     return true;
 }
 
@@ -83,7 +83,7 @@ static void note(void *user, const struct rg_kernel_layout *told)
 {
     struct layouts *layouts = user;
     const size_t bytes = told->n * sizeof *told->parameters;
-    struct layout *layout = make_room(layouts) ? malloc(sizeof *layout + bytes + told->length + 1) : NULL;
+    struct layout *layout = grow(layouts) ? malloc(sizeof *layout + bytes + told->length + 1) : NULL;
     if (!layout) {
         layouts->failed = true;
         return;
