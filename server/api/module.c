@@ -166,9 +166,10 @@ static CUresult unknown_parameters(const struct rg_request *request)
 {
     int version = 0;
     (void)rg_driver.cuDriverGetVersion(&version);
-    rg_error("session %llu: the parameters of a kernel are not known: the driver is for CUDA %d.%d, and only "
-             "those from 12.4 on tell them; the kernel's image has neither machine code nor PTX for the device",
-             (unsigned long long)request->worker->session, version / 1000, version % 1000 / 10);
+    rg_error(
+        "session %llu: the parameters of a kernel are not known: the driver is for CUDA %d.%d, and only "
+        "those from 12.4 on tell them; the kernel's image has neither machine code nor PTX for the device",
+        (unsigned long long)request->worker->session, version / 1000, version % 1000 / 10);
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
