@@ -146,19 +146,22 @@ static void settle(struct rg_pacer *pacer, uint64_t now)
 
 /*
  * Who has the device alone is not to be slowed down by being measured: the device is looked at now and then. That is right on
- * average, whatever the lengths of what it does.
+ * average, whatever the lengths of what it does. The first look after a rest is made because of the work that it sees, which began
+ * when it was submitted.
  */
 static uint64_t sample(struct rg_pacer *pacer, const struct rg_pacer_seen *seen)
 {
-    const uint64_t now = seen->now, passed = now - most(pacer->sampled_at, pacer->turn_at);
-    const bool busy = pacer->began && !seen->done;
-    if (busy || pacer->sampled_busy)
-        pacer->busy_ns += busy && pacer->sampled_busy ? passed : passed / 2;
+    const uint64_t now = seen->now;
+    const uint64_t since = most(pacer->sampling ? pacer->sampled_at : pacer->began, pacer->turn_at);
+    const bool busy = pacer->began && !seen->done, was_busy = pacer->sampling ? pacer->sampled_busy : busy;
+    if (busy || was_busy)
+        pacer->busy_ns += busy && was_busy ? now - since : (now - since) / 2;
     pacer->sampled_at = now;
     pacer->sampled_busy = busy;
+    pacer->sampling = busy || now - pacer->active_at < RG_PACER_ACTIVE_NS;
     if (!busy)
         forget_chunk(pacer);
-    if (!busy && now - pacer->active_at >= RG_PACER_ACTIVE_NS)
+    if (!pacer->sampling)
         return UINT64_MAX;
     /* At irregular times: what is sampled may be regular. */
     pacer->random = pacer->random * 6364136223846793005ull + 1442695040888963407ull;
@@ -321,6 +324,7 @@ uint64_t rg_pacer_step(struct rg_pacer *pacer, const struct rg_pacer_seen *seen)
     look(pacer, now);
     if (rg_pacer_alone(pacer) && pacer->holding)
         return sample(pacer, seen);
+    pacer->sampling = false;
     if (pacer->began && !seen->done)
         return step_under_way(pacer, seen);
     if (pacer->began)

@@ -76,6 +76,7 @@ struct rg_pacer {
     /* alone: the last look at the device, and what was seen */
     uint64_t sampled_at, active_at;
     bool sampled_busy;
+    bool sampling; /* it is looked at again and again since; else it had nothing to do, or was not alone */
     uint64_t random;
     /* since when a submission has had to wait; 0: none does */
     uint64_t waits_since;

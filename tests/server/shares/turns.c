@@ -141,6 +141,18 @@ Test(turns, alone_nothing_waits_and_busy_is_measured)
     free(sim);
 }
 
+/* The look that a submission brings about after a rest does not count the rest. */
+Test(turns, alone_what_is_short_and_rare_is_little)
+{
+    struct sim *sim = sim_create();
+    struct sim_session *session = sim_add(sim, 30000, 100, 0, RG_TURN_NORMAL);
+    session->pause = 250 * MS;
+    sim_run(sim, 20 * S);
+    cr_expect_lt(session->pacer.busy_ns, 20 * S / 100, "%llu ns were measured of %llu",
+                 (unsigned long long)session->pacer.busy_ns, (unsigned long long)session->work_ns);
+    free(sim);
+}
+
 Test(turns, what_is_charged_is_what_was_used)
 {
     struct sim *sim = sim_create();
