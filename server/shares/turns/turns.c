@@ -10,6 +10,8 @@
 #define NS_PER_S   1000000000ull
 #define ROUNDS_MAX (RG_TURN_DEBT_MAX_NS / (RG_TURN_NS / RG_TURN_WEIGHTS) + 1) /* from the greatest debt */
 
+#define TRIES_MAX 16 /* sessions that leave at the moment at which they are given the turn */
+
 #define HOLDER(word) ((uint32_t)((word)&0xffff))
 
 static uint64_t next_word(uint64_t word, uint32_t holder)
@@ -110,16 +112,38 @@ static uint32_t choose(struct rg_turns *turns, uint32_t last, uint64_t now)
     return next;
 }
 
-/* Whoever has the turn `word` hands it to the next one; false: somebody has taken it away. */
+/* Rings for all that could go on now: the turn is nobody's. */
+static void ring_all(struct rg_turns *turns, uint32_t last, uint64_t now)
+{
+    const uint32_t n = n_used(turns);
+    for (uint32_t place = 0; place < n; place++)
+        if (place != last && can_go_on(turns, place, now))
+            rg_turns_ring(turns, place);
+}
+
+/*
+ * Whoever has the turn `word` hands it to the next one; false: somebody has taken it away. A session that asks or leaves meanwhile
+ * writes its state before it reads the turn, which here is written before the states are read again: one of the two sees the other.
+ */
 static bool hand_over(struct rg_turns *turns, uint64_t word, uint32_t last, uint64_t now, uint32_t *next)
 {
-    *next = choose(turns, last, now);
-    const uint32_t holder = *next < RG_TURN_PLACES ? *next + 1 : 0;
-    if (!atomic_compare_exchange_strong(&turns->turn, &word, next_word(word, holder)))
-        return false;
-    if (holder && *next != last)
-        rg_turns_ring(turns, *next);
-    return true;
+    for (uint32_t tries = 0; tries < TRIES_MAX; tries++) {
+        *next = choose(turns, last, now);
+        const uint32_t holder = *next < RG_TURN_PLACES ? *next + 1 : 0;
+        const uint64_t given = next_word(word, holder);
+        if (!atomic_compare_exchange_strong(&turns->turn, &word, given))
+            return false;
+        if (holder && atomic_load(&turns->places[*next].state) == RG_TURN_NONE) {
+            word = given; /* it has left, and may not have seen that the turn is its own */
+            continue;
+        }
+        if (!holder)
+            ring_all(turns, last, now); /* somebody may have asked while nobody could see it */
+        else if (*next != last)
+            rg_turns_ring(turns, *next);
+        return true;
+    }
+    return true; /* who waits takes it away */
 }
 
 /* --- the bell ------------------------------------------------------------------------------------------- */
@@ -276,16 +300,7 @@ bool rg_turns_pass(struct rg_turns *turns, uint32_t place, uint64_t used, bool a
         atomic_store(&at->state, again ? RG_TURN_WAITING : RG_TURN_IDLE);
     const uint64_t word = atomic_load(&turns->turn);
     uint32_t next;
-    if (HOLDER(word) != place + 1 || !hand_over(turns, word, place, now, &next))
-        return false;
-    /* Somebody who asked while nobody could see it: the turn is free now, and he sleeps. */
-    if (next >= RG_TURN_PLACES && rg_turns_wanted(turns, place, now)) {
-        const uint32_t n = n_used(turns);
-        for (uint32_t i = 0; i < n; i++)
-            if (i != place && can_go_on(turns, i, now))
-                rg_turns_ring(turns, i);
-    }
-    return next == place;
+    return HOLDER(word) == place + 1 && hand_over(turns, word, place, now, &next) && next == place;
 }
 
 uint64_t rg_turns_credit(struct rg_turns *turns, uint32_t place)
