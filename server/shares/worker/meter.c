@@ -376,19 +376,6 @@ void rg_meter_context_gone(CUcontext context)
 
 /* --- what only a change tells -------------------------------------------------------------------------------- */
 
-/* What the other sessions of the device hold. */
-static uint64_t others_of(CUdevice device)
-{
-    const struct rg_share_account *account = account_of(device);
-    const struct rg_share_device_page *page = account->device.page;
-    uint64_t held = 0;
-    uint32_t n = atomic_load(&page->n_used);
-    for (uint32_t i = 0; i < n && i < account->device.n_places; i++)
-        if (i != account->place)
-            held += atomic_load(&page->places[i].held);
-    return held;
-}
-
 static bool free_of(CUdevice device, uint64_t *available)
 {
     size_t now, total;
@@ -405,7 +392,7 @@ void rg_meter_watch(struct rg_meter_change *change, CUdevice device)
     *change = (struct rg_meter_change){.device = device};
     if (!account_of(device) || rg_share.own_memory)
         return;
-    change->others_before = others_of(device);
+    change->held_before = rg_share_held_by_all(&account_of(device)->device);
     change->known = free_of(device, &change->free_before);
 }
 
@@ -415,21 +402,31 @@ void rg_meter_watch(struct rg_meter_change *change, CUdevice device)
  */
 static bool guess_before(const struct rg_meter_change *change, uint64_t *out)
 {
-    const struct rg_share_account *account = account_of(change->device);
+    const uint64_t idle = atomic_load(&account_of(change->device)->device.page->idle);
     size_t available, total;
     if (rg_share_direct.cuMemGetInfo_v2(&available, &total) != CUDA_SUCCESS)
         return false;
-    const uint64_t known =
-        atomic_load(&account->device.page->idle) + change->others_before + rg_share_held(account);
-    *out = total > known ? total - known : 0;
+    *out = total > idle && total - idle > change->held_before ? total - idle - change->held_before : 0;
     return true;
+}
+
+/*
+ * How much less is free, but for what was charged meanwhile, here or by other sessions. What was given back meanwhile does not
+ * count: it was free before the ledger had it so.
+ */
+static uint64_t taken_since(const struct rg_meter_change *change, uint64_t free_before, uint64_t free_now)
+{
+    const uint64_t held = rg_share_held_by_all(&account_of(change->device)->device);
+    const uint64_t charged = held > change->held_before ? held - change->held_before : 0;
+    const uint64_t gone = free_before > free_now ? free_before - free_now : 0;
+    return gone > charged ? gone - charged : 0;
 }
 
 bool rg_meter_watched(const struct rg_meter_change *change, CUresult result, enum rg_meter_kind kind,
                       uint64_t key)
 {
     struct rg_share_account *account = account_of(change->device);
-    uint64_t free_now, free_before = change->free_before, taken = 0;
+    uint64_t free_now, free_before = change->free_before;
     if (!account || result != CUDA_SUCCESS)
         return true;
     RG_SCOPED_LOCK(&all.lock);
@@ -439,11 +436,7 @@ bool rg_meter_watched(const struct rg_meter_change *change, CUresult result, enu
     }
     if (!free_of(change->device, &free_now) || (!change->known && !guess_before(change, &free_before)))
         return true;
-    const uint64_t others = others_of(change->device);
-    const uint64_t by_others = others > change->others_before ? others - change->others_before : 0;
-    if (free_before > free_now)
-        taken = free_before - free_now;
-    taken = taken > by_others ? taken - by_others : 0;
+    const uint64_t taken = taken_since(change, free_before, free_now);
     if (taken && !charge(account, change->device, taken))
         return false;
     if (taken)

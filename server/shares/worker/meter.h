@@ -8,8 +8,9 @@
  * Two ways to know what the driver has taken. Where each process has the whole device's memory for itself (rg_share.own_memory),
  * the driver's count of free memory says it, for everything: contexts, modules, pools, arrays. Where a device's memory is
  * shared, that count is of all processes: each allocation is charged by its size in the driver's granularity, pools by what
- * they have reserved, and contexts and modules by how the device's free memory changed, less what other sessions charged
- * meanwhile. `lock` is held for arithmetic and for questions that do not block, never while the driver allocates or frees.
+ * they have reserved, and contexts and modules by how the device's free memory changed, less what was charged meanwhile, here
+ * or by other sessions. `lock` is held for arithmetic, for questions that do not block, and while pools are trimmed; not while
+ * the driver allocates or frees otherwise.
  */
 #ifndef RG_SERVER_SHARES_WORKER_METER_H
 #define RG_SERVER_SHARES_WORKER_METER_H
@@ -71,7 +72,7 @@ void rg_meter_context_gone(CUcontext context);
 struct rg_meter_change {
     CUdevice device;
     bool known;
-    uint64_t free_before, others_before;
+    uint64_t free_before, held_before; /* free of the device; charged to all sessions, this one too */
 };
 void rg_meter_watch(struct rg_meter_change *change, CUdevice device);
 /** False: as rg_meter_end. */
