@@ -91,7 +91,7 @@ bool rg_share_charge(struct rg_share_account *account, uint64_t bytes)
     const bool turn = begin_turn(account);
     bool charged = add(place, bytes, limit);
     if (charged && !fits(&account->device)) {
-        atomic_fetch_sub(&place->held, bytes);
+        rg_share_refund(account, bytes); /* which cannot wrap, whatever stands on the page by now */
         charged = false;
     }
     if (turn)
