@@ -45,11 +45,14 @@ static struct piece *find(CUmemGenericAllocationHandle handle)
     return at;
 }
 
+/* Each piece uses its charge once. */
 static void add(CUmemGenericAllocationHandle handle, enum rg_meter_kind kind, uint64_t key)
 {
     RG_SCOPED_LOCK(&all.lock);
     struct piece *same = find(handle), *piece = same ? same : calloc(1, sizeof *piece);
     if (same) {
+        struct rg_meter_freed again = rg_meter_free_begin(kind, key);
+        rg_meter_free_end(&again, CUDA_SUCCESS);
         same->handles++;
     } else if (piece) {
         *piece = (struct piece){.next = all.pieces, .kind = kind, .key = key, .handle = handle, .handles = 1};
