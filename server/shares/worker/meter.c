@@ -250,13 +250,19 @@ static bool is_over(const struct rg_share_account *account)
     return rg_share_owed(&account->device) > atomic_load(&account->device.page->capacity);
 }
 
-/* Of what the driver counts itself; what another session has, it does not. */
+/* Of memory of another session, which the driver does not count as this one's. */
+static bool is_import(enum rg_meter_kind kind)
+{
+    return kind == RG_METER_IMPORT || kind == RG_METER_OPENED;
+}
+
+/* Of what the driver counts itself. */
 static bool end_own(struct rg_meter *meter, CUresult result, enum rg_meter_kind kind, uint64_t key,
                     uint64_t bytes)
 {
     const CUdevice device = meter->device;
     uint64_t used;
-    if (result == CUDA_SUCCESS && kind == RG_METER_IMPORT) {
+    if (result == CUDA_SUCCESS && is_import(kind)) {
         all.imported[device] += bytes;
         correct(meter->account, meter->charged, bytes);
         add_entry(kind, key, device, bytes);
@@ -335,6 +341,17 @@ struct rg_meter_freed rg_meter_free_begin(enum rg_meter_kind kind, uint64_t key)
     return freed;
 }
 
+/* It is out of the table, and the driver has freed what it stands for. */
+static void end_entry(struct rg_meter_entry *entry)
+{
+    struct rg_share_account *account = account_of(entry->device);
+    if (is_import(entry->kind) && rg_share.own_memory)
+        all.imported[entry->device] -= entry->bytes;
+    rg_share_refund(account, entry->bytes);
+    tell(account);
+    free(entry);
+}
+
 void rg_meter_free_end(struct rg_meter_freed *freed, CUresult result)
 {
     struct rg_meter_entry *entry = freed->entry;
@@ -342,16 +359,10 @@ void rg_meter_free_end(struct rg_meter_freed *freed, CUresult result)
     if (!rg_share.slot)
         return;
     RG_SCOPED_LOCK(&all.lock);
-    if (entry && (result != CUDA_SUCCESS || --entry->uses)) {
+    if (entry && (result != CUDA_SUCCESS || --entry->uses))
         rg_hash_table_add(&all.table, &entry->link, entry->key);
-    } else if (entry) {
-        struct rg_share_account *account = account_of(entry->device);
-        if (entry->kind == RG_METER_IMPORT && rg_share.own_memory)
-            all.imported[entry->device] -= entry->bytes;
-        rg_share_refund(account, entry->bytes);
-        tell(account);
-        free(entry);
-    }
+    else if (entry)
+        end_entry(entry);
     if (rg_share.own_memory && rg_meter_current(&device))
         look(device);
 }
@@ -368,9 +379,7 @@ void rg_meter_context_gone(CUcontext context)
         if (entry->context != context)
             continue;
         rg_hash_table_remove(&all.table, &entry->link);
-        rg_share_refund(account_of(entry->device), entry->bytes);
-        tell(account_of(entry->device));
-        free(entry);
+        end_entry(entry);
     }
 }
 

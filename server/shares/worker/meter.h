@@ -34,7 +34,8 @@ enum rg_meter_kind {
     RG_METER_ARRAY,
     RG_METER_MIPMAP,
     RG_METER_PHYSICAL, /* cuMemCreate; physical.c has the keys */
-    RG_METER_IMPORT,   /* what another session has; once, however often it is opened */
+    RG_METER_IMPORT,   /* what another session has; once, however often it is imported */
+    RG_METER_OPENED,   /* the same, opened by cuIpcOpenMemHandle: it goes with its context */
     RG_METER_CONTEXT,
     RG_METER_MODULE,
     RG_METER_LIBRARY,

@@ -213,11 +213,11 @@ static CUresult open_memory(CUdeviceptr *out, CUipcMemHandle handle, unsigned in
     size_t size = 0;
     const CUresult result = rg_share_direct.cuIpcOpenMemHandle_v2(out, handle, flags);
     if (result != CUDA_SUCCESS || !rg_meter_current(&device) || !rg_share_direct.cuMemGetAddressRange_v2 ||
-        rg_meter_again(RG_METER_IMPORT, *out) ||
+        rg_meter_again(RG_METER_OPENED, *out) ||
         rg_share_direct.cuMemGetAddressRange_v2(&base, &size, *out) != CUDA_SUCCESS)
         return result;
     if (rg_meter_begin_import(&meter, device, rg_meter_round(size)) &&
-        rg_meter_end(&meter, result, RG_METER_IMPORT, *out, rg_meter_round(size)))
+        rg_meter_end(&meter, result, RG_METER_OPENED, *out, rg_meter_round(size)))
         return result;
     (void)rg_share_direct.cuIpcCloseMemHandle(*out); /* which takes nothing that was not there */
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -225,7 +225,7 @@ static CUresult open_memory(CUdeviceptr *out, CUipcMemHandle handle, unsigned in
 
 static CUresult close_memory(CUdeviceptr address)
 {
-    struct rg_meter_freed freed = rg_meter_free_begin(RG_METER_IMPORT, address);
+    struct rg_meter_freed freed = rg_meter_free_begin(RG_METER_OPENED, address);
     const CUresult result = rg_share_direct.cuIpcCloseMemHandle(address);
     rg_meter_free_end(&freed, result);
     return result;
