@@ -14,8 +14,7 @@ static unsigned element_size(CUarray_format format, unsigned channels)
     case CU_AD_FORMAT_FLOAT:
         return 4 * channels;
     default:
-        return 1 *
-               channels; /* compressed formats have less than a byte for a texel, so this may be refunded */
+        return channels; /* compressed formats have less than a byte for a texel: the rest is refunded */
     }
 }
 
@@ -38,9 +37,11 @@ static uint64_t taken_by(uint64_t asked, CUresult result, const CUDA_ARRAY_MEMOR
     return result == CUDA_SUCCESS && told->size > asked ? told->size : asked;
 }
 
-static CUresult end_array(struct rg_meter *meter, CUresult result, CUarray array, uint64_t bytes)
+/* What is more than is left is destroyed again. */
+static CUresult end_array(struct rg_meter *meter, CUresult result, const CUarray *out, uint64_t bytes)
 {
     CUDA_ARRAY_MEMORY_REQUIREMENTS told = {0};
+    const CUarray array = result == CUDA_SUCCESS ? *out : NULL;
     if (result == CUDA_SUCCESS && rg_share_direct.cuArrayGetMemoryRequirements && bytes)
         bytes =
             taken_by(bytes, rg_share_direct.cuArrayGetMemoryRequirements(&told, array, meter->device), &told);
@@ -60,8 +61,7 @@ static CUresult create_3d(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *wanted)
     const uint64_t bytes = rg_meter_round(bytes_of(wanted));
     if (!rg_meter_begin(&meter, device, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    const CUresult result = rg_share_direct.cuArray3DCreate_v2(out, wanted);
-    return end_array(&meter, result, result == CUDA_SUCCESS ? *out : NULL, bytes);
+    return end_array(&meter, rg_share_direct.cuArray3DCreate_v2(out, wanted), out, bytes);
 }
 
 static CUresult create_2d(CUarray *out, const CUDA_ARRAY_DESCRIPTOR *wanted)
@@ -77,8 +77,7 @@ static CUresult create_2d(CUarray *out, const CUDA_ARRAY_DESCRIPTOR *wanted)
     const uint64_t bytes = rg_meter_round(bytes_of(&same));
     if (!rg_meter_begin(&meter, device, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    const CUresult result = rg_share_direct.cuArrayCreate_v2(out, wanted);
-    return end_array(&meter, result, result == CUDA_SUCCESS ? *out : NULL, bytes);
+    return end_array(&meter, rg_share_direct.cuArrayCreate_v2(out, wanted), out, bytes);
 }
 
 static CUresult destroy(CUarray array)

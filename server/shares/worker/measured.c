@@ -85,6 +85,16 @@ static CUresult reset_primary(CUdevice device)
 
 /* --- modules ----------------------------------------------------------------------------------------------- */
 
+/* What is more than is left is unloaded again. */
+static CUresult end_module(const struct rg_meter_change *change, CUresult result, const CUmodule *out)
+{
+    if (rg_meter_watched(change, result, RG_METER_MODULE, result == CUDA_SUCCESS ? (uintptr_t)*out : 0))
+        return result;
+    (void)rg_share_direct.cuModuleUnload(*out);
+    rg_meter_look(change->device);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 static CUresult load_ex(CUmodule *out, const void *image, unsigned int n, CUjit_option *options,
                         void **values)
 {
@@ -93,12 +103,7 @@ static CUresult load_ex(CUmodule *out, const void *image, unsigned int n, CUjit_
     if (!rg_meter_current(&device))
         return rg_share_direct.cuModuleLoadDataEx(out, image, n, options, values);
     rg_meter_watch(&change, device);
-    const CUresult result = rg_share_direct.cuModuleLoadDataEx(out, image, n, options, values);
-    if (rg_meter_watched(&change, result, RG_METER_MODULE, result == CUDA_SUCCESS ? (uintptr_t)*out : 0))
-        return result;
-    (void)rg_share_direct.cuModuleUnload(*out);
-    rg_meter_look(device);
-    return CUDA_ERROR_OUT_OF_MEMORY;
+    return end_module(&change, rg_share_direct.cuModuleLoadDataEx(out, image, n, options, values), out);
 }
 
 static CUresult load(CUmodule *out, const void *image)
@@ -108,12 +113,7 @@ static CUresult load(CUmodule *out, const void *image)
     if (!rg_meter_current(&device))
         return rg_share_direct.cuModuleLoadData(out, image);
     rg_meter_watch(&change, device);
-    const CUresult result = rg_share_direct.cuModuleLoadData(out, image);
-    if (rg_meter_watched(&change, result, RG_METER_MODULE, result == CUDA_SUCCESS ? (uintptr_t)*out : 0))
-        return result;
-    (void)rg_share_direct.cuModuleUnload(*out);
-    rg_meter_look(device);
-    return CUDA_ERROR_OUT_OF_MEMORY;
+    return end_module(&change, rg_share_direct.cuModuleLoadData(out, image), out);
 }
 
 static CUresult load_library(CUlibrary *out, const void *code, CUjit_option *options, void **values,

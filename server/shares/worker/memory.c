@@ -84,6 +84,16 @@ static CUresult total_memory(size_t *bytes, CUdevice device)
 
 /* --- linear memory ----------------------------------------------------------------------------------------- */
 
+/* What is more than is left is freed again. `bytes`: what the driver has taken. */
+static CUresult end_linear(struct rg_meter *meter, CUresult result, const CUdeviceptr *out, uint64_t bytes)
+{
+    if (rg_meter_end(meter, result, RG_METER_LINEAR, result == CUDA_SUCCESS ? *out : 0, bytes))
+        return result;
+    (void)rg_share_direct.cuMemFree_v2(*out);
+    rg_meter_look(meter->device);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 static CUresult allocate(CUdeviceptr *out, size_t size)
 {
     struct rg_meter meter;
@@ -93,12 +103,7 @@ static CUresult allocate(CUdeviceptr *out, size_t size)
         return rg_share_direct.cuMemAlloc_v2(out, size);
     if (!rg_meter_begin(&meter, device, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    const CUresult result = rg_share_direct.cuMemAlloc_v2(out, size);
-    if (rg_meter_end(&meter, result, RG_METER_LINEAR, result == CUDA_SUCCESS ? *out : 0, bytes))
-        return result;
-    (void)rg_share_direct.cuMemFree_v2(*out);
-    rg_meter_look(device);
-    return CUDA_ERROR_OUT_OF_MEMORY;
+    return end_linear(&meter, rg_share_direct.cuMemAlloc_v2(out, size), out, bytes);
 }
 
 static CUresult allocate_pitch(CUdeviceptr *out, size_t *pitch, size_t width, size_t height,
@@ -112,13 +117,7 @@ static CUresult allocate_pitch(CUdeviceptr *out, size_t *pitch, size_t width, si
     if (!rg_meter_begin(&meter, device, rg_meter_round(least)))
         return CUDA_ERROR_OUT_OF_MEMORY;
     const CUresult result = rg_share_direct.cuMemAllocPitch_v2(out, pitch, width, height, element);
-    const bool made = result == CUDA_SUCCESS;
-    if (rg_meter_end(&meter, result, RG_METER_LINEAR, made ? *out : 0,
-                     made ? rg_meter_round(*pitch * height) : 0))
-        return result;
-    (void)rg_share_direct.cuMemFree_v2(*out);
-    rg_meter_look(device);
-    return CUDA_ERROR_OUT_OF_MEMORY;
+    return end_linear(&meter, result, out, result == CUDA_SUCCESS ? rg_meter_round(*pitch * height) : 0);
 }
 
 static CUresult allocate_managed(CUdeviceptr *out, size_t size, unsigned int flags)
@@ -130,12 +129,7 @@ static CUresult allocate_managed(CUdeviceptr *out, size_t size, unsigned int fla
         return rg_share_direct.cuMemAllocManaged(out, size, flags);
     if (!rg_meter_begin(&meter, device, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    const CUresult result = rg_share_direct.cuMemAllocManaged(out, size, flags);
-    if (rg_meter_end(&meter, result, RG_METER_LINEAR, result == CUDA_SUCCESS ? *out : 0, bytes))
-        return result;
-    (void)rg_share_direct.cuMemFree_v2(*out);
-    rg_meter_look(device);
-    return CUDA_ERROR_OUT_OF_MEMORY;
+    return end_linear(&meter, rg_share_direct.cuMemAllocManaged(out, size, flags), out, bytes);
 }
 
 static CUresult free_linear(CUdeviceptr address)
