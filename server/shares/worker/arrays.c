@@ -1,20 +1,33 @@
-/* arrays.c - arrays and mipmapped arrays. How a driver lays them out is its own affair: at least their elements are charged before. */
+/*
+ * arrays.c - arrays and mipmapped arrays. How a driver lays them out is its own affair: their elements are charged. (It tells the
+ * size only of arrays that have no memory of their own: cuArrayGetMemoryRequirements.)
+ */
 #include "server/shares/worker/memory.h"
 #include "server/shares/worker/meter.h"
 
+/* Bytes of an element, at most. */
 static unsigned element_size(CUarray_format format, unsigned channels)
 {
+    if (format >= CU_AD_FORMAT_BC1_UNORM && format <= CU_AD_FORMAT_BC7_UNORM_SRGB)
+        return 1; /* blocks of 16 elements have 16 bytes, or 8 */
     switch (format) {
-    case CU_AD_FORMAT_UNSIGNED_INT16:
-    case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_HALF:
-        return 2 * channels;
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8:
+    case CU_AD_FORMAT_UNORM_INT8X1:
+    case CU_AD_FORMAT_UNORM_INT8X2:
+    case CU_AD_FORMAT_UNORM_INT8X4:
+    case CU_AD_FORMAT_SNORM_INT8X1:
+    case CU_AD_FORMAT_SNORM_INT8X2:
+    case CU_AD_FORMAT_SNORM_INT8X4:
+    case CU_AD_FORMAT_UNORM_INT_101010_2:
+    case CU_AD_FORMAT_NV12:
+        return channels;
     case CU_AD_FORMAT_UNSIGNED_INT32:
     case CU_AD_FORMAT_SIGNED_INT32:
     case CU_AD_FORMAT_FLOAT:
         return 4 * channels;
-    default:
-        return channels; /* compressed formats have less than a byte for a texel: the rest is refunded */
+    default: /* of 16 bits, or a video's of 16 at most */
+        return 2 * channels;
     }
 }
 
@@ -23,7 +36,7 @@ static uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR *array)
 {
     uint64_t bytes = element_size(array->Format, array->NumChannels);
     const uint64_t sizes[] = {array->Width, array->Height, array->Depth};
-    if (array->Flags & CUDA_ARRAY3D_SPARSE)
+    if (array->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING))
         return 0; /* its memory is mapped into it */
     for (int i = 0; i < 3; i++)
         if (sizes[i] && __builtin_mul_overflow(bytes, sizes[i], &bytes))
@@ -31,23 +44,12 @@ static uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR *array)
     return bytes;
 }
 
-/* What the driver says that it has taken, where it does. */
-static uint64_t taken_by(uint64_t asked, CUresult result, const CUDA_ARRAY_MEMORY_REQUIREMENTS *told)
-{
-    return result == CUDA_SUCCESS && told->size > asked ? told->size : asked;
-}
-
 /* What is more than is left is destroyed again. */
 static CUresult end_array(struct rg_meter *meter, CUresult result, const CUarray *out, uint64_t bytes)
 {
-    CUDA_ARRAY_MEMORY_REQUIREMENTS told = {0};
-    const CUarray array = result == CUDA_SUCCESS ? *out : NULL;
-    if (result == CUDA_SUCCESS && rg_share_direct.cuArrayGetMemoryRequirements && bytes)
-        bytes =
-            taken_by(bytes, rg_share_direct.cuArrayGetMemoryRequirements(&told, array, meter->device), &told);
-    if (rg_meter_end(meter, result, RG_METER_ARRAY, (uintptr_t)array, bytes))
+    if (rg_meter_end(meter, result, RG_METER_ARRAY, result == CUDA_SUCCESS ? (uintptr_t)*out : 0, bytes))
         return result;
-    (void)rg_share_direct.cuArrayDestroy(array);
+    (void)rg_share_direct.cuArrayDestroy(*out);
     rg_meter_look(meter->device);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -114,16 +116,12 @@ static CUresult create_mipmapped(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCR
 {
     struct rg_meter meter;
     CUdevice device;
-    CUDA_ARRAY_MEMORY_REQUIREMENTS told = {0};
     if (!wanted || !rg_meter_current(&device))
         return rg_share_direct.cuMipmappedArrayCreate(out, wanted, levels);
-    uint64_t bytes = rg_meter_round(bytes_of_levels(wanted, levels));
+    const uint64_t bytes = rg_meter_round(bytes_of_levels(wanted, levels));
     if (!rg_meter_begin(&meter, device, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     const CUresult result = rg_share_direct.cuMipmappedArrayCreate(out, wanted, levels);
-    if (result == CUDA_SUCCESS && rg_share_direct.cuMipmappedArrayGetMemoryRequirements && bytes)
-        bytes = taken_by(bytes, rg_share_direct.cuMipmappedArrayGetMemoryRequirements(&told, *out, device),
-                         &told);
     if (rg_meter_end(&meter, result, RG_METER_MIPMAP, result == CUDA_SUCCESS ? (uintptr_t)*out : 0, bytes))
         return result;
     (void)rg_share_direct.cuMipmappedArrayDestroy(*out);
