@@ -38,13 +38,21 @@ static bool begin(struct rg_meter *meter, CUdevice device, CUmemoryPool pool, ui
            rg_meter_begin(meter, device, growth(pool, bytes));
 }
 
+/* Memory comes from the pool of the stream's device, which need not be that of the thread's context. */
+static bool device_of(CUstream stream, CUdevice *device)
+{
+    return (rg_share.n_devices > 1 && rg_share_direct.cuStreamGetDevice &&
+            rg_share_direct.cuStreamGetDevice(stream, device) == CUDA_SUCCESS) ||
+           rg_meter_current(device);
+}
+
 /* `named`: the pool that the program has named; NULL: the device's current one. */
 static CUresult allocate(CUdeviceptr *out, size_t size, CUmemoryPool named, CUstream stream)
 {
     struct rg_meter meter;
     CUdevice device;
     CUmemoryPool pool = named;
-    bool known = rg_meter_current(&device) && rg_share_direct.cuMemPoolGetAttribute;
+    bool known = device_of(stream, &device) && rg_share_direct.cuMemPoolGetAttribute;
     if (known && !pool)
         known = rg_share_direct.cuDeviceGetMemPool &&
                 rg_share_direct.cuDeviceGetMemPool(&pool, device) == CUDA_SUCCESS;
