@@ -132,6 +132,13 @@ static void *keeper_main(void *arg)
 
 /* --- records -------------------------------------------------------------------------------------------- */
 
+static struct rg_gate_device *device_at(struct gate *gate, const struct rg_worker_context *context)
+{
+    return context && context->device >= 0 && (uint32_t)context->device < gate->n
+               ? &gate->devices[context->device]
+               : &gate->devices[0];
+}
+
 /* The device that the record's context is on; the lock of none is held. The dispatcher. */
 static struct rg_gate_device *device_of(struct rg_executor *executor, const struct rg_record *record)
 {
@@ -140,11 +147,18 @@ static struct rg_gate_device *device_of(struct rg_executor *executor, const stru
         return &gate->devices[0];
     const struct rg_client_thread *thread =
         record->thread < RG_CLIENT_THREADS_MAX ? executor->worker->threads[record->thread] : NULL;
-    const struct rg_worker_context *context =
-        thread && thread->context ? rg_context_find(executor->worker, thread->context) : NULL;
-    return context && context->device >= 0 && (uint32_t)context->device < gate->n
-               ? &gate->devices[context->device]
-               : &gate->devices[0];
+    return device_at(gate,
+                     thread && thread->context ? rg_context_find(executor->worker, thread->context) : NULL);
+}
+
+/* There is something new to look at: true: the keeper is to be woken for it. The lock is held. */
+static bool wakes(struct rg_gate_device *device, uint64_t now)
+{
+    const bool sleeps = device->looks_at == UINT64_MAX ||
+                        (!rg_pacer_alone(&device->pacer) && device->looks_at > now + SOON_NS);
+    if (sleeps)
+        device->looks_at = now;
+    return sleeps;
 }
 
 static bool admit(struct rg_executor *executor, const struct rg_record *record,
@@ -162,10 +176,7 @@ static bool admit(struct rg_executor *executor, const struct rg_record *record,
         if (device->pending)
             return false;
         device->executing++;
-        ring = device->looks_at == UINT64_MAX ||
-               (!rg_pacer_alone(&device->pacer) && device->looks_at > now + SOON_NS);
-        if (ring)
-            device->looks_at = now;
+        ring = wakes(device, now);
     }
     if (ring)
         rg_turns_ring(device->pacer.turns, device->pacer.place);
@@ -188,10 +199,26 @@ static void wait_for_turn(struct rg_executor *executor)
     sleep_until(device, bell, next);
 }
 
+/* A record has given work to a stream of another device than that of its thread's context, as copies may: that one is charged. */
+static void note(struct rg_gate_device *device, CUcontext context, CUstream stream)
+{
+    bool ring;
+    {
+        RG_SCOPED_LOCK(&device->lock);
+        const uint64_t now = rg_now_ns();
+        take_share(device, now);
+        rg_pacer_note(&device->pacer, now);
+        (void)rg_busy_streams_add(&device->streams, context, stream);
+        ring = wakes(device, now);
+    }
+    if (ring)
+        rg_turns_ring(device->pacer.turns, device->pacer.place);
+}
+
 /* What did not wait for its own work has left it in its stream. */
 static void executed(struct rg_executor *executor, bool mine)
 {
-    struct rg_gate_device *device = executor->admitted;
+    struct rg_gate_device *device = executor->admitted, *other = device;
     executor->admitted = NULL;
     CUcontext context = NULL;
     CUstream stream = NULL;
@@ -201,13 +228,18 @@ static void executed(struct rg_executor *executor, bool mine)
         const struct rg_worker_context *state = handle ? rg_context_find(executor->worker, handle) : NULL;
         context = state ? state->object : NULL;
         stream = executor->stream ? executor->stream->object : NULL;
+        other = state ? device_at(gate_of(executor->worker), state) : device;
     }
-    RG_SCOPED_LOCK(&device->lock);
-    device->executing--;
-    if (context)
-        (void)rg_busy_streams_add(&device->streams, context, stream);
-    else if (!device->pending && !rg_pacer_alone(&device->pacer))
-        (void)tend(device);
+    {
+        RG_SCOPED_LOCK(&device->lock);
+        device->executing--;
+        if (context && other == device)
+            (void)rg_busy_streams_add(&device->streams, context, stream);
+        else if (!context && !device->pending && !rg_pacer_alone(&device->pacer))
+            (void)tend(device);
+    }
+    if (other != device)
+        note(other, context, stream);
 }
 
 static void awaited(struct rg_worker *worker)

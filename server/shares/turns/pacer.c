@@ -263,6 +263,19 @@ bool rg_pacer_admit(struct rg_pacer *pacer, uint64_t key, uint64_t now)
     return go(pacer, guess, now);
 }
 
+/* In a turn it is a part of the chunk whose length nobody knows; else as what is left of an earlier turn. */
+void rg_pacer_note(struct rg_pacer *pacer, uint64_t now)
+{
+    look(pacer, now);
+    pacer->admitted++;
+    pacer->active_at = now;
+    if (pacer->began == 0)
+        pacer->began = pacer->not_done_at = now;
+    pacer->n_kinds = 0; /* how long the others take is not learnt from this chunk */
+    pacer->unknown = true;
+    pacer->behind |= !pacer->holding;
+}
+
 /* --- step ----------------------------------------------------------------------------------------------- */
 
 /* How long others wait for a chunk under way. */

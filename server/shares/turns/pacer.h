@@ -94,6 +94,9 @@ void rg_pacer_set(struct rg_pacer *pacer, uint32_t cap_millionths, uint32_t weig
 /** A submission of a kind (not 0): true: it may be given to the device now. False: to be asked again later. */
 bool rg_pacer_admit(struct rg_pacer *pacer, uint64_t key, uint64_t now);
 
+/** A submission was given to the device without having been admitted: it is charged all the same. */
+void rg_pacer_note(struct rg_pacer *pacer, uint64_t now);
+
 /** What the caller has seen. */
 struct rg_pacer_seen {
     uint64_t now;

@@ -167,6 +167,27 @@ Test(turns, what_is_charged_is_what_was_used)
     free(sim);
 }
 
+/* Work that a device is given without a turn, every 10 ms: it is charged, and holds up nobody. */
+Test(turns, what_was_not_admitted_is_charged)
+{
+    struct sim *sim = sim_create();
+    sim_add(sim, 100000, 100, 0, RG_TURN_NORMAL);
+    struct sim_session *session = sim_add(sim, MS, 100, 0, RG_TURN_NORMAL);
+    session->most = session->submitted = 1; /* it submits nothing else */
+    for (unsigned i = 0; i < 100; i++) {
+        sim_run(sim, 10 * MS);
+        rg_pacer_note(&session->pacer, sim->now);
+        session->queue[session->end++ % SIM_QUEUE] = MS;
+        session->step_at = sim->now;
+    }
+    sim_run(sim, 100 * MS);
+    cr_expect_eq(session->finished, 100);
+    cr_expect_geq(session->pacer.busy_ns, session->work_ns);
+    cr_expect_eq(sim->turns.places[1].charged, session->pacer.busy_ns);
+    cr_expect_gt(sim->sessions[0].work_ns, 900 * MS);
+    free(sim);
+}
+
 Test(turns, high_priority_waits_for_one_kernel_at_most)
 {
     static const uint64_t lengths[] = {10000, 400000, 3 * MS, 15 * MS};
