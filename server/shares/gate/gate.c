@@ -165,12 +165,15 @@ static bool admit(struct rg_executor *executor, const struct rg_record *record,
                   const unsigned char *parameters)
 {
     struct rg_gate_device *device = device_of(executor, record);
-    const uint64_t kind = rg_gate_kind(record->op, parameters, record->size - sizeof *record);
     bool ring;
     {
         RG_SCOPED_LOCK(&device->lock);
         const uint64_t now = rg_now_ns();
         take_share(device, now);
+        /* Alone nothing is guessed; if another session has just come, this one counts as of a kind of its own. */
+        const uint64_t kind = rg_pacer_alone(&device->pacer)
+                                  ? 1
+                                  : rg_gate_kind(record->op, parameters, record->size - sizeof *record);
         device->pending = !rg_pacer_admit(&device->pacer, kind, now);
         executor->admitted = device;
         if (device->pending)
