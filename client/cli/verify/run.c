@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -54,6 +55,7 @@ static _Noreturn void become(const struct rg_cli_settings *settings, const struc
                              unsigned i, const struct rg_verify_session *session)
 {
     char load[PATH_MAX], number[16], ns[32];
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* nobody would stop it */
     if (rg_path_library("limits-load", load, sizeof load) != RG_OK ||
         rg_cli_set_environment(settings, settings->server.items[0]) != RG_OK ||
         (session->weight && setenv("REMOTE_GPU_WEIGHT", session->weight, 1) != 0) ||
