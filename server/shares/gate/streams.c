@@ -67,6 +67,7 @@ void rg_busy_streams_drop_stream(struct rg_busy_streams *streams, CUstream strea
         struct rg_busy_stream *at = &streams->at[i];
         if (at->stream != stream || at->event || !stream)
             continue;
+        enter(at->context);
         at->event = mark(stream);
         if (!at->event)
             *at = streams->at[--streams->n];

@@ -26,7 +26,7 @@ struct rg_busy_streams {
 bool rg_busy_streams_add(struct rg_busy_streams *streams, CUcontext context, CUstream stream);
 /** Forgets those that are done; true: none is left. May change the thread's current context. */
 bool rg_busy_streams_done(struct rg_busy_streams *streams);
-/** A stream is about to end; its context is current. */
+/** A stream is about to end. May change the thread's current context to the stream's. */
 void rg_busy_streams_drop_stream(struct rg_busy_streams *streams, CUstream stream);
 /** A context is about to end, with all that is in it. */
 void rg_busy_streams_drop_context(struct rg_busy_streams *streams, CUcontext context);
