@@ -37,14 +37,17 @@ static bool make_board(struct running *running)
     const int file = rg_file_temporary("remote-gpu-verify", running->path, sizeof running->path);
     if (file < 0 || ftruncate(file, sizeof *running->board) != 0) {
         rg_error("no temporary file in $TMPDIR, or /tmp: %s", strerror(errno));
-        if (file >= 0)
+        if (file >= 0) {
             close(file);
+            unlink(running->path);
+        }
         return false;
     }
     running->board = mmap(NULL, sizeof *running->board, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     close(file);
     if (running->board == MAP_FAILED) {
         rg_error("cannot map %s: %s", running->path, strerror(errno));
+        running->board = NULL;
         unlink(running->path);
         return false;
     }
@@ -101,11 +104,14 @@ static bool start(const struct rg_cli_settings *settings, const struct rg_verify
             become(settings, running, i, &one->sessions[i]);
         if (child < 0) {
             rg_error("cannot start a process: %s", strerror(errno));
+            unlink(running->path);
             return false;
         }
         running->children[running->n++] = child;
     }
-    return wait_for_start(running);
+    const bool ready = wait_for_start(running);
+    unlink(running->path); /* all have mapped it: nothing is left behind if the command is interrupted */
+    return ready;
 }
 
 static void end(struct running *running)
@@ -125,7 +131,6 @@ static void end(struct running *running)
             }
     }
     (void)munmap(running->board, sizeof *running->board);
-    unlink(running->path);
 }
 
 static void read_units(const struct running *running, uint64_t *out)
