@@ -45,6 +45,17 @@ static int64_t balance_of(struct rg_turns *turns, uint32_t place)
     return clamp_balance(atomic_load(&turns->places[place].balance));
 }
 
+/* Up to `most`. Who gives credit and who charges a session for what it has left over from its turns may be two. */
+static void change_balance(struct rg_turns *turns, uint32_t place, int64_t by, int64_t most)
+{
+    _Atomic int64_t *balance = &turns->places[place].balance;
+    int64_t seen = atomic_load(balance), changed;
+    do {
+        changed = clamp_balance(seen) + by;
+        changed = clamp_balance(changed < most ? changed : most);
+    } while (!atomic_compare_exchange_weak(balance, &seen, changed));
+}
+
 static bool can_go_on(struct rg_turns *turns, uint32_t place, uint64_t now)
 {
     return atomic_load(&turns->places[place].state) == RG_TURN_WAITING &&
@@ -94,9 +105,8 @@ static bool give_credit(struct rg_turns *turns, uint32_t n, uint64_t now)
     }
     for (uint32_t place = 0; place < n; place++) {
         const int64_t credit = credit_of(turns, place, greatest);
-        const int64_t balance = balance_of(turns, place) + rounds * credit;
         if (atomic_load(&turns->places[place].state) != RG_TURN_NONE)
-            atomic_store(&turns->places[place].balance, balance < credit ? balance : credit);
+            change_balance(turns, place, rounds * credit, credit);
     }
     return true;
 }
@@ -284,10 +294,9 @@ void rg_turns_unask(struct rg_turns *turns, uint32_t place)
 
 void rg_turns_charge(struct rg_turns *turns, uint32_t place, uint64_t used)
 {
-    struct rg_turn_place *at = &turns->places[place];
-    const int64_t most = used < (uint64_t)RG_TURN_DEBT_MAX_NS ? (int64_t)used : RG_TURN_DEBT_MAX_NS;
-    atomic_store(&at->balance, clamp_balance(balance_of(turns, place) - most));
-    atomic_fetch_add(&at->charged, used);
+    change_balance(turns, place, used < (uint64_t)RG_TURN_DEBT_MAX_NS ? -(int64_t)used : -RG_TURN_DEBT_MAX_NS,
+                   RG_TURN_NS);
+    atomic_fetch_add(&turns->places[place].charged, used);
 }
 
 bool rg_turns_pass(struct rg_turns *turns, uint32_t place, uint64_t used, bool again, uint64_t not_before,

@@ -8,7 +8,7 @@
  * and a weight how much one gets. What an idle session does not use goes to others; it keeps one round of credit at most,
  * and its debts.
  *
- * There is no arbiter: the word `turn` says who has it, and only that session changes balances. The monitor ends what a dead
+ * There is no arbiter: the word `turn` says who has it, and only that session gives credit. The monitor ends what a dead
  * worker had (rg_turns_leave). A waiter takes the turn away from a session that does not move for RG_TURN_HELD_MAX_NS.
  *
  * All workers of the device can write to all of this, so nothing here is believed: places are below RG_TURN_PLACES, numbers
@@ -42,7 +42,7 @@ struct rg_turn_place {
     _Atomic uint32_t bell;              /* a futex, counted up for whoever should look again */
     _Atomic uint32_t weight, priority;
     _Atomic uint64_t not_before; /* a cap keeps it from going on until then */
-    _Atomic int64_t balance;     /* changed by who has the turn */
+    _Atomic int64_t balance;     /* changed by who has the turn, and by its session */
     _Atomic uint64_t charged;    /* in all, of this session */
 };
 
