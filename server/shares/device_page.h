@@ -2,9 +2,9 @@
  * device_page.h - a device's page: memory that the monitor shares with all workers that use one GPU.
  *
  * Each session has a place on it, which the monitor gives (rg_share_grant_device.place). What is at a place: what the session is
- * guaranteed of the device's memory, which the monitor writes, and what it holds, which its worker writes (ledger.h). Beside
- * that lies what the ordering of submissions needs (turns). A place is emptied by the monitor when the worker's process is
- * gone, however it went: until then the driver has the memory.
+ * guaranteed of the device's memory, which the monitor writes, and the worker while the session is suspended, and what it holds,
+ * which its worker writes (ledger.h). Beside that lies what the ordering of submissions needs (turns). A place is emptied by the
+ * monitor when the worker's process is gone, however it went: until then the driver has the memory.
  *
  * All workers of the device can write to the page. So whoever reads it takes it for written by an attacker: places are within
  * n_places as the *reader* knows it, loops end, numbers are sums that cannot wrap. A worker that was taken over can disturb

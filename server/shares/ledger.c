@@ -134,7 +134,7 @@ uint64_t rg_share_left(const struct rg_share_account *account)
     return left;
 }
 
-/* --- the monitor's ---------------------------------------------------------------------------------------- */
+/* --- guarantees -------------------------------------------------------------------------------------------- */
 
 /* Whether there would be enough if the guarantee were so much: what the place holds is a part of it. */
 static bool fits_with(const struct rg_share_device *device, uint32_t place, uint64_t guaranteed)

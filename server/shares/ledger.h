@@ -37,7 +37,10 @@ uint64_t rg_share_held(const struct rg_share_account *account);
 /** How much more it could charge now. */
 uint64_t rg_share_left(const struct rg_share_account *account);
 
-/** The monitor's: guarantees a place so much. False: there is not enough; it has the guarantee that it had before. */
+/**
+ * Guarantees a place so much. False: there is not enough; it has the guarantee that it had before. The monitor, when the session
+ * begins; then its worker, which gives it up while the session is suspended.
+ */
 RG_MUST_CHECK bool rg_share_guarantee(struct rg_share_device *device, uint32_t place, uint64_t bytes);
 /** What all sessions hold. */
 uint64_t rg_share_held_by_all(const struct rg_share_device *device);
