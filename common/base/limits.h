@@ -74,12 +74,14 @@
 #define RG_SESSION_MEMORY_LEAST                                                                              \
     (8ull << 30) /* bytes of host memory that a session has at least, unless configured */
 #define RG_SESSION_MEMORY_DRIVER                                                                             \
-    (2ull << 30) /* bytes that a driver is taken to have, where that cannot be found out */
-#define RG_EXECUTORS_MAX          1024u        /* threads of a worker */
-#define RG_KNOWN_RANGES_MAX       256u         /* of memory that its driver is not asked about again */
-#define RG_IMAGES_MAX             4096u        /* that wait to be loaded */
-#define RG_DEFERRED_MAX           (256u << 20) /* bytes of deferred transfers under way */
-#define RG_REQUESTS_MAX           16           /* of the operator's commands to a running server, at once */
+    (2ull << 30)                  /* bytes that a driver is taken to have, where that cannot be found out */
+#define RG_EXECUTORS_MAX    1024u /* threads of a worker */
+#define RG_KNOWN_RANGES_MAX 256u  /* of memory that its driver is not asked about again */
+#define RG_IMAGES_MAX       4096u /* that wait to be loaded */
+#define RG_DEFERRED_MAX     (256u << 20) /* bytes of deferred transfers under way */
+#define RG_MANAGED_POSTPONED_MAX                                                                             \
+    (64u << 20)                       /* bytes of shared memory's contents that wait while it is suspended */
+#define RG_REQUESTS_MAX           16  /* of the operator's commands to a running server, at once */
 #define RG_HANDSHAKES_MAX         256 /* connections at once of which it is not known yet what they want */
 #define RG_LISTENERS_MAX          16  /* addresses that one server listens on */
 #define RG_HANDSHAKES_PER_ADDRESS 128 /* of these, from one address; an older one gives way to a newer */

@@ -27,16 +27,36 @@ bool rg_device_enter(struct rg_worker *worker)
 {
     struct rg_device_gate *gate = &worker->device;
     while (!rg_device_try(gate)) {
-        atomic_fetch_add(&gate->waiting, 1);
-        RG_MODULES_CALL(worker, wanted, worker);
+        rg_device_want(worker);
         RG_SCOPED_LOCK(&gate->lock);
-        while (atomic_load(&gate->closed) && !rg_worker_over(worker))
+        while (atomic_load(&gate->state) != RG_DEVICE_OPEN && atomic_load(&gate->passes) <= 0 &&
+               !rg_worker_over(worker))
             pthread_cond_wait(&gate->changed, &gate->lock);
-        atomic_fetch_sub(&gate->waiting, 1);
+        rg_device_unwant(gate);
         if (rg_worker_over(worker))
             return false;
     }
     return true;
+}
+
+bool rg_device_try_aside(struct rg_device_gate *gate)
+{
+    atomic_fetch_add(&gate->entered, 1);
+    if (atomic_load(&gate->state) != RG_DEVICE_CLOSED)
+        return true;
+    atomic_fetch_add(&gate->left, 1);
+    return false;
+}
+
+void rg_device_want(struct rg_worker *worker)
+{
+    atomic_fetch_add(&worker->device.waiting, 1);
+    RG_MODULES_CALL(worker, wanted, worker);
+}
+
+void rg_device_unwant(struct rg_device_gate *gate)
+{
+    atomic_fetch_sub(&gate->waiting, 1);
 }
 
 bool rg_device_used(const struct rg_device_gate *gate)
@@ -46,21 +66,49 @@ bool rg_device_used(const struct rg_device_gate *gate)
     return atomic_load(&gate->entered) != left;
 }
 
+static void set_state(struct rg_device_gate *gate, enum rg_device_gate_state state, int passes)
+{
+    RG_SCOPED_LOCK(&gate->lock);
+    atomic_store(&gate->passes, passes);
+    atomic_store(&gate->state, state);
+    pthread_cond_broadcast(&gate->changed);
+}
+
+void rg_device_hold(struct rg_device_gate *gate)
+{
+    set_state(gate, RG_DEVICE_HELD, 0);
+}
+
+void rg_device_let_pass(struct rg_device_gate *gate, int records)
+{
+    set_state(gate, RG_DEVICE_HELD, records);
+}
+
 bool rg_device_close(struct rg_worker *worker)
 {
     struct rg_device_gate *gate = &worker->device;
-    atomic_store(&gate->closed, true);
+    const enum rg_device_gate_state before = atomic_load(&gate->state);
+    set_state(gate, RG_DEVICE_CLOSED, 0);
     bool busy = rg_device_used(gate);
     for (const struct rg_server_module *const *module = worker->modules; *module && !busy; module++)
         busy = (*module)->busy && (*module)->busy(worker);
-    if (busy)
-        rg_device_open(gate);
-    return !busy;
+    if (!busy)
+        return true;
+    rg_device_reopen(worker);
+    if (before == RG_DEVICE_OPEN)
+        rg_device_open(worker);
+    return false;
 }
 
-void rg_device_open(struct rg_device_gate *gate)
+void rg_device_reopen(struct rg_worker *worker)
 {
-    RG_SCOPED_LOCK(&gate->lock);
-    atomic_store(&gate->closed, false);
-    pthread_cond_broadcast(&gate->changed);
+    set_state(&worker->device, RG_DEVICE_HELD, 0);
+    RG_MODULES_CALL(worker, reopened, worker);
+}
+
+void rg_device_open(struct rg_worker *worker)
+{
+    if (atomic_load(&worker->device.state) == RG_DEVICE_CLOSED)
+        rg_device_reopen(worker);
+    set_state(&worker->device, RG_DEVICE_OPEN, 0);
 }

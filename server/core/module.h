@@ -79,6 +79,11 @@ struct rg_server_module {
     const char *(*unsuspendable)(struct rg_worker *worker);
     /* Somebody waits to use the driver: device_gate.h. Any thread. */
     void (*wanted)(struct rg_worker *worker);
+    /*
+     * The device gate is no longer closed, and records wait still: what came outside of their order meanwhile is to be done. The
+     * thread that closed it.
+     */
+    void (*reopened)(struct rg_worker *worker);
     /* The client has answered. The reader, which receives the bulk data here. */
     enum rg_answered (*answer)(struct rg_worker *worker, const struct rg_message_header *header,
                                const struct rg_answer *answer, size_t bulk_size);

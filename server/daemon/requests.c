@@ -84,6 +84,15 @@ static bool may_ask(int fd)
            (peer.uid == 0 || peer.uid == geteuid());
 }
 
+/* The worker answers one after the other, and only how many it has done. */
+static bool is_pending(const struct rg_requests *requests, uint64_t session)
+{
+    for (uint32_t i = 0; i < requests->n; i++)
+        if (requests->pending[i].session == session)
+            return true;
+    return false;
+}
+
 static void begin(struct rg_requests *requests, const struct rg_sessions *sessions, int fd,
                   const struct rg_server_request *request)
 {
@@ -93,6 +102,10 @@ static void begin(struct rg_requests *requests, const struct rg_sessions *sessio
     const struct rg_share_slot *slot = rg_sessions_slot(sessions, request->session);
     if (!slot) {
         answer(fd, false, true, "there is no such session; remote-gpu list shows those that there are");
+        return;
+    }
+    if (is_pending(requests, request->session)) {
+        answer(fd, false, false, "another command is under way for it; try again when that is done");
         return;
     }
     struct rg_request_pending pending = {.fd = fd,
@@ -143,7 +156,9 @@ static const char *words_of(enum rg_suspend_result result, enum rg_suspend_comma
                : command == RG_SUSPEND_HOLD ? "is suspended until it is resumed"
                                             : "is suspended until its next call";
     case RG_SUSPEND_BUSY:
-        return "has work running, or a call that waits, and did not come to rest; try again later";
+        return "was given no turn for 10 seconds, but what the GPU had to do for it, or a call that waits, "
+               "has not "
+               "come to its end; try again later";
     case RG_SUSPEND_SHARED:
         return "cannot be suspended: it shares memory or events with other sessions, or a network adapter "
                "reads and writes its GPU memory";

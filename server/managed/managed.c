@@ -19,6 +19,7 @@
 #include "generated/server/execute.h"
 #include "server/core/worker.h"
 #include "server/handshake/address_space.h"
+#include "server/managed/postponed.h"
 #include "server/modules.h"
 #include "server/shares/worker/count.h"
 #include "server/timeline/completion.h"
@@ -55,6 +56,14 @@ struct managed_state {
         CUstream stream;
     } * streams; /* of all contexts, to ask whether they work */
     size_t n_streams, capacity;
+    struct rg_postponed postponed; /* with a lock of its own */
+};
+
+/* Bulk data: on the connection, or what was received from it. */
+struct contents {
+    struct rg_conn *conn; /* NULL: it is at `at` */
+    const unsigned char *at;
+    size_t left;
 };
 
 /* --- what there is -------------------------------------------------------------------------------------- */
@@ -300,14 +309,28 @@ static void store(unsigned char *to, const unsigned char *from, size_t size)
         memcpy(to, from, size);
 }
 
+/* `to` NULL: they are dropped. False: there are not so many, or the connection failed. */
+static bool take_bytes(struct contents *from, void *to, size_t size)
+{
+    if (size > from->left)
+        return false;
+    from->left -= size;
+    if (from->conn)
+        return rg_conn_recv_bulk(from->conn, to, size) == RG_OK;
+    if (to)
+        memcpy(to, from->at, size);
+    from->at += size;
+    return true;
+}
+
 /* One run of bytes, through the context's buffer. The lock is held. */
-static CUresult write_device(struct rg_worker *worker, struct managed_context *context, uint64_t address,
+static CUresult write_device(struct contents *from, const struct managed_context *context, uint64_t address,
                              size_t size, bool *broken)
 {
     CUresult result = CUDA_SUCCESS;
     while (size) {
         const size_t part = size < STAGING_SIZE ? size : STAGING_SIZE;
-        if (rg_conn_recv_bulk(worker->conn, context->staging, part) != RG_OK) {
+        if (!take_bytes(from, context->staging, part)) {
             *broken = true;
             return CUDA_ERROR_UNKNOWN;
         }
@@ -322,11 +345,11 @@ static CUresult write_device(struct rg_worker *worker, struct managed_context *c
     return result;
 }
 
-static CUresult write_host(struct rg_worker *worker, unsigned char *to, size_t size, bool *broken)
+static CUresult write_host(struct contents *from, unsigned char *to, size_t size, bool *broken)
 {
     unsigned char page[PAGE];
     void *where = size <= sizeof page ? page : to;
-    *broken = rg_conn_recv_bulk(worker->conn, where, size) != RG_OK;
+    *broken = !take_bytes(from, where, size);
     if (!*broken)
         rg_count_in(size);
     if (!*broken && where == page)
@@ -335,7 +358,7 @@ static CUresult write_host(struct rg_worker *worker, unsigned char *to, size_t s
 }
 
 /* Runs of bytes, each behind its address and size. False: bad bytes, or the connection failed. */
-static bool share_in(struct rg_worker *worker, uint64_t handle, size_t left)
+static bool share_in(struct rg_worker *worker, uint64_t handle, struct contents *from)
 {
     struct managed_state *managed = worker->state[RG_MODULE_MANAGED];
     CUresult worst = CUDA_SUCCESS;
@@ -344,26 +367,23 @@ static bool share_in(struct rg_worker *worker, uint64_t handle, size_t left)
     struct managed_context *context = find_context(managed, handle);
     if (context && rg_driver.cuCtxSetCurrent(context->object) != CUDA_SUCCESS)
         context = NULL;
-    while (left && !broken) {
+    while (from->left && !broken) {
         uint64_t run[2];
-        if (left < sizeof run || rg_conn_recv_bulk(worker->conn, run, sizeof run) != RG_OK)
+        broken = !take_bytes(from, run, sizeof run) || run[1] > from->left;
+        if (broken)
             break;
-        left -= sizeof run;
-        if (run[1] > left)
-            break;
-        left -= run[1];
         unsigned char *host = host_memory(managed, run[0], run[1]);
         CUresult result = CUDA_ERROR_INVALID_VALUE;
         if (host)
-            result = write_host(worker, host, run[1], &broken);
+            result = write_host(from, host, run[1], &broken);
         else if (context)
-            result = write_device(worker, context, run[0], run[1], &broken);
+            result = write_device(from, context, run[0], run[1], &broken);
         else /* its context has ended meanwhile */
-            broken = rg_conn_recv_bulk(worker->conn, NULL, run[1]) != RG_OK;
+            broken = !take_bytes(from, NULL, run[1]);
         if (result != CUDA_SUCCESS && context)
             worst = result;
     }
-    const bool good = !left && !broken;
+    const bool good = !broken;
     pthread_mutex_unlock(&managed->lock);
     rg_context_unknown();
     if (worst != CUDA_SUCCESS && good) {
@@ -436,19 +456,42 @@ static void share_out(struct rg_worker *worker, const struct rg_answer *answer, 
     rg_context_unknown();
 }
 
-/* Inside the device gate. */
-static bool take_answer(struct rg_worker *worker, const struct rg_message_header *header,
-                        const struct rg_answer *answer, size_t bulk_size)
+/* Inside the device gate, or the thread that opens it. */
+static bool take_answer(struct rg_worker *worker, const struct rg_answer *answer, uint64_t seq,
+                        struct contents *contents)
 {
-    if (!atomic_load(&worker->answers_unasked) && answer->type == RG_ANSWER_MANAGED_IN)
-        return bulk_size == 0 || rg_conn_recv_bulk(worker->conn, NULL, bulk_size) == RG_OK;
     if (answer->type == RG_ANSWER_MANAGED_IN)
-        return answer->reserved == 0 && share_in(worker, answer->id, bulk_size);
-    if (bulk_size || !answer->arg[1] || answer->arg[1] > STAGING_SIZE ||
-        (answer->reserved & ~(uint32_t)(RG_MANAGED_IF_IDLE | RG_MANAGED_STEADY)))
-        return false;
-    share_out(worker, answer, header->seq);
+        return share_in(worker, answer->id, contents);
+    share_out(worker, answer, seq);
     return true;
+}
+
+static bool is_good(const struct rg_answer *answer, size_t bulk_size)
+{
+    if (answer->type == RG_ANSWER_MANAGED_IN)
+        return answer->reserved == 0;
+    return !bulk_size && answer->arg[1] && answer->arg[1] <= STAGING_SIZE &&
+           !(answer->reserved & ~(uint32_t)(RG_MANAGED_IF_IDLE | RG_MANAGED_STEADY));
+}
+
+/* Waits for nobody: see postponed.h. False: it is wrong, or the session is over. */
+static bool answer_now_or_later(struct rg_worker *worker, const struct rg_answer *answer, uint64_t seq,
+                                size_t bulk_size)
+{
+    struct rg_postponed *postponed = &((struct managed_state *)worker->state[RG_MODULE_MANAGED])->postponed;
+    struct contents contents = {.conn = worker->conn, .left = bulk_size};
+    struct rg_postponed_answer *received = NULL;
+    if (!rg_postponed_enter(postponed, worker)) {
+        if (!rg_postponed_put(postponed, worker, answer, seq, bulk_size, &received))
+            return false;
+        if (!received)
+            return true;
+        contents = (struct contents){.at = received->data, .left = bulk_size};
+    }
+    const bool good = take_answer(worker, answer, seq, &contents);
+    rg_device_leave(&worker->device);
+    free(received);
+    return good;
 }
 
 static enum rg_answered answer(struct rg_worker *worker, const struct rg_message_header *header,
@@ -456,26 +499,54 @@ static enum rg_answered answer(struct rg_worker *worker, const struct rg_message
 {
     if (request->type != RG_ANSWER_MANAGED_IN && request->type != RG_ANSWER_MANAGED_OUT)
         return RG_ANSWERED_NOT_MINE;
-    if (!rg_device_enter(worker))
-        return RG_ANSWERED_WRONG; /* the session is over */
-    const bool good = take_answer(worker, header, request, bulk_size);
-    rg_device_leave(&worker->device);
-    return good ? RG_ANSWERED_GOOD : RG_ANSWERED_WRONG;
+    if (!atomic_load(&worker->answers_unasked) && request->type == RG_ANSWER_MANAGED_IN)
+        return bulk_size == 0 || rg_conn_recv_bulk(worker->conn, NULL, bulk_size) == RG_OK
+                   ? RG_ANSWERED_GOOD
+                   : RG_ANSWERED_WRONG;
+    return is_good(request, bulk_size) && answer_now_or_later(worker, request, header->seq, bulk_size)
+               ? RG_ANSWERED_GOOD
+               : RG_ANSWERED_WRONG;
+}
+
+static void reopened(struct rg_worker *worker)
+{
+    struct rg_postponed *postponed = &((struct managed_state *)worker->state[RG_MODULE_MANAGED])->postponed;
+    struct rg_postponed_answer *next;
+    while ((next = rg_postponed_take(postponed, worker)) != NULL) {
+        struct contents contents = {.at = next->data, .left = next->size};
+        if (!rg_worker_over(worker) && !take_answer(worker, &next->answer, next->seq, &contents))
+            rg_worker_end(worker, 1, "protocol violation: contents of shared memory that are none");
+        free(next);
+    }
+}
+
+static void init(struct rg_worker *worker)
+{
+    rg_postponed_init(&((struct managed_state *)worker->state[RG_MODULE_MANAGED])->postponed);
+}
+
+static void wake(struct rg_worker *worker)
+{
+    rg_postponed_wake(&((struct managed_state *)worker->state[RG_MODULE_MANAGED])->postponed);
 }
 
 static void fini(struct rg_worker *worker)
 {
     struct managed_state *managed = worker->state[RG_MODULE_MANAGED];
     free(managed->streams);
+    rg_postponed_fini(&managed->postponed);
 }
 
 const struct rg_server_module rg_managed_module = {
     .size = sizeof(struct managed_state),
     .locked = true,
+    .init = init,
+    .wake = wake,
     .fini = fini,
     .add_stream = add_stream,
     .drop_stream = drop_stream,
     .drop_context = drop_context,
     .answer = answer,
+    .reopened = reopened,
     .shares = shares,
 };

@@ -26,16 +26,20 @@
 #define S  1000000000ull
 
 /*
- * An attempt holds up the program's calls for so long at most; what runs may need one of them to end, so there are pauses between
- * attempts. A command is tried for so long.
+ * Who is told to suspend a busy session gives it no more work until it has come to rest. What runs may need a later call to end, so
+ * after some time a few records pass, then, twice as much later, some more.
  */
-#define ATTEMPT_MS    250
-#define PAUSE_NS      (20 * MS)
-#define COMMAND_NS    (10 * S)
+#define ATTEMPT_MS    250 /* that the driver waits for what it has */
+#define LOOK_NS       (2 * MS)
+#define WINDOW_NS     (250 * MS) /* the first; then twice as long … */
+#define PASSES        1          /* … and four times as many */
+#define PASSING_NS    (20 * MS)
+#define COMMAND_NS    (10 * S)   /* in all */
 #define RETRY_NS      (100 * MS) /* for memory that is not there yet */
 #define SAY_AFTER_NS  S          /* that it is waited for */
 #define WARN_PARTS    4          /* of the time-out, the last is after the warning */
 #define TICK_MOST_NS  (5 * S)
+#define AGAIN_MOST_NS (600 * S) /* between attempts to suspend a session that could not be */
 #define TICK_LEAST_NS (5 * MS)
 
 struct suspend {
@@ -51,7 +55,8 @@ struct suspend {
     uint64_t uses, used_ns; /* of the gate when it looked last, and when they had changed */
     uint64_t away_ns;       /* when it was suspended */
     bool warned, told_held;
-    bool gave_up; /* it cannot be suspended by itself */
+    /* it could not be suspended by itself: not tried again for so long, until then */
+    uint64_t again_ns, not_before_ns;
     struct rg_suspend_charges charges;
 };
 
@@ -120,12 +125,12 @@ static const char *why_not(struct rg_worker *worker)
     return NULL;
 }
 
-/* One attempt. What keeps the session from it for good has been logged. */
+/* One attempt. What keeps the session from it has been logged, but that it is busy. The gate opens again, but not for records. */
 static enum rg_suspend_result attempt(struct rg_worker *worker)
 {
     struct suspend *suspend = suspend_of(worker);
     char why[200] = "";
-    if (!rg_device_close(worker))
+    if (rg_device_used(&worker->device) || !rg_device_close(worker))
         return RG_SUSPEND_BUSY;
     const char *never = why_not(worker);
     const enum rg_status status =
@@ -141,11 +146,29 @@ static enum rg_suspend_result attempt(struct rg_worker *worker)
     else if (status == RG_ERR_UNSUPPORTED)
         rg_warn("session %llu cannot be suspended: %s", (unsigned long long)worker->session,
                 never ? never : why);
-    rg_device_open(&worker->device);
+    rg_device_reopen(worker);
     return never ? RG_SUSPEND_SHARED : status == RG_ERR_TIMEOUT ? RG_SUSPEND_BUSY : RG_SUSPEND_REFUSED;
 }
 
-/* Tries until `deadline`; once if that is past. */
+/* Gives the device no more work until it is at rest, or `deadline`. */
+static enum rg_suspend_result attempt_until(struct rg_worker *worker, uint64_t deadline)
+{
+    uint64_t window = WINDOW_NS;
+    for (int passes = PASSES;; window *= 2, passes *= 4) {
+        const uint64_t now = rg_now_ns(), end = deadline - now < window ? deadline : now + window;
+        rg_device_hold(&worker->device);
+        enum rg_suspend_result result;
+        while ((result = attempt(worker)) == RG_SUSPEND_BUSY && rg_now_ns() < end)
+            if (!sleep_until(worker, rg_now_ns() + LOOK_NS))
+                break;
+        if (result != RG_SUSPEND_BUSY || rg_now_ns() >= deadline || rg_worker_over(worker))
+            return result;
+        rg_device_let_pass(&worker->device, passes);
+        (void)sleep_until(worker, rg_now_ns() + PASSING_NS);
+    }
+}
+
+/* deadline 0: only if it is at rest now. */
 static enum rg_suspend_result put_away(struct rg_worker *worker, uint64_t deadline)
 {
     struct suspend *suspend = suspend_of(worker);
@@ -156,12 +179,11 @@ static enum rg_suspend_result put_away(struct rg_worker *worker, uint64_t deadli
         return RG_SUSPEND_IMPOSSIBLE;
     }
     set_state(suspend, RG_SUSPEND_SUSPENDING);
-    enum rg_suspend_result result;
-    while ((result = attempt(worker)) == RG_SUSPEND_BUSY && rg_now_ns() < deadline)
-        if (!sleep_until(worker, rg_now_ns() + PAUSE_NS))
-            break;
-    if (result != RG_SUSPEND_DONE)
+    const enum rg_suspend_result result = deadline ? attempt_until(worker, deadline) : attempt(worker);
+    if (result != RG_SUSPEND_DONE) {
         set_state(suspend, RG_SUSPEND_RUNNING);
+        rg_device_open(worker);
+    }
     suspend->warned = suspend->told_held = false;
     return result;
 }
@@ -213,7 +235,7 @@ static void resume(struct rg_worker *worker)
     suspend->held = false;
     pthread_mutex_unlock(&suspend->lock);
     set_state(suspend, RG_SUSPEND_RUNNING);
-    rg_device_open(&worker->device);
+    rg_device_open(worker);
 }
 
 /* --- when ----------------------------------------------------------------------------------------------- */
@@ -240,26 +262,47 @@ static bool is_used(struct rg_worker *worker)
     return true;
 }
 
-/* Work that is still running is use. */
-static bool is_working(struct rg_worker *worker)
+/* It stays as it is, and is tried again later, and later each time: what keeps it from being suspended may pass. */
+static void put_off(struct suspend *suspend, enum rg_suspend_result result)
 {
-    if (!rg_device_close(worker))
+    const uint64_t again = suspend->again_ns ? 2 * suspend->again_ns : timeout_of(suspend);
+    suspend->again_ns = again < AGAIN_MOST_NS ? again : AGAIN_MOST_NS;
+    suspend->used_ns = rg_now_ns();
+    suspend->not_before_ns =
+        result == RG_SUSPEND_IMPOSSIBLE ? UINT64_MAX : suspend->used_ns + suspend->again_ns;
+}
+
+/* Work that is still running is use; and who cannot be suspended as things are is not told that it will be. */
+static bool can_go(struct rg_worker *worker)
+{
+    struct suspend *suspend = suspend_of(worker);
+    if (!rg_device_close(worker)) {
+        suspend->used_ns = rg_now_ns();
+        return false;
+    }
+    const char *never = why_not(worker);
+    rg_device_open(worker);
+    if (!never)
         return true;
-    rg_device_open(&worker->device);
+    rg_info("session %llu is idle, and cannot be suspended: %s", (unsigned long long)worker->session, never);
+    put_off(suspend, RG_SUSPEND_SHARED);
     return false;
 }
 
-/* The time-out is over. What keeps the session from it for good has been logged, and is not tried again by itself. */
+/* The time-out is over. What keeps the session from it has been logged. */
 static void go_idle(struct rg_worker *worker, double seconds)
 {
     struct suspend *suspend = suspend_of(worker);
     const enum rg_suspend_result result = put_away(worker, 0);
-    suspend->gave_up = result != RG_SUSPEND_DONE && result != RG_SUSPEND_BUSY;
     suspend->used_ns = rg_now_ns();
-    if (result == RG_SUSPEND_DONE)
-        say(worker,
-            "this session did not use the GPU for %.1f s: its GPU memory is others' until its next call",
-            seconds);
+    if (result != RG_SUSPEND_DONE) {
+        if (result != RG_SUSPEND_BUSY)
+            put_off(suspend, result);
+        return;
+    }
+    suspend->again_ns = 0;
+    say(worker, "this session did not use the GPU for %.1f s: its GPU memory is others' until its next call",
+        seconds);
 }
 
 static void idle(struct rg_worker *worker)
@@ -267,20 +310,18 @@ static void idle(struct rg_worker *worker)
     struct suspend *suspend = suspend_of(worker);
     const uint64_t timeout = timeout_of(suspend);
     rg_suspend_ask_guarantees(&suspend->charges);
-    if (!timeout || suspend->gave_up || is_used(worker) || !suspend->uses)
+    if (!timeout || is_used(worker) || !suspend->uses || rg_now_ns() < suspend->not_before_ns)
         return;
     if (!rg_checkpoint_possible()) { /* before anything is told */
-        suspend->gave_up = put_away(worker, 0) != RG_SUSPEND_DONE;
+        put_off(suspend, put_away(worker, 0));
         return;
     }
     const uint64_t idle_ns = rg_now_ns() - suspend->used_ns;
     if (suspend->warned && idle_ns >= timeout) {
         go_idle(worker, (double)idle_ns / 1e9);
     } else if (!suspend->warned && idle_ns >= timeout - timeout / WARN_PARTS) {
-        if (is_working(worker)) {
-            suspend->used_ns = rg_now_ns();
+        if (!can_go(worker))
             return;
-        }
         suspend->warned = true; /* first, however late it is */
         rg_suspend_show(RG_SHARE_IDLE);
         say(worker,

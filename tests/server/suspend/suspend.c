@@ -184,6 +184,82 @@ static void test_work_is_waited_for(void)
     CHECK(client_destroy(c) == 0);
 }
 
+/* A host function in a stream of its own, and a call of a thread of its own that waits for it. */
+static void put_wait(struct client *c, uint32_t i)
+{
+    put(c, RG_OP_rgHostCall, i % 2, 0, "848", (uint64_t)i, 0, handle(RG_KIND_STREAM, 1 + i % 2));
+    put(c, RG_OP_cuStreamSynchronize, i % 2, 1000 + i, "8", handle(RG_KIND_STREAM, 1 + i % 2));
+    send_batch(c);
+}
+
+/*
+ * Takes what comes until the call before has ended and the host function is called: true. False: the session is suspended before it
+ * is.
+ */
+static bool is_called(struct client *c, uint32_t i)
+{
+    bool ended = false, called = false;
+    while (!ended || !called) {
+        if (receive(c, 10)) {
+            ended = ended || (c->got.kind == RG_MESSAGE_REPLY && c->got.reply.token == 1000 + i - 1);
+            called = called || (c->got.kind == RG_MESSAGE_NOTICE &&
+                                c->got.notice.type == RG_NOTICE_HOST_CALL && c->got.notice.id == i);
+            continue;
+        }
+        if (!called && rg_suspend_state(c->worker) == RG_SUSPEND_SUSPENDED)
+            return false;
+        CHECK(rg_suspend_state(c->worker) != RG_SUSPEND_RUNNING); /* it has not given up */
+    }
+    return true;
+}
+
+/* A program that always has another call under way before one ends gets no turn until the last has ended. */
+static void test_busy_is_held(void)
+{
+    struct client *c = begin(0, 0);
+    uint32_t i = 1;
+    put(c, RG_OP_cuStreamCreate, 0, 0, "48", 1, handle(RG_KIND_STREAM, 1));
+    put(c, RG_OP_cuStreamCreate, 0, 0, "48", 1, handle(RG_KIND_STREAM, 2));
+    put_wait(c, i);
+    expect_notice(c, RG_NOTICE_HOST_CALL, 1);
+    ask_data(c, 0, 5); /* the call that waits is under way */
+    expect_data(c, 5);
+    rg_suspend_command(c->worker, RG_SUSPEND_HOLD);
+    wait_for(c, RG_SUSPEND_SUSPENDING);
+    do {
+        put_wait(c, i + 1);
+        pause_ms(5); /* it is there before the one before has ended */
+        send_answer(c, RG_ANSWER_HOST_DONE, i, 0, NULL, 0);
+        i++;
+    } while (is_called(c, i));
+    CHECK(driver_state() == CU_PROCESS_STATE_CHECKPOINTED);
+    rg_suspend_command(c->worker, RG_SUSPEND_RESUME);
+    do
+        CHECK(receive(c, 20000));
+    while (c->got.kind != RG_MESSAGE_NOTICE || c->got.notice.type != RG_NOTICE_HOST_CALL);
+    send_answer(c, RG_ANSWER_HOST_DONE, i, 0, NULL, 0);
+    expect_reply(c, 1000 + i, CUDA_SUCCESS);
+    ask_data(c, 0, 5);
+    expect_data(c, 5);
+    CHECK(client_destroy(c) == 0);
+}
+
+/* What cannot be done now may be possible later. */
+static void test_idle_is_tried_again(void)
+{
+    struct client *c = begin(100 * MS, 0);
+    refuse(2, CUDA_ERROR_NOT_SUPPORTED);
+    do
+        expect_line(c, "this session");
+    while (!memmem(c->got.output, c->got.output_size, "until its next call", 19) ||
+           memmem(c->got.output, c->got.output_size, "after 0.1 s others", 18));
+    CHECK(atomic_load(&refusals) == 0);
+    wait_for(c, RG_SUSPEND_SUSPENDED);
+    ask_data(c, 0, 5);
+    expect_data(c, 5);
+    CHECK(client_destroy(c) == 0);
+}
+
 static void test_idle(void)
 {
     struct client *c = begin(400 * MS, 0);
@@ -244,22 +320,72 @@ static void test_ends_at_last(void)
     CHECK(client_destroy(c) == 1);
 }
 
-/* Memory that the host shares with the device, asked for outside of the order of calls. */
-static void test_managed_memory(void)
+static void send_managed(struct client *c, const struct rg_answer *answer, const void *bulk, size_t bulk_size)
 {
-    struct client *c = begin(0, 0);
-    put(c, RG_OP_rgUnifiedOpen, 0, 0, "");
-    CALL(c, RG_OP_cuCtxSynchronize, 0, CUDA_SUCCESS, "");
-    suspend(c, RG_SUSPEND_UNTIL_USED);
     struct {
         struct rg_message_header header;
         struct rg_answer answer;
     } message = {{.kind = RG_MESSAGE_ANSWER, .version = RG_PROTOCOL_MAJOR, .count = 1, .seq = c->seq - 1},
-                 {.type = RG_ANSWER_MANAGED_OUT, .id = 3, .arg = {memory, 4096, context}}};
-    CHECK(send_raw(c, &message, sizeof message, NULL, 0));
+                 *answer};
+    CHECK(send_raw(c, &message, sizeof message, bulk, bulk_size));
+}
+
+static struct client *begin_managed(void)
+{
+    struct client *c = begin(0, 0);
+    put(c, RG_OP_rgUnifiedOpen, 0, 0, "");
+    CALL(c, RG_OP_cuCtxSynchronize, 0, CUDA_SUCCESS, "");
+    return c;
+}
+
+/* Memory that the host shares with the device, asked for outside of the order of calls. */
+static void test_managed_memory(void)
+{
+    struct client *c = begin_managed();
+    suspend(c, RG_SUSPEND_UNTIL_USED);
+    send_managed(c,
+                 &(struct rg_answer){.type = RG_ANSWER_MANAGED_OUT, .id = 3, .arg = {memory, 4096, context}},
+                 NULL, 0);
     expect_notice(c, RG_NOTICE_MANAGED, 3);
     CHECK(c->got.bulk_size == 4096 && memcmp(c->got.bulk, data, 4096) == 0);
     CHECK(rg_suspend_state(c->worker) == RG_SUSPEND_RUNNING);
+    CHECK(client_destroy(c) == 0);
+}
+
+/* While the session is held, such requests wait in their order, before the calls that come after them; and signs of life do not. */
+static void test_managed_memory_is_held(void)
+{
+    struct {
+        uint64_t run[2];
+        unsigned char bytes[16];
+    } in = {{memory, 16}, "shared contents"};
+    struct client *c = begin_managed();
+    in.run[0] = memory;
+    for (int resumed = 1; resumed >= 0; resumed--) {
+        suspend(c, RG_SUSPEND_HOLD);
+        send_managed(
+            c, &(struct rg_answer){.type = RG_ANSWER_MANAGED_OUT, .id = 3, .arg = {memory, 4096, context}},
+            NULL, 0);
+        send_managed(c, &(struct rg_answer){.type = RG_ANSWER_MANAGED_IN, .id = context}, &in, sizeof in);
+        send_managed(
+            c, &(struct rg_answer){.type = RG_ANSWER_MANAGED_OUT, .id = 4, .arg = {memory, 4096, context}},
+            NULL, 0);
+        expect_line(c, "operator");
+        send_answer(c, RG_ANSWER_ALIVE, 0, 1, NULL, 0);
+        expect_notice(c, RG_NOTICE_ALIVE, 0);
+        ask_data(c, 0, 5);
+        CHECK(rg_suspend_state(c->worker) == RG_SUSPEND_SUSPENDED);
+        if (!resumed) /* the client goes: all of it is dropped */
+            break;
+        rg_suspend_command(c->worker, RG_SUSPEND_RESUME);
+        expect_notice(c, RG_NOTICE_MANAGED, 3);
+        CHECK(c->got.bulk_size == 4096 && memcmp(c->got.bulk, data, 4096) == 0);
+        expect_notice(c, RG_NOTICE_MANAGED, 4);
+        CHECK(c->got.bulk_size == 4096 && memcmp(c->got.bulk, in.bytes, 16) == 0);
+        expect_reply(c, 5, CUDA_SUCCESS);
+        CHECK(c->got.bulk_size == SIZE && memcmp(c->got.bulk, in.bytes, 16) == 0 &&
+              memcmp(c->got.bulk + 16, data + 16, SIZE - 16) == 0);
+    }
     CHECK(client_destroy(c) == 0);
 }
 
@@ -364,11 +490,14 @@ int main(int argc, char **argv)
     RUN(test_until_used);
     RUN(test_held);
     RUN(test_work_is_waited_for);
+    RUN(test_busy_is_held);
     RUN(test_idle);
+    RUN(test_idle_is_tried_again);
     RUN(test_used_is_not_idle);
     RUN(test_nothing_to_give);
     RUN(test_ends_at_last);
     RUN(test_managed_memory);
+    RUN(test_managed_memory_is_held);
     RUN(test_client_goes);
     RUN(test_driver_without);
     RUN(test_checkpoint_refused);

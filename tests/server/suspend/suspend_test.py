@@ -108,6 +108,17 @@ class Suspension(unittest.TestCase):
         self.assertIn("no server runs with the state folder", self.command("suspend", "1", status=125))
         self.assertNotIn("requests", os.listdir(self.state))
 
+    def test_one_command_at_a_time(self):
+        self.start()
+        (worker,) = self.server.workers()
+        os.kill(worker, signal.SIGSTOP)
+        first = subprocess.Popen([BUILD.daemon, "suspend", "--hold", "1", "--state-dir", self.state], stdout=subprocess.PIPE, text=True)
+        self.assertTrue(wait_until(lambda: "session 1: the operator wants it suspended" in self.server.log(), 60))
+        self.assertIn("another command is under way", self.command("resume", "1", status=125))
+        os.kill(worker, signal.SIGCONT)
+        self.assertEqual(first.communicate(timeout=90)[0], "session 1: is suspended until it is resumed\n")
+        self.assertEqual(self.command("resume", "1"), "session 1: is running\n")
+
     def test_two_servers_with_one_folder(self):
         self.start()
         with Server(BUILD, arguments=["--state-dir", self.state]):
