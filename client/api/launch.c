@@ -149,6 +149,19 @@ static CUresult check_clusters(CUfunction f, const struct rg_function *function,
     return cuOccupancyMaxActiveClusters(&fit, f, &config);
 }
 
+/*
+ * Where the last parameter begins. A buffer must reach it, but may end before it does: NCCL passes as much of its structure of
+ * 4 KiB as it has filled.
+ */
+static size_t last_offset(const struct rg_function *function)
+{
+    size_t last = 0;
+    for (uint32_t i = 0; i < function->info.n_params; i++)
+        if (function->params[i].offset > last)
+            last = function->params[i].offset;
+    return last;
+}
+
 /* The parameter buffer: as the application gives it by `extra`, or gathered into `buffer`. */
 static CUresult parameters(const struct rg_function *function, void **kernelParams, void **extra,
                            unsigned char *buffer, const void **data, size_t *size)
@@ -166,11 +179,12 @@ static CUresult parameters(const struct rg_function *function, void **kernelPara
             else
                 return CUDA_ERROR_INVALID_VALUE;
         }
-        if (!pointer || !length || *length > RG_PARAMS_MAX || *length < function->params_size)
+        if (!pointer || !length || *length > RG_PARAMS_MAX ||
+            (function->params_size && *length <= last_offset(function)))
             return CUDA_ERROR_INVALID_VALUE;
-        memcpy(buffer, pointer, *length); /* here: what the application owns may have to be waited for */
+        *size = *length < function->params_size ? *length : function->params_size;
+        memcpy(buffer, pointer, *size); /* here: what the application owns may have to be waited for */
         *data = buffer;
-        *size = *length;
         return CUDA_SUCCESS;
     }
     if (!kernelParams && function->info.n_params)

@@ -305,8 +305,42 @@ static void launches(void)
     TRY(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, 0, args, ex));
     TRY(cuMemcpyDtoH_v2(h, p, 4));
     printf("%d\n", *(int *)h);
+    ps = 10; /* within the last parameter: what is missing is zeros */
+    TRY(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, 0, NULL, ex));
+    TRY(cuMemcpyDtoH_v2(h, p, 4));
+    printf("%d\n", *(int *)h);
+    CUDA_KERNEL_NODE_PARAMS kn = {.func = f,
+                                  .gridDimX = 1,
+                                  .gridDimY = 1,
+                                  .gridDimZ = 1,
+                                  .blockDimX = 1,
+                                  .blockDimY = 1,
+                                  .blockDimZ = 1,
+                                  .extra = ex};
+    CUgraph shortened;
+    CUgraphNode shortened_node;
+    TRY(cuGraphCreate(&shortened, 0));
+    TRY(cuGraphAddKernelNode_v2(&shortened_node, shortened, NULL, 0, &kn));
+    ps = 8;
+    TRY(cuGraphAddKernelNode_v2(&shortened_node, shortened, NULL, 0, &kn));
+    TRY(cuGraphDestroy(shortened));
+    TRY(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, 0, NULL, ex));
+    static unsigned char roomy[4000]; /* more than the kernel takes */
+    memcpy(roomy, &pk, sizeof pk);
+    ex[1] = roomy;
+    ps = sizeof roomy;
+    TRY(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, 0, NULL, ex));
+    ex[1] = &pk;
     ps = 4;
     TRY(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, 0, NULL, ex));
+    const CUlaunchAttributeID hints[] = {CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN,
+                                         CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+                                         CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING};
+    for (unsigned i = 0; i < sizeof hints / sizeof *hints; i++) {
+        CUlaunchAttribute hint = {.id = hints[i], .value.nvlinkUtilCentricScheduling = 1};
+        CUlaunchConfig with = {1, 1, 1, 1, 1, 1, 0, 0, &hint, 1};
+        TRY(cuLaunchKernelEx(&with, f, args, NULL));
+    }
     TRY(cuCtxSynchronize());
 }
 

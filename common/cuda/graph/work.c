@@ -77,19 +77,19 @@ static CUresult kernel_work(const CUgraphNodeParams *params, struct rg_graph_wor
 {
     const CUDA_KERNEL_NODE_PARAMS_v3 *kernel = &params->kernel;
     CUfunction function = kernel->func ? kernel->func : (CUfunction)kernel->kern;
-    size_t offset, size, n = 0, end = 0;
+    size_t offset, size, n = 0, end = 0, last = 0, given = 0;
     CUresult found;
     if (!function)
         return CUDA_ERROR_INVALID_VALUE;
     while ((found = cuFuncGetParamInfo(function, n, &offset, &size)) == CUDA_SUCCESS) {
         end = offset + size > end ? offset + size : end;
+        last = offset;
         n++;
     }
     if (found != CUDA_ERROR_INVALID_VALUE)
         return found;
     const unsigned char *packed = NULL;
     if (kernel->extra) {
-        size_t given = 0;
         for (void **e = kernel->extra; *e != CU_LAUNCH_PARAM_END; e += 2) {
             if (*e == CU_LAUNCH_PARAM_BUFFER_POINTER)
                 packed = e[1];
@@ -98,7 +98,7 @@ static CUresult kernel_work(const CUgraphNodeParams *params, struct rg_graph_wor
             else
                 return CUDA_ERROR_INVALID_VALUE;
         }
-        if (kernel->kernelParams || (end && (!packed || given < end)))
+        if (kernel->kernelParams || (end && (!packed || given <= last)))
             return CUDA_ERROR_INVALID_VALUE;
     } else if (n && !kernel->kernelParams) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -122,7 +122,10 @@ static CUresult kernel_work(const CUgraphNodeParams *params, struct rg_graph_wor
             return CUDA_ERROR_INVALID_VALUE;
         }
         pointers[i] = work->data + head + offset;
-        memcpy(pointers[i], packed ? packed + offset : kernel->kernelParams[i], size);
+        if (packed) /* it may end within the last one */
+            memcpy(pointers[i], packed + offset, given - offset < size ? given - offset : size);
+        else
+            memcpy(pointers[i], kernel->kernelParams[i], size);
     }
     *out = work;
     return CUDA_SUCCESS;

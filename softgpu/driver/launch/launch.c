@@ -76,7 +76,10 @@ static CUresult check_shape(struct request *r, const struct sg_function *functio
     return CUDA_SUCCESS;
 }
 
-/* Fills the parameter block from `params` (one pointer each) or from `extra` (a packed buffer). */
+/*
+ * Fills the parameter block from `params` (one pointer each) or from `extra` (a packed buffer, which must reach the last parameter
+ * but may end before it does; the rest is zeros).
+ */
 static CUresult gather_params(const struct sg_kernel *kernel, void **params, void **extra, unsigned char *to)
 {
     if (params != NULL && extra != NULL)
@@ -94,9 +97,11 @@ static CUresult gather_params(const struct sg_kernel *kernel, void **params, voi
         }
         if (kernel->params_size == 0)
             return CUDA_SUCCESS;
-        if (buffer == NULL || size == NULL || *size < kernel->params_size)
+        if (buffer == NULL || size == NULL || *size <= kernel->params[kernel->n_params - 1].offset)
             return CUDA_ERROR_INVALID_VALUE;
-        memcpy(to, buffer, kernel->params_size);
+        const size_t given = *size < kernel->params_size ? *size : kernel->params_size;
+        memcpy(to, buffer, given);
+        memset(to + given, 0, kernel->params_size - given);
         return CUDA_SUCCESS;
     }
     for (uint32_t i = 0; i < kernel->n_params; i++) {
@@ -215,6 +220,7 @@ static CUresult apply_attribute(const CUlaunchAttribute *attribute, struct reque
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
     case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
     case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: /* allows overlap, does not demand it */
         return CUDA_SUCCESS;

@@ -348,6 +348,12 @@ Test(launch, parameters_come_by_pointer_or_packed)
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(add, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
     EXPECT(CUDA_ERROR_INVALID_VALUE,
            cuLaunchKernel(add, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&d, &n, &x}, extra));
+    OK(cuMemsetD32_v2(d, 0, 2));
+    packed.x = 0x50003;
+    size = 14; /* the last parameter's upper half is zeros */
+    OK(cuLaunchKernel(add, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, extra));
+    OK(cuMemcpyDtoH_v2(out, d, 8));
+    cr_assert(out[0] == 3 && out[1] == 3);
     size = 12;
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(add, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra));
 }
@@ -365,6 +371,8 @@ Test(launch, attributes)
                              .attrs = &attribute,
                              .numAttrs = 1};
     CUfunction small = get_function("small");
+    OK(cuLaunchKernelEx(&config, small, NULL, NULL));
+    attribute.id = CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING; /* a hint, which NCCL gives */
     OK(cuLaunchKernelEx(&config, small, NULL, NULL));
     attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
     attribute.value.clusterDim.x = 2;
