@@ -1,9 +1,9 @@
 /*
  * core.h - how the stand-in libraries load the client core.
  *
- * client.so is beside the stand-in library. It is loaded locally, so that neither it nor what it needs enters the
- * application's symbol scope, and once a process: each stand-in library gets its own table from it. What is wrong is
- * told on stderr. Any thread.
+ * The core is beside the stand-in library: client.so or, for the software device's management library, management.so. It is
+ * loaded locally, so that neither it nor what it needs enters the application's symbol scope, and once a process: each stand-in
+ * library gets its own table from it. What is wrong is told on stderr. Any thread.
  */
 #ifndef RG_INTERPOSE_CORE_H
 #define RG_INTERPOSE_CORE_H

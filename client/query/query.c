@@ -9,7 +9,6 @@
 #include "transport/control.h"
 
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,13 +91,4 @@ enum rg_status rg_query_accounts(const char *server, enum rg_purpose purpose, co
         memcpy(hello->client_hello.question, question, size);
     hello->client_hello.question_size = (uint32_t)size;
     return exchange(server, hello, RG_CONTROL_ANSWER, timeout_ns, out, why, why_size);
-}
-
-const char *rg_uuid_text(const uint8_t uuid[16], char *text, size_t size)
-{
-    size_t used = (size_t)snprintf(text, size, "GPU-");
-    for (int i = 0; i < 16 && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used,
-                                 i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", uuid[i]);
-    return text;
 }

@@ -83,8 +83,10 @@ static uint32_t capability(void)
         return wish;
     if (text == NULL || *text == '\0')
         return SG_CAPABILITY_DEFAULT;
-    rg_warn("SOFTGPU_CC: '%s' is no compute capability from %d.0 to 99.9: using %d.%d", text, SG_MAJOR_MIN,
-            SG_CAPABILITY_DEFAULT / 10, SG_CAPABILITY_DEFAULT % 10);
+    static atomic_bool said;
+    if (!atomic_exchange(&said, true))
+        rg_warn("SOFTGPU_CC: '%s' is no compute capability from %d.0 to 99.9: using %d.%d", text,
+                SG_MAJOR_MIN, SG_CAPABILITY_DEFAULT / 10, SG_CAPABILITY_DEFAULT % 10);
     return SG_CAPABILITY_DEFAULT;
 }
 
@@ -127,6 +129,20 @@ static CUuuid make_uuid(int number)
     return uuid;
 }
 
+/* Number `number` of `n` devices, which is visible as `ordinal`. */
+static void describe(struct sg_device *device, int ordinal, int number, int n)
+{
+    device->ordinal = ordinal;
+    snprintf(device->name, sizeof device->name, "Software GPU");
+    device->uuid = make_uuid(number);
+    device->pci_domain = 0x5347; /* no real domain of the host's: "SG" */
+    device->pci_bus = 1 + number;
+    device->multiprocessors = (int)sg_exec_cores();
+    device->memory_total = memory_by_environment(n);
+    if (sg_behaviour()->nvidia && n > 1) /* of several, each another size */
+        device->memory_total -= device->memory_total / 16 * (uint64_t)(number % 8) & ~((2ull << 20) - 1);
+}
+
 CUresult sg_devices_init(void)
 {
     CUuuid uuids[SG_DEVICES_MAX];
@@ -137,23 +153,25 @@ CUresult sg_devices_init(void)
     const int visible = sg_visible_devices(secure_getenv("CUDA_VISIBLE_DEVICES"), uuids, n, numbers);
     if (visible == 0)
         return CUDA_ERROR_NO_DEVICE;
-    for (int i = 0; i < visible; i++) {
-        struct sg_device *device = &sg_state.devices[i];
-        device->ordinal = i;
-        snprintf(device->name, sizeof device->name, "Software GPU");
-        device->uuid = uuids[numbers[i]];
-        device->pci_domain = 0x5347; /* no real domain of the host's: "SG" */
-        device->pci_bus = 1 + numbers[i];
-        device->multiprocessors = (int)sg_exec_cores();
-        device->memory_total = memory_by_environment(n);
-        if (sg_behaviour()->nvidia && n > 1) /* of several, each another size */
-            device->memory_total -=
-                device->memory_total / 16 * (uint64_t)(numbers[i] % 8) & ~((2ull << 20) - 1);
-    }
+    for (int i = 0; i < visible; i++)
+        describe(&sg_state.devices[i], i, numbers[i], n);
     limit_memory(visible);
     sg_state.n_devices = visible;
     sg_state.capability = capability();
     return CUDA_SUCCESS;
+}
+
+int sg_devices_all(struct sg_device out[SG_DEVICES_MAX])
+{
+    const int n = devices_by_environment();
+    for (int i = 0; i < n; i++)
+        describe(&out[i], i, i, n);
+    return n;
+}
+
+uint32_t sg_capability(void)
+{
+    return sg_enter() == CUDA_SUCCESS ? sg_state.capability : capability();
 }
 
 unsigned sg_shared_per_multiprocessor(void)

@@ -10,6 +10,7 @@
 #include "generated/proto/api_table.h"
 #include "proto/api/proc_address.h"
 #include "softgpu/driver/behaviour/version.h"
+#include "softgpu/driver/entry/soft_devices.h"
 
 extern void *const sg_api[RG_API_COUNT]; /* generated: the exported functions by index */
 
@@ -119,6 +120,10 @@ static const struct rg_export_operations export_operations = {
 
 CUresult cuGetExportTable(const void **table, const CUuuid *id)
 {
+    if (table != NULL && id != NULL && memcmp(id->bytes, RG_SOFT_DEVICES_ID, sizeof id->bytes) == 0) {
+        *table = &sg_soft_devices;
+        return CUDA_SUCCESS;
+    }
     rg_export_tables_init(&export_operations);
     return rg_export_table_get(table, id);
 }

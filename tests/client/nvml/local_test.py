@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""The management library of the software device itself: what programs see of it where there is no server.
+
+usage: local_test.py BUILD
+"""
+import ctypes
+import os
+import subprocess
+import sys
+
+BUILD = sys.argv[1]
+SOFT = os.path.join(BUILD, "stage", "lib", "remote-gpu", "soft")
+MEBIBYTE = 1 << 20
+SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED = 0, 1, 2, 3
+
+
+def must(result, expected=SUCCESS):
+    if result != expected:
+        raise SystemExit(f"gave {result}, expected {expected}")
+
+
+class Nvml:
+    """As programs use it."""
+
+    def __init__(self):
+        self.library = ctypes.CDLL("libnvidia-ml.so.1")
+        self.text = ctypes.create_string_buffer(96)
+
+    def count(self):
+        count = ctypes.c_uint()
+        must(self.library.nvmlDeviceGetCount_v2(ctypes.byref(count)))
+        return count.value
+
+    def device(self, index):
+        device = ctypes.c_void_p()
+        must(self.library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device)))
+        return device
+
+    def words(self, function, device):
+        must(getattr(self.library, function)(device, self.text, len(self.text)))
+        return self.text.value.decode()
+
+    def memory(self, device):
+        """Total, free and used."""
+        memory = (ctypes.c_ulonglong * 3)()
+        must(self.library.nvmlDeviceGetMemoryInfo(device, memory))
+        return list(memory)
+
+    def p2p(self, first, second, which):
+        status = ctypes.c_int(99)
+        must(self.library.nvmlDeviceGetP2PStatus(first, second, which, ctypes.byref(status)))
+        return status.value
+
+    def processes(self, device):
+        """Process ids and their memory."""
+        count = ctypes.c_uint(4)
+        list_of = (ctypes.c_ulonglong * 12)()
+        must(self.library.nvmlDeviceGetComputeRunningProcesses_v3(device, ctypes.byref(count), list_of))
+        return [(list_of[3 * i] & 0xffffffff, list_of[3 * i + 1]) for i in range(count.value)]
+
+
+def use_device():
+    """Allocates 64 MiB of device 0, which is NVML's device 1 here; returns what frees it."""
+    cuda = ctypes.CDLL("libcuda.so.1")
+    context, memory = ctypes.c_void_p(), ctypes.c_ulonglong()
+    must(cuda.cuInit(0))
+    must(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
+    must(cuda.cuCtxSetCurrent(context))
+    must(cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(64 * MEBIBYTE)))
+    return lambda: must(cuda.cuMemFree_v2(memory))
+
+
+def inside():
+    nvml = Nvml()
+    count = ctypes.c_uint()
+    must(nvml.library.nvmlDeviceGetCount_v2(ctypes.byref(count)), UNINITIALIZED)
+    must(nvml.library.nvmlInit_v2())
+    assert nvml.count() == 2, "all devices are shown, whatever CUDA_VISIBLE_DEVICES says"
+    first, second = nvml.device(0), nvml.device(1)
+    must(nvml.library.nvmlDeviceGetHandleByIndex_v2(2, ctypes.byref(ctypes.c_void_p())), INVALID_ARGUMENT)
+    assert nvml.words("nvmlDeviceGetName", first) == "Software GPU"
+    uuid = nvml.words("nvmlDeviceGetUUID", second)
+    again = ctypes.c_void_p()
+    must(nvml.library.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(again)))
+    assert again.value == second.value and uuid != nvml.words("nvmlDeviceGetUUID", first)
+    assert nvml.memory(second) == [256 * MEBIBYTE, 256 * MEBIBYTE, 0], nvml.memory(second)
+    assert nvml.processes(second) == []
+    assert nvml.p2p(first, second, 0) == 0 and nvml.p2p(first, first, 0) == 0 and nvml.p2p(first, second, 2) == 5
+    must(nvml.library.nvmlDeviceGetTemperature(first, 0, ctypes.byref(count)), NOT_SUPPORTED)
+    child = os.fork()  # nothing has been initialised, so a child may use the device
+    if child == 0:
+        use_device()()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    free = use_device()
+    assert nvml.memory(first)[2] == 0 and nvml.memory(second)[2] == 64 * MEBIBYTE, nvml.memory(second)
+    assert nvml.processes(first) == [] and nvml.processes(second) == [(os.getpid(), 64 * MEBIBYTE)]
+    free()
+    assert nvml.memory(second)[2] == 0
+    must(nvml.library.nvmlShutdown())
+    must(nvml.library.nvmlDeviceGetCount_v2(ctypes.byref(count)), UNINITIALIZED)
+    print("done")
+
+
+if BUILD == "inside":
+    inside()
+    sys.exit()
+environment = dict(os.environ, LD_LIBRARY_PATH=SOFT, SOFTGPU_DEVICES="2", SOFTGPU_MEMORY="256M", CUDA_VISIBLE_DEVICES="1")
+ran = subprocess.run([sys.executable, __file__, "inside"], env=environment, stdout=subprocess.PIPE, text=True, timeout=120,
+                     check=False)
+if ran.returncode != 0 or ran.stdout != "done\n":
+    sys.exit(f"status {ran.returncode}, printed {ran.stdout!r}")
