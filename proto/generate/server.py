@@ -121,8 +121,6 @@ def driver_call(operation):
     (before if lets_pass(operation) else after).extend(deletes(operation)) # before others' records can pass
     if lets_pass(operation):
         before.append(f"rg_request_may_block(request, {'true' if operation.needs_context else 'false'});")
-    lines += [f"    if (!rg_driver.{operation.name}) {{", "        request->result = CUDA_ERROR_NOT_SUPPORTED;",
-              "        return;", "    }"]
     lines += ["    " + line for line in before]
     lines.append(f"    request->result = rg_driver.{operation.name}({', '.join(arguments)});")
     return lines, after
@@ -227,7 +225,8 @@ def emit(specification, out):
     header += ["}", "", "#endif", ""]
     write(f"{out}/server/execute.h", "\n".join(header))
 
-    driver = [HEAD, "/* The functions of the driver that the worker has loaded; NULL where it has none. */",
+    driver = [HEAD, "/* The functions of the driver that the worker has loaded. One that it does not have says CUDA_ERROR_NOT_SUPPORTED, so",
+              " * that nobody needs to look; who must decide what to do without asks rg_driver_has. */",
               "#ifndef RG_GENERATED_SERVER_DRIVER_H", "#define RG_GENERATED_SERVER_DRIVER_H", '#include <cuda.h>',
               '#include <cudaProfiler.h>', "", "struct rg_driver_table {"]
     refused = {operation.name for operation in specification.operations
@@ -235,16 +234,26 @@ def emit(specification, out):
     usable = [symbol for symbol in specification.base_symbols() if symbol.name not in refused]
     driver += [f"    {symbol.result} (*{symbol.name})({symbol.declaration});" for symbol in usable]
     driver += ["};", "extern struct rg_driver_table rg_driver;",
+               "extern const struct rg_driver_table rg_driver_absent; /* those that stand in */",
+               "#define rg_driver_has(name) (rg_driver.name != rg_driver_absent.name)",
                "/** Fills rg_driver by dlsym from `library`; returns how many functions were found. */",
                "unsigned rg_driver_resolve(void *library);", "", "#endif", ""]
     write(f"{out}/server/driver.h", "\n".join(driver))
     source = [HEAD, '#include "generated/server/driver.h"', "", "#include <dlfcn.h>", "#include <stddef.h>", "",
-              "struct rg_driver_table rg_driver;", "",
+              '#pragma GCC diagnostic ignored "-Wunused-parameter"', ""]
+    for symbol in usable:
+        source += [f"static {symbol.result} absent_{symbol.name}({symbol.declaration})", "{",
+                   "    return CUDA_ERROR_NOT_SUPPORTED;", "}", ""]
+    table = [f"    .{symbol.name} = absent_{symbol.name}," for symbol in usable]
+    source += ["const struct rg_driver_table rg_driver_absent = {"] + table + ["};",
+               "struct rg_driver_table rg_driver = {"] + table + ["};", "",
               "static const struct {", "    const char *name;", "    size_t offset;", "} functions[] = {"]
     source += [f'    {{"{symbol.name}", offsetof(struct rg_driver_table, {symbol.name})}},' for symbol in usable]
     source += ["};", "", "unsigned rg_driver_resolve(void *library)", "{", "    unsigned found = 0;",
+               "    rg_driver = rg_driver_absent;",
                "    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {",
                "        void *address = dlsym(library, functions[i].name);",
-               "        *(void **)((char *)&rg_driver + functions[i].offset) = address;",
+               "        if (address)",
+               "            *(void **)((char *)&rg_driver + functions[i].offset) = address;",
                "        found += address != NULL;", "    }", "    return found;", "}", ""]
     write(f"{out}/server/driver.c", "\n".join(source))

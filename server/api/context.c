@@ -85,8 +85,6 @@ CUresult rg_execute_cuCtxDestroy_v2(struct rg_request *request, CUcontext ctx)
 CUresult rg_execute_cuGreenCtxDestroy(struct rg_request *request, CUgreenCtx green)
 {
     CUcontext object = NULL;
-    if (!rg_driver.cuGreenCtxDestroy || !rg_driver.cuCtxFromGreenCtx)
-        return CUDA_ERROR_NOT_SUPPORTED;
     struct rg_worker_context *context =
         rg_driver.cuCtxFromGreenCtx(&object, green) == CUDA_SUCCESS ? state_of(request, object) : NULL;
     if (context)
@@ -173,8 +171,6 @@ CUresult rg_execute_rgPrimaryTake(struct rg_request *request, uint64_t context, 
 CUresult rg_execute_cuDevicePrimaryCtxSetFlags_v2(struct rg_request *request, CUdevice dev,
                                                   unsigned int flags)
 {
-    if (!rg_driver.cuDevicePrimaryCtxSetFlags_v2)
-        return CUDA_ERROR_NOT_SUPPORTED;
     RG_TRY(rg_coredump_context_flags(flags));
     not_ready(request->worker, dev, true); /* flags are for a context that is yet to be made */
     return rg_driver.cuDevicePrimaryCtxSetFlags_v2(dev, flags);
@@ -184,8 +180,6 @@ CUresult rg_execute_cuCtxCreate_v2(struct rg_request *request, uint64_t context,
                                    CUdevice dev)
 {
     CUcontext made = NULL;
-    if (!rg_driver.cuCtxCreate_v2)
-        return CUDA_ERROR_NOT_SUPPORTED;
     RG_TRY(rg_coredump_context_flags(flags));
     CUresult result = rg_driver.cuCtxCreate_v2(&made, flags, dev);
     if (result == CUDA_SUCCESS)
@@ -196,8 +190,6 @@ CUresult rg_execute_cuCtxCreate_v2(struct rg_request *request, uint64_t context,
 CUresult rg_execute_cuCtxSetFlags(struct rg_request *request, unsigned int flags)
 {
     (void)request;
-    if (!rg_driver.cuCtxSetFlags)
-        return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = rg_coredump_context_flags(flags);
     return result == CUDA_SUCCESS ? rg_driver.cuCtxSetFlags(flags) : result;
 }
@@ -233,7 +225,7 @@ CUresult rg_execute_rgContextError(struct rg_request *request, CUcontext context
 {
     (void)request;
     CUresult result = rg_driver.cuCtxSetCurrent(context);
-    if (result == CUDA_SUCCESS && rg_driver.cuStreamQuery)
+    if (result == CUDA_SUCCESS)
         result = rg_driver.cuStreamQuery(CU_STREAM_LEGACY);
     rg_context_unknown();
     *error = (unsigned)result;

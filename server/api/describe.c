@@ -48,8 +48,7 @@ static bool output_name(struct rg_request *request, const char *name)
 static void describe_module(struct rg_request *request, CUmodule module, unsigned most)
 {
     unsigned n = 0;
-    if (!rg_driver.cuModuleGetFunctionCount || !rg_driver.cuModuleEnumerateFunctions ||
-        !rg_driver.cuFuncGetName || !rg_driver.cuFuncGetParamInfo ||
+    if (!rg_driver_has(cuFuncGetParamInfo) ||
         rg_driver.cuModuleGetFunctionCount(&n, module) != CUDA_SUCCESS || n > most)
         n = 0;
     CUfunction found[FUNCTIONS_MAX];
@@ -70,8 +69,7 @@ static void describe_library(struct rg_request *request, CUlibrary library, unsi
     unsigned n = 0;
     CUdevice device = 0; /* of the context that is current here */
     (void)rg_driver.cuCtxGetDevice(&device);
-    if (!rg_driver.cuLibraryGetKernelCount || !rg_driver.cuLibraryEnumerateKernels ||
-        !rg_driver.cuKernelGetName || !rg_driver.cuKernelGetFunction || !rg_driver.cuKernelGetParamInfo ||
+    if (!rg_driver_has(cuKernelGetParamInfo) ||
         rg_driver.cuLibraryGetKernelCount(&n, library) != CUDA_SUCCESS || n > most)
         n = 0;
     CUkernel found[FUNCTIONS_MAX];
@@ -181,8 +179,7 @@ static void preload_image(struct rg_request *request, const struct rg_image *ima
 static bool suitable(struct rg_request *request, struct rg_image *image, struct variables *variables,
                      struct rg_image_code *code)
 {
-    if (!rg_driver.cuLibraryLoadData || !rg_driver.cuLibraryGetGlobal || !rg_driver.cuLibraryGetModule ||
-        !rg_driver.cuModuleGetGlobal_v2 || !image || image->parts ||
+    if (!rg_driver_has(cuLibraryLoadData) || !image || image->parts ||
         rg_image_code(request, image, RG_IMAGE_MODULE, code) != CUDA_SUCCESS)
         return false;
     const bool read = rg_image_variables(code->data, code->size, note_variable, variables);
@@ -212,8 +209,6 @@ CUresult rg_execute_rgImagePreload(struct rg_request *request, uint64_t library,
 CUresult rg_execute_rgModuleTake(struct rg_request *request, uint64_t module, CUlibrary library)
 {
     CUmodule made = NULL;
-    if (!rg_driver.cuLibraryGetModule)
-        return CUDA_ERROR_NOT_SUPPORTED;
     const CUresult result = rg_driver.cuLibraryGetModule(&made, library);
     request->owner = library;
     if (result == CUDA_SUCCESS)

@@ -36,11 +36,12 @@ static CUresult malformed(struct maker *m, const char *what)
 
 static bool supported(void)
 {
-    return rg_driver.cuGraphCreate && rg_driver.cuGraphDestroy && rg_driver.cuGraphConditionalHandleCreate &&
-           rg_driver.cuGraphAddNode_v2 && rg_driver.cuGraphAddKernelNode_v2 &&
-           rg_driver.cuGraphKernelNodeSetAttribute && rg_driver.cuGraphAddMemcpyNode &&
-           rg_driver.cuGraphAddMemsetNode && rg_driver.cuGraphAddEmptyNode &&
-           rg_driver.cuGraphInstantiateWithFlags && rg_driver.cuGraphLaunch && rg_driver.cuGraphExecDestroy;
+    return rg_driver_has(cuGraphCreate) && rg_driver_has(cuGraphDestroy) &&
+           rg_driver_has(cuGraphConditionalHandleCreate) && rg_driver_has(cuGraphAddNode_v2) &&
+           rg_driver_has(cuGraphAddKernelNode_v2) && rg_driver_has(cuGraphKernelNodeSetAttribute) &&
+           rg_driver_has(cuGraphAddMemcpyNode) && rg_driver_has(cuGraphAddMemsetNode) &&
+           rg_driver_has(cuGraphAddEmptyNode) && rg_driver_has(cuGraphInstantiateWithFlags) &&
+           rg_driver_has(cuGraphLaunch) && rg_driver_has(cuGraphExecDestroy);
 }
 
 static int by_client(const void *a, const void *b)
@@ -321,12 +322,11 @@ CUresult rg_execute_rgGraphMake(struct rg_request *request, uint64_t graph, unsi
 CUresult rg_execute_rgGraphRun(struct rg_request *request, CUgraphExec graph, CUstream stream)
 {
     (void)request;
-    return rg_driver.cuGraphLaunch ? rg_count_launch(rg_driver.cuGraphLaunch(graph, stream))
-                                   : CUDA_ERROR_NOT_SUPPORTED;
+    return rg_count_launch(rg_driver.cuGraphLaunch(graph, stream));
 }
 
 CUresult rg_execute_rgGraphDrop(struct rg_request *request, CUgraphExec graph)
 {
     (void)request;
-    return rg_driver.cuGraphExecDestroy ? rg_driver.cuGraphExecDestroy(graph) : CUDA_ERROR_NOT_SUPPORTED;
+    return rg_driver.cuGraphExecDestroy(graph);
 }

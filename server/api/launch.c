@@ -58,8 +58,6 @@ CUresult rg_execute_rgLaunch(struct rg_request *request, unsigned long long func
     if (count == 0 && !cooperative)
         return rg_count_launch(rg_driver.cuLaunchKernel(object, grid_x, grid_y, grid_z, block_x, block_y,
                                                         block_z, shared, stream, NULL, parameters));
-    if (!rg_driver.cuLaunchKernelEx)
-        return CUDA_ERROR_NOT_SUPPORTED;
     CUlaunchAttribute *all = rg_request_memory(request, ((size_t)count + 1) * sizeof *all);
     if (!all)
         return request->result;

@@ -66,8 +66,7 @@ static void drop(struct rg_object *entry, void *user)
     const struct drop *which = user;
     if (rg_handle_kind(entry->handle) != RG_KIND_LINK || entry->context != which->context)
         return;
-    if (rg_driver.cuLinkDestroy)
-        (void)rg_driver.cuLinkDestroy(entry->object);
+    (void)rg_driver.cuLinkDestroy(entry->object);
     rg_extra_release(entry->extra);
     rg_objects_remove(&which->worker->objects, entry);
 }
@@ -122,8 +121,6 @@ CUresult rg_execute_rgLinkCreate(struct rg_request *request, uint64_t state, uns
     struct options all;
     CUlinkState made = NULL;
     RG_TRY(read_options(request, &all, count, options, values));
-    if (!rg_driver.cuLinkCreate_v2 || !rg_driver.cuLinkAddData_v2 || !rg_driver.cuLinkComplete)
-        return CUDA_ERROR_NOT_SUPPORTED;
     info_size = info_size < LOG_MAX ? info_size : LOG_MAX;
     error_size = error_size < LOG_MAX ? error_size : LOG_MAX;
     struct linker *extra = calloc(1, sizeof *extra + info_size + error_size + 2);
@@ -148,8 +145,7 @@ CUresult rg_execute_rgLinkCreate(struct rg_request *request, uint64_t state, uns
         entry->extra = extra;
         return CUDA_SUCCESS;
     }
-    if (rg_driver.cuLinkDestroy) /* the session has been ended */
-        (void)rg_driver.cuLinkDestroy(made);
+    (void)rg_driver.cuLinkDestroy(made);
     release(extra);
     return CUDA_ERROR_UNKNOWN;
 }
@@ -232,8 +228,6 @@ CUresult rg_execute_cuLinkDestroy(struct rg_request *request, CUlinkState state)
 {
     if (!state)
         return CUDA_ERROR_INVALID_HANDLE;
-    if (!rg_driver.cuLinkDestroy)
-        return CUDA_ERROR_NOT_SUPPORTED;
     rg_out_of_order_settle(request, state, 0);
     return rg_driver.cuLinkDestroy(state);
 }

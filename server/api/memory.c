@@ -42,8 +42,6 @@ CUresult rg_execute_rgMemPoolSetAttribute(struct rg_request *request, CUmemoryPo
                                           CUmemPool_attribute attr, unsigned long long value)
 {
     int number = (int)value;
-    if (!rg_driver.cuMemPoolSetAttribute)
-        return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = rg_driver.cuMemPoolSetAttribute(pool, attr, is_int(attr) ? (void *)&number : &value);
     if (result == CUDA_SUCCESS && attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
         rg_prealloc_pool_reset(request->worker, pool);
@@ -54,8 +52,6 @@ CUresult rg_execute_rgMemPoolGetAttribute(struct rg_request *request, CUmemoryPo
                                           CUmemPool_attribute attr, unsigned long long *value)
 {
     int number = 0;
-    if (!rg_driver.cuMemPoolGetAttribute)
-        return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = rg_driver.cuMemPoolGetAttribute(pool, attr, is_int(attr) ? (void *)&number : value);
     if (is_int(attr))
         *value = (unsigned)number;
@@ -68,8 +64,6 @@ CUresult rg_execute_rgMemPoolGetAttribute(struct rg_request *request, CUmemoryPo
 
 CUresult rg_execute_cuMemFree_v2(struct rg_request *request, CUdeviceptr dptr)
 {
-    if (!rg_driver.cuMemFree_v2)
-        return CUDA_ERROR_NOT_SUPPORTED;
     struct rg_gpudirect_area *area = rg_gpudirect_take(request->worker, dptr);
     rg_request_may_block(request, true);
     rg_gpudirect_end(request, area);
@@ -78,8 +72,6 @@ CUresult rg_execute_cuMemFree_v2(struct rg_request *request, CUdeviceptr dptr)
 
 CUresult rg_execute_cuMemFreeAsync(struct rg_request *request, CUdeviceptr dptr, CUstream hStream)
 {
-    if (!rg_driver.cuMemFreeAsync)
-        return CUDA_ERROR_NOT_SUPPORTED;
     rg_gpudirect_end(request, rg_gpudirect_take(request->worker,
                                                 dptr)); /* memory that is no pool's can be freed so, too */
     rg_worker_memory_of_pools(request->worker);

@@ -134,8 +134,6 @@ CUresult rg_execute_rgLibraryLoad(struct rg_request *request, uint64_t library, 
     for (unsigned i = 0; i < library_count && result == CUDA_SUCCESS; i++)
         if (library_options[i] != CU_LIBRARY_BINARY_IS_PRESERVED)
             result = CUDA_ERROR_NOT_SUPPORTED;
-    if (result == CUDA_SUCCESS && !rg_driver.cuLibraryLoadData)
-        result = CUDA_ERROR_NOT_SUPPORTED;
     if (result == CUDA_SUCCESS) {
         result = load_library(&load, &made);
         if (result == CUDA_ERROR_OUT_OF_MEMORY && rg_worker_reclaim(request))
@@ -186,7 +184,7 @@ static CUdevice device_of(struct rg_request *request)
 static bool is_unloaded(CUfunction function)
 {
     CUfunctionLoadingState state = CU_FUNCTION_LOADING_STATE_LOADED;
-    return function && rg_driver.cuFuncIsLoaded && rg_driver.cuFuncLoad &&
+    return function && rg_driver_has(cuFuncLoad) &&
            rg_driver.cuFuncIsLoaded(&state, function) == CUDA_SUCCESS &&
            state == CU_FUNCTION_LOADING_STATE_UNLOADED;
 }
@@ -256,8 +254,6 @@ CUresult rg_execute_rgLibraryGetKernel(struct rg_request *request, uint64_t kern
     CUkernel made = NULL;
     if (!name)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!rg_driver.cuLibraryGetKernel)
-        return CUDA_ERROR_NOT_SUPPORTED;
     const CUdevice device = device_of(request);
     rg_request_go_out_of_order(request);
     CUresult result = rg_driver.cuLibraryGetKernel(&made, library, name);
@@ -274,8 +270,6 @@ CUresult rg_execute_rgLibraryGetKernel(struct rg_request *request, uint64_t kern
 CUresult rg_execute_rgKernelGetFunction(struct rg_request *request, uint64_t function, CUkernel kernel)
 {
     CUfunction made = NULL;
-    if (!rg_driver.cuKernelGetFunction)
-        return CUDA_ERROR_NOT_SUPPORTED;
     rg_request_go_out_of_order(request);
     RG_TRY(rg_driver.cuKernelGetFunction(&made, kernel));
     request->owner = request->uses; /* the kernel's library */
@@ -287,8 +281,6 @@ CUresult rg_execute_rgKernelGetFunction(struct rg_request *request, uint64_t fun
 CUresult rg_execute_rgKernelTakeFunction(struct rg_request *request, uint64_t function, CUkernel kernel)
 {
     CUfunction made = NULL;
-    if (!rg_driver.cuKernelGetFunction)
-        return CUDA_ERROR_NOT_SUPPORTED;
     RG_TRY(rg_driver.cuKernelGetFunction(&made, kernel));
     request->owner = request->uses;
     rg_layouts_function(request, made, kernel);
@@ -299,8 +291,6 @@ CUresult rg_execute_rgKernelTakeFunction(struct rg_request *request, uint64_t fu
 CUresult rg_execute_cuLibraryGetModule(struct rg_request *request, uint64_t module, CUlibrary library)
 {
     CUmodule made = NULL;
-    if (!rg_driver.cuLibraryGetModule)
-        return CUDA_ERROR_NOT_SUPPORTED;
     rg_request_go_out_of_order(request);
     CUresult result = rg_driver.cuLibraryGetModule(&made, library);
     request->owner = library;
@@ -337,9 +327,6 @@ CUresult rg_execute_rgModuleEnumerate(struct rg_request *request, CUmodule modul
                                       const unsigned long long *ids)
 {
     unsigned int there = 0;
-    if (!rg_driver.cuModuleGetFunctionCount || !rg_driver.cuModuleEnumerateFunctions ||
-        !rg_driver.cuFuncGetName)
-        return CUDA_ERROR_NOT_SUPPORTED;
     if (count <= ASIDE_MAX)
         rg_request_go_out_of_order(request);
     CUresult result = rg_driver.cuModuleGetFunctionCount(&there, module);
@@ -363,9 +350,6 @@ CUresult rg_execute_rgLibraryEnumerate(struct rg_request *request, CUlibrary lib
                                        const unsigned long long *ids)
 {
     unsigned int there = 0;
-    if (!rg_driver.cuLibraryGetKernelCount || !rg_driver.cuLibraryEnumerateKernels ||
-        !rg_driver.cuKernelGetName)
-        return CUDA_ERROR_NOT_SUPPORTED;
     const CUdevice device = device_of(request);
     if (count <= ASIDE_MAX)
         rg_request_go_out_of_order(request);
@@ -394,8 +378,7 @@ static void managed_memory_at(CUdeviceptr address, CUdeviceptr *start, size_t *s
     unsigned managed = 0;
     *start = 0;
     *size = 0;
-    if (!rg_driver.cuPointerGetAttribute || !rg_driver.cuMemGetAddressRange_v2 ||
-        rg_driver.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) != CUDA_SUCCESS ||
+    if (rg_driver.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) != CUDA_SUCCESS ||
         !managed || rg_driver.cuMemGetAddressRange_v2(start, size, address) != CUDA_SUCCESS)
         *size = 0;
 }
@@ -416,8 +399,6 @@ CUresult rg_execute_rgModuleVariable(struct rg_request *request, CUmodule module
     size_t bytes = 0;
     if (!name)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!rg_driver.cuModuleGetGlobal_v2)
-        return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = rg_driver.cuModuleGetGlobal_v2(&address, &bytes, module, name);
     return result == CUDA_SUCCESS ? rg_module_output_variable(request, address, bytes) : result;
 }
@@ -431,8 +412,6 @@ CUresult rg_execute_rgLibraryVariable(struct rg_request *request, CUlibrary libr
         managed ? rg_driver.cuLibraryGetManaged : rg_driver.cuLibraryGetGlobal;
     if (!name)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!get)
-        return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = get(&address, &bytes, library, name);
     return result == CUDA_SUCCESS ? rg_module_output_variable(request, address, bytes) : result;
 }

@@ -9,12 +9,11 @@ CUresult rg_execute_rgOccupancyBlockSize(struct rg_request *request, int *min_gr
                                          CUfunction func, size_t shared, int limit, unsigned int flags)
 {
     (void)request;
-    if (rg_driver.cuOccupancyMaxPotentialBlockSizeWithFlags)
+    if (rg_driver_has(cuOccupancyMaxPotentialBlockSizeWithFlags))
         return rg_driver.cuOccupancyMaxPotentialBlockSizeWithFlags(min_grid, block, func, NULL, shared, limit,
                                                                    flags);
-    if (rg_driver.cuOccupancyMaxPotentialBlockSize && flags == 0)
-        return rg_driver.cuOccupancyMaxPotentialBlockSize(min_grid, block, func, NULL, shared, limit);
-    return CUDA_ERROR_NOT_SUPPORTED;
+    return flags ? CUDA_ERROR_NOT_SUPPORTED
+                 : rg_driver.cuOccupancyMaxPotentialBlockSize(min_grid, block, func, NULL, shared, limit);
 }
 
 CUresult rg_execute_rgOccupancyClusters(struct rg_request *request, unsigned int size, CUfunction func,
@@ -33,5 +32,5 @@ CUresult rg_execute_rgOccupancyClusters(struct rg_request *request, unsigned int
     for (unsigned i = 0; i < count; i++) /* events have no say in it */
         if (rg_launch_attribute_kind(attributes[i].id) == RG_LAUNCH_ATTRIBUTE_PLAIN)
             all[own.numAttrs++] = attributes[i];
-    return ask ? ask(result, func, &own) : CUDA_ERROR_NOT_SUPPORTED;
+    return ask(result, func, &own);
 }

@@ -52,8 +52,6 @@ CUresult rg_execute_cuDeviceGetDevResource(struct rg_request *request, CUdevice 
                                            CUdevResource *resource, CUdevResourceType type)
 {
     (void)request;
-    if (!rg_driver.cuDeviceGetDevResource)
-        return CUDA_ERROR_NOT_SUPPORTED;
     RG_TRY(rg_driver.cuDeviceGetDevResource(device, resource, type));
     return keep(resource);
 }
@@ -62,8 +60,6 @@ CUresult rg_execute_cuCtxGetDevResource(struct rg_request *request, CUcontext co
                                         CUdevResource *resource, CUdevResourceType type)
 {
     (void)request;
-    if (!rg_driver.cuCtxGetDevResource)
-        return CUDA_ERROR_NOT_SUPPORTED;
     RG_TRY(rg_driver.cuCtxGetDevResource(context, resource, type));
     return keep(resource);
 }
@@ -72,8 +68,6 @@ CUresult rg_execute_cuGreenCtxGetDevResource(struct rg_request *request, CUgreen
                                              CUdevResource *resource, CUdevResourceType type)
 {
     (void)request;
-    if (!rg_driver.cuGreenCtxGetDevResource)
-        return CUDA_ERROR_NOT_SUPPORTED;
     RG_TRY(rg_driver.cuGreenCtxGetDevResource(green, resource, type));
     return keep(resource);
 }
@@ -83,8 +77,6 @@ CUresult rg_execute_rgSmResourceSplit(struct rg_request *request, const CUdevRes
                                       unsigned int *groups, CUdevResource *result, CUdevResource *remaining)
 {
     (void)request;
-    if (!rg_driver.cuDevSmResourceSplitByCount)
-        return CUDA_ERROR_NOT_SUPPORTED;
     *groups = capacity;
     CUresult status = rg_driver.cuDevSmResourceSplitByCount(capacity ? result : NULL, groups, input,
                                                             remaining, flags, minimum);
@@ -97,8 +89,6 @@ CUresult rg_execute_cuDevResourceGenerateDesc(struct rg_request *request, uint64
                                               CUdevResource *resources, unsigned int count)
 {
     CUdevResourceDesc made = NULL;
-    if (!rg_driver.cuDevResourceGenerateDesc)
-        return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = rg_driver.cuDevResourceGenerateDesc(&made, resources, count);
     if (result == CUDA_SUCCESS)
         rg_request_new(request, RG_KIND_RESOURCES, handle, made);
@@ -109,8 +99,6 @@ CUresult rg_execute_cuGreenCtxCreate(struct rg_request *request, uint64_t handle
                                      CUdevice device, unsigned int flags)
 {
     CUgreenCtx made = NULL;
-    if (!rg_driver.cuGreenCtxCreate || !rg_driver.cuGreenCtxDestroy || !rg_driver.cuCtxFromGreenCtx)
-        return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = rg_driver.cuGreenCtxCreate(&made, desc, device, flags);
     if (result == CUDA_SUCCESS)
         rg_request_new(request, RG_KIND_GREEN, handle, made);
@@ -120,8 +108,6 @@ CUresult rg_execute_cuGreenCtxCreate(struct rg_request *request, uint64_t handle
 CUresult rg_execute_rgGreenContext(struct rg_request *request, CUgreenCtx green, uint64_t context)
 {
     CUcontext object = NULL;
-    if (!rg_driver.cuCtxFromGreenCtx)
-        return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = rg_driver.cuCtxFromGreenCtx(&object, green);
     if (result == CUDA_SUCCESS)
         rg_request_found(request, RG_KIND_CONTEXT, context, object);
@@ -133,8 +119,6 @@ CUresult rg_execute_rgGreenStreamCreate(struct rg_request *request, uint64_t str
 {
     CUstream made = NULL;
     CUcontext object = NULL;
-    if (!rg_driver.cuGreenCtxStreamCreate || !rg_driver.cuCtxFromGreenCtx)
-        return CUDA_ERROR_NOT_SUPPORTED;
     /* It goes with the client thread's context: then that must be the one with which it ends. */
     if (!request->thread->context || rg_driver.cuCtxFromGreenCtx(&object, green) != CUDA_SUCCESS ||
         rg_objects_handle(&request->worker->objects, RG_KIND_CONTEXT, object) != request->thread->context)

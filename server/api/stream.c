@@ -9,8 +9,6 @@
 
 CUresult rg_execute_cuStreamSynchronize(struct rg_request *request, CUstream stream)
 {
-    if (!rg_driver.cuStreamSynchronize)
-        return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = !stream || stream == CU_STREAM_LEGACY ? rg_wait_legacy_stream(request, stream)
                                                             : rg_wait_stream(request, stream);
     rg_output_drain(request->worker);
@@ -22,8 +20,6 @@ CUresult rg_execute_cuStreamDestroy_v2(struct rg_request *request, CUstream stre
     struct rg_worker_stream *state = stream ? rg_request_stream_state(request, stream) : NULL;
     if (!state || state->per_thread)
         return CUDA_ERROR_INVALID_HANDLE; /* the default streams are not created, so not destroyed */
-    if (!rg_driver.cuStreamDestroy_v2)
-        return CUDA_ERROR_NOT_SUPPORTED;
     rg_stream_drop(request, state);
     return rg_driver.cuStreamDestroy_v2(stream);
 }
@@ -33,8 +29,6 @@ CUresult rg_execute_cuStreamSetAttribute(struct rg_request *request, CUstream st
                                          CUstreamAttrID attribute, const CUstreamAttrValue *value)
 {
     (void)request;
-    if (!rg_driver.cuStreamSetAttribute)
-        return CUDA_ERROR_NOT_SUPPORTED;
     return rg_launch_attribute_kind(attribute) == RG_LAUNCH_ATTRIBUTE_PLAIN
                ? rg_driver.cuStreamSetAttribute(stream, attribute, value)
                : CUDA_ERROR_INVALID_VALUE;

@@ -44,23 +44,16 @@ CUresult rg_execute_rgTensorMapEncode(struct rg_request *request, CUtensorMap *m
     void *address = (void *)(uintptr_t)w[RG_TENSOR_ADDRESS];
     switch (w[RG_TENSOR_KIND]) {
     case RG_TENSOR_TILED:
-        return rg_driver.cuTensorMapEncodeTiled
-                   ? rg_driver.cuTensorMapEncodeTiled(map, type, rank, address, a.dims, a.strides, a.box,
-                                                      a.steps, interleave, swizzle, l2, fill)
-                   : CUDA_ERROR_NOT_SUPPORTED;
+        return rg_driver.cuTensorMapEncodeTiled(map, type, rank, address, a.dims, a.strides, a.box, a.steps,
+                                                interleave, swizzle, l2, fill);
     case RG_TENSOR_IM2COL:
-        return rg_driver.cuTensorMapEncodeIm2col
-                   ? rg_driver.cuTensorMapEncodeIm2col(map, type, rank, address, a.dims, a.strides, a.lower,
-                                                       a.upper, channels, pixels, a.steps, interleave,
-                                                       swizzle, l2, fill)
-                   : CUDA_ERROR_NOT_SUPPORTED;
+        return rg_driver.cuTensorMapEncodeIm2col(map, type, rank, address, a.dims, a.strides, a.lower,
+                                                 a.upper, channels, pixels, a.steps, interleave, swizzle, l2,
+                                                 fill);
     case RG_TENSOR_IM2COL_WIDE:
-        return rg_driver.cuTensorMapEncodeIm2colWide
-                   ? rg_driver.cuTensorMapEncodeIm2colWide(
-                         map, type, rank, address, a.dims, a.strides, a.lower[0], a.upper[0], channels,
-                         pixels, a.steps, interleave, (CUtensorMapIm2ColWideMode)w[RG_TENSOR_MODE], swizzle,
-                         l2, fill)
-                   : CUDA_ERROR_NOT_SUPPORTED;
+        return rg_driver.cuTensorMapEncodeIm2colWide(
+            map, type, rank, address, a.dims, a.strides, a.lower[0], a.upper[0], channels, pixels, a.steps,
+            interleave, (CUtensorMapIm2ColWideMode)w[RG_TENSOR_MODE], swizzle, l2, fill);
     default:
         return CUDA_ERROR_NOT_SUPPORTED;
     }
@@ -71,6 +64,5 @@ CUresult rg_execute_rgTensorMapReplace(struct rg_request *request, CUtensorMap *
 {
     (void)request;
     memcpy(out, map, sizeof *out);
-    return rg_driver.cuTensorMapReplaceAddress ? rg_driver.cuTensorMapReplaceAddress(out, address)
-                                               : CUDA_ERROR_NOT_SUPPORTED;
+    return rg_driver.cuTensorMapReplaceAddress(out, address);
 }

@@ -55,8 +55,6 @@ CUresult rg_execute_rgTexObjectCreate(struct rg_request *request, const CUDA_RES
 {
     CUDA_RESOURCE_DESC own = *resource;
     (void)request;
-    if (!rg_driver.cuTexObjectCreate)
-        return CUDA_ERROR_NOT_SUPPORTED;
     if (own.resType == CU_RESOURCE_TYPE_ARRAY) {
         if (!array)
             return CUDA_ERROR_INVALID_HANDLE;
@@ -74,8 +72,7 @@ CUresult rg_execute_rgTexObjectCreateMipmap(struct rg_request *request, CUmipmap
     resource.res.mipmap.hMipmappedArray = mipmap;
     if (!mipmap)
         return CUDA_ERROR_INVALID_HANDLE;
-    return rg_driver.cuTexObjectCreate ? rg_driver.cuTexObjectCreate(object, &resource, texture, view)
-                                       : CUDA_ERROR_NOT_SUPPORTED;
+    return rg_driver.cuTexObjectCreate(object, &resource, texture, view);
 }
 
 CUresult rg_execute_rgSurfObjectCreate(struct rg_request *request, CUarray array, unsigned long long *object)
@@ -85,8 +82,7 @@ CUresult rg_execute_rgSurfObjectCreate(struct rg_request *request, CUarray array
     resource.res.array.hArray = array;
     if (!array)
         return CUDA_ERROR_INVALID_HANDLE;
-    return rg_driver.cuSurfObjectCreate ? rg_driver.cuSurfObjectCreate(object, &resource)
-                                        : CUDA_ERROR_NOT_SUPPORTED;
+    return rg_driver.cuSurfObjectCreate(object, &resource);
 }
 
 CUresult rg_execute_rgTexRefSetAddress(struct rg_request *request, CUtexref reference, CUdeviceptr address,
@@ -96,7 +92,5 @@ CUresult rg_execute_rgTexRefSetAddress(struct rg_request *request, CUtexref refe
     if (!reference)
         return CUDA_ERROR_INVALID_HANDLE;
     rg_request_may_block(request, true);
-    return rg_driver.cuTexRefSetAddress_v2
-               ? rg_driver.cuTexRefSetAddress_v2(aligned ? NULL : offset, reference, address, size)
-               : CUDA_ERROR_NOT_SUPPORTED;
+    return rg_driver.cuTexRefSetAddress_v2(aligned ? NULL : offset, reference, address, size);
 }

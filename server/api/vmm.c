@@ -19,8 +19,6 @@ CUresult rg_execute_cuMemCreate(struct rg_request *request, uint64_t handle, siz
                                 const CUmemAllocationProp *prop, unsigned long long flags)
 {
     CUmemGenericAllocationHandle made = 0;
-    if (!rg_driver.cuMemCreate || !rg_driver.cuMemRelease)
-        return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = rg_driver.cuMemCreate(&made, size, prop, flags);
     if (result == CUDA_SUCCESS)
         rg_request_new(request, RG_KIND_ALLOCATION, handle, (void *)(uintptr_t)made);
@@ -30,8 +28,6 @@ CUresult rg_execute_cuMemCreate(struct rg_request *request, uint64_t handle, siz
 CUresult rg_execute_cuMemRetainAllocationHandle(struct rg_request *request, uint64_t handle, void *addr)
 {
     CUmemGenericAllocationHandle found = 0;
-    if (!rg_driver.cuMemRetainAllocationHandle || !rg_driver.cuMemRelease)
-        return CUDA_ERROR_NOT_SUPPORTED;
     RG_TRY(rg_driver.cuMemRetainAllocationHandle(&found, addr));
     void *object = (void *)(uintptr_t)found;
     if (rg_objects_find_object(&request->worker->objects, RG_KIND_ALLOCATION, object))
@@ -44,8 +40,6 @@ CUresult rg_execute_cuMulticastCreate(struct rg_request *request, uint64_t handl
                                       const CUmulticastObjectProp *prop)
 {
     CUmemGenericAllocationHandle made = 0;
-    if (!rg_driver.cuMulticastCreate || !rg_driver.cuMemRelease)
-        return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = rg_driver.cuMulticastCreate(&made, prop);
     if (result == CUDA_SUCCESS)
         rg_request_new(request, RG_KIND_ALLOCATION, handle, (void *)(uintptr_t)made);

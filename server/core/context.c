@@ -28,8 +28,7 @@ bool rg_context_idle(struct rg_worker *worker, const struct rg_worker_context *c
 {
     if (worker->last_work <= atomic_load(&context->idle_at))
         return true;
-    if (!rg_driver.cuStreamQuery || !rg_context_has_few_streams(context) ||
-        rg_driver.cuStreamQuery(CU_STREAM_LEGACY) != CUDA_SUCCESS)
+    if (!rg_context_has_few_streams(context) || rg_driver.cuStreamQuery(CU_STREAM_LEGACY) != CUDA_SUCCESS)
         return false;
     for (int i = 0; i < RG_FEW_STREAMS; i++)
         if (context->few_streams[i] && rg_driver.cuStreamQuery(context->few_streams[i]) != CUDA_SUCCESS)
@@ -71,7 +70,7 @@ void rg_stream_drop(struct rg_request *request, struct rg_worker_stream *stream)
 {
     struct rg_worker_context *context = rg_context_find(request->worker, stream->context);
     if (context) {
-        if (!rg_driver.cuStreamQuery || rg_driver.cuStreamQuery(stream->object) == CUDA_ERROR_NOT_READY)
+        if (rg_driver.cuStreamQuery(stream->object) == CUDA_ERROR_NOT_READY)
             context->left_at = rg_executor_of(request)->seq;
         context->n_streams--;
         for (int i = 0; i < RG_FEW_STREAMS; i++)

@@ -35,8 +35,7 @@ static bool find(struct rg_worker *worker, uint64_t address, struct rg_known_ran
         out->start = address;
         return is_shared(worker, address, &out->end);
     }
-    if ((type == 0 || size == 0) && rg_driver.cuMemGetAddressRange_v2 &&
-        rg_driver.cuMemGetAddressRange_v2(&start, &size, address) == CUDA_SUCCESS)
+    if ((type == 0 || size == 0) && rg_driver.cuMemGetAddressRange_v2(&start, &size, address) == CUDA_SUCCESS)
         type = CU_MEMORYTYPE_DEVICE; /* variables, where a driver counts those apart */
     if (type == 0 || address < start || address - start >= size)
         return false;
@@ -97,7 +96,7 @@ bool rg_request_device_memory(struct rg_request *request, uint64_t address, uint
     /* what is known is the dispatcher's */
     struct rg_known_ranges *known = rg_executor_of(request)->roles ? known_of(worker) : NULL;
     uint64_t extent, end;
-    if (!width || !height || !rg_driver.cuPointerGetAttributes)
+    if (!width || !height || !rg_driver_has(cuPointerGetAttributes))
         return true;
     bool good = (height == 1 || pitch >= width) && !__builtin_mul_overflow(pitch, height - 1, &extent) &&
                 !__builtin_add_overflow(extent, width, &extent) &&

@@ -138,7 +138,7 @@ static bool attach(struct rg_request *request, struct rg_object *entry)
         unsigned flags = 0;
         if (!stream)
             return false;
-        if (rg_driver.cuStreamGetFlags && rg_driver.cuStreamGetFlags(entry->object, &flags) == CUDA_SUCCESS)
+        if (rg_driver.cuStreamGetFlags(entry->object, &flags) == CUDA_SUCCESS)
             stream->non_blocking = flags & CU_STREAM_NON_BLOCKING;
         entry->extra = stream;
         rg_stream_add(request->worker, stream);

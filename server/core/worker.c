@@ -73,7 +73,7 @@ bool rg_worker_reclaim(struct rg_request *request)
 static void destroy_unbound(struct rg_object *entry, void *user)
 {
     (void)user;
-    if (rg_handle_kind(entry->handle) == RG_KIND_LIBRARY && rg_driver.cuLibraryUnload)
+    if (rg_handle_kind(entry->handle) == RG_KIND_LIBRARY)
         (void)rg_driver.cuLibraryUnload(entry->object);
     if (rg_handle_kind(entry->handle) != RG_KIND_CONTEXT)
         rg_extra_release(entry->extra);

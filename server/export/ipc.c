@@ -41,7 +41,7 @@ CUresult rg_execute_rgShareAllocation(struct rg_request *request, CUmemGenericAl
 {
     unsigned char exported[RG_EXPORT_TOKEN] = {0};
     (void)request;
-    if (!rg_driver.cuMemExportToShareableHandle || !type_known(type))
+    if (!type_known(type))
         return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result =
         rg_driver.cuMemExportToShareableHandle(exported, handle, (CUmemAllocationHandleType)type, flags);
@@ -53,7 +53,7 @@ CUresult rg_execute_rgSharePool(struct rg_request *request, CUmemoryPool pool, u
 {
     unsigned char exported[RG_EXPORT_TOKEN] = {0};
     (void)request;
-    if (!rg_driver.cuMemPoolExportToShareableHandle || !type_known(type))
+    if (!type_known(type))
         return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result =
         rg_driver.cuMemPoolExportToShareableHandle(exported, pool, (CUmemAllocationHandleType)type, flags);
@@ -90,8 +90,7 @@ CUresult rg_execute_rgImportAllocation(struct rg_request *request, CUdevice devi
     int fd;
     void *given;
     (void)device;
-    if (!rg_driver.cuMemImportFromShareableHandle || !rg_driver.cuMemGetAllocationPropertiesFromHandle ||
-        !rg_driver.cuMemRelease || !type_known(type))
+    if (!type_known(type))
         return CUDA_ERROR_NOT_SUPPORTED;
     if (!take_handle(type, token, own, &fd, &given))
         return CUDA_ERROR_INVALID_VALUE;
@@ -118,7 +117,7 @@ CUresult rg_execute_rgImportPool(struct rg_request *request, CUdevice device, ui
     int fd;
     void *given;
     (void)device;
-    if (!rg_driver.cuMemPoolImportFromShareableHandle || !type_known(type))
+    if (!type_known(type))
         return CUDA_ERROR_NOT_SUPPORTED;
     if (!take_handle(type, token, own, &fd, &given))
         return CUDA_ERROR_INVALID_VALUE;
@@ -148,16 +147,12 @@ static CUresult offer_made(CUresult result, enum rg_export_kind kind, void *hand
 CUresult rg_execute_cuIpcGetMemHandle(struct rg_request *request, CUipcMemHandle *handle, CUdeviceptr address)
 {
     (void)request;
-    if (!rg_driver.cuIpcGetMemHandle)
-        return CUDA_ERROR_NOT_SUPPORTED;
     return offer_made(rg_driver.cuIpcGetMemHandle(handle, address), RG_EXPORT_MEMORY, handle);
 }
 
 CUresult rg_execute_cuIpcGetEventHandle(struct rg_request *request, CUipcEventHandle *handle, CUevent event)
 {
     (void)request;
-    if (!rg_driver.cuIpcGetEventHandle)
-        return CUDA_ERROR_NOT_SUPPORTED;
     return offer_made(rg_driver.cuIpcGetEventHandle(handle, event), RG_EXPORT_EVENT, handle);
 }
 
@@ -165,8 +160,6 @@ CUresult rg_execute_cuMemPoolExportPointer(struct rg_request *request, CUmemPool
                                            CUdeviceptr address)
 {
     (void)request;
-    if (!rg_driver.cuMemPoolExportPointer)
-        return CUDA_ERROR_NOT_SUPPORTED;
     return offer_made(rg_driver.cuMemPoolExportPointer(data, address), RG_EXPORT_POINTER, data);
 }
 
@@ -205,8 +198,6 @@ CUresult rg_execute_rgPoolImportPointer(struct rg_request *request, CUmemoryPool
 {
     CUdeviceptr found = 0, base = 0;
     rg_worker_memory_of_pools(request->worker);
-    if (!rg_driver.cuMemPoolImportPointer || !rg_driver.cuMemGetAddressRange_v2)
-        return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result =
         rg_driver.cuMemPoolImportPointer(&found, pool, (CUmemPoolPtrExportData *)(uintptr_t)data);
     if (result == CUDA_SUCCESS)
@@ -220,9 +211,6 @@ CUresult rg_execute_rgIpcOpenMemory(struct rg_request *request, const CUipcMemHa
 {
     CUdeviceptr found = 0, base = 0;
     (void)request;
-    if (!rg_driver.cuIpcOpenMemHandle_v2 || !rg_driver.cuIpcCloseMemHandle ||
-        !rg_driver.cuMemGetAddressRange_v2)
-        return CUDA_ERROR_NOT_SUPPORTED;
     RG_TRY(rg_driver.cuIpcOpenMemHandle_v2(&found, *handle, flags));
     CUresult result = rg_driver.cuMemGetAddressRange_v2(&base, size, found);
     if (result != CUDA_SUCCESS)
@@ -236,14 +224,12 @@ CUresult rg_execute_rgIpcCloseMemory(struct rg_request *request, CUdeviceptr add
     struct rg_gpudirect_area *area = rg_gpudirect_take(request->worker, address);
     rg_request_may_block(request, true);
     rg_gpudirect_end(request, area);
-    return rg_driver.cuIpcCloseMemHandle ? rg_driver.cuIpcCloseMemHandle(address) : CUDA_ERROR_NOT_SUPPORTED;
+    return rg_driver.cuIpcCloseMemHandle(address);
 }
 
 CUresult rg_execute_rgIpcOpenEvent(struct rg_request *request, uint64_t event, const CUipcEventHandle *handle)
 {
     CUevent made = NULL;
-    if (!rg_driver.cuIpcOpenEventHandle)
-        return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = rg_driver.cuIpcOpenEventHandle(&made, *handle);
     if (result == CUDA_SUCCESS)
         rg_request_new(request, RG_KIND_EVENT, event, made);

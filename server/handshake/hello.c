@@ -27,7 +27,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What this worker calls without looking whether it is there. */
+/* What no session can do without: a driver that lacks one of these is refused at the beginning, by its name. */
 static const struct {
     const char *name;
     size_t offset;
@@ -76,7 +76,7 @@ static bool check(CUresult result, const char *call, char *why, size_t why_size)
     if (result == CUDA_SUCCESS)
         return true;
     const char *name = NULL;
-    if (!rg_driver.cuGetErrorName || rg_driver.cuGetErrorName(result, &name) != CUDA_SUCCESS || !name)
+    if (rg_driver.cuGetErrorName(result, &name) != CUDA_SUCCESS || !name)
         name = "unknown error";
     rg_explain(why, why_size, "%s failed: %s (%d)", call, name, (int)result);
     return false;
@@ -154,7 +154,8 @@ static bool load_driver(const struct rg_hello *hello, uint32_t *version, char *w
     rg_driver_resolve(library);
     rg_share_enter_driver();
     for (size_t i = 0; i < sizeof required / sizeof *required; i++) {
-        if (!*(void **)((char *)&rg_driver + required[i].offset)) {
+        if (*(void **)((char *)&rg_driver + required[i].offset) ==
+            *(void *const *)((const char *)&rg_driver_absent + required[i].offset)) {
             rg_explain(why, why_size, "the driver %s has no function %s", hello->driver, required[i].name);
             return false;
         }
@@ -188,13 +189,11 @@ static bool describe(const struct rg_hello *hello, uint32_t index, struct rg_dev
     out->compute_major = (uint32_t)major;
     out->compute_minor = (uint32_t)minor;
     CUuuid uuid;
-    CUresult result = rg_driver.cuDeviceGetUuid_v2 ? rg_driver.cuDeviceGetUuid_v2(&uuid, device)
-                      : rg_driver.cuDeviceGetUuid  ? rg_driver.cuDeviceGetUuid(&uuid, device)
-                                                   : CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = rg_driver_has(cuDeviceGetUuid_v2) ? rg_driver.cuDeviceGetUuid_v2(&uuid, device)
+                                                        : rg_driver.cuDeviceGetUuid(&uuid, device);
     if (result == CUDA_SUCCESS)
         memcpy(out->uuid, uuid.bytes, sizeof out->uuid);
-    if (rg_driver.cuDeviceGetPCIBusId &&
-        rg_driver.cuDeviceGetPCIBusId(pci, sizeof pci - 1, device) == CUDA_SUCCESS)
+    if (rg_driver.cuDeviceGetPCIBusId(pci, sizeof pci - 1, device) == CUDA_SUCCESS)
         rg_control_text(out->pci, sizeof out->pci, pci, strlen(pci));
     return true;
 }

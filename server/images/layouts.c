@@ -51,7 +51,7 @@ static struct state *state_of(struct rg_worker *worker)
 
 bool rg_layouts_needed(void)
 {
-    return !rg_driver.cuFuncGetParamInfo || !rg_driver.cuKernelGetParamInfo;
+    return !rg_driver_has(cuFuncGetParamInfo) || !rg_driver_has(cuKernelGetParamInfo);
 }
 
 /* --- layouts of an image ------------------------------------------------------------------------------------------ */

@@ -170,8 +170,6 @@ CUresult rg_execute_rgUnifiedOpen(struct rg_request *request)
     pthread_mutex_unlock(&managed->lock);
     if (known)
         return CUDA_SUCCESS;
-    if (!rg_driver.cuStreamCreate || !rg_driver.cuMemHostAlloc || !rg_driver.cuStreamQuery)
-        return CUDA_ERROR_NOT_SUPPORTED;
     struct managed_context *context = calloc(1, sizeof *context);
     if (!context)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -206,9 +204,6 @@ CUresult rg_execute_rgHostMap(struct rg_request *request, unsigned long long add
         rg_request_violation(request, "%zu bytes of host memory at %#llx", size, address);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (!rg_driver.cuMemHostRegister_v2 || !rg_driver.cuMemHostUnregister ||
-        !rg_driver.cuMemHostGetDevicePointer_v2)
-        return CUDA_ERROR_NOT_SUPPORTED;
     struct rg_host_mapping *host = calloc(1, sizeof *host);
     if (!host)
         return CUDA_ERROR_OUT_OF_MEMORY;

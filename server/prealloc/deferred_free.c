@@ -26,7 +26,7 @@ void rg_deferred_free_init(struct rg_deferred_frees *frees, struct rg_worker *wo
 
 static void free_now(CUcontext context, CUdeviceptr address)
 {
-    if (rg_driver.cuMemFree_v2 && rg_driver.cuCtxSetCurrent(context) == CUDA_SUCCESS)
+    if (rg_driver.cuCtxSetCurrent(context) == CUDA_SUCCESS)
         (void)rg_driver.cuMemFree_v2(address);
 }
 

@@ -83,8 +83,7 @@ static uint64_t held_on(struct rg_worker *worker, CUdevice device)
 static uint64_t pool_number(CUmemoryPool pool, CUmemPool_attribute attribute)
 {
     cuuint64_t number = 0;
-    if (!rg_driver.cuMemPoolGetAttribute ||
-        rg_driver.cuMemPoolGetAttribute(pool, attribute, &number) != CUDA_SUCCESS)
+    if (rg_driver.cuMemPoolGetAttribute(pool, attribute, &number) != CUDA_SUCCESS)
         return 0;
     return number;
 }
@@ -147,7 +146,7 @@ static uint64_t pool_steps(uint64_t bytes)
 static void trim_pool(struct rg_worker *worker, CUmemoryPool pool)
 {
     const struct pool *known = pool ? find_pool(worker, pool) : NULL;
-    if (known && rg_driver.cuMemPoolTrimTo)
+    if (known)
         (void)rg_driver.cuMemPoolTrimTo(pool, pool_steps(known->most));
 }
 
@@ -164,8 +163,6 @@ CUresult rg_execute_rgPoolsSettle(struct rg_request *request)
 {
     CUstream stream;
     (void)request;
-    if (!rg_driver.cuStreamCreate || !rg_driver.cuStreamSynchronize || !rg_driver.cuStreamDestroy_v2)
-        return CUDA_ERROR_NOT_SUPPORTED;
     /* one with nothing to wait for: pools settle when any stream is waited for */
     const CUresult result = rg_driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
     if (result != CUDA_SUCCESS)
@@ -194,7 +191,7 @@ void rg_prealloc_pool_reset(struct rg_worker *worker, CUmemoryPool pool)
 static CUmemoryPool pool_meant(CUmemoryPool pool)
 {
     CUdevice device;
-    if (!pool && rg_driver.cuDeviceGetMemPool && rg_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS &&
+    if (!pool && rg_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS &&
         rg_driver.cuDeviceGetMemPool(&pool, device) != CUDA_SUCCESS)
         return NULL;
     return pool;
@@ -203,8 +200,6 @@ static CUmemoryPool pool_meant(CUmemoryPool pool)
 CUresult rg_execute_cuMemAllocAsync(struct rg_request *request, CUdeviceptr *dptr, size_t bytesize,
                                     CUstream stream)
 {
-    if (!rg_driver.cuMemAllocAsync)
-        return CUDA_ERROR_NOT_SUPPORTED;
     rg_worker_memory_of_pools(request->worker);
     CUresult result = rg_driver.cuMemAllocAsync(dptr, bytesize, stream);
     if (result == CUDA_SUCCESS && prealloc_of(request->worker)->pools)
@@ -215,8 +210,6 @@ CUresult rg_execute_cuMemAllocAsync(struct rg_request *request, CUdeviceptr *dpt
 CUresult rg_execute_cuMemAllocFromPoolAsync(struct rg_request *request, CUdeviceptr *dptr, size_t bytesize,
                                             CUmemoryPool pool, CUstream stream)
 {
-    if (!rg_driver.cuMemAllocFromPoolAsync)
-        return CUDA_ERROR_NOT_SUPPORTED;
     rg_worker_memory_of_pools(request->worker);
     CUresult result = rg_driver.cuMemAllocFromPoolAsync(dptr, bytesize, pool, stream);
     if (result == CUDA_SUCCESS && prealloc_of(request->worker)->pools)
@@ -227,8 +220,6 @@ CUresult rg_execute_cuMemAllocFromPoolAsync(struct rg_request *request, CUdevice
 /* The next pool may have the address of one that ends. */
 CUresult rg_execute_cuMemPoolDestroy(struct rg_request *request, CUmemoryPool pool)
 {
-    if (!rg_driver.cuMemPoolDestroy)
-        return CUDA_ERROR_NOT_SUPPORTED;
     for (struct pool **link = &prealloc_of(request->worker)->pools; *link; link = &(*link)->next)
         if ((*link)->pool == pool) {
             struct pool *gone = *link;
@@ -250,13 +241,13 @@ static CUresult make_block(const struct slab *slab, CUstream stream, CUmemoryPoo
     CUdeviceptr address = 0;
     size_t pitch = 0;
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-    if (slab->kind == RG_PREALLOC_LINEAR && rg_driver.cuMemAlloc_v2)
+    if (slab->kind == RG_PREALLOC_LINEAR)
         result = rg_driver.cuMemAlloc_v2(&address, slab->size);
-    else if (slab->kind == RG_PREALLOC_PITCHED && rg_driver.cuMemAllocPitch_v2)
+    else if (slab->kind == RG_PREALLOC_PITCHED)
         result = rg_driver.cuMemAllocPitch_v2(&address, &pitch, slab->size, slab->height, slab->element);
-    else if (slab->kind == RG_PREALLOC_ORDERED && named && rg_driver.cuMemAllocFromPoolAsync)
+    else if (slab->kind == RG_PREALLOC_ORDERED && named)
         result = rg_driver.cuMemAllocFromPoolAsync(&address, slab->size, named, stream);
-    else if (slab->kind == RG_PREALLOC_ORDERED && !named && rg_driver.cuMemAllocAsync)
+    else if (slab->kind == RG_PREALLOC_ORDERED)
         result = rg_driver.cuMemAllocAsync(&address, slab->size, stream);
     *out = (struct rg_prealloc_block){address, pitch};
     return result;
@@ -277,8 +268,7 @@ static unsigned make_blocks(struct rg_worker *worker, struct slab *slab, CUstrea
 {
     unsigned made = 0;
     size_t before = 0, total;
-    const bool known =
-        rg_driver.cuMemGetInfo_v2 && rg_driver.cuMemGetInfo_v2(&before, &total) == CUDA_SUCCESS;
+    const bool known = rg_driver.cuMemGetInfo_v2(&before, &total) == CUDA_SUCCESS;
     const uint64_t held = held_on(worker, slab->device);
     uint64_t spare = (before + held) / FREE_SHARE;
     spare = known && spare > held ? spare - held : 0;
@@ -319,7 +309,7 @@ static void free_block(struct rg_worker *worker, const struct slab *slab, CUdevi
     rg_context_unknown();
     if (current && slab->kind != RG_PREALLOC_ORDERED && !rg_context_idle(worker, entry->extra))
         rg_deferred_free_add(&prealloc_of(worker)->frees, entry->extra, slab->device, address, slab->bytes);
-    else if (current && rg_driver.cuMemFree_v2)
+    else if (current)
         (void)rg_driver.cuMemFree_v2(address);
     rg_worker_memory_ended(worker);
 }
@@ -443,8 +433,6 @@ CUresult rg_execute_rgMemMayRecall(struct rg_request *request)
 CUresult rg_execute_cuMemGetInfo_v2(struct rg_request *request, size_t *free_bytes, size_t *total)
 {
     CUdevice device;
-    if (!rg_driver.cuMemGetInfo_v2)
-        return CUDA_ERROR_NOT_SUPPORTED;
     uint64_t freed;
     CUresult result;
     do { /* until nothing has been freed between the two */
@@ -568,8 +556,7 @@ static void drop_context(struct rg_worker *worker, struct rg_worker_context *sta
             link = &slab->next;
             continue;
         }
-        if (slab->kind == RG_PREALLOC_ORDERED &&
-            rg_driver.cuMemFree_v2) /* it is the pool's, and would stay */
+        if (slab->kind == RG_PREALLOC_ORDERED) /* it is the pool's, and would stay */
             for (unsigned i = 0; i < slab->n; i++)
                 (void)rg_driver.cuMemFree_v2(slab->blocks[i]);
         forget(worker, link);

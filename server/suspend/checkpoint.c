@@ -9,8 +9,8 @@
 
 bool rg_checkpoint_possible(void)
 {
-    return rg_driver.cuCheckpointProcessLock && rg_driver.cuCheckpointProcessCheckpoint &&
-           rg_driver.cuCheckpointProcessRestore && rg_driver.cuCheckpointProcessUnlock;
+    return rg_driver_has(cuCheckpointProcessLock) && rg_driver_has(cuCheckpointProcessCheckpoint) &&
+           rg_driver_has(cuCheckpointProcessRestore) && rg_driver_has(cuCheckpointProcessUnlock);
 }
 
 /* The driver is locked, so its own texts may not be asked for. */

@@ -275,8 +275,6 @@ static bool add_stream(struct rg_request *request, CUstream stream, uint64_t con
 
 static CUresult ask(struct rg_request *request, CUstream stream, uint64_t context, uint64_t id)
 {
-    if (!rg_driver.cuStreamQuery)
-        return CUDA_ERROR_NOT_SUPPORTED;
     CUresult result = rg_driver.cuStreamQuery(stream);
     if (result == CUDA_ERROR_NOT_READY && id && !add_stream(request, stream, context, id))
         refuse(request->worker, id);

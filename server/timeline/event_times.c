@@ -37,7 +37,7 @@ static float ask(const struct rg_event_interval *interval, CUevent event)
     float ms;
     CUresult (*const function)(float *, CUevent, CUevent) =
         interval->version == 2 ? rg_driver.cuEventElapsedTime_v2 : rg_driver.cuEventElapsedTime;
-    if (!event || !interval->since || !function || function(&ms, interval->since, event) != CUDA_SUCCESS)
+    if (!event || !interval->since || function(&ms, interval->since, event) != CUDA_SUCCESS)
         return RG_INTERVAL_UNKNOWN;
     return ms;
 }

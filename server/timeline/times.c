@@ -68,12 +68,12 @@ static CUevent take_event(struct clock *clock)
 static void start_clock(struct times *times, uint64_t context)
 {
     struct clock *clock = calloc(1, sizeof *clock);
-    if (!clock || !rg_driver.cuCtxGetCurrent || rg_driver.cuCtxGetCurrent(&clock->object) != CUDA_SUCCESS) {
+    if (!clock || rg_driver.cuCtxGetCurrent(&clock->object) != CUDA_SUCCESS) {
         free(clock);
         return;
     }
     clock->context = context;
-    if (rg_driver.cuEventElapsedTime && (clock->base = take_event(clock))) {
+    if (rg_driver_has(cuEventElapsedTime) && (clock->base = take_event(clock))) {
         clock->base_ns = rg_now_ns();
         if (rg_driver.cuEventRecord(clock->base, NULL) != CUDA_SUCCESS) {
             (void)rg_driver.cuEventDestroy_v2(clock->base);

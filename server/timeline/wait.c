@@ -32,7 +32,7 @@ const struct rg_server_module rg_wait_module = {.size = sizeof(struct wait), .in
 
 static CUresult query_stream(void *stream)
 {
-    return rg_driver.cuStreamQuery ? rg_driver.cuStreamQuery(stream) : CUDA_ERROR_NOT_SUPPORTED;
+    return rg_driver.cuStreamQuery(stream);
 }
 
 static CUresult query_event(void *event)

@@ -56,9 +56,8 @@ static struct ring *make(struct rg_worker *worker)
  */
 static void lock_pages(struct ring *ring, struct rg_worker_context *context)
 {
-    if (ring->locked_for || !rg_driver.cuMemHostRegister_v2)
-        return;
-    if (rg_driver.cuMemHostRegister_v2(ring->memory, ring->size, CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS)
+    if (!ring->locked_for &&
+        rg_driver.cuMemHostRegister_v2(ring->memory, ring->size, CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS)
         ring->locked_for = context;
 }
 
@@ -118,8 +117,7 @@ static void drop_context(struct rg_worker *worker, struct rg_worker_context *con
             chunk->state = HERE;
     }
     if (ring && ring->locked_for == context) {
-        if (rg_driver.cuMemHostUnregister)
-            (void)rg_driver.cuMemHostUnregister(ring->memory);
+        (void)rg_driver.cuMemHostUnregister(ring->memory);
         ring->locked_for = NULL;
     }
 }

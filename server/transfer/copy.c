@@ -17,8 +17,6 @@ CUresult rg_execute_rgCopy2D(struct rg_request *request, CUdeviceptr dst, size_t
         .WidthInBytes = width,
         .Height = height,
     };
-    if (!rg_driver.cuMemcpy2DAsync_v2 || !rg_driver.cuMemcpy2DUnaligned_v2)
-        return CUDA_ERROR_NOT_SUPPORTED;
     /*
      * the unaligned form takes every pitch; it has no asynchronous sibling, but between device memories it
      * waits for nothing, and works in the legacy stream as cuMemcpy2D does
@@ -34,8 +32,6 @@ CUresult rg_execute_rgBoxCopy(struct rg_request *request, const CUDA_MEMCPY3D *b
     if (!rg_device_region_of_box(request, false, box, from, &region) || region.bad ||
         !rg_device_region_box_side(request, box, to, false, &region.box))
         return CUDA_ERROR_INVALID_VALUE;
-    if (!rg_driver.cuMemcpy3DAsync_v2 || !rg_driver.cuMemcpy3D_v2)
-        return CUDA_ERROR_NOT_SUPPORTED;
     return asynchronous || stream ? rg_driver.cuMemcpy3DAsync_v2(&region.box, stream)
                                   : rg_driver.cuMemcpy3D_v2(&region.box);
 }

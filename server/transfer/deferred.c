@@ -148,7 +148,7 @@ static CUresult begin(struct rg_request *request, const struct rg_device_region 
                       enum rg_deferred_kind kind, CUstream stream, struct rg_deferred_item **out)
 {
     CUresult result =
-        rg_driver.cuLaunchHostFunc ? rg_device_region_check(request, region) : CUDA_ERROR_NOT_SUPPORTED;
+        rg_driver_has(cuLaunchHostFunc) ? rg_device_region_check(request, region) : CUDA_ERROR_NOT_SUPPORTED;
     if (result != CUDA_SUCCESS)
         return result;
     struct rg_worker_context *context = rg_request_stream_context(request, stream);

@@ -32,8 +32,7 @@ static bool within(size_t from, size_t size, size_t limit)
 static bool in_array(CUarray array, size_t x, size_t y, size_t z, const CUDA_MEMCPY3D *box)
 {
     CUDA_ARRAY3D_DESCRIPTOR d;
-    if (!array || !rg_driver.cuArray3DGetDescriptor_v2 ||
-        rg_driver.cuArray3DGetDescriptor_v2(&d, array) != CUDA_SUCCESS)
+    if (!array || rg_driver.cuArray3DGetDescriptor_v2(&d, array) != CUDA_SUCCESS)
         return false;
     const size_t texel = texel_size(&d);
     return texel && x % texel == 0 && box->WidthInBytes % texel == 0 &&
@@ -139,8 +138,6 @@ static CUresult copy_box(bool to_device, const CUDA_MEMCPY3D *box, void *host, s
     const size_t width = box->WidthInBytes, height = box->Height;
     CUresult result = CUDA_SUCCESS;
     unsigned char *at = host;
-    if (!rg_driver.cuMemcpy3DAsync_v2)
-        return CUDA_ERROR_NOT_SUPPORTED;
     while (size && result == CUDA_SUCCESS) {
         CUDA_MEMCPY3D part = *box;
         const size_t row = offset / width, x = offset % width, y = row % height, z = row / height;
@@ -208,8 +205,6 @@ static CUresult copy_rows(bool to_device, CUdeviceptr device, size_t pitch, size
         copy.dstHost = host;
         copy.dstPitch = width;
     }
-    if (!rg_driver.cuMemcpy2DAsync_v2)
-        return CUDA_ERROR_NOT_SUPPORTED;
     return rg_driver.cuMemcpy2DAsync_v2(&copy, stream);
 }
 

@@ -67,13 +67,13 @@ static bool possible(struct rg_worker *worker, CUdevice device, enum rg_gpu_path
 {
     const unsigned paths = rg_conn_device_paths(worker->conn);
     *why = NULL;
-    if (!rg_driver.cuMemGetAddressRange_v2 || !rg_driver.cuPointerGetAttribute)
+    if (!rg_driver_has(cuMemGetAddressRange_v2) || !rg_driver_has(cuPointerGetAttribute))
         *why = "the driver does not tell what its memory is";
     else if (!paths)
         *why = "not over this transport";
     else if (path == RG_GPU_PATH_DMABUF && !(paths & RG_DEVICE_DMABUF))
         *why = "kernel, libibverbs or network device do not take dma-bufs";
-    else if (path == RG_GPU_PATH_DMABUF && (!rg_driver.cuMemGetHandleForAddressRange ||
+    else if (path == RG_GPU_PATH_DMABUF && (!rg_driver_has(cuMemGetHandleForAddressRange) ||
                                             !attribute(device, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED)))
         *why = "the GPU's driver exports no dma-bufs";
     else if (path == RG_GPU_PATH_PEER && !(paths & RG_DEVICE_PEER))
@@ -147,7 +147,7 @@ static struct device *current_device(struct rg_worker *worker, CUdevice *number)
     struct device *device = &direct->devices[*number];
     if (device->path == RG_GPU_PATH_UNKNOWN) {
         settle(worker, device, *number, RG_GPU_PATH_DMABUF + 1);
-        device->flush = rg_driver.cuFlushGPUDirectRDMAWrites &&
+        device->flush = rg_driver_has(cuFlushGPUDirectRDMAWrites) &&
                         (attribute(*number, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS) &
                          CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST) &&
                         attribute(*number, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING) <
@@ -179,8 +179,7 @@ static bool is_plain(CUdeviceptr base)
     if (rg_driver.cuPointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, base) == CUDA_SUCCESS &&
         pool)
         return false;
-    if (rg_driver.cuMemRetainAllocationHandle && rg_driver.cuMemRelease &&
-        rg_driver.cuMemRetainAllocationHandle(&allocation, (void *)(uintptr_t)base) == CUDA_SUCCESS) {
+    if (rg_driver.cuMemRetainAllocationHandle(&allocation, (void *)(uintptr_t)base) == CUDA_SUCCESS) {
         (void)rg_driver.cuMemRelease(allocation);
         return false;
     }

@@ -43,8 +43,6 @@ static void refuse(struct rg_request *request, uint64_t id)
 CUresult rg_execute_rgHostCall(struct rg_request *request, CUstream stream, unsigned long long id,
                                unsigned int callback)
 {
-    if (callback ? !rg_driver.cuStreamAddCallback : !rg_driver.cuLaunchHostFunc)
-        return CUDA_ERROR_NOT_SUPPORTED;
     struct rg_deferred_item *item = rg_deferred_create(request, RG_DEFERRED_HOST_CALL, id, 0);
     if (!item && !request->violated)
         refuse(request, id);

@@ -25,8 +25,6 @@ static struct staging *staging_of(struct rg_worker *worker)
 static CUresult create(struct rg_worker *worker, struct rg_worker_context *context, size_t size,
                        struct rg_staging_buffer **out)
 {
-    if (!rg_driver.cuMemHostAlloc || !rg_driver.cuEventCreate)
-        return CUDA_ERROR_NOT_SUPPORTED;
     struct rg_staging_buffer *buffer = calloc(1, sizeof *buffer);
     if (!buffer)
         return CUDA_ERROR_OUT_OF_MEMORY;

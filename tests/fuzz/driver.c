@@ -373,7 +373,7 @@ void fuzz_driver_use(unsigned now)
     if (now & FUZZ_DRIVER_HOST)
         stub_driver_call_host();
     else
-        rg_driver.cuLaunchHostFunc = NULL, rg_driver.cuStreamAddCallback = NULL;
+        rg_driver.cuLaunchHostFunc = rg_driver_absent.cuLaunchHostFunc;
     rg_driver.cuEventQuery = event_query;
     rg_driver.cuStreamQuery = stream_query;
     rg_driver.cuCtxSynchronize = context_synchronize;

@@ -3,7 +3,6 @@
  * size only of arrays that have no memory of their own: cuArrayGetMemoryRequirements.)
  */
 #include "server/shares/worker/memory.h"
-#include "server/shares/worker/meter.h"
 
 /* Bytes of an element, at most. */
 static unsigned element_size(CUarray_format format, unsigned channels)
@@ -57,11 +56,8 @@ static CUresult end_array(struct rg_meter *meter, CUresult result, const CUarray
 static CUresult create_3d(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *wanted)
 {
     struct rg_meter meter;
-    CUdevice device;
-    if (!wanted || !rg_meter_current(&device))
-        return rg_share_direct.cuArray3DCreate_v2(out, wanted);
-    const uint64_t bytes = rg_meter_round(bytes_of(wanted));
-    if (!rg_meter_begin(&meter, device, bytes))
+    const uint64_t bytes = wanted ? rg_meter_round(bytes_of(wanted)) : 0;
+    if (!rg_meter_begin_current(&meter, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     return end_array(&meter, rg_share_direct.cuArray3DCreate_v2(out, wanted), out, bytes);
 }
@@ -69,26 +65,19 @@ static CUresult create_3d(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *wanted)
 static CUresult create_2d(CUarray *out, const CUDA_ARRAY_DESCRIPTOR *wanted)
 {
     struct rg_meter meter;
-    CUdevice device;
-    if (!wanted || !rg_meter_current(&device))
+    if (!wanted)
         return rg_share_direct.cuArrayCreate_v2(out, wanted);
     const CUDA_ARRAY3D_DESCRIPTOR same = {.Width = wanted->Width,
                                           .Height = wanted->Height,
                                           .Format = wanted->Format,
                                           .NumChannels = wanted->NumChannels};
     const uint64_t bytes = rg_meter_round(bytes_of(&same));
-    if (!rg_meter_begin(&meter, device, bytes))
+    if (!rg_meter_begin_current(&meter, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     return end_array(&meter, rg_share_direct.cuArrayCreate_v2(out, wanted), out, bytes);
 }
 
-static CUresult destroy(CUarray array)
-{
-    struct rg_meter_freed freed = rg_meter_free_begin(RG_METER_ARRAY, (uintptr_t)array);
-    const CUresult result = rg_share_direct.cuArrayDestroy(array);
-    rg_meter_free_end(&freed, result);
-    return result;
-}
+RG_SHARE_FREES(destroy, RG_METER_ARRAY, cuArrayDestroy, CUarray)
 
 static size_t half(size_t size)
 {
@@ -115,33 +104,24 @@ static CUresult create_mipmapped(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCR
                                  unsigned levels)
 {
     struct rg_meter meter;
-    CUdevice device;
-    if (!wanted || !rg_meter_current(&device))
-        return rg_share_direct.cuMipmappedArrayCreate(out, wanted, levels);
-    const uint64_t bytes = rg_meter_round(bytes_of_levels(wanted, levels));
-    if (!rg_meter_begin(&meter, device, bytes))
+    const uint64_t bytes = wanted ? rg_meter_round(bytes_of_levels(wanted, levels)) : 0;
+    if (!rg_meter_begin_current(&meter, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     const CUresult result = rg_share_direct.cuMipmappedArrayCreate(out, wanted, levels);
     if (rg_meter_end(&meter, result, RG_METER_MIPMAP, result == CUDA_SUCCESS ? (uintptr_t)*out : 0, bytes))
         return result;
     (void)rg_share_direct.cuMipmappedArrayDestroy(*out);
-    rg_meter_look(device);
+    rg_meter_look(meter.device);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult destroy_mipmapped(CUmipmappedArray array)
-{
-    struct rg_meter_freed freed = rg_meter_free_begin(RG_METER_MIPMAP, (uintptr_t)array);
-    const CUresult result = rg_share_direct.cuMipmappedArrayDestroy(array);
-    rg_meter_free_end(&freed, result);
-    return result;
-}
+RG_SHARE_FREES(destroy_mipmapped, RG_METER_MIPMAP, cuMipmappedArrayDestroy, CUmipmappedArray)
 
-void rg_share_enter_arrays(struct rg_driver_table *table)
+void rg_share_enter_arrays(void)
 {
-    RG_SHARE_ENTER(table, cuArrayCreate_v2, create_2d);
-    RG_SHARE_ENTER(table, cuArray3DCreate_v2, create_3d);
-    RG_SHARE_ENTER(table, cuArrayDestroy, destroy);
-    RG_SHARE_ENTER(table, cuMipmappedArrayCreate, create_mipmapped);
-    RG_SHARE_ENTER(table, cuMipmappedArrayDestroy, destroy_mipmapped);
+    RG_SHARE_ENTER(cuArrayCreate_v2, create_2d);
+    RG_SHARE_ENTER(cuArray3DCreate_v2, create_3d);
+    RG_SHARE_ENTER(cuArrayDestroy, destroy);
+    RG_SHARE_ENTER(cuMipmappedArrayCreate, create_mipmapped);
+    RG_SHARE_ENTER(cuMipmappedArrayDestroy, destroy_mipmapped);
 }

@@ -3,7 +3,6 @@
  * tells how much. What is too much is undone. What a driver takes later, as when a kernel is first launched, is not seen.
  */
 #include "server/shares/worker/memory.h"
-#include "server/shares/worker/meter.h"
 
 /* --- contexts ---------------------------------------------------------------------------------------------- */
 
@@ -99,20 +98,14 @@ static CUresult load_ex(CUmodule *out, const void *image, unsigned int n, CUjit_
                         void **values)
 {
     struct rg_meter_change change;
-    CUdevice device;
-    if (!rg_meter_current(&device))
-        return rg_share_direct.cuModuleLoadDataEx(out, image, n, options, values);
-    rg_meter_watch(&change, device);
+    rg_meter_watch_current(&change);
     return end_module(&change, rg_share_direct.cuModuleLoadDataEx(out, image, n, options, values), out);
 }
 
 static CUresult load(CUmodule *out, const void *image)
 {
     struct rg_meter_change change;
-    CUdevice device;
-    if (!rg_meter_current(&device))
-        return rg_share_direct.cuModuleLoadData(out, image);
-    rg_meter_watch(&change, device);
+    rg_meter_watch_current(&change);
     return end_module(&change, rg_share_direct.cuModuleLoadData(out, image), out);
 }
 
@@ -121,51 +114,30 @@ static CUresult load_library(CUlibrary *out, const void *code, CUjit_option *opt
                              unsigned int n_library)
 {
     struct rg_meter_change change;
-    CUdevice device;
-    if (!rg_meter_current(&device))
-        return rg_share_direct.cuLibraryLoadData(out, code, options, values, n, library_options,
-                                                 library_values, n_library);
-    rg_meter_watch(&change, device);
+    rg_meter_watch_current(&change);
     const CUresult result = rg_share_direct.cuLibraryLoadData(out, code, options, values, n, library_options,
                                                               library_values, n_library);
     if (rg_meter_watched(&change, result, RG_METER_LIBRARY, result == CUDA_SUCCESS ? (uintptr_t)*out : 0))
         return result;
     (void)rg_share_direct.cuLibraryUnload(*out);
-    rg_meter_look(device);
+    rg_meter_look(change.device);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult unload_library(CUlibrary library)
-{
-    struct rg_meter_freed freed = rg_meter_free_begin(RG_METER_LIBRARY, (uintptr_t)library);
-    const CUresult result = rg_share_direct.cuLibraryUnload(library);
-    rg_meter_free_end(&freed, result);
-    return result;
-}
+RG_SHARE_FREES(unload_library, RG_METER_LIBRARY, cuLibraryUnload, CUlibrary)
 
-static CUresult unload(CUmodule module)
-{
-    struct rg_meter_freed freed = rg_meter_free_begin(RG_METER_MODULE, (uintptr_t)module);
-    const CUresult result = rg_share_direct.cuModuleUnload(module);
-    rg_meter_free_end(&freed, result);
-    return result;
-}
+RG_SHARE_FREES(unload, RG_METER_MODULE, cuModuleUnload, CUmodule)
 
-void rg_share_enter_measured(struct rg_driver_table *table)
+void rg_share_enter_measured(void)
 {
-    RG_SHARE_ENTER(table, cuCtxCreate_v2, create);
-    RG_SHARE_ENTER(table, cuCtxDestroy_v2, destroy);
-    if (table->cuDevicePrimaryCtxGetState && table->cuDevicePrimaryCtxRelease_v2 &&
-        table->cuCtxPushCurrent_v2 && table->cuCtxPopCurrent_v2) {
-        RG_SHARE_ENTER(table, cuDevicePrimaryCtxRetain, retain_primary);
-        RG_SHARE_ENTER(table, cuDevicePrimaryCtxRelease_v2, release_primary);
-        RG_SHARE_ENTER(table, cuDevicePrimaryCtxReset_v2, reset_primary);
-    }
-    RG_SHARE_ENTER(table, cuModuleLoadDataEx, load_ex);
-    RG_SHARE_ENTER(table, cuModuleLoadData, load);
-    RG_SHARE_ENTER(table, cuModuleUnload, unload);
-    if (table->cuLibraryUnload) {
-        RG_SHARE_ENTER(table, cuLibraryLoadData, load_library);
-        RG_SHARE_ENTER(table, cuLibraryUnload, unload_library);
-    }
+    RG_SHARE_ENTER(cuCtxCreate_v2, create);
+    RG_SHARE_ENTER(cuCtxDestroy_v2, destroy);
+    RG_SHARE_ENTER(cuDevicePrimaryCtxRetain, retain_primary);
+    RG_SHARE_ENTER(cuDevicePrimaryCtxRelease_v2, release_primary);
+    RG_SHARE_ENTER(cuDevicePrimaryCtxReset_v2, reset_primary);
+    RG_SHARE_ENTER(cuModuleLoadDataEx, load_ex);
+    RG_SHARE_ENTER(cuModuleLoadData, load);
+    RG_SHARE_ENTER(cuModuleUnload, unload);
+    RG_SHARE_ENTER(cuLibraryLoadData, load_library);
+    RG_SHARE_ENTER(cuLibraryUnload, unload_library);
 }

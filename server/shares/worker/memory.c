@@ -2,7 +2,6 @@
 #include "server/shares/worker/memory.h"
 
 #include "common/base/log.h"
-#include "server/shares/worker/meter.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,13 +37,13 @@ void rg_share_tell_driver(void)
 void rg_share_enter_driver(void)
 {
     rg_share_direct = rg_driver;
-    if (!rg_share.slot || !rg_driver.cuMemGetInfo_v2)
+    if (!rg_share.slot || !rg_driver_has(cuMemGetInfo_v2))
         return;
-    rg_share_enter_linear(&rg_driver);
-    rg_share_enter_arrays(&rg_driver);
-    rg_share_enter_pools(&rg_driver);
-    rg_share_enter_physical(&rg_driver);
-    rg_share_enter_measured(&rg_driver);
+    rg_share_enter_linear();
+    rg_share_enter_arrays();
+    rg_share_enter_pools();
+    rg_share_enter_physical();
+    rg_share_enter_measured();
 }
 
 /* --- how much there is ----------------------------------------------------------------------------------- */
@@ -97,11 +96,8 @@ static CUresult end_linear(struct rg_meter *meter, CUresult result, const CUdevi
 static CUresult allocate(CUdeviceptr *out, size_t size)
 {
     struct rg_meter meter;
-    CUdevice device;
     const uint64_t bytes = rg_meter_round(size);
-    if (!rg_meter_current(&device))
-        return rg_share_direct.cuMemAlloc_v2(out, size);
-    if (!rg_meter_begin(&meter, device, bytes))
+    if (!rg_meter_begin_current(&meter, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     return end_linear(&meter, rg_share_direct.cuMemAlloc_v2(out, size), out, bytes);
 }
@@ -110,11 +106,10 @@ static CUresult allocate_pitch(CUdeviceptr *out, size_t *pitch, size_t width, si
                                unsigned int element)
 {
     struct rg_meter meter;
-    CUdevice device;
     uint64_t least;
-    if (!rg_meter_current(&device) || __builtin_mul_overflow(width, height, &least))
+    if (__builtin_mul_overflow(width, height, &least))
         return rg_share_direct.cuMemAllocPitch_v2(out, pitch, width, height, element);
-    if (!rg_meter_begin(&meter, device, rg_meter_round(least)))
+    if (!rg_meter_begin_current(&meter, rg_meter_round(least)))
         return CUDA_ERROR_OUT_OF_MEMORY;
     const CUresult result = rg_share_direct.cuMemAllocPitch_v2(out, pitch, width, height, element);
     return end_linear(&meter, result, out, result == CUDA_SUCCESS ? rg_meter_round(*pitch * height) : 0);
@@ -123,22 +118,13 @@ static CUresult allocate_pitch(CUdeviceptr *out, size_t *pitch, size_t width, si
 static CUresult allocate_managed(CUdeviceptr *out, size_t size, unsigned int flags)
 {
     struct rg_meter meter;
-    CUdevice device;
     const uint64_t bytes = rg_meter_round(size);
-    if (!rg_meter_current(&device))
-        return rg_share_direct.cuMemAllocManaged(out, size, flags);
-    if (!rg_meter_begin(&meter, device, bytes))
+    if (!rg_meter_begin_current(&meter, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     return end_linear(&meter, rg_share_direct.cuMemAllocManaged(out, size, flags), out, bytes);
 }
 
-static CUresult free_linear(CUdeviceptr address)
-{
-    struct rg_meter_freed freed = rg_meter_free_begin(RG_METER_LINEAR, address);
-    const CUresult result = rg_share_direct.cuMemFree_v2(address);
-    rg_meter_free_end(&freed, result);
-    return result;
-}
+RG_SHARE_FREES(free_linear, RG_METER_LINEAR, cuMemFree_v2, CUdeviceptr)
 
 /* Memory of pools stays theirs; other memory may be freed so, too. */
 static CUresult free_async(CUdeviceptr address, CUstream stream)
@@ -149,13 +135,13 @@ static CUresult free_async(CUdeviceptr address, CUstream stream)
     return result;
 }
 
-void rg_share_enter_linear(struct rg_driver_table *table)
+void rg_share_enter_linear(void)
 {
-    RG_SHARE_ENTER(table, cuMemGetInfo_v2, get_info);
-    RG_SHARE_ENTER(table, cuDeviceTotalMem_v2, total_memory);
-    RG_SHARE_ENTER(table, cuMemAlloc_v2, allocate);
-    RG_SHARE_ENTER(table, cuMemAllocPitch_v2, allocate_pitch);
-    RG_SHARE_ENTER(table, cuMemAllocManaged, allocate_managed);
-    RG_SHARE_ENTER(table, cuMemFree_v2, free_linear);
-    RG_SHARE_ENTER(table, cuMemFreeAsync, free_async);
+    RG_SHARE_ENTER(cuMemGetInfo_v2, get_info);
+    RG_SHARE_ENTER(cuDeviceTotalMem_v2, total_memory);
+    RG_SHARE_ENTER(cuMemAlloc_v2, allocate);
+    RG_SHARE_ENTER(cuMemAllocPitch_v2, allocate_pitch);
+    RG_SHARE_ENTER(cuMemAllocManaged, allocate_managed);
+    RG_SHARE_ENTER(cuMemFree_v2, free_linear);
+    RG_SHARE_ENTER(cuMemFreeAsync, free_async);
 }

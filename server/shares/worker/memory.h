@@ -6,7 +6,7 @@
 #ifndef RG_SERVER_SHARES_WORKER_MEMORY_H
 #define RG_SERVER_SHARES_WORKER_MEMORY_H
 
-#include "generated/server/driver.h"
+#include "server/shares/worker/meter.h"
 
 /** Before the driver is loaded: the software device is told what the session has, and shows and keeps it by itself. */
 void rg_share_tell_driver(void);
@@ -14,17 +14,27 @@ void rg_share_tell_driver(void);
 void rg_share_enter_driver(void);
 
 /** Of the parts: each puts its functions in. */
-void rg_share_enter_linear(struct rg_driver_table *table);
-void rg_share_enter_arrays(struct rg_driver_table *table);
-void rg_share_enter_pools(struct rg_driver_table *table);
-void rg_share_enter_physical(struct rg_driver_table *table);
-void rg_share_enter_measured(struct rg_driver_table *table);
+void rg_share_enter_linear(void);
+void rg_share_enter_arrays(void);
+void rg_share_enter_pools(void);
+void rg_share_enter_physical(void);
+void rg_share_enter_measured(void);
 
 /** Puts a function in front of the driver's own, if the driver has it. */
-#define RG_SHARE_ENTER(table, name, function)                                                                \
+#define RG_SHARE_ENTER(name, function)                                                                       \
     do {                                                                                                     \
-        if ((table)->name)                                                                                   \
-            (table)->name = (function);                                                                      \
+        if (rg_driver_has(name))                                                                             \
+            rg_driver.name = (function);                                                                     \
     } while (0)
+
+/** Makes a function in front of one of the driver's that frees what it is given, by which it is known to the meter. */
+#define RG_SHARE_FREES(function, kind, name, type)                                                           \
+    static CUresult function(type object)                                                                    \
+    {                                                                                                        \
+        struct rg_meter_freed freed = rg_meter_free_begin(kind, (uintptr_t)object);                          \
+        const CUresult result = rg_share_direct.name(object);                                                \
+        rg_meter_free_end(&freed, result);                                                                   \
+        return result;                                                                                       \
+    }
 
 #endif

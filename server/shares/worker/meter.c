@@ -71,9 +71,8 @@ static void tell(struct rg_share_account *account)
 static uint64_t reserved_of(CUmemoryPool pool)
 {
     uint64_t reserved = 0;
-    if (!rg_share_direct.cuMemPoolGetAttribute ||
-        rg_share_direct.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) !=
-            CUDA_SUCCESS)
+    if (rg_share_direct.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) !=
+        CUDA_SUCCESS)
         return 0;
     return reserved;
 }
@@ -132,10 +131,7 @@ void rg_meter_look(CUdevice device)
 static void trim(CUdevice device)
 {
     CUmemoryPool standard = NULL;
-    if (!rg_share_direct.cuMemPoolTrimTo)
-        return;
-    if (rg_share_direct.cuDeviceGetDefaultMemPool &&
-        rg_share_direct.cuDeviceGetDefaultMemPool(&standard, device) == CUDA_SUCCESS)
+    if (rg_share_direct.cuDeviceGetDefaultMemPool(&standard, device) == CUDA_SUCCESS)
         (void)rg_share_direct.cuMemPoolTrimTo(standard, 0);
     for (const struct pool *at = all.pools; at; at = at->next)
         if (at->device == device && at->pool != standard)
@@ -199,6 +195,12 @@ bool rg_meter_begin(struct rg_meter *meter, CUdevice device, uint64_t bytes)
     return begin(meter, device, bytes, is_kept_by_driver(meter->account, device));
 }
 
+bool rg_meter_begin_current(struct rg_meter *meter, uint64_t bytes)
+{
+    CUdevice device;
+    return rg_meter_begin(meter, rg_meter_current(&device) ? device : -1, bytes);
+}
+
 bool rg_meter_begin_import(struct rg_meter *meter, CUdevice device, uint64_t bytes)
 {
     *meter = (struct rg_meter){.account = account_of(device), .device = device, .charged = bytes};
@@ -220,8 +222,7 @@ static void add_entry(enum rg_meter_kind kind, uint64_t key, CUdevice device, ui
     entry->uses = 1;
     if (kind == RG_METER_CONTEXT)
         entry->context = (CUcontext)(uintptr_t)key;
-    else if (kind != RG_METER_PHYSICAL && kind != RG_METER_IMPORT && kind != RG_METER_LIBRARY &&
-             rg_share_direct.cuCtxGetCurrent)
+    else if (kind != RG_METER_PHYSICAL && kind != RG_METER_IMPORT && kind != RG_METER_LIBRARY)
         (void)rg_share_direct.cuCtxGetCurrent(&entry->context);
     rg_hash_table_add(&all.table, &entry->link, key);
 }
@@ -403,6 +404,12 @@ void rg_meter_watch(struct rg_meter_change *change, CUdevice device)
         return;
     change->held_before = rg_share_held_by_all(&account_of(device)->device);
     change->known = free_of(device, &change->free_before);
+}
+
+void rg_meter_watch_current(struct rg_meter_change *change)
+{
+    CUdevice device;
+    rg_meter_watch(change, rg_meter_current(&device) ? device : -1);
 }
 
 /*

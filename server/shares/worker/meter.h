@@ -45,6 +45,8 @@ enum rg_meter_kind {
 RG_MUST_CHECK bool rg_meter_begin_import(struct rg_meter *meter, CUdevice device, uint64_t bytes);
 /** Charges `bytes` of a device; false: there are not so many left. */
 RG_MUST_CHECK bool rg_meter_begin(struct rg_meter *meter, CUdevice device, uint64_t bytes);
+/** The same of the device of the calling thread's context; without one nothing is counted, and the driver says what is wrong. */
+RG_MUST_CHECK bool rg_meter_begin_current(struct rg_meter *meter, uint64_t bytes);
 /**
  * Ends it: the driver's result, and under which key it holds how much where the driver does not say by itself. False: it is
  * more than is left; it is to be undone, and is not charged.
@@ -76,6 +78,8 @@ struct rg_meter_change {
     uint64_t free_before, held_before; /* free of the device; charged to all sessions, this one too */
 };
 void rg_meter_watch(struct rg_meter_change *change, CUdevice device);
+/** The same of the device of the calling thread's context; without one nothing is counted. */
+void rg_meter_watch_current(struct rg_meter_change *change);
 /** False: as rg_meter_end. */
 RG_MUST_CHECK bool rg_meter_watched(const struct rg_meter_change *change, CUresult result,
                                     enum rg_meter_kind kind, uint64_t key);

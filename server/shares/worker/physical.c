@@ -7,7 +7,6 @@
  * tells that stands for it.
  */
 #include "server/shares/worker/memory.h"
-#include "server/shares/worker/meter.h"
 
 #include "common/sync/scoped_lock.h"
 
@@ -176,8 +175,7 @@ static uint64_t size_of_file(int fd, uint64_t *key)
 static bool device_of(CUmemGenericAllocationHandle handle, CUdevice *device)
 {
     CUmemAllocationProp properties;
-    if (!rg_share_direct.cuMemGetAllocationPropertiesFromHandle ||
-        rg_share_direct.cuMemGetAllocationPropertiesFromHandle(&properties, handle) != CUDA_SUCCESS ||
+    if (rg_share_direct.cuMemGetAllocationPropertiesFromHandle(&properties, handle) != CUDA_SUCCESS ||
         properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return false;
     *device = properties.location.id;
@@ -212,8 +210,7 @@ static CUresult open_memory(CUdeviceptr *out, CUipcMemHandle handle, unsigned in
     CUdeviceptr base;
     size_t size = 0;
     const CUresult result = rg_share_direct.cuIpcOpenMemHandle_v2(out, handle, flags);
-    if (result != CUDA_SUCCESS || !rg_meter_current(&device) || !rg_share_direct.cuMemGetAddressRange_v2 ||
-        rg_meter_again(RG_METER_OPENED, *out) ||
+    if (result != CUDA_SUCCESS || !rg_meter_current(&device) || rg_meter_again(RG_METER_OPENED, *out) ||
         rg_share_direct.cuMemGetAddressRange_v2(&base, &size, *out) != CUDA_SUCCESS)
         return result;
     if (rg_meter_begin_import(&meter, device, rg_meter_round(size)) &&
@@ -223,24 +220,16 @@ static CUresult open_memory(CUdeviceptr *out, CUipcMemHandle handle, unsigned in
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult close_memory(CUdeviceptr address)
-{
-    struct rg_meter_freed freed = rg_meter_free_begin(RG_METER_OPENED, address);
-    const CUresult result = rg_share_direct.cuIpcCloseMemHandle(address);
-    rg_meter_free_end(&freed, result);
-    return result;
-}
+RG_SHARE_FREES(close_memory, RG_METER_OPENED, cuIpcCloseMemHandle, CUdeviceptr)
 
-void rg_share_enter_physical(struct rg_driver_table *table)
+void rg_share_enter_physical(void)
 {
-    if (!table->cuMemRelease || !table->cuMemMap || !table->cuMemUnmap)
-        return;
-    RG_SHARE_ENTER(table, cuMemCreate, create);
-    RG_SHARE_ENTER(table, cuMemRelease, release);
-    RG_SHARE_ENTER(table, cuMemRetainAllocationHandle, retain);
-    RG_SHARE_ENTER(table, cuMemMap, map);
-    RG_SHARE_ENTER(table, cuMemUnmap, unmap);
-    RG_SHARE_ENTER(table, cuMemImportFromShareableHandle, import);
-    RG_SHARE_ENTER(table, cuIpcOpenMemHandle_v2, open_memory);
-    RG_SHARE_ENTER(table, cuIpcCloseMemHandle, close_memory);
+    RG_SHARE_ENTER(cuMemCreate, create);
+    RG_SHARE_ENTER(cuMemRelease, release);
+    RG_SHARE_ENTER(cuMemRetainAllocationHandle, retain);
+    RG_SHARE_ENTER(cuMemMap, map);
+    RG_SHARE_ENTER(cuMemUnmap, unmap);
+    RG_SHARE_ENTER(cuMemImportFromShareableHandle, import);
+    RG_SHARE_ENTER(cuIpcOpenMemHandle_v2, open_memory);
+    RG_SHARE_ENTER(cuIpcCloseMemHandle, close_memory);
 }

@@ -4,7 +4,6 @@
  * much although what the pools keep ready has been given back.
  */
 #include "server/shares/worker/memory.h"
-#include "server/shares/worker/meter.h"
 
 /* What an allocation will make the pool reserve at least. */
 static uint64_t growth(CUmemoryPool pool, uint64_t bytes)
@@ -20,11 +19,9 @@ static uint64_t growth(CUmemoryPool pool, uint64_t bytes)
 
 static CUresult give_back(CUdeviceptr address, CUmemoryPool pool, CUstream stream, CUdevice device)
 {
-    if (rg_share_direct.cuMemFreeAsync(address, stream) == CUDA_SUCCESS &&
-        rg_share_direct.cuStreamSynchronize)
+    if (rg_share_direct.cuMemFreeAsync(address, stream) == CUDA_SUCCESS)
         (void)rg_share_direct.cuStreamSynchronize(stream);
-    if (rg_share_direct.cuMemPoolTrimTo)
-        (void)rg_share_direct.cuMemPoolTrimTo(pool, 0);
+    (void)rg_share_direct.cuMemPoolTrimTo(pool, 0);
     rg_meter_look(device);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -34,15 +31,14 @@ static bool begin(struct rg_meter *meter, CUdevice device, CUmemoryPool pool, ui
 {
     if (rg_meter_begin(meter, device, growth(pool, bytes)))
         return true;
-    return rg_share_direct.cuCtxSynchronize && rg_share_direct.cuCtxSynchronize() == CUDA_SUCCESS &&
+    return rg_share_direct.cuCtxSynchronize() == CUDA_SUCCESS &&
            rg_meter_begin(meter, device, growth(pool, bytes));
 }
 
 /* Memory comes from the pool of the stream's device, which need not be that of the thread's context. */
 static bool device_of(CUstream stream, CUdevice *device)
 {
-    return (rg_share.n_devices > 1 && rg_share_direct.cuStreamGetDevice &&
-            rg_share_direct.cuStreamGetDevice(stream, device) == CUDA_SUCCESS) ||
+    return (rg_share.n_devices > 1 && rg_share_direct.cuStreamGetDevice(stream, device) == CUDA_SUCCESS) ||
            rg_meter_current(device);
 }
 
@@ -52,10 +48,9 @@ static CUresult allocate(CUdeviceptr *out, size_t size, CUmemoryPool named, CUst
     struct rg_meter meter;
     CUdevice device;
     CUmemoryPool pool = named;
-    bool known = device_of(stream, &device) && rg_share_direct.cuMemPoolGetAttribute;
+    bool known = device_of(stream, &device);
     if (known && !pool)
-        known = rg_share_direct.cuDeviceGetMemPool &&
-                rg_share_direct.cuDeviceGetMemPool(&pool, device) == CUDA_SUCCESS;
+        known = rg_share_direct.cuDeviceGetMemPool(&pool, device) == CUDA_SUCCESS;
     if (known && !rg_meter_pool_device(pool, &device)) {
         known = !named; /* another session's: nothing can be allocated from it */
         if (known)
@@ -105,11 +100,11 @@ static CUresult trim(CUmemoryPool pool, size_t keep)
     return result;
 }
 
-void rg_share_enter_pools(struct rg_driver_table *table)
+void rg_share_enter_pools(void)
 {
-    RG_SHARE_ENTER(table, cuMemAllocAsync, allocate_async);
-    RG_SHARE_ENTER(table, cuMemAllocFromPoolAsync, allocate_from_pool);
-    RG_SHARE_ENTER(table, cuMemPoolCreate, create);
-    RG_SHARE_ENTER(table, cuMemPoolDestroy, destroy);
-    RG_SHARE_ENTER(table, cuMemPoolTrimTo, trim);
+    RG_SHARE_ENTER(cuMemAllocAsync, allocate_async);
+    RG_SHARE_ENTER(cuMemAllocFromPoolAsync, allocate_from_pool);
+    RG_SHARE_ENTER(cuMemPoolCreate, create);
+    RG_SHARE_ENTER(cuMemPoolDestroy, destroy);
+    RG_SHARE_ENTER(cuMemPoolTrimTo, trim);
 }

@@ -130,7 +130,7 @@ static void use_driver(void)
     if (chance(3))
         stub_driver_call_host();
     else
-        rg_driver.cuLaunchHostFunc = NULL;
+        rg_driver.cuLaunchHostFunc = rg_driver_absent.cuLaunchHostFunc;
     rg_driver.cuEventQuery = event_query;
     rg_driver.cuStreamQuery = stream_query;
     rg_driver.cuCtxSynchronize = synchronize;
@@ -146,7 +146,7 @@ static void use_driver(void)
     rg_driver.cuFuncGetParamInfo = param_info;
     rg_driver.cuKernelGetParamInfo = kernel_param_info;
 #ifdef __SANITIZE_THREAD__ /* which does not bear mappings at just any address */
-    rg_driver.cuMemHostRegister_v2 = NULL;
+    rg_driver.cuMemHostRegister_v2 = rg_driver_absent.cuMemHostRegister_v2;
 #endif
     atomic_store(&not_ready, chance(2));
     atomic_store(&next_address, 0x700000000000);

@@ -407,7 +407,7 @@ static void test_client_goes(void)
 static void test_driver_without(void)
 {
     struct client *c = begin(0, 0);
-    rg_driver.cuCheckpointProcessLock = NULL;
+    rg_driver.cuCheckpointProcessLock = rg_driver_absent.cuCheckpointProcessLock;
     rg_suspend_command(c->worker, RG_SUSPEND_UNTIL_USED);
     pause_ms(50);
     ask_data(c, 0, 5);

@@ -288,7 +288,7 @@ static void test_missing(void)
     check("a GPU without", &s, NULL, "staged-in staged-out free ");
     s.rdma_supported = 1;
     check("a GPU without dma-buf, which was asked for", &s, "dmabuf", "staged-in staged-out free ");
-    rg_driver.cuMemGetHandleForAddressRange = NULL;
+    rg_driver.cuMemGetHandleForAddressRange = rg_driver_absent.cuMemGetHandleForAddressRange;
     s = able;
     check("a driver without dma-buf, which was asked for", &s, "dmabuf", "staged-in staged-out free ");
     rg_driver.cuMemGetHandleForAddressRange = export_range;
