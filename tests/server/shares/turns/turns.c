@@ -1,5 +1,5 @@
 /* turns.c - shares of a GPU in simulated time: weights, caps, priorities, deaths, work that waits, and a hostile page. */
-#include "tests/server/shares/simulation.h"
+#include "tests/server/shares/turns/simulation.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* fake_device.c - see fake_device.h. */
-#include "tests/server/shares/fake_device.h"
+#include "tests/server/shares/gate/fake_device.h"
 
 #include "common/base/clock.h"
 #include "tests/check.h"

@@ -5,8 +5,8 @@
  * The device works on the first submission of every session at the same time, each at its part of the speed, as a driver does
  * that knows nothing of turns.
  */
-#ifndef TESTS_SERVER_SHARES_SIMULATION_H
-#define TESTS_SERVER_SHARES_SIMULATION_H
+#ifndef TESTS_SERVER_SHARES_TURNS_SIMULATION_H
+#define TESTS_SERVER_SHARES_TURNS_SIMULATION_H
 
 #include "server/shares/turns/pacer.h"
 

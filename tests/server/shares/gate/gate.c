@@ -5,7 +5,7 @@
 #include "server/shares/gate/gate.h"
 #include "common/base/clock.h"
 #include "tests/server/raw_client.h"
-#include "tests/server/shares/fake_device.h"
+#include "tests/server/shares/gate/fake_device.h"
 #include "tests/server/stub_driver.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* simulation.c - see simulation.h. */
-#include "tests/server/shares/simulation.h"
+#include "tests/server/shares/turns/simulation.h"
 
 #include <stdlib.h>
 

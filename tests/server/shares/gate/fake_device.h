@@ -2,8 +2,8 @@
  * fake_device.h - a device for tests of the worker: what it is given takes time and does nothing. It does one thing after
  * another, whoever gave it, as fast as the clock goes: so a machine that is slow makes it idle, and changes no proportion.
  */
-#ifndef TESTS_SERVER_SHARES_FAKE_DEVICE_H
-#define TESTS_SERVER_SHARES_FAKE_DEVICE_H
+#ifndef TESTS_SERVER_SHARES_GATE_FAKE_DEVICE_H
+#define TESTS_SERVER_SHARES_GATE_FAKE_DEVICE_H
 
 #include <stdint.h>
 

@@ -1,0 +1,127 @@
+/* parse.c - PTX text as tokens and as a tree; text that is no PTX, and what its message says. */
+#include "softgpu/compiler/parse/ast.h"
+#include "softgpu/compiler/parse/lexer.h"
+
+#include <criterion/criterion.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#define HEAD ".version 8.7\n.target sm_90\n.address_size 64\n"
+
+struct parsed {
+    struct sg_arena arena, scratch;
+    struct sg_diagnostics diagnostics;
+    struct sg_text log;
+    struct sg_ast *ast; /* NULL: the text was refused */
+};
+
+static void parse(struct parsed *parsed, const char *text)
+{
+    memset(parsed, 0, sizeof *parsed);
+    parsed->arena.diagnostics = parsed->scratch.diagnostics = &parsed->diagnostics;
+    parsed->diagnostics.log = &parsed->log;
+    if (setjmp(parsed->diagnostics.escape) == 0)
+        parsed->ast = sg_parse(&parsed->arena, text, strlen(text));
+}
+
+static void end(struct parsed *parsed)
+{
+    sg_arena_fini(&parsed->arena);
+    sg_arena_fini(&parsed->scratch);
+    sg_text_fini(&parsed->log);
+}
+
+Test(parse, tokens)
+{
+    static const struct {
+        const char *text;
+        enum sg_token_kind kind;
+        uint64_t value;
+    } tokens[] = {{"17", SG_TOKEN_INTEGER, 17},
+                  {"0x1fU", SG_TOKEN_INTEGER, 31},
+                  {"017", SG_TOKEN_INTEGER, 15},
+                  {"0b101", SG_TOKEN_INTEGER, 5},
+                  {"0f3F800000", SG_TOKEN_FLOAT32, 0x3f800000},
+                  {"0d3FF0000000000000", SG_TOKEN_FLOAT64, 0x3ff0000000000000},
+                  {"1.5", SG_TOKEN_FLOAT64, 0x3ff8000000000000},
+                  {"%rd12", SG_TOKEN_WORD, 0},
+                  {"$L__1", SG_TOKEN_WORD, 0},
+                  {".shared::cta", SG_TOKEN_DOTTED, 0},
+                  {"// nothing\n/* of\nthis */ x", SG_TOKEN_WORD, 0},
+                  {"", SG_TOKEN_END, 0}};
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+        struct sg_diagnostics diagnostics = {0};
+        struct sg_lexer lexer = {tokens[i].text, tokens[i].text + strlen(tokens[i].text), 1, &diagnostics};
+        cr_assert_eq(setjmp(diagnostics.escape), 0, "%s", tokens[i].text);
+        const struct sg_token token = sg_lexer_next(&lexer);
+        cr_expect_eq(token.kind, tokens[i].kind, "%s", tokens[i].text);
+        if (token.kind == SG_TOKEN_INTEGER || token.kind == SG_TOKEN_FLOAT32 ||
+            token.kind == SG_TOKEN_FLOAT64)
+            cr_expect_eq(token.value, tokens[i].value, "%s", tokens[i].text);
+        if (strncmp(tokens[i].text, "//", 2) == 0)
+            cr_expect_eq(token.line, 3u);
+    }
+}
+
+Test(parse, module)
+{
+    struct parsed parsed;
+    parse(&parsed, HEAD ".visible .global .align 8 .u32 table[2*3+1] = {1, 2, first};\n"
+                        ".extern .shared .align 16 .b8 dynamic[];\n"
+                        ".visible .entry k(.param .u64 p, .param .align 4 .b8 q[12]) .maxntid 32, 2\n"
+                        "{ .reg .b32 %r<4>; L: add.u32 %r1, %r2, -3; @!%p bra L; ret; }\n");
+    cr_assert(parsed.ast, "%s", parsed.log.data);
+    cr_expect_eq(parsed.ast->version, 87u);
+    cr_expect(sg_slice_is(parsed.ast->target, "sm_90"));
+    cr_assert_eq(parsed.ast->n_variables, 2);
+    const struct sg_ast_variable *table = &parsed.ast->variables[0], *dynamic = &parsed.ast->variables[1];
+    cr_expect(table->is_array && table->count == 7 && table->align == 8 && table->type == SG_U32);
+    cr_assert(table->initial && table->initial->n_items == 3);
+    cr_expect_eq(table->initial->items[1].value, 2);
+    cr_expect(sg_slice_is(table->initial->items[2].symbol, "first"));
+    cr_expect(dynamic->is_array && dynamic->count == 0 && dynamic->linkage == SG_LINKAGE_EXTERN);
+    cr_assert_eq(parsed.ast->n_functions, 1);
+    const struct sg_ast_function *kernel = &parsed.ast->functions[0];
+    cr_expect(kernel->is_entry && kernel->has_body && kernel->maxntid[0] == 32 && kernel->maxntid[1] == 2);
+    cr_assert_eq(kernel->signature.n_params, 2);
+    cr_expect_eq(kernel->signature.params[1].count, 12);
+    const struct sg_ast_body *body = sg_parse_body(&parsed.arena, &parsed.scratch, parsed.ast, kernel);
+    cr_expect_eq(body->n_instructions, 3);
+    const struct sg_ast_instruction *add = NULL, *jump = NULL;
+    for (uint32_t i = 0; i < body->n_statements; i++)
+        if (body->statements[i].kind == SG_STATEMENT_INSTRUCTION) {
+            const struct sg_ast_instruction *insn = &body->statements[i].instruction;
+            add = sg_slice_is(insn->base, "add") ? insn : add;
+            jump = sg_slice_is(insn->base, "bra") ? insn : jump;
+        }
+    cr_assert(add && jump);
+    cr_expect(add->n_modifiers == 1 && sg_slice_is(add->modifiers[0], "u32") && add->n_operands == 3);
+    cr_expect_eq((int64_t)add->operands[2].value, -3);
+    cr_expect(jump->guard_negated && sg_slice_is(jump->guard, "%p"));
+    end(&parsed);
+}
+
+/* Each with the line that is wrong. */
+Test(parse, refused)
+{
+    char deep[4096] = HEAD ".global .u32 a[1] = {";
+    memset(deep + strlen(deep), '{', 3000);
+    const struct {
+        const char *text, *place;
+    } wrong[] = {{".version x\n", "ptx:1:"},
+                 {HEAD ".global .u32 a[", "ptx:4:"},
+                 {HEAD "\n.global .u32 a[1/0];\n", "ptx:5:"},
+                 {HEAD ".visible .entry k() {\n\n", "ptx:"},
+                 {HEAD ".global .nothing a;\n", "ptx:4:"},
+                 {HEAD "\n\n\"text\n", "ptx:6:"},
+                 {deep, "ptx:4:"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct parsed parsed;
+        parse(&parsed, wrong[i].text);
+        cr_expect_null(parsed.ast, "%zu", i);
+        cr_expect(parsed.log.data && strncmp(parsed.log.data, wrong[i].place, strlen(wrong[i].place)) == 0,
+                  "%zu: %s", i, parsed.log.data ? parsed.log.data : "nothing");
+        end(&parsed);
+    }
+}
