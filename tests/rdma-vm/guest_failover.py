@@ -9,6 +9,11 @@ import subprocess
 
 from trial import Server, wait_until
 
+# The machine is emulated and shares its processors: how long a program may take before it counts as one that hangs, and how
+# long something may take that is waited for. No check is about speed.
+PATIENCE_S = 600
+WAIT_S = 120
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 GRACE = ("--allow-unauthenticated", "--reconnect-grace", "60")
 
@@ -71,22 +76,22 @@ def link_bytes():
 
 def failover(build, check):
     """Losses in the middle of programs: these end as they do without, over TCP."""
-    direct = {name: build.run_direct([build.example(name), *arguments], timeout=300)
+    direct = {name: build.run_direct([build.example(name), *arguments], timeout=PATIENCE_S)
               for name, arguments, _ in PROGRAMS}
     with Server(build, listen="0.0.0.0:7600", arguments=GRACE, environment={"REMOTE_GPU_LOG": "info"}) as there:
         without_copies(build, there, check)
         for (what, lose, mend), (name, arguments, after) in cases():
             def in_the_middle(_, lose=lose, until=link_bytes() + after):
-                wait_until(lambda: link_bytes() >= until, 60)
+                wait_until(lambda: link_bytes() >= until, WAIT_S)
                 lose()
 
-            result = build.run_remote([build.example(name), *arguments], "127.0.0.1:7600", RUN, timeout=150,
+            result = build.run_remote([build.example(name), *arguments], "127.0.0.1:7600", RUN, timeout=PATIENCE_S,
                                       while_running=in_the_middle)
             same = (result.status, result.output) == (direct[name].status, direct[name].output)
             check("%s during %s: %.1f s, %s" % (what, name, result.seconds, last_word(result)),
                   same and "the session goes on over TCP" in result.errors, result.report() + there.log())
             mend()
-            check("    RDMA works again", wait_until(lambda: works(build), 30, 0.5), there.log())
+            check("    RDMA works again", wait_until(lambda: works(build), WAIT_S, 0.5), there.log())
         check("no worker crashed", "killed by signal" not in there.log(), there.log())
         check("the server still runs", there.process.poll() is None, there.log())
 
@@ -94,7 +99,7 @@ def failover(build, check):
 def without_copies(build, there, check):
     """As long as nothing fails, a session that could go on elsewhere moves page-locked memory as one that could not."""
     command = [build.example("streams_overlap")]
-    here, remote = build.run_direct(command), build.run_remote(command, "127.0.0.1:7600", RUN, timeout=200)
+    here, remote = build.run_direct(command), build.run_remote(command, "127.0.0.1:7600", RUN, timeout=PATIENCE_S)
     check("pinned memory moves without a copy on the client: %s" % remote.stats,
           (here.status, here.output) == (remote.status, remote.output) and
           remote.stats.get("bulk_copied", 0) < 8192 and remote.stats.get("bulk_direct", 0) >= 6400000 and
@@ -102,14 +107,14 @@ def without_copies(build, there, check):
     def moved():
         return re.findall(r"(\d+) bytes in their place and (\d+) by a copy, sent (\d+) from their place and (\d+)", there.log())
 
-    wait_until(moved, 20)  # the worker says it when it ends
+    wait_until(moved, WAIT_S)  # the worker says it when it ends
     check("nor on the server: %s" % moved(), moved() and int(moved()[-1][1]) < 8192 and int(moved()[-1][3]) < 8192,
           there.log())
 
 
 def works(build):
     """Whether a program runs over RDMA."""
-    result = build.run_remote([build.example("vector_add")], "127.0.0.1:7600", RUN, timeout=60)
+    result = build.run_remote([build.example("vector_add")], "127.0.0.1:7600", RUN, timeout=PATIENCE_S)
     return result.status == 0
 
 

@@ -6,14 +6,15 @@ import signal
 import threading
 import time
 
-from guest_failover import ip_link, last_word, link_bytes, mend_link, netem, remove_link
+from guest_failover import PATIENCE_S, WAIT_S, ip_link, last_word, link_bytes, mend_link, netem, remove_link
 from trial import Server, run_program, wait_until, workers_of
 
 SERVER = "10.77.0.1:7600"
 RDMA = ("--transport", "rdma")
 # What a worker says in the end that waited for its client in vain.
 WAITED = re.compile(r"its connection was lost, and after ([0-9.]+) s: ")
-GRACE_S = 12
+GRACE_S = 20
+HOLE_S = 12  # longer than RDMA tries, shorter than that and the grace time
 AT_WORK = 2000000  # bytes over the link, of the 4 MB and more that many_launches sends
 
 
@@ -28,9 +29,9 @@ def long_run(build, address, change, launches=2000000, arguments=RDMA):
     before = link_bytes()
 
     def later(process):
-        wait_until(lambda: link_bytes() >= before + AT_WORK, 60)
+        wait_until(lambda: link_bytes() >= before + AT_WORK, WAIT_S)
         change(process)
-    return build.run_remote([build.example("many_launches"), str(launches)], address, arguments, timeout=150,
+    return build.run_remote([build.example("many_launches"), str(launches)], address, arguments, timeout=PATIENCE_S,
                             while_running=later)
 
 
@@ -45,7 +46,7 @@ def kill_workers(there):
         os.kill(child, signal.SIGKILL)
 
 
-def none_is_left(there, seconds=30):
+def none_is_left(there, seconds=WAIT_S):
     """Whether all workers have ended, so that the GPU is free."""
     return wait_until(lambda: not workers_of(there.process.pid), seconds)
 
@@ -54,7 +55,7 @@ def run_as_nobody(command, locked):
     """Runs a command as an ordinary user with a limit of locked memory."""
     wrapper = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all",
                "prlimit", "--memlock=%d:%d" % (locked, locked), "--", *command]
-    return run_program(wrapper, {"HOME": "/tmp"}, timeout=100)
+    return run_program(wrapper, {"HOME": "/tmp"}, timeout=PATIENCE_S)
 
 
 def little_memory(build, there, check):
@@ -115,7 +116,7 @@ def ends(build, check):
         with server(build, GRACE_S, **theirs) as there:
             for program, *rest in (["vector_add"], ["big_copy", "8"], ["many_launches", "20000"]):
                 result = build.run_remote([build.example(program), *rest], there.address, [*RDMA, *arguments], mine,
-                                          timeout=100)
+                                          timeout=PATIENCE_S)
                 since = time.monotonic()
                 gone = none_is_left(there)
                 quiet = not waited(there, 0) and "is lost" not in there.log() + result.errors
@@ -139,14 +140,14 @@ def killed(build, there, check):
 
 def works(build, there):
     """Whether a program runs over RDMA."""
-    return build.run_remote([build.example("vector_add")], there.address, RDMA, timeout=60).status == 0
+    return build.run_remote([build.example("vector_add")], there.address, RDMA, timeout=PATIENCE_S).status == 0
 
 
 def interrupted(build, there, check):
     """RDMA and TCP get nowhere: for some seconds, and the session goes on; for longer than the grace time, and it ends."""
     def for_a_moment(_):
         netem("v-client", "loss 100%")
-        threading.Timer(GRACE_S * 2 / 3, netem, ("v-client", None)).start()
+        threading.Timer(HOLE_S, netem, ("v-client", None)).start()
 
     result = long_run(build, there.address, for_a_moment, 400000)
     check("a black hole for a moment: %.0f s, %s" % (result.seconds, last_word(result)), result.status == 0 and
@@ -156,7 +157,7 @@ def interrupted(build, there, check):
     result = long_run(build, there.address, lambda _: netem("v-client", "loss 100%"))
     check("a black hole for good: %s after %.0f s" % (result.describe(), result.seconds), ended_with_word(result) and
           "gave up on" in result.errors, result.report() + there.log())
-    gone = none_is_left(there, 60)
+    gone = none_is_left(there)
     seconds = waited(there, since)
     check("    its worker waited for %s s" % seconds, gone and len(seconds) == 1 and seconds[0] > GRACE_S - 1, there.log())
     netem("v-client", None)
@@ -170,7 +171,7 @@ def link_down(build, there, check):
           "the session goes on over TCP" in result.errors, result.report() + there.log())
     check("    no worker is left", none_is_left(there), there.log())
     mend_link()
-    check("    RDMA works again", wait_until(lambda: works(build, there), 30, 0.5), there.log())
+    check("    RDMA works again", wait_until(lambda: works(build, there), WAIT_S, 0.5), there.log())
 
 
 def grace(build, check):

@@ -6,7 +6,7 @@ import re
 import subprocess
 import time
 
-from guest_failover import mend_link, netem, remove_link
+from guest_failover import PATIENCE_S, WAIT_S, mend_link, netem, remove_link
 from trial import Server, run_program, wait_until
 
 RAILS = {"REMOTE_GPU_RAILS": "rxe-server,rxe-server2", "REMOTE_GPU_LOG": "info"}
@@ -32,16 +32,16 @@ def set_link(state):
 def transport(build, check):
     """The conformance suite over two rails; traffic while one is cut."""
     program = os.path.join(build.folder, "tests", "transport_conformance")
-    result = run_program([program, "rails+rdma"], timeout=400)
+    result = run_program([program, "rails+rdma"], timeout=PATIENCE_S)
     check("conformance rails+rdma: %.0f s" % result.seconds, result.status == 0, result.report())
     program = os.path.join(build.folder, "tests", "transport_multirail_test")
 
     def cut(_):
         until = sent("v-client2") + 5000000
-        wait_until(lambda: sent("v-client2") >= until, 60)
+        wait_until(lambda: sent("v-client2") >= until, WAIT_S)
         set_link("down")
 
-    result = run_program([program, "rdma", "25"], timeout=200, while_running=cut)
+    result = run_program([program, "rdma", "25"], timeout=PATIENCE_S, while_running=cut)
     check("a rail is cut in mid-transfer: %.0f s" % result.seconds, result.status == 0 and
           "1 and 1 rails" in result.output, result.report())
     set_link("up")
@@ -66,9 +66,9 @@ def pinned(build, check):
                 if name == "big_copy" and not went:
                     continue
                 command = [build.example(name), *arguments]
-                here = build.run_direct(command, timeout=200)
+                here = build.run_direct(command, timeout=PATIENCE_S)
                 remote = build.run_remote(command, "10.77.0.1:7600", ["--transport", "rdma", "--profile=/tmp/rails-%p.json"],
-                                          timeout=200)
+                                          timeout=PATIENCE_S)
                 check("%s by rails, %s: %.1f s, %s" % (" ".join(arguments), direct, remote.seconds, remote.stats),
                       (here.status, here.output) == (remote.status, remote.output) and
                       (remote.stats.get("bulk_copied", 0) < 8192 or name == "big_copy") and
@@ -96,13 +96,13 @@ def returning(build, check):
         def cut_and_mend(_):
             # Not by taking the link down: Soft-RoCE's devices do not get over that, and cannot be made anew in use.
             until = sent("v-client2") + 3000000
-            wait_until(lambda: sent("v-client2") >= until, 60)
+            wait_until(lambda: sent("v-client2") >= until, WAIT_S)
             netem("v-client2", "loss 100%")
-            wait_until(lambda: "left" in there.log(), 60)
+            wait_until(lambda: "left" in there.log(), WAIT_S)
             netem("v-client2", None)
 
         result = build.run_remote(command, "10.77.0.1:7600", ["--transport", "rdma"],
-                                  {"REMOTE_GPU_LOG": "info", "REMOTE_GPU_RAILS": "always"}, timeout=400,
+                                  {"REMOTE_GPU_LOG": "info", "REMOTE_GPU_RAILS": "always"}, timeout=PATIENCE_S,
                                   while_running=cut_and_mend)
         check("a rail that was lost comes back: %.1f s" % result.seconds,
               result.status == 0 and "a rail to" in result.errors and "is back; 2 now" in result.errors,
@@ -114,39 +114,39 @@ def sessions(build, check):
     with Server(build, listen="0.0.0.0:7600", arguments=("--allow-unauthenticated", "--reconnect-grace", "60"),
                 environment=RAILS) as there:
         command = [build.example("big_copy"), "24"]
-        direct = build.run_direct(command, timeout=200)
+        direct = build.run_direct(command, timeout=PATIENCE_S)
         before = sent("v-client"), sent("v-client2")
-        result = build.run_remote(command, "10.77.0.1:7600", ["--transport", "rdma"], timeout=200)
+        result = build.run_remote(command, "10.77.0.1:7600", ["--transport", "rdma"], timeout=PATIENCE_S)
         each = sent("v-client") - before[0], sent("v-client2") - before[1]
         check("big_copy over two rails: %.1f s, %d and %d bytes" % (result.seconds, *each),
               (result.status, result.output) == (direct.status, direct.output) and min(each) > 5000000,
               result.report() + there.log())
-        result = build.run_remote(command, "10.77.0.1:7600", ["--transport", "rdma", "--rails", "off"], timeout=200)
+        result = build.run_remote(command, "10.77.0.1:7600", ["--transport", "rdma", "--rails", "off"], timeout=PATIENCE_S)
         check("--rails off: one", result.status == 0 and result.stats.get("bulk_connections", 9) == 0, result.report())
 
         def cut(_):
             until = sent("v-client2") + 8000000
-            wait_until(lambda: sent("v-client2") >= until, 60)
+            wait_until(lambda: sent("v-client2") >= until, WAIT_S)
             set_link("down")
 
         command = [build.example("big_copy"), "96"]  # which is not over by the time that the link is down
-        direct = build.run_direct(command, timeout=200)
-        result = build.run_remote(command, "10.77.0.1:7600", ["--transport", "rdma"], timeout=200, while_running=cut)
+        direct = build.run_direct(command, timeout=PATIENCE_S)
+        result = build.run_remote(command, "10.77.0.1:7600", ["--transport", "rdma"], timeout=PATIENCE_S, while_running=cut)
         check("a rail is cut in mid-run: %.1f s" % result.seconds,
               (result.status, result.output) == (direct.status, direct.output) and "a rail to" in result.errors and
               "goes on over TCP" not in result.errors, result.report() + there.log())
         set_link("up")
         time.sleep(1)
         remote_gpu = build.command
-        result = run_program([remote_gpu, "list", "-s", "10.77.0.1:7600"], timeout=60)
+        result = run_program([remote_gpu, "list", "-s", "10.77.0.1:7600"], timeout=PATIENCE_S)
         check("list shows the rails", "rails: rxe-server (v-server, 10.77.0.1" in result.output and
               "rxe-server2 (v-server2, 10.78.0.1" in result.output, result.report())
-        result = run_program([remote_gpu, "netperf", "-s", "10.77.0.1:7600", "--quick", "--timeout", "60"], timeout=300)
+        result = run_program([remote_gpu, "netperf", "-s", "10.77.0.1:7600", "--quick", "--timeout", "60"], timeout=PATIENCE_S)
         print(result.output)
         for name in ("rdma 10.77.0.1", "rdma 10.78.0.1", "rdma, 2 rails"):
             rows = [line for line in result.output.splitlines() if line.startswith(name + " ")]
             check("netperf has rows of " + name, len(rows) >= 4, result.report())
-        result = run_program([remote_gpu, "doctor", "-s", "10.77.0.1:7600", "--timeout", "60", "--json"], timeout=200)
+        result = run_program([remote_gpu, "doctor", "-s", "10.77.0.1:7600", "--timeout", "60", "--json"], timeout=PATIENCE_S)
         checks = json.loads(result.output)["checks"] if result.output else []
         check("doctor sees two rails", any(one["check"] == "rails" and "2 adapters" in one["saw"] for one in checks),
               result.report())
@@ -164,16 +164,16 @@ def lasting(build, check):
     with Server(build, listen="0.0.0.0:7600", arguments=("--allow-unauthenticated", "--reconnect-grace", "60"),
                 environment=RAILS) as there:
         command = [build.example("big_copy"), "32"]
-        direct = build.run_direct(command, timeout=200)
+        direct = build.run_direct(command, timeout=PATIENCE_S)
 
         def run(while_running=None):
             return build.run_remote(command, "127.0.0.1:7600", ["--transport", "rdma"],
-                                    {"REMOTE_GPU_LOG": "info", "REMOTE_GPU_RAILS": "always"}, timeout=200,
+                                    {"REMOTE_GPU_LOG": "info", "REMOTE_GPU_RAILS": "always"}, timeout=PATIENCE_S,
                                     while_running=while_running)
 
         for what, links, after in CUTS if os.environ.get("RDMA_VM_FULL") == "1" else CUTS[:3]:
             def cut(_, links=links, until=sent("v-client") + sent("v-client2") + after):
-                wait_until(lambda: sent("v-client") + sent("v-client2") >= until, 60)
+                wait_until(lambda: sent("v-client") + sent("v-client2") >= until, WAIT_S)
                 for link in links:
                     netem(link, "loss 100%")
 
@@ -185,7 +185,7 @@ def lasting(build, check):
                   result.report() + there.log())
             for link in links:
                 netem(link, None)
-            check("    its worker ends with it", wait_until(lambda: not there.workers(), 30) and
+            check("    its worker ends with it", wait_until(lambda: not there.workers(), WAIT_S) and
                   "its connection was lost, and after" not in there.log(), there.log())
         result = run()
         check("afterwards both carry a session", (result.status, result.output) == (direct.status, direct.output) and

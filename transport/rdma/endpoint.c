@@ -26,7 +26,7 @@
 enum {
     RETRIES = 6,      /* 7 means for ever to Soft-RoCE */
     RNR_RETRIES = 7,  /* 7: for ever; there always is a receive */
-    ACK_TIMEOUT = 16, /* 4.096 us * 2^16 = 268 ms a try */
+    ACK_TIMEOUT = 17, /* 4.096 us * 2^17 = 537 ms a try, 3.8 s in all: longer than a busy peer is away */
     INLINE_WANTED = 192,
     BLIND_LOOKS = 7, /* each is a load of the processor's own memory */
     LOOK_NS =
