@@ -1,7 +1,6 @@
 /* figures.c - see figures.h. */
 #include "server/accounts/figures.h"
 
-
 #define SECOND 1000000000ull
 #define HOUR   (3600 * SECOND)
 
