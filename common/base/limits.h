@@ -102,4 +102,14 @@
 #define RG_ACCOUNTS_PENDING_MAX 65536u /* parts of sessions that wait until they can be saved */
 #define RG_ACCOUNTS_OWNERS_MAX  65536u /* users and projects whose GPU time of a month is known */
 
+/* A pool of servers on etcd (pool/, server/pool/) */
+#define RG_ETCD_ENDPOINTS_MAX 16     /* of one cluster */
+#define RG_POOL_MEMBERS_MAX   4096u  /* servers */
+#define RG_POOL_REQUESTS_MAX  16384u /* that wait, of the whole pool */
+#define RG_POOL_LEASES_MAX    65536u
+#define RG_POOL_SHARES_MAX    64u /* leases of one GPU */
+#define RG_POOL_FILTERS_MAX   16u /* of one request */
+#define RG_POOL_CLIENTS_MAX   1024 /* that one server answers at once: those that wait, and that hold a lease */
+#define RG_POOL_GPUS_MAX      256u /* of one lease */
+
 #endif

@@ -1,0 +1,430 @@
+/* etcd.c - endpoints, requests over HTTP and calls; see etcd.h. */
+#include "pool/etcd/internal.h"
+
+#include "common/base/cleanup.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "pool/etcd/base64.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#define ATTEMPT_MS                                                                                           \
+    2000L /* a member that answers does so in milliseconds; one that lost its leader gives up later */
+#define CONNECT_MS 1000L
+#define REPLY_MAX  (64u << 20)
+
+/* A call that is under way. */
+struct rg_etcd_call {
+    struct rg_etcd_call *next;
+    struct rg_etcd *etcd;
+    struct rg_etcd_transfer transfer;
+    char path[64];
+    char *body; /* NULL: GET */
+    struct rg_etcd_text reply;
+    uint32_t attempts;
+    rg_etcd_done *done;
+    void *data;
+};
+
+/* --- requests ----------------------------------------------------------------------------------------------- */
+
+enum rg_status rg_etcd_check_url(const char *url, char *why, size_t why_size)
+{
+    const char *host = strncmp(url, "https://", 8) == 0  ? url + 8
+                       : strncmp(url, "http://", 7) == 0 ? url + 7
+                                                         : NULL;
+    if (host && *host && strlen(url) < 256 && !strpbrk(host, "/?#@ "))
+        return RG_OK;
+    rg_explain(why, why_size, "'%s' is not the address of an etcd member (like https://etcd1.example:2379)",
+               url);
+    return RG_ERR_INVALID;
+}
+
+bool rg_etcd_append(struct rg_etcd_text *text, const char *data, size_t size)
+{
+    char *grown = text->size + size < REPLY_MAX ? realloc(text->data, text->size + size + 1) : NULL;
+    if (!grown)
+        return false;
+    memcpy(grown + text->size, data, size);
+    text->data = grown;
+    text->size += size;
+    grown[text->size] = '\0';
+    return true;
+}
+
+static size_t on_data(char *data, size_t size, size_t n, void *user)
+{
+    struct rg_etcd_transfer *transfer = user;
+    return transfer->received(transfer, data, size * n);
+}
+
+/* etcd's own clock, to the second, is in each answer. */
+static size_t on_header(char *line, size_t size, size_t n, void *user)
+{
+    struct rg_etcd *etcd = user;
+    char text[64];
+    if (size * n > 6 && size * n < sizeof text && strncasecmp(line, "date: ", 6) == 0) {
+        memcpy(text, line + 6, size * n - 6);
+        text[size * n - 6] = '\0';
+        const time_t theirs = curl_getdate(text, NULL);
+        if (theirs != (time_t)-1)
+            etcd->clock_ahead = (int64_t)theirs - (int64_t)time(NULL);
+    }
+    return size * n;
+}
+
+/* The text stays where it is as long as the transfer. */
+static void set_blob(CURL *easy, CURLoption option, const struct rg_etcd_text *text)
+{
+    struct curl_blob blob = {.data = text->data, .len = text->size, .flags = CURL_BLOB_NOCOPY};
+    if (text->data)
+        curl_easy_setopt(easy, option, &blob);
+}
+
+static void set_options(struct rg_etcd *etcd, struct rg_etcd_transfer *transfer, const char *body,
+                        long timeout_ms)
+{
+    CURL *easy = transfer->easy;
+    curl_easy_setopt(easy, CURLOPT_URL, transfer->url);
+    curl_easy_setopt(easy, CURLOPT_PRIVATE, transfer);
+    curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, transfer->error);
+    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_data);
+    curl_easy_setopt(easy, CURLOPT_WRITEDATA, transfer);
+    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
+    curl_easy_setopt(easy, CURLOPT_HEADERDATA, etcd);
+    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(easy, CURLOPT_PROXY, ""); /* etcd is near; the environment's proxies are for elsewhere */
+    curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
+    curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, timeout_ms);
+    curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
+    curl_easy_setopt(easy, CURLOPT_TCP_KEEPIDLE, 5L);
+    curl_easy_setopt(easy, CURLOPT_TCP_KEEPINTVL, 2L);
+    curl_easy_setopt(easy, CURLOPT_HTTPHEADER, transfer->headers);
+    if (body) {
+        curl_easy_setopt(easy, CURLOPT_POST, 1L);
+        curl_easy_setopt(easy, CURLOPT_POSTFIELDS, body);
+        curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(body));
+    }
+    set_blob(easy, CURLOPT_CAINFO_BLOB, &etcd->ca);
+    set_blob(easy, CURLOPT_SSLCERT_BLOB, &etcd->certificate);
+    set_blob(easy, CURLOPT_SSLKEY_BLOB, &etcd->key);
+}
+
+bool rg_etcd_transfer_begin(struct rg_etcd *etcd, struct rg_etcd_transfer *transfer, const char *path,
+                            const char *body, long timeout_ms)
+{
+    const char *endpoint = etcd->endpoints[etcd->current];
+    const size_t size = strlen(endpoint) + strlen(path) + 1;
+    transfer->endpoint = etcd->current;
+    transfer->error[0] = '\0';
+    transfer->easy = curl_easy_init();
+    transfer->headers = curl_slist_append(NULL, "Content-Type: application/json");
+    transfer->url = malloc(size);
+    if (transfer->easy && transfer->headers && transfer->url) {
+        snprintf(transfer->url, size, "%s%s", endpoint, path);
+        set_options(etcd, transfer, body, timeout_ms);
+        if (curl_multi_add_handle(etcd->multi, transfer->easy) == CURLM_OK)
+            return true;
+    }
+    rg_etcd_transfer_cancel(etcd, transfer);
+    return false;
+}
+
+void rg_etcd_transfer_cancel(struct rg_etcd *etcd, struct rg_etcd_transfer *transfer)
+{
+    if (transfer->easy) {
+        (void)curl_multi_remove_handle(etcd->multi, transfer->easy);
+        curl_easy_cleanup(transfer->easy);
+    }
+    curl_slist_free_all(transfer->headers);
+    free(transfer->url);
+    transfer->easy = NULL;
+    transfer->headers = NULL;
+    transfer->url = NULL;
+}
+
+void rg_etcd_give_up(struct rg_etcd *etcd, uint32_t endpoint)
+{
+    if (endpoint != etcd->current)
+        return;
+    etcd->current = (endpoint + 1) % etcd->n_endpoints;
+    if (etcd->n_endpoints > 1)
+        rg_debug("etcd %s does not answer; trying %s", etcd->endpoints[endpoint],
+                 etcd->endpoints[etcd->current]);
+}
+
+void rg_etcd_explain(const struct rg_etcd *etcd, const struct rg_etcd_transfer *transfer, CURLcode code,
+                     char *why, size_t why_size)
+{
+    const char *endpoint = etcd->endpoints[transfer->endpoint];
+    const char *error = transfer->error[0] ? transfer->error : curl_easy_strerror(code);
+    if (code == CURLE_PEER_FAILED_VERIFICATION)
+        rg_explain(why, why_size,
+                   "the certificate of etcd at %s is not accepted (%s): --etcd-ca names the authority that "
+                   "has made it",
+                   endpoint, error);
+    else if (strstr(error, "alert"))
+        rg_explain(
+            why, why_size,
+            "etcd at %s refuses this server's certificate (%s): --etcd-cert and --etcd-key name one that its "
+            "--trusted-ca-file has certified",
+            endpoint, error);
+    else if (code == CURLE_SSL_CERTPROBLEM)
+        rg_explain(why, why_size, "--etcd-cert and --etcd-key cannot be used (%s)", error);
+    else
+        rg_explain(why, why_size, "etcd at %s does not answer (%s)", endpoint, error);
+}
+
+/* --- calls -------------------------------------------------------------------------------------------------- */
+
+static void end_call(struct rg_etcd_call *call, enum rg_status status, const json_t *reply, const char *why)
+{
+    struct rg_etcd *etcd = call->etcd;
+    struct rg_etcd_call **link = &etcd->calls;
+    while (*link && *link != call)
+        link = &(*link)->next;
+    if (*link)
+        *link = call->next;
+    rg_etcd_transfer_cancel(etcd, &call->transfer);
+    call->done(call->data, status, reply, why);
+    free(call->body);
+    free(call->reply.data);
+    free(call);
+}
+
+static void attempt(struct rg_etcd_call *call)
+{
+    call->attempts++;
+    free(call->reply.data);
+    call->reply = (struct rg_etcd_text){0};
+    if (!rg_etcd_transfer_begin(call->etcd, &call->transfer, call->path, call->body, ATTEMPT_MS))
+        end_call(call, RG_ERR_NO_MEMORY, NULL, "no memory");
+}
+
+/* The next endpoint, until all have been tried; a single one gets a second chance. */
+static void fail(struct rg_etcd_call *call, const char *why)
+{
+    struct rg_etcd *etcd = call->etcd;
+    rg_etcd_give_up(etcd, call->transfer.endpoint);
+    rg_etcd_transfer_cancel(etcd, &call->transfer);
+    if (call->attempts < (etcd->n_endpoints > 2 ? etcd->n_endpoints : 2))
+        attempt(call);
+    else
+        end_call(call, RG_ERR_UNREACHABLE, NULL, why);
+}
+
+/* etcd's own words for a failure. True: another member may do better. */
+static bool read_failure(const struct rg_etcd_call *call, long http, const json_t *reply,
+                         enum rg_status *status, char *why, size_t why_size)
+{
+    const char *endpoint = call->etcd->endpoints[call->transfer.endpoint];
+    const char *said = json_string_value(json_object_get(reply, "message"));
+    const json_int_t code = json_integer_value(json_object_get(reply, "code")); /* of gRPC */
+    said = said ? said : json_string_value(json_object_get(reply, "error"));
+    *status = code == 5 && said ? RG_ERR_NOT_FOUND : RG_ERR_REFUSED;
+    if (!said)
+        rg_explain(
+            why, why_size,
+            "what answers at %s is not etcd's v3 interface (HTTP status %ld); etcd 3.4 or later is needed",
+            endpoint, http);
+    else
+        rg_explain(why, why_size, "etcd at %s: %s", endpoint, said);
+    return said && (code == 14 || code == 4 || code == 2 || http >= 500); /* unavailable, too late, unknown */
+}
+
+static void call_ended(struct rg_etcd_transfer *transfer, CURLcode code)
+{
+    struct rg_etcd_call *call = transfer->data;
+    char why[RG_ETCD_WHY] = "";
+    long http = 0;
+    if (code != CURLE_OK) {
+        rg_etcd_explain(call->etcd, transfer, code, why, sizeof why);
+        fail(call, why);
+        return;
+    }
+    curl_easy_getinfo(transfer->easy, CURLINFO_RESPONSE_CODE, &http);
+    json_t *reply = call->reply.data ? json_loads(call->reply.data, 0, NULL) : NULL;
+    enum rg_status status = RG_OK;
+    if (http == 200 && reply)
+        end_call(call, RG_OK, reply, "");
+    else if (read_failure(call, http, reply, &status, why, sizeof why))
+        fail(call, why);
+    else
+        end_call(call, status, NULL, why);
+    json_decref(reply);
+}
+
+static size_t call_received(struct rg_etcd_transfer *transfer, const char *data, size_t size)
+{
+    struct rg_etcd_call *call = transfer->data;
+    return rg_etcd_append(&call->reply, data, size) ? size : 0;
+}
+
+void rg_etcd_call(struct rg_etcd *etcd, const char *path, json_t *body, rg_etcd_done *done, void *data)
+{
+    struct rg_etcd_call *call = calloc(1, sizeof *call);
+    char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    const bool good = call && (text || !body);
+    json_decref(body);
+    if (!good) {
+        free(call);
+        free(text);
+        done(data, RG_ERR_NO_MEMORY, NULL, "no memory");
+        return;
+    }
+    *call =
+        (struct rg_etcd_call){.next = etcd->calls, .etcd = etcd, .body = text, .done = done, .data = data};
+    call->transfer.ended = call_ended;
+    call->transfer.received = call_received;
+    call->transfer.data = call;
+    snprintf(call->path, sizeof call->path, "%s", path);
+    etcd->calls = call;
+    attempt(call);
+}
+
+/* --- the whole ---------------------------------------------------------------------------------------------- */
+
+static bool copy_text(struct rg_etcd_text *out, const char *text)
+{
+    return !text || rg_etcd_append(out, text, strlen(text));
+}
+
+struct rg_etcd *rg_etcd_create(const struct rg_etcd_settings *settings, char *why, size_t why_size)
+{
+    struct rg_etcd *etcd = calloc(1, sizeof *etcd);
+    bool good = etcd && curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK &&
+                (etcd->multi = curl_multi_init()) != NULL && copy_text(&etcd->ca, settings->ca) &&
+                copy_text(&etcd->certificate, settings->certificate) &&
+                copy_text(&etcd->key, settings->key) && settings->n_endpoints <= RG_ETCD_ENDPOINTS_MAX;
+    for (uint32_t i = 0; good && i < settings->n_endpoints; i++) {
+        const char *url = settings->endpoints[i];
+        good = (etcd->endpoints[etcd->n_endpoints] = strdup(url)) != NULL;
+        etcd->n_endpoints += good;
+    }
+    if (good && etcd->n_endpoints)
+        return etcd;
+    rg_explain(why, why_size, "no memory, or no endpoint of etcd");
+    rg_etcd_destroy(etcd);
+    return NULL;
+}
+
+void rg_etcd_destroy(struct rg_etcd *etcd)
+{
+    if (!etcd)
+        return;
+    rg_etcd_watch_end(etcd);
+    while (etcd->calls) {
+        struct rg_etcd_call *call = etcd->calls;
+        etcd->calls = call->next;
+        rg_etcd_transfer_cancel(etcd, &call->transfer);
+        free(call->body);
+        free(call->reply.data);
+        free(call);
+    }
+    for (uint32_t i = 0; i < etcd->n_endpoints; i++)
+        free(etcd->endpoints[i]);
+    if (etcd->multi)
+        curl_multi_cleanup(etcd->multi);
+    if (etcd->key.data)
+        explicit_bzero(etcd->key.data, etcd->key.size);
+    free(etcd->ca.data);
+    free(etcd->certificate.data);
+    free(etcd->key.data);
+    free(etcd);
+    curl_global_cleanup();
+}
+
+static void take_ended(struct rg_etcd *etcd)
+{
+    int left;
+    for (const CURLMsg *message; (message = curl_multi_info_read(etcd->multi, &left)) != NULL;) {
+        struct rg_etcd_transfer *transfer = NULL;
+        const CURLcode code = message->data.result;
+        if (message->msg != CURLMSG_DONE)
+            continue;
+        curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&transfer);
+        (void)curl_multi_remove_handle(etcd->multi, message->easy_handle);
+        etcd->told = true;
+        transfer->ended(transfer, code);
+    }
+}
+
+void rg_etcd_poll(struct rg_etcd *etcd, struct pollfd *fds, uint32_t n, int timeout_ms)
+{
+    RG_CLEANUP_FREE struct curl_waitfd *extra = calloc(n ? n : 1, sizeof *extra);
+    int running = 0;
+    const int due = rg_etcd_watch_look(etcd);
+    etcd->told = false;
+    (void)curl_multi_perform(etcd->multi, &running); /* what was begun since */
+    take_ended(etcd);
+    if (!extra)
+        return;
+    for (uint32_t i = 0; i < n; i++) {
+        extra[i] = (struct curl_waitfd){.fd = fds[i].fd, .events = CURL_WAIT_POLLIN};
+        fds[i].revents = 0;
+    }
+    if (timeout_ms < 0 || (due >= 0 && due < timeout_ms))
+        timeout_ms = due >= 0 ? due : INT_MAX;
+    if (etcd->told)
+        timeout_ms = 0;
+    if (curl_multi_poll(etcd->multi, extra, n, timeout_ms, NULL) != CURLM_OK)
+        return;
+    for (uint32_t i = 0; i < n; i++)
+        fds[i].revents = extra[i].revents;
+    (void)curl_multi_perform(etcd->multi, &running);
+    take_ended(etcd);
+}
+
+const char *rg_etcd_endpoint(const struct rg_etcd *etcd)
+{
+    return etcd->endpoints[etcd->current];
+}
+
+int64_t rg_etcd_clock_ahead(const struct rg_etcd *etcd)
+{
+    return etcd->clock_ahead;
+}
+
+/* --- bodies ------------------------------------------------------------------------------------------------- */
+
+json_t *rg_etcd_bytes(const char *text)
+{
+    RG_CLEANUP_FREE char *encoded = rg_base64_encode(text, strlen(text));
+    return encoded ? json_string(encoded) : NULL;
+}
+
+json_t *rg_etcd_plain(const json_t *bytes)
+{
+    size_t size = 0;
+    const char *text = json_string_value(bytes);
+    RG_CLEANUP_FREE char *plain = rg_base64_decode(text ? text : "", &size);
+    return plain ? json_string(plain) : NULL;
+}
+
+json_t *rg_etcd_number(int64_t number)
+{
+    return json_sprintf("%lld", (long long)number);
+}
+
+json_t *rg_etcd_prefix_end(const char *prefix)
+{
+    RG_CLEANUP_FREE char *end = strdup(prefix);
+    if (!end || !*end)
+        return NULL;
+    end[strlen(end) - 1]++; /* prefixes end with '/', whose successor is '0' */
+    return rg_etcd_bytes(end);
+}
+
+int64_t rg_etcd_get_number(const json_t *object, const char *name)
+{
+    const json_t *value = json_object_get(object, name);
+    const char *text = json_string_value(value);
+    return text ? strtoll(text, NULL, 10) : (int64_t)json_integer_value(value);
+}

@@ -1,0 +1,104 @@
+/*
+ * mirror.h - the pool as it stands in etcd: a copy of what lies below its prefix, which a watch keeps true.
+ *
+ * Keys, below /remote-gpu/pools/NAME/, and their values in JSON (docs/pool.md):
+ *
+ *   servers/ID          a member; bound to its etcd lease, so that it vanishes with it
+ *   servers/ID/gpus/N   one of its GPUs, and what is granted of it; bound to the same
+ *   requests/ID         somebody who waits; bound to the member that the client is connected to
+ *   leases/ID           what was granted to whom; bound to the first of its servers, or to its own time
+ *
+ * A grant changes GPUs, a request and a lease in one transaction that compares their revisions (`changed`), so what is told
+ * between two calls of rg_pool_mirror_whole is consistent. A value that is not understood is as if it were not there, and is
+ * said. One thread; pointers hold until the next change.
+ */
+#ifndef RG_POOL_STATE_MIRROR_H
+#define RG_POOL_STATE_MIRROR_H
+
+#include "common/base/limits.h"
+#include "common/base/status.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define RG_POOL_ID   20  /* bytes of an id with its end: 16 hexadecimal digits */
+#define RG_POOL_TEXT 128 /* of names */
+
+/** So much of a GPU for a lease. */
+struct rg_pool_share {
+    char lease[RG_POOL_ID];
+    uint64_t memory;
+};
+
+struct rg_pool_gpu {
+    bool seen;
+    int64_t changed;
+    uint32_t index; /* as its server counts */
+    char uuid[48], name[RG_POOL_TEXT];
+    uint64_t memory;
+    int numa_node, nvlink_group, pcie_group; /* -1: not known */
+    uint32_t n_shares;
+    struct rg_pool_share shares[RG_POOL_SHARES_MAX];
+};
+
+struct rg_pool_member {
+    bool seen;
+    char id[RG_POOL_ID];
+    json_t *value; /* NULL: only GPUs are known of it yet */
+    int64_t changed, etcd_lease;
+    const char *address, *host, *cuda, *driver; /* within `value`; NULL: not known */
+    bool rdma, draining;
+    uint32_t n_gpus;
+    struct rg_pool_gpu *gpus[RG_DEVICES_MAX]; /* in the order of their indices */
+};
+
+struct rg_pool_queued {
+    bool seen;
+    char id[RG_POOL_ID];
+    json_t *value;
+    int64_t created, changed;
+};
+
+struct rg_pool_held {
+    bool seen;
+    char id[RG_POOL_ID];
+    json_t *value;
+    int64_t created, changed;
+};
+
+struct rg_pool_mirror {
+    struct rg_pool_member **members;
+    struct rg_pool_queued **requests; /* in the order in which they came */
+    struct rg_pool_held **leases;
+    uint32_t n_members, n_requests, n_leases;
+    int64_t revision; /* 0: nothing is known yet */
+};
+
+void rg_pool_mirror_fini(struct rg_pool_mirror *mirror);
+
+/** What rg_etcd_watch tells; keys without the pool's prefix. */
+void rg_pool_mirror_reset(struct rg_pool_mirror *mirror);
+void rg_pool_mirror_put(struct rg_pool_mirror *mirror, const char *key, const char *value, int64_t created,
+                        int64_t changed);
+void rg_pool_mirror_remove(struct rg_pool_mirror *mirror, const char *key);
+void rg_pool_mirror_whole(struct rg_pool_mirror *mirror, int64_t revision);
+
+/** NULL: there is none of that id; of a member, or its value is not known. */
+struct rg_pool_member *rg_pool_mirror_member(const struct rg_pool_mirror *mirror, const char *id);
+struct rg_pool_queued *rg_pool_mirror_request(const struct rg_pool_mirror *mirror, const char *id);
+struct rg_pool_held *rg_pool_mirror_lease(const struct rg_pool_mirror *mirror, const char *id);
+struct rg_pool_gpu *rg_pool_mirror_gpu(const struct rg_pool_member *member, uint32_t index);
+
+/** A GPU's value: what rg_pool_mirror_put takes apart. NULL: no memory. */
+json_t *rg_pool_gpu_json(const struct rg_pool_gpu *gpu);
+/** Whether it is an id as we make them. */
+bool rg_pool_is_id(const char *text);
+/** A new one, random: whoever knows a lease's may use it as far as nobody has proved who they are. */
+RG_MUST_CHECK bool rg_pool_make_id(char out[RG_POOL_ID]);
+
+/** A member of a JSON object, or what is said where it is not there or of another type. */
+const char *rg_pool_get_text(const json_t *object, const char *name, const char *otherwise);
+uint64_t rg_pool_get_number(const json_t *object, const char *name, uint64_t otherwise);
+
+#endif
