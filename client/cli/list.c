@@ -4,6 +4,8 @@
 #include "client/cli/base/cli.h"
 #include "client/cli/base/inventory.h"
 #include "client/cli/base/output.h"
+#include "client/cli/pool/pool.h"
+#include "common/base/log.h"
 #include "generated/proto/driver_versions.h"
 
 #include <stdio.h>
@@ -109,9 +111,22 @@ static void print_server(const struct rg_answer_of *answer)
         print_session(&inventory->sessions[i], answer->first);
     if (inventory->n_sessions < inventory->sessions_running)
         printf("  and %u more sessions\n", inventory->sessions_running - inventory->n_sessions);
+    if (answer->pool)
+        rg_pool_print(answer->pool);
+}
+
+/* What its pool has, which any of the pool's servers tells. */
+static void look_at_pool(const struct rg_cli_settings *settings, struct rg_answer_of *answer)
+{
+    char why[1024] = "";
+    if (!answer->ok || !answer->message.inventory.pool[0])
+        return;
+    answer->pool = rg_pool_ask_list(answer->server, settings->timeout_ns, why, sizeof why);
+    if (!answer->pool)
+        rg_warn("the pool %s: %s", answer->message.inventory.pool, why);
 }
 
 int rg_cli_list(const struct rg_cli_settings *settings, int argc, char **argv)
 {
-    return rg_inventory_show(settings, "list", argc, argv, print_server);
+    return rg_inventory_show(settings, "list", argc, argv, look_at_pool, print_server);
 }

@@ -37,6 +37,13 @@ static const struct rg_subcommand subcommands[] = {
      "there\n"
      "is room, 1 a quota is used up, 125 a server could not be asked.",
      rg_cli_quota, false},
+    {"request", RG_CLI_REQUEST, "[OPTION…]", "get GPUs of a pool, and keep them over several runs",
+     "Asks a server of a pool for GPUs and prints the lease, by which `remote-gpu run --lease` uses them "
+     "until\n"
+     "`remote-gpu release` gives them back or the time of --for is over.",
+     rg_cli_request, false},
+    {"release", RG_CLI_RELEASE, "[OPTION…] LEASE", "give GPUs of a pool back",
+     "Gives a lease of remote-gpu request back. Sessions that run by it end.", rg_cli_release, true},
     {"doctor", RG_CLI_DOCTOR, "[OPTION…]", "find what is wrong with this machine or the path to a server",
      "Checks RDMA devices, kernel modules, permissions, libraries and the network of this machine; with -s\n"
      "also the server and the path to it. Each check says ok, warning or problem, what it found, and\n"
@@ -130,7 +137,8 @@ int main(int argc, char **argv)
 {
     rg_log_name("remote-gpu");
     if (argc < 2) {
-        rg_error("which subcommand? run, join, list, smi, usage, quota, doctor, netperf, compare, predict, "
+        rg_error("which subcommand? run, join, list, smi, usage, quota, request, release, doctor, netperf, "
+                 "compare, predict, "
                  "verify-limits, version; see remote-gpu --help");
         return RG_EXIT_FAILURE;
     }

@@ -8,6 +8,7 @@
 #include "client/cli/base/cli.h"
 #include "client/cli/base/environment.h"
 #include "client/cli/base/local_server.h"
+#include "client/cli/pool/pool.h"
 #include "client/query/query.h"
 #include "client/query/servers.h"
 #include "common/base/cleanup.h"
@@ -44,12 +45,18 @@ static bool sensible(const struct rg_cli_settings *settings)
     return rg_cli_check_project(settings);
 }
 
+/* What is known of a server that will do. */
+struct found {
+    uint32_t gpus;
+    char pool[RG_CONTROL_TEXT]; /* "": it is in none */
+};
+
 /*
- * Whether the server answers and takes sessions, and how many GPUs it has. `why` says why not. One that has
+ * Whether the server answers and takes sessions, and what it has. `why` says why not. One that has
  * as many sessions as it takes is asked again for a moment if there is no other: what ran before has perhaps
  * just ended.
  */
-static bool serves(const struct rg_cli_settings *settings, const char *server, bool last, uint32_t *gpus,
+static bool serves(const struct rg_cli_settings *settings, const char *server, bool last, struct found *found,
                    char *why, size_t why_size)
 {
     const struct timespec pause = {.tv_nsec = FULL_PAUSE_NS};
@@ -59,8 +66,9 @@ static bool serves(const struct rg_cli_settings *settings, const char *server, b
         struct rg_control answer;
         if (rg_query(server, RG_PURPOSE_INVENTORY, settings->timeout_ns, &answer, why, why_size) != RG_OK)
             return false;
-        *gpus = answer.inventory.n_devices;
-        full = answer.inventory.limits.sessions &&
+        found->gpus = answer.inventory.n_devices;
+        snprintf(found->pool, sizeof found->pool, "%s", answer.inventory.pool);
+        full = answer.inventory.limits.sessions && !found->pool[0] &&
                answer.inventory.sessions_running >= answer.inventory.limits.sessions;
         rg_control_fini(&answer);
         if (full && rg_now_ns() >= end)
@@ -87,23 +95,23 @@ static bool has_enough(const struct rg_cli_settings *settings, const char *serve
 
 /* Whether a server may be handed to the command: with --no-check it need only be an address. */
 static bool will_do(const struct rg_cli_settings *settings, const char *server, bool last, bool alone,
-                    uint32_t *gpus, char *why, size_t why_size)
+                    struct found *found, char *why, size_t why_size)
 {
     struct rg_address address;
     if (settings->no_check)
         return rg_address_parse(server, &address, why, why_size) == RG_OK;
-    return serves(settings, server, last, gpus, why, why_size) &&
-           (!alone || has_enough(settings, server, *gpus, why, why_size));
+    return serves(settings, server, last, found, why, why_size) &&
+           (!alone || found->pool[0] || has_enough(settings, server, found->gpus, why, why_size));
 }
 
 /* The first of alternatives that will do; NULL with `why`: none will. */
 static const char *choose(const struct rg_cli_settings *settings, char *alternatives, bool alone,
-                          uint32_t *gpus, char *why, size_t why_size)
+                          struct found *found, char *why, size_t why_size)
 {
     char *rest = alternatives, *server;
     rg_explain(why, why_size, "'%s' names no server", alternatives);
     while (rest && (server = rg_servers_next(&rest))) {
-        if (will_do(settings, server, !rest, alone, gpus, why, why_size))
+        if (will_do(settings, server, !rest, alone, found, why, why_size))
             return server;
         if (rest)
             rg_warn("%s", why);
@@ -111,9 +119,27 @@ static const char *choose(const struct rg_cli_settings *settings, char *alternat
     return NULL;
 }
 
-/* The servers that the command will use, with commas between them; NULL: it was said why not. The caller
- * frees it. */
-static char *choose_servers(const struct rg_cli_settings *settings)
+/* Servers of a pool are not chosen by name, and what a pool alone can do is asked of no other server. */
+static bool suits(const struct rg_cli_settings *settings, const char *server, const struct found *found)
+{
+    if (found->pool[0] && settings->server.n > 1)
+        rg_error("the server %s is in the pool %s, which chooses among its servers: name one of them alone "
+                 "(or several "
+                 "with | between them, of which the first that answers is asked)",
+                 server, found->pool);
+    else if (!found->pool[0] && rg_pool_is_asked_for(settings))
+        rg_error("the server %s is in no pool, and --filter, --wait-for, --spread and --lease are for pools",
+                 server);
+    else
+        return true;
+    return false;
+}
+
+/*
+ * The servers that the command will use, with commas between them; NULL: it was said why not. The caller frees it. `found`: what
+ * is known of the last of them.
+ */
+static char *choose_servers(const struct rg_cli_settings *settings, struct found *found)
 {
     const struct rg_text_list *servers = &settings->server;
     size_t room = 1;
@@ -132,8 +158,7 @@ static char *choose_servers(const struct rg_cli_settings *settings)
     bool named = rg_options_is_set(&settings->options, offsetof(struct rg_cli_settings, server));
     for (size_t i = 0; i < servers->n; i++) {
         char why[1024] = "";
-        uint32_t gpus = 0;
-        const char *server = choose(settings, servers->items[i], servers->n == 1, &gpus, why, sizeof why);
+        const char *server = choose(settings, servers->items[i], servers->n == 1, found, why, sizeof why);
         if (!server) {
             rg_error(
                 "%s%s", why,
@@ -142,10 +167,12 @@ static char *choose_servers(const struct rg_cli_settings *settings)
                                  : "");
             return NULL;
         }
-        total += gpus;
+        if (!settings->no_check && !suits(settings, server, found))
+            return NULL;
+        total += found->gpus;
         sprintf(chosen + strlen(chosen), "%s%s", i ? "," : "", server);
     }
-    if (!settings->no_check && settings->gpus > total) {
+    if (!settings->no_check && !found->pool[0] && settings->gpus > total) {
         rg_error("the servers %s have %u GPUs together, and %d were asked for; ask for fewer, or name more "
                  "servers",
                  chosen, total, (int)settings->gpus);
@@ -156,9 +183,30 @@ static char *choose_servers(const struct rg_cli_settings *settings)
     return result;
 }
 
+/* Runs it as a child: the lease is held by this process's connection to the pool, and is given back when the command has ended. */
+static int run_in_pool(const struct rg_cli_settings *settings, const char *member, char **argv)
+{
+    struct rg_pool_lease_of lease;
+    struct rg_cli_settings granted = *settings;
+    const bool got = settings->lease ? rg_pool_find(settings, member, settings->lease, &lease)
+                                     : rg_pool_acquire(settings, member, false, &lease);
+    int status = RG_EXIT_FAILURE;
+    if (!got)
+        return status;
+    granted.gpus =
+        settings->lease && settings->gpus && settings->gpus < lease.n_gpus ? settings->gpus : lease.n_gpus;
+    if (rg_cli_set_environment(&granted, lease.servers) == RG_OK && rg_pool_set_environment(&lease))
+        status = rg_local_server_run(argv);
+    rg_pool_lease_fini(&lease);
+    return status;
+}
+
 static int run_on(const struct rg_cli_settings *settings, char **argv)
 {
-    RG_CLEANUP_FREE char *servers = choose_servers(settings);
+    struct found found = {0};
+    RG_CLEANUP_FREE char *servers = choose_servers(settings, &found);
+    if (servers && (found.pool[0] || (settings->no_check && rg_pool_is_asked_for(settings))))
+        return run_in_pool(settings, servers, argv);
     if (!servers || rg_cli_set_environment(settings, servers) != RG_OK)
         return RG_EXIT_FAILURE;
     execvp(argv[0], argv);

@@ -115,5 +115,5 @@ static void print_server(const struct rg_answer_of *answer)
 
 int rg_cli_smi(const struct rg_cli_settings *settings, int argc, char **argv)
 {
-    return rg_inventory_show(settings, "smi", argc, argv, print_server);
+    return rg_inventory_show(settings, "smi", argc, argv, NULL, print_server);
 }

@@ -23,6 +23,7 @@
 #include "client/core/stats.h"
 #include "client/credentials/connect.h"
 #include "client/nvml/nvml.h"
+#include "client/query/lease.h"
 #include "client/query/servers.h"
 #include "client/query/share.h"
 #include "common/base/log.h"
@@ -94,6 +95,8 @@ static void choose_devices(const char *server, struct rg_client_hello *hello)
 {
     hello->gpus = rg_servers_gpus();
     hello->n_gpu_indices = rg_nvml_shown(server, hello->gpu_indices);
+    if (!hello->n_gpu_indices)
+        hello->n_gpu_indices = rg_lease_gpus(server, hello->gpu_indices);
     uint32_t visible[RG_DEVICES_MAX], shown[RG_DEVICES_MAX], n;
     if (!rg_visible_devices(visible, RG_DEVICES_MAX, &n))
         return;
@@ -116,6 +119,7 @@ static bool say_hello(struct rg_session *session, const struct rg_client_hello *
     const char *server = session->server;
     struct rg_control hello, answer;
     rg_client_hello_init(&hello, RG_PURPOSE_SESSION);
+    hello.client_hello.pool_lease = rg_lease_id();
     memcpy(hello.client_hello.api_digest, rg_api_digest, sizeof rg_api_digest);
     if (wanted) {
         hello.client_hello.n_gpu_indices = wanted->n_gpu_indices;

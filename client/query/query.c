@@ -4,6 +4,7 @@
 #include "client/query/query.h"
 
 #include "client/credentials/connect.h"
+#include "client/query/lease.h"
 #include "client/query/servers.h"
 #include "common/base/cleanup.h"
 #include "transport/control.h"
@@ -68,7 +69,9 @@ enum rg_status rg_query(const char *server, enum rg_purpose purpose, uint64_t ti
     if (!hello)
         return RG_ERR_NO_MEMORY;
     rg_client_hello_init(hello, purpose);
-    return exchange(server, hello, RG_CONTROL_INVENTORY, timeout_ns, out, why, why_size);
+    RG_TRY(exchange(server, hello, RG_CONTROL_INVENTORY, timeout_ns, out, why, why_size));
+    rg_lease_narrow(server, &out->inventory);
+    return RG_OK;
 }
 
 enum rg_status rg_query_management(const char *server, const void *question, size_t size, uint64_t timeout_ns,

@@ -68,6 +68,7 @@ enum rg_purpose {
         11, /* the certificate shown is for a session that runs, which then lasts as long as it */
     RG_PURPOSE_USAGE = 120, /* what has been used (proto/accounts/usage.h) */
     RG_PURPOSE_QUOTA = 121, /* what may be used */
+    RG_PURPOSE_POOL = 130,  /* something of the pool that the server is in (docs/pool.md) */
 };
 
 enum rg_refusal_code {
@@ -224,12 +225,13 @@ struct rg_client_hello {
     uint8_t bulk_token[RG_BULK_TOKEN];
     uint32_t bulk_connections, bulk_codecs, bulk_compression; /* RG_PURPOSE_SESSION */
     bool bulk_adaptive;
-    uint32_t question_size; /* RG_PURPOSE_MANAGEMENT, RG_PURPOSE_USAGE, RG_PURPOSE_QUOTA */
+    uint32_t question_size; /* RG_PURPOSE_MANAGEMENT, RG_PURPOSE_USAGE, RG_PURPOSE_QUOTA, RG_PURPOSE_POOL */
     uint8_t question[RG_QUESTION_SIZE_MAX];
     uint64_t resume_session; /* RG_PURPOSE_RESUME, RG_PURPOSE_STAY */
     uint8_t resume_token[RG_RESUME_TOKEN];
     uint64_t resume_received;
     uint32_t keep_alive; /* seconds that it wants to be able to be silent; 0: as the server does by itself */
+    uint64_t pool_lease; /* of the pool, by which it is begun: the GPUs are the lease's; 0: none */
     uint8_t join_secret[RG_JOIN_SECRET];         /* RG_PURPOSE_JOIN */
     uint8_t join_public_key[RG_JOIN_PUBLIC_KEY]; /* RG_PURPOSE_JOIN, RG_PURPOSE_RENEW */
     uint32_t join_proof_size;
@@ -311,6 +313,7 @@ struct rg_inventory {
     struct rg_machine_info machine;
     bool unauthenticated; /* the server takes clients that prove nothing */
     struct rg_sandbox_info sandbox;
+    char pool[RG_CONTROL_TEXT]; /* that the server is in; "": none */
 };
 
 /* To a question; empty to RG_PURPOSE_STAY. */

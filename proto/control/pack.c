@@ -146,6 +146,7 @@ static enum rg_status pack_client_hello(Rg__Control *control, const struct rg_cl
     hello.resume_token = bytes_of(from->resume_token, resume ? RG_RESUME_TOKEN : 0);
     hello.resume_received = from->resume_received;
     hello.keep_alive = from->keep_alive;
+    hello.pool_lease = from->pool_lease;
     if (from->purpose == RG_PURPOSE_JOIN)
         hello.join_secret = bytes_of(from->join_secret, RG_JOIN_SECRET);
     if (from->purpose == RG_PURPOSE_JOIN || from->purpose == RG_PURPOSE_RENEW) {
@@ -322,6 +323,7 @@ static enum rg_status pack_inventory(Rg__Control *control, const struct rg_inven
     machine.rails = TEXT(from->machine.rails);
     inventory.machine = &machine;
     inventory.unauthenticated = from->unauthenticated;
+    inventory.pool = TEXT(from->pool);
     Rg__Sandbox sandbox;
     rg__sandbox__init(&sandbox);
     sandbox.mode = TEXT(from->sandbox.mode);

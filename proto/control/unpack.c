@@ -192,7 +192,7 @@ static enum rg_status get_client_hello(struct rg_client_hello *to, const Rg__Cli
         from->purpose != RG__CLIENT_HELLO__PURPOSE__RENEW &&
         from->purpose != RG__CLIENT_HELLO__PURPOSE__STAY &&
         from->purpose != RG__CLIENT_HELLO__PURPOSE__USAGE &&
-        from->purpose != RG__CLIENT_HELLO__PURPOSE__QUOTA)
+        from->purpose != RG__CLIENT_HELLO__PURPOSE__QUOTA && from->purpose != RG__CLIENT_HELLO__PURPOSE__POOL)
         return RG_ERR_PROTOCOL;
     to->purpose = (enum rg_purpose)from->purpose;
     if (from->question.len > RG_QUESTION_SIZE_MAX)
@@ -235,6 +235,7 @@ static enum rg_status get_client_hello(struct rg_client_hello *to, const Rg__Cli
     to->resume_session = from->resume_session;
     to->resume_received = from->resume_received;
     to->keep_alive = from->keep_alive;
+    to->pool_lease = from->pool_lease;
     if (to->purpose == RG_PURPOSE_JOIN || to->purpose == RG_PURPOSE_RENEW)
         RG_TRY(get_join(to, from));
     return get_transports(&to->transports, from->transports, from->n_transports);
@@ -362,6 +363,7 @@ static enum rg_status get_inventory(struct rg_inventory *to, void **storage, con
     }
     to->sessions_running = from->sessions_running;
     to->unauthenticated = from->unauthenticated;
+    RG_TRY(GET_TEXT(to->pool, from->pool));
     if (from->sandbox) {
         RG_TRY(GET_TEXT(to->sandbox.mode, from->sandbox->mode));
         RG_TRY(GET_TEXT(to->sandbox.holds, from->sandbox->holds));

@@ -19,7 +19,8 @@ enum {
     REVOKE = 1u << 2,
     USAGE = 1u << 3,
     SUSPEND = 1u << 4,
-    RESUME = 1u << 5
+    RESUME = 1u << 5,
+    DRAIN = 1u << 6
 };
 
 struct rg_subcommand_of_server {
@@ -57,6 +58,11 @@ static const struct rg_subcommand_of_server subcommands[] = {
      rg_command_suspend, 1, 1},
     {"resume", RESUME, "[OPTION…] SESSION", "bring a suspended session back",
      "Brings the GPU memory of a session back that was suspended, however it was.", rg_command_resume, 1, 1},
+    {"drain", DRAIN, "[OPTION…]", "take no new sessions, and leave the pool",
+     "From now on the server takes no new sessions, and its pool gives out none of its GPUs; sessions that "
+     "run go on. When\n"
+     "the command has ended, the pool knows it. --undo takes it back; so does a new start of the server.",
+     rg_command_drain, 0, 0},
 };
 #define N_SUBCOMMANDS (sizeof subcommands / sizeof subcommands[0])
 
@@ -97,6 +103,11 @@ static const struct rg_option table[] = {
            .commands = REVOKE),
     OPTION("hold", FLAG, hold, "it does not come back by itself: its calls wait until remote-gpud resume",
            .commands = SUSPEND),
+    OPTION(
+        "wait", FLAG, wait,
+        "also wait until no session runs and no lease of the server's GPUs is left, however long that takes",
+        .commands = DRAIN),
+    OPTION("undo", FLAG, undo, "take new sessions again", .commands = DRAIN),
     OPTION("state-dir", TEXT, state_dir, "the server's state folder (default: as the server's)",
            .argument = "DIR"),
     OPTION("config", TEXT, config, "the server's configuration file (default: as the server's)",

@@ -30,7 +30,7 @@ struct rg_command {
     uint64_t expires_ns;
     int64_t max_sessions, max_gpus;
     char *server;
-    bool json, foreign, hold;
+    bool json, foreign, hold, wait, undo;
     char *user_of, *project, *since, *until, *by; /* of usage; NULL: not said */
     bool csv;
     char *state_dir, *config;
@@ -73,6 +73,7 @@ int rg_command_users(const struct rg_command *command, const struct rg_command_s
 int rg_command_usage(const struct rg_command *command, const struct rg_command_server *server);
 int rg_command_revoke(const struct rg_command *command, const struct rg_command_server *server);
 int rg_command_suspend(const struct rg_command *command, const struct rg_command_server *server);
+int rg_command_drain(const struct rg_command *command, const struct rg_command_server *server);
 int rg_command_resume(const struct rg_command *command, const struct rg_command_server *server);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * request.h - what remote-gpud suspend and resume ask of a running server, by a socket in its state folder, which is for the server's
+ * request.h - what remote-gpud suspend, resume and drain ask of a running server, by a socket in its state folder, which is for the server's
  * user and root alone: one request of fixed size on each connection, and one answer.
  */
 #ifndef RG_SERVER_COMMANDS_REQUEST_H
@@ -12,12 +12,18 @@
 
 enum { RG_REQUEST_VERSION = 1 };
 
-enum rg_request_kind { RG_REQUEST_SUSPEND = 1, RG_REQUEST_HOLD, RG_REQUEST_RESUME };
+enum rg_request_kind {
+    RG_REQUEST_SUSPEND = 1,
+    RG_REQUEST_HOLD,
+    RG_REQUEST_RESUME,
+    RG_REQUEST_DRAIN,
+    RG_REQUEST_UNDRAIN
+};
 
 struct rg_server_request {
     uint32_t version;
-    uint32_t kind; /* enum rg_request_kind */
-    uint64_t session;
+    uint32_t kind;    /* enum rg_request_kind */
+    uint64_t session; /* RG_REQUEST_DRAIN: 1: the answer comes when nothing runs any more */
 };
 
 struct rg_server_reply {

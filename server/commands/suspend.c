@@ -1,4 +1,4 @@
-/* suspend.c - remote-gpud suspend and resume: asks the running server, and waits for what came of it. */
+/* suspend.c - remote-gpud suspend, resume and drain: asks the running server, and waits for what came of it. */
 #include "common/base/cleanup.h"
 #include "common/base/log.h"
 #include "common/base/packet.h"
@@ -31,7 +31,7 @@ static int connect_to(const struct rg_state *state)
 }
 
 /* False: what is wrong was said. */
-static bool ask(const struct rg_state *state, const struct rg_server_request *request,
+static bool ask(const struct rg_state *state, const struct rg_server_request *request, int patience_ms,
                 struct rg_server_reply *reply)
 {
     RG_CLEANUP_FD int fd = connect_to(state);
@@ -42,7 +42,7 @@ static bool ask(const struct rg_state *state, const struct rg_server_request *re
     }
     unsigned n_fds = 0;
     struct pollfd wait = {.fd = fd, .events = POLLIN};
-    if (!rg_packet_send(fd, request, sizeof *request, NULL, 0) || poll(&wait, 1, PATIENCE_MS) <= 0 ||
+    if (!rg_packet_send(fd, request, sizeof *request, NULL, 0) || poll(&wait, 1, patience_ms) <= 0 ||
         rg_packet_receive(fd, MSG_DONTWAIT, reply, sizeof *reply, NULL, 0, &n_fds) != RG_OK) {
         rg_error("the server does not answer: it is stopping, hangs, or is of another version");
         return false;
@@ -65,7 +65,7 @@ static int run(const struct rg_command *command, const struct rg_command_server 
     if (!rg_command_open(command, server, &state))
         return RG_COMMAND_FAILED;
     const struct rg_server_request request = {RG_REQUEST_VERSION, (uint32_t)kind, (uint64_t)session};
-    const bool answered = ask(&state, &request, &reply);
+    const bool answered = ask(&state, &request, PATIENCE_MS, &reply);
     rg_state_close(&state);
     if (!answered)
         return RG_COMMAND_FAILED;
@@ -84,4 +84,27 @@ int rg_command_suspend(const struct rg_command *command, const struct rg_command
 int rg_command_resume(const struct rg_command *command, const struct rg_command_server *server)
 {
     return run(command, server, RG_REQUEST_RESUME);
+}
+
+int rg_command_drain(const struct rg_command *command, const struct rg_command_server *server)
+{
+    struct rg_state state;
+    struct rg_server_reply reply = {0};
+    const struct rg_server_request request = {
+        RG_REQUEST_VERSION, command->undo ? RG_REQUEST_UNDRAIN : RG_REQUEST_DRAIN, command->wait};
+    if (command->wait && command->undo) {
+        rg_error("--wait and --undo exclude each other");
+        return RG_COMMAND_FAILED;
+    }
+    if (!rg_command_open(command, server, &state))
+        return RG_COMMAND_FAILED;
+    const bool answered = ask(&state, &request, command->wait ? -1 : PATIENCE_MS, &reply);
+    rg_state_close(&state);
+    if (!answered)
+        return RG_COMMAND_FAILED;
+    if (reply.done)
+        printf("the server %s\n", reply.why);
+    else
+        rg_error("the server %s", reply.why);
+    return reply.done ? RG_COMMAND_DONE : RG_COMMAND_FAILED;
 }

@@ -302,6 +302,7 @@ static void handle_signals(struct daemon *daemon)
         case SIGCHLD:
             rg_sessions_reap(&daemon->monitor.sessions);
             rg_accountant_reap(&daemon->monitor.accountant);
+            rg_pool_reap(&daemon->monitor.pool);
             if (rg_frontend_reap(&daemon->monitor.frontend))
                 rg_monitor_forget(&daemon->monitor);
             break;
@@ -354,6 +355,8 @@ static int next_timeout(struct daemon *daemon)
     due = beat < due ? beat : due;
     const uint64_t accounts = see_to_accounts(daemon);
     due = accounts < due ? accounts : due;
+    const uint64_t pool = rg_pool_revive(&daemon->monitor.pool);
+    due = pool < due ? pool : due;
     const uint64_t kill = rg_sessions_expire(&daemon->monitor.sessions);
     due = kill < due ? kill : due;
     due = daemon->reload_ns < due ? daemon->reload_ns : due;
@@ -371,15 +374,16 @@ static void serve_once(struct daemon *daemon)
     const int timeout = next_timeout(daemon); /* first: it may start a frontend */
     struct rg_identity_store *identity = monitor->policy.identity;
     const struct rg_accounts *accounts = monitor->accountant.accounts;
-    struct pollfd fds[6] = {
+    struct pollfd fds[7] = {
         {.fd = daemon->signals, .events = POLLIN},
         {.fd = monitor->frontend.killed ? -1 : monitor->frontend.socket, .events = POLLIN},
         {.fd = rg_probe_runs(&monitor->probe) ? monitor->probe.fd : -1, .events = POLLIN},
         {.fd = identity ? rg_identity_watch_fd(identity) : -1, .events = POLLIN},
         {.fd = accounts ? rg_accounts_socket(accounts) : -1, .events = POLLIN},
         {.fd = daemon->requests.fd, .events = POLLIN},
+        {.fd = monitor->pool.wanted ? monitor->pool.socket : -1, .events = POLLIN},
     };
-    if (poll(fds, 6, timeout) < 0 && errno != EINTR) {
+    if (poll(fds, 7, timeout) < 0 && errno != EINTR) {
         rg_error("poll: %s", strerror(errno));
         return;
     }
@@ -388,6 +392,8 @@ static void serve_once(struct daemon *daemon)
         rg_accountant_receive(&monitor->accountant);
     if (fds[3].revents)
         rg_monitor_recheck(monitor);
+    if (fds[6].revents)
+        rg_pool_receive(&monitor->pool);
     if (rg_now_ns() >= daemon->reload_ns) {
         rg_monitor_reload(monitor);
         daemon->reload_ns = rg_now_ns() + RELOAD_NS;
@@ -395,10 +401,11 @@ static void serve_once(struct daemon *daemon)
     if (fds[1].revents)
         rg_monitor_serve(monitor);
     if (fds[5].revents)
-        rg_requests_take(&daemon->requests, &monitor->sessions);
-    daemon->requests_ns = rg_requests_look(&daemon->requests, &monitor->sessions);
+        rg_requests_take(&daemon->requests, monitor);
+    daemon->requests_ns = rg_requests_look(&daemon->requests, monitor);
     if (fds[0].revents)
         handle_signals(daemon);
+    rg_pool_count(&monitor->pool, &monitor->sessions);
     if (daemon->phase != SERVING && daemon->phase != KILLING && rg_now_ns() >= daemon->phase_ends_ns)
         enter(daemon, daemon->phase + 1);
 }
@@ -503,6 +510,22 @@ static void say_what_next(const struct daemon *daemon)
             daemon->settings->state_dir ? daemon->settings->state_dir : "");
 }
 
+/* The server's place in its pool is taken while it serves already. */
+static bool start_pool(struct daemon *daemon)
+{
+    struct rg_monitor *monitor = &daemon->monitor;
+    bool wanted = false;
+    if (!rg_pool_check_settings(daemon->settings, &wanted))
+        return false;
+    if (!wanted)
+        return true;
+    snprintf(daemon->told.pool, sizeof daemon->told.pool, "%s", daemon->settings->pool);
+    rg_monitor_open_pool(monitor);
+    return rg_pool_start(&monitor->pool, monitor->sandboxes, daemon->settings,
+                         rg_listener_address(daemon->listeners[0]), monitor->board_fd,
+                         monitor->sessions.rdma);
+}
+
 /* Whom the frontend becomes. */
 static bool find_frontend_user(struct daemon *daemon)
 {
@@ -571,7 +594,7 @@ static bool start_monitor(struct daemon *daemon, const char *worker)
     if (!settings->no_netperf && rg_path_library("netperf", netperf, sizeof netperf) == RG_OK &&
         access(netperf, X_OK) == 0)
         rg_sessions_allow_netperf(&monitor->sessions, netperf);
-    return start_accounts(daemon) && start_frontend(daemon);
+    return start_accounts(daemon) && start_pool(daemon) && start_frontend(daemon);
 }
 
 /* RDMA is only counted where there is a device for it. */
@@ -656,7 +679,9 @@ static bool start(struct daemon *daemon, char *worker_buffer, size_t worker_size
     const struct rg_daemon_settings *settings = daemon->settings;
     /* Mistakes first: they should not have to wait for a driver. While that is tried, signals end us as
      * usual. */
-    if (!check_addresses(daemon) || !find_frontend_user(daemon))
+    bool pool;
+    if (!check_addresses(daemon) || !find_frontend_user(daemon) ||
+        !rg_pool_check_settings(daemon->settings, &pool))
         return false;
     const char *worker = worker_path(settings, worker_buffer, worker_size);
     if (!worker || !open_identity(daemon) || !find_driver(daemon))

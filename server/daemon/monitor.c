@@ -32,6 +32,8 @@ static bool check_fds(const struct rg_monitor_question *question, unsigned n_fds
     case RG_ASK_USAGE:
     case RG_ASK_QUOTA:
         return n_fds == 1;
+    case RG_ASK_POOL:
+        return n_fds == 2;
     case RG_ASK_START:
     case RG_ASK_HAND_OVER:
         return n_fds == (question->peer.encrypted ? 3 : 2);
@@ -44,6 +46,7 @@ static bool check_fds(const struct rg_monitor_question *question, unsigned n_fds
     case RG_ASK_STAY:
     case RG_ASK_JOIN:
     case RG_ASK_RENEW:
+    case RG_ASK_LEASE:
         return n_fds == 0;
     }
     return false;
@@ -98,6 +101,8 @@ static bool check(struct rg_monitor_question *question, unsigned n_fds)
     case RG_ASK_QUOTA:
         end_text(question->usage.project, sizeof question->usage.project);
         return check_peer(&question->peer);
+    case RG_ASK_POOL:
+        return check_peer(&question->peer) && question->pool.size <= RG_QUESTION_SIZE_MAX;
     case RG_ASK_CHECK:
     case RG_ASK_STAY:
     case RG_ASK_RENEW:
@@ -132,6 +137,22 @@ static void see_what_time_it_is(const struct rg_monitor *monitor)
         rg_accounts_tick(monitor->accountant.accounts, rg_accountant_wall_ns());
 }
 
+/* In a pool, as its lease says. */
+static enum rg_status begin_session(struct rg_monitor *monitor, const struct rg_monitor_question *question,
+                                    const struct rg_who *who, const struct rg_session_files *files,
+                                    struct rg_monitor_answer *answered)
+{
+    char key[RG_AGENT_WHO];
+    struct rg_monitor_question leased = *question;
+    if (!monitor->pool.wanted || question->start.purpose != RG_PURPOSE_SESSION) {
+        leased.start.pool_lease = 0;
+    } else {
+        rg_who_key(who, question->peer.address, key, sizeof key);
+        RG_TRY(rg_pool_admit(&monitor->pool, who, key, &leased.start, answered));
+    }
+    return rg_sessions_start(&monitor->sessions, &monitor->driver, &leased, who, files, answered);
+}
+
 static void start_session(struct rg_monitor *monitor, const struct rg_monitor_question *question,
                           const struct rg_session_files *files, struct rg_monitor_answer *answered)
 {
@@ -141,11 +162,18 @@ static void start_session(struct rg_monitor *monitor, const struct rg_monitor_qu
                "the server is shutting down; use another, or try later");
         return;
     }
+    /* in a pool, what was granted before is still to be used: nothing more is granted */
+    if (monitor->drained && !monitor->pool.wanted && question->start.purpose == RG_PURPOSE_SESSION) {
+        refuse(monitor, answered, RG_REFUSAL_SHUTTING_DOWN,
+               "the server takes no new sessions, as its operator wants it (remote-gpud drain); use another, "
+               "or try "
+               "later");
+        return;
+    }
     answered->status = rg_who_is(&monitor->policy, &question->peer, files->connection, &who, answered);
     see_what_time_it_is(monitor);
     if (answered->status == RG_OK)
-        answered->status =
-            rg_sessions_start(&monitor->sessions, &monitor->driver, question, &who, files, answered);
+        answered->status = begin_session(monitor, question, &who, files, answered);
     answer(monitor, answered, NULL, 0);
 }
 
@@ -329,6 +357,73 @@ static void tell_quotas(struct rg_monitor *monitor, const struct rg_monitor_ques
     close(file);
 }
 
+/* --- the pool --------------------------------------------------------------------------------------------- */
+
+static void ask_pool(struct rg_monitor *monitor, const struct rg_monitor_question *question, const int *fds,
+                     struct rg_monitor_answer *answered)
+{
+    struct rg_agent_word word = {.kind = RG_AGENT_ASK};
+    struct rg_who who;
+    int ends[2];
+    answered->status = rg_who_is(&monitor->policy, &question->peer, fds[0], &who, answered);
+    if (answered->status != RG_OK) {
+        answer(monitor, answered, NULL, 0);
+        return;
+    }
+    rg_who_key(&who, question->peer.address, word.ask.key, sizeof word.ask.key);
+    snprintf(word.ask.name, sizeof word.ask.name, "%s", who.name);
+    word.ask.is_operator = is_operator(monitor, &who);
+    word.ask.max_gpus = who.limits.max_gpus;
+    word.ask.size = question->pool.size;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+        refuse(monitor, answered, RG_REFUSAL_INTERNAL, "the server is out of memory; try again later");
+        return;
+    }
+    if (rg_pool_ask(&monitor->pool, &word, ends[1], fds[1]))
+        answer(monitor, answered, ends, 1);
+    else
+        refuse(monitor, answered, RG_REFUSAL_INTERNAL,
+               "the server cannot ask its pool now; try again, or ask another of its servers");
+    close(ends[0]);
+    close(ends[1]);
+}
+
+static void check_lease(struct rg_monitor *monitor, const struct rg_monitor_question *question,
+                        struct rg_monitor_answer *answered)
+{
+    char why[RG_CONTROL_REASON] = "";
+    enum rg_status status = RG_OK; /* in no pool there is nothing to check */
+    if (monitor->pool.wanted)
+        status = rg_pool_check(&monitor->pool, question->pool.lease, question->number, why, sizeof why);
+    if (status == RG_OK)
+        answer(monitor, answered, NULL, 0);
+    else if (status != RG_ERR_TIMEOUT)
+        refuse(monitor, answered, RG_REFUSAL_UNAUTHORISED, why);
+}
+
+static void on_checked(void *data, uint64_t question, bool there, const char *why)
+{
+    struct rg_monitor *monitor = data;
+    struct rg_monitor_answer answered = {.number = question};
+    if (there)
+        answer(monitor, &answered, NULL, 0);
+    else
+        refuse(monitor, &answered, RG_REFUSAL_UNAUTHORISED, why);
+}
+
+static void on_gone(void *data, uint64_t lease)
+{
+    struct rg_monitor *monitor = data;
+    rg_sessions_end_lease(&monitor->sessions, lease);
+}
+
+void rg_monitor_open_pool(struct rg_monitor *monitor)
+{
+    monitor->pool.checked = on_checked;
+    monitor->pool.gone = on_gone;
+    monitor->pool.data = monitor;
+}
+
 /* --- devices ---------------------------------------------------------------------------------------------- */
 
 static void begin_probe(struct rg_monitor *monitor, struct rg_monitor_answer *answered)
@@ -403,6 +498,12 @@ static void serve_one(struct rg_monitor *monitor, const struct rg_monitor_questi
     case RG_ASK_QUOTA:
         tell_quotas(monitor, question, fds[0], &answered);
         break;
+    case RG_ASK_POOL:
+        ask_pool(monitor, question, fds, &answered);
+        break;
+    case RG_ASK_LEASE:
+        check_lease(monitor, question, &answered);
+        break;
     case RG_ASK_PROBE:
         begin_probe(monitor, &answered);
         break;
@@ -454,6 +555,7 @@ void rg_monitor_serve(struct rg_monitor *monitor)
 void rg_monitor_forget(struct rg_monitor *monitor)
 {
     monitor->n_probers = 0;
+    rg_pool_forget(&monitor->pool);
 }
 
 void rg_monitor_drain(struct rg_monitor *monitor)
@@ -461,6 +563,7 @@ void rg_monitor_drain(struct rg_monitor *monitor)
     const struct rg_monitor_word word = {.kind = RG_TELL_DRAIN};
     monitor->draining = true;
     rg_frontend_tell(&monitor->frontend, &word, NULL, 0);
+    rg_pool_drain(&monitor->pool, true);
 }
 
 void rg_monitor_fini(struct rg_monitor *monitor)
@@ -471,6 +574,7 @@ void rg_monitor_fini(struct rg_monitor *monitor)
     rg_shares_close(&monitor->sessions.shares);
     if (monitor->sessions.entries)
         rg_sessions_fini(&monitor->sessions);
+    rg_pool_stop(&monitor->pool);
     rg_accountant_stop(&monitor->accountant);
     rg_identity_close(monitor->policy.identity);
     if (monitor->board)

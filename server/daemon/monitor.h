@@ -12,6 +12,7 @@
 #include "server/daemon/accountant_process.h"
 #include "server/daemon/frontend_process.h"
 #include "server/daemon/manager_process.h"
+#include "server/daemon/pool_process.h"
 #include "server/daemon/sessions.h"
 
 enum { RG_MONITOR_PROBERS_MAX = 8 };
@@ -28,8 +29,10 @@ struct rg_monitor {
     unsigned n_probers;
     struct rg_manager_process manager;
     struct rg_accountant accountant;
+    struct rg_pool_process pool;
     struct rg_who_policy policy; /* its store is the monitor's */
-    bool draining;               /* no new sessions */
+    bool draining;               /* no new sessions: the server is about to stop */
+    bool drained;                /* likewise: its operator wants it so, for a while */
 };
 
 /** Answers all that has been asked, or a part of it, so that other things get their turn. */
@@ -46,6 +49,8 @@ void rg_monitor_reload_rules(struct rg_monitor *monitor);
 void rg_monitor_forget(struct rg_monitor *monitor);
 /** No new sessions from now on. */
 void rg_monitor_drain(struct rg_monitor *monitor);
+/** What the pool's agent calls back. Before rg_pool_start. */
+void rg_monitor_open_pool(struct rg_monitor *monitor);
 void rg_monitor_fini(struct rg_monitor *monitor);
 
 #endif

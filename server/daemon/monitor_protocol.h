@@ -53,6 +53,8 @@ enum rg_monitor_question_kind {
     RG_ASK_USAGE,        /* with the connection; answer: a socket by which the packed answer comes */
     RG_ASK_QUOTA,        /* likewise, of `usage` the project; answer: a file with a struct rg_quota_answer */
     RG_ASK_ALIVE,        /* what RG_TELL_BEAT is answered by; no answer */
+    RG_ASK_POOL, /* descriptors: connection, a file with the question; answer: a socket by which answers come */
+    RG_ASK_LEASE, /* whether there is a lease of the pool by which a session is to begin */
 };
 
 /** What the client has proved of itself. */
@@ -80,6 +82,7 @@ struct rg_monitor_start {
     uint32_t gpu_indices[RG_DEVICES_MAX];
     struct rg_share_wish share;
     struct rg_identity claimed; /* what the client says of itself: for people to read */
+    uint64_t pool_lease;        /* the lease that it is begun by; 0: none */
 };
 
 struct rg_monitor_hand_over {
@@ -89,6 +92,12 @@ struct rg_monitor_hand_over {
 
 struct rg_monitor_stay {
     uint64_t session;
+};
+
+/** RG_ASK_POOL: how long the question is. RG_ASK_LEASE: which it is. */
+struct rg_monitor_pool {
+    uint32_t size;
+    uint64_t lease;
 };
 
 /** RG_ASK_JOIN, RG_ASK_RENEW: the frontend has seen to it that the client has the key's private half. */
@@ -107,6 +116,7 @@ struct rg_monitor_question {
         struct rg_monitor_stay stay;
         struct rg_monitor_join join;
         struct rg_usage_question usage;
+        struct rg_monitor_pool pool;
     };
 };
 
@@ -121,6 +131,7 @@ struct rg_monitor_settings {
     uint32_t sandbox;  /* enum rg_sandbox_mode */
     uint32_t measures; /* of it, those that workers take */
     uint32_t drop_uid; /* which user the frontend becomes; 0: it stays who it is */
+    char pool[64];     /* that the server is in; "": none */
     uint32_t n_listeners;
     struct {
         enum rg_listener_reach reach;

@@ -122,8 +122,20 @@ static void begin(struct rg_requests *requests, const struct rg_sessions *sessio
     requests->pending[requests->n++] = pending;
 }
 
+/* The pool is told, and answers when it knows. */
+static void begin_drain(struct rg_requests *requests, struct rg_monitor *monitor, int fd,
+                        const struct rg_server_request *request)
+{
+    const bool on = request->kind == RG_REQUEST_DRAIN;
+    rg_info("%s", on ? "drained: no new sessions" : "takes new sessions again");
+    monitor->drained = on;
+    rg_pool_drain(&monitor->pool, on);
+    requests->pending[requests->n++] = (struct rg_request_pending){
+        .fd = fd, .until_idle = on && request->session != 0, .deadline_ns = rg_now_ns() + DEADLINE_NS};
+}
+
 /* Connections that bring nothing at once are closed: the command sends with the connection. */
-static void take_one(struct rg_requests *requests, const struct rg_sessions *sessions, int fd)
+static void take_one(struct rg_requests *requests, struct rg_monitor *monitor, int fd)
 {
     struct rg_server_request request;
     unsigned n_fds = 0;
@@ -132,19 +144,21 @@ static void take_one(struct rg_requests *requests, const struct rg_sessions *ses
     if (!may_ask(fd) || rg_packet_receive(fd, 0, &request, sizeof request, NULL, 0, &n_fds) != RG_OK)
         close(fd);
     else if (request.version != RG_REQUEST_VERSION || request.kind < RG_REQUEST_SUSPEND ||
-             request.kind > RG_REQUEST_RESUME)
+             request.kind > RG_REQUEST_UNDRAIN)
         answer(fd, false, false, "this server is of another version than the command");
     else if (requests->n == RG_REQUESTS_MAX)
         answer(fd, false, false, "too many such commands are waiting already; try again later");
+    else if (request.kind >= RG_REQUEST_DRAIN)
+        begin_drain(requests, monitor, fd, &request);
     else
-        begin(requests, sessions, fd, &request);
+        begin(requests, &monitor->sessions, fd, &request);
 }
 
-void rg_requests_take(struct rg_requests *requests, const struct rg_sessions *sessions)
+void rg_requests_take(struct rg_requests *requests, struct rg_monitor *monitor)
 {
     int fd;
     while ((fd = accept4(requests->fd, NULL, NULL, SOCK_CLOEXEC)) >= 0)
-        take_one(requests, sessions, fd);
+        take_one(requests, monitor, fd);
 }
 
 /* What the worker says, in words. */
@@ -169,9 +183,43 @@ static const char *words_of(enum rg_suspend_result result, enum rg_suspend_comma
     }
 }
 
-/* Whether it is over. */
-static bool look_at(const struct rg_request_pending *pending, struct rg_sessions *sessions)
+/* Whether somebody who waits has gone. */
+static bool has_left(int fd)
 {
+    char byte;
+    return recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0;
+}
+
+static bool look_at_drain(const struct rg_request_pending *pending, const struct rg_monitor *monitor)
+{
+    const struct rg_pool_process *pool = &monitor->pool;
+    const bool known = !pool->wanted || pool->drained == monitor->drained;
+    const bool idle = monitor->sessions.n == 0 && pool->n_leases == 0;
+    if (known && (!pending->until_idle || idle)) {
+        answer(pending->fd, true, false,
+               !monitor->drained ? "takes new sessions"
+               : idle            ? "takes nothing new, and nothing runs"
+                                 : "takes nothing new; what was begun goes on");
+        return true;
+    }
+    if (!known && rg_now_ns() > pending->deadline_ns) {
+        answer(pending->fd, false, false,
+               "does as it is told, but its pool cannot be told of it now: etcd does not answer; its log "
+               "says more");
+        return true;
+    }
+    if (!has_left(pending->fd))
+        return false;
+    close(pending->fd);
+    return true;
+}
+
+/* Whether it is over. */
+static bool look_at(const struct rg_request_pending *pending, struct rg_monitor *monitor)
+{
+    struct rg_sessions *sessions = &monitor->sessions;
+    if (!pending->session)
+        return look_at_drain(pending, monitor);
     const struct rg_share_slot *slot = rg_sessions_slot(sessions, pending->session);
     if (!slot) {
         answer(pending->fd, false, true, "has ended meanwhile");
@@ -188,10 +236,10 @@ static bool look_at(const struct rg_request_pending *pending, struct rg_sessions
     return true;
 }
 
-uint64_t rg_requests_look(struct rg_requests *requests, struct rg_sessions *sessions)
+uint64_t rg_requests_look(struct rg_requests *requests, struct rg_monitor *monitor)
 {
     for (uint32_t i = 0; i < requests->n;)
-        if (look_at(&requests->pending[i], sessions))
+        if (look_at(&requests->pending[i], monitor))
             requests->pending[i] = requests->pending[--requests->n];
         else
             i++;

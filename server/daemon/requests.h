@@ -11,7 +11,7 @@
 #define RG_SERVER_DAEMON_REQUESTS_H
 
 #include "common/base/limits.h"
-#include "server/daemon/sessions.h"
+#include "server/daemon/monitor.h"
 #include "server/suspend/command.h"
 
 struct rg_requests {
@@ -20,7 +20,8 @@ struct rg_requests {
     uint32_t n;
     struct rg_request_pending {
         int fd;
-        uint64_t session;
+        uint64_t session; /* 0: it is about draining */
+        bool until_idle;  /* of draining: it is over when no session runs */
         enum rg_suspend_command command;
         uint32_t count; /* of the worker's answers before */
         uint64_t deadline_ns;
@@ -31,8 +32,8 @@ struct rg_requests {
 bool rg_requests_open(struct rg_requests *requests, const char *folder);
 void rg_requests_close(struct rg_requests *requests);
 /** Takes what the socket has. */
-void rg_requests_take(struct rg_requests *requests, const struct rg_sessions *sessions);
+void rg_requests_take(struct rg_requests *requests, struct rg_monitor *monitor);
 /** Answers what has been done. When to look again; UINT64_MAX: nothing is pending. */
-uint64_t rg_requests_look(struct rg_requests *requests, struct rg_sessions *sessions);
+uint64_t rg_requests_look(struct rg_requests *requests, struct rg_monitor *monitor);
 
 #endif

@@ -448,6 +448,7 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
     memcpy(info->peer, question->peer.address, sizeof info->peer);
     entry->started_ns = rg_now_ns();
     entry->hand = -1;
+    entry->pool_lease = wanted->pool_lease;
 
     char why[512] = "";
     enum rg_status status = grant_share(sessions, entry, wanted, answer);
@@ -696,6 +697,21 @@ void rg_sessions_recheck(struct rg_sessions *sessions, const struct rg_who_polic
         audit_end(entry, RG_AUDIT_REVOKE, why);
         end_session(entry, RG_END_REVOKED);
     }
+}
+
+uint32_t rg_sessions_of_lease(const struct rg_sessions *sessions, uint64_t lease)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < sessions->n; i++)
+        n += sessions->entries[i]->pool_lease == lease;
+    return n;
+}
+
+void rg_sessions_end_lease(struct rg_sessions *sessions, uint64_t lease)
+{
+    for (uint32_t i = 0; i < sessions->n; i++)
+        if (sessions->entries[i]->pool_lease == lease)
+            end_session(sessions->entries[i], RG_END_LEASE);
 }
 
 /* When to look at a certificate's end again. It is a time of day, and the machine's clock may be set: so now and then. */

@@ -30,6 +30,7 @@ struct rg_session_entry {
     struct rg_account *account;    /* NULL: none is kept */
     uint64_t used_up_ns; /* since when it is known that its GPU hours are used up; 0: they are not */
     int hand;            /* a socket by which its worker gets further connections; -1: it takes none */
+    uint64_t pool_lease; /* the lease of the pool by which it was begun; 0: none */
 };
 
 /** What comes with a question: descriptors of the monitor's. */
@@ -106,6 +107,10 @@ void rg_sessions_recheck(struct rg_sessions *sessions, const struct rg_who_polic
  * look again; UINT64_MAX: there is no need.
  */
 uint64_t rg_sessions_expire(struct rg_sessions *sessions);
+/** How many sessions were begun by a lease of the pool, and have not ended yet. */
+uint32_t rg_sessions_of_lease(const struct rg_sessions *sessions, uint64_t lease);
+/** Ends them, as rg_sessions_recheck does. */
+void rg_sessions_end_lease(struct rg_sessions *sessions, uint64_t lease);
 /** Sends `signal` to all workers. */
 void rg_sessions_signal(struct rg_sessions *sessions, int signal);
 

@@ -125,6 +125,29 @@ static const struct rg_option table[] = {
         "whose sessions may share memory and events by CUDA's handles, and so have a user in common: those "
         "of one identity, any, or none (then each session has its own user, and nothing is kept on disk)",
         .argument = RG_SANDBOX_SHARES, .value = "identity"),
+    OPTION("pool", TEXT, pool,
+           "be a server of the pool of this name, which gives out this server's GPUs (docs/pool.md)",
+           .argument = "NAME"),
+    OPTION("etcd", LIST, etcd,
+           "with it: the members of the etcd cluster that the pool's servers agree by, like "
+           "https://etcd1.example:2379; separated by commas, or given several times",
+           .argument = "URL"),
+    OPTION(
+        "etcd-ca", TEXT, etcd_ca,
+        "certificates of the authority of etcd's certificates (PEM; default: those that this machine trusts)",
+        .argument = "FILE"),
+    OPTION("etcd-cert", TEXT, etcd_cert, "the certificate that is shown to etcd (PEM)", .argument = "FILE"),
+    OPTION("etcd-key", TEXT, etcd_key, "the certificate's key (PEM)", .argument = "FILE"),
+    OPTION("pool-label", LIST, pool_labels,
+           "a label of this server, which clients can ask for by --filter labels.NAME=VALUE; may be given "
+           "several "
+           "times",
+           .argument = "NAME=VALUE"),
+    OPTION("advertise", TEXT, advertise,
+           "the address by which the pool's clients reach this server (default: the first that it listens "
+           "on, with "
+           "this machine's name where that is all of them)",
+           .argument = "HOST[:PORT]"),
     OPTION("wait", CHOICE, wait,
            "how sessions wait for their clients and for the GPU: sleep (block), poll (spin), or poll briefly "
            "and then sleep (auto, the default)",

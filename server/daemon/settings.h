@@ -27,6 +27,9 @@ struct rg_daemon_settings {
     int64_t accounts_days; /* 0: for ever */
     uint64_t grace_ns;
     char *sandbox, *worker_uids, *share_ipc; /* server/sandbox/identities.h */
+    char *pool;                              /* NULL: none */
+    struct rg_text_list etcd, pool_labels;
+    char *etcd_ca, *etcd_cert, *etcd_key, *advertise;
     char *wait;
     char *image_cache; /* NULL: where it is by default */
     uint64_t image_cache_size;

@@ -14,6 +14,7 @@
 #include "common/base/log.h"
 #include "common/sync/scoped_lock.h"
 #include "server/daemon/audit.h"
+#include "server/frontend/pool.h"
 #include "server/frontend/questions.h"
 #include "server/frontend/security.h"
 #include "server/frontend/usage.h"
@@ -39,6 +40,8 @@
 /* How long a client waits for a session to end where there are too many, and how often that is looked at. */
 #define ROOM_PATIENCE_MS 2000
 #define ROOM_STEP_MS     10
+/* The agent of the pool tries each endpoint of etcd before it gives up. */
+#define LEASE_TIMEOUT_MS 8000
 
 /* Where a client comes from, as far as it is counted: an IPv4 address, an IPv6 network, a user of this machine. */
 struct origin {
@@ -58,6 +61,7 @@ struct rg_handshake {
     struct rg_conn *conn; /* owner->lock; it has the descriptor */
     bool cut;             /* main thread: interrupted already */
     bool asking;          /* owner->lock: counted as a question */
+    bool waiting;         /* owner->lock: it waits for the pool, or holds a lease: there is no deadline */
     bool handed;          /* owner->lock: somebody else may have the connection, which is left alone */
     struct rg_secured secured;
     struct rg_control hello;
@@ -196,6 +200,7 @@ static void describe(const struct rg_handshake *handshake, struct rg_monitor_que
     start->n_gpu_indices = hello->n_gpu_indices;
     memcpy(start->gpu_indices, hello->gpu_indices, sizeof start->gpu_indices);
     start->share = hello->share;
+    start->pool_lease = hello->pool_lease;
     start->claimed = hello->identity;
 }
 
@@ -241,6 +246,27 @@ static void forget_connection(struct rg_handshake *handshake)
     struct rg_tls_keys keys;
     if (rg_conn_tls_export(handshake->conn, &keys) == RG_OK)
         rg_tls_wipe(&keys, sizeof keys);
+}
+
+/* A lease that was granted elsewhere is perhaps not known here yet. False: it was refused. */
+static bool check_lease(struct rg_handshake *handshake)
+{
+    struct rg_monitor_question question = {.kind = RG_ASK_LEASE};
+    struct rg_monitor_answer answer;
+    struct rg_control refusal;
+    question.pool.lease = handshake->hello.client_hello.pool_lease;
+    if (!question.pool.lease)
+        return true;
+    if (rg_monitor_ask(&handshake->owner->frontend->link, &question, NULL, 0, LEASE_TIMEOUT_MS, &answer,
+                       NULL) != RG_OK)
+        rg_refusal_init(&refusal, RG_REFUSAL_INTERNAL,
+                        "the pool cannot be asked about the lease now; try again later");
+    else if (answer.status != RG_OK)
+        rg_refusal_init(&refusal, answer.code, "%s", answer.why);
+    else
+        return true;
+    refuse(handshake, &refusal);
+    return false;
 }
 
 /* The client asked for a session, or brings a connection for one: has the monitor give it to a worker, or says why not. */
@@ -407,6 +433,31 @@ static void answer_question(struct rg_handshake *handshake)
     }
 }
 
+/* Whether there is room for another client of the pool; if so it may take its time. */
+static bool may_wait(struct rg_handshake *handshake)
+{
+    struct rg_handshakes *owner = handshake->owner;
+    RG_SCOPED_LOCK(&owner->lock);
+    handshake->waiting = owner->n_waiting < RG_POOL_CLIENTS_MAX;
+    owner->n_waiting += handshake->waiting;
+    return handshake->waiting;
+}
+
+static void ask_pool(struct rg_handshake *handshake)
+{
+    struct rg_monitor_question question = {.peer = handshake->secured.peer};
+    struct rg_control refusal;
+    snprintf(question.peer.address, sizeof question.peer.address, "%s", rg_conn_peer(handshake->conn));
+    if (!may_wait(handshake)) {
+        rg_refusal_init(&refusal, RG_REFUSAL_FULL,
+                        "this server has too many clients of the pool; ask another of its servers");
+        refuse(handshake, &refusal);
+    } else if (rg_answer_pool(handshake->owner->frontend, handshake->conn, &handshake->hello.client_hello,
+                              &question, &refusal) != RG_OK) {
+        refuse(handshake, &refusal);
+    }
+}
+
 static void serve(struct rg_handshake *handshake)
 {
     struct rg_control refusal;
@@ -431,8 +482,13 @@ static void serve(struct rg_handshake *handshake)
     switch (hello->purpose) {
     case RG_PURPOSE_SESSION:
     case RG_PURPOSE_NETPERF:
+        if (!check_lease(handshake))
+            break;
         wait_for_room(handshake);
         ask_for_session(handshake);
+        break;
+    case RG_PURPOSE_POOL:
+        ask_pool(handshake);
         break;
     case RG_PURPOSE_BULK:
     case RG_PURPOSE_RESUME:
@@ -561,7 +617,7 @@ static uint32_t count_of(struct rg_handshakes *handshakes, const struct origin *
     uint32_t n = 0;
     RG_SCOPED_LOCK(&handshakes->lock);
     for (struct rg_handshake *at = handshakes->running; at; at = at->next)
-        if (!at->cut && !at->asking && !at->handed && is_same(&at->origin, origin)) {
+        if (!at->cut && !at->asking && !at->waiting && !at->handed && is_same(&at->origin, origin)) {
             *oldest = at;
             n++;
         }
@@ -587,7 +643,7 @@ static struct rg_handshake *find_greediest(struct rg_handshakes *handshakes)
 static uint32_t unfinished(struct rg_handshakes *handshakes)
 {
     RG_SCOPED_LOCK(&handshakes->lock);
-    return handshakes->n - handshakes->n_asking;
+    return handshakes->n - handshakes->n_asking - handshakes->n_waiting;
 }
 
 bool rg_handshakes_full(struct rg_handshakes *handshakes)
@@ -650,6 +706,7 @@ static void destroy(struct rg_handshakes *handshakes, struct rg_handshake *hands
     pthread_mutex_lock(&handshakes->lock);
     handshakes->n--;
     handshakes->n_asking -= handshake->asking;
+    handshakes->n_waiting -= handshake->waiting;
     pthread_mutex_unlock(&handshakes->lock);
     if (handshake->conn)
         rg_conn_destroy(handshake->conn);
@@ -677,12 +734,18 @@ void rg_handshakes_finish(struct rg_handshakes *handshakes)
     }
 }
 
+static bool is_waiting(struct rg_handshake *handshake)
+{
+    RG_SCOPED_LOCK(&handshake->owner->lock);
+    return handshake->waiting;
+}
+
 int rg_handshakes_expire(struct rg_handshakes *handshakes)
 {
     const uint64_t now = rg_now_ns();
     uint64_t next = UINT64_MAX;
     for (struct rg_handshake *at = handshakes->running; at; at = at->next) {
-        if (at->cut)
+        if (at->cut || is_waiting(at))
             continue;
         if (at->deadline_ns <= now)
             cut(at);

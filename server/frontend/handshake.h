@@ -25,6 +25,7 @@ struct rg_handshakes {
     struct rg_handshake *running, *done; /* lists; `done` belongs to the lock */
     uint32_t n;                          /* in `running` */
     uint32_t n_asking;                   /* lock: of these, those that ask a question */
+    uint32_t n_waiting;                  /* lock: those that wait for the pool, or hold a lease of it */
     int wake;                            /* eventfd: something is in `done` */
     struct rg_frontend *frontend;
     struct rg_log_limit refusals; /* whoever reaches the port can cause them */

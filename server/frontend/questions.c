@@ -114,6 +114,7 @@ void rg_answer_inventory(struct rg_frontend *frontend, struct rg_conn *conn, boo
         inventory->n_sessions = rg_board_sessions(frontend->board, sessions, RG_CONTROL_SESSIONS);
     hide_others(frontend, sessions, inventory->n_sessions, viewer);
     inventory->unauthenticated = frontend->settings.allow_unauthenticated;
+    snprintf(inventory->pool, sizeof inventory->pool, "%s", frontend->settings.pool);
     describe_sandbox(&frontend->settings, &inventory->sandbox);
     inventory->limits = (struct rg_limits_info){.message_bytes = RG_MESSAGE_MAX,
                                                 .bulk_bytes = RG_BULK_MAX,

@@ -34,6 +34,7 @@ enum whom {
     RDMA = 2,   /* RDMA is allowed */
     NETPERF = 8,
     MANAGER = 16,
+    POOL = 32,
 };
 
 static const struct rule {
@@ -98,6 +99,17 @@ static const struct rule {
     {"/run/nvidia-persistenced", READ | WRITE, NVIDIA},
     {"/run/opengl-driver", READ, NVIDIA},
     {"/proc", READ, NVIDIA | MANAGER}, /* names of the processes that use a GPU */
+    /* names of machines, and the authorities that this one trusts */
+    {"/etc/resolv.conf", READ, POOL},
+    {"/etc/hosts", READ, POOL},
+    {"/etc/host.conf", READ, POOL},
+    {"/etc/gai.conf", READ, POOL},
+    {"/etc/nsswitch.conf", READ, POOL},
+    {"/etc/ssl", READ, POOL},
+    {"/etc/pki", READ, POOL},
+    {"/run/systemd/resolve", READ, POOL},
+    {"/run/resolvconf", READ, POOL},
+    {"/run/NetworkManager", READ, POOL},
     /* RDMA: verbs and the connection manager */
     {"/dev/infiniband", READ | WRITE | DEVICE, RDMA},
     {"/etc/libibverbs.d", READ, RDMA},
@@ -115,7 +127,8 @@ static int whom_of(const struct rg_sandbox_policy *policy)
 {
     return ((policy->driver[0] && !policy->soft) || policy->program == RG_SANDBOX_MANAGER ? NVIDIA : 0) |
            (policy->rdma ? RDMA : 0) | (policy->program == RG_SANDBOX_NETPERF ? NETPERF : 0) |
-           (policy->program == RG_SANDBOX_MANAGER ? MANAGER : 0);
+           (policy->program == RG_SANDBOX_MANAGER ? MANAGER : 0) |
+           (policy->program == RG_SANDBOX_POOL ? POOL : 0);
 }
 
 /* Calls `visit` with every path that the policy names and how it may be used; stops at the first that is not 0. */
@@ -219,7 +232,8 @@ static int visit_all(const struct rg_sandbox_policy *policy, visitor *visit, voi
 #define LL_TRUNCATE     (1ull << 14) /* version 3 */
 #define LL_IOCTL_DEV    (1ull << 15) /* version 5 */
 #define LL_NET_TCP      3ull         /* bind, connect: version 4 */
-#define LL_SCOPE_SOCKET 1ull         /* version 6 */
+#define LL_NET_BIND     1ull
+#define LL_SCOPE_SOCKET 1ull /* version 6 */
 #define LL_SCOPE_SIGNAL 2ull
 
 #define LL_CREATE_RULESET 444
@@ -291,7 +305,9 @@ int rg_sandbox_confine_files(const struct rg_sandbox_policy *policy, char *why, 
     if (files) {
         set.files = LL_VERSION_1 | (version >= 2 ? LL_REFER : 0) | (version >= 3 ? LL_TRUNCATE : 0) |
                     (version >= 5 ? LL_IOCTL_DEV : 0);
-        set.net = version >= 4 && !policy->rdma ? LL_NET_TCP : 0;
+        set.net = version < 4 || policy->rdma          ? 0
+                  : policy->program == RG_SANDBOX_POOL ? LL_NET_BIND
+                                                       : LL_NET_TCP;
     }
     if (policy->measures & RG_SANDBOX_SCOPES) {
         if (version < 6)

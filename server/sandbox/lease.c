@@ -74,6 +74,8 @@ void rg_sandbox_keep_folders(struct rg_sandbox_lease *lease, const char *driver,
 {
     static const char *const drivers[] = {"/run/nvidia-persistenced", "/run/opengl-driver",
                                           "/tmp/nvidia-mps"};
+    /* where /etc/resolv.conf may lead */
+    static const char *const names[] = {"/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager"};
     struct rg_sandbox_keep *keep = lease->sandbox.keep;
     if (rg_path_library("", lease->library, sizeof lease->library) == RG_OK)
         keep[n++].folder = lease->library;
@@ -84,6 +86,9 @@ void rg_sandbox_keep_folders(struct rg_sandbox_lease *lease, const char *driver,
     }
     for (size_t i = 0; i < sizeof drivers / sizeof drivers[0]; i++)
         keep[n++].folder = drivers[i];
+    for (size_t i = 0; lease->sandbox.policy.program == RG_SANDBOX_POOL && i < sizeof names / sizeof names[0];
+         i++)
+        keep[n++].folder = names[i];
     const char *dump = getenv("SOFTGPU_DUMP_IR");
     if (dump && dump[0] == '/')
         keep[n++].folder = dump;
@@ -104,6 +109,8 @@ static uint32_t measures_of(const struct rg_sandboxes *sandboxes, enum rg_sandbo
         measures &= ~(uint32_t)(RG_SANDBOX_OWN_USER | RG_SANDBOX_MOUNTS | RG_SANDBOX_PROCESSES);
     if (program == RG_SANDBOX_MANAGER) /* it names the processes that use a GPU */
         measures &= ~(uint32_t)(RG_SANDBOX_MOUNTS | RG_SANDBOX_PROCESSES);
+    if (program == RG_SANDBOX_POOL) /* its work is with the network */
+        measures &= ~(uint32_t)RG_SANDBOX_NETWORK;
     if (program == RG_SANDBOX_PROBE) /* it looks at the machine's network; no client speaks to it */
         measures &= ~(uint32_t)(RG_SANDBOX_NETWORK | RG_SANDBOX_IPC);
     return measures;
@@ -126,9 +133,9 @@ static void fill_lease(struct rg_sandbox_lease *lease, struct rg_sandbox_group *
     sandbox->policy.mode = sandboxes->settings.mode;
     sandbox->policy.measures = measures_of(sandboxes, program);
     sandbox->policy.soft = soft;
-    sandbox->policy.rdma =
-        (sandboxes->settings.rdma && program != RG_SANDBOX_FRONTEND && program != RG_SANDBOX_ACCOUNTANT) ||
-        program == RG_SANDBOX_PROBE;
+    sandbox->policy.rdma = (sandboxes->settings.rdma && program != RG_SANDBOX_FRONTEND &&
+                            program != RG_SANDBOX_ACCOUNTANT && program != RG_SANDBOX_POOL) ||
+                           program == RG_SANDBOX_PROBE;
     sandbox->policy.gpus = gpus;
     sandbox->uid = sandbox->gid = group->uid;
     sandbox->max_files = FILES_MAX;
@@ -141,7 +148,7 @@ static void fill_lease(struct rg_sandbox_lease *lease, struct rg_sandbox_group *
         sandbox->namespaces[RG_SANDBOX_NS_NET] = group->namespaces[RG_SANDBOX_NS_NET];
     if (driver && strlen(driver) < PATH_MAX)
         memcpy(sandbox->policy.driver, driver, strlen(driver) + 1);
-    if (program != RG_SANDBOX_FRONTEND && program != RG_SANDBOX_ACCOUNTANT)
+    if (program != RG_SANDBOX_FRONTEND && program != RG_SANDBOX_ACCOUNTANT && program != RG_SANDBOX_POOL)
         add_device_groups(sandbox);
     if (program == RG_SANDBOX_WORKER && *identity) {
         const bool mounted = sandbox->policy.measures & RG_SANDBOX_MOUNTS;

@@ -30,6 +30,7 @@ enum rg_sandbox_program {
     RG_SANDBOX_MANAGER,    /* asks NVML */
     RG_SANDBOX_NETPERF,    /* answers measurements */
     RG_SANDBOX_ACCOUNTANT, /* keeps the accounts: the files of `runtime` alone, nothing of others' */
+    RG_SANDBOX_POOL,       /* talks to etcd: the network, and what names are looked up with */
     RG_SANDBOX_FRONTEND, /* talks to the unknown: inherited descriptors only, opens nothing. Confine it when all libraries are loaded */
     RG_SANDBOX_PROGRAMS
 };

@@ -31,8 +31,9 @@ enum {
     F = 1 << 4, /* frontend */
     R = 1 << 5, /* any of them where RDMA is allowed */
     A = 1 << 6, /* accountant */
-    ALL = W | N | P | M | F | A,
-    OPENERS = W | N | P | M | A,
+    E = 1 << 7, /* the pool's agent, which talks to etcd */
+    ALL = W | N | P | M | F | A | E,
+    OPENERS = W | N | P | M | A | E,
 };
 
 struct group {
@@ -84,6 +85,7 @@ static const struct group allowed[] = {
     {M | P, "scheduling of a measurement", "sched_setscheduler sched_getattr"},
     {R, "RDMA: the connection manager's sockets, events, large pages",
      "bind listen connect shmget shmat shmdt shmctl"},
+    {E, "connections to etcd, names of machines", "connect bind"},
     {M, "its own threads and programs are waited for", "wait4 waitid"},
 };
 
@@ -113,11 +115,9 @@ struct filter {
 
 static int whom_of(const struct rg_sandbox_policy *policy)
 {
-    static const int programs[RG_SANDBOX_PROGRAMS] = {[RG_SANDBOX_PROBE] = P,
-                                                      [RG_SANDBOX_MANAGER] = P,
-                                                      [RG_SANDBOX_NETPERF] = M,
-                                                      [RG_SANDBOX_ACCOUNTANT] = A,
-                                                      [RG_SANDBOX_FRONTEND] = F};
+    static const int programs[RG_SANDBOX_PROGRAMS] = {
+        [RG_SANDBOX_PROBE] = P,      [RG_SANDBOX_MANAGER] = P, [RG_SANDBOX_NETPERF] = M,
+        [RG_SANDBOX_ACCOUNTANT] = A, [RG_SANDBOX_POOL] = E,    [RG_SANDBOX_FRONTEND] = F};
     return (policy->program == RG_SANDBOX_WORKER ? policy->soft ? W : N : programs[policy->program]) |
            (policy->rdma ? R : 0);
 }
@@ -225,7 +225,7 @@ static int add_sockets(struct filter *filter)
     if (!error && (filter->whom & P)) /* NVML asks the kernel for events of devices */
         error = ALLOW_IF(filter, "socket", 0, SCMP_CMP_EQ, AF_NETLINK);
     for (size_t i = 0; i < sizeof more / sizeof more[0] && !error; i++)
-        if (filter->whom & R)
+        if (filter->whom & (R | E))
             error = ALLOW_IF(filter, "socket", 0, SCMP_CMP_EQ, (scmp_datum_t)more[i]);
     return error;
 }

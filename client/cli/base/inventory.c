@@ -38,9 +38,11 @@ struct rg_answer_of *rg_inventory_ask(const struct rg_cli_settings *settings, en
 
 void rg_inventory_free(const struct rg_cli_settings *settings, struct rg_answer_of *answers)
 {
-    for (size_t i = 0; answers && i < settings->server.n; i++)
+    for (size_t i = 0; answers && i < settings->server.n; i++) {
         if (answers[i].ok)
             rg_control_fini(&answers[i].message);
+        json_decref(answers[i].pool);
+    }
     free(answers);
 }
 
@@ -58,6 +60,7 @@ int rg_inventory_status(const struct rg_cli_settings *settings, const struct rg_
 }
 
 int rg_inventory_show(const struct rg_cli_settings *settings, const char *subcommand, int argc, char **argv,
+                      void (*look_on)(const struct rg_cli_settings *settings, struct rg_answer_of *answer),
                       void (*print)(const struct rg_answer_of *answer))
 {
     if (!rg_cli_no_words(subcommand, argc, argv))
@@ -65,6 +68,8 @@ int rg_inventory_show(const struct rg_cli_settings *settings, const char *subcom
     struct rg_answer_of *answers = rg_inventory_ask(settings, RG_PURPOSE_STATUS);
     if (!answers)
         return RG_EXIT_FAILURE;
+    for (size_t i = 0; look_on && i < settings->server.n; i++)
+        look_on(settings, &answers[i]);
     const bool written = !settings->json || rg_inventory_print_json(settings, answers);
     for (size_t i = 0; !settings->json && i < settings->server.n; i++)
         if (answers[i].ok)
@@ -161,14 +166,14 @@ static json_t *server_json(const struct rg_answer_of *answer)
         rg_cli_json_add(&devices, device_json(&inventory->devices[i]));
     for (uint32_t i = 0; i < inventory->n_sessions; i++)
         rg_cli_json_add(&sessions, session_json(&inventory->sessions[i]));
-    return json_pack("{s:s, s:s, s:s, s:[ii], s:{s:s, s:s, s:i, s:o}, s:o, s:o, s:i, s:i, s:b}", "address",
-                     answer->server, "host", inventory->host, "software", inventory->software, "protocol",
-                     (int)inventory->protocol_major, (int)inventory->protocol_minor, "driver", "kind",
-                     inventory->driver.kind, "path", inventory->driver.path, "version",
+    return json_pack("{s:s, s:s, s:s, s:[ii], s:{s:s, s:s, s:i, s:o}, s:o, s:o, s:i, s:i, s:b, s:O*}",
+                     "address", answer->server, "host", inventory->host, "software", inventory->software,
+                     "protocol", (int)inventory->protocol_major, (int)inventory->protocol_minor, "driver",
+                     "kind", inventory->driver.kind, "path", inventory->driver.path, "version",
                      (int)inventory->driver.version, "lacks", lacks_json(inventory->driver.version),
                      "devices", devices, "sessions", sessions, "sessions_running",
                      (int)inventory->sessions_running, "sessions_max", (int)inventory->limits.sessions,
-                     "unauthenticated", (int)inventory->unauthenticated);
+                     "unauthenticated", (int)inventory->unauthenticated, "pool", answer->pool);
 }
 
 bool rg_inventory_print_json(const struct rg_cli_settings *settings, const struct rg_answer_of *answers)

@@ -27,7 +27,9 @@
 #define OPTION(...)   RG_OPTION_ROW(struct rg_cli_settings, __VA_ARGS__)
 #define QUESTIONS     (RG_CLI_LIST | RG_CLI_SMI | RG_CLI_VERSION | RG_CLI_USAGE | RG_CLI_QUOTA)
 #define WITH_SERVER                                                                                          \
-    (RG_CLI_RUN | QUESTIONS | RG_CLI_NETPERF | RG_CLI_COMPARE | RG_CLI_DOCTOR | RG_CLI_VERIFY_LIMITS)
+    (RG_CLI_RUN | QUESTIONS | RG_CLI_NETPERF | RG_CLI_COMPARE | RG_CLI_DOCTOR | RG_CLI_VERIFY_LIMITS | POOL)
+#define POOL  (RG_CLI_REQUEST | RG_CLI_RELEASE)
+#define WANTS (RG_CLI_RUN | RG_CLI_REQUEST) /* GPUs */
 
 static enum rg_status check_connections(const char *text, char *why, size_t why_size)
 {
@@ -58,14 +60,14 @@ static const struct rg_option table[] = {
            .value = "allow", .commands = RG_CLI_RUN, .environment = "REMOTE_GPU_RDMA_POLICY"),
     OPTION("force", FLAG, force, "replace the credentials that there are for this server",
            .commands = RG_CLI_JOIN, .not_in_file = true),
-    OPTION("gpus", INTEGER, gpus, "how many GPUs the command sees (default: all)", .letter = 'n',
-           .argument = "GPUS", .min = 1, .max = 64, .commands = RG_CLI_RUN, .environment = "REMOTE_GPU_GPUS"),
+    OPTION("gpus", INTEGER, gpus, "how many GPUs the command sees (default: all; of a pool: 1)",
+           .letter = 'n', .argument = "GPUS", .min = 1, .max = 64, .commands = WANTS,
+           .environment = "REMOTE_GPU_GPUS"),
     OPTION("memory", SIZE, memory,
            "at most, and guaranteed, so much memory of each GPU, like 8G (default: what the server gives)",
-           .letter = 'm', .argument = "MEMORY", .commands = RG_CLI_RUN, .environment = "REMOTE_GPU_MEMORY"),
+           .letter = 'm', .argument = "MEMORY", .commands = WANTS, .environment = "REMOTE_GPU_MEMORY"),
     OPTION("fraction", FRACTION, fraction, "the same as a part of each GPU's memory, like 0.5 or 50%",
-           .letter = 'p', .argument = "FRACTION", .commands = RG_CLI_RUN,
-           .environment = "REMOTE_GPU_FRACTION"),
+           .letter = 'p', .argument = "FRACTION", .commands = WANTS, .environment = "REMOTE_GPU_FRACTION"),
     OPTION("compute", FRACTION, compute,
            "at most this part of each GPU's time, like 0.25 or 25%, also while nobody else uses it",
            .argument = "FRACTION", .commands = RG_CLI_RUN, .environment = "REMOTE_GPU_COMPUTE"),
@@ -82,7 +84,23 @@ static const struct rg_option table[] = {
            "GPU was used for so long (default: what the server says)",
            .argument = "SECONDS", .commands = RG_CLI_RUN, .environment = "REMOTE_GPU_IDLE_TIMEOUT"),
     OPTION("project", TEXT, project, "whose account the GPUs' use goes to, and whose quotas hold",
-           .argument = "NAME", .commands = RG_CLI_RUN | RG_CLI_QUOTA, .environment = "REMOTE_GPU_PROJECT"),
+           .argument = "NAME", .commands = WANTS | RG_CLI_QUOTA, .environment = "REMOTE_GPU_PROJECT"),
+    OPTION("filter", LIST, filters,
+           "of a pool: only GPUs and servers like this, as 'device.memory>=40G' or 'server.has-rdma=true'; "
+           "may be "
+           "given several times (docs/pool.md has the keys)",
+           .argument = "KEY=VALUE", .commands = WANTS, .not_in_file = true),
+    OPTION("wait-for", OPTIONAL_TEXT, wait_for,
+           "of a pool: wait in its queue where GPUs are not free, so long, like 10m (default: as long as it "
+           "takes)",
+           .argument = "TIME", .commands = WANTS, .not_in_file = true),
+    OPTION("spread", FLAG, spread, "of a pool: the GPUs may be on several servers (default: all on one)",
+           .commands = WANTS, .not_in_file = true),
+    OPTION("lease", TEXT, lease,
+           "of a pool: run with the GPUs of this lease, which remote-gpu request has printed",
+           .argument = "LEASE", .commands = RG_CLI_RUN, .not_in_file = true),
+    OPTION("for", SECONDS, keep_ns, "how long the lease is kept at most", .argument = "TIME", .value = "8h",
+           .commands = RG_CLI_REQUEST, .not_in_file = true),
     OPTION("local", FLAG, local, "start a private server on this machine for this command alone",
            .commands = RG_CLI_RUN, .not_in_file = true),
     OPTION("driver", TEXT, driver, "the CUDA driver of the private server (see remote-gpud)",
@@ -128,8 +146,8 @@ static const struct rg_option table[] = {
     OPTION("log", CHOICE, log, "how much is logged to stderr", .argument = "error|warn|info|debug",
            .commands = RG_CLI_RUN, .environment = "REMOTE_GPU_LOG"),
     OPTION("json", FLAG, json, "answer as JSON", .letter = 'j',
-           .commands = QUESTIONS | RG_CLI_NETPERF | RG_CLI_COMPARE | RG_CLI_DOCTOR | RG_CLI_PREDICT |
-                       RG_CLI_VERIFY_LIMITS,
+           .commands = QUESTIONS | RG_CLI_REQUEST | RG_CLI_NETPERF | RG_CLI_COMPARE | RG_CLI_DOCTOR |
+                       RG_CLI_PREDICT | RG_CLI_VERIFY_LIMITS,
            .not_in_file = true),
     OPTION("user", TEXT, user, "only what this user has used; only the server's operator sees others",
            .letter = 'u', .argument = "NAME", .commands = RG_CLI_USAGE, .not_in_file = true),

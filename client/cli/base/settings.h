@@ -19,6 +19,8 @@ enum rg_cli_command {
     RG_CLI_USAGE = 512,
     RG_CLI_QUOTA = 1024,
     RG_CLI_VERIFY_LIMITS = 2048,
+    RG_CLI_REQUEST = 4096,
+    RG_CLI_RELEASE = 8192,
 };
 
 struct rg_cli_settings {
@@ -40,6 +42,11 @@ struct rg_cli_settings {
     char *rails;       /* NULL: not said */
     char *connections; /* NULL: not said */
     char *compress;
+    struct rg_text_list filters; /* of a pool */
+    char *wait_for;              /* NULL: not said; "": for ever */
+    bool spread;
+    char *lease;      /* NULL: none */
+    uint64_t keep_ns; /* of request */
     bool local;
     char *driver;  /* of the private server */
     char *stats;   /* NULL: none; "": on stderr */

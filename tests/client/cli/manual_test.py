@@ -101,7 +101,7 @@ class Manuals(unittest.TestCase):
         command = os.path.join(BIN, "remote-gpu")
         questions = set().union(*(options_of_help(command, name, "--help") for name in ("list", "smi", "version")))
         server = os.path.join(BIN, "remote-gpud")
-        users = set().union(*(options_of_help(server, name, "--help") for name in ("token", "users", "revoke", "suspend", "resume")))
+        users = set().union(*(options_of_help(server, name, "--help") for name in ("token", "users", "revoke", "suspend", "resume", "drain")))
         for manual, options in {
             "remote-gpud-users.8": users,
             "remote-gpud.8": options_of_help(os.path.join(BIN, "remote-gpud"), "--help"),
@@ -113,6 +113,7 @@ class Manuals(unittest.TestCase):
             "remote-gpu-verify-limits.1": options_of_help(command, "verify-limits", "--help"),
             "remote-gpu-compare.1": options_of_help(command, "compare", "--help"),
             "remote-gpu.1": questions,
+            "remote-gpu-pool.1": set().union(*(options_of_help(command, name, "--help") for name in ("request", "release"))),
             "remote-gpu-usage.1": set().union(*(options_of_help(*words, "--help") for words in (
                 (command, "usage"), (command, "quota"), (server, "usage")))),
         }.items():

@@ -51,15 +51,16 @@ static void fill_devices(void)
 
 static void make_client_hello(struct rg_control *out)
 {
-    static const enum rg_purpose purposes[] = {RG_PURPOSE_SESSION,    RG_PURPOSE_INVENTORY, RG_PURPOSE_STATUS,
-                                               RG_PURPOSE_NETPERF,    RG_PURPOSE_BULK,      RG_PURPOSE_RESUME,
-                                               RG_PURPOSE_MANAGEMENT, RG_PURPOSE_JOIN,      RG_PURPOSE_RENEW,
-                                               RG_PURPOSE_STAY,       RG_PURPOSE_USAGE,     RG_PURPOSE_QUOTA};
+    static const enum rg_purpose purposes[] = {
+        RG_PURPOSE_SESSION, RG_PURPOSE_INVENTORY,  RG_PURPOSE_STATUS, RG_PURPOSE_NETPERF, RG_PURPOSE_BULK,
+        RG_PURPOSE_RESUME,  RG_PURPOSE_MANAGEMENT, RG_PURPOSE_JOIN,   RG_PURPOSE_RENEW,   RG_PURPOSE_STAY,
+        RG_PURPOSE_USAGE,   RG_PURPOSE_QUOTA,      RG_PURPOSE_POOL};
     rg_client_hello_init(out, purposes[chance(sizeof purposes / sizeof *purposes)]);
     struct rg_client_hello *hello = &out->client_hello;
     hello->n_gpu_indices = 2;
     hello->gpu_indices[1] = 7;
     hello->capabilities = RG_CONTROL_CAP_RESUME;
+    hello->pool_lease = 1ull << 63 | 7;
     hello->question_size = hello->purpose == RG_PURPOSE_MANAGEMENT ? chance(RG_QUESTION_SIZE_MAX) : 0;
     hello->bulk_session = hello->resume_session = 5;
     hello->resume_received = 1ull << 40;
@@ -105,6 +106,7 @@ static void make_inventory(struct rg_control *out)
     snprintf(out->inventory.sandbox.mode, sizeof out->inventory.sandbox.mode, "auto");
     snprintf(out->inventory.sandbox.holds, sizeof out->inventory.sandbox.holds, "limits, own user");
     snprintf(out->inventory.sandbox.missing, sizeof out->inventory.sandbox.missing, "own /proc");
+    snprintf(out->inventory.pool, sizeof out->inventory.pool, "lab");
     snprintf(out->inventory.machine.rails, sizeof out->inventory.machine.rails, "a rail");
 }
 

@@ -1,0 +1,129 @@
+/* show.c - what list shows of a pool; see pool.h. What comes of it was written by servers: it is cleaned before it is printed. */
+#include "client/cli/base/output.h"
+#include "client/cli/pool/pool.h"
+#include "common/base/cleanup.h"
+#include "common/base/printable.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ANSWER_MS 10000
+
+/* One page of the list; NULL: `why`. */
+static json_t *ask_page(const char *member, json_int_t from, uint64_t timeout_ns, char *why, size_t why_size)
+{
+    json_t *question = json_pack("{s:s, s:I}", "ask", "list", "from", from), *answer = NULL;
+    RG_CLEANUP_FREE char *text = question ? json_dumps(question, JSON_COMPACT) : NULL;
+    struct rg_pool_talk talk = {0};
+    const char *data;
+    size_t size;
+    json_decref(question);
+    enum rg_status status =
+        text ? rg_pool_talk_begin(&talk, member, text, timeout_ns, why, why_size) : RG_ERR_NO_MEMORY;
+    if (status == RG_OK)
+        status = rg_pool_talk_next(&talk, ANSWER_MS, &data, &size, why, why_size);
+    if (status == RG_OK)
+        answer = json_loadb(data, size, 0, NULL);
+    if (!answer && !*why)
+        rg_explain(why, why_size, "the server %s does not tell of its pool (%s)", member,
+                   rg_status_string(status));
+    rg_pool_talk_end(&talk);
+    return answer;
+}
+
+json_t *rg_pool_ask_list(const char *member, uint64_t timeout_ns, char *why, size_t why_size)
+{
+    json_t *whole = ask_page(member, 0, timeout_ns, why, why_size);
+    json_t *next = whole ? json_incref(json_object_get(whole, "next")) : NULL;
+    while (json_is_integer(next)) {
+        json_t *page = ask_page(member, json_integer_value(next), timeout_ns, why, why_size);
+        json_decref(next);
+        next = page ? json_incref(json_object_get(page, "next")) : NULL;
+        if (page)
+            (void)json_array_extend(json_object_get(whole, "servers"), json_object_get(page, "servers"));
+        json_decref(page);
+    }
+    json_decref(next);
+    if (whole) {
+        json_object_del(whole, "next");
+        json_object_del(whole, "state");
+    }
+    return whole;
+}
+
+/* A text that came from servers, for a terminal. */
+static const char *text_of(const json_t *object, const char *name, char *out, size_t size)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+    snprintf(out, size, "%s", text ? text : "");
+    rg_printable_clean(out);
+    return out;
+}
+
+static json_int_t number_of(const json_t *object, const char *name)
+{
+    return json_integer_value(json_object_get(object, name));
+}
+
+static void print_gpu(const json_t *gpu)
+{
+    char name[128], total[24], available[24];
+    const json_int_t memory = number_of(gpu, "memory"), left = number_of(gpu, "free");
+    rg_cli_bytes_text((uint64_t)memory, total, sizeof total);
+    rg_cli_bytes_text((uint64_t)left, available, sizeof available);
+    printf("    GPU %lld: %s, %s, ", (long long)number_of(gpu, "index"),
+           text_of(gpu, "name", name, sizeof name), total);
+    if (left == memory)
+        printf("free\n");
+    else if (left == 0)
+        printf("granted\n");
+    else
+        printf("%s free\n", available);
+}
+
+static void print_member(const json_t *member)
+{
+    char address[256], host[256], cuda[32];
+    const json_t *gpu;
+    size_t i;
+    printf("  %s: %s, CUDA %s%s%s\n", text_of(member, "address", address, sizeof address),
+           text_of(member, "host", host, sizeof host), text_of(member, "cuda", cuda, sizeof cuda),
+           json_is_true(json_object_get(member, "rdma")) ? ", RDMA" : "",
+           json_is_true(json_object_get(member, "draining")) ? ", draining" : "");
+    json_array_foreach(json_object_get(member, "gpus"), i, gpu) print_gpu(gpu);
+}
+
+static void print_lease(const json_t *lease)
+{
+    char id[32], name[256];
+    const json_int_t seconds = number_of(lease, "seconds");
+    printf("  lease %s: %lld GPU%s%s%s", text_of(lease, "lease", id, sizeof id),
+           (long long)number_of(lease, "gpus"), number_of(lease, "gpus") == 1 ? "" : "s",
+           *text_of(lease, "name", name, sizeof name) ? ", " : "", name);
+    if (json_is_true(json_object_get(lease, "kept")))
+        printf(", kept for %lld s", (long long)seconds);
+    printf("\n");
+}
+
+void rg_pool_print(const json_t *pool)
+{
+    const json_t *member, *gpu, *lease;
+    size_t i, j, n = 0, free_gpus = 0;
+    char name[128], why[512];
+    json_array_foreach(json_object_get(pool, "servers"), i, member)
+        json_array_foreach(json_object_get(member, "gpus"), j, gpu)
+    {
+        n++;
+        free_gpus += number_of(gpu, "free") == number_of(gpu, "memory");
+    }
+    const json_int_t waiting = number_of(pool, "waiting");
+    printf("pool %s: %zu server%s, %zu GPU%s, %zu free, %lld waiting\n",
+           text_of(pool, "pool", name, sizeof name), json_array_size(json_object_get(pool, "servers")),
+           json_array_size(json_object_get(pool, "servers")) == 1 ? "" : "s", n, n == 1 ? "" : "s", free_gpus,
+           (long long)waiting);
+    if (*text_of(pool, "etcd", why, sizeof why))
+        printf("  as it was last known: %s\n", why);
+    json_array_foreach(json_object_get(pool, "servers"), i, member) print_member(member);
+    json_array_foreach(json_object_get(pool, "leases"), i, lease) print_lease(lease);
+}

@@ -1,0 +1,178 @@
+/*
+ * agent.h - the pool's agent: the one process of a server that talks to etcd.
+ *
+ * It holds this server's place in the pool (membership.c), grants GPUs to the clients that are connected to this server (asks.c,
+ * grants.c), and frees what was granted of this server's own GPUs (own.c). All members do the same with the same state: there is
+ * no manager. What makes it true is etcd: each change that matters is a transaction that compares what it was decided on.
+ *
+ * Happy path of a request: asks.c puts it under requests/; the watch brings it back, with everything else; grants.c runs the
+ * scheduling policy (pool/schedule.h) over all of it, as every member does, and carries out what it decides about requests of
+ * its own; the client is told; its connection is what holds the lease from then on.
+ *
+ * Failures: without etcd nothing is granted, clients are told why, and the monitor stops letting sessions begin before others
+ * could be given the GPUs. A transaction that fails changes nothing, and is decided anew on the state as it has become. One
+ * thread.
+ */
+#ifndef RG_SERVER_POOL_AGENT_H
+#define RG_SERVER_POOL_AGENT_H
+
+#include "pool/etcd/etcd.h"
+#include "pool/state/mirror.h"
+#include "server/daemon/board.h"
+#include "server/pool/protocol.h"
+
+#define RG_AGENT_TTL_S   10u
+#define RG_AGENT_TTL_NS  (RG_AGENT_TTL_S * 1000000000ull)
+#define RG_AGENT_BEAT_NS 2500000000ull /* between two signs of life; each may take a try at every endpoint */
+
+enum rg_membership_state {
+    RG_MEMBER_OUT,     /* nothing is under way */
+    RG_MEMBER_JOINING, /* an etcd lease, then the keys bound to it, are asked for */
+    RG_MEMBER_IN,
+};
+
+struct rg_membership {
+    enum rg_membership_state state;
+    int64_t etcd_lease;
+    uint64_t sent_ns; /* when what is under way was sent: etcd counts from later */
+    uint64_t valid_until_ns, next_ns;
+    bool leaving;                 /* until etcd has answered */
+    bool beating, writing, dirty; /* `dirty`: the server's own key is to be written again */
+    bool draining;                /* what is wanted */
+    bool drained_told;
+    bool version_known;
+    int64_t joined;        /* revision of the transaction: what is older knows nothing of it */
+    char why[RG_ETCD_WHY]; /* what is wrong; "": nothing */
+};
+
+/** A lease of GPUs here. */
+struct rg_own_lease {
+    char id[RG_POOL_ID];
+    json_t *value; /* as it stood last; NULL: it was never seen */
+    uint32_t sessions;
+    bool told, gone_told;
+    bool here; /* it has a part of a GPU of ours */
+};
+
+struct rg_own {
+    struct rg_own_lease **leases;
+    uint32_t n;
+    bool freeing; /* a transaction is under way */
+    uint64_t again_ns;
+    uint64_t seen; /* of agent->changes */
+};
+
+enum rg_ask_state {
+    RG_ASK_QUEUEING, /* its request is being written */
+    RG_ASK_WAITING,
+    RG_ASK_GRANTING, /* a transaction is under way */
+    RG_ASK_HOLDING,  /* it has a lease as long as it is connected */
+    RG_ASK_ENDING,   /* an answer is being waited for that ends it */
+};
+
+/** A client that asks, or holds. */
+struct rg_agent_ask {
+    struct rg_agent *agent;
+    enum rg_ask_state state;
+    int socket; /* -1: it has gone, and what is under way is to be undone */
+    char key[RG_AGENT_WHO], name[RG_CONTROL_TEXT];
+    bool is_operator;
+    char id[RG_POOL_ID]; /* of its request */
+    char lease[RG_POOL_ID];
+    json_t *request;    /* the value of its request */
+    bool seen;          /* its request has come back by the watch */
+    bool waits;         /* it is content to wait */
+    uint64_t until_ns;  /* how long; UINT64_MAX: for ever */
+    json_t *grant;      /* what it is told once the transaction has succeeded */
+    int64_t etcd_lease; /* its lease's own; 0: none */
+    char said[512];     /* the last that it was told of its waiting */
+};
+
+/** A session that is to begin by a lease that has not been seen yet. */
+struct rg_agent_check {
+    struct rg_agent_check *next;
+    struct rg_agent *agent;
+    uint64_t number;
+    char lease[RG_POOL_ID];
+    int64_t revision; /* the state must have become so new; 0: etcd has not answered yet */
+};
+
+struct rg_agent {
+    struct rg_agent_settings settings;
+    const struct rg_board *board;
+    struct rg_etcd *etcd;
+    struct rg_pool_mirror mirror;
+    char prefix[96];      /* "/remote-gpu/pools/NAME/" */
+    char id[RG_POOL_ID];  /* of the server */
+    char run[RG_POOL_ID]; /* of this process: leases that it holds for clients are nobody's without it */
+    struct rg_membership membership;
+    struct rg_own own;
+    struct rg_agent_ask **asks;
+    uint32_t n_asks;
+    struct rg_agent_check *checks;
+    uint64_t changes; /* counts whatever may lead to another decision */
+    bool granting;    /* a transaction is under way */
+    uint64_t decided; /* of `changes` */
+    uint64_t look_ns; /* when to decide again without a change */
+    char **undo;      /* keys to be removed, whatever it takes */
+    uint32_t n_undo;
+    bool undoing;
+    uint64_t undo_ns;
+    bool ended; /* the monitor has gone */
+};
+
+/* main.c */
+/** "servers/ID" with the pool's prefix, base64; NULL: no memory. */
+json_t *rg_agent_key(const struct rg_agent *agent, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/** A comparison of a key's revision of its last change; 0: it must not be there. */
+json_t *rg_agent_compare(const struct rg_agent *agent, int64_t changed, const char *key);
+/** An operation that puts a value at a key, bound to an etcd lease (0: none); the value becomes the function's. */
+json_t *rg_agent_put(const struct rg_agent *agent, const char *key, json_t *value, int64_t etcd_lease);
+json_t *rg_agent_remove(const struct rg_agent *agent, const char *key);
+/** Removes a key whatever it takes: again, until etcd has done it. */
+void rg_agent_undo(struct rg_agent *agent, const char *key);
+/** Tells the monitor. */
+void rg_agent_tell(struct rg_agent *agent, const struct rg_agent_answer *answer);
+/** Seconds since 1970 by etcd's clock where this machine's is wrong. */
+int64_t rg_agent_time(const struct rg_agent *agent);
+/** Whether the server is in the pool, and knows what the pool knows of it. */
+bool rg_agent_is_in(const struct rg_agent *agent);
+
+/* membership.c */
+/** Does what is due. Returns when to come again. */
+uint64_t rg_membership_look(struct rg_agent *agent);
+/** After the mirror is whole: whether the server is still in the pool. */
+void rg_membership_check(struct rg_agent *agent);
+void rg_membership_drain(struct rg_agent *agent, bool on);
+/** Leaves the pool at once. */
+void rg_membership_leave(struct rg_agent *agent);
+
+/* own.c */
+/** Sees to leases of this server's GPUs after something has changed. Returns when to come again. */
+uint64_t rg_own_look(struct rg_agent *agent);
+void rg_own_sessions(struct rg_agent *agent, const struct rg_agent_lease *lease, uint32_t n);
+struct rg_own_lease *rg_own_find(const struct rg_own *own, const char *id);
+void rg_own_fini(struct rg_own *own);
+
+/* grants.c */
+/** Decides about the requests of this server's clients. Returns when to come again. */
+uint64_t rg_grants_look(struct rg_agent *agent);
+/** Whether a request could ever be granted; `why` says why not. */
+RG_MUST_CHECK bool rg_grants_admissible(const struct rg_agent *agent, const json_t *request, char *why,
+                                        size_t why_size);
+
+/* asks.c */
+void rg_asks_take(struct rg_agent *agent, const struct rg_agent_word *word, int socket, int question);
+/** The client has gone. */
+void rg_ask_leave(struct rg_agent_ask *ask);
+/** Tells the client; false: it has gone. */
+bool rg_ask_tell(struct rg_agent_ask *ask, const json_t *answer);
+/** Tells the client that it cannot be, and ends. */
+void rg_ask_refuse(struct rg_agent_ask *ask, const char *why);
+/** Frees it; nothing of it is under way. */
+void rg_ask_end(struct rg_agent_ask *ask);
+/** What a client may know of the pool, from the member of that number on. */
+json_t *rg_asks_list(const struct rg_agent *agent, const char *key, bool is_operator, uint64_t from);
+
+#endif

@@ -1,0 +1,554 @@
+/*
+ * grants.c - the scheduling policy over the pool as it stands, and what it decides about requests of this server's clients.
+ *
+ * Every member runs the same policy over the same state, and each carries out what concerns its own clients: one transaction
+ * that compares the revisions of the GPUs, of their servers and of the request, writes the GPUs with the new lease and the lease, and
+ * removes the request. Whoever comes second with a GPU fails the comparison, changes nothing, and decides anew.
+ */
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "pool/schedule.h"
+#include "server/pool/agent.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define AGAIN_NS 200000000ull
+#define SECOND   1000000000ull
+
+/* A snapshot, and where what is in it lies in the mirror. */
+struct picture {
+    struct rg_pool_snapshot snapshot;
+    struct rg_pool_server *servers;
+    struct rg_pool_label *labels;
+    struct rg_pool_device *devices;
+    struct rg_pool_lease *leases;
+    struct rg_pool_part *parts;
+    struct rg_pool_request *requests;
+    struct rg_pool_filter *filters;
+    const struct rg_pool_member **members; /* of each server */
+    const struct rg_pool_gpu **gpus;       /* of each device */
+    const struct rg_pool_queued **queued;  /* of each request */
+};
+
+static void picture_fini(struct picture *picture)
+{
+    free(picture->servers);
+    free(picture->labels);
+    free(picture->devices);
+    free(picture->leases);
+    free(picture->parts);
+    free(picture->requests);
+    free(picture->filters);
+    free(picture->members);
+    free(picture->gpus);
+    free(picture->queued);
+    *picture = (struct picture){0};
+}
+
+struct counts {
+    size_t servers, labels, devices, parts, requests, filters;
+};
+
+static void count(const struct rg_pool_mirror *mirror, struct counts *n)
+{
+    for (uint32_t i = 0; i < mirror->n_members; i++) {
+        const struct rg_pool_member *member = mirror->members[i];
+        n->servers++;
+        n->labels += json_object_size(json_object_get(member->value, "labels"));
+        n->devices += member->n_gpus;
+        for (uint32_t j = 0; j < member->n_gpus; j++)
+            n->parts += member->gpus[j]->n_shares;
+    }
+    n->requests = mirror->n_requests + 1;
+    for (uint32_t i = 0; i < mirror->n_requests; i++)
+        n->filters += json_array_size(json_object_get(mirror->requests[i]->value, "filters"));
+    n->filters += RG_POOL_FILTERS_MAX;
+}
+
+static bool picture_init(struct picture *picture, const struct counts *n)
+{
+    *picture = (struct picture){
+        .servers = calloc(n->servers + 1, sizeof *picture->servers),
+        .labels = calloc(n->labels + 1, sizeof *picture->labels),
+        .devices = calloc(n->devices + 1, sizeof *picture->devices),
+        .leases = calloc(n->parts + 1, sizeof *picture->leases),
+        .parts = calloc(n->parts + 1, sizeof *picture->parts),
+        .requests = calloc(n->requests + 1, sizeof *picture->requests),
+        .filters = calloc(n->filters + 1, sizeof *picture->filters),
+        .members = calloc(n->servers + 1, sizeof(void *)),
+        .gpus = calloc(n->devices + 1, sizeof(void *)),
+        .queued = calloc(n->requests + 1, sizeof(void *)),
+    };
+    const bool good = picture->servers && picture->labels && picture->devices && picture->leases &&
+                      picture->parts && picture->requests && picture->filters && picture->members &&
+                      picture->gpus && picture->queued;
+    if (!good)
+        picture_fini(picture);
+    return good;
+}
+
+static void add_server(struct picture *picture, const struct rg_pool_member *member, size_t *labels)
+{
+    struct rg_pool_snapshot *snapshot = &picture->snapshot;
+    struct rg_pool_server *server = &picture->servers[snapshot->n_servers];
+    const char *name;
+    json_t *value;
+    picture->members[snapshot->n_servers] = member;
+    *server = (struct rg_pool_server){.address = member->address ? member->address : "",
+                                      .hostname = member->host ? member->host : "",
+                                      .labels = &picture->labels[*labels],
+                                      .draining = member->draining || !member->value,
+                                      .has_rdma = member->rdma,
+                                      .cuda_version = member->cuda,
+                                      .driver_version = member->driver};
+    json_object_foreach(json_object_get(member->value, "labels"), name, value) if (json_is_string(value))
+    {
+        picture->labels[(*labels)++] = (struct rg_pool_label){name, json_string_value(value)};
+        server->n_labels++;
+    }
+    for (uint32_t i = 0; i < member->n_gpus; i++) {
+        const struct rg_pool_gpu *gpu = member->gpus[i];
+        picture->gpus[snapshot->n_devices] = gpu;
+        picture->devices[snapshot->n_devices++] = (struct rg_pool_device){.server = snapshot->n_servers,
+                                                                          .index = gpu->index,
+                                                                          .uuid = gpu->uuid,
+                                                                          .name = gpu->name,
+                                                                          .memory = gpu->memory,
+                                                                          .numa_node = gpu->numa_node,
+                                                                          .nvlink_group = gpu->nvlink_group,
+                                                                          .pcie_group = gpu->pcie_group};
+    }
+    snapshot->n_servers++;
+}
+
+/* Whether a part of the lease was met before this one. */
+static bool is_known(const struct picture *picture, const char *id)
+{
+    for (uint32_t i = 0; i < picture->snapshot.n_leases; i++)
+        if (strcmp(picture->leases[i].id, id) == 0)
+            return true;
+    return false;
+}
+
+/* What a lease has is what GPUs say: they may be granted to what is no lease any more. */
+static void add_lease(struct picture *picture, const struct rg_pool_mirror *mirror, const char *id,
+                      size_t *parts)
+{
+    const struct rg_pool_held *held = rg_pool_mirror_lease(mirror, id);
+    const uint64_t since = held ? rg_pool_get_number(held->value, "since", 0) : 0;
+    const uint64_t seconds = held ? rg_pool_get_number(held->value, "seconds", 0) : 0;
+    struct rg_pool_lease *lease = &picture->leases[picture->snapshot.n_leases++];
+    *lease = (struct rg_pool_lease){.id = id,
+                                    .user = held ? rg_pool_get_text(held->value, "user", "") : "",
+                                    .project = held ? rg_pool_get_text(held->value, "project", "") : "",
+                                    .parts = &picture->parts[*parts],
+                                    .started = since * SECOND,
+                                    .ends = seconds ? (since + seconds) * SECOND : RG_POOL_UNKNOWN};
+    for (uint32_t i = 0; i < picture->snapshot.n_devices; i++)
+        for (uint32_t j = 0; j < picture->gpus[i]->n_shares; j++) {
+            const struct rg_pool_share *share = &picture->gpus[i]->shares[j];
+            if (strcmp(share->lease, id) != 0)
+                continue;
+            const uint64_t most = picture->gpus[i]->memory;
+            picture->parts[(*parts)++] =
+                (struct rg_pool_part){i, share->memory < most ? share->memory : most};
+            lease->n++;
+            break;
+        }
+}
+
+/* False: its filters are not understood, so that nothing can be decided about it. */
+static bool add_request(struct picture *picture, const char *id, const json_t *value, size_t *filters,
+                        char *why, size_t why_size)
+{
+    const char *texts[RG_POOL_FILTERS_MAX];
+    const json_t *list = json_object_get(value, "filters"), *one;
+    uint32_t n = 0;
+    size_t i;
+    struct rg_pool_request *request = &picture->requests[picture->snapshot.n_requests];
+    json_array_foreach(list, i, one) if (json_is_string(one) && n < RG_POOL_FILTERS_MAX) texts[n++] =
+        json_string_value(one);
+    if (rg_pool_filters_parse(texts, n, &picture->filters[*filters], why, why_size) != RG_OK)
+        return false;
+    const uint64_t seconds = rg_pool_get_number(value, "seconds", 0);
+    *request = (struct rg_pool_request){.id = id,
+                                        .user = rg_pool_get_text(value, "user", ""),
+                                        .project = rg_pool_get_text(value, "project", ""),
+                                        .n = (uint32_t)rg_pool_get_number(value, "gpus", 1),
+                                        .memory = rg_pool_get_number(value, "memory", 0),
+                                        .fraction = (uint32_t)rg_pool_get_number(value, "fraction", 0),
+                                        .filters = &picture->filters[*filters],
+                                        .n_filters = n,
+                                        .several_servers = json_is_true(json_object_get(value, "spread")),
+                                        .strategy = RG_POOL_AS_POLICY,
+                                        .submitted = rg_pool_get_number(value, "since", 0) * SECOND,
+                                        .time_limit = seconds ? seconds * SECOND : RG_POOL_UNKNOWN};
+    if (request->n == 0 || request->n > RG_POOL_GPUS_MAX)
+        return false;
+    *filters += n;
+    picture->snapshot.n_requests++;
+    return true;
+}
+
+/* The pool as the policy takes it. With `extra`, that request alone. */
+static bool draw(const struct rg_pool_mirror *mirror, const json_t *extra, struct picture *picture, char *why,
+                 size_t why_size)
+{
+    struct counts n = {0};
+    size_t labels = 0, parts = 0, filters = 0;
+    count(mirror, &n);
+    if (!picture_init(picture, &n)) {
+        rg_explain(why, why_size, "the server is out of memory");
+        return false;
+    }
+    for (uint32_t i = 0; i < mirror->n_members; i++)
+        add_server(picture, mirror->members[i], &labels);
+    for (uint32_t i = 0; i < picture->snapshot.n_devices; i++)
+        for (uint32_t j = 0; j < picture->gpus[i]->n_shares; j++)
+            if (!is_known(picture, picture->gpus[i]->shares[j].lease))
+                add_lease(picture, mirror, picture->gpus[i]->shares[j].lease, &parts);
+    for (uint32_t i = 0; i < mirror->n_requests && !extra; i++) {
+        picture->queued[picture->snapshot.n_requests] = mirror->requests[i];
+        (void)add_request(picture, mirror->requests[i]->id, mirror->requests[i]->value, &filters, NULL, 0);
+    }
+    picture->snapshot.servers = picture->servers;
+    picture->snapshot.devices = picture->devices;
+    picture->snapshot.leases = picture->leases;
+    picture->snapshot.requests = picture->requests;
+    return !extra || add_request(picture, "0", extra, &filters, why, why_size);
+}
+
+bool rg_grants_admissible(const struct rg_agent *agent, const json_t *request, char *why, size_t why_size)
+{
+    struct picture picture = {0};
+    struct rg_pool_policy policy;
+    rg_pool_policy_default(&policy);
+    bool good = draw(&agent->mirror, request, &picture, why, why_size);
+    if (good) {
+        picture.snapshot.n_requests = 0;
+        good = rg_pool_admissible(&picture.snapshot, &policy, &picture.requests[0], why, why_size) == RG_OK;
+    }
+    picture_fini(&picture);
+    return good;
+}
+
+/* --- carrying out ----------------------------------------------------------------------------------------------- */
+
+static struct rg_agent_ask *ask_of(const struct rg_agent *agent, const char *request)
+{
+    for (uint32_t i = 0; i < agent->n_asks; i++)
+        if (strcmp(agent->asks[i]->id, request) == 0)
+            return agent->asks[i];
+    return NULL;
+}
+
+static void granted(void *data, enum rg_status status, const json_t *reply, const char *why)
+{
+    struct rg_agent_ask *ask = data;
+    struct rg_agent *agent = ask->agent;
+    char key[40];
+    bool done = status == RG_OK && json_is_true(json_object_get(reply, "succeeded"));
+    agent->granting = false;
+    agent->changes++;
+    /* a try whose answer was lost may have done it: then the lease is there */
+    if (status == RG_OK && !done)
+        done = json_array_size(json_object_get(
+                   json_object_get(json_array_get(json_object_get(reply, "responses"), 0), "response_range"),
+                   "kvs")) > 0;
+    snprintf(key, sizeof key, "leases/%s", ask->lease);
+    if (!done) {
+        if (status != RG_OK)
+            rg_agent_undo(agent, key); /* nobody has been told of it */
+        agent->look_ns = rg_now_ns() + (status == RG_OK ? 0 : AGAIN_NS);
+        rg_debug("request %s: not granted yet: %s", ask->id, status == RG_OK ? "the pool has changed" : why);
+        ask->state = RG_ASK_WAITING;
+        if (ask->socket < 0)
+            rg_ask_leave(ask);
+        return;
+    }
+    rg_info("%s gets %u GPU%s of the pool: lease %s", ask->name[0] ? ask->name : "somebody",
+            (unsigned)json_array_size(json_object_get(ask->grant, "gpus")),
+            json_array_size(json_object_get(ask->grant, "gpus")) == 1 ? "" : "s", ask->lease);
+    if (!rg_ask_tell(ask, ask->grant)) {
+        rg_agent_undo(agent, key);
+        rg_ask_end(ask);
+    } else if (json_is_true(json_object_get(ask->request, "kept"))) {
+        rg_ask_end(ask);
+    } else {
+        ask->state = RG_ASK_HOLDING;
+    }
+}
+
+/* The GPUs as the client is told of them, and as the lease has them: in the order of the servers' GPUs. */
+static json_t *gpus_json(const struct picture *picture, const struct rg_pool_part *parts, uint32_t n)
+{
+    json_t *gpus = json_array();
+    for (uint32_t i = 0; i < n; i++) {
+        const struct rg_pool_member *member = picture->members[picture->devices[parts[i].device].server];
+        const struct rg_pool_gpu *gpu = picture->gpus[parts[i].device];
+        json_array_append_new(gpus, json_pack("{s:s, s:s*, s:i, s:s, s:I}", "server", member->id, "address",
+                                              member->address, "index", (int)gpu->index, "uuid", gpu->uuid,
+                                              "memory", (json_int_t)parts[i].memory));
+    }
+    return gpus;
+}
+
+static json_t *lease_json(const struct rg_agent_ask *ask, json_t *gpus, uint64_t memory)
+{
+    json_t *value = json_copy(ask->request);
+    json_object_del(value, "filters");
+    (void)json_object_set_new(value, "holder", json_string(ask->agent->run));
+    (void)json_object_set_new(value, "memory", json_integer((json_int_t)memory));
+    (void)json_object_set_new(value, "since", json_integer((json_int_t)rg_agent_time(ask->agent)));
+    (void)json_object_set_new(value, "gpus", gpus);
+    return value;
+}
+
+/* Each GPU with its new part, and the server that it is on as it was. */
+static void add_gpus(const struct rg_agent *agent, const struct picture *picture, const char *lease,
+                     const struct rg_pool_part *parts, uint32_t n, json_t *compare, json_t *changes)
+{
+    const struct rg_pool_member *last = NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct rg_pool_member *member = picture->members[picture->devices[parts[i].device].server];
+        struct rg_pool_gpu gpu = *picture->gpus[parts[i].device];
+        char key[64];
+        if (member != last) {
+            snprintf(key, sizeof key, "servers/%s", member->id);
+            json_array_append_new(compare, rg_agent_compare(agent, member->changed, key));
+            last = member;
+        }
+        snprintf(key, sizeof key, "servers/%s/gpus/%u", member->id, gpu.index);
+        json_array_append_new(compare, rg_agent_compare(agent, gpu.changed, key));
+        if (gpu.n_shares < RG_POOL_SHARES_MAX) {
+            struct rg_pool_share *share = &gpu.shares[gpu.n_shares++];
+            snprintf(share->lease, sizeof share->lease, "%s", lease);
+            share->memory = parts[i].memory;
+        }
+        json_array_append_new(changes, rg_agent_put(agent, key, rg_pool_gpu_json(&gpu), member->etcd_lease));
+    }
+}
+
+static void commit(struct rg_agent_ask *ask, json_t *compare, json_t *changes, json_t *lease,
+                   int64_t etcd_lease)
+{
+    struct rg_agent *agent = ask->agent;
+    char key[40], request[40];
+    snprintf(key, sizeof key, "leases/%s", ask->lease);
+    snprintf(request, sizeof request, "requests/%s", ask->id);
+    json_array_append_new(changes, rg_agent_put(agent, key, lease, etcd_lease));
+    json_array_append_new(changes, rg_agent_remove(agent, request));
+    rg_etcd_call(agent->etcd, "/v3/kv/txn",
+                 json_pack("{s:o, s:o, s:[{s:{s:o}}]}", "compare", compare, "success", changes, "failure",
+                           "request_range", "key", rg_agent_key(agent, "%s", key)),
+                 granted, ask);
+}
+
+/* A lease that is kept has a time of its own, which etcd counts: it is asked for first, and the decision comes again. */
+static void timed(void *data, enum rg_status status, const json_t *reply, const char *why)
+{
+    struct rg_agent_ask *ask = data;
+    struct rg_agent *agent = ask->agent;
+    agent->granting = false;
+    agent->changes++;
+    ask->state = RG_ASK_WAITING;
+    ask->etcd_lease = rg_etcd_get_number(reply, "ID");
+    if (status != RG_OK) {
+        agent->look_ns = rg_now_ns() + AGAIN_NS;
+        rg_debug("request %s: no time for a lease: %s", ask->id, why);
+    }
+    if (ask->socket < 0)
+        rg_ask_leave(ask);
+}
+
+static void grant(struct rg_agent *agent, struct rg_agent_ask *ask, const struct picture *picture,
+                  const struct rg_pool_outcome *outcome, const struct rg_pool_grant *decided)
+{
+    const struct rg_pool_part *parts = &outcome->parts[decided->first];
+    const struct rg_pool_queued *queued = picture->queued[decided->request];
+    const struct rg_pool_request *wanted = &picture->requests[decided->request];
+    const bool kept = json_is_true(json_object_get(ask->request, "kept"));
+    char request[40];
+    agent->granting = true;
+    ask->state = RG_ASK_GRANTING;
+    if (kept && !ask->etcd_lease) {
+        rg_etcd_call(agent->etcd, "/v3/lease/grant",
+                     json_pack("{s:o}", "TTL",
+                               rg_etcd_number((int64_t)rg_pool_get_number(ask->request, "seconds", 1))),
+                     timed, ask);
+        return;
+    }
+    if (!ask->lease[0] && !rg_pool_make_id(ask->lease)) {
+        agent->granting = false;
+        ask->state = RG_ASK_WAITING;
+        return;
+    }
+    json_t *compare = json_array(), *changes = json_array();
+    json_t *gpus = gpus_json(picture, parts, decided->n);
+    const bool whole = !wanted->memory && !wanted->fraction;
+    snprintf(request, sizeof request, "requests/%s", ask->id);
+    json_array_append_new(compare, rg_agent_compare(agent, queued->changed, request));
+    add_gpus(agent, picture, ask->lease, parts, decided->n, compare, changes);
+    json_decref(ask->grant);
+    ask->grant = json_pack("{s:s, s:s, s:O}", "state", "granted", "lease", ask->lease, "gpus", gpus);
+    const struct rg_pool_member *first = picture->members[picture->devices[parts[0].device].server];
+    commit(ask, compare, changes, lease_json(ask, gpus, whole ? 0 : parts[0].memory),
+           kept ? ask->etcd_lease : first->etcd_lease);
+}
+
+/* --- waiting ---------------------------------------------------------------------------------------------------------- */
+
+/* Where it stands and what it waits for, if that is not what the client was told last. */
+static void tell_waiting(struct rg_agent_ask *ask, uint32_t position, uint32_t of, const char *why)
+{
+    char said[sizeof ask->said];
+    snprintf(said, sizeof said, "%u %s", position, why);
+    if (strcmp(said, ask->said) == 0)
+        return;
+    json_t *answer =
+        json_pack("{s:s, s:i, s:i, s:s, s:I}", "state", "waiting", "position", (int)position, "of", (int)of,
+                  "why", why, "since", (json_int_t)rg_pool_get_number(ask->request, "since", 0));
+    if (rg_ask_tell(ask, answer))
+        memcpy(ask->said, said, sizeof said);
+    json_decref(answer);
+}
+
+static void give_up(struct rg_agent_ask *ask, const char *why)
+{
+    char key[40], text[1200];
+    snprintf(key, sizeof key, "requests/%s", ask->id);
+    rg_agent_undo(ask->agent, key);
+    snprintf(text, sizeof text, "%s", why);
+    rg_ask_refuse(ask, text);
+}
+
+static void look_waiting(struct rg_agent *agent, const struct picture *picture,
+                         const struct rg_pool_outcome *outcome, uint64_t now, uint64_t *due)
+{
+    for (uint32_t i = 0; i < outcome->n_waiting; i++) {
+        const struct rg_pool_waiting *waiting = &outcome->waiting[i];
+        struct rg_agent_ask *ask = ask_of(agent, picture->requests[waiting->request].id);
+        char why[480] = "", text[700];
+        if (!ask || ask->state != RG_ASK_WAITING || ask->socket < 0)
+            continue;
+        rg_pool_explain(&picture->snapshot, outcome, i, now, why, sizeof why);
+        if (rg_pool_reason_is_final(waiting->reason)) {
+            give_up(ask, why);
+        } else if (!ask->waits) {
+            snprintf(text, sizeof text, "%s; --wait-for waits for it", why);
+            give_up(ask, text);
+        } else if (rg_now_ns() >= ask->until_ns) {
+            snprintf(text, sizeof text, "no GPUs in the time of --wait-for: %s", why);
+            give_up(ask, text);
+        } else {
+            *due = ask->until_ns < *due ? ask->until_ns : *due;
+            tell_waiting(ask, waiting->position, outcome->n_waiting, why);
+        }
+    }
+}
+
+/* Who waits is told that nothing can be decided. */
+static void look_cut_off(struct rg_agent *agent)
+{
+    char text[RG_ETCD_WHY + 64];
+    snprintf(text, sizeof text, "the pool cannot be reached: %s", agent->membership.why);
+    for (uint32_t i = 0; i < agent->n_asks;) {
+        struct rg_agent_ask *ask = agent->asks[i];
+        if (ask->state == RG_ASK_WAITING && ask->socket >= 0 &&
+            (!ask->waits || rg_now_ns() >= ask->until_ns)) {
+            give_up(ask, text); /* another takes its place in the list */
+            continue;
+        }
+        if (ask->state == RG_ASK_WAITING)
+            tell_waiting(ask, 0, 0, text);
+        i++;
+    }
+}
+
+/* A request that was lost with the etcd lease that it was bound to is written again. */
+static void put_again_done(void *data, enum rg_status status, const json_t *reply, const char *why)
+{
+    struct rg_agent *agent = data;
+    (void)status;
+    (void)reply;
+    (void)why;
+    agent->changes++;
+}
+
+static void look_lost(struct rg_agent *agent)
+{
+    for (uint32_t i = 0; i < agent->n_asks; i++) {
+        const struct rg_agent_ask *ask = agent->asks[i];
+        char key[40];
+        if (ask->state != RG_ASK_WAITING || !ask->seen || rg_pool_mirror_request(&agent->mirror, ask->id))
+            continue;
+        snprintf(key, sizeof key, "requests/%s", ask->id);
+        rg_etcd_call(
+            agent->etcd, "/v3/kv/txn",
+            json_pack("{s:[o], s:[o]}", "compare", rg_agent_compare(agent, 0, key), "success",
+                      rg_agent_put(agent, key, json_incref(ask->request), agent->membership.etcd_lease)),
+            put_again_done, agent);
+    }
+}
+
+static void mark_seen(const struct rg_agent *agent)
+{
+    for (uint32_t i = 0; i < agent->n_asks; i++)
+        if (rg_pool_mirror_request(&agent->mirror, agent->asks[i]->id))
+            agent->asks[i]->seen = true;
+}
+
+static uint64_t decide(struct rg_agent *agent)
+{
+    struct picture picture = {0};
+    struct rg_pool_outcome outcome = {0};
+    struct rg_pool_policy policy;
+    char why[512] = "";
+    uint64_t due = UINT64_MAX;
+    const uint64_t now = (uint64_t)rg_agent_time(agent) * SECOND;
+    rg_pool_policy_default(&policy);
+    if (!draw(&agent->mirror, NULL, &picture, why, sizeof why) ||
+        rg_pool_schedule(&picture.snapshot, &policy, now, &outcome, why, sizeof why) != RG_OK) {
+        rg_warn("pool %s: nothing can be decided: %s", agent->settings.pool, why);
+        picture_fini(&picture);
+        return rg_now_ns() + SECOND;
+    }
+    for (uint32_t i = 0; i < outcome.n_grants && !agent->granting; i++) {
+        struct rg_agent_ask *ask = ask_of(agent, picture.requests[outcome.grants[i].request].id);
+        if (ask && ask->state == RG_ASK_WAITING && ask->socket >= 0)
+            grant(agent, ask, &picture, &outcome, &outcome.grants[i]);
+    }
+    look_waiting(agent, &picture, &outcome, now, &due);
+    rg_pool_outcome_clear(&outcome);
+    picture_fini(&picture);
+    return due;
+}
+
+static bool has_waiting(const struct rg_agent *agent)
+{
+    for (uint32_t i = 0; i < agent->n_asks; i++)
+        if (agent->asks[i]->state == RG_ASK_WAITING)
+            return true;
+    return false;
+}
+
+uint64_t rg_grants_look(struct rg_agent *agent)
+{
+    const uint64_t now = rg_now_ns();
+    if (!has_waiting(agent))
+        return UINT64_MAX;
+    if (!rg_agent_is_in(agent)) {
+        look_cut_off(agent);
+        return now + SECOND;
+    }
+    if (agent->granting || (agent->decided == agent->changes && now < agent->look_ns))
+        return agent->granting ? UINT64_MAX : agent->look_ns;
+    agent->decided = agent->changes;
+    mark_seen(agent);
+    look_lost(agent);
+    agent->look_ns = decide(agent);
+    return agent->look_ns;
+}

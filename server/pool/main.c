@@ -1,0 +1,396 @@
+/*
+ * main.c - program pool-agent: see agent.h. Started by the monitor with the socket to it as descriptor RG_AGENT_FD:
+ *
+ *   pool-agent --sandbox POLICY
+ *
+ * It has a user of its own, no file but libraries and what names of machines are looked up with, and the network. It ends when
+ * the monitor has closed the socket: then it leaves the pool first, so that nobody waits for a server that has stopped.
+ */
+#include "common/base/cleanup.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/packet.h"
+#include "server/pool/agent.h"
+#include "server/sandbox/sandbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LEAVE_NS      1500000000ull /* the monitor waits for no longer */
+#define UNDO_PAUSE_NS 500000000ull
+#define EXIT_CANNOT   125
+
+/* --- bodies --------------------------------------------------------------------------------------------------- */
+
+json_t *rg_agent_key(const struct rg_agent *agent, const char *format, ...)
+{
+    char key[256];
+    va_list arguments;
+    const int used = snprintf(key, sizeof key, "%s", agent->prefix);
+    va_start(arguments, format);
+    vsnprintf(key + used, sizeof key - (size_t)used, format, arguments);
+    va_end(arguments);
+    return rg_etcd_bytes(key);
+}
+
+json_t *rg_agent_compare(const struct rg_agent *agent, int64_t changed, const char *key)
+{
+    return json_pack("{s:o, s:s, s:s, s:o}", "key", rg_agent_key(agent, "%s", key), "target", "MOD", "result",
+                     "EQUAL", "mod_revision", rg_etcd_number(changed));
+}
+
+json_t *rg_agent_put(const struct rg_agent *agent, const char *key, json_t *value, int64_t etcd_lease)
+{
+    RG_CLEANUP_FREE char *text = value ? json_dumps(value, JSON_COMPACT) : NULL;
+    json_decref(value);
+    return text ? json_pack("{s:{s:o, s:o, s:o}}", "request_put", "key", rg_agent_key(agent, "%s", key),
+                            "value", rg_etcd_bytes(text), "lease", rg_etcd_number(etcd_lease))
+                : NULL;
+}
+
+json_t *rg_agent_remove(const struct rg_agent *agent, const char *key)
+{
+    return json_pack("{s:{s:o}}", "request_delete_range", "key", rg_agent_key(agent, "%s", key));
+}
+
+int64_t rg_agent_time(const struct rg_agent *agent)
+{
+    const int64_t ahead = rg_etcd_clock_ahead(agent->etcd);
+    return (int64_t)time(NULL) + (ahead > 2 || ahead < -2 ? ahead : 0); /* etcd tells whole seconds */
+}
+
+bool rg_agent_is_in(const struct rg_agent *agent)
+{
+    const struct rg_membership *membership = &agent->membership;
+    return membership->state == RG_MEMBER_IN && agent->mirror.revision >= membership->joined &&
+           rg_now_ns() < membership->valid_until_ns;
+}
+
+void rg_agent_tell(struct rg_agent *agent, const struct rg_agent_answer *answer)
+{
+    /* the monitor reads whenever it can, and never waits for us; a socket that stays full is of a monitor that hangs */
+    ssize_t sent;
+    while ((sent = send(RG_AGENT_FD, answer, sizeof *answer, MSG_NOSIGNAL)) < 0 && errno == EINTR)
+        ;
+    if (sent != (ssize_t)sizeof *answer)
+        agent->ended = true;
+}
+
+/* --- what has to be removed ------------------------------------------------------------------------------------ */
+
+static void undone(void *data, enum rg_status status, const json_t *reply, const char *why)
+{
+    struct rg_agent *agent = data;
+    (void)reply;
+    (void)why;
+    agent->undoing = false;
+    if (status != RG_OK) {
+        agent->undo_ns = rg_now_ns() + UNDO_PAUSE_NS;
+        return;
+    }
+    free(agent->undo[0]);
+    memmove(agent->undo, agent->undo + 1, --agent->n_undo * sizeof *agent->undo);
+}
+
+void rg_agent_undo(struct rg_agent *agent, const char *key)
+{
+    char **grown = realloc(agent->undo, (agent->n_undo + 1) * sizeof *grown);
+    char *copy = grown ? strdup(key) : NULL;
+    if (grown)
+        agent->undo = grown;
+    if (copy)
+        agent->undo[agent->n_undo++] = copy;
+}
+
+static uint64_t look_undo(struct rg_agent *agent)
+{
+    if (agent->n_undo == 0 || agent->undoing)
+        return UINT64_MAX;
+    if (rg_now_ns() < agent->undo_ns)
+        return agent->undo_ns;
+    agent->undoing = true;
+    rg_etcd_call(agent->etcd, "/v3/kv/deleterange",
+                 json_pack("{s:o}", "key", rg_agent_key(agent, "%s", agent->undo[0])), undone, agent);
+    return UINT64_MAX;
+}
+
+/* --- sessions that are to begin --------------------------------------------------------------------------------- */
+
+static void answer_check(struct rg_agent *agent, const struct rg_agent_check *check, bool there,
+                         const char *why)
+{
+    struct rg_agent_answer answer = {.kind = RG_AGENT_CHECKED};
+    answer.checked.number = check->number;
+    answer.checked.there = there;
+    snprintf(answer.checked.why, sizeof answer.checked.why, "%s", why);
+    rg_agent_tell(agent, &answer);
+}
+
+/* Those whose lease has been told, or must have been. */
+static void look_checks(struct rg_agent *agent)
+{
+    for (struct rg_agent_check **link = &agent->checks; *link;) {
+        struct rg_agent_check *check = *link;
+        const struct rg_own_lease *lease = rg_own_find(&agent->own, check->lease);
+        const bool there = lease && lease->told && !lease->gone_told;
+        if (check->revision == 0 || (!there && agent->mirror.revision < check->revision)) {
+            link = &check->next;
+            continue;
+        }
+        answer_check(agent, check, there,
+                     "the lease has no GPU of this server, has been given back, or its time is over; ask for "
+                     "GPUs anew");
+        *link = check->next;
+        free(check);
+    }
+}
+
+static void check_answered(void *data, enum rg_status status, const json_t *reply, const char *why)
+{
+    struct rg_agent_check *check = data;
+    struct rg_agent *agent = check->agent;
+    char text[RG_ETCD_WHY + 64];
+    if (status == RG_OK) {
+        const json_t *found = json_array_get(json_object_get(reply, "kvs"), 0);
+        check->revision = found ? rg_etcd_get_number(found, "mod_revision") : 1;
+        return;
+    }
+    snprintf(text, sizeof text, "whether there is the lease cannot be found out: %s", why);
+    for (struct rg_agent_check **link = &agent->checks; *link; link = &(*link)->next)
+        if (*link == check) {
+            *link = check->next;
+            break;
+        }
+    answer_check(agent, check, false, text);
+    free(check);
+}
+
+static void take_check(struct rg_agent *agent, const struct rg_agent_word *word)
+{
+    struct rg_agent_check *check = calloc(1, sizeof *check);
+    char key[40];
+    if (!check)
+        return;
+    *check = (struct rg_agent_check){.next = agent->checks, .agent = agent, .number = word->check.number};
+    snprintf(check->lease, sizeof check->lease, "%016" PRIx64, word->check.lease);
+    snprintf(key, sizeof key, "leases/%s", check->lease);
+    agent->checks = check;
+    rg_etcd_call(agent->etcd, "/v3/kv/range", json_pack("{s:o}", "key", rg_agent_key(agent, "%s", key)),
+                 check_answered, check);
+}
+
+/* --- the monitor's words ------------------------------------------------------------------------------------------ */
+
+static void take_word(struct rg_agent *agent, const struct rg_agent_word *word, int *fds, unsigned n_fds)
+{
+    switch (word->kind) {
+    case RG_AGENT_ASK:
+        if (n_fds == 2) {
+            rg_asks_take(agent, word, fds[0], fds[1]);
+            fds[0] = -1;
+        }
+        break;
+    case RG_AGENT_CHECK:
+        take_check(agent, word);
+        break;
+    case RG_AGENT_SESSIONS:
+        rg_own_sessions(agent, &word->sessions.lease, word->sessions.n);
+        break;
+    case RG_AGENT_DRAIN:
+        rg_membership_drain(agent, word->drain.on != 0);
+        break;
+    }
+}
+
+static void take_words(struct rg_agent *agent)
+{
+    for (int i = 0; i < 64; i++) {
+        struct rg_agent_word word;
+        int fds[2] = {-1, -1};
+        unsigned n_fds = 0;
+        const enum rg_status status =
+            rg_packet_receive(RG_AGENT_FD, MSG_DONTWAIT, &word, sizeof word, fds, 2, &n_fds);
+        if (status == RG_ERR_TIMEOUT)
+            return;
+        if (status != RG_OK) {
+            agent->ended = agent->ended || status != RG_ERR_LIMIT;
+            return;
+        }
+        take_word(agent, &word, fds, n_fds);
+        rg_packet_close(fds, n_fds);
+    }
+}
+
+/* --- the watch ------------------------------------------------------------------------------------------------------ */
+
+static void on_reset(void *data)
+{
+    struct rg_agent *agent = data;
+    rg_pool_mirror_reset(&agent->mirror);
+}
+
+static void on_put(void *data, const struct rg_etcd_pair *pair)
+{
+    struct rg_agent *agent = data;
+    rg_pool_mirror_put(&agent->mirror, pair->key + strlen(agent->prefix), pair->value, pair->created,
+                       pair->changed);
+}
+
+static void on_removed(void *data, const char *key)
+{
+    struct rg_agent *agent = data;
+    rg_pool_mirror_remove(&agent->mirror, key + strlen(agent->prefix));
+}
+
+static void on_whole(void *data, int64_t revision)
+{
+    struct rg_agent *agent = data;
+    rg_pool_mirror_whole(&agent->mirror, revision);
+    rg_membership_check(agent);
+    agent->changes++;
+}
+
+/* --- life ------------------------------------------------------------------------------------------------------------- */
+
+static bool read_texts(const struct rg_agent_settings *settings, int file, char *texts[3])
+{
+    const uint32_t sizes[] = {settings->ca_size, settings->certificate_size, settings->key_size};
+    off_t at = 0;
+    for (int i = 0; i < 3; at += sizes[i++]) {
+        if (!sizes[i])
+            continue;
+        if (sizes[i] > RG_TLS_FILE_MAX || !(texts[i] = calloc(1, sizes[i] + 1)) ||
+            pread(file, texts[i], sizes[i], at) != (ssize_t)sizes[i])
+            return false;
+    }
+    return true;
+}
+
+static bool open_etcd(struct rg_agent *agent, int file)
+{
+    const char *endpoints[RG_AGENT_URLS_MAX];
+    char *texts[3] = {NULL}, why[RG_ETCD_WHY] = "";
+    const struct rg_etcd_watcher watcher = {
+        .reset = on_reset, .put = on_put, .removed = on_removed, .whole = on_whole, .data = agent};
+    struct rg_etcd_settings wanted = {.endpoints = endpoints, .n_endpoints = agent->settings.n_endpoints};
+    for (uint32_t i = 0; i < agent->settings.n_endpoints && i < RG_AGENT_URLS_MAX; i++)
+        endpoints[i] = agent->settings.endpoints[i];
+    if (read_texts(&agent->settings, file, texts)) {
+        wanted.ca = texts[0];
+        wanted.certificate = texts[1];
+        wanted.key = texts[2];
+        agent->etcd = rg_etcd_create(&wanted, why, sizeof why);
+    }
+    for (int i = 0; i < 3; i++) {
+        if (texts[i])
+            explicit_bzero(texts[i], strlen(texts[i]));
+        free(texts[i]);
+    }
+    if (agent->etcd && rg_etcd_watch(agent->etcd, agent->prefix, &watcher))
+        return true;
+    rg_error("the pool's agent cannot begin: %s", *why ? why : "no memory, or no certificates");
+    return false;
+}
+
+/* The first packet, and what it says. */
+static bool begin(struct rg_agent *agent)
+{
+    int fds[2] = {-1, -1};
+    unsigned n_fds = 0;
+    bool good = rg_packet_receive(RG_AGENT_FD, 0, &agent->settings, sizeof agent->settings, fds, 2, &n_fds) ==
+                    RG_OK &&
+                n_fds == 2 && agent->settings.n_endpoints <= RG_AGENT_URLS_MAX &&
+                agent->settings.n_labels <= RG_AGENT_LABELS_MAX &&
+                (agent->board = rg_board_open(fds[0])) != NULL && rg_pool_make_id(agent->run);
+    snprintf(agent->id, sizeof agent->id, "%016" PRIx64, agent->settings.server);
+    snprintf(agent->prefix, sizeof agent->prefix, "/remote-gpu/pools/%s/", agent->settings.pool);
+    agent->membership.draining = agent->settings.draining != 0;
+    good = good && open_etcd(agent, fds[1]);
+    rg_packet_close(fds, n_fds);
+    return good;
+}
+
+/* Does what is due. Returns milliseconds until more is. */
+static int look(struct rg_agent *agent)
+{
+    uint64_t (*const steps[])(struct rg_agent *) = {rg_membership_look, rg_own_look, rg_grants_look,
+                                                    look_undo};
+    uint64_t due = UINT64_MAX;
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        const uint64_t next = steps[i](agent);
+        due = next < due ? next : due;
+    }
+    look_checks(agent);
+    const uint64_t now = rg_now_ns();
+    const uint64_t left = due == UINT64_MAX ? 10000 : due > now ? (due - now) / 1000000u + 1 : 0;
+    return left < 10000 ? (int)left : 10000;
+}
+
+static void serve_once(struct rg_agent *agent)
+{
+    const int timeout = look(agent);
+    RG_CLEANUP_FREE struct pollfd *fds = calloc(agent->n_asks + 1, sizeof *fds);
+    RG_CLEANUP_FREE struct rg_agent_ask **asks = calloc(agent->n_asks + 1, sizeof *asks);
+    uint32_t n = 1;
+    if (!fds || !asks)
+        return;
+    fds[0] = (struct pollfd){.fd = RG_AGENT_FD, .events = POLLIN};
+    for (uint32_t i = 0; i < agent->n_asks; i++)
+        if (agent->asks[i]->socket >= 0) {
+            asks[n] = agent->asks[i];
+            fds[n++] = (struct pollfd){.fd = agent->asks[i]->socket, .events = POLLIN};
+        }
+    rg_etcd_poll(agent->etcd, fds, n, timeout);
+    for (uint32_t i = 1; i < n; i++) {
+        bool there = false; /* etcd's answers may have ended it meanwhile */
+        for (uint32_t j = 0; j < agent->n_asks && !there; j++)
+            there = agent->asks[j] == asks[i];
+        if (fds[i].revents && there && asks[i]->socket == fds[i].fd)
+            rg_ask_leave(asks[i]); /* it says nothing more: what is readable is its end */
+    }
+    if (fds[0].revents)
+        take_words(agent);
+}
+
+/* Leaves, as far as that takes no time to speak of. */
+static void leave(struct rg_agent *agent)
+{
+    const uint64_t end = rg_now_ns() + LEAVE_NS;
+    rg_membership_leave(agent);
+    while (agent->membership.leaving && rg_now_ns() < end)
+        rg_etcd_poll(agent->etcd, NULL, 0, 50);
+}
+
+int main(int argc, char **argv)
+{
+    static struct rg_agent agent;
+    struct rg_sandbox_policy policy;
+    static const int ignored[] = {SIGTERM, SIGINT, SIGHUP, SIGPIPE};
+    rg_log_name("remote-gpud");
+    if (argc != 3 || strcmp(argv[1], "--sandbox") != 0) {
+        rg_error("pool-agent is a part of remote-gpud; usage: pool-agent --sandbox POLICY");
+        return EXIT_CANNOT;
+    }
+    for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
+        signal(ignored[i], SIG_IGN); /* those are for the server, which tells when to end */
+    if (!rg_sandbox_begin(argv[2], &policy) || !begin(&agent))
+        return EXIT_CANNOT;
+    while (!agent.ended)
+        serve_once(&agent);
+    leave(&agent);
+    while (agent.n_asks)
+        rg_ask_end(agent.asks[agent.n_asks - 1]);
+    rg_etcd_destroy(agent.etcd);
+    rg_own_fini(&agent.own);
+    rg_pool_mirror_fini(&agent.mirror);
+    return 0;
+}

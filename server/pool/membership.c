@@ -1,0 +1,426 @@
+/*
+ * membership.c - the server's place in the pool: an etcd lease of RG_AGENT_TTL_S, kept alive, to which its keys are bound.
+ *
+ * Joining waits until the pool's state is known, because what is there of this server is kept: another agent of this server may
+ * have been here, or the lease was lost while etcd could not be reached. GPUs come back with what is granted of them, and leases
+ * by which sessions run come back with the new etcd lease, all in one transaction that compares what it is based on.
+ *
+ * Times count from when a sign of life was sent, which is before etcd got it: this server stops earlier than etcd forgets it.
+ */
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "server/pool/agent.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define AGAIN_NS     300000000ull
+#define UNFIT_NS     5000000000ull /* what is wrong has to be mended by somebody */
+#define CLOCK_MOST_S 60
+
+static void tell_standing(struct rg_agent *agent)
+{
+    const struct rg_membership *membership = &agent->membership;
+    struct rg_agent_answer answer = {.kind = RG_AGENT_STANDING};
+    answer.standing.valid_until_ns = membership->state == RG_MEMBER_IN ? membership->valid_until_ns : 0;
+    snprintf(answer.standing.why, sizeof answer.standing.why, "%.*s", (int)sizeof answer.standing.why - 1,
+             membership->why);
+    rg_agent_tell(agent, &answer);
+}
+
+/* Something is wrong: said once. */
+static void complain(struct rg_agent *agent, const char *why, uint64_t pause_ns)
+{
+    struct rg_membership *membership = &agent->membership;
+    membership->next_ns = rg_now_ns() + pause_ns;
+    if (strcmp(membership->why, why) == 0)
+        return;
+    snprintf(membership->why, sizeof membership->why, "%s", why);
+    rg_error("pool %s: %s", agent->settings.pool, why);
+    tell_standing(agent);
+}
+
+static void out(struct rg_agent *agent, const char *why, uint64_t pause_ns)
+{
+    agent->membership.state = RG_MEMBER_OUT;
+    complain(agent, why, pause_ns);
+    tell_standing(agent);
+}
+
+/* --- the server's own key ------------------------------------------------------------------------------------ */
+
+static json_t *labels_json(const struct rg_agent_settings *settings)
+{
+    json_t *labels = json_object();
+    for (uint32_t i = 0; labels && i < settings->n_labels; i++) {
+        char name[RG_CONTROL_TEXT];
+        snprintf(name, sizeof name, "%s", settings->labels[i]);
+        char *value = strchr(name, '=');
+        if (value)
+            *value++ = '\0';
+        (void)json_object_set_new(labels, name, json_string(value ? value : ""));
+    }
+    return labels;
+}
+
+static json_t *server_json(const struct rg_agent *agent)
+{
+    static struct rg_driver driver; /* large */
+    const struct rg_membership *membership = &agent->membership;
+    char host[RG_CONTROL_TEXT] = "", cuda[24], lease[24];
+    (void)rg_board_driver(agent->board, &driver);
+    (void)gethostname(host, sizeof host - 1);
+    snprintf(cuda, sizeof cuda, "%u.%u", driver.info.version / 1000, driver.info.version % 1000 / 10);
+    snprintf(lease, sizeof lease, "%" PRId64, membership->etcd_lease);
+    return json_pack("{s:i, s:s, s:s, s:s, s:s, s:s*, s:s, s:b, s:b, s:s, s:s, s:o}", "version", 1, "address",
+                     agent->settings.address, "host", host, "software", RG_VERSION, "cuda", cuda, "driver",
+                     driver.info.release[0] ? driver.info.release : NULL, "kind", driver.info.kind, "rdma",
+                     agent->settings.rdma && driver.machine.rails[0], "draining", (int)membership->draining,
+                     "etcd_lease", lease, "agent", agent->run, "labels", labels_json(&agent->settings));
+}
+
+/* A GPU as the driver has it, with what is granted of it. */
+static json_t *gpu_json(const struct rg_agent *agent, const struct rg_device_info *device, int64_t *changed)
+{
+    const struct rg_pool_member *self = NULL;
+    struct rg_pool_gpu gpu = {.numa_node = -1, .nvlink_group = -1, .pcie_group = -1};
+    for (uint32_t i = 0; i < agent->mirror.n_members; i++)
+        if (strcmp(agent->mirror.members[i]->id, agent->id) == 0)
+            self = agent->mirror.members[i];
+    const struct rg_pool_gpu *known = self ? rg_pool_mirror_gpu(self, device->ordinal) : NULL;
+    if (known)
+        gpu = *known;
+    *changed = known ? known->changed : 0;
+    gpu.index = device->ordinal;
+    gpu.memory = device->memory_total;
+    snprintf(gpu.name, sizeof gpu.name, "%.*s", (int)sizeof gpu.name - 1, device->name);
+    const uint8_t *u = device->uuid;
+    snprintf(gpu.uuid, sizeof gpu.uuid,
+             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2],
+             u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+    /* etcd has lost it while sessions ran here: they have what they had */
+    for (uint32_t i = 0; !known && i < agent->own.n; i++) {
+        const struct rg_own_lease *lease = agent->own.leases[i];
+        const json_t *one;
+        size_t j;
+        json_array_foreach(json_object_get(lease->value, "gpus"), j, one)
+        {
+            if (strcmp(rg_pool_get_text(one, "server", ""), agent->id) != 0 ||
+                rg_pool_get_number(one, "index", UINT64_MAX) != device->ordinal ||
+                gpu.n_shares == RG_POOL_SHARES_MAX)
+                continue;
+            struct rg_pool_share *share = &gpu.shares[gpu.n_shares++];
+            snprintf(share->lease, sizeof share->lease, "%s", lease->id);
+            share->memory = rg_pool_get_number(one, "memory", gpu.memory);
+        }
+    }
+    return rg_pool_gpu_json(&gpu);
+}
+
+/* --- joining ---------------------------------------------------------------------------------------------------- */
+
+static void add_gpus(struct rg_agent *agent, json_t *compare, json_t *puts)
+{
+    static struct rg_driver driver;
+    (void)rg_board_driver(agent->board, &driver);
+    for (uint32_t i = 0; i < driver.n_devices; i++) {
+        char key[64];
+        int64_t changed = 0;
+        json_t *value = gpu_json(agent, &driver.devices[i], &changed);
+        snprintf(key, sizeof key, "servers/%s/gpus/%u", agent->id, driver.devices[i].ordinal);
+        json_array_append_new(compare, rg_agent_compare(agent, changed, key));
+        json_array_append_new(puts, rg_agent_put(agent, key, value, agent->membership.etcd_lease));
+    }
+}
+
+/* Leases that last as long as this server is there are bound to its new etcd lease. */
+static void add_leases(struct rg_agent *agent, json_t *compare, json_t *puts)
+{
+    for (uint32_t i = 0; i < agent->own.n; i++) {
+        const struct rg_own_lease *lease = agent->own.leases[i];
+        const struct rg_pool_held *held = rg_pool_mirror_lease(&agent->mirror, lease->id);
+        const json_t *first = json_array_get(json_object_get(lease->value, "gpus"), 0);
+        char key[40];
+        if (!lease->value || json_is_true(json_object_get(lease->value, "kept")) ||
+            (!held && lease->sessions == 0) || strcmp(rg_pool_get_text(first, "server", ""), agent->id) != 0)
+            continue;
+        snprintf(key, sizeof key, "leases/%s", lease->id);
+        json_array_append_new(compare, rg_agent_compare(agent, held ? held->changed : 0, key));
+        json_array_append_new(
+            puts, rg_agent_put(agent, key, json_incref(lease->value), agent->membership.etcd_lease));
+    }
+}
+
+static void other_pools(void *data, enum rg_status status, const json_t *reply, const char *why)
+{
+    struct rg_agent *agent = data;
+    char names[256] = "";
+    const json_t *pair;
+    size_t i;
+    (void)why;
+    if (status != RG_OK)
+        return;
+    json_array_foreach(json_object_get(reply, "kvs"), i, pair)
+    {
+        json_t *name = rg_etcd_plain(json_object_get(pair, "key"));
+        const char *text = json_string_value(name);
+        char found[64];
+        if (text && sscanf(text, "/remote-gpu/pools/%63[^/]/", found) == 1 &&
+            strcmp(found, agent->settings.pool) != 0 && !strstr(names, found) &&
+            strlen(names) + strlen(found) + 3 < sizeof names)
+            sprintf(names + strlen(names), "%s%s", *names ? ", " : "", found);
+        json_decref(name);
+    }
+    if (*names)
+        rg_warn("this is the first server of the pool %s; this etcd also has: %s. If one of these was meant, "
+                "correct "
+                "--pool",
+                agent->settings.pool, names);
+}
+
+/* Who is alone in a pool may have misspelt its name. */
+static void look_for_others(struct rg_agent *agent)
+{
+    for (uint32_t i = 0; i < agent->mirror.n_members; i++)
+        if (strcmp(agent->mirror.members[i]->id, agent->id) != 0)
+            return;
+    rg_etcd_call(agent->etcd, "/v3/kv/range",
+                 json_pack("{s:o, s:o, s:b, s:s}", "key", rg_etcd_bytes("/remote-gpu/pools/"), "range_end",
+                           rg_etcd_prefix_end("/remote-gpu/pools/"), "keys_only", 1, "limit", "1000"),
+                 other_pools, agent);
+}
+
+static void check_clock(const struct rg_agent *agent)
+{
+    const int64_t ahead = rg_etcd_clock_ahead(agent->etcd);
+    if (ahead > CLOCK_MOST_S || ahead < -CLOCK_MOST_S)
+        rg_warn("this machine's clock is %" PRId64
+                " s %s that of etcd at %s: the pool goes by etcd's; set the clock "
+                "(NTP), since certificates and accounts go by this one",
+                ahead < 0 ? -ahead : ahead, ahead < 0 ? "ahead of" : "behind", rg_etcd_endpoint(agent->etcd));
+}
+
+static void put_done(void *data, enum rg_status status, const json_t *reply, const char *why)
+{
+    struct rg_agent *agent = data;
+    struct rg_membership *membership = &agent->membership;
+    if (status != RG_OK || !json_is_true(json_object_get(reply, "succeeded"))) {
+        if (status == RG_ERR_NOT_FOUND)
+            membership->etcd_lease = 0; /* etcd has forgotten it meanwhile */
+        membership->state = RG_MEMBER_OUT;
+        membership->next_ns = rg_now_ns() + AGAIN_NS;
+        if (status != RG_OK && status != RG_ERR_NOT_FOUND)
+            complain(agent, why, AGAIN_NS);
+        return;
+    }
+    membership->state = RG_MEMBER_IN;
+    membership->joined = rg_etcd_get_number(json_object_get(reply, "header"), "revision");
+    membership->valid_until_ns = membership->sent_ns + RG_AGENT_TTL_NS;
+    membership->next_ns = membership->sent_ns + RG_AGENT_BEAT_NS;
+    rg_info("in the pool %s as %s (etcd %s)", agent->settings.pool, agent->settings.address,
+            rg_etcd_endpoint(agent->etcd));
+    membership->why[0] = '\0';
+    tell_standing(agent);
+    check_clock(agent);
+    look_for_others(agent);
+}
+
+static void put_everything(struct rg_agent *agent)
+{
+    json_t *compare = json_array(), *puts = json_array();
+    char key[40];
+    snprintf(key, sizeof key, "servers/%s", agent->id);
+    json_array_append_new(puts, rg_agent_put(agent, key, server_json(agent), agent->membership.etcd_lease));
+    add_gpus(agent, compare, puts);
+    add_leases(agent, compare, puts);
+    agent->membership.dirty = false;
+    rg_etcd_call(agent->etcd, "/v3/kv/txn", json_pack("{s:o, s:o}", "compare", compare, "success", puts),
+                 put_done, agent);
+}
+
+static void lease_done(void *data, enum rg_status status, const json_t *reply, const char *why)
+{
+    struct rg_agent *agent = data;
+    struct rg_membership *membership = &agent->membership;
+    membership->etcd_lease = rg_etcd_get_number(reply, "ID");
+    if (status == RG_OK && membership->etcd_lease) {
+        put_everything(agent);
+        return;
+    }
+    membership->state = RG_MEMBER_OUT;
+    complain(agent, *why ? why : "etcd has given no lease", status == RG_ERR_REFUSED ? UNFIT_NS : AGAIN_NS);
+}
+
+static void version_done(void *data, enum rg_status status, const json_t *reply, const char *why)
+{
+    struct rg_agent *agent = data;
+    struct rg_membership *membership = &agent->membership;
+    const char *version = rg_pool_get_text(reply, "etcdserver", "");
+    unsigned major = 0, minor = 0;
+    char text[RG_ETCD_WHY];
+    membership->state = RG_MEMBER_OUT;
+    if (status != RG_OK) {
+        complain(agent, why, status == RG_ERR_UNREACHABLE ? AGAIN_NS : UNFIT_NS);
+    } else if (sscanf(version, "%u.%u", &major, &minor) != 2 || major != 3 || minor < 4) {
+        snprintf(text, sizeof text, "etcd at %s is of version %.20s; 3.4 or a later 3 is needed",
+                 rg_etcd_endpoint(agent->etcd), *version ? version : "unknown");
+        complain(agent, text, UNFIT_NS);
+    } else {
+        membership->version_known = true;
+        membership->next_ns = 0;
+    }
+}
+
+static void join(struct rg_agent *agent)
+{
+    struct rg_membership *membership = &agent->membership;
+    char ttl[16];
+    membership->state = RG_MEMBER_JOINING;
+    membership->sent_ns = rg_now_ns();
+    if (!membership->version_known) {
+        rg_etcd_call(agent->etcd, "/version", NULL, version_done, agent);
+    } else if (membership->etcd_lease) {
+        put_everything(agent);
+    } else {
+        snprintf(ttl, sizeof ttl, "%u", RG_AGENT_TTL_S);
+        rg_etcd_call(agent->etcd, "/v3/lease/grant", json_pack("{s:s}", "TTL", ttl), lease_done, agent);
+    }
+}
+
+/* --- staying ---------------------------------------------------------------------------------------------------- */
+
+static void beat_done(void *data, enum rg_status status, const json_t *reply, const char *why)
+{
+    struct rg_agent *agent = data;
+    struct rg_membership *membership = &agent->membership;
+    membership->beating = false;
+    if (membership->state != RG_MEMBER_IN)
+        return;
+    if (status != RG_OK) {
+        complain(agent, why, AGAIN_NS);
+        return;
+    }
+    if (rg_etcd_get_number(json_object_get(reply, "result"), "TTL") == 0) {
+        membership->etcd_lease = 0;
+        out(agent, "etcd has forgotten this server, since it was not heard for too long", 0);
+        return;
+    }
+    membership->valid_until_ns = membership->sent_ns + RG_AGENT_TTL_NS;
+    membership->next_ns = membership->sent_ns + RG_AGENT_BEAT_NS;
+    if (membership->why[0])
+        rg_info("pool %s: etcd answers again (%s)", agent->settings.pool, rg_etcd_endpoint(agent->etcd));
+    membership->why[0] = '\0';
+    tell_standing(agent);
+}
+
+static void beat(struct rg_agent *agent)
+{
+    struct rg_membership *membership = &agent->membership;
+    membership->beating = true;
+    membership->sent_ns = rg_now_ns();
+    rg_etcd_call(agent->etcd, "/v3/lease/keepalive",
+                 json_pack("{s:o}", "ID", rg_etcd_number(membership->etcd_lease)), beat_done, agent);
+}
+
+/* Whether the pool knows what is wanted, is found out by what the watch brings. */
+static void look_drained(struct rg_agent *agent)
+{
+    struct rg_membership *membership = &agent->membership;
+    const struct rg_pool_member *self = rg_pool_mirror_member(&agent->mirror, agent->id);
+    if (membership->drained_told || !self || self->draining != membership->draining)
+        return;
+    struct rg_agent_answer answer = {.kind = RG_AGENT_DRAINED};
+    answer.drained.on = membership->draining;
+    membership->drained_told = true;
+    rg_agent_tell(agent, &answer);
+}
+
+static void write_done(void *data, enum rg_status status, const json_t *reply, const char *why)
+{
+    struct rg_agent *agent = data;
+    (void)reply;
+    (void)why;
+    agent->membership.writing = false;
+    if (status == RG_OK)
+        return;
+    agent->membership.dirty = true;
+    agent->membership.next_ns = rg_now_ns() + AGAIN_NS;
+}
+
+static void write_self(struct rg_agent *agent)
+{
+    char key[40];
+    snprintf(key, sizeof key, "servers/%s", agent->id);
+    agent->membership.dirty = false;
+    agent->membership.writing = true;
+    rg_etcd_call(agent->etcd, "/v3/kv/txn",
+                 json_pack("{s:[o]}", "success",
+                           rg_agent_put(agent, key, server_json(agent), agent->membership.etcd_lease)),
+                 write_done, agent);
+}
+
+void rg_membership_drain(struct rg_agent *agent, bool on)
+{
+    struct rg_membership *membership = &agent->membership;
+    membership->draining = on;
+    membership->drained_told = false;
+    membership->dirty = true;
+}
+
+void rg_membership_check(struct rg_agent *agent)
+{
+    struct rg_membership *membership = &agent->membership;
+    if (membership->state == RG_MEMBER_IN && agent->mirror.revision >= membership->joined &&
+        !rg_pool_mirror_member(&agent->mirror, agent->id)) {
+        membership->etcd_lease = 0;
+        out(agent, "etcd has forgotten this server, since it was not heard for too long", 0);
+    }
+    look_drained(agent);
+}
+
+uint64_t rg_membership_look(struct rg_agent *agent)
+{
+    struct rg_membership *membership = &agent->membership;
+    const uint64_t now = rg_now_ns();
+    if (membership->state == RG_MEMBER_JOINING || membership->beating)
+        return UINT64_MAX;
+    if (membership->state == RG_MEMBER_OUT) {
+        if (now < membership->next_ns)
+            return membership->next_ns;
+        if (membership->version_known && !agent->mirror.revision)
+            return UINT64_MAX; /* the watch brings it */
+        join(agent);
+        return UINT64_MAX;
+    }
+    if (membership->dirty && !membership->writing)
+        write_self(agent);
+    look_drained(agent);
+    if (now >= membership->next_ns) {
+        beat(agent);
+        return UINT64_MAX;
+    }
+    return membership->next_ns;
+}
+
+static void left(void *data, enum rg_status status, const json_t *reply, const char *why)
+{
+    struct rg_agent *agent = data;
+    (void)reply;
+    (void)why;
+    agent->membership.leaving = false;
+    if (status == RG_OK)
+        rg_info("has left the pool %s", agent->settings.pool);
+}
+
+void rg_membership_leave(struct rg_agent *agent)
+{
+    struct rg_membership *membership = &agent->membership;
+    if (!membership->etcd_lease)
+        return;
+    membership->leaving = true;
+    membership->state = RG_MEMBER_OUT;
+    rg_etcd_call(agent->etcd, "/v3/lease/revoke",
+                 json_pack("{s:o}", "ID", rg_etcd_number(membership->etcd_lease)), left, agent);
+}

@@ -1,0 +1,239 @@
+/*
+ * own.c - leases of this server's own GPUs: the monitor is told of them, and what nobody has any more is freed.
+ *
+ * A GPU's key says what is granted of it, and only its own server takes that back: when the lease is no more and no session runs
+ * by it here. A lease is no more when its key is gone (given back, its time over, its client's end, its first server's end), or
+ * when the agent that held it for a client is gone and no session runs. So what a GPU is granted to may outlast the lease by the
+ * time that a session takes to end, and never ends before.
+ */
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "server/pool/agent.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define AGAIN_NS 300000000ull
+
+struct rg_own_lease *rg_own_find(const struct rg_own *own, const char *id)
+{
+    for (uint32_t i = 0; i < own->n; i++)
+        if (strcmp(own->leases[i]->id, id) == 0)
+            return own->leases[i];
+    return NULL;
+}
+
+static struct rg_own_lease *lease_of(struct rg_own *own, const char *id)
+{
+    struct rg_own_lease *lease = rg_own_find(own, id);
+    struct rg_own_lease **grown = lease ? NULL : realloc(own->leases, (own->n + 1) * sizeof *grown);
+    if (grown)
+        own->leases = grown;
+    if (lease || !grown || !(lease = calloc(1, sizeof *lease)))
+        return lease;
+    snprintf(lease->id, sizeof lease->id, "%s", id);
+    own->leases[own->n++] = lease;
+    return lease;
+}
+
+/* What is known of a lease of which the monitor alone knows: an agent before this one has seen it. */
+static json_t *value_of(const struct rg_agent *agent, const struct rg_agent_lease *told)
+{
+    json_t *gpus = json_array();
+    for (uint32_t i = 0; i < RG_DEVICES_MAX; i++) {
+        json_t *one =
+            told->gpus >> i & 1 ? json_pack("{s:s, s:i}", "server", agent->id, "index", (int)i) : NULL;
+        if (one && told->memory)
+            (void)json_object_set_new(one, "memory", json_integer((json_int_t)told->memory));
+        if (one)
+            (void)json_array_append_new(gpus, one);
+    }
+    return json_pack("{s:s, s:s, s:I, s:o}", "user", told->key, "name", told->name, "memory",
+                     (json_int_t)told->memory, "gpus", gpus);
+}
+
+void rg_own_sessions(struct rg_agent *agent, const struct rg_agent_lease *told, uint32_t n)
+{
+    char id[RG_POOL_ID];
+    snprintf(id, sizeof id, "%016" PRIx64, told->lease);
+    struct rg_own_lease *lease = lease_of(&agent->own, id);
+    if (!lease)
+        return;
+    lease->sessions = n;
+    if (!lease->value)
+        lease->value = value_of(agent, told);
+    agent->changes++;
+}
+
+/* Whether an agent of the pool holds it for its client, or it needs none. */
+static bool is_held(const struct rg_agent *agent, const json_t *value)
+{
+    const char *holder = rg_pool_get_text(value, "holder", "");
+    if (json_is_true(json_object_get(value, "kept")))
+        return true;
+    for (uint32_t i = 0; i < agent->mirror.n_members; i++)
+        if (strcmp(rg_pool_get_text(agent->mirror.members[i]->value, "agent", ""), holder) == 0)
+            return true;
+    return false;
+}
+
+static void tell_lease(struct rg_agent *agent, struct rg_own_lease *lease)
+{
+    struct rg_agent_answer answer = {.kind = RG_AGENT_LEASE};
+    struct rg_agent_lease *out = &answer.lease;
+    const json_t *one;
+    size_t i;
+    json_array_foreach(json_object_get(lease->value, "gpus"), i, one)
+    {
+        const uint64_t index = rg_pool_get_number(one, "index", RG_DEVICES_MAX);
+        if (strcmp(rg_pool_get_text(one, "server", ""), agent->id) == 0 && index < RG_DEVICES_MAX)
+            out->gpus |= 1ull << index;
+    }
+    out->lease = strtoull(lease->id, NULL, 16);
+    out->memory = rg_pool_get_number(lease->value, "memory", 0);
+    snprintf(out->key, sizeof out->key, "%s", rg_pool_get_text(lease->value, "user", ""));
+    snprintf(out->name, sizeof out->name, "%s", rg_pool_get_text(lease->value, "name", ""));
+    lease->told = true;
+    lease->gone_told = false;
+    rg_agent_tell(agent, &answer);
+}
+
+static void tell_gone(struct rg_agent *agent, struct rg_own_lease *lease)
+{
+    struct rg_agent_answer answer = {.kind = RG_AGENT_GONE};
+    answer.gone.lease = strtoull(lease->id, NULL, 16);
+    lease->gone_told = true;
+    rg_agent_tell(agent, &answer);
+}
+
+/* What the mirror says of leases here. */
+static void take_over(struct rg_agent *agent, const struct rg_pool_member *self)
+{
+    for (uint32_t i = 0; i < agent->own.n; i++)
+        agent->own.leases[i]->here = false;
+    for (uint32_t i = 0; i < self->n_gpus; i++)
+        for (uint32_t j = 0; j < self->gpus[i]->n_shares; j++) {
+            struct rg_own_lease *lease = lease_of(&agent->own, self->gpus[i]->shares[j].lease);
+            const struct rg_pool_held *held =
+                rg_pool_mirror_lease(&agent->mirror, self->gpus[i]->shares[j].lease);
+            if (!lease)
+                continue;
+            lease->here = true;
+            if (held && held->value != lease->value) {
+                json_decref(lease->value);
+                lease->value = json_incref(held->value);
+            }
+        }
+}
+
+/* Whether nobody has what is granted to it any more. */
+static bool is_free(const struct rg_agent *agent, const char *id)
+{
+    const struct rg_pool_held *held = rg_pool_mirror_lease(&agent->mirror, id);
+    const struct rg_own_lease *lease = rg_own_find(&agent->own, id);
+    return (!lease || lease->sessions == 0) && (!held || !is_held(agent, held->value));
+}
+
+static void free_done(void *data, enum rg_status status, const json_t *reply, const char *why)
+{
+    struct rg_agent *agent = data;
+    (void)reply;
+    (void)why;
+    agent->own.freeing = false;
+    /* what failed by a change of others comes back with that change; an etcd that does not answer is asked again */
+    if (status != RG_OK)
+        agent->own.again_ns = rg_now_ns() + AGAIN_NS;
+    agent->changes++;
+}
+
+/* Takes what nobody has back, of all GPUs in one transaction. */
+static void free_shares(struct rg_agent *agent, const struct rg_pool_member *self)
+{
+    json_t *compare = json_array(), *changes = json_array();
+    bool any = false;
+    for (uint32_t i = 0; i < self->n_gpus; i++) {
+        struct rg_pool_gpu left = *self->gpus[i];
+        char key[64];
+        left.n_shares = 0;
+        for (uint32_t j = 0; j < self->gpus[i]->n_shares; j++)
+            if (!is_free(agent, self->gpus[i]->shares[j].lease))
+                left.shares[left.n_shares++] = self->gpus[i]->shares[j];
+        if (left.n_shares == self->gpus[i]->n_shares)
+            continue;
+        any = true;
+        snprintf(key, sizeof key, "servers/%s/gpus/%u", agent->id, left.index);
+        json_array_append_new(compare, rg_agent_compare(agent, left.changed, key));
+        json_array_append_new(
+            changes, rg_agent_put(agent, key, rg_pool_gpu_json(&left), agent->membership.etcd_lease));
+    }
+    for (uint32_t i = 0; i < agent->own.n; i++) {
+        const struct rg_own_lease *lease = agent->own.leases[i];
+        char key[40];
+        if (!lease->here || !rg_pool_mirror_lease(&agent->mirror, lease->id) || !is_free(agent, lease->id))
+            continue;
+        snprintf(key, sizeof key, "leases/%s", lease->id);
+        json_array_append_new(changes, rg_agent_remove(agent, key));
+    }
+    if (!any) {
+        json_decref(compare);
+        json_decref(changes);
+        return;
+    }
+    agent->own.freeing = true;
+    rg_etcd_call(agent->etcd, "/v3/kv/txn", json_pack("{s:o, s:o}", "compare", compare, "success", changes),
+                 free_done, agent);
+}
+
+/* Those that nobody needs to know of any more. */
+static void forget(struct rg_own *own)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < own->n; i++) {
+        struct rg_own_lease *lease = own->leases[i];
+        if (lease->here || lease->sessions > 0 || (lease->told && !lease->gone_told)) {
+            own->leases[n++] = lease;
+        } else {
+            json_decref(lease->value);
+            free(lease);
+        }
+    }
+    own->n = n;
+}
+
+uint64_t rg_own_look(struct rg_agent *agent)
+{
+    struct rg_own *own = &agent->own;
+    const struct rg_pool_member *self = rg_pool_mirror_member(&agent->mirror, agent->id);
+    /* who is not in the pool knows nothing of its leases: what runs goes on */
+    if (own->seen == agent->changes || !self || !rg_agent_is_in(agent))
+        return UINT64_MAX;
+    take_over(agent, self);
+    for (uint32_t i = 0; i < own->n; i++) {
+        struct rg_own_lease *lease = own->leases[i];
+        const bool there = lease->here && rg_pool_mirror_lease(&agent->mirror, lease->id);
+        if (there && !lease->told)
+            tell_lease(agent, lease);
+        else if (!there && !lease->gone_told && (lease->told || lease->sessions > 0))
+            tell_gone(agent, lease);
+    }
+    forget(own);
+    if (own->freeing)
+        return UINT64_MAX;
+    if (rg_now_ns() < own->again_ns)
+        return own->again_ns;
+    own->seen = agent->changes;
+    free_shares(agent, self);
+    return UINT64_MAX;
+}
+
+void rg_own_fini(struct rg_own *own)
+{
+    for (uint32_t i = 0; i < own->n; i++) {
+        json_decref(own->leases[i]->value);
+        free(own->leases[i]);
+    }
+    free(own->leases);
+    *own = (struct rg_own){0};
+}

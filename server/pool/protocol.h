@@ -1,0 +1,114 @@
+/*
+ * protocol.h - what the monitor and the pool's agent, which alone talks to etcd, tell each other.
+ *
+ * Both ends of one SEQPACKET socket, packets of fixed size with descriptors. First the monitor sends a struct
+ * rg_agent_settings (descriptors: the board, and a file with PEM texts if there are any), then words both ways. Neither waits for
+ * the other. What a client asks of the pool the monitor hands on unread, with who that is and a socket by which the agent
+ * answers; nothing that comes from a client is taken apart by the monitor.
+ *
+ * What is said in times is rg_now_ns(), the same clock for all processes of a machine.
+ */
+#ifndef RG_SERVER_POOL_PROTOCOL_H
+#define RG_SERVER_POOL_PROTOCOL_H
+
+#include "common/base/limits.h"
+#include "proto/control/control.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/** The agent's end of the socket. */
+#define RG_AGENT_FD 3
+
+enum {
+    RG_AGENT_URL = 256,
+    RG_AGENT_URLS_MAX = RG_ETCD_ENDPOINTS_MAX,
+    RG_AGENT_LABELS_MAX = 32,
+    RG_AGENT_WHO = 2 * RG_CONTROL_TEXT
+};
+
+struct rg_agent_settings {
+    char pool[64];
+    uint32_t n_endpoints, n_labels;
+    char endpoints[RG_AGENT_URLS_MAX][RG_AGENT_URL];
+    char labels[RG_AGENT_LABELS_MAX][RG_CONTROL_TEXT]; /* "KEY=VALUE" */
+    char address[RG_CONTROL_TEXT];                     /* by which clients reach this server */
+    uint64_t server; /* this run of the server: its id in the pool, whichever agent speaks for it */
+    uint32_t draining, rdma;
+    uint32_t ca_size, certificate_size, key_size; /* PEM, one behind the other; 0: there is none */
+};
+
+/** A lease of GPUs of this server. */
+struct rg_agent_lease {
+    uint64_t lease;
+    uint64_t gpus;                                 /* this server's, a bit each by ordinal */
+    uint64_t memory;                               /* of each GPU, at most; 0: the whole of it */
+    char key[RG_AGENT_WHO], name[RG_CONTROL_TEXT]; /* whose it is, as with RG_AGENT_ASK */
+};
+
+/* --- from the monitor --------------------------------------------------------------------------------------- */
+
+enum rg_agent_word_kind {
+    RG_AGENT_ASK = 1,  /* descriptors: the socket to answer by, a file with the question */
+    RG_AGENT_CHECK,    /* whether there is such a lease here: a session is to begin */
+    RG_AGENT_SESSIONS, /* so many sessions run here by a lease */
+    RG_AGENT_DRAIN,
+};
+
+struct rg_agent_word {
+    enum rg_agent_word_kind kind;
+    union {
+        struct {
+            char key[RG_AGENT_WHO];     /* who it is (server/daemon/who.h) */
+            char name[RG_CONTROL_TEXT]; /* for people; "": nobody has been proved */
+            uint32_t is_operator;
+            uint32_t max_gpus; /* 0: no limit */
+            uint32_t size;     /* of the question */
+        } ask;
+        struct {
+            uint64_t number, lease;
+        } check;
+        struct {
+            struct rg_agent_lease lease; /* as the monitor was told it */
+            uint32_t n;
+        } sessions;
+        struct {
+            uint32_t on;
+        } drain;
+    };
+};
+
+/* --- from the agent ------------------------------------------------------------------------------------------ */
+
+enum rg_agent_answer_kind {
+    RG_AGENT_STANDING = 1, /* how long sessions may begin */
+    RG_AGENT_LEASE,        /* there is a lease of GPUs here */
+    RG_AGENT_GONE,         /* there is no more: its sessions end */
+    RG_AGENT_CHECKED,
+    RG_AGENT_DRAINED, /* the pool knows that this server takes nothing new, or is back */
+};
+
+struct rg_agent_answer {
+    enum rg_agent_answer_kind kind;
+    union {
+        struct {
+            uint64_t
+                valid_until_ns; /* the pool may give this server's GPUs to others afterwards; 0: it is not in it */
+            char why[RG_CONTROL_REASON / 2]; /* why it is not, or not for longer; "": all is well */
+        } standing;
+        struct rg_agent_lease lease;
+        struct {
+            uint64_t lease;
+        } gone;
+        struct {
+            uint64_t number;
+            uint32_t there;
+            char why[RG_CONTROL_REASON / 2];
+        } checked;
+        struct {
+            uint32_t on;
+        } drained;
+    };
+};
+
+#endif
