@@ -1,0 +1,82 @@
+"""What goes on, and what is refused, when members of etcd, servers and agents die or are cut off."""
+
+import json
+import os
+import signal
+
+from pool_case import COMMAND, Etcd, PoolCase, gpu_run, main, run, wait_until
+
+
+class Faults(PoolCase):
+    def test_one_of_three_members_of_etcd_dies(self):
+        etcd = self.keep(Etcd(3))
+        server = self.server(etcd.urls)
+        running = self.running(server).wait_for("begun 1")
+        for i in range(3):
+            etcd.processes[i].kill()
+            etcd.processes[i].wait()
+            self.assertEqual(gpu_run(server, "--wait-for=60").status, 0)
+            etcd.restart(i)
+            wait_until(etcd.is_up, "the member is back")
+        self.assertIn("works", running.finish())
+        self.wait_free(server, 2)
+
+    def test_all_of_etcd_dies_and_comes_back(self):
+        etcd = self.keep(Etcd())
+        server = self.server(etcd.urls)
+        running = self.running(server).wait_for("begun 1")
+        kept = json.loads(run(COMMAND, "request", "--json", "-s", server.address, "--for", "1h").out)["lease"]
+        etcd.kill()
+        # what has to be granted, as soon as the agent knows
+        wait_until(lambda: "cannot grant GPUs now" in gpu_run(server).err, "new requests are refused with the reason")
+        # what was granted before, at the latest when others could be given it
+        wait_until(lambda: "cut off from its pool" in
+                   self.session_by(server, kept).err, "new sessions are refused with the reason")
+        self.assertIn("begun", running.out())
+        etcd.restart(0)
+        wait_until(etcd.is_up, "etcd is back")
+        wait_until(lambda: gpu_run(server, "--wait-for=10", "-p", "0.1").status in (0, 125) and
+                   "etcd" not in self.pool(server)["etcd"], "the server is back in the pool")
+        self.assertIn("works", running.finish())
+        wait_until(lambda: gpu_run(server).status == 0, "GPUs are granted again")
+        self.assertEqual(run(COMMAND, "release", "-s", server.address, kept).status, 0)
+        self.wait_free(server, 2)
+
+    def session_by(self, server, lease):
+        """A session by a lease, without asking the pool first."""
+        import sys
+        from pool_case import BUILD, PROGRAM
+        return run(sys.executable, "-u", "-c", PROGRAM, LD_LIBRARY_PATH=os.path.join(BUILD, "stage", "lib", "remote-gpu"),
+                   REMOTE_GPU_SERVER=server.address, REMOTE_GPU_LEASE=lease)
+
+    def test_a_server_dies(self):
+        etcd = self.keep(Etcd())
+        first, second = self.server(etcd.urls), self.server(etcd.urls)
+        wait_until(lambda: len(self.pool(second)["servers"]) == 2, "both are in the pool")
+        first.process.kill()
+        first.process.wait()
+        wait_until(lambda: [member["address"] for member in self.pool(second)["servers"]] == [second.address],
+                   "the dead server is gone")
+
+    def test_a_server_stops(self):
+        etcd = self.keep(Etcd())
+        first, second = self.server(etcd.urls), self.server(etcd.urls)
+        wait_until(lambda: len(self.pool(second)["servers"]) == 2, "both are in the pool")
+        first.process.send_signal(signal.SIGTERM)
+        first.process.wait(60)
+        self.assertIn("has left the pool", first.log())
+        wait_until(lambda: len(self.pool(second)["servers"]) == 1, "the server that has stopped is gone", 8)
+
+    def test_the_agent_is_killed(self):
+        etcd = self.keep(Etcd())
+        server = self.server(etcd.urls)
+        running = self.running(server).wait_for("begun 1")
+        os.kill(server.agent(), signal.SIGKILL)
+        server.wait_for_log("in the pool lab as", times=2)
+        wait_until(lambda: sum(free < 1 for free in self.gpus(server).values()) == 1, "the session keeps its GPU")
+        self.assertIn("works", running.finish())
+        self.wait_free(server, 2)
+
+
+if __name__ == "__main__":
+    main()

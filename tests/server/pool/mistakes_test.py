@@ -1,0 +1,107 @@
+"""What users and operators do wrong: each is answered by one sentence."""
+
+import http.server
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+
+from pool_case import DAEMON, Etcd, PoolCase, Server, gpu_run, main, run, wait_until
+
+
+class Users(PoolCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.etcd = Etcd()
+        cls.addClassCleanup(cls.etcd.close)
+        cls.one = Server(cls.etcd.urls)
+        cls.addClassCleanup(cls.one.close)
+
+    def test_filters(self):
+        self.assert_refused(gpu_run(self.one, "--filter", "device.colour=red"), "device.colour", "server.has-rdma",
+                            "labels.NAME")
+        self.assert_refused(gpu_run(self.one, "--filter", "device.memory>=40G", "--filter", "device.memory<8G"),
+                            r"device.memory>=40G.*device.memory<8G|device.memory<8G.*device.memory>=40G")
+        self.assert_refused(gpu_run(self.one, "--filter", "device.memory>=4000G", "--wait-for"), "4000G")
+
+    def test_more_than_there_is(self):
+        self.assert_refused(gpu_run(self.one, "-n", "5", "--wait-for", "--spread"), "5 .*GPUs", "at most 2")
+
+    def test_times(self):
+        self.assert_refused(gpu_run(self.one, "--wait-for=soon"), "soon")
+
+    def test_a_misspelt_pool(self):
+        other = self.server(self.etcd.urls, pool="labb")
+        other.wait_for_log("this etcd also has: lab")
+
+
+class Operators(PoolCase):
+    def test_settings(self):
+        for arguments, text in ((("--pool", "lab"), "go together"), (("--etcd", "http://127.0.0.1:1"), "go together"),
+                                (("--pool", "a/b", "--etcd", "http://127.0.0.1:1"), "a pool's name"),
+                                (("--pool", "lab", "--etcd", "127.0.0.1:1"), "no address of an etcd member"),
+                                (("--pool", "lab", "--etcd", "http://127.0.0.1:1", "--etcd-key", "x"), "go together"),
+                                (("--pool", "lab", "--etcd", "http://127.0.0.1:1", "--pool-label", "x"), "NAME=VALUE")):
+            outcome = run(DAEMON, "--config", "/dev/null", "--driver", "soft", "--listen", "127.0.0.1:0", *arguments)
+            self.assert_refused(outcome, text)
+
+    def test_an_etcd_of_another_version(self):
+        class Old(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                text = b'{"etcdserver":"3.2.17","etcdcluster":"3.2.0"}'
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            def do_POST(self):
+                self.send_error(404)
+
+            def log_message(self, *_):
+                pass
+
+        old = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Old)
+        threading.Thread(target=old.serve_forever, daemon=True).start()
+        self.addCleanup(old.server_close)
+        self.addCleanup(old.shutdown)
+        server = self.server("http://127.0.0.1:%d" % old.server_port, wait=False)
+        server.wait_for_log("is of version 3.2.17; 3.4 or a later 3 is needed")
+        self.assert_refused(gpu_run(server), "cannot grant GPUs now", "version 3.2.17")
+
+    def test_certificates_of_etcd(self):
+        if not shutil.which("openssl"):
+            self.skipTest("openssl makes the certificates")
+        folder = tempfile.mkdtemp(prefix="remote-gpu-etcd-tls-")
+        self.addCleanup(shutil.rmtree, folder)
+        os.chmod(folder, 0o700)
+
+        def path(name):
+            return os.path.join(folder, name)
+
+        def openssl(*words):
+            subprocess.run(["openssl", *words], check=True, capture_output=True, cwd=folder)
+
+        for authority in ("ca", "other"):
+            openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+                    "-subj", "/CN=" + authority, "-keyout", authority + ".key", "-out", authority + ".pem")
+        with open(path("names"), "w") as file:
+            file.write("subjectAltName=IP:127.0.0.1\n")
+        for name in ("etcd", "server"):
+            openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=" + name,
+                    "-keyout", name + ".key", "-out", name + ".csr")
+            openssl("x509", "-req", "-in", name + ".csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
+                    "-days", "2", "-extfile", "names", "-out", name + ".pem")
+        etcd = self.keep(Etcd(scheme="https", options=("--client-cert-auth", "--trusted-ca-file", path("ca.pem"),
+                                                       "--cert-file", path("etcd.pem"), "--key-file", path("etcd.key"))))
+        none = self.server(etcd.urls, "--etcd-ca", path("ca.pem"), wait=False)
+        none.wait_for_log("refuses this server's certificate")
+        other = self.server(etcd.urls, "--etcd-ca", path("other.pem"), wait=False)
+        other.wait_for_log("--etcd-ca names the authority")
+        good = self.server(etcd.urls, "--etcd-ca", path("ca.pem"), "--etcd-cert", path("server.pem"), "--etcd-key",
+                           path("server.key"))
+        self.assertEqual(gpu_run(good).status, 0)
+
+
+if __name__ == "__main__":
+    main()

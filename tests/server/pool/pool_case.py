@@ -1,0 +1,314 @@
+"""A pool for tests: members of etcd, servers on the software device, and the commands that users and operators give.
+
+Everything is started on ports that were free a moment ago, in temporary folders, and ends with the test. Nothing here waits for a
+time: it waits for what is to become true, with a limit that only a broken machine reaches. The build folder is the first argument
+of the test's command line.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "scripts"))
+
+from trial import stop_with_servers  # noqa: E402
+
+BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build"
+STAGE = os.path.join(BUILD, "stage")
+DAEMON = os.path.join(STAGE, "bin", "remote-gpud")
+COMMAND = os.path.join(STAGE, "bin", "remote-gpu")
+PATIENCE = 60  # seconds, of a machine that is busy with other things
+# A CUDA program that begins a session, says so, and ends with its input; then it says whether its session still works.
+PROGRAM = """
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+count, context, memory = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
+def good(what):
+    return cuda.cuInit(0) == 0 and what == 0
+status = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)) or cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0)
+print("begun" if status == 0 else "failed %d" % status, count.value, flush=True)
+if status == 0:
+    sys.stdin.read()
+    print("works" if cuda.cuMemAlloc_v2(ctypes.byref(memory), 1 << 20) == 0 else "lost", flush=True)
+"""
+
+ENVIRONMENT = dict(os.environ, SOFTGPU_DEVICES="2")
+for name in ("REMOTE_GPU_SERVER", "REMOTE_GPU_LEASE", "REMOTE_GPU_GPUS", "CUDA_VISIBLE_DEVICES", "REMOTE_GPU_CREDENTIALS",
+             "http_proxy", "https_proxy"):
+    ENVIRONMENT.pop(name, None)
+
+
+def need_etcd():
+    """Ends a test's program as skipped where there is no etcd."""
+    if not shutil.which("etcd"):
+        print("etcd is not installed, so pools cannot be tested: scripts/setup, or apt-get install etcd-server")
+        sys.exit(77)
+
+
+def main():
+    need_etcd()
+    stop_with_servers()
+    unittest.main(verbosity=2)
+
+
+def wait_until(condition, what, patience=PATIENCE):
+    """Waits for a condition, whose value it returns; fails with a sentence if it does not become true."""
+    end = time.monotonic() + patience
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError("%s: not within %d s" % (what, patience))
+        time.sleep(0.02)
+
+
+def free_ports(n):
+    sockets = [socket.socket() for _ in range(n)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def end(process, by=signal.SIGKILL):
+    if process.poll() is None:
+        process.send_signal(by)
+    process.wait()
+
+
+class Etcd:
+    """A cluster of so many members. `options`: more for each; `scheme` for clients."""
+
+    def __init__(self, n=1, options=(), scheme="http"):
+        self.folder = tempfile.TemporaryDirectory(prefix="remote-gpu-etcd-")
+        self.options, self.scheme, self.n, self.processes = list(options), scheme, n, []
+        for _ in range(5):  # somebody may have taken a port meanwhile
+            self.ports = free_ports(2 * n)
+            self.processes = [self.start_member(i) for i in range(n)]
+            if self.is_up():
+                return
+            self.kill()
+            shutil.rmtree(self.folder.name)
+            os.mkdir(self.folder.name)
+        raise AssertionError("etcd does not start:\n" + self.log(0))
+
+    def client_url(self, i):
+        return "%s://127.0.0.1:%d" % (self.scheme, self.ports[i])
+
+    @property
+    def urls(self):
+        return ",".join(self.client_url(i) for i in range(self.n))
+
+    def peer_url(self, i):
+        return "http://127.0.0.1:%d" % self.ports[self.n + i]
+
+    def log(self, i):
+        with open(os.path.join(self.folder.name, "log%d" % i), errors="replace") as file:
+            return file.read()
+
+    def start_member(self, i):
+        cluster = ",".join("m%d=%s" % (k, self.peer_url(k)) for k in range(self.n))
+        command = ["etcd", "--name", "m%d" % i, "--data-dir", os.path.join(self.folder.name, "data%d" % i),
+                   "--listen-client-urls", self.client_url(i), "--advertise-client-urls", self.client_url(i),
+                   "--listen-peer-urls", self.peer_url(i), "--initial-advertise-peer-urls", self.peer_url(i),
+                   "--initial-cluster", cluster, "--unsafe-no-fsync", "--logger", "zap", *self.options]
+        if "--unsafe-no-fsync" in command and not etcd_knows("unsafe-no-fsync"):
+            command.remove("--unsafe-no-fsync")
+        with open(os.path.join(self.folder.name, "log%d" % i), "w") as log:
+            return subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+
+    def is_up(self):
+        """Whether all members serve; False: one has ended."""
+        def look():
+            if any(process.poll() is not None for process in self.processes):
+                return "ended"
+            return all("ready to serve client requests" in self.log(i) or "serving client traffic" in self.log(i) or
+                       "serving insecure client requests" in self.log(i) for i in range(self.n)) and "serves"
+        return wait_until(look, "etcd serves") == "serves"
+
+    def restart(self, i):
+        self.processes[i] = self.start_member(i)
+
+    def kill(self):
+        for process in self.processes:
+            end(process)
+
+    def close(self):
+        self.kill()
+        self.folder.cleanup()
+
+
+def etcd_knows(option):
+    if option not in etcd_knows.known:
+        text = subprocess.run(["etcd", "--help"], capture_output=True, text=True)
+        etcd_knows.known[option] = option in text.stdout + text.stderr
+    return etcd_knows.known[option]
+
+
+etcd_knows.known = {}
+
+
+class Server:
+    def __init__(self, etcd_urls, *arguments, pool="lab", gpus=2, wait=True):
+        self.folder = tempfile.TemporaryDirectory(prefix="remote-gpu-pool-")
+        ready, self.log_path = os.path.join(self.folder.name, "ready"), os.path.join(self.folder.name, "log")
+        self.state = os.path.join(self.folder.name, "state")
+        command = [DAEMON, "--config", "/dev/null", "--driver", "soft", "--listen", "127.0.0.1:0", "--ready-file", ready,
+                   "--log", "debug", "--state-dir", self.state, "--pool", pool, "--etcd", etcd_urls, *arguments]
+        with open(self.log_path, "w") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                                            env=dict(ENVIRONMENT, SOFTGPU_DEVICES=str(gpus)))
+        wait_until(lambda: os.path.exists(ready) or self.process.poll() is not None, "a server is ready")
+        if self.process.poll() is not None:
+            raise AssertionError(self.log())
+        with open(ready) as file:
+            self.address = file.read().split()[0].replace("tcp://", "")
+        if wait:
+            self.wait_for_log("in the pool")
+
+    def log(self):
+        with open(self.log_path, errors="replace") as file:
+            return file.read()
+
+    def wait_for_log(self, text, times=1):
+        wait_until(lambda: self.log().count(text) >= times or self.process.poll() is not None,
+                   "'%s' in the log of a server" % text)
+        if self.log().count(text) < times:
+            raise AssertionError("the server ended:\n" + self.log())
+
+    def drain(self, *arguments):
+        return run(DAEMON, "drain", "--state-dir", self.state, *arguments)
+
+    def agent(self):
+        """The process id of the server's agent; None: there is none."""
+        for entry in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open("/proc/%s/stat" % entry) as file:
+                    head, _, rest = file.read().rpartition(")")
+            except OSError:
+                continue
+            if head.endswith("(pool-agent") and int(rest.split()[1]) == self.process.pid and rest.split()[0] != "Z":
+                return int(entry)
+        return None
+
+    def close(self):
+        if self.process.poll() is None:
+            for _ in range(2):
+                self.process.send_signal(signal.SIGTERM)
+                time.sleep(0.05)
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        print(self.log(), end="")
+        self.folder.cleanup()
+
+
+class Outcome:
+    def __init__(self, process):
+        self.status, self.out, self.err = process.returncode, process.stdout, process.stderr
+
+    def __repr__(self):
+        return "status %d\n%s\n%s" % (self.status, self.out, self.err)
+
+
+def run(*command, **more):
+    return Outcome(subprocess.run(command, env=dict(ENVIRONMENT, **more), stdin=subprocess.DEVNULL, text=True,
+                                  capture_output=True, timeout=4 * PATIENCE))
+
+
+def gpu_run(server, *arguments, program=("true",)):
+    return run(COMMAND, "run", "-s", server.address, *arguments, "--", *program)
+
+
+class Running:
+    """`remote-gpu run` in the background; what it writes is read when it is asked for."""
+
+    def __init__(self, server, *arguments, program=None, **more):
+        self.folder = tempfile.TemporaryDirectory(prefix="remote-gpu-run-")
+        self.out_path, self.err_path = (os.path.join(self.folder.name, name) for name in ("out", "err"))
+        command = [COMMAND, "run", "-s", server.address, *arguments, "--",
+                   *(program or (sys.executable, "-u", "-c", PROGRAM))]
+        with open(self.out_path, "w") as out, open(self.err_path, "w") as err:
+            self.process = subprocess.Popen(command, env=dict(ENVIRONMENT, **more), stdin=subprocess.PIPE, stdout=out,
+                                            stderr=err, start_new_session=True)
+
+    def out(self):
+        with open(self.out_path) as file:
+            return file.read()
+
+    def err(self):
+        with open(self.err_path) as file:
+            return file.read()
+
+    def wait_for(self, text):
+        wait_until(lambda: text in self.out() + self.err() or self.process.poll() is not None, "'%s' of a run" % text)
+        if text not in self.out() + self.err():
+            raise AssertionError("the run ended: %s%s" % (self.out(), self.err()))
+        return self
+
+    def finish(self):
+        """Ends the program's input; returns what it wrote."""
+        self.process.stdin.close()
+        self.process.wait(4 * PATIENCE)
+        return self.out()
+
+    def close(self):
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+        self.folder.cleanup()
+
+
+class PoolCase(unittest.TestCase):
+    """Keeps what a test starts until its end."""
+
+    def keep(self, thing):
+        self.addCleanup(thing.close)
+        return thing
+
+    def server(self, *arguments, **more):
+        return self.keep(Server(*arguments, **more))
+
+    def running(self, *arguments, **more):
+        return self.keep(Running(*arguments, **more))
+
+    def pool(self, server):
+        """What `list` says of the pool of a server."""
+        outcome = run(COMMAND, "list", "--json", "-s", server.address)
+        answer = json.loads(outcome.out)["servers"][0]
+        self.assertIn("pool", answer, outcome)
+        return answer["pool"]
+
+    def gpus(self, server):
+        """Of each GPU of the pool (server's address, index), how much of it is free: 0 to 1."""
+        return {(member["address"], gpu["index"]): gpu["free"] / gpu["memory"]
+                for member in self.pool(server)["servers"] for gpu in member["gpus"]}
+
+    def wait_free(self, server, n):
+        wait_until(lambda: sum(free == 1 for free in self.gpus(server).values()) == n,
+                   "%d GPUs are free" % n)
+
+    def assert_refused(self, outcome, *texts):
+        self.assertEqual(outcome.status, 125, outcome)
+        for text in texts:
+            self.assertRegex(outcome.err, text)
+
+
+def lease_of(text):
+    """The lease that a run has printed: its id and (server's place, GPUs)."""
+    return re.search(r"lease ([0-9a-f]{16})(/[0-9,/]+)", text)
