@@ -1,8 +1,6 @@
 /* figures.c - see figures.h. */
 #include "server/accounts/figures.h"
 
-#include <string.h>
-
 #define SECOND 1000000000ull
 #define HOUR   (3600 * SECOND)
 
@@ -40,12 +38,6 @@ void rg_figures_add(struct rg_figures *to, const struct rg_figures *more)
     to->launches = sum(to->launches, more->launches);
     if (more->peak_bytes > to->peak_bytes)
         to->peak_bytes = more->peak_bytes;
-}
-
-bool rg_figures_are_zero(const struct rg_figures *figures)
-{
-    static const struct rg_figures none;
-    return memcmp(figures, &none, sizeof none) == 0;
 }
 
 /* What was added in `elapsed` ns; the meter's total has it afterwards. */

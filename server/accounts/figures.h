@@ -66,6 +66,5 @@ unsigned rg_meter_sample(struct rg_meter *meter, const struct rg_figures_sample 
                          uint64_t wall_ns, struct rg_figures_slice slices[RG_SLICES_MAX]);
 /** Adds; sums stay at the largest number rather than begin anew, and a peak is the larger of both. */
 void rg_figures_add(struct rg_figures *to, const struct rg_figures *more);
-bool rg_figures_are_zero(const struct rg_figures *figures);
 
 #endif

@@ -247,6 +247,10 @@ VISIBLE int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id
 {
     struct rdma_cm_id *id = calloc(1, sizeof *id);
     CHECK(id);
+    /* each attempt to connect has a queue pair and events of its own; fragments go on where the last one ended */
+    device.event = device.keys = 0;
+    device.first_posted = device.end_posted = device.first_told = device.end_told = 0;
+    device.area = NULL;
     *id = (struct rdma_cm_id){.channel = channel, .context = user, .ps = space, .verbs = &device.context};
     memcpy(&id->route.addr.dst_storage, &device.peer, sizeof device.peer);
     *out = id;

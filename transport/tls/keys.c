@@ -25,12 +25,6 @@ const struct rg_tls_suite *rg_tls_suite_find(uint16_t number)
     return NULL;
 }
 
-const char *rg_tls_cipher_name(uint16_t cipher)
-{
-    const struct rg_tls_suite *suite = rg_tls_suite_find(cipher);
-    return suite ? suite->name : "";
-}
-
 void rg_tls_wipe(void *secret, size_t size)
 {
     OPENSSL_cleanse(secret, size);

@@ -104,8 +104,6 @@ RG_MUST_CHECK enum rg_status rg_tls_is_hello(int fd, int timeout_ms, bool *is_tl
 RG_MUST_CHECK enum rg_status rg_tls_accept(int fd, struct rg_tls_server *server, int timeout_ms,
                                            struct rg_tls_peer *peer, struct rg_tls_keys *keys, char *why,
                                            size_t why_size);
-/** "TLS_AES_256_GCM_SHA384"; "" of a number that is none of ours. Static storage. */
-const char *rg_tls_cipher_name(uint16_t cipher);
 
 /* --- enrolment --- */
 
