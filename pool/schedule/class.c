@@ -111,6 +111,14 @@ static bool server_passes(const struct rg_pool_request *request, const struct rg
     return tolerates(request, server);
 }
 
+static bool filters_devices(const struct rg_pool_request *request)
+{
+    for (uint32_t i = 0; i < request->n_filters; i++)
+        if (!rg_pool_filter_of_server(&request->filters[i]))
+            return true;
+    return false;
+}
+
 static bool device_passes(const struct rg_pool_request *request, const struct rg_pool_server *server,
                           const struct rg_pool_device *device)
 {
@@ -119,6 +127,20 @@ static bool device_passes(const struct rg_pool_request *request, const struct rg
             !rg_pool_filter_matches(&request->filters[i], server, device))
             return false;
     return rg_pool_need(request, device) <= device->memory;
+}
+
+/* Bits of a server's devices that would do; `all_alike`: no filter is about devices. */
+static uint64_t matching_of(const struct rg_pool_plan *plan, const struct rg_pool_request *request,
+                            uint32_t s, bool all_alike)
+{
+    const struct rg_pool_server_plan *at = &plan->servers[s];
+    if (at->n && all_alike && request->memory <= at->memory_least)
+        return UINT64_MAX >> (64 - at->n);
+    uint64_t matching = 0;
+    for (uint32_t i = 0; i < at->n; i++)
+        if (device_passes(request, &plan->snapshot->servers[s], &plan->snapshot->devices[at->first + i]))
+            matching |= 1ull << i;
+    return matching;
 }
 
 /*
@@ -145,14 +167,13 @@ enum rg_status rg_pool_class_match(struct rg_pool_plan *plan, struct rg_pool_cla
     uint64_t *matching = rg_pool_arena_take(&plan->arena, snapshot->n_servers, sizeof *matching);
     if (!matching)
         return RG_ERR_NO_MEMORY;
+    const bool all_alike = !filters_devices(class->request);
     uint32_t servers_with[RG_DEVICES_MAX + 1] = {0}, with_draining[RG_DEVICES_MAX + 1] = {0};
     for (uint32_t s = 0; s < snapshot->n_servers; s++) {
         const struct rg_pool_server *server = &snapshot->servers[s];
         if (!server_passes(class->request, server))
             continue;
-        for (uint32_t i = 0; i < plan->servers[s].n; i++)
-            if (device_passes(class->request, server, &snapshot->devices[plan->servers[s].first + i]))
-                matching[s] |= 1ull << i;
+        matching[s] = matching_of(plan, class->request, s, all_alike);
         const unsigned n = (unsigned)__builtin_popcountll(matching[s]);
         with_draining[n]++;
         if (server->draining)

@@ -48,14 +48,16 @@ uint64_t rg_pool_fitting(const struct rg_pool_plan *plan, const struct rg_pool_c
     const struct rg_pool_server_plan *at = &plan->servers[server];
     const struct rg_pool_request *request = class->request;
     const bool whole = is_whole(request);
-    if (whole ? !at->n_idle : !at->free_most || at->free_most < request->memory)
+    if (!whole && (!at->free_most || at->free_most < request->memory))
         return 0;
-    uint64_t fitting = 0;
-    for (uint64_t left = class->matching[server]; left; left &= left - 1) {
-        const unsigned i = (unsigned)__builtin_ctzll(left);
+    /* Idle devices fit whole requests; only what is reserved has to be looked at one by one. */
+    uint64_t look = class->matching[server] & (whole ? at->idle : UINT64_MAX);
+    uint64_t fitting = whole ? look & ~at->reserved : 0;
+    if (whole)
+        look &= at->reserved;
+    for (; look; look &= look - 1) {
+        const unsigned i = (unsigned)__builtin_ctzll(look);
         const uint32_t d = at->first + i;
-        if (whole && plan->devices[d].taken)
-            continue;
         const uint64_t have =
             view == RG_POOL_ALLOWED ? rg_pool_free_for(plan, d, limit) : rg_pool_free(plan, d);
         if (have >= rg_pool_need(request, &plan->snapshot->devices[d]))
@@ -183,12 +185,30 @@ static void describe(const struct rg_pool_plan *plan, const struct rg_pool_class
     }
 }
 
+/* Whether a server could be better than the best so far, from what is known of it without choosing devices. */
+static bool might_be_better(const struct rg_pool_plan *plan, const struct rg_pool_class *class,
+                            uint32_t server, uint64_t fitting, enum rg_pool_strategy strategy,
+                            const struct offer *best)
+{
+    const uint32_t n = class->request->n;
+    if (!is_whole(class->request))
+        return true;
+    const struct offer bound = {
+        .closeness = RG_POOL_NVLINK,
+        .latency = latency_class(class, server),
+        .remains = (uint64_t)__builtin_popcountll(fitting) - n,
+        .memory = plan->servers[server].memory_least * n,
+        .bandwidth = class->request->links ? class->request->links[server].bandwidth : 0,
+    };
+    return is_better(strategy, &bound, best);
+}
+
 static bool on_one_server(const struct rg_pool_plan *plan, const struct rg_pool_class *class, uint64_t limit,
                           struct rg_pool_place *place)
 {
     const uint32_t n = class->request->n;
     const enum rg_pool_strategy strategy = strategy_of(plan, class);
-    struct offer best;
+    struct offer best = {0};
     bool found = false;
     for (uint32_t s = 0; s < plan->snapshot->n_servers; s++) {
         if ((uint32_t)__builtin_popcountll(class->matching[s]) < n)
@@ -197,6 +217,8 @@ static bool on_one_server(const struct rg_pool_plan *plan, const struct rg_pool_
         if ((uint32_t)__builtin_popcountll(fitting) < n)
             continue;
         struct offer offer;
+        if (found && !might_be_better(plan, class, s, fitting, strategy, &best))
+            continue;
         const uint64_t chosen = rg_pool_choose(plan, class, s, fitting, n, &offer.closeness);
         describe(plan, class, s, fitting, chosen, &offer);
         if (found && !is_better(strategy, &offer, &best))

@@ -1,7 +1,6 @@
 /* plan.c - makes the plan of a snapshot, which is checked on the way. */
 #include "pool/schedule/plan.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define INVALID(why, why_size, ...)                                                                          \
@@ -31,11 +30,11 @@ uint64_t rg_pool_free_for(const struct rg_pool_plan *plan, uint32_t device, uint
 
 static void look_at_server(struct rg_pool_plan *plan, struct rg_pool_server_plan *server)
 {
-    server->n_idle = 0;
+    server->idle = 0;
     server->free_most = 0;
     for (uint32_t d = server->first; d < server->first + server->n; d++) {
         const uint64_t left = rg_pool_free(plan, d);
-        server->n_idle += plan->devices[d].taken == 0;
+        server->idle |= (uint64_t)(plan->devices[d].taken == 0) << (d - server->first);
         server->free_most = left > server->free_most ? left : server->free_most;
     }
 }
@@ -58,6 +57,8 @@ void rg_pool_reserve(struct rg_pool_plan *plan, uint32_t device, uint64_t memory
     if (!at->reserved)
         at->reserved_by = request;
     at->reserved += memory;
+    const uint32_t server = plan->snapshot->devices[device].server;
+    plan->servers[server].reserved |= 1ull << (device - plan->servers[server].first);
     if (from < at->reserved_from)
         at->reserved_from = from;
 }
@@ -65,15 +66,6 @@ void rg_pool_reserve(struct rg_pool_plan *plan, uint32_t device, uint64_t memory
 uint64_t rg_pool_until(const struct rg_pool_plan *plan, uint64_t limit)
 {
     return limit < RG_POOL_UNKNOWN - plan->now ? plan->now + limit : RG_POOL_UNKNOWN;
-}
-
-uint64_t rg_pool_lease_end(const struct rg_pool_plan *plan, uint32_t lease)
-{
-    const uint64_t soon = plan->now + 1;
-    if (plan->suspending[lease])
-        return soon;
-    const uint64_t ends = plan->snapshot->leases[lease].ends;
-    return ends > soon ? ends : soon;
 }
 
 static enum rg_status take_devices(struct rg_pool_plan *plan, char *why, size_t why_size)
@@ -89,8 +81,12 @@ static enum rg_status take_devices(struct rg_pool_plan *plan, char *why, size_t 
         if (!device->memory)
             INVALID(why, why_size, "device %u has no memory", d);
         struct rg_pool_server_plan *server = &plan->servers[device->server];
-        if (!server->n)
+        if (!server->n) {
             server->first = d;
+            server->memory_least = device->memory;
+        }
+        if (device->memory < server->memory_least)
+            server->memory_least = device->memory;
         if (++server->n > RG_DEVICES_MAX)
             INVALID(why, why_size, "server %u has more than %d devices", device->server, RG_DEVICES_MAX);
         plan->devices[d].reserved_from = RG_POOL_UNKNOWN;
@@ -126,17 +122,16 @@ static enum rg_status take_leases(struct rg_pool_plan *plan, char *why, size_t w
     return RG_OK;
 }
 
-struct lease_end {
-    uint64_t ends;
-    uint32_t lease;
-};
-
-static int by_end(const void *a, const void *b)
+/* Puts a holder among those of a device, by the end of their leases. */
+static void add_holder(struct rg_pool_plan *plan, struct rg_pool_device_plan *at,
+                       struct rg_pool_holder holder)
 {
-    const struct lease_end *x = a, *y = b;
-    if (x->ends != y->ends)
-        return x->ends < y->ends ? -1 : 1;
-    return (x->lease > y->lease) - (x->lease < y->lease);
+    struct rg_pool_holder *list = &plan->holders[at->first_holder];
+    const uint64_t end = rg_pool_holder_end(plan, &holder);
+    uint32_t i = at->n_holders++;
+    for (; i && rg_pool_holder_end(plan, &list[i - 1]) > end; i--)
+        list[i] = list[i - 1];
+    list[i] = holder;
 }
 
 static enum rg_status list_holders(struct rg_pool_plan *plan)
@@ -148,20 +143,15 @@ static enum rg_status list_holders(struct rg_pool_plan *plan)
         total += plan->devices[d].n_holders;
         plan->devices[d].n_holders = 0;
     }
-    struct lease_end *ends = rg_pool_arena_take(&plan->arena, snapshot->n_leases, sizeof *ends);
     plan->holders = rg_pool_arena_take(&plan->arena, total, sizeof *plan->holders);
-    if (!ends || !plan->holders)
+    if (!plan->holders)
         return RG_ERR_NO_MEMORY;
-    for (uint32_t l = 0; l < snapshot->n_leases; l++)
-        ends[l] = (struct lease_end){rg_pool_lease_end(plan, l), l};
-    qsort(ends, snapshot->n_leases, sizeof *ends, by_end);
-    for (uint32_t i = 0; i < snapshot->n_leases; i++) {
-        const struct rg_pool_lease *lease = &snapshot->leases[ends[i].lease];
-        for (uint32_t p = 0; p < lease->n && !lease->suspended; p++) {
-            struct rg_pool_device_plan *at = &plan->devices[lease->parts[p].device];
-            plan->holders[at->first_holder + at->n_holders++] =
-                (struct rg_pool_holder){ends[i].lease, lease->parts[p].memory};
-        }
+    for (uint32_t l = 0; l < snapshot->n_leases; l++) {
+        const struct rg_pool_lease *lease = &snapshot->leases[l];
+        const uint64_t ends = lease->ends > plan->now ? lease->ends : plan->now + 1;
+        for (uint32_t p = 0; p < lease->n && !lease->suspended; p++)
+            add_holder(plan, &plan->devices[lease->parts[p].device],
+                       (struct rg_pool_holder){l, lease->parts[p].memory, ends});
     }
     return RG_OK;
 }

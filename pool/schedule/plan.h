@@ -16,6 +16,7 @@
 struct rg_pool_holder {
     uint32_t lease;
     uint64_t memory;
+    uint64_t ends; /* of the lease, unless it is being suspended: rg_pool_holder_end */
 };
 
 struct rg_pool_device_plan {
@@ -29,9 +30,11 @@ struct rg_pool_device_plan {
 };
 
 struct rg_pool_server_plan {
-    uint32_t first, n;  /* devices */
-    uint32_t n_idle;    /* of them, those that nobody has anything of */
-    uint64_t free_most; /* of one of them */
+    uint32_t first, n;     /* devices */
+    uint64_t idle;         /* bits of those that nobody has anything of */
+    uint64_t reserved;     /* … of which something is reserved */
+    uint64_t memory_least; /* of a device, however much of it is taken */
+    uint64_t free_most;    /* of one of them */
 };
 
 /** Requests that ask for the same from the same place. */
@@ -89,9 +92,13 @@ void rg_pool_reserve(struct rg_pool_plan *plan, uint32_t device, uint64_t memory
 /** `limit` from now on; RG_POOL_UNKNOWN if it is. */
 uint64_t rg_pool_until(const struct rg_pool_plan *plan, uint64_t limit);
 /**
- * When a lease ends, as far as is known, or RG_POOL_UNKNOWN. After now: a lease whose time is over ends any moment, and
- * so does one that is being suspended.
+ * When a lease ends that holds memory of a device, as far as is known, or RG_POOL_UNKNOWN. After now: a lease whose time is
+ * over ends any moment, and so does one that is being suspended.
  */
-uint64_t rg_pool_lease_end(const struct rg_pool_plan *plan, uint32_t lease);
+static inline uint64_t rg_pool_holder_end(const struct rg_pool_plan *plan,
+                                          const struct rg_pool_holder *holder)
+{
+    return plan->suspending[holder->lease] ? plan->now + 1 : holder->ends;
+}
 
 #endif

@@ -60,7 +60,7 @@ static bool when_ready(const struct rg_pool_plan *plan, const struct rg_pool_cla
     bool grants_left = at->granted;
     for (uint32_t i = 0; have < need;) {
         const struct rg_pool_holder *holder = i < at->n_holders ? &plan->holders[at->first_holder + i] : NULL;
-        const uint64_t end = holder ? rg_pool_lease_end(plan, holder->lease) : RG_POOL_UNKNOWN;
+        const uint64_t end = holder ? rg_pool_holder_end(plan, holder) : RG_POOL_UNKNOWN;
         uint64_t memory;
         if (grants_left && (!holder || at->granted_until <= end)) {
             grants_left = false;

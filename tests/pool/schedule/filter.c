@@ -29,6 +29,7 @@ Test(pool_filter, every_key_and_operator)
         "server.addr=10.0.0.7:7600",
         "server.addr = 10.0.0.*",
         "server.addr!=10.0.0.8:7600",
+        "server.addr=*0.0.7*",
         "server.hostname=GPU7",
         "server.has-rdma=true",
         "server.has-rdma!=no",

@@ -75,6 +75,20 @@ Test(pool_reserve, a_part_beside_a_reserved_part)
     pool_end(pool);
 }
 
+Test(pool_reserve, what_is_owed_to_earlier_ones_comes_first)
+{
+    struct pool *pool = pool_new();
+    pool_server(pool, 1, 80 * GIB);
+    pool_lease(pool, 0, 1, 40 * GIB, NOW + HOUR);
+    pool_lease(pool, 0, 1, 40 * GIB, NOW + 2 * HOUR);
+    pool_ask(pool, "a", 1, 30 * GIB);
+    pool_ask(pool, "b", 1, 30 * GIB);
+    pool_decide(pool);
+    cr_expect_eq(pool_waits(pool, 0)->start, NOW + HOUR);
+    cr_expect_eq(pool_waits(pool, 1)->start, NOW + 2 * HOUR, "10 GiB are left of the first");
+    pool_end(pool);
+}
+
 Test(pool_reserve, more_reservations_than_one)
 {
     struct pool *pool = pool_new();
@@ -122,6 +136,18 @@ Test(pool_reserve, the_fewest_unknown_ends)
     pool_end(pool);
 }
 
+Test(pool_reserve, of_one_server_the_known_ends)
+{
+    struct pool *pool = pool_new();
+    pool_server(pool, 3, 80 * GIB);
+    pool_lease(pool, 0, 1, 0, RG_POOL_UNKNOWN);
+    pool_lease(pool, 1, 1, 0, NOW + 90 * HOUR);
+    pool_ask(pool, "a", 2, 0);
+    pool_decide(pool);
+    cr_expect_eq(pool_waits(pool, 0)->start, NOW + 90 * HOUR);
+    pool_end(pool);
+}
+
 Test(pool_reserve, overdue_leases_end_any_moment)
 {
     struct pool *pool = pool_new();
@@ -131,6 +157,7 @@ Test(pool_reserve, overdue_leases_end_any_moment)
     pool_ask(pool, "b", 1, 0)->time_limit = MINUTE;
     pool_decide(pool);
     cr_expect_eq(pool_waits(pool, 0)->start, NOW + 1);
+    cr_expect_eq(pool_waits(pool, 0)->reason, RG_POOL_WAITS_FOR_GPUS, "nobody suspends it");
     cr_expect_not_null(pool_waits(pool, 1));
     pool_end(pool);
 }
