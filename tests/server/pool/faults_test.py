@@ -3,8 +3,9 @@
 import json
 import os
 import signal
+import sys
 
-from pool_case import COMMAND, Etcd, PoolCase, gpu_run, main, run, wait_until
+from pool_case import BUILD, COMMAND, PROGRAM, Etcd, PoolCase, gpu_run, main, run, wait_until
 
 
 class Faults(PoolCase):
@@ -44,8 +45,6 @@ class Faults(PoolCase):
 
     def session_by(self, server, lease):
         """A session by a lease, without asking the pool first."""
-        import sys
-        from pool_case import BUILD, PROGRAM
         return run(sys.executable, "-u", "-c", PROGRAM, LD_LIBRARY_PATH=os.path.join(BUILD, "stage", "lib", "remote-gpu"),
                    REMOTE_GPU_SERVER=server.address, REMOTE_GPU_LEASE=lease)
 

@@ -5,8 +5,7 @@ import os
 import signal
 import sys
 
-
-from pool_case import (BUILD, COMMAND, PROGRAM, Etcd, PoolCase, Running, gpu_run, main, run, wait_until)
+from pool_case import (BUILD, COMMAND, PROGRAM, Etcd, PoolCase, Server, gpu_run, main, run, wait_until)
 
 ECHO = ("sh", "-c", "echo lease $REMOTE_GPU_LEASE on $REMOTE_GPU_SERVER")
 
@@ -16,7 +15,6 @@ class Grants(PoolCase):
 
     @classmethod
     def setUpClass(cls):
-        from pool_case import Server
         cls.etcd = Etcd()
         cls.addClassCleanup(cls.etcd.close)
         cls.a = Server(cls.etcd.urls, "--pool-label", "room=north")
@@ -139,8 +137,8 @@ class Grants(PoolCase):
         self.assertEqual(outcome.status, 0, outcome)
         # at once: no waiting here
         self.assert_refused(gpu_run(self.b, "--filter", "labels.room=north"))
-        waiting = self.running(self.b, "--filter", "labels.room=south", program=ECHO)
-        self.assertEqual(waiting.process.wait(60), 0, waiting.err())
+        other = self.running(self.b, "--filter", "labels.room=south", program=ECHO)
+        self.assertEqual(other.process.wait(60), 0, other.err())
         self.assertIn("works", running.finish())
         self.assertEqual(self.a.drain("--wait").status, 0)
         self.assertEqual(self.a.drain("--undo").status, 0)

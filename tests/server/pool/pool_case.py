@@ -7,7 +7,6 @@ of the test's command line.
 
 import json
 import os
-import re
 import shutil
 import signal
 import socket
@@ -31,8 +30,6 @@ PROGRAM = """
 import ctypes, sys
 cuda = ctypes.CDLL("libcuda.so.1")
 count, context, memory = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
-def good(what):
-    return cuda.cuInit(0) == 0 and what == 0
 status = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)) or cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0)
 print("begun" if status == 0 else "failed %d" % status, count.value, flush=True)
 if status == 0:
@@ -307,8 +304,3 @@ class PoolCase(unittest.TestCase):
         self.assertEqual(outcome.status, 125, outcome)
         for text in texts:
             self.assertRegex(outcome.err, text)
-
-
-def lease_of(text):
-    """The lease that a run has printed: its id and (server's place, GPUs)."""
-    return re.search(r"lease ([0-9a-f]{16})(/[0-9,/]+)", text)
