@@ -16,6 +16,7 @@
 #include "common/base/clock.h"
 #include "common/base/thread.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 enum {
@@ -178,23 +179,24 @@ enum rg_status rg_multirail_add(struct rg_conn *multirail, struct rg_conn *conn,
     if (status != RG_OK)
         return status;
     rg_rail_retire(rail);
+    char peer[160]; /* once it is installed, it may be lost and freed as soon as the lock is given up */
+    static_assert(sizeof peer == sizeof conn->peer, "a connection's peer");
+    memcpy(peer, conn->peer, sizeof peer);
     pthread_mutex_lock(&m->memory_lock);
     status = rg_multirail_prepare(m, conn);
     pthread_mutex_lock(&m->f.lock);
     const bool back = rail->since_ns != 0;
     if (status == RG_OK)
         status = install(rail, conn);
-    const bool interrupted = m->f.interrupted;
+    if (status == RG_OK && m->f.interrupted)
+        rg_conn_interrupt(conn);
     const unsigned now = rg_rails_living(m);
     pthread_mutex_unlock(&m->f.lock);
     pthread_mutex_unlock(&m->memory_lock);
     if (status == RG_OK && back)
-        rg_warn("the rail to %s is back; %u now", rg_conn_peer(conn), now);
+        rg_warn("the rail to %s is back; %u now", peer, now);
     else if (status == RG_OK)
-        rg_info("rail %u to %s: %s", (unsigned)(rail - m->rails), rg_conn_peer(m->f.first),
-                rg_conn_peer(conn));
-    if (status == RG_OK && interrupted)
-        rg_conn_interrupt(conn);
+        rg_info("rail %u to %s: %s", (unsigned)(rail - m->rails), rg_conn_peer(m->f.first), peer);
     if (status == RG_OK)
         rg_rails_reconnect(m);
     return status;
