@@ -167,7 +167,7 @@ static void tell_used_up(struct rg_worker *worker, int seconds)
 static void take_command(struct rg_worker *worker, const struct signalfd_siginfo *info)
 {
     const int command = info->ssi_code == SI_QUEUE ? info->ssi_int : RG_SUSPEND_UNTIL_USED;
-    if (command > RG_SUSPEND_NOTHING && command <= RG_SUSPEND_RESUME)
+    if (command > RG_SUSPEND_NOTHING && command <= RG_SUSPEND_LOOK)
         rg_suspend_command(worker, (enum rg_suspend_command)command);
 }
 

@@ -81,6 +81,8 @@
 #define RG_DEFERRED_MAX     (256u << 20) /* bytes of deferred transfers under way */
 #define RG_MANAGED_POSTPONED_MAX                                                                             \
     (64u << 20)                       /* bytes of shared memory's contents that wait while it is suspended */
+#define RG_PREEMPTED_MAX          64u /* sessions that are looked at to make room for one */
+#define RG_ADMISSIONS_MAX         8u  /* sessions that wait for room at once */
 #define RG_REQUESTS_MAX           16  /* of the operator's commands to a running server, at once */
 #define RG_HANDSHAKES_MAX         256 /* connections at once of which it is not known yet what they want */
 #define RG_LISTENERS_MAX          16  /* addresses that one server listens on */

@@ -357,6 +357,8 @@ static int next_timeout(struct daemon *daemon)
     due = accounts < due ? accounts : due;
     const uint64_t pool = rg_pool_revive(&daemon->monitor.pool);
     due = pool < due ? pool : due;
+    const uint64_t admit = rg_monitor_admit(&daemon->monitor);
+    due = admit < due ? admit : due;
     const uint64_t kill = rg_sessions_expire(&daemon->monitor.sessions);
     due = kill < due ? kill : due;
     due = daemon->reload_ns < due ? daemon->reload_ns : due;

@@ -11,13 +11,18 @@
 #include "server/daemon/quotas.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 /* Each may start a process; in between come those who were revoked. */
 enum { QUESTIONS_AT_ONCE = 8 };
+
+/* A session waits for room no longer than the workers that make it try to come to rest. */
+#define ADMISSION_NS 15000000000ull
 
 static void end_text(char *text, size_t size)
 {
@@ -153,13 +158,87 @@ static enum rg_status begin_session(struct rg_monitor *monitor, const struct rg_
     return rg_sessions_start(&monitor->sessions, &monitor->driver, &leased, who, files, answered);
 }
 
+/* --- sessions --------------------------------------------------------------------------------------------- */
+
+static void drop_admission(struct rg_monitor *monitor, unsigned at)
+{
+    struct rg_admission *admission = monitor->admissions[at];
+    const int fds[] = {admission->files.connection, admission->files.hello, admission->files.tls};
+    for (unsigned i = 0; i < sizeof fds / sizeof *fds; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    free(admission);
+    /* in their order: who came first is looked at first */
+    memmove(&monitor->admissions[at], &monitor->admissions[at + 1],
+            (--monitor->n_admissions - at) * sizeof monitor->admissions[0]);
+}
+
+/* The session has to wait for room. False: it cannot. */
+static bool keep_admission(struct rg_monitor *monitor, const struct rg_monitor_question *question,
+                           const struct rg_who *who, const struct rg_session_files *files)
+{
+    struct rg_admission *new = monitor->n_admissions < RG_ADMISSIONS_MAX ? calloc(1, sizeof *new) : NULL;
+    if (!new)
+        return false;
+    new->question = *question;
+    new->who = *who;
+    new->deadline_ns = rg_now_ns() + ADMISSION_NS;
+    new->files.connection = fcntl(files->connection, F_DUPFD_CLOEXEC, 3);
+    new->files.hello = fcntl(files->hello, F_DUPFD_CLOEXEC, 3);
+    new->files.tls = files->tls >= 0 ? fcntl(files->tls, F_DUPFD_CLOEXEC, 3) : -1;
+    monitor->admissions[monitor->n_admissions++] = new;
+    if (new->files.connection >= 0 && new->files.hello >= 0 && (files->tls < 0 || new->files.tls >= 0))
+        return true;
+    drop_admission(monitor, monitor->n_admissions - 1);
+    return false;
+}
+
+static void refuse_draining(struct rg_monitor *monitor, struct rg_monitor_answer *answered)
+{
+    refuse(monitor, answered, RG_REFUSAL_SHUTTING_DOWN,
+           "the server is shutting down; use another, or try later");
+}
+
+/* One that waits. False: it still does. */
+static bool try_admission(struct rg_monitor *monitor, struct rg_admission *admission)
+{
+    struct rg_monitor_answer answered = {.number = admission->question.number};
+    char why[RG_CONTROL_REASON] = "";
+    if (monitor->draining) {
+        refuse_draining(monitor, &answered);
+        return true;
+    }
+    if (!rg_who_may_stay(&monitor->policy, &admission->who, why, sizeof why)) {
+        refuse(monitor, &answered, RG_REFUSAL_UNAUTHORISED, why);
+        return true;
+    }
+    answered.status =
+        begin_session(monitor, &admission->question, &admission->who, &admission->files, &answered);
+    if (answered.status == RG_ERR_TIMEOUT && rg_now_ns() < admission->deadline_ns)
+        return false;
+    if (answered.status == RG_ERR_TIMEOUT)
+        answered.status = RG_ERR_REFUSED;
+    rg_sessions_show_usage(&monitor->sessions); /* first: who asked may look who was suspended for it */
+    answer(monitor, &answered, NULL, 0);
+    return true;
+}
+
+uint64_t rg_monitor_admit(struct rg_monitor *monitor)
+{
+    for (unsigned i = 0; i < monitor->n_admissions;)
+        if (try_admission(monitor, monitor->admissions[i]))
+            drop_admission(monitor, i);
+        else
+            i++;
+    return rg_preemption_continue(&monitor->sessions, monitor->n_admissions > 0);
+}
+
 static void start_session(struct rg_monitor *monitor, const struct rg_monitor_question *question,
                           const struct rg_session_files *files, struct rg_monitor_answer *answered)
 {
     struct rg_who who;
     if (monitor->draining) {
-        refuse(monitor, answered, RG_REFUSAL_SHUTTING_DOWN,
-               "the server is shutting down; use another, or try later");
+        refuse_draining(monitor, answered);
         return;
     }
     /* in a pool, what was granted before is still to be used: nothing more is granted */
@@ -174,6 +253,11 @@ static void start_session(struct rg_monitor *monitor, const struct rg_monitor_qu
     see_what_time_it_is(monitor);
     if (answered->status == RG_OK)
         answered->status = begin_session(monitor, question, &who, files, answered);
+    if (answered->status == RG_ERR_TIMEOUT) {
+        if (keep_admission(monitor, question, &who, files))
+            return;
+        answered->status = RG_ERR_REFUSED;
+    }
     answer(monitor, answered, NULL, 0);
 }
 
@@ -556,6 +640,8 @@ void rg_monitor_forget(struct rg_monitor *monitor)
 {
     monitor->n_probers = 0;
     rg_pool_forget(&monitor->pool);
+    while (monitor->n_admissions > 0)
+        drop_admission(monitor, monitor->n_admissions - 1);
 }
 
 void rg_monitor_drain(struct rg_monitor *monitor)
@@ -569,6 +655,7 @@ void rg_monitor_drain(struct rg_monitor *monitor)
 void rg_monitor_fini(struct rg_monitor *monitor)
 {
     rg_frontend_stop(&monitor->frontend);
+    rg_monitor_forget(monitor);
     rg_probe_cancel(&monitor->probe);
     rg_manager_stop(&monitor->manager);
     rg_shares_close(&monitor->sessions.shares);

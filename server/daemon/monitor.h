@@ -33,6 +33,13 @@ struct rg_monitor {
     struct rg_who_policy policy; /* its store is the monitor's */
     bool draining;               /* no new sessions: the server is about to stop */
     bool drained;                /* likewise: its operator wants it so, for a while */
+    struct rg_admission {
+        struct rg_monitor_question question;
+        struct rg_who who;
+        struct rg_session_files files; /* copies */
+        uint64_t deadline_ns;
+    } * admissions[RG_ADMISSIONS_MAX]; /* sessions that wait for room (preemption.h) */
+    unsigned n_admissions;
 };
 
 /** Answers all that has been asked, or a part of it, so that other things get their turn. */
@@ -45,6 +52,8 @@ void rg_monitor_recheck(struct rg_monitor *monitor);
 void rg_monitor_reload(struct rg_monitor *monitor);
 /** Reads the rules of shares again. */
 void rg_monitor_reload_rules(struct rg_monitor *monitor);
+/** Begins the sessions that have room by now, and goes on with those that are preempted. Returns when to come again; UINT64_MAX: there are none. */
+uint64_t rg_monitor_admit(struct rg_monitor *monitor);
 /** The frontend that asked has ended: nobody waits for answers any more. */
 void rg_monitor_forget(struct rg_monitor *monitor);
 /** No new sessions from now on. */

@@ -178,6 +178,9 @@ static const char *words_of(enum rg_suspend_result result, enum rg_suspend_comma
                "reads and writes its GPU memory";
     case RG_SUSPEND_IMPOSSIBLE:
         return "cannot be suspended: that takes NVIDIA's driver 570 or later, or the software device";
+    case RG_SUSPEND_PREEMPTED:
+        return "is suspended for a session of higher priority, and comes back when the GPU has memory for it "
+               "again";
     default:
         return "cannot be suspended: the driver refuses; the server's log says why";
     }

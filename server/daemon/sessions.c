@@ -428,6 +428,21 @@ static enum rg_status check_quotas(struct rg_sessions *sessions, struct rg_sessi
     return status;
 }
 
+/* There is too little memory: others give it theirs, or `answer` says so already. Who may not begin at all takes nobody's. */
+static enum rg_status make_room(struct rg_sessions *sessions, struct rg_session_entry *entry,
+                                struct rg_monitor_answer *answer)
+{
+    if (!entry->share.grant.preempts)
+        return RG_ERR_REFUSED;
+    struct rg_monitor_answer unlimited = *answer;
+    const enum rg_status status = check_quotas(sessions, entry, &unlimited);
+    if (status != RG_OK)
+        *answer = unlimited;
+    else if (rg_preemption_make_room(sessions, &entry->share.grant))
+        return RG_ERR_TIMEOUT;
+    return RG_ERR_REFUSED;
+}
+
 enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_driver *driver,
                                  const struct rg_monitor_question *question, const struct rg_who *who,
                                  const struct rg_session_files *files, struct rg_monitor_answer *answer)
@@ -439,7 +454,7 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
                       "the server is out of memory; try again later");
     struct rg_session_info *info = &entry->info;
     RG_TRY(admit(sessions, driver, wanted, who, info, answer));
-    info->id = sessions->next_id++;
+    info->id = sessions->next_id;
     info->identity = wanted->claimed;
     info->since_unix = (uint64_t)time(NULL);
     memcpy(info->identity_name, who->name, sizeof info->identity_name);
@@ -452,10 +467,13 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
 
     char why[512] = "";
     enum rg_status status = grant_share(sessions, entry, wanted, answer);
+    if (status == RG_ERR_REFUSED && answer->code == RG_REFUSAL_FULL)
+        return make_room(sessions, entry, answer);
     if (status == RG_OK)
         status = check_quotas(sessions, entry, answer);
     if (status != RG_OK)
         return status;
+    sessions->next_id++;
     status = start_process(sessions, driver, entry, wanted->purpose, files, why, sizeof why);
     if (status != RG_OK) {
         rg_shares_release(&sessions->shares, &entry->share, info->id);

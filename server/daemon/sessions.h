@@ -9,6 +9,7 @@
 #include "server/accounts/accounts.h"
 #include "server/daemon/board.h"
 #include "server/daemon/driver.h"
+#include "server/daemon/preemption.h"
 #include "server/daemon/shares.h"
 #include "server/daemon/who.h"
 #include "server/suspend/command.h"
@@ -31,6 +32,7 @@ struct rg_session_entry {
     uint64_t used_up_ns; /* since when it is known that its GPU hours are used up; 0: they are not */
     int hand;            /* a socket by which its worker gets further connections; -1: it takes none */
     uint64_t pool_lease; /* the lease of the pool by which it was begun; 0: none */
+    struct rg_preemption preemption;
 };
 
 /** What comes with a question: descriptors of the monitor's. */
@@ -65,7 +67,8 @@ void rg_sessions_allow_netperf(struct rg_sessions *sessions, const char *path);
 
 /**
  * Decides on a session and starts its worker, with the connection and the file with its client's hello; the caller keeps its
- * own descriptors. On anything but RG_OK `answer` has what to tell the client.
+ * own descriptors. On anything but RG_OK `answer` has what to tell the client. RG_ERR_TIMEOUT: sessions of lower priority are about to
+ * give it their memory; to be called again, until the caller has no more patience and tells the client that.
  */
 RG_MUST_CHECK enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_driver *driver,
                                                const struct rg_monitor_question *question,

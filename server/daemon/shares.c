@@ -177,6 +177,31 @@ enum rg_status rg_shares_grant(struct rg_shares *shares, const struct rg_share_w
     return refuse(answer, RG_REFUSAL_INTERNAL, "the server is out of memory; try again later");
 }
 
+uint64_t rg_shares_owed_to(const struct rg_shares *shares, const struct rg_share_grant_device *device)
+{
+    const struct rg_share_place *place = &shares->devices[device->ordinal].device.page->places[device->place];
+    const uint64_t guaranteed = atomic_load(&place->guaranteed), held = atomic_load(&place->held);
+    const uint64_t owed = held > guaranteed ? held : guaranteed,
+                   total = shares->devices[device->ordinal].total;
+    return owed < total ? owed : total; /* whatever stands on the page */
+}
+
+uint64_t rg_shares_lacks(const struct rg_shares *shares, const struct rg_share_grant_device *device)
+{
+    const struct rg_shares_device *of = &shares->devices[device->ordinal];
+    const uint64_t owed = rg_share_owed(&of->device),
+                   left = of->to_promise > owed ? of->to_promise - owed : 0;
+    return device->memory_limit > left ? device->memory_limit - left : 0;
+}
+
+bool rg_shares_have_room(const struct rg_shares *shares, const struct rg_share_grant_device *device,
+                         uint64_t bytes)
+{
+    const struct rg_share_device *of = &shares->devices[device->ordinal].device;
+    const uint64_t owed = rg_share_owed(of), capacity = atomic_load(&of->page->capacity);
+    return owed == 0 || (owed <= capacity && bytes <= capacity - owed);
+}
+
 void rg_shares_release(struct rg_shares *shares, struct rg_shares_session *session, uint64_t id)
 {
     if (!session->slot)

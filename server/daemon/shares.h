@@ -62,6 +62,14 @@ RG_MUST_CHECK enum rg_status rg_shares_check_project(const struct rg_shares *sha
 /** After the worker has been reaped. */
 void rg_shares_release(struct rg_shares *shares, struct rg_shares_session *session, uint64_t id);
 
+/** What a device owes a session: what is guaranteed to it, or what it holds, whichever is more. */
+uint64_t rg_shares_owed_to(const struct rg_shares *shares, const struct rg_share_grant_device *device);
+/** How much a device has too little for a guarantee. */
+uint64_t rg_shares_lacks(const struct rg_shares *shares, const struct rg_share_grant_device *device);
+/** Whether a device has so much that it owes nobody. */
+bool rg_shares_have_room(const struct rg_shares *shares, const struct rg_share_grant_device *device,
+                         uint64_t bytes);
+
 /** What is guaranteed of a device's memory. */
 static inline uint64_t rg_shares_promised(const struct rg_shares *shares, uint32_t device)
 {

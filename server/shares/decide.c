@@ -176,6 +176,7 @@ enum rg_status rg_share_decide(const struct rg_share_limits *limits, const struc
     const struct rg_share_card *smallest = cards;
     *out = (struct rg_share_grant){.n_devices = n_cards};
     memcpy(out->project, wish->project, sizeof out->project);
+    out->preempts = limits->preempt;
     if (wish->memory_bytes && wish->memory_millionths) {
         rg_explain(why, why_size,
                    "a share of memory was asked for as a size and as a part; ask for one of both");

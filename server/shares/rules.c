@@ -114,6 +114,7 @@ static const struct key {
     {"max-priority", get_priority, AT(max_priority)},
     {"idle-timeout", get_duration, AT(idle_timeout_ns)},
     {"max-idle-timeout", get_duration, AT(max_idle_timeout_ns)},
+    {"preempt", get_flag, AT(preempt)},
 #undef AT
 };
 

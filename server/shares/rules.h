@@ -36,6 +36,7 @@ struct rg_share_limits {
     uint32_t weight, max_weight;
     enum rg_share_priority priority, max_priority;
     uint64_t idle_timeout_ns, max_idle_timeout_ns;
+    bool preempt; /* sessions of lower priority are suspended for memory that it asks for */
 };
 
 /** Who asks, as the monitor has found out. */

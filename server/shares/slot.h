@@ -30,6 +30,8 @@ struct rg_share_grant {
     uint32_t weight;             /* 1 to RG_SHARE_WEIGHT_MAX */
     enum rg_share_priority priority;
     bool overcommitted;       /* the memory limits are no guarantees */
+    bool preempts;            /* others of lower priority are suspended for its memory */
+    bool preempted;           /* its own is another's: it is to be suspended as long as this is so */
     uint64_t idle_timeout_ns; /* 0: none */
     char project[RG_CONTROL_TEXT];
     uint32_t n_devices;
@@ -49,6 +51,8 @@ struct rg_share_usage {
     _Atomic uint32_t state;       /* enum rg_share_state */
     _Atomic uint32_t suspended;   /* enum rg_suspend_result: what came of the last command to suspend it */
     _Atomic uint32_t suspensions; /* such commands that have been done */
+    _Atomic uint32_t preempted;   /* enum rg_suspend_result: what came of it when it was last preempted */
+    _Atomic uint32_t preemptions; /* how often something has come of that */
     _Atomic uint64_t last_use_ns; /* when the session last gave a device work */
     _Atomic uint64_t bytes_in, bytes_out; /* bulk data from and to the client */
     struct rg_share_usage_device devices[RG_DEVICES_MAX];

@@ -15,6 +15,22 @@ void rg_suspend_answer(enum rg_suspend_result result)
     atomic_fetch_add(&rg_share.slot->usage.suspensions, 1);
 }
 
+bool rg_suspend_is_preempted(void)
+{
+    struct rg_share_grant grant = {0};
+    if (rg_share.slot)
+        rg_share_slot_get(rg_share.slot, &grant, NULL);
+    return grant.preempted;
+}
+
+void rg_suspend_answer_preemption(enum rg_suspend_result result)
+{
+    if (!rg_share.slot)
+        return;
+    atomic_store(&rg_share.slot->usage.preempted, (uint32_t)result);
+    atomic_fetch_add(&rg_share.slot->usage.preemptions, 1);
+}
+
 uint64_t rg_suspend_granted_ns(void)
 {
     struct rg_share_grant grant = {0};

@@ -21,6 +21,10 @@ struct rg_suspend_charges {
 void rg_suspend_show(enum rg_share_state state);
 /** A command has been done. */
 void rg_suspend_answer(enum rg_suspend_result result);
+/** Whether a session of higher priority is to have its memory, or has it: as the monitor says now. Any thread. */
+bool rg_suspend_is_preempted(void);
+/** What came of that. */
+void rg_suspend_answer_preemption(enum rg_suspend_result result);
 /** The time-out that the monitor has granted, as it is now; 0: none. */
 uint64_t rg_suspend_granted_ns(void);
 void rg_suspend_give(struct rg_suspend_charges *charges);

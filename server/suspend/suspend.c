@@ -55,6 +55,7 @@ struct suspend {
     uint64_t uses, used_ns; /* of the gate when it looked last, and when they had changed */
     uint64_t away_ns;       /* when it was suspended */
     bool warned, told_held;
+    bool preempted; /* it has been answered that it is preempted, until it no longer is */
     /* it could not be suspended by itself: not tried again for so long, until then */
     uint64_t again_ns, not_before_ns;
     struct rg_suspend_charges charges;
@@ -330,9 +331,32 @@ static void idle(struct rg_worker *worker)
     }
 }
 
+/* Whether the monitor has taken its memory for another session; the first time that is answered. */
+static bool see_preemption(struct rg_worker *worker, bool away)
+{
+    struct suspend *suspend = suspend_of(worker);
+    const bool preempted = rg_suspend_is_preempted();
+    if (preempted && !suspend->preempted) {
+        const enum rg_suspend_result result =
+            away ? RG_SUSPEND_DONE : put_away(worker, rg_now_ns() + COMMAND_NS);
+        if (result == RG_SUSPEND_DONE)
+            say(worker, "this session is suspended for one of higher priority: its calls wait until the GPU "
+                        "has memory for it "
+                        "again");
+        rg_suspend_answer_preemption(result);
+    }
+    suspend->preempted = preempted;
+    return preempted;
+}
+
 static void run(struct rg_worker *worker, enum rg_suspend_command command)
 {
     struct suspend *suspend = suspend_of(worker);
+    if (see_preemption(worker, false) && suspend->state == RG_SUSPEND_SUSPENDED) {
+        if (command != RG_SUSPEND_NOTHING)
+            rg_suspend_answer(command == RG_SUSPEND_RESUME ? RG_SUSPEND_PREEMPTED : RG_SUSPEND_DONE);
+        return;
+    }
     if (command == RG_SUSPEND_NOTHING) {
         idle(worker);
         return;
@@ -355,6 +379,11 @@ static void stay_away(struct rg_worker *worker, enum rg_suspend_command command)
         suspend->held = command == RG_SUSPEND_HOLD;
     const bool wanted = rg_device_wanted(&worker->device), held = suspend->held;
     pthread_mutex_unlock(&suspend->lock);
+    if (see_preemption(worker, true)) {
+        if (command != RG_SUSPEND_NOTHING)
+            rg_suspend_answer(command == RG_SUSPEND_RESUME ? RG_SUSPEND_PREEMPTED : RG_SUSPEND_DONE);
+        return;
+    }
     if (command == RG_SUSPEND_RESUME || (wanted && !held))
         resume(worker);
     else if (wanted && !suspend->told_held) {
@@ -400,7 +429,7 @@ static void *suspend_main(void *argument)
             run(worker, command);
         pthread_mutex_lock(&suspend->lock);
         const bool comes = suspend->state == RG_SUSPEND_SUSPENDED && rg_device_wanted(&worker->device) &&
-                           (!suspend->held || !suspend->told_held);
+                           (!suspend->held || !suspend->told_held) && !suspend->preempted;
         const struct timespec until = rg_timespec(next_look(suspend));
         if (!comes && suspend->command == RG_SUSPEND_NOTHING && !rg_worker_over(worker))
             (void)pthread_cond_timedwait(&suspend->changed, &suspend->lock, &until);
@@ -444,7 +473,8 @@ void rg_suspend_set_policy(struct rg_worker *worker, const struct rg_suspend_pol
 void rg_suspend_command(struct rg_worker *worker, enum rg_suspend_command command)
 {
     RG_SCOPED_LOCK(&suspend_of(worker)->lock);
-    suspend_of(worker)->command = command;
+    if (command != RG_SUSPEND_LOOK) /* which it does whenever it is woken */
+        suspend_of(worker)->command = command;
     start_thread(worker);
 }
 

@@ -7,10 +7,13 @@ usage: suspend_test.py BUILD_FOLDER
 import contextlib
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "scripts"))
@@ -60,13 +63,21 @@ class Program:
         self.process.communicate()
 
 
-class Suspension(unittest.TestCase):
+class Case(unittest.TestCase):
+    """A server with a state folder and 1 GiB of GPU memory."""
+
+    TCP = False
+
+    def arguments(self):
+        return []
+
     def setUp(self):
         self.stack = contextlib.ExitStack()
         self.addCleanup(self.stack.close)
         self.state = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="remote-gpu-state-"))
         self.server = self.stack.enter_context(
-            Server(BUILD, arguments=["--state-dir", self.state], environment={"SOFTGPU_MEMORY": "1G"}))
+            Server(BUILD, tcp=self.TCP, arguments=["--state-dir", self.state, *self.arguments()],
+                   environment={"SOFTGPU_MEMORY": "1G", "REMOTE_GPU_LOG": "info"}))
 
     def start(self, *options):
         program = Program(self.stack, BUILD, self.server.address, *options)
@@ -85,6 +96,8 @@ class Suspension(unittest.TestCase):
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         return done.stdout + done.stderr
 
+
+class Suspension(Case):
     def test_operator(self):
         program = self.start()
         self.assertEqual(self.command("suspend", "1"), "session 1: is suspended until its next call\n")
@@ -184,6 +197,146 @@ class Suspension(unittest.TestCase):
         self.server.process.wait()
         with Server(BUILD, arguments=["--state-dir", self.state]):  # a socket that was left does not matter
             self.assertIn("no such session", self.command("suspend", "1", status=1))
+
+
+class Cable:
+    """Connections to a server that can be cut, all at once; new ones go through."""
+
+    def __init__(self, stack, address):
+        self.server = address.rsplit("/", 1)[-1].rsplit(":", 1)
+        self.listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+        self.ends, self.lock = [], threading.Lock()
+        threading.Thread(target=self.accept, daemon=True).start()
+        stack.callback(self.close)
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client, server = self.listener.accept()[0], socket.create_connection(self.server)
+                with self.lock:
+                    self.ends += [client, server]
+                for one, other in ((client, server), (server, client)):
+                    threading.Thread(target=self.carry, args=(one, other), daemon=True).start()
+
+    @staticmethod
+    def carry(one, other):
+        with contextlib.suppress(OSError):
+            while data := one.recv(1 << 16):
+                other.sendall(data)
+        for end in (one, other):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def cut(self):
+        with self.lock:
+            for end in self.ends:
+                with contextlib.suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+
+    def close(self):
+        self.cut()
+        for end in self.ends:
+            end.close()
+
+
+class Grace(Case):
+    """Sessions that outlive their connections also while they are suspended."""
+
+    TCP = True
+
+    def arguments(self):
+        return ["--reconnect-grace", "60"]
+
+    def test_connection_is_lost(self):
+        cable = Cable(self.stack, self.server.address)
+        program = Program(self.stack, BUILD, cable.address, "-m", "700M")
+        self.assertEqual(program.line(), "ready")
+        for number, asks_first in enumerate((True, False), 1):
+            self.command("suspend", "--hold", "1")
+            if asks_first:  # its call waits when the connection is lost
+                program.ask()
+                self.assertIn("operator", program.process.stderr.readline())
+            cable.cut()
+            if not asks_first:
+                program.ask()
+            self.assertTrue(wait_until(lambda: self.server.log().count("without a connection") == number, 60), self.server.log())
+            self.assertEqual(self.state_of(1), "suspended")
+            self.command("resume", "1")
+            self.assertEqual(program.line(), "the same")
+
+    def test_client_never_comes_back(self):
+        """Its memory is others' meanwhile, and its end is as it always is."""
+        program = self.start("-m", "700M")
+        self.command("suspend", "1")
+        program.kill()
+        self.assertTrue(wait_until(lambda: "its connection was lost" in self.server.log() or not self.sessions(), 60))
+        self.start("-m", "700M")
+
+
+class Preemption(Case):
+    """Sessions that are suspended for those of higher priority."""
+
+    RULES = {"default": {"max-priority": "high"}, "projects": {"urgent": {"members": ["uid:%d" % os.geteuid()], "preempt": True}}}
+
+    def arguments(self):
+        rules = os.path.join(self.state, "rules.json")
+        with open(rules, "w") as file:
+            json.dump(self.RULES, file)
+        return ["--rules", rules]
+
+    def refused(self, *options):
+        done = subprocess.run([BUILD.command, "run", "-s", self.server.address, *options, "--", sys.executable, "-c", PROGRAM],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        self.assertNotEqual(done.returncode, 0)
+        return done.stderr
+
+    def test_room_for_another(self):
+        low = self.start("-m", "700M", "--priority", "low")
+        self.assertIn("were asked for", self.refused("-m", "700M", "--priority", "high"))  # by rule only
+        self.assertIn("were asked for", self.refused("-m", "700M", "--priority", "low", "--project", "urgent"))
+        self.assertTrue(wait_until(lambda: self.state_of(1) == "running", 60))
+        high = self.start("-m", "700M", "--priority", "high", "--project", "urgent")
+        self.assertTrue(wait_until(lambda: self.state_of(1) == "suspended", 60))
+        low.ask()
+        self.assertIn("suspended for one of higher priority", low.process.stderr.readline())
+        self.assertIn("for a session of higher priority", self.command("resume", "1", status=125))
+        self.assertIn("were asked for", self.refused("-m", "700M"))  # nobody takes it from the other one
+        self.assertEqual(self.state_of(1), "suspended")
+        high.ask()
+        self.assertEqual(high.line(), "the same")
+        high.kill()
+        self.assertEqual(low.line(), "the same")
+        self.assertTrue(wait_until(lambda: self.state_of(1) == "running", 60))
+
+    def test_as_few_as_needed_and_in_order(self):
+        """Who is chosen, and in which order they come back."""
+        programs = [self.start("-m", "300M", "--priority", priority) for priority in ("low", "normal", "low")]
+        one = self.start("-m", "300M", "--priority", "high", "--project", "urgent")
+        self.assertTrue(wait_until(lambda: [self.state_of(i) for i in (1, 2, 3)] == ["running", "running", "suspended"], 60))
+        two = self.start("-m", "600M", "--priority", "high", "--project", "urgent")
+        self.assertTrue(wait_until(lambda: [self.state_of(i) for i in (1, 2, 3)] == ["suspended"] * 3, 60))
+        for program in programs:
+            program.ask()
+        two.kill()
+        one.kill()
+        for program in programs:
+            self.assertEqual(program.line(), "the same")
+        back = re.findall(r"session (\d) may have its GPU memory again", self.server.log())
+        self.assertEqual(back, ["2", "3", "1"])
+
+    def test_killed(self):
+        """Whoever goes meanwhile: nothing stays suspended for it."""
+        low = self.start("-m", "700M", "--priority", "low")
+        workers = set(self.server.workers())
+        self.start("-m", "700M", "--priority", "high", "--project", "urgent")
+        for pid in set(self.server.workers()) - workers:
+            os.kill(pid, signal.SIGKILL)
+        low.ask()
+        self.assertEqual(low.line(), "the same")
+        self.start("-m", "700M", "--priority", "high", "--project", "urgent")
+        low.kill()
+        self.assertTrue(wait_until(lambda: 1 not in self.sessions(), 60))
 
 
 if __name__ == "__main__":
