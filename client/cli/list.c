@@ -59,6 +59,8 @@ static void print_share(const struct rg_session_info *session, unsigned first)
         printf(", which waited %.3f s for its turn", (double)throttled / 1e9);
     if (session->idle_timeout_ns)
         printf(", suspended when idle for %g s", (double)session->idle_timeout_ns / 1e9);
+    if (session->exclusive)
+        printf(", alone on its GPUs");
     printf("%s%s\n", session->project[0] ? ", project " : "", session->project);
 }
 

@@ -8,9 +8,9 @@
 #include <stdio.h>
 
 /* Columns of the tables, without the borders and the blanks beside them. */
-static const int gpu_widths[] = {3, 30, 12, 19, 5};
+static const int gpu_widths[] = {3, 30, 12, 19, 5, 9};
 static const int session_widths[] = {3, 7, 22, 7, 20, 30};
-#define GPU_COLUMNS     5
+#define GPU_COLUMNS     6
 #define SESSION_COLUMNS 6
 
 static void print_rule(const int *widths, int n, char fill)
@@ -44,11 +44,21 @@ static void print_row(const int *widths, int n, const char *const *cells)
     puts("|");
 }
 
+/* How sessions use a GPU now. */
+static const char *mode_of(const struct rg_inventory *inventory, uint32_t ordinal)
+{
+    for (uint32_t i = 0; i < inventory->n_sessions; i++)
+        for (uint32_t j = 0; j < inventory->sessions[i].n_devices; j++)
+            if (inventory->sessions[i].exclusive && inventory->sessions[i].devices[j] == ordinal)
+                return "exclusive";
+    return "shared";
+}
+
 static void print_gpus(const struct rg_inventory *inventory, unsigned first)
 {
     print_rule(gpu_widths, GPU_COLUMNS, '-');
     print_row(gpu_widths, GPU_COLUMNS,
-              (const char *const[]){"GPU", "Name", "Bus", "Memory used / total", "Util"});
+              (const char *const[]){"GPU", "Name", "Bus", "Memory used / total", "Util", "Mode"});
     print_rule(gpu_widths, GPU_COLUMNS, '=');
     for (uint32_t i = 0; i < inventory->n_devices; i++) {
         const struct rg_device_info *device = &inventory->devices[i];
@@ -59,7 +69,9 @@ static void print_gpus(const struct rg_inventory *inventory, unsigned first)
             rg_cli_bytes_text(device->memory_total - device->memory_free, used, sizeof used);
         snprintf(memory, sizeof memory, "%s / %s", used, total);
         const char *bus = device->pci[0] ? device->pci : "n/a";
-        print_row(gpu_widths, GPU_COLUMNS, (const char *const[]){index, device->name, bus, memory, "n/a"});
+        print_row(gpu_widths, GPU_COLUMNS,
+                  (const char *const[]){index, device->name, bus, memory, "n/a",
+                                        mode_of(inventory, device->ordinal)});
     }
     print_rule(gpu_widths, GPU_COLUMNS, '-');
 }

@@ -68,6 +68,13 @@ static bool get_duration(const char *name, uint64_t *out)
     return true;
 }
 
+static bool get_flag(const char *name, bool *out)
+{
+    const char *text = text_of(name);
+    *out = text && strcmp(text, "yes") == 0;
+    return !text || *out || strcmp(text, "no") == 0 || wrong(name, "it is neither yes nor no");
+}
+
 static bool get_project(const char *name, char *out, size_t size)
 {
     const char *text = text_of(name);
@@ -90,5 +97,6 @@ bool rg_share_wanted(struct rg_share_wish *out)
            get_weight("REMOTE_GPU_WEIGHT", &out->weight) &&
            get_priority("REMOTE_GPU_PRIORITY", &out->priority) &&
            get_duration("REMOTE_GPU_IDLE_TIMEOUT", &out->idle_timeout_ns) &&
+           get_flag("REMOTE_GPU_EXCLUSIVE", &out->exclusive) &&
            get_project("REMOTE_GPU_PROJECT", out->project, sizeof out->project);
 }

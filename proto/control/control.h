@@ -159,6 +159,7 @@ struct rg_share_wish {
     uint32_t weight;             /* 1 to RG_SHARE_WEIGHT_MAX */
     enum rg_share_priority priority;
     uint64_t idle_timeout_ns;
+    bool exclusive; /* no other session on its devices */
     char project[RG_CONTROL_TEXT];
 };
 
@@ -195,6 +196,7 @@ struct rg_session_info {
     uint64_t idle_timeout_ns, launches;
     char project[RG_CONTROL_TEXT];
     bool overcommitted; /* its memory limits are no guarantees */
+    bool exclusive;     /* it has its devices alone */
 };
 
 struct rg_transport_list {

@@ -123,6 +123,7 @@ static enum rg_status pack_client_hello(Rg__Control *control, const struct rg_cl
     hello.weight = from->share.weight;
     hello.priority = from->share.priority;
     hello.idle_timeout_ns = from->share.idle_timeout_ns;
+    hello.exclusive = from->share.exclusive;
     hello.project = TEXT(from->share.project);
     hello.address_part = from->address_part;
     hello.window_start = from->window_start;
@@ -261,6 +262,7 @@ static void fill_session_share(struct session_scratch *to, const struct rg_sessi
     to->session.launches = from->launches;
     to->session.project = TEXT(from->project);
     to->session.overcommitted = from->overcommitted;
+    to->session.exclusive = from->exclusive;
 }
 
 static enum rg_status pack_inventory(Rg__Control *control, const struct rg_inventory *from, void **data,

@@ -172,6 +172,7 @@ static enum rg_status get_share(struct rg_share_wish *to, const Rg__ClientHello 
     to->weight = from->weight;
     to->priority = (enum rg_share_priority)from->priority;
     to->idle_timeout_ns = from->idle_timeout_ns;
+    to->exclusive = from->exclusive;
     return GET_TEXT(to->project, from->project);
 }
 
@@ -329,6 +330,7 @@ static enum rg_status get_session_share(struct rg_session_info *to, const Rg__Se
     to->idle_timeout_ns = from->idle_timeout_ns;
     to->launches = from->launches;
     to->overcommitted = from->overcommitted;
+    to->exclusive = from->exclusive;
     return GET_TEXT(to->project, from->project);
 }
 

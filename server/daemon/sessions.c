@@ -20,6 +20,7 @@
 #include "server/daemon/accounting.h"
 #include "server/daemon/audit.h"
 #include "server/daemon/confined.h"
+#include "server/daemon/placement.h"
 #include "server/daemon/quotas.h"
 #include "server/handshake/handed.h"
 
@@ -86,63 +87,6 @@ static enum rg_status refuse(struct rg_monitor_answer *answer, enum rg_status st
 /* --- admission ---------------------------------------------------------------------------------------------
  */
 
-/* Fills in info->n_devices devices: those that the fewest sessions use, in their order. */
-static void pick_least_used(const struct rg_sessions *sessions, const struct rg_driver *driver,
-                            struct rg_session_info *info)
-{
-    uint32_t users[RG_DEVICES_MAX] = {0};
-    bool picked[RG_DEVICES_MAX] = {false};
-    for (uint32_t i = 0; i < sessions->n; i++)
-        for (uint32_t j = 0; j < sessions->entries[i]->info.n_devices; j++)
-            users[sessions->entries[i]->info.devices[j]]++;
-    for (uint32_t n = 0; n < info->n_devices; n++) {
-        uint32_t best = UINT32_MAX;
-        for (uint32_t i = 0; i < driver->n_devices; i++)
-            if (!picked[i] && (best == UINT32_MAX || users[i] < users[best]))
-                best = i;
-        picked[best] = true;
-    }
-    for (uint32_t i = 0, n = 0; n < info->n_devices; i++)
-        if (picked[i])
-            info->devices[n++] = i;
-}
-
-/* Which devices the client gets, in its order. */
-static enum rg_status grant_devices(const struct rg_sessions *sessions, const struct rg_driver *driver,
-                                    const struct rg_monitor_start *wanted, uint32_t limit,
-                                    struct rg_session_info *info, struct rg_monitor_answer *answer)
-{
-    if (limit && (wanted->gpus > limit || wanted->n_gpu_indices > limit))
-        return refuse(answer, RG_ERR_REFUSED, RG_REFUSAL_NO_SUCH_GPU,
-                      "%u GPUs were asked for, and you may use %u of this server's at once; ask for fewer",
-                      wanted->gpus > wanted->n_gpu_indices ? wanted->gpus : wanted->n_gpu_indices, limit);
-    for (uint32_t i = 0; i < wanted->n_gpu_indices; i++) {
-        const uint32_t index = wanted->gpu_indices[i];
-        if (index >= driver->n_devices)
-            return refuse(
-                answer, RG_ERR_REFUSED, RG_REFUSAL_NO_SUCH_GPU,
-                "GPU %u was asked for, but this server's GPUs are 0 to %u; 'remote-gpu list' shows them",
-                index, driver->n_devices - 1);
-        for (uint32_t j = 0; j < i; j++)
-            if (wanted->gpu_indices[j] == index)
-                return refuse(answer, RG_ERR_REFUSED, RG_REFUSAL_NO_SUCH_GPU,
-                              "GPU %u was asked for twice; name each once", index);
-        info->devices[i] = index;
-    }
-    info->n_devices = wanted->n_gpu_indices;
-    if (info->n_devices > 0)
-        return RG_OK;
-    if (wanted->gpus > driver->n_devices)
-        return refuse(answer, RG_ERR_REFUSED, RG_REFUSAL_NO_SUCH_GPU,
-                      "%u GPUs were asked for, but this server has %u; ask for fewer, or another server",
-                      wanted->gpus, driver->n_devices);
-    info->n_devices = wanted->gpus ? wanted->gpus : driver->n_devices;
-    if (limit && info->n_devices > limit)
-        info->n_devices = limit;
-    pick_least_used(sessions, driver, info);
-    return RG_OK;
-}
-
 static uint32_t smaller_limit(uint32_t a, uint32_t b)
 {
     return a && (!b || a < b) ? a : b;
@@ -181,7 +125,7 @@ static enum rg_status admit(const struct rg_sessions *sessions, const struct rg_
             answer, RG_ERR_REFUSED, RG_REFUSAL_UNSUPPORTED,
             "this server does not answer measurements (--no-netperf, or its installation is incomplete)");
     }
-    return grant_devices(sessions, driver, wanted, who->limits.max_gpus, info, answer);
+    return rg_placement(sessions, driver, wanted, who, info, answer);
 }
 
 /* --- starting ----------------------------------------------------------------------------------------------
@@ -485,10 +429,10 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
     format_devices(info, devices, sizeof devices);
     if (info->n_devices == 0)
         snprintf(devices, sizeof devices, "none (netperf)");
-    rg_info("session %llu starts: %s, %s; %s@%s, process %u, from %s, GPU %s, worker %d: %s",
+    rg_info("session %llu starts: %s, %s; %s@%s, process %u, from %s, GPU %s%s, worker %d: %s",
             (unsigned long long)info->id, rg_who_text(who), who->encrypted ? "by TLS" : "not encrypted",
             info->identity.user, info->identity.host, info->identity.pid, info->peer, devices,
-            (int)entry->pid, info->identity.command);
+            entry->share.grant.exclusive ? " alone" : "", (int)entry->pid, info->identity.command);
     rg_audit(&(struct rg_audit){.event = RG_AUDIT_GRANT,
                                 .user = who->name,
                                 .serial = who->serial,

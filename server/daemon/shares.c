@@ -95,6 +95,16 @@ static struct rg_share_user user_of(const struct rg_shares *shares, const struct
     return user;
 }
 
+bool rg_shares_are_exclusive(const struct rg_shares *shares, const struct rg_share_wish *wish,
+                             const struct rg_who *who)
+{
+    const struct rg_share_user user = user_of(shares, who);
+    struct rg_share_limits limits;
+    if (rg_share_rules_limits(shares->rules, &user, wish->project, &limits, NULL, 0) != RG_OK)
+        return false;
+    return limits.mode == RG_SHARE_MODE_EXCLUSIVE || (wish->exclusive && limits.mode != RG_SHARE_MODE_SHARED);
+}
+
 enum rg_status rg_shares_check_project(const struct rg_shares *shares, const struct rg_who *who,
                                        const char *project, struct rg_monitor_answer *answer)
 {

@@ -56,6 +56,9 @@ RG_MUST_CHECK enum rg_status rg_shares_grant(struct rg_shares *shares, const str
                                              const struct rg_who *who, uint64_t id,
                                              const struct rg_session_info *info,
                                              struct rg_shares_session *out, struct rg_monitor_answer *answer);
+/** Whether a session is to have its devices alone, by its wish or by the rules; false where it will be refused. */
+bool rg_shares_are_exclusive(const struct rg_shares *shares, const struct rg_share_wish *wish,
+                             const struct rg_who *who);
 /** Whether somebody may begin sessions for a project ("": for none). On anything but RG_OK `answer` has what to tell the client. */
 RG_MUST_CHECK enum rg_status rg_shares_check_project(const struct rg_shares *shares, const struct rg_who *who,
                                                      const char *project, struct rg_monitor_answer *answer);

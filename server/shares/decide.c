@@ -177,6 +177,14 @@ enum rg_status rg_share_decide(const struct rg_share_limits *limits, const struc
     *out = (struct rg_share_grant){.n_devices = n_cards};
     memcpy(out->project, wish->project, sizeof out->project);
     out->preempts = limits->preempt;
+    out->exclusive = wish->exclusive || limits->mode == RG_SHARE_MODE_EXCLUSIVE;
+    if (wish->exclusive && limits->mode == RG_SHARE_MODE_SHARED) {
+        rg_explain(why, why_size,
+                   "a GPU alone (--exclusive) was asked for, and this server's operator has you share them; "
+                   "leave it out, "
+                   "or ask the operator");
+        return RG_ERR_REFUSED;
+    }
     if (wish->memory_bytes && wish->memory_millionths) {
         rg_explain(why, why_size,
                    "a share of memory was asked for as a size and as a part; ask for one of both");

@@ -89,6 +89,20 @@ static bool get_duration(const json_t *value, void *out, char *why, size_t why_s
     return *(uint64_t *)out != 0;
 }
 
+static bool get_mode(const json_t *value, void *out, char *why, size_t why_size)
+{
+    const char *text = json_string_value(value);
+    enum rg_share_mode *mode = out;
+    *mode = text && strcmp(text, "exclusive") == 0 ? RG_SHARE_MODE_EXCLUSIVE
+            : text && strcmp(text, "shared") == 0  ? RG_SHARE_MODE_SHARED
+                                                   : RG_SHARE_MODE_ANY;
+    if (*mode != RG_SHARE_MODE_ANY)
+        return true;
+    rg_explain(why, why_size,
+               "is not \"shared\" or \"exclusive\"; MPS and MIG are not supported on this driver");
+    return false;
+}
+
 static bool get_flag(const json_t *value, void *out, char *why, size_t why_size)
 {
     if (!json_is_boolean(value))
@@ -114,6 +128,7 @@ static const struct key {
     {"max-priority", get_priority, AT(max_priority)},
     {"idle-timeout", get_duration, AT(idle_timeout_ns)},
     {"max-idle-timeout", get_duration, AT(max_idle_timeout_ns)},
+    {"mode", get_mode, AT(mode)},
     {"preempt", get_flag, AT(preempt)},
 #undef AT
 };

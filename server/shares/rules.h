@@ -28,6 +28,12 @@ struct rg_share_amount {
     uint32_t millionths;
 };
 
+enum rg_share_mode {
+    RG_SHARE_MODE_ANY, /* as the session wants it */
+    RG_SHARE_MODE_SHARED,
+    RG_SHARE_MODE_EXCLUSIVE,
+};
+
 /** What holds for one session; zeros: nothing was said. */
 struct rg_share_limits {
     struct rg_share_amount memory, max_memory; /* what it gets if it does not ask; what it may ask for */
@@ -36,7 +42,8 @@ struct rg_share_limits {
     uint32_t weight, max_weight;
     enum rg_share_priority priority, max_priority;
     uint64_t idle_timeout_ns, max_idle_timeout_ns;
-    bool preempt; /* sessions of lower priority are suspended for memory that it asks for */
+    enum rg_share_mode mode; /* of using a device: beside others, or alone */
+    bool preempt;            /* sessions of lower priority are suspended for memory that it asks for */
 };
 
 /** Who asks, as the monitor has found out. */

@@ -30,6 +30,7 @@ struct rg_share_grant {
     uint32_t weight;             /* 1 to RG_SHARE_WEIGHT_MAX */
     enum rg_share_priority priority;
     bool overcommitted;       /* the memory limits are no guarantees */
+    bool exclusive;           /* no other session is on its devices */
     bool preempts;            /* others of lower priority are suspended for its memory */
     bool preempted;           /* its own is another's: it is to be suspended as long as this is so */
     uint64_t idle_timeout_ns; /* 0: none */

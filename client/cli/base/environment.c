@@ -91,6 +91,7 @@ static bool set_share(const struct rg_cli_settings *settings)
            (!settings->compute || set_fraction("REMOTE_GPU_COMPUTE", settings->compute) == RG_OK) &&
            (!settings->weight || set_number("REMOTE_GPU_WEIGHT", settings->weight) == RG_OK) &&
            (!settings->priority || setenv("REMOTE_GPU_PRIORITY", settings->priority, 1) == 0) &&
+           (!settings->exclusive || setenv("REMOTE_GPU_EXCLUSIVE", "yes", 1) == 0) &&
            (!settings->idle_timeout_ns || setenv("REMOTE_GPU_IDLE_TIMEOUT", idle, 1) == 0) &&
            (!settings->project || setenv("REMOTE_GPU_PROJECT", settings->project, 1) == 0);
 }

@@ -79,6 +79,8 @@ static const struct rg_option table[] = {
     OPTION("priority", CHOICE, priority,
            "whose work goes first on a GPU that several use (default: what the server gives, usually normal)",
            .argument = "low|normal|high", .commands = RG_CLI_RUN, .environment = "REMOTE_GPU_PRIORITY"),
+    OPTION("exclusive", FLAG, exclusive, "have the GPUs alone: no other session while the command runs",
+           .commands = RG_CLI_RUN, .environment = "REMOTE_GPU_EXCLUSIVE"),
     OPTION("idle-timeout", SECONDS, idle_timeout_ns,
            "let the server take the command's GPU memory away, and bring it back at the next call, when no "
            "GPU was used for so long (default: what the server says)",

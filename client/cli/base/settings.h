@@ -37,6 +37,7 @@ struct rg_cli_settings {
     int64_t weight;    /* 0: not said */
     char *priority;    /* NULL: not said */
     uint64_t idle_timeout_ns;
+    bool exclusive;
     char *project; /* NULL: not said */
     char *transport;
     char *rails;       /* NULL: not said */

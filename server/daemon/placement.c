@@ -1,0 +1,131 @@
+/* placement.c - see placement.h. */
+#include "server/daemon/placement.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static enum rg_status refuse(struct rg_monitor_answer *answer, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static enum rg_status refuse(struct rg_monitor_answer *answer, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(answer->why, sizeof answer->why, format, arguments);
+    va_end(arguments);
+    answer->code = RG_REFUSAL_NO_SUCH_GPU;
+    return RG_ERR_REFUSED;
+}
+
+/* Who uses each device. */
+struct users {
+    uint32_t n[RG_DEVICES_MAX];
+    uint64_t alone[RG_DEVICES_MAX]; /* the session that has it alone; 0: none */
+};
+
+static void count_users(const struct rg_sessions *sessions, struct users *users)
+{
+    *users = (struct users){0};
+    for (uint32_t i = 0; i < sessions->n; i++) {
+        const struct rg_session_entry *entry = sessions->entries[i];
+        for (uint32_t j = 0; j < entry->info.n_devices; j++) {
+            users->n[entry->info.devices[j]]++;
+            if (entry->share.grant.exclusive)
+                users->alone[entry->info.devices[j]] = entry->info.id;
+        }
+    }
+}
+
+/* Whether a session may be on a device beside those that are: nobody may where one is alone, and who is to be alone nowhere else. */
+static bool is_open(const struct users *users, uint32_t device, bool exclusive)
+{
+    return !users->alone[device] && (!exclusive || users->n[device] == 0);
+}
+
+/* Fills in info->n_devices devices: those that the fewest sessions use, in their order. There are as many that are open. */
+static void pick_least_used(const struct users *users, const struct rg_driver *driver, bool exclusive,
+                            struct rg_session_info *info)
+{
+    bool picked[RG_DEVICES_MAX] = {false};
+    for (uint32_t n = 0; n < info->n_devices; n++) {
+        uint32_t best = UINT32_MAX;
+        for (uint32_t i = 0; i < driver->n_devices; i++)
+            if (!picked[i] && is_open(users, i, exclusive) &&
+                (best == UINT32_MAX || users->n[i] < users->n[best]))
+                best = i;
+        picked[best] = true;
+    }
+    for (uint32_t i = 0, n = 0; n < info->n_devices; i++)
+        if (picked[i])
+            info->devices[n++] = i;
+}
+
+/* The devices that the client has named. */
+static enum rg_status grant_named(const struct users *users, const struct rg_driver *driver,
+                                  const struct rg_monitor_start *wanted, bool exclusive,
+                                  struct rg_session_info *info, struct rg_monitor_answer *answer)
+{
+    for (uint32_t i = 0; i < wanted->n_gpu_indices; i++) {
+        const uint32_t index = wanted->gpu_indices[i];
+        if (index >= driver->n_devices)
+            return refuse(
+                answer,
+                "GPU %u was asked for, but this server's GPUs are 0 to %u; 'remote-gpu list' shows them",
+                index, driver->n_devices - 1);
+        for (uint32_t j = 0; j < i; j++)
+            if (wanted->gpu_indices[j] == index)
+                return refuse(answer, "GPU %u was asked for twice; name each once", index);
+        if (users->alone[index])
+            return refuse(answer,
+                          "GPU %u was asked for, but session %llu has it alone (exclusive); ask for another "
+                          "GPU, or try "
+                          "again later",
+                          index, (unsigned long long)users->alone[index]);
+        if (!is_open(users, index, exclusive))
+            return refuse(answer,
+                          "GPU %u was asked for alone (exclusive), but %u session%s there; ask for another "
+                          "GPU, or try again "
+                          "later",
+                          index, users->n[index], users->n[index] == 1 ? " is" : "s are");
+        info->devices[i] = index;
+    }
+    info->n_devices = wanted->n_gpu_indices;
+    return RG_OK;
+}
+
+enum rg_status rg_placement(const struct rg_sessions *sessions, const struct rg_driver *driver,
+                            const struct rg_monitor_start *wanted, const struct rg_who *who,
+                            struct rg_session_info *info, struct rg_monitor_answer *answer)
+{
+    const uint32_t limit = who->limits.max_gpus;
+    const bool exclusive = rg_shares_are_exclusive(&sessions->shares, &wanted->share, who);
+    struct users users;
+    uint32_t open = 0;
+    if (limit && (wanted->gpus > limit || wanted->n_gpu_indices > limit))
+        return refuse(answer,
+                      "%u GPUs were asked for, and you may use %u of this server's at once; ask for fewer",
+                      wanted->gpus > wanted->n_gpu_indices ? wanted->gpus : wanted->n_gpu_indices, limit);
+    count_users(sessions, &users);
+    if (wanted->n_gpu_indices > 0)
+        return grant_named(&users, driver, wanted, exclusive, info, answer);
+    if (wanted->gpus > driver->n_devices)
+        return refuse(answer,
+                      "%u GPUs were asked for, but this server has %u; ask for fewer, or another server",
+                      wanted->gpus, driver->n_devices);
+    for (uint32_t i = 0; i < driver->n_devices; i++)
+        open += is_open(&users, i, exclusive);
+    if (open == 0 || wanted->gpus > open)
+        return refuse(
+            answer,
+            exclusive
+                ? "%u of this server's %u GPUs are used by nobody, and as many as were asked for are needed "
+                  "to have "
+                  "them alone (exclusive); ask for fewer, another server, or try again later"
+                : "%u of this server's %u GPUs are left, as others have theirs alone (exclusive); ask for "
+                  "fewer, another server, or try again later",
+            open, driver->n_devices);
+    info->n_devices = wanted->gpus ? wanted->gpus : open;
+    if (limit && info->n_devices > limit)
+        info->n_devices = limit;
+    pick_least_used(&users, driver, exclusive, info);
+    return RG_OK;
+}

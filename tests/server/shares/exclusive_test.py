@@ -1,0 +1,113 @@
+"""Sessions that have their GPUs alone: where they and others are placed, what is refused, and what list, smi and the log show.
+
+usage: exclusive_test.py BUILD_FOLDER
+"""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "scripts"))
+
+from trial import Build, Server, end_group, stop_with_servers, wait_until  # noqa: E402
+
+PROGRAM = """
+import ctypes, sys
+c, n = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+result = c.cuInit(0) or c.cuDeviceGetCount(ctypes.byref(n))
+if result:
+    sys.exit("error %d" % result)
+context = ctypes.c_void_p()
+c.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+print(n.value, flush=True)
+sys.stdin.readline()
+"""
+
+
+class Exclusive(unittest.TestCase):
+    def setUp(self):
+        self.stack = contextlib.ExitStack()
+        self.addCleanup(self.stack.close)
+
+    def serve(self, rules=None, devices=2):
+        folder = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="remote-gpu-rules-"))
+        path = os.path.join(folder, "rules.json")
+        with open(path, "w") as file:
+            json.dump(rules or {}, file)
+        self.server = self.stack.enter_context(Server(BUILD, arguments=["--rules", path], environment={
+            "SOFTGPU_DEVICES": str(devices), "REMOTE_GPU_LOG": "info"}))
+
+    def command(self, *options):
+        return [BUILD.command, "run", "-s", self.server.address, *options, "--", sys.executable, "-c", PROGRAM]
+
+    def start(self, *options):
+        """A program that runs until it is ended, and how many GPUs it sees."""
+        process = subprocess.Popen(self.command(*options), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                   start_new_session=True)
+        self.stack.callback(self.end, process)
+        return process, process.stdout.readline().strip()
+
+    @staticmethod
+    def end(process):
+        end_group(process.pid)
+        process.communicate()
+
+    def refused(self, *options):
+        done = subprocess.run(self.command(*options), stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        self.assertNotEqual(done.returncode, 0)
+        return done.stderr
+
+    def listed(self, what="list", *options):
+        return subprocess.run([BUILD.command, what, "-s", self.server.address, *options], capture_output=True, check=True,
+                              text=True).stdout
+
+    def devices(self):
+        return {session["id"]: session["devices"] for session in json.loads(self.listed("list", "--json"))["servers"][0]["sessions"]}
+
+    def test_placed_apart(self):
+        self.serve()
+        alone, count = self.start("-n", "1", "--exclusive")
+        self.assertEqual(count, "1")
+        for _ in range(2):  # others are on the other GPU, and those that want all get what is left
+            self.assertEqual(self.start("-n", "1")[1], "1")
+        self.assertEqual(self.start()[1], "1")
+        self.assertEqual(sorted(self.devices().values()), [[0], [1], [1], [1]])
+        self.assertIn("alone on its GPUs", self.listed())
+        self.assertRegex(self.listed("smi"), r"exclusive[^$]*shared")
+        self.assertIn("GPU 0 alone", self.server.log())
+        self.assertIn("1 of this server's 2 GPUs are left", self.refused("-n", "2"))
+        self.assertIn("0 of this server's 2 GPUs are used by nobody", self.refused("-n", "1", "--exclusive"))
+        self.end(alone)
+        self.assertTrue(wait_until(lambda: 1 not in self.devices(), 60))
+        self.assertEqual(self.start("-n", "2")[1], "2")
+        self.assertNotIn("exclusive", self.listed("smi"))
+
+    def test_rules(self):
+        uid = "uid:%d" % os.geteuid()
+        self.serve({"default": {"mode": "shared"}, "projects": {"whole": {"members": [uid], "mode": "exclusive"}}}, devices=1)
+        self.assertIn("has you share them", self.refused("--exclusive"))
+        shared, _ = self.start()
+        self.assertIn("alone (exclusive)", self.refused("--project", "whole"))
+        self.end(shared)
+        self.assertTrue(wait_until(lambda: not self.devices(), 60))
+        self.start("--project", "whole")
+        self.assertIn("others have theirs alone", self.refused())
+
+    def test_wrong_rule(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            file.write(json.dumps({"default": {"mode": "mps"}}))
+            file.flush()
+            done = subprocess.run([BUILD.daemon, "--rules", file.name, "--driver", "soft", "--listen", "127.0.0.1:0"],
+                                  capture_output=True, text=True)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("MPS and MIG are not supported", done.stderr)
+
+
+if __name__ == "__main__":
+    stop_with_servers()
+    BUILD = Build(sys.argv[1])
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:], verbosity=2)
