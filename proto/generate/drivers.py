@@ -57,7 +57,7 @@ def table(versions, out):
 
 INTRODUCTION = """# Drivers of different ages
 
-Generated from [proto/api](../proto/api/README.md). A server works with NVIDIA's drivers from {least} ({branch}) on. `remote-gpu list`
+Generated from [proto/api](../proto/api/README.md). A server works with NVIDIA's drivers from {least} ({branch}) on, and refuses to start with older ones. `remote-gpu list`
 says which one a server has, and what it lacks.
 
 - **A program sees the server's driver.** `cuDriverGetVersion` is the server's, `cuGetProcAddress` finds what a driver of that

@@ -10,6 +10,7 @@
  */
 #include "common/base/log.h"
 #include "common/base/path.h"
+#include "generated/proto/driver_versions.h"
 #include "server/daemon/driver.h"
 #include "server/sandbox/sandbox.h"
 #include "transport/topology/rails.h"
@@ -69,6 +70,19 @@ static _Noreturn void refuse(const char *reason, const char *detail)
     told.works = false;
     snprintf(told.why, sizeof told.why, "%s%s", reason, detail);
     report();
+}
+
+/* An older one lacks functions that every program needs: better said here than by the first call of the first client. */
+static void refuse_old(int version)
+{
+    char text[200];
+    if (version >= RG_DRIVER_VERSION_LEAST)
+        return;
+    snprintf(text, sizeof text,
+             "it is of CUDA %d.%d, and drivers from CUDA %d.%d on are served; install a newer driver",
+             version / 1000, version % 1000 / 10, RG_DRIVER_VERSION_LEAST / 1000,
+             RG_DRIVER_VERSION_LEAST % 1000 / 10);
+    refuse(text, "");
 }
 
 static void *look_up(void *library, const char *name)
@@ -273,6 +287,7 @@ int main(int argc, char **argv)
     check(&driver, driver.init(0), "cuInit");
     int version = 0, count = 0;
     check(&driver, driver.version(&version), "cuDriverGetVersion");
+    refuse_old(version);
     found->info.version = (uint32_t)version;
     check(&driver, driver.count(&count), "cuDeviceGetCount");
     if (count <= 0)

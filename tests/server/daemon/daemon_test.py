@@ -75,6 +75,8 @@ class Starting(Case):
         self.assertIn("CUDA_ERROR_NO_DEVICE", self.fails(environment={"CUDA_FAKE_DRIVER_MODE": "fail"}))
         self.assertRegex(self.fails(environment={"CUDA_FAKE_DRIVER_MODE": "crash"}), "crashed when it was tried")
         self.assertIn("it has no device", self.fails(environment={"CUDA_FAKE_DRIVER_DEVICES": "0"}))
+        self.assertIn("it is of CUDA 11.8, and drivers from CUDA 12.0 on are served; install a newer driver",
+                      self.fails(environment={"CUDA_FAKE_DRIVER_VERSION": "11080"}))
         self.assertIn("/nonexistent/libcuda.so.1", self.fails(driver="/nonexistent/libcuda.so.1"))
         with tempfile.TemporaryDirectory() as folder:
             deep = os.path.join(folder, *["x" * 200] * 6)
