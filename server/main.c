@@ -192,8 +192,7 @@ static const char *take_signal(struct rg_worker *worker, int signal_fd)
         return "your GPU hours on the server are used up; 'remote-gpu quota' shows when there are more";
     if (info.ssi_int == RG_END_LEASE)
         return "the lease of the pool by which it was begun is over: it was given back, its time has passed, "
-               "or who held it "
-               "has gone";
+               "or who held it has gone";
     if (info.ssi_int == RG_END_REVOKED)
         return "your right to use this server was revoked; ask its operator";
     if (info.ssi_int == RG_END_EXPIRED)

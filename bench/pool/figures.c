@@ -143,8 +143,7 @@ void figures_print(struct figures *figures, const struct cluster *cluster, bool 
                p99, queue, longest, utilised, unfit, shares, slow);
     else
         printf("decisions: %.0f calls in %.1f s of processor time: %.0f a second (%.0f grants, %.0f requests "
-               "looked at a "
-               "second); one takes "
+               "looked at a second); one takes "
                "%.2f ms (p50), %.2f ms (p99)\nqueue: %.0f requests on average, %.0f at most\nutilisation "
                "%.1f %%, "
                "fragmentation %.1f %% of what is free, Jain's index of GPUs %.3f, of slowdowns %.3f\n",

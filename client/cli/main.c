@@ -138,8 +138,7 @@ int main(int argc, char **argv)
     rg_log_name("remote-gpu");
     if (argc < 2) {
         rg_error("which subcommand? run, join, list, smi, usage, quota, request, release, doctor, netperf, "
-                 "compare, predict, "
-                 "verify-limits, version; see remote-gpu --help");
+                 "compare, predict, verify-limits, version; see remote-gpu --help");
         return RG_EXIT_FAILURE;
     }
     const char *name = argv[1];

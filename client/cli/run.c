@@ -124,8 +124,7 @@ static bool suits(const struct rg_cli_settings *settings, const char *server, co
 {
     if (found->pool[0] && settings->server.n > 1)
         rg_error("the server %s is in the pool %s, which chooses among its servers: name one of them alone "
-                 "(or several "
-                 "with | between them, of which the first that answers is asked)",
+                 "(or several with | between them, of which the first that answers is asked)",
                  server, found->pool);
     else if (!found->pool[0] && rg_pool_is_asked_for(settings))
         rg_error("the server %s is in no pool, and --filter, --wait-for, --spread and --lease are for pools",

@@ -40,8 +40,7 @@ static const struct {
 const char *rg_pool_filter_keys(void)
 {
     return "server.addr, server.hostname, server.has-rdma, server.cuda-version, server.driver-version, "
-           "device.index, "
-           "device.id, device.name, device.memory, labels.NAME";
+           "device.index, device.id, device.name, device.memory, labels.NAME";
 }
 
 enum rg_pool_filter_kind rg_pool_filter_kind_of(enum rg_pool_filter_key key)

@@ -245,8 +245,7 @@ static void start_session(struct rg_monitor *monitor, const struct rg_monitor_qu
     if (monitor->drained && !monitor->pool.wanted && question->start.purpose == RG_PURPOSE_SESSION) {
         refuse(monitor, answered, RG_REFUSAL_SHUTTING_DOWN,
                "the server takes no new sessions, as its operator wants it (remote-gpud drain); use another, "
-               "or try "
-               "later");
+               "or try later");
         return;
     }
     answered->status = rg_who_is(&monitor->policy, &question->peer, files->connection, &who, answered);

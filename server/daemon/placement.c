@@ -77,14 +77,12 @@ static enum rg_status grant_named(const struct users *users, const struct rg_dri
         if (users->alone[index])
             return refuse(answer,
                           "GPU %u was asked for, but session %llu has it alone (exclusive); ask for another "
-                          "GPU, or try "
-                          "again later",
+                          "GPU, or try again later",
                           index, (unsigned long long)users->alone[index]);
         if (!is_open(users, index, exclusive))
             return refuse(answer,
                           "GPU %u was asked for alone (exclusive), but %u session%s there; ask for another "
-                          "GPU, or try again "
-                          "later",
+                          "GPU, or try again later",
                           index, users->n[index], users->n[index] == 1 ? " is" : "s are");
         info->devices[i] = index;
     }
@@ -118,8 +116,7 @@ enum rg_status rg_placement(const struct rg_sessions *sessions, const struct rg_
             answer,
             exclusive
                 ? "%u of this server's %u GPUs are used by nobody, and as many as were asked for are needed "
-                  "to have "
-                  "them alone (exclusive); ask for fewer, another server, or try again later"
+                  "to have them alone (exclusive); ask for fewer, another server, or try again later"
                 : "%u of this server's %u GPUs are left, as others have theirs alone (exclusive); ask for "
                   "fewer, another server, or try again later",
             open, driver->n_devices);

@@ -256,13 +256,11 @@ void rg_pool_reap(struct rg_pool_process *pool)
         return;
     if (WIFSIGNALED(end))
         rg_warn("the process that speaks for this server in the pool was ended by signal %d (%s); another "
-                "takes its "
-                "place, sessions go on",
+                "takes its place, sessions go on",
                 WTERMSIG(end), strsignal(WTERMSIG(end)));
     else
         rg_warn("the process that speaks for this server in the pool ended with status %d; another takes its "
-                "place, "
-                "sessions go on",
+                "place, sessions go on",
                 WEXITSTATUS(end));
     release(pool);
 }
@@ -468,8 +466,7 @@ enum rg_status rg_pool_admit(const struct rg_pool_process *pool, const struct rg
     if (!start->pool_lease)
         return refuse(answer, RG_REFUSAL_LIMIT,
                       "this server's GPUs are given out by the pool %s: run the program by remote-gpu run, "
-                      "or get a lease "
-                      "by remote-gpu request",
+                      "or get a lease by remote-gpu request",
                       pool->settings.pool);
     if (rg_now_ns() + RG_POOL_SPARE_NS >= pool->valid_until_ns)
         return refuse(answer, RG_REFUSAL_SHUTTING_DOWN,

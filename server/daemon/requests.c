@@ -171,8 +171,7 @@ static const char *words_of(enum rg_suspend_result result, enum rg_suspend_comma
                                             : "is suspended until its next call";
     case RG_SUSPEND_BUSY:
         return "was given no turn for 10 seconds, but what the GPU had to do for it, or a call that waits, "
-               "has not "
-               "come to its end; try again later";
+               "has not come to its end; try again later";
     case RG_SUSPEND_SHARED:
         return "cannot be suspended: it shares memory or events with other sessions, or a network adapter "
                "reads and writes its GPU memory";

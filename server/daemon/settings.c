@@ -140,13 +140,11 @@ static const struct rg_option table[] = {
     OPTION("etcd-key", TEXT, etcd_key, "the certificate's key (PEM)", .argument = "FILE"),
     OPTION("pool-label", LIST, pool_labels,
            "a label of this server, which clients can ask for by --filter labels.NAME=VALUE; may be given "
-           "several "
-           "times",
+           "several times",
            .argument = "NAME=VALUE"),
     OPTION("advertise", TEXT, advertise,
            "the address by which the pool's clients reach this server (default: the first that it listens "
-           "on, with "
-           "this machine's name where that is all of them)",
+           "on, with this machine's name where that is all of them)",
            .argument = "HOST[:PORT]"),
     OPTION("wait", CHOICE, wait,
            "how sessions wait for their clients and for the GPU: sleep (block), poll (spin), or poll briefly "

@@ -175,8 +175,7 @@ static void other_pools(void *data, enum rg_status status, const json_t *reply, 
     }
     if (*names)
         rg_warn("this is the first server of the pool %s; this etcd also has: %s. If one of these was meant, "
-                "correct "
-                "--pool",
+                "correct --pool",
                 agent->settings.pool, names);
 }
 

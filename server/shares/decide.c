@@ -181,8 +181,7 @@ enum rg_status rg_share_decide(const struct rg_share_limits *limits, const struc
     if (wish->exclusive && limits->mode == RG_SHARE_MODE_SHARED) {
         rg_explain(why, why_size,
                    "a GPU alone (--exclusive) was asked for, and this server's operator has you share them; "
-                   "leave it out, "
-                   "or ask the operator");
+                   "leave it out, or ask the operator");
         return RG_ERR_REFUSED;
     }
     if (wish->memory_bytes && wish->memory_millionths) {

@@ -341,8 +341,7 @@ static bool see_preemption(struct rg_worker *worker, bool away)
             away ? RG_SUSPEND_DONE : put_away(worker, rg_now_ns() + COMMAND_NS);
         if (result == RG_SUSPEND_DONE)
             say(worker, "this session is suspended for one of higher priority: its calls wait until the GPU "
-                        "has memory for it "
-                        "again");
+                        "has memory for it again");
         rg_suspend_answer_preemption(result);
     }
     suspend->preempted = preempted;

@@ -89,8 +89,7 @@ static const struct rg_option table[] = {
            .argument = "NAME", .commands = WANTS | RG_CLI_QUOTA, .environment = "REMOTE_GPU_PROJECT"),
     OPTION("filter", LIST, filters,
            "of a pool: only GPUs and servers like this, as 'device.memory>=40G' or 'server.has-rdma=true'; "
-           "may be "
-           "given several times (docs/pool.md has the keys)",
+           "may be given several times (docs/pool.md has the keys)",
            .argument = "KEY=VALUE", .commands = WANTS, .not_in_file = true),
     OPTION("wait-for", OPTIONAL_TEXT, wait_for,
            "of a pool: wait in its queue where GPUs are not free, so long, like 10m (default: as long as it "
