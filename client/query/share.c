@@ -68,7 +68,7 @@ static bool get_duration(const char *name, uint64_t *out)
     return true;
 }
 
-static bool get_flag(const char *name, bool *out)
+static bool get_flag(const char *name, uint32_t *out)
 {
     const char *text = text_of(name);
     *out = text && strcmp(text, "yes") == 0;

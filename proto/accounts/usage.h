@@ -45,7 +45,7 @@ const char *rg_usage_by_text(enum rg_usage_by by);
 struct rg_usage_question {
     char user[RG_USAGE_TEXT];
     char project[RG_USAGE_TEXT];
-    bool has_project;
+    uint32_t has_project; /* 0 or 1 */
     int64_t since, until; /* seconds since 1970; 0: from the beginning, until now. Counted by whole hours */
     enum rg_usage_by by;
     uint64_t skip; /* rows of earlier pages */

@@ -159,7 +159,7 @@ struct rg_share_wish {
     uint32_t weight;             /* 1 to RG_SHARE_WEIGHT_MAX */
     enum rg_share_priority priority;
     uint64_t idle_timeout_ns;
-    bool exclusive; /* no other session on its devices */
+    uint32_t exclusive; /* 0 or 1: no other session on its devices */
     char project[RG_CONTROL_TEXT];
 };
 

@@ -70,7 +70,8 @@ static bool check_peer(struct rg_monitor_peer *peer)
 static bool check_share(const struct rg_share_wish *share)
 {
     return share->memory_millionths <= 1000000 && share->compute_millionths <= 1000000 &&
-           share->weight <= RG_SHARE_WEIGHT_MAX && (unsigned)share->priority <= RG_SHARE_PRIORITY_HIGH;
+           share->weight <= RG_SHARE_WEIGHT_MAX && (unsigned)share->priority <= RG_SHARE_PRIORITY_HIGH &&
+           share->exclusive <= 1;
 }
 
 static bool check_start(struct rg_monitor_start *start)
@@ -87,7 +88,8 @@ static bool check_usage(struct rg_usage_question *usage)
 {
     end_text(usage->user, sizeof usage->user);
     end_text(usage->project, sizeof usage->project);
-    return usage->by >= RG_USAGE_BY_USER && usage->by <= RG_USAGE_BY_SESSION && usage->skip <= INT64_MAX;
+    return usage->by >= RG_USAGE_BY_USER && usage->by <= RG_USAGE_BY_SESSION && usage->skip <= INT64_MAX &&
+           usage->has_project <= 1;
 }
 
 /* All that there is to parse. */
