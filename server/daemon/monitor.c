@@ -137,6 +137,27 @@ static void refuse(struct rg_monitor *monitor, struct rg_monitor_answer *answere
     answer(monitor, answered, NULL, 0);
 }
 
+/* A socket by which another process is to answer. False: refused. */
+static bool open_answers(struct rg_monitor *monitor, struct rg_monitor_answer *answered, int ends[2])
+{
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0)
+        return true;
+    refuse(monitor, answered, RG_REFUSAL_INTERNAL, "the server is out of memory; try again later");
+    return false;
+}
+
+/* Hands on the first of the ends, if that process has taken the other. */
+static void answer_by(struct rg_monitor *monitor, struct rg_monitor_answer *answered, const int ends[2],
+                      bool taken, const char *why_not)
+{
+    if (taken)
+        answer(monitor, answered, ends, 1);
+    else
+        refuse(monitor, answered, RG_REFUSAL_INTERNAL, why_not);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 /* A day may have begun since something was measured, and with it GPU hours of quotas. */
 static void see_what_time_it_is(const struct rg_monitor *monitor)
 {
@@ -403,17 +424,9 @@ static void tell_usage(struct rg_monitor *monitor, const struct rg_monitor_quest
     }
     query.everybody = is_operator(monitor, &who);
     rg_accounting_owner(&who, question->peer.address, "", &query.owner);
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-        refuse(monitor, answered, RG_REFUSAL_INTERNAL, "the server is out of memory; try again later");
-        return;
-    }
-    if (rg_accounts_ask(accounts, &query, ends[1]))
-        answer(monitor, answered, ends, 1);
-    else
-        refuse(monitor, answered, RG_REFUSAL_INTERNAL,
-               "the server's accounts cannot be read now; try again later [usage-unavailable]");
-    close(ends[0]);
-    close(ends[1]);
+    if (open_answers(monitor, answered, ends))
+        answer_by(monitor, answered, ends, rg_accounts_ask(accounts, &query, ends[1]),
+                  "the server's accounts cannot be read now; try again later [usage-unavailable]");
 }
 
 static void tell_quotas(struct rg_monitor *monitor, const struct rg_monitor_question *question,
@@ -460,17 +473,9 @@ static void ask_pool(struct rg_monitor *monitor, const struct rg_monitor_questio
     word.ask.is_operator = is_operator(monitor, &who);
     word.ask.max_gpus = who.limits.max_gpus;
     word.ask.size = question->pool.size;
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-        refuse(monitor, answered, RG_REFUSAL_INTERNAL, "the server is out of memory; try again later");
-        return;
-    }
-    if (rg_pool_ask(&monitor->pool, &word, ends[1], fds[1]))
-        answer(monitor, answered, ends, 1);
-    else
-        refuse(monitor, answered, RG_REFUSAL_INTERNAL,
-               "the server cannot ask its pool now; try again, or ask another of its servers");
-    close(ends[0]);
-    close(ends[1]);
+    if (open_answers(monitor, answered, ends))
+        answer_by(monitor, answered, ends, rg_pool_ask(&monitor->pool, &word, ends[1], fds[1]),
+                  "the server cannot ask its pool now; try again, or ask another of its servers");
 }
 
 static void check_lease(struct rg_monitor *monitor, const struct rg_monitor_question *question,

@@ -160,7 +160,7 @@ static enum rg_status start_process(struct rg_pool_process *pool, int theirs, ch
 
 static bool say(const struct rg_pool_process *pool, const struct rg_agent_word *word)
 {
-    return pool->socket >= 0 && rg_packet_send(pool->socket, word, sizeof *word, NULL, 0);
+    return pool->wanted && pool->socket >= 0 && rg_packet_send(pool->socket, word, sizeof *word, NULL, 0);
 }
 
 static void say_sessions(const struct rg_pool_process *pool, const struct rg_pool_known *known)
@@ -400,7 +400,7 @@ void rg_pool_drain(struct rg_pool_process *pool, bool on)
 bool rg_pool_ask(struct rg_pool_process *pool, const struct rg_agent_word *word, int socket, int question)
 {
     const int fds[] = {socket, question};
-    return pool->socket >= 0 && rg_packet_send(pool->socket, word, sizeof *word, fds, 2);
+    return pool->wanted && pool->socket >= 0 && rg_packet_send(pool->socket, word, sizeof *word, fds, 2);
 }
 
 enum rg_status rg_pool_check(struct rg_pool_process *pool, uint64_t lease, uint64_t question, char *why,

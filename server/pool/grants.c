@@ -7,8 +7,8 @@
  */
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "pool/schedule.h"
 #include "server/pool/agent.h"
+#include "server/pool/picture.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,220 +18,17 @@
 #define AGAIN_NS 200000000ull
 #define SECOND   1000000000ull
 
-/* A snapshot, and where what is in it lies in the mirror. */
-struct picture {
-    struct rg_pool_snapshot snapshot;
-    struct rg_pool_server *servers;
-    struct rg_pool_label *labels;
-    struct rg_pool_device *devices;
-    struct rg_pool_lease *leases;
-    struct rg_pool_part *parts;
-    struct rg_pool_request *requests;
-    struct rg_pool_filter *filters;
-    const struct rg_pool_member **members; /* of each server */
-    const struct rg_pool_gpu **gpus;       /* of each device */
-    const struct rg_pool_queued **queued;  /* of each request */
-};
-
-static void picture_fini(struct picture *picture)
-{
-    free(picture->servers);
-    free(picture->labels);
-    free(picture->devices);
-    free(picture->leases);
-    free(picture->parts);
-    free(picture->requests);
-    free(picture->filters);
-    free(picture->members);
-    free(picture->gpus);
-    free(picture->queued);
-    *picture = (struct picture){0};
-}
-
-struct counts {
-    size_t servers, labels, devices, parts, requests, filters;
-};
-
-static void count(const struct rg_pool_mirror *mirror, struct counts *n)
-{
-    for (uint32_t i = 0; i < mirror->n_members; i++) {
-        const struct rg_pool_member *member = mirror->members[i];
-        n->servers++;
-        n->labels += json_object_size(json_object_get(member->value, "labels"));
-        n->devices += member->n_gpus;
-        for (uint32_t j = 0; j < member->n_gpus; j++)
-            n->parts += member->gpus[j]->n_shares;
-    }
-    n->requests = mirror->n_requests + 1;
-    for (uint32_t i = 0; i < mirror->n_requests; i++)
-        n->filters += json_array_size(json_object_get(mirror->requests[i]->value, "filters"));
-    n->filters += RG_POOL_FILTERS_MAX;
-}
-
-static bool picture_init(struct picture *picture, const struct counts *n)
-{
-    *picture = (struct picture){
-        .servers = calloc(n->servers + 1, sizeof *picture->servers),
-        .labels = calloc(n->labels + 1, sizeof *picture->labels),
-        .devices = calloc(n->devices + 1, sizeof *picture->devices),
-        .leases = calloc(n->parts + 1, sizeof *picture->leases),
-        .parts = calloc(n->parts + 1, sizeof *picture->parts),
-        .requests = calloc(n->requests + 1, sizeof *picture->requests),
-        .filters = calloc(n->filters + 1, sizeof *picture->filters),
-        .members = calloc(n->servers + 1, sizeof(void *)),
-        .gpus = calloc(n->devices + 1, sizeof(void *)),
-        .queued = calloc(n->requests + 1, sizeof(void *)),
-    };
-    const bool good = picture->servers && picture->labels && picture->devices && picture->leases &&
-                      picture->parts && picture->requests && picture->filters && picture->members &&
-                      picture->gpus && picture->queued;
-    if (!good)
-        picture_fini(picture);
-    return good;
-}
-
-static void add_server(struct picture *picture, const struct rg_pool_member *member, size_t *labels)
-{
-    struct rg_pool_snapshot *snapshot = &picture->snapshot;
-    struct rg_pool_server *server = &picture->servers[snapshot->n_servers];
-    const char *name;
-    json_t *value;
-    picture->members[snapshot->n_servers] = member;
-    *server = (struct rg_pool_server){.address = member->address ? member->address : "",
-                                      .hostname = member->host ? member->host : "",
-                                      .labels = &picture->labels[*labels],
-                                      .draining = member->draining || !member->value,
-                                      .has_rdma = member->rdma,
-                                      .cuda_version = member->cuda,
-                                      .driver_version = member->driver};
-    json_object_foreach(json_object_get(member->value, "labels"), name, value) if (json_is_string(value))
-    {
-        picture->labels[(*labels)++] = (struct rg_pool_label){name, json_string_value(value)};
-        server->n_labels++;
-    }
-    for (uint32_t i = 0; i < member->n_gpus; i++) {
-        const struct rg_pool_gpu *gpu = member->gpus[i];
-        picture->gpus[snapshot->n_devices] = gpu;
-        picture->devices[snapshot->n_devices++] = (struct rg_pool_device){.server = snapshot->n_servers,
-                                                                          .index = gpu->index,
-                                                                          .uuid = gpu->uuid,
-                                                                          .name = gpu->name,
-                                                                          .memory = gpu->memory,
-                                                                          .numa_node = gpu->numa_node,
-                                                                          .nvlink_group = gpu->nvlink_group,
-                                                                          .pcie_group = gpu->pcie_group};
-    }
-    snapshot->n_servers++;
-}
-
-/* Whether a part of the lease was met before this one. */
-static bool is_known(const struct picture *picture, const char *id)
-{
-    for (uint32_t i = 0; i < picture->snapshot.n_leases; i++)
-        if (strcmp(picture->leases[i].id, id) == 0)
-            return true;
-    return false;
-}
-
-/* What a lease has is what GPUs say: they may be granted to what is no lease any more. */
-static void add_lease(struct picture *picture, const struct rg_pool_mirror *mirror, const char *id,
-                      size_t *parts)
-{
-    const struct rg_pool_held *held = rg_pool_mirror_lease(mirror, id);
-    const uint64_t since = held ? rg_pool_get_number(held->value, "since", 0) : 0;
-    const uint64_t seconds = held ? rg_pool_get_number(held->value, "seconds", 0) : 0;
-    struct rg_pool_lease *lease = &picture->leases[picture->snapshot.n_leases++];
-    *lease = (struct rg_pool_lease){.id = id,
-                                    .user = held ? rg_pool_get_text(held->value, "user", "") : "",
-                                    .project = held ? rg_pool_get_text(held->value, "project", "") : "",
-                                    .parts = &picture->parts[*parts],
-                                    .started = since * SECOND,
-                                    .ends = seconds ? (since + seconds) * SECOND : RG_POOL_UNKNOWN};
-    for (uint32_t i = 0; i < picture->snapshot.n_devices; i++)
-        for (uint32_t j = 0; j < picture->gpus[i]->n_shares; j++) {
-            const struct rg_pool_share *share = &picture->gpus[i]->shares[j];
-            if (strcmp(share->lease, id) != 0)
-                continue;
-            const uint64_t most = picture->gpus[i]->memory;
-            picture->parts[(*parts)++] =
-                (struct rg_pool_part){i, share->memory < most ? share->memory : most};
-            lease->n++;
-            break;
-        }
-}
-
-/* False: its filters are not understood, so that nothing can be decided about it. */
-static bool add_request(struct picture *picture, const char *id, const json_t *value, size_t *filters,
-                        char *why, size_t why_size)
-{
-    const char *texts[RG_POOL_FILTERS_MAX];
-    const json_t *list = json_object_get(value, "filters"), *one;
-    uint32_t n = 0;
-    size_t i;
-    struct rg_pool_request *request = &picture->requests[picture->snapshot.n_requests];
-    json_array_foreach(list, i, one) if (json_is_string(one) && n < RG_POOL_FILTERS_MAX) texts[n++] =
-        json_string_value(one);
-    if (rg_pool_filters_parse(texts, n, &picture->filters[*filters], why, why_size) != RG_OK)
-        return false;
-    const uint64_t seconds = rg_pool_get_number(value, "seconds", 0);
-    *request = (struct rg_pool_request){.id = id,
-                                        .user = rg_pool_get_text(value, "user", ""),
-                                        .project = rg_pool_get_text(value, "project", ""),
-                                        .n = (uint32_t)rg_pool_get_number(value, "gpus", 1),
-                                        .memory = rg_pool_get_number(value, "memory", 0),
-                                        .fraction = (uint32_t)rg_pool_get_number(value, "fraction", 0),
-                                        .filters = &picture->filters[*filters],
-                                        .n_filters = n,
-                                        .several_servers = json_is_true(json_object_get(value, "spread")),
-                                        .strategy = RG_POOL_AS_POLICY,
-                                        .submitted = rg_pool_get_number(value, "since", 0) * SECOND,
-                                        .time_limit = seconds ? seconds * SECOND : RG_POOL_UNKNOWN};
-    if (request->n == 0 || request->n > RG_POOL_GPUS_MAX)
-        return false;
-    *filters += n;
-    picture->snapshot.n_requests++;
-    return true;
-}
-
-/* The pool as the policy takes it. With `extra`, that request alone. */
-static bool draw(const struct rg_pool_mirror *mirror, const json_t *extra, struct picture *picture, char *why,
-                 size_t why_size)
-{
-    struct counts n = {0};
-    size_t labels = 0, parts = 0, filters = 0;
-    count(mirror, &n);
-    if (!picture_init(picture, &n)) {
-        rg_explain(why, why_size, "the server is out of memory");
-        return false;
-    }
-    for (uint32_t i = 0; i < mirror->n_members; i++)
-        add_server(picture, mirror->members[i], &labels);
-    for (uint32_t i = 0; i < picture->snapshot.n_devices; i++)
-        for (uint32_t j = 0; j < picture->gpus[i]->n_shares; j++)
-            if (!is_known(picture, picture->gpus[i]->shares[j].lease))
-                add_lease(picture, mirror, picture->gpus[i]->shares[j].lease, &parts);
-    for (uint32_t i = 0; i < mirror->n_requests && !extra; i++) {
-        picture->queued[picture->snapshot.n_requests] = mirror->requests[i];
-        (void)add_request(picture, mirror->requests[i]->id, mirror->requests[i]->value, &filters, NULL, 0);
-    }
-    picture->snapshot.servers = picture->servers;
-    picture->snapshot.devices = picture->devices;
-    picture->snapshot.leases = picture->leases;
-    picture->snapshot.requests = picture->requests;
-    return !extra || add_request(picture, "0", extra, &filters, why, why_size);
-}
-
 bool rg_grants_admissible(const struct rg_agent *agent, const json_t *request, char *why, size_t why_size)
 {
-    struct picture picture = {0};
+    struct rg_picture picture = {0};
     struct rg_pool_policy policy;
     rg_pool_policy_default(&policy);
-    bool good = draw(&agent->mirror, request, &picture, why, why_size);
+    bool good = rg_picture_draw(&agent->mirror, request, &picture, why, why_size);
     if (good) {
         picture.snapshot.n_requests = 0;
         good = rg_pool_admissible(&picture.snapshot, &policy, &picture.requests[0], why, why_size) == RG_OK;
     }
-    picture_fini(&picture);
+    rg_picture_fini(&picture);
     return good;
 }
 
@@ -283,7 +80,7 @@ static void granted(void *data, enum rg_status status, const json_t *reply, cons
 }
 
 /* The GPUs as the client is told of them, and as the lease has them: in the order of the servers' GPUs. */
-static json_t *gpus_json(const struct picture *picture, const struct rg_pool_part *parts, uint32_t n)
+static json_t *gpus_json(const struct rg_picture *picture, const struct rg_pool_part *parts, uint32_t n)
 {
     json_t *gpus = json_array();
     for (uint32_t i = 0; i < n; i++) {
@@ -308,7 +105,7 @@ static json_t *lease_json(const struct rg_agent_ask *ask, json_t *gpus, uint64_t
 }
 
 /* Each GPU with its new part, and the server that it is on as it was. */
-static void add_gpus(const struct rg_agent *agent, const struct picture *picture, const char *lease,
+static void add_gpus(const struct rg_agent *agent, const struct rg_picture *picture, const char *lease,
                      const struct rg_pool_part *parts, uint32_t n, json_t *compare, json_t *changes)
 {
     const struct rg_pool_member *last = NULL;
@@ -364,7 +161,7 @@ static void timed(void *data, enum rg_status status, const json_t *reply, const 
         rg_ask_leave(ask);
 }
 
-static void grant(struct rg_agent *agent, struct rg_agent_ask *ask, const struct picture *picture,
+static void grant(struct rg_agent *agent, struct rg_agent_ask *ask, const struct rg_picture *picture,
                   const struct rg_pool_outcome *outcome, const struct rg_pool_grant *decided)
 {
     const struct rg_pool_part *parts = &outcome->parts[decided->first];
@@ -425,7 +222,7 @@ static void give_up(struct rg_agent_ask *ask, const char *why)
     rg_ask_refuse(ask, text);
 }
 
-static void look_waiting(struct rg_agent *agent, const struct picture *picture,
+static void look_waiting(struct rg_agent *agent, const struct rg_picture *picture,
                          const struct rg_pool_outcome *outcome, uint64_t now, uint64_t *due)
 {
     for (uint32_t i = 0; i < outcome->n_waiting; i++) {
@@ -503,17 +300,17 @@ static void mark_seen(const struct rg_agent *agent)
 
 static uint64_t decide(struct rg_agent *agent)
 {
-    struct picture picture = {0};
+    struct rg_picture picture = {0};
     struct rg_pool_outcome outcome = {0};
     struct rg_pool_policy policy;
     char why[512] = "";
     uint64_t due = UINT64_MAX;
     const uint64_t now = (uint64_t)rg_agent_time(agent) * SECOND;
     rg_pool_policy_default(&policy);
-    if (!draw(&agent->mirror, NULL, &picture, why, sizeof why) ||
+    if (!rg_picture_draw(&agent->mirror, NULL, &picture, why, sizeof why) ||
         rg_pool_schedule(&picture.snapshot, &policy, now, &outcome, why, sizeof why) != RG_OK) {
         rg_warn("pool %s: nothing can be decided: %s", agent->settings.pool, why);
-        picture_fini(&picture);
+        rg_picture_fini(&picture);
         return rg_now_ns() + SECOND;
     }
     for (uint32_t i = 0; i < outcome.n_grants && !agent->granting; i++) {
@@ -523,7 +320,7 @@ static uint64_t decide(struct rg_agent *agent)
     }
     look_waiting(agent, &picture, &outcome, now, &due);
     rg_pool_outcome_clear(&outcome);
-    picture_fini(&picture);
+    rg_picture_fini(&picture);
     return due;
 }
 

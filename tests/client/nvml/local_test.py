@@ -23,39 +23,39 @@ class Nvml:
     """As programs use it."""
 
     def __init__(self):
-        self.library = ctypes.CDLL("libnvidia-ml.so.1")
+        self.functions = ctypes.CDLL("libnvidia-ml.so.1")
         self.text = ctypes.create_string_buffer(96)
 
     def count(self):
         count = ctypes.c_uint()
-        must(self.library.nvmlDeviceGetCount_v2(ctypes.byref(count)))
+        must(self.functions.nvmlDeviceGetCount_v2(ctypes.byref(count)))
         return count.value
 
     def device(self, index):
         device = ctypes.c_void_p()
-        must(self.library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device)))
+        must(self.functions.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device)))
         return device
 
     def words(self, function, device):
-        must(getattr(self.library, function)(device, self.text, len(self.text)))
+        must(getattr(self.functions, function)(device, self.text, len(self.text)))
         return self.text.value.decode()
 
     def memory(self, device):
         """Total, free and used."""
         memory = (ctypes.c_ulonglong * 3)()
-        must(self.library.nvmlDeviceGetMemoryInfo(device, memory))
+        must(self.functions.nvmlDeviceGetMemoryInfo(device, memory))
         return list(memory)
 
     def p2p(self, first, second, which):
         status = ctypes.c_int(99)
-        must(self.library.nvmlDeviceGetP2PStatus(first, second, which, ctypes.byref(status)))
+        must(self.functions.nvmlDeviceGetP2PStatus(first, second, which, ctypes.byref(status)))
         return status.value
 
     def processes(self, device):
         """Process ids and their memory."""
         count = ctypes.c_uint(4)
         list_of = (ctypes.c_ulonglong * 12)()
-        must(self.library.nvmlDeviceGetComputeRunningProcesses_v3(device, ctypes.byref(count), list_of))
+        must(self.functions.nvmlDeviceGetComputeRunningProcesses_v3(device, ctypes.byref(count), list_of))
         return [(list_of[3 * i] & 0xffffffff, list_of[3 * i + 1]) for i in range(count.value)]
 
 
@@ -73,20 +73,20 @@ def use_device():
 def inside():
     nvml = Nvml()
     count = ctypes.c_uint()
-    must(nvml.library.nvmlDeviceGetCount_v2(ctypes.byref(count)), UNINITIALIZED)
-    must(nvml.library.nvmlInit_v2())
+    must(nvml.functions.nvmlDeviceGetCount_v2(ctypes.byref(count)), UNINITIALIZED)
+    must(nvml.functions.nvmlInit_v2())
     assert nvml.count() == 2, "all devices are shown, whatever CUDA_VISIBLE_DEVICES says"
     first, second = nvml.device(0), nvml.device(1)
-    must(nvml.library.nvmlDeviceGetHandleByIndex_v2(2, ctypes.byref(ctypes.c_void_p())), INVALID_ARGUMENT)
+    must(nvml.functions.nvmlDeviceGetHandleByIndex_v2(2, ctypes.byref(ctypes.c_void_p())), INVALID_ARGUMENT)
     assert nvml.words("nvmlDeviceGetName", first) == "Software GPU"
     uuid = nvml.words("nvmlDeviceGetUUID", second)
     again = ctypes.c_void_p()
-    must(nvml.library.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(again)))
+    must(nvml.functions.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(again)))
     assert again.value == second.value and uuid != nvml.words("nvmlDeviceGetUUID", first)
     assert nvml.memory(second) == [256 * MEBIBYTE, 256 * MEBIBYTE, 0], nvml.memory(second)
     assert nvml.processes(second) == []
     assert nvml.p2p(first, second, 0) == 0 and nvml.p2p(first, first, 0) == 0 and nvml.p2p(first, second, 2) == 5
-    must(nvml.library.nvmlDeviceGetTemperature(first, 0, ctypes.byref(count)), NOT_SUPPORTED)
+    must(nvml.functions.nvmlDeviceGetTemperature(first, 0, ctypes.byref(count)), NOT_SUPPORTED)
     child = os.fork()  # nothing has been initialised, so a child may use the device
     if child == 0:
         use_device()()
@@ -97,8 +97,8 @@ def inside():
     assert nvml.processes(first) == [] and nvml.processes(second) == [(os.getpid(), 64 * MEBIBYTE)]
     free()
     assert nvml.memory(second)[2] == 0
-    must(nvml.library.nvmlShutdown())
-    must(nvml.library.nvmlDeviceGetCount_v2(ctypes.byref(count)), UNINITIALIZED)
+    must(nvml.functions.nvmlShutdown())
+    must(nvml.functions.nvmlDeviceGetCount_v2(ctypes.byref(count)), UNINITIALIZED)
     print("done")
 
 

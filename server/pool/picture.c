@@ -1,0 +1,215 @@
+/* picture.c - see picture.h. */
+#include "server/pool/picture.h"
+
+#include "common/base/cleanup.h"
+#include "common/base/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SECOND 1000000000ull
+
+void rg_picture_fini(struct rg_picture *picture)
+{
+    free(picture->servers);
+    free(picture->labels);
+    free(picture->devices);
+    free(picture->leases);
+    free(picture->parts);
+    free(picture->requests);
+    free(picture->filters);
+    free(picture->members);
+    free(picture->gpus);
+    free(picture->queued);
+    *picture = (struct rg_picture){0};
+}
+
+struct counts {
+    size_t servers, labels, devices, parts, requests, filters;
+};
+
+static void count(const struct rg_pool_mirror *mirror, struct counts *n)
+{
+    for (uint32_t i = 0; i < mirror->n_members; i++) {
+        const struct rg_pool_member *member = mirror->members[i];
+        n->servers++;
+        n->labels += json_object_size(json_object_get(member->value, "labels"));
+        n->devices += member->n_gpus;
+        for (uint32_t j = 0; j < member->n_gpus; j++)
+            n->parts += member->gpus[j]->n_shares;
+    }
+    n->requests = mirror->n_requests + 1;
+    for (uint32_t i = 0; i < mirror->n_requests; i++)
+        n->filters += json_array_size(json_object_get(mirror->requests[i]->value, "filters"));
+    n->filters += RG_POOL_FILTERS_MAX;
+}
+
+static bool picture_init(struct rg_picture *picture, const struct counts *n)
+{
+    *picture = (struct rg_picture){
+        .servers = calloc(n->servers + 1, sizeof *picture->servers),
+        .labels = calloc(n->labels + 1, sizeof *picture->labels),
+        .devices = calloc(n->devices + 1, sizeof *picture->devices),
+        .leases = calloc(n->parts + 1, sizeof *picture->leases),
+        .parts = calloc(n->parts + 1, sizeof *picture->parts),
+        .requests = calloc(n->requests + 1, sizeof *picture->requests),
+        .filters = calloc(n->filters + 1, sizeof *picture->filters),
+        .members = calloc(n->servers + 1, sizeof(void *)),
+        .gpus = calloc(n->devices + 1, sizeof(void *)),
+        .queued = calloc(n->requests + 1, sizeof(void *)),
+    };
+    const bool good = picture->servers && picture->labels && picture->devices && picture->leases &&
+                      picture->parts && picture->requests && picture->filters && picture->members &&
+                      picture->gpus && picture->queued;
+    if (!good)
+        rg_picture_fini(picture);
+    return good;
+}
+
+static void add_server(struct rg_picture *picture, const struct rg_pool_member *member, size_t *labels)
+{
+    struct rg_pool_snapshot *snapshot = &picture->snapshot;
+    struct rg_pool_server *server = &picture->servers[snapshot->n_servers];
+    const char *name;
+    json_t *value;
+    picture->members[snapshot->n_servers] = member;
+    *server = (struct rg_pool_server){.address = member->address ? member->address : "",
+                                      .hostname = member->host ? member->host : "",
+                                      .labels = &picture->labels[*labels],
+                                      .draining = member->draining || !member->value,
+                                      .has_rdma = member->rdma,
+                                      .cuda_version = member->cuda,
+                                      .driver_version = member->driver};
+    json_object_foreach(json_object_get(member->value, "labels"), name, value) if (json_is_string(value))
+    {
+        picture->labels[(*labels)++] = (struct rg_pool_label){name, json_string_value(value)};
+        server->n_labels++;
+    }
+    for (uint32_t i = 0; i < member->n_gpus; i++) {
+        const struct rg_pool_gpu *gpu = member->gpus[i];
+        picture->gpus[snapshot->n_devices] = gpu;
+        picture->devices[snapshot->n_devices++] = (struct rg_pool_device){.server = snapshot->n_servers,
+                                                                          .index = gpu->index,
+                                                                          .uuid = gpu->uuid,
+                                                                          .name = gpu->name,
+                                                                          .memory = gpu->memory,
+                                                                          .numa_node = gpu->numa_node,
+                                                                          .nvlink_group = gpu->nvlink_group,
+                                                                          .pcie_group = gpu->pcie_group};
+    }
+    snapshot->n_servers++;
+}
+
+/* A part of a GPU, and the lease that has it. */
+struct held_part {
+    const char *lease;
+    struct rg_pool_part part;
+};
+
+static int compare_parts(const void *a, const void *b)
+{
+    const struct held_part *one = a, *other = b;
+    const int order = strcmp(one->lease, other->lease);
+    return order ? order : (one->part.device > other->part.device) - (one->part.device < other->part.device);
+}
+
+/* What a lease has is what GPUs say: they may be granted to what is no lease any more. */
+static void begin_lease(struct rg_picture *picture, const struct rg_pool_mirror *mirror, const char *id,
+                        const struct rg_pool_part *parts)
+{
+    const struct rg_pool_held *held = rg_pool_mirror_lease(mirror, id);
+    const uint64_t since = held ? rg_pool_get_number(held->value, "since", 0) : 0;
+    const uint64_t seconds = held ? rg_pool_get_number(held->value, "seconds", 0) : 0;
+    picture->leases[picture->snapshot.n_leases++] =
+        (struct rg_pool_lease){.id = id,
+                               .user = held ? rg_pool_get_text(held->value, "user", "") : "",
+                               .project = held ? rg_pool_get_text(held->value, "project", "") : "",
+                               .parts = parts,
+                               .started = since * SECOND,
+                               .ends = seconds ? (since + seconds) * SECOND : RG_POOL_UNKNOWN};
+}
+
+/* False: no memory. */
+static bool add_leases(struct rg_picture *picture, const struct rg_pool_mirror *mirror, size_t most)
+{
+    RG_CLEANUP_FREE struct held_part *held = calloc(most + 1, sizeof *held);
+    size_t n = 0;
+    if (!held)
+        return false;
+    for (uint32_t i = 0; i < picture->snapshot.n_devices; i++) {
+        const struct rg_pool_gpu *gpu = picture->gpus[i];
+        for (uint32_t j = 0; j < gpu->n_shares; j++) {
+            const struct rg_pool_share *share = &gpu->shares[j];
+            held[n++] = (struct held_part){share->lease,
+                                           {i, share->memory < gpu->memory ? share->memory : gpu->memory}};
+        }
+    }
+    qsort(held, n, sizeof *held, compare_parts);
+    for (size_t i = 0, parts = 0; i < n; i++) {
+        const bool same = i > 0 && strcmp(held[i].lease, held[i - 1].lease) == 0;
+        if (same && held[i].part.device == held[i - 1].part.device)
+            continue; /* a GPU that says it twice */
+        if (!same)
+            begin_lease(picture, mirror, held[i].lease, &picture->parts[parts]);
+        picture->parts[parts++] = held[i].part;
+        picture->leases[picture->snapshot.n_leases - 1].n++;
+    }
+    return true;
+}
+
+/* False: its filters are not understood, so that nothing can be decided about it. */
+static bool add_request(struct rg_picture *picture, const char *id, const json_t *value, size_t *filters,
+                        char *why, size_t why_size)
+{
+    const char *texts[RG_POOL_FILTERS_MAX];
+    const json_t *list = json_object_get(value, "filters"), *one;
+    uint32_t n = 0;
+    size_t i;
+    struct rg_pool_request *request = &picture->requests[picture->snapshot.n_requests];
+    json_array_foreach(list, i, one) if (json_is_string(one) && n < RG_POOL_FILTERS_MAX) texts[n++] =
+        json_string_value(one);
+    if (rg_pool_filters_parse(texts, n, &picture->filters[*filters], why, why_size) != RG_OK)
+        return false;
+    const uint64_t seconds = rg_pool_get_number(value, "seconds", 0);
+    *request = (struct rg_pool_request){.id = id,
+                                        .user = rg_pool_get_text(value, "user", ""),
+                                        .project = rg_pool_get_text(value, "project", ""),
+                                        .n = (uint32_t)rg_pool_get_number(value, "gpus", 1),
+                                        .memory = rg_pool_get_number(value, "memory", 0),
+                                        .fraction = (uint32_t)rg_pool_get_number(value, "fraction", 0),
+                                        .filters = &picture->filters[*filters],
+                                        .n_filters = n,
+                                        .several_servers = json_is_true(json_object_get(value, "spread")),
+                                        .strategy = RG_POOL_AS_POLICY,
+                                        .submitted = rg_pool_get_number(value, "since", 0) * SECOND,
+                                        .time_limit = seconds ? seconds * SECOND : RG_POOL_UNKNOWN};
+    if (request->n == 0 || request->n > RG_POOL_GPUS_MAX)
+        return false;
+    *filters += n;
+    picture->snapshot.n_requests++;
+    return true;
+}
+
+bool rg_picture_draw(const struct rg_pool_mirror *mirror, const json_t *extra, struct rg_picture *picture,
+                     char *why, size_t why_size)
+{
+    struct counts n = {0};
+    size_t labels = 0, filters = 0;
+    count(mirror, &n);
+    const bool good = picture_init(picture, &n);
+    for (uint32_t i = 0; i < mirror->n_members && good; i++)
+        add_server(picture, mirror->members[i], &labels);
+    if (!good || !add_leases(picture, mirror, n.parts)) {
+        rg_explain(why, why_size, "the server is out of memory");
+        return false;
+    }
+    for (uint32_t i = 0; i < mirror->n_requests && !extra; i++) {
+        picture->queued[picture->snapshot.n_requests] = mirror->requests[i];
+        (void)add_request(picture, mirror->requests[i]->id, mirror->requests[i]->value, &filters, NULL, 0);
+    }
+    picture->snapshot.servers = picture->servers;
+    picture->snapshot.devices = picture->devices;
+    picture->snapshot.leases = picture->leases;
+    picture->snapshot.requests = picture->requests;
+    return !extra || add_request(picture, "0", extra, &filters, why, why_size);
+}

@@ -1,0 +1,35 @@
+/*
+ * picture.h - the pool as the scheduling policy takes it (pool/schedule.h), drawn from the mirror of what etcd has.
+ *
+ * A picture points into the mirror, and is good until that changes. One thread.
+ */
+#ifndef RG_SERVER_POOL_PICTURE_H
+#define RG_SERVER_POOL_PICTURE_H
+
+#include "pool/schedule.h"
+#include "pool/state/mirror.h"
+
+/** A snapshot, and where what is in it lies in the mirror. */
+struct rg_picture {
+    struct rg_pool_snapshot snapshot;
+    struct rg_pool_server *servers;
+    struct rg_pool_label *labels;
+    struct rg_pool_device *devices;
+    struct rg_pool_lease *leases;
+    struct rg_pool_part *parts;
+    struct rg_pool_request *requests;
+    struct rg_pool_filter *filters;
+    const struct rg_pool_member **members; /* of each server */
+    const struct rg_pool_gpu **gpus;       /* of each device */
+    const struct rg_pool_queued **queued;  /* of each request */
+};
+
+/**
+ * Draws the pool with all that waits; with `extra`, a request as it is written under requests/, with that one alone. False: no
+ * memory, or the filters of `extra` are not understood; `why` says which. To be ended in either case.
+ */
+bool rg_picture_draw(const struct rg_pool_mirror *mirror, const json_t *extra, struct rg_picture *picture,
+                     char *why, size_t why_size);
+void rg_picture_fini(struct rg_picture *picture);
+
+#endif
