@@ -1,0 +1,123 @@
+/* inquiries.c - see inquiries.h. */
+#include "server/daemon/inquiries.h"
+
+#include "common/base/file.h"
+#include "server/daemon/accounting.h"
+#include "server/daemon/quotas.h"
+#include "server/daemon/reply.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+void rg_inquiry_see_time(const struct rg_monitor *monitor)
+{
+    if (monitor->accountant.accounts)
+        rg_accounts_tick(monitor->accountant.accounts, rg_accountant_wall_ns());
+}
+
+/* --- accounts --------------------------------------------------------------------------------------------- */
+
+/* The server's user and root, whom the kernel names, see all. */
+static bool is_operator(const struct rg_monitor *monitor, const struct rg_who *who)
+{
+    return who->proof == RG_PROOF_USER && (who->uid == 0 || who->uid == monitor->policy.uid);
+}
+
+/* The accountant answers by a socket, however long that takes it. */
+void rg_inquiry_usage(struct rg_monitor *monitor, const struct rg_monitor_question *question, int connection,
+                      struct rg_monitor_answer *answered)
+{
+    struct rg_accounts *accounts = monitor->accountant.accounts;
+    struct rg_accountant_query query = {.question = question->usage};
+    struct rg_who who;
+    int ends[2];
+    answered->status = rg_who_is(&monitor->policy, &question->peer, connection, &who, answered);
+    if (answered->status != RG_OK) {
+        rg_reply(&monitor->frontend, answered, NULL, 0);
+        return;
+    }
+    if (!accounts) {
+        rg_reply_refuse(
+            &monitor->frontend, answered, RG_REFUSAL_UNSUPPORTED,
+            "this server keeps no accounts; its operator can change that (--accounts) [usage-off]");
+        return;
+    }
+    query.everybody = is_operator(monitor, &who);
+    rg_accounting_owner(&who, question->peer.address, "", &query.owner);
+    if (rg_reply_open(&monitor->frontend, answered, ends))
+        rg_reply_by(&monitor->frontend, answered, ends, rg_accounts_ask(accounts, &query, ends[1]),
+                    "the server's accounts cannot be read now; try again later [usage-unavailable]");
+}
+
+void rg_inquiry_quotas(struct rg_monitor *monitor, const struct rg_monitor_question *question, int connection,
+                       struct rg_monitor_answer *answered)
+{
+    struct rg_who who;
+    struct rg_account_owner owner;
+    struct rg_quota_answer quotas;
+    const char *project = question->usage.project;
+    answered->status = rg_who_is(&monitor->policy, &question->peer, connection, &who, answered);
+    if (answered->status == RG_OK)
+        answered->status = rg_shares_check_project(&monitor->sessions.shares, &who, project, answered);
+    if (answered->status != RG_OK) {
+        rg_reply(&monitor->frontend, answered, NULL, 0);
+        return;
+    }
+    rg_accounting_owner(&who, question->peer.address, project, &owner);
+    rg_inquiry_see_time(monitor);
+    rg_quotas_tell(&monitor->sessions, &owner, &quotas);
+    const int file = rg_file_in_memory("remote-gpu-quotas", &quotas, sizeof quotas);
+    if (file < 0) {
+        rg_reply_refuse(&monitor->frontend, answered, RG_REFUSAL_INTERNAL,
+                        "the server is out of memory; try again later");
+        return;
+    }
+    rg_reply(&monitor->frontend, answered, &file, 1);
+    close(file);
+}
+
+/* --- the pool --------------------------------------------------------------------------------------------- */
+
+void rg_inquiry_pool(struct rg_monitor *monitor, const struct rg_monitor_question *question, const int *fds,
+                     struct rg_monitor_answer *answered)
+{
+    struct rg_agent_word word = {.kind = RG_AGENT_ASK};
+    struct rg_who who;
+    int ends[2];
+    answered->status = rg_who_is(&monitor->policy, &question->peer, fds[0], &who, answered);
+    if (answered->status != RG_OK) {
+        rg_reply(&monitor->frontend, answered, NULL, 0);
+        return;
+    }
+    rg_who_key(&who, question->peer.address, word.ask.key, sizeof word.ask.key);
+    snprintf(word.ask.name, sizeof word.ask.name, "%s", who.name);
+    word.ask.is_operator = is_operator(monitor, &who);
+    word.ask.max_gpus = who.limits.max_gpus;
+    word.ask.size = question->pool.size;
+    if (rg_reply_open(&monitor->frontend, answered, ends))
+        rg_reply_by(&monitor->frontend, answered, ends, rg_pool_ask(&monitor->pool, &word, ends[1], fds[1]),
+                    "the server cannot ask its pool now; try again, or ask another of its servers");
+}
+
+void rg_inquiry_lease(struct rg_monitor *monitor, const struct rg_monitor_question *question,
+                      struct rg_monitor_answer *answered)
+{
+    char why[RG_CONTROL_REASON] = "";
+    enum rg_status status = RG_OK; /* in no pool there is nothing to check */
+    if (monitor->pool.wanted)
+        status = rg_pool_check(&monitor->pool, question->pool.lease, question->number, why, sizeof why);
+    if (status == RG_OK)
+        rg_reply(&monitor->frontend, answered, NULL, 0);
+    else if (status != RG_ERR_TIMEOUT)
+        rg_reply_refuse(&monitor->frontend, answered, RG_REFUSAL_UNAUTHORISED, why);
+}
+
+void rg_inquiry_checked(void *data, uint64_t question, bool there, const char *why)
+{
+    struct rg_monitor *monitor = data;
+    struct rg_monitor_answer answered = {.number = question};
+    if (there)
+        rg_reply(&monitor->frontend, &answered, NULL, 0);
+    else
+        rg_reply_refuse(&monitor->frontend, &answered, RG_REFUSAL_UNAUTHORISED, why);
+}
