@@ -71,8 +71,7 @@ def little_memory(build, there, check):
 
 def worse_link(build, there, check):
     """A link that is slow or loses some is none that is lost."""
-    # A queue of netem's usual 1,000 packets would drop from each large write, which Soft-RoCE tries six times only.
-    for shape in ("delay 2ms limit 10000", "loss 1%"):
+    for shape in ("delay 2ms limit 10000", "loss 1%"):  # the queue holds what one large write sends
         netem("v-client", shape)
         result = build.run_remote([build.example("vector_add")], there.address, RDMA)
         check("netem %s: %.1f s" % (shape, result.seconds), result.status == 0 and "goes on" not in result.errors,

@@ -23,6 +23,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import trial  # noqa: E402
 
 BUILD = None
+ATTACK = "taken_over.so"
 NOBODY = 65534
 ROOT = os.geteuid() == 0
 CLIENT = "import ctypes, sys; c = ctypes.CDLL('libcuda.so.1'); print(c.cuInit(0), flush=True); sys.stdin.read()"
@@ -32,6 +33,15 @@ KILLED = ("ptrace", "process_vm_readv", "unshare", "mount", "bpf")
 
 def as_user(uid):
     return ["setpriv", "--reuid", str(uid), "--regid", str(uid), "--clear-groups"] if ROOT and uid else []
+
+
+def copy_of(build, folder):
+    """The staged tree once more, with the attack code beside the workers' libraries, which they see wherever a build is."""
+    shutil.copytree(os.path.join(build, "stage"), os.path.join(folder, "stage"), symlinks=True)
+    os.chmod(folder, 0o755)
+    copy = trial.Build(folder)
+    shutil.copy(os.path.join(build, "tests", ATTACK), copy.lib_dir)
+    return copy
 
 
 class Case:
@@ -68,7 +78,7 @@ class Case:
             driver = os.path.join(self.folder, "driver", "libcuda.so.1")
             shutil.copy(os.path.join(BUILD.soft_dir, "libcuda.so.1"), driver)
         environment = {
-            "LD_PRELOAD": os.path.join(BUILD.folder, "tests", "taken_over.so"), "CUDA_TEST_ATTACK": orders,
+            "LD_PRELOAD": os.path.join(BUILD.lib_dir, ATTACK), "CUDA_TEST_ATTACK": orders,
             "REMOTE_GPU_IMAGE_CACHE": self.cache, "SOFTGPU_CACHE": os.path.join(self.folder, "soft"),
             "SECRET_OF_THE_SERVER": "x", "REMOTE_GPU_SANDBOX": mode, "HOME": self.folder,
             "SOFTGPU_DEVICES": "1",
@@ -228,5 +238,6 @@ class Sandbox(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    BUILD = trial.Build(sys.argv[1])
-    unittest.main(argv=[sys.argv[0]] + sys.argv[2:], verbosity=2)
+    with tempfile.TemporaryDirectory(prefix="remote-gpu-sandbox-build-") as of_tests:
+        BUILD = copy_of(sys.argv[1], of_tests)
+        unittest.main(argv=[sys.argv[0]] + sys.argv[2:], verbosity=2)
