@@ -1,0 +1,98 @@
+/*
+ * nccl.h - the types of NCCL 2.27's binary interface: what programs that were compiled with NVIDIA's nccl.h pass to libnccl.so.2.
+ *
+ * The names and numbers are NCCL's own (nccl.h of 2.27.3, in the package nvidia-nccl-cu12), as programs and the server's library use
+ * them. cudaStream_t is the driver's CUstream. The functions are listed in proto/nccl/functions.txt; generated/proto/nccl.h declares
+ * them.
+ */
+#ifndef RG_COMMON_CUDA_NCCL_H
+#define RG_COMMON_CUDA_NCCL_H
+
+#include <cuda.h>
+#include <limits.h>
+#include <stddef.h>
+
+#define NCCL_VERSION_CODE     22703 /* major * 10000 + minor * 100 + patch */
+#define NCCL_UNIQUE_ID_BYTES  128
+#define NCCL_CONFIG_UNDEF_INT INT_MIN
+#define NCCL_CONFIG_MAGIC     0xcafebeefu
+#define NCCL_SPLIT_NOCOLOR    (-1)
+
+typedef struct ncclComm *ncclComm_t;
+typedef struct ncclWindow *ncclWindow_t;
+typedef struct {
+    char internal[NCCL_UNIQUE_ID_BYTES];
+} ncclUniqueId;
+
+typedef enum {
+    ncclSuccess,
+    ncclUnhandledCudaError,
+    ncclSystemError,
+    ncclInternalError,
+    ncclInvalidArgument,
+    ncclInvalidUsage,
+    ncclRemoteError,
+    ncclInProgress,
+    ncclNumResults
+} ncclResult_t;
+
+/* Versions before 2.27 have fewer members; `size` tells which are there. */
+typedef struct {
+    size_t size;
+    unsigned magic, version;
+    int blocking, cgaClusterSize, minCTAs, maxCTAs;
+    const char *netName;
+    int splitShare, trafficClass;
+    const char *commName;
+    int collnetEnable, CTAPolicy, shrinkShare, nvlsCTAs;
+} ncclConfig_t;
+
+typedef struct {
+    size_t size;
+    unsigned magic, version;
+    float estimatedTime;
+} ncclSimInfo_t;
+
+/* From ncclNumOps on: those that ncclRedOpCreatePreMulSum made. */
+typedef enum { ncclSum, ncclProd, ncclMax, ncclMin, ncclAvg, ncclNumOps, ncclMaxRedOp = INT_MAX } ncclRedOp_t;
+
+typedef enum {
+    ncclInt8,
+    ncclUint8,
+    ncclInt32,
+    ncclUint32,
+    ncclInt64,
+    ncclUint64,
+    ncclFloat16,
+    ncclFloat32,
+    ncclFloat64,
+    ncclBfloat16,
+    ncclFloat8e4m3,
+    ncclFloat8e5m2,
+    ncclNumTypes
+} ncclDataType_t;
+
+typedef enum { ncclScalarDevice, ncclScalarHostImmediate } ncclScalarResidence_t;
+
+/** What ncclGetErrorString says. */
+static inline const char *rg_nccl_error_string(ncclResult_t result)
+{
+    static const char *const texts[ncclNumResults] = {"no error",
+                                                      "unhandled cuda error",
+                                                      "unhandled system error",
+                                                      "internal error",
+                                                      "invalid argument",
+                                                      "invalid usage",
+                                                      "remote process exited or there was a network error",
+                                                      "NCCL operation in progress"};
+    return (unsigned)result < ncclNumResults ? texts[result] : "unknown result code";
+}
+
+/** Bytes of an element; 0: there is no such type. */
+static inline size_t rg_nccl_type_size(unsigned type)
+{
+    static const unsigned char sizes[ncclNumTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+    return type < ncclNumTypes ? sizes[type] : 0;
+}
+
+#endif

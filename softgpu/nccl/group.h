@@ -1,0 +1,17 @@
+/*
+ * group.h - the calls of a thread between ncclGroupStart and ncclGroupEnd, or the one call outside of both.
+ *
+ * The state is the thread's. A call that fails in a group makes the group's end return its error and do nothing, as NCCL's.
+ */
+#ifndef SG_NCCL_GROUP_H
+#define SG_NCCL_GROUP_H
+
+#include "softgpu/nccl/clique.h"
+
+/** In a group, *comm is there when the group ends. The current context's device is the rank's. */
+ncclResult_t sg_group_join(ncclComm_t *comm, int n, const ncclUniqueId *id, int rank, bool blocking);
+ncclResult_t sg_group_split(ncclComm_t comm, int color, int key, ncclComm_t *out, bool blocking);
+/** Notes a failure for the group that the thread is in; returns it. */
+ncclResult_t sg_group_failed(ncclResult_t result);
+
+#endif

@@ -1,0 +1,198 @@
+/* reduce.c - see reduce.h. The same loops for each type: the types differ in how an element is loaded, combined and stored. */
+#include "softgpu/nccl/reduce.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+/* --- small floating types ------------------------------------------------------------------------------- */
+
+static uint32_t bits_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static float float_of(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static float from_bfloat16(uint16_t x)
+{
+    return float_of((uint32_t)x << 16);
+}
+
+static uint16_t to_bfloat16(float value)
+{
+    const uint32_t bits = bits_of(value);
+    if (isnan(value))
+        return 0x7fff;
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* A floating type with a sign, `exponent` and `mantissa` bits and IEEE's subnormals. */
+struct format {
+    int exponent, mantissa;
+    bool infinities; /* E5M2 has them, of E4M3 the largest pattern alone is NaN */
+    uint32_t nan, largest;
+};
+static const struct format half = {5, 10, true, 0x7fff, 0x7c00}, e4m3 = {4, 3, false, 0x7f, 0x7e},
+                           e5m2 = {5, 2, true, 0x7f, 0x7b};
+
+static float decode(const struct format *format, uint32_t x)
+{
+    const int bias = (1 << (format->exponent - 1)) - 1;
+    const uint32_t sign = x >> (format->exponent + format->mantissa) & 1,
+                   fraction = x & ((1u << format->mantissa) - 1);
+    const int exponent = (int)(x >> format->mantissa & ((1u << format->exponent) - 1));
+    float value;
+    if (format->infinities && exponent == (1 << format->exponent) - 1)
+        value = fraction ? NAN : INFINITY;
+    else if (!format->infinities && (x & 0x7f) == format->nan)
+        value = NAN;
+    else if (exponent == 0)
+        value = ldexpf((float)fraction, 1 - bias - format->mantissa);
+    else
+        value = ldexpf((float)(fraction | 1u << format->mantissa), exponent - bias - format->mantissa);
+    return sign ? -value : value;
+}
+
+/* To the nearest, ties to even; beyond the largest to `largest`, which is the infinity of half precision. */
+static uint32_t encode(const struct format *format, float value)
+{
+    const uint32_t sign = (bits_of(value) >> 31) << (format->exponent + format->mantissa);
+    const int bias = (1 << (format->exponent - 1)) - 1;
+    if (isnan(value))
+        return format->nan;
+    value = fabsf(value);
+    if (isinf(value))
+        return sign | format->largest;
+    int exponent;
+    frexpf(value, &exponent); /* value = f * 2^exponent with f in [0.5, 1) */
+    exponent--;
+    if (value == 0 || exponent < 1 - bias)
+        exponent = 1 - bias;
+    /* In units of the last place; a carry into the next exponent is right by itself. */
+    const uint32_t units = (uint32_t)rintf(ldexpf(value, format->mantissa - exponent));
+    const uint32_t x = ((uint32_t)(exponent + bias - 1) << format->mantissa) + units;
+    return sign | (x > format->largest ? format->largest : x);
+}
+
+static float from_half(uint16_t x)
+{
+    return decode(&half, x);
+}
+static uint16_t to_half(float value)
+{
+    return (uint16_t)encode(&half, value);
+}
+static float from_e4m3(uint8_t x)
+{
+    return decode(&e4m3, x);
+}
+static uint8_t to_e4m3(float value)
+{
+    return (uint8_t)encode(&e4m3, value);
+}
+static float from_e5m2(uint8_t x)
+{
+    return decode(&e5m2, x);
+}
+static uint8_t to_e5m2(float value)
+{
+    return (uint8_t)encode(&e5m2, value);
+}
+
+/* --- the loops ------------------------------------------------------------------------------------------ */
+
+#define SAME(x)            (x)
+#define INTEGER_MAX(a, b)  ((a) > (b) ? (a) : (b))
+#define INTEGER_MIN(a, b)  ((a) < (b) ? (a) : (b))
+#define DIVIDED(x, n)      ((x) / (n))
+#define NOT_DIVIDED(x, n)  (x)
+#define NO_FACTOR(type, n) ((type)1)
+#define FACTOR(type, n)    ((type)1 / (type)(n))
+
+/*
+ * STORED: the type in memory; WIDE: that in which it is computed, unsigned for integers so that they wrap. An average's factor goes
+ * through the stored type, too, as a scalar would.
+ */
+#define REDUCE(NAME, STORED, WIDE, LOAD, STORE, MAX, MIN, AVERAGE_FACTOR, AVERAGE_END)                       \
+    static void NAME(const struct sg_reduction *reduction, STORED *out, const void *const *inputs,           \
+                     const void *const *scalars, size_t count)                                               \
+    {                                                                                                        \
+        const int op = reduction->op, n = reduction->n;                                                      \
+        const bool scaled = op == SG_NCCL_PRE_MUL_SUM || op == ncclAvg;                                      \
+        for (int k = 0; k < n; k++) {                                                                        \
+            const STORED *in = inputs[k];                                                                    \
+            STORED stored = STORE(AVERAGE_FACTOR(WIDE, n));                                                  \
+            if (op == SG_NCCL_PRE_MUL_SUM)                                                                   \
+                memcpy(&stored, scalars[k], sizeof stored);                                                  \
+            const WIDE factor = (WIDE)LOAD(stored);                                                          \
+            for (size_t i = 0; i < count; i++) {                                                             \
+                STORED x = in[i];                                                                            \
+                if (scaled)                                                                                  \
+                    x = (STORED)STORE((WIDE)LOAD(x) * factor);                                               \
+                if (k == 0)                                                                                  \
+                    out[i] = x;                                                                              \
+                else if (op == ncclProd)                                                                     \
+                    out[i] = (STORED)STORE((WIDE)LOAD(out[i]) * (WIDE)LOAD(x));                              \
+                else if (op == ncclMax)                                                                      \
+                    out[i] = (STORED)STORE(MAX(LOAD(out[i]), LOAD(x)));                                      \
+                else if (op == ncclMin)                                                                      \
+                    out[i] = (STORED)STORE(MIN(LOAD(out[i]), LOAD(x)));                                      \
+                else                                                                                         \
+                    out[i] = (STORED)STORE((WIDE)LOAD(out[i]) + (WIDE)LOAD(x));                              \
+            }                                                                                                \
+        }                                                                                                    \
+        for (size_t i = 0; op == ncclAvg && i < count; i++)                                                  \
+            out[i] = (STORED)AVERAGE_END(out[i], (STORED)n);                                                 \
+    }
+
+#define REDUCE_INTEGER(NAME, STORED, WIDE)                                                                   \
+    REDUCE(NAME, STORED, WIDE, SAME, SAME, INTEGER_MAX, INTEGER_MIN, NO_FACTOR, DIVIDED)
+#define REDUCE_FLOATING(NAME, STORED, WIDE, LOAD, STORE)                                                     \
+    REDUCE(NAME, STORED, WIDE, LOAD, STORE, fmax, fmin, FACTOR, NOT_DIVIDED)
+
+REDUCE_INTEGER(reduce_int8, int8_t, uint32_t)
+REDUCE_INTEGER(reduce_uint8, uint8_t, uint32_t)
+REDUCE_INTEGER(reduce_int32, int32_t, uint32_t)
+REDUCE_INTEGER(reduce_uint32, uint32_t, uint32_t)
+REDUCE_INTEGER(reduce_int64, int64_t, uint64_t)
+REDUCE_INTEGER(reduce_uint64, uint64_t, uint64_t)
+REDUCE_FLOATING(reduce_float, float, float, SAME, SAME)
+REDUCE_FLOATING(reduce_double, double, double, SAME, SAME)
+REDUCE_FLOATING(reduce_half, uint16_t, float, from_half, to_half)
+REDUCE_FLOATING(reduce_bfloat16, uint16_t, float, from_bfloat16, to_bfloat16)
+REDUCE_FLOATING(reduce_e4m3, uint8_t, float, from_e4m3, to_e4m3)
+REDUCE_FLOATING(reduce_e5m2, uint8_t, float, from_e5m2, to_e5m2)
+
+void sg_reduce(const struct sg_reduction *reduction, void *out, const void *const *inputs,
+               const void *const *scalars, size_t count)
+{
+    switch (reduction->type) {
+#define TYPE(name, function)                                                                                 \
+    case name:                                                                                               \
+        function(reduction, out, inputs, scalars, count);                                                    \
+        break;
+        TYPE(ncclInt8, reduce_int8)
+        TYPE(ncclUint8, reduce_uint8)
+        TYPE(ncclInt32, reduce_int32)
+        TYPE(ncclUint32, reduce_uint32)
+        TYPE(ncclInt64, reduce_int64)
+        TYPE(ncclUint64, reduce_uint64)
+        TYPE(ncclFloat16, reduce_half)
+        TYPE(ncclFloat32, reduce_float)
+        TYPE(ncclFloat64, reduce_double)
+        TYPE(ncclBfloat16, reduce_bfloat16)
+        TYPE(ncclFloat8e4m3, reduce_e4m3)
+        TYPE(ncclFloat8e5m2, reduce_e5m2)
+#undef TYPE
+    case ncclNumTypes:
+        break;
+    }
+}
