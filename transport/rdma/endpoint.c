@@ -10,6 +10,7 @@
 #include "transport/rdma/endpoint.h"
 
 #include "common/base/clock.h"
+#include "transport/rdma/verbs.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -483,6 +484,7 @@ enum rg_status rg_rdma_connect(const struct rg_address *address, const struct rg
                                char *why, size_t why_size, struct rg_conn **out)
 {
     struct addrinfo *list;
+    RG_TRY(rg_rdma_verbs_open(why, why_size));
     RG_TRY(rg_rdma_resolve_name(address, false, &list, why, why_size));
     enum rg_status status = RG_ERR_UNREACHABLE;
     for (struct addrinfo *at = list; at && status != RG_OK; at = at->ai_next) {

@@ -15,6 +15,7 @@
 #include "common/base/clock.h"
 #include "common/base/log_limit.h"
 #include "common/base/thread.h"
+#include "transport/rdma/verbs.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -268,6 +269,7 @@ enum rg_status rg_rdma_listen(const struct rg_address *address, const struct rg_
                               char *why, size_t why_size, struct rg_listener **out)
 {
     struct addrinfo *list;
+    RG_TRY(rg_rdma_verbs_open(why, why_size));
     RG_TRY(rg_rdma_resolve_name(address, true, &list, why, why_size));
     struct rdma_listener *l = calloc(1, sizeof *l);
     if (!l) {

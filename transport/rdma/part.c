@@ -1,8 +1,17 @@
-/* part.c - the one symbol of the loadable part transport/rdma.so. */
+/* part.c - how the loadable part transport/rdma.so is entered. */
+#include "common/base/log.h"
 #include "transport/operations.h"
+#include "transport/rdma/verbs.h"
 
 __attribute__((visibility("default"))) struct rg_transport_ops *
 rg_transport_part(const struct rg_transport_host *host)
 {
-    return rg_transport_part_enter(host) ? &rg_transport_rdma_ops : NULL;
+    if (!rg_transport_part_enter(host))
+        return NULL;
+    /* The libraries come with the part, since a server's process may be confined soon. Who connects or listens without them is
+     * told so. */
+    char why[512];
+    if (rg_rdma_verbs_open(why, sizeof why) != RG_OK)
+        rg_info("no RDMA: %s", why);
+    return &rg_transport_rdma_ops;
 }

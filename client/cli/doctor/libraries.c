@@ -9,6 +9,7 @@
 #include "client/cli/doctor/doctor.h"
 #include "client/cli/doctor/tree.h"
 #include "common/base/path.h"
+#include "transport/rdma/verbs.h"
 #include "transport/topology/devices.h"
 
 #include <dlfcn.h>
@@ -111,6 +112,8 @@ static void check_providers(struct rg_doctor *doctor, const char *verbs)
         rg_doctor_say(doctor, RG_CHECK_OK, "provider", NULL, "libibverbs has the providers of all devices");
 }
 
+typedef enum rg_status (*verbs_open_fn)(char *why, size_t why_size);
+
 /* The product's own part, with the libraries that the loader finds for it. */
 static void check_part(struct rg_doctor *doctor)
 {
@@ -123,14 +126,21 @@ static void check_part(struct rg_doctor *doctor)
         return;
     }
     void *part = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (part)
+    if (!part) {
+        rg_doctor_say(doctor, bad, "transport", "install remote-gpu again",
+                      "transport/rdma.so does not load: %s", dlerror());
+        return;
+    }
+    char why[512] = "it is of another version";
+    verbs_open_fn verbs_open = (verbs_open_fn)(uintptr_t)dlsym(part, RG_RDMA_VERBS_SYMBOL);
+    if (verbs_open && verbs_open(why, sizeof why) == RG_OK)
         rg_doctor_say(doctor, RG_CHECK_OK, "transport", NULL, "transport/rdma.so loads");
     else
         rg_doctor_say(doctor, bad, "transport",
-                      doctor->n_devices ? "apt-get install libibverbs1 librdmacm1" : NULL,
-                      "transport/rdma.so does not load: %s", dlerror());
-    if (part)
-        dlclose(part);
+                      doctor->n_devices
+                          ? "apt-get install libibverbs1 librdmacm1 (or: dnf install libibverbs librdmacm)"
+                          : NULL,
+                      "transport/rdma.so cannot be used: %s", why);
 }
 
 void rg_doctor_libraries(struct rg_doctor *doctor)

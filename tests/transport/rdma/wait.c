@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "transport/operations.h"
 #include "transport/rdma/internal.h"
+#include "transport/rdma/verbs.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -282,6 +283,7 @@ static void test_filters(void)
 int main(void)
 {
     test_begin(60);
+    CHECK_OK(rg_rdma_verbs_open(NULL, 0)); /* for the text of what failed */
     rg_transport_complete(&rg_transport_rdma_ops, false);
     test_ends(true, RG_WAIT_AUTO);
     test_ends(true, RG_WAIT_SPIN);
