@@ -21,6 +21,7 @@ option(RG_WERROR "treat warnings as errors" OFF)
 set(RG_SANITIZE "" CACHE STRING "sanitizers to build with (address,undefined or thread)")
 option(RG_FUZZ "build the fuzzers of tests/fuzz, and no other test (clang)" OFF)
 option(RG_COVERAGE "count which lines run (clang)" OFF)
+option(RG_PORTABLE "put every library but glibc inside (preset portable)" OFF)
 set(RG_COMPONENTS "" CACHE STRING "top-level folders to build (empty: all)")
 set(RG_CUDA_ROOT "" CACHE PATH "CUDA toolkit (headers; nvcc for examples); empty: search")
 
@@ -89,6 +90,8 @@ else()
     set(RG_FORTIFIED ON)
     target_compile_options(rg_options INTERFACE -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
 endif()
+include(CheckLinkerFlag) # where it is missing, the maps alone hide what is in static archives
+check_linker_flag(C -Wl,--exclude-libs,ALL RG_HAVE_EXCLUDE_LIBS)
 target_link_options(rg_options INTERFACE -Wl,-z,now -Wl,-z,relro -Wl,-z,noexecstack
                     $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-pie>)
 
@@ -135,7 +138,8 @@ function(rg_loadable name)
     get_filename_component(out ${ARG_OUTPUT_NAME} NAME)
     set_target_properties(${name} PROPERTIES PREFIX "" SUFFIX "" OUTPUT_NAME ${out}
                           LIBRARY_OUTPUT_DIRECTORY ${RG_STAGE_LIB}/${ARG_SUBDIR})
-    target_link_options(${name} PRIVATE -Wl,--version-script=${ARG_EXPORTS} -Wl,-Bsymbolic -Wl,--exclude-libs,ALL)
+    target_link_options(${name} PRIVATE -Wl,--version-script=${ARG_EXPORTS} -Wl,-Bsymbolic
+        $<$<BOOL:${RG_HAVE_EXCLUDE_LIBS}>:-Wl,--exclude-libs,ALL>)
     if(NOT RG_SANITIZE)
         target_link_options(${name} PRIVATE -Wl,-z,defs)
     endif()

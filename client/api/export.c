@@ -34,7 +34,7 @@ struct message {
     uint32_t unused;
     unsigned char token[TOKEN];
 };
-static const char magic[16] = "remote-gpu share";
+static const char magic[] = "remote-gpu share"; /* its end is not sent */
 
 /* A descriptor that was given out: our end of it. */
 struct given {
@@ -93,7 +93,7 @@ static int give(enum rg_kind kind, CUdevice device, const unsigned char *token)
     int ends[2];
     struct message message = {.kind = kind};
     struct given *given = calloc(1, sizeof *given);
-    memcpy(message.magic, magic, sizeof magic);
+    memcpy(message.magic, magic, sizeof message.magic);
     memcpy(message.token, token, TOKEN);
     if (!given || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
         free(given);
@@ -123,7 +123,7 @@ static bool token_of(int fd, enum rg_kind kind, unsigned char *token)
     do
         size = recv(fd, &message, sizeof message, MSG_PEEK | MSG_DONTWAIT);
     while (size < 0 && errno == EINTR);
-    if (size != (ssize_t)sizeof message || memcmp(message.magic, magic, sizeof magic) != 0 ||
+    if (size != (ssize_t)sizeof message || memcmp(message.magic, magic, sizeof message.magic) != 0 ||
         message.kind != kind)
         return false;
     memcpy(token, message.token, TOKEN);

@@ -30,7 +30,8 @@
  */
 
 /* Whether pools may hold memory that they would have given back if their driver had seen all waits of the program. */
-static _Atomic enum { NO_POOLS, WAITED, FREED } pools;
+enum pools { NO_POOLS, WAITED, FREED };
+static _Atomic enum pools pools;
 
 void rg_pools_waited(void)
 {
@@ -287,7 +288,7 @@ static CUresult allocate_async(CUdeviceptr *dptr, size_t size, CUmemoryPool pool
                               .size = size,
                               .pool = pool,
                               .stream = rg_effective_stream(stream)};
-    int none = NO_POOLS;
+    enum pools none = NO_POOLS;
     atomic_compare_exchange_strong(&pools, &none, WAITED);
     bool entered; /* what is allocated is of the stream's device */
     status = rg_context_scope_enter_stream(stream, &entered);

@@ -270,7 +270,8 @@ bool rg_trace_writer_start(const char *wanted)
         rg_warn("cannot write a trace to %s: %s", path, strerror(errno));
         return false;
     }
-    struct rg_trace_head head = {.magic = RG_TRACE_MAGIC, .version = RG_TRACE_VERSION};
+    struct rg_trace_head head = {.version = RG_TRACE_VERSION};
+    memcpy(head.magic, RG_TRACE_MAGIC, sizeof head.magic);
     pthread_mutex_lock(&lock);
     write_all(&head, sizeof head);
     write_names(RG_TRACE_FUNCTIONS, rg_profile_names, RG_API_COUNT);

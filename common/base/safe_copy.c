@@ -68,7 +68,7 @@ static bool copy_checked(void *to, const void *from, size_t size, bool writing)
         struct iovec remote = {writing ? cur_to : (void *)(uintptr_t)cur_from, size};
         const bool alone = atomic_load_explicit(&main_thread_gone, memory_order_relaxed);
         /* the server's sandbox allows it by the process's number alone */
-        const pid_t self = alone ? gettid() : getpid();
+        const pid_t self = alone ? (pid_t)syscall(SYS_gettid) : getpid();
         ssize_t n = writing ? process_vm_writev(self, &local, 1, &remote, 1, 0)
                             : process_vm_readv(self, &local, 1, &remote, 1, 0);
         if (n > 0) {

@@ -7,6 +7,10 @@
 #include <limits.h>
 #include <pthread.h>
 #include <string.h>
+#ifdef RG_CODECS_INSIDE
+#include <lz4.h>
+#include <zstd.h>
+#endif
 
 enum { ZSTD_FAST_LEVEL = 1 };
 
@@ -29,12 +33,51 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 /* Contexts of Zstandard are costly to make: each thread keeps its own. */
 static pthread_key_t pack_key, unpack_key;
 
+#ifdef RG_CODECS_INSIDE
+/* The portable client has them inside, for images that lack them. */
+typedef void (*function)(void);
+static const struct {
+    const char *name;
+    function address;
+} inside[] = {{"LZ4_compress_fast", (function)LZ4_compress_fast},
+              {"LZ4_decompress_safe", (function)LZ4_decompress_safe},
+              {"ZSTD_createCCtx", (function)ZSTD_createCCtx},
+              {"ZSTD_compressCCtx", (function)ZSTD_compressCCtx},
+              {"ZSTD_freeCCtx", (function)ZSTD_freeCCtx},
+              {"ZSTD_createDCtx", (function)ZSTD_createDCtx},
+              {"ZSTD_decompressDCtx", (function)ZSTD_decompressDCtx},
+              {"ZSTD_freeDCtx", (function)ZSTD_freeDCtx},
+              {"ZSTD_isError", (function)ZSTD_isError}};
+
+static void *open_library(const char *name)
+{
+    (void)name;
+    return (void *)inside;
+}
+
+static bool symbol(void *handle, const char *name, void *out)
+{
+    (void)handle;
+    for (size_t i = 0; i < sizeof inside / sizeof *inside; i++)
+        if (strcmp(inside[i].name, name) == 0) {
+            memcpy(out, &inside[i].address, sizeof inside[i].address);
+            return true;
+        }
+    return false;
+}
+#else
+static void *open_library(const char *name)
+{
+    return dlopen(name, RTLD_NOW | RTLD_LOCAL);
+}
+
 static bool symbol(void *handle, const char *name, void *out)
 {
     void *address = dlsym(handle, name);
     memcpy(out, &address, sizeof address);
     return address != NULL;
 }
+#endif
 
 static void free_pack(void *context)
 {
@@ -48,8 +91,7 @@ static void free_unpack(void *context)
 
 static void load(void)
 {
-    void *lz4 = dlopen("liblz4.so.1", RTLD_NOW | RTLD_LOCAL),
-         *zstd = dlopen("libzstd.so.1", RTLD_NOW | RTLD_LOCAL);
+    void *lz4 = open_library("liblz4.so.1"), *zstd = open_library("libzstd.so.1");
     has_lz4 = lz4 && symbol(lz4, "LZ4_compress_fast", &library.lz4_pack) &&
               symbol(lz4, "LZ4_decompress_safe", &library.lz4_unpack);
     has_zstd = zstd && symbol(zstd, "ZSTD_createCCtx", &library.zstd_pack_create) &&
