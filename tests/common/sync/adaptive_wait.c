@@ -1,8 +1,6 @@
 /* adaptive_wait.c - how long is looked before sleeping, and how many processors there are. */
 #include "common/sync/adaptive_wait.h"
 
-#include "common/base/clock.h"
-
 #include <criterion/criterion.h>
 #include <limits.h>
 #include <sched.h>
@@ -11,18 +9,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* One wait; what is waited for comes so much later to one that looks, and to one that sleeps. Whether it looked. */
+static uint64_t time_ns = 1;
+
+/* One wait in time that only the test moves; what is waited for comes so much later to one that looks, and to one that sleeps.
+ * Whether it looked. */
 static bool wait_once(struct rg_adaptive_wait *wait, uint64_t look_ns, uint64_t sleep_ns)
 {
-    const uint64_t began = rg_now_ns();
-    const bool looked = rg_adaptive_wait_look(wait);
+    time_ns += 1000;
+    const uint64_t began = time_ns;
+    const bool looked = rg_adaptive_wait_look_at(wait, began);
     const uint64_t until = began + (looked ? look_ns : sleep_ns);
-    while (rg_now_ns() < until && (!looked || rg_adaptive_wait_look(wait)))
-        ;
-    while (rg_now_ns() < until)
-        ;
-    rg_adaptive_wait_end(wait);
-    wait->crowded = 0; /* of the machine that this test runs on */
+    for (bool look = looked; look && time_ns < until; look = rg_adaptive_wait_look_at(wait, time_ns))
+        time_ns += 500;
+    time_ns = until > time_ns ? until : time_ns;
+    rg_adaptive_wait_end_at(wait, time_ns);
     return looked;
 }
 
@@ -30,7 +30,7 @@ static unsigned waits_that_look(unsigned n, uint64_t look_ns, uint64_t sleep_ns)
 {
     struct rg_adaptive_wait wait;
     rg_adaptive_wait_init(&wait, RG_WAIT_AUTO);
-    wait.alone = false;
+    wait.limited = false;
     unsigned looked = 0;
     for (unsigned i = 0; i < n; i++)
         looked += wait_once(&wait, look_ns, sleep_ns);
@@ -80,9 +80,68 @@ Test(wait, does_what_was_faster)
     cr_assert(sleeping < 800, "%u of 2000 looked where sleeping was faster", sleeping);
 }
 
+/* As where idle processors wake slowly: what takes 15 us when both sides look takes 350 us when both sleep. */
+Test(wait, looks_where_sleeping_takes_long)
+{
+    const unsigned looked = waits_that_look(2000, 15000, 350000);
+    cr_assert(looked > 1900, "%u of 2000", looked);
+}
+
+/* What was not the faster of the two is tried as rarely as it costs. */
+Test(wait, trying_costs_little)
+{
+    struct rg_adaptive_wait wait;
+    rg_adaptive_wait_init(&wait, RG_WAIT_AUTO);
+    wait.limited = false;
+    for (int i = 0; i < 100; i++)
+        (void)wait_once(&wait, 10000, 200000);
+    unsigned slept = 0;
+    for (int i = 0; i < 5000; i++)
+        slept += !wait_once(&wait, 10000, 200000);
+    cr_assert(slept > 2 && slept < 30, "%u of 5000 slept, where that takes twenty times as long", slept);
+}
+
+/* What changes is learned: the other side has gone to the same processor. */
+Test(wait, what_was_faster_may_change)
+{
+    struct rg_adaptive_wait wait;
+    rg_adaptive_wait_init(&wait, RG_WAIT_AUTO);
+    wait.limited = false;
+    for (int i = 0; i < 300; i++)
+        (void)wait_once(&wait, 4000, 20000);
+    unsigned looked = 0;
+    for (int i = 0; i < 1000; i++)
+        looked += wait_once(&wait, 40000, 20000);
+    cr_assert(looked < 100, "%u of 1000 looked where that had become slower", looked);
+    looked = 0;
+    for (int i = 0; i < 2000; i++)
+        looked += wait_once(&wait, 4000, 20000);
+    cr_assert(looked > 1000, "%u of 2000 looked where that had become faster again", looked);
+}
+
+/* Some long waits between short ones are looked for in vain: only for so long as is stated. */
+Test(wait, looking_in_vain_is_bounded)
+{
+    struct rg_adaptive_wait wait;
+    rg_adaptive_wait_init(&wait, RG_WAIT_AUTO);
+    wait.limited = false;
+    for (int i = 0; i < 300; i++)
+        (void)wait_once(&wait, 100000, 300000);
+    const uint64_t began = time_ns;
+    uint64_t in_vain = 0;
+    for (int i = 0; i < 100; i++) {
+        (void)wait_once(&wait, 100000, 300000);
+        (void)wait_once(&wait, 2000000, 2000000);
+        in_vain += wait.window_ns;
+    }
+    const uint64_t most = (time_ns - began) / 16 + 2000000;
+    cr_assert(in_vain > 0 && in_vain < most, "%.1f ms in vain, %.1f ms at most", (double)in_vain / 1e6,
+              (double)most / 1e6);
+}
+
 Test(wait, long_waits_are_slept_through)
 {
-    const unsigned looked = waits_that_look(200, 300000, 300000);
+    const unsigned looked = waits_that_look(200, 1000000, 1000000);
     cr_assert(looked == 0, "%u of 200", looked);
 }
 
@@ -92,7 +151,7 @@ Test(wait, looks_for_a_given_time)
     struct rg_adaptive_wait wait;
     unsigned looked = 0;
     rg_adaptive_wait_init(&wait, RG_WAIT_AUTO);
-    wait.alone = true;
+    wait.limited = true;
     wait.look_ns = 100000;
     for (int i = 0; i < 200; i++)
         looked += wait_once(&wait, 4000, 300000);
@@ -107,7 +166,7 @@ Test(wait, looks_for_a_given_time)
     cr_assert(looked > 1500, "%u of 2000 waits that are short again", looked);
     rg_adaptive_wait_init(&wait, RG_WAIT_BLOCK);
     wait.look_ns = 100000;
-    cr_assert_not(wait_once(&wait, 4000, 4000));
+    cr_assert_not(rg_adaptive_wait_look(&wait));
 }
 
 /* Waits that become long are looked for a few times only. */
@@ -115,7 +174,7 @@ Test(wait, idle_uses_no_processor)
 {
     struct rg_adaptive_wait wait;
     rg_adaptive_wait_init(&wait, RG_WAIT_AUTO);
-    wait.alone = false;
+    wait.limited = false;
     for (int i = 0; i < 500; i++)
         (void)wait_once(&wait, 4000, 20000);
     unsigned looked = 0;
@@ -127,23 +186,30 @@ Test(wait, idle_uses_no_processor)
 /* A look that comes long after the one before it: somebody else had the processor. */
 Test(wait, does_not_look_on_a_crowded_machine)
 {
-    struct rg_adaptive_wait wait = {.mode = RG_WAIT_AUTO, .took_ns = {20000, 4000}};
-    cr_assert(rg_adaptive_wait_look(&wait));
-    usleep(1000);
-    cr_assert_not(rg_adaptive_wait_look(&wait));
-    rg_adaptive_wait_end(&wait);
-    unsigned slept = 0;
-    for (; slept < 1000; slept++) {
-        wait.took_ns[0] = 20000, wait.took_ns[1] = 4000;
-        const bool looked = rg_adaptive_wait_look(&wait);
-        rg_adaptive_wait_end(&wait);
-        if (looked)
-            break;
+    struct rg_adaptive_wait wait;
+    rg_adaptive_wait_init(&wait, RG_WAIT_AUTO);
+    wait.limited = false;
+    for (int i = 0; i < 100; i++)
+        (void)wait_once(&wait, 4000, 20000);
+    unsigned slept[3];
+    for (int i = 0; i < 3; i++) {
+        wait.as_before = 1000; /* none is tried */
+        cr_assert(rg_adaptive_wait_look_at(&wait, time_ns));
+        time_ns += 100000;
+        cr_assert_not(rg_adaptive_wait_look_at(&wait, time_ns));
+        wait.given_up = true;
+        rg_adaptive_wait_end_at(&wait, time_ns);
+        wait.given_up = false;
+        wait.took_ns[1] = 4000;
+        for (slept[i] = 0; slept[i] < 1000 && !wait_once(&wait, 4000, 20000); slept[i]++)
+            ;
     }
-    cr_assert(slept > 10 && slept < 1000, "%u", slept);
+    cr_assert(slept[0] > 2 && slept[0] < 20, "%u", slept[0]);
+    cr_assert(slept[2] > 2 * slept[0], "%u, then %u", slept[0], slept[2]);
 }
 
-Test(wait, never_looks_on_one_processor)
+/* On one processor the other side gets to run only when this one sleeps: it is tried, and found to be so. */
+Test(wait, one_processor)
 {
     cpu_set_t set, one;
     cr_assert_eq(sched_getaffinity(0, sizeof set, &set), 0);
@@ -155,8 +221,14 @@ Test(wait, never_looks_on_one_processor)
     cr_assert_eq(rg_processors(), 1);
     struct rg_adaptive_wait wait;
     rg_adaptive_wait_init(&wait, RG_WAIT_AUTO);
-    cr_assert_not(rg_adaptive_wait_look(&wait));
-    rg_adaptive_wait_end(&wait);
+    cr_assert(wait.alone);
+    unsigned looked = 0;
+    for (int i = 0; i < 2000; i++)
+        looked += wait_once(&wait, 20000 + 5000, 20000);
+    cr_assert(looked < 200, "%u of 2000", looked);
+    wait.limited = true; /* by a cgroup: looking would use up what it allows */
+    for (int i = 0; i < 200; i++)
+        cr_assert_not(rg_adaptive_wait_look(&wait));
 }
 
 static void put(const char *root, const char *path, const char *text)
