@@ -26,6 +26,12 @@
 #define RG_KEEP_ALIVE_S      120  /* seconds that a peer may be silent in a session, unless configured */
 #define RG_KEEP_ALIVE_MOST_S 3600 /* that a client may ask for */
 
+/* HTTP (server/http/) */
+#define RG_HTTP_CONNECTIONS_MAX        64    /* at once */
+#define RG_HTTP_CONNECTIONS_OF_ONE_MAX 32    /* of one address */
+#define RG_HTTP_MEMORY_MAX             16384 /* bytes of a connection: of a request's line and headers, mostly */
+#define RG_HTTP_REQUEST_S              10 /* that a request may take to arrive, and its answer to be taken */
+
 /* Transport */
 #define RG_PIECE         (256u << 10)             /* bytes of bulk data that travel together on a channel */
 #define RG_PIECES_MAX    (RG_BULK_MAX / RG_PIECE) /* pieces of the bulk data of one message */

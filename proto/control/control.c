@@ -180,24 +180,39 @@ const char *rg_share_state_name(enum rg_share_state state)
     return (unsigned)state < RG_SHARE_STATES ? names[state] : names[0];
 }
 
+static const struct {
+    enum rg_refusal_code code;
+    const char *name;
+} refusals[RG_REFUSALS] = {
+    {RG_REFUSAL_UNKNOWN, "unknown"},
+    {RG_REFUSAL_VERSION, "version"},
+    {RG_REFUSAL_FULL, "full"},
+    {RG_REFUSAL_NO_SUCH_GPU, "no-such-gpu"},
+    {RG_REFUSAL_SHUTTING_DOWN, "shutting-down"},
+    {RG_REFUSAL_DRIVER, "driver"},
+    {RG_REFUSAL_UNAUTHORISED, "unauthorised"},
+    {RG_REFUSAL_MALFORMED, "malformed"},
+    {RG_REFUSAL_UNSUPPORTED, "unsupported"},
+    {RG_REFUSAL_INTERNAL, "internal"},
+    {RG_REFUSAL_NO_SUCH_SESSION, "no-such-session"},
+    {RG_REFUSAL_LIMIT, "limit"},
+    {RG_REFUSAL_QUOTA, "quota"},
+};
+
+uint32_t rg_refusal_place(enum rg_refusal_code code)
+{
+    for (uint32_t i = 0; i < RG_REFUSALS; i++)
+        if (refusals[i].code == code)
+            return i;
+    return 0;
+}
+
+enum rg_refusal_code rg_refusal_at(uint32_t place)
+{
+    return place < RG_REFUSALS ? refusals[place].code : RG_REFUSAL_UNKNOWN;
+}
+
 const char *rg_refusal_name(enum rg_refusal_code code)
 {
-    static const char *const names[] = {
-        [RG_REFUSAL_UNKNOWN] = "unknown",
-        [RG_REFUSAL_VERSION] = "version",
-        [RG_REFUSAL_FULL] = "full",
-        [RG_REFUSAL_NO_SUCH_GPU] = "no-such-gpu",
-        [RG_REFUSAL_SHUTTING_DOWN] = "shutting-down",
-        [RG_REFUSAL_DRIVER] = "driver",
-        [RG_REFUSAL_UNAUTHORISED] = "unauthorised",
-        [RG_REFUSAL_MALFORMED] = "malformed",
-        [RG_REFUSAL_UNSUPPORTED] = "unsupported",
-        [RG_REFUSAL_INTERNAL] = "internal",
-        [RG_REFUSAL_NO_SUCH_SESSION] = "no-such-session",
-        [RG_REFUSAL_LIMIT] = "limit",
-        [RG_REFUSAL_QUOTA] = "quota",
-    };
-    if ((unsigned)code >= sizeof names / sizeof names[0] || !names[code])
-        return "unknown";
-    return names[code];
+    return refusals[rg_refusal_place(code)].name;
 }

@@ -87,6 +87,9 @@ enum rg_refusal_code {
     RG_REFUSAL_QUOTA = 120, /* more than a quota allows */
 };
 
+/** How many codes there are. */
+enum { RG_REFUSALS = 13 };
+
 /* ClientHello and ServerHello: `capabilities`. Unknown bits are ignored. */
 #define RG_CONTROL_CAP_RESUME                                                                                \
     (1ull << 0) /* both: the session survives its connection (transport/resumable/resumable.h) */
@@ -388,6 +391,9 @@ const char *rg_share_state_name(enum rg_share_state state);
 
 /** "version", "full", …: for logs and JSON. Static storage. */
 const char *rg_refusal_name(enum rg_refusal_code code);
+/** The codes numbered from 0 to RG_REFUSALS - 1; one that is not known is RG_REFUSAL_UNKNOWN, the first. */
+uint32_t rg_refusal_place(enum rg_refusal_code code);
+enum rg_refusal_code rg_refusal_at(uint32_t place);
 
 /** Whether two tokens are equal, in a time that does not tell where they differ. */
 bool rg_token_equal(const uint8_t *a, const uint8_t *b, size_t size);

@@ -156,9 +156,10 @@
     ASK(nvmlDeviceGetViolationStatus, "io16") \
     ASK(nvmlDeviceGetVirtualizationMode, "o4") \
     ASK(nvmlDeviceOnSameBoard, "eo4")
-/* Asked by functions of the client that do more than ask. */
+/* Asked by functions of the client that do more than ask, and by the server itself. */
 #define RG_MANAGEMENT_INNER_QUESTIONS(ASK) \
     ASK(nvmlDeviceGetFieldValues, "f40") \
+    ASK(nvmlDeviceGetMemoryInfo_v2, "v") \
     ASK(nvmlDeviceGetP2PStatus, "eio4") \
     ASK(nvmlDeviceGetPciInfo_v3, "o68")
 /* clang-format on */

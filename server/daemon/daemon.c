@@ -305,6 +305,7 @@ static void handle_signals(struct daemon *daemon)
             rg_pool_reap(&daemon->monitor.pool);
             if (rg_frontend_reap(&daemon->monitor.frontend))
                 rg_monitor_forget(&daemon->monitor);
+            (void)rg_frontend_reap(&daemon->monitor.http.process);
             break;
         case SIGHUP:
             if (daemon->monitor.policy.identity) {
@@ -353,6 +354,8 @@ static int next_timeout(struct daemon *daemon)
         due = daemon->monitor.probe.deadline_ns;
     const uint64_t beat = daemon->phase == SERVING ? rg_frontend_beat(&daemon->monitor.frontend) : UINT64_MAX;
     due = beat < due ? beat : due;
+    const uint64_t http = rg_http_revive(&daemon->monitor.http);
+    due = http < due ? http : due;
     const uint64_t accounts = see_to_accounts(daemon);
     due = accounts < due ? accounts : due;
     const uint64_t pool = rg_pool_revive(&daemon->monitor.pool);
@@ -376,7 +379,7 @@ static void serve_once(struct daemon *daemon)
     const int timeout = next_timeout(daemon); /* first: it may start a frontend */
     struct rg_identity_store *identity = monitor->policy.identity;
     const struct rg_accounts *accounts = monitor->accountant.accounts;
-    struct pollfd fds[7] = {
+    struct pollfd fds[8] = {
         {.fd = daemon->signals, .events = POLLIN},
         {.fd = monitor->frontend.killed ? -1 : monitor->frontend.socket, .events = POLLIN},
         {.fd = rg_probe_runs(&monitor->probe) ? monitor->probe.fd : -1, .events = POLLIN},
@@ -384,8 +387,9 @@ static void serve_once(struct daemon *daemon)
         {.fd = accounts ? rg_accounts_socket(accounts) : -1, .events = POLLIN},
         {.fd = daemon->requests.fd, .events = POLLIN},
         {.fd = monitor->pool.wanted ? monitor->pool.socket : -1, .events = POLLIN},
+        {.fd = rg_http_socket(&monitor->http), .events = POLLIN},
     };
-    if (poll(fds, 7, timeout) < 0 && errno != EINTR) {
+    if (poll(fds, 8, timeout) < 0 && errno != EINTR) {
         rg_error("poll: %s", strerror(errno));
         return;
     }
@@ -402,6 +406,8 @@ static void serve_once(struct daemon *daemon)
     }
     if (fds[1].revents)
         rg_monitor_serve(monitor);
+    if (fds[7].revents)
+        rg_http_serve(monitor);
     if (fds[5].revents)
         rg_requests_take(&daemon->requests, monitor);
     daemon->requests_ns = rg_requests_look(&daemon->requests, monitor);
@@ -558,7 +564,7 @@ static bool start_frontend(struct daemon *daemon)
     daemon->told.measures = rg_sandboxes_measures(monitor->sandboxes);
     for (uint32_t i = 0; i < daemon->n_listeners; i++)
         listeners[i] = rg_listener_fd(daemon->listeners[i]);
-    rg_frontend_init(&monitor->frontend, &daemon->told, monitor->board_fd, listeners);
+    rg_frontend_init(&monitor->frontend, &rg_frontend_program, &daemon->told, monitor->board_fd, listeners);
     if (monitor->policy.identity) {
         struct rg_identity_material material;
         rg_identity_material(monitor->policy.identity, &material);
@@ -596,7 +602,8 @@ static bool start_monitor(struct daemon *daemon, const char *worker)
     if (!settings->no_netperf && rg_path_library("netperf", netperf, sizeof netperf) == RG_OK &&
         access(netperf, X_OK) == 0)
         rg_sessions_allow_netperf(&monitor->sessions, netperf);
-    return start_accounts(daemon) && start_pool(daemon) && start_frontend(daemon);
+    return start_accounts(daemon) && start_pool(daemon) && start_frontend(daemon) &&
+           rg_http_start(monitor, &daemon->told, daemon->settings->frontend_user != NULL);
 }
 
 /* RDMA is only counted where there is a device for it. */
@@ -682,8 +689,8 @@ static bool start(struct daemon *daemon, char *worker_buffer, size_t worker_size
     /* Mistakes first: they should not have to wait for a driver. While that is tried, signals end us as
      * usual. */
     bool pool;
-    if (!check_addresses(daemon) || !find_frontend_user(daemon) ||
-        !rg_pool_check_settings(daemon->settings, &pool))
+    if (!check_addresses(daemon) || !rg_http_check_settings(daemon->settings) ||
+        !find_frontend_user(daemon) || !rg_pool_check_settings(daemon->settings, &pool))
         return false;
     const char *worker = worker_path(settings, worker_buffer, worker_size);
     if (!worker || !open_identity(daemon) || !find_driver(daemon))
@@ -692,7 +699,8 @@ static bool start(struct daemon *daemon, char *worker_buffer, size_t worker_size
     if (settings->no_grants)
         rg_audit_no_grants();
     raise_descriptor_limit();
-    if (!open_signals(daemon) || !open_listeners(daemon) || !start_monitor(daemon, worker))
+    if (!open_signals(daemon) || !open_listeners(daemon) ||
+        !rg_http_listen(&daemon->monitor.http, daemon->settings) || !start_monitor(daemon, worker))
         return false;
     say_what_next(daemon);
     return say_ready(daemon);

@@ -31,10 +31,14 @@ static const char *const kept[] = {
 
 enum { N_KEPT = sizeof kept / sizeof *kept };
 
-void rg_frontend_init(struct rg_frontend_process *frontend, const struct rg_monitor_settings *settings,
-                      int board, const int *listeners)
+const struct rg_frontend_program rg_frontend_program = {"frontend", "talks to clients", "sessions go on"};
+const struct rg_frontend_program rg_http_program = {"http", "answers HTTP", "sessions know nothing of it"};
+
+void rg_frontend_init(struct rg_frontend_process *frontend, const struct rg_frontend_program *program,
+                      const struct rg_monitor_settings *settings, int board, const int *listeners)
 {
-    *frontend = (struct rg_frontend_process){.settings = settings,
+    *frontend = (struct rg_frontend_process){.program = program,
+                                             .settings = settings,
                                              .fds = {board},
                                              .n_fds = 1 + settings->n_listeners,
                                              .tls_file = -1,
@@ -82,15 +86,15 @@ enum rg_status rg_frontend_start(struct rg_frontend_process *frontend)
             if (strncmp(*at, kept[i], strlen(kept[i])) == 0)
                 environment[n++] = *at;
     frontend->not_before_ns = rg_now_ns() + RG_FRONTEND_PAUSE_NS;
-    if (rg_path_library("frontend", path, sizeof path) != RG_OK) {
+    if (rg_path_library(frontend->program->name, path, sizeof path) != RG_OK) {
         rg_error("remote-gpud is not in its installed place: lib/remote-gpu is not beside bin");
         return RG_ERR_NOT_FOUND;
     }
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-        rg_error("no socket for the frontend: %s", strerror(errno));
+        rg_error("no socket for the process that %s: %s", frontend->program->role, strerror(errno));
         return RG_ERR_NO_MEMORY;
     }
-    char *arguments[] = {(char *)"frontend", NULL};
+    char *arguments[] = {(char *)(uintptr_t)frontend->program->name, NULL};
     const struct rg_process process = {.path = path,
                                        .arguments = arguments,
                                        .environment = environment,
@@ -102,7 +106,8 @@ enum rg_status rg_frontend_start(struct rg_frontend_process *frontend)
     if (status != RG_OK) {
         close(ends[0]);
         frontend->pid = 0;
-        rg_error("the frontend cannot be started: %s; the installation is incomplete", why);
+        rg_error("%s, the process that %s, cannot be started: %s; the installation is incomplete",
+                 frontend->program->name, frontend->program->role, why);
         return status;
     }
     frontend->socket = ends[0];
@@ -128,7 +133,8 @@ bool rg_frontend_wait_ready(struct rg_frontend_process *frontend)
         if (question.kind == RG_ASK_READY)
             return frontend->ready = true;
     }
-    rg_error("the frontend, which talks to clients, did not start; what it said is above");
+    rg_error("%s, the process that %s, did not start; what it said is above", frontend->program->name,
+             frontend->program->role);
     return false;
 }
 
@@ -153,7 +159,7 @@ void rg_frontend_kill(struct rg_frontend_process *frontend, const char *why)
     if (frontend->pid == 0 || frontend->killed)
         return;
     if (why)
-        rg_error("the frontend is killed: %s", why);
+        rg_error("the %s is killed: %s", frontend->program->name, why);
     kill(frontend->pid, SIGKILL);
     frontend->killed = true;
 }
@@ -167,11 +173,11 @@ bool rg_frontend_reap(struct rg_frontend_process *frontend)
     if (got == 0 || (got < 0 && errno == EINTR))
         return false;
     if (WIFSIGNALED(end))
-        rg_warn("the frontend was ended by signal %d (%s); another takes its place, sessions go on",
-                WTERMSIG(end), strsignal(WTERMSIG(end)));
+        rg_warn("the %s was ended by signal %d (%s); another takes its place, %s", frontend->program->name,
+                WTERMSIG(end), strsignal(WTERMSIG(end)), frontend->program->lost);
     else
-        rg_warn("the frontend ended with status %d; another takes its place, sessions go on",
-                WEXITSTATUS(end));
+        rg_warn("the %s ended with status %d; another takes its place, %s", frontend->program->name,
+                WEXITSTATUS(end), frontend->program->lost);
     close(frontend->socket);
     frontend->socket = -1;
     frontend->pid = 0;
@@ -180,6 +186,8 @@ bool rg_frontend_reap(struct rg_frontend_process *frontend)
 
 uint64_t rg_frontend_revive(struct rg_frontend_process *frontend)
 {
+    if (!frontend->program)
+        return UINT64_MAX;
     if (frontend->pid == 0 && rg_now_ns() >= frontend->not_before_ns && rg_frontend_start(frontend) == RG_OK)
         return UINT64_MAX;
     return frontend->pid ? UINT64_MAX : frontend->not_before_ns;

@@ -1,5 +1,6 @@
 /*
- * frontend_process.h - the monitor's side of the frontend: the process, and the socket between the two.
+ * frontend_process.h - the monitor's side of a process that talks to strangers: the frontend, and the one that answers HTTP. The process,
+ * and the socket between the two.
  *
  * Happy path: rg_frontend_start; READY comes; questions are received and answered until the server stops. A frontend that
  * ends, breaks the protocol, does not read what it is told or hangs is killed, and rg_frontend_revive starts another, at once the
@@ -17,7 +18,16 @@
 #define RG_FRONTEND_BEAT_NS  3000000000ull /* between two words that it has to answer */
 #define RG_FRONTEND_BEATS    4u            /* without an answer: it hangs */
 
+/** Which of them: "frontend", "http". */
+struct rg_frontend_program {
+    const char *name; /* of the program, and in the log */
+    const char *role; /* what it does, for people: "talks to clients" */
+    const char *lost; /* what goes on without it */
+};
+extern const struct rg_frontend_program rg_frontend_program, rg_http_program;
+
 struct rg_frontend_process {
+    const struct rg_frontend_program *program; /* NULL: none is wanted */
     const struct rg_monitor_settings *settings;
     int fds[RG_MONITOR_FDS_MAX]; /* that it gets: the board, then the listeners; the caller's */
     unsigned n_fds;
@@ -31,8 +41,8 @@ struct rg_frontend_process {
     unsigned unanswered;    /* words, since it last gave a sign of life: RG_ASK_READY, RG_ASK_ALIVE */
 };
 
-void rg_frontend_init(struct rg_frontend_process *frontend, const struct rg_monitor_settings *settings,
-                      int board, const int *listeners);
+void rg_frontend_init(struct rg_frontend_process *frontend, const struct rg_frontend_program *program,
+                      const struct rg_monitor_settings *settings, int board, const int *listeners);
 /** What TLS needs from now on, for this frontend and those that take its place. RG_ERR_NO_MEMORY was said. */
 RG_MUST_CHECK enum rg_status rg_frontend_set_tls(struct rg_frontend_process *frontend,
                                                  const struct rg_identity_material *material);

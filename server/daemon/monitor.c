@@ -6,6 +6,7 @@
 #include "common/base/log.h"
 #include "common/base/packet.h"
 #include "server/daemon/audit.h"
+#include "server/daemon/gauges.h"
 #include "server/daemon/inquiries.h"
 #include "server/daemon/question.h"
 #include "server/daemon/reply.h"
@@ -363,6 +364,10 @@ static void serve_one(struct rg_monitor *monitor, const struct rg_monitor_questi
         break;
     case RG_ASK_ALIVE:
         monitor->frontend.unanswered = 0;
+        rg_gauges_refused(&monitor->sessions, &question->refused);
+        break;
+    case RG_ASK_LOOK: /* not the frontend's: it looks at what changes by itself */
+        rg_reply(&monitor->frontend, &answered, NULL, 0);
         break;
     }
 }
@@ -419,6 +424,7 @@ void rg_monitor_drain(struct rg_monitor *monitor)
 void rg_monitor_fini(struct rg_monitor *monitor)
 {
     rg_frontend_stop(&monitor->frontend);
+    rg_http_stop(&monitor->http);
     rg_monitor_forget(monitor);
     rg_probe_cancel(&monitor->probe);
     rg_manager_stop(&monitor->manager);

@@ -11,6 +11,7 @@
 
 #include "server/daemon/accountant_process.h"
 #include "server/daemon/frontend_process.h"
+#include "server/daemon/http_process.h"
 #include "server/daemon/manager_process.h"
 #include "server/daemon/pool_process.h"
 #include "server/daemon/sessions.h"
@@ -28,6 +29,7 @@ struct rg_monitor {
     uint64_t probers[RG_MONITOR_PROBERS_MAX]; /* numbers of the questions that wait for it */
     unsigned n_probers;
     struct rg_manager_process manager;
+    struct rg_http_process http;
     struct rg_accountant accountant;
     struct rg_pool_process pool;
     struct rg_who_policy policy; /* its store is the monitor's */

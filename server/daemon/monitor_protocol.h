@@ -11,6 +11,8 @@
  * sessions and devices is on the board (board.h). A packet that is wrong is the frontend's end: the monitor kills it and
  * starts another; and so it does with one that hangs, which it finds out by a word that each is to answer (RG_TELL_BEAT).
  * The monitor never waits for the frontend.
+ *
+ * The process that answers HTTP (server/http/) speaks the same, and may ask less: READY, ALIVE, CHECK, LOOK, MANAGER, STOP_MANAGER.
  */
 #ifndef RG_SERVER_DAEMON_MONITOR_PROTOCOL_H
 #define RG_SERVER_DAEMON_MONITOR_PROTOCOL_H
@@ -52,9 +54,10 @@ enum rg_monitor_question_kind {
     RG_ASK_STOP_MANAGER, /* it does not answer; no answer */
     RG_ASK_USAGE,        /* with the connection; answer: a socket by which the packed answer comes */
     RG_ASK_QUOTA,        /* likewise, of `usage` the project; answer: a file with a struct rg_quota_answer */
-    RG_ASK_ALIVE,        /* what RG_TELL_BEAT is answered by; no answer */
+    RG_ASK_ALIVE,        /* what RG_TELL_BEAT is answered by, with `refused`; no answer */
     RG_ASK_POOL, /* descriptors: connection, a file with the question; answer: a socket by which answers come */
     RG_ASK_LEASE, /* whether there is a lease of the pool by which a session is to begin */
+    RG_ASK_LOOK,  /* the board is to show what is now; it does when the answer comes */
 };
 
 /** What the client has proved of itself. */
@@ -100,6 +103,11 @@ struct rg_monitor_pool {
     uint64_t lease;
 };
 
+/** RG_ASK_ALIVE: clients that were refused since the last time, by reason (board.h). */
+struct rg_monitor_refused {
+    uint32_t n[RG_REFUSALS];
+};
+
 /** RG_ASK_JOIN, RG_ASK_RENEW: the frontend has seen to it that the client has the key's private half. */
 struct rg_monitor_join {
     uint8_t secret[RG_JOIN_SECRET]; /* RG_ASK_JOIN */
@@ -117,6 +125,7 @@ struct rg_monitor_question {
         struct rg_monitor_join join;
         struct rg_usage_question usage;
         struct rg_monitor_pool pool;
+        struct rg_monitor_refused refused;
     };
 };
 

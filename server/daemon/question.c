@@ -31,6 +31,7 @@ static bool check_fds(const struct rg_monitor_question *question, unsigned n_fds
     case RG_ASK_JOIN:
     case RG_ASK_RENEW:
     case RG_ASK_LEASE:
+    case RG_ASK_LOOK:
         return n_fds == 0;
     }
     return false;

@@ -20,6 +20,7 @@
 #include "server/daemon/accounting.h"
 #include "server/daemon/audit.h"
 #include "server/daemon/confined.h"
+#include "server/daemon/gauges.h"
 #include "server/daemon/placement.h"
 #include "server/daemon/quotas.h"
 #include "server/handshake/handed.h"
@@ -42,6 +43,7 @@ enum rg_status rg_sessions_init(struct rg_sessions *sessions, struct rg_board *b
 {
     *sessions =
         (struct rg_sessions){.board = board, .max = board->max_sessions, .next_id = 1, .worker = worker};
+    sessions->gauges.began_unix = (uint64_t)time(NULL);
     sessions->entries = calloc(sessions->max, sizeof sessions->entries[0]);
     return sessions->entries ? RG_OK : RG_ERR_NO_MEMORY;
 }
@@ -444,6 +446,7 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
     if (sessions->accounts && info->n_devices)
         entry->account = rg_accounts_begin(sessions->accounts, info->id, &entry->owner, info->n_devices,
                                            entry->started_ns, rg_accountant_wall_ns());
+    sessions->gauges.granted++;
     sessions->entries[sessions->n++] = RG_TAKE_PTR(entry);
     show(sessions, sessions->n - 1);
     return RG_OK;
@@ -579,6 +582,7 @@ void rg_sessions_reap(struct rg_sessions *sessions)
         }
         say_end(entry, end);
         close_account(sessions, entry, end);
+        rg_gauges_end(sessions, entry, end);
         sessions->entries[i] = sessions->entries[--sessions->n];
         show(sessions, i);
         if (entry->hand >= 0)

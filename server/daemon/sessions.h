@@ -19,6 +19,13 @@
 #define RG_SESSION_END_NS 700000000ull
 #define RG_SESSION_LOOK_S 10 /* between two looks at the time of day, at most */
 
+/** What was counted so far of what a worker says of itself (gauges.h). */
+struct rg_gauge_counted {
+    uint64_t bytes_in, bytes_out;
+    uint64_t busy_ns[RG_DEVICES_MAX], throttled_ns[RG_DEVICES_MAX], refusals[RG_DEVICES_MAX],
+        launches[RG_DEVICES_MAX];
+};
+
 struct rg_session_entry {
     struct rg_session_info info;
     struct rg_who who;
@@ -33,6 +40,7 @@ struct rg_session_entry {
     int hand;            /* a socket by which its worker gets further connections; -1: it takes none */
     uint64_t pool_lease; /* the lease of the pool by which it was begun; 0: none */
     struct rg_preemption preemption;
+    struct rg_gauge_counted counted;
 };
 
 /** What comes with a question: descriptors of the monitor's. */
@@ -51,6 +59,7 @@ struct rg_sessions {
     bool encrypt_control; /* of an encrypted one what goes over RDMA need not be */
     struct rg_sandboxes *sandboxes;
     struct rg_shares shares;
+    struct rg_gauges gauges;
     struct rg_accounts *accounts; /* NULL: none are kept */
     const char *worker;           /* path */
     uint32_t reconnect_s;         /* how long a session waits for a client that lost its connection; 0: not */

@@ -30,6 +30,7 @@ struct rg_daemon_settings {
     char *pool;                              /* NULL: none */
     struct rg_text_list etcd, pool_labels;
     char *etcd_ca, *etcd_cert, *etcd_key, *advertise;
+    char *http; /* where HTTP is answered; NULL: nowhere */
     char *wait;
     char *image_cache; /* NULL: where it is by default */
     uint64_t image_cache_size;

@@ -86,6 +86,7 @@ static void say_refused(const struct rg_handshake *handshake, const struct rg_co
 {
     const struct rg_monitor_peer *peer = &handshake->secured.peer;
     char user[32] = "";
+    rg_monitor_count_refused(&handshake->owner->frontend->link, refusal->refusal.code);
     if (peer->proof == RG_PROOF_USER)
         snprintf(user, sizeof user, "uid %u", handshake->uid);
     rg_audit(&(struct rg_audit){.event = RG_AUDIT_REFUSE,

@@ -92,8 +92,19 @@ void rg_monitor_say(struct rg_monitor_link *link, enum rg_monitor_question_kind 
     memset(&question, 0, sizeof question);
     question.kind = kind;
     RG_SCOPED_LOCK(&link->lock);
+    if (kind == RG_ASK_ALIVE) {
+        question.refused = link->refused;
+        memset(&link->refused, 0, sizeof link->refused);
+    }
     if (!send_question(link, &question, NULL, 0))
         rg_debug("the monitor could not be told: %s", strerror(errno));
+}
+
+void rg_monitor_count_refused(struct rg_monitor_link *link, enum rg_refusal_code code)
+{
+    RG_SCOPED_LOCK(&link->lock);
+    uint32_t *n = &link->refused.n[rg_refusal_place(code)];
+    *n += *n < UINT32_MAX;
 }
 
 static void give(struct rg_monitor_link *link, const struct rg_monitor_answer *answer, const int *fds,

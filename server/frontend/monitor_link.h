@@ -20,6 +20,7 @@ struct rg_monitor_link {
     unsigned asked; /* questions without an answer */
     pthread_cond_t room;
     struct rg_monitor_waiter *waiters;
+    struct rg_monitor_refused refused; /* that the monitor has not been told of */
 };
 
 void rg_monitor_link_init(struct rg_monitor_link *link, int socket);
@@ -34,6 +35,8 @@ RG_MUST_CHECK enum rg_status rg_monitor_ask(struct rg_monitor_link *link,
                                             int *fd);
 /** Says what has no answer. Any thread. */
 void rg_monitor_say(struct rg_monitor_link *link, enum rg_monitor_question_kind kind);
+/** Counts a client that was refused, which RG_ASK_ALIVE tells. Any thread. */
+void rg_monitor_count_refused(struct rg_monitor_link *link, enum rg_refusal_code code);
 /** Receives the settings and what comes with them, before anything is asked. False: they are none. */
 RG_MUST_CHECK bool rg_monitor_link_settings(struct rg_monitor_link *link,
                                             struct rg_monitor_settings *settings, int *fds, unsigned *n_fds);

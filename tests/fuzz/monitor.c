@@ -114,8 +114,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     int sockets[2];
     CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) == 0);
-    monitor.frontend = (struct rg_frontend_process){
-        .pid = INT_MAX, .socket = sockets[0], .tls_file = -1}; /* nobody has that number, whoever is killed */
+    monitor.frontend =
+        (struct rg_frontend_process){.program = &rg_frontend_program,
+                                     .pid = INT_MAX,
+                                     .socket = sockets[0],
+                                     .tls_file = -1}; /* nobody has that number, whoever is killed */
     frontend = sockets[1];
     for (int i = 0; i < PACKETS_MAX && size > 2 && !monitor.frontend.killed; i++) {
         const size_t rest = size - 2, most = sizeof(struct rg_monitor_question);

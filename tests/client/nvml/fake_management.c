@@ -49,6 +49,25 @@ int nvmlDeviceGetMemoryInfo(void *device, struct memory *out)
     return got == 1 ? 0 : 3;
 }
 
+struct memory_v2 {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+};
+
+EXPORT int nvmlDeviceGetMemoryInfo_v2(void *device, struct memory_v2 *out);
+
+/* MiB: 3 reserved, two for each device's number used. */
+int nvmlDeviceGetMemoryInfo_v2(void *device, struct memory_v2 *out)
+{
+    if (out->version != (sizeof *out | 2u << 24))
+        return 25;
+    out->total = (unsigned long long)(size_t)device << 33;
+    out->reserved = 3ull << 20;
+    out->used = (unsigned long long)(size_t)device << 21;
+    out->free = out->total - out->used - out->reserved;
+    return 0;
+}
+
 /* --- what the forwarded questions are tested with ----------------------------------------------------------- */
 
 #define SUCCESS          0

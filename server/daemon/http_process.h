@@ -1,0 +1,43 @@
+/*
+ * http_process.h - the monitor's side of the process that answers HTTP (server/http/), and what that may ask.
+ *
+ * It is a frontend of its own, with a user of its own, and may ask less than the other: whether the holder of a certificate may use the
+ * server, that the board shows what is now, and for a process that asks the GPUs' management library. Taken over, it can have
+ * these done again and again, and read the board; nothing else.
+ *
+ * Happy path: rg_http_check_settings, rg_http_listen, rg_http_start once; rg_http_serve when the socket polls readable, rg_http_revive now
+ * and then; rg_http_stop. Zeroed: no HTTP is wanted. Main thread.
+ */
+#ifndef RG_SERVER_DAEMON_HTTP_PROCESS_H
+#define RG_SERVER_DAEMON_HTTP_PROCESS_H
+
+#include "server/daemon/frontend_process.h"
+#include "server/daemon/manager_process.h"
+#include "server/daemon/settings.h"
+
+struct rg_monitor;
+struct rg_listener; /* transport/transport.h */
+
+struct rg_http_process {
+    struct rg_frontend_process process;
+    struct rg_manager_process manager; /* on its behalf */
+    struct rg_monitor_settings told;
+    struct rg_listener *listener; /* NULL: none is wanted */
+};
+
+/** Whether the settings make sense; false: it was said what is wrong. */
+RG_MUST_CHECK bool rg_http_check_settings(const struct rg_daemon_settings *settings);
+/** Listens, where that is wanted. False: it was said why not. */
+RG_MUST_CHECK bool rg_http_listen(struct rg_http_process *http, const struct rg_daemon_settings *settings);
+/** Starts the process. `told`: what the frontend was told; `named`: its user is one that the operator has named. False: it was said why not. */
+RG_MUST_CHECK bool rg_http_start(struct rg_monitor *monitor, const struct rg_monitor_settings *told,
+                                 bool named);
+/** Answers all that has been asked, or a part of it. */
+void rg_http_serve(struct rg_monitor *monitor);
+/** Starts another process where there is none, and finds one that hangs. Returns when to come again. */
+uint64_t rg_http_revive(struct rg_http_process *http);
+/** -1: there is none. */
+int rg_http_socket(const struct rg_http_process *http);
+void rg_http_stop(struct rg_http_process *http);
+
+#endif

@@ -1,0 +1,49 @@
+/*
+ * view.h - what is shown: a copy of the board, and of the GPUs' figures, as they are now.
+ *
+ * Happy path: rg_view_take for each request that shows something; rg_view_release. Nothing that a peer has chosen (names of users,
+ * programs, machines) is cleaned here: who writes it into a format escapes it. Any thread.
+ */
+#ifndef RG_SERVER_HTTP_VIEW_H
+#define RG_SERVER_HTTP_VIEW_H
+
+#include "server/daemon/board.h"
+#include "server/frontend/monitor_link.h"
+#include "server/http/gpus.h"
+
+#define RG_VIEW_LOOK_MS 2000 /* the monitor answers within, or something is wrong with it */
+
+struct rg_view {
+    struct rg_gauges gauges;
+    struct rg_driver driver;
+    uint32_t n_sessions, max_sessions;
+    struct rg_session_info *sessions;
+    struct rg_gpu_figures gpus[RG_DEVICES_MAX];
+    char host[RG_CONTROL_TEXT];
+};
+
+/** Where it is taken from. */
+struct rg_view_source {
+    struct rg_monitor_link *link;
+    const struct rg_board *board;
+    struct rg_gpus *gpus;
+    char host[RG_CONTROL_TEXT]; /* of this machine */
+};
+
+/** RG_ERR_TIMEOUT: the monitor does not answer; RG_ERR_NO_MEMORY. The view is to be released in any case. */
+RG_MUST_CHECK enum rg_status rg_view_take(const struct rg_view_source *source, bool with_gpus,
+                                          struct rg_view **out);
+void rg_view_release(struct rg_view *view);
+
+/** Why new sessions cannot begin here; false: they can. */
+bool rg_view_why_not_ready(const struct rg_view *view, char *why, size_t why_size);
+
+enum { RG_VIEW_UUID = 41 };
+/** "GPU-…", as tools show it. */
+void rg_view_uuid(const struct rg_device_info *device, char out[RG_VIEW_UUID]);
+/** "tls", "unix" or "tcp": how a session began. */
+const char *rg_view_transport(const struct rg_session_info *session);
+/** Memory of a device in use and free, bytes; false: nobody knows. */
+bool rg_view_memory(const struct rg_view *view, uint32_t device, double *used, double *free);
+
+#endif
