@@ -307,7 +307,7 @@ def optimisations(build, address):
     _, told, names = result.errors.partition("(there are: all, ")
     if result.status != 125 or not told:
         raise Failure("the client does not say which optimisations there are\n" + result.report())
-    return names.partition(")")[0].split(", ")
+    return names.partition(";")[0].split(", ")
 
 
 def run_case(cases, prepare):

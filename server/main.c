@@ -25,6 +25,7 @@
 #include "server/handshake/keep_alive.h"
 #include "server/images/image.h"
 #include "server/modules.h"
+#include "server/nccl/library.h"
 #include "server/sandbox/sandbox.h"
 #include "server/shares/gate/attach.h"
 #include "server/shares/worker/share.h"
@@ -251,6 +252,7 @@ int main(int argc, char **argv)
     if (!rg_sandbox_begin(arguments.sandbox, &policy))
         return 1;
     rg_export_set_folder(policy.runtime);
+    rg_nccl_set_driver(arguments.hello.driver);
     if (arguments.stack_limit)
         rg_address_space_limit_stack(arguments.stack_limit);
     (void)fcntl(arguments.fd, F_SETFD, FD_CLOEXEC);

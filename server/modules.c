@@ -28,4 +28,5 @@ const struct rg_server_module *const rg_server_modules[RG_MODULE_COUNT + 1] = {
     [RG_MODULE_GATE] = &rg_gate_module,
     [RG_MODULE_SHARE] = &rg_share_module,
     [RG_MODULE_SUSPEND] = &rg_suspend_module,
+    [RG_MODULE_NCCL] = &rg_nccl_module,
 };

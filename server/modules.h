@@ -32,6 +32,7 @@ enum rg_module_place {
     RG_MODULE_GATE,
     RG_MODULE_SHARE,
     RG_MODULE_SUSPEND,
+    RG_MODULE_NCCL,
     RG_MODULE_COUNT
 };
 
@@ -43,6 +44,6 @@ extern const struct rg_server_module rg_times_module, rg_managed_module, rg_prea
     rg_deferred_read_module, rg_deferred_module, rg_link_module, rg_staging_module, rg_credit_module,
     rg_advertised_module, rg_gpudirect_module, rg_describe_module, rg_primary_module, rg_wait_module,
     rg_output_module, rg_keep_alive_module, rg_layouts_server_module, rg_gate_module, rg_share_module,
-    rg_suspend_module;
+    rg_suspend_module, rg_nccl_module;
 
 #endif

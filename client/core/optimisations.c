@@ -22,10 +22,16 @@ const char *rg_optimisation_name(enum rg_optimisation optimisation)
     return names[optimisation];
 }
 
+/* What stands in for NCCL, which is none of them: what it computes need not be what the program's own does. */
+static bool is_nccl(const char *name, size_t length)
+{
+    return length == 4 && memcmp(name, "nccl", 4) == 0;
+}
+
 /* Switches what `name` (of `length` bytes) says where `on` is not NULL; false if nothing is called so. */
 static bool set(const char *name, size_t length, const bool *on)
 {
-    bool known = false;
+    bool known = is_nccl(name, length);
     for (int i = 0; i < RG_OPT_COUNT; i++)
         if ((length == 3 && memcmp(name, "all", 3) == 0) ||
             (strlen(names[i]) == length && memcmp(name, names[i], length) == 0)) {
@@ -44,7 +50,8 @@ static void explain_unknown(const char *name, size_t length, char *why, size_t w
         strncat(all, ", ", sizeof all - strlen(all) - 1);
         strncat(all, names[i], sizeof all - strlen(all) - 1);
     }
-    rg_explain(why, why_size, "no optimisation is called '%.*s' (there are: %s)", (int)length, name, all);
+    rg_explain(why, why_size, "no optimisation is called '%.*s' (there are: %s; and nccl, which is none)",
+               (int)length, name, all);
 }
 
 /* The next name of the list at *at, behind its sign; NULL: there is none. */
@@ -75,6 +82,17 @@ enum rg_status rg_optimisations_check(const char *list, char *why, size_t why_si
             return RG_ERR_INVALID;
         }
     return RG_OK;
+}
+
+bool rg_optimisations_with_nccl(const char *list)
+{
+    const char *name;
+    size_t length;
+    bool on, with = true;
+    while (list && (name = next(&list, &length, &on)))
+        if (is_nccl(name, length))
+            with = on;
+    return with;
 }
 
 static void read_once(void)

@@ -39,6 +39,11 @@ const char *rg_optimisation_name(enum rg_optimisation optimisation);
  */
 RG_MUST_CHECK enum rg_status rg_optimisations_check(const char *list, char *why, size_t why_size);
 /**
+ * Whether the program's NCCL is to be the servers' (the name `nccl` in such a list, which `all` does not mean), not a library of its
+ * own. NULL is an empty list. Any thread.
+ */
+bool rg_optimisations_with_nccl(const char *list);
+/**
  * Reads REMOTE_GPU_OPT, the first time; warns of names it does not know. Before the session begins, or NVML
  * is used.
  */

@@ -55,6 +55,11 @@
 #define RG_TIMES_MAX            (1u << 20) /* that a worker keeps; what comes then is only counted */
 #define RG_COREDUMP_NAME_MAX    1024u      /* bytes of a file's or pipe's name, with its end */
 
+/* NCCL */
+#define RG_NCCL_COMMS_MAX      4096u /* communicators of a session at once */
+#define RG_NCCL_GROUP_MAX      2048u /* calls of a group */
+#define RG_NCCL_BEGINNINGS_MAX 256u  /* communicators that begin in a group */
+
 /* Fat binaries */
 #define RG_FATBIN_TEXT_MAX                                                                                   \
     (512ull << 20) /* bytes of one entry when decompressed, and of all that are linked to one program */

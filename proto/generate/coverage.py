@@ -45,7 +45,7 @@ def emit(specification, path):
     for cls, meaning in MEANING.items():
         lines.append(f"| {cls} | {meaning} | {sum(operation.cls == cls for operation in every)} |")
     groups = [(group.title, [operation for operation in group.operations if operation.is_call])
-              for group in specification.groups]
+              for group in specification.groups if any(operation.is_call for operation in group.operations)]
     lines += ["", "| group | functions | served |", "|---|---:|---:|"]
     for title, calls in groups:
         lines.append(f"| [{title}](#{anchor(title)}) | {len(calls)} | {sum(map(is_served, calls))} |")

@@ -202,6 +202,9 @@ static int visit_all(const struct rg_sandbox_policy *policy, visitor *visit, voi
         error = visit(data, library, READ);
     if (!error)
         error = visit_folder_of(policy->driver, visit, data);
+    const char *nccl = getenv("REMOTE_GPU_NCCL");
+    if (!error && nccl && nccl[0] == '/')
+        error = visit_folder_of(nccl, visit, data);
     if (!error)
         error = visit_list(getenv("LD_LIBRARY_PATH"), false, visit, data);
     if (!error)

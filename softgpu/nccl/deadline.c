@@ -79,7 +79,7 @@ static void *watch(void *unused)
 
 static void start(void)
 {
-    const char *said = getenv("SOFTGPU_NCCL_TIMEOUT");
+    const char *said = secure_getenv("SOFTGPU_NCCL_TIMEOUT");
     char *end = NULL;
     double seconds = said && *said ? strtod(said, &end) : TIMEOUT_S;
     if (said && *said && (*end || !(seconds >= 0 && seconds <= TIMEOUT_MOST_S))) {

@@ -642,7 +642,7 @@ static void without_blocking(void)
     TELL(nccl.ncclCommDestroy(two[1]));
 }
 
-/* Ranks that do not agree: whoever comes second is told at once, the other when it asks, and no stream waits for ever. */
+/* Ranks that do not agree: both are told when they ask, and no stream waits for ever. */
 static void disagreement(void)
 {
     ncclComm_t again[DEVICES_MAX];
@@ -652,13 +652,12 @@ static void disagreement(void)
     for (int rank = 0; rank < n; rank++)
         NCCL(ncclAllReduce((void *)sends[rank], (void *)receives[rank], 10 + (size_t)(rank == n - 1),
                            ncclFloat32, ncclSum, again[rank], streams[rank]));
-    TELL(nccl.ncclGroupEnd());
-    printf("%s\n", nccl.ncclGetLastError(NULL));
+    (void)nccl.ncclGroupEnd(); /* remotely it may not know yet */
     for (int rank = 0; rank < n; rank++) {
         CHECK(cuCtxSetCurrent(contexts[rank]));
         CHECK(cuStreamSynchronize(streams[rank]));
         TELL(nccl.ncclCommGetAsyncError(again[rank], &state));
-        printf("rank %d: %d\n", rank, (int)state);
+        printf("rank %d: %d\n%s\n", rank, (int)state, nccl.ncclGetLastError(NULL));
         TELL(nccl.ncclAllReduce((void *)sends[rank], (void *)receives[rank], 1, ncclFloat32, ncclSum,
                                 again[rank], streams[rank]));
         TELL(nccl.ncclCommAbort(again[rank]));
@@ -695,6 +694,60 @@ static int missing(void)
     return 0;
 }
 
+/* Sums of `count` floats, for counting what goes over the wire. */
+static int stream(size_t count, int times)
+{
+    CUdeviceptr large[DEVICES_MAX];
+    NCCL(ncclCommInitAll(comms, n, NULL));
+    for (int rank = 0; rank < n; rank++) {
+        CHECK(cuCtxSetCurrent(contexts[rank]));
+        CHECK(cuMemAlloc_v2(&large[rank], count * 4));
+        CHECK(cuMemsetD32Async(large[rank], 0, count, streams[rank]));
+    }
+    for (int time = 0; time < times; time++) {
+        NCCL(ncclGroupStart());
+        for (int rank = 0; rank < n; rank++)
+            NCCL(ncclAllReduce((void *)large[rank], (void *)large[rank], count, ncclFloat32, ncclSum,
+                               comms[rank], streams[rank]));
+        NCCL(ncclGroupEnd());
+    }
+    for (int rank = 0; rank < n; rank++) {
+        CHECK(cuCtxSetCurrent(contexts[rank]));
+        CHECK(cuStreamSynchronize(streams[rank]));
+        NCCL(ncclCommDestroy(comms[rank]));
+    }
+    return 0;
+}
+
+/* Memory that is not the device's, or not to its end. */
+static int foreign(void)
+{
+    ncclResult_t state = ncclSuccess;
+    NCCL(ncclCommInitAll(comms, n, NULL));
+    const struct {
+        const char *what;
+        const void *send;
+        void *receive;
+        size_t count;
+    } cases[] = {{"sends the program's memory", inputs[0], (void *)receives[0], 4},
+                 {"receives into it", (void *)sends[0], output, 4},
+                 {"sends beyond the end", (void *)(sends[0] + SIZE - 16), (void *)receives[0], SIZE << 12}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ncclComm_t comm;
+        ncclUniqueId another;
+        NCCL(ncclGetUniqueId(&another));
+        CHECK(cuCtxSetCurrent(contexts[0]));
+        NCCL(ncclCommInitRank(&comm, 1, another, 0));
+        (void)nccl.ncclAllReduce(cases[i].send, cases[i].receive, cases[i].count, ncclInt8, ncclSum, comm,
+                                 streams[0]);
+        TELL(nccl.ncclCommGetAsyncError(comm, &state));
+        printf("%s: %d\n", cases[i].what, (int)state);
+        TELL(nccl.ncclCommDestroy(comm));
+        CHECK(cuStreamSynchronize(streams[0]));
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -702,6 +755,10 @@ int main(int argc, char **argv)
     start();
     if (argc > 1 && strcmp(argv[1], "missing") == 0)
         return missing();
+    if (argc > 1 && strcmp(argv[1], "foreign") == 0)
+        return foreign();
+    if (argc > 3 && strcmp(argv[1], "stream") == 0)
+        return stream((size_t)atol(argv[2]), atoi(argv[3]));
     const int devices[] = {0, 1, 2, 3};
     NCCL(ncclCommInitAll(comms, n, devices));
     questions();

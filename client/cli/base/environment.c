@@ -4,6 +4,7 @@
  */
 #include "client/cli/base/environment.h"
 
+#include "client/core/optimisations.h"
 #include "common/base/cleanup.h"
 #include "common/base/log.h"
 #include "common/base/path.h"
@@ -117,6 +118,24 @@ static bool too_long(const char *option, const char *file)
     return true;
 }
 
+/*
+ * The stand-in for NCCL, unless the program is to use its own. Also where programs look for libraries by name: one that is preloaded by
+ * its name alone is found there.
+ */
+static enum rg_status set_nccl(const struct rg_cli_settings *settings, const char *directory)
+{
+    char folder[PATH_MAX], file[PATH_MAX];
+    if (!rg_optimisations_with_nccl(settings->opt))
+        return RG_OK;
+    if (snprintf(folder, sizeof folder, "%s/nccl", directory) >= (int)sizeof folder ||
+        snprintf(file, sizeof file, "%s/libnccl.so.2", folder) >= (int)sizeof file)
+        return RG_ERR_INVALID;
+    if (access(file, R_OK) != 0)
+        return RG_OK;
+    RG_TRY(preload(folder, "libnccl.so.2", true));
+    return put_in_front("LD_LIBRARY_PATH", folder, ":;");
+}
+
 enum rg_status rg_cli_set_environment(const struct rg_cli_settings *settings, const char *server)
 {
     char directory[PATH_MAX];
@@ -141,6 +160,7 @@ enum rg_status rg_cli_set_environment(const struct rg_cli_settings *settings, co
         return RG_ERR_INVALID;
     }
     if ((status = preload(directory, "device-files.so", false)) != RG_OK ||
+        (status = set_nccl(settings, directory)) != RG_OK ||
         (status = preload(directory, "libnvidia-ml.so.1", false)) != RG_OK ||
         (status = preload(directory, "libcuda.so.1", true)) != RG_OK ||
         (status = put_in_front("LD_LIBRARY_PATH", directory, ":;")) != RG_OK)

@@ -7,7 +7,7 @@ import unittest
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 sys.path.insert(0, os.path.join(ROOT, "proto"))
-from generate import client, coverage, drivers, import_api, model, server, tables  # noqa: E402
+from generate import client, coverage, drivers, import_api, model, nccl, server, tables  # noqa: E402
 
 SYMBOLS = """version 13000
 cuA | cuA 2000 legacy | CUresult (CUstream s, size_t n, const int *p)
@@ -225,6 +225,28 @@ class Drivers(unittest.TestCase):
                 self.read(text)
 
 
+class Nccl(unittest.TestCase):
+    GOOD = "ncclResult_t ncclA(int x, const void *y) local\n"
+
+    def read(self, text):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "functions.txt")
+            with open(path, "w") as file:
+                file.write(text)
+            return nccl.read(path)
+
+    def test_what_a_line_says(self):
+        function, = self.read("# of nothing\n" + self.GOOD)
+        self.assertEqual((function.name, function.cls, function.arguments, function.prototype("p")),
+                         ("ncclA", "local", "x, y", "ncclResult_t pncclA(int x, const void *y)"))
+
+    def test_mistakes(self):
+        for text in ("ncclResult_t ncclA(int x)\n", "ncclResult_t ncclA(int x) served\n", "int other(int x) local\n",
+                     "ncclResult_t ncclA(int x) refused\n", 'ncclResult_t ncclA(int x) local "why"\n', self.GOOD + self.GOOD):
+            with self.assertRaisesRegex(SystemExit, "functions.txt:"):
+                self.read(text)
+
+
 class Project(unittest.TestCase):
     def test_coverage_page_is_current(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -233,6 +255,15 @@ class Project(unittest.TestCase):
             with open(page) as made, open(os.path.join(ROOT, "docs", "api-coverage.md")) as committed:
                 self.assertEqual(made.read(), committed.read(),
                                  "run: python3 proto/generate --spec proto/api --coverage docs/api-coverage.md")
+
+    def test_nccl_page_is_current(self):
+        functions = nccl.read(os.path.join(ROOT, "proto", "nccl", "functions.txt"))
+        with tempfile.TemporaryDirectory() as folder:
+            page = os.path.join(folder, "page.md")
+            nccl.page(functions, page)
+            with open(page) as made, open(os.path.join(ROOT, "docs", "nccl-coverage.md")) as committed:
+                self.assertEqual(made.read(), committed.read(),
+                                 "run: python3 proto/generate/nccl.py --spec proto/nccl/functions.txt --coverage docs/nccl-coverage.md")
 
     def test_drivers_page_is_current(self):
         spec = os.path.join(ROOT, "proto", "api")

@@ -1,0 +1,561 @@
+/* communicator.c - NCCL's functions but the calls of groups: communicators, operators, memory, errors. See nccl.h. */
+#include "client/core/device_list.h"
+#include "client/core/home.h"
+#include "client/entry.h"
+#include "client/modules.h"
+#include "client/nccl/nccl.h"
+#include "common/base/log.h"
+#include "common/sync/scoped_lock.h"
+#include "generated/client/operations.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Guards what follows, and the operators of all communicators. A leaf. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool numbers[RG_NCCL_COMMS_MAX]; /* that are taken */
+static struct rg_nccl_clique *cliques;
+static char last_error[RG_NCCL_TEXT_BYTES];
+
+/* --- errors --------------------------------------------------------------------------------------------- */
+
+static void set_last_error(const char *text)
+{
+    RG_SCOPED_LOCK(&lock);
+    snprintf(last_error, sizeof last_error, "%s", text);
+}
+
+ncclResult_t rg_nccl_fail(ncclResult_t result, const char *format, ...)
+{
+    char text[RG_NCCL_TEXT_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    set_last_error(text);
+    rg_info("NCCL: %s", text);
+    return result;
+}
+
+/* What the server's library says of its last failure. */
+static void ask_why(const struct rg_session *session)
+{
+    char text[RG_NCCL_TEXT_BYTES] = "";
+    if (rg_op_rgNcclError(sizeof text, text, rg_several_servers() ? rg_home_of_session(session) : 0) !=
+        CUDA_SUCCESS)
+        return;
+    text[sizeof text - 1] = '\0';
+    if (text[0])
+        set_last_error(text);
+}
+
+ncclResult_t rg_nccl_answered(const struct rg_session *session, const char *what, CUresult status, int result)
+{
+    static atomic_bool said;
+    if (status == CUDA_ERROR_DEVICE_UNAVAILABLE)
+        return rg_nccl_fail(ncclRemoteError, "%s: the session with the server %s is over", what,
+                            session->server);
+    if (status == CUDA_ERROR_NOT_SUPPORTED)
+        return rg_nccl_fail(
+            ncclSystemError,
+            "%s: the server %s is older than this client and knows nothing of NCCL; 'remote-gpu "
+            "run --opt -nccl' uses the program's own",
+            what, session->server);
+    if (status == CUDA_ERROR_INVALID_VALUE || status == CUDA_ERROR_INVALID_HANDLE)
+        return rg_nccl_fail(ncclInvalidArgument,
+                            "%s names memory, a stream or a communicator that is not there", what);
+    if (status != CUDA_SUCCESS)
+        return rg_nccl_fail(ncclUnhandledCudaError, "%s failed with CUDA error %d", what, (int)status);
+    if (result < 0 || result >= ncclNumResults)
+        result = ncclInternalError;
+    if (result == ncclSuccess || result == ncclInProgress)
+        return (ncclResult_t)result;
+    ask_why(session);
+    if (result == ncclSystemError && !atomic_exchange(&said, true)) /* most likely there is no library */
+        rg_warn("NCCL: %s", ncclGetLastError(NULL));
+    return (ncclResult_t)result;
+}
+
+const char *ncclGetErrorString(ncclResult_t result)
+{
+    return rg_nccl_error_string(result);
+}
+
+const char *ncclGetLastError(ncclComm_t comm)
+{
+    static __thread char copy[sizeof last_error];
+    (void)comm; /* NCCL's is the process's, too */
+    RG_SCOPED_LOCK(&lock);
+    memcpy(copy, last_error, sizeof copy);
+    return copy;
+}
+
+void ncclResetDebugInit(void)
+{
+}
+
+/* What this library is: programs ask before they have any device. */
+ncclResult_t ncclGetVersion(int *version)
+{
+    if (!version)
+        return ncclInvalidArgument;
+    *version = NCCL_VERSION_CODE;
+    return ncclSuccess;
+}
+
+/* --- communicators -------------------------------------------------------------------------------------- */
+
+ncclResult_t rg_nccl_start(void)
+{
+    const CUresult status = cuInit(0);
+    return status == CUDA_SUCCESS
+               ? ncclSuccess
+               : rg_nccl_fail(ncclUnhandledCudaError, "there is no device (CUDA error %d)", (int)status);
+}
+
+/* The clique of that key, with one rank more; NULL: out of memory. The lock is held. */
+static struct rg_nccl_clique *enter_clique(const struct rg_session *session, const uint64_t key[16])
+{
+    struct rg_nccl_clique *clique = cliques;
+    while (clique && (clique->session != session || memcmp(clique->key, key, sizeof clique->key) != 0))
+        clique = clique->next;
+    if (!clique && (clique = calloc(1, sizeof *clique)) != NULL) {
+        clique->session = session;
+        memcpy(clique->key, key, sizeof clique->key);
+        clique->next = cliques;
+        cliques = clique;
+    }
+    if (clique)
+        clique->here++;
+    return clique;
+}
+
+static void leave_clique(struct rg_nccl_clique *clique)
+{
+    if (--clique->here)
+        return;
+    struct rg_nccl_clique **at = &cliques;
+    while (*at != clique)
+        at = &(*at)->next;
+    *at = clique->next;
+    free(clique);
+}
+
+ncclComm_t rg_nccl_comm_make(const struct rg_session *session, const uint64_t key[16])
+{
+    ncclComm_t comm = calloc(1, sizeof *comm);
+    RG_SCOPED_LOCK(&lock);
+    uint32_t number = 0;
+    while (number < RG_NCCL_COMMS_MAX && numbers[number])
+        number++;
+    if (!comm || number == RG_NCCL_COMMS_MAX || !(comm->clique = enter_clique(session, key))) {
+        free(comm);
+        return NULL;
+    }
+    numbers[number] = true;
+    comm->number = number;
+    comm->session = session;
+    return comm;
+}
+
+bool rg_nccl_comms_complete(const ncclComm_t *comms, size_t n)
+{
+    static uint64_t looks;
+    bool complete = true;
+    RG_SCOPED_LOCK(&lock);
+    looks++;
+    for (size_t i = 0; i < n; i++)
+        comms[i]->clique->named = 0;
+    for (size_t i = 0; i < n; i++)
+        if (comms[i]->named_by != looks) {
+            comms[i]->named_by = looks;
+            comms[i]->clique->named++;
+        }
+    for (size_t i = 0; i < n; i++)
+        complete = complete && comms[i]->clique->named == comms[i]->clique->here;
+    return complete;
+}
+
+void rg_nccl_comm_free(ncclComm_t comm)
+{
+    pthread_mutex_lock(&lock);
+    numbers[comm->number] = false;
+    leave_clique(comm->clique);
+    pthread_mutex_unlock(&lock);
+    free(comm->operators);
+    free(comm);
+}
+
+static uint64_t home_of(const struct rg_session *session)
+{
+    return rg_several_servers() ? rg_home_of_session(session) : 0;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
+{
+    if (!id)
+        return rg_nccl_fail(ncclInvalidArgument, "ncclGetUniqueId: there is no place for the id");
+    const ncclResult_t started = rg_nccl_start();
+    if (started != ncclSuccess)
+        return started;
+    const struct rg_session *session = rg_session_current();
+    int result = ncclSystemError;
+    const CUresult status = rg_op_rgNcclId((unsigned char *)id->internal, &result, home_of(session));
+    return rg_nccl_answered(session, "ncclGetUniqueId", status, result);
+}
+
+/* Members that older versions of the structure end before are not looked at. */
+static ncclResult_t check_config(const ncclConfig_t *config, bool *blocking)
+{
+    if (!config)
+        return ncclSuccess;
+    if (config->magic != NCCL_CONFIG_MAGIC || config->size < offsetof(ncclConfig_t, cgaClusterSize))
+        return rg_nccl_fail(ncclInvalidArgument,
+                            "the configuration was not initialised with NCCL_CONFIG_INITIALIZER");
+    if (config->blocking != NCCL_CONFIG_UNDEF_INT && config->blocking != 0 && config->blocking != 1)
+        return rg_nccl_fail(ncclInvalidArgument, "blocking = %d in the configuration: it is 0 or 1",
+                            config->blocking);
+    if (config->blocking != NCCL_CONFIG_UNDEF_INT)
+        *blocking = config->blocking;
+    return ncclSuccess;
+}
+
+static ncclResult_t join(ncclComm_t *out, int ranks, const ncclUniqueId *id, int rank, CUdevice device,
+                         bool blocking)
+{
+    const struct rg_session *session = rg_device_session(device);
+    uint64_t key[16];
+    memcpy(key, id, sizeof key);
+    ncclComm_t comm = session ? rg_nccl_comm_make(session, key) : NULL;
+    if (!comm)
+        return rg_nccl_fail(ncclSystemError, "there are %u communicators already, or there is no memory",
+                            RG_NCCL_COMMS_MAX);
+    comm->device = device;
+    comm->blocking = blocking;
+    struct rg_nccl_beginning wire = {.parent = RG_NCCL_COMMS_MAX,
+                                     .ranks = (uint64_t)ranks,
+                                     .rank = (uint64_t)rank,
+                                     .device = (uint64_t)rg_device_there(session, device),
+                                     .blocking = blocking};
+    memcpy(wire.id, key, sizeof wire.id);
+    return rg_nccl_group_begin(out, comm, &wire);
+}
+
+static ncclResult_t init_rank(const char *function, ncclComm_t *out, int ranks, const ncclUniqueId *id,
+                              int rank, const ncclConfig_t *config)
+{
+    bool blocking = true;
+    CUdevice device = 0;
+    if (!out || !id)
+        return rg_nccl_fail(ncclInvalidArgument, "%s: there is no place for the communicator, or no id",
+                            function);
+    *out = NULL;
+    if (ranks < 1 || rank < 0 || rank >= ranks)
+        return rg_nccl_fail(ncclInvalidArgument, "%s: there is no rank %d of %d", function, rank, ranks);
+    ncclResult_t result = check_config(config, &blocking);
+    if (result == ncclSuccess)
+        result = rg_nccl_start();
+    if (result != ncclSuccess)
+        return result;
+    if (cuCtxGetDevice(&device) != CUDA_SUCCESS)
+        device = 0; /* the runtime's, before the program has chosen one */
+    return join(out, ranks, id, rank, device, blocking);
+}
+
+ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank)
+{
+    return rg_nccl_group_failed(init_rank("ncclCommInitRank", comm, ranks, &id, rank, NULL));
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t *config)
+{
+    return rg_nccl_group_failed(init_rank("ncclCommInitRankConfig", comm, ranks, &id, rank, config));
+}
+
+/* One id is enough. */
+ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int ranks, int rank, int n_ids, ncclUniqueId *ids,
+                                      ncclConfig_t *config)
+{
+    if (n_ids < 1 || n_ids > ranks)
+        return rg_nccl_group_failed(rg_nccl_fail(
+            ncclInvalidArgument, "ncclCommInitRankScalable: %d ids for %d ranks: there may be one for each",
+            n_ids, ranks));
+    return rg_nccl_group_failed(init_rank("ncclCommInitRankScalable", comm, ranks, ids, rank, config));
+}
+
+static ncclResult_t check_devices(int n, const int *devices)
+{
+    const int there = (int)rg_device_count();
+    if (n < 1 || (!devices && n > there))
+        return rg_nccl_fail(ncclInvalidArgument, "ncclCommInitAll: %d ranks, where there are %d devices", n,
+                            there);
+    for (int i = 0; devices && i < n; i++) {
+        if (devices[i] < 0 || devices[i] >= there)
+            return rg_nccl_fail(ncclInvalidArgument, "ncclCommInitAll: device %d, where there are %d",
+                                devices[i], there);
+        for (int other = 0; other < i; other++)
+            if (devices[other] == devices[i])
+                return rg_nccl_fail(ncclInvalidUsage, "ncclCommInitAll: device %d is named twice",
+                                    devices[i]);
+    }
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitAll(ncclComm_t *comms, int n, const int *devices)
+{
+    ncclUniqueId id;
+    if (!comms)
+        return rg_nccl_fail(ncclInvalidArgument, "ncclCommInitAll: there is no place for the communicators");
+    ncclResult_t result = rg_nccl_start();
+    if (result == ncclSuccess)
+        result = check_devices(n, devices);
+    if (result == ncclSuccess)
+        result = ncclGetUniqueId(&id);
+    if (result != ncclSuccess)
+        return result;
+    (void)ncclGroupStart();
+    for (int rank = 0; rank < n; rank++)
+        (void)rg_nccl_group_failed(join(&comms[rank], n, &id, rank, devices ? devices[rank] : rank, true));
+    return ncclGroupEnd();
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out, ncclConfig_t *config)
+{
+    if (!comm || !out)
+        return rg_nccl_group_failed(rg_nccl_fail(
+            ncclInvalidArgument, "ncclCommSplit: there is no communicator, or no place for one"));
+    *out = NULL;
+    bool blocking = comm->blocking;
+    ncclResult_t result = check_config(config, &blocking);
+    if (result == ncclSuccess && color < 0 && color != NCCL_SPLIT_NOCOLOR)
+        result = rg_nccl_fail(ncclInvalidArgument,
+                              "ncclCommSplit: color %d: it is 0 or more, or NCCL_SPLIT_NOCOLOR", color);
+    const uint64_t own[16] = {(uintptr_t)comm->clique, comm->splits++, (uint64_t)(unsigned)color};
+    ncclComm_t part = result == ncclSuccess ? rg_nccl_comm_make(comm->session, own) : NULL;
+    if (result == ncclSuccess && !part)
+        result = rg_nccl_fail(ncclSystemError, "there are %u communicators already, or there is no memory",
+                              RG_NCCL_COMMS_MAX);
+    if (result != ncclSuccess)
+        return rg_nccl_group_failed(result);
+    part->device = comm->device;
+    part->blocking = blocking;
+    const struct rg_nccl_beginning wire = {
+        .parent = comm->number, .ranks = (uint32_t)color, .rank = (uint32_t)key, .blocking = blocking};
+    return rg_nccl_group_failed(rg_nccl_group_begin(out, part, &wire));
+}
+
+ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int n_excluded, ncclComm_t *out,
+                            ncclConfig_t *config, int flags)
+{
+    (void)comm, (void)excluded, (void)n_excluded, (void)out, (void)config, (void)flags;
+    return rg_nccl_fail(ncclInvalidUsage, "ncclCommShrink: %s", RG_NCCL_WHY_ncclCommShrink);
+}
+
+static ncclResult_t end(const char *function, ncclComm_t comm, enum rg_nccl_end how)
+{
+    int result = ncclSystemError;
+    const CUresult status = rg_op_rgNcclEnd(comm->number, how, &result, home_of(comm->session));
+    return rg_nccl_answered(comm->session, function, status, result);
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm)
+{
+    if (!comm)
+        return ncclInvalidArgument;
+    if (comm->finalized)
+        return rg_nccl_fail(ncclInvalidArgument, "ncclCommFinalize: the communicator has been finalised");
+    comm->finalized = true;
+    return end("ncclCommFinalize", comm, RG_NCCL_FINALIZE);
+}
+
+static ncclResult_t end_and_free(const char *function, ncclComm_t comm, enum rg_nccl_end how)
+{
+    if (!comm)
+        return ncclSuccess;
+    const ncclResult_t result = end(function, comm, how);
+    if (result != ncclInvalidUsage) /* then another thread is inside of a call */
+        rg_nccl_comm_free(comm);
+    return result;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm)
+{
+    return end_and_free("ncclCommDestroy", comm, RG_NCCL_DESTROY);
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm)
+{
+    return end_and_free("ncclCommAbort", comm, RG_NCCL_ABORT);
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
+{
+    int state = ncclSystemError;
+    if (!comm || !error)
+        return ncclInvalidArgument;
+    const CUresult status = rg_op_rgNcclState(comm->number, &state, home_of(comm->session));
+    *error = rg_nccl_answered(comm->session, "ncclCommGetAsyncError", status, state);
+    if (*error != ncclInProgress)
+        atomic_store(&comm->failed, *error);
+    return ncclSuccess;
+}
+
+static ncclResult_t tell(ncclComm_t comm, int *to, int value)
+{
+    if (!comm || !to)
+        return ncclInvalidArgument;
+    *to = value;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommCount(const ncclComm_t comm, int *count)
+{
+    return tell(comm, count, comm ? comm->ranks : 0);
+}
+
+ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device)
+{
+    return tell(comm, device, comm ? comm->device : 0);
+}
+
+ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank)
+{
+    return tell(comm, rank, comm ? comm->rank : 0);
+}
+
+/* --- memory: registering it would only make it faster ---------------------------------------------------- */
+
+ncclResult_t ncclMemAlloc(void **memory, size_t size)
+{
+    CUdeviceptr address = 0;
+    if (!memory || !size)
+        return ncclInvalidArgument;
+    if (cuMemAlloc_v2(&address, size) != CUDA_SUCCESS)
+        return rg_nccl_fail(ncclUnhandledCudaError,
+                            "ncclMemAlloc: the device has no %zu bytes, or none is current", size);
+    *memory = (void *)(uintptr_t)address;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclMemFree(void *memory)
+{
+    return cuMemFree_v2((CUdeviceptr)(uintptr_t)memory) == CUDA_SUCCESS ? ncclSuccess
+                                                                        : ncclUnhandledCudaError;
+}
+
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buffer, size_t size, void **handle)
+{
+    if (!comm || !buffer || !size || !handle)
+        return ncclInvalidArgument;
+    *handle = NULL;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
+{
+    (void)handle;
+    return comm ? ncclSuccess : ncclInvalidArgument;
+}
+
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t size, ncclWindow_t *window,
+                                    int flags)
+{
+    (void)flags;
+    if (!comm || !buffer || !size || !window)
+        return ncclInvalidArgument;
+    *window = NULL;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
+{
+    (void)window;
+    return comm ? ncclSuccess : ncclInvalidArgument;
+}
+
+/* --- operators ------------------------------------------------------------------------------------------ */
+
+bool rg_nccl_knows_operator(ncclComm_t comm, int op, ncclDataType_t type)
+{
+    if (op >= 0 && op < ncclNumOps)
+        return true;
+    RG_SCOPED_LOCK(&lock);
+    for (size_t i = 0; i < comm->n_operators; i++)
+        if (comm->operators[i].number == op)
+            return comm->operators[i].type == type;
+    return false;
+}
+
+static bool add_operator(ncclComm_t comm, int number, ncclDataType_t type)
+{
+    RG_SCOPED_LOCK(&lock);
+    struct rg_nccl_operator *more = realloc(comm->operators, (comm->n_operators + 1) * sizeof *more);
+    if (!more)
+        return false;
+    comm->operators = more;
+    more[comm->n_operators++] = (struct rg_nccl_operator){number, type};
+    return true;
+}
+
+static bool drop_operator(ncclComm_t comm, int number)
+{
+    RG_SCOPED_LOCK(&lock);
+    for (size_t i = 0; i < comm->n_operators; i++)
+        if (comm->operators[i].number == number) {
+            comm->operators[i] = comm->operators[--comm->n_operators];
+            return true;
+        }
+    return false;
+}
+
+ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t type,
+                                      ncclScalarResidence_t residence, ncclComm_t comm)
+{
+    const size_t width = rg_nccl_type_size(type);
+    if (!op || !scalar || !comm || !width ||
+        (residence != ncclScalarDevice && residence != ncclScalarHostImmediate))
+        return rg_nccl_fail(ncclInvalidArgument,
+                            "ncclRedOpCreatePreMulSum: a value is missing or not one of NCCL's");
+    unsigned long long value = (uintptr_t)scalar;
+    if (residence == ncclScalarHostImmediate) {
+        value = 0;
+        memcpy(&value, scalar, width);
+    }
+    int number = 0, result = ncclSystemError;
+    const CUresult status =
+        rg_op_rgNcclOperator(comm->number, type, residence, value, &number, &result, home_of(comm->session));
+    const ncclResult_t made = rg_nccl_answered(comm->session, "ncclRedOpCreatePreMulSum", status, result);
+    if (made != ncclSuccess)
+        return made;
+    *op = (ncclRedOp_t)number;
+    return add_operator(comm, number, type) ? ncclSuccess : rg_nccl_fail(ncclSystemError, "out of memory");
+}
+
+ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
+{
+    if (!comm || !drop_operator(comm, (int)op))
+        return rg_nccl_fail(ncclInvalidArgument, "ncclRedOpDestroy: the communicator has no operator %d",
+                            (int)op);
+    int result = ncclSystemError;
+    const CUresult status = rg_op_rgNcclOperatorEnd(comm->number, (int)op, &result, home_of(comm->session));
+    return rg_nccl_answered(comm->session, "ncclRedOpDestroy", status, result);
+}
+
+/* --- the table ------------------------------------------------------------------------------------------- */
+
+__attribute__((visibility("default"))) void *const *rg_client_nccl_entry(size_t count);
+
+void *const *rg_client_nccl_entry(size_t count)
+{
+    static void *const table[RG_NCCL_FUNCTION_COUNT] = {
+#define ROW(name) [RG_NCCL_##name] = (void *)name,
+        RG_NCCL_FUNCTIONS(ROW)
+#undef ROW
+    };
+    rg_modules_register();
+    return count == RG_NCCL_FUNCTION_COUNT ? table : NULL;
+}

@@ -1,0 +1,357 @@
+/* group.c - groups, and the calls that they are made of. See nccl.h. */
+#include "client/core/home.h"
+#include "client/core/optimisations.h"
+#include "client/nccl/nccl.h"
+#include "common/base/cleanup.h"
+#include "common/cuda/graph/graph.h"
+#include "generated/client/operations.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct call {
+    ncclComm_t comm;
+    struct rg_nccl_call wire;
+};
+
+struct beginning {
+    ncclComm_t *out, comm;
+    struct rg_nccl_beginning wire;
+};
+
+static __thread struct {
+    unsigned depth;
+    ncclResult_t failed;
+    struct call *calls;
+    size_t n_calls;
+    struct beginning *beginnings;
+    size_t n_beginnings;
+} group;
+
+ncclResult_t rg_nccl_group_failed(ncclResult_t result)
+{
+    if (group.depth && result != ncclSuccess && result != ncclInProgress && group.failed == ncclSuccess)
+        group.failed = result;
+    return result;
+}
+
+/* A place for one more of at most `limit`; NULL: there are that many, or there is no memory. Both were told. */
+static void *more(void **items, size_t *n, size_t limit, size_t size)
+{
+    if (*n == limit) {
+        (void)rg_nccl_fail(ncclInvalidUsage, "a group has more than %zu calls of one kind", limit);
+        return NULL;
+    }
+    if ((*n & (*n - 1)) == 0) {
+        void *larger = realloc(*items, (*n ? *n * 2 : 1) * size);
+        if (!larger) {
+            (void)rg_nccl_fail(ncclSystemError, "out of memory");
+            return NULL;
+        }
+        *items = larger;
+    }
+    return (char *)*items + size * (*n)++;
+}
+
+/* --- sending -------------------------------------------------------------------------------------------- */
+
+static uint64_t home_of(const struct rg_session *session)
+{
+    return rg_several_servers() ? rg_home_of_session(session) : 0;
+}
+
+/*
+ * The calls of one session, in their order. Nobody waits for them where they wait for no rank of this process: what fails then is told
+ * by ncclCommGetAsyncError.
+ */
+static ncclResult_t send_calls(const struct call *calls, size_t n, const struct rg_session *session)
+{
+    RG_CLEANUP_FREE unsigned long long *words = malloc(n * sizeof calls->wire);
+    RG_CLEANUP_FREE ncclComm_t *comms = malloc(n * sizeof *comms);
+    size_t count = 0;
+    bool blocking = true;
+    int result = ncclSuccess;
+    if (!words || !comms)
+        return rg_nccl_fail(ncclSystemError, "out of memory");
+    for (size_t i = 0; i < n; i++)
+        if (calls[i].comm->session == session) {
+            memcpy(words + count * RG_NCCL_CALL_WORDS, &calls[i].wire, sizeof calls->wire);
+            comms[count++] = calls[i].comm;
+            blocking = blocking && calls[i].comm->blocking;
+        }
+    const unsigned n_words = (unsigned)(count * RG_NCCL_CALL_WORDS);
+    const CUresult status = blocking && rg_optimise[RG_OPT_ASYNC] && rg_nccl_comms_complete(comms, count)
+                                ? rg_op_rgNcclPost(n_words, words, home_of(session))
+                                : rg_op_rgNcclGroup(n_words, words, &result, home_of(session));
+    return rg_nccl_answered(session, "the call", status, result);
+}
+
+static ncclResult_t run(const struct call *calls, size_t n)
+{
+    for (unsigned i = 0; i < rg_n_sessions; i++) {
+        bool any = false;
+        for (size_t k = 0; k < n && !any; k++)
+            any = calls[k].comm->session == &rg_sessions[i];
+        const ncclResult_t result = any ? send_calls(calls, n, &rg_sessions[i]) : ncclSuccess;
+        if (result != ncclSuccess)
+            return result;
+    }
+    return ncclSuccess;
+}
+
+/* None of them has begun. */
+static void drop(struct beginning *beginnings, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        *beginnings[i].out = NULL;
+        rg_nccl_comm_free(beginnings[i].comm);
+    }
+}
+
+/* Gives the program what has begun. */
+static void hand_out(const struct beginning *beginnings, size_t n, const unsigned *told)
+{
+    for (size_t i = 0; i < n; i++) {
+        ncclComm_t comm = beginnings[i].comm;
+        comm->ranks = (int)told[2 * i];
+        comm->rank = (int)told[2 * i + 1];
+        *beginnings[i].out = comm->ranks ? comm : NULL;
+        if (!comm->ranks)
+            rg_nccl_comm_free(comm);
+    }
+}
+
+static ncclResult_t begin(struct beginning *beginnings, size_t n)
+{
+    const struct rg_session *session = n ? beginnings[0].comm->session : NULL;
+    RG_CLEANUP_FREE unsigned long long *words = malloc(n * sizeof beginnings->wire + 1);
+    RG_CLEANUP_FREE unsigned *told = calloc(n + 1, 2 * sizeof *told);
+    int result = ncclSystemError;
+    if (!n)
+        return ncclSuccess;
+    ncclResult_t done = words && told ? ncclSuccess : rg_nccl_fail(ncclSystemError, "out of memory");
+    for (size_t i = 0; i < n && done == ncclSuccess; i++) {
+        memcpy(words + i * RG_NCCL_BEGINNING_WORDS, &beginnings[i].wire, sizeof beginnings->wire);
+        if (beginnings[i].comm->session != session)
+            done = rg_nccl_fail(ncclInvalidUsage,
+                                "communicators of a group are on the servers %s and %s: all must be on one",
+                                session->server, beginnings[i].comm->session->server);
+    }
+    if (done == ncclSuccess) {
+        const CUresult status = rg_op_rgNcclBegin((unsigned)(n * RG_NCCL_BEGINNING_WORDS), (unsigned)(2 * n),
+                                                  words, &result, told, home_of(session));
+        done = rg_nccl_answered(session, "the beginning of a communicator", status, result);
+    }
+    if (done == ncclSuccess || done == ncclInProgress)
+        hand_out(beginnings, n, told);
+    else
+        drop(beginnings, n);
+    return done;
+}
+
+ncclResult_t rg_nccl_group_begin(ncclComm_t *out, ncclComm_t comm, const struct rg_nccl_beginning *wire)
+{
+    struct beginning beginning = {.out = out, .comm = comm, .wire = *wire};
+    beginning.wire.comm = comm->number;
+    if (!group.depth)
+        return begin(&beginning, 1);
+    struct beginning *kept =
+        more((void **)&group.beginnings, &group.n_beginnings, RG_NCCL_BEGINNINGS_MAX, sizeof *kept);
+    if (!kept) {
+        drop(&beginning, 1);
+        return ncclSystemError;
+    }
+    *kept = beginning;
+    return ncclSuccess;
+}
+
+/* --- calls ---------------------------------------------------------------------------------------------- */
+
+static const char *const names[] = {
+    [RG_NCCL_ALL_REDUCE] = "ncclAllReduce",
+    [RG_NCCL_REDUCE] = "ncclReduce",
+    [RG_NCCL_BROADCAST] = "ncclBroadcast",
+    [RG_NCCL_ALL_GATHER] = "ncclAllGather",
+    [RG_NCCL_REDUCE_SCATTER] = "ncclReduceScatter",
+    [RG_NCCL_SEND] = "ncclSend",
+    [RG_NCCL_RECEIVE] = "ncclRecv",
+};
+
+struct parameters {
+    enum rg_nccl_kind kind;
+    ncclComm_t comm;
+    const void *send;
+    void *receive;
+    size_t count;
+    ncclDataType_t type;
+    ncclRedOp_t op;
+    int peer;
+    CUstream stream;
+};
+
+static bool has_buffers(const struct parameters *call)
+{
+    const bool is_peer = call->comm->rank == call->peer;
+    const bool sends = call->kind == RG_NCCL_BROADCAST ? is_peer : call->kind != RG_NCCL_RECEIVE,
+               receives = call->kind == RG_NCCL_REDUCE ? is_peer : call->kind != RG_NCCL_SEND;
+    return (!sends || call->send) && (!receives || call->receive);
+}
+
+/* A default stream is that of the communicator's device, which the server chooses; the thread's own is its current context's. */
+static ncclResult_t check_stream(const struct parameters *call)
+{
+    const char *name = names[call->kind];
+    CUdevice device = -1;
+    if (rg_handle_check(RG_KIND_STREAM, (uint64_t)call->stream, CUDA_ERROR_INVALID_HANDLE) != CUDA_SUCCESS)
+        return rg_nccl_fail(ncclUnhandledCudaError, "%s: this is no stream", name);
+    if (call->stream == CU_STREAM_PER_THREAD &&
+        (cuCtxGetDevice(&device) != CUDA_SUCCESS || device != call->comm->device))
+        return rg_nccl_fail(ncclInvalidUsage,
+                            "%s: the thread's default stream is another device's; call cudaSetDevice first",
+                            name);
+    if (rg_capture_takes(call->stream))
+        return rg_nccl_fail(
+            ncclInvalidUsage,
+            "%s: the stream is being captured, and NCCL's calls cannot become nodes of graphs here", name);
+    return ncclSuccess;
+}
+
+static ncclResult_t check(const struct parameters *call)
+{
+    const char *name = names[call->kind];
+    if (!call->comm)
+        return rg_nccl_fail(ncclInvalidArgument, "%s: there is no communicator", name);
+    const size_t width = rg_nccl_type_size(call->type);
+    if (!width)
+        return rg_nccl_fail(ncclInvalidArgument, "%s: there is no type %d", name, (int)call->type);
+    if (call->peer < 0 || call->peer >= call->comm->ranks)
+        return rg_nccl_fail(ncclInvalidArgument, "%s: there is no rank %d among %d", name, call->peer,
+                            call->comm->ranks);
+    if (call->count > SIZE_MAX / 4 / width / (size_t)call->comm->ranks)
+        return rg_nccl_fail(ncclInvalidArgument, "%s: %zu elements are more than there can be", name,
+                            call->count);
+    if (call->count && !has_buffers(call))
+        return rg_nccl_fail(ncclInvalidArgument, "%s: a buffer is missing", name);
+    if (call->comm->finalized)
+        return rg_nccl_fail(ncclInvalidUsage, "%s: the communicator has been finalised", name);
+    const ncclResult_t failed = atomic_load(&call->comm->failed);
+    if (failed != ncclSuccess)
+        return failed;
+    if (!rg_nccl_knows_operator(call->comm, (int)call->op, call->type))
+        return rg_nccl_fail(ncclInvalidArgument,
+                            "%s: operator %d is none of this communicator, or for another type", name,
+                            (int)call->op);
+    return call->count ? check_stream(call) : ncclSuccess;
+}
+
+static ncclResult_t submit(struct parameters call)
+{
+    const ncclResult_t result = check(&call);
+    if (result != ncclSuccess || !call.count)
+        return rg_nccl_group_failed(result);
+    const bool is_peer = call.comm->rank == call.peer;
+    const struct call one = {
+        .comm = call.comm,
+        .wire = {.kind = call.kind,
+                 .comm = call.comm->number,
+                 .send = call.kind == RG_NCCL_BROADCAST && !is_peer ? 0 : (uint64_t)(uintptr_t)call.send,
+                 .receive = call.kind == RG_NCCL_REDUCE && !is_peer ? 0 : (uint64_t)(uintptr_t)call.receive,
+                 .count = call.count,
+                 .type = call.type,
+                 .op = call.op,
+                 .peer = (uint64_t)call.peer,
+                 .stream = (uint64_t)(uintptr_t)call.stream}};
+    if (!group.depth)
+        return run(&one, 1);
+    struct call *kept = more((void **)&group.calls, &group.n_calls, RG_NCCL_GROUP_MAX, sizeof *kept);
+    if (!kept)
+        return rg_nccl_group_failed(ncclSystemError);
+    *kept = one;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclReduce(const void *send, void *receive, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                        int root, ncclComm_t comm, CUstream stream)
+{
+    return submit((struct parameters){RG_NCCL_REDUCE, comm, send, receive, count, type, op, root, stream});
+}
+
+ncclResult_t ncclBroadcast(const void *send, void *receive, size_t count, ncclDataType_t type, int root,
+                           ncclComm_t comm, CUstream stream)
+{
+    return submit(
+        (struct parameters){RG_NCCL_BROADCAST, comm, send, receive, count, type, ncclSum, root, stream});
+}
+
+ncclResult_t ncclBcast(void *buffer, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+                       CUstream stream)
+{
+    return submit(
+        (struct parameters){RG_NCCL_BROADCAST, comm, buffer, buffer, count, type, ncclSum, root, stream});
+}
+
+ncclResult_t ncclAllReduce(const void *send, void *receive, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                           ncclComm_t comm, CUstream stream)
+{
+    return submit((struct parameters){RG_NCCL_ALL_REDUCE, comm, send, receive, count, type, op, 0, stream});
+}
+
+ncclResult_t ncclReduceScatter(const void *send, void *receive, size_t count, ncclDataType_t type,
+                               ncclRedOp_t op, ncclComm_t comm, CUstream stream)
+{
+    return submit(
+        (struct parameters){RG_NCCL_REDUCE_SCATTER, comm, send, receive, count, type, op, 0, stream});
+}
+
+ncclResult_t ncclAllGather(const void *send, void *receive, size_t count, ncclDataType_t type,
+                           ncclComm_t comm, CUstream stream)
+{
+    return submit(
+        (struct parameters){RG_NCCL_ALL_GATHER, comm, send, receive, count, type, ncclSum, 0, stream});
+}
+
+ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      CUstream stream)
+{
+    return submit((struct parameters){RG_NCCL_SEND, comm, send, NULL, count, type, ncclSum, peer, stream});
+}
+
+ncclResult_t ncclRecv(void *receive, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      CUstream stream)
+{
+    return submit(
+        (struct parameters){RG_NCCL_RECEIVE, comm, NULL, receive, count, type, ncclSum, peer, stream});
+}
+
+/* --- groups --------------------------------------------------------------------------------------------- */
+
+ncclResult_t ncclGroupStart(void)
+{
+    group.depth++;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd(void)
+{
+    if (!group.depth)
+        return rg_nccl_fail(ncclInvalidUsage, "ncclGroupEnd: no group has begun");
+    if (--group.depth)
+        return ncclSuccess;
+    RG_CLEANUP_FREE struct beginning *beginnings = group.beginnings;
+    RG_CLEANUP_FREE struct call *calls = group.calls;
+    const size_t n_beginnings = group.n_beginnings, n_calls = group.n_calls;
+    const ncclResult_t failed = group.failed;
+    memset(&group, 0, sizeof group);
+    if (failed != ncclSuccess) {
+        drop(beginnings, n_beginnings);
+        return failed;
+    }
+    const ncclResult_t begun = begin(beginnings, n_beginnings);
+    return begun == ncclSuccess ? run(calls, n_calls) : begun;
+}
+
+ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *info)
+{
+    (void)info;
+    return rg_nccl_fail(ncclInvalidUsage, "ncclGroupSimulateEnd: %s", RG_NCCL_WHY_ncclGroupSimulateEnd);
+}

@@ -1,0 +1,75 @@
+/*
+ * nccl.h - what the files of this folder share: NCCL's functions, executed by the servers' own NCCL.
+ *
+ * A communicator is a structure here and a number for the worker (proto/api/nccl.api). The calls of a group are kept by the thread
+ * until the group ends; then one record has them all, and comes behind what the thread has put into its streams before. Gradients
+ * never come here.
+ *
+ * What is wrong with a call by itself is found here, with NCCL's codes, in the order of its parameters; the rest the server's library
+ * finds. Failures are told by ncclGetLastError, the server's as well.
+ */
+#ifndef RG_CLIENT_NCCL_NCCL_H
+#define RG_CLIENT_NCCL_NCCL_H
+
+#include "client/core/session.h"
+#include "generated/proto/nccl.h"
+#include "proto/nccl/call.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+/** The ranks of this process on one server that belong to one communicator of NCCL's. Under the lock of communicator.c. */
+struct rg_nccl_clique {
+    struct rg_nccl_clique *next;
+    const struct rg_session *session;
+    uint64_t key[16]; /* the id, or what it was split from, when and with which colour */
+    size_t here;      /* how many there are */
+    size_t named;     /* of these, by a group that is looked at */
+};
+
+struct ncclComm {
+    uint32_t number;
+    const struct rg_session *session;
+    struct rg_nccl_clique *clique;
+    uint64_t splits, named_by;
+    _Atomic ncclResult_t failed; /* as the program has been told; ncclSuccess: it has not */
+    int ranks, rank;
+    CUdevice device; /* as the program numbers it */
+    bool blocking, finalized;
+    /* operators that the program has made: their numbers and types. Under a lock of communicator.c. */
+    struct rg_nccl_operator {
+        int number;
+        ncclDataType_t type;
+    } * operators;
+    size_t n_operators;
+};
+
+/** Sees to it that there is a session; else the error, which has been told. */
+ncclResult_t rg_nccl_start(void);
+/** A communicator of `session` that has a number and a clique, and nothing else; NULL: there are too many, or no memory. */
+ncclComm_t rg_nccl_comm_make(const struct rg_session *session, const uint64_t key[16]);
+/**
+ * Whether these communicators are all that this process has of their cliques: then nothing that waits for other ranks waits for
+ * records that come later.
+ */
+bool rg_nccl_comms_complete(const ncclComm_t *comms, size_t n);
+/** Its number may be given to another one. */
+void rg_nccl_comm_free(ncclComm_t comm);
+/** Whether `op` is NCCL's, or was made for the communicator and the type. */
+bool rg_nccl_knows_operator(ncclComm_t comm, int op, ncclDataType_t type);
+
+/** Notes what went wrong, a sentence; returns `result`. */
+ncclResult_t rg_nccl_fail(ncclResult_t result, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/**
+ * What came of a record of the session: of `status`, whether it was executed, and `result`, which NCCL then said. Asks the server why,
+ * if it failed.
+ */
+ncclResult_t rg_nccl_answered(const struct rg_session *session, const char *what, CUresult status,
+                              int result);
+
+/** A failure in a group makes its end fail, too; returns it. */
+ncclResult_t rg_nccl_group_failed(ncclResult_t result);
+/** A communicator that is to begin, now or when the group ends, as `beginning` says; it gets its number here. */
+ncclResult_t rg_nccl_group_begin(ncclComm_t *out, ncclComm_t comm, const struct rg_nccl_beginning *beginning);
+
+#endif

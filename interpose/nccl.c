@@ -1,0 +1,42 @@
+/* nccl.c - see nccl.h. */
+#include "interpose/nccl.h"
+
+#include "client/entry.h"
+
+#include <pthread.h>
+
+static void *const *functions; /* once loaded; read with acquire */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static void *fallback[RG_NCCL_FUNCTION_COUNT];
+
+static ncclResult_t not_ready(void)
+{
+    return ncclSystemError;
+}
+
+static const char *not_ready_text(void)
+{
+    return "remote-gpu is not installed completely";
+}
+
+static void load(void)
+{
+    void *const *table = rg_interpose_core(RG_CLIENT_NCCL_ENTRY, RG_NCCL_FUNCTION_COUNT);
+    if (!table) {
+        for (int i = 0; i < RG_NCCL_FUNCTION_COUNT; i++)
+            fallback[i] = (void *)not_ready;
+        fallback[RG_NCCL_ncclGetErrorString] = fallback[RG_NCCL_ncclGetLastError] = (void *)not_ready_text;
+        table = fallback;
+    }
+    __atomic_store_n(&functions, table, __ATOMIC_RELEASE);
+}
+
+void *rg_nccl_entry(enum rg_nccl_function function)
+{
+    void *const *table = __atomic_load_n(&functions, __ATOMIC_ACQUIRE);
+    if (!table) {
+        pthread_once(&once, load);
+        table = __atomic_load_n(&functions, __ATOMIC_ACQUIRE);
+    }
+    return table[function];
+}

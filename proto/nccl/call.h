@@ -1,0 +1,56 @@
+/* call.h - what the words of rgNcclGroup, rgNcclPost and rgNcclBegin are (proto/api/nccl.api). Values are NCCL's own numbers. */
+#ifndef RG_PROTO_NCCL_CALL_H
+#define RG_PROTO_NCCL_CALL_H
+
+#include "common/base/limits.h"
+
+#include <assert.h>
+#include <stdint.h>
+
+enum rg_nccl_kind {
+    RG_NCCL_ALL_REDUCE = 1,
+    RG_NCCL_REDUCE = 2,
+    RG_NCCL_BROADCAST = 3,
+    RG_NCCL_ALL_GATHER = 4,
+    RG_NCCL_REDUCE_SCATTER = 5,
+    RG_NCCL_SEND = 6,
+    RG_NCCL_RECEIVE = 7,
+};
+
+struct rg_nccl_call {
+    uint64_t kind, comm;
+    uint64_t send, receive; /* device addresses; 0 where the rank needs none */
+    uint64_t count, type, op;
+    uint64_t peer; /* the root, or the other end */
+    uint64_t stream;
+};
+#define RG_NCCL_CALL_WORDS 9
+static_assert(sizeof(struct rg_nccl_call) == RG_NCCL_CALL_WORDS * 8, "a call is words");
+
+struct rg_nccl_beginning {
+    uint64_t comm;   /* the number that it gets */
+    uint64_t parent; /* that it is split from; RG_NCCL_COMMS_MAX: from none */
+    uint64_t ranks;  /* of a split: the colour, in 32 bits */
+    uint64_t rank;   /* of a split: the key, in 32 bits */
+    uint64_t device; /* the server's number */
+    uint64_t blocking;
+    uint64_t id[16]; /* not of a split */
+};
+#define RG_NCCL_BEGINNING_WORDS 22
+static_assert(sizeof(struct rg_nccl_beginning) == RG_NCCL_BEGINNING_WORDS * 8, "a beginning is words");
+
+static_assert(RG_NCCL_GROUP_MAX * RG_NCCL_CALL_WORDS <= RG_ARRAY_MAX, "a group is one array");
+static_assert(RG_NCCL_GROUP_MAX * sizeof(struct rg_nccl_call) < RG_MESSAGE_MAX, "and one message");
+static_assert(RG_NCCL_BEGINNINGS_MAX * sizeof(struct rg_nccl_beginning) < RG_MESSAGE_MAX,
+              "so are beginnings");
+
+enum rg_nccl_end {
+    RG_NCCL_FINALIZE = 0,
+    RG_NCCL_DESTROY = 1,
+    RG_NCCL_ABORT = 2,
+};
+
+#define RG_NCCL_ID_BYTES   128u
+#define RG_NCCL_TEXT_BYTES 512u
+
+#endif

@@ -1,0 +1,86 @@
+/* library.c - see library.h. */
+#include "server/nccl/library.h"
+
+#include "common/base/log.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NAME "libnccl.so.2"
+
+static const char *driver_path;
+static struct rg_nccl_library library;
+static bool loaded;
+static char reason[512];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static const struct {
+    const char *name;
+    size_t offset;
+} functions[] = {
+#define ROW(name) {#name, offsetof(struct rg_nccl_library, name)},
+    RG_NCCL_USED(ROW)
+#undef ROW
+};
+
+void rg_nccl_set_driver(const char *driver)
+{
+    driver_path = driver;
+}
+
+/* Which file to load. */
+static const char *find(char *path, size_t size)
+{
+    const char *named = getenv("REMOTE_GPU_NCCL"), *slash = driver_path ? strrchr(driver_path, '/') : NULL;
+    if (named && *named)
+        return named;
+    if (slash && snprintf(path, size, "%.*s/" NAME, (int)(slash - driver_path), driver_path) < (int)size &&
+        access(path, R_OK) == 0)
+        return path;
+    return NAME;
+}
+
+static void load(void)
+{
+    char path[PATH_MAX];
+    const char *file = find(path, sizeof path);
+    if (strcmp(file, "off") == 0) {
+        snprintf(reason, sizeof reason, "the server's operator has switched NCCL off (REMOTE_GPU_NCCL=off)");
+        return;
+    }
+    void *opened = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    if (!opened) {
+        snprintf(reason, sizeof reason,
+                 "the server has no NCCL (%s); its operator can install " NAME
+                 " or name it by REMOTE_GPU_NCCL, and 'remote-gpu run --opt -nccl' uses the program's own",
+                 dlerror());
+        rg_info("%s", reason);
+        return;
+    }
+    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
+        void *function = dlsym(opened, functions[i].name);
+        if (!function) {
+            snprintf(reason, sizeof reason, "the server's NCCL, %s, is too old: it has no %s", file,
+                     functions[i].name);
+            rg_info("%s", reason);
+            return;
+        }
+        memcpy((char *)&library + functions[i].offset, &function, sizeof function);
+    }
+    loaded = true;
+}
+
+const struct rg_nccl_library *rg_nccl_library(const char **why)
+{
+    pthread_once(&once, load);
+    if (why)
+        *why = loaded ? "" : reason;
+    return loaded ? &library : NULL;
+}
