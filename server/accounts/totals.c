@@ -145,9 +145,13 @@ struct rg_spent rg_totals_spent(const struct rg_totals *totals, bool is_project,
                                 const char *name, const char *address)
 {
     struct rg_spent sum = {0};
+    bool found = false;
     for (const struct rg_total *at = totals->chains[chain_of(is_project, name)]; at; at = at->next)
         if (at->is_project == is_project && (!kind || at->kind == kind) && strcmp(at->name, name) == 0 &&
-            (!address || strcmp(at->address, address) == 0))
+            (!address || strcmp(at->address, address) == 0)) {
             add(&sum, &at->spent);
-    return sum;
+            found = true;
+        }
+    const struct rg_total *others = found ? NULL : find(totals, is_project, RG_USAGE_NOBODY, OTHERS, "");
+    return others ? others->spent : sum;
 }

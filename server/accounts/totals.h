@@ -53,7 +53,10 @@ void rg_totals_loaded(struct rg_totals *totals, const struct rg_account_owner *o
 /** All have come; `good`: they hold. */
 void rg_totals_end_load(struct rg_totals *totals, bool good);
 
-/** Sums of what is there, without making anything. `kind` 0 and `address` NULL: of any. */
+/**
+ * Sums of what is there, without making anything. `kind` 0 and `address` NULL: of any. Of whom nothing is known while there are too
+ * many to be told apart (RG_ACCOUNTS_OWNERS_MAX): what all those together spent, which may be too much and is never too little.
+ */
 struct rg_spent rg_totals_spent(const struct rg_totals *totals, bool is_project, enum rg_usage_kind kind,
                                 const char *name, const char *address);
 
