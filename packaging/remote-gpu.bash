@@ -38,6 +38,10 @@ _remote_gpu() {
             return
         fi
         command+=("${COMP_WORDS[1]}")
+        if ((COMP_CWORD == 2)) && [[ ${COMP_WORDS[1]} == cdi && $current != -* ]]; then
+            _remote_gpu_words generate "$current"
+            return
+        fi
         # Behind "--", or the first word that is no option, stands the command to run, with words of its own.
         for ((at = 2; at < COMP_CWORD; at++)); do
             if [[ ${COMP_WORDS[1]} == @(run|compare) && ${COMP_WORDS[at]} == -- ]]; then

@@ -72,6 +72,13 @@ static const struct rg_subcommand subcommands[] = {
      "windows of a second with what it should get. Others should not use the GPU meanwhile. Exit status:\n"
      "0: all cases reach their goals, 1: some do not, 125: it could not be measured.",
      rg_cli_verify_limits, false},
+    {"cdi", RG_CLI_CDI, "generate [OPTION…]", "describe the GPUs to container runtimes, as CDI devices",
+     "Writes a specification of the Container Device Interface, by which\n"
+     "podman run --device remote-gpu.io/gpu=2 IMAGE COMMAND gives any image two GPUs of the server: the "
+     "client "
+     "tree,\n"
+     "the credentials that are in use here, and what the other options say. No server is asked.",
+     rg_cli_cdi, true},
     {"version", RG_CLI_VERSION, "[OPTION…]", "show the versions of this command and of servers",
      "Shows the version of this command and of each server that is named.", rg_cli_version, false},
 };
@@ -138,7 +145,7 @@ int main(int argc, char **argv)
     rg_log_name("remote-gpu");
     if (argc < 2) {
         rg_error("which subcommand? run, join, list, smi, usage, quota, request, release, doctor, netperf, "
-                 "compare, predict, verify-limits, version; see remote-gpu --help");
+                 "compare, predict, verify-limits, cdi, version; see remote-gpu --help");
         return RG_EXIT_FAILURE;
     }
     const char *name = argv[1];

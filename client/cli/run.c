@@ -27,24 +27,6 @@
 #define FULL_PATIENCE_NS 2000000000ull
 #define FULL_PAUSE_NS    50000000
 
-/* Whether what is asked for of the GPUs makes sense by itself; what a server can give it says. */
-static bool sensible(const struct rg_cli_settings *settings)
-{
-    const unsigned memory = rg_options_source(&settings->options, offsetof(struct rg_cli_settings, memory)),
-                   fraction =
-                       rg_options_source(&settings->options, offsetof(struct rg_cli_settings, fraction));
-    if (memory && memory == fraction) {
-        rg_error("-m and -p do not go together: one is a size, the other a part of each GPU's memory; leave "
-                 "one out");
-        return false;
-    }
-    if (memory && !settings->memory && !settings->fraction) {
-        rg_error("-m 0: no memory at all is no share of a GPU; ask for more, or leave -m out");
-        return false;
-    }
-    return rg_cli_check_project(settings);
-}
-
 /* What is known of a server that will do. */
 struct found {
     uint32_t gpus;
@@ -232,7 +214,7 @@ int rg_cli_run(const struct rg_cli_settings *settings, int argc, char **argv)
         rg_error("which command? see remote-gpu run --help");
         return RG_EXIT_FAILURE;
     }
-    if (!sensible(settings))
+    if (!rg_cli_check_share(settings))
         return RG_EXIT_FAILURE;
     return settings->local ? run_local(settings, argv) : run_on(settings, argv);
 }

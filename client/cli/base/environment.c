@@ -41,60 +41,106 @@ static enum rg_status put_in_front(const char *name, const char *front, const ch
 }
 
 /*
- * LD_PRELOAD separates by blanks, too. What lies in a folder with a blank in its name is preloaded by its own
- * name alone, which ld.so looks up in LD_LIBRARY_PATH; by its path it is found also where that variable was
- * changed meanwhile.
+ * Also puts the library's folder in front of LD_LIBRARY_PATH. LD_PRELOAD separates by blanks, too: what lies in a
+ * folder with a blank in its name is preloaded by its own name alone, which ld.so looks up in LD_LIBRARY_PATH; by its
+ * path it is found also where that variable was changed meanwhile.
  */
-static enum rg_status preload(const char *library_dir, const char *name, bool required)
+static enum rg_status preload(const char *library_dir, const char *name)
 {
     char path[PATH_MAX];
     if (snprintf(path, sizeof path, "%s/%s", library_dir, name) >= (int)sizeof path)
         return RG_ERR_INVALID;
-    if (access(path, R_OK) != 0) {
-        if (!required)
-            return RG_OK;
-        rg_error("the client library %s is not there; the installation is incomplete", path);
-        return RG_ERR_NOT_FOUND;
-    }
-    return put_in_front("LD_PRELOAD", strchr(library_dir, ' ') ? name : path, ": ");
+    char *base = strrchr(path, '/');
+    RG_TRY(put_in_front("LD_PRELOAD", strchr(library_dir, ' ') ? base + 1 : path, ": "));
+    *base = 0;
+    return put_in_front("LD_LIBRARY_PATH", path, ":;");
 }
 
-static enum rg_status set_number(const char *name, long long number)
+enum rg_status rg_cli_find_preloads(const struct rg_cli_settings *settings, const char *library_dir,
+                                    const char *names[RG_CLI_PRELOADS], unsigned *n)
+{
+    const struct {
+        const char *name;
+        bool wanted, required;
+    } all[RG_CLI_PRELOADS] = {
+        {"libcuda.so.1", true, true},
+        {"libnvidia-ml.so.1", true, false},
+        {"nccl/libnccl.so.2", rg_optimisations_with_nccl(settings->opt), false}, /* else the program's own */
+        {"device-files.so", true, false},
+    };
+    *n = 0;
+    for (unsigned i = 0; i < RG_CLI_PRELOADS; i++) {
+        char path[PATH_MAX];
+        if (snprintf(path, sizeof path, "%s/%s", library_dir, all[i].name) >= (int)sizeof path)
+            return RG_ERR_INVALID;
+        if (all[i].wanted && access(path, R_OK) == 0) {
+            names[(*n)++] = all[i].name;
+        } else if (all[i].required) {
+            rg_error("the client library %s is not there; the installation is incomplete", path);
+            return RG_ERR_NOT_FOUND;
+        }
+    }
+    return RG_OK;
+}
+
+/* --- what settings are to the client library ---------------------------------------------------------------- */
+
+static bool put_number(const struct rg_cli_sink *sink, const char *name, long long number)
 {
     char text[24];
     snprintf(text, sizeof text, "%lld", number);
-    return setenv(name, text, 1) == 0 ? RG_OK : RG_ERR_NO_MEMORY;
+    return sink->set(sink->context, name, text);
 }
 
-static enum rg_status set_fraction(const char *name, uint32_t millionths)
+static bool put_fraction(const struct rg_cli_sink *sink, const char *name, uint32_t millionths)
 {
     char text[24];
     snprintf(text, sizeof text, "%u.%06u", millionths / 1000000, millionths % 1000000);
-    return setenv(name, text, 1) == 0 ? RG_OK : RG_ERR_NO_MEMORY;
+    return sink->set(sink->context, name, text);
 }
 
-static enum rg_status set_size(const char *name, unsigned long long bytes)
+static bool put_text(const struct rg_cli_sink *sink, const char *name, const char *text)
 {
-    char text[24];
-    snprintf(text, sizeof text, "%llu", bytes);
-    return setenv(name, text, 1) == 0 ? RG_OK : RG_ERR_NO_MEMORY;
+    return !text || sink->set(sink->context, name, text);
 }
 
 /* What client/query/share.c reads. */
-static bool set_share(const struct rg_cli_settings *settings)
+static bool put_share(const struct rg_cli_settings *settings, const struct rg_cli_sink *sink)
 {
-    char idle[32];
+    char idle[32], memory[24];
     snprintf(idle, sizeof idle, "%lluns", (unsigned long long)settings->idle_timeout_ns);
-    (void)unsetenv("REMOTE_GPU_MEMORY");
-    (void)unsetenv("REMOTE_GPU_FRACTION");
-    return (!settings->memory || set_size("REMOTE_GPU_MEMORY", settings->memory) == RG_OK) &&
-           (!settings->fraction || set_fraction("REMOTE_GPU_FRACTION", settings->fraction) == RG_OK) &&
-           (!settings->compute || set_fraction("REMOTE_GPU_COMPUTE", settings->compute) == RG_OK) &&
-           (!settings->weight || set_number("REMOTE_GPU_WEIGHT", settings->weight) == RG_OK) &&
-           (!settings->priority || setenv("REMOTE_GPU_PRIORITY", settings->priority, 1) == 0) &&
-           (!settings->exclusive || setenv("REMOTE_GPU_EXCLUSIVE", "yes", 1) == 0) &&
-           (!settings->idle_timeout_ns || setenv("REMOTE_GPU_IDLE_TIMEOUT", idle, 1) == 0) &&
-           (!settings->project || setenv("REMOTE_GPU_PROJECT", settings->project, 1) == 0);
+    snprintf(memory, sizeof memory, "%llu", (unsigned long long)settings->memory);
+    return put_text(sink, "REMOTE_GPU_MEMORY", settings->memory ? memory : NULL) &&
+           (!settings->fraction || put_fraction(sink, "REMOTE_GPU_FRACTION", settings->fraction)) &&
+           (!settings->compute || put_fraction(sink, "REMOTE_GPU_COMPUTE", settings->compute)) &&
+           (!settings->weight || put_number(sink, "REMOTE_GPU_WEIGHT", settings->weight)) &&
+           put_text(sink, "REMOTE_GPU_PRIORITY", settings->priority) &&
+           put_text(sink, "REMOTE_GPU_EXCLUSIVE", settings->exclusive ? "yes" : NULL) &&
+           put_text(sink, "REMOTE_GPU_IDLE_TIMEOUT", settings->idle_timeout_ns ? idle : NULL) &&
+           put_text(sink, "REMOTE_GPU_PROJECT", settings->project);
+}
+
+bool rg_cli_put_settings(const struct rg_cli_settings *settings, const struct rg_cli_sink *sink)
+{
+    const bool keep_alive =
+        rg_options_is_set(&settings->options, offsetof(struct rg_cli_settings, keep_alive));
+    return put_text(sink, "REMOTE_GPU_TRANSPORT", settings->transport) &&
+           put_text(sink, "REMOTE_GPU_RAILS", settings->rails) &&
+           put_text(sink, "REMOTE_GPU_CONNECTIONS", settings->connections) &&
+           put_text(sink, "REMOTE_GPU_COMPRESS", settings->compress) &&
+           (!settings->gpus || put_number(sink, "REMOTE_GPU_GPUS", settings->gpus)) &&
+           put_text(sink, "REMOTE_GPU_WAIT", settings->wait) &&
+           (!keep_alive || put_number(sink, "REMOTE_GPU_KEEP_ALIVE", settings->keep_alive)) &&
+           put_text(sink, "REMOTE_GPU_OPT", settings->opt) &&
+           put_text(sink, "REMOTE_GPU_LOG", settings->log) && put_share(settings, sink);
+}
+
+/* --- of this process ---------------------------------------------------------------------------------------- */
+
+static bool set_here(void *context, const char *name, const char *value)
+{
+    (void)context;
+    return setenv(name, value, 1) == 0;
 }
 
 /* A file given relative to where we are now stays that file when the command changes its directory. */
@@ -116,24 +162,6 @@ static bool too_long(const char *option, const char *file)
         return false;
     rg_error("%s: the file's name is too long", option);
     return true;
-}
-
-/*
- * The stand-in for NCCL, unless the program is to use its own. Also where programs look for libraries by name: one that is preloaded by
- * its name alone is found there.
- */
-static enum rg_status set_nccl(const struct rg_cli_settings *settings, const char *directory)
-{
-    char folder[PATH_MAX], file[PATH_MAX];
-    if (!rg_optimisations_with_nccl(settings->opt))
-        return RG_OK;
-    if (snprintf(folder, sizeof folder, "%s/nccl", directory) >= (int)sizeof folder ||
-        snprintf(file, sizeof file, "%s/libnccl.so.2", folder) >= (int)sizeof file)
-        return RG_ERR_INVALID;
-    if (access(file, R_OK) != 0)
-        return RG_OK;
-    RG_TRY(preload(folder, "libnccl.so.2", true));
-    return put_in_front("LD_LIBRARY_PATH", folder, ":;");
 }
 
 enum rg_status rg_cli_set_environment(const struct rg_cli_settings *settings, const char *server)
@@ -159,25 +187,17 @@ enum rg_status rg_cli_set_environment(const struct rg_cli_settings *settings, co
         rg_error("--profile and --record do not go together: each would measure the other; run it twice");
         return RG_ERR_INVALID;
     }
-    if ((status = preload(directory, "device-files.so", false)) != RG_OK ||
-        (status = set_nccl(settings, directory)) != RG_OK ||
-        (status = preload(directory, "libnvidia-ml.so.1", false)) != RG_OK ||
-        (status = preload(directory, "libcuda.so.1", true)) != RG_OK ||
-        (status = put_in_front("LD_LIBRARY_PATH", directory, ":;")) != RG_OK)
-        return status;
-    bool set = setenv("REMOTE_GPU_SERVER", server, 1) == 0 &&
-               setenv("REMOTE_GPU_TRANSPORT", settings->transport, 1) == 0 &&
-               (!settings->rails || setenv("REMOTE_GPU_RAILS", settings->rails, 1) == 0) &&
-               (!settings->connections || setenv("REMOTE_GPU_CONNECTIONS", settings->connections, 1) == 0) &&
-               setenv("REMOTE_GPU_COMPRESS", settings->compress, 1) == 0 &&
-               (!settings->gpus || set_number("REMOTE_GPU_GPUS", settings->gpus) == RG_OK) &&
-               (!settings->wait || setenv("REMOTE_GPU_WAIT", settings->wait, 1) == 0) &&
-               (!rg_options_is_set(&settings->options, offsetof(struct rg_cli_settings, keep_alive)) ||
-                set_number("REMOTE_GPU_KEEP_ALIVE", settings->keep_alive) == RG_OK) &&
-               (!settings->opt || setenv("REMOTE_GPU_OPT", settings->opt, 1) == 0) &&
-               (!settings->log || setenv("REMOTE_GPU_LOG", settings->log, 1) == 0) &&
-               (!stats || set_file("REMOTE_GPU_STATS", stats) == RG_OK) &&
-               (!profile || set_file("REMOTE_GPU_PROFILE", profile) == RG_OK) &&
-               (!record || set_file("REMOTE_GPU_RECORD", record) == RG_OK);
-    return set && set_share(settings) ? RG_OK : RG_ERR_NO_MEMORY;
+    const char *preloads[RG_CLI_PRELOADS];
+    unsigned n_preloads;
+    RG_TRY(rg_cli_find_preloads(settings, directory, preloads, &n_preloads));
+    while (n_preloads)
+        RG_TRY(preload(directory, preloads[--n_preloads]));
+    const struct rg_cli_sink here = {.set = set_here};
+    (void)unsetenv("REMOTE_GPU_MEMORY"); /* one of the two may have given way to the other */
+    (void)unsetenv("REMOTE_GPU_FRACTION");
+    const bool set = setenv("REMOTE_GPU_SERVER", server, 1) == 0 && rg_cli_put_settings(settings, &here) &&
+                     (!stats || set_file("REMOTE_GPU_STATS", stats) == RG_OK) &&
+                     (!profile || set_file("REMOTE_GPU_PROFILE", profile) == RG_OK) &&
+                     (!record || set_file("REMOTE_GPU_RECORD", record) == RG_OK);
+    return set ? RG_OK : RG_ERR_NO_MEMORY;
 }

@@ -27,9 +27,11 @@
 #define OPTION(...)   RG_OPTION_ROW(struct rg_cli_settings, __VA_ARGS__)
 #define QUESTIONS     (RG_CLI_LIST | RG_CLI_SMI | RG_CLI_VERSION | RG_CLI_USAGE | RG_CLI_QUOTA)
 #define WITH_SERVER                                                                                          \
-    (RG_CLI_RUN | QUESTIONS | RG_CLI_NETPERF | RG_CLI_COMPARE | RG_CLI_DOCTOR | RG_CLI_VERIFY_LIMITS | POOL)
+    (RG_CLI_RUN | RG_CLI_CDI | QUESTIONS | RG_CLI_NETPERF | RG_CLI_COMPARE | RG_CLI_DOCTOR |                 \
+     RG_CLI_VERIFY_LIMITS | POOL)
 #define POOL  (RG_CLI_REQUEST | RG_CLI_RELEASE)
 #define WANTS (RG_CLI_RUN | RG_CLI_REQUEST) /* GPUs */
+#define RUNS  (RG_CLI_RUN | RG_CLI_CDI)     /* what the command's client library is told */
 
 static enum rg_status check_connections(const char *text, char *why, size_t why_size)
 {
@@ -54,10 +56,10 @@ static const struct rg_option table[] = {
     OPTION("encrypt", CHOICE, encrypt,
            "what must be encrypted where TLS is spoken: all, or no more than the handshake, so that the "
            "session may go by RDMA, calls and data unencrypted",
-           .argument = "always|control", .value = "always", .commands = RG_CLI_RUN,
+           .argument = "always|control", .value = "always", .commands = RUNS,
            .environment = "REMOTE_GPU_ENCRYPT"),
     OPTION("rdma", CHOICE, rdma, "whether RDMA may be used at all", .argument = "allow|deny",
-           .value = "allow", .commands = RG_CLI_RUN, .environment = "REMOTE_GPU_RDMA_POLICY"),
+           .value = "allow", .commands = RUNS, .environment = "REMOTE_GPU_RDMA_POLICY"),
     OPTION("force", FLAG, force, "replace the credentials that there are for this server",
            .commands = RG_CLI_JOIN, .not_in_file = true),
     OPTION("gpus", INTEGER, gpus, "how many GPUs the command sees (default: all; of a pool: 1)",
@@ -65,28 +67,31 @@ static const struct rg_option table[] = {
            .environment = "REMOTE_GPU_GPUS"),
     OPTION("memory", SIZE, memory,
            "at most, and guaranteed, so much memory of each GPU, like 8G (default: what the server gives)",
-           .letter = 'm', .argument = "MEMORY", .commands = WANTS, .environment = "REMOTE_GPU_MEMORY"),
+           .letter = 'm', .argument = "MEMORY", .commands = WANTS | RG_CLI_CDI,
+           .environment = "REMOTE_GPU_MEMORY"),
     OPTION("fraction", FRACTION, fraction, "the same as a part of each GPU's memory, like 0.5 or 50%",
-           .letter = 'p', .argument = "FRACTION", .commands = WANTS, .environment = "REMOTE_GPU_FRACTION"),
+           .letter = 'p', .argument = "FRACTION", .commands = WANTS | RG_CLI_CDI,
+           .environment = "REMOTE_GPU_FRACTION"),
     OPTION("compute", FRACTION, compute,
            "at most this part of each GPU's time, like 0.25 or 25%, also while nobody else uses it",
-           .argument = "FRACTION", .commands = RG_CLI_RUN, .environment = "REMOTE_GPU_COMPUTE"),
+           .argument = "FRACTION", .commands = RUNS, .environment = "REMOTE_GPU_COMPUTE"),
     OPTION("weight", INTEGER, weight,
            "how much of a GPU's time others leave to the command where they use it as well, 1 to 1000 "
            "(default: what the server gives, usually 100)",
-           .argument = "N", .min = 1, .max = RG_SHARE_WEIGHT_MAX, .commands = RG_CLI_RUN,
+           .argument = "N", .min = 1, .max = RG_SHARE_WEIGHT_MAX, .commands = RUNS,
            .environment = "REMOTE_GPU_WEIGHT"),
     OPTION("priority", CHOICE, priority,
            "whose work goes first on a GPU that several use (default: what the server gives, usually normal)",
-           .argument = "low|normal|high", .commands = RG_CLI_RUN, .environment = "REMOTE_GPU_PRIORITY"),
+           .argument = "low|normal|high", .commands = RUNS, .environment = "REMOTE_GPU_PRIORITY"),
     OPTION("exclusive", FLAG, exclusive, "have the GPUs alone: no other session while the command runs",
-           .commands = RG_CLI_RUN, .environment = "REMOTE_GPU_EXCLUSIVE"),
+           .commands = RUNS, .environment = "REMOTE_GPU_EXCLUSIVE"),
     OPTION("idle-timeout", SECONDS, idle_timeout_ns,
            "let the server take the command's GPU memory away, and bring it back at the next call, when no "
            "GPU was used for so long (default: what the server says)",
-           .argument = "SECONDS", .commands = RG_CLI_RUN, .environment = "REMOTE_GPU_IDLE_TIMEOUT"),
+           .argument = "SECONDS", .commands = RUNS, .environment = "REMOTE_GPU_IDLE_TIMEOUT"),
     OPTION("project", TEXT, project, "whose account the GPUs' use goes to, and whose quotas hold",
-           .argument = "NAME", .commands = WANTS | RG_CLI_QUOTA, .environment = "REMOTE_GPU_PROJECT"),
+           .argument = "NAME", .commands = WANTS | RG_CLI_CDI | RG_CLI_QUOTA,
+           .environment = "REMOTE_GPU_PROJECT"),
     OPTION("filter", LIST, filters,
            "of a pool: only GPUs and servers like this, as 'device.memory>=40G' or 'server.has-rdma=true'; "
            "may be given several times (docs/pool.md has the keys)",
@@ -107,29 +112,29 @@ static const struct rg_option table[] = {
     OPTION("driver", TEXT, driver, "the CUDA driver of the private server (see remote-gpud)",
            .argument = "auto|soft|PATH", .value = "auto", .commands = RG_CLI_RUN),
     OPTION("transport", CHOICE, transport, "how data travels", .argument = "auto|tcp|rdma", .value = "auto",
-           .commands = RG_CLI_RUN, .environment = "REMOTE_GPU_TRANSPORT"),
+           .commands = RUNS, .environment = "REMOTE_GPU_TRANSPORT"),
     OPTION("wait", CHOICE, wait,
            "how calls wait: sleep (block), poll (spin), or poll briefly and then sleep (auto, the default)",
-           .argument = RG_WAIT_CHOICES, .commands = RG_CLI_RUN, .environment = "REMOTE_GPU_WAIT"),
+           .argument = RG_WAIT_CHOICES, .commands = RUNS, .environment = "REMOTE_GPU_WAIT"),
     OPTION("keep-alive", INTEGER, keep_alive,
            "give up a server that has been silent this long (default: 120), and ask it to be as patient with "
            "the command, as when that is to be stopped in a debugger; 0: never",
-           .argument = "SECONDS", .min = 0, .max = 1 << 30, .commands = RG_CLI_RUN,
+           .argument = "SECONDS", .min = 0, .max = 1 << 30, .commands = RUNS,
            .environment = "REMOTE_GPU_KEEP_ALIVE"),
     OPTION("connections", TEXT, connections,
            "how many connections carry bulk data besides the first, 0 to 8; auto: as many as help",
-           .argument = "auto|N", .commands = RG_CLI_RUN, .environment = "REMOTE_GPU_CONNECTIONS",
+           .argument = "auto|N", .commands = RUNS, .environment = "REMOTE_GPU_CONNECTIONS",
            .check = check_connections),
     OPTION("rails", TEXT, rails,
            "which RDMA adapters share large transfers: all if that is faster (auto, the default), all "
            "(always), one (off), at most N, or the listed devices, interfaces or addresses of this machine",
-           .argument = "auto|always|off|N|LIST", .commands = RG_CLI_RUN, .environment = "REMOTE_GPU_RAILS",
+           .argument = "auto|always|off|N|LIST", .commands = RUNS, .environment = "REMOTE_GPU_RAILS",
            .check = rg_rails_check),
     OPTION("compress", CHOICE, compress, "compress bulk data; auto: while that is faster",
-           .argument = "none|lz4|zstd|auto", .value = "none", .commands = RG_CLI_RUN,
+           .argument = "none|lz4|zstd|auto", .value = "none", .commands = RUNS,
            .environment = "REMOTE_GPU_COMPRESS"),
     OPTION("opt", TEXT, opt, "switch optimisations off or on by name: -all, -NAME, NAME", .argument = "LIST",
-           .commands = RG_CLI_RUN, .environment = "REMOTE_GPU_OPT", .check = rg_optimisations_check),
+           .commands = RUNS, .environment = "REMOTE_GPU_OPT", .check = rg_optimisations_check),
     OPTION(
         "stats", OPTIONAL_TEXT, stats,
         "at the end of each process, append counts of calls, round trips and bytes to FILE (default: stderr)",
@@ -143,9 +148,9 @@ static const struct rg_option table[] = {
     OPTION("no-check", FLAG, no_check, "do not check that the server answers before the command starts",
            .commands = RG_CLI_RUN),
     OPTION("timeout", SECONDS, timeout_ns, "how long a server may take to answer", .argument = "SECONDS",
-           .value = "5", .commands = WITH_SERVER | RG_CLI_JOIN),
+           .value = "5", .commands = (WITH_SERVER | RG_CLI_JOIN) & ~RG_CLI_CDI),
     OPTION("log", CHOICE, log, "how much is logged to stderr", .argument = "error|warn|info|debug",
-           .commands = RG_CLI_RUN, .environment = "REMOTE_GPU_LOG"),
+           .commands = RUNS, .environment = "REMOTE_GPU_LOG"),
     OPTION("json", FLAG, json, "answer as JSON", .letter = 'j',
            .commands = QUESTIONS | RG_CLI_REQUEST | RG_CLI_NETPERF | RG_CLI_COMPARE | RG_CLI_DOCTOR |
                        RG_CLI_PREDICT | RG_CLI_VERIFY_LIMITS,
@@ -190,6 +195,20 @@ static const struct rg_option table[] = {
     OPTION("root", TEXT, root,
            "check a copy of another machine's /sys, /proc, /dev and /etc in FOLDER, not this machine",
            .argument = "FOLDER", .commands = RG_CLI_DOCTOR, .not_in_file = true),
+    OPTION("output", TEXT, output,
+           "write to FILE, in /etc/cdi or where else the container runtime looks (default: standard output)",
+           .letter = 'o', .argument = "FILE", .commands = RG_CLI_CDI, .not_in_file = true),
+    OPTION(
+        "client-root", TEXT, client_root,
+        "the client tree that containers get, with lib/remote-gpu in it (default: the one of this command)",
+        .argument = "FOLDER", .commands = RG_CLI_CDI, .not_in_file = true),
+    OPTION("kind", TEXT, kind, "what the devices are called: VENDOR/CLASS", .argument = "KIND",
+           .value = "remote-gpu.io/gpu", .commands = RG_CLI_CDI, .not_in_file = true),
+    OPTION("count", INTEGER, count, "up to how many GPUs a container can ask for; all is there besides",
+           .argument = "N", .value = "16", .min = 1, .max = 64, .commands = RG_CLI_CDI, .not_in_file = true),
+    OPTION("infiniband", FLAG, infiniband,
+           "also give containers this machine's RDMA device files, /dev/infiniband", .commands = RG_CLI_CDI,
+           .not_in_file = true),
     OPTION("help", FLAG, help, "show this", .letter = 'h', .not_in_file = true),
 };
 
@@ -318,7 +337,7 @@ enum rg_cli_load rg_cli_settings_load(struct rg_cli_settings *settings, enum rg_
         rg_error("out of memory");
         return RG_CLI_WRONG;
     }
-    if (command != RG_CLI_RUN && part_alternatives(&settings->server) != RG_OK) {
+    if (!(command & RUNS) && part_alternatives(&settings->server) != RG_OK) {
         rg_error("out of memory");
         return RG_CLI_WRONG;
     }
@@ -331,6 +350,22 @@ bool rg_cli_check_project(const struct rg_cli_settings *settings)
         return true;
     rg_error("--project: the name is longer than %d bytes; shorten it", RG_CONTROL_TEXT - 1);
     return false;
+}
+
+bool rg_cli_check_share(const struct rg_cli_settings *settings)
+{
+    const unsigned memory = rg_options_source(&settings->options, AT(memory)),
+                   fraction = rg_options_source(&settings->options, AT(fraction));
+    if (memory && memory == fraction) {
+        rg_error("-m and -p do not go together: one is a size, the other a part of each GPU's memory; leave "
+                 "one out");
+        return false;
+    }
+    if (memory && !settings->memory && !settings->fraction) {
+        rg_error("-m 0: no memory at all is no share of a GPU; ask for more, or leave -m out");
+        return false;
+    }
+    return rg_cli_check_project(settings);
 }
 
 bool rg_cli_no_words(const char *subcommand, int argc, char **argv)

@@ -21,6 +21,7 @@ enum rg_cli_command {
     RG_CLI_VERIFY_LIMITS = 2048,
     RG_CLI_REQUEST = 4096,
     RG_CLI_RELEASE = 8192,
+    RG_CLI_CDI = 16384,
 };
 
 struct rg_cli_settings {
@@ -69,8 +70,11 @@ struct rg_cli_settings {
     char *link;            /* of compare: another network, as the filter delay is told */
     char *rtt, *bandwidth; /* of predict */
     bool grid;
-    char *svg;  /* file */
-    char *root; /* of doctor: a recorded tree instead of this machine */
+    char *svg;                         /* file */
+    char *root;                        /* of doctor: a recorded tree instead of this machine */
+    char *output, *client_root, *kind; /* of cdi; NULL: not said */
+    int64_t count;
+    bool infiniband;
     bool help;
     struct rg_options options;
 };
@@ -88,6 +92,8 @@ RG_MUST_CHECK enum rg_cli_load rg_cli_settings_load(struct rg_cli_settings *sett
 void rg_cli_settings_init(struct rg_cli_settings *settings, enum rg_cli_command command);
 void rg_cli_settings_fini(struct rg_cli_settings *settings);
 
+/** Whether the share of GPUs that is asked for makes sense by itself (what a server can give it says), and the project; if not, it was said. */
+bool rg_cli_check_share(const struct rg_cli_settings *settings);
 /** Whether the project's name is short enough; if not, it was said. */
 bool rg_cli_check_project(const struct rg_cli_settings *settings);
 /** Says that `subcommand` takes no words behind its options, if there are some. */

@@ -38,6 +38,8 @@ class Completion(unittest.TestCase):
         self.assertEqual(complete("remote-gpu", "usage", "--by", ""), {"user", "project", "day", "month", "session"})
         self.assertEqual(complete("remote-gpud", "token", "--us"), {"--user", "--uses"})
         self.assertEqual(complete("remote-gpud", "revoke", "--driv"), set())
+        self.assertEqual(complete("remote-gpu", "cdi", ""), {"generate"})
+        self.assertEqual(complete("remote-gpu", "cdi", "generate", "--cl"), {"--client-root"})
         self.assertIn("/etc/passwd", complete("remote-gpu", "predict", "/etc/passw"))
 
 

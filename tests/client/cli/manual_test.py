@@ -109,6 +109,7 @@ class Manuals(unittest.TestCase):
             "remote-gpu-netperf.1": options_of_help(command, "netperf", "--help"),
             "remote-gpu-doctor.1": options_of_help(command, "doctor", "--help"),
             "remote-gpu-predict.1": options_of_help(command, "predict", "--help"),
+            "remote-gpu-cdi.1": options_of_help(command, "cdi", "--help"),
             "remote-gpu-join.1": options_of_help(command, "join", "--help"),
             "remote-gpu-verify-limits.1": options_of_help(command, "verify-limits", "--help"),
             "remote-gpu-compare.1": options_of_help(command, "compare", "--help"),
@@ -133,7 +134,7 @@ class Manuals(unittest.TestCase):
         command = os.path.join(BIN, "remote-gpu")
         programs = {"remote-gpud.8": [os.path.join(BIN, "remote-gpud"), "--help"]}
         programs.update({"remote-gpu-%s.1" % name: [command, name, "--help"]
-                         for name in ("run", "join", "netperf", "doctor", "predict", "compare", "verify-limits")})
+                         for name in ("run", "join", "netperf", "doctor", "predict", "compare", "verify-limits", "cdi")})
         for manual, words in programs.items():
             letters, shown = letters_of_help(*words), synopsis_of_manual(manual)
             for option in options_of_help(*words) - {"help", "version", "foreground"}:

@@ -1,0 +1,40 @@
+/*
+ * spec.h - a specification of the Container Device Interface, put together as JSON.
+ *
+ * The format is CNCF's (github.com/cncf-tags/container-device-interface, SPEC.md). Runtimes refuse a file with a member that its
+ * version does not have, so what is written is of the oldest version that suffices: 0.5.0, since when names may begin with a digit.
+ *
+ * What is added stands in the edits of all devices. An addition that cannot be made (no memory, a text that is no UTF-8) is
+ * remembered, and rg_cdi_finish returns NULL. One thread.
+ */
+#ifndef RG_CLIENT_CLI_CDI_SPEC_H
+#define RG_CLIENT_CLI_CDI_SPEC_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define RG_CDI_VERSION "0.5.0"
+
+struct rg_cdi_spec {
+    json_t *env, *mounts, *nodes; /* NULL: something could not be added */
+};
+
+/** Whether `kind` is VENDOR/CLASS as CDI wants both; `why` says what is wrong. */
+bool rg_cdi_kind_is_valid(const char *kind, char *why, size_t why_size);
+
+void rg_cdi_init(struct rg_cdi_spec *spec);
+void rg_cdi_fini(struct rg_cdi_spec *spec);
+/** A variable of the container. */
+void rg_cdi_add_variable(struct rg_cdi_spec *spec, const char *name, const char *value);
+/** A file or folder of the host, read-only; once, if it is added again. */
+void rg_cdi_add_mount(struct rg_cdi_spec *spec, const char *host, const char *container);
+/** A device file, by the same path in the container. */
+void rg_cdi_add_node(struct rg_cdi_spec *spec, const char *path);
+/**
+ * The whole, with devices "1" to `count` and "all", which say by the variable `counter` how many GPUs the container sees (empty:
+ * all). NULL: it could not be made.
+ */
+json_t *rg_cdi_finish(const struct rg_cdi_spec *spec, const char *kind, const char *counter, unsigned count);
+
+#endif
