@@ -1,6 +1,7 @@
 /* http_process.c - see http_process.h. */
 #include "server/daemon/http_process.h"
 
+#include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/packet.h"
 #include "server/daemon/gauges.h"
@@ -10,6 +11,7 @@
 #include "transport/connect/connect.h"
 
 #include <ctype.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -78,7 +80,7 @@ bool rg_http_listen(struct rg_http_process *http, const struct rg_daemon_setting
     http->told.listeners[0].reach = local ? RG_REACH_LOOPBACK : RG_REACH_NETWORK;
     snprintf(http->told.listeners[0].address, RG_CONTROL_TEXT, "%s",
              strncmp(bound, "tcp://", 6) == 0 ? bound + 6 : bound);
-    rg_info("metrics are at http://%s/metrics", http->told.listeners[0].address);
+    rg_info("status page at http://%s/, metrics at /metrics", http->told.listeners[0].address);
     return true;
 }
 
@@ -91,6 +93,7 @@ bool rg_http_start(struct rg_monitor *monitor, const struct rg_monitor_settings 
     http->told.allow_unauthenticated = told->allow_unauthenticated;
     http->told.sandbox = told->sandbox;
     http->told.uid = told->uid;
+    memcpy(http->told.pool, told->pool, sizeof http->told.pool);
     http->told.drop_uid = told->drop_uid && !named ? HTTP_UID : told->drop_uid;
     rg_frontend_init(&http->process, &rg_http_program, &http->told, monitor->board_fd, &listener);
     return rg_frontend_start(&http->process) == RG_OK && rg_frontend_wait_ready(&http->process);
@@ -132,6 +135,28 @@ static void check(struct rg_monitor *monitor, const struct rg_monitor_question *
     rg_reply(&monitor->http.process, answered, NULL, 0);
 }
 
+/* As somebody who has proved nothing and has nothing: of leases only that there are some is told. */
+static void list(struct rg_monitor *monitor, const struct rg_monitor_question *question,
+                 struct rg_monitor_answer *answered)
+{
+    struct rg_agent_word word = {.kind = RG_AGENT_ASK};
+    char text[64];
+    int ends[2];
+    word.ask.size = (uint32_t)snprintf(text, sizeof text, "{\"ask\":\"list\",\"from\":%u}",
+                                       (unsigned)(question->pool.lease & UINT16_MAX));
+    snprintf(word.ask.key, sizeof word.ask.key, "the status page");
+    const int file = rg_file_in_memory("pool-question", text, word.ask.size);
+    if (file < 0) {
+        answered->status = RG_ERR_NO_MEMORY;
+        rg_reply(&monitor->http.process, answered, NULL, 0);
+        return;
+    }
+    if (rg_reply_open(&monitor->http.process, answered, ends))
+        rg_reply_by(&monitor->http.process, answered, ends, rg_pool_ask(&monitor->pool, &word, ends[1], file),
+                    "the server cannot ask its pool now");
+    close(file);
+}
+
 static void start_manager(struct rg_monitor *monitor, struct rg_monitor_answer *answered)
 {
     int socket = -1;
@@ -156,6 +181,9 @@ static bool serve_one(struct rg_monitor *monitor, const struct rg_monitor_questi
         return true;
     case RG_ASK_LOOK:
         look(monitor, &answered);
+        return true;
+    case RG_ASK_LIST:
+        list(monitor, question, &answered);
         return true;
     case RG_ASK_CHECK:
         check(monitor, question, &answered);

@@ -2,7 +2,7 @@
  * http_process.h - the monitor's side of the process that answers HTTP (server/http/), and what that may ask.
  *
  * It is a frontend of its own, with a user of its own, and may ask less than the other: whether the holder of a certificate may use the
- * server, that the board shows what is now, and for a process that asks the GPUs' management library. Taken over, it can have
+ * server, that the board shows what is now, what there is in the pool, and for a process that asks the GPUs' management library. Taken over, it can have
  * these done again and again, and read the board; nothing else.
  *
  * Happy path: rg_http_check_settings, rg_http_listen, rg_http_start once; rg_http_serve when the socket polls readable, rg_http_revive now

@@ -366,7 +366,8 @@ static void serve_one(struct rg_monitor *monitor, const struct rg_monitor_questi
         monitor->frontend.unanswered = 0;
         rg_gauges_refused(&monitor->sessions, &question->refused);
         break;
-    case RG_ASK_LOOK: /* not the frontend's: it looks at what changes by itself */
+    case RG_ASK_LOOK: /* not the frontend's: it looks at what changes by itself, and asks for its clients */
+    case RG_ASK_LIST:
         rg_reply(&monitor->frontend, &answered, NULL, 0);
         break;
     }

@@ -12,7 +12,7 @@
  * starts another; and so it does with one that hangs, which it finds out by a word that each is to answer (RG_TELL_BEAT).
  * The monitor never waits for the frontend.
  *
- * The process that answers HTTP (server/http/) speaks the same, and may ask less: READY, ALIVE, CHECK, LOOK, MANAGER, STOP_MANAGER.
+ * The process that answers HTTP (server/http/) speaks the same, and may ask less: READY, ALIVE, CHECK, LOOK, LIST, MANAGER, STOP_MANAGER.
  */
 #ifndef RG_SERVER_DAEMON_MONITOR_PROTOCOL_H
 #define RG_SERVER_DAEMON_MONITOR_PROTOCOL_H
@@ -58,6 +58,7 @@ enum rg_monitor_question_kind {
     RG_ASK_POOL, /* descriptors: connection, a file with the question; answer: a socket by which answers come */
     RG_ASK_LEASE, /* whether there is a lease of the pool by which a session is to begin */
     RG_ASK_LOOK,  /* the board is to show what is now; it does when the answer comes */
+    RG_ASK_LIST, /* the pool's members from number `lease` of `pool` on; answer: a socket by which the list comes */
 };
 
 /** What the client has proved of itself. */
@@ -97,7 +98,7 @@ struct rg_monitor_stay {
     uint64_t session;
 };
 
-/** RG_ASK_POOL: how long the question is. RG_ASK_LEASE: which it is. */
+/** RG_ASK_POOL: how long the question is. RG_ASK_LEASE: which it is. RG_ASK_LIST: from which member on. */
 struct rg_monitor_pool {
     uint32_t size;
     uint64_t lease;

@@ -32,6 +32,7 @@ static bool check_fds(const struct rg_monitor_question *question, unsigned n_fds
     case RG_ASK_RENEW:
     case RG_ASK_LEASE:
     case RG_ASK_LOOK:
+    case RG_ASK_LIST:
         return n_fds == 0;
     }
     return false;

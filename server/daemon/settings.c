@@ -146,11 +146,13 @@ static const struct rg_option table[] = {
            "the address by which the pool's clients reach this server (default: the first that it listens "
            "on, with this machine's name where that is all of them)",
            .argument = "HOST[:PORT]"),
-    OPTION("http", TEXT, http,
-           "answer HTTP at this address: metrics for Prometheus at /metrics, /healthz and /readyz "
-           "(docs/metrics.md); a port "
-           "alone is one of this machine's own. Other machines need TLS and a certificate, as clients do",
-           .argument = "[ADDR:]PORT"),
+    OPTION(
+        "http", TEXT, http,
+        "answer HTTP at this address: a status page, metrics for Prometheus at /metrics, /healthz and "
+        "/readyz "
+        "(docs/metrics.md); a port alone is one of this machine's own, and what other machines reach needs "
+        "--allow-unauthenticated",
+        .argument = "[ADDR:]PORT"),
     OPTION("wait", CHOICE, wait,
            "how sessions wait for their clients and for the GPU: sleep (block), poll (spin), or poll briefly "
            "and then sleep (auto, the default)",

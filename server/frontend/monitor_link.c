@@ -25,7 +25,7 @@ void rg_monitor_link_init(struct rg_monitor_link *link, int socket)
 {
     *link = (struct rg_monitor_link){.socket = socket, .next_number = 1};
     pthread_mutex_init(&link->lock, NULL);
-    pthread_cond_init(&link->room, NULL);
+    rg_cond_init(&link->room);
 }
 
 /* Under lock. The monitor reads all the time, but may be about to start a worker. */
@@ -50,6 +50,17 @@ static void remove_waiter(struct rg_monitor_link *link, const struct rg_monitor_
         *at = waiter->next;
 }
 
+/* Under lock. A monitor that answers nothing leaves none. False: the time is over. */
+static bool wait_for_room(struct rg_monitor_link *link, const struct timespec *until)
+{
+    while (link->asked == RG_MONITOR_QUESTIONS_AT_ONCE)
+        if (!until)
+            pthread_cond_wait(&link->room, &link->lock);
+        else if (pthread_cond_timedwait(&link->room, &link->lock, until) == ETIMEDOUT)
+            return link->asked < RG_MONITOR_QUESTIONS_AT_ONCE;
+    return true;
+}
+
 enum rg_status rg_monitor_ask(struct rg_monitor_link *link, struct rg_monitor_question *question,
                               const int *fds, unsigned n_fds, int timeout_ms,
                               struct rg_monitor_answer *answer, int *fd)
@@ -57,10 +68,14 @@ enum rg_status rg_monitor_ask(struct rg_monitor_link *link, struct rg_monitor_qu
     struct rg_monitor_waiter waiter = {.answer = answer, .fd = -1};
     const struct timespec until =
         rg_timespec(rg_now_ns() + (uint64_t)(timeout_ms < 0 ? 0 : timeout_ms) * 1000000u);
-    rg_cond_init(&waiter.changed);
     pthread_mutex_lock(&link->lock);
-    while (link->asked == RG_MONITOR_QUESTIONS_AT_ONCE)
-        pthread_cond_wait(&link->room, &link->lock);
+    if (!wait_for_room(link, timeout_ms < 0 ? NULL : &until)) {
+        pthread_mutex_unlock(&link->lock);
+        if (fd)
+            *fd = -1;
+        return RG_ERR_TIMEOUT;
+    }
+    rg_cond_init(&waiter.changed);
     link->asked++;
     waiter.number = question->number = link->next_number++;
     waiter.next = link->waiters;

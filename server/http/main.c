@@ -43,6 +43,7 @@ static bool begin(struct http *http, struct rg_service_settings *service)
     rg_gpus_init(&http->gpus, &http->management);
     *service = (struct rg_service_settings){
         .listener = fds[1],
+        .pool = http->settings.pool,
         .loopback = http->settings.listeners[0].reach != RG_REACH_NETWORK,
         .source = {.link = &http->link, .board = rg_board_open(fds[0]), .gpus = &http->gpus}};
     (void)gethostname(service->source.host, sizeof service->source.host - 1);

@@ -13,7 +13,10 @@
 
 #define MIB 1048576.0
 
-enum { GPU_LABELS = 7 };
+enum {
+    GPU_LABELS = 7,
+    OWN_LABELS = 4
+}; /* dcgm-exporter's, of which the first few are those of our own metrics */
 
 struct gpu {
     char index[12], device[20], uuid[RG_VIEW_UUID];
@@ -35,9 +38,9 @@ static void name_gpu(const struct rg_view *view, uint32_t i, struct gpu *gpu)
     const struct rg_label labels[GPU_LABELS] = {{"gpu", gpu->index},
                                                 {"UUID", gpu->uuid},
                                                 {"pci_bus_id", device->pci},
+                                                {"hostname", view->host},
                                                 {"device", gpu->device},
                                                 {"modelName", device->name},
-                                                {"hostname", view->host},
                                                 {"DCGM_FI_DRIVER_VERSION", view->driver.info.release}};
     memcpy(gpu->labels, labels, sizeof labels);
 }
@@ -160,7 +163,7 @@ static void write_gpus(const struct writer *writer)
     for (int f = 0; f < OF_GPU; f++) {
         rg_exposition_family(writer->out, of_gpu[f].name, of_gpu[f].type, of_gpu[f].unit, of_gpu[f].help);
         for (uint32_t i = 0; i < writer->view->driver.n_devices; i++)
-            rg_exposition_sample(writer->out, writer->gpus[i].labels, GPU_LABELS,
+            rg_exposition_sample(writer->out, writer->gpus[i].labels, OWN_LABELS,
                                  value_of(writer->view, (enum of_gpu)f, i));
     }
 }

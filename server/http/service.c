@@ -5,7 +5,9 @@
 #include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/sync/scoped_lock.h"
+#include "server/http/json.h"
 #include "server/http/metrics.h"
+#include "server/http/page.h"
 
 #include <arpa/inet.h>
 #include <microhttpd.h>
@@ -14,7 +16,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define THREADS 2 /* one may wait for the management library */
+#define THREADS 4 /* some may wait for the monitor, and one for the management library */
 
 /* A connection: since when what it does now is under way. */
 struct connection {
@@ -34,8 +36,9 @@ struct rg_service {
 struct answer {
     unsigned status;
     const char *type;
-    char *text; /* from malloc */
+    char *text; /* from malloc, unless it is a part of this program */
     size_t size;
+    bool is_part;
 };
 
 #define TEXT "text/plain; charset=utf-8"
@@ -166,30 +169,111 @@ static void answer_metrics(const struct rg_service *service, struct MHD_Connecti
     rg_view_release(view);
 }
 
+/* --- the API, and the page ---------------------------------------------------------------------------------- */
+
+#define JSON "application/json"
+
+static void say_json(struct answer *answer, unsigned status, json_t *value)
+{
+    char *text = value ? json_dumps(value, JSON_COMPACT) : NULL;
+    json_decref(value);
+    *answer = (struct answer){.status = status, .type = JSON, .text = text, .size = text ? strlen(text) : 0};
+}
+
+static void say_error(struct answer *answer, unsigned status, const char *why)
+{
+    say_json(answer, status, json_pack("{s:s}", "error", why));
+}
+
+static void answer_view(const struct rg_service *service, struct answer *answer, bool with_gpus,
+                        json_t *(*make)(const struct rg_view *view))
+{
+    struct rg_view *view = NULL;
+    if (rg_view_take(&service->settings.source, with_gpus, &view) == RG_OK)
+        say_json(answer, MHD_HTTP_OK, make(view));
+    else
+        say_error(answer, MHD_HTTP_SERVICE_UNAVAILABLE, "remote-gpud does not answer");
+    rg_view_release(view);
+}
+
+static void answer_server(const struct rg_service *service, struct MHD_Connection *connection,
+                          struct answer *answer)
+{
+    (void)connection;
+    answer_view(service, answer, false, rg_json_server);
+}
+
+static void answer_gpus(const struct rg_service *service, struct MHD_Connection *connection,
+                        struct answer *answer)
+{
+    (void)connection;
+    answer_view(service, answer, true, rg_json_gpus);
+}
+
+static void answer_sessions(const struct rg_service *service, struct MHD_Connection *connection,
+                            struct answer *answer)
+{
+    (void)connection;
+    answer_view(service, answer, false, rg_json_sessions);
+}
+
+static void answer_pool(const struct rg_service *service, struct MHD_Connection *connection,
+                        struct answer *answer)
+{
+    json_t *pool = NULL;
+    (void)connection;
+    if (!service->settings.pool[0])
+        say_error(answer, MHD_HTTP_NOT_FOUND, "this server is in no pool");
+    else if (rg_json_pool(&service->settings.source, &pool) == RG_OK)
+        say_json(answer, MHD_HTTP_OK, pool);
+    else
+        say_error(answer, MHD_HTTP_SERVICE_UNAVAILABLE, "the server cannot ask its pool now");
+}
+
+static const struct rg_page_part *part_of(const char *path)
+{
+    for (size_t i = 0; i < rg_page_n_parts; i++)
+        if (strcmp(rg_page_parts[i].path, path) == 0)
+            return &rg_page_parts[i];
+    return NULL;
+}
+
+static void answer_part(const struct rg_page_part *part, struct answer *answer)
+{
+    *answer = (struct answer){.status = MHD_HTTP_OK,
+                              .type = part->type,
+                              .text = (char *)(uintptr_t)part->data,
+                              .size = part->size,
+                              .is_part = true};
+}
+
 static const struct path {
     const char *path;
     void (*answer)(const struct rg_service *service, struct MHD_Connection *connection,
                    struct answer *answer);
 } paths[] = {
-    {"/healthz", answer_health},
-    {"/readyz", answer_ready},
-    {"/metrics", answer_metrics},
+    {"/healthz", answer_health},       {"/readyz", answer_ready},     {"/metrics", answer_metrics},
+    {"/api/v1/server", answer_server}, {"/api/v1/gpus", answer_gpus}, {"/api/v1/sessions", answer_sessions},
+    {"/api/v1/pool", answer_pool},
 };
 
 static enum MHD_Result send_answer(struct MHD_Connection *connection, struct answer *answer)
 {
     static const char *const headers[][2] = {
         {"Cache-Control", "no-store"},
-        {"Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"},
+        {"Content-Security-Policy",
+         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+         "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
         {"Referrer-Policy", "no-referrer"},
         {"X-Content-Type-Options", "nosniff"},
     };
     if (!answer->text)
         return MHD_NO; /* no memory: the connection is closed */
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(answer->size, answer->text, MHD_RESPMEM_MUST_FREE);
+    struct MHD_Response *response = MHD_create_response_from_buffer(
+        answer->size, answer->text, answer->is_part ? MHD_RESPMEM_PERSISTENT : MHD_RESPMEM_MUST_FREE);
     if (!response) {
-        free(answer->text);
+        if (!answer->is_part)
+            free(answer->text);
         return MHD_NO;
     }
     (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer->type);
@@ -234,6 +318,7 @@ static enum MHD_Result answer_request(void *data, struct MHD_Connection *connect
     const struct rg_service *service = data;
     const char *host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
     const struct path *path = find_path(url);
+    const struct rg_page_part *part = part_of(url);
     const bool reads = strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
     struct answer answer = {0};
     (void)version;
@@ -250,8 +335,11 @@ static enum MHD_Result answer_request(void *data, struct MHD_Connection *connect
             "127.0.0.1\n");
     else if (!reads)
         say(&answer, MHD_HTTP_METHOD_NOT_ALLOWED, "there is nothing to be changed here: GET or HEAD\n");
+    else if (part)
+        answer_part(part, &answer);
     else if (!path)
-        say(&answer, MHD_HTTP_NOT_FOUND, "there is nothing here; see /metrics, /healthz and /readyz\n");
+        say(&answer, MHD_HTTP_NOT_FOUND,
+            "there is nothing here; see /, /metrics, /healthz, /readyz and /api/v1/openapi.json\n");
     else
         path->answer(service, connection, &answer);
     return send_answer(connection, &answer);

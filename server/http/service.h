@@ -18,7 +18,8 @@ struct rg_service;
 
 struct rg_service_settings {
     int listener;
-    bool loopback; /* only this machine reaches it */
+    bool loopback;    /* only this machine reaches it */
+    const char *pool; /* that the server is in; "": none */
     struct rg_view_source source;
 };
 

@@ -5,6 +5,7 @@ usage: http_test.py BUILD [TEST…]
 """
 
 import http.client
+import json
 import os
 import re
 import select
@@ -168,6 +169,15 @@ class Figures(Case):
             if key[0].endswith("_total"):
                 self.assertGreaterEqual(after[key], number, key)
 
+    def test_rules_and_dashboard_name_what_there_is(self):
+        """Of ours; those that are told in a pool, or where there are accounts, are named here."""
+        known = {name for name, _ in self.server().metrics()} | {"rgpu_pool_member", "rgpu_accounts_saved"}
+        for name in ("prometheus-rules.yml", "grafana-dashboard.json"):
+            with open(os.path.join(HERE, "..", "..", "..", "packaging", name)) as file:
+                named = set(re.findall(r"\brgpu_\w+", file.read()))
+            self.assertGreater(len(named), 5)
+            self.assertEqual(named - known, set())
+
     def test_both_formats(self):
         server = self.server()
         older = server.get("/metrics")
@@ -201,7 +211,7 @@ class Figures(Case):
             self.assertEqual(server.total("DCGM_FI_DEV_FB_RESERVED", gpu="0"), 3)
             self.assertEqual(server.total("DCGM_FI_DEV_FB_USED", gpu="1"), 4)
             self.assertGreater(server.total("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", gpu="1"), 1 << 41)
-            self.assertTrue(server.total("rgpu_gpu_memory_bytes", DCGM_FI_DRIVER_VERSION="599.12.34"))
+            self.assertTrue(server.total("DCGM_FI_DEV_GPU_TEMP", DCGM_FI_DRIVER_VERSION="599.12.34"))
             self.assertNotIn("DCGM_FI_DEV_SM_CLOCK", names)
             self.assertNotIn("DCGM_FI_DEV_POWER_USAGE", names)
 
@@ -322,8 +332,80 @@ class Strangers(Case):
         self.assertIn("--http ADDRESS:PORT chooses another", second.log())
 
 
+class Api(Case):
+    def get(self, server, what):
+        status, headers, text = server.get("/api/v1/" + what)
+        self.assertEqual(headers["Content-Type"], "application/json")
+        return status, json.loads(text)
+
+    def test_sessions_and_their_shares(self):
+        server = self.server()
+        self.assertEqual(self.get(server, "sessions"), (200, {"sessions": []}))
+        program = self.program(server, 64 * MIB, "-n", "1", "-m", "256M", "--project", "<i>&\"p")
+        _, told = self.get(server, "sessions")
+        (session,) = told["sessions"]
+        self.assertEqual((session["project"], session["transport"]), ("<i>&\"p", "tcp"))
+        self.assertEqual(session["program"], os.path.basename(sys.executable))
+        self.assertEqual([gpu["index"] for gpu in session["gpus"]], [0])
+        self.assertEqual(session["gpus"][0]["memory_limit"], 256 * MIB)
+        self.assertGreaterEqual(session["gpus"][0]["memory_used"], 64 * MIB)
+        gpus = self.get(server, "gpus")[1]["gpus"]
+        self.assertEqual([gpu["sessions"] for gpu in gpus], [1, 0])
+        self.assertEqual(gpus[0]["memory"]["reserved"], 256 * MIB)
+        self.assertEqual(self.get(server, "server")[1]["sessions"], 1)
+        self.end(program)
+        wait_until(lambda: self.get(server, "sessions")[1]["sessions"] == [], "the session has ended")
+
+    def test_the_description_is_of_what_is_answered(self):
+        """All members that are required are there, and those that are there are described."""
+        server = self.server()
+        description = json.loads(server.get("/api/v1/openapi.json")[2])
+        schemas = description["components"]["schemas"]
+        for name, told in (("Server", self.get(server, "server")[1]), ("Gpu", self.get(server, "gpus")[1]["gpus"][0])):
+            self.assertEqual(set(schemas[name]["required"]), set(told))
+            self.assertEqual(set(schemas[name]["properties"]), set(told))
+        program = self.program(server, MIB)
+        self.assertEqual(set(schemas["Session"]["required"]), set(self.get(server, "sessions")[1]["sessions"][0]))
+        self.end(program)
+        for path in description["paths"]:
+            self.assertIn(str(server.get(path)[0]), description["paths"][path]["get"]["responses"])
+
+    def test_in_no_pool(self):
+        self.assertEqual(self.get(self.server(), "pool"), (404, {"error": "this server is in no pool"}))
+
+    def test_a_monitor_that_hangs(self):
+        server = self.server()
+        server.process.send_signal(signal.SIGSTOP)
+        try:
+            self.assertEqual(self.get(server, "server"), (503, {"error": "remote-gpud does not answer"}))
+            self.assertEqual(server.get("/")[0], 200)
+        finally:
+            server.process.send_signal(signal.SIGCONT)
+
+    def test_the_page_brings_nothing_from_elsewhere(self):
+        server = self.server()
+        for path, kind in (("/", "text/html"), ("/page.css", "text/css"), ("/page.js", "text/javascript")):
+            status, headers, text = server.get(path)
+            self.assertEqual((status, headers["Content-Type"]), (200, kind + "; charset=utf-8"))
+            self.assertIn("default-src 'none'", headers["Content-Security-Policy"])
+            self.assertNotIn("unsafe", headers["Content-Security-Policy"])
+            self.assertNotRegex(text, r"https?://|innerHTML|insertAdjacent|document.write|eval\(")
+
+
 class Slow(Case):
     """Of label long: these wait for what takes its time."""
+
+    def test_a_monitor_that_hangs_for_long(self):
+        """Questions without an answer, more than there may be: the page is still there."""
+        server = self.server()
+        server.process.send_signal(signal.SIGSTOP)
+        try:
+            for _ in range(40):
+                self.assertEqual(server.get("/healthz")[0], 503)
+            self.assertEqual(server.get("/")[0], 200)
+        finally:
+            server.process.send_signal(signal.SIGCONT)
+        wait_until(lambda: server.get("/healthz")[0] == 200, "it is well again")
 
     def test_slow_ones_are_cut_off(self):
         server = self.server()

@@ -1,0 +1,264 @@
+/* json.c - see json.h. Times are seconds, sizes bytes, parts of a whole from 0 to 1. */
+#include "server/http/json.h"
+
+#include "common/base/cleanup.h"
+#include "common/base/clock.h"
+#include "common/base/printable.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { TEXT_MAX_SIZE = 1024 };
+
+json_t *rg_json_text(const char *text)
+{
+    char clean[TEXT_MAX_SIZE];
+    snprintf(clean, sizeof clean, "%s", text ? text : "");
+    rg_printable_clean(clean); /* a character that was cut at the end as well */
+    return json_string(clean);
+}
+
+/* JSON's numbers are doubles to many readers; jansson's are of 64 bits with a sign. */
+static json_t *number(uint64_t value)
+{
+    return json_integer(value < INT64_MAX ? (json_int_t)value : INT64_MAX);
+}
+
+static json_t *seconds(uint64_t ns)
+{
+    return json_real((double)ns * 1e-9);
+}
+
+/* --- the server --------------------------------------------------------------------------------------------- */
+
+static json_t *pool_json(const struct rg_gauges *gauges)
+{
+    if (!gauges->in_pool)
+        return json_null();
+    return json_pack("{s:o, s:b, s:o, s:o}", "name", rg_json_text(gauges->pool), "member",
+                     (int)(rg_now_ns() < gauges->pool_until_ns), "leases", number(gauges->pool_leases), "why",
+                     rg_json_text(gauges->pool_why));
+}
+
+static json_t *refusals_json(const struct rg_gauges *gauges)
+{
+    json_t *out = json_object();
+    for (uint32_t i = 0; i < RG_REFUSALS; i++)
+        (void)json_object_set_new(out, rg_refusal_name(rg_refusal_at(i)), number(gauges->refused[i]));
+    return out;
+}
+
+json_t *rg_json_server(const struct rg_view *view)
+{
+    static const char *const accounts[] = {"off", "saved", "failing"};
+    const struct rg_gauges *gauges = &view->gauges;
+    char why[600];
+    const bool ready = !rg_view_why_not_ready(view, why, sizeof why);
+    return json_pack("{s:s, s:o, s:{s:s, s:s, s:i}, s:o, s:b, s:s, s:b, s:o, s:o, s:o, s:o, s:s, s:o, s:o}",
+                     "version", RG_VERSION, "host", rg_json_text(view->host), "driver", "kind",
+                     view->driver.info.kind, "release", view->driver.info.release, "cuda",
+                     (int)view->driver.info.version, "began", number(gauges->began_unix), "ready", (int)ready,
+                     "why", why, "draining", (int)(gauges->drained || gauges->stopping), "sessions",
+                     number(view->n_sessions), "sessions_limit", number(view->max_sessions),
+                     "sessions_waiting", number(gauges->waiting), "sessions_started", number(gauges->granted),
+                     "accounts", accounts[gauges->accounts], "pool", pool_json(gauges), "refusals",
+                     refusals_json(gauges));
+}
+
+/* --- GPUs --------------------------------------------------------------------------------------------------- */
+
+static json_t *figures_json(const struct rg_gpu_figures *figures)
+{
+    static const char *const names[RG_GPU_FIGURES] = {
+        [RG_GPU_SM_CLOCK] = "sm_clock_mhz",
+        [RG_GPU_MEM_CLOCK] = "memory_clock_mhz",
+        [RG_GPU_TEMP] = "temperature_c",
+        [RG_GPU_MEMORY_TEMP] = "memory_temperature_c",
+        [RG_GPU_POWER_USAGE] = "power_w",
+        [RG_GPU_ENERGY] = "energy_mj",
+        [RG_GPU_PCIE_REPLAYS] = "pcie_replays",
+        [RG_GPU_UTIL] = "utilisation_percent",
+        [RG_GPU_MEM_COPY_UTIL] = "memory_utilisation_percent",
+        [RG_GPU_ENC_UTIL] = "encoder_percent",
+        [RG_GPU_DEC_UTIL] = "decoder_percent",
+        [RG_GPU_FB_RESERVED] = "memory_reserved_by_driver",
+    };
+    json_t *out = json_object();
+    for (int i = 0; i < RG_GPU_FIGURES; i++)
+        if (names[i] && (figures->known >> i & 1))
+            (void)json_object_set_new(out, names[i], json_real(figures->values[i]));
+    return out;
+}
+
+static json_t *gpu_json(const struct rg_view *view, uint32_t i)
+{
+    const struct rg_device_info *device = &view->driver.devices[i];
+    const struct rg_gauge_device *gauge = &view->gauges.devices[i];
+    char uuid[RG_VIEW_UUID];
+    double used = 0, free = 0;
+    uint32_t sessions = 0;
+    const bool known = rg_view_memory(view, i, &used, &free);
+    for (uint32_t s = 0; s < view->n_sessions; s++)
+        for (uint32_t d = 0; d < view->sessions[s].n_devices; d++)
+            sessions += view->sessions[s].devices[d] == i;
+    rg_view_uuid(device, uuid);
+    return json_pack("{s:i, s:s, s:o, s:o, s:{s:o, s:o, s:o, s:o, s:o}, s:o, s:o, s:i, s:o}", "index",
+                     (int)device->ordinal, "uuid", uuid, "name", rg_json_text(device->name), "pci",
+                     rg_json_text(device->pci), "memory", "total", number(device->memory_total), "used",
+                     known ? number((uint64_t)used) : json_null(), "free",
+                     known ? number((uint64_t)free) : json_null(), "held", number(gauge->held), "reserved",
+                     number(gauge->promised), "busy_seconds", seconds(gauge->busy_ns), "throttled_seconds",
+                     seconds(gauge->throttled_ns), "sessions", (int)sessions, "figures",
+                     figures_json(&view->gpus[i]));
+}
+
+json_t *rg_json_gpus(const struct rg_view *view)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < view->driver.n_devices; i++)
+        (void)json_array_append_new(list, gpu_json(view, i));
+    return json_pack("{s:o}", "gpus", list);
+}
+
+/* --- sessions ----------------------------------------------------------------------------------------------- */
+
+/* The name of the program: no folder, no arguments. */
+static json_t *program_json(const char *command)
+{
+    char name[RG_CONTROL_TEXT];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(command, " "), command);
+    const char *slash = strrchr(name, '/');
+    return rg_json_text(slash ? slash + 1 : name);
+}
+
+static json_t *share_json(const struct rg_session_info *session, uint32_t i)
+{
+    const struct rg_share_info *share = &session->shares[i];
+    return json_pack("{s:i, s:o, s:o, s:o, s:o, s:o}", "index", (int)session->devices[i], "memory_limit",
+                     share->memory_limit ? number(share->memory_limit) : json_null(), "memory_used",
+                     number(share->memory_used), "memory_peak", number(share->memory_peak), "busy_seconds",
+                     seconds(share->busy_ns), "throttled_seconds", seconds(share->throttled_ns));
+}
+
+static json_t *session_json(const struct rg_session_info *session)
+{
+    json_t *gpus = json_array();
+    for (uint32_t i = 0; i < session->n_shares && i < session->n_devices; i++)
+        (void)json_array_append_new(gpus, share_json(session, i));
+    return json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:s, s:s, s:i, s:o, s:b, s:o, s:o}", "id",
+        number(session->id), "identity", rg_json_text(session->identity_name), "user",
+        rg_json_text(session->identity.user), "host", rg_json_text(session->identity.host), "program",
+        program_json(session->identity.command), "project", rg_json_text(session->project), "since",
+        number(session->since_unix), "transport", rg_view_transport(session), "state",
+        rg_share_state_name(session->state), "priority", rg_share_priority_name(session->priority), "weight",
+        (int)session->weight, "compute_limit",
+        session->compute_millionths ? json_real(session->compute_millionths * 1e-6) : json_null(),
+        "exclusive", (int)session->exclusive, "launches", number(session->launches), "gpus", gpus);
+}
+
+json_t *rg_json_sessions(const struct rg_view *view)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < view->n_sessions; i++)
+        (void)json_array_append_new(list, session_json(&view->sessions[i]));
+    return json_pack("{s:o}", "sessions", list);
+}
+
+/* --- the pool ----------------------------------------------------------------------------------------------- */
+
+enum { PAGES_MAX = 64, ANSWER_MS = 3000 };
+
+/* What comes by the socket, once; NULL: nothing that is understood. */
+static json_t *receive(int socket)
+{
+    struct pollfd wait = {.fd = socket, .events = POLLIN};
+    RG_CLEANUP_FREE char *text = malloc(RG_ANSWER_SIZE_MAX);
+    if (!text || poll(&wait, 1, ANSWER_MS) <= 0)
+        return NULL;
+    const ssize_t got = recv(socket, text, RG_ANSWER_SIZE_MAX, MSG_DONTWAIT);
+    return got > 0 ? json_loadb(text, (size_t)got, JSON_REJECT_DUPLICATES, NULL) : NULL;
+}
+
+/* The members from one on. */
+static enum rg_status ask_page(const struct rg_view_source *source, uint64_t from, json_t **page)
+{
+    struct rg_monitor_question question;
+    struct rg_monitor_answer answer;
+    int socket = -1;
+    memset(&question, 0, sizeof question);
+    question.kind = RG_ASK_LIST;
+    question.pool.lease = from;
+    if (rg_monitor_ask(source->link, &question, NULL, 0, RG_VIEW_LOOK_MS, &answer, &socket) != RG_OK)
+        return RG_ERR_TIMEOUT;
+    *page = answer.status == RG_OK && socket >= 0 ? receive(socket) : NULL;
+    if (socket >= 0)
+        close(socket);
+    return json_is_object(*page) ? RG_OK : RG_ERR_TIMEOUT;
+}
+
+/* Texts of other servers' operators, and names of users: as all that is shown. */
+static json_t *cleaned(const json_t *value)
+{
+    const char *key;
+    json_t *item, *out;
+    size_t i;
+    if (json_is_string(value))
+        return rg_json_text(json_string_value(value));
+    if (json_is_array(value)) {
+        out = json_array();
+        json_array_foreach(value, i, item)(void) json_array_append_new(out, cleaned(item));
+        return out;
+    }
+    if (!json_is_object(value))
+        return json_deep_copy(value);
+    out = json_object();
+    json_object_foreach((json_t *)(uintptr_t)value, key, item)
+    {
+        char clean[RG_CONTROL_TEXT];
+        snprintf(clean, sizeof clean, "%s", key);
+        rg_printable_clean(clean);
+        (void)json_object_set_new(out, clean, cleaned(item));
+    }
+    return out;
+}
+
+static void add_members(json_t *members, const json_t *page)
+{
+    const json_t *member;
+    size_t i;
+    json_array_foreach(json_object_get(page, "servers"), i, member)(void)
+        json_array_append_new(members, cleaned(member));
+}
+
+enum rg_status rg_json_pool(const struct rg_view_source *source, json_t **out)
+{
+    json_t *members = json_array(), *page = NULL, *next = NULL;
+    json_int_t waiting = 0;
+    enum rg_status status = RG_OK;
+    char pool[RG_CONTROL_TEXT] = "", why[TEXT_MAX_SIZE] = "";
+    uint64_t from = 0;
+    for (int i = 0; i < PAGES_MAX && (i == 0 || from); i++) {
+        if ((status = ask_page(source, from, &page)) != RG_OK)
+            break;
+        add_members(members, page);
+        next = json_object_get(page, "next");
+        const uint64_t after = json_is_integer(next) ? (uint64_t)json_integer_value(next) : 0;
+        from = after > from ? after : 0;
+        waiting = json_integer_value(json_object_get(page, "waiting"));
+        snprintf(pool, sizeof pool, "%s", json_string_value(json_object_get(page, "pool")) ?: "");
+        snprintf(why, sizeof why, "%s", json_string_value(json_object_get(page, "etcd")) ?: "");
+        json_decref(page);
+    }
+    if (status == RG_OK) {
+        *out = json_pack("{s:o, s:o, s:I, s:O}", "pool", rg_json_text(pool), "why", rg_json_text(why),
+                         "waiting", waiting, "members", members);
+        status = *out ? RG_OK : RG_ERR_NO_MEMORY;
+    }
+    json_decref(members);
+    return status;
+}
