@@ -94,10 +94,11 @@ static ncclResult_t take_context(ncclComm_t comm, bool primary)
 {
     const struct sg_nccl_driver *driver = sg_nccl_driver();
     CUresult status = driver->p_cuCtxGetCurrent(&comm->context);
-    if (status == CUDA_SUCCESS && !comm->context)
+    if (status == CUDA_SUCCESS && !comm->context && !primary)
         status = CUDA_ERROR_INVALID_CONTEXT;
-    if (status == CUDA_SUCCESS)
-        status = driver->p_cuCtxGetDevice(&comm->device);
+    if (status == CUDA_SUCCESS) /* before the program has chosen one, the runtime's is the first */
+        status =
+            comm->context ? driver->p_cuCtxGetDevice(&comm->device) : driver->p_cuDeviceGet(&comm->device, 0);
     if (status == CUDA_SUCCESS && primary) {
         status = driver->p_cuDevicePrimaryCtxRetain(&comm->context, comm->device);
         comm->retained = status == CUDA_SUCCESS;

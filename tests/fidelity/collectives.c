@@ -760,6 +760,14 @@ int main(int argc, char **argv)
     if (argc > 3 && strcmp(argv[1], "stream") == 0)
         return stream((size_t)atol(argv[2]), atoi(argv[3]));
     const int devices[] = {0, 1, 2, 3};
+    ncclComm_t first = NULL;
+    int device = -1;
+    CHECK(cuCtxSetCurrent(NULL)); /* as before the runtime has chosen a device */
+    NCCL(ncclGetUniqueId(&id));
+    TELL(nccl.ncclCommInitRank(&first, 1, id, 0));
+    TELL(nccl.ncclCommCuDevice(first, &device));
+    printf("device %d\n", device);
+    TELL(nccl.ncclCommDestroy(first));
     NCCL(ncclCommInitAll(comms, n, devices));
     questions();
     every_collective();

@@ -43,6 +43,13 @@ def foreign_memory(build, address):
         expect(result.status == 0 and case + ": 4\n" in result.output, "whoever %s is refused" % case, result)
 
 
+def missing_ranks(build):
+    with Server(build, environment=dict(DEVICES, SOFTGPU_NCCL_TIMEOUT="0.5")) as server:
+        result = build.run_remote([os.path.join(sys.argv[1], "tests", "collectives"), "missing"], server.address)
+        for told in ("rank 0, 2 did not come", "rank 0: 6\n", "rank 1 did not come within 0.5 s", "rank 1 has aborted the communicator"):
+            expect(result.status == 0 and told in result.output, "who waits is told: %s" % told.strip(), result)
+
+
 def without_library(build):
     with Server(build, environment=dict(DEVICES, REMOTE_GPU_NCCL="off")) as server:
         program = os.path.join(sys.argv[1], "tests", "collectives")
@@ -67,6 +74,7 @@ def main():
             on_the_wire(build, server.address)
             foreign_memory(build, server.address)
             own_library(build, server.address)
+        missing_ranks(build)
         without_library(build)
     except Failure as failure:
         print(failure)
