@@ -24,7 +24,7 @@ sys.stdout.flush()
 if "REMOTE_GPU_LEASE" in os.environ:
     sys.stdin.read()
 """
-_STANDINS = ("libcuda.so.1", "libnvidia-ml.so.1")
+_STANDINS = ("libcuda.so.1", "libnvidia-ml.so.1", "nccl/libnccl.so.2")  # as far as the command wants them preloaded
 
 _connection = None
 
@@ -73,7 +73,8 @@ def connect(server=None, gpus=None, memory=None, options=()):
     _expect_unused()
     environment, process = _ask_command(words)
     _apply(environment)
-    for name in _STANDINS:
+    preloaded = {os.path.basename(path) for path in os.environ.get("LD_PRELOAD", "").replace(" ", ":").split(":")}
+    for name in (name for name in _STANDINS if os.path.basename(name) in preloaded):
         ctypes.CDLL(library(name), mode=ctypes.RTLD_GLOBAL)
     _connection = Connection(os.environ.get("REMOTE_GPU_SERVER", ""), words, process)
     atexit.register(_connection._end)
