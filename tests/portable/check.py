@@ -10,8 +10,8 @@ import tempfile
 
 CHECK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts", "check-portable")
 PARTS = ["bin/remote-gpu"] + ["lib/remote-gpu/" + part for part in (
-    "libcuda.so.1", "libnvidia-ml.so.1", "client.so", "device-files.so", "transport/tcp.so", "transport/tls.so",
-    "transport/rdma.so")]
+    "libcuda.so.1", "libnvidia-ml.so.1", "nccl/libnccl.so.2", "client.so", "device-files.so", "transport/tcp.so",
+    "transport/tls.so", "transport/rdma.so")]
 
 HIDDEN = "static int nothing;\n"
 NAMED = "int %s(void) { return 0; }\n"
