@@ -31,8 +31,10 @@ static const char *const kept[] = {
 
 enum { N_KEPT = sizeof kept / sizeof *kept };
 
-const struct rg_frontend_program rg_frontend_program = {"frontend", "talks to clients", "sessions go on"};
-const struct rg_frontend_program rg_http_program = {"http", "answers HTTP", "sessions know nothing of it"};
+const struct rg_frontend_program rg_frontend_program = {"frontend", "the frontend", "talks to clients",
+                                                        "sessions go on"};
+const struct rg_frontend_program rg_http_program = {"http", "the process that answers HTTP", "answers HTTP",
+                                                    "sessions know nothing of it"};
 
 void rg_frontend_init(struct rg_frontend_process *frontend, const struct rg_frontend_program *program,
                       const struct rg_monitor_settings *settings, int board, const int *listeners)
@@ -159,7 +161,7 @@ void rg_frontend_kill(struct rg_frontend_process *frontend, const char *why)
     if (frontend->pid == 0 || frontend->killed)
         return;
     if (why)
-        rg_error("the %s is killed: %s", frontend->program->name, why);
+        rg_error("%s is killed: %s", frontend->program->called, why);
     kill(frontend->pid, SIGKILL);
     frontend->killed = true;
 }
@@ -173,10 +175,10 @@ bool rg_frontend_reap(struct rg_frontend_process *frontend)
     if (got == 0 || (got < 0 && errno == EINTR))
         return false;
     if (WIFSIGNALED(end))
-        rg_warn("the %s was ended by signal %d (%s); another takes its place, %s", frontend->program->name,
+        rg_warn("%s was ended by signal %d (%s); another takes its place, %s", frontend->program->called,
                 WTERMSIG(end), strsignal(WTERMSIG(end)), frontend->program->lost);
     else
-        rg_warn("the %s ended with status %d; another takes its place, %s", frontend->program->name,
+        rg_warn("%s ended with status %d; another takes its place, %s", frontend->program->called,
                 WEXITSTATUS(end), frontend->program->lost);
     close(frontend->socket);
     frontend->socket = -1;

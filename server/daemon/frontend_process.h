@@ -20,9 +20,10 @@
 
 /** Which of them: "frontend", "http". */
 struct rg_frontend_program {
-    const char *name; /* of the program, and in the log */
-    const char *role; /* what it does, for people: "talks to clients" */
-    const char *lost; /* what goes on without it */
+    const char *name;   /* of the program */
+    const char *called; /* in the log */
+    const char *role;   /* what it does, for people: "talks to clients" */
+    const char *lost;   /* what goes on without it */
 };
 extern const struct rg_frontend_program rg_frontend_program, rg_http_program;
 

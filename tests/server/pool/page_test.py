@@ -1,0 +1,64 @@
+"""What remote-gpud --http tells of a pool: its servers, what is granted of them, and when this one is cut off."""
+
+import json
+import re
+import urllib.error
+import urllib.request
+
+from pool_case import Etcd, PoolCase, end, main, run, wait_until, COMMAND
+
+
+class Page(PoolCase):
+    def get(self, server, path):
+        """Status and text."""
+        port = re.search(r"http://127\.0\.0\.1:(\d+)/", server.log())[1]
+        try:
+            with urllib.request.urlopen("http://127.0.0.1:%s%s" % (port, path), timeout=60) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    def members(self, server):
+        status, text = self.get(server, "/api/v1/pool")
+        return json.loads(text)["members"] if status == 200 else []
+
+    def granted(self, server):
+        return [share for member in self.members(server) for gpu in member["gpus"] for share in gpu["granted"]]
+
+    def test_servers_grants_and_a_dead_one(self):
+        etcd = self.keep(Etcd())
+        a, b = (self.server(etcd.urls, "--http", "127.0.0.1:0", "--pool-label", "rack=<b>%s</b>" % name, gpus=2)
+                for name in "ab")
+        wait_until(lambda: len(self.members(a)) == 2 and len(self.members(b)) == 2, "both know both")
+        self.assertEqual({member["address"] for member in self.members(a)}, {a.address, b.address})
+        self.assertEqual({member["labels"]["rack"] for member in self.members(a)}, {"<b>a</b>", "<b>b</b>"})
+        self.assertEqual(self.get(a, "/readyz")[0], 200)
+        self.assertEqual(self.granted(a), [])
+        outcome = run(COMMAND, "request", "--json", "-s", a.address, "-n", "3", "--spread")
+        self.assertEqual(outcome.status, 0, outcome)
+        lease = json.loads(outcome.out)["lease"]
+        wait_until(lambda: len(self.granted(b)) == 3, "the lease is seen")
+        for server in (a, b):
+            # whoever has proved nothing shows that a lease is theirs by knowing it
+            self.assertNotIn(lease, self.get(server, "/api/v1/pool")[1])
+            self.assertIn('rgpu_pool_member{pool="lab"} 1', self.get(server, "/metrics")[1])
+            self.assertIn('rgpu_pool_leases{pool="lab"} 1', self.get(server, "/metrics")[1])
+        end(b.process)
+        wait_until(lambda: len(self.members(a)) == 1, "the dead one is gone")
+
+    def test_cut_off(self):
+        etcd = self.keep(Etcd())
+        server = self.server(etcd.urls, "--http", "127.0.0.1:0")
+        wait_until(lambda: self.get(server, "/readyz")[0] == 200, "it is ready")
+        etcd.kill()
+        wait_until(lambda: self.get(server, "/readyz")[0] == 503, "it is cut off")
+        self.assertIn("cut off from its pool", self.get(server, "/readyz")[1])
+        self.assertIn('rgpu_pool_member{pool="lab"} 0', self.get(server, "/metrics")[1])
+        self.assertEqual(self.get(server, "/healthz")[0], 200)
+        etcd.restart(0)
+        wait_until(lambda: self.get(server, "/readyz")[0] == 200, "it is back")
+
+
+if __name__ == "__main__":
+    main()
