@@ -12,6 +12,16 @@
 
 /* --- operations that a transport does not have --- */
 
+static enum rg_status no_adopt_listener(int fd, const struct rg_transport_options *options, char *why,
+                                        size_t why_size, struct rg_listener **out)
+{
+    (void)fd;
+    (void)options;
+    (void)out;
+    rg_explain(why, why_size, "not supported");
+    return RG_ERR_UNSUPPORTED;
+}
+
 static enum rg_status no_adopt_fd(int fd, const struct rg_transport_options *options, struct rg_conn **out)
 {
     (void)fd, (void)options, (void)out;
@@ -181,6 +191,8 @@ void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter)
     REQUIRE(recv_bulk);
     REQUIRE(interrupt);
     REQUIRE(destroy);
+    if (!ops->adopt_listener)
+        ops->adopt_listener = no_adopt_listener;
     if (!ops->adopt_fd)
         ops->adopt_fd = no_adopt_fd;
     if (!ops->listener_fd)

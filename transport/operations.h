@@ -32,6 +32,9 @@ struct rg_transport_ops {
     enum rg_status (*adopt_fd)(int fd, const struct rg_transport_options *options,
                                struct rg_conn **out); /* optional */
 
+    /** Optional. Takes a socket over that listens already; on failure it stays the caller's. */
+    enum rg_status (*adopt_listener)(int fd, const struct rg_transport_options *options, char *why,
+                                     size_t why_size, struct rg_listener **out);
     /* a listener */
     enum rg_status (*accept)(struct rg_listener *listener, int timeout_ms, struct rg_conn **out);
     void (*listener_interrupt)(struct rg_listener *listener);

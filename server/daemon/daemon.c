@@ -14,6 +14,7 @@
 #include "common/base/parse.h"
 #include "common/base/path.h"
 #include "common/cuda/behaviour.h"
+#include "server/daemon/activation.h"
 #include "server/daemon/audit.h"
 #include "server/daemon/monitor.h"
 #include "server/daemon/notify.h"
@@ -56,7 +57,8 @@ struct daemon {
     struct rg_monitor_settings told; /* to the frontend */
     struct rg_listener *listeners[RG_LISTENERS_MAX];
     uint32_t n_listeners;
-    bool open; /* other machines can reach it */
+    bool inherited[RG_LISTENERS_MAX]; /* the service manager has it as well */
+    bool open;                        /* other machines can reach it */
     int signals;
     struct rg_requests requests; /* of the operator's commands */
     uint64_t requests_ns;        /* when to look what has come of them */
@@ -89,7 +91,7 @@ static bool check_address(struct daemon *daemon, const char *address)
 static bool check_addresses(struct daemon *daemon)
 {
     const struct rg_text_list *wanted = &daemon->settings->listen;
-    if (wanted->n > RG_LISTENERS_MAX) {
+    if (wanted->n + daemon->n_listeners > RG_LISTENERS_MAX) {
         rg_error("more than %d addresses to listen on", RG_LISTENERS_MAX);
         return false;
     }
@@ -116,6 +118,42 @@ static enum rg_listener_reach reach_of(const char *address)
                                                                                   : RG_REACH_NETWORK;
 }
 
+static void add_listener(struct daemon *daemon, struct rg_listener *listener, bool inherited)
+{
+    struct rg_monitor_settings *told = &daemon->told;
+    told->listeners[daemon->n_listeners].reach = reach_of(rg_listener_address(listener));
+    snprintf(told->listeners[daemon->n_listeners].address, RG_CONTROL_TEXT, "%s",
+             rg_listener_address(listener));
+    daemon->inherited[daemon->n_listeners] = inherited;
+    daemon->listeners[daemon->n_listeners++] = listener;
+    told->n_listeners = daemon->n_listeners;
+    rg_info("listening on %s%s", rg_listener_address(listener), inherited ? ", handed over" : "");
+}
+
+/* Sockets that a service manager has opened. */
+static bool adopt_listeners(struct daemon *daemon)
+{
+    const struct rg_transport_options options = {.filters = ""};
+    unsigned n;
+    int first;
+    if (!rg_activation_take(&first, &n))
+        return false;
+    for (int fd = first; fd < first + (int)n; fd++) {
+        char why[256] = "";
+        struct rg_listener *listener;
+        if (rg_transport_adopt_listener(fd, &options, why, sizeof why, &listener) != RG_OK) {
+            rg_error("descriptor %d, which the service manager has handed over, cannot be listened on: %s; "
+                     "correct the socket unit (ListenStream=)",
+                     fd, why);
+            return false;
+        }
+        add_listener(daemon, listener, true);
+        if (!check_address(daemon, rg_listener_address(listener)))
+            return false;
+    }
+    return true;
+}
+
 static bool listen_on(struct daemon *daemon, const char *address, bool required)
 {
     char why[256] = "";
@@ -132,12 +170,7 @@ static bool listen_on(struct daemon *daemon, const char *address, bool required)
     }
     if (daemon->settings->allow_unauthenticated)
         open_to_everybody(rg_listener_address(listener));
-    daemon->told.listeners[daemon->n_listeners].reach = reach_of(rg_listener_address(listener));
-    snprintf(daemon->told.listeners[daemon->n_listeners].address, RG_CONTROL_TEXT, "%s",
-             rg_listener_address(listener));
-    daemon->listeners[daemon->n_listeners++] = listener;
-    daemon->told.n_listeners = daemon->n_listeners;
-    rg_info("listening on %s", rg_listener_address(listener));
+    add_listener(daemon, listener, false);
     return true;
 }
 
@@ -147,7 +180,7 @@ static bool open_listeners(struct daemon *daemon)
     for (size_t i = 0; i < wanted->n; i++)
         if (!listen_on(daemon, wanted->items[i], true))
             return false;
-    if (wanted->n == 0)
+    if (daemon->n_listeners == 0)
         return listen_on(daemon, "127.0.0.1", true) && listen_on(daemon, "[::1]", false);
     return true;
 }
@@ -251,11 +284,15 @@ static const char *worker_path(const struct rg_daemon_settings *settings, char *
 /* --- serving -----------------------------------------------------------------------------------------------
  */
 
-/* The frontend has them as well: they are to take nobody any more, whoever has them. */
+/*
+ * The frontend has them as well: they are to take nobody any more, whoever has them. What was handed over belongs to the
+ * service manager: who comes by it waits for the next server, as the frontend closes its own when the server is to end.
+ */
 static void close_listeners(struct daemon *daemon)
 {
     for (uint32_t i = 0; i < daemon->n_listeners; i++) {
-        (void)shutdown(rg_listener_fd(daemon->listeners[i]), SHUT_RDWR);
+        if (!daemon->inherited[i])
+            (void)shutdown(rg_listener_fd(daemon->listeners[i]), SHUT_RDWR);
         rg_listener_destroy(daemon->listeners[i]);
     }
     daemon->n_listeners = 0;
@@ -364,6 +401,8 @@ static int next_timeout(struct daemon *daemon)
     due = admit < due ? admit : due;
     const uint64_t kill = rg_sessions_expire(&daemon->monitor.sessions);
     due = kill < due ? kill : due;
+    const uint64_t alive = rg_notify_alive();
+    due = alive < due ? alive : due;
     due = daemon->reload_ns < due ? daemon->reload_ns : due;
     due = daemon->requests_ns < due ? daemon->requests_ns : due;
     if (due == UINT64_MAX)
@@ -689,7 +728,7 @@ static bool start(struct daemon *daemon, char *worker_buffer, size_t worker_size
     /* Mistakes first: they should not have to wait for a driver. While that is tried, signals end us as
      * usual. */
     bool pool;
-    if (!check_addresses(daemon) || !rg_http_check_settings(daemon->settings) ||
+    if (!adopt_listeners(daemon) || !check_addresses(daemon) || !rg_http_check_settings(daemon->settings) ||
         !find_frontend_user(daemon) || !rg_pool_check_settings(daemon->settings, &pool))
         return false;
     const char *worker = worker_path(settings, worker_buffer, worker_size);

@@ -5,14 +5,18 @@
 #include "server/daemon/notify.h"
 
 #include "common/base/cleanup.h"
+#include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/parse.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 void rg_notify(const char *state)
 {
@@ -32,4 +36,35 @@ void rg_notify(const char *state)
     const socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length);
     if (fd < 0 || sendto(fd, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&address, size) < 0)
         rg_warn("cannot tell the service manager '%s': %s", state, strerror(errno));
+}
+
+/* How often: twice in the time that the manager waits. 0: nobody waits. */
+static uint64_t find_interval(void)
+{
+    const char *time = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
+    int64_t microseconds = 0, for_whom = getpid();
+    char why[160] = "";
+    if ((pid && rg_parse_integer(pid, 1, INT32_MAX, &for_whom, why, sizeof why) != RG_OK) ||
+        (time && rg_parse_integer(time, 1, INT64_MAX / 1000, &microseconds, why, sizeof why) != RG_OK))
+        rg_warn("WATCHDOG_USEC or WATCHDOG_PID: %s", why);
+    (void)unsetenv("WATCHDOG_USEC");
+    (void)unsetenv("WATCHDOG_PID");
+    return for_whom == getpid() ? (uint64_t)microseconds * 1000u / 2 : 0;
+}
+
+uint64_t rg_notify_alive(void)
+{
+    static bool known;
+    static uint64_t interval_ns, due_ns;
+    const uint64_t now = rg_now_ns();
+    if (!known)
+        interval_ns = find_interval();
+    known = true;
+    if (!interval_ns)
+        return UINT64_MAX;
+    if (now >= due_ns) {
+        rg_notify("WATCHDOG=1");
+        due_ns = now + interval_ns;
+    }
+    return due_ns;
 }

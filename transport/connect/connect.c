@@ -78,6 +78,23 @@ enum rg_status rg_transport_listen(const char *address, const struct rg_transpor
     return RG_OK;
 }
 
+enum rg_status rg_transport_adopt_listener(int fd, const struct rg_transport_options *given, char *why,
+                                           size_t why_size, struct rg_listener **out)
+{
+    struct rg_transport_options options;
+    struct rg_filter_chain chain;
+    RG_TRY(prepare(given, "", &options, &chain, why, why_size));
+    const struct rg_transport_ops *ops = rg_transport_find("tcp", why, why_size);
+    if (!ops)
+        return RG_ERR_UNREACHABLE;
+    struct rg_listener *listener = NULL;
+    RG_TRY(ops->adopt_listener(fd, &options, why, why_size, &listener));
+    listener->ops = ops;
+    listener->filters = chain;
+    *out = listener;
+    return RG_OK;
+}
+
 enum rg_status rg_transport_adopt_fd(int fd, const struct rg_transport_options *given, struct rg_conn **out)
 {
     struct rg_transport_options options;

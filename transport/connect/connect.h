@@ -34,6 +34,14 @@ RG_MUST_CHECK enum rg_status rg_transport_connect(const char *address,
 RG_MUST_CHECK enum rg_status rg_transport_listen(const char *address,
                                                  const struct rg_transport_options *options, char *why,
                                                  size_t why_size, struct rg_listener **out);
+/**
+ * The same with a TCP or unix socket that listens already, as service managers hand it over. It is the listener's then, but for
+ * its path in the file system, which whoever made it removes. RG_ERR_INVALID with the reason in `why`: it is no such socket, and
+ * stays the caller's.
+ */
+RG_MUST_CHECK enum rg_status rg_transport_adopt_listener(int fd, const struct rg_transport_options *options,
+                                                         char *why, size_t why_size,
+                                                         struct rg_listener **out);
 /** Waits up to timeout_ms (-1: for ever) for a connection. RG_ERR_TIMEOUT; RG_ERR_CLOSED after an interrupt.
  */
 RG_MUST_CHECK enum rg_status rg_listener_accept(struct rg_listener *listener, int timeout_ms,

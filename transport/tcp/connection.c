@@ -426,6 +426,7 @@ struct rg_transport_ops rg_transport_tcp_ops = {
     .name = "tcp",
     .connect = tcp_connect,
     .listen = rg_tcp_listen,
+    .adopt_listener = rg_tcp_adopt_listener,
     .adopt_fd = tcp_adopt_fd,
     .accept = rg_tcp_accept,
     .listener_interrupt = rg_tcp_listener_interrupt,

@@ -10,10 +10,12 @@
 #include "common/base/clock.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -189,6 +191,51 @@ enum rg_status rg_tcp_listen(const struct rg_address *address, const struct rg_t
     }
     *out = &l->head;
     return RG_OK;
+}
+
+/* What the socket is bound to, as listeners of our own are called. False: it is none that listens for streams, or cannot be named. */
+static bool name_of_socket(int fd, char *out, size_t size)
+{
+    struct sockaddr_storage bound = {0};
+    socklen_t length = sizeof bound, int_length = sizeof(int), type_length = sizeof(int);
+    int listens = 0, type = 0;
+    char name[sizeof((struct rg_listener *)0)->address];
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &int_length) != 0 || !listens ||
+        getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_length) != 0 || type != SOCK_STREAM ||
+        getsockname(fd, (struct sockaddr *)&bound, &length) != 0)
+        return false;
+    const bool tcp = bound.ss_family == AF_INET || bound.ss_family == AF_INET6;
+    if (!tcp && (bound.ss_family != AF_UNIX || length <= offsetof(struct sockaddr_un, sun_path)))
+        return false;
+    rg_tcp_sockaddr_name(&bound, length, name, sizeof name);
+    return snprintf(out, size, "%s%s", tcp ? "tcp://" : "", name) < (int)size;
+}
+
+enum rg_status rg_tcp_adopt_listener(int fd, const struct rg_transport_options *options, char *why,
+                                     size_t why_size, struct rg_listener **out)
+{
+    struct tcp_listener *l = calloc(1, sizeof *l);
+    if (!l) {
+        rg_explain(why, why_size, "out of memory");
+        return RG_ERR_NO_MEMORY;
+    }
+    const int flags = fcntl(fd, F_GETFL);
+    l->fd = -1;
+    l->wait = options->wait;
+    l->owner = getpid();
+    l->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (!name_of_socket(fd, l->head.address, sizeof l->head.address)) {
+        rg_explain(why, why_size, "it is no TCP or unix socket that listens");
+    } else if (l->wake_fd < 0 || flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0 ||
+               fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
+        rg_explain(why, why_size, "%s", strerror(errno));
+    } else {
+        l->fd = fd;
+        *out = &l->head;
+        return RG_OK;
+    }
+    rg_tcp_listener_destroy(&l->head);
+    return RG_ERR_INVALID;
 }
 
 /* What accept4 failed with: RG_OK to try again. */

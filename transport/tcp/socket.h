@@ -42,6 +42,8 @@ RG_MUST_CHECK enum rg_status rg_tcp_conn_create(int fd, const struct rg_transpor
 /* listener.c */
 enum rg_status rg_tcp_listen(const struct rg_address *address, const struct rg_transport_options *options,
                              char *why, size_t why_size, struct rg_listener **out);
+enum rg_status rg_tcp_adopt_listener(int fd, const struct rg_transport_options *options, char *why,
+                                     size_t why_size, struct rg_listener **out);
 enum rg_status rg_tcp_accept(struct rg_listener *listener, int timeout_ms, struct rg_conn **out);
 void rg_tcp_listener_interrupt(struct rg_listener *listener);
 void rg_tcp_listener_destroy(struct rg_listener *listener);

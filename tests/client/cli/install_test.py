@@ -55,6 +55,17 @@ class Install(unittest.TestCase):
         self.assertNotRegex(unit, r"@\w+@")
         self.assertTrue(os.access(os.path.join(root, "opt", "remote-gpu", "bin", "remote-gpud"), os.X_OK))
 
+    @unittest.skipUnless(shutil.which("systemd-analyze"), "systemd-analyze is not installed")
+    def test_units_are_valid(self):
+        prefix = os.path.join(self.folder, "prefix")
+        install(prefix)
+        for name in ("remote-gpud.service", "remote-gpud.socket"):
+            result = subprocess.run(["systemd-analyze", "verify", "--man=no", "--recursive-errors=no",
+                                     os.path.join(prefix, "lib", "systemd", "system", name)], stdin=subprocess.DEVNULL,
+                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+            self.assertEqual((result.returncode, [line for line in result.stdout.splitlines() if "remote-gpud" in line]),
+                             (0, []), result.stdout)
+
     def test_all_of_it_can_be_removed(self):
         prefix = os.path.join(self.folder, "prefix")
         manifest = install(prefix)
