@@ -132,6 +132,20 @@ static bool add_socket(struct servers *servers, struct rg_cdi_spec *spec, const 
     return append(servers, separator, server);
 }
 
+/* The folder is mounted, not the files, which others replace when they are renewed: nobody else's may be in it. */
+static bool is_its_own(const char *folder)
+{
+    char others[PATH_MAX + 16];
+    snprintf(others, sizeof others, "%s/servers", folder);
+    if (access(others, F_OK) != 0)
+        return true;
+    rg_error("the credentials folder %s would be given to containers with those of other servers in it; copy "
+             "ca.crt, "
+             "tls.crt and tls.key into a folder of their own, and name that with --credentials",
+             folder);
+    return false;
+}
+
 /* With the credentials that this machine has for it, at the place where the container's client looks for them. */
 static bool add_network(struct servers *servers, struct rg_cdi_spec *spec, const struct rg_address *address,
                         const char *server, const char *separator)
@@ -153,6 +167,8 @@ static bool add_network(struct servers *servers, struct rg_cdi_spec *spec, const
         rg_error("the name of the server %s is too long", server);
         return false;
     }
+    if (!is_its_own(credentials.folder))
+        return false;
     servers->credentials = true;
     rg_cdi_add_mount(spec, credentials.folder, place);
     return append(servers, separator, server);
@@ -178,6 +194,10 @@ static bool add_servers(const struct rg_cli_settings *settings, struct rg_cdi_sp
     for (size_t i = 0; i < settings->server.n; i++) {
         RG_CLEANUP_FREE char *alternatives = strdup(settings->server.items[i]);
         char *rest = alternatives, *server;
+        if (!alternatives) {
+            rg_error("out of memory");
+            return false;
+        }
         for (const char *separator = ","; rest && (server = rg_servers_next(&rest)); separator = "|")
             if (!add_server(&servers, spec, server, separator))
                 return false;

@@ -152,14 +152,22 @@ class Generate(unittest.TestCase):
         self.assertEqual(variables, run)
 
     def test_credentials(self):
-        base = self.credentials("credentials")
-        own = self.credentials("credentials", "servers", "a.example:7000")
-        _, variables, mounts = self.generate("-s", "a.example:7000|b.example,unix:/x/s", "--credentials", "credentials")
+        own = self.credentials("joined", "servers", "a.example:7000")
+        other = self.credentials("joined", "servers", "b.example:7600")
+        _, variables, mounts = self.generate("-s", "a.example:7000|b.example,unix:/x/s", "--credentials", "joined")
         self.assertEqual(variables["REMOTE_GPU_SERVER"], "a.example:7000|b.example,unix:/opt/remote-gpu/sockets/0/s")
         self.assertEqual(variables["REMOTE_GPU_CREDENTIALS"], "/opt/remote-gpu/credentials")
         self.assertEqual(mounts["/opt/remote-gpu/credentials/servers/a.example:7000"], own)
-        self.assertEqual(mounts["/opt/remote-gpu/credentials/servers/b.example:7600"], base)
+        self.assertEqual(mounts["/opt/remote-gpu/credentials/servers/b.example:7600"], other)
         self.assertEqual(mounts["/opt/remote-gpu/sockets/0"], "/x")
+
+    def test_credentials_for_all_servers(self):
+        base = self.credentials("secret")
+        _, _, mounts = self.generate("-s", "c.example", "--credentials", "secret")
+        self.assertEqual(mounts["/opt/remote-gpu/credentials/servers/c.example:7600"], base)
+        # keys of servers that the container has nothing to do with are not for it
+        self.credentials("secret", "servers", "d.example:7600")
+        self.refused("generate", "-s", "c.example", "--credentials", "secret", says="with those of other servers in it")
 
     def test_without_credentials(self):
         self.refused("generate", "-s", "a.example", says="there are no credentials for it")
