@@ -9,6 +9,7 @@
 #include "client/core/hooks.h"
 #include "client/core/thread.h"
 #include "client/managed/unified.h"
+#include "client/multiserver/peer_link.h"
 #include "client/prealloc/prealloc.h"
 #include "client/prefetch/startup_profile.h"
 #include "client/timeline/timeline.h"
@@ -69,6 +70,7 @@ void rg_modules_register(void)
                 [RG_NOTICE_DONE] = rg_timeline_notice,
                 [RG_NOTICE_CREDIT] = rg_credit_notice,
                 [RG_NOTICE_SAY] = rg_said_notice,
+                [RG_NOTICE_PEER_LOST] = rg_peer_link_notice,
             },
         .host_call_begins = host_call_begins,
         .host_call_ends = rg_unified_host_call_ends,

@@ -115,6 +115,8 @@ enum rg_notice_type {
     RG_NOTICE_SAY =
         42, /* a line for the program's standard error follows, arg0 bytes (RG_NOTICE_SAY_MAX at most), to a client that
                knows it (RG_CONTROL_CAP_SAY) */
+    RG_NOTICE_PEER_LOST =
+        50, /* the connection to the server of the client's session `id` is lost (proto/peer.h) */
     RG_NOTICE_RECLAIM =
         23, /* id: of the reclaim; the client answers RG_ANSWER_RECLAIMED (proto/prealloc.h) */
     RG_NOTICE_TIMES =

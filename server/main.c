@@ -303,13 +303,17 @@ int main(int argc, char **argv)
         rg_conn_destroy(conn);
         _exit(1);
     }
-    if (!rg_channels_wrap(&channels, &conn) || !rg_resume_begin(&resume, &channels, &conn, &control_conn) ||
-        !rg_channels_start(&channels, &resume, arguments.hand_fd, arguments.hello.session, conn)) {
+    if (!rg_channels_wrap(&channels, &conn) || !rg_resume_begin(&resume, &channels, &conn, &control_conn)) {
         rg_error("session %llu: no memory for its connections", (unsigned long long)arguments.hello.session);
         _exit(1);
     }
     rg_conn_set_read_ahead(conn);
     struct rg_worker *worker = rg_worker_create(conn, arguments.hello.session, over_fd, rg_server_modules);
+    if (worker &&
+        !rg_channels_start(&channels, &resume, arguments.hand_fd, arguments.hello.session, conn, worker)) {
+        rg_error("session %llu: no memory for its connections", (unsigned long long)arguments.hello.session);
+        _exit(1);
+    }
     if (worker) {
         rg_primary_set_ready(worker, rg_hello_contexts());
         if (arguments.hello.gpu_paths)

@@ -14,7 +14,7 @@ static const char *const names[RG_OPT_COUNT] = {
     [RG_OPT_DIRECT] = "direct", [RG_OPT_LATE] = "late",       [RG_OPT_PUSH] = "push",
     [RG_OPT_AHEAD] = "ahead",   [RG_OPT_KNOWN] = "known",     [RG_OPT_PIECES] = "pieces",
     [RG_OPT_IMAGES] = "images", [RG_OPT_FORESEE] = "foresee", [RG_OPT_PRELOAD] = "preload",
-    [RG_OPT_DELTA] = "delta",
+    [RG_OPT_DELTA] = "delta",   [RG_OPT_PEERS] = "peers",
 };
 
 const char *rg_optimisation_name(enum rg_optimisation optimisation)

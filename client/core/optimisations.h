@@ -25,6 +25,7 @@ enum rg_optimisation {
     RG_OPT_FORESEE, /* what a program did when it started before is done before it asks */
     RG_OPT_PRELOAD, /* the program's own images are loaded and described before it asks */
     RG_OPT_DELTA,   /* calls that repeat earlier ones are sent as references to them (proto/delta.h) */
+    RG_OPT_PEERS,   /* copies between two servers go from one to the other, where they can reach each other */
     RG_OPT_COUNT
 };
 

@@ -56,6 +56,8 @@ __attribute__((destructor(104))) static void write_stats(void)
         sum.sent_bytes += stats->sent_bytes;
         sum.repeated_bytes += stats->repeated_bytes;
         sum.received_bytes += stats->received_bytes;
+        sum.peer_direct += stats->peer_direct;
+        sum.peer_by_client += stats->peer_by_client;
         sum.waited_ns += stats->waited_ns;
         struct rg_conn_statistics one;
         rg_conn_get_statistics(rg_sessions[i].conn, &one);
@@ -78,7 +80,7 @@ __attribute__((destructor(104))) static void write_stats(void)
         encrypted = encrypted && one.encrypted;
     }
     json_name(rg_sessions[0].credentials.name, identity, sizeof identity);
-    char line[1280];
+    char line[1400];
     /* in integers: %f would write the decimal point of the program's locale */
     const unsigned long long us = (rg_now_ns() - started) / 1000, waited_us = sum.waited_ns / 1000;
     int length = snprintf(
@@ -87,7 +89,7 @@ __attribute__((destructor(104))) static void write_stats(void)
         "\"round_trips\":%llu,\"messages_sent\":%llu,\"messages_direct\":%llu,\"sender_wakes\":%llu,"
         "\"messages_received\":%llu,\"bytes_sent\":%llu,\"bytes_repeated\":%llu,\"bytes_received\":%llu,"
         "\"bulk_copied\":%llu,\"bulk_direct\":%llu,\"bulk_kept\":%llu,\"bulk_connections\":%u,\"compressed_"
-        "from\":%llu,\"compressed_to\":%llu,\"encrypted\":%s,\"cipher\":\"%s\",\"identity\":\"%s\"}\n",
+        "from\":%llu,\"compressed_to\":%llu,\"peer_direct\":%llu,\"peer_by_client\":%llu,\"encrypted\":%s,\"cipher\":\"%s\",\"identity\":\"%s\"}\n",
         (int)owner, rg_conn_transport(rg_sessions[0].conn), us / 1000000, us % 1000000, waited_us / 1000000,
         waited_us % 1000000, (unsigned long long)sum.calls, (unsigned long long)sum.round_trips,
         (unsigned long long)sum.sent_messages, (unsigned long long)sum.direct_messages,
@@ -97,7 +99,8 @@ __attribute__((destructor(104))) static void write_stats(void)
         (unsigned long long)(bulk.bulk_copied_sent + bulk.bulk_copied_received),
         (unsigned long long)(bulk.bulk_direct_sent + bulk.bulk_direct_received),
         (unsigned long long)bulk.bulk_kept, bulk.channels, (unsigned long long)bulk.compressed_from,
-        (unsigned long long)bulk.compressed_to, encrypted ? "true" : "false", security.cipher, identity);
+        (unsigned long long)bulk.compressed_to, (unsigned long long)sum.peer_direct,
+        (unsigned long long)sum.peer_by_client, encrypted ? "true" : "false", security.cipher, identity);
     int fd = strcmp(path, "-") == 0 ? dup(2) : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd < 0 || write(fd, line, (size_t)length) != length)
         rg_warn("cannot write statistics to %s: %s", path, strerror(errno));

@@ -6,6 +6,9 @@
  * one lets that part and a few behind it go. What has been read goes on to the destination from the memory it
  * was read into.
  *
+ * Where the two workers are connected (peer_link.h) none of this is needed: one record on each side makes them copy by themselves,
+ * the source in a stream of its own, which waits until the destination's stream has come to the copy and asks.
+ *
  * Threads: callers, and readers, which call `start`, `reached` and `arrived` and must not be held up. `lock`
  * guards the states of parts; it is a leaf.
  */
@@ -15,6 +18,7 @@
 #include "client/core/home.h"
 #include "client/multiserver/context_scope.h"
 #include "client/multiserver/helper_stream.h"
+#include "client/multiserver/peer_link.h"
 #include "client/multiserver/proxy.h"
 #include "client/transfer/protocol.h"
 #include "client/transfer/transfer.h"
@@ -266,6 +270,123 @@ static CUresult put_copy(const struct rg_copy *copy, uint64_t to_home, uint64_t 
     return status;
 }
 
+/* --- from one server to the other -------------------------------------------------------------------------- */
+
+#define PIECE ((size_t)256 << 20) /* bytes that one pair of records copies */
+
+static CUresult put_receive(const struct rg_region *to, CUstream stream, uint64_t transfer, unsigned peer)
+{
+    if (rg_region_is_rows(to))
+        return rg_op_rgPeerReceive(to->address, to->pitch, to->width, to->height, stream, transfer, peer);
+    const CUDA_MEMCPY3D box = rg_copy_box(to, NULL);
+    return rg_op_rgPeerReceiveBox(&box, to->array, stream, transfer, peer);
+}
+
+static CUresult put_send(const struct rg_region *from, CUstream stream, uint64_t transfer, unsigned peer)
+{
+    if (rg_region_is_rows(from))
+        return rg_op_rgPeerSend(from->address, from->pitch, from->width, from->height, stream, transfer, peer);
+    const CUDA_MEMCPY3D box = rg_copy_box(NULL, from);
+    return rg_op_rgPeerSendBox(&box, from->array, stream, transfer, peer);
+}
+
+/* The source's stream has done its part: the helper is free for others. */
+struct direct_end {
+    struct rg_session *from;
+    struct rg_helper_stream *helper;
+    uint64_t fence;
+};
+
+static void direct_done(void *user, bool alive)
+{
+    struct direct_end *end = user;
+    rg_helper_stream_give(end->helper);
+    if (alive)
+        rg_fence_release(end->from, end->fence);
+    free(end);
+}
+
+/* Gives the helper back behind what it was given to do; at once if that cannot be put there. */
+static CUresult give_behind(struct rg_session *from, struct rg_helper_stream *helper)
+{
+    struct direct_end *end = malloc(sizeof *end);
+    if (end)
+        *end = (struct direct_end){.from = from, .helper = helper};
+    const uint64_t fence = end ? rg_fence_create(from, direct_done, end) : 0;
+    if (!fence) {
+        free(end);
+        rg_helper_stream_give(helper);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    end->fence = fence; /* before anybody can have reached it */
+    const CUresult status = rg_op_rgHostCall(helper->stream, fence, 0);
+    if (status != CUDA_SUCCESS && rg_transfer_cancel(fence))
+        direct_done(end, false);
+    return status;
+}
+
+/* Numbers of copies, in a range of their own among those of transfers. */
+static uint64_t next_transfer(void)
+{
+    static atomic_uint_fast64_t last;
+    return UINT64_C(1) << 63 | (atomic_fetch_add(&last, 1) + 1);
+}
+
+/*
+ * Both halves of each piece. If only one could be put there, its stream would wait for the other for ever: then a session has
+ * ended, or there was no memory for a record, and the other one ends, too.
+ */
+static CUresult put_halves(const struct rg_copy *copy, struct rg_session *to, struct rg_session *from,
+                           const struct rg_proxy *proxy, uint64_t from_context, CUstream source)
+{
+    const size_t total = rg_region_size(&copy->to);
+    CUresult status = CUDA_SUCCESS;
+    for (size_t at = 0; at < total && status == CUDA_SUCCESS;) {
+        const struct rg_region to_cut = rg_region_cut(&copy->to, at, PIECE),
+                               from_cut = rg_region_cut(&copy->from, at, PIECE);
+        const uint64_t transfer = next_transfer();
+        status = put_receive(&to_cut, proxy->stream, transfer, from->number);
+        if (status != CUDA_SUCCESS)
+            return status;
+        status = rg_context_scope_enter(from_context);
+        if (status == CUDA_SUCCESS) {
+            status = put_send(&from_cut, source, transfer, to->number);
+            rg_context_scope_leave();
+        }
+        if (status != CUDA_SUCCESS)
+            rg_session_end(to, status, "the other half of a copy between servers is missing");
+        at += rg_region_size(&to_cut);
+    }
+    return status;
+}
+
+static CUresult put_direct(const struct rg_copy *copy, uint64_t to_home, uint64_t from_context)
+{
+    struct rg_session *const to = rg_home_session(to_home), *const from = rg_home_session(from_context);
+    struct rg_helper_stream *helper;
+    struct rg_proxy proxy;
+    RG_TRY(rg_helper_stream_take(from_context, copy->stream, &helper));
+    CUresult status = rg_proxy_begin(&proxy, to_home, copy->stream, false);
+    if (status != CUDA_SUCCESS) {
+        rg_helper_stream_give(helper);
+        return status;
+    }
+    rg_calls_together_begin();
+    status = put_halves(copy, to, from, &proxy, from_context, helper->stream);
+    CUresult given = rg_context_scope_enter(from_context);
+    if (given == CUDA_SUCCESS) {
+        given = give_behind(from, helper);
+        rg_context_scope_leave();
+    } else {
+        rg_helper_stream_give(helper);
+    }
+    rg_calls_together_end();
+    if (status == CUDA_SUCCESS)
+        status = given;
+    atomic_fetch_add(&to->stats.peer_direct, rg_region_size(&copy->to));
+    return rg_proxy_end(&proxy, status);
+}
+
 CUresult rg_peer_copy(const struct rg_copy *copy, uint64_t to_home, uint64_t from_home)
 {
     const uint64_t from_context = rg_home_context(from_home);
@@ -275,8 +396,13 @@ CUresult rg_peer_copy(const struct rg_copy *copy, uint64_t to_home, uint64_t fro
         if (status == CUDA_SUCCESS)
             status = rg_context_scope_synchronize(rg_home_context(to_home), CU_STREAM_LEGACY);
     }
-    if (status == CUDA_SUCCESS)
+    if (status == CUDA_SUCCESS && from_context &&
+        rg_peer_link(rg_home_session(to_home), rg_home_session(from_context)))
+        status = put_direct(copy, to_home, from_context);
+    else if (status == CUDA_SUCCESS) {
+        atomic_fetch_add(&rg_home_session(to_home)->stats.peer_by_client, rg_region_size(&copy->to));
         status = put_copy(copy, to_home, from_context);
+    }
     if (status == CUDA_SUCCESS && !copy->asynchronous)
         status = rg_op_cuStreamSynchronize(copy->stream);
     return status;

@@ -1,6 +1,6 @@
 /*
- * peer_copy.h - copies between servers: the destination pulls, what it asks for is read from the source into
- * memory of this client, in parts, a few of them ahead.
+ * peer_copy.h - copies between servers: the destination pulls. Where the two are connected (peer_link.h) the data goes from one
+ * to the other; else what is asked for is read from the source into memory of this client, in parts, a few of them ahead.
  */
 #ifndef RG_CLIENT_MULTISERVER_PEER_COPY_H
 #define RG_CLIENT_MULTISERVER_PEER_COPY_H

@@ -37,6 +37,8 @@
 #define RG_CONTROL_ATTRIBUTES 256 /* of a device */
 #define RG_BULK_TOKEN         16
 #define RG_RESUME_TOKEN       16
+#define RG_PEER_SECRET        16
+#define RG_PEER_AUTHORITY     32 /* a SHA-256 */
 #define RG_JOIN_SECRET        16
 #define RG_JOIN_PUBLIC_KEY    65   /* a point of P-256, not compressed */
 #define RG_JOIN_PROOF         80   /* an ECDSA signature, DER */
@@ -68,6 +70,8 @@ enum rg_purpose {
         11, /* the certificate shown is for a session that runs, which then lasts as long as it */
     RG_PURPOSE_USAGE = 120, /* what has been used (proto/accounts/usage.h) */
     RG_PURPOSE_QUOTA = 121, /* what may be used */
+    RG_PURPOSE_PEER = 140,  /* a connection between two servers, for sessions of one client */
+    RG_PURPOSE_INTRODUCE = 141, /* make one, to the server that is named */
     RG_PURPOSE_POOL = 130,  /* something of the pool that the server is in (docs/pool.md) */
 };
 
@@ -237,6 +241,13 @@ struct rg_client_hello {
     uint64_t resume_received;
     uint32_t keep_alive; /* seconds that it wants to be able to be silent; 0: as the server does by itself */
     uint64_t pool_lease; /* of the pool, by which it is begun: the GPUs are the lease's; 0: none */
+    uint64_t peer_session; /* RG_PURPOSE_PEER, RG_PURPOSE_INTRODUCE */
+    uint8_t peer_secret[RG_PEER_SECRET];
+    uint64_t target_session; /* RG_PURPOSE_INTRODUCE, as all that follow */
+    uint8_t target_secret[RG_PEER_SECRET];
+    char target_address[RG_CONTROL_TEXT], target_name[RG_CONTROL_TEXT];
+    bool has_target_authority; /* by TLS */
+    uint8_t target_authority[RG_PEER_AUTHORITY];
     uint8_t join_secret[RG_JOIN_SECRET];         /* RG_PURPOSE_JOIN */
     uint8_t join_public_key[RG_JOIN_PUBLIC_KEY]; /* RG_PURPOSE_JOIN, RG_PURPOSE_RENEW */
     uint32_t join_proof_size;

@@ -148,6 +148,19 @@ static enum rg_status pack_client_hello(Rg__Control *control, const struct rg_cl
     hello.resume_received = from->resume_received;
     hello.keep_alive = from->keep_alive;
     hello.pool_lease = from->pool_lease;
+    const bool introduce = from->purpose == RG_PURPOSE_INTRODUCE;
+    if (introduce || from->purpose == RG_PURPOSE_PEER) {
+        hello.peer_session = from->peer_session;
+        hello.peer_secret = bytes_of(from->peer_secret, RG_PEER_SECRET);
+    }
+    if (introduce) {
+        hello.target_session = from->target_session;
+        hello.target_secret = bytes_of(from->target_secret, RG_PEER_SECRET);
+        hello.target_address = TEXT(from->target_address);
+        hello.target_name = TEXT(from->target_name);
+        hello.target_authority =
+            bytes_of(from->target_authority, from->has_target_authority ? RG_PEER_AUTHORITY : 0);
+    }
     if (from->purpose == RG_PURPOSE_JOIN)
         hello.join_secret = bytes_of(from->join_secret, RG_JOIN_SECRET);
     if (from->purpose == RG_PURPOSE_JOIN || from->purpose == RG_PURPOSE_RENEW) {

@@ -159,6 +159,32 @@ static enum rg_status get_join(struct rg_client_hello *to, const Rg__ClientHello
     return RG_OK;
 }
 
+static enum rg_status get_secret(uint8_t secret[RG_PEER_SECRET], const ProtobufCBinaryData *from)
+{
+    if (from->len != RG_PEER_SECRET)
+        return RG_ERR_PROTOCOL;
+    memcpy(secret, from->data, RG_PEER_SECRET);
+    return RG_OK;
+}
+
+static enum rg_status get_peer(struct rg_client_hello *to, const Rg__ClientHello *from)
+{
+    to->peer_session = from->peer_session;
+    RG_TRY(get_secret(to->peer_secret, &from->peer_secret));
+    if (to->purpose == RG_PURPOSE_PEER)
+        return RG_OK;
+    to->target_session = from->target_session;
+    RG_TRY(get_secret(to->target_secret, &from->target_secret));
+    RG_TRY(GET_TEXT(to->target_address, from->target_address));
+    RG_TRY(GET_TEXT(to->target_name, from->target_name));
+    to->has_target_authority = from->target_authority.len != 0;
+    if (to->has_target_authority && from->target_authority.len != RG_PEER_AUTHORITY)
+        return RG_ERR_PROTOCOL;
+    if (to->has_target_authority)
+        memcpy(to->target_authority, from->target_authority.data, RG_PEER_AUTHORITY);
+    return RG_OK;
+}
+
 static enum rg_status get_share(struct rg_share_wish *to, const Rg__ClientHello *from)
 {
     if (from->memory_millionths > 1000000 || from->compute_millionths > 1000000 ||
@@ -193,6 +219,8 @@ static enum rg_status get_client_hello(struct rg_client_hello *to, const Rg__Cli
         from->purpose != RG__CLIENT_HELLO__PURPOSE__RENEW &&
         from->purpose != RG__CLIENT_HELLO__PURPOSE__STAY &&
         from->purpose != RG__CLIENT_HELLO__PURPOSE__USAGE &&
+        from->purpose != RG__CLIENT_HELLO__PURPOSE__PEER &&
+        from->purpose != RG__CLIENT_HELLO__PURPOSE__INTRODUCE &&
         from->purpose != RG__CLIENT_HELLO__PURPOSE__QUOTA && from->purpose != RG__CLIENT_HELLO__PURPOSE__POOL)
         return RG_ERR_PROTOCOL;
     to->purpose = (enum rg_purpose)from->purpose;
@@ -237,6 +265,8 @@ static enum rg_status get_client_hello(struct rg_client_hello *to, const Rg__Cli
     to->resume_received = from->resume_received;
     to->keep_alive = from->keep_alive;
     to->pool_lease = from->pool_lease;
+    if (to->purpose == RG_PURPOSE_PEER || to->purpose == RG_PURPOSE_INTRODUCE)
+        RG_TRY(get_peer(to, from));
     if (to->purpose == RG_PURPOSE_JOIN || to->purpose == RG_PURPOSE_RENEW)
         RG_TRY(get_join(to, from));
     return get_transports(&to->transports, from->transports, from->n_transports);

@@ -18,7 +18,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define RG_MODULES_MAX 25
+#define RG_MODULES_MAX 28
 
 struct rg_request;
 struct rg_worker;

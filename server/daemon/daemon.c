@@ -633,6 +633,7 @@ static bool start_monitor(struct daemon *daemon, const char *worker)
                        settings->rules, settings->overcommit) != RG_OK)
         return false;
     monitor->sessions.rdma = strcmp(settings->rdma, "allow") == 0;
+    monitor->sessions.peers = strcmp(settings->peers, "allow") == 0;
     monitor->sessions.encrypt_control = strcmp(settings->encrypt, "control") == 0;
     monitor->sessions.max_of_one = (uint32_t)settings->max_sessions_of_one;
     monitor->sessions.sandboxes = monitor->sandboxes;

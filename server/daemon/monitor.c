@@ -8,6 +8,7 @@
 #include "server/daemon/audit.h"
 #include "server/daemon/gauges.h"
 #include "server/daemon/inquiries.h"
+#include "server/daemon/introduction.h"
 #include "server/daemon/question.h"
 #include "server/daemon/reply.h"
 
@@ -146,10 +147,37 @@ static void hand_over(struct rg_monitor *monitor, const struct rg_monitor_questi
                       const struct rg_session_files *files, struct rg_monitor_answer *answered)
 {
     struct rg_who who;
+    const bool peer = question->hand_over.purpose == RG_PURPOSE_PEER ||
+                      question->hand_over.purpose == RG_PURPOSE_INTRODUCE;
+    if (peer && !monitor->sessions.peers) {
+        rg_reply_refuse(&monitor->frontend, answered, RG_REFUSAL_UNSUPPORTED,
+                        "this server takes no connections of other servers (remote-gpud --peers deny)");
+        return;
+    }
+    if (peer) {
+        answered->status = rg_sessions_hand_over(&monitor->sessions, question, NULL, files, answered);
+        rg_reply(&monitor->frontend, answered, NULL, 0);
+        return;
+    }
     answered->status = rg_who_is(&monitor->policy, &question->peer, files->connection, &who, answered);
     if (answered->status == RG_OK)
         answered->status = rg_sessions_hand_over(&monitor->sessions, question, &who, files, answered);
     rg_reply(&monitor->frontend, answered, NULL, 0);
+}
+
+static void connect_to_peer(struct rg_monitor *monitor, const struct rg_monitor_question *question,
+                            int connection, struct rg_monitor_answer *answered)
+{
+    struct rg_who who;
+    int socket = -1;
+    answered->status = rg_who_is(&monitor->policy, &question->peer, connection, &who, answered);
+    if (answered->status == RG_OK)
+        answered->status =
+            rg_introduction_connect(&monitor->sessions, question, &who,
+                                    monitor->policy.allow_unauthenticated, &socket, answered);
+    rg_reply(&monitor->frontend, answered, &socket, answered->status == RG_OK ? 1 : 0);
+    if (socket >= 0)
+        close(socket);
 }
 
 /* --- certificates ----------------------------------------------------------------------------------------- */
@@ -330,6 +358,9 @@ static void serve_one(struct rg_monitor *monitor, const struct rg_monitor_questi
         break;
     case RG_ASK_HAND_OVER:
         hand_over(monitor, question, &files, &answered);
+        break;
+    case RG_ASK_CONNECT:
+        connect_to_peer(monitor, question, fds[0], &answered);
         break;
     case RG_ASK_CHECK:
         check_certificate(monitor, question, &answered);

@@ -56,6 +56,7 @@ enum rg_monitor_question_kind {
     RG_ASK_QUOTA,        /* likewise, of `usage` the project; answer: a file with a struct rg_quota_answer */
     RG_ASK_ALIVE,        /* what RG_TELL_BEAT is answered by, with `refused`; no answer */
     RG_ASK_POOL, /* descriptors: connection, a file with the question; answer: a socket by which answers come */
+    RG_ASK_CONNECT, /* descriptor: connection; answer: a socket that is being connected to another server */
     RG_ASK_LEASE, /* whether there is a lease of the pool by which a session is to begin */
     RG_ASK_LOOK,  /* the board is to show what is now; it does when the answer comes */
     RG_ASK_LIST, /* the pool's members from number `lease` of `pool` on; answer: a socket by which the list comes */
@@ -90,8 +91,16 @@ struct rg_monitor_start {
 };
 
 struct rg_monitor_hand_over {
-    enum rg_purpose purpose; /* RG_PURPOSE_BULK or RG_PURPOSE_RESUME */
+    enum rg_purpose purpose; /* RG_PURPOSE_BULK, RG_PURPOSE_RESUME, RG_PURPOSE_PEER or RG_PURPOSE_INTRODUCE */
     uint64_t session;
+};
+
+/** RG_ASK_CONNECT: for a session of the client's own. The address is a number: nothing is looked up. */
+struct rg_monitor_connect {
+    uint64_t session;
+    uint32_t is_ipv6; /* 0 or 1 */
+    uint8_t address[16];
+    uint16_t port;
 };
 
 struct rg_monitor_stay {
@@ -127,6 +136,7 @@ struct rg_monitor_question {
         struct rg_usage_question usage;
         struct rg_monitor_pool pool;
         struct rg_monitor_refused refused;
+        struct rg_monitor_connect connect;
     };
 };
 

@@ -15,6 +15,7 @@ static bool check_fds(const struct rg_monitor_question *question, unsigned n_fds
     switch (question->kind) {
     case RG_ASK_USAGE:
     case RG_ASK_QUOTA:
+    case RG_ASK_CONNECT:
         return n_fds == 1;
     case RG_ASK_POOL:
         return n_fds == 2;
@@ -73,6 +74,12 @@ static bool check_usage(struct rg_usage_question *usage)
            usage->has_project <= 1;
 }
 
+static bool check_hand_over(const struct rg_monitor_hand_over *hand_over)
+{
+    return hand_over->purpose == RG_PURPOSE_BULK || hand_over->purpose == RG_PURPOSE_RESUME ||
+           hand_over->purpose == RG_PURPOSE_PEER || hand_over->purpose == RG_PURPOSE_INTRODUCE;
+}
+
 bool rg_question_check(struct rg_monitor_question *question, unsigned n_fds)
 {
     if (!check_fds(question, n_fds))
@@ -81,8 +88,9 @@ bool rg_question_check(struct rg_monitor_question *question, unsigned n_fds)
     case RG_ASK_START:
         return check_peer(&question->peer) && check_start(&question->start);
     case RG_ASK_HAND_OVER:
-        return check_peer(&question->peer) && (question->hand_over.purpose == RG_PURPOSE_BULK ||
-                                               question->hand_over.purpose == RG_PURPOSE_RESUME);
+        return check_peer(&question->peer) && check_hand_over(&question->hand_over);
+    case RG_ASK_CONNECT:
+        return check_peer(&question->peer) && question->connect.is_ipv6 <= 1 && question->connect.port;
     case RG_ASK_USAGE:
         return check_peer(&question->peer) && check_usage(&question->usage);
     case RG_ASK_QUOTA:

@@ -502,9 +502,9 @@ enum rg_status rg_sessions_hand_over(struct rg_sessions *sessions, const struct 
     const int fds[] = {files->connection, files->hello, files->tls};
     const struct rg_handed handed = {.version = RG_HANDED_VERSION, .n_fds = files->tls >= 0 ? 3 : 2};
     errno = 0;
-    if (entry && !rg_who_is_same(&entry->who, who))
+    if (entry && who && !rg_who_is_same(&entry->who, who))
         return refuse_other(answer, id, who);
-    if (entry)
+    if (entry && who)
         prolong(entry, who);
     if (entry && entry->hand >= 0 && rg_packet_send(entry->hand, &handed, sizeof handed, fds, handed.n_fds))
         return RG_OK;
@@ -517,6 +517,12 @@ enum rg_status rg_sessions_hand_over(struct rg_sessions *sessions, const struct 
                       "the session has ended on the server");
     return refuse(answer, RG_ERR_NOT_FOUND, RG_REFUSAL_UNSUPPORTED,
                   "there is no session %llu that accepts another connection", id);
+}
+
+bool rg_sessions_belongs(const struct rg_sessions *sessions, uint64_t id, const struct rg_who *who)
+{
+    const struct rg_session_entry *entry = find(sessions, id);
+    return entry && !entry->kill_ns && rg_who_is_same(&entry->who, who);
 }
 
 /* --- suspension ------------------------------------------------------------------------------------------ */

@@ -56,6 +56,7 @@ struct rg_sessions {
     uint64_t next_id;
     uint32_t max_of_one;  /* sessions of one identity; 0: as many as there may be */
     bool rdma;            /* sessions may go on over RDMA */
+    bool peers;           /* they may be connected to other servers of their clients */
     bool encrypt_control; /* of an encrypted one what goes over RDMA need not be */
     struct rg_sandboxes *sandboxes;
     struct rg_shares shares;
@@ -86,13 +87,15 @@ RG_MUST_CHECK enum rg_status rg_sessions_start(struct rg_sessions *sessions, con
 /**
  * Gives a connection, and the file with the hello that came by it, to the worker of its session, which decides on it; the
  * caller keeps its own descriptors. On anything but RG_OK `answer` has what to tell the client; RG_ERR_TIMEOUT: the worker is
- * there, and behind with what it was given before.
+ * there, and behind with what it was given before. `who`: NULL for connections between servers, which show the worker a secret.
  */
 RG_MUST_CHECK enum rg_status rg_sessions_hand_over(struct rg_sessions *sessions,
                                                    const struct rg_monitor_question *question,
                                                    const struct rg_who *who,
                                                    const struct rg_session_files *files,
                                                    struct rg_monitor_answer *answer);
+/** Whether there is such a session, and it is theirs. */
+bool rg_sessions_belongs(const struct rg_sessions *sessions, uint64_t id, const struct rg_who *who);
 /**
  * The session's identity has shown a certificate, for it or with a connection of it: the session lasts as long as that is valid, if that is
  * longer than before. On anything but RG_OK `answer` has what to tell the client.

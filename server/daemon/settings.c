@@ -105,6 +105,10 @@ static const struct rg_option table[] = {
     OPTION("rdma", CHOICE, rdma,
            "whether sessions may go on over RDMA; those that are encrypted, with --encrypt=control alone",
            .argument = "allow|deny", .value = "allow"),
+    OPTION("peers", CHOICE, peers,
+           "whether sessions of one client on several servers may be connected: this server then takes "
+           "connections of others, and opens some to addresses that the client names",
+           .argument = "allow|deny", .value = "allow"),
     OPTION("frontend-user", TEXT, frontend_user,
            "name or number of the user that the process becomes which talks to clients, where the server "
            "runs as root (default: one that nobody is, 61180)",

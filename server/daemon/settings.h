@@ -17,7 +17,7 @@ struct rg_daemon_settings {
     char *config;
     bool allow_unauthenticated;
     bool no_netperf;
-    char *encrypt, *rdma;
+    char *encrypt, *rdma, *peers;
     char *frontend_user; /* NULL: nobody's */
     int64_t max_sessions;
     int64_t max_sessions_of_one; /* 0: as many as there may be */

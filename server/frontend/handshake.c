@@ -14,6 +14,7 @@
 #include "common/base/log.h"
 #include "common/sync/scoped_lock.h"
 #include "server/daemon/audit.h"
+#include "server/frontend/introduce.h"
 #include "server/frontend/pool.h"
 #include "server/frontend/questions.h"
 #include "server/frontend/security.h"
@@ -187,11 +188,13 @@ static void describe(const struct rg_handshake *handshake, struct rg_monitor_que
     const struct rg_client_hello *hello = &handshake->hello.client_hello;
     question->peer = handshake->secured.peer;
     snprintf(question->peer.address, sizeof question->peer.address, "%s", rg_conn_peer(handshake->conn));
-    if (hello->purpose == RG_PURPOSE_BULK || hello->purpose == RG_PURPOSE_RESUME) {
+    if (hello->purpose == RG_PURPOSE_BULK || hello->purpose == RG_PURPOSE_RESUME ||
+        hello->purpose == RG_PURPOSE_PEER) {
         question->kind = RG_ASK_HAND_OVER;
         question->hand_over.purpose = hello->purpose;
-        question->hand_over.session =
-            hello->purpose == RG_PURPOSE_BULK ? hello->bulk_session : hello->resume_session;
+        question->hand_over.session = hello->purpose == RG_PURPOSE_BULK     ? hello->bulk_session
+                                      : hello->purpose == RG_PURPOSE_RESUME ? hello->resume_session
+                                                                            : hello->peer_session;
         return;
     }
     struct rg_monitor_start *start = &question->start;
@@ -459,6 +462,26 @@ static void ask_pool(struct rg_handshake *handshake)
     }
 }
 
+static void introduce(struct rg_handshake *handshake)
+{
+    struct rg_control refusal, message = {.kind = RG_CONTROL_ANSWER};
+    const uint64_t now = rg_now_ns(), reserve = 1000000000u; /* to say why not */
+    const uint64_t until = handshake->deadline_ns - reserve;
+    struct rg_monitor_question question = {.peer = handshake->secured.peer};
+    snprintf(question.peer.address, sizeof question.peer.address, "%s", rg_conn_peer(handshake->conn));
+    if (!may_ask(handshake)) {
+        rg_refusal_init(&refusal, RG_REFUSAL_FULL,
+                        "the server has too many questions to answer just now; try again");
+        refuse(handshake, &refusal);
+    } else if (rg_introduce(handshake->owner->frontend, rg_conn_fd(handshake->conn), &question,
+                            &handshake->hello.client_hello,
+                            now < until ? (int)((until - now) / 1000000u) : 1, &refusal) != RG_OK) {
+        refuse(handshake, &refusal);
+    } else if (rg_control_send(handshake->conn, &message) != RG_OK) {
+        rg_debug("%s: left before it was answered", rg_conn_peer(handshake->conn));
+    }
+}
+
 static void serve(struct rg_handshake *handshake)
 {
     struct rg_control refusal;
@@ -473,7 +496,9 @@ static void serve(struct rg_handshake *handshake)
         refuse(handshake, &refusal);
         return;
     }
-    if (handshake->secured.may_only_join && hello->purpose != RG_PURPOSE_JOIN) {
+    /* Another server has no certificate for clients: it shows the session's worker a secret. */
+    if (handshake->secured.may_only_join && hello->purpose != RG_PURPOSE_JOIN &&
+        hello->purpose != RG_PURPOSE_PEER) {
         rg_refusal_init(&refusal, RG_REFUSAL_UNAUTHORISED,
                         "this server takes nobody from other machines without a certificate: get a token "
                         "from its operator (remote-gpud token) and run 'remote-gpu join TOKEN' once");
@@ -493,7 +518,11 @@ static void serve(struct rg_handshake *handshake)
         break;
     case RG_PURPOSE_BULK:
     case RG_PURPOSE_RESUME:
+    case RG_PURPOSE_PEER:
         ask_for_session(handshake);
+        break;
+    case RG_PURPOSE_INTRODUCE:
+        introduce(handshake);
         break;
     case RG_PURPOSE_JOIN:
     case RG_PURPOSE_RENEW:

@@ -9,6 +9,7 @@
 #include "common/sync/scoped_lock.h"
 #include "server/handshake/handed.h"
 #include "server/handshake/resume.h"
+#include "server/peers/peers.h"
 #include "transport/connect/connect.h"
 #include "transport/multipath/join.h"
 
@@ -21,6 +22,7 @@ struct taker {
     struct rg_channels *channels;
     struct rg_resume *resume;
     struct rg_conn *conn;
+    struct rg_worker *worker;
     int hand_fd;
     uint64_t session;
 };
@@ -135,6 +137,10 @@ static void take_handed(const struct taker *taker, const int fds[RG_HANDED_FDS],
     else if (fd >= 0 && hello.kind == RG_CONTROL_CLIENT_HELLO &&
              hello.client_hello.purpose == RG_PURPOSE_RESUME)
         rg_resume_take(taker->resume, &hello.client_hello, fd, secret, taker->conn);
+    else if (fd >= 0 && hello.kind == RG_CONTROL_CLIENT_HELLO &&
+             (hello.client_hello.purpose == RG_PURPOSE_PEER ||
+              hello.client_hello.purpose == RG_PURPOSE_INTRODUCE))
+        rg_peers_take(taker->worker, &hello.client_hello, fd, secret);
     else if (fd >= 0)
         take(taker, &hello, fd, secret);
     explicit_bzero(&keys, sizeof keys);
@@ -171,21 +177,20 @@ void rg_channels_forget(struct rg_channels *channels)
 }
 
 bool rg_channels_start(struct rg_channels *channels, struct rg_resume *resume, int hand_fd, uint64_t session,
-                       struct rg_conn *conn)
+                       struct rg_conn *conn, struct rg_worker *worker)
 {
     if (hand_fd < 0)
         return true; /* nobody gives it any */
-    if (!channels->options.channels && !resume->offered) {
-        close(
-            hand_fd); /* connections that say that they belong here are refused at once, by who has the other end */
-        return true;
-    }
     struct taker *taker = calloc(1, sizeof *taker);
     pthread_t thread;
     if (!taker)
         return false;
-    *taker = (struct taker){
-        .channels = channels, .resume = resume, .conn = conn, .hand_fd = hand_fd, .session = session};
+    *taker = (struct taker){.channels = channels,
+                            .resume = resume,
+                            .conn = conn,
+                            .worker = worker,
+                            .hand_fd = hand_fd,
+                            .session = session};
     if (rg_thread_create(&thread, "rg-lanes", taker_main, taker) != RG_OK) {
         free(taker);
         return false;

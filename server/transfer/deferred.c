@@ -21,7 +21,7 @@ static size_t bytes_of(size_t n_chunks)
 
 static bool needs_answer(const struct rg_deferred_item *item)
 {
-    return item->kind != RG_DEFERRED_READ;
+    return item->kind == RG_DEFERRED_HOST_CALL || item->kind == RG_DEFERRED_RENDEZVOUS;
 }
 
 struct rg_deferred_item *rg_deferred_create(struct rg_request *request, enum rg_deferred_kind kind,
@@ -136,7 +136,7 @@ static CUresult take_slots(struct rg_request *request, struct rg_deferred_item *
     if (!state->slots && !(state->slots = calloc(1, sizeof *state->slots)))
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct rg_deferred_slots *slots = state->slots;
-    if (item->kind == RG_DEFERRED_RENDEZVOUS)
+    if (item->kind == RG_DEFERRED_RENDEZVOUS || item->kind == RG_DEFERRED_PEER_RECEIVE)
         return use_slots(request, item, context, slots->rendezvous, 0, stream);
     const CUresult result = use_slots(request, item, context, slots->read, slots->next_read, stream);
     if (rg_conn_caps(request->worker->conn) & RG_CAP_RETRANSMITS)

@@ -1,5 +1,5 @@
 /*
- * client.h - the client's side of a handshake. Internal to transport/tls/.
+ * client.h - the client's side of a handshake, for transport/tls/ and for who has a connected socket already.
  *
  * Threads: any.
  */

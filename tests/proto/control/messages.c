@@ -54,7 +54,7 @@ static void make_client_hello(struct rg_control *out)
     static const enum rg_purpose purposes[] = {
         RG_PURPOSE_SESSION, RG_PURPOSE_INVENTORY,  RG_PURPOSE_STATUS, RG_PURPOSE_NETPERF, RG_PURPOSE_BULK,
         RG_PURPOSE_RESUME,  RG_PURPOSE_MANAGEMENT, RG_PURPOSE_JOIN,   RG_PURPOSE_RENEW,   RG_PURPOSE_STAY,
-        RG_PURPOSE_USAGE,   RG_PURPOSE_QUOTA,      RG_PURPOSE_POOL};
+        RG_PURPOSE_USAGE,   RG_PURPOSE_QUOTA,      RG_PURPOSE_POOL,       RG_PURPOSE_PEER,   RG_PURPOSE_INTRODUCE};
     rg_client_hello_init(out, purposes[chance(sizeof purposes / sizeof *purposes)]);
     struct rg_client_hello *hello = &out->client_hello;
     hello->n_gpu_indices = 2;
@@ -70,6 +70,14 @@ static void make_client_hello(struct rg_control *out)
     fill(hello->join_public_key, sizeof hello->join_public_key);
     fill(hello->join_proof, sizeof hello->join_proof);
     hello->join_proof_size = 1 + chance(RG_JOIN_PROOF);
+    hello->peer_session = 1ull << 62 | 3;
+    hello->target_session = 4;
+    fill(hello->peer_secret, sizeof hello->peer_secret);
+    fill(hello->target_secret, sizeof hello->target_secret);
+    fill(hello->target_authority, sizeof hello->target_authority);
+    hello->has_target_authority = chance(2);
+    snprintf(hello->target_address, sizeof hello->target_address, "tcp://10.0.0.2:7600");
+    snprintf(hello->target_name, sizeof hello->target_name, "gpu-machine");
     hello->transports.n = 2;
     strcpy(hello->transports.names[0], "rdma");
     strcpy(hello->transports.names[1], "tcp");
@@ -193,6 +201,15 @@ static void check_what_was_added(const struct rg_control *a, const struct rg_con
     if (a->kind == RG_CONTROL_CLIENT_HELLO && client->purpose == RG_PURPOSE_JOIN)
         CHECK(memcmp(b->client_hello.join_secret, client->join_secret, RG_JOIN_SECRET) == 0 &&
               b->client_hello.join_proof_size == client->join_proof_size);
+    if (a->kind == RG_CONTROL_CLIENT_HELLO &&
+        (client->purpose == RG_PURPOSE_PEER || client->purpose == RG_PURPOSE_INTRODUCE))
+        CHECK(b->client_hello.peer_session == client->peer_session &&
+              memcmp(b->client_hello.peer_secret, client->peer_secret, RG_PEER_SECRET) == 0);
+    if (a->kind == RG_CONTROL_CLIENT_HELLO && client->purpose == RG_PURPOSE_INTRODUCE)
+        CHECK(b->client_hello.target_session == client->target_session &&
+              memcmp(b->client_hello.target_secret, client->target_secret, RG_PEER_SECRET) == 0 &&
+              strcmp(b->client_hello.target_address, client->target_address) == 0 &&
+              b->client_hello.has_target_authority == client->has_target_authority);
     if (a->kind == RG_CONTROL_JOINED)
         CHECK(strcmp(b->joined.certificate, a->joined.certificate) == 0 &&
               strcmp(b->joined.user, a->joined.user) == 0);

@@ -1,0 +1,149 @@
+/*
+ * peer_link.c - see peer_link.h. One lock is held while two servers are being connected, so that who needs the connection as
+ * well waits for it; the states are read without.
+ */
+#include "client/multiserver/peer_link.h"
+
+#include "client/core/home.h"
+#include "client/core/optimisations.h"
+#include "client/credentials/connect.h"
+#include "common/base/cleanup.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "common/sync/scoped_lock.h"
+#include "generated/client/operations.h"
+#include "transport/connect/connect.h"
+#include "transport/control.h"
+#include "transport/tls/tls.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { CONNECT_MS = 5000, ANSWER_MS = 12000 };
+
+enum link_state { LINK_UNTRIED, LINK_OPEN, LINK_NONE };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic unsigned char links[RG_SERVERS_MAX][RG_SERVERS_MAX]; /* enum link_state; the lower number first */
+
+static _Atomic unsigned char *link_of(unsigned one, unsigned other)
+{
+    return one < other ? &links[one][other] : &links[other][one];
+}
+
+static bool knows(const struct rg_session *session)
+{
+    return session->op_numbers[RG_OP_rgPeerInvite] && session->op_numbers[RG_OP_rgPeerSend];
+}
+
+/* What names the authority of that server's certificate. */
+static bool hash_authority(const char *path, uint8_t hash[RG_PEER_AUTHORITY], char *why, size_t why_size)
+{
+    char pem[RG_CONTROL_PEM];
+    struct stat info;
+    RG_CLEANUP_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const struct rg_tls_tools *tools = rg_transport_tls_tools(why, why_size);
+    if (!tools)
+        return false;
+    if (fd < 0 || fstat(fd, &info) != 0 || info.st_size > (off_t)sizeof pem ||
+        !rg_file_read(fd, pem, (size_t)info.st_size) ||
+        tools->key_hash(pem, (size_t)info.st_size, hash) != RG_OK) {
+        rg_explain(why, why_size, "%s cannot be read as a certificate", path);
+        return false;
+    }
+    return true;
+}
+
+/* Asks the server of `from` to connect to that of `to`. */
+static enum rg_status ask(const struct rg_session *from, const struct rg_control *hello, char *why,
+                          size_t why_size)
+{
+    RG_CLEANUP_FREE struct rg_control *answer = calloc(1, sizeof *answer);
+    const struct rg_transport_options options = {.filters = "", .connect_timeout_ms = CONNECT_MS};
+    struct rg_conn *conn = NULL;
+    if (!answer)
+        return RG_ERR_NO_MEMORY;
+    RG_TRY(rg_client_connect_again(from->peer, &options, &from->credentials, why, why_size, &conn));
+    enum rg_status status = rg_control_send(conn, hello);
+    if (status == RG_OK)
+        status = rg_control_receive(conn, ANSWER_MS, answer);
+    rg_conn_destroy(conn);
+    if (status != RG_OK) {
+        rg_explain(why, why_size, "%s gave no answer: %s", from->server, rg_status_string(status));
+        return status;
+    }
+    if (answer->kind == RG_CONTROL_REFUSAL)
+        rg_explain(why, why_size, "%s says: %s", from->server, answer->refusal.reason);
+    status = answer->kind == RG_CONTROL_ANSWER ? RG_OK : RG_ERR_REFUSED;
+    rg_control_fini(answer);
+    return status;
+}
+
+static bool invite(const struct rg_session *session, const struct rg_session *peer,
+                   uint8_t secret[RG_PEER_SECRET])
+{
+    return rg_op_rgPeerInvite(peer->number, secret, rg_home_of_session(session)) == CUDA_SUCCESS;
+}
+
+static bool connect_servers(const struct rg_session *from, const struct rg_session *to, char *why,
+                            size_t why_size)
+{
+    RG_CLEANUP_FREE struct rg_control *message = calloc(1, sizeof *message);
+    unsigned open = 0;
+    if (!message)
+        return false;
+    rg_client_hello_init(message, RG_PURPOSE_INTRODUCE);
+    struct rg_client_hello *hello = &message->client_hello;
+    if (strstr(to->peer, "unix:") || strstr(from->peer, "unix:")) {
+        rg_explain(why, why_size, "a unix socket leads to one of them");
+        return false;
+    }
+    hello->peer_session = from->hello.session;
+    hello->target_session = to->hello.session;
+    snprintf(hello->target_address, sizeof hello->target_address, "%s", to->peer);
+    snprintf(hello->target_name, sizeof hello->target_name, "%s", to->credentials.server_name);
+    hello->has_target_authority = to->credentials.found;
+    if (to->credentials.found &&
+        !hash_authority(to->credentials.authority, hello->target_authority, why, why_size))
+        return false;
+    rg_explain(why, why_size, "a worker takes no connection");
+    const bool done = invite(to, from, hello->target_secret) && invite(from, to, hello->peer_secret) &&
+                      ask(from, message, why, why_size) == RG_OK &&
+                      rg_op_rgPeerAwait(to->number, &open, rg_home_of_session(from)) == CUDA_SUCCESS && open;
+    explicit_bzero(message, sizeof *message);
+    return done;
+}
+
+bool rg_peer_link(struct rg_session *one, struct rg_session *other)
+{
+    _Atomic unsigned char *state = link_of(one->number, other->number);
+    if (!rg_optimise[RG_OPT_PEERS] || *state == LINK_NONE)
+        return false;
+    if (*state == LINK_OPEN)
+        return true;
+    RG_SCOPED_LOCK(&lock);
+    char why[RG_CONTROL_REASON] = "one of them does not know how";
+    if (*state == LINK_UNTRIED) {
+        const bool open = knows(one) && knows(other) && connect_servers(one, other, why, sizeof why);
+        *state = open ? LINK_OPEN : LINK_NONE;
+        rg_info("copies between %s and %s go %s%s", one->server, other->server,
+                open ? "from one to the other" : "through this machine: ", open ? "" : why);
+    }
+    return *state == LINK_OPEN;
+}
+
+bool rg_peer_link_notice(struct rg_session *session, const struct rg_notice *notice, struct rg_reader *in,
+                         size_t bulk_size)
+{
+    (void)in;
+    if (bulk_size || notice->id >= rg_n_sessions || notice->id == session->number)
+        return false;
+    *link_of(session->number, (unsigned)notice->id) = LINK_NONE;
+    rg_info("%s has lost its connection to %s: copies between them go through this machine from now on",
+            session->server, rg_sessions[notice->id].server);
+    return true;
+}

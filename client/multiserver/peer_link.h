@@ -1,0 +1,28 @@
+/*
+ * peer_link.h - connections between the workers of this program's sessions, by which copies need not come through here.
+ *
+ * The first copy between two servers has them connected: each worker gives a secret of one use, and one server is asked to
+ * connect to the other (RG_PURPOSE_INTRODUCE). Where that fails (an operator does not allow it, the servers do not reach each
+ * other, one does not know of it) copies between the two go through this machine, for good, and one line says why. When a
+ * connection is lost, copies under way on it end with an error, and later ones go through this machine.
+ *
+ * What else sends between workers (collectives) uses the same connections: rg_peer_link, then records that name the peer by
+ * the number of its session.
+ */
+#ifndef RG_CLIENT_MULTISERVER_PEER_LINK_H
+#define RG_CLIENT_MULTISERVER_PEER_LINK_H
+
+#include "client/core/hooks.h"
+#include "client/core/session.h"
+
+#include <stdbool.h>
+
+/**
+ * Whether the workers of two sessions are connected; the first time it has them connect, which takes a few round trips, and
+ * seconds if the one does not reach the other. Any thread of the application, no locks held.
+ */
+bool rg_peer_link(struct rg_session *one, struct rg_session *other);
+/** Of a worker that has lost its connection to another one. The reader. */
+rg_notice_handler rg_peer_link_notice;
+
+#endif

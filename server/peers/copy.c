@@ -1,0 +1,405 @@
+/*
+ * copy.c - copies between servers: the two halves, each in a stream of its worker. See proto/peer.h and
+ * server/transfer/deferred.h, whose items they are.
+ *
+ * Receiving: before the copy of each chunk to the device a host function asks the other worker for it, a few chunks ahead, and
+ * waits until the connection's reader has put it into its buffer. Sending: before the copy of each chunk from the device a host
+ * function waits until it has been asked for, and behind it another one sends it.
+ *
+ * Failures: a half that cannot be put into its stream tells the other one (RG_PEER_FAIL), which goes on with zeros and an
+ * error; so do all when the connection is lost. Lock: that of struct rg_deferred.
+ */
+#include "common/sync/scoped_lock.h"
+#include "generated/server/execute.h"
+#include "server/peers/peers.h"
+#include "server/shares/worker/count.h"
+#include "server/transfer/deferred.h"
+#include "transport/transport.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert(RG_PEER_CHUNK == RG_DEFERRED_CHUNK, "both workers cut alike");
+
+/* What the other worker said of a copy before the client's record came. */
+struct early {
+    struct rg_hash_link link; /* by the transfer's number */
+    const struct rg_peer *peer;
+    size_t demanded;
+    bool failed;
+};
+
+static pthread_mutex_t *lock_of(struct rg_worker *worker)
+{
+    return &rg_deferred_of(worker)->lock;
+}
+
+/* --- both halves ------------------------------------------------------------------------------------------ */
+
+static void drop_early(struct rg_worker *worker, struct early *early)
+{
+    rg_hash_table_remove(&rg_peers_of(worker)->early, &early->link);
+    rg_peers_of(worker)->n_early--;
+    free(early);
+}
+
+/* Makes the item known to its peer; false: there is no connection. */
+static bool bind(struct rg_deferred_item *item, unsigned number)
+{
+    struct rg_worker *worker = item->worker;
+    RG_SCOPED_LOCK(lock_of(worker));
+    item->peer = rg_peer_find(worker, number);
+    if (!item->peer)
+        return false;
+    struct early *early = (struct early *)rg_hash_table_first(&rg_peers_of(worker)->early, item->id);
+    if (early && early->peer == item->peer) {
+        if (item->demanded < early->demanded)
+            item->demanded = early->demanded;
+        item->failed |= early->failed;
+        drop_early(worker, early);
+    }
+    return true;
+}
+
+static void tell_failed(struct rg_worker *worker, unsigned number, uint64_t transfer)
+{
+    pthread_mutex_lock(lock_of(worker));
+    struct rg_peer *peer = rg_peer_find(worker, number);
+    pthread_mutex_unlock(lock_of(worker));
+    if (peer)
+        (void)rg_peer_send(
+            peer, &(struct rg_peer_message){.type = RG_PEER_FAIL, .transfer = transfer}, NULL, 0);
+}
+
+/* The copy has not come to be whole: the program hears of it as of any error of an asynchronous call. */
+static void report(struct rg_worker *worker, unsigned op)
+{
+    const struct rg_notice notice = {.type = RG_NOTICE_ERROR, .arg = {CUDA_ERROR_DEVICE_UNAVAILABLE, op}};
+    (void)rg_worker_notice(worker, &notice, NULL, 0, NULL, 0);
+}
+
+static bool is_stuck(const struct rg_deferred_item *item)
+{
+    return !item->failed && !item->gone && !rg_worker_over(item->worker);
+}
+
+/* Behind the last chunk. */
+static void end(struct rg_deferred_item *item, unsigned op)
+{
+    struct rg_worker *worker = item->worker;
+    if (rg_worker_over(worker))
+        return;
+    pthread_mutex_lock(lock_of(worker));
+    while (item->at_work && !rg_worker_over(worker)) /* the reader, which is receiving into a buffer */
+        pthread_cond_wait(&rg_deferred_of(worker)->settled, lock_of(worker));
+    const bool failed = item->failed;
+    if (!item->gone && !rg_worker_over(worker)) /* else the reader may still come upon it */
+        rg_deferred_destroy(item);
+    pthread_mutex_unlock(lock_of(worker));
+    if (failed)
+        report(worker, op);
+}
+
+/* --- receiving -------------------------------------------------------------------------------------------- */
+
+/* Asks for chunks up to `last`, as far as that has not been done. */
+static void ask(struct rg_deferred_item *item, size_t last)
+{
+    pthread_mutex_t *lock = lock_of(item->worker);
+    for (;;) {
+        pthread_mutex_lock(lock);
+        const size_t index = item->requested / item->chunk;
+        const bool more = index < last && item->requested < item->total && is_stuck(item);
+        const struct rg_peer_message message = {.type = RG_PEER_ASK,
+                                                .transfer = item->id,
+                                                .offset = item->requested,
+                                                .size = more ? rg_deferred_chunk_size(item, index) : 0};
+        item->requested += message.size;
+        pthread_mutex_unlock(lock);
+        if (!more || rg_peer_send(item->peer, &message, NULL, 0) != RG_OK)
+            return;
+    }
+}
+
+static void CUDA_CB receive_step(void *user)
+{
+    const struct rg_deferred_step *step = user;
+    struct rg_deferred_item *item = step->item;
+    pthread_mutex_t *lock = lock_of(item->worker);
+    const size_t until = step->index * item->chunk + rg_deferred_chunk_size(item, step->index);
+    if (rg_worker_over(item->worker))
+        return;
+    ask(item, step->index + RG_DEFERRED_SLOTS);
+    RG_SCOPED_LOCK(lock);
+    while (item->received < until && is_stuck(item))
+        pthread_cond_wait(&item->changed, lock);
+    while (item->failed && item->at_work && !rg_worker_over(item->worker))
+        pthread_cond_wait(&rg_deferred_of(item->worker)->settled, lock);
+    if (item->received < until && !item->gone) /* nothing comes: what lay in the buffer is none of the copy's */
+        memset(item->slots[step->index % RG_DEFERRED_SLOTS], 0, rg_deferred_chunk_size(item, step->index));
+}
+
+static void CUDA_CB received_step(void *user)
+{
+    end(user, RG_OP_rgPeerReceive);
+}
+
+/* --- sending ---------------------------------------------------------------------------------------------- */
+
+/* Before the copy of a chunk to its buffer: what was there has been sent, and the chunk asked for. */
+static void CUDA_CB demand_step(void *user)
+{
+    const struct rg_deferred_step *step = user;
+    struct rg_deferred_item *item = step->item;
+    pthread_mutex_t *lock = lock_of(item->worker);
+    const size_t until = step->index * item->chunk + rg_deferred_chunk_size(item, step->index);
+    struct rg_lease *lease = item->leases[step->index % RG_DEFERRED_SLOTS];
+    RG_SCOPED_LOCK(lock);
+    while (item->demanded < until && is_stuck(item))
+        pthread_cond_wait(&item->changed, lock);
+    if (!lease || !is_stuck(item) || !rg_deferred_work(item))
+        return;
+    pthread_mutex_unlock(lock);
+    rg_lease_end(lease);
+    pthread_mutex_lock(lock);
+    rg_deferred_rest(item);
+}
+
+static void CUDA_CB send_step(void *user)
+{
+    const struct rg_deferred_step *step = user;
+    struct rg_deferred_item *item = step->item;
+    pthread_mutex_t *lock = lock_of(item->worker);
+    const bool last = step->index + 1 == item->n_chunks;
+    const size_t size = rg_deferred_chunk_size(item, step->index);
+    const struct rg_peer_message message = {
+        .type = RG_PEER_DATA, .transfer = item->id, .offset = step->index * item->chunk, .size = size};
+    pthread_mutex_lock(lock);
+    const bool wanted = is_stuck(item) && rg_deferred_work(item);
+    pthread_mutex_unlock(lock);
+    if (wanted) {
+        rg_count_out(size);
+        (void)rg_peer_send(item->peer, &message, item->slots[step->index % RG_DEFERRED_SLOTS], size);
+        pthread_mutex_lock(lock);
+        rg_deferred_rest(item);
+        pthread_mutex_unlock(lock);
+    }
+    if (last)
+        end(item, RG_OP_rgPeerSend);
+}
+
+/* --- records ---------------------------------------------------------------------------------------------- */
+
+static CUresult put_receive(struct rg_deferred_item *item, const struct rg_device_region *region, size_t i,
+                            CUstream stream)
+{
+    RG_TRY(rg_driver.cuLaunchHostFunc(stream, receive_step, &item->steps[i]));
+    return rg_device_region_copy(region, item->slots[i % RG_DEFERRED_SLOTS], i * item->chunk,
+                                 rg_deferred_chunk_size(item, i), stream);
+}
+
+static CUresult put_send(struct rg_deferred_item *item, const struct rg_device_region *region, size_t i,
+                         CUstream stream)
+{
+    RG_TRY(rg_driver.cuLaunchHostFunc(stream, demand_step, &item->steps[i]));
+    RG_TRY(rg_device_region_copy(region, item->slots[i % RG_DEFERRED_SLOTS], i * item->chunk,
+                                 rg_deferred_chunk_size(item, i), stream));
+    return rg_driver.cuLaunchHostFunc(stream, send_step, &item->steps[i]);
+}
+
+static CUresult start(struct rg_request *request, const struct rg_device_region *region,
+                      enum rg_deferred_kind kind, CUstream stream, uint64_t id, unsigned number)
+{
+    struct rg_deferred_item *item = NULL;
+    CUresult result = rg_deferred_begin(request, region, id, kind, stream, &item);
+    request->told = false; /* no notice follows: the client hears of it as of any failure */
+    if (result == CUDA_SUCCESS && !bind(item, number)) {
+        rg_deferred_cancel(item);
+        result = CUDA_ERROR_DEVICE_UNAVAILABLE;
+    }
+    if (result != CUDA_SUCCESS) {
+        tell_failed(request->worker, number, id);
+        return result;
+    }
+    const size_t n_chunks = item->n_chunks; /* the last step frees the item */
+    for (size_t i = 0; i < n_chunks && result == CUDA_SUCCESS; i++)
+        result = kind == RG_DEFERRED_PEER_RECEIVE ? put_receive(item, region, i, stream)
+                                                  : put_send(item, region, i, stream);
+    if (result == CUDA_SUCCESS && kind == RG_DEFERRED_PEER_RECEIVE)
+        result = rg_driver.cuLaunchHostFunc(stream, received_step, item);
+    if (result != CUDA_SUCCESS) /* the item stays: steps may be in the stream */
+        tell_failed(request->worker, number, id);
+    return result;
+}
+
+static CUresult start_rows(struct rg_request *request, enum rg_deferred_kind kind, CUdeviceptr address,
+                           const size_t shape[3], CUstream stream, uint64_t id, unsigned number)
+{
+    struct rg_device_region region;
+    if (!rg_device_region_of_rows(request, kind == RG_DEFERRED_PEER_RECEIVE, address, shape[0], shape[1],
+                                  shape[2], &region) ||
+        !region.total)
+        return request->result;
+    return start(request, &region, kind, stream, id, number);
+}
+
+static CUresult start_box(struct rg_request *request, enum rg_deferred_kind kind, const CUDA_MEMCPY3D *box,
+                          CUarray array, CUstream stream, uint64_t id, unsigned number)
+{
+    struct rg_device_region region;
+    if (!rg_device_region_of_box(request, kind == RG_DEFERRED_PEER_RECEIVE, box, array, &region))
+        return CUDA_ERROR_INVALID_VALUE;
+    return start(request, &region, kind, stream, id, number);
+}
+
+CUresult rg_execute_rgPeerReceive(struct rg_request *request, CUdeviceptr dst, size_t pitch, size_t width,
+                                  size_t height, CUstream stream, unsigned long long transfer,
+                                  unsigned int peer)
+{
+    return start_rows(request, RG_DEFERRED_PEER_RECEIVE, dst, (const size_t[]){pitch, width, height}, stream,
+                      transfer, peer);
+}
+
+CUresult rg_execute_rgPeerSend(struct rg_request *request, CUdeviceptr src, size_t pitch, size_t width,
+                               size_t height, CUstream stream, unsigned long long transfer, unsigned int peer)
+{
+    return start_rows(request, RG_DEFERRED_PEER_SEND, src, (const size_t[]){pitch, width, height}, stream,
+                      transfer, peer);
+}
+
+CUresult rg_execute_rgPeerReceiveBox(struct rg_request *request, const CUDA_MEMCPY3D *box, CUarray array,
+                                     CUstream stream, unsigned long long transfer, unsigned int peer)
+{
+    return start_box(request, RG_DEFERRED_PEER_RECEIVE, box, array, stream, transfer, peer);
+}
+
+CUresult rg_execute_rgPeerSendBox(struct rg_request *request, const CUDA_MEMCPY3D *box, CUarray array,
+                                  CUstream stream, unsigned long long transfer, unsigned int peer)
+{
+    return start_box(request, RG_DEFERRED_PEER_SEND, box, array, stream, transfer, peer);
+}
+
+/* --- what the other worker says ---------------------------------------------------------------------------- */
+
+/* Of a copy that the client has not told of yet; NULL: too many of these. */
+static struct early *note_early(struct rg_peer *peer, uint64_t transfer)
+{
+    struct rg_peers *peers = rg_peers_of(peer->worker);
+    struct early *early = (struct early *)rg_hash_table_first(&peers->early, transfer);
+    if (early)
+        return early->peer == peer ? early : NULL;
+    if (peers->n_early >= RG_PEER_EARLY_MAX || (early = calloc(1, sizeof *early)) == NULL)
+        return NULL;
+    early->peer = peer;
+    rg_hash_table_add(&peers->early, &early->link, transfer);
+    peers->n_early++;
+    return early;
+}
+
+static struct rg_deferred_item *find(struct rg_peer *peer, uint64_t transfer)
+{
+    struct rg_deferred_item *item = rg_deferred_find(peer->worker, transfer);
+    const bool ours = item && (item->kind == RG_DEFERRED_PEER_SEND || item->kind == RG_DEFERRED_PEER_RECEIVE);
+    return ours && item->peer == peer ? item : NULL;
+}
+
+/* In order, without a gap; an empty one asks for nothing. */
+static bool take_demand(size_t *demanded, const struct rg_peer_message *message)
+{
+    if (message->offset != *demanded || !message->size || message->size > RG_PEER_CHUNK)
+        return false;
+    *demanded += message->size;
+    return true;
+}
+
+static bool take_ask(struct rg_peer *peer, const struct rg_peer_message *message)
+{
+    RG_SCOPED_LOCK(lock_of(peer->worker));
+    struct rg_deferred_item *item = find(peer, message->transfer);
+    if (item) {
+        const bool good = item->kind == RG_DEFERRED_PEER_SEND && take_demand(&item->demanded, message) &&
+                          item->demanded <= item->total;
+        pthread_cond_broadcast(&item->changed);
+        return good;
+    }
+    struct early *early = note_early(peer, message->transfer);
+    return early && take_demand(&early->demanded, message);
+}
+
+static bool take_fail(struct rg_peer *peer, const struct rg_peer_message *message)
+{
+    RG_SCOPED_LOCK(lock_of(peer->worker));
+    struct rg_deferred_item *item = find(peer, message->transfer);
+    struct early *early = item ? NULL : note_early(peer, message->transfer);
+    if (item) {
+        item->failed = true;
+        pthread_cond_broadcast(&item->changed);
+    } else if (early) {
+        early->failed = true;
+    }
+    return item || early;
+}
+
+/* Data comes in order, in parts that lie within what was asked for. */
+static bool take_data(struct rg_peer *peer, const struct rg_peer_message *message, size_t bulk_size)
+{
+    struct rg_worker *worker = peer->worker;
+    struct rg_deferred *deferred = rg_deferred_of(worker);
+    const uint64_t offset = message->offset, size = message->size;
+    pthread_mutex_lock(&deferred->lock);
+    struct rg_deferred_item *item = find(peer, message->transfer);
+    const bool good = item && item->kind == RG_DEFERRED_PEER_RECEIVE && size == bulk_size && size &&
+                      offset == item->received && size <= item->requested - item->received &&
+                      size <= item->chunk - item->received % item->chunk;
+    const bool wanted = good && rg_deferred_work(item);
+    pthread_mutex_unlock(&deferred->lock);
+    if (!good)
+        return false;
+    unsigned char *slot = item->slots[offset / item->chunk % RG_DEFERRED_SLOTS];
+    const bool came =
+        rg_conn_recv_bulk(peer->conn, wanted ? slot + offset % item->chunk : NULL, size) == RG_OK;
+    pthread_mutex_lock(&deferred->lock);
+    item->received += came ? size : 0;
+    if (came && wanted)
+        rg_count_in(size);
+    if (wanted)
+        rg_deferred_rest(item);
+    pthread_cond_broadcast(&item->changed);
+    pthread_mutex_unlock(&deferred->lock);
+    return came;
+}
+
+bool rg_peer_copy_message(struct rg_peer *peer, const struct rg_peer_message *message, size_t bulk_size)
+{
+    if (message->type == RG_PEER_DATA)
+        return take_data(peer, message, bulk_size);
+    if (bulk_size)
+        return false;
+    return message->type == RG_PEER_ASK    ? take_ask(peer, message)
+           : message->type == RG_PEER_FAIL ? take_fail(peer, message)
+                                           : false;
+}
+
+/* --- the end ---------------------------------------------------------------------------------------------- */
+
+void rg_peer_copies_fail(struct rg_peer *peer)
+{
+    struct rg_deferred *deferred = rg_deferred_of(peer->worker);
+    for (struct rg_hash_link *at = NULL; (at = rg_hash_table_after(&deferred->items, at));) {
+        struct rg_deferred_item *item = (struct rg_deferred_item *)at;
+        if (item->peer != peer)
+            continue;
+        item->failed = true;
+        pthread_cond_broadcast(&item->changed);
+    }
+}
+
+static void free_early(struct rg_hash_link *link)
+{
+    free(link);
+}
+
+void rg_peer_copies_end(struct rg_worker *worker)
+{
+    rg_hash_table_clear(&rg_peers_of(worker)->early, free_early);
+}

@@ -1,0 +1,71 @@
+/*
+ * peers.h - connections to the workers of the same client's sessions on other servers (proto/peer.h).
+ *
+ * The client invites (rgPeerInvite): from then on, one connection that shows the secret is taken, whichever server opened it.
+ * It came to the frontend or was opened by it, and is handed over like the session's own (handshake/channels.c). A
+ * reader thread for each takes what comes; anybody may send, one at a time.
+ *
+ * Failures: a connection that breaks, or a peer that breaks the protocol, is the end of the connection and of the copies
+ * under way on it, which go on with an error; the client is told (RG_NOTICE_PEER_LOST) and copies through its own memory from
+ * then on. The session goes on.
+ *
+ * Locks: that of struct rg_deferred guards states, `send_lock` the right to send; the first is not held while anybody sends.
+ */
+#ifndef RG_SERVER_PEERS_PEERS_H
+#define RG_SERVER_PEERS_PEERS_H
+
+#include "proto/control/control.h"
+#include "proto/peer.h"
+#include "common/base/hash_table.h"
+#include "server/core/worker.h"
+#include "server/modules.h"
+
+struct rg_tls_keys;
+struct rg_deferred_item;
+
+enum rg_peer_state { RG_PEER_NONE, RG_PEER_INVITED, RG_PEER_OPENING, RG_PEER_OPEN, RG_PEER_LOST };
+
+struct rg_peer {
+    struct rg_worker *worker;
+    unsigned number; /* of the other session, as the client counts */
+    enum rg_peer_state state;
+    uint8_t secret[RG_PEER_SECRET]; /* INVITED */
+    struct rg_conn *conn;           /* OPEN, LOST */
+    pthread_mutex_t send_lock;
+    pthread_t reader;
+    bool reader_runs;
+};
+
+/** Takes a connection whose hello has said that it is a peer's; `fd` is used up. The thread that takes connections. */
+void rg_peers_take(struct rg_worker *worker, const struct rg_client_hello *hello, int fd,
+                   const struct rg_tls_keys *keys);
+
+/** Sends a message, with bulk data or none. RG_ERR_*: the connection is lost, and all who need it are told. Any thread. */
+enum rg_status rg_peer_send(struct rg_peer *peer, const struct rg_peer_message *message, const void *bulk,
+                            size_t size);
+/** The peer of that number, if its connection is there; else NULL. The lock of struct rg_deferred is held. */
+struct rg_peer *rg_peer_find(struct rg_worker *worker, unsigned number);
+
+/* --- copies (copy.c), for the reader of a connection --- */
+
+/** False: it breaks the protocol, or its bulk data did not come. */
+bool rg_peer_copy_message(struct rg_peer *peer, const struct rg_peer_message *message, size_t bulk_size);
+/** The connection is lost: all that wait for it go on. The lock is held. */
+void rg_peer_copies_fail(struct rg_peer *peer);
+/** At the end of the worker. */
+void rg_peer_copies_end(struct rg_worker *worker);
+
+/** What was asked for before the client's record came. The lock. */
+struct rg_peers {
+    pthread_cond_t changed;
+    struct rg_hash_table early;
+    unsigned n_early;
+    struct rg_peer peers[RG_SERVERS_MAX];
+};
+
+static inline struct rg_peers *rg_peers_of(struct rg_worker *worker)
+{
+    return worker->state[RG_MODULE_PEERS];
+}
+
+#endif
