@@ -1,8 +1,9 @@
 """Runs a program directly on the software device and remotely in several ways; its transcripts must be the same.
 
-usage: run.py BUILD_FOLDER PROGRAM [servers=N,…] [memory=SIZE] [drivers=VERSION,…] [behave=SETTINGS,…] [ARGUMENT…]
+usage: run.py BUILD_FOLDER PROGRAM [servers=N,…] [tcp] [memory=SIZE] [drivers=VERSION,…] [behave=SETTINGS,…] [ARGUMENT…]
 
 servers=1,2: two servers, with 1 and 2 devices, that the program uses together; directly, one device has as many.
+tcp: the servers listen on TCP, so that two of them can be connected to each other; in three ways only.
 memory=64M: devices with so much memory.
 drivers=12.0,12.4: with drivers of these versions, one after another, not with each optimisation off.
 behave=seed=1,seed=2:fail=719@3: on a device that behaves as NVIDIA's may, with these settings of SOFTGPU_BEHAVE, one after
@@ -49,6 +50,9 @@ def main():
     arguments, counts = sys.argv[3:], []
     if arguments and arguments[0].startswith("servers="):
         counts = [int(count) for count in arguments.pop(0)[len("servers="):].split(",")]
+    tcp = bool(arguments) and arguments[0] == "tcp"
+    if tcp:
+        arguments.pop(0)
     device, drivers = {}, []
     if arguments and arguments[0].startswith("memory="):
         device = {"SOFTGPU_MEMORY": arguments.pop(0)[len("memory="):]}
@@ -64,15 +68,17 @@ def main():
     elif seeds:
         settings = [{"SOFTGPU_BEHAVE": "nvidia:init=20:context=10:" + seed} for seed in seeds]
     ways = WAYS if drivers else {name: WAYS[name] for name in ("as it is", "no optimisation")} if seeds else None
+    if tcp:
+        ways = {name: WAYS[name] for name in ("as it is", "no optimisation", "1 ms away")}
     good = True
     for setting in settings:
         if setting:
             print(setting)
-        good &= compare(build, command, counts, dict(device, **setting), ways)
+        good &= compare(build, command, counts, dict(device, **setting), ways, tcp)
     return 0 if good else 1
 
 
-def compare(build, command, counts, device, ways):
+def compare(build, command, counts, device, ways, tcp):
     """Whether the program's transcript is the same in these ways (None: in all there are)."""
     direct = build.run_direct(command, environment=dict(device, SOFTGPU_DEVICES=str(sum(counts) or 1)))
     lines = direct.output.splitlines()
@@ -82,7 +88,7 @@ def compare(build, command, counts, device, ways):
         print("directly: no failed assertion on standard error")
         good = False
     with contextlib.ExitStack() as stack:
-        address = ",".join(stack.enter_context(Server(build, environment=dict(device, SOFTGPU_DEVICES=str(count)))).address
+        address = ",".join(stack.enter_context(Server(build, tcp=tcp, environment=dict(device, SOFTGPU_DEVICES=str(count)))).address
                            for count in counts or [1])
         cache = stack.enter_context(tempfile.TemporaryDirectory(prefix="remote-gpu-cache-"))
         ways = ways or {**WAYS, **each_one_off(optimisations(build, address))}
