@@ -89,7 +89,8 @@ __attribute__((destructor(104))) static void write_stats(void)
         "\"round_trips\":%llu,\"messages_sent\":%llu,\"messages_direct\":%llu,\"sender_wakes\":%llu,"
         "\"messages_received\":%llu,\"bytes_sent\":%llu,\"bytes_repeated\":%llu,\"bytes_received\":%llu,"
         "\"bulk_copied\":%llu,\"bulk_direct\":%llu,\"bulk_kept\":%llu,\"bulk_connections\":%u,\"compressed_"
-        "from\":%llu,\"compressed_to\":%llu,\"peer_direct\":%llu,\"peer_by_client\":%llu,\"encrypted\":%s,\"cipher\":\"%s\",\"identity\":\"%s\"}\n",
+        "from\":%llu,\"compressed_to\":%llu,\"peer_direct\":%llu,\"peer_by_client\":%llu,\"encrypted\":%s,"
+        "\"cipher\":\"%s\",\"identity\":\"%s\"}\n",
         (int)owner, rg_conn_transport(rg_sessions[0].conn), us / 1000000, us % 1000000, waited_us / 1000000,
         waited_us % 1000000, (unsigned long long)sum.calls, (unsigned long long)sum.round_trips,
         (unsigned long long)sum.sent_messages, (unsigned long long)sum.direct_messages,

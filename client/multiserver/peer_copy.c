@@ -285,7 +285,8 @@ static CUresult put_receive(const struct rg_region *to, CUstream stream, uint64_
 static CUresult put_send(const struct rg_region *from, CUstream stream, uint64_t transfer, unsigned peer)
 {
     if (rg_region_is_rows(from))
-        return rg_op_rgPeerSend(from->address, from->pitch, from->width, from->height, stream, transfer, peer);
+        return rg_op_rgPeerSend(from->address, from->pitch, from->width, from->height, stream, transfer,
+                                peer);
     const CUDA_MEMCPY3D box = rg_copy_box(NULL, from);
     return rg_op_rgPeerSendBox(&box, from->array, stream, transfer, peer);
 }

@@ -28,7 +28,8 @@ enum { CONNECT_MS = 5000, ANSWER_MS = 12000 };
 enum link_state { LINK_UNTRIED, LINK_OPEN, LINK_NONE };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic unsigned char links[RG_SERVERS_MAX][RG_SERVERS_MAX]; /* enum link_state; the lower number first */
+static _Atomic unsigned char links[RG_SERVERS_MAX]
+                                  [RG_SERVERS_MAX]; /* enum link_state; the lower number first */
 
 static _Atomic unsigned char *link_of(unsigned one, unsigned other)
 {

@@ -68,11 +68,11 @@ enum rg_purpose {
     RG_PURPOSE_RENEW = 10, /* a new certificate for the name in the one shown */
     RG_PURPOSE_STAY =
         11, /* the certificate shown is for a session that runs, which then lasts as long as it */
-    RG_PURPOSE_USAGE = 120, /* what has been used (proto/accounts/usage.h) */
-    RG_PURPOSE_QUOTA = 121, /* what may be used */
-    RG_PURPOSE_PEER = 140,  /* a connection between two servers, for sessions of one client */
+    RG_PURPOSE_USAGE = 120,     /* what has been used (proto/accounts/usage.h) */
+    RG_PURPOSE_QUOTA = 121,     /* what may be used */
+    RG_PURPOSE_PEER = 140,      /* a connection between two servers, for sessions of one client */
     RG_PURPOSE_INTRODUCE = 141, /* make one, to the server that is named */
-    RG_PURPOSE_POOL = 130,  /* something of the pool that the server is in (docs/pool.md) */
+    RG_PURPOSE_POOL = 130,      /* something of the pool that the server is in (docs/pool.md) */
 };
 
 enum rg_refusal_code {

@@ -147,8 +147,8 @@ static void hand_over(struct rg_monitor *monitor, const struct rg_monitor_questi
                       const struct rg_session_files *files, struct rg_monitor_answer *answered)
 {
     struct rg_who who;
-    const bool peer = question->hand_over.purpose == RG_PURPOSE_PEER ||
-                      question->hand_over.purpose == RG_PURPOSE_INTRODUCE;
+    const bool peer =
+        question->hand_over.purpose == RG_PURPOSE_PEER || question->hand_over.purpose == RG_PURPOSE_INTRODUCE;
     if (peer && !monitor->sessions.peers) {
         rg_reply_refuse(&monitor->frontend, answered, RG_REFUSAL_UNSUPPORTED,
                         "this server takes no connections of other servers (remote-gpud --peers deny)");
@@ -172,9 +172,8 @@ static void connect_to_peer(struct rg_monitor *monitor, const struct rg_monitor_
     int socket = -1;
     answered->status = rg_who_is(&monitor->policy, &question->peer, connection, &who, answered);
     if (answered->status == RG_OK)
-        answered->status =
-            rg_introduction_connect(&monitor->sessions, question, &who,
-                                    monitor->policy.allow_unauthenticated, &socket, answered);
+        answered->status = rg_introduction_connect(&monitor->sessions, question, &who,
+                                                   monitor->policy.allow_unauthenticated, &socket, answered);
     rg_reply(&monitor->frontend, answered, &socket, answered->status == RG_OK ? 1 : 0);
     if (socket >= 0)
         close(socket);

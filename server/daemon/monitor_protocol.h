@@ -57,8 +57,8 @@ enum rg_monitor_question_kind {
     RG_ASK_ALIVE,        /* what RG_TELL_BEAT is answered by, with `refused`; no answer */
     RG_ASK_POOL, /* descriptors: connection, a file with the question; answer: a socket by which answers come */
     RG_ASK_CONNECT, /* descriptor: connection; answer: a socket that is being connected to another server */
-    RG_ASK_LEASE, /* whether there is a lease of the pool by which a session is to begin */
-    RG_ASK_LOOK,  /* the board is to show what is now; it does when the answer comes */
+    RG_ASK_LEASE,   /* whether there is a lease of the pool by which a session is to begin */
+    RG_ASK_LOOK,    /* the board is to show what is now; it does when the answer comes */
     RG_ASK_LIST, /* the pool's members from number `lease` of `pool` on; answer: a socket by which the list comes */
 };
 

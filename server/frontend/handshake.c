@@ -474,8 +474,8 @@ static void introduce(struct rg_handshake *handshake)
                         "the server has too many questions to answer just now; try again");
         refuse(handshake, &refusal);
     } else if (rg_introduce(handshake->owner->frontend, rg_conn_fd(handshake->conn), &question,
-                            &handshake->hello.client_hello,
-                            now < until ? (int)((until - now) / 1000000u) : 1, &refusal) != RG_OK) {
+                            &handshake->hello.client_hello, now < until ? (int)((until - now) / 1000000u) : 1,
+                            &refusal) != RG_OK) {
         refuse(handshake, &refusal);
     } else if (rg_control_send(handshake->conn, &message) != RG_OK) {
         rg_debug("%s: left before it was answered", rg_conn_peer(handshake->conn));

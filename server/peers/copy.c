@@ -67,8 +67,8 @@ static void tell_failed(struct rg_worker *worker, unsigned number, uint64_t tran
     struct rg_peer *peer = rg_peer_find(worker, number);
     pthread_mutex_unlock(lock_of(worker));
     if (peer)
-        (void)rg_peer_send(
-            peer, &(struct rg_peer_message){.type = RG_PEER_FAIL, .transfer = transfer}, NULL, 0);
+        (void)rg_peer_send(peer, &(struct rg_peer_message){.type = RG_PEER_FAIL, .transfer = transfer}, NULL,
+                           0);
 }
 
 /* The copy has not come to be whole: the program hears of it as of any error of an asynchronous call. */
@@ -135,7 +135,8 @@ static void CUDA_CB receive_step(void *user)
         pthread_cond_wait(&item->changed, lock);
     while (item->failed && item->at_work && !rg_worker_over(item->worker))
         pthread_cond_wait(&rg_deferred_of(item->worker)->settled, lock);
-    if (item->received < until && !item->gone) /* nothing comes: what lay in the buffer is none of the copy's */
+    if (item->received < until &&
+        !item->gone) /* nothing comes: what lay in the buffer is none of the copy's */
         memset(item->slots[step->index % RG_DEFERRED_SLOTS], 0, rg_deferred_chunk_size(item, step->index));
 }
 

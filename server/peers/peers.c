@@ -177,8 +177,8 @@ void rg_peers_take(struct rg_worker *worker, const struct rg_client_hello *hello
     pthread_mutex_unlock(lock_of(worker));
     if (rg_worker_over(worker))
         rg_conn_interrupt(conn);
-    rg_info("session %llu: connected to another server of its client, %s", (unsigned long long)worker->session,
-            rg_conn_peer(conn));
+    rg_info("session %llu: connected to another server of its client, %s",
+            (unsigned long long)worker->session, rg_conn_peer(conn));
 }
 
 /* --- beginning and end ------------------------------------------------------------------------------------ */

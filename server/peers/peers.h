@@ -14,9 +14,9 @@
 #ifndef RG_SERVER_PEERS_PEERS_H
 #define RG_SERVER_PEERS_PEERS_H
 
+#include "common/base/hash_table.h"
 #include "proto/control/control.h"
 #include "proto/peer.h"
-#include "common/base/hash_table.h"
 #include "server/core/worker.h"
 #include "server/modules.h"
 

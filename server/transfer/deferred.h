@@ -30,7 +30,13 @@
 /* Bytes that a session's items take here until their streams have done them, but for the driver's. */
 
 /* The last two are copies between servers (server/peers/copy.c). */
-enum rg_deferred_kind { RG_DEFERRED_HOST_CALL, RG_DEFERRED_RENDEZVOUS, RG_DEFERRED_READ, RG_DEFERRED_PEER_RECEIVE, RG_DEFERRED_PEER_SEND };
+enum rg_deferred_kind {
+    RG_DEFERRED_HOST_CALL,
+    RG_DEFERRED_RENDEZVOUS,
+    RG_DEFERRED_READ,
+    RG_DEFERRED_PEER_RECEIVE,
+    RG_DEFERRED_PEER_SEND
+};
 
 /** One host function of a transfer. */
 struct rg_deferred_step {
@@ -58,9 +64,9 @@ struct rg_deferred_item {
     unsigned at_work;           /* transfers: threads that use the buffers, without the lock */
     bool gone;                  /* transfers: the context has ended, and the buffers with it */
     bool advertised;            /* rendezvous: the client may write what it is asked for where that belongs */
-    struct rg_peer *peer; /* between servers: the other one; NULL: not yet */
-    size_t demanded;      /* PEER_SEND: bytes that it has asked for */
-    bool failed;          /* between servers: the other side will not do its part */
+    struct rg_peer *peer;       /* between servers: the other one; NULL: not yet */
+    size_t demanded;            /* PEER_SEND: bytes that it has asked for */
+    bool failed;                /* between servers: the other side will not do its part */
     size_t n_chunks;
     unsigned char *slots[RG_DEFERRED_SLOTS];
     /* of the slots, and of those that the next transfer uses; NULL: none */

@@ -103,7 +103,7 @@ Test(hostile, numbers_and_counts)
     good_hello(&hello);
     hello.priority = RG_SHARE_PRIORITY_HIGH + 1;
     cr_expect_eq(unpack_hello(&hello), RG_ERR_PROTOCOL);
-    for (int purpose = -1; purpose < 140; purpose++) {
+    for (int purpose = -1; purpose < 150; purpose++) {
         good_hello(&hello);
         hello.purpose = (Rg__ClientHello__Purpose)purpose;
         const bool known = (purpose >= 1 && purpose <= 5) || purpose == RG_PURPOSE_STAY ||

@@ -1,0 +1,260 @@
+"""Two servers that serve one program: copies between them go from one to the other, in both ways at once; what an operator does
+not allow, and what the servers cannot reach, goes through the program's machine; secrets are good once; a server that dies in
+the middle is an error.
+
+usage: peers_test.py BUILD_FOLDER
+"""
+
+import contextlib
+import os
+import socket
+import sys
+import tempfile
+import threading
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "scripts"))
+
+from trial import Build, Server, stop_with_servers, wait_until  # noqa: E402
+
+# COUNT copies of SIZE bytes each way, asynchronous, each of another value, of which nothing of the next may be seen; with a
+# file's name, does so once more when the file is there; with "ever", until a call fails.
+PROGRAM = """
+import ctypes, os, sys, time
+c, size, count, more = ctypes.CDLL("libcuda.so.1"), int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+def call(name, *arguments):
+    result = getattr(c, name)(*arguments)
+    if result:
+        print("%s: error %d" % (name, result), flush=True)
+        sys.exit(3)
+u64 = ctypes.c_uint64
+call("cuInit", 0)
+class Side:
+    def __init__(self, device):
+        self.context, self.source, self.target, self.stream = ctypes.c_void_p(), u64(), u64(), ctypes.c_void_p()
+        call("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), device)
+        call("cuCtxSetCurrent", self.context)
+        call("cuMemAlloc_v2", ctypes.byref(self.source), ctypes.c_size_t(size * count))
+        call("cuMemAlloc_v2", ctypes.byref(self.target), ctypes.c_size_t(size * count))
+        call("cuMemsetD8_v2", self.target, ctypes.c_ubyte(255), ctypes.c_size_t(size * count))
+        call("cuStreamCreate", ctypes.byref(self.stream), 1)
+        call("cuCtxSynchronize")
+sides = [Side(0), Side(1)]
+def fill(side, value, index):
+    call("cuCtxSetCurrent", side.context)
+    call("cuMemsetD8Async", u64(side.source.value + size * index), ctypes.c_ubyte(value), ctypes.c_size_t(size), side.stream)
+def once(turn):
+    for index in range(count):
+        for number, side in enumerate(sides):
+            fill(side, 1 + (turn + 2 * index + number) % 100, index)
+        for number, side in enumerate(sides):
+            other = sides[1 - number]
+            call("cuMemcpyPeerAsync", u64(other.target.value + size * index), other.context,
+                 u64(side.source.value + size * index), side.context, ctypes.c_size_t(size), side.stream)
+        for side in sides:
+            fill(side, 200, index)
+    for side in sides:
+        call("cuCtxSetCurrent", side.context)
+        call("cuStreamSynchronize", side.stream)
+    found = (ctypes.c_ubyte * size)()
+    for number, side in enumerate(sides):
+        call("cuCtxSetCurrent", side.context)
+        for index in range(count):
+            call("cuMemcpyDtoH_v2", found, u64(side.target.value + size * index), ctypes.c_size_t(size))
+            wanted = bytes([1 + (turn + 2 * index + 1 - number) % 100]) * size
+            print("same" if bytes(found) == wanted else "side %d, copy %d: another" % (number, index), flush=True)
+once(0)
+turn = 1
+while more == "ever":
+    once(turn)
+    turn += 1
+if more:
+    while not os.path.exists(more):
+        time.sleep(0.01)
+    once(turn)
+"""
+SIZE, COUNT = 5 << 20, 4
+PEER_SECRET = b"\xea\x08\x10"  # the key and the length of peer_secret in a hello
+
+
+def is_peer(data):
+    """Whether a server begins so to say to another one that it comes for a program."""
+    return PEER_SECRET in data and b"tcp://" not in data
+
+
+class Relay:
+    """A port that leads to a server; what each connection sends first is kept. It can be shut."""
+
+    def __init__(self, stack, target, most=None):
+        host, _, port = target.rpartition("//")[2].rpartition(":")
+        self.target, self.first, self.accepted = (host, int(port)), [], 0
+        self.listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+        self.most, self.peer, self.sockets = most, None, []
+        stack.callback(lambda: [end.close() for end in self.sockets])
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        with contextlib.suppress(OSError):
+            while self.most is None or self.accepted < self.most:
+                client, _ = self.listener.accept()
+                self.accepted += 1
+                server = socket.create_connection(self.target)
+                self.sockets += [client, server]
+                threading.Thread(target=self.pass_on, args=(client, server, True), daemon=True).start()
+                threading.Thread(target=self.pass_on, args=(server, client, False), daemon=True).start()
+        self.listener.close()
+
+    def cut_peer(self):
+        for end in self.peer:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def has_peer(self):
+        return any(map(is_peer, self.first))
+
+    def pass_on(self, source, target, keep):
+        with contextlib.suppress(OSError):
+            while True:
+                data = source.recv(1 << 16)
+                if not data:
+                    break
+                if keep:
+                    self.first.append(data)
+                    keep = False
+                    if is_peer(data):
+                        self.peer = (source, target)
+                target.sendall(data)
+        with contextlib.suppress(OSError):
+            target.shutdown(socket.SHUT_WR)
+
+
+def say(address, data):
+    """What a server answers to these bytes on a new connection, up to its end."""
+    host, _, port = address.rpartition("//")[2].rpartition(":")
+    answer = b""
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(data)
+        with contextlib.suppress(OSError):
+            while b"invitation" not in answer:
+                more = connection.recv(4096)
+                if not more:
+                    break
+                answer += more
+    return answer
+
+
+class Peers(unittest.TestCase):
+    def setUp(self):
+        self.stack = contextlib.ExitStack()
+        self.addCleanup(self.stack.close)
+
+    def servers(self, *arguments_of_each):
+        return [self.stack.enter_context(Server(build, tcp=True, arguments=arguments)) for arguments in arguments_of_each]
+
+    def run_on(self, addresses, size=SIZE, count=COUNT, more="", environment=None, **options):
+        return build.run_remote([sys.executable, "-c", PROGRAM, str(size), str(count), more], ",".join(addresses),
+                                environment=dict(environment or {}, REMOTE_GPU_LOG="info"), **options)
+
+    def check(self, result, copies, direct):
+        self.assertEqual(result.status, 0, result.report())
+        self.assertEqual(result.output.split(), ["same"] * copies, result.report())
+        self.assertEqual(result.stats["peer_direct"], direct, result.report())
+
+    def test_both_ways_at_once(self):
+        addresses = [server.address for server in self.servers((), ())]
+        result = self.run_on(addresses)
+        copied = 2 * COUNT * SIZE
+        self.check(result, 2 * COUNT, copied)
+        self.assertEqual(result.stats["peer_by_client"], 0, result.report())
+        # What the program looks at comes to it; of the copies themselves comes next to nothing.
+        self.assertLess(result.stats["bytes_sent"] + result.stats["bytes_received"] - copied, 1 << 20, result.report())
+        self.assertLess(result.stats["bytes_sent"], 1 << 18, result.report())
+
+    def test_switched_off(self):
+        addresses = [server.address for server in self.servers((), ())]
+        result = self.run_on(addresses, environment={"REMOTE_GPU_OPT": "-peers"})
+        self.check(result, 2 * COUNT, 0)
+        self.assertEqual(result.stats["peer_by_client"], 2 * COUNT * SIZE, result.report())
+
+    def test_denied(self):
+        for denies in ((("--peers", "deny"), ()), ((), ("--peers", "deny"))):
+            addresses = [server.address for server in self.servers(*denies)]
+            result = self.run_on(addresses, count=1)
+            self.check(result, 2, 0)
+            self.assertIn("--peers deny", result.errors)
+
+    def test_unreachable(self):
+        one, other = self.servers((), ())
+        for addresses in ([one.address, None], [None, one.address]):
+            environment = {"REMOTE_GPU_CONNECTIONS": "0"}
+            counted = Relay(self.stack, other.address)
+            self.run_on([address or counted.address for address in addresses], count=1,
+                        environment=dict(environment, REMOTE_GPU_OPT="-peers"))
+            # A relay that takes what a program needs that has no servers connected, and then is not there any more.
+            relay = Relay(self.stack, other.address, counted.accepted)
+            result = self.run_on([address or relay.address for address in addresses], count=1, environment=environment)
+            self.check(result, 2, 0)
+            self.assertIn(relay.address, result.errors)
+            self.assertIn("refused", result.errors)
+
+    def test_secrets_are_good_once(self):
+        one, other = self.servers((), ())
+        relay = Relay(self.stack, one.address)
+        with tempfile.TemporaryDirectory() as folder:
+            go_on = os.path.join(folder, "go-on")
+
+            def attack(_):
+                self.assertTrue(wait_until(relay.has_peer, 60))
+                hello = next(filter(is_peer, relay.first))
+                at = hello.index(PEER_SECRET) + len(PEER_SECRET)
+                # What has been shown already, and what nobody was given.
+                for data in (hello, hello[:at] + bytes(16) + hello[at + 16:]):
+                    self.assertIn(b"none of an invitation that is still open", say(one.address, data))
+                with open(go_on, "w"):
+                    pass
+
+            result = self.run_on([relay.address, other.address], count=1, more=go_on, while_running=attack)
+            self.check(result, 4, 2 * 2 * SIZE)
+
+    def test_killed_server(self):
+        one, other = self.servers((), ())
+        relay = Relay(self.stack, one.address)
+
+        def kill(_):
+            self.assertTrue(wait_until(relay.has_peer, 60))
+            other.kill()
+
+        result = self.run_on([relay.address, other.address], size=32 << 20, count=2, more="ever", while_running=kill)
+        self.assertFalse(result.hung, result.report())
+        self.assertEqual(result.status, 3, result.report())
+        self.assertNotIn("another", result.output)
+
+    def test_lost_connection(self):
+        """Of the connection between the servers alone: an error where a copy was under way, else another way; no hang."""
+        one, other = self.servers((), ())
+        relay = Relay(self.stack, one.address)
+        with tempfile.TemporaryDirectory() as folder:
+            go_on = os.path.join(folder, "go-on")
+
+            def cut(_):
+                self.assertTrue(wait_until(relay.has_peer, 60))
+                relay.cut_peer()
+                with open(go_on, "w"):
+                    pass
+
+            result = self.run_on([relay.address, other.address], size=32 << 20, count=2, more=go_on, while_running=cut)
+        self.assertFalse(result.hung, result.report())
+        self.assertIn(result.status, (0, 3), result.report())
+        if result.status == 3:
+            self.assertIn("error", result.output)
+        else:
+            self.assertEqual(result.output.split(), ["same"] * 8, result.report())
+            self.assertGreater(result.stats["peer_by_client"], 0, result.report())
+
+
+if __name__ == "__main__":
+    stop_with_servers()
+    build = Build(sys.argv.pop(1))
+    build.check()
+    unittest.main(verbosity=2)
