@@ -65,6 +65,9 @@ static void tell_failed(struct rg_worker *worker, unsigned number, uint64_t tran
 {
     pthread_mutex_lock(lock_of(worker));
     struct rg_peer *peer = rg_peer_find(worker, number);
+    struct early *early = (struct early *)rg_hash_table_first(&rg_peers_of(worker)->early, transfer);
+    if (early && early->peer == peer)
+        drop_early(worker, early);
     pthread_mutex_unlock(lock_of(worker));
     if (peer)
         (void)rg_peer_send(peer, &(struct rg_peer_message){.type = RG_PEER_FAIL, .transfer = transfer}, NULL,
@@ -213,7 +216,6 @@ static CUresult start(struct rg_request *request, const struct rg_device_region 
 {
     struct rg_deferred_item *item = NULL;
     CUresult result = rg_deferred_begin(request, region, id, kind, stream, &item);
-    request->told = false; /* no notice follows: the client hears of it as of any failure */
     if (result == CUDA_SUCCESS && !bind(item, number)) {
         rg_deferred_cancel(item);
         result = CUDA_ERROR_DEVICE_UNAVAILABLE;
@@ -228,8 +230,13 @@ static CUresult start(struct rg_request *request, const struct rg_device_region 
                                                   : put_send(item, region, i, stream);
     if (result == CUDA_SUCCESS && kind == RG_DEFERRED_PEER_RECEIVE)
         result = rg_driver.cuLaunchHostFunc(stream, received_step, item);
-    if (result != CUDA_SUCCESS) /* the item stays: steps may be in the stream */
+    if (result != CUDA_SUCCESS) { /* the item stays, as steps may be in the stream; but the last one is not */
+        pthread_mutex_lock(lock_of(request->worker));
+        item->failed = true;
+        pthread_cond_broadcast(&item->changed);
+        pthread_mutex_unlock(lock_of(request->worker));
         tell_failed(request->worker, number, id);
+    }
     return result;
 }
 

@@ -166,8 +166,8 @@ void rg_peers_take(struct rg_worker *worker, const struct rg_client_hello *hello
         rg_conn_destroy(conn);
         return;
     }
-    peer->conn = conn;
     pthread_mutex_lock(lock_of(worker));
+    peer->conn = conn;
     peer->state = answered == RG_OK ? RG_PEER_OPEN : RG_PEER_LOST;
     peer->reader_runs =
         answered == RG_OK && rg_thread_create(&peer->reader, "rg-peer", reader_main, peer) == RG_OK;

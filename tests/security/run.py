@@ -228,6 +228,13 @@ def case_two_servers(world):
     expect(names[1] in listed.output and names[0] not in listed.output, "it is not the last that is the default", listed)
     result = works(world.marker("4", "2", options=("-s", ",".join(names))))
     expect(json.loads(result.stats_text)["encrypted"] is True, "not all of it is encrypted", result)
+    # They are connected to each other for its copies, each by the certificate that the program expects of it.
+    stats = world.path("copies")
+    copies = works(world.remote_gpu("run", "--log", "info", "--stats=" + stats, "-s", ",".join(names), "--", "python3",
+                                    os.path.join(HERE, "..", "server", "peers", "copies.py"), str(1 << 20), "2", ""))
+    with open(stats) as file:
+        counts = json.load(file)
+    expect(counts["peer_direct"] == 4 << 20 and counts["encrypted"] is True, "they were not connected", copies)
     base = os.path.dirname(credentials_of(world))
     for name in ("ca.crt", "tls.crt", "tls.key"):  # those of one are worth nothing to the other
         shutil.copy(os.path.join(base, names[0], name), os.path.join(base, names[1], name))

@@ -31,9 +31,10 @@ ROWS = {
     "preload": ("startup", {}, "round_trips", 5),
     "images": ("images", {}, "bytes_sent", 2),
     "delta": ("many_launches", {}, "bytes_sent", 4),
+    "peers": ("two_devices", {}, "peer_direct", 0),
 }
 PROGRAMS = {"steady": ["tests/steady", "10"], "many_launches": ["examples/many_launches"], "images": ["tests/images"],
-            "big_copy": ["examples/big_copy", "8"], "startup": ["bench/startup", "12"]}
+            "big_copy": ["examples/big_copy", "8"], "two_devices": ["tests/two_devices"], "startup": ["bench/startup", "12"]}
 
 
 def look(build, address, name, folder):
@@ -68,12 +69,12 @@ def look(build, address, name, folder):
 def main():
     stop_with_servers()
     build, good = Build(sys.argv[1]), True
-    with Server(build) as server, tempfile.TemporaryDirectory(prefix="remote-gpu-switches-") as folder:
+    with Server(build) as server, Server(build, tcp=True) as one, Server(build, tcp=True) as other, tempfile.TemporaryDirectory(prefix="remote-gpu-switches-") as folder:
         names = optimisations(build, server.address)
         if set(names) != set(ROWS):
             raise Failure("there are %s; this test knows %s" % (sorted(names), sorted(ROWS)))
         for name in names:
-            good &= bool(look(build, server.address, name, folder))
+            good &= bool(look(build, one.address + "," + other.address if name == "peers" else server.address, name, folder))
     return 0 if good else 1
 
 
