@@ -230,7 +230,7 @@ def case_two_servers(world):
     expect(json.loads(result.stats_text)["encrypted"] is True, "not all of it is encrypted", result)
     # They are connected to each other for its copies, each by the certificate that the program expects of it.
     stats = world.path("copies")
-    copies = works(world.remote_gpu("run", "--log", "info", "--stats=" + stats, "-s", ",".join(names), "--", "python3",
+    copies = works(world.remote_gpu("run", "--stats=" + stats, "-s", ",".join(names), "--", "python3",
                                     os.path.join(HERE, "..", "server", "peers", "copies.py"), str(1 << 20), "2", ""))
     with open(stats) as file:
         counts = json.load(file)
