@@ -4,6 +4,9 @@
 #include "client/entry.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <unistd.h>
 
 static void *const *functions; /* once loaded; read with acquire */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -39,4 +42,16 @@ void *rg_nccl_entry(enum rg_nccl_function function)
         table = __atomic_load_n(&functions, __ATOMIC_ACQUIRE);
     }
     return table[function];
+}
+
+ncclResult_t rg_nccl_later(const char *name)
+{
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&told))
+        dprintf(STDERR_FILENO,
+                "remote-gpu: NCCL's %s is of a later version than 2.27, which is what there is here; with "
+                "--opt -nccl the program "
+                "has its own NCCL\n",
+                name);
+    return ncclInvalidUsage;
 }

@@ -9,5 +9,7 @@
 #include "interpose/core.h"
 
 void *rg_nccl_entry(enum rg_nccl_function function);
+/** ncclInvalidUsage: `name` is a function of a later version. The first of them is named on stderr. Any thread. */
+ncclResult_t rg_nccl_later(const char *name);
 
 #endif

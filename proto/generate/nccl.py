@@ -12,6 +12,7 @@ from generate.text import write  # noqa: E402
 
 HEAD = "/* Generated from proto/nccl by proto/generate/nccl.py: change the specification, not this file. */\n"
 LINE = re.compile(r'(?P<returns>.+?[ *])(?P<name>nccl\w+)\((?P<parameters>.*)\) (?P<cls>\w+)(?: "(?P<why>[^"]*)")?$')
+LATER = re.compile(r"later (?P<name>nccl\w+)$")
 MEANING = {
     "local": "answered by the client",
     "group": "part of a record of the stream: of its own, or of that of the group that it stands in",
@@ -43,22 +44,26 @@ class Function:
 
 
 def read(path):
-    """The functions in the order of the file, which numbers them."""
-    functions = []
+    """The functions in the order of the file, which numbers them, and the names of later versions'."""
+    functions, later = [], []
     with open(path) as file:
         for number, line in enumerate(file, 1):
             line = line.rstrip("\n")
             if not line or line.startswith("#"):
                 continue
+            match = LATER.match(line)
+            if match:
+                later.append(match["name"])
+                continue
             match = LINE.match(line)
             if not match or match["cls"] not in MEANING or (match["cls"] == "refused") != bool(match["why"]):
                 sys.exit(f"{path}:{number}: this says of no function how it is served: {line}")
             functions.append(Function(match))
-    names = [function.name for function in functions]
+    names = [function.name for function in functions] + later
     for name in names:
         if names.count(name) > 1:
             sys.exit(f"{path}: {name} has two lines")
-    return functions
+    return functions, later
 
 
 def header(functions):
@@ -75,8 +80,8 @@ def header(functions):
     return "\n".join(lines + ["", "#endif", ""])
 
 
-def exports(functions, opening, target):
-    """The symbols as a program sees them, each calling what `target` makes of the function."""
+def exports(functions, later, opening, target, refuse):
+    """The symbols as a program sees them, each calling what `target` makes of the function, or `refuse` of later versions' names."""
     lines = [HEAD, opening, ""]
     for function in functions:
         call = f"{target(function)}({function.arguments});"
@@ -84,21 +89,26 @@ def exports(functions, opening, target):
         for prefix in ("", "p"):
             prototype = f"RG_EXPORT {function.prototype(prefix)}"
             lines += [prototype + ";", prototype, "{", "    " + call, "}", ""]
+    for name in later:
+        for prefix in ("", "p"):
+            prototype = f"RG_EXPORT ncclResult_t {prefix}{name}(void)"
+            lines += [prototype + ";", prototype, "{", f'    return {refuse}("{name}");', "}", ""]
     return "\n".join(lines)
 
 
-def emit(functions, out):
+def emit(functions, later, out):
     write(os.path.join(out, "proto", "nccl.h"), header(functions))
     write(os.path.join(out, "interpose", "nccl_exports.c"), exports(
-        functions, '#include "interpose/nccl.h"',
-        lambda function: f"((__typeof__({function.name}) *)rg_nccl_entry(RG_NCCL_{function.name}))"))
+        functions, later, '#include "interpose/nccl.h"',
+        lambda function: f"((__typeof__({function.name}) *)rg_nccl_entry(RG_NCCL_{function.name}))", "rg_nccl_later"))
     write(os.path.join(out, "softgpu", "nccl_exports.c"), exports(
-        functions, '#include "softgpu/nccl/functions.h"', lambda function: "sg_" + function.name))
-    names = "".join(f"        {prefix}{function.name};\n" for function in functions for prefix in ("", "p"))
+        functions, later, '#include "softgpu/nccl/functions.h"', lambda function: "sg_" + function.name, "sg_nccl_later"))
+    every = [function.name for function in functions] + later
+    names = "".join(f"        {prefix}{name};\n" for name in every for prefix in ("", "p"))
     write(os.path.join(out, "interpose", "nccl.map"), "{\n    global:\n" + names + "    local:\n        *;\n};\n")
 
 
-def page(functions, path):
+def page(functions, later, path):
     served = sum(function.cls != "refused" for function in functions)
     lines = ["# NCCL coverage", "",
              "Generated from [proto/nccl](../proto/nccl/functions.txt). NCCL 2.27 has "
@@ -110,6 +120,8 @@ def page(functions, path):
     for function in functions:
         why = f": {function.why}" if function.why else ""
         lines.append(f"| `{function.name}` | {function.cls}{why} |")
+    lines += ["", "## Later versions", "", "Exported so that programs built for NCCL 2.28 to 2.32 load; each returns `ncclInvalidUsage`, "
+              "and a line says so:", "", ", ".join(f"`{name}`" for name in later) + "."]
     write(path, "\n".join(lines) + "\n")
 
 
@@ -119,11 +131,11 @@ def main():
     parser.add_argument("--out", help="folder for generated code")
     parser.add_argument("--coverage", help="file for the coverage page")
     arguments = parser.parse_args()
-    functions = read(arguments.spec)
+    functions, later = read(arguments.spec)
     if arguments.out:
-        emit(functions, arguments.out)
+        emit(functions, later, arguments.out)
     if arguments.coverage:
-        page(functions, arguments.coverage)
+        page(functions, later, arguments.coverage)
 
 
 if __name__ == "__main__":

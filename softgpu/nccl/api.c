@@ -32,6 +32,11 @@ ncclResult_t sg_nccl_fail(ncclResult_t result, const char *format, ...)
     return result;
 }
 
+ncclResult_t sg_nccl_later(const char *name)
+{
+    return sg_nccl_fail(ncclInvalidUsage, "%s is of a later version than 2.27", name);
+}
+
 const char *sg_ncclGetLastError(ncclComm_t comm)
 {
     static __thread char copy[sizeof last_error];

@@ -9,4 +9,7 @@
 #define SG_NCCL_DECLARE(name) __typeof__(name) sg_##name;
 RG_NCCL_FUNCTIONS(SG_NCCL_DECLARE)
 
+/** ncclInvalidUsage: `name` is a function of a later version; ncclGetLastError says so. */
+ncclResult_t sg_nccl_later(const char *name);
+
 #endif

@@ -66,6 +66,14 @@ def own_library(build, address):
                "with --opt %s the stand-in is %s" % (option, "there" if there else "not there"), result)
 
 
+def later_functions(build, address):
+    """Python binds all symbols of what it loads: a framework built for a later NCCL must load."""
+    code = "import ctypes; print('it is', ctypes.CDLL(None, ctypes.RTLD_GLOBAL).ncclAlltoAll(0, 0, 0, 0, 0, 0))"
+    result = build.run_remote([sys.executable, "-c", code], address)
+    expect(result.status == 0 and "it is 5\n" in result.output, "a function of a later version is there, and refused", result)
+    expect("NCCL's ncclAlltoAll is of a later version than 2.27" in result.errors, "which is said", result)
+
+
 def main():
     stop_with_servers()
     build = Build(sys.argv[1])
@@ -74,6 +82,7 @@ def main():
             on_the_wire(build, server.address)
             foreign_memory(build, server.address)
             own_library(build, server.address)
+            later_functions(build, server.address)
         missing_ranks(build)
         without_library(build)
     except Failure as failure:

@@ -236,13 +236,15 @@ class Nccl(unittest.TestCase):
             return nccl.read(path)
 
     def test_what_a_line_says(self):
-        function, = self.read("# of nothing\n" + self.GOOD)
+        (function,), later = self.read("# of nothing\n" + self.GOOD + "\nlater ncclNew\n")
+        self.assertEqual(later, ["ncclNew"])
         self.assertEqual((function.name, function.cls, function.arguments, function.prototype("p")),
                          ("ncclA", "local", "x, y", "ncclResult_t pncclA(int x, const void *y)"))
 
     def test_mistakes(self):
         for text in ("ncclResult_t ncclA(int x)\n", "ncclResult_t ncclA(int x) served\n", "int other(int x) local\n",
-                     "ncclResult_t ncclA(int x) refused\n", 'ncclResult_t ncclA(int x) local "why"\n', self.GOOD + self.GOOD):
+                     "ncclResult_t ncclA(int x) refused\n", 'ncclResult_t ncclA(int x) local "why"\n', self.GOOD + self.GOOD,
+                     self.GOOD + "later ncclA\n", "later other\n"):
             with self.assertRaisesRegex(SystemExit, "functions.txt:"):
                 self.read(text)
 
@@ -257,10 +259,10 @@ class Project(unittest.TestCase):
                                  "run: python3 proto/generate --spec proto/api --coverage docs/api-coverage.md")
 
     def test_nccl_page_is_current(self):
-        functions = nccl.read(os.path.join(ROOT, "proto", "nccl", "functions.txt"))
+        functions, later = nccl.read(os.path.join(ROOT, "proto", "nccl", "functions.txt"))
         with tempfile.TemporaryDirectory() as folder:
             page = os.path.join(folder, "page.md")
-            nccl.page(functions, page)
+            nccl.page(functions, later, page)
             with open(page) as made, open(os.path.join(ROOT, "docs", "nccl-coverage.md")) as committed:
                 self.assertEqual(made.read(), committed.read(),
                                  "run: python3 proto/generate/nccl.py --spec proto/nccl/functions.txt --coverage docs/nccl-coverage.md")
