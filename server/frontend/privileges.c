@@ -45,7 +45,7 @@ static enum rg_status confine(enum rg_sandbox_mode mode)
         rg_warn("the process that talks to clients is not as confined as it could be: %s", why);
     if (rg_sandbox_confine(&sandbox.policy, why, sizeof why) == RG_OK)
         return RG_OK;
-    rg_error("the frontend cannot be confined: %s", why);
+    rg_error("the process that talks to strangers cannot be confined: %s", why);
     return RG_ERR_IO;
 }
 
@@ -55,18 +55,18 @@ enum rg_status rg_frontend_drop_privileges(uint32_t uid, enum rg_sandbox_mode mo
     (void)setrlimit(RLIMIT_CORE, &none);
     if (uid != 0) {
         if (!enter_empty_folder()) {
-            rg_error("the frontend cannot enter an empty folder: %s", strerror(errno));
+            rg_error("the process that talks to strangers cannot enter an empty folder: %s", strerror(errno));
             return RG_ERR_IO;
         }
         if (setgroups(0, NULL) != 0 || setresgid(uid, uid, uid) != 0 || setresuid(uid, uid, uid) != 0) {
-            rg_error("the frontend cannot become user %u: %s", uid, strerror(errno));
+            rg_error("the process that talks to strangers cannot become user %u: %s", uid, strerror(errno));
             return RG_ERR_IO;
         }
     }
     /* a change of the user makes the kernel forget it; the end of the socket to the monitor says the same, but later */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) {
-        rg_error("the frontend cannot give up its privileges: %s", strerror(errno));
+        rg_error("the process that talks to strangers cannot give up its privileges: %s", strerror(errno));
         return RG_ERR_IO;
     }
     return confine(mode);

@@ -11,6 +11,7 @@
 #include "server/handshake/resume.h"
 #include "server/peers/peers.h"
 #include "transport/connect/connect.h"
+#include "transport/control.h"
 #include "transport/multipath/join.h"
 
 #include <stdlib.h>
@@ -94,6 +95,14 @@ static void take(const struct taker *taker, const struct rg_control *hello, int 
     if (hello->kind != RG_CONTROL_CLIENT_HELLO || hello->client_hello.purpose != RG_PURPOSE_BULK ||
         rg_transport_adopt_fd(fd, &options, &conn) != RG_OK) {
         close(fd);
+        return;
+    }
+    if (!taker->channels->options.channels) { /* none were agreed on, so there is no token either */
+        struct rg_control refusal;
+        rg_refusal_init(&refusal, RG_REFUSAL_NO_SUCH_SESSION,
+                        "there is no session %llu that accepts another connection", session);
+        (void)!rg_control_send(conn, &refusal);
+        rg_conn_destroy(conn);
         return;
     }
     const bool full = count(taker->channels) >= taker->channels->options.channels;
