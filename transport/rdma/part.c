@@ -3,8 +3,16 @@
 #include "transport/operations.h"
 #include "transport/rdma/verbs.h"
 
-__attribute__((visibility("default"))) struct rg_transport_ops *
-rg_transport_part(const struct rg_transport_host *host)
+#define EXPORT __attribute__((visibility("default")))
+
+EXPORT enum rg_status rg_rdma_part_open_verbs(char *why, size_t why_size);
+
+EXPORT enum rg_status rg_rdma_part_open_verbs(char *why, size_t why_size)
+{
+    return rg_rdma_verbs_open(why, why_size);
+}
+
+EXPORT struct rg_transport_ops *rg_transport_part(const struct rg_transport_host *host)
 {
     if (!rg_transport_part_enter(host))
         return NULL;

@@ -18,7 +18,7 @@
  */
 RG_MUST_CHECK enum rg_status rg_rdma_verbs_open(char *why, size_t why_size);
 
-/** The same for `remote-gpu doctor`, which looks it up in transport/rdma.so by this name. */
-#define RG_RDMA_VERBS_SYMBOL "rg_rdma_verbs_open"
+/** The same for `remote-gpu doctor`, which looks it up in transport/rdma.so by this name (part.c). */
+#define RG_RDMA_VERBS_SYMBOL "rg_rdma_part_open_verbs"
 
 #endif
