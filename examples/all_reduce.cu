@@ -2,23 +2,11 @@
  * Sums over all devices by NCCL, of more and more numbers: each is checked, and --bandwidth prints how fast the sums were, on stderr,
  * as time and as the rate at which a ring's links carry it (bus bandwidth: 2 (n-1)/n of the bytes).
  */
-#include "example.h"
+#include "example_nccl.h"
 
-#include <nccl.h>
 #include <vector>
 
 #define ROUNDS 5
-
-#define NCCL(call)                                                                                           \
-    do {                                                                                                     \
-        ncclResult_t result_ = (call);                                                                       \
-        if (result_ != ncclSuccess) {                                                                        \
-            fflush(stdout);                                                                                  \
-            fprintf(stderr, "%s: %s (%s)\n", #call, ncclGetErrorString(result_), ncclGetLastError(NULL));    \
-            printf("FAILED\n");                                                                              \
-            exit(1);                                                                                         \
-        }                                                                                                    \
-    } while (0)
 
 struct rank {
     ncclComm_t comm;

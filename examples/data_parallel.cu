@@ -5,10 +5,9 @@
  *
  * The network has 8 inputs, 24 hidden units (tanh) and one output; the loss is the mean of the squares of the errors.
  */
-#include "example.h"
+#include "example_nccl.h"
 
 #include <math.h>
-#include <nccl.h>
 #include <vector>
 
 #define INPUTS  8
@@ -16,17 +15,6 @@
 #define WEIGHTS (HIDDEN * (INPUTS + 1) + HIDDEN + 1) /* of hidden units with biases, then of the output */
 #define SAMPLES 512
 #define RATE    0.1f
-
-#define NCCL(call)                                                                                           \
-    do {                                                                                                     \
-        ncclResult_t result_ = (call);                                                                       \
-        if (result_ != ncclSuccess) {                                                                        \
-            fflush(stdout);                                                                                  \
-            fprintf(stderr, "%s: %s (%s)\n", #call, ncclGetErrorString(result_), ncclGetLastError(NULL));    \
-            printf("FAILED\n");                                                                              \
-            exit(1);                                                                                         \
-        }                                                                                                    \
-    } while (0)
 
 struct replica {
     int device;

@@ -32,6 +32,19 @@ def stop_with_servers():
         signal.signal(number, leave)
 
 
+def stop_at_once(process, patience):
+    """Ends a server that a test started, and its sessions with it: told twice, it does not wait for them."""
+    if process.poll() is None:
+        for _ in range(2):
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.05)
+    try:
+        process.wait(patience)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 class Result:
     """What one run of a program gave."""
 

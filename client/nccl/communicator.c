@@ -449,32 +449,26 @@ ncclResult_t ncclMemFree(void *memory)
 
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buffer, size_t size, void **handle)
 {
-    if (!comm || !buffer || !size || !handle)
-        return ncclInvalidArgument;
-    *handle = NULL;
-    return ncclSuccess;
+    return rg_nccl_register_nothing(comm, buffer, size, handle);
 }
 
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
 {
     (void)handle;
-    return comm ? ncclSuccess : ncclInvalidArgument;
+    return rg_nccl_deregister_nothing(comm);
 }
 
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t size, ncclWindow_t *window,
                                     int flags)
 {
     (void)flags;
-    if (!comm || !buffer || !size || !window)
-        return ncclInvalidArgument;
-    *window = NULL;
-    return ncclSuccess;
+    return rg_nccl_register_nothing(comm, buffer, size, (void **)window);
 }
 
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
 {
     (void)window;
-    return comm ? ncclSuccess : ncclInvalidArgument;
+    return rg_nccl_deregister_nothing(comm);
 }
 
 /* --- operators ------------------------------------------------------------------------------------------ */

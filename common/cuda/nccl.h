@@ -88,6 +88,20 @@ static inline const char *rg_nccl_error_string(ncclResult_t result)
     return (unsigned)result < ncclNumResults ? texts[result] : "unknown result code";
 }
 
+/** Registering a buffer or a window where that need not be done: NCCL's answers, and the handle for such a one. */
+static inline ncclResult_t rg_nccl_register_nothing(const void *comm, const void *buffer, size_t size,
+                                                    void **handle)
+{
+    if (!comm || !buffer || !size || !handle)
+        return ncclInvalidArgument;
+    *handle = NULL;
+    return ncclSuccess;
+}
+static inline ncclResult_t rg_nccl_deregister_nothing(const void *comm)
+{
+    return comm ? ncclSuccess : ncclInvalidArgument;
+}
+
 /** Bytes of an element; 0: there is no such type. */
 static inline size_t rg_nccl_type_size(unsigned type)
 {

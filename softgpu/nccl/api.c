@@ -307,32 +307,26 @@ ncclResult_t sg_ncclMemFree(void *memory)
 
 ncclResult_t sg_ncclCommRegister(const ncclComm_t comm, void *buffer, size_t size, void **handle)
 {
-    if (!comm || !buffer || !size || !handle)
-        return ncclInvalidArgument;
-    *handle = NULL; /* NCCL's for a buffer that it need not register */
-    return ncclSuccess;
+    return rg_nccl_register_nothing(comm, buffer, size, handle);
 }
 
 ncclResult_t sg_ncclCommDeregister(const ncclComm_t comm, void *handle)
 {
     (void)handle;
-    return comm ? ncclSuccess : ncclInvalidArgument;
+    return rg_nccl_deregister_nothing(comm);
 }
 
 ncclResult_t sg_ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t size, ncclWindow_t *window,
                                        int flags)
 {
     (void)flags;
-    if (!comm || !buffer || !size || !window)
-        return ncclInvalidArgument;
-    *window = NULL;
-    return ncclSuccess;
+    return rg_nccl_register_nothing(comm, buffer, size, (void **)window);
 }
 
 ncclResult_t sg_ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
 {
     (void)window;
-    return comm ? ncclSuccess : ncclInvalidArgument;
+    return rg_nccl_deregister_nothing(comm);
 }
 
 /* --- operators ------------------------------------------------------------------------------------------ */

@@ -23,7 +23,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "..", "..", "scripts"))
 sys.path.insert(0, HERE)
 
 import openmetrics  # noqa: E402
-from trial import stop_with_servers  # noqa: E402
+from trial import stop_at_once, stop_with_servers  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build"
 STAGE = os.path.join(BUILD, "stage")
@@ -107,15 +107,7 @@ class Server:
         return [int(word) for word in found.stdout.split()]
 
     def close(self):
-        if self.process.poll() is None:
-            for _ in range(2):
-                self.process.send_signal(signal.SIGTERM)
-                time.sleep(0.05)
-        try:
-            self.process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        stop_at_once(self.process, PATIENCE)
         print(self.log(), end="")
         self.folder.cleanup()
 

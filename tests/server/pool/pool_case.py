@@ -18,7 +18,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "scripts"))
 
-from trial import stop_with_servers  # noqa: E402
+from trial import stop_at_once, stop_with_servers  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build"
 STAGE = os.path.join(BUILD, "stage")
@@ -200,15 +200,7 @@ class Server:
         return None
 
     def close(self):
-        if self.process.poll() is None:
-            for _ in range(2):
-                self.process.send_signal(signal.SIGTERM)
-                time.sleep(0.05)
-        try:
-            self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        stop_at_once(self.process, 30)
         print(self.log(), end="")
         self.folder.cleanup()
 
