@@ -1,7 +1,8 @@
 """Runs a program directly on the software device and remotely in several ways; its transcripts must be the same.
 
-usage: run.py BUILD_FOLDER PROGRAM [servers=N,…] [tcp] [memory=SIZE] [drivers=VERSION,…] [behave=SETTINGS,…] [ARGUMENT…]
+usage: run.py BUILD_FOLDER PROGRAM [brief] [servers=N,…] [tcp] [memory=SIZE] [drivers=VERSION,…] [behave=SETTINGS,…] [ARGUMENT…]
 
+brief: not with each optimisation off (which takes two thirds of the time), unless RG_FIDELITY_EACH=1.
 servers=1,2: two servers, with 1 and 2 devices, that the program uses together; directly, one device has as many.
 tcp: the servers listen on TCP, so that two of them can be connected to each other; in three ways only.
 memory=64M: devices with so much memory.
@@ -48,6 +49,9 @@ def main():
     # What is freed is overwritten, so that a client that still reads it, or has it written, is found out.
     os.environ.setdefault("MALLOC_PERTURB_", "165")
     arguments, counts = sys.argv[3:], []
+    brief = bool(arguments) and arguments[0] == "brief"
+    if brief:
+        arguments.pop(0)
     if arguments and arguments[0].startswith("servers="):
         counts = [int(count) for count in arguments.pop(0)[len("servers="):].split(",")]
     tcp = bool(arguments) and arguments[0] == "tcp"
@@ -68,6 +72,8 @@ def main():
     elif seeds:
         settings = [{"SOFTGPU_BEHAVE": "nvidia:init=20:context=10:" + seed} for seed in seeds]
     ways = WAYS if drivers else {name: WAYS[name] for name in ("as it is", "no optimisation")} if seeds else None
+    if brief and not ways and os.environ.get("RG_FIDELITY_EACH") != "1":
+        ways = WAYS
     if tcp:
         ways = {name: WAYS[name] for name in ("as it is", "no optimisation", "1 ms away")}
     good = True

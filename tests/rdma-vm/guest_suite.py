@@ -15,6 +15,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "scripts"))
@@ -172,7 +173,9 @@ def main():
              "failover": lambda it: guest_failover.failover(it, check),
              "grace": lambda it: guest_faults.grace(it, check), "faults": lambda it: guest_faults.faults(it, check)}
     for name in sys.argv[2:] or parts:
+        started = time.monotonic()
         parts[name](build)
+        print("part %s: %.0f s" % (name, time.monotonic() - started), flush=True)
     for name in failures:
         print("FAILED %s" % name)
     print("%d passed, %d failed" % (passed, len(failures)))
