@@ -110,6 +110,8 @@ struct rg_pool_request {
     uint32_t fraction;
     const struct rg_pool_filter *filters; /* of rg_pool_filters_parse; all must hold */
     uint32_t n_filters;
+    const char *const *devices; /* UUIDs: only these GPUs will do; none: any */
+    uint32_t n_devices;
     const struct rg_pool_label
         *tolerations; /* taints that do not matter: value NULL for any value of the key */
     uint32_t n_tolerations;

@@ -120,12 +120,12 @@ static void print_server(const struct rg_answer_of *answer)
 /* What its pool has, which any of the pool's servers tells. */
 static void look_at_pool(const struct rg_cli_settings *settings, struct rg_answer_of *answer)
 {
-    char why[1024] = "";
+    struct rg_pool_failure failure;
     if (!answer->ok || !answer->message.inventory.pool[0])
         return;
-    answer->pool = rg_pool_ask_list(answer->server, settings->timeout_ns, why, sizeof why);
+    answer->pool = rg_pool_list(answer->server, settings->timeout_ns, &failure);
     if (!answer->pool)
-        rg_warn("the pool %s: %s", answer->message.inventory.pool, why);
+        rg_warn("the pool %s: %s", answer->message.inventory.pool, failure.why);
 }
 
 int rg_cli_list(const struct rg_cli_settings *settings, int argc, char **argv)

@@ -42,6 +42,9 @@ static const struct rg_subcommand subcommands[] = {
      "until\n"
      "`remote-gpu release` gives them back or the time of --for is over.",
      rg_cli_request, false},
+    {"renew", RG_CLI_RENEW, "[OPTION…] LEASE", "keep GPUs of a pool for longer",
+     "Keeps a lease of remote-gpu request for the time of --for from now on, whatever its time was.",
+     rg_cli_renew, true},
     {"release", RG_CLI_RELEASE, "[OPTION…] LEASE", "give GPUs of a pool back",
      "Gives a lease of remote-gpu request back. Sessions that run by it end.", rg_cli_release, true},
     {"doctor", RG_CLI_DOCTOR, "[OPTION…]", "find what is wrong with this machine or the path to a server",
@@ -144,8 +147,9 @@ int main(int argc, char **argv)
 {
     rg_log_name("remote-gpu");
     if (argc < 2) {
-        rg_error("which subcommand? run, join, list, smi, usage, quota, request, release, doctor, netperf, "
-                 "compare, predict, verify-limits, cdi, version; see remote-gpu --help");
+        rg_error(
+            "which subcommand? run, join, list, smi, usage, quota, request, renew, release, doctor, netperf, "
+            "compare, predict, verify-limits, cdi, version; see remote-gpu --help");
         return RG_EXIT_FAILURE;
     }
     const char *name = argv[1];

@@ -169,8 +169,8 @@ static int run_in_pool(const struct rg_cli_settings *settings, const char *membe
 {
     struct rg_pool_lease_of lease;
     struct rg_cli_settings granted = *settings;
-    const bool got = settings->lease ? rg_pool_find(settings, member, settings->lease, &lease)
-                                     : rg_pool_acquire(settings, member, false, &lease);
+    const bool got = settings->lease ? rg_cli_pool_find(settings, member, settings->lease, &lease)
+                                     : rg_cli_pool_acquire(settings, member, false, &lease);
     int status = RG_EXIT_FAILURE;
     if (!got)
         return status;

@@ -5,8 +5,10 @@
 #include "pool/schedule/class.h"
 
 #include "common/base/hash_table.h"
+#include "pool/schedule/filter_internal.h"
 
 #include <string.h>
+#include <strings.h>
 
 static bool same_text(const char *a, const char *b)
 {
@@ -24,6 +26,16 @@ static bool same_tolerations(const struct rg_pool_request *a, const struct rg_po
     return true;
 }
 
+static bool same_devices(const struct rg_pool_request *a, const struct rg_pool_request *b)
+{
+    if (a->n_devices != b->n_devices)
+        return false;
+    for (uint32_t i = 0; i < a->n_devices && a->devices != b->devices; i++)
+        if (strcmp(a->devices[i], b->devices[i]) != 0)
+            return false;
+    return true;
+}
+
 static bool alike(const struct rg_pool_request *a, const struct rg_pool_request *b)
 {
     return a->n == b->n && a->memory == b->memory && a->fraction == b->fraction && a->links == b->links &&
@@ -31,7 +43,7 @@ static bool alike(const struct rg_pool_request *a, const struct rg_pool_request 
            a->n_filters == b->n_filters &&
            (a->filters == b->filters || !a->n_filters ||
             memcmp(a->filters, b->filters, a->n_filters * sizeof *a->filters) == 0) &&
-           same_tolerations(a, b);
+           same_devices(a, b) && same_tolerations(a, b);
 }
 
 static uint64_t hash_of(const struct rg_pool_request *request)
@@ -45,6 +57,8 @@ static uint64_t hash_of(const struct rg_pool_request *request)
     uint64_t hash = rg_hash_bytes(RG_HASH_EMPTY, figures, sizeof figures);
     for (uint32_t i = 0; i < request->n_filters; i++)
         hash = rg_hash_bytes(hash, request->filters[i].text, strlen(request->filters[i].text));
+    for (uint32_t i = 0; i < request->n_devices; i++)
+        hash = rg_hash_bytes(hash, request->devices[i], strlen(request->devices[i]));
     for (uint32_t i = 0; i < request->n_tolerations; i++)
         hash = rg_hash_bytes(hash, request->tolerations[i].key, strlen(request->tolerations[i].key));
     return hash;
@@ -92,6 +106,15 @@ static bool tolerates(const struct rg_pool_request *request, const struct rg_poo
     return true;
 }
 
+/* Whether it is one of the GPUs that the request names, if it names any. */
+static bool is_named(const struct rg_pool_request *request, const struct rg_pool_device *device)
+{
+    for (uint32_t i = 0; i < request->n_devices && device->uuid; i++)
+        if (strcasecmp(rg_pool_uuid_bare(request->devices[i]), rg_pool_uuid_bare(device->uuid)) == 0)
+            return true;
+    return request->n_devices == 0;
+}
+
 /* Whether the first n filters let it pass. */
 static bool passes(const struct rg_pool_request *request, uint32_t n, const struct rg_pool_server *server,
                    const struct rg_pool_device *device)
@@ -116,7 +139,7 @@ static bool filters_devices(const struct rg_pool_request *request)
     for (uint32_t i = 0; i < request->n_filters; i++)
         if (!rg_pool_filter_of_server(&request->filters[i]))
             return true;
-    return false;
+    return request->n_devices > 0;
 }
 
 static bool device_passes(const struct rg_pool_request *request, const struct rg_pool_server *server,
@@ -126,10 +149,10 @@ static bool device_passes(const struct rg_pool_request *request, const struct rg
         if (!rg_pool_filter_of_server(&request->filters[i]) &&
             !rg_pool_filter_matches(&request->filters[i], server, device))
             return false;
-    return rg_pool_need(request, device) <= device->memory;
+    return is_named(request, device) && rg_pool_need(request, device) <= device->memory;
 }
 
-/* Bits of a server's devices that would do; `all_alike`: no filter is about devices. */
+/* Bits of a server's devices that would do; `all_alike`: nothing is asked of devices. */
 static uint64_t matching_of(const struct rg_pool_plan *plan, const struct rg_pool_request *request,
                             uint32_t s, bool all_alike)
 {
@@ -204,11 +227,14 @@ void rg_pool_class_impossible(struct rg_pool_plan *plan, struct rg_pool_class *c
     class->looked = true;
     class->server = class->behind = RG_POOL_NONE;
     class->have = class->most;
-    uint32_t tolerated = 0;
+    uint32_t tolerated = 0, named = 0;
     for (uint32_t d = 0; d < snapshot->n_devices; d++) {
         const struct rg_pool_device *device = &snapshot->devices[d];
         const struct rg_pool_server *server = &snapshot->servers[device->server];
-        if (!passes(request, request->n_filters, server, device) || !tolerates(request, server))
+        if (!passes(request, request->n_filters, server, device) || !is_named(request, device))
+            continue;
+        named++;
+        if (!tolerates(request, server))
             continue;
         tolerated++;
         if (device->memory > class->most_memory)
@@ -221,6 +247,8 @@ void rg_pool_class_impossible(struct rg_pool_plan *plan, struct rg_pool_class *c
         class->left = snapshot->n_devices;
         for (uint32_t left; (left = count_left(plan, request, class->filter + 1)); class->filter++)
             class->left = left;
+    } else if (!named) {
+        class->reason = RG_POOL_NEVER_TOO_MANY;
     } else if (!tolerated) {
         class->reason = RG_POOL_NEVER_TAINTS;
     } else if (class->most_draining >= request->n) {

@@ -68,6 +68,8 @@ static void say_wish(struct text *text, const struct rg_pool_request *request)
         say(text, "%s", request->several_servers ? " on few servers" : " on one server");
     if (request->n_filters)
         say(text, " that match%s its filters", request->n > 1 ? "" : "es");
+    if (request->n_devices)
+        say(text, " of those that it names");
 }
 
 static const char *server_name(const struct rg_pool_snapshot *snapshot, uint32_t server)

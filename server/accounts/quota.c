@@ -194,6 +194,8 @@ enum rg_status rg_quota_check(const struct rg_quota_case *decided, const uint64_
 {
     char who[RG_USAGE_TEXT + 16], used[40], more[40], most[40];
     const uint64_t *allowed = decided->quota->allowed;
+    const char *place = decided->of_pool ? "the pool" : "this server";
+    const char *end = decided->of_pool ? "release a lease" : "end a session";
     subject(decided, who, sizeof who);
     if (!fits(decided, wanted, RG_QUOTA_SESSIONS)) {
         rg_explain(
@@ -204,19 +206,20 @@ enum rg_status rg_quota_check(const struct rg_quota_case *decided, const uint64_
             decided->used[RG_QUOTA_SESSIONS] == 1 ? "" : "s", (unsigned long long)allowed[RG_QUOTA_SESSIONS]);
     } else if (!fits(decided, wanted, RG_QUOTA_GPUS)) {
         rg_explain(why, why_size,
-                   "%s holds %llu GPU%s of this server, asks for %llu more, and may hold %llu at once; ask "
-                   "for fewer (-n), end a session, or ask the server's operator for more [quota-gpus]",
+                   "%s holds %llu GPU%s of %s, asks for %llu more, and may hold %llu at once; ask "
+                   "for fewer (-n), %s, or ask the server's operator for more [quota-gpus]",
                    who, (unsigned long long)decided->used[RG_QUOTA_GPUS],
-                   decided->used[RG_QUOTA_GPUS] == 1 ? "" : "s", (unsigned long long)wanted[RG_QUOTA_GPUS],
-                   (unsigned long long)allowed[RG_QUOTA_GPUS]);
+                   decided->used[RG_QUOTA_GPUS] == 1 ? "" : "s", place,
+                   (unsigned long long)wanted[RG_QUOTA_GPUS], (unsigned long long)allowed[RG_QUOTA_GPUS],
+                   end);
     } else if (!fits(decided, wanted, RG_QUOTA_MEMORY)) {
         bytes_text(decided->used[RG_QUOTA_MEMORY], used, sizeof used);
         bytes_text(wanted[RG_QUOTA_MEMORY], more, sizeof more);
         bytes_text(allowed[RG_QUOTA_MEMORY], most, sizeof most);
         rg_explain(why, why_size,
-                   "%s holds %s of this server's GPU memory, asks for %s more, and may hold %s at once; ask "
-                   "for less (-m), end a session, or ask the server's operator for more [quota-memory]",
-                   who, used, more, most);
+                   "%s holds %s of %s's GPU memory, asks for %s more, and may hold %s at once; ask "
+                   "for less (-m), %s, or ask the server's operator for more [quota-memory]",
+                   who, used, place, more, most, end);
     } else if (rg_quota_is_exhausted(decided, why, why_size)) {
         return RG_ERR_REFUSED;
     } else if (rg_quota_limits_hours(decided->quota) && !decided->used_known) {

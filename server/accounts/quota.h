@@ -40,6 +40,7 @@ struct rg_quota_case {
     const char *name;
     const struct rg_quota *quota;
     uint64_t used[RG_QUOTAS];
+    bool of_pool;                 /* what is used is so in all of the pool, by leases */
     bool used_known;              /* GPU hours from before the server started are in it */
     int64_t day_ends, month_ends; /* seconds since 1970 */
 };

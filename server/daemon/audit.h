@@ -29,6 +29,7 @@ enum rg_audit_event {
     RG_AUDIT_REVOKE, /* without a session: by the operator, for all there may be */
     RG_AUDIT_TOKEN,
     RG_AUDIT_EXPIRE, /* a session has outlived its certificate */
+    RG_AUDIT_LEASE,  /* a lease of the pool that an operator takes or renews for somebody: `from` is who */
     RG_AUDIT_QUOTA,  /* a session has outlived the GPU hours of its user, group or project */
 };
 

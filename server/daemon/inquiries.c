@@ -3,10 +3,14 @@
 
 #include "common/base/file.h"
 #include "server/daemon/accounting.h"
+#include "server/daemon/audit.h"
 #include "server/daemon/quotas.h"
 #include "server/daemon/reply.h"
 
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 void rg_inquiry_see_time(const struct rg_monitor *monitor)
@@ -91,12 +95,58 @@ void rg_inquiry_pool(struct rg_monitor *monitor, const struct rg_monitor_questio
     }
     rg_who_key(&who, question->peer.address, word.ask.key, sizeof word.ask.key);
     snprintf(word.ask.name, sizeof word.ask.name, "%s", who.name);
-    word.ask.is_operator = is_operator(monitor, &who);
+    word.ask.is_operator = is_operator(monitor, &who) || (who.proof == RG_PROOF_CERTIFICATE &&
+                                                          rg_pool_names_operator(&monitor->pool, who.name));
+    word.ask.unproved = monitor->policy.allow_unauthenticated;
     word.ask.max_gpus = who.limits.max_gpus;
     word.ask.size = question->pool.size;
     if (rg_reply_open(&monitor->frontend, answered, ends))
         rg_reply_by(&monitor->frontend, answered, ends, rg_pool_ask(&monitor->pool, &word, ends[1], fds[1]),
                     "the server cannot ask its pool now; try again, or ask another of its servers");
+}
+
+/* Whose account it is: the inverse of rg_who_key and rg_accounting_owner. */
+static void owner_of(const struct rg_agent_judge *judge, struct rg_account_owner *out)
+{
+    const char *space = strchr(judge->key, ' ');
+    const char *rest = space ? space + 1 : "";
+    const long proof = strtol(judge->key, NULL, 10);
+    *out = (struct rg_account_owner){.kind = RG_USAGE_NOBODY};
+    snprintf(out->project, sizeof out->project, "%s", judge->project);
+    if (proof == RG_PROOF_CERTIFICATE) {
+        out->kind = RG_USAGE_CERTIFICATE;
+        snprintf(out->user, sizeof out->user, "%s", rest);
+    } else if (proof == RG_PROOF_USER) {
+        out->kind = RG_USAGE_LOCAL;
+        snprintf(out->user, sizeof out->user, "uid:%.32s", rest);
+    } else {
+        snprintf(out->user, sizeof out->user, "%s", RG_USAGE_UNAUTHENTICATED);
+        snprintf(out->address, sizeof out->address, "%.*s", (int)sizeof out->address - 1, rest);
+    }
+}
+
+bool rg_inquiry_judge(void *data, const struct rg_agent_judge *judge, char *why, size_t why_size)
+{
+    struct rg_monitor *monitor = data;
+    struct rg_account_owner owner;
+    bool good;
+    owner_of(judge, &owner);
+    rg_inquiry_see_time(monitor);
+    if (judge->renews)
+        good = !rg_quotas_are_exhausted(&monitor->sessions, &owner, why, why_size);
+    else
+        good = rg_quotas_admit_lease(&monitor->sessions, &owner, judge, why, why_size) == RG_OK;
+    if (strcmp(judge->by, judge->name) != 0) {
+        char lease[96];
+        snprintf(lease, sizeof lease, "lease %016" PRIx64 " of %u GPUs is %s by an operator", judge->lease,
+                 judge->gpus,
+                 !good           ? "refused"
+                 : judge->renews ? "renewed"
+                                 : "asked for");
+        rg_audit(&(struct rg_audit){
+            .event = RG_AUDIT_LEASE, .user = judge->name, .from = judge->by, .why = lease});
+    }
+    return good;
 }
 
 void rg_inquiry_lease(struct rg_monitor *monitor, const struct rg_monitor_question *question,

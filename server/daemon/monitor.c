@@ -296,6 +296,7 @@ void rg_monitor_open_pool(struct rg_monitor *monitor)
 {
     monitor->pool.checked = rg_inquiry_checked;
     monitor->pool.gone = on_gone;
+    monitor->pool.judge = rg_inquiry_judge;
     monitor->pool.data = monitor;
 }
 

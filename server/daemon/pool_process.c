@@ -41,6 +41,18 @@ static bool is_url(const char *text)
     return *host && strlen(text) < RG_AGENT_URL && !strpbrk(host, "/?#@ ");
 }
 
+static bool check_operators(const struct rg_text_list *operators)
+{
+    for (size_t i = 0; i < operators->n; i++)
+        if (!*operators->items[i] || strlen(operators->items[i]) >= RG_CONTROL_TEXT) {
+            rg_error("--pool-operators '%s': that is no name of a certificate; remote-gpud users shows those "
+                     "that there are",
+                     operators->items[i]);
+            return false;
+        }
+    return true;
+}
+
 static bool check_labels(const struct rg_text_list *labels)
 {
     if (labels->n > RG_AGENT_LABELS_MAX) {
@@ -60,6 +72,10 @@ static bool check_labels(const struct rg_text_list *labels)
 bool rg_pool_check_settings(const struct rg_daemon_settings *settings, bool *wanted)
 {
     *wanted = settings->pool != NULL;
+    if (!settings->pool && settings->pool_operators.n) {
+        rg_error("--pool-operators is of a pool's servers: name the pool by --pool and --etcd");
+        return false;
+    }
     if (!settings->pool && !settings->etcd.n)
         return true;
     if (!settings->pool || !settings->etcd.n) {
@@ -85,7 +101,7 @@ bool rg_pool_check_settings(const struct rg_daemon_settings *settings, bool *wan
         rg_error("--etcd-cert and --etcd-key go together");
         return false;
     }
-    return check_labels(&settings->pool_labels);
+    return check_labels(&settings->pool_labels) && check_operators(&settings->pool_operators);
 }
 
 /* Appends a file to the texts; the agent, which has other rights, does not open it itself. */
@@ -203,6 +219,7 @@ bool rg_pool_start(struct rg_pool_process *pool, struct rg_sandboxes *sandboxes,
     struct rg_agent_settings *out = &pool->settings;
     pool->wanted = true;
     pool->sandboxes = sandboxes;
+    pool->operators = &settings->pool_operators;
     pool->board = board;
     pool->socket = -1;
     snprintf(out->pool, sizeof out->pool, "%s", settings->pool);
@@ -322,6 +339,19 @@ static void take_checked(struct rg_pool_process *pool, uint64_t number, bool the
     }
 }
 
+static void take_judge(struct rg_pool_process *pool, struct rg_agent_judge *judge)
+{
+    struct rg_agent_word word = {.kind = RG_AGENT_JUDGED};
+    judge->key[sizeof judge->key - 1] = 0;
+    judge->project[sizeof judge->project - 1] = 0;
+    judge->name[sizeof judge->name - 1] = 0;
+    judge->by[sizeof judge->by - 1] = 0;
+    word.judged.number = judge->number;
+    word.judged.good = pool->judge(pool->data, judge, word.judged.why, sizeof word.judged.why);
+    if (!say(pool, &word))
+        rg_debug("the pool's agent takes no words"); /* its clients end with it */
+}
+
 static void take(struct rg_pool_process *pool, struct rg_agent_answer *answer)
 {
     struct rg_pool_known *known;
@@ -343,6 +373,9 @@ static void take(struct rg_pool_process *pool, struct rg_agent_answer *answer)
     case RG_AGENT_CHECKED:
         answer->checked.why[sizeof answer->checked.why - 1] = 0;
         take_checked(pool, answer->checked.number, answer->checked.there != 0, answer->checked.why);
+        break;
+    case RG_AGENT_JUDGE:
+        take_judge(pool, &answer->judge);
         break;
     case RG_AGENT_DRAINED:
         pool->drained = answer->drained.on != 0;
@@ -426,6 +459,14 @@ enum rg_status rg_pool_check(struct rg_pool_process *pool, uint64_t lease, uint6
     return RG_ERR_REFUSED;
 }
 
+bool rg_pool_names_operator(const struct rg_pool_process *pool, const char *name)
+{
+    for (size_t i = 0; pool->operators && i < pool->operators->n; i++)
+        if (strcmp(pool->operators->items[i], name) == 0)
+            return true;
+    return false;
+}
+
 void rg_pool_forget(struct rg_pool_process *pool)
 {
     memset(pool->checks, 0, sizeof pool->checks);
@@ -477,8 +518,9 @@ enum rg_status rg_pool_admit(const struct rg_pool_process *pool, const struct rg
         return refuse(answer, RG_REFUSAL_UNAUTHORISED,
                       "the lease has no GPU of this server, has been given back, or its time is over; ask "
                       "for GPUs anew");
-    /* whoever has proved nothing shows that it is theirs by knowing it */
-    if ((who->proof != RG_PROOF_NONE || known->lease.name[0]) && strcmp(known->lease.key, key) != 0)
+    /* whoever has proved nothing shows that it is theirs by knowing it, unless it is of somebody who can prove it */
+    const bool by_knowing = who->proof == RG_PROOF_NONE && (!known->lease.name[0] || known->lease.bearer);
+    if (!by_knowing && strcmp(known->lease.key, key) != 0)
         return refuse(answer, RG_REFUSAL_UNAUTHORISED, "the lease is %s's, and you are %s here",
                       known->lease.name[0] ? known->lease.name : "an unauthenticated client",
                       rg_who_text(who));

@@ -29,6 +29,7 @@ struct rg_pool_process {
     struct rg_sandboxes *sandboxes;
     struct rg_sandbox_lease *lease;
     struct rg_agent_settings settings;
+    const struct rg_text_list *operators; /* names of certificates; the settings' */
     int board, texts; /* descriptors of the agent's: the board (the caller's), PEM texts */
     pid_t pid;        /* 0: there is none */
     int socket;       /* -1: likewise */
@@ -45,6 +46,8 @@ struct rg_pool_process {
     bool draining, drained; /* what is wanted; what the pool knows */
     /* whoever waits for a lease is answered */
     void (*checked)(void *data, uint64_t question, bool there, const char *why);
+    /* whether quotas allow a lease; `why` is for whoever asks */
+    bool (*judge)(void *data, const struct rg_agent_judge *judge, char *why, size_t why_size);
     /* a lease is over */
     void (*gone)(void *data, uint64_t lease);
     void *data;
@@ -78,6 +81,8 @@ RG_MUST_CHECK bool rg_pool_ask(struct rg_pool_process *pool, const struct rg_age
  */
 RG_MUST_CHECK enum rg_status rg_pool_check(struct rg_pool_process *pool, uint64_t lease, uint64_t question,
                                            char *why, size_t why_size);
+/** Whether a certificate of that name is an operator's. */
+bool rg_pool_names_operator(const struct rg_pool_process *pool, const char *name);
 /** Nobody waits for answers any more. */
 void rg_pool_forget(struct rg_pool_process *pool);
 /**

@@ -107,6 +107,14 @@ static void count_sessions(const struct rg_sessions *sessions, struct rg_quota_c
     }
 }
 
+static void count_leases(struct rg_quota_case *of, const struct rg_agent_judge *judge)
+{
+    const bool user = of->scope == RG_QUOTA_USER;
+    of->of_pool = true;
+    of->used[RG_QUOTA_GPUS] = user ? judge->held_gpus : judge->project_gpus;
+    of->used[RG_QUOTA_MEMORY] = user ? judge->held_memory : judge->project_memory;
+}
+
 static void count_hours(const struct rg_accounts *accounts, struct rg_quota_case *of, const json_t *group,
                         const struct rg_account_owner *owner)
 {
@@ -139,7 +147,8 @@ static void count_hours(const struct rg_accounts *accounts, struct rg_quota_case
 struct search {
     const struct rg_sessions *sessions;
     const struct rg_account_owner *owner;
-    bool hours_alone; /* those of GPU hours, and nothing else is counted */
+    const struct rg_agent_judge *judge; /* of a lease: what is held in the pool; NULL: it is a session */
+    bool hours_alone;                   /* those of GPU hours, and nothing else is counted */
     bool (*meet)(void *data, const struct rg_quota_case *of); /* each of them; false: no more */
     void *data;
 };
@@ -162,7 +171,9 @@ static bool meet(const struct search *search, enum rg_quota_scope scope, const c
 {
     const struct rg_accounts *accounts = search->sessions->accounts;
     struct rg_quota_case of = {.scope = scope, .name = name, .quota = quota};
-    if (!search->hours_alone)
+    if (search->judge && scope != RG_QUOTA_GROUP)
+        count_leases(&of, search->judge);
+    else if (!search->hours_alone)
         count_sessions(search->sessions, &of, group, search->owner);
     if (accounts) {
         of.used_known = rg_accounts_known(accounts);
@@ -246,6 +257,20 @@ enum rg_status rg_quotas_admit(const struct rg_sessions *sessions, const struct 
     search_all(&search);
     if (admission.status != RG_OK)
         answer->code = RG_REFUSAL_QUOTA;
+    return admission.status;
+}
+
+enum rg_status rg_quotas_admit_lease(const struct rg_sessions *sessions, const struct rg_account_owner *owner,
+                                     const struct rg_agent_judge *judge, char *why, size_t why_size)
+{
+    struct rg_monitor_answer answer = {.why = ""};
+    struct admission admission = {
+        .wanted = {[RG_QUOTA_GPUS] = judge->gpus, [RG_QUOTA_MEMORY] = judge->memory}, .answer = &answer};
+    const struct search search = {
+        .sessions = sessions, .owner = owner, .judge = judge, .meet = admit_by, .data = &admission};
+    search_all(&search);
+    if (admission.status != RG_OK)
+        rg_explain(why, why_size, "%s", answer.why);
     return admission.status;
 }
 

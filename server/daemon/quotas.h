@@ -7,6 +7,7 @@
 
 #include "server/accounts/quota.h"
 #include "server/daemon/sessions.h"
+#include "server/pool/protocol.h"
 
 /** Before the first rules are read: how what they say of quotas is checked. `accounts`: whether GPU hours are counted at all. */
 void rg_quotas_init(bool accounts);
@@ -15,6 +16,14 @@ void rg_quotas_init(bool accounts);
 RG_MUST_CHECK enum rg_status rg_quotas_admit(const struct rg_sessions *sessions,
                                              const struct rg_account_owner *owner, uint32_t gpus,
                                              uint64_t memory, struct rg_monitor_answer *answer);
+/**
+ * Whether a lease of a pool may be granted to somebody, by what they and their project hold in the whole pool; groups count what runs
+ * here. RG_ERR_REFUSED with the sentence.
+ */
+RG_MUST_CHECK enum rg_status rg_quotas_admit_lease(const struct rg_sessions *sessions,
+                                                   const struct rg_account_owner *owner,
+                                                   const struct rg_agent_judge *judge, char *why,
+                                                   size_t why_size);
 /** Whether the GPU hours of somebody are used up; `why` is the sentence. */
 bool rg_quotas_are_exhausted(const struct rg_sessions *sessions, const struct rg_account_owner *owner,
                              char *why, size_t why_size);

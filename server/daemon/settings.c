@@ -146,6 +146,11 @@ static const struct rg_option table[] = {
            "a label of this server, which clients can ask for by --filter labels.NAME=VALUE; may be given "
            "several times",
            .argument = "NAME=VALUE"),
+    OPTION("pool-operators", LIST, pool_operators,
+           "certificates whose holders see all leases of the pool, take leases for others, renew and release "
+           "them, as remote-gpud users names them; separated by commas, or given several times. Root and the "
+           "server's user may by its unix sockets",
+           .argument = "NAME"),
     OPTION("advertise", TEXT, advertise,
            "the address by which the pool's clients reach this server (default: the first that it listens "
            "on, with this machine's name where that is all of them)",

@@ -63,6 +63,7 @@ struct rg_own {
 };
 
 enum rg_ask_state {
+    RG_ASK_JUDGING,  /* the monitor is asked for quotas */
     RG_ASK_QUEUEING, /* its request is being written */
     RG_ASK_WAITING,
     RG_ASK_GRANTING, /* a transaction is under way */
@@ -75,17 +76,25 @@ struct rg_agent_ask {
     struct rg_agent *agent;
     enum rg_ask_state state;
     int socket; /* -1: it has gone, and what is under way is to be undone */
-    char key[RG_AGENT_WHO], name[RG_CONTROL_TEXT];
-    bool is_operator;
-    char id[RG_POOL_ID]; /* of its request */
+    char key[RG_AGENT_WHO], name[RG_CONTROL_TEXT];         /* who asks */
+    char owner[RG_AGENT_WHO], owner_name[RG_CONTROL_TEXT]; /* whose the lease is to be */
+    bool is_operator, unproved, bearer;
+    uint64_t number;                          /* of what the monitor is asked; 0: nothing */
+    void (*judged)(struct rg_agent_ask *ask); /* what goes on when it has agreed */
+    char id[RG_POOL_ID];                      /* of its request */
     char lease[RG_POOL_ID];
-    json_t *request;    /* the value of its request */
-    bool seen;          /* its request has come back by the watch */
-    bool waits;         /* it is content to wait */
-    uint64_t until_ns;  /* how long; UINT64_MAX: for ever */
-    json_t *grant;      /* what it is told once the transaction has succeeded */
-    int64_t etcd_lease; /* its lease's own; 0: none */
-    char said[512];     /* the last that it was told of its waiting */
+    bool chosen;      /* the client has chosen both: it knows its lease whether it was told of it or not */
+    bool unsure;      /* a transaction may have made its lease, and has not been answered */
+    json_t *request;  /* the value of its request; of a renewal, the lease's */
+    int64_t written;  /* the state must be as new to have its request */
+    int64_t changed;  /* of a renewal: the lease's revision that it was decided on */
+    uint64_t seconds; /* likewise: how long from now on */
+    int64_t etcd_lease_before; /* likewise: what the lease was bound to; 0: not known */
+    bool waits;                /* it is content to wait */
+    uint64_t until_ns;         /* how long; UINT64_MAX: for ever */
+    json_t *grant;             /* what it is told once the transaction has succeeded */
+    int64_t etcd_lease;        /* its lease's own; 0: none */
+    char said[512];            /* the last that it was told of its waiting */
 };
 
 /** A session that is to begin by a lease that has not been seen yet. */
@@ -110,11 +119,12 @@ struct rg_agent {
     struct rg_agent_ask **asks;
     uint32_t n_asks;
     struct rg_agent_check *checks;
-    uint64_t changes; /* counts whatever may lead to another decision */
-    bool granting;    /* a transaction is under way */
-    uint64_t decided; /* of `changes` */
-    uint64_t look_ns; /* when to decide again without a change */
-    char **undo;      /* keys to be removed, whatever it takes */
+    uint64_t judgements; /* numbers of them */
+    uint64_t changes;    /* counts whatever may lead to another decision */
+    bool granting;       /* a transaction is under way */
+    uint64_t decided;    /* of `changes` */
+    uint64_t look_ns;    /* when to decide again without a change */
+    char **undo;         /* keys to be removed, whatever it takes */
     uint32_t n_undo;
     bool undoing;
     uint64_t undo_ns;
@@ -132,6 +142,8 @@ json_t *rg_agent_put(const struct rg_agent *agent, const char *key, json_t *valu
 json_t *rg_agent_remove(const struct rg_agent *agent, const char *key);
 /** Removes a key whatever it takes: again, until etcd has done it. */
 void rg_agent_undo(struct rg_agent *agent, const char *key);
+/** Gives an etcd lease back to which nothing is bound; one that cannot be given back now ends with its time. 0 is none. */
+void rg_agent_revoke(struct rg_agent *agent, int64_t etcd_lease);
 /** Tells the monitor. */
 void rg_agent_tell(struct rg_agent *agent, const struct rg_agent_answer *answer);
 /** Seconds since 1970 by etcd's clock where this machine's is wrong. */
@@ -162,6 +174,30 @@ uint64_t rg_grants_look(struct rg_agent *agent);
 RG_MUST_CHECK bool rg_grants_admissible(const struct rg_agent *agent, const json_t *request, char *why,
                                         size_t why_size);
 
+/* wish.c */
+/** Reads what a question asks for into ask->request. False: the client was refused, and the ask is no more. */
+RG_MUST_CHECK bool rg_wish_read(struct rg_agent_ask *ask, const json_t *question, uint32_t max_gpus);
+/** Whether a lease, or a request, is of the same wish. */
+bool rg_wish_is_same(const json_t *one, const json_t *other);
+
+/* leases.c */
+void rg_leases_find(struct rg_agent_ask *ask, const json_t *question);
+void rg_leases_release(struct rg_agent_ask *ask, const json_t *question);
+void rg_leases_renew(struct rg_agent_ask *ask, const json_t *question);
+/** Asks the monitor whether quotas allow it; then `judged` is called, or the client is refused. */
+void rg_leases_judge(struct rg_agent_ask *ask, bool renews, void (*judged)(struct rg_agent_ask *ask));
+void rg_leases_judged(struct rg_agent *agent, const struct rg_agent_word *word);
+/** What a client is told that has a lease: as granted. NULL: no memory. */
+json_t *rg_leases_granted(const char *id, const json_t *value);
+/** The value among the key-values that etcd answered, as an object with its "changed"; NULL: there is none. */
+json_t *rg_leases_value(const json_t *kvs, int64_t *changed);
+
+/* listing.c */
+/** What a client may know of the pool, from the member of that number on. */
+json_t *rg_listing_pool(const struct rg_agent *agent, const char *key, bool is_operator, uint64_t from);
+/** Leases that a client may know of, those whose ids come behind `after`, in their order. */
+json_t *rg_listing_leases(const struct rg_agent *agent, const char *key, bool is_operator, const char *after);
+
 /* asks.c */
 void rg_asks_take(struct rg_agent *agent, const struct rg_agent_word *word, int socket, int question);
 /** The client has gone. */
@@ -170,9 +206,12 @@ void rg_ask_leave(struct rg_agent_ask *ask);
 bool rg_ask_tell(struct rg_agent_ask *ask, const json_t *answer);
 /** Tells the client that it cannot be, and ends. */
 void rg_ask_refuse(struct rg_agent_ask *ask, const char *why);
+/** The same with a short code, which stays whatever becomes of the words. */
+void rg_ask_refuse_as(struct rg_agent_ask *ask, const char *code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/** Whether it is whoever asks that a request or lease belongs to, or an operator asks. */
+bool rg_ask_may(const struct rg_agent_ask *ask, const json_t *value);
 /** Frees it; nothing of it is under way. */
 void rg_ask_end(struct rg_agent_ask *ask);
-/** What a client may know of the pool, from the member of that number on. */
-json_t *rg_asks_list(const struct rg_agent *agent, const char *key, bool is_operator, uint64_t from);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * asks.c - clients that ask something of the pool: what there is, GPUs, that a lease is given back.
+ * asks.c - clients that ask something of the pool: what there is (listing.c), GPUs, something about a lease (leases.c).
  *
  * A question and each answer is a JSON object (docs/pool.md). One that wants GPUs is written under requests/, comes back by the
  * watch, and is decided on with all the others (grants.c). The client is told of its waiting, then of its lease, and holds that
@@ -12,16 +12,12 @@
 #include "server/pool/agent.h"
 
 #include <errno.h>
-#include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#define LIST_ROOM    (RG_ANSWER_SIZE_MAX - 16384) /* a member more fits behind it */
-#define KEPT_DEFAULT (8 * 3600)
-#define KEPT_MOST    (30 * 86400)
 
 /* --- telling ------------------------------------------------------------------------------------------------------ */
 
@@ -43,6 +39,8 @@ void rg_ask_end(struct rg_agent_ask *ask)
         }
     if (ask->socket >= 0)
         close(ask->socket);
+    if (!ask->unsure || !ask->chosen) /* then a lease may be bound to it, which its client comes back to */
+        rg_agent_revoke(agent, ask->etcd_lease);
     json_decref(ask->request);
     json_decref(ask->grant);
     free(ask);
@@ -56,6 +54,26 @@ void rg_ask_refuse(struct rg_agent_ask *ask, const char *why)
     rg_ask_end(ask);
 }
 
+void rg_ask_refuse_as(struct rg_agent_ask *ask, const char *code, const char *format, ...)
+{
+    char words[1400], text[1500];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(words, sizeof words, format, arguments);
+    va_end(arguments);
+    snprintf(text, sizeof text, "%s [%s]", words, code);
+    json_t *answer = json_pack("{s:s, s:s, s:s}", "state", "refused", "why", text, "code", code);
+    (void)rg_ask_tell(ask, answer);
+    json_decref(answer);
+    rg_ask_end(ask);
+}
+
+bool rg_ask_may(const struct rg_agent_ask *ask, const json_t *value)
+{
+    const bool bearer = json_is_true(json_object_get(value, "bearer")) && !ask->name[0];
+    return ask->is_operator || bearer || strcmp(rg_pool_get_text(value, "user", ""), ask->key) == 0;
+}
+
 static void undo_request(const struct rg_agent_ask *ask)
 {
     char key[40];
@@ -63,16 +81,23 @@ static void undo_request(const struct rg_agent_ask *ask)
     rg_agent_undo(ask->agent, key);
 }
 
-void rg_ask_leave(struct rg_agent_ask *ask)
+static void undo_lease(const struct rg_agent_ask *ask)
 {
     char key[40];
+    snprintf(key, sizeof key, "leases/%s", ask->lease);
+    rg_agent_undo(ask->agent, key);
+}
+
+void rg_ask_leave(struct rg_agent_ask *ask)
+{
     switch (ask->state) {
     case RG_ASK_WAITING:
         undo_request(ask);
+        if (ask->unsure && !ask->chosen)
+            undo_lease(ask);
         break;
     case RG_ASK_HOLDING:
-        snprintf(key, sizeof key, "leases/%s", ask->lease);
-        rg_agent_undo(ask->agent, key);
+        undo_lease(ask);
         break;
     default: /* its answer comes */
         close(ask->socket);
@@ -82,191 +107,48 @@ void rg_ask_leave(struct rg_agent_ask *ask)
     rg_ask_end(ask);
 }
 
-/* --- what there is -------------------------------------------------------------------------------------------------- */
-
-static bool is_own(const json_t *value, const char *key, bool is_operator)
-{
-    return is_operator || strcmp(rg_pool_get_text(value, "user", ""), key) == 0;
-}
-
-/* A GPU with what is granted of it: to whom is told of one's own alone. */
-static json_t *gpu_json(const struct rg_agent *agent, const struct rg_pool_gpu *gpu, const char *key,
-                        bool is_operator)
-{
-    uint64_t free_bytes = gpu->memory;
-    json_t *leases = json_array();
-    for (uint32_t i = 0; i < gpu->n_shares; i++) {
-        const struct rg_pool_share *share = &gpu->shares[i];
-        const struct rg_pool_held *held = rg_pool_mirror_lease(&agent->mirror, share->lease);
-        const bool own = held && is_own(held->value, key, is_operator);
-        free_bytes -= share->memory < free_bytes ? share->memory : free_bytes;
-        json_array_append_new(leases,
-                              json_pack("{s:s*, s:s*, s:I}", "lease", own ? share->lease : NULL, "name",
-                                        held ? rg_pool_get_text(held->value, "name", "") : NULL, "memory",
-                                        (json_int_t)share->memory));
-    }
-    return json_pack("{s:i, s:s, s:s, s:I, s:I, s:o}", "index", (int)gpu->index, "uuid", gpu->uuid, "name",
-                     gpu->name, "memory", (json_int_t)gpu->memory, "free", (json_int_t)free_bytes, "granted",
-                     leases);
-}
-
-static json_t *member_json(const struct rg_agent *agent, const struct rg_pool_member *member, const char *key,
-                           bool is_operator)
-{
-    json_t *gpus = json_array();
-    for (uint32_t i = 0; i < member->n_gpus; i++)
-        json_array_append_new(gpus, gpu_json(agent, member->gpus[i], key, is_operator));
-    json_t *labels = json_object_get(member->value, "labels");
-    return json_pack("{s:s, s:s*, s:s*, s:s*, s:s*, s:b, s:b, s:O*, s:o}", "id", member->id, "address",
-                     member->address, "host", member->host, "cuda", member->cuda, "driver", member->driver,
-                     "rdma", (int)member->rdma, "draining", (int)member->draining, "labels", labels, "gpus",
-                     gpus);
-}
-
-/* Those of whoever asks, one's place in the queue first. */
-static json_t *requests_json(const struct rg_agent *agent, const char *key, bool is_operator)
-{
-    json_t *out = json_array();
-    for (uint32_t i = 0; i < agent->mirror.n_requests && json_array_size(out) < 32; i++) {
-        const json_t *value = agent->mirror.requests[i]->value;
-        if (is_own(value, key, is_operator))
-            json_array_append_new(out, json_pack("{s:i, s:s, s:I, s:I}", "place", (int)i + 1, "name",
-                                                 rg_pool_get_text(value, "name", ""), "gpus",
-                                                 (json_int_t)rg_pool_get_number(value, "gpus", 0), "since",
-                                                 (json_int_t)rg_pool_get_number(value, "since", 0)));
-    }
-    return out;
-}
-
-/* Kept leases of whoever asks: they may have no GPU of the members that are told of. */
-static json_t *leases_json(const struct rg_agent *agent, const char *key, bool is_operator)
-{
-    json_t *out = json_array();
-    for (uint32_t i = 0; i < agent->mirror.n_leases && json_array_size(out) < 64; i++) {
-        const json_t *value = agent->mirror.leases[i]->value;
-        const uint64_t seconds = rg_pool_get_number(value, "seconds", 0);
-        if (is_own(value, key, is_operator))
-            json_array_append_new(out, json_pack("{s:s, s:s, s:b, s:i, s:I, s:I}", "lease",
-                                                 agent->mirror.leases[i]->id, "name",
-                                                 rg_pool_get_text(value, "name", ""), "kept",
-                                                 json_is_true(json_object_get(value, "kept")), "gpus",
-                                                 (int)json_array_size(json_object_get(value, "gpus")),
-                                                 "since", (json_int_t)rg_pool_get_number(value, "since", 0),
-                                                 "seconds", (json_int_t)seconds));
-    }
-    return out;
-}
-
-json_t *rg_asks_list(const struct rg_agent *agent, const char *key, bool is_operator, uint64_t from)
-{
-    json_t *members = json_array();
-    size_t used = 0;
-    uint64_t at = from;
-    for (; at < agent->mirror.n_members && used < LIST_ROOM; at++) {
-        const struct rg_pool_member *member = agent->mirror.members[at];
-        json_t *one = member->value ? member_json(agent, member, key, is_operator) : NULL;
-        RG_CLEANUP_FREE char *text = one ? json_dumps(one, JSON_COMPACT) : NULL;
-        used += text ? strlen(text) : 0;
-        if (one && used <= LIST_ROOM + 8192)
-            json_array_append_new(members, one);
-        else
-            json_decref(one);
-    }
-    const bool more = at < agent->mirror.n_members;
-    return json_pack("{s:s, s:s, s:s, s:o, s:i, s:o*, s:o*, s:o}", "state", "list", "pool",
-                     agent->settings.pool, "etcd", agent->membership.why, "servers", members, "waiting",
-                     (int)agent->mirror.n_requests, "requests",
-                     from ? NULL : requests_json(agent, key, is_operator), "leases",
-                     from ? NULL : leases_json(agent, key, is_operator), "next",
-                     more ? json_integer((json_int_t)at) : json_null());
-}
-
-/* --- giving back ------------------------------------------------------------------------------------------------------- */
-
-static void released(void *data, enum rg_status status, const json_t *reply, const char *why)
-{
-    struct rg_agent_ask *ask = data;
-    if (status != RG_OK) {
-        char text[RG_ETCD_WHY + 64];
-        snprintf(text, sizeof text, "the lease could not be given back: %s", why);
-        rg_ask_refuse(ask, text);
-        return;
-    }
-    json_t *answer = json_pack("{s:s, s:s}", "state", "released", "lease", ask->lease);
-    if (rg_etcd_get_number(reply, "deleted") > 0)
-        (void)rg_ask_tell(ask, answer);
-    json_decref(answer);
-    if (rg_etcd_get_number(reply, "deleted") > 0)
-        rg_ask_end(ask);
-    else
-        rg_ask_refuse(ask, "there is no such lease any more: it was given back, or its time was over");
-}
-
-static void release(struct rg_agent_ask *ask, const json_t *question)
-{
-    const char *id = rg_pool_get_text(question, "lease", "");
-    const struct rg_pool_held *held =
-        rg_pool_is_id(id) ? rg_pool_mirror_lease(&ask->agent->mirror, id) : NULL;
-    char key[40];
-    if (!held) {
-        rg_ask_refuse(
-            ask, "there is no such lease: it was given back, its time is over, or a server of it is gone");
-        return;
-    }
-    if (!is_own(held->value, ask->key, ask->is_operator)) {
-        rg_ask_refuse(ask, "the lease is somebody else's");
-        return;
-    }
-    snprintf(ask->lease, sizeof ask->lease, "%s", id);
-    snprintf(key, sizeof key, "leases/%s", id);
-    ask->state = RG_ASK_ENDING;
-    rg_etcd_call(ask->agent->etcd, "/v3/kv/deleterange",
-                 json_pack("{s:o}", "key", rg_agent_key(ask->agent, "%s", key)), released, ask);
-}
-
-/* Where the servers of a kept lease are. */
-static void find(struct rg_agent_ask *ask, const json_t *question)
-{
-    const struct rg_agent *agent = ask->agent;
-    const char *id = rg_pool_get_text(question, "lease", "");
-    const struct rg_pool_held *held = rg_pool_is_id(id) ? rg_pool_mirror_lease(&agent->mirror, id) : NULL;
-    if (!held || !is_own(held->value, ask->key, ask->is_operator)) {
-        rg_ask_refuse(
-            ask, "you have no such lease: it was given back, its time is over, or a server of it is gone; "
-                 "remote-gpu list shows those that you have");
-        return;
-    }
-    json_t *answer = json_pack("{s:s, s:s, s:O}", "state", "granted", "lease", held->id, "gpus",
-                               json_object_get(held->value, "gpus"));
-    (void)rg_ask_tell(ask, answer);
-    json_decref(answer);
-    rg_ask_end(ask);
-}
-
 /* --- asking for GPUs ---------------------------------------------------------------------------------------------------- */
+
+/* Its request is there already, or its lease: somebody has asked by the same id. */
+static void asked_before(struct rg_agent_ask *ask, const json_t *reply)
+{
+    const json_t *responses = json_object_get(reply, "responses");
+    json_t *lease = rg_leases_value(
+        json_object_get(json_object_get(json_array_get(responses, 0), "response_range"), "kvs"), NULL);
+    if (!lease) {
+        rg_ask_refuse_as(
+            ask, "lease-busy",
+            "the lease of this id is being asked for by another connection at this moment; try again");
+    } else if (!rg_wish_is_same(lease, ask->request)) {
+        rg_ask_refuse_as(
+            ask, "lease-taken",
+            "there is a lease of this id with another wish (user, project, GPUs, memory, filters or "
+            "spread); choose another id, or release it");
+    } else {
+        json_t *answer = rg_leases_granted(ask->lease, lease);
+        (void)rg_ask_tell(ask, answer);
+        json_decref(answer);
+        rg_ask_end(ask);
+    }
+    json_decref(lease);
+}
 
 static void queued(void *data, enum rg_status status, const json_t *reply, const char *why)
 {
     struct rg_agent_ask *ask = data;
-    char text[RG_ETCD_WHY + 64];
-    (void)reply;
     ask->state = RG_ASK_WAITING;
     if (status != RG_OK) {
         undo_request(ask); /* it may have arrived */
-        snprintf(text, sizeof text, "the pool cannot grant GPUs now: %s; try again later", why);
-        rg_ask_refuse(ask, text);
+        rg_ask_refuse_as(ask, "pool-unreachable", "the pool cannot grant GPUs now: %s; try again later", why);
+    } else if (!json_is_true(json_object_get(reply, "succeeded"))) {
+        asked_before(ask, reply);
     } else if (ask->socket < 0) {
         undo_request(ask);
         rg_ask_end(ask);
+    } else {
+        ask->written = rg_etcd_get_number(json_object_get(reply, "header"), "revision");
     }
     /* the watch brings it back, and with it the decision */
-}
-
-static json_t *filters_of(const json_t *question)
-{
-    json_t *given = json_object_get(question, "filters");
-    return json_is_array(given) && json_array_size(given) <= RG_POOL_FILTERS_MAX ? json_incref(given)
-                                                                                 : json_array();
 }
 
 static uint64_t at_most(uint64_t number, uint64_t most)
@@ -274,19 +156,21 @@ static uint64_t at_most(uint64_t number, uint64_t most)
     return number < most ? number : most;
 }
 
-/* What is written under requests/. */
-static json_t *request_json(const struct rg_agent_ask *ask, const json_t *question)
+/* Writes the request, unless it or its lease is there. */
+static void write_request(struct rg_agent_ask *ask)
 {
-    const bool kept = json_is_true(json_object_get(question, "kept"));
-    const uint64_t seconds = rg_pool_get_number(question, "seconds", kept ? KEPT_DEFAULT : 0);
-    return json_pack(
-        "{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:b, s:b, s:I, s:I}", "user", ask->key, "name", ask->name,
-        "project", rg_pool_get_text(question, "project", ""), "agent", ask->agent->run, "gpus",
-        (json_int_t)at_most(rg_pool_get_number(question, "gpus", 1), RG_POOL_GPUS_MAX + 1), "memory",
-        (json_int_t)at_most(rg_pool_get_number(question, "memory", 0), INT64_MAX), "fraction",
-        (json_int_t)at_most(rg_pool_get_number(question, "fraction", 0), 1000000), "filters",
-        filters_of(question), "spread", json_is_true(json_object_get(question, "spread")), "kept", (int)kept,
-        "seconds", (json_int_t)at_most(seconds, KEPT_MOST), "since", (json_int_t)rg_agent_time(ask->agent));
+    struct rg_agent *agent = ask->agent;
+    char request[40], lease[40];
+    snprintf(request, sizeof request, "requests/%s", ask->id);
+    snprintf(lease, sizeof lease, "leases/%s", ask->id);
+    ask->state = RG_ASK_QUEUEING;
+    rg_etcd_call(
+        agent->etcd, "/v3/kv/txn",
+        json_pack("{s:[o, o], s:[o], s:[{s:{s:o}}]}", "compare", rg_agent_compare(agent, 0, request),
+                  rg_agent_compare(agent, 0, lease), "success",
+                  rg_agent_put(agent, request, json_incref(ask->request), agent->membership.etcd_lease),
+                  "failure", "request_range", "key", rg_agent_key(agent, "%s", lease)),
+        queued, ask);
 }
 
 static void request(struct rg_agent_ask *ask, const json_t *question, uint32_t max_gpus)
@@ -294,38 +178,25 @@ static void request(struct rg_agent_ask *ask, const json_t *question, uint32_t m
     struct rg_agent *agent = ask->agent;
     const json_t *wait = json_object_get(question, "wait");
     const uint64_t seconds = rg_pool_get_number(question, "wait", 0);
-    char why[1024] = "", key[40];
-    ask->request = request_json(ask, question);
-    const uint64_t gpus = rg_pool_get_number(ask->request, "gpus", 0);
-    if (gpus == 0 || gpus > RG_POOL_GPUS_MAX || (max_gpus && gpus > max_gpus)) {
-        snprintf(why, sizeof why, "%" PRIu64 " GPUs were asked for, and you may have 1 to %u at once", gpus,
-                 max_gpus && max_gpus < RG_POOL_GPUS_MAX ? max_gpus : RG_POOL_GPUS_MAX);
-        rg_ask_refuse(ask, why);
+    char why[1024] = "";
+    if (!rg_wish_read(ask, question, max_gpus))
         return;
-    }
     if (!rg_agent_is_in(agent)) {
-        snprintf(why, sizeof why, "the pool cannot grant GPUs now: %s; try again later",
-                 agent->membership.why[0] ? agent->membership.why : "this server is not in it yet");
-        rg_ask_refuse(ask, why);
+        rg_ask_refuse_as(ask, "pool-unreachable", "the pool cannot grant GPUs now: %s; try again later",
+                         agent->membership.why[0] ? agent->membership.why : "this server is not in it yet");
         return;
     }
     if (!rg_grants_admissible(agent, ask->request, why, sizeof why)) {
-        rg_ask_refuse(ask, why);
-        return;
-    }
-    if (!rg_pool_make_id(ask->id)) {
-        rg_ask_refuse(ask, "the server has no randomness; try again");
+        rg_ask_refuse_as(ask, "lease-impossible", "%s", why);
         return;
     }
     ask->waits = wait != NULL;
     ask->until_ns =
         json_is_integer(wait) ? rg_now_ns() + at_most(seconds, 365 * 86400) * 1000000000u : UINT64_MAX;
-    ask->state = RG_ASK_QUEUEING;
-    snprintf(key, sizeof key, "requests/%s", ask->id);
-    rg_etcd_call(agent->etcd, "/v3/kv/txn",
-                 json_pack("{s:[o]}", "success",
-                           rg_agent_put(agent, key, json_incref(ask->request), agent->membership.etcd_lease)),
-                 queued, ask);
+    if (json_is_true(json_object_get(ask->request, "kept")))
+        rg_leases_judge(ask, false, write_request);
+    else /* its sessions are judged, and it lasts as long as they */
+        write_request(ask);
 }
 
 /* --- questions ------------------------------------------------------------------------------------------------------------- */
@@ -342,25 +213,46 @@ static json_t *read_question(int file, uint32_t size)
     return NULL;
 }
 
+static void list(struct rg_agent_ask *ask, const json_t *question)
+{
+    json_t *answer =
+        rg_listing_pool(ask->agent, ask->key, ask->is_operator, rg_pool_get_number(question, "from", 0));
+    (void)rg_ask_tell(ask, answer);
+    json_decref(answer);
+    rg_ask_end(ask);
+}
+
+static void list_leases(struct rg_agent_ask *ask, const json_t *question)
+{
+    json_t *answer =
+        rg_listing_leases(ask->agent, ask->key, ask->is_operator, rg_pool_get_text(question, "after", ""));
+    (void)rg_ask_tell(ask, answer);
+    json_decref(answer);
+    rg_ask_end(ask);
+}
+
 static void serve(struct rg_agent_ask *ask, const json_t *question, uint32_t max_gpus)
 {
+    static const struct {
+        const char *verb;
+        void (*serve)(struct rg_agent_ask *ask, const json_t *question);
+    } verbs[] = {{"list", list},
+                 {"leases", list_leases},
+                 {"find", rg_leases_find},
+                 {"renew", rg_leases_renew},
+                 {"release", rg_leases_release}};
     const char *verb = rg_pool_get_text(question, "ask", "");
-    if (strcmp(verb, "list") == 0) {
-        json_t *answer =
-            rg_asks_list(ask->agent, ask->key, ask->is_operator, rg_pool_get_number(question, "from", 0));
-        (void)rg_ask_tell(ask, answer);
-        json_decref(answer);
-        rg_ask_end(ask);
-    } else if (strcmp(verb, "request") == 0) {
+    if (strcmp(verb, "request") == 0) {
         request(ask, question, max_gpus);
-    } else if (strcmp(verb, "find") == 0) {
-        find(ask, question);
-    } else if (strcmp(verb, "release") == 0) {
-        release(ask, question);
-    } else {
-        rg_ask_refuse(
-            ask, "the server does not understand the question: it is of another version than the client");
+        return;
     }
+    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++)
+        if (strcmp(verb, verbs[i].verb) == 0) {
+            verbs[i].serve(ask, question);
+            return;
+        }
+    rg_ask_refuse_as(ask, "lease-question",
+                     "the server does not understand the question: it is of another version than the client");
 }
 
 void rg_asks_take(struct rg_agent *agent, const struct rg_agent_word *word, int socket, int file)
@@ -375,8 +267,11 @@ void rg_asks_take(struct rg_agent *agent, const struct rg_agent_word *word, int 
         close(socket);
         return;
     }
-    *ask = (struct rg_agent_ask){
-        .agent = agent, .socket = socket, .state = RG_ASK_ENDING, .is_operator = word->ask.is_operator != 0};
+    *ask = (struct rg_agent_ask){.agent = agent,
+                                 .socket = socket,
+                                 .state = RG_ASK_ENDING,
+                                 .is_operator = word->ask.is_operator != 0,
+                                 .unproved = word->ask.unproved != 0};
     snprintf(ask->key, sizeof ask->key, "%.*s", (int)sizeof ask->key - 1, word->ask.key);
     snprintf(ask->name, sizeof ask->name, "%.*s", (int)sizeof ask->name - 1, word->ask.name);
     agent->asks[agent->n_asks++] = ask;

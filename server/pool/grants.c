@@ -42,41 +42,67 @@ static struct rg_agent_ask *ask_of(const struct rg_agent *agent, const char *req
     return NULL;
 }
 
+/* Its lease is there: the client is told, and holds it from now on, unless it is kept. */
+static void finish(struct rg_agent_ask *ask, const json_t *value)
+{
+    struct rg_agent *agent = ask->agent;
+    const bool kept = json_is_true(json_object_get(value, "kept"));
+    const size_t n = json_array_size(json_object_get(value, "gpus"));
+    char key[40];
+    json_t *answer = rg_leases_granted(ask->lease, value);
+    ask->etcd_lease = 0; /* the lease's from now on */
+    rg_info("%s gets %zu GPU%s of the pool: lease %s%s%s", ask->owner_name[0] ? ask->owner_name : "somebody",
+            n, n == 1 ? "" : "s", ask->lease, strcmp(ask->owner, ask->key) == 0 ? "" : ", asked for by ",
+            strcmp(ask->owner, ask->key) == 0 ? "" : ask->name);
+    const bool told = rg_ask_tell(ask, answer);
+    json_decref(answer);
+    if (!told && !ask->chosen) { /* by an id of its choice it comes back to it */
+        snprintf(key, sizeof key, "leases/%s", ask->lease);
+        rg_agent_undo(agent, key);
+    }
+    if (!told || kept)
+        rg_ask_end(ask);
+    else
+        ask->state = RG_ASK_HOLDING;
+}
+
+/* Nothing was granted, or it is not known: it is decided again. */
+static void try_again(struct rg_agent_ask *ask, enum rg_status status, const char *why)
+{
+    struct rg_agent *agent = ask->agent;
+    agent->look_ns = rg_now_ns() + (status == RG_OK ? 0 : AGAIN_NS);
+    rg_debug("request %s: not granted yet: %s", ask->id, status == RG_OK ? "the pool has changed" : why);
+    ask->state = RG_ASK_WAITING;
+    if (status == RG_OK || status == RG_ERR_NOT_FOUND) { /* its time may be over before its turn comes */
+        rg_agent_revoke(agent, ask->etcd_lease);
+        ask->etcd_lease = 0;
+        ask->unsure = false;
+    } else {
+        ask->unsure = true;
+    }
+    if (ask->socket < 0)
+        rg_ask_leave(ask);
+}
+
 static void granted(void *data, enum rg_status status, const json_t *reply, const char *why)
 {
     struct rg_agent_ask *ask = data;
     struct rg_agent *agent = ask->agent;
-    char key[40];
-    bool done = status == RG_OK && json_is_true(json_object_get(reply, "succeeded"));
     agent->granting = false;
     agent->changes++;
-    /* a try whose answer was lost may have done it: then the lease is there */
-    if (status == RG_OK && !done)
-        done = json_array_size(json_object_get(
-                   json_object_get(json_array_get(json_object_get(reply, "responses"), 0), "response_range"),
-                   "kvs")) > 0;
-    snprintf(key, sizeof key, "leases/%s", ask->lease);
-    if (!done) {
-        if (status != RG_OK)
-            rg_agent_undo(agent, key); /* nobody has been told of it */
-        agent->look_ns = rg_now_ns() + (status == RG_OK ? 0 : AGAIN_NS);
-        rg_debug("request %s: not granted yet: %s", ask->id, status == RG_OK ? "the pool has changed" : why);
-        ask->state = RG_ASK_WAITING;
-        if (ask->socket < 0)
-            rg_ask_leave(ask);
+    const json_t *kvs = json_object_get(
+        json_object_get(json_array_get(json_object_get(reply, "responses"), 0), "response_range"), "kvs");
+    if (status == RG_OK && json_is_true(json_object_get(reply, "succeeded"))) {
+        finish(ask, ask->grant);
         return;
     }
-    rg_info("%s gets %u GPU%s of the pool: lease %s", ask->name[0] ? ask->name : "somebody",
-            (unsigned)json_array_size(json_object_get(ask->grant, "gpus")),
-            json_array_size(json_object_get(ask->grant, "gpus")) == 1 ? "" : "s", ask->lease);
-    if (!rg_ask_tell(ask, ask->grant)) {
-        rg_agent_undo(agent, key);
-        rg_ask_end(ask);
-    } else if (json_is_true(json_object_get(ask->request, "kept"))) {
-        rg_ask_end(ask);
-    } else {
-        ask->state = RG_ASK_HOLDING;
-    }
+    /* a try whose answer was lost may have done it: then the lease is there */
+    json_t *there = status == RG_OK && ask->unsure ? rg_leases_value(kvs, NULL) : NULL;
+    if (there)
+        finish(ask, there);
+    else
+        try_again(ask, status, why);
+    json_decref(there);
 }
 
 /* The GPUs as the client is told of them, and as the lease has them: in the order of the servers' GPUs. */
@@ -97,6 +123,9 @@ static json_t *lease_json(const struct rg_agent_ask *ask, json_t *gpus, uint64_t
 {
     json_t *value = json_copy(ask->request);
     json_object_del(value, "filters");
+    json_object_del(value, "devices");
+    if (ask->etcd_lease)
+        (void)json_object_set_new(value, "etcd_lease", rg_etcd_number(ask->etcd_lease));
     (void)json_object_set_new(value, "holder", json_string(ask->agent->run));
     (void)json_object_set_new(value, "memory", json_integer((json_int_t)memory));
     (void)json_object_set_new(value, "since", json_integer((json_int_t)rg_agent_time(ask->agent)));
@@ -136,7 +165,8 @@ static void commit(struct rg_agent_ask *ask, json_t *compare, json_t *changes, j
     char key[40], request[40];
     snprintf(key, sizeof key, "leases/%s", ask->lease);
     snprintf(request, sizeof request, "requests/%s", ask->id);
-    json_array_append_new(changes, rg_agent_put(agent, key, lease, etcd_lease));
+    json_array_append_new(compare, rg_agent_compare(agent, 0, key));
+    json_array_append_new(changes, rg_agent_put(agent, key, json_incref(lease), etcd_lease));
     json_array_append_new(changes, rg_agent_remove(agent, request));
     rg_etcd_call(agent->etcd, "/v3/kv/txn",
                  json_pack("{s:o, s:o, s:[{s:{s:o}}]}", "compare", compare, "success", changes, "failure",
@@ -190,10 +220,9 @@ static void grant(struct rg_agent *agent, struct rg_agent_ask *ask, const struct
     json_array_append_new(compare, rg_agent_compare(agent, queued->changed, request));
     add_gpus(agent, picture, ask->lease, parts, decided->n, compare, changes);
     json_decref(ask->grant);
-    ask->grant = json_pack("{s:s, s:s, s:O}", "state", "granted", "lease", ask->lease, "gpus", gpus);
+    ask->grant = lease_json(ask, gpus, whole ? 0 : parts[0].memory);
     const struct rg_pool_member *first = picture->members[picture->devices[parts[0].device].server];
-    commit(ask, compare, changes, lease_json(ask, gpus, whole ? 0 : parts[0].memory),
-           kept ? ask->etcd_lease : first->etcd_lease);
+    commit(ask, compare, changes, ask->grant, kept ? ask->etcd_lease : first->etcd_lease);
 }
 
 /* --- waiting ---------------------------------------------------------------------------------------------------------- */
@@ -216,9 +245,12 @@ static void tell_waiting(struct rg_agent_ask *ask, uint32_t position, uint32_t o
 static void give_up(struct rg_agent_ask *ask, const char *why)
 {
     char key[40], text[1200];
+    snprintf(text, sizeof text, "%s", why);
     snprintf(key, sizeof key, "requests/%s", ask->id);
     rg_agent_undo(ask->agent, key);
-    snprintf(text, sizeof text, "%s", why);
+    snprintf(key, sizeof key, "leases/%s", ask->lease);
+    if (ask->unsure && !ask->chosen)
+        rg_agent_undo(ask->agent, key);
     rg_ask_refuse(ask, text);
 }
 
@@ -235,7 +267,7 @@ static void look_waiting(struct rg_agent *agent, const struct rg_picture *pictur
         if (rg_pool_reason_is_final(waiting->reason)) {
             give_up(ask, why);
         } else if (!ask->waits) {
-            snprintf(text, sizeof text, "%s; --wait-for waits for it", why);
+            snprintf(text, sizeof text, "%s; --wait-for waits for it [lease-not-free]", why);
             give_up(ask, text);
         } else if (rg_now_ns() >= ask->until_ns) {
             snprintf(text, sizeof text, "no GPUs in the time of --wait-for: %s", why);
@@ -279,23 +311,53 @@ static void look_lost(struct rg_agent *agent)
 {
     for (uint32_t i = 0; i < agent->n_asks; i++) {
         const struct rg_agent_ask *ask = agent->asks[i];
-        char key[40];
-        if (ask->state != RG_ASK_WAITING || !ask->seen || rg_pool_mirror_request(&agent->mirror, ask->id))
+        char key[40], lease[40];
+        if (ask->state != RG_ASK_WAITING || agent->mirror.revision < ask->written ||
+            rg_pool_mirror_request(&agent->mirror, ask->id))
             continue;
         snprintf(key, sizeof key, "requests/%s", ask->id);
+        snprintf(lease, sizeof lease, "leases/%s", ask->lease[0] ? ask->lease : ask->id);
         rg_etcd_call(
             agent->etcd, "/v3/kv/txn",
-            json_pack("{s:[o], s:[o]}", "compare", rg_agent_compare(agent, 0, key), "success",
+            json_pack("{s:[o, o], s:[o]}", "compare", rg_agent_compare(agent, 0, key),
+                      rg_agent_compare(agent, 0, lease), "success",
                       rg_agent_put(agent, key, json_incref(ask->request), agent->membership.etcd_lease)),
             put_again_done, agent);
     }
 }
 
-static void mark_seen(const struct rg_agent *agent)
+/*
+ * What came of transactions that were not answered: the lease is there after all. If it is not, the request is decided on again, or was
+ * written again: one that is still under way then fails, since it compares the request's revision.
+ */
+static void look_unsure(struct rg_agent *agent)
 {
-    for (uint32_t i = 0; i < agent->n_asks; i++)
-        if (rg_pool_mirror_request(&agent->mirror, agent->asks[i]->id))
-            agent->asks[i]->seen = true;
+    for (uint32_t i = 0; i < agent->n_asks;) {
+        struct rg_agent_ask *ask = agent->asks[i];
+        const struct rg_pool_held *held =
+            ask->unsure ? rg_pool_mirror_lease(&agent->mirror, ask->lease) : NULL;
+        if (ask->state != RG_ASK_WAITING || !held) {
+            i++;
+            continue;
+        }
+        ask->unsure = false;
+        finish(ask, held->value); /* another may take its place in the list */
+        if (i < agent->n_asks && agent->asks[i] == ask)
+            i++;
+    }
+}
+
+/* Whether GPUs are still being taken back from an earlier lease of the same id. */
+static bool is_ending(const struct rg_agent *agent, const struct rg_agent_ask *ask)
+{
+    for (uint32_t i = 0; i < agent->mirror.n_members && ask->chosen; i++)
+        for (uint32_t j = 0; j < agent->mirror.members[i]->n_gpus; j++) {
+            const struct rg_pool_gpu *gpu = agent->mirror.members[i]->gpus[j];
+            for (uint32_t k = 0; k < gpu->n_shares; k++)
+                if (strcmp(gpu->shares[k].lease, ask->lease) == 0)
+                    return true;
+        }
+    return false;
 }
 
 static uint64_t decide(struct rg_agent *agent)
@@ -315,7 +377,7 @@ static uint64_t decide(struct rg_agent *agent)
     }
     for (uint32_t i = 0; i < outcome.n_grants && !agent->granting; i++) {
         struct rg_agent_ask *ask = ask_of(agent, picture.requests[outcome.grants[i].request].id);
-        if (ask && ask->state == RG_ASK_WAITING && ask->socket >= 0)
+        if (ask && ask->state == RG_ASK_WAITING && ask->socket >= 0 && !is_ending(agent, ask))
             grant(agent, ask, &picture, &outcome, &outcome.grants[i]);
     }
     look_waiting(agent, &picture, &outcome, now, &due);
@@ -344,7 +406,7 @@ uint64_t rg_grants_look(struct rg_agent *agent)
     if (agent->granting || (agent->decided == agent->changes && now < agent->look_ns))
         return agent->granting ? UINT64_MAX : agent->look_ns;
     agent->decided = agent->changes;
-    mark_seen(agent);
+    look_unsure(agent);
     look_lost(agent);
     agent->look_ns = decide(agent);
     return agent->look_ns;

@@ -111,6 +111,21 @@ void rg_agent_undo(struct rg_agent *agent, const char *key)
         agent->undo[agent->n_undo++] = copy;
 }
 
+static void revoked(void *data, enum rg_status status, const json_t *reply, const char *why)
+{
+    (void)data;
+    (void)reply;
+    if (status != RG_OK)
+        rg_debug("an etcd lease that nothing is bound to stays until its time is over: %s", why);
+}
+
+void rg_agent_revoke(struct rg_agent *agent, int64_t etcd_lease)
+{
+    if (etcd_lease)
+        rg_etcd_call(agent->etcd, "/v3/lease/revoke", json_pack("{s:o}", "ID", rg_etcd_number(etcd_lease)),
+                     revoked, agent);
+}
+
 static uint64_t look_undo(struct rg_agent *agent)
 {
     if (agent->n_undo == 0 || agent->undoing)
@@ -204,6 +219,9 @@ static void take_word(struct rg_agent *agent, const struct rg_agent_word *word, 
         break;
     case RG_AGENT_SESSIONS:
         rg_own_sessions(agent, &word->sessions.lease, word->sessions.n);
+        break;
+    case RG_AGENT_JUDGED:
+        rg_leases_judged(agent, word);
         break;
     case RG_AGENT_DRAIN:
         rg_membership_drain(agent, word->drain.on != 0);

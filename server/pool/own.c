@@ -50,8 +50,8 @@ static json_t *value_of(const struct rg_agent *agent, const struct rg_agent_leas
         if (one)
             (void)json_array_append_new(gpus, one);
     }
-    return json_pack("{s:s, s:s, s:I, s:o}", "user", told->key, "name", told->name, "memory",
-                     (json_int_t)told->memory, "gpus", gpus);
+    return json_pack("{s:s, s:s, s:I, s:b, s:o}", "user", told->key, "name", told->name, "memory",
+                     (json_int_t)told->memory, "bearer", told->bearer != 0, "gpus", gpus);
 }
 
 void rg_own_sessions(struct rg_agent *agent, const struct rg_agent_lease *told, uint32_t n)
@@ -93,6 +93,7 @@ static void tell_lease(struct rg_agent *agent, struct rg_own_lease *lease)
     }
     out->lease = strtoull(lease->id, NULL, 16);
     out->memory = rg_pool_get_number(lease->value, "memory", 0);
+    out->bearer = json_is_true(json_object_get(lease->value, "bearer"));
     snprintf(out->key, sizeof out->key, "%s", rg_pool_get_text(lease->value, "user", ""));
     snprintf(out->name, sizeof out->name, "%s", rg_pool_get_text(lease->value, "name", ""));
     lease->told = true;

@@ -18,6 +18,7 @@ void rg_picture_fini(struct rg_picture *picture)
     free(picture->parts);
     free(picture->requests);
     free(picture->filters);
+    free(picture->named);
     free(picture->members);
     free(picture->gpus);
     free(picture->queued);
@@ -25,7 +26,7 @@ void rg_picture_fini(struct rg_picture *picture)
 }
 
 struct counts {
-    size_t servers, labels, devices, parts, requests, filters;
+    size_t servers, labels, devices, parts, requests, filters, named;
 };
 
 static void count(const struct rg_pool_mirror *mirror, struct counts *n)
@@ -39,9 +40,12 @@ static void count(const struct rg_pool_mirror *mirror, struct counts *n)
             n->parts += member->gpus[j]->n_shares;
     }
     n->requests = mirror->n_requests + 1;
-    for (uint32_t i = 0; i < mirror->n_requests; i++)
+    for (uint32_t i = 0; i < mirror->n_requests; i++) {
         n->filters += json_array_size(json_object_get(mirror->requests[i]->value, "filters"));
+        n->named += json_array_size(json_object_get(mirror->requests[i]->value, "devices"));
+    }
     n->filters += RG_POOL_FILTERS_MAX;
+    n->named += RG_POOL_GPUS_MAX;
 }
 
 static bool picture_init(struct rg_picture *picture, const struct counts *n)
@@ -54,13 +58,14 @@ static bool picture_init(struct rg_picture *picture, const struct counts *n)
         .parts = calloc(n->parts + 1, sizeof *picture->parts),
         .requests = calloc(n->requests + 1, sizeof *picture->requests),
         .filters = calloc(n->filters + 1, sizeof *picture->filters),
+        .named = calloc(n->named + 1, sizeof *picture->named),
         .members = calloc(n->servers + 1, sizeof(void *)),
         .gpus = calloc(n->devices + 1, sizeof(void *)),
         .queued = calloc(n->requests + 1, sizeof(void *)),
     };
     const bool good = picture->servers && picture->labels && picture->devices && picture->leases &&
-                      picture->parts && picture->requests && picture->filters && picture->members &&
-                      picture->gpus && picture->queued;
+                      picture->parts && picture->requests && picture->filters && picture->named &&
+                      picture->members && picture->gpus && picture->queued;
     if (!good)
         rg_picture_fini(picture);
     return good;
@@ -157,8 +162,25 @@ static bool add_leases(struct rg_picture *picture, const struct rg_pool_mirror *
     return true;
 }
 
+/* How much of the picture's arrays is used. */
+struct used {
+    size_t filters, named;
+};
+
+/* The GPUs that a request names. */
+static uint32_t add_named(struct rg_picture *picture, const json_t *value, size_t at)
+{
+    const json_t *one;
+    size_t i;
+    uint32_t n = 0;
+    json_array_foreach(json_object_get(value, "devices"), i,
+                       one) if (json_is_string(one) && n < RG_POOL_GPUS_MAX) picture->named[at + n++] =
+        json_string_value(one);
+    return n;
+}
+
 /* False: its filters are not understood, so that nothing can be decided about it. */
-static bool add_request(struct rg_picture *picture, const char *id, const json_t *value, size_t *filters,
+static bool add_request(struct rg_picture *picture, const char *id, const json_t *value, struct used *used,
                         char *why, size_t why_size)
 {
     const char *texts[RG_POOL_FILTERS_MAX];
@@ -168,7 +190,7 @@ static bool add_request(struct rg_picture *picture, const char *id, const json_t
     struct rg_pool_request *request = &picture->requests[picture->snapshot.n_requests];
     json_array_foreach(list, i, one) if (json_is_string(one) && n < RG_POOL_FILTERS_MAX) texts[n++] =
         json_string_value(one);
-    if (rg_pool_filters_parse(texts, n, &picture->filters[*filters], why, why_size) != RG_OK)
+    if (rg_pool_filters_parse(texts, n, &picture->filters[used->filters], why, why_size) != RG_OK)
         return false;
     const uint64_t seconds = rg_pool_get_number(value, "seconds", 0);
     *request = (struct rg_pool_request){.id = id,
@@ -177,15 +199,18 @@ static bool add_request(struct rg_picture *picture, const char *id, const json_t
                                         .n = (uint32_t)rg_pool_get_number(value, "gpus", 1),
                                         .memory = rg_pool_get_number(value, "memory", 0),
                                         .fraction = (uint32_t)rg_pool_get_number(value, "fraction", 0),
-                                        .filters = &picture->filters[*filters],
+                                        .filters = &picture->filters[used->filters],
                                         .n_filters = n,
+                                        .devices = &picture->named[used->named],
+                                        .n_devices = add_named(picture, value, used->named),
                                         .several_servers = json_is_true(json_object_get(value, "spread")),
                                         .strategy = RG_POOL_AS_POLICY,
                                         .submitted = rg_pool_get_number(value, "since", 0) * SECOND,
                                         .time_limit = seconds ? seconds * SECOND : RG_POOL_UNKNOWN};
     if (request->n == 0 || request->n > RG_POOL_GPUS_MAX)
         return false;
-    *filters += n;
+    used->filters += n;
+    used->named += request->n_devices;
     picture->snapshot.n_requests++;
     return true;
 }
@@ -194,7 +219,8 @@ bool rg_picture_draw(const struct rg_pool_mirror *mirror, const json_t *extra, s
                      char *why, size_t why_size)
 {
     struct counts n = {0};
-    size_t labels = 0, filters = 0;
+    size_t labels = 0;
+    struct used used = {0};
     count(mirror, &n);
     const bool good = picture_init(picture, &n);
     for (uint32_t i = 0; i < mirror->n_members && good; i++)
@@ -205,11 +231,11 @@ bool rg_picture_draw(const struct rg_pool_mirror *mirror, const json_t *extra, s
     }
     for (uint32_t i = 0; i < mirror->n_requests && !extra; i++) {
         picture->queued[picture->snapshot.n_requests] = mirror->requests[i];
-        (void)add_request(picture, mirror->requests[i]->id, mirror->requests[i]->value, &filters, NULL, 0);
+        (void)add_request(picture, mirror->requests[i]->id, mirror->requests[i]->value, &used, NULL, 0);
     }
     picture->snapshot.servers = picture->servers;
     picture->snapshot.devices = picture->devices;
     picture->snapshot.leases = picture->leases;
     picture->snapshot.requests = picture->requests;
-    return !extra || add_request(picture, "0", extra, &filters, why, why_size);
+    return !extra || add_request(picture, "0", extra, &used, why, why_size);
 }

@@ -41,8 +41,9 @@ struct rg_agent_settings {
 /** A lease of GPUs of this server. */
 struct rg_agent_lease {
     uint64_t lease;
-    uint64_t gpus;                                 /* this server's, a bit each by ordinal */
-    uint64_t memory;                               /* of each GPU, at most; 0: the whole of it */
+    uint64_t gpus;   /* this server's, a bit each by ordinal */
+    uint64_t memory; /* of each GPU, at most; 0: the whole of it */
+    uint32_t bearer; /* whoever proves nothing may use it by knowing it, whosever it is */
     char key[RG_AGENT_WHO], name[RG_CONTROL_TEXT]; /* whose it is, as with RG_AGENT_ASK */
 };
 
@@ -53,6 +54,7 @@ enum rg_agent_word_kind {
     RG_AGENT_CHECK,    /* whether there is such a lease here: a session is to begin */
     RG_AGENT_SESSIONS, /* so many sessions run here by a lease */
     RG_AGENT_DRAIN,
+    RG_AGENT_JUDGED, /* whether quotas allow what RG_AGENT_JUDGE has asked */
 };
 
 struct rg_agent_word {
@@ -61,9 +63,10 @@ struct rg_agent_word {
         struct {
             char key[RG_AGENT_WHO];     /* who it is (server/daemon/who.h) */
             char name[RG_CONTROL_TEXT]; /* for people; "": nobody has been proved */
-            uint32_t is_operator;
-            uint32_t max_gpus; /* 0: no limit */
-            uint32_t size;     /* of the question */
+            uint32_t is_operator;       /* may see, take, renew and give back leases of others */
+            uint32_t unproved;          /* the server takes clients that prove nothing */
+            uint32_t max_gpus;          /* 0: no limit */
+            uint32_t size;              /* of the question */
         } ask;
         struct {
             uint64_t number, lease;
@@ -75,6 +78,11 @@ struct rg_agent_word {
         struct {
             uint32_t on;
         } drain;
+        struct {
+            uint64_t number;
+            uint32_t good;
+            char why[RG_CONTROL_REASON / 2]; /* a sentence with its code, if it is not */
+        } judged;
     };
 };
 
@@ -85,7 +93,20 @@ enum rg_agent_answer_kind {
     RG_AGENT_LEASE,        /* there is a lease of GPUs here */
     RG_AGENT_GONE,         /* there is no more: its sessions end */
     RG_AGENT_CHECKED,
+    RG_AGENT_JUDGE,   /* whether quotas allow a lease, or that it goes on */
     RG_AGENT_DRAINED, /* the pool knows that this server takes nothing new, or is back */
+};
+
+/** A lease that is to be kept: what its owner and project hold already is what the pool knows, of all servers. */
+struct rg_agent_judge {
+    uint64_t number;
+    char key[RG_AGENT_WHO], project[RG_CONTROL_TEXT]; /* whose it is to be */
+    char name[RG_CONTROL_TEXT], by[RG_CONTROL_TEXT];  /* for the audit log: whose, and who asks */
+    uint64_t lease;                                   /* 0: it gets its number later */
+    uint32_t renews;                                  /* it is there, and is to last longer */
+    uint32_t gpus;
+    uint64_t memory; /* of all its GPUs together; 0: not known yet */
+    uint64_t held_gpus, held_memory, project_gpus, project_memory;
 };
 
 struct rg_agent_answer {
@@ -97,6 +118,7 @@ struct rg_agent_answer {
             char why[RG_CONTROL_REASON / 2]; /* why it is not, or not for longer; "": all is well */
         } standing;
         struct rg_agent_lease lease;
+        struct rg_agent_judge judge;
         struct {
             uint64_t lease;
         } gone;

@@ -29,7 +29,7 @@
 #define WITH_SERVER                                                                                          \
     (RG_CLI_RUN | RG_CLI_CDI | QUESTIONS | RG_CLI_NETPERF | RG_CLI_COMPARE | RG_CLI_DOCTOR |                 \
      RG_CLI_VERIFY_LIMITS | POOL)
-#define POOL  (RG_CLI_REQUEST | RG_CLI_RELEASE)
+#define POOL  (RG_CLI_REQUEST | RG_CLI_RENEW | RG_CLI_RELEASE)
 #define WANTS (RG_CLI_RUN | RG_CLI_REQUEST) /* GPUs */
 #define RUNS  (RG_CLI_RUN | RG_CLI_CDI)     /* what the command's client library is told */
 
@@ -105,8 +105,17 @@ static const struct rg_option table[] = {
     OPTION("lease", TEXT, lease,
            "of a pool: run with the GPUs of this lease, which remote-gpu request has printed",
            .argument = "LEASE", .commands = RG_CLI_RUN, .not_in_file = true),
-    OPTION("for", SECONDS, keep_ns, "how long the lease is kept at most", .argument = "TIME", .value = "8h",
-           .commands = RG_CLI_REQUEST, .not_in_file = true),
+    OPTION("for", SECONDS, keep_ns, "how long the lease is kept at most, from now on", .argument = "TIME",
+           .value = "8h", .commands = RG_CLI_REQUEST | RG_CLI_RENEW, .not_in_file = true),
+    OPTION("device", LIST, devices,
+           "the GPU with this UUID and no other; may be given several times, on several servers",
+           .argument = "UUID", .commands = RG_CLI_REQUEST, .not_in_file = true),
+    OPTION("user", TEXT, user,
+           "as an operator of the pool: whose lease it is to be, by the name of the certificate, or uid:N",
+           .letter = 'u', .argument = "NAME", .commands = RG_CLI_REQUEST, .not_in_file = true),
+    OPTION("id", TEXT, lease_id,
+           "as an operator: the lease's id, 16 hexadecimal digits; who asks again by it gets the same lease",
+           .argument = "ID", .commands = RG_CLI_REQUEST, .not_in_file = true),
     OPTION("local", FLAG, local, "start a private server on this machine for this command alone",
            .commands = RG_CLI_RUN, .not_in_file = true),
     OPTION("driver", TEXT, driver, "the CUDA driver of the private server (see remote-gpud)",
@@ -152,8 +161,8 @@ static const struct rg_option table[] = {
     OPTION("log", CHOICE, log, "how much is logged to stderr", .argument = "error|warn|info|debug",
            .commands = RUNS, .environment = "REMOTE_GPU_LOG"),
     OPTION("json", FLAG, json, "answer as JSON", .letter = 'j',
-           .commands = QUESTIONS | RG_CLI_REQUEST | RG_CLI_NETPERF | RG_CLI_COMPARE | RG_CLI_DOCTOR |
-                       RG_CLI_PREDICT | RG_CLI_VERIFY_LIMITS,
+           .commands = QUESTIONS | RG_CLI_REQUEST | RG_CLI_RENEW | RG_CLI_NETPERF | RG_CLI_COMPARE |
+                       RG_CLI_DOCTOR | RG_CLI_PREDICT | RG_CLI_VERIFY_LIMITS,
            .not_in_file = true),
     OPTION("user", TEXT, user, "only what this user has used; only the server's operator sees others",
            .letter = 'u', .argument = "NAME", .commands = RG_CLI_USAGE, .not_in_file = true),

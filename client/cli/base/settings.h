@@ -22,6 +22,7 @@ enum rg_cli_command {
     RG_CLI_REQUEST = 4096,
     RG_CLI_RELEASE = 8192,
     RG_CLI_CDI = 16384,
+    RG_CLI_RENEW = 32768,
 };
 
 struct rg_cli_settings {
@@ -45,10 +46,12 @@ struct rg_cli_settings {
     char *connections; /* NULL: not said */
     char *compress;
     struct rg_text_list filters; /* of a pool */
+    struct rg_text_list devices; /* UUIDs, of request */
+    char *lease_id;              /* of request; NULL: the pool's choice */
     char *wait_for;              /* NULL: not said; "": for ever */
     bool spread;
     char *lease;      /* NULL: none */
-    uint64_t keep_ns; /* of request */
+    uint64_t keep_ns; /* of request and renew */
     bool local;
     char *driver;  /* of the private server */
     char *stats;   /* NULL: none; "": on stderr */
@@ -64,7 +67,7 @@ struct rg_cli_settings {
     bool quick;
     bool perftest;
     char *plot;                                      /* file */
-    char *user, *usage_project, *since, *until, *by; /* of usage: NULL: not said */
+    char *user, *usage_project, *since, *until, *by; /* of usage (`user` of request, too): NULL: not said */
     bool csv;
     int64_t runs;
     char *link;            /* of compare: another network, as the filter delay is told */

@@ -1,56 +1,11 @@
 /* show.c - what list shows of a pool; see pool.h. What comes of it was written by servers: it is cleaned before it is printed. */
 #include "client/cli/base/output.h"
 #include "client/cli/pool/pool.h"
-#include "common/base/cleanup.h"
 #include "common/base/printable.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define ANSWER_MS 10000
-
-/* One page of the list; NULL: `why`. */
-static json_t *ask_page(const char *member, json_int_t from, uint64_t timeout_ns, char *why, size_t why_size)
-{
-    json_t *question = json_pack("{s:s, s:I}", "ask", "list", "from", from), *answer = NULL;
-    RG_CLEANUP_FREE char *text = question ? json_dumps(question, JSON_COMPACT) : NULL;
-    struct rg_pool_talk talk = {0};
-    const char *data;
-    size_t size;
-    json_decref(question);
-    enum rg_status status =
-        text ? rg_pool_talk_begin(&talk, member, text, timeout_ns, why, why_size) : RG_ERR_NO_MEMORY;
-    if (status == RG_OK)
-        status = rg_pool_talk_next(&talk, ANSWER_MS, &data, &size, why, why_size);
-    if (status == RG_OK)
-        answer = json_loadb(data, size, 0, NULL);
-    if (!answer && !*why)
-        rg_explain(why, why_size, "the server %s does not tell of its pool (%s)", member,
-                   rg_status_string(status));
-    rg_pool_talk_end(&talk);
-    return answer;
-}
-
-json_t *rg_pool_ask_list(const char *member, uint64_t timeout_ns, char *why, size_t why_size)
-{
-    json_t *whole = ask_page(member, 0, timeout_ns, why, why_size);
-    json_t *next = whole ? json_incref(json_object_get(whole, "next")) : NULL;
-    while (json_is_integer(next)) {
-        json_t *page = ask_page(member, json_integer_value(next), timeout_ns, why, why_size);
-        json_decref(next);
-        next = page ? json_incref(json_object_get(page, "next")) : NULL;
-        if (page)
-            (void)json_array_extend(json_object_get(whole, "servers"), json_object_get(page, "servers"));
-        json_decref(page);
-    }
-    json_decref(next);
-    if (whole) {
-        json_object_del(whole, "next");
-        json_object_del(whole, "state");
-    }
-    return whole;
-}
+#include <time.h>
 
 /* A text that came from servers, for a terminal. */
 static const char *text_of(const json_t *object, const char *name, char *out, size_t size)
@@ -97,12 +52,14 @@ static void print_member(const json_t *member)
 static void print_lease(const json_t *lease)
 {
     char id[32], name[256];
-    const json_int_t seconds = number_of(lease, "seconds");
+    const long long left = (long long)number_of(lease, "expires") - (long long)time(NULL);
     printf("  lease %s: %lld GPU%s%s%s", text_of(lease, "lease", id, sizeof id),
            (long long)number_of(lease, "gpus"), number_of(lease, "gpus") == 1 ? "" : "s",
            *text_of(lease, "name", name, sizeof name) ? ", " : "", name);
     if (json_is_true(json_object_get(lease, "kept")))
-        printf(", kept for %lld s", (long long)seconds);
+        printf(", kept for %lld s more", left > 0 ? left : 0);
+    if (*text_of(lease, "by", name, sizeof name))
+        printf(", asked for by %s", name);
     printf("\n");
 }
 

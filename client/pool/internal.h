@@ -1,0 +1,17 @@
+/* internal.h - a question to a pool and its answer, for the files of this folder. */
+#ifndef RG_CLIENT_POOL_INTERNAL_H
+#define RG_CLIENT_POOL_INTERNAL_H
+
+#include "client/pool/pool.h"
+
+/** Says what has failed. `code`: "" for none. */
+void rg_pool_fail(struct rg_pool_failure *failure, enum rg_status status, const char *code,
+                  const char *format, ...) __attribute__((format(printf, 4, 5)));
+/**
+ * Asks, and hears the answer; the question becomes the function's (NULL: no memory). `wish` (NULL is fine) is told of waiting. The
+ * conversation is the caller's to end. NULL: `failure`, and there is no conversation.
+ */
+json_t *rg_pool_converse(struct rg_pool_talk *talk, const char *server, json_t *question, uint64_t timeout_ns,
+                         const struct rg_pool_wish *wish, struct rg_pool_failure *failure);
+
+#endif

@@ -1,0 +1,64 @@
+/* list.c - what a pool has, put together of the pages that a server answers; see pool.h. */
+#include "client/pool/internal.h"
+
+#include <string.h>
+
+/* One answer, alone. */
+static json_t *ask(const char *server, json_t *question, uint64_t timeout_ns, struct rg_pool_failure *failure)
+{
+    struct rg_pool_talk talk;
+    json_t *answer = rg_pool_converse(&talk, server, question, timeout_ns, NULL, failure);
+    rg_pool_talk_end(&talk);
+    return answer;
+}
+
+/* Servers behind those of the first page. False: `failure`. */
+static bool add_servers(json_t *whole, const char *server, uint64_t timeout_ns,
+                        struct rg_pool_failure *failure)
+{
+    json_t *next = json_incref(json_object_get(whole, "next"));
+    while (json_is_integer(next)) {
+        json_t *page = ask(server, json_pack("{s:s, s:O}", "ask", "list", "from", next), timeout_ns, failure);
+        json_decref(next);
+        if (!page)
+            return false;
+        next = json_incref(json_object_get(page, "next"));
+        (void)json_array_extend(json_object_get(whole, "servers"), json_object_get(page, "servers"));
+        json_decref(page);
+    }
+    json_decref(next);
+    return true;
+}
+
+/* The same of leases, whose pages go by their ids. */
+static bool add_leases(json_t *whole, const char *server, uint64_t timeout_ns,
+                       struct rg_pool_failure *failure)
+{
+    json_t *after = json_incref(json_object_get(whole, "more_leases"));
+    while (json_is_string(after)) {
+        json_t *page =
+            ask(server, json_pack("{s:s, s:O}", "ask", "leases", "after", after), timeout_ns, failure);
+        json_decref(after);
+        if (!page)
+            return false;
+        after = json_incref(json_object_get(page, "more_leases"));
+        (void)json_array_extend(json_object_get(whole, "leases"), json_object_get(page, "leases"));
+        json_decref(page);
+    }
+    json_decref(after);
+    return true;
+}
+
+json_t *rg_pool_list(const char *server, uint64_t timeout_ns, struct rg_pool_failure *failure)
+{
+    json_t *whole = ask(server, json_pack("{s:s, s:i}", "ask", "list", "from", 0), timeout_ns, failure);
+    if (whole && (!add_servers(whole, server, timeout_ns, failure) ||
+                  !add_leases(whole, server, timeout_ns, failure))) {
+        json_decref(whole);
+        whole = NULL;
+    }
+    json_object_del(whole, "next");
+    json_object_del(whole, "more_leases");
+    json_object_del(whole, "state");
+    return whole;
+}

@@ -1,0 +1,98 @@
+/*
+ * pool.h - leases of a pool: asked for, found, renewed, released, and shown; for the command and for programs that ask for others.
+ *
+ * Any server of the pool is asked, by a connection for each question (client/query/pool.h). Happy path of a program that takes a
+ * lease for somebody, as an operator of the pool: rg_pool_request with `user` and an `id` of its own choice, rg_pool_renew before it
+ * expires, rg_pool_release. Asked again by the same id and wish, for which it may have died or lost its connection meanwhile, it gets
+ * the same lease.
+ *
+ * Failures: a struct rg_pool_failure says what happened in a sentence, and by a code, which stays as it is:
+ *
+ *   lease-not-operator, lease-user, lease-id, lease-question, lease-gpus, lease-devices, lease-device-unknown, lease-time
+ *                       the question is wrong, or not yours to ask
+ *   lease-taken         the id is of a lease with another wish
+ *   lease-busy          somebody else does something with the id at this moment: try again
+ *   lease-impossible    the pool, as it is now, could never grant it
+ *   lease-not-free      not now, and no waiting was wanted; lease-waited: not in the time of waiting
+ *   lease-gone, lease-not-yours, lease-not-kept
+ *                       there is no such lease; it is somebody else's; it has no time that could be renewed
+ *   quota-…             as for sessions (docs/accounting.md)
+ *   pool-unreachable    the server cannot reach etcd now, or nothing answers: try again, or ask another server
+ *
+ * One thread for each call.
+ */
+#ifndef RG_CLIENT_POOL_POOL_H
+#define RG_CLIENT_POOL_POOL_H
+
+#include "client/query/pool.h"
+#include "common/base/status.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define RG_POOL_FOR_EVER UINT64_MAX
+
+/** What is asked for; zeroed: a whole GPU for whoever asks, now or not at all, as long as the connection lasts. */
+struct rg_pool_wish {
+    unsigned gpus; /* 0: as many as devices are named, else 1 */
+    uint64_t memory;
+    uint32_t fraction;          /* millionths of each GPU's memory */
+    const char *const *filters; /* n_filters of them (pool/filter.h) */
+    size_t n_filters;
+    const char *const *devices; /* UUIDs of n_devices GPUs: these and no others, wherever they are */
+    size_t n_devices;
+    bool spread;         /* several servers will do */
+    const char *project; /* NULL: none */
+    const char *user;    /* whose it is to be; NULL: of whoever asks. Of others for operators alone */
+    const char *id;      /* 16 hexadecimal digits, for operators alone; NULL: the pool's choice */
+    bool kept;           /* for `seconds`, until it is released */
+    uint64_t seconds;
+    bool waits; /* in the queue, for `wait_seconds` */
+    uint64_t wait_seconds;
+    uint64_t timeout_ns; /* to connect */
+    /* called whenever the place in the queue or the reason for waiting has changed; NULL is fine */
+    void (*waiting)(void *data, int position, int of, int64_t since, const char *why);
+    void *data;
+};
+
+/** GPUs that were granted. */
+struct rg_pool_lease_of {
+    char id[24];
+    char user[256];  /* for people; "": nobody was proved */
+    char *servers;   /* addresses with commas between them, for REMOTE_GPU_SERVER */
+    char *variable;  /* of REMOTE_GPU_LEASE */
+    json_t *gpus;    /* [{"server": id, "address": …, "index": N, "uuid": …, "memory": bytes}] */
+    int64_t expires; /* seconds since 1970; 0: with its connection */
+    unsigned n_gpus, n_servers;
+    struct rg_pool_talk talk; /* it is held by this connection; of a kept lease there is none */
+};
+
+struct rg_pool_failure {
+    enum rg_status status; /* RG_ERR_REFUSED: the pool said no; RG_ERR_UNREACHABLE, …: nobody said anything */
+    char code[32];         /* "": there is none */
+    char why[1600];        /* with the code in brackets at its end */
+};
+
+/** Asks `server`, a member of the pool, and waits as the wish says. False: `failure`. */
+RG_MUST_CHECK bool rg_pool_request(const char *server, const struct rg_pool_wish *wish,
+                                   struct rg_pool_lease_of *out, struct rg_pool_failure *failure);
+/** Finds a lease that is one's own, or any as an operator. */
+RG_MUST_CHECK bool rg_pool_find(const char *server, const char *id, uint64_t timeout_ns,
+                                struct rg_pool_lease_of *out, struct rg_pool_failure *failure);
+/** Keeps a lease for so many seconds from now on, whatever its time was before. */
+RG_MUST_CHECK bool rg_pool_renew(const char *server, const char *id, uint64_t seconds, uint64_t timeout_ns,
+                                 int64_t *expires, struct rg_pool_failure *failure);
+RG_MUST_CHECK bool rg_pool_release(const char *server, const char *id, uint64_t timeout_ns,
+                                   struct rg_pool_failure *failure);
+/** Frees it; a lease that is held by its connection is given back by that. */
+void rg_pool_lease_fini(struct rg_pool_lease_of *lease);
+
+/**
+ * What a server's pool has, whole: {"pool": NAME, "servers": […], "requests": […], "leases": […], …} (docs/pool.md); requests and
+ * leases are one's own, or all for an operator. NULL: `failure`.
+ */
+json_t *rg_pool_list(const char *server, uint64_t timeout_ns, struct rg_pool_failure *failure);
+
+#endif
