@@ -279,6 +279,32 @@ Test(pool_place, taints_filters_and_drained_servers_are_kept)
     pool_end(pool);
 }
 
+Test(pool_place, gpus_that_are_named_and_no_others)
+{
+    struct pool *pool = pool_new();
+    static const char *const names[] = {"GPU-0000000b", "0000000C"}, *const nowhere[] = {"GPU-0000000f"};
+    static const char *const uuids[] = {"GPU-0000000a", "GPU-0000000b", "GPU-0000000c", "GPU-0000000d"};
+    pool_server(pool, 2, 80 * GIB);
+    pool_server(pool, 2, 80 * GIB);
+    for (uint32_t i = 0; i < 4; i++)
+        pool->devices[i].uuid = uuids[i];
+    struct rg_pool_request *request = pool_ask(pool, "a", 2, 0), *other = pool_ask(pool, "b", 1, 0);
+    request->devices = names;
+    request->n_devices = 2;
+    request->several_servers = true;
+    other->devices = nowhere;
+    other->n_devices = 1;
+    pool_decide(pool);
+    cr_expect_eq(pool_part(pool, 0, 0), 1);
+    cr_expect_eq(pool_part(pool, 0, 1), 2);
+    cr_expect_eq(pool_waits(pool, 1)->reason, RG_POOL_NEVER_TOO_MANY);
+    pool_lease(pool, 2, 1, 0, RG_POOL_UNKNOWN);
+    pool_decide(pool);
+    cr_expect_eq(pool_waits(pool, 0)->reason, RG_POOL_WAITS_FOR_GPUS);
+    cr_expect(strstr(pool_say(pool, 0), "of those that it names"), "%s", pool_say(pool, 0));
+    pool_end(pool);
+}
+
 Test(pool_place, a_snapshot_that_contradicts_itself_is_refused)
 {
     struct pool *pool = pool_new();

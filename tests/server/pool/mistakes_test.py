@@ -25,6 +25,9 @@ class Users(PoolCase):
                             r"device.memory>=40G.*device.memory<8G|device.memory<8G.*device.memory>=40G")
         self.assert_refused(gpu_run(self.one, "--filter", "device.memory>=4000G", "--wait-for"), "4000G")
 
+        many = [word for i in range(17) for word in ("--filter", "device.index<%d" % (100 + i))]
+        self.assert_refused(gpu_run(self.one, *many), "17 filters are named, and there may be 16")
+
     def test_more_than_there_is(self):
         self.assert_refused(gpu_run(self.one, "-n", "5", "--wait-for", "--spread"), "5 .*GPUs", "at most 2")
 
