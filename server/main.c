@@ -3,10 +3,12 @@
  *
  *   worker --fd N --hello-fd N [--hand-fd N] [--share-fd N] --driver LIBRARY --driver-kind KIND --devices 0,1 --session ID [--max-sessions N]
  *          [--reconnect-grace SECONDS] [--stack-limit BYTES] [--tls-fd N] [--rdma 0] [--sandbox POLICY]
+ *   worker --warm-fd N --warm SHAPE --share-fd N --driver LIBRARY --driver-kind KIND --devices 0,1 [--max-sessions N]
+ *          [--reconnect-grace SECONDS] [--stack-limit BYTES] [--sandbox POLICY]
  *
  * `share-fd` is the session's slot, and behind it come the pages of its devices (shares/worker/share.h).
  * `fd` is the client's connection, `tls-fd` holds its keys if it is by TLS, `hello-fd` the hello that the frontend has read
- * from it. The worker
+ * from it. By the second form there is no client yet: the session comes by `warm-fd` (handshake/warm.h). The worker
  * loads the driver, answers the hello, serves until the client closes the connection, breaks the protocol, or
  * the daemon sends SIGTERM (as the kernel does when the daemon dies). Then it exits at once: what the client
  * left in the driver goes with the process, also if its kernels never end.
@@ -23,6 +25,8 @@
 #include "server/handshake/hello.h"
 #include "server/handshake/host_memory.h"
 #include "server/handshake/keep_alive.h"
+#include "server/handshake/prepare.h"
+#include "server/handshake/warm.h"
 #include "server/images/image.h"
 #include "server/modules.h"
 #include "server/nccl/library.h"
@@ -49,7 +53,9 @@ enum { CONTROL_GRACE_MS = 2000, LAST_WORDS_S = 5 };
 
 struct arguments {
     struct rg_hello hello;
-    int fd, hand_fd, tls_fd, share_fd;
+    int fd, hand_fd, tls_fd, share_fd, warm_fd;
+    struct rg_shape shape; /* with warm_fd: what it is to expect */
+    uint64_t contexts;
     uint64_t stack_limit; /* 0: as it is */
     const char *sandbox;  /* NULL: none */
 };
@@ -82,6 +88,7 @@ static bool parse(int argc, char **argv, struct arguments *out)
                               .hand_fd = -1,
                               .tls_fd = -1,
                               .share_fd = -1,
+                              .warm_fd = -1,
                               .hello = {.hello_fd = -1, .driver_kind = "other"}};
     for (int i = 1; i + 1 < argc; i += 2) {
         const char *name = argv[i], *value = argv[i + 1];
@@ -97,6 +104,10 @@ static bool parse(int argc, char **argv, struct arguments *out)
             good = number(value, 65535, &n), out->tls_fd = (int)n;
         else if (strcmp(name, "--share-fd") == 0)
             good = number(value, 65535 - RG_DEVICES_MAX, &n), out->share_fd = (int)n;
+        else if (strcmp(name, "--warm-fd") == 0)
+            good = number(value, 65535, &n), out->warm_fd = (int)n;
+        else if (strcmp(name, "--warm") == 0)
+            good = rg_warm_parse(value, &out->shape, &out->contexts);
         else if (strcmp(name, "--rdma") == 0)
             good = number(value, 1, &n), out->hello.no_rdma = n == 0;
         else if (strcmp(name, "--session") == 0)
@@ -120,8 +131,9 @@ static bool parse(int argc, char **argv, struct arguments *out)
         if (!good)
             return false;
     }
-    return argc % 2 == 1 && out->fd >= 0 && out->hello.hello_fd >= 0 && out->hello.driver &&
-           out->hello.n_devices;
+    const bool client = out->fd >= 0 && out->hello.hello_fd >= 0,
+               warm = out->warm_fd >= 0 && out->share_fd >= 0;
+    return argc % 2 == 1 && client != warm && out->hello.driver && out->hello.n_devices;
 }
 
 /* What the network's device moved by itself, where the transport counts it. */
@@ -237,6 +249,25 @@ static int wait_for_end(struct rg_worker *worker, int over_fd, int signal_fd, in
     }
 }
 
+/* A warm worker's: returns when it has a session, as if it had been started with it; leaves if it gets none. */
+static void wait_for_session(struct arguments *arguments, int signal_fd)
+{
+    struct rg_warm_session session;
+    int leave_status = 1;
+    const enum rg_status status = rg_warm_wait(&arguments->hello, &arguments->shape, arguments->contexts,
+                                               arguments->warm_fd, signal_fd, &session, &leave_status);
+    if (status == RG_ERR_CLOSED)
+        _exit(leave_status);
+    if (status != RG_OK) {
+        rg_error("a warm worker cannot begin its session: %s", rg_status_string(status));
+        _exit(1);
+    }
+    close(arguments->warm_fd);
+    arguments->fd = session.fds[RG_WARM_CONNECTION];
+    arguments->hand_fd = session.fds[RG_WARM_HAND];
+    arguments->tls_fd = session.fds[RG_WARM_KEYS];
+}
+
 int main(int argc, char **argv)
 {
     struct arguments arguments;
@@ -255,10 +286,10 @@ int main(int argc, char **argv)
     rg_nccl_set_driver(arguments.hello.driver);
     if (arguments.stack_limit)
         rg_address_space_limit_stack(arguments.stack_limit);
-    (void)fcntl(arguments.fd, F_SETFD, FD_CLOEXEC);
-    (void)fcntl(arguments.hello.hello_fd, F_SETFD, FD_CLOEXEC);
-    if (arguments.hand_fd >= 0)
-        (void)fcntl(arguments.hand_fd, F_SETFD, FD_CLOEXEC);
+    const int inherited[] = {arguments.fd, arguments.hello.hello_fd, arguments.hand_fd, arguments.warm_fd};
+    for (size_t i = 0; i < sizeof inherited / sizeof *inherited; i++)
+        if (inherited[i] >= 0)
+            (void)fcntl(inherited[i], F_SETFD, FD_CLOEXEC);
 
     sigset_t signals;
     sigemptyset(&signals);
@@ -284,6 +315,8 @@ int main(int argc, char **argv)
                  strerror(errno));
         return 1;
     }
+    if (arguments.warm_fd >= 0)
+        wait_for_session(&arguments, signal_fd);
     struct rg_conn *conn;
     enum rg_status status = rg_handed_adopt(arguments.fd, arguments.tls_fd, &conn);
     if (status == RG_ERR_CLOSED) {
@@ -315,7 +348,7 @@ int main(int argc, char **argv)
         _exit(1);
     }
     if (worker) {
-        rg_primary_set_ready(worker, rg_hello_contexts());
+        rg_primary_set_ready(worker, rg_prepared_contexts());
         if (arguments.hello.gpu_paths)
             rg_gpudirect_tell(worker);
         if (arguments.hello.times)

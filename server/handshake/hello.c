@@ -1,172 +1,26 @@
 /*
- * hello.c - loading the driver, describing its devices, answering the client. See hello.h.
+ * hello.c - describing the driver and its devices, answering the client. See hello.h.
  */
 #include "server/handshake/hello.h"
 
-#include "common/base/addresses.h"
 #include "common/base/cleanup.h"
 #include "common/base/log.h"
 #include "common/cache/digest.h"
-#include "common/cuda/behaviour.h"
 #include "generated/proto/ops.h"
 #include "generated/server/driver.h"
-#include "server/handshake/address_space.h"
 #include "server/handshake/host_memory.h"
 #include "server/handshake/keep_alive.h"
-#include "server/shares/worker/memory.h"
+#include "server/handshake/prepare.h"
 #include "transport/control.h"
 #include "transport/topology/proximity.h"
 #include "transport/upgrade/upgrade.h"
 
-#include <dlfcn.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-/* What no session can do without: a driver that lacks one of these is refused at the beginning, by its name. */
-static const struct {
-    const char *name;
-    size_t offset;
-} required[] = {
-#define REQUIRED(name)                                                                                       \
-    {                                                                                                        \
-#name, offsetof(struct rg_driver_table, name)                                                        \
-    }
-    REQUIRED(cuInit),
-    REQUIRED(cuDriverGetVersion),
-    REQUIRED(cuDeviceGet),
-    REQUIRED(cuDeviceGetCount),
-    REQUIRED(cuDeviceGetName),
-    REQUIRED(cuDeviceTotalMem_v2),
-    REQUIRED(cuDeviceGetAttribute),
-    REQUIRED(cuDevicePrimaryCtxRetain),
-    REQUIRED(cuDevicePrimaryCtxRelease_v2),
-    REQUIRED(cuDevicePrimaryCtxReset_v2),
-    REQUIRED(cuCtxDestroy_v2),
-    REQUIRED(cuCtxSetCurrent),
-    REQUIRED(cuCtxPopCurrent_v2),
-    REQUIRED(cuCtxGetDevice),
-    REQUIRED(cuCtxSynchronize),
-    REQUIRED(cuModuleLoadData),
-    REQUIRED(cuModuleLoadDataEx),
-    REQUIRED(cuModuleGetFunction),
-    REQUIRED(cuFuncGetAttribute),
-    REQUIRED(cuMemHostAlloc),
-    REQUIRED(cuMemFreeHost),
-    REQUIRED(cuMemcpyHtoDAsync_v2),
-    REQUIRED(cuMemcpyDtoHAsync_v2),
-    REQUIRED(cuStreamCreate),
-    REQUIRED(cuStreamDestroy_v2),
-    REQUIRED(cuStreamWaitEvent),
-    REQUIRED(cuEventCreate),
-    REQUIRED(cuEventDestroy_v2),
-    REQUIRED(cuEventRecord),
-    REQUIRED(cuEventQuery),
-    REQUIRED(cuEventSynchronize),
-    REQUIRED(cuLaunchKernel),
-#undef REQUIRED
-};
-
-static bool check(CUresult result, const char *call, char *why, size_t why_size)
-{
-    if (result == CUDA_SUCCESS)
-        return true;
-    const char *name = NULL;
-    if (rg_driver.cuGetErrorName(result, &name) != CUDA_SUCCESS || !name)
-        name = "unknown error";
-    rg_explain(why, why_size, "%s failed: %s (%d)", call, name, (int)result);
-    return false;
-}
-
-static bool behaves_as_nvidia(void)
-{
-    return rg_behaviour_is_nvidia(
-        getenv("SOFTGPU_BEHAVE")); /* else the software device takes no notice of it */
-}
-
-/*
- * Keeps device memory in the window that the client keeps free for it. The software device takes it by name,
- * unless it is to behave as other drivers do: these take what the kernel offers, and it offers nothing else.
- * A client of before there were windows names a part of the address space alone, as those of one client's
- * servers must not overlap.
- */
-static void take_window(const struct rg_hello *hello, const struct rg_client_hello *client)
-{
-    const bool by_name = strcmp(hello->driver_kind, "soft") == 0 && !behaves_as_nvidia();
-    const bool named = client->window_size != 0;
-    const uint64_t start = named ? client->window_start : rg_address_window(client->address_part);
-    const uint64_t size = named ? client->window_size : RG_ADDRESS_WINDOW_SIZE;
-    char text[48];
-    snprintf(text, sizeof text, "%#" PRIx64 "+%#" PRIx64, start, size);
-    if (by_name && setenv("SOFTGPU_WINDOW", text, 1) != 0)
-        rg_info("no memory for the environment");
-    if (!by_name && (named || client->address_part) && rg_address_space_close(start, size) != RG_OK)
-        rg_warn("session %llu: not all addresses could be closed to the driver but those that the client "
-                "keeps free (%s)",
-                (unsigned long long)hello->session, text);
-}
-
-/*
- * The software device confines kernels, which are the client's, to their own memory, unless the server's environment says
- * otherwise. Where it behaves as other drivers do, its memory is among the worker's: nothing can be confined.
- */
-static void guard_kernels(const struct rg_hello *hello)
-{
-    const char *own = getenv("SOFTGPU_GUARD");
-    const bool off = own && strcmp(own, "0") == 0;
-    if (strcmp(hello->driver_kind, "soft") != 0)
-        return;
-    if (off || behaves_as_nvidia()) {
-        rg_warn("session %llu: kernels are not confined to their own memory, as %s is set in the server's "
-                "environment",
-                (unsigned long long)hello->session, off ? "SOFTGPU_GUARD=0" : "SOFTGPU_BEHAVE=nvidia");
-        (void)setenv("SOFTGPU_GUARD", "0", 1);
-        return;
-    }
-    if (setenv("SOFTGPU_GUARD", "1", 1) != 0)
-        rg_info("no memory for the environment");
-    rg_address_space_map_shared();
-}
-
-/* The software device reports what the client's program does best with, unless this server decides. */
-static void take_capability(uint32_t capability)
-{
-    char text[16];
-    const char *own = getenv("SOFTGPU_CC");
-    if (capability == 0 || (own && *own))
-        return;
-    snprintf(text, sizeof text, "%u.%u", capability / 10, capability % 10);
-    if (setenv("SOFTGPU_CC", text, 1) != 0)
-        rg_info("no memory for the environment");
-}
-
-static bool load_driver(const struct rg_hello *hello, uint32_t *version, char *why, size_t why_size)
-{
-    void *library = dlopen(hello->driver, RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
-        rg_explain(why, why_size, "the driver cannot be loaded: %s", dlerror());
-        return false;
-    }
-    rg_driver_resolve(library);
-    rg_share_enter_driver();
-    for (size_t i = 0; i < sizeof required / sizeof *required; i++) {
-        if (*(void **)((char *)&rg_driver + required[i].offset) ==
-            *(void *const *)((const char *)&rg_driver_absent + required[i].offset)) {
-            rg_explain(why, why_size, "the driver %s has no function %s", hello->driver, required[i].name);
-            return false;
-        }
-    }
-    int number = 0;
-    if (!check(rg_driver.cuInit(0), "cuInit", why, why_size) ||
-        !check(rg_driver.cuDriverGetVersion(&number), "cuDriverGetVersion", why, why_size))
-        return false;
-    *version = (uint32_t)number;
-    return true;
-}
 
 static bool describe(const struct rg_hello *hello, uint32_t index, struct rg_device_info *out, char *why,
                      size_t why_size)
@@ -175,13 +29,16 @@ static bool describe(const struct rg_hello *hello, uint32_t index, struct rg_dev
     size_t total = 0;
     char name[RG_CONTROL_TEXT] = "", pci[32] = "";
     int major = 0, minor = 0;
-    if (!check(rg_driver.cuDeviceGet(&device, (int)index), "cuDeviceGet", why, why_size) ||
-        !check(rg_driver.cuDeviceGetName(name, sizeof name - 1, device), "cuDeviceGetName", why, why_size) ||
-        !check(rg_driver.cuDeviceTotalMem_v2(&total, device), "cuDeviceTotalMem", why, why_size) ||
-        !check(rg_driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device),
-               "cuDeviceGetAttribute", why, why_size) ||
-        !check(rg_driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device),
-               "cuDeviceGetAttribute", why, why_size))
+    if (!rg_prepare_check(rg_driver.cuDeviceGet(&device, (int)index), "cuDeviceGet", why, why_size) ||
+        !rg_prepare_check(rg_driver.cuDeviceGetName(name, sizeof name - 1, device), "cuDeviceGetName", why,
+                          why_size) ||
+        !rg_prepare_check(rg_driver.cuDeviceTotalMem_v2(&total, device), "cuDeviceTotalMem", why, why_size) ||
+        !rg_prepare_check(
+            rg_driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device),
+            "cuDeviceGetAttribute", why, why_size) ||
+        !rg_prepare_check(
+            rg_driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device),
+            "cuDeviceGetAttribute", why, why_size))
         return false;
     out->ordinal = hello->devices[index];
     rg_control_text(out->name, sizeof out->name, name, strlen(name));
@@ -257,25 +114,6 @@ static void digest_answers(const struct rg_hello *hello, struct rg_server_hello 
     memcpy(server->answers, all.bytes, sizeof server->answers);
 }
 
-static uint64_t ready;
-
-uint64_t rg_hello_contexts(void)
-{
-    return ready;
-}
-
-/* What fails is left to the call that asks for it. */
-static void make_contexts(uint64_t wanted, uint32_t n_devices)
-{
-    for (uint32_t i = 0; i < n_devices && i < 64; i++) {
-        CUcontext context;
-        CUdevice device;
-        if ((wanted >> i & 1) && rg_driver.cuDeviceGet(&device, (int)i) == CUDA_SUCCESS &&
-            rg_driver.cuDevicePrimaryCtxRetain(&context, device) == CUDA_SUCCESS)
-            ready |= 1ull << i;
-    }
-}
-
 /* Now that the driver has what it needs; the software device's memory is of this machine's. */
 static void limit_host_memory(const struct rg_hello *hello, const struct rg_device_info *devices)
 {
@@ -312,6 +150,19 @@ static void refuse(struct rg_conn *conn, enum rg_refusal_code code, const char *
         rg_info("the client had gone before it could be told");
 }
 
+/* A worker that was kept warm has its driver already, for clients as this one: the monitor has seen to that. */
+static bool is_prepared(const struct rg_hello *hello, const struct rg_client_hello *client, char *why,
+                        size_t why_size)
+{
+    const struct rg_shape shape = rg_shape_of(client), *prepared = rg_prepared_shape();
+    if (!prepared)
+        return rg_prepare_driver(hello, &shape, why, why_size) == RG_OK;
+    if (rg_shape_is(prepared, &shape))
+        return true;
+    rg_explain(why, why_size, "the worker was made ready for another program; run the command again");
+    return false;
+}
+
 enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connection,
                                struct rg_conn **control_conn, struct rg_channels *channels,
                                struct rg_resume *resume)
@@ -328,10 +179,6 @@ enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connecti
     rg_server_hello_init(&answer);
     struct rg_server_hello *server = &answer.server_hello;
     int count = 0;
-    take_window(hello, &client.client_hello);
-    guard_kernels(hello);
-    take_capability(client.client_hello.capability);
-    rg_share_tell_driver();
     hello->times = client.client_hello.capabilities & RG_CONTROL_CAP_TIMES;
     hello->said = client.client_hello.capabilities & RG_CONTROL_CAP_SAY;
     hello->gpu_paths = client.client_hello.capabilities & RG_CONTROL_CAP_GPU_PATH;
@@ -339,8 +186,9 @@ enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connecti
     server->keep_alive = hello->keep_alive_s = rg_keep_alive_seconds(client.client_hello.keep_alive);
     if (hello->times)
         server->capabilities |= RG_CONTROL_CAP_TIMES;
-    bool good = load_driver(hello, &server->driver.version, why, sizeof why) &&
-                check(rg_driver.cuDeviceGetCount(&count), "cuDeviceGetCount", why, sizeof why);
+    bool good = is_prepared(hello, &client.client_hello, why, sizeof why) &&
+                rg_prepare_check(rg_driver.cuDeviceGetCount(&count), "cuDeviceGetCount", why, sizeof why);
+    server->driver.version = rg_prepared_version();
     if (good && (uint32_t)count < hello->n_devices) {
         rg_explain(why, sizeof why, "the driver shows %d of the %u devices of this session", count,
                    hello->n_devices);
@@ -375,8 +223,8 @@ enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connecti
     server->limits = (struct rg_limits_info){RG_MESSAGE_MAX, RG_BULK_MAX, hello->max_sessions};
     server->session = hello->session;
     digest_answers(hello, server);
-    make_contexts(client.client_hello.contexts, hello->n_devices);
-    server->contexts = ready;
+    rg_prepare_contexts(client.client_hello.contexts, hello->n_devices);
+    server->contexts = rg_prepared_contexts() & client.client_hello.contexts;
     struct rg_upgrade *upgrade =
         hello->no_rdma ? NULL : rg_upgrade_open(&client.client_hello.transports, server);
     rg_channels_agree(&client.client_hello, server, channels);

@@ -29,17 +29,11 @@ struct rg_hello {
 };
 
 /**
- * Loads the driver into rg_driver, initialises it, and answers. RG_OK: the session can begin, with bulk data
+ * Loads the driver into rg_driver, unless that was done (prepare.h), and answers. RG_OK: the session can begin, with bulk data
  * as `channels` says, and an end of its connection as `resume` does.
  */
 RG_MUST_CHECK enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connection,
                                              struct rg_conn **control_conn, struct rg_channels *channels,
                                              struct rg_resume *resume);
-
-/**
- * The devices, a bit each, whose primary contexts were made ready because the client is about to retain them:
- * they are retained once, for nobody yet.
- */
-uint64_t rg_hello_contexts(void);
 
 #endif

@@ -37,6 +37,7 @@ struct rg_share_device_page {
         capacity;          /* bytes of the device's memory that sessions can have, as the monitor found it */
     _Atomic uint64_t idle; /* bytes that were in use when no session ran */
     _Atomic uint32_t n_used;   /* places from here on are empty */
+    _Atomic uint32_t pressure; /* counts sessions' running out of memory (warm_places.h) */
     _Atomic uint64_t charging; /* whose turn it is to ask for memory that is not guaranteed (ledger.h) */
     alignas(4096) struct rg_turns turns;
     struct rg_share_place places[];

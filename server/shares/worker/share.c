@@ -1,9 +1,13 @@
 /* share.c - see share.h. */
 #include "server/shares/worker/share.h"
 
+#include "server/core/module.h"
 #include "server/modules.h"
+#include "server/shares/warm_places.h"
+#include "server/shares/worker/meter.h"
 
 #include <fcntl.h>
+#include <time.h>
 #include <unistd.h>
 
 struct rg_share rg_share;
@@ -39,4 +43,57 @@ enum rg_status rg_share_attach(int fd, uint32_t n_devices, uint64_t session, boo
     return RG_OK;
 }
 
-const struct rg_server_module rg_share_module = {.size = 0};
+static bool move_device(struct rg_share_slot *slot, uint32_t i)
+{
+    struct rg_share_account *account = &rg_share.accounts[i];
+    const struct rg_share_usage_device *before = &rg_share.slot->usage.devices[i];
+    if (rg_share.grant.devices[i].place != account->place)
+        return false;
+    account->session = rg_share.session;
+    account->limit = rg_share.grant.devices[i].memory_limit;
+    atomic_store(&slot->usage.devices[i].memory, atomic_load(&before->memory));
+    atomic_store(&slot->usage.devices[i].memory_peak, atomic_load(&before->memory_peak));
+    return true;
+}
+
+enum rg_status rg_share_move(int fd, uint64_t session)
+{
+    struct rg_share_slot *slot = rg_share_slot_open(fd);
+    close(fd);
+    if (!slot)
+        return RG_ERR_INVALID;
+    rg_share_slot_get(slot, &rg_share.grant, NULL);
+    rg_share.session = session;
+    bool good = rg_share.slot && rg_share.grant.n_devices == rg_share.n_devices;
+    for (uint32_t i = 0; good && i < rg_share.n_devices; i++)
+        good = move_device(slot, i);
+    if (!good)
+        return RG_ERR_INVALID;
+    rg_share_slot_close(rg_share.slot);
+    rg_share.slot = slot;
+    atomic_store(&slot->usage.state, RG_SHARE_RUNNING);
+    return RG_OK;
+}
+
+/* --- memory that warm workers hold ------------------------------------------------------------------------- */
+
+/* How long a record waits for their processes to end, and how often it looks. */
+enum { LEAVE_MS = 2000, LOOK_MS = 2 };
+
+/* The device has no more memory: what workers without sessions have is this session's. */
+static bool take_from_warm(struct rg_request *request)
+{
+    CUdevice device;
+    (void)request;
+    if (!rg_share.slot || !rg_meter_current(&device) || device < 0 || (uint32_t)device >= rg_share.n_devices)
+        return false;
+    struct rg_share_device *of = &rg_share.accounts[device].device;
+    if (rg_warm_held(of) == 0)
+        return false;
+    rg_warm_press(of);
+    for (int waited = 0; waited < LEAVE_MS && rg_warm_held(of) > 0; waited += LOOK_MS)
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000l}, NULL);
+    return rg_warm_held(of) == 0;
+}
+
+const struct rg_server_module rg_share_module = {.size = 0, .reclaim = take_from_warm};

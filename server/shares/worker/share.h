@@ -28,6 +28,12 @@ extern struct rg_share rg_share;
  */
 RG_MUST_CHECK enum rg_status rg_share_attach(int fd, uint32_t n_devices, uint64_t session, bool own_memory);
 
+/**
+ * For a worker that had a slot before it had a session: maps the session's slot `fd`, which is closed. What is charged stays so, as the
+ * places are the same. RG_ERR_INVALID: they are not, or it is no slot. While the process has done nothing for its client.
+ */
+RG_MUST_CHECK enum rg_status rg_share_move(int fd, uint64_t session);
+
 /** What the worker counts of device `device`; NULL: nothing is counted. */
 static inline struct rg_share_usage_device *rg_share_usage(uint32_t device)
 {
