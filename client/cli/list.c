@@ -25,8 +25,13 @@ static void print_device(const struct rg_device_info *device, unsigned first)
     if (device->memory_guaranteed)
         snprintf(guaranteed, sizeof guaranteed, ", guaranteed %s",
                  rg_cli_bytes_text(device->memory_guaranteed, bytes, sizeof bytes));
-    printf("  GPU %u: %s, compute capability %u.%u, %s, free %s%s%s\n", first + device->ordinal, device->name,
-           device->compute_major, device->compute_minor, total, available, guaranteed,
+    char warm[80] = "";
+    if (device->warm_workers)
+        snprintf(warm, sizeof warm, ", %u warm worker%s hold%s %s", device->warm_workers,
+                 device->warm_workers == 1 ? "" : "s", device->warm_workers == 1 ? "s" : "",
+                 rg_cli_bytes_text(device->memory_warm, bytes, sizeof bytes));
+    printf("  GPU %u: %s, compute capability %u.%u, %s, free %s%s%s%s\n", first + device->ordinal,
+           device->name, device->compute_major, device->compute_minor, total, available, guaranteed, warm,
            direct[device->direct & (RG_CONTROL_GPUDIRECT_DMABUF | RG_CONTROL_GPUDIRECT_PEER)]);
 }
 

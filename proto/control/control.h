@@ -133,6 +133,8 @@ struct rg_device_info {
     uint32_t direct;            /* RG_CONTROL_GPUDIRECT_* */
     uint32_t host_reach;        /* RG_CONTROL_REACH_* */
     uint64_t memory_guaranteed; /* to sessions */
+    uint32_t warm_workers;      /* ready for sessions that are to come */
+    uint64_t memory_warm;       /* that they hold */
     uint32_t n_attributes;      /* 0: not told */
     int32_t attributes[RG_CONTROL_ATTRIBUTES];
     uint32_t attribute_results[RG_CONTROL_ATTRIBUTES];

@@ -68,6 +68,8 @@ static void fill_device(Rg__Device *to, const struct rg_device_info *from)
     to->direct = from->direct;
     to->host_reach = from->host_reach;
     to->memory_guaranteed = from->memory_guaranteed;
+    to->warm_workers = from->warm_workers;
+    to->memory_warm = from->memory_warm;
     to->n_attributes = to->n_attribute_results = from->n_attributes;
     to->attributes = (int32_t *)from->attributes;
     to->attribute_results = (uint32_t *)from->attribute_results;

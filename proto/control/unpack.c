@@ -116,6 +116,8 @@ static enum rg_status get_devices(struct rg_device_info *to, Rg__Device **from, 
         to[i].direct = from[i]->direct;
         to[i].host_reach = from[i]->host_reach;
         to[i].memory_guaranteed = from[i]->memory_guaranteed;
+        to[i].warm_workers = from[i]->warm_workers;
+        to[i].memory_warm = from[i]->memory_warm;
         to[i].compute_minor = from[i]->compute_minor;
         if (from[i]->n_attributes > RG_CONTROL_ATTRIBUTES)
             return RG_ERR_LIMIT;

@@ -338,6 +338,7 @@ static void handle_signals(struct daemon *daemon)
         switch (info.ssi_signo) {
         case SIGCHLD:
             rg_sessions_reap(&daemon->monitor.sessions);
+            rg_warm_reap(&daemon->monitor.sessions);
             rg_accountant_reap(&daemon->monitor.accountant);
             rg_pool_reap(&daemon->monitor.pool);
             if (rg_frontend_reap(&daemon->monitor.frontend))
@@ -399,6 +400,8 @@ static int next_timeout(struct daemon *daemon)
     due = pool < due ? pool : due;
     const uint64_t admit = rg_monitor_admit(&daemon->monitor);
     due = admit < due ? admit : due;
+    const uint64_t warm = rg_monitor_keep_warm(&daemon->monitor);
+    due = warm < due ? warm : due;
     const uint64_t kill = rg_sessions_expire(&daemon->monitor.sessions);
     due = kill < due ? kill : due;
     const uint64_t alive = rg_notify_alive();
@@ -418,7 +421,7 @@ static void serve_once(struct daemon *daemon)
     const int timeout = next_timeout(daemon); /* first: it may start a frontend */
     struct rg_identity_store *identity = monitor->policy.identity;
     const struct rg_accounts *accounts = monitor->accountant.accounts;
-    struct pollfd fds[8] = {
+    struct pollfd fds[9] = {
         {.fd = daemon->signals, .events = POLLIN},
         {.fd = monitor->frontend.killed ? -1 : monitor->frontend.socket, .events = POLLIN},
         {.fd = rg_probe_runs(&monitor->probe) ? monitor->probe.fd : -1, .events = POLLIN},
@@ -427,8 +430,10 @@ static void serve_once(struct daemon *daemon)
         {.fd = daemon->requests.fd, .events = POLLIN},
         {.fd = monitor->pool.wanted ? monitor->pool.socket : -1, .events = POLLIN},
         {.fd = rg_http_socket(&monitor->http), .events = POLLIN},
+        {.fd = rg_warm_events(&monitor->sessions.warm),
+         .events = POLLIN}, /* read when the next round begins */
     };
-    if (poll(fds, 8, timeout) < 0 && errno != EINTR) {
+    if (poll(fds, sizeof fds / sizeof fds[0], timeout) < 0 && errno != EINTR) {
         rg_error("poll: %s", strerror(errno));
         return;
     }
@@ -629,7 +634,11 @@ static bool start_monitor(struct daemon *daemon, const char *worker)
     if (rg_sessions_init(&monitor->sessions, monitor->board, worker) != RG_OK)
         return false;
     rg_quotas_init(wants_accounts(daemon));
-    if (rg_shares_open(&monitor->sessions.shares, &monitor->driver, (uint32_t)settings->max_sessions,
+    uint32_t warm;
+    if (!rg_warm_most(settings->warm_workers, &monitor->driver, &warm) ||
+        rg_warm_open(&monitor->sessions.warm, warm, settings->warm_ns) != RG_OK)
+        return false;
+    if (rg_shares_open(&monitor->sessions.shares, &monitor->driver, (uint32_t)settings->max_sessions + warm,
                        settings->rules, settings->overcommit) != RG_OK)
         return false;
     monitor->sessions.rdma = strcmp(settings->rdma, "allow") == 0;

@@ -437,6 +437,12 @@ void rg_monitor_serve(struct rg_monitor *monitor)
     }
 }
 
+uint64_t rg_monitor_keep_warm(struct rg_monitor *monitor)
+{
+    const bool closed = why_closed(monitor, RG_PURPOSE_SESSION) != NULL;
+    return rg_warm_continue(&monitor->sessions, &monitor->driver, closed);
+}
+
 void rg_monitor_forget(struct rg_monitor *monitor)
 {
     monitor->n_probers = 0;
@@ -460,6 +466,7 @@ void rg_monitor_fini(struct rg_monitor *monitor)
     rg_monitor_forget(monitor);
     rg_probe_cancel(&monitor->probe);
     rg_manager_stop(&monitor->manager);
+    rg_warm_close(&monitor->sessions);
     rg_shares_close(&monitor->sessions.shares);
     if (monitor->sessions.entries)
         rg_sessions_fini(&monitor->sessions);

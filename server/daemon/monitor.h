@@ -56,6 +56,8 @@ void rg_monitor_reload(struct rg_monitor *monitor);
 void rg_monitor_reload_rules(struct rg_monitor *monitor);
 /** Begins the sessions that have room by now, and goes on with those that are preempted. Returns when to come again; UINT64_MAX: there are none. */
 uint64_t rg_monitor_admit(struct rg_monitor *monitor);
+/** Sees to the workers that are to be warm. Returns when to come again; UINT64_MAX: there is no need. */
+uint64_t rg_monitor_keep_warm(struct rg_monitor *monitor);
 /** The frontend that asked has ended: nobody waits for answers any more. */
 void rg_monitor_forget(struct rg_monitor *monitor);
 /** No new sessions from now on. */

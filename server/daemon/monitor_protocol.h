@@ -19,6 +19,7 @@
 
 #include "proto/accounts/usage.h"
 #include "proto/control/control.h"
+#include "server/handshake/shape.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -88,6 +89,8 @@ struct rg_monitor_start {
     struct rg_share_wish share;
     struct rg_identity claimed; /* what the client says of itself: for people to read */
     uint64_t pool_lease;        /* the lease that it is begun by; 0: none */
+    struct rg_shape shape;      /* what a warm worker must have been made for */
+    uint64_t contexts;          /* as in the hello */
 };
 
 struct rg_monitor_hand_over {

@@ -1,6 +1,7 @@
 /* question.c - see question.h. */
 #include "server/daemon/question.h"
 
+#include "common/base/addresses.h"
 #include "common/base/printable.h"
 
 static void end_text(char *text, size_t size)
@@ -56,6 +57,14 @@ static bool check_share(const struct rg_share_wish *share)
            share->exclusive <= 1;
 }
 
+/* Numbers that a worker's command line may have; that they are those of the hello the worker finds out itself. */
+static bool check_shape(const struct rg_shape *shape)
+{
+    return shape->window_start <= RG_ADDRESS_END &&
+           shape->window_size <= RG_ADDRESS_END - shape->window_start &&
+           (shape->window_start | shape->window_size) % RG_ADDRESS_PAGE == 0 && shape->capability < 1000;
+}
+
 static bool check_start(struct rg_monitor_start *start)
 {
     end_text(start->claimed.host, sizeof start->claimed.host);
@@ -63,6 +72,7 @@ static bool check_start(struct rg_monitor_start *start)
     end_text(start->claimed.command, sizeof start->claimed.command);
     end_text(start->share.project, sizeof start->share.project);
     return start->n_gpu_indices <= RG_DEVICES_MAX && check_share(&start->share) &&
+           check_shape(&start->shape) &&
            (start->purpose == RG_PURPOSE_SESSION || start->purpose == RG_PURPOSE_NETPERF);
 }
 

@@ -184,6 +184,8 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
 
     char why[512] = "";
     enum rg_status status = grant_share(sessions, entry, wanted, answer);
+    if (status == RG_ERR_REFUSED && answer->code == RG_REFUSAL_FULL && rg_warm_make_room(sessions, info))
+        return RG_ERR_TIMEOUT;
     if (status == RG_ERR_REFUSED && answer->code == RG_REFUSAL_FULL)
         return make_room(sessions, entry, answer);
     if (status == RG_OK)
@@ -191,7 +193,7 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
     if (status != RG_OK)
         return status;
     sessions->next_id++;
-    status = rg_worker_process_start(sessions, driver, entry, wanted->purpose, files, why, sizeof why);
+    status = rg_worker_process_start(sessions, driver, entry, wanted, files, why, sizeof why);
     if (status != RG_OK) {
         rg_shares_release(&sessions->shares, &entry->share, info->id);
         rg_error("session %llu: no worker: %s", (unsigned long long)info->id, why);
@@ -202,10 +204,11 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
     rg_worker_process_devices(info, devices, sizeof devices);
     if (info->n_devices == 0)
         snprintf(devices, sizeof devices, "none (netperf)");
-    rg_info("session %llu starts: %s, %s; %s@%s, process %u, from %s, GPU %s%s, worker %d: %s",
+    rg_info("session %llu starts: %s, %s; %s@%s, process %u, from %s, GPU %s%s, worker %d%s: %s",
             (unsigned long long)info->id, rg_who_text(who), who->encrypted ? "by TLS" : "not encrypted",
             info->identity.user, info->identity.host, info->identity.pid, info->peer, devices,
-            entry->share.grant.exclusive ? " alone" : "", (int)entry->pid, info->identity.command);
+            entry->share.grant.exclusive ? " alone" : "", (int)entry->pid, entry->warm ? " (warm)" : "",
+            info->identity.command);
     rg_audit(&(struct rg_audit){.event = RG_AUDIT_GRANT,
                                 .user = who->name,
                                 .serial = who->serial,
@@ -364,6 +367,9 @@ void rg_sessions_reap(struct rg_sessions *sessions)
         show(sessions, i);
         if (entry->hand >= 0)
             close(entry->hand);
+        char identity[2 * RG_CONTROL_TEXT];
+        rg_who_key(&entry->who, entry->info.peer, identity, sizeof identity);
+        rg_warm_ended(sessions, identity);
         rg_sandbox_release(entry->lease);
         rg_shares_release(&sessions->shares, &entry->share, entry->info.id);
         free(entry);
@@ -380,6 +386,7 @@ static void show_device(struct rg_sessions *sessions, uint32_t i)
     struct rg_device_info *device = &driver->devices[i];
     const uint64_t held = rg_share_held_by_all(&sessions->shares.devices[i].device);
     device->memory_guaranteed = rg_shares_promised(&sessions->shares, i);
+    device->warm_workers = rg_warm_of_device(sessions, i, &device->memory_warm);
     if (strcmp(driver->info.kind, "soft") != 0 || !device->memory_free_known)
         return;
     const uint64_t left = held < device->memory_total ? device->memory_total - held : 0;
@@ -433,6 +440,7 @@ static void audit_end(const struct rg_session_entry *entry, enum rg_audit_event 
 void rg_sessions_recheck(struct rg_sessions *sessions, const struct rg_who_policy *policy)
 {
     char why[512] = "";
+    rg_warm_recheck(sessions, policy);
     for (uint32_t i = 0; i < sessions->n; i++) {
         struct rg_session_entry *entry = sessions->entries[i];
         if (entry->kill_ns || rg_who_may_stay(policy, &entry->who, why, sizeof why))

@@ -11,6 +11,7 @@
 #include "server/daemon/driver.h"
 #include "server/daemon/preemption.h"
 #include "server/daemon/shares.h"
+#include "server/daemon/warm.h"
 #include "server/daemon/who.h"
 #include "server/suspend/command.h"
 
@@ -38,6 +39,7 @@ struct rg_session_entry {
     struct rg_account *account;    /* NULL: none is kept */
     uint64_t used_up_ns; /* since when it is known that its GPU hours are used up; 0: they are not */
     int hand;            /* a socket by which its worker gets further connections; -1: it takes none */
+    bool warm;           /* its worker was */
     uint64_t pool_lease; /* the lease of the pool by which it was begun; 0: none */
     struct rg_preemption preemption;
     struct rg_gauge_counted counted;
@@ -60,6 +62,7 @@ struct rg_sessions {
     bool encrypt_control; /* of an encrypted one what goes over RDMA need not be */
     struct rg_sandboxes *sandboxes;
     struct rg_shares shares;
+    struct rg_warm warm;
     struct rg_gauges gauges;
     struct rg_accounts *accounts; /* NULL: none are kept */
     const char *worker;           /* path */

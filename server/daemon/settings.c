@@ -5,8 +5,10 @@
 
 #include "common/base/limits.h"
 #include "common/base/log.h"
+#include "common/base/parse.h"
 #include "common/sync/adaptive_wait.h"
 #include "server/commands/commands.h"
+#include "server/daemon/warm.h"
 #include "server/sandbox/identities.h"
 #include "transport/address.h"
 
@@ -58,6 +60,14 @@ static const struct rg_option table[] = {
            "keep the session of a client that has lost its connection this long, so that it can reconnect; "
            "0: not at all",
            .argument = "SECONDS", .value = "0"),
+    OPTION("warm-workers", TEXT, warm_workers,
+           "keep so many workers ready, with the driver initialised, for programs of those who had a session "
+           "last; 0: none; auto: 2 with NVIDIA's driver, else none. What they hold of a GPU's memory is a "
+           "session's when it needs it",
+           .argument = "auto|N", .value = "auto"),
+    OPTION("warm-time", SECONDS, warm_ns,
+           "keep them this long after the last session of the same user on the same GPUs",
+           .argument = "SECONDS", .value = "600"),
     OPTION("suspended-timeout", SECONDS, suspended_ns,
            "end a session that has been suspended this long without a call; 0: never", .argument = "SECONDS",
            .value = "0", .environment = "REMOTE_GPU_SUSPENDED_TIMEOUT"),
@@ -243,6 +253,13 @@ enum rg_daemon_start rg_daemon_settings_load(struct rg_daemon_settings *settings
     }
     if (settings->listen.n == 0 && rg_options_is_set(options, AT(listen))) {
         rg_error("the list of addresses to listen on is empty; leave it out for the loopback addresses");
+        return RG_DAEMON_EXIT_FAILURE;
+    }
+    int64_t warm;
+    if (strcmp(settings->warm_workers, "auto") != 0 &&
+        rg_parse_integer(settings->warm_workers, 0, RG_WARM_MAX, &warm, NULL, 0) != RG_OK) {
+        rg_error("warm-workers is auto, or how many workers are kept ready, 0 to %d; not '%s'", RG_WARM_MAX,
+                 settings->warm_workers);
         return RG_DAEMON_EXIT_FAILURE;
     }
     (void)rg_log_set_level_by_name(settings->log); /* one of the choices */

@@ -42,6 +42,8 @@ struct rg_daemon_settings {
     int64_t certificate_days;
     uint64_t suspended_ns; /* sessions are suspended so long at most; 0: for ever */
     int64_t keep_alive, keep_alive_most;
+    char *warm_workers; /* "auto", or how many */
+    uint64_t warm_ns;   /* how long after a session workers are kept warm for the next */
     char *log;
     int64_t ready_fd; /* -1: none */
     char *ready_file;

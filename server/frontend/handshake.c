@@ -205,6 +205,8 @@ static void describe(const struct rg_handshake *handshake, struct rg_monitor_que
     memcpy(start->gpu_indices, hello->gpu_indices, sizeof start->gpu_indices);
     start->share = hello->share;
     start->pool_lease = hello->pool_lease;
+    start->shape = rg_shape_of(hello);
+    start->contexts = hello->contexts;
     start->claimed = hello->identity;
 }
 

@@ -101,6 +101,10 @@ static json_t *device_json(const struct rg_device_info *device)
         json_object_set_new(out, "direct", direct);
     if (out)
         json_object_set_new(out, "memory_guaranteed", json_integer((json_int_t)device->memory_guaranteed));
+    if (out)
+        json_object_set_new(out, "warm_workers", json_integer((json_int_t)device->warm_workers));
+    if (out)
+        json_object_set_new(out, "memory_warm", json_integer((json_int_t)device->memory_warm));
     return out;
 }
 
