@@ -116,7 +116,18 @@ static void write_framebuffer(const struct writer *writer)
 
 /* --- of GPUs, ours ----------------------------------------------------------------------------------------- */
 
-enum of_gpu { MEMORY, MEMORY_HELD, MEMORY_RESERVED, MEMORY_REFUSALS, BUSY, THROTTLED, SESSIONS, OF_GPU };
+enum of_gpu {
+    MEMORY,
+    MEMORY_HELD,
+    MEMORY_RESERVED,
+    MEMORY_REFUSALS,
+    BUSY,
+    THROTTLED,
+    SESSIONS,
+    WARM,
+    MEMORY_WARM,
+    OF_GPU
+};
 
 static const struct {
     enum rg_metric_type type;
@@ -134,6 +145,10 @@ static const struct {
     [THROTTLED] = {RG_METRIC_COUNTER, "rgpu_gpu_throttled_seconds", "seconds",
                    "Time for which sessions' work has waited for its turn on the GPU."},
     [SESSIONS] = {RG_METRIC_GAUGE, "rgpu_gpu_sessions", "", "Sessions that have the GPU."},
+    [WARM] = {RG_METRIC_GAUGE, "rgpu_gpu_warm_workers", "",
+              "Workers that are kept ready for sessions on the GPU."},
+    [MEMORY_WARM] = {RG_METRIC_GAUGE, "rgpu_gpu_memory_warm_bytes", "bytes",
+                     "Memory that these hold until a session needs it."},
 };
 
 static double sessions_on(const struct rg_view *view, uint32_t device)
@@ -154,7 +169,9 @@ static double value_of(const struct rg_view *view, enum of_gpu which, uint32_t i
                                    [MEMORY_REFUSALS] = (double)device->memory_refusals,
                                    [BUSY] = (double)device->busy_ns * 1e-9,
                                    [THROTTLED] = (double)device->throttled_ns * 1e-9,
-                                   [SESSIONS] = sessions_on(view, i)};
+                                   [SESSIONS] = sessions_on(view, i),
+                                   [WARM] = (double)view->driver.devices[i].warm_workers,
+                                   [MEMORY_WARM] = (double)view->driver.devices[i].memory_warm};
     return values[which];
 }
 

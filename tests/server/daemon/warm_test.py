@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -172,6 +173,18 @@ class Warm(unittest.TestCase):
         self.assertTrue(wait_until(lambda: not self.server.workers(), 20), self.server.log())
         self.assertNotIn("killed by signal", self.server.log())  # nor is it a failure
         self.assertFalse(self.run_one()[0])
+
+    def test_drained(self):
+        """A server that takes no sessions keeps nobody ready for them."""
+        state = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="remote-gpu-warm-"))
+        self.serve("--state-dir", state, "--accounts", "off")
+        self.run_one()
+        self.await_warm()
+        subprocess.run([BUILD.daemon, "drain", "--state-dir", state], check=True, stderr=subprocess.DEVNULL, timeout=30)
+        self.assertTrue(wait_until(lambda: not self.server.workers(), 20), self.server.log())
+        subprocess.run([BUILD.daemon, "drain", "--undo", "--state-dir", state], check=True, stderr=subprocess.DEVNULL, timeout=30)
+        self.await_warm()
+        self.assertTrue(self.run_one()[0])
 
     def test_session_alone(self):
         """Where a session has its GPU alone there is nobody else, warm or not."""
