@@ -98,7 +98,7 @@ class Daemon:
         self.ready = os.path.join(self.folder.name, "ready")
         self.log_path = os.path.join(self.folder.name, "log")
         command = [DAEMON, "--worker", worker, "--driver", driver, "--ready-file", self.ready,
-                   "--config", "/dev/null", "--log", "debug", *arguments]
+                   "--config", "/dev/null", "--log", "debug", "--warm-workers", "0", *arguments]
         if listen:
             command += ["--listen", "127.0.0.1:0"]
         with open(self.log_path, "w") as log:

@@ -131,7 +131,7 @@ class Sandbox(unittest.TestCase):
             case = Case(stack, uid=uid, nvidia=nvidia, mode=mode)
             case.client(1001)
             case.client(1001 if same else 1002)
-            done = trial.wait_until(lambda: case.text().count("attack: all were tried") == 2, 30)
+            done = trial.wait_until(lambda: case.text().count("attack: all were tried") >= 2, 30)  # warm workers try as well
             text = case.text()
             self.assertTrue(done, text)
             tried = re.findall(r"attack: (.*): (SUCCEEDED|refused)", text)
