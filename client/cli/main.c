@@ -27,6 +27,11 @@ static const struct rg_subcommand subcommands[] = {
      "Shows the GPUs of each server, their memory and the sessions. What a server cannot know is shown as "
      "n/a.",
      rg_cli_smi, false},
+    {"health", RG_CLI_HEALTH, "[OPTION…]", "say whether servers, or all servers of a pool, are well",
+     "Asks each server, and says what is wrong with it: that it does not answer, has no GPU, is cut off from "
+     "its\n"
+     "pool, is full or draining, or has a wrong clock. Exit status: 0 all are well, 1 some are not.",
+     rg_cli_health, false},
     {"usage", RG_CLI_USAGE, "[OPTION…]", "show what you have used of servers",
      "Shows GPU hours held and busy, memory, bytes moved and kernels launched, as each server has counted "
      "them for\n"
@@ -147,9 +152,9 @@ int main(int argc, char **argv)
 {
     rg_log_name("remote-gpu");
     if (argc < 2) {
-        rg_error(
-            "which subcommand? run, join, list, smi, usage, quota, request, renew, release, doctor, netperf, "
-            "compare, predict, verify-limits, cdi, version; see remote-gpu --help");
+        rg_error("which subcommand? run, join, list, smi, health, usage, quota, request, renew, release, "
+                 "doctor, netperf, "
+                 "compare, predict, verify-limits, cdi, version; see remote-gpu --help");
         return RG_EXIT_FAILURE;
     }
     const char *name = argv[1];

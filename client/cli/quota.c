@@ -3,8 +3,10 @@
  */
 #include "client/cli/base/cli.h"
 #include "client/cli/base/output.h"
+#include "client/cli/pool/pool.h"
 #include "client/query/query.h"
 #include "common/base/log.h"
+#include "common/base/printable.h"
 #include "proto/accounts/usage_text.h"
 
 #include <inttypes.h>
@@ -102,7 +104,7 @@ static json_t *amount_json(int what, uint64_t amount)
     return is_hours(what) ? json_real((double)amount / HOUR_NS) : json_integer((json_int_t)amount);
 }
 
-static json_t *quotas_json(const char *server, const struct rg_quota_answer *answer)
+static json_t *quotas_json(const char *server, const struct rg_quota_answer *answer, json_t *pool)
 {
     json_t *quotas = json_array();
     for (uint32_t i = 0; i < answer->n; i++) {
@@ -123,8 +125,52 @@ static json_t *quotas_json(const char *server, const struct rg_quota_answer *ans
             rg_cli_json_add(&quotas, one);
         }
     }
-    return json_pack("{s:s, s:s, s:I, s:o}", "address", server, "user", answer->user, "now",
-                     (json_int_t)answer->now, "quotas", quotas);
+    return json_pack("{s:s, s:s, s:I, s:o, s:O*}", "address", server, "user", answer->user, "now",
+                     (json_int_t)answer->now, "quotas", quotas, "pool", pool);
+}
+
+/* --- the pool -------------------------------------------------------------------------------------------- */
+
+/* What the server's pool remembers of use. NULL: it is in none, or that is not known. */
+static json_t *ask_pool(const struct rg_cli_settings *settings, const char *server)
+{
+    char name[RG_CONTROL_TEXT];
+    struct rg_pool_failure failure;
+    if (settings->server_only || !*rg_cli_pool_name(settings, server, name, sizeof name))
+        return NULL;
+    json_t *usage =
+        rg_pool_usage(server, settings->project ? settings->project : "", settings->timeout_ns, &failure);
+    if (!usage)
+        rg_warn("the pool %s: %s", name, failure.why);
+    json_object_del(usage, "state");
+    return usage;
+}
+
+static void print_pool(const json_t *usage)
+{
+    static const char *const kinds[] = {"users", "projects"};
+    const json_t *held = json_object_get(usage, "held");
+    const json_int_t gpus = json_integer_value(json_object_get(held, "gpus"));
+    char pool[RG_CONTROL_TEXT], memory[24];
+    snprintf(pool, sizeof pool, "%s", json_string_value(json_object_get(usage, "pool")));
+    rg_printable_clean(pool);
+    rg_cli_bytes_text((uint64_t)json_integer_value(json_object_get(held, "memory")), memory, sizeof memory);
+    printf("pool %s\n  held now           %12lld GPU%s, %s of their memory, by %lld lease%s\n", pool,
+           (long long)gpus, gpus == 1 ? "" : "s", memory,
+           (long long)json_integer_value(json_object_get(held, "leases")),
+           json_integer_value(json_object_get(held, "leases")) == 1 ? "" : "s");
+    for (int i = 0; i < 2; i++) {
+        const char *name;
+        json_t *used;
+        json_object_foreach(json_object_get(usage, kinds[i]), name, used)
+        {
+            char shown[2 * RG_CONTROL_TEXT];
+            snprintf(shown, sizeof shown, "%s", name);
+            rg_printable_clean(shown);
+            printf("  for fair shares    %12.2f GPU hours, %s %s\n",
+                   (double)json_integer_value(used) / 3600e3, i ? "project" : "user", shown);
+        }
+    }
 }
 
 int rg_cli_quota(const struct rg_cli_settings *settings, int argc, char **argv)
@@ -144,13 +190,17 @@ int rg_cli_quota(const struct rg_cli_settings *settings, int argc, char **argv)
             status = RG_EXIT_FAILURE;
         else if (any_used_up(&answer) && status == 0)
             status = EXIT_USED_UP;
+        json_t *pool = good ? ask_pool(settings, server) : NULL;
         if (settings->json)
-            rg_cli_json_add(&servers, good ? quotas_json(server, &answer)
+            rg_cli_json_add(&servers, good ? quotas_json(server, &answer, pool)
                                            : json_pack("{s:s, s:s}", "address", server, "error", why));
         else if (good)
             print_quotas(server, &answer);
         else
             rg_error("%s", why);
+        if (pool && !settings->json)
+            print_pool(pool);
+        json_decref(pool);
     }
     if (settings->json && !rg_cli_print_json(json_pack("{s:o}", "servers", servers)))
         status = RG_EXIT_FAILURE;

@@ -4,6 +4,7 @@
 #include "client/cli/base/cli.h"
 #include "client/cli/base/inventory.h"
 #include "client/cli/base/output.h"
+#include "client/cli/pool/pool.h"
 
 #include <stdio.h>
 
@@ -127,5 +128,10 @@ static void print_server(const struct rg_answer_of *answer)
 
 int rg_cli_smi(const struct rg_cli_settings *settings, int argc, char **argv)
 {
-    return rg_inventory_show(settings, "smi", argc, argv, NULL, print_server);
+    struct rg_cli_settings whole = *settings;
+    if (!rg_cli_pool_members(settings, &whole.server))
+        return RG_EXIT_FAILURE;
+    const int status = rg_inventory_show(&whole, "smi", argc, argv, NULL, print_server);
+    rg_text_list_clear(&whole.server);
+    return status;
 }

@@ -3,6 +3,7 @@
  */
 #include "client/cli/base/cli.h"
 #include "client/cli/base/output.h"
+#include "client/cli/pool/pool.h"
 #include "client/query/query.h"
 #include "common/base/log.h"
 #include "proto/accounts/usage_text.h"
@@ -85,11 +86,17 @@ int rg_cli_usage(const struct rg_cli_settings *settings, int argc, char **argv)
         json_decref(servers);
         return RG_EXIT_FAILURE;
     }
+    struct rg_cli_settings whole = *settings;
+    if (!rg_cli_pool_members(settings, &whole.server)) {
+        json_decref(servers);
+        return RG_EXIT_FAILURE;
+    }
     if (settings->csv)
         rg_usage_print_csv_head(stdout);
-    for (size_t i = 0; i < settings->server.n; i++)
-        if (!show(settings, &question, settings->server.items[i], &servers))
+    for (size_t i = 0; i < whole.server.n; i++)
+        if (!show(&whole, &question, whole.server.items[i], &servers))
             status = RG_EXIT_FAILURE;
+    rg_text_list_clear(&whole.server);
     if (settings->json && !rg_cli_print_json(json_pack("{s:o}", "servers", servers)))
         status = RG_EXIT_FAILURE;
     return status;

@@ -49,6 +49,12 @@ static bool add_leases(json_t *whole, const char *server, uint64_t timeout_ns,
     return true;
 }
 
+json_t *rg_pool_usage(const char *server, const char *project, uint64_t timeout_ns,
+                      struct rg_pool_failure *failure)
+{
+    return ask(server, json_pack("{s:s, s:s}", "ask", "usage", "project", project), timeout_ns, failure);
+}
+
 json_t *rg_pool_list(const char *server, uint64_t timeout_ns, struct rg_pool_failure *failure)
 {
     json_t *whole = ask(server, json_pack("{s:s, s:i}", "ask", "list", "from", 0), timeout_ns, failure);

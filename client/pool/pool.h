@@ -90,6 +90,14 @@ RG_MUST_CHECK bool rg_pool_release(const char *server, const char *id, uint64_t 
 void rg_pool_lease_fini(struct rg_pool_lease_of *lease);
 
 /**
+ * What the pool remembers of use, by which fair shares go: {"pool": NAME, "half_life": seconds, "held": {"leases", "gpus", "memory"},
+ * "users": {NAME: GPU milliseconds, decayed}, "projects": {…}}; of oneself and `project` ("" for none), as an operator of all. NULL:
+ * `failure`.
+ */
+json_t *rg_pool_usage(const char *server, const char *project, uint64_t timeout_ns,
+                      struct rg_pool_failure *failure);
+
+/**
  * What a server's pool has, whole: {"pool": NAME, "servers": […], "requests": […], "leases": […], …} (docs/pool.md); requests and
  * leases are one's own, or all for an operator. NULL: `failure`.
  */

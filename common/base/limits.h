@@ -124,7 +124,8 @@
 #define RG_POOL_SHARES_MAX    64u /* leases of one GPU */
 #define RG_POOL_FILTERS_MAX   16u /* of one request */
 #define RG_POOL_CLIENTS_MAX   1024 /* that one server answers at once: those that wait, and that hold a lease */
-#define RG_POOL_GPUS_MAX      256u           /* of one lease */
+#define RG_POOL_GPUS_MAX      256u  /* of one lease */
+#define RG_POOL_ACCOUNTS_MAX  1024u /* users and projects whose use of its GPUs one server remembers */
 #define RG_POOL_KEPT_MAX_S    (30u * 86400u) /* seconds that a lease is kept for at once */
 
 #endif

@@ -98,6 +98,14 @@ struct rg_pool_held *rg_pool_mirror_lease(const struct rg_pool_mirror *mirror, c
     return NULL;
 }
 
+struct rg_pool_used *rg_pool_mirror_usage(const struct rg_pool_mirror *mirror, const char *id)
+{
+    for (uint32_t i = 0; i < mirror->n_usage; i++)
+        if (strcmp(mirror->usage[i]->id, id) == 0)
+            return mirror->usage[i];
+    return NULL;
+}
+
 struct rg_pool_gpu *rg_pool_mirror_gpu(const struct rg_pool_member *member, uint32_t index)
 {
     for (uint32_t i = 0; i < member->n_gpus; i++)
@@ -227,7 +235,22 @@ static void put_lease(struct rg_pool_mirror *mirror, const char *id, json_t *val
     lease->changed = changed;
 }
 
-enum kind { NOTHING, MEMBER, GPU, REQUEST, LEASE };
+static void put_usage(struct rg_pool_mirror *mirror, const char *id, json_t *value, int64_t changed)
+{
+    struct rg_pool_used *used = rg_pool_mirror_usage(mirror, id);
+    if (!used) {
+        if (!grow(&mirror->usage, mirror->n_usage, RG_POOL_MEMBERS_MAX) || !(used = calloc(1, sizeof *used)))
+            return;
+        mirror->usage[mirror->n_usage++] = used;
+        snprintf(used->id, sizeof used->id, "%s", id);
+    }
+    json_decref(used->value);
+    used->value = json_incref(value);
+    used->seen = true;
+    used->changed = changed;
+}
+
+enum kind { NOTHING, MEMBER, GPU, REQUEST, LEASE, USAGE };
 
 /* What a key is of. */
 static enum kind read_key(const char *key, char id[RG_POOL_ID], uint32_t *index)
@@ -235,7 +258,7 @@ static enum kind read_key(const char *key, char id[RG_POOL_ID], uint32_t *index)
     static const struct {
         const char *folder;
         enum kind kind;
-    } folders[] = {{"servers/", MEMBER}, {"requests/", REQUEST}, {"leases/", LEASE}};
+    } folders[] = {{"servers/", MEMBER}, {"requests/", REQUEST}, {"leases/", LEASE}, {"usage/", USAGE}};
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
         const size_t size = strlen(folders[i].folder);
         int64_t number;
@@ -274,6 +297,8 @@ void rg_pool_mirror_put(struct rg_pool_mirror *mirror, const char *key, const ch
         put_request(mirror, id, object, created, changed);
     } else if (kind == LEASE) {
         put_lease(mirror, id, object, created, changed);
+    } else if (kind == USAGE) {
+        put_usage(mirror, id, object, changed);
     }
     json_decref(object);
 }
@@ -289,6 +314,8 @@ void rg_pool_mirror_reset(struct rg_pool_mirror *mirror)
         mirror->requests[i]->seen = false;
     for (uint32_t i = 0; i < mirror->n_leases; i++)
         mirror->leases[i]->seen = false;
+    for (uint32_t i = 0; i < mirror->n_usage; i++)
+        mirror->usage[i]->seen = false;
 }
 
 /* Removed keys are marked, and go with those that were not told. */
@@ -309,6 +336,9 @@ void rg_pool_mirror_remove(struct rg_pool_mirror *mirror, const char *key)
         request->seen = false;
     if (lease)
         lease->seen = false;
+    struct rg_pool_used *used = kind == USAGE ? rg_pool_mirror_usage(mirror, id) : NULL;
+    if (used)
+        used->seen = false;
 }
 
 static void sweep_member(struct rg_pool_member *member)
@@ -357,6 +387,15 @@ static void sweep(struct rg_pool_mirror *mirror)
             free(mirror->leases[i]);
         }
     mirror->n_leases = n;
+    n = 0;
+    for (uint32_t i = 0; i < mirror->n_usage; i++)
+        if (mirror->usage[i]->seen) {
+            mirror->usage[n++] = mirror->usage[i];
+        } else {
+            json_decref(mirror->usage[i]->value);
+            free(mirror->usage[i]);
+        }
+    mirror->n_usage = n;
 }
 
 void rg_pool_mirror_whole(struct rg_pool_mirror *mirror, int64_t revision)
@@ -372,5 +411,6 @@ void rg_pool_mirror_fini(struct rg_pool_mirror *mirror)
     free(mirror->members);
     free(mirror->requests);
     free(mirror->leases);
+    free(mirror->usage);
     *mirror = (struct rg_pool_mirror){0};
 }

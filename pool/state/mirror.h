@@ -7,6 +7,7 @@
  *   servers/ID/gpus/N   one of its GPUs, and what is granted of it; bound to the same
  *   requests/ID         somebody who waits; bound to the member that the client is connected to
  *   leases/ID           what was granted to whom; bound to the first of its servers, or to its own time
+ *   usage/ID            what users and projects have used of the GPUs of that server; stays when it has gone
  *
  * A grant changes GPUs, a request and a lease in one transaction that compares their revisions (`changed`), so what is told
  * between two calls of rg_pool_mirror_whole is consistent. A value that is not understood is as if it were not there, and is
@@ -67,11 +68,20 @@ struct rg_pool_held {
     int64_t created, changed;
 };
 
+/** {"as_of": seconds since 1970, "users": {NAME: GPU milliseconds}, "projects": {…}} */
+struct rg_pool_used {
+    bool seen;
+    char id[RG_POOL_ID]; /* of the server */
+    json_t *value;
+    int64_t changed;
+};
+
 struct rg_pool_mirror {
     struct rg_pool_member **members;
     struct rg_pool_queued **requests; /* in the order in which they came */
     struct rg_pool_held **leases;
-    uint32_t n_members, n_requests, n_leases;
+    struct rg_pool_used **usage;
+    uint32_t n_members, n_requests, n_leases, n_usage;
     int64_t revision; /* 0: nothing is known yet */
 };
 
@@ -88,6 +98,7 @@ void rg_pool_mirror_whole(struct rg_pool_mirror *mirror, int64_t revision);
 struct rg_pool_member *rg_pool_mirror_member(const struct rg_pool_mirror *mirror, const char *id);
 struct rg_pool_queued *rg_pool_mirror_request(const struct rg_pool_mirror *mirror, const char *id);
 struct rg_pool_held *rg_pool_mirror_lease(const struct rg_pool_mirror *mirror, const char *id);
+struct rg_pool_used *rg_pool_mirror_usage(const struct rg_pool_mirror *mirror, const char *id);
 struct rg_pool_gpu *rg_pool_mirror_gpu(const struct rg_pool_member *member, uint32_t index);
 
 /** A GPU's value: what rg_pool_mirror_put takes apart. NULL: no memory. */

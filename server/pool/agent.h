@@ -17,6 +17,7 @@
 #define RG_SERVER_POOL_AGENT_H
 
 #include "pool/etcd/etcd.h"
+#include "pool/schedule.h"
 #include "pool/state/mirror.h"
 #include "server/daemon/board.h"
 #include "server/pool/protocol.h"
@@ -106,6 +107,19 @@ struct rg_agent_check {
     int64_t revision; /* the state must have become so new; 0: etcd has not answered yet */
 };
 
+/** What users and projects have used of this server's GPUs, which comes to usage/ID; see usage.c. */
+struct rg_agent_usage {
+    struct rg_pool_account *accounts; /* their names are ours */
+    uint32_t n;
+    struct rg_agent_rate *rates; /* who has how much since `charged_ns` */
+    uint32_t n_rates;
+    uint64_t charged_ns, written_ns;
+    bool loaded;  /* what an agent before this one has written is in it */
+    bool dirty;   /* something is not written yet */
+    bool hurried; /* a lease has ended: it is written soon */
+    bool writing; /* a transaction is under way */
+};
+
 struct rg_agent {
     struct rg_agent_settings settings;
     const struct rg_board *board;
@@ -116,6 +130,7 @@ struct rg_agent {
     char run[RG_POOL_ID]; /* of this process: leases that it holds for clients are nobody's without it */
     struct rg_membership membership;
     struct rg_own own;
+    struct rg_agent_usage usage;
     struct rg_agent_ask **asks;
     uint32_t n_asks;
     struct rg_agent_check *checks;
@@ -166,6 +181,14 @@ uint64_t rg_own_look(struct rg_agent *agent);
 void rg_own_sessions(struct rg_agent *agent, const struct rg_agent_lease *lease, uint32_t n);
 struct rg_own_lease *rg_own_find(const struct rg_own *own, const char *id);
 void rg_own_fini(struct rg_own *own);
+
+/* usage.c */
+/** Charges what is held of this server's GPUs, and writes it if it is time. Returns when to come again. */
+uint64_t rg_agent_usage_look(struct rg_agent *agent);
+/** What the pool knows of somebody's use, in GPU milliseconds: {"users": {…}, "projects": {…}}, of all for an operator. NULL: no memory. */
+json_t *rg_agent_usage_json(const struct rg_agent *agent, const char *key, bool is_operator,
+                            const char *project);
+void rg_agent_usage_fini(struct rg_agent_usage *usage);
 
 /* grants.c */
 /** Decides about the requests of this server's clients. Returns when to come again. */

@@ -231,16 +231,22 @@ static void list_leases(struct rg_agent_ask *ask, const json_t *question)
     rg_ask_end(ask);
 }
 
+static void usage(struct rg_agent_ask *ask, const json_t *question)
+{
+    json_t *answer = rg_agent_usage_json(ask->agent, ask->key, ask->is_operator,
+                                         rg_pool_get_text(question, "project", ""));
+    (void)rg_ask_tell(ask, answer);
+    json_decref(answer);
+    rg_ask_end(ask);
+}
+
 static void serve(struct rg_agent_ask *ask, const json_t *question, uint32_t max_gpus)
 {
     static const struct {
         const char *verb;
         void (*serve)(struct rg_agent_ask *ask, const json_t *question);
-    } verbs[] = {{"list", list},
-                 {"leases", list_leases},
-                 {"find", rg_leases_find},
-                 {"renew", rg_leases_renew},
-                 {"release", rg_leases_release}};
+    } verbs[] = {{"list", list},           {"leases", list_leases},    {"usage", usage},
+                 {"find", rg_leases_find}, {"renew", rg_leases_renew}, {"release", rg_leases_release}};
     const char *verb = rg_pool_get_text(question, "ask", "");
     if (strcmp(verb, "request") == 0) {
         request(ask, question, max_gpus);

@@ -145,9 +145,9 @@ json_t *rg_listing_pool(const struct rg_agent *agent, const char *key, bool is_o
     const bool more = at < agent->mirror.n_members;
     char next[RG_POOL_ID] = "";
     json_t *leases = from ? NULL : leases_json(agent, key, is_operator, "", next);
-    return json_pack("{s:s, s:s, s:s, s:o, s:i, s:o*, s:o*, s:s*, s:o}", "state", "list", "pool",
-                     agent->settings.pool, "etcd", agent->membership.why, "servers", members, "waiting",
-                     (int)agent->mirror.n_requests, "requests",
+    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:i, s:o*, s:o*, s:s*, s:o}", "state", "list", "self",
+                     agent->id, "pool", agent->settings.pool, "etcd", agent->membership.why, "servers",
+                     members, "waiting", (int)agent->mirror.n_requests, "requests",
                      from ? NULL : requests_json(agent, key, is_operator), "leases", leases, "more_leases",
                      *next ? next : NULL, "next", more ? json_integer((json_int_t)at) : json_null());
 }

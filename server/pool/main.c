@@ -340,8 +340,8 @@ static bool begin(struct rg_agent *agent)
 /* Does what is due. Returns milliseconds until more is. */
 static int look(struct rg_agent *agent)
 {
-    uint64_t (*const steps[])(struct rg_agent *) = {rg_membership_look, rg_own_look, rg_grants_look,
-                                                    look_undo};
+    uint64_t (*const steps[])(struct rg_agent *) = {rg_membership_look, rg_own_look, rg_agent_usage_look,
+                                                    rg_grants_look, look_undo};
     uint64_t due = UINT64_MAX;
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         const uint64_t next = steps[i](agent);
@@ -409,6 +409,7 @@ int main(int argc, char **argv)
         rg_ask_end(agent.asks[agent.n_asks - 1]);
     rg_etcd_destroy(agent.etcd);
     rg_own_fini(&agent.own);
+    rg_agent_usage_fini(&agent.usage);
     rg_pool_mirror_fini(&agent.mirror);
     return 0;
 }

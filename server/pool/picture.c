@@ -19,6 +19,7 @@ void rg_picture_fini(struct rg_picture *picture)
     free(picture->requests);
     free(picture->filters);
     free(picture->named);
+    free(picture->accounts);
     free(picture->members);
     free(picture->gpus);
     free(picture->queued);
@@ -26,7 +27,7 @@ void rg_picture_fini(struct rg_picture *picture)
 }
 
 struct counts {
-    size_t servers, labels, devices, parts, requests, filters, named;
+    size_t servers, labels, devices, parts, requests, filters, named, accounts;
 };
 
 static void count(const struct rg_pool_mirror *mirror, struct counts *n)
@@ -39,6 +40,9 @@ static void count(const struct rg_pool_mirror *mirror, struct counts *n)
         for (uint32_t j = 0; j < member->n_gpus; j++)
             n->parts += member->gpus[j]->n_shares;
     }
+    for (uint32_t i = 0; i < mirror->n_usage; i++)
+        n->accounts += json_object_size(json_object_get(mirror->usage[i]->value, "users")) +
+                       json_object_size(json_object_get(mirror->usage[i]->value, "projects"));
     n->requests = mirror->n_requests + 1;
     for (uint32_t i = 0; i < mirror->n_requests; i++) {
         n->filters += json_array_size(json_object_get(mirror->requests[i]->value, "filters"));
@@ -59,13 +63,14 @@ static bool picture_init(struct rg_picture *picture, const struct counts *n)
         .requests = calloc(n->requests + 1, sizeof *picture->requests),
         .filters = calloc(n->filters + 1, sizeof *picture->filters),
         .named = calloc(n->named + 1, sizeof *picture->named),
+        .accounts = calloc(n->accounts + 1, sizeof *picture->accounts),
         .members = calloc(n->servers + 1, sizeof(void *)),
         .gpus = calloc(n->devices + 1, sizeof(void *)),
         .queued = calloc(n->requests + 1, sizeof(void *)),
     };
     const bool good = picture->servers && picture->labels && picture->devices && picture->leases &&
                       picture->parts && picture->requests && picture->filters && picture->named &&
-                      picture->members && picture->gpus && picture->queued;
+                      picture->accounts && picture->members && picture->gpus && picture->queued;
     if (!good)
         rg_picture_fini(picture);
     return good;
@@ -215,6 +220,56 @@ static bool add_request(struct rg_picture *picture, const char *id, const json_t
     return true;
 }
 
+static int compare_accounts(const void *a, const void *b)
+{
+    const struct rg_pool_account *one = a, *other = b;
+    return one->project != other->project ? (int)one->project - (int)other->project
+                                          : strcmp(one->name, other->name);
+}
+
+/* What one server says of users or projects. */
+static void add_used(struct rg_picture *picture, const json_t *value, const char *kind, uint64_t as_of)
+{
+    const char *name;
+    json_t *usage;
+    json_object_foreach(json_object_get(value, kind), name, usage) if (json_is_integer(usage) && *name)
+        picture->accounts[picture->snapshot.n_accounts++] =
+        (struct rg_pool_account){.name = name,
+                                 .project = strcmp(kind, "projects") == 0,
+                                 .weight = RG_POOL_WEIGHT_DEFAULT,
+                                 .usage = (uint64_t)json_integer_value(usage),
+                                 .as_of = as_of};
+}
+
+/* What has been used over time: the sum of what all servers say, as of the latest of them. */
+static void add_accounts(struct rg_picture *picture, const struct rg_pool_mirror *mirror)
+{
+    struct rg_pool_policy policy;
+    struct rg_pool_account *all = picture->accounts;
+    uint64_t latest = 0;
+    uint32_t n = 0;
+    rg_pool_policy_default(&policy);
+    for (uint32_t i = 0; i < mirror->n_usage; i++) {
+        const uint64_t as_of = rg_pool_get_number(mirror->usage[i]->value, "as_of", 0) * SECOND;
+        add_used(picture, mirror->usage[i]->value, "users", as_of);
+        add_used(picture, mirror->usage[i]->value, "projects", as_of);
+        latest = as_of > latest ? as_of : latest;
+    }
+    if (picture->snapshot.n_accounts)
+        qsort(all, picture->snapshot.n_accounts, sizeof *all, compare_accounts);
+    for (uint32_t i = 0; i < picture->snapshot.n_accounts; i++) {
+        struct rg_pool_account one = all[i];
+        one.usage = rg_pool_usage_decayed(one.usage, latest - one.as_of, policy.half_life);
+        one.as_of = latest;
+        if (n && compare_accounts(&all[n - 1], &one) == 0)
+            all[n - 1].usage =
+                one.usage > UINT64_MAX - all[n - 1].usage ? UINT64_MAX : all[n - 1].usage + one.usage;
+        else
+            all[n++] = one;
+    }
+    picture->snapshot.n_accounts = n;
+}
+
 bool rg_picture_draw(const struct rg_pool_mirror *mirror, const json_t *extra, struct rg_picture *picture,
                      char *why, size_t why_size)
 {
@@ -233,7 +288,9 @@ bool rg_picture_draw(const struct rg_pool_mirror *mirror, const json_t *extra, s
         picture->queued[picture->snapshot.n_requests] = mirror->requests[i];
         (void)add_request(picture, mirror->requests[i]->id, mirror->requests[i]->value, &used, NULL, 0);
     }
+    add_accounts(picture, mirror);
     picture->snapshot.servers = picture->servers;
+    picture->snapshot.accounts = picture->accounts;
     picture->snapshot.devices = picture->devices;
     picture->snapshot.leases = picture->leases;
     picture->snapshot.requests = picture->requests;

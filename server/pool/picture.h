@@ -19,7 +19,8 @@ struct rg_picture {
     struct rg_pool_part *parts;
     struct rg_pool_request *requests;
     struct rg_pool_filter *filters;
-    const char **named;                    /* UUIDs that requests name */
+    const char **named; /* UUIDs that requests name */
+    struct rg_pool_account *accounts;
     const struct rg_pool_member **members; /* of each server */
     const struct rg_pool_gpu **gpus;       /* of each device */
     const struct rg_pool_queued **queued;  /* of each request */

@@ -34,6 +34,7 @@ int rg_cli_doctor(const struct rg_cli_settings *settings, int argc, char **argv)
 int rg_cli_netperf(const struct rg_cli_settings *settings, int argc, char **argv);
 int rg_cli_predict(const struct rg_cli_settings *settings, int argc, char **argv);
 int rg_cli_usage(const struct rg_cli_settings *settings, int argc, char **argv);
+int rg_cli_health(const struct rg_cli_settings *settings, int argc, char **argv);
 int rg_cli_request(const struct rg_cli_settings *settings, int argc, char **argv);
 int rg_cli_renew(const struct rg_cli_settings *settings, int argc, char **argv);
 int rg_cli_release(const struct rg_cli_settings *settings, int argc, char **argv);

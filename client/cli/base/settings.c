@@ -25,7 +25,7 @@
 #define SYSTEM_CONFIG "/etc/remote-gpu/config"
 #define AT(field)     offsetof(struct rg_cli_settings, field)
 #define OPTION(...)   RG_OPTION_ROW(struct rg_cli_settings, __VA_ARGS__)
-#define QUESTIONS     (RG_CLI_LIST | RG_CLI_SMI | RG_CLI_VERSION | RG_CLI_USAGE | RG_CLI_QUOTA)
+#define QUESTIONS     (RG_CLI_LIST | RG_CLI_HEALTH | RG_CLI_SMI | RG_CLI_VERSION | RG_CLI_USAGE | RG_CLI_QUOTA)
 #define WITH_SERVER                                                                                          \
     (RG_CLI_RUN | RG_CLI_CDI | QUESTIONS | RG_CLI_NETPERF | RG_CLI_COMPARE | RG_CLI_DOCTOR |                 \
      RG_CLI_VERIFY_LIMITS | POOL)
@@ -164,6 +164,9 @@ static const struct rg_option table[] = {
            .commands = QUESTIONS | RG_CLI_REQUEST | RG_CLI_RENEW | RG_CLI_NETPERF | RG_CLI_COMPARE |
                        RG_CLI_DOCTOR | RG_CLI_PREDICT | RG_CLI_VERIFY_LIMITS,
            .not_in_file = true),
+    OPTION("server-only", FLAG, server_only,
+           "only the servers that are named (default: where one is in a pool, all of the pool's)",
+           .commands = RG_CLI_SMI | RG_CLI_HEALTH | RG_CLI_USAGE | RG_CLI_QUOTA, .not_in_file = true),
     OPTION("user", TEXT, user, "only what this user has used; only the server's operator sees others",
            .letter = 'u', .argument = "NAME", .commands = RG_CLI_USAGE, .not_in_file = true),
     OPTION("project", TEXT, usage_project, "only what was used for this project", .argument = "NAME",

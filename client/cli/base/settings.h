@@ -23,6 +23,7 @@ enum rg_cli_command {
     RG_CLI_RELEASE = 8192,
     RG_CLI_CDI = 16384,
     RG_CLI_RENEW = 32768,
+    RG_CLI_HEALTH = 65536,
 };
 
 struct rg_cli_settings {
@@ -64,6 +65,7 @@ struct rg_cli_settings {
     bool no_check;
     uint64_t timeout_ns;
     bool json;
+    bool server_only; /* of questions: not the other servers of its pool */
     bool quick;
     bool perftest;
     char *plot;                                      /* file */

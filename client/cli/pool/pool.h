@@ -18,6 +18,15 @@ RG_MUST_CHECK bool rg_cli_pool_find(const struct rg_cli_settings *settings, cons
 /** Sets what the client library reads of it. */
 RG_MUST_CHECK bool rg_pool_set_environment(const struct rg_pool_lease_of *lease);
 
+/**
+ * The servers of the settings, and where one of them is in a pool, the pool's other servers, unless --server-only. To be cleared. False: no
+ * memory; a pool that does not answer is warned of.
+ */
+RG_MUST_CHECK bool rg_cli_pool_members(const struct rg_cli_settings *settings, struct rg_text_list *out);
+/** The name of a server's pool; "": it is in none, or does not answer. */
+const char *rg_cli_pool_name(const struct rg_cli_settings *settings, const char *server, char *out,
+                             size_t size);
+
 /** Prints what rg_pool_list gives, for people. */
 void rg_pool_print(const json_t *pool);
 
