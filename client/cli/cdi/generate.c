@@ -11,6 +11,7 @@
 #include "client/cli/base/environment.h"
 #include "client/cli/base/output.h"
 #include "client/cli/cdi/spec.h"
+#include "client/cli/cdi/tree.h"
 #include "client/credentials/credentials.h"
 #include "client/query/servers.h"
 #include "common/base/cleanup.h"
@@ -29,10 +30,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define INSIDE      "/opt/remote-gpu" /* in containers */
-#define LIBRARIES   "/lib/remote-gpu"
-#define CREDENTIALS INSIDE "/credentials"
-#define SOCKETS     INSIDE "/sockets"
+#define CREDENTIALS RG_CDI_INSIDE "/credentials"
+#define SOCKETS     RG_CDI_INSIDE "/sockets"
 #define INFINIBAND  "/dev/infiniband"
 
 /* --- the client tree ---------------------------------------------------------------------------------------- */
@@ -54,7 +53,7 @@ static bool find_tree(const struct rg_cli_settings *settings, char libraries[PAT
         rg_error("--client-root %s: %s", settings->client_root, strerror(errno));
         return false;
     }
-    if (snprintf(libraries, PATH_MAX, "%s" LIBRARIES, root) < PATH_MAX &&
+    if (snprintf(libraries, PATH_MAX, "%s" RG_CDI_LIBRARIES, root) < PATH_MAX &&
         snprintf(program, PATH_MAX, "%s/bin/remote-gpu", root) < PATH_MAX)
         return true;
     rg_error("--client-root: the folder's name is too long");
@@ -63,20 +62,9 @@ static bool find_tree(const struct rg_cli_settings *settings, char libraries[PAT
 
 static bool add_tree(const struct rg_cli_settings *settings, struct rg_cdi_spec *spec)
 {
-    char libraries[PATH_MAX], program[PATH_MAX], preload[RG_CLI_PRELOADS * 64] = "";
-    const char *names[RG_CLI_PRELOADS];
-    unsigned n;
-    if (!find_tree(settings, libraries, program) ||
-        rg_cli_find_preloads(settings, libraries, names, &n) != RG_OK)
-        return false;
-    for (unsigned i = 0; i < n; i++)
-        snprintf(preload + strlen(preload), sizeof preload - strlen(preload), "%s" INSIDE LIBRARIES "/%s",
-                 i ? ":" : "", names[i]);
-    rg_cdi_add_mount(spec, libraries, INSIDE LIBRARIES);
-    if (access(program, X_OK) == 0)
-        rg_cdi_add_mount(spec, program, INSIDE "/bin/remote-gpu");
-    rg_cdi_add_variable(spec, "LD_PRELOAD", preload);
-    return true;
+    char libraries[PATH_MAX], program[PATH_MAX];
+    return find_tree(settings, libraries, program) &&
+           rg_cdi_add_tree(spec, settings, libraries, program, libraries, program);
 }
 
 /* --- servers ------------------------------------------------------------------------------------------------ */
@@ -267,34 +255,6 @@ static bool add_infiniband(struct rg_cdi_spec *spec)
 
 /* --- the file ------------------------------------------------------------------------------------------------ */
 
-/* At once, since runtimes read the folder at any time: beside its place under a name that they pass over, then moved there. */
-static bool write_file(const char *path, const char *text)
-{
-    char beside[PATH_MAX];
-    if (snprintf(beside, sizeof beside, "%s.XXXXXX", path) >= (int)sizeof beside) {
-        rg_error("--output: the file's name is too long");
-        return false;
-    }
-    const int fd = mkostemp(beside, O_CLOEXEC);
-    bool good = fd >= 0 && rg_file_write(fd, text, strlen(text)) && rg_file_write(fd, "\n", 1) &&
-                fchmod(fd, 0644) == 0;
-    int error = errno;
-    if (fd >= 0 && close(fd) != 0 && good) {
-        good = false;
-        error = errno;
-    }
-    if (good && rename(beside, path) != 0) {
-        good = false;
-        error = errno;
-    }
-    if (good)
-        return true;
-    if (fd >= 0)
-        (void)unlink(beside);
-    rg_error("cannot write %s: %s", path, strerror(error));
-    return false;
-}
-
 /* A runtime knows the format by the name. */
 static bool check_output(const char *path)
 {
@@ -313,11 +273,12 @@ static bool generate(const struct rg_cli_settings *settings, struct rg_cdi_spec 
     json_t *whole = rg_cdi_finish(spec, settings->kind, "REMOTE_GPU_GPUS", (unsigned)settings->count);
     if (!settings->output)
         return rg_cli_print_json(whole);
-    RG_CLEANUP_FREE char *text = whole ? json_dumps(whole, JSON_INDENT(2)) : NULL;
+    char why[PATH_MAX + 256] = "cannot write JSON";
+    const bool good = whole && rg_cdi_write(settings->output, whole, why, sizeof why);
     json_decref(whole);
-    if (!text)
-        rg_error("cannot write JSON");
-    return text && write_file(settings->output, text);
+    if (!good)
+        rg_error("%s", why);
+    return good;
 }
 
 int rg_cli_cdi(const struct rg_cli_settings *settings, int argc, char **argv)

@@ -2,10 +2,17 @@
 #include "client/cli/cdi/spec.h"
 
 #include "client/cli/base/output.h"
-#include "common/base/log.h"
+#include "common/base/cleanup.h"
+#include "common/base/file.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define DIGITS  "0123456789"
@@ -66,6 +73,11 @@ void rg_cdi_add_variable(struct rg_cdi_spec *spec, const char *name, const char 
     rg_cli_json_add(&spec->env, variable(name, value));
 }
 
+void rg_cdi_add_assignment(struct rg_cdi_spec *spec, const char *assignment)
+{
+    rg_cli_json_add(&spec->env, json_string(assignment));
+}
+
 void rg_cdi_add_mount(struct rg_cdi_spec *spec, const char *host, const char *container)
 {
     json_t *mount = json_pack("{s:s, s:s, s:[ssss]}", "hostPath", host, "containerPath", container, "options",
@@ -90,6 +102,15 @@ static json_t *device(const char *name, const char *counter, const char *value)
     return one ? json_pack("{s:s, s:{s:[o]}}", "name", name, "containerEdits", "env", one) : NULL;
 }
 
+/* Takes the devices. */
+static json_t *whole_of(const struct rg_cdi_spec *spec, const char *kind, json_t *devices)
+{
+    json_t *nodes = json_array_size(spec->nodes) ? spec->nodes : NULL;
+    return json_pack("{s:s, s:s, s:{s:O, s:O, s:O*}, s:o}", "cdiVersion", RG_CDI_VERSION, "kind", kind,
+                     "containerEdits", "env", spec->env, "mounts", spec->mounts, "deviceNodes", nodes,
+                     "devices", devices);
+}
+
 json_t *rg_cdi_finish(const struct rg_cdi_spec *spec, const char *kind, const char *counter, unsigned count)
 {
     if (!spec->env || !spec->mounts || !spec->nodes)
@@ -101,8 +122,46 @@ json_t *rg_cdi_finish(const struct rg_cdi_spec *spec, const char *kind, const ch
         rg_cli_json_add(&devices, device(name, counter, name));
     }
     rg_cli_json_add(&devices, device("all", counter, ""));
-    json_t *nodes = json_array_size(spec->nodes) ? spec->nodes : NULL;
-    return json_pack("{s:s, s:s, s:{s:O, s:O, s:O*}, s:o}", "cdiVersion", RG_CDI_VERSION, "kind", kind,
-                     "containerEdits", "env", spec->env, "mounts", spec->mounts, "deviceNodes", nodes,
-                     "devices", devices);
+    return whole_of(spec, kind, devices);
+}
+
+json_t *rg_cdi_finish_as(const struct rg_cdi_spec *spec, const char *kind, const char *name,
+                         const char *variable_name, const char *value)
+{
+    if (!spec->env || !spec->mounts || !spec->nodes)
+        return NULL;
+    json_t *devices = json_array();
+    rg_cli_json_add(&devices, device(name, variable_name, value));
+    return whole_of(spec, kind, devices);
+}
+
+/* --- the file ------------------------------------------------------------------------------------------------ */
+
+bool rg_cdi_write(const char *path, const json_t *whole, char *why, size_t why_size)
+{
+    RG_CLEANUP_FREE char *text = json_dumps(whole, JSON_INDENT(2));
+    char beside[PATH_MAX];
+    if (!text || snprintf(beside, sizeof beside, "%s.XXXXXX", path) >= (int)sizeof beside) {
+        rg_explain(why, why_size, "cannot write %s: %s", path,
+                   text ? "its name is too long" : "out of memory");
+        return false;
+    }
+    const int fd = mkostemp(beside, O_CLOEXEC);
+    bool good = fd >= 0 && rg_file_write(fd, text, strlen(text)) && rg_file_write(fd, "\n", 1) &&
+                fchmod(fd, 0644) == 0;
+    int error = errno;
+    if (fd >= 0 && close(fd) != 0 && good) {
+        good = false;
+        error = errno;
+    }
+    if (good && rename(beside, path) != 0) {
+        good = false;
+        error = errno;
+    }
+    if (good)
+        return true;
+    if (fd >= 0)
+        (void)unlink(beside);
+    rg_explain(why, why_size, "cannot write %s: %s", path, strerror(error));
+    return false;
 }

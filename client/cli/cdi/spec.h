@@ -10,6 +10,8 @@
 #ifndef RG_CLIENT_CLI_CDI_SPEC_H
 #define RG_CLIENT_CLI_CDI_SPEC_H
 
+#include "common/base/status.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,6 +29,8 @@ void rg_cdi_init(struct rg_cdi_spec *spec);
 void rg_cdi_fini(struct rg_cdi_spec *spec);
 /** A variable of the container. */
 void rg_cdi_add_variable(struct rg_cdi_spec *spec, const char *name, const char *value);
+/** The same of "NAME=VALUE". */
+void rg_cdi_add_assignment(struct rg_cdi_spec *spec, const char *assignment);
 /** A file or folder of the host, read-only; once, if it is added again. */
 void rg_cdi_add_mount(struct rg_cdi_spec *spec, const char *host, const char *container);
 /** A device file, by the same path in the container. */
@@ -36,5 +40,14 @@ void rg_cdi_add_node(struct rg_cdi_spec *spec, const char *path);
  * all). NULL: it could not be made.
  */
 json_t *rg_cdi_finish(const struct rg_cdi_spec *spec, const char *kind, const char *counter, unsigned count);
+/** The same with one device, `name`, whose own edit is that variable. */
+json_t *rg_cdi_finish_as(const struct rg_cdi_spec *spec, const char *kind, const char *name,
+                         const char *variable, const char *value);
+
+/**
+ * Writes JSON to a file at once, since runtimes read the folder at any time: beside its place under a name that they pass over, then
+ * moved there. False: `why` says what cannot be done.
+ */
+RG_MUST_CHECK bool rg_cdi_write(const char *path, const json_t *whole, char *why, size_t why_size);
 
 #endif
