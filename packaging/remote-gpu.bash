@@ -1,4 +1,4 @@
-# Completion for remote-gpu and remote-gpud in bash. Subcommands, options and choices are what --help of the installed
+# Completion for remote-gpu, remote-gpud and the parts for Kubernetes in bash. Subcommands, options and choices are what --help of the installed
 # programs shows, so there is nothing here to keep in step with them.
 
 # _remote_gpu_options COMMAND…: its options, one a line.
@@ -64,4 +64,4 @@ _remote_gpu() {
     ((${#COMPREPLY[@]})) || mapfile -t COMPREPLY < <(compgen -f -- "$current")
 }
 
-complete -o filenames -F _remote_gpu remote-gpu remote-gpud
+complete -o filenames -F _remote_gpu remote-gpu remote-gpud remote-gpu-kube-controller remote-gpu-kube-node

@@ -128,4 +128,10 @@
 #define RG_POOL_ACCOUNTS_MAX  1024u /* users and projects whose use of its GPUs one server remembers */
 #define RG_POOL_KEPT_MAX_S    (30u * 86400u) /* seconds that a lease is kept for at once */
 
+/* Kubernetes (places/kubernetes/) */
+#define RG_KUBE_ANSWER_MAX      (64u << 20) /* bytes of one answer of the API server, or one event of a watch */
+#define RG_KUBE_MESSAGE_MAX     (1u << 20) /* bytes of one question of the kubelet */
+#define RG_KUBE_CALLS_MAX       64u        /* questions that are being answered at once */
+#define RG_KUBE_CONNECTIONS_MAX 32u        /* of kubelets, of which there is one */
+
 #endif

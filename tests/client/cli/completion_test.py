@@ -40,6 +40,8 @@ class Completion(unittest.TestCase):
         self.assertEqual(complete("remote-gpud", "revoke", "--driv"), set())
         self.assertEqual(complete("remote-gpu", "cdi", ""), {"generate"})
         self.assertEqual(complete("remote-gpu", "cdi", "generate", "--cl"), {"--client-root"})
+        self.assertEqual(complete("remote-gpu-kube-controller", "--int"), {"--interval"})
+        self.assertEqual(complete("remote-gpu-kube-node", "--log", "w"), {"warn"})
         self.assertIn("/etc/passwd", complete("remote-gpu", "predict", "/etc/passw"))
 
 

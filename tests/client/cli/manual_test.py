@@ -62,7 +62,7 @@ def keys_of_manual(program):
 def variables_of_sources():
     """Environment variables that the programs and libraries read: name -> files."""
     found = {}
-    for layer in ("common", "proto", "transport", "interpose", "client", "server", "softgpu"):
+    for layer in ("common", "proto", "transport", "interpose", "client", "server", "softgpu", "places"):
         for folder, _, names in os.walk(os.path.join(SOURCE, layer)):
             for name in names:
                 path = os.path.join(folder, name)
@@ -117,6 +117,8 @@ class Manuals(unittest.TestCase):
             "remote-gpu-pool.1": set().union(*(options_of_help(command, name, "--help") for name in ("request", "release"))),
             "remote-gpu-usage.1": set().union(*(options_of_help(*words, "--help") for words in (
                 (command, "usage"), (command, "quota"), (server, "usage")))),
+            "remote-gpu-kube.8": set().union(*(options_of_help(os.path.join(BIN, "remote-gpu-kube-" + name), "--help")
+                                               for name in ("controller", "node"))),
         }.items():
             with self.subTest(manual):
                 self.assertGreater(len(options), 3)
