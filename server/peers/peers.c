@@ -154,10 +154,14 @@ void rg_peers_take(struct rg_worker *worker, const struct rg_client_hello *hello
     const struct rg_transport_options options = {
         .filters = "", .bulk = true, .wait = RG_WAIT_BLOCK, .tls_keys = keys};
     struct rg_conn *conn = NULL;
-    if (rg_transport_adopt_fd(fd, &options, &conn) != RG_OK) {
+    if (rg_transport_adopt_fd(fd, &options, &conn) == RG_OK)
+        rg_peers_connect(worker, hello, conn);
+    else
         close(fd);
-        return;
-    }
+}
+
+void rg_peers_connect(struct rg_worker *worker, const struct rg_client_hello *hello, struct rg_conn *conn)
+{
     struct rg_peer *peer = redeem(worker, hello->peer_secret);
     const enum rg_status answered = answer(conn, hello, peer != NULL);
     if (!peer) {

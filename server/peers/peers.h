@@ -39,6 +39,8 @@ struct rg_peer {
 /** Takes a connection whose hello has said that it is a peer's; `fd` is used up. The thread that takes connections. */
 void rg_peers_take(struct rg_worker *worker, const struct rg_client_hello *hello, int fd,
                    const struct rg_tls_keys *keys);
+/** The same with a connection that has been made; `conn` is used up. */
+void rg_peers_connect(struct rg_worker *worker, const struct rg_client_hello *hello, struct rg_conn *conn);
 
 /** Sends a message, with bulk data or none. RG_ERR_*: the connection is lost, and all who need it are told. Any thread. */
 enum rg_status rg_peer_send(struct rg_peer *peer, const struct rg_peer_message *message, const void *bulk,
