@@ -207,7 +207,8 @@ CUresult rg_call_begin_looked(struct rg_call *call, enum rg_op op, size_t size)
     call->op = (uint16_t)op;
     call->lasts = traits & RG_TRAIT_LASTS;
     call->into = NULL;
-    call->stays = (traits & RG_TRAIT_BLOCKS) && rg_hooks.blocks_on_context(rg_thread_context(call->thread));
+    call->stays = (traits & RG_TRAIT_BLOCKS) && !atomic_load(&rg_process_exits) &&
+                  rg_hooks.blocks_on_context(rg_thread_context(call->thread));
     call->out_of_order = (traits & RG_TRAIT_COMPILES) && rg_call_goes_out_of_order(call->session);
     reserve(call, number, traits);
     if (sharing)

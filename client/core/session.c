@@ -12,6 +12,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 struct rg_session rg_sessions[RG_SERVERS_MAX];
 unsigned rg_n_sessions;
@@ -19,6 +20,7 @@ _Atomic CUresult rg_sessions_ended = CUDA_ERROR_NOT_INITIALIZED;
 CUresult rg_sessions_outcome;
 atomic_bool rg_initialised;
 atomic_bool rg_contexts_suspect;
+atomic_bool rg_process_exits;
 
 /*
  * The connection carries nothing any more, and nothing is received into memory of the application's: only
@@ -59,6 +61,17 @@ void rg_session_end(struct rg_session *session, CUresult error, const char *form
         return;
     rg_hooks.session_ended(session);
     rg_receiver_wake_all(session);
+}
+
+static void note_exit(void)
+{
+    atomic_store(&rg_process_exits, true);
+}
+
+/* Handlers run in the opposite order: this one before the CUDA runtime's, which the program registered before its first call. */
+__attribute__((constructor)) static void await_exit(void)
+{
+    (void)atexit(note_exit);
 }
 
 /*

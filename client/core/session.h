@@ -74,6 +74,11 @@ extern CUresult rg_sessions_outcome;
  * rg_hooks, contexts_suspect).
  */
 extern atomic_bool rg_contexts_suspect;
+/**
+ * The process has called exit: the CUDA runtime unloads what the program had, while other threads of it may still be running
+ * on what goes. Nothing is waited for that need not be, so that this takes no longer than it would directly.
+ */
+extern atomic_bool rg_process_exits;
 
 /** Marks a session as over, tells the user why (one line, once), wakes all who wait. Any thread. */
 void rg_session_end(struct rg_session *session, CUresult error, const char *format, ...)

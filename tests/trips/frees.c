@@ -4,6 +4,7 @@
  * usage: frees waited      after it has waited for each of its streams, though not for the context
  *        frees destroyed   the same, but one stream was destroyed with a kernel in it
  *        frees busy        one stream has not been waited for
+ *        frees exit        the same, and the module is unloaded when the process exits, as the CUDA runtime does
  */
 #undef __CUDA_API_VERSION_INTERNAL /* names mean the newest versions, as in programs */
 #include "tests/add_kernel.h"
@@ -11,6 +12,7 @@
 
 #include <cuda.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,16 +36,25 @@ static void launch(CUfunction function, CUstream stream, CUdeviceptr memory)
     OK(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, parameters, NULL));
 }
 
+static CUmodule module;
+
+static void unload(void)
+{
+    OK(cuModuleUnload(module));
+}
+
 int main(int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "waited";
     CUdevice device;
     CUcontext context;
     CUstream streams[STREAMS];
-    CUmodule module;
     CUfunction function;
     CUdeviceptr memory[BLOCKS];
     pthread_t thread;
+    const bool at_exit = strcmp(how, "exit") == 0;
+    if (at_exit && atexit(unload) != 0)
+        return 1;
     pthread_mutex_lock(&lock);
     if (pthread_create(&thread, NULL, other, NULL) != 0)
         return 1;
@@ -66,10 +77,14 @@ int main(int argc, char **argv)
             OK(cuStreamSynchronize(streams[i]));
     launch(function, NULL, memory[0]);
     OK(cuStreamSynchronize(NULL));
-    for (int i = 0; i < BLOCKS; i++)
+    for (int i = 0; i < BLOCKS && !at_exit; i++)
         OK(cuMemFree(memory[i]));
-    OK(cuModuleUnload(module));
     printf("%s\n", how);
+    if (at_exit) { /* the other thread is still there */
+        launch(function, streams[1], memory[0]);
+        return 0;
+    }
+    unload();
     pthread_mutex_unlock(&lock);
     pthread_join(thread, NULL);
     return 0;
