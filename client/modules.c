@@ -5,6 +5,7 @@
 #include "client/modules.h"
 
 #include "client/api/context.h"
+#include "client/api/module.h"
 #include "client/connect/said.h"
 #include "client/core/hooks.h"
 #include "client/core/thread.h"
@@ -44,6 +45,13 @@ static void host_call_begins(void)
     rg_unified_host_call_begins();
 }
 
+/* What is ready for allocations, then what was loaded in vain. */
+static bool out_of_memory(struct rg_session *session)
+{
+    const bool allocations = rg_prealloc_give_back(session);
+    return rg_modules_give_back() || allocations;
+}
+
 void rg_modules_register(void)
 {
     if (rg_hooks.hello)
@@ -54,7 +62,7 @@ void rg_modules_register(void)
         .work_begins = rg_unified_begin_work,
         .work_ends = rg_unified_end_work,
         .has_waited = rg_unified_settle,
-        .out_of_memory = rg_prealloc_give_back,
+        .out_of_memory = out_of_memory,
         .sender_is_due = rg_prealloc_any,
         .sender_idle = sender_idle,
         .sender_runs = rg_prealloc_answer_reclaim,

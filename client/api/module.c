@@ -1,4 +1,6 @@
 /* module.c - modules and libraries: loading and unloading them. What is in them: lookup.c, variable.c. */
+#include "client/api/module.h"
+
 #include "client/api/function.h"
 #include "client/cache/image.h"
 #include "client/cache/image_cache.h"
@@ -7,18 +9,19 @@
 #include "client/core/future.h"
 #include "client/core/handle.h"
 #include "client/core/home.h"
+#include "client/core/hooks.h"
 #include "client/core/optimisations.h"
 #include "client/core/probe.h"
 #include "client/core/session.h"
 #include "client/core/thread.h"
 #include "client/managed/managed.h"
 #include "client/multiserver/replication.h"
-#include "client/prealloc/prealloc.h"
 #include "client/prefetch/image_prefetch.h"
 #include "client/prefetch/loaded_images.h"
 #include "common/cuda/image_file.h"
 #include "generated/client/operations.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,6 +36,9 @@ static size_t log_size(size_t size)
 /*
  * --- loading ----------------------------------------------------------------------------------------------
  */
+
+/* That a load has succeeded before does not mean that it will, once memory has run out. */
+static atomic_bool memory_ran_out;
 
 /* The answer of a load that was known to succeed. */
 static void load_arrived(struct rg_future *future, CUresult result, struct rg_reader reply)
@@ -126,8 +132,8 @@ static CUresult load_image(enum rg_kind kind, struct rg_image_view *view, struct
 {
     struct load load = {.kind = kind, .jit = jit, .cached = rg_image_cache_find(kind, view, jit)};
     const bool logs = jit->info_size || jit->error_size;
-    load.ahead =
-        load.cached && !logs && rg_image_cache_loads(load.cached); /* now: others may learn it at any time */
+    load.ahead = load.cached && !logs && !atomic_load(&memory_ran_out) &&
+                 rg_image_cache_loads(load.cached); /* now: others may learn it at any time */
     const uint64_t there = load.cached && !logs ? rg_loaded_images_take(kind, load.cached) : 0;
     if (there) {
         *out = there;
@@ -147,7 +153,7 @@ static CUresult load_image(enum rg_kind kind, struct rg_image_view *view, struct
     note_known(&load);
     status = load.ahead ? load_ahead(&load) : load_and_wait(&load);
     /* memory that is only kept ready does not make it fail; the image was used up */
-    if (status == CUDA_ERROR_OUT_OF_MEMORY && !load.ahead && rg_prealloc_give_back(rg_session_current()) &&
+    if (status == CUDA_ERROR_OUT_OF_MEMORY && !load.ahead && rg_hooks.out_of_memory(rg_session_current()) &&
         rg_image_send(view, RG_IMAGE_STAYS, &load.image) == CUDA_SUCCESS)
         status = load_and_wait(&load);
     if (status != CUDA_SUCCESS) {
@@ -398,4 +404,20 @@ CUresult cuLibraryUnload(CUlibrary library)
     rg_variables_drop(&shadow->library.variables, 0);
     rg_handle_delete(RG_KIND_LIBRARY, (uint64_t)library);
     return status;
+}
+
+bool rg_modules_give_back(void)
+{
+    struct rg_withdrawn_image image;
+    struct rg_thread *thread = rg_thread_current();
+    bool any = false;
+    atomic_store(&memory_ran_out, true);
+    while (thread && rg_loaded_images_withdraw(&image)) {
+        if (!rg_thread_push_context(thread, image.context))
+            return any;
+        any |= (image.kind == RG_KIND_LIBRARY ? cuLibraryUnload((CUlibrary)image.handle)
+                                              : cuModuleUnload((CUmodule)image.handle)) == CUDA_SUCCESS;
+        thread->n_contexts--;
+    }
+    return any;
 }

@@ -171,7 +171,9 @@ static bool known_place(struct rg_variable **list, const char *name, bool manage
     if (mine)
         rg_future_release(future);
     rg_future_release(future);
-    return good;
+    return good &&
+           *status !=
+               CUDA_ERROR_OUT_OF_MEMORY; /* there may be memory by now, or some that can be given back */
 }
 
 CUresult rg_variables_find(enum rg_kind kind, uint64_t owner, const char *name, bool managed,

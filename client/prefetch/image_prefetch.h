@@ -11,7 +11,7 @@
  *
  * All of it is what the server's driver says of these very objects, so nothing is guessed but that the
  * program will use them; they are its own only once it does. What is loaded in vain costs the server some
- * memory until the session ends. A program that started before (with a server in the same state) is known and
+ * memory until the session ends, or until there is no other. A program that started before (with a server in the same state) is known and
  * asks for none of it. Any thread.
  */
 #ifndef RG_CLIENT_PREFETCH_IMAGE_PREFETCH_H

@@ -64,6 +64,16 @@ void rg_loaded_images_context_ended(uint64_t context)
     }
 }
 
+/* `next` stays: others may stand there. The lock is held. */
+static void unlink_image(const struct rg_loaded_image *image)
+{
+    struct rg_loaded_image **link = &images;
+    while (*link && *link != image)
+        link = &(*link)->next;
+    if (*link)
+        *link = image->next;
+}
+
 /* The program gets the image in this form, and in no other. 0: it has been taken, or it was not loaded. */
 static uint64_t take(struct rg_loaded_image *image, enum rg_loaded_form form)
 {
@@ -75,12 +85,32 @@ static uint64_t take(struct rg_loaded_image *image, enum rg_loaded_form form)
         rg_loaded_image_drop(image, RG_LOADED_MODULE);
     else if (handle)
         image->as[RG_LOADED_LIBRARY].handle = 0; /* it stays behind its module */
-    struct rg_loaded_image **link = &images;
-    while (*link && *link != image)
-        link = &(*link)->next;
-    if (handle && *link) /* `next` stays: others may stand there */
-        *link = image->next;
+    if (handle)
+        unlink_image(image);
     return handle;
+}
+
+bool rg_loaded_images_withdraw(struct rg_withdrawn_image *out)
+{
+    for (;;) {
+        pthread_mutex_lock(&lock);
+        struct rg_loaded_image *image = images;
+        struct rg_future *future = image ? image->future : NULL;
+        if (future)
+            rg_future_keep(future);
+        pthread_mutex_unlock(&lock);
+        if (!image)
+            return false;
+        if (future)
+            settle(image, future);
+        for (enum rg_loaded_form form = 0; form < RG_LOADED_FORMS; form++) {
+            *out = (struct rg_withdrawn_image){rg_loaded_image_kind(form), image->context, take(image, form)};
+            if (out->handle && rg_handle_known(out->kind, out->handle))
+                return true;
+        }
+        RG_SCOPED_LOCK(&lock);
+        unlink_image(image); /* it was not loaded, or somebody has just taken it */
+    }
 }
 
 uint64_t rg_loaded_images_take(enum rg_kind kind, struct rg_cached_image *cached)

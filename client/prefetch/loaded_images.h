@@ -48,4 +48,16 @@ void rg_loaded_images_context_ended(uint64_t context);
  */
 uint64_t rg_loaded_images_take(enum rg_kind kind, struct rg_cached_image *cached);
 
+/** One that nobody has asked for, and nobody can any more. */
+struct rg_withdrawn_image {
+    enum rg_kind kind;
+    uint64_t context, handle;
+};
+
+/**
+ * Takes one for the caller to unload, since the memory that it holds is wanted. Waits for the answer to its load. False:
+ * there is none.
+ */
+bool rg_loaded_images_withdraw(struct rg_withdrawn_image *out);
+
 #endif

@@ -163,7 +163,7 @@ static bool describe(struct rg_digest *out)
         size = read(fd, command, 65536);
     if (length <= 0 || size < 0)
         return false;
-    static const char what[] = "program 2";
+    static const char what[] = "program 3";
     const struct rg_digest_part parts[] = {
         {what, sizeof what}, {path, (size_t)length}, {command, (size_t)size}};
     *out = rg_digest_of(parts, sizeof parts / sizeof *parts);
@@ -201,12 +201,21 @@ bool rg_startup_profile_is_new(void)
     return is_new;
 }
 
+/* The device of which that is the primary context; -1: it is of none. */
+static int primary_of(uint64_t context)
+{
+    const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_CONTEXT, context);
+    return shadow && shadow->context.primary ? shadow->context.device : -1;
+}
+
 void rg_startup_profile_note_image(const struct rg_cached_image *cached)
 {
     const struct rg_session *session = rg_session_current();
     struct remembered_image image = {.device = (uint32_t)rg_device_current(),
                                      .image = *rg_image_cache_name(cached)};
     memcpy(image.answers, session->hello.answers, sizeof image.answers);
+    if (primary_of(rg_context_current()) < 0)
+        return; /* it will not be asked for where it would be loaded */
     RG_SCOPED_LOCK(&lock);
     if (active && image.image.plain && add(&image))
         rg_journal_add(&records, RECORD_IMAGE, 0, NULL, &image, sizeof image);
@@ -219,13 +228,6 @@ static bool is_noted(void)
 {
     return atomic_load_explicit(&active, memory_order_relaxed) &&
            atomic_load_explicit(&noted, memory_order_relaxed) < NOTED_MAX;
-}
-
-/* The device of which that is the primary context; -1: it is of none. */
-static int primary_of(uint64_t context)
-{
-    const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_CONTEXT, context);
-    return shadow && shadow->context.primary ? shadow->context.device : -1;
 }
 
 void rg_startup_profile_note_memory(const struct rg_prealloc_key *key, size_t bytes)

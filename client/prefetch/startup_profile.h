@@ -1,7 +1,7 @@
 /*
  * startup_profile.h - what this program did when it started before: which primary contexts it used, what
- * memory it allocated in them, and which images it loaded (on a server in the same state) whose variables it
- * then asked for. It is likely to do so again, so that is done before it asks:
+ * memory it allocated in them, and which images it loaded in them (on a server in the same state)
+ * whose variables it then asked for. It is likely to do so again, so that is done before it asks:
  *
  *   - the hello asks for the contexts, so that retaining one does not wait;
  *   - with its first context, the images are loaded and the addresses of their variables asked for, all in
@@ -9,8 +9,8 @@
  *     program loads such an image, it is there;
  *   - with them, as much memory as it had at a time is made ready (client/prealloc/prealloc.h).
  *
- * What is done in vain costs the server some memory for a while (of images until the session ends), and the
- * program nothing. Memory that the program did not want this time is not made ready the next time. Programs
+ * What is done in vain costs the server some memory for a while (of images until the session ends, or until there is no
+ * other memory), and the program nothing. Memory that the program did not want this time is not made ready the next time. Programs
  * are told apart by their file and command line; what they did is kept in a file of records (journal.h). With
  * several servers nothing is done ahead. Any thread.
  */

@@ -125,10 +125,11 @@ def again(operation):
 
 
 def again_aside(operation):
-    """The same of a raw answer, for which the worker does so itself where it has executed the record in its place."""
-    if "compiles" not in operation.flags or operation.options.get("again") == "custom":
+    """The same of a raw answer. What the worker keeps ready it has given up itself, where it executed the record in its place; what
+    was loaded in vain it does not know."""
+    if not operation.flags & {"compiles", "future"} or operation.options.get("again") == "custom":
         return []
-    return ["    if (status == CUDA_ERROR_OUT_OF_MEMORY && call.out_of_order && rg_hooks.out_of_memory(call.session)) {",
+    return ["    if (status == CUDA_ERROR_OUT_OF_MEMORY && rg_hooks.out_of_memory(call.session)) {",
             "        rg_call_done(&call);", f"        return rg_op_{operation.name}({arguments(operation)}, reply);", "    }"]
 
 

@@ -12,8 +12,8 @@ static CUresult in_destructor;
 
 static void memory_nodes(void)
 {
-    CUDA_MEM_ALLOC_NODE_PARAMS alloc = {.bytesize = 4096}, asked;
-    CUdeviceptr inner, outer, freed;
+    CUDA_MEM_ALLOC_NODE_PARAMS alloc = {.bytesize = 4096}, asked = {.bytesize = 0};
+    CUdeviceptr inner = 0, outer, freed = 0;
     CUgraphExec y;
     cuuint64_t used = 0, zero = 0, one = 1;
     TRY(cuGraphCreate(&g, 0));

@@ -13,10 +13,10 @@
  *
  * Unless it is silent the peer gives what it is asked for, once it is, besides.
  */
-#include "server/peers/peers.h"
 #include "common/base/log.h"
 #include "common/sync/scoped_lock.h"
 #include "proto/codec.h"
+#include "server/peers/peers.h"
 #include "server/transfer/deferred.h"
 #include "tests/check.h"
 #include "tests/fuzz/driver.h"

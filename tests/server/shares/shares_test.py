@@ -218,9 +218,12 @@ def directly(trial, command, memory):
 
 def least_memory(trial, command, whole):
     """The least memory, in whole pages, with which the program does directly what it does with much; None: it needs none."""
-    def works(pages):
-        result = directly(trial, command, pages * 4096)
-        return result.status == 0 and result.output == whole.output
+    def works(pages): # some need more now and then, directly too
+        for _ in range(3):
+            result = directly(trial, command, pages * 4096)
+            if result.status == 0 and result.output == whole.output:
+                return True
+        return False
 
     low, high = 1, 256
     if works(low):
@@ -233,10 +236,14 @@ def least_memory(trial, command, whole):
     return high * 4096
 
 
+# What this one needs depends on how many of its threads have memory at a time.
+BY_CHANCE = {"host_threads"}
+
+
 def check_exact(trial, server, command):
     """Runs it in what it needs directly, and with a byte less, where it must do what it does directly. None: it tells nothing."""
     whole, again = (directly(trial, command, 2 * GIB) for _ in range(2))
-    if whole.status != 0 or whole.output != again.output:
+    if whole.status != 0 or whole.output != again.output or os.path.basename(command[0]) in BY_CHANCE:
         return None
     needed = least_memory(trial, command, whole)
     if needed is None:
@@ -265,7 +272,7 @@ def run_exact(trial, names, least):
 
 
 def case_exact(trial):
-    run_exact(trial, [trial.build.example(name) for name in ("vector_add", "histogram", "managed_memory")], 2)
+    run_exact(trial, [trial.build.example(name) for name in ("vector_add", "histogram", "managed_memory", "errors")], 3)
 
 
 def case_exact_all(trial):
