@@ -111,13 +111,17 @@ static json_t *device(const json_t *server, const json_t *gpu, const char *name)
                      "value", quantity((uint64_t)json_integer_value(json_object_get(gpu, "memory"))));
 }
 
-/* Whether nobody outside of the cluster has a part of it. */
+/* Whether nobody outside of the cluster has a part of it. A part without a lease is about to be free: its lease is over. */
 static bool is_ours(const json_t *gpu, const json_t *claimed)
 {
     const json_t *share;
     size_t i;
-    json_array_foreach(json_object_get(gpu, "granted"), i,
-                       share) if (!json_object_get(claimed, rg_kube_text(share, "lease"))) return false;
+    json_array_foreach(json_object_get(gpu, "granted"), i, share)
+    {
+        const char *lease = rg_kube_text(share, "lease");
+        if (*lease && !json_object_get(claimed, lease))
+            return false;
+    }
     return true;
 }
 

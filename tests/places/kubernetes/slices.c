@@ -98,8 +98,10 @@ Test(kube_slices, who_has_it_decides_whether_it_is_published)
     json_t *picture = picture_of(2);
     json_array_append_new(json_object_get(server_of(picture), "gpus"), gpu(7, "aa"));
     json_array_append_new(json_object_get(server_of(picture), "gpus"), gpu(8, "bb"));
+    json_array_append_new(json_object_get(server_of(picture), "gpus"), gpu(9, ""));
     json_t *specs = specs_of(picture, "aa");
-    cr_expect_eq(devices_in(specs), 3, "the claim's stays, somebody else's goes");
+    cr_expect_eq(devices_in(specs), 4,
+                 "the claim's stays, somebody else's goes, and what is about to be free stays");
     json_decref(specs);
     picture = picture_of(2);
     json_object_set_new(server_of(picture), "draining", json_true());
