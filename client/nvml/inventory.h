@@ -41,6 +41,7 @@ extern struct rg_nvml_state {
     unsigned n_processes;
     bool asked; /* for what changes, since nvmlInit */
     uint64_t asked_ns;
+    uint64_t own_calls; /* records of this process's sessions when it last asked; under question */
 } rg_nvml_state;
 
 /**

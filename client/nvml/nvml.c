@@ -3,18 +3,23 @@
  *
  * The first nvmlInit asks the servers and keeps one list of the devices of all (inventory.h). Questions about
  * devices are answered from it; those about memory and processes first fetch it anew if it is older than
- * FRESH_NS.
+ * FRESH_NS, or if this process has made calls since.
  */
 #include "client/nvml/nvml.h"
 
+#include "client/core/call.h"
+#include "client/core/device_list.h"
 #include "client/core/optimisations.h"
+#include "client/core/session.h"
 #include "client/nvml/inventory.h"
+#include "client/prealloc/prealloc.h"
 #include "client/query/query.h"
 #include "client/query/share.h"
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/sync/scoped_lock.h"
+#include "generated/client/operations.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -197,12 +202,45 @@ static void refresh_one(unsigned server, struct rg_control *answer)
         rg_warn("%s", why);
 }
 
+/* Records of calls that this process has made in its sessions. */
+static uint64_t own_calls(void)
+{
+    uint64_t calls = 0;
+    for (unsigned i = 0; i < rg_n_sessions; i++)
+        calls += atomic_load_explicit(&rg_sessions[i].timeline.submitted, memory_order_relaxed);
+    return calls;
+}
+
+/*
+ * Under question: whether this process has made calls since it last asked, which may have taken or freed memory. If so, waits
+ * until its servers have executed them, so that their answers have what the program has done before.
+ */
+static bool own_calls_settled(void)
+{
+    struct rg_session *settled = NULL;
+    if (!atomic_load(&rg_initialised) || rg_call_allowed(0) != CUDA_SUCCESS ||
+        own_calls() == rg_nvml_state.own_calls)
+        return false;
+    for (CUdevice device = 0; device < (CUdevice)rg_device_count(); device++) {
+        int value;
+        unsigned result;
+        if (rg_device_session(device) == settled) /* a server's devices follow each other */
+            continue;
+        settled = rg_device_session(device);
+        (void)rg_prealloc_give_back(settled); /* what is only ready for the program is not in its use */
+        (void)rg_op_rgDeviceAttributes(device, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 1, &value, &result);
+    }
+    rg_nvml_state.own_calls = own_calls();
+    return true;
+}
+
 /* Under question: new inventories, unless those there are fresh. */
 static void refresh(void)
 {
+    const bool changed = own_calls_settled();
     pthread_mutex_lock(&rg_nvml_state.lock);
-    bool fresh =
-        rg_nvml_state.users == 0 || (rg_nvml_state.asked && rg_now_ns() - rg_nvml_state.asked_ns < FRESH_NS);
+    bool fresh = rg_nvml_state.users == 0 ||
+                 (!changed && rg_nvml_state.asked && rg_now_ns() - rg_nvml_state.asked_ns < FRESH_NS);
     const unsigned n = rg_nvml_state.n_servers;
     pthread_mutex_unlock(&rg_nvml_state.lock);
     RG_CLEANUP_FREE struct rg_control *answer = fresh ? NULL : malloc(sizeof *answer);

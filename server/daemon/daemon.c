@@ -641,6 +641,7 @@ static bool start_monitor(struct daemon *daemon, const char *worker)
     if (rg_shares_open(&monitor->sessions.shares, &monitor->driver, (uint32_t)settings->max_sessions + warm,
                        settings->rules, settings->overcommit) != RG_OK)
         return false;
+    rg_sessions_looked(&monitor->sessions, &monitor->driver);
     monitor->sessions.rdma = strcmp(settings->rdma, "allow") == 0;
     monitor->sessions.peers = strcmp(settings->peers, "allow") == 0;
     monitor->sessions.encrypt_control = strcmp(settings->encrypt, "control") == 0;

@@ -326,6 +326,7 @@ void rg_monitor_probe(struct rg_monitor *monitor)
     monitor->board->driver = *driver;
     monitor->board->looked_ns = rg_now_ns();
     rg_board_end(monitor->board);
+    rg_sessions_looked(&monitor->sessions, driver);
     rg_sessions_show_usage(&monitor->sessions);
     for (unsigned i = 0; i < monitor->n_probers; i++) {
         const struct rg_monitor_answer answered = {.number = monitor->probers[i], .status = status};
@@ -397,8 +398,11 @@ static void serve_one(struct rg_monitor *monitor, const struct rg_monitor_questi
         monitor->frontend.unanswered = 0;
         rg_gauges_refused(&monitor->sessions, &question->refused);
         break;
-    case RG_ASK_LOOK: /* not the frontend's: it looks at what changes by itself, and asks for its clients */
-    case RG_ASK_LIST:
+    case RG_ASK_LOOK:
+        rg_sessions_show_usage(&monitor->sessions);
+        rg_reply(&monitor->frontend, &answered, NULL, 0);
+        break;
+    case RG_ASK_LIST: /* not the frontend's: it asks for its clients */
         rg_reply(&monitor->frontend, &answered, NULL, 0);
         break;
     }

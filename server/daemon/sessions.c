@@ -376,22 +376,41 @@ void rg_sessions_reap(struct rg_sessions *sessions)
     }
 }
 
+void rg_sessions_looked(struct rg_sessions *sessions, const struct rg_driver *driver)
+{
+    for (uint32_t i = 0; i < sessions->shares.n_devices && i < driver->n_devices; i++) {
+        sessions->looked[i].free = driver->devices[i].memory_free;
+        sessions->looked[i].held = rg_share_held_by_all(&sessions->shares.devices[i].device);
+    }
+}
+
 /*
- * What sessions have of a device. Of the software device, of which each process has its own, only they tell what is used: the probe
- * has seen what the machine has left.
+ * What is free of a device now: what was when it was looked at, and what sessions have taken and given back since. Of the software
+ * device, of which each process has its own, only sessions tell what is used: the look has seen what the machine has left.
  */
+static uint64_t free_now(const struct rg_sessions *sessions, uint32_t i, uint64_t total, bool soft)
+{
+    const uint64_t held = rg_share_held_by_all(&sessions->shares.devices[i].device);
+    const uint64_t left = held < total ? total - held : 0, before = sessions->looked[i].held;
+    uint64_t free = sessions->looked[i].free;
+    if (soft)
+        return left < free ? left : free;
+    if (held > before)
+        free = held - before < free ? free - (held - before) : 0;
+    else
+        free += before - held;
+    return free < left ? free : left;
+}
+
 static void show_device(struct rg_sessions *sessions, uint32_t i)
 {
     struct rg_driver *driver = &sessions->board->driver;
     struct rg_device_info *device = &driver->devices[i];
-    const uint64_t held = rg_share_held_by_all(&sessions->shares.devices[i].device);
     device->memory_guaranteed = rg_shares_promised(&sessions->shares, i);
     device->warm_workers = rg_warm_of_device(sessions, i, &device->memory_warm);
-    if (strcmp(driver->info.kind, "soft") != 0 || !device->memory_free_known)
-        return;
-    const uint64_t left = held < device->memory_total ? device->memory_total - held : 0;
-    if (left < device->memory_free)
-        device->memory_free = left;
+    if (device->memory_free_known)
+        device->memory_free =
+            free_now(sessions, i, device->memory_total, strcmp(driver->info.kind, "soft") == 0);
 }
 
 void rg_sessions_show_usage(struct rg_sessions *sessions)

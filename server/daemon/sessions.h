@@ -68,6 +68,9 @@ struct rg_sessions {
     const char *worker;           /* path */
     uint32_t reconnect_s;         /* how long a session waits for a client that lost its connection; 0: not */
     uint64_t device_files[RG_DEVICES_MAX]; /* of each device the bit of its number; 0: it is not known yet */
+    struct {
+        uint64_t free, held; /* when the device was last looked at: its free memory, and what sessions had of it */
+    } looked[RG_DEVICES_MAX];
     char netperf[4096]; /* path of the program that answers measurements; "": they are refused */
 };
 
@@ -111,6 +114,8 @@ RG_MUST_CHECK enum rg_status rg_sessions_stay(struct rg_sessions *sessions,
  * while there are any.
  */
 void rg_sessions_measure(struct rg_sessions *sessions);
+/** The devices were looked at just now: what the board shows of their free memory counts on from this. */
+void rg_sessions_looked(struct rg_sessions *sessions, const struct rg_driver *driver);
 /** Takes what workers have counted to the board. */
 void rg_sessions_show_usage(struct rg_sessions *sessions);
 /** Reaps workers that have ended, and says how. After SIGCHLD. */

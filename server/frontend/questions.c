@@ -17,6 +17,17 @@
 #define FRESH_NS        1000000000ull /* devices are looked at no more often */
 #define LOOK_TIMEOUT_MS 2000
 
+/*
+ * Has the board show what sessions have now, which the monitor need only read: who has just allocated memory, and asks, sees it.
+ */
+static void look_at_sessions(struct rg_frontend *frontend)
+{
+    struct rg_monitor_question question = {.kind = RG_ASK_LOOK};
+    struct rg_monitor_answer answer;
+    if (rg_monitor_ask(&frontend->link, &question, NULL, 0, LOOK_TIMEOUT_MS, &answer, NULL) != RG_OK)
+        rg_debug("what sessions have is not known now");
+}
+
 /* Has the devices looked at, or waits for who does. */
 static void look_again(struct rg_frontend *frontend)
 {
@@ -90,8 +101,12 @@ void rg_answer_inventory(struct rg_frontend *frontend, struct rg_conn *conn, boo
     RG_CLEANUP_FREE struct rg_control *answer = calloc(1, sizeof *answer);
     if (!driver || !sessions || !answer)
         return;
-    if (rg_board_driver(frontend->board, driver) + FRESH_NS < rg_now_ns() && status) {
-        look_again(frontend);
+    const uint64_t looked = rg_board_driver(frontend->board, driver);
+    if (status) {
+        if (looked + FRESH_NS < rg_now_ns())
+            look_again(frontend);
+        else
+            look_at_sessions(frontend);
         (void)rg_board_driver(frontend->board, driver);
     }
     answer->kind = RG_CONTROL_INVENTORY;
