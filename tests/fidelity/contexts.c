@@ -108,11 +108,46 @@ static void of_another_thread(void)
     pthread_barrier_destroy(&turn);
 }
 
+/* What belongs to another context than the current one: a launch is refused by itself, and what follows is none the worse. */
+static void of_another_context(void)
+{
+    static const char ptx[] =
+        ".version 7.5\n.target sm_75\n.address_size 64\n.visible .entry nothing() { ret; }\n"
+        ".visible .entry takes(.param .u64 p) { ret; }\n";
+    CUcontext first, second, popped;
+    CUmodule module;
+    CUfunction function, takes;
+    CUstream stream;
+    CUdeviceptr memory;
+    void *parameters[] = {&memory};
+    printf("--- of another context\n");
+    CHECK(cuCtxCreate_v2(&first, 0, 0));
+    CHECK(cuModuleLoadData(&module, ptx));
+    CHECK(cuModuleGetFunction(&function, module, "nothing"));
+    CHECK(cuModuleGetFunction(&takes, module, "takes"));
+    CHECK(cuStreamCreate(&stream, 0));
+    CHECK(cuMemAlloc_v2(&memory, 64));
+    CHECK(cuCtxCreate_v2(&second, 0, 0));
+    TRY(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    TRY(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
+    TRY(cuLaunchKernel(takes, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
+    TRY(cuLaunchCooperativeKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL));
+    TRY(cuStreamSynchronize(NULL));
+    TRY(cuMemsetD8_v2(memory, 0, 64));
+    TRY(cuCtxSynchronize());
+    TRY(cuCtxPopCurrent_v2(&popped));
+    TRY(cuLaunchKernel(takes, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
+    TRY(cuCtxSynchronize());
+    TRY(cuCtxDestroy_v2(second));
+    TRY(cuCtxDestroy_v2(first));
+}
+
 int main(void)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
     CHECK(cuInit(0));
     primary();
     of_another_thread();
+    of_another_context();
     return 0;
 }
