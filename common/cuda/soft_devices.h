@@ -23,7 +23,7 @@ struct rg_soft_device {
     uint64_t memory_total;
     uint64_t memory_used; /* by this process */
     bool in_use;          /* this process has called cuInit and sees the device */
-    bool prohibited;      /* its compute mode */
+    int compute_mode;     /* CU_COMPUTEMODE_…, which NVML's are equal to */
     bool peers;           /* it can access other devices' memory */
 };
 

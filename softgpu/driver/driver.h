@@ -101,7 +101,7 @@ static inline void sg_release_p(void *p)
 struct sg_pool;
 
 struct sg_device {
-    int ordinal;
+    int ordinal, number; /* among those that are visible, and among all */
     char name[64];
     CUuuid uuid;
     int pci_domain, pci_bus, pci_device;

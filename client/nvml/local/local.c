@@ -23,8 +23,6 @@
 #define P2P_BY_NVLINK      2 /* which kind of access is asked for */
 #define TOPOLOGY_INTERNAL  0
 #define TOPOLOGY_SYSTEM    50 /* the way from one device to another goes through the host */
-#define COMPUTE_DEFAULT    0
-#define COMPUTE_PROHIBITED 2
 #define FEATURE_DISABLED   0
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -240,7 +238,7 @@ int rg_nvml_ask(enum rg_nvml_question question, rg_nvml_device device, const uin
         return result;
     switch (question) {
     case RG_QUESTION_nvmlDeviceGetComputeMode:
-        return tell(words[0], now.prohibited ? COMPUTE_PROHIBITED : COMPUTE_DEFAULT);
+        return tell(words[0], now.compute_mode);
     case RG_QUESTION_nvmlDeviceGetDisplayActive:
     case RG_QUESTION_nvmlDeviceGetDisplayMode:
         return tell(words[0], FEATURE_DISABLED);

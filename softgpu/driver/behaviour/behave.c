@@ -26,7 +26,7 @@ static const struct sg_behaviour nvidia = {.nvidia = true,
                                            .registers = true};
 static struct sg_behaviour chosen;
 static _Atomic uint64_t random_state;
-static _Atomic unsigned launches;
+static _Atomic unsigned launches, loads;
 
 /* --- the setting -------------------------------------------------------------------------------------------------- */
 
@@ -44,6 +44,8 @@ static const struct {
     {"peers", offsetof(struct sg_behaviour, peers), true},
     {"registers", offsetof(struct sg_behaviour, registers), true},
     {"prohibited", offsetof(struct sg_behaviour, prohibited), true},
+    {"exclusive", offsetof(struct sg_behaviour, exclusive), true},
+    {"cubins", offsetof(struct sg_behaviour, cubins), true},
     {"process", offsetof(struct sg_behaviour, process), true},
 };
 
@@ -72,16 +74,25 @@ static bool set_number(const char *name, const char *value)
     return false;
 }
 
-/* "719@3": the third launch fails with error 719. */
-static bool set_failure(const char *value)
+/* "719@3": the third fails with error 719. */
+static bool set_failure(const char *value, CUresult *with, unsigned *which)
 {
     unsigned code, at;
     char behind;
     if (sscanf(value, "%u@%u%c", &code, &at, &behind) != 2 || !code || code > 999 || !at)
         return false;
-    chosen.fail_with = (CUresult)code;
-    chosen.fail_at = at;
+    *with = (CUresult)code;
+    *which = at;
     return true;
+}
+
+static bool set(const char *name, const char *value)
+{
+    if (strcmp(name, "fail") == 0)
+        return set_failure(value, &chosen.fail_with, &chosen.fail_at);
+    if (strcmp(name, "load") == 0)
+        return set_failure(value, &chosen.load_with, &chosen.load_at);
+    return set_number(name, value);
 }
 
 static void read_settings(char *settings)
@@ -91,7 +102,7 @@ static void read_settings(char *settings)
         char *value = strchr(word, '=');
         if (value)
             *value++ = '\0';
-        if (!value || (strcmp(word, "fail") == 0 ? !set_failure(value) : !set_number(word, value)))
+        if (!value || !set(word, value))
             rg_warn("SOFTGPU_BEHAVE: '%s%s%s' means nothing here and is ignored (docs/software-device.md)",
                     word, value ? "=" : "", value ? value : "");
     }
@@ -171,4 +182,20 @@ CUresult sg_behave_launch(bool *at_once)
     *at_once = behaviour->fail_with < CUDA_ERROR_ILLEGAL_ADDRESS ||
                behaviour->fail_with == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     return behaviour->fail_with;
+}
+
+CUresult sg_behave_load(void)
+{
+    const struct sg_behaviour *behaviour = sg_behaviour();
+    if (!behaviour->load_at || atomic_fetch_add(&loads, 1) + 1 != behaviour->load_at)
+        return CUDA_SUCCESS;
+    return behaviour->load_with;
+}
+
+int sg_behave_compute_mode(void)
+{
+    const struct sg_behaviour *behaviour = sg_behaviour();
+    return behaviour->prohibited  ? CU_COMPUTEMODE_PROHIBITED
+           : behaviour->exclusive ? CU_COMPUTEMODE_EXCLUSIVE_PROCESS
+                                  : CU_COMPUTEMODE_DEFAULT;
 }

@@ -23,9 +23,13 @@ struct sg_behaviour {
     bool peers;             /* devices can access each other */
     bool registers;         /* host memory can be page-locked where it lies */
     bool prohibited;        /* the devices' compute mode */
+    bool exclusive;         /* the same: one process at a time has contexts on a device */
     bool process;           /* after a fault no context can be made any more in this process */
+    bool cubins;            /* machine code is taken for its functions, parameters and variables, and does nothing */
     unsigned fail_at;       /* the launch of this number, from 1 on, fails; 0: none */
     CUresult fail_with;
+    unsigned load_at; /* so does loading the function that is the first of this number to be used, once */
+    CUresult load_with;
 };
 
 /** What SOFTGPU_BEHAVE says; read once. */
@@ -42,5 +46,9 @@ void sg_behave_sleep_ms(unsigned ms);
 uint64_t sg_behave_taken(uint64_t size, uint64_t block);
 /** How the next launch fails, or CUDA_SUCCESS; *at_once: by the call, else when the device gets to it. */
 CUresult sg_behave_launch(bool *at_once);
+/** How loading a function fails that is used for the first time, or CUDA_SUCCESS. */
+CUresult sg_behave_load(void);
+/** CU_COMPUTEMODE_… of the devices. */
+int sg_behave_compute_mode(void);
 
 #endif

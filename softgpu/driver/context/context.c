@@ -6,6 +6,7 @@
 
 #include "common/cuda/export_tables.h"
 #include "softgpu/driver/behaviour/behave.h"
+#include "softgpu/driver/behaviour/exclusive.h"
 #include "softgpu/driver/context/context.h"
 #include "softgpu/driver/range/range.h"
 #include "softgpu/driver/schedule/schedule.h"
@@ -55,6 +56,8 @@ CUresult sg_context_start(struct sg_context *context)
         return CUDA_ERROR_DEVICE_UNAVAILABLE;
     if (behaviour->process && sg_context_process_error() != CUDA_SUCCESS)
         return sg_context_process_error();
+    if (behaviour->exclusive && !sg_exclusive_enter(context->device->number))
+        return CUDA_ERROR_DEVICE_UNAVAILABLE;
     sg_behave_sleep_ms(behaviour->context_ms);
     context->limits[CU_LIMIT_STACK_SIZE] = 1024;
     context->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1u << 20;
@@ -90,6 +93,8 @@ void sg_context_stop(struct sg_context *context)
     atomic_fetch_add(&context->generation, 1);
     drop_modules(context);
     sg_ranges_drop_context(context);
+    if (sg_behaviour()->exclusive)
+        sg_exclusive_leave(context->device->number);
 }
 
 void sg_wait_for_work(void)
@@ -123,6 +128,8 @@ static CUresult create(CUcontext *out, unsigned flags, CUdevice ordinal, unsigne
         return CUDA_ERROR_OUT_OF_MEMORY;
     const CUresult started = sg_context_start(context);
     if (started != CUDA_SUCCESS || !sg_context_push(context)) {
+        if (started == CUDA_SUCCESS)
+            sg_context_stop(context);
         sg_handle_remove(context, SG_KIND_CONTEXT);
         sg_release(&context->object);
         return started != CUDA_SUCCESS ? started : CUDA_ERROR_OUT_OF_MEMORY;

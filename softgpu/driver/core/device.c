@@ -133,6 +133,7 @@ static CUuuid make_uuid(int number)
 static void describe(struct sg_device *device, int ordinal, int number, int n)
 {
     device->ordinal = ordinal;
+    device->number = number;
     snprintf(device->name, sizeof device->name, "Software GPU");
     device->uuid = make_uuid(number);
     device->pci_domain = 0x5347; /* no real domain of the host's: "SG" */
@@ -295,7 +296,7 @@ CUresult sg_device_attribute(const struct sg_device *device, int attribute, int 
     long cache = 0;
     switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
-        *value = sg_behaviour()->prohibited ? CU_COMPUTEMODE_PROHIBITED : CU_COMPUTEMODE_DEFAULT;
+        *value = sg_behave_compute_mode();
         break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
         *value = (int)sg_state.capability / 10;

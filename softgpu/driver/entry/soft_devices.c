@@ -42,7 +42,7 @@ static size_t tell_devices(struct rg_soft_device *out, size_t max)
             .memory_total = told->memory_total,
             .memory_used = used != NULL ? sg_memory_used(used) : 0,
             .in_use = used != NULL,
-            .prohibited = sg_behaviour()->prohibited,
+            .compute_mode = sg_behave_compute_mode(),
             .peers = sg_behaviour()->peers,
         };
         memcpy(out[i].name, told->name, sizeof out[i].name);

@@ -4,6 +4,7 @@
  * A CUkernel may stand where a CUfunction is expected; it then means its function in the context in question.
  */
 #include "softgpu/driver/launch/function.h"
+#include "softgpu/driver/behaviour/behave.h"
 #include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/module/module.h"
@@ -209,9 +210,15 @@ CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction handle)
     return CUDA_SUCCESS;
 }
 
+CUresult sg_function_load(struct sg_function *function)
+{
+    return sg_behaviour()->load_at && !atomic_exchange(&function->used, true) ? sg_behave_load() : CUDA_SUCCESS;
+}
+
 CUresult cuFuncLoad(CUfunction handle)
 {
     FUNCTION_OR_RETURN(function, handle);
+    RG_TRY(sg_function_load(function));
     struct sg_text log = {0};
     void *code;
     CUresult result =

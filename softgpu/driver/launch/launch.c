@@ -138,6 +138,7 @@ static CUresult launch(CUfunction handle, CUstream stream_handle, const struct r
     const struct sg_kernel *kernel = function->kernel;
     struct sg_text log = {0};
     void *code;
+    RG_TRY(sg_function_load(function));
     CUresult result =
         sg_compile_result(sg_program_code(function->module->image->program, function->index, &log, &code));
     if (result != CUDA_SUCCESS && !atomic_exchange(&function->told, true))

@@ -67,6 +67,7 @@ struct sg_function {
     struct sg_settings *settings; /* own_settings or the kernel's */
     struct sg_settings own_settings;
     _Atomic bool told; /* why it cannot be launched */
+    _Atomic bool used; /* loading it may fail at the first use alone */
 };
 
 struct sg_module {

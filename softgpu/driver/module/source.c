@@ -16,7 +16,9 @@
 #include "common/cuda/fatbin/ptx_words.h"
 #include "common/cuda/image.h"
 #include "common/cuda/ptx_carrier.h"
+#include "softgpu/driver/behaviour/behave.h"
 #include "softgpu/driver/behaviour/version.h"
+#include "softgpu/driver/module/cubin.h"
 #include "softgpu/driver/module/module.h"
 
 #define BUNDLE_KIND 0x5347 /* the first entry of a bundle: no kind of NVIDIA's */
@@ -144,6 +146,9 @@ static CUresult add_container(struct sg_sources *sources, const struct rg_cuda_i
     enum rg_fatbin_status status = rg_fatbin_select(image->data, image->size, sg_state.capability, &entry);
     if (status == RG_FATBIN_NO_PTX && image->prelinked != NULL)
         return add_linked(sources, image->prelinked, log);
+    if (status == RG_FATBIN_NO_PTX && sg_behaviour()->cubins &&
+        sg_cubin_add_of_container(sources, image->data, image->size, log) == CUDA_SUCCESS)
+        return CUDA_SUCCESS;
     RG_TRY(fatbin_result(status, log));
     return add_entry(sources, &entry, log);
 }
@@ -159,6 +164,8 @@ static CUresult add_elf(struct sg_sources *sources, const struct rg_cuda_image *
             RG_TRY(sg_sources_add_text(sources, text, size));
     if (n > 0)
         return CUDA_SUCCESS;
+    if (sg_behaviour()->cubins)
+        return sg_cubin_add(sources, image->data, image->size, log);
     sg_log_say(log, "the image is machine code of a real device: only PTX can run here");
     return CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
