@@ -8,6 +8,7 @@
 #include "client/managed/unified.h"
 #include "client/transfer/transfer.h"
 #include "common/base/addresses.h"
+#include "common/base/maps.h"
 #include "common/cuda/graph/graph.h"
 
 #include <stdatomic.h>
@@ -106,6 +107,8 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
         return rg_unsupported("cuMemHostRegister with CU_MEMHOSTREGISTER_IOMEMORY");
     if (rg_map_overlaps((uint64_t)p, bytesize))
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    if (!rg_maps_allow(p, bytesize, !(Flags & CU_MEMHOSTREGISTER_READ_ONLY)))
+        return CUDA_ERROR_INVALID_VALUE;
     struct rg_range range = {.start = (uint64_t)p,
                              .size = bytesize,
                              .kind = RG_RANGE_REGISTERED,

@@ -6,6 +6,7 @@
 #include <cuda.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #define TRY(call) printf("%s: %d\n", #call, (int)(call))
 
@@ -182,6 +183,35 @@ static void registered_memory(void)
     free(memory);
 }
 
+/* Memory that is not the program's to write to must be registered as such, and what is mapped nowhere cannot be. */
+static void memory_to_read(void)
+{
+    void *args[] = {&dp, &n};
+    char *file = mmap(NULL, 4 * SIZE, PROT_READ, MAP_PRIVATE, fileno(tmpfile()), 0);
+    char *memory = mmap(NULL, 3 * SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *gone = mmap(NULL, SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    printf("--- memory to read\n");
+    TRY(cuMemHostRegister_v2(file, SIZE, 0));
+    TRY(cuMemHostRegister_v2(file, SIZE, CU_MEMHOSTREGISTER_READ_ONLY));
+    TRY(cuMemHostRegister_v2(file + 4, SIZE, 0));
+    TRY(cuMemHostUnregister(file));
+    TRY(cuMemHostRegister_v2(memory, SIZE, 0));
+    TRY(cuMemHostUnregister(memory));
+    TRY(mprotect(memory, SIZE, PROT_READ));
+    TRY(cuMemHostRegister_v2(memory, 3 * SIZE, 0));
+    TRY(cuMemHostRegister_v2(memory, SIZE, CU_MEMHOSTREGISTER_READ_ONLY));
+    TRY(cuMemAlloc_v2(&dp, SIZE));
+    TRY(cuMemcpyHtoDAsync_v2(dp, memory, SIZE, s));
+    TRY(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, args, NULL));
+    TRY(cuStreamSynchronize(s));
+    TRY(cuMemFree_v2(dp));
+    TRY(cuMemHostUnregister(memory));
+    TRY(cuMemHostRegister_v2(gone, SIZE, 0));
+    TRY(cuMemHostRegister_v2(gone, SIZE, CU_MEMHOSTREGISTER_READ_ONLY));
+    munmap(gone, SIZE);
+    TRY(cuMemHostRegister_v2(gone, SIZE, 0));
+}
+
 static void variables(void)
 {
     CUdeviceptr both;
@@ -227,6 +257,7 @@ int main(void)
     managed_memory();
     page_locked_memory();
     registered_memory();
+    memory_to_read();
     variables();
     TRY(cuModuleUnload(m));
     TRY(cuDevicePrimaryCtxRelease_v2(d));

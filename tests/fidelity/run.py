@@ -86,7 +86,8 @@ def main():
 
 def compare(build, command, counts, device, ways, tcp):
     """Whether the program's transcript is the same in these ways (None: in all there are)."""
-    direct = build.run_direct(command, environment=dict(device, SOFTGPU_DEVICES=str(sum(counts) or 1)))
+    with tempfile.TemporaryDirectory(prefix="remote-gpu-share-") as share: # what its processes have in common, as a server's have
+        direct = build.run_direct(command, environment=dict(device, SOFTGPU_DEVICES=str(sum(counts) or 1), SOFTGPU_SHARE=share))
     lines = direct.output.splitlines()
     print("directly: %s, %d lines" % (direct.describe(), len(lines)))
     good = direct.status == 0 and (len(lines) > 50 or bool(device) or len(command) > 1 or command[0].endswith("/images"))

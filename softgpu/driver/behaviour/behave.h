@@ -25,8 +25,8 @@ struct sg_behaviour {
     bool prohibited;        /* the devices' compute mode */
     bool exclusive;         /* the same: one process at a time has contexts on a device */
     bool process;           /* after a fault no context can be made any more in this process */
-    bool cubins;            /* machine code is taken for its functions, parameters and variables, and does nothing */
-    unsigned fail_at;       /* the launch of this number, from 1 on, fails; 0: none */
+    bool cubins; /* machine code is taken for its functions, parameters and variables, and does nothing */
+    unsigned fail_at; /* the launch of this number, from 1 on, fails; 0: none */
     CUresult fail_with;
     unsigned load_at; /* so does loading the function that is the first of this number to be used, once */
     CUresult load_with;

@@ -212,7 +212,8 @@ CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction handle)
 
 CUresult sg_function_load(struct sg_function *function)
 {
-    return sg_behaviour()->load_at && !atomic_exchange(&function->used, true) ? sg_behave_load() : CUDA_SUCCESS;
+    return sg_behaviour()->load_at && !atomic_exchange(&function->used, true) ? sg_behave_load()
+                                                                              : CUDA_SUCCESS;
 }
 
 CUresult cuFuncLoad(CUfunction handle)

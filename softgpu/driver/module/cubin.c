@@ -78,7 +78,8 @@ CUresult sg_cubin_add(struct sg_sources *sources, const void *elf, uint64_t size
         free(text);
         return read ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_IMAGE;
     }
-    rg_warn("SOFTGPU_BEHAVE: a module of machine code is taken for its shape: launches of its kernels do nothing");
+    rg_warn("SOFTGPU_BEHAVE: a module of machine code is taken for its shape: launches of its kernels do "
+            "nothing");
     const CUresult result = sg_sources_add_text(sources, text, length);
     free(text);
     return result;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "common/base/maps.h"
 #include "common/sync/scoped_lock.h"
 #include "softgpu/driver/range/range_inside.h"
 #include "softgpu/guest.h"
@@ -87,6 +88,8 @@ CUresult sg_range_host_register(struct sg_context *context, void *address, uint6
     range->buffer_id = ++sg_memory.next_id;
     if (overlaps)
         result = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    else if (!rg_maps_allow(address, size, !(flags & CU_MEMHOSTREGISTER_READ_ONLY)))
+        result = CUDA_ERROR_INVALID_VALUE;
     else if (!open_to_kernels(range) || !sg_range_set_insert(&sg_memory.host, range))
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result != CUDA_SUCCESS && range->aliased)
