@@ -69,7 +69,8 @@ struct rg_sessions {
     uint32_t reconnect_s;         /* how long a session waits for a client that lost its connection; 0: not */
     uint64_t device_files[RG_DEVICES_MAX]; /* of each device the bit of its number; 0: it is not known yet */
     struct {
-        uint64_t free, held; /* when the device was last looked at: its free memory, and what sessions had of it */
+        uint64_t free,
+            held; /* when the device was last looked at: its free memory, and what sessions had of it */
     } looked[RG_DEVICES_MAX];
     char netperf[4096]; /* path of the program that answers measurements; "": they are refused */
 };

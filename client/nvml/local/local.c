@@ -18,12 +18,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#define P2P_OK             0
-#define P2P_NOT_SUPPORTED  5
-#define P2P_BY_NVLINK      2 /* which kind of access is asked for */
-#define TOPOLOGY_INTERNAL  0
-#define TOPOLOGY_SYSTEM    50 /* the way from one device to another goes through the host */
-#define FEATURE_DISABLED   0
+#define P2P_OK            0
+#define P2P_NOT_SUPPORTED 5
+#define P2P_BY_NVLINK     2 /* which kind of access is asked for */
+#define TOPOLOGY_INTERNAL 0
+#define TOPOLOGY_SYSTEM   50 /* the way from one device to another goes through the host */
+#define FEATURE_DISABLED  0
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned users;                       /* nvmlInit less nvmlShutdown */
