@@ -26,9 +26,9 @@ class Warm(unittest.TestCase):
         self.stack = contextlib.ExitStack()
         self.addCleanup(self.stack.close)
 
-    def serve(self, *arguments, environment=None, behave=QUICK, n="1"):
+    def serve(self, *arguments, environment=None, behave=QUICK, n="1", driver="soft"):
         full = {"REMOTE_GPU_LOG": "info", "SOFTGPU_DEVICES": "1", "SOFTGPU_BEHAVE": behave, **(environment or {})}
-        self.server = self.stack.enter_context(Server(BUILD, arguments=["--warm-workers", n, *arguments],
+        self.server = self.stack.enter_context(Server(BUILD, driver=driver, arguments=["--warm-workers", n, *arguments],
                                                       environment=full))
         return self.server
 
@@ -200,6 +200,30 @@ class Warm(unittest.TestCase):
         program.kill()
         self.await_warm()
 
+    def test_memory_is_given_up(self):
+        """What contexts of warm workers take of the card is shown, and is a session's when it runs out of memory."""
+        folder = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="remote-gpu-warm-"))
+        card = os.path.join(folder, "card")
+        open(card, "w").close()
+        self.serve("--sandbox", "off", n="auto", environment={"CUDA_TEST_CARD": card},
+                   driver=os.path.join(BUILD.folder, "tests", "daemon", "card_libcuda.so"))
+        self.assertEqual(self.allocate(16), "0 0\n")
+        first, second = self.await_warm(2)
+        self.assertEqual(self.listed()[0]["memory_warm"], 512 * MIB)
+        # The session has what it got of the first one: 256 MiB, and 512 are left beside the other's.
+        self.assertEqual(self.allocate(700), "0 0\n")
+        self.assertTrue(wait_until(lambda: second not in self.server.workers()))
+        self.assertIn("warm worker %d has left its memory to a session" % second, self.server.log())
+        self.assertIn("worker %d (warm)" % first, self.server.log())
+        self.assertEqual(self.warm_ones(), [])  # not at once, or there would be no end of it
+        self.assertEqual(self.allocate(800), "0 2\n")  # more than there is, whoever leaves
+
+    def allocate(self, mebibytes):
+        """Which results a program gets that makes a context and allocates."""
+        result = BUILD.run_remote([sys.executable, "-c", ALLOCATE, str(mebibytes)], self.server.address)
+        self.assertEqual(result.status, 0, result.describe() + self.server.log())
+        return result.output
+
     def test_stops_with_the_server(self):
         self.serve(n="3")
         self.run_one()
@@ -207,6 +231,15 @@ class Warm(unittest.TestCase):
         self.assertEqual(self.server.stop(), 0)
         self.assertFalse([pid for pid in pids if os.path.exists("/proc/%d" % pid)])
 
+
+MIB = 1 << 20
+
+ALLOCATE = """
+import ctypes, sys
+c, context, address = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_ulonglong()
+print(c.cuInit(0) or c.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) or c.cuCtxSetCurrent(context),
+      c.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(int(sys.argv[1]) << 20)))
+"""
 
 HOLD = """
 import ctypes, sys
