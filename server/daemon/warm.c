@@ -136,15 +136,37 @@ static void pause_kind(struct rg_warm_kind *kind, uint64_t now)
     kind->from_ns = now + kind->pause_ns;
 }
 
+static bool have_common(const struct rg_session_info *a, const struct rg_session_info *b)
+{
+    for (uint32_t i = 0; i < a->n_devices; i++)
+        for (uint32_t j = 0; j < b->n_devices; j++)
+            if (a->devices[i] == b->devices[j])
+                return true;
+    return false;
+}
+
+bool rg_warm_make_room(struct rg_sessions *sessions, const struct rg_session_info *info)
+{
+    struct rg_warm *warm = &sessions->warm;
+    const uint64_t from = rg_now_ns() + PRESSURE_NS;
+    bool any = false;
+    for (uint32_t i = 0; i < RG_WARM_MAX && warm->most; i++)
+        if (have_common(&warm->kinds[i].devices, info) && warm->kinds[i].from_ns < from)
+            warm->kinds[i].from_ns = from;
+    for (uint32_t i = 0; i < RG_WARM_MAX && warm->most; i++) {
+        struct rg_warm_worker *worker = &warm->workers[i];
+        if (!worker->pid || !have_common(&worker->kind->devices, info))
+            continue;
+        any = true;
+        end_worker(worker);
+    }
+    return any;
+}
+
 /* A worker that nobody told to end has ended. */
 static void see_to_failure(struct rg_warm *warm, const struct rg_warm_worker *worker, int end)
 {
     const uint64_t now = rg_now_ns();
-    if (WIFEXITED(end) && WEXITSTATUS(end) == RG_WARM_GAVE_WAY) {
-        rg_info("warm worker %d has left its memory to a session", (int)worker->pid);
-        worker->kind->from_ns = now + PRESSURE_NS;
-        return;
-    }
     pause_kind(worker->kind, now);
     warm->n_failed++;
     if (WIFSIGNALED(end))
@@ -165,9 +187,15 @@ void rg_warm_reap(struct rg_sessions *sessions)
         const pid_t got = worker->pid ? waitpid(worker->pid, &end, WNOHANG) : 0;
         if (!worker->pid || got == 0 || (got < 0 && errno == EINTR))
             continue;
-        if (worker->socket >= 0)
+        const bool gave_way = WIFEXITED(end) && WEXITSTATUS(end) == RG_WARM_GAVE_WAY;
+        const struct rg_session_info devices = worker->kind->devices;
+        if (gave_way)
+            rg_info("warm worker %d has left its memory to a session", (int)worker->pid);
+        else if (worker->socket >= 0)
             see_to_failure(warm, worker, end);
         forget(sessions, worker);
+        if (gave_way) /* those that are only about to take some leave as well */
+            (void)rg_warm_make_room(sessions, &devices);
     }
 }
 
@@ -261,13 +289,9 @@ static void start_worker(struct rg_sessions *sessions, const struct rg_driver *d
 /* Whether a session has one of the devices alone. */
 static bool is_alone(const struct rg_sessions *sessions, const struct rg_session_info *info)
 {
-    for (uint32_t i = 0; i < sessions->n; i++) {
-        const struct rg_session_entry *entry = sessions->entries[i];
-        for (uint32_t j = 0; entry->share.grant.exclusive && j < entry->info.n_devices; j++)
-            for (uint32_t k = 0; k < info->n_devices; k++)
-                if (info->devices[k] == entry->info.devices[j])
-                    return true;
-    }
+    for (uint32_t i = 0; i < sessions->n; i++)
+        if (sessions->entries[i]->share.grant.exclusive && have_common(&sessions->entries[i]->info, info))
+            return true;
     return false;
 }
 
@@ -504,25 +528,6 @@ void rg_warm_recheck(struct rg_sessions *sessions, const struct rg_who_policy *p
         end_kind(&sessions->warm, kind);
         kind->identity[0] = 0;
     }
-}
-
-bool rg_warm_make_room(struct rg_sessions *sessions, const struct rg_session_info *info)
-{
-    struct rg_warm *warm = &sessions->warm;
-    bool any = false;
-    for (uint32_t i = 0; i < RG_WARM_MAX && warm->most; i++) {
-        struct rg_warm_worker *worker = &warm->workers[i];
-        bool here = false;
-        for (uint32_t j = 0; worker->pid && j < worker->share.grant.n_devices; j++)
-            for (uint32_t k = 0; k < info->n_devices; k++)
-                here = here || worker->share.grant.devices[j].ordinal == info->devices[k];
-        if (!here)
-            continue;
-        any = true;
-        worker->kind->from_ns = rg_now_ns() + PRESSURE_NS;
-        end_worker(worker);
-    }
-    return any;
 }
 
 uint32_t rg_warm_of_device(const struct rg_sessions *sessions, uint32_t device, uint64_t *held)

@@ -209,7 +209,7 @@ class Warm(unittest.TestCase):
                    driver=os.path.join(BUILD.folder, "tests", "daemon", "card_libcuda.so"))
         self.assertEqual(self.allocate(16), "0 0\n")
         first, second = self.await_warm(2)
-        self.assertEqual(self.listed()[0]["memory_warm"], 512 * MIB)
+        self.assertTrue(wait_until(lambda: self.listed()[0]["memory_warm"] == 512 * MIB), self.listed())
         # The session has what it got of the first one: 256 MiB, and 512 are left beside the other's.
         self.assertEqual(self.allocate(700), "0 0\n")
         self.assertTrue(wait_until(lambda: second not in self.server.workers()))
