@@ -43,6 +43,9 @@ struct rg_pool_wish {
     size_t n_filters;
     const char *const *devices; /* UUIDs of n_devices GPUs: these and no others, wherever they are */
     size_t n_devices;
+    const char *const
+        *tolerations; /* n_tolerations taints of servers that do not matter: NAME or NAME=VALUE */
+    size_t n_tolerations;
     bool spread;         /* several servers will do */
     const char *project; /* NULL: none */
     const char *user;    /* whose it is to be; NULL: of whoever asks. Of others for operators alone */

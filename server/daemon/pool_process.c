@@ -53,12 +53,19 @@ static bool check_operators(const struct rg_text_list *operators)
     return true;
 }
 
-static bool check_labels(const struct rg_text_list *labels)
+static bool check_labels(const struct rg_text_list *labels, const struct rg_text_list *taints)
 {
     if (labels->n > RG_AGENT_LABELS_MAX) {
         rg_error("--pool-label: more than %d labels", RG_AGENT_LABELS_MAX);
         return false;
     }
+    for (size_t i = 0; i < taints->n; i++)
+        if (taints->n > RG_AGENT_LABELS_MAX || !*taints->items[i] || *taints->items[i] == '=' ||
+            strlen(taints->items[i]) >= RG_CONTROL_TEXT) {
+            rg_error("--pool-taint %s: a taint is NAME or NAME=VALUE, and there are %d at most",
+                     taints->items[i], RG_AGENT_LABELS_MAX);
+            return false;
+        }
     for (size_t i = 0; i < labels->n; i++) {
         const char *equals = strchr(labels->items[i], '=');
         if (!equals || equals == labels->items[i] || strlen(labels->items[i]) >= RG_CONTROL_TEXT) {
@@ -101,7 +108,8 @@ bool rg_pool_check_settings(const struct rg_daemon_settings *settings, bool *wan
         rg_error("--etcd-cert and --etcd-key go together");
         return false;
     }
-    return check_labels(&settings->pool_labels) && check_operators(&settings->pool_operators);
+    return check_labels(&settings->pool_labels, &settings->pool_taints) &&
+           check_operators(&settings->pool_operators);
 }
 
 /* Appends a file to the texts; the agent, which has other rights, does not open it itself. */
@@ -227,6 +235,8 @@ bool rg_pool_start(struct rg_pool_process *pool, struct rg_sandboxes *sandboxes,
         snprintf(out->endpoints[out->n_endpoints++], RG_AGENT_URL, "%s", settings->etcd.items[i]);
     for (size_t i = 0; i < settings->pool_labels.n; i++)
         snprintf(out->labels[out->n_labels++], RG_CONTROL_TEXT, "%s", settings->pool_labels.items[i]);
+    for (size_t i = 0; i < settings->pool_taints.n; i++)
+        snprintf(out->taints[out->n_taints++], RG_CONTROL_TEXT, "%s", settings->pool_taints.items[i]);
     out->rdma = rdma;
     find_address(pool, settings->advertise, address);
     snprintf(pool->why, sizeof pool->why, "it has just started");

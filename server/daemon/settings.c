@@ -156,6 +156,11 @@ static const struct rg_option table[] = {
            "a label of this server, which clients can ask for by --filter labels.NAME=VALUE; may be given "
            "several times",
            .argument = "NAME=VALUE"),
+    OPTION(
+        "pool-taint", LIST, pool_taints,
+        "keep requests away from this server that do not tolerate this (remote-gpu run --tolerate); may be "
+        "given several times",
+        .argument = "NAME[=VALUE]"),
     OPTION("pool-operators", LIST, pool_operators,
            "certificates whose holders see all leases of the pool, take leases for others, renew and release "
            "them, as remote-gpud users names them; separated by commas, or given several times. Root and the "

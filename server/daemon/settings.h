@@ -28,7 +28,7 @@ struct rg_daemon_settings {
     uint64_t grace_ns;
     char *sandbox, *worker_uids, *share_ipc; /* server/sandbox/identities.h */
     char *pool;                              /* NULL: none */
-    struct rg_text_list etcd, pool_labels, pool_operators;
+    struct rg_text_list etcd, pool_labels, pool_taints, pool_operators;
     char *etcd_ca, *etcd_cert, *etcd_key, *advertise;
     char *http; /* where HTTP is answered; NULL: nowhere */
     char *wait;

@@ -43,11 +43,12 @@ static json_t *member_json(const struct rg_agent *agent, const struct rg_pool_me
     json_t *gpus = json_array();
     for (uint32_t i = 0; i < member->n_gpus; i++)
         json_array_append_new(gpus, gpu_json(agent, member->gpus[i], key, is_operator));
-    json_t *labels = json_object_get(member->value, "labels");
-    return json_pack("{s:s, s:s*, s:s*, s:s*, s:s*, s:b, s:b, s:O*, s:o}", "id", member->id, "address",
+    json_t *labels = json_object_get(member->value, "labels"),
+           *taints = json_object_get(member->value, "taints");
+    return json_pack("{s:s, s:s*, s:s*, s:s*, s:s*, s:b, s:b, s:O*, s:O*, s:o}", "id", member->id, "address",
                      member->address, "host", member->host, "cuda", member->cuda, "driver", member->driver,
-                     "rdma", (int)member->rdma, "draining", (int)member->draining, "labels", labels, "gpus",
-                     gpus);
+                     "rdma", (int)member->rdma, "draining", (int)member->draining, "labels", labels, "taints",
+                     taints, "gpus", gpus);
 }
 
 /* Those of whoever asks, one's place in the queue first. */

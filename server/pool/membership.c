@@ -51,12 +51,13 @@ static void out(struct rg_agent *agent, const char *why, uint64_t pause_ns)
 
 /* --- the server's own key ------------------------------------------------------------------------------------ */
 
-static json_t *labels_json(const struct rg_agent_settings *settings)
+/* "KEY=VALUE" texts, or "KEY" alone, as an object. */
+static json_t *labels_json(const char (*texts)[RG_CONTROL_TEXT], uint32_t n)
 {
     json_t *labels = json_object();
-    for (uint32_t i = 0; labels && i < settings->n_labels; i++) {
+    for (uint32_t i = 0; labels && i < n; i++) {
         char name[RG_CONTROL_TEXT];
-        snprintf(name, sizeof name, "%s", settings->labels[i]);
+        snprintf(name, sizeof name, "%.*s", (int)sizeof name - 1, texts[i]);
         char *value = strchr(name, '=');
         if (value)
             *value++ = '\0';
@@ -74,11 +75,15 @@ static json_t *server_json(const struct rg_agent *agent)
     (void)gethostname(host, sizeof host - 1);
     snprintf(cuda, sizeof cuda, "%u.%u", driver.info.version / 1000, driver.info.version % 1000 / 10);
     snprintf(lease, sizeof lease, "%" PRId64, membership->etcd_lease);
-    return json_pack("{s:i, s:s, s:s, s:s, s:s, s:s*, s:s, s:b, s:b, s:s, s:s, s:o}", "version", 1, "address",
-                     agent->settings.address, "host", host, "software", RG_VERSION, "cuda", cuda, "driver",
-                     driver.info.release[0] ? driver.info.release : NULL, "kind", driver.info.kind, "rdma",
-                     agent->settings.rdma && driver.machine.rails[0], "draining", (int)membership->draining,
-                     "etcd_lease", lease, "agent", agent->run, "labels", labels_json(&agent->settings));
+    return json_pack(
+        "{s:i, s:s, s:s, s:s, s:s, s:s*, s:s, s:b, s:b, s:s, s:s, s:o, s:o}", "version", 1, "address",
+        agent->settings.address, "host", host, "software", RG_VERSION, "cuda", cuda, "driver",
+        driver.info.release[0] ? driver.info.release : NULL, "kind", driver.info.kind, "rdma",
+        agent->settings.rdma && driver.machine.rails[0], "draining", (int)membership->draining, "etcd_lease",
+        lease, "agent", agent->run, "labels",
+        labels_json((const char(*)[RG_CONTROL_TEXT])agent->settings.labels, agent->settings.n_labels),
+        "taints",
+        labels_json((const char(*)[RG_CONTROL_TEXT])agent->settings.taints, agent->settings.n_taints));
 }
 
 /* A GPU as the driver has it, with what is granted of it. */

@@ -35,7 +35,8 @@ static void count(const struct rg_pool_mirror *mirror, struct counts *n)
     for (uint32_t i = 0; i < mirror->n_members; i++) {
         const struct rg_pool_member *member = mirror->members[i];
         n->servers++;
-        n->labels += json_object_size(json_object_get(member->value, "labels"));
+        n->labels += json_object_size(json_object_get(member->value, "labels")) +
+                     json_object_size(json_object_get(member->value, "taints"));
         n->devices += member->n_gpus;
         for (uint32_t j = 0; j < member->n_gpus; j++)
             n->parts += member->gpus[j]->n_shares;
@@ -47,9 +48,11 @@ static void count(const struct rg_pool_mirror *mirror, struct counts *n)
     for (uint32_t i = 0; i < mirror->n_requests; i++) {
         n->filters += json_array_size(json_object_get(mirror->requests[i]->value, "filters"));
         n->named += json_array_size(json_object_get(mirror->requests[i]->value, "devices"));
+        n->labels += json_object_size(json_object_get(mirror->requests[i]->value, "tolerate"));
     }
     n->filters += RG_POOL_FILTERS_MAX;
     n->named += RG_POOL_GPUS_MAX;
+    n->labels += RG_POOL_FILTERS_MAX;
 }
 
 static bool picture_init(struct rg_picture *picture, const struct counts *n)
@@ -76,12 +79,25 @@ static bool picture_init(struct rg_picture *picture, const struct counts *n)
     return good;
 }
 
+/* Names and their texts; "value": null stands for any. Returns how many. */
+static uint32_t add_labels(struct rg_picture *picture, const json_t *object, size_t *labels)
+{
+    const char *name;
+    json_t *value;
+    uint32_t n = 0;
+    json_object_foreach((json_t *)(uintptr_t)object, name,
+                        value) if (json_is_string(value) || json_is_null(value))
+    {
+        picture->labels[(*labels)++] = (struct rg_pool_label){name, json_string_value(value)};
+        n++;
+    }
+    return n;
+}
+
 static void add_server(struct rg_picture *picture, const struct rg_pool_member *member, size_t *labels)
 {
     struct rg_pool_snapshot *snapshot = &picture->snapshot;
     struct rg_pool_server *server = &picture->servers[snapshot->n_servers];
-    const char *name;
-    json_t *value;
     picture->members[snapshot->n_servers] = member;
     *server = (struct rg_pool_server){.address = member->address ? member->address : "",
                                       .hostname = member->host ? member->host : "",
@@ -90,11 +106,9 @@ static void add_server(struct rg_picture *picture, const struct rg_pool_member *
                                       .has_rdma = member->rdma,
                                       .cuda_version = member->cuda,
                                       .driver_version = member->driver};
-    json_object_foreach(json_object_get(member->value, "labels"), name, value) if (json_is_string(value))
-    {
-        picture->labels[(*labels)++] = (struct rg_pool_label){name, json_string_value(value)};
-        server->n_labels++;
-    }
+    server->n_labels = add_labels(picture, json_object_get(member->value, "labels"), labels);
+    server->taints = &picture->labels[*labels];
+    server->n_taints = add_labels(picture, json_object_get(member->value, "taints"), labels);
     for (uint32_t i = 0; i < member->n_gpus; i++) {
         const struct rg_pool_gpu *gpu = member->gpus[i];
         picture->gpus[snapshot->n_devices] = gpu;
@@ -169,7 +183,7 @@ static bool add_leases(struct rg_picture *picture, const struct rg_pool_mirror *
 
 /* How much of the picture's arrays is used. */
 struct used {
-    size_t filters, named;
+    size_t filters, named, labels;
 };
 
 /* The GPUs that a request names. */
@@ -214,6 +228,8 @@ static bool add_request(struct rg_picture *picture, const char *id, const json_t
                                         .time_limit = seconds ? seconds * SECOND : RG_POOL_UNKNOWN};
     if (request->n == 0 || request->n > RG_POOL_GPUS_MAX)
         return false;
+    request->tolerations = &picture->labels[used->labels];
+    request->n_tolerations = add_labels(picture, json_object_get(value, "tolerate"), &used->labels);
     used->filters += n;
     used->named += request->n_devices;
     picture->snapshot.n_requests++;
@@ -274,12 +290,11 @@ bool rg_picture_draw(const struct rg_pool_mirror *mirror, const json_t *extra, s
                      char *why, size_t why_size)
 {
     struct counts n = {0};
-    size_t labels = 0;
     struct used used = {0};
     count(mirror, &n);
     const bool good = picture_init(picture, &n);
     for (uint32_t i = 0; i < mirror->n_members && good; i++)
-        add_server(picture, mirror->members[i], &labels);
+        add_server(picture, mirror->members[i], &used.labels);
     if (!good || !add_leases(picture, mirror, n.parts)) {
         rg_explain(why, why_size, "the server is out of memory");
         return false;

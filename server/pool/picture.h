@@ -13,7 +13,7 @@
 struct rg_picture {
     struct rg_pool_snapshot snapshot;
     struct rg_pool_server *servers;
-    struct rg_pool_label *labels;
+    struct rg_pool_label *labels; /* and taints, and tolerations of requests */
     struct rg_pool_device *devices;
     struct rg_pool_lease *leases;
     struct rg_pool_part *parts;

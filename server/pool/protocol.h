@@ -29,9 +29,10 @@ enum {
 
 struct rg_agent_settings {
     char pool[64];
-    uint32_t n_endpoints, n_labels;
+    uint32_t n_endpoints, n_labels, n_taints;
     char endpoints[RG_AGENT_URLS_MAX][RG_AGENT_URL];
     char labels[RG_AGENT_LABELS_MAX][RG_CONTROL_TEXT]; /* "KEY=VALUE" */
+    char taints[RG_AGENT_LABELS_MAX][RG_CONTROL_TEXT]; /* "KEY" or "KEY=VALUE" */
     char address[RG_CONTROL_TEXT];                     /* by which clients reach this server */
     uint64_t server; /* this run of the server: its id in the pool, whichever agent speaks for it */
     uint32_t draining, rdma;

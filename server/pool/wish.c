@@ -113,6 +113,24 @@ static bool is_in_pool(const struct rg_agent *agent, const char *uuid)
     return false;
 }
 
+/* "NAME=VALUE" or "NAME", which is any value, as an object. */
+static json_t *tolerations_of(const json_t *list)
+{
+    json_t *out = json_object();
+    const json_t *one;
+    size_t i;
+    json_array_foreach(list, i, one)
+    {
+        char name[RG_POOL_TEXT];
+        snprintf(name, sizeof name, "%s", json_string_value(one));
+        char *value = strchr(name, '=');
+        if (value)
+            *value++ = '\0';
+        (void)json_object_set_new(out, name, value ? json_string(value) : json_null());
+    }
+    return out;
+}
+
 /* False: it was refused. */
 static bool check_texts(struct rg_agent_ask *ask, const json_t *list, const char *what, size_t most)
 {
@@ -189,8 +207,8 @@ static bool check_figures(struct rg_agent_ask *ask, uint64_t gpus, uint64_t seco
 /* What must be the same to be the same wish: everything but the time, which a renewal changes. */
 static json_t *wish_of(const json_t *request)
 {
-    static const char *const members[] = {"user",     "project", "gpus",    "memory",
-                                          "fraction", "filters", "devices", "spread"};
+    static const char *const members[] = {"user",    "project", "gpus",   "memory",  "fraction",
+                                          "filters", "devices", "spread", "tolerate"};
     json_t *wish = json_object();
     for (size_t i = 0; i < sizeof members / sizeof members[0] && wish; i++) {
         json_t *value = json_object_get(request, members[i]);
@@ -229,6 +247,8 @@ static json_t *request_json(const struct rg_agent_ask *ask, const json_t *questi
                   list_of(question, "filters"), "devices", devices, "spread", (int)spread, "kept",
                   json_is_true(json_object_get(question, "kept")), "seconds", (json_int_t)seconds, "since",
                   (json_int_t)rg_agent_time(ask->agent));
+    if (out && json_array_size(json_object_get(question, "tolerate")))
+        (void)json_object_set_new(out, "tolerate", tolerations_of(json_object_get(question, "tolerate")));
     if (out && strcmp(ask->owner, ask->key) != 0)
         (void)json_object_set_new(out, "by", json_string(ask->name));
     if (out && ask->bearer)
@@ -248,6 +268,7 @@ bool rg_wish_read(struct rg_agent_ask *ask, const json_t *question, uint32_t max
     const uint32_t most = json_object_get(question, "user") ? 0 : max_gpus; /* that is of who asks */
     if (!read_owner(ask, question) || !read_id(ask, question) ||
         !check_texts(ask, json_object_get(question, "filters"), "filters", RG_POOL_FILTERS_MAX) ||
+        !check_texts(ask, json_object_get(question, "tolerate"), "tolerations", RG_POOL_FILTERS_MAX) ||
         !check_texts(ask, devices, "GPUs", RG_POOL_GPUS_MAX) || !check_devices(ask, devices, gpus) ||
         !check_figures(ask, gpus, seconds, kept, most))
         return false;

@@ -96,6 +96,9 @@ static const struct rg_option table[] = {
            "of a pool: only GPUs and servers like this, as 'device.memory>=40G' or 'server.has-rdma=true'; "
            "may be given several times (docs/pool.md has the keys)",
            .argument = "KEY=VALUE", .commands = WANTS, .not_in_file = true),
+    OPTION("tolerate", LIST, tolerations,
+           "of a pool: also servers with this taint, of this value or of any; may be given several times",
+           .argument = "NAME[=VALUE]", .commands = WANTS, .not_in_file = true),
     OPTION("wait-for", OPTIONAL_TEXT, wait_for,
            "of a pool: wait in its queue where GPUs are not free, so long, like 10m (default: as long as it "
            "takes)",

@@ -47,6 +47,7 @@ struct rg_cli_settings {
     char *connections; /* NULL: not said */
     char *compress;
     struct rg_text_list filters; /* of a pool */
+    struct rg_text_list tolerations;
     struct rg_text_list devices; /* UUIDs, of request */
     char *lease_id;              /* of request; NULL: the pool's choice */
     char *wait_for;              /* NULL: not said; "": for ever */

@@ -15,7 +15,8 @@
 
 bool rg_pool_is_asked_for(const struct rg_cli_settings *settings)
 {
-    return settings->filters.n || settings->wait_for || settings->spread || settings->lease;
+    return settings->filters.n || settings->tolerations.n || settings->wait_for || settings->spread ||
+           settings->lease;
 }
 
 /* --- the wish ----------------------------------------------------------------------------------------------------- */
@@ -74,6 +75,8 @@ bool rg_cli_pool_acquire(const struct rg_cli_settings *settings, const char *mem
                                 .n_filters = settings->filters.n,
                                 .devices = (const char *const *)settings->devices.items,
                                 .n_devices = settings->devices.n,
+                                .tolerations = (const char *const *)settings->tolerations.items,
+                                .n_tolerations = settings->tolerations.n,
                                 .spread = settings->spread,
                                 .project = settings->project,
                                 .user = settings->user,

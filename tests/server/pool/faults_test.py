@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+import time
 
 from pool_case import BUILD, COMMAND, PROGRAM, Etcd, PoolCase, gpu_run, main, run, wait_until
 
@@ -65,6 +66,24 @@ class Faults(PoolCase):
         first.process.wait(60)
         self.assertIn("has left the pool", first.log())
         wait_until(lambda: len(self.pool(second)["servers"]) == 1, "the server that has stopped is gone", 8)
+
+    def test_a_clock_jumps(self):
+        """An hour ahead, an hour behind, right again, every three seconds, on one of two servers."""
+        etcd = self.keep(Etcd())
+        wrong = self.server(etcd.urls, environment={"LD_PRELOAD": os.path.join(BUILD, "tests", "pool_clock.so")})
+        right = self.server(etcd.urls)
+        kept = json.loads(run(COMMAND, "request", "--json", "-s", wrong.address, "--for", "1h").out)["lease"]
+        running = self.running(wrong, "--lease", kept).wait_for("begun 1")
+        end = time.monotonic() + 10  # each of the times, and more than a server's place in etcd lasts
+        while time.monotonic() < end:
+            for server in (wrong, right):
+                outcome = gpu_run(server, "--wait-for=60")
+                self.assertEqual(outcome.status, 0, outcome)
+                self.assertIn(kept, [lease["lease"] for lease in self.pool(server)["leases"]])
+        self.assertIn("works", running.finish())
+        self.assertEqual(wrong.log().count("in the pool lab as"), 1, "it has never been forgotten")
+        self.assertEqual(run(COMMAND, "release", "-s", right.address, kept).status, 0)
+        self.wait_free(right, 4)
 
     def test_the_agent_is_killed(self):
         etcd = self.keep(Etcd())

@@ -131,6 +131,16 @@ class Grants(PoolCase):
         outcome = gpu_run(self.a, *here, program=("sh", "-c", other, sys.executable, PROGRAM))
         self.assertIn("does not have the GPUs", outcome.err, outcome)
 
+    def test_taints(self):
+        kept_away = Server(self.etcd.urls, "--pool-taint", "team=red", "--pool-label", "room=east", gpus=1)
+        self.addCleanup(kept_away.close)
+        here = ("--filter", "labels.room=east")
+        wait_until(lambda: len(self.pool(self.a)["servers"]) == 3, "it is in the pool")
+        for words in ((), ("--tolerate", "team=blue"), ("--tolerate", "other")):
+            self.assert_refused(gpu_run(self.a, *here, *words, "--wait-for"), "does not tolerate their taints")
+        for words in (("--tolerate", "team"), ("--tolerate", "team=red,other")):
+            self.assertEqual(gpu_run(self.b, *here, *words).status, 0)
+
     def test_draining(self):
         running = self.running(self.a, "--filter", "labels.room=north").wait_for("begun 1")
         outcome = self.a.drain()

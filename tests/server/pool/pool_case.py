@@ -157,7 +157,7 @@ etcd_knows.known = {}
 
 
 class Server:
-    def __init__(self, etcd_urls, *arguments, pool="lab", gpus=2, wait=True):
+    def __init__(self, etcd_urls, *arguments, pool="lab", gpus=2, wait=True, environment=()):
         self.folder = tempfile.TemporaryDirectory(prefix="remote-gpu-pool-")
         ready, self.log_path = os.path.join(self.folder.name, "ready"), os.path.join(self.folder.name, "log")
         self.state = os.path.join(self.folder.name, "state")
@@ -165,7 +165,7 @@ class Server:
                    "--log", "debug", "--state-dir", self.state, "--pool", pool, "--etcd", etcd_urls, *arguments]
         with open(self.log_path, "w") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                                            env=dict(ENVIRONMENT, SOFTGPU_DEVICES=str(gpus)))
+                                            env=dict(ENVIRONMENT, SOFTGPU_DEVICES=str(gpus), **dict(environment)))
         wait_until(lambda: os.path.exists(ready) or self.process.poll() is not None, "a server is ready")
         if self.process.poll() is not None:
             raise AssertionError(self.log())
