@@ -66,7 +66,7 @@ void rg_kube_store_stop(struct rg_kube_store *store);
  * they were never listed.
  */
 json_t *rg_kube_store_read(struct rg_kube_store *store);
-/** Puts an object there that a call has answered, if it is newer than what is known. */
+/** Puts what a call has answered in the place of what is known of the object, if that is older; one that is not known is not added. */
 void rg_kube_store_put(struct rg_kube_store *store, json_t *object);
 /** Whether the API server keeps it true at this moment, as far as is known. */
 bool rg_kube_store_is_true(struct rg_kube_store *store);

@@ -64,17 +64,23 @@ static uint64_t version_of(const json_t *object)
     return strtoull(text_of(json_object_get(object, "metadata"), "resourceVersion"), NULL, 10);
 }
 
+enum change {
+    EVENT,   /* of the watch, which may come after an answer that was put there */
+    ANSWER,  /* which may come after the watch has told that the object is gone */
+    REMOVAL, /* of the watch */
+};
+
 /* A copy with the change, in the place of what others may be reading. */
-static void change(struct rg_kube_store *store, const json_t *object, bool remove, bool if_newer)
+static void change(struct rg_kube_store *store, const json_t *object, enum change what)
 {
     char key[600];
     key_of(object, key, sizeof key);
     pthread_mutex_lock(&store->lock);
     const json_t *known = json_object_get(store->objects, key);
-    json_t *copy =
-        !if_newer || !known || version_of(known) < version_of(object) ? json_copy(store->objects) : NULL;
+    const bool good = what == REMOVAL || (known ? version_of(known) < version_of(object) : what == EVENT);
+    json_t *copy = good ? json_copy(store->objects) : NULL;
     if (copy) {
-        if (remove)
+        if (what == REMOVAL)
             (void)json_object_del(copy, key);
         else
             (void)json_object_set(copy, key, (json_t *)(uintptr_t)object);
@@ -94,11 +100,7 @@ json_t *rg_kube_store_read(struct rg_kube_store *store)
 
 void rg_kube_store_put(struct rg_kube_store *store, json_t *object)
 {
-    pthread_mutex_lock(&store->lock);
-    const bool listed = store->objects != NULL;
-    pthread_mutex_unlock(&store->lock);
-    if (listed)
-        change(store, object, false, true);
+    change(store, object, ANSWER);
 }
 
 bool rg_kube_store_is_true(struct rg_kube_store *store)
@@ -179,7 +181,7 @@ static bool hear(struct rg_kube_store *store, const char *line, size_t size)
     } else {
         const char *version = text_of(json_object_get(object, "metadata"), "resourceVersion");
         if (strcmp(type, "BOOKMARK") != 0) {
-            change(store, object, strcmp(type, "DELETED") == 0, false);
+            change(store, object, strcmp(type, "DELETED") == 0 ? REMOVAL : EVENT);
             store->changed(store->context);
         }
         if (*version)
@@ -258,7 +260,9 @@ static enum rg_status watch(struct rg_kube_store *store, struct rg_kube_failure 
     else
         rg_explain(failure->why, sizeof failure->why, "cannot ask the API server at %s: %s",
                    kube->cluster->url, kube->error[0] ? kube->error : curl_easy_strerror(went));
-    return code && code != 200 ? rg_kube_status_of(code) : RG_ERR_LOST;
+    if (code == 200)
+        return RG_ERR_LOST; /* while it watched: it is begun again */
+    return code ? rg_kube_status_of(code) : RG_ERR_UNREACHABLE;
 }
 
 /* --- the thread ------------------------------------------------------------------------------------------------------ */
@@ -277,8 +281,13 @@ static void *run(void *context)
     store->gone = true;
     while (store->kube && !atomic_load(&store->stopping)) {
         struct rg_kube_failure failure = {0};
-        const enum rg_status status = store->gone ? list(store, &failure) : watch(store, &failure);
+        const bool lists = store->gone;
+        const enum rg_status status = lists ? list(store, &failure) : watch(store, &failure);
         if (status == RG_OK) {
+            if (!lists)
+                sleep_for(
+                    store,
+                    PAUSE_LEAST); /* an API server that ends each watch at once is not to be busy with that */
             if (store->has_told_why)
                 rg_info("the API server answers again");
             store->has_told_why = false;

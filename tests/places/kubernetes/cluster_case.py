@@ -104,7 +104,8 @@ class ClusterCase(PoolCase):
         return {device["name"]: device for one in slices for device in one["spec"]["devices"]}
 
     def wait_for_devices(self, n):
-        return wait_until(lambda: len(self.devices()) == n and self.devices(), "%d devices are published" % n)
+        wait_until(lambda: len(self.devices()) == n and self.slices(), "%d devices are published" % n)
+        return self.devices()
 
     def claim(self, name, namespace="team-a"):
         body = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
@@ -149,9 +150,13 @@ class ClusterCase(PoolCase):
 
     # --- what came of it
 
-    def leases(self):
+    def listed(self):
+        """The pool, as its operator sees it."""
         outcome = run(COMMAND, "list", "--json", "-s", self.gpu_server.address, **self.users["robot"])
-        return {lease["lease"]: lease for lease in json.loads(outcome.out)["servers"][0]["pool"]["leases"]}
+        return json.loads(outcome.out)["servers"][0]["pool"]
+
+    def leases(self):
+        return {lease["lease"]: lease for lease in self.listed()["leases"]}
 
     def wait_for_lease(self, claim):
         return wait_until(lambda: self.note(claim, "lease"), "the claim has a lease").split("/")[0]

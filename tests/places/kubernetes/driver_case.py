@@ -6,33 +6,11 @@ test then runs again.
 
 import json
 import os
-import subprocess
 import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-PACKAGES = ["grpcio==1.80.0", "grpcio-tools==1.80.0"]
+from environment import run_in_environment
 
-
-def run_in_environment(build, packages):
-    """Goes on in a virtual environment with these packages; ends the test as skipped where it cannot be made."""
-    folder = os.path.join(os.path.abspath(build), "tests", "kubernetes-python")
-    python = os.path.join(folder, "bin", "python3")
-    wanted = "\n".join(packages)
-    if os.path.realpath(sys.prefix) == os.path.realpath(folder):
-        return
-    mark = os.path.join(folder, "packages")
-    if not os.path.exists(mark) or open(mark).read() != wanted:
-        made = subprocess.run([sys.executable, "-m", "venv", folder]).returncode == 0 and subprocess.run(
-            [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages]).returncode == 0
-        if not made:
-            print("these are not here and cannot be installed: " + wanted)
-            sys.exit(77)
-        with open(mark, "w") as file:
-            file.write(wanted)
-    os.execv(python, [python, *sys.argv])
-
-
-run_in_environment(sys.argv[1], PACKAGES)
+run_in_environment(sys.argv[1])
 
 import kubelet  # noqa: E402
 from cluster_case import STAGE, ClusterCase, Program, wait_until  # noqa: E402
