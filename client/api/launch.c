@@ -341,8 +341,8 @@ static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream
     const struct rg_function *here = function;
     if (!function)
         return CUDA_ERROR_INVALID_HANDLE;
-    if (function->context && function->context != call.context) /* 0: a kernel's, which has one in each */
-        return CUDA_ERROR_INVALID_HANDLE;
+    if (rg_handle_kind((uint64_t)f) == RG_KIND_FUNCTION && function->context != call.context)
+        return CUDA_ERROR_INVALID_HANDLE; /* a kernel has a function in each context */
     CUresult status = check_stream(stream, call.context);
     if (status == CUDA_SUCCESS && rg_several_servers())
         status = rg_homes_differ(rg_home_of(RG_KIND_FUNCTION, (uint64_t)f), 0)
