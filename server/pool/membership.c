@@ -86,6 +86,26 @@ static json_t *server_json(const struct rg_agent *agent)
         labels_json((const char(*)[RG_CONTROL_TEXT])agent->settings.taints, agent->settings.n_taints));
 }
 
+/* What a lease has of a GPU of ours, unless that is there. */
+static void add_share(const struct rg_agent *agent, struct rg_pool_gpu *gpu, const char *id,
+                      const json_t *lease)
+{
+    const json_t *one;
+    size_t i;
+    for (uint32_t j = 0; j < gpu->n_shares; j++)
+        if (strcmp(gpu->shares[j].lease, id) == 0)
+            return;
+    json_array_foreach(json_object_get(lease, "gpus"), i, one)
+    {
+        if (strcmp(rg_pool_get_text(one, "server", ""), agent->id) != 0 ||
+            rg_pool_get_number(one, "index", UINT64_MAX) != gpu->index || gpu->n_shares == RG_POOL_SHARES_MAX)
+            continue;
+        struct rg_pool_share *share = &gpu->shares[gpu->n_shares++];
+        snprintf(share->lease, sizeof share->lease, "%s", id);
+        share->memory = rg_pool_get_number(one, "memory", gpu->memory);
+    }
+}
+
 /* A GPU as the driver has it, with what is granted of it. */
 static json_t *gpu_json(const struct rg_agent *agent, const struct rg_device_info *device, int64_t *changed)
 {
@@ -105,22 +125,11 @@ static json_t *gpu_json(const struct rg_agent *agent, const struct rg_device_inf
     snprintf(gpu.uuid, sizeof gpu.uuid,
              "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2],
              u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
-    /* etcd has lost it while sessions ran here: they have what they had */
-    for (uint32_t i = 0; !known && i < agent->own.n; i++) {
-        const struct rg_own_lease *lease = agent->own.leases[i];
-        const json_t *one;
-        size_t j;
-        json_array_foreach(json_object_get(lease->value, "gpus"), j, one)
-        {
-            if (strcmp(rg_pool_get_text(one, "server", ""), agent->id) != 0 ||
-                rg_pool_get_number(one, "index", UINT64_MAX) != device->ordinal ||
-                gpu.n_shares == RG_POOL_SHARES_MAX)
-                continue;
-            struct rg_pool_share *share = &gpu.shares[gpu.n_shares++];
-            snprintf(share->lease, sizeof share->lease, "%s", lease->id);
-            share->memory = rg_pool_get_number(one, "memory", gpu.memory);
-        }
-    }
+    /* etcd has lost it while sessions ran here, or while it could be granted without our knowing: they have what they had */
+    for (uint32_t i = 0; !known && i < agent->own.n; i++)
+        add_share(agent, &gpu, agent->own.leases[i]->id, agent->own.leases[i]->value);
+    for (uint32_t i = 0; !known && i < agent->mirror.n_leases; i++)
+        add_share(agent, &gpu, agent->mirror.leases[i]->id, agent->mirror.leases[i]->value);
     return rg_pool_gpu_json(&gpu);
 }
 

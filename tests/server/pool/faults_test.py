@@ -67,6 +67,27 @@ class Faults(PoolCase):
         self.assertIn("has left the pool", first.log())
         wait_until(lambda: len(self.pool(second)["servers"]) == 1, "the server that has stopped is gone", 8)
 
+    def test_what_was_granted_of_a_server_that_was_cut_off(self):
+        """By another, which still took it for alive: the lease has its GPU when the server is back."""
+        etcd = self.keep(Etcd())
+        first, second = self.server(etcd.urls, "--pool-label", "room=north"), self.server(etcd.urls)
+        wait_until(lambda: len(self.pool(second)["servers"]) == 2, "both are in the pool")
+        agent = first.agent()
+        os.kill(agent, signal.SIGSTOP)
+        try:
+            outcome = run(COMMAND, "request", "--json", "-s", second.address, "--filter", "labels.room=north", "--for", "1h")
+            self.assertEqual(outcome.status, 0, outcome)
+            wait_until(lambda: len(self.pool(second)["servers"]) == 1, "the server is taken for dead")
+        finally:
+            os.kill(agent, signal.SIGCONT)
+        wait_until(lambda: len(self.pool(second)["servers"]) == 2, "it is back")
+        lease = json.loads(outcome.out)
+        self.assertEqual(self.gpus(second)[(first.address, lease["devices"][0]["index"])], 0)
+        running = self.running(second, "--lease", lease["lease"]).wait_for("begun 1")
+        self.assertIn("works", running.finish())
+        self.assertEqual(run(COMMAND, "release", "-s", second.address, lease["lease"]).status, 0)
+        self.wait_free(second, 4)
+
     def test_a_clock_jumps(self):
         """An hour ahead, an hour behind, right again, every three seconds, on one of two servers."""
         etcd = self.keep(Etcd())
