@@ -227,7 +227,7 @@ def prepend(directory):
 
 
 def read_stats(path):
-    """The sum of the statistics that the processes of a run left, one JSON object a line."""
+    """The sums of the statistics that the processes of a run left, one JSON object a line; lists one behind the other."""
     total = {}
     with open(path) as file:
         for line in file:
@@ -235,6 +235,8 @@ def read_stats(path):
                 for key, value in json.loads(line).items():
                     if key != "pid" and isinstance(value, (int, float)) and not isinstance(value, bool):
                         total[key] = total.get(key, 0) + value
+                    elif isinstance(value, list):
+                        total.setdefault(key, []).extend(value)
             except (ValueError, AttributeError):
                 raise Failure("the statistics hold a line that is no JSON object: %r" % line)
     return total

@@ -126,6 +126,10 @@ static void report(void *user, enum rg_resumable_event event, const struct rg_re
         break;
     case RG_RESUMABLE_RESUMED:
         session->told_lost = false;
+        session->stats.resumed++;
+        session->stats.without_ns += rg_now_ns() - loss->since_ns;
+        if (session->moved)
+            session->stats.left_rdma_ns = loss->since_ns;
         rg_warn("lost the connection to %s%s; the session goes on%s after %.1f s", session->server,
                 session->moved ? " (rdma)" : "", session->moved ? " over TCP" : "",
                 seconds_since(loss->since_ns));

@@ -34,6 +34,20 @@ static void json_name(const char *name, char *out, size_t size)
     rg_printable_clean(out);
 }
 
+/* What the first session was connected by, one after the other, and for how long: a list in JSON. */
+static void json_links(uint64_t now, char *out, size_t size)
+{
+    const uint64_t left = rg_sessions[0].stats.left_rdma_ns, since = left ? left : started;
+    const unsigned long long before_us = left > started ? (left - started) / 1000 : 0,
+                             us = (now - since) / 1000;
+    size_t used = 0;
+    if (left)
+        used = (size_t)snprintf(out, size, "{\"transport\":\"rdma\",\"seconds\":%llu.%06llu},",
+                                before_us / 1000000, before_us % 1000000);
+    snprintf(out + used, size - used, "{\"transport\":\"%s\",\"seconds\":%llu.%06llu}",
+             rg_conn_transport(rg_sessions[0].conn), us / 1000000, us % 1000000);
+}
+
 /*
  * Runs when the client core is unloaded, which is at exit: after main and the application's own handlers, and before
  * the core's other destructors, which run in the order of their numbers from above: what they do is not the program's.
@@ -59,6 +73,8 @@ __attribute__((destructor(104))) static void write_stats(void)
         sum.peer_direct += stats->peer_direct;
         sum.peer_by_client += stats->peer_by_client;
         sum.waited_ns += stats->waited_ns;
+        sum.resumed += stats->resumed;
+        sum.without_ns += stats->without_ns;
         struct rg_conn_statistics one;
         rg_conn_get_statistics(rg_sessions[i].conn, &one);
         bulk.bulk_copied_sent += one.bulk_copied_sent;
@@ -80,9 +96,12 @@ __attribute__((destructor(104))) static void write_stats(void)
         encrypted = encrypted && one.encrypted;
     }
     json_name(rg_sessions[0].credentials.name, identity, sizeof identity);
-    char line[1400];
+    char line[1800], links[256];
+    const uint64_t now = rg_now_ns();
+    json_links(now, links, sizeof links);
     /* in integers: %f would write the decimal point of the program's locale */
-    const unsigned long long us = (rg_now_ns() - started) / 1000, waited_us = sum.waited_ns / 1000;
+    const unsigned long long us = (now - started) / 1000, waited_us = sum.waited_ns / 1000,
+                             without_us = sum.without_ns / 1000;
     int length = snprintf(
         line, sizeof line,
         "{\"pid\":%d,\"transport\":\"%s\",\"seconds\":%llu.%06llu,\"waited\":%llu.%06llu,\"calls\":%llu,"
@@ -90,7 +109,8 @@ __attribute__((destructor(104))) static void write_stats(void)
         "\"messages_received\":%llu,\"bytes_sent\":%llu,\"bytes_repeated\":%llu,\"bytes_received\":%llu,"
         "\"bulk_copied\":%llu,\"bulk_direct\":%llu,\"bulk_kept\":%llu,\"bulk_connections\":%u,\"compressed_"
         "from\":%llu,\"compressed_to\":%llu,\"peer_direct\":%llu,\"peer_by_client\":%llu,\"encrypted\":%s,"
-        "\"cipher\":\"%s\",\"identity\":\"%s\"}\n",
+        "\"cipher\":\"%s\",\"identity\":\"%s\",\"links\":[%s],\"resumed\":%llu,\"without_connection\":%llu.%"
+        "06llu}\n",
         (int)owner, rg_conn_transport(rg_sessions[0].conn), us / 1000000, us % 1000000, waited_us / 1000000,
         waited_us % 1000000, (unsigned long long)sum.calls, (unsigned long long)sum.round_trips,
         (unsigned long long)sum.sent_messages, (unsigned long long)sum.direct_messages,
@@ -101,7 +121,8 @@ __attribute__((destructor(104))) static void write_stats(void)
         (unsigned long long)(bulk.bulk_direct_sent + bulk.bulk_direct_received),
         (unsigned long long)bulk.bulk_kept, bulk.channels, (unsigned long long)bulk.compressed_from,
         (unsigned long long)bulk.compressed_to, (unsigned long long)sum.peer_direct,
-        (unsigned long long)sum.peer_by_client, encrypted ? "true" : "false", security.cipher, identity);
+        (unsigned long long)sum.peer_by_client, encrypted ? "true" : "false", security.cipher, identity,
+        links, (unsigned long long)sum.resumed, without_us / 1000000, without_us % 1000000);
     int fd = strcmp(path, "-") == 0 ? dup(2) : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd < 0 || write(fd, line, (size_t)length) != length)
         rg_warn("cannot write statistics to %s: %s", path, strerror(errno));

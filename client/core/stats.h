@@ -20,6 +20,9 @@ struct rg_stats {
     /* of copies from other servers to this one: bytes from server to server, and through the client */
     _Atomic uint64_t peer_direct, peer_by_client;
     _Atomic uint64_t waited_ns; /* that calls of all threads waited for replies */
+    /* losses of the connection that the session has outlived, and the time without one; the reconnector (connect/reconnect.c) */
+    _Atomic uint64_t resumed, without_ns;
+    _Atomic uint64_t left_rdma_ns; /* when it lost the RDMA that it had moved to; 0: it has not */
 };
 
 /**

@@ -113,7 +113,11 @@ def test_resumed_session(build, seeds=(1, 2)):
                                               environment={"REMOTE_GPU_FILTER": what})
                     expect(result.status == direct.status == 0 and result.output == direct.output,
                            "%s with %s is not as directly" % (name, what), direct, result, server.log())
-                    cuts += result.errors.count("the session goes on")
+                    goes_on = result.errors.count("the session goes on")
+                    expect(result.stats["resumed"] == goes_on and (result.stats["without_connection"] > 0) == (goes_on > 0) and
+                           [0 < link["seconds"] <= result.stats["seconds"] for link in result.stats["links"]] == [True],
+                           "the statistics do not say how the session was connected", result)
+                    cuts += goes_on
             expect(cuts > 0, "no connection was lost", server.log())
             still_serves(build, server)
 

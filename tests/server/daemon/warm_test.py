@@ -166,6 +166,16 @@ class Warm(unittest.TestCase):
             self.assertNotEqual(result.status, 0)
             self.await_warm()
 
+    def test_exclusive_compute_mode(self):
+        """Where one process at a time has contexts, a warm worker is in nobody's way: it has none yet."""
+        port = "127.0.0.1:%d" % free_port()
+        self.serve("--listen", port, behave="nvidia:init=0:context=0:exclusive=1")
+        self.run_one()
+        self.await_warm()
+        self.assertFalse(self.run_one(address=port)[0])  # another identity's, beside the warm one
+        self.await_warm()
+        self.assertTrue(self.run_one(address=port)[0])
+
     def test_kept_for_a_time(self):
         self.serve("--warm-time", "2")
         self.run_one()
