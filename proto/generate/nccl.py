@@ -105,7 +105,8 @@ def emit(functions, later, out):
         functions, later, '#include "softgpu/nccl/functions.h"', lambda function: "sg_" + function.name, "sg_nccl_later"))
     every = [function.name for function in functions] + later
     names = "".join(f"        {prefix}{name};\n" for name in every for prefix in ("", "p"))
-    write(os.path.join(out, "interpose", "nccl.map"), "{\n    global:\n" + names + "    local:\n        *;\n};\n")
+    for folder, more in (("interpose", ""), ("softgpu", "        rg_nccl_extension;\n")):
+        write(os.path.join(out, folder, "nccl.map"), "{\n    global:\n" + names + more + "    local:\n        *;\n};\n")
 
 
 def page(functions, later, path):

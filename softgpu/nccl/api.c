@@ -3,48 +3,18 @@
 #include "softgpu/nccl/driver.h"
 #include "softgpu/nccl/functions.h"
 #include "softgpu/nccl/group.h"
+#include "softgpu/nccl/meeting.h"
 
-#include "common/base/log.h"
 #include "common/cuda/nccl.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 /* --- what went wrong ------------------------------------------------------------------------------------ */
-
-static pthread_mutex_t last_lock = PTHREAD_MUTEX_INITIALIZER;
-static char last_error[512];
-
-ncclResult_t sg_nccl_fail(ncclResult_t result, const char *format, ...)
-{
-    char text[512];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    pthread_mutex_lock(&last_lock);
-    snprintf(last_error, sizeof last_error, "%s", text);
-    pthread_mutex_unlock(&last_lock);
-    rg_info("NCCL: %s", text);
-    return result;
-}
 
 ncclResult_t sg_nccl_later(const char *name)
 {
     return sg_nccl_fail(ncclInvalidUsage, "%s is of a later version than 2.27", name);
-}
-
-const char *sg_ncclGetLastError(ncclComm_t comm)
-{
-    static __thread char copy[sizeof last_error];
-    (void)comm; /* NCCL's is the process's, too */
-    pthread_mutex_lock(&last_lock);
-    snprintf(copy, sizeof copy, "%s", last_error);
-    pthread_mutex_unlock(&last_lock);
-    return copy;
 }
 
 const char *sg_ncclGetErrorString(ncclResult_t result)
@@ -66,19 +36,17 @@ ncclResult_t sg_ncclGetVersion(int *version)
 
 /* --- communicators -------------------------------------------------------------------------------------- */
 
-bool sg_nccl_new_id(ncclUniqueId *id)
-{
-    memset(id, 0, sizeof *id);
-    return getrandom(id->internal, 64, 0) == 64;
-}
-
 ncclResult_t sg_ncclGetUniqueId(ncclUniqueId *id)
 {
     if (!id)
         return sg_nccl_fail(ncclInvalidArgument, "ncclGetUniqueId: there is no place for the id");
-    return sg_nccl_new_id(id)
-               ? ncclSuccess
-               : sg_nccl_fail(ncclSystemError, "ncclGetUniqueId: the system gives no random numbers");
+    _Static_assert(sizeof(struct rg_nccl_id) == sizeof *id, "an id is an id of NCCL's");
+    struct rg_nccl_id made;
+    const bool whole = sg_meeting_new(&made);
+    memcpy(id, &made, sizeof *id);
+    return whole ? ncclSuccess
+                 : sg_nccl_fail(ncclSystemError,
+                                "ncclGetUniqueId: the system gives no random numbers, or no memory");
 }
 
 /* Members that older versions of the structure end before are not looked at. */

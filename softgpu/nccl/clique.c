@@ -3,9 +3,14 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "softgpu/nccl/deadline.h"
+#include "common/base/printable.h"
 #include "softgpu/nccl/driver.h"
 #include "softgpu/nccl/exchange.h"
+#include "softgpu/nccl/far.h"
+#include "softgpu/nccl/list.h"
+#include "softgpu/nccl/meeting.h"
+#include "softgpu/nccl/peer.h"
+#include "softgpu/nccl/split.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,6 +21,16 @@
 #define LOOK_NS 50000000 /* between looks whether the device has failed, for who waits for its streams */
 
 /* --- failures ------------------------------------------------------------------------------------------- */
+
+void sg_clique_tell_all(const struct sg_clique *clique, const struct sg_wire *wire, const void *behind,
+                        size_t size)
+{
+    if (!clique->placed && clique->root_peer)
+        sg_peer_tell(clique->root_peer, wire, behind, size);
+    for (int i = 0; i < clique->n_far; i++)
+        if (clique->far[i].peer && !clique->far[i].gone)
+            sg_peer_tell(clique->far[i].peer, wire, behind, size);
+}
 
 void sg_clique_fail_locked(struct sg_clique *clique, ncclResult_t error, const char *format, ...)
 {
@@ -28,8 +43,20 @@ void sg_clique_fail_locked(struct sg_clique *clique, ncclResult_t error, const c
     clique->error = error;
     sg_exchange_release(clique);
     pthread_cond_broadcast(&clique->changed);
+    sg_clique_tell_all(clique,
+                       &(struct sg_wire){.type = SG_WIRE_FAIL, .clique = clique->key, .rank = (int)error},
+                       clique->why, strlen(clique->why) + 1);
     (void)sg_nccl_fail(error, "%s", clique->why);
     rg_warn("NCCL: %s", clique->why);
+}
+
+void sg_clique_told_failure(struct sg_clique *clique, int error, const void *text, size_t size)
+{
+    char why[SG_NCCL_WHY] = "";
+    memcpy(why, text, size < sizeof why ? size : sizeof why - 1);
+    rg_printable_clean(why);
+    sg_clique_fail_locked(clique, error > 0 && error < ncclInProgress ? (ncclResult_t)error : ncclRemoteError,
+                          "%s", why);
 }
 
 ncclResult_t sg_clique_failed(struct sg_clique *clique)
@@ -40,21 +67,91 @@ ncclResult_t sg_clique_failed(struct sg_clique *clique)
     return error;
 }
 
+bool sg_clique_has_begun(const struct sg_clique *clique)
+{
+    bool begun = clique->placed && clique->joined == clique->here;
+    for (int i = 0; i < clique->n_far && begun; i++)
+        begun = clique->far[i].ready;
+    return begun;
+}
+
 ncclResult_t sg_clique_state(ncclComm_t comm)
 {
     struct sg_clique *clique = comm->clique;
     pthread_mutex_lock(&clique->lock);
     const ncclResult_t state = clique->error != ncclSuccess   ? clique->error
-                               : clique->joined < clique->n   ? ncclInProgress
+                               : !sg_clique_has_begun(clique) ? ncclInProgress
                                : comm->ended && comm->pending ? ncclInProgress
                                                               : ncclSuccess;
     pthread_mutex_unlock(&clique->lock);
     return state;
 }
 
+/* --- the end of a clique -------------------------------------------------------------------------------- */
+
+static void drop_from_list(const struct sg_clique *clique)
+{
+    for (struct sg_clique **at = sg_cliques(); *at; at = &(*at)->next)
+        if (*at == clique) {
+            *at = clique->next;
+            return;
+        }
+}
+
+/* Nobody knows it any more. */
+static void end_clique(struct sg_clique *clique)
+{
+    sg_exchange_fini(clique);
+    sg_far_fini(clique);
+    sg_splits_fini(clique);
+    pthread_cond_destroy(&clique->changed);
+    pthread_mutex_destroy(&clique->lock);
+    free(clique->far);
+    free(clique);
+}
+
+void sg_clique_unuse(struct sg_clique *clique)
+{
+    const bool last = --clique->users == 0 && clique->over;
+    pthread_cond_broadcast(&clique->changed);
+    pthread_mutex_unlock(&clique->lock);
+    if (last)
+        end_clique(clique);
+}
+
+/*
+ * The last member has left: what other processes are still to get of it is sent, and they are told. The list's lock is held, and given
+ * up meanwhile. Whether the clique is the caller's to end; else who is still at work for it does that, or (`broken`) nobody can.
+ */
+static bool finish(struct sg_clique *clique, bool broken)
+{
+    sg_cliques_unlock();
+    pthread_mutex_lock(&clique->lock);
+    while (clique->n_far && clique->exchanges && clique->error == ncclSuccess && !broken)
+        pthread_cond_wait(&clique->changed, &clique->lock);
+    pthread_mutex_unlock(&clique->lock);
+    sg_cliques_lock();
+    drop_from_list(clique);
+    pthread_mutex_lock(&clique->lock);
+    sg_clique_tell_all(clique, &(struct sg_wire){.type = SG_WIRE_LEAVE, .clique = clique->key}, NULL, 0);
+    for (int i = 0; i < clique->n_far; i++)
+        clique->far[i].peer = NULL; /* who is not in the list is not told when one is lost */
+    const bool failed = clique->error != ncclSuccess;
+    pthread_mutex_unlock(&clique->lock);
+    for (int i = 0; i < clique->n_far; i++)
+        sg_peer_flush(clique->far[i].place.process);
+    if (clique->root == sg_process() && failed)
+        sg_meeting_failed(clique->key, clique->error, clique->why);
+    pthread_mutex_lock(&clique->lock);
+    clique->over = !broken;
+    const bool free_now = !broken && !clique->users;
+    pthread_mutex_unlock(&clique->lock);
+    return free_now;
+}
+
 /* --- joining -------------------------------------------------------------------------------------------- */
 
-static ncclComm_t new_comm(int rank, bool blocking)
+ncclComm_t sg_comm_new(int rank, bool blocking)
 {
     ncclComm_t comm = calloc(1, sizeof *comm);
     if (comm) {
@@ -64,7 +161,7 @@ static ncclComm_t new_comm(int rank, bool blocking)
     return comm;
 }
 
-static struct sg_clique *new_clique(const ncclUniqueId *id, int n)
+struct sg_clique *sg_clique_new(uint64_t key, int n)
 {
     struct sg_clique *clique = calloc(1, sizeof *clique);
     if (!clique)
@@ -75,13 +172,15 @@ static struct sg_clique *new_clique(const ncclUniqueId *id, int n)
     pthread_mutex_init(&clique->lock, NULL);
     pthread_cond_init(&clique->changed, &attributes);
     pthread_condattr_destroy(&attributes);
+    clique->key = key;
+    clique->root = sg_process();
+    memset(clique->at, -1, sizeof clique->at);
     clique->n = n;
     clique->began_ns = rg_now_ns();
-    memcpy(clique->id, id->internal, sizeof clique->id);
     return clique;
 }
 
-static void add_member(struct sg_clique *clique, ncclComm_t comm)
+void sg_clique_add_member(struct sg_clique *clique, ncclComm_t comm)
 {
     comm->clique = clique;
     clique->members[comm->rank] = comm;
@@ -119,60 +218,121 @@ static void free_comm(ncclComm_t comm)
     free(comm);
 }
 
-/* The clique of the id, made if it is new; the list's lock is held. */
-static ncclResult_t find_clique(const ncclUniqueId *id, int n, int rank, struct sg_clique **found)
+struct sg_clique *sg_clique_by_key(uint64_t key)
 {
     struct sg_clique *clique = *sg_cliques();
-    while (clique && memcmp(clique->id, id->internal, sizeof clique->id) != 0)
+    while (clique && clique->key != key)
         clique = clique->next;
+    return clique;
+}
+
+void sg_clique_enter(struct sg_clique *clique)
+{
+    clique->next = *sg_cliques();
+    *sg_cliques() = clique;
+    pthread_mutex_lock(&clique->lock);
+    sg_clique_take_ready(clique);
+    for (int i = 0; i < clique->n_far; i++)
+        if (!clique->far[i].peer)
+            sg_clique_fail_locked(clique, ncclRemoteError, "the connection to another process has ended");
+    sg_clique_say_ready(clique);
+    pthread_mutex_unlock(&clique->lock);
+}
+
+/* The clique of the id, made if it is new; the list's lock is held. */
+static ncclResult_t find_clique(const struct rg_nccl_id *id, int n, int rank, struct sg_clique **found)
+{
+    struct sg_clique *clique = sg_clique_by_key(id->key);
     if (clique) {
         pthread_mutex_lock(&clique->lock);
-        const bool there = clique->members[rank < clique->n ? rank : 0] != NULL,
-                   full = clique->joined == clique->n;
+        const bool there = clique->members[rank < clique->n ? rank : 0] != NULL, placed = clique->placed;
+        const ncclResult_t error = clique->error;
         pthread_mutex_unlock(&clique->lock);
+        if (error != ncclSuccess)
+            return sg_nccl_fail(error, "%s", clique->why);
         if (clique->n != n)
             return sg_nccl_fail(ncclInvalidArgument, "rank %d wants %d ranks where others of its id want %d",
                                 rank, n, clique->n);
-        if (there || full)
+        if (there || placed)
             return sg_nccl_fail(ncclInvalidUsage,
                                 "rank %d of this id is there already: each id is good for one communicator, "
-                                "and each rank for one "
-                                "of its members",
+                                "and each rank for one of its members",
                                 rank);
     } else {
-        clique = new_clique(id, n);
+        clique = sg_clique_new(id->key, n);
         if (!clique)
             return sg_nccl_fail(ncclSystemError, "out of memory");
-        clique->next = *sg_cliques();
-        *sg_cliques() = clique;
+        clique->root = id->process;
+        memcpy(clique->root_place, id->place, sizeof clique->root_place);
+        clique->root_peer = id->process == sg_process() ? NULL : sg_peer_find(id->process);
+        sg_clique_enter(clique);
     }
     *found = clique;
     return ncclSuccess;
 }
 
-ncclResult_t sg_clique_join(const ncclUniqueId *id, int n, int rank, bool blocking, bool primary,
+/* Takes a member out again, which could not join; the list's lock is held. */
+static void remove_member(struct sg_clique *clique, ncclComm_t comm)
+{
+    pthread_mutex_lock(&clique->lock);
+    clique->members[comm->rank] = NULL;
+    const bool empty = --clique->joined == 0 && !clique->users;
+    pthread_mutex_unlock(&clique->lock);
+    if (empty) {
+        drop_from_list(clique);
+        end_clique(clique);
+    }
+}
+
+/* The list's lock is held. */
+static ncclResult_t join(const struct rg_nccl_id *id, int n, int rank, ncclComm_t comm)
+{
+    struct sg_clique *clique = NULL;
+    char why[SG_NCCL_WHY];
+    const ncclResult_t found = find_clique(id, n, rank, &clique);
+    if (found != ncclSuccess)
+        return found;
+    pthread_mutex_lock(&clique->lock);
+    sg_clique_add_member(clique, comm);
+    if (clique->root_peer)
+        sg_clique_join_far(clique, rank);
+    pthread_mutex_unlock(&clique->lock);
+    if (clique->root != sg_process())
+        return ncclSuccess; /* how that went is told later */
+    const ncclResult_t result = sg_meeting_join(id->key, rank, n, why);
+    if (result == ncclSuccess)
+        return ncclSuccess;
+    remove_member(clique, comm);
+    return sg_nccl_fail(result, "%s", why);
+}
+
+ncclResult_t sg_clique_join(const ncclUniqueId *given, int n, int rank, bool blocking, bool primary,
                             ncclComm_t *out)
 {
-    ncclComm_t comm = new_comm(rank, blocking);
+    struct rg_nccl_id id;
+    memcpy(&id, given, sizeof id);
+    if (!rg_nccl_id_is_ours(given))
+        return sg_nccl_fail(ncclInvalidArgument,
+                            "rank %d: the id was not made by the NCCL of a software device", rank);
+    if (id.process != sg_process() && !sg_has_network())
+        return sg_nccl_fail(
+            ncclSystemError,
+            "rank %d: the id was made in another process: ranks in several processes find each "
+            "other as clients of remote-gpud alone",
+            rank);
+    ncclComm_t comm = sg_comm_new(rank, blocking);
     if (!comm)
         return sg_nccl_fail(ncclSystemError, "out of memory");
-    struct sg_clique *clique = NULL;
     ncclResult_t result = take_context(comm, primary);
     if (result == ncclSuccess) {
         sg_cliques_lock();
-        result = find_clique(id, n, rank, &clique);
-        if (result == ncclSuccess) {
-            pthread_mutex_lock(&clique->lock);
-            add_member(clique, comm);
-            pthread_mutex_unlock(&clique->lock);
-        }
+        result = join(&id, n, rank, comm);
         sg_cliques_unlock();
     }
     if (result != ncclSuccess) {
         free_comm(comm);
         return result;
     }
-    sg_deadline_watch();
     *out = comm;
     return ncclSuccess;
 }
@@ -181,136 +341,9 @@ ncclResult_t sg_clique_wait_joined(ncclComm_t comm)
 {
     struct sg_clique *clique = comm->clique;
     pthread_mutex_lock(&clique->lock);
-    while (clique->joined < clique->n && clique->error == ncclSuccess)
+    while (!sg_clique_has_begun(clique) && clique->error == ncclSuccess)
         pthread_cond_wait(&clique->changed, &clique->lock);
     const ncclResult_t result = clique->error;
-    pthread_mutex_unlock(&clique->lock);
-    return result;
-}
-
-/* --- splitting ------------------------------------------------------------------------------------------ */
-
-struct sg_split {
-    struct sg_split *next;
-    uint64_t number; /* of the clique's splits */
-    int entered, waited;
-    bool done;
-    ncclResult_t result;
-    struct {
-        int color, key;
-        bool blocking;
-        ncclComm_t comm; /* the new one */
-        ncclComm_t *out;
-    } of[SG_NCCL_RANKS_MAX];
-};
-
-/* The ranks of a colour in the order of their keys, those of equal keys in that of their ranks. */
-static int ranks_of(const struct sg_split *split, int n, int color, int *ranks)
-{
-    int count = 0;
-    for (int rank = 0; rank < n; rank++) {
-        if (split->of[rank].color != color)
-            continue;
-        int at = count++;
-        for (; at > 0 && split->of[ranks[at - 1]].key > split->of[rank].key; at--)
-            ranks[at] = ranks[at - 1];
-        ranks[at] = rank;
-    }
-    return count;
-}
-
-/* Makes the clique of one colour. False: out of memory. */
-static bool make_part(const struct sg_clique *clique, struct sg_split *split, int color)
-{
-    int ranks[SG_NCCL_RANKS_MAX];
-    const int n = ranks_of(split, clique->n, color, ranks);
-    ncclUniqueId id;
-    struct sg_clique *part = sg_nccl_new_id(&id) ? new_clique(&id, n) : NULL; /* nobody else learns it */
-    bool whole = part != NULL;
-    for (int rank = 0; whole && rank < n; rank++) {
-        const ncclComm_t parent = clique->members[ranks[rank]];
-        ncclComm_t comm = new_comm(rank, split->of[ranks[rank]].blocking);
-        whole = comm != NULL;
-        if (!whole)
-            break;
-        comm->context = parent->context;
-        comm->device = parent->device;
-        comm->retained = parent->retained && sg_nccl_driver()->p_cuDevicePrimaryCtxRetain(
-                                                 &comm->context, comm->device) == CUDA_SUCCESS;
-        split->of[ranks[rank]].comm = comm;
-        add_member(part, comm);
-    }
-    if (!part)
-        return false;
-    sg_cliques_lock();
-    part->next = *sg_cliques();
-    *sg_cliques() = part;
-    sg_cliques_unlock();
-    return whole;
-}
-
-/* All ranks have entered. No lock is held: nobody else touches the split until it is done. */
-static ncclResult_t make_parts(const struct sg_clique *clique, struct sg_split *split)
-{
-    for (int rank = 0; rank < clique->n; rank++)
-        if (split->of[rank].color != NCCL_SPLIT_NOCOLOR && !split->of[rank].comm &&
-            !make_part(clique, split, split->of[rank].color))
-            return sg_nccl_fail(ncclSystemError, "out of memory");
-    return ncclSuccess;
-}
-
-ncclResult_t sg_clique_split(ncclComm_t comm, int color, int key, bool blocking, ncclComm_t *out,
-                             struct sg_split **entered)
-{
-    struct sg_clique *clique = comm->clique;
-    pthread_mutex_lock(&clique->lock);
-    const uint64_t number = comm->splits++;
-    struct sg_split *split = clique->splits;
-    while (split && split->number != number)
-        split = split->next;
-    if (!split && (split = calloc(1, sizeof *split)) != NULL) {
-        split->number = number;
-        split->next = clique->splits;
-        clique->splits = split;
-    }
-    bool last = false;
-    if (split) {
-        split->of[comm->rank].color = color;
-        split->of[comm->rank].key = key;
-        split->of[comm->rank].blocking = blocking;
-        split->of[comm->rank].out = out;
-        last = ++split->entered == clique->n;
-    }
-    pthread_mutex_unlock(&clique->lock);
-    if (!split)
-        return sg_nccl_fail(ncclSystemError, "out of memory");
-    if (last) {
-        const ncclResult_t result = make_parts(clique, split);
-        pthread_mutex_lock(&clique->lock);
-        split->result = result;
-        split->done = true;
-        pthread_cond_broadcast(&clique->changed);
-        pthread_mutex_unlock(&clique->lock);
-    }
-    *entered = split;
-    return ncclSuccess;
-}
-
-ncclResult_t sg_clique_wait_split(ncclComm_t comm, struct sg_split *split)
-{
-    struct sg_clique *clique = comm->clique;
-    pthread_mutex_lock(&clique->lock);
-    while (!split->done && clique->error == ncclSuccess)
-        pthread_cond_wait(&clique->changed, &clique->lock);
-    const ncclResult_t result = split->done ? split->result : clique->error;
-    *split->of[comm->rank].out = split->of[comm->rank].comm;
-    if (++split->waited == clique->n) {
-        struct sg_split **at = &clique->splits;
-        while (*at != split)
-            at = &(*at)->next;
-        *at = split->next;
-        free(split);
-    }
     pthread_mutex_unlock(&clique->lock);
     return result;
 }
@@ -351,20 +384,6 @@ ncclResult_t sg_clique_wait_idle(ncclComm_t comm)
     return result;
 }
 
-/* The last rank has left. */
-static void end_clique(struct sg_clique *clique)
-{
-    sg_exchange_fini(clique);
-    while (clique->splits) {
-        struct sg_split *split = clique->splits;
-        clique->splits = split->next;
-        free(split);
-    }
-    pthread_cond_destroy(&clique->changed);
-    pthread_mutex_destroy(&clique->lock);
-    free(clique);
-}
-
 ncclResult_t sg_clique_leave(ncclComm_t comm, bool abort)
 {
     struct sg_clique *clique = comm->clique;
@@ -378,20 +397,18 @@ ncclResult_t sg_clique_leave(ncclComm_t comm, bool abort)
         idle == ncclUnhandledCudaError; /* steps that will never run name the communicator and its clique */
     sg_cliques_lock();
     pthread_mutex_lock(&clique->lock);
-    const bool complete = clique->joined == clique->n;
-    if (!complete) /* nobody else will come to it */
+    if (!sg_clique_has_begun(clique)) /* nobody else will come to it */
         sg_clique_fail_locked(clique, ncclRemoteError, "rank %d left before all had come", comm->rank);
     const bool last = ++clique->left == clique->joined;
-    if (last)
-        for (struct sg_clique **at = sg_cliques(); *at; at = &(*at)->next)
-            if (*at == clique) {
-                *at = clique->next;
-                break;
-            }
     pthread_mutex_unlock(&clique->lock);
-    sg_cliques_unlock();
-    if (last && !broken)
-        end_clique(clique);
+    if (last) {
+        const bool ended = finish(clique, broken);
+        sg_cliques_unlock();
+        if (ended)
+            end_clique(clique);
+    } else {
+        sg_cliques_unlock();
+    }
     if (!broken)
         free_comm(comm);
     return abort || idle == ncclRemoteError ? ncclSuccess : idle;

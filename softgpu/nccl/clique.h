@@ -1,27 +1,31 @@
 /*
  * clique.h - ranks that communicate: what they share, and what each has of its own.
  *
- * A clique is made by the first rank that joins an id, and ends when all have left it. Ranks are threads or devices of one process. A
- * clique that has failed stays so: streams that wait in it go on (with what their buffers hold by then), and each of its ranks is told
- * by ncclCommGetAsyncError and by every later call.
+ * A clique is made by the first rank of this process that joins an id, and ends when all of them have left it. Ranks are threads or
+ * devices of this process (its *members*), or are in other processes (*far*), which the meeting of the id (meeting.h) has named; then
+ * each process has a clique of the same key, and has to be connected to all others before calls may come. A clique that has failed stays
+ * so: streams that wait in it go on (with what their buffers hold by then), and each of its ranks, also the far ones, is told by
+ * ncclCommGetAsyncError and by every later call.
  *
  * Threads: any. clique->lock protects all that may change, and is held while page-locked memory is allocated, but never while a call
- * waits. Host functions of streams take it too. It may be taken with the lock of the list of cliques (deadline.h), not before it.
+ * waits. Host functions of streams take it too. It may be taken with the lock of the list of cliques (list.h), not before it.
  */
 #ifndef SG_NCCL_CLIQUE_H
 #define SG_NCCL_CLIQUE_H
 
 #include "common/cuda/nccl.h"
 #include "softgpu/nccl/reduce.h"
+#include "softgpu/nccl/wire.h"
 
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SG_NCCL_RANKS_MAX     64
 #define SG_NCCL_OPERATORS_MAX 1024 /* of one communicator at a time */
 
+struct sg_come;
 struct sg_exchange;
+struct sg_peer;
 struct sg_split;
 
 struct sg_operator {
@@ -47,25 +51,45 @@ struct ncclComm {
     int n_operators;
 };
 
+/** Another process that has ranks of the clique. */
+struct sg_far {
+    struct sg_wire_place place;
+    struct sg_peer *peer; /* the link to it; NULL: there is none, yet or any more */
+    bool asked;           /* whoever makes links has been told, or the other process is to be */
+    bool ready;           /* it is connected to all others */
+    bool gone;            /* it wants nothing more of the clique */
+    int n_ranks;
+};
+
 struct sg_clique {
     struct sg_clique *next; /* in the list of cliques */
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* joined, pending, error, splits */
-    char id[NCCL_UNIQUE_ID_BYTES];
-    int n, joined, left;
-    uint64_t began_ns; /* the first rank joined */
+    pthread_cond_t changed;    /* joined, placed, ready, pending, exchanges, error, splits */
+    uint64_t key, root;        /* root: the process in which the id was made */
+    struct sg_peer *root_peer; /* until the clique is placed; NULL: there is no link, or it is this process */
+    unsigned char root_place[RG_NCCL_PLACE_BYTES]; /* where that process is found */
+    bool root_asked;                               /* whoever makes links has been told of it */
+    int n, joined, left; /* ranks; of them members that have come, and that have left */
+    int here;            /* how many members there are, once it is placed */
+    bool placed, said_ready;
+    uint64_t began_ns; /* the first member joined */
     struct ncclComm *members[SG_NCCL_RANKS_MAX];
+    int8_t at[SG_NCCL_RANKS_MAX]; /* of each rank, once it is placed: in `far`; -1: a member */
+    struct sg_far *far;
+    int n_far;
+    int users; /* peers' threads that are at work for it: it does not end meanwhile */
+    bool over; /* all members have left */
     struct sg_exchange *exchanges, *spare;
+    struct sg_come *comes; /* of operations that no member has called yet */
+    int n_comes;
     struct sg_split *splits;
+    int n_splits;
     ncclResult_t error; /* ncclSuccess: it has not failed */
-    char why[512];
+    char why[SG_NCCL_WHY];
 };
 
 /** Notes `result` as what the process's last error was, with a sentence; returns it. */
 ncclResult_t sg_nccl_fail(ncclResult_t result, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/** 64 random bytes, and zeros; false: the system gives none. */
-bool sg_nccl_new_id(ncclUniqueId *id);
 
 /**
  * Joins `id` as `rank` of `n`, on the device of the current context. With `primary`, the communicator keeps that device's primary
@@ -75,20 +99,66 @@ ncclResult_t sg_clique_join(const ncclUniqueId *id, int n, int rank, bool blocki
                             ncclComm_t *comm);
 /** Waits until all ranks have joined, or the clique has failed. */
 ncclResult_t sg_clique_wait_joined(ncclComm_t comm);
-/** Enters the split that is comm's next. The new communicator, or NULL for no colour, is at *out when sg_clique_wait_split has returned. */
-ncclResult_t sg_clique_split(ncclComm_t comm, int color, int key, bool blocking, ncclComm_t *out,
-                             struct sg_split **split);
-ncclResult_t sg_clique_wait_split(ncclComm_t comm, struct sg_split *split);
 /** Waits until what comm has put into streams is done. */
 ncclResult_t sg_clique_wait_idle(ncclComm_t comm);
-/** The rank leaves. With `abort`, the clique fails first. Frees comm. */
+/** The rank leaves. With `abort`, the clique fails first; else, if it is the last member, what others are to get is sent. Frees comm. */
 ncclResult_t sg_clique_leave(ncclComm_t comm, bool abort);
 /** ncclSuccess, ncclInProgress or how it failed, which becomes the last error. */
 ncclResult_t sg_clique_state(ncclComm_t comm);
 /** The same without looking whether all have joined. */
 ncclResult_t sg_clique_failed(struct sg_clique *clique);
-/** The clique fails: with its lock held. The first failure counts. */
+/** The clique fails, here and elsewhere: with its lock held. The first failure counts. */
 void sg_clique_fail_locked(struct sg_clique *clique, ncclResult_t error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* --- with the list's lock held --- */
+
+/** The clique of a key; NULL: there is none here. */
+struct sg_clique *sg_clique_by_key(uint64_t key);
+/** A peer has said which process it is; `version` not 0: it is of that version of NCCL, or of another protocol, and of no use. */
+void sg_cliques_met(struct sg_peer *peer, uint64_t process, unsigned version, unsigned protocol);
+/** A link has ended. */
+void sg_cliques_lost(const struct sg_peer *peer);
+/** All fail: the session is over. */
+void sg_cliques_end(void);
+/** A process is ready for a clique that is not here yet. */
+void sg_clique_note_ready(uint64_t key, uint64_t process);
+
+/* --- with the list's lock and the clique's held --- */
+
+/** Who is where, from the meeting: by message, or (peer NULL) here. False: that cannot be. */
+bool sg_clique_place(struct sg_clique *clique, struct sg_peer *peer, const struct sg_wire *wire,
+                     const void *places, size_t size);
+void sg_clique_ready(struct sg_clique *clique, uint64_t process);
+void sg_clique_told_failure(struct sg_clique *clique, int error, const void *text, size_t size);
+void sg_clique_far_left(struct sg_clique *clique, const struct sg_peer *peer);
+/** Which of the far processes that is, an index; -1: none. */
+int sg_clique_far_of(const struct sg_clique *clique, const struct sg_peer *peer);
+
+/* --- between clique.c and placing.c: with the clique's lock held --- */
+
+/** Tells all other processes that can be told; before it is known which those are, the one that will know. */
+void sg_clique_tell_all(const struct sg_clique *clique, const struct sg_wire *wire, const void *behind,
+                        size_t size);
+/** Whether calls may come. */
+bool sg_clique_has_begun(const struct sg_clique *clique);
+/** Says that this process is ready, as soon as it is. */
+void sg_clique_say_ready(struct sg_clique *clique);
+/** What other processes said before the clique was here, or placed; with the list's lock, too. */
+void sg_clique_take_ready(struct sg_clique *clique);
+/** A member of a clique whose id was made in another process joins there. */
+void sg_clique_join_far(const struct sg_clique *clique, int rank);
+
+/* --- for split.c --- */
+
+struct sg_clique *sg_clique_new(uint64_t key, int n);
+ncclComm_t sg_comm_new(int rank, bool blocking);
+/** A member joins: with the clique's lock held, or nobody else knows the clique. */
+void sg_clique_add_member(struct sg_clique *clique, ncclComm_t comm);
+/** Puts a placed clique into the list, whose lock is held. */
+void sg_clique_enter(struct sg_clique *clique);
+
+/** Somebody who is at work for it has done it: with its lock held, which is released. */
+void sg_clique_unuse(struct sg_clique *clique);
 
 #endif

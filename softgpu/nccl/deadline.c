@@ -5,6 +5,9 @@
 #include "common/base/log.h"
 #include "common/base/thread.h"
 #include "softgpu/nccl/exchange.h"
+#include "softgpu/nccl/list.h"
+#include "softgpu/nccl/meeting.h"
+#include "softgpu/nccl/peer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,32 +18,35 @@
 #define LOOK_MOST_NS   1000000000ull
 #define LOOK_LEAST_NS  5000000ull
 
-static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct sg_clique *list;
 static uint64_t timeout_ns; /* 0: no end */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-void sg_cliques_lock(void)
+/* Why a clique has not begun, in words. */
+static void say_missing(const struct sg_clique *clique, char *text, size_t size)
 {
-    pthread_mutex_lock(&list_lock);
-}
-
-void sg_cliques_unlock(void)
-{
-    pthread_mutex_unlock(&list_lock);
-}
-
-struct sg_clique **sg_cliques(void)
-{
-    return &list;
-}
-
-static void missing(const struct sg_clique *clique, char *text, size_t size)
-{
+    if (!clique->placed) {
+        snprintf(text, size, "the process that made the id %s",
+                 clique->root_peer ? "did not answer" : "was not reached");
+        return;
+    }
     int length = 0;
     for (int rank = 0; rank < clique->n && (size_t)length < size; rank++)
-        if (!clique->members[rank])
-            length += snprintf(text + length, size - (size_t)length, "%s%d", length ? ", " : "", rank);
+        if (clique->at[rank] >= 0 && !clique->far[clique->at[rank]].ready)
+            length += snprintf(text + length, size - (size_t)length, "%s%d", length ? ", " : "rank ", rank);
+    if ((size_t)length < size)
+        snprintf(text + length, size - (size_t)length, " was not connected to all others");
+}
+
+/* Ranks that have not come at all are named by the process that made the id (meeting.h), if that is there. */
+static bool is_late(const struct sg_clique *clique, uint64_t now)
+{
+    if (!clique->placed && clique->root == sg_process())
+        return false;
+    const uint64_t patience = timeout_ns + timeout_ns / 4 + (clique->placed ? 0 : LOOK_MOST_NS);
+    bool begun = clique->placed;
+    for (int i = 0; i < clique->n_far && begun; i++)
+        begun = clique->far[i].ready;
+    return !begun && now - clique->began_ns > patience;
 }
 
 static void look_at(struct sg_clique *clique, uint64_t now)
@@ -48,11 +54,11 @@ static void look_at(struct sg_clique *clique, uint64_t now)
     const uint64_t since = now > timeout_ns ? now - timeout_ns : 0;
     char text[256] = "";
     pthread_mutex_lock(&clique->lock);
-    if (clique->error == ncclSuccess && clique->joined < clique->n && clique->began_ns < since) {
-        missing(clique, text, sizeof text);
+    if (clique->error == ncclSuccess && is_late(clique, now)) {
+        say_missing(clique, text, sizeof text);
         sg_clique_fail_locked(clique, ncclSystemError,
-                              "a communicator of %d ranks did not begin within %g s: rank %s did not come",
-                              clique->n, (double)timeout_ns / 1e9, text);
+                              "a communicator of %d ranks did not begin within %g s: %s", clique->n,
+                              (double)timeout_ns / 1e9, text);
     } else if (clique->error == ncclSuccess && sg_exchange_overdue(clique, since, text, sizeof text)) {
         sg_clique_fail_locked(clique, ncclRemoteError, "%s within %g s", text, (double)timeout_ns / 1e9);
     }
@@ -70,7 +76,8 @@ static void *watch(void *unused)
                   NULL);
         const uint64_t now = rg_now_ns();
         sg_cliques_lock();
-        for (struct sg_clique *clique = list; clique; clique = clique->next)
+        sg_meetings_look(now > timeout_ns ? now - timeout_ns : 0, (double)timeout_ns / 1e9);
+        for (struct sg_clique *clique = *sg_cliques(); clique; clique = clique->next)
             look_at(clique, now);
         sg_cliques_unlock();
     }

@@ -2,8 +2,8 @@
 #include "softgpu/nccl/exchange.h"
 
 #include "common/base/clock.h"
-#include "softgpu/nccl/deadline.h"
 #include "softgpu/nccl/driver.h"
+#include "softgpu/nccl/far.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,26 +12,6 @@
 #define RELEASED 0x7fffffffu /* of a word: more than any number of ranks */
 #define ALIGNED  64u
 #define WORDS    (2 * ALIGNED) /* bytes in front: one word to a cache line */
-
-struct sg_exchange {
-    struct sg_exchange *next;
-    struct sg_clique *clique;
-    /* what the first rank called; the others must call the same */
-    enum sg_nccl_kind kind;
-    size_t count;
-    ncclDataType_t type;
-    int op, peer; /* op: SG_NCCL_PRE_MUL_SUM for all that are made */
-    int first;
-    int source;      /* of a message; -1: a collective */
-    uint64_t number; /* of the collective, or of the message from source to peer */
-    bool arrived[SG_NCCL_RANKS_MAX];
-    int participants, n_departed;
-    uint64_t waited_since_ns; /* 0: nobody waits */
-    /* page-locked: two words, a scalar of 8 bytes for each rank, what is given, what it is reduced to */
-    unsigned char *memory;
-    size_t size;
-    unsigned char *scalars, *given, *reduced;
-};
 
 enum action {
     COME,   /* the rank is there; it gives nothing */
@@ -67,7 +47,7 @@ static uint32_t *word(const struct sg_exchange *exchange, int which)
     return (uint32_t *)(void *)(exchange->memory + (size_t)which * ALIGNED);
 }
 
-static bool reduces(enum sg_nccl_kind kind)
+bool sg_exchange_reduces(enum sg_nccl_kind kind)
 {
     return kind == SG_NCCL_ALL_REDUCE || kind == SG_NCCL_REDUCE || kind == SG_NCCL_REDUCE_SCATTER;
 }
@@ -80,13 +60,13 @@ static bool is_message(enum sg_nccl_kind kind)
 /* --- sizes ---------------------------------------------------------------------------------------------- */
 
 /* Bytes that a rank gives, if it gives. */
-static size_t given_bytes(const struct sg_exchange *exchange)
+size_t sg_exchange_given_bytes(const struct sg_exchange *exchange)
 {
     const size_t bytes = exchange->count * rg_nccl_type_size(exchange->type);
     return exchange->kind == SG_NCCL_REDUCE_SCATTER ? bytes * (size_t)exchange->clique->n : bytes;
 }
 
-static bool gives(const struct sg_exchange *exchange, int rank)
+bool sg_exchange_gives(const struct sg_exchange *exchange, int rank)
 {
     return exchange->source >= 0                 ? rank == exchange->source
            : exchange->kind == SG_NCCL_BROADCAST ? rank == exchange->peer
@@ -98,13 +78,14 @@ static int n_givers(const struct sg_exchange *exchange)
     return exchange->source >= 0 || exchange->kind == SG_NCCL_BROADCAST ? 1 : exchange->clique->n;
 }
 
-static unsigned char *place(const struct sg_exchange *exchange, int rank)
+unsigned char *sg_exchange_place(const struct sg_exchange *exchange, int rank)
 {
-    return exchange->given + (n_givers(exchange) == 1 ? 0 : (size_t)rank * given_bytes(exchange));
+    return exchange->places +
+           (n_givers(exchange) == 1 ? 0 : (size_t)rank * sg_exchange_given_bytes(exchange));
 }
 
 /* The block of elements that a rank reduces. */
-static void block_of(const struct sg_exchange *exchange, int rank, size_t *first, size_t *count)
+void sg_exchange_block(const struct sg_exchange *exchange, int rank, size_t *first, size_t *count)
 {
     const size_t n = (size_t)exchange->clique->n, r = (size_t)rank;
     switch ((int)exchange->kind) {
@@ -159,8 +140,9 @@ static bool get_memory(struct sg_exchange *exchange)
 {
     struct sg_clique *clique = exchange->clique;
     const size_t scalars = aligned((size_t)clique->n * 8),
-                 given = aligned(given_bytes(exchange) * (size_t)n_givers(exchange)),
-                 reduced = reduces(exchange->kind) ? aligned(given_bytes(exchange)) : 0,
+                 given = aligned(sg_exchange_given_bytes(exchange) * (size_t)n_givers(exchange)),
+                 reduced =
+                     sg_exchange_reduces(exchange->kind) ? aligned(sg_exchange_given_bytes(exchange)) : 0,
                  size = rounded(WORDS + scalars + given + reduced);
     get_spare(exchange, size);
     if (!exchange->memory) {
@@ -172,15 +154,17 @@ static bool get_memory(struct sg_exchange *exchange)
     }
     memset(exchange->memory, 0, WORDS);
     exchange->scalars = exchange->memory + WORDS;
-    exchange->given = exchange->scalars + scalars;
-    exchange->reduced = exchange->given + given;
+    exchange->places = exchange->scalars + scalars;
+    exchange->reduced = exchange->places + given;
     return true;
 }
 
-/* All ranks have departed: its memory is for the next. */
-static void finish(struct sg_exchange *exchange)
+void sg_exchange_finish(struct sg_exchange *exchange)
 {
     struct sg_clique *clique = exchange->clique;
+    if (exchange->n_departed < exchange->members || exchange->n_arrived < exchange->participants ||
+        exchange->outgoing)
+        return;
     for (struct sg_exchange **at = &clique->exchanges; *at; at = &(*at)->next)
         if (*at == exchange) {
             *at = exchange->next;
@@ -212,20 +196,31 @@ static void reduce_block(const struct sg_exchange *exchange, int rank)
     const size_t width = rg_nccl_type_size(exchange->type);
     const struct sg_reduction reduction = {.type = exchange->type, .op = exchange->op, .n = n};
     size_t first, count;
-    block_of(exchange, rank, &first, &count);
+    sg_exchange_block(exchange, rank, &first, &count);
     for (int k = 0; k < n; k++) {
         const int of = (rank + 1 + k) % n;
-        inputs[k] = place(exchange, of) + first * width;
+        inputs[k] = sg_exchange_place(exchange, of) + first * width;
         scalars[k] = exchange->scalars + (size_t)of * 8;
     }
     sg_reduce(&reduction, exchange->reduced + first * width, inputs, scalars, count);
 }
 
-static void come(struct sg_exchange *exchange, int rank)
+void sg_exchange_arrives(struct sg_exchange *exchange, int rank)
 {
+    if (exchange->arrived[rank])
+        return;
     exchange->arrived[rank] = true;
+    exchange->n_arrived++;
     if (!exchange->waited_since_ns)
         exchange->waited_since_ns = rg_now_ns();
+    if (exchange->n_arrived == exchange->participants)
+        exchange->all_since_ns = rg_now_ns();
+}
+
+void sg_exchange_count(struct sg_exchange *exchange, enum sg_phase phase)
+{
+    if (exchange->clique->error == ncclSuccess)
+        __atomic_add_fetch(word(exchange, phase), 1, __ATOMIC_RELEASE);
 }
 
 static void CUDA_CB run_step(void *argument)
@@ -237,14 +232,21 @@ static void CUDA_CB run_step(void *argument)
     if (step.action == REDUCE && sg_clique_failed(clique) == ncclSuccess)
         reduce_block(exchange, step.rank);
     pthread_mutex_lock(&clique->lock);
-    if (step.action == COME || step.action == ARRIVE)
-        come(exchange, step.rank);
-    if (clique->error == ncclSuccess && step.action == ARRIVE)
-        __atomic_add_fetch(word(exchange, 0), 1, __ATOMIC_RELEASE);
-    else if (clique->error == ncclSuccess && step.action == REDUCE)
-        __atomic_add_fetch(word(exchange, 1), 1, __ATOMIC_RELEASE);
-    if (step.action == DEPART && ++exchange->n_departed == exchange->participants)
-        finish(exchange);
+    if (step.action == COME || step.action == ARRIVE) {
+        sg_exchange_arrives(exchange, step.rank);
+        sg_far_tell_come(exchange, step.rank);
+    }
+    if (step.action == ARRIVE) {
+        exchange->given |= UINT64_C(1) << step.rank;
+        sg_exchange_count(exchange, SG_GIVEN);
+    } else if (step.action == REDUCE) {
+        exchange->done |= UINT64_C(1) << step.rank;
+        sg_exchange_count(exchange, SG_REDUCED);
+    } else if (step.action == DEPART) {
+        exchange->n_departed++;
+    }
+    sg_far_send(exchange);
+    sg_exchange_finish(exchange);
     step.comm->pending--;
     pthread_cond_broadcast(&clique->changed);
     pthread_mutex_unlock(&clique->lock);
@@ -285,11 +287,13 @@ bool sg_exchange_overdue(const struct sg_clique *clique, uint64_t since_ns, char
                 length +=
                     snprintf(who + length, sizeof who - (size_t)length, "%s%d", length ? ", " : "", rank);
         }
-        if (!length)
+        const bool stuck = !length && exchange->all_since_ns < since_ns && sg_far_is_waited_for(exchange);
+        if (!length && !stuck)
             continue; /* all came; the device is slow to take it */
         length = describe(exchange, text, size);
         if ((size_t)length < size)
-            snprintf(text + length, size - (size_t)length, ": rank %s did not come", who);
+            snprintf(text + length, size - (size_t)length,
+                     stuck ? ": all ranks came, but not their data" : ": rank %s did not come", who);
         return true;
     }
     return false;
@@ -310,15 +314,24 @@ static int class_of(int op)
     return op >= ncclNumOps ? SG_NCCL_PRE_MUL_SUM : op;
 }
 
+struct sg_exchange *sg_exchange_find(const struct sg_clique *clique, int source, int peer, uint64_t number)
+{
+    for (struct sg_exchange *at = clique->exchanges; at; at = at->next)
+        if (at->source == source && at->number == number && (source < 0 || at->peer == peer))
+            return at;
+    return NULL;
+}
+
+/* The operation of a call, made if it is new; NULL: no memory. */
 static struct sg_exchange *find(struct sg_clique *clique, const struct sg_nccl_call *call)
 {
     int source, peer;
     uint64_t number;
     identify(call, &source, &peer, &number);
-    for (struct sg_exchange *at = clique->exchanges; at; at = at->next)
-        if (at->source == source && at->number == number && (source < 0 || at->peer == peer))
-            return at;
-    struct sg_exchange *exchange = calloc(1, sizeof *exchange);
+    struct sg_exchange *exchange = sg_exchange_find(clique, source, peer, number);
+    if (exchange)
+        return exchange;
+    exchange = calloc(1, sizeof *exchange);
     if (!exchange)
         return NULL;
     *exchange = (struct sg_exchange){.clique = clique,
@@ -331,12 +344,15 @@ static struct sg_exchange *find(struct sg_clique *clique, const struct sg_nccl_c
                                      .number = number,
                                      .first = call->comm->rank,
                                      .participants = source >= 0 ? 2 : clique->n};
+    if (source >= 0 && source == peer)
+        exchange->participants = 1;
     if (!get_memory(exchange)) {
         free(exchange);
         return NULL;
     }
     exchange->next = clique->exchanges;
     clique->exchanges = exchange;
+    sg_far_begin(exchange);
     return exchange;
 }
 
@@ -346,6 +362,18 @@ static bool agrees(const struct sg_exchange *exchange, const struct sg_nccl_call
         return false;
     return is_message(call->kind) || (exchange->kind == call->kind && exchange->op == class_of(call->op) &&
                                       exchange->peer == call->peer);
+}
+
+void sg_exchange_disagree(const struct sg_exchange *exchange, int rank, int kind, size_t count, int type,
+                          int op, int peer)
+{
+    char text[200];
+    describe(exchange, text, sizeof text);
+    sg_clique_fail_locked(
+        exchange->clique, ncclRemoteError,
+        "rank %d called %s (%zu elements of type %d, operator %d, root or peer %d) where rank %d had "
+        "called %s (operator %d, root or peer %d): all ranks must call the same",
+        rank, kind_names[kind], count, type, op, peer, exchange->first, text, exchange->op, exchange->peer);
 }
 
 static void counted(const struct sg_nccl_call *call)
@@ -367,17 +395,11 @@ static ncclResult_t take_part(struct sg_enqueued *enqueued)
     if (!exchange)
         return sg_nccl_fail(ncclSystemError, "%s: there is no memory for %zu elements of each of %d ranks",
                             kind_names[call->kind], call->count, clique->n);
-    if (!agrees(exchange, call)) {
-        char text[200];
-        describe(exchange, text, sizeof text);
-        sg_clique_fail_locked(
-            clique, ncclRemoteError,
-            "rank %d called %s (%zu elements of type %d, operator %d, root or peer %d) where rank %d had "
-            "called %s (operator %d, root or peer %d): all ranks must call the same",
-            call->comm->rank, kind_names[call->kind], call->count, call->type, call->op, call->peer,
-            exchange->first, text, exchange->op, exchange->peer);
+    if (!agrees(exchange, call))
+        sg_exchange_disagree(exchange, call->comm->rank, call->kind, call->count, call->type, call->op,
+                             call->peer);
+    if (clique->error != ncclSuccess) /* by that, or by a far rank that called something else */
         return ncclInvalidUsage;
-    }
     counted(call);
     enqueued->exchange = exchange;
     return ncclSuccess;
@@ -419,7 +441,7 @@ static CUresult give(const struct sg_enqueued *enqueued)
     const struct sg_nccl_call *call = &enqueued->call;
     struct sg_exchange *exchange = enqueued->exchange;
     const int rank = call->comm->rank;
-    if (!gives(exchange, rank) || call->kind == SG_NCCL_RECEIVE)
+    if (!sg_exchange_gives(exchange, rank) || call->kind == SG_NCCL_RECEIVE)
         return put_step(enqueued, COME);
     const struct sg_nccl_driver *driver = sg_nccl_driver();
     unsigned char *scalar = exchange->scalars + (size_t)rank * 8;
@@ -430,8 +452,8 @@ static CUresult give(const struct sg_enqueued *enqueued)
         result = driver->p_cuMemcpyDtoHAsync(scalar, call->operator.device, rg_nccl_type_size(call->type),
                                              call->stream);
     if (result == CUDA_SUCCESS)
-        result = driver->p_cuMemcpyDtoHAsync(place(exchange, rank), call->send, given_bytes(exchange),
-                                             call->stream);
+        result = driver->p_cuMemcpyDtoHAsync(sg_exchange_place(exchange, rank), call->send,
+                                             sg_exchange_given_bytes(exchange), call->stream);
     return result == CUDA_SUCCESS ? put_step(enqueued, ARRIVE) : result;
 }
 
@@ -439,7 +461,7 @@ static CUresult reduce(const struct sg_enqueued *enqueued)
 {
     const struct sg_exchange *exchange = enqueued->exchange;
     const int rank = enqueued->call.comm->rank;
-    if (!reduces(exchange->kind) || (exchange->kind == SG_NCCL_REDUCE && rank != exchange->peer))
+    if (!sg_exchange_reduces(exchange->kind) || (exchange->kind == SG_NCCL_REDUCE && rank != exchange->peer))
         return CUDA_SUCCESS;
     const CUresult result = put_wait(enqueued, 0);
     return result == CUDA_SUCCESS ? put_step(enqueued, REDUCE) : result;
@@ -462,11 +484,11 @@ static size_t taken(const struct sg_enqueued *enqueued, const unsigned char **fr
         *from = exchange->reduced + (size_t)rank * bytes;
         return bytes;
     case SG_NCCL_ALL_GATHER:
-        *from = exchange->given;
+        *from = exchange->places;
         return bytes * (size_t)exchange->clique->n;
     case SG_NCCL_BROADCAST:
     case SG_NCCL_RECEIVE:
-        *from = exchange->given;
+        *from = exchange->places;
         return bytes;
     case SG_NCCL_SEND:
         break;
@@ -480,7 +502,7 @@ static CUresult take(const struct sg_enqueued *enqueued)
     const unsigned char *from;
     const size_t bytes = taken(enqueued, &from);
     CUresult result = CUDA_SUCCESS;
-    if (bytes && (!reduces(call->kind) || call->kind == SG_NCCL_ALL_REDUCE))
+    if (bytes && (!sg_exchange_reduces(call->kind) || call->kind == SG_NCCL_ALL_REDUCE))
         result = put_wait(enqueued, call->kind == SG_NCCL_ALL_REDUCE);
     /* The root of a broadcast in place has it already. */
     if (result == CUDA_SUCCESS && bytes &&
@@ -512,6 +534,5 @@ ncclResult_t sg_exchange_enqueue(struct sg_enqueued *enqueued, int pass)
         result = ncclUnhandledCudaError;
     }
     (void)driver->p_cuCtxPopCurrent(&popped);
-    sg_deadline_watch();
     return result;
 }

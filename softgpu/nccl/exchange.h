@@ -7,6 +7,9 @@
  * order b+1, b+2, …, b of the ranks as a ring would, and a second word counts who has. Nothing waits on the host, so one thread may call
  * for all ranks. A send is complete when its data is in the memory.
  *
+ * Of ranks in other processes (far.h) the data comes by links into their places here, as far as members reduce it or take it; the words
+ * count it as that of members.
+ *
  * Ranks that disagree in what they call make the clique fail, and so does a rank that does not come in time (deadline.h): both words
  * are then set, so that no stream waits.
  */
@@ -23,6 +26,37 @@ enum sg_nccl_kind {
     SG_NCCL_REDUCE_SCATTER,
     SG_NCCL_SEND,
     SG_NCCL_RECEIVE,
+};
+
+struct sg_exchange {
+    struct sg_exchange *next;
+    struct sg_clique *clique;
+    /* what the first rank called; the others must call the same */
+    enum sg_nccl_kind kind;
+    size_t count;
+    ncclDataType_t type;
+    int op,
+        peer; /* op: SG_NCCL_PRE_MUL_SUM for all that are made; peer: the root, or who receives the message */
+    int first;
+    int source;      /* of a message; -1: a collective */
+    uint64_t number; /* of the collective, or of the message from source to peer */
+    bool arrived[SG_NCCL_RANKS_MAX];
+    int participants, n_arrived; /* ranks */
+    int members, n_departed;     /* those that are here */
+    uint64_t waited_since_ns;    /* 0: nobody waits */
+    uint64_t all_since_ns;       /* all have arrived; 0: they have not */
+    uint64_t
+        far_ready; /* of the clique's far processes, a bit each: they have memory for what they are sent */
+    uint64_t given, done; /* of the members, a bit each: what they give is here; they have reduced */
+    uint64_t told
+        [2]
+        [SG_NCCL_RANKS_MAX]; /* by enum sg_phase and rank: to which far processes it was sent, or is about to be */
+    int outgoing;            /* sums of what is still to be sent */
+    int parts[SG_NCCL_RANKS_MAX]; /* of what far ranks give, and have reduced: those that have not come */
+    /* page-locked: two words, a scalar of 8 bytes for each rank, what is given, what it is reduced to */
+    unsigned char *memory;
+    size_t size;
+    unsigned char *scalars, *places, *reduced;
 };
 
 /** A call, whose values are checked. */
@@ -51,11 +85,36 @@ struct sg_enqueued {
 #define SG_NCCL_PASSES 3
 ncclResult_t sg_exchange_enqueue(struct sg_enqueued *enqueued, int pass);
 
+/* --- for far.c: with the clique's lock held --- */
+
+bool sg_exchange_reduces(enum sg_nccl_kind kind);
+/** Whether a rank gives anything; and how many bytes. */
+bool sg_exchange_gives(const struct sg_exchange *exchange, int rank);
+size_t sg_exchange_given_bytes(const struct sg_exchange *exchange);
+/** Where what a rank gives belongs. */
+unsigned char *sg_exchange_place(const struct sg_exchange *exchange, int rank);
+/** The block of elements that a rank reduces. */
+void sg_exchange_block(const struct sg_exchange *exchange, int rank, size_t *first, size_t *count);
+/** A rank is there. */
+void sg_exchange_arrives(struct sg_exchange *exchange, int rank);
+/** What a rank gives, or (SG_REDUCED) has reduced, is all here. */
+void sg_exchange_count(struct sg_exchange *exchange, enum sg_phase phase);
+/** If nobody needs it any more, its memory is for the next. */
+void sg_exchange_finish(struct sg_exchange *exchange);
+/** The operation of these numbers, or NULL. */
+struct sg_exchange *sg_exchange_find(const struct sg_clique *clique, int source, int peer, uint64_t number);
+/** Fails the clique, as a rank has called something else than the first one. */
+void sg_exchange_disagree(const struct sg_exchange *exchange, int rank, int kind, size_t count, int type,
+                          int op, int peer);
+
 /** The name of NCCL's function. */
 const char *sg_nccl_kind_name(enum sg_nccl_kind kind);
 /** Lets all streams go on: the clique has failed; its lock is held. */
 void sg_exchange_release(struct sg_clique *clique);
-/** Which operation has waited since before `since_ns`, in words; false: none. The clique's lock is held. */
+/**
+ * Which operation has waited since before `since_ns`, or its data has been under way since then, in words; false: none. The clique's lock
+ * is held.
+ */
 bool sg_exchange_overdue(const struct sg_clique *clique, uint64_t since_ns, char *text, size_t size);
 /** Frees all memory of a clique that nobody is in any more. */
 void sg_exchange_fini(struct sg_clique *clique);

@@ -2,9 +2,11 @@
 #include "softgpu/nccl/group.h"
 
 #include "common/base/cleanup.h"
+#include "softgpu/nccl/deadline.h"
 #include "softgpu/nccl/driver.h"
 #include "softgpu/nccl/exchange.h"
 #include "softgpu/nccl/functions.h"
+#include "softgpu/nccl/split.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +52,7 @@ static void *more(void **items, size_t *n, size_t *room, size_t size)
 
 static ncclResult_t begin(const struct beginning *beginning)
 {
+    sg_deadline_watch();
     if (beginning->split)
         return sg_clique_wait_split(beginning->comm, beginning->split);
     if (!beginning->blocking)
@@ -93,6 +96,7 @@ ncclResult_t sg_group_split(ncclComm_t comm, int color, int key, ncclComm_t *out
 
 static ncclResult_t run(struct sg_enqueued *calls, size_t n)
 {
+    sg_deadline_watch();
     for (int pass = 0; pass < SG_NCCL_PASSES; pass++)
         for (size_t i = 0; i < n; i++) {
             const ncclResult_t result = sg_exchange_enqueue(&calls[i], pass);

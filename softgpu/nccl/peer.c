@@ -1,0 +1,232 @@
+/* peer.c - see peer.h; what is said by links is in receive.c. */
+#include "softgpu/nccl/peer.h"
+
+#include "common/base/clock.h"
+#include "common/base/thread.h"
+#include "common/sync/scoped_lock.h"
+#include "softgpu/nccl/extension.h"
+#include "softgpu/nccl/list.h"
+
+#include <stdlib.h>
+#include <sys/random.h>
+#include <time.h>
+
+#define FLUSH_NS 5000000000ull
+#define PAUSE_NS 200000 /* between looks whether all is sent */
+
+struct sg_peer {
+    struct sg_peer *next; /* in the list; under the lock of the list of cliques */
+    void *link;
+    uint64_t process; /* 0: not told */
+    pthread_t sender;
+    pthread_mutex_t lock;   /* of what follows */
+    pthread_cond_t changed; /* something was queued, or all of it sent */
+    struct sg_job *first, **last;
+    bool busy, ending, broken;
+};
+
+/* A message as a job. */
+struct told {
+    struct sg_job job; /* first */
+    size_t size;
+    unsigned char bytes[];
+};
+
+static const struct rg_nccl_network *network;
+static struct sg_peer *peers; /* under the list's lock */
+static pthread_mutex_t own_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t own_process;
+static unsigned char own_place[RG_NCCL_PLACE_BYTES];
+
+/* --- this process --------------------------------------------------------------------------------------- */
+
+uint64_t sg_process(void)
+{
+    RG_SCOPED_LOCK(&own_lock);
+    uint64_t drawn = own_process;
+    if (!drawn && getrandom(&drawn, sizeof drawn, 0) == sizeof drawn)
+        own_process = drawn;
+    return own_process;
+}
+
+void sg_own_place(unsigned char place[RG_NCCL_PLACE_BYTES])
+{
+    RG_SCOPED_LOCK(&own_lock);
+    memcpy(place, own_place, sizeof own_place);
+}
+
+void sg_extension_set_place(const unsigned char place[RG_NCCL_PLACE_BYTES])
+{
+    RG_SCOPED_LOCK(&own_lock);
+    memcpy(own_place, place, sizeof own_place);
+}
+
+void sg_extension_use(const struct rg_nccl_network *used)
+{
+    network = used;
+}
+
+bool sg_has_network(void)
+{
+    return network != NULL;
+}
+
+/* --- sending -------------------------------------------------------------------------------------------- */
+
+bool sg_peer_send(struct sg_peer *peer, const struct sg_wire *wire, const void *data, size_t size)
+{
+    return network->send(peer->link, wire, sizeof *wire, data, size);
+}
+
+bool sg_peer_receive(struct sg_peer *peer, void *memory, size_t size)
+{
+    return network->receive(peer->link, memory, size);
+}
+
+static void send_told(struct sg_job *job, struct sg_peer *peer, bool lost)
+{
+    const struct told *told = (struct told *)job;
+    if (!lost)
+        (void)network->send(peer->link, told->bytes, told->size, NULL, 0);
+    free(job);
+}
+
+void sg_peer_queue(struct sg_peer *peer, struct sg_job *job)
+{
+    RG_SCOPED_LOCK(&peer->lock);
+    job->next = NULL;
+    *peer->last = job;
+    peer->last = &job->next;
+    pthread_cond_broadcast(&peer->changed);
+}
+
+void sg_peer_tell(struct sg_peer *peer, const struct sg_wire *wire, const void *behind, size_t size)
+{
+    struct told *told = malloc(sizeof *told + sizeof *wire + size);
+    if (!told) {
+        network->interrupt(peer->link);
+        return;
+    }
+    told->job.send = send_told;
+    told->size = sizeof *wire + size;
+    memcpy(told->bytes, wire, sizeof *wire);
+    if (size)
+        memcpy(told->bytes + sizeof *wire, behind, size);
+    sg_peer_queue(peer, &told->job);
+}
+
+/* Sends what is queued until the peer ends; what is left then is told that it is lost. */
+static void *sender_main(void *argument)
+{
+    struct sg_peer *peer = argument;
+    pthread_mutex_lock(&peer->lock);
+    for (;;) {
+        while (!peer->first && !peer->ending)
+            pthread_cond_wait(&peer->changed, &peer->lock);
+        struct sg_job *job = peer->first;
+        if (!job)
+            break;
+        peer->first = job->next;
+        if (!peer->first)
+            peer->last = &peer->first;
+        peer->busy = true;
+        const bool lost = peer->ending;
+        pthread_mutex_unlock(&peer->lock);
+        job->send(job, peer, lost);
+        pthread_mutex_lock(&peer->lock);
+        peer->busy = false;
+        pthread_cond_broadcast(&peer->changed);
+    }
+    pthread_mutex_unlock(&peer->lock);
+    return NULL;
+}
+
+struct sg_peer *sg_peer_find(uint64_t process)
+{
+    struct sg_peer *peer = peers;
+    while (peer && peer->process != process)
+        peer = peer->next;
+    return process ? peer : NULL;
+}
+
+uint64_t sg_peer_process(const struct sg_peer *peer)
+{
+    return peer->process;
+}
+
+/* A lost link's jobs end quickly, and its peer is not freed before all who wait here have left: they hold the list's lock. */
+void sg_peer_flush(uint64_t process)
+{
+    const uint64_t until = rg_now_ns() + FLUSH_NS;
+    while (rg_now_ns() < until) {
+        struct sg_peer *peer = sg_peer_find(process);
+        if (!peer)
+            return;
+        pthread_mutex_lock(&peer->lock);
+        const bool done = !peer->first && !peer->busy;
+        pthread_mutex_unlock(&peer->lock);
+        if (done)
+            return;
+        sg_cliques_unlock();
+        nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+        sg_cliques_lock();
+    }
+}
+
+/* --- beginning and end ---------------------------------------------------------------------------------- */
+
+struct sg_peer *sg_extension_opened(void *link)
+{
+    struct sg_peer *peer = calloc(1, sizeof *peer);
+    if (!peer || !sg_process()) {
+        free(peer);
+        return NULL;
+    }
+    peer->link = link;
+    peer->last = &peer->first;
+    pthread_mutex_init(&peer->lock, NULL);
+    pthread_cond_init(&peer->changed, NULL);
+    if (rg_thread_create(&peer->sender, "softgpu-nccl", sender_main, peer) != RG_OK) {
+        pthread_cond_destroy(&peer->changed);
+        pthread_mutex_destroy(&peer->lock);
+        free(peer);
+        return NULL;
+    }
+    sg_peer_tell(peer,
+                 &(struct sg_wire){.type = SG_WIRE_HELLO,
+                                   .version = NCCL_VERSION_CODE,
+                                   .clique = sg_process(),
+                                   .number = SG_WIRE_PROTOCOL},
+                 NULL, 0);
+    sg_cliques_lock();
+    peer->next = peers;
+    peers = peer;
+    sg_cliques_unlock();
+    return peer;
+}
+
+void sg_peer_remove(const struct sg_peer *peer)
+{
+    for (struct sg_peer **at = &peers; *at; at = &(*at)->next)
+        if (*at == peer) {
+            *at = peer->next;
+            return;
+        }
+}
+
+void sg_peer_set_process(struct sg_peer *peer, uint64_t process)
+{
+    peer->process = process;
+}
+
+void sg_peer_destroy(struct sg_peer *peer)
+{
+    pthread_mutex_lock(&peer->lock);
+    peer->ending = true;
+    pthread_cond_broadcast(&peer->changed);
+    pthread_mutex_unlock(&peer->lock);
+    pthread_join(peer->sender, NULL);
+    pthread_cond_destroy(&peer->changed);
+    pthread_mutex_destroy(&peer->lock);
+    free(peer);
+}

@@ -1,0 +1,52 @@
+/*
+ * peer.h - other processes that have ranks: the links to them, and what is sent by those.
+ *
+ * A link's reader calls sg_peer_message for what comes, which goes to the communicator (clique.h), the operation (far.h) or the meeting
+ * (meeting.h) that it concerns. What is sent is put into the peer's queue, and a thread of the peer's sends it; so nobody waits
+ * for a slow link but that thread, and readers never do.
+ *
+ * Locks: the list's (list.h), a clique's, then a peer's queue, which is a leaf. Nothing is held while a link is used.
+ */
+#ifndef SG_NCCL_PEER_H
+#define SG_NCCL_PEER_H
+
+#include "softgpu/nccl/wire.h"
+
+struct sg_clique;
+struct sg_peer;
+
+/** Random, of this process; 0: the system gives no random numbers. */
+uint64_t sg_process(void);
+/** Where this process is found. */
+void sg_own_place(unsigned char place[RG_NCCL_PLACE_BYTES]);
+/** Whether there can be other processes at all. */
+bool sg_has_network(void);
+
+/** The peer that is that process; NULL: there is no link to it (yet). The list's lock is held, and the peer stays until it is released. */
+struct sg_peer *sg_peer_find(uint64_t process);
+/** Which process that is; 0: it has not said yet. */
+uint64_t sg_peer_process(const struct sg_peer *peer);
+
+/** It is that process. The list's lock is held. */
+void sg_peer_set_process(struct sg_peer *peer, uint64_t process);
+/** Nobody finds it from now on. The list's lock is held. */
+void sg_peer_remove(const struct sg_peer *peer);
+/** Its jobs end, and it. It has been removed; no lock is held. */
+void sg_peer_destroy(struct sg_peer *peer);
+
+/** Queues a message with what stands behind it; without memory the link ends. Any lock but a queue's may be held. */
+void sg_peer_tell(struct sg_peer *peer, const struct sg_wire *wire, const void *behind, size_t size);
+/** Queues work: `send` is called by the peer's thread with no lock held; where it cannot be any more, `lost` is true. */
+struct sg_job {
+    struct sg_job *next;
+    void (*send)(struct sg_job *job, struct sg_peer *peer, bool lost); /* frees the job */
+};
+void sg_peer_queue(struct sg_peer *peer, struct sg_job *job);
+/** Sends at once; false: the link is lost. Inside of a job alone. */
+bool sg_peer_send(struct sg_peer *peer, const struct sg_wire *wire, const void *data, size_t size);
+/** Takes the data of the message that is being told; NULL: throws it away. */
+bool sg_peer_receive(struct sg_peer *peer, void *memory, size_t size);
+/** Waits until all that has been queued for it is sent, some seconds at most, or the link is lost. The list's lock is held, and given up meanwhile. */
+void sg_peer_flush(uint64_t process);
+
+#endif
