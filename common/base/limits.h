@@ -90,6 +90,7 @@
 #define RG_KNOWN_RANGES_MAX 256u  /* of memory that its driver is not asked about again */
 #define RG_IMAGES_MAX       4096u /* that wait to be loaded */
 #define RG_PEER_EARLY_MAX   4096  /* copies that another server has asked for before the client did */
+#define RG_PEERS_OTHERS_MAX 256   /* sessions of other processes that one is connected to */
 #define RG_DEFERRED_MAX     (256u << 20) /* bytes of deferred transfers under way */
 #define RG_MANAGED_POSTPONED_MAX                                                                             \
     (64u << 20)                       /* bytes of shared memory's contents that wait while it is suspended */

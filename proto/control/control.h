@@ -72,6 +72,7 @@ enum rg_purpose {
     RG_PURPOSE_QUOTA = 121,     /* what may be used */
     RG_PURPOSE_PEER = 140,      /* a connection between two servers, for sessions of one client */
     RG_PURPOSE_INTRODUCE = 141, /* make one, to the server that is named */
+    RG_PURPOSE_INVITE = 142,    /* an invitation of a session of the client's, for another one of its */
     RG_PURPOSE_POOL = 130,      /* something of the pool that the server is in (docs/pool.md) */
 };
 
@@ -243,11 +244,12 @@ struct rg_client_hello {
     uint64_t resume_received;
     uint32_t keep_alive; /* seconds that it wants to be able to be silent; 0: as the server does by itself */
     uint64_t pool_lease; /* of the pool, by which it is begun: the GPUs are the lease's; 0: none */
-    uint64_t peer_session; /* RG_PURPOSE_PEER, RG_PURPOSE_INTRODUCE */
+    uint64_t peer_session; /* RG_PURPOSE_PEER, RG_PURPOSE_INTRODUCE, RG_PURPOSE_INVITE */
     uint8_t peer_secret[RG_PEER_SECRET];
     uint64_t target_session; /* RG_PURPOSE_INTRODUCE, as all that follow */
     uint8_t target_secret[RG_PEER_SECRET];
-    char target_address[RG_CONTROL_TEXT], target_name[RG_CONTROL_TEXT];
+    char target_address[RG_CONTROL_TEXT]; /* "": the same server */
+    char target_name[RG_CONTROL_TEXT];
     bool has_target_authority; /* by TLS */
     uint8_t target_authority[RG_PEER_AUTHORITY];
     uint8_t join_secret[RG_JOIN_SECRET];         /* RG_PURPOSE_JOIN */

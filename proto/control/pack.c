@@ -151,10 +151,9 @@ static enum rg_status pack_client_hello(Rg__Control *control, const struct rg_cl
     hello.keep_alive = from->keep_alive;
     hello.pool_lease = from->pool_lease;
     const bool introduce = from->purpose == RG_PURPOSE_INTRODUCE;
-    if (introduce || from->purpose == RG_PURPOSE_PEER) {
-        hello.peer_session = from->peer_session;
+    if (introduce || from->purpose == RG_PURPOSE_PEER)
         hello.peer_secret = bytes_of(from->peer_secret, RG_PEER_SECRET);
-    }
+    hello.peer_session = from->peer_session;
     if (introduce) {
         hello.target_session = from->target_session;
         hello.target_secret = bytes_of(from->target_secret, RG_PEER_SECRET);

@@ -171,7 +171,6 @@ static enum rg_status get_secret(uint8_t secret[RG_PEER_SECRET], const ProtobufC
 
 static enum rg_status get_peer(struct rg_client_hello *to, const Rg__ClientHello *from)
 {
-    to->peer_session = from->peer_session;
     RG_TRY(get_secret(to->peer_secret, &from->peer_secret));
     if (to->purpose == RG_PURPOSE_PEER)
         return RG_OK;
@@ -223,6 +222,7 @@ static enum rg_status get_client_hello(struct rg_client_hello *to, const Rg__Cli
         from->purpose != RG__CLIENT_HELLO__PURPOSE__USAGE &&
         from->purpose != RG__CLIENT_HELLO__PURPOSE__PEER &&
         from->purpose != RG__CLIENT_HELLO__PURPOSE__INTRODUCE &&
+        from->purpose != RG__CLIENT_HELLO__PURPOSE__INVITE &&
         from->purpose != RG__CLIENT_HELLO__PURPOSE__QUOTA && from->purpose != RG__CLIENT_HELLO__PURPOSE__POOL)
         return RG_ERR_PROTOCOL;
     to->purpose = (enum rg_purpose)from->purpose;
@@ -267,6 +267,7 @@ static enum rg_status get_client_hello(struct rg_client_hello *to, const Rg__Cli
     to->resume_received = from->resume_received;
     to->keep_alive = from->keep_alive;
     to->pool_lease = from->pool_lease;
+    to->peer_session = from->peer_session;
     if (to->purpose == RG_PURPOSE_PEER || to->purpose == RG_PURPOSE_INTRODUCE)
         RG_TRY(get_peer(to, from));
     if (to->purpose == RG_PURPOSE_JOIN || to->purpose == RG_PURPOSE_RENEW)

@@ -50,6 +50,20 @@ enum rg_nccl_end {
     RG_NCCL_ABORT = 2,
 };
 
+/** How a worker is found: what rgNcclPlace tells it of itself, and an id, or rgNcclAwait, of another one. */
+struct rg_nccl_place {
+    uint64_t session;    /* its number there */
+    uint8_t address[16]; /* of the server, as servers reach it; IPv4: the first 4 */
+    uint16_t port;
+    uint8_t family; /* RG_NCCL_PLACE_* */
+    uint8_t reserved;
+    char server[76]; /* as its client names the server; of a unix socket: its path */
+};
+static_assert(sizeof(struct rg_nccl_place) == 104,
+              "a place has its room in an id (common/cuda/nccl_network.h)");
+enum { RG_NCCL_PLACE_UNKNOWN, RG_NCCL_PLACE_UNIX, RG_NCCL_PLACE_IPV4 = 4, RG_NCCL_PLACE_IPV6 = 6 };
+#define RG_NCCL_PLACES 8u /* that one answer has */
+
 #define RG_NCCL_ID_BYTES   128u
 #define RG_NCCL_TEXT_BYTES 512u
 

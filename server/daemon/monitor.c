@@ -143,13 +143,21 @@ static void start_session(struct rg_monitor *monitor, const struct rg_monitor_qu
     rg_reply(&monitor->frontend, answered, NULL, 0);
 }
 
+/* Whether a connection can lead to no other machine: the two ends of one between sessions of this server. */
+static bool stays_here(int connection)
+{
+    int domain = 0;
+    socklen_t size = sizeof domain;
+    return getsockopt(connection, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
+}
+
 static void hand_over(struct rg_monitor *monitor, const struct rg_monitor_question *question,
                       const struct rg_session_files *files, struct rg_monitor_answer *answered)
 {
     struct rg_who who;
     const bool peer =
         question->hand_over.purpose == RG_PURPOSE_PEER || question->hand_over.purpose == RG_PURPOSE_INTRODUCE;
-    if (peer && !monitor->sessions.peers) {
+    if (peer && !monitor->sessions.peers && !stays_here(files->connection)) {
         rg_reply_refuse(&monitor->frontend, answered, RG_REFUSAL_UNSUPPORTED,
                         "this server takes no connections of other servers (remote-gpud --peers deny)");
         return;

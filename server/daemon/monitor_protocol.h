@@ -94,7 +94,7 @@ struct rg_monitor_start {
 };
 
 struct rg_monitor_hand_over {
-    enum rg_purpose purpose; /* RG_PURPOSE_BULK, RG_PURPOSE_RESUME, RG_PURPOSE_PEER or RG_PURPOSE_INTRODUCE */
+    enum rg_purpose purpose; /* RG_PURPOSE_BULK, _RESUME, _PEER, _INTRODUCE or _INVITE */
     uint64_t session;
 };
 

@@ -87,7 +87,8 @@ static bool check_usage(struct rg_usage_question *usage)
 static bool check_hand_over(const struct rg_monitor_hand_over *hand_over)
 {
     return hand_over->purpose == RG_PURPOSE_BULK || hand_over->purpose == RG_PURPOSE_RESUME ||
-           hand_over->purpose == RG_PURPOSE_PEER || hand_over->purpose == RG_PURPOSE_INTRODUCE;
+           hand_over->purpose == RG_PURPOSE_PEER || hand_over->purpose == RG_PURPOSE_INTRODUCE ||
+           hand_over->purpose == RG_PURPOSE_INVITE;
 }
 
 bool rg_question_check(struct rg_monitor_question *question, unsigned n_fds)

@@ -189,7 +189,7 @@ static void describe(const struct rg_handshake *handshake, struct rg_monitor_que
     question->peer = handshake->secured.peer;
     snprintf(question->peer.address, sizeof question->peer.address, "%s", rg_conn_peer(handshake->conn));
     if (hello->purpose == RG_PURPOSE_BULK || hello->purpose == RG_PURPOSE_RESUME ||
-        hello->purpose == RG_PURPOSE_PEER) {
+        hello->purpose == RG_PURPOSE_PEER || hello->purpose == RG_PURPOSE_INVITE) {
         question->kind = RG_ASK_HAND_OVER;
         question->hand_over.purpose = hello->purpose;
         question->hand_over.session = hello->purpose == RG_PURPOSE_BULK     ? hello->bulk_session
@@ -521,6 +521,7 @@ static void serve(struct rg_handshake *handshake)
     case RG_PURPOSE_BULK:
     case RG_PURPOSE_RESUME:
     case RG_PURPOSE_PEER:
+    case RG_PURPOSE_INVITE:
         ask_for_session(handshake);
         break;
     case RG_PURPOSE_INTRODUCE:

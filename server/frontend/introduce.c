@@ -35,8 +35,13 @@ static int left_ms(const struct introduction *at)
 /* The server tried to reach the other one, and this became of it. */
 static enum rg_status fail(const struct introduction *at, const char *why)
 {
-    rg_refusal_init(at->refusal, RG_REFUSAL_UNSUPPORTED, "the server could not connect to %s: %s",
-                    at->hello->target_address, why);
+    const char *address = at->hello->target_address;
+    if (address[0])
+        rg_refusal_init(at->refusal, RG_REFUSAL_UNSUPPORTED, "the server could not connect to %s: %s",
+                        address, why);
+    else
+        rg_refusal_init(at->refusal, RG_REFUSAL_UNSUPPORTED,
+                        "the server could not connect two of its sessions: %s", why);
     return RG_ERR_REFUSED;
 }
 
@@ -103,20 +108,11 @@ static enum rg_status secure(const struct introduction *at, int fd, struct rg_co
     return fail(at, why[0] ? why : rg_status_string(status));
 }
 
-/* Shows the other server the secret. */
-static enum rg_status greet(const struct introduction *at, struct rg_conn *conn)
+/* Whether the other session's worker takes the connection. */
+static enum rg_status hear_answer(const struct introduction *at, struct rg_conn *conn)
 {
-    RG_CLEANUP_FREE struct rg_control *message = calloc(1, sizeof *message);
     struct rg_control answer = {0};
-    if (!message)
-        return fail(at, "the server is out of memory");
-    rg_client_hello_init(message, RG_PURPOSE_PEER);
-    message->client_hello.peer_session = at->hello->target_session;
-    memcpy(message->client_hello.peer_secret, at->hello->target_secret, RG_PEER_SECRET);
-    enum rg_status status = rg_control_send(conn, message);
-    rg_tls_wipe(message, sizeof *message);
-    if (status == RG_OK)
-        status = rg_control_receive(conn, left_ms(at), &answer);
+    enum rg_status status = rg_control_receive(conn, left_ms(at), &answer);
     if (status != RG_OK)
         status = fail(at, rg_status_string(status));
     else if (answer.kind == RG_CONTROL_REFUSAL)
@@ -127,8 +123,22 @@ static enum rg_status greet(const struct introduction *at, struct rg_conn *conn)
     return status;
 }
 
-/* What the worker is to see: its own secret, nothing of the other session's. */
-static int worker_hello(const struct rg_client_hello *hello)
+/* Shows the other server the secret. */
+static enum rg_status greet(const struct introduction *at, struct rg_conn *conn)
+{
+    RG_CLEANUP_FREE struct rg_control *message = calloc(1, sizeof *message);
+    if (!message)
+        return fail(at, "the server is out of memory");
+    rg_client_hello_init(message, RG_PURPOSE_PEER);
+    message->client_hello.peer_session = at->hello->target_session;
+    memcpy(message->client_hello.peer_secret, at->hello->target_secret, RG_PEER_SECRET);
+    enum rg_status status = rg_control_send(conn, message);
+    rg_tls_wipe(message, sizeof *message);
+    return status == RG_OK ? hear_answer(at, conn) : fail(at, rg_status_string(status));
+}
+
+/* What a worker is to see: its own secret, nothing of the other session's. */
+static int worker_hello(enum rg_purpose purpose, uint64_t session, const uint8_t secret[RG_PEER_SECRET])
 {
     RG_CLEANUP_FREE struct rg_control *message = calloc(1, sizeof *message);
     void *data = NULL;
@@ -136,9 +146,9 @@ static int worker_hello(const struct rg_client_hello *hello)
     int file = -1;
     if (!message)
         return -1;
-    rg_client_hello_init(message, RG_PURPOSE_INTRODUCE);
-    message->client_hello.peer_session = hello->peer_session;
-    memcpy(message->client_hello.peer_secret, hello->peer_secret, RG_PEER_SECRET);
+    rg_client_hello_init(message, purpose);
+    message->client_hello.peer_session = session;
+    memcpy(message->client_hello.peer_secret, secret, RG_PEER_SECRET);
     if (rg_control_pack(message, &data, &size) == RG_OK)
         file = rg_file_in_memory("peer-hello", data, size);
     free(data);
@@ -152,7 +162,8 @@ static enum rg_status hand_over(const struct introduction *at, struct rg_conn *c
     struct rg_tls_keys keys;
     struct rg_monitor_question *question = at->question;
     const bool encrypted = question->peer.encrypted;
-    RG_CLEANUP_FD int file = worker_hello(at->hello);
+    RG_CLEANUP_FD int file =
+        worker_hello(RG_PURPOSE_INTRODUCE, at->hello->peer_session, at->hello->peer_secret);
     RG_CLEANUP_FD int key_file = -1;
     if (encrypted && rg_conn_tls_export(conn, &keys) == RG_OK) {
         key_file = rg_file_in_memory("tls-keys", &keys, sizeof keys);
@@ -169,6 +180,49 @@ static enum rg_status hand_over(const struct introduction *at, struct rg_conn *c
     return answer.status == RG_OK ? RG_OK : fail(at, answer.why);
 }
 
+/* --- two sessions of this server -------------------------------------------------------------------------- */
+
+/* Gives one end of a pair of sockets to the worker of one of the sessions. */
+static enum rg_status give_end(const struct introduction *at, int fd, enum rg_purpose purpose)
+{
+    const struct rg_client_hello *hello = at->hello;
+    const bool target = purpose == RG_PURPOSE_PEER;
+    struct rg_monitor_answer answer;
+    struct rg_monitor_question question = {.kind = RG_ASK_HAND_OVER, .peer.proof = RG_PROOF_NONE};
+    RG_CLEANUP_FD int file = worker_hello(purpose, target ? hello->target_session : hello->peer_session,
+                                          target ? hello->target_secret : hello->peer_secret);
+    question.hand_over.purpose = purpose;
+    question.hand_over.session = target ? hello->target_session : hello->peer_session;
+    const int fds[] = {fd, file};
+    if (file < 0 || rg_monitor_ask(&at->frontend->link, &question, fds, 2, -1, &answer, NULL) != RG_OK)
+        return fail(at, "the server is out of memory");
+    return answer.status == RG_OK ? RG_OK : fail(at, answer.why);
+}
+
+/* The worker of the other session says whether it takes the connection; then this one gets its end. */
+static enum rg_status introduce_here(const struct introduction *at)
+{
+    const struct rg_transport_options options = {.filters = ""};
+    struct rg_conn *conn = NULL;
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+        return fail(at, strerror(errno));
+    enum rg_status status = rg_transport_adopt_fd(ends[0], &options, &conn);
+    if (status != RG_OK) {
+        close(ends[0]);
+        close(ends[1]);
+        return fail(at, rg_status_string(status));
+    }
+    status = give_end(at, ends[1], RG_PURPOSE_PEER);
+    close(ends[1]);
+    if (status == RG_OK)
+        status = hear_answer(at, conn);
+    if (status == RG_OK)
+        status = give_end(at, rg_conn_fd(conn), RG_PURPOSE_INTRODUCE);
+    rg_conn_destroy(conn);
+    return status;
+}
+
 enum rg_status rg_introduce(struct rg_frontend *frontend, int client, struct rg_monitor_question *question,
                             const struct rg_client_hello *hello, int timeout_ms, struct rg_control *refusal)
 {
@@ -179,6 +233,8 @@ enum rg_status rg_introduce(struct rg_frontend *frontend, int client, struct rg_
                                     .refusal = refusal};
     struct rg_conn *conn = NULL;
     int fd = -1;
+    if (!hello->target_address[0])
+        return introduce_here(&at);
     enum rg_status status = open_socket(&at, client, &fd);
     if (status == RG_OK)
         status = secure(&at, fd, &conn);

@@ -3,7 +3,8 @@
  *
  * The monitor opens the socket (server/daemon/introduction.h). By TLS, where the client came by it, the other server shows the
  * certificate that the client expects of it; then it is shown the secret of the invitation, and once it has said that this is
- * good, the connection goes to the session's worker with the client's other secret. Threads of handshakes.
+ * good, the connection goes to the session's worker with the client's other secret. Two sessions of this server are connected by a pair of
+ * sockets. Threads of handshakes.
  */
 #ifndef RG_SERVER_FRONTEND_INTRODUCE_H
 #define RG_SERVER_FRONTEND_INTRODUCE_H

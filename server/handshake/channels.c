@@ -150,6 +150,9 @@ static void take_handed(const struct taker *taker, const int fds[RG_HANDED_FDS],
              (hello.client_hello.purpose == RG_PURPOSE_PEER ||
               hello.client_hello.purpose == RG_PURPOSE_INTRODUCE))
         rg_peers_take(taker->worker, &hello.client_hello, fd, secret);
+    else if (fd >= 0 && hello.kind == RG_CONTROL_CLIENT_HELLO &&
+             hello.client_hello.purpose == RG_PURPOSE_INVITE)
+        rg_peers_answer_invite(taker->worker, fd, secret);
     else if (fd >= 0)
         take(taker, &hello, fd, secret);
     explicit_bzero(&keys, sizeof keys);

@@ -17,6 +17,7 @@
 
 static const char *driver_path;
 static struct rg_nccl_library library;
+static const struct rg_nccl_extension *extension;
 static bool loaded;
 static char reason[512];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -74,7 +75,19 @@ static void load(void)
         }
         memcpy((char *)&library + functions[i].offset, &function, sizeof function);
     }
+    extension = dlsym(opened, RG_NCCL_EXTENSION);
+    if (extension && extension->size != sizeof *extension) {
+        snprintf(reason, sizeof reason, "the server's NCCL, %s, is of another release than the server", file);
+        rg_info("%s", reason);
+        return;
+    }
     loaded = true;
+}
+
+const struct rg_nccl_extension *rg_nccl_library_extension(void)
+{
+    pthread_once(&once, load);
+    return loaded ? extension : NULL;
 }
 
 const struct rg_nccl_library *rg_nccl_library(const char **why)

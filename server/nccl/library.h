@@ -7,6 +7,7 @@
 #ifndef RG_SERVER_NCCL_LIBRARY_H
 #define RG_SERVER_NCCL_LIBRARY_H
 
+#include "common/cuda/nccl_network.h"
 #include "generated/proto/nccl.h"
 
 /* Those that the worker calls; X(name). */
@@ -43,5 +44,8 @@ struct rg_nccl_library {
 void rg_nccl_set_driver(const char *driver);
 /** NULL: there is none; `why` (may be NULL) is set to a sentence for the client, which stays valid. */
 const struct rg_nccl_library *rg_nccl_library(const char **why);
+
+/** What the software device's has besides, by which ranks of several sessions find each other; NULL: it is another one's. */
+const struct rg_nccl_extension *rg_nccl_library_extension(void);
 
 #endif

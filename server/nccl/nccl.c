@@ -14,12 +14,16 @@
 #include "server/core/worker.h"
 #include "server/modules.h"
 #include "server/nccl/library.h"
+#include "server/nccl/network.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #define LOOK_NS 1000000 /* between looks whether a communicator that does not block has come to be */
+
+static atomic_bool used; /* some communicator has begun */
 
 struct slot {
     ncclComm_t comm; /* NULL: free, or about to begin (`taken`) */
@@ -34,7 +38,25 @@ struct nccl_state {
     struct slot slots[RG_NCCL_COMMS_MAX];
 };
 
-const struct rg_server_module rg_nccl_module = {.size = sizeof(struct nccl_state), .locked = true};
+/* The session is over: its ranks are missing from now on, and nobody waits for others'. */
+static void wake(struct rg_worker *worker)
+{
+    const struct rg_nccl_extension *extension = used ? rg_nccl_library_extension() : NULL;
+    (void)worker;
+    if (extension)
+        extension->end();
+}
+
+const struct rg_server_module rg_nccl_module = {
+    .size = sizeof(struct nccl_state), .locked = true, .wake = wake};
+
+/* A sentence of the worker's own about what failed last; else the library's is told. */
+static _Atomic(const char *) said;
+
+static void say(const char *why)
+{
+    said = why;
+}
 
 static struct nccl_state *state_of(struct rg_request *request)
 {
@@ -260,14 +282,17 @@ static bool prepare_beginning(struct rg_request *request, const unsigned long lo
     return result == CUDA_SUCCESS;
 }
 
-/* Of members that are not set NCCL chooses. */
+/*
+ * Of members that are not set NCCL chooses. The software device's is not to block: its ranks may be in other processes, to which the
+ * client connects this one meanwhile (rgNcclAwait).
+ */
 static ncclConfig_t config_of(const struct begun *begun)
 {
     return (ncclConfig_t){
         .size = sizeof(ncclConfig_t),
         .magic = NCCL_CONFIG_MAGIC,
         .version = NCCL_VERSION_CODE,
-        .blocking = begun->beginning.blocking != 0,
+        .blocking = begun->beginning.blocking != 0 && (is_split(begun) || !rg_nccl_library_extension()),
         .cgaClusterSize = NCCL_CONFIG_UNDEF_INT,
         .minCTAs = NCCL_CONFIG_UNDEF_INT,
         .maxCTAs = NCCL_CONFIG_UNDEF_INT,
@@ -289,6 +314,10 @@ static ncclResult_t begin_one(const struct rg_nccl_library *nccl, struct begun *
     ncclUniqueId id;
     _Static_assert(sizeof id == sizeof begun->beginning.id, "an id is as long as NCCL's");
     memcpy(&id, begun->beginning.id, sizeof id);
+    if (rg_nccl_id_is_ours(&id) && !rg_nccl_library_extension()) {
+        say("the id was made by the NCCL of a software device, and this server has another one");
+        return ncclInvalidUsage;
+    }
     if (rg_driver.cuCtxSetCurrent(begun->context) != CUDA_SUCCESS)
         return ncclUnhandledCudaError;
     return nccl->ncclCommInitRankConfig(&begun->comm, (int)(uint32_t)begun->beginning.ranks, id,
@@ -354,6 +383,8 @@ CUresult rg_execute_rgNcclBegin(struct rg_request *request, unsigned int count, 
 {
     const size_t n = count / RG_NCCL_BEGINNING_WORDS;
     const struct rg_nccl_library *nccl = rg_nccl_library(NULL);
+    rg_nccl_network_start();
+    atomic_store(&used, true);
     if (n > RG_NCCL_BEGINNINGS_MAX || count % RG_NCCL_BEGINNING_WORDS || places != 2 * n) {
         rg_request_violation(request, "%u words are no beginnings of communicators", count);
         return CUDA_ERROR_INVALID_VALUE;
@@ -414,6 +445,35 @@ CUresult rg_execute_rgNcclEnd(struct rg_request *request, unsigned long long num
     return request->result;
 }
 
+/* --- ranks in several processes --------------------------------------------------------------------------- */
+
+CUresult rg_execute_rgNcclAwait(struct rg_request *request, unsigned long long number, unsigned int waits,
+                                unsigned int *n, unsigned char *places, int *result)
+{
+    const struct rg_nccl_extension *extension = rg_nccl_library_extension();
+    struct slot *slot = use(request, number);
+    *n = 0;
+    *result = ncclSuccess;
+    if (!slot)
+        return request->result;
+    if (extension && (!waits || rg_request_detach(request)))
+        *result = (int)extension->await(slot->comm, waits, (unsigned char(*)[RG_NCCL_PLACE_BYTES])places,
+                                        RG_NCCL_PLACES, n);
+    unuse(request, slot, ncclSuccess);
+    return request->result;
+}
+
+CUresult rg_execute_rgNcclUnreachable(struct rg_request *request, unsigned long long number, const char *why)
+{
+    struct slot *slot = use(request, number);
+    if (!slot)
+        return request->result;
+    if (rg_nccl_library_extension())
+        rg_nccl_library_extension()->unreachable(slot->comm, why);
+    unuse(request, slot, ncclSuccess);
+    return CUDA_SUCCESS;
+}
+
 /* --- questions ------------------------------------------------------------------------------------------ */
 
 CUresult rg_execute_rgNcclState(struct rg_request *request, unsigned long long number, int *result)
@@ -434,6 +494,7 @@ CUresult rg_execute_rgNcclId(struct rg_request *request, unsigned char *id, int 
 {
     (void)request;
     const struct rg_nccl_library *nccl = rg_nccl_library(NULL);
+    rg_nccl_network_start();
     ncclUniqueId made;
     *result = nccl ? (int)nccl->ncclGetUniqueId(&made) : ncclSystemError;
     if (*result == ncclSuccess)
@@ -480,8 +541,11 @@ CUresult rg_execute_rgNcclError(struct rg_request *request, size_t capacity, voi
         rg_request_violation(request, "%zu bytes for NCCL's sentence", capacity);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (nccl)
+    if (nccl && !said)
         why = nccl->ncclGetLastError(NULL);
+    else if (nccl)
+        why = said;
+    said = NULL;
     snprintf(text, capacity, "%s", why ? why : "");
     return CUDA_SUCCESS;
 }

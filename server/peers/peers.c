@@ -1,6 +1,7 @@
 /* peers.c - invitations, connections and their end. See peers.h. */
 #include "server/peers/peers.h"
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/thread.h"
 #include "common/sync/scoped_lock.h"
@@ -10,21 +11,39 @@
 #include "transport/control.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { AWAIT_S = 5 };
+#define INVITED_NS 60000000000ull
 
 static pthread_mutex_t *lock_of(struct rg_worker *worker)
 {
     return &rg_deferred_of(worker)->lock;
 }
 
+static const struct rg_peer_service *service;
+
+void rg_peers_serve(const struct rg_peer_service *served)
+{
+    service = served;
+}
+
+/* The place of a number; NULL: there is none. */
+static struct rg_peer *place(struct rg_worker *worker, unsigned number)
+{
+    struct rg_peers *peers = rg_peers_of(worker);
+    if (number < RG_SERVERS_MAX)
+        return &peers->peers[number];
+    return number - RG_SERVERS_MAX < RG_PEERS_OTHERS_MAX ? peers->others[number - RG_SERVERS_MAX] : NULL;
+}
+
 struct rg_peer *rg_peer_find(struct rg_worker *worker, unsigned number)
 {
-    struct rg_peer *peer = number < RG_SERVERS_MAX ? &rg_peers_of(worker)->peers[number] : NULL;
+    struct rg_peer *peer = number < RG_SERVERS_MAX ? place(worker, number) : NULL;
     return peer && peer->state == RG_PEER_OPEN ? peer : NULL;
 }
 
@@ -52,15 +71,84 @@ CUresult rg_execute_rgPeerAwait(struct rg_request *request, unsigned int number,
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += AWAIT_S;
-    if (number >= RG_SERVERS_MAX)
-        return CUDA_ERROR_INVALID_VALUE;
-    const struct rg_peer *peer = &rg_peers_of(worker)->peers[number];
     RG_SCOPED_LOCK(lock_of(worker));
+    const struct rg_peer *peer = place(worker, number);
+    if (!peer)
+        return CUDA_ERROR_INVALID_VALUE;
     while ((peer->state == RG_PEER_INVITED || peer->state == RG_PEER_OPENING) && !rg_worker_over(worker) &&
            pthread_cond_timedwait(&rg_peers_of(worker)->changed, lock_of(worker), &until) == 0)
         ;
     *open = peer->state == RG_PEER_OPEN;
     return CUDA_SUCCESS;
+}
+
+/* --- invitations of other processes ----------------------------------------------------------------------- */
+
+/* Its place is for another one: nobody took the invitation up for so long, or its connection is over. The lock is held. */
+static bool is_free(struct rg_peer *peer, uint64_t now)
+{
+    if (peer->state == RG_PEER_OVER) {
+        pthread_join(peer->reader, NULL); /* which has nothing left to do */
+        rg_conn_destroy(peer->conn);
+        peer->reader_runs = false;
+        peer->conn = NULL;
+        peer->state = RG_PEER_NONE;
+    }
+    return peer->state == RG_PEER_NONE ||
+           (peer->state == RG_PEER_INVITED && now - peer->invited_ns > INVITED_NS);
+}
+
+bool rg_peers_invite(struct rg_worker *worker, unsigned *number, uint8_t secret[RG_PEER_SECRET])
+{
+    struct rg_peers *peers = rg_peers_of(worker);
+    const uint64_t now = rg_now_ns();
+    RG_SCOPED_LOCK(lock_of(worker));
+    for (unsigned i = 0; i < RG_PEERS_OTHERS_MAX; i++) {
+        struct rg_peer *peer = peers->others[i];
+        if (peer && !is_free(peer, now))
+            continue;
+        if (!peer && (peer = calloc(1, sizeof *peer)) == NULL)
+            return false;
+        if (!peers->others[i])
+            pthread_mutex_init(&peer->send_lock, NULL);
+        peers->others[i] = peer;
+        peer->worker = worker;
+        peer->number = RG_SERVERS_MAX + i;
+        peer->invited_ns = now;
+        peer->state = RG_PEER_INVITED;
+        if (getrandom(peer->secret, sizeof peer->secret, 0) != sizeof peer->secret) {
+            peer->state = RG_PEER_NONE;
+            return false;
+        }
+        *number = peer->number;
+        memcpy(secret, peer->secret, sizeof peer->secret);
+        return true;
+    }
+    return false;
+}
+
+void rg_peers_answer_invite(struct rg_worker *worker, int fd, const struct rg_tls_keys *keys)
+{
+    const struct rg_transport_options options = {.filters = "", .wait = RG_WAIT_BLOCK, .tls_keys = keys};
+    uint8_t secret[RG_PEER_SECRET];
+    struct rg_control message = {.kind = RG_CONTROL_ANSWER,
+                                 .answer = {.data = secret, .size = sizeof secret}};
+    struct rg_conn *conn = NULL;
+    unsigned number;
+    if (rg_transport_adopt_fd(fd, &options, &conn) != RG_OK) {
+        close(fd);
+        return;
+    }
+    if (!service)
+        rg_refusal_init(&message, RG_REFUSAL_UNSUPPORTED,
+                        "session %llu is connected to no others: its NCCL opens its own connections",
+                        (unsigned long long)worker->session);
+    else if (!rg_peers_invite(worker, &number, secret))
+        rg_refusal_init(&message, RG_REFUSAL_FULL, "session %llu is connected to %u others, and to no more",
+                        (unsigned long long)worker->session, RG_PEERS_OTHERS_MAX);
+    (void)!rg_control_send(conn, &message);
+    explicit_bzero(secret, sizeof secret);
+    rg_conn_destroy(conn);
 }
 
 /* --- the connection --------------------------------------------------------------------------------------- */
@@ -82,21 +170,45 @@ static void lose(struct rg_peer *peer)
         return;
     rg_info("session %llu: the connection to another server of its client (%s) has ended",
             (unsigned long long)worker->session, rg_conn_peer(peer->conn));
-    rg_deferred_notice(worker, RG_NOTICE_PEER_LOST, peer->number, 0, 0, 0);
+    if (peer->number < RG_SERVERS_MAX)
+        rg_deferred_notice(worker, RG_NOTICE_PEER_LOST, peer->number, 0, 0, 0);
 }
 
-enum rg_status rg_peer_send(struct rg_peer *peer, const struct rg_peer_message *message, const void *bulk,
-                            size_t size)
+enum rg_status rg_peer_send_bytes(struct rg_peer *peer, const void *message, size_t size, const void *bulk,
+                                  size_t bulk_size)
 {
-    const struct iovec part = {.iov_base = (void *)(uintptr_t)message, .iov_len = sizeof *message};
-    const struct iovec data = {.iov_base = (void *)(uintptr_t)bulk, .iov_len = size};
-    struct rg_send send = {.msg = &part, .n_msg = 1, .bulk = &data, .n_bulk = size ? 1 : 0};
+    const struct iovec part = {.iov_base = (void *)(uintptr_t)message, .iov_len = size};
+    const struct iovec data = {.iov_base = (void *)(uintptr_t)bulk, .iov_len = bulk_size};
+    struct rg_send send = {.msg = &part, .n_msg = 1, .bulk = &data, .n_bulk = bulk_size ? 1 : 0};
     pthread_mutex_lock(&peer->send_lock);
     const enum rg_status status = rg_conn_send(peer->conn, &send);
     pthread_mutex_unlock(&peer->send_lock);
     if (status != RG_OK)
         lose(peer);
     return status;
+}
+
+enum rg_status rg_peer_send(struct rg_peer *peer, const struct rg_peer_message *message, const void *bulk,
+                            size_t size)
+{
+    return rg_peer_send_bytes(peer, message, sizeof *message, bulk, size);
+}
+
+/* Of a connection to the session of another process. */
+static void *other_reader_main(void *argument)
+{
+    struct rg_peer *peer = argument;
+    struct rg_message received;
+    peer->user = service->opened(peer);
+    while (peer->user && rg_conn_recv(peer->conn, -1, &received) == RG_OK)
+        if (!service->message(peer, received.data, received.size, received.bulk_size))
+            break;
+    lose(peer);
+    if (peer->user)
+        service->lost(peer);
+    RG_SCOPED_LOCK(lock_of(peer->worker));
+    peer->state = RG_PEER_OVER;
+    return NULL;
 }
 
 static void *reader_main(void *argument)
@@ -119,19 +231,24 @@ static void *reader_main(void *argument)
 static struct rg_peer *redeem(struct rg_worker *worker, const uint8_t secret[RG_PEER_SECRET])
 {
     struct rg_peer *found = NULL;
+    unsigned number = 0;
     RG_SCOPED_LOCK(lock_of(worker));
-    for (unsigned i = 0; i < RG_SERVERS_MAX; i++) {
-        struct rg_peer *peer = &rg_peers_of(worker)->peers[i];
+    for (unsigned i = 0; i < RG_SERVERS_MAX + RG_PEERS_OTHERS_MAX; i++) {
+        struct rg_peer *peer = place(worker, i);
+        if (!peer)
+            continue;
         unsigned difference = peer->state != RG_PEER_INVITED;
         for (unsigned j = 0; j < RG_PEER_SECRET; j++)
             difference |= peer->secret[j] ^ secret[j];
-        if (!difference)
+        if (!difference) {
             found = peer;
+            number = i;
+        }
     }
     if (found) {
         explicit_bzero(found->secret, sizeof found->secret);
         found->state = RG_PEER_OPENING;
-        found->number = (unsigned)(found - rg_peers_of(worker)->peers);
+        found->number = number;
         found->worker = worker;
     }
     return found;
@@ -174,7 +291,9 @@ void rg_peers_connect(struct rg_worker *worker, const struct rg_client_hello *he
     peer->conn = conn;
     peer->state = answered == RG_OK ? RG_PEER_OPEN : RG_PEER_LOST;
     peer->reader_runs =
-        answered == RG_OK && rg_thread_create(&peer->reader, "rg-peer", reader_main, peer) == RG_OK;
+        answered == RG_OK &&
+        rg_thread_create(&peer->reader, "rg-peer",
+                         peer->number < RG_SERVERS_MAX ? reader_main : other_reader_main, peer) == RG_OK;
     if (!peer->reader_runs)
         peer->state = RG_PEER_LOST;
     pthread_cond_broadcast(&rg_peers_of(worker)->changed);
@@ -202,19 +321,23 @@ static void wake(struct rg_worker *worker)
 {
     RG_SCOPED_LOCK(lock_of(worker));
     pthread_cond_broadcast(&rg_peers_of(worker)->changed);
-    for (unsigned i = 0; i < RG_SERVERS_MAX; i++)
-        if (rg_peers_of(worker)->peers[i].conn)
-            rg_conn_interrupt(rg_peers_of(worker)->peers[i].conn);
+    for (unsigned i = 0; i < RG_SERVERS_MAX + RG_PEERS_OTHERS_MAX; i++)
+        if (place(worker, i) && place(worker, i)->conn)
+            rg_conn_interrupt(place(worker, i)->conn);
 }
 
 static void fini(struct rg_worker *worker)
 {
-    for (unsigned i = 0; i < RG_SERVERS_MAX; i++) {
-        struct rg_peer *peer = &rg_peers_of(worker)->peers[i];
+    for (unsigned i = 0; i < RG_SERVERS_MAX + RG_PEERS_OTHERS_MAX; i++) {
+        struct rg_peer *peer = place(worker, i);
+        if (!peer)
+            continue;
         if (peer->reader_runs)
             pthread_join(peer->reader, NULL);
         rg_conn_destroy(peer->conn);
         pthread_mutex_destroy(&peer->send_lock);
+        if (i >= RG_SERVERS_MAX)
+            free(peer);
     }
     rg_peer_copies_end(worker);
     pthread_cond_destroy(&rg_peers_of(worker)->changed);

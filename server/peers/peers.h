@@ -1,9 +1,14 @@
 /*
- * peers.h - connections to the workers of the same client's sessions on other servers (proto/peer.h).
+ * peers.h - connections to the workers of other sessions of the same client: on other servers those of its own process (proto/peer.h),
+ * and on any server those of others that work together (ranks of NCCL's).
  *
- * The client invites (rgPeerInvite): from then on, one connection that shows the secret is taken, whichever server opened it.
+ * The client invites (rgPeerInvite; of a session that is another process's, RG_PURPOSE_INVITE): from then on, one connection that
+ * shows the secret is taken, whichever server opened it.
  * It came to the frontend or was opened by it, and is handed over like the session's own (handshake/channels.c). A
  * reader thread for each takes what comes; anybody may send, one at a time.
+ *
+ * Connections are numbered: those of the client's own process as it counts its sessions, those of others from RG_SERVERS_MAX on,
+ * and these serve whoever has asked for them (rg_peers_serve).
  *
  * Failures: a connection that breaks, or a peer that breaks the protocol, is the end of the connection and of the copies
  * under way on it, which go on with an error; the client is told (RG_NOTICE_PEER_LOST) and copies through its own memory from
@@ -23,18 +28,45 @@
 struct rg_tls_keys;
 struct rg_deferred_item;
 
-enum rg_peer_state { RG_PEER_NONE, RG_PEER_INVITED, RG_PEER_OPENING, RG_PEER_OPEN, RG_PEER_LOST };
+enum rg_peer_state {
+    RG_PEER_NONE,
+    RG_PEER_INVITED,
+    RG_PEER_OPENING,
+    RG_PEER_OPEN,
+    RG_PEER_LOST,
+    RG_PEER_OVER, /* lost, and its reader has ended: of another process */
+};
 
 struct rg_peer {
     struct rg_worker *worker;
-    unsigned number; /* of the other session, as the client counts */
+    unsigned
+        number; /* of the other session, as the client counts; from RG_SERVERS_MAX on: of another process */
     enum rg_peer_state state;
     uint8_t secret[RG_PEER_SECRET]; /* INVITED */
+    uint64_t invited_ns;            /* INVITED, of another process */
     struct rg_conn *conn;           /* OPEN, LOST */
     pthread_mutex_t send_lock;
     pthread_t reader;
     bool reader_runs;
+    void *user; /* of whom it serves; OPEN */
 };
+
+/** Whom connections of other processes serve. The reader of a connection calls it. */
+struct rg_peer_service {
+    /** What `user` is to be; NULL: the connection is of no use. */
+    void *(*opened)(struct rg_peer *peer);
+    /** A message, whose bulk data is to be taken from peer->conn. False: it breaks the protocol, or its bulk data did not come. */
+    bool (*message)(struct rg_peer *peer, const void *data, size_t size, size_t bulk_size);
+    /** The last call. */
+    void (*lost)(struct rg_peer *peer);
+};
+
+/** Before the first invitation. */
+void rg_peers_serve(const struct rg_peer_service *service);
+/** A secret of one use, and the number that the connection will have. False: there are too many, or no random numbers. */
+bool rg_peers_invite(struct rg_worker *worker, unsigned *number, uint8_t secret[RG_PEER_SECRET]);
+/** The same for the client of another session, which has come by this connection; `fd` is used up. The thread that takes connections. */
+void rg_peers_answer_invite(struct rg_worker *worker, int fd, const struct rg_tls_keys *keys);
 
 /** Takes a connection whose hello has said that it is a peer's; `fd` is used up. The thread that takes connections. */
 void rg_peers_take(struct rg_worker *worker, const struct rg_client_hello *hello, int fd,
@@ -42,6 +74,9 @@ void rg_peers_take(struct rg_worker *worker, const struct rg_client_hello *hello
 /** The same with a connection that has been made; `conn` is used up. */
 void rg_peers_connect(struct rg_worker *worker, const struct rg_client_hello *hello, struct rg_conn *conn);
 
+/** Sends `size` bytes, with bulk data or none, as a message. RG_ERR_*: the connection is lost. Any thread. */
+enum rg_status rg_peer_send_bytes(struct rg_peer *peer, const void *message, size_t size, const void *bulk,
+                                  size_t bulk_size);
 /** Sends a message, with bulk data or none. RG_ERR_*: the connection is lost, and all who need it are told. Any thread. */
 enum rg_status rg_peer_send(struct rg_peer *peer, const struct rg_peer_message *message, const void *bulk,
                             size_t size);
@@ -63,6 +98,7 @@ struct rg_peers {
     struct rg_hash_table early;
     unsigned n_early;
     struct rg_peer peers[RG_SERVERS_MAX];
+    struct rg_peer *others[RG_PEERS_OTHERS_MAX]; /* of other processes */
 };
 
 static inline struct rg_peers *rg_peers_of(struct rg_worker *worker)

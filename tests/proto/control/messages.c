@@ -55,7 +55,7 @@ static void make_client_hello(struct rg_control *out)
         RG_PURPOSE_SESSION, RG_PURPOSE_INVENTORY, RG_PURPOSE_STATUS,     RG_PURPOSE_NETPERF,
         RG_PURPOSE_BULK,    RG_PURPOSE_RESUME,    RG_PURPOSE_MANAGEMENT, RG_PURPOSE_JOIN,
         RG_PURPOSE_RENEW,   RG_PURPOSE_STAY,      RG_PURPOSE_USAGE,      RG_PURPOSE_QUOTA,
-        RG_PURPOSE_POOL,    RG_PURPOSE_PEER,      RG_PURPOSE_INTRODUCE};
+        RG_PURPOSE_POOL,    RG_PURPOSE_PEER,      RG_PURPOSE_INTRODUCE,  RG_PURPOSE_INVITE};
     rg_client_hello_init(out, purposes[chance(sizeof purposes / sizeof *purposes)]);
     struct rg_client_hello *hello = &out->client_hello;
     hello->n_gpu_indices = 2;
@@ -206,6 +206,8 @@ static void check_what_was_added(const struct rg_control *a, const struct rg_con
         (client->purpose == RG_PURPOSE_PEER || client->purpose == RG_PURPOSE_INTRODUCE))
         CHECK(b->client_hello.peer_session == client->peer_session &&
               memcmp(b->client_hello.peer_secret, client->peer_secret, RG_PEER_SECRET) == 0);
+    if (a->kind == RG_CONTROL_CLIENT_HELLO && client->purpose == RG_PURPOSE_INVITE)
+        CHECK(b->client_hello.peer_session == client->peer_session);
     if (a->kind == RG_CONTROL_CLIENT_HELLO && client->purpose == RG_PURPOSE_INTRODUCE)
         CHECK(b->client_hello.target_session == client->target_session &&
               memcmp(b->client_hello.target_secret, client->target_secret, RG_PEER_SECRET) == 0 &&
