@@ -59,9 +59,17 @@ static bool hash_authority(const char *path, uint8_t hash[RG_PEER_AUTHORITY], ch
     return true;
 }
 
-/* Asks the server of `from` to connect to that of `to`. */
-static enum rg_status ask(const struct rg_session *from, const struct rg_control *hello, char *why,
-                          size_t why_size)
+bool rg_peer_name_target(struct rg_client_hello *hello, const struct rg_credentials *credentials, char *why,
+                         size_t why_size)
+{
+    snprintf(hello->target_name, sizeof hello->target_name, "%s", credentials->server_name);
+    hello->has_target_authority = credentials->found;
+    return !credentials->found ||
+           hash_authority(credentials->authority, hello->target_authority, why, why_size);
+}
+
+enum rg_status rg_peer_introduce(const struct rg_session *from, const struct rg_control *hello, char *why,
+                                 size_t why_size)
 {
     RG_CLEANUP_FREE struct rg_control *answer = calloc(1, sizeof *answer);
     const struct rg_transport_options options = {.filters = "", .connect_timeout_ms = CONNECT_MS};
@@ -106,14 +114,11 @@ static bool connect_servers(const struct rg_session *from, const struct rg_sessi
     hello->peer_session = from->hello.session;
     hello->target_session = to->hello.session;
     snprintf(hello->target_address, sizeof hello->target_address, "%s", to->peer);
-    snprintf(hello->target_name, sizeof hello->target_name, "%s", to->credentials.server_name);
-    hello->has_target_authority = to->credentials.found;
-    if (to->credentials.found &&
-        !hash_authority(to->credentials.authority, hello->target_authority, why, why_size))
+    if (!rg_peer_name_target(hello, &to->credentials, why, why_size))
         return false;
     rg_explain(why, why_size, "a worker takes no connection");
     const bool done = invite(to, from, hello->target_secret) && invite(from, to, hello->peer_secret) &&
-                      ask(from, message, why, why_size) == RG_OK &&
+                      rg_peer_introduce(from, message, why, why_size) == RG_OK &&
                       rg_op_rgPeerAwait(to->number, &open, rg_home_of_session(from)) == CUDA_SUCCESS && open;
     explicit_bzero(message, sizeof *message);
     return done;

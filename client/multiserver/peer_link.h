@@ -22,6 +22,12 @@
  * seconds if the one does not reach the other. Any thread of the application, no locks held.
  */
 bool rg_peer_link(struct rg_session *one, struct rg_session *other);
+/** Asks the session's server for what the message says, an RG_PURPOSE_INTRODUCE; `why` is a sentence if that was not done. */
+RG_MUST_CHECK enum rg_status rg_peer_introduce(const struct rg_session *session,
+                                               const struct rg_control *message, char *why, size_t why_size);
+/** Puts into `hello` how the server is known to which `credentials` belong. False: `why` is a sentence. */
+bool rg_peer_name_target(struct rg_client_hello *hello, const struct rg_credentials *credentials, char *why,
+                         size_t why_size);
 /** Of a worker that has lost its connection to another one. The reader. */
 rg_notice_handler rg_peer_link_notice;
 

@@ -4,6 +4,7 @@
 #include "client/entry.h"
 #include "client/modules.h"
 #include "client/nccl/nccl.h"
+#include "client/nccl/rendezvous.h"
 #include "common/base/log.h"
 #include "common/sync/scoped_lock.h"
 #include "generated/client/operations.h"
@@ -203,6 +204,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
         return started;
     const struct rg_session *session = rg_session_current();
     int result = ncclSystemError;
+    rg_nccl_tell_place(session);
     const CUresult status = rg_op_rgNcclId((unsigned char *)id->internal, &result, home_of(session));
     return rg_nccl_answered(session, "ncclGetUniqueId", status, result);
 }
@@ -397,6 +399,11 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
     int state = ncclSystemError;
     if (!comm || !error)
         return ncclInvalidArgument;
+    if (!atomic_load(&comm->begun)) {
+        *error = rg_nccl_rendezvous(comm, false);
+        atomic_store(&comm->begun, *error == ncclSuccess);
+        return ncclSuccess;
+    }
     const CUresult status = rg_op_rgNcclState(comm->number, &state, home_of(comm->session));
     *error = rg_nccl_answered(comm->session, "ncclCommGetAsyncError", status, state);
     if (*error != ncclInProgress)

@@ -2,12 +2,18 @@
 #include "client/core/home.h"
 #include "client/core/optimisations.h"
 #include "client/nccl/nccl.h"
+#include "client/nccl/rendezvous.h"
 #include "common/base/cleanup.h"
 #include "common/cuda/graph/graph.h"
+#include "common/cuda/nccl_network.h"
 #include "generated/client/operations.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#define PAUSE_LEAST_NS 100000 /* between looks whether several communicators have begun */
+#define PAUSE_MOST_NS  10000000
 
 struct call {
     ncclComm_t comm;
@@ -121,31 +127,121 @@ static void hand_out(const struct beginning *beginnings, size_t n, const unsigne
     }
 }
 
+static bool is_split(const struct beginning *beginning)
+{
+    return beginning->wire.parent != RG_NCCL_COMMS_MAX;
+}
+
+/* Those of the session begin in its worker. `told`: of each beginning, of all, ranks and rank. */
+static ncclResult_t send_beginnings(const struct beginning *beginnings, size_t n,
+                                    const struct rg_session *session, unsigned *told)
+{
+    RG_CLEANUP_FREE unsigned long long *words = malloc(n * sizeof beginnings->wire);
+    RG_CLEANUP_FREE unsigned *answers = calloc(n, 2 * sizeof *answers);
+    int result = ncclSystemError;
+    size_t count = 0;
+    if (!words || !answers)
+        return rg_nccl_fail(ncclSystemError, "out of memory");
+    for (size_t i = 0; i < n; i++)
+        if (beginnings[i].comm->session == session)
+            memcpy(words + count++ * RG_NCCL_BEGINNING_WORDS, &beginnings[i].wire, sizeof beginnings->wire);
+    if (!count)
+        return ncclSuccess;
+    rg_nccl_tell_place(session);
+    const CUresult status =
+        rg_op_rgNcclBegin((unsigned)(count * RG_NCCL_BEGINNING_WORDS), (unsigned)(2 * count), words, &result,
+                          answers, home_of(session));
+    count = 0;
+    for (size_t i = 0; i < n; i++)
+        if (beginnings[i].comm->session == session)
+            memcpy(told + 2 * i, answers + 2 * count++, 2 * sizeof *told);
+    return rg_nccl_answered(session, "the beginning of a communicator", status, result);
+}
+
+/* On several servers they can begin together only where beginning does not wait for the other ranks. */
+static ncclResult_t check_servers(const struct beginning *beginnings, size_t n)
+{
+    const struct rg_session *first = beginnings[0].comm->session;
+    for (size_t i = 0; i < n; i++)
+        if (beginnings[i].comm->session != first &&
+            (is_split(&beginnings[i]) || !rg_nccl_id_is_ours(beginnings[i].wire.id)))
+            return rg_nccl_fail(ncclInvalidUsage, "communicators of a group are on the servers %s and %s: %s",
+                                first->server, beginnings[i].comm->session->server,
+                                is_split(&beginnings[i]) ? "split them in threads of their own"
+                                                         : "all must be on one");
+    return ncclSuccess;
+}
+
+/* Ends those that have begun, as others of the group have not. */
+static void undo(const struct beginning *beginnings, size_t n, const unsigned *told)
+{
+    int result;
+    for (size_t i = 0; i < n; i++)
+        if (told[2 * i])
+            (void)rg_op_rgNcclEnd(beginnings[i].comm->number, RG_NCCL_ABORT, &result,
+                                  home_of(beginnings[i].comm->session));
+}
+
+/*
+ * Waits until all have begun. Several are looked at in turns: one may need a connection that is made for another, here or in another
+ * process, in which they stand in another order.
+ */
+static ncclResult_t wait_for_all(const struct beginning *beginnings, size_t n)
+{
+    for (long pause = PAUSE_LEAST_NS;; pause = pause < PAUSE_MOST_NS ? 2 * pause : PAUSE_MOST_NS) {
+        size_t begun = 0;
+        for (size_t i = 0; i < n; i++) {
+            ncclComm_t comm = beginnings[i].comm;
+            const ncclResult_t result =
+                atomic_load(&comm->begun) ? ncclSuccess : rg_nccl_rendezvous(comm, n == 1);
+            if (result != ncclSuccess && result != ncclInProgress)
+                return result;
+            if (result == ncclSuccess)
+                atomic_store(&comm->begun, true);
+            begun += result == ncclSuccess;
+        }
+        if (begun == n)
+            return ncclSuccess;
+        nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
+    }
+}
+
+/* `began`: what the workers said. Where no communicator blocks, the program asks whether they have begun (ncclCommGetAsyncError). */
+static ncclResult_t complete(const struct beginning *beginnings, size_t n, ncclResult_t began)
+{
+    bool blocking = false;
+    for (size_t i = 0; i < n; i++) {
+        ncclComm_t comm = beginnings[i].comm;
+        blocking = blocking || comm->blocking;
+        atomic_store(&comm->begun, began == ncclSuccess || is_split(&beginnings[i]) ||
+                                       !comm->session->op_numbers[RG_OP_rgNcclAwait]);
+    }
+    return blocking ? wait_for_all(beginnings, n) : began;
+}
+
 static ncclResult_t begin(struct beginning *beginnings, size_t n)
 {
-    const struct rg_session *session = n ? beginnings[0].comm->session : NULL;
-    RG_CLEANUP_FREE unsigned long long *words = malloc(n * sizeof beginnings->wire + 1);
     RG_CLEANUP_FREE unsigned *told = calloc(n + 1, 2 * sizeof *told);
-    int result = ncclSystemError;
     if (!n)
         return ncclSuccess;
-    ncclResult_t done = words && told ? ncclSuccess : rg_nccl_fail(ncclSystemError, "out of memory");
-    for (size_t i = 0; i < n && done == ncclSuccess; i++) {
-        memcpy(words + i * RG_NCCL_BEGINNING_WORDS, &beginnings[i].wire, sizeof beginnings->wire);
-        if (beginnings[i].comm->session != session)
-            done = rg_nccl_fail(ncclInvalidUsage,
-                                "communicators of a group are on the servers %s and %s: all must be on one",
-                                session->server, beginnings[i].comm->session->server);
+    ncclResult_t done = told ? check_servers(beginnings, n) : rg_nccl_fail(ncclSystemError, "out of memory");
+    ncclResult_t began = ncclSuccess;
+    for (unsigned i = 0; i < rg_n_sessions && done == ncclSuccess; i++) {
+        done = send_beginnings(beginnings, n, &rg_sessions[i], told);
+        if (done == ncclInProgress) {
+            began = ncclInProgress;
+            done = ncclSuccess;
+        }
     }
-    if (done == ncclSuccess) {
-        const CUresult status = rg_op_rgNcclBegin((unsigned)(n * RG_NCCL_BEGINNING_WORDS), (unsigned)(2 * n),
-                                                  words, &result, told, home_of(session));
-        done = rg_nccl_answered(session, "the beginning of a communicator", status, result);
-    }
-    if (done == ncclSuccess || done == ncclInProgress)
+    if (done == ncclSuccess)
+        done = complete(beginnings, n, began);
+    if (done == ncclSuccess || done == ncclInProgress) {
         hand_out(beginnings, n, told);
-    else
+    } else {
+        if (told)
+            undo(beginnings, n, told);
         drop(beginnings, n);
+    }
     return done;
 }
 

@@ -32,6 +32,7 @@ struct ncclComm {
     const struct rg_session *session;
     struct rg_nccl_clique *clique;
     uint64_t splits, named_by;
+    atomic_bool begun;           /* the sessions of its ranks are connected to each other, if they need be */
     _Atomic ncclResult_t failed; /* as the program has been told; ncclSuccess: it has not */
     int ranks, rank;
     CUdevice device; /* as the program numbers it */

@@ -28,9 +28,10 @@ def is_peer(data):
 
 
 class Relay:
-    """A port that leads to a server; what each connection sends first is kept. It can be shut."""
+    """A port that leads to a server, for other servers only if it takes them; what each connection sends first is kept. It can be shut."""
 
-    def __init__(self, stack, target, most=None):
+    def __init__(self, stack, target, most=None, takes_peers=True):
+        self.takes_peers = takes_peers
         host, _, port = target.rpartition("//")[2].rpartition(":")
         self.target, self.first, self.accepted = (host, int(port)), [], 0
         self.listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -63,6 +64,8 @@ class Relay:
             while True:
                 data = source.recv(1 << 16)
                 if not data:
+                    break
+                if keep and is_peer(data) and not self.takes_peers:
                     break
                 if keep:
                     self.first.append(data)
