@@ -35,6 +35,9 @@ struct rg_gauges {
     bool in_pool;
     uint64_t pool_until_ns; /* rg_now_ns() until which this server's place in its pool lasts */
     uint32_t pool_leases;   /* of GPUs here */
+    uint32_t pool_waiting,
+        pool_waiting_gpus;   /* requests of the whole pool that wait, and the GPUs that they wait for */
+    uint64_t pool_longest_s; /* for how long one of them has waited at most */
     char pool[64], pool_why[RG_CONTROL_REASON / 2]; /* its name; why there is no place in it */
     struct rg_gauge_device devices[RG_DEVICES_MAX];
 };

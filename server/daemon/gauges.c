@@ -79,6 +79,9 @@ static void look_at_pool(const struct rg_pool_process *pool, struct rg_gauges *g
     gauges->in_pool = pool->wanted;
     gauges->pool_until_ns = pool->valid_until_ns;
     gauges->pool_leases = pool->n_leases;
+    gauges->pool_waiting = pool->queue.requests;
+    gauges->pool_waiting_gpus = pool->queue.gpus;
+    gauges->pool_longest_s = pool->queue.longest_s;
     snprintf(gauges->pool, sizeof gauges->pool, "%s", pool->settings.pool);
     snprintf(gauges->pool_why, sizeof gauges->pool_why, "%s",
              pool->wanted && pool->pid == 0 ? "its agent has ended" : pool->why);

@@ -370,6 +370,7 @@ static void take(struct rg_pool_process *pool, struct rg_agent_answer *answer)
         pool->valid_until_ns = answer->standing.valid_until_ns;
         memcpy(pool->why, answer->standing.why, sizeof pool->why);
         pool->why[sizeof pool->why - 1] = 0;
+        pool->queue = answer->standing.queue;
         break;
     case RG_AGENT_LEASE:
         take_lease(pool, &answer->lease);

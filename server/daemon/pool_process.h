@@ -36,6 +36,7 @@ struct rg_pool_process {
     uint64_t not_before_ns;
     uint64_t valid_until_ns; /* of this server's place */
     char why[RG_CONTROL_REASON / 2];
+    struct rg_agent_queue queue;
     struct rg_pool_known *leases;
     uint32_t n_leases;
     struct {

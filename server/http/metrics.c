@@ -268,6 +268,14 @@ static void write_server(const struct rg_view *view, struct rg_exposition *out)
     rg_exposition_sample(out, pool, 1, rg_now_ns() < gauges->pool_until_ns);
     rg_exposition_family(out, "rgpu_pool_leases", RG_METRIC_GAUGE, "", "Leases of GPUs of this server.");
     rg_exposition_sample(out, pool, 1, gauges->pool_leases);
+    rg_exposition_family(out, "rgpu_pool_requests_waiting", RG_METRIC_GAUGE, "",
+                         "Requests of the whole pool that wait.");
+    rg_exposition_sample(out, pool, 1, gauges->pool_waiting);
+    rg_exposition_family(out, "rgpu_pool_gpus_waited_for", RG_METRIC_GAUGE, "", "GPUs that they ask for.");
+    rg_exposition_sample(out, pool, 1, gauges->pool_waiting_gpus);
+    rg_exposition_family(out, "rgpu_pool_longest_wait_seconds", RG_METRIC_GAUGE, "seconds",
+                         "For how long one of them has waited at most.");
+    rg_exposition_sample(out, pool, 1, (double)gauges->pool_longest_s);
 }
 
 void rg_metrics_write(const struct rg_view *view, struct rg_exposition *out)

@@ -20,6 +20,19 @@
 #define UNFIT_NS     5000000000ull /* what is wrong has to be mended by somebody */
 #define CLOCK_MOST_S 60
 
+static void look_at_queue(const struct rg_agent *agent, struct rg_agent_queue *out)
+{
+    const uint64_t now = (uint64_t)rg_agent_time(agent);
+    for (uint32_t i = 0; i < agent->mirror.n_requests; i++) {
+        const json_t *value = agent->mirror.requests[i]->value;
+        const uint64_t since = rg_pool_get_number(value, "since", now);
+        out->requests++;
+        out->gpus += (uint32_t)rg_pool_get_number(value, "gpus", 0);
+        if (now > since && now - since > out->longest_s)
+            out->longest_s = now - since;
+    }
+}
+
 static void tell_standing(struct rg_agent *agent)
 {
     const struct rg_membership *membership = &agent->membership;
@@ -27,6 +40,7 @@ static void tell_standing(struct rg_agent *agent)
     answer.standing.valid_until_ns = membership->state == RG_MEMBER_IN ? membership->valid_until_ns : 0;
     snprintf(answer.standing.why, sizeof answer.standing.why, "%.*s", (int)sizeof answer.standing.why - 1,
              membership->why);
+    look_at_queue(agent, &answer.standing.queue);
     rg_agent_tell(agent, &answer);
 }
 

@@ -110,6 +110,12 @@ struct rg_agent_judge {
     uint64_t held_gpus, held_memory, project_gpus, project_memory;
 };
 
+/** The pool's queue, as this server knows it. */
+struct rg_agent_queue {
+    uint32_t requests, gpus; /* that wait, and how many GPUs they wait for */
+    uint64_t longest_s;      /* for how long the first of them has waited */
+};
+
 struct rg_agent_answer {
     enum rg_agent_answer_kind kind;
     union {
@@ -117,6 +123,7 @@ struct rg_agent_answer {
             uint64_t
                 valid_until_ns; /* the pool may give this server's GPUs to others afterwards; 0: it is not in it */
             char why[RG_CONTROL_REASON / 2]; /* why it is not, or not for longer; "": all is well */
+            struct rg_agent_queue queue;
         } standing;
         struct rg_agent_lease lease;
         struct rg_agent_judge judge;

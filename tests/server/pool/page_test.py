@@ -44,6 +44,11 @@ class Page(PoolCase):
             self.assertNotIn(lease, self.get(server, "/api/v1/pool")[1])
             self.assertIn('rgpu_pool_member{pool="lab"} 1', self.get(server, "/metrics")[1])
             self.assertIn('rgpu_pool_leases{pool="lab"} 1', self.get(server, "/metrics")[1])
+        self.running(a, "-n", "2", "--wait-for").wait_for("in the queue")
+        for server in (a, b):
+            wait_until(lambda: all(line in self.get(server, "/metrics")[1] for line in (
+                'rgpu_pool_requests_waiting{pool="lab"} 1', 'rgpu_pool_gpus_waited_for{pool="lab"} 2')), "the queue is in the metrics")
+        self.assertRegex(self.get(a, "/metrics")[1], r'rgpu_pool_longest_wait_seconds\{pool="lab"\} [0-9.]+')
         end(b.process)
         wait_until(lambda: len(self.members(a)) == 1, "the dead one is gone")
 
