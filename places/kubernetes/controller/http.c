@@ -143,9 +143,13 @@ struct rg_kube_http *rg_kube_http_start(const char *where, const struct rg_kube_
                                     0, NULL, NULL, answer, http, MHD_OPTION_SOCK_ADDR, &place,
                                     MHD_OPTION_CONNECTION_LIMIT, 64u, MHD_OPTION_CONNECTION_TIMEOUT, 10u,
                                     MHD_OPTION_END);
-    if (http->daemon)
+    if (http->daemon) {
+        const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_BIND_PORT);
+        rg_info("probes and metrics are answered on port %u", info ? (unsigned)info->port : 0u);
         return http;
-    rg_error("--http: cannot listen on %s: %s", where, strerror(errno));
+    }
+    rg_error("--http: cannot listen on %s: %s", where,
+             errno ? strerror(errno) : "libmicrohttpd does not start");
     free(http);
     return NULL;
 }

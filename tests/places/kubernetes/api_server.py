@@ -47,6 +47,9 @@ class Store:
         self.objects, self.history = {}, []
         self.version, self.forgotten = 100, 0
         self.conflicts = 0  # so many of the next writes meet somebody else's
+        self.answers = threading.Event()  # cleared: what writes are answered is kept back
+        self.answers.set()
+        self.sent = 0  # the newest version that a watch has been told
         self.writes = []
 
     def record(self, event, key, value):
@@ -124,6 +127,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
     def answer(self, code, body):
+        if self.command != "GET":
+            self.server.store.answers.wait(60)
         data = json.dumps(body).encode()
         self.send_response(code)
         self.send_header("Content-Type", "application/json")
@@ -207,6 +212,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 version = number
                 if key[0] == kind and self.selects(value, query):
                     self.put({"type": event, "object": value})
+                    store.sent = max(store.sent, number)
             if time.monotonic() - last > BOOKMARK_SECONDS:
                 last = time.monotonic()
                 self.put({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(version)}}})

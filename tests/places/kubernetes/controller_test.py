@@ -1,5 +1,8 @@
 """The controller against a real pool and the test API server."""
 
+import http.client
+import re
+
 from cluster_case import FINALIZER, ClusterCase, wait_until
 from pool_case import main
 
@@ -24,6 +27,49 @@ class Controller(ClusterCase):
         self.assertEqual(self.leases(), {}, "its lease was given back before")
         self.assertEqual(len(self.devices()), 4)
         self.assertEqual(controller.stop(), 0)
+
+    def test_an_answer_that_comes_too_late_brings_no_claim_back(self):
+        self.controller()
+        names = sorted(self.wait_for_devices(4))
+        claim, other = self.claim("one"), self.claim("other")
+        self.api.store.answers.clear()
+        self.allocate(claim, names[0])
+        wait_until(lambda: self.note(claim, "devices"), "the controller has begun")
+
+        def removed(old):
+            old["metadata"].update(finalizers=[], deletionTimestamp="2026-01-01T00:00:00Z")
+            return old
+        version = int(self.change(claim, removed)["metadata"]["resourceVersion"])
+        wait_until(lambda: self.api.store.sent >= version, "the controller is told that the claim is gone")
+        self.api.store.answers.set()
+        self.allocate(other, names[1])
+        lease = self.wait_for_lease(other)
+        self.assertEqual(list(self.leases()), [lease])
+
+    def test_probes_and_metrics(self):
+        controller = self.controller("--http", "127.0.0.1:0")
+        wait_until(lambda: "answered on port" in controller.log(), "it listens")
+        self.port = int(re.search("answered on port ([0-9]+)", controller.log()).group(1))
+        claim = self.claim("one")
+        self.allocate(claim, sorted(self.wait_for_devices(4))[0])
+        self.wait_for_lease(claim)
+        wait_until(lambda: self.asked("/readyz") == (200, "ok\n"), "it is ready")
+        self.assertEqual(self.asked("/healthz")[0], 200)
+        self.assertEqual(self.asked("/other")[0], 404)
+        wait_until(lambda: {"remote_gpu_kube_devices 4", "remote_gpu_kube_claims 1", "remote_gpu_kube_leases 1",
+                            "remote_gpu_kube_leases_taken_total 1"} <= set(self.asked("/metrics")[1].splitlines()),
+                   "metrics say what there is")
+        self.api.down()
+        wait_until(lambda: self.asked("/readyz") == (503, "the API server cannot be asked\n"), "it is not ready")
+        self.assertEqual(self.asked("/healthz")[0], 200)
+
+    def asked(self, path):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        return answer.status, text
 
 
 if __name__ == "__main__":

@@ -207,6 +207,37 @@ Test(kube_grpc, calls_do_not_wait_for_each_other)
     cr_expect_str_eq(late.status, "0");
 }
 
+/* A client that does not wait for its answer. */
+static void give_up(void)
+{
+    static struct answer answer;
+    CURL *curl = curl_easy_init();
+    struct curl_slist *headers = curl_slist_append(NULL, "Content-Type: application/grpc");
+    curl_easy_setopt(curl, CURLOPT_URL, "http://localhost/a.B/Repeat");
+    curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, path);
+    curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE);
+    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDS, "\0\0\0\0\1~");
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE, (long)RG_GRPC_FRAME + 1);
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take);
+    curl_easy_setopt(curl, CURLOPT_WRITEDATA, &answer);
+    curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, 200L);
+    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    cr_expect_eq(curl_easy_perform(curl), CURLE_OPERATION_TIMEDOUT);
+    curl_slist_free_all(headers);
+    curl_easy_cleanup(curl);
+}
+
+Test(kube_grpc, who_has_gone_is_answered_to_nobody)
+{
+    static struct answer answer;
+    give_up();
+    call("/a.B/Repeat", "x", 1, &answer);
+    atomic_store(&released, true);
+    call("/a.B/Repeat", "x", 1, &answer);
+    cr_expect_str_eq(answer.status, "0");
+}
+
 Test(kube_grpc, what_is_no_http2_ends_its_connection_alone)
 {
     static struct answer answer;
