@@ -164,11 +164,10 @@ bool rg_warm_make_room(struct rg_sessions *sessions, const struct rg_session_inf
 }
 
 /* A worker that nobody told to end has ended. */
-static void see_to_failure(struct rg_warm *warm, const struct rg_warm_worker *worker, int end)
+static void see_to_failure(const struct rg_warm_worker *worker, int end)
 {
     const uint64_t now = rg_now_ns();
     pause_kind(worker->kind, now);
-    warm->n_failed++;
     if (WIFSIGNALED(end))
         rg_warn("warm worker %d was killed by signal %d (%s); the next is started in %.0f s",
                 (int)worker->pid, WTERMSIG(end), strsignal(WTERMSIG(end)),
@@ -192,7 +191,7 @@ void rg_warm_reap(struct rg_sessions *sessions)
         if (gave_way)
             rg_info("warm worker %d has left its memory to a session", (int)worker->pid);
         else if (worker->socket >= 0)
-            see_to_failure(warm, worker, end);
+            see_to_failure(worker, end);
         forget(sessions, worker);
         if (gave_way) /* those that are only about to take some leave as well */
             (void)rg_warm_make_room(sessions, &devices);
@@ -207,7 +206,6 @@ static void listen_to(struct rg_warm *warm, struct rg_warm_worker *worker)
         rg_packet_receive(worker->socket, MSG_DONTWAIT, &ready, sizeof ready, NULL, 0, &(unsigned){0});
     if (status == RG_OK && ready.version == RG_WARM_VERSION) {
         worker->ready = true;
-        worker->kind->pause_ns = 0;
         rg_info("worker %d is warm for %s after %.2f s", (int)worker->pid, rg_who_text(&worker->kind->who),
                 (double)(rg_now_ns() - worker->started_ns) / 1e9);
         return;
@@ -481,7 +479,7 @@ bool rg_warm_adopt(struct rg_sessions *sessions, const struct rg_driver *driver,
                              before.devices[i].place, entry->info.id);
     entry->pid = worker->pid;
     entry->lease = worker->lease;
-    warm->n_adopted++;
+    worker->kind->pause_ns = 0; /* they can be relied on */
     close(worker->socket);
     rg_share_slot_close(worker->share.slot);
     *worker = (struct rg_warm_worker){.socket = -1};

@@ -53,10 +53,9 @@ struct rg_warm_worker {
 /** Zeroed: none are kept. */
 struct rg_warm {
     uint32_t most;
-    uint64_t keep_ns;             /* how long after a kind was seen */
-    uint64_t seen_ns;             /* when a session last began */
-    uint64_t n_adopted, n_failed; /* since the server began */
-    int events;                   /* an epoll descriptor, of the workers' sockets */
+    uint64_t keep_ns; /* how long after a kind was seen */
+    uint64_t seen_ns; /* when a session last began */
+    int events;       /* an epoll descriptor, of the workers' sockets */
     uint64_t next_number;
     struct rg_warm_kind kinds[RG_WARM_MAX];
     struct rg_warm_worker workers[RG_WARM_MAX];

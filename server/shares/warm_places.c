@@ -8,32 +8,16 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* What warm workers hold, and how many hold anything. */
-static uint64_t look(const struct rg_share_device *device, uint32_t *n)
+uint64_t rg_warm_held(const struct rg_share_device *device)
 {
     uint64_t held = 0;
-    uint32_t used = atomic_load(&device->page->n_used);
-    *n = 0;
+    const uint32_t used = atomic_load(&device->page->n_used);
     for (uint32_t i = 0; i < used && i < device->n_places; i++) {
         const struct rg_share_place *place = &device->page->places[i];
         const uint64_t bytes = atomic_load(&place->session) >= RG_WARM_NUMBER ? atomic_load(&place->held) : 0;
-        *n += bytes != 0;
         held = held > UINT64_MAX - bytes ? UINT64_MAX : held + bytes;
     }
     return held;
-}
-
-uint64_t rg_warm_held(const struct rg_share_device *device)
-{
-    uint32_t n;
-    return look(device, &n);
-}
-
-uint32_t rg_warm_count(const struct rg_share_device *device)
-{
-    uint32_t n;
-    (void)look(device, &n);
-    return n;
 }
 
 void rg_warm_press(struct rg_share_device *device)

@@ -14,8 +14,6 @@
 
 /** What warm workers hold, bytes. */
 uint64_t rg_warm_held(const struct rg_share_device *device);
-/** How many of them hold something. */
-uint32_t rg_warm_count(const struct rg_share_device *device);
 
 /** A session has run out of memory: the warm workers of the device are to leave. */
 void rg_warm_press(struct rg_share_device *device);

@@ -132,15 +132,15 @@ class Warm(unittest.TestCase):
         self.assertTrue(self.run_one()[0])
 
     def test_pause_grows(self):
-        """One that fails before it is ready is followed by another after a pause that doubles."""
-        self.serve(behave="nvidia:init=2500:context=0")
+        """Those that fail before they have a session are followed by others after a pause that doubles."""
+        self.serve()
         self.run_one()
         for pause in (1, 2):
-            self.assertTrue(wait_until(self.server.workers, 20), self.server.log())
-            pid, = self.server.workers()
+            pid, = self.await_warm()
             os.kill(pid, signal.SIGKILL)
             self.assertTrue(wait_until(lambda: "worker %d was killed" % pid in self.server.log()), self.server.log())
-            self.assertIn("the next is started in %d s" % pause, self.server.log())
+            self.assertIn("worker %d was killed by signal 9 (Killed); the next is started in %d s" % (pid, pause),
+                          self.server.log())
 
     def test_stopped_while_warm(self):
         """One that takes its session and does nothing is that session's trouble alone: killed, and the next one works."""
