@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define LINE_MAX_BYTES 4096
 
@@ -459,6 +460,25 @@ enum rg_status rg_options_load_file(struct rg_options *options, const char *path
     }
     if (ferror(file))
         return fail(why, why_size, "%s: %s", path, strerror(errno));
+    return RG_OK;
+}
+
+enum rg_status rg_options_load_credentials(struct rg_options *options, const char *folder, char *why,
+                                           size_t why_size)
+{
+    options->load++;
+    for (size_t i = 0; i < options->n; i++) {
+        const struct rg_option *row = &options->table[i];
+        char path[LINE_MAX_BYTES];
+        if (!row->credential)
+            continue;
+        if (snprintf(path, sizeof path, "%s/%s", folder, row->name) >= (int)sizeof path)
+            return fail(why, why_size, "the folder of credentials has too long a name: %s", folder);
+        if (access(path, F_OK) == 0)
+            RG_TRY(set_value(options, row, path, path, why, why_size));
+        else if (errno != ENOENT)
+            return fail(why, why_size, "credential %s: %s", path, strerror(errno));
+    }
     return RG_OK;
 }
 

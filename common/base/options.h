@@ -53,6 +53,7 @@ struct rg_option {
     const char *environment; /* variable, or NULL */
     unsigned commands;       /* bits of the subcommands that take it; 0: all */
     bool not_in_file;        /* only on the command line */
+    bool credential;         /* TEXT, the path of a file: rg_options_load_credentials finds it */
     int64_t min, max;
     /**
      * TEXT: whether this is one of the values; RG_ERR_INVALID with a phrase in `why` where not. NULL: any but the empty one.
@@ -92,6 +93,12 @@ RG_MUST_CHECK enum rg_status rg_options_load_environment(struct rg_options *opti
 /** Lines "key = value"; '#' starts a comment. RG_ERR_NOT_FOUND: no such file, nothing changed. */
 RG_MUST_CHECK enum rg_status rg_options_load_file(struct rg_options *options, const char *path, char *why,
                                                   size_t why_size);
+/**
+ * Files of a folder (systemd's $CREDENTIALS_DIRECTORY) that are named as the options with `credential`: their paths are the values.
+ * Others there are not looked at.
+ */
+RG_MUST_CHECK enum rg_status rg_options_load_credentials(struct rg_options *options, const char *folder,
+                                                         char *why, size_t why_size);
 /** Whether anything but the default gave the option at `offset` its value. */
 bool rg_options_is_set(const struct rg_options *options, size_t offset);
 /** Which load gave the option at `offset` its value: 1 is the first and strongest; 0: none, it has its default. */

@@ -5,7 +5,8 @@
  * ready. Then one poll(2) over signals, the frontend's questions (monitor.c), the accountant's answers, the operator's
  * commands and a probe that may run: an idle server wakes up only to hear that the frontend lives. Stop: the first
  * SIGTERM or SIGINT shuts the listeners and waits for the running sessions; after the grace time or a second signal the
- * workers get SIGTERM (each tells its client), two seconds later SIGKILL.
+ * workers get SIGTERM (each tells its client), two seconds later SIGKILL. After SIGUSR1 it stops when there is no session: an
+ * upgrade asks for that, and the service manager starts the new program.
  */
 #include "server/daemon/daemon.h"
 
@@ -41,6 +42,7 @@
 
 #define KILL_AFTER_NS     2000000000ull
 #define RELOAD_NS         (86400ull * 1000000000u)
+#define EXIT_START_AGAIN  75 /* EX_TEMPFAIL; the unit has it started again */
 #define EXIT_CANNOT_START 125
 #define FRONTEND_UID      61180u /* nobody's: below what systemd gives to services without a user of their own */
 
@@ -64,6 +66,8 @@ struct daemon {
     uint64_t requests_ns;        /* when to look what has come of them */
     uint64_t measure_ns;         /* when sessions are measured next */
     uint64_t reload_ns;          /* when certificates are looked at by themselves */
+    bool replaced;               /* SIGUSR1: another program is to take its place when there is no session */
+    int status;
     enum phase phase;
     uint64_t phase_ends_ns; /* WAITING, ENDING: when the next one begins */
 };
@@ -232,6 +236,7 @@ static bool open_signals(struct daemon *daemon)
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGUSR1);
     sigaddset(&set, SIGCHLD);
     pthread_sigmask(SIG_BLOCK, &set, NULL); /* all threads come from this one */
     signal(SIGCHLD, SIG_DFL);               /* it may be inherited that nobody learns of children that end */
@@ -331,6 +336,23 @@ static void enter(struct daemon *daemon, enum phase phase)
     }
 }
 
+static void reload(struct daemon *daemon)
+{
+    const bool serving =
+        daemon->phase == SERVING; /* a service that stops does nothing else for its manager */
+    if (serving)
+        rg_notify_reloading();
+    if (daemon->monitor.policy.identity) {
+        rg_info("SIGHUP: reading certificates again");
+        rg_monitor_reload(&daemon->monitor);
+    } else if (!daemon->settings->rules) {
+        rg_info("SIGHUP is ignored: settings are read at the start only");
+    }
+    rg_monitor_reload_rules(&daemon->monitor);
+    if (serving)
+        rg_notify("READY=1");
+}
+
 static void handle_signals(struct daemon *daemon)
 {
     struct signalfd_siginfo info;
@@ -346,13 +368,12 @@ static void handle_signals(struct daemon *daemon)
             (void)rg_frontend_reap(&daemon->monitor.http.process);
             break;
         case SIGHUP:
-            if (daemon->monitor.policy.identity) {
-                rg_info("SIGHUP: reading certificates again");
-                rg_monitor_reload(&daemon->monitor);
-            } else if (!daemon->settings->rules) {
-                rg_info("SIGHUP is ignored: settings are read at the start only");
-            }
-            rg_monitor_reload_rules(&daemon->monitor);
+            reload(daemon);
+            break;
+        case SIGUSR1:
+            rg_info("SIGUSR1: to be started again%s",
+                    daemon->monitor.sessions.n ? " as soon as no session runs" : "");
+            daemon->replaced = true;
             break;
         default:
             if (daemon->phase == SERVING) {
@@ -457,6 +478,10 @@ static void serve_once(struct daemon *daemon)
     daemon->requests_ns = rg_requests_look(&daemon->requests, monitor);
     if (fds[0].revents)
         handle_signals(daemon);
+    if (daemon->replaced && daemon->phase == SERVING && monitor->sessions.n == 0) {
+        daemon->status = EXIT_START_AGAIN;
+        enter(daemon, WAITING);
+    }
     rg_pool_count(&monitor->pool, &monitor->sessions);
     if (daemon->phase != SERVING && daemon->phase != KILLING && rg_now_ns() >= daemon->phase_ends_ns)
         enter(daemon, daemon->phase + 1);
@@ -768,6 +793,7 @@ int rg_daemon_run(const struct rg_daemon_settings *settings)
     bool started = start(daemon, worker, sizeof worker);
     if (started)
         serve(daemon);
+    const int status = started ? daemon->status : EXIT_CANNOT_START;
     close_listeners(daemon);
     rg_requests_close(&daemon->requests);
     struct rg_sandboxes *sandboxes = daemon->monitor.sandboxes;
@@ -776,5 +802,5 @@ int rg_daemon_run(const struct rg_daemon_settings *settings)
     if (daemon->signals >= 0)
         close(daemon->signals);
     free(daemon);
-    return started ? 0 : EXIT_CANNOT_START;
+    return status;
 }

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -36,6 +37,14 @@ void rg_notify(const char *state)
     const socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length);
     if (fd < 0 || sendto(fd, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&address, size) < 0)
         rg_warn("cannot tell the service manager '%s': %s", state, strerror(errno));
+}
+
+void rg_notify_reloading(void)
+{
+    char state[64];
+    snprintf(state, sizeof state, "RELOADING=1\nMONOTONIC_USEC=%llu",
+             (unsigned long long)(rg_now_ns() / 1000));
+    rg_notify(state);
 }
 
 /* How often: twice in the time that the manager waits. 0: nobody waits. */

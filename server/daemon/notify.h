@@ -10,6 +10,9 @@
  */
 void rg_notify(const char *state);
 
+/** Says that settings are being read again, from now until the next "READY=1" (Type=notify-reload). */
+void rg_notify_reloading(void);
+
 /**
  * Tells a service manager that watches over the server (WATCHDOG_USEC) that it is alive, if that is due. Returns when to come
  * again, UINT64_MAX: never. Of one thread, the one whose life it is.

@@ -15,6 +15,7 @@
 #include <netdb.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define SYSTEM_CONFIG "/etc/remote-gpu/remote-gpud.conf"
@@ -81,11 +82,12 @@ static const struct rg_option table[] = {
            .argument = "DIR"),
     OPTION("tls-ca", TEXT, tls_ca,
            "certificates of an authority of your own (PEM), whose users may come, instead of the server's",
-           .argument = "FILE"),
+           .argument = "FILE", .credential = true),
     OPTION("tls-cert", TEXT, tls_cert,
            "with it: the server's certificate, and those between it and the authority (PEM)",
-           .argument = "FILE"),
-    OPTION("tls-key", TEXT, tls_key, "with it: the certificate's key (PEM)", .argument = "FILE"),
+           .argument = "FILE", .credential = true),
+    OPTION("tls-key", TEXT, tls_key, "with it: the certificate's key (PEM)", .argument = "FILE",
+           .credential = true),
     OPTION("tls-name", LIST, tls_names,
            "a name or address by which clients reach this server, besides those that it finds itself, for "
            "the certificate that it makes; may be given several times",
@@ -149,9 +151,10 @@ static const struct rg_option table[] = {
     OPTION(
         "etcd-ca", TEXT, etcd_ca,
         "certificates of the authority of etcd's certificates (PEM; default: those that this machine trusts)",
-        .argument = "FILE"),
-    OPTION("etcd-cert", TEXT, etcd_cert, "the certificate that is shown to etcd (PEM)", .argument = "FILE"),
-    OPTION("etcd-key", TEXT, etcd_key, "the certificate's key (PEM)", .argument = "FILE"),
+        .argument = "FILE", .credential = true),
+    OPTION("etcd-cert", TEXT, etcd_cert, "the certificate that is shown to etcd (PEM)", .argument = "FILE",
+           .credential = true),
+    OPTION("etcd-key", TEXT, etcd_key, "the certificate's key (PEM)", .argument = "FILE", .credential = true),
     OPTION("pool-label", LIST, pool_labels,
            "a label of this server, which clients can ask for by --filter labels.NAME=VALUE; may be given "
            "several times",
@@ -215,8 +218,10 @@ static void print_help(const struct rg_options *options)
     rg_command_list(stdout);
     printf("\nOptions:\n");
     rg_options_help(options, stdout);
-    printf("\nSignals: SIGTERM or SIGINT stops (a second one at once).\n"
-           "Exit status: 0 stopped by a signal, 125 could not start.\n");
+    printf("\nSignals: SIGTERM or SIGINT stops (a second one at once); SIGHUP reads certificates and rules "
+           "again; SIGUSR1 "
+           "stops as soon as there is no session.\n"
+           "Exit status: 0 stopped by a signal, 75 by SIGUSR1, 125 could not start.\n");
 }
 
 static enum rg_status load_config(struct rg_daemon_settings *settings, char *why, size_t why_size)
@@ -226,6 +231,21 @@ static enum rg_status load_config(struct rg_daemon_settings *settings, char *why
     if (status == RG_ERR_NOT_FOUND && !settings->config)
         return RG_OK;
     return status;
+}
+
+/* What a service manager hands over (LoadCredential=) under the name of an option, where nothing else sets that one. */
+static enum rg_status load_credentials(struct rg_options *options, char *why, size_t why_size)
+{
+    const char *folder = getenv("CREDENTIALS_DIRECTORY");
+    if (!folder || !*folder)
+        return RG_OK;
+    RG_TRY(rg_options_load_credentials(options, folder, why, why_size));
+    for (size_t i = 0; i < options->n; i++)
+        if (options->table[i].credential &&
+            rg_options_source(options, options->table[i].offset) == options->load)
+            rg_info("--%s is the credential that the service manager has handed over",
+                    options->table[i].name);
+    return RG_OK;
 }
 
 enum rg_daemon_start rg_daemon_settings_load(struct rg_daemon_settings *settings, int argc, char **argv)
@@ -252,7 +272,8 @@ enum rg_daemon_start rg_daemon_settings_load(struct rg_daemon_settings *settings
         return RG_DAEMON_EXIT_FAILURE;
     }
     if (rg_options_load_environment(options, why, sizeof why) != RG_OK ||
-        load_config(settings, why, sizeof why) != RG_OK) {
+        load_config(settings, why, sizeof why) != RG_OK ||
+        load_credentials(options, why, sizeof why) != RG_OK) {
         rg_error("%s", why);
         return RG_DAEMON_EXIT_FAILURE;
     }

@@ -167,7 +167,7 @@ class Activation(Managed):
         self.refused([], "LISTEN_PID: ", TEST_LISTEN_PID="me")
 
 
-class Watchdog(Managed):
+class Notified(Managed):
     def manager(self):
         """Where the server says how it is."""
         one = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -177,6 +177,8 @@ class Watchdog(Managed):
         one.settimeout(20)
         return one, path
 
+
+class Watchdog(Notified):
     def test_says_that_it_is_alive(self):
         manager, path = self.manager()
         daemon = self.begin([], listen=True, NOTIFY_SOCKET=path, WATCHDOG_USEC="400000")
@@ -221,6 +223,102 @@ class Watchdog(Managed):
                 manager.settimeout(20)
                 daemon.stop()
                 self.assertEqual(manager.recv(100), b"STOPPING=1")
+
+
+class Reload(Notified):
+    def test_says_when_it_begins_and_ends(self):
+        manager, path = self.manager()
+        daemon = self.begin([], listen=True, NOTIFY_SOCKET=path)
+        self.assertEqual(manager.recv(100), b"READY=1")
+        before = time.monotonic()
+        daemon.process.send_signal(signal.SIGHUP)
+        words = dict(line.split("=") for line in manager.recv(100).decode().splitlines())
+        self.assertEqual(words["RELOADING"], "1")
+        self.assertTrue(before <= int(words["MONOTONIC_USEC"]) / 1e6 + 1e-6 and int(words["MONOTONIC_USEC"]) / 1e6 <= time.monotonic())
+        self.assertEqual(manager.recv(100), b"READY=1")
+        # one that stops says so, and nothing after it that could be taken for the contrary
+        client = self.join(daemon.address, "hold")
+        self.assertRegex(client.line(), "^hello")
+        daemon.process.send_signal(signal.SIGTERM)
+        self.assertEqual(manager.recv(100), b"STOPPING=1")
+        daemon.process.send_signal(signal.SIGHUP)
+        self.assertTrue(wait_until(lambda: "SIGHUP" in daemon.log()))
+        manager.setblocking(False)
+        with self.assertRaises(BlockingIOError):
+            manager.recv(100)
+
+
+class Replaced(Notified):
+    """SIGUSR1, as an upgrade sends it: the server ends for its successor when no session runs."""
+
+    def test_without_sessions_at_once(self):
+        manager, path = self.manager()
+        daemon = self.begin([], listen=True, NOTIFY_SOCKET=path)
+        self.assertEqual(manager.recv(100), b"READY=1")
+        daemon.process.send_signal(signal.SIGUSR1)
+        self.assertEqual(manager.recv(100), b"STOPPING=1")
+        self.assertEqual(daemon.process.wait(20), 75, daemon.log())
+
+    def test_sessions_end_first(self):
+        daemon = self.begin([self.given()])
+        first = self.join(daemon.address, "hold")
+        self.assertRegex(first.line(), "^hello")
+        daemon.process.send_signal(signal.SIGUSR1)
+        self.assertTrue(wait_until(lambda: "as soon as no session runs" in daemon.log()), daemon.log())
+        # others come, and are served, meanwhile
+        second = self.join(daemon.address, "hold")
+        self.assertRegex(second.line(), "^hello")
+        first.leave()
+        self.assertTrue(wait_until(lambda: len(daemon_case.children_of(daemon.process.pid)) == 1))
+        self.assertIsNone(daemon.process.poll(), daemon.log())
+        second.leave()
+        self.assertEqual(daemon.process.wait(20), 75, daemon.log())
+
+    def test_who_is_stopped_is_not_started_again(self):
+        daemon = self.begin([], listen=True)
+        client = self.join(daemon.address, "hold")
+        self.assertRegex(client.line(), "^hello")
+        daemon.process.send_signal(signal.SIGUSR1)
+        self.assertTrue(wait_until(lambda: "SIGUSR1" in daemon.log()))
+        self.assertEqual(daemon.stop(), 0)
+
+
+class Credentials(Managed):
+    """What a service manager hands over by files (LoadCredential=)."""
+
+    def credentials(self, *names):
+        folder = os.path.join(self.folder, "credentials")
+        os.mkdir(folder)
+        for name in names:
+            with open(os.path.join(folder, name), "w") as file:
+                os.fchmod(file.fileno(), 0o600)
+                file.write("no certificate\n")
+        return folder
+
+    def test_take_the_place_of_options(self):
+        folder = self.credentials("tls-ca", "tls-cert", "tls-key", "grace")
+        daemon = self.begin([], listen=True, wait=False, CREDENTIALS_DIRECTORY=folder)
+        self.assertEqual(daemon.process.wait(20), 125)
+        for name in ("tls-ca", "tls-cert", "tls-key"):
+            self.assertIn("--%s is the credential that the service manager has handed over" % name, daemon.log())
+        self.assertIn(folder + "/tls-ca", daemon.log().split("handed over")[-1])
+        self.assertNotIn("grace", daemon.log())
+
+    def test_options_are_stronger(self):
+        other = os.path.join(self.folder, "other")
+        daemon = self.begin([], "--tls-ca", other, "--tls-cert", other, "--tls-key", other, listen=True, wait=False,
+                            CREDENTIALS_DIRECTORY=self.credentials("tls-ca", "tls-cert", "tls-key"))
+        self.assertEqual(daemon.process.wait(20), 125)
+        self.assertNotIn("credential", daemon.log())
+        self.assertIn(other, daemon.log())
+
+    def test_some_are_missing(self):
+        self.refused([self.given()], "--tls-key", CREDENTIALS_DIRECTORY=self.credentials("tls-ca", "tls-cert"))
+
+    def test_none_are_wanted(self):
+        daemon = self.begin([], listen=True, CREDENTIALS_DIRECTORY=self.credentials("password"))
+        self.assertIsNone(daemon.process.poll(), daemon.log())
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)
