@@ -20,14 +20,11 @@ static int drop_capabilities(void)
 {
     capng_get_caps_process();
     const bool bounds = capng_have_capability(CAPNG_EFFECTIVE, CAP_SETPCAP) != 0;
-    const bool none = capng_have_capabilities(CAPNG_SELECT_CAPS) == CAPNG_NONE;
     capng_clear(CAPNG_SELECT_ALL);
     if (bounds && capng_apply(CAPNG_SELECT_BOUNDS) != 0)
         return EPERM;
     if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0 && errno != EINVAL)
         return errno;
-    if (none) /* an ordinary user's: a service may be refused capset(2) */
-        return 0;
     if (capng_apply(CAPNG_SELECT_CAPS) != 0)
         return EPERM;
     capng_get_caps_process();
