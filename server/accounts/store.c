@@ -261,14 +261,23 @@ static enum rg_status open_file(struct rg_store *store, char *why, size_t why_si
                              : rg_store_explain(store, code, why, why_size);
 }
 
+/*
+ * SQLITE_OPEN_NOFOLLOW refuses a link anywhere in a path. The folder may be behind one, as a service's state folder is that has a user
+ * of its own; the file may not be one.
+ */
+static bool name_file(struct rg_store *store, const char *folder)
+{
+    char real[PATH_MAX];
+    const char *path = realpath(folder, real) ? real : folder;
+    return snprintf(store->path, sizeof store->path, "%s/accounts.db", path) < (int)sizeof store->path;
+}
+
 enum rg_status rg_store_open(struct rg_store **out, const char *folder, uint64_t run, char *why,
                              size_t why_size)
 {
     struct rg_store *store = calloc(1, sizeof *store);
     enum rg_status status = RG_OK;
-    if (!store ||
-        snprintf(store->path, sizeof store->path, "%s/accounts.db", folder) >= (int)sizeof store->path) {
-        free(store);
+    if (!store) {
         rg_explain(why, why_size, "no memory for the accounts");
         return RG_ERR_NO_MEMORY;
     }
@@ -277,6 +286,10 @@ enum rg_status rg_store_open(struct rg_store **out, const char *folder, uint64_t
     if (store->run && (mkdir(folder, 0700) != 0 && errno != EEXIST)) {
         rg_explain(why, why_size, "the folder %s cannot be made: %s", folder, strerror(errno));
         status = RG_ERR_IO;
+    }
+    if (status == RG_OK && !name_file(store, folder)) {
+        rg_explain(why, why_size, "the name of the folder %s is too long", folder);
+        status = RG_ERR_INVALID;
     }
     if (status == RG_OK)
         status = open_file(store, why, why_size);

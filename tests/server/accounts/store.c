@@ -452,3 +452,21 @@ Test(store, killed_at_any_point, .timeout = 60)
     }
     cr_assert_eq(rg_store_open(&store, folder, 7, why, sizeof why), RG_OK, "%s", why);
 }
+
+/* A service that has a user of its own has its state folder behind a link (systemd's DynamicUser=). */
+Test(store, a_folder_behind_a_link)
+{
+    char link[80], inside[96], file[112];
+    struct rg_store *other;
+    snprintf(link, sizeof link, "%s.link", folder);
+    snprintf(inside, sizeof inside, "%s/accounts", link);
+    cr_assert_eq(symlink(folder, link), 0);
+    cr_expect_eq(rg_store_open(&other, inside, 8, why, sizeof why), RG_OK, "%s", why);
+    rg_store_close(other);
+    /* the file itself is no link */
+    snprintf(file, sizeof file, "%s/accounts.db", inside);
+    cr_expect_eq(unlink(file), 0);
+    cr_expect_eq(symlink("elsewhere.db", file), 0);
+    cr_expect_neq(rg_store_open(&other, inside, 9, why, sizeof why), RG_OK);
+    cr_expect_eq(unlink(link), 0);
+}
