@@ -86,6 +86,22 @@ uint64_t rg_found_take(struct rg_found_function **list, uint64_t key)
     return handle;
 }
 
+/* A function is of its module's context, whatever context is current; of a library's kernel, it is of the current one. */
+static uint64_t context_of_function(uint64_t owner)
+{
+    const struct rg_shadow *module =
+        rg_handle_kind(owner) == RG_KIND_MODULE ? rg_handle_shadow(RG_KIND_MODULE, owner) : NULL;
+    return module && module->module.context ? module->module.context : rg_context_current();
+}
+
+/* The device that its attributes are for. */
+static CUdevice device_of_function(uint64_t context)
+{
+    const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_CONTEXT, context);
+    const CUdevice device = shadow ? shadow->context.device : rg_device_current();
+    return device >= 0 ? device : 0;
+}
+
 bool rg_function_read(struct rg_reader *reply, struct rg_function *function, const char *name, uint64_t owner)
 {
     struct rg_function_info info;
@@ -113,16 +129,17 @@ bool rg_function_read(struct rg_reader *reply, struct rg_function *function, con
         if (copy[i].offset + copy[i].size > size)
             size = copy[i].offset + copy[i].size;
     }
+    const uint64_t context = context_of_function(owner);
     *function = (struct rg_function){
         .name = own_name,
         .owner = owner,
-        .context = rg_context_current(),
+        .context = context,
         .servers = 1u << rg_session_current()->number,
         .unloaded = info.known & RG_FUNCTION_UNLOADED,
         .info = info,
         .params = copy,
         .params_size = size,
-        .device = rg_device_current() >= 0 ? rg_device_current() : 0,
+        .device = device_of_function(context),
     };
     memcpy(function->set, info.attributes, sizeof function->set);
     return true;

@@ -115,8 +115,10 @@ static void of_another_context(void)
         ".version 7.5\n.target sm_75\n.address_size 64\n.visible .entry nothing() { ret; }\n"
         ".visible .entry takes(.param .u64 p) { ret; }\n";
     CUcontext first, second, popped;
-    CUmodule module;
-    CUfunction function, takes;
+    CUmodule module, other, of_library;
+    CUfunction function, takes, all[2], of_kernel, in_library;
+    CUlibrary library;
+    CUkernel kernel;
     CUstream stream;
     CUdeviceptr memory;
     void *parameters[] = {&memory};
@@ -137,6 +139,32 @@ static void of_another_context(void)
     TRY(cuCtxSynchronize());
     TRY(cuCtxPopCurrent_v2(&popped));
     TRY(cuLaunchKernel(takes, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
+    TRY(cuCtxSynchronize());
+    TRY(cuCtxSetCurrent(
+        second)); /* found in another context, or in none, a function is its module's context's */
+    CHECK(cuModuleLoadData(&other, ptx));
+    TRY(cuCtxSetCurrent(first));
+    TRY(cuModuleGetFunction(&function, other, "nothing"));
+    TRY(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    TRY(cuCtxSetCurrent(NULL));
+    TRY(cuModuleGetFunction(&takes, other, "takes"));
+    TRY(cuCtxSetCurrent(first));
+    TRY(cuModuleEnumerateFunctions(all, 2, other));
+    TRY(cuLaunchKernel(all[0], 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
+    TRY(cuLibraryLoadData(&library, ptx, NULL, NULL, 0, NULL, NULL, 0));
+    TRY(cuLibraryGetKernel(&kernel, library, "nothing"));
+    TRY(cuLaunchKernel((CUfunction)(void *)kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    TRY(cuKernelGetFunction(&of_kernel, kernel));
+    TRY(cuLaunchKernel(of_kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    TRY(cuLibraryGetModule(&of_library, library));
+    TRY(cuCtxSetCurrent(second));
+    TRY(cuModuleGetFunction(&in_library, of_library, "nothing"));
+    TRY(cuLaunchKernel(in_library, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    TRY(cuLaunchKernel(of_kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    TRY(cuLaunchKernel((CUfunction)(void *)kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    TRY(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    TRY(cuLaunchKernel(takes, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
+    TRY(cuLaunchKernel(all[0], 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
     TRY(cuCtxSynchronize());
     TRY(cuCtxDestroy_v2(second));
     TRY(cuCtxDestroy_v2(first));
