@@ -2,12 +2,17 @@
  * capability.c - see capability.h.
  *
  * What compiles for exactly what it finds (looked at in 2026): numba, whose linker refuses a capability that it does not
- * know; NVIDIA Warp, whose compiler does; Triton; programs that hand the device's capability to NVRTC through cuda-python.
- * CuPy does not: it takes the nearest one that NVRTC knows. A program that has NVIDIA's libraries or PyTorch loaded as well
- * is better off with their needs met, unless it uses numba or Warp, which do nothing at all otherwise.
+ * know; NVIDIA Warp, whose compiler does; Triton; programs that hand the device's capability to NVRTC, themselves or through
+ * cuda-python. CuPy does not: it takes the nearest one that NVRTC knows. A program that has libraries loaded whose code is chosen
+ * without the driver (cuBLAS, and what stands on it), or PyTorch, is better off with their needs met, unless it uses numba or Warp,
+ * which do nothing at all otherwise. cuFFT runs with any capability, and cuRAND with 12.1.
+ *
+ * A compiler's own list says what it knows, if it is NVRTC and has been loaded; else it is taken to be new.
  */
 #include "common/cuda/capability.h"
 
+#include <dlfcn.h>
+#include <limits.h>
 #include <link.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,10 +20,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NEWEST 121 /* that compilers of today know */
+#define NEWEST    121 /* that compilers of today know */
+#define ARCHS_MAX 64
 
 struct seen {
-    bool must, compiler, libraries;
+    bool must, compiler, libraries, curand;
+    char nvrtc[PATH_MAX]; /* path of the first one that is loaded; "": none is */
 };
 
 static bool in(const char *path, const char *const *words)
@@ -34,16 +41,42 @@ static void look_at(struct seen *seen, const char *path)
     static const char *const must[] = {"/numba_cuda/", "/numba/cuda/", "/warp/bin/warp.so", NULL};
     static const char *const compilers[] = {"/libtriton.", "/cuda/bindings/_internal/nvrtc.",
                                             "/cuda/bindings/_bindings/cynvrtc.", NULL};
-    static const char *const libraries[] = {"/libcublas",   "/libcufft",      "/libcurand", "/libcusolver",
-                                            "/libcusparse", "/libtorch_cuda", "/cupy/",     NULL};
+    static const char *const libraries[] = {"/libcublas",     "/libcusolver", "/libcusparse",
+                                            "/libtorch_cuda", "/cupy/",       NULL};
+    static const char *const nvrtc[] = {"/libnvrtc.so", "/libnvrtc.alt.so", NULL};
+    static const char *const curand[] = {"/libcurand", NULL};
     seen->must |= in(path, must);
     seen->compiler |= in(path, compilers);
     seen->libraries |= in(path, libraries);
+    seen->curand |= in(path, curand);
+    if (!seen->nvrtc[0] && in(path, nvrtc))
+        snprintf(seen->nvrtc, sizeof seen->nvrtc, "%s", path);
+}
+
+/* The newest that an NVRTC says that it knows, of those that a device has; NEWEST where it does not say. */
+static unsigned newest_of(const char *path)
+{
+    void *library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+    int (*count)(int *) = library ? (int (*)(int *))dlsym(library, "nvrtcGetNumSupportedArchs") : NULL;
+    int (*list)(int *) = library ? (int (*)(int *))dlsym(library, "nvrtcGetSupportedArchs") : NULL;
+    int n = 0, archs[ARCHS_MAX];
+    unsigned newest = 0;
+    if (count && list && count(&n) == 0 && n > 0 && n <= ARCHS_MAX && list(archs) == 0)
+        for (int i = 0; i < n; i++)
+            if (archs[i] > (int)newest && archs[i] <= NEWEST)
+                newest = (unsigned)archs[i];
+    if (library)
+        dlclose(library);
+    return newest ? newest : NEWEST;
 }
 
 static unsigned wanted_of(const struct seen *seen)
 {
-    return seen->must || (seen->compiler && !seen->libraries) ? NEWEST : 0;
+    const bool compiles = seen->compiler || seen->nvrtc[0];
+    if (!seen->must && (!compiles || seen->libraries))
+        return 0;
+    const unsigned newest = seen->nvrtc[0] ? newest_of(seen->nvrtc) : NEWEST;
+    return seen->curand && !seen->must && newest < NEWEST ? 0 : newest;
 }
 
 static int look_at_object(struct dl_phdr_info *info, size_t size, void *seen)

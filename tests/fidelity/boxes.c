@@ -38,6 +38,8 @@ static int is_right(CUDA_MEMCPY3D box, bool to_device, bool from_device, CUstrea
     for (int i = 0; i < 2; i++)
         if (cuMemcpyHtoD_v2(device[i], host[i], SIZE))
             return 0;
+    if (cuStreamSynchronize(NULL)) /* copies from pageable memory may return before they have arrived */
+        return 0;
     if (stream ? cuMemcpy3DAsync_v2(&box, stream) || cuStreamSynchronize(stream) : cuMemcpy3D_v2(&box))
         return 0;
     if (!to_device)

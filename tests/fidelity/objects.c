@@ -157,8 +157,10 @@ static void several_contexts(void)
     TRY(cuMemcpyDtoD_v2(data, its_data, 64));
     TRY(cuMemcpyPeer(data, context, its_data, second, 64));
     TRY(cuMemcpyPeer(data, (CUcontext)0x55, its_data, second, 64));
+    TRY(cuStreamSynchronize(its_stream));
     TRY(cuStreamQuery(its_stream));
     TRY(cuEventSynchronize(its_event));
+    TRY(cuCtxSynchronize()); /* what is queued here may still read the other context's memory */
     TRY(cuCtxDestroy_v2(second));
     TRY(cuStreamQuery(its_stream));
     TRY(cuEventQuery(its_event));

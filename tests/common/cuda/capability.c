@@ -33,6 +33,17 @@ Test(capability, of_objects)
                  0);
 }
 
+Test(capability, of_objects_with_nvrtc)
+{
+    cr_assert_eq(rg_capability_of_objects(OBJECTS("/v/libnvrtc.so.13")), 121);
+    cr_assert_eq(rg_capability_of_objects(OBJECTS("/v/libnvrtc-builtins.so.13.0")), 0);
+    cr_assert_eq(rg_capability_of_objects(OBJECTS("/v/libnvrtc.so.12", "/v/libcufft.so.11")), 121);
+    cr_assert_eq(rg_capability_of_objects(OBJECTS("/v/libcurand.so.10", "/v/libnvrtc.so.12")), 121);
+    cr_assert_eq(rg_capability_of_objects(OBJECTS("/v/libnvrtc.so.12", "/v/libcublas.so.12")), 0);
+    cr_assert_eq(rg_capability_of_objects(OBJECTS("/v/libnvrtc.so.12", "/v/cupy/_core/core.so")), 0);
+    cr_assert_eq(rg_capability_of_objects(OBJECTS("/v/libcufft.so.11")), 0);
+}
+
 Test(capability, the_user_decides)
 {
     setenv("SOFTGPU_CC", "8.6", 1);
