@@ -299,6 +299,7 @@ static void memory_operations(void)
     CUstreamBatchMemOpParams ops[3];
     memset(ops, 0, sizeof ops);
     TRY(cuMemsetD32_v2(p, 0, 16));
+    TRY(cuStreamSynchronize(NULL)); /* the stream does not wait for it */
     TRY(cuStreamWriteValue32_v2(s, p, 5, 0));
     TRY(cuStreamWriteValue64_v2(s, p + 8, 6, 0));
     TRY(cuStreamWriteValue32_v2(s, p + 2, 5, 0));
