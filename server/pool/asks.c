@@ -109,13 +109,30 @@ void rg_ask_leave(struct rg_agent_ask *ask)
 
 /* --- asking for GPUs ---------------------------------------------------------------------------------------------------- */
 
+/* Whether the request that is there is the one that was to be written. */
+static bool is_ours(struct rg_agent_ask *ask, const json_t *responses)
+{
+    const struct rg_agent *agent = ask->agent;
+    json_t *request = rg_leases_value(
+        json_object_get(json_object_get(json_array_get(responses, 1), "response_range"), "kvs"),
+        &ask->written);
+    bool ours = request && strcmp(rg_pool_get_text(request, "agent", ""), agent->run) == 0;
+    json_decref(request);
+    for (uint32_t i = 0; i < agent->n_asks && ours; i++)
+        ours = agent->asks[i] == ask || strcmp(agent->asks[i]->id, ask->id) != 0;
+    return ours;
+}
+
 /* Its request is there already, or its lease: somebody has asked by the same id. */
 static void asked_before(struct rg_agent_ask *ask, const json_t *reply)
 {
     const json_t *responses = json_object_get(reply, "responses");
     json_t *lease = rg_leases_value(
         json_object_get(json_object_get(json_array_get(responses, 0), "response_range"), "kvs"), NULL);
-    if (!lease) {
+    if (!lease && is_ours(ask, responses)) {
+        if (ask->socket < 0) /* a try whose answer was lost has written it */
+            rg_ask_leave(ask);
+    } else if (!lease) {
         rg_ask_refuse_as(
             ask, "lease-busy",
             "the lease of this id is being asked for by another connection at this moment; try again");
@@ -166,10 +183,11 @@ static void write_request(struct rg_agent_ask *ask)
     ask->state = RG_ASK_QUEUEING;
     rg_etcd_call(
         agent->etcd, "/v3/kv/txn",
-        json_pack("{s:[o, o], s:[o], s:[{s:{s:o}}]}", "compare", rg_agent_compare(agent, 0, request),
-                  rg_agent_compare(agent, 0, lease), "success",
+        json_pack("{s:[o, o], s:[o], s:[{s:{s:o}}, {s:{s:o}}]}", "compare",
+                  rg_agent_compare(agent, 0, request), rg_agent_compare(agent, 0, lease), "success",
                   rg_agent_put(agent, request, json_incref(ask->request), agent->membership.etcd_lease),
-                  "failure", "request_range", "key", rg_agent_key(agent, "%s", lease)),
+                  "failure", "request_range", "key", rg_agent_key(agent, "%s", lease), "request_range", "key",
+                  rg_agent_key(agent, "%s", request)),
         queued, ask);
 }
 

@@ -97,8 +97,8 @@ static void granted(void *data, enum rg_status status, const json_t *reply, cons
         return;
     }
     /* a try whose answer was lost may have done it: then the lease is there */
-    json_t *there = status == RG_OK && ask->unsure ? rg_leases_value(kvs, NULL) : NULL;
-    if (there)
+    json_t *there = status == RG_OK ? rg_leases_value(kvs, NULL) : NULL;
+    if (there && (!ask->chosen || rg_wish_is_same(there, ask->request)))
         finish(ask, there);
     else
         try_again(ask, status, why);

@@ -209,7 +209,15 @@ static void renewed(void *data, enum rg_status status, const json_t *reply, cons
 {
     struct rg_agent_ask *ask = data;
     struct rg_agent *agent = ask->agent;
-    if (status == RG_OK && json_is_true(json_object_get(reply, "succeeded"))) {
+    const json_t *kvs = json_object_get(
+        json_object_get(json_array_get(json_object_get(reply, "responses"), 0), "response_range"), "kvs");
+    json_t *there = rg_leases_value(kvs, NULL);
+    /* a try whose answer was lost may have done it: then the lease is bound to the new time */
+    const bool done =
+        status == RG_OK && (json_is_true(json_object_get(reply, "succeeded")) ||
+                            strtoll(rg_pool_get_text(there, "etcd_lease", "0"), NULL, 10) == ask->etcd_lease);
+    json_decref(there);
+    if (done) {
         rg_agent_revoke(agent, ask->etcd_lease_before);
         ask->etcd_lease = 0; /* the lease's from now on */
         rg_info("%s has renewed lease %s", ask->name[0] ? ask->name : "somebody", ask->lease);
@@ -245,8 +253,10 @@ static void renew_timed(void *data, enum rg_status status, const json_t *reply, 
     (void)json_object_set_new(ask->request, "etcd_lease", rg_etcd_number(ask->etcd_lease));
     snprintf(key, sizeof key, "leases/%s", ask->lease);
     rg_etcd_call(agent->etcd, "/v3/kv/txn",
-                 json_pack("{s:[o], s:[o]}", "compare", rg_agent_compare(agent, ask->changed, key), "success",
-                           rg_agent_put(agent, key, json_incref(ask->request), ask->etcd_lease)),
+                 json_pack("{s:[o], s:[o], s:[{s:{s:o}}]}", "compare",
+                           rg_agent_compare(agent, ask->changed, key), "success",
+                           rg_agent_put(agent, key, json_incref(ask->request), ask->etcd_lease), "failure",
+                           "request_range", "key", rg_agent_key(agent, "%s", key)),
                  renewed, ask);
 }
 
