@@ -272,8 +272,12 @@ enum rg_daemon_start rg_daemon_settings_load(struct rg_daemon_settings *settings
         return RG_DAEMON_EXIT_FAILURE;
     }
     if (rg_options_load_environment(options, why, sizeof why) != RG_OK ||
-        load_config(settings, why, sizeof why) != RG_OK ||
-        load_credentials(options, why, sizeof why) != RG_OK) {
+        load_config(settings, why, sizeof why) != RG_OK) {
+        rg_error("%s", why);
+        return RG_DAEMON_EXIT_FAILURE;
+    }
+    (void)rg_log_set_level_by_name(settings->log); /* one of the choices */
+    if (load_credentials(options, why, sizeof why) != RG_OK) {
         rg_error("%s", why);
         return RG_DAEMON_EXIT_FAILURE;
     }
@@ -288,7 +292,6 @@ enum rg_daemon_start rg_daemon_settings_load(struct rg_daemon_settings *settings
                  settings->warm_workers);
         return RG_DAEMON_EXIT_FAILURE;
     }
-    (void)rg_log_set_level_by_name(settings->log); /* one of the choices */
     return RG_DAEMON_SERVE;
 }
 

@@ -297,7 +297,7 @@ class Credentials(Managed):
 
     def test_take_the_place_of_options(self):
         folder = self.credentials("tls-ca", "tls-cert", "tls-key", "grace")
-        daemon = self.begin([], listen=True, wait=False, CREDENTIALS_DIRECTORY=folder)
+        daemon = self.begin([], listen=True, wait=False, CREDENTIALS_DIRECTORY=folder, REMOTE_GPU_LOG="")
         self.assertEqual(daemon.process.wait(20), 125)
         for name in ("tls-ca", "tls-cert", "tls-key"):
             self.assertIn("--%s is the credential that the service manager has handed over" % name, daemon.log())
