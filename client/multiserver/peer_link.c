@@ -98,11 +98,17 @@ static bool invite(const struct rg_session *session, const struct rg_session *pe
     return rg_op_rgPeerInvite(peer->number, secret, rg_home_of_session(session)) == CUDA_SUCCESS;
 }
 
+/* Whether the worker has its end of the connection. */
+static bool is_open(const struct rg_session *session, const struct rg_session *peer)
+{
+    unsigned open = 0;
+    return rg_op_rgPeerAwait(peer->number, &open, rg_home_of_session(session)) == CUDA_SUCCESS && open;
+}
+
 static bool connect_servers(const struct rg_session *from, const struct rg_session *to, char *why,
                             size_t why_size)
 {
     RG_CLEANUP_FREE struct rg_control *message = calloc(1, sizeof *message);
-    unsigned open = 0;
     if (!message)
         return false;
     rg_client_hello_init(message, RG_PURPOSE_INTRODUCE);
@@ -118,8 +124,8 @@ static bool connect_servers(const struct rg_session *from, const struct rg_sessi
         return false;
     rg_explain(why, why_size, "a worker takes no connection");
     const bool done = invite(to, from, hello->target_secret) && invite(from, to, hello->peer_secret) &&
-                      rg_peer_introduce(from, message, why, why_size) == RG_OK &&
-                      rg_op_rgPeerAwait(to->number, &open, rg_home_of_session(from)) == CUDA_SUCCESS && open;
+                      rg_peer_introduce(from, message, why, why_size) == RG_OK && is_open(from, to) &&
+                      is_open(to, from); /* one may have it before the other */
     explicit_bzero(message, sizeof *message);
     return done;
 }
