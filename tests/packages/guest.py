@@ -221,6 +221,7 @@ def part_reload():
 
 def part_socket():
     """By the socket the first client starts the server, also one that has no network."""
+    restart(SERVED, "")
     run("systemctl disable --now %s && systemctl enable --now remote-gpud.socket" % UNIT)
     write(CONFIG, "driver = soft\ntls-name = gpu-machine\n")
     expect(not is_running(), "it runs already")
@@ -240,6 +241,7 @@ def part_socket():
 
 def part_upgrade():
     """An upgrade leaves sessions, and a server that has some, as they are; then the new version starts by itself."""
+    restart(SERVED, "")
     held, pid = Held(), main_pid()
     run("rm -rf /packages && mv /packages-newer /packages && apt-get update -q && apt-get upgrade -q -y")
     expect("+newer" in run("dpkg-query --show remote-gpu-server"), "the version")
@@ -271,6 +273,7 @@ def run_page(name, folder):
 
 def part_page():
     """docs/systemd.md."""
+    restart(SERVED, "")
     run_page("systemd", "/root")
     until("the service runs", is_running)
     vector_add()
