@@ -265,12 +265,13 @@ static void look_waiting(struct rg_agent *agent, const struct rg_picture *pictur
             continue;
         rg_pool_explain(&picture->snapshot, outcome, i, now, why, sizeof why);
         if (rg_pool_reason_is_final(waiting->reason)) {
-            give_up(ask, why);
+            snprintf(text, sizeof text, "%s [lease-impossible]", why);
+            give_up(ask, text);
         } else if (!ask->waits) {
             snprintf(text, sizeof text, "%s; --wait-for waits for it [lease-not-free]", why);
             give_up(ask, text);
         } else if (rg_now_ns() >= ask->until_ns) {
-            snprintf(text, sizeof text, "no GPUs in the time of --wait-for: %s", why);
+            snprintf(text, sizeof text, "no GPUs in the time of --wait-for: %s [lease-waited]", why);
             give_up(ask, text);
         } else {
             *due = ask->until_ns < *due ? ask->until_ns : *due;
@@ -283,7 +284,7 @@ static void look_waiting(struct rg_agent *agent, const struct rg_picture *pictur
 static void look_cut_off(struct rg_agent *agent)
 {
     char text[RG_ETCD_WHY + 64];
-    snprintf(text, sizeof text, "the pool cannot be reached: %s", agent->membership.why);
+    snprintf(text, sizeof text, "the pool cannot be reached: %s [pool-unreachable]", agent->membership.why);
     for (uint32_t i = 0; i < agent->n_asks;) {
         struct rg_agent_ask *ask = agent->asks[i];
         if (ask->state == RG_ASK_WAITING && ask->socket >= 0 &&

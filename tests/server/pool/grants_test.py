@@ -55,9 +55,9 @@ class Grants(PoolCase):
     def test_who_waits_is_told_and_served(self):
         first = self.running(self.a, "-n", "2", "--filter", "labels.room=north").wait_for("begun 2")
         outcome = gpu_run(self.b, "--filter", "labels.room=north")
-        self.assert_refused(outcome, "waits for", "--wait-for")
+        self.assert_refused(outcome, "waits for", "--wait-for", r"\[lease-not-free\]")
         outcome = gpu_run(self.b, "--filter", "labels.room=north", "--wait-for=1")
-        self.assert_refused(outcome, "no GPUs in the time of --wait-for")
+        self.assert_refused(outcome, "no GPUs in the time of --wait-for", r"\[lease-waited\]")
         second = self.running(self.b, "--filter", "labels.room=north", "--wait-for", program=ECHO)
         second.wait_for("1 of 1 in the queue")
         self.assertEqual(self.pool(self.a)["waiting"], 1)
@@ -137,7 +137,7 @@ class Grants(PoolCase):
         here = ("--filter", "labels.room=east")
         wait_until(lambda: len(self.pool(self.a)["servers"]) == 3, "it is in the pool")
         for words in ((), ("--tolerate", "team=blue"), ("--tolerate", "other")):
-            self.assert_refused(gpu_run(self.a, *here, *words, "--wait-for"), "does not tolerate their taints")
+            self.assert_refused(gpu_run(self.a, *here, *words, "--wait-for"), "does not tolerate their taints", r"\[lease-impossible\]")
         for words in (("--tolerate", "team"), ("--tolerate", "team=red,other")):
             self.assertEqual(gpu_run(self.b, *here, *words).status, 0)
 
