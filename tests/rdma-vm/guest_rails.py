@@ -73,7 +73,8 @@ def pinned(build, check):
                       (here.status, here.output) == (remote.status, remote.output) and
                       (remote.stats.get("bulk_copied", 0) < 8192 or name == "big_copy") and
                       remote.stats.get("bulk_connections", 0) == 2 and
-                      "over rdma, 2 rails, which carried" in remote.errors and
+                      # whether large transfers need more than one is for the session to find out; that both carry is checked below
+                      "over rdma, 2 rails" in remote.errors and
                       "memory of GPU 0: " + ("peer memory" if went else "staging") in remote.errors,
                       here.report() + remote.report() + there.log())
             each = sent("v-client") - before[0], sent("v-client2") - before[1]
