@@ -65,7 +65,9 @@ def test_known_images(build):
         expect(len(files()) >= 12, "%d files are kept of 12 images" % len(files()))
         second = start(REMOTE_GPU_OPT="-preload")
         expect(second < first / 4, "%d round trips at first, %d then" % (first, second))
-        expect(start(REMOTE_GPU_OPT="-known,-foresee,-preload") == off == first, "knowledge is used although it is not wanted")
+        # a machine that stands still for a moment makes the client give memory back, which it then asks for once
+        unwanted = start(REMOTE_GPU_OPT="-known,-foresee,-preload")
+        expect(max(off, first, unwanted) - min(off, first, unwanted) <= 1, "knowledge is used although it is not wanted")
         for path in files():
             os.unlink(path)
         # The context, the first allocation, and the result.
