@@ -132,6 +132,8 @@ bool sg_clique_place(struct sg_clique *clique, struct sg_peer *peer, const struc
 void sg_clique_ready(struct sg_clique *clique, uint64_t process);
 void sg_clique_told_failure(struct sg_clique *clique, int error, const void *text, size_t size);
 void sg_clique_far_left(struct sg_clique *clique, const struct sg_peer *peer);
+/** Whether it has. The lock of the clique is held. */
+bool sg_clique_has_left(const struct sg_clique *clique, const struct sg_peer *peer);
 /** Which of the far processes that is, an index; -1: none. */
 int sg_clique_far_of(const struct sg_clique *clique, const struct sg_peer *peer);
 

@@ -112,6 +112,12 @@ void sg_clique_far_left(struct sg_clique *clique, const struct sg_peer *peer)
     pthread_cond_broadcast(&clique->changed);
 }
 
+bool sg_clique_has_left(const struct sg_clique *clique, const struct sg_peer *peer)
+{
+    const int at = sg_clique_far_of(clique, peer);
+    return at >= 0 && clique->far[at].gone;
+}
+
 /* The ranks of a far process, in words. */
 static void name_ranks(const struct sg_clique *clique, int far, char *text, size_t size)
 {

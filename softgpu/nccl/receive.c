@@ -54,7 +54,9 @@ static bool take_of_clique(struct sg_peer *peer, const struct sg_wire *wire, con
             good = sg_far_comes(clique, peer, wire);
             break;
         case SG_WIRE_FAIL:
-            sg_clique_told_failure(clique, wire->rank, behind, size);
+            if (!sg_clique_has_left(clique,
+                                    peer)) /* else it speaks of another use of the id, which is refused */
+                sg_clique_told_failure(clique, wire->rank, behind, size);
             break;
         case SG_WIRE_LEAVE:
             sg_clique_far_left(clique, peer);

@@ -234,18 +234,23 @@ static void touch(const char *name)
         fclose(file);
 }
 
+/* Until that process has been told. */
+static void wait_for(int rank)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s.told%d", id_file, rank);
+    while (access(path, F_OK) != 0)
+        nap();
+}
+
 /* Until each process has come here. */
 static void wait_for_others(void)
 {
     char name[32];
     snprintf(name, sizeof name, ".told%d", first);
     touch(name);
-    for (int rank = 0; rank < ranks; rank++) {
-        char path[600];
-        snprintf(path, sizeof path, "%s.told%d", id_file, rank);
-        while (access(path, F_OK) != 0)
-            nap();
-    }
+    for (int rank = 0; rank < ranks; rank++)
+        wait_for(rank);
 }
 
 /* 20 sums of `count` elements, which nobody looks at. */
@@ -312,13 +317,20 @@ static void missing(void)
     (void)nccl.ncclCommAbort(comms[0]);
 }
 
-/* An id is used again. */
+/* An id is used again, by the others while the first communicator is still there, which must not take harm. */
 static void twice(void)
 {
     ncclUniqueId id;
     ncclComm_t comm = NULL;
+    ncclResult_t state = ncclSuccess;
     share_id(&id, ".again");
     NCCL(ncclCommInitRank(&comm, ranks, id, first));
+    if (first == 0)
+        wait_for(ranks - 1);
+    for (int i = 0; first == 0 && i < 50 && state == ncclSuccess; i++, nap())
+        NCCL(ncclCommGetAsyncError(comm, &state));
+    if (state != ncclSuccess)
+        printf("the communicator has failed: %s\n", nccl.ncclGetLastError(NULL));
     NCCL(ncclCommDestroy(comm));
     const ncclResult_t result = nccl.ncclCommInitRank(&comm, ranks, id, first);
     printf("rank %d is told %d: %s\n", first, (int)result, nccl.ncclGetLastError(NULL));

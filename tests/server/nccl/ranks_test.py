@@ -166,7 +166,9 @@ class Ranks(unittest.TestCase):
 
     def test_an_id_is_used_twice(self):
         addresses = [server.address for server in self.servers(2)]
-        for number, sentence in self.told(Job(self.stack).run(addresses, case="twice")):
+        results = Job(self.stack).run(addresses, case="twice")
+        self.assertNotIn("has failed", results[0].output, results[0].report())
+        for number, sentence in self.told(results):
             self.assertEqual(number, "5", sentence)
             self.assertIn("each id is good for one communicator", sentence)
 
