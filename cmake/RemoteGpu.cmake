@@ -6,7 +6,8 @@
 #                                     a shared library that is loaded by path; only what the map names leaves it
 #   rg_program(name SOURCES … DEPENDS …)    an executable that is installed in bin/
 #   rg_internal_program(name SOURCES … DEPENDS …)  one that only other parts start: installed in lib/remote-gpu/
-#   rg_unit_test(name SOURCES … DEPENDS …)  a Criterion test program
+#   rg_unit_test(name [ALONE] SOURCES … DEPENDS …)  a Criterion test program. ALONE: its tests run one after another, since they
+#                                     start processes, which makes Criterion lose memory of its own where two of them do
 #   rg_plain_test(name SOURCES … DEPENDS …) a test program without a framework (runs under every sanitizer)
 #   rg_fuzzer(name SOURCES … DEPENDS … COVERS …)  a fuzzer of tests/fuzz: with RG_FUZZ for libFuzzer, else a test that
 #                                     replays its corpus
@@ -178,12 +179,12 @@ function(rg_unit_test name)
     if(NOT RG_TESTS OR RG_SANITIZE MATCHES "thread")
         return()  # Criterion aborts at start under the thread sanitizer
     endif()
-    cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+    cmake_parse_arguments(ARG "ALONE" "" "SOURCES;DEPENDS" ${ARGN})
     pkg_check_modules(CRITERION REQUIRED IMPORTED_TARGET criterion)
     add_executable(${name} ${ARG_SOURCES})
     target_link_libraries(${name} PRIVATE rg_options ${ARG_DEPENDS} PkgConfig::CRITERION)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-    add_test(NAME ${name} COMMAND ${name} --jobs 2)
+    add_test(NAME ${name} COMMAND ${name} --jobs $<IF:$<BOOL:${ARG_ALONE}>,1,2>)
     set_tests_properties(${name} PROPERTIES FAIL_REGULAR_EXPRESSION "${RG_TEST_FAIL}" TIMEOUT 600)
 endfunction()
 
