@@ -171,9 +171,8 @@ static bool known_place(struct rg_variable **list, const char *name, bool manage
     if (mine)
         rg_future_release(future);
     rg_future_release(future);
-    return good &&
-           *status !=
-               CUDA_ERROR_OUT_OF_MEMORY; /* there may be memory by now, or some that can be given back */
+    /* if memory was short, there may be some by now, or some that can be given back: it is asked for anew */
+    return good && *status != CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult rg_variables_find(enum rg_kind kind, uint64_t owner, const char *name, bool managed,

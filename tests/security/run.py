@@ -343,7 +343,7 @@ def case_dates(world):
     works(world.remote_gpu("list", "-s", NAME, "--credentials", good))
     refused(world.remote_gpu("list", "-s", NAME, "--credentials", old), "expired")
     refused(world.remote_gpu("list", "-s", NAME, "--credentials", early), "not valid before", "clock")
-    clock = os.path.join(world.build.folder, "tests", "security_clock.so")
+    clock = os.path.join(world.build.folder, "tests", "moved_clock.so")
     for shift, words in ((-400, ("not valid before", "clock")), (400, ("expired",))):
         refused(world.remote_gpu("list", "-s", NAME, "--credentials", good, LD_PRELOAD=clock, SHIFT_SECONDS=str(shift * 86400)),
                 *words)
@@ -480,7 +480,7 @@ def case_renewal(world):
     daemon = world.start_server("--certificate-days", "90")
     world.join("alice")
     path = os.path.join(credentials_of(world), "tls.crt")
-    clock = os.path.join(world.build.folder, "tests", "security_clock.so")
+    clock = os.path.join(world.build.folder, "tests", "moved_clock.so")
 
     def contents():
         with open(path) as file:

@@ -91,7 +91,8 @@ class Faults(PoolCase):
     def test_a_clock_jumps(self):
         """An hour ahead, an hour behind, right again, every three seconds, on one of two servers."""
         etcd = self.keep(Etcd())
-        wrong = self.server(etcd.urls, environment={"LD_PRELOAD": os.path.join(BUILD, "tests", "pool_clock.so")})
+        wrong = self.server(etcd.urls, environment={"LD_PRELOAD": os.path.join(BUILD, "tests", "moved_clock.so"),
+                                                     "SHIFT_SECONDS": "3600,-3600,0"})
         right = self.server(etcd.urls)
         kept = json.loads(run(COMMAND, "request", "--json", "-s", wrong.address, "--for", "1h").out)["lease"]
         running = self.running(wrong, "--lease", kept).wait_for("begun 1")

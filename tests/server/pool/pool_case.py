@@ -84,6 +84,19 @@ def end(process, by=signal.SIGKILL):
     process.wait()
 
 
+def agent_of(server):
+    """The process id of a server's agent; None: there is none."""
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/%s/stat" % entry) as file:
+                head, _, rest = file.read().rpartition(")")
+        except OSError:
+            continue
+        if head.endswith("(pool-agent") and int(rest.split()[1]) == server.pid and rest.split()[0] != "Z":
+            return int(entry)
+    return None
+
+
 class Etcd:
     """A cluster of so many members. `options`: more for each; `scheme` for clients."""
 
@@ -188,16 +201,7 @@ class Server:
         return run(DAEMON, "drain", "--state-dir", self.state, *arguments)
 
     def agent(self):
-        """The process id of the server's agent; None: there is none."""
-        for entry in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                with open("/proc/%s/stat" % entry) as file:
-                    head, _, rest = file.read().rpartition(")")
-            except OSError:
-                continue
-            if head.endswith("(pool-agent") and int(rest.split()[1]) == self.process.pid and rest.split()[0] != "Z":
-                return int(entry)
-        return None
+        return agent_of(self.process)
 
     def close(self):
         stop_at_once(self.process, 30)

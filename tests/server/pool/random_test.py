@@ -26,7 +26,7 @@ import time
 DURATION = float(sys.argv.pop(2)) if len(sys.argv) > 2 else 600
 SEED = int(sys.argv.pop(2)) if len(sys.argv) > 2 else int(time.time())
 
-from pool_case import (BUILD, COMMAND, DAEMON, ENVIRONMENT, PATIENCE, PROGRAM, end, etcd_knows, need_etcd, run,  # noqa: E402
+from pool_case import (BUILD, COMMAND, DAEMON, ENVIRONMENT, PATIENCE, PROGRAM, agent_of, end, etcd_knows, need_etcd, run,  # noqa: E402
                        stop_with_servers, wait_until)
 
 N_ETCD, N_SERVERS, GPUS = 3, 4, 2
@@ -152,15 +152,7 @@ class Server:
             return file.read()
 
     def agent(self):
-        for entry in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                with open("/proc/%s/stat" % entry) as file:
-                    head, _, rest = file.read().rpartition(")")
-            except OSError:
-                continue
-            if head.endswith("(pool-agent") and int(rest.split()[1]) == self.process.pid and rest.split()[0] != "Z":
-                return int(entry)
-        return None
+        return agent_of(self.process)
 
     def lives(self):
         return self.process.poll() is None
