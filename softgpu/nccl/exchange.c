@@ -163,7 +163,7 @@ void sg_exchange_finish(struct sg_exchange *exchange)
 {
     struct sg_clique *clique = exchange->clique;
     if (exchange->n_departed < exchange->members || exchange->n_arrived < exchange->participants ||
-        exchange->outgoing)
+        exchange->outgoing || exchange->incoming)
         return;
     for (struct sg_exchange **at = &clique->exchanges; *at; at = &(*at)->next)
         if (*at == exchange) {

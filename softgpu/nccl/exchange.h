@@ -52,6 +52,7 @@ struct sg_exchange {
         [2]
         [SG_NCCL_RANKS_MAX]; /* by enum sg_phase and rank: to which far processes it was sent, or is about to be */
     int outgoing;            /* sums of what is still to be sent */
+    int incoming;            /* data that is being received into its memory */
     int parts[SG_NCCL_RANKS_MAX]; /* of what far ranks give, and have reduced: those that have not come */
     /* page-locked: two words, a scalar of 8 bytes for each rank, what is given, what it is reduced to */
     unsigned char *memory;

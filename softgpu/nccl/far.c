@@ -328,11 +328,17 @@ bool sg_far_data(struct sg_peer *peer, const struct sg_wire *wire, size_t size)
                                        : NULL;
     unsigned char *memory = exchange && far >= 0 ? where(exchange, far, wire, size) : NULL;
     const bool good = memory || clique->error != ncclSuccess;
+    if (memory)
+        exchange->incoming++; /* whatever another link of that process says meanwhile */
     pthread_mutex_unlock(&clique->lock);
     const bool came = good && (!size || sg_peer_receive(peer, memory, size));
     pthread_mutex_lock(&clique->lock);
-    if (came && memory && wire->last)
-        take_part(exchange, wire);
+    if (memory) {
+        exchange->incoming--;
+        if (came && wire->last && exchange->parts[wire->rank] > 0)
+            take_part(exchange, wire);
+        sg_exchange_finish(exchange);
+    }
     sg_clique_unuse(clique);
     return came;
 }

@@ -17,7 +17,7 @@ struct sg_split {
     bool done;
     ncclResult_t result;
     struct {
-        bool here;
+        bool entered, here;
         int color, key;
         bool blocking;
         ncclComm_t comm; /* the new one */
@@ -168,7 +168,7 @@ ncclResult_t sg_clique_split(ncclComm_t comm, int color, int key, bool blocking,
     struct sg_split *split = find(clique, comm->splits++);
     bool last = false;
     if (split) {
-        split->of[comm->rank].here = true;
+        split->of[comm->rank].entered = split->of[comm->rank].here = true;
         split->of[comm->rank].color = color;
         split->of[comm->rank].key = key;
         split->of[comm->rank].blocking = blocking;
@@ -198,8 +198,9 @@ bool sg_split_far_enters(struct sg_peer *peer, const struct sg_wire *wire)
         const int from = sg_clique_far_of(clique, peer);
         good = from >= 0 && wire->rank >= 0 && wire->rank < clique->n && clique->at[wire->rank] == from;
         struct sg_split *split = good ? find(clique, wire->number) : NULL;
-        good = split != NULL;
+        good = split && !split->of[wire->rank].entered;
         if (good) {
+            split->of[wire->rank].entered = true;
             split->of[wire->rank].color = wire->source;
             split->of[wire->rank].key = wire->peer;
         }

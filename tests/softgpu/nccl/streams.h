@@ -1,0 +1,17 @@
+/*
+ * streams.h - a driver for NCCL of the software device, whose streams do something only when they are told to: what happens in
+ * which order is the test's choice. It stands in the place of softgpu/nccl/driver.c. One thread.
+ */
+#ifndef RG_TESTS_SOFTGPU_NCCL_STREAMS_H
+#define RG_TESTS_SOFTGPU_NCCL_STREAMS_H
+
+#include <cuda.h>
+
+enum { STREAMS = 4 };
+
+/** Stream `index` below STREAMS. */
+CUstream streams_get(unsigned index);
+/** Lets all streams go on as far as they can. */
+void streams_run(void);
+
+#endif
