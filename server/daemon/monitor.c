@@ -197,6 +197,22 @@ static void check_certificate(struct rg_monitor *monitor, const struct rg_monito
     rg_reply(&monitor->frontend, answered, NULL, 0);
 }
 
+static void sign(struct rg_monitor *monitor, const struct rg_monitor_question *question,
+                 struct rg_monitor_answer *answered)
+{
+    _Static_assert((int)RG_MONITOR_SIGNATURE == (int)RG_IDENTITY_SIGNATURE, "an answer holds a signature");
+    _Static_assert((int)RG_MONITOR_HANDSHAKE == (int)RG_IDENTITY_HANDSHAKE, "a question holds a hash");
+    const struct rg_monitor_sign *what = &question->sign;
+    size_t size = 0;
+    answered->status = RG_ERR_UNSUPPORTED;
+    if (monitor->policy.identity)
+        answered->status = rg_identity_sign(monitor->policy.identity, what->generation,
+                                            (enum rg_identity_digest)what->digest, what->hash,
+                                            what->hash_size, answered->signature, &size);
+    answered->signature_size = answered->status == RG_OK ? (uint32_t)size : 0;
+    rg_reply(&monitor->frontend, answered, NULL, 0);
+}
+
 static void stay(struct rg_monitor *monitor, const struct rg_monitor_question *question,
                  struct rg_monitor_answer *answered)
 {
@@ -373,6 +389,9 @@ static void serve_one(struct rg_monitor *monitor, const struct rg_monitor_questi
         break;
     case RG_ASK_CHECK:
         check_certificate(monitor, question, &answered);
+        break;
+    case RG_ASK_SIGN:
+        sign(monitor, question, &answered);
         break;
     case RG_ASK_STAY:
         stay(monitor, question, &answered);

@@ -4,7 +4,8 @@
  * Both ends of one SEQPACKET socket: each packet is one struct of fixed size and, as its kind says, descriptors. There is no
  * length, no pointer and no text without an end in them that anybody would have to look for: the monitor checks the size of
  * the packet, the number of descriptors and the range of each number, ends the texts, and has parsed all there is. What the
- * client sent (its hello) and the keys of its connection are in files that the monitor hands on unread.
+ * client sent (its hello) and the keys of its connection are in files that the monitor hands on unread. The server's own key is the
+ * monitor's alone: it signs what the server proves itself by in a handshake, of which the frontend gives it the hash.
  *
  * Happy path: the monitor sends SETTINGS; the frontend gives up its rights, answers READY, and asks. Each question has a
  * number, and each gets one answer with the same number; they may come in another order. What the frontend needs to know of
@@ -29,6 +30,9 @@
 
 /** Bytes of a certificate's serial number, at most (RFC 5280). */
 enum { RG_MONITOR_SERIAL = 20 };
+
+/** Bytes of the hash of a handshake, and of the signature over it, at most. */
+enum { RG_MONITOR_HANDSHAKE = 48, RG_MONITOR_SIGNATURE = 1024 };
 
 /** Descriptors with one packet: SETTINGS has most. */
 enum { RG_MONITOR_FDS_MAX = 1 + RG_LISTENERS_MAX };
@@ -60,6 +64,7 @@ enum rg_monitor_question_kind {
     RG_ASK_CONNECT, /* descriptor: connection; answer: a socket that is being connected to another server */
     RG_ASK_LEASE,   /* whether there is a lease of the pool by which a session is to begin */
     RG_ASK_LOOK,    /* the board is to show what is now; it does when the answer comes */
+    RG_ASK_SIGN,    /* the server's key proves the server in a handshake: answer: the signature */
     RG_ASK_LIST, /* the pool's members from number `lease` of `pool` on; answer: a socket by which the list comes */
 };
 
@@ -121,6 +126,14 @@ struct rg_monitor_refused {
     uint32_t n[RG_REFUSALS];
 };
 
+/** RG_ASK_SIGN: the hash of a handshake of TLS 1.3 up to then; nothing else is signed. */
+struct rg_monitor_sign {
+    uint32_t generation; /* of the certificate that is shown */
+    uint32_t digest;     /* enum rg_identity_digest */
+    uint32_t hash_size;  /* 32 or 48 */
+    uint8_t hash[RG_MONITOR_HANDSHAKE];
+};
+
 /** RG_ASK_JOIN, RG_ASK_RENEW: the frontend has seen to it that the client has the key's private half. */
 struct rg_monitor_join {
     uint8_t secret[RG_JOIN_SECRET]; /* RG_ASK_JOIN */
@@ -140,6 +153,7 @@ struct rg_monitor_question {
         struct rg_monitor_pool pool;
         struct rg_monitor_refused refused;
         struct rg_monitor_connect connect;
+        struct rg_monitor_sign sign;
     };
 };
 
@@ -174,12 +188,18 @@ struct rg_monitor_answer {
     uint64_t number;
     enum rg_status status;
     enum rg_refusal_code code;
-    char why[RG_CONTROL_REASON];
+    uint32_t signature_size; /* RG_ASK_SIGN: not 0 if `status` is RG_OK */
+    union {
+        char why[RG_CONTROL_REASON];
+        uint8_t signature[RG_MONITOR_SIGNATURE];
+    };
 };
 
 /** PEM texts, one behind the other. */
 struct rg_monitor_tls {
-    uint32_t authority_size, certificate_size, key_size;
+    uint32_t authority_size, certificate_size;
+    uint32_t key_size;   /* 0: the monitor keeps it (RG_ASK_SIGN) */
+    uint32_t generation; /* of the certificate */
 };
 
 /** All packets but the first. */

@@ -3,6 +3,7 @@
 
 #include "common/base/addresses.h"
 #include "common/base/printable.h"
+#include "server/identity/identity.h"
 
 static void end_text(char *text, size_t size)
 {
@@ -34,6 +35,7 @@ static bool check_fds(const struct rg_monitor_question *question, unsigned n_fds
     case RG_ASK_RENEW:
     case RG_ASK_LEASE:
     case RG_ASK_LOOK:
+    case RG_ASK_SIGN:
     case RG_ASK_LIST:
         return n_fds == 0;
     }
@@ -91,6 +93,12 @@ static bool check_hand_over(const struct rg_monitor_hand_over *hand_over)
            hand_over->purpose == RG_PURPOSE_INVITE;
 }
 
+/* Hashes of handshakes are SHA-256's and SHA-384's. */
+static bool check_sign(const struct rg_monitor_sign *sign)
+{
+    return sign->digest < RG_IDENTITY_DIGESTS && (sign->hash_size == 32 || sign->hash_size == 48);
+}
+
 bool rg_question_check(struct rg_monitor_question *question, unsigned n_fds)
 {
     if (!check_fds(question, n_fds))
@@ -115,6 +123,8 @@ bool rg_question_check(struct rg_monitor_question *question, unsigned n_fds)
         return check_peer(&question->peer) && question->peer.proof == RG_PROOF_CERTIFICATE;
     case RG_ASK_JOIN:
         return check_peer(&question->peer) && question->peer.encrypted;
+    case RG_ASK_SIGN:
+        return check_sign(&question->sign);
     default:
         return true;
     }

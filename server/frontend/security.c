@@ -3,6 +3,7 @@
 
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
+#include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/sync/scoped_lock.h"
 
@@ -12,9 +13,35 @@
 
 enum { PEM_SIZE_MAX = 1 << 20 };
 
+/* The key is the monitor's. */
+static enum rg_status sign(void *data, const struct rg_tls_to_sign *what,
+                           uint8_t signature[RG_TLS_SERVER_SIGNATURE_SIZE], size_t *size)
+{
+    _Static_assert((int)RG_MONITOR_SIGNATURE == (int)RG_TLS_SERVER_SIGNATURE_SIZE,
+                   "an answer is a signature");
+    _Static_assert((int)RG_MONITOR_HANDSHAKE == (int)RG_TLS_SECRET_SIZE, "a question holds a hash");
+    struct rg_frontend *frontend = data;
+    struct rg_monitor_question question;
+    struct rg_monitor_answer answer;
+    memset(&question, 0, sizeof question);
+    question.kind = RG_ASK_SIGN;
+    question.peer.proof = RG_PROOF_NONE;
+    question.sign.generation = what->generation;
+    question.sign.digest = what->digest;
+    question.sign.hash_size = what->hash_size;
+    memcpy(question.sign.hash, what->hash, what->hash_size);
+    RG_TRY(rg_monitor_ask(&frontend->link, &question, NULL, 0, RG_HELLO_TIMEOUT_MS, &answer, NULL));
+    if (answer.status != RG_OK || answer.signature_size > RG_TLS_SERVER_SIGNATURE_SIZE)
+        return RG_ERR_REFUSED;
+    memcpy(signature, answer.signature, answer.signature_size);
+    *size = answer.signature_size;
+    return RG_OK;
+}
+
 bool rg_frontend_take_tls(struct rg_frontend *frontend, int file, const struct rg_monitor_tls *tls)
 {
-    const size_t size = (size_t)tls->authority_size + tls->certificate_size + tls->key_size;
+    const size_t size = (size_t)tls->authority_size + tls->certificate_size;
+    const struct rg_tls_signer signer = {.sign = sign, .data = frontend, .generation = tls->generation};
     char why[512] = "";
     struct rg_tls_server *server = NULL;
     RG_CLEANUP_FREE char *pem = size <= PEM_SIZE_MAX ? malloc(size + 1) : NULL;
@@ -26,10 +53,8 @@ bool rg_frontend_take_tls(struct rg_frontend *frontend, int file, const struct r
                                      .ca_size = tls->authority_size,
                                      .certificate = pem + tls->authority_size,
                                      .certificate_size = tls->certificate_size,
-                                     .key = pem + tls->authority_size + tls->certificate_size,
-                                     .key_size = tls->key_size};
+                                     .signer = &signer};
     const enum rg_status status = rg_tls_server_create(&parts, &server, why, sizeof why);
-    rg_tls_wipe(pem, size);
     if (status != RG_OK) {
         rg_error("the server's certificate cannot be used: %s", why);
         return false;

@@ -137,8 +137,11 @@ static bool same_text(const char *a, const char *b)
 /* Takes what was loaded in the place of what there was. */
 static void replace_pair(struct rg_identity_store *store, struct rg_key_pair *pair, bool *changed)
 {
-    *changed = *changed || !same_text(store->server.certificate, pair->certificate) ||
-               !same_text(store->server.key, pair->key);
+    const bool other =
+        !same_text(store->server.certificate, pair->certificate) || !same_text(store->server.key, pair->key);
+    *changed = *changed || other;
+    if (other)
+        rg_identity_turn_key(store);
     rg_key_pair_fini(&store->server);
     store->server = *pair;
 }
@@ -227,6 +230,7 @@ void rg_identity_close(struct rg_identity_store *store)
         return;
     rg_watch_close(&store->watch);
     rg_authority_fini(&store->authority);
+    rg_identity_forget_keys(store);
     rg_key_pair_fini(&store->server);
     free(store->operator_ca);
     rg_state_close(&store->state);
@@ -249,6 +253,7 @@ void rg_identity_material(const struct rg_identity_store *store, struct rg_ident
         .certificate_size = store->server.certificate_size,
         .key = store->server.key,
         .key_size = store->server.key_size,
+        .generation = store->generation,
     };
 }
 

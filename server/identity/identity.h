@@ -26,11 +26,22 @@
 #include <stdint.h>
 
 enum {
-    RG_IDENTITY_SECRET = 16,     /* of a token */
-    RG_IDENTITY_PUBLIC_KEY = 65, /* a point of P-256, not compressed */
-    RG_IDENTITY_SERIAL = 20,     /* at most, of a certificate */
-    RG_IDENTITY_NAME = 256,      /* with its NUL */
-    RG_IDENTITY_PEM = 8192,      /* of a certificate, with the NUL */
+    RG_IDENTITY_SECRET = 16,      /* of a token */
+    RG_IDENTITY_PUBLIC_KEY = 65,  /* a point of P-256, not compressed */
+    RG_IDENTITY_SERIAL = 20,      /* at most, of a certificate */
+    RG_IDENTITY_NAME = 256,       /* with its NUL */
+    RG_IDENTITY_PEM = 8192,       /* of a certificate, with the NUL */
+    RG_IDENTITY_HANDSHAKE = 48,   /* the longest hash of a handshake of TLS 1.3 */
+    RG_IDENTITY_SIGNATURE = 1024, /* the longest signature: of a key of RSA with 8192 bits */
+};
+
+/** With what the server's key signs. */
+enum rg_identity_digest {
+    RG_IDENTITY_NO_DIGEST, /* Ed25519, Ed448 */
+    RG_IDENTITY_SHA256,
+    RG_IDENTITY_SHA384,
+    RG_IDENTITY_SHA512,
+    RG_IDENTITY_DIGESTS
 };
 
 struct rg_identity_store;
@@ -65,10 +76,11 @@ struct rg_identity_grant {
     int64_t not_after;
 };
 
-/** What the server's side of TLS needs, PEM; belongs to the store, until rg_identity_reload says `changed` or it is closed. */
+/** What the server's side of TLS needs, PEM; who can have rg_identity_sign asked is not to get the key. Belongs to the store, until rg_identity_reload says `changed` or it is closed. */
 struct rg_identity_material {
     const char *authority, *certificate, *key;
     size_t authority_size, certificate_size, key_size;
+    uint32_t generation; /* of the certificate and its key: rg_identity_sign */
 };
 
 /**
@@ -93,6 +105,15 @@ void rg_identity_close(struct rg_identity_store *store);
 RG_MUST_CHECK enum rg_status rg_identity_reload(struct rg_identity_store *store, bool *changed, char *why,
                                                 size_t why_size);
 void rg_identity_material(const struct rg_identity_store *store, struct rg_identity_material *material);
+/**
+ * What the server proves itself by in a handshake of TLS 1.3, of which `hash` is that of its messages so far: RFC 8446, 4.4.3.
+ * By the key of that generation, of which there are the last and the one before. RG_ERR_INVALID: it is an older one, the key is of
+ * another kind than the digest is for, or the hash is longer than there is.
+ */
+RG_MUST_CHECK enum rg_status rg_identity_sign(struct rg_identity_store *store, uint32_t generation,
+                                              enum rg_identity_digest digest, const uint8_t *hash,
+                                              size_t hash_size, uint8_t signature[RG_IDENTITY_SIGNATURE],
+                                              size_t *size);
 /** Whether this is our own authority, so that users join by tokens. */
 bool rg_identity_is_own(const struct rg_identity_store *store);
 /** Whether open has made the authority just now: the first start, whose message says what to do next. */

@@ -110,6 +110,10 @@ static enum rg_status check_pair(const struct rg_identity_settings *settings, co
     else if (X509_check_private_key(certificate, key) != 1)
         rg_explain(why, why_size, "%s (--tls-key) is not the key of %s (--tls-cert)", settings->key_file,
                    settings->certificate_file);
+    else if (EVP_PKEY_get_size(key) > RG_IDENTITY_SIGNATURE)
+        rg_explain(why, why_size,
+                   "%s (--tls-key) is longer than TLS needs: take one of RSA with at most 8192 bits",
+                   settings->key_file);
     else if (X509_check_purpose(certificate, X509_PURPOSE_SSL_SERVER, 0) != 1)
         rg_explain(why, why_size,
                    "%s (--tls-cert) is not for servers: its extended key usage lacks serverAuth",

@@ -20,10 +20,15 @@ struct rg_identity_store {
     char *operator_ca;             /* the operator's, PEM */
     size_t operator_ca_size;
     struct rg_key_pair server;
+    uint32_t generation;             /* of `server`: how many there were before */
+    void *server_key, *previous_key; /* EVP_PKEYs of it and the one before; NULL: nothing was signed by it */
     struct rg_watch watch;
 };
 
 /** What time it is. */
 int64_t rg_identity_now(const struct rg_identity_store *store);
+/** `server` is about to be replaced: handshakes that have begun with it may still be signed. */
+void rg_identity_turn_key(struct rg_identity_store *store);
+void rg_identity_forget_keys(struct rg_identity_store *store);
 
 #endif

@@ -93,7 +93,8 @@ static void hear(uint64_t asked)
            RG_OK) {
         rg_packet_close(fds, n_fds);
         if (word.kind == RG_TELL_ANSWER)
-            CHECK(word.answer.number == asked && memchr(word.answer.why, 0, sizeof word.answer.why));
+            CHECK(word.answer.number == asked && word.answer.signature_size <= RG_MONITOR_SIGNATURE &&
+                  (word.answer.signature_size || memchr(word.answer.why, 0, sizeof word.answer.why)));
     }
 }
 
@@ -152,6 +153,7 @@ void fuzz_seeds(void)
         {"stay", RG_ASK_STAY, RG_PROOF_CERTIFICATE, 0},
         {"join", RG_ASK_JOIN, RG_PROOF_NONE, 0},
         {"renew", RG_ASK_RENEW, RG_PROOF_CERTIFICATE, 0},
+        {"sign", RG_ASK_SIGN, 0, 0},
         {"probe", RG_ASK_PROBE, 0, 0},
         {"manager", RG_ASK_MANAGER, 0, 0},
         {"stop-manager", RG_ASK_STOP_MANAGER, 0, 0},
@@ -177,6 +179,9 @@ void fuzz_seeds(void)
         } else if (question.kind == RG_ASK_HAND_OVER) {
             question.hand_over.purpose = RG_PURPOSE_BULK;
             question.hand_over.session = 1;
+        } else if (question.kind == RG_ASK_SIGN) {
+            question.sign.digest = RG_IDENTITY_SHA256;
+            question.sign.hash_size = 32;
         } else if (question.kind == RG_ASK_STAY) {
             question.stay.session = 1;
         }

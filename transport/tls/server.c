@@ -7,6 +7,7 @@
 #include "transport/tls/handshake.h"
 
 #include "common/base/clock.h"
+#include "transport/tls/remote_key.h"
 
 #include <errno.h>
 #include <openssl/err.h>
@@ -30,7 +31,9 @@ enum rg_status rg_tls_server_create(const struct rg_tls_pem *pem, struct rg_tls_
     rg_tls_start();
     struct rg_tls_server *server = calloc(1, sizeof *server);
     STACK_OF(X509) *chain = rg_tls_read_certificates(pem->certificate, pem->certificate_size);
-    EVP_PKEY *key = rg_tls_read_key(pem->key, pem->key_size);
+    EVP_PKEY *key = !pem->signer ? rg_tls_read_key(pem->key, pem->key_size)
+                    : chain      ? rg_tls_remote_key(sk_X509_value(chain, 0), pem->signer)
+                                 : NULL;
     enum rg_status status = RG_ERR_NO_MEMORY;
     if (server) {
         atomic_init(&server->references, 1);

@@ -23,14 +23,15 @@
 #include <stdint.h>
 
 enum {
-    RG_TLS_SECRET_SIZE = 48,      /* the longest traffic secret: of a cipher with SHA-384 */
-    RG_TLS_EXPORTER_SIZE = 32,    /* what binds a proof to a connection */
-    RG_TLS_NAME_SIZE = 256,       /* a name in a certificate, with its end */
-    RG_TLS_SERIAL_SIZE = 20,      /* RFC 5280, 4.1.2.2 */
-    RG_TLS_FINGERPRINT_SIZE = 32, /* SHA-256 */
-    RG_TLS_POINT_SIZE = 65,       /* a public key: an uncompressed point of P-256 */
-    RG_TLS_SIGNATURE_SIZE = 80,   /* the longest signature (ECDSA, DER) */
-    RG_TLS_KEY_PEM_SIZE = 512,    /* a private key of ours as PEM, with its end */
+    RG_TLS_SECRET_SIZE = 48,             /* the longest traffic secret: of a cipher with SHA-384 */
+    RG_TLS_EXPORTER_SIZE = 32,           /* what binds a proof to a connection */
+    RG_TLS_NAME_SIZE = 256,              /* a name in a certificate, with its end */
+    RG_TLS_SERIAL_SIZE = 20,             /* RFC 5280, 4.1.2.2 */
+    RG_TLS_FINGERPRINT_SIZE = 32,        /* SHA-256 */
+    RG_TLS_POINT_SIZE = 65,              /* a public key: an uncompressed point of P-256 */
+    RG_TLS_SIGNATURE_SIZE = 80,          /* the longest signature (ECDSA, DER) */
+    RG_TLS_SERVER_SIGNATURE_SIZE = 1024, /* a server's in a handshake: of a key of RSA with 8192 bits */
+    RG_TLS_KEY_PEM_SIZE = 512,           /* a private key of ours as PEM, with its end */
 };
 
 /**
@@ -64,10 +65,36 @@ struct rg_tls_certificate {
 
 /* --- the server's side --- */
 
+enum rg_tls_digest {
+    RG_TLS_DIGEST_NONE, /* of a key that takes the text as it is: Ed25519, Ed448 */
+    RG_TLS_DIGEST_SHA256,
+    RG_TLS_DIGEST_SHA384,
+    RG_TLS_DIGEST_SHA512,
+    RG_TLS_DIGESTS
+};
+
+/** What a server proves itself by in a handshake: a signature over the text of RFC 8446, 4.4.3, that ends with this hash. */
+struct rg_tls_to_sign {
+    uint32_t generation;       /* of the signer's that is given with the certificate: by which key */
+    enum rg_tls_digest digest; /* with which it is signed */
+    uint8_t hash_size;         /* 32 or 48 */
+    uint8_t hash[RG_TLS_SECRET_SIZE];
+};
+
+/** Who signs where this process has no key of its own. Any thread, several at once. */
+struct rg_tls_signer {
+    /** RSA pads by PSS, with a salt as long as the digest. *size: of the signature. Anything but RG_OK ends the handshake. */
+    enum rg_status (*sign)(void *data, const struct rg_tls_to_sign *what,
+                           uint8_t signature[RG_TLS_SERVER_SIGNATURE_SIZE], size_t *size);
+    void *data;
+    uint32_t generation;
+};
+
 /** PEM in memory. The certificate may be followed by those of intermediate authorities. */
 struct rg_tls_pem {
     const void *ca, *certificate, *key;
     size_t ca_size, certificate_size, key_size;
+    const struct rg_tls_signer *signer; /* a server's, in the place of `key`; copied */
 };
 
 struct rg_tls_server;

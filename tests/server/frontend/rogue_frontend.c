@@ -18,6 +18,8 @@
  *   join                 a certificate without a token
  *   stranger             a connection to a session that there is not
  *   certificate          other certificates for the frontend that takes its place
+ *   key                  the server's key, in what it is given for TLS
+ *   sign                 the server's signature under something that is no hash of a handshake
  *   board                a change of the list of sessions
  */
 #include "common/base/packet.h"
@@ -118,6 +120,19 @@ static void try_to_change_certificates(void)
     leave(can_write(fds[0]) ? "the certificates are writable" : "the certificates are not writable");
 }
 
+static void look_for_key(void)
+{
+    static char text[1 << 20];
+    struct rg_monitor_word word;
+    int fds[RG_PACKET_FDS_MAX];
+    unsigned n_fds;
+    if (rg_packet_receive(RG_MONITOR_FD, 0, &word, sizeof word, fds, RG_PACKET_FDS_MAX, &n_fds) != RG_OK ||
+        word.kind != RG_TELL_TLS || n_fds != 1 || pread(fds[0], text, sizeof text - 1, 0) <= 0 ||
+        !strstr(text, "BEGIN CERTIFICATE"))
+        leave("no certificates");
+    leave(strstr(text, "PRIVATE KEY") ? "it has the server's key" : "the server's key is not there");
+}
+
 static void misbehave(const char *mode)
 {
     struct rg_monitor_question question;
@@ -159,6 +174,12 @@ static void misbehave(const char *mode)
         try_to_write();
     } else if (strcmp(mode, "certificate") == 0) {
         try_to_change_certificates();
+    } else if (strcmp(mode, "key") == 0) {
+        look_for_key();
+    } else if (strcmp(mode, "sign") == 0) {
+        question.kind = RG_ASK_SIGN;
+        question.sign.hash_size = 40;
+        ask(&question, sizeof question, NULL, 0);
     } else {
         if (strcmp(mode, "texts") == 0) {
             memset(question.peer.address, 'a', sizeof question.peer.address);

@@ -43,7 +43,7 @@ class Rogue(base.Case):
         return daemon, [line for line in daemon.log().splitlines() if "rogue: answer" in line][0]
 
     def test_what_is_wrong_is_its_end(self):
-        for mode in ("short", "long", "kind", "descriptors", "none", "purpose", "gpus"):
+        for mode in ("short", "long", "kind", "descriptors", "none", "purpose", "gpus", "sign"):
             with self.subTest(mode):
                 daemon = self.serve(mode)
                 self.assertTrue(wait_until(lambda: daemon.log().count("asked for something that there is not") >= 2),
@@ -89,6 +89,12 @@ class Rogue(base.Case):
             daemon = self.serve("certificate", "--state-dir", state)
             self.assertTrue(wait_until(lambda: "rogue: the certificates are" in daemon.log()), daemon.log())
             self.assertIn("rogue: the certificates are not writable", daemon.log())
+
+    def test_it_has_no_key_of_the_server(self):
+        with tempfile.TemporaryDirectory() as state:
+            daemon = self.serve("key", "--state-dir", state)
+            self.assertTrue(wait_until(lambda: "server's key" in daemon.log()), daemon.log())
+            self.assertIn("rogue: the server's key is not there", daemon.log())
 
     def test_it_cannot_change_the_list_of_sessions(self):
         daemon = self.serve("board")
