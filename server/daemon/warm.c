@@ -1,13 +1,15 @@
-/* warm.c - see warm.h. */
+/*
+ * warm.c - which workers are warm: the kinds of sessions that were seen, and how many workers each is to have (see warm.h). What is done
+ * with one worker's process is in warm_worker.c.
+ */
 #include "server/daemon/warm.h"
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/base/packet.h"
 #include "common/base/parse.h"
 #include "server/daemon/process.h"
 #include "server/daemon/sessions.h"
-#include "server/daemon/worker_process.h"
+#include "server/daemon/warm_worker.h"
 #include "server/handshake/warm.h"
 #include "server/shares/warm_places.h"
 
@@ -102,30 +104,11 @@ static uint32_t workers_of(const struct rg_warm *warm, const struct rg_warm_kind
 
 /* --- workers ----------------------------------------------------------------------------------------------- */
 
-/* It has nothing that needs saving. Its places are free when it has been reaped. */
-static void end_worker(struct rg_warm_worker *worker)
-{
-    if (!worker->pid || worker->socket < 0)
-        return;
-    close(worker->socket);
-    worker->socket = -1;
-    kill(worker->pid, SIGKILL);
-}
-
 static void end_kind(struct rg_warm *warm, struct rg_warm_kind *kind)
 {
     for (uint32_t i = 0; i < RG_WARM_MAX; i++)
         if (warm->workers[i].kind == kind)
-            end_worker(&warm->workers[i]);
-}
-
-static void forget(struct rg_sessions *sessions, struct rg_warm_worker *worker)
-{
-    if (worker->socket >= 0)
-        close(worker->socket);
-    rg_sandbox_release(worker->lease);
-    rg_shares_release(&sessions->shares, &worker->share, worker->number);
-    *worker = (struct rg_warm_worker){.socket = -1};
+            rg_warm_worker_end(&warm->workers[i]);
 }
 
 static void pause_kind(struct rg_warm_kind *kind, uint64_t now)
@@ -158,7 +141,7 @@ bool rg_warm_make_room(struct rg_sessions *sessions, const struct rg_session_inf
         if (!worker->pid || !have_common(&worker->kind->devices, info))
             continue;
         any = true;
-        end_worker(worker);
+        rg_warm_worker_end(worker);
     }
     return any;
 }
@@ -192,97 +175,13 @@ void rg_warm_reap(struct rg_sessions *sessions)
             rg_info("warm worker %d has left its memory to a session", (int)worker->pid);
         else if (worker->socket >= 0)
             see_to_failure(worker, end);
-        forget(sessions, worker);
+        rg_warm_worker_forget(sessions, worker);
         if (gave_way) /* those that are only about to take some leave as well */
             (void)rg_warm_make_room(sessions, &devices);
     }
 }
 
-/* What it says: that it is ready. Whatever else becomes of the socket, it is of no more use. */
-static void listen_to(struct rg_warm *warm, struct rg_warm_worker *worker)
-{
-    struct rg_warm_ready ready;
-    const enum rg_status status =
-        rg_packet_receive(worker->socket, MSG_DONTWAIT, &ready, sizeof ready, NULL, 0, &(unsigned){0});
-    if (status == RG_OK && ready.version == RG_WARM_VERSION) {
-        worker->ready = true;
-        rg_info("worker %d is warm for %s after %.2f s", (int)worker->pid, rg_who_text(&worker->kind->who),
-                (double)(rg_now_ns() - worker->started_ns) / 1e9);
-        return;
-    }
-    if (status !=
-        RG_ERR_TIMEOUT) /* it is ending: waitpid says how. The socket stays, as nobody told it to end */
-        (void)epoll_ctl(warm->events, EPOLL_CTL_DEL, worker->socket, NULL);
-}
-
-static void listen_to_all(struct rg_warm *warm)
-{
-    struct epoll_event events[8];
-    const int n = epoll_wait(warm->events, events, 8, 0);
-    for (int i = 0; i < n; i++) {
-        struct rg_warm_worker *worker = &warm->workers[events[i].data.u32 % RG_WARM_MAX];
-        if (worker->pid && worker->socket >= 0)
-            listen_to(warm, worker);
-    }
-}
-
-/* --- starting one ------------------------------------------------------------------------------------------ */
-
-/* A place on each device, for what it will hold, and a slot. */
-static bool take_places(struct rg_sessions *sessions, struct rg_warm_worker *worker)
-{
-    const struct rg_session_info *info = &worker->kind->devices;
-    struct rg_share_grant *grant = &worker->share.grant;
-    worker->share.slot_fd = -1;
-    *grant = (struct rg_share_grant){.weight = 1, .priority = RG_SHARE_PRIORITY_LOW, .overcommitted = true};
-    for (uint32_t i = 0; i < info->n_devices; i++) {
-        struct rg_share_device *device = &sessions->shares.devices[info->devices[i]].device;
-        const uint32_t place = rg_share_device_take(device, worker->number);
-        if (place == UINT32_MAX)
-            break;
-        grant->devices[grant->n_devices++] =
-            (struct rg_share_grant_device){.ordinal = info->devices[i], .place = place};
-    }
-    if (grant->n_devices == info->n_devices)
-        worker->share.slot = rg_share_slot_create(grant, &worker->share.slot_fd);
-    if (worker->share.slot)
-        return true;
-    for (uint32_t i = 0; i < grant->n_devices; i++)
-        rg_share_device_drop(&sessions->shares.devices[grant->devices[i].ordinal].device,
-                             grant->devices[i].place, worker->number);
-    return false;
-}
-
-/* Another of its session's kind is to be there. */
-static void start_worker(struct rg_sessions *sessions, const struct rg_driver *driver,
-                         struct rg_warm_worker *worker, struct rg_warm_kind *kind)
-{
-    struct rg_warm *warm = &sessions->warm;
-    char why[512] = "the devices have no place for it";
-    int ends[2] = {-1, -1};
-    *worker = (struct rg_warm_worker){
-        .kind = kind, .number = warm->next_number++, .started_ns = rg_now_ns(), .socket = -1};
-    if (!take_places(sessions, worker)) {
-        pause_kind(kind, worker->started_ns);
-        rg_debug("no warm worker: %s", why);
-        return;
-    }
-    enum rg_status status = RG_ERR_NO_MEMORY;
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0) {
-        worker->socket = ends[0];
-        status = rg_worker_process_warm(sessions, driver, worker, ends[1], why, sizeof why);
-        close(ends[1]);
-    }
-    struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)(worker - warm->workers)};
-    if (status != RG_OK || epoll_ctl(warm->events, EPOLL_CTL_ADD, worker->socket, &event) != 0) {
-        pause_kind(kind, worker->started_ns);
-        rg_warn("no warm worker for %s: %s", rg_who_text(&kind->who), why);
-        if (worker->pid)
-            end_worker(worker);
-        else
-            forget(sessions, worker);
-    }
-}
+/* --- as many as are wanted ------------------------------------------------------------------------------------- */
 
 /* Whether a session has one of the devices alone. */
 static bool is_alone(const struct rg_sessions *sessions, const struct rg_session_info *info)
@@ -340,7 +239,7 @@ static void end_superfluous(struct rg_sessions *sessions, uint64_t now, bool clo
         const uint32_t wanted = closed || is_alone(sessions, &kind->devices) ? 0 : wanted_of(warm, kind, now);
         for (uint32_t n = workers_of(warm, kind), j = 0; n > wanted && j < RG_WARM_MAX; j++)
             if (warm->workers[j].kind == kind && warm->workers[j].pid && warm->workers[j].socket >= 0) {
-                end_worker(&warm->workers[j]);
+                rg_warm_worker_end(&warm->workers[j]);
                 n--;
             }
         const uint64_t until = kind->seen_ns + warm->keep_ns;
@@ -368,14 +267,15 @@ uint64_t rg_warm_continue(struct rg_sessions *sessions, const struct rg_driver *
     uint64_t due = UINT64_MAX;
     if (!warm->most)
         return due;
-    listen_to_all(warm);
+    rg_warm_workers_listen(warm);
     end_superfluous(sessions, now, closed, &due);
     if (closed || !none_begins(warm, now, &due))
         return due;
     struct rg_warm_kind *kind = find_lacking(sessions, now, &due);
     struct rg_warm_worker *worker = kind ? free_place(warm) : NULL;
     if (worker) {
-        start_worker(sessions, driver, worker, kind);
+        if (!rg_warm_worker_start(sessions, driver, worker, kind))
+            pause_kind(kind, rg_now_ns());
         (void)none_begins(warm, now, &due);
         due = kind->from_ns > now && kind->from_ns < due ? kind->from_ns : due;
     }
@@ -384,106 +284,28 @@ uint64_t rg_warm_continue(struct rg_sessions *sessions, const struct rg_driver *
 
 /* --- sessions ---------------------------------------------------------------------------------------------- */
 
-static bool fits(const struct rg_sessions *sessions, const struct rg_driver *driver,
-                 const struct rg_session_entry *entry, const struct rg_warm_worker *worker)
-{
-    const struct rg_share_grant *grant = &entry->share.grant;
-    const bool soft = strcmp(driver->info.kind, "soft") == 0;
-    for (uint32_t i = 0; i < grant->n_devices; i++) {
-        const struct rg_share_grant_device *device = &worker->share.grant.devices[i];
-        const uint64_t limit = grant->devices[i].memory_limit;
-        const uint64_t held =
-            atomic_load(&sessions->shares.devices[device->ordinal].device.page->places[device->place].held);
-        /* the software device is told its limit before it is loaded */
-        if (limit && (soft || held > limit))
-            return false;
-    }
-    return true;
-}
-
 static struct rg_warm_worker *find_worker(struct rg_sessions *sessions, const struct rg_driver *driver,
                                           const struct rg_session_entry *entry,
                                           const struct rg_warm_kind *kind)
 {
     struct rg_warm_worker *best = NULL;
-    for (uint32_t i = 0; kind && i < RG_WARM_MAX; i++) {
+    for (uint32_t i = 0; i < RG_WARM_MAX; i++) {
         struct rg_warm_worker *worker = &sessions->warm.workers[i];
         if (worker->pid && worker->socket >= 0 && worker->kind == kind &&
-            (!best || worker->started_ns < best->started_ns) && fits(sessions, driver, entry, worker))
+            (!best || worker->started_ns < best->started_ns) &&
+            rg_warm_worker_fits(sessions, driver, worker, entry))
             best = worker;
     }
     return best;
-}
-
-/* Of the first `n`, the place: without a guarantee it always succeeds. */
-static void return_places(struct rg_sessions *sessions, const struct rg_share_grant *places, uint32_t n,
-                          uint64_t session, uint64_t number)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        struct rg_share_device *device = &sessions->shares.devices[places->devices[i].ordinal].device;
-        if (!rg_warm_place_adopt(device, places->devices[i].place, session, number, 0))
-            rg_error("a place of session %llu is lost", (unsigned long long)session);
-    }
-}
-
-/* Makes the places of a warm worker those of a session, with the guarantees of `grant`, or none of them. */
-static bool pass_places(struct rg_sessions *sessions, const struct rg_warm_worker *worker, uint64_t session,
-                        const struct rg_share_grant *grant)
-{
-    const struct rg_share_grant *places = &worker->share.grant;
-    for (uint32_t i = 0; i < places->n_devices; i++) {
-        struct rg_share_device *device = &sessions->shares.devices[places->devices[i].ordinal].device;
-        const uint64_t guaranteed = grant->overcommitted ? 0 : grant->devices[i].memory_limit;
-        if (rg_warm_place_adopt(device, places->devices[i].place, worker->number, session, guaranteed))
-            continue;
-        return_places(sessions, places, i, session, worker->number);
-        return false;
-    }
-    return true;
-}
-
-static bool send_session(const struct rg_warm_worker *worker, const struct rg_session_entry *entry,
-                         const struct rg_session_files *files, int theirs, bool rdma)
-{
-    const int fds[RG_WARM_FDS] = {files->connection, files->hello, theirs, entry->share.slot_fd, files->tls};
-    const struct rg_warm_adoption adoption = {.version = RG_WARM_VERSION,
-                                              .n_fds = files->tls >= 0 ? RG_WARM_FDS : RG_WARM_KEYS,
-                                              .session = entry->info.id,
-                                              .rdma = rdma};
-    return rg_packet_send(worker->socket, &adoption, sizeof adoption, fds, adoption.n_fds);
 }
 
 bool rg_warm_adopt(struct rg_sessions *sessions, const struct rg_driver *driver,
                    struct rg_session_entry *entry, const char *identity, const struct rg_shape *shape,
                    const struct rg_session_files *files, int theirs)
 {
-    struct rg_warm *warm = &sessions->warm;
-    const struct rg_share_grant before = entry->share.grant;
-    struct rg_warm_worker *worker =
-        find_worker(sessions, driver, entry, find_kind(warm, identity, &entry->info, shape));
-    if (!worker || !pass_places(sessions, worker, entry->info.id, &before))
-        return false;
-    for (uint32_t i = 0; i < before.n_devices; i++)
-        entry->share.grant.devices[i].place = worker->share.grant.devices[i].place;
-    rg_share_slot_set(entry->share.slot, &entry->share.grant);
-    if (!send_session(worker, entry, files, theirs,
-                      rg_worker_process_may_use_rdma(sessions, files->tls >= 0))) {
-        /* it has just gone, or is about to: SIGCHLD says how */
-        return_places(sessions, &worker->share.grant, before.n_devices, entry->info.id, worker->number);
-        entry->share.grant = before;
-        rg_share_slot_set(entry->share.slot, &before);
-        return false;
-    }
-    for (uint32_t i = 0; i < before.n_devices; i++)
-        rg_share_device_drop(&sessions->shares.devices[before.devices[i].ordinal].device,
-                             before.devices[i].place, entry->info.id);
-    entry->pid = worker->pid;
-    entry->lease = worker->lease;
-    worker->kind->pause_ns = 0; /* they can be relied on */
-    close(worker->socket);
-    rg_share_slot_close(worker->share.slot);
-    *worker = (struct rg_warm_worker){.socket = -1};
-    return true;
+    const struct rg_warm_kind *kind = find_kind(&sessions->warm, identity, &entry->info, shape);
+    struct rg_warm_worker *worker = kind ? find_worker(sessions, driver, entry, kind) : NULL;
+    return worker && rg_warm_worker_adopt(sessions, worker, entry, files, theirs);
 }
 
 void rg_warm_begun(struct rg_sessions *sessions, const struct rg_session_entry *entry, const char *identity,
@@ -551,14 +373,14 @@ void rg_warm_close(struct rg_sessions *sessions)
 {
     struct rg_warm *warm = &sessions->warm;
     for (uint32_t i = 0; i < RG_WARM_MAX && warm->most; i++)
-        end_worker(&warm->workers[i]);
+        rg_warm_worker_end(&warm->workers[i]);
     for (uint32_t i = 0; i < RG_WARM_MAX && warm->most; i++) {
         int end;
         if (!warm->workers[i].pid)
             continue;
         if (!rg_process_end(warm->workers[i].pid, 0, &end))
             rg_warn("warm worker %d hangs in the kernel", (int)warm->workers[i].pid);
-        forget(sessions, &warm->workers[i]);
+        rg_warm_worker_forget(sessions, &warm->workers[i]);
     }
     if (warm->most)
         close(warm->events);
