@@ -1,13 +1,14 @@
 /*
  * agent.h - the pool's agent: the one process of a server that talks to etcd.
  *
- * It holds this server's place in the pool (membership.c), grants GPUs to the clients that are connected to this server (asks.c,
- * grants.c), and frees what was granted of this server's own GPUs (own.c). All members do the same with the same state: there is
- * no manager. What makes it true is etcd: each change that matters is a transaction that compares what it was decided on.
+ * It holds this server's place in the pool (membership.c, self.c), grants GPUs to the clients that are connected to this server
+ * (asks.c, grants.c, commit.c), and frees what was granted of this server's own GPUs (own.c). All members do the same with the same
+ * state: there is no manager. What makes it true is etcd: each change that matters is a transaction that compares what it was
+ * decided on.
  *
  * Happy path of a request: asks.c puts it under requests/; the watch brings it back, with everything else; grants.c runs the
- * scheduling policy (pool/schedule.h) over all of it, as every member does, and carries out what it decides about requests of
- * its own; the client is told; its connection is what holds the lease from then on.
+ * scheduling policy (pool/schedule.h) over all of it, as every member does, and commit.c carries out what it decides about requests
+ * of its own; the client is told; its connection is what holds the lease from then on.
  *
  * Failures: without etcd nothing is granted, clients are told why, and the monitor stops letting sessions begin before others
  * could be given the GPUs. A transaction that fails changes nothing, and is decided anew on the state as it has become. One
@@ -21,6 +22,8 @@
 #include "pool/state/mirror.h"
 #include "server/daemon/board.h"
 #include "server/pool/protocol.h"
+
+struct rg_picture; /* picture.h */
 
 #define RG_AGENT_TTL_S   10u
 #define RG_AGENT_TTL_NS  (RG_AGENT_TTL_S * 1000000000ull)
@@ -146,7 +149,13 @@ struct rg_agent {
     bool ended; /* the monitor has gone */
 };
 
-/* main.c */
+/* agent.c */
+/** Tells the monitor. */
+void rg_agent_tell(struct rg_agent *agent, const struct rg_agent_answer *answer);
+/** Seconds since 1970 by etcd's clock where this machine's is wrong. */
+int64_t rg_agent_time(const struct rg_agent *agent);
+/** Whether the server is in the pool, and knows what the pool knows of it. */
+bool rg_agent_is_in(const struct rg_agent *agent);
 /** "servers/ID" with the pool's prefix, base64; NULL: no memory. */
 json_t *rg_agent_key(const struct rg_agent *agent, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -157,14 +166,24 @@ json_t *rg_agent_put(const struct rg_agent *agent, const char *key, json_t *valu
 json_t *rg_agent_remove(const struct rg_agent *agent, const char *key);
 /** Removes a key whatever it takes: again, until etcd has done it. */
 void rg_agent_undo(struct rg_agent *agent, const char *key);
+/** Goes on with that. Returns when to come again. */
+uint64_t rg_agent_undo_look(struct rg_agent *agent);
 /** Gives an etcd lease back to which nothing is bound; one that cannot be given back now ends with its time. 0 is none. */
 void rg_agent_revoke(struct rg_agent *agent, int64_t etcd_lease);
-/** Tells the monitor. */
-void rg_agent_tell(struct rg_agent *agent, const struct rg_agent_answer *answer);
-/** Seconds since 1970 by etcd's clock where this machine's is wrong. */
-int64_t rg_agent_time(const struct rg_agent *agent);
-/** Whether the server is in the pool, and knows what the pool knows of it. */
-bool rg_agent_is_in(const struct rg_agent *agent);
+
+/* checks.c */
+/** A session is to begin by a lease: the monitor is answered once it is known whether there is one. */
+void rg_checks_take(struct rg_agent *agent, const struct rg_agent_word *word);
+/** Answers those whose lease has been told, or must have been. */
+void rg_checks_look(struct rg_agent *agent);
+
+/* self.c */
+/** The value of this server's own key. */
+json_t *rg_self_server(const struct rg_agent *agent);
+/** Adds this server's GPUs, with what is granted of them, to a transaction. */
+void rg_self_add_gpus(struct rg_agent *agent, json_t *compare, json_t *puts);
+/** Likewise the leases that last as long as this server is there: they are bound to its new etcd lease. */
+void rg_self_add_leases(struct rg_agent *agent, json_t *compare, json_t *puts);
 
 /* membership.c */
 /** Does what is due. Returns when to come again. */
@@ -196,6 +215,13 @@ uint64_t rg_grants_look(struct rg_agent *agent);
 /** Whether a request could ever be granted; `why` says why not. */
 RG_MUST_CHECK bool rg_grants_admissible(const struct rg_agent *agent, const json_t *request, char *why,
                                         size_t why_size);
+
+/* commit.c */
+/** Carries out that a client gets what was decided; the outcome is told to it, or the request is decided on again. */
+void rg_commit_grant(struct rg_agent_ask *ask, const struct rg_picture *picture,
+                     const struct rg_pool_outcome *outcome, const struct rg_pool_grant *decided);
+/** The lease is there, with that value: the client is told, and holds it from now on, unless it is kept. The ask may be no more. */
+void rg_commit_finish(struct rg_agent_ask *ask, const json_t *value);
 
 /* wish.c */
 /** Reads what a question asks for into ask->request. False: the client was refused, and the ask is no more. */

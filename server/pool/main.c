@@ -13,195 +13,17 @@
 #include "server/pool/agent.h"
 #include "server/sandbox/sandbox.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
-#define LEAVE_NS      1500000000ull /* the monitor waits for no longer */
-#define UNDO_PAUSE_NS 500000000ull
-#define EXIT_CANNOT   125
-
-/* --- bodies --------------------------------------------------------------------------------------------------- */
-
-json_t *rg_agent_key(const struct rg_agent *agent, const char *format, ...)
-{
-    char key[256];
-    va_list arguments;
-    const int used = snprintf(key, sizeof key, "%s", agent->prefix);
-    va_start(arguments, format);
-    vsnprintf(key + used, sizeof key - (size_t)used, format, arguments);
-    va_end(arguments);
-    return rg_etcd_bytes(key);
-}
-
-json_t *rg_agent_compare(const struct rg_agent *agent, int64_t changed, const char *key)
-{
-    return json_pack("{s:o, s:s, s:s, s:o}", "key", rg_agent_key(agent, "%s", key), "target", "MOD", "result",
-                     "EQUAL", "mod_revision", rg_etcd_number(changed));
-}
-
-json_t *rg_agent_put(const struct rg_agent *agent, const char *key, json_t *value, int64_t etcd_lease)
-{
-    RG_CLEANUP_FREE char *text = value ? json_dumps(value, JSON_COMPACT) : NULL;
-    json_decref(value);
-    return text ? json_pack("{s:{s:o, s:o, s:o}}", "request_put", "key", rg_agent_key(agent, "%s", key),
-                            "value", rg_etcd_bytes(text), "lease", rg_etcd_number(etcd_lease))
-                : NULL;
-}
-
-json_t *rg_agent_remove(const struct rg_agent *agent, const char *key)
-{
-    return json_pack("{s:{s:o}}", "request_delete_range", "key", rg_agent_key(agent, "%s", key));
-}
-
-int64_t rg_agent_time(const struct rg_agent *agent)
-{
-    const int64_t ahead = rg_etcd_clock_ahead(agent->etcd);
-    return (int64_t)time(NULL) + (ahead > 2 || ahead < -2 ? ahead : 0); /* etcd tells whole seconds */
-}
-
-bool rg_agent_is_in(const struct rg_agent *agent)
-{
-    const struct rg_membership *membership = &agent->membership;
-    return membership->state == RG_MEMBER_IN && agent->mirror.revision >= membership->joined &&
-           rg_now_ns() < membership->valid_until_ns;
-}
-
-void rg_agent_tell(struct rg_agent *agent, const struct rg_agent_answer *answer)
-{
-    /* the monitor reads whenever it can, and never waits for us; a socket that stays full is of a monitor that hangs */
-    ssize_t sent;
-    while ((sent = send(RG_AGENT_FD, answer, sizeof *answer, MSG_NOSIGNAL)) < 0 && errno == EINTR)
-        ;
-    if (sent != (ssize_t)sizeof *answer)
-        agent->ended = true;
-}
-
-/* --- what has to be removed ------------------------------------------------------------------------------------ */
-
-static void undone(void *data, enum rg_status status, const json_t *reply, const char *why)
-{
-    struct rg_agent *agent = data;
-    (void)reply;
-    (void)why;
-    agent->undoing = false;
-    if (status != RG_OK) {
-        agent->undo_ns = rg_now_ns() + UNDO_PAUSE_NS;
-        return;
-    }
-    free(agent->undo[0]);
-    memmove(agent->undo, agent->undo + 1, --agent->n_undo * sizeof *agent->undo);
-}
-
-void rg_agent_undo(struct rg_agent *agent, const char *key)
-{
-    char **grown = realloc(agent->undo, (agent->n_undo + 1) * sizeof *grown);
-    char *copy = grown ? strdup(key) : NULL;
-    if (grown)
-        agent->undo = grown;
-    if (copy)
-        agent->undo[agent->n_undo++] = copy;
-}
-
-static void revoked(void *data, enum rg_status status, const json_t *reply, const char *why)
-{
-    (void)data;
-    (void)reply;
-    if (status != RG_OK)
-        rg_debug("an etcd lease that nothing is bound to stays until its time is over: %s", why);
-}
-
-void rg_agent_revoke(struct rg_agent *agent, int64_t etcd_lease)
-{
-    if (etcd_lease)
-        rg_etcd_call(agent->etcd, "/v3/lease/revoke", json_pack("{s:o}", "ID", rg_etcd_number(etcd_lease)),
-                     revoked, agent);
-}
-
-static uint64_t look_undo(struct rg_agent *agent)
-{
-    if (agent->n_undo == 0 || agent->undoing)
-        return UINT64_MAX;
-    if (rg_now_ns() < agent->undo_ns)
-        return agent->undo_ns;
-    agent->undoing = true;
-    rg_etcd_call(agent->etcd, "/v3/kv/deleterange",
-                 json_pack("{s:o}", "key", rg_agent_key(agent, "%s", agent->undo[0])), undone, agent);
-    return UINT64_MAX;
-}
-
-/* --- sessions that are to begin --------------------------------------------------------------------------------- */
-
-static void answer_check(struct rg_agent *agent, const struct rg_agent_check *check, bool there,
-                         const char *why)
-{
-    struct rg_agent_answer answer = {.kind = RG_AGENT_CHECKED};
-    answer.checked.number = check->number;
-    answer.checked.there = there;
-    snprintf(answer.checked.why, sizeof answer.checked.why, "%s", why);
-    rg_agent_tell(agent, &answer);
-}
-
-/* Those whose lease has been told, or must have been. */
-static void look_checks(struct rg_agent *agent)
-{
-    for (struct rg_agent_check **link = &agent->checks; *link;) {
-        struct rg_agent_check *check = *link;
-        const struct rg_own_lease *lease = rg_own_find(&agent->own, check->lease);
-        const bool there = lease && lease->told && !lease->gone_told;
-        if (check->revision == 0 || (!there && agent->mirror.revision < check->revision)) {
-            link = &check->next;
-            continue;
-        }
-        answer_check(agent, check, there,
-                     "the lease has no GPU of this server, has been given back, or its time is over; ask for "
-                     "GPUs anew");
-        *link = check->next;
-        free(check);
-    }
-}
-
-static void check_answered(void *data, enum rg_status status, const json_t *reply, const char *why)
-{
-    struct rg_agent_check *check = data;
-    struct rg_agent *agent = check->agent;
-    char text[RG_ETCD_WHY + 64];
-    if (status == RG_OK) {
-        const json_t *found = json_array_get(json_object_get(reply, "kvs"), 0);
-        check->revision = found ? rg_etcd_get_number(found, "mod_revision") : 1;
-        return;
-    }
-    snprintf(text, sizeof text, "whether there is the lease cannot be found out: %s", why);
-    for (struct rg_agent_check **link = &agent->checks; *link; link = &(*link)->next)
-        if (*link == check) {
-            *link = check->next;
-            break;
-        }
-    answer_check(agent, check, false, text);
-    free(check);
-}
-
-static void take_check(struct rg_agent *agent, const struct rg_agent_word *word)
-{
-    struct rg_agent_check *check = calloc(1, sizeof *check);
-    char key[40];
-    if (!check)
-        return;
-    *check = (struct rg_agent_check){.next = agent->checks, .agent = agent, .number = word->check.number};
-    snprintf(check->lease, sizeof check->lease, "%016" PRIx64, word->check.lease);
-    snprintf(key, sizeof key, "leases/%s", check->lease);
-    agent->checks = check;
-    rg_etcd_call(agent->etcd, "/v3/kv/range", json_pack("{s:o}", "key", rg_agent_key(agent, "%s", key)),
-                 check_answered, check);
-}
+#define LEAVE_NS    1500000000ull /* the monitor waits for no longer */
+#define EXIT_CANNOT 125
 
 /* --- the monitor's words ------------------------------------------------------------------------------------------ */
 
@@ -215,7 +37,7 @@ static void take_word(struct rg_agent *agent, const struct rg_agent_word *word, 
         }
         break;
     case RG_AGENT_CHECK:
-        take_check(agent, word);
+        rg_checks_take(agent, word);
         break;
     case RG_AGENT_SESSIONS:
         rg_own_sessions(agent, &word->sessions.lease, word->sessions.n);
@@ -342,13 +164,13 @@ static bool begin(struct rg_agent *agent)
 static int look(struct rg_agent *agent)
 {
     uint64_t (*const steps[])(struct rg_agent *) = {rg_membership_look, rg_own_look, rg_agent_usage_look,
-                                                    rg_grants_look, look_undo};
+                                                    rg_grants_look, rg_agent_undo_look};
     uint64_t due = UINT64_MAX;
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         const uint64_t next = steps[i](agent);
         due = next < due ? next : due;
     }
-    look_checks(agent);
+    rg_checks_look(agent);
     const uint64_t now = rg_now_ns();
     const uint64_t left = due == UINT64_MAX ? 10000 : due > now ? (due - now) / 1000000u + 1 : 0;
     return left < 10000 ? (int)left : 10000;

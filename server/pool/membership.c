@@ -14,7 +14,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #define AGAIN_NS     300000000ull
 #define UNFIT_NS     5000000000ull /* what is wrong has to be mended by somebody */
@@ -63,123 +62,7 @@ static void out(struct rg_agent *agent, const char *why, uint64_t pause_ns)
     tell_standing(agent);
 }
 
-/* --- the server's own key ------------------------------------------------------------------------------------ */
-
-/* "KEY=VALUE" texts, or "KEY" alone, as an object. */
-static json_t *labels_json(const char (*texts)[RG_CONTROL_TEXT], uint32_t n)
-{
-    json_t *labels = json_object();
-    for (uint32_t i = 0; labels && i < n; i++) {
-        char name[RG_CONTROL_TEXT];
-        snprintf(name, sizeof name, "%.*s", (int)sizeof name - 1, texts[i]);
-        char *value = strchr(name, '=');
-        if (value)
-            *value++ = '\0';
-        (void)json_object_set_new(labels, name, json_string(value ? value : ""));
-    }
-    return labels;
-}
-
-static json_t *server_json(const struct rg_agent *agent)
-{
-    static struct rg_driver driver; /* large */
-    const struct rg_membership *membership = &agent->membership;
-    char host[RG_CONTROL_TEXT] = "", cuda[24], lease[24];
-    (void)rg_board_driver(agent->board, &driver);
-    (void)gethostname(host, sizeof host - 1);
-    snprintf(cuda, sizeof cuda, "%u.%u", driver.info.version / 1000, driver.info.version % 1000 / 10);
-    snprintf(lease, sizeof lease, "%" PRId64, membership->etcd_lease);
-    return json_pack(
-        "{s:i, s:s, s:s, s:s, s:s, s:s*, s:s, s:b, s:b, s:s, s:s, s:o, s:o}", "version", 1, "address",
-        agent->settings.address, "host", host, "software", RG_VERSION, "cuda", cuda, "driver",
-        driver.info.release[0] ? driver.info.release : NULL, "kind", driver.info.kind, "rdma",
-        agent->settings.rdma && driver.machine.rails[0], "draining", (int)membership->draining, "etcd_lease",
-        lease, "agent", agent->run, "labels",
-        labels_json((const char(*)[RG_CONTROL_TEXT])agent->settings.labels, agent->settings.n_labels),
-        "taints",
-        labels_json((const char(*)[RG_CONTROL_TEXT])agent->settings.taints, agent->settings.n_taints));
-}
-
-/* What a lease has of a GPU of ours, unless that is there. */
-static void add_share(const struct rg_agent *agent, struct rg_pool_gpu *gpu, const char *id,
-                      const json_t *lease)
-{
-    const json_t *one;
-    size_t i;
-    for (uint32_t j = 0; j < gpu->n_shares; j++)
-        if (strcmp(gpu->shares[j].lease, id) == 0)
-            return;
-    json_array_foreach(json_object_get(lease, "gpus"), i, one)
-    {
-        if (strcmp(rg_pool_get_text(one, "server", ""), agent->id) != 0 ||
-            rg_pool_get_number(one, "index", UINT64_MAX) != gpu->index || gpu->n_shares == RG_POOL_SHARES_MAX)
-            continue;
-        struct rg_pool_share *share = &gpu->shares[gpu->n_shares++];
-        snprintf(share->lease, sizeof share->lease, "%s", id);
-        share->memory = rg_pool_get_number(one, "memory", gpu->memory);
-    }
-}
-
-/* A GPU as the driver has it, with what is granted of it. */
-static json_t *gpu_json(const struct rg_agent *agent, const struct rg_device_info *device, int64_t *changed)
-{
-    const struct rg_pool_member *self = NULL;
-    struct rg_pool_gpu gpu = {.numa_node = -1, .nvlink_group = -1, .pcie_group = -1};
-    for (uint32_t i = 0; i < agent->mirror.n_members; i++)
-        if (strcmp(agent->mirror.members[i]->id, agent->id) == 0)
-            self = agent->mirror.members[i];
-    const struct rg_pool_gpu *known = self ? rg_pool_mirror_gpu(self, device->ordinal) : NULL;
-    if (known)
-        gpu = *known;
-    *changed = known ? known->changed : 0;
-    gpu.index = device->ordinal;
-    gpu.memory = device->memory_total;
-    snprintf(gpu.name, sizeof gpu.name, "%.*s", (int)sizeof gpu.name - 1, device->name);
-    const uint8_t *u = device->uuid;
-    snprintf(gpu.uuid, sizeof gpu.uuid,
-             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2],
-             u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
-    /* etcd has lost it while sessions ran here, or while it could be granted without our knowing: they have what they had */
-    for (uint32_t i = 0; !known && i < agent->own.n; i++)
-        add_share(agent, &gpu, agent->own.leases[i]->id, agent->own.leases[i]->value);
-    for (uint32_t i = 0; !known && i < agent->mirror.n_leases; i++)
-        add_share(agent, &gpu, agent->mirror.leases[i]->id, agent->mirror.leases[i]->value);
-    return rg_pool_gpu_json(&gpu);
-}
-
 /* --- joining ---------------------------------------------------------------------------------------------------- */
-
-static void add_gpus(struct rg_agent *agent, json_t *compare, json_t *puts)
-{
-    static struct rg_driver driver;
-    (void)rg_board_driver(agent->board, &driver);
-    for (uint32_t i = 0; i < driver.n_devices; i++) {
-        char key[64];
-        int64_t changed = 0;
-        json_t *value = gpu_json(agent, &driver.devices[i], &changed);
-        snprintf(key, sizeof key, "servers/%s/gpus/%u", agent->id, driver.devices[i].ordinal);
-        json_array_append_new(compare, rg_agent_compare(agent, changed, key));
-        json_array_append_new(puts, rg_agent_put(agent, key, value, agent->membership.etcd_lease));
-    }
-}
-
-/* Leases that last as long as this server is there are bound to its new etcd lease. */
-static void add_leases(struct rg_agent *agent, json_t *compare, json_t *puts)
-{
-    for (uint32_t i = 0; i < agent->own.n; i++) {
-        const struct rg_own_lease *lease = agent->own.leases[i];
-        const struct rg_pool_held *held = rg_pool_mirror_lease(&agent->mirror, lease->id);
-        const json_t *first = json_array_get(json_object_get(lease->value, "gpus"), 0);
-        char key[40];
-        if (!lease->value || json_is_true(json_object_get(lease->value, "kept")) ||
-            (!held && lease->sessions == 0) || strcmp(rg_pool_get_text(first, "server", ""), agent->id) != 0)
-            continue;
-        snprintf(key, sizeof key, "leases/%s", lease->id);
-        json_array_append_new(compare, rg_agent_compare(agent, held ? held->changed : 0, key));
-        json_array_append_new(
-            puts, rg_agent_put(agent, key, json_incref(lease->value), agent->membership.etcd_lease));
-    }
-}
 
 static void other_pools(void *data, enum rg_status status, const json_t *reply, const char *why)
 {
@@ -259,9 +142,10 @@ static void put_everything(struct rg_agent *agent)
     json_t *compare = json_array(), *puts = json_array();
     char key[40];
     snprintf(key, sizeof key, "servers/%s", agent->id);
-    json_array_append_new(puts, rg_agent_put(agent, key, server_json(agent), agent->membership.etcd_lease));
-    add_gpus(agent, compare, puts);
-    add_leases(agent, compare, puts);
+    json_array_append_new(puts,
+                          rg_agent_put(agent, key, rg_self_server(agent), agent->membership.etcd_lease));
+    rg_self_add_gpus(agent, compare, puts);
+    rg_self_add_leases(agent, compare, puts);
     agent->membership.dirty = false;
     rg_etcd_call(agent->etcd, "/v3/kv/txn", json_pack("{s:o, s:o}", "compare", compare, "success", puts),
                  put_done, agent);
@@ -384,7 +268,7 @@ static void write_self(struct rg_agent *agent)
     agent->membership.writing = true;
     rg_etcd_call(agent->etcd, "/v3/kv/txn",
                  json_pack("{s:[o]}", "success",
-                           rg_agent_put(agent, key, server_json(agent), agent->membership.etcd_lease)),
+                           rg_agent_put(agent, key, rg_self_server(agent), agent->membership.etcd_lease)),
                  write_done, agent);
 }
 
