@@ -5,11 +5,9 @@
  *
  * Sums of floats are compared bit for bit with a ring's: block b is added in the order of the ranks b+1, b+2, …, b.
  */
-#include "common/cuda/nccl.h"
-#include "generated/proto/nccl.h"
 #include "tests/fidelity/must.h"
+#include "tests/fidelity/nccl.h"
 
-#include <dlfcn.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -19,11 +17,6 @@
 
 #define DEVICES_MAX 8
 #define SIZE        ((size_t)1 << 20)
-
-static struct {
-#define MEMBER(name) __typeof__(name) *name;
-    RG_NCCL_FUNCTIONS(MEMBER)
-} nccl;
 
 static int n;
 static CUcontext contexts[DEVICES_MAX];
@@ -37,38 +30,12 @@ static const char *const type_names[] = {"int8",    "uint8",   "int32",   "uint3
                                          "float16", "float32", "float64", "bfloat16", "fp8e4m3", "fp8e5m2"};
 static const char *const op_names[] = {"sum", "prod", "max", "min", "avg"};
 
-static void load_nccl(void)
-{
-    void *library = dlopen("libnccl.so.2", RTLD_NOW);
-    if (!library) {
-        printf("%s\n", dlerror());
-        exit(1);
-    }
-#define FIND(name)                                                                                           \
-    nccl.name = (__typeof__(name) *)dlsym(library, #name);                                                   \
-    if (!nccl.name || !dlsym(library, "p" #name)) {                                                          \
-        printf("no %s\n", #name);                                                                            \
-        exit(1);                                                                                             \
-    }
-    RG_NCCL_FUNCTIONS(FIND)
-}
-
 static ncclResult_t told(const char *call, ncclResult_t result)
 {
     printf("%s: %d\n", call, (int)result);
     return result;
 }
 #define TELL(call) told(#call, call)
-
-static void must_nccl(ncclResult_t result, const char *call)
-{
-    if (result == ncclSuccess)
-        return;
-    printf("%s: %d, %s\n", call, (int)result, nccl.ncclGetLastError(NULL));
-    fflush(stdout);
-    _exit(1);
-}
-#define NCCL(call) must_nccl(nccl.call, #call)
 
 /* --- numbers -------------------------------------------------------------------------------------------- */
 

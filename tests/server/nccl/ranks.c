@@ -7,11 +7,9 @@
  * The process has ranks FIRST … FIRST + COUNT - 1, of devices DEVICE (0) … DEVICE + COUNT - 1. Rank 0 makes the id and writes it into ID_FILE, where the
  * others wait for it.
  */
-#include "common/cuda/nccl.h"
-#include "generated/proto/nccl.h"
 #include "tests/fidelity/must.h"
+#include "tests/fidelity/nccl.h"
 
-#include <dlfcn.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -23,11 +21,6 @@
 #define LARGE    (1 << 20)
 #define COUNT    3001 /* elements: not divisible by the ranks */
 
-static struct {
-#define MEMBER(name) __typeof__(name) *name;
-    RG_NCCL_FUNCTIONS(MEMBER)
-} nccl;
-
 static int ranks, first, here, first_device;
 static const char *id_file;
 static CUcontext contexts[HERE_MAX];
@@ -35,27 +28,6 @@ static CUstream streams[HERE_MAX];
 static CUdeviceptr sends[HERE_MAX], receives[HERE_MAX];
 static ncclComm_t comms[HERE_MAX];
 static size_t room;
-
-static void load_nccl(void)
-{
-    void *library = dlopen("libnccl.so.2", RTLD_NOW);
-    if (!library) {
-        printf("%s\n", dlerror());
-        exit(1);
-    }
-#define FIND(name) nccl.name = (__typeof__(name) *)dlsym(library, #name);
-    RG_NCCL_FUNCTIONS(FIND)
-}
-
-static void must_nccl(ncclResult_t result, const char *call)
-{
-    if (result == ncclSuccess)
-        return;
-    printf("%s: %d, %s\n", call, (int)result, nccl.ncclGetLastError(NULL));
-    fflush(stdout);
-    _exit(3);
-}
-#define NCCL(call) must_nccl(nccl.call, #call)
 
 static void nap(void)
 {
