@@ -11,11 +11,10 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, "..", "..", part) for part in ("server/pool", "security", "../scripts")]
+sys.path.insert(0, os.path.join(HERE, "..", "..", "server", "pool"))
 
 from api_server import TOKEN, ApiServer  # noqa: E402
-from authority import Authority  # noqa: E402
-from pool_case import COMMAND, ENVIRONMENT, STAGE, Etcd, PoolCase, end, run, wait_until  # noqa: E402
+from pool_case import ENVIRONMENT, STAGE, Etcd, UsersCase, end, wait_until  # noqa: E402
 
 DRIVER = "gpu.remote-gpu.io"
 FINALIZER = DRIVER + "/lease"
@@ -57,21 +56,16 @@ class Program:
         print("--- %s\n%s" % (self.path, self.log()), end="")
 
 
-class ClusterCase(PoolCase):
+class ClusterCase(UsersCase):
     """One server with four GPUs; `robot` is the pool's operator, as whom the controller comes; pods come as `team-a`."""
+
+    NAMES = ("robot", "team-a")
 
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.mkdtemp(prefix="remote-gpu-kube-")
-        cls.addClassCleanup(shutil.rmtree, folder)
-        cls.class_folder = folder
-        authority = Authority(os.path.join(folder, "authority"))
-        certificate, key = authority.issue("server", "server", alternative="IP:127.0.0.1")
-        cls.users = {name: {"REMOTE_GPU_CREDENTIALS": authority.credentials(os.path.join(folder, name), name)}
-                     for name in ("robot", "team-a")}
-        cls.server_options = ["--tls-ca", authority.root, "--tls-cert", certificate, "--tls-key", key,
-                              "--pool-operators", "robot", "--pool-label", "room=north"]
-        cls.token = os.path.join(folder, "token")
+        super().setUpClass()
+        cls.server_options = [*cls.trust, "--pool-operators", "robot", "--pool-label", "room=north"]
+        cls.token = os.path.join(cls.class_folder, "token")
         with open(cls.token, "w") as file:
             file.write(TOKEN + "\n")
 
@@ -152,7 +146,7 @@ class ClusterCase(PoolCase):
 
     def listed(self):
         """The pool, as its operator sees it."""
-        outcome = run(COMMAND, "list", "--json", "-s", self.gpu_server.address, **self.users["robot"])
+        outcome = self.by("robot", "list", "--json", "-s", self.gpu_server.address)
         return json.loads(outcome.out)["servers"][0]["pool"]
 
     def leases(self):

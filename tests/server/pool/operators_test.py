@@ -5,41 +5,31 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 
-from pool_case import BUILD, COMMAND, DAEMON, ENVIRONMENT, PROGRAM, Etcd, PoolCase, Server, main, run, wait_until
-
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "security"))
-
-from authority import Authority  # noqa: E402
+from pool_case import BUILD, COMMAND, DAEMON, ENVIRONMENT, SESSION, Etcd, PoolCase, Server, UsersCase, main, run, wait_until
 
 ID = "00c0ffee00000001"
-SESSION = (sys.executable, "-u", "-c", PROGRAM)
 RULES = {"users": {"alice": {"quota": {"gpus": 3}}}}
 
 
-class Operators(PoolCase):
+class Operators(UsersCase):
     """Two servers with two GPUs each; `robot` is an operator, alice may hold three GPUs."""
+
+    NAMES = ("alice", "bob", "robot")
 
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.mkdtemp(prefix="remote-gpu-pool-operators-")
-        cls.addClassCleanup(shutil.rmtree, folder)
-        authority = Authority(os.path.join(folder, "authority"))
-        certificate, key = authority.issue("server", "server", alternative="IP:127.0.0.1")
-        cls.users = {name: {"REMOTE_GPU_CREDENTIALS": authority.credentials(os.path.join(folder, name), name)}
-                     for name in ("alice", "bob", "robot")}
-        rules = os.path.join(folder, "rules.json")
+        super().setUpClass()
+        rules = os.path.join(cls.class_folder, "rules.json")
         with open(rules, "w") as file:
             json.dump(RULES, file)
         etcd = Etcd()
         cls.addClassCleanup(etcd.close)
         cls.servers = []
         for _ in range(2):
-            server = Server(etcd.urls, "--tls-ca", authority.root, "--tls-cert", certificate, "--tls-key", key,
-                            "--rules", rules, "--pool-operators", "nobody,robot")
+            server = Server(etcd.urls, *cls.trust, "--rules", rules, "--pool-operators", "nobody,robot")
             cls.addClassCleanup(server.close)
             cls.servers.append(server)
         cls.a, cls.b = cls.servers
@@ -50,9 +40,6 @@ class Operators(PoolCase):
     def tearDown(self):
         for lease in self.leases("robot"):
             self.by("robot", "release", "-s", self.a.address, lease)
-
-    def by(self, user, *words):
-        return run(COMMAND, *words, **self.users[user])
 
     def listed(self, user):
         return json.loads(self.by(user, "list", "--json", "-s", self.b.address).out)["servers"][0]["pool"]

@@ -16,8 +16,10 @@ import tempfile
 import time
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "scripts"))
+TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+sys.path[:0] = [os.path.join(TESTS, part) for part in ("security", "../scripts")]
 
+from authority import Authority  # noqa: E402
 from trial import stop_at_once, stop_with_servers  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build"
@@ -36,6 +38,7 @@ if status == 0:
     sys.stdin.read()
     print("works" if cuda.cuMemAlloc_v2(ctypes.byref(memory), 1 << 20) == 0 else "lost", flush=True)
 """
+SESSION = (sys.executable, "-u", "-c", PROGRAM)
 
 ENVIRONMENT = dict(os.environ, SOFTGPU_DEVICES="2")
 for name in ("REMOTE_GPU_SERVER", "REMOTE_GPU_LEASE", "REMOTE_GPU_GPUS", "CUDA_VISIBLE_DEVICES", "REMOTE_GPU_CREDENTIALS",
@@ -233,7 +236,7 @@ class Running:
         self.folder = tempfile.TemporaryDirectory(prefix="remote-gpu-run-")
         self.out_path, self.err_path = (os.path.join(self.folder.name, name) for name in ("out", "err"))
         command = [COMMAND, "run", "-s", server.address, *arguments, "--",
-                   *(program or (sys.executable, "-u", "-c", PROGRAM))]
+                   *(program or SESSION)]
         with open(self.out_path, "w") as out, open(self.err_path, "w") as err:
             self.process = subprocess.Popen(command, env=dict(ENVIRONMENT, **more), stdin=subprocess.PIPE, stdout=out,
                                             stderr=err, start_new_session=True)
@@ -300,3 +303,22 @@ class PoolCase(unittest.TestCase):
         self.assertEqual(outcome.status, 125, outcome)
         for text in texts:
             self.assertRegex(outcome.err, text)
+
+
+class UsersCase(PoolCase):
+    """Users who prove by certificates who they are. `users`: the environment of each; `trust`: what servers are told of the authority."""
+
+    NAMES = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.class_folder = tempfile.mkdtemp(prefix="remote-gpu-pool-users-")
+        cls.addClassCleanup(shutil.rmtree, cls.class_folder)
+        authority = Authority(os.path.join(cls.class_folder, "authority"))
+        certificate, key = authority.issue("server", "server", alternative="IP:127.0.0.1")
+        cls.users = {name: {"REMOTE_GPU_CREDENTIALS": authority.credentials(os.path.join(cls.class_folder, name), name)}
+                     for name in cls.NAMES}
+        cls.trust = ("--tls-ca", authority.root, "--tls-cert", certificate, "--tls-key", key)
+
+    def by(self, user, *words):
+        return run(COMMAND, *words, **self.users[user])

@@ -3,44 +3,29 @@
 import base64
 import json
 import os
-import shutil
 import signal
-import sys
-import tempfile
 import time
 import urllib.request
 
-from pool_case import COMMAND, PROGRAM, Etcd, PoolCase, Server, main, run, wait_until
+from pool_case import Etcd, Server, UsersCase, main, wait_until
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "security"))
-
-from authority import Authority  # noqa: E402
-
-SESSION = (sys.executable, "-u", "-c", PROGRAM)
 PREFIX = "/remote-gpu/pools/lab/"
 
 
-class Use(PoolCase):
+class Use(UsersCase):
     """Two servers with one GPU each."""
+
+    NAMES = ("alice", "bob", "carol", "robot")
 
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.mkdtemp(prefix="remote-gpu-pool-use-")
-        cls.addClassCleanup(shutil.rmtree, folder)
-        authority = Authority(os.path.join(folder, "authority"))
-        certificate, key = authority.issue("server", "server", alternative="IP:127.0.0.1")
-        cls.users = {name: {"REMOTE_GPU_CREDENTIALS": authority.credentials(os.path.join(folder, name), name)}
-                     for name in ("alice", "bob", "carol", "robot")}
+        super().setUpClass()
         cls.etcd = Etcd()
         cls.addClassCleanup(cls.etcd.close)
-        cls.trust = ("--tls-ca", authority.root, "--tls-cert", certificate, "--tls-key", key, "--accounts", "on",
-                     "--pool-operators", "robot")
-        cls.a, cls.b = (Server(cls.etcd.urls, *cls.trust, gpus=1) for _ in range(2))
+        cls.options = (*cls.trust, "--accounts", "on", "--pool-operators", "robot")
+        cls.a, cls.b = (Server(cls.etcd.urls, *cls.options, gpus=1) for _ in range(2))
         for server in (cls.a, cls.b):
             cls.addClassCleanup(server.close)
-
-    def by(self, user, *words):
-        return run(COMMAND, *words, **self.users[user])
 
     def etcd_call(self, path, **body):
         request = urllib.request.Request(self.etcd.urls + path, json.dumps(body).encode())
@@ -99,7 +84,7 @@ class Use(PoolCase):
         self.assertIn("pool lab", self.by("alice", "quota", "-s", self.a.address).out)
 
     def test_health(self):
-        other = Server(self.etcd.urls, *self.trust, gpus=1)
+        other = Server(self.etcd.urls, *self.options, gpus=1)
         self.addCleanup(other.close)
         wait_until(lambda: other.address in self.by("alice", "health", "-s", self.a.address).out, "it is in the pool")
         self.assertEqual(other.drain().status, 0)

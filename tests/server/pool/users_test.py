@@ -2,35 +2,18 @@
 
 import json
 import os
-import shutil
-import sys
-import tempfile
 
-from pool_case import COMMAND, PROGRAM, Etcd, PoolCase, main, run
-
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "security"))
-
-from authority import Authority  # noqa: E402
-
-SESSION = (sys.executable, "-u", "-c", PROGRAM)
+from pool_case import COMMAND, SESSION, Etcd, UsersCase, main, run
 
 
-class Users(PoolCase):
+class Users(UsersCase):
     """Alice has a lease, which bob knows of."""
 
-    def setUp(self):
-        folder = tempfile.mkdtemp(prefix="remote-gpu-pool-users-")
-        self.addCleanup(shutil.rmtree, folder)
-        authority = Authority(os.path.join(folder, "authority"))
-        certificate, key = authority.issue("server", "server", alternative="IP:127.0.0.1")
-        self.users = {name: {"REMOTE_GPU_CREDENTIALS": authority.credentials(os.path.join(folder, name), name)}
-                      for name in ("alice", "bob")}
-        etcd = self.keep(Etcd())
-        trust = ("--tls-ca", authority.root, "--tls-cert", certificate, "--tls-key", key)
-        self.a, self.b = (self.server(etcd.urls, *trust, gpus=1) for _ in range(2))
+    NAMES = ("alice", "bob")
 
-    def by(self, user, *words):
-        return run(COMMAND, *words, **self.users[user])
+    def setUp(self):
+        etcd = self.keep(Etcd())
+        self.a, self.b = (self.server(etcd.urls, *self.trust, gpus=1) for _ in range(2))
 
     def lease(self, *words):
         """A new one of alice's."""
