@@ -67,8 +67,8 @@ static_assert(sizeof(struct rg_record) == 16, "wire layout");
 #define RG_RECORD_AWAITED 1u
 
 /*
- * Threads. Each client thread that has called CUDA has a number. Its first record makes it known; op rgLaneEnd ends it.
- * The worker keeps for each thread the current context (op rgLaneSetContext) and the per-thread default streams.
+ * Threads. Each client thread that has called CUDA has a number. Its first record makes it known; op rgThreadEnd ends it.
+ * The worker keeps for each thread the current context (op rgThreadSetContext) and the per-thread default streams.
  *
  * Handles are 64-bit ids that the client chose; 0 is NULL. Streams: 1 is the legacy default stream, 2 the
  * per-thread default stream of the record's thread in its current context, as CU_STREAM_LEGACY, CU_STREAM_PER_THREAD.

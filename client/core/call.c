@@ -28,7 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CONTEXT_RECORD (sizeof(struct rg_record) + 8) /* rgLaneSetContext */
+#define CONTEXT_RECORD (sizeof(struct rg_record) + 8) /* rgThreadSetContext */
 #define SHORT_WAIT_NS  5000000
 
 __thread bool rg_per_thread_default_stream;
@@ -164,7 +164,7 @@ static void tell_context(const struct rg_call *call)
     if (!call->context || *sent == call->context)
         return;
     unsigned char *at = rg_queue_append(&session->queue, call->thread,
-                                        session->op_numbers[RG_OP_rgLaneSetContext], CONTEXT_RECORD);
+                                        session->op_numbers[RG_OP_rgThreadSetContext], CONTEXT_RECORD);
     memcpy(at + sizeof(struct rg_record), &call->context, sizeof call->context);
     *sent = call->context;
     atomic_store_explicit(&session->context, call->context, memory_order_relaxed);

@@ -32,7 +32,7 @@ static void thread_end_of(void *pointer)
         rg_hooks.thread_ends(thread);
     for (unsigned i = 0; i < rg_n_sessions; i++)
         if (thread->at[i].announced && atomic_load(&rg_sessions[i].ended) == CUDA_SUCCESS)
-            (void)rg_op_rgLaneEnd(rg_home_of_session(&rg_sessions[i]));
+            (void)rg_op_rgThreadEnd(rg_home_of_session(&rg_sessions[i]));
     own = NULL;
     if (any)
         rg_hooks.thread_ended(thread);

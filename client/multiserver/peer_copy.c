@@ -124,7 +124,7 @@ static void arrived(void *user, bool complete)
     const bool ready = part->wanted;
     pthread_mutex_unlock(&lock);
     if (!complete)
-        rg_session_async_error(to, CUDA_ERROR_DEVICE_UNAVAILABLE, RG_OP_rgCopyInLate);
+        rg_session_async_error(to, CUDA_ERROR_DEVICE_UNAVAILABLE, RG_OP_rgCopyInDeferred);
     if (ready)
         rg_lazy_source_ready(to, &part->source, part->memory);
     part_release(part);

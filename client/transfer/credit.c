@@ -18,21 +18,21 @@ static struct {
 static void ask(struct rg_session *session)
 {
     unsigned long long freed = 0;
-    const CUresult status = rg_op_rgRoomAsk(&freed);
+    const CUresult status = rg_op_rgCreditAsk(&freed);
     if (status == CUDA_SUCCESS)
         (void)rg_credit_pool_given(&credits[session->number].pool, freed);
     else if (atomic_load(&session->ended) == CUDA_SUCCESS)
-        rg_session_async_error(session, status, RG_OP_rgRoomAsk);
+        rg_session_async_error(session, status, RG_OP_rgCreditAsk);
 }
 
 bool rg_credit_take(struct rg_session *session, size_t size)
 {
     struct rg_credit_pool *pool = &credits[session->number].pool;
     const uint64_t amount = rg_bulk_credit_of(size);
-    if (!session->op_numbers[RG_OP_rgRoomAsk] || !session->op_numbers[RG_OP_rgRoomTell])
+    if (!session->op_numbers[RG_OP_rgCreditAsk] || !session->op_numbers[RG_OP_rgCreditTell])
         return true; /* a worker that knows nothing of it */
     if (!atomic_exchange(&credits[session->number].told, true))
-        (void)rg_op_rgRoomTell(TOLD_EVERY);
+        (void)rg_op_rgCreditTell(TOLD_EVERY);
     if (rg_credit_pool_in_use(pool) + amount > RG_BULK_CREDIT / 2)
         rg_receiver_poll(session); /* for what the worker has told already */
     if (rg_credit_pool_take(pool, amount, RG_BULK_CREDIT))

@@ -3,7 +3,7 @@
  *
  * As long as the device takes the data about as fast as it comes, there is always credit, and nothing is
  * asked. Where a stream does not go on, the credit is used up at some time: then copies are put into their
- * streams without data (rgCopyInLate), which the worker asks for when it is their turn. So nothing that other
+ * streams without data (rgCopyInDeferred), which the worker asks for when it is their turn. So nothing that other
  * threads do stands behind data that nobody can take.
  *
  * Any thread; no locks held but that of shared pages.

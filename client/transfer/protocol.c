@@ -51,15 +51,16 @@ CUDA_MEMCPY3D rg_copy_box(const struct rg_region *to, const struct rg_region *fr
 CUresult rg_copy_put_rendezvous(const struct rg_region *to, CUstream stream, uint64_t transfer)
 {
     if (rg_region_is_rows(to))
-        return rg_op_rgCopyInLate(to->address, to->pitch, to->width, to->height, stream, transfer);
+        return rg_op_rgCopyInDeferred(to->address, to->pitch, to->width, to->height, stream, transfer);
     const CUDA_MEMCPY3D box = rg_copy_box(to, NULL);
-    return rg_op_rgBoxInLate(&box, to->array, stream, transfer);
+    return rg_op_rgBoxInDeferred(&box, to->array, stream, transfer);
 }
 
 CUresult rg_copy_put_deferred_read(const struct rg_region *from, CUstream stream, uint64_t transfer)
 {
     if (rg_region_is_rows(from))
-        return rg_op_rgCopyOutLate(from->address, from->pitch, from->width, from->height, stream, transfer);
+        return rg_op_rgCopyOutDeferred(from->address, from->pitch, from->width, from->height, stream,
+                                       transfer);
     const CUDA_MEMCPY3D box = rg_copy_box(NULL, from);
-    return rg_op_rgBoxOutLate(&box, from->array, stream, transfer);
+    return rg_op_rgBoxOutDeferred(&box, from->array, stream, transfer);
 }

@@ -2,7 +2,7 @@
  * protocol_read.c - copies to the host.
  *
  *   deferred read  page-locked memory of an asynchronous call is filled when the stream gets there
- *                  (rgCopyOutLate, rgBoxOutLate)
+ *                  (rgCopyOutDeferred, rgBoxOutDeferred)
  *   reply          the call waits, and the data is the bulk part of its reply (rgCopyOut)
  *   read           the call waits, and the worker sends the data ahead of the reply, in parts or with
  *                  one-sided writes, or in the reply all the same, as it likes (rgCopyOut, rgBoxOut)

@@ -1,5 +1,5 @@
 /*
- * protocol_rendezvous.c - a copy to the device goes without its data (rgCopyInLate, rgBoxInLate), which the
+ * protocol_rendezvous.c - a copy to the device goes without its data (rgCopyInDeferred, rgBoxInDeferred), which the
  * worker asks for when the stream is there (rendezvous.c): where something queued may still write the source,
  * and where there is no credit.
  *

@@ -26,7 +26,7 @@ void rg_primary_set_ready(struct rg_worker *worker, uint64_t devices)
 
 /* --- client threads ------------------------------------------------------------------------------------- */
 
-CUresult rg_execute_rgLaneSetContext(struct rg_request *request, unsigned long long context)
+CUresult rg_execute_rgThreadSetContext(struct rg_request *request, unsigned long long context)
 {
     if (context && rg_handle_kind(context) != RG_KIND_CONTEXT) {
         rg_request_violation(request, "%#llx is no context", context);
@@ -37,7 +37,7 @@ CUresult rg_execute_rgLaneSetContext(struct rg_request *request, unsigned long l
     return CUDA_SUCCESS;
 }
 
-CUresult rg_execute_rgLaneEnd(struct rg_request *request)
+CUresult rg_execute_rgThreadEnd(struct rg_request *request)
 {
     struct rg_client_thread *thread = request->thread;
     for (struct rg_worker_stream *stream = thread->streams; stream; stream = stream->next_of_thread) {

@@ -47,14 +47,14 @@ void rg_credit_report(struct rg_worker *worker)
         tell(worker, now, 1, 0);
 }
 
-CUresult rg_execute_rgRoomTell(struct rg_request *request, unsigned long long every)
+CUresult rg_execute_rgCreditTell(struct rg_request *request, unsigned long long every)
 {
     struct credit *credit = request->worker->state[RG_MODULE_CREDIT];
     credit->every = every ? every : 1;
     return CUDA_SUCCESS;
 }
 
-CUresult rg_execute_rgRoomAsk(struct rg_request *request, unsigned long long *freed)
+CUresult rg_execute_rgCreditAsk(struct rg_request *request, unsigned long long *freed)
 {
     struct credit *credit = request->worker->state[RG_MODULE_CREDIT];
     const struct rg_staging_credit now = rg_staging_credit_look(request->worker);

@@ -167,8 +167,8 @@ static CUresult start(struct rg_request *request, const struct rg_device_region 
     return result;
 }
 
-CUresult rg_execute_rgCopyOutLate(struct rg_request *request, CUdeviceptr src, size_t pitch, size_t width,
-                                  size_t height, CUstream stream, unsigned long long transfer)
+CUresult rg_execute_rgCopyOutDeferred(struct rg_request *request, CUdeviceptr src, size_t pitch, size_t width,
+                                      size_t height, CUstream stream, unsigned long long transfer)
 {
     struct rg_device_region region;
     if (!rg_device_region_of_rows(request, false, src, pitch, width, height, &region) || !region.total)
@@ -176,8 +176,8 @@ CUresult rg_execute_rgCopyOutLate(struct rg_request *request, CUdeviceptr src, s
     return start(request, &region, transfer, stream);
 }
 
-CUresult rg_execute_rgBoxOutLate(struct rg_request *request, const CUDA_MEMCPY3D *box, CUarray array,
-                                 CUstream stream, unsigned long long transfer)
+CUresult rg_execute_rgBoxOutDeferred(struct rg_request *request, const CUDA_MEMCPY3D *box, CUarray array,
+                                     CUstream stream, unsigned long long transfer)
 {
     struct rg_device_region region;
     if (!rg_device_region_of_box(request, false, box, array, &region))

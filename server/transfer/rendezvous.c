@@ -89,8 +89,8 @@ static CUresult start(struct rg_request *request, const struct rg_device_region 
     return result; /* if it failed, the item stays: steps may be in the stream */
 }
 
-CUresult rg_execute_rgCopyInLate(struct rg_request *request, CUdeviceptr dst, size_t pitch, size_t width,
-                                 size_t height, CUstream stream, unsigned long long transfer)
+CUresult rg_execute_rgCopyInDeferred(struct rg_request *request, CUdeviceptr dst, size_t pitch, size_t width,
+                                     size_t height, CUstream stream, unsigned long long transfer)
 {
     struct rg_device_region region;
     if (!rg_device_region_of_rows(request, true, dst, pitch, width, height, &region) || !region.total)
@@ -98,8 +98,8 @@ CUresult rg_execute_rgCopyInLate(struct rg_request *request, CUdeviceptr dst, si
     return start(request, &region, transfer, stream);
 }
 
-CUresult rg_execute_rgBoxInLate(struct rg_request *request, const CUDA_MEMCPY3D *box, CUarray array,
-                                CUstream stream, unsigned long long transfer)
+CUresult rg_execute_rgBoxInDeferred(struct rg_request *request, const CUDA_MEMCPY3D *box, CUarray array,
+                                    CUstream stream, unsigned long long transfer)
 {
     struct rg_device_region region;
     if (!rg_device_region_of_box(request, true, box, array, &region))

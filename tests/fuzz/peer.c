@@ -68,7 +68,7 @@ static void begin(struct session *s)
     rg_put_u32(&w, 0);
     rg_put_u64(&w, rg_handle_make(RG_KIND_CONTEXT, 0, 1));
     push_record(s, RG_OP_cuDevicePrimaryCtxRetain, 0, parameters, 12);
-    push_record(s, RG_OP_rgLaneSetContext, 0, parameters + 4, 8);
+    push_record(s, RG_OP_rgThreadSetContext, 0, parameters + 4, 8);
     w.at = parameters + 4;
     rg_put_u64(&w, rg_handle_make(RG_KIND_STREAM, 1, 1));
     push_record(s, RG_OP_cuStreamCreate, 0, parameters, 12);

@@ -134,7 +134,7 @@ static void begin(struct session *s, bool bare)
     rg_put_u64(&w, rg_handle_make(RG_KIND_CONTEXT, 0, 1));
     put_record(s, RG_OP_cuDevicePrimaryCtxRetain, 0, FUZZ_RECORD_WAITS, parameters, 12);
     for (unsigned thread = 0; thread < 2; thread++)
-        put_record(s, RG_OP_rgLaneSetContext, thread, 0, parameters + 4, 8);
+        put_record(s, RG_OP_rgThreadSetContext, thread, 0, parameters + 4, 8);
     w.at = parameters + 4;
     rg_put_u64(&w, rg_handle_make(RG_KIND_STREAM, 1, 1));
     put_record(s, RG_OP_cuStreamCreate, 0, 0, parameters, 12);
@@ -331,8 +331,9 @@ void fuzz_seeds(void)
     record("rgCopyIn", 1, "888848", memory, (uint64_t)64, (uint64_t)64, (uint64_t)1, 1, zero);
     send_with(bulk, 64);
     record("rgCopyOut", 1, "888888", memory, (uint64_t)64, (uint64_t)64, (uint64_t)2, (uint64_t)7, zero);
-    record("rgCopyInLate", 0, "888888", memory, (uint64_t)64, (uint64_t)64, (uint64_t)2, (uint64_t)8, stream);
-    record("rgCopyOutLate", 0, "888888", memory, (uint64_t)64, (uint64_t)64, (uint64_t)2, (uint64_t)9,
+    record("rgCopyInDeferred", 0, "888888", memory, (uint64_t)64, (uint64_t)64, (uint64_t)2, (uint64_t)8,
+           stream);
+    record("rgCopyOutDeferred", 0, "888888", memory, (uint64_t)64, (uint64_t)64, (uint64_t)2, (uint64_t)9,
            stream);
     record("rgHostCall", 0, "848", (uint64_t)10, 0, stream);
     record("rgHostCall", 0, "848", (uint64_t)11, 1, stream);
@@ -362,8 +363,8 @@ void fuzz_seeds(void)
     record("rgBoxIn", 0, "4r88", 0, &in, sizeof in, zero, stream);
     send_with(bulk, 32);
     record("rgBoxOut", 1, "8r88", (uint64_t)3, &out, sizeof out, zero, stream);
-    record("rgBoxInLate", 0, "8r88", (uint64_t)4, &in, sizeof in, zero, stream);
-    record("rgBoxOutLate", 0, "8r88", (uint64_t)5, &out, sizeof out, zero, stream);
+    record("rgBoxInDeferred", 0, "8r88", (uint64_t)4, &in, sizeof in, zero, stream);
+    record("rgBoxOutDeferred", 0, "8r88", (uint64_t)5, &out, sizeof out, zero, stream);
     pause_a_moment();
     done("boxes");
 
@@ -408,8 +409,8 @@ void fuzz_seeds(void)
     record("rgMemForesee", 0, "8b", sizeof wish, &wish, sizeof wish);
     record("rgMemTake", 1, "88488", (uint64_t)3, memory, 0, zero, zero);
     record("rgMemReturn", 0, "8", (uint64_t)1000);
-    record("rgRoomTell", 0, "8", (uint64_t)65536);
-    record("rgRoomAsk", 1, "");
+    record("rgCreditTell", 0, "8", (uint64_t)65536);
+    record("rgCreditAsk", 1, "");
     pause_a_moment();
     done("ready-memory");
 

@@ -46,7 +46,7 @@ struct client *client_create(void)
 void enter_context(struct client *c)
 {
     CALL(c, RG_OP_cuDevicePrimaryCtxRetain, 0, CUDA_SUCCESS, "48", 0, handle(RG_KIND_CONTEXT, 0));
-    put(c, RG_OP_rgLaneSetContext, 0, 0, "8", handle(RG_KIND_CONTEXT, 0));
+    put(c, RG_OP_rgThreadSetContext, 0, 0, "8", handle(RG_KIND_CONTEXT, 0));
 }
 
 int client_destroy(struct client *c)

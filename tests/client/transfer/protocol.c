@@ -83,15 +83,15 @@ CUresult rg_op_rgBoxIn(const CUDA_MEMCPY3D *box, CUarray array, CUstream stream,
     return record_in(box->WidthInBytes * box->Height * box->Depth, bulk);
 }
 
-CUresult rg_op_rgCopyInLate(CUdeviceptr dst, size_t pitch, size_t width, size_t height, CUstream stream,
-                            unsigned long long transfer)
+CUresult rg_op_rgCopyInDeferred(CUdeviceptr dst, size_t pitch, size_t width, size_t height, CUstream stream,
+                                unsigned long long transfer)
 {
     (void)dst, (void)pitch, (void)width, (void)height, (void)stream;
     return transfer ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
 }
 
-CUresult rg_op_rgBoxInLate(const CUDA_MEMCPY3D *box, CUarray array, CUstream stream,
-                           unsigned long long transfer)
+CUresult rg_op_rgBoxInDeferred(const CUDA_MEMCPY3D *box, CUarray array, CUstream stream,
+                               unsigned long long transfer)
 {
     (void)box, (void)array, (void)stream;
     return transfer ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
@@ -125,8 +125,8 @@ CUresult rg_op_rgCopyOut(CUdeviceptr src, size_t pitch, size_t width, size_t hei
     abort();
 }
 
-CUresult rg_op_rgCopyOutLate(CUdeviceptr src, size_t pitch, size_t width, size_t height, CUstream stream,
-                             unsigned long long transfer)
+CUresult rg_op_rgCopyOutDeferred(CUdeviceptr src, size_t pitch, size_t width, size_t height, CUstream stream,
+                                 unsigned long long transfer)
 {
     (void)src, (void)pitch, (void)width, (void)height, (void)stream, (void)transfer;
     abort();
@@ -138,8 +138,8 @@ CUresult rg_op_rgBoxOut(const CUDA_MEMCPY3D *box, CUarray array, CUstream stream
     abort();
 }
 
-CUresult rg_op_rgBoxOutLate(const CUDA_MEMCPY3D *box, CUarray array, CUstream stream,
-                            unsigned long long transfer)
+CUresult rg_op_rgBoxOutDeferred(const CUDA_MEMCPY3D *box, CUarray array, CUstream stream,
+                                unsigned long long transfer)
 {
     (void)box, (void)array, (void)stream, (void)transfer;
     abort();

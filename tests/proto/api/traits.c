@@ -19,7 +19,7 @@ Test(traits, what_is_idle_is_no_work)
                       rg_op_names[op]);
     /* questions, and memory that no program ever had */
     static const enum rg_op idle[] = {RG_OP_cuMemGetInfo_v2, RG_OP_rgMemReturn, RG_OP_cuEventElapsedTime_v2,
-                                      RG_OP_cuStreamQuery, RG_OP_rgLaneSetContext};
+                                      RG_OP_cuStreamQuery, RG_OP_rgThreadSetContext};
     for (unsigned i = 0; i < sizeof idle / sizeof *idle; i++)
         cr_assert(rg_op_traits[idle[i]] & RG_TRAIT_IDLE, "%s", rg_op_names[idle[i]]);
     cr_assert(rg_op_traits[RG_OP_rgLaunch] & RG_TRAIT_WORK);
@@ -30,5 +30,5 @@ Test(traits, data_of_copies_takes_credit)
 {
     cr_assert(rg_op_traits[RG_OP_rgCopyIn] & RG_TRAIT_CREDIT);
     cr_assert(rg_op_traits[RG_OP_rgBoxIn] & RG_TRAIT_CREDIT);
-    cr_assert_not(rg_op_traits[RG_OP_rgCopyInLate] & RG_TRAIT_CREDIT);
+    cr_assert_not(rg_op_traits[RG_OP_rgCopyInDeferred] & RG_TRAIT_CREDIT);
 }

@@ -213,9 +213,9 @@ static void end(struct client *c)
 static void add_context(struct client *c)
 {
     CALL(c, RG_OP_cuDevicePrimaryCtxRetain, 0, CUDA_SUCCESS, "48", 1, handle(RG_KIND_CONTEXT, 1));
-    put(c, RG_OP_rgLaneSetContext, 0, 0, "8", handle(RG_KIND_CONTEXT, 1));
+    put(c, RG_OP_rgThreadSetContext, 0, 0, "8", handle(RG_KIND_CONTEXT, 1));
     put(c, RG_OP_cuStreamCreate, 0, 0, "48", 1, handle(RG_KIND_STREAM, 8));
-    put(c, RG_OP_rgLaneSetContext, 0, 0, "8", handle(RG_KIND_CONTEXT, 0));
+    put(c, RG_OP_rgThreadSetContext, 0, 0, "8", handle(RG_KIND_CONTEXT, 0));
     send_batch(c);
 }
 
@@ -247,13 +247,13 @@ static void test_streams_of_others(void)
 
     /* A stream keeps buffers for deferred transfers; they go with its context and no other. */
     for (uint64_t transfer = 5; transfer < 7; transfer++) {
-        put_late(c, RG_OP_rgCopyInLate, transfer, SIZE, handle(RG_KIND_STREAM, 8));
+        put_late(c, RG_OP_rgCopyInDeferred, transfer, SIZE, handle(RG_KIND_STREAM, 8));
         send_batch(c);
         expect_notice(c, RG_NOTICE_RENDEZVOUS, transfer);
         send_answer(c, RG_ANSWER_DATA, transfer, 0, data, SIZE);
         if (transfer == 5) {
             CALL(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 0, CUDA_SUCCESS, "4", 0);
-            put(c, RG_OP_rgLaneSetContext, 0, 0, "8", handle(RG_KIND_CONTEXT, 1));
+            put(c, RG_OP_rgThreadSetContext, 0, 0, "8", handle(RG_KIND_CONTEXT, 1));
         }
     }
     CALL(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 0, CUDA_SUCCESS, "4", 1);
@@ -279,7 +279,7 @@ static void lend_or_not(struct rg_transport_ops *ops)
 static void test_pull_into_nothing(void)
 {
     struct client *c = begin_on(lend_or_not);
-    put_late(c, RG_OP_rgCopyInLate, 5, SIZE, handle(RG_KIND_STREAM, 7));
+    put_late(c, RG_OP_rgCopyInDeferred, 5, SIZE, handle(RG_KIND_STREAM, 7));
     send_batch(c);
     expect_notice(c, RG_NOTICE_RENDEZVOUS, 5);
     send_answer(c, RG_ANSWER_DATA, 5, 0, data, SIZE / 2);
@@ -290,7 +290,7 @@ static void test_pull_into_nothing(void)
 
     lends = true; /* where its device may be at the buffer, the context ends when that is done */
     c = begin_on(lend_or_not);
-    put_late(c, RG_OP_rgCopyInLate, 5, SIZE, handle(RG_KIND_STREAM, 7));
+    put_late(c, RG_OP_rgCopyInDeferred, 5, SIZE, handle(RG_KIND_STREAM, 7));
     send_batch(c);
     expect_notice(c, RG_NOTICE_RENDEZVOUS, 5);
     atomic_store(&stub_failed, true);
@@ -303,7 +303,7 @@ static void test_pull_into_nothing(void)
     lends = false;
 
     c = begin_on(lend_or_not); /* or it may not */
-    put_late(c, RG_OP_rgCopyInLate, 5, SIZE, handle(RG_KIND_STREAM, 7));
+    put_late(c, RG_OP_rgCopyInDeferred, 5, SIZE, handle(RG_KIND_STREAM, 7));
     send_batch(c);
     expect_notice(c, RG_NOTICE_RENDEZVOUS, 5);
     atomic_store(&stub_failed, true);
@@ -331,7 +331,7 @@ static void test_landing_from_nothing(void)
 {
     struct client *c = begin_on(send_slowly);
     set_held(true);
-    put_late(c, RG_OP_rgCopyOutLate, 5, 3 * RG_DEFERRED_CHUNK, handle(RG_KIND_STREAM, 7));
+    put_late(c, RG_OP_rgCopyOutDeferred, 5, 3 * RG_DEFERRED_CHUNK, handle(RG_KIND_STREAM, 7));
     send_batch(c);
     wait_until_waiting();
     atomic_store(&stub_failed, true);
@@ -356,7 +356,7 @@ static void test_copy_from_nothing(void)
 {
     struct client *c = begin_on(send_slowly);
     set_held(true);
-    put(c, RG_OP_rgLaneSetContext, 1, 0, "8", handle(RG_KIND_CONTEXT, 0));
+    put(c, RG_OP_rgThreadSetContext, 1, 0, "8", handle(RG_KIND_CONTEXT, 0));
     put(c, RG_OP_rgCopyOut, 1, 5, "888888", address, (uint64_t)8 << 20, (uint64_t)8 << 20, (uint64_t)1,
         (uint64_t)9, handle(RG_KIND_STREAM, 7));
     send_batch(c);

@@ -307,8 +307,8 @@ static void begin_waiting(struct client *c)
 {
     const struct rg_digest digest = rg_digest_of_bytes(&(struct rg_digest_part){ptx, sizeof ptx}, 1);
     CALL(c, RG_OP_cuCtxCreate_v2, 2, CUDA_SUCCESS, "448", 0, 0, handle(RG_KIND_CONTEXT, 9));
-    put(c, RG_OP_rgLaneSetContext, 2, 0, "8", handle(RG_KIND_CONTEXT, 9));
-    put(c, RG_OP_rgLaneSetContext, 1, 0, "8", handle(RG_KIND_CONTEXT, 9));
+    put(c, RG_OP_rgThreadSetContext, 2, 0, "8", handle(RG_KIND_CONTEXT, 9));
+    put(c, RG_OP_rgThreadSetContext, 1, 0, "8", handle(RG_KIND_CONTEXT, 9));
     put(c, RG_OP_rgImageNamed, 2, 0, "888b", (uint64_t)1, (uint64_t)sizeof ptx, (uint64_t)5, digest.bytes,
         sizeof digest.bytes);
     put_add(c, 2, 8, CU_JIT_INPUT_PTX, 1);

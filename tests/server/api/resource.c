@@ -118,17 +118,17 @@ static void test_green_contexts(void)
          sizeof groups);
     CALL(c, RG_OP_cuGreenCtxCreate, 0, CUDA_SUCCESS, "4488", 0, CU_GREEN_CTX_DEFAULT_STREAM, green,
          description);
-    put(c, RG_OP_rgLaneSetContext, 0, 0, "8",
+    put(c, RG_OP_rgThreadSetContext, 0, 0, "8",
         (uint64_t)0); /* nobody has asked for the context: none is the client thread's, either */
     CALL(c, RG_OP_rgGreenStreamCreate, 0, CUDA_ERROR_INVALID_CONTEXT, "4488", CU_STREAM_NON_BLOCKING, -1,
          handle(RG_KIND_STREAM, 8), green);
     CALL(c, RG_OP_rgGreenContext, 0, CUDA_SUCCESS, "88", green, context);
     CHECK(output_u64(c) == context);
     CALL(c, RG_OP_cuCtxCreate_v2, 1, CUDA_SUCCESS, "448", 0, 0, handle(RG_KIND_CONTEXT, 7));
-    put(c, RG_OP_rgLaneSetContext, 1, 0, "8", handle(RG_KIND_CONTEXT, 7)); /* it would outlive the stream */
+    put(c, RG_OP_rgThreadSetContext, 1, 0, "8", handle(RG_KIND_CONTEXT, 7)); /* it would outlive the stream */
     CALL(c, RG_OP_rgGreenStreamCreate, 1, CUDA_ERROR_INVALID_CONTEXT, "4488", CU_STREAM_NON_BLOCKING, -1,
          handle(RG_KIND_STREAM, 8), green);
-    put(c, RG_OP_rgLaneSetContext, 0, 0, "8", context);
+    put(c, RG_OP_rgThreadSetContext, 0, 0, "8", context);
     CALL(c, RG_OP_rgGreenStreamCreate, 0, CUDA_SUCCESS, "4488", CU_STREAM_NON_BLOCKING, -1, stream, green);
     CHECK(streams == 1);
     CALL(c, RG_OP_cuStreamQuery, 0, CUDA_SUCCESS, "8", stream);

@@ -97,7 +97,7 @@ static void expect_refused(struct client *c, size_t i, uint64_t address, const c
 static void late(struct client *c)
 {
     const unsigned before = reached;
-    put(c, RG_OP_rgCopyInLate, 0, 7, "888888", (uint64_t)(uintptr_t)own, (uint64_t)8, (uint64_t)8,
+    put(c, RG_OP_rgCopyInDeferred, 0, 7, "888888", (uint64_t)(uintptr_t)own, (uint64_t)8, (uint64_t)8,
         (uint64_t)1, (uint64_t)5, (uint64_t)0);
     send_batch(c);
     expect_notice(c, RG_NOTICE_RENDEZVOUS, 5);

@@ -244,7 +244,7 @@ static size_t put_some(struct client *c, unsigned which)
         put(c, RG_OP_cuDevicePrimaryCtxRetain, lane, token, "48", 0, handle(RG_KIND_CONTEXT, chance(2)));
         return 0;
     case 1:
-        put(c, RG_OP_rgLaneSetContext, lane, token, "8", handle(RG_KIND_CONTEXT, chance(2)));
+        put(c, RG_OP_rgThreadSetContext, lane, token, "8", handle(RG_KIND_CONTEXT, chance(2)));
         return 0;
     case 2:
         put(c, RG_OP_cuStreamCreate, lane, token, "48", chance(2),
@@ -259,12 +259,12 @@ static size_t put_some(struct client *c, unsigned which)
             zero);
         return 0;
     case 5:
-        put(c, RG_OP_rgCopyInLate, lane, token, "888888", (uint64_t)4096, width, width, (uint64_t)chance(9),
-            transfer, chance(2) ? stream : 2);
+        put(c, RG_OP_rgCopyInDeferred, lane, token, "888888", (uint64_t)4096, width, width,
+            (uint64_t)chance(9), transfer, chance(2) ? stream : 2);
         return 0;
     case 6:
-        put(c, RG_OP_rgCopyOutLate, lane, token, "888888", (uint64_t)4096, width, width, (uint64_t)chance(9),
-            transfer, stream);
+        put(c, RG_OP_rgCopyOutDeferred, lane, token, "888888", (uint64_t)4096, width, width,
+            (uint64_t)chance(9), transfer, stream);
         return 0;
     case 7:
         put(c, RG_OP_rgImageData, lane, token, "8888", (uint64_t)1, (uint64_t)sizeof ptx, zero,
@@ -302,7 +302,7 @@ static size_t put_some(struct client *c, unsigned which)
         return 0;
     case 16:
         put(c, RG_OP_cuDevicePrimaryCtxRelease_v2, lane, token, "4", 0);
-        put(c, RG_OP_rgLaneEnd, lane, 0, "");
+        put(c, RG_OP_rgThreadEnd, lane, 0, "");
         return 0;
     case 17:
         put(c, RG_OP_rgLaunch, lane, token, "844444444848bb", function, 1, 1, 1, 1, 1, 1, 0, 0, zero, 1,
@@ -324,8 +324,8 @@ static size_t put_some(struct client *c, unsigned which)
         put(c, RG_OP_rgMemReturn, lane, token, "8", chance(2) ? wish.slab_id : (uint64_t)chance(9));
         return 0;
     case 20:
-        put(c, RG_OP_rgRoomTell, lane, token, "8", (uint64_t)chance(1u << 20));
-        put(c, RG_OP_rgRoomAsk, lane, token, "");
+        put(c, RG_OP_rgCreditTell, lane, token, "8", (uint64_t)chance(1u << 20));
+        put(c, RG_OP_rgCreditAsk, lane, token, "");
         return 0;
     case 21:
         put(c, RG_OP_rgEventWatchTimed, lane, token, "8848", number, event, 1 + chance(2), event);
@@ -366,9 +366,9 @@ static size_t put_some(struct client *c, unsigned which)
     case 28:
         box = some_box(chance(2));
         put(c,
-            chance(2)   ? RG_OP_rgBoxInLate
+            chance(2)   ? RG_OP_rgBoxInDeferred
             : chance(2) ? RG_OP_rgBoxOut
-                        : RG_OP_rgBoxOutLate,
+                        : RG_OP_rgBoxOutDeferred,
             lane, token, "8r88", transfer, &box, sizeof box, zero, stream);
         return 0;
     case 29:

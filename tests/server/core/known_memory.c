@@ -64,7 +64,7 @@ static void step(struct client *c, unsigned buffers)
         put(c, RG_OP_cuMemcpyDtoDAsync_v2, 0, 0, "8888", next, here, SIZE, (uint64_t)0);
         put(c, RG_OP_cuEventRecord, 0, 0, "88", handle(RG_KIND_EVENT, 1), (uint64_t)0);
         put(c, RG_OP_cuStreamWaitEvent, 0, 0, "884", (uint64_t)0, handle(RG_KIND_EVENT, 1), 0);
-        put(c, RG_OP_rgRoomTell, 0, 0, "8", (uint64_t)0);
+        put(c, RG_OP_rgCreditTell, 0, 0, "8", (uint64_t)0);
     }
     put(c, RG_OP_cuStreamSynchronize, 0, 7, "8", (uint64_t)0);
     send_batch(c);
@@ -178,7 +178,7 @@ static void meanwhile(struct client *c)
 {
     rg_driver.cuMemFree_v2 = slow_free;
     rg_driver.cuStreamQuery = not_ready;
-    put(c, RG_OP_rgLaneSetContext, 1, 0, "8", handle(RG_KIND_CONTEXT, 0));
+    put(c, RG_OP_rgThreadSetContext, 1, 0, "8", handle(RG_KIND_CONTEXT, 0));
     use(c, 1, DEVICE);
     put(c, RG_OP_cuMemFree_v2, 0, 8, "8", DEVICE);
     send_batch(c);

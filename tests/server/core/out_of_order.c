@@ -166,8 +166,8 @@ static struct client *begin(void)
     use_driver();
     struct client *c = client_create();
     enter_context(c);
-    put(c, RG_OP_rgLaneSetContext, 1, 0, "8", handle(RG_KIND_CONTEXT, 0));
-    put(c, RG_OP_rgLaneSetContext, 2, 0, "8", handle(RG_KIND_CONTEXT, 0));
+    put(c, RG_OP_rgThreadSetContext, 1, 0, "8", handle(RG_KIND_CONTEXT, 0));
+    put(c, RG_OP_rgThreadSetContext, 2, 0, "8", handle(RG_KIND_CONTEXT, 0));
     return c;
 }
 
@@ -316,7 +316,7 @@ static void test_context(void)
     expect_to_wait(c);
     CALL(c, RG_OP_cuLibraryUnload, 1, CUDA_ERROR_INVALID_HANDLE, "8", handle(RG_KIND_LIBRARY, 7));
     CALL(c, RG_OP_cuDevicePrimaryCtxRetain, 1, CUDA_SUCCESS, "48", 0, handle(RG_KIND_CONTEXT, 3));
-    put(c, RG_OP_rgLaneSetContext, 1, 0, "8", handle(RG_KIND_CONTEXT, 3));
+    put(c, RG_OP_rgThreadSetContext, 1, 0, "8", handle(RG_KIND_CONTEXT, 3));
     CALL(c, RG_OP_cuModuleUnload, 1, CUDA_ERROR_INVALID_HANDLE, "8", module);
     CHECK(client_destroy(c) == 0);
 }
@@ -333,7 +333,7 @@ static void test_other_context(void)
     send_batch(c);
     expect_reply(c, 5, CUDA_SUCCESS);
     CALL(c, RG_OP_cuCtxCreate_v2, 2, CUDA_SUCCESS, "448", 0, 0, handle(RG_KIND_CONTEXT, 3));
-    put(c, RG_OP_rgLaneSetContext, 2, 0, "8", handle(RG_KIND_CONTEXT, 3));
+    put(c, RG_OP_rgThreadSetContext, 2, 0, "8", handle(RG_KIND_CONTEXT, 3));
     put_get(c, 2, 6, function, module);
     begin_aside(c, 1);
     put(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 1, 7, "4", 0);

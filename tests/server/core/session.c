@@ -27,8 +27,8 @@ static struct client *begin_in(struct client *c)
     const uint64_t proposed = handle(RG_KIND_CONTEXT, 0);
     CALL(c, RG_OP_cuDevicePrimaryCtxRetain, 0, CUDA_SUCCESS, "48", 0, proposed);
     CHECK(output_u64(c) == proposed);
-    put(c, RG_OP_rgLaneSetContext, 0, 0, "8", proposed);
-    put(c, RG_OP_rgLaneSetContext, 1, 0, "8", proposed);
+    put(c, RG_OP_rgThreadSetContext, 0, 0, "8", proposed);
+    put(c, RG_OP_rgThreadSetContext, 1, 0, "8", proposed);
     return c;
 }
 
@@ -137,7 +137,7 @@ static void test_copies(void)
     check_device(c, memory + 5 * 4096, rows + 5 * 3000, 3000, 0);
     check_rows_by(c, memory, 4096, rows, 3000, 100, 0, 1);
     check_rows_by(c, memory, 4096, rows, 3000, 100, 0, 0);
-    put(c, RG_OP_rgLaneEnd, 0, 0, "");
+    put(c, RG_OP_rgThreadEnd, 0, 0, "");
     send_batch(c);
     CHECK(client_destroy(c) == 0);
 }
@@ -153,7 +153,7 @@ static void test_waits_do_not_hold_up_others(void)
     put(c, RG_OP_cuStreamSynchronize, 0, 1, "8", stream);
     put(c, RG_OP_cuEventSynchronize, 1, 2, "8", event);
     put(c, RG_OP_cuMemGetInfo_v2, 2, 0, ""); /* no context: a failure that the next reply carries */
-    put(c, RG_OP_rgLaneSetContext, 2, 0, "8", context);
+    put(c, RG_OP_rgThreadSetContext, 2, 0, "8", context);
     put(c, RG_OP_cuMemGetInfo_v2, 2, 3, "");
     send_batch(c);
     for (int i = 0; i < 2; i++) { /* in either order */
@@ -273,11 +273,11 @@ static void test_late_copies(void)
         const size_t size = sizes[i % 3];
         const uint64_t where = i < 3 ? stream : 2;
         RG_CLEANUP_FREE unsigned char *data = noise(size, (unsigned)i);
-        put(c, RG_OP_rgCopyInLate, 0, 0, "888888", memory, size, size, (uint64_t)1, 100 + i, where);
+        put(c, RG_OP_rgCopyInDeferred, 0, 0, "888888", memory, size, size, (uint64_t)1, 100 + i, where);
         put(c, RG_OP_cuStreamSynchronize, 0, 1, "8", where);
         send_batch(c);
         serve_pulls(c, 100 + i, data, 1);
-        put(c, RG_OP_rgCopyOutLate, 0, 0, "888888", memory, size, size, (uint64_t)1, 200 + i, where);
+        put(c, RG_OP_rgCopyOutDeferred, 0, 0, "888888", memory, size, size, (uint64_t)1, 200 + i, where);
         put(c, RG_OP_cuStreamSynchronize, 0, 2, "8", where);
         send_batch(c);
         expect_landing(c, 200 + i, data, size);
@@ -285,9 +285,9 @@ static void test_late_copies(void)
         CHECK(c->got.reply.async_result == 0);
     }
     /* a transfer that cannot be: the client is told that it is over */
-    put(c, RG_OP_rgCopyInLate, 0, 0, "888888", memory + 31 * MIB, (uint64_t)2 * MIB, (uint64_t)2 * MIB,
+    put(c, RG_OP_rgCopyInDeferred, 0, 0, "888888", memory + 31 * MIB, (uint64_t)2 * MIB, (uint64_t)2 * MIB,
         (uint64_t)1, (uint64_t)300, stream);
-    put(c, RG_OP_rgCopyOutLate, 0, 0, "888888", (uint64_t)64, (uint64_t)100, (uint64_t)100, (uint64_t)1,
+    put(c, RG_OP_rgCopyOutDeferred, 0, 0, "888888", (uint64_t)64, (uint64_t)100, (uint64_t)100, (uint64_t)1,
         (uint64_t)301, stream);
     put(c, RG_OP_cuStreamSynchronize, 0, 3, "8", stream);
     send_batch(c);
@@ -523,7 +523,7 @@ static void test_contexts_end(void)
     for (int i = 0; i < 3; i++) {
         const uint64_t other = rg_handle_make(RG_KIND_CONTEXT, 20, (unsigned)i + 1);
         CALL(c, RG_OP_cuCtxCreate_v2, 0, CUDA_SUCCESS, "448", 0, 0, other);
-        put(c, RG_OP_rgLaneSetContext, 0, 0, "8", other);
+        put(c, RG_OP_rgThreadSetContext, 0, 0, "8", other);
         put(c, RG_OP_cuStreamCreate, 0, 0, "48", 0, rg_handle_make(RG_KIND_STREAM, 21, (unsigned)i + 1));
         const uint64_t memory = allocate(c, 16 * MIB);
         RG_CLEANUP_FREE unsigned char *data = noise(8 * MIB, 1);
@@ -536,13 +536,13 @@ static void test_contexts_end(void)
              rg_handle_make(RG_KIND_STREAM, 21, (unsigned)i + 1));
         CALL(c, RG_OP_cuMemGetInfo_v2, 0, CUDA_ERROR_CONTEXT_IS_DESTROYED, "");
     }
-    put(c, RG_OP_rgLaneSetContext, 0, 0, "8", context);
+    put(c, RG_OP_rgThreadSetContext, 0, 0, "8", context);
     CALL(c, RG_OP_cuCtxSynchronize, 0, CUDA_SUCCESS, "");
     CALL(c, RG_OP_cuCtxDestroy_v2, 0, CUDA_ERROR_INVALID_CONTEXT, "8", own);
     (void)stream;
     put(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 0, 0, "4", 0);
     CALL(c, RG_OP_cuDevicePrimaryCtxRetain, 0, CUDA_SUCCESS, "48", 0, handle(RG_KIND_CONTEXT, 30));
-    put(c, RG_OP_rgLaneSetContext, 0, 0, "8", output_u64(c));
+    put(c, RG_OP_rgThreadSetContext, 0, 0, "8", output_u64(c));
     CALL(c, RG_OP_cuCtxSynchronize, 0, CUDA_SUCCESS, "");
     CHECK(client_destroy(c) == 0);
 }
@@ -559,10 +559,10 @@ static void test_client_vanishes(void)
         put(c, RG_OP_cuStreamCreate, 0, 0, "48", 1, b);
         if (i & 1)
             put(c, RG_OP_rgHostCall, 0, 0, "848", (uint64_t)1, 0, a);
-        put(c, RG_OP_rgCopyInLate, 0, 0, "888888", memory, (uint64_t)16 * MIB, (uint64_t)16 * MIB,
+        put(c, RG_OP_rgCopyInDeferred, 0, 0, "888888", memory, (uint64_t)16 * MIB, (uint64_t)16 * MIB,
             (uint64_t)1, (uint64_t)2, a);
         if (i & 2)
-            put(c, RG_OP_rgCopyOutLate, 0, 0, "888888", other, (uint64_t)64 * MIB, (uint64_t)64 * MIB,
+            put(c, RG_OP_rgCopyOutDeferred, 0, 0, "888888", other, (uint64_t)64 * MIB, (uint64_t)64 * MIB,
                 (uint64_t)1, (uint64_t)3, b);
         put(c, RG_OP_cuStreamSynchronize, 1, 1, "8", a);
         put(c, RG_OP_cuStreamSynchronize, 2, 2, "8", b);

@@ -40,7 +40,7 @@ static struct client *begin(void)
 static struct client *with_header(unsigned op, uint32_t size, unsigned flags, uint32_t lane)
 {
     struct client *c = client_create();
-    put(c, RG_OP_rgLaneEnd, 0, 0, "88", (uint64_t)0, (uint64_t)0);
+    put(c, RG_OP_rgThreadEnd, 0, 0, "88", (uint64_t)0, (uint64_t)0);
     struct rg_record record = {.size = size, .op = (uint16_t)op, .flags = (uint16_t)flags, .thread = lane};
     memcpy(c->batch + sizeof(struct rg_message_header), &record, sizeof record);
     send_batch(c);
@@ -61,20 +61,20 @@ static struct client *with_message(unsigned kind, unsigned version, uint32_t cou
 
 static void test_headers(void)
 {
-    expect_violation(with_header(RG_OP_rgLaneEnd, 8, 0, 0), "impossible size");
-    expect_violation(with_header(RG_OP_rgLaneEnd, 20, 0, 0), "impossible size");
-    expect_violation(with_header(RG_OP_rgLaneEnd, 40, 0, 0), "impossible size");
-    expect_violation(with_header(RG_OP_rgLaneEnd, 0xfffffff8u, 0, 0), "impossible size");
-    expect_violation(with_header(RG_OP_rgLaneEnd, 16, 0, 0), "behind its last record");
-    expect_violation(with_header(RG_OP_rgLaneEnd, 32, 0, 0), "too many bytes");
+    expect_violation(with_header(RG_OP_rgThreadEnd, 8, 0, 0), "impossible size");
+    expect_violation(with_header(RG_OP_rgThreadEnd, 20, 0, 0), "impossible size");
+    expect_violation(with_header(RG_OP_rgThreadEnd, 40, 0, 0), "impossible size");
+    expect_violation(with_header(RG_OP_rgThreadEnd, 0xfffffff8u, 0, 0), "impossible size");
+    expect_violation(with_header(RG_OP_rgThreadEnd, 16, 0, 0), "behind its last record");
+    expect_violation(with_header(RG_OP_rgThreadEnd, 32, 0, 0), "too many bytes");
     expect_violation(with_header(RG_OP_cuMemFree_v2, 32, 0, 0), "too many bytes");
     expect_violation(with_header(RG_OP_rgCopyIn, 32, 0, 0), "too few bytes");
     expect_violation(with_header(0, 32, 0, 0), "unknown operation");
     expect_violation(with_header(RG_OP_COUNT, 32, 0, 0), "unknown operation");
     expect_violation(with_header(0xffff, 32, 0, 0), "unknown operation");
-    expect_violation(with_header(RG_OP_rgLaneEnd, 32, 2, 0), "flags");
-    expect_violation(with_header(RG_OP_rgLaneEnd, 32, RG_RECORD_AWAITED, 0), "has no answer");
-    expect_violation(with_header(RG_OP_rgLaneEnd, 32, 0, RG_CLIENT_THREADS_MAX), "lane");
+    expect_violation(with_header(RG_OP_rgThreadEnd, 32, 2, 0), "flags");
+    expect_violation(with_header(RG_OP_rgThreadEnd, 32, RG_RECORD_AWAITED, 0), "has no answer");
+    expect_violation(with_header(RG_OP_rgThreadEnd, 32, 0, RG_CLIENT_THREADS_MAX), "lane");
     expect_violation(with_message(RG_MESSAGE_BATCH, 1, 1, 2, 40), "out of sequence");
     expect_violation(with_message(RG_MESSAGE_BATCH, 1, 0, 1, 24), "without records");
     expect_violation(with_message(RG_MESSAGE_BATCH, 1, 3, 1, 24), "fewer records");
@@ -97,7 +97,7 @@ static void test_references(void)
         .kind = RG_MESSAGE_DELTA, .version = RG_PROTOCOL_MAJOR, .count = 2, .seq = 1};
     const size_t head = sizeof header;
     put(c, RG_OP_cuDevicePrimaryCtxRetain, 0, 1, "48", 0, handle(RG_KIND_CONTEXT, 0));
-    put(c, RG_OP_rgLaneSetContext, 0, 0, "8", handle(RG_KIND_CONTEXT, 0));
+    put(c, RG_OP_rgThreadSetContext, 0, 0, "8", handle(RG_KIND_CONTEXT, 0));
     memcpy(encoded, &header, head);
     size_t size = rg_delta_encode(delta, c->batch + head, c->used - head, encoded + head);
     CHECK(send_raw(c, encoded, head + size, NULL, 0));
@@ -106,7 +106,7 @@ static void test_references(void)
     /* the second of them once more, with one of those before its first */
     c->used = head;
     c->count = 0;
-    put(c, RG_OP_rgLaneSetContext, 0, 0, "8", handle(RG_KIND_CONTEXT, 0));
+    put(c, RG_OP_rgThreadSetContext, 0, 0, "8", handle(RG_KIND_CONTEXT, 0));
     put(c, RG_OP_cuCtxSynchronize, 0, 2, "");
     header.seq = 3;
     memcpy(encoded, &header, head);
@@ -140,7 +140,7 @@ static void test_parameters(void)
 
     c = begin(); /* something else as a thread's current context */
     put(c, RG_OP_cuStreamCreate, 0, 0, "48", 0, stream);
-    put(c, RG_OP_rgLaneSetContext, 1, 0, "8", stream);
+    put(c, RG_OP_rgThreadSetContext, 1, 0, "8", stream);
     put(c, RG_OP_cuCtxSynchronize, 1, 1, "");
     send_batch(c);
     expect_violation(c, "no context");
@@ -233,7 +233,7 @@ static void test_parameters(void)
     expect_violation(c, "answer");
 
     c = begin();
-    put(c, RG_OP_rgCopyInLate, 0, 0, "888888", (uint64_t)4096, (uint64_t)64, (uint64_t)64, (uint64_t)1,
+    put(c, RG_OP_rgCopyInDeferred, 0, 0, "888888", (uint64_t)4096, (uint64_t)64, (uint64_t)64, (uint64_t)1,
         (uint64_t)5, (uint64_t)0);
     send_batch(c);
     send_answer(c, RG_ANSWER_DATA, 5, 0, "abc", 3);
@@ -273,7 +273,7 @@ static void test_places(void)
     for (unsigned i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         struct client *c = begin();
         CALL(c, RG_OP_cuCtxCreate_v2, 0, CUDA_SUCCESS, "448", 0, 0, handle(RG_KIND_CONTEXT, 5));
-        put(c, RG_OP_rgLaneSetContext, 0, 0, "8", handle(RG_KIND_CONTEXT, 5));
+        put(c, RG_OP_rgThreadSetContext, 0, 0, "8", handle(RG_KIND_CONTEXT, 5));
         if (kinds[i] != RG_KIND_CONTEXT)
             CALL(c, kinds[i] == RG_KIND_STREAM ? RG_OP_cuStreamCreate : RG_OP_cuEventCreate, 0, CUDA_SUCCESS,
                  "48", 0, handle(kinds[i], 7));

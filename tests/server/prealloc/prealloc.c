@@ -538,7 +538,7 @@ static CUresult host_alloc_tight(void **memory, size_t size, unsigned flags)
 /* The same of a copy whose data the client keeps until it hears of it: it does so once. */
 static void test_recall_late(void)
 {
-    static const unsigned ops[] = {RG_OP_rgCopyInLate, RG_OP_rgCopyOutLate};
+    static const unsigned ops[] = {RG_OP_rgCopyInDeferred, RG_OP_rgCopyOutDeferred};
     struct rg_prealloc_return back[2];
     allocate_host = rg_driver.cuMemHostAlloc;
     rg_driver.cuMemHostAlloc = host_alloc_tight;
@@ -576,7 +576,7 @@ static void test_fails_once(void)
     struct client *c = run_out(back, 0);
     rg_driver.cuStreamCreate = create_stream;
     rg_driver.cuLaunchHostFunc = launch_host_tight;
-    put(c, RG_OP_rgCopyInLate, 0, 0, "888888", (uint64_t)0x10000, (uint64_t)70000, (uint64_t)70000,
+    put(c, RG_OP_rgCopyInDeferred, 0, 0, "888888", (uint64_t)0x10000, (uint64_t)70000, (uint64_t)70000,
         (uint64_t)1, (uint64_t)9, handle(RG_KIND_STREAM, 7));
     put(c, RG_OP_rgMemPoolGetAttribute, 0, 77, "48", CU_MEMPOOL_ATTR_USED_MEM_HIGH, (uint64_t)0);
     send_batch(c);

@@ -70,8 +70,8 @@ static struct client *begin(uint64_t idle_ns, uint64_t end_ns)
     struct client *c = client_create();
     const struct rg_suspend_policy policy = {.idle_ns = idle_ns, .end_ns = end_ns, .tells = true};
     CALL(c, RG_OP_cuDevicePrimaryCtxRetain, 0, CUDA_SUCCESS, "48", 0, context);
-    put(c, RG_OP_rgLaneSetContext, 0, 0, "8", context);
-    put(c, RG_OP_rgLaneSetContext, 1, 0, "8", context);
+    put(c, RG_OP_rgThreadSetContext, 0, 0, "8", context);
+    put(c, RG_OP_rgThreadSetContext, 1, 0, "8", context);
     CALL(c, RG_OP_cuMemAlloc_v2, 0, CUDA_SUCCESS, "8", (uint64_t)SIZE);
     memory = output_u64(c);
     put(c, RG_OP_rgCopyIn, 0, 0, "888848", memory, (uint64_t)SIZE, (uint64_t)SIZE, (uint64_t)1, 0,

@@ -48,7 +48,7 @@ int main(void)
     enter_context(c);
     CALL(c, RG_OP_cuStreamCreate, 0, CUDA_SUCCESS, "48", 0, stream);
     for (unsigned i = 1; i <= WAITING + TOO_MANY; i++) {
-        put(c, RG_OP_rgLaneSetContext, i, 0, "8", handle(RG_KIND_CONTEXT, 0));
+        put(c, RG_OP_rgThreadSetContext, i, 0, "8", handle(RG_KIND_CONTEXT, 0));
         put(c, RG_OP_cuStreamSynchronize, i, 1000 + i, "8", stream);
     }
     send_batch(c);

@@ -94,7 +94,7 @@ static void copy(struct client *c, size_t size)
 static uint64_t freed(struct client *c)
 {
     uint64_t number;
-    CALL(c, RG_OP_rgRoomAsk, 0, CUDA_SUCCESS, "");
+    CALL(c, RG_OP_rgCreditAsk, 0, CUDA_SUCCESS, "");
     CHECK(c->got.output_size == sizeof number);
     memcpy(&number, c->got.output, sizeof number);
     return number;
@@ -111,7 +111,7 @@ static void expect_room(struct client *c, uint64_t number)
 static void test_full(void)
 {
     struct client *c = begin();
-    put(c, RG_OP_rgRoomTell, 0, 0, "8", (uint64_t)(RG_BULK_CREDIT / 8));
+    put(c, RG_OP_rgCreditTell, 0, 0, "8", (uint64_t)(RG_BULK_CREDIT / 8));
     for (unsigned i = 0; i < PIECES; i++)
         copy(c, PIECE);
     CALL(c, RG_OP_cuMemGetInfo_v2, 0, CUDA_SUCCESS, "");

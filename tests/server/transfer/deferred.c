@@ -16,7 +16,7 @@ static uint64_t fill(struct client *c)
     uint64_t refused = 0;
     while (!refused) {
         for (unsigned i = 0; i < AT_ONCE; i++)
-            put(c, RG_OP_rgCopyOutLate, 0, 0, "888888", (uint64_t)1 << 40, (uint64_t)AREA, (uint64_t)AREA,
+            put(c, RG_OP_rgCopyOutDeferred, 0, 0, "888888", (uint64_t)1 << 40, (uint64_t)AREA, (uint64_t)AREA,
                 (uint64_t)1, next_id++, handle(RG_KIND_STREAM, 7));
         put(c, RG_OP_cuEventCreate, 0, 5, "48", 0, handle(RG_KIND_EVENT, (uint32_t)next_id));
         send_batch(c);
