@@ -106,6 +106,15 @@ def run_program(command, environment=None, timeout=120, while_running=None):
                   without_progress(errors.decode(errors="replace")), time.monotonic() - started, hung)
 
 
+def call(*words, timeout=1800, **options):
+    """A tool that must succeed: what it wrote, on either output."""
+    result = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True,
+                            timeout=timeout, check=False, **options)
+    if result.returncode != 0:
+        raise Failure("%s failed (%d):\n%s" % (" ".join(words), result.returncode, result.stdout))
+    return result.stdout
+
+
 def end_group(leader):
     """Kills what is left of the process group that a program of ours led."""
     try:

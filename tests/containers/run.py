@@ -19,7 +19,7 @@ SOURCE = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(SOURCE, "scripts"))
 
 import page  # noqa: E402
-from trial import Build, Failure, Server, stop_with_servers  # noqa: E402
+from trial import Build, Failure, Server, call, stop_with_servers  # noqa: E402
 
 PAGE = os.path.join(SOURCE, "docs", "containers.md")
 IMAGE = "docker.io/library/debian:12"
@@ -38,13 +38,6 @@ exec $real run --runtime runc --ulimit nofile=1024:1024 --ulimit nproc=1000:1000
 def enter_namespaces():
     """Starts this program again, in namespaces of its own."""
     os.execvp("unshare", ["unshare", "--mount", "--net", "--fork", "--kill-child", "--", sys.executable, __file__, *sys.argv[1:], "inside"])
-
-
-def call(*words, **options):
-    """A tool that must succeed."""
-    result = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300, **options)
-    if result.returncode != 0:
-        raise Failure("%s failed: %s" % (" ".join(words), result.stdout))
 
 
 def make_machine(folder, build):

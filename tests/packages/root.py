@@ -13,19 +13,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(SOURCE, "scripts"))
 
-from trial import Build, Failure  # noqa: E402
+from trial import Build, Failure, call  # noqa: E402
 
 NAMES = ("remote-gpu-client", "remote-gpu-server", "remote-gpu-soft")
 NEWER = "+newer"
-
-
-def call(*words, **options):
-    """A tool that must succeed: what it wrote."""
-    result = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True,
-                            timeout=1800, check=False, **options)
-    if result.returncode != 0:
-        raise Failure("%s failed (%d):\n%s" % (" ".join(words), result.returncode, result.stdout))
-    return result.stdout
 
 
 def build_packages(folder):

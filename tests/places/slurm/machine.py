@@ -16,7 +16,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 sys.path.insert(0, os.path.join(SOURCE, "scripts"))
 
-from trial import Failure, Server, free_port, name_of, wait_until  # noqa: E402
+from trial import Failure, Server, call, free_port, name_of, wait_until  # noqa: E402
 
 ADDRESS = "10.77.0.1"
 USERS = ("alice", "bob")
@@ -78,15 +78,6 @@ def be_init():
         pid, status = os.wait()
         if pid == child:
             os._exit(os.waitstatus_to_exitcode(status) & 255)
-
-
-def call(*words, **options):
-    """A tool that must succeed."""
-    result = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, timeout=120,
-                            **options)
-    if result.returncode != 0:
-        raise Failure("%s failed: %s" % (" ".join(words), result.stdout))
-    return result.stdout
 
 
 class Machine:
