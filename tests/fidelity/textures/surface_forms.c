@@ -4,7 +4,7 @@
  * For each geometry there is one kernel of all its loads, one of its stores and one of its reductions, with one place for
  * all; what each must give follows from the definition, so the program fails by itself as well.
  */
-#include "must.h"
+#include "tests/fidelity/must.h"
 
 #include <stdarg.h>
 #include <stdbool.h>

@@ -6,7 +6,7 @@
  * For each geometry there is one kernel of all its forms. What each must give follows from the definition, so the program
  * fails by itself as well.
  */
-#include "must.h"
+#include "tests/fidelity/must.h"
 
 #include <math.h>
 #include <stdarg.h>

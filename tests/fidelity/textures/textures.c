@@ -3,7 +3,7 @@
  * wrong use. What is fetched is also compared with values that follow from the definition, so the program fails by itself
  * where they differ.
  */
-#include "must.h"
+#include "tests/fidelity/must.h"
 
 #include <cuda.h>
 #include <math.h>
