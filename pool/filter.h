@@ -89,7 +89,5 @@ bool rg_pool_filter_of_server(const struct rg_pool_filter *filter);
 /** Whether this device of this server satisfies it; `device` is not looked at for a filter of the server alone. */
 bool rg_pool_filter_matches(const struct rg_pool_filter *filter, const struct rg_pool_server *server,
                             const struct rg_pool_device *device);
-/** The keys, as a sentence lists them; static storage. */
-const char *rg_pool_filter_keys(void);
 
 #endif

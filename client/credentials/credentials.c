@@ -178,8 +178,8 @@ static bool put_path(char *out, const char *folder, const char *name)
     return snprintf(out, PATH_MAX, "%s/%s", folder, name) < PATH_MAX;
 }
 
-enum rg_status rg_credentials_check(const char *folder, struct rg_credentials *out, char *why,
-                                    size_t why_size)
+/* Looks at the three files in `folder`: whether they are there, and as they should be. */
+static enum rg_status check(const char *folder, struct rg_credentials *out, char *why, size_t why_size)
 {
     char server[PATH_MAX];
     memset(out, 0, sizeof *out);
@@ -280,14 +280,14 @@ enum rg_status rg_credentials_find(const char *server, struct rg_credentials *ou
     if (!named && access(base, X_OK) != 0) /* not there, or another user's home */
         return without(&address, NULL, why, why_size);
     if (is_folder(own)) {
-        status = rg_credentials_check(own, out, why, why_size);
+        status = check(own, out, why, why_size);
         if (status == RG_ERR_NOT_FOUND) {
             rg_explain(why, why_size,
                        "the credentials folder %s is empty; join the server again with --force", own);
             status = RG_ERR_REFUSED;
         }
     } else {
-        status = rg_credentials_check(base, out, why, why_size);
+        status = check(base, out, why, why_size);
         if (status == RG_ERR_NOT_FOUND && named) {
             rg_explain(why, why_size,
                        "REMOTE_GPU_CREDENTIALS names %s, and there are no ca.crt, tls.crt and tls.key for "

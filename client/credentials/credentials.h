@@ -48,9 +48,6 @@ RG_MUST_CHECK enum rg_status rg_credentials_find(const char *server, struct rg_c
 /** What they are to rg_transport_connect, as long as `credentials` lives: `tls`, or NULL without TLS. */
 const struct rg_tls_client *rg_credentials_tls(const struct rg_credentials *credentials,
                                                struct rg_tls_client *tls);
-/** The same of the three files in `folder`: whether they are there, and as they should be. */
-RG_MUST_CHECK enum rg_status rg_credentials_check(const char *folder, struct rg_credentials *out, char *why,
-                                                  size_t why_size);
 
 /**
  * The folder of settings that holds credentials; `*named`: the user has named it. RG_ERR_NOT_FOUND: there is none, as

@@ -13,16 +13,6 @@ bool rg_credit_pool_take(struct rg_credit_pool *pool, uint64_t amount, uint64_t 
     }
 }
 
-bool rg_credit_pool_give(struct rg_credit_pool *pool, uint64_t amount)
-{
-    uint64_t given = atomic_load(&pool->given);
-    do {
-        if (amount > atomic_load(&pool->taken) - given)
-            return false;
-    } while (!atomic_compare_exchange_weak(&pool->given, &given, given + amount));
-    return true;
-}
-
 bool rg_credit_pool_given(struct rg_credit_pool *pool, uint64_t total)
 {
     if (total > atomic_load(&pool->taken))

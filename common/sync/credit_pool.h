@@ -32,8 +32,6 @@ static inline void rg_credit_pool_untake(struct rg_credit_pool *pool, uint64_t a
 {
     atomic_fetch_sub(&pool->taken, amount);
 }
-/** Gives back. False: more than was in use, nothing has changed. */
-bool rg_credit_pool_give(struct rg_credit_pool *pool, uint64_t amount);
 /** All that was given back from the beginning is `total`, or more by now. False: more than was taken. */
 bool rg_credit_pool_given(struct rg_credit_pool *pool, uint64_t total);
 

@@ -33,18 +33,6 @@ struct rg_etcd_call {
 
 /* --- requests ----------------------------------------------------------------------------------------------- */
 
-enum rg_status rg_etcd_check_url(const char *url, char *why, size_t why_size)
-{
-    const char *host = strncmp(url, "https://", 8) == 0  ? url + 8
-                       : strncmp(url, "http://", 7) == 0 ? url + 7
-                                                         : NULL;
-    if (host && *host && strlen(url) < 256 && !strpbrk(host, "/?#@ "))
-        return RG_OK;
-    rg_explain(why, why_size, "'%s' is not the address of an etcd member (like https://etcd1.example:2379)",
-               url);
-    return RG_ERR_INVALID;
-}
-
 bool rg_etcd_append(struct rg_etcd_text *text, const char *data, size_t size)
 {
     char *grown = text->size + size < REPLY_MAX ? realloc(text->data, text->size + size + 1) : NULL;
@@ -160,8 +148,9 @@ void rg_etcd_give_up(struct rg_etcd *etcd, uint32_t endpoint)
                  etcd->endpoints[etcd->current]);
 }
 
-void rg_etcd_explain(const struct rg_etcd *etcd, const struct rg_etcd_transfer *transfer, CURLcode code,
-                     char *why, size_t why_size)
+/* A sentence about what went wrong. */
+static void explain(const struct rg_etcd *etcd, const struct rg_etcd_transfer *transfer, CURLcode code,
+                    char *why, size_t why_size)
 {
     const char *endpoint = etcd->endpoints[transfer->endpoint];
     const char *error = transfer->error[0] ? transfer->error : curl_easy_strerror(code);
@@ -245,7 +234,7 @@ static void call_ended(struct rg_etcd_transfer *transfer, CURLcode code)
     char why[RG_ETCD_WHY] = "";
     long http = 0;
     if (code != CURLE_OK) {
-        rg_etcd_explain(call->etcd, transfer, code, why, sizeof why);
+        explain(call->etcd, transfer, code, why, sizeof why);
         fail(call, why);
         return;
     }

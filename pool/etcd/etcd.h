@@ -33,9 +33,6 @@ struct rg_etcd_settings {
     const char *ca, *certificate, *key;
 };
 
-/** A URL of the form http[s]://HOST[:PORT]. RG_ERR_INVALID with a phrase in `why`: it is none. */
-RG_MUST_CHECK enum rg_status rg_etcd_check_url(const char *url, char *why, size_t why_size);
-
 /** NULL with the reason in `why`. */
 struct rg_etcd *rg_etcd_create(const struct rg_etcd_settings *settings, char *why, size_t why_size);
 /** Ends all calls without calling back. */

@@ -44,9 +44,6 @@ RG_MUST_CHECK bool rg_etcd_transfer_begin(struct rg_etcd *etcd, struct rg_etcd_t
 void rg_etcd_transfer_cancel(struct rg_etcd *etcd, struct rg_etcd_transfer *transfer);
 /** The endpoint has failed: others are used, unless they are already. */
 void rg_etcd_give_up(struct rg_etcd *etcd, uint32_t endpoint);
-/** A sentence about what went wrong. */
-void rg_etcd_explain(const struct rg_etcd *etcd, const struct rg_etcd_transfer *transfer, CURLcode code,
-                     char *why, size_t why_size);
 /** Appends; false: no memory, or it becomes too large. */
 RG_MUST_CHECK bool rg_etcd_append(struct rg_etcd_text *text, const char *data, size_t size);
 

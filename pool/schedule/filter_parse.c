@@ -37,7 +37,8 @@ static const struct {
 };
 #define N_OPERATORS (sizeof operators / sizeof *operators)
 
-const char *rg_pool_filter_keys(void)
+/* The keys, as a sentence lists them; static storage. */
+static const char *filter_keys(void)
 {
     return "server.addr, server.hostname, server.has-rdma, server.cuda-version, server.driver-version, "
            "device.index, device.id, device.name, device.memory, labels.NAME";
@@ -120,7 +121,7 @@ static enum rg_status find_key(const char *name, struct rg_pool_filter *out, cha
         memcpy(out->label, name + 7, strlen(name + 7));
         return RG_OK;
     }
-    rg_explain(why, why_size, "'%s' is no key of a filter; there are %s", name, rg_pool_filter_keys());
+    rg_explain(why, why_size, "'%s' is no key of a filter; there are %s", name, filter_keys());
     return RG_ERR_INVALID;
 }
 

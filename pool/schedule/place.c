@@ -96,8 +96,9 @@ static uint64_t narrow(const struct rg_pool_device *devices, uint64_t among, uin
     return best;
 }
 
-uint64_t rg_pool_choose(const struct rg_pool_plan *plan, const struct rg_pool_class *class, uint32_t server,
-                        uint64_t among, uint32_t n, enum rg_pool_closeness *closeness)
+/* Of `among` devices of a server the `n` that fit together best (n is not more than there are). */
+static uint64_t choose(const struct rg_pool_plan *plan, const struct rg_pool_class *class, uint32_t server,
+                       uint64_t among, uint32_t n, enum rg_pool_closeness *closeness)
 {
     const uint32_t first = plan->servers[server].first;
     const struct rg_pool_device *devices = &plan->snapshot->devices[first];
@@ -219,7 +220,7 @@ static bool on_one_server(const struct rg_pool_plan *plan, const struct rg_pool_
         struct offer offer;
         if (found && !might_be_better(plan, class, s, fitting, strategy, &best))
             continue;
-        const uint64_t chosen = rg_pool_choose(plan, class, s, fitting, n, &offer.closeness);
+        const uint64_t chosen = choose(plan, class, s, fitting, n, &offer.closeness);
         describe(plan, class, s, fitting, chosen, &offer);
         if (found && !is_better(strategy, &offer, &best))
             continue;
@@ -269,8 +270,7 @@ static bool on_several_servers(const struct rg_pool_plan *plan, const struct rg_
             return false;
         const uint32_t have = (uint32_t)__builtin_popcountll(fitting), take = have < n ? have : n;
         place->servers[place->n_servers] = server;
-        place->devices[place->n_servers++] =
-            rg_pool_choose(plan, class, server, fitting, take, &place->closeness);
+        place->devices[place->n_servers++] = choose(plan, class, server, fitting, take, &place->closeness);
         n -= take;
     }
     place->closeness = RG_POOL_SEVERAL_SERVERS;

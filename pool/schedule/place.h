@@ -21,9 +21,6 @@ enum rg_pool_view {
 /** The devices of a server that are a class's now; `limit` of the request: for RG_POOL_ALLOWED. */
 uint64_t rg_pool_fitting(const struct rg_pool_plan *plan, const struct rg_pool_class *class, uint32_t server,
                          enum rg_pool_view view, uint64_t limit);
-/** Of `among` devices of a server the `n` that fit together best (n is not more than there are). */
-uint64_t rg_pool_choose(const struct rg_pool_plan *plan, const struct rg_pool_class *class, uint32_t server,
-                        uint64_t among, uint32_t n, enum rg_pool_closeness *closeness);
 /** The best place of all servers for a request with this time limit; false if there is none now. */
 bool rg_pool_place(const struct rg_pool_plan *plan, const struct rg_pool_class *class, uint64_t limit,
                    struct rg_pool_place *place);

@@ -59,7 +59,11 @@ static bool parse_ago(const char *text, int64_t now, int64_t *out)
     return true;
 }
 
-enum rg_status rg_usage_parse_time(const char *text, int64_t now, int64_t *out, char *why, size_t why_size)
+/*
+ * A time in UTC: "2026-11-27", "2026-11-27 14:00" (or with a T), "today", "month" (its beginning), or so long ago: "12h", "30d", "4w".
+ * RG_ERR_INVALID with a phrase that names the text.
+ */
+static enum rg_status parse_time(const char *text, int64_t now, int64_t *out, char *why, size_t why_size)
 {
     const time_t at = (time_t)now;
     struct tm date;
@@ -82,7 +86,7 @@ static enum rg_status read_time(const char *option, const char *text, int64_t no
                                 size_t why_size)
 {
     char reason[300] = "";
-    if (!text || rg_usage_parse_time(text, now, out, reason, sizeof reason) == RG_OK)
+    if (!text || parse_time(text, now, out, reason, sizeof reason) == RG_OK)
         return RG_OK;
     rg_explain(why, why_size, "--%s: %s", option, reason);
     return RG_ERR_INVALID;

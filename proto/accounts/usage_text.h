@@ -10,13 +10,6 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/**
- * A time in UTC: "2026-11-27", "2026-11-27 14:00" (or with a T), "today", "month" (its beginning), or so long ago: "12h", "30d", "4w".
- * RG_ERR_INVALID with a phrase that names the text.
- */
-RG_MUST_CHECK enum rg_status rg_usage_parse_time(const char *text, int64_t now, int64_t *out, char *why,
-                                                 size_t why_size);
-
 /** What somebody wants to know, as options say it; NULL: they do not. */
 struct rg_usage_words {
     const char *user, *project, *since, *until, *by;

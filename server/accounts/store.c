@@ -106,7 +106,8 @@ enum rg_status rg_store_explain(struct rg_store *store, int code, char *why, siz
     }
 }
 
-int rg_store_run(struct rg_store *store, const char *sql)
+/* SQLite's code. */
+static int run(struct rg_store *store, const char *sql)
 {
     return sqlite3_exec(store->db, sql, NULL, NULL, NULL);
 }
@@ -161,16 +162,16 @@ static int check(struct rg_store *store)
 /* Makes the tables in a file that has none; another server may do so at the same time. */
 static int make_tables(struct rg_store *store)
 {
-    int code = rg_store_run(store, "BEGIN IMMEDIATE");
+    int code = run(store, "BEGIN IMMEDIATE");
     if (code != SQLITE_OK)
         return code;
     const sqlite3_int64 version = ask(store, "PRAGMA user_version", &code);
     if (code == SQLITE_OK && version == 0)
-        code = rg_store_run(store, schema);
+        code = run(store, schema);
     if (code == SQLITE_OK)
-        code = rg_store_run(store, "COMMIT");
+        code = run(store, "COMMIT");
     if (code != SQLITE_OK)
-        (void)rg_store_run(store, "ROLLBACK");
+        (void)run(store, "ROLLBACK");
     return code;
 }
 
@@ -180,7 +181,7 @@ static enum rg_status check_version(struct rg_store *store, char *why, size_t wh
     sqlite3_int64 version = ask(store, "PRAGMA user_version", &code);
     sqlite3_int64 tables = code == SQLITE_OK ? ask(store, "SELECT count(*) FROM sqlite_schema", &code) : 0;
     if (code == SQLITE_OK && version == 0 && tables == 0 && store->run) {
-        code = rg_store_run(store, "PRAGMA journal_mode = WAL");
+        code = run(store, "PRAGMA journal_mode = WAL");
         if (code == SQLITE_OK)
             code = make_tables(store);
         if (code == SQLITE_OK)
@@ -252,9 +253,8 @@ static enum rg_status open_file(struct rg_store *store, char *why, size_t why_si
     sqlite3_progress_handler(store->db, 10000, is_late, store);
     (void)sqlite3_db_config(store->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     (void)sqlite3_db_config(store->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-    code = rg_store_run(
-        store, "PRAGMA synchronous = NORMAL; PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON;"
-               "PRAGMA journal_size_limit = 16777216");
+    code = run(store, "PRAGMA synchronous = NORMAL; PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON;"
+                      "PRAGMA journal_size_limit = 16777216");
     if (code == SQLITE_OK)
         code = rg_store_add_functions(store);
     return code == SQLITE_OK ? check_version(store, why, why_size)
@@ -323,7 +323,7 @@ void rg_store_close(struct rg_store *store)
 
 enum rg_status rg_store_begin(struct rg_store *store, char *why, size_t why_size)
 {
-    const int code = rg_store_run(store, "BEGIN IMMEDIATE");
+    const int code = run(store, "BEGIN IMMEDIATE");
     if (code != SQLITE_OK)
         return rg_store_explain(store, code, why, why_size);
     store->in_batch = true;
@@ -333,7 +333,7 @@ enum rg_status rg_store_begin(struct rg_store *store, char *why, size_t why_size
 void rg_store_rollback(struct rg_store *store)
 {
     if (store->in_batch && !sqlite3_get_autocommit(store->db)) /* some failures have done it themselves */
-        (void)rg_store_run(store, "ROLLBACK");
+        (void)run(store, "ROLLBACK");
     store->in_batch = false;
 }
 
@@ -346,7 +346,7 @@ static enum rg_status fail(struct rg_store *store, int code, char *why, size_t w
 
 enum rg_status rg_store_commit(struct rg_store *store, char *why, size_t why_size)
 {
-    const int code = rg_store_run(store, "COMMIT");
+    const int code = run(store, "COMMIT");
     if (code != SQLITE_OK)
         return fail(store, code, why, why_size);
     store->in_batch = false;
@@ -457,7 +457,7 @@ static int note_clock(struct rg_store *store, int64_t now, bool *believed)
     *believed = code == SQLITE_OK && rg_clock_is_believed(&history, now);
     snprintf(sql, sizeof sql, "UPDATE clock SET seen = %lld, jumped = %lld", (long long)history.seen,
              (long long)history.jumped);
-    return code == SQLITE_OK ? rg_store_run(store, sql) : code;
+    return code == SQLITE_OK ? run(store, sql) : code;
 }
 
 enum rg_status rg_store_expire(struct rg_store *store, uint64_t keep_s, int64_t now, uint64_t *removed,
@@ -476,7 +476,7 @@ enum rg_status rg_store_expire(struct rg_store *store, uint64_t keep_s, int64_t 
                  "DELETE FROM session WHERE ended <> 0 AND ended < %lld AND NOT EXISTS"
                  " (SELECT 1 FROM part WHERE part.session = session.id)",
                  before, before * 3600);
-        code = rg_store_run(store, sql);
+        code = run(store, sql);
         *removed = code == SQLITE_OK ? (uint64_t)sqlite3_changes(store->db) : 0;
     }
     return code == SQLITE_OK ? rg_store_commit(store, why, why_size) : fail(store, code, why, why_size);

@@ -22,8 +22,6 @@ struct rg_store {
 
 /** The sentence and the status of a failure of SQLite. */
 RG_MUST_CHECK enum rg_status rg_store_explain(struct rg_store *store, int code, char *why, size_t why_size);
-/** SQLite's code. */
-int rg_store_run(struct rg_store *store, const char *sql);
 /** What questions use beyond SQLite's own functions: SQLite's code. */
 int rg_store_add_functions(struct rg_store *store);
 /** What follows is interrupted after so long; 0: never. */

@@ -54,7 +54,7 @@ static rg_operation *take_header(struct rg_worker *worker, struct rg_record *rec
     else if (record->op == 0 || record->op >= RG_OP_COUNT || !worker->operations[record->op])
         wrong = "a record of an unknown operation";
     else if (record->thread >= RG_CLIENT_THREADS_MAX)
-        wrong = "a record of a lane beyond the limit";
+        wrong = "a record of a thread beyond the limit";
     else if (cursor->left == 1 && record->size != left)
         wrong = "a batch with bytes behind its last record";
     if (wrong) {

@@ -203,7 +203,7 @@ bool rg_channels_start(struct rg_channels *channels, struct rg_resume *resume, i
                             .worker = worker,
                             .hand_fd = hand_fd,
                             .session = session};
-    if (rg_thread_create(&thread, "rg-lanes", taker_main, taker) != RG_OK) {
+    if (rg_thread_create(&thread, "rg-channels", taker_main, taker) != RG_OK) {
         free(taker);
         return false;
     }

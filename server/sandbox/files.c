@@ -251,7 +251,8 @@ struct ll_path {
     int32_t parent;
 } __attribute__((packed));
 
-int rg_sandbox_landlock(void)
+/* Landlock's version on this kernel; 0: none. */
+static int landlock_version(void)
 {
     const long version = syscall(LL_CREATE_RULESET, NULL, 0, 1u);
     return version > 0 ? (int)version : 0;
@@ -300,7 +301,7 @@ static int add_path(void *data, const char *path, int access)
 
 int rg_sandbox_confine_files(const struct rg_sandbox_policy *policy, char *why, size_t why_size)
 {
-    const int version = rg_sandbox_landlock();
+    const int version = landlock_version();
     const bool files = (policy->measures & RG_SANDBOX_FILES) && policy->mode != RG_SANDBOX_LOG;
     struct ll_ruleset set = {0};
     if (version == 0)

@@ -17,8 +17,6 @@ int rg_sandbox_confine_calls(const struct rg_sandbox_policy *policy, char *why, 
 /** Loads the filter, a libseccomp context, with a process beside that names what it would refuse; 0 or an errno. */
 int rg_sandbox_learn(void *filter, const struct rg_sandbox_policy *policy);
 
-/** Landlock's version on this kernel; 0: none. */
-int rg_sandbox_landlock(void);
 /** Whether the policy lets the file be opened for reading, or for writing; by name alone (log mode). */
 bool rg_sandbox_file_allowed(const struct rg_sandbox_policy *policy, const char *path, bool write);
 

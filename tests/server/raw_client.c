@@ -2,13 +2,25 @@
 #include "tests/server/raw_client.h"
 #include "transport/connect/connect.h"
 
+#include "generated/server/driver.h"
 #include "proto/codec.h"
 #include "server/modules.h"
 #include "server/timeline/times.h"
 #include "transport/control.h"
 
+#include <dlfcn.h>
 #include <stdarg.h>
 #include <string.h>
+
+void load_driver(const char *path)
+{
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        fprintf(stderr, "%s\n", dlerror());
+    CHECK(library);
+    rg_driver_resolve(library);
+    CHECK(rg_driver.cuInit(0) == CUDA_SUCCESS);
+}
 
 struct client *client_create_with(bool timed, void (*change)(struct rg_transport_ops *ops))
 {
@@ -60,7 +72,7 @@ int client_destroy(struct client *c)
     return code;
 }
 
-void put(struct client *c, unsigned op, uint32_t lane, uint32_t token, const char *format, ...)
+void put(struct client *c, unsigned op, uint32_t thread, uint32_t token, const char *format, ...)
 {
     struct rg_writer w = {c->batch + c->used + sizeof(struct rg_record)};
     va_list arguments;
@@ -86,7 +98,7 @@ void put(struct client *c, unsigned op, uint32_t lane, uint32_t token, const cha
     while ((w.at - start) % 8)
         *w.at++ = 0;
     struct rg_record record = {
-        .size = (uint32_t)(w.at - start), .op = (uint16_t)op, .thread = lane, .token = token};
+        .size = (uint32_t)(w.at - start), .op = (uint16_t)op, .thread = thread, .token = token};
     memcpy(start, &record, sizeof record);
     c->last = c->used;
     c->used += record.size;

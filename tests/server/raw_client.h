@@ -42,6 +42,9 @@ struct client {
     struct got got; /* the last message */
 };
 
+/** Makes a library the driver of workers here, and initialises it. */
+void load_driver(const char *path);
+
 /** Starts a worker and its client. */
 struct client *client_create(void);
 /**
@@ -63,7 +66,7 @@ int client_destroy(struct client *c);
  * Appends a record. `format`: '4' uint32_t, '8' uint64_t, 's' string, 'b' void * and size_t (count and
  * bytes), 'r' the same without the count.
  */
-void put(struct client *c, unsigned op, uint32_t lane, uint32_t token, const char *format, ...);
+void put(struct client *c, unsigned op, uint32_t thread, uint32_t token, const char *format, ...);
 /** The record that was put last is awaited: others' may pass it (RG_RECORD_AWAITED). */
 void await(struct client *c);
 /** Sends the batch. */
@@ -88,9 +91,9 @@ void expect_violation(struct client *c, const char *word);
 /** Nothing comes for a moment. */
 void expect_nothing(struct client *c);
 /** Puts a record that is waited for, sends, and takes the reply. */
-#define CALL(c, op, lane, result, ...)                                                                       \
+#define CALL(c, op, thread, result, ...)                                                                     \
     do {                                                                                                     \
-        put(c, op, lane, 77, __VA_ARGS__);                                                                   \
+        put(c, op, thread, 77, __VA_ARGS__);                                                                 \
         send_batch(c);                                                                                       \
         expect_reply(c, 77, result);                                                                         \
     } while (0)

@@ -35,9 +35,9 @@
 
 static enum rg_status check_connections(const char *text, char *why, size_t why_size)
 {
-    unsigned lanes;
+    unsigned channels;
     bool adaptive;
-    return rg_multipath_channels_parse(text, &lanes, &adaptive, why, why_size);
+    return rg_multipath_channels_parse(text, &channels, &adaptive, why, why_size);
 }
 
 /* The manual pages list the same rows; a test compares them. */

@@ -38,7 +38,11 @@ enum {
     BW_COLUMNS = 4
 };
 
-unsigned rg_perftest_row(const char *output, double *out, unsigned max)
+/*
+ * Reads the last row of figures from what a program of perftest printed: numbers alone. Returns how many it
+ * has, at most `max`.
+ */
+static unsigned read_row(const char *output, double *out, unsigned max)
 {
     unsigned found = 0;
     for (const char *line = output; line; line = strchr(line, '\n')) {
@@ -158,7 +162,7 @@ static unsigned measure(struct rg_perf_link *link, const struct rg_netperf_perft
     do {
         poll(NULL, 0, PAUSE_MS);
         error = run(words, output, &good);
-        n = good ? rg_perftest_row(output, figures, FIGURES) : 0;
+        n = good ? read_row(output, figures, FIGURES) : 0;
         reached =
             strstr(output, "#bytes") != NULL; /* the server's end serves one that reaches it, and ends */
     } while (error == 0 && n == 0 && !reached && rg_now_ns() < until);

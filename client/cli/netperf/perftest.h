@@ -16,10 +16,4 @@
 void rg_netperf_perftest(struct rg_netperf_link *out, const char *server, const char *host,
                          const size_t *sizes, unsigned n, bool quick, uint64_t timeout_ns);
 
-/**
- * Reads the last row of figures from what a program of perftest printed: numbers alone. Returns how many it
- * has, at most `max`.
- */
-unsigned rg_perftest_row(const char *output, double *out, unsigned max);
-
 #endif

@@ -69,7 +69,8 @@ static bool reserve_warps(struct sg_run *run, uint32_t n_warps)
     return true;
 }
 
-void sg_block_set_index(struct sg_block *block, uint64_t index)
+/* Sets the block index from its linear number. */
+static void set_index(struct sg_block *block, uint64_t index)
 {
     uint32_t x = block->nctaid[0], y = block->nctaid[1];
     if (index <= UINT32_MAX && x == index + 1) {
@@ -165,7 +166,7 @@ struct sg_run *sg_run_acquire(struct sg_slot *slot, struct sg_grid *grid, uint64
         sg_cluster_set_index(block, index, rank);
     } else {
         place_shared(run, shared, slack);
-        sg_block_set_index(block, index);
+        set_index(block, index);
     }
     if (launch->form == SG_CODE_THREAD)
         begin_threads(run);
@@ -262,7 +263,7 @@ static void run_range(struct sg_run *run)
     for (uint64_t i = run->first; i < run->end; i++) {
         if (sg_unlikely(atomic_load_explicit(&grid->stop, memory_order_relaxed)))
             return;
-        sg_block_set_index(&run->block, i);
+        set_index(&run->block, i);
         code(&run->block, grid->params);
     }
 }
@@ -277,7 +278,7 @@ static void run_range_in_loops(struct sg_run *run)
         uint64_t left = run->end - i;
         uint32_t count = left < slot->n_beside ? (uint32_t)left : slot->n_beside;
         for (uint32_t n = 0; n < count; n++)
-            sg_block_set_index(&slot->beside[n]->block, i + n);
+            set_index(&slot->beside[n]->block, i + n);
         if (count > 1) {
             sg_lanes_run_beside(slot->beside, count);
         } else {

@@ -14,8 +14,6 @@ struct sg_run *sg_run_acquire(struct sg_slot *slot, struct sg_grid *grid, uint64
 void sg_run_release(struct sg_run *run);
 /** Gives up all threads of the block. */
 void sg_run_abandon(struct sg_run *run);
-/** Sets the block index from its linear number. */
-void sg_block_set_index(struct sg_block *block, uint64_t index);
 /** Runs the block's threads until one of the reasons to leave; in loop form on `fiber`, else NULL. */
 enum sg_leave sg_run_turn(struct sg_run *run, struct sg_fiber *fiber);
 /** Runs blocks [first, end) of a block-form grid on `fiber`; SG_LEAVE_ENDED or _STOPPED. */

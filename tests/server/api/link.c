@@ -107,9 +107,9 @@ static struct client *begin(void)
     return c;
 }
 
-static void put_add(struct client *c, uint32_t lane, uint32_t token, unsigned type, uint64_t image)
+static void put_add(struct client *c, uint32_t thread, uint32_t token, unsigned type, uint64_t image)
 {
-    put(c, RG_OP_rgLinkAdd, lane, token, "4848888", type, image, 0, state, zero, zero, zero);
+    put(c, RG_OP_rgLinkAdd, thread, token, "4848888", type, image, 0, state, zero, zero, zero);
 }
 
 static uint64_t send_image(struct client *c, const void *data, size_t size)

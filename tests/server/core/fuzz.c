@@ -181,7 +181,7 @@ static CUDA_MEMCPY3D some_box(bool to_device)
 }
 
 /* Image 2 becomes a graph: a fill, a copy, a kernel with an attribute. */
-static size_t put_graph(struct client *c, uint32_t lane, uint64_t function)
+static size_t put_graph(struct client *c, uint32_t thread, uint64_t function)
 {
     struct rg_writer w = {bulk};
     CUlaunchAttribute attribute = {.id = (CUlaunchAttributeID)chance(20)};
@@ -207,22 +207,22 @@ static size_t put_graph(struct client *c, uint32_t lane, uint64_t function)
     const size_t size = (size_t)(w.at - bulk);
     for (unsigned i = chance(4); i; i--)
         bulk[chance((uint32_t)size)] = (unsigned char)chance(256);
-    put(c, RG_OP_rgImageData, lane, 0, "8888", (uint64_t)2, (uint64_t)size, (uint64_t)0, (uint64_t)size);
+    put(c, RG_OP_rgImageData, thread, 0, "8888", (uint64_t)2, (uint64_t)size, (uint64_t)0, (uint64_t)size);
     return size;
 }
 
 /* A session exports what this same session opens again, or something else. */
-static void put_shared(struct client *c, uint32_t lane, uint32_t token, uint64_t event)
+static void put_shared(struct client *c, uint32_t thread, uint32_t token, uint64_t event)
 {
     unsigned char given[64];
     for (size_t i = 0; i < sizeof given; i++)
         given[i] = (unsigned char)chance(256);
-    put(c, RG_OP_cuIpcGetMemHandle, lane, token, "8", (uint64_t)4096);
-    put(c, RG_OP_cuIpcGetEventHandle, lane, token, "8", event);
-    put(c, RG_OP_cuMemPoolExportPointer, lane, token, "8", (uint64_t)4096);
-    put(c, RG_OP_rgIpcOpenMemory, lane, token, "4r", chance(2), given, sizeof given);
-    put(c, RG_OP_rgIpcOpenEvent, lane, token, "8r", event, given, sizeof given);
-    put(c, RG_OP_rgShareEnd, lane, token, "4b", 0, given, sizeof given);
+    put(c, RG_OP_cuIpcGetMemHandle, thread, token, "8", (uint64_t)4096);
+    put(c, RG_OP_cuIpcGetEventHandle, thread, token, "8", event);
+    put(c, RG_OP_cuMemPoolExportPointer, thread, token, "8", (uint64_t)4096);
+    put(c, RG_OP_rgIpcOpenMemory, thread, token, "4r", chance(2), given, sizeof given);
+    put(c, RG_OP_rgIpcOpenEvent, thread, token, "8r", event, given, sizeof given);
+    put(c, RG_OP_rgShareEnd, thread, token, "4b", 0, given, sizeof given);
 }
 
 /* Appends one of the records that make up a session; the size of the bulk data it wants. */
@@ -232,7 +232,7 @@ static size_t put_some(struct client *c, unsigned which)
     const uint64_t pool = handle(RG_KIND_POOL, 3), event = handle(RG_KIND_EVENT, 4);
     const uint64_t library = handle(RG_KIND_LIBRARY, 5), array = handle(RG_KIND_ARRAY, 6);
     const uint64_t link = rg_handle_make(RG_KIND_LINK, 9, 1 + chance(2));
-    const uint32_t lane = chance(3), token = chance(2) ? 0 : 1 + chance(5);
+    const uint32_t thread = chance(3), token = chance(2) ? 0 : 1 + chance(5);
     static struct rg_prealloc_hint wish;
     const uint64_t transfer = chance(9), number = chance(9);
     CUlaunchAttribute attribute = {.id = (CUlaunchAttributeID)chance(20)};
@@ -241,126 +241,127 @@ static size_t put_some(struct client *c, unsigned which)
     struct rg_digest digest;
     switch (which) {
     case 0:
-        put(c, RG_OP_cuDevicePrimaryCtxRetain, lane, token, "48", 0, handle(RG_KIND_CONTEXT, chance(2)));
+        put(c, RG_OP_cuDevicePrimaryCtxRetain, thread, token, "48", 0, handle(RG_KIND_CONTEXT, chance(2)));
         return 0;
     case 1:
-        put(c, RG_OP_rgThreadSetContext, lane, token, "8", handle(RG_KIND_CONTEXT, chance(2)));
+        put(c, RG_OP_rgThreadSetContext, thread, token, "8", handle(RG_KIND_CONTEXT, chance(2)));
         return 0;
     case 2:
-        put(c, RG_OP_cuStreamCreate, lane, token, "48", chance(2),
+        put(c, RG_OP_cuStreamCreate, thread, token, "48", chance(2),
             chance(2) ? stream : rg_handle_make(RG_KIND_STREAM, chance(3), chance(9)));
         return 0;
     case 3:
-        put(c, RG_OP_rgCopyIn, lane, token, "888848", (uint64_t)4096, (uint64_t)300, width, (uint64_t)200,
+        put(c, RG_OP_rgCopyIn, thread, token, "888848", (uint64_t)4096, (uint64_t)300, width, (uint64_t)200,
             chance(2), stream);
         return width * 200;
     case 4:
-        put(c, RG_OP_rgCopyOut, lane, token, "888888", (uint64_t)4096, width, width, (uint64_t)1, number,
+        put(c, RG_OP_rgCopyOut, thread, token, "888888", (uint64_t)4096, width, width, (uint64_t)1, number,
             zero);
         return 0;
     case 5:
-        put(c, RG_OP_rgCopyInDeferred, lane, token, "888888", (uint64_t)4096, width, width,
+        put(c, RG_OP_rgCopyInDeferred, thread, token, "888888", (uint64_t)4096, width, width,
             (uint64_t)chance(9), transfer, chance(2) ? stream : 2);
         return 0;
     case 6:
-        put(c, RG_OP_rgCopyOutDeferred, lane, token, "888888", (uint64_t)4096, width, width,
+        put(c, RG_OP_rgCopyOutDeferred, thread, token, "888888", (uint64_t)4096, width, width,
             (uint64_t)chance(9), transfer, stream);
         return 0;
     case 7:
-        put(c, RG_OP_rgImageData, lane, token, "8888", (uint64_t)1, (uint64_t)sizeof ptx, zero,
+        put(c, RG_OP_rgImageData, thread, token, "8888", (uint64_t)1, (uint64_t)sizeof ptx, zero,
             (uint64_t)sizeof ptx);
         return sizeof ptx;
     case 8:
-        put(c, RG_OP_rgModuleLoad, lane, token, "8488888", (uint64_t)1, 0, (uint64_t)100, (uint64_t)100,
+        put(c, RG_OP_rgModuleLoad, thread, token, "8488888", (uint64_t)1, 0, (uint64_t)100, (uint64_t)100,
             module, zero, zero);
         return 0;
     case 9:
-        put(c, RG_OP_rgModuleGetFunction, lane, token, "88s", function, module, "name");
+        put(c, RG_OP_rgModuleGetFunction, thread, token, "88s", function, module, "name");
         return 0;
     case 10:
-        put(c, RG_OP_rgLaunch, lane, token, "844444444848b8", function, 1, 1, 1, 1, 1, 1, 0, chance(2),
+        put(c, RG_OP_rgLaunch, thread, token, "844444444848b8", function, 1, 1, 1, 1, 1, 1, 0, chance(2),
             (uint64_t)12, 0, zero, "abcdefghijk", (size_t)12, zero);
         return 0;
     case 11:
-        put(c, RG_OP_rgHostCall, lane, token, "848", number, chance(2), zero);
+        put(c, RG_OP_rgHostCall, thread, token, "848", number, chance(2), zero);
         return 0;
     case 12:
-        put(c, RG_OP_cuMemPoolCreate, lane, token, "888888888888", pool, zero, zero, zero, zero, zero, zero,
+        put(c, RG_OP_cuMemPoolCreate, thread, token, "888888888888", pool, zero, zero, zero, zero, zero, zero,
             zero, zero, zero, zero, zero);
         return 0;
     case 13:
-        put(c, RG_OP_cuEventCreate, lane, token, "48", 0, event);
-        put(c, RG_OP_cuEventRecord, lane, token, "88", event, stream);
+        put(c, RG_OP_cuEventCreate, thread, token, "48", 0, event);
+        put(c, RG_OP_cuEventRecord, thread, token, "88", event, stream);
         return 0;
     case 14:
-        put(c, RG_OP_rgModuleEnumerate, lane, token, "48888", 2, module, (uint64_t)2,
+        put(c, RG_OP_rgModuleEnumerate, thread, token, "48888", 2, module, (uint64_t)2,
             handle(RG_KIND_FUNCTION, 5), handle(RG_KIND_FUNCTION, 6));
         return 0;
     case 15:
-        put(c, RG_OP_cuCtxDestroy_v2, lane, token, "8", handle(RG_KIND_CONTEXT, 1));
-        put(c, RG_OP_cuCtxCreate_v2, lane, token, "448", 0, 0, rg_handle_make(RG_KIND_CONTEXT, 1, chance(5)));
+        put(c, RG_OP_cuCtxDestroy_v2, thread, token, "8", handle(RG_KIND_CONTEXT, 1));
+        put(c, RG_OP_cuCtxCreate_v2, thread, token, "448", 0, 0,
+            rg_handle_make(RG_KIND_CONTEXT, 1, chance(5)));
         return 0;
     case 16:
-        put(c, RG_OP_cuDevicePrimaryCtxRelease_v2, lane, token, "4", 0);
-        put(c, RG_OP_rgThreadEnd, lane, 0, "");
+        put(c, RG_OP_cuDevicePrimaryCtxRelease_v2, thread, token, "4", 0);
+        put(c, RG_OP_rgThreadEnd, thread, 0, "");
         return 0;
     case 17:
-        put(c, RG_OP_rgLaunch, lane, token, "844444444848bb", function, 1, 1, 1, 1, 1, 1, 0, 0, zero, 1,
+        put(c, RG_OP_rgLaunch, thread, token, "844444444848bb", function, 1, 1, 1, 1, 1, 1, 0, 0, zero, 1,
             stream, "", (size_t)0, &attribute, sizeof attribute);
         return 0;
     case 18:
-        put(c, RG_OP_rgEventWatch, lane, token, "88", number, event);
-        put(c, RG_OP_rgStreamAsk, lane, token, "88", number, stream);
-        put(c, RG_OP_rgDefaultStreamAsk, lane, token, "88", number, (uint64_t)chance(3));
+        put(c, RG_OP_rgEventWatch, thread, token, "88", number, event);
+        put(c, RG_OP_rgStreamAsk, thread, token, "88", number, stream);
+        put(c, RG_OP_rgDefaultStreamAsk, thread, token, "88", number, (uint64_t)chance(3));
         return 0;
     case 19:
-        put(c, RG_OP_rgMemMayRecall, lane, token, "");
-        put(c, RG_OP_rgPoolsSettle, lane, token, "");
-        put(c, RG_OP_rgMemAhead, lane, token, "84884488", number, chance(3), (uint64_t)(1 + chance(9)), zero,
-            0, chance(9), zero, zero);
+        put(c, RG_OP_rgMemMayRecall, thread, token, "");
+        put(c, RG_OP_rgPoolsSettle, thread, token, "");
+        put(c, RG_OP_rgMemAhead, thread, token, "84884488", number, chance(3), (uint64_t)(1 + chance(9)),
+            zero, 0, chance(9), zero, zero);
         wish = (struct rg_prealloc_hint){
             .slab_id = wish.slab_id + 1000, .size = 1 + chance(9), .kind = chance(2), .count = chance(9)};
-        put(c, RG_OP_rgMemForesee, lane, token, "8b", sizeof wish, &wish, sizeof wish);
-        put(c, RG_OP_rgMemReturn, lane, token, "8", chance(2) ? wish.slab_id : (uint64_t)chance(9));
+        put(c, RG_OP_rgMemForesee, thread, token, "8b", sizeof wish, &wish, sizeof wish);
+        put(c, RG_OP_rgMemReturn, thread, token, "8", chance(2) ? wish.slab_id : (uint64_t)chance(9));
         return 0;
     case 20:
-        put(c, RG_OP_rgCreditTell, lane, token, "8", (uint64_t)chance(1u << 20));
-        put(c, RG_OP_rgCreditAsk, lane, token, "");
+        put(c, RG_OP_rgCreditTell, thread, token, "8", (uint64_t)chance(1u << 20));
+        put(c, RG_OP_rgCreditAsk, thread, token, "");
         return 0;
     case 21:
-        put(c, RG_OP_rgEventWatchTimed, lane, token, "8848", number, event, 1 + chance(2), event);
-        put(c, RG_OP_rgEventWait, lane, token, "848", event, 1 + chance(2), event);
-        put(c, RG_OP_rgEventAsk, lane, token, "88", number, event);
+        put(c, RG_OP_rgEventWatchTimed, thread, token, "8848", number, event, 1 + chance(2), event);
+        put(c, RG_OP_rgEventWait, thread, token, "848", event, 1 + chance(2), event);
+        put(c, RG_OP_rgEventAsk, thread, token, "88", number, event);
         if (chance(2))
-            put(c, RG_OP_cuEventDestroy_v2, lane, token, "8", event);
+            put(c, RG_OP_cuEventDestroy_v2, thread, token, "8", event);
         return 0;
     case 22: /* runs out of memory, upon which what is ready is asked for */
-        put(c, RG_OP_cuMemAlloc_v2, lane, token, "8", (uint64_t)2 << 20);
-        put(c, RG_OP_rgMemTake, lane, token, "88488", number, 0x700000000000 + 65536ull * chance(4),
+        put(c, RG_OP_cuMemAlloc_v2, thread, token, "8", (uint64_t)2 << 20);
+        put(c, RG_OP_rgMemTake, thread, token, "88488", number, 0x700000000000 + 65536ull * chance(4),
             chance(3), zero, zero);
         return 0;
     case 23:
-        put(c, RG_OP_rgModuleDescribe, lane, token, "8", module);
-        put(c, RG_OP_rgLibraryDescribe, lane, token, "8", library);
-        put(c, RG_OP_rgModuleTake, lane, token, "88", module, library);
+        put(c, RG_OP_rgModuleDescribe, thread, token, "8", module);
+        put(c, RG_OP_rgLibraryDescribe, thread, token, "8", library);
+        put(c, RG_OP_rgModuleTake, thread, token, "88", module, library);
         return 0;
     case 24:
         digest = rg_digest_of_bytes(&(struct rg_digest_part){ptx, sizeof ptx}, 1);
-        put(c, RG_OP_rgImageNamed, lane, token, "888b", number, (uint64_t)sizeof ptx, transfer, digest.bytes,
-            sizeof digest.bytes);
+        put(c, RG_OP_rgImageNamed, thread, token, "888b", number, (uint64_t)sizeof ptx, transfer,
+            digest.bytes, sizeof digest.bytes);
         return 0;
     case 25:
-        put(c, RG_OP_rgImagePreload, lane, token, "88", chance(2) ? 1 : number, library);
+        put(c, RG_OP_rgImagePreload, thread, token, "88", chance(2) ? 1 : number, library);
         if (chance(2))
-            put(c, RG_OP_cuLibraryUnload, lane, token, "8", library);
+            put(c, RG_OP_cuLibraryUnload, thread, token, "8", library);
         return 0;
     case 26:
-        put(c, RG_OP_rgPrimaryTake, lane, token, "48", 0, handle(RG_KIND_CONTEXT, chance(2)));
-        put(c, RG_OP_cuStreamDestroy_v2, lane, token, "8", stream);
+        put(c, RG_OP_rgPrimaryTake, thread, token, "48", 0, handle(RG_KIND_CONTEXT, chance(2)));
+        put(c, RG_OP_cuStreamDestroy_v2, thread, token, "8", stream);
         return 0;
     case 27:
         box = some_box(true);
-        put(c, RG_OP_rgBoxIn, lane, token, "4r88", chance(2), &box, sizeof box, chance(2) ? array : 0,
+        put(c, RG_OP_rgBoxIn, thread, token, "4r88", chance(2), &box, sizeof box, chance(2) ? array : 0,
             stream);
         return box.WidthInBytes * box.Height * box.Depth;
     case 28:
@@ -369,38 +370,38 @@ static size_t put_some(struct client *c, unsigned which)
             chance(2)   ? RG_OP_rgBoxInDeferred
             : chance(2) ? RG_OP_rgBoxOut
                         : RG_OP_rgBoxOutDeferred,
-            lane, token, "8r88", transfer, &box, sizeof box, zero, stream);
+            thread, token, "8r88", transfer, &box, sizeof box, zero, stream);
         return 0;
     case 29:
-        put(c, RG_OP_rgUnifiedOpen, lane, token, "");
-        put(c, RG_OP_rgHostMap, lane, token, "88", 0x300000000000, (uint64_t)8192);
+        put(c, RG_OP_rgUnifiedOpen, thread, token, "");
+        put(c, RG_OP_rgHostMap, thread, token, "88", 0x300000000000, (uint64_t)8192);
         return 0;
     case 30:
-        return put_graph(c, lane, function);
+        return put_graph(c, thread, function);
     case 31:
-        put(c, RG_OP_rgGraphMake, lane, token, "848", (uint64_t)2, chance(2), handle(RG_KIND_GRAPH, 8));
-        put(c, RG_OP_rgGraphRun, lane, token, "88", handle(RG_KIND_GRAPH, 8), stream);
-        put(c, RG_OP_rgGraphDrop, lane, token, "8", handle(RG_KIND_GRAPH, 8));
+        put(c, RG_OP_rgGraphMake, thread, token, "848", (uint64_t)2, chance(2), handle(RG_KIND_GRAPH, 8));
+        put(c, RG_OP_rgGraphRun, thread, token, "88", handle(RG_KIND_GRAPH, 8), stream);
+        put(c, RG_OP_rgGraphDrop, thread, token, "8", handle(RG_KIND_GRAPH, 8));
         return 0;
     case 32:
-        put_shared(c, lane, token, event);
-        put(c, RG_OP_rgCoredumpSet, lane, token, "48b", chance(9), (uint64_t)(width % 9), bulk, width % 9);
-        put(c, RG_OP_rgCoredumpGetGlobal, lane, token, "448", chance(9), chance(2), (uint64_t)width);
+        put_shared(c, thread, token, event);
+        put(c, RG_OP_rgCoredumpSet, thread, token, "48b", chance(9), (uint64_t)(width % 9), bulk, width % 9);
+        put(c, RG_OP_rgCoredumpGetGlobal, thread, token, "448", chance(9), chance(2), (uint64_t)width);
         return 0;
     case 33:
-        put(c, RG_OP_rgLinkCreate, lane, token, "488888", 0, (uint64_t)chance(100), (uint64_t)chance(100),
+        put(c, RG_OP_rgLinkCreate, thread, token, "488888", 0, (uint64_t)chance(100), (uint64_t)chance(100),
             link, zero, zero);
-        put(c, RG_OP_rgLinkAdd, lane, token, "4848888", chance(7), chance(2) ? 1 : number, 0, link, zero,
+        put(c, RG_OP_rgLinkAdd, thread, token, "4848888", chance(7), chance(2) ? 1 : number, 0, link, zero,
             zero, zero);
         return 0;
     case 34:
-        put(c, RG_OP_rgLinkComplete, lane, token, "8", link);
-        put(c, RG_OP_rgLinkRead, lane, token, "888", (uint64_t)chance(9), (uint64_t)chance(99), link);
+        put(c, RG_OP_rgLinkComplete, thread, token, "8", link);
+        put(c, RG_OP_rgLinkRead, thread, token, "888", (uint64_t)chance(9), (uint64_t)chance(99), link);
         if (chance(2))
-            put(c, RG_OP_cuLinkDestroy, lane, token, "8", link);
+            put(c, RG_OP_cuLinkDestroy, thread, token, "8", link);
         return 0;
     default:
-        put(c, 1 + chance(RG_OP_COUNT - 1), lane, token, "b", bulk, (size_t)chance(60));
+        put(c, 1 + chance(RG_OP_COUNT - 1), thread, token, "b", bulk, (size_t)chance(60));
         return 0;
     }
 }

@@ -29,9 +29,9 @@ static CUresult not_ready(CUstream stream)
 }
 
 /* Sends a record and waits for its answer, whatever that is. */
-#define DO(c, lane, op, ...)                                                                                 \
+#define DO(c, thread, op, ...)                                                                               \
     do {                                                                                                     \
-        put(c, op, lane, 7, __VA_ARGS__);                                                                    \
+        put(c, op, thread, 7, __VA_ARGS__);                                                                  \
         send_batch(c);                                                                                       \
         take_reply(c);                                                                                       \
     } while (0)
@@ -44,9 +44,9 @@ static void take_reply(struct client *c)
     CHECK(c->got.kind == RG_MESSAGE_REPLY && c->got.reply.token == 7);
 }
 
-static void use(struct client *c, uint32_t lane, uint64_t address)
+static void use(struct client *c, uint32_t thread, uint64_t address)
 {
-    put(c, RG_OP_cuMemsetD8Async, lane, 7, "8488", address, 1, (uint64_t)64, (uint64_t)0);
+    put(c, RG_OP_cuMemsetD8Async, thread, 7, "8488", address, 1, (uint64_t)64, (uint64_t)0);
     send_batch(c);
     take_reply(c);
     CHECK(c->got.reply.result == CUDA_SUCCESS);

@@ -192,9 +192,9 @@ static void put_library_load(struct client *c, uint32_t token, uint64_t made)
         (uint64_t)0, (uint64_t)0, (uint64_t)0, (uint64_t)0);
 }
 
-static void put_get(struct client *c, uint32_t lane, uint32_t token, uint64_t made, uint64_t module)
+static void put_get(struct client *c, uint32_t thread, uint32_t token, uint64_t made, uint64_t module)
 {
-    put(c, RG_OP_rgModuleGetFunction, lane, token, "88s", made, module, "name");
+    put(c, RG_OP_rgModuleGetFunction, thread, token, "88s", made, module, "name");
 }
 
 /* What was put last is being executed, and others' records pass. */

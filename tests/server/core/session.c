@@ -12,7 +12,6 @@
 #include "server/timeline/times.h"
 #include "tests/server/raw_client.h"
 
-#include <dlfcn.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -661,12 +660,7 @@ static void test_times(void)
 int main(int argc, char **argv)
 {
     CHECK(argc == 2);
-    void *library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        fprintf(stderr, "%s\n", dlerror());
-    CHECK(library);
-    rg_driver_resolve(library);
-    CHECK(rg_driver.cuInit(0) == CUDA_SUCCESS);
+    load_driver(argv[1]);
 #define RUN(test) fprintf(stderr, "%s\n", #test), test()
     RUN(test_copies);
     RUN(test_waits_do_not_hold_up_others);

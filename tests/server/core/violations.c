@@ -37,11 +37,11 @@ static struct client *begin(void)
 }
 
 /* Sends one record with its header changed. */
-static struct client *with_header(unsigned op, uint32_t size, unsigned flags, uint32_t lane)
+static struct client *with_header(unsigned op, uint32_t size, unsigned flags, uint32_t thread)
 {
     struct client *c = client_create();
     put(c, RG_OP_rgThreadEnd, 0, 0, "88", (uint64_t)0, (uint64_t)0);
-    struct rg_record record = {.size = size, .op = (uint16_t)op, .flags = (uint16_t)flags, .thread = lane};
+    struct rg_record record = {.size = size, .op = (uint16_t)op, .flags = (uint16_t)flags, .thread = thread};
     memcpy(c->batch + sizeof(struct rg_message_header), &record, sizeof record);
     send_batch(c);
     return c;
@@ -74,7 +74,7 @@ static void test_headers(void)
     expect_violation(with_header(0xffff, 32, 0, 0), "unknown operation");
     expect_violation(with_header(RG_OP_rgThreadEnd, 32, 2, 0), "flags");
     expect_violation(with_header(RG_OP_rgThreadEnd, 32, RG_RECORD_AWAITED, 0), "has no answer");
-    expect_violation(with_header(RG_OP_rgThreadEnd, 32, 0, RG_CLIENT_THREADS_MAX), "lane");
+    expect_violation(with_header(RG_OP_rgThreadEnd, 32, 0, RG_CLIENT_THREADS_MAX), "thread");
     expect_violation(with_message(RG_MESSAGE_BATCH, 1, 1, 2, 40), "out of sequence");
     expect_violation(with_message(RG_MESSAGE_BATCH, 1, 0, 1, 24), "without records");
     expect_violation(with_message(RG_MESSAGE_BATCH, 1, 3, 1, 24), "fewer records");

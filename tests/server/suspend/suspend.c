@@ -8,7 +8,6 @@
 #include "generated/server/driver.h"
 #include "tests/server/raw_client.h"
 
-#include <dlfcn.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -82,9 +81,9 @@ static struct client *begin(uint64_t idle_ns, uint64_t end_ns)
     return c;
 }
 
-static void ask_data(struct client *c, unsigned lane, uint32_t token)
+static void ask_data(struct client *c, unsigned thread, uint32_t token)
 {
-    put(c, RG_OP_rgCopyOut, lane, token, "888888", memory, (uint64_t)SIZE, (uint64_t)SIZE, (uint64_t)1,
+    put(c, RG_OP_rgCopyOut, thread, token, "888888", memory, (uint64_t)SIZE, (uint64_t)SIZE, (uint64_t)1,
         (uint64_t)0, (uint64_t)0);
     send_batch(c);
 }
@@ -475,12 +474,7 @@ static void test_memory_is_lost(void)
 int main(int argc, char **argv)
 {
     CHECK(argc == 2);
-    void *library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        fprintf(stderr, "%s\n", dlerror());
-    CHECK(library);
-    rg_driver_resolve(library);
-    CHECK(rg_driver.cuInit(0) == CUDA_SUCCESS);
+    load_driver(argv[1]);
     real = rg_driver;
     rg_driver.cuCheckpointProcessCheckpoint = checkpoint;
     rg_driver.cuCheckpointProcessRestore = restore;
