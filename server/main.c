@@ -206,6 +206,9 @@ static const char *take_signal(struct rg_worker *worker, int signal_fd)
     if (info.ssi_int == RG_END_LEASE)
         return "the lease of the pool by which it was begun is over: it was given back, its time has passed, "
                "or who held it has gone";
+    if (info.ssi_int == RG_END_WANTED)
+        return "it was ended on the server, by its user or by the server's operator (the status page, or "
+               "remote-gpud end)";
     if (info.ssi_int == RG_END_REVOKED)
         return "your right to use this server was revoked; ask its operator";
     if (info.ssi_int == RG_END_EXPIRED)

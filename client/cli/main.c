@@ -42,6 +42,11 @@ static const struct rg_subcommand subcommands[] = {
      "there\n"
      "is room, 1 a quota is used up, 125 a server could not be asked.",
      rg_cli_quota, false},
+    {"page", RG_CLI_PAGE, "[OPTION…]", "print a link to a server's status page, where you are known by it",
+     "Prints the address of the server's status page (its --http) with a secret: a browser that opens it is "
+     "you there\n"
+     "for 8 hours. The link works once, within 5 minutes; give it to nobody.",
+     rg_cli_page, false},
     {"request", RG_CLI_REQUEST, "[OPTION…]", "get GPUs of a pool, and keep them over several runs",
      "Asks a server of a pool for GPUs and prints the lease, by which `remote-gpu run --lease` uses them "
      "until\n"

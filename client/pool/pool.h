@@ -49,8 +49,10 @@ struct rg_pool_wish {
     bool spread;         /* several servers will do */
     const char *project; /* NULL: none */
     const char *user;    /* whose it is to be; NULL: of whoever asks. Of others for operators alone */
-    const char *id;      /* 16 hexadecimal digits, for operators alone; NULL: the pool's choice */
-    bool kept;           /* for `seconds`, until it is released */
+    const char
+        *job; /* what it is for, for people and metrics: a batch system's number; NULL: nothing is said */
+    const char *id; /* 16 hexadecimal digits, for operators alone; NULL: the pool's choice */
+    bool kept;      /* for `seconds`, until it is released */
     uint64_t seconds;
     bool waits; /* in the queue, for `wait_seconds` */
     uint64_t wait_seconds;

@@ -70,6 +70,7 @@ enum rg_purpose {
         11, /* the certificate shown is for a session that runs, which then lasts as long as it */
     RG_PURPOSE_USAGE = 120,     /* what has been used (proto/accounts/usage.h) */
     RG_PURPOSE_QUOTA = 121,     /* what may be used */
+    RG_PURPOSE_PAGE = 122,      /* a link to the server's status page, for who asks */
     RG_PURPOSE_PEER = 140,      /* a connection between two servers, for sessions of one client */
     RG_PURPOSE_INTRODUCE = 141, /* make one, to the server that is named */
     RG_PURPOSE_INVITE = 142,    /* an invitation of a session of the client's, for another one of its */

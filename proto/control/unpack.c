@@ -220,6 +220,7 @@ static enum rg_status get_client_hello(struct rg_client_hello *to, const Rg__Cli
         from->purpose != RG__CLIENT_HELLO__PURPOSE__RENEW &&
         from->purpose != RG__CLIENT_HELLO__PURPOSE__STAY &&
         from->purpose != RG__CLIENT_HELLO__PURPOSE__USAGE &&
+        from->purpose != RG__CLIENT_HELLO__PURPOSE__PAGE &&
         from->purpose != RG__CLIENT_HELLO__PURPOSE__PEER &&
         from->purpose != RG__CLIENT_HELLO__PURPOSE__INTRODUCE &&
         from->purpose != RG__CLIENT_HELLO__PURPOSE__INVITE &&

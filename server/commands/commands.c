@@ -20,7 +20,9 @@ enum {
     USAGE = 1u << 3,
     SUSPEND = 1u << 4,
     RESUME = 1u << 5,
-    DRAIN = 1u << 6
+    DRAIN = 1u << 6,
+    END = 1u << 7,
+    PAGE = 1u << 8
 };
 
 struct rg_subcommand_of_server {
@@ -58,6 +60,17 @@ static const struct rg_subcommand_of_server subcommands[] = {
      rg_command_suspend, 1, 1},
     {"resume", RESUME, "[OPTION…] SESSION", "bring a suspended session back",
      "Brings the GPU memory of a session back that was suspended, however it was.", rg_command_resume, 1, 1},
+    {"end", END, "[OPTION…] SESSION", "end a session",
+     "Ends a session at once; its program is told that somebody has. remote-gpu list shows the numbers of "
+     "sessions.",
+     rg_command_end, 1, 1},
+    {"page", PAGE, "[OPTION…]", "print a link to the status page, where you are the operator by it",
+     "Prints the address of the status page of the server that runs (its --http) with a secret: a browser "
+     "that opens "
+     "it sees and\n"
+     "does everything that an operator may, for 8 hours. The link works once, within 5 minutes; give it to "
+     "nobody.",
+     rg_command_page, 0, 0},
     {"drain", DRAIN, "[OPTION…]", "take no new sessions, and leave the pool",
      "From now on the server takes no new sessions, and its pool gives out none of its GPUs; sessions that "
      "run go on. When\n"

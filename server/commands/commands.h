@@ -1,6 +1,6 @@
 /*
  * commands.h - remote-gpud token, users, revoke and usage: what an operator does with the state folder, while the server runs or not;
- * suspend and resume, which ask the server that runs with it.
+ * suspend, resume, end, drain and page, which ask the server that runs with it.
  *
  * Happy path: rg_command_load takes the command line, then the caller reads the server's configuration (which may name another state
  * folder, or an authority of the operator's), and rg_command_run does it under the folder's lock; a running server notices within a
@@ -74,6 +74,8 @@ int rg_command_usage(const struct rg_command *command, const struct rg_command_s
 int rg_command_revoke(const struct rg_command *command, const struct rg_command_server *server);
 int rg_command_suspend(const struct rg_command *command, const struct rg_command_server *server);
 int rg_command_drain(const struct rg_command *command, const struct rg_command_server *server);
+int rg_command_end(const struct rg_command *command, const struct rg_command_server *server);
+int rg_command_page(const struct rg_command *command, const struct rg_command_server *server);
 int rg_command_resume(const struct rg_command *command, const struct rg_command_server *server);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * request.h - what remote-gpud suspend, resume and drain ask of a running server, by a socket in its state folder, which is for the server's
+ * request.h - what remote-gpud suspend, resume, end, drain and page ask of a running server, by a socket in its state folder, which is for the server's
  * user and root alone: one request of fixed size on each connection, and one answer.
  */
 #ifndef RG_SERVER_COMMANDS_REQUEST_H
@@ -17,7 +17,9 @@ enum rg_request_kind {
     RG_REQUEST_HOLD,
     RG_REQUEST_RESUME,
     RG_REQUEST_DRAIN,
-    RG_REQUEST_UNDRAIN
+    RG_REQUEST_UNDRAIN,
+    RG_REQUEST_END,
+    RG_REQUEST_PAGE /* `why` is the address, with a secret that works once */
 };
 
 struct rg_server_request {

@@ -1,4 +1,4 @@
-/* suspend.c - remote-gpud suspend, resume and drain: asks the running server, and waits for what came of it. */
+/* suspend.c - remote-gpud suspend, resume, end, drain and page: asks the running server, and waits for what came of it. */
 #include "common/base/cleanup.h"
 #include "common/base/log.h"
 #include "common/base/packet.h"
@@ -84,6 +84,29 @@ int rg_command_suspend(const struct rg_command *command, const struct rg_command
 int rg_command_resume(const struct rg_command *command, const struct rg_command_server *server)
 {
     return run(command, server, RG_REQUEST_RESUME);
+}
+
+int rg_command_end(const struct rg_command *command, const struct rg_command_server *server)
+{
+    return run(command, server, RG_REQUEST_END);
+}
+
+int rg_command_page(const struct rg_command *command, const struct rg_command_server *server)
+{
+    struct rg_state state;
+    struct rg_server_reply reply = {0};
+    const struct rg_server_request request = {RG_REQUEST_VERSION, RG_REQUEST_PAGE, 0};
+    if (!rg_command_open(command, server, &state))
+        return RG_COMMAND_FAILED;
+    const bool answered = ask(&state, &request, PATIENCE_MS, &reply);
+    rg_state_close(&state);
+    if (answered && reply.done)
+        puts(reply.why);
+    else if (answered)
+        rg_error("%s", reply.why);
+    const bool done = answered && reply.done;
+    explicit_bzero(&reply, sizeof reply);
+    return done ? RG_COMMAND_DONE : RG_COMMAND_FAILED;
 }
 
 int rg_command_drain(const struct rg_command *command, const struct rg_command_server *server)

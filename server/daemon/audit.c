@@ -99,8 +99,9 @@ void rg_audit_no_grants(void)
 
 void rg_audit(const struct rg_audit *what)
 {
-    static const char *const names[] = {"grant", "refuse", "join",  "renew", "revoke",
-                                        "token", "expire", "lease", "quota"};
+    static const char *const names[] = {"grant",   "refuse",  "join",   "renew", "revoke", "token",
+                                        "expire",  "lease",   "quota",  "link",  "login",  "drain",
+                                        "undrain", "suspend", "resume", "end"};
     char user[NAME_SIZE], from[NAME_SIZE], why[TEXT_SIZE], serial[48], line[LINE_SIZE], entry[ENTRY_SIZE];
     struct text text = {line, sizeof line, 0}, fields = {entry, sizeof entry, 0};
     const bool by_operator =

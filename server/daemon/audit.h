@@ -1,7 +1,7 @@
 /*
  * audit.h - the audit log: a line for each session that was granted, each client that was refused, each token that was made,
  * each certificate that was given, each user and certificate that was revoked and each session that ended because of it, or because
- * its certificate expired. Who,
+ * its certificate expired, and for what operators and users do by commands and the status page. Who,
  * from where, what, why; never a secret.
  *
  *   audit: event=grant user="alice" serial=01ab from="10.0.0.7:40312" session=3 gpus=0,1 encrypted=yes
@@ -31,6 +31,13 @@ enum rg_audit_event {
     RG_AUDIT_EXPIRE, /* a session has outlived its certificate */
     RG_AUDIT_LEASE,  /* a lease of the pool that an operator takes or renews for somebody: `from` is who */
     RG_AUDIT_QUOTA,  /* a session has outlived the GPU hours of its user, group or project */
+    RG_AUDIT_LINK,   /* a link to the status page was made */
+    RG_AUDIT_LOGIN,  /* somebody has used it */
+    RG_AUDIT_DRAIN, /* who wants it: an operator's command, or somebody by way of the page; likewise those below */
+    RG_AUDIT_UNDRAIN,
+    RG_AUDIT_SUSPEND,
+    RG_AUDIT_RESUME,
+    RG_AUDIT_END,
 };
 
 struct rg_audit {

@@ -10,6 +10,7 @@
 #define RG_SERVER_DAEMON_BOARD_H
 
 #include "server/daemon/driver.h"
+#include "server/daemon/history.h"
 
 #include <stdatomic.h>
 
@@ -47,6 +48,7 @@ struct rg_board {
     uint32_t max_sessions, n_sessions;
     uint64_t looked_ns; /* rg_now_ns() when the devices' free memory was this */
     struct rg_driver driver;
+    struct rg_history history;
     struct rg_gauges gauges;           /* as they were when somebody last asked for a look */
     struct rg_session_info sessions[]; /* max_sessions */
 };

@@ -13,6 +13,8 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "server/daemon/audit.h"
+#include "server/daemon/gauges.h"
+#include "server/daemon/job_map.h"
 #include "server/daemon/notify.h"
 #include "server/daemon/requests.h"
 #include "server/daemon/startup.h"
@@ -46,10 +48,11 @@ struct daemon {
     struct rg_startup startup;
     int signals;
     struct rg_requests requests; /* of the operator's commands */
-    uint64_t requests_ns;        /* when to look what has come of them */
-    uint64_t measure_ns;         /* when sessions are measured next */
-    uint64_t reload_ns;          /* when certificates are looked at by themselves */
-    bool replaced;               /* SIGUSR1: another program is to take its place when there is no session */
+    struct rg_job_map job_map;
+    uint64_t requests_ns; /* when to look what has come of them */
+    uint64_t measure_ns;  /* when sessions are measured next */
+    uint64_t reload_ns;   /* when certificates are looked at by themselves */
+    bool replaced;        /* SIGUSR1: another program is to take its place when there is no session */
     int status;
     enum phase phase;
     uint64_t phase_ends_ns; /* WAITING, ENDING: when the next one begins */
@@ -98,7 +101,8 @@ static bool start(struct daemon *daemon)
         (void)rg_requests_open(&daemon->requests, rg_identity_folder(identity));
     }
     /* While a driver is tried, signals end us as usual. */
-    if (!rg_startup_find_driver(startup))
+    if (!rg_startup_find_driver(startup) ||
+        !rg_job_map_open(&daemon->job_map, daemon->settings->job_mapping_dir, &daemon->monitor.driver))
         return false;
     rg_audit_open(NULL);
     if (daemon->settings->no_grants)
@@ -159,6 +163,9 @@ static void reload(struct daemon *daemon)
         rg_info("SIGHUP is ignored: settings are read at the start only");
     }
     rg_monitor_reload_rules(&daemon->monitor);
+    if (daemon->settings->http_token_file &&
+        !rg_logins_load_bearer(&daemon->monitor.logins, daemon->settings->http_token_file))
+        rg_warn("the token before it stays");
     if (serving)
         rg_notify("READY=1");
 }
@@ -175,7 +182,8 @@ static void handle_signals(struct daemon *daemon)
             rg_pool_reap(&daemon->monitor.pool);
             if (rg_frontend_reap(&daemon->monitor.frontend))
                 rg_monitor_forget(&daemon->monitor);
-            (void)rg_frontend_reap(&daemon->monitor.http.process);
+            if (rg_frontend_reap(&daemon->monitor.http.process))
+                rg_requests_forget_page(&daemon->requests);
             break;
         case SIGHUP:
             reload(daemon);
@@ -225,6 +233,8 @@ static int next_timeout(struct daemon *daemon)
     due = beat < due ? beat : due;
     const uint64_t http = rg_http_revive(&daemon->monitor.http);
     due = http < due ? http : due;
+    const uint64_t history = rg_gauges_sample(&daemon->monitor);
+    due = history < due ? history : due;
     const uint64_t accounts = see_to_accounts(daemon);
     due = accounts < due ? accounts : due;
     const uint64_t pool = rg_pool_revive(&daemon->monitor.pool);
@@ -293,6 +303,7 @@ static void serve_once(struct daemon *daemon)
         enter(daemon, WAITING);
     }
     rg_pool_count(&monitor->pool, &monitor->sessions);
+    rg_job_map_update(&daemon->job_map, &monitor->sessions, &monitor->pool);
     if (daemon->phase != SERVING && daemon->phase != KILLING && rg_now_ns() >= daemon->phase_ends_ns)
         enter(daemon, daemon->phase + 1);
 }
@@ -310,7 +321,8 @@ int rg_daemon_run(const struct rg_daemon_settings *settings)
     if (!daemon)
         return EXIT_CANNOT_START;
     daemon->settings = settings;
-    daemon->signals = daemon->requests.fd = daemon->requests.folder = -1;
+    daemon->signals = daemon->requests.fd = daemon->requests.folder = daemon->job_map.folder = -1;
+    daemon->monitor.requests = &daemon->requests;
     daemon->requests_ns = daemon->reload_ns = UINT64_MAX;
     daemon->startup.settings = settings;
     daemon->startup.monitor = &daemon->monitor;
@@ -320,6 +332,7 @@ int rg_daemon_run(const struct rg_daemon_settings *settings)
     const int status = started ? daemon->status : EXIT_CANNOT_START;
     rg_listeners_close(&daemon->startup.listeners);
     rg_requests_close(&daemon->requests);
+    rg_job_map_close(&daemon->job_map);
     struct rg_sandboxes *sandboxes = daemon->monitor.sandboxes;
     rg_monitor_fini(&daemon->monitor);
     rg_sandboxes_close(sandboxes);

@@ -34,18 +34,17 @@ enum { N_KEPT = sizeof kept / sizeof *kept };
 const struct rg_frontend_program rg_frontend_program = {"frontend", "the frontend", "talks to clients",
                                                         "sessions go on", false};
 const struct rg_frontend_program rg_http_program = {"http", "the process that answers HTTP", "answers HTTP",
-                                                    "sessions know nothing of it", false};
+                                                    "sessions know nothing of it", true};
 
 void rg_frontend_init(struct rg_frontend_process *frontend, const struct rg_frontend_program *program,
                       const struct rg_monitor_settings *settings, int board, const int *listeners)
 {
-    *frontend = (struct rg_frontend_process){.program = program,
-                                             .settings = settings,
-                                             .fds = {board},
-                                             .n_fds = 1 + settings->n_listeners,
-                                             .tls_file = -1,
-                                             .socket = -1};
-    memcpy(frontend->fds + 1, listeners, settings->n_listeners * sizeof *listeners);
+    *frontend =
+        (struct rg_frontend_process){.program = program, .settings = settings, .tls_file = -1, .socket = -1};
+    if (board >= 0)
+        frontend->fds[frontend->n_fds++] = board;
+    memcpy(frontend->fds + frontend->n_fds, listeners, settings->n_listeners * sizeof *listeners);
+    frontend->n_fds += settings->n_listeners;
 }
 
 static void tell_tls(struct rg_frontend_process *frontend)

@@ -31,7 +31,8 @@ extern const struct rg_frontend_program rg_frontend_program, rg_http_program;
 struct rg_frontend_process {
     const struct rg_frontend_program *program; /* NULL: none is wanted */
     const struct rg_monitor_settings *settings;
-    int fds[RG_MONITOR_FDS_MAX]; /* that it gets: the board, then the listeners; the caller's */
+    int fds
+        [RG_MONITOR_FDS_MAX]; /* that it gets: the board, if it gets one, then the listeners; the caller's */
     unsigned n_fds;
     int tls_file; /* what TLS needs; -1: there is no TLS */
     struct rg_monitor_tls tls;
@@ -43,6 +44,7 @@ struct rg_frontend_process {
     unsigned unanswered;    /* words, since it last gave a sign of life: RG_ASK_READY, RG_ASK_ALIVE */
 };
 
+/** `board`: -1: it gets none. */
 void rg_frontend_init(struct rg_frontend_process *frontend, const struct rg_frontend_program *program,
                       const struct rg_monitor_settings *settings, int board, const int *listeners);
 /** What TLS needs from now on, for this frontend and those that take its place. RG_ERR_NO_MEMORY was said. */

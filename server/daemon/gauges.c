@@ -108,3 +108,42 @@ void rg_gauges_look(struct rg_monitor *monitor)
     monitor->board->gauges = *gauges;
     rg_board_end(monitor->board);
 }
+
+static uint8_t percent(uint64_t part, uint64_t whole)
+{
+    return whole == 0 ? 0 : part >= whole ? 100 : (uint8_t)((double)part / (double)whole * 100 + 0.5);
+}
+
+static void add_point(struct rg_monitor *monitor, uint64_t passed_ns)
+{
+    const struct rg_shares *shares = &monitor->sessions.shares;
+    struct rg_history *history = &monitor->board->history;
+    for (uint32_t i = 0; i < shares->n_devices; i++) {
+        const struct rg_gauge_device *gauge = &monitor->board->gauges.devices[i];
+        history->devices[i][history->next] = (struct rg_history_point){
+            .busy = percent(gauge->busy_ns - monitor->sampled.busy_ns[i], passed_ns),
+            .memory = percent(gauge->held, shares->devices[i].total)};
+    }
+    history->next = (history->next + 1) % RG_HISTORY_POINTS;
+    history->n += history->n < RG_HISTORY_POINTS;
+}
+
+uint64_t rg_gauges_sample(struct rg_monitor *monitor)
+{
+    struct rg_sampled *sampled = &monitor->sampled;
+    const uint64_t now = rg_now_ns(), period = RG_HISTORY_PERIOD_S * 1000000000ull;
+    if (!monitor->board || (!monitor->http.listener && !monitor->pool.wanted))
+        return UINT64_MAX;
+    if (sampled->at_ns && now - sampled->at_ns < period)
+        return sampled->at_ns + period;
+    rg_gauges_look(monitor);
+    if (sampled->at_ns) {
+        rg_board_begin(monitor->board);
+        add_point(monitor, now - sampled->at_ns);
+        rg_board_end(monitor->board);
+    }
+    sampled->at_ns = now;
+    for (uint32_t i = 0; i < RG_DEVICES_MAX; i++)
+        sampled->busy_ns[i] = monitor->board->gauges.devices[i].busy_ns;
+    return now + period;
+}

@@ -18,4 +18,7 @@ void rg_gauges_refused(struct rg_sessions *sessions, const struct rg_monitor_ref
 /** Shows on the board how everything is now, but for the sessions' own figures (rg_sessions_show_usage). */
 void rg_gauges_look(struct rg_monitor *monitor);
 
+/** Makes a point of the last hour's history, if it is time and somebody may want to see it. Returns when the next one is due. */
+uint64_t rg_gauges_sample(struct rg_monitor *monitor);
+
 #endif

@@ -1,13 +1,13 @@
 /* http_process.c - see http_process.h. */
 #include "server/daemon/http_process.h"
 
-#include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/packet.h"
-#include "server/daemon/gauges.h"
 #include "server/daemon/monitor.h"
 #include "server/daemon/question.h"
+#include "server/daemon/readers.h"
 #include "server/daemon/reply.h"
+#include "transport/address.h"
 #include "transport/connect/connect.h"
 
 #include <ctype.h>
@@ -47,19 +47,52 @@ bool rg_http_check_settings(const struct rg_daemon_settings *settings)
         return true;
     if (!find_address(settings->http, address, sizeof address, &local))
         return false;
-    if (local)
-        return true;
-    if (settings->allow_unauthenticated) {
-        rg_warn("--http %s will be open to everybody who can reach it, and is not encrypted "
-                "(--allow-unauthenticated)",
+    if (!local && settings->allow_unauthenticated)
+        rg_warn("--http %s will show everybody who can reach it who uses what (--allow-unauthenticated)",
                 settings->http);
-        return true;
+    return true;
+}
+
+bool rg_http_wants_tls(const struct rg_daemon_settings *settings)
+{
+    char address[ADDRESS_SIZE], why[256];
+    bool local = true;
+    snprintf(address, sizeof address, "%s", settings->http ? settings->http : "");
+    return strchr(address, ':') && rg_daemon_address_is_local(address, &local, why, sizeof why) == RG_OK &&
+           !local;
+}
+
+/* By which people reach it: as it was named, or this machine's name where it is on all addresses. */
+static void find_name(struct rg_http_process *http, const struct rg_daemon_settings *settings)
+{
+    struct rg_address address;
+    char host[RG_CONTROL_TEXT / 2] = "";
+    const char *bound = http->told.listeners[0].address;
+    const bool known = settings->advertise ? rg_address_parse(settings->advertise, &address, NULL, 0) == RG_OK
+                                           : rg_address_parse(bound, &address, NULL, 0) == RG_OK;
+    const char *port = strrchr(bound, ':');
+    const bool any = !known || strcmp(address.host, "*") == 0 || strcmp(address.host, "0.0.0.0") == 0 ||
+                     strcmp(address.host, "::") == 0 || !address.host[0];
+    if (rg_http_is_local(http)) { /* nobody's name but its own */
+        snprintf(http->name, sizeof http->name, "%s", bound);
+        return;
     }
-    rg_error(
-        "--http %s: other machines could reach it, and HTTP is not encrypted here: name an address of this "
-        "machine alone, like 127.0.0.1:9401, or say that everybody may look (--allow-unauthenticated)",
-        settings->http);
-    return false;
+    if (any)
+        (void)gethostname(host, sizeof host - 1);
+    else
+        snprintf(host, sizeof host, strchr(address.host, ':') ? "[%s]" : "%s", address.host);
+    snprintf(http->name, sizeof http->name, "%s%s", host, port ? port : "");
+}
+
+bool rg_http_is_local(const struct rg_http_process *http)
+{
+    return http->told.listeners[0].reach != RG_REACH_NETWORK;
+}
+
+size_t rg_http_address(const struct rg_http_process *http, char *out, size_t size)
+{
+    const int used = snprintf(out, size, "%s://%s/", rg_http_is_local(http) ? "http" : "https", http->name);
+    return used > 0 && (size_t)used < size ? (size_t)used : size - 1;
 }
 
 bool rg_http_listen(struct rg_http_process *http, const struct rg_daemon_settings *settings)
@@ -80,7 +113,10 @@ bool rg_http_listen(struct rg_http_process *http, const struct rg_daemon_setting
     http->told.listeners[0].reach = local ? RG_REACH_LOOPBACK : RG_REACH_NETWORK;
     snprintf(http->told.listeners[0].address, RG_CONTROL_TEXT, "%s",
              strncmp(bound, "tcp://", 6) == 0 ? bound + 6 : bound);
-    rg_info("status page at http://%s/, metrics at /metrics", http->told.listeners[0].address);
+    find_name(http, settings);
+    char shown[ADDRESS_SIZE + RG_CONTROL_TEXT];
+    (void)rg_http_address(http, shown, sizeof shown);
+    rg_info("status page at %s, metrics at /metrics", shown);
     return true;
 }
 
@@ -95,8 +131,20 @@ bool rg_http_start(struct rg_monitor *monitor, const struct rg_monitor_settings 
     http->told.uid = told->uid;
     memcpy(http->told.pool, told->pool, sizeof http->told.pool);
     http->told.drop_uid = told->drop_uid && !named ? HTTP_UID : told->drop_uid;
-    rg_frontend_init(&http->process, &rg_http_program, &http->told, monitor->board_fd, &listener);
+    rg_frontend_init(&http->process, &rg_http_program, &http->told, -1, &listener);
+    http->told.has_tls = !rg_http_is_local(http);
+    if (http->told.has_tls && !rg_http_set_tls(monitor))
+        return false;
     return rg_frontend_start(&http->process) == RG_OK && rg_frontend_wait_ready(&http->process);
+}
+
+bool rg_http_set_tls(struct rg_monitor *monitor)
+{
+    struct rg_identity_material material;
+    if (!monitor->http.told.has_tls)
+        return true;
+    rg_identity_material(monitor->policy.identity, &material);
+    return rg_frontend_set_tls(&monitor->http.process, &material) == RG_OK;
 }
 
 uint64_t rg_http_revive(struct rg_http_process *http)
@@ -119,43 +167,6 @@ void rg_http_stop(struct rg_http_process *http)
 }
 
 /* --- questions -------------------------------------------------------------------------------------------- */
-
-static void look(struct rg_monitor *monitor, const struct rg_monitor_answer *answered)
-{
-    rg_gauges_look(monitor);
-    rg_sessions_show_usage(&monitor->sessions);
-    rg_reply(&monitor->http.process, answered, NULL, 0);
-}
-
-static void check(struct rg_monitor *monitor, const struct rg_monitor_question *question,
-                  struct rg_monitor_answer *answered)
-{
-    struct rg_who who;
-    answered->status = rg_who_is(&monitor->policy, &question->peer, -1, &who, answered);
-    rg_reply(&monitor->http.process, answered, NULL, 0);
-}
-
-/* As somebody who has proved nothing and has nothing: of leases only that there are some is told. */
-static void list(struct rg_monitor *monitor, const struct rg_monitor_question *question,
-                 struct rg_monitor_answer *answered)
-{
-    struct rg_agent_word word = {.kind = RG_AGENT_ASK};
-    char text[64];
-    int ends[2];
-    word.ask.size = (uint32_t)snprintf(text, sizeof text, "{\"ask\":\"list\",\"from\":%u}",
-                                       (unsigned)(question->pool.lease & UINT16_MAX));
-    snprintf(word.ask.key, sizeof word.ask.key, "the status page");
-    const int file = rg_file_in_memory("pool-question", text, word.ask.size);
-    if (file < 0) {
-        answered->status = RG_ERR_NO_MEMORY;
-        rg_reply(&monitor->http.process, answered, NULL, 0);
-        return;
-    }
-    if (rg_reply_open(&monitor->http.process, answered, ends))
-        rg_reply_by(&monitor->http.process, answered, ends, rg_pool_ask(&monitor->pool, &word, ends[1], file),
-                    "the server cannot ask its pool now");
-    close(file);
-}
 
 static void start_manager(struct rg_monitor *monitor, struct rg_monitor_answer *answered)
 {
@@ -180,13 +191,19 @@ static bool serve_one(struct rg_monitor *monitor, const struct rg_monitor_questi
         monitor->http.process.unanswered = 0;
         return true;
     case RG_ASK_LOOK:
-        look(monitor, &answered);
+        rg_reader_look(monitor, question, &answered);
         return true;
     case RG_ASK_LIST:
-        list(monitor, question, &answered);
+        rg_reader_list(monitor, question, &answered);
         return true;
-    case RG_ASK_CHECK:
-        check(monitor, question, &answered);
+    case RG_ASK_LOGIN:
+        rg_reader_login(monitor, question, &answered);
+        return true;
+    case RG_ASK_LOGOUT:
+        rg_reader_logout(monitor, question, &answered);
+        return true;
+    case RG_ASK_ACT:
+        rg_reader_act(monitor, question, &answered);
         return true;
     case RG_ASK_MANAGER:
         start_manager(monitor, &answered);
@@ -197,6 +214,13 @@ static bool serve_one(struct rg_monitor *monitor, const struct rg_monitor_questi
     default:
         return false;
     }
+}
+
+/* Which has to say whose it is. */
+static bool is_of_reader(enum rg_monitor_question_kind kind)
+{
+    return kind == RG_ASK_LOOK || kind == RG_ASK_LIST || kind == RG_ASK_LOGIN || kind == RG_ASK_LOGOUT ||
+           kind == RG_ASK_ACT;
 }
 
 void rg_http_serve(struct rg_monitor *monitor)
@@ -213,7 +237,8 @@ void rg_http_serve(struct rg_monitor *monitor)
             rg_frontend_kill(http, NULL);
             return;
         }
-        const bool good = status == RG_OK && rg_question_check(&question, n_fds) && n_fds == 0;
+        const bool good = status == RG_OK && rg_question_check(&question, n_fds) && n_fds == 0 &&
+                          (question.peer.proof || !is_of_reader(question.kind));
         if (status == RG_OK)
             rg_packet_close(fds, n_fds);
         if (!good || !serve_one(monitor, &question)) {

@@ -5,6 +5,7 @@
 #include "server/daemon/accounting.h"
 #include "server/daemon/audit.h"
 #include "server/daemon/quotas.h"
+#include "server/daemon/readers.h"
 #include "server/daemon/reply.h"
 
 #include <inttypes.h>
@@ -22,9 +23,9 @@ void rg_inquiry_see_time(const struct rg_monitor *monitor)
 /* --- accounts --------------------------------------------------------------------------------------------- */
 
 /* The server's user and root, whom the kernel names, see all. */
-static bool is_operator(const struct rg_monitor *monitor, const struct rg_who *who)
+static bool is_local_operator(const struct rg_monitor *monitor, const struct rg_who *who)
 {
-    return who->proof == RG_PROOF_USER && (who->uid == 0 || who->uid == monitor->policy.uid);
+    return who->proof == RG_PROOF_USER && rg_reader_is_operator(monitor, who);
 }
 
 /* The accountant answers by a socket, however long that takes it. */
@@ -46,7 +47,7 @@ void rg_inquiry_usage(struct rg_monitor *monitor, const struct rg_monitor_questi
             "this server keeps no accounts; its operator can change that (--accounts) [usage-off]");
         return;
     }
-    query.everybody = is_operator(monitor, &who);
+    query.everybody = is_local_operator(monitor, &who);
     rg_accounting_owner(&who, question->peer.address, "", &query.owner);
     if (rg_reply_open(&monitor->frontend, answered, ends))
         rg_reply_by(&monitor->frontend, answered, ends, rg_accounts_ask(accounts, &query, ends[1]),
@@ -95,8 +96,7 @@ void rg_inquiry_pool(struct rg_monitor *monitor, const struct rg_monitor_questio
     }
     rg_who_key(&who, question->peer.address, word.ask.key, sizeof word.ask.key);
     snprintf(word.ask.name, sizeof word.ask.name, "%s", who.name);
-    word.ask.is_operator = is_operator(monitor, &who) || (who.proof == RG_PROOF_CERTIFICATE &&
-                                                          rg_pool_names_operator(&monitor->pool, who.name));
+    word.ask.is_operator = rg_reader_is_operator(monitor, &who);
     word.ask.unproved = monitor->policy.allow_unauthenticated;
     word.ask.max_gpus = who.limits.max_gpus;
     word.ask.size = question->pool.size;

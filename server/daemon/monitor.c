@@ -10,6 +10,7 @@
 #include "server/daemon/inquiries.h"
 #include "server/daemon/introduction.h"
 #include "server/daemon/question.h"
+#include "server/daemon/readers.h"
 #include "server/daemon/reply.h"
 
 #include <errno.h>
@@ -304,7 +305,7 @@ void rg_monitor_reload(struct rg_monitor *monitor)
     if (!changed)
         return;
     rg_identity_material(store, &material);
-    if (rg_frontend_set_tls(&monitor->frontend, &material) == RG_OK)
+    if (rg_frontend_set_tls(&monitor->frontend, &material) == RG_OK && rg_http_set_tls(monitor))
         rg_info("new connections get the server's new certificate");
 }
 
@@ -429,7 +430,13 @@ static void serve_one(struct rg_monitor *monitor, const struct rg_monitor_questi
         rg_sessions_show_usage(&monitor->sessions);
         rg_reply(&monitor->frontend, &answered, NULL, 0);
         break;
+    case RG_ASK_LINK:
+        rg_reader_link(monitor, question, fds[0], &answered);
+        break;
     case RG_ASK_LIST: /* not the frontend's: it asks for its clients */
+    case RG_ASK_LOGIN:
+    case RG_ASK_LOGOUT:
+    case RG_ASK_ACT:
         rg_reply(&monitor->frontend, &answered, NULL, 0);
         break;
     }

@@ -13,10 +13,13 @@
 #include "server/daemon/frontend_process.h"
 #include "server/daemon/http_process.h"
 #include "server/daemon/manager_process.h"
+#include "server/daemon/page/logins.h"
 #include "server/daemon/pool_process.h"
 #include "server/daemon/sessions.h"
 
 enum { RG_MONITOR_PROBERS_MAX = 8 };
+
+struct rg_requests; /* requests.h */
 
 struct rg_monitor {
     struct rg_frontend_process frontend;
@@ -30,6 +33,11 @@ struct rg_monitor {
     unsigned n_probers;
     struct rg_manager_process manager;
     struct rg_http_process http;
+    struct rg_logins logins;
+    struct rg_requests *requests; /* of operators, by commands and by the page */
+    struct rg_sampled {
+        uint64_t at_ns, busy_ns[RG_DEVICES_MAX];
+    } sampled; /* when the last point of the history was made, and what was counted then */
     struct rg_accountant accountant;
     struct rg_pool_process pool;
     struct rg_who_policy policy; /* its store is the monitor's */

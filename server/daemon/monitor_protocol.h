@@ -13,7 +13,8 @@
  * starts another; and so it does with one that hangs, which it finds out by a word that each is to answer (RG_TELL_BEAT).
  * The monitor never waits for the frontend.
  *
- * The process that answers HTTP (server/http/) speaks the same, and may ask less: READY, ALIVE, CHECK, LOOK, LIST, MANAGER, STOP_MANAGER.
+ * The process that answers HTTP (server/http/) speaks the same, and may ask less: READY, ALIVE, LOOK, LIST, LOGIN, LOGOUT, ACT, MANAGER,
+ * STOP_MANAGER. It gets no board: with each question it says who asks, and gets what that reader may see (snapshot.h).
  */
 #ifndef RG_SERVER_DAEMON_MONITOR_PROTOCOL_H
 #define RG_SERVER_DAEMON_MONITOR_PROTOCOL_H
@@ -33,6 +34,8 @@ enum { RG_MONITOR_SERIAL = 20 };
 
 /** Bytes of the hash of a handshake, and of the signature over it, at most. */
 enum { RG_MONITOR_HANDSHAKE = 48, RG_MONITOR_SIGNATURE = 1024 };
+/** Bytes of a secret by which somebody shows the page who that is. */
+enum { RG_PAGE_SECRET = 32 };
 
 /** Descriptors with one packet: SETTINGS has most. */
 enum { RG_MONITOR_FDS_MAX = 1 + RG_LISTENERS_MAX };
@@ -63,9 +66,13 @@ enum rg_monitor_question_kind {
     RG_ASK_POOL, /* descriptors: connection, a file with the question; answer: a socket by which answers come */
     RG_ASK_CONNECT, /* descriptor: connection; answer: a socket that is being connected to another server */
     RG_ASK_LEASE,   /* whether there is a lease of the pool by which a session is to begin */
-    RG_ASK_LOOK,    /* the board is to show what is now; it does when the answer comes */
     RG_ASK_SIGN,    /* the server's key proves the server in a handshake: answer: the signature */
-    RG_ASK_LIST, /* the pool's members from number `lease` of `pool` on; answer: a socket by which the list comes */
+    RG_ASK_LOOK, /* the board is to show what is now; it does when the answer comes. HTTP's answer: a file with a snapshot */
+    RG_ASK_LIST, /* the pool's members from number `first` of `page` on; answer: a socket by which the list comes */
+    RG_ASK_LINK,  /* with the connection; answer: in `why` the page's address with a secret that works once */
+    RG_ASK_LOGIN, /* against such a secret; answer: a file with a struct rg_login_grant */
+    RG_ASK_LOGOUT, /* the cookie is over */
+    RG_ASK_ACT,    /* do something to a session or the server; the answer comes when it is done */
 };
 
 /** What the client has proved of itself. */
@@ -115,10 +122,49 @@ struct rg_monitor_stay {
     uint64_t session;
 };
 
-/** RG_ASK_POOL: how long the question is. RG_ASK_LEASE: which it is. RG_ASK_LIST: from which member on. */
+/** RG_ASK_POOL: how long the question is. RG_ASK_LEASE: which it is. */
 struct rg_monitor_pool {
     uint32_t size;
     uint64_t lease;
+};
+
+/** By what somebody who reads the page or the API shows who that is. A certificate is in `peer`. */
+enum rg_reader_proof {
+    RG_READER_NONE = 1, /* by nothing, or by a certificate */
+    RG_READER_COOKIE,   /* what RG_ASK_LOGIN gave */
+    RG_READER_BEARER,   /* what stands in the operator's file (--http-token-file) */
+};
+
+/** What is done by way of the page. */
+enum rg_page_action {
+    RG_PAGE_DRAIN = 1,
+    RG_PAGE_UNDRAIN,
+    RG_PAGE_SUSPEND, /* until its next call */
+    RG_PAGE_HOLD,    /* until it is resumed */
+    RG_PAGE_RESUME,
+    RG_PAGE_END,
+};
+
+/** RG_ASK_LOOK, _LIST, _LOGIN, _LOGOUT and _ACT of the process that answers HTTP. */
+struct rg_monitor_page {
+    enum rg_reader_proof proof;
+    union {
+        uint8_t secret[RG_PAGE_SECRET]; /* of the cookie; RG_ASK_LOGIN: of the link */
+        char bearer[RG_CONTROL_TEXT];
+    };
+    uint8_t guard
+        [RG_PAGE_SECRET]; /* RG_ASK_ACT with a cookie: the other half, which no browser sends by itself */
+    uint32_t names;       /* RG_ASK_LOOK: 1: those sessions that the reader may see; 0: all, and of nobody */
+    uint32_t health;      /* RG_ASK_LOOK: 1: by nobody, figures alone */
+    uint32_t first;       /* RG_ASK_LIST */
+    enum rg_page_action action; /* RG_ASK_ACT */
+    uint64_t session;           /* likewise, of what is done to one */
+};
+
+/** RG_ASK_LOGIN: what was got for the secret of a link. */
+struct rg_login_grant {
+    uint8_t cookie[RG_PAGE_SECRET], guard[RG_PAGE_SECRET];
+    uint32_t seconds; /* that it lasts */
 };
 
 /** RG_ASK_ALIVE: clients that were refused since the last time, by reason (board.h). */
@@ -154,12 +200,13 @@ struct rg_monitor_question {
         struct rg_monitor_refused refused;
         struct rg_monitor_connect connect;
         struct rg_monitor_sign sign;
+        struct rg_monitor_page page;
     };
 };
 
 /* --- from the monitor ------------------------------------------------------------------------------------- */
 
-/** The first packet. Descriptors: the board, then the listeners. */
+/** The first packet. Descriptors: the board (not of HTTP's), then the listeners. */
 struct rg_monitor_settings {
     bool allow_unauthenticated;
     bool has_tls;      /* the second packet is RG_TELL_TLS */

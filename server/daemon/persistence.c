@@ -24,8 +24,8 @@ static bool has_authority(const struct rg_daemon_settings *settings)
 /* TLS is there where it is needed, where it was asked for, and where it was set up before. */
 static bool wants_identity(const struct rg_daemon_settings *settings, bool open)
 {
-    return (open && !settings->allow_unauthenticated) || settings->state_dir || settings->tls_ca ||
-           settings->tls_cert || settings->tls_key || has_authority(settings);
+    return (open && !settings->allow_unauthenticated) || rg_http_wants_tls(settings) || settings->state_dir ||
+           settings->tls_ca || settings->tls_cert || settings->tls_key || has_authority(settings);
 }
 
 bool rg_persistence_open_identity(struct rg_monitor *monitor, const struct rg_daemon_settings *settings,

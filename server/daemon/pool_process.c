@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/base/packet.h"
 #include "common/base/path.h"
+#include "common/base/printable.h"
 #include "server/daemon/confined.h"
 #include "transport/address.h"
 
@@ -79,12 +80,13 @@ static bool check_labels(const struct rg_text_list *labels, const struct rg_text
 bool rg_pool_check_settings(const struct rg_daemon_settings *settings, bool *wanted)
 {
     *wanted = settings->pool != NULL;
-    if (!settings->pool && settings->pool_operators.n) {
-        rg_error("--pool-operators is of a pool's servers: name the pool by --pool and --etcd");
+    if (!settings->pool && !settings->http && settings->pool_operators.n) {
+        rg_error(
+            "--pool-operators is of a pool's servers (--pool and --etcd), and of a status page (--http)");
         return false;
     }
     if (!settings->pool && !settings->etcd.n)
-        return true;
+        return check_operators(&settings->pool_operators);
     if (!settings->pool || !settings->etcd.n) {
         rg_error("--pool and --etcd go together: the pool's name, and where its etcd is");
         return false;
@@ -335,6 +337,8 @@ static void take_lease(struct rg_pool_process *pool, const struct rg_agent_lease
     known->lease = *lease;
     known->lease.key[sizeof known->lease.key - 1] = 0;
     known->lease.name[sizeof known->lease.name - 1] = 0;
+    known->lease.job[sizeof known->lease.job - 1] = 0;
+    rg_printable_clean(known->lease.job);
     known->gone = false;
 }
 
@@ -468,6 +472,14 @@ enum rg_status rg_pool_check(struct rg_pool_process *pool, uint64_t lease, uint6
     rg_explain(why, why_size,
                "the server's place in the pool is being taken anew, or too many sessions begin; try again");
     return RG_ERR_REFUSED;
+}
+
+const char *rg_pool_job(const struct rg_pool_process *pool, uint64_t lease)
+{
+    for (uint32_t i = 0; i < pool->n_leases; i++)
+        if (pool->leases[i].lease.lease == lease)
+            return pool->leases[i].lease.job;
+    return "";
 }
 
 bool rg_pool_names_operator(const struct rg_pool_process *pool, const char *name)

@@ -82,6 +82,8 @@ RG_MUST_CHECK bool rg_pool_ask(struct rg_pool_process *pool, const struct rg_age
  */
 RG_MUST_CHECK enum rg_status rg_pool_check(struct rg_pool_process *pool, uint64_t lease, uint64_t question,
                                            char *why, size_t why_size);
+/** What a lease is for, as who took it said; "": nothing was said, or it is not known. */
+const char *rg_pool_job(const struct rg_pool_process *pool, uint64_t lease);
 /** Whether a certificate of that name is an operator's. */
 bool rg_pool_names_operator(const struct rg_pool_process *pool, const char *name);
 /** Nobody waits for answers any more. */

@@ -18,6 +18,7 @@ static bool check_fds(const struct rg_monitor_question *question, unsigned n_fds
     case RG_ASK_USAGE:
     case RG_ASK_QUOTA:
     case RG_ASK_CONNECT:
+    case RG_ASK_LINK:
         return n_fds == 1;
     case RG_ASK_POOL:
         return n_fds == 2;
@@ -37,6 +38,9 @@ static bool check_fds(const struct rg_monitor_question *question, unsigned n_fds
     case RG_ASK_LOOK:
     case RG_ASK_SIGN:
     case RG_ASK_LIST:
+    case RG_ASK_LOGIN:
+    case RG_ASK_LOGOUT:
+    case RG_ASK_ACT:
         return n_fds == 0;
     }
     return false;
@@ -99,6 +103,14 @@ static bool check_sign(const struct rg_monitor_sign *sign)
     return sign->digest < RG_IDENTITY_DIGESTS && (sign->hash_size == 32 || sign->hash_size == 48);
 }
 
+static bool check_page(struct rg_monitor_page *page, bool acts)
+{
+    if (page->proof == RG_READER_BEARER)
+        page->bearer[sizeof page->bearer - 1] = 0;
+    return page->proof >= RG_READER_NONE && page->proof <= RG_READER_BEARER && page->names <= 1 &&
+           page->health <= 1 && (!acts || (page->action >= RG_PAGE_DRAIN && page->action <= RG_PAGE_END));
+}
+
 bool rg_question_check(struct rg_monitor_question *question, unsigned n_fds)
 {
     if (!check_fds(question, n_fds))
@@ -117,6 +129,17 @@ bool rg_question_check(struct rg_monitor_question *question, unsigned n_fds)
         return check_peer(&question->peer);
     case RG_ASK_POOL:
         return check_peer(&question->peer) && question->pool.size <= RG_QUESTION_SIZE_MAX;
+    case RG_ASK_LINK:
+        return check_peer(&question->peer);
+    case RG_ASK_LOOK:
+    case RG_ASK_LIST:
+    case RG_ASK_LOGIN:
+    case RG_ASK_LOGOUT:
+    case RG_ASK_ACT:
+        /* the frontend's look has nothing in it */
+        return question->peer.proof == 0 ||
+               (check_peer(&question->peer) && question->peer.proof != RG_PROOF_USER &&
+                check_page(&question->page, question->kind == RG_ASK_ACT));
     case RG_ASK_CHECK:
     case RG_ASK_STAY:
     case RG_ASK_RENEW:

@@ -6,6 +6,9 @@
 #include "common/base/log.h"
 #include "common/base/packet.h"
 #include "server/commands/request.h"
+#include "server/daemon/audit.h"
+#include "server/daemon/readers.h"
+#include "server/daemon/reply.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -57,7 +60,8 @@ bool rg_requests_open(struct rg_requests *requests, const char *folder)
 void rg_requests_close(struct rg_requests *requests)
 {
     while (requests->n > 0)
-        close(requests->pending[--requests->n].fd);
+        if (requests->pending[--requests->n].fd >= 0)
+            close(requests->pending[requests->n].fd);
     if (requests->fd >= 0) {
         (void)unlinkat(requests->folder, RG_REQUEST_SOCKET, 0);
         close(requests->fd);
@@ -67,21 +71,36 @@ void rg_requests_close(struct rg_requests *requests)
     *requests = (struct rg_requests){.fd = -1, .folder = -1};
 }
 
-static void answer(int fd, bool done, bool unknown, const char *why)
+/* To the command, or to the page. */
+static void answer(struct rg_monitor *monitor, const struct rg_request_pending *asked, bool done,
+                   bool unknown, const char *why)
 {
     struct rg_server_reply reply = {.done = done, .unknown = unknown};
+    struct rg_monitor_answer answered = {.number = asked->number,
+                                         .status = done      ? RG_OK
+                                                   : unknown ? RG_ERR_NOT_FOUND
+                                                             : RG_ERR_TIMEOUT};
+    if (asked->fd < 0) {
+        snprintf(answered.why, sizeof answered.why, "%s", why);
+        rg_reply(&monitor->http.process, &answered, NULL, 0);
+        return;
+    }
     snprintf(reply.why, sizeof reply.why, "%s", why);
-    (void)!rg_packet_send(fd, &reply, sizeof reply, NULL, 0); /* who has gone meanwhile needs none */
-    close(fd);
+    (void)!rg_packet_send(asked->fd, &reply, sizeof reply, NULL, 0); /* who has gone meanwhile needs none */
+    explicit_bzero(&reply, sizeof reply);
+    close(asked->fd);
 }
 
 /* The server's user, or root. */
-static bool may_ask(int fd)
+static bool may_ask(int fd, struct rg_who *who)
 {
     struct ucred peer;
     socklen_t size = sizeof peer;
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
-           (peer.uid == 0 || peer.uid == geteuid());
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
+        (peer.uid != 0 && peer.uid != geteuid()))
+        return false;
+    rg_who_user(peer.uid, who);
+    return true;
 }
 
 /* The worker answers one after the other, and only how many it has done. */
@@ -93,65 +112,158 @@ static bool is_pending(const struct rg_requests *requests, uint64_t session)
     return false;
 }
 
-static void begin(struct rg_requests *requests, const struct rg_sessions *sessions, int fd,
-                  const struct rg_server_request *request)
+/* Suspends or resumes a session; `asked` is answered when its worker has done so. */
+static void begin(struct rg_requests *requests, struct rg_monitor *monitor, struct rg_request_pending asked,
+                  enum rg_suspend_command command)
+{
+    const struct rg_sessions *sessions = &monitor->sessions;
+    const struct rg_share_slot *slot = rg_sessions_slot(sessions, asked.session);
+    if (!slot) {
+        answer(monitor, &asked, false, true,
+               "there is no such session; remote-gpu list shows those that there are");
+        return;
+    }
+    if (is_pending(requests, asked.session)) {
+        answer(monitor, &asked, false, false,
+               "another command is under way for it; try again when that is done");
+        return;
+    }
+    asked.command = command;
+    asked.count = atomic_load(&slot->usage.suspensions);
+    asked.deadline_ns = rg_now_ns() + DEADLINE_NS;
+    if (!rg_sessions_suspend(sessions, asked.session, command)) {
+        answer(monitor, &asked, false, false, "it has not begun yet; try again");
+        return;
+    }
+    rg_info("session %llu: it is wanted %s", (unsigned long long)asked.session,
+            command == RG_SUSPEND_RESUME ? "resumed" : "suspended");
+    requests->pending[requests->n++] = asked;
+}
+
+static void end(struct rg_monitor *monitor, const struct rg_request_pending *asked)
+{
+    if (rg_sessions_end(&monitor->sessions, asked->session))
+        answer(monitor, asked, true, false, "is ended; its program is told why");
+    else
+        answer(monitor, asked, false, true,
+               "there is no such session; remote-gpu list shows those that there are");
+}
+
+/* The pool is told, and answers when it knows. */
+static void begin_drain(struct rg_requests *requests, struct rg_monitor *monitor,
+                        struct rg_request_pending asked, bool on)
+{
+    rg_info("%s", on ? "drained: no new sessions" : "takes new sessions again");
+    monitor->drained = on;
+    rg_pool_drain(&monitor->pool, on);
+    asked.session = 0;
+    asked.deadline_ns = rg_now_ns() + DEADLINE_NS;
+    requests->pending[requests->n++] = asked;
+}
+
+/* Commands that change something stand in the audit log, as what is done by way of the page does. */
+static void note(const struct rg_who *who, const struct rg_server_request *request)
+{
+    static const enum rg_audit_event events[] = {
+        [RG_REQUEST_SUSPEND] = RG_AUDIT_SUSPEND, [RG_REQUEST_HOLD] = RG_AUDIT_SUSPEND,
+        [RG_REQUEST_RESUME] = RG_AUDIT_RESUME,   [RG_REQUEST_DRAIN] = RG_AUDIT_DRAIN,
+        [RG_REQUEST_UNDRAIN] = RG_AUDIT_UNDRAIN, [RG_REQUEST_END] = RG_AUDIT_END};
+    rg_audit(&(struct rg_audit){.event = events[request->kind],
+                                .user = who->name,
+                                .from = "remote-gpud",
+                                .session = request->kind == RG_REQUEST_DRAIN ? 0 : request->session});
+}
+
+static void begin_command(struct rg_requests *requests, struct rg_monitor *monitor,
+                          const struct rg_request_pending *asked, const struct rg_server_request *request)
 {
     static const enum rg_suspend_command commands[] = {[RG_REQUEST_SUSPEND] = RG_SUSPEND_UNTIL_USED,
                                                        [RG_REQUEST_HOLD] = RG_SUSPEND_HOLD,
                                                        [RG_REQUEST_RESUME] = RG_SUSPEND_RESUME};
-    const struct rg_share_slot *slot = rg_sessions_slot(sessions, request->session);
-    if (!slot) {
-        answer(fd, false, true, "there is no such session; remote-gpu list shows those that there are");
-        return;
+    switch (request->kind) {
+    case RG_REQUEST_DRAIN:
+    case RG_REQUEST_UNDRAIN:
+        begin_drain(requests, monitor, *asked, request->kind == RG_REQUEST_DRAIN);
+        break;
+    case RG_REQUEST_END:
+        end(monitor, asked);
+        break;
+    default:
+        begin(requests, monitor, *asked, commands[request->kind]);
     }
-    if (is_pending(requests, request->session)) {
-        answer(fd, false, false, "another command is under way for it; try again when that is done");
-        return;
-    }
-    struct rg_request_pending pending = {.fd = fd,
-                                         .session = request->session,
-                                         .command = commands[request->kind],
-                                         .count = atomic_load(&slot->usage.suspensions),
-                                         .deadline_ns = rg_now_ns() + DEADLINE_NS};
-    if (!rg_sessions_suspend(sessions, request->session, pending.command)) {
-        answer(fd, false, false, "it has not begun yet; try again");
-        return;
-    }
-    rg_info("session %llu: the operator wants it %s", (unsigned long long)request->session,
-            request->kind == RG_REQUEST_RESUME ? "resumed" : "suspended");
-    requests->pending[requests->n++] = pending;
 }
 
-/* The pool is told, and answers when it knows. */
-static void begin_drain(struct rg_requests *requests, struct rg_monitor *monitor, int fd,
-                        const struct rg_server_request *request)
+static void make_link(struct rg_monitor *monitor, const struct rg_request_pending *asked,
+                      const struct rg_who *who)
 {
-    const bool on = request->kind == RG_REQUEST_DRAIN;
-    rg_info("%s", on ? "drained: no new sessions" : "takes new sessions again");
-    monitor->drained = on;
-    rg_pool_drain(&monitor->pool, on);
-    requests->pending[requests->n++] = (struct rg_request_pending){
-        .fd = fd, .until_idle = on && request->session != 0, .deadline_ns = rg_now_ns() + DEADLINE_NS};
+    char link[RG_REQUEST_WHY] = "";
+    const bool made = rg_reader_make_link(monitor, who, "remote-gpud", link, sizeof link);
+    answer(monitor, asked, made, false, link);
+    explicit_bzero(link, sizeof link);
 }
 
 /* Connections that bring nothing at once are closed: the command sends with the connection. */
 static void take_one(struct rg_requests *requests, struct rg_monitor *monitor, int fd)
 {
     struct rg_server_request request;
+    struct rg_who who;
     unsigned n_fds = 0;
     const struct timeval patience = {.tv_usec = 200000};
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    if (!may_ask(fd) || rg_packet_receive(fd, 0, &request, sizeof request, NULL, 0, &n_fds) != RG_OK)
+    if (!may_ask(fd, &who) || rg_packet_receive(fd, 0, &request, sizeof request, NULL, 0, &n_fds) != RG_OK) {
         close(fd);
-    else if (request.version != RG_REQUEST_VERSION || request.kind < RG_REQUEST_SUSPEND ||
-             request.kind > RG_REQUEST_UNDRAIN)
-        answer(fd, false, false, "this server is of another version than the command");
-    else if (requests->n == RG_REQUESTS_MAX)
-        answer(fd, false, false, "too many such commands are waiting already; try again later");
-    else if (request.kind >= RG_REQUEST_DRAIN)
-        begin_drain(requests, monitor, fd, &request);
+        return;
+    }
+    const struct rg_request_pending asked = {.fd = fd,
+                                             .session = request.session,
+                                             .until_idle =
+                                                 request.kind == RG_REQUEST_DRAIN && request.session != 0};
+    if (request.version != RG_REQUEST_VERSION || request.kind < RG_REQUEST_SUSPEND ||
+        request.kind > RG_REQUEST_PAGE) {
+        answer(monitor, &asked, false, false, "this server is of another version than the command");
+    } else if (requests->n == RG_REQUESTS_MAX) {
+        answer(monitor, &asked, false, false, "too many such commands are waiting already; try again later");
+    } else if (request.kind == RG_REQUEST_PAGE) {
+        make_link(monitor, &asked, &who);
+    } else {
+        note(&who, &request);
+        begin_command(requests, monitor, &asked, &request);
+    }
+}
+
+/* So that the page leaves room for commands. */
+enum { OF_THE_PAGE_MAX = RG_REQUESTS_MAX / 2 };
+
+static uint32_t count_of_page(const struct rg_requests *requests)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < requests->n; i++)
+        n += requests->pending[i].fd < 0;
+    return n;
+}
+
+void rg_requests_act(struct rg_requests *requests, struct rg_monitor *monitor,
+                     const struct rg_monitor_page *page, uint64_t number)
+{
+    static const uint32_t kinds[] = {
+        [RG_PAGE_DRAIN] = RG_REQUEST_DRAIN,     [RG_PAGE_UNDRAIN] = RG_REQUEST_UNDRAIN,
+        [RG_PAGE_SUSPEND] = RG_REQUEST_SUSPEND, [RG_PAGE_HOLD] = RG_REQUEST_HOLD,
+        [RG_PAGE_RESUME] = RG_REQUEST_RESUME,   [RG_PAGE_END] = RG_REQUEST_END};
+    const struct rg_request_pending asked = {.fd = -1, .number = number, .session = page->session};
+    const struct rg_server_request request = {.kind = kinds[page->action], .session = page->session};
+    if (count_of_page(requests) >= OF_THE_PAGE_MAX || requests->n == RG_REQUESTS_MAX)
+        answer(monitor, &asked, false, false, "too many such requests are waiting already; try again later");
     else
-        begin(requests, &monitor->sessions, fd, &request);
+        begin_command(requests, monitor, &asked, &request);
+}
+
+void rg_requests_forget_page(struct rg_requests *requests)
+{
+    for (uint32_t i = 0; i < requests->n;)
+        if (requests->pending[i].fd < 0)
+            requests->pending[i] = requests->pending[--requests->n];
+        else
+            i++;
 }
 
 void rg_requests_take(struct rg_requests *requests, struct rg_monitor *monitor)
@@ -192,25 +304,25 @@ static bool has_left(int fd)
     return recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0;
 }
 
-static bool look_at_drain(const struct rg_request_pending *pending, const struct rg_monitor *monitor)
+static bool look_at_drain(const struct rg_request_pending *pending, struct rg_monitor *monitor)
 {
     const struct rg_pool_process *pool = &monitor->pool;
     const bool known = !pool->wanted || pool->drained == monitor->drained;
     const bool idle = monitor->sessions.n == 0 && pool->n_leases == 0;
     if (known && (!pending->until_idle || idle)) {
-        answer(pending->fd, true, false,
+        answer(monitor, pending, true, false,
                !monitor->drained ? "takes new sessions"
                : idle            ? "takes nothing new, and nothing runs"
                                  : "takes nothing new; what was begun goes on");
         return true;
     }
     if (!known && rg_now_ns() > pending->deadline_ns) {
-        answer(pending->fd, false, false,
+        answer(monitor, pending, false, false,
                "does as it is told, but its pool cannot be told of it now: etcd does not answer; its log "
                "says more");
         return true;
     }
-    if (!has_left(pending->fd))
+    if (pending->fd < 0 || !has_left(pending->fd))
         return false;
     close(pending->fd);
     return true;
@@ -224,13 +336,13 @@ static bool look_at(const struct rg_request_pending *pending, struct rg_monitor 
         return look_at_drain(pending, monitor);
     const struct rg_share_slot *slot = rg_sessions_slot(sessions, pending->session);
     if (!slot) {
-        answer(pending->fd, false, true, "has ended meanwhile");
+        answer(monitor, pending, false, true, "has ended meanwhile");
     } else if (atomic_load(&slot->usage.suspensions) != pending->count) {
         const enum rg_suspend_result result = (enum rg_suspend_result)atomic_load(&slot->usage.suspended);
         rg_sessions_show_usage(sessions); /* first: who asked may look */
-        answer(pending->fd, result == RG_SUSPEND_DONE, false, words_of(result, pending->command));
+        answer(monitor, pending, result == RG_SUSPEND_DONE, false, words_of(result, pending->command));
     } else if (rg_now_ns() > pending->deadline_ns) {
-        answer(pending->fd, false, false,
+        answer(monitor, pending, false, false,
                "its worker does not answer: it waits for the GPU's memory, or hangs");
     } else {
         return false;

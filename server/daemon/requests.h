@@ -1,6 +1,6 @@
 /*
- * requests.h - what the operator's commands ask of the running server (server/commands/request.h): that a session is suspended
- * or resumed.
+ * requests.h - what the operator's commands (server/commands/request.h) and people by way of the status page ask of the running server:
+ * that a session is suspended, resumed or ended, that the server is drained, a link to the page.
  *
  * Happy path: rg_requests_open with the state folder; the socket there is polled with rg_requests_fd; each connection brings one request,
  * for which the session's worker is signalled (server/suspend/command.h), and gets its answer once the worker has counted it in its slot,
@@ -19,7 +19,8 @@ struct rg_requests {
     int folder; /* a copy: the socket is removed from it */
     uint32_t n;
     struct rg_request_pending {
-        int fd;
+        int fd;           /* -1: it was asked by way of the page */
+        uint64_t number;  /* then: of that question */
         uint64_t session; /* 0: it is about draining */
         bool until_idle;  /* of draining: it is over when no session runs */
         enum rg_suspend_command command;
@@ -33,6 +34,11 @@ bool rg_requests_open(struct rg_requests *requests, const char *folder);
 void rg_requests_close(struct rg_requests *requests);
 /** Takes what the socket has. */
 void rg_requests_take(struct rg_requests *requests, struct rg_monitor *monitor);
+/** What somebody wants who may, by way of the page: the process that answers HTTP gets an answer to its question `number`, now or later. */
+void rg_requests_act(struct rg_requests *requests, struct rg_monitor *monitor,
+                     const struct rg_monitor_page *page, uint64_t number);
+/** That process has ended: nobody waits for its answers any more. */
+void rg_requests_forget_page(struct rg_requests *requests);
 /** Answers what has been done. When to look again; UINT64_MAX: nothing is pending. */
 uint64_t rg_requests_look(struct rg_requests *requests, struct rg_monitor *monitor);
 

@@ -181,6 +181,7 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
     entry->started_ns = rg_now_ns();
     entry->hand = -1;
     entry->pool_lease = wanted->pool_lease;
+    rg_link_note(files->connection, &entry->link);
 
     char why[512] = "";
     enum rg_status status = grant_share(sessions, entry, wanted, answer);
@@ -482,6 +483,15 @@ void rg_sessions_end_lease(struct rg_sessions *sessions, uint64_t lease)
     for (uint32_t i = 0; i < sessions->n; i++)
         if (sessions->entries[i]->pool_lease == lease)
             end_session(sessions->entries[i], RG_END_LEASE);
+}
+
+bool rg_sessions_end(struct rg_sessions *sessions, uint64_t id)
+{
+    struct rg_session_entry *entry = find(sessions, id);
+    if (!entry)
+        return false;
+    end_session(entry, RG_END_WANTED);
+    return true;
 }
 
 /* When to look at a certificate's end again. It is a time of day, and the machine's clock may be set: so now and then. */

@@ -9,6 +9,7 @@
 #include "server/accounts/accounts.h"
 #include "server/daemon/board.h"
 #include "server/daemon/driver.h"
+#include "server/daemon/page/links.h"
 #include "server/daemon/preemption.h"
 #include "server/daemon/shares.h"
 #include "server/daemon/warm.h"
@@ -43,6 +44,7 @@ struct rg_session_entry {
     uint64_t pool_lease; /* the lease of the pool by which it was begun; 0: none */
     struct rg_preemption preemption;
     struct rg_gauge_counted counted;
+    struct rg_link link; /* its first connection */
 };
 
 /** What comes with a question: descriptors of the monitor's. */
@@ -135,6 +137,8 @@ uint64_t rg_sessions_expire(struct rg_sessions *sessions);
 uint32_t rg_sessions_of_lease(const struct rg_sessions *sessions, uint64_t lease);
 /** Ends them, as rg_sessions_recheck does. */
 void rg_sessions_end_lease(struct rg_sessions *sessions, uint64_t lease);
+/** Ends one, likewise. False: there is none of that number. */
+bool rg_sessions_end(struct rg_sessions *sessions, uint64_t id);
 /** Sends `signal` to all workers. */
 void rg_sessions_signal(struct rg_sessions *sessions, int signal);
 

@@ -173,13 +173,21 @@ static const struct rg_option table[] = {
            "the address by which the pool's clients reach this server (default: the first that it listens "
            "on, with this machine's name where that is all of them)",
            .argument = "HOST[:PORT]"),
-    OPTION(
-        "http", TEXT, http,
-        "answer HTTP at this address: a status page, metrics for Prometheus at /metrics, /healthz and "
-        "/readyz "
-        "(docs/metrics.md); a port alone is one of this machine's own, and what other machines reach needs "
-        "--allow-unauthenticated",
-        .argument = "[ADDR:]PORT"),
+    OPTION("http", TEXT, http,
+           "answer HTTP at this address: a status page, metrics for Prometheus at /metrics, /healthz and "
+           "/readyz "
+           "(docs/metrics.md); a port alone is one of this machine's own; what other machines reach is by "
+           "TLS and "
+           "for users alone",
+           .argument = "[ADDR:]PORT"),
+    OPTION("http-token-file", TEXT, http_token_file,
+           "with it: a file with a bearer token by which /metrics is told as well, for a scraper without a "
+           "certificate; only the server's user may read the file",
+           .argument = "FILE", .credential = true),
+    OPTION("job-mapping-dir", TEXT, job_mapping_dir,
+           "write into this folder which sessions have each GPU, for dcgm-exporter's --hpc-job-mapping-dir "
+           "(docs/metrics.md)",
+           .argument = "DIR"),
     OPTION("wait", CHOICE, wait,
            "how sessions wait for their clients and for the GPU: sleep (block), poll (spin), or poll briefly "
            "and then sleep (auto, the default)",

@@ -31,6 +31,8 @@ struct rg_daemon_settings {
     struct rg_text_list etcd, pool_labels, pool_taints, pool_operators;
     char *etcd_ca, *etcd_cert, *etcd_key, *advertise;
     char *http; /* where HTTP is answered; NULL: nowhere */
+    char *http_token_file;
+    char *job_mapping_dir; /* NULL: none */
     char *wait;
     char *image_cache; /* NULL: where it is by default */
     uint64_t image_cache_size;

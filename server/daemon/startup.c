@@ -74,6 +74,8 @@ bool rg_startup_check(struct rg_startup *startup)
     bool pool;
     return rg_listeners_adopt(&startup->listeners, settings) &&
            rg_listeners_check(&startup->listeners, settings) && rg_http_check_settings(settings) &&
+           (!settings->http_token_file ||
+            rg_logins_load_bearer(&startup->monitor->logins, settings->http_token_file)) &&
            find_frontend_user(startup) && rg_pool_check_settings(settings, &pool) && find_worker(startup) &&
            rg_persistence_open_identity(startup->monitor, settings, startup->listeners.open);
 }
@@ -113,6 +115,7 @@ static bool start_pool(struct rg_startup *startup)
     bool wanted = false;
     if (!rg_pool_check_settings(startup->settings, &wanted))
         return false;
+    monitor->pool.operators = &startup->settings->pool_operators;
     if (!wanted)
         return true;
     snprintf(startup->told.pool, sizeof startup->told.pool, "%s", startup->settings->pool);

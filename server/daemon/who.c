@@ -44,6 +44,12 @@ static void name_user(uid_t uid, char *out, size_t size)
         fclose(list);
 }
 
+void rg_who_user(uid_t uid, struct rg_who *out)
+{
+    *out = (struct rg_who){.proof = RG_PROOF_USER, .uid = uid};
+    name_user(uid, out->name, sizeof out->name);
+}
+
 /* Its own name, which a connection has of the socket that took it. False: it is no unix socket, or has none. */
 static bool name_of(int socket, struct rg_who_socket *out)
 {

@@ -38,6 +38,8 @@ struct rg_who_policy {
     } sockets[RG_LISTENERS_MAX]; /* the unix sockets that it listens on */
 };
 
+/** A user of this machine, whom the kernel has named. */
+void rg_who_user(uid_t uid, struct rg_who *out);
 /** Notes that it listens on a socket, of whatever kind: at most RG_LISTENERS_MAX of them. */
 void rg_who_listens(struct rg_who_policy *policy, int socket);
 

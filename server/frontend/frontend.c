@@ -35,7 +35,8 @@ static bool take_settings(struct rg_frontend *frontend)
 {
     int fds[RG_PACKET_FDS_MAX];
     unsigned n_fds = 0;
-    if (!rg_monitor_link_settings(&frontend->link, &frontend->settings, fds, &n_fds))
+    if (!rg_monitor_link_settings(&frontend->link, &frontend->settings, fds, &n_fds) ||
+        n_fds != 1 + frontend->settings.n_listeners)
         return false;
     frontend->board = rg_board_open(fds[0]);
     close(fds[0]);

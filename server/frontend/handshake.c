@@ -426,10 +426,12 @@ static void answer_question(struct rg_handshake *handshake)
         refuse(handshake, &refusal);
     } else if (hello->purpose == RG_PURPOSE_MANAGEMENT) {
         rg_answer_management(frontend, handshake->conn, hello);
-    } else if (hello->purpose == RG_PURPOSE_USAGE || hello->purpose == RG_PURPOSE_QUOTA) {
+    } else if (hello->purpose == RG_PURPOSE_USAGE || hello->purpose == RG_PURPOSE_QUOTA ||
+               hello->purpose == RG_PURPOSE_PAGE) {
         struct rg_monitor_question question = {.peer = handshake->secured.peer};
         snprintf(question.peer.address, sizeof question.peer.address, "%s", rg_conn_peer(handshake->conn));
-        if (rg_answer_accounts(frontend, handshake->conn, hello, &question, &refusal) != RG_OK)
+        if ((hello->purpose == RG_PURPOSE_PAGE ? rg_answer_page : rg_answer_accounts)(
+                frontend, handshake->conn, hello, &question, &refusal) != RG_OK)
             refuse(handshake, &refusal);
     } else {
         const struct rg_viewer viewer = {.proof = handshake->secured.peer.proof,
@@ -539,6 +541,7 @@ static void serve(struct rg_handshake *handshake)
     case RG_PURPOSE_MANAGEMENT:
     case RG_PURPOSE_USAGE:
     case RG_PURPOSE_QUOTA:
+    case RG_PURPOSE_PAGE:
         answer_question(handshake);
         break;
     }

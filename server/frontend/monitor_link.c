@@ -147,7 +147,7 @@ bool rg_monitor_link_settings(struct rg_monitor_link *link, struct rg_monitor_se
 {
     return rg_packet_receive(link->socket, 0, settings, sizeof *settings, fds, RG_PACKET_FDS_MAX, n_fds) ==
                RG_OK &&
-           settings->n_listeners <= RG_LISTENERS_MAX && *n_fds == 1 + settings->n_listeners;
+           settings->n_listeners <= RG_LISTENERS_MAX;
 }
 
 enum rg_status rg_monitor_link_receive(struct rg_monitor_link *link, int flags, struct rg_monitor_word *word,

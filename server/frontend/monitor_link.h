@@ -37,7 +37,7 @@ RG_MUST_CHECK enum rg_status rg_monitor_ask(struct rg_monitor_link *link,
 void rg_monitor_say(struct rg_monitor_link *link, enum rg_monitor_question_kind kind);
 /** Counts a client that was refused, which RG_ASK_ALIVE tells. Any thread. */
 void rg_monitor_count_refused(struct rg_monitor_link *link, enum rg_refusal_code code);
-/** Receives the settings and what comes with them, before anything is asked. False: they are none. */
+/** Receives the settings and what comes with them, before anything is asked. False: they are none. How many descriptors are right is the caller's to know. */
 RG_MUST_CHECK bool rg_monitor_link_settings(struct rg_monitor_link *link,
                                             struct rg_monitor_settings *settings, int *fds, unsigned *n_fds);
 /**

@@ -6,6 +6,8 @@
 #include "transport/control.h"
 
 #include <poll.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -64,5 +66,27 @@ enum rg_status rg_answer_accounts(struct rg_frontend *frontend, struct rg_conn *
     message->answer = (struct rg_management_answer){.data = data, .size = (uint32_t)size};
     if (rg_control_send(conn, message) != RG_OK)
         rg_debug("%s: left before its question was answered", rg_conn_peer(conn));
+    return RG_OK;
+}
+
+enum rg_status rg_answer_page(struct rg_frontend *frontend, struct rg_conn *conn,
+                              const struct rg_client_hello *hello, struct rg_monitor_question *question,
+                              struct rg_control *refusal)
+{
+    const int connection = rg_conn_fd(conn);
+    struct rg_monitor_answer answer;
+    RG_CLEANUP_FREE struct rg_control *message = calloc(1, sizeof *message);
+    (void)hello;
+    question->kind = RG_ASK_LINK;
+    if (!message ||
+        rg_monitor_ask(&frontend->link, question, &connection, 1, ANSWER_TIMEOUT_MS, &answer, NULL) != RG_OK)
+        return refuse(refusal, RG_REFUSAL_INTERNAL, "the server cannot answer now; try again later");
+    if (answer.status != RG_OK)
+        return refuse(refusal, answer.code, answer.why);
+    message->kind = RG_CONTROL_ANSWER;
+    message->answer = (struct rg_management_answer){.data = answer.why, .size = (uint32_t)strlen(answer.why)};
+    if (rg_control_send(conn, message) != RG_OK)
+        rg_debug("%s: left before its question was answered", rg_conn_peer(conn));
+    explicit_bzero(&answer, sizeof answer);
     return RG_OK;
 }

@@ -1,5 +1,5 @@
 /*
- * usage.h - answers to clients that ask what they have used, and what they may use. What is asked goes to the monitor, which knows
+ * usage.h - answers to clients that ask what they have used, what they may use, and for a link to the status page. What is asked goes to the monitor, which knows
  * who they are; threads of handshakes.
  */
 #ifndef RG_SERVER_FRONTEND_USAGE_H
@@ -16,5 +16,10 @@ RG_MUST_CHECK enum rg_status rg_answer_accounts(struct rg_frontend *frontend, st
                                                 const struct rg_client_hello *hello,
                                                 struct rg_monitor_question *question,
                                                 struct rg_control *refusal);
+
+/** To RG_PURPOSE_PAGE, likewise. */
+RG_MUST_CHECK enum rg_status rg_answer_page(struct rg_frontend *frontend, struct rg_conn *conn,
+                                            const struct rg_client_hello *hello,
+                                            struct rg_monitor_question *question, struct rg_control *refusal);
 
 #endif

@@ -18,7 +18,14 @@
 enum { RG_HANDED_VERSION = 1, RG_HANDED_FDS = 3 };
 
 /** Why a worker is told to end: the value that comes with SIGTERM (sigqueue). */
-enum rg_session_end_reason { RG_END_SHUTDOWN, RG_END_REVOKED, RG_END_EXPIRED, RG_END_USED_UP, RG_END_LEASE };
+enum rg_session_end_reason {
+    RG_END_SHUTDOWN,
+    RG_END_REVOKED,
+    RG_END_EXPIRED,
+    RG_END_USED_UP,
+    RG_END_LEASE,
+    RG_END_WANTED
+};
 
 /**
  * Tells a worker that the GPU hours of its user, group or project are used up; the value: after how many seconds the session will end,

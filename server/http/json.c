@@ -63,10 +63,22 @@ json_t *rg_json_server(const struct rg_view *view)
                      view->driver.info.kind, "release", view->driver.info.release, "cuda",
                      (int)view->driver.info.version, "began", number(gauges->began_unix), "ready", (int)ready,
                      "why", why, "draining", (int)(gauges->drained || gauges->stopping), "sessions",
-                     number(view->n_sessions), "sessions_limit", number(view->max_sessions),
-                     "sessions_waiting", number(gauges->waiting), "sessions_started", number(gauges->granted),
-                     "accounts", accounts[gauges->accounts], "pool", pool_json(gauges), "refusals",
+                     number(view->running), "sessions_limit", number(view->max_sessions), "sessions_waiting",
+                     number(gauges->waiting), "sessions_started", number(gauges->granted), "accounts",
+                     accounts[gauges->accounts], "pool", pool_json(gauges), "refusals",
                      refusals_json(gauges));
+}
+
+json_t *rg_json_reader(const struct rg_view *view)
+{
+    static const char *const scopes[] = {[RG_READER_FIGURES] = "figures",
+                                         [RG_READER_OWN] = "own",
+                                         [RG_READER_PUBLIC] = "public",
+                                         [RG_READER_OPERATOR] = "operator"};
+    const struct rg_reader *reader = &view->reader;
+    return json_pack("{s:o, s:s, s:b, s:o}", "name", rg_json_text(reader->name), "sees",
+                     scopes[reader->scope], "by_cookie", (int)reader->by_cookie, "seconds_left",
+                     reader->by_cookie ? number(reader->seconds) : json_null());
 }
 
 /* --- GPUs --------------------------------------------------------------------------------------------------- */
@@ -94,6 +106,20 @@ static json_t *figures_json(const struct rg_gpu_figures *figures)
     return out;
 }
 
+/* A point a minute, the oldest first. */
+static json_t *history_json(const struct rg_view *view, uint32_t device)
+{
+    struct rg_history_point points[RG_HISTORY_POINTS];
+    const uint32_t n = rg_history_read(&view->history, device, points);
+    json_t *busy = json_array(), *memory = json_array();
+    for (uint32_t i = 0; i < n; i++) {
+        (void)json_array_append_new(busy, json_integer(points[i].busy));
+        (void)json_array_append_new(memory, json_integer(points[i].memory));
+    }
+    return json_pack("{s:i, s:o, s:o}", "seconds", RG_HISTORY_PERIOD_S, "busy_percent", busy,
+                     "memory_percent", memory);
+}
+
 static json_t *gpu_json(const struct rg_view *view, uint32_t i)
 {
     const struct rg_device_info *device = &view->driver.devices[i];
@@ -103,17 +129,17 @@ static json_t *gpu_json(const struct rg_view *view, uint32_t i)
     uint32_t sessions = 0;
     const bool known = rg_view_memory(view, i, &used, &free);
     for (uint32_t s = 0; s < view->n_sessions; s++)
-        for (uint32_t d = 0; d < view->sessions[s].n_devices; d++)
-            sessions += view->sessions[s].devices[d] == i;
+        for (uint32_t d = 0; d < view->sessions[s].info.n_devices; d++)
+            sessions += view->sessions[s].info.devices[d] == i;
     rg_view_uuid(device, uuid);
-    return json_pack("{s:i, s:s, s:o, s:o, s:{s:o, s:o, s:o, s:o, s:o}, s:o, s:o, s:i, s:o}", "index",
+    return json_pack("{s:i, s:s, s:o, s:o, s:{s:o, s:o, s:o, s:o, s:o}, s:o, s:o, s:i, s:o, s:o}", "index",
                      (int)device->ordinal, "uuid", uuid, "name", rg_json_text(device->name), "pci",
                      rg_json_text(device->pci), "memory", "total", number(device->memory_total), "used",
                      known ? number((uint64_t)used) : json_null(), "free",
                      known ? number((uint64_t)free) : json_null(), "held", number(gauge->held), "reserved",
                      number(gauge->promised), "busy_seconds", seconds(gauge->busy_ns), "throttled_seconds",
                      seconds(gauge->throttled_ns), "sessions", (int)sessions, "figures",
-                     figures_json(&view->gpus[i]));
+                     figures_json(&view->gpus[i]), "history", history_json(view, i));
 }
 
 json_t *rg_json_gpus(const struct rg_view *view)
@@ -144,28 +170,32 @@ static json_t *share_json(const struct rg_session_info *session, uint32_t i)
                      seconds(share->busy_ns), "throttled_seconds", seconds(share->throttled_ns));
 }
 
-static json_t *session_json(const struct rg_session_info *session)
+static json_t *session_json(const struct rg_view *view, const struct rg_snapshot_session *shown)
 {
+    const struct rg_session_info *session = &shown->info;
+    const bool may = shown->is_own || view->reader.scope == RG_READER_OPERATOR;
     json_t *gpus = json_array();
     for (uint32_t i = 0; i < session->n_shares && i < session->n_devices; i++)
         (void)json_array_append_new(gpus, share_json(session, i));
     return json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:s, s:s, s:i, s:o, s:b, s:o, s:o}", "id",
-        number(session->id), "identity", rg_json_text(session->identity_name), "user",
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:s, s:s, s:i, s:o, s:b, s:o, s:o, s:b, s:b, s:o, s:o}",
+        "id", number(session->id), "identity", rg_json_text(session->identity_name), "user",
         rg_json_text(session->identity.user), "host", rg_json_text(session->identity.host), "program",
         program_json(session->identity.command), "project", rg_json_text(session->project), "since",
         number(session->since_unix), "transport", rg_view_transport(session), "state",
         rg_share_state_name(session->state), "priority", rg_share_priority_name(session->priority), "weight",
         (int)session->weight, "compute_limit",
         session->compute_millionths ? json_real(session->compute_millionths * 1e-6) : json_null(),
-        "exclusive", (int)session->exclusive, "launches", number(session->launches), "gpus", gpus);
+        "exclusive", (int)session->exclusive, "launches", number(session->launches), "gpus", gpus, "own",
+        (int)shown->is_own, "may_act", (int)may, "address", rg_json_text(may ? session->peer : ""),
+        "round_trip_seconds", shown->rtt_us ? json_real(shown->rtt_us * 1e-6) : json_null());
 }
 
 json_t *rg_json_sessions(const struct rg_view *view)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; i < view->n_sessions; i++)
-        (void)json_array_append_new(list, session_json(&view->sessions[i]));
+        (void)json_array_append_new(list, session_json(view, &view->sessions[i]));
     return json_pack("{s:o}", "sessions", list);
 }
 
@@ -185,16 +215,19 @@ static json_t *receive(int socket)
 }
 
 /* The members from one on. */
-static enum rg_status ask_page(const struct rg_view_source *source, uint64_t from, json_t **page)
+static enum rg_status ask_page(const struct rg_view_source *source, struct rg_monitor_question *reader,
+                               uint64_t from, json_t **page, char *why, size_t why_size)
 {
-    struct rg_monitor_question question;
     struct rg_monitor_answer answer;
     int socket = -1;
-    memset(&question, 0, sizeof question);
-    question.kind = RG_ASK_LIST;
-    question.pool.lease = from;
-    if (rg_monitor_ask(source->link, &question, NULL, 0, RG_VIEW_LOOK_MS, &answer, &socket) != RG_OK)
+    reader->kind = RG_ASK_LIST;
+    reader->page.first = (uint32_t)from;
+    if (rg_monitor_ask(source->link, reader, NULL, 0, RG_VIEW_LOOK_MS, &answer, &socket) != RG_OK)
         return RG_ERR_TIMEOUT;
+    if (answer.status == RG_ERR_REFUSED && answer.code == RG_REFUSAL_UNAUTHORISED) {
+        snprintf(why, why_size, "%s", answer.why);
+        return RG_ERR_REFUSED;
+    }
     *page = answer.status == RG_OK && socket >= 0 ? receive(socket) : NULL;
     if (socket >= 0)
         close(socket);
@@ -235,17 +268,29 @@ static void add_members(json_t *members, const json_t *page)
         json_array_append_new(members, cleaned(member));
 }
 
-enum rg_status rg_json_pool(const struct rg_view_source *source, json_t **out)
+/* Those that the reader may see, which the agent says. */
+static void add_requests(json_t *requests, const json_t *page)
 {
-    json_t *members = json_array(), *page = NULL, *next = NULL;
+    const json_t *request;
+    size_t i;
+    json_array_foreach(json_object_get(page, "requests"), i, request)(void)
+        json_array_append_new(requests, cleaned(request));
+}
+
+enum rg_status rg_json_pool(const struct rg_view_source *source, struct rg_monitor_question *reader,
+                            json_t **out, char *refused, size_t refused_size)
+{
+    json_t *members = json_array(), *requests = json_array(), *page = NULL, *next = NULL;
     json_int_t waiting = 0;
     enum rg_status status = RG_OK;
     char pool[RG_CONTROL_TEXT] = "", why[TEXT_MAX_SIZE] = "";
     uint64_t from = 0;
     for (int i = 0; i < PAGES_MAX && (i == 0 || from); i++) {
-        if ((status = ask_page(source, from, &page)) != RG_OK)
+        if ((status = ask_page(source, reader, from, &page, refused, refused_size)) != RG_OK)
             break;
         add_members(members, page);
+        if (i == 0)
+            add_requests(requests, page);
         next = json_object_get(page, "next");
         const uint64_t after = json_is_integer(next) ? (uint64_t)json_integer_value(next) : 0;
         from = after > from ? after : 0;
@@ -255,10 +300,11 @@ enum rg_status rg_json_pool(const struct rg_view_source *source, json_t **out)
         json_decref(page);
     }
     if (status == RG_OK) {
-        *out = json_pack("{s:o, s:o, s:I, s:O}", "pool", rg_json_text(pool), "why", rg_json_text(why),
-                         "waiting", waiting, "members", members);
+        *out = json_pack("{s:o, s:o, s:I, s:O, s:O}", "pool", rg_json_text(pool), "why", rg_json_text(why),
+                         "waiting", waiting, "members", members, "requests", requests);
         status = *out ? RG_OK : RG_ERR_NO_MEMORY;
     }
     json_decref(members);
+    json_decref(requests);
     return status;
 }

@@ -4,8 +4,9 @@
  *   http      descriptor 3 is the socket to the monitor, which tells it everything else
  *
  * Like the frontend it first becomes a user without rights in an empty folder, and opens nothing from then on. What it shows it takes
- * from the board, and from processes that the monitor starts. It is started by remote-gpud and ends with it.
+ * from the monitor, and from processes that that starts. It is started by remote-gpud and ends with it.
  */
+#include "common/base/cleanup.h"
 #include "common/base/log.h"
 #include "common/base/packet.h"
 #include "server/frontend/management.h"
@@ -15,12 +16,15 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #define LOOK_MS     1000
 #define EXIT_CANNOT 125
+
+enum { PEM_SIZE_MAX = 1 << 20 };
 
 struct http {
     struct rg_monitor_link link;
@@ -30,28 +34,66 @@ struct http {
     struct rg_service *service;
 };
 
+/* Uses what TLS needs, for the first time (`*out` is NULL) or instead of what was before. */
+static bool use_certificate(const struct rg_service_settings *settings, int file,
+                            const struct rg_monitor_tls *tls, struct rg_service **out)
+{
+    const size_t size = (size_t)tls->authority_size + tls->certificate_size + tls->key_size;
+    bool good = true;
+    RG_CLEANUP_FREE char *pem = size <= PEM_SIZE_MAX ? malloc(size + 1) : NULL;
+    if (!pem || pread(file, pem, size, 0) != (ssize_t)size) {
+        rg_error("the server's certificate could not be received");
+        return false;
+    }
+    const struct rg_tls_pem parts = {.ca = pem,
+                                     .ca_size = tls->authority_size,
+                                     .certificate = pem + tls->authority_size,
+                                     .certificate_size = tls->certificate_size,
+                                     .key = pem + tls->authority_size + tls->certificate_size,
+                                     .key_size = tls->key_size};
+    if (*out)
+        rg_service_set_tls(*out, &parts);
+    else
+        good = rg_service_start(settings, &parts, out) == RG_OK;
+    rg_tls_wipe(pem, size);
+    return good;
+}
+
+/* The certificate comes second. */
+static bool start_service(struct http *http, const struct rg_service_settings *settings)
+{
+    struct rg_monitor_word word;
+    int fds[RG_PACKET_FDS_MAX];
+    unsigned n_fds = 0;
+    if (!http->settings.has_tls)
+        return rg_service_start(settings, NULL, &http->service) == RG_OK;
+    if (rg_monitor_link_receive(&http->link, 0, &word, fds, &n_fds) != RG_OK)
+        return false;
+    const bool good = word.kind == RG_TELL_TLS && n_fds == 1 &&
+                      use_certificate(settings, fds[0], &word.tls, &http->service);
+    rg_packet_close(fds, n_fds);
+    return good;
+}
+
 static bool begin(struct http *http, struct rg_service_settings *service)
 {
     int fds[RG_PACKET_FDS_MAX];
     unsigned n_fds = 0;
     rg_monitor_link_init(&http->link, RG_MONITOR_FD);
-    if (!rg_monitor_link_settings(&http->link, &http->settings, fds, &n_fds) || n_fds != 2) {
+    if (!rg_monitor_link_settings(&http->link, &http->settings, fds, &n_fds) || n_fds != 1) {
         rg_error("http is a part of remote-gpud and is started by it");
         return false;
     }
     rg_management_init(&http->management, &http->link);
     rg_gpus_init(&http->gpus, &http->management);
-    *service = (struct rg_service_settings){
-        .listener = fds[1],
-        .pool = http->settings.pool,
-        .loopback = http->settings.listeners[0].reach != RG_REACH_NETWORK,
-        .source = {.link = &http->link, .board = rg_board_open(fds[0]), .gpus = &http->gpus}};
+    *service = (struct rg_service_settings){.listener = fds[0],
+                                            .pool = http->settings.pool,
+                                            .loopback = http->settings.listeners[0].reach != RG_REACH_NETWORK,
+                                            .source = {.link = &http->link, .gpus = &http->gpus}};
     (void)gethostname(service->source.host, sizeof service->source.host - 1);
-    close(fds[0]);
-    return service->source.board &&
-           rg_frontend_drop_privileges(http->settings.drop_uid,
+    return rg_frontend_drop_privileges(http->settings.drop_uid,
                                        (enum rg_sandbox_mode)http->settings.sandbox) == RG_OK &&
-           rg_service_start(service, &http->service) == RG_OK;
+           start_service(http, service);
 }
 
 /* False: the monitor has gone. */
@@ -64,6 +106,8 @@ static bool listen_to_monitor(struct http *http)
     while ((status = rg_monitor_link_receive(&http->link, MSG_DONTWAIT, &word, fds, &n_fds)) == RG_OK) {
         if (word.kind == RG_TELL_BEAT)
             rg_monitor_say(&http->link, RG_ASK_ALIVE);
+        else if (word.kind == RG_TELL_TLS && n_fds == 1)
+            (void)use_certificate(NULL, fds[0], &word.tls, &http->service); /* what goes wrong was said */
         rg_packet_close(fds, n_fds);
     }
     return status == RG_ERR_TIMEOUT;

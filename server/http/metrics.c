@@ -155,8 +155,8 @@ static double sessions_on(const struct rg_view *view, uint32_t device)
 {
     double n = 0;
     for (uint32_t i = 0; i < view->n_sessions; i++)
-        for (uint32_t j = 0; j < view->sessions[i].n_devices; j++)
-            n += view->sessions[i].devices[j] == device;
+        for (uint32_t j = 0; j < view->sessions[i].info.n_devices; j++)
+            n += view->sessions[i].info.devices[j] == device;
     return n;
 }
 
@@ -200,7 +200,8 @@ static void write_sessions(const struct rg_view *view, struct rg_exposition *out
     static const char *const ends[RG_GAUGE_ENDS] = {"ended", "failed", "killed"};
     double states[RG_SHARE_STATES] = {0};
     for (uint32_t i = 0; i < view->n_sessions; i++)
-        states[view->sessions[i].state < RG_SHARE_STATES ? view->sessions[i].state : RG_SHARE_UNKNOWN]++;
+        states[view->sessions[i].info.state < RG_SHARE_STATES ? view->sessions[i].info.state
+                                                              : RG_SHARE_UNKNOWN]++;
     rg_exposition_family(out, "rgpu_sessions", RG_METRIC_GAUGE, "",
                          "Sessions that there are, by what they do.");
     for (int i = 0; i < RG_SHARE_STATES; i++)
@@ -212,7 +213,7 @@ static void write_sessions(const struct rg_view *view, struct rg_exposition *out
     for (size_t t = 0; t < sizeof transports / sizeof *transports; t++) {
         double n = 0;
         for (uint32_t i = 0; i < view->n_sessions; i++)
-            n += strcmp(rg_view_transport(&view->sessions[i]), transports[t]) == 0;
+            n += strcmp(rg_view_transport(&view->sessions[i].info), transports[t]) == 0;
         rg_exposition_sample(out, (const struct rg_label[]){{"transport", transports[t]}}, 1, n);
     }
     write_one(out, "rgpu_sessions_limit", RG_METRIC_GAUGE, "", "Sessions that there may be at once.",

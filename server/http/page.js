@@ -1,8 +1,15 @@
 "use strict";
-/* Shows what /api/v1 tells, again every two seconds. Whatever is told becomes text, never markup. */
+/*
+ * Shows what /api/v1 tells, again every two seconds, and has done what its buttons say. Whatever is told becomes text, never markup.
+ *
+ * A link to the page has a secret behind its #, which no server's log and no referrer sees. It is given back once, for a cookie that scripts
+ * cannot read, and for the guard, which is kept for this origin alone and sent with what changes something.
+ */
 (() => {
   const PERIOD_MS = 2000;
+  const GUARD = "remote-gpu-guard";
   const shown = new Map();
+  let reader = null;
   const byId = (id) => document.getElementById(id);
 
   const element = (name, text, attributes = {}) => {
@@ -33,7 +40,10 @@
     if (shown.get(parent) === key)
       return;
     shown.set(parent, key);
+    const focused = parent.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
     parent.replaceChildren(...made);
+    if (focused)
+      parent.querySelector('[aria-label="' + CSS.escape(focused) + '"]')?.focus();
   };
 
   const showServer = (server) => {
@@ -65,6 +75,21 @@
     return made;
   };
 
+  /* The last hour as two lines; what they say stands beside them as text. */
+  const hour = (history) => {
+    const n = history.busy_percent.length, latest = n - 1;
+    if (n < 2)
+      return [];
+    const mean = history.busy_percent.reduce((a, b) => a + b, 0) / n;
+    const words = "Last " + Math.round(n * history.seconds / 60) + " min: " + mean.toFixed(0) + " % busy in the mean, " +
+      Math.max(...history.busy_percent) + " % at most; memory " + history.memory_percent[latest] + " % held";
+    const picture = byId("hour").content.firstElementChild.cloneNode(true);
+    picture.setAttribute("aria-label", words);
+    for (const [name, points] of [["memory", history.memory_percent], ["busy", history.busy_percent]])
+      picture.querySelector("." + name).setAttribute("points", points.map((y, i) => (59 - latest + i) + "," + (99 - y * 0.98).toFixed(1)).join(" "));
+    return [picture, element("p", words, {class: "label"})];
+  };
+
   const figures = (gpu) => {
     const f = gpu.figures, words = [];
     const add = (key, text) => { if (key in f) words.push(text(f[key])); };
@@ -84,6 +109,7 @@
         " worked, " + seconds(gpu.throttled_seconds) + " waited"));
     if (figures(gpu))
       card.append(element("p", figures(gpu)));
+    card.append(...hour(gpu.history));
     return card;
   }));
 
@@ -93,8 +119,76 @@
     "at most " + (100 * session.compute_limit).toFixed(0) + " %", session.weight ? "weight " + session.weight : "",
     session.priority === "normal" || session.priority === "default" ? "" : session.priority + " priority"].filter(Boolean).join(", ");
 
+  /* --- what can be done --- */
+
+  const told = (text) => { byId("done").textContent = text; };
+
+  const post = async (path, body) => {
+    const answer = await fetch("/api/v1/" + path, {method: "POST", cache: "no-store", credentials: "same-origin",
+      headers: {"Content-Type": "application/json", "X-Remote-Gpu": localStorage.getItem(GUARD) || "1"},
+      body: JSON.stringify(body || {}), signal: AbortSignal.timeout(30000)});
+    const said = await answer.json().catch(() => ({}));
+    if (!answer.ok)
+      throw new Error(said.error || "status " + answer.status);
+    return said;
+  };
+
+  /* Asked first, in words: what is lost by it. */
+  const confirmed = (question, yes) => new Promise((resolve) => {
+    const ask = byId("ask");
+    byId("ask-title").textContent = question;
+    byId("ask-yes").textContent = yes;
+    ask.returnValue = "no";
+    ask.addEventListener("close", () => resolve(ask.returnValue === "yes"), {once: true});
+    ask.showModal();
+  });
+
+  const perform = async (path, what, question, yes, body) => {
+    if (question && !await confirmed(question, yes))
+      return;
+    told(what + " …");
+    try {
+      told(what + ": " + (await post(path, body)).what);
+    } catch (error) {
+      told(what + ": " + error.message);
+    }
+  };
+
+  const button = (text, label, strong, run) => {
+    const made = element("button", text, {type: "button", "aria-label": label});
+    if (strong)
+      made.className = "strong";
+    made.addEventListener("click", run);
+    return made;
+  };
+
+  const actionsOf = (session) => {
+    const cell = element("td", undefined, {"data-label": "Do"}), path = "sessions/" + session.id + "/", name = "Session " + session.id;
+    if (!session.may_act)
+      return cell;
+    if (session.state === "suspended")
+      cell.append(button("Resume", "Resume session " + session.id, false, () => perform(path + "resume", name)));
+    else
+      cell.append(button("Suspend", "Suspend session " + session.id, false, () => perform(path + "suspend", name)));
+    cell.append(button("End", "End session " + session.id, true, () => perform(path + "end", name,
+      "End session " + session.id + " (" + session.program + ")? Its program fails at its next call, and what it has not saved is lost.", "End it")));
+    return cell;
+  };
+
+  const showReader = (server) => {
+    const drain = byId("drain"), names = {operator: "operator", own: "sees what is theirs", public: "sees what everybody on this machine may"};
+    byId("reader-name").textContent = (reader.name || "Nobody is logged in") + ": " + names[reader.sees];
+    byId("logout").hidden = !reader.by_cookie;
+    byId("how").hidden = reader.sees === "operator";
+    drain.hidden = reader.sees !== "operator";
+    drain.textContent = server.draining ? "Take new sessions again" : "Drain";
+    drain.onclick = () => server.draining ? perform("server/undrain", "The server")
+      : perform("server/drain", "The server", "Drain the server? It takes nothing new; sessions that run go on.", "Drain it");
+  };
+
   const showSessions = (sessions) => {
     byId("no-sessions").hidden = sessions.length > 0;
+    byId("no-sessions").textContent = reader.sees === "own" ? "No session of yours runs." : "No session runs.";
     fill(byId("session-list"), sessions.map((session) => {
       const row = element("tr"), limit = sum(session.gpus, "memory_limit");
       const who = session.identity || session.user + "@" + session.host + " (unproven)";
@@ -102,20 +196,33 @@
         ["Program", session.program], ["State", session.state], ["GPU", session.gpus.map((gpu) => gpu.index).join(", ")],
         ["Memory", bytes(sum(session.gpus, "memory_used")) + (limit ? " of " + bytes(limit) : "")],
         ["GPU time", seconds(sum(session.gpus, "busy_seconds"))], ["Waited", seconds(sum(session.gpus, "throttled_seconds"))],
-        ["Share", shareOf(session)], ["Since", since(session.since)]];
-      row.append(...cells.map(([name, text]) => element("td", text, {"data-label": name})));
+        ["Share", shareOf(session)],
+        ["Round trip", session.round_trip_seconds === null ? "" : (1000 * session.round_trip_seconds).toFixed(2) + " ms"],
+        ["Since", since(session.since)]];
+      row.append(...cells.map(([name, text]) => element("td", text, {"data-label": name})), actionsOf(session));
+      return row;
+    }));
+  };
+
+  const showQueue = (requests) => {
+    byId("queue").hidden = requests.length === 0;
+    fill(byId("queue-list"), requests.map((request) => {
+      const row = element("tr");
+      row.append(...[["Place", String(request.place)], ["Who", request.name || "unauthenticated"], ["GPUs", String(request.gpus)],
+        ["Waits for", seconds(Math.max(0, Date.now() / 1000 - request.since))]].map(([name, text]) => element("td", text, {"data-label": name})));
       return row;
     }));
   };
 
   const showPool = (pool) => {
+    showQueue(pool.requests);
     fill(byId("member-list"), pool.members.map((member) => {
       const card = element("li");
       card.append(element("h3", (member.host || member.address || member.id) + (member.draining ? " (draining)" : "")),
         element("p", member.address || "", {class: "label"}));
       for (const gpu of member.gpus)
         card.append(element("p", "GPU " + gpu.index + ": " + gpu.name + ", " + gpu.granted.length + " granted"),
-          bar("Granted memory", gpu.memory - gpu.free, 0, gpu.memory));
+          bar("Granted memory", gpu.memory - gpu.free, 0, gpu.memory), ...(gpu.history ? hour(gpu.history) : []));
       return card;
     }));
     byId("pool-status").append(" · " + pool.members.length + " servers · " + pool.waiting + " requests wait");
@@ -132,23 +239,47 @@
   const get = async (path) => {
     const answer = await fetch("/api/v1/" + path, {cache: "no-store", signal: AbortSignal.timeout(10000)});
     if (!answer.ok)
-      throw new Error((await answer.json().catch(() => ({}))).error || "status " + answer.status);
+      throw Object.assign(new Error((await answer.json().catch(() => ({}))).error || "status " + answer.status), {status: answer.status});
     return answer.json();
   };
 
   const look = async () => {
     try {
-      const [server, gpus, sessions] = await Promise.all([get("server"), get("gpus"), get("sessions")]);
+      const [server, gpus, sessions, who] = await Promise.all([get("server"), get("gpus"), get("sessions"), get("reader")]);
+      reader = who;
       showServer(server);
+      showReader(server);
       showGpus(gpus.gpus);
       showSessions(sessions.sessions);
       if (server.pool)
         showPool(await get("pool"));
       say(server.ready ? "Ready for new sessions" : "Not ready: " + server.why, !server.ready);
     } catch (error) {
-      say("No answer from the server (" + error.message + ")" + (shown.size ? "; what is shown is old" : ""), true);
+      if (error.status === 401)
+        say(error.message, true);
+      else
+        say("No answer from the server (" + error.message + ")" + (shown.size ? "; what is shown is old" : ""), true);
     }
     setTimeout(look, PERIOD_MS);
   };
-  look();
+
+  /* By a link: its secret is used up, and leaves the address. */
+  const login = async () => {
+    const secret = /^#login=([0-9a-f]{64})$/.exec(location.hash);
+    if (!secret)
+      return;
+    history.replaceState(null, "", "/");
+    try {
+      localStorage.setItem(GUARD, (await post("login", {token: secret[1]})).guard);
+    } catch (error) {
+      told("Not logged in: " + error.message);
+    }
+  };
+
+  byId("logout").addEventListener("click", async () => {
+    await perform("logout", "Logout");
+    localStorage.removeItem(GUARD);
+  });
+  window.addEventListener("hashchange", login);
+  login().then(look);
 })();

@@ -5,9 +5,8 @@
 #include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/sync/scoped_lock.h"
-#include "server/http/json.h"
-#include "server/http/metrics.h"
-#include "server/http/page.h"
+#include "server/http/paths.h"
+#include "server/http/reader.h"
 
 #include <arpa/inet.h>
 #include <microhttpd.h>
@@ -25,23 +24,21 @@ struct connection {
     uint64_t since_ns;
 };
 
-struct rg_service {
+/* What answers, with one certificate: another one takes its place when there is a new certificate. */
+struct side {
+    struct rg_service *service;
     struct MHD_Daemon *daemon;
+    struct rg_tls_server *tls; /* NULL: none */
+    char *authority;           /* libmicrohttpd asks for clients' certificates while it has this */
+};
+
+struct rg_service {
+    struct side *side;
     struct rg_service_settings settings;
+    uint16_t port;
     pthread_mutex_t lock; /* of `connections` */
     struct connection connections[RG_HTTP_CONNECTIONS_MAX];
 };
-
-/* What is answered. */
-struct answer {
-    unsigned status;
-    const char *type;
-    char *text; /* from malloc, unless it is a part of this program */
-    size_t size;
-    bool is_part;
-};
-
-#define TEXT "text/plain; charset=utf-8"
 
 /* --- slow ones --------------------------------------------------------------------------------------------- */
 
@@ -79,8 +76,9 @@ static void notice_answered(void *data, struct MHD_Connection *connection, void 
     struct rg_service *service = data;
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    (void)request;
     (void)how;
+    free(*request);
+    *request = NULL;
     if (!info || !info->socket_context)
         return;
     RG_SCOPED_LOCK(&service->lock);
@@ -100,172 +98,18 @@ void rg_service_expire(struct rg_service *service)
 
 /* --- answers ------------------------------------------------------------------------------------------------ */
 
-static void say(struct answer *answer, unsigned status, const char *text)
-{
-    answer->status = status;
-    answer->type = TEXT;
-    answer->text = strdup(text);
-    answer->size = strlen(text);
-}
-
-static bool take_view(const struct rg_service *service, bool with_gpus, struct rg_view **view,
-                      struct answer *answer)
-{
-    const enum rg_status status = rg_view_take(&service->settings.source, with_gpus, view);
-    if (status == RG_OK)
-        return true;
-    say(answer, MHD_HTTP_SERVICE_UNAVAILABLE,
-        status == RG_ERR_NO_MEMORY ? "the server is out of memory\n" : "remote-gpud does not answer\n");
-    return false;
-}
-
-static void answer_health(const struct rg_service *service, struct MHD_Connection *connection,
-                          struct answer *answer)
-{
-    struct rg_view *view = NULL;
-    (void)connection;
-    if (take_view(service, false, &view, answer))
-        say(answer, MHD_HTTP_OK, "ok\n");
-    rg_view_release(view);
-}
-
-static void answer_ready(const struct rg_service *service, struct MHD_Connection *connection,
-                         struct answer *answer)
-{
-    struct rg_view *view = NULL;
-    char why[600];
-    (void)connection;
-    if (take_view(service, false, &view, answer)) {
-        const bool ready = !rg_view_why_not_ready(view, why, sizeof why - 1);
-        strcat(ready ? strcpy(why, "ready") : why, "\n");
-        say(answer, ready ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE, why);
-    }
-    rg_view_release(view);
-}
-
-static bool wants_openmetrics(struct MHD_Connection *connection)
-{
-    const char *accept = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
-    return accept && strstr(accept, "application/openmetrics-text");
-}
-
-static void answer_metrics(const struct rg_service *service, struct MHD_Connection *connection,
-                           struct answer *answer)
-{
-    struct rg_view *view = NULL;
-    struct rg_exposition out = {.openmetrics = wants_openmetrics(connection)};
-    if (take_view(service, true, &view, answer)) {
-        rg_metrics_write(view, &out);
-        if (rg_exposition_end(&out) == RG_OK)
-            *answer = (struct answer){
-                .status = MHD_HTTP_OK,
-                .type = out.openmetrics ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
-                                        : "text/plain; version=0.0.4; charset=utf-8",
-                .text = out.text,
-                .size = out.size};
-        else
-            free(out.text);
-    }
-    rg_view_release(view);
-}
-
-/* --- the API, and the page ---------------------------------------------------------------------------------- */
-
-#define JSON "application/json"
-
-static void say_json(struct answer *answer, unsigned status, json_t *value)
-{
-    char *text = value ? json_dumps(value, JSON_COMPACT) : NULL;
-    json_decref(value);
-    *answer = (struct answer){.status = status, .type = JSON, .text = text, .size = text ? strlen(text) : 0};
-}
-
-static void say_error(struct answer *answer, unsigned status, const char *why)
-{
-    say_json(answer, status, json_pack("{s:s}", "error", why));
-}
-
-static void answer_view(const struct rg_service *service, struct answer *answer, bool with_gpus,
-                        json_t *(*make)(const struct rg_view *view))
-{
-    struct rg_view *view = NULL;
-    if (rg_view_take(&service->settings.source, with_gpus, &view) == RG_OK)
-        say_json(answer, MHD_HTTP_OK, make(view));
-    else
-        say_error(answer, MHD_HTTP_SERVICE_UNAVAILABLE, "remote-gpud does not answer");
-    rg_view_release(view);
-}
-
-static void answer_server(const struct rg_service *service, struct MHD_Connection *connection,
-                          struct answer *answer)
-{
-    (void)connection;
-    answer_view(service, answer, false, rg_json_server);
-}
-
-static void answer_gpus(const struct rg_service *service, struct MHD_Connection *connection,
-                        struct answer *answer)
-{
-    (void)connection;
-    answer_view(service, answer, true, rg_json_gpus);
-}
-
-static void answer_sessions(const struct rg_service *service, struct MHD_Connection *connection,
-                            struct answer *answer)
-{
-    (void)connection;
-    answer_view(service, answer, false, rg_json_sessions);
-}
-
-static void answer_pool(const struct rg_service *service, struct MHD_Connection *connection,
-                        struct answer *answer)
-{
-    json_t *pool = NULL;
-    (void)connection;
-    if (!service->settings.pool[0])
-        say_error(answer, MHD_HTTP_NOT_FOUND, "this server is in no pool");
-    else if (rg_json_pool(&service->settings.source, &pool) == RG_OK)
-        say_json(answer, MHD_HTTP_OK, pool);
-    else
-        say_error(answer, MHD_HTTP_SERVICE_UNAVAILABLE, "the server cannot ask its pool now");
-}
-
-static const struct rg_page_part *part_of(const char *path)
-{
-    for (size_t i = 0; i < rg_page_n_parts; i++)
-        if (strcmp(rg_page_parts[i].path, path) == 0)
-            return &rg_page_parts[i];
-    return NULL;
-}
-
-static void answer_part(const struct rg_page_part *part, struct answer *answer)
-{
-    *answer = (struct answer){.status = MHD_HTTP_OK,
-                              .type = part->type,
-                              .text = (char *)(uintptr_t)part->data,
-                              .size = part->size,
-                              .is_part = true};
-}
-
-static const struct path {
-    const char *path;
-    void (*answer)(const struct rg_service *service, struct MHD_Connection *connection,
-                   struct answer *answer);
-} paths[] = {
-    {"/healthz", answer_health},       {"/readyz", answer_ready},     {"/metrics", answer_metrics},
-    {"/api/v1/server", answer_server}, {"/api/v1/gpus", answer_gpus}, {"/api/v1/sessions", answer_sessions},
-    {"/api/v1/pool", answer_pool},
-};
-
-static enum MHD_Result send_answer(struct MHD_Connection *connection, struct answer *answer)
+static enum MHD_Result send_answer(struct MHD_Connection *connection, struct rg_http_answer *answer)
 {
     static const char *const headers[][2] = {
         {"Cache-Control", "no-store"},
         {"Content-Security-Policy",
          "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
          "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
+        {"Cross-Origin-Opener-Policy", "same-origin"},
+        {"Cross-Origin-Resource-Policy", "same-origin"},
         {"Referrer-Policy", "no-referrer"},
         {"X-Content-Type-Options", "nosniff"},
+        {"X-Frame-Options", "DENY"}, /* as frame-ancestors, for browsers that do not know that */
     };
     if (!answer->text)
         return MHD_NO; /* no memory: the connection is closed */
@@ -277,8 +121,13 @@ static enum MHD_Result send_answer(struct MHD_Connection *connection, struct ans
         return MHD_NO;
     }
     (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer->type);
-    if (answer->status == MHD_HTTP_METHOD_NOT_ALLOWED)
-        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+    if (answer->allow)
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, answer->allow);
+    if (answer->cookie[0])
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_SET_COOKIE, answer->cookie);
+    if (answer->status == MHD_HTTP_UNAUTHORIZED)
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE,
+                                      "Bearer realm=\"remote-gpu\"");
     for (size_t i = 0; i < sizeof headers / sizeof headers[0]; i++)
         (void)MHD_add_response_header(response, headers[i][0], headers[i][1]);
     const enum MHD_Result queued = MHD_queue_response(connection, answer->status, response);
@@ -286,62 +135,61 @@ static enum MHD_Result send_answer(struct MHD_Connection *connection, struct ans
     return queued;
 }
 
-bool rg_service_is_own_host(const char *host)
+/* A piece of the body, of which only those of actions are kept. */
+static void take_body(struct rg_http_request *request, bool keep, const char *body, size_t size)
 {
-    char name[64];
-    struct in_addr address;
-    size_t size = *host == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":");
-    if (size >= sizeof name || size > strlen(host) ||
-        (host[size] &&
-         (host[size] != ':' || strspn(host + size + 1, "0123456789") != strlen(host + size + 1))))
-        return false;
-    memcpy(name, host, size);
-    name[size] = 0;
-    return strcasecmp(name, "localhost") == 0 || strcmp(name, "[::1]") == 0 ||
-           (inet_pton(AF_INET, name, &address) == 1 && ntohl(address.s_addr) >> 24 == 127);
+    if (!keep)
+        return;
+    if (size > RG_HTTP_BODY_MAX - request->body_size) {
+        request->body_too_large = true;
+        return;
+    }
+    memcpy(request->body + request->body_size, body, size);
+    request->body_size += size;
 }
 
-static const struct path *find_path(const char *url)
+/* What it is answered once all of it is there. */
+static void answer_whole(const struct side *side, struct rg_http_request *request, const char *method,
+                         struct rg_http_answer *answer)
 {
-    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
-        if (strcmp(url, paths[i].path) == 0)
-            return &paths[i];
-    return NULL;
+    const struct rg_service_settings *settings = &side->service->settings;
+    const struct rg_paths_source source = {.view = &settings->source, .pool = settings->pool};
+    if (rg_reader_names_us(request))
+        rg_paths_answer(&source, request, method, answer);
+    else if (settings->loopback)
+        rg_http_say(answer, MHD_HTTP_MISDIRECTED_REQUEST,
+                    "this is answered to programs of this machine alone, under a name of its own: localhost, "
+                    "127.0.0.1\n");
+    else
+        rg_http_say(answer, MHD_HTTP_MISDIRECTED_REQUEST,
+                    "this server's certificate is for other names: remote-gpud --tls-name adds one\n");
 }
-
-static char answered_later; /* what marks a request that has been seen */
 
 static enum MHD_Result answer_request(void *data, struct MHD_Connection *connection, const char *url,
                                       const char *method, const char *version, const char *body,
-                                      size_t *body_size, void **request)
+                                      size_t *body_size, void **own)
 {
-    const struct rg_service *service = data;
-    const char *host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
-    const struct path *path = find_path(url);
-    const struct rg_page_part *part = part_of(url);
-    const bool reads = strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
-    struct answer answer = {0};
+    const struct side *side = data;
+    struct rg_http_request *request = *own;
+    struct rg_http_answer answer = {0};
     (void)version;
-    (void)body;
-    if (reads &&
-        (!*request || *body_size)) { /* the headers are there; a body, which nobody needs, is left out */
-        *request = &answered_later;
+    if (!request) { /* the headers are there */
+        request = *own = calloc(1, sizeof *request);
+        if (!request)
+            return MHD_NO;
+        *request = (struct rg_http_request){.connection = connection,
+                                            .tls = side->tls,
+                                            .local = side->service->settings.loopback,
+                                            .port = side->service->port};
+        return MHD_YES;
+    }
+    if (*body_size) {
+        take_body(request, rg_paths_take_body(url, method), body, *body_size);
         *body_size = 0;
         return MHD_YES;
     }
-    if (service->settings.loopback && host && !rg_service_is_own_host(host))
-        say(&answer, MHD_HTTP_MISDIRECTED_REQUEST,
-            "this is answered to programs of this machine alone, under a name of its own: localhost, "
-            "127.0.0.1\n");
-    else if (!reads)
-        say(&answer, MHD_HTTP_METHOD_NOT_ALLOWED, "there is nothing to be changed here: GET or HEAD\n");
-    else if (part)
-        answer_part(part, &answer);
-    else if (!path)
-        say(&answer, MHD_HTTP_NOT_FOUND,
-            "there is nothing here; see /, /metrics, /healthz, /readyz and /api/v1/openapi.json\n");
-    else
-        path->answer(service, connection, &answer);
+    request->url = url;
+    answer_whole(side, request, method, &answer);
     return send_answer(connection, &answer);
 }
 
@@ -354,36 +202,112 @@ static void log_message(void *data, const char *format, va_list arguments)
     rg_debug("HTTP: %.*s", (int)strcspn(text, "\n"), text);
 }
 
-enum rg_status rg_service_start(const struct rg_service_settings *settings, struct rg_service **out)
+static void free_side(struct side *side)
 {
+    if (!side)
+        return;
+    if (side->daemon)
+        MHD_stop_daemon(side->daemon);
+    rg_tls_server_release(side->tls);
+    free(side->authority);
+    free(side);
+}
+
+static struct MHD_Daemon *start_daemon(struct side *side, const char *certificate, const char *key)
+{
+    struct rg_service *service = side->service;
+    const struct MHD_OptionItem tls[] = {
+        {MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)certificate},
+        {MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)key},
+        {MHD_OPTION_HTTPS_MEM_TRUST, 0, side->authority},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t) "SECURE128:-VERS-ALL:+VERS-TLS1.3"},
+        {MHD_OPTION_END, 0, NULL}};
+    const struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
+    return MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_ERROR_LOG | (side->tls ? MHD_USE_TLS : 0),
+        0, NULL, NULL, answer_request, side, MHD_OPTION_EXTERNAL_LOGGER, log_message, NULL,
+        MHD_OPTION_LISTEN_SOCKET, service->settings.listener, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)THREADS,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)RG_HTTP_CONNECTIONS_MAX, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+        (unsigned)RG_HTTP_CONNECTIONS_OF_ONE_MAX, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)RG_HTTP_MEMORY_MAX, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)RG_HTTP_REQUEST_S,
+        MHD_OPTION_NOTIFY_CONNECTION, notice_connection, service, MHD_OPTION_NOTIFY_COMPLETED,
+        notice_answered, service, MHD_OPTION_ARRAY, side->tls ? tls : none, MHD_OPTION_END);
+}
+
+/* NULL: it was said why not. */
+static struct side *start_side(struct rg_service *service, const struct rg_tls_pem *pem)
+{
+    char why[512] = "libmicrohttpd does not start";
+    char *certificate = pem ? strndup(pem->certificate, pem->certificate_size) : NULL;
+    char *key = pem ? strndup(pem->key, pem->key_size) : NULL;
+    struct side *side = calloc(1, sizeof *side);
+    if (side) {
+        side->service = service;
+        side->authority = pem ? strndup(pem->ca, pem->ca_size) : NULL;
+        if (!pem || (certificate && key && side->authority &&
+                     rg_tls_server_create(pem, &side->tls, why, sizeof why) == RG_OK))
+            side->daemon = start_daemon(side, certificate, key);
+    }
+    if (key)
+        explicit_bzero(key, pem->key_size);
+    free(key);
+    free(certificate);
+    if (side && side->daemon)
+        return side;
+    rg_error("HTTP cannot be answered: %s", why);
+    free_side(side);
+    return NULL;
+}
+
+enum rg_status rg_service_start(const struct rg_service_settings *settings, const struct rg_tls_pem *pem,
+                                struct rg_service **out)
+{
+    struct sockaddr_storage own = {0};
+    socklen_t size = sizeof own;
     struct rg_service *service = calloc(1, sizeof *service);
     if (!service)
         return RG_ERR_NO_MEMORY;
     service->settings = *settings;
+    if (getsockname(settings->listener, (struct sockaddr *)&own, &size) ==
+        0) /* in the same place for both kinds */
+        service->port = ntohs(((const struct sockaddr_in *)&own)->sin_port);
     pthread_mutex_init(&service->lock, NULL);
-    service->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_ERROR_LOG, 0, NULL, NULL, answer_request,
-        service, MHD_OPTION_EXTERNAL_LOGGER, log_message, NULL, MHD_OPTION_LISTEN_SOCKET, settings->listener,
-        MHD_OPTION_THREAD_POOL_SIZE, (unsigned)THREADS, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)RG_HTTP_CONNECTIONS_MAX, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
-        (unsigned)RG_HTTP_CONNECTIONS_OF_ONE_MAX, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)RG_HTTP_MEMORY_MAX, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)RG_HTTP_REQUEST_S,
-        MHD_OPTION_NOTIFY_CONNECTION, notice_connection, service, MHD_OPTION_NOTIFY_COMPLETED,
-        notice_answered, service, MHD_OPTION_END);
-    if (service->daemon) {
+    service->side = start_side(service, pem);
+    if (service->side) {
         *out = service;
         return RG_OK;
     }
-    rg_error("HTTP cannot be answered: libmicrohttpd does not start");
+    pthread_mutex_destroy(&service->lock);
     free(service);
     return RG_ERR_IO;
+}
+
+/* It waits for threads, which may wait for the caller's. */
+static void *stop_side(void *side)
+{
+    free_side(side);
+    return NULL;
+}
+
+void rg_service_set_tls(struct rg_service *service, const struct rg_tls_pem *pem)
+{
+    pthread_t thread;
+    struct side *before = service->side, *after = start_side(service, pem);
+    if (!after) {
+        rg_warn("the certificate before it stays in use for HTTP");
+        return;
+    }
+    service->side = after;
+    (void)MHD_quiesce_daemon(before->daemon); /* so that the socket stays open */
+    if (pthread_create(&thread, NULL, stop_side, before) == 0)
+        pthread_detach(thread);
 }
 
 void rg_service_stop(struct rg_service *service)
 {
     if (!service)
         return;
-    MHD_stop_daemon(service->daemon);
+    free_side(service->side);
     pthread_mutex_destroy(&service->lock);
     free(service);
 }

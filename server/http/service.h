@@ -4,15 +4,16 @@
  * Happy path: rg_service_start with a listening socket; libmicrohttpd's threads answer until rg_service_stop, and rg_service_expire
  * is called each second. Limits: connections at once, of one address, memory of each (so the size of a request), time from the
  * beginning of a request to the end of its answer: whoever is slower is cut off. Any path but those listed is "not found", any method
- * but GET and HEAD refused; bodies are never read.
+ * that the path has not is refused; of bodies, which actions alone have, a kilobyte is read.
  *
- * On a loopback address only requests that name this machine as their host are answered: else a page of anywhere could look here from a
- * browser of this machine, by a name that leads to its own server first and to this one then (DNS rebinding).
+ * Where other machines reach the port it is spoken to by TLS 1.3 alone, and clients are asked for a certificate that they need not have.
+ * Only requests that name this server as their host are answered (reader.h).
  */
 #ifndef RG_SERVER_HTTP_SERVICE_H
 #define RG_SERVER_HTTP_SERVICE_H
 
 #include "server/http/view.h"
+#include "transport/tls/tls.h"
 
 struct rg_service;
 
@@ -23,14 +24,13 @@ struct rg_service_settings {
     struct rg_view_source source;
 };
 
-/** RG_ERR_NO_MEMORY, RG_ERR_IO: it was said. */
+/** `pem`: for TLS, the caller's again; NULL: without. RG_ERR_NO_MEMORY, RG_ERR_IO: it was said. */
 RG_MUST_CHECK enum rg_status rg_service_start(const struct rg_service_settings *settings,
-                                              struct rg_service **out);
+                                              const struct rg_tls_pem *pem, struct rg_service **out);
+/** Another certificate, for new connections: those that there are end. Not from a thread of the service's. */
+void rg_service_set_tls(struct rg_service *service, const struct rg_tls_pem *pem);
 /** Cuts off those who are too slow. */
 void rg_service_expire(struct rg_service *service);
 void rg_service_stop(struct rg_service *service); /* NULL is fine */
-
-/** Whether a Host header names this machine: localhost, or an address of a loopback network. */
-bool rg_service_is_own_host(const char *host);
 
 #endif

@@ -1,38 +1,63 @@
 /* view.c - see view.h. */
 #include "server/http/view.h"
 
+#include "common/base/cleanup.h"
 #include "common/base/clock.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-/* The monitor is asked each time: it answers in microseconds, and a board that it no longer keeps true is not to be shown. */
-static enum rg_status look(const struct rg_view_source *source)
+/* The monitor is asked each time: it answers in microseconds. */
+static enum rg_status ask(const struct rg_view_source *source, struct rg_monitor_question *reader, bool names,
+                          int *file, char *why, size_t why_size)
 {
-    struct rg_monitor_question question;
     struct rg_monitor_answer answer;
-    memset(&question, 0, sizeof question);
-    question.kind = RG_ASK_LOOK;
-    return rg_monitor_ask(source->link, &question, NULL, 0, RG_VIEW_LOOK_MS, &answer, NULL) == RG_OK
-               ? answer.status
-               : RG_ERR_TIMEOUT;
+    *file = -1;
+    reader->kind = RG_ASK_LOOK;
+    reader->page.names = names;
+    if (rg_monitor_ask(source->link, reader, NULL, 0, RG_VIEW_LOOK_MS, &answer, file) != RG_OK)
+        return RG_ERR_TIMEOUT;
+    snprintf(why, why_size, "%s", answer.why);
+    return answer.status == RG_OK && *file < 0 ? RG_ERR_NO_MEMORY : answer.status;
 }
 
-enum rg_status rg_view_take(const struct rg_view_source *source, bool with_gpus, struct rg_view **out)
+static struct rg_snapshot *read_snapshot(int file)
 {
-    const uint32_t max = source->board->max_sessions;
+    struct stat about;
+    if (fstat(file, &about) != 0 || about.st_size < (off_t)sizeof(struct rg_snapshot))
+        return NULL;
+    struct rg_snapshot *snapshot = malloc((size_t)about.st_size);
+    if (snapshot && pread(file, snapshot, (size_t)about.st_size, 0) == about.st_size)
+        return snapshot;
+    free(snapshot);
+    return NULL;
+}
+
+enum rg_status rg_view_take(const struct rg_view_source *source, struct rg_monitor_question *reader,
+                            unsigned parts, struct rg_view **out, char *why, size_t why_size)
+{
+    RG_CLEANUP_FD int file = -1;
     struct rg_view *view = *out = calloc(1, sizeof *view);
-    if (!view || !(view->sessions = calloc(max, sizeof *view->sessions)))
+    if (!view)
         return RG_ERR_NO_MEMORY;
-    RG_TRY(look(source));
-    rg_board_gauges(source->board, &view->gauges);
-    (void)rg_board_driver(source->board, &view->driver);
-    view->n_sessions = rg_board_sessions(source->board, view->sessions, max);
-    view->max_sessions = max;
+    RG_TRY(ask(source, reader, (parts & RG_VIEW_NAMES) != 0, &file, why, why_size));
+    RG_CLEANUP_FREE struct rg_snapshot *snapshot = read_snapshot(file);
+    if (!snapshot || !(view->sessions = calloc(snapshot->n_sessions + 1, sizeof *view->sessions)))
+        return RG_ERR_NO_MEMORY;
+    view->reader = snapshot->reader;
+    view->gauges = snapshot->gauges;
+    view->driver = snapshot->driver;
+    view->history = snapshot->history;
+    view->running = snapshot->running;
+    view->max_sessions = snapshot->max_sessions;
+    view->n_sessions = snapshot->n_sessions;
+    memcpy(view->sessions, snapshot->sessions, snapshot->n_sessions * sizeof *view->sessions);
     memcpy(view->host, source->host, sizeof view->host);
-    if (with_gpus)
+    if (parts & RG_VIEW_GPUS)
         rg_gpus_look(source->gpus, &view->driver, view->gpus);
     return RG_OK;
 }

@@ -83,11 +83,14 @@ static json_t *lease_json(const struct rg_pool_held *held)
                   "gpus", (int)json_array_size(json_object_get(value, "gpus")), "since",
                   (json_int_t)rg_pool_get_number(value, "since", 0), "seconds",
                   (json_int_t)rg_pool_get_number(value, "seconds", 0));
-    const char *by = rg_pool_get_text(value, "by", ""), *project = rg_pool_get_text(value, "project", "");
+    const char *by = rg_pool_get_text(value, "by", ""), *project = rg_pool_get_text(value, "project", ""),
+               *job = rg_pool_get_text(value, "job", "");
     if (out && expiry(value))
         (void)json_object_set_new(out, "expires", json_integer((json_int_t)expiry(value)));
     if (out && *by)
         (void)json_object_set_new(out, "by", json_string(by));
+    if (out && *job)
+        (void)json_object_set_new(out, "job", json_string(job));
     if (out && *project)
         (void)json_object_set_new(out, "project", json_string(project));
     return out;

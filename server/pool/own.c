@@ -50,8 +50,9 @@ static json_t *value_of(const struct rg_agent *agent, const struct rg_agent_leas
         if (one)
             (void)json_array_append_new(gpus, one);
     }
-    return json_pack("{s:s, s:s, s:I, s:b, s:o}", "user", told->key, "name", told->name, "memory",
-                     (json_int_t)told->memory, "bearer", told->bearer != 0, "gpus", gpus);
+    return json_pack("{s:s, s:s, s:s, s:I, s:b, s:o}", "job", told->job, "user", told->key, "name",
+                     told->name, "memory", (json_int_t)told->memory, "bearer", told->bearer != 0, "gpus",
+                     gpus);
 }
 
 void rg_own_sessions(struct rg_agent *agent, const struct rg_agent_lease *told, uint32_t n)
@@ -96,6 +97,7 @@ static void tell_lease(struct rg_agent *agent, struct rg_own_lease *lease)
     out->bearer = json_is_true(json_object_get(lease->value, "bearer"));
     snprintf(out->key, sizeof out->key, "%s", rg_pool_get_text(lease->value, "user", ""));
     snprintf(out->name, sizeof out->name, "%s", rg_pool_get_text(lease->value, "name", ""));
+    snprintf(out->job, sizeof out->job, "%s", rg_pool_get_text(lease->value, "job", ""));
     lease->told = true;
     lease->gone_told = false;
     rg_agent_tell(agent, &answer);

@@ -24,7 +24,8 @@ enum {
     RG_AGENT_URL = 256,
     RG_AGENT_URLS_MAX = RG_ETCD_ENDPOINTS_MAX,
     RG_AGENT_LABELS_MAX = 32,
-    RG_AGENT_WHO = 2 * RG_CONTROL_TEXT
+    RG_AGENT_WHO = 2 * RG_CONTROL_TEXT,
+    RG_AGENT_JOB = RG_CONTROL_TEXT
 };
 
 struct rg_agent_settings {
@@ -46,6 +47,7 @@ struct rg_agent_lease {
     uint64_t memory; /* of each GPU, at most; 0: the whole of it */
     uint32_t bearer; /* whoever proves nothing may use it by knowing it, whosever it is */
     char key[RG_AGENT_WHO], name[RG_CONTROL_TEXT]; /* whose it is, as with RG_AGENT_ASK */
+    char job[RG_AGENT_JOB];                        /* what it is for; "": nothing was said */
 };
 
 /* --- from the monitor --------------------------------------------------------------------------------------- */

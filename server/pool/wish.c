@@ -232,6 +232,16 @@ static json_t *list_of(const json_t *question, const char *name)
     return list ? json_incref(list) : json_array();
 }
 
+/* What it is for, in one line that is worth showing; else nothing is said. */
+static void add_job(json_t *out, const json_t *question)
+{
+    char job[RG_AGENT_JOB];
+    snprintf(job, sizeof job, "%s", rg_pool_get_text(question, "job", ""));
+    rg_printable_clean(job);
+    if (out && *job)
+        (void)json_object_set_new(out, "job", json_string(job));
+}
+
 static json_t *request_json(const struct rg_agent_ask *ask, const json_t *question, uint64_t gpus,
                             uint64_t seconds)
 {
@@ -253,6 +263,7 @@ static json_t *request_json(const struct rg_agent_ask *ask, const json_t *questi
         (void)json_object_set_new(out, "by", json_string(ask->name));
     if (out && ask->bearer)
         (void)json_object_set_new(out, "bearer", json_true());
+    add_job(out, question);
     if (out && ask->chosen)
         (void)json_object_set_new(out, "wish", wish_of(out));
     return out;

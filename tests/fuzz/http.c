@@ -4,9 +4,10 @@
  *
  * The input: u8 flags (LOOPBACK: only this machine reaches the port), u8 n, n bytes of a session's texts, then what a peer writes.
  */
+#include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/packet.h"
-#include "server/daemon/board.h"
+#include "server/daemon/snapshot.h"
 #include "server/http/service.h"
 #include "tests/check.h"
 #include "tests/fuzz/fuzzer.h"
@@ -26,7 +27,9 @@ enum { LOOPBACK = 1, WAYS = 2, ANSWER_MAX = 1 << 20 };
 static struct rg_monitor_link link_to_monitor;
 static struct rg_management management;
 static struct rg_gpus gpus;
-static struct rg_board *board;
+static struct rg_snapshot *snapshot;
+
+enum { SNAPSHOT_SIZE = sizeof(struct rg_snapshot) + sizeof(struct rg_snapshot_session) };
 static int monitor = -1; /* the monitor's end */
 static struct sockaddr_un addresses[WAYS];
 static socklen_t address_sizes[WAYS];
@@ -46,7 +49,11 @@ static void *answer_questions(void *unused)
         word.kind = RG_TELL_ANSWER;
         word.answer.number = question.number;
         word.answer.status = question.kind == RG_ASK_LOOK ? RG_OK : RG_ERR_REFUSED;
-        CHECK(rg_packet_send(monitor, &word, sizeof word, NULL, 0));
+        const int file =
+            question.kind == RG_ASK_LOOK ? rg_file_in_memory("snapshot", snapshot, SNAPSHOT_SIZE) : -1;
+        CHECK(rg_packet_send(monitor, &word, sizeof word, &file, file >= 0 ? 1 : 0));
+        if (file >= 0)
+            close(file);
         word.kind = RG_TELL_BEAT;
         CHECK(rg_packet_send(monitor, &word, sizeof word, NULL, 0)); /* which ends the wait for words */
         CHECK(rg_monitor_link_receive(&link_to_monitor, 0, &word, fds, &n_fds) == RG_OK);
@@ -68,14 +75,14 @@ static void start_service(int way)
         .listener = listener,
         .loopback = way == LOOPBACK,
         .pool = "",
-        .source = {.link = &link_to_monitor, .board = board, .gpus = &gpus, .host = "here"}};
-    CHECK(rg_service_start(&settings, &service) == RG_OK);
+        .source = {.link = &link_to_monitor, .gpus = &gpus, .host = "here"}};
+    CHECK(rg_service_start(&settings, NULL, &service) == RG_OK);
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     pthread_t thread;
-    int ends[2], fd;
+    int ends[2];
     (void)argc, (void)argv;
     rg_log_set_fd(open("/dev/null", O_WRONLY | O_CLOEXEC));
     CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
@@ -83,11 +90,12 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     rg_monitor_link_init(&link_to_monitor, ends[1]);
     rg_management_init(&management, &link_to_monitor);
     rg_gpus_init(&gpus, &management);
-    board = rg_board_create(2, &fd);
-    CHECK(board);
-    snprintf(board->driver.info.kind, sizeof board->driver.info.kind, "soft");
-    board->driver.n_devices = 1;
-    board->gauges.frontend_ready = true;
+    snapshot = calloc(1, SNAPSHOT_SIZE);
+    CHECK(snapshot);
+    snprintf(snapshot->driver.info.kind, sizeof snapshot->driver.info.kind, "soft");
+    snapshot->reader.scope = RG_READER_OPERATOR;
+    snapshot->driver.n_devices = 1;
+    snapshot->gauges.frontend_ready = true;
     CHECK(pthread_create(&thread, NULL, answer_questions, NULL) == 0);
     for (int way = 0; way < WAYS; way++)
         start_service(way);
@@ -97,7 +105,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 /* A session whose texts are these bytes. */
 static void show_session(const uint8_t *data, size_t size)
 {
-    struct rg_session_info *session = &board->sessions[0];
+    struct rg_session_info *session = &snapshot->sessions[0].info;
     struct {
         char *text;
         size_t room;
@@ -105,12 +113,10 @@ static void show_session(const uint8_t *data, size_t size)
                  {session->identity.user, sizeof session->identity.user},
                  {session->identity.host, sizeof session->identity.host},
                  {session->identity_name, sizeof session->identity_name}};
-    rg_board_begin(board);
-    board->n_sessions = size != 0;
+    snapshot->n_sessions = size != 0;
     memset(session, 0, sizeof *session);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         memcpy(texts[i].text, data, size < texts[i].room ? size : texts[i].room - 1);
-    rg_board_end(board);
 }
 
 static size_t ask(int way, const uint8_t *data, size_t size, char *answer)
@@ -170,21 +176,38 @@ void fuzz_seeds(void)
         unsigned flags;
     } seeds[] = {
         {"page", "GET / HTTP/1.1\r\nHost: localhost:9600\r\n\r\n", LOOPBACK},
-        {"metrics", "GET /metrics HTTP/1.1\r\nHost: gpu\r\nAccept: application/openmetrics-text\r\n\r\n", 0},
+        {"metrics", "GET /metrics HTTP/1.1\r\nHost: 10.0.0.1\r\nAccept: application/openmetrics-text\r\n\r\n",
+         0},
         {"plain-metrics", "GET /metrics HTTP/1.0\r\n\r\n", 0},
         {"sessions",
          "GET /api/v1/sessions?user=a%20b HTTP/1.1\r\nHost: [::1]:80\r\nConnection: close\r\n\r\n", LOOPBACK},
         {"gpus", "GET /api/v1/gpus HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", LOOPBACK},
-        {"server", "GET /api/v1/server HTTP/1.1\r\nHost: x\r\n\r\nGET /readyz HTTP/1.1\r\nHost: x\r\n\r\n",
+        {"server",
+         "GET /api/v1/server HTTP/1.1\r\nHost: 10.0.0.1\r\n\r\nGET /readyz HTTP/1.1\r\nHost: "
+         "10.0.0.1\r\n\r\n",
          0},
-        {"pool", "HEAD /api/v1/pool HTTP/1.1\r\nHost: x\r\n\r\n", 0},
+        {"pool", "HEAD /api/v1/pool HTTP/1.1\r\nHost: 10.0.0.1\r\n\r\n", 0},
         {"other-host", "GET /healthz HTTP/1.1\r\nHost: elsewhere.example\r\n\r\n", LOOPBACK},
         {"post",
-         "POST /api/v1/sessions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "
+         "POST /api/v1/sessions HTTP/1.1\r\nHost: 10.0.0.1\r\nContent-Type: "
+         "application/json\r\nContent-Length: "
          "13\r\n\r\n{\"action\":\"x\"}",
          0},
+        {"act",
+         "POST /api/v1/sessions/7/suspend HTTP/1.1\r\nHost: [::1]\r\nOrigin: http://[::1]\r\nX-Remote-Gpu: "
+         "1\r\n"
+         "Cookie: rgpu-0=00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\r\nContent-Length: "
+         "13\r\n\r\n{\"hold\":true}",
+         LOOPBACK},
+        {"login",
+         "POST /api/v1/login HTTP/1.1\r\nHost: localhost\r\nX-Remote-Gpu: 1\r\nContent-Length: 13\r\n\r\n"
+         "{\"token\":\"0\"}",
+         LOOPBACK},
+        {"bearer",
+         "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer 0123456789abcdef\r\n\r\n",
+         LOOPBACK},
         {"chunked",
-         "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nExpect: "
+         "POST / HTTP/1.1\r\nHost: 10.0.0.1\r\nTransfer-Encoding: chunked\r\nExpect: "
          "100-continue\r\n\r\n4\r\nabcd\r\n0\r\n\r\n",
          0},
     };

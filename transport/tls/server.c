@@ -10,6 +10,7 @@
 #include "transport/tls/remote_key.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
@@ -137,4 +138,47 @@ enum rg_status rg_tls_accept(int fd, struct rg_tls_server *server, int timeout_m
                                         : "it is not TLS 1.3");
     rg_tls_handshake_end(&h, ssl);
     return status;
+}
+
+static STACK_OF(X509) * read_chain(const struct rg_tls_der *chain, size_t n)
+{
+    STACK_OF(X509) *out = sk_X509_new_null();
+    for (size_t i = 0; out && i < n; i++) {
+        const unsigned char *at = chain[i].data;
+        X509 *one = chain[i].size <= LONG_MAX ? d2i_X509(NULL, &at, (long)chain[i].size) : NULL;
+        if (!one || sk_X509_push(out, one) == 0) {
+            X509_free(one);
+            sk_X509_pop_free(out, X509_free);
+            out = NULL;
+        }
+    }
+    return out;
+}
+
+void rg_tls_judge_client(const struct rg_tls_server *server, const struct rg_tls_der *chain, size_t n,
+                         struct rg_tls_peer *peer)
+{
+    const struct rg_tls_judgement judgement = {
+        .role = RG_TLS_ROLE_CLIENT, .roots = server->roots, .owner = "your certificate"};
+    int error;
+    memset(peer, 0, sizeof *peer);
+    if (n == 0)
+        return;
+    peer->shown = true;
+    STACK_OF(X509) *read = read_chain(chain, n);
+    if (read) {
+        rg_tls_describe(sk_X509_value(read, 0), &peer->certificate);
+        peer->verified = rg_tls_judge(&judgement, sk_X509_value(read, 0), read, &error, peer->why,
+                                      sizeof peer->why) == RG_OK;
+    } else {
+        rg_explain(peer->why, sizeof peer->why, "your certificate cannot be read");
+    }
+    sk_X509_pop_free(read, X509_free);
+    ERR_clear_error();
+}
+
+bool rg_tls_server_is_named(const struct rg_tls_server *server, const char *host)
+{
+    X509 *own = SSL_CTX_get0_certificate(server->context);
+    return own && (X509_check_host(own, host, 0, 0, NULL) == 1 || X509_check_ip_asc(own, host, 0) == 1);
 }

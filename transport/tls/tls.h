@@ -132,6 +132,20 @@ RG_MUST_CHECK enum rg_status rg_tls_accept(int fd, struct rg_tls_server *server,
                                            struct rg_tls_peer *peer, struct rg_tls_keys *keys, char *why,
                                            size_t why_size);
 
+/** A certificate as it is sent (DER). */
+struct rg_tls_der {
+    const void *data;
+    size_t size;
+};
+/**
+ * Judges a client's certificate, the first of `chain`, that was shown to somebody else who had it proved that the client has its key, as
+ * rg_tls_accept would: fills all of `peer` but the exporter.
+ */
+void rg_tls_judge_client(const struct rg_tls_server *server, const struct rg_tls_der *chain, size_t n,
+                         struct rg_tls_peer *peer);
+/** Whether the server's certificate is for this name or address. */
+bool rg_tls_server_is_named(const struct rg_tls_server *server, const char *host);
+
 /* --- enrolment --- */
 
 /**

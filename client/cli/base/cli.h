@@ -39,6 +39,7 @@ int rg_cli_request(const struct rg_cli_settings *settings, int argc, char **argv
 int rg_cli_renew(const struct rg_cli_settings *settings, int argc, char **argv);
 int rg_cli_release(const struct rg_cli_settings *settings, int argc, char **argv);
 int rg_cli_quota(const struct rg_cli_settings *settings, int argc, char **argv);
+int rg_cli_page(const struct rg_cli_settings *settings, int argc, char **argv);
 int rg_cli_cdi(const struct rg_cli_settings *settings, int argc, char **argv);
 int rg_cli_verify_limits(const struct rg_cli_settings *settings, int argc, char **argv);
 int rg_cli_version(const struct rg_cli_settings *settings, int argc, char **argv);

@@ -27,7 +27,7 @@
 #define OPTION(...)   RG_OPTION_ROW(struct rg_cli_settings, __VA_ARGS__)
 #define QUESTIONS     (RG_CLI_LIST | RG_CLI_HEALTH | RG_CLI_SMI | RG_CLI_VERSION | RG_CLI_USAGE | RG_CLI_QUOTA)
 #define WITH_SERVER                                                                                          \
-    (RG_CLI_RUN | RG_CLI_CDI | QUESTIONS | RG_CLI_NETPERF | RG_CLI_COMPARE | RG_CLI_DOCTOR |                 \
+    (RG_CLI_RUN | RG_CLI_CDI | QUESTIONS | RG_CLI_PAGE | RG_CLI_NETPERF | RG_CLI_COMPARE | RG_CLI_DOCTOR |   \
      RG_CLI_VERIFY_LIMITS | POOL)
 #define POOL  (RG_CLI_REQUEST | RG_CLI_RENEW | RG_CLI_RELEASE)
 #define WANTS (RG_CLI_RUN | RG_CLI_REQUEST) /* GPUs */
@@ -116,6 +116,10 @@ static const struct rg_option table[] = {
     OPTION("user", TEXT, user,
            "as an operator of the pool: whose lease it is to be, by the name of the certificate, or uid:N",
            .letter = 'u', .argument = "NAME", .commands = RG_CLI_REQUEST, .not_in_file = true),
+    OPTION("job", TEXT, job,
+           "what the lease is for, as a batch system numbers it: list and the servers' --job-mapping-dir "
+           "tell it",
+           .argument = "TEXT", .commands = RG_CLI_REQUEST, .not_in_file = true),
     OPTION("id", TEXT, lease_id,
            "as an operator: the lease's id, 16 hexadecimal digits; who asks again by it gets the same lease",
            .argument = "ID", .commands = RG_CLI_REQUEST, .not_in_file = true),

@@ -24,6 +24,7 @@ enum rg_cli_command {
     RG_CLI_CDI = 16384,
     RG_CLI_RENEW = 32768,
     RG_CLI_HEALTH = 65536,
+    RG_CLI_PAGE = 131072,
 };
 
 struct rg_cli_settings {
@@ -49,6 +50,7 @@ struct rg_cli_settings {
     struct rg_text_list filters; /* of a pool */
     struct rg_text_list tolerations;
     struct rg_text_list devices; /* UUIDs, of request */
+    char *job;                   /* of request; NULL: not said */
     char *lease_id;              /* of request; NULL: the pool's choice */
     char *wait_for;              /* NULL: not said; "": for ever */
     bool spread;

@@ -80,6 +80,7 @@ bool rg_cli_pool_acquire(const struct rg_cli_settings *settings, const char *mem
                                 .spread = settings->spread,
                                 .project = settings->project,
                                 .user = settings->user,
+                                .job = settings->job,
                                 .id = settings->lease_id,
                                 .kept = kept,
                                 .seconds = settings->keep_ns / 1000000000u,

@@ -121,10 +121,13 @@ bool rg_kube_leases_take(struct rg_kube_leases *leases, struct rg_kube_lease *le
     char uuids[RG_POOL_GPUS_MAX][RG_KUBE_DEVICE_NAME];
     const char *devices[RG_POOL_GPUS_MAX];
     struct rg_pool_failure failure;
+    char job[512]; /* names in Kubernetes have 253 characters at most */
+    snprintf(job, sizeof job, "%s/%s", claim->space, claim->name);
     struct request one = {.wish = {.devices = devices,
                                    .n_devices = claim->n_devices,
                                    .spread = claim->n_devices > 1,
                                    .user = user,
+                                   .job = job,
                                    .id = lease->id,
                                    .kept = true,
                                    .seconds = leases->seconds,

@@ -142,6 +142,8 @@ static bool take_lease(const struct rg_lease_settings *settings, struct job *job
             ? limit_s
             : now + limit_s + (int64_t)(settings->wait_ns / SECOND); /* the limit begins behind it */
     const uint64_t grace = settings->grace_ns / SECOND;
+    char number[16];
+    snprintf(number, sizeof number, "%u", job->number);
     struct rg_pool_wish wish = {.gpus = job->ask.gpus,
                                 .memory = job->ask.memory,
                                 .fraction = job->ask.fraction,
@@ -149,6 +151,7 @@ static bool take_lease(const struct rg_lease_settings *settings, struct job *job
                                 .spread = job->ask.spread,
                                 .project = job->project,
                                 .user = job->user,
+                                .job = number,
                                 .id = job->id,
                                 .kept = true,
                                 .seconds = rg_slurm_seconds(now, end, grace),

@@ -101,7 +101,7 @@ class Manuals(unittest.TestCase):
         command = os.path.join(BIN, "remote-gpu")
         questions = set().union(*(options_of_help(command, name, "--help") for name in ("list", "smi", "version")))
         server = os.path.join(BIN, "remote-gpud")
-        users = set().union(*(options_of_help(server, name, "--help") for name in ("token", "users", "revoke", "suspend", "resume", "drain")))
+        users = set().union(*(options_of_help(server, name, "--help") for name in ("token", "users", "revoke", "suspend", "resume", "end", "page", "drain")))
         for manual, options in {
             "remote-gpud-users.8": users,
             "remote-gpud.8": options_of_help(os.path.join(BIN, "remote-gpud"), "--help"),

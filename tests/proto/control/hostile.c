@@ -108,7 +108,8 @@ Test(hostile, numbers_and_counts)
         hello.purpose = (Rg__ClientHello__Purpose)purpose;
         const bool known = (purpose >= 1 && purpose <= 5) || purpose == RG_PURPOSE_STAY ||
                            purpose == RG_PURPOSE_USAGE || purpose == RG_PURPOSE_QUOTA ||
-                           purpose == RG_PURPOSE_POOL || purpose == RG_PURPOSE_INVITE;
+                           purpose == RG_PURPOSE_PAGE || purpose == RG_PURPOSE_POOL ||
+                           purpose == RG_PURPOSE_INVITE;
         cr_expect_eq(unpack_hello(&hello), known ? RG_OK : RG_ERR_PROTOCOL, "%d",
                      purpose); /* of others something else is missing */
     }

@@ -55,7 +55,8 @@ static void make_client_hello(struct rg_control *out)
         RG_PURPOSE_SESSION, RG_PURPOSE_INVENTORY, RG_PURPOSE_STATUS,     RG_PURPOSE_NETPERF,
         RG_PURPOSE_BULK,    RG_PURPOSE_RESUME,    RG_PURPOSE_MANAGEMENT, RG_PURPOSE_JOIN,
         RG_PURPOSE_RENEW,   RG_PURPOSE_STAY,      RG_PURPOSE_USAGE,      RG_PURPOSE_QUOTA,
-        RG_PURPOSE_POOL,    RG_PURPOSE_PEER,      RG_PURPOSE_INTRODUCE,  RG_PURPOSE_INVITE};
+        RG_PURPOSE_POOL,    RG_PURPOSE_PEER,      RG_PURPOSE_INTRODUCE,  RG_PURPOSE_INVITE,
+        RG_PURPOSE_PAGE};
     rg_client_hello_init(out, purposes[chance(sizeof purposes / sizeof *purposes)]);
     struct rg_client_hello *hello = &out->client_hello;
     hello->n_gpu_indices = 2;

@@ -1,6 +1,6 @@
 /* exposition.c - metrics as text: what names of peers can and cannot do to it, and both formats. */
 #include "server/http/exposition.h"
-#include "server/http/service.h"
+#include "server/http/reader.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -76,10 +76,10 @@ Test(service, only_this_machines_names)
                                          "0127.0.0.1"};
     char longest[300];
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        cr_assert(rg_service_is_own_host(own[i]), "%s", own[i]);
+        cr_assert(rg_reader_is_own_host(own[i]), "%s", own[i]);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        cr_assert(!rg_service_is_own_host(others[i]), "%s", others[i]);
+        cr_assert(!rg_reader_is_own_host(others[i]), "%s", others[i]);
     memset(longest, 'a', sizeof longest - 1);
     longest[sizeof longest - 1] = 0;
-    cr_assert(!rg_service_is_own_host(longest));
+    cr_assert(!rg_reader_is_own_host(longest));
 }

@@ -73,7 +73,7 @@ class Server:
                 raise AssertionError(self.log())
             with open(self.ready) as file:
                 self.address = file.read().split()[0].replace("tcp://", "")
-            self.port = int(re.search(r"http://127\.0\.0\.1:(\d+)/", self.log())[1])
+            self.port = int(re.search(r"status page at https?://[^/ ]+:(\d+)/", self.log())[1])
 
     def log(self):
         with open(self.log_path, errors="replace") as file:
@@ -270,6 +270,7 @@ class Strangers(Case):
         self.assertEqual(server.get("/metrics/../healthz")[0], 404)
         self.assertEqual(server.get("/metrics", method="DELETE")[0], 405)
         self.assertEqual(server.get("/metrics", method="POST")[1]["Allow"], "GET, HEAD")
+        self.assertEqual(server.get("/api/v1/login")[1]["Allow"], "POST")
         self.assertEqual(server.get("/metrics", Host="evil.example")[0], 421)
         for data in (b"\r\n\r\n", b"\0" * 100 + b"\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"nonsense\r\n\r\n"):
             answer = self.exchange(server, data + b"GET /x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
@@ -314,7 +315,7 @@ class Strangers(Case):
 
     def test_wrong_settings(self):
         for argument, text in (("127.0.0.1", "an address and a port"), ("unix:/tmp/x", "an address and a port"), ("", "is no [ADDR:]PORT"),
-                               ("0.0.0.0:0", "other machines could reach it"), ("*:0", "other machines could reach it")):
+                               ("256.0.0.1:0", "--http 256.0.0.1:0")):
             server = self.server("--http", argument, wait=False)
             self.assertEqual(server.process.wait(PATIENCE), 125, argument)
             self.assertIn(text, server.log())
@@ -359,8 +360,11 @@ class Api(Case):
         program = self.program(server, MIB)
         self.assertEqual(set(schemas["Session"]["required"]), set(self.get(server, "sessions")[1]["sessions"][0]))
         self.end(program)
-        for path in description["paths"]:
-            self.assertIn(str(server.get(path)[0]), description["paths"][path]["get"]["responses"])
+        self.assertEqual(set(schemas["Reader"]["required"]), set(self.get(server, "reader")[1]))
+        for path, methods in description["paths"].items():
+            for method, described in methods.items():
+                status = server.get(path.replace("{id}", "1"), method=method.upper())[0]
+                self.assertIn(str(status), described["responses"], path)
 
     def test_in_no_pool(self):
         self.assertEqual(self.get(self.server(), "pool"), (404, {"error": "this server is in no pool"}))

@@ -14,7 +14,7 @@ static void init(void)
     view->n_sessions = 1;
     view->driver.n_devices = 1;
     view->driver.devices[0].memory_total = UINT64_MAX;
-    view->sessions[0].n_devices = view->sessions[0].n_shares = 1;
+    view->sessions[0].info.n_devices = view->sessions[0].info.n_shares = 1;
 }
 
 static void fini(void)
@@ -33,11 +33,11 @@ static const char *text_of(const json_t *object, const char *key)
 
 Test(json, hostile_names_are_text)
 {
-    struct rg_identity *identity = &view->sessions[0].identity;
+    struct rg_identity *identity = &view->sessions[0].info.identity;
     strcpy(identity->user, "</script><script>alert(1)</script>\"\\");
     strcpy(identity->host, "a\x1b[31m\xff\xe2\x80\xae");
     strcpy(identity->command, "/home/alice/<img>/secret\n --token=hidden");
-    strcpy(view->sessions[0].peer, "10.0.0.7:1234");
+    strcpy(view->sessions[0].info.peer, "10.0.0.7:1234");
     json_t *all = rg_json_sessions(view);
     char *dumped = json_dumps(all, JSON_COMPACT);
     json_t *again = json_loads(dumped, 0, NULL);
@@ -55,8 +55,8 @@ Test(json, hostile_names_are_text)
 
 Test(json, a_text_that_was_cut_within_a_character)
 {
-    memset(view->sessions[0].identity.user, 'a', RG_CONTROL_TEXT - 2);
-    view->sessions[0].identity.user[RG_CONTROL_TEXT - 2] = '\xc3';
+    memset(view->sessions[0].info.identity.user, 'a', RG_CONTROL_TEXT - 2);
+    view->sessions[0].info.identity.user[RG_CONTROL_TEXT - 2] = '\xc3';
     json_t *all = rg_json_sessions(view);
     cr_assert(all);
     json_decref(all);

@@ -1,7 +1,9 @@
 """What remote-gpud --http tells of a pool: its servers, what is granted of them, and when this one is cut off."""
 
 import json
+import os
 import re
+import tempfile
 import urllib.error
 import urllib.request
 
@@ -51,6 +53,33 @@ class Page(PoolCase):
         self.assertRegex(self.get(a, "/metrics")[1], r'rgpu_pool_longest_wait_seconds\{pool="lab"\} [0-9.]+')
         end(b.process)
         wait_until(lambda: len(self.members(a)) == 1, "the dead one is gone")
+
+    def index_of(self, server, lease):
+        """Which GPU a lease has, as its owner sees it."""
+        (index,) = [gpu["index"] for member in self.pool(server)["servers"] for gpu in member["gpus"]
+                    if lease in [share.get("lease") for share in gpu["granted"]]]
+        return index
+
+    def test_jobs(self):
+        """What a lease is for stands in the file of its GPU, for dcgm-exporter."""
+        etcd = self.keep(Etcd())
+        folder = tempfile.TemporaryDirectory(prefix="remote-gpu-jobs-")
+        self.addCleanup(folder.cleanup)
+        server = self.server(etcd.urls, "--job-mapping-dir", folder.name, gpus=2)
+        leases = []
+        for words in (("--job", "4711"), ()):
+            outcome = run(COMMAND, "request", "--json", "-s", server.address, "-n", "1", *words)
+            self.assertEqual(outcome.status, 0, outcome)
+            leases.append(json.loads(outcome.out))
+        for lease in leases:
+            self.running(server, "--lease", lease["lease"]).wait_for("begun")
+        expected = {str(self.index_of(server, leases[0]["lease"])): "4711\n", str(self.index_of(server, leases[1]["lease"])): "lease-%s\n" % leases[1]["lease"]}
+        wait_until(lambda: sorted(os.listdir(folder.name)) == ["0", "1"], "both files are there")
+        for name, text in expected.items():
+            with open(os.path.join(folder.name, name)) as file:
+                self.assertEqual(file.read(), text)
+        run(COMMAND, "release", "-s", server.address, leases[0]["lease"])
+        wait_until(lambda: len(os.listdir(folder.name)) == 1, "the file of a GPU that nobody has is removed")
 
     def test_cut_off(self):
         etcd = self.keep(Etcd())

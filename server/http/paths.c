@@ -1,0 +1,431 @@
+/* paths.c - see paths.h. */
+#include "server/http/paths.h"
+
+#include "common/base/cleanup.h"
+#include "common/base/parse.h"
+#include "server/http/json.h"
+#include "server/http/metrics.h"
+#include "server/http/page.h"
+#include "server/http/reader.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TEXT      "text/plain; charset=utf-8"
+#define JSON      "application/json"
+#define NO_ANSWER "remote-gpud does not answer"
+#define ACT_MS    2000 /* that somebody waits for what is to be done; then it goes on without */
+#define API       "/api/v1/"
+#define SESSIONS  API "sessions/"
+#define POST      "POST"
+#define GET       "GET, HEAD"
+
+/* --- answers ------------------------------------------------------------------------------------------------ */
+
+void rg_http_say(struct rg_http_answer *answer, unsigned status, const char *text)
+{
+    *answer = (struct rg_http_answer){
+        .status = status, .type = TEXT, .text = strdup(text), .size = strlen(text), .allow = answer->allow};
+}
+
+void rg_http_say_json(struct rg_http_answer *answer, unsigned status, json_t *value)
+{
+    char *text = value ? json_dumps(value, JSON_COMPACT) : NULL;
+    json_decref(value);
+    answer->status = status;
+    answer->type = JSON;
+    answer->text = text;
+    answer->size = text ? strlen(text) : 0;
+}
+
+void rg_http_say_error(struct rg_http_answer *answer, unsigned status, const char *why)
+{
+    rg_http_say_json(answer, status, json_pack("{s:o}", "error", rg_json_text(why)));
+}
+
+/* Of a question that the monitor has not answered as it was to. */
+static unsigned status_of(enum rg_status status)
+{
+    switch (status) {
+    case RG_OK:
+        return MHD_HTTP_OK;
+    case RG_ERR_REFUSED:
+        return MHD_HTTP_UNAUTHORIZED;
+    case RG_ERR_UNSUPPORTED:
+        return MHD_HTTP_FORBIDDEN;
+    case RG_ERR_NOT_FOUND:
+        return MHD_HTTP_NOT_FOUND;
+    default:
+        return MHD_HTTP_SERVICE_UNAVAILABLE;
+    }
+}
+
+/* --- showing ------------------------------------------------------------------------------------------------ */
+
+/* As a line of text where it is not of the API. */
+static bool take_view(const struct rg_paths_source *source, const struct rg_http_request *request,
+                      unsigned parts, bool as_text, struct rg_view **view, struct rg_http_answer *answer)
+{
+    struct rg_monitor_question reader;
+    char why[RG_CONTROL_REASON + 2] = "";
+    *view = NULL;
+    if (!rg_reader_read(request, &reader, answer))
+        return false;
+    const enum rg_status status = rg_view_take(source->view, &reader, parts, view, why, sizeof why - 1);
+    if (status == RG_OK)
+        return true;
+    if (status != RG_ERR_REFUSED)
+        snprintf(why, sizeof why, "%s",
+                 status == RG_ERR_NO_MEMORY ? "the server is out of memory" : NO_ANSWER);
+    if (as_text)
+        rg_http_say(answer, status_of(status), strcat(why, "\n"));
+    else
+        rg_http_say_error(answer, status_of(status), why);
+    return false;
+}
+
+/* For programs that watch the server: they need not be known, and are told nothing but this. */
+static enum rg_status take_health(const struct rg_paths_source *source, const struct rg_http_request *request,
+                                  struct rg_view **view)
+{
+    struct rg_monitor_question reader;
+    char why[8];
+    rg_reader_nobody(request, &reader);
+    reader.page.health = 1;
+    return rg_view_take(source->view, &reader, 0, view, why, sizeof why);
+}
+
+static void answer_health(const struct rg_paths_source *source, const struct rg_http_request *request,
+                          struct rg_http_answer *answer)
+{
+    struct rg_view *view = NULL;
+    if (take_health(source, request, &view) == RG_OK)
+        rg_http_say(answer, MHD_HTTP_OK, "ok\n");
+    else
+        rg_http_say(answer, MHD_HTTP_SERVICE_UNAVAILABLE, NO_ANSWER "\n");
+    rg_view_release(view);
+}
+
+static void answer_ready(const struct rg_paths_source *source, const struct rg_http_request *request,
+                         struct rg_http_answer *answer)
+{
+    struct rg_view *view = NULL;
+    char why[600] = NO_ANSWER;
+    bool ready = false;
+    if (take_health(source, request, &view) == RG_OK)
+        ready = !rg_view_why_not_ready(view, why, sizeof why - 1);
+    if (!ready && !request->local)
+        strcpy(why, "not ready; the page says why, to those who may see it"); /* it may name other machines */
+    strcat(ready ? strcpy(why, "ready") : why, "\n");
+    rg_http_say(answer, ready ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE, why);
+    rg_view_release(view);
+}
+
+static bool wants_openmetrics(const struct rg_http_request *request)
+{
+    const char *accept =
+        MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
+    return accept && strstr(accept, "application/openmetrics-text");
+}
+
+static void answer_metrics(const struct rg_paths_source *source, const struct rg_http_request *request,
+                           struct rg_http_answer *answer)
+{
+    struct rg_view *view;
+    struct rg_exposition out = {.openmetrics = wants_openmetrics(request)};
+    if (take_view(source, request, RG_VIEW_GPUS, true, &view, answer)) {
+        rg_metrics_write(view, &out);
+        if (rg_exposition_end(&out) == RG_OK)
+            *answer = (struct rg_http_answer){
+                .status = MHD_HTTP_OK,
+                .type = out.openmetrics ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
+                                        : "text/plain; version=0.0.4; charset=utf-8",
+                .text = out.text,
+                .size = out.size};
+        else
+            free(out.text);
+    }
+    rg_view_release(view);
+}
+
+static void answer_view(const struct rg_paths_source *source, const struct rg_http_request *request,
+                        unsigned parts, json_t *(*make)(const struct rg_view *view),
+                        struct rg_http_answer *answer)
+{
+    struct rg_view *view;
+    if (take_view(source, request, parts, false, &view, answer))
+        rg_http_say_json(answer, MHD_HTTP_OK, make(view));
+    rg_view_release(view);
+}
+
+/* All but the metrics is for people: a scraper's token is not enough. */
+static void answer_server(const struct rg_paths_source *source, const struct rg_http_request *request,
+                          struct rg_http_answer *answer)
+{
+    answer_view(source, request, RG_VIEW_NAMES, rg_json_server, answer);
+}
+
+static void answer_reader(const struct rg_paths_source *source, const struct rg_http_request *request,
+                          struct rg_http_answer *answer)
+{
+    answer_view(source, request, RG_VIEW_NAMES, rg_json_reader, answer);
+}
+
+static void answer_gpus(const struct rg_paths_source *source, const struct rg_http_request *request,
+                        struct rg_http_answer *answer)
+{
+    struct rg_view *view;
+    if (take_view(source, request, RG_VIEW_GPUS, false, &view, answer)) {
+        if (view->reader.scope == RG_READER_FIGURES)
+            rg_http_say_error(answer, MHD_HTTP_UNAUTHORIZED, "the bearer token is good for /metrics alone");
+        else
+            rg_http_say_json(answer, MHD_HTTP_OK, rg_json_gpus(view));
+    }
+    rg_view_release(view);
+}
+
+static void answer_sessions(const struct rg_paths_source *source, const struct rg_http_request *request,
+                            struct rg_http_answer *answer)
+{
+    answer_view(source, request, RG_VIEW_NAMES, rg_json_sessions, answer);
+}
+
+static void answer_pool(const struct rg_paths_source *source, const struct rg_http_request *request,
+                        struct rg_http_answer *answer)
+{
+    struct rg_monitor_question reader;
+    json_t *pool = NULL;
+    char why[RG_CONTROL_REASON] = "";
+    if (!rg_reader_read(request, &reader, answer))
+        return;
+    if (!source->pool[0]) {
+        rg_http_say_error(answer, MHD_HTTP_NOT_FOUND, "this server is in no pool");
+        return;
+    }
+    const enum rg_status status = rg_json_pool(source->view, &reader, &pool, why, sizeof why);
+    if (status == RG_OK)
+        rg_http_say_json(answer, MHD_HTTP_OK, pool);
+    else
+        rg_http_say_error(answer, status_of(status),
+                          status == RG_ERR_REFUSED ? why : "the server cannot ask its pool now");
+}
+
+/* --- coming and going --------------------------------------------------------------------------------------- */
+
+/* The body's object; NULL: it is none, and the answer says so. No body is an empty one. */
+static json_t *read_body(const struct rg_http_request *request, struct rg_http_answer *answer)
+{
+    json_t *body = request->body_size == 0
+                       ? json_object()
+                       : json_loadb(request->body, request->body_size, JSON_REJECT_DUPLICATES, NULL);
+    if (json_is_object(body))
+        return body;
+    json_decref(body);
+    rg_http_say_error(answer, MHD_HTTP_BAD_REQUEST, "the body has to be an object of JSON, or nothing");
+    return NULL;
+}
+
+static void answer_login(const struct rg_paths_source *source, const struct rg_http_request *request,
+                         struct rg_http_answer *answer)
+{
+    struct rg_monitor_question question;
+    struct rg_monitor_answer told;
+    struct rg_login_grant grant;
+    char cookie[RG_HTTP_SECRET_TEXT], guard[RG_HTTP_SECRET_TEXT];
+    RG_CLEANUP_FD int file = -1;
+    json_t *body = read_body(request, answer);
+    if (!body)
+        return;
+    rg_reader_nobody(request, &question);
+    question.kind = RG_ASK_LOGIN;
+    const bool good =
+        rg_reader_read_secret(json_string_value(json_object_get(body, "token")), question.page.secret);
+    json_decref(body);
+    if (!good)
+        rg_http_say_error(answer, MHD_HTTP_BAD_REQUEST,
+                          "the body has to be {\"token\": …}, of a link to the page");
+    if (!good || !rg_reader_means_it(request, &question, answer))
+        return;
+    if (rg_monitor_ask(source->view->link, &question, NULL, 0, ACT_MS, &told, &file) != RG_OK)
+        told = (struct rg_monitor_answer){.status = RG_ERR_TIMEOUT, .why = NO_ANSWER};
+    if (told.status != RG_OK || file < 0 || pread(file, &grant, sizeof grant, 0) != (ssize_t)sizeof grant) {
+        rg_http_say_error(answer, status_of(told.status == RG_OK ? RG_ERR_NO_MEMORY : told.status), told.why);
+        return;
+    }
+    rg_reader_write_secret(grant.cookie, cookie);
+    rg_reader_write_secret(grant.guard, guard);
+    rg_reader_set_cookie(request, cookie, grant.seconds, answer->cookie, sizeof answer->cookie);
+    rg_http_say_json(answer, MHD_HTTP_OK,
+                     json_pack("{s:s, s:I}", "guard", guard, "seconds", (json_int_t)grant.seconds));
+    explicit_bzero(&grant, sizeof grant);
+}
+
+static void answer_logout(const struct rg_paths_source *source, const struct rg_http_request *request,
+                          struct rg_http_answer *answer)
+{
+    struct rg_monitor_question question;
+    struct rg_monitor_answer told;
+    if (!rg_reader_read(request, &question, answer) || !rg_reader_means_it(request, &question, answer))
+        return;
+    question.kind = RG_ASK_LOGOUT;
+    if (rg_monitor_ask(source->view->link, &question, NULL, 0, ACT_MS, &told, NULL) != RG_OK) {
+        rg_http_say_error(answer, MHD_HTTP_SERVICE_UNAVAILABLE, NO_ANSWER);
+        return;
+    }
+    rg_reader_set_cookie(request, "", 0, answer->cookie, sizeof answer->cookie);
+    rg_http_say_json(answer, MHD_HTTP_OK, json_pack("{s:b, s:s}", "done", 1, "what", "you are logged out"));
+}
+
+/* --- doing -------------------------------------------------------------------------------------------------- */
+
+static void act(const struct rg_paths_source *source, const struct rg_http_request *request,
+                enum rg_page_action action, uint64_t session, struct rg_http_answer *answer)
+{
+    struct rg_monitor_question question;
+    struct rg_monitor_answer told;
+    json_t *body = read_body(request, answer);
+    if (!body)
+        return;
+    if (action == RG_PAGE_SUSPEND && json_is_true(json_object_get(body, "hold")))
+        action = RG_PAGE_HOLD;
+    json_decref(body);
+    if (!rg_reader_read(request, &question, answer) || !rg_reader_means_it(request, &question, answer))
+        return;
+    question.kind = RG_ASK_ACT;
+    question.page.action = action;
+    question.page.session = session;
+    const enum rg_status status = rg_monitor_ask(source->view->link, &question, NULL, 0, ACT_MS, &told, NULL);
+    if (status == RG_ERR_TIMEOUT)
+        rg_http_say_json(answer, MHD_HTTP_ACCEPTED,
+                         json_pack("{s:b, s:s}", "done", 0, "what", "is under way, and takes longer"));
+    else if (status != RG_OK)
+        rg_http_say_error(answer, MHD_HTTP_SERVICE_UNAVAILABLE, NO_ANSWER);
+    else if (told.status == RG_OK)
+        rg_http_say_json(answer, MHD_HTTP_OK,
+                         json_pack("{s:b, s:o}", "done", 1, "what", rg_json_text(told.why)));
+    else
+        rg_http_say_error(answer, told.status == RG_ERR_TIMEOUT ? MHD_HTTP_CONFLICT : status_of(told.status),
+                          told.why);
+}
+
+static void answer_drain(const struct rg_paths_source *source, const struct rg_http_request *request,
+                         struct rg_http_answer *answer)
+{
+    act(source, request, RG_PAGE_DRAIN, 0, answer);
+}
+
+static void answer_undrain(const struct rg_paths_source *source, const struct rg_http_request *request,
+                           struct rg_http_answer *answer)
+{
+    act(source, request, RG_PAGE_UNDRAIN, 0, answer);
+}
+
+/* SESSIONS id "/suspend", "/resume" or "/end". False: it is none of these. */
+static bool read_action(const char *url, enum rg_page_action *action, uint64_t *session)
+{
+    static const struct {
+        const char *name;
+        enum rg_page_action action;
+    } actions[] = {{"/suspend", RG_PAGE_SUSPEND}, {"/resume", RG_PAGE_RESUME}, {"/end", RG_PAGE_END}};
+    char id[24] = "";
+    int64_t number;
+    if (strncmp(url, SESSIONS, strlen(SESSIONS)) != 0)
+        return false;
+    url += strlen(SESSIONS);
+    const size_t size = strcspn(url, "/");
+    if (size == 0 || size >= sizeof id || strspn(url, "0123456789") != size)
+        return false;
+    memcpy(id, url, size);
+    if (rg_parse_integer(id, 0, INT64_MAX, &number, NULL, 0) != RG_OK)
+        number = 0; /* a number that no session has */
+    *session = (uint64_t)number;
+    for (size_t i = 0; i < sizeof actions / sizeof *actions; i++)
+        if (strcmp(url + size, actions[i].name) == 0) {
+            *action = actions[i].action;
+            return true;
+        }
+    return false;
+}
+
+/* --- which there are ---------------------------------------------------------------------------------------- */
+
+static const struct path {
+    const char *path, *method;
+    void (*answer)(const struct rg_paths_source *source, const struct rg_http_request *request,
+                   struct rg_http_answer *answer);
+} paths[] = {
+    {"/healthz", GET, answer_health},         {"/readyz", GET, answer_ready},
+    {"/metrics", GET, answer_metrics},        {API "server", GET, answer_server},
+    {API "gpus", GET, answer_gpus},           {API "sessions", GET, answer_sessions},
+    {API "pool", GET, answer_pool},           {API "reader", GET, answer_reader},
+    {API "login", POST, answer_login},        {API "logout", POST, answer_logout},
+    {API "server/drain", POST, answer_drain}, {API "server/undrain", POST, answer_undrain},
+};
+
+static const struct path *find_path(const char *url)
+{
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
+        if (strcmp(url, paths[i].path) == 0)
+            return &paths[i];
+    return NULL;
+}
+
+static const struct rg_page_part *find_part(const char *url)
+{
+    for (size_t i = 0; i < rg_page_n_parts; i++)
+        if (strcmp(rg_page_parts[i].path, url) == 0)
+            return &rg_page_parts[i];
+    return NULL;
+}
+
+/* "" : there is no such path. */
+static const char *methods_of(const char *url)
+{
+    enum rg_page_action action;
+    uint64_t session;
+    const struct path *path = find_path(url);
+    return path ? path->method : find_part(url) ? GET : read_action(url, &action, &session) ? POST : "";
+}
+
+static bool is_reading(const char *method)
+{
+    return strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
+}
+
+bool rg_paths_take_body(const char *url, const char *method)
+{
+    return strcmp(method, MHD_HTTP_METHOD_POST) == 0 && strcmp(methods_of(url), POST) == 0;
+}
+
+void rg_paths_answer(const struct rg_paths_source *source, const struct rg_http_request *request,
+                     const char *method, struct rg_http_answer *answer)
+{
+    const char *methods = methods_of(request->url);
+    const struct path *path = find_path(request->url);
+    const struct rg_page_part *part = find_part(request->url);
+    enum rg_page_action action;
+    uint64_t session;
+    const bool allowed =
+        strcmp(methods, POST) == 0 ? strcmp(method, MHD_HTTP_METHOD_POST) == 0 : is_reading(method);
+    if (!*methods) {
+        rg_http_say(answer, MHD_HTTP_NOT_FOUND,
+                    "there is nothing here; see /, /metrics, /healthz, /readyz and /api/v1/openapi.json\n");
+    } else if (!allowed) {
+        answer->allow = methods;
+        rg_http_say(answer, MHD_HTTP_METHOD_NOT_ALLOWED, "this is not done so; Allow says how\n");
+    } else if (request->body_too_large) {
+        rg_http_say_error(answer, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too large");
+    } else if (path) {
+        path->answer(source, request, answer);
+    } else if (part) {
+        *answer = (struct rg_http_answer){.status = MHD_HTTP_OK,
+                                          .type = part->type,
+                                          .text = (char *)(uintptr_t)part->data,
+                                          .size = part->size,
+                                          .is_part = true};
+    } else if (read_action(request->url, &action, &session)) {
+        act(source, request, action, session, answer);
+    }
+}
