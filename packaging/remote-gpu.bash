@@ -64,4 +64,5 @@ _remote_gpu() {
     ((${#COMPREPLY[@]})) || mapfile -t COMPREPLY < <(compgen -f -- "$current")
 }
 
-complete -o filenames -F _remote_gpu remote-gpu remote-gpud remote-gpu-kube-controller remote-gpu-kube-node
+complete -o filenames -F _remote_gpu remote-gpu remote-gpud remote-gpu-kube-controller remote-gpu-kube-node \
+    remote-gpu-kube-plugin

@@ -59,5 +59,15 @@ enum rg_kube_start rg_kube_settings_load(struct rg_options *options, const struc
         return RG_KUBE_WRONG;
     }
     (void)rg_log_set_level_by_name(common->log); /* one of the choices */
-    return fill_cluster(common, cluster) ? RG_KUBE_GO : RG_KUBE_WRONG;
+    return !cluster || fill_cluster(common, cluster) ? RG_KUBE_GO : RG_KUBE_WRONG;
+}
+
+bool rg_kube_check_environment(const struct rg_text_list *environment)
+{
+    for (size_t i = 0; i < environment->n; i++)
+        if (!strchr(environment->items[i], '=') || environment->items[i][0] == '=') {
+            rg_error("--env: '%s' is not NAME=VALUE", environment->items[i]);
+            return false;
+        }
+    return true;
 }

@@ -90,18 +90,6 @@ static bool request(const char *server, void *data, struct rg_pool_failure *fail
     return rg_pool_request(server, &one->wish, &one->lease, failure);
 }
 
-/* False: a device's name is none of ours. */
-static bool name_devices(const struct rg_kube_claim *claim, char (*uuids)[RG_KUBE_DEVICE_NAME],
-                         const char **out)
-{
-    for (unsigned i = 0; i < claim->n_devices; i++) {
-        if (!rg_kube_device_uuid(claim->devices[i].name, uuids[i]))
-            return false;
-        out[i] = uuids[i];
-    }
-    return true;
-}
-
 static void take_grant(const struct rg_kube_leases *leases, struct rg_kube_lease *lease,
                        struct rg_pool_lease_of *granted)
 {
@@ -115,17 +103,13 @@ static void take_grant(const struct rg_kube_leases *leases, struct rg_kube_lease
     renew_later(leases, lease);
 }
 
-bool rg_kube_leases_take(struct rg_kube_leases *leases, struct rg_kube_lease *lease,
-                         const struct rg_kube_claim *claim, const char *user)
+bool rg_kube_leases_take_devices(struct rg_kube_leases *leases, struct rg_kube_lease *lease,
+                                 const char *const *devices, unsigned n, const char *user, const char *job)
 {
-    char uuids[RG_POOL_GPUS_MAX][RG_KUBE_DEVICE_NAME];
-    const char *devices[RG_POOL_GPUS_MAX];
     struct rg_pool_failure failure;
-    char job[512]; /* names in Kubernetes have 253 characters at most */
-    snprintf(job, sizeof job, "%s/%s", claim->space, claim->name);
     struct request one = {.wish = {.devices = devices,
-                                   .n_devices = claim->n_devices,
-                                   .spread = claim->n_devices > 1,
+                                   .n_devices = n,
+                                   .spread = n > 1,
                                    .user = user,
                                    .job = job,
                                    .id = lease->id,
@@ -134,17 +118,44 @@ bool rg_kube_leases_take(struct rg_kube_leases *leases, struct rg_kube_lease *le
                                    .timeout_ns = leases->pool->timeout_ns}};
     if (rg_now_ns() < lease->next_ns)
         return false;
+    if (rg_kube_pool_ask(leases->pool, request, &one, &failure)) {
+        take_grant(leases, lease, &one.lease);
+        return true;
+    }
+    snprintf(lease->why, sizeof lease->why, "%.*s", (int)sizeof lease->why - 1, failure.why);
+    try_later(lease);
+    return false;
+}
+
+/* False: a device's name is none of ours. */
+static bool name_devices(const struct rg_kube_claim *claim, char (*uuids)[RG_KUBE_DEVICE_NAME],
+                         const char **out)
+{
+    for (unsigned i = 0; i < claim->n_devices; i++) {
+        if (!rg_kube_device_uuid(claim->devices[i].name, uuids[i]))
+            return false;
+        out[i] = uuids[i];
+    }
+    return true;
+}
+
+bool rg_kube_leases_take(struct rg_kube_leases *leases, struct rg_kube_lease *lease,
+                         const struct rg_kube_claim *claim, const char *user)
+{
+    char uuids[RG_POOL_GPUS_MAX][RG_KUBE_DEVICE_NAME];
+    const char *devices[RG_POOL_GPUS_MAX];
+    char job[512]; /* names in Kubernetes have 253 characters at most */
+    snprintf(job, sizeof job, "%s/%s", claim->space, claim->name);
+    if (rg_now_ns() < lease->next_ns)
+        return false;
     if (!name_devices(claim, uuids, devices)) {
         snprintf(lease->why, sizeof lease->why, "a device that was allocated is none of this driver's");
-    } else if (rg_kube_pool_ask(leases->pool, request, &one, &failure)) {
-        take_grant(leases, lease, &one.lease);
+        try_later(lease);
+    } else if (rg_kube_leases_take_devices(leases, lease, devices, claim->n_devices, user, job)) {
         rg_info("claim %s/%s has lease %s", claim->space, claim->name, lease->id);
         return true;
-    } else {
-        snprintf(lease->why, sizeof lease->why, "%.*s", (int)sizeof lease->why - 1, failure.why);
     }
     rg_info("claim %s/%s has no lease yet: %s", claim->space, claim->name, lease->why);
-    try_later(lease);
     return false;
 }
 

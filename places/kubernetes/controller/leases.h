@@ -1,5 +1,6 @@
 /*
- * leases.h - the leases that the controller has for claims: taken, renewed and given back in the pool. One thread.
+ * leases.h - the leases that the controller has for claims, or the device plugin for containers: taken, renewed and given back in
+ * the pool. One thread.
  *
  * Nothing of it is kept over a restart: what a claim's annotation names is asked for again, by the same id, and the pool answers
  * with the lease that there is.
@@ -34,6 +35,9 @@ struct rg_kube_lease *rg_kube_leases_add(struct rg_kube_leases *leases, const ch
 /** Takes the claim's lease for `user`, unless it was tried a moment ago. False: `why` of the lease says why there is none. */
 bool rg_kube_leases_take(struct rg_kube_leases *leases, struct rg_kube_lease *lease,
                          const struct rg_kube_claim *claim, const char *user);
+/** The same of GPUs by their UUIDs; `job`: what it is for, which the pool shows, NULL: it is not known. */
+bool rg_kube_leases_take_devices(struct rg_kube_leases *leases, struct rg_kube_lease *lease,
+                                 const char *const *devices, unsigned n, const char *user, const char *job);
 /** Renews those that are due. */
 void rg_kube_leases_renew(struct rg_kube_leases *leases);
 /** Gives back the lease of that id, known or not, and forgets it. False: it is to be tried again. */

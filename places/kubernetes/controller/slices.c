@@ -111,8 +111,7 @@ static json_t *device(const json_t *server, const json_t *gpu, const char *name)
                      "value", quantity((uint64_t)json_integer_value(json_object_get(gpu, "memory"))));
 }
 
-/* Whether nobody outside of the cluster has a part of it. A part without a lease is about to be free: its lease is over. */
-static bool is_ours(const json_t *gpu, const json_t *claimed)
+bool rg_kube_slices_is_ours(const json_t *gpu, const json_t *claimed)
 {
     const json_t *share;
     size_t i;
@@ -135,7 +134,7 @@ static json_t *devices(const json_t *picture, const json_t *claimed)
         json_array_foreach(json_object_get(server, "gpus"), j, gpu)
     {
         char name[RG_KUBE_DEVICE_NAME];
-        if (!json_is_true(json_object_get(server, "draining")) && is_ours(gpu, claimed) &&
+        if (!json_is_true(json_object_get(server, "draining")) && rg_kube_slices_is_ours(gpu, claimed) &&
             rg_kube_device_name(rg_kube_text(gpu, "uuid"), name) && !json_object_get(by_name, name))
             json_object_set_new(by_name, name, device(server, gpu, name));
     }

@@ -19,6 +19,12 @@
 void rg_kube_slices_pool_name(const char *pool, char *out, size_t size);
 
 /**
+ * Whether nobody has a part of that GPU but by the leases that are keys of `claimed`. A part without a lease is about to be free: its
+ * lease is over.
+ */
+bool rg_kube_slices_is_ours(const json_t *gpu, const json_t *claimed);
+
+/**
  * The specifications of all slices, without generation and count. `picture` as rg_kube_pool_look gives it; `claimed`: an object
  * whose keys are the leases of claims; `nodes`: a node selector, NULL: all nodes. NULL: no memory.
  */

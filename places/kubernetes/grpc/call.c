@@ -3,6 +3,7 @@
 
 #include "common/base/cleanup.h"
 #include "common/base/thread.h"
+#include "places/kubernetes/grpc/header.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,19 +75,9 @@ static void *answer(void *context)
 
 /* --- answers ------------------------------------------------------------------------------------------------------ */
 
-#define HEADER(name_, value_)                                                                                \
-    {                                                                                                        \
-        .name = (uint8_t *)(uintptr_t)(name_), .namelen = strlen(name_),                                     \
-        .value = (uint8_t *)(uintptr_t)(value_), .valuelen = strlen(value_), .flags = NGHTTP2_NV_FLAG_NONE   \
-    }
-
-/* Head and message, and then the trailer with the status. */
-static ssize_t put_body(nghttp2_session *session, int32_t stream, uint8_t *out, size_t room, uint32_t *flags,
-                        nghttp2_data_source *source, void *context)
+size_t rg_grpc_call_put(struct rg_grpc_call *call, uint8_t *out, size_t room)
 {
-    struct rg_grpc_call *call = source->ptr;
     size_t put = 0;
-    (void)context;
     while (put < room && call->sent < sizeof call->head)
         out[put++] = call->head[call->sent++];
     const size_t at = call->sent - (call->sent < sizeof call->head ? call->sent : sizeof call->head);
@@ -95,9 +86,23 @@ static ssize_t put_body(nghttp2_session *session, int32_t stream, uint8_t *out, 
     if (more)
         memcpy(out + put, call->answer.message + at, more);
     call->sent += more;
-    put += more;
-    if (call->sent == sizeof call->head + call->answer.size) {
-        const nghttp2_nv trailer[] = {HEADER("grpc-status", "0")};
+    return put + more;
+}
+
+bool rg_grpc_call_is_sent(const struct rg_grpc_call *call)
+{
+    return call->sent == sizeof call->head + call->answer.size;
+}
+
+/* Head and message, and then the trailer with the status. */
+static ssize_t put_body(nghttp2_session *session, int32_t stream, uint8_t *out, size_t room, uint32_t *flags,
+                        nghttp2_data_source *source, void *context)
+{
+    struct rg_grpc_call *call = source->ptr;
+    (void)context;
+    const size_t put = rg_grpc_call_put(call, out, room);
+    if (rg_grpc_call_is_sent(call)) {
+        const nghttp2_nv trailer[] = {RG_GRPC_HEADER("grpc-status", "0")};
         *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
         if (nghttp2_submit_trailer(session, stream, trailer, 1) != 0)
             return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
@@ -110,15 +115,17 @@ static bool submit(struct rg_grpc_call *call)
 {
     nghttp2_session *session = call->connection->session;
     if (call->status == RG_GRPC_OK) {
-        const nghttp2_nv headers[] = {HEADER(":status", "200"), HEADER("content-type", "application/grpc")};
+        const nghttp2_nv headers[] = {RG_GRPC_HEADER(":status", "200"),
+                                      RG_GRPC_HEADER("content-type", "application/grpc")};
         const nghttp2_data_provider body = {.source.ptr = call, .read_callback = put_body};
         rg_grpc_frame(call->head, call->answer.size);
         return nghttp2_submit_response(session, call->stream, headers, 2, &body) == 0;
     }
     rg_grpc_escape(call->answer.why, call->why, sizeof call->why);
     snprintf(call->code, sizeof call->code, "%d", (int)call->status);
-    const nghttp2_nv headers[] = {HEADER(":status", "200"), HEADER("content-type", "application/grpc"),
-                                  HEADER("grpc-status", call->code), HEADER("grpc-message", call->why)};
+    const nghttp2_nv headers[] = {
+        RG_GRPC_HEADER(":status", "200"), RG_GRPC_HEADER("content-type", "application/grpc"),
+        RG_GRPC_HEADER("grpc-status", call->code), RG_GRPC_HEADER("grpc-message", call->why)};
     return nghttp2_submit_response(session, call->stream, headers, 4, NULL) == 0;
 }
 
@@ -135,6 +142,8 @@ bool rg_grpc_call_begin(struct rg_grpc_server *server, struct rg_grpc_call *call
         return refuse(call, RG_GRPC_UNIMPLEMENTED, "this driver has no such method");
     if (call->too_large)
         return refuse(call, RG_GRPC_RESOURCE_EXHAUSTED, "the message is larger than this driver takes");
+    if (!call->method->serve)
+        return rg_grpc_stream_begin(call);
     struct job *job = malloc(sizeof *job);
     pthread_mutex_lock(&server->lock);
     const bool room = job && server->n_running < RG_KUBE_CALLS_MAX;

@@ -1,6 +1,6 @@
 /*
  * internal.h - what the files of the gRPC server share: server.c (the loop), connection.c (HTTP/2 by nghttp2), call.c (calls, and the
- * threads that answer them).
+ * threads that answer them), stream.c (calls whose answer has no end).
  *
  * A call belongs to its stream until that closes, and to the thread that answers it until that is done; who lets go of it last frees it.
  * What both look at is under the server's lock: `attached`, `running`, the list of calls that are done.
@@ -34,7 +34,9 @@ struct rg_grpc_call {
     enum rg_grpc_status status;
     struct rg_grpc_answer answer;
     uint8_t head[RG_GRPC_FRAME];
-    size_t sent; /* of head and message */
+    size_t sent;      /* of head and message */
+    uint64_t edition; /* of a stream: what is published, as it was sent last; 0: nothing was */
+    bool is_idle;     /* a stream with nothing to send */
     char code[8], why[512];
     bool attached, running;
     struct rg_grpc_call *next;    /* in the list of those that are done */
@@ -52,8 +54,11 @@ struct rg_grpc_server {
     atomic_bool stopping;
     pthread_mutex_t lock;
     pthread_cond_t idle;
-    unsigned n_running; /* under the lock, as is the list */
+    unsigned n_running; /* under the lock, as is all that follows */
     struct rg_grpc_call *done;
+    uint8_t *published;
+    size_t published_size;
+    uint64_t edition; /* of it, from 1 on */
 };
 
 /* server.c */
@@ -75,5 +80,15 @@ bool rg_grpc_call_begin(struct rg_grpc_server *server, struct rg_grpc_call *call
 void rg_grpc_call_detach(struct rg_grpc_server *server, struct rg_grpc_call *call);
 /** Submits the answers of the calls that are done. */
 void rg_grpc_calls_submit(struct rg_grpc_server *server);
+/** As much as fits of a call's head and message; returns how much. */
+size_t rg_grpc_call_put(struct rg_grpc_call *call, uint8_t *out, size_t room);
+/** Whether head and message are sent. */
+bool rg_grpc_call_is_sent(const struct rg_grpc_call *call);
+
+/* stream.c; the loop's thread */
+/** Begins the answer that has no end. False: the connection is of no further use. */
+bool rg_grpc_stream_begin(struct rg_grpc_call *call);
+/** Streams that have not sent what is published go on. */
+void rg_grpc_streams_resume(struct rg_grpc_server *server);
 
 #endif

@@ -87,6 +87,7 @@ enum rg_status rg_grpc_serve(struct rg_grpc_server *server)
         if (polled[0].revents && read(server->wake, &count, sizeof count) < 0)
             continue;
         rg_grpc_calls_submit(server);
+        rg_grpc_streams_resume(server);
         serve_connections(server, polled + first);
         for (unsigned i = 0; i < server->n_listeners; i++)
             if (polled[1 + i].revents)
@@ -167,5 +168,6 @@ void rg_grpc_destroy(struct rg_grpc_server *server)
         close(server->wake);
     pthread_cond_destroy(&server->idle);
     pthread_mutex_destroy(&server->lock);
+    free(server->published);
     free(server);
 }

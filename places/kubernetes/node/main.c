@@ -59,16 +59,6 @@ static bool make_folder(const char *path)
     return false;
 }
 
-static bool check_environment(const struct rg_text_list *environment)
-{
-    for (size_t i = 0; i < environment->n; i++)
-        if (!strchr(environment->items[i], '=') || environment->items[i][0] == '=') {
-            rg_error("--env: '%s' is not NAME=VALUE", environment->items[i]);
-            return false;
-        }
-    return true;
-}
-
 /* The kubelet asks the second socket for the first, so that comes last. */
 static bool listen_on(const struct settings *settings, const char *endpoint)
 {
@@ -95,7 +85,7 @@ static int run(const struct settings *settings, const struct rg_kube_cluster *cl
         .client_here = settings->client_here ? settings->client_here : settings->client_root,
         .environment = settings->environment,
     };
-    if (!check_environment(&settings->environment) || !make_folder(settings->plugin_folder) ||
+    if (!rg_kube_check_environment(&settings->environment) || !make_folder(settings->plugin_folder) ||
         !make_folder(settings->cdi))
         return RG_KUBE_EXIT_FAILURE;
     server = rg_grpc_create(rg_kube_node_methods, rg_kube_node_n_methods, &node);

@@ -1,7 +1,6 @@
 /* prepared.c - see prepared.h. */
 #include "places/kubernetes/node/prepared.h"
 
-#include "client/cli/cdi/spec.h"
 #include "client/cli/cdi/tree.h"
 
 #include <errno.h>
@@ -57,8 +56,8 @@ json_t *rg_kube_prepared_load(const struct rg_kube_places *places, const char *u
 
 /* --- the specification ----------------------------------------------------------------------------------------------- */
 
-static bool add_tree(const struct rg_kube_places *places, struct rg_cdi_spec *spec, char *why,
-                     size_t why_size)
+bool rg_kube_places_add_tree(const struct rg_kube_places *places, struct rg_cdi_spec *spec, char *why,
+                             size_t why_size)
 {
     static const struct rg_cli_settings plain; /* none of its settings is ours to make */
     char paths[4][PATH_MAX];
@@ -81,7 +80,7 @@ static json_t *specification(const struct rg_kube_places *places, const json_t *
     struct rg_cdi_spec spec;
     json_t *whole = NULL;
     rg_cdi_init(&spec);
-    if (add_tree(places, &spec, why, why_size)) {
+    if (rg_kube_places_add_tree(places, &spec, why, why_size)) {
         rg_cdi_add_variable(&spec, "REMOTE_GPU_SERVER", rg_kube_text(prepared, "servers"));
         for (size_t i = 0; i < places->environment.n; i++)
             rg_cdi_add_assignment(&spec, places->environment.items[i]);

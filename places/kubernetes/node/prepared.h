@@ -7,6 +7,7 @@
 #ifndef RG_PLACES_KUBERNETES_NODE_PREPARED_H
 #define RG_PLACES_KUBERNETES_NODE_PREPARED_H
 
+#include "client/cli/cdi/spec.h"
 #include "common/base/options.h"
 #include "places/kubernetes/claim/claim.h"
 
@@ -23,6 +24,9 @@ struct rg_kube_places {
     struct rg_text_list environment; /* NAME=VALUE, more for containers */
 };
 
+/** Adds the client tree to what a container gets. False: it is not whole, and `why` says so. */
+bool rg_kube_places_add_tree(const struct rg_kube_places *places, struct rg_cdi_spec *spec, char *why,
+                             size_t why_size);
 /** Whether a UID is one that may be part of a file's name. */
 bool rg_kube_uid_is_good(const char *uid);
 /** What the file says that is kept of a claim. NULL: memory. */

@@ -7,6 +7,7 @@
 #include "common/base/printable.h"
 #include "generated/places/kubernetes/proto/dra.pb-c.h"
 #include "generated/places/kubernetes/proto/registration.pb-c.h"
+#include "places/kubernetes/grpc/message.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,32 +16,6 @@
 
 #define PAUSE_LEAST 100000000u /* nanoseconds between looks at a claim that has no lease yet */
 #define PAUSE_MOST  2000000000u
-
-/* --- messages ---------------------------------------------------------------------------------------------------------- */
-
-static enum rg_grpc_status pack(const ProtobufCMessage *message, struct rg_grpc_answer *answer)
-{
-    answer->size = protobuf_c_message_get_packed_size(message);
-    answer->message = malloc(answer->size + 1);
-    if (!answer->message) {
-        snprintf(answer->why, sizeof answer->why, "out of memory");
-        return RG_GRPC_RESOURCE_EXHAUSTED;
-    }
-    (void)protobuf_c_message_pack(message, answer->message);
-    return RG_GRPC_OK;
-}
-
-static enum rg_grpc_status malformed(struct rg_grpc_answer *answer)
-{
-    snprintf(answer->why, sizeof answer->why, "the message is not of the type that the method takes");
-    return RG_GRPC_INVALID_ARGUMENT;
-}
-
-static enum rg_grpc_status no_memory(struct rg_grpc_answer *answer)
-{
-    snprintf(answer->why, sizeof answer->why, "out of memory");
-    return RG_GRPC_RESOURCE_EXHAUSTED;
-}
 
 /* --- registration ------------------------------------------------------------------------------------------------------ */
 
@@ -57,7 +32,7 @@ static enum rg_grpc_status get_info(void *context, const uint8_t *message, size_
     info.endpoint = (char *)(uintptr_t)node->endpoint;
     info.n_supported_versions = 1;
     info.supported_versions = versions;
-    return pack(&info.base, answer);
+    return rg_grpc_pack(&info.base, answer);
 }
 
 static enum rg_grpc_status notify(void *context, const uint8_t *message, size_t size,
@@ -67,14 +42,14 @@ static enum rg_grpc_status notify(void *context, const uint8_t *message, size_t 
     Rg__Registration__Outcome *outcome = rg__registration__outcome__unpack(NULL, size, message);
     (void)context;
     if (!outcome)
-        return malformed(answer);
+        return rg_grpc_malformed(answer);
     rg_printable_clean(outcome->error);
     if (outcome->registered)
         rg_info("the kubelet has registered the driver " RG_KUBE_DRIVER);
     else
         rg_error("the kubelet refuses the driver " RG_KUBE_DRIVER ": %s", outcome->error);
     rg__registration__outcome__free_unpacked(outcome, NULL);
-    return pack(&empty.base, answer);
+    return rg_grpc_pack(&empty.base, answer);
 }
 
 /* --- one claim --------------------------------------------------------------------------------------------------------- */
@@ -178,43 +153,14 @@ static json_t *prepare(struct rg_kube_node *node, const Rg__Dra__Claim *wanted, 
 
 /* --- preparing --------------------------------------------------------------------------------------------------------- */
 
-/* Everything that an answer is made of, freed at once: nothing is smaller than the call that it serves. */
-struct arena {
-    void **items;
-    size_t n;
-};
-
-static void *hold(struct arena *arena, void *item)
-{
-    void **grown = item ? realloc(arena->items, (arena->n + 1) * sizeof *grown) : NULL;
-    if (!grown) {
-        free(item);
-        return NULL;
-    }
-    arena->items = grown;
-    return arena->items[arena->n++] = item;
-}
-
-static void let_go(struct arena *arena)
-{
-    for (size_t i = 0; i < arena->n; i++)
-        free(arena->items[i]);
-    free(arena->items);
-}
-
-static char *hold_text(struct arena *arena, const char *text)
-{
-    return hold(arena, strdup(text));
-}
-
-static bool fill_device(struct arena *arena, Rg__Dra__Device *out, const json_t *device, char *cdi_id)
+static bool fill_device(struct rg_grpc_arena *arena, Rg__Dra__Device *out, const json_t *device, char *cdi_id)
 {
     rg__dra__device__init(out);
-    out->request_names = hold(arena, malloc(sizeof *out->request_names));
-    out->cdi_device_ids = hold(arena, malloc(sizeof *out->cdi_device_ids));
-    out->pool_name = hold_text(arena, rg_kube_text(device, "pool"));
-    out->device_name = hold_text(arena, rg_kube_text(device, "device"));
-    char *request = hold_text(arena, rg_kube_text(device, "request"));
+    out->request_names = rg_grpc_hold(arena, malloc(sizeof *out->request_names));
+    out->cdi_device_ids = rg_grpc_hold(arena, malloc(sizeof *out->cdi_device_ids));
+    out->pool_name = rg_grpc_hold_text(arena, rg_kube_text(device, "pool"));
+    out->device_name = rg_grpc_hold_text(arena, rg_kube_text(device, "device"));
+    char *request = rg_grpc_hold_text(arena, rg_kube_text(device, "request"));
     if (!out->request_names || !out->cdi_device_ids || !out->pool_name || !out->device_name || !request)
         return false;
     out->request_names[0] = request;
@@ -223,16 +169,16 @@ static bool fill_device(struct arena *arena, Rg__Dra__Device *out, const json_t 
     return true;
 }
 
-static bool fill_devices(struct arena *arena, Rg__Dra__Prepared *out, const json_t *prepared)
+static bool fill_devices(struct rg_grpc_arena *arena, Rg__Dra__Prepared *out, const json_t *prepared)
 {
     const json_t *devices = json_object_get(prepared, "devices");
     const size_t n = json_array_size(devices);
     char id[sizeof RG_KUBE_CDI_KIND + 70];
     snprintf(id, sizeof id, RG_KUBE_CDI_KIND "=%s", rg_kube_text(prepared, "uid"));
-    char *cdi_id = hold_text(arena, id);
-    out->devices = hold(arena, calloc(n + 1, sizeof *out->devices));
+    char *cdi_id = rg_grpc_hold_text(arena, id);
+    out->devices = rg_grpc_hold(arena, calloc(n + 1, sizeof *out->devices));
     for (size_t i = 0; cdi_id && out->devices && i < n; i++) {
-        Rg__Dra__Device *device = hold(arena, malloc(sizeof *device));
+        Rg__Dra__Device *device = rg_grpc_hold(arena, malloc(sizeof *device));
         if (!device || !fill_device(arena, device, json_array_get(devices, i), cdi_id))
             return false;
         out->devices[out->n_devices++] = device;
@@ -241,11 +187,11 @@ static bool fill_devices(struct arena *arena, Rg__Dra__Prepared *out, const json
 }
 
 /* Prepares one claim of those asked for, and says what came of it. */
-static bool prepare_one(struct rg_kube_node *node, struct arena *arena, const Rg__Dra__Claim *claim,
+static bool prepare_one(struct rg_kube_node *node, struct rg_grpc_arena *arena, const Rg__Dra__Claim *claim,
                         Rg__Dra__PreparedEntry *entry)
 {
     char why[1024] = "";
-    Rg__Dra__Prepared *value = hold(arena, malloc(sizeof *value));
+    Rg__Dra__Prepared *value = rg_grpc_hold(arena, malloc(sizeof *value));
     if (!value)
         return false;
     rg__dra__prepared__init(value);
@@ -261,7 +207,7 @@ static bool prepare_one(struct rg_kube_node *node, struct arena *arena, const Rg
     }
     rg_printable_clean(why);
     rg_warn("claim %s/%s is not prepared: %s", claim->space, claim->name, why);
-    value->error = hold_text(arena, *why ? why : "this program is about to stop; try again");
+    value->error = rg_grpc_hold_text(arena, *why ? why : "this program is about to stop; try again");
     return value->error != NULL;
 }
 
@@ -269,33 +215,33 @@ static enum rg_grpc_status node_prepare(void *context, const uint8_t *message, s
                                         struct rg_grpc_answer *answer)
 {
     struct rg_kube_node *node = context;
-    struct arena arena = {0};
+    struct rg_grpc_arena arena = {0};
     Rg__Dra__PrepareAnswer out = RG__DRA__PREPARE_ANSWER__INIT;
     Rg__Dra__Claims *claims = rg__dra__claims__unpack(NULL, size, message);
     if (!claims)
-        return malformed(answer);
-    bool good = (out.claims = hold(&arena, calloc(claims->n_claims + 1, sizeof *out.claims))) != NULL;
+        return rg_grpc_malformed(answer);
+    bool good = (out.claims = rg_grpc_hold(&arena, calloc(claims->n_claims + 1, sizeof *out.claims))) != NULL;
     for (size_t i = 0; good && i < claims->n_claims; i++) {
-        Rg__Dra__PreparedEntry *entry = hold(&arena, malloc(sizeof *entry));
+        Rg__Dra__PreparedEntry *entry = rg_grpc_hold(&arena, malloc(sizeof *entry));
         if ((good = entry != NULL)) {
             rg__dra__prepared_entry__init(entry);
             good = prepare_one(node, &arena, claims->claims[i], entry);
             out.claims[out.n_claims++] = entry;
         }
     }
-    const enum rg_grpc_status status = good ? pack(&out.base, answer) : no_memory(answer);
+    const enum rg_grpc_status status = good ? rg_grpc_pack(&out.base, answer) : rg_grpc_no_memory(answer);
     rg__dra__claims__free_unpacked(claims, NULL);
-    let_go(&arena);
+    rg_grpc_let_go(&arena);
     return status;
 }
 
 /* --- done with ---------------------------------------------------------------------------------------------------------- */
 
-static bool unprepare_one(struct rg_kube_node *node, struct arena *arena, const Rg__Dra__Claim *claim,
+static bool unprepare_one(struct rg_kube_node *node, struct rg_grpc_arena *arena, const Rg__Dra__Claim *claim,
                           Rg__Dra__UnpreparedEntry *entry)
 {
     char why[1024] = "";
-    Rg__Dra__Unprepared *value = hold(arena, malloc(sizeof *value));
+    Rg__Dra__Unprepared *value = rg_grpc_hold(arena, malloc(sizeof *value));
     if (!value)
         return false;
     rg__dra__unprepared__init(value);
@@ -306,30 +252,30 @@ static bool unprepare_one(struct rg_kube_node *node, struct arena *arena, const 
     pthread_mutex_unlock(&node->files);
     if (!good)
         rg_warn("a claim is not done with: %s", why);
-    return good || (value->error = hold_text(arena, why));
+    return good || (value->error = rg_grpc_hold_text(arena, why));
 }
 
 static enum rg_grpc_status node_unprepare(void *context, const uint8_t *message, size_t size,
                                           struct rg_grpc_answer *answer)
 {
     struct rg_kube_node *node = context;
-    struct arena arena = {0};
+    struct rg_grpc_arena arena = {0};
     Rg__Dra__UnprepareAnswer out = RG__DRA__UNPREPARE_ANSWER__INIT;
     Rg__Dra__Claims *claims = rg__dra__claims__unpack(NULL, size, message);
     if (!claims)
-        return malformed(answer);
-    bool good = (out.claims = hold(&arena, calloc(claims->n_claims + 1, sizeof *out.claims))) != NULL;
+        return rg_grpc_malformed(answer);
+    bool good = (out.claims = rg_grpc_hold(&arena, calloc(claims->n_claims + 1, sizeof *out.claims))) != NULL;
     for (size_t i = 0; good && i < claims->n_claims; i++) {
-        Rg__Dra__UnpreparedEntry *entry = hold(&arena, malloc(sizeof *entry));
+        Rg__Dra__UnpreparedEntry *entry = rg_grpc_hold(&arena, malloc(sizeof *entry));
         if ((good = entry != NULL)) {
             rg__dra__unprepared_entry__init(entry);
             good = unprepare_one(node, &arena, claims->claims[i], entry);
             out.claims[out.n_claims++] = entry;
         }
     }
-    const enum rg_grpc_status status = good ? pack(&out.base, answer) : no_memory(answer);
+    const enum rg_grpc_status status = good ? rg_grpc_pack(&out.base, answer) : rg_grpc_no_memory(answer);
     rg__dra__claims__free_unpacked(claims, NULL);
-    let_go(&arena);
+    rg_grpc_let_go(&arena);
     return status;
 }
 

@@ -42,6 +42,7 @@ class Completion(unittest.TestCase):
         self.assertEqual(complete("remote-gpu", "cdi", "generate", "--cl"), {"--client-root"})
         self.assertEqual(complete("remote-gpu-kube-controller", "--int"), {"--interval"})
         self.assertEqual(complete("remote-gpu-kube-node", "--log", "w"), {"warn"})
+        self.assertEqual(complete("remote-gpu-kube-plugin", "--settl"), {"--settle"})
         self.assertIn("/etc/passwd", complete("remote-gpu", "predict", "/etc/passw"))
 
 

@@ -11,6 +11,7 @@ import unittest
 SOURCE, BIN = sys.argv[1:3]
 del sys.argv[1:3]
 MANUALS = os.path.join(SOURCE, "docs", "man")
+SLURM_LEASE = os.path.join(os.path.dirname(BIN), "lib", "remote-gpu", "slurm-lease")  # where libslurm-dev is installed
 
 
 def help_of(*command):
@@ -119,6 +120,8 @@ class Manuals(unittest.TestCase):
                 (command, "usage"), (command, "quota"), (server, "usage")))),
             "remote-gpu-kube.8": set().union(*(options_of_help(os.path.join(BIN, "remote-gpu-kube-" + name), "--help")
                                                for name in ("controller", "node"))),
+            "remote-gpu-kube-plugin.8": options_of_help(os.path.join(BIN, "remote-gpu-kube-plugin"), "--help"),
+            **({"slurm-lease.8": options_of_help(SLURM_LEASE, "--help")} if os.path.exists(SLURM_LEASE) else {}),
         }.items():
             with self.subTest(manual):
                 self.assertGreater(len(options), 3)

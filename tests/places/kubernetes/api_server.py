@@ -235,6 +235,8 @@ class Listener(http.server.ThreadingHTTPServer):
 class ApiServer:
     """Use `store` for what users and the scheduler do."""
 
+    handler = Handler
+
     def __init__(self):
         self.store, self.port, self.listener = Store(), 0, None
         self.page = 0  # objects in an answer to a list at most; 0: as was asked
@@ -246,7 +248,7 @@ class ApiServer:
         return "http://127.0.0.1:%d" % self.port
 
     def up(self):
-        self.listener = Listener(("127.0.0.1", self.port), Handler)
+        self.listener = Listener(("127.0.0.1", self.port), self.handler)
         self.port = self.listener.server_address[1]
         self.listener.store, self.listener.closing, self.listener.connections = self.store, False, []
         self.listener.page, self.listener.watch_seconds = self.page, self.watch_seconds

@@ -59,7 +59,8 @@ class Program:
 class ClusterCase(UsersCase):
     """One server with four GPUs; `robot` is the pool's operator, as whom the controller comes; pods come as `team-a`."""
 
-    NAMES = ("robot", "team-a")
+    api_server = ApiServer
+    NAMES = ("robot", "team-a", "pods")
 
     @classmethod
     def setUpClass(cls):
@@ -74,7 +75,7 @@ class ClusterCase(UsersCase):
         self.addCleanup(shutil.rmtree, self.folder)
         self.etcd = self.keep(Etcd())
         self.gpu_server = self.server(self.etcd.urls, *self.server_options, gpus=4)
-        self.api = self.keep(ApiServer())
+        self.api = self.keep(self.api_server())
 
     # --- what runs
 

