@@ -57,6 +57,18 @@ unsigned rg_liveness_look_at_channels(struct rg_liveness *liveness, const struct
     return most;
 }
 
+bool rg_liveness_give_up(struct rg_liveness *liveness, struct rg_conn *conn, unsigned most)
+{
+    bool all = true;
+    for (unsigned i = 0; i < RG_LIVENESS_CHANNELS; i++) {
+        if (liveness->channels[i].stuck <= most)
+            continue;
+        all = rg_conn_give_up_channel(conn, i) && all;
+        liveness->channels[i] = (struct rg_liveness_channel){.stuck = 0};
+    }
+    return all;
+}
+
 bool rg_liveness_may_send(const struct rg_liveness *liveness)
 {
     return !liveness->last.sending && (!liveness->last.has_backlog || liveness->last.unsent == 0);

@@ -41,6 +41,12 @@ unsigned rg_liveness_look(struct rg_liveness *liveness, const struct rg_conn *co
  */
 unsigned rg_liveness_look_at_channels(struct rg_liveness *liveness, const struct rg_conn *conn);
 
+/**
+ * Gives up those channels of which nothing has been taken for more than `most` ticks, so that their data goes by others. False: one
+ * cannot be done without.
+ */
+bool rg_liveness_give_up(struct rg_liveness *liveness, struct rg_conn *conn, unsigned most);
+
 /** Whether a small message can be sent without waiting, as far as can be told. */
 bool rg_liveness_may_send(const struct rg_liveness *liveness);
 

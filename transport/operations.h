@@ -72,6 +72,7 @@ struct rg_transport_ops {
     bool (*backlog)(const struct rg_conn *conn, size_t *unread, size_t *unsent);
     /* optional: of several connections; as rg_conn_channel_progress */
     bool (*channel_progress)(const struct rg_conn *conn, unsigned place, struct rg_conn_progress *out);
+    bool (*give_up_channel)(struct rg_conn *conn, unsigned place); /* optional: as rg_conn_give_up_channel */
     void (*statistics)(const struct rg_conn *conn, struct rg_conn_statistics *out); /* optional */
     void (*security)(const struct rg_conn *conn, struct rg_conn_security *out);     /* optional */
     /* optional: of transport tls */

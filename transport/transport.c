@@ -50,6 +50,11 @@ bool rg_conn_channel_progress(const struct rg_conn *conn, unsigned place, struct
     return conn->ops->channel_progress && conn->ops->channel_progress(conn, place, out);
 }
 
+bool rg_conn_give_up_channel(struct rg_conn *conn, unsigned place)
+{
+    return conn->ops->give_up_channel && conn->ops->give_up_channel(conn, place);
+}
+
 struct rg_lease rg_lease_until_reply;
 
 void rg_lease_end(struct rg_lease *lease)

@@ -251,6 +251,8 @@ struct rg_conn_progress {
 void rg_conn_progress(const struct rg_conn *conn, struct rg_conn_progress *out);
 /** The same of a further connection that carries bulk data for this one, by its place from 0. False: there is no such. */
 bool rg_conn_channel_progress(const struct rg_conn *conn, unsigned place, struct rg_conn_progress *out);
+/** Does without it: what it carries goes by others. False: there is no such, or no other. Threads as rg_conn_progress. */
+bool rg_conn_give_up_channel(struct rg_conn *conn, unsigned place);
 
 /** How a connection is protected. */
 struct rg_conn_security {

@@ -83,7 +83,7 @@ static void end(struct rg_worker *worker, uint32_t seconds)
                   seconds);
 }
 
-/* The same of one that lives and leaves a channel unread: whoever sends there is not to be kept for ever. */
+/* The same of one that lives and leaves a channel unread, of which there are no others: whoever sends there is not to be kept for ever. */
 static void end_stuck(struct rg_worker *worker, uint32_t seconds)
 {
     rg_log_always(
@@ -104,7 +104,7 @@ static void look(struct rg_worker *worker, unsigned most)
     const unsigned stuck = rg_liveness_look_at_channels(&state->liveness, worker->conn);
     if (state->seconds && silent > most)
         end(worker, state->seconds);
-    else if (state->seconds && stuck > most)
+    else if (state->seconds && stuck > most && !rg_liveness_give_up(&state->liveness, worker->conn, most))
         end_stuck(worker, state->seconds);
     else if (!now->receiving && !before.receiving && now->received == before.received &&
              rg_liveness_may_send(&state->liveness))

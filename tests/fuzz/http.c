@@ -14,6 +14,7 @@
 
 #include <fcntl.h>
 #include <jansson.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,9 @@
 #include <unistd.h>
 
 enum { LOOPBACK = 1, WAYS = 2, ANSWER_MAX = 1 << 20 };
+enum {
+    PATIENCE_MS = 5
+}; /* for an answer: the rest of a request that is not whole is waited for by the service */
 
 static struct rg_monitor_link link_to_monitor;
 static struct rg_management management;
@@ -130,7 +134,9 @@ static size_t ask(int way, const uint8_t *data, size_t size, char *answer)
         size -= (size_t)n;
     }
     (void)shutdown(peer, SHUT_WR);
-    while (got < ANSWER_MAX && (n = read(peer, answer + got, ANSWER_MAX - got)) > 0)
+    struct pollfd wait = {.fd = peer, .events = POLLIN};
+    while (got < ANSWER_MAX && poll(&wait, 1, PATIENCE_MS) > 0 &&
+           (n = read(peer, answer + got, ANSWER_MAX - got)) > 0)
         got += (size_t)n;
     close(peer);
     answer[got] = 0;

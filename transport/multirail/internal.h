@@ -116,6 +116,8 @@ extern const struct rg_fanout_kind rg_multirail_kind; /* send.c; its `begin` is 
 
 /* It has failed, and is not used for sending any more. What has arrived by it is still received. */
 void rg_rail_drop(struct rail *rail, enum rg_status status, const char *doing);
+/* One of which the peer takes nothing is dropped, unless it is the last. False: it is not. */
+bool rg_rail_give_up(struct multirail *m, unsigned place);
 /* Reports a loss to people, if that is still to be done; the lock is held, and given up for that. */
 void rg_rail_report(struct rail *rail);
 /* Gives back the connection of a rail that is gone, if nobody is inside it. */

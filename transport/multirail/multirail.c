@@ -3,6 +3,7 @@
  */
 #include "transport/multirail/multirail.h"
 
+#include "common/sync/scoped_lock.h"
 #include "transport/multirail/internal.h"
 
 #include <stdlib.h>
@@ -79,6 +80,24 @@ static void multirail_security(const struct rg_conn *conn, struct rg_conn_securi
     pthread_mutex_unlock(&m->f.lock);
 }
 
+static bool multirail_channel_progress(const struct rg_conn *conn, unsigned place,
+                                       struct rg_conn_progress *out)
+{
+    struct multirail *m = (struct multirail *)(uintptr_t)conn;
+    RG_SCOPED_LOCK(&m->f.lock);
+    if (place >= m->options.rails)
+        return false;
+    *out = (struct rg_conn_progress){0};
+    if (!m->rails[place].base.dropped)
+        rg_conn_progress(m->rails[place].base.conn, out);
+    return true;
+}
+
+static bool multirail_give_up_channel(struct rg_conn *conn, unsigned place)
+{
+    return rg_rail_give_up((struct multirail *)conn, place);
+}
+
 static struct rg_transport_ops multirail_ops = {
     .name = "multirail",
     .send = rg_multirail_send,
@@ -102,6 +121,8 @@ static struct rg_transport_ops multirail_ops = {
     .withdraw = rg_multirail_withdraw,
     .take_advertised = rg_multirail_take_advertised,
     .has_advertised = multirail_has_advertised,
+    .channel_progress = multirail_channel_progress,
+    .give_up_channel = multirail_give_up_channel,
     .statistics = multirail_statistics,
     .security = multirail_security,
     .tls_export = rg_fanout_op_tls_export,

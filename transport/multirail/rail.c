@@ -67,6 +67,25 @@ void rg_rail_drop(struct rail *rail, enum rg_status status, const char *doing)
     pthread_mutex_unlock(&m->f.lock);
 }
 
+bool rg_rail_give_up(struct multirail *m, unsigned place)
+{
+    struct rail *rail = place < m->options.rails ? &m->rails[place] : NULL;
+    pthread_mutex_lock(&m->f.lock);
+    const bool goes = rail && !rail->base.dropped && rg_rails_living(m) > 1;
+    if (goes)
+        rail->users++;
+    pthread_mutex_unlock(&m->f.lock);
+    if (!goes)
+        return false;
+    rg_rail_drop(rail, RG_ERR_TIMEOUT, "sending, and nothing is taken there");
+    pthread_mutex_lock(&m->f.lock);
+    rail->users--;
+    pthread_cond_broadcast(&m->f.changed);
+    pthread_cond_broadcast(&m->f.upkeep);
+    pthread_mutex_unlock(&m->f.lock);
+    return true;
+}
+
 void rg_rail_report(struct rail *rail)
 {
     struct multirail *m = rg_multirail_of(rail);

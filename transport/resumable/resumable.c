@@ -269,6 +269,13 @@ static bool resumable_channel_progress(const struct rg_conn *conn, unsigned plac
     return c->link && c->over == RG_OK && rg_conn_channel_progress(c->link, place, out);
 }
 
+static bool resumable_give_up_channel(struct rg_conn *conn, unsigned place)
+{
+    struct rg_resumable *c = (struct rg_resumable *)conn;
+    RG_SCOPED_LOCK(&c->lock);
+    return c->link && c->over == RG_OK && rg_conn_give_up_channel(c->link, place);
+}
+
 static void resumable_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out)
 {
     struct rg_resumable *c = (struct rg_resumable *)(uintptr_t)conn;
@@ -336,6 +343,7 @@ static struct rg_transport_ops resumable_ops = {
     .has_advertised = resumable_has_advertised,
     .backlog = resumable_backlog,
     .channel_progress = resumable_channel_progress,
+    .give_up_channel = resumable_give_up_channel,
     .statistics = resumable_statistics,
     .security = resumable_security,
 };

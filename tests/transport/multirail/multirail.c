@@ -10,6 +10,7 @@
  */
 #include "tests/transport/support.h"
 #include "transport/connect/connect.h"
+#include "transport/liveness.h"
 
 #include "common/base/clock.h"
 #include "transport/multipath/wire.h"
@@ -677,6 +678,52 @@ static void test_none_left(void)
 }
 
 /*
+ * The peer takes nothing of one rail: that is seen, and what is sent goes by the other once the rail has been given up. The other stays,
+ * whatever the peer does.
+ */
+static void *send_much(void *arg)
+{
+    struct by_hand *hand = arg;
+    for (int i = 0; i < 4; i++)
+        CHECK_OK(send_bytes(hand->pair.b, "x", 1, hand->data, RG_BULK_MAX));
+    return NULL;
+}
+
+static void *take_all(void *arg)
+{
+    struct rg_conn *rail = arg;
+    unsigned char *got = malloc(RG_BULK_MAX);
+    struct rg_message message;
+    while (rg_conn_recv(rail, -1, &message) == RG_OK &&
+           (!message.bulk_size || rg_conn_recv_bulk(rail, got, message.bulk_size) == RG_OK))
+        ;
+    free(got);
+    return NULL;
+}
+
+static void test_unread(void)
+{
+    enum { MOST = RG_LIVENESS_TICKS, PAUSE_MS = 20 };
+    struct by_hand hand = open_by_hand();
+    struct rg_liveness liveness = {0};
+    pthread_t sender, taker;
+    CHECK(rg_liveness_look_at_channels(&liveness, hand.pair.b) == 0);
+    CHECK(pthread_create(&taker, NULL, take_all, hand.rails[1]) == 0);
+    CHECK(pthread_create(&sender, NULL, send_much, &hand) == 0);
+    for (unsigned stuck = 0; stuck <= MOST; poll(NULL, 0, PAUSE_MS))
+        stuck = rg_liveness_look_at_channels(&liveness, hand.pair.b);
+    CHECK(liveness.channels[0].stuck > MOST && liveness.channels[1].stuck <= MOST);
+    CHECK(rg_liveness_give_up(&liveness, hand.pair.b, MOST));
+    CHECK(living(hand.pair.b) == 1);
+    CHECK(rg_liveness_look_at_channels(&liveness, hand.pair.b) <= MOST);
+    pthread_join(sender, NULL);
+    CHECK(!rg_conn_give_up_channel(hand.pair.b, 0) && !rg_conn_give_up_channel(hand.pair.b, 1));
+    rg_conn_interrupt(hand.rails[1]);
+    pthread_join(taker, NULL);
+    close_by_hand(&hand);
+}
+
+/*
  * What is waited for cannot come any more: one rail has gone, and by the other a later message has begun. Whether that
  * shows before the receiver waits, or while it does.
  */
@@ -791,6 +838,7 @@ int main(int argc, char **argv)
     RUN(test_drops);
     RUN(test_violations);
     RUN(test_none_left);
+    RUN(test_unread);
     RUN(test_none_can_come);
     RUN(test_ahead);
     RUN(test_interrupt);
