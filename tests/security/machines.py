@@ -154,13 +154,14 @@ class World:
 
     # --- the server
 
-    def start_server(self, *arguments, listen="0.0.0.0:%d" % PORT, environment=None, state=None):
-        """A remote-gpud on the server machine; a Background."""
+    def start_server(self, *arguments, listen="0.0.0.0:%d" % PORT, environment=None, state=None, machine=None):
+        """A remote-gpud on the server machine, or another one; a Background."""
         ready = self.fresh("ready")
-        command = self.server.command(self.build.daemon, "--listen", listen, "--driver", "soft", "--state-dir",
+        machine = machine or self.server
+        command = machine.command(self.build.daemon, "--listen", listen, "--driver", "soft", "--state-dir",
                                       state or self.state,
                                       "--config", "/dev/null", "--ready-file", ready, *arguments)
-        daemon = Background(command, self.server.environment(**(environment or {})), self.fresh("remote-gpud.log"))
+        daemon = Background(command, machine.environment(**(environment or {})), self.fresh("remote-gpud.log"))
         self.stack.callback(daemon.stop)
         wait_until(lambda: daemon.process.poll() is not None or os.path.exists(ready), 30)
         if not os.path.exists(ready):

@@ -7,11 +7,13 @@ is the real thing: the installed programs, TLS over TCP between network namespac
 (exit status 77) without the right to make namespaces.
 """
 
+import concurrent.futures
 import json
 import os
 import re
 import shutil
 import stat
+import struct
 import sys
 import time
 
@@ -558,6 +560,60 @@ def case_resumed_by_another(world):
     expect(re.search(r'audit: event=refuse user="bob" .* why=".*begun by another', daemon.output()),
            "the audit log does not have it:\n" + daemon.output())
     expect(bystander.process.poll() is None, "another session ended:\n" + bystander.output())
+
+
+def numbers_of(rank):
+    """The first of what a rank of tests/server/nccl/ranks.c gives, as it is in memory."""
+    seed, values = rank * 77 + 1, []
+    for _ in range(8):
+        seed = (seed * 6364136223846793005 + 1442695040888963407) % 2**64
+        values.append((seed >> 40) / 1000)
+    return struct.pack("<8f", *values)
+
+
+def ranks(world, servers, changes=({}, {})):
+    """The results of two ranks of NCCL, each in a process on the client machine with a session of a server of its own."""
+    program, file = os.path.join(world.build.folder, "tests", "nccl_ranks"), world.fresh("id")
+    if not os.path.exists(program):
+        skip("NCCL of the software device is not built")
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        return list(pool.map(lambda rank: world.remote_gpu("run", "-s", servers[rank], "--", program, file, "2", str(rank), "1",
+                                                           **changes[rank]), range(2)))
+
+
+def case_ranks_of_nccl(world):
+    """What ranks on two servers give each other goes from server to server, and nobody between can read it; without TLS it can be read."""
+    other = "client-machine:%d" % PORT  # what its clients say to it does not come by the cable
+    state = world.path("other-state")
+    for way in ("tls", "plain"):
+        options = [] if way == "tls" else ["--allow-unauthenticated"]
+        changes = {} if way == "tls" else {"REMOTE_GPU_ALLOW_UNAUTHENTICATED": "yes"}
+        daemons = [world.start_server(*options), world.start_server(*options, state=state, machine=world.client)]
+        if way == "tls":
+            world.join("alice")
+            works(world.remote_gpu("join", world.token("alice", server=other, state=state)))
+        else:
+            os.rename(os.path.join(world.client.home, ".config"), world.path("config"))
+        with world.capture() as packets:
+            results = ranks(world, [NAME, other], (changes, changes))
+        for result in results:
+            expect(result.status == 0 and "sum of floats" in result.output, "the ranks did not work (%s)" % way, result)
+        expect((numbers_of(1) in packets.data) == (way == "plain"), "what rank 1 gives can%s be read (%s)" %
+               ("not" if way == "plain" else "", way))
+        for daemon in daemons:
+            daemon.stop()
+
+
+def case_ranks_of_two_users(world):
+    """Ranks of two certificates' users are connected to each other neither on one server nor on two."""
+    world.start_server(environment={"SOFTGPU_NCCL_TIMEOUT": "2"})
+    world.join("alice")
+    bob = {"XDG_CONFIG_HOME": world.path("bob")}
+    works(world.remote_gpu("join", world.token("bob"), **bob))
+    results = ranks(world, [NAME, NAME], ({}, bob))
+    expect([result.status for result in results] == [3, 3], "they worked", results[0])
+    expect("rank 1 did not come" in results[0].output, "rank 0 is not told", results[0])
+    expect("all ranks of a communicator must be of one user" in results[1].output, "rank 1 is not told why", results[1])
 
 
 if __name__ == "__main__":
