@@ -32,8 +32,12 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 def environment_of(pid):
-    with open("/proc/%d/environ" % pid, "rb") as file:
-        return {entry.partition(b"=")[0].decode() for entry in file.read().split(b"\0")}
+    """Names of a process's variables; none: it has ended meanwhile."""
+    try:
+        with open("/proc/%d/environ" % pid, "rb") as file:
+            return {entry.partition(b"=")[0].decode() for entry in file.read().split(b"\0")}
+    except (FileNotFoundError, ProcessLookupError):
+        return set()
 
 
 class Managed(Case):
