@@ -97,6 +97,13 @@ enum rg_status rg_store_explain(struct rg_store *store, int code, char *why, siz
         rg_explain(why, why_size, "reading %s takes too long: ask about a shorter time", path);
         return RG_ERR_TIMEOUT;
     case SQLITE_NOMEM:
+        if (store->asks) {
+            rg_explain(why, why_size,
+                       "the answer takes more than %u MiB of memory: ask about a shorter time (--since, "
+                       "--until), or about one user or project [usage-too-large]",
+                       RG_USAGE_MEMORY_MAX >> 20);
+            return RG_ERR_NO_MEMORY;
+        }
         rg_explain(why, why_size, "no memory for %s: try again later", path);
         return RG_ERR_NO_MEMORY;
     default:

@@ -61,7 +61,7 @@ typedef void rg_store_total(void *data, const struct rg_account_owner *owner, ui
 RG_MUST_CHECK enum rg_status rg_store_totals(struct rg_store *store, const struct rg_accountant_load *load,
                                              rg_store_total *each, void *data, char *why, size_t why_size);
 
-/** Answers a question: a page of rows. RG_ERR_TIMEOUT: it takes too long. */
+/** Answers a question: a page of rows. RG_ERR_TIMEOUT: it takes too long; RG_ERR_NO_MEMORY: more than RG_USAGE_MEMORY_MAX. */
 RG_MUST_CHECK enum rg_status rg_store_query(struct rg_store *store, const struct rg_accountant_query *query,
                                             struct rg_usage_answer *answer, char *why, size_t why_size);
 

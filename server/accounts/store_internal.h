@@ -16,6 +16,7 @@ struct rg_store {
     uint64_t run;                                  /* 0: reads only */
     int lock;                                      /* the lock file; -1: none */
     bool in_batch;
+    bool asks;            /* a question is being answered, within RG_USAGE_MEMORY_MAX */
     uint64_t deadline_ns; /* statements that take longer are interrupted; 0: none is */
     char path[PATH_MAX];
 };

@@ -161,6 +161,21 @@ static bool may_ask(const struct rg_accountant_query *query, struct rg_usage_ans
     return false;
 }
 
+/* Within bounds of time and memory, which SQLite has for the process: nothing else uses it meanwhile. */
+static void begin_question(struct rg_store *store)
+{
+    store->asks = true;
+    rg_store_allow(store, QUERY_NS);
+    (void)sqlite3_hard_heap_limit64(RG_USAGE_MEMORY_MAX);
+}
+
+static void end_question(struct rg_store *store)
+{
+    (void)sqlite3_hard_heap_limit64(0);
+    rg_store_allow(store, 0);
+    store->asks = false;
+}
+
 enum rg_status rg_store_query(struct rg_store *store, const struct rg_accountant_query *query,
                               struct rg_usage_answer *answer, char *why, size_t why_size)
 {
@@ -184,7 +199,7 @@ enum rg_status rg_store_query(struct rg_store *store, const struct rg_accountant
         " AND (?3 = '' OR user = ?3) AND (?4 = 0 OR kind = ?4) AND (?5 = '' OR address = ?5)"
         " AND (?6 = 0 OR project = ?7) GROUP BY %s ORDER BY %s LIMIT ?8 OFFSET ?9",
         kinds_of[question->by].columns, kinds_of[question->by].group, kinds_of[question->by].group);
-    rg_store_allow(store, QUERY_NS);
+    begin_question(store);
     int code = sqlite3_prepare_v2(store->db, sql, -1, &statement, NULL);
     if (code == SQLITE_OK)
         code = bind(statement, query, since, until);
@@ -199,6 +214,6 @@ enum rg_status rg_store_query(struct rg_store *store, const struct rg_accountant
     }
     const enum rg_status status = code == SQLITE_DONE ? RG_OK : rg_store_explain(store, code, why, why_size);
     sqlite3_finalize(statement);
-    rg_store_allow(store, 0);
+    end_question(store);
     return status;
 }

@@ -50,21 +50,10 @@ static enum rg_usage_kind kind_of(const char *name)
                                                          : RG_USAGE_CERTIFICATE;
 }
 
-static bool is_meant(const char *name, const struct rg_account_owner *owner)
-{
-    return kind_of(name) == owner->kind && strcmp(name, owner->user) == 0;
-}
-
+/* A name in the rules means a user of one kind alone: another of the same name is somebody else. */
 static bool is_member(const json_t *group, const struct rg_account_owner *owner)
 {
-    size_t i;
-    json_t *member;
-    json_array_foreach(json_object_get(group, "members"), i, member)
-    {
-        if (is_meant(json_string_value(member), owner))
-            return true;
-    }
-    return false;
+    return kind_of(owner->user) == owner->kind && rg_share_rules_has_member(group, owner->user);
 }
 
 static bool is_same_user(const struct rg_account_owner *a, const struct rg_account_owner *b)

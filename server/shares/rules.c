@@ -15,6 +15,9 @@ struct rg_share_rules {
     json_t *root;
 };
 
+/* Beside "members", of this process: no key of a file is called so. */
+#define MEMBERS_BY_NAME "\001members"
+
 static rg_share_quota_check *quota_check, *used_up_check;
 
 void rg_share_rules_check_quota(rg_share_quota_check *check)
@@ -286,24 +289,51 @@ static bool check_root(const json_t *root, char *why, size_t why_size)
     return true;
 }
 
+/* Beside the list of members of each project or group, an object with their names, so that looking one up does not take the list. */
+static bool index_members(const json_t *entries)
+{
+    const char *name;
+    json_t *entry, *member;
+    size_t i;
+    json_object_foreach((json_t *)(uintptr_t)entries, name, entry)
+    {
+        json_t *by_name = json_object();
+        if (json_object_set_new(entry, MEMBERS_BY_NAME, by_name) != 0)
+            return false;
+        json_array_foreach(json_object_get(entry, "members"), i, member)
+        {
+            if (json_object_set_new(by_name, json_string_value(member), json_true()) != 0)
+                return false;
+        }
+    }
+    return true;
+}
+
 enum rg_status rg_share_rules_parse(const char *text, size_t size, struct rg_share_rules **out, char *why,
                                     size_t why_size)
 {
     json_error_t error;
     struct rg_share_rules *rules = calloc(1, sizeof *rules);
     json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
-    if (root && rules && check_root(root, why, why_size)) {
-        rules->root = root;
-        *out = rules;
-        return RG_OK;
-    }
-    if (!root)
+    enum rg_status status = RG_ERR_INVALID;
+    if (!root) {
         rg_explain(why, why_size, "line %d: %s", error.line, error.text);
-    else if (!rules)
+    } else if (rules && check_root(root, why, why_size)) {
+        if (index_members(json_object_get(root, "projects")) &&
+            index_members(json_object_get(root, "groups"))) {
+            rules->root = root;
+            *out = rules;
+            return RG_OK;
+        }
+        status = RG_ERR_NO_MEMORY;
+    }
+    if (!rules || status == RG_ERR_NO_MEMORY) {
         rg_explain(why, why_size, "out of memory");
+        status = root ? RG_ERR_NO_MEMORY : status;
+    }
     json_decref(root);
     free(rules);
-    return root && !rules ? RG_ERR_NO_MEMORY : RG_ERR_INVALID;
+    return status;
 }
 
 enum rg_status rg_share_rules_read(const char *path, struct rg_share_rules **out, char *why, size_t why_size)
@@ -355,16 +385,9 @@ static const json_t *entry_of(const struct rg_share_rules *rules, const char *se
     return rules && *name ? json_object_get(json_object_get(rules->root, section), name) : NULL;
 }
 
-static bool is_member(const json_t *project, const char *user)
+bool rg_share_rules_has_member(const json_t *entry, const char *name)
 {
-    size_t i;
-    json_t *member;
-    json_array_foreach(json_object_get(project, "members"), i, member)
-    {
-        if (*user && strcmp(json_string_value(member), user) == 0)
-            return true;
-    }
-    return false;
+    return *name && json_object_get(json_object_get(entry, MEMBERS_BY_NAME), name);
 }
 
 static void overlay(struct rg_share_limits *limits, const json_t *entry)
@@ -385,7 +408,7 @@ enum rg_status rg_share_rules_limits(const struct rg_share_rules *rules, const s
     const json_t *of_project = entry_of(rules, "projects", project);
     const bool projects = rules && json_object_get(rules->root, "projects");
     *out = (struct rg_share_limits){0};
-    if (projects && *project && !is_member(of_project, key)) {
+    if (projects && *project && !rg_share_rules_has_member(of_project, key)) {
         rg_explain(why, why_size,
                    "you are no member of a project '%s' on this server; leave out --project, or ask the "
                    "server's operator",

@@ -85,6 +85,8 @@ void rg_share_rules_check_quota(rg_share_quota_check *check);
 
 /** The file's "groups", each with "members" and a "quota" for all of them together; NULL: there are none. The rules'. */
 const json_t *rg_share_rules_groups(const struct rg_share_rules *rules);
+/** Whether a project or group of the rules has a member of that name. */
+bool rg_share_rules_has_member(const json_t *entry, const char *name);
 /** What the file says under "when-used-up": what becomes of sessions whose GPU hours are. NULL: nothing. The rules'. */
 const json_t *rg_share_rules_used_up(const struct rg_share_rules *rules);
 /** As rg_share_rules_check_quota, for "when-used-up". */

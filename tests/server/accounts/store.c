@@ -176,6 +176,41 @@ Test(store, pages)
     cr_expect_eq(pages, 3);
 }
 
+/* Many sessions by names as long as can be, put in by SQL, which takes a moment where one by one would take minutes. */
+static void put_many(unsigned n)
+{
+    char path[128], sql[1024];
+    sqlite3 *db = NULL;
+    file_name(path, sizeof path, "accounts.db");
+    cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
+    snprintf(
+        sql, sizeof sql,
+        "BEGIN; WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %u)"
+        " INSERT INTO session(id, run, number, kind, user, address, project, started, ended, devices, how)"
+        " SELECT i, 1, i, 3, printf('%%0250d', i), '', printf('%%0250d', i), i, i, 1, '' FROM n;"
+        "INSERT INTO part SELECT id, 0, %d, 0, 1, 1, 1, 1, 1, 1, 1 FROM session; COMMIT",
+        n, HOUR);
+    cr_assert_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK, "%s", sqlite3_errmsg(db));
+    sqlite3_close(db);
+}
+
+Test(store, a_question_takes_so_much_memory_and_no_more)
+{
+    struct rg_accountant_query query = {.everybody = true, .question = {.by = RG_USAGE_BY_USER}};
+    put_many(RG_USAGE_MEMORY_MAX / 400);
+    const sqlite3_int64 before = sqlite3_memory_highwater(1);
+    cr_assert_eq(rg_store_query(store, &query, &answer, why, sizeof why), RG_ERR_NO_MEMORY);
+    cr_expect(strstr(why, "[usage-too-large]"), "%s", why);
+    cr_expect(sqlite3_memory_highwater(0) <= before + RG_USAGE_MEMORY_MAX);
+    /* less is answered, and what is written is not held to it */
+    query.question.since = HOUR * 3600ll + 3600;
+    cr_expect_eq(rg_store_query(store, &query, &answer, why, sizeof why), RG_OK, "%s", why);
+    const struct rg_accountant_session session = session_of(1u << 30, "alice", "");
+    put(&session, 0, HOUR + 1, 5);
+    cr_expect_eq(rg_store_query(store, &query, &answer, why, sizeof why), RG_OK, "%s", why);
+    cr_expect_eq(answer.n, 1);
+}
+
 static void sum_total(void *data, const struct rg_account_owner *owner, uint64_t day_ns, uint64_t month_ns)
 {
     uint64_t *sums = data;

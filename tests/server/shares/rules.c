@@ -156,6 +156,23 @@ Test(rules, quotas_are_somebody_elses_to_check)
     rg_share_rules_check_quota(NULL);
 }
 
+Test(rules, members_by_name)
+{
+    char why[256];
+    struct rg_share_rules *rules =
+        parse("{\"groups\": {\"g\": {\"members\": [\"bob\", \"uid:7\"]}, \"empty\": {}}}", why, sizeof why);
+    cr_assert(rules, "%s", why);
+    const json_t *group = json_object_get(rg_share_rules_groups(rules), "g");
+    cr_expect(rg_share_rules_has_member(group, "bob"));
+    cr_expect(rg_share_rules_has_member(group, "uid:7"));
+    cr_expect_not(rg_share_rules_has_member(group, "alice"));
+    cr_expect_not(rg_share_rules_has_member(group, ""));
+    cr_expect_not(rg_share_rules_has_member(json_object_get(rg_share_rules_groups(rules), "empty"), "bob"));
+    rg_share_rules_free(rules);
+    /* how that is kept is no key of a file */
+    cr_expect_null(parse("{\"groups\": {\"g\": {\"\\u0001members\": {\"bob\": true}}}}", why, sizeof why));
+}
+
 Test(rules, files)
 {
     char why[512] = "", path[] = "/tmp/rg-rules-XXXXXX";
