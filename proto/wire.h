@@ -19,6 +19,8 @@
 #ifndef RG_PROTO_WIRE_H
 #define RG_PROTO_WIRE_H
 
+#include "proto/memory_level.h"
+
 #include <assert.h>
 #include <stdint.h>
 
@@ -82,10 +84,16 @@ struct rg_reply {
     int32_t result;       /* CUresult of the call */
     int32_t async_result; /* CUresult of an earlier call that nobody waited for, or 0 */
     uint16_t async_op;    /* which call that was */
-    uint16_t flags;
-    uint64_t size; /* bytes of outputs that follow */
+    uint16_t memory;      /* RG_REPLY_MEMORY: what is left to the session, and what the call took */
+    uint64_t size;        /* bytes of outputs that follow */
 };
 static_assert(sizeof(struct rg_reply) == 24, "wire layout");
+
+/* Levels of device memory (proto/memory_level.h), each 0 where it is not said: what is left on the device that has least, and what
+   loading code took. */
+#define RG_REPLY_MEMORY(left, taken) ((uint16_t)((left) | (taken) << RG_MEMORY_LEVEL_BITS))
+#define RG_REPLY_LEFT(memory)        ((memory)&RG_MEMORY_LEVEL_MASK)
+#define RG_REPLY_TAKEN(memory)       ((memory) >> RG_MEMORY_LEVEL_BITS & RG_MEMORY_LEVEL_MASK)
 
 enum rg_notice_type {
     RG_NOTICE_ERROR = 1,     /* arg0: CUresult, arg1: op: an asynchronous error */
@@ -135,7 +143,8 @@ static_assert(sizeof(struct rg_done) == 16, "wire layout");
 
 struct rg_notice {
     uint32_t type;
-    uint32_t reserved;
+    uint32_t
+        memory_left; /* a level of proto/memory_level.h: what is left to the session; 0: it is not said */
     uint64_t id;
     uint64_t arg[3];
 };

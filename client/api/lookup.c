@@ -4,11 +4,13 @@
  * be waited for.
  */
 #include "client/api/function.h"
+#include "client/cache/ahead_memory.h"
 #include "client/cache/image_cache.h"
 #include "client/core/call.h"
 #include "client/core/device_list.h"
 #include "client/core/future.h"
 #include "client/core/handle.h"
+#include "client/core/home.h"
 #include "client/core/optimisations.h"
 #include "client/core/probe.h"
 #include "client/core/session.h"
@@ -39,6 +41,8 @@ static void function_arrived(struct rg_future *future, CUresult result, struct r
 {
     struct rg_cached_image *cached = (struct rg_cached_image *)(uintptr_t)future->user[0];
     const struct rg_cached_function *function = (const struct rg_cached_function *)(uintptr_t)future->user[1];
+    if (future->op == RG_OP_rgKernelTakeFunction)
+        rg_ahead_memory_end(future->session, (rg_memory_level)future->user[2]);
     if (result != CUDA_SUCCESS) {
         rg_image_cache_drop(cached);
         rg_session_async_error(future->session, result, future->op);
@@ -47,6 +51,7 @@ static void function_arrived(struct rg_future *future, CUresult result, struct r
     const size_t head = sizeof(struct rg_function_info);
     const bool same_parameters = rg_left(&reply) == function->size && function->size >= head &&
                                  memcmp(reply.at + head, function->answer + head, function->size - head) == 0;
+    rg_image_cache_note_memory(cached, rg_future_memory_taken(future));
     if (future->op == RG_OP_rgKernelTakeFunction ||
         (same_parameters && same_attributes(reply.at, function->answer)))
         return;
@@ -60,7 +65,8 @@ static void function_arrived(struct rg_future *future, CUresult result, struct r
 }
 
 /*
- * Asks for a function ahead if its answer is known, which is then in *answer. NULL: it is to be waited for.
+ * Asks for a function ahead if its answer is known, which is then in *answer. NULL: it is to be waited for. `take`: in a context, where
+ * the first of a library's takes memory; it is taken for it, and function_arrived ends that.
  */
 static struct rg_future *look_up_ahead(struct rg_cached_image *cached, bool take, const char *name,
                                        struct rg_reader *answer)
@@ -69,12 +75,19 @@ static struct rg_future *look_up_ahead(struct rg_cached_image *cached, bool take
         cached && rg_image_cache_here(cached) ? rg_image_cache_function(cached, name) : NULL;
     if (!function || (take && !function->taken))
         return NULL;
-    struct rg_future *future = rg_future_begin(function_arrived);
-    if (!future)
+    const rg_memory_level memory = take ? rg_image_cache_memory(cached) : 0;
+    if (take && !rg_ahead_memory_take(rg_session_current(), memory))
         return NULL;
+    struct rg_future *future = rg_future_begin(function_arrived);
+    if (!future) {
+        if (take)
+            rg_ahead_memory_end(rg_session_current(), memory);
+        return NULL;
+    }
     rg_image_cache_used(cached, name, take);
     future->user[0] = (uintptr_t)cached;
     future->user[1] = (uintptr_t)function;
+    future->user[2] = memory;
     rg_probe_saved(RG_OPT_KNOWN);
     *answer = rg_reader_of(function->answer, function->size);
     return future;
@@ -195,6 +208,7 @@ static CUresult take_cached_function(CUfunction *out, CUkernel kernel, struct rg
     /* what has been set of the kernel is known of its own device alone */
     if (by_module || (atomic_load(&of->changed) && of->device != rg_device_current()))
         return CUDA_ERROR_NOT_FOUND;
+    struct rg_session *session = rg_session_current();
     CUfunction function = (CUfunction)rg_handle_create(RG_KIND_FUNCTION);
     if (!function)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -202,8 +216,11 @@ static CUresult take_cached_function(CUfunction *out, CUkernel kernel, struct rg
     struct rg_reader answer;
     struct rg_future *future = look_up_ahead(library->library.cached, true, of->name, &answer);
     CUresult status = CUDA_ERROR_NOT_FOUND;
+    const rg_memory_level memory = future ? (rg_memory_level)future->user[2] : 0;
     if (future)
         status = rg_future_end(future, rg_op_rgKernelTakeFunction(&function, kernel, future, &reply));
+    if (future && status != CUDA_SUCCESS) /* it was not sent */
+        rg_ahead_memory_end(session, memory);
     if (future && status == CUDA_SUCCESS) {
         struct rg_function *made = &rg_handle_shadow(RG_KIND_FUNCTION, (uint64_t)function)->function;
         if (!rg_function_read(&answer, made, of->name, of->owner))
@@ -229,6 +246,7 @@ static CUresult ask_for_function(CUfunction *out, CUkernel kernel, struct rg_fun
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct rg_call reply;
     CUresult status = rg_op_rgKernelGetFunction(&function, kernel, &reply);
+    const unsigned memory = reply.memory_taken;
     uint64_t actual = status == CUDA_SUCCESS ? rg_get_u64(&reply.reply) : 0;
     status = rg_handle_found(RG_KIND_FUNCTION, (uint64_t)function, actual, status);
     if (status == CUDA_SUCCESS) {
@@ -240,8 +258,10 @@ static CUresult ask_for_function(CUfunction *out, CUkernel kernel, struct rg_fun
     if (status != CUDA_SUCCESS)
         return status;
     const struct rg_shadow *library = rg_handle_shadow(RG_KIND_LIBRARY, of->owner);
-    if (library && library->library.cached && rg_image_cache_here(library->library.cached))
+    if (library && library->library.cached && rg_image_cache_here(library->library.cached)) {
         rg_image_cache_note_taken(library->library.cached, of->name);
+        rg_image_cache_note_memory(library->library.cached, memory);
+    }
     keep_function(of, context, actual);
     *out = (CUfunction)actual;
     return CUDA_SUCCESS;

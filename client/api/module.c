@@ -2,6 +2,7 @@
 #include "client/api/module.h"
 
 #include "client/api/function.h"
+#include "client/cache/ahead_memory.h"
 #include "client/cache/image.h"
 #include "client/cache/image_cache.h"
 #include "client/cache/variables.h"
@@ -44,9 +45,13 @@ static atomic_bool memory_ran_out;
 static void load_arrived(struct rg_future *future, CUresult result, struct rg_reader reply)
 {
     (void)reply;
-    if (result == CUDA_SUCCESS)
+    struct rg_cached_image *cached = (struct rg_cached_image *)(uintptr_t)future->user[0];
+    rg_ahead_memory_end(future->session, (rg_memory_level)future->user[1]);
+    if (result == CUDA_SUCCESS) {
+        rg_image_cache_note_memory(cached, rg_future_memory_taken(future));
         return;
-    rg_image_cache_drop((struct rg_cached_image *)(uintptr_t)future->user[0]);
+    }
+    rg_image_cache_drop(cached);
     rg_session_async_error(future->session, result, future->op);
 }
 
@@ -56,6 +61,7 @@ struct load {
     struct rg_jit *jit;
     struct rg_cached_image *cached; /* of it, or NULL */
     bool ahead;                     /* it is known to succeed, and not waited for */
+    rg_memory_level memory;         /* that it takes, if so */
     uint64_t image, handle;
 };
 
@@ -74,17 +80,30 @@ static CUresult ask(const struct load *load, struct rg_future *future, struct rg
 static CUresult load_ahead(const struct load *load)
 {
     struct rg_call reply;
+    struct rg_session *session = rg_session_current();
     struct rg_future *future = rg_future_begin(load_arrived);
     if (future) {
         future->user[0] = (uintptr_t)load->cached;
+        future->user[1] = load->memory;
         rg_probe_saved(RG_OPT_KNOWN);
     }
     const CUresult status = rg_future_end(future, ask(load, future, &reply));
+    if (!future || status != CUDA_SUCCESS)
+        rg_ahead_memory_end(session, load->memory);
     if (!future)
         rg_call_done(&reply);
     else if (status == CUDA_SUCCESS)
         rg_future_release(future);
     return status;
+}
+
+/* Whether a load need not be waited for: it is known to succeed, and sure to find its memory, which is taken for it. */
+static bool may_go_ahead(struct load *load)
+{
+    if (!load->cached || atomic_load(&memory_ran_out) || !rg_image_cache_loads(load->cached))
+        return false;
+    load->memory = rg_image_cache_memory(load->cached);
+    return rg_ahead_memory_take(rg_session_current(), load->memory);
 }
 
 /*
@@ -96,7 +115,9 @@ static CUresult load_and_wait(const struct load *load)
     const bool out_of_order = rg_call_goes_out_of_order(rg_session_current());
     struct rg_future *future = load->cached && !out_of_order ? rg_future_begin(NULL) : NULL;
     CUresult status = rg_future_end(future, ask(load, future, &reply));
+    unsigned memory = 0;
     if (!future) {
+        memory = reply.memory_taken;
         rg_jit_answer(load->jit, &reply.reply);
         rg_call_done(&reply);
     } else if (status == CUDA_SUCCESS) {
@@ -105,6 +126,7 @@ static CUresult load_and_wait(const struct load *load)
         rg_image_prefetch_read(rg_image_prefetch_describe(load->kind, load->handle, load->cached),
                                load->cached);
         status = rg_future_wait(future, &answer);
+        memory = rg_future_memory_taken(future);
         rg_jit_answer(load->jit, &answer);
         rg_future_release(future);
         if (status == CUDA_SUCCESS) /* as any call that waits */
@@ -112,8 +134,19 @@ static CUresult load_and_wait(const struct load *load)
     }
     if (status == CUDA_SUCCESS && load->cached && out_of_order)
         rg_image_prefetch_ask(load->kind, load->handle, load->cached);
-    if (status == CUDA_SUCCESS && load->cached)
+    if (status == CUDA_SUCCESS && load->cached) {
         rg_image_cache_note_load(load->cached);
+        rg_image_cache_note_memory(load->cached, memory);
+    }
+    return status;
+}
+
+/* It could not be sent. */
+static CUresult fail(const struct load *load, struct rg_image_copy *copy, CUresult status)
+{
+    if (load->ahead)
+        rg_ahead_memory_end(rg_session_current(), load->memory);
+    free(copy);
     return status;
 }
 
@@ -132,24 +165,21 @@ static CUresult load_image(enum rg_kind kind, struct rg_image_view *view, struct
 {
     struct load load = {.kind = kind, .jit = jit, .cached = rg_image_cache_find(kind, view, jit)};
     const bool logs = jit->info_size || jit->error_size;
-    load.ahead = load.cached && !logs && !atomic_load(&memory_ran_out) &&
-                 rg_image_cache_loads(load.cached); /* now: others may learn it at any time */
     const uint64_t there = load.cached && !logs ? rg_loaded_images_take(kind, load.cached) : 0;
     if (there) {
         *out = there;
         return CUDA_SUCCESS;
     }
+    load.ahead = !logs && may_go_ahead(&load); /* now: others may learn it at any time */
     struct rg_image_copy *copy = NULL;
     CUresult status = rg_image_send(view, load.ahead ? RG_IMAGE_STAYS_IN_FILE : RG_IMAGE_STAYS, &load.image);
     if (status == CUDA_SUCCESS && kind == RG_KIND_LIBRARY)
         status = rg_replication_keep(view, &copy);
     if (status != CUDA_SUCCESS)
-        return status;
+        return fail(&load, copy, status);
     load.handle = rg_handle_create(kind);
-    if (!load.handle) {
-        free(copy);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
+    if (!load.handle)
+        return fail(&load, copy, CUDA_ERROR_OUT_OF_MEMORY);
     note_known(&load);
     status = load.ahead ? load_ahead(&load) : load_and_wait(&load);
     /* memory that is only kept ready does not make it fail; the image was used up */

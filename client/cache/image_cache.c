@@ -11,12 +11,13 @@
 #include "client/core/session.h"
 #include "common/base/hash_table.h"
 #include "common/sync/scoped_lock.h"
+#include "proto/memory_level.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum record_type { RECORD_LOADS = 1, RECORD_FUNCTION, RECORD_TAKEN, RECORD_VARIABLE };
+enum record_type { RECORD_LOADS = 1, RECORD_FUNCTION, RECORD_TAKEN, RECORD_VARIABLE, RECORD_MEMORY };
 
 struct variable {
     struct variable *next;
@@ -31,6 +32,7 @@ struct rg_cached_image {
     struct rg_cached_image_name image;
     CUdevice device;
     bool loads;
+    uint8_t memory;                 /* a level */
     struct rg_hash_table functions; /* by name */
     struct variable *variables, **last_variable;
 };
@@ -95,6 +97,7 @@ static void forget(struct rg_cached_image *cached)
     }
     cached->last_variable = &cached->variables;
     cached->loads = false;
+    cached->memory = 0;
 }
 
 static bool take_record(void *user, const struct rg_journal_record *record)
@@ -116,6 +119,10 @@ static bool take_record(void *user, const struct rg_journal_record *record)
         return true;
     case RECORD_VARIABLE:
         (void)add_variable(cached, record->name, record->flags & 1);
+        return true;
+    case RECORD_MEMORY:
+        if (record->flags > cached->memory && record->flags <= RG_MEMORY_LEVEL_MASK)
+            cached->memory = (uint8_t)record->flags;
         return true;
     default:
         return false;
@@ -185,7 +192,7 @@ struct rg_cached_image *rg_image_cache_find(enum rg_kind kind, struct rg_image_v
     const CUdevice current = rg_device_current(), here = current < 0 ? 0 : current;
     if (!usable(session))
         return NULL;
-    const uint32_t numbers[] = {2 /* raised when records change */, (uint32_t)kind,
+    const uint32_t numbers[] = {3 /* raised when records change */, (uint32_t)kind,
                                 (uint32_t)rg_device_there(session, here)};
     const struct rg_digest_part parts[] = {{session->hello.answers, sizeof session->hello.answers},
                                            {rg_api_digest, sizeof rg_api_digest},
@@ -244,6 +251,21 @@ void rg_image_cache_note_load(struct rg_cached_image *cached)
     if (!cached->loads)
         rg_journal_add(&cached->records, RECORD_LOADS, 0, NULL, NULL, 0);
     cached->loads = true;
+}
+
+unsigned rg_image_cache_memory(const struct rg_cached_image *cached)
+{
+    RG_SCOPED_LOCK(&lock);
+    return cached->memory;
+}
+
+void rg_image_cache_note_memory(struct rg_cached_image *cached, unsigned level)
+{
+    RG_SCOPED_LOCK(&lock);
+    if (level <= cached->memory)
+        return;
+    rg_journal_add(&cached->records, RECORD_MEMORY, level, NULL, NULL, 0);
+    cached->memory = (uint8_t)level;
 }
 
 const struct rg_cached_function *rg_image_cache_function(struct rg_cached_image *cached, const char *name)

@@ -50,6 +50,9 @@ void rg_image_cache_drop(struct rg_cached_image *cached);
 
 bool rg_image_cache_loads(const struct rg_cached_image *cached);
 void rg_image_cache_note_load(struct rg_cached_image *cached);
+/** The most device memory that loading it, or the first use of a kernel of its in a context, took: a level (proto/memory_level.h). */
+unsigned rg_image_cache_memory(const struct rg_cached_image *cached);
+void rg_image_cache_note_memory(struct rg_cached_image *cached, unsigned level);
 
 /** A kernel or function. */
 struct rg_cached_function {

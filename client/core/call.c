@@ -253,6 +253,7 @@ CUresult rg_call_wait_own(struct rg_call *call)
     rg_probe_bytes(0, waiter->received);
     rg_probe_waited(began, 1);
     call->reply = rg_reader_of(waiter->output, waiter->size);
+    call->memory_taken = waiter->memory_taken;
     CUresult result = waiter->result;
     if (rg_error_is_sticky(result))
         atomic_store(&rg_contexts_suspect, true);

@@ -37,8 +37,9 @@ struct rg_call {
     unsigned char *record;
     uint32_t size;
     uint16_t op;
-    bool lasts, stays;            /* stays: it waits, although it returns nothing (rg_call_post) */
-    bool out_of_order;            /* others' calls pass it, if it waits */
+    uint8_t memory_taken; /* after rg_call_wait, by code that was loaded: a level (proto/memory_level.h) */
+    bool lasts, stays;    /* stays: it waits, although it returns nothing (rg_call_post) */
+    bool out_of_order;    /* others' calls pass it, if it waits */
     const struct rg_region *into; /* where bulk data of the reply goes; NULL: it is dropped */
 };
 

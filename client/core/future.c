@@ -170,6 +170,11 @@ CUresult rg_future_wait(struct rg_future *future, struct rg_reader *reply)
     return waiter->result;
 }
 
+unsigned rg_future_memory_taken(struct rg_future *future)
+{
+    return answer_of(future)->waiter.memory_taken;
+}
+
 void rg_future_keep(struct rg_future *future)
 {
     pthread_mutex_lock(&lock);

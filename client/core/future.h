@@ -32,7 +32,7 @@ struct rg_future {
     struct rg_session *session;
     enum rg_op op;
     rg_future_arrived_fn *arrived; /* NULL: nothing is to be done then */
-    uint64_t user[2];
+    uint64_t user[3];
 };
 
 /** For a call that is not to wait. NULL: no memory, or too many are under way; then it waits. */
@@ -47,6 +47,8 @@ CUresult rg_future_end(struct rg_future *future, CUresult status);
  * first, its error.
  */
 CUresult rg_future_wait(struct rg_future *future, struct rg_reader *reply);
+/** What code that was loaded took, by an answer that is there: a level (proto/memory_level.h). */
+unsigned rg_future_memory_taken(struct rg_future *future);
 /** One more user of the answer. */
 void rg_future_keep(struct rg_future *future);
 /** The answer is not needed any more; NULL is fine. */

@@ -72,12 +72,20 @@ static bool take_reply(struct rg_session *session, struct rg_waiter *waiter, con
     waiter->size = reply->size;
     waiter->received = message->size + message->bulk_size;
     waiter->result = (CUresult)reply->result;
+    waiter->memory_taken = RG_REPLY_TAKEN(reply->memory);
     const enum rg_status status = take_bulk(session, waiter->into, message->bulk_size);
     if (status == RG_ERR_FAULT)
         waiter->result = CUDA_ERROR_INVALID_VALUE;
     else if (status != RG_OK) /* not all has come; the next receive reports the broken connection */
         waiter->result = CUDA_ERROR_DEVICE_UNAVAILABLE;
     return true;
+}
+
+/* What the server says with each message of how much device memory is left; 0: nothing. */
+static void note_memory_left(struct rg_session *session, unsigned level)
+{
+    if (level && level <= RG_MEMORY_LEVEL_MASK)
+        atomic_store_explicit(&session->memory_left, (uint8_t)level, memory_order_relaxed);
 }
 
 static void handle_reply(struct rg_session *session, const struct rg_message *message)
@@ -90,6 +98,7 @@ static void handle_reply(struct rg_session *session, const struct rg_message *me
         malformed(session, "reply");
         return;
     }
+    note_memory_left(session, RG_REPLY_LEFT(reply.memory));
     struct rg_thread *thread = rg_thread_of_token(reply.token);
     struct rg_waiter *waiter = thread ? &thread->waiter : rg_future_of_token(session, reply.token);
     pthread_mutex_lock(&session->receiver.lock); /* what the waiter has prepared is seen from here on */
@@ -140,6 +149,7 @@ static void handle_notice(struct rg_session *session, const struct rg_message *m
         malformed(session, "notice");
         return;
     }
+    note_memory_left(session, notice.memory_left);
     switch (notice.type) {
     case RG_NOTICE_ERROR:
         rg_session_async_error(session, (CUresult)notice.arg[0], (unsigned)notice.arg[1]);
@@ -363,6 +373,7 @@ void rg_receiver_prepare(struct rg_session *session, struct rg_waiter *waiter, u
     waiter->size = 0;
     waiter->received = 0;
     waiter->result = CUDA_ERROR_DEVICE_UNAVAILABLE;
+    waiter->memory_taken = 0;
     pthread_mutex_lock(&receiver->lock);
     waiter->done = false;
     pthread_mutex_unlock(&receiver->lock);

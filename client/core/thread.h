@@ -29,6 +29,7 @@ struct rg_waiter {
     bool done;
     bool filling; /* the reply is being received, into `into` too: the waiter must not go, whatever ends */
     CUresult result;
+    uint8_t memory_taken;  /* by code that was loaded: a level (proto/memory_level.h) */
     uint64_t size;         /* bytes of outputs */
     uint64_t received;     /* bytes of the reply as it came, bulk data included */
     unsigned char *output; /* small, or allocated */

@@ -159,13 +159,14 @@ static void load(struct prefetched *image)
         loaded->as[form].handle = rg_handle_create(rg_loaded_image_kind(form));
     const uint64_t library = loaded->as[RG_LOADED_LIBRARY].handle;
     const uint64_t module = loaded->as[RG_LOADED_MODULE].handle;
-    struct rg_future *future = library && module ? rg_future_begin(NULL) : NULL;
+    struct rg_future *future =
+        library && module ? rg_loaded_image_begin(loaded->as[RG_LOADED_LIBRARY].cached) : NULL;
     CUresult status = CUDA_ERROR_OUT_OF_MEMORY;
     if (future) {
         rg_handle_shadow(RG_KIND_LIBRARY, library)->library.cached = loaded->as[RG_LOADED_LIBRARY].cached;
         rg_handle_shadow(RG_KIND_MODULE, module)->module = (struct rg_module){
             .context = loaded->context, .cached = loaded->as[RG_LOADED_MODULE].cached, .whole = library};
-        status = rg_future_end(
+        status = rg_loaded_image_end(
             future, rg_op_rgImagePreload(&(CUlibrary){(CUlibrary)library}, image->image, future, &reply));
     }
     if (status == CUDA_SUCCESS) {
@@ -226,8 +227,10 @@ void rg_image_prefetch_ask(enum rg_kind kind, uint64_t handle, struct rg_cached_
     struct rg_call reply;
     if (!cached || !rg_context_current() || !possible(describes(kind)))
         return;
-    if (describe(kind, handle, NULL, &reply) == CUDA_SUCCESS)
+    if (describe(kind, handle, NULL, &reply) == CUDA_SUCCESS) {
+        rg_image_cache_note_memory(cached, reply.memory_taken);
         read_functions(&reply.reply, cached);
+    }
     rg_call_done(&reply);
 }
 
@@ -236,7 +239,9 @@ void rg_image_prefetch_read(struct rg_future *description, struct rg_cached_imag
     struct rg_reader reply;
     if (!description)
         return;
-    if (rg_future_wait(description, &reply) == CUDA_SUCCESS)
+    if (rg_future_wait(description, &reply) == CUDA_SUCCESS) {
+        rg_image_cache_note_memory(cached, rg_future_memory_taken(description));
         read_functions(&reply, cached);
+    }
     rg_future_release(description);
 }

@@ -1,8 +1,10 @@
 /* loaded_images.c - see loaded_images.h. */
 #include "client/prefetch/loaded_images.h"
 
+#include "client/cache/ahead_memory.h"
 #include "client/core/future.h"
 #include "client/core/handle.h"
+#include "client/core/home.h"
 #include "client/core/thread.h"
 #include "common/sync/scoped_lock.h"
 
@@ -29,6 +31,41 @@ void rg_loaded_images_add(struct rg_loaded_image *image)
     images = image;
 }
 
+/* The answer to a load is there, by the reader: what was taken for it is in what the server says. */
+static void load_arrived(struct rg_future *future, CUresult result, struct rg_reader reply)
+{
+    (void)result;
+    (void)reply;
+    rg_ahead_memory_end(future->session, (rg_memory_level)future->user[0]);
+}
+
+struct rg_future *rg_loaded_image_begin(const struct rg_cached_image *cached)
+{
+    const bool known = rg_image_cache_loads(cached);
+    const rg_memory_level memory = known ? rg_image_cache_memory(cached) : RG_AHEAD_MEMORY_UNKNOWN;
+    struct rg_session *session = rg_session_current();
+    if (known && !rg_ahead_memory_take(session, memory))
+        return NULL;
+    if (!known)
+        rg_ahead_memory_take_anyway(session, memory);
+    struct rg_future *future = rg_future_begin(load_arrived);
+    if (future)
+        future->user[0] = memory;
+    else
+        rg_ahead_memory_end(session, memory);
+    return future;
+}
+
+CUresult rg_loaded_image_end(struct rg_future *future, CUresult status)
+{
+    struct rg_session *session = rg_session_current();
+    const rg_memory_level memory = (rg_memory_level)future->user[0];
+    const CUresult result = rg_future_end(future, status);
+    if (result != CUDA_SUCCESS) /* it was not sent */
+        rg_ahead_memory_end(session, memory);
+    return result;
+}
+
 /* Waits for the answer of an image, of which nothing is known yet; releases the reference to it. */
 static void settle(struct rg_loaded_image *image, struct rg_future *future)
 {
@@ -38,6 +75,9 @@ static void settle(struct rg_loaded_image *image, struct rg_future *future)
     if (image->future == future) {
         if (status == CUDA_SUCCESS && image->read)
             image->read(image, &answer);
+        for (unsigned form = 0; status == CUDA_SUCCESS && form < RG_LOADED_FORMS; form++)
+            if (image->as[form].cached)
+                rg_image_cache_note_memory(image->as[form].cached, rg_future_memory_taken(future));
         for (unsigned form = 0; status != CUDA_SUCCESS && form < RG_LOADED_FORMS; form++)
             rg_loaded_image_drop(image, form);
         image->future = NULL;

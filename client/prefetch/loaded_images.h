@@ -31,6 +31,13 @@ struct rg_loaded_image {
     bool (*taken)(enum rg_kind kind, uint64_t handle, struct rg_cached_image *cached);
 };
 
+/**
+ * For the answer to a load of such an image, whose memory is taken for it until it is there (client/cache/ahead_memory.h). NULL: it is
+ * not loaded now, since it might not fit. Then rg_loaded_image_end with what came of sending it, as rg_future_end.
+ */
+struct rg_future *rg_loaded_image_begin(const struct rg_cached_image *cached);
+CUresult rg_loaded_image_end(struct rg_future *future, CUresult status);
+
 /** The kind of handle that a form is. */
 enum rg_kind rg_loaded_image_kind(enum rg_loaded_form form);
 /** There is none in this form. */

@@ -315,7 +315,7 @@ static void load(const struct remembered_image *remembered)
         rg_image_name(&image->digest, image->size, &id) != CUDA_SUCCESS)
         return;
     struct rg_loaded_image *loaded = calloc(1, sizeof *loaded);
-    struct rg_future *future = loaded ? rg_future_begin(NULL) : NULL;
+    struct rg_future *future = loaded ? rg_loaded_image_begin(cached) : NULL;
     if (future)
         handle = rg_handle_create(library ? RG_KIND_LIBRARY : RG_KIND_MODULE);
     CUresult status = CUDA_ERROR_OUT_OF_MEMORY;
@@ -330,7 +330,7 @@ static void load(const struct remembered_image *remembered)
         made->cached = cached;
         status = rg_op_rgModuleLoad(&(CUmodule){(CUmodule)handle}, id, 0, NULL, NULL, 0, 0, future, &reply);
     }
-    if (future && rg_future_end(future, status) == CUDA_SUCCESS) {
+    if (future && rg_loaded_image_end(future, status) == CUDA_SUCCESS) {
         rg_variables_ask((enum rg_kind)image->kind, handle, cached);
         loaded->context = rg_context_current();
         loaded->as[library ? RG_LOADED_LIBRARY : RG_LOADED_MODULE].cached = cached;

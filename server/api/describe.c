@@ -15,6 +15,7 @@
 #include "server/api/module.h"
 #include "server/images/image.h"
 #include "server/images/layouts.h"
+#include "server/shares/worker/share.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,11 @@
 #define MEMORY_MAX    (256u << 10) /* bytes of those */
 #define PRELOAD_NS    2000000000u  /* of a session: then no more images are loaded ahead */
 #define NOT_TRIED     UINT32_MAX
+/*
+ * A library takes memory in a context when the first of its kernels is asked for there: that is done ahead where so much is left that the
+ * program does not miss it, should it never ask.
+ */
+#define TAKES_FROM (1ull << 30) /* bytes */
 
 static void output_u32(struct rg_request *request, uint32_t value)
 {
@@ -64,8 +70,15 @@ static void describe_module(struct rg_request *request, CUmodule module, unsigne
     output_u32(request, 0);
 }
 
+static bool may_take(const struct rg_worker *worker)
+{
+    const rg_memory_level left = rg_worker_memory_left(worker);
+    return !left || rg_memory_level_bytes(left) >= TAKES_FROM;
+}
+
 static void describe_library(struct rg_request *request, CUlibrary library, unsigned most)
 {
+    const bool takes = may_take(request->worker);
     unsigned n = 0;
     CUdevice device = 0; /* of the context that is current here */
     (void)rg_driver.cuCtxGetDevice(&device);
@@ -80,7 +93,7 @@ static void describe_library(struct rg_request *request, CUlibrary library, unsi
         CUfunction function = NULL;
         if (rg_driver.cuKernelGetName(&name, found[i]) != CUDA_SUCCESS || !output_name(request, name))
             continue;
-        const bool has = rg_driver.cuKernelGetFunction(&function, found[i]) == CUDA_SUCCESS;
+        const bool has = takes && rg_driver.cuKernelGetFunction(&function, found[i]) == CUDA_SUCCESS;
         output_u32(request, has);
         request->result = rg_module_output_kernel(request, found[i], device, has ? function : NULL);
     }
@@ -98,7 +111,9 @@ CUresult rg_execute_rgModuleDescribe(struct rg_request *request, CUmodule module
 CUresult rg_execute_rgLibraryDescribe(struct rg_request *request, CUlibrary library)
 {
     rg_request_go_out_of_order(request);
+    const uint64_t held = rg_share_held_in_all();
     describe_library(request, library, LOADED_MAX);
+    request->memory_taken = rg_share_taken_since(held);
     output_u32(request, 0);
     return request->result;
 }
@@ -194,11 +209,12 @@ CUresult rg_execute_rgImagePreload(struct rg_request *request, uint64_t library,
     const bool time_left = preload->ns < PRELOAD_NS;
     struct rg_image_code code;
     const bool suits = time_left && suitable(request, image, &variables, &code);
-    const uint64_t began = rg_now_ns();
+    const uint64_t began = rg_now_ns(), held = rg_share_held_in_all();
     if (suits)
         preload_image(request, image, &code, &variables, library);
     else
         output_u32(request, NOT_TRIED);
+    request->memory_taken = rg_share_taken_since(held);
     preload->ns += rg_now_ns() - began;
     for (unsigned i = 0; i < variables.n; i++)
         free(variables.names[i]);

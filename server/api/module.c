@@ -5,6 +5,7 @@
 #include "proto/function_info.h"
 #include "server/images/image.h"
 #include "server/images/layouts.h"
+#include "server/shares/worker/share.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -98,6 +99,7 @@ CUresult rg_execute_rgModuleLoad(struct rg_request *request, uint64_t module, un
 {
     struct load load;
     CUmodule made = NULL;
+    const uint64_t held = rg_share_held_in_all();
     CUresult result = begin_load(request, &load, image, count, options, values, info_size, error_size);
     if (result == CUDA_SUCCESS) {
         result = load_module(&load, &made);
@@ -107,6 +109,7 @@ CUresult rg_execute_rgModuleLoad(struct rg_request *request, uint64_t module, un
     if (result == CUDA_SUCCESS) {
         rg_layouts_loaded(request, made, load.image, &load.code, request->thread->context);
         rg_request_new(request, RG_KIND_MODULE, module, made);
+        request->memory_taken = rg_share_taken_since(held);
     }
     end_load(request, &load);
     return result;
@@ -129,6 +132,7 @@ CUresult rg_execute_rgLibraryLoad(struct rg_request *request, uint64_t library, 
     (void)library_values;
     struct load load;
     CUlibrary made = NULL;
+    const uint64_t held = rg_share_held_in_all();
     CUresult result = begin_load(request, &load, image, count, options, values, info_size, error_size);
     /* That the image stays where it is was the client's promise to itself; it is freed here. */
     for (unsigned i = 0; i < library_count && result == CUDA_SUCCESS; i++)
@@ -142,6 +146,7 @@ CUresult rg_execute_rgLibraryLoad(struct rg_request *request, uint64_t library, 
     if (result == CUDA_SUCCESS) {
         rg_layouts_loaded(request, made, load.image, &load.code, 0);
         rg_request_new(request, RG_KIND_LIBRARY, library, made);
+        request->memory_taken = rg_share_taken_since(held);
     }
     end_load(request, &load);
     return result;
@@ -271,7 +276,9 @@ CUresult rg_execute_rgKernelGetFunction(struct rg_request *request, uint64_t fun
 {
     CUfunction made = NULL;
     rg_request_go_out_of_order(request);
+    const uint64_t held = rg_share_held_in_all();
     RG_TRY(rg_driver.cuKernelGetFunction(&made, kernel));
+    request->memory_taken = rg_share_taken_since(held);
     request->owner = request->uses; /* the kernel's library */
     rg_layouts_function(request, made, kernel);
     rg_request_found(request, RG_KIND_FUNCTION, function, made);
@@ -281,7 +288,9 @@ CUresult rg_execute_rgKernelGetFunction(struct rg_request *request, uint64_t fun
 CUresult rg_execute_rgKernelTakeFunction(struct rg_request *request, uint64_t function, CUkernel kernel)
 {
     CUfunction made = NULL;
+    const uint64_t held = rg_share_held_in_all();
     RG_TRY(rg_driver.cuKernelGetFunction(&made, kernel));
+    request->memory_taken = rg_share_taken_since(held);
     request->owner = request->uses;
     rg_layouts_function(request, made, kernel);
     rg_request_new(request, RG_KIND_FUNCTION, function, made);

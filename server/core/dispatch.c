@@ -84,6 +84,7 @@ static void reply(struct rg_worker *worker, struct rg_executor *executor)
         .result = (int32_t)request->result,
         .async_result = (int32_t)executor->async_result,
         .async_op = executor->async_op,
+        .memory = RG_REPLY_MEMORY(rg_worker_memory_left(worker), request->memory_taken),
         .size = request->out_size,
     };
     struct iovec parts[2] = {{&head, sizeof head}, {request->out, request->out_size}};

@@ -44,6 +44,7 @@ struct rg_request {
      */
     const void *owner;
     bool primary;
+    unsigned memory_taken; /* of code that was loaded: a level (proto/memory_level.h), which the reply has */
     /*
      * the module, library or linker state that a parameter named, or that owns what it named: it does not end
      * meanwhile (out_of_order.h), nor does the context that it goes with (0: none), which need not be the

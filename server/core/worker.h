@@ -60,7 +60,9 @@ struct rg_worker {
     void *state[RG_MODULES_MAX];                   /* of each module */
     const struct rg_observer *observer;            /* NULL: nobody looks on */
     const struct rg_gate *gate;                    /* NULL: the device's time is not shared */
-    atomic_bool gated;                             /* the dispatcher waits for it, or for `device` */
+    /* a level (proto/memory_level.h): what the session may still take of its devices' memory; NULL: nobody knows */
+    const _Atomic uint8_t *memory_left;
+    atomic_bool gated; /* the dispatcher waits for it, or for `device` */
 
     struct rg_device_gate device; /* who uses the driver */
 
@@ -126,6 +128,12 @@ RG_MUST_CHECK enum rg_status rg_worker_start(struct rg_worker *worker);
  * long as the work that the client left behind; a process that only served this session exits instead.
  */
 void rg_worker_destroy(struct rg_worker *worker);
+
+/** What is left to the session of device memory, for the client: a level. Any thread. */
+static inline unsigned rg_worker_memory_left(const struct rg_worker *worker)
+{
+    return worker->memory_left ? atomic_load_explicit(worker->memory_left, memory_order_relaxed) : 0;
+}
 
 /** Calls a hook of every module that has it. */
 #define RG_MODULES_CALL(worker, hook, ...)                                                                   \

@@ -72,9 +72,10 @@ enum rg_status rg_worker_send(struct rg_worker *worker, uint64_t tag, uint64_t b
 enum rg_status rg_worker_notice(struct rg_worker *worker, const struct rg_notice *notice, const void *text,
                                 size_t text_size, const void *bulk, size_t bulk_size)
 {
-    struct iovec parts[2] = {{(void *)(uintptr_t)notice, sizeof *notice},
-                             {(void *)(uintptr_t)text, text_size}};
+    struct rg_notice own = *notice;
+    struct iovec parts[2] = {{&own, sizeof own}, {(void *)(uintptr_t)text, text_size}};
     struct iovec bulk_part = {(void *)(uintptr_t)bulk, bulk_size};
+    own.memory_left = rg_worker_memory_left(worker);
     return rg_worker_send(worker, 0, 0, NULL, RG_MESSAGE_NOTICE, parts, text_size ? 2 : 1, &bulk_part,
                           bulk_size ? 1 : 0);
 }

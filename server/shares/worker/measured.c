@@ -109,23 +109,6 @@ static CUresult load(CUmodule *out, const void *image)
     return end_module(&change, rg_share_direct.cuModuleLoadData(out, image), out);
 }
 
-static CUresult load_library(CUlibrary *out, const void *code, CUjit_option *options, void **values,
-                             unsigned int n, CUlibraryOption *library_options, void **library_values,
-                             unsigned int n_library)
-{
-    struct rg_meter_change change;
-    rg_meter_watch_current(&change);
-    const CUresult result = rg_share_direct.cuLibraryLoadData(out, code, options, values, n, library_options,
-                                                              library_values, n_library);
-    if (rg_meter_watched(&change, result, RG_METER_LIBRARY, result == CUDA_SUCCESS ? (uintptr_t)*out : 0))
-        return result;
-    (void)rg_share_direct.cuLibraryUnload(*out);
-    rg_meter_look(change.device);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-RG_SHARE_FREES(unload_library, RG_METER_LIBRARY, cuLibraryUnload, CUlibrary)
-
 RG_SHARE_FREES(unload, RG_METER_MODULE, cuModuleUnload, CUmodule)
 
 void rg_share_enter_measured(void)
@@ -138,6 +121,4 @@ void rg_share_enter_measured(void)
     RG_SHARE_ENTER(cuModuleLoadDataEx, load_ex);
     RG_SHARE_ENTER(cuModuleLoadData, load);
     RG_SHARE_ENTER(cuModuleUnload, unload);
-    RG_SHARE_ENTER(cuLibraryLoadData, load_library);
-    RG_SHARE_ENTER(cuLibraryUnload, unload_library);
 }

@@ -44,6 +44,7 @@ void rg_share_enter_driver(void)
     rg_share_enter_pools();
     rg_share_enter_physical();
     rg_share_enter_measured();
+    rg_share_enter_libraries();
 }
 
 /* --- how much there is ----------------------------------------------------------------------------------- */

@@ -19,6 +19,7 @@ void rg_share_enter_arrays(void);
 void rg_share_enter_pools(void);
 void rg_share_enter_physical(void);
 void rg_share_enter_measured(void);
+void rg_share_enter_libraries(void);
 
 /** Puts a function in front of the driver's own, if the driver has it. */
 #define RG_SHARE_ENTER(name, function)                                                                       \

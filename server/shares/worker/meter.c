@@ -62,6 +62,7 @@ static void tell(struct rg_share_account *account)
     struct rg_share_usage_device *usage = rg_share_usage((uint32_t)(account - rg_share.accounts));
     const uint64_t held = rg_share_held(account);
     atomic_store_explicit(&usage->memory, held, memory_order_relaxed);
+    rg_share_note_left((uint32_t)(account - rg_share.accounts));
     if (held > atomic_load_explicit(&usage->memory_peak, memory_order_relaxed))
         atomic_store_explicit(&usage->memory_peak, held, memory_order_relaxed);
 }
@@ -319,6 +320,18 @@ bool rg_meter_pool_end(struct rg_meter *meter, CUresult result)
     return result != CUDA_SUCCESS || !is_over(account);
 }
 
+bool rg_meter_has_here(enum rg_meter_kind kind, uint64_t key)
+{
+    CUcontext here = NULL;
+    (void)rg_share_direct.cuCtxGetCurrent(&here);
+    RG_SCOPED_LOCK(&all.lock);
+    struct rg_hash_link *at = rg_hash_table_first(&all.table, key);
+    while (at &&
+           (((struct rg_meter_entry *)at)->kind != kind || ((struct rg_meter_entry *)at)->context != here))
+        at = rg_hash_table_next(at);
+    return at != NULL;
+}
+
 bool rg_meter_again(enum rg_meter_kind kind, uint64_t key)
 {
     RG_SCOPED_LOCK(&all.lock);
@@ -459,6 +472,32 @@ bool rg_meter_watched(const struct rg_meter_change *change, CUresult result, enu
         add_entry(kind, key, change->device, taken);
     tell(account);
     return true;
+}
+
+bool rg_meter_instance_end(struct rg_meter *meter, const struct rg_meter_change *change, CUresult result,
+                           uint64_t key)
+{
+    struct rg_share_account *account = meter->account;
+    uint64_t free_now, taken = result == CUDA_SUCCESS ? meter->charged : 0;
+    bool fits = true;
+    if (!account)
+        return true;
+    RG_SCOPED_LOCK(&all.lock);
+    all.pending[meter->device] -= meter->charged;
+    if (change->known && free_of(meter->device, &free_now)) {
+        const uint64_t shown = taken_since(change, change->free_before, free_now);
+        taken = result == CUDA_SUCCESS && shown > taken ? shown : taken;
+    }
+    if (taken > meter->charged)
+        fits = charge(account, meter->device, taken - meter->charged);
+    if (!fits)
+        rg_share_charge_anyway(account, taken - meter->charged);
+    if (taken < meter->charged)
+        rg_share_refund(account, meter->charged - taken);
+    if (taken)
+        add_entry(RG_METER_INSTANCE, key, meter->device, taken);
+    tell(account);
+    return fits;
 }
 
 /* --- pools --------------------------------------------------------------------------------------------------- */

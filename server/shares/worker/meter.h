@@ -39,6 +39,8 @@ enum rg_meter_kind {
     RG_METER_CONTEXT,
     RG_METER_MODULE,
     RG_METER_LIBRARY,
+    RG_METER_INSTANCE,     /* of a library, in a context: libraries.c */
+    RG_METER_COMMUNICATOR, /* of NCCL */
 };
 
 /** Of memory of another session, which the driver does not count: it is checked here, whatever the driver keeps itself. */
@@ -56,6 +58,9 @@ RG_MUST_CHECK bool rg_meter_end(struct rg_meter *meter, CUresult result, enum rg
 
 /** Whether something of that kind and key is held: then it is used once more, which another free ends. */
 bool rg_meter_again(enum rg_meter_kind kind, uint64_t key);
+
+/** Whether something of that kind and key is held in the calling thread's context. */
+bool rg_meter_has_here(enum rg_meter_kind kind, uint64_t key);
 
 /** Ends what a pool has taken, of which it says itself how much that is. False: as rg_meter_end. */
 RG_MUST_CHECK bool rg_meter_pool_end(struct rg_meter *meter, CUresult result);
@@ -83,6 +88,13 @@ void rg_meter_watch_current(struct rg_meter_change *change);
 /** False: as rg_meter_end. */
 RG_MUST_CHECK bool rg_meter_watched(const struct rg_meter_change *change, CUresult result,
                                     enum rg_meter_kind kind, uint64_t key);
+
+/**
+ * Ends what an instance of a library has taken, of which `meter` has what was expected, and `change` shows what it was. It cannot be undone:
+ * what is more than is left is charged all the same. False then.
+ */
+RG_MUST_CHECK bool rg_meter_instance_end(struct rg_meter *meter, const struct rg_meter_change *change,
+                                         CUresult result, uint64_t key);
 
 /** Counts a pool of the session's in, and out. */
 void rg_meter_pool_add(CUmemoryPool pool, CUdevice device);

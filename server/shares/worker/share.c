@@ -1,7 +1,9 @@
 /* share.c - see share.h. */
 #include "server/shares/worker/share.h"
 
+#include "proto/memory_level.h"
 #include "server/core/module.h"
+#include "server/core/worker.h"
 #include "server/modules.h"
 #include "server/shares/warm_places.h"
 #include "server/shares/worker/meter.h"
@@ -11,6 +13,42 @@
 #include <unistd.h>
 
 struct rg_share rg_share;
+
+/* --- what the client is told ------------------------------------------------------------------------------ */
+
+void rg_share_note_left(uint32_t device)
+{
+    unsigned least = RG_MEMORY_LEVEL_MASK;
+    atomic_store(&rg_share.left_of[device],
+                 (uint8_t)rg_memory_level_within(rg_share_left(&rg_share.accounts[device])));
+    for (uint32_t i = 0; i < rg_share.n_devices; i++) {
+        const unsigned left = atomic_load(&rg_share.left_of[i]);
+        least = left < least ? left : least;
+    }
+    atomic_store(&rg_share.left, (uint8_t)least);
+}
+
+static void note_all_left(void)
+{
+    for (uint32_t i = 0; i < rg_share.n_devices; i++)
+        rg_share_note_left(i);
+}
+
+uint64_t rg_share_held_in_all(void)
+{
+    uint64_t held = 0;
+    for (uint32_t i = 0; i < rg_share.n_devices; i++)
+        held += rg_share_held(&rg_share.accounts[i]);
+    return held;
+}
+
+unsigned rg_share_taken_since(uint64_t before)
+{
+    const uint64_t held = rg_share_held_in_all();
+    return rg_share.slot ? rg_memory_level_of(held > before ? held - before : 0) : 0;
+}
+
+/* --- the slot --------------------------------------------------------------------------------------------- */
 
 static bool attach_device(uint32_t i, int fd)
 {
@@ -39,6 +77,7 @@ enum rg_status rg_share_attach(int fd, uint32_t n_devices, uint64_t session, boo
         return RG_ERR_INVALID;
     rg_share.n_devices = n_devices;
     rg_share.slot = slot;
+    note_all_left();
     atomic_store(&slot->usage.state, RG_SHARE_RUNNING);
     return RG_OK;
 }
@@ -71,6 +110,7 @@ enum rg_status rg_share_move(int fd, uint64_t session)
         return RG_ERR_INVALID;
     rg_share_slot_close(rg_share.slot);
     rg_share.slot = slot;
+    note_all_left();
     atomic_store(&slot->usage.state, RG_SHARE_RUNNING);
     return RG_OK;
 }
@@ -96,4 +136,9 @@ static bool take_from_warm(struct rg_request *request)
     return rg_warm_held(of) == 0;
 }
 
-const struct rg_server_module rg_share_module = {.size = 0, .reclaim = take_from_warm};
+static void init(struct rg_worker *worker)
+{
+    worker->memory_left = &rg_share.left;
+}
+
+const struct rg_server_module rg_share_module = {.size = 0, .init = init, .reclaim = take_from_warm};

@@ -18,6 +18,8 @@ struct rg_share {
     struct rg_share_account accounts[RG_DEVICES_MAX];
     bool
         own_memory; /* each process of this driver has the whole device's memory for itself: the software device */
+    /* how much more the session could take, of each device and of the one with least: levels (proto/memory_level.h) */
+    _Atomic uint8_t left_of[RG_DEVICES_MAX], left;
 };
 
 extern struct rg_share rg_share;
@@ -33,6 +35,13 @@ RG_MUST_CHECK enum rg_status rg_share_attach(int fd, uint32_t n_devices, uint64_
  * places are the same. RG_ERR_INVALID: they are not, or it is no slot. While the process has done nothing for its client.
  */
 RG_MUST_CHECK enum rg_status rg_share_move(int fd, uint64_t session);
+
+/** Looks how much is left of a device, for what the client is told. After each change of what the session holds. */
+void rg_share_note_left(uint32_t device);
+/** What the session holds of all its devices. */
+uint64_t rg_share_held_in_all(void);
+/** For code that has been loaded: the level (proto/memory_level.h) of what that took, since so much was held. */
+unsigned rg_share_taken_since(uint64_t held);
 
 /** What the worker counts of device `device`; NULL: nothing is counted. */
 static inline struct rg_share_usage_device *rg_share_usage(uint32_t device)
