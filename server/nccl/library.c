@@ -56,6 +56,8 @@ static void load(void)
         snprintf(reason, sizeof reason, "the server's operator has switched NCCL off (REMOTE_GPU_NCCL=off)");
         return;
     }
+    /* Buffers are taken when a communicator begins, where they are charged, and not at its first calls. */
+    (void)setenv("NCCL_RUNTIME_CONNECT", "0", 0);
     void *opened = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (!opened) {
         snprintf(reason, sizeof reason,

@@ -15,6 +15,7 @@
 #include "server/modules.h"
 #include "server/nccl/library.h"
 #include "server/nccl/network.h"
+#include "server/shares/worker/meter.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -30,7 +31,9 @@ struct slot {
     bool taken;
     unsigned users;
     int ranks, rank;
-    int posted; /* how a call failed that nobody waited for; ncclSuccess: none has */
+    CUdevice device;
+    CUcontext context; /* of the device, in which it began */
+    int posted;        /* how a call failed that nobody waited for; ncclSuccess: none has */
 };
 
 struct nccl_state {
@@ -47,8 +50,24 @@ static void wake(struct rg_worker *worker)
         extension->end();
 }
 
+/*
+ * The software device's library calls the driver for records alone, and keeps what comes for its ranks meanwhile. NVIDIA's has threads of
+ * its own that do, and memory in common with other processes, of which the driver cannot put a part away.
+ */
+static const char *unsuspendable(struct rg_worker *worker)
+{
+    struct nccl_state *state = worker->state[RG_MODULE_NCCL];
+    bool alive = false;
+    if (!used || rg_nccl_library_extension())
+        return NULL;
+    RG_SCOPED_LOCK(&state->lock);
+    for (unsigned i = 0; i < RG_NCCL_COMMS_MAX && !alive; i++)
+        alive = state->slots[i].taken;
+    return alive ? "it has communicators of NCCL, whose library shares memory with other processes" : NULL;
+}
+
 const struct rg_server_module rg_nccl_module = {
-    .size = sizeof(struct nccl_state), .locked = true, .wake = wake};
+    .size = sizeof(struct nccl_state), .locked = true, .wake = wake, .unsuspendable = unsuspendable};
 
 /* A sentence of the worker's own about what failed last; else the library's is told. */
 static _Atomic(const char *) said;
@@ -234,7 +253,8 @@ struct begun {
     struct rg_nccl_beginning beginning;
     struct slot *slot, *parent;
     ncclComm_t comm;
-    CUcontext context;
+    CUcontext context; /* retained here, but of a split */
+    struct rg_meter_change change;
 };
 
 static bool is_split(const struct begun *begun)
@@ -262,14 +282,39 @@ static bool take_slot(struct rg_request *request, struct begun *begun)
     return taken;
 }
 
+/*
+ * A library takes buffers of the device for each communicator, by a driver of its own that nothing stands in front of: what they take
+ * shows in what is free, and is charged as long as the communicator lives.
+ */
+static void watch(struct begun *begun, CUcontext context, CUdevice device)
+{
+    if (rg_driver.cuCtxSetCurrent(context) == CUDA_SUCCESS)
+        rg_meter_watch(&begun->change, device);
+    rg_context_unknown();
+}
+
+/* False: it is more than is left to the session. */
+static bool charge(const struct begun *begun, CUcontext context)
+{
+    const bool fits =
+        !begun->comm || rg_driver.cuCtxSetCurrent(context) != CUDA_SUCCESS ||
+        rg_meter_watched(&begun->change, CUDA_SUCCESS, RG_METER_COMMUNICATOR, (uintptr_t)begun->comm);
+    rg_context_unknown();
+    return fits;
+}
+
 static bool prepare_beginning(struct rg_request *request, const unsigned long long *words,
                               struct begun *begun)
 {
     memcpy(&begun->beginning, words, sizeof begun->beginning);
     if (!take_slot(request, begun))
         return false;
-    if (is_split(begun))
-        return (begun->parent = use(request, begun->beginning.parent)) != NULL;
+    if (is_split(begun)) {
+        begun->parent = use(request, begun->beginning.parent);
+        if (begun->parent)
+            watch(begun, begun->parent->context, begun->parent->device);
+        return begun->parent != NULL;
+    }
     CUdevice device;
     if (begun->beginning.device > INT32_MAX ||
         rg_driver.cuDeviceGet(&device, (int)begun->beginning.device) != CUDA_SUCCESS) {
@@ -277,7 +322,9 @@ static bool prepare_beginning(struct rg_request *request, const unsigned long lo
         return false;
     }
     const CUresult result = rg_driver.cuDevicePrimaryCtxRetain(&begun->context, device);
-    if (result != CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS)
+        watch(begun, begun->context, device);
+    else
         request->result = result;
     return result == CUDA_SUCCESS;
 }
@@ -349,6 +396,25 @@ static ncclResult_t begin_all(const struct rg_nccl_library *nccl, struct begun *
     return result;
 }
 
+static ncclResult_t end_it(const struct rg_nccl_library *nccl, ncclComm_t comm, unsigned how)
+{
+    if (how == RG_NCCL_FINALIZE)
+        return nccl->ncclCommFinalize(comm);
+    struct rg_meter_freed freed = rg_meter_free_begin(RG_METER_COMMUNICATOR, (uintptr_t)comm);
+    const ncclResult_t result =
+        how == RG_NCCL_DESTROY ? nccl->ncclCommDestroy(comm) : nccl->ncclCommAbort(comm);
+    rg_meter_free_end(&freed, CUDA_SUCCESS); /* it is gone, whatever it says */
+    return result;
+}
+
+static bool charge_all(const struct begun *all, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!charge(&all[i], is_split(&all[i]) ? all[i].parent->context : all[i].context))
+            return false;
+    return true;
+}
+
 /* Puts what has begun into the table, or ends all of it again. */
 static void settle(struct rg_request *request, const struct rg_nccl_library *nccl, struct begun *begun,
                    bool good, unsigned *told)
@@ -362,13 +428,18 @@ static void settle(struct rg_request *request, const struct rg_nccl_library *ncc
         ranks = (int)begun->beginning.ranks;
         rank = (int)begun->beginning.rank;
     } else if (begun->comm) {
-        (void)nccl->ncclCommAbort(begun->comm);
+        (void)end_it(nccl, begun->comm, RG_NCCL_ABORT);
         begun->comm = NULL;
     }
     pthread_mutex_lock(&state->lock);
     if (begun->slot)
         *begun->slot =
-            (struct slot){.comm = begun->comm, .taken = begun->comm != NULL, .ranks = ranks, .rank = rank};
+            (struct slot){.comm = begun->comm,
+                          .taken = begun->comm != NULL,
+                          .ranks = ranks,
+                          .rank = rank,
+                          .device = begun->parent ? begun->parent->device : (CUdevice)begun->beginning.device,
+                          .context = begun->parent ? begun->parent->context : begun->context};
     if (begun->parent)
         begun->parent->users--;
     pthread_mutex_unlock(&state->lock);
@@ -403,17 +474,15 @@ CUresult rg_execute_rgNcclBegin(struct rg_request *request, unsigned int count, 
     if (good) {
         *result = begin_all(nccl, all, n);
         good = *result == ncclSuccess || *result == ncclInProgress;
+        if (good && !charge_all(all, n)) {
+            say("the communicator's buffers are more device memory than is left to the session");
+            *result = ncclUnhandledCudaError;
+            good = false;
+        }
     }
     for (size_t i = 0; i < prepared; i++)
         settle(request, nccl, &all[i], good, &told[2 * i]);
     return request->result;
-}
-
-static ncclResult_t end_it(const struct rg_nccl_library *nccl, ncclComm_t comm, unsigned how)
-{
-    return how == RG_NCCL_FINALIZE  ? nccl->ncclCommFinalize(comm)
-           : how == RG_NCCL_DESTROY ? nccl->ncclCommDestroy(comm)
-                                    : nccl->ncclCommAbort(comm);
 }
 
 CUresult rg_execute_rgNcclEnd(struct rg_request *request, unsigned long long number, unsigned int how,
