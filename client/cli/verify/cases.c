@@ -10,18 +10,27 @@
 
 #define ONE(weight, work, ns)                                                                                \
     {                                                                                                        \
-        weight, NULL, work, ns                                                                               \
+        weight, NULL, work, ns, 0                                                                            \
     }
 #define CAP(compute, work, ns)                                                                               \
     {                                                                                                        \
-        NULL, compute, work, ns                                                                              \
+        NULL, compute, work, ns, 0                                                                           \
     }
+
+#define MEMORY(bytes)                                                                                        \
+    {                                                                                                        \
+        NULL, NULL, "memory", MS, bytes                                                                      \
+    }
+#define MIB 1048576ull
 
 static const struct rg_verify_case cases[] = {
     /* the first ones are those of --quick */
     {"2 equal, kernels of 1 ms", 2, {ONE("100", "kernels", MS), ONE("100", "kernels", MS)}},
     {"weights 1:3, kernels of 1 ms", 2, {ONE("100", "kernels", MS), ONE("300", "kernels", MS)}},
     {"a cap of 25 %, kernels of 1 ms", 1, {CAP("25%", "kernels", MS)}},
+    {"memory: limits of 64, 100, 96.5 and 128 MiB",
+     4,
+     {MEMORY(64 * MIB), MEMORY(100 * MIB), MEMORY(193 * MIB / 2), MEMORY(128 * MIB)}},
     {"4 equal: kernels, graphs, copies, cooperative launches",
      4,
      {ONE("100", "kernels", MS), ONE("100", "graphs", 100 * US), ONE("100", "copies", 200 * US),
@@ -58,7 +67,7 @@ static const struct rg_verify_case cases[] = {
       ONE("700", "kernels", MS), ONE("800", "kernels", MS)}},
 };
 
-enum { QUICK = 3 };
+enum { QUICK = 4 };
 
 const struct rg_verify_case *rg_verify_cases(bool quick, unsigned *n)
 {
@@ -137,11 +146,14 @@ void rg_verify_judge(const struct rg_verify_case *one, const double *unit_ns, un
     for (unsigned i = 0; i < one->n; i++)
         out->part[i] = full ? (all > 0 ? 100 * of_session[i] / all : 0) : 100 * of_session[i] / time;
     out->loss = full ? 100 - 100 * all / time : NAN;
+    out->memory_error = NAN;
     out->n_windows = windows;
 }
 
 bool rg_verify_good(const struct rg_verify_result *result)
 {
+    if (!isnan(result->memory_error))
+        return result->ran && result->memory_error == 0;
     return result->ran && result->error <= 3 && result->error_p99 <= 5 &&
            (isnan(result->loss) || result->loss <= 3) &&
            (isnan(result->cap_holds_ms) || result->cap_holds_ms <= 50);

@@ -27,7 +27,7 @@ static double unit_of(const struct rg_cli_settings *settings, const struct rg_ve
     for (unsigned i = 0; i < n_measured; i++)
         if (measured[i].ns == session->ns && strcmp(measured[i].work, session->work) == 0)
             return measured[i].unit_ns;
-    const struct rg_verify_case one = {"alone", 1, {{NULL, NULL, session->work, session->ns}}};
+    const struct rg_verify_case one = {"alone", 1, {{NULL, NULL, session->work, session->ns, 0}}};
     const double unit = 1;
     struct rg_verify_result result;
     rg_info("measuring %s of %llu ns in one session", session->work, (unsigned long long)session->ns);
@@ -58,11 +58,14 @@ static json_t *number_or_null(double value)
 
 static json_t *to_json(const struct rg_verify_case *one, const struct rg_verify_result *result)
 {
-    return json_pack("{s:s, s:i, s:i, s:o, s:o, s:f, s:f, s:o, s:o, s:b}", "case", one->name, "sessions",
+    const bool time = isnan(result->memory_error);
+    return json_pack("{s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "case", one->name, "sessions",
                      (int)one->n, "windows", (int)result->n_windows, "expected",
-                     numbers(result->expected, one->n), "part", numbers(result->part, one->n), "error",
-                     result->error, "error_p99", result->error_p99, "loss", number_or_null(result->loss),
-                     "cap_holds_ms", number_or_null(result->cap_holds_ms), "good", rg_verify_good(result));
+                     numbers(result->expected, time ? one->n : 0), "part",
+                     numbers(result->part, time ? one->n : 0), "error", number_or_null(result->error),
+                     "error_p99", number_or_null(result->error_p99), "loss", number_or_null(result->loss),
+                     "cap_holds_ms", number_or_null(result->cap_holds_ms), "memory_error_bytes",
+                     number_or_null(result->memory_error), "good", rg_verify_good(result));
 }
 
 static bool print_json(const struct rg_cli_settings *settings, json_t *cases)
@@ -90,8 +93,12 @@ static void print_row(const struct rg_verify_case *one, const struct rg_verify_r
     print_number(result->error_p99);
     print_number(result->loss);
     print_number(result->cap_holds_ms);
+    if (isnan(result->memory_error))
+        printf("  %8s", "-");
+    else
+        printf("  %8.0f", result->memory_error);
     printf("  %s\n", rg_verify_good(result) ? "ok" : "MISSED");
-    for (unsigned i = 0; i < one->n; i++)
+    for (unsigned i = 0; isnan(result->memory_error) && i < one->n; i++)
         printf("  session %u: %.2f of %.2f\n", i + 1, result->part[i], result->expected[i]);
     (void)fflush(stdout);
 }
@@ -99,8 +106,8 @@ static void print_row(const struct rg_verify_case *one, const struct rg_verify_r
 static bool run_case(const struct rg_cli_settings *settings, const struct rg_verify_case *one,
                      struct rg_verify_result *out)
 {
-    double unit_ns[RG_VERIFY_SESSIONS];
-    for (unsigned i = 0; i < one->n; i++) {
+    double unit_ns[RG_VERIFY_SESSIONS] = {0};
+    for (unsigned i = 0; !one->sessions[0].memory && i < one->n; i++) {
         unit_ns[i] = unit_of(settings, &one->sessions[i]);
         if (unit_ns[i] <= 0)
             return false;
@@ -121,7 +128,7 @@ int rg_cli_verify_limits(const struct rg_cli_settings *settings, int argc, char 
     const struct rg_verify_case *cases = rg_verify_cases(settings->quick, &n);
     json_t *all = settings->json ? json_array() : NULL;
     if (!settings->json)
-        printf("%-56s  %8s  %8s  %8s  %8s\n", "case", "error", "p99", "loss %", "cap ms");
+        printf("%-56s  %8s  %8s  %8s  %8s  %8s\n", "case", "error", "p99", "loss %", "cap ms", "bytes");
     for (unsigned i = 0; i < n; i++) {
         struct rg_verify_result result;
         if (!run_case(settings, &cases[i], &result)) {
@@ -137,10 +144,9 @@ int rg_cli_verify_limits(const struct rg_cli_settings *settings, int argc, char 
     if (settings->json && !print_json(settings, all))
         return RG_EXIT_FAILURE;
     if (!settings->json)
-        printf(
-            missed
-                ? "%u of %u cases missed a goal: 3 points (99 of 100 windows: 5), 3 %% of throughput, 50 ms\n"
-                : "all cases reach their goals\n",
-            missed, n);
+        printf(missed ? "%u of %u cases missed a goal: 3 points (99 of 100 windows: 5), 3 %% of throughput, "
+                        "50 ms, 0 bytes\n"
+                      : "all cases reach their goals\n",
+               missed, n);
     return missed ? 1 : 0;
 }

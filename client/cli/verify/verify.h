@@ -4,6 +4,8 @@
  * Each case runs sessions with weights and caps that keep the GPU busy (lib/remote-gpu/limits-load), and counts what the GPU has
  * done for each in windows of a second. A unit of work is what one session alone does: the same load is measured unshared first.
  * So `part` is of the GPU's whole throughput, and what is missing to 100 points is what sharing costs.
+ *
+ * A case of memory is another thing: each session takes all that it can get, and that is compared with its limit.
  */
 #ifndef RG_CLIENT_CLI_VERIFY_VERIFY_H
 #define RG_CLIENT_CLI_VERIFY_VERIFY_H
@@ -19,6 +21,7 @@ struct rg_verify_session {
     const char *weight, *compute; /* as `run` takes them; NULL: not said */
     const char *work;             /* as limits-load takes it */
     uint64_t ns;
+    uint64_t memory; /* its limit, bytes; 0: not said. Not 0 in a case of memory alone */
 };
 
 struct rg_verify_case {
@@ -35,9 +38,14 @@ struct rg_verify_result {
     double error, error_p99; /* of a session in a window: the mean, and what 99 of 100 are below */
     double loss;         /* of the throughput that one session has alone; NAN where caps leave some unused */
     double cap_holds_ms; /* since the first submission; NAN: no session has a cap */
+    double
+        memory_error; /* bytes by which sessions got more or less than their limits, together; NAN: no case of memory */
 };
 
-/** Goals: an error of 3 points, 5 for the 99th of a hundred, 3 % of throughput, 50 ms until a cap holds. */
+/**
+ * Goals: an error of 3 points, 5 for the 99th of a hundred, 3 % of throughput, 50 ms until a cap holds, no byte of memory too much or
+ * too little.
+ */
 bool rg_verify_good(const struct rg_verify_result *result);
 
 /** The cases; `quick`: some of them. */

@@ -5,7 +5,7 @@
  *
  * FILE is the board (board.h). WORK is what it submits: `kernels` that run for so long each, one after another in a stream;
  * `streams`: the same in four streams, each after the last; `graphs` of ten such kernels; `cooperative` launches; `copies` and
- * `fills` of a megabyte for each 100000 ns. It is an ordinary CUDA program and knows nothing of remote-gpu: work is submitted
+ * `fills` of a megabyte for each 100000 ns. `memory`: nothing; it takes all the device memory that it can get, and counts that. It is an ordinary CUDA program and knows nothing of remote-gpu: work is submitted
  * some turns ahead, and counted when an event behind it has come.
  */
 #include "client/cli/verify/board.h"
@@ -47,6 +47,7 @@ static const char ptx[] = ".version 6.0\n.target sm_52\n.address_size 64\n"
     X(cuLaunchKernel)                                                                                        \
     X(cuLaunchCooperativeKernel)                                                                             \
     X(cuMemAlloc_v2)                                                                                         \
+    X(cuMemGetInfo_v2)                                                                                       \
     X(cuMemcpyDtoDAsync_v2)                                                                                  \
     X(cuMemsetD8Async)                                                                                       \
     X(cuStreamBeginCapture_v2)                                                                               \
@@ -192,6 +193,32 @@ static void prepare(struct load *load, const char *work)
     CHECK(cuEventSynchronize(load->done[0]));
 }
 
+/* Ever smaller pieces, and what is in use before the first; bytes. */
+static uint64_t take_memory(void)
+{
+    enum { MOST = 16 << 20, LEAST = 4096 };
+    size_t available, total;
+    CUdevice device;
+    CUcontext context;
+    CUdeviceptr piece;
+    CHECK(cuInit(0));
+    CHECK(cuDeviceGet(&device, 0));
+    CHECK(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK(cuCtxSetCurrent(context));
+    CHECK(cuMemGetInfo_v2(&available, &total));
+    uint64_t taken = total - available;
+    for (size_t size = MOST; size >= LEAST;) {
+        const CUresult result = cuda.cuMemAlloc_v2(&piece, size);
+        if (result == CUDA_SUCCESS)
+            taken += size;
+        else if (result == CUDA_ERROR_OUT_OF_MEMORY)
+            size /= 2;
+        else
+            check(result, "cuMemAlloc");
+    }
+    return taken;
+}
+
 static uint64_t now_ns(void)
 {
     struct timespec t;
@@ -235,10 +262,16 @@ int main(int argc, char **argv)
         return 2;
     }
     find_functions();
-    prepare(&load, argv[3]);
+    const bool memory = strcmp(argv[3], "memory") == 0;
+    if (memory)
+        atomic_store(&board->sessions[session].units, take_memory());
+    else
+        prepare(&load, argv[3]);
     atomic_store(&board->sessions[session].state, RG_VERIFY_READY);
     while (!atomic_load(&board->go) && !atomic_load(&board->stop))
         (void)usleep(200);
+    while (memory && !atomic_load(&board->stop))
+        (void)usleep(1000);
     run(&load, board, session);
     _exit(0); /* what is still under way goes with the session */
 }

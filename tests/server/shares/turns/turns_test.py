@@ -150,7 +150,11 @@ class Turns(unittest.TestCase):
         self.assertIn(done.returncode, (0, 1))  # how near the goals it comes is the machine's affair
         cases = json.loads(done.stdout)["cases"]
         self.assertGreaterEqual(len(cases), 3)
+        of_memory = [case for case in cases if case["memory_error_bytes"] is not None]
+        self.assertEqual([case["memory_error_bytes"] for case in of_memory], [0])
         for case in cases:
+            if case in of_memory:
+                continue
             self.assertEqual(len(case["part"]), case["sessions"])
             self.assertTrue(all(part > 0 for part in case["part"]), case)
         self.assertEqual(cases[1]["expected"], [25, 75])
