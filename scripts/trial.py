@@ -351,6 +351,21 @@ def run_case(cases, prepare):
     print("%s: ok" % sys.argv[2])
 
 
+def interpreter_with(package):
+    """
+    The first interpreter of REMOTE_GPU_TEST_PYTHON (separated by colons; by default the one that runs this) that finds the package, or
+    None. Nothing of the package runs.
+    """
+    for python in os.environ.get("REMOTE_GPU_TEST_PYTHON", sys.executable).split(":"):
+        look = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
+        try:
+            if subprocess.run([python, "-c", look, package], stderr=subprocess.DEVNULL, check=False).returncode == 0:
+                return python
+        except OSError as error:
+            print("%s: %s" % (python, error))
+    return None
+
+
 def free_port():
     """A TCP port of the loopback interface that nothing listens on."""
     with socket.socket() as probe:

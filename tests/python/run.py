@@ -8,13 +8,12 @@ of the device: of the direct run and of the server.
 """
 
 import os
-import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "scripts"))
 
-from trial import Build, Server  # noqa: E402
+from trial import Build, Server, interpreter_with  # noqa: E402
 
 SKIPPED = 77
 TIMEOUT = 600  # the first run compiles
@@ -25,18 +24,6 @@ REMOTE_WAYS = {
     "no optimisation": ("command", {"REMOTE_GPU_OPT": "-all"}),
     "5 ms away": ("command", {"REMOTE_GPU_FILTER": "delay:oneway=5ms"}),
 }
-
-
-def interpreter_with(package):
-    """The first interpreter that finds the package, or None. Nothing of the package runs."""
-    for python in os.environ.get("REMOTE_GPU_TEST_PYTHON", sys.executable).split(":"):
-        look = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
-        try:
-            if subprocess.run([python, "-c", look, package], stderr=subprocess.DEVNULL, check=False).returncode == 0:
-                return python
-        except OSError as error:
-            print("%s: %s" % (python, error))
-    return None
 
 
 def main():

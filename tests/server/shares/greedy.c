@@ -2,10 +2,17 @@
  * greedy.c - a program that tries to have more of a GPU's memory than its session was given, by every way of getting some.
  *
  * usage: greedy LIMIT WAY…; LIMIT in bytes. By each way it takes what it can get in pieces, counts it, and gives it
- * back; what it had at once must never exceed LIMIT, whatever it has done before. "pairs" takes half by each of two ways. Ends
- * with status 0 if nothing was gained, and says what it had. `hold BYTES` takes so much and waits for the end of its input.
+ * back; what it had at once must never exceed LIMIT, whatever it has done before. "pairs" takes half by each of two ways, "half WAY"
+ * half by the plainest and the rest by that one; "import" and
+ * "opened" take what another session gives away; "children" is what several sessions of the program have together; "staging" and
+ * "collectives" move data between two devices that are full, and look whether there is more afterwards. Ends with status 0 if nothing was
+ * gained, and says what it had. `hold BYTES` takes so much and waits for the end of its input.
  */
+#include "common/cuda/nccl.h"
+#include "generated/proto/nccl.h"
+
 #include <cuda.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -217,6 +224,55 @@ static void free_graphs(unsigned n)
     (void)cuDeviceGraphMemTrim(device);
 }
 
+/*
+ * Code with a variable of a piece's size. From the second round on it is known that each loads, which the client then need not wait
+ * for: the call that asks for too much must be the one that is refused all the same.
+ */
+static const char *image_of(unsigned i)
+{
+    static char text[512];
+    snprintf(text, sizeof text,
+             ".version 7.0\n.target sm_50\n.address_size 64\n.visible .global .align 8 .b8 memory%u[%llu];\n"
+             ".visible .entry kernel()\n{\n    ret;\n}\n",
+             i, PIECE);
+    return text;
+}
+
+static CUmodule modules[PIECES];
+
+static bool take_module(unsigned i)
+{
+    return !refused(cuModuleLoadData(&modules[i], image_of(i)));
+}
+
+static void free_modules(unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        CHECK(cuModuleUnload(modules[i]));
+}
+
+/* The same, which takes its memory where a kernel is first asked for in a context. */
+static CUlibrary libraries[PIECES];
+
+static bool take_library(unsigned i)
+{
+    CUkernel kernel;
+    CUfunction function;
+    if (refused(cuLibraryLoadData(&libraries[i], image_of(i), NULL, NULL, 0, NULL, NULL, 0)))
+        return false;
+    CHECK(cuLibraryGetKernel(&kernel, libraries[i], "kernel"));
+    if (!refused(cuKernelGetFunction(&function, kernel)))
+        return true;
+    CHECK(cuLibraryUnload(libraries[i]));
+    return false;
+}
+
+static void free_libraries(unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        CHECK(cuLibraryUnload(libraries[i]));
+}
+
 static const struct way ways[] = {
     {"linear", take_linear, free_linear, PIECE},
     {"pitched", take_pitched, free_linear, PIECE},
@@ -229,6 +285,8 @@ static const struct way ways[] = {
     {"physical", take_physical, free_physical, PIECE},
     {"mapped", take_mapped, free_mapped, PIECE},
     {"graphs", take_by_graph, free_graphs, PIECE},
+    {"modules", take_module, free_modules, PIECE},
+    {"libraries", take_library, free_libraries, PIECE},
 };
 
 static unsigned long long bytes_of(const struct way *way, unsigned n)
@@ -372,6 +430,159 @@ static bool try_import(void)
     return good && back;
 }
 
+/* The same by cuIpcOpenMemHandle. */
+static void feed_handles(int socket)
+{
+    CUdeviceptr memory;
+    CUipcMemHandle handle;
+    char byte;
+    begin();
+    for (;;) {
+        CHECK(cuMemAlloc_v2(&memory, PIECE));
+        CHECK(cuIpcGetMemHandle(&handle, memory));
+        if (write(socket, &handle, sizeof handle) != sizeof handle || read(socket, &byte, 1) != 1)
+            exit(0);
+        CHECK(cuMemFree_v2(memory));
+    }
+}
+
+static bool try_opened(void)
+{
+    int sockets[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) != 0)
+        exit(2);
+    const pid_t child = fork();
+    if (child == 0) {
+        close(sockets[0]);
+        feed_handles(sockets[1]);
+    }
+    close(sockets[1]);
+    begin();
+    unsigned n = 0;
+    for (bool more = true; more && n < 2 * limit / PIECE;) {
+        CUipcMemHandle handle;
+        if (read(sockets[0], &handle, sizeof handle) != sizeof handle)
+            exit(2);
+        more = !refused(cuIpcOpenMemHandle_v2(&pieces[n], handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+        n += more;
+        if (write(sockets[0], "", 1) != 1)
+            exit(2);
+    }
+    const bool good = check("opened", n * PIECE);
+    for (unsigned i = 0; i < n; i++)
+        CHECK(cuIpcCloseMemHandle(pieces[i]));
+    close(sockets[0]);
+    waitpid(child, NULL, 0);
+    return good;
+}
+
+/* --- several sessions ---------------------------------------------------------------------------------------- */
+
+enum { CHILDREN = 4 };
+
+/* A session of its own, if there is one for it; says how much it has, and keeps that until it is told to end. */
+static void take_in_child(int out, int in)
+{
+    unsigned long long had = 0;
+    char byte;
+    if (cuInit(0) == CUDA_SUCCESS) {
+        begin();
+        had = take_all(way_by_name("linear"), PIECES) * PIECE;
+    }
+    if (write(out, &had, sizeof had) != sizeof had || read(in, &byte, 1) < 0)
+        exit(2);
+    exit(0);
+}
+
+static bool try_children(void)
+{
+    int there[2], back[2];
+    unsigned long long all = 0, had;
+    if (pipe(there) != 0 || pipe(back) != 0)
+        exit(2);
+    for (int i = 0; i < CHILDREN; i++)
+        if (fork() == 0) {
+            close(back[1]);
+            take_in_child(there[1], back[0]);
+        }
+    for (int i = 0; i < CHILDREN; i++, all += had)
+        if (read(there[0], &had, sizeof had) != sizeof had)
+            exit(2);
+    close(back[1]);
+    while (wait(NULL) > 0)
+        ;
+    return check("children", all);
+}
+
+/* --- what moves data between devices that are full ----------------------------------------------------------- */
+
+static CUcontext contexts[2];
+static CUdeviceptr of_device[2][PIECES];
+static unsigned n_of_device[2];
+
+static void fill_two(void)
+{
+    CHECK(cuInit(0));
+    for (int d = 0; d < 2; d++) {
+        CHECK(cuDevicePrimaryCtxRetain(&contexts[d], d));
+        CHECK(cuCtxSetCurrent(contexts[d]));
+        n_of_device[d] = take_all(way_by_name("linear"), PIECES);
+        memcpy(of_device[d], pieces, n_of_device[d] * sizeof *pieces);
+        CHECK(cuMemsetD8_v2(of_device[d][0], (unsigned char)(d + 1), PIECE));
+        CHECK(cuCtxSynchronize());
+    }
+}
+
+/* Nobody has more than before. */
+static bool still_full(const char *name)
+{
+    bool good = true;
+    for (int d = 0; d < 2; d++) {
+        CHECK(cuCtxSetCurrent(contexts[d]));
+        good &= check(name, (n_of_device[d] + take_all(way_by_name("linear"), PIECES)) * PIECE);
+    }
+    return good;
+}
+
+static bool try_staging(void)
+{
+    unsigned char byte = 0;
+    fill_two();
+    CHECK(cuMemcpyPeer(of_device[1][0], contexts[1], of_device[0][0], contexts[0], PIECE));
+    CHECK(cuCtxSetCurrent(contexts[1]));
+    CHECK(cuMemcpyDtoH_v2(&byte, of_device[1][0] + PIECE - 1, 1));
+    return still_full("staging") && byte == 1;
+}
+
+static bool try_collectives(void)
+{
+    void *library = dlopen("libnccl.so.2", RTLD_NOW);
+    static struct {
+#define MEMBER(name) __typeof__(name) *name;
+        RG_NCCL_FUNCTIONS(MEMBER)
+    } nccl;
+#define FIND(name) nccl.name = library ? (__typeof__(name) *)dlsym(library, #name) : NULL;
+    RG_NCCL_FUNCTIONS(FIND)
+    ncclComm_t comms[2];
+    unsigned char byte = 0;
+    if (!nccl.ncclCommInitAll)
+        exit(2);
+    fill_two();
+    bool good = nccl.ncclCommInitAll(comms, 2, NULL) == ncclSuccess && nccl.ncclGroupStart() == ncclSuccess;
+    for (int d = 0; good && d < 2; d++) {
+        void *memory = (void *)(uintptr_t)of_device[d][0];
+        good = nccl.ncclAllReduce(memory, memory, PIECE, ncclUint8, ncclSum, comms[d], NULL) == ncclSuccess;
+    }
+    good = good && nccl.ncclGroupEnd() == ncclSuccess;
+    for (int d = 0; d < 2; d++) {
+        CHECK(cuCtxSetCurrent(contexts[d]));
+        CHECK(cuCtxSynchronize());
+        CHECK(cuMemcpyDtoH_v2(&byte, of_device[d][0] + PIECE - 1, 1));
+        good = good && byte == 1 + 2;
+    }
+    return still_full("collectives") && good;
+}
+
 static int hold(unsigned long long bytes)
 {
     CUdeviceptr memory;
@@ -385,16 +596,35 @@ static int hold(unsigned long long bytes)
     return 0;
 }
 
+static bool try_half(const char *name)
+{
+    const struct way *way = way_by_name(name);
+    const unsigned n = take_all(way_by_name("linear"), (unsigned)(limit / PIECE / 2));
+    printf("half and ");
+    return check(name, n * PIECE + bytes_of(way, take_all(way, PIECES)));
+}
+
 int main(int argc, char **argv)
 {
     bool good = argc > 2;
     if (argc == 3 && strcmp(argv[1], "hold") == 0)
         return hold(strtoull(argv[2], NULL, 10));
     limit = argc > 1 ? strtoull(argv[1], NULL, 10) : 0;
-    if (argc > 2 && strcmp(argv[2], "import") == 0)
-        return try_import() ? 0 : 1;
-    begin();
     coarse = getenv("GREEDY_COARSE") != NULL;
+    static const struct {
+        const char *name;
+        bool (*try)(void);
+    } alone[] = {{"import", try_import},
+                 {"opened", try_opened},
+                 {"children", try_children},
+                 {"staging", try_staging},
+                 {"collectives", try_collectives}};
+    for (size_t i = 0; argc > 2 && i < sizeof alone / sizeof *alone; i++)
+        if (strcmp(argv[2], alone[i].name) == 0)
+            return alone[i].try() ? 0 : 1;
+    begin();
+    if (argc == 4 && strcmp(argv[2], "half") == 0)
+        return try_half(argv[3]) ? 0 : 1;
     for (int round = 0; round < 2; round++)
         for (int i = 2; i < argc; i++) {
             if (strcmp(argv[i], "pairs") == 0) {

@@ -10,9 +10,11 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "scripts"))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "..", "..", "..", "scripts"), os.path.join(HERE, "..", "..", "fidelity")]
 
-from trial import Failure, Server, run_case, run_program, wait_until  # noqa: E402
+from suspended import Disturber  # noqa: E402
+from trial import Failure, Server, interpreter_with, run_case, run_program, wait_until  # noqa: E402
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -115,14 +117,61 @@ def case_limits(trial):
 def case_greedy(trial):
     """A program that tries every way gets no byte more than its limit, and no way gets much less."""
     ways = ["linear", "pitched", "managed", "ordered", "pools", "arrays", "volumes", "mipmaps", "physical", "mapped", "graphs",
-            "pairs"]
+            "modules", "libraries", "pairs"]
     for environment in (CARD, OTHER):
         server = trial.serve(environment=environment)
         coarse = {"GREEDY_COARSE": "1"} if environment is OTHER else {}
         result = trial.run(server, ("-m", "256M"), trial.greedy, str(256 * MIB), *ways, environment=coarse)
         expect(result.status == 0, environment, result.report())
-        result = trial.run(server, ("-m", "256M"), trial.greedy, str(256 * MIB), "import")
+        for way in ("modules", "libraries"):  # that each of them loads is known by now, but not that all of them fit
+            result = trial.run(server, ("-m", "256M"), trial.greedy, str(256 * MIB), "half", way, environment=coarse)
+            expect(result.status == 0, environment, way, result.report())
+        for way in ("import", "opened"):
+            result = trial.run(server, ("-m", "256M"), trial.greedy, str(256 * MIB), way, environment=coarse)
+            expect(result.status == 0, environment, way, result.report())
+
+
+def case_greedy_two(trial):
+    """Between two devices that are full there is no memory to be had by what moves data, on one server and on two."""
+    words = ("-m", "128M")
+    for environment in (CARD, OTHER):
+        coarse = {"GREEDY_COARSE": "1"} if environment is OTHER else {}
+        server = trial.serve(environment=dict(environment, SOFTGPU_DEVICES="2"))
+        for way in ("staging", "collectives"):
+            result = trial.run(server, words, trial.greedy, str(128 * MIB), way, environment=coarse)
+            expect(result.status == 0, environment, way, result.report())
+        servers = [trial.stack.enter_context(Server(trial.build, tcp=True, environment=environment)) for _ in range(2)]
+        result = trial.build.run_remote([trial.greedy, str(128 * MIB), "staging"], ",".join(one.address for one in servers),
+                                        arguments=words, environment=coarse)
+        expect(result.status == 0, environment, "two servers", result.report())
+
+
+def case_greedy_sessions(trial):
+    """Nor by several sessions, where the user has a quota; nor by a warm worker's memory; nor by being suspended and coming back."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as rules:
+        json.dump({"default": {"quota": {"memory": "256M"}}}, rules)
+        rules.flush()
+        for environment in (CARD, OTHER):
+            coarse = {"GREEDY_COARSE": "1"} if environment is OTHER else {}
+            server = trial.serve("--rules", rules.name, environment=environment)
+            result = trial.run(server, ("-m", "64M"), trial.greedy, str(256 * MIB), "children", environment=coarse)
+            expect(result.status == 0, environment, result.report())
+            expect(wait_until(lambda: not trial.sessions(server), 30), "sessions are still there")
+            result = trial.run(server, ("-m", "100M"), trial.greedy, str(200 * MIB), "children", environment=coarse)
+            expect(result.status == 0 and "[quota-memory]" in result.errors, environment, result.report())
+    server = trial.serve("--warm-workers", "1", environment=OTHER)
+    for _ in range(2):
+        result = trial.run(server, ("-m", "256M"), trial.greedy, str(256 * MIB), "linear", "modules", "pools",
+                           environment={"GREEDY_COARSE": "1"})
+        expect(result.status == 0, result.report())
+    for environment in (CARD, OTHER):
+        coarse = {"GREEDY_COARSE": "1"} if environment is OTHER else {}
+        server = trial.serve(environment=dict(environment, REMOTE_GPU_LOG="info"))
+        with Disturber(server, 1):
+            result = trial.run(server, ("-m", "256M"), trial.greedy, str(256 * MIB), "linear", "arrays", "pools", "mapped", "modules",
+                               environment=coarse)
         expect(result.status == 0, environment, result.report())
+        expect(server.log().count(": is back after") > 1, "it was not suspended", server.log())
 
 
 def case_freed(trial):
@@ -256,23 +305,24 @@ def check_exact(trial, server, command):
     return needed
 
 
-def run_exact(trial, names, least):
+def run_exact(trial, commands, least):
     server = trial.serve()
     found, wrong = 0, []
-    for name in names:
+    for command in commands:
+        name = " ".join(os.path.basename(word) for word in command)
         try:
-            needed = check_exact(trial, server, [name])
+            needed = check_exact(trial, server, command)
         except Failure as failure:
             needed = None
-            wrong.append("%s %s" % (os.path.basename(name), failure))
-        print("%-24s %s" % (os.path.basename(name), "%d bytes" % needed if needed else "not counted"), flush=True)
+            wrong.append("%s %s" % (name, failure))
+        print("%-24s %s" % (name, "%d bytes" % needed if needed else "not counted"), flush=True)
         found += needed is not None
     expect(not wrong, *wrong)
     expect(found >= least, "only %d programs need memory that can be told" % found)
 
 
 def case_exact(trial):
-    run_exact(trial, [trial.build.example(name) for name in ("vector_add", "histogram", "managed_memory", "errors")], 3)
+    run_exact(trial, [[trial.build.example(name)] for name in ("vector_add", "histogram", "managed_memory", "errors")], 3)
 
 
 def case_exact_all(trial):
@@ -281,7 +331,25 @@ def case_exact_all(trial):
     names += [os.path.join(tests, name) for name in ("allocations", "tight", "textures", "objects", "graphs", "graph_memory",
                                                      "texture_forms", "surface_forms", "boxes", "host_memory")
               if os.access(os.path.join(tests, name), os.X_OK)]
-    run_exact(trial, names, 15)
+    run_exact(trial, [[name] for name in names], 15)
+
+
+def case_exact_libraries(trial):
+    """cuBLAS, CuPy with its pool, and a framework's pattern of allocation; what is not installed is said, and left out."""
+    tests = os.path.join(trial.build.folder, "tests")
+    commands = [[os.path.join(tests, "caching"), way] for way in ("segments", "ordered", "expandable")]
+    blas = os.path.join(tests, "library_blas")
+    if os.access(blas, os.X_OK):
+        commands += [[blas, part] for part in ("level1", "level2", "gemm")]
+    else:
+        print("cuBLAS is not there: left out")
+    python = interpreter_with("cupy")
+    if python:
+        os.environ["CUPY_CACHE_DIR"] = os.path.join(trial.build.folder, "cupy-cache")
+        commands += [[python, os.path.join(HERE, "cupy_pool.py"), way] for way in ("pool", "ordered", "plain")]
+    else:
+        print("CuPy is not there: left out (REMOTE_GPU_TEST_PYTHON names interpreters)")
+    run_exact(trial, commands, len(commands))
 
 
 if __name__ == "__main__":
