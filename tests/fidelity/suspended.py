@@ -1,7 +1,7 @@
 """Runs programs remotely while their sessions are suspended and resumed at random moments; their transcripts must be those of
 the programs directly on the software device.
 
-usage: suspended.py BUILD_FOLDER [seed=N] [memory=SIZE] [times=N] PROGRAM[,ARGUMENT…] …
+usage: suspended.py BUILD_FOLDER [seed=N] [memory=SIZE] [devices=N] [times=N] PROGRAM[,ARGUMENT…] …
 
 times=N: so many suspensions at least, over all programs, or nothing was tested. PROGRAM is one of tests/, or examples/NAME.
 """
@@ -67,7 +67,7 @@ def main():
     build = Build(sys.argv[1])
     options = dict(word.split("=") for word in sys.argv[2:] if "=" in word)
     programs = [word for word in sys.argv[2:] if "=" not in word]
-    memory = {"SOFTGPU_MEMORY": options["memory"]} if "memory" in options else {}
+    memory = {"SOFTGPU_" + name.upper(): options[name] for name in ("memory", "devices") if name in options}
     good, suspensions, least, rounds = True, 0, int(options.get("times", 10)), 0
     with Server(build, environment=dict(memory, REMOTE_GPU_LOG="info")) as server:
         while good and rounds < ROUNDS and (rounds == 0 or suspensions < least):  # a slow machine gets in fewer at once

@@ -13,9 +13,11 @@ import threading
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, "..", "..", "..", "scripts"), os.path.join(HERE, "..", "peers")]
+sys.path[:0] = [os.path.join(HERE, "..", "..", "..", "scripts"), os.path.join(HERE, "..", "peers"),
+                os.path.join(HERE, "..", "..", "fidelity")]
 
 from peers_test import Relay  # noqa: E402
+from suspended import Disturber  # noqa: E402
 from trial import Build, Server, run_program, stop_with_servers, wait_until  # noqa: E402
 
 DEVICES = {"SOFTGPU_DEVICES": "4"}
@@ -81,6 +83,18 @@ class Ranks(unittest.TestCase):
         for tcp in (True, False):
             (server,) = self.servers(1, tcp)
             self.check(Job(self.stack).run([server.address] * 4), self.direct(4))
+
+    def test_suspended(self):
+        """Ranks whose sessions are suspended and come back at any moment get the same."""
+        one, other = self.servers(2, environment={"REMOTE_GPU_LOG": "info"})
+        lines, times = self.direct(4), 0
+        for _ in range(10):
+            with Disturber(one, 1), Disturber(other, 2):
+                self.check(Job(self.stack).run([one.address, one.address, other.address, other.address]), lines)
+            times = sum(server.log().count(": is back after") for server in (one, other))
+            if times > 4:
+                break
+        self.assertGreater(times, 4, one.log() + other.log())
 
     def test_two_servers(self):
         one, other = (server.address for server in self.servers(2))

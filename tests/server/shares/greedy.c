@@ -8,11 +8,9 @@
  * "collectives" move data between two devices that are full, and look whether there is more afterwards. Ends with status 0 if nothing was
  * gained, and says what it had. `hold BYTES` takes so much and waits for the end of its input.
  */
-#include "common/cuda/nccl.h"
-#include "generated/proto/nccl.h"
+#include "tests/fidelity/nccl.h"
 
 #include <cuda.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -556,24 +554,18 @@ static bool try_staging(void)
 
 static bool try_collectives(void)
 {
-    void *library = dlopen("libnccl.so.2", RTLD_NOW);
-    static struct {
-#define MEMBER(name) __typeof__(name) *name;
-        RG_NCCL_FUNCTIONS(MEMBER)
-    } nccl;
-#define FIND(name) nccl.name = library ? (__typeof__(name) *)dlsym(library, #name) : NULL;
-    RG_NCCL_FUNCTIONS(FIND)
     ncclComm_t comms[2];
     unsigned char byte = 0;
-    if (!nccl.ncclCommInitAll)
-        exit(2);
+    bool good = true;
+    load_nccl();
     fill_two();
-    bool good = nccl.ncclCommInitAll(comms, 2, NULL) == ncclSuccess && nccl.ncclGroupStart() == ncclSuccess;
-    for (int d = 0; good && d < 2; d++) {
+    NCCL(ncclCommInitAll(comms, 2, NULL));
+    NCCL(ncclGroupStart());
+    for (int d = 0; d < 2; d++) {
         void *memory = (void *)(uintptr_t)of_device[d][0];
-        good = nccl.ncclAllReduce(memory, memory, PIECE, ncclUint8, ncclSum, comms[d], NULL) == ncclSuccess;
+        NCCL(ncclAllReduce(memory, memory, PIECE, ncclUint8, ncclSum, comms[d], NULL));
     }
-    good = good && nccl.ncclGroupEnd() == ncclSuccess;
+    NCCL(ncclGroupEnd());
     for (int d = 0; d < 2; d++) {
         CHECK(cuCtxSetCurrent(contexts[d]));
         CHECK(cuCtxSynchronize());
