@@ -55,8 +55,9 @@ void sg_clique_told_failure(struct sg_clique *clique, int error, const void *tex
     char why[SG_NCCL_WHY] = "";
     memcpy(why, text, size < sizeof why ? size : sizeof why - 1);
     rg_printable_clean(why);
-    sg_clique_fail_locked(clique, error > 0 && error < ncclInProgress ? (ncclResult_t)error : ncclRemoteError,
-                          "%s", why);
+    /* an error of CUDA's would say that this process's streams have stopped */
+    const bool known = error > ncclUnhandledCudaError && error < ncclInProgress;
+    sg_clique_fail_locked(clique, known ? (ncclResult_t)error : ncclRemoteError, "%s", why);
 }
 
 ncclResult_t sg_clique_failed(struct sg_clique *clique)

@@ -186,11 +186,23 @@ static void nobody_enters_a_split_for_others(void)
     end(peer, NULL);
 }
 
+/* --- whose device has failed --------------------------------------------------------------------------------- */
+
+/* Else what the rank has would not be freed, as steps of its streams might still need it. */
+static void an_error_of_cuda_elsewhere_is_none_here(void)
+{
+    struct sg_peer *peer = begin();
+    CHECK(say(peer, (struct sg_wire){.type = SG_WIRE_FAIL, .rank = ncclUnhandledCudaError}, "gone", 5, 0));
+    CHECK(sg_clique_state(comm) == ncclRemoteError);
+    end(peer, NULL);
+}
+
 int main(void)
 {
     rg_nccl_extension.use(&network);
     rg_log_set_level(RG_LOG_ERROR);
     data_that_is_received_keeps_its_operation();
     nobody_enters_a_split_for_others();
+    an_error_of_cuda_elsewhere_is_none_here();
     return 0;
 }
