@@ -179,7 +179,7 @@
     const drain = byId("drain"), names = {operator: "operator", own: "sees what is theirs", public: "sees what everybody on this machine may"};
     byId("reader-name").textContent = (reader.name || "Nobody is logged in") + ": " + names[reader.sees];
     byId("logout").hidden = !reader.by_cookie;
-    byId("how").hidden = reader.sees === "operator";
+    byId("how").parentElement.hidden = reader.sees === "operator";
     drain.hidden = reader.sees !== "operator";
     drain.textContent = server.draining ? "Take new sessions again" : "Drain";
     drain.onclick = () => server.draining ? perform("server/undrain", "The server")
@@ -199,7 +199,9 @@
         ["Share", shareOf(session)],
         ["Round trip", session.round_trip_seconds === null ? "" : (1000 * session.round_trip_seconds).toFixed(2) + " ms"],
         ["Since", since(session.since)]];
-      row.append(...cells.map(([name, text]) => element("td", text, {"data-label": name})), actionsOf(session));
+      const made = cells.map(([name, text]) => element("td", text, {"data-label": name}));
+      made.splice(4, 0, actionsOf(session));
+      row.append(...made);
       return row;
     }));
   };
@@ -222,7 +224,7 @@
         element("p", member.address || "", {class: "label"}));
       for (const gpu of member.gpus)
         card.append(element("p", "GPU " + gpu.index + ": " + gpu.name + ", " + gpu.granted.length + " granted"),
-          bar("Granted memory", gpu.memory - gpu.free, 0, gpu.memory), ...(gpu.history ? hour(gpu.history) : []));
+          bar("Granted memory", gpu.memory - gpu.free, 0, gpu.memory));
       return card;
     }));
     byId("pool-status").append(" · " + pool.members.length + " servers · " + pool.waiting + " requests wait");

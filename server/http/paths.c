@@ -2,7 +2,6 @@
 #include "server/http/paths.h"
 
 #include "common/base/cleanup.h"
-#include "common/base/parse.h"
 #include "server/http/json.h"
 #include "server/http/metrics.h"
 #include "server/http/page.h"
@@ -322,6 +321,8 @@ static void answer_undrain(const struct rg_paths_source *source, const struct rg
     act(source, request, RG_PAGE_UNDRAIN, 0, answer);
 }
 
+enum { DIGITS_MAX = 18 };
+
 /* SESSIONS id "/suspend", "/resume" or "/end". False: it is none of these. */
 static bool read_action(const char *url, enum rg_page_action *action, uint64_t *session)
 {
@@ -329,18 +330,13 @@ static bool read_action(const char *url, enum rg_page_action *action, uint64_t *
         const char *name;
         enum rg_page_action action;
     } actions[] = {{"/suspend", RG_PAGE_SUSPEND}, {"/resume", RG_PAGE_RESUME}, {"/end", RG_PAGE_END}};
-    char id[24] = "";
-    int64_t number;
     if (strncmp(url, SESSIONS, strlen(SESSIONS)) != 0)
         return false;
     url += strlen(SESSIONS);
     const size_t size = strcspn(url, "/");
-    if (size == 0 || size >= sizeof id || strspn(url, "0123456789") != size)
+    if (size == 0 || strspn(url, "0123456789") != size)
         return false;
-    memcpy(id, url, size);
-    if (rg_parse_integer(id, 0, INT64_MAX, &number, NULL, 0) != RG_OK)
-        number = 0; /* a number that no session has */
-    *session = (uint64_t)number;
+    *session = size <= DIGITS_MAX ? strtoull(url, NULL, 10) : 0; /* which no session has */
     for (size_t i = 0; i < sizeof actions / sizeof *actions; i++)
         if (strcmp(url + size, actions[i].name) == 0) {
             *action = actions[i].action;

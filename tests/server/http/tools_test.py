@@ -114,28 +114,43 @@ class Schemathesis(Case):
         tool = os.path.join(environment, "bin", "schemathesis")
         if not os.path.exists(tool):
             made = subprocess.run([sys.executable, "-m", "venv", environment]).returncode == 0 and subprocess.run(
-                [os.path.join(environment, "bin", "pip"), "install", "-q", "schemathesis==3.39.16"]).returncode == 0
+                [os.path.join(environment, "bin", "pip"), "install", "-q", "schemathesis==3.39.16", "hypothesis==6.122.3"]).returncode == 0
             if not made:
                 raise unittest.SkipTest("schemathesis is not here and cannot be installed: pip install schemathesis")
-        server = self.server()
-        program = self.program(server, MIB, "--project", "<p>")
-        done = subprocess.run([tool, "run", "--checks", "all", "--hypothesis-max-examples", "50",
-                               "http://127.0.0.1:%d/api/v1/openapi.json" % server.port],
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=SHOTS)
-        self.assertEqual(done.returncode, 0, done.stdout)
-        self.end(program)
+        with tempfile.TemporaryDirectory(prefix="remote-gpu-state-") as state:
+            server = self.server("--http", "127.0.0.1:0", "--state-dir", state)
+            program = self.program(server, MIB, "--project", "<p>")
+            for who, headers in (("nobody", ()), ("an operator", self.log_in(server, state))):
+                # an operator's cookie is of no scheme that could be left out: it is sent with everything
+                checks = ["all"] if not headers else ["not_a_server_error", "status_code_conformance", "content_type_conformance",
+                                                      "response_schema_conformance"]
+                done = subprocess.run([tool, "run", *[word for check in checks for word in ("--checks", check)],
+                                       "--hypothesis-max-examples", "50", *headers,
+                                       "http://127.0.0.1:%d/api/v1/openapi.json" % server.port],
+                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=SHOTS)
+                self.assertEqual(done.returncode, 0, who + "\n" + done.stdout)
+            program.kill()  # the operator may have ended it
+
+    @staticmethod
+    def log_in(server, state):
+        """What a browser would send, as options of schemathesis."""
+        link = subprocess.run([http_test.DAEMON, "page", "--state-dir", state], stdout=subprocess.PIPE, text=True, check=True).stdout
+        request = urllib.request.Request("http://127.0.0.1:%d/api/v1/login" % server.port, headers={"X-Remote-Gpu": "1"},
+                                         data=json.dumps({"token": link.strip()[-64:]}).encode())
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return ("-H", "Cookie: " + answer.headers["Set-Cookie"].split(";")[0], "-H", "X-Remote-Gpu: " + json.load(answer)["guard"])
 
 
 class Page(Case):
-    def look(self, server, name, size="1100,900", *options):
-        """What the page is once its script has run, as text; and a screenshot."""
+    def look(self, server, name, size="1100,900", *options, link=None):
+        """What the page is once its script has run, as text; and a screenshot. `link`: makes what is opened, each time."""
         common = [need("chromium", "chromium"), "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
                   "--virtual-time-budget=6000", "--window-size=" + size, "--user-data-dir=" + self.profile, *options]
-        url = "http://127.0.0.1:%d/" % server.port
+        address = link or (lambda: "http://127.0.0.1:%d/" % server.port)
         shot = os.path.join(SHOTS, name + ".png")
-        subprocess.run([*common, "--screenshot=" + shot, url], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120)
+        subprocess.run([*common, "--screenshot=" + shot, address()], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120)
         self.assertGreater(os.path.getsize(shot), 10000)
-        return subprocess.run([*common, "--dump-dom", url], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        return subprocess.run([*common, "--dump-dom", address()], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                               timeout=120).stdout
 
     def setUp(self):
@@ -162,6 +177,18 @@ class Page(Case):
         finally:
             server.process.send_signal(signal.SIGCONT)
         self.end(program)
+
+    def test_an_operator(self):
+        """By the link of a command: buttons that everybody else has not, with words for those who do not see them."""
+        with tempfile.TemporaryDirectory(prefix="remote-gpu-state-") as state:
+            server = self.server("--http", "127.0.0.1:0", "--state-dir", state)
+            program = self.program(server, 64 * MIB, "-m", "1G", "--project", "vision")
+            self.assertNotIn("End session", self.look(server, "nobody"))
+            seen = self.look(server, "operator", link=lambda: subprocess.run(
+                [http_test.DAEMON, "page", "--state-dir", state], stdout=subprocess.PIPE, text=True, check=True).stdout.strip())
+            for text in ('aria-label="Suspend session 1"', 'aria-label="End session 1"', ">Drain</button>", "operator", "Log out"):
+                self.assertIn(text, seen)
+            self.end(program)
 
 
 if __name__ == "__main__":

@@ -7,15 +7,18 @@ import tempfile
 import urllib.error
 import urllib.request
 
-from pool_case import Etcd, PoolCase, end, main, run, wait_until, COMMAND
+from pool_case import Etcd, PoolCase, end, main, run, wait_until, COMMAND, DAEMON
 
 
 class Page(PoolCase):
+    @staticmethod
+    def port_of(server):
+        return int(re.search(r"http://127\.0\.0\.1:(\d+)/", server.log())[1])
+
     def get(self, server, path):
         """Status and text."""
-        port = re.search(r"http://127\.0\.0\.1:(\d+)/", server.log())[1]
         try:
-            with urllib.request.urlopen("http://127.0.0.1:%s%s" % (port, path), timeout=60) as answer:
+            with urllib.request.urlopen("http://127.0.0.1:%d%s" % (self.port_of(server), path), timeout=60) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -53,6 +56,29 @@ class Page(PoolCase):
         self.assertRegex(self.get(a, "/metrics")[1], r'rgpu_pool_longest_wait_seconds\{pool="lab"\} [0-9.]+')
         end(b.process)
         wait_until(lambda: len(self.members(a)) == 1, "the dead one is gone")
+
+    def log_in(self, server):
+        """The cookie of the server's operator."""
+        link = run(DAEMON, "page", "--state-dir", server.state).out.strip()
+        request = urllib.request.Request(link.split("#")[0] + "api/v1/login", data=json.dumps({"token": link[-64:]}).encode(),
+                                         headers={"X-Remote-Gpu": "1"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.headers["Set-Cookie"].split(";")[0]
+
+    def test_an_operator_sees_who_waits(self):
+        etcd = self.keep(Etcd())
+        server = self.server(etcd.urls, "--http", "127.0.0.1:0", gpus=1)
+        outcome = run(COMMAND, "request", "--json", "-s", server.address, "-n", "1")
+        self.assertEqual(outcome.status, 0, outcome)
+        lease = json.loads(outcome.out)["lease"]
+        self.running(server, "-n", "1", "--wait-for").wait_for("in the queue")
+        self.assertEqual(json.loads(self.get(server, "/api/v1/pool")[1])["requests"], [])
+        self.assertNotIn(lease, self.get(server, "/api/v1/pool")[1])
+        request = urllib.request.Request("http://127.0.0.1:%d/api/v1/pool" % self.port_of(server), headers={"Cookie": self.log_in(server)})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            pool = json.load(answer)
+        self.assertEqual([(one["place"], one["gpus"]) for one in pool["requests"]], [(1, 1)])
+        self.assertIn(lease, json.dumps(pool["members"]))
 
     def index_of(self, server, lease):
         """Which GPU a lease has, as its owner sees it."""
