@@ -82,6 +82,7 @@ struct sg_clique {
     struct sg_exchange *exchanges, *spare;
     struct sg_come *comes; /* of operations that no member has called yet */
     int n_comes;
+    size_t come_bytes; /* of data of these */
     struct sg_split *splits;
     int n_splits;
     ncclResult_t error; /* ncclSuccess: it has not failed */

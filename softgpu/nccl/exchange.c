@@ -5,9 +5,13 @@
 #include "softgpu/nccl/driver.h"
 #include "softgpu/nccl/far.h"
 
+#include <limits.h>
+#include <linux/futex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define RELEASED 0x7fffffffu /* of a word: more than any number of ranks */
 #define ALIGNED  64u
@@ -47,6 +51,12 @@ static uint32_t *word(const struct sg_exchange *exchange, int which)
     return (uint32_t *)(void *)(exchange->memory + (size_t)which * ALIGNED);
 }
 
+/* A stream of the software device that waits for the word looks at it at once, instead of a while later. */
+static void wake(uint32_t *changed)
+{
+    (void)syscall(SYS_futex, changed, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
 bool sg_exchange_reduces(enum sg_nccl_kind kind)
 {
     return kind == SG_NCCL_ALL_REDUCE || kind == SG_NCCL_REDUCE || kind == SG_NCCL_REDUCE_SCATTER;
@@ -55,6 +65,17 @@ bool sg_exchange_reduces(enum sg_nccl_kind kind)
 static bool is_message(enum sg_nccl_kind kind)
 {
     return kind == SG_NCCL_SEND || kind == SG_NCCL_RECEIVE;
+}
+
+static bool is_of_all(enum sg_nccl_kind kind)
+{
+    return kind == SG_NCCL_ALL_REDUCE || kind == SG_NCCL_ALL_GATHER || kind == SG_NCCL_REDUCE_SCATTER;
+}
+
+/* Only where each rank needs something of all others, so that nobody can be ahead by more than a group. */
+bool sg_exchange_is_small(const struct sg_exchange *exchange)
+{
+    return is_of_all(exchange->kind) && sg_exchange_given_bytes(exchange) <= SG_NCCL_SMALL;
 }
 
 /* --- sizes ---------------------------------------------------------------------------------------------- */
@@ -101,6 +122,12 @@ void sg_exchange_block(const struct sg_exchange *exchange, int rank, size_t *fir
         *count = exchange->count / n + (r < exchange->count % n);
         *first = exchange->count / n * r + (r < exchange->count % n ? r : exchange->count % n);
     }
+}
+
+/* How many reductions there are here to be counted: of a small one each process makes all that it needs. */
+static int n_reducers(const struct sg_exchange *exchange)
+{
+    return sg_exchange_is_small(exchange) ? exchange->clique->here : exchange->clique->n;
 }
 
 /* --- memory --------------------------------------------------------------------------------------------- */
@@ -205,6 +232,21 @@ static void reduce_block(const struct sg_exchange *exchange, int rank)
     sg_reduce(&reduction, exchange->reduced + first * width, inputs, scalars, count);
 }
 
+/* The member's block; of a small sum of all also those of far ranks, of which each member takes its turn. */
+static void reduce_blocks(const struct sg_exchange *exchange, int rank)
+{
+    const struct sg_clique *clique = exchange->clique;
+    int member = 0, far = 0;
+    reduce_block(exchange, rank);
+    if (exchange->kind != SG_NCCL_ALL_REDUCE || !sg_exchange_is_small(exchange))
+        return;
+    for (int other = 0; other < rank; other++)
+        member += clique->at[other] < 0;
+    for (int other = 0; other < clique->n; other++)
+        if (clique->at[other] >= 0 && far++ % clique->here == member)
+            reduce_block(exchange, other);
+}
+
 void sg_exchange_arrives(struct sg_exchange *exchange, int rank)
 {
     if (exchange->arrived[rank])
@@ -219,8 +261,10 @@ void sg_exchange_arrives(struct sg_exchange *exchange, int rank)
 
 void sg_exchange_count(struct sg_exchange *exchange, enum sg_phase phase)
 {
-    if (exchange->clique->error == ncclSuccess)
-        __atomic_add_fetch(word(exchange, phase), 1, __ATOMIC_RELEASE);
+    if (exchange->clique->error != ncclSuccess)
+        return;
+    __atomic_add_fetch(word(exchange, phase), 1, __ATOMIC_RELEASE);
+    wake(word(exchange, phase));
 }
 
 static void CUDA_CB run_step(void *argument)
@@ -230,11 +274,13 @@ static void CUDA_CB run_step(void *argument)
     struct sg_clique *clique = exchange->clique;
     free(argument);
     if (step.action == REDUCE && sg_clique_failed(clique) == ncclSuccess)
-        reduce_block(exchange, step.rank);
+        reduce_blocks(exchange, step.rank);
+    struct sg_peer *told[SG_NCCL_RANKS_MAX];
+    int n_told = 0;
     pthread_mutex_lock(&clique->lock);
     if (step.action == COME || step.action == ARRIVE) {
         sg_exchange_arrives(exchange, step.rank);
-        sg_far_tell_come(exchange, step.rank);
+        n_told = sg_far_tell_come(exchange, step.rank, told);
     }
     if (step.action == ARRIVE) {
         exchange->given |= UINT64_C(1) << step.rank;
@@ -250,13 +296,17 @@ static void CUDA_CB run_step(void *argument)
     step.comm->pending--;
     pthread_cond_broadcast(&clique->changed);
     pthread_mutex_unlock(&clique->lock);
+    for (int i = 0; i < n_told; i++)
+        sg_peer_push(told[i]);
 }
 
 void sg_exchange_release(struct sg_clique *clique)
 {
     for (struct sg_exchange *exchange = clique->exchanges; exchange; exchange = exchange->next) {
-        __atomic_store_n(word(exchange, 0), RELEASED, __ATOMIC_RELEASE);
-        __atomic_store_n(word(exchange, 1), RELEASED, __ATOMIC_RELEASE);
+        for (int which = 0; which < 2; which++) {
+            __atomic_store_n(word(exchange, which), RELEASED, __ATOMIC_RELEASE);
+            wake(word(exchange, which));
+        }
     }
 }
 
@@ -267,9 +317,9 @@ static int describe(const struct sg_exchange *exchange, char *text, size_t size)
     return exchange->source >= 0
                ? snprintf(text, size, "message %llu from rank %d to rank %d (%zu elements of type %d)",
                           (unsigned long long)exchange->number, exchange->source, exchange->peer,
-                          exchange->count, exchange->type)
+                          exchange->whole, exchange->type)
                : snprintf(text, size, "%s, collective %llu (%zu elements of type %d)",
-                          kind_names[exchange->kind], (unsigned long long)exchange->number, exchange->count,
+                          kind_names[exchange->kind], (unsigned long long)exchange->number, exchange->whole,
                           exchange->type);
 }
 
@@ -337,6 +387,7 @@ static struct sg_exchange *find(struct sg_clique *clique, const struct sg_nccl_c
     *exchange = (struct sg_exchange){.clique = clique,
                                      .kind = call->kind,
                                      .count = call->count,
+                                     .whole = call->whole,
                                      .type = call->type,
                                      .op = class_of(call->op),
                                      .peer = peer,
@@ -358,13 +409,13 @@ static struct sg_exchange *find(struct sg_clique *clique, const struct sg_nccl_c
 
 static bool agrees(const struct sg_exchange *exchange, const struct sg_nccl_call *call)
 {
-    if (exchange->count != call->count || exchange->type != call->type)
+    if (exchange->whole != call->whole || exchange->count != call->count || exchange->type != call->type)
         return false;
     return is_message(call->kind) || (exchange->kind == call->kind && exchange->op == class_of(call->op) &&
                                       exchange->peer == call->peer);
 }
 
-void sg_exchange_disagree(const struct sg_exchange *exchange, int rank, int kind, size_t count, int type,
+void sg_exchange_disagree(const struct sg_exchange *exchange, int rank, int kind, size_t whole, int type,
                           int op, int peer)
 {
     char text[200];
@@ -373,7 +424,7 @@ void sg_exchange_disagree(const struct sg_exchange *exchange, int rank, int kind
         exchange->clique, ncclRemoteError,
         "rank %d called %s (%zu elements of type %d, operator %d, root or peer %d) where rank %d had "
         "called %s (operator %d, root or peer %d): all ranks must call the same",
-        rank, kind_names[kind], count, type, op, peer, exchange->first, text, exchange->op, exchange->peer);
+        rank, kind_names[kind], whole, type, op, peer, exchange->first, text, exchange->op, exchange->peer);
 }
 
 static void counted(const struct sg_nccl_call *call)
@@ -394,9 +445,9 @@ static ncclResult_t take_part(struct sg_enqueued *enqueued)
     struct sg_exchange *exchange = find(clique, call);
     if (!exchange)
         return sg_nccl_fail(ncclSystemError, "%s: there is no memory for %zu elements of each of %d ranks",
-                            kind_names[call->kind], call->count, clique->n);
+                            kind_names[call->kind], call->whole, clique->n);
     if (!agrees(exchange, call))
-        sg_exchange_disagree(exchange, call->comm->rank, call->kind, call->count, call->type, call->op,
+        sg_exchange_disagree(exchange, call->comm->rank, call->kind, call->whole, call->type, call->op,
                              call->peer);
     if (clique->error != ncclSuccess) /* by that, or by a far rank that called something else */
         return ncclInvalidUsage;
@@ -427,13 +478,49 @@ static CUresult put_step(const struct sg_enqueued *enqueued, enum action action)
     return result;
 }
 
-static CUresult put_wait(const struct sg_enqueued *enqueued, int which)
+static CUresult put_wait(const struct sg_enqueued *enqueued, enum sg_phase which)
 {
     const struct sg_exchange *exchange = enqueued->exchange;
-    const int until = n_givers(exchange);
+    const int until = which == SG_REDUCED ? n_reducers(exchange) : n_givers(exchange);
     return sg_nccl_driver()->p_cuStreamWaitValue32(enqueued->call.stream,
                                                    (CUdeviceptr)(uintptr_t)word(exchange, which),
                                                    (cuuint32_t)until, CU_STREAM_WAIT_VALUE_GEQ);
+}
+
+/*
+ * How a call's buffer of all ranks' blocks is cut where only a part of each block is meant: `n` pieces of `size` bytes, `step` bytes from
+ * one to the next. A buffer without blocks, or all of one, is one piece.
+ */
+struct pieces {
+    size_t n, size, step;
+};
+
+static struct pieces pieces_of(const struct sg_nccl_call *call, bool blocks)
+{
+    const size_t width = rg_nccl_type_size(call->type), n = blocks ? (size_t)call->comm->clique->n : 1;
+    if (call->count == call->whole)
+        return (struct pieces){1, n * call->count * width, 0};
+    return (struct pieces){n, call->count * width, call->whole * width};
+}
+
+static CUresult copy_given(const struct sg_nccl_call *call, unsigned char *place)
+{
+    const struct pieces pieces = pieces_of(call, call->kind == SG_NCCL_REDUCE_SCATTER);
+    CUresult result = CUDA_SUCCESS;
+    for (size_t i = 0; i < pieces.n && result == CUDA_SUCCESS; i++)
+        result = sg_nccl_driver()->p_cuMemcpyDtoHAsync(place + i * pieces.size, call->send + i * pieces.step,
+                                                       pieces.size, call->stream);
+    return result;
+}
+
+static CUresult copy_taken(const struct sg_nccl_call *call, const unsigned char *from)
+{
+    const struct pieces pieces = pieces_of(call, call->kind == SG_NCCL_ALL_GATHER);
+    CUresult result = CUDA_SUCCESS;
+    for (size_t i = 0; i < pieces.n && result == CUDA_SUCCESS; i++)
+        result = sg_nccl_driver()->p_cuMemcpyHtoDAsync(call->receive + i * pieces.step,
+                                                       from + i * pieces.size, pieces.size, call->stream);
+    return result;
 }
 
 static CUresult give(const struct sg_enqueued *enqueued)
@@ -452,8 +539,7 @@ static CUresult give(const struct sg_enqueued *enqueued)
         result = driver->p_cuMemcpyDtoHAsync(scalar, call->operator.device, rg_nccl_type_size(call->type),
                                              call->stream);
     if (result == CUDA_SUCCESS)
-        result = driver->p_cuMemcpyDtoHAsync(sg_exchange_place(exchange, rank), call->send,
-                                             sg_exchange_given_bytes(exchange), call->stream);
+        result = copy_given(call, sg_exchange_place(exchange, rank));
     return result == CUDA_SUCCESS ? put_step(enqueued, ARRIVE) : result;
 }
 
@@ -463,51 +549,43 @@ static CUresult reduce(const struct sg_enqueued *enqueued)
     const int rank = enqueued->call.comm->rank;
     if (!sg_exchange_reduces(exchange->kind) || (exchange->kind == SG_NCCL_REDUCE && rank != exchange->peer))
         return CUDA_SUCCESS;
-    const CUresult result = put_wait(enqueued, 0);
+    const CUresult result = put_wait(enqueued, SG_GIVEN);
     return result == CUDA_SUCCESS ? put_step(enqueued, REDUCE) : result;
 }
 
-/* What the rank takes when all are there; 0: nothing. */
-static size_t taken(const struct sg_enqueued *enqueued, const unsigned char **from)
+/* Where what the rank takes is when all are there; NULL: it takes nothing. */
+static const unsigned char *taken(const struct sg_enqueued *enqueued)
 {
     const struct sg_exchange *exchange = enqueued->exchange;
     const int rank = enqueued->call.comm->rank;
-    const size_t bytes = exchange->count * rg_nccl_type_size(exchange->type);
     switch (enqueued->call.kind) {
     case SG_NCCL_ALL_REDUCE:
-        *from = exchange->reduced;
-        return bytes;
+        return exchange->reduced;
     case SG_NCCL_REDUCE:
-        *from = exchange->reduced;
-        return rank == exchange->peer ? bytes : 0;
+        return rank == exchange->peer ? exchange->reduced : NULL;
     case SG_NCCL_REDUCE_SCATTER:
-        *from = exchange->reduced + (size_t)rank * bytes;
-        return bytes;
+        return exchange->reduced + (size_t)rank * exchange->count * rg_nccl_type_size(exchange->type);
     case SG_NCCL_ALL_GATHER:
-        *from = exchange->places;
-        return bytes * (size_t)exchange->clique->n;
     case SG_NCCL_BROADCAST:
     case SG_NCCL_RECEIVE:
-        *from = exchange->places;
-        return bytes;
+        return exchange->places;
     case SG_NCCL_SEND:
         break;
     }
-    return 0;
+    return NULL;
 }
 
 static CUresult take(const struct sg_enqueued *enqueued)
 {
     const struct sg_nccl_call *call = &enqueued->call;
-    const unsigned char *from;
-    const size_t bytes = taken(enqueued, &from);
+    const unsigned char *from = taken(enqueued);
     CUresult result = CUDA_SUCCESS;
-    if (bytes && (!sg_exchange_reduces(call->kind) || call->kind == SG_NCCL_ALL_REDUCE))
-        result = put_wait(enqueued, call->kind == SG_NCCL_ALL_REDUCE);
+    if (from && (!sg_exchange_reduces(call->kind) || call->kind == SG_NCCL_ALL_REDUCE))
+        result = put_wait(enqueued, call->kind == SG_NCCL_ALL_REDUCE ? SG_REDUCED : SG_GIVEN);
     /* The root of a broadcast in place has it already. */
-    if (result == CUDA_SUCCESS && bytes &&
+    if (result == CUDA_SUCCESS && from &&
         !(call->kind == SG_NCCL_BROADCAST && call->send == call->receive && call->comm->rank == call->peer))
-        result = sg_nccl_driver()->p_cuMemcpyHtoDAsync(call->receive, from, bytes, call->stream);
+        result = copy_taken(call, from);
     return result == CUDA_SUCCESS ? put_step(enqueued, DEPART) : result;
 }
 

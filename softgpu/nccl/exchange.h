@@ -7,6 +7,8 @@
  * order b+1, b+2, …, b of the ranks as a ring would, and a second word counts who has. Nothing waits on the host, so one thread may call
  * for all ranks. A send is complete when its data is in the memory.
  *
+ * A large call is several operations, one for each part of the buffers (group.c), so that copies, links and reductions are at work at once.
+ *
  * Of ranks in other processes (far.h) the data comes by links into their places here, as far as members reduce it or take it; the words
  * count it as that of members.
  *
@@ -33,7 +35,7 @@ struct sg_exchange {
     struct sg_clique *clique;
     /* what the first rank called; the others must call the same */
     enum sg_nccl_kind kind;
-    size_t count;
+    size_t count, whole; /* elements of the part, and of the call */
     ncclDataType_t type;
     int op,
         peer; /* op: SG_NCCL_PRE_MUL_SUM for all that are made; peer: the root, or who receives the message */
@@ -65,7 +67,8 @@ struct sg_nccl_call {
     enum sg_nccl_kind kind;
     ncclComm_t comm;
     CUdeviceptr send, receive;
-    size_t count; /* as the caller says it, not 0 */
+    size_t count; /* elements of this part, not 0; send and receive are where it begins */
+    size_t whole; /* as the caller says it */
     ncclDataType_t type;
     int op;   /* an operator's number for those that are made */
     int peer; /* the root, or the other end */
@@ -89,6 +92,8 @@ ncclResult_t sg_exchange_enqueue(struct sg_enqueued *enqueued, int pass);
 /* --- for far.c: with the clique's lock held --- */
 
 bool sg_exchange_reduces(enum sg_nccl_kind kind);
+/** Whether far ranks are told what a rank gives when they are told that it is there (far.h). */
+bool sg_exchange_is_small(const struct sg_exchange *exchange);
 /** Whether a rank gives anything; and how many bytes. */
 bool sg_exchange_gives(const struct sg_exchange *exchange, int rank);
 size_t sg_exchange_given_bytes(const struct sg_exchange *exchange);
@@ -105,7 +110,7 @@ void sg_exchange_finish(struct sg_exchange *exchange);
 /** The operation of these numbers, or NULL. */
 struct sg_exchange *sg_exchange_find(const struct sg_clique *clique, int source, int peer, uint64_t number);
 /** Fails the clique, as a rank has called something else than the first one. */
-void sg_exchange_disagree(const struct sg_exchange *exchange, int rank, int kind, size_t count, int type,
+void sg_exchange_disagree(const struct sg_exchange *exchange, int rank, int kind, size_t whole, int type,
                           int op, int peer);
 
 /** The name of NCCL's function. */

@@ -6,8 +6,9 @@
 
 #include <stdlib.h>
 
-#define CHUNK     ((size_t)1 << 20) /* bytes of data in one message */
-#define COMES_MAX 65536             /* that others may have said before a member calls */
+#define CHUNK          ((size_t)1 << 20)  /* bytes of data in one message */
+#define COMES_MAX      65536              /* that others may have said before a member calls */
+#define COME_BYTES_MAX ((size_t)64 << 20) /* and the data with it */
 
 _Static_assert(CHUNK <= RG_BULK_MAX, "a chunk is the data of one message");
 _Static_assert(SG_NCCL_RANKS_MAX <= 64, "far processes are bits of a word");
@@ -17,6 +18,8 @@ struct sg_come {
     struct sg_come *next;
     int far;
     struct sg_wire wire;
+    size_t size;
+    unsigned char data[]; /* of a small operation */
 };
 
 /* What a member gives, or has reduced, on its way to another process. */
@@ -31,7 +34,14 @@ struct shipment {
 
 static bool is_scattered(const struct sg_exchange *exchange)
 {
-    return exchange->kind == SG_NCCL_ALL_REDUCE || exchange->kind == SG_NCCL_REDUCE_SCATTER;
+    return !sg_exchange_is_small(exchange) &&
+           (exchange->kind == SG_NCCL_ALL_REDUCE || exchange->kind == SG_NCCL_REDUCE_SCATTER);
+}
+
+/* Whether what is reduced goes to all. */
+static bool is_shared(const struct sg_exchange *exchange)
+{
+    return !sg_exchange_is_small(exchange) && exchange->kind == SG_NCCL_ALL_REDUCE;
 }
 
 /* How many parts of what a rank gives ranks of a process need: one block each where they reduce, else all at once. -1: this process. */
@@ -85,7 +95,8 @@ static struct sg_wire wire_of(const struct sg_exchange *exchange, enum sg_wire_t
                             .kind = (int)exchange->kind,
                             .dtype = (int)exchange->type,
                             .op = exchange->op,
-                            .count = exchange->count};
+                            .count = exchange->count,
+                            .whole = exchange->whole};
 }
 
 /* A part goes in messages, of which the last says so; also an empty one. */
@@ -164,8 +175,8 @@ static bool is_there(struct sg_clique *clique, int far)
 /* Whether a member sends what it gives, or has reduced, to that process at all. */
 static bool goes_to(const struct sg_exchange *exchange, enum sg_phase phase, int rank, int far)
 {
-    return exchange->clique->at[rank] < 0 &&
-           (phase == SG_REDUCED ? exchange->kind == SG_NCCL_ALL_REDUCE
+    return exchange->clique->at[rank] < 0 && !sg_exchange_is_small(exchange) &&
+           (phase == SG_REDUCED ? is_shared(exchange)
                                 : sg_exchange_gives(exchange, rank) && parts_for(exchange, far) > 0);
 }
 
@@ -184,62 +195,93 @@ void sg_far_send(struct sg_exchange *exchange)
     }
 }
 
-void sg_far_tell_come(const struct sg_exchange *exchange, int rank)
+int sg_far_tell_come(const struct sg_exchange *exchange, int rank, struct sg_peer *told[SG_NCCL_RANKS_MAX])
 {
     struct sg_clique *clique = exchange->clique;
-    const struct sg_wire wire = wire_of(exchange, SG_WIRE_COME, rank);
+    struct sg_wire wire = wire_of(exchange, SG_WIRE_COME, rank);
+    const bool small = sg_exchange_is_small(exchange);
+    int n = 0;
+    if (small)
+        memcpy(wire.scalar, exchange->scalars + (size_t)rank * 8, sizeof wire.scalar);
     for (int far = 0; far < clique->n_far && clique->error == ncclSuccess; far++)
         if (concerns(exchange, far) && is_there(clique, far))
-            sg_peer_tell(clique->far[far].peer, &wire, NULL, 0);
+            sg_peer_post(told[n++] = clique->far[far].peer, &wire,
+                         small ? sg_exchange_place(exchange, rank) : NULL,
+                         small ? sg_exchange_given_bytes(exchange) : 0);
+    return n;
 }
 
 /* --- what others say ------------------------------------------------------------------------------------ */
 
 static bool agrees(const struct sg_exchange *exchange, const struct sg_wire *wire)
 {
-    if (exchange->count != wire->count || (int)exchange->type != wire->dtype)
+    if (exchange->whole != wire->whole || exchange->count != wire->count ||
+        (int)exchange->type != wire->dtype)
         return false;
     return exchange->source >= 0 ||
            ((int)exchange->kind == wire->kind && exchange->op == wire->op && exchange->peer == wire->peer);
 }
 
-static void take_come(struct sg_exchange *exchange, int far, const struct sg_wire *wire)
+/* Of a small operation: what the rank gives. */
+static void take_given(struct sg_exchange *exchange, const struct sg_wire *wire, const void *data,
+                       size_t size)
+{
+    if (exchange->parts[wire->rank] != 1 || size != sg_exchange_given_bytes(exchange)) {
+        sg_clique_fail_locked(exchange->clique, ncclInternalError, "rank %d sends what it was not to send",
+                              wire->rank);
+        return;
+    }
+    memcpy(sg_exchange_place(exchange, wire->rank), data, size);
+    memcpy(exchange->scalars + (size_t)wire->rank * 8, wire->scalar, sizeof wire->scalar);
+    exchange->parts[wire->rank] = 0;
+    sg_exchange_count(exchange, SG_GIVEN);
+}
+
+static void take_come(struct sg_exchange *exchange, int far, const struct sg_wire *wire, const void *data,
+                      size_t size)
 {
     if (!agrees(exchange, wire)) {
-        sg_exchange_disagree(exchange, wire->rank, wire->kind, wire->count, wire->dtype, wire->op,
+        sg_exchange_disagree(exchange, wire->rank, wire->kind, wire->whole, wire->dtype, wire->op,
                              wire->peer);
         return;
     }
     sg_exchange_arrives(exchange, wire->rank);
+    if (sg_exchange_is_small(exchange))
+        take_given(exchange, wire, data, size);
     exchange->far_ready |= UINT64_C(1) << far;
     sg_far_send(exchange);
     sg_exchange_finish(exchange);
 }
 
-bool sg_far_comes(struct sg_clique *clique, struct sg_peer *peer, const struct sg_wire *wire)
+bool sg_far_comes(struct sg_clique *clique, struct sg_peer *peer, const struct sg_wire *wire,
+                  const void *data, size_t size)
 {
     const int far = sg_clique_far_of(clique, peer), n = clique->n;
     if (clique->error != ncclSuccess)
         return true;
     if (far < 0 || wire->rank < 0 || wire->rank >= n || clique->at[wire->rank] != far || wire->source < -1 ||
         wire->source >= n || wire->peer < 0 || wire->peer >= n || wire->kind < 0 ||
-        wire->kind > SG_NCCL_RECEIVE)
+        wire->kind > SG_NCCL_RECEIVE || size > SG_NCCL_SMALL)
         return false;
     struct sg_exchange *exchange = sg_exchange_find(clique, wire->source, wire->peer, wire->number);
     if (exchange) {
-        take_come(exchange, far, wire);
+        take_come(exchange, far, wire, data, size);
         return true;
     }
-    struct sg_come *come = clique->n_comes < COMES_MAX ? malloc(sizeof *come) : NULL;
+    struct sg_come *come = clique->n_comes < COMES_MAX && clique->come_bytes + size <= COME_BYTES_MAX
+                               ? malloc(sizeof *come + size)
+                               : NULL;
     if (!come) {
         sg_clique_fail_locked(clique, ncclSystemError,
                               "rank %d is too far ahead: it has called %d operations that others have not",
                               wire->rank, clique->n_comes);
         return true;
     }
-    *come = (struct sg_come){.next = clique->comes, .far = far, .wire = *wire};
+    *come = (struct sg_come){.next = clique->comes, .far = far, .wire = *wire, .size = size};
+    memcpy(come->data, data, size);
     clique->comes = come;
     clique->n_comes++;
+    clique->come_bytes += size;
     return true;
 }
 
@@ -255,7 +297,7 @@ void sg_far_begin(struct sg_exchange *exchange)
                     goes_to(exchange, SG_GIVEN, rank, far) + goes_to(exchange, SG_REDUCED, rank, far);
         } else {
             exchange->parts[rank] = sg_exchange_gives(exchange, rank) ? parts_for(exchange, -1) : 0;
-            exchange->parts[rank] += exchange->kind == SG_NCCL_ALL_REDUCE;
+            exchange->parts[rank] += is_shared(exchange);
         }
     }
     for (struct sg_come **at = &clique->comes; *at;) {
@@ -268,7 +310,8 @@ void sg_far_begin(struct sg_exchange *exchange)
         }
         *at = come->next;
         clique->n_comes--;
-        take_come(exchange, come->far, &wire);
+        clique->come_bytes -= come->size;
+        take_come(exchange, come->far, &wire, come->data, come->size);
         free(come);
     }
 }
@@ -291,7 +334,7 @@ static unsigned char *where(const struct sg_exchange *exchange, int far, const s
         size > all - wire->offset || exchange->parts[wire->rank] < 1)
         return NULL;
     if (wire->phase == SG_REDUCED)
-        return exchange->kind == SG_NCCL_ALL_REDUCE ? exchange->reduced + wire->offset : NULL;
+        return is_shared(exchange) ? exchange->reduced + wire->offset : NULL;
     return wire->phase == SG_GIVEN && sg_exchange_gives(exchange, wire->rank)
                ? sg_exchange_place(exchange, wire->rank) + wire->offset
                : NULL;
@@ -300,7 +343,7 @@ static unsigned char *where(const struct sg_exchange *exchange, int far, const s
 /* A part is all here. */
 static void take_part(struct sg_exchange *exchange, const struct sg_wire *wire)
 {
-    const int rank = wire->rank, reduced = exchange->kind == SG_NCCL_ALL_REDUCE; /* the last part, of these */
+    const int rank = wire->rank, reduced = is_shared(exchange); /* the last part, of these */
     exchange->parts[rank]--;
     if (wire->phase == SG_REDUCED) {
         sg_exchange_count(exchange, SG_REDUCED);

@@ -7,6 +7,9 @@
  * of a sum of S bytes over n processes each sends and receives 2 (n - 1) / n S bytes, as around a ring, in two steps
  * whatever n is; and the order of additions is the same wherever the ranks are.
  *
+ * Of a small operation that all need something of (sg_exchange_is_small) all that a rank gives goes with SG_WIRE_COME, and each process
+ * reduces all by itself: so a small sum takes the time of one message and not of three.
+ *
  * Nobody is sent data that it has no memory for, so readers never wait. Lock: the clique's.
  */
 #ifndef SG_NCCL_FAR_H
@@ -17,14 +20,15 @@
 
 /** An operation is new here: what others have said of it is taken. It may fail the clique. */
 void sg_far_begin(struct sg_exchange *exchange);
-/** A member is there. */
-void sg_far_tell_come(const struct sg_exchange *exchange, int rank);
+/** A member is there: those who are to hear of it, which are to be pushed (sg_peer_push) without the lock; how many. */
+int sg_far_tell_come(const struct sg_exchange *exchange, int rank, struct sg_peer *told[SG_NCCL_RANKS_MAX]);
 /** Queues what can be sent by now. */
 void sg_far_send(struct sg_exchange *exchange);
 /** Whether data is still to be sent or to come. */
 bool sg_far_is_waited_for(const struct sg_exchange *exchange);
 /** A rank of another process is there; with the list's lock, too. False: that cannot be. */
-bool sg_far_comes(struct sg_clique *clique, struct sg_peer *peer, const struct sg_wire *wire);
+bool sg_far_comes(struct sg_clique *clique, struct sg_peer *peer, const struct sg_wire *wire,
+                  const void *data, size_t size);
 /** Data comes; no lock is held. False: that cannot be, or the link is lost. */
 bool sg_far_data(struct sg_peer *peer, const struct sg_wire *wire, size_t size);
 /** Frees what was said of operations that nobody here called. */

@@ -11,6 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PART   ((size_t)2 << 20) /* bytes of a buffer that go at once */
+#define BEHIND 4                 /* parts that are reduced before the first is taken */
+
 /* A communicator that comes to be at the end of the group. */
 struct beginning {
     ncclComm_t *out, comm; /* of a split comm is the parent */
@@ -21,7 +24,7 @@ struct beginning {
 static __thread struct {
     unsigned depth;
     ncclResult_t failed;
-    struct sg_enqueued *calls;
+    struct sg_nccl_call *calls;
     size_t n_calls, calls_room;
     struct beginning *beginnings;
     size_t n_beginnings, beginnings_room;
@@ -94,16 +97,76 @@ ncclResult_t sg_group_split(ncclComm_t comm, int color, int key, ncclComm_t *out
 
 /* --- calls ---------------------------------------------------------------------------------------------- */
 
-static ncclResult_t run(struct sg_enqueued *calls, size_t n)
+/* Elements of a part of the call. */
+static size_t part_count(const struct sg_nccl_call *call)
 {
+    const bool blocks = call->kind == SG_NCCL_ALL_GATHER || call->kind == SG_NCCL_REDUCE_SCATTER;
+    const size_t width = rg_nccl_type_size(call->type) * (blocks ? (size_t)call->comm->clique->n : 1),
+                 count = PART / width;
+    return count ? count : 1;
+}
+
+/* The parts of a call behind each other; how many. `parts` NULL: counts them. */
+static size_t cut(const struct sg_nccl_call *call, struct sg_enqueued *parts)
+{
+    const size_t most = part_count(call), width = rg_nccl_type_size(call->type);
+    size_t n = 0;
+    for (size_t at = 0; at < call->whole; at += most, n++) {
+        if (!parts)
+            continue;
+        parts[n] = (struct sg_enqueued){.call = *call};
+        parts[n].call.count = call->whole - at < most ? call->whole - at : most;
+        parts[n].call.send = call->send ? call->send + at * width : 0;
+        parts[n].call.receive = call->receive ? call->receive + at * width : 0;
+    }
+    return n;
+}
+
+static ncclResult_t pass_over(struct sg_enqueued *parts, size_t n, int pass)
+{
+    ncclResult_t result = ncclSuccess;
+    for (size_t i = 0; i < n && result == ncclSuccess; i++)
+        result = sg_exchange_enqueue(&parts[i], pass);
+    return result;
+}
+
+/*
+ * The last two passes over the parts of a single call: what has been reduced is taken while later parts are on their way. Not so for
+ * several calls, whose order in a stream may be another one for each rank: a rank would wait in one for what another rank does behind
+ * another.
+ */
+static ncclResult_t reduce_and_take(struct sg_enqueued *parts, size_t n)
+{
+    ncclResult_t result = ncclSuccess;
+    for (size_t i = 0; i < n + BEHIND && result == ncclSuccess; i++) {
+        if (i < n)
+            result = sg_exchange_enqueue(&parts[i], 1);
+        if (i >= BEHIND && result == ncclSuccess)
+            result = sg_exchange_enqueue(&parts[i - BEHIND], 2);
+    }
+    return result;
+}
+
+static ncclResult_t run(const struct sg_nccl_call *calls, size_t n)
+{
+    size_t count = 0;
     sg_deadline_watch();
-    for (int pass = 0; pass < SG_NCCL_PASSES; pass++)
-        for (size_t i = 0; i < n; i++) {
-            const ncclResult_t result = sg_exchange_enqueue(&calls[i], pass);
-            if (result != ncclSuccess)
-                return result;
-        }
-    return ncclSuccess;
+    for (size_t i = 0; i < n; i++)
+        count += cut(&calls[i], NULL);
+    if (!count)
+        return ncclSuccess;
+    RG_CLEANUP_FREE struct sg_enqueued *parts = calloc(count, sizeof *parts);
+    if (!parts)
+        return sg_nccl_fail(ncclSystemError, "out of memory");
+    count = 0;
+    for (size_t i = 0; i < n; i++)
+        count += cut(&calls[i], parts + count);
+    ncclResult_t result = pass_over(parts, count, 0);
+    if (result == ncclSuccess && n == 1)
+        return reduce_and_take(parts, count);
+    for (int pass = 1; pass < SG_NCCL_PASSES && result == ncclSuccess; pass++)
+        result = pass_over(parts, count, pass);
+    return result;
 }
 
 static ncclResult_t check_operator(struct sg_nccl_call *call)
@@ -198,13 +261,13 @@ static ncclResult_t submit(struct sg_nccl_call call)
         result = check_capture(&call);
     if (result != ncclSuccess || !call.count)
         return sg_group_failed(result);
-    struct sg_enqueued enqueued = {.call = call};
+    call.whole = call.count;
     if (!group.depth)
-        return run(&enqueued, 1);
-    struct sg_enqueued *kept = more((void **)&group.calls, &group.n_calls, &group.calls_room, sizeof *kept);
+        return run(&call, 1);
+    struct sg_nccl_call *kept = more((void **)&group.calls, &group.n_calls, &group.calls_room, sizeof *kept);
     if (!kept)
         return sg_group_failed(sg_nccl_fail(ncclSystemError, "out of memory"));
-    *kept = enqueued;
+    *kept = call;
     return ncclSuccess;
 }
 
@@ -321,7 +384,7 @@ ncclResult_t sg_ncclGroupEnd(void)
         return ncclSuccess;
     /* Taken out of the thread's state before anything waits. */
     RG_CLEANUP_FREE struct beginning *beginnings = group.beginnings;
-    RG_CLEANUP_FREE struct sg_enqueued *calls = group.calls;
+    RG_CLEANUP_FREE struct sg_nccl_call *calls = group.calls;
     const size_t n_beginnings = group.n_beginnings, n_calls = group.n_calls;
     ncclResult_t result = group.failed;
     memset(&group, 0, sizeof group);

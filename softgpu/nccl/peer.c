@@ -22,7 +22,8 @@ struct sg_peer {
     pthread_mutex_t lock;   /* of what follows */
     pthread_cond_t changed; /* something was queued, or all of it sent */
     struct sg_job *first, **last;
-    bool busy, ending, broken;
+    unsigned pushers; /* who have posted, and not pushed yet */
+    bool busy, ending;
 };
 
 /* A message as a job. */
@@ -91,28 +92,77 @@ static void send_told(struct sg_job *job, struct sg_peer *peer, bool lost)
     free(job);
 }
 
-void sg_peer_queue(struct sg_peer *peer, struct sg_job *job)
+/* The peer's lock is held. */
+static void append(struct sg_peer *peer, struct sg_job *job)
 {
-    RG_SCOPED_LOCK(&peer->lock);
     job->next = NULL;
     *peer->last = job;
     peer->last = &job->next;
+}
+
+void sg_peer_queue(struct sg_peer *peer, struct sg_job *job)
+{
+    RG_SCOPED_LOCK(&peer->lock);
+    append(peer, job);
     pthread_cond_broadcast(&peer->changed);
 }
 
-void sg_peer_tell(struct sg_peer *peer, const struct sg_wire *wire, const void *behind, size_t size)
+/* A message as a job; NULL: out of memory, and the link ends. */
+static struct sg_job *make_told(struct sg_peer *peer, const struct sg_wire *wire, const void *behind,
+                                size_t size)
 {
     struct told *told = malloc(sizeof *told + sizeof *wire + size);
     if (!told) {
         network->interrupt(peer->link);
-        return;
+        return NULL;
     }
     told->job.send = send_told;
     told->size = sizeof *wire + size;
     memcpy(told->bytes, wire, sizeof *wire);
     if (size)
         memcpy(told->bytes + sizeof *wire, behind, size);
-    sg_peer_queue(peer, &told->job);
+    return &told->job;
+}
+
+void sg_peer_tell(struct sg_peer *peer, const struct sg_wire *wire, const void *behind, size_t size)
+{
+    struct sg_job *job = make_told(peer, wire, behind, size);
+    if (job)
+        sg_peer_queue(peer, job);
+}
+
+void sg_peer_post(struct sg_peer *peer, const struct sg_wire *wire, const void *behind, size_t size)
+{
+    struct sg_job *job = make_told(peer, wire, behind, size);
+    RG_SCOPED_LOCK(&peer->lock);
+    peer->pushers++;
+    if (job)
+        append(peer, job);
+}
+
+/* Sends the first of what is queued. The peer's lock is held, and given up meanwhile; nobody else is sending. */
+static void send_first(struct sg_peer *peer)
+{
+    struct sg_job *job = peer->first;
+    peer->first = job->next;
+    if (!peer->first)
+        peer->last = &peer->first;
+    peer->busy = true;
+    const bool lost = peer->ending;
+    pthread_mutex_unlock(&peer->lock);
+    job->send(job, peer, lost);
+    pthread_mutex_lock(&peer->lock);
+    peer->busy = false;
+}
+
+void sg_peer_push(struct sg_peer *peer)
+{
+    RG_SCOPED_LOCK(&peer->lock);
+    while (peer->first && !peer->busy && peer->first->send == send_told)
+        send_first(peer);
+    peer->pushers--;
+    if (peer->first || peer->ending)
+        pthread_cond_broadcast(&peer->changed);
 }
 
 /* Sends what is queued until the peer ends; what is left then is told that it is lost. */
@@ -121,21 +171,11 @@ static void *sender_main(void *argument)
     struct sg_peer *peer = argument;
     pthread_mutex_lock(&peer->lock);
     for (;;) {
-        while (!peer->first && !peer->ending)
+        while ((!peer->first && (!peer->ending || peer->pushers)) || peer->busy)
             pthread_cond_wait(&peer->changed, &peer->lock);
-        struct sg_job *job = peer->first;
-        if (!job)
-            break;
-        peer->first = job->next;
         if (!peer->first)
-            peer->last = &peer->first;
-        peer->busy = true;
-        const bool lost = peer->ending;
-        pthread_mutex_unlock(&peer->lock);
-        job->send(job, peer, lost);
-        pthread_mutex_lock(&peer->lock);
-        peer->busy = false;
-        pthread_cond_broadcast(&peer->changed);
+            break;
+        send_first(peer);
     }
     pthread_mutex_unlock(&peer->lock);
     return NULL;

@@ -51,7 +51,7 @@ static bool take_of_clique(struct sg_peer *peer, const struct sg_wire *wire, con
             sg_clique_ready(clique, sg_peer_process(peer));
             break;
         case SG_WIRE_COME:
-            good = sg_far_comes(clique, peer, wire);
+            good = sg_far_comes(clique, peer, wire, behind, size);
             break;
         case SG_WIRE_FAIL:
             if (!sg_clique_has_left(clique,

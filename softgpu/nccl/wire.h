@@ -6,7 +6,8 @@
  *   TABLE    ← from there       all ranks are there, and in which processes
  *   READY    all to all         the process is connected to all others: calls may come
  *   SPLIT    all to all         a rank takes part in a split
- *   COME     all to all         a rank's stream has got to an operation, and its process has memory for what it is sent
+ *   COME     all to all         a rank's stream has got to an operation, and its process has memory for what it is sent; of a small
+ *                               operation (far.h) what the rank gives stands behind it
  *   DATA                        what a rank gives, or has reduced, for an operation whose COME has been heard; with data
  *   FAIL     all to all         the communicator has failed, and why
  *   LEAVE    all to all         the process has no ranks in it any more, and wants nothing
@@ -19,7 +20,8 @@
 #include "common/cuda/nccl_network.h"
 
 #define SG_NCCL_RANKS_MAX 64
-#define SG_NCCL_WHY       512 /* bytes of a sentence */
+#define SG_NCCL_WHY       512  /* bytes of a sentence */
+#define SG_NCCL_SMALL     4096 /* bytes that a rank gives, which go with SG_WIRE_COME */
 
 enum sg_wire_type {
     SG_WIRE_HELLO = 1,
@@ -34,7 +36,7 @@ enum sg_wire_type {
     SG_WIRE_TYPES
 };
 
-#define SG_WIRE_PROTOCOL 1u
+#define SG_WIRE_PROTOCOL 2u
 
 struct sg_wire {
     uint32_t type;
@@ -46,14 +48,14 @@ struct sg_wire {
     int32_t source;   /* COME, DATA: of a message, -1: a collective; SPLIT: the colour */
     int32_t peer;     /* COME, DATA: the root, or who receives the message; SPLIT: the key */
     int32_t kind, dtype, op;
-    int32_t phase; /* DATA: enum sg_phase */
-    uint64_t count;
-    uint64_t offset; /* DATA: of the data, in what the rank gives, or in all that is reduced */
-    uint32_t last;   /* DATA: 1: it is the last of its part */
+    int32_t phase;         /* DATA: enum sg_phase */
+    uint64_t count, whole; /* COME, DATA: elements of the part, and of the call that it is a part of */
+    uint64_t offset;       /* DATA: of the data, in what the rank gives, or in all that is reduced */
+    uint32_t last;         /* DATA: 1: it is the last of its part */
     uint32_t reserved;
-    uint8_t scalar[8]; /* DATA, of an operator that multiplies: by what */
+    uint8_t scalar[8]; /* DATA, COME, of an operator that multiplies: by what */
 };
-static_assert(sizeof(struct sg_wire) == 88, "wire layout");
+static_assert(sizeof(struct sg_wire) == 96, "wire layout");
 
 enum sg_phase { SG_GIVEN, SG_REDUCED };
 

@@ -2,9 +2,14 @@
  * memop.c - stream memory operations: writing a word, and waiting until a word compares.
  *
  * A wait is a task that looks at the word now and then; it occupies one executor thread, sleeps in between,
- * and gives up when the context has failed.
+ * and gives up when the context has failed. Whoever writes the word by an operation here, or wakes its futex
+ * (futex(2); NCCL of the software device), ends the sleep at once.
  */
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "common/cuda/graph/graph.h"
 #include "softgpu/driver/range/range.h"
@@ -34,11 +39,11 @@ static void run_write(struct sg_task *task)
         __atomic_store_n((uint64_t *)(uintptr_t)op->address, op->value, __ATOMIC_RELEASE);
     else
         __atomic_store_n((uint32_t *)(uintptr_t)op->address, (uint32_t)op->value, __ATOMIC_RELEASE);
+    (void)syscall(SYS_futex, (void *)(uintptr_t)op->address, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-static bool satisfied(const struct memop *op)
+static bool satisfied(const struct memop *op, uint64_t now)
 {
-    uint64_t now = load(op);
     switch (op->compare) {
     case CU_STREAM_WAIT_VALUE_GEQ: /* cyclic: the difference is not negative */
         return op->wide ? (int64_t)(now - op->value) >= 0
@@ -61,9 +66,11 @@ static void run_wait(struct sg_task *task)
             sg_context_poison(task->stream->object.context, CUDA_ERROR_ILLEGAL_ADDRESS);
             return;
         }
-        if (satisfied(op))
+        const uint64_t now = load(op);
+        if (satisfied(op, now))
             return;
-        nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
+        (void)syscall(SYS_futex, (void *)(uintptr_t)op->address, FUTEX_WAIT_PRIVATE, (uint32_t)now,
+                      &(struct timespec){.tv_nsec = pause}, NULL, 0);
         pause = pause * 2 < LOOK_MAX_NS ? pause * 2 : LOOK_MAX_NS;
     }
 }

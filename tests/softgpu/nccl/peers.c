@@ -19,7 +19,11 @@
 #define OTHER 0x1111222233334444ull /* the other process */
 #define KEY   0x5555666677778888ull
 
-enum { RANKS = 2, COUNT = 256 };
+enum {
+    RANKS = 2,
+    COUNT = 2048,
+    SMALL = 4
+}; /* elements: of operations whose data goes by itself, and of others */
 
 extern const struct rg_nccl_extension rg_nccl_extension;
 
@@ -55,7 +59,7 @@ static const struct rg_nccl_network network = {
 
 static bool say(struct sg_peer *peer, struct sg_wire wire, const void *behind, size_t size, size_t data)
 {
-    unsigned char message[sizeof wire + RANKS * sizeof(struct sg_wire_place)];
+    unsigned char message[sizeof wire + RANKS * sizeof(struct sg_wire_place)]; /* the longest of all */
     if (wire.type != SG_WIRE_HELLO)
         wire.clique = KEY;
     memcpy(message, &wire, sizeof wire);
@@ -115,6 +119,7 @@ static struct sg_wire of_sum(enum sg_wire_type type, enum sg_phase phase, bool l
                             .dtype = ncclFloat32,
                             .op = ncclSum,
                             .count = COUNT,
+                            .whole = COUNT,
                             .phase = (int)phase,
                             .last = last};
 }
@@ -168,6 +173,56 @@ static void data_that_is_received_keeps_its_operation(void)
     end(first, second);
 }
 
+/* --- small operations ------------------------------------------------------------------------------------------ */
+
+static struct sg_wire of_small_sum(uint64_t number)
+{
+    struct sg_wire wire = of_sum(SG_WIRE_COME, SG_GIVEN, false);
+    wire.number = number;
+    wire.count = wire.whole = SMALL;
+    return wire;
+}
+
+/* What the other rank gives comes with the word that it is there, before or after this one has called. */
+static void what_a_rank_gives_comes_with_it(void)
+{
+    static const float theirs[SMALL] = {1, 2, 3, 4};
+    struct sg_peer *peer = begin();
+    for (size_t i = 0; i < SMALL; i++)
+        given[i] = 10;
+    for (uint64_t number = 0; number < 2; number++) {
+        const bool first = number == 0;
+        memset(got, 0, sizeof got);
+        CHECK(!first || say(peer, of_small_sum(number), theirs, sizeof theirs, 0));
+        CHECK(sg_ncclAllReduce(given, got, SMALL, ncclFloat32, ncclSum, comm, streams_get(0)) == ncclSuccess);
+        streams_run();
+        CHECK(first || say(peer, of_small_sum(number), theirs, sizeof theirs, 0));
+        streams_run();
+        for (size_t i = 0; i < SMALL; i++)
+            CHECK(got[i] == 10 + theirs[i]);
+        CHECK(!is_there(number));
+    }
+    memset(given, 0, sizeof given);
+    end(peer, NULL);
+}
+
+/* Of data that is missing, too long, or comes twice, nothing is taken: the communicator fails. */
+static void what_a_rank_gives_has_its_size(void)
+{
+    static const float theirs[SMALL + 1];
+    const size_t sizes[] = {0, sizeof theirs, sizeof theirs - sizeof theirs[0]};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct sg_peer *peer = begin();
+        const bool twice = i == 2;
+        CHECK(sg_ncclAllReduce(given, got, SMALL, ncclFloat32, ncclSum, comm, streams_get(0)) == ncclSuccess);
+        CHECK(say(peer, of_small_sum(0), theirs, sizes[i], 0));
+        CHECK(sg_clique_state(comm) == (twice ? ncclSuccess : ncclInternalError));
+        CHECK(!twice || say(peer, of_small_sum(0), theirs, sizes[i], 0));
+        CHECK(sg_clique_state(comm) == ncclInternalError);
+        end(peer, NULL);
+    }
+}
+
 /* --- a rank that enters twice ------------------------------------------------------------------------------------ */
 
 static void nobody_enters_a_split_for_others(void)
@@ -202,6 +257,8 @@ int main(void)
     rg_nccl_extension.use(&network);
     rg_log_set_level(RG_LOG_ERROR);
     data_that_is_received_keeps_its_operation();
+    what_a_rank_gives_comes_with_it();
+    what_a_rank_gives_has_its_size();
     nobody_enters_a_split_for_others();
     an_error_of_cuda_elsewhere_is_none_here();
     return 0;
