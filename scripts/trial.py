@@ -252,15 +252,18 @@ def read_stats(path):
 
 
 class Server:
-    """A remote-gpud of our own on a private unix socket, a free port of the loopback interface, or at `listen`."""
+    """
+    A remote-gpud of our own on a private unix socket, a free port of the loopback interface, or at `listen`. `prefix`: words that
+    run it elsewhere, and become it.
+    """
 
-    def __init__(self, build, driver="soft", tcp=False, arguments=(), environment=None, listen=None):
+    def __init__(self, build, driver="soft", tcp=False, arguments=(), environment=None, listen=None, prefix=()):
         self.build = build
         self.folder = tempfile.mkdtemp(prefix="remote-gpu-")
         self.address = listen or ("127.0.0.1:0" if tcp else "unix:" + os.path.join(self.folder, "socket"))
         self.log_path = os.path.join(self.folder, "log")
         self.ready_path = os.path.join(self.folder, "ready")
-        self.command = [build.daemon, "--listen", self.address, "--driver", driver, "--ready-file", self.ready_path,
+        self.command = [*prefix, build.daemon, "--listen", self.address, "--driver", driver, "--ready-file", self.ready_path,
                         *arguments]
         self.environment = environment
         self.process = None
