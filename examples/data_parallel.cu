@@ -3,11 +3,17 @@
  * device takes the same step. First one device trains it with all samples: the losses must be the same but for the order of
  * additions, and at the end all devices must have the same weights, bit for bit.
  *
+ * With RANK RANKS ID_FILE, the processes of a job train together, each with all its devices, which are as many for each; the first
+ * one writes NCCL's id into ID_FILE. Each prints its losses and has the same ones.
+ *
  * The network has 8 inputs, 24 hidden units (tanh) and one output; the loss is the mean of the squares of the errors.
  */
 #include "example_nccl.h"
 
+#include <chrono>
 #include <math.h>
+#include <string>
+#include <thread>
 #include <vector>
 
 #define INPUTS  8
@@ -155,19 +161,75 @@ static void step_all(std::vector<replica> &replicas)
     }
 }
 
-/* Trains on `n` devices; the loss at every tenth step. `equal`: whether all have the same weights then. */
-static std::vector<float> train(int n, int steps, bool *equal)
+/* The processes that train together. */
+struct job {
+    int rank, ranks;
+    const char *id_file;
+};
+
+static ncclUniqueId share_id(const job &job)
+{
+    ncclUniqueId id;
+    std::string temporary = std::string(job.id_file) + ".new";
+
+    if (job.rank == 0) {
+        NCCL(ncclGetUniqueId(&id));
+        FILE *file = fopen(temporary.c_str(), "wb");
+        if (!file || fwrite(&id, sizeof id, 1, file) != 1 || fclose(file) != 0 ||
+            rename(temporary.c_str(), job.id_file) != 0) {
+            fprintf(stderr, "%s cannot be written\n", job.id_file);
+            exit(1);
+        }
+        return id;
+    }
+    for (;;) {
+        FILE *file = fopen(job.id_file, "rb");
+        if (file && fread(&id, sizeof id, 1, file) == 1) {
+            fclose(file);
+            return id;
+        }
+        if (file) {
+            fclose(file);
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+}
+
+/* A communicator of all devices of all processes. */
+static void connect(const job &job, std::vector<ncclComm_t> &comms)
+{
+    int n = (int)comms.size();
+
+    if (job.ranks == 1) {
+        NCCL(ncclCommInitAll(comms.data(), n, NULL));
+        return;
+    }
+    ncclUniqueId id = share_id(job);
+    NCCL(ncclGroupStart());
+    for (int i = 0; i < n; i++) {
+        CHECK(cudaSetDevice(i));
+        NCCL(ncclCommInitRank(&comms[i], n * job.ranks, id, job.rank * n + i));
+    }
+    NCCL(ncclGroupEnd());
+}
+
+/*
+ * Trains on `n` devices of each process; the loss at every tenth step. `equal`: whether all devices of this process have the same weights
+ * then.
+ */
+static std::vector<float> train(const job &job, int n, int steps, bool *equal)
 {
     std::vector<replica> replicas(n);
     std::vector<ncclComm_t> comms(n);
     std::vector<float> losses, first(WEIGHTS), other(WEIGHTS);
 
-    NCCL(ncclCommInitAll(comms.data(), n, NULL));
+    connect(job, comms);
     for (int i = 0; i < n; i++) {
+        int all = n * job.ranks, rank = n * job.rank + i;
         replicas[i].device = i;
         replicas[i].comm = comms[i];
-        replicas[i].samples = SAMPLES * (i + 1) / n - SAMPLES * i / n;
-        prepare(replicas[i], SAMPLES * i / n);
+        replicas[i].samples = SAMPLES * (rank + 1) / all - SAMPLES * rank / all;
+        prepare(replicas[i], SAMPLES * rank / all);
     }
     for (int s = 0; s < steps; s++) {
         step_all(replicas);
@@ -201,17 +263,23 @@ static std::vector<float> train(int n, int steps, bool *equal)
 
 int main(int argc, char **argv)
 {
-    struct example example = example_begin("data_parallel", "[STEPS]", argc, argv);
+    struct example example = example_begin("data_parallel", "[STEPS] [RANK RANKS ID_FILE]", argc, argv);
     int steps = example_number(&example, 0, 10, 100000, 200), n = 0;
     bool equal, good = true;
 
     CHECK(cudaGetDeviceCount(&n));
-    std::vector<float> alone = train(1, steps, &equal), together = train(n, steps, &equal);
+    job together_with = {0, 1, NULL};
+    if (example.argument_count > 3) {
+        together_with = {example_number(&example, 1, 0, 63, 0), example_number(&example, 2, 1, 64, 1),
+                         example.arguments[3]};
+    }
+    std::vector<float> alone = train({0, 1, NULL}, 1, steps, &equal),
+                       together = train(together_with, n, steps, &equal);
     for (size_t i = 0; i < alone.size(); i++) {
         bool near = fabsf(alone[i] - together[i]) <= 1e-3f * alone[i];
         good = good && near;
         if (i % 5 == 0 || i + 1 == alone.size() || !near) {
-            printf("loss %.4f on one device, %.4f on %d\n", alone[i], together[i], n);
+            printf("loss %.4f on one device, %.4f on %d\n", alone[i], together[i], n * together_with.ranks);
         }
     }
     printf("the weights are %s on all devices\n", equal ? "the same" : "not the same");

@@ -2,7 +2,6 @@
 #include "client/core/home.h"
 #include "client/core/optimisations.h"
 #include "client/nccl/nccl.h"
-#include "client/nccl/rendezvous.h"
 #include "common/base/cleanup.h"
 #include "common/cuda/graph/graph.h"
 #include "common/cuda/nccl_network.h"
@@ -10,19 +9,10 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-#define PAUSE_LEAST_NS 100000 /* between looks whether several communicators have begun */
-#define PAUSE_MOST_NS  10000000
 
 struct call {
     ncclComm_t comm;
     struct rg_nccl_call wire;
-};
-
-struct beginning {
-    ncclComm_t *out, comm;
-    struct rg_nccl_beginning wire;
 };
 
 static __thread struct {
@@ -30,7 +20,7 @@ static __thread struct {
     ncclResult_t failed;
     struct call *calls;
     size_t n_calls;
-    struct beginning *beginnings;
+    struct rg_nccl_begun *beginnings;
     size_t n_beginnings;
 } group;
 
@@ -105,156 +95,16 @@ static ncclResult_t run(const struct call *calls, size_t n)
     return ncclSuccess;
 }
 
-/* None of them has begun. */
-static void drop(struct beginning *beginnings, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        *beginnings[i].out = NULL;
-        rg_nccl_comm_free(beginnings[i].comm);
-    }
-}
-
-/* Gives the program what has begun. */
-static void hand_out(const struct beginning *beginnings, size_t n, const unsigned *told)
-{
-    for (size_t i = 0; i < n; i++) {
-        ncclComm_t comm = beginnings[i].comm;
-        comm->ranks = (int)told[2 * i];
-        comm->rank = (int)told[2 * i + 1];
-        *beginnings[i].out = comm->ranks ? comm : NULL;
-        if (!comm->ranks)
-            rg_nccl_comm_free(comm);
-    }
-}
-
-static bool is_split(const struct beginning *beginning)
-{
-    return beginning->wire.parent != RG_NCCL_COMMS_MAX;
-}
-
-/* Those of the session begin in its worker. `told`: of each beginning, of all, ranks and rank. */
-static ncclResult_t send_beginnings(const struct beginning *beginnings, size_t n,
-                                    const struct rg_session *session, unsigned *told)
-{
-    RG_CLEANUP_FREE unsigned long long *words = malloc(n * sizeof beginnings->wire);
-    RG_CLEANUP_FREE unsigned *answers = calloc(n, 2 * sizeof *answers);
-    int result = ncclSystemError;
-    size_t count = 0;
-    if (!words || !answers)
-        return rg_nccl_fail(ncclSystemError, "out of memory");
-    for (size_t i = 0; i < n; i++)
-        if (beginnings[i].comm->session == session)
-            memcpy(words + count++ * RG_NCCL_BEGINNING_WORDS, &beginnings[i].wire, sizeof beginnings->wire);
-    if (!count)
-        return ncclSuccess;
-    rg_nccl_tell_place(session);
-    const CUresult status =
-        rg_op_rgNcclBegin((unsigned)(count * RG_NCCL_BEGINNING_WORDS), (unsigned)(2 * count), words, &result,
-                          answers, home_of(session));
-    count = 0;
-    for (size_t i = 0; i < n; i++)
-        if (beginnings[i].comm->session == session)
-            memcpy(told + 2 * i, answers + 2 * count++, 2 * sizeof *told);
-    return rg_nccl_answered(session, "the beginning of a communicator", status, result);
-}
-
-/* On several servers they can begin together only where beginning does not wait for the other ranks. */
-static ncclResult_t check_servers(const struct beginning *beginnings, size_t n)
-{
-    const struct rg_session *first = beginnings[0].comm->session;
-    for (size_t i = 0; i < n; i++)
-        if (beginnings[i].comm->session != first &&
-            (is_split(&beginnings[i]) || !rg_nccl_id_is_ours(beginnings[i].wire.id)))
-            return rg_nccl_fail(ncclInvalidUsage, "communicators of a group are on the servers %s and %s: %s",
-                                first->server, beginnings[i].comm->session->server,
-                                is_split(&beginnings[i]) ? "split them in threads of their own"
-                                                         : "all must be on one");
-    return ncclSuccess;
-}
-
-/* Ends those that have begun, as others of the group have not. */
-static void undo(const struct beginning *beginnings, size_t n, const unsigned *told)
-{
-    int result;
-    for (size_t i = 0; i < n; i++)
-        if (told[2 * i])
-            (void)rg_op_rgNcclEnd(beginnings[i].comm->number, RG_NCCL_ABORT, &result,
-                                  home_of(beginnings[i].comm->session));
-}
-
-/*
- * Waits until all have begun. Several are looked at in turns: one may need a connection that is made for another, here or in another
- * process, in which they stand in another order.
- */
-static ncclResult_t wait_for_all(const struct beginning *beginnings, size_t n)
-{
-    for (long pause = PAUSE_LEAST_NS;; pause = pause < PAUSE_MOST_NS ? 2 * pause : PAUSE_MOST_NS) {
-        size_t begun = 0;
-        for (size_t i = 0; i < n; i++) {
-            ncclComm_t comm = beginnings[i].comm;
-            const ncclResult_t result =
-                atomic_load(&comm->begun) ? ncclSuccess : rg_nccl_rendezvous(comm, n == 1);
-            if (result != ncclSuccess && result != ncclInProgress)
-                return result;
-            if (result == ncclSuccess)
-                atomic_store(&comm->begun, true);
-            begun += result == ncclSuccess;
-        }
-        if (begun == n)
-            return ncclSuccess;
-        nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
-    }
-}
-
-/* `began`: what the workers said. Where no communicator blocks, the program asks whether they have begun (ncclCommGetAsyncError). */
-static ncclResult_t complete(const struct beginning *beginnings, size_t n, ncclResult_t began)
-{
-    bool blocking = false;
-    for (size_t i = 0; i < n; i++) {
-        ncclComm_t comm = beginnings[i].comm;
-        blocking = blocking || comm->blocking;
-        atomic_store(&comm->begun, began == ncclSuccess || is_split(&beginnings[i]) ||
-                                       !comm->session->op_numbers[RG_OP_rgNcclAwait]);
-    }
-    return blocking ? wait_for_all(beginnings, n) : began;
-}
-
-static ncclResult_t begin(struct beginning *beginnings, size_t n)
-{
-    RG_CLEANUP_FREE unsigned *told = calloc(n + 1, 2 * sizeof *told);
-    if (!n)
-        return ncclSuccess;
-    ncclResult_t done = told ? check_servers(beginnings, n) : rg_nccl_fail(ncclSystemError, "out of memory");
-    ncclResult_t began = ncclSuccess;
-    for (unsigned i = 0; i < rg_n_sessions && done == ncclSuccess; i++) {
-        done = send_beginnings(beginnings, n, &rg_sessions[i], told);
-        if (done == ncclInProgress) {
-            began = ncclInProgress;
-            done = ncclSuccess;
-        }
-    }
-    if (done == ncclSuccess)
-        done = complete(beginnings, n, began);
-    if (done == ncclSuccess || done == ncclInProgress) {
-        hand_out(beginnings, n, told);
-    } else {
-        if (told)
-            undo(beginnings, n, told);
-        drop(beginnings, n);
-    }
-    return done;
-}
-
 ncclResult_t rg_nccl_group_begin(ncclComm_t *out, ncclComm_t comm, const struct rg_nccl_beginning *wire)
 {
-    struct beginning beginning = {.out = out, .comm = comm, .wire = *wire};
+    struct rg_nccl_begun beginning = {.out = out, .comm = comm, .wire = *wire};
     beginning.wire.comm = comm->number;
     if (!group.depth)
-        return begin(&beginning, 1);
-    struct beginning *kept =
+        return rg_nccl_begin_all(&beginning, 1);
+    struct rg_nccl_begun *kept =
         more((void **)&group.beginnings, &group.n_beginnings, RG_NCCL_BEGINNINGS_MAX, sizeof *kept);
     if (!kept) {
-        drop(&beginning, 1);
+        rg_nccl_begin_none(&beginning, 1);
         return ncclSystemError;
     }
     *kept = beginning;
@@ -433,16 +283,16 @@ ncclResult_t ncclGroupEnd(void)
         return rg_nccl_fail(ncclInvalidUsage, "ncclGroupEnd: no group has begun");
     if (--group.depth)
         return ncclSuccess;
-    RG_CLEANUP_FREE struct beginning *beginnings = group.beginnings;
+    RG_CLEANUP_FREE struct rg_nccl_begun *beginnings = group.beginnings;
     RG_CLEANUP_FREE struct call *calls = group.calls;
     const size_t n_beginnings = group.n_beginnings, n_calls = group.n_calls;
     const ncclResult_t failed = group.failed;
     memset(&group, 0, sizeof group);
     if (failed != ncclSuccess) {
-        drop(beginnings, n_beginnings);
+        rg_nccl_begin_none(beginnings, n_beginnings);
         return failed;
     }
-    const ncclResult_t begun = begin(beginnings, n_beginnings);
+    const ncclResult_t begun = rg_nccl_begin_all(beginnings, n_beginnings);
     return begun == ncclSuccess ? run(calls, n_calls) : begun;
 }
 

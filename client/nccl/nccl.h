@@ -68,6 +68,17 @@ ncclResult_t rg_nccl_fail(ncclResult_t result, const char *format, ...) __attrib
 ncclResult_t rg_nccl_answered(const struct rg_session *session, const char *what, CUresult status,
                               int result);
 
+/** A communicator that is to begin: where the program has it then, itself, and what its worker is told. */
+struct rg_nccl_begun {
+    ncclComm_t *out, comm;
+    struct rg_nccl_beginning wire;
+};
+
+/** Begins communicators, on whichever servers they are (beginning.c); if one fails, none is there. */
+ncclResult_t rg_nccl_begin_all(struct rg_nccl_begun *beginnings, size_t n);
+/** None of them is to begin. */
+void rg_nccl_begin_none(struct rg_nccl_begun *beginnings, size_t n);
+
 /** A failure in a group makes its end fail, too; returns it. */
 ncclResult_t rg_nccl_group_failed(ncclResult_t result);
 /** A communicator that is to begin, now or when the group ends, as `beginning` says; it gets its number here. */

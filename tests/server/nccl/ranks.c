@@ -363,8 +363,6 @@ int main(int argc, char **argv)
     if (strcmp(what, "all") == 0) {
         every_operation();
         split();
-    } else if (strcmp(what, "operations") == 0) {
-        every_operation();
     } else if (strcmp(what, "small") == 0) {
         sums(1);
     } else if (strcmp(what, "large") == 0) {

@@ -21,6 +21,7 @@ from suspended import Disturber  # noqa: E402
 from trial import Build, Server, run_program, stop_with_servers, wait_until  # noqa: E402
 
 DEVICES = {"SOFTGPU_DEVICES": "4"}
+TRAINING = os.path.join(os.path.abspath(sys.argv[1]), "examples", "nccl", "data_parallel") if len(sys.argv) > 1 else ""
 SOON = {"SOFTGPU_NCCL_TIMEOUT": "2"}  # seconds that ranks wait for each other
 
 
@@ -117,8 +118,22 @@ class Ranks(unittest.TestCase):
 
     def test_one_process_on_two_servers(self):
         addresses = ",".join(server.address for server in self.servers(2, environment={"SOFTGPU_DEVICES": "1"}))
-        self.check(Job(self.stack).run([addresses], count=2, case="operations"),
-                   [line for line in self.direct(2) if "part" not in line])
+        self.check(Job(self.stack).run([addresses], count=2), self.direct(2))
+
+    @unittest.skipUnless(os.path.exists(TRAINING), "the example is not built (it needs nvcc and NCCL's header)")
+    def test_training_in_two_processes(self):
+        job = Job(self.stack)
+        threads = [threading.Thread(target=job.run_one, args=(
+            server.address, [TRAINING, "60", str(rank), "2", os.path.join(job.folder, "id")], rank))
+            for rank, server in enumerate(self.servers(2, environment={"SOFTGPU_DEVICES": "1"}))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for result in job.results.values():
+            self.assertEqual(result.status, 0, result.report())
+            self.assertIn("on 2\n", result.output)
+        self.assertEqual(job.results[0].output, job.results[1].output)
 
     def test_no_gradient_through_a_client(self):
         addresses = [server.address for server in self.servers(2)]
