@@ -1,0 +1,172 @@
+"""Jobs whose ranks train on GPUs of a pool: on three client machines and two servers with two devices each, which are network namespaces
+at a switch, one lease for all ranks, started by a launcher such as torchrun and by Open MPI; no gradient comes to a client, counted on
+its link; a server that is killed is an error on all ranks.
+
+usage: jobs_test.py BUILD_FOLDER [UNITTEST…]
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "..", "scripts"))
+
+import network  # noqa: E402
+from trial import Build, Server, end_group, run_program, stop_with_servers, wait_until  # noqa: E402
+
+RANKS, PATIENCE = 4, 120
+SERVERS, CLIENTS = ("server-a", "server-b"), ("client-a", "client-b", "client-c")
+OPEN = {"REMOTE_GPU_ALLOW_UNAUTHENTICATED": "yes"}  # both ends are this test
+
+
+class Jobs(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.stack = contextlib.ExitStack()
+        cls.addClassCleanup(cls.stack.close)
+        cls.folder = cls.stack.enter_context(tempfile.TemporaryDirectory(prefix="remote-gpu-jobs-"))
+        cls.network = network.Network(cls.stack, "etcd", *SERVERS, *CLIENTS)
+        cls.store, *places = cls.network.machines
+        cls.places, cls.clients = places[:len(SERVERS)], places[len(SERVERS):]
+        cls.start_etcd()
+
+    @classmethod
+    def start_etcd(cls):
+        cls.etcd, peer = ("http://%s:%d" % (cls.store.address, port) for port in (2379, 2380))
+        process = subprocess.Popen(
+            cls.store.command("etcd", "--name", "one", "--data-dir", os.path.join(cls.folder, "etcd"), "--listen-client-urls", cls.etcd,
+                              "--advertise-client-urls", cls.etcd, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+                              "--initial-cluster", "one=" + peer),
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        cls.stack.callback(process.wait)
+        cls.stack.callback(end_group, process.pid)
+
+    def setUp(self):
+        self.servers = [Server(build, listen=place.address + ":0", prefix=place.command(),
+                               arguments=("--allow-unauthenticated", "--pool", self.id().rpartition(".")[2], "--etcd", self.etcd),
+                               environment={"SOFTGPU_DEVICES": "2", "SOFTGPU_NCCL_TIMEOUT": "20"}) for place in self.places]
+        for server in self.servers:
+            server.__enter__()
+            self.addCleanup(server.__exit__)
+        self.assertTrue(wait_until(lambda: len(self.pool()["servers"]) == len(SERVERS), PATIENCE), "the servers are not in the pool")
+
+    def command(self, client, *words):
+        """Runs the command on a client's machine: a Result."""
+        return run_program(client.command(build.command, *words), environment=OPEN, timeout=PATIENCE)
+
+    def pool(self):
+        answer = json.loads(self.command(self.clients[0], "list", "--json", "-s", self.servers[0].address).output)["servers"][0]
+        return answer.get("pool") or {"servers": []}
+
+    def rank(self, case):
+        return [sys.executable, os.path.join(HERE, "rank.py"), os.path.join(build.folder, "tests", "nccl_ranks"), case]
+
+    def launch(self, case, ranks=RANKS, first=0):
+        return [sys.executable, os.path.join(HERE, "launch.py"), "--ranks", str(ranks), "--first", str(first), "--of", str(RANKS),
+                "--master", self.clients[0].address + ":29500", *self.rank(case)]
+
+    def direct(self):
+        """What the ranks get in one process, directly on the software device."""
+        result = build.run_direct([os.path.join(build.folder, "tests", "nccl_ranks"), os.path.join(self.folder, "direct"), str(RANKS), "0",
+                                   str(RANKS), "all"], environment={"SOFTGPU_DEVICES": str(RANKS)})
+        self.assertEqual(result.status, 0, result.report())
+        return sorted(result.output.splitlines())
+
+    def check(self, *results):
+        for result in results:
+            self.assertEqual(result.status, 0, result.report())
+        self.assertEqual(sorted(line for result in results for line in result.output.splitlines()), self.direct())
+
+    def lease(self):
+        """All GPUs of the pool, for several runs."""
+        result = self.command(self.clients[0], "request", "--json", "-s", self.servers[0].address, "-n", str(RANKS), "--spread",
+                              "--for", "1h")
+        self.assertEqual(result.status, 0, result.report())
+        return json.loads(result.output)["lease"]
+
+    def run_words(self, *more):
+        return [build.command, "run", "-s", self.servers[0].address, *more, "--"]
+
+    def on_all_clients(self, lease, case, while_running=None):
+        """Two ranks on the first client and one on each other: Results."""
+        with contextlib.ExitStack() as stack:
+            shares = ((0, 2), (2, 1), (3, 1))
+            processes = []
+            for client, (first, ranks) in zip(self.clients, shares):
+                process = subprocess.Popen(
+                    client.command(*self.run_words("--lease", lease), *self.launch(case, ranks, first)), env=dict(os.environ, **OPEN),
+                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+                stack.callback(end_group, process.pid)
+                processes.append(process)
+            if while_running:
+                while_running()
+            outputs = [process.communicate(timeout=PATIENCE) for process in processes]
+        return [(process.returncode, *output) for process, output in zip(processes, outputs)]
+
+    def test_one_command_for_all_ranks(self):
+        """`run -n 4 --spread`: a lease of two servers' GPUs, which ends with the command; its ranks are children of one launcher."""
+        client = self.clients[0]
+        carried = {}
+        for case in ("all", "small", "large"):
+            before = client.bytes_on_the_wire()
+            result = run_program(client.command(*self.run_words("-n", str(RANKS), "--spread"), *self.launch(case)), environment=OPEN,
+                                 timeout=PATIENCE)
+            carried[case] = client.bytes_on_the_wire() - before
+            if case == "all":
+                self.check(result)
+            self.assertEqual(result.status, 0, result.report())
+        # 20 sums of 4 MiB by each of four ranks, instead of 4 bytes; the rest is what starting takes, which is not always the same.
+        self.assertLess(carried["large"] - carried["small"], 400000, carried)
+        self.assertTrue(wait_until(lambda: not self.pool()["leases"], PATIENCE), "the lease is still there")
+
+    def test_three_clients(self):
+        lease = self.lease()
+        outputs = self.on_all_clients(lease, "all")
+        self.assertEqual([status for status, _, _ in outputs], [0, 0, 0], outputs)
+        self.assertEqual(sorted(line for _, output, _ in outputs for line in output.splitlines()), self.direct())
+
+    def test_a_server_is_killed(self):
+        def kill():
+            self.assertTrue(wait_until(lambda: all(len(server.workers()) >= RANKS for server in self.servers), PATIENCE))
+            self.assertTrue(wait_until(lambda: all("connected to another server" in server.log() for server in self.servers), PATIENCE))
+            self.servers[1].kill()
+
+        outputs = self.on_all_clients(self.lease(), "fails", kill)
+        told = [line for _, output, _ in outputs for line in output.splitlines() if " is told " in line or "remote" in line]
+        self.assertEqual(len(told), RANKS, outputs)
+        for line in told:
+            self.assertIn(" is told 6: ", line)  # ncclRemoteError
+
+    @unittest.skipUnless(shutil.which("mpirun"), "Open MPI is not installed (apt-get install openmpi-bin)")
+    def test_by_mpirun(self):
+        """mpirun on one client starts its daemons on the others as it does by ssh."""
+        agent = os.path.join(self.folder, "agent")
+        with open(agent, "w") as file:
+            file.write("#!/bin/sh\nhost=$1; shift\ncase $host in\n%sesac\n" % "".join(
+                '%s) exec %s sh -c "$*" ;;\n' % (client.address, " ".join(client.command())) for client in self.clients))
+        os.chmod(agent, stat.S_IRWXU)
+        hosts = ",".join("%s:%d" % (client.address, slots) for client, slots in zip(self.clients, (2, 1, 1)))
+        result = run_program(self.clients[0].command(
+            "mpirun", "--allow-run-as-root", "--host", hosts, "--mca", "plm_rsh_agent", agent, "--mca", "plm", "rsh", "--mca",
+            "oob_tcp_if_include", "eth0", "--mca", "btl", "self,tcp", "-x", "REMOTE_GPU_ALLOW_UNAUTHENTICATED", "-x",
+            "MASTER_ADDR=" + self.clients[0].address, "-x", "MASTER_PORT=29501", "-n", str(RANKS),
+            *self.run_words("--lease", self.lease()), *self.rank("all")), environment=OPEN, timeout=PATIENCE)
+        self.check(result)
+
+
+if __name__ == "__main__":
+    why = network.why_not() or ("" if shutil.which("etcd") else "etcd is not installed (scripts/setup, or apt-get install etcd-server)")
+    if why:
+        print("skipped: " + why)
+        sys.exit(77)
+    stop_with_servers()
+    build = Build(sys.argv.pop(1))
+    build.check()
+    unittest.main(verbosity=2)
