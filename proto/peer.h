@@ -13,6 +13,9 @@
  *
  * The destination asks for chunks in their order, only while it has a buffer for each, so who receives never waits for a
  * stream. Both cut at RG_PEER_CHUNK. FAIL: the sender's side will not do its part; the other one goes on with an error.
+ *
+ * A wait is a record on each side, too (rgPeerWait, rgPeerSignal): SIGNAL transfer says that the one stream has got there, and the
+ * other one goes on.
  */
 #ifndef RG_PROTO_PEER_H
 #define RG_PROTO_PEER_H
@@ -22,7 +25,7 @@
 
 #define RG_PEER_CHUNK (2u << 20)
 
-enum rg_peer_message_type { RG_PEER_ASK = 1, RG_PEER_DATA, RG_PEER_FAIL };
+enum rg_peer_message_type { RG_PEER_ASK = 1, RG_PEER_DATA, RG_PEER_FAIL, RG_PEER_SIGNAL };
 
 struct rg_peer_message {
     uint32_t type;

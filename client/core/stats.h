@@ -19,6 +19,8 @@ struct rg_stats {
     uint64_t received_bytes;
     /* of copies from other servers to this one: bytes from server to server, and through the client */
     _Atomic uint64_t peer_direct, peer_by_client;
+    /* of its streams for other servers': by a message from server to server, and by way of the client */
+    _Atomic uint64_t peer_waits_direct, peer_waits_by_client;
     _Atomic uint64_t waited_ns; /* that calls of all threads waited for replies */
     /* losses of the connection that the session has outlived, and the time without one; the reconnector (connect/reconnect.c) */
     _Atomic uint64_t resumed, without_ns;

@@ -10,6 +10,7 @@
 #include "client/core/home.h"
 #include "client/multiserver/context_scope.h"
 #include "client/multiserver/helper_stream.h"
+#include "client/multiserver/peer_link.h"
 #include "client/transfer/transfer.h"
 #include "generated/client/operations.h"
 
@@ -81,8 +82,8 @@ static CUresult put_fence(uint64_t context, CUstream stream, uint64_t id)
     return status;
 }
 
-CUresult rg_cross_fence_put(uint64_t from_context, CUstream from, uint64_t to_context, CUstream to,
-                            struct rg_helper_stream *helper)
+static CUresult put_by_client(uint64_t from_context, CUstream from, uint64_t to_context, CUstream to,
+                              struct rg_helper_stream *helper)
 {
     struct cross_fence *fence = calloc(1, sizeof *fence);
     if (!fence) {
@@ -119,6 +120,60 @@ CUresult rg_cross_fence_put(uint64_t from_context, CUstream from, uint64_t to_co
     if (last)
         free(fence);
     return status;
+}
+
+static CUresult put_wait(uint64_t context, CUstream stream, uint64_t number, unsigned peer)
+{
+    RG_TRY(rg_context_scope_enter(context));
+    const CUresult status = rg_op_rgPeerWait(stream, number, peer);
+    rg_context_scope_leave();
+    return status;
+}
+
+static CUresult put_signal(uint64_t context, CUstream stream, uint64_t number, unsigned peer)
+{
+    RG_TRY(rg_context_scope_enter(context));
+    const CUresult status = rg_op_rgPeerSignal(stream, number, peer);
+    rg_context_scope_leave();
+    return status;
+}
+
+/* If only the wait could be put there it would last for ever: then a session has ended, or there was no memory, and the other ends, too. */
+static CUresult put_direct(uint64_t from_context, CUstream from, uint64_t to_context, CUstream to,
+                           struct rg_helper_stream *helper)
+{
+    struct rg_session *const signals = rg_home_session(from_context), *const waits =
+                                                                          rg_home_session(to_context);
+    const uint64_t number = rg_peer_transfer_number();
+    rg_calls_together_begin();
+    CUresult status = put_wait(to_context, to, number, signals->number);
+    if (status == CUDA_SUCCESS) {
+        status = put_signal(from_context, from, number, waits->number);
+        if (status != CUDA_SUCCESS)
+            rg_session_end(waits, status, "the other half of a wait between servers is missing");
+    }
+    if (helper) {
+        const CUresult given = rg_helper_stream_give_behind(helper);
+        status = status == CUDA_SUCCESS ? given : status;
+    }
+    rg_calls_together_end();
+    return status;
+}
+
+static bool knows(const struct rg_session *session)
+{
+    return session->op_numbers[RG_OP_rgPeerSignal] && session->op_numbers[RG_OP_rgPeerWait];
+}
+
+CUresult rg_cross_fence_put(uint64_t from_context, CUstream from, uint64_t to_context, CUstream to,
+                            struct rg_helper_stream *helper)
+{
+    struct rg_session *const signals = rg_home_session(from_context), *const waits =
+                                                                          rg_home_session(to_context);
+    const bool direct = knows(signals) && knows(waits) && rg_peer_link(signals, waits);
+    atomic_fetch_add(direct ? &waits->stats.peer_waits_direct : &waits->stats.peer_waits_by_client, 1);
+    return direct ? put_direct(from_context, from, to_context, to, helper)
+                  : put_by_client(from_context, from, to_context, to, helper);
 }
 
 CUresult rg_cross_fence_wait_event(CUstream stream, CUevent event, unsigned flags)

@@ -1,7 +1,9 @@
 /*
- * cross_fence.h - a stream of one server waits for a stream of another. The workers know nothing of each
- * other: a fence (client/transfer/transfer.h) in the stream that waits holds until one in the other stream
- * has been reached.
+ * cross_fence.h - a stream of one server waits for a stream of another.
+ *
+ * Where the workers are connected (peer_link.h), a record on each side makes them see to it: the one stream signals, the other waits
+ * for that. Else the workers know nothing of each other: a fence (client/transfer/transfer.h) in the stream that waits holds until
+ * one in the other stream has been reached.
  *
  * Nothing here holds up the calling thread.
  */

@@ -2,8 +2,10 @@
 #include "client/multiserver/helper_stream.h"
 
 #include "client/core/handle.h"
+#include "client/core/home.h"
 #include "client/multiserver/context_scope.h"
 #include "client/timeline/timeline.h"
+#include "client/transfer/transfer.h"
 #include "generated/client/operations.h"
 
 #include <pthread.h>
@@ -75,6 +77,45 @@ void rg_helper_stream_give(struct rg_helper_stream *helper)
     pthread_mutex_unlock(&lock);
     if (last)
         free(helper);
+}
+
+/* A helper, and the fence behind which it is free for others. */
+struct given_behind {
+    struct rg_session *session;
+    struct rg_helper_stream *helper;
+    uint64_t fence;
+};
+
+static void is_done(void *user, bool alive)
+{
+    struct given_behind *given = user;
+    rg_helper_stream_give(given->helper);
+    if (alive)
+        rg_fence_release(given->session, given->fence);
+    free(given);
+}
+
+CUresult rg_helper_stream_give_behind(struct rg_helper_stream *helper)
+{
+    struct rg_session *session = rg_home_session(helper->context);
+    struct given_behind *given = malloc(sizeof *given);
+    if (given)
+        *given = (struct given_behind){.session = session, .helper = helper};
+    const uint64_t fence = given ? rg_fence_create(session, is_done, given) : 0;
+    if (!fence) {
+        free(given);
+        rg_helper_stream_give(helper);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    given->fence = fence; /* before anybody can have reached it */
+    CUresult status = rg_context_scope_enter(helper->context);
+    if (status == CUDA_SUCCESS) {
+        status = rg_op_rgHostCall(helper->stream, fence, 0);
+        rg_context_scope_leave();
+    }
+    if (status != CUDA_SUCCESS && rg_transfer_cancel(fence))
+        is_done(given, false);
+    return status;
 }
 
 void rg_helper_streams_context_ended(uint64_t context)

@@ -27,6 +27,8 @@ struct rg_helper_stream {
  */
 CUresult rg_helper_stream_take(uint64_t context, CUstream of, struct rg_helper_stream **out);
 void rg_helper_stream_give(struct rg_helper_stream *helper);
+/** Gives it back when what has been put into it is done; at once if that cannot be told. */
+CUresult rg_helper_stream_give_behind(struct rg_helper_stream *helper);
 /** Those of a context are gone with what it held. */
 void rg_helper_streams_context_ended(uint64_t context);
 

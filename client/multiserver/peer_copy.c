@@ -291,48 +291,6 @@ static CUresult put_send(const struct rg_region *from, CUstream stream, uint64_t
     return rg_op_rgPeerSendBox(&box, from->array, stream, transfer, peer);
 }
 
-/* The source's stream has done its part: the helper is free for others. */
-struct direct_end {
-    struct rg_session *from;
-    struct rg_helper_stream *helper;
-    uint64_t fence;
-};
-
-static void direct_done(void *user, bool alive)
-{
-    struct direct_end *end = user;
-    rg_helper_stream_give(end->helper);
-    if (alive)
-        rg_fence_release(end->from, end->fence);
-    free(end);
-}
-
-/* Gives the helper back behind what it was given to do; at once if that cannot be put there. */
-static CUresult give_behind(struct rg_session *from, struct rg_helper_stream *helper)
-{
-    struct direct_end *end = malloc(sizeof *end);
-    if (end)
-        *end = (struct direct_end){.from = from, .helper = helper};
-    const uint64_t fence = end ? rg_fence_create(from, direct_done, end) : 0;
-    if (!fence) {
-        free(end);
-        rg_helper_stream_give(helper);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    end->fence = fence; /* before anybody can have reached it */
-    const CUresult status = rg_op_rgHostCall(helper->stream, fence, 0);
-    if (status != CUDA_SUCCESS && rg_transfer_cancel(fence))
-        direct_done(end, false);
-    return status;
-}
-
-/* Numbers of copies, in a range of their own among those of transfers. */
-static uint64_t next_transfer(void)
-{
-    static atomic_uint_fast64_t last;
-    return UINT64_C(1) << 63 | (atomic_fetch_add(&last, 1) + 1);
-}
-
 /*
  * Both halves of each piece. If only one could be put there, its stream would wait for the other for ever: then a session has
  * ended, or there was no memory for a record, and the other one ends, too.
@@ -345,7 +303,7 @@ static CUresult put_halves(const struct rg_copy *copy, struct rg_session *to, st
     for (size_t at = 0; at < total && status == CUDA_SUCCESS;) {
         const struct rg_region to_cut = rg_region_cut(&copy->to, at, PIECE),
                                from_cut = rg_region_cut(&copy->from, at, PIECE);
-        const uint64_t transfer = next_transfer();
+        const uint64_t transfer = rg_peer_transfer_number();
         status = put_receive(&to_cut, proxy->stream, transfer, from->number);
         if (status != CUDA_SUCCESS)
             return status;
@@ -374,13 +332,7 @@ static CUresult put_direct(const struct rg_copy *copy, uint64_t to_home, uint64_
     }
     rg_calls_together_begin();
     status = put_halves(copy, to, from, &proxy, from_context, helper->stream);
-    CUresult given = rg_context_scope_enter(from_context);
-    if (given == CUDA_SUCCESS) {
-        given = give_behind(from, helper);
-        rg_context_scope_leave();
-    } else {
-        rg_helper_stream_give(helper);
-    }
+    const CUresult given = rg_helper_stream_give_behind(helper);
     rg_calls_together_end();
     if (status == CUDA_SUCCESS)
         status = given;

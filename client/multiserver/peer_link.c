@@ -36,6 +36,12 @@ static _Atomic unsigned char *link_of(unsigned one, unsigned other)
     return one < other ? &links[one][other] : &links[other][one];
 }
 
+uint64_t rg_peer_transfer_number(void)
+{
+    static atomic_uint_fast64_t last;
+    return UINT64_C(1) << 63 | (atomic_fetch_add(&last, 1) + 1);
+}
+
 static bool knows(const struct rg_session *session)
 {
     return session->op_numbers[RG_OP_rgPeerInvite] && session->op_numbers[RG_OP_rgPeerSend];
@@ -142,7 +148,7 @@ bool rg_peer_link(struct rg_session *one, struct rg_session *other)
     if (*state == LINK_UNTRIED) {
         const bool open = knows(one) && knows(other) && connect_servers(one, other, why, sizeof why);
         *state = open ? LINK_OPEN : LINK_NONE;
-        rg_info("copies between %s and %s go %s%s", one->server, other->server,
+        rg_info("copies and waits between %s and %s go %s%s", one->server, other->server,
                 open ? "from one to the other" : "through this machine: ", open ? "" : why);
     }
     return *state == LINK_OPEN;
@@ -155,7 +161,8 @@ bool rg_peer_link_notice(struct rg_session *session, const struct rg_notice *not
     if (bulk_size || notice->id >= rg_n_sessions || notice->id == session->number)
         return false;
     *link_of(session->number, (unsigned)notice->id) = LINK_NONE;
-    rg_info("%s has lost its connection to %s: copies between them go through this machine from now on",
-            session->server, rg_sessions[notice->id].server);
+    rg_info(
+        "%s has lost its connection to %s: copies and waits between them go through this machine from now on",
+        session->server, rg_sessions[notice->id].server);
     return true;
 }

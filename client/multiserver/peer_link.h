@@ -6,7 +6,7 @@
  * other, one does not know of it) copies between the two go through this machine, for good, and one line says why. When a
  * connection is lost, copies under way on it end with an error, and later ones go through this machine.
  *
- * What else sends between workers (collectives) uses the same connections: rg_peer_link, then records that name the peer by
+ * Waits of one server's streams for another's use the same connections: rg_peer_link, then records that name the peer by
  * the number of its session.
  */
 #ifndef RG_CLIENT_MULTISERVER_PEER_LINK_H
@@ -22,6 +22,8 @@
  * seconds if the one does not reach the other. Any thread of the application, no locks held.
  */
 bool rg_peer_link(struct rg_session *one, struct rg_session *other);
+/** A number for what two workers do together, which both are told; in a range of its own among those of transfers. */
+uint64_t rg_peer_transfer_number(void);
 /** Asks the session's server for what the message says, an RG_PURPOSE_INTRODUCE; `why` is a sentence if that was not done. */
 RG_MUST_CHECK enum rg_status rg_peer_introduce(const struct rg_session *session,
                                                const struct rg_control *message, char *why, size_t why_size);

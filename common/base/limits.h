@@ -91,7 +91,7 @@
 #define RG_EXECUTORS_MAX    1024u /* threads of a worker */
 #define RG_KNOWN_RANGES_MAX 256u  /* of memory that its driver is not asked about again */
 #define RG_IMAGES_MAX       4096u /* that wait to be loaded */
-#define RG_PEER_EARLY_MAX   4096  /* copies that another server has asked for before the client did */
+#define RG_PEER_EARLY_MAX   65536 /* copies and waits that another server speaks of before the client does */
 #define RG_PEERS_OTHERS_MAX 256   /* sessions of other processes that one is connected to */
 #define RG_DEFERRED_MAX     (256u << 20) /* bytes of deferred transfers under way */
 #define RG_MANAGED_POSTPONED_MAX                                                                             \

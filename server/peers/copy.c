@@ -11,9 +11,8 @@
  */
 #include "common/sync/scoped_lock.h"
 #include "generated/server/execute.h"
-#include "server/peers/peers.h"
+#include "server/peers/transfers.h"
 #include "server/shares/worker/count.h"
-#include "server/transfer/deferred.h"
 #include "transport/transport.h"
 
 #include <stdlib.h>
@@ -21,70 +20,12 @@
 
 _Static_assert(RG_PEER_CHUNK == RG_DEFERRED_CHUNK, "both workers cut alike");
 
-/* What the other worker said of a copy before the client's record came. */
-struct early {
-    struct rg_hash_link link; /* by the transfer's number */
-    const struct rg_peer *peer;
-    size_t demanded;
-    bool failed;
-};
-
 static pthread_mutex_t *lock_of(struct rg_worker *worker)
 {
     return &rg_deferred_of(worker)->lock;
 }
 
 /* --- both halves ------------------------------------------------------------------------------------------ */
-
-static void drop_early(struct rg_worker *worker, struct early *early)
-{
-    rg_hash_table_remove(&rg_peers_of(worker)->early, &early->link);
-    rg_peers_of(worker)->n_early--;
-    free(early);
-}
-
-/* Makes the item known to its peer; false: there is no connection. */
-static bool bind(struct rg_deferred_item *item, unsigned number)
-{
-    struct rg_worker *worker = item->worker;
-    RG_SCOPED_LOCK(lock_of(worker));
-    item->peer = rg_peer_find(worker, number);
-    if (!item->peer)
-        return false;
-    struct early *early = (struct early *)rg_hash_table_first(&rg_peers_of(worker)->early, item->id);
-    if (early && early->peer == item->peer) {
-        if (item->demanded < early->demanded)
-            item->demanded = early->demanded;
-        item->failed |= early->failed;
-        drop_early(worker, early);
-    }
-    return true;
-}
-
-static void tell_failed(struct rg_worker *worker, unsigned number, uint64_t transfer)
-{
-    pthread_mutex_lock(lock_of(worker));
-    struct rg_peer *peer = rg_peer_find(worker, number);
-    struct early *early = (struct early *)rg_hash_table_first(&rg_peers_of(worker)->early, transfer);
-    if (early && early->peer == peer)
-        drop_early(worker, early);
-    pthread_mutex_unlock(lock_of(worker));
-    if (peer)
-        (void)rg_peer_send(peer, &(struct rg_peer_message){.type = RG_PEER_FAIL, .transfer = transfer}, NULL,
-                           0);
-}
-
-/* The copy has not come to be whole: the program hears of it as of any error of an asynchronous call. */
-static void report(struct rg_worker *worker, unsigned op)
-{
-    const struct rg_notice notice = {.type = RG_NOTICE_ERROR, .arg = {CUDA_ERROR_DEVICE_UNAVAILABLE, op}};
-    (void)rg_worker_notice(worker, &notice, NULL, 0, NULL, 0);
-}
-
-static bool is_stuck(const struct rg_deferred_item *item)
-{
-    return !item->failed && !item->gone && !rg_worker_over(item->worker);
-}
 
 /* Behind the last chunk. */
 static void end(struct rg_deferred_item *item, unsigned op)
@@ -100,7 +41,7 @@ static void end(struct rg_deferred_item *item, unsigned op)
         rg_deferred_destroy(item);
     pthread_mutex_unlock(lock_of(worker));
     if (failed)
-        report(worker, op);
+        rg_peer_report(worker, op);
 }
 
 /* --- receiving -------------------------------------------------------------------------------------------- */
@@ -112,7 +53,7 @@ static void ask(struct rg_deferred_item *item, size_t last)
     for (;;) {
         pthread_mutex_lock(lock);
         const size_t index = item->requested / item->chunk;
-        const bool more = index < last && item->requested < item->total && is_stuck(item);
+        const bool more = index < last && item->requested < item->total && rg_peer_waits(item);
         const struct rg_peer_message message = {.type = RG_PEER_ASK,
                                                 .transfer = item->id,
                                                 .offset = item->requested,
@@ -134,7 +75,7 @@ static void CUDA_CB receive_step(void *user)
         return;
     ask(item, step->index + RG_DEFERRED_SLOTS);
     RG_SCOPED_LOCK(lock);
-    while (item->received < until && is_stuck(item))
+    while (item->received < until && rg_peer_waits(item))
         pthread_cond_wait(&item->changed, lock);
     while (item->failed && item->at_work && !rg_worker_over(item->worker))
         pthread_cond_wait(&rg_deferred_of(item->worker)->settled, lock);
@@ -159,9 +100,9 @@ static void CUDA_CB demand_step(void *user)
     const size_t until = step->index * item->chunk + rg_deferred_chunk_size(item, step->index);
     struct rg_lease *lease = item->leases[step->index % RG_DEFERRED_SLOTS];
     RG_SCOPED_LOCK(lock);
-    while (item->demanded < until && is_stuck(item))
+    while (item->demanded < until && rg_peer_waits(item))
         pthread_cond_wait(&item->changed, lock);
-    if (!lease || !is_stuck(item) || !rg_deferred_work(item))
+    if (!lease || !rg_peer_waits(item) || !rg_deferred_work(item))
         return;
     pthread_mutex_unlock(lock);
     rg_lease_end(lease);
@@ -179,7 +120,7 @@ static void CUDA_CB send_step(void *user)
     const struct rg_peer_message message = {
         .type = RG_PEER_DATA, .transfer = item->id, .offset = step->index * item->chunk, .size = size};
     pthread_mutex_lock(lock);
-    const bool wanted = is_stuck(item) && rg_deferred_work(item);
+    const bool wanted = rg_peer_waits(item) && rg_deferred_work(item);
     pthread_mutex_unlock(lock);
     if (wanted) {
         rg_count_out(size);
@@ -216,12 +157,12 @@ static CUresult start(struct rg_request *request, const struct rg_device_region 
 {
     struct rg_deferred_item *item = NULL;
     CUresult result = rg_deferred_begin(request, region, id, kind, stream, &item);
-    if (result == CUDA_SUCCESS && !bind(item, number)) {
+    if (result == CUDA_SUCCESS && !rg_peer_bind(item, number)) {
         rg_deferred_cancel(item);
         result = CUDA_ERROR_DEVICE_UNAVAILABLE;
     }
     if (result != CUDA_SUCCESS) {
-        tell_failed(request->worker, number, id);
+        rg_peer_tell_failed(request->worker, number, id);
         return result;
     }
     const size_t n_chunks = item->n_chunks; /* the last step frees the item */
@@ -235,7 +176,7 @@ static CUresult start(struct rg_request *request, const struct rg_device_region 
         item->failed = true;
         pthread_cond_broadcast(&item->changed);
         pthread_mutex_unlock(lock_of(request->worker));
-        tell_failed(request->worker, number, id);
+        rg_peer_tell_failed(request->worker, number, id);
     }
     return result;
 }
@@ -289,28 +230,6 @@ CUresult rg_execute_rgPeerSendBox(struct rg_request *request, const CUDA_MEMCPY3
 
 /* --- what the other worker says ---------------------------------------------------------------------------- */
 
-/* Of a copy that the client has not told of yet; NULL: too many of these. */
-static struct early *note_early(struct rg_peer *peer, uint64_t transfer)
-{
-    struct rg_peers *peers = rg_peers_of(peer->worker);
-    struct early *early = (struct early *)rg_hash_table_first(&peers->early, transfer);
-    if (early)
-        return early->peer == peer ? early : NULL;
-    if (peers->n_early >= RG_PEER_EARLY_MAX || (early = calloc(1, sizeof *early)) == NULL)
-        return NULL;
-    early->peer = peer;
-    rg_hash_table_add(&peers->early, &early->link, transfer);
-    peers->n_early++;
-    return early;
-}
-
-static struct rg_deferred_item *find(struct rg_peer *peer, uint64_t transfer)
-{
-    struct rg_deferred_item *item = rg_deferred_find(peer->worker, transfer);
-    const bool ours = item && (item->kind == RG_DEFERRED_PEER_SEND || item->kind == RG_DEFERRED_PEER_RECEIVE);
-    return ours && item->peer == peer ? item : NULL;
-}
-
 /* In order, without a gap; an empty one asks for nothing. */
 static bool take_demand(size_t *demanded, const struct rg_peer_message *message)
 {
@@ -320,42 +239,28 @@ static bool take_demand(size_t *demanded, const struct rg_peer_message *message)
     return true;
 }
 
-static bool take_ask(struct rg_peer *peer, const struct rg_peer_message *message)
+bool rg_peer_copy_ask(struct rg_peer *peer, const struct rg_peer_message *message)
 {
     RG_SCOPED_LOCK(lock_of(peer->worker));
-    struct rg_deferred_item *item = find(peer, message->transfer);
+    struct rg_deferred_item *item = rg_peer_item(peer, message->transfer);
     if (item) {
         const bool good = item->kind == RG_DEFERRED_PEER_SEND && take_demand(&item->demanded, message) &&
                           item->demanded <= item->total;
         pthread_cond_broadcast(&item->changed);
         return good;
     }
-    struct early *early = note_early(peer, message->transfer);
+    struct rg_peer_early *early = rg_peer_early(peer, message->transfer);
     return early && take_demand(&early->demanded, message);
 }
 
-static bool take_fail(struct rg_peer *peer, const struct rg_peer_message *message)
-{
-    RG_SCOPED_LOCK(lock_of(peer->worker));
-    struct rg_deferred_item *item = find(peer, message->transfer);
-    struct early *early = item ? NULL : note_early(peer, message->transfer);
-    if (item) {
-        item->failed = true;
-        pthread_cond_broadcast(&item->changed);
-    } else if (early) {
-        early->failed = true;
-    }
-    return item || early;
-}
-
 /* Data comes in order, in parts that lie within what was asked for. */
-static bool take_data(struct rg_peer *peer, const struct rg_peer_message *message, size_t bulk_size)
+bool rg_peer_copy_data(struct rg_peer *peer, const struct rg_peer_message *message, size_t bulk_size)
 {
     struct rg_worker *worker = peer->worker;
     struct rg_deferred *deferred = rg_deferred_of(worker);
     const uint64_t offset = message->offset, size = message->size;
     pthread_mutex_lock(&deferred->lock);
-    struct rg_deferred_item *item = find(peer, message->transfer);
+    struct rg_deferred_item *item = rg_peer_item(peer, message->transfer);
     const bool good = item && item->kind == RG_DEFERRED_PEER_RECEIVE && size == bulk_size && size &&
                       offset == item->received && size <= item->requested - item->received &&
                       size <= item->chunk - item->received % item->chunk;
@@ -375,39 +280,4 @@ static bool take_data(struct rg_peer *peer, const struct rg_peer_message *messag
     pthread_cond_broadcast(&item->changed);
     pthread_mutex_unlock(&deferred->lock);
     return came;
-}
-
-bool rg_peer_copy_message(struct rg_peer *peer, const struct rg_peer_message *message, size_t bulk_size)
-{
-    if (message->type == RG_PEER_DATA)
-        return take_data(peer, message, bulk_size);
-    if (bulk_size)
-        return false;
-    return message->type == RG_PEER_ASK    ? take_ask(peer, message)
-           : message->type == RG_PEER_FAIL ? take_fail(peer, message)
-                                           : false;
-}
-
-/* --- the end ---------------------------------------------------------------------------------------------- */
-
-void rg_peer_copies_fail(struct rg_peer *peer)
-{
-    struct rg_deferred *deferred = rg_deferred_of(peer->worker);
-    for (struct rg_hash_link *at = NULL; (at = rg_hash_table_after(&deferred->items, at));) {
-        struct rg_deferred_item *item = (struct rg_deferred_item *)at;
-        if (item->peer != peer)
-            continue;
-        item->failed = true;
-        pthread_cond_broadcast(&item->changed);
-    }
-}
-
-static void free_early(struct rg_hash_link *link)
-{
-    free(link);
-}
-
-void rg_peer_copies_end(struct rg_worker *worker)
-{
-    rg_hash_table_clear(&rg_peers_of(worker)->early, free_early);
 }

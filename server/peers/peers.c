@@ -160,7 +160,7 @@ static void lose(struct rg_peer *peer)
     const bool first = peer->state == RG_PEER_OPEN;
     if (first) {
         peer->state = RG_PEER_LOST;
-        rg_peer_copies_fail(peer);
+        rg_peer_transfers_fail(peer);
     }
     pthread_mutex_unlock(lock_of(worker));
     if (!first)
@@ -220,7 +220,7 @@ static void *reader_main(void *argument)
         if (received.size != sizeof message)
             break;
         memcpy(&message, received.data, sizeof message);
-        if (!rg_peer_copy_message(peer, &message, received.bulk_size))
+        if (!rg_peer_transfer_message(peer, &message, received.bulk_size))
             break;
     }
     lose(peer);
@@ -339,7 +339,7 @@ static void fini(struct rg_worker *worker)
         if (i >= RG_SERVERS_MAX)
             free(peer);
     }
-    rg_peer_copies_end(worker);
+    rg_peer_transfers_end(worker);
     pthread_cond_destroy(&rg_peers_of(worker)->changed);
 }
 

@@ -83,14 +83,14 @@ enum rg_status rg_peer_send(struct rg_peer *peer, const struct rg_peer_message *
 /** The peer of that number, if its connection is there; else NULL. The lock of struct rg_deferred is held. */
 struct rg_peer *rg_peer_find(struct rg_worker *worker, unsigned number);
 
-/* --- copies (copy.c), for the reader of a connection --- */
+/* --- copies and waits (transfers.c), for the reader of a connection --- */
 
 /** False: it breaks the protocol, or its bulk data did not come. */
-bool rg_peer_copy_message(struct rg_peer *peer, const struct rg_peer_message *message, size_t bulk_size);
+bool rg_peer_transfer_message(struct rg_peer *peer, const struct rg_peer_message *message, size_t bulk_size);
 /** The connection is lost: all that wait for it go on. The lock is held. */
-void rg_peer_copies_fail(struct rg_peer *peer);
+void rg_peer_transfers_fail(struct rg_peer *peer);
 /** At the end of the worker. */
-void rg_peer_copies_end(struct rg_worker *worker);
+void rg_peer_transfers_end(struct rg_worker *worker);
 
 /** What was asked for before the client's record came. The lock. */
 struct rg_peers {

@@ -29,13 +29,15 @@
 
 /* Bytes that a session's items take here until their streams have done them, but for the driver's. */
 
-/* The last two are copies between servers (server/peers/copy.c). */
+/* The last four are halves of copies and waits between servers (server/peers/). */
 enum rg_deferred_kind {
     RG_DEFERRED_HOST_CALL,
     RG_DEFERRED_RENDEZVOUS,
     RG_DEFERRED_READ,
     RG_DEFERRED_PEER_RECEIVE,
-    RG_DEFERRED_PEER_SEND
+    RG_DEFERRED_PEER_SEND,
+    RG_DEFERRED_PEER_SIGNAL,
+    RG_DEFERRED_PEER_WAIT
 };
 
 /** One host function of a transfer. */
@@ -56,7 +58,7 @@ struct rg_deferred_item {
     pthread_cond_t changed;
     /* guarded by the lock */
     bool due;      /* host calls: the client has been told */
-    bool answered; /* host calls */
+    bool answered; /* host calls; PEER_WAIT: the signal has come */
     bool listed;   /* deferred reads: in the list of the sending thread */
     size_t total, chunk;
     size_t requested, received; /* rendezvous: bytes */

@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 
 from trial import Build, Server, stop_with_servers, wait_until  # noqa: E402
 
-PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "copies.py")
+PROGRAM, WAITS = (os.path.join(os.path.dirname(os.path.abspath(__file__)), name) for name in ("copies.py", "waits.py"))
 SIZE, COUNT = 5 << 20, 4
 PEER_SECRET = b"\xea\x08\x10"  # the key and the length of peer_secret in a hello
 
@@ -201,6 +201,35 @@ class Peers(unittest.TestCase):
         else:
             self.assertEqual(result.output.split(), ["same"] * 8, result.report())
             self.assertGreater(result.stats["peer_by_client"], 0, result.report())
+
+    def waits(self, addresses, more=(), environment=None, **options):
+        return build.run_remote([sys.executable, WAITS, "40", *more], ",".join(addresses), environment=environment, **options)
+
+    def test_waits(self):
+        """A stream waits for another server's by a message of that, and else by the program's machine."""
+        addresses = [server.address for server in self.servers((), ())]
+        for environment, direct in (({}, True), ({"REMOTE_GPU_OPT": "-peers"}, False)):
+            result = self.waits(addresses, environment=environment)
+            self.assertEqual(result.status, 0, result.report())
+            self.assertEqual(result.output.splitlines(), ["waits", "goes on", "in turns"], result.report())
+            counted = [result.stats["peer_waits_direct"], result.stats["peer_waits_by_client"]]
+            self.assertGreaterEqual(counted[not direct], 81, result.report())
+            self.assertEqual(counted[direct], 0, result.report())
+
+    def test_waits_of_what_is_lost(self):
+        one, other = self.servers((), ())
+        relay = Relay(self.stack, other.address)  # it is the first that is asked to connect
+        with tempfile.TemporaryDirectory() as folder:
+            held = os.path.join(folder, "held")
+
+            def cut(_):
+                self.assertTrue(wait_until(lambda: relay.has_peer() and os.path.exists(held), 60))
+                relay.cut_peer()
+
+            result = self.waits([one.address, relay.address], [held], while_running=cut)
+        self.assertFalse(result.hung, result.report())
+        self.assertEqual(result.status, 3, result.report())
+        self.assertIn("cuStreamSynchronize: error", result.output)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,79 @@
+/*
+ * fence.c - a stream of one server waits for a stream of another: a signal in the one, a wait in the other, and a message between the
+ * workers. See proto/peer.h.
+ *
+ * Failures: where the signal's context has failed, or one half cannot be put into its stream, the other half is told (RG_PEER_FAIL). A
+ * wait whose signal will not come, also because the connection is lost, lets its stream go on, and the program is told.
+ */
+#include "common/sync/scoped_lock.h"
+#include "generated/server/execute.h"
+#include "server/peers/transfers.h"
+
+static pthread_mutex_t *lock_of(const struct rg_deferred_item *item)
+{
+    return &rg_deferred_of(item->worker)->lock;
+}
+
+/* Called also when the context has failed. */
+static void CUDA_CB signal_step(CUstream stream, CUresult status, void *user)
+{
+    struct rg_deferred_item *item = user;
+    const struct rg_peer_message message = {.type = status == CUDA_SUCCESS ? RG_PEER_SIGNAL : RG_PEER_FAIL,
+                                            .transfer = item->id};
+    (void)stream;
+    pthread_mutex_lock(lock_of(item));
+    const bool wanted = rg_peer_waits(item);
+    pthread_mutex_unlock(lock_of(item));
+    if (wanted)
+        (void)rg_peer_send(item->peer, &message, NULL, 0);
+    if (rg_worker_over(item->worker))
+        return;
+    RG_SCOPED_LOCK(lock_of(item));
+    rg_deferred_destroy(item);
+}
+
+static void CUDA_CB wait_step(void *user)
+{
+    struct rg_deferred_item *item = user;
+    struct rg_worker *worker = item->worker;
+    pthread_mutex_t *lock = lock_of(item);
+    pthread_mutex_lock(lock);
+    while (!item->answered && rg_peer_waits(item))
+        pthread_cond_wait(&item->changed, lock);
+    const bool over = rg_worker_over(worker), came = item->answered;
+    if (!over)
+        rg_deferred_destroy(item);
+    pthread_mutex_unlock(lock);
+    if (!over && !came)
+        rg_peer_report(worker, RG_OP_rgPeerWait);
+}
+
+static CUresult start(struct rg_request *request, enum rg_deferred_kind kind, CUstream stream, uint64_t id,
+                      unsigned number)
+{
+    struct rg_deferred_item *item = rg_deferred_create(request, kind, id, 0);
+    CUresult result = item ? CUDA_SUCCESS : request->result;
+    if (item && !rg_peer_bind(item, number))
+        result = CUDA_ERROR_DEVICE_UNAVAILABLE;
+    if (result == CUDA_SUCCESS)
+        result = kind == RG_DEFERRED_PEER_SIGNAL ? rg_driver.cuStreamAddCallback(stream, signal_step, item, 0)
+                                                 : rg_driver.cuLaunchHostFunc(stream, wait_step, item);
+    if (result != CUDA_SUCCESS) {
+        rg_peer_tell_failed(request->worker, number, id);
+        if (item)
+            rg_deferred_cancel(item);
+    }
+    return result;
+}
+
+CUresult rg_execute_rgPeerSignal(struct rg_request *request, CUstream stream, unsigned long long transfer,
+                                 unsigned int peer)
+{
+    return start(request, RG_DEFERRED_PEER_SIGNAL, stream, transfer, peer);
+}
+
+CUresult rg_execute_rgPeerWait(struct rg_request *request, CUstream stream, unsigned long long transfer,
+                               unsigned int peer)
+{
+    return start(request, RG_DEFERRED_PEER_WAIT, stream, transfer, peer);
+}

@@ -1,0 +1,147 @@
+/* transfers.c - see transfers.h. */
+#include "server/peers/transfers.h"
+
+#include "common/sync/scoped_lock.h"
+
+#include <stdlib.h>
+
+static pthread_mutex_t *lock_of(struct rg_worker *worker)
+{
+    return &rg_deferred_of(worker)->lock;
+}
+
+/* --- records ---------------------------------------------------------------------------------------------- */
+
+static void drop_early(struct rg_worker *worker, struct rg_peer_early *early)
+{
+    rg_hash_table_remove(&rg_peers_of(worker)->early, &early->link);
+    rg_peers_of(worker)->n_early--;
+    free(early);
+}
+
+bool rg_peer_bind(struct rg_deferred_item *item, unsigned number)
+{
+    struct rg_worker *worker = item->worker;
+    RG_SCOPED_LOCK(lock_of(worker));
+    item->peer = rg_peer_find(worker, number);
+    if (!item->peer)
+        return false;
+    struct rg_peer_early *early =
+        (struct rg_peer_early *)rg_hash_table_first(&rg_peers_of(worker)->early, item->id);
+    if (early && early->peer == item->peer) {
+        if (item->demanded < early->demanded)
+            item->demanded = early->demanded;
+        item->failed |= early->failed;
+        item->answered |= early->signalled;
+        drop_early(worker, early);
+    }
+    return true;
+}
+
+void rg_peer_tell_failed(struct rg_worker *worker, unsigned number, uint64_t transfer)
+{
+    pthread_mutex_lock(lock_of(worker));
+    struct rg_peer *peer = rg_peer_find(worker, number);
+    struct rg_peer_early *early =
+        (struct rg_peer_early *)rg_hash_table_first(&rg_peers_of(worker)->early, transfer);
+    if (early && early->peer == peer)
+        drop_early(worker, early);
+    pthread_mutex_unlock(lock_of(worker));
+    if (peer)
+        (void)rg_peer_send(peer, &(struct rg_peer_message){.type = RG_PEER_FAIL, .transfer = transfer}, NULL,
+                           0);
+}
+
+void rg_peer_report(struct rg_worker *worker, unsigned op)
+{
+    const struct rg_notice notice = {.type = RG_NOTICE_ERROR, .arg = {CUDA_ERROR_DEVICE_UNAVAILABLE, op}};
+    (void)rg_worker_notice(worker, &notice, NULL, 0, NULL, 0);
+}
+
+/* --- what the other worker says --------------------------------------------------------------------------- */
+
+struct rg_peer_early *rg_peer_early(struct rg_peer *peer, uint64_t transfer)
+{
+    struct rg_peers *peers = rg_peers_of(peer->worker);
+    struct rg_peer_early *early = (struct rg_peer_early *)rg_hash_table_first(&peers->early, transfer);
+    if (early)
+        return early->peer == peer ? early : NULL;
+    if (peers->n_early >= RG_PEER_EARLY_MAX || (early = calloc(1, sizeof *early)) == NULL)
+        return NULL;
+    early->peer = peer;
+    rg_hash_table_add(&peers->early, &early->link, transfer);
+    peers->n_early++;
+    return early;
+}
+
+struct rg_deferred_item *rg_peer_item(struct rg_peer *peer, uint64_t transfer)
+{
+    struct rg_deferred_item *item = rg_deferred_find(peer->worker, transfer);
+    return item && item->peer == peer ? item : NULL;
+}
+
+static bool take_fail(struct rg_peer *peer, const struct rg_peer_message *message)
+{
+    RG_SCOPED_LOCK(lock_of(peer->worker));
+    struct rg_deferred_item *item = rg_peer_item(peer, message->transfer);
+    struct rg_peer_early *early = item ? NULL : rg_peer_early(peer, message->transfer);
+    if (item) {
+        item->failed = true;
+        pthread_cond_broadcast(&item->changed);
+    } else if (early) {
+        early->failed = true;
+    }
+    return item || early;
+}
+
+/* The other side's stream has got to a signal. */
+static bool take_signal(struct rg_peer *peer, const struct rg_peer_message *message)
+{
+    RG_SCOPED_LOCK(lock_of(peer->worker));
+    struct rg_deferred_item *item = rg_peer_item(peer, message->transfer);
+    struct rg_peer_early *early = item ? NULL : rg_peer_early(peer, message->transfer);
+    if (item && item->kind == RG_DEFERRED_PEER_WAIT) {
+        item->answered = true;
+        pthread_cond_broadcast(&item->changed);
+        return true;
+    }
+    if (early)
+        early->signalled = true;
+    return early != NULL;
+}
+
+bool rg_peer_transfer_message(struct rg_peer *peer, const struct rg_peer_message *message, size_t bulk_size)
+{
+    if (message->type == RG_PEER_DATA)
+        return rg_peer_copy_data(peer, message, bulk_size);
+    if (bulk_size)
+        return false;
+    return message->type == RG_PEER_ASK      ? rg_peer_copy_ask(peer, message)
+           : message->type == RG_PEER_FAIL   ? take_fail(peer, message)
+           : message->type == RG_PEER_SIGNAL ? take_signal(peer, message)
+                                             : false;
+}
+
+/* --- the end ---------------------------------------------------------------------------------------------- */
+
+void rg_peer_transfers_fail(struct rg_peer *peer)
+{
+    struct rg_deferred *deferred = rg_deferred_of(peer->worker);
+    for (struct rg_hash_link *at = NULL; (at = rg_hash_table_after(&deferred->items, at));) {
+        struct rg_deferred_item *item = (struct rg_deferred_item *)at;
+        if (item->peer != peer)
+            continue;
+        item->failed = true;
+        pthread_cond_broadcast(&item->changed);
+    }
+}
+
+static void free_early(struct rg_hash_link *link)
+{
+    free(link);
+}
+
+void rg_peer_transfers_end(struct rg_worker *worker)
+{
+    rg_hash_table_clear(&rg_peers_of(worker)->early, free_early);
+}
