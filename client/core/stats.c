@@ -110,7 +110,8 @@ __attribute__((destructor(104))) static void write_stats(void)
         "\"round_trips\":%llu,\"messages_sent\":%llu,\"messages_direct\":%llu,\"sender_wakes\":%llu,"
         "\"messages_received\":%llu,\"bytes_sent\":%llu,\"bytes_repeated\":%llu,\"bytes_received\":%llu,"
         "\"bulk_copied\":%llu,\"bulk_direct\":%llu,\"bulk_kept\":%llu,\"bulk_connections\":%u,\"compressed_"
-        "from\":%llu,\"compressed_to\":%llu,\"peer_direct\":%llu,\"peer_by_client\":%llu,\"peer_waits_direct\":%llu,"
+        "from\":%llu,\"compressed_to\":%llu,\"peer_direct\":%llu,\"peer_by_client\":%llu,\"peer_waits_"
+        "direct\":%llu,"
         "\"peer_waits_by_client\":%llu,\"encrypted\":%s,"
         "\"cipher\":\"%s\",\"identity\":\"%s\",\"links\":[%s],\"resumed\":%llu,\"without_connection\":%llu.%"
         "06llu}\n",

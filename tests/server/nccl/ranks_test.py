@@ -124,7 +124,7 @@ class Ranks(unittest.TestCase):
     def test_training_in_two_processes(self):
         job = Job(self.stack)
         threads = [threading.Thread(target=job.run_one, args=(
-            server.address, [TRAINING, "60", str(rank), "2", os.path.join(job.folder, "id")], rank))
+            server.address, [TRAINING, "200", str(rank), "2", os.path.join(job.folder, "id")], rank))
             for rank, server in enumerate(self.servers(2, environment={"SOFTGPU_DEVICES": "1"}))]
         for thread in threads:
             thread.start()
