@@ -94,7 +94,8 @@ static bool has(const char *line, size_t size, const char *part)
 static bool is_for_program(const char *line, size_t size)
 {
     return (has(line, size, ": block: [") && has(line, size, "Assertion `")) ||
-           has(line, size, RG_KERNEL_MESSAGE) || has(line, size, RG_KERNEL_SLOW_MESSAGE);
+           has(line, size, RG_KERNEL_MESSAGE) || has(line, size, RG_KERNEL_SLOW_MESSAGE) ||
+           has(line, size, RG_MODULE_MESSAGE);
 }
 
 /*
@@ -112,7 +113,7 @@ static void sort_line(struct rg_worker *worker, const char *line, size_t size)
 {
     /* what the device cannot do, who runs the server is to know as well */
     if (!is_for_program(line, size) || !send_text(worker, 2, line, size) ||
-        has(line, size, RG_KERNEL_MESSAGE))
+        has(line, size, RG_KERNEL_MESSAGE) || has(line, size, RG_MODULE_MESSAGE))
         log_line(worker, line, size);
 }
 

@@ -2,9 +2,13 @@
  * code.c - the machine code of a program's kernels: out of the cache on disk, or generated, optimised,
  * compiled and kept there. A lock makes code generation one at a time; code that has been made is found
  * without it. What the cache cannot give, for whatever reason, is compiled.
+ *
+ * A large kernel gets quick code first, and better code takes its place when it is there (jit/improve.h): launches from then on
+ * run that, those that have been queued run what they were queued with. Both compute the same, and stay as long as the program.
  */
 #include "softgpu/compiler/codegen/codegen.h"
 #include "softgpu/compiler/jit/cache.h"
+#include "softgpu/compiler/jit/improve.h"
 #include "softgpu/compiler/jit/jit.h"
 #include "softgpu/compiler/jit/symbols.h"
 #include "softgpu/compiler/program.h"
@@ -16,6 +20,7 @@
 #include "softgpu/compiler_digest.h"
 
 #include <errno.h>
+#include <llvm-c/BitWriter.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,9 +50,9 @@ static struct sg_jit *start_jit(const struct sg_program *program, struct sg_text
     return jit;
 }
 
-/* The object of a kernel; NULL with *status and a message. Under the lock. */
-static LLVMMemoryBufferRef compile(struct sg_program *program, struct sg_program_kernel *kernel,
-                                   const char *symbol, struct sg_text *log, enum sg_compile_status *status)
+/* The module of a kernel; NULL with *status and a message. Under the lock. */
+static LLVMModuleRef generate(struct sg_program *program, struct sg_program_kernel *kernel,
+                              const char *symbol, struct sg_text *log, enum sg_compile_status *status)
 {
     struct sg_diagnostics diagnostics = {.log = log};
     struct sg_arena arena = {.diagnostics = &diagnostics};
@@ -68,6 +73,7 @@ static LLVMMemoryBufferRef compile(struct sg_program *program, struct sg_program
         *status = diagnostics.status;
         if (gen->llvm != NULL)
             LLVMDisposeModule(gen->llvm);
+        gen->llvm = NULL;
     } else if (sg_generate(gen, kernel->function, symbol) != NULL) {
         *status = SG_COMPILE_OK;
     }
@@ -75,14 +81,12 @@ static LLVMMemoryBufferRef compile(struct sg_program *program, struct sg_program
         LLVMDisposeBuilder(gen->builder);
     if (gen->entry_builder != NULL)
         LLVMDisposeBuilder(gen->entry_builder);
-    LLVMMemoryBufferRef object = NULL;
-    if (*status == SG_COMPILE_OK &&
-        (object = sg_jit_compile(program->jit, gen->llvm, symbol, program->optimised, program->guarded,
-                                 log)) == NULL)
-        *status = SG_COMPILE_INVALID_PTX;
+    LLVMModuleRef module = *status == SG_COMPILE_OK ? gen->llvm : NULL;
+    if (module != NULL)
+        sg_jit_prepare(program->jit, module);
     sg_arena_fini(&arena);
     free(gen);
-    return object;
+    return module;
 }
 
 /* Of all that a kernel's code depends on. */
@@ -105,11 +109,12 @@ static struct rg_digest key_of(const struct sg_program *program, const struct sg
     return rg_digest_of(pieces, sizeof(pieces) / sizeof(pieces[0]));
 }
 
-static void *load_cached(struct sg_program *program, struct sg_cache *cache, const struct rg_digest *key,
-                         const char *symbol)
+static void *load_cached(struct sg_program *program, struct sg_cache *cache, const struct rg_digest *kernel,
+                         enum sg_part part, const char *symbol)
 {
+    const struct rg_digest key = sg_part_key(kernel, part);
     size_t size;
-    void *data = sg_cache_read(cache, key, &size), *code = NULL;
+    void *data = sg_cache_read(cache, &key, &size), *code = NULL;
     if (data == NULL)
         return NULL;
     struct sg_text log = {0};
@@ -117,11 +122,20 @@ static void *load_cached(struct sg_program *program, struct sg_cache *cache, con
                        &log);
     if (code == NULL) {
         rg_debug("a kept kernel cannot be used: %s", log.data != NULL ? log.data : "");
-        sg_cache_drop(cache, key);
+        sg_cache_drop(cache, &key);
     }
     sg_text_fini(&log);
     free(data);
     return code;
+}
+
+/* Instructions of PTX, as far as functions are not inlined. */
+static uint32_t size_of(const struct sg_program_kernel *kernel)
+{
+    uint32_t size = 0;
+    for (uint32_t i = 0; i < kernel->reach.count; i++)
+        size += kernel->reach.functions[i]->n_insns;
+    return size;
 }
 
 /* Says on standard error, after a while, what is being compiled: the program seems to hang meanwhile. */
@@ -155,10 +169,10 @@ static void *lose_patience(void *argument)
 
 static void patience_begin(struct patience *patience, const struct sg_program_kernel *kernel)
 {
-    *patience = (struct patience){
-        .lock = PTHREAD_MUTEX_INITIALIZER, .over = PTHREAD_COND_INITIALIZER, .kernel = kernel->public.name};
-    for (uint32_t i = 0; i < kernel->reach.count; i++)
-        patience->size += kernel->reach.functions[i]->n_insns;
+    *patience = (struct patience){.lock = PTHREAD_MUTEX_INITIALIZER,
+                                  .over = PTHREAD_COND_INITIALIZER,
+                                  .kernel = kernel->public.name,
+                                  .size = size_of(kernel)};
     patience->runs = rg_thread_create(&patience->thread, "sg-patience", lose_patience, patience) == RG_OK;
 }
 
@@ -172,26 +186,141 @@ static void patience_end(struct patience *patience)
         pthread_join(patience->thread, NULL);
 }
 
+/* A kernel whose code is being made, under the lock. */
+struct making {
+    struct sg_program *program;
+    struct sg_program_kernel *kernel;
+    struct sg_cache *cache; /* NULL: nothing is kept */
+    struct rg_digest key;
+    char symbol[SG_SYMBOL_SIZE], quick[SG_SYMBOL_SIZE]; /* of its code, and of its quick code */
+};
+
+/* Better code takes the place of quick code. */
+static void replace_code(void *owner, size_t index, LLVMMemoryBufferRef object)
+{
+    struct sg_program *program = owner;
+    struct sg_text log = {0};
+    char symbol[SG_SYMBOL_SIZE];
+    snprintf(symbol, sizeof(symbol), SG_SYMBOL_KERNEL, (unsigned)index);
+    pthread_mutex_lock(&program->lock);
+    void *code = sg_jit_load(program->jit, object, symbol, &log);
+    if (code != NULL)
+        program->kernels[index].code = code;
+    else
+        rg_debug("better code cannot be used: %s", log.data != NULL ? log.data : "");
+    pthread_mutex_unlock(&program->lock);
+    sg_text_fini(&log);
+}
+
+static void improve(const struct making *making, LLVMMemoryBufferRef module, bool optimised)
+{
+    sg_improve(&(struct sg_improvement){.symbol = making->symbol,
+                                        .name = making->kernel->public.name,
+                                        .guarded = making->program->guarded,
+                                        .optimised = optimised,
+                                        .cache = making->cache,
+                                        .key = making->key,
+                                        .deliver = replace_code,
+                                        .owner = making->program,
+                                        .index = (size_t)(making->kernel - making->program->kernels)},
+               module);
+}
+
+/* Loads what is kept of a kernel, and has the rest made of it. */
+static void *take_kept(const struct making *making, bool quick)
+{
+    void *code = load_cached(making->program, making->cache, &making->key, SG_PART_CODE, making->symbol);
+    if (code != NULL || !quick)
+        return code;
+    size_t size;
+    struct rg_digest key = sg_part_key(&making->key, SG_PART_OPTIMISED);
+    void *module = sg_cache_read(making->cache, &key, &size);
+    const bool optimised = module != NULL;
+    if (!optimised) {
+        key = sg_part_key(&making->key, SG_PART_GENERATED);
+        module = sg_cache_read(making->cache, &key, &size);
+    }
+    if (module != NULL)
+        code = load_cached(making->program, making->cache, &making->key, SG_PART_QUICK, making->quick);
+    if (code != NULL)
+        improve(making, LLVMCreateMemoryBufferWithMemoryRangeCopy(module, size, making->symbol), optimised);
+    free(module);
+    return code;
+}
+
+static void keep(const struct making *making, enum sg_part part, LLVMMemoryBufferRef data)
+{
+    const struct rg_digest key = sg_part_key(&making->key, part);
+    if (making->cache != NULL)
+        sg_cache_write(making->cache, &key, LLVMGetBufferStart(data), LLVMGetBufferSize(data));
+}
+
+/* The kernel's code has another name than the better code that will come. */
+static void rename_code(const struct making *making, LLVMModuleRef module)
+{
+    LLVMValueRef code = LLVMGetNamedGlobal(module, making->symbol);
+    if (code == NULL)
+        code = LLVMGetNamedFunction(module, making->symbol);
+    LLVMSetValueName2(code, making->quick, strlen(making->quick));
+}
+
+/* Makes code anew, quick code and then, in the background, better code, or what there is only one of. */
+static void *make_anew(const struct making *making, bool quick, struct sg_text *log,
+                       enum sg_compile_status *status)
+{
+    struct sg_program *program = making->program;
+    LLVMMemoryBufferRef bitcode = NULL;
+    LLVMModuleRef module = generate(program, making->kernel, making->symbol, log, status);
+    if (module == NULL)
+        return NULL;
+    quick &= !sg_emitter_is_huge(module); /* there will be no better code */
+    if (quick) {
+        bitcode = LLVMWriteBitcodeToMemoryBuffer(module);
+        rename_code(making, module);
+    }
+    const char *symbol = quick ? making->quick : making->symbol;
+    LLVMMemoryBufferRef object = sg_jit_compile(program->jit, module, symbol,
+                                                quick                ? SG_EFFORT_QUICK
+                                                : program->optimised ? SG_EFFORT_FULL
+                                                                     : SG_EFFORT_NONE,
+                                                program->guarded, log);
+    void *code = NULL;
+    if (object != NULL) {
+        keep(making, quick ? SG_PART_QUICK : SG_PART_CODE, object);
+        if (quick)
+            keep(making, SG_PART_GENERATED, bitcode);
+        code = sg_jit_load(program->jit, object, symbol, log);
+    }
+    *status = code != NULL ? SG_COMPILE_OK : SG_COMPILE_INVALID_PTX;
+    if (code != NULL && quick)
+        improve(making, bitcode, false);
+    else if (quick)
+        LLVMDisposeMemoryBuffer(bitcode);
+    return code;
+}
+
 /* Makes the kernel's code, from the cache or anew. Under the lock. */
 static enum sg_compile_status make_code(struct sg_program *program, struct sg_program_kernel *kernel,
                                         struct sg_text *log)
 {
-    char symbol[SG_SYMBOL_SIZE];
     enum sg_compile_status status;
-    struct rg_digest key;
-    uint64_t started = rg_now_ns();
+    const uint64_t started = rg_now_ns();
     if (kernel->unknown != NULL) {
         sg_text_append(log, "%s\n", kernel->unknown);
         return SG_COMPILE_UNKNOWN;
     }
     if (program->jit == NULL && (program->jit = start_jit(program, log)) == NULL)
         return SG_COMPILE_NO_MEMORY;
-    snprintf(symbol, sizeof(symbol), SG_SYMBOL_KERNEL, (unsigned)(kernel - program->kernels));
     /* whoever wants to see how code is made wants it made */
-    struct sg_cache *cache = secure_getenv("SOFTGPU_DUMP_IR") == NULL ? sg_cache_default() : NULL;
-    if (cache != NULL) {
-        key = key_of(program, kernel, symbol);
-        kernel->code = load_cached(program, cache, &key, symbol);
+    const bool shown = secure_getenv("SOFTGPU_DUMP_IR") != NULL;
+    const bool quick = program->quick && program->optimised && !shown && size_of(kernel) >= SG_PROGRAM_LARGE;
+    struct making making = {.program = program, .kernel = kernel, .cache = shown ? NULL : sg_cache_default()};
+    const unsigned index = (unsigned)(kernel - program->kernels);
+    snprintf(making.symbol, sizeof(making.symbol), SG_SYMBOL_KERNEL, index);
+    snprintf(making.quick, sizeof(making.quick), SG_SYMBOL_QUICK, index);
+    if (making.cache != NULL) {
+        making.key = key_of(program, kernel, making.symbol);
+        kernel->code = take_kept(&making, quick);
     }
     if (kernel->code != NULL) {
         rg_debug("kernel %s: loaded from the cache in %.1f ms", kernel->public.name,
@@ -200,15 +329,12 @@ static enum sg_compile_status make_code(struct sg_program *program, struct sg_pr
     }
     struct patience patience;
     patience_begin(&patience, kernel);
-    LLVMMemoryBufferRef object = compile(program, kernel, symbol, log, &status);
+    kernel->code = make_anew(&making, quick, log, &status);
     patience_end(&patience);
-    if (object == NULL)
-        return status;
-    if (cache != NULL)
-        sg_cache_write(cache, &key, LLVMGetBufferStart(object), LLVMGetBufferSize(object));
-    kernel->code = sg_jit_load(program->jit, object, symbol, log);
-    rg_debug("kernel %s: compiled in %.1f ms", kernel->public.name, (double)(rg_now_ns() - started) / 1e6);
-    return kernel->code != NULL ? SG_COMPILE_OK : SG_COMPILE_INVALID_PTX;
+    if (kernel->code != NULL)
+        rg_debug("kernel %s: %scompiled in %.1f ms", kernel->public.name, quick ? "quickly " : "",
+                 (double)(rg_now_ns() - started) / 1e6);
+    return status;
 }
 
 enum sg_compile_status sg_program_code(struct sg_program *program, size_t index, struct sg_text *log,
@@ -233,4 +359,9 @@ enum sg_compile_status sg_program_code(struct sg_program *program, size_t index,
 bool sg_program_has_code(struct sg_program *program, size_t index)
 {
     return index < program->n_kernels && program->kernels[index].code != NULL;
+}
+
+void sg_program_wait_better(struct sg_program *program)
+{
+    sg_improve_wait(program);
 }

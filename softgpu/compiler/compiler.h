@@ -97,5 +97,7 @@ enum sg_compile_status sg_program_code(struct sg_program *program, size_t index,
                                        void **code);
 /** Whether that has been done. */
 bool sg_program_has_code(struct sg_program *program, size_t index);
+/** Waits until all code that was to take the place of quick code has done so. For tests. */
+void sg_program_wait_better(struct sg_program *program);
 
 #endif

@@ -8,6 +8,7 @@
 #include "softgpu/compiler/device_runtime.h"
 #include "softgpu/compiler/initial.h"
 #include "softgpu/compiler/jit/cache.h"
+#include "softgpu/compiler/jit/improve.h"
 #include "softgpu/compiler/jit/jit.h"
 #include "softgpu/compiler/parse/ast.h"
 #include "softgpu/compiler/regions/matrices.h"
@@ -29,7 +30,7 @@ static uint32_t thread_product(const uint32_t dimensions[3])
     return dimensions[0] == 0 ? 0 : dimensions[0] * dimensions[1] * dimensions[2];
 }
 
-/* For developers: SOFTGPU_OPT=-loops, -lockstep, -llvm, -all. */
+/* For developers: SOFTGPU_OPT=-loops, -lockstep, -llvm, -quick, -all. */
 static bool wanted(const char *without)
 {
     const char *text = secure_getenv("SOFTGPU_OPT");
@@ -138,6 +139,7 @@ enum sg_compile_status sg_program_link(const struct sg_source *sources, size_t c
     pthread_mutex_init(&program->lock, NULL);
     program->capability = capability;
     program->optimised = wanted("-llvm");
+    program->quick = wanted("-quick");
     program->watched = is_set("SOFTGPU_REPORT");
     program->guarded = sg_guest_guarded();
     program->arena.diagnostics = program->scratch.diagnostics = &diagnostics;
@@ -181,6 +183,7 @@ void sg_program_destroy(struct sg_program *program)
 {
     if (program == NULL)
         return;
+    sg_improve_forget(program);
     sg_jit_destroy(program->jit);
     sg_arena_fini(&program->scratch);
     sg_arena_fini(&program->arena);

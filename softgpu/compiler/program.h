@@ -10,6 +10,9 @@
 
 #include <pthread.h>
 
+/** Kernels with so many instructions of PTX get quick code first: measured, where better code takes about a second. */
+#define SG_PROGRAM_LARGE 3000
+
 struct sg_program_kernel {
     struct sg_kernel public;
     struct sg_ptx_function *function;
@@ -17,7 +20,7 @@ struct sg_program_kernel {
     struct sg_shared_layout shared;
     const char *unknown;  /* an instruction that keeps it from running, as sg_reach_unknown says */
     bool lockstep;        /* its loops have been looked at */
-    _Atomic(void *) code; /* made under the lock, then it stays */
+    _Atomic(void *) code; /* made under the lock; better code may take its place, and it stays valid */
 };
 
 struct sg_program {
@@ -26,6 +29,7 @@ struct sg_program {
     struct sg_ptx_module *module;
     uint32_t capability;
     bool optimised;
+    bool quick;              /* large kernels get quick code first */
     bool guarded;            /* SOFTGPU_GUARD: kernels are confined to their memory */
     bool watched;            /* SOFTGPU_REPORT: code tells the engine of its accesses */
     struct rg_digest digest; /* of the texts, if there is a cache */

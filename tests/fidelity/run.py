@@ -40,8 +40,9 @@ def each_one_off(names):
 
 
 def assertions(result):
-    """What is said of kernels on standard error, among what others say there: failed assertions, and that one cannot run."""
-    return [line for line in result.errors.splitlines() if "Assertion `" in line or "cannot run kernel '" in line]
+    """What is said of kernels on standard error, among what others say there: failed assertions, and that one or a module cannot run."""
+    return [line for line in result.errors.splitlines()
+            if "Assertion `" in line or "cannot run kernel '" in line or "cannot run a module" in line]
 
 
 def main():

@@ -5,14 +5,12 @@
 #define SG_COMPILER_JIT_JIT_H
 
 #include "softgpu/compiler/base/support.h"
+#include "softgpu/compiler/jit/emit.h"
 #include "softgpu/kernel_abi.h"
 
 #include <llvm-c/Core.h>
 
 struct sg_jit;
-
-/** Modules with more instructions of LLVM's are compiled with few optimisations, so that it takes seconds. */
-#define SG_JIT_LARGE 40000
 
 /** NULL with a message in `log` if LLVM cannot do this. */
 struct sg_jit *sg_jit_create(struct sg_text *log);
@@ -25,12 +23,14 @@ LLVMContextRef sg_jit_context(const struct sg_jit *jit);
 const char *sg_jit_host(const struct sg_jit *jit);
 /** Binds names to addresses for all code that is loaded later; ended by a NULL name. */
 bool sg_jit_define(struct sg_jit *jit, const struct sg_rt_symbol *symbols, struct sg_text *log);
+/** Says in a module for which target it is. */
+void sg_jit_prepare(const struct sg_jit *jit, LLVMModuleRef module);
 /**
- * Checks, optimises (if it is wanted) and compiles a module to an object, relocatable and free of addresses,
- * or NULL with a message in `log`. The module is gone afterwards. One thread at a time.
+ * Makes an object of a prepared module as the emitter does (emit.h), or NULL with a message in `log`. The module is gone
+ * afterwards. One thread at a time.
  */
 LLVMMemoryBufferRef sg_jit_compile(struct sg_jit *jit, LLVMModuleRef module, const char *symbol,
-                                   bool optimised, bool guarded, struct sg_text *log);
+                                   enum sg_effort effort, bool guarded, struct sg_text *log);
 /**
  * Loads an object, which is the JIT's from here on: the address of `symbol`, or NULL with a message in `log`
  * and nothing loaded. One thread at a time.

@@ -12,6 +12,8 @@
 #define SG_SYMBOL_HANDLES "sg.handle.places"
 /** A kernel's code, by its number in the program. */
 #define SG_SYMBOL_KERNEL "sg.kernel%u"
+/** The same of the code that it has until there is better. */
+#define SG_SYMBOL_QUICK "sg.quick%u"
 
 #define SG_SYMBOL_SIZE 32
 

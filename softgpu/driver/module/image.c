@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/log.h"
+#include "common/cuda/kernel_messages.h"
 #include "softgpu/driver/module/module.h"
 
 void sg_image_acquire(struct sg_image *image)
@@ -58,6 +60,15 @@ static struct sg_image *new_image(void)
     return image;
 }
 
+/* Programs seldom say why a module did not load, and here the reason is often this one: once a process. */
+static void tell_machine_code(CUresult result, const struct sg_text *log)
+{
+    static atomic_bool told;
+    if (result == CUDA_ERROR_NO_BINARY_FOR_GPU && !atomic_exchange(&told, true))
+        rg_warn(RG_MODULE_MESSAGE " (%s); a real GPU would run its machine code",
+                log->data != NULL ? log->data : "machine code alone");
+}
+
 CUresult sg_image_load(const void *data, struct sg_text *log, struct sg_image **out)
 {
     struct sg_image *image = new_image();
@@ -65,6 +76,7 @@ CUresult sg_image_load(const void *data, struct sg_text *log, struct sg_image **
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = sg_sources_add_image(&image->sources, data, log);
     if (result != CUDA_SUCCESS) {
+        tell_machine_code(result, log);
         sg_image_release(image);
         return result;
     }

@@ -5,6 +5,7 @@
 #include "softgpu/compiler/jit/cache.h"
 #include "softgpu/compiler/compiler.h"
 #include "tests/check.h"
+#include "tests/softgpu/compiler/jit/rounds.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -357,6 +358,67 @@ static void test_unusable_code(void)
     CHECK(sg_cache_statistics(sg_cache_default()).dropped == 1);
 }
 
+/* A program with one large kernel, whose code has been asked for. */
+static struct sg_program *large_program(void **code)
+{
+    static const char header[] = ".version 8.7\n.target sm_90\n.address_size 64\n";
+    struct sg_text log = {0};
+    struct sg_program *program;
+    char *rounds = rounds_text(200, false), *text = NULL;
+    int size = asprintf(&text, "%s%s", header, rounds);
+    CHECK(size > 0 && sg_program_create(text, (size_t)size, 120, &log, &program) == SG_COMPILE_OK);
+    CHECK(sg_program_code(program, 0, &log, code) == SG_COMPILE_OK);
+    free(rounds);
+    free(text);
+    return program;
+}
+
+/* The first process ends before there is better code; the next has quick code at once, and goes on with what is kept. */
+static void test_large(void)
+{
+    void *first, *code;
+    setenv("SOFTGPU_CACHE", folder, 1);
+    pid_t child = fork();
+    int status;
+    if (child == 0) {
+        large_program(&first);
+        _exit(0);
+    }
+    CHECK(wait(&status) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    const unsigned kept = files(NULL, NULL, 0);
+    CHECK(kept >= 1 && kept <= 3);
+    struct sg_program *program = large_program(&first);
+    CHECK(sg_cache_statistics(sg_cache_default()).hits >= 1);
+    sg_program_wait_better(program);
+    struct sg_text log = {0};
+    CHECK(sg_program_code(program, 0, &log, &code) == SG_COMPILE_OK && (kept == 1 || code != first));
+    sg_program_destroy(program);
+    CHECK(files(NULL, NULL, 0) == 1); /* the better code alone */
+    const struct sg_cache_statistics before = sg_cache_statistics(sg_cache_default());
+    program = large_program(&code);
+    sg_program_wait_better(program);
+    const struct sg_cache_statistics after = sg_cache_statistics(sg_cache_default());
+    CHECK(after.hits == before.hits + 1 && after.misses == before.misses && after.written == before.written);
+    sg_program_destroy(program);
+}
+
+/* A process that exits while better code is being made neither crashes nor waits for it. */
+static void test_exit(void)
+{
+    setenv("SOFTGPU_CACHE", "off", 1);
+    for (int i = 0; i < 8; i++) {
+        pid_t child = fork();
+        int status;
+        if (child == 0) {
+            void *code;
+            large_program(&code);
+            usleep((useconds_t)i * 30000);
+            exit(0);
+        }
+        CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+}
+
 static void test_environment(void)
 {
     static const struct {
@@ -434,6 +496,8 @@ int main(void)
     run("programs", test_programs);
     run("other process", test_other_process);
     run("unusable code", test_unusable_code);
+    run("large kernels", test_large);
+    run("exit", test_exit);
     run("environment", test_environment);
     return 0;
 }

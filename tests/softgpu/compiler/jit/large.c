@@ -1,7 +1,9 @@
 /*
- * large.c - a kernel above the size from which few optimisations are made computes what it says.
+ * large.c - a kernel above the size from which few optimisations are made computes what it says; quick code and the better code
+ * that takes its place compute the same, bit by bit.
  */
 #include "tests/softgpu/compiler/harness.h"
+#include "tests/softgpu/compiler/jit/rounds.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -54,5 +56,69 @@ Test(jit, large_kernels_compute_what_they_say)
     for (uint32_t i = 0; i < THREADS; i++)
         cr_assert_eq(out[i], expected(i), "thread %u", i);
     free_program(program);
+    free(text);
+}
+
+#define ROUNDS 200 /* some 5,000 instructions */
+
+static void run_rounds(struct sg_program *program, uint32_t out[ROUNDS_THREADS][ROUNDS_WORDS])
+{
+    void *parameter = out;
+    memset(out, 0, ROUNDS_THREADS * sizeof(out[0]));
+    cr_assert_eq(run_grid(program, 1, ROUNDS_THREADS, &parameter), 0);
+}
+
+static void *code_now(struct sg_program *program)
+{
+    struct sg_text log = {0};
+    void *code = NULL;
+    cr_assert_eq(sg_program_code(program, 0, &log, &code), SG_COMPILE_OK, "%s", log.data);
+    sg_text_fini(&log);
+    return code;
+}
+
+static void compare_codes(bool meets, enum sg_code_form form)
+{
+    static uint32_t quick[ROUNDS_THREADS][ROUNDS_WORDS], better[ROUNDS_THREADS][ROUNDS_WORDS];
+    char *text = rounds_text(ROUNDS, meets);
+    struct sg_program *program = program_of(text);
+    place_variables(program);
+    cr_assert_eq(sg_program_kernel(program, 0)->form, form);
+    void *first = code_now(program);
+    run_rounds(program, quick);
+    sg_program_wait_better(program);
+    cr_assert_neq(code_now(program), first, "no better code took the place of the first");
+    run_rounds(program, better);
+    for (uint32_t i = 0; i < ROUNDS_THREADS; i++) {
+        uint32_t expected[4];
+        rounds_expected(ROUNDS, i, expected);
+        if (!meets)
+            cr_assert_arr_eq(quick[i], expected, sizeof(expected), "thread %u", i);
+        cr_assert_arr_eq(quick[i], better[i], sizeof(quick[i]), "thread %u", i);
+    }
+    free_program(program);
+    free(text);
+}
+
+Test(jit, quick_and_better_code_compute_the_same)
+{
+    compare_codes(false, SG_CODE_BLOCK);
+}
+
+Test(jit, quick_and_better_code_compute_the_same_where_threads_meet)
+{
+    compare_codes(true, SG_CODE_LOOPS);
+}
+
+/* The better code is in the making, and the program goes. */
+Test(jit, programs_end_while_better_code_is_made)
+{
+    char *text = rounds_text(ROUNDS, false);
+    for (int i = 0; i < 3; i++) {
+        struct sg_program *program = program_of(text);
+        place_variables(program);
+        code_now(program);
+        free_program(program);
+    }
     free(text);
 }
