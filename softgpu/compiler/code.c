@@ -129,6 +129,9 @@ static void *load_cached(struct sg_program *program, struct sg_cache *cache, con
     return code;
 }
 
+/* Kernels with fewer instructions of PTX are never large (SG_JIT_LARGE): nothing of theirs but code is looked for in the cache. */
+#define QUICK_MIN 200
+
 /* Instructions of PTX, as far as functions are not inlined. */
 static uint32_t size_of(const struct sg_program_kernel *kernel)
 {
@@ -193,6 +196,7 @@ struct making {
     struct sg_cache *cache; /* NULL: nothing is kept */
     struct rg_digest key;
     char symbol[SG_SYMBOL_SIZE], quick[SG_SYMBOL_SIZE]; /* of its code, and of its quick code */
+    bool soon;                                          /* quick code comes first, if the kernel is large */
 };
 
 /* Better code takes the place of quick code. */
@@ -227,10 +231,10 @@ static void improve(const struct making *making, LLVMMemoryBufferRef module, boo
 }
 
 /* Loads what is kept of a kernel, and has the rest made of it. */
-static void *take_kept(const struct making *making, bool quick)
+static void *take_kept(const struct making *making)
 {
     void *code = load_cached(making->program, making->cache, &making->key, SG_PART_CODE, making->symbol);
-    if (code != NULL || !quick)
+    if (code != NULL || !making->soon)
         return code;
     size_t size;
     struct rg_digest key = sg_part_key(&making->key, SG_PART_OPTIMISED);
@@ -264,38 +268,41 @@ static void rename_code(const struct making *making, LLVMModuleRef module)
     LLVMSetValueName2(code, making->quick, strlen(making->quick));
 }
 
-/* Makes code anew, quick code and then, in the background, better code, or what there is only one of. */
-static void *make_anew(const struct making *making, bool quick, struct sg_text *log,
-                       enum sg_compile_status *status)
+/* Keeps and loads an object. */
+static void *take_made(const struct making *making, LLVMMemoryBufferRef object, const char *symbol,
+                       struct sg_text *log)
+{
+    keep(making, making->soon ? SG_PART_QUICK : SG_PART_CODE, object);
+    return sg_jit_load(making->program->jit, object, symbol, log);
+}
+
+/* Makes code anew: quick code and, in the background, better code, or what there is only one of. */
+static void *make_anew(struct making *making, struct sg_text *log, enum sg_compile_status *status)
 {
     struct sg_program *program = making->program;
     LLVMMemoryBufferRef bitcode = NULL;
     LLVMModuleRef module = generate(program, making->kernel, making->symbol, log, status);
     if (module == NULL)
         return NULL;
-    quick &= !sg_emitter_is_huge(module); /* there will be no better code */
-    if (quick) {
+    const uint32_t size = sg_emitter_size(module);
+    making->soon &= size >= SG_JIT_LARGE && size <= SG_JIT_HUGE;
+    if (making->soon) {
         bitcode = LLVMWriteBitcodeToMemoryBuffer(module);
         rename_code(making, module);
     }
-    const char *symbol = quick ? making->quick : making->symbol;
-    LLVMMemoryBufferRef object = sg_jit_compile(program->jit, module, symbol,
-                                                quick                ? SG_EFFORT_QUICK
-                                                : program->optimised ? SG_EFFORT_FULL
-                                                                     : SG_EFFORT_NONE,
-                                                program->guarded, log);
-    void *code = NULL;
-    if (object != NULL) {
-        keep(making, quick ? SG_PART_QUICK : SG_PART_CODE, object);
-        if (quick)
-            keep(making, SG_PART_GENERATED, bitcode);
-        code = sg_jit_load(program->jit, object, symbol, log);
-    }
+    const char *symbol = making->soon ? making->quick : making->symbol;
+    const enum sg_effort effort = making->soon         ? SG_EFFORT_QUICK
+                                  : program->optimised ? SG_EFFORT_FULL
+                                                       : SG_EFFORT_NONE;
+    LLVMMemoryBufferRef object = sg_jit_compile(program->jit, module, symbol, effort, program->guarded, log);
+    void *code = object != NULL ? take_made(making, object, symbol, log) : NULL;
     *status = code != NULL ? SG_COMPILE_OK : SG_COMPILE_INVALID_PTX;
-    if (code != NULL && quick)
+    if (bitcode != NULL && code != NULL) {
+        keep(making, SG_PART_GENERATED, bitcode);
         improve(making, bitcode, false);
-    else if (quick)
+    } else if (bitcode != NULL) {
         LLVMDisposeMemoryBuffer(bitcode);
+    }
     return code;
 }
 
@@ -313,14 +320,17 @@ static enum sg_compile_status make_code(struct sg_program *program, struct sg_pr
         return SG_COMPILE_NO_MEMORY;
     /* whoever wants to see how code is made wants it made */
     const bool shown = secure_getenv("SOFTGPU_DUMP_IR") != NULL;
-    const bool quick = program->quick && program->optimised && !shown && size_of(kernel) >= SG_PROGRAM_LARGE;
-    struct making making = {.program = program, .kernel = kernel, .cache = shown ? NULL : sg_cache_default()};
+    struct making making = {.program = program,
+                            .kernel = kernel,
+                            .cache = shown ? NULL : sg_cache_default(),
+                            .soon = program->quick && program->optimised && !shown &&
+                                    size_of(kernel) >= QUICK_MIN};
     const unsigned index = (unsigned)(kernel - program->kernels);
     snprintf(making.symbol, sizeof(making.symbol), SG_SYMBOL_KERNEL, index);
     snprintf(making.quick, sizeof(making.quick), SG_SYMBOL_QUICK, index);
     if (making.cache != NULL) {
         making.key = key_of(program, kernel, making.symbol);
-        kernel->code = take_kept(&making, quick);
+        kernel->code = take_kept(&making);
     }
     if (kernel->code != NULL) {
         rg_debug("kernel %s: loaded from the cache in %.1f ms", kernel->public.name,
@@ -329,10 +339,10 @@ static enum sg_compile_status make_code(struct sg_program *program, struct sg_pr
     }
     struct patience patience;
     patience_begin(&patience, kernel);
-    kernel->code = make_anew(&making, quick, log, &status);
+    kernel->code = make_anew(&making, log, &status);
     patience_end(&patience);
     if (kernel->code != NULL)
-        rg_debug("kernel %s: %scompiled in %.1f ms", kernel->public.name, quick ? "quickly " : "",
+        rg_debug("kernel %s: %scompiled in %.1f ms", kernel->public.name, making.soon ? "quickly " : "",
                  (double)(rg_now_ns() - started) / 1e6);
     return status;
 }

@@ -10,9 +10,6 @@
 
 #include <pthread.h>
 
-/** Kernels with so many instructions of PTX get quick code first: measured, where better code takes about a second. */
-#define SG_PROGRAM_LARGE 3000
-
 struct sg_program_kernel {
     struct sg_kernel public;
     struct sg_ptx_function *function;

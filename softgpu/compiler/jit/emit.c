@@ -142,14 +142,14 @@ static void dump(LLVMModuleRef module, const char *symbol, const char *stage)
         LLVMDisposeMessage(message);
 }
 
-bool sg_emitter_is_huge(LLVMModuleRef module)
+uint32_t sg_emitter_size(LLVMModuleRef module)
 {
-    unsigned n = 0;
+    uint32_t n = 0;
     for (LLVMValueRef f = LLVMGetFirstFunction(module); f != NULL; f = LLVMGetNextFunction(f))
         for (LLVMBasicBlockRef b = LLVMGetFirstBasicBlock(f); b != NULL; b = LLVMGetNextBasicBlock(b))
             for (LLVMValueRef i = LLVMGetFirstInstruction(b); i != NULL; i = LLVMGetNextInstruction(i))
                 n++;
-    return n > SG_JIT_HUGE;
+    return n;
 }
 
 /*
@@ -186,7 +186,7 @@ bool sg_emitter_optimise(const struct sg_emitter *emitter, LLVMModuleRef module,
     LLVMDisposeMessage(message);
     if (invalid)
         return false;
-    if (*effort == SG_EFFORT_FULL && sg_emitter_is_huge(module))
+    if (*effort == SG_EFFORT_FULL && sg_emitter_size(module) > SG_JIT_HUGE)
         *effort = SG_EFFORT_QUICK;
     if (!run_passes(emitter, module, *effort, log))
         return false;

@@ -15,9 +15,11 @@
 #include <stdbool.h>
 
 /**
- * Modules with more instructions of LLVM's, as generated, get few optimisations alone. Full effort takes about 30 s of a core and 1 GB of
- * memory for a million of them, and kernels of hash functions have a quarter of that.
+ * Instructions of LLVM's, as generated, from which on a module is worth quick code first: full effort takes about a second of a core for
+ * so many (kernels of CUB, and unrolled rounds of hash functions), and a quarter to a tenth of that.
  */
+#define SG_JIT_LARGE 30000
+/** With more there are few optimisations alone. Kernels of hash functions have a quarter of it, those of NCCL several times as many. */
 #define SG_JIT_HUGE 1000000
 
 enum sg_effort {
@@ -28,8 +30,8 @@ enum sg_effort {
 
 struct sg_emitter;
 
-/** Whether a module as generated is too large for full effort. */
-bool sg_emitter_is_huge(LLVMModuleRef module);
+/** How many instructions a module has. */
+uint32_t sg_emitter_size(LLVMModuleRef module);
 
 /** NULL with a message in `log`. */
 struct sg_emitter *sg_emitter_create(struct sg_text *log);
