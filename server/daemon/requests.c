@@ -135,7 +135,7 @@ static void begin(struct rg_requests *requests, struct rg_monitor *monitor, stru
         answer(monitor, &asked, false, false, "it has not begun yet; try again");
         return;
     }
-    rg_info("session %llu: it is wanted %s", (unsigned long long)asked.session,
+    rg_info("session %llu: is to be %s", (unsigned long long)asked.session,
             command == RG_SUSPEND_RESUME ? "resumed" : "suspended");
     requests->pending[requests->n++] = asked;
 }

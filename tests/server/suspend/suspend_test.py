@@ -126,7 +126,7 @@ class Suspension(Case):
         (worker,) = self.server.workers()
         os.kill(worker, signal.SIGSTOP)
         first = subprocess.Popen([BUILD.daemon, "suspend", "--hold", "1", "--state-dir", self.state], stdout=subprocess.PIPE, text=True)
-        self.assertTrue(wait_until(lambda: "session 1: the operator wants it suspended" in self.server.log(), 60))
+        self.assertTrue(wait_until(lambda: "session 1: is to be suspended" in self.server.log(), 60))
         self.assertIn("another command is under way", self.command("resume", "1", status=125))
         os.kill(worker, signal.SIGCONT)
         self.assertEqual(first.communicate(timeout=90)[0], "session 1: is suspended until it is resumed\n")
