@@ -5,9 +5,11 @@
 #include "common/base/log.h"
 #include "common/base/packet.h"
 #include "common/sync/scoped_lock.h"
+#include "transport/tls/tls.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -162,4 +164,26 @@ enum rg_status rg_monitor_link_receive(struct rg_monitor_link *link, int flags, 
             return status == RG_ERR_PROTOCOL ? RG_ERR_CLOSED : status;
         give(link, &word->answer, fds, *n_fds);
     }
+}
+
+char *rg_monitor_link_read_pem(int file, const struct rg_monitor_tls *tls, struct rg_tls_pem *out,
+                               size_t *size)
+{
+    enum { MOST = 1 << 20 };
+    *size = (size_t)tls->authority_size + tls->certificate_size + tls->key_size;
+    char *pem = *size <= MOST ? malloc(*size + 1) : NULL;
+    if (!pem || pread(file, pem, *size, 0) != (ssize_t)*size) {
+        rg_error("the server's certificate could not be received");
+        free(pem);
+        return NULL;
+    }
+    *out = (struct rg_tls_pem){.ca = pem,
+                               .ca_size = tls->authority_size,
+                               .certificate = pem + tls->authority_size,
+                               .certificate_size = tls->certificate_size};
+    if (tls->key_size) {
+        out->key = pem + tls->authority_size + tls->certificate_size;
+        out->key_size = tls->key_size;
+    }
+    return pem;
 }

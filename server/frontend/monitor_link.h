@@ -12,6 +12,7 @@
 #include <pthread.h>
 
 struct rg_monitor_waiter;
+struct rg_tls_pem;
 
 struct rg_monitor_link {
     int socket;
@@ -46,5 +47,11 @@ RG_MUST_CHECK bool rg_monitor_link_settings(struct rg_monitor_link *link,
  */
 RG_MUST_CHECK enum rg_status rg_monitor_link_receive(struct rg_monitor_link *link, int flags,
                                                      struct rg_monitor_word *word, int *fds, unsigned *n_fds);
+/**
+ * What TLS needs, from the file that came with a word about it; `out` points into the memory that is returned, which may hold a key:
+ * the caller wipes all its *size bytes, and frees it. NULL: it could not be read, and the log says so.
+ */
+RG_MUST_CHECK char *rg_monitor_link_read_pem(int file, const struct rg_monitor_tls *tls,
+                                             struct rg_tls_pem *out, size_t *size);
 
 #endif

@@ -11,8 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PEM_SIZE_MAX = 1 << 20 };
-
 /* The key is the monitor's. */
 static enum rg_status sign(void *data, const struct rg_tls_to_sign *what,
                            uint8_t signature[RG_TLS_SERVER_SIGNATURE_SIZE], size_t *size)
@@ -40,20 +38,15 @@ static enum rg_status sign(void *data, const struct rg_tls_to_sign *what,
 
 bool rg_frontend_take_tls(struct rg_frontend *frontend, int file, const struct rg_monitor_tls *tls)
 {
-    const size_t size = (size_t)tls->authority_size + tls->certificate_size;
     const struct rg_tls_signer signer = {.sign = sign, .data = frontend, .generation = tls->generation};
     char why[512] = "";
     struct rg_tls_server *server = NULL;
-    RG_CLEANUP_FREE char *pem = size <= PEM_SIZE_MAX ? malloc(size + 1) : NULL;
-    if (!pem || pread(file, pem, size, 0) != (ssize_t)size) {
-        rg_error("the server's certificate could not be received");
+    struct rg_tls_pem parts;
+    size_t size;
+    RG_CLEANUP_FREE char *pem = rg_monitor_link_read_pem(file, tls, &parts, &size);
+    if (!pem)
         return false;
-    }
-    const struct rg_tls_pem parts = {.ca = pem,
-                                     .ca_size = tls->authority_size,
-                                     .certificate = pem + tls->authority_size,
-                                     .certificate_size = tls->certificate_size,
-                                     .signer = &signer};
+    parts.signer = &signer;
     const enum rg_status status = rg_tls_server_create(&parts, &server, why, sizeof why);
     if (status != RG_OK) {
         rg_error("the server's certificate cannot be used: %s", why);

@@ -24,8 +24,6 @@
 #define LOOK_MS     1000
 #define EXIT_CANNOT 125
 
-enum { PEM_SIZE_MAX = 1 << 20 };
-
 struct http {
     struct rg_monitor_link link;
     struct rg_monitor_settings settings;
@@ -38,19 +36,12 @@ struct http {
 static bool use_certificate(const struct rg_service_settings *settings, int file,
                             const struct rg_monitor_tls *tls, struct rg_service **out)
 {
-    const size_t size = (size_t)tls->authority_size + tls->certificate_size + tls->key_size;
+    struct rg_tls_pem parts;
+    size_t size;
     bool good = true;
-    RG_CLEANUP_FREE char *pem = size <= PEM_SIZE_MAX ? malloc(size + 1) : NULL;
-    if (!pem || pread(file, pem, size, 0) != (ssize_t)size) {
-        rg_error("the server's certificate could not be received");
+    RG_CLEANUP_FREE char *pem = rg_monitor_link_read_pem(file, tls, &parts, &size);
+    if (!pem)
         return false;
-    }
-    const struct rg_tls_pem parts = {.ca = pem,
-                                     .ca_size = tls->authority_size,
-                                     .certificate = pem + tls->authority_size,
-                                     .certificate_size = tls->certificate_size,
-                                     .key = pem + tls->authority_size + tls->certificate_size,
-                                     .key_size = tls->key_size};
     if (*out)
         rg_service_set_tls(*out, &parts);
     else
