@@ -296,8 +296,17 @@ void rg_peers_connect(struct rg_worker *worker, const struct rg_client_hello *he
                          peer->number < RG_SERVERS_MAX ? reader_main : other_reader_main, peer) == RG_OK;
     if (!peer->reader_runs)
         peer->state = RG_PEER_LOST;
+    const bool is_void = !peer->reader_runs && peer->number >= RG_SERVERS_MAX;
+    if (is_void) { /* no reader will ever give its place back */
+        peer->conn = NULL;
+        peer->state = RG_PEER_NONE;
+    }
     pthread_cond_broadcast(&rg_peers_of(worker)->changed);
     pthread_mutex_unlock(lock_of(worker));
+    if (is_void) {
+        rg_conn_destroy(conn);
+        return;
+    }
     if (rg_worker_over(worker))
         rg_conn_interrupt(conn);
     rg_info("session %llu: connected to another server of its client, %s",
