@@ -25,6 +25,8 @@
 #define HELLO_SIZE_MAX 16384
 /* How long a refused client may take to read why before its connection is closed under it. */
 #define LINGER_MS 1000
+/* Of a handshake's time, what is left to say why not. */
+#define TIME_TO_REFUSE_NS 1000000000u
 
 static void say_refused(const struct rg_handshake *handshake, const struct rg_control *refusal)
 {
@@ -89,14 +91,29 @@ static bool receive_hello(struct rg_handshake *handshake)
     return false;
 }
 
-/* Whether there is room for another question; if so it is counted as one from now on. */
+/*
+ * Waits for room for another question, as which it is counted from then on. False: there has been none for as long as there is still time
+ * to say so, or it has been cut off.
+ */
 static bool may_ask(struct rg_handshake *handshake)
 {
     struct rg_handshakes *owner = handshake->owner;
+    const struct timespec until = rg_timespec(handshake->deadline_ns - TIME_TO_REFUSE_NS);
     RG_SCOPED_LOCK(&owner->lock);
-    handshake->asking = owner->n_asking < RG_QUESTIONS_MAX;
+    while (owner->n_asking >= RG_QUESTIONS_MAX && !handshake->cut &&
+           pthread_cond_timedwait(&owner->room, &owner->lock, &until) != ETIMEDOUT)
+        ;
+    handshake->asking = owner->n_asking < RG_QUESTIONS_MAX && !handshake->cut;
     owner->n_asking += handshake->asking;
     return handshake->asking;
+}
+
+static void refuse_question(const struct rg_handshake *handshake)
+{
+    struct rg_control refusal;
+    rg_refusal_init(&refusal, RG_REFUSAL_FULL,
+                    "the server has too many questions to answer just now; try again");
+    rg_handshake_refuse(handshake, &refusal);
 }
 
 static void answer_question(struct rg_handshake *handshake)
@@ -105,9 +122,7 @@ static void answer_question(struct rg_handshake *handshake)
     const struct rg_client_hello *hello = &handshake->hello.client_hello;
     struct rg_control refusal;
     if (!may_ask(handshake)) {
-        rg_refusal_init(&refusal, RG_REFUSAL_FULL,
-                        "the server has too many questions to answer just now; try again");
-        rg_handshake_refuse(handshake, &refusal);
+        refuse_question(handshake);
     } else if (hello->purpose == RG_PURPOSE_MANAGEMENT) {
         rg_answer_management(frontend, handshake->conn, hello);
     } else if (hello->purpose == RG_PURPOSE_USAGE || hello->purpose == RG_PURPOSE_QUOTA ||
@@ -153,14 +168,13 @@ static void ask_pool(struct rg_handshake *handshake)
 static void introduce(struct rg_handshake *handshake)
 {
     struct rg_control refusal, message = {.kind = RG_CONTROL_ANSWER};
-    const uint64_t now = rg_now_ns(), reserve = 1000000000u; /* to say why not */
-    const uint64_t until = handshake->deadline_ns - reserve;
+    const uint64_t until = handshake->deadline_ns - TIME_TO_REFUSE_NS;
     struct rg_monitor_question question = {.peer = handshake->secured.peer};
     snprintf(question.peer.address, sizeof question.peer.address, "%s", rg_conn_peer(handshake->conn));
-    if (!may_ask(handshake)) {
-        rg_refusal_init(&refusal, RG_REFUSAL_FULL,
-                        "the server has too many questions to answer just now; try again");
-        rg_handshake_refuse(handshake, &refusal);
+    const bool has_room = may_ask(handshake);
+    const uint64_t now = rg_now_ns();
+    if (!has_room) {
+        refuse_question(handshake);
     } else if (rg_introduce(handshake->owner->frontend, rg_conn_fd(handshake->conn), &question,
                             &handshake->hello.client_hello, now < until ? (int)((until - now) / 1000000u) : 1,
                             &refusal) != RG_OK) {

@@ -18,6 +18,7 @@ enum rg_status rg_handshakes_init(struct rg_handshakes *handshakes, struct rg_fr
 {
     *handshakes = (struct rg_handshakes){.frontend = frontend, .refusals = RG_LOG_LIMIT_INIT};
     pthread_mutex_init(&handshakes->lock, NULL);
+    rg_cond_init(&handshakes->room);
     handshakes->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (handshakes->wake < 0) {
         rg_error("eventfd: %s", strerror(errno));
@@ -58,6 +59,7 @@ static void cut(struct rg_handshake *handshake)
 {
     RG_SCOPED_LOCK(&handshake->owner->lock);
     handshake->cut = true;
+    pthread_cond_broadcast(&handshake->owner->room);
     if (handshake->handed)
         return;
     if (handshake->conn)
@@ -162,6 +164,8 @@ static void destroy(struct rg_handshakes *handshakes, struct rg_handshake *hands
     pthread_mutex_lock(&handshakes->lock);
     handshakes->n--;
     handshakes->n_asking -= handshake->asking;
+    if (handshake->asking)
+        pthread_cond_broadcast(&handshakes->room);
     handshakes->n_waiting -= handshake->waiting;
     pthread_mutex_unlock(&handshakes->lock);
     if (handshake->conn)

@@ -51,9 +51,8 @@ class Frontend(Case):
             answers = [asker.line(20) for asker in askers]
             for asker in askers:
                 asker.leave()
-            self.assertGreaterEqual(answers.count("inventory devices=2 sessions=0"), 20, answers)
-            for answer in answers:  # those for whom there is no room are told so
-                self.assertRegex(answer, "^(inventory devices=2 |refusal full .*too many questions)")
+            for answer in answers:  # those for whom there was no room have waited for it
+                self.assertRegex(answer, "^inventory devices=2 ")
             self.assertIsNone(daemon.process.poll())
 
     def test_one_that_is_stopped_for_ever_keeps_the_server_from_nothing(self):
