@@ -27,7 +27,7 @@ struct rg_handshakes {
     uint32_t n;                          /* in `running` */
     uint32_t n_asking;                   /* lock: of these, those that ask a question */
     uint32_t n_waiting;                  /* lock: those that wait for the pool, or hold a lease of it */
-    pthread_cond_t room;                 /* lock: for another question, or somebody who waits for it has been cut off */
+    pthread_cond_t room;                 /* for another question, or one who waits is cut off */
     int wake;                            /* eventfd: something is in `done` */
     struct rg_frontend *frontend;
     struct rg_log_limit refusals; /* whoever reaches the port can cause them */
