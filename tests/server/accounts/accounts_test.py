@@ -75,7 +75,7 @@ class World:
             if program.poll() is None:
                 program.kill()
             program.wait()
-            for pipe in (program.stdin, program.stdout, program.stderr):
+            for pipe in filter(None, (program.stdin, program.stdout, program.stderr)):
                 with contextlib.suppress(OSError):
                     pipe.close()
         self.stop()
@@ -496,9 +496,11 @@ def check_ledger(world):
 
 
 def check_empty(world):
-    """Nobody has anything of the devices any more: all of both can be promised. The program that had it."""
+    """Nobody has anything of the devices any more: all of both can be promised. The program that had it, and has left."""
     wait_until(lambda: world.sessions() == 0, 30, world)
-    return world.program(1, 64, "-p", "1.0")
+    program = world.program(1, 64, "-p", "1.0")
+    world.leave(program)
+    return program
 
 
 def start_collectives(world):
@@ -569,8 +571,10 @@ def random_kills(seconds):
                     program.stdin.close()
                     program.wait(30)
                     did = {name: did[name] + program.does[name] for name in did}
-                running = [check_empty(world)]
-                most = {name: most[name] + running[0].does[name] for name in most}
+                running = []
+                alone = check_empty(world)
+                did = {name: did[name] + alone.does[name] for name in did}
+                most = {name: most[name] + alone.does[name] for name in most}
                 empty += 1
         for program in collectives:
             program.kill()

@@ -66,6 +66,18 @@ class Warm(unittest.TestCase):
         self.assertNotIn(pid, self.warm_ones())
         self.assertNotEqual(self.await_warm(), [pid])  # each serves one session
 
+    def test_taken_before_it_is_ready(self):
+        """A program that comes while its worker still prepares itself gets it, and waits for what is left."""
+        self.serve(behave="nvidia:init=3000:context=0")
+        first = subprocess.Popen([BUILD.command, "run", "-s", self.server.address, "--", BUILD.example("vector_add")],
+                                 stdout=subprocess.DEVNULL)
+        self.stack.callback(first.communicate)
+        self.assertTrue(wait_until(lambda: len(self.server.workers()) == 2), self.server.log())
+        warm, pid = self.run_one()
+        self.assertTrue(warm, self.server.log())
+        self.assertNotIn("worker %d is warm" % pid, self.server.log())
+        self.assertEqual(first.wait(30), 0)
+
     def test_they_are_shown(self):
         self.serve(n="2")
         self.run_one()
