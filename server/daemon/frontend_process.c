@@ -32,9 +32,9 @@ static const char *const kept[] = {
 enum { N_KEPT = sizeof kept / sizeof *kept };
 
 const struct rg_frontend_program rg_frontend_program = {"frontend", "the frontend", "talks to clients",
-                                                        "sessions go on", false};
+                                                        "sessions go on"};
 const struct rg_frontend_program rg_http_program = {"http", "the process that answers HTTP", "answers HTTP",
-                                                    "sessions know nothing of it", true};
+                                                    "sessions know nothing of it"};
 
 void rg_frontend_init(struct rg_frontend_process *frontend, const struct rg_frontend_program *program,
                       const struct rg_monitor_settings *settings, int board, const int *listeners)
@@ -56,11 +56,9 @@ static void tell_tls(struct rg_frontend_process *frontend)
 enum rg_status rg_frontend_set_tls(struct rg_frontend_process *frontend,
                                    const struct rg_identity_material *material)
 {
-    const size_t key_size = frontend->program->holds_key ? material->key_size : 0;
     const int file = rg_file_in_memory("remote-gpu-tls", NULL, 0);
     if (file < 0 || !rg_file_write(file, material->authority, material->authority_size) ||
         !rg_file_write(file, material->certificate, material->certificate_size) ||
-        !rg_file_write(file, material->key, key_size) ||
         /* each frontend gets the same file: none that was taken over is to say whom the next one trusts */
         fcntl(file, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
         rg_error("no memory for the server's certificate: %s", strerror(errno));
@@ -73,7 +71,6 @@ enum rg_status rg_frontend_set_tls(struct rg_frontend_process *frontend,
     frontend->tls_file = file;
     frontend->tls = (struct rg_monitor_tls){.authority_size = (uint32_t)material->authority_size,
                                             .certificate_size = (uint32_t)material->certificate_size,
-                                            .key_size = (uint32_t)key_size,
                                             .generation = material->generation};
     tell_tls(frontend);
     return RG_OK;

@@ -24,7 +24,6 @@ struct rg_frontend_program {
     const char *called; /* in the log */
     const char *role;   /* what it does, for people: "talks to clients" */
     const char *lost;   /* what goes on without it */
-    bool holds_key;     /* of the server: its library of TLS cannot ask for signatures (RG_ASK_SIGN) */
 };
 extern const struct rg_frontend_program rg_frontend_program, rg_http_program;
 

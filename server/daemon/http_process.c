@@ -190,6 +190,9 @@ static bool serve_one(struct rg_monitor *monitor, const struct rg_monitor_questi
     case RG_ASK_ALIVE:
         monitor->http.process.unanswered = 0;
         return true;
+    case RG_ASK_SIGN:
+        rg_monitor_prove(monitor, &monitor->http.process, question, &answered);
+        return true;
     case RG_ASK_LOOK:
         rg_reader_look(monitor, question, &answered);
         return true;

@@ -198,8 +198,8 @@ static void check_certificate(struct rg_monitor *monitor, const struct rg_monito
     rg_reply(&monitor->frontend, answered, NULL, 0);
 }
 
-static void sign(struct rg_monitor *monitor, const struct rg_monitor_question *question,
-                 struct rg_monitor_answer *answered)
+void rg_monitor_prove(const struct rg_monitor *monitor, struct rg_frontend_process *process,
+                      const struct rg_monitor_question *question, struct rg_monitor_answer *answered)
 {
     _Static_assert((int)RG_MONITOR_SIGNATURE == (int)RG_IDENTITY_SIGNATURE, "an answer holds a signature");
     _Static_assert((int)RG_MONITOR_HANDSHAKE == (int)RG_IDENTITY_HANDSHAKE, "a question holds a hash");
@@ -211,7 +211,7 @@ static void sign(struct rg_monitor *monitor, const struct rg_monitor_question *q
                                             (enum rg_identity_digest)what->digest, what->hash,
                                             what->hash_size, answered->signature, &size);
     answered->signature_size = answered->status == RG_OK ? (uint32_t)size : 0;
-    rg_reply(&monitor->frontend, answered, NULL, 0);
+    rg_reply(process, answered, NULL, 0);
 }
 
 static void stay(struct rg_monitor *monitor, const struct rg_monitor_question *question,
@@ -392,7 +392,7 @@ static void serve_one(struct rg_monitor *monitor, const struct rg_monitor_questi
         check_certificate(monitor, question, &answered);
         break;
     case RG_ASK_SIGN:
-        sign(monitor, question, &answered);
+        rg_monitor_prove(monitor, &monitor->frontend, question, &answered);
         break;
     case RG_ASK_STAY:
         stay(monitor, question, &answered);

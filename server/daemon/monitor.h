@@ -60,6 +60,9 @@ void rg_monitor_probe(struct rg_monitor *monitor);
 void rg_monitor_recheck(struct rg_monitor *monitor);
 /** Reads the certificates again, and gives new ones to the frontend. */
 void rg_monitor_reload(struct rg_monitor *monitor);
+/** Answers a process that wants a handshake signed by the server's key. */
+void rg_monitor_prove(const struct rg_monitor *monitor, struct rg_frontend_process *process,
+                      const struct rg_monitor_question *question, struct rg_monitor_answer *answered);
 /** Reads the rules of shares again. */
 void rg_monitor_reload_rules(struct rg_monitor *monitor);
 /** Begins the sessions that have room by now, and goes on with those that are preempted. Returns when to come again; UINT64_MAX: there are none. */

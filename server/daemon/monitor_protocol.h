@@ -13,8 +13,8 @@
  * starts another; and so it does with one that hangs, which it finds out by a word that each is to answer (RG_TELL_BEAT).
  * The monitor never waits for the frontend.
  *
- * The process that answers HTTP (server/http/) speaks the same, and may ask less: READY, ALIVE, LOOK, LIST, LOGIN, LOGOUT, ACT, MANAGER,
- * STOP_MANAGER. It gets no board: with each question it says who asks, and gets what that reader may see (snapshot.h).
+ * The process that answers HTTP (server/http/) speaks the same, and may ask less: READY, ALIVE, SIGN, LOOK, LIST, LOGIN, LOGOUT, ACT,
+ * MANAGER, STOP_MANAGER. It gets no board: with each question it says who asks, and gets what that reader may see (snapshot.h).
  */
 #ifndef RG_SERVER_DAEMON_MONITOR_PROTOCOL_H
 #define RG_SERVER_DAEMON_MONITOR_PROTOCOL_H
@@ -242,10 +242,9 @@ struct rg_monitor_answer {
     };
 };
 
-/** PEM texts, one behind the other. */
+/** PEM texts, one behind the other. The key stays with the monitor (RG_ASK_SIGN). */
 struct rg_monitor_tls {
     uint32_t authority_size, certificate_size;
-    uint32_t key_size;   /* 0: the monitor keeps it (RG_ASK_SIGN) */
     uint32_t generation; /* of the certificate */
 };
 

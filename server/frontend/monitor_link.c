@@ -2,10 +2,10 @@
 #include "server/frontend/monitor_link.h"
 
 #include "common/base/clock.h"
+#include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/base/packet.h"
 #include "common/sync/scoped_lock.h"
-#include "transport/tls/tls.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -166,13 +166,12 @@ enum rg_status rg_monitor_link_receive(struct rg_monitor_link *link, int flags, 
     }
 }
 
-char *rg_monitor_link_read_pem(int file, const struct rg_monitor_tls *tls, struct rg_tls_pem *out,
-                               size_t *size)
+char *rg_monitor_link_read_pem(int file, const struct rg_monitor_tls *tls, struct rg_tls_pem *out)
 {
     enum { MOST = 1 << 20 };
-    *size = (size_t)tls->authority_size + tls->certificate_size + tls->key_size;
-    char *pem = *size <= MOST ? malloc(*size + 1) : NULL;
-    if (!pem || pread(file, pem, *size, 0) != (ssize_t)*size) {
+    const size_t size = (size_t)tls->authority_size + tls->certificate_size;
+    char *pem = size <= MOST ? malloc(size + 1) : NULL;
+    if (!pem || pread(file, pem, size, 0) != (ssize_t)size) {
         rg_error("the server's certificate could not be received");
         free(pem);
         return NULL;
@@ -181,9 +180,28 @@ char *rg_monitor_link_read_pem(int file, const struct rg_monitor_tls *tls, struc
                                .ca_size = tls->authority_size,
                                .certificate = pem + tls->authority_size,
                                .certificate_size = tls->certificate_size};
-    if (tls->key_size) {
-        out->key = pem + tls->authority_size + tls->certificate_size;
-        out->key_size = tls->key_size;
-    }
     return pem;
+}
+
+enum rg_status rg_monitor_sign(void *link, const struct rg_tls_to_sign *what,
+                               uint8_t signature[RG_TLS_SERVER_SIGNATURE_SIZE], size_t *size)
+{
+    _Static_assert((int)RG_MONITOR_SIGNATURE == (int)RG_TLS_SERVER_SIGNATURE_SIZE,
+                   "an answer is a signature");
+    _Static_assert((int)RG_MONITOR_HANDSHAKE == (int)RG_TLS_SECRET_SIZE, "a question holds a hash");
+    struct rg_monitor_question question;
+    struct rg_monitor_answer answer;
+    memset(&question, 0, sizeof question);
+    question.kind = RG_ASK_SIGN;
+    question.peer.proof = RG_PROOF_NONE;
+    question.sign.generation = what->generation;
+    question.sign.digest = what->digest;
+    question.sign.hash_size = what->hash_size;
+    memcpy(question.sign.hash, what->hash, what->hash_size);
+    RG_TRY(rg_monitor_ask(link, &question, NULL, 0, RG_HELLO_TIMEOUT_MS, &answer, NULL));
+    if (answer.status != RG_OK || answer.signature_size > RG_TLS_SERVER_SIGNATURE_SIZE)
+        return RG_ERR_REFUSED;
+    memcpy(signature, answer.signature, answer.signature_size);
+    *size = answer.signature_size;
+    return RG_OK;
 }

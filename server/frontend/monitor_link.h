@@ -8,11 +8,11 @@
 #define RG_SERVER_FRONTEND_MONITOR_LINK_H
 
 #include "server/daemon/monitor_protocol.h"
+#include "transport/tls/tls.h"
 
 #include <pthread.h>
 
 struct rg_monitor_waiter;
-struct rg_tls_pem;
 
 struct rg_monitor_link {
     int socket;
@@ -48,10 +48,13 @@ RG_MUST_CHECK bool rg_monitor_link_settings(struct rg_monitor_link *link,
 RG_MUST_CHECK enum rg_status rg_monitor_link_receive(struct rg_monitor_link *link, int flags,
                                                      struct rg_monitor_word *word, int *fds, unsigned *n_fds);
 /**
- * What TLS needs, from the file that came with a word about it; `out` points into the memory that is returned, which may hold a key:
- * the caller wipes all its *size bytes, and frees it. NULL: it could not be read, and the log says so.
+ * What TLS needs, from the file that came with a word about it; `out` points into the memory that is returned, which the caller frees, and
+ * has no key: rg_monitor_sign signs. NULL: it could not be read, and the log says so.
  */
 RG_MUST_CHECK char *rg_monitor_link_read_pem(int file, const struct rg_monitor_tls *tls,
-                                             struct rg_tls_pem *out, size_t *size);
+                                             struct rg_tls_pem *out);
+/** Has the monitor sign by the server's key: `sign` of a struct rg_tls_signer whose data is the link. Any thread but the main one. */
+RG_MUST_CHECK enum rg_status rg_monitor_sign(void *link, const struct rg_tls_to_sign *what,
+                                             uint8_t signature[RG_TLS_SERVER_SIGNATURE_SIZE], size_t *size);
 
 #endif

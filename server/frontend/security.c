@@ -11,39 +11,14 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The key is the monitor's. */
-static enum rg_status sign(void *data, const struct rg_tls_to_sign *what,
-                           uint8_t signature[RG_TLS_SERVER_SIGNATURE_SIZE], size_t *size)
-{
-    _Static_assert((int)RG_MONITOR_SIGNATURE == (int)RG_TLS_SERVER_SIGNATURE_SIZE,
-                   "an answer is a signature");
-    _Static_assert((int)RG_MONITOR_HANDSHAKE == (int)RG_TLS_SECRET_SIZE, "a question holds a hash");
-    struct rg_frontend *frontend = data;
-    struct rg_monitor_question question;
-    struct rg_monitor_answer answer;
-    memset(&question, 0, sizeof question);
-    question.kind = RG_ASK_SIGN;
-    question.peer.proof = RG_PROOF_NONE;
-    question.sign.generation = what->generation;
-    question.sign.digest = what->digest;
-    question.sign.hash_size = what->hash_size;
-    memcpy(question.sign.hash, what->hash, what->hash_size);
-    RG_TRY(rg_monitor_ask(&frontend->link, &question, NULL, 0, RG_HELLO_TIMEOUT_MS, &answer, NULL));
-    if (answer.status != RG_OK || answer.signature_size > RG_TLS_SERVER_SIGNATURE_SIZE)
-        return RG_ERR_REFUSED;
-    memcpy(signature, answer.signature, answer.signature_size);
-    *size = answer.signature_size;
-    return RG_OK;
-}
-
 bool rg_frontend_take_tls(struct rg_frontend *frontend, int file, const struct rg_monitor_tls *tls)
 {
-    const struct rg_tls_signer signer = {.sign = sign, .data = frontend, .generation = tls->generation};
+    const struct rg_tls_signer signer = {
+        .sign = rg_monitor_sign, .data = &frontend->link, .generation = tls->generation};
     char why[512] = "";
     struct rg_tls_server *server = NULL;
     struct rg_tls_pem parts;
-    size_t size;
-    RG_CLEANUP_FREE char *pem = rg_monitor_link_read_pem(file, tls, &parts, &size);
+    RG_CLEANUP_FREE char *pem = rg_monitor_link_read_pem(file, tls, &parts);
     if (!pem)
         return false;
     parts.signer = &signer;

@@ -33,21 +33,20 @@ struct http {
 };
 
 /* Uses what TLS needs, for the first time (`*out` is NULL) or instead of what was before. */
-static bool use_certificate(const struct rg_service_settings *settings, int file,
-                            const struct rg_monitor_tls *tls, struct rg_service **out)
+static bool use_certificate(struct rg_monitor_link *link, const struct rg_service_settings *settings,
+                            int file, const struct rg_monitor_tls *tls, struct rg_service **out)
 {
+    const struct rg_tls_signer signer = {
+        .sign = rg_monitor_sign, .data = link, .generation = tls->generation};
     struct rg_tls_pem parts;
-    size_t size;
-    bool good = true;
-    RG_CLEANUP_FREE char *pem = rg_monitor_link_read_pem(file, tls, &parts, &size);
+    RG_CLEANUP_FREE char *pem = rg_monitor_link_read_pem(file, tls, &parts);
     if (!pem)
         return false;
-    if (*out)
-        rg_service_set_tls(*out, &parts);
-    else
-        good = rg_service_start(settings, &parts, out) == RG_OK;
-    rg_tls_wipe(pem, size);
-    return good;
+    parts.signer = &signer;
+    if (!*out)
+        return rg_service_start(settings, &parts, out) == RG_OK;
+    rg_service_set_tls(*out, &parts);
+    return true;
 }
 
 /* The certificate comes second. */
@@ -61,7 +60,7 @@ static bool start_service(struct http *http, const struct rg_service_settings *s
     if (rg_monitor_link_receive(&http->link, 0, &word, fds, &n_fds) != RG_OK)
         return false;
     const bool good = word.kind == RG_TELL_TLS && n_fds == 1 &&
-                      use_certificate(settings, fds[0], &word.tls, &http->service);
+                      use_certificate(&http->link, settings, fds[0], &word.tls, &http->service);
     rg_packet_close(fds, n_fds);
     return good;
 }
@@ -98,7 +97,8 @@ static bool listen_to_monitor(struct http *http)
         if (word.kind == RG_TELL_BEAT)
             rg_monitor_say(&http->link, RG_ASK_ALIVE);
         else if (word.kind == RG_TELL_TLS && n_fds == 1)
-            (void)use_certificate(NULL, fds[0], &word.tls, &http->service); /* what goes wrong was said */
+            (void)use_certificate(&http->link, NULL, fds[0], &word.tls,
+                                  &http->service); /* what goes wrong was said */
         rg_packet_close(fds, n_fds);
     }
     return status == RG_ERR_TIMEOUT;

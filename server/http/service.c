@@ -5,6 +5,7 @@
 #include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/sync/scoped_lock.h"
+#include "server/http/key.h"
 #include "server/http/paths.h"
 #include "server/http/reader.h"
 
@@ -17,11 +18,12 @@
 
 #define THREADS 4 /* some may wait for the monitor, and one for the management library */
 
-/* A connection: since when what it does now is under way. */
 struct connection {
     bool used;
     int fd;
-    uint64_t since_ns;
+    uint64_t origin;
+    uint64_t since_ns;                   /* what it does now is under way */
+    struct rg_http_handshake *handshake; /* NULL: none, or it has failed already */
 };
 
 /* What answers, with one certificate: another one takes its place when there is a new certificate. */
@@ -29,6 +31,7 @@ struct side {
     struct rg_service *service;
     struct MHD_Daemon *daemon;
     struct rg_tls_server *tls; /* NULL: none */
+    struct rg_http_key *key;   /* NULL: likewise */
     char *authority;           /* libmicrohttpd asks for clients' certificates while it has this */
 };
 
@@ -40,7 +43,7 @@ struct rg_service {
     struct connection connections[RG_HTTP_CONNECTIONS_MAX];
 };
 
-/* --- slow ones --------------------------------------------------------------------------------------------- */
+/* --- connections -------------------------------------------------------------------------------------------- */
 
 static int fd_of(struct MHD_Connection *connection)
 {
@@ -49,24 +52,66 @@ static int fd_of(struct MHD_Connection *connection)
     return info ? info->connect_fd : -1;
 }
 
-/* The place of a connection is its own from its beginning to its end. */
-static void notice_connection(void *data, struct MHD_Connection *connection, void **own,
-                              enum MHD_ConnectionNotificationCode what)
+/* Where somebody comes from: an address, or a network of IPv6 with 64 bits, as one machine may have all of its addresses. 0: unknown. */
+static uint64_t origin_of(const struct sockaddr *address)
+{
+    const struct in6_addr *v6 = &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+    uint64_t origin = 0;
+    if (address->sa_family == AF_INET)
+        memcpy(&origin, &((const struct sockaddr_in *)(const void *)address)->sin_addr, 4);
+    else if (address->sa_family == AF_INET6)
+        memcpy(&origin, IN6_IS_ADDR_V4MAPPED(v6) ? v6->s6_addr + 8 : v6->s6_addr, 8);
+    return origin;
+}
+
+/* Whether one more may come from there: libmicrohttpd counts by addresses alone. */
+static enum MHD_Result may_connect(void *data, const struct sockaddr *address, socklen_t size)
 {
     struct rg_service *service = data;
+    const uint64_t origin = origin_of(address);
+    int n = 0;
+    (void)size;
     RG_SCOPED_LOCK(&service->lock);
-    if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
-        if (*own)
-            ((struct connection *)*own)->used = false;
-        return;
-    }
+    for (int i = 0; i < RG_HTTP_CONNECTIONS_MAX; i++)
+        n += service->connections[i].used && service->connections[i].origin == origin;
+    return !origin || n < RG_HTTP_CONNECTIONS_OF_ONE_MAX ? MHD_YES : MHD_NO;
+}
+
+/* A place that is its own until it ends. NULL: there is none. */
+static struct connection *take_place(struct rg_service *service, struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    RG_SCOPED_LOCK(&service->lock);
     for (int i = 0; i < RG_HTTP_CONNECTIONS_MAX; i++) {
         struct connection *at = &service->connections[i];
         if (at->used)
             continue;
-        *at = (struct connection){.used = true, .fd = fd_of(connection), .since_ns = rg_now_ns()};
-        *own = at;
-        return;
+        *at = (struct connection){.used = true,
+                                  .fd = fd_of(connection),
+                                  .origin = info ? origin_of(info->client_addr) : 0,
+                                  .since_ns = rg_now_ns()};
+        return at;
+    }
+    return NULL;
+}
+
+static void notice_connection(void *data, struct MHD_Connection *connection, void **own,
+                              enum MHD_ConnectionNotificationCode what)
+{
+    const struct side *side = data;
+    struct rg_service *service = side->service;
+    struct connection *place = *own;
+    if (what == MHD_CONNECTION_NOTIFY_CLOSED && place) {
+        rg_http_handshake_end(place->handshake);
+        RG_SCOPED_LOCK(&service->lock);
+        place->used = false;
+    } else if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+        *own = place = take_place(service, connection);
+        if (place && side->key && info)
+            place->handshake = rg_http_handshake_begin(side->key, info->tls_session);
     }
 }
 
@@ -209,49 +254,47 @@ static void free_side(struct side *side)
     if (side->daemon)
         MHD_stop_daemon(side->daemon);
     rg_tls_server_release(side->tls);
+    rg_http_key_destroy(side->key);
     free(side->authority);
     free(side);
 }
 
-static struct MHD_Daemon *start_daemon(struct side *side, const char *certificate, const char *key)
+/* Groups that cost strangers as much as us: some of finite fields would have us compute for a tenth of a second. */
+#define PRIORITIES                                                                                           \
+    "SECURE128:-VERS-ALL:+VERS-TLS1.3:-GROUP-ALL:+GROUP-X25519:+GROUP-SECP256R1:+GROUP-SECP384R1"
+
+static struct MHD_Daemon *start_daemon(struct side *side)
 {
     struct rg_service *service = side->service;
     const struct MHD_OptionItem tls[] = {
-        {MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)certificate},
-        {MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)key},
+        {MHD_OPTION_HTTPS_CERT_CALLBACK, 0, (void *)(uintptr_t)rg_http_key_choose},
         {MHD_OPTION_HTTPS_MEM_TRUST, 0, side->authority},
-        {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t) "SECURE128:-VERS-ALL:+VERS-TLS1.3"},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)PRIORITIES},
         {MHD_OPTION_END, 0, NULL}};
     const struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
     return MHD_start_daemon(
         MHD_USE_EPOLL | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_ERROR_LOG | (side->tls ? MHD_USE_TLS : 0),
-        0, NULL, NULL, answer_request, side, MHD_OPTION_EXTERNAL_LOGGER, log_message, NULL,
+        0, may_connect, service, answer_request, side, MHD_OPTION_EXTERNAL_LOGGER, log_message, NULL,
         MHD_OPTION_LISTEN_SOCKET, service->settings.listener, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)THREADS,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)RG_HTTP_CONNECTIONS_MAX, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
         (unsigned)RG_HTTP_CONNECTIONS_OF_ONE_MAX, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)RG_HTTP_MEMORY_MAX, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)RG_HTTP_REQUEST_S,
-        MHD_OPTION_NOTIFY_CONNECTION, notice_connection, service, MHD_OPTION_NOTIFY_COMPLETED,
-        notice_answered, service, MHD_OPTION_ARRAY, side->tls ? tls : none, MHD_OPTION_END);
+        MHD_OPTION_NOTIFY_CONNECTION, notice_connection, side, MHD_OPTION_NOTIFY_COMPLETED, notice_answered,
+        service, MHD_OPTION_ARRAY, side->tls ? tls : none, MHD_OPTION_END);
 }
 
 /* NULL: it was said why not. */
 static struct side *start_side(struct rg_service *service, const struct rg_tls_pem *pem)
 {
     char why[512] = "libmicrohttpd does not start";
-    char *certificate = pem ? strndup(pem->certificate, pem->certificate_size) : NULL;
-    char *key = pem ? strndup(pem->key, pem->key_size) : NULL;
     struct side *side = calloc(1, sizeof *side);
     if (side) {
         side->service = service;
         side->authority = pem ? strndup(pem->ca, pem->ca_size) : NULL;
-        if (!pem || (certificate && key && side->authority &&
-                     rg_tls_server_create(pem, &side->tls, why, sizeof why) == RG_OK))
-            side->daemon = start_daemon(side, certificate, key);
+        if (!pem || (side->authority && rg_tls_server_create(pem, &side->tls, why, sizeof why) == RG_OK &&
+                     (side->key = rg_http_key_create(pem, why, sizeof why)) != NULL))
+            side->daemon = start_daemon(side);
     }
-    if (key)
-        explicit_bzero(key, pem->key_size);
-    free(key);
-    free(certificate);
     if (side && side->daemon)
         return side;
     rg_error("HTTP cannot be answered: %s", why);

@@ -24,7 +24,7 @@ struct rg_service_settings {
     struct rg_view_source source;
 };
 
-/** `pem`: for TLS, the caller's again; NULL: without. RG_ERR_NO_MEMORY, RG_ERR_IO: it was said. */
+/** `pem`: for TLS, with a signer instead of a key; the caller's again; NULL: without. RG_ERR_NO_MEMORY, RG_ERR_IO: it was said. */
 RG_MUST_CHECK enum rg_status rg_service_start(const struct rg_service_settings *settings,
                                               const struct rg_tls_pem *pem, struct rg_service **out);
 /** Another certificate, for new connections: those that there are end. Not from a thread of the service's. */

@@ -1,6 +1,6 @@
 /*
- * rogue_frontend.c - what the frontend would be once it has been taken over: it breaks the protocol to the monitor in the way
- * that the file "rogue" beside it names, and says what it was answered.
+ * rogue_frontend.c - what the frontend, or the process that answers HTTP, would be once it has been taken over: it breaks the protocol to
+ * the monitor in the way that the file "rogue" beside it names, and says what it was answered.
  *
  *   short, long          a packet of another size
  *   kind                 a question that there is not

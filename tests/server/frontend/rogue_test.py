@@ -19,15 +19,15 @@ ROGUE = os.path.join(base.HELPERS, "rogue_frontend")
 
 
 class Rogue(base.Case):
-    def serve(self, mode, *arguments):
-        """A server whose frontend misbehaves so."""
+    def serve(self, mode, *arguments, program="frontend"):
+        """A server whose frontend, or process that answers HTTP, misbehaves so."""
         folder = tempfile.mkdtemp(prefix="remote-gpud-rogue-")
         self.addCleanup(shutil.rmtree, folder)
         real = os.path.join(base.STAGE, "lib", "remote-gpu")
         for name in os.listdir(real):
-            if name != "frontend":
+            if name != program:
                 os.symlink(os.path.join(real, name), os.path.join(folder, name))
-        shutil.copy(ROGUE, os.path.join(folder, "frontend"))
+        shutil.copy(ROGUE, os.path.join(folder, program))
         with open(os.path.join(folder, "rogue"), "w") as file:
             file.write(mode)
         return self.start("--grace", "0", *arguments, environment={"REMOTE_GPU_LIBDIR": folder})
@@ -91,10 +91,11 @@ class Rogue(base.Case):
             self.assertIn("rogue: the certificates are not writable", daemon.log())
 
     def test_it_has_no_key_of_the_server(self):
-        with tempfile.TemporaryDirectory() as state:
-            daemon = self.serve("key", "--state-dir", state)
-            self.assertTrue(wait_until(lambda: "server's key" in daemon.log()), daemon.log())
-            self.assertIn("rogue: the server's key is not there", daemon.log())
+        for program in ("frontend", "http"):
+            with self.subTest(program), tempfile.TemporaryDirectory() as state:
+                daemon = self.serve("key", "--state-dir", state, "--http", "0.0.0.0:0", program=program)
+                self.assertTrue(wait_until(lambda daemon=daemon: "server's key" in daemon.log()), daemon.log())
+                self.assertIn("rogue: the server's key is not there", daemon.log())
 
     def test_it_cannot_change_the_list_of_sessions(self):
         daemon = self.serve("board")
