@@ -616,6 +616,101 @@ def case_ranks_of_two_users(world):
     expect("all ranks of a communicator must be of one user" in results[1].output, "rank 1 is not told why", results[1])
 
 
+HTTP_PORT = 9401
+
+# Asks the HTTP port of the server from the client machine: a line of JSON with status and text of each path, in order.
+ASK = """
+import http.client, json, ssl, sys
+port, authority, certificate, key, version, *paths = sys.argv[1:]
+context = ssl.create_default_context(cafile=authority)
+if certificate != "-":
+    context.load_cert_chain(certificate, key)
+if version == "old":
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+for path in paths:
+    method, path = path.split(" ") if " " in path else ("GET", path)
+    connection = http.client.HTTPSConnection("%s", int(port), timeout=20, context=context)
+    try:
+        connection.request(method, path, headers={"X-Remote-Gpu": "1"})
+        answer = connection.getresponse()
+        print(json.dumps([answer.status, answer.read().decode()]))
+    except OSError as error:
+        print(json.dumps([0, str(error)]))
+    connection.close()
+""" % NAME.split(":")[0]
+
+
+def case_http_port(world):
+    """By the HTTP port a stranger sees whether the server is well, does nothing, and nobody between reads what its users are shown."""
+    world.start_server("--http", "0.0.0.0:%d" % HTTP_PORT)
+    world.join("alice")
+    program = world.hold()
+    authority = os.path.join(world.state, "ca.crt")
+    files = [os.path.join(credentials_of(world), name) for name in ("tls.crt", "tls.key")]
+
+    def ask(*paths, certificate=("-", "-"), version="new"):
+        result = world.run(sys.executable, "-c", ASK, str(HTTP_PORT), authority, *certificate, version, *paths)
+        expect(result.status == 0, "the port cannot be asked", result)
+        return [tuple(json.loads(line)) for line in result.output.splitlines()]
+
+    with world.capture() as packets:
+        healthy, ready, *refused_ = ask("/healthz", "/readyz", "/metrics", "/api/v1/server", "/api/v1/gpus", "/api/v1/sessions",
+                                        "/api/v1/reader", "/api/v1/pool", "POST /api/v1/server/drain", "POST /api/v1/sessions/1/end")
+        expect((healthy, ready) == ((200, "ok\n"), (200, "ready\n")), "it is not said whether it is well: %s %s" % (healthy, ready))
+        for status, text in refused_:
+            expect(status in (401, 404) and "alice" not in text and "marker" not in text, "a stranger is told: %d %s" % (status, text))
+        expect(program.process.poll() is None, "a stranger has ended a session:\n" + program.output())
+        ((status, text),) = ask("/api/v1/sessions", certificate=files)
+        expect(status == 200 and '"alice"' in text and "security_marker" in text, "its user does not see it: %d %s" % (status, text))
+    expect(seen_of(packets.data) == [] and b"security_marker" not in packets.data and b"healthz" not in packets.data,
+           "it can be read on the network: %s" % seen_of(packets.data))
+    ((status, text),) = ask("/healthz", version="old")
+    expect(status == 0, "an older TLS was taken: %d %s" % (status, text))
+    plain = world.run(sys.executable, "-c", "import socket; s = socket.create_connection((\"%s\", %d), 20); "
+                      "s.sendall(b\"GET /healthz HTTP/1.0\\r\\n\\r\\n\"); print(s.recv(100)[:4])" % (NAME.split(":")[0], HTTP_PORT))
+    expect("HTTP" not in plain.output, "it answers without TLS", plain)
+
+
+# So many connections, from addresses of one network or all from one; how many of them were closed.
+CROWD = """
+import select, socket, sys, time
+port, wanted, closing, addresses = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
+connections = []
+for number in range(wanted):
+    one = socket.socket(socket.AF_INET6)
+    for address in addresses:
+        one.setsockopt(socket.IPPROTO_IPV6, 78, 1)  # IPV6_FREEBIND
+        one.bind((address + "%x" % number, 0))
+    one.connect(("fd77::1", port))
+    connections.append(one)
+end = time.monotonic() + (10 if closing else 1)
+while True:
+    closed = len(select.select(connections, [], [], 0.1)[0])
+    if time.monotonic() > end or (closing and closed >= closing):
+        break
+print(closed, flush=True)
+time.sleep(1000)
+"""
+
+
+def case_http_crowd(world):
+    """A machine with many addresses of one network takes no more of the HTTP port's connections than one with one."""
+    world.start_server("--http", "[::]:%d" % HTTP_PORT)
+    checked(*world.client.command("ip", "-6", "route", "add", "local", "fd78::1:0/112", "dev", "lo"))
+    checked(*world.server.command("ip", "-6", "route", "add", "fd78::1:0/112", "via", "fd77::2"))
+
+    def closed_of(machine, *words):
+        crowd = Background(machine.command(sys.executable, "-c", CROWD, str(HTTP_PORT), *words), machine.environment(),
+                           world.fresh("crowd"))
+        world.stack.callback(crowd.stop)
+        expect(wait_until(lambda: crowd.output().strip(), 30) and crowd.output().strip().isdigit(), "there is no crowd:\n" + crowd.output())
+        return int(crowd.output())
+
+    closed = closed_of(world.client, "40", "8", "fd78::1:")
+    expect(closed >= 5, "nearly all were taken: %d of 40 were closed" % closed)  # 32, and what several threads take at once
+    expect(closed_of(world.server, "20", "0") == 0, "others are not taken")
+
+
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit(__doc__)
