@@ -58,14 +58,14 @@ json_t *rg_json_server(const struct rg_view *view)
     const struct rg_gauges *gauges = &view->gauges;
     char why[600];
     const bool ready = !rg_view_why_not_ready(view, why, sizeof why);
-    return json_pack("{s:s, s:o, s:{s:s, s:s, s:i}, s:o, s:b, s:s, s:b, s:o, s:o, s:o, s:o, s:s, s:o, s:o}",
+    return json_pack("{s:s, s:o, s:{s:s, s:s, s:i}, s:o, s:b, s:o, s:b, s:o, s:o, s:o, s:o, s:s, s:o, s:o}",
                      "version", RG_VERSION, "host", rg_json_text(view->host), "driver", "kind",
                      view->driver.info.kind, "release", view->driver.info.release, "cuda",
                      (int)view->driver.info.version, "began", number(gauges->began_unix), "ready", (int)ready,
-                     "why", why, "draining", (int)(gauges->drained || gauges->stopping), "sessions",
-                     number(view->running), "sessions_limit", number(view->max_sessions), "sessions_waiting",
-                     number(gauges->waiting), "sessions_started", number(gauges->granted), "accounts",
-                     accounts[gauges->accounts], "pool", pool_json(gauges), "refusals",
+                     "why", rg_json_text(why), "draining", (int)(gauges->drained || gauges->stopping),
+                     "sessions", number(view->running), "sessions_limit", number(view->max_sessions),
+                     "sessions_waiting", number(gauges->waiting), "sessions_started", number(gauges->granted),
+                     "accounts", accounts[gauges->accounts], "pool", pool_json(gauges), "refusals",
                      refusals_json(gauges));
 }
 
@@ -231,7 +231,10 @@ static enum rg_status ask_page(const struct rg_view_source *source, struct rg_mo
     *page = answer.status == RG_OK && socket >= 0 ? receive(socket) : NULL;
     if (socket >= 0)
         close(socket);
-    return json_is_object(*page) ? RG_OK : RG_ERR_TIMEOUT;
+    if (json_is_object(*page))
+        return RG_OK;
+    json_decref(*page);
+    return RG_ERR_TIMEOUT;
 }
 
 /* Texts of other servers' operators, and names of users: as all that is shown. */

@@ -53,6 +53,18 @@ Test(json, hostile_names_are_text)
     json_decref(all);
 }
 
+/* Why the server is not ready comes from its pool's agent, and is cut to fit. */
+Test(json, a_reason_that_is_no_text)
+{
+    view->gauges.in_pool = true;
+    view->gauges.frontend_ready = true;
+    strcpy(view->gauges.pool_why, "etcd says \xe2\x80\x1b[31m\xff");
+    json_t *server = rg_json_server(view);
+    cr_assert(server);
+    cr_assert(strstr(text_of(server, "why"), "etcd says ???[31m?"), "%s", text_of(server, "why"));
+    json_decref(server);
+}
+
 Test(json, a_text_that_was_cut_within_a_character)
 {
     memset(view->sessions[0].info.identity.user, 'a', RG_CONTROL_TEXT - 2);
