@@ -4,7 +4,6 @@
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "pool/etcd/base64.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -379,41 +378,4 @@ const char *rg_etcd_endpoint(const struct rg_etcd *etcd)
 int64_t rg_etcd_clock_ahead(const struct rg_etcd *etcd)
 {
     return etcd->clock_ahead;
-}
-
-/* --- bodies ------------------------------------------------------------------------------------------------- */
-
-json_t *rg_etcd_bytes(const char *text)
-{
-    RG_CLEANUP_FREE char *encoded = rg_base64_encode(text, strlen(text));
-    return encoded ? json_string(encoded) : NULL;
-}
-
-json_t *rg_etcd_plain(const json_t *bytes)
-{
-    size_t size = 0;
-    const char *text = json_string_value(bytes);
-    RG_CLEANUP_FREE char *plain = rg_base64_decode(text ? text : "", &size);
-    return plain ? json_string(plain) : NULL;
-}
-
-json_t *rg_etcd_number(int64_t number)
-{
-    return json_sprintf("%lld", (long long)number);
-}
-
-json_t *rg_etcd_prefix_end(const char *prefix)
-{
-    RG_CLEANUP_FREE char *end = strdup(prefix);
-    if (!end || !*end)
-        return NULL;
-    end[strlen(end) - 1]++; /* prefixes end with '/', whose successor is '0' */
-    return rg_etcd_bytes(end);
-}
-
-int64_t rg_etcd_get_number(const json_t *object, const char *name)
-{
-    const json_t *value = json_object_get(object, name);
-    const char *text = json_string_value(value);
-    return text ? strtoll(text, NULL, 10) : (int64_t)json_integer_value(value);
 }

@@ -7,10 +7,9 @@
  */
 #include "pool/etcd/internal.h"
 
-#include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "pool/etcd/base64.h"
+#include "pool/etcd/events.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -44,59 +43,24 @@ static void later(struct rg_etcd_watch_state *watch)
     watch->again_ns = rg_now_ns() + AGAIN_NS;
 }
 
-static void tell_put(const struct rg_etcd_watch_state *watch, const json_t *pair)
-{
-    const char *key = json_string_value(json_object_get(pair, "key"));
-    const char *value = json_string_value(json_object_get(pair, "value"));
-    size_t key_size = 0, value_size = 0;
-    RG_CLEANUP_FREE char *plain_key = rg_base64_decode(key ? key : "", &key_size);
-    RG_CLEANUP_FREE char *plain_value = rg_base64_decode(value ? value : "", &value_size);
-    if (!plain_key || !plain_value)
-        return;
-    const struct rg_etcd_pair out = {.key = plain_key,
-                                     .value = plain_value,
-                                     .created = rg_etcd_get_number(pair, "create_revision"),
-                                     .changed = rg_etcd_get_number(pair, "mod_revision")};
-    watch->watcher.put(watch->watcher.data, &out);
-}
-
-static void tell_event(const struct rg_etcd_watch_state *watch, const json_t *event)
-{
-    const json_t *pair = json_object_get(event, "kv");
-    const char *type = json_string_value(json_object_get(event, "type"));
-    const char *key = json_string_value(json_object_get(pair, "key"));
-    size_t size = 0;
-    if (!type || strcmp(type, "DELETE") != 0) {
-        tell_put(watch, pair);
-        return;
-    }
-    RG_CLEANUP_FREE char *plain = rg_base64_decode(key ? key : "", &size);
-    if (plain)
-        watch->watcher.removed(watch->watcher.data, plain);
-}
-
 /* --- the stream --------------------------------------------------------------------------------------------- */
 
 static void take_line(struct rg_etcd_watch_state *watch, const char *text, size_t size)
 {
-    json_t *line = json_loadb(text, size, 0, NULL);
-    const json_t *result = json_object_get(line, "result"), *event;
-    size_t i;
-    if (!result || json_is_true(json_object_get(result, "canceled"))) {
-        if (rg_etcd_get_number(result, "compact_revision"))
-            watch->known = false;
-        watch->cancelled = true;
-    } else if (json_array_size(json_object_get(result, "events"))) {
-        json_array_foreach(json_object_get(result, "events"), i, event)
-        {
-            const int64_t changed = rg_etcd_get_number(json_object_get(event, "kv"), "mod_revision");
-            tell_event(watch, event);
-            watch->revision = changed > watch->revision ? changed : watch->revision;
-        }
+    switch (rg_etcd_tell_line(text, size, watch->prefix, &watch->watcher, &watch->revision)) {
+    case RG_ETCD_LINE_NOTHING:
+        break;
+    case RG_ETCD_LINE_TOLD:
         watch->etcd->told = true;
-        watch->watcher.whole(watch->watcher.data, watch->revision);
+        break;
+    case RG_ETCD_LINE_COMPACTED:
+        watch->known = false;
+        watch->cancelled = true;
+        break;
+    case RG_ETCD_LINE_ENDED:
+        watch->cancelled = true;
+        break;
     }
-    json_decref(line);
 }
 
 static size_t stream_received(struct rg_etcd_transfer *transfer, const char *data, size_t size)
@@ -133,9 +97,9 @@ static void stream_ended(struct rg_etcd_transfer *transfer, CURLcode code)
 
 static void stream(struct rg_etcd_watch_state *watch)
 {
-    json_t *body =
-        json_pack("{s:{s:o, s:o, s:o}}", "create_request", "key", rg_etcd_bytes(watch->prefix), "range_end",
-                  rg_etcd_prefix_end(watch->prefix), "start_revision", rg_etcd_number(watch->revision + 1));
+    json_t *body = json_pack("{s:{s:o, s:o, s:o}}", "create_request", "key", rg_etcd_bytes(watch->prefix),
+                             "range_end", rg_etcd_prefix_end(watch->prefix), "start_revision",
+                             rg_etcd_number(watch->revision < INT64_MAX ? watch->revision + 1 : INT64_MAX));
     watch->body = body ? json_dumps(body, JSON_COMPACT) : NULL;
     json_decref(body);
     watch->cancelled = false;
@@ -155,15 +119,13 @@ static void stream(struct rg_etcd_watch_state *watch)
 static void range_done(void *data, enum rg_status status, const json_t *reply, const char *why)
 {
     struct rg_etcd_watch_state *watch = data;
-    const json_t *pair;
-    size_t i;
     if (status != RG_OK) {
         rg_debug("the state of the pool cannot be read: %s", why);
         later(watch);
         return;
     }
     watch->watcher.reset(watch->watcher.data);
-    json_array_foreach(json_object_get(reply, "kvs"), i, pair) tell_put(watch, pair);
+    rg_etcd_tell_pairs(json_object_get(reply, "kvs"), watch->prefix, &watch->watcher);
     watch->revision = rg_etcd_get_number(json_object_get(reply, "header"), "revision");
     watch->known = true;
     watch->watcher.whole(watch->watcher.data, watch->revision);
