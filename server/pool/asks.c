@@ -9,6 +9,7 @@
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/printable.h"
 #include "server/pool/agent.h"
 
 #include <errno.h>
@@ -48,7 +49,10 @@ void rg_ask_end(struct rg_agent_ask *ask)
 
 void rg_ask_refuse(struct rg_agent_ask *ask, const char *why)
 {
-    json_t *answer = json_pack("{s:s, s:s}", "state", "refused", "why", why);
+    char text[1500];
+    snprintf(text, sizeof text, "%s", why);
+    rg_printable_clean(text);
+    json_t *answer = json_pack("{s:s, s:s}", "state", "refused", "why", text);
     (void)rg_ask_tell(ask, answer);
     json_decref(answer);
     rg_ask_end(ask);
@@ -61,6 +65,7 @@ void rg_ask_refuse_as(struct rg_agent_ask *ask, const char *code, const char *fo
     va_start(arguments, format);
     vsnprintf(words, sizeof words, format, arguments);
     va_end(arguments);
+    rg_printable_clean(words); /* names that were cut within a character would be no JSON */
     snprintf(text, sizeof text, "%s [%s]", words, code);
     json_t *answer = json_pack("{s:s, s:s, s:s}", "state", "refused", "why", text, "code", code);
     (void)rg_ask_tell(ask, answer);

@@ -6,6 +6,7 @@
  */
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/printable.h"
 #include "server/pool/agent.h"
 #include "server/pool/picture.h"
 
@@ -44,11 +45,12 @@ static void tell_waiting(struct rg_agent_ask *ask, uint32_t position, uint32_t o
 {
     char said[sizeof ask->said];
     snprintf(said, sizeof said, "%u %s", position, why);
+    rg_printable_clean(said);
     if (strcmp(said, ask->said) == 0)
         return;
-    json_t *answer =
-        json_pack("{s:s, s:i, s:i, s:s, s:I}", "state", "waiting", "position", (int)position, "of", (int)of,
-                  "why", why, "since", (json_int_t)rg_pool_get_number(ask->request, "since", 0));
+    json_t *answer = json_pack("{s:s, s:i, s:i, s:s, s:I}", "state", "waiting", "position", (int)position,
+                               "of", (int)of, "why", strchr(said, ' ') + 1, "since",
+                               (json_int_t)rg_pool_get_number(ask->request, "since", 0));
     if (rg_ask_tell(ask, answer))
         memcpy(ask->said, said, sizeof said);
     json_decref(answer);
