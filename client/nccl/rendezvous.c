@@ -4,6 +4,7 @@
 #include "client/core/home.h"
 #include "client/credentials/connect.h"
 #include "client/multiserver/peer_link.h"
+#include "client/nccl/place.h"
 #include "common/base/cleanup.h"
 #include "common/base/log.h"
 #include "generated/client/operations.h"
@@ -42,28 +43,6 @@ static bool place_of(const struct rg_session *session, struct rg_nccl_place *pla
     else if (inet_pton(AF_INET6, address.host, place->address) == 1)
         place->family = RG_NCCL_PLACE_IPV6;
     return place->family != RG_NCCL_PLACE_UNKNOWN;
-}
-
-static bool same_server(const struct rg_nccl_place *one, const struct rg_nccl_place *other)
-{
-    return one->family == other->family && one->port == other->port &&
-           memcmp(one->address, other->address, sizeof one->address) == 0 &&
-           (one->family != RG_NCCL_PLACE_UNIX ||
-            strncmp(one->server, other->server, sizeof one->server) == 0);
-}
-
-static void address_of(const struct rg_nccl_place *place, char *text, size_t size)
-{
-    struct rg_address address = {.port = place->port};
-    const bool is_unix = place->family == RG_NCCL_PLACE_UNIX;
-    snprintf(address.scheme, sizeof address.scheme, "%s", is_unix ? "unix" : "tcp");
-    snprintf(address.transport, sizeof address.transport, "tcp");
-    if (is_unix)
-        snprintf(address.name, sizeof address.name, "%.*s", (int)sizeof place->server, place->server);
-    else
-        (void)inet_ntop(place->family == RG_NCCL_PLACE_IPV6 ? AF_INET6 : AF_INET, place->address,
-                        address.host, sizeof address.host);
-    rg_address_format(&address, text, size);
 }
 
 void rg_nccl_tell_place(const struct rg_session *session)
@@ -117,37 +96,37 @@ static bool get_invitation(struct rg_conn *conn, const struct rg_nccl_place *pla
 static bool be_invited(const struct rg_session *session, const struct rg_nccl_place *place,
                        struct rg_client_hello *hello, char *why, size_t why_size)
 {
-    char address[RG_CONTROL_TEXT], server[sizeof place->server + 1];
     const struct rg_transport_options options = {.filters = "", .connect_timeout_ms = CONNECT_MS};
     RG_CLEANUP_FREE struct rg_credentials *credentials = calloc(1, sizeof *credentials);
     struct rg_conn *conn = NULL;
     enum rg_status status = RG_ERR_NO_MEMORY;
     struct rg_nccl_place own;
-    address_of(place, address, sizeof address);
-    snprintf(server, sizeof server, "%.*s", (int)sizeof place->server, place->server);
-    const bool here = place_of(session, &own) && same_server(&own, place);
+    struct rg_nccl_way way;
+    if (!rg_nccl_place_read(place, &way, why, why_size))
+        return false;
+    const bool here = place_of(session, &own) && rg_nccl_place_is_same(&own, place);
     if (!here && (place->family == RG_NCCL_PLACE_UNIX || own.family == RG_NCCL_PLACE_UNIX)) {
         rg_explain(
             why, why_size,
             "the server %s is used by %s, where the id is of %s: ranks on several servers need addresses of "
             "TCP",
-            session->server, session->peer, address);
+            session->server, session->peer, way.address);
         return false;
     }
     if (here)
         status =
             rg_client_connect_again(session->peer, &options, &session->credentials, why, why_size, &conn);
     else if (credentials)
-        status = rg_client_connect(server, &options, credentials, why, why_size, &conn);
+        status = rg_client_connect(way.server, &options, credentials, why, why_size, &conn);
     if (status != RG_OK)
         return false;
     const bool invited =
-        get_invitation(conn, place, here ? session->server : server, hello->target_secret, why, why_size);
+        get_invitation(conn, place, here ? session->server : way.server, hello->target_secret, why, why_size);
     rg_conn_destroy(conn);
     hello->target_session = place->session;
     if (!invited || here)
         return invited;
-    snprintf(hello->target_address, sizeof hello->target_address, "%s", address);
+    snprintf(hello->target_address, sizeof hello->target_address, "%s", way.address);
     return rg_peer_name_target(hello, credentials, why, why_size);
 }
 
