@@ -3,6 +3,7 @@
 
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
+#include "common/base/printable.h"
 #include "common/base/status.h"
 
 #include <errno.h>
@@ -16,9 +17,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define TEXT_MAX     (4u << 20) /* as much as Linux takes for a program, twice */
-#define PIECE        4096
-#define CANNOT_START 126
+#define TEXT_MAX      (4u << 20) /* as much as Linux takes for a program, twice */
+#define VARIABLES_MAX 8192u      /* each is looked for among the others, in a process of root's */
+#define PIECE         4096
+#define CANNOT_START  126
 
 /* --- the command ------------------------------------------------------------------------------------------------ */
 
@@ -85,6 +87,14 @@ static enum heard hear(int out, int errors, uint64_t end_ns, struct rg_slurm_env
     return END;
 }
 
+static bool has_too_many(const struct rg_slurm_environment *environment)
+{
+    unsigned n = 0;
+    for (size_t i = 0; i < environment->size && n <= VARIABLES_MAX; i++)
+        n += !environment->text[i];
+    return n > VARIABLES_MAX;
+}
+
 /* The last line that says something, without our own name in front of it. */
 static void explain(const struct rg_slurm_environment *errors, const char *command, char *why,
                     size_t why_size)
@@ -93,8 +103,10 @@ static void explain(const struct rg_slurm_environment *errors, const char *comma
     char *end = errors->text ? errors->text + errors->size : NULL;
     while (end > errors->text && (end[-1] == '\n' || end[-1] == '\r' || end[-1] == ' '))
         *--end = '\0';
-    const char *line = errors->text ? strrchr(errors->text, '\n') : NULL;
+    char *line = errors->text ? strrchr(errors->text, '\n') : NULL;
     line = line ? line + 1 : errors->text;
+    if (line)
+        rg_printable_clean(line); /* it goes to the log of a node */
     if (!line || !*line)
         rg_explain(why, why_size, "%s failed and said nothing", command);
     else
@@ -106,7 +118,9 @@ static bool take(pid_t child, int out, int errors, const char *command, int time
 {
     struct rg_slurm_environment texts[2] = {0};
     int status = 0;
-    const enum heard heard = hear(out, errors, rg_now_ns() + (uint64_t)timeout_ms * 1000000, texts);
+    enum heard heard = hear(out, errors, rg_now_ns() + (uint64_t)timeout_ms * 1000000, texts);
+    if (heard == END && has_too_many(&texts[0]))
+        heard = TOO_MUCH;
     if (heard != END)
         (void)kill(child, SIGKILL);
     while (waitpid(child, &status, 0) < 0 && errno == EINTR)
@@ -132,7 +146,14 @@ bool rg_slurm_environment_ask(struct rg_slurm_environment *out, char *const argv
                               int timeout_ms, char *why, size_t why_size)
 {
     int outputs[2], errors[2];
+    unsigned n = 0;
     *out = (struct rg_slurm_environment){0};
+    while (n <= VARIABLES_MAX && envp[n])
+        n++;
+    if (n > VARIABLES_MAX) {
+        rg_explain(why, why_size, "the job's environment has more than %u variables", VARIABLES_MAX);
+        return false;
+    }
     if (pipe2(outputs, O_CLOEXEC) != 0) {
         rg_explain(why, why_size, "no pipe: %s", strerror(errno));
         return false;

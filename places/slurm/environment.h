@@ -20,7 +20,8 @@ struct rg_slurm_environment {
 /**
  * Runs argv in the environment `envp` and takes what it prints. If this process has put its rights as root aside for a user, the
  * command is that user's for good. False: it failed, or took longer than `timeout_ms`; `why` is the last that it said on its standard
- * error, or a sentence.
+ * error, or a sentence. No more variables than a program is likely to have are taken, here and in `envp`: the user has chosen both, and
+ * who compares them is root's.
  */
 bool rg_slurm_environment_ask(struct rg_slurm_environment *out, char *const argv[], char *const envp[],
                               int timeout_ms, char *why, size_t why_size);

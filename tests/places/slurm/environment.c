@@ -84,6 +84,29 @@ Test(slurm_environment, what_is_too_much, .timeout = 30)
     cr_expect(strstr(why, "more than an environment"), "%s", why);
 }
 
+/* Comparing them all with each other in a process of root's would take for ever, and the node would be taken out of service. */
+Test(slurm_environment, too_many_variables, .timeout = 60)
+{
+    static const char *many[20001];
+    const char *none[] = {NULL};
+    struct rg_slurm_environment now;
+    for (size_t i = 0; i + 1 < sizeof many / sizeof *many; i++)
+        many[i] = "A=";
+    cr_expect(!ask(&now, SHELL("printf 'A=1\\0'"), many, 60000));
+    cr_expect(strstr(why, "more than 8192 variables"), "%s", why);
+    cr_expect(!ask(&now, SHELL("/usr/bin/yes A= | /usr/bin/head -n 20000 | /usr/bin/tr '\\n' '\\000'"), none,
+                   60000));
+    cr_expect(strstr(why, "more than an environment"), "%s", why);
+}
+
+Test(slurm_environment, what_goes_to_the_log_is_one_line_of_text)
+{
+    const char *none[] = {NULL};
+    struct rg_slurm_environment now;
+    cr_expect(!ask(&now, SHELL("printf 'one\\ntwo \\033[31m\\377' >&2; exit 1"), none, 60000));
+    cr_expect_str_eq(why, "two ?[31m?");
+}
+
 Test(slurm_environment, descriptors_are_not_passed_on)
 {
     const char *none[] = {NULL};
