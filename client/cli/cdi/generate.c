@@ -274,7 +274,7 @@ static bool generate(const struct rg_cli_settings *settings, struct rg_cdi_spec 
     if (!settings->output)
         return rg_cli_print_json(whole);
     char why[PATH_MAX + 256] = "cannot write JSON";
-    const bool good = whole && rg_cdi_write(settings->output, whole, why, sizeof why);
+    const bool good = whole && rg_cdi_write(settings->output, 0644, whole, why, sizeof why);
     json_decref(whole);
     if (!good)
         rg_error("%s", why);

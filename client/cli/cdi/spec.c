@@ -137,7 +137,7 @@ json_t *rg_cdi_finish_as(const struct rg_cdi_spec *spec, const char *kind, const
 
 /* --- the file ------------------------------------------------------------------------------------------------ */
 
-bool rg_cdi_write(const char *path, const json_t *whole, char *why, size_t why_size)
+bool rg_cdi_write(const char *path, mode_t mode, const json_t *whole, char *why, size_t why_size)
 {
     RG_CLEANUP_FREE char *text = json_dumps(whole, JSON_INDENT(2));
     char beside[PATH_MAX];
@@ -148,7 +148,7 @@ bool rg_cdi_write(const char *path, const json_t *whole, char *why, size_t why_s
     }
     const int fd = mkostemp(beside, O_CLOEXEC);
     bool good = fd >= 0 && rg_file_write(fd, text, strlen(text)) && rg_file_write(fd, "\n", 1) &&
-                fchmod(fd, 0644) == 0;
+                fchmod(fd, mode) == 0;
     int error = errno;
     if (fd >= 0 && close(fd) != 0 && good) {
         good = false;

@@ -48,6 +48,7 @@ json_t *rg_cdi_finish_as(const struct rg_cdi_spec *spec, const char *kind, const
  * Writes JSON to a file at once, since runtimes read the folder at any time: beside its place under a name that they pass over, then
  * moved there. False: `why` says what cannot be done.
  */
-RG_MUST_CHECK bool rg_cdi_write(const char *path, const json_t *whole, char *why, size_t why_size);
+RG_MUST_CHECK bool rg_cdi_write(const char *path, mode_t mode, const json_t *whole, char *why,
+                                size_t why_size);
 
 #endif

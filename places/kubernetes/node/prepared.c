@@ -105,8 +105,9 @@ bool rg_kube_prepared_save(const struct rg_kube_places *places, const json_t *pr
         return false;
     }
     json_t *whole = specification(places, prepared, why, why_size);
-    const bool good =
-        whole && rg_cdi_write(kept, prepared, why, why_size) && rg_cdi_write(cdi, whole, why, why_size);
+    /* root's alone: where clients prove nothing, whoever knows a lease's number has its GPUs */
+    const bool good = whole && rg_cdi_write(kept, 0600, prepared, why, why_size) &&
+                      rg_cdi_write(cdi, 0600, whole, why, why_size);
     json_decref(whole);
     return good;
 }

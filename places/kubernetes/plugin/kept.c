@@ -65,7 +65,7 @@ static bool save(const struct rg_kube_kept *kept, char *why, size_t why_size)
     for (size_t i = 0; i < kept->n; i++)
         json_array_append_new(
             whole, json_pack("{s:s, s:O}", "lease", kept->items[i].id, "devices", kept->items[i].devices));
-    const bool good = rg_cdi_write(kept->path, whole, why, why_size);
+    const bool good = rg_cdi_write(kept->path, 0600, whole, why, why_size);
     json_decref(whole);
     return good;
 }
