@@ -45,12 +45,21 @@ static bool is_loopback(const char *host)
 }
 
 /* Whether the client's name for a server leads where its address does, as far as that can be told: over a network, and not here. */
-static bool fits(const char *server, const char *address)
+static bool fits(const char *server, const struct rg_address *reached)
 {
-    struct rg_address named, reached;
+    struct rg_address named;
     return rg_address_parse(server, &named, NULL, 0) == RG_OK && named.host[0] &&
-           rg_address_parse(address, &reached, NULL, 0) == RG_OK &&
-           (!is_loopback(named.host) || is_loopback(reached.host));
+           (!is_loopback(named.host) || is_loopback(reached->host));
+}
+
+/* Whether they are what an address is made of: a path could be read as something else. */
+static bool leads_somewhere(const struct rg_nccl_place *place, const struct rg_nccl_way *way)
+{
+    struct rg_address reached;
+    if (rg_address_parse(way->address, &reached, NULL, 0) != RG_OK)
+        return false;
+    return place->family == RG_NCCL_PLACE_UNIX ? strcmp(reached.name, way->server) == 0
+                                               : fits(way->server, &reached);
 }
 
 bool rg_nccl_place_read(const struct rg_nccl_place *place, struct rg_nccl_way *out, char *why,
@@ -61,8 +70,7 @@ bool rg_nccl_place_read(const struct rg_nccl_place *place, struct rg_nccl_way *o
     snprintf(clean, sizeof clean, "%s", out->server);
     rg_printable_clean(clean);
     if (strcmp(clean, out->server) == 0 && *clean &&
-        write_address(place, out->server, out->address, sizeof out->address) &&
-        (place->family == RG_NCCL_PLACE_UNIX || fits(out->server, out->address)))
+        write_address(place, out->server, out->address, sizeof out->address) && leads_somewhere(place, out))
         return true;
     rg_explain(why, why_size,
                "the id of the communicator names '%s' as a server, which none can be: it is damaged, or was "

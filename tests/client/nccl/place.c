@@ -59,6 +59,12 @@ Test(nccl_place, what_would_lead_astray)
         cr_expect_not(reads(at(servers[i], 10, 7)), "%s", servers[i]);
         cr_expect(strstr(why, "names '") && !strchr(why, '\n') && !strchr(why, '\x1b'), "%s", why);
     }
+    static const char *const paths[] = {"//@another", "socket", "@", ""};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        struct rg_nccl_place place = at(paths[i], 0, 0);
+        place.family = RG_NCCL_PLACE_UNIX;
+        cr_expect_not(reads(place), "%s", paths[i]);
+    }
     struct rg_nccl_place strange = at("gpu1:7600", 10, 7);
     strange.family = 9;
     cr_expect_not(reads(strange));
