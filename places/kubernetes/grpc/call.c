@@ -1,7 +1,6 @@
 /* call.c - calls, the threads that answer them, and what is sent back: see internal.h. */
 #include "places/kubernetes/grpc/internal.h"
 
-#include "common/base/cleanup.h"
 #include "common/base/thread.h"
 #include "places/kubernetes/grpc/header.h"
 
@@ -46,9 +45,10 @@ struct job {
 
 static void *answer(void *context)
 {
-    RG_CLEANUP_FREE struct job *job = context;
-    struct rg_grpc_server *server = job->server;
-    struct rg_grpc_call *call = job->call;
+    const struct job job = *(const struct job *)context;
+    struct rg_grpc_server *server = job.server;
+    struct rg_grpc_call *call = job.call;
+    free(context); /* nothing of it is left when the server is told that this is done */
     const uint8_t *message;
     size_t size;
     call->status = rg_grpc_unframe(call->data, call->size, &message, &size);
