@@ -39,8 +39,10 @@ static uint64_t expiry(const json_t *value)
 
 json_t *rg_leases_granted(const char *id, const json_t *value)
 {
-    json_t *answer = json_pack("{s:s, s:s, s:O, s:s}", "state", "granted", "lease", id, "gpus",
-                               json_object_get(value, "gpus"), "user", rg_pool_get_text(value, "name", ""));
+    json_t *gpus = json_object_get(value, "gpus"); /* whoever may write to etcd may have written anything */
+    json_t *answer = json_pack("{s:s, s:s, s:o, s:s}", "state", "granted", "lease", id, "gpus",
+                               json_is_array(gpus) ? json_incref(gpus) : json_array(), "user",
+                               rg_pool_get_text(value, "name", ""));
     if (answer && json_is_true(json_object_get(value, "kept")))
         (void)json_object_set_new(answer, "expires", json_integer((json_int_t)expiry(value)));
     return answer;
