@@ -4,6 +4,7 @@
 #ifndef RG_CLIENT_QUERY_QUERY_H
 #define RG_CLIENT_QUERY_QUERY_H
 
+#include "common/base/uuid_text.h"
 #include "proto/control/control.h"
 
 /* Where nobody named a server and none was joined: this machine. */
@@ -30,8 +31,5 @@ RG_MUST_CHECK enum rg_status rg_query_management(const char *server, const void 
 RG_MUST_CHECK enum rg_status rg_query_accounts(const char *server, enum rg_purpose purpose,
                                                const void *question, size_t size, uint64_t timeout_ns,
                                                struct rg_control *out, char *why, size_t why_size);
-
-/** "GPU-1b4e28ba-…". Returns `text`, which needs 48 bytes. */
-const char *rg_uuid_text(const uint8_t uuid[16], char *text, size_t size);
 
 #endif

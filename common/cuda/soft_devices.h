@@ -25,6 +25,9 @@ struct rg_soft_device {
     bool in_use;          /* this process has called cuInit and sees the device */
     int compute_mode;     /* CU_COMPUTEMODE_…, which NVML's are equal to */
     bool peers;           /* it can access other devices' memory */
+    int numa_node;        /* of the machine; -1: not known */
+    int nvlink,
+        pcie; /* devices with the same number are linked by NVLink, or below one PCIe switch; -1: none */
 };
 
 struct rg_soft_devices {

@@ -137,7 +137,9 @@ struct rg_device_info {
     uint64_t memory_guaranteed; /* to sessions */
     uint32_t warm_workers;      /* ready for sessions that are to come */
     uint64_t memory_warm;       /* that they hold */
-    uint32_t n_attributes;      /* 0: not told */
+    /* where it is; groups: a number that those share which are linked with each other. One more than each: 0: none, not known */
+    uint32_t numa_node, nvlink_group, pcie_group;
+    uint32_t n_attributes; /* 0: not told */
     int32_t attributes[RG_CONTROL_ATTRIBUTES];
     uint32_t attribute_results[RG_CONTROL_ATTRIBUTES];
 };

@@ -70,6 +70,9 @@ static void fill_device(Rg__Device *to, const struct rg_device_info *from)
     to->memory_guaranteed = from->memory_guaranteed;
     to->warm_workers = from->warm_workers;
     to->memory_warm = from->memory_warm;
+    to->numa_node = from->numa_node;
+    to->nvlink_group = from->nvlink_group;
+    to->pcie_group = from->pcie_group;
     to->n_attributes = to->n_attribute_results = from->n_attributes;
     to->attributes = (int32_t *)from->attributes;
     to->attribute_results = (uint32_t *)from->attribute_results;

@@ -118,6 +118,9 @@ static enum rg_status get_devices(struct rg_device_info *to, Rg__Device **from, 
         to[i].memory_guaranteed = from[i]->memory_guaranteed;
         to[i].warm_workers = from[i]->warm_workers;
         to[i].memory_warm = from[i]->memory_warm;
+        to[i].numa_node = from[i]->numa_node;
+        to[i].nvlink_group = from[i]->nvlink_group;
+        to[i].pcie_group = from[i]->pcie_group;
         to[i].compute_minor = from[i]->compute_minor;
         if (from[i]->n_attributes > RG_CONTROL_ATTRIBUTES)
             return RG_ERR_LIMIT;

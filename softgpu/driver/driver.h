@@ -105,6 +105,7 @@ struct sg_device {
     char name[64];
     CUuuid uuid;
     int pci_domain, pci_bus, pci_device;
+    int numa_node, nvlink, pcie; /* as topology.h has them */
     int multiprocessors;
     uint64_t memory_total;
     struct sg_context *primary; /* made with the device, lives as long; active only while retained */

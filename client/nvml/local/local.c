@@ -22,7 +22,9 @@
 #define P2P_NOT_SUPPORTED 5
 #define P2P_BY_NVLINK     2 /* which kind of access is asked for */
 #define TOPOLOGY_INTERNAL 0
-#define TOPOLOGY_SYSTEM   50 /* the way from one device to another goes through the host */
+#define TOPOLOGY_SINGLE   10 /* the way from one device to another goes through one switch */
+#define TOPOLOGY_NODE     40 /* … through the host, on one NUMA node */
+#define TOPOLOGY_SYSTEM   50 /* … through the host */
 #define FEATURE_DISABLED  0
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -209,6 +211,18 @@ static int tell(uintptr_t where, int value)
     return RG_NVML_SUCCESS;
 }
 
+static int common_ancestor(const struct rg_soft_device *one, const struct rg_soft_device *other)
+{
+    if (one->pcie >= 0 && one->pcie == other->pcie)
+        return TOPOLOGY_SINGLE;
+    return one->numa_node >= 0 && one->numa_node == other->numa_node ? TOPOLOGY_NODE : TOPOLOGY_SYSTEM;
+}
+
+static bool can_access(const struct rg_soft_device *one, const struct rg_soft_device *other, bool by_nvlink)
+{
+    return by_nvlink ? one->nvlink >= 0 && one->nvlink == other->nvlink : one->peers;
+}
+
 /* How two devices are to each other: `words` are the second one and what the question has besides. */
 static int ask_of_two(enum rg_nvml_question question, const struct rg_soft_device *one, unsigned index,
                       const uintptr_t *words)
@@ -223,9 +237,13 @@ static int ask_of_two(enum rg_nvml_question question, const struct rg_soft_devic
     case RG_QUESTION_nvmlDeviceOnSameBoard:
         return tell(words[1], same);
     case RG_QUESTION_nvmlDeviceGetTopologyCommonAncestor:
-        return tell(words[1], same ? TOPOLOGY_INTERNAL : TOPOLOGY_SYSTEM);
-    default:
-        return tell(words[2], (same || one->peers) && words[1] != P2P_BY_NVLINK ? P2P_OK : P2P_NOT_SUPPORTED);
+        return tell(words[1], same ? TOPOLOGY_INTERNAL : common_ancestor(one, &other));
+    default: {
+        const bool by_nvlink = words[1] == P2P_BY_NVLINK;
+        return tell(words[2], (same && !by_nvlink) || (!same && can_access(one, &other, by_nvlink))
+                                  ? P2P_OK
+                                  : P2P_NOT_SUPPORTED);
+    }
     }
 }
 

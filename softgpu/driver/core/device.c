@@ -19,6 +19,7 @@
 #include "softgpu/driver/behaviour/behave.h"
 #include "softgpu/driver/behaviour/version.h"
 #include "softgpu/driver/core/device.h"
+#include "softgpu/driver/core/topology.h"
 #include "softgpu/exec/exec.h"
 
 struct sg_device *sg_device(CUdevice ordinal)
@@ -130,7 +131,7 @@ static CUuuid make_uuid(int number)
 }
 
 /* Number `number` of `n` devices, which is visible as `ordinal`. */
-static void describe(struct sg_device *device, int ordinal, int number, int n)
+static void describe(struct sg_device *device, int ordinal, int number, int n, const struct sg_place *place)
 {
     device->ordinal = ordinal;
     device->number = number;
@@ -138,6 +139,9 @@ static void describe(struct sg_device *device, int ordinal, int number, int n)
     device->uuid = make_uuid(number);
     device->pci_domain = 0x5347; /* no real domain of the host's: "SG" */
     device->pci_bus = 1 + number;
+    device->numa_node = place->numa_node;
+    device->nvlink = place->nvlink;
+    device->pcie = place->pcie;
     device->multiprocessors = (int)sg_exec_cores();
     device->memory_total = memory_by_environment(n);
     if (sg_behaviour()->nvidia && n > 1) /* of several, each another size */
@@ -147,6 +151,7 @@ static void describe(struct sg_device *device, int ordinal, int number, int n)
 CUresult sg_devices_init(void)
 {
     CUuuid uuids[SG_DEVICES_MAX];
+    struct sg_place places[SG_DEVICES_MAX];
     int numbers[SG_DEVICES_MAX];
     const int n = devices_by_environment();
     for (int i = 0; i < n; i++)
@@ -154,8 +159,9 @@ CUresult sg_devices_init(void)
     const int visible = sg_visible_devices(secure_getenv("CUDA_VISIBLE_DEVICES"), uuids, n, numbers);
     if (visible == 0)
         return CUDA_ERROR_NO_DEVICE;
+    sg_places(places, n);
     for (int i = 0; i < visible; i++)
-        describe(&sg_state.devices[i], i, numbers[i], n);
+        describe(&sg_state.devices[i], i, numbers[i], n, &places[numbers[i]]);
     limit_memory(visible);
     sg_state.n_devices = visible;
     sg_state.capability = capability();
@@ -165,8 +171,10 @@ CUresult sg_devices_init(void)
 int sg_devices_all(struct sg_device out[SG_DEVICES_MAX])
 {
     const int n = devices_by_environment();
+    struct sg_place places[SG_DEVICES_MAX];
+    sg_places(places, n);
     for (int i = 0; i < n; i++)
-        describe(&out[i], i, i, n);
+        describe(&out[i], i, i, n, &places[i]);
     return n;
 }
 
@@ -285,7 +293,6 @@ static const int fixed_attributes[CU_DEVICE_ATTRIBUTE_MAX] = {
     [CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS] = 1,
     [CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR] = 1,
     [CU_DEVICE_ATTRIBUTE_NUMA_ID] = -1,
-    [CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID] = -1,
     [CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT] = 1,
 };
 
@@ -333,6 +340,9 @@ CUresult sg_device_attribute(const struct sg_device *device, int attribute, int 
         break;
     case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID:
         *value = device->pci_domain;
+        break;
+    case CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID:
+        *value = device->numa_node;
         break;
     case CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID:
         *value = device->pci_bus; /* a board of its own each */

@@ -44,6 +44,9 @@ static size_t tell_devices(struct rg_soft_device *out, size_t max)
             .in_use = used != NULL,
             .compute_mode = sg_behave_compute_mode(),
             .peers = sg_behaviour()->peers,
+            .numa_node = told->numa_node,
+            .nvlink = told->nvlink,
+            .pcie = told->pcie,
         };
         memcpy(out[i].name, told->name, sizeof out[i].name);
         memcpy(out[i].uuid, told->uuid.bytes, sizeof out[i].uuid);

@@ -10,8 +10,10 @@
  */
 #include "common/base/log.h"
 #include "common/base/path.h"
+#include "common/base/uuid_text.h"
 #include "generated/proto/driver_versions.h"
 #include "server/daemon/driver.h"
+#include "server/daemon/probe/topology.h"
 #include "server/sandbox/sandbox.h"
 #include "transport/topology/rails.h"
 
@@ -40,11 +42,12 @@ struct driver {
     CUresult (*error_name)(CUresult, const char **);
 };
 
-/* NVML's own header is not needed for four functions. */
+/* NVML's own header is not needed for a few functions. */
 struct nvml_memory {
     unsigned long long total, free, used;
 };
 struct nvml {
+    void *library;
     int (*init)(void);
     int (*by_uuid)(const char *, void **);
     int (*memory)(void *, struct nvml_memory *);
@@ -152,6 +155,7 @@ static struct nvml load_nvml(const char *driver_path)
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library)
         return nvml;
+    nvml.library = library;
     nvml.init = dlsym(library, "nvmlInit_v2");
     nvml.by_uuid = dlsym(library, "nvmlDeviceGetHandleByUUID");
     nvml.memory = dlsym(library, "nvmlDeviceGetMemoryInfo");
@@ -165,14 +169,11 @@ static bool free_by_nvml(const struct nvml *nvml, struct rg_device_info *device)
 {
     if (!nvml->init)
         return false;
-    const uint8_t *u = device->uuid;
-    char text[64];
-    snprintf(text, sizeof text, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
-             u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14],
-             u[15]);
+    char text[RG_UUID_TEXT];
     void *handle = NULL;
     struct nvml_memory memory = {0};
-    if (nvml->by_uuid(text, &handle) != 0 || nvml->memory(handle, &memory) != 0)
+    if (nvml->by_uuid(rg_uuid_text(device->uuid, text, sizeof text), &handle) != 0 ||
+        nvml->memory(handle, &memory) != 0)
         return false;
     device->memory_free = memory.free;
     return true;
@@ -211,6 +212,15 @@ static uint32_t ways_to_memory(const struct driver *driver, CUdevice handle)
     if (driver->attribute(&peer, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED, handle) != CUDA_SUCCESS)
         peer = 0;
     return (dma_buf ? RG_CONTROL_GPUDIRECT_DMABUF : 0u) | (peer && module ? RG_CONTROL_GPUDIRECT_PEER : 0u);
+}
+
+/* One more than the NUMA node that is nearest to it; 0: the driver does not tell. */
+static uint32_t numa_node(const struct driver *driver, CUdevice handle)
+{
+    int node = -1;
+    if (driver->attribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, handle) != CUDA_SUCCESS || node < 0)
+        return 0;
+    return (uint32_t)node + 1;
 }
 
 /* A kernel of a client's would read and write its worker's heap, stacks and tables of functions. */
@@ -253,6 +263,7 @@ static void look_at(const struct driver *driver, const struct nvml *nvml, bool s
         rg_control_text(device->pci, sizeof device->pci, pci, strlen(pci));
     device->direct = ways_to_memory(driver, handle);
     device->host_reach = reach_of_kernels(driver, handle);
+    device->numa_node = numa_node(driver, handle);
     device->memory_free_known = soft ? free_of_machine(device) : free_by_nvml(nvml, device);
 }
 
@@ -304,6 +315,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < count; i++)
         look_at(&driver, &nvml, soft, i, &found->devices[i]);
     found->n_devices = (uint32_t)count;
+    rg_topology_look(nvml.library, found->devices, found->n_devices);
     describe_machine(found);
     told.works = true;
     report();

@@ -1,5 +1,5 @@
-/* uuid.c - a device's UUID in words. Any thread. */
-#include "client/query/query.h"
+/* uuid_text.c - see uuid_text.h. */
+#include "common/base/uuid_text.h"
 
 #include <stdio.h>
 
