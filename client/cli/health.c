@@ -51,7 +51,7 @@ static void check_pool(const struct rg_cli_settings *settings, const char *serve
     const json_t *member;
     size_t i;
     bool found = false;
-    json_t *pool = rg_pool_list(server, settings->timeout_ns, &failure);
+    json_t *pool = rg_pool_list(server, NULL, settings->timeout_ns, &failure);
     if (!pool) {
         add(problems, "it does not tell of its pool: %s", failure.why);
         return;

@@ -5,6 +5,7 @@
 #include "client/cli/base/inventory.h"
 #include "client/cli/base/output.h"
 #include "client/cli/pool/pool.h"
+#include "client/cli/topology.h"
 #include "common/base/log.h"
 #include "generated/proto/driver_versions.h"
 
@@ -126,14 +127,17 @@ static void print_server(const struct rg_answer_of *answer)
 static void look_at_pool(const struct rg_cli_settings *settings, struct rg_answer_of *answer)
 {
     struct rg_pool_failure failure;
+    char machine[RG_CONTROL_TEXT];
     if (!answer->ok || !answer->message.inventory.pool[0])
         return;
-    answer->pool = rg_pool_list(answer->server, settings->timeout_ns, &failure);
+    answer->pool = rg_pool_list(answer->server, rg_pool_machine(machine, sizeof machine),
+                                settings->timeout_ns, &failure);
     if (!answer->pool)
         rg_warn("the pool %s: %s", answer->message.inventory.pool, failure.why);
 }
 
 int rg_cli_list(const struct rg_cli_settings *settings, int argc, char **argv)
 {
-    return rg_inventory_show(settings, "list", argc, argv, look_at_pool, print_server);
+    return rg_inventory_show(settings, "list", argc, argv, look_at_pool,
+                             settings->topology ? rg_cli_print_topology : print_server);
 }

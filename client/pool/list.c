@@ -2,6 +2,7 @@
 #include "client/pool/internal.h"
 
 #include <string.h>
+#include <unistd.h>
 
 /* One answer, alone. */
 static json_t *ask(const char *server, json_t *question, uint64_t timeout_ns, struct rg_pool_failure *failure)
@@ -55,9 +56,52 @@ json_t *rg_pool_usage(const char *server, const char *project, uint64_t timeout_
     return ask(server, json_pack("{s:s, s:s}", "ask", "usage", "project", project), timeout_ns, failure);
 }
 
-json_t *rg_pool_list(const char *server, uint64_t timeout_ns, struct rg_pool_failure *failure)
+const char *rg_pool_machine(char *out, size_t size)
 {
-    json_t *whole = ask(server, json_pack("{s:s, s:i}", "ask", "list", "from", 0), timeout_ns, failure);
+    *out = '\0';
+    (void)gethostname(out, size);
+    out[size - 1] = '\0';
+    return out;
+}
+
+/* So many servers fit into one question. */
+#define TOLD_AT_ONCE 64
+
+static bool tell(const char *server, const char *machine, json_t *figures, uint64_t timeout_ns,
+                 struct rg_pool_failure *failure)
+{
+    json_t *answer =
+        ask(server, json_pack("{s:s, s:s, s:o}", "ask", "measured", "machine", machine, "servers", figures),
+            timeout_ns, failure);
+    json_decref(answer);
+    return answer;
+}
+
+bool rg_pool_tell_links(const char *server, const char *machine, const json_t *figures, uint64_t timeout_ns,
+                        struct rg_pool_failure *failure)
+{
+    const char *address;
+    json_t *one, *part = json_object();
+    bool good = true;
+    json_object_foreach((json_t *)(uintptr_t)figures, address, one)
+    {
+        good = good && json_object_set(part, address, one) == 0;
+        if (!good || json_object_size(part) < TOLD_AT_ONCE)
+            continue;
+        good = tell(server, machine, part, timeout_ns, failure);
+        part = json_object();
+    }
+    if (good && json_object_size(part))
+        return tell(server, machine, part, timeout_ns, failure);
+    json_decref(part);
+    return good;
+}
+
+json_t *rg_pool_list(const char *server, const char *machine, uint64_t timeout_ns,
+                     struct rg_pool_failure *failure)
+{
+    json_t *whole = ask(server, json_pack("{s:s, s:i, s:s*}", "ask", "list", "from", 0, "machine", machine),
+                        timeout_ns, failure);
     if (whole && (!add_servers(whole, server, timeout_ns, failure) ||
                   !add_leases(whole, server, timeout_ns, failure))) {
         json_decref(whole);

@@ -16,6 +16,7 @@
  *   lease-not-free      not now, and no waiting was wanted; lease-waited: not in the time of waiting
  *   lease-gone, lease-not-yours, lease-not-kept
  *                       there is no such lease; it is somebody else's; it has no time that could be renewed
+ *   links-too-many      what was measured from so many machines is not kept
  *   quota-…             as for sessions (docs/accounting.md)
  *   pool-unreachable    the server cannot reach etcd now, or nothing answers: try again, or ask another server
  *
@@ -49,6 +50,8 @@ struct rg_pool_wish {
     bool spread;         /* several servers will do */
     const char *project; /* NULL: none */
     const char *user;    /* whose it is to be; NULL: of whoever asks. Of others for operators alone */
+    /* what this machine is called, by which the way from it may have been measured (rg_pool_tell_links); NULL */
+    const char *machine;
     const char
         *job; /* what it is for, for people and metrics: a batch system's number; NULL: nothing is said */
     const char *id; /* 16 hexadecimal digits, for operators alone; NULL: the pool's choice */
@@ -104,8 +107,17 @@ json_t *rg_pool_usage(const char *server, const char *project, uint64_t timeout_
 
 /**
  * What a server's pool has, whole: {"pool": NAME, "servers": […], "requests": […], "leases": […], …} (docs/pool.md); requests and
- * leases are one's own, or all for an operator. NULL: `failure`.
+ * leases are one's own, or all for an operator; what was measured is that between `machine` (NULL: none) and the servers. NULL: `failure`.
  */
-json_t *rg_pool_list(const char *server, uint64_t timeout_ns, struct rg_pool_failure *failure);
+json_t *rg_pool_list(const char *server, const char *machine, uint64_t timeout_ns,
+                     struct rg_pool_failure *failure);
+/** What this machine is called in a pool. Returns `out`. */
+const char *rg_pool_machine(char *out, size_t size);
+/**
+ * Tells the pool what was measured between this machine and its servers, {ADDRESS: [round trip in nanoseconds, bytes a second]}: one's
+ * requests from here go to near servers from then on.
+ */
+RG_MUST_CHECK bool rg_pool_tell_links(const char *server, const char *machine, const json_t *figures,
+                                      uint64_t timeout_ns, struct rg_pool_failure *failure);
 
 #endif

@@ -125,12 +125,15 @@
 #define RG_POOL_MEMBERS_MAX   4096u  /* servers */
 #define RG_POOL_REQUESTS_MAX  16384u /* that wait, of the whole pool */
 #define RG_POOL_LEASES_MAX    65536u
-#define RG_POOL_SHARES_MAX    64u /* leases of one GPU */
-#define RG_POOL_FILTERS_MAX   16u /* of one request */
-#define RG_POOL_CLIENTS_MAX   1024 /* that one server answers at once: those that wait, and that hold a lease */
-#define RG_POOL_GPUS_MAX      256u  /* of one lease */
-#define RG_POOL_ACCOUNTS_MAX  1024u /* users and projects whose use of its GPUs one server remembers */
-#define RG_POOL_KEPT_MAX_S    (30u * 86400u) /* seconds that a lease is kept for at once */
+#define RG_POOL_LINKS_MAX                                                                                    \
+    4096u /* machines of users that have measured the way to servers, of the whole pool */
+#define RG_POOL_LINKS_OF_ONE_MAX 64u /* of one user */
+#define RG_POOL_SHARES_MAX       64u /* leases of one GPU */
+#define RG_POOL_FILTERS_MAX      16u /* of one request */
+#define RG_POOL_CLIENTS_MAX      1024 /* that one server answers at once: those that wait, and that hold a lease */
+#define RG_POOL_GPUS_MAX         256u  /* of one lease */
+#define RG_POOL_ACCOUNTS_MAX     1024u /* users and projects whose use of its GPUs one server remembers */
+#define RG_POOL_KEPT_MAX_S       (30u * 86400u) /* seconds that a lease is kept for at once */
 
 /* Kubernetes (places/kubernetes/) */
 #define RG_KUBE_ANSWER_MAX      (64u << 20) /* bytes of one answer of the API server, or one event of a watch */

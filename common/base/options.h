@@ -19,7 +19,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define RG_OPTIONS_MAX 64 /* rows of a table */
+#define RG_OPTIONS_MAX 96 /* rows of a table */
 
 enum rg_option_type {
     RG_OPTION_FLAG,          /* bool; --name; in files: yes or no */

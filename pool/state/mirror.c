@@ -4,76 +4,28 @@
 #include "common/base/log.h"
 #include "common/base/parse.h"
 
-#include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-
-/* --- JSON ----------------------------------------------------------------------------------------------------- */
-
-const char *rg_pool_get_text(const json_t *object, const char *name, const char *otherwise)
-{
-    const char *text = json_string_value(json_object_get(object, name));
-    return text ? text : otherwise;
-}
-
-uint64_t rg_pool_get_number(const json_t *object, const char *name, uint64_t otherwise)
-{
-    const json_t *value = json_object_get(object, name);
-    return json_is_integer(value) && json_integer_value(value) >= 0 ? (uint64_t)json_integer_value(value)
-                                                                    : otherwise;
-}
-
-static int get_group(const json_t *object, const char *name)
-{
-    const uint64_t number = rg_pool_get_number(object, name, UINT64_MAX);
-    return number < 1u << 20 ? (int)number : -1;
-}
-
-json_t *rg_pool_gpu_json(const struct rg_pool_gpu *gpu)
-{
-    json_t *granted = json_array();
-    for (uint32_t i = 0; granted && i < gpu->n_shares; i++)
-        if (json_array_append_new(granted, json_pack("{s:s, s:I}", "lease", gpu->shares[i].lease, "memory",
-                                                     (json_int_t)gpu->shares[i].memory)) != 0) {
-            json_decref(granted);
-            granted = NULL;
-        }
-    json_t *out = json_pack("{s:i, s:s, s:s, s:I, s:o}", "index", (int)gpu->index, "uuid", gpu->uuid, "name",
-                            gpu->name, "memory", (json_int_t)gpu->memory, "granted", granted);
-    const struct {
-        const char *name;
-        int number;
-    } places[] = {{"numa", gpu->numa_node}, {"nvlink", gpu->nvlink_group}, {"pcie", gpu->pcie_group}};
-    for (size_t i = 0; out && i < sizeof places / sizeof places[0]; i++)
-        if (places[i].number >= 0)
-            (void)json_object_set_new(out, places[i].name, json_integer(places[i].number));
-    return out;
-}
-
-bool rg_pool_is_id(const char *text)
-{
-    return strlen(text) == 16 && strspn(text, "0123456789abcdef") == 16;
-}
-
-bool rg_pool_make_id(char out[RG_POOL_ID])
-{
-    uint64_t number;
-    if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number)
-        return false;
-    snprintf(out, RG_POOL_ID, "%016" PRIx64, number | 1); /* 0 is none */
-    return true;
-}
 
 /* --- finding --------------------------------------------------------------------------------------------------- */
 
+/*
+ * What a table has of an id. Each thing begins with its link and has its id at `offset`. The table is changed by adding and
+ * removing alone, so that of a constant mirror may be looked into.
+ */
+static void *find(const struct rg_hash_table *table, const char *id, size_t offset)
+{
+    struct rg_hash_link *at = rg_hash_table_first((struct rg_hash_table *)(uintptr_t)table, rg_hash_text(id));
+    while (at && strcmp((const char *)at + offset, id) != 0)
+        at = rg_hash_table_next(at);
+    return at;
+}
+
 static struct rg_pool_member *find_any(const struct rg_pool_mirror *mirror, const char *id)
 {
-    for (uint32_t i = 0; i < mirror->n_members; i++)
-        if (strcmp(mirror->members[i]->id, id) == 0)
-            return mirror->members[i];
-    return NULL;
+    return find(&mirror->members_by_id, id, offsetof(struct rg_pool_member, id));
 }
 
 struct rg_pool_member *rg_pool_mirror_member(const struct rg_pool_mirror *mirror, const char *id)
@@ -82,28 +34,29 @@ struct rg_pool_member *rg_pool_mirror_member(const struct rg_pool_mirror *mirror
     return found && found->value ? found : NULL;
 }
 
-struct rg_pool_queued *rg_pool_mirror_request(const struct rg_pool_mirror *mirror, const char *id)
+static struct rg_pool_entry *find_entry(const struct rg_hash_table *table, const char *id)
 {
-    for (uint32_t i = 0; i < mirror->n_requests; i++)
-        if (strcmp(mirror->requests[i]->id, id) == 0)
-            return mirror->requests[i];
-    return NULL;
+    return find(table, id, offsetof(struct rg_pool_entry, id));
 }
 
-struct rg_pool_held *rg_pool_mirror_lease(const struct rg_pool_mirror *mirror, const char *id)
+struct rg_pool_entry *rg_pool_mirror_request(const struct rg_pool_mirror *mirror, const char *id)
 {
-    for (uint32_t i = 0; i < mirror->n_leases; i++)
-        if (strcmp(mirror->leases[i]->id, id) == 0)
-            return mirror->leases[i];
-    return NULL;
+    return find_entry(&mirror->requests_by_id, id);
 }
 
-struct rg_pool_used *rg_pool_mirror_usage(const struct rg_pool_mirror *mirror, const char *id)
+struct rg_pool_entry *rg_pool_mirror_lease(const struct rg_pool_mirror *mirror, const char *id)
 {
-    for (uint32_t i = 0; i < mirror->n_usage; i++)
-        if (strcmp(mirror->usage[i]->id, id) == 0)
-            return mirror->usage[i];
-    return NULL;
+    return find_entry(&mirror->leases_by_id, id);
+}
+
+struct rg_pool_entry *rg_pool_mirror_usage(const struct rg_pool_mirror *mirror, const char *id)
+{
+    return find_entry(&mirror->usage_by_id, id);
+}
+
+struct rg_pool_entry *rg_pool_mirror_links(const struct rg_pool_mirror *mirror, const char *id)
+{
+    return find_entry(&mirror->links_by_id, id);
 }
 
 struct rg_pool_gpu *rg_pool_mirror_gpu(const struct rg_pool_member *member, uint32_t index)
@@ -134,6 +87,7 @@ static struct rg_pool_member *member_of(struct rg_pool_mirror *mirror, const cha
         return found;
     snprintf(found->id, sizeof found->id, "%s", id);
     mirror->members[mirror->n_members++] = found;
+    rg_hash_table_add(&mirror->members_by_id, &found->link, rg_hash_text(id));
     return found;
 }
 
@@ -150,9 +104,16 @@ static void put_member(struct rg_pool_mirror *mirror, const char *id, json_t *va
     member->host = rg_pool_get_text(value, "host", NULL);
     member->cuda = rg_pool_get_text(value, "cuda", NULL);
     member->driver = rg_pool_get_text(value, "driver", NULL);
+    member->agent = rg_pool_get_text(value, "agent", NULL);
     member->rdma = json_is_true(json_object_get(value, "rdma"));
     member->draining = json_is_true(json_object_get(value, "draining"));
     member->etcd_lease = strtoll(rg_pool_get_text(value, "etcd_lease", "0"), NULL, 10);
+}
+
+static int get_group(const json_t *object, const char *name)
+{
+    const uint64_t number = rg_pool_get_number(object, name, UINT64_MAX);
+    return number < 1u << 20 ? (int)number : -1;
 }
 
 static void put_shares(struct rg_pool_gpu *gpu, const json_t *granted)
@@ -196,61 +157,57 @@ static void put_gpu(struct rg_pool_mirror *mirror, const char *id, uint32_t inde
     put_shares(gpu, json_object_get(value, "granted"));
 }
 
-static void put_request(struct rg_pool_mirror *mirror, const char *id, json_t *value, int64_t created,
-                        int64_t changed)
+/* --- lists of entries ------------------------------------------------------------------------------------------- */
+
+struct list {
+    struct rg_pool_entry ***entries;
+    uint32_t *n, max;
+    struct rg_hash_table *by_id;
+    bool ordered; /* by their coming */
+};
+
+enum kind { REQUEST, LEASE, USAGE, LINKS, N_LISTS, MEMBER = N_LISTS, GPU, NOTHING };
+
+static struct list list_of(struct rg_pool_mirror *mirror, enum kind kind)
 {
-    struct rg_pool_queued *request = rg_pool_mirror_request(mirror, id);
-    if (!request) {
-        if (!grow(&mirror->requests, mirror->n_requests, RG_POOL_REQUESTS_MAX) ||
-            !(request = calloc(1, sizeof *request)))
-            return;
-        uint32_t place = mirror->n_requests++;
-        for (; place > 0 && mirror->requests[place - 1]->created > created; place--)
-            mirror->requests[place] = mirror->requests[place - 1];
-        mirror->requests[place] = request;
-        snprintf(request->id, sizeof request->id, "%s", id);
+    switch (kind) {
+    case REQUEST:
+        return (struct list){&mirror->requests, &mirror->n_requests, RG_POOL_REQUESTS_MAX,
+                             &mirror->requests_by_id, true};
+    case LEASE:
+        return (struct list){&mirror->leases, &mirror->n_leases, RG_POOL_LEASES_MAX, &mirror->leases_by_id,
+                             false};
+    case USAGE:
+        return (struct list){&mirror->usage, &mirror->n_usage, RG_POOL_MEMBERS_MAX, &mirror->usage_by_id,
+                             false};
+    default:
+        return (struct list){&mirror->links, &mirror->n_links, RG_POOL_LINKS_MAX, &mirror->links_by_id,
+                             false};
     }
-    json_decref(request->value);
-    request->value = json_incref(value);
-    request->seen = true;
-    request->created = created;
-    request->changed = changed;
 }
 
-static void put_lease(struct rg_pool_mirror *mirror, const char *id, json_t *value, int64_t created,
+static void put_entry(const struct list *list, const char *id, json_t *value, int64_t created,
                       int64_t changed)
 {
-    struct rg_pool_held *lease = rg_pool_mirror_lease(mirror, id);
-    if (!lease) {
-        if (!grow(&mirror->leases, mirror->n_leases, RG_POOL_LEASES_MAX) ||
-            !(lease = calloc(1, sizeof *lease)))
+    struct rg_pool_entry *entry = find_entry(list->by_id, id);
+    if (!entry) {
+        if (!grow(list->entries, *list->n, list->max) || !(entry = calloc(1, sizeof *entry)))
             return;
-        mirror->leases[mirror->n_leases++] = lease;
-        snprintf(lease->id, sizeof lease->id, "%s", id);
+        uint32_t place = (*list->n)++;
+        for (; list->ordered && place > 0 && (*list->entries)[place - 1]->created > created; place--)
+            (*list->entries)[place] = (*list->entries)[place - 1];
+        (*list->entries)[place] = entry;
+        snprintf(entry->id, sizeof entry->id, "%s", id);
+        rg_hash_table_add(list->by_id, &entry->link, rg_hash_text(id));
     }
-    json_decref(lease->value);
-    lease->value = json_incref(value);
-    lease->seen = true;
-    lease->created = created;
-    lease->changed = changed;
+    json_decref(entry->value);
+    entry->value = json_incref(value);
+    entry->seen = true;
+    entry->created = created;
+    entry->changed = changed;
 }
 
-static void put_usage(struct rg_pool_mirror *mirror, const char *id, json_t *value, int64_t changed)
-{
-    struct rg_pool_used *used = rg_pool_mirror_usage(mirror, id);
-    if (!used) {
-        if (!grow(&mirror->usage, mirror->n_usage, RG_POOL_MEMBERS_MAX) || !(used = calloc(1, sizeof *used)))
-            return;
-        mirror->usage[mirror->n_usage++] = used;
-        snprintf(used->id, sizeof used->id, "%s", id);
-    }
-    json_decref(used->value);
-    used->value = json_incref(value);
-    used->seen = true;
-    used->changed = changed;
-}
-
-enum kind { NOTHING, MEMBER, GPU, REQUEST, LEASE, USAGE };
+/* --- what is told --------------------------------------------------------------------------------------------------- */
 
 /* What a key is of. */
 static enum kind read_key(const char *key, char id[RG_POOL_ID], uint32_t *index)
@@ -258,7 +215,11 @@ static enum kind read_key(const char *key, char id[RG_POOL_ID], uint32_t *index)
     static const struct {
         const char *folder;
         enum kind kind;
-    } folders[] = {{"servers/", MEMBER}, {"requests/", REQUEST}, {"leases/", LEASE}, {"usage/", USAGE}};
+    } folders[] = {{"servers/", MEMBER},
+                   {"requests/", REQUEST},
+                   {"leases/", LEASE},
+                   {"usage/", USAGE},
+                   {"links/", LINKS}};
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
         const size_t size = strlen(folders[i].folder);
         int64_t number;
@@ -289,16 +250,13 @@ void rg_pool_mirror_put(struct rg_pool_mirror *mirror, const char *key, const ch
     const enum kind kind = read_key(key, id, &index);
     if (!json_is_object(object)) {
         rg_warn("etcd's value of %s is not understood: a server of another version is in the pool", key);
+    } else if (kind < N_LISTS) {
+        const struct list list = list_of(mirror, kind);
+        put_entry(&list, id, object, created, changed);
     } else if (kind == MEMBER) {
         put_member(mirror, id, object, changed);
     } else if (kind == GPU) {
         put_gpu(mirror, id, index, object, changed);
-    } else if (kind == REQUEST) {
-        put_request(mirror, id, object, created, changed);
-    } else if (kind == LEASE) {
-        put_lease(mirror, id, object, created, changed);
-    } else if (kind == USAGE) {
-        put_usage(mirror, id, object, changed);
     }
     json_decref(object);
 }
@@ -310,12 +268,11 @@ void rg_pool_mirror_reset(struct rg_pool_mirror *mirror)
         for (uint32_t j = 0; j < mirror->members[i]->n_gpus; j++)
             mirror->members[i]->gpus[j]->seen = false;
     }
-    for (uint32_t i = 0; i < mirror->n_requests; i++)
-        mirror->requests[i]->seen = false;
-    for (uint32_t i = 0; i < mirror->n_leases; i++)
-        mirror->leases[i]->seen = false;
-    for (uint32_t i = 0; i < mirror->n_usage; i++)
-        mirror->usage[i]->seen = false;
+    for (int kind = 0; kind < N_LISTS; kind++) {
+        const struct list list = list_of(mirror, (enum kind)kind);
+        for (uint32_t i = 0; i < *list.n; i++)
+            (*list.entries)[i]->seen = false;
+    }
 }
 
 /* Removed keys are marked, and go with those that were not told. */
@@ -326,19 +283,13 @@ void rg_pool_mirror_remove(struct rg_pool_mirror *mirror, const char *key)
     const enum kind kind = read_key(key, id, &index);
     struct rg_pool_member *member = kind == MEMBER || kind == GPU ? find_any(mirror, id) : NULL;
     struct rg_pool_gpu *gpu = kind == GPU && member ? rg_pool_mirror_gpu(member, index) : NULL;
-    struct rg_pool_queued *request = kind == REQUEST ? rg_pool_mirror_request(mirror, id) : NULL;
-    struct rg_pool_held *lease = kind == LEASE ? rg_pool_mirror_lease(mirror, id) : NULL;
+    struct rg_pool_entry *entry = kind < N_LISTS ? find_entry(list_of(mirror, kind).by_id, id) : NULL;
     if (kind == MEMBER && member)
         member->seen = false;
     if (gpu)
         gpu->seen = false;
-    if (request)
-        request->seen = false;
-    if (lease)
-        lease->seen = false;
-    struct rg_pool_used *used = kind == USAGE ? rg_pool_mirror_usage(mirror, id) : NULL;
-    if (used)
-        used->seen = false;
+    if (entry)
+        entry->seen = false;
 }
 
 static void sweep_member(struct rg_pool_member *member)
@@ -353,49 +304,50 @@ static void sweep_member(struct rg_pool_member *member)
     if (!member->seen) {
         json_decref(member->value);
         member->value = NULL;
+        member->address = member->host = member->cuda = member->driver = member->agent = NULL;
     }
 }
 
-/* Removes what was not told, or was told to be gone. */
-static void sweep(struct rg_pool_mirror *mirror)
+static void sweep_members(struct rg_pool_mirror *mirror)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < mirror->n_members; i++) {
         struct rg_pool_member *member = mirror->members[i];
         sweep_member(member);
-        if (member->value || member->n_gpus)
+        if (member->value || member->n_gpus) {
             mirror->members[n++] = member;
-        else
+        } else {
+            rg_hash_table_remove(&mirror->members_by_id, &member->link);
             free(member);
+        }
     }
     mirror->n_members = n;
-    n = 0;
-    for (uint32_t i = 0; i < mirror->n_requests; i++)
-        if (mirror->requests[i]->seen) {
-            mirror->requests[n++] = mirror->requests[i];
+}
+
+static void sweep_list(const struct list *list)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < *list->n; i++) {
+        struct rg_pool_entry *entry = (*list->entries)[i];
+        if (entry->seen) {
+            (*list->entries)[n++] = entry;
         } else {
-            json_decref(mirror->requests[i]->value);
-            free(mirror->requests[i]);
+            rg_hash_table_remove(list->by_id, &entry->link);
+            json_decref(entry->value);
+            free(entry);
         }
-    mirror->n_requests = n;
-    n = 0;
-    for (uint32_t i = 0; i < mirror->n_leases; i++)
-        if (mirror->leases[i]->seen) {
-            mirror->leases[n++] = mirror->leases[i];
-        } else {
-            json_decref(mirror->leases[i]->value);
-            free(mirror->leases[i]);
-        }
-    mirror->n_leases = n;
-    n = 0;
-    for (uint32_t i = 0; i < mirror->n_usage; i++)
-        if (mirror->usage[i]->seen) {
-            mirror->usage[n++] = mirror->usage[i];
-        } else {
-            json_decref(mirror->usage[i]->value);
-            free(mirror->usage[i]);
-        }
-    mirror->n_usage = n;
+    }
+    *list->n = n;
+}
+
+/* Removes what was not told, or was told to be gone. */
+static void sweep(struct rg_pool_mirror *mirror)
+{
+    sweep_members(mirror);
+    for (int kind = 0; kind < N_LISTS; kind++) {
+        const struct list list = list_of(mirror, (enum kind)kind);
+        sweep_list(&list);
+    }
 }
 
 void rg_pool_mirror_whole(struct rg_pool_mirror *mirror, int64_t revision)
@@ -404,13 +356,22 @@ void rg_pool_mirror_whole(struct rg_pool_mirror *mirror, int64_t revision)
     mirror->revision = revision;
 }
 
+/* The tables are empty then; their buckets are left. */
+static void no_more(struct rg_hash_link *link)
+{
+    (void)link;
+}
+
 void rg_pool_mirror_fini(struct rg_pool_mirror *mirror)
 {
     rg_pool_mirror_reset(mirror);
     sweep(mirror);
+    rg_hash_table_clear(&mirror->members_by_id, no_more);
+    for (int kind = 0; kind < N_LISTS; kind++) {
+        const struct list list = list_of(mirror, (enum kind)kind);
+        rg_hash_table_clear(list.by_id, no_more);
+        free(*list.entries);
+    }
     free(mirror->members);
-    free(mirror->requests);
-    free(mirror->leases);
-    free(mirror->usage);
     *mirror = (struct rg_pool_mirror){0};
 }

@@ -7,7 +7,10 @@
  *   servers/ID/gpus/N   one of its GPUs, and what is granted of it; bound to the same
  *   requests/ID         somebody who waits; bound to the member that the client is connected to
  *   leases/ID           what was granted to whom; bound to the first of its servers, or to its own time
- *   usage/ID            what users and projects have used of the GPUs of that server; stays when it has gone
+ *   usage/ID            what users and projects have used of the GPUs of that server; stays when it has gone: {"as_of": seconds since
+ *                       1970, "users": {NAME: GPU milliseconds}, "projects": {…}}
+ *   links/ID            what a user has measured between a machine and the servers; bound to its own time: {"user": …, "machine": …,
+ *                       "as_of": seconds since 1970, "servers": {ADDRESS: [nanoseconds, bytes a second]}}
  *
  * A grant changes GPUs, a request and a lease in one transaction that compares their revisions (`changed`), so what is told
  * between two calls of rg_pool_mirror_whole is consistent. A value that is not understood is as if it were not there, and is
@@ -16,6 +19,7 @@
 #ifndef RG_POOL_STATE_MIRROR_H
 #define RG_POOL_STATE_MIRROR_H
 
+#include "common/base/hash_table.h"
 #include "common/base/limits.h"
 #include "common/base/status.h"
 
@@ -44,44 +48,33 @@ struct rg_pool_gpu {
 };
 
 struct rg_pool_member {
+    struct rg_hash_link link; /* of its id */
     bool seen;
     char id[RG_POOL_ID];
     json_t *value; /* NULL: only GPUs are known of it yet */
     int64_t changed, etcd_lease;
-    const char *address, *host, *cuda, *driver; /* within `value`; NULL: not known */
+    const char *address, *host, *cuda, *driver, *agent; /* within `value`; NULL: not known */
     bool rdma, draining;
     uint32_t n_gpus;
     struct rg_pool_gpu *gpus[RG_DEVICES_MAX]; /* in the order of their indices */
 };
 
-struct rg_pool_queued {
+/** A request, a lease, what a server says of use, what was measured. */
+struct rg_pool_entry {
+    struct rg_hash_link link; /* of its id */
     bool seen;
-    char id[RG_POOL_ID];
+    char id[RG_POOL_ID]; /* of use: of the server */
     json_t *value;
     int64_t created, changed;
-};
-
-struct rg_pool_held {
-    bool seen;
-    char id[RG_POOL_ID];
-    json_t *value;
-    int64_t created, changed;
-};
-
-/** {"as_of": seconds since 1970, "users": {NAME: GPU milliseconds}, "projects": {…}} */
-struct rg_pool_used {
-    bool seen;
-    char id[RG_POOL_ID]; /* of the server */
-    json_t *value;
-    int64_t changed;
 };
 
 struct rg_pool_mirror {
     struct rg_pool_member **members;
-    struct rg_pool_queued **requests; /* in the order in which they came */
-    struct rg_pool_held **leases;
-    struct rg_pool_used **usage;
-    uint32_t n_members, n_requests, n_leases, n_usage;
+    struct rg_pool_entry **requests; /* in the order in which they came */
+    struct rg_pool_entry **leases, **usage, **links;
+    uint32_t n_members, n_requests, n_leases, n_usage, n_links;
+    /* the same by their ids: a decision looks up each lease of the pool */
+    struct rg_hash_table members_by_id, requests_by_id, leases_by_id, usage_by_id, links_by_id;
     int64_t revision; /* 0: nothing is known yet */
 };
 
@@ -96,13 +89,16 @@ void rg_pool_mirror_whole(struct rg_pool_mirror *mirror, int64_t revision);
 
 /** NULL: there is none of that id; of a member, or its value is not known. */
 struct rg_pool_member *rg_pool_mirror_member(const struct rg_pool_mirror *mirror, const char *id);
-struct rg_pool_queued *rg_pool_mirror_request(const struct rg_pool_mirror *mirror, const char *id);
-struct rg_pool_held *rg_pool_mirror_lease(const struct rg_pool_mirror *mirror, const char *id);
-struct rg_pool_used *rg_pool_mirror_usage(const struct rg_pool_mirror *mirror, const char *id);
+struct rg_pool_entry *rg_pool_mirror_request(const struct rg_pool_mirror *mirror, const char *id);
+struct rg_pool_entry *rg_pool_mirror_lease(const struct rg_pool_mirror *mirror, const char *id);
+struct rg_pool_entry *rg_pool_mirror_usage(const struct rg_pool_mirror *mirror, const char *id);
+struct rg_pool_entry *rg_pool_mirror_links(const struct rg_pool_mirror *mirror, const char *id);
 struct rg_pool_gpu *rg_pool_mirror_gpu(const struct rg_pool_member *member, uint32_t index);
 
 /** A GPU's value: what rg_pool_mirror_put takes apart. NULL: no memory. */
 json_t *rg_pool_gpu_json(const struct rg_pool_gpu *gpu);
+/** Adds to a GPU's object (NULL is fine) where it is, as far as that is known: "numa", "nvlink", "pcie". */
+void rg_pool_gpu_places(const struct rg_pool_gpu *gpu, json_t *out);
 /** Whether it is an id as we make them. */
 bool rg_pool_is_id(const char *text);
 /** A new one, random: whoever knows a lease's may use it as far as nobody has proved who they are. */

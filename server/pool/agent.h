@@ -61,7 +61,8 @@ struct rg_own_lease {
 struct rg_own {
     struct rg_own_lease **leases;
     uint32_t n;
-    bool freeing; /* a transaction is under way */
+    bool freeing;  /* a transaction is under way */
+    int64_t freed; /* revision of the last: an older state still says what it has taken back */
     uint64_t again_ns;
     uint64_t seen; /* of agent->changes */
 };
@@ -99,6 +100,8 @@ struct rg_agent_ask {
     json_t *grant;             /* what it is told once the transaction has succeeded */
     int64_t etcd_lease;        /* its lease's own; 0: none */
     char said[512];            /* the last that it was told of its waiting */
+    uint64_t
+        behind_ns; /* since when it lets others go first that are to have a part of the same GPU; 0: it does not */
 };
 
 /** A session that is to begin by a lease that has not been seen yet. */
@@ -123,6 +126,19 @@ struct rg_agent_usage {
     bool writing; /* a transaction is under way */
 };
 
+#define RG_AGENT_HISTORY 60u /* points: an hour */
+
+struct rg_agent_history_point {
+    uint8_t granted;  /* per cent of the memory of all GPUs */
+    uint32_t waiting; /* requests */
+};
+
+struct rg_agent_history {
+    uint64_t due_ns;
+    uint32_t n; /* that were made so far; the last RG_AGENT_HISTORY of them are kept */
+    struct rg_agent_history_point points[RG_AGENT_HISTORY];
+};
+
 struct rg_agent {
     struct rg_agent_settings settings;
     const struct rg_board *board;
@@ -134,12 +150,14 @@ struct rg_agent {
     struct rg_membership membership;
     struct rg_own own;
     struct rg_agent_usage usage;
+    struct rg_agent_history history;
     struct rg_agent_ask **asks;
     uint32_t n_asks;
     struct rg_agent_check *checks;
     uint64_t judgements; /* numbers of them */
     uint64_t changes;    /* counts whatever may lead to another decision */
-    bool granting;       /* a transaction is under way */
+    uint32_t granting;   /* transactions that are under way */
+    int64_t granted;     /* revision of the latest: an older state still has what it has given away */
     uint64_t decided;    /* of `changes` */
     uint64_t look_ns;    /* when to decide again without a change */
     char **undo;         /* keys to be removed, whatever it takes */
@@ -209,6 +227,12 @@ json_t *rg_agent_usage_json(const struct rg_agent *agent, const char *key, bool 
                             const char *project);
 void rg_agent_usage_fini(struct rg_agent_usage *usage);
 
+/* history.c */
+/** Makes the point that is due. Returns when to come again. */
+uint64_t rg_agent_history_look(struct rg_agent *agent);
+/** {"seconds": from point to point, "granted_percent": [oldest, …], "waiting": […]}; NULL: no memory. */
+json_t *rg_agent_history_json(const struct rg_agent *agent);
+
 /* grants.c */
 /** Decides about the requests of this server's clients. Returns when to come again. */
 uint64_t rg_grants_look(struct rg_agent *agent);
@@ -241,9 +265,14 @@ json_t *rg_leases_granted(const char *id, const json_t *value);
 /** The value among the key-values that etcd answered, as an object with its "changed"; NULL: there is none. */
 json_t *rg_leases_value(const json_t *kvs, int64_t *changed);
 
+/* links.c */
+/** What a client has measured between its machine and servers is written for its later requests. */
+void rg_links_take(struct rg_agent_ask *ask, const json_t *question);
+
 /* listing.c */
-/** What a client may know of the pool, from the member of that number on. */
-json_t *rg_listing_pool(const struct rg_agent *agent, const char *key, bool is_operator, uint64_t from);
+/** What a client may know of the pool, from the member of that number on; `machine`: the client's, "" if it is not said. */
+json_t *rg_listing_pool(const struct rg_agent *agent, const char *key, bool is_operator, uint64_t from,
+                        const char *machine);
 /** Leases that a client may know of, those whose ids come behind `after`, in their order. */
 json_t *rg_listing_leases(const struct rg_agent *agent, const char *key, bool is_operator, const char *after);
 

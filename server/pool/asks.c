@@ -159,6 +159,7 @@ static void queued(void *data, enum rg_status status, const json_t *reply, const
 {
     struct rg_agent_ask *ask = data;
     ask->state = RG_ASK_WAITING;
+    ask->agent->changes++; /* the watch may have been faster, and been looked at without it */
     if (status != RG_OK) {
         undo_request(ask); /* it may have arrived */
         rg_ask_refuse_as(ask, "pool-unreachable", "the pool cannot grant GPUs now: %s; try again later", why);
@@ -239,7 +240,8 @@ static json_t *read_question(int file, uint32_t size)
 static void list(struct rg_agent_ask *ask, const json_t *question)
 {
     json_t *answer =
-        rg_listing_pool(ask->agent, ask->key, ask->is_operator, rg_pool_get_number(question, "from", 0));
+        rg_listing_pool(ask->agent, ask->key, ask->is_operator, rg_pool_get_number(question, "from", 0),
+                        rg_pool_get_text(question, "machine", ""));
     (void)rg_ask_tell(ask, answer);
     json_decref(answer);
     rg_ask_end(ask);
@@ -268,8 +270,13 @@ static void serve(struct rg_agent_ask *ask, const json_t *question, uint32_t max
     static const struct {
         const char *verb;
         void (*serve)(struct rg_agent_ask *ask, const json_t *question);
-    } verbs[] = {{"list", list},           {"leases", list_leases},    {"usage", usage},
-                 {"find", rg_leases_find}, {"renew", rg_leases_renew}, {"release", rg_leases_release}};
+    } verbs[] = {{"list", list},
+                 {"leases", list_leases},
+                 {"usage", usage},
+                 {"find", rg_leases_find},
+                 {"renew", rg_leases_renew},
+                 {"release", rg_leases_release},
+                 {"measured", rg_links_take}};
     const char *verb = rg_pool_get_text(question, "ask", "");
     if (strcmp(verb, "request") == 0) {
         request(ask, question, max_gpus);

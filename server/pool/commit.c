@@ -3,8 +3,8 @@
  *
  * Happy path: rg_commit_grant compares the revisions of the GPUs, of their servers and of the request, writes the GPUs with the new lease
  * and the lease, and removes the request; rg_commit_finish tells the client, which holds the lease from then on. Whoever comes second
- * with a GPU fails the comparison, changes nothing, and decides anew. A lease that is kept has a time of its own, which is asked for
- * first. A transaction that was not answered may have succeeded, and grants.c finds out. One is under way at a time.
+ * with a GPU fails the comparison, changes nothing, and decides anew once the watch has brought what it did not know. A lease that is
+ * kept has a time of its own, which is asked for first. A transaction that was not answered may have succeeded, and grants.c finds out.
  */
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -43,7 +43,7 @@ void rg_commit_finish(struct rg_agent_ask *ask, const json_t *value)
 static void try_again(struct rg_agent_ask *ask, enum rg_status status, const char *why)
 {
     struct rg_agent *agent = ask->agent;
-    agent->look_ns = rg_now_ns() + (status == RG_OK ? 0 : AGAIN_NS);
+    agent->look_ns = rg_now_ns() + AGAIN_NS; /* or as soon as the watch brings something */
     rg_debug("request %s: not granted yet: %s", ask->id, status == RG_OK ? "the pool has changed" : why);
     ask->state = RG_ASK_WAITING;
     if (status == RG_OK || status == RG_ERR_NOT_FOUND) { /* its time may be over before its turn comes */
@@ -61,11 +61,12 @@ static void granted(void *data, enum rg_status status, const json_t *reply, cons
 {
     struct rg_agent_ask *ask = data;
     struct rg_agent *agent = ask->agent;
-    agent->granting = false;
-    agent->changes++;
+    agent->granting--;
     const json_t *kvs = json_object_get(
         json_object_get(json_array_get(json_object_get(reply, "responses"), 0), "response_range"), "kvs");
     if (status == RG_OK && json_is_true(json_object_get(reply, "succeeded"))) {
+        const int64_t revision = rg_etcd_get_number(json_object_get(reply, "header"), "revision");
+        agent->granted = revision > agent->granted ? revision : agent->granted;
         rg_commit_finish(ask, ask->grant);
         return;
     }
@@ -152,7 +153,7 @@ static void timed(void *data, enum rg_status status, const json_t *reply, const 
 {
     struct rg_agent_ask *ask = data;
     struct rg_agent *agent = ask->agent;
-    agent->granting = false;
+    agent->granting--;
     agent->changes++;
     ask->state = RG_ASK_WAITING;
     ask->etcd_lease = rg_etcd_get_number(reply, "ID");
@@ -169,11 +170,11 @@ void rg_commit_grant(struct rg_agent_ask *ask, const struct rg_picture *picture,
 {
     struct rg_agent *agent = ask->agent;
     const struct rg_pool_part *parts = &outcome->parts[decided->first];
-    const struct rg_pool_queued *queued = picture->queued[decided->request];
+    const struct rg_pool_entry *queued = picture->queued[decided->request];
     const struct rg_pool_request *wanted = &picture->requests[decided->request];
     const bool kept = json_is_true(json_object_get(ask->request, "kept"));
     char request[40];
-    agent->granting = true;
+    agent->granting++;
     ask->state = RG_ASK_GRANTING;
     if (kept && !ask->etcd_lease) {
         rg_etcd_call(agent->etcd, "/v3/lease/grant",
@@ -183,7 +184,7 @@ void rg_commit_grant(struct rg_agent_ask *ask, const struct rg_picture *picture,
         return;
     }
     if (!ask->lease[0] && !rg_pool_make_id(ask->lease)) {
-        agent->granting = false;
+        agent->granting--;
         ask->state = RG_ASK_WAITING;
         return;
     }

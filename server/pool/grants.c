@@ -1,9 +1,12 @@
 /*
  * grants.c - the scheduling policy over the pool as it stands, and what it decides about requests of this server's clients.
  *
- * Every member runs the same policy over the same state, and each carries out what concerns its own clients (commit.c). Whoever waits
- * is told where it stands, what it waits for, and when that is over.
+ * Every member runs the same policy over the same state, and each carries out what concerns its own clients (commit.c): all of one
+ * decision at once, before the next one is made on what has come of it. Where several are to have parts of the same GPU, the first in
+ * the queue goes first, whosever client it is, since all but one would fail: members know that of each other without a word, for they
+ * come to the same decision. Whoever waits is told where it stands, what it waits for, and when that is over.
  */
+#include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/printable.h"
@@ -14,7 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SECOND 1000000000ull
+#define SECOND      1000000000ull
+#define BEHIND_NS   100000000ull /* that a member is let go first which may have gone */
+#define AT_ONCE_MAX 16u          /* transactions */
 
 bool rg_grants_admissible(const struct rg_agent *agent, const json_t *request, char *why, size_t why_size)
 {
@@ -149,7 +154,7 @@ static void look_unsure(struct rg_agent *agent)
 {
     for (uint32_t i = 0; i < agent->n_asks;) {
         struct rg_agent_ask *ask = agent->asks[i];
-        const struct rg_pool_held *held =
+        const struct rg_pool_entry *held =
             ask->unsure ? rg_pool_mirror_lease(&agent->mirror, ask->lease) : NULL;
         if (ask->state != RG_ASK_WAITING || !held) {
             i++;
@@ -177,6 +182,47 @@ static bool is_ending(const struct rg_agent *agent, const struct rg_agent_ask *a
     return false;
 }
 
+/* Who has a part of a GPU by the decision that is being carried out. */
+enum part_of { NOBODY, ANOTHER, OURS };
+
+/* Whether a grant may be carried out now, or others go first; *due: when to look again. Its GPUs are its own from then on. */
+static bool may_go(struct rg_agent_ask *ask, enum part_of *parts, const struct rg_pool_part *wanted,
+                   uint32_t n, uint64_t *due)
+{
+    const uint64_t now = rg_now_ns();
+    enum part_of before = NOBODY;
+    for (uint32_t i = 0; i < n; i++)
+        before = parts[wanted[i].device] > before ? parts[wanted[i].device] : before;
+    const bool go = ask && (before == NOBODY ||
+                            (before == ANOTHER && ask->behind_ns && now - ask->behind_ns >= BEHIND_NS));
+    for (uint32_t i = 0; i < n; i++)
+        if (parts[wanted[i].device] != OURS)
+            parts[wanted[i].device] = go ? OURS : ANOTHER;
+    if (!ask || go)
+        return go;
+    ask->behind_ns = ask->behind_ns ? ask->behind_ns : now;
+    if (before == ANOTHER)
+        *due = ask->behind_ns + BEHIND_NS < *due ? ask->behind_ns + BEHIND_NS : *due;
+    return false;
+}
+
+/* Carries out what was decided for this server's clients. */
+static void carry_out(struct rg_agent *agent, const struct rg_picture *picture,
+                      const struct rg_pool_outcome *outcome, uint64_t *due)
+{
+    RG_CLEANUP_FREE enum part_of *parts = calloc(picture->snapshot.n_devices + 1u, sizeof *parts);
+    for (uint32_t i = 0; i < outcome->n_grants && parts && agent->granting < AT_ONCE_MAX; i++) {
+        const struct rg_pool_grant *grant = &outcome->grants[i];
+        struct rg_agent_ask *ask = ask_of(agent, picture->requests[grant->request].id);
+        if (ask && (ask->state != RG_ASK_WAITING || ask->socket < 0 || is_ending(agent, ask)))
+            ask = NULL;
+        if (!may_go(ask, parts, &outcome->parts[grant->first], grant->n, due))
+            continue;
+        ask->behind_ns = 0;
+        rg_commit_grant(ask, picture, outcome, grant);
+    }
+}
+
 static uint64_t decide(struct rg_agent *agent)
 {
     struct rg_picture picture = {0};
@@ -192,11 +238,7 @@ static uint64_t decide(struct rg_agent *agent)
         rg_picture_fini(&picture);
         return rg_now_ns() + SECOND;
     }
-    for (uint32_t i = 0; i < outcome.n_grants && !agent->granting; i++) {
-        struct rg_agent_ask *ask = ask_of(agent, picture.requests[outcome.grants[i].request].id);
-        if (ask && ask->state == RG_ASK_WAITING && ask->socket >= 0 && !is_ending(agent, ask))
-            rg_commit_grant(ask, &picture, &outcome, &outcome.grants[i]);
-    }
+    carry_out(agent, &picture, &outcome, &due);
     look_waiting(agent, &picture, &outcome, now, &due);
     rg_pool_outcome_clear(&outcome);
     rg_picture_fini(&picture);
@@ -220,11 +262,16 @@ uint64_t rg_grants_look(struct rg_agent *agent)
         look_cut_off(agent);
         return now + SECOND;
     }
-    if (agent->granting || (agent->decided == agent->changes && now < agent->look_ns))
-        return agent->granting ? UINT64_MAX : agent->look_ns;
+    if (agent->granting || agent->mirror.revision < agent->granted)
+        return UINT64_MAX; /* their answers, and the watch, bring it on */
+    if (agent->decided == agent->changes && now < agent->look_ns)
+        return agent->look_ns;
     agent->decided = agent->changes;
     look_unsure(agent);
     look_lost(agent);
-    agent->look_ns = decide(agent);
+    agent->look_ns = UINT64_MAX;
+    const uint64_t due = decide(agent);
+    agent->look_ns =
+        due < agent->look_ns ? due : agent->look_ns; /* one that could not even be begun comes again */
     return agent->look_ns;
 }

@@ -151,7 +151,7 @@ static void count_held(const struct rg_agent *agent, const char *name, const cha
                        uint64_t *gpus, uint64_t *memory)
 {
     for (uint32_t i = 0; i < agent->mirror.n_leases && *text; i++) {
-        const struct rg_pool_held *held = agent->mirror.leases[i];
+        const struct rg_pool_entry *held = agent->mirror.leases[i];
         const json_t *one;
         size_t j;
         if (strcmp(rg_pool_get_text(held->value, name, ""), text) != 0 || strcmp(held->id, except) == 0)

@@ -4,6 +4,7 @@
  */
 #include "common/base/cleanup.h"
 #include "server/pool/agent.h"
+#include "server/pool/picture.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,7 @@ static json_t *gpu_json(const struct rg_agent *agent, const struct rg_pool_gpu *
     json_t *leases = json_array();
     for (uint32_t i = 0; i < gpu->n_shares; i++) {
         const struct rg_pool_share *share = &gpu->shares[i];
-        const struct rg_pool_held *held = rg_pool_mirror_lease(&agent->mirror, share->lease);
+        const struct rg_pool_entry *held = rg_pool_mirror_lease(&agent->mirror, share->lease);
         const bool own = held && is_own(held->value, key, is_operator);
         free_bytes -= share->memory < free_bytes ? share->memory : free_bytes;
         json_array_append_new(leases,
@@ -32,9 +33,11 @@ static json_t *gpu_json(const struct rg_agent *agent, const struct rg_pool_gpu *
                                         held ? rg_pool_get_text(held->value, "name", "") : NULL, "memory",
                                         (json_int_t)share->memory));
     }
-    return json_pack("{s:i, s:s, s:s, s:I, s:I, s:o}", "index", (int)gpu->index, "uuid", gpu->uuid, "name",
-                     gpu->name, "memory", (json_int_t)gpu->memory, "free", (json_int_t)free_bytes, "granted",
-                     leases);
+    json_t *out = json_pack("{s:i, s:s, s:s, s:I, s:I, s:o}", "index", (int)gpu->index, "uuid", gpu->uuid,
+                            "name", gpu->name, "memory", (json_int_t)gpu->memory, "free",
+                            (json_int_t)free_bytes, "granted", leases);
+    rg_pool_gpu_places(gpu, out);
+    return out;
 }
 
 static json_t *member_json(const struct rg_agent *agent, const struct rg_pool_member *member, const char *key,
@@ -74,7 +77,7 @@ static uint64_t expiry(const json_t *value)
                : 0;
 }
 
-static json_t *lease_json(const struct rg_pool_held *held)
+static json_t *lease_json(const struct rg_pool_entry *held)
 {
     const json_t *value = held->value;
     json_t *out =
@@ -98,7 +101,7 @@ static json_t *lease_json(const struct rg_pool_held *held)
 
 static int compare_ids(const void *a, const void *b)
 {
-    const struct rg_pool_held *const *one = a, *const *other = b;
+    const struct rg_pool_entry *const *one = a, *const *other = b;
     return strcmp((*one)->id, (*other)->id);
 }
 
@@ -107,7 +110,7 @@ static json_t *leases_json(const struct rg_agent *agent, const char *key, bool i
                            char next[RG_POOL_ID])
 {
     const struct rg_pool_mirror *mirror = &agent->mirror;
-    RG_CLEANUP_FREE const struct rg_pool_held **found = calloc(mirror->n_leases + 1, sizeof *found);
+    RG_CLEANUP_FREE const struct rg_pool_entry **found = calloc(mirror->n_leases + 1, sizeof *found);
     json_t *out = found ? json_array() : NULL;
     uint32_t n = 0;
     *next = '\0';
@@ -131,8 +134,10 @@ json_t *rg_listing_leases(const struct rg_agent *agent, const char *key, bool is
                      *next ? next : NULL);
 }
 
-json_t *rg_listing_pool(const struct rg_agent *agent, const char *key, bool is_operator, uint64_t from)
+json_t *rg_listing_pool(const struct rg_agent *agent, const char *key, bool is_operator, uint64_t from,
+                        const char *machine)
 {
+    const json_t *links = *machine && !from ? rg_links_of(&agent->mirror, key, machine) : NULL;
     json_t *members = json_array();
     size_t used = 0;
     uint64_t at = from;
@@ -149,9 +154,11 @@ json_t *rg_listing_pool(const struct rg_agent *agent, const char *key, bool is_o
     const bool more = at < agent->mirror.n_members;
     char next[RG_POOL_ID] = "";
     json_t *leases = from ? NULL : leases_json(agent, key, is_operator, "", next);
-    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:i, s:o*, s:o*, s:s*, s:o}", "state", "list", "self",
-                     agent->id, "pool", agent->settings.pool, "etcd", agent->membership.why, "servers",
-                     members, "waiting", (int)agent->mirror.n_requests, "requests",
-                     from ? NULL : requests_json(agent, key, is_operator), "leases", leases, "more_leases",
+    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:i, s:o*, s:o*, s:O*, s:O*, s:o*, s:s*, s:o}", "state",
+                     "list", "self", agent->id, "pool", agent->settings.pool, "etcd", agent->membership.why,
+                     "servers", members, "waiting", (int)agent->mirror.n_requests, "requests",
+                     from ? NULL : requests_json(agent, key, is_operator), "history",
+                     from ? NULL : rg_agent_history_json(agent), "links", json_object_get(links, "servers"),
+                     "measured", json_object_get(links, "as_of"), "leases", leases, "more_leases",
                      *next ? next : NULL, "next", more ? json_integer((json_int_t)at) : json_null());
 }

@@ -75,7 +75,7 @@ static bool is_held(const struct rg_agent *agent, const json_t *value)
     if (json_is_true(json_object_get(value, "kept")))
         return true;
     for (uint32_t i = 0; i < agent->mirror.n_members; i++)
-        if (strcmp(rg_pool_get_text(agent->mirror.members[i]->value, "agent", ""), holder) == 0)
+        if (agent->mirror.members[i]->agent && strcmp(agent->mirror.members[i]->agent, holder) == 0)
             return true;
     return false;
 }
@@ -119,7 +119,7 @@ static void take_over(struct rg_agent *agent, const struct rg_pool_member *self)
     for (uint32_t i = 0; i < self->n_gpus; i++)
         for (uint32_t j = 0; j < self->gpus[i]->n_shares; j++) {
             struct rg_own_lease *lease = lease_of(&agent->own, self->gpus[i]->shares[j].lease);
-            const struct rg_pool_held *held =
+            const struct rg_pool_entry *held =
                 rg_pool_mirror_lease(&agent->mirror, self->gpus[i]->shares[j].lease);
             if (!lease)
                 continue;
@@ -134,7 +134,7 @@ static void take_over(struct rg_agent *agent, const struct rg_pool_member *self)
 /* Whether nobody has what is granted to it any more. */
 static bool is_free(const struct rg_agent *agent, const char *id)
 {
-    const struct rg_pool_held *held = rg_pool_mirror_lease(&agent->mirror, id);
+    const struct rg_pool_entry *held = rg_pool_mirror_lease(&agent->mirror, id);
     const struct rg_own_lease *lease = rg_own_find(&agent->own, id);
     return (!lease || lease->sessions == 0) && (!held || !is_held(agent, held->value));
 }
@@ -142,12 +142,15 @@ static bool is_free(const struct rg_agent *agent, const char *id)
 static void free_done(void *data, enum rg_status status, const json_t *reply, const char *why)
 {
     struct rg_agent *agent = data;
-    (void)reply;
     (void)why;
     agent->own.freeing = false;
-    /* what failed by a change of others comes back with that change; an etcd that does not answer is asked again */
-    if (status != RG_OK)
-        agent->own.again_ns = rg_now_ns() + AGAIN_NS;
+    /* what is done, or failed by a change of others, comes back by the watch; an etcd that does not answer is asked again */
+    if (status == RG_OK) {
+        if (json_is_true(json_object_get(reply, "succeeded")))
+            agent->own.freed = rg_etcd_get_number(json_object_get(reply, "header"), "revision");
+        return;
+    }
+    agent->own.again_ns = rg_now_ns() + AGAIN_NS;
     agent->changes++;
 }
 
@@ -222,7 +225,7 @@ uint64_t rg_own_look(struct rg_agent *agent)
             tell_gone(agent, lease);
     }
     forget(own);
-    if (own->freeing)
+    if (own->freeing || agent->mirror.revision < own->freed)
         return UINT64_MAX;
     if (rg_now_ns() < own->again_ns)
         return own->again_ns;

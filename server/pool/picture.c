@@ -20,6 +20,9 @@ void rg_picture_fini(struct rg_picture *picture)
     free(picture->filters);
     free(picture->named);
     free(picture->accounts);
+    for (uint32_t i = 0; i < picture->n_links; i++)
+        free(picture->links[i].links);
+    free(picture->links);
     free(picture->members);
     free(picture->gpus);
     free(picture->queued);
@@ -141,7 +144,7 @@ static int compare_parts(const void *a, const void *b)
 static void begin_lease(struct rg_picture *picture, const struct rg_pool_mirror *mirror, const char *id,
                         const struct rg_pool_part *parts)
 {
-    const struct rg_pool_held *held = rg_pool_mirror_lease(mirror, id);
+    const struct rg_pool_entry *held = rg_pool_mirror_lease(mirror, id);
     const uint64_t since = held ? rg_pool_get_number(held->value, "since", 0) : 0;
     const uint64_t seconds = held ? rg_pool_get_number(held->value, "seconds", 0) : 0;
     picture->leases[picture->snapshot.n_leases++] =
@@ -199,8 +202,8 @@ static uint32_t add_named(struct rg_picture *picture, const json_t *value, size_
 }
 
 /* False: its filters are not understood, so that nothing can be decided about it. */
-static bool add_request(struct rg_picture *picture, const char *id, const json_t *value, struct used *used,
-                        char *why, size_t why_size)
+static bool add_request(struct rg_picture *picture, const struct rg_pool_mirror *mirror, const char *id,
+                        const json_t *value, struct used *used, char *why, size_t why_size)
 {
     const char *texts[RG_POOL_FILTERS_MAX];
     const json_t *list = json_object_get(value, "filters"), *one;
@@ -228,6 +231,7 @@ static bool add_request(struct rg_picture *picture, const char *id, const json_t
                                         .time_limit = seconds ? seconds * SECOND : RG_POOL_UNKNOWN};
     if (request->n == 0 || request->n > RG_POOL_GPUS_MAX)
         return false;
+    request->links = rg_links_draw(mirror, picture, request->user, rg_pool_get_text(value, "machine", ""));
     request->tolerations = &picture->labels[used->labels];
     request->n_tolerations = add_labels(picture, json_object_get(value, "tolerate"), &used->labels);
     used->filters += n;
@@ -301,7 +305,8 @@ bool rg_picture_draw(const struct rg_pool_mirror *mirror, const json_t *extra, s
     }
     for (uint32_t i = 0; i < mirror->n_requests && !extra; i++) {
         picture->queued[picture->snapshot.n_requests] = mirror->requests[i];
-        (void)add_request(picture, mirror->requests[i]->id, mirror->requests[i]->value, &used, NULL, 0);
+        (void)add_request(picture, mirror, mirror->requests[i]->id, mirror->requests[i]->value, &used, NULL,
+                          0);
     }
     add_accounts(picture, mirror);
     picture->snapshot.servers = picture->servers;
@@ -309,5 +314,5 @@ bool rg_picture_draw(const struct rg_pool_mirror *mirror, const json_t *extra, s
     picture->snapshot.devices = picture->devices;
     picture->snapshot.leases = picture->leases;
     picture->snapshot.requests = picture->requests;
-    return !extra || add_request(picture, "0", extra, &used, why, why_size);
+    return !extra || add_request(picture, mirror, "0", extra, &used, why, why_size);
 }

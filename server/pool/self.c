@@ -2,6 +2,7 @@
  * self.c - what this server writes of itself in the pool: its own key, its GPUs with what is granted of them, and the leases that are
  * bound to its being there.
  */
+#include "common/base/uuid_text.h"
 #include "server/pool/agent.h"
 
 #include <inttypes.h>
@@ -68,8 +69,8 @@ static void add_share(const struct rg_agent *agent, struct rg_pool_gpu *gpu, con
 static json_t *gpu_json(const struct rg_agent *agent, const struct rg_device_info *device, int64_t *changed)
 {
     const struct rg_pool_member *self = NULL;
-    struct rg_pool_gpu gpu = {.numa_node = -1, .nvlink_group = -1, .pcie_group = -1};
-    for (uint32_t i = 0; i < agent->mirror.n_members; i++)
+    struct rg_pool_gpu gpu = {0};
+    for (uint32_t i = 0; i < agent->mirror.n_members && !self; i++) /* also one whose own key is lost */
         if (strcmp(agent->mirror.members[i]->id, agent->id) == 0)
             self = agent->mirror.members[i];
     const struct rg_pool_gpu *known = self ? rg_pool_mirror_gpu(self, device->ordinal) : NULL;
@@ -79,10 +80,10 @@ static json_t *gpu_json(const struct rg_agent *agent, const struct rg_device_inf
     gpu.index = device->ordinal;
     gpu.memory = device->memory_total;
     snprintf(gpu.name, sizeof gpu.name, "%.*s", (int)sizeof gpu.name - 1, device->name);
-    const uint8_t *u = device->uuid;
-    snprintf(gpu.uuid, sizeof gpu.uuid,
-             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2],
-             u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+    rg_uuid_text(device->uuid, gpu.uuid, sizeof gpu.uuid);
+    gpu.numa_node = (int)device->numa_node - 1;
+    gpu.nvlink_group = (int)device->nvlink_group - 1;
+    gpu.pcie_group = (int)device->pcie_group - 1;
     /* etcd has lost it while sessions ran here, or while it could be granted without our knowing: they have what they had */
     for (uint32_t i = 0; !known && i < agent->own.n; i++)
         add_share(agent, &gpu, agent->own.leases[i]->id, agent->own.leases[i]->value);
@@ -109,7 +110,7 @@ void rg_self_add_leases(struct rg_agent *agent, json_t *compare, json_t *puts)
 {
     for (uint32_t i = 0; i < agent->own.n; i++) {
         const struct rg_own_lease *lease = agent->own.leases[i];
-        const struct rg_pool_held *held = rg_pool_mirror_lease(&agent->mirror, lease->id);
+        const struct rg_pool_entry *held = rg_pool_mirror_lease(&agent->mirror, lease->id);
         const json_t *first = json_array_get(json_object_get(lease->value, "gpus"), 0);
         char key[40];
         if (!lease->value || json_is_true(json_object_get(lease->value, "kept")) ||

@@ -198,7 +198,7 @@ static void written(void *data, enum rg_status status, const json_t *reply, cons
 
 static void write_usage(struct rg_agent *agent)
 {
-    const struct rg_pool_used *own = rg_pool_mirror_usage(&agent->mirror, agent->id);
+    const struct rg_pool_entry *own = rg_pool_mirror_usage(&agent->mirror, agent->id);
     char key[40];
     agent->usage.writing = true;
     agent->usage.dirty = agent->usage.hurried = false;
@@ -226,7 +226,7 @@ static void taken_over(void *data, enum rg_status status, const json_t *reply, c
     agent->changes++;
 }
 
-static const struct rg_pool_used *orphan_of(const struct rg_agent *agent)
+static const struct rg_pool_entry *orphan_of(const struct rg_agent *agent)
 {
     const struct rg_pool_mirror *mirror = &agent->mirror;
     for (uint32_t i = 0; i < mirror->n_members; i++)
@@ -241,9 +241,9 @@ static const struct rg_pool_used *orphan_of(const struct rg_agent *agent)
     return NULL;
 }
 
-static void take_over(struct rg_agent *agent, const struct rg_pool_used *orphan)
+static void take_over(struct rg_agent *agent, const struct rg_pool_entry *orphan)
 {
-    const struct rg_pool_used *own = rg_pool_mirror_usage(&agent->mirror, agent->id);
+    const struct rg_pool_entry *own = rg_pool_mirror_usage(&agent->mirror, agent->id);
     char key[40], theirs[40];
     snprintf(key, sizeof key, "usage/%s", agent->id);
     snprintf(theirs, sizeof theirs, "usage/%s", orphan->id);
@@ -266,7 +266,7 @@ uint64_t rg_agent_usage_look(struct rg_agent *agent)
     if (!self || usage->writing)
         return UINT64_MAX;
     if (!usage->loaded && rg_agent_is_in(agent)) {
-        const struct rg_pool_used *before = rg_pool_mirror_usage(&agent->mirror, agent->id);
+        const struct rg_pool_entry *before = rg_pool_mirror_usage(&agent->mirror, agent->id);
         charge(agent);
         forget_all(usage);
         if (before)
@@ -282,7 +282,7 @@ uint64_t rg_agent_usage_look(struct rg_agent *agent)
         write_usage(agent);
         return UINT64_MAX;
     }
-    const struct rg_pool_used *orphan = usage->dirty ? NULL : orphan_of(agent);
+    const struct rg_pool_entry *orphan = usage->dirty ? NULL : orphan_of(agent);
     if (orphan)
         take_over(agent, orphan);
     return usage->dirty ? due : UINT64_MAX;

@@ -232,14 +232,14 @@ static json_t *list_of(const json_t *question, const char *name)
     return list ? json_incref(list) : json_array();
 }
 
-/* What it is for, in one line that is worth showing; else nothing is said. */
-static void add_job(json_t *out, const json_t *question)
+/* What it is for, or the machine that asks, in one line that is worth showing; else nothing is said. */
+static void add_line(json_t *out, const json_t *question, const char *name)
 {
-    char job[RG_AGENT_JOB];
-    snprintf(job, sizeof job, "%s", rg_pool_get_text(question, "job", ""));
-    rg_printable_clean(job);
-    if (out && *job)
-        (void)json_object_set_new(out, "job", json_string(job));
+    char line[RG_AGENT_JOB];
+    snprintf(line, sizeof line, "%s", rg_pool_get_text(question, name, ""));
+    rg_printable_clean(line);
+    if (out && *line)
+        (void)json_object_set_new(out, name, json_string(line));
 }
 
 static json_t *request_json(const struct rg_agent_ask *ask, const json_t *question, uint64_t gpus,
@@ -263,7 +263,8 @@ static json_t *request_json(const struct rg_agent_ask *ask, const json_t *questi
         (void)json_object_set_new(out, "by", json_string(ask->name));
     if (out && ask->bearer)
         (void)json_object_set_new(out, "bearer", json_true());
-    add_job(out, question);
+    add_line(out, question, "job");
+    add_line(out, question, "machine");
     if (out && ask->chosen)
         (void)json_object_set_new(out, "wish", wish_of(out));
     return out;

@@ -81,6 +81,13 @@ int rg_inventory_show(const struct rg_cli_settings *settings, const char *subcom
 
 /* --- JSON ----------------------------------------------------------------------------------------------- */
 
+/* A node or group of a device, which is told as one more than it is; null: none, or not known. */
+static void add_place(json_t *out, const char *name, uint32_t told)
+{
+    if (out)
+        json_object_set_new(out, name, told ? json_integer((json_int_t)told - 1) : json_null());
+}
+
 static json_t *device_json(const struct rg_device_info *device)
 {
     char uuid[48];
@@ -105,6 +112,9 @@ static json_t *device_json(const struct rg_device_info *device)
         json_object_set_new(out, "warm_workers", json_integer((json_int_t)device->warm_workers));
     if (out)
         json_object_set_new(out, "memory_warm", json_integer((json_int_t)device->memory_warm));
+    add_place(out, "numa", device->numa_node);
+    add_place(out, "nvlink", device->nvlink_group);
+    add_place(out, "pcie", device->pcie_group);
     return out;
 }
 

@@ -192,6 +192,15 @@ static const struct rg_option table[] = {
     OPTION("perftest", FLAG, perftest,
            "also run perftest's programs over RDMA, if installed on both machines",
            .commands = RG_CLI_NETPERF, .not_in_file = true),
+    OPTION("pool", FLAG, pool,
+           "measure the way to each server of the server's pool, and tell the pool: what you ask for from "
+           "this machine then goes to near servers",
+           .commands = RG_CLI_NETPERF, .not_in_file = true),
+    OPTION(
+        "topology", FLAG, topology,
+        "show how each server's GPUs are linked (NVLink, PCIe switches, NUMA nodes), and what was measured "
+        "of the way to it",
+        .commands = RG_CLI_LIST, .not_in_file = true),
     OPTION("plot", TEXT, plot, "also write a picture (SVG) of the figures to FILE", .argument = "FILE",
            .commands = RG_CLI_NETPERF, .not_in_file = true),
     OPTION("runs", INTEGER, runs,

@@ -71,7 +71,9 @@ struct rg_cli_settings {
     bool server_only; /* of questions: not the other servers of its pool */
     bool quick;
     bool perftest;
-    char *plot;                                      /* file */
+    bool pool;     /* of netperf: measure the way to all servers of the pool, and tell it */
+    bool topology; /* of list */
+    char *plot;    /* file */
     char *user, *usage_project, *since, *until, *by; /* of usage (`user` of request, too): NULL: not said */
     bool csv;
     int64_t runs;

@@ -213,6 +213,8 @@ int rg_cli_netperf(const struct rg_cli_settings *settings, int argc, char **argv
 {
     if (!rg_cli_no_words("netperf", argc, argv))
         return RG_EXIT_FAILURE;
+    if (settings->pool)
+        return rg_netperf_pool(settings);
     if (settings->server.n != 1) {
         rg_error("netperf measures the connection to one server; name it with -s HOST");
         return RG_EXIT_FAILURE;

@@ -5,6 +5,7 @@
 #define RG_CLIENT_CLI_NETPERF_NETPERF_H
 
 #include "client/cli/base/perf_link.h"
+#include "client/cli/base/settings.h"
 
 #include <stdio.h>
 
@@ -37,5 +38,8 @@ const char *rg_netperf_size(size_t size, char *text);
  * Writes an SVG picture: round trips and bandwidth by message size, a line a link. False: `out` has an error.
  */
 bool rg_netperf_plot(const struct rg_netperf *all, FILE *out);
+
+/** Measures the way to each server of a pool, shortly, and tells the pool. The exit status. */
+int rg_netperf_pool(const struct rg_cli_settings *settings);
 
 #endif

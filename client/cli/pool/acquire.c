@@ -68,6 +68,7 @@ bool rg_cli_pool_acquire(const struct rg_cli_settings *settings, const char *mem
 {
     struct rg_pool_failure failure;
     bool shown = false;
+    char machine[RG_CONTROL_TEXT];
     struct rg_pool_wish wish = {.gpus = (unsigned)settings->gpus,
                                 .memory = settings->memory,
                                 .fraction = settings->fraction,
@@ -81,6 +82,7 @@ bool rg_cli_pool_acquire(const struct rg_cli_settings *settings, const char *mem
                                 .project = settings->project,
                                 .user = settings->user,
                                 .job = settings->job,
+                                .machine = rg_pool_machine(machine, sizeof machine),
                                 .id = settings->lease_id,
                                 .kept = kept,
                                 .seconds = settings->keep_ns / 1000000000u,

@@ -47,7 +47,7 @@ static bool add_members(const struct rg_cli_settings *settings, const char *serv
     bool good = true;
     if (!*rg_cli_pool_name(settings, server, name, sizeof name))
         return true;
-    json_t *pool = rg_pool_list(server, settings->timeout_ns, &failure);
+    json_t *pool = rg_pool_list(server, NULL, settings->timeout_ns, &failure);
     if (!pool)
         rg_warn("the pool %s: %s", name, failure.why);
     const char *self = json_string_value(json_object_get(pool, "self"));

@@ -152,7 +152,7 @@ struct look {
 static bool list(const char *server, void *data, struct rg_pool_failure *failure)
 {
     struct look *look = data;
-    look->picture = rg_pool_list(server, look->timeout_ns, failure);
+    look->picture = rg_pool_list(server, NULL, look->timeout_ns, failure);
     if (!look->picture || !*rg_kube_text(look->picture, "etcd"))
         return look->picture != NULL;
     /* it says what it knew before it was cut off */

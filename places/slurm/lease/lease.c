@@ -270,7 +270,7 @@ int rg_lease_sweep(const struct rg_lease_settings *settings)
         return 1;
     }
     for (size_t at = 0; !pool && at < settings->servers.n; at++)
-        pool = rg_pool_list(settings->servers.items[at], settings->timeout_ns, &failure);
+        pool = rg_pool_list(settings->servers.items[at], NULL, settings->timeout_ns, &failure);
     if (!pool) {
         rg_error("%s", failure.why);
         return 1;

@@ -2,6 +2,7 @@
 #include "pool/state/mirror.h"
 
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,6 +129,62 @@ Test(pool_mirror, a_gpu_comes_back_as_it_went)
     cr_assert_eq(back->shares[1].memory, 1ull << 39);
     free(text);
     json_decref(value);
+}
+
+Test(pool_mirror, a_server_whose_own_key_is_gone_says_nothing)
+{
+    put("servers/" A,
+        "{\"address\":\"gpu1:7600\",\"host\":\"gpu1\",\"cuda\":\"13.0\",\"driver\":\"580\",\"agent\":\"" B
+        "\"}",
+        1);
+    put("servers/" A "/gpus/0", "{\"memory\":32}", 2);
+    rg_pool_mirror_whole(&mirror, 3);
+    cr_assert_str_eq(mirror.members[0]->agent, B);
+    rg_pool_mirror_remove(&mirror, "servers/" A);
+    rg_pool_mirror_whole(&mirror, 4);
+    cr_assert_eq(mirror.n_members, 1, "its GPU is still there");
+    const struct rg_pool_member *member = mirror.members[0];
+    cr_assert(!member->address && !member->host && !member->cuda && !member->driver && !member->agent);
+    cr_assert_null(rg_pool_mirror_member(&mirror, A));
+}
+
+Test(pool_mirror, entries_are_found_by_their_ids_whatever_comes_and_goes)
+{
+    enum { N = 3000 };
+    char key[40], value[40];
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < N; i++) {
+            snprintf(key, sizeof key, "leases/%016x", i * 7 + 1);
+            snprintf(value, sizeof value, "{\"n\":%d}", i + round);
+            put(key, value, i);
+        }
+        for (int i = 0; i < N; i += 3) {
+            snprintf(key, sizeof key, "leases/%016x", i * 7 + 1);
+            rg_pool_mirror_remove(&mirror, key);
+        }
+        rg_pool_mirror_whole(&mirror, round + 1);
+        cr_assert_eq(mirror.n_leases, N - N / 3);
+        for (int i = 0; i < N; i++) {
+            snprintf(key, sizeof key, "%016x", i * 7 + 1);
+            const struct rg_pool_entry *found = rg_pool_mirror_lease(&mirror, key);
+            cr_assert_eq(found != NULL, i % 3 != 0);
+            cr_assert(!found || rg_pool_get_number(found->value, "n", 0) == (uint64_t)(i + round));
+        }
+    }
+}
+
+Test(pool_mirror, what_was_measured)
+{
+    put("links/" A, "{\"user\":\"u\",\"machine\":\"m\",\"servers\":{\"gpu1:7600\":[45000,1000000]}}", 1);
+    put("usage/" A, "{\"users\":{}}", 1);
+    rg_pool_mirror_whole(&mirror, 2);
+    cr_assert_not_null(rg_pool_mirror_links(&mirror, A));
+    cr_assert_not_null(rg_pool_mirror_usage(&mirror, A));
+    cr_assert_null(rg_pool_mirror_lease(&mirror, A));
+    rg_pool_mirror_remove(&mirror, "links/" A);
+    rg_pool_mirror_whole(&mirror, 3);
+    cr_assert_null(rg_pool_mirror_links(&mirror, A));
+    cr_assert_not_null(rg_pool_mirror_usage(&mirror, A));
 }
 
 Test(pool_mirror, ids)
