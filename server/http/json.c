@@ -283,7 +283,7 @@ static void add_requests(json_t *requests, const json_t *page)
 enum rg_status rg_json_pool(const struct rg_view_source *source, struct rg_monitor_question *reader,
                             json_t **out, char *refused, size_t refused_size)
 {
-    json_t *members = json_array(), *requests = json_array(), *page = NULL, *next = NULL;
+    json_t *members = json_array(), *requests = json_array(), *history = NULL, *page = NULL, *next = NULL;
     json_int_t waiting = 0;
     enum rg_status status = RG_OK;
     char pool[RG_CONTROL_TEXT] = "", why[TEXT_MAX_SIZE] = "";
@@ -292,8 +292,10 @@ enum rg_status rg_json_pool(const struct rg_view_source *source, struct rg_monit
         if ((status = ask_page(source, reader, from, &page, refused, refused_size)) != RG_OK)
             break;
         add_members(members, page);
-        if (i == 0)
+        if (i == 0) {
             add_requests(requests, page);
+            history = json_incref(json_object_get(page, "history"));
+        }
         next = json_object_get(page, "next");
         const uint64_t after = json_is_integer(next) ? (uint64_t)json_integer_value(next) : 0;
         from = after > from ? after : 0;
@@ -303,11 +305,13 @@ enum rg_status rg_json_pool(const struct rg_view_source *source, struct rg_monit
         json_decref(page);
     }
     if (status == RG_OK) {
-        *out = json_pack("{s:o, s:o, s:I, s:O, s:O}", "pool", rg_json_text(pool), "why", rg_json_text(why),
-                         "waiting", waiting, "members", members, "requests", requests);
+        *out =
+            json_pack("{s:o, s:o, s:I, s:O, s:O, s:O}", "pool", rg_json_text(pool), "why", rg_json_text(why),
+                      "waiting", waiting, "members", members, "requests", requests, "history", history);
         status = *out ? RG_OK : RG_ERR_NO_MEMORY;
     }
     json_decref(members);
     json_decref(requests);
+    json_decref(history);
     return status;
 }

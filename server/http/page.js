@@ -75,19 +75,30 @@
     return made;
   };
 
-  /* The last hour as two lines; what they say stands beside them as text. */
-  const hour = (history) => {
-    const n = history.busy_percent.length, latest = n - 1;
+  const mean = (values) => (values.reduce((a, b) => a + b, 0) / values.length).toFixed(0);
+
+  /* The last hour as two lines, in per cent; what they say stands beside them as text. */
+  const hour = (seconds, strong, dim, words) => {
+    const n = strong.length;
     if (n < 2)
       return [];
-    const mean = history.busy_percent.reduce((a, b) => a + b, 0) / n;
-    const words = "Last " + Math.round(n * history.seconds / 60) + " min: " + mean.toFixed(0) + " % busy in the mean, " +
-      Math.max(...history.busy_percent) + " % at most; memory " + history.memory_percent[latest] + " % held";
+    const text = "Last " + Math.round(n * seconds / 60) + " min: " + words;
     const picture = byId("hour").content.firstElementChild.cloneNode(true);
-    picture.setAttribute("aria-label", words);
-    for (const [name, points] of [["memory", history.memory_percent], ["busy", history.busy_percent]])
-      picture.querySelector("." + name).setAttribute("points", points.map((y, i) => (59 - latest + i) + "," + (99 - y * 0.98).toFixed(1)).join(" "));
-    return [picture, element("p", words, {class: "label"})];
+    picture.setAttribute("aria-label", text);
+    for (const [name, points] of [["memory", dim], ["busy", strong]])
+      picture.querySelector("." + name).setAttribute("points", points.map((y, i) => (60 - n + i) + "," + (99 - y * 0.98).toFixed(1)).join(" "));
+    return [picture, element("p", text, {class: "label"})];
+  };
+
+  const hourOfGpu = ({seconds, busy_percent: busy, memory_percent: memory}) => hour(seconds, busy, memory,
+    mean(busy) + " % busy in the mean, " + Math.max(...busy) + " % at most; memory " + memory[memory.length - 1] + " % held");
+
+  /* Requests have no per cent: their line has the most of them as its height. */
+  const hourOfPool = ({seconds, granted_percent: granted, waiting}) => {
+    const most = Math.max(0, ...waiting);
+    return hour(seconds, granted, waiting.map((n) => most ? 100 * n / most : 0),
+      mean(granted) + " % granted in the mean, " + Math.max(...granted) + " % at most; " +
+      (most ? most + " requests waited at most" : "nobody waited"));
   };
 
   const figures = (gpu) => {
@@ -109,7 +120,7 @@
         " worked, " + seconds(gpu.throttled_seconds) + " waited"));
     if (figures(gpu))
       card.append(element("p", figures(gpu)));
-    card.append(...hour(gpu.history));
+    card.append(...hourOfGpu(gpu.history));
     return card;
   }));
 
@@ -218,6 +229,7 @@
 
   const showPool = (pool) => {
     showQueue(pool.requests);
+    byId("pool-hour").replaceChildren(...hourOfPool(pool.history));
     fill(byId("member-list"), pool.members.map((member) => {
       const card = element("li");
       card.append(element("h3", (member.host || member.address || member.id) + (member.draining ? " (draining)" : "")),

@@ -40,6 +40,8 @@ class Page(PoolCase):
         self.assertEqual({member["labels"]["rack"] for member in self.members(a)}, {"<b>a</b>", "<b>b</b>"})
         self.assertEqual(self.get(a, "/readyz")[0], 200)
         self.assertEqual(self.granted(a), [])
+        history = json.loads(self.get(a, "/api/v1/pool")[1])["history"]
+        self.assertEqual((history["seconds"], history["granted_percent"][0], history["waiting"][0]), (60, 0, 0))
         outcome = run(COMMAND, "request", "--json", "-s", a.address, "-n", "3", "--spread")
         self.assertEqual(outcome.status, 0, outcome)
         lease = json.loads(outcome.out)["lease"]
