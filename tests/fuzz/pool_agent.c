@@ -184,6 +184,7 @@ static void look(void)
     (void)rg_agent_usage_look(&agent);
     (void)rg_grants_look(&agent);
     (void)rg_agent_undo_look(&agent);
+    (void)rg_agent_history_look(&agent);
     rg_checks_look(&agent);
 }
 
@@ -196,12 +197,12 @@ static uint64_t id_of(unsigned which)
 
 static void put(void)
 {
-    static const char *const folders[] = {"servers/", "requests/", "leases/", "usage/"};
-    const unsigned kind = fuzz_u8() % 5, id = fuzz_u8(), gpu = fuzz_u8(), gone = fuzz_u8() & 1;
+    static const char *const folders[] = {"servers/", "requests/", "leases/", "usage/", "servers/", "links/"};
+    const unsigned kind = fuzz_u8() % 6, id = fuzz_u8(), gpu = fuzz_u8(), gone = fuzz_u8() & 1;
     char key[160];
     size_t size;
     const char *value = fuzz_text(&size);
-    int used = snprintf(key, sizeof key, "%s%s%016" PRIx64, agent.prefix, folders[kind % 4], id_of(id));
+    int used = snprintf(key, sizeof key, "%s%s%016" PRIx64, agent.prefix, folders[kind], id_of(id));
     if (kind == 4)
         snprintf(key + used, sizeof key - (size_t)used, "/gpus/%u", gpu % 4);
     const struct rg_etcd_pair pair = {.key = key, .value = value, .created = revision, .changed = ++revision};
@@ -430,6 +431,8 @@ void fuzz_seeds(void)
     FUZZ_STEP("{\"ask\":\"list\"}", ASK, 0);
     FUZZ_STEP("{\"ask\":\"leases\",\"after\":\"\"}", ASK, OPERATOR);
     FUZZ_STEP("{\"ask\":\"usage\",\"project\":\"ml\"}", ASK, NAMED);
+    FUZZ_STEP("{\"ask\":\"measured\",\"machine\":\"m\",\"servers\":{\"gpu1:7600\":[45000,1000000]}}", ASK,
+              NAMED);
     FUZZ_STEP(NULL, LOOK);
     fuzz_finish("listing");
     FUZZ_STEP("{\"ask\":\"request\",\"devices\":[\"GPU-"
