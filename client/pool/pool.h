@@ -8,7 +8,7 @@
  *
  * Failures: a struct rg_pool_failure says what happened in a sentence, and by a code, which stays as it is:
  *
- *   lease-not-operator, lease-user, lease-id, lease-question, lease-gpus, lease-devices, lease-device-unknown, lease-time
+ *   lease-not-operator, lease-user, lease-id, lease-question, lease-gpus, lease-devices, lease-device-unknown, lease-project, lease-time
  *                       the question is wrong, or not yours to ask
  *   lease-taken         the id is of a lease with another wish
  *   lease-busy          somebody else does something with the id at this moment: try again

@@ -125,6 +125,28 @@ static void owner_of(const struct rg_agent_judge *judge, struct rg_account_owner
     }
 }
 
+/* Whether a lease may count to its project, as with sessions: else whoever likes could use up what belongs to its members. */
+static bool is_of_project(const struct rg_monitor *monitor, const struct rg_agent_judge *judge, char *why,
+                          size_t why_size)
+{
+    const char *space = strchr(judge->key, ' ');
+    struct rg_monitor_answer answer;
+    struct rg_who who = {.proof = (enum rg_proof)strtol(judge->key, NULL, 10)};
+    if (who.proof == RG_PROOF_USER && space)
+        who.uid = (uid_t)strtoul(space + 1, NULL, 10);
+    if (who.proof == RG_PROOF_CERTIFICATE && space)
+        snprintf(who.name, sizeof who.name, "%.*s", (int)sizeof who.name - 1, space + 1);
+    if (!judge->project[0] ||
+        rg_shares_check_project(&monitor->sessions.shares, &who, judge->project, &answer) == RG_OK)
+        return true;
+    rg_explain(
+        why, why_size,
+        "%s is no member of a project '%.100s' on the server that was asked; leave out --project, or ask the "
+        "server's operator [lease-project]",
+        judge->name[0] ? judge->name : "somebody unauthenticated", judge->project);
+    return false;
+}
+
 bool rg_inquiry_judge(void *data, const struct rg_agent_judge *judge, char *why, size_t why_size)
 {
     struct rg_monitor *monitor = data;
@@ -132,7 +154,11 @@ bool rg_inquiry_judge(void *data, const struct rg_agent_judge *judge, char *why,
     bool good;
     owner_of(judge, &owner);
     rg_inquiry_see_time(monitor);
-    if (judge->renews)
+    if (!judge->renews && !is_of_project(monitor, judge, why, why_size))
+        good = false;
+    else if (judge->project_alone)
+        return true;
+    else if (judge->renews)
         good = !rg_quotas_are_exhausted(&monitor->sessions, &owner, why, why_size);
     else
         good = rg_quotas_admit_lease(&monitor->sessions, &owner, judge, why, why_size) == RG_OK;

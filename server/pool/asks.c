@@ -217,9 +217,10 @@ static void request(struct rg_agent_ask *ask, const json_t *question, uint32_t m
     ask->waits = wait != NULL;
     ask->until_ns =
         json_is_integer(wait) ? rg_now_ns() + at_most(seconds, 365 * 86400) * 1000000000u : UINT64_MAX;
-    if (json_is_true(json_object_get(ask->request, "kept")))
+    /* else its sessions are judged, and it lasts as long as they; but what it holds counts to its project from now on */
+    if (json_is_true(json_object_get(ask->request, "kept")) || *rg_pool_get_text(ask->request, "project", ""))
         rg_leases_judge(ask, false, write_request);
-    else /* its sessions are judged, and it lasts as long as they */
+    else
         write_request(ask);
 }
 

@@ -180,6 +180,7 @@ void rg_leases_judge(struct rg_agent_ask *ask, bool renews, void (*judged)(struc
     snprintf(out->by, sizeof out->by, "%s", ask->name);
     out->lease = strtoull(ask->lease, NULL, 16);
     out->renews = renews;
+    out->project_alone = !renews && !json_is_true(json_object_get(wanted, "kept"));
     const json_t *gpus = json_object_get(wanted, "gpus");
     out->gpus = json_is_array(gpus) ? (uint32_t)json_array_size(gpus) : (uint32_t)json_integer_value(gpus);
     const uint64_t memory = rg_pool_get_number(wanted, "memory", 0);

@@ -100,13 +100,17 @@ enum rg_agent_answer_kind {
     RG_AGENT_DRAINED, /* the pool knows that this server takes nothing new, or is back */
 };
 
-/** A lease that is to be kept: what its owner and project hold already is what the pool knows, of all servers. */
+/**
+ * A lease that is to be kept: what its owner and project hold already is what the pool knows, of all servers. Of one that ends with its
+ * client only whether its owner is of the project.
+ */
 struct rg_agent_judge {
     uint64_t number;
     char key[RG_AGENT_WHO], project[RG_CONTROL_TEXT]; /* whose it is to be */
     char name[RG_CONTROL_TEXT], by[RG_CONTROL_TEXT];  /* for the audit log: whose, and who asks */
     uint64_t lease;                                   /* 0: it gets its number later */
     uint32_t renews;                                  /* it is there, and is to last longer */
+    uint32_t project_alone;                           /* its sessions are judged as they begin */
     uint32_t gpus;
     uint64_t memory; /* of all its GPUs together; 0: not known yet */
     uint64_t held_gpus, held_memory, project_gpus, project_memory;

@@ -11,7 +11,7 @@ import time
 from pool_case import BUILD, COMMAND, DAEMON, ENVIRONMENT, SESSION, Etcd, PoolCase, Server, UsersCase, main, run, wait_until
 
 ID = "00c0ffee00000001"
-RULES = {"users": {"alice": {"quota": {"gpus": 3}}}}
+RULES = {"users": {"alice": {"quota": {"gpus": 3}}}, "projects": {"ml": {"members": ["alice"]}}}
 
 
 class Operators(UsersCase):
@@ -86,10 +86,22 @@ class Operators(UsersCase):
             self.assertEqual(again["expires"], first["expires"])
         self.assertEqual(self.free(), 2)
         for other in (("--user", "bob", "--id", ID, "-n", "2", "--spread"), ("--user", "alice", "--id", ID, "-n", "1"),
-                      (*wish, "--filter", "device.index>=0"), (*wish, "-p", "0.5"), (*wish, "--project", "p")):
+                      (*wish, "--filter", "device.index>=0"), (*wish, "-p", "0.5"), (*wish, "--project", "ml")):
             self.assert_refused(self.by("robot", "request", "-s", self.b.address, *other), r"\[lease-taken\]")
         self.assertEqual(self.by("robot", "release", "-s", self.b.address, ID).status, 0)
         self.request("robot", "--user", "bob", "--id", ID, "-n", "1", "--wait-for=60")  # once its GPUs are free
+
+    def test_projects_have_members(self):
+        """What a lease holds counts to its project, so nobody else names it: neither for one that is kept nor for a run."""
+        said = r"bob is no member of a project 'ml' .*\[lease-project\]"
+        self.assert_refused(self.by("bob", "request", "-s", self.a.address, "--project", "ml"), said)
+        self.assert_refused(self.by("bob", "run", "-s", self.a.address, "--project", "ml", "--", "true"), said)
+        self.assert_refused(self.by("robot", "request", "-s", self.a.address, "--user", "bob", "--project", "ml"), said)
+        self.assertEqual(self.free(), 4)
+        self.request("robot", "--user", "alice", "--project", "ml")
+        self.request("alice", "--project", "ml")
+        outcome = self.by("alice", "run", "-s", self.a.address, "--project", "ml", "--", "true")
+        self.assertEqual(outcome.status, 0, outcome)
 
     def test_who_asked_by_an_id_and_died(self):
         self.request("robot", "-n", "4", "--spread", "--id", "00c0ffee00000002")
