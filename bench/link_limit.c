@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -90,8 +91,10 @@ static void prepare(struct end *end, size_t size)
     end->size = size;
     if (size <= end->room)
         return;
-    free(end->out);
-    free(end->in);
+    if (end->room) {
+        munmap(end->out, end->room);
+        munmap(end->in, end->room);
+    }
     end->out = memory_of_pages(size);
     end->in = memory_of_pages(size);
     end->room = size;
