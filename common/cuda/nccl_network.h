@@ -5,7 +5,7 @@
  * its server has been asked for. Without any, all ranks are in one process. The library says hello on each link, and finds out which
  * process is at the other end; a place is what tells how a process is found, and only whoever makes links looks into it.
  *
- * Threads: a link has one reader, which calls `message` for each message that came, and `lost` as the last. The library sends by a
+ * Threads: a link has one reader at a time, which calls `message` for each message that came, and a thread that calls `lost` as the last. The library sends by a
  * thread of its own for each link. Nothing here waits for a stream.
  */
 #ifndef RG_COMMON_CUDA_NCCL_NETWORK_H
@@ -42,6 +42,11 @@ struct rg_nccl_network {
     bool (*send)(void *link, const void *message, size_t size, const void *data, size_t data_size);
     /** Takes the data of the message that is being told; NULL: throws it away. Inside of `message` alone, for all of it. */
     bool (*receive)(void *link, void *memory, size_t size);
+    /**
+     * The caller's thread does what the link's reader does, for one message, if that comes within a millisecond. False: none came, or
+     * another thread is reading. No lock of the library's is held that `message` takes.
+     */
+    bool (*read)(void *link);
     /** Ends the link, whoever is inside of it. */
     void (*interrupt)(void *link);
 };

@@ -25,6 +25,11 @@ static bool receive_data(void *link, void *memory, size_t size)
     return rg_conn_recv_bulk(peer->conn, memory, size) == RG_OK;
 }
 
+static bool read_message(void *link)
+{
+    return rg_peer_read(link);
+}
+
 static void interrupt(void *link)
 {
     rg_conn_interrupt(((struct rg_peer *)link)->conn);
@@ -50,7 +55,7 @@ static void lost(struct rg_peer *peer)
 static void start(void)
 {
     static const struct rg_nccl_network network = {
-        .send = send_message, .receive = receive_data, .interrupt = interrupt};
+        .send = send_message, .receive = receive_data, .read = read_message, .interrupt = interrupt};
     static const struct rg_peer_service service = {.opened = opened, .message = message_came, .lost = lost};
     if (!rg_nccl_library_extension())
         return;

@@ -17,7 +17,11 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { AWAIT_S = 5 };
+enum {
+    AWAIT_S = 5,
+    READ_MS = 1,      /* who reads in the reader's place waits so long */
+    LEFT_NS = 200000, /* the reader leaves it to others for so long */
+};
 #define INVITED_NS 60000000000ull
 
 static pthread_mutex_t *lock_of(struct rg_worker *worker)
@@ -109,8 +113,10 @@ bool rg_peers_invite(struct rg_worker *worker, unsigned *number, uint8_t secret[
             continue;
         if (!peer && (peer = calloc(1, sizeof *peer)) == NULL)
             return false;
-        if (!peers->others[i])
+        if (!peers->others[i]) {
             pthread_mutex_init(&peer->send_lock, NULL);
+            pthread_mutex_init(&peer->receive_lock, NULL);
+        }
         peers->others[i] = peer;
         peer->worker = worker;
         peer->number = RG_SERVERS_MAX + i;
@@ -194,15 +200,52 @@ enum rg_status rg_peer_send(struct rg_peer *peer, const struct rg_peer_message *
     return rg_peer_send_bytes(peer, message, sizeof *message, bulk, size);
 }
 
+/* A message from another process. The receive lock is held. */
+static enum rg_status receive_one(struct rg_peer *peer, int timeout_ms)
+{
+    struct rg_message received;
+    RG_TRY(rg_conn_recv(peer->conn, timeout_ms, &received));
+    return service->message(peer, received.data, received.size, received.bulk_size) ? RG_OK : RG_ERR_PROTOCOL;
+}
+
+bool rg_peer_read(struct rg_peer *peer)
+{
+    enum rg_status status = RG_ERR_TIMEOUT;
+    peer->read_ns = rg_now_ns();
+    if (pthread_mutex_trylock(&peer->receive_lock) != 0)
+        return false;
+    while (status == RG_ERR_TIMEOUT && rg_adaptive_wait_look(&peer->wait))
+        status = receive_one(peer, 0);
+    if (status == RG_ERR_TIMEOUT)
+        status = receive_one(peer, READ_MS);
+    rg_adaptive_wait_end(&peer->wait);
+    pthread_mutex_unlock(&peer->receive_lock);
+    peer->read_ns = status == RG_OK ? rg_now_ns() : 0;
+    if (status == RG_ERR_PROTOCOL)
+        rg_conn_interrupt(peer->conn); /* the reader ends it */
+    return status == RG_OK;
+}
+
+/* While others read, a message that none of them waits for waits so long. */
+static void leave_to_others(const struct rg_peer *peer)
+{
+    while (rg_now_ns() - peer->read_ns < LEFT_NS)
+        nanosleep(&(struct timespec){.tv_nsec = LEFT_NS}, NULL);
+}
+
 /* Of a connection to the session of another process. */
 static void *other_reader_main(void *argument)
 {
     struct rg_peer *peer = argument;
-    struct rg_message received;
+    enum rg_status status = RG_OK;
+    rg_adaptive_wait_init(&peer->wait, RG_WAIT_DEFAULT);
+    rg_conn_set_read_ahead(peer->conn);
     peer->user = service->opened(peer);
-    while (peer->user && rg_conn_recv(peer->conn, -1, &received) == RG_OK)
-        if (!service->message(peer, received.data, received.size, received.bulk_size))
-            break;
+    while (peer->user && status == RG_OK) {
+        leave_to_others(peer);
+        RG_SCOPED_LOCK(&peer->receive_lock);
+        status = receive_one(peer, -1);
+    }
     lose(peer);
     if (peer->user)
         service->lost(peer);
@@ -345,8 +388,10 @@ static void fini(struct rg_worker *worker)
             pthread_join(peer->reader, NULL);
         rg_conn_destroy(peer->conn);
         pthread_mutex_destroy(&peer->send_lock);
-        if (i >= RG_SERVERS_MAX)
+        if (i >= RG_SERVERS_MAX) {
+            pthread_mutex_destroy(&peer->receive_lock);
             free(peer);
+        }
     }
     rg_peer_transfers_end(worker);
     pthread_cond_destroy(&rg_peers_of(worker)->changed);

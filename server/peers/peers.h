@@ -14,7 +14,12 @@
  * under way on it, which go on with an error; the client is told (RG_NOTICE_PEER_LOST) and copies through its own memory from
  * then on. The session goes on.
  *
- * Locks: that of struct rg_deferred guards states, `send_lock` the right to send; the first is not held while anybody sends.
+ * Who waits for a message of another process may receive it without its reader (rg_peer_read), which saves the time until that
+ * thread is awake and has woken the one that waits. While somebody does so again and again, the reader only looks now and then
+ * whether it is needed.
+ *
+ * Locks: that of struct rg_deferred guards states, `send_lock` the right to send, `receive_lock` that to receive; the first is not held
+ * while anybody sends, and is taken behind the last.
  */
 #ifndef RG_SERVER_PEERS_PEERS_H
 #define RG_SERVER_PEERS_PEERS_H
@@ -48,7 +53,11 @@ struct rg_peer {
     pthread_mutex_t send_lock;
     pthread_t reader;
     bool reader_runs;
-    void *user; /* of whom it serves; OPEN */
+    /* of another process: who has the lock receives */
+    pthread_mutex_t receive_lock;
+    struct rg_adaptive_wait wait; /* of who reads in the reader's place; with the lock */
+    _Atomic uint64_t read_ns;     /* when somebody wanted to do that lately; 0: the reader is to */
+    void *user;                   /* of whom it serves; OPEN */
 };
 
 /** Whom connections of other processes serve. The reader of a connection calls it. */
@@ -77,6 +86,8 @@ void rg_peers_connect(struct rg_worker *worker, const struct rg_client_hello *he
 /** Sends `size` bytes, with bulk data or none, as a message. RG_ERR_*: the connection is lost. Any thread. */
 enum rg_status rg_peer_send_bytes(struct rg_peer *peer, const void *message, size_t size, const void *bulk,
                                   size_t bulk_size);
+/** Receives a message from another process in the reader's place, if one comes within a millisecond. False: none did, or the reader was at it. */
+bool rg_peer_read(struct rg_peer *peer);
 /** Sends a message, with bulk data or none. RG_ERR_*: the connection is lost, and all who need it are told. Any thread. */
 enum rg_status rg_peer_send(struct rg_peer *peer, const struct rg_peer_message *message, const void *bulk,
                             size_t size);

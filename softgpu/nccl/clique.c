@@ -13,6 +13,7 @@
 #include "softgpu/nccl/split.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,13 +112,36 @@ static void end_clique(struct sg_clique *clique)
     free(clique);
 }
 
+static __thread bool in_stream; /* this thread runs a host function, which may free no page-locked memory */
+static struct sg_clique *_Atomic over; /* cliques that somebody else is to end */
+
+void sg_clique_enter_stream(bool enters)
+{
+    in_stream = enters;
+}
+
+void sg_cliques_end_left(void)
+{
+    for (struct sg_clique *clique = atomic_exchange(&over, NULL), *next; clique; clique = next) {
+        next = clique->next;
+        end_clique(clique);
+    }
+}
+
 void sg_clique_unuse(struct sg_clique *clique)
 {
     const bool last = --clique->users == 0 && clique->over;
     pthread_cond_broadcast(&clique->changed);
     pthread_mutex_unlock(&clique->lock);
-    if (last)
+    if (!last)
+        return;
+    if (!in_stream) {
         end_clique(clique);
+        return;
+    }
+    clique->next = over;
+    while (!atomic_compare_exchange_weak(&over, &clique->next, clique))
+        ;
 }
 
 /*
@@ -173,6 +197,7 @@ struct sg_clique *sg_clique_new(uint64_t key, int n)
     pthread_mutex_init(&clique->lock, NULL);
     pthread_cond_init(&clique->changed, &attributes);
     pthread_condattr_destroy(&attributes);
+    clique->exchanges_end = &clique->exchanges;
     clique->key = key;
     clique->root = sg_process();
     memset(clique->at, -1, sizeof clique->at);
@@ -410,6 +435,7 @@ ncclResult_t sg_clique_leave(ncclComm_t comm, bool abort)
     } else {
         sg_cliques_unlock();
     }
+    sg_cliques_end_left();
     if (!broken)
         free_comm(comm);
     return abort || idle == ncclRemoteError ? ncclSuccess : idle;

@@ -23,6 +23,7 @@
 
 #define SG_NCCL_OPERATORS_MAX 1024 /* of one communicator at a time */
 
+struct sg_buffer;
 struct sg_come;
 struct sg_exchange;
 struct sg_peer;
@@ -79,8 +80,10 @@ struct sg_clique {
     int n_far;
     int users; /* peers' threads that are at work for it: it does not end meanwhile */
     bool over; /* all members have left */
-    struct sg_exchange *exchanges, *spare;
-    struct sg_come *comes; /* of operations that no member has called yet */
+    struct sg_exchange *exchanges, **exchanges_end; /* in the order of the calls */
+    struct sg_exchange *spare;
+    struct sg_buffer *buffers; /* that no operation uses */
+    struct sg_come *comes;     /* of operations that no member has called yet */
     int n_comes;
     size_t come_bytes; /* of data of these */
     struct sg_split *splits;
@@ -163,5 +166,9 @@ void sg_clique_enter(struct sg_clique *clique);
 
 /** Somebody who is at work for it has done it: with its lock held, which is released. */
 void sg_clique_unuse(struct sg_clique *clique);
+/** The thread begins, or ends, to be at work inside of a host function, which may end no clique. */
+void sg_clique_enter_stream(bool enters);
+/** Ends those that could not be ended there. No lock is held. */
+void sg_cliques_end_left(void);
 
 #endif

@@ -80,6 +80,7 @@ static void *watch(void *unused)
         for (struct sg_clique *clique = *sg_cliques(); clique; clique = clique->next)
             look_at(clique, now);
         sg_cliques_unlock();
+        sg_cliques_end_left();
     }
     return NULL;
 }

@@ -8,6 +8,8 @@
  * for all ranks. A send is complete when its data is in the memory.
  *
  * A large call is several operations, one for each part of the buffers (group.c), so that copies, links and reductions are at work at once.
+ * Where one rank alone is in this process, each part takes over the memory of one before it, as soon as that has been sent (the third
+ * word says so to the stream), so what is at work stays in the processor's caches.
  *
  * Of ranks in other processes (far.h) the data comes by links into their places here, as far as members reduce it or take it; the words
  * count it as that of members.
@@ -18,7 +20,14 @@
 #ifndef SG_NCCL_EXCHANGE_H
 #define SG_NCCL_EXCHANGE_H
 
+#include "softgpu/nccl/buffer.h"
 #include "softgpu/nccl/clique.h"
+
+#define SG_NCCL_PART ((size_t)512 << 10) /* bytes of a buffer that go at once: a part of a call */
+#define SG_NCCL_BEHIND                                                                                       \
+    4 /* parts of a call that are given, or reduced, before the first is reduced, or taken */
+#define SG_NCCL_WINDOW (2 * SG_NCCL_BEHIND + 1) /* so many later, a part's steps are all in the stream */
+#define SG_NCCL_SHARED ((size_t)64 << 10)       /* bytes of memory from which on another part takes it over */
 
 enum sg_nccl_kind {
     SG_NCCL_ALL_REDUCE,
@@ -42,6 +51,8 @@ struct sg_exchange {
     int first;
     int source;      /* of a message; -1: a collective */
     uint64_t number; /* of the collective, or of the message from source to peer */
+    CUstream stream; /* of the first */
+    bool enqueued;   /* so are the steps of a rank, all of them */
     bool arrived[SG_NCCL_RANKS_MAX];
     int participants, n_arrived; /* ranks */
     int members, n_departed;     /* those that are here */
@@ -55,11 +66,21 @@ struct sg_exchange {
         [SG_NCCL_RANKS_MAX]; /* by enum sg_phase and rank: to which far processes it was sent, or is about to be */
     int outgoing;            /* sums of what is still to be sent */
     int incoming;            /* data that is being received into its memory */
-    int parts[SG_NCCL_RANKS_MAX]; /* of what far ranks give, and have reduced: those that have not come */
-    /* page-locked: two words, a scalar of 8 bytes for each rank, what is given, what it is reduced to */
-    unsigned char *memory;
-    size_t size;
-    unsigned char *scalars, *places, *reduced;
+    int parts[SG_NCCL_RANKS_MAX];     /* of what far ranks give, and have reduced: those that have not come */
+    struct sg_exchange *before;       /* whose memory it takes over, and has not yet */
+    bool has_successor;               /* is another one's `before` */
+    bool is_free;                     /* that has been told that it may */
+    unsigned char *control, *scalars; /* page-locked: the words; a scalar of 8 bytes for each rank */
+    struct sg_buffer *data;
+    unsigned char *places, *reduced; /* what is given, what it is reduced to */
+};
+
+/** What streams wait for: how many have given; have reduced; and that the memory may be taken over. */
+enum sg_exchange_word {
+    SG_WORD_GIVEN = SG_GIVEN,
+    SG_WORD_REDUCED = SG_REDUCED,
+    SG_WORD_FREE,
+    SG_EXCHANGE_WORDS
 };
 
 /** A call, whose values are checked. */
@@ -82,12 +103,15 @@ struct sg_enqueued {
     struct sg_exchange *exchange;
 };
 
-/**
- * Three passes over all calls of a group, so that calls that concern each other do not depend on their order. `pass` 0 gives, 1
- * reduces, 2 takes.
- */
-#define SG_NCCL_PASSES 3
-ncclResult_t sg_exchange_enqueue(struct sg_enqueued *enqueued, int pass);
+/* --- for steps.c: with the clique's lock held, but for sg_exchange_word --- */
+
+/** The call takes its part in an operation. */
+ncclResult_t sg_exchange_take_part(struct sg_enqueued *enqueued);
+uint32_t *sg_exchange_word(const struct sg_exchange *exchange, enum sg_exchange_word which);
+/** How many ranks give something. */
+int sg_exchange_givers(const struct sg_exchange *exchange);
+/** The rank's stream has got to it, and waits for the memory of the one before no more. */
+void sg_exchange_took_over(struct sg_exchange *exchange);
 
 /* --- for far.c: with the clique's lock held --- */
 
@@ -103,8 +127,8 @@ unsigned char *sg_exchange_place(const struct sg_exchange *exchange, int rank);
 void sg_exchange_block(const struct sg_exchange *exchange, int rank, size_t *first, size_t *count);
 /** A rank is there. */
 void sg_exchange_arrives(struct sg_exchange *exchange, int rank);
-/** What a rank gives, or (SG_REDUCED) has reduced, is all here. */
-void sg_exchange_count(struct sg_exchange *exchange, enum sg_phase phase);
+/** What a rank gives, or has reduced, is all here; or the memory is free. */
+void sg_exchange_count(struct sg_exchange *exchange, enum sg_exchange_word which);
 /** If nobody needs it any more, its memory is for the next. */
 void sg_exchange_finish(struct sg_exchange *exchange);
 /** The operation of these numbers, or NULL. */

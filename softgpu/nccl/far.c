@@ -1,7 +1,9 @@
 /* far.c - see far.h. */
 #include "softgpu/nccl/far.h"
 
+#include "common/base/clock.h"
 #include "common/base/limits.h"
+#include "common/sync/scoped_lock.h"
 #include "softgpu/nccl/list.h"
 
 #include <stdlib.h>
@@ -9,6 +11,7 @@
 #define CHUNK          ((size_t)1 << 20)  /* bytes of data in one message */
 #define COMES_MAX      65536              /* that others may have said before a member calls */
 #define COME_BYTES_MAX ((size_t)64 << 20) /* and the data with it */
+#define READ_NS        1000000            /* how long a stream reads for itself */
 
 _Static_assert(CHUNK <= RG_BULK_MAX, "a chunk is the data of one message");
 _Static_assert(SG_NCCL_RANKS_MAX <= 64, "far processes are bits of a word");
@@ -234,7 +237,7 @@ static void take_given(struct sg_exchange *exchange, const struct sg_wire *wire,
     memcpy(sg_exchange_place(exchange, wire->rank), data, size);
     memcpy(exchange->scalars + (size_t)wire->rank * 8, wire->scalar, sizeof wire->scalar);
     exchange->parts[wire->rank] = 0;
-    sg_exchange_count(exchange, SG_GIVEN);
+    sg_exchange_count(exchange, SG_WORD_GIVEN);
 }
 
 static void take_come(struct sg_exchange *exchange, int far, const struct sg_wire *wire, const void *data,
@@ -316,6 +319,27 @@ void sg_far_begin(struct sg_exchange *exchange)
     }
 }
 
+/* The process whose part of a small operation is missing; -1: none is that a stream could go on with. */
+static int missing(const struct sg_exchange *exchange)
+{
+    struct sg_clique *clique = exchange->clique;
+    RG_SCOPED_LOCK(&clique->lock);
+    if (clique->error != ncclSuccess || __builtin_popcountll(exchange->given) < clique->here)
+        return -1;
+    for (int rank = 0; rank < clique->n; rank++)
+        if (exchange->parts[rank] > 0)
+            return clique->at[rank];
+    return -1;
+}
+
+void sg_far_read(const struct sg_exchange *exchange, struct sg_peer *const *told, int n_told)
+{
+    const uint64_t until = rg_now_ns() + READ_NS;
+    for (int far; (far = missing(exchange)) >= 0 && far < n_told && rg_now_ns() < until;)
+        if (!sg_peer_read(told[far]))
+            return;
+}
+
 bool sg_far_is_waited_for(const struct sg_exchange *exchange)
 {
     bool waits = exchange->outgoing > 0;
@@ -324,14 +348,14 @@ bool sg_far_is_waited_for(const struct sg_exchange *exchange)
     return waits;
 }
 
-/* Where data belongs; NULL: nowhere. */
+/* Where data belongs; NULL: nowhere, or its memory is still another operation's, and nobody has been told anything else. */
 static unsigned char *where(const struct sg_exchange *exchange, int far, const struct sg_wire *wire,
                             size_t size)
 {
     const struct sg_clique *clique = exchange->clique;
     const size_t all = sg_exchange_given_bytes(exchange);
     if (wire->rank < 0 || wire->rank >= clique->n || clique->at[wire->rank] != far || wire->offset > all ||
-        size > all - wire->offset || exchange->parts[wire->rank] < 1)
+        size > all - wire->offset || exchange->parts[wire->rank] < 1 || exchange->before)
         return NULL;
     if (wire->phase == SG_REDUCED)
         return is_shared(exchange) ? exchange->reduced + wire->offset : NULL;
@@ -346,12 +370,12 @@ static void take_part(struct sg_exchange *exchange, const struct sg_wire *wire)
     const int rank = wire->rank, reduced = is_shared(exchange); /* the last part, of these */
     exchange->parts[rank]--;
     if (wire->phase == SG_REDUCED) {
-        sg_exchange_count(exchange, SG_REDUCED);
+        sg_exchange_count(exchange, SG_WORD_REDUCED);
         return;
     }
     memcpy(exchange->scalars + (size_t)rank * 8, wire->scalar, sizeof wire->scalar);
     if (exchange->parts[rank] == reduced)
-        sg_exchange_count(exchange, SG_GIVEN);
+        sg_exchange_count(exchange, SG_WORD_GIVEN);
 }
 
 bool sg_far_data(struct sg_peer *peer, const struct sg_wire *wire, size_t size)

@@ -20,8 +20,13 @@
 
 /** An operation is new here: what others have said of it is taken. It may fail the clique. */
 void sg_far_begin(struct sg_exchange *exchange);
-/** A member is there: those who are to hear of it, which are to be pushed (sg_peer_push) without the lock; how many. */
+/**
+ * A member is there: those who are to hear of it, by their places in the clique where it concerns all of them; how many. They are to be
+ * pushed and released (peer.h) without the lock.
+ */
 int sg_far_tell_come(const struct sg_exchange *exchange, int rank, struct sg_peer *told[SG_NCCL_RANKS_MAX]);
+/** Of a small operation whose members are all there: reads what the others give, which have been told, for a while. Without the lock. */
+void sg_far_read(const struct sg_exchange *exchange, struct sg_peer *const *told, int n_told);
 /** Queues what can be sent by now. */
 void sg_far_send(struct sg_exchange *exchange);
 /** Whether data is still to be sent or to come. */

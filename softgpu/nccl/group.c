@@ -7,12 +7,10 @@
 #include "softgpu/nccl/exchange.h"
 #include "softgpu/nccl/functions.h"
 #include "softgpu/nccl/split.h"
+#include "softgpu/nccl/steps.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define PART   ((size_t)2 << 20) /* bytes of a buffer that go at once */
-#define BEHIND 4                 /* parts that are reduced before the first is taken */
 
 /* A communicator that comes to be at the end of the group. */
 struct beginning {
@@ -102,7 +100,7 @@ static size_t part_count(const struct sg_nccl_call *call)
 {
     const bool blocks = call->kind == SG_NCCL_ALL_GATHER || call->kind == SG_NCCL_REDUCE_SCATTER;
     const size_t width = rg_nccl_type_size(call->type) * (blocks ? (size_t)call->comm->clique->n : 1),
-                 count = PART / width;
+                 count = SG_NCCL_PART / width;
     return count ? count : 1;
 }
 
@@ -131,19 +129,19 @@ static ncclResult_t pass_over(struct sg_enqueued *parts, size_t n, int pass)
 }
 
 /*
- * The last two passes over the parts of a single call: what has been reduced is taken while later parts are on their way. Not so for
- * several calls, whose order in a stream may be another one for each rank: a rank would wait in one for what another rank does behind
- * another.
+ * All passes over the parts of a single call, each some parts behind the one before it: what has been reduced is taken while later parts are
+ * on their way, and none is given long before it is needed. Not so for several calls, whose order in a stream may be another one for each
+ * rank: a rank would wait in one for what another rank does behind another.
  */
-static ncclResult_t reduce_and_take(struct sg_enqueued *parts, size_t n)
+static ncclResult_t run_single(struct sg_enqueued *parts, size_t n)
 {
     ncclResult_t result = ncclSuccess;
-    for (size_t i = 0; i < n + BEHIND && result == ncclSuccess; i++) {
-        if (i < n)
-            result = sg_exchange_enqueue(&parts[i], 1);
-        if (i >= BEHIND && result == ncclSuccess)
-            result = sg_exchange_enqueue(&parts[i - BEHIND], 2);
-    }
+    for (size_t i = 0; i < n + (SG_NCCL_PASSES - 1) * SG_NCCL_BEHIND; i++)
+        for (size_t pass = 0; pass < SG_NCCL_PASSES && result == ncclSuccess; pass++) {
+            const size_t behind = pass * SG_NCCL_BEHIND;
+            if (i >= behind && i - behind < n)
+                result = sg_exchange_enqueue(&parts[i - behind], (int)pass);
+        }
     return result;
 }
 
@@ -161,10 +159,10 @@ static ncclResult_t run(const struct sg_nccl_call *calls, size_t n)
     count = 0;
     for (size_t i = 0; i < n; i++)
         count += cut(&calls[i], parts + count);
-    ncclResult_t result = pass_over(parts, count, 0);
-    if (result == ncclSuccess && n == 1)
-        return reduce_and_take(parts, count);
-    for (int pass = 1; pass < SG_NCCL_PASSES && result == ncclSuccess; pass++)
+    if (n == 1)
+        return run_single(parts, count);
+    ncclResult_t result = ncclSuccess;
+    for (int pass = 0; pass < SG_NCCL_PASSES && result == ncclSuccess; pass++)
         result = pass_over(parts, count, pass);
     return result;
 }

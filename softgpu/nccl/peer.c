@@ -22,7 +22,7 @@ struct sg_peer {
     pthread_mutex_t lock;   /* of what follows */
     pthread_cond_t changed; /* something was queued, or all of it sent */
     struct sg_job *first, **last;
-    unsigned pushers; /* who have posted, and not pushed yet */
+    unsigned users; /* who have posted, and not released it yet */
     bool busy, ending;
 };
 
@@ -135,7 +135,7 @@ void sg_peer_post(struct sg_peer *peer, const struct sg_wire *wire, const void *
 {
     struct sg_job *job = make_told(peer, wire, behind, size);
     RG_SCOPED_LOCK(&peer->lock);
-    peer->pushers++;
+    peer->users++;
     if (job)
         append(peer, job);
 }
@@ -160,8 +160,19 @@ void sg_peer_push(struct sg_peer *peer)
     RG_SCOPED_LOCK(&peer->lock);
     while (peer->first && !peer->busy && peer->first->send == send_told)
         send_first(peer);
-    peer->pushers--;
-    if (peer->first || peer->ending)
+    if (peer->first)
+        pthread_cond_broadcast(&peer->changed);
+}
+
+bool sg_peer_read(struct sg_peer *peer)
+{
+    return network->read(peer->link);
+}
+
+void sg_peer_release(struct sg_peer *peer)
+{
+    RG_SCOPED_LOCK(&peer->lock);
+    if (--peer->users == 0 && peer->ending)
         pthread_cond_broadcast(&peer->changed);
 }
 
@@ -171,7 +182,7 @@ static void *sender_main(void *argument)
     struct sg_peer *peer = argument;
     pthread_mutex_lock(&peer->lock);
     for (;;) {
-        while ((!peer->first && (!peer->ending || peer->pushers)) || peer->busy)
+        while ((!peer->first && (!peer->ending || peer->users)) || peer->busy)
             pthread_cond_wait(&peer->changed, &peer->lock);
         if (!peer->first)
             break;

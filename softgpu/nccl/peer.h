@@ -4,7 +4,8 @@
  * A link's reader calls sg_peer_message for what comes, which goes to the communicator (clique.h), the operation (far.h) or the meeting
  * (meeting.h) that it concerns. What is sent is put into the peer's queue, and a thread of the peer's sends it; so nobody waits
  * for a slow link but that thread, and readers never do. Only a stream that has got to an operation sends what it has to say of it
- * itself, if nobody else is sending (sg_peer_post, sg_peer_push): that saves the time until the thread is awake.
+ * itself, if nobody else is sending (sg_peer_post, sg_peer_push), and reads the answer itself (sg_peer_read): that saves the time until
+ * another thread is awake.
  *
  * Locks: the list's (list.h), a clique's, then a peer's queue, which is a leaf. Nothing is held while a link is used.
  */
@@ -37,10 +38,13 @@ void sg_peer_destroy(struct sg_peer *peer);
 
 /** Queues a message with what stands behind it; without memory the link ends. Any lock but a queue's may be held. */
 void sg_peer_tell(struct sg_peer *peer, const struct sg_wire *wire, const void *behind, size_t size);
-/** The same for who can wait for the link: sg_peer_push is to follow, and the peer stays until then. */
+/** The same for who can wait for the link: sg_peer_push and sg_peer_release are to follow, and the peer stays until then. */
 void sg_peer_post(struct sg_peer *peer, const struct sg_wire *wire, const void *behind, size_t size);
 /** Sends what has been posted, unless the peer's thread is at work and does it. No lock is held. */
 void sg_peer_push(struct sg_peer *peer);
+/** Takes the place of the link's reader for a message, if one comes soon; false: none came. No lock is held. */
+bool sg_peer_read(struct sg_peer *peer);
+void sg_peer_release(struct sg_peer *peer);
 /** Queues work: `send` is called by the peer's thread with no lock held; where it cannot be any more, `lost` is true. */
 struct sg_job {
     struct sg_job *next;

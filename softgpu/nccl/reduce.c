@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#define BLOCK 8192u /* bytes that are combined at once, so that partial results stay in the nearest cache */
+
 /* --- small floating types ------------------------------------------------------------------------------- */
 
 static uint32_t bits_of(float value)
@@ -122,13 +124,13 @@ static uint8_t to_e5m2(float value)
  * through the stored type, too, as a scalar would.
  */
 #define REDUCE(NAME, STORED, WIDE, LOAD, STORE, MAX, MIN, AVERAGE_FACTOR, AVERAGE_END)                       \
-    static void NAME(const struct sg_reduction *reduction, STORED *out, const void *const *inputs,           \
-                     const void *const *scalars, size_t count)                                               \
+    static void NAME(const struct sg_reduction *reduction, STORED *restrict out, const void *const *inputs,  \
+                     const void *const *scalars, size_t first, size_t count)                                 \
     {                                                                                                        \
         const int op = reduction->op, n = reduction->n;                                                      \
         const bool scaled = op == SG_NCCL_PRE_MUL_SUM || op == ncclAvg;                                      \
         for (int k = 0; k < n; k++) {                                                                        \
-            const STORED *in = inputs[k];                                                                    \
+            const STORED *restrict in = (const STORED *)inputs[k] + first;                                   \
             STORED stored = STORE(AVERAGE_FACTOR(WIDE, n));                                                  \
             if (op == SG_NCCL_PRE_MUL_SUM)                                                                   \
                 memcpy(&stored, scalars[k], sizeof stored);                                                  \
@@ -171,13 +173,14 @@ REDUCE_FLOATING(reduce_bfloat16, uint16_t, float, from_bfloat16, to_bfloat16)
 REDUCE_FLOATING(reduce_e4m3, uint8_t, float, from_e4m3, to_e4m3)
 REDUCE_FLOATING(reduce_e5m2, uint8_t, float, from_e5m2, to_e5m2)
 
-void sg_reduce(const struct sg_reduction *reduction, void *out, const void *const *inputs,
-               const void *const *scalars, size_t count)
+/* The elements from `first` on. */
+static void reduce(const struct sg_reduction *reduction, void *out, const void *const *inputs,
+                   const void *const *scalars, size_t first, size_t count)
 {
     switch (reduction->type) {
 #define TYPE(name, function)                                                                                 \
     case name:                                                                                               \
-        function(reduction, out, inputs, scalars, count);                                                    \
+        function(reduction, out, inputs, scalars, first, count);                                             \
         break;
         TYPE(ncclInt8, reduce_int8)
         TYPE(ncclUint8, reduce_uint8)
@@ -195,4 +198,13 @@ void sg_reduce(const struct sg_reduction *reduction, void *out, const void *cons
     case ncclNumTypes:
         break;
     }
+}
+
+void sg_reduce(const struct sg_reduction *reduction, void *out, const void *const *inputs,
+               const void *const *scalars, size_t count)
+{
+    const size_t width = rg_nccl_type_size(reduction->type), most = BLOCK / width;
+    for (size_t first = 0; first < count; first += most)
+        reduce(reduction, (char *)out + first * width, inputs, scalars, first,
+               count - first < most ? count - first : most);
 }

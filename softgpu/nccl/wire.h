@@ -36,7 +36,7 @@ enum sg_wire_type {
     SG_WIRE_TYPES
 };
 
-#define SG_WIRE_PROTOCOL 2u
+#define SG_WIRE_PROTOCOL 3u
 
 struct sg_wire {
     uint32_t type;

@@ -99,13 +99,19 @@ static bool receive(void *link, void *memory, size_t size)
     return true;
 }
 
+static bool read_nothing(void *link)
+{
+    (void)link;
+    return false;
+}
+
 static void interrupt(void *link)
 {
     (void)link;
 }
 
 static const struct rg_nccl_network network = {
-    .send = send_nowhere, .receive = receive, .interrupt = interrupt};
+    .send = send_nowhere, .receive = receive, .read = read_nothing, .interrupt = interrupt};
 
 /* Which process is at the end of a link: two links lead to each. */
 static uint64_t process_of(unsigned link)

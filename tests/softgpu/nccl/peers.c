@@ -15,6 +15,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define OTHER 0x1111222233334444ull /* the other process */
 #define KEY   0x5555666677778888ull
@@ -49,13 +50,19 @@ static bool receive(void *link, void *memory, size_t size)
     return true;
 }
 
+static bool read_nothing(void *link)
+{
+    (void)link;
+    return false;
+}
+
 static void interrupt(void *link)
 {
     (void)link;
 }
 
 static const struct rg_nccl_network network = {
-    .send = send_nowhere, .receive = receive, .interrupt = interrupt};
+    .send = send_nowhere, .receive = receive, .read = read_nothing, .interrupt = interrupt};
 
 static bool say(struct sg_peer *peer, struct sg_wire wire, const void *behind, size_t size, size_t data)
 {
@@ -223,6 +230,71 @@ static void what_a_rank_gives_has_its_size(void)
     }
 }
 
+/* --- large operations ------------------------------------------------------------------------------------------ */
+
+static struct sg_wire of_part(enum sg_wire_type type, enum sg_phase phase, uint64_t number, size_t count,
+                              size_t whole)
+{
+    struct sg_wire wire = of_sum(type, phase, true);
+    wire.number = number;
+    wire.count = count;
+    wire.whole = whole;
+    wire.offset = phase == SG_REDUCED ? count / RANKS * sizeof(float) : 0;
+    return wire;
+}
+
+/* Whether the rank's stream has got to a part. */
+static bool has_come_to(uint64_t number)
+{
+    pthread_mutex_lock(&comm->clique->lock);
+    const struct sg_exchange *exchange = sg_exchange_find(comm->clique, -1, 0, number);
+    const bool has = exchange && exchange->arrived[0];
+    pthread_mutex_unlock(&comm->clique->lock);
+    return has;
+}
+
+static void await_part(uint64_t number)
+{
+    while (!has_come_to(number)) {
+        streams_run();
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    }
+}
+
+/* Parts of a call take over the memory of those before them, when that has been sent, and nobody writes there before. */
+static void a_large_sum_goes_through_little_memory(void)
+{
+    enum { PARTS = 3 * SG_NCCL_WINDOW, PART = SG_NCCL_PART / sizeof(float), WHOLE = PARTS * PART };
+    const size_t half = PART / 2 * sizeof(float), memory = 3 * (size_t)PART * sizeof(float);
+    float *from = malloc(WHOLE * sizeof *from), *to = calloc(WHOLE, sizeof *to);
+    CHECK(from && to);
+    for (size_t i = 0; i < WHOLE; i++)
+        from[i] = (float)i;
+    struct sg_peer *peer = begin();
+    const size_t before = streams_page_locked();
+    CHECK(sg_ncclAllReduce(from, to, WHOLE, ncclFloat32, ncclSum, comm, streams_get(0)) == ncclSuccess);
+    CHECK(streams_page_locked() - before < (SG_NCCL_WINDOW + 1) * memory);
+    for (uint64_t i = 0; i < PARTS; i++) {
+        await_part(i);
+        CHECK(i + SG_NCCL_WINDOW >= PARTS || !has_come_to(i + SG_NCCL_WINDOW));
+        CHECK(say(peer, of_part(SG_WIRE_COME, SG_GIVEN, i, PART, WHOLE), NULL, 0, 0));
+        CHECK(say(peer, of_part(SG_WIRE_DATA, SG_GIVEN, i, PART, WHOLE), NULL, 0, half));
+        streams_run();
+        CHECK(say(peer, of_part(SG_WIRE_DATA, SG_REDUCED, i, PART, WHOLE), NULL, 0, half));
+    }
+    while (is_there(PARTS - 1)) {
+        streams_run();
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    }
+    for (size_t i = 0; i < WHOLE; i++) /* the other rank gives zeros, and says that its half comes to zeros */
+        CHECK(to[i] == (i % PART < PART / 2 ? from[i] : 0));
+    CHECK(sg_ncclAllReduce(from, to, WHOLE, ncclFloat32, ncclSum, comm, streams_get(0)) == ncclSuccess);
+    CHECK(!say(peer, of_part(SG_WIRE_DATA, SG_GIVEN, PARTS + SG_NCCL_WINDOW, PART, WHOLE), NULL, 0, half));
+    end(peer, NULL);
+    free(from);
+    free(to);
+}
+
 /* --- a rank that enters twice ------------------------------------------------------------------------------------ */
 
 static void nobody_enters_a_split_for_others(void)
@@ -259,6 +331,7 @@ int main(void)
     data_that_is_received_keeps_its_operation();
     what_a_rank_gives_comes_with_it();
     what_a_rank_gives_has_its_size();
+    a_large_sum_goes_through_little_memory();
     nobody_enters_a_split_for_others();
     an_error_of_cuda_elsewhere_is_none_here();
     return 0;

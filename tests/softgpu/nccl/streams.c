@@ -4,6 +4,7 @@
 #include "softgpu/nccl/driver.h"
 #include "tests/check.h"
 
+#include <malloc.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -136,15 +137,25 @@ static CUresult CUDAAPI release_memory(CUdeviceptr address)
     return CUDA_SUCCESS;
 }
 
+static size_t page_locked;
+
+size_t streams_page_locked(void)
+{
+    return page_locked;
+}
+
 static CUresult CUDAAPI allocate_host(void **memory, size_t size, unsigned flags)
 {
     (void)flags;
     *memory = malloc(size);
+    if (*memory)
+        page_locked += malloc_usable_size(*memory);
     return *memory ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static CUresult CUDAAPI free_host(void *memory)
 {
+    page_locked -= malloc_usable_size(memory);
     free(memory);
     return CUDA_SUCCESS;
 }

@@ -13,5 +13,7 @@ enum { STREAMS = 4 };
 CUstream streams_get(unsigned index);
 /** Lets all streams go on as far as they can. */
 void streams_run(void);
+/** Bytes of page-locked memory that there are. */
+size_t streams_page_locked(void);
 
 #endif
