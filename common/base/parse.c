@@ -47,6 +47,7 @@ static const struct unit duration_units[] = {
     {"us", 1000, 1},
     {"ms", 1000000ull, 1},
     {"s", 1000000000ull, 1},
+    {"m", 60000000000ull, 1},
     {"min", 60000000000ull, 1},
     {"h", 3600000000000ull, 1},
 };

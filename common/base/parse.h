@@ -15,7 +15,7 @@
 
 /** Bytes: "4096", "64K", "512M", "4GiB", "1.5G" (powers of 1024); "10KB", "10MB", "10GB" (powers of 1000). */
 RG_MUST_CHECK enum rg_status rg_parse_size(const char *text, uint64_t *out, char *why, size_t why_size);
-/** Nanoseconds: "2ms", "50us", "1.5s", "10min", "1h"; a unit is required but for 0. */
+/** Nanoseconds: "2ms", "50us", "1.5s", "10m" or "10min", "1h"; a unit is required but for 0. */
 RG_MUST_CHECK enum rg_status rg_parse_duration(const char *text, uint64_t *out_ns, char *why,
                                                size_t why_size);
 /** Bytes a second, at least 1: "10Gb", "100Mbit" (bits), "1.5GB", "800MB" (bytes), each with or without "/s"; powers of

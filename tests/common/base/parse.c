@@ -69,10 +69,10 @@ Test(parse, sizes)
 Test(parse, durations)
 {
     static const struct good good[] = {
-        {"0", 0},   {"2ms", 2000000}, {"50us", 50000},         {"1.5s", 1500000000},
-        {"7ns", 7}, {"0.5us", 500},   {"10min", 600000000000}, {"1h", 3600000000000},
+        {"0", 0},       {"2ms", 2000000},        {"50us", 50000},       {"1.5s", 1500000000},  {"7ns", 7},
+        {"0.5us", 500}, {"10min", 600000000000}, {"10m", 600000000000}, {"1h", 3600000000000},
     };
-    static const char *const bad[] = {"2", "2m", "ms", "2 ms", "2MS", "-2ms", "2ms/s"};
+    static const char *const bad[] = {"2", "2M", "ms", "2 ms", "2MS", "-2ms", "2ms/s"};
     expect_good(rg_parse_duration, TABLE(good));
     expect_bad(rg_parse_duration, TABLE(bad), "a duration (like 2ms or 50us)");
 }
