@@ -14,8 +14,9 @@
 
 #define ATTEMPT_MS                                                                                           \
     2000L /* a member that answers does so in milliseconds; one that lost its leader gives up later */
-#define CONNECT_MS 1000L
-#define REPLY_MAX  (64u << 20)
+#define CONNECT_MS  1000L
+#define UNAVAILABLE 14 /* gRPC's code */
+#define REPLY_MAX   (64u << 20)
 
 /* A call that is under way. */
 struct rg_etcd_call {
@@ -208,6 +209,12 @@ static void fail(struct rg_etcd_call *call, const char *why)
         end_call(call, RG_ERR_UNREACHABLE, NULL, why);
 }
 
+/* What the gateway says when the member that it is part of does not take its connection, in various versions. */
+static bool is_own_connection(const char *said)
+{
+    return strstr(said, "connection closed") || strstr(said, "SubConns") || strstr(said, "is closing");
+}
+
 /* etcd's own words for a failure. True: another member may do better. */
 static bool read_failure(const struct rg_etcd_call *call, long http, const json_t *reply,
                          enum rg_status *status, char *why, size_t why_size)
@@ -222,9 +229,16 @@ static bool read_failure(const struct rg_etcd_call *call, long http, const json_
             why, why_size,
             "what answers at %s is not etcd's v3 interface (HTTP status %ld); etcd 3.4 or later is needed",
             endpoint, http);
+    else if (code == UNAVAILABLE && strncmp(endpoint, "https:", 6) == 0 && is_own_connection(said))
+        rg_explain(
+            why, why_size,
+            "etcd at %s is not reached by its own gateway (%s): with --client-cert-auth its --cert-file "
+            "must be for clients as well (extendedKeyUsage serverAuth and clientAuth)",
+            endpoint, said);
     else
         rg_explain(why, why_size, "etcd at %s: %s", endpoint, said);
-    return said && (code == 14 || code == 4 || code == 2 || http >= 500); /* unavailable, too late, unknown */
+    return said && (code == UNAVAILABLE || code == 4 || code == 2 ||
+                    http >= 500); /* unavailable, too late, unknown */
 }
 
 static void call_ended(struct rg_etcd_transfer *transfer, CURLcode code)

@@ -74,6 +74,9 @@ RG_MUST_CHECK bool rg_etcd_watch(struct rg_etcd *etcd, const char *prefix,
 /** Waits for etcd, for `fds` (whose revents are set) or until the time is over, and calls back. */
 void rg_etcd_poll(struct rg_etcd *etcd, struct pollfd *fds, uint32_t n, int timeout_ms);
 
+/** Why what is watched could not be read the last time; "": it was, or was not asked for yet. Valid until the next poll. */
+const char *rg_etcd_watch_why(const struct rg_etcd *etcd);
+
 /** The endpoint that is used now; valid until the next poll. */
 const char *rg_etcd_endpoint(const struct rg_etcd *etcd);
 /** How far etcd's clock is ahead of this machine's, in seconds, as its answers say; 0 until there was one. */

@@ -12,6 +12,7 @@
 #include "pool/etcd/events.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +36,7 @@ struct rg_etcd_watch_state {
     char *body;
     struct rg_etcd_text line;
     bool cancelled; /* etcd has ended the stream */
+    char why[RG_ETCD_WHY];
 };
 
 static void later(struct rg_etcd_watch_state *watch)
@@ -119,8 +121,8 @@ static void stream(struct rg_etcd_watch_state *watch)
 static void range_done(void *data, enum rg_status status, const json_t *reply, const char *why)
 {
     struct rg_etcd_watch_state *watch = data;
+    snprintf(watch->why, sizeof watch->why, "%s", status == RG_OK ? "" : why);
     if (status != RG_OK) {
-        rg_debug("the state of the pool cannot be read: %s", why);
         later(watch);
         return;
     }
@@ -143,6 +145,11 @@ static void begin(struct rg_etcd_watch_state *watch)
                  json_pack("{s:o, s:o}", "key", rg_etcd_bytes(watch->prefix), "range_end",
                            rg_etcd_prefix_end(watch->prefix)),
                  range_done, watch);
+}
+
+const char *rg_etcd_watch_why(const struct rg_etcd *etcd)
+{
+    return etcd->watch ? etcd->watch->why : "";
 }
 
 bool rg_etcd_watch(struct rg_etcd *etcd, const char *prefix, const struct rg_etcd_watcher *watcher)

@@ -18,6 +18,7 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -218,6 +219,8 @@ int main(int argc, char **argv)
     struct rg_sandbox_policy policy;
     static const int ignored[] = {SIGTERM, SIGINT, SIGHUP, SIGPIPE};
     rg_log_name("remote-gpud");
+    if (!secure_getenv("REMOTE_GPU_LOG"))
+        rg_log_set_level(RG_LOG_INFO); /* as the server's own */
     if (argc != 3 || strcmp(argv[1], "--sandbox") != 0) {
         rg_error("pool-agent is a part of remote-gpud; usage: pool-agent --sandbox POLICY");
         return EXIT_CANNOT;

@@ -300,8 +300,11 @@ uint64_t rg_membership_look(struct rg_agent *agent)
     if (membership->state == RG_MEMBER_OUT) {
         if (now < membership->next_ns)
             return membership->next_ns;
-        if (membership->version_known && !agent->mirror.revision)
-            return UINT64_MAX; /* the watch brings it */
+        if (membership->version_known && !agent->mirror.revision) { /* the watch brings it */
+            if (*rg_etcd_watch_why(agent->etcd))
+                complain(agent, rg_etcd_watch_why(agent->etcd), AGAIN_NS);
+            return UINT64_MAX;
+        }
         join(agent);
         return UINT64_MAX;
     }

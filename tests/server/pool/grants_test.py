@@ -33,6 +33,11 @@ class Grants(PoolCase):
         text = run(COMMAND, "list", "-s", self.b.address).out
         self.assertIn("pool lab: 2 servers, 4 GPUs, 4 free, 0 waiting", text)
 
+    def test_a_server_says_by_itself_that_it_is_in_the_pool_and_who_gets_what(self):
+        server = self.server(self.etcd.urls, "--pool-label", "room=west", gpus=1, log=())
+        self.assertEqual(gpu_run(server, "--filter", "labels.room=west").status, 0)
+        server.wait_for_log("gets 1 GPU of the pool")
+
     def test_a_program_runs_where_its_filter_says(self):
         for asked in (self.a, self.b):
             outcome = gpu_run(asked, "--filter", "labels.room=south", program=ECHO)

@@ -101,6 +101,15 @@ class Operators(PoolCase):
         none.wait_for_log("refuses this server's certificate")
         other = self.server(etcd.urls, "--etcd-ca", path("other.pem"), wait=False)
         other.wait_for_log("--etcd-ca names the authority")
+        with open(path("names"), "a") as file:
+            file.write("extendedKeyUsage=serverAuth\n")
+        openssl("x509", "-req", "-in", "etcd.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile",
+                "names", "-out", "etcd-alone.pem")
+        alone = self.keep(Etcd(scheme="https", options=("--client-cert-auth", "--trusted-ca-file", path("ca.pem"), "--cert-file",
+                                                        path("etcd-alone.pem"), "--key-file", path("etcd.key"))))
+        unheard = self.server(alone.urls, "--etcd-ca", path("ca.pem"), "--etcd-cert", path("server.pem"), "--etcd-key",
+                              path("server.key"), wait=False)
+        unheard.wait_for_log("its --cert-file must be for clients as well")
         good = self.server(etcd.urls, "--etcd-ca", path("ca.pem"), "--etcd-cert", path("server.pem"), "--etcd-key",
                            path("server.key"))
         self.assertEqual(gpu_run(good).status, 0)

@@ -173,12 +173,12 @@ etcd_knows.known = {}
 
 
 class Server:
-    def __init__(self, etcd_urls, *arguments, pool="lab", gpus=2, wait=True, environment=()):
+    def __init__(self, etcd_urls, *arguments, pool="lab", gpus=2, wait=True, environment=(), log=("--log", "debug")):
         self.folder = tempfile.TemporaryDirectory(prefix="remote-gpu-pool-")
         ready, self.log_path = os.path.join(self.folder.name, "ready"), os.path.join(self.folder.name, "log")
         self.state = os.path.join(self.folder.name, "state")
         command = [DAEMON, "--config", "/dev/null", "--driver", "soft", "--listen", "127.0.0.1:0", "--ready-file", ready,
-                   "--log", "debug", "--state-dir", self.state, "--pool", pool, "--etcd", etcd_urls, *arguments]
+                   *log, "--state-dir", self.state, "--pool", pool, "--etcd", etcd_urls, *arguments]
         with open(self.log_path, "w") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                                             env=dict(ENVIRONMENT, SOFTGPU_DEVICES=str(gpus), **dict(environment)))
