@@ -26,6 +26,9 @@ keyUsage = critical,keyCertSign,cRLSign
 [server]
 extendedKeyUsage = serverAuth
 subjectAltName = %(names)s
+[both]
+extendedKeyUsage = serverAuth, clientAuth
+subjectAltName = %(names)s
 [client]
 extendedKeyUsage = clientAuth
 %(identity)s
@@ -74,7 +77,7 @@ class Authority:
 
     def issue(self, kind, name, alternative="", begins=-DAY, ends=DAY):
         """A key and certificate, valid from and until so many seconds from now: (certificate, key) as paths."""
-        self.configure(alternative if kind == "server" else "DNS:localhost",
+        self.configure(alternative if kind in ("server", "both") else "DNS:localhost",
                        "subjectAltName = " + alternative if kind == "client" and alternative else "")
         key, request, certificate = (self.path("%s.%s" % (name, end)) for end in ("key", "csr", "crt"))
         self.make_key(name + ".key")

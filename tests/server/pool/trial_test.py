@@ -87,10 +87,21 @@ class Trial(unittest.TestCase):
         self.folder = tempfile.mkdtemp(prefix="remote-gpu-trial-")
         self.addCleanup(shutil.rmtree, self.folder)
         self.addCleanup(clean_up)
+        self.addCleanup(self.show_logs)
+        self.etcd, self.servers, self.programs = {}, {}, []
         os.chmod(self.folder, 0o755)
         Place()  # the switch
         self.clients = Machine(CLIENTS, self.folder)
         self.began = time.monotonic()
+
+    def show_logs(self):
+        """All that servers have said, and the end of what etcd has: for who looks into a failure."""
+        for machine in self.servers.values():
+            print("--- %s\n%s" % (machine.address, machine.log()))
+        for machine in self.etcd.values():
+            print("--- %s\n%s" % (machine.address, machine.log()[-3000:]))
+        for program in self.programs:
+            print("--- %s\n%s" % (program.wishes, program.text()))
 
     def say(self, text):
         print("%6.1f s: %s" % (time.monotonic() - self.began, text), flush=True)
@@ -101,19 +112,20 @@ class Trial(unittest.TestCase):
                       for name in ("alice", "bob", "carol")}
         self.ca, self.etcd_ca = users.root, etcd.root
         self.of_server = {n: users.issue("server", "gpu%d" % n, alternative="IP:" + address(n)) for n in SERVERS}
-        self.of_etcd = {n: etcd.issue("server", "e%d" % n, alternative="IP:" + address(n)) for n in ETCD}
+        self.of_etcd = {n: etcd.issue("both", "e%d" % n, alternative="IP:" + address(n)) for n in ETCD}
         self.for_etcd = {n: etcd.issue("client", "gpu%d-etcd" % n) for n in SERVERS}
 
     def start_etcd(self):
         self.etcd = {n: Machine(n, self.folder) for n in ETCD}
-        cluster = ",".join("e%d=http://%s:2380" % (n, address(n)) for n in ETCD)
+        cluster = ",".join("e%d=https://%s:2380" % (n, address(n)) for n in ETCD)
         for n, machine in self.etcd.items():
             certificate, key = self.of_etcd[n]
-            url, peer = "https://%s:2379" % address(n), "http://%s:2380" % address(n)
+            url, peer = "https://%s:2379" % address(n), "https://%s:2380" % address(n)
             machine.start("etcd", "--name", "e%d" % n, "--data-dir", machine.path("data"), "--listen-client-urls", url,
                           "--advertise-client-urls", url, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
-                          "--initial-cluster", cluster, "--cert-file", certificate, "--key-file", key, "--client-cert-auth",
-                          "--trusted-ca-file", self.etcd_ca, *(["--unsafe-no-fsync"] if etcd_knows("unsafe-no-fsync") else []))
+                          "--initial-cluster", cluster, "--client-cert-auth", "--trusted-ca-file", self.etcd_ca, "--cert-file", certificate,
+                          "--key-file", key, "--peer-client-cert-auth", "--peer-trusted-ca-file", self.etcd_ca, "--peer-cert-file",
+                          certificate, "--peer-key-file", key, *(["--unsafe-no-fsync"] if etcd_knows("unsafe-no-fsync") else []))
         self.urls = ",".join("https://%s:2379" % address(n) for n in ETCD)
 
     def start_servers(self):
@@ -132,7 +144,7 @@ class Trial(unittest.TestCase):
 
     def ask(self, *words, user="alice", n=SERVERS[0]):
         """A command of a user on the clients' machine; its output."""
-        status, text = self.clients.do(COMMAND, *words, "-s", address(n), **self.users[user])
+        status, text = self.clients.do(COMMAND, words[0], "-s", address(n), *words[1:], **self.users[user])
         self.assertEqual(status, 0, (words, text))
         return text
 
@@ -153,7 +165,6 @@ class Trial(unittest.TestCase):
         return program
 
     def test_as_an_operator_and_twelve_programs(self):
-        self.programs = []
         self.certificates()
         self.start_etcd()
         self.start_servers()
