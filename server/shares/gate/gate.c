@@ -154,8 +154,9 @@ static struct rg_gate_device *device_of(struct rg_executor *executor, const stru
 /* There is something new to look at: true: the keeper is to be woken for it. The lock is held. */
 static bool wakes(struct rg_gate_device *device, uint64_t now)
 {
-    const bool sleeps = device->looks_at == UINT64_MAX ||
-                        (!rg_pacer_alone(&device->pacer) && device->looks_at > now + SOON_NS);
+    const bool sleeps =
+        device->looks_at == UINT64_MAX ||
+        (!rg_pacer_alone(&device->pacer) && device->pacer.holding && device->looks_at > now + SOON_NS);
     if (sleeps)
         device->looks_at = now;
     return sleeps;

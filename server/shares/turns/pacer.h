@@ -17,6 +17,11 @@
  * (RG_PACER_GO_ON_NS, doubled each time), and a turn passes after RG_PACER_PATIENCE_NS although there is work left; the session
  * is *behind* then: its time goes on being charged, and until everything is done its turns end by the clock.
  *
+ * A guest: to pass the turn on for each of many short submissions that their program waits for would cost more than they take. A session
+ * that had nothing left to submit when its last work was done, and has credit, may give the device as much as RG_PACER_GUEST_NS are
+ * guessed for beside who has the turn; it is charged all the time until that is done, so that nothing is gained by a wrong guess. Not
+ * beside sessions of higher priority, and not with a cap.
+ *
  * A hard cap is a bucket of time that fills at the capped rate, holds RG_PACER_BURST_NS of it, and is emptied by what was
  * measured; without time in it there is no turn.
  *
@@ -30,6 +35,7 @@
 #define RG_PACER_LONG_NS         24000000ull  /* of a chunk if nobody waits */
 #define RG_PACER_SHORT_NS        500000ull    /* of one if there are sessions of high priority */
 #define RG_PACER_LEAST_NS        100000ull    /* of one in any case */
+#define RG_PACER_GUEST_NS        2000000ull   /* of what goes beside another session's turn */
 #define RG_PACER_GO_ON_NS        20000000ull  /* work that has not come to its end may need more to do so */
 #define RG_PACER_PATIENCE_NS     250000000ull /* so long others wait for work whose length is not known … */
 #define RG_PACER_PATIENCE_MAX_NS 1000000000ull /* … and for the longest known */
@@ -61,7 +67,8 @@ struct rg_pacer {
     uint64_t began, planned, budget;
     uint64_t planned_all;     /* also before more was let go */
     bool closed;              /* it is full: nothing more before it is done */
-    bool behind;              /* work of an earlier turn is left */
+    bool behind;              /* work of an earlier turn, or of a guest, is left */
+    bool calm;                /* when all was done last, nothing was pending */
     uint64_t go_on, go_on_at; /* after so long, at that time, one more may go */
     uint64_t not_done_at;     /* it was last seen to be under way */
     struct {

@@ -236,6 +236,12 @@ bool rg_turns_mine(struct rg_turns *turns, uint32_t place)
     return HOLDER(atomic_load(&turns->turn)) == place + 1;
 }
 
+bool rg_turns_taken(struct rg_turns *turns, uint32_t place)
+{
+    const uint32_t holder = HOLDER(atomic_load(&turns->turn));
+    return holder != 0 && holder != place + 1;
+}
+
 bool rg_turns_wanted(struct rg_turns *turns, uint32_t place, uint64_t now)
 {
     const uint32_t n = n_used(turns);

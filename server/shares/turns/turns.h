@@ -68,6 +68,8 @@ void rg_turns_leave(struct rg_turns *turns, uint32_t place, uint64_t now);
 void rg_turns_look(struct rg_turns *turns, uint32_t place, struct rg_turn_others *others);
 
 bool rg_turns_mine(struct rg_turns *turns, uint32_t place);
+/** Whether another session has it. */
+bool rg_turns_taken(struct rg_turns *turns, uint32_t place);
 /** Whether another session could go on now. */
 bool rg_turns_wanted(struct rg_turns *turns, uint32_t place, uint64_t now);
 /** Whether one of them has a higher priority, and credit left. */

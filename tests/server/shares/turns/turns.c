@@ -188,6 +188,58 @@ Test(turns, what_was_not_admitted_is_charged)
     free(sim);
 }
 
+static uint64_t wakes_of(const struct sim *sim)
+{
+    uint64_t n = 0;
+    for (unsigned i = 0; i < SIM_SESSIONS; i++)
+        n += sim->turns.places[i].bell;
+    return n;
+}
+
+/* Eight programs that wait for each of their short kernels need not wake each other for it, and are charged all the same. */
+Test(turns, short_work_that_is_waited_for_wakes_nobody)
+{
+    struct sim *sim = sim_create();
+    for (unsigned i = 0; i < 8; i++)
+        sim_add(sim, 10000, 100, 0, RG_TURN_NORMAL)->pause = 90000 + i * 10000;
+    sim_run(sim, S);
+    uint64_t before = 0, after = 0;
+    const uint64_t woken = wakes_of(sim);
+    for (unsigned i = 0; i < 8; i++)
+        before += sim->sessions[i].finished;
+    sim_run(sim, 2 * S);
+    for (unsigned i = 0; i < 8; i++) {
+        after += sim->sessions[i].finished;
+        cr_expect_geq(sim->sessions[i].pacer.busy_ns, sim->sessions[i].work_ns * 9 / 10);
+    }
+    cr_expect_gt(after - before, 100000);
+    cr_expect_lt((wakes_of(sim) - woken) * 10, after - before, "%llu were woken for %llu kernels",
+                 (unsigned long long)(wakes_of(sim) - woken), (unsigned long long)(after - before));
+    free(sim);
+}
+
+/* Who has shown short kernels, and then gives the device long ones, gets no more by it than its share. */
+Test(turns, a_guest_gains_nothing)
+{
+    static const uint64_t lengths[] = {10000, 150000, MS, 20 * MS};
+    for (unsigned i = 0; i < 4; i++) {
+        struct sim *sim = sim_create();
+        for (unsigned k = 0; k < 3; k++)
+            sim_add(sim, 300000, 100, 0, RG_TURN_NORMAL);
+        struct sim_session *guest = sim_add(sim, 10000, 100, 0, RG_TURN_NORMAL);
+        guest->pause = 20000;
+        for (unsigned round = 0; round < 20; round++) {
+            guest->lengths[0] = 10000;
+            sim_run(sim, 100 * MS);
+            guest->lengths[0] = lengths[i];
+            sim_run(sim, 100 * MS);
+        }
+        const double part = 100.0 * (double)guest->work_ns / (4.0 * (double)S);
+        cr_expect_leq(part, 28.0, "%llu ns each: %.2f of a hundred", (unsigned long long)lengths[i], part);
+        free(sim);
+    }
+}
+
 Test(turns, high_priority_waits_for_one_kernel_at_most)
 {
     static const uint64_t lengths[] = {10000, 400000, 3 * MS, 15 * MS};
