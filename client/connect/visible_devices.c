@@ -1,47 +1,23 @@
 /* visible_devices.c - see visible_devices.h. */
 #include "client/connect/visible_devices.h"
 
-#include "common/base/log.h"
+#include "common/base/limits.h"
+#include "common/cuda/visible_devices.h"
 
-#include <ctype.h>
 #include <stdlib.h>
-#include <string.h>
 
-static bool is_listed(const uint32_t *list, uint32_t n, unsigned long number)
+enum rg_visible rg_visible_kind(void)
 {
-    for (uint32_t i = 0; i < n; i++)
-        if (list[i] == number)
-            return true;
-    return false;
+    const char *text = secure_getenv("CUDA_VISIBLE_DEVICES");
+    return !text ? RG_VISIBLE_ALL : rg_visible_devices_by_uuid(text) ? RG_VISIBLE_UUIDS : RG_VISIBLE_NUMBERS;
 }
 
-bool rg_visible_devices(uint32_t *out, size_t max, uint32_t *n)
+uint32_t rg_visible_choose(const uint8_t (*uuids)[16], uint32_t n, uint32_t *out)
 {
-    const char *at = secure_getenv("CUDA_VISIBLE_DEVICES");
-    *n = 0;
-    if (!at)
-        return false;
-    if (strncmp(at, "GPU-", 4) == 0 || strncmp(at, "MIG-", 4) == 0) {
-        rg_warn("CUDA_VISIBLE_DEVICES names devices by UUID, which is not supported yet: all are visible");
-        return false;
-    }
-    while (*n < max) {
-        while (isspace((unsigned char)*at))
-            at++;
-        if (!isdigit((unsigned char)*at))
-            break;
-        char *end;
-        unsigned long number = strtoul(at, &end, 10);
-        if (number > UINT32_MAX)
-            break;
-        if (is_listed(out, *n, number)) { /* a device that is named twice: none at all */
-            *n = 0;
-            break;
-        }
-        out[(*n)++] = (uint32_t)number;
-        at = end + strspn(end, " \t");
-        if (*at++ != ',')
-            break;
-    }
-    return true;
+    int chosen[RG_DEVICES_MAX];
+    const int count = rg_visible_devices_choose(secure_getenv("CUDA_VISIBLE_DEVICES"), uuids,
+                                                (int)(n < RG_DEVICES_MAX ? n : RG_DEVICES_MAX), chosen);
+    for (int i = 0; i < count; i++)
+        out[i] = (uint32_t)chosen[i];
+    return (uint32_t)count;
 }

@@ -3,14 +3,17 @@
 #define RG_CLIENT_CONNECT_VISIBLE_DEVICES_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
+/** How the variable names devices. */
+enum rg_visible { RG_VISIBLE_ALL /* it is not set */, RG_VISIBLE_NUMBERS, RG_VISIBLE_UUIDS };
+
+enum rg_visible rg_visible_kind(void);
+
 /**
- * Reads the variable's numbers into `out`: up to the first that is none, as the driver does. False: the
- * variable is not set, or names devices by UUID, which is told once and otherwise left alone. True with *n 0:
- * no device is visible.
+ * Those that it makes visible of `n` devices, RG_DEVICES_MAX at most, in the order in which the program counts them; returns how
+ * many. `out` has room for `n`. `uuids` may be NULL unless devices are named by them.
  */
-bool rg_visible_devices(uint32_t *out, size_t max, uint32_t *n);
+uint32_t rg_visible_choose(const uint8_t (*uuids)[16], uint32_t n, uint32_t *out);
 
 #endif

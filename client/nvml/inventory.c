@@ -233,6 +233,7 @@ bool rg_nvml_list(struct rg_nvml_listed *out, unsigned *n)
         snprintf(out[i].name, sizeof out[i].name, "%s",
                  rg_nvml_state.servers[rg_nvml_state.server_of[i]].name);
         out[i].ordinal = rg_nvml_state.devices[i].ordinal;
+        memcpy(out[i].uuid, rg_nvml_state.devices[i].uuid, sizeof out[i].uuid);
     }
     pthread_mutex_unlock(&rg_nvml_state.lock);
     return known;

@@ -68,6 +68,7 @@ struct rg_nvml_listed {
     unsigned server; /* in the order in which the user named them */
     char name[256];  /* of the server */
     uint32_t ordinal;
+    uint8_t uuid[16];
 };
 /**
  * The devices of several servers as NVML shows them, RG_DEVICES_MAX at most; asks the servers if that has not

@@ -59,6 +59,45 @@ def test_chosen_devices(build):
         expect(result.output.split() == [names[2]], "the wrong one of the server's devices", result)
 
 
+UUIDS = """
+import ctypes, uuid
+cuda = ctypes.CDLL("libcuda.so.1")
+count = ctypes.c_int()
+error = cuda.cuInit(0)
+if error:
+    print("cuInit: %d" % error)
+elif cuda.cuDeviceGetCount(ctypes.byref(count)) == 0:
+    for device in range(count.value):
+        found = ctypes.create_string_buffer(16)
+        assert cuda.cuDeviceGetUuid_v2(found, device) == 0
+        print("GPU-%s" % uuid.UUID(bytes=found.raw))
+"""
+
+
+def test_devices_by_uuid(build):
+    """CUDA_VISIBLE_DEVICES with UUIDs, or their beginnings, means the same directly and remotely."""
+    see = [sys.executable, "-c", UUIDS]
+    three = {"SOFTGPU_DEVICES": "3"}
+    uuids = build.run_direct(see, environment=three).output.split()
+    expect(len(set(uuids)) == 3, "the devices' UUIDs are %s" % uuids)
+    cases = [(",".join((uuids[2], uuids[0])), [uuids[2], uuids[0]]), (uuids[1][:-1], [uuids[1]]), (uuids[1] + ",1", [uuids[1]]),
+             ("GPU-", ["cuInit: 100"]), ("GPU-00000000", ["cuInit: 100"])]
+    with Server(build, environment=three) as server, Server(build, environment=three) as other:
+        for value, seen in cases:
+            visible = {"CUDA_VISIBLE_DEVICES": value}
+            direct = build.run_direct(see, environment={**three, **visible})
+            expect(direct.output.split("\n")[:-1] == seen, "directly: CUDA_VISIBLE_DEVICES=%s" % value, direct)
+            remote = build.run_by_path(see, server.address, environment=visible)
+            expect(remote.output.split("\n")[:-1] == seen, "remotely: CUDA_VISIBLE_DEVICES=%s" % value, remote)
+            expect(("CUDA_VISIBLE_DEVICES names none of the GPUs" in remote.errors) == (seen[0] == "cuInit: 100"),
+                   "who sees no device is to be told why", remote)
+        visible = {"CUDA_VISIBLE_DEVICES": "%s,%s" % (uuids[1], uuids[2])}
+        remote = build.run_remote(see, server.address, ["-n", "1"], environment=visible)
+        expect(remote.output.split() == [uuids[1]], "-n 1 is not the first of them", remote)
+        both = build.run_remote(see, "%s,%s" % (server.address, other.address), environment=visible)
+        expect(both.output.split("\n")[:-1] == ["cuInit: 100"], "both servers have a device of that UUID", both)
+
+
 def test_servers_chosen(build):
     """The devices of two servers are one list, of which -n and CUDA_VISIBLE_DEVICES choose."""
     see = [sys.executable, "-c", DEVICES]

@@ -5,7 +5,7 @@
  * cores. Everything it states is either what the engine does or a limit that the driver enforces; what is not
  * supported is stated as 0. SOFTGPU_DEVICES=N makes N devices, SOFTGPU_MEMORY=SIZE the memory of each; the
  * machine's cores work for all of them. CUDA_VISIBLE_DEVICES says which of them are seen and in which order
- * (visible.c).
+ * (common/cuda/visible_devices.h).
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,6 +16,7 @@
 
 #include "common/base/parse.h"
 #include "common/cuda/capability.h"
+#include "common/cuda/visible_devices.h"
 #include "softgpu/driver/behaviour/behave.h"
 #include "softgpu/driver/behaviour/version.h"
 #include "softgpu/driver/core/device.h"
@@ -150,13 +151,16 @@ static void describe(struct sg_device *device, int ordinal, int number, int n, c
 
 CUresult sg_devices_init(void)
 {
-    CUuuid uuids[SG_DEVICES_MAX];
+    uint8_t uuids[SG_DEVICES_MAX][16];
     struct sg_place places[SG_DEVICES_MAX];
     int numbers[SG_DEVICES_MAX];
     const int n = devices_by_environment();
-    for (int i = 0; i < n; i++)
-        uuids[i] = make_uuid(i);
-    const int visible = sg_visible_devices(secure_getenv("CUDA_VISIBLE_DEVICES"), uuids, n, numbers);
+    for (int i = 0; i < n; i++) {
+        const CUuuid uuid = make_uuid(i);
+        memcpy(uuids[i], uuid.bytes, sizeof uuids[i]);
+    }
+    const int visible = rg_visible_devices_choose(secure_getenv("CUDA_VISIBLE_DEVICES"),
+                                                  (const uint8_t(*)[16])uuids, n, numbers);
     if (visible == 0)
         return CUDA_ERROR_NO_DEVICE;
     sg_places(places, n);

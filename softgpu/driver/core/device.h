@@ -53,10 +53,4 @@ int sg_devices_all(struct sg_device out[SG_DEVICES_MAX]);
 /** The compute capability that the devices have or, before cuInit, would have now: 130 for 13.0. */
 uint32_t sg_capability(void);
 
-/**
- * The devices out of `n` that `text`, the value of CUDA_VISIBLE_DEVICES (NULL: not set), makes visible, in
- * the order in which they are counted; returns how many. `out` has room for `n`.
- */
-int sg_visible_devices(const char *text, const CUuuid *uuids, int n, int *out);
-
 #endif

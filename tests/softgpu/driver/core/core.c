@@ -1,37 +1,9 @@
-/* core.c - which devices an application sees, and files that processes share. */
-#include "softgpu/driver/core/device.h"
+/* core.c - files that processes share. */
 #include "softgpu/driver/core/shared_file.h"
 #include "tests/softgpu/driver/support.h"
 
 #include <string.h>
 #include <unistd.h>
-
-Test(core, visible_devices)
-{
-    const CUuuid uuids[3] = {{"\x12\x34\x56"}, {"\x12\x99"}, {"\xab"}};
-    static const struct {
-        const char *text;
-        int n, devices[3];
-    } lists[] = {{NULL, 3, {0, 1, 2}},
-                 {"", 0, {0}},
-                 {"2,0", 2, {2, 0}},
-                 {" 1 , 2 ", 2, {1, 2}},
-                 {"+1", 1, {1}},
-                 {"1x,0", 2, {1, 0}}, /* what the number begins with counts */
-                 {"1,-1,0", 1, {1}},  /* what names no device ends the list */
-                 {"0,3,1", 1, {0}},
-                 {"1,1", 0, {0}}, /* named twice: none */
-                 {"GPU-123456,GPU-ab", 2, {0, 2}},
-                 {"GPU-12", 0, {0}},     /* the beginning of two */
-                 {"GPU-1299,0", 1, {1}}, /* not in a list of such */
-                 {"99999999999999999999", 0, {0}}};
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-        int found[3] = {-1, -1, -1};
-        cr_expect_eq(sg_visible_devices(lists[i].text, uuids, 3, found), lists[i].n, "%s", lists[i].text);
-        for (int k = 0; k < lists[i].n; k++)
-            cr_expect_eq(found[k], lists[i].devices[k], "%s", lists[i].text);
-    }
-}
 
 Test(core, shared_files)
 {

@@ -1,33 +1,32 @@
 /*
- * visible.c - which devices an application sees: CUDA_VISIBLE_DEVICES as the driver reads it.
+ * visible_devices.c - see visible_devices.h.
  *
  * The first entry says what the list is made of: numbers, or the beginnings of UUIDs ("GPU-…"). What is no
  * such entry, names no device or more than one, ends the list; what stands before it counts. A device named
  * twice leaves none.
  */
+#include "common/cuda/visible_devices.h"
+
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "softgpu/driver/core/device.h"
-
 #define UUID_TEXT 41 /* "GPU-", 32 digits, 4 dashes, NUL */
 
-static void uuid_text(const CUuuid *uuid, char text[UUID_TEXT])
+static void uuid_text(const uint8_t uuid[16], char text[UUID_TEXT])
 {
     char *at = text + sprintf(text, "GPU-");
     for (int i = 0; i < 16; i++)
-        at += sprintf(at, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x",
-                      (unsigned)(unsigned char)uuid->bytes[i]);
+        at += sprintf(at, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", (unsigned)uuid[i]);
 }
 
 /* The one device whose UUID begins with the entry; -1: none or several. */
-static int by_uuid(const char *entry, size_t length, const CUuuid *uuids, int n)
+static int by_uuid(const char *entry, size_t length, const uint8_t (*uuids)[16], int n)
 {
     int found = -1;
     for (int i = 0; i < n; i++) {
         char text[UUID_TEXT];
-        uuid_text(&uuids[i], text);
+        uuid_text(uuids[i], text);
         if (length >= UUID_TEXT || strncmp(text, entry, length) != 0)
             continue;
         if (found >= 0)
@@ -49,7 +48,12 @@ static int by_number(const char *entry, size_t length, int n)
     return value < n ? value : -1;
 }
 
-int sg_visible_devices(const char *text, const CUuuid *uuids, int n, int *out)
+bool rg_visible_devices_by_uuid(const char *text)
+{
+    return text && strncmp(text + strspn(text, " \t"), "GPU-", 4) == 0;
+}
+
+int rg_visible_devices_choose(const char *text, const uint8_t (*uuids)[16], int n, int *out)
 {
     int count = 0;
     if (text == NULL) {
@@ -57,8 +61,7 @@ int sg_visible_devices(const char *text, const CUuuid *uuids, int n, int *out)
             out[i] = i;
         return n;
     }
-    text += strspn(text, " \t");
-    const bool uuid_list = strncmp(text, "GPU-", 4) == 0;
+    const bool uuid_list = rg_visible_devices_by_uuid(text);
     for (const char *at = text;;) {
         const size_t skip = strspn(at, " \t");
         const size_t all = strcspn(at, ",");
