@@ -6,6 +6,7 @@
  * the server.
  */
 #include "client/cli/base/cli.h"
+#include "client/cli/base/command.h"
 #include "client/cli/base/environment.h"
 #include "client/cli/base/local_server.h"
 #include "client/cli/pool/pool.h"
@@ -216,5 +217,6 @@ int rg_cli_run(const struct rg_cli_settings *settings, int argc, char **argv)
     }
     if (!rg_cli_check_share(settings))
         return RG_EXIT_FAILURE;
+    rg_cli_warn_of_rights(argv[0]);
     return settings->local ? run_local(settings, argv) : run_on(settings, argv);
 }

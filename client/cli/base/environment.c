@@ -56,6 +56,18 @@ static enum rg_status preload(const char *library_dir, const char *name)
     return put_in_front("LD_LIBRARY_PATH", path, ":;");
 }
 
+/*
+ * For programs that are built with sanitizers; what the user wants of those comes behind and counts. The address sanitizer refuses
+ * to start where another library comes before its own, as preloaded ones do; ours stand before none of its functions. The
+ * thread sanitizer takes it for a race that the client, in which it does not see what is ordered how, reads page-locked
+ * memory that another thread of the program may be writing for a later kernel.
+ */
+static enum rg_status suit_sanitizers(void)
+{
+    RG_TRY(put_in_front("ASAN_OPTIONS", "verify_asan_link_order=0", ":"));
+    return put_in_front("TSAN_OPTIONS", "ignore_noninstrumented_modules=1", ":");
+}
+
 enum rg_status rg_cli_find_preloads(const struct rg_cli_settings *settings, const char *library_dir,
                                     const char *names[RG_CLI_PRELOADS], unsigned *n)
 {
@@ -192,6 +204,7 @@ enum rg_status rg_cli_set_environment(const struct rg_cli_settings *settings, co
     RG_TRY(rg_cli_find_preloads(settings, directory, preloads, &n_preloads));
     while (n_preloads)
         RG_TRY(preload(directory, preloads[--n_preloads]));
+    RG_TRY(suit_sanitizers());
     const struct rg_cli_sink here = {.set = set_here};
     (void)unsetenv("REMOTE_GPU_MEMORY"); /* one of the two may have given way to the other */
     (void)unsetenv("REMOTE_GPU_FRACTION");

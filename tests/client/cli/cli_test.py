@@ -198,6 +198,39 @@ class Run(Case):
         self.assertEqual(seen["REMOTE_GPU_STATS"], os.path.join(os.getcwd(), "counts"))
         self.assertEqual(seen["REMOTE_GPU_LOG"], "error")
 
+    def test_programs_of_sanitizers_start(self):
+        """What the user wants of the sanitizer comes behind what lets programs start, and counts."""
+        for before, after in ((None, "verify_asan_link_order=0"), ("detect_leaks=0", "verify_asan_link_order=0:detect_leaks=0"),
+                              ("verify_asan_link_order=0:a=1", "verify_asan_link_order=0:a=1")):
+            changes = {"ASAN_OPTIONS": before} if before else {}
+            surroundings = environment(REMOTE_GPU_SERVER=self.address, **changes)
+            if not before:
+                surroundings.pop("ASAN_OPTIONS")
+            result = subprocess.run([COMMAND, "run", "--", "sh", "-c", "echo $ASAN_OPTIONS"], env=surroundings, text=True,
+                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            if "AddressSanitizer" not in result.stderr:  # a build with the sanitizer
+                self.assertEqual(result.stdout, after + "\n", result.stderr)
+
+    @unittest.skipIf(os.geteuid() != 0 or os.statvfs(TREE).f_flag & os.ST_NOSUID, "no set-user-ID programs can be made here")
+    def test_a_command_with_other_rights(self):
+        """It cannot find a server, so the user is told; who is on the way to it by PATH is, too."""
+        folder = os.path.join(TREE, "rights")
+        os.makedirs(folder)
+        self.addCleanup(shutil.rmtree, folder)
+        program = os.path.join(folder, "powerful")
+        shutil.copy(shutil.which("true"), program)
+        os.chown(program, 65534, 65534)
+        for mode, word in ((0o755, None), (0o4755, "set-user-ID"), (0o2755, "set-group-ID"), (0o2745, None)):
+            os.chmod(program, mode)
+            for command in (program, "powerful"):
+                result = self.run_command("--", command, PATH=folder + ":" + os.environ["PATH"])
+                self.assertEqual(result.returncode, 0, result.stderr)
+                if not word:
+                    self.assertEqual(result.stderr, "")
+                else:
+                    self.assertIn("(%s)" % word, self.ours(result))
+                    self.assertIn(program, result.stderr)
+
     def test_memory_as_a_size_or_a_part(self):
         """Both say how much memory: a flag beats the environment, and that a file; of one source they contradict."""
         script = "echo $REMOTE_GPU_MEMORY,$REMOTE_GPU_FRACTION"
