@@ -11,6 +11,7 @@
 #include "client/core/session.h"
 #include "client/managed/pinned.h"
 #include "client/multiserver/replication.h"
+#include "client/timeline/timeline.h"
 #include "common/base/limits.h"
 #include "common/cuda/graph/graph.h"
 #include "generated/client/operations.h"
@@ -330,6 +331,40 @@ static CUresult load_first(CUfunction f, struct rg_function *function)
     return status;
 }
 
+/* The event that the attribute has the launch record; NULL: it names none. */
+static CUevent event_of(const CUlaunchAttribute *attribute)
+{
+    switch ((int)attribute->id) {
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+        return attribute->value.programmaticEvent.event;
+    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+        return attribute->value.launchCompletionEvent.event;
+    default:
+        return NULL;
+    }
+}
+
+static CUresult check_events(uint64_t context, unsigned n, const CUlaunchAttribute *attributes)
+{
+    for (unsigned i = 0; i < n; i++) {
+        if (rg_launch_attribute_kind(attributes[i].id) != RG_LAUNCH_ATTRIBUTE_EVENT)
+            continue;
+        const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_EVENT, (uint64_t)event_of(&attributes[i]));
+        if (!shadow || shadow->event.context != context)
+            return CUDA_ERROR_INVALID_HANDLE;
+    }
+    return CUDA_SUCCESS;
+}
+
+/* What the launch records, nobody here has seen recorded: who asks for it asks the server. */
+static CUresult with_events(CUresult launched, unsigned n, const CUlaunchAttribute *attributes)
+{
+    for (unsigned i = 0; i < n && launched == CUDA_SUCCESS; i++)
+        if (event_of(&attributes[i]))
+            rg_timeline_unseen(event_of(&attributes[i]));
+    return launched;
+}
+
 static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream, bool cooperative,
                        void **kernelParams, void **extra, unsigned n_attributes,
                        const CUlaunchAttribute *attributes)
@@ -354,6 +389,8 @@ static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream
         status = check_dimensions(here, d, device);
     if (status == CUDA_SUCCESS)
         status = check_clusters(f, here, d, n_attributes, attributes);
+    if (status == CUDA_SUCCESS)
+        status = check_events(call.context, n_attributes, attributes);
     if (status != CUDA_SUCCESS)
         return status;
     if (rg_capture_takes(stream)) {
@@ -374,7 +411,9 @@ static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream
         return status;
     const struct request request = {&call, function,     f,         d, stream, cooperative, kernelParams,
                                     extra, n_attributes, attributes};
-    return function->params_size <= SMALL_PARAMS ? launch_small(&request) : launch_large(&request);
+    return with_events(function->params_size <= SMALL_PARAMS ? launch_small(&request)
+                                                             : launch_large(&request),
+                       n_attributes, attributes);
 }
 
 CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,

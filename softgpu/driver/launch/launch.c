@@ -25,6 +25,8 @@ struct request {
     bool cooperative;
     const CUlaunchAttribute *attributes; /* as they were given, for captures */
     unsigned n_attributes;
+    CUevent events[2]; /* to be recorded once all blocks have begun, and once all let what follows begin */
+    unsigned n_events;
 };
 
 struct queued_grid {
@@ -112,6 +114,25 @@ static CUresult gather_params(const struct sg_kernel *kernel, void **params, voi
     return CUDA_SUCCESS;
 }
 
+static CUresult check_events(const struct request *r, const struct sg_context *context)
+{
+    for (unsigned i = 0; i < r->n_events; i++) {
+        SG_REF(struct sg_object) event = NULL;
+        RG_TRY(sg_handle_get_living(r->events[i], SG_KIND_EVENT, (void **)&event));
+        if (event->context != context)
+            return CUDA_ERROR_INVALID_HANDLE;
+    }
+    return CUDA_SUCCESS;
+}
+
+/* Behind the kernel, which is as early as it is known here that all its blocks have begun. */
+static CUresult record_events(const struct request *r, CUstream stream)
+{
+    for (unsigned i = 0; i < r->n_events; i++)
+        RG_TRY(cuEventRecord(r->events[i], stream));
+    return CUDA_SUCCESS;
+}
+
 static CUresult launch(CUfunction handle, CUstream stream_handle, const struct request *given, void **params,
                        void **extra)
 {
@@ -127,6 +148,7 @@ static CUresult launch(CUfunction handle, CUstream stream_handle, const struct r
         return CUDA_ERROR_INVALID_HANDLE;
     uint32_t cluster[3];
     RG_TRY(check_shape(r, function, cluster));
+    RG_TRY(check_events(r, stream->object.context));
     if (rg_capture_takes(stream_handle)) {
         CUlaunchConfig config = {
             given->grid[0],  given->grid[1],  given->grid[2],
@@ -185,7 +207,7 @@ static CUresult launch(CUfunction handle, CUstream stream_handle, const struct r
     sg_acquire(&grid->module->object);
     task->dispose = dispose_grid;
     sg_submit(stream, task, NULL);
-    return CUDA_SUCCESS;
+    return record_events(r, stream_handle);
 }
 
 CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
@@ -206,6 +228,14 @@ CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, uns
                         .shared = shared,
                         .cooperative = true};
     return launch(function, stream, &r, params, NULL);
+}
+
+static CUresult take_event(CUevent event, struct request *r)
+{
+    if (r->n_events == sizeof r->events / sizeof r->events[0])
+        return CUDA_ERROR_INVALID_VALUE;
+    r->events[r->n_events++] = event;
+    return CUDA_SUCCESS;
 }
 
 static CUresult apply_attribute(const CUlaunchAttribute *attribute, struct request *r)
@@ -233,6 +263,10 @@ static CUresult apply_attribute(const CUlaunchAttribute *attribute, struct reque
         r->cluster[1] = value->clusterDim.y;
         r->cluster[2] = value->clusterDim.z;
         return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+        return take_event(value->programmaticEvent.event, r);
+    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+        return take_event(value->launchCompletionEvent.event, r);
     case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION: /* clusters may always be of the other size */
         return CUDA_SUCCESS;
     default:

@@ -378,7 +378,15 @@ Test(launch, attributes)
     attribute.value.clusterDim.x = 2;
     attribute.value.clusterDim.y = attribute.value.clusterDim.z = 1;
     EXPECT(CUDA_ERROR_INVALID_CLUSTER_SIZE, cuLaunchKernelEx(&config, small, NULL, NULL));
-    attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
+    CUevent event;
+    OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    attribute = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT,
+                                    .value.programmaticEvent.event = event};
+    OK(cuLaunchKernelEx(&config, small, NULL, NULL));
+    OK(cuEventSynchronize(event));
+    OK(cuEventDestroy(event));
+    EXPECT(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernelEx(&config, small, NULL, NULL));
+    attribute.id = CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE; /* of graphs alone */
     EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuLaunchKernelEx(&config, small, NULL, NULL));
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuLaunchKernelEx(NULL, small, NULL, NULL));
 }
