@@ -126,6 +126,15 @@ static bool check_vector(struct sg_checker *checker, const struct sg_ast_operand
     return true;
 }
 
+/*
+ * GCC's code for OpenMP (-muniform-simt) has all lanes of a warp work on one stack, each doing the same, and asks this variable
+ * where they do not. That needs lanes that go in step through all calls.
+ */
+static bool needs_lanes_in_step(struct sg_slice name)
+{
+    return sg_slice_is(name, "__nvptx_uni");
+}
+
 static void check_name(struct sg_checker *checker, const struct sg_ast_operand *ast, struct sg_operand *out)
 {
     enum sg_type type;
@@ -142,6 +151,10 @@ static void check_name(struct sg_checker *checker, const struct sg_ast_operand *
     if (symbol == NULL)
         sg_check_fail(checker, "unknown name '%.*s%s%.*s'", (int)ast->name.size, ast->name.data,
                       ast->component.size == 0 ? "" : ".", (int)ast->component.size, ast->component.data);
+    if (needs_lanes_in_step(ast->name))
+        sg_check_unknown(
+            checker, "GCC's OpenMP is not supported by the software device (its lanes share a stack; OpenACC "
+                     "is)");
     out->value = ast->value;
     switch (symbol->kind) {
     case SG_SYMBOL_VAR:

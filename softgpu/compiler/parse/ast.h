@@ -66,6 +66,7 @@ struct sg_ast_variable {
     uint32_t align;  /* 0: natural */
     bool is_array;
     uint64_t count; /* elements; 0 for name[] */
+    bool numbered;  /* it stands for several, whose names are this one and a number */
     bool managed;
     uint8_t reference; /* enum sg_reference */
     struct sg_slice name;

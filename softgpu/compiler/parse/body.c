@@ -219,10 +219,13 @@ static void parse_local_variables(struct sg_parser *parser, struct sg_ast_body *
     struct sg_ast_variable head = {0};
     sg_parse_variable_head(parser, &head);
     do {
-        struct sg_ast_statement *statement = push(parser, body);
-        statement->kind = SG_STATEMENT_VARIABLE;
-        statement->variable = head;
-        sg_parse_declarator(parser, &statement->variable);
+        struct sg_ast_variable variable = head;
+        const uint32_t n = sg_parse_declarators(parser, &variable);
+        for (uint32_t i = 0; i < n; i++) {
+            struct sg_ast_statement *statement = push(parser, body);
+            statement->kind = SG_STATEMENT_VARIABLE;
+            statement->variable = sg_numbered_variable(parser, &variable, i);
+        }
     } while (sg_parser_accept(parser, ','));
     sg_parser_expect(parser, ';');
 }

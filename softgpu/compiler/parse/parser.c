@@ -162,8 +162,10 @@ static void parse_variables(struct sg_parser *parser, struct sg_ast *ast, enum s
     sg_parse_variable_head(parser, &head);
     do {
         struct sg_ast_variable variable = head;
-        sg_parse_declarator(parser, &variable);
-        *SG_PUSH(parser->arena, ast->variables, ast->n_variables, ast->variable_capacity) = variable;
+        const uint32_t n = sg_parse_declarators(parser, &variable);
+        for (uint32_t i = 0; i < n; i++)
+            *SG_PUSH(parser->arena, ast->variables, ast->n_variables, ast->variable_capacity) =
+                sg_numbered_variable(parser, &variable, i);
     } while (sg_parser_accept(parser, ','));
     sg_parser_expect(parser, ';');
 }

@@ -42,6 +42,13 @@ uint64_t sg_parse_expression(struct sg_parser *parser);
 /** ".space .align N .type name[dims] = initialiser", from the space on; one declarator of a list. */
 void sg_parse_variable_head(struct sg_parser *parser, struct sg_ast_variable *variable);
 void sg_parse_declarator(struct sg_parser *parser, struct sg_ast_variable *variable);
+/**
+ * As above, or "name<N>" for N variables name0, name1, …, as GCC declares arguments of calls: returns N (1: just that one), and
+ * sg_numbered_variable names them one after the other.
+ */
+uint32_t sg_parse_declarators(struct sg_parser *parser, struct sg_ast_variable *variable);
+struct sg_ast_variable sg_numbered_variable(struct sg_parser *parser, const struct sg_ast_variable *variable,
+                                            uint32_t number);
 /** "(params)" into an array. */
 struct sg_ast_variable *sg_parse_params(struct sg_parser *parser, uint32_t *count);
 /** Steps over .loc, .file, .pragma and the like; false if the current token starts none of them. */

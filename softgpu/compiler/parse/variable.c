@@ -3,6 +3,13 @@
  */
 #include "softgpu/compiler/parse/parser.h"
 
+#include <stdio.h>
+
+enum {
+    NUMBERED_MAX = 1 << 16,
+    NUMBER_DIGITS = 11, /* of 32 bits, and a NUL */
+};
+
 /* --- constant expressions: precedence climbing over the operators of C --- */
 
 static int binary_precedence(const struct sg_token *token)
@@ -290,4 +297,35 @@ void sg_parse_declarator(struct sg_parser *parser, struct sg_ast_variable *varia
         if (variable->is_array && variable->count == 0)
             variable->count = variable->initial->n_items;
     }
+}
+
+uint32_t sg_parse_declarators(struct sg_parser *parser, struct sg_ast_variable *variable)
+{
+    if (parser->token.kind != SG_TOKEN_WORD || sg_parser_peek(parser)->punctuation != '<') {
+        sg_parse_declarator(parser, variable);
+        return 1;
+    }
+    variable->line = parser->token.line;
+    variable->name = sg_parser_name(parser, "a name");
+    variable->count = 1;
+    sg_parser_expect(parser, '<');
+    const uint64_t n = sg_parser_integer(parser, "a number of variables");
+    if (n == 0 || n > NUMBERED_MAX)
+        sg_fail(parser->arena->diagnostics, SG_COMPILE_INVALID_PTX, variable->line,
+                "bad number of variables");
+    sg_parser_expect(parser, '>');
+    variable->numbered = true;
+    return (uint32_t)n;
+}
+
+struct sg_ast_variable sg_numbered_variable(struct sg_parser *parser, const struct sg_ast_variable *variable,
+                                            uint32_t number)
+{
+    struct sg_ast_variable one = *variable;
+    if (!variable->numbered)
+        return one;
+    char *name = sg_arena_alloc(parser->arena, variable->name.size + NUMBER_DIGITS);
+    const int size = sprintf(name, "%.*s%u", (int)variable->name.size, variable->name.data, number);
+    one.name = (struct sg_slice){name, (uint32_t)size};
+    return one;
 }

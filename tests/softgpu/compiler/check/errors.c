@@ -122,6 +122,21 @@ Test(errors, unknown_instructions)
         cr_expect_str_eq(log_of_unknown_insn(unknown[i].insn), unknown[i].log);
 }
 
+/* GCC's kernels of OpenMP would wait for ever. */
+Test(errors, lanes_that_share_a_stack)
+{
+    struct sg_program *program =
+        program_of(".shared .u32 __nvptx_uni[32];\n.entry k() { .reg .u64 %a;\nmov.u64 %a, "
+                   "__nvptx_uni; st.shared.u32 [%a], 0; ret; }\n.entry other() { ret; }\n");
+    struct sg_text log = {0};
+    void *code = NULL;
+    cr_expect_eq(sg_program_code(program, 0, &log, &code), SG_COMPILE_UNKNOWN);
+    cr_expect(log.data && strstr(log.data, "GCC's OpenMP is not supported"), "%s", log.data);
+    cr_expect_eq(sg_program_code(program, 1, &log, &code), SG_COMPILE_OK);
+    sg_text_fini(&log);
+    sg_program_destroy(program);
+}
+
 /* A kernel that calls such a function is refused, one that may reach it by a pointer runs until it does; others run. */
 Test(errors, unknown_instructions_keep_only_those_from_running_that_need_them)
 {

@@ -102,6 +102,30 @@ Test(parse, module)
     end(&parsed);
 }
 
+/* "name<N>" for N variables, as GCC declares the arguments of calls. */
+Test(parse, numbered_variables)
+{
+    struct parsed parsed;
+    parse(&parsed, HEAD ".global .u32 g<3>, h;\n.visible .entry k()\n{\n.param .u64 %P<2>;\nret;\n}\n");
+    cr_assert_not_null(parsed.ast, "%s", parsed.log.data);
+    cr_assert_eq(parsed.ast->n_variables, 4);
+    cr_expect(sg_slice_is(parsed.ast->variables[0].name, "g0") &&
+              sg_slice_is(parsed.ast->variables[2].name, "g2"));
+    cr_expect(sg_slice_is(parsed.ast->variables[3].name, "h"));
+    const struct sg_ast_body *body =
+        sg_parse_body(&parsed.arena, &parsed.scratch, parsed.ast, &parsed.ast->functions[0]);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < body->n_statements; i++)
+        if (body->statements[i].kind == SG_STATEMENT_VARIABLE) {
+            const struct sg_ast_variable *variable = &body->statements[i].variable;
+            cr_expect(sg_slice_is(variable->name, n ? "%P1" : "%P0") && variable->count == 1 &&
+                      variable->type == SG_U64);
+            n++;
+        }
+    cr_expect_eq(n, 2);
+    end(&parsed);
+}
+
 /* Each with the line that is wrong. */
 Test(parse, refused)
 {
@@ -114,6 +138,9 @@ Test(parse, refused)
                  {HEAD "\n.global .u32 a[1/0];\n", "ptx:5:"},
                  {HEAD ".visible .entry k() {\n\n", "ptx:"},
                  {HEAD ".global .nothing a;\n", "ptx:4:"},
+                 {HEAD ".global .u32 a<0>;\n", "ptx:4:"},
+                 {HEAD ".global .u32 a<65537>;\n", "ptx:4:"},
+                 {HEAD ".global .u32 a<2>[4];\n", "ptx:4:"},
                  {HEAD "\n\n\"text\n", "ptx:6:"},
                  {deep, "ptx:4:"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
