@@ -116,6 +116,20 @@ def test_set_user_id(build):
                     os.unlink(path)
 
 
+def test_sanitizers(build):
+    """Programs that are built with the address or the thread sanitizer run directly, by the library path and by `run`."""
+    with Server(build) as server:
+        for name in ("address", "thread"):
+            command = [os.path.join(build.folder, "tests", "sanitized_by_" + name)]
+            environment = {"ASAN_OPTIONS": "detect_leaks=0"}
+            by_path = {"TSAN_OPTIONS": "ignore_noninstrumented_modules=1"}  # which `run` says by itself
+            for result in (build.run_direct(command, environment=environment),
+                           build.run_by_path(command, server.address, environment={**environment, **by_path}),
+                           build.run_remote(command, server.address, environment=environment)):
+                expect(result.status == 0 and result.output == "ok\n" and "Sanitizer" not in result.errors,
+                       "the %s sanitizer" % name, result, server.log())
+
+
 def test_wrong_settings(build):
     """A variable that makes no sense is told once, by its name, and the program runs."""
     with Server(build, tcp=True) as server:

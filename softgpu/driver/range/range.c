@@ -18,14 +18,12 @@
 #include "softgpu/driver/range/range_inside.h"
 #include "softgpu/guest.h"
 
-#if defined(__SANITIZE_THREAD__)
-/* The thread sanitizer knows a few windows of addresses only; this one is its low application window. */
-#define WINDOW_START 0x0000004000000000ull
-#define WINDOW_SIZE  (128ull << 30)
-#else
-#define WINDOW_START RG_ADDRESS_WINDOW_START
-#define WINDOW_SIZE  RG_ADDRESS_WINDOW_SIZE
-#endif
+/*
+ * In a program of the thread sanitizer's, which lets nothing be mapped outside of its few windows of addresses (mmap then has
+ * other addresses, or fails): in its low application window.
+ */
+#define SANITIZED_START 0x0000004000000000ull
+#define SANITIZED_SIZE  (128ull << 30)
 /* Allocations of this size and more begin at a multiple of it and may be backed by large pages. */
 #define LARGE          (2ull << 20)
 #define WINDOW_LEAST   (1ull << 30)
@@ -44,7 +42,10 @@ struct sg_memory sg_memory = {.lock = PTHREAD_MUTEX_INITIALIZER};
 struct sg_pool_hooks sg_pool_hooks;
 
 /* This process's: what is nobody else's in it. */
-static _Atomic uint64_t window_first = WINDOW_START, window_size = WINDOW_SIZE;
+static _Atomic uint64_t window_first = RG_ADDRESS_WINDOW_START, window_size = RG_ADDRESS_WINDOW_SIZE;
+
+/* There if the program, or this library, was built with the thread sanitizer. */
+extern void __tsan_init(void) __attribute__((weak)); // NOLINT(bugprone-reserved-identifier)
 
 bool sg_window_map_nothing(void *at, uint64_t size)
 {
@@ -62,13 +63,10 @@ static void choose_window(uint64_t *first, uint64_t *size)
     uint64_t wanted, bytes;
     int end = 0;
     const char *text = secure_getenv("SOFTGPU_WINDOW");
-    *first = WINDOW_START;
-    *size = WINDOW_SIZE;
-#if defined(__SANITIZE_THREAD__)
-    text = NULL;
-#endif
-    if (!text || sscanf(text, "0x%" SCNx64 "+0x%" SCNx64 "%n", &wanted, &bytes, &end) != 2 || text[end] ||
-        wanted % LARGE || bytes % LARGE || bytes < WINDOW_LEAST || wanted > UINT64_MAX - bytes)
+    *first = __tsan_init ? SANITIZED_START : RG_ADDRESS_WINDOW_START;
+    *size = __tsan_init ? SANITIZED_SIZE : RG_ADDRESS_WINDOW_SIZE;
+    if (!text || __tsan_init || sscanf(text, "0x%" SCNx64 "+0x%" SCNx64 "%n", &wanted, &bytes, &end) != 2 ||
+        text[end] || wanted % LARGE || bytes % LARGE || bytes < WINDOW_LEAST || wanted > UINT64_MAX - bytes)
         return;
     *first = wanted;
     *size = bytes;
