@@ -1,11 +1,13 @@
 /*
- * tls_wire.c - what TLS costs: the transport with it against the transport without, and against a bare pair of sockets
- * under OpenSSL, on the same cores and by turns.
+ * tls_wire.c - what TLS costs: the transport with it against the transport without, and against bare pairs of sockets
+ * under OpenSSL and under the kernel's TLS, on the same cores and by turns.
  *
  *   tls_wire [--quick]
  *
  * This process and another, each on half of the cores, have a connection of each kind: transport tcp, transport tls,
- * OpenSSL on a blocking socket (SSL_write and SSL_read of 1 MiB, as much as it takes), and two of transport tls at once.
+ * OpenSSL on a blocking socket (SSL_write and SSL_read of 1 MiB, as much as it takes), where the kernel has TLS a socket of which it
+ * seals and opens the records (send and recv of 1 MiB, the cipher and the version of TLS as with the others), and two of transport tls at
+ * once.
  * All wait in a blocking call, one at a time is used. Measured are round trips of 64 bytes and streams both ways of
  * messages with 1 MiB of bulk data, from and to memory of the whole size. Prints samples, as measure.h says; those of
  * the product begin with "tls_".
@@ -17,6 +19,8 @@
 #include "transport/operations.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
+#include <linux/tls.h>
 #include <netinet/tcp.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
@@ -40,6 +44,7 @@ struct link {
     struct rg_conn *lanes[LANES];
     int n_lanes;
     SSL *ssl;
+    int kernel; /* the socket, where the kernel's TLS is used; else 0 */
 };
 
 static void ssl_all(SSL *ssl, bool out, unsigned char *data, size_t size)
@@ -53,6 +58,17 @@ static void ssl_all(SSL *ssl, bool out, unsigned char *data, size_t size)
     }
 }
 
+static void kernel_all(int fd, bool out, unsigned char *data, size_t size)
+{
+    for (size_t at = 0; at < size;) {
+        const size_t most = size - at < PART ? size - at : PART;
+        const ssize_t n = out ? send(fd, data + at, most, MSG_NOSIGNAL) : recv(fd, data + at, most, 0);
+        if (n <= 0)
+            fail("the kernel's TLS: %s", n ? strerror(errno) : "the end");
+        at += (size_t)n;
+    }
+}
+
 static void small(struct link *link, bool out)
 {
     unsigned char word[64] = {0};
@@ -60,6 +76,8 @@ static void small(struct link *link, bool out)
     const struct iovec part = {word, SMALL};
     if (link->ssl)
         ssl_all(link->ssl, out, word, sizeof word);
+    else if (link->kernel)
+        kernel_all(link->kernel, out, word, sizeof word);
     else if (out ? rg_conn_send(link->lanes[0], &(struct rg_send){.msg = &part, .n_msg = 1}) != RG_OK
                  : rg_conn_recv(link->lanes[0], -1, &message) != RG_OK)
         fail("a small message is lost");
@@ -96,6 +114,10 @@ static void stream(struct link *link, bool out)
         ssl_all(link->ssl, out, memory, bulk);
         return;
     }
+    if (link->kernel) {
+        kernel_all(link->kernel, out, memory, bulk);
+        return;
+    }
     const size_t share = bulk / (size_t)link->n_lanes;
     for (int i = 0; i < link->n_lanes; i++)
         lanes[i] = (struct lane){link->lanes[i], memory + (size_t)i * share, share, out};
@@ -117,6 +139,15 @@ static int accept_socket(void)
     const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC), on = 1;
     if (fd < 0 || setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0)
         fail("nobody came");
+    return fd;
+}
+
+static int connect_socket(void)
+{
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+    if (connect(fd, (struct sockaddr *)&name, sizeof name) != 0 ||
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0)
+        fail("not connected");
     return fd;
 }
 
@@ -155,7 +186,7 @@ static SSL *bare(bool server, const struct issued *its)
 {
     SSL_CTX *context = SSL_CTX_new(server ? TLS_server_method() : TLS_client_method());
     SSL *ssl = NULL;
-    int fd = -1, on = 1;
+    int fd = -1;
     if (server) {
         BIO *text = BIO_new_mem_buf(its->certificate, -1), *secret = BIO_new_mem_buf(its->key, -1);
         X509 *certificate = PEM_read_bio_X509(text, NULL, NULL, NULL);
@@ -164,10 +195,7 @@ static SSL *bare(bool server, const struct issued *its)
             fail("no certificate");
         fd = accept_socket();
     } else {
-        fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (connect(fd, (struct sockaddr *)&name, sizeof name) != 0 ||
-            setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0)
-            fail("not connected");
+        fd = connect_socket();
     }
     ssl = SSL_new(context);
     if (!ssl || SSL_set_fd(ssl, fd) != 1 || (server ? SSL_accept(ssl) : SSL_connect(ssl)) != 1)
@@ -175,7 +203,23 @@ static SSL *bare(bool server, const struct issued *its)
     return ssl;
 }
 
-enum { PLAIN, TLS, OPENSSL, PAIR, KINDS };
+/* The kernel's TLS with keys that both sides know, which a handshake would have made. 0: it has none. */
+static int in_kernel(int fd)
+{
+    struct tls12_crypto_info_aes_gcm_256 keys = {
+        .info = {.version = TLS_1_3_VERSION, .cipher_type = TLS_CIPHER_AES_GCM_256}};
+    memset(keys.key, 7, sizeof keys.key);
+    if (setsockopt(fd, IPPROTO_TCP, TCP_ULP, "tls", sizeof "tls") != 0) {
+        close(fd);
+        return 0;
+    }
+    if (setsockopt(fd, SOL_TLS, TLS_TX, &keys, sizeof keys) != 0 ||
+        setsockopt(fd, SOL_TLS, TLS_RX, &keys, sizeof keys) != 0)
+        fail("the kernel's TLS takes no keys: %s", strerror(errno));
+    return fd;
+}
+
+enum { PLAIN, TLS, OPENSSL, KERNEL, PAIR, KINDS };
 
 static void open_links(struct link links[KINDS], bool server, const struct issued *its)
 {
@@ -185,6 +229,10 @@ static void open_links(struct link links[KINDS], bool server, const struct issue
         struct link *link = &links[kind];
         if (kind == OPENSSL) {
             link->ssl = bare(server, its);
+            continue;
+        }
+        if (kind == KERNEL) {
+            link->kernel = in_kernel(server ? accept_socket() : connect_socket());
             continue;
         }
         link->n_lanes = kind == PAIR ? LANES : 1;
@@ -197,10 +245,11 @@ static void open_links(struct link links[KINDS], bool server, const struct issue
 /* --- both sides --- */
 
 static const char *const round_trip_names[KINDS] = {"plain_round_trip", "tls_round_trip",
-                                                    "openssl_round_trip"};
+                                                    "openssl_round_trip", "kernel_round_trip"};
 static const char *const stream_names[KINDS][2] = {{"plain_stream_out", "plain_stream_in"},
                                                    {"tls_stream_out", "tls_stream_in"},
                                                    {"openssl_stream_out", "openssl_stream_in"},
+                                                   {"kernel_stream_out", "kernel_stream_in"},
                                                    {"tls_lanes_out", "tls_lanes_in"}};
 
 static struct samples *of(int kind, int what)
@@ -211,12 +260,19 @@ static struct samples *of(int kind, int what)
     return all[kind][what];
 }
 
+static bool is_there(const struct link links[KINDS], int kind)
+{
+    return kind != KERNEL || links[KERNEL].kernel;
+}
+
 static void turns(struct link links[KINDS], bool measures, int rounds, int repeats)
 {
     for (int round = -1; round < rounds; round++) { /* the first warms up */
         for (int i = 0; i < repeats; i++)
             for (int kind = 0; kind < PAIR; kind++) {
                 const uint64_t start = now_ns();
+                if (!is_there(links, kind))
+                    continue;
                 small(&links[kind], measures);
                 small(&links[kind], !measures);
                 if (measures && round >= 0)
@@ -225,6 +281,8 @@ static void turns(struct link links[KINDS], bool measures, int rounds, int repea
         for (int way = 0; way < 2; way++)
             for (int kind = 0; kind < KINDS; kind++) {
                 const uint64_t start = now_ns();
+                if (!is_there(links, kind))
+                    continue;
                 stream(&links[kind], measures == (way == 0));
                 if (measures == (way == 0))
                     small(&links[kind], false); /* its word that all has come */
@@ -277,6 +335,8 @@ int main(int argc, char **argv)
     open_links(links, false, &its);
     turns(links, true, rounds, repeats);
     for (int kind = 0; kind < KINDS; kind++) {
+        if (!is_there(links, kind))
+            continue;
         if (kind < PAIR)
             samples_print(of(kind, 0), round_trip_names[kind], "ns");
         for (int way = 0; way < 2; way++)
