@@ -31,6 +31,7 @@
 #define RG_HTTP_CONNECTIONS_OF_ONE_MAX 32    /* of one address */
 #define RG_HTTP_MEMORY_MAX             16384 /* bytes of a connection: of a request's line and headers, mostly */
 #define RG_HTTP_BODY_MAX               1024 /* bytes of a request's body, which only actions have */
+#define RG_HTTP_LOOKS_OF_STRANGERS     20   /* a second, at how well the server is */
 #define RG_LOGINS_MAX                  256  /* links to the page that are not used yet, and cookies */
 #define RG_HTTP_REQUEST_S              10 /* that a request may take to arrive, and its answer to be taken */
 

@@ -2,11 +2,14 @@
 #include "server/http/paths.h"
 
 #include "common/base/cleanup.h"
+#include "common/base/clock.h"
+#include "common/base/limits.h"
 #include "server/http/json.h"
 #include "server/http/metrics.h"
 #include "server/http/page.h"
 #include "server/http/reader.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,41 +88,74 @@ static bool take_view(const struct rg_paths_source *source, const struct rg_http
     return false;
 }
 
-/* For programs that watch the server: they need not be known, and are told nothing but this. */
-static enum rg_status take_health(const struct rg_paths_source *source, const struct rg_http_request *request,
-                                  struct rg_view **view)
+/* How well the server is. */
+struct health {
+    bool alive, ready;
+    char why[600]; /* it is not ready */
+};
+
+static void look_at_health(const struct rg_paths_source *source, const struct rg_http_request *request,
+                           struct health *out)
 {
     struct rg_monitor_question reader;
+    struct rg_view *view = NULL;
     char why[8];
+    *out = (struct health){.why = NO_ANSWER};
     rg_reader_nobody(request, &reader);
     reader.page.health = 1;
-    return rg_view_take(source->view, &reader, 0, view, why, sizeof why);
+    out->alive = rg_view_take(source->view, &reader, 0, &view, why, sizeof why) == RG_OK;
+    out->ready = out->alive && !rg_view_why_not_ready(view, out->why, sizeof out->why - 1);
+    rg_view_release(view);
+}
+
+/*
+ * For programs that watch the server: they need not be known, and are told nothing but this. Each look costs the monitor, so who asks
+ * more often than so many looks a second is told what the last one saw.
+ */
+static void take_health(const struct rg_paths_source *source, const struct rg_http_request *request,
+                        struct health *out)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows */
+    static struct health last;
+    static uint64_t since_ns;
+    static unsigned looks;
+    const uint64_t now = rg_now_ns();
+    pthread_mutex_lock(&lock);
+    if (now - since_ns >= 1000000000u) {
+        since_ns = now;
+        looks = 0;
+    }
+    const bool looks_again = looks++ < RG_HTTP_LOOKS_OF_STRANGERS;
+    *out = last;
+    pthread_mutex_unlock(&lock);
+    if (!looks_again)
+        return;
+    look_at_health(source, request, out);
+    pthread_mutex_lock(&lock);
+    last = *out;
+    pthread_mutex_unlock(&lock);
 }
 
 static void answer_health(const struct rg_paths_source *source, const struct rg_http_request *request,
                           struct rg_http_answer *answer)
 {
-    struct rg_view *view = NULL;
-    if (take_health(source, request, &view) == RG_OK)
+    struct health health;
+    take_health(source, request, &health);
+    if (health.alive)
         rg_http_say(answer, MHD_HTTP_OK, "ok\n");
     else
         rg_http_say(answer, MHD_HTTP_SERVICE_UNAVAILABLE, NO_ANSWER "\n");
-    rg_view_release(view);
 }
 
 static void answer_ready(const struct rg_paths_source *source, const struct rg_http_request *request,
                          struct rg_http_answer *answer)
 {
-    struct rg_view *view = NULL;
-    char why[600] = NO_ANSWER;
-    bool ready = false;
-    if (take_health(source, request, &view) == RG_OK)
-        ready = !rg_view_why_not_ready(view, why, sizeof why - 1);
-    if (!ready && !request->local)
-        strcpy(why, "not ready; the page says why, to those who may see it"); /* it may name other machines */
-    strcat(ready ? strcpy(why, "ready") : why, "\n");
-    rg_http_say(answer, ready ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE, why);
-    rg_view_release(view);
+    struct health health;
+    take_health(source, request, &health);
+    if (!health.ready && !request->local) /* it may name other machines */
+        strcpy(health.why, "not ready; the page says why, to those who may see it");
+    strcat(health.ready ? strcpy(health.why, "ready") : health.why, "\n");
+    rg_http_say(answer, health.ready ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE, health.why);
 }
 
 static bool wants_openmetrics(const struct rg_http_request *request)
