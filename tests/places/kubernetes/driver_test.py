@@ -59,6 +59,8 @@ class Driver(DriverCase):
         self.assertEqual([(one.pool_name, one.device_name, list(one.request_names)) for one in answer.devices],
                          [("lab", names[0], ["gpu"])])
         self.assertEqual(answer, self.prepared(claim), "the kubelet may ask again")
+        (name,) = os.listdir(os.path.join(self.folder, "cdi"))  # it names a lease
+        self.assertEqual(os.stat(os.path.join(self.folder, "cdi", name)).st_mode & 0o777, 0o600)
         outcome = self.example("vector_add", self.container(*answer.devices[0].cdi_device_ids))
         self.assertEqual(outcome.status, 0, outcome)
         for _ in range(2):

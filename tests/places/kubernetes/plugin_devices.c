@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define NAMES(...) ((char **)(uintptr_t)(const char *[]){__VA_ARGS__})
@@ -91,6 +92,8 @@ Test(kube_plugin, leases_are_kept_over_a_restart)
     snprintf(first, sizeof first, "%s", one->id);
     cr_assert(rg_kube_kept_add(&kept, NAMES("GPU-c"), 1, why, sizeof why), "%s", why);
     cr_expect_str_neq(kept.items[1].id, first);
+    struct stat about;
+    cr_expect(stat(path, &about) == 0 && (about.st_mode & 07777) == 0600, "whoever knows a lease may use it");
     rg_kube_kept_fini(&kept);
 
     cr_assert(rg_kube_kept_load(&kept, path, why, sizeof why), "%s", why);
