@@ -76,6 +76,7 @@ static void take_words(struct rg_agent *agent)
 static void on_reset(void *data)
 {
     struct rg_agent *agent = data;
+    agent->granted = agent->own.freed = 0; /* all is told as it is now, by an etcd that may count anew */
     rg_pool_mirror_reset(&agent->mirror);
 }
 

@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import signal
 import sys
+import urllib.request
 
 from pool_case import (BUILD, COMMAND, PROGRAM, Etcd, PoolCase, Server, gpu_run, main, run, wait_until)
 
@@ -37,6 +39,21 @@ class Grants(PoolCase):
         server = self.server(self.etcd.urls, "--pool-label", "room=west", gpus=1, log=())
         self.assertEqual(gpu_run(server, "--filter", "labels.room=west").status, 0)
         server.wait_for_log("gets 1 GPU of the pool")
+
+    def transactions(self):
+        """How many etcd was asked for so far."""
+        with urllib.request.urlopen(self.etcd.client_url(0) + "/metrics", timeout=60) as answer:
+            return sum(float(n) for n in re.findall(r'^grpc_server_handled_total\{.*grpc_method="Txn".*\} (\S+)$', answer.read().decode(), re.M))
+
+    def test_etcd_is_asked_for_nothing_that_cannot_succeed(self):
+        """A request, its grant, and its GPU's freeing are a transaction each; what is used is written now and then."""
+        n, before = 10, self.transactions()
+        for _ in range(n):
+            outcome = run(COMMAND, "request", "--json", "-s", self.a.address, "--filter", "labels.room=north")
+            self.assertEqual(outcome.status, 0, outcome)
+            self.assertEqual(run(COMMAND, "release", "-s", self.a.address, json.loads(outcome.out)["lease"]).status, 0)
+            self.wait_free(self.a, 4)
+        self.assertLess(self.transactions() - before, 6 * n)
 
     def test_a_program_runs_where_its_filter_says(self):
         for asked in (self.a, self.b):
