@@ -9,7 +9,7 @@
  *     ask N RATE      N requests, at random moments, RATE of them a second in the mean, to the servers in turn: `grant`, the times
  *                     from when a client begins to connect until it knows its GPUs; `etcd`, those of a transaction like a grant's,
  *                     made meanwhile by the same means by which servers make theirs
- *     release N       the N that have been held longest are given back
+ *     pass N RATE     the same, but each is given back as soon as it is granted
  *
  * Every eighth asks for two GPUs on one server, the others for one; always for a sixteenth of its memory. At the end of stdin all is given
  * back. A request that is refused ends the program with status 1.
@@ -32,13 +32,14 @@ enum { THREADS = 64, MOST = 1 << 14, FRACTION = 1000000 / 16, PAUSE_MS = 50 };
 static const char *const *servers;
 static unsigned n_servers;
 static struct rg_pool_lease_of leases[MOST];
-static unsigned n_released, n_asked; /* of `leases`: those between are held */
+static unsigned n_asked; /* of `leases`: some of them are held */
 
 /* One command `ask`. */
 static struct {
     uint64_t due_ns[MOST], took_ns[MOST]; /* by the number of the lease */
     atomic_uint next;
     unsigned end;
+    bool held;
 } round_;
 
 static void sleep_until(uint64_t ns)
@@ -67,6 +68,8 @@ static void *ask(void *unused)
             exit(1);
         }
         round_.took_ns[i] = rg_now_ns() - began;
+        if (!round_.held)
+            rg_pool_lease_fini(&leases[i]);
     }
     return NULL;
 }
@@ -136,7 +139,7 @@ static void print_samples(const char *name, const uint64_t *samples, unsigned n)
     printf("\n");
 }
 
-static bool ask_many(unsigned n, double rate)
+static bool ask_many(unsigned n, double rate, bool held)
 {
     pthread_t threads[THREADS], prober;
     uint64_t due = rg_now_ns();
@@ -149,6 +152,7 @@ static bool ask_many(unsigned n, double rate)
     }
     atomic_store(&round_.next, first);
     round_.end = n_asked = first + n;
+    round_.held = held;
     own.n = 0;
     atomic_store(&own.end, false);
     if (pthread_create(&prober, NULL, ask_etcd, NULL) != 0)
@@ -162,15 +166,6 @@ static bool ask_many(unsigned n, double rate)
     pthread_join(prober, NULL);
     print_samples("grant", &round_.took_ns[first], n);
     print_samples("etcd", own.took_ns, own.n);
-    return true;
-}
-
-static bool release_many(unsigned n)
-{
-    if (n > n_asked - n_released)
-        return false;
-    while (n--)
-        rg_pool_lease_fini(&leases[n_released++]);
     return true;
 }
 
@@ -193,16 +188,16 @@ int main(int argc, char **argv)
     while (fgets(line, sizeof line, stdin)) {
         unsigned n = 0;
         double rate = 0;
-        if (!(sscanf(line, "ask %u %lf", &n, &rate) == 2 && ask_many(n, rate)) &&
-            !(sscanf(line, "release %u", &n) == 1 && release_many(n))) {
+        if (!(sscanf(line, "ask %u %lf", &n, &rate) == 2 && ask_many(n, rate, true)) &&
+            !(sscanf(line, "pass %u %lf", &n, &rate) == 2 && ask_many(n, rate, false))) {
             fprintf(stderr, "pool_asker: what is to be done? %s", line);
             return 2;
         }
         printf("done\n");
         fflush(stdout);
     }
-    while (n_released < n_asked)
-        rg_pool_lease_fini(&leases[n_released++]);
+    for (unsigned i = 0; i < n_asked; i++)
+        rg_pool_lease_fini(&leases[i]);
     rg_etcd_destroy(own.etcd);
     return 0;
 }
