@@ -18,11 +18,12 @@
 
 #define THREADS 4 /* some may wait for the monitor, and one for the management library */
 
+/* A connection, from its beginning to its end. */
 struct connection {
     bool used;
     int fd;
     uint64_t origin;
-    uint64_t since_ns;                   /* what it does now is under way */
+    uint64_t since_ns;                   /* since when what it does now is under way */
     struct rg_http_handshake *handshake; /* NULL: none, or it has failed already */
 };
 
@@ -82,15 +83,15 @@ static struct connection *take_place(struct rg_service *service, struct MHD_Conn
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const uint64_t origin =
+        info ? origin_of(info->client_addr) : 0; /* before `info` is about something else */
+    const int fd = fd_of(connection);
     RG_SCOPED_LOCK(&service->lock);
     for (int i = 0; i < RG_HTTP_CONNECTIONS_MAX; i++) {
         struct connection *at = &service->connections[i];
         if (at->used)
             continue;
-        *at = (struct connection){.used = true,
-                                  .fd = fd_of(connection),
-                                  .origin = info ? origin_of(info->client_addr) : 0,
-                                  .since_ns = rg_now_ns()};
+        *at = (struct connection){.used = true, .fd = fd, .origin = origin, .since_ns = rg_now_ns()};
         return at;
     }
     return NULL;
