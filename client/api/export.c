@@ -1,19 +1,21 @@
 /*
  * export.c - memory and events that other processes have too.
  *
- * Handles of cuIpc… are the workers' tokens (server/export/export.h): they go to the application as they are,
- * and memory that is opened is reserved in this address space like any other. A shareable handle that is a
+ * Handles of cuIpc… are the workers' tokens (server/export/export.h) with a note on whose server they are
+ * (client/api/exported.h), and memory that is opened is reserved in this address space like any other. A shareable handle that is a
  * descriptor is made here: one end of a pair of sockets in which the worker's token (server/export/export.h)
  * waits to be read. It can be duplicated, inherited and passed on like the driver's; who imports it looks at
  * the token without taking it out. When all copies of it are closed, the other end sees that, and the worker
  * is told with the next call of this file to close the driver's descriptor.
  */
+#include "client/api/exported.h"
 #include "client/core/address_map.h"
 #include "client/core/call.h"
 #include "client/core/device_list.h"
 #include "client/core/handle.h"
 #include "client/core/home.h"
 #include "client/core/thread.h"
+#include "client/multiserver/context_scope.h"
 #include "common/base/log.h"
 #include "generated/client/operations.h"
 
@@ -299,7 +301,9 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     struct rg_range range;
     if (!pHandle || !rg_map_find(dptr, &range) || range.kind != RG_RANGE_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
-    return rg_op_cuIpcGetMemHandle(pHandle, dptr);
+    RG_TRY(rg_op_cuIpcGetMemHandle(pHandle, dptr));
+    rg_exported_mark(pHandle, range.device);
+    return CUDA_SUCCESS;
 }
 
 /* Counts an opening. The first of an address makes it known. */
@@ -335,20 +339,30 @@ static CUresult note_opened(CUdeviceptr address, size_t size)
     return status;
 }
 
+/* On the server of the current context. */
+static CUresult open_memory(const CUipcMemHandle *token, unsigned flags, CUdeviceptr *opened)
+{
+    unsigned long long address;
+    size_t size;
+    RG_TRY(rg_op_rgIpcOpenMemory(token, flags, &address, &size));
+    CUresult status = note_opened(address, size);
+    if (status == CUDA_SUCCESS)
+        *opened = address;
+    else
+        (void)rg_op_rgIpcCloseMemory(address);
+    return status;
+}
+
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
     RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!pdptr || Flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
         return CUDA_ERROR_INVALID_VALUE;
-    unsigned long long address;
-    size_t size;
-    RG_TRY(rg_op_rgIpcOpenMemory(&handle, Flags, &address, &size));
-    CUresult status = note_opened(address, size);
-    if (status == CUDA_SUCCESS)
-        *pdptr = address;
-    else
-        (void)rg_op_rgIpcCloseMemory(address);
-    return status;
+    struct rg_exported exported;
+    CUipcMemHandle token;
+    RG_TRY(rg_exported_enter(&exported, &handle));
+    memcpy(&token, exported.token, sizeof token);
+    return rg_exported_leave(&exported, open_memory(&token, Flags, pdptr));
 }
 
 CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
@@ -373,7 +387,14 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
         (void)rg_map_remove(dptr, 1u << RG_RANGE_IPC, NULL);
     }
     pthread_mutex_unlock(&lock);
-    return open ? rg_op_rgIpcCloseMemory(dptr) : CUDA_ERROR_INVALID_VALUE;
+    if (!open)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!rg_homes_differ(range.context, 0))
+        return rg_op_rgIpcCloseMemory(dptr);
+    RG_TRY(rg_context_scope_enter(range.context)); /* the address says no more whose it is */
+    const CUresult status = rg_op_rgIpcCloseMemory(dptr);
+    rg_context_scope_leave();
+    return status;
 }
 
 /*
@@ -381,20 +402,41 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
  * ----------------------------------------------------------------------------------------------------
  */
 
-CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
+CUresult cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
 {
     RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
-    if (!phEvent)
-        return CUDA_ERROR_INVALID_VALUE;
+    if (!pHandle)
+        return rg_invalid_value();
+    RG_TRY(rg_handle_check(RG_KIND_EVENT, (uint64_t)event, CUDA_ERROR_INVALID_HANDLE));
+    RG_TRY(rg_op_cuIpcGetEventHandle(pHandle, event));
+    rg_exported_mark(pHandle, device_of(RG_KIND_EVENT, (uint64_t)event));
+    return CUDA_SUCCESS;
+}
+
+/* On the server of the current context. */
+static CUresult open_event(const CUipcEventHandle *token, CUevent *opened)
+{
     CUevent event = (CUevent)rg_handle_create(RG_KIND_EVENT);
     if (!event)
         return CUDA_ERROR_OUT_OF_MEMORY;
     rg_handle_shadow(RG_KIND_EVENT, (uint64_t)event)->event = (struct rg_event){
         .context = rg_context_current(), .flags = CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS};
-    CUresult status = rg_op_rgIpcOpenEvent(&event, &handle);
+    CUresult status = rg_op_rgIpcOpenEvent(&event, token);
     if (status == CUDA_SUCCESS)
-        *phEvent = event;
+        *opened = event;
     else
         rg_handle_delete(RG_KIND_EVENT, (uint64_t)event);
     return status;
+}
+
+CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
+{
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
+    if (!phEvent)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct rg_exported exported;
+    CUipcEventHandle token;
+    RG_TRY(rg_exported_enter(&exported, &handle));
+    memcpy(&token, exported.token, sizeof token);
+    return rg_exported_leave(&exported, open_event(&token, phEvent));
 }

@@ -230,17 +230,22 @@ static CUresult find_here(CUkernel kernel, const struct rg_function *shadow, CUd
     return CUDA_SUCCESS;
 }
 
-/* Whether parameters name host memory that another server's device has been given. */
-static bool names_foreign_host_memory(const void *data, size_t size)
+/* CUDA_SUCCESS, unless parameters name memory that only another server's kernels reach: what the host or another process has given to that. */
+static CUresult check_memory_is_here(const void *data, size_t size)
 {
     for (size_t at = 0; at + sizeof(uint64_t) <= size; at += sizeof(uint64_t)) {
         uint64_t word;
         struct rg_range range;
         memcpy(&word, (const unsigned char *)data + at, sizeof word);
-        if (rg_map_find(word, &range) && range.mapped && rg_homes_differ(range.mapped, 0))
-            return true;
+        if (!rg_map_find(word, &range))
+            continue;
+        if (range.mapped && rg_homes_differ(range.mapped, 0))
+            return rg_unsupported("host memory that kernels of several servers use");
+        if (range.kind == RG_RANGE_IPC && rg_homes_differ(range.context, 0))
+            return rg_unsupported(
+                "a kernel with memory of another process on another server (copies reach it)");
     }
-    return false;
+    return CUDA_SUCCESS;
 }
 
 /*
@@ -287,8 +292,8 @@ static CUresult send_launch(const struct request *r, unsigned char *buffer)
     size_t size;
     RG_TRY(parameters(r->function, r->kernelParams, r->extra, buffer, &data, &size));
     CUresult status = rg_pinned_scan(data, size);
-    if (status == CUDA_SUCCESS && rg_several_servers() && names_foreign_host_memory(data, size))
-        status = rg_unsupported("host memory that kernels of several servers use");
+    if (status == CUDA_SUCCESS && rg_several_servers())
+        status = check_memory_is_here(data, size);
     if (status != CUDA_SUCCESS)
         return status;
     const struct dimensions *d = r->d;
