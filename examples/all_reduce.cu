@@ -1,6 +1,7 @@
 /*
  * Sums over all devices by NCCL, of more and more numbers: each is checked, and --bandwidth prints how fast the sums were, on stderr,
- * as time and as the rate at which a ring's links carry it (bus bandwidth: 2 (n-1)/n of the bytes).
+ * as time and as the rate at which a ring's links carry it (bus bandwidth: 2 (n-1)/n of the bytes). --one-twice asks for two ranks on one
+ * device instead, which NCCL refuses.
  */
 #include "example_nccl.h"
 
@@ -86,9 +87,22 @@ static unsigned wrong_sums(std::vector<rank> &ranks, size_t count)
     return all;
 }
 
+static bool is_refused_twice(void)
+{
+    int devices[2] = {0, 0};
+    ncclComm_t comms[2];
+    ncclResult_t result = ncclCommInitAll(comms, 2, devices);
+
+    printf("two ranks on one device: %s\n", ncclGetErrorString(result));
+    return result == ncclInvalidUsage;
+}
+
 int main(int argc, char **argv)
 {
-    struct example example = example_begin("all_reduce", "[--bandwidth | LARGEST]", argc, argv);
+    struct example example = example_begin("all_reduce", "[--bandwidth | --one-twice | LARGEST]", argc, argv);
+    if (example.argument_count == 1 && strcmp(example.arguments[0], "--one-twice") == 0) {
+        return example_end(&example, is_refused_twice());
+    }
     bool bandwidth = example.argument_count == 1 && strcmp(example.arguments[0], "--bandwidth") == 0;
     size_t most = bandwidth ? 1 << 22 : (size_t)example_number(&example, 0, 1, 1 << 28, 1 << 20);
     int n = 0;
