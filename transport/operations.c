@@ -113,6 +113,12 @@ static bool none_advertised(struct rg_conn *conn, size_t size)
     return false;
 }
 
+static bool never_ended(struct rg_conn *conn)
+{
+    (void)conn;
+    return false;
+}
+
 static bool needs_no_credit(struct rg_conn *conn)
 {
     (void)conn;
@@ -232,6 +238,8 @@ void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter)
         ops->take_advertised = nothing_advertised;
         ops->has_advertised = none_advertised;
     }
+    if (!ops->adverts_ended)
+        ops->adverts_ended = never_ended;
     if (!ops->statistics)
         ops->statistics = no_statistics;
     if (!ops->security)

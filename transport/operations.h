@@ -68,6 +68,7 @@ struct rg_transport_ops {
     void (*withdraw)(struct rg_conn *conn, uint64_t tag, void *memory);
     enum rg_status (*take_advertised)(struct rg_conn *conn, size_t most, void **memory, size_t *size);
     bool (*has_advertised)(struct rg_conn *conn, size_t size);
+    bool (*adverts_ended)(struct rg_conn *conn); /* optional: adverts end before the connection does */
     /* optional; else by the descriptor */
     bool (*backlog)(const struct rg_conn *conn, size_t *unread, size_t *unsent);
     /* optional: of several connections; as rg_conn_channel_progress */

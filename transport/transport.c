@@ -175,6 +175,11 @@ enum rg_status rg_conn_take_advertised(struct rg_conn *conn, size_t most, void *
     return status;
 }
 
+bool rg_conn_adverts_ended(struct rg_conn *conn)
+{
+    return conn->ops->adverts_ended(conn);
+}
+
 bool rg_conn_has_advertised(struct rg_conn *conn, size_t size)
 {
     return conn->ops->has_advertised(conn, size);

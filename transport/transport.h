@@ -234,6 +234,13 @@ void rg_conn_withdraw(struct rg_conn *conn, uint64_t tag, void *memory);
 RG_MUST_CHECK enum rg_status rg_conn_take_advertised(struct rg_conn *conn, size_t most, void **memory,
                                                      size_t *size);
 /**
+ * Whether the adverts without a tag have ended since this was asked last, on a connection that changes what it
+ * is made of (resumable/): all that was advertised and not taken is the caller's again, as it is. Until the
+ * caller has been told so, rg_conn_advertise takes none without a tag (RG_ERR_TIMEOUT): what would be advertised
+ * by who still counts on the former adverts would be advertised twice. The receiver.
+ */
+bool rg_conn_adverts_ended(struct rg_conn *conn);
+/**
  * Whether the peer has advertised enough without a tag for `size` bytes of bulk data, as of now. The sender.
  */
 bool rg_conn_has_advertised(struct rg_conn *conn, size_t size);

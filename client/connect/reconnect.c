@@ -91,8 +91,9 @@ static enum rg_status say_resume(const struct rg_session *session, struct rg_con
 }
 
 static enum rg_status renew(void *user, struct rg_resumable_loss *loss, uint64_t received,
-                            struct rg_conn **out, uint64_t *peer_received)
+                            struct rg_conn **out, struct rg_conn **control_conn, uint64_t *peer_received)
 {
+    (void)control_conn; /* over TCP there is none */
     struct rg_session *session = user;
     const struct rg_transport_options options = {.connect_timeout_ms = CONNECT_MS};
     struct rg_conn *conn;

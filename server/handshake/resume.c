@@ -65,8 +65,9 @@ static struct rg_conn *wait_for_client(struct rg_resume *resume, uint64_t until_
 }
 
 static enum rg_status renew(void *user, struct rg_resumable_loss *loss, uint64_t received,
-                            struct rg_conn **out, uint64_t *peer_received)
+                            struct rg_conn **out, struct rg_conn **control_conn, uint64_t *peer_received)
 {
+    (void)control_conn; /* over TCP there is none */
     struct rg_resume *resume = user;
     const uint64_t soon = loss->since_ns + SHORT_GRACE_S * 1000000000ull;
     if (loss->ended && !resume->tunnelled && soon < loss->until_ns)

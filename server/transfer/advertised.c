@@ -10,9 +10,9 @@
 #include <sys/mman.h>
 
 struct chunk {
-    enum { HERE, IN_USE, AWAY } state;
-    CUevent ready;                     /* of `context` */
-    struct rg_worker_context *context; /* NULL: there is no event */
+    enum { HERE, AWAY, TAKEN, IN_USE } state; /* TAKEN: came back with a message; IN_USE: until `ready` */
+    CUevent ready;                            /* of `context` */
+    struct rg_worker_context *context;        /* NULL: there is no event */
 };
 
 struct ring {
@@ -70,9 +70,12 @@ void rg_advertised_tend(struct rg_worker *worker, struct rg_worker_context *cont
     struct ring *ring = advertised->ring;
     if (ring && ring->memory) {
         lock_pages(ring, context);
+        const bool ended = rg_conn_adverts_ended(worker->conn);
         for (size_t i = 0; i < ring->n; i++) {
             struct chunk *chunk = &ring->chunks[i];
             if (chunk->state == IN_USE && rg_driver.cuEventQuery(chunk->ready) != CUDA_ERROR_NOT_READY)
+                chunk->state = HERE;
+            if (chunk->state == AWAY && ended)
                 chunk->state = HERE;
             if (chunk->state == HERE &&
                 rg_conn_advertise(worker->conn, 0, 0, ring->memory + i * RG_ADVERTISED_CHUNK,
@@ -82,13 +85,28 @@ void rg_advertised_tend(struct rg_worker *worker, struct rg_worker_context *cont
     }
 }
 
+static struct chunk *chunk_at(struct ring *ring, const void *memory)
+{
+    return &ring->chunks[(size_t)((const unsigned char *)memory - ring->memory) / RG_ADVERTISED_CHUNK];
+}
+
+size_t rg_advertised_take(struct rg_request *request, size_t most, void **memory)
+{
+    struct advertised *advertised = request->worker->state[RG_MODULE_ADVERTISED];
+    const size_t size = rg_request_take_advertised(request, most, memory);
+    if (!size)
+        return 0;
+    RG_SCOPED_LOCK(&advertised->lock);
+    chunk_at(advertised->ring, *memory)->state = TAKEN;
+    return size;
+}
+
 void rg_advertised_give_after(struct rg_worker *worker, struct rg_worker_context *context, void *memory,
                               CUstream stream)
 {
     struct advertised *advertised = worker->state[RG_MODULE_ADVERTISED];
     RG_SCOPED_LOCK(&advertised->lock);
-    struct ring *ring = advertised->ring;
-    struct chunk *chunk = &ring->chunks[((unsigned char *)memory - ring->memory) / RG_ADVERTISED_CHUNK];
+    struct chunk *chunk = chunk_at(advertised->ring, memory);
     if (chunk->context != context) {
         if (chunk->context)
             (void)rg_driver.cuEventDestroy_v2(chunk->ready);

@@ -5,7 +5,8 @@
  * A ring of chunks, made with the first large copy of a session whose transport lends. A chunk that has come
  * back with a message is lent again once the copies from it are done; nobody waits for that: a message that
  * finds too few chunks asks for staging buffers (staging.h) instead. The memory belongs to the worker, not to
- * a context: contexts end while the client may still write there.
+ * a context: contexts end while the client may still write there. Where the connection is replaced by another that
+ * lends, what was lent and had not come back is lent again there.
  *
  * Threads: any; a lock of its own.
  */
@@ -23,7 +24,9 @@
  * current.
  */
 void rg_advertised_tend(struct rg_worker *worker, struct rg_worker_context *context);
-/** The bulk data at `memory`, which rg_conn_take_advertised gave, is read by work that is now in `stream`. */
+/** As rg_request_take_advertised; what it gives is lent again after rg_advertised_give_after. */
+size_t rg_advertised_take(struct rg_request *request, size_t most, void **memory);
+/** The bulk data at `memory`, which rg_advertised_take gave, is read by work that is now in `stream`. */
 void rg_advertised_give_after(struct rg_worker *worker, struct rg_worker_context *context, void *memory,
                               CUstream stream);
 

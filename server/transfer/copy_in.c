@@ -60,7 +60,7 @@ static CUresult copy_advertised(struct copy *copy)
         rg_advertised_tend(worker, copy->context);
     while (copy->done < copy->region->total && result == CUDA_SUCCESS) {
         void *at;
-        const size_t piece = rg_request_take_advertised(copy->request, copy->region->total - copy->done, &at);
+        const size_t piece = rg_advertised_take(copy->request, copy->region->total - copy->done, &at);
         if (!piece)
             break;
         result = rg_device_region_copy(copy->region, at, copy->done, piece, copy->stream);

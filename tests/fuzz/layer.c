@@ -64,9 +64,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 }
 
 static enum rg_status refuse(void *user, struct rg_resumable_loss *loss, uint64_t received,
-                             struct rg_conn **out, uint64_t *peer_received)
+                             struct rg_conn **out, struct rg_conn **control_conn, uint64_t *peer_received)
 {
-    (void)user, (void)loss, (void)received, (void)out, (void)peer_received;
+    (void)user, (void)loss, (void)received, (void)out, (void)control_conn, (void)peer_received;
     return RG_ERR_REFUSED;
 }
 

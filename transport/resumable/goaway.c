@@ -86,6 +86,15 @@ void rg_resumable_look_for_last_words(struct rg_resumable *c)
     }
 }
 
+enum rg_resumable_peer rg_resumable_peer(int control_fd)
+{
+    struct pollfd p = {.fd = control_fd, .events = POLLRDHUP};
+    if (control_fd < 0)
+        return RG_PEER_UNKNOWN;
+    return poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLERR)) == POLLRDHUP ? RG_PEER_GONE
+                                                                                   : RG_PEER_LIVES;
+}
+
 /* --- this side's --- */
 
 /* Waits until a word of ours would be taken, with the right to send, which is free. Gives up the lock. */
@@ -156,7 +165,8 @@ void rg_resumable_goaway(struct rg_conn *conn)
         return;
     pthread_mutex_lock(&c->lock);
     c->says_goaway = true;
-    if (c->control_conn && rg_resumable_is_writable(c->control_conn))
+    if (c->control_conn && c->link && !rg_resumable_shows_end(c->link) &&
+        rg_resumable_is_writable(c->control_conn))
         rg_resumable_renounce(c->control_conn); /* if it has ended, the reconnector notices */
     else
         say_goaway(c);

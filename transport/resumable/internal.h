@@ -7,6 +7,7 @@
  *   receive.c  receiving, acknowledgements
  *   retransmit_queue.c     messages that are not acknowledged
  *   lease.c     those whose bulk data stays where it is until then
+ *   memory.c   memory that is registered, with each link anew, or advertised
  *   reconnector.c   the thread that looks after the link
  *
  * Everything is guarded by `lock`, which is never held across a system call that waits. A thread that goes
@@ -37,6 +38,15 @@ struct rg_retransmit_block {
     _Alignas(16) unsigned char data[];
 };
 enum { RG_RESUMABLE_CLASSES = 14 };
+
+/** Memory that links which can are to have registered. */
+struct rg_registered {
+    struct rg_registered *next;
+    void *base;
+    size_t size;
+    uint64_t epoch; /* the link that it has been tried with */
+    bool busy;      /* being registered: it stays */
+};
 
 /** A message that the peer has not acknowledged. */
 struct rg_retransmit_entry {
@@ -73,6 +83,7 @@ struct rg_resumable {
     bool stopping;        /* destroy: the reconnector ends */
     struct rg_conn *link; /* NULL: between two */
     struct rg_conn *control_conn;
+    uint64_t control_ended_ns;   /* since when it has ended, beside a link that has not; 0: it has not */
     struct rg_conn *former_link; /* a former link that the message in use lies in */
     uint64_t epoch;              /* counts links */
     bool sending, receiving;
@@ -84,6 +95,7 @@ struct rg_resumable {
     struct rg_conn_statistics former; /* of links that are gone */
     struct rg_resumable_loss loss;
     uint64_t renewed_ns; /* when there was the last new link */
+    uint64_t settled;    /* the last link of which that was told */
     uint64_t carried;    /* messages both ways, when the last link was lost */
 
     /* sending */
@@ -111,10 +123,15 @@ struct rg_resumable {
     bool in_bulk;
     uint64_t bulk_epoch; /* the link that the rest of the bulk data comes by */
     size_t msg_size, bulk_size, bulk_taken;
+    size_t copy_size;
     unsigned char *copy; /* small messages, and those of links that must not outlive their use, are copied */
     bool copy_all;
     void *last_words; /* a control message that came before a send failed; handed out once all is over */
     size_t last_words_size;
+
+    struct rg_registered *registered;
+    uint64_t registered_epoch; /* the last link that has all of it */
+    uint64_t adverts_epoch;    /* the link that the owner of adverts without a tag knows of */
 
     pthread_t reconnector;
     struct rg_waker waker;
@@ -148,6 +165,32 @@ void rg_resumable_say(struct rg_resumable *c, enum rg_resumable_kind kind);
 struct rg_resumable_header rg_resumable_header_of(struct rg_resumable *c, enum rg_resumable_kind kind);
 /** Whether a word of ours would be taken at once. */
 bool rg_resumable_is_writable(const struct rg_conn *link);
+
+/** Lets go of a control connection as who lives does; without the lock. NULL is fine. */
+void rg_resumable_discard_control(struct rg_conn *control_conn);
+/**
+ * Goes into the link for something short, if there is one that is well; gives up the lock until rg_resumable_leave.
+ * NULL: there is none, and the lock is still held.
+ */
+struct rg_conn *rg_resumable_visit(struct rg_resumable *c);
+/** The same for what must hold when it has been done: a link that has failed is gone then. */
+struct rg_conn *rg_resumable_visit_last(struct rg_resumable *c);
+void rg_resumable_leave(struct rg_resumable *c);
+
+/* --- memory.c: operations, without the lock; and under it --- */
+
+enum rg_status rg_resumable_register(struct rg_conn *conn, void *base, size_t size);
+void rg_resumable_unregister(struct rg_conn *conn, void *base);
+enum rg_status rg_resumable_advertise(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory,
+                                      size_t size);
+void rg_resumable_withdraw(struct rg_conn *conn, uint64_t tag, void *memory);
+bool rg_resumable_has_advertised(struct rg_conn *conn, size_t size);
+bool rg_resumable_adverts_ended(struct rg_conn *conn);
+/** Whether a new link may lack what earlier ones had registered; the link is there, then. */
+bool rg_registered_is_missing(const struct rg_resumable *c);
+/** Registers one piece of that with it; the lock is given up meanwhile. */
+void rg_registered_renew_one(struct rg_resumable *c);
+void rg_registered_fini(struct rg_resumable *c);
 
 /* --- goaway.c; under the lock --- */
 

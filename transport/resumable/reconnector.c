@@ -21,7 +21,8 @@ enum {
     READ_ON_MS = 4000, /* less than who has ended a connection is waited for (server/handshake/resume.c) */
     ACK_AGAIN_MS = 20,
     CONTROL_MS =
-        300, /* the ends of link and control connection, of which either may come first, are no further apart */
+        300, /* the ends of link and control connection, of which either may come first, are no further apart … */
+    APART_MS = 3000, /* … on this machine; or so, if they are noticed late */
 };
 
 /* --- noticing --- */
@@ -60,6 +61,23 @@ static uint64_t noticed_until(const struct rg_resumable *c)
     return rg_resumable_shows_end(c->link) ? UINT64_MAX : c->hung_up_ns + CONTROL_MS * 1000000ull;
 }
 
+/* For how long the link has still to be in use before that is told; -1: nobody wants to know, or knows. */
+static int unsettled(const struct rg_resumable *c)
+{
+    if (!c->options.settled || c->settled == c->epoch || !rg_resumable_shows_end(c->link))
+        return -1;
+    const uint64_t until = c->renewed_ns + RG_RESUMABLE_SETTLED_MS * 1000000ull, now = rg_now_ns();
+    return until > now ? (int)((until - now) / 1000000u) + 1 : 0;
+}
+
+static void tell_settled(struct rg_resumable *c)
+{
+    c->settled = c->epoch;
+    pthread_mutex_unlock(&c->lock);
+    c->options.settled(c->options.user);
+    pthread_mutex_lock(&c->lock);
+}
+
 /*
  * Sleeps until there is something to do. For an acknowledgement that cannot be sent now it looks again soon:
  * a peer that only sends takes none, and if this waited until it does, whoever sends here would wait too; if
@@ -67,15 +85,21 @@ static uint64_t noticed_until(const struct rg_resumable *c)
  */
 static void watch(struct rg_resumable *c)
 {
-    const int longest_ms = c->ack_wanted ? ACK_AGAIN_MS : rg_waker_fd(&c->waker) < 0 ? 1000 : -1;
+    int longest_ms = c->ack_wanted ? ACK_AGAIN_MS : rg_waker_fd(&c->waker) < 0 ? 1000 : -1;
+    const int unsettled_ms = unsettled(c);
+    if (unsettled_ms >= 0 && (longest_ms < 0 || unsettled_ms < longest_ms))
+        longest_ms = unsettled_ms;
     const uint64_t epoch = c->epoch;
-    const bool by_control = !rg_resumable_shows_end(c->link) && c->control_conn;
-    const int fd = rg_conn_fd(by_control ? c->control_conn : c->link);
-    struct pollfd fds[2] = {{.fd = fd, .events = POLLRDHUP},
-                            {.fd = rg_waker_fd(&c->waker), .events = POLLIN}};
+    const struct rg_conn *control_conn = c->control_conn;
+    const bool by_control = !rg_resumable_shows_end(c->link) && control_conn;
+    const int fd = rg_conn_fd(by_control ? control_conn : c->link);
+    const bool beside = control_conn && !by_control && !c->control_ended_ns;
+    struct pollfd fds[3] = {{.fd = fd, .events = POLLRDHUP},
+                            {.fd = rg_waker_fd(&c->waker), .events = POLLIN},
+                            {.fd = beside ? rg_conn_fd(control_conn) : -1, .events = POLLRDHUP}};
     c->polling = true;
     pthread_mutex_unlock(&c->lock);
-    (void)poll(fds, 2, longest_ms);
+    (void)poll(fds, 3, longest_ms);
     pthread_mutex_lock(&c->lock);
     c->polling = false;
     rg_waker_rest(&c->waker);
@@ -83,20 +107,23 @@ static void watch(struct rg_resumable *c)
         c->hung_up = epoch;
         c->hung_up_ns = rg_now_ns();
     }
+    if (fds[2].revents && c->control_conn == control_conn)
+        c->control_ended_ns = rg_now_ns();
 }
 
 /* --- mending --- */
 
 /*
- * Whether the peer has ended the control connection, or does so in a moment; and whether it said by it that
- * its end is meant.
+ * Whether the peer has ended the control connection, or does so in a moment; what that tells of it; and whether it said by
+ * it that its end is meant.
  */
-static bool control_ended(struct rg_conn *control_conn, bool *says_goaway)
+static bool control_ended(struct rg_conn *control_conn, enum rg_resumable_peer *peer, bool *says_goaway)
 {
     struct pollfd p = {.fd = rg_conn_fd(control_conn), .events = POLLRDHUP};
     struct rg_message message;
     if (poll(&p, 1, CONTROL_MS) != 1)
         return false;
+    *peer = rg_resumable_peer(p.fd);
     *says_goaway = rg_conn_recv(control_conn, 0, &message) == RG_OK &&
                    rg_resumable_is_word(&message, RG_RESUMABLE_GOAWAY);
     return *says_goaway || rg_resumable_heard_lately(control_conn);
@@ -126,6 +153,17 @@ static void await_reader(struct rg_resumable *c)
 }
 
 /*
+ * Whether the control connection beside a link that shows its end was closed well before that ended. The kernel of a
+ * process that ends closes both at once: so something between has closed it, and it tells nothing.
+ */
+static bool control_tells_nothing(const struct rg_resumable *c)
+{
+    const uint64_t link_ended_ns = c->hung_up == c->epoch ? c->hung_up_ns : c->loss.since_ns;
+    return c->control_ended_ns && c->control_ended_ns + APART_MS * 1000000ull < link_ended_ns &&
+           rg_resumable_peer(rg_conn_fd(c->control_conn)) == RG_PEER_GONE;
+}
+
+/*
  * Lets go of the failed link, once nobody is inside. Its queue pair is gone before the peer hears of us:
  * nothing can be written into our memory any more.
  */
@@ -135,9 +173,14 @@ static void drop_link(struct rg_resumable *c)
     if (!c->link)
         return;
     await_reader(c);
-    struct rg_conn *link = c->link, *control_conn = c->control_conn;
-    c->control_conn = NULL;
-    const bool may_have_ended = c->loss.ended || !rg_resumable_shows_end(link);
+    struct rg_conn *link = c->link, *control_conn = NULL;
+    const bool shows = rg_resumable_shows_end(link);
+    if (!shows || control_tells_nothing(c)) { /* else it stays, and goes on telling of the peer */
+        control_conn = c->control_conn;
+        c->control_conn = NULL;
+        c->control_ended_ns = 0;
+    }
+    const bool may_have_ended = c->loss.ended || !shows;
     if (may_have_ended && !c->peer_says_goaway && c->state == RG_RESUMABLE_BROKEN)
         rg_resumable_look_for_last_words(c); /* which whoever was receiving when it broke has left unread */
     if (c->loss.ended && c->peer_says_goaway)
@@ -158,14 +201,17 @@ static void drop_link(struct rg_resumable *c)
     if (c->options.dropped)
         c->options.dropped(c->options.user);
     bool says_goaway = false;
-    const bool ended = control_conn && control_ended(control_conn, &says_goaway);
+    const bool by_control = control_conn && !shows;
+    enum rg_resumable_peer peer = by_control ? RG_PEER_LIVES : RG_PEER_UNKNOWN;
+    const bool ended = by_control && control_ended(control_conn, &peer, &says_goaway);
     rg_conn_destroy(link);
-    rg_conn_destroy(control_conn);
+    rg_resumable_discard_control(control_conn);
     pthread_mutex_lock(&c->lock);
     c->dropping = c->hurries = false;
     c->peer_says_goaway |= says_goaway;
-    if (control_conn)
+    if (by_control)
         c->loss.ended = ended;
+    c->loss.peer = peer;
     if (ended && c->peer_says_goaway) /* the link alone did not tell that this was an end */
         rg_resumable_end(c, RG_ERR_CLOSED);
     rg_resumable_changed(c);
@@ -211,13 +257,16 @@ static void replay(struct rg_resumable *c)
 }
 
 /* Takes a new link into use, if what both sides have fits together. */
-static enum rg_status install(struct rg_resumable *c, struct rg_conn *link, uint64_t peer_received)
+static enum rg_status install(struct rg_resumable *c, struct rg_conn *link, struct rg_conn *control_conn,
+                              uint64_t peer_received)
 {
     c->on_wire = c->sent;
     if (peer_received < c->forgotten) {
         snprintf(c->loss.why, sizeof c->loss.why, "more data was on its way than is kept for such a case");
         return RG_ERR_LIMIT;
     }
+    if (rg_conn_fd(link) < 0 && c->copy_size < RG_MESSAGE_MAX)
+        return RG_ERR_UNSUPPORTED; /* its messages would have to be copied */
     const uint64_t first = c->queue ? c->queue->seq : c->sent + 1;
     if (peer_received > c->sent || peer_received + 1 < first) {
         snprintf(c->loss.why, sizeof c->loss.why, "the other side does not know what this one does");
@@ -226,11 +275,15 @@ static enum rg_status install(struct rg_resumable *c, struct rg_conn *link, uint
     (void)rg_retransmit_acknowledge(c, peer_received);
     c->on_wire = peer_received;
     c->link = link;
+    if (control_conn) {
+        c->control_conn = control_conn;
+        c->control_ended_ns = 0;
+    }
     c->epoch++;
     c->renewed_ns = rg_now_ns();
     if (c->read_ahead)
         rg_conn_set_read_ahead(link);
-    c->copy_all = c->copy_all && rg_conn_fd(link) < 0;
+    c->copy_all = rg_conn_fd(link) < 0;
     c->state = RG_RESUMABLE_REPLAYING;
     rg_resumable_changed(c);
     return RG_OK;
@@ -241,21 +294,28 @@ static enum rg_status attempt(struct rg_resumable *c)
 {
     struct rg_resumable_loss loss = c->loss;
     const uint64_t received = c->received;
-    struct rg_conn *link = NULL;
+    struct rg_conn *link = NULL, *control_conn = NULL, *earlier = c->control_conn;
     uint64_t peer_received = 0;
+    loss.control_fd = earlier ? rg_conn_fd(earlier) : -1; /* nothing replaces it while there is no link */
     pthread_mutex_unlock(&c->lock);
-    enum rg_status status = c->options.renew(c->options.user, &loss, received, &link, &peer_received);
+    enum rg_status status =
+        c->options.renew(c->options.user, &loss, received, &link, &control_conn, &peer_received);
     pthread_mutex_lock(&c->lock);
     c->loss = loss;
     if (status == RG_OK && c->state == RG_RESUMABLE_BROKEN)
-        status = install(c, link, peer_received);
+        status = install(c, link, control_conn, peer_received);
     else if (status == RG_OK)
         status = RG_ERR_CLOSED;
-    if (status != RG_OK && link) {
-        pthread_mutex_unlock(&c->lock);
+    if (status == RG_OK && (!control_conn || !earlier))
+        return status;
+    pthread_mutex_unlock(&c->lock);
+    if (status != RG_OK) {
         rg_conn_destroy(link);
-        pthread_mutex_lock(&c->lock);
+        rg_resumable_discard_control(control_conn);
+    } else {
+        rg_resumable_discard_control(earlier);
     }
+    pthread_mutex_lock(&c->lock);
     return status;
 }
 
@@ -322,12 +382,16 @@ void *rg_resumable_reconnect_main(void *connection)
             rg_resumable_sleep(c, UINT64_MAX);
         else if (c->ack_wanted && !c->sending && rg_conn_has_credit(c->link))
             rg_resumable_say(c, RG_RESUMABLE_ACK);
+        else if (rg_registered_is_missing(c))
+            rg_registered_renew_one(c);
         else if (c->ack_wanted && c->sending)
             rg_resumable_sleep(c, UINT64_MAX); /* who sends takes it along */
         else if (c->hung_up == c->epoch && rg_now_ns() < noticed_until(c))
             rg_resumable_sleep(c, noticed_until(c));
         else if (c->hung_up == c->epoch)
             look_closer(c);
+        else if (unsettled(c) == 0)
+            tell_settled(c);
         else
             watch(c);
     }

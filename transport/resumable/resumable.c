@@ -145,11 +145,7 @@ static void resumable_abandon(struct rg_conn *conn)
     rg_waker_fini(&c->waker);
 }
 
-/*
- * Goes into the link for something short, if there is one that is well; gives up the lock until leave().
- * NULL: there is none.
- */
-static struct rg_conn *visit(struct rg_resumable *c)
+struct rg_conn *rg_resumable_visit(struct rg_resumable *c)
 {
     if (c->state != RG_RESUMABLE_UP)
         return NULL;
@@ -159,8 +155,7 @@ static struct rg_conn *visit(struct rg_resumable *c)
     return link;
 }
 
-/* The same for what must hold when it has been done: a link that has failed is gone then. */
-static struct rg_conn *visit_last(struct rg_resumable *c)
+struct rg_conn *rg_resumable_visit_last(struct rg_resumable *c)
 {
     while (c->dropping || (c->state == RG_RESUMABLE_BROKEN && c->link))
         rg_resumable_sleep(c, UINT64_MAX);
@@ -172,86 +167,11 @@ static struct rg_conn *visit_last(struct rg_resumable *c)
     return link;
 }
 
-static void leave(struct rg_resumable *c)
+void rg_resumable_leave(struct rg_resumable *c)
 {
     pthread_mutex_lock(&c->lock);
     c->visitors--;
     rg_resumable_changed(c);
-}
-
-static enum rg_status resumable_register(struct rg_conn *conn, void *base, size_t size)
-{
-    struct rg_resumable *c = (struct rg_resumable *)conn;
-    enum rg_status status = RG_ERR_UNSUPPORTED;
-    struct rg_conn *link;
-    pthread_mutex_lock(&c->lock);
-    if ((link = visit(c)) != NULL) {
-        status = rg_conn_register(link, base, size);
-        leave(c);
-    }
-    pthread_mutex_unlock(&c->lock);
-    return status;
-}
-
-/*
- * What was registered with a link goes with it at the latest. What is held until told may lie in this memory.
- */
-static void resumable_unregister(struct rg_conn *conn, void *base)
-{
-    struct rg_resumable *c = (struct rg_resumable *)conn;
-    struct rg_conn *link;
-    pthread_mutex_lock(&c->lock);
-    rg_resumable_end_all(c, &rg_lease_until_reply);
-    if ((link = visit_last(c)) != NULL) {
-        rg_conn_unregister(link, base);
-        leave(c);
-    }
-    pthread_mutex_unlock(&c->lock);
-}
-
-/*
- * Adverts are those of a link, and end with it: nothing is placed any more once it has been dropped, before
- * the peer hears of the next. What has been placed in part then comes again, by the next, to the same place.
- */
-static enum rg_status resumable_advertise(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory,
-                                          size_t size)
-{
-    struct rg_resumable *c = (struct rg_resumable *)conn;
-    enum rg_status status = RG_ERR_UNSUPPORTED;
-    struct rg_conn *link;
-    pthread_mutex_lock(&c->lock);
-    if ((link = visit(c)) != NULL) {
-        status = rg_conn_advertise(link, tag, base, memory, size);
-        leave(c);
-    }
-    pthread_mutex_unlock(&c->lock);
-    return status;
-}
-
-static void resumable_withdraw(struct rg_conn *conn, uint64_t tag, void *memory)
-{
-    struct rg_resumable *c = (struct rg_resumable *)conn;
-    struct rg_conn *link;
-    pthread_mutex_lock(&c->lock);
-    if ((link = visit_last(c)) != NULL) {
-        rg_conn_withdraw(link, tag, memory);
-        leave(c);
-    }
-    pthread_mutex_unlock(&c->lock);
-}
-
-static bool resumable_has_advertised(struct rg_conn *conn, size_t size)
-{
-    struct rg_resumable *c = (struct rg_resumable *)conn;
-    bool advertised = false;
-    struct rg_conn *link;
-    pthread_mutex_lock(&c->lock);
-    if ((link = visit(c)) != NULL) {
-        advertised = rg_conn_has_advertised(link, size);
-        leave(c);
-    }
-    pthread_mutex_unlock(&c->lock);
-    return advertised;
 }
 
 static bool resumable_backlog(const struct rg_conn *conn, size_t *unread, size_t *unsent)
@@ -315,6 +235,7 @@ static void resumable_destroy(struct rg_conn *conn)
     rg_conn_destroy(c->control_conn);
     rg_conn_destroy(c->former_link);
     rg_retransmit_fini(c);
+    rg_registered_fini(c);
     rg_waker_fini(&c->waker);
     pthread_cond_destroy(&c->changed);
     pthread_mutex_destroy(&c->lock);
@@ -335,12 +256,13 @@ static struct rg_transport_ops resumable_ops = {
     .destroy = resumable_destroy,
     .set_read_ahead = resumable_set_read_ahead,
     .abandon = resumable_abandon,
-    .register_memory = resumable_register,
-    .unregister_memory = resumable_unregister,
-    .advertise = resumable_advertise,
-    .withdraw = resumable_withdraw,
+    .register_memory = rg_resumable_register,
+    .unregister_memory = rg_resumable_unregister,
+    .advertise = rg_resumable_advertise,
+    .withdraw = rg_resumable_withdraw,
     .take_advertised = rg_resumable_take_advertised,
-    .has_advertised = resumable_has_advertised,
+    .has_advertised = rg_resumable_has_advertised,
+    .adverts_ended = rg_resumable_adverts_ended,
     .backlog = resumable_backlog,
     .channel_progress = resumable_channel_progress,
     .give_up_channel = resumable_give_up_channel,
@@ -373,10 +295,12 @@ struct rg_conn *rg_resumable_create(struct rg_conn *link, struct rg_conn *contro
     c->options = *options;
     c->link = link;
     c->control_conn = control_conn;
-    c->epoch = 1;
+    c->epoch = c->registered_epoch = c->adverts_epoch = 1;
+    c->renewed_ns = rg_now_ns();
     c->queue_last = &c->queue;
     c->copy_all = rg_conn_fd(link) < 0;
-    c->copy = malloc(c->copy_all ? RG_MESSAGE_MAX : RG_RESUMABLE_COPIED_MAX);
+    c->copy_size = c->copy_all ? RG_MESSAGE_MAX : RG_RESUMABLE_COPIED_MAX;
+    c->copy = malloc(c->copy_size);
     if (c->copy && rg_waker_init(&c->waker)) {
         pthread_mutex_init(&c->lock, NULL);
         rg_cond_init(&c->changed);
@@ -394,6 +318,31 @@ struct rg_conn *rg_resumable_create(struct rg_conn *link, struct rg_conn *contro
 struct rg_resumable *rg_resumable_of(struct rg_conn *conn)
 {
     return conn && conn->ops == &resumable_ops ? (struct rg_resumable *)conn : NULL;
+}
+
+void rg_resumable_discard_control(struct rg_conn *control_conn)
+{
+    if (control_conn)
+        rg_conn_reset(control_conn);
+    rg_conn_destroy(control_conn);
+}
+
+void rg_resumable_set_control(struct rg_conn *conn, struct rg_conn *control_conn)
+{
+    struct rg_resumable *c = rg_resumable_of(conn);
+    struct rg_conn *unused = control_conn;
+    if (c) {
+        RG_SCOPED_LOCK(&c->lock);
+        /* while there is no link, what comes next is not known; one without a descriptor has its own */
+        if (c->state == RG_RESUMABLE_UP && rg_resumable_shows_end(c->link)) {
+            unused = c->control_conn;
+            c->control_conn = control_conn;
+            c->control_ended_ns = 0;
+            if (c->polling)
+                rg_waker_wake(&c->waker);
+        }
+    }
+    rg_resumable_discard_control(unused);
 }
 
 void rg_resumable_drop(struct rg_conn *conn)

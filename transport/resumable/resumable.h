@@ -12,6 +12,11 @@
  * it what it has not sent when its process ends. The control connection, the connection that the session
  * began on, does neither: the word is said there, and its end is the link's.
  *
+ * A link that shows its end does not tell whether the peer's process has gone or something between has cut it: a
+ * process that ends with something unread makes its kernel reset the link, as a firewall does. A control connection
+ * carries nothing, so the kernel of a process that ends always closes it in order, and who lives resets it. Beside such a
+ * link it stays from one link to the next (enum rg_resumable_peer).
+ *
  * How a new link is had is the user's matter (`renew`): the client connects and shows the session's token,
  * the worker waits for the daemon to hand it a connection (server/handshake/resume.h).
  *
@@ -31,9 +36,10 @@
 #include "transport/transport.h"
 
 /* What a user of such a connection must leave of RG_MESSAGE_MAX. */
-#define RG_RESUMABLE_HEADER    16u
-#define RG_RESUMABLE_ACK_BYTES (1u << 20)
-#define RG_RESUMABLE_ACK_COUNT 256u
+#define RG_RESUMABLE_HEADER     16u
+#define RG_RESUMABLE_SETTLED_MS 1000u
+#define RG_RESUMABLE_ACK_BYTES  (1u << 20)
+#define RG_RESUMABLE_ACK_COUNT  256u
 
 enum rg_resumable_kind { RG_RESUMABLE_DATA = 1, RG_RESUMABLE_ACK = 2, RG_RESUMABLE_GOAWAY = 3 };
 
@@ -43,13 +49,22 @@ struct rg_resumable_header {
     uint64_t received; /* messages (DATA) of the peer that have arrived as a whole */
 };
 
+/** What a control connection tells of the peer's process. */
+enum rg_resumable_peer {
+    RG_PEER_UNKNOWN, /* there is none */
+    RG_PEER_GONE,    /* its kernel has closed it, which a living one never does: it resets it */
+    RG_PEER_LIVES,   /* as far as is known: it is open, or something between has reset it */
+};
+
 /** What is known about a loss, for whoever renews and reports. */
 struct rg_resumable_loss {
     enum rg_status status; /* what the link said */
     bool ended;            /* the peer's machine ended it; else nothing has been heard */
-    uint64_t since_ns;     /* rg_now_ns */
-    uint64_t until_ns;     /* when it is given up */
-    char why[256];         /* of the last attempt: for people */
+    enum rg_resumable_peer peer;
+    int control_fd; /* during `renew`: of the control connection; -1: there is none. rg_resumable_peer asks it */
+    uint64_t since_ns; /* rg_now_ns */
+    uint64_t until_ns; /* when it is given up */
+    char why[256];     /* of the last attempt: for people */
 };
 
 enum rg_resumable_event {
@@ -64,11 +79,16 @@ struct rg_resumable_options {
     bool reads; /* somebody always comes back to receive: what came before an end is read, however late */
     /**
      * One attempt to get a new link: tells the peer how many messages have arrived here, and learns the same
-     * of it. RG_ERR_REFUSED: there is no use in trying again. Anything else but RG_OK: it is tried again
+     * of it. *control_conn, NULL before: its control connection, if it has one. RG_ERR_REFUSED: there is no use in trying again. Anything else but RG_OK: it is tried again
      * until `until_ns`, soon. Called by the connection's own thread.
      */
     enum rg_status (*renew)(void *user, struct rg_resumable_loss *loss, uint64_t received,
-                            struct rg_conn **out, uint64_t *peer_received);
+                            struct rg_conn **out, struct rg_conn **control_conn, uint64_t *peer_received);
+    /**
+     * A link that shows its end has been in use for RG_RESUMABLE_SETTLED_MS: rg_resumable_set_control may be called. By the
+     * same thread, which must not wait. NULL: nobody wants to know.
+     */
+    void (*settled)(void *user);
     /** The link will be destroyed; by the same thread. NULL: nobody wants to know. */
     void (*dropped)(void *user);
     /** Tells people; by the same thread. */
@@ -97,7 +117,15 @@ void rg_resumable_goaway(struct rg_conn *conn);
  * by that one's control connection).
  */
 void rg_resumable_renounce(struct rg_conn *conn);
-/** Gives up the link, as if it had failed. Any thread. */
+/**
+ * Gives the connection a control connection, which becomes its own, or another one for that which it has. Any thread.
+ */
+void rg_resumable_set_control(struct rg_conn *conn, struct rg_conn *control_conn);
+/** What a control connection's descriptor tells now. -1: nothing. */
+enum rg_resumable_peer rg_resumable_peer(int control_fd);
+/**
+ * Gives up the link, as if it had failed: also where there is a better one to be had. Any thread.
+ */
 void rg_resumable_drop(struct rg_conn *conn);
 
 #endif

@@ -25,16 +25,23 @@ static enum rg_status greet(struct rg_conn *conn, uint64_t received, uint64_t *p
 }
 
 enum rg_status renew(void *user, struct rg_resumable_loss *loss, uint64_t received, struct rg_conn **out,
-                     uint64_t *peer_received)
+                     struct rg_conn **control_conn, uint64_t *peer_received)
 {
     struct end *end = user;
     const struct rg_transport_options options = {.filters = end->filters,
                                                  .tls = end->security ? end->security->client : NULL};
     struct rg_conn *conn;
+    atomic_store(&end->peer, loss->control_fd < 0 ? loss->peer : rg_resumable_peer(loss->control_fd));
     if (atomic_load(&end->refuses))
         return RG_ERR_REFUSED;
     if (atomic_load(&end->waits))
         return RG_ERR_UNREACHABLE;
+    if (end->upgraded) {
+        *out = end->upgraded;
+        *control_conn = end->upgraded_control;
+        end->upgraded = end->upgraded_control = NULL;
+        return greet(*out, received, peer_received);
+    }
     enum rg_status status = end->connects ? rg_transport_connect(rg_listener_address(end->listener), &options,
                                                                  loss->why, sizeof loss->why, &conn)
                                           : rg_listener_accept(end->listener, 200, &conn);

@@ -24,7 +24,10 @@ struct end {
     const struct pair_security *security;
     atomic_bool refuses; /* no more links */
     atomic_bool waits;   /* none while this is set */
+    struct rg_conn *upgraded,
+        *upgraded_control; /* what the next link is, instead of one that is made; NULL */
     atomic_uint lost, resumed, gave_up;
+    atomic_int peer; /* enum rg_resumable_peer: what was known of it when a link was wanted the last time */
 };
 
 struct ends {
@@ -37,7 +40,7 @@ extern const struct pair_security *ends_security;
 
 /** Operations of struct rg_resumable_options; the user is a struct end. */
 enum rg_status renew(void *user, struct rg_resumable_loss *loss, uint64_t received, struct rg_conn **out,
-                     uint64_t *peer_received);
+                     struct rg_conn **control_conn, uint64_t *peer_received);
 void report(void *user, enum rg_resumable_event event, const struct rg_resumable_loss *loss);
 
 /** Opens both ends; bundles of `channels` connections besides the first, if that is not 0. */

@@ -459,6 +459,204 @@ static void test_held_until_acknowledged(void)
     pair_close(&pair);
 }
 
+/* --- a link that registers memory is lost, and is had again ---------------------------------------------- */
+
+static atomic_uint registrations;
+
+static enum rg_status count_registration(struct rg_conn *conn, void *base, size_t size)
+{
+    (void)conn, (void)base;
+    CHECK(size == sizeof registrations);
+    atomic_fetch_add(&registrations, 1);
+    return RG_OK;
+}
+
+static void forget_registration(struct rg_conn *conn, void *base)
+{
+    (void)conn, (void)base;
+    atomic_fetch_sub(&registrations, 1);
+}
+
+/* Makes a link count what is registered with it. */
+static void count_registrations(struct rg_conn *link)
+{
+    static struct rg_transport_ops counting;
+    counting = *link->ops;
+    counting.register_memory = count_registration;
+    counting.unregister_memory = forget_registration;
+    link->ops = &counting;
+    atomic_store(&registrations, 0);
+}
+
+static struct rg_conn *link_of(struct rg_conn *conn)
+{
+    struct rg_resumable *c = rg_resumable_of(conn);
+    pthread_mutex_lock(&c->lock);
+    struct rg_conn *link = c->state == RG_RESUMABLE_UP ? c->link : NULL;
+    pthread_mutex_unlock(&c->lock);
+    return link;
+}
+
+/* Gives up the links of both ends, and waits for the next. */
+static void next_links(struct ends *ends)
+{
+    const unsigned before = atomic_load(&ends->a.resumed), before_there = atomic_load(&ends->b.resumed);
+    rg_resumable_drop(ends->pair.a);
+    while (atomic_load(&ends->a.resumed) == before || atomic_load(&ends->b.resumed) == before_there)
+        (void)poll(NULL, 0, 1);
+}
+
+/* Until the link has all that is registered. */
+static void await_registered(struct rg_conn *conn)
+{
+    struct rg_resumable *c = rg_resumable_of(conn);
+    bool has_all = false;
+    while (!has_all) {
+        (void)poll(NULL, 0, 1);
+        pthread_mutex_lock(&c->lock);
+        has_all = c->registered_epoch == c->epoch;
+        pthread_mutex_unlock(&c->lock);
+    }
+}
+
+/*
+ * From one without a descriptor and with a control connection to TCP, and back to another such: messages arrive, in order,
+ * once; what is registered is so with each link that registers, also what was while none did; and the control
+ * connection is the new one.
+ */
+static void test_back_to_the_better_link(void)
+{
+    static unsigned here, meanwhile;
+    struct pair control_conn, better, better_control;
+    struct rg_message message;
+    struct ends ends;
+    tethered_open(&ends, &control_conn, "", 0, "", "");
+    count_registrations(link_of(ends.pair.a));
+    CHECK_OK(rg_conn_register(ends.pair.a, &here, sizeof here));
+    CHECK(atomic_load(&registrations) == 1);
+    run_between(&ends, 200, 1);
+    next_links(&ends);
+    CHECK(rg_conn_fd(link_of(ends.pair.a)) >= 0);
+    CHECK_OK(rg_conn_register(ends.pair.a, &meanwhile, sizeof meanwhile));
+    run_between(&ends, 200, 1);
+
+    better = pair_open("mem:better", "", RG_WAIT_AUTO);
+    better_control = pair_open(LASTING_ADDRESS, "", RG_WAIT_AUTO);
+    count_registrations(better.a);
+    ends.a.upgraded_control = better_control.a;
+    ends.b.upgraded_control = better_control.b;
+    ends.a.upgraded = better.a;
+    ends.b.upgraded = better.b;
+    better.a = better.b = better_control.a = better_control.b = NULL;
+    next_links(&ends);
+    CHECK(rg_conn_fd(link_of(ends.pair.a)) < 0);
+    await_registered(ends.pair.a);
+    CHECK(atomic_load(&registrations) == 2);
+    run_between(&ends, 200, 1);
+    rg_conn_unregister(ends.pair.a, &here);
+    CHECK(atomic_load(&registrations) == 1);
+
+    rg_resumable_goaway(ends.pair.a);
+    rg_conn_destroy(ends.pair.a);
+    CHECK_STATUS(rg_conn_recv(ends.pair.b, 10000, &message), RG_ERR_CLOSED);
+    rg_conn_destroy(ends.pair.b);
+    ends.pair.a = ends.pair.b = NULL;
+    pair_close(&ends.pair);
+    pair_close(&control_conn);
+    pair_close(&better);
+    pair_close(&better_control);
+}
+
+/*
+ * The next link has what was registered, but takes no advert without a tag from who has not been told that the former
+ * ones have ended.
+ */
+static void test_adverts_end_with_their_link(void)
+{
+    static unsigned char chunk[8192], tagged[8192];
+    struct ends ends;
+    ends_open_at(&ends, "mem:adverts", "", 0, 30000000000ull);
+    CHECK_OK(rg_conn_register(ends.pair.a, chunk, sizeof chunk));
+    CHECK(!rg_conn_adverts_ended(ends.pair.a));
+    CHECK_OK(rg_conn_advertise(ends.pair.a, 0, 0, chunk, sizeof chunk));
+    CHECK(rg_conn_has_advertised(ends.pair.b, sizeof chunk));
+    rg_resumable_drop(ends.pair.b); /* a link without a descriptor: neither notices for the other */
+    rg_resumable_drop(ends.pair.a);
+    while (atomic_load(&ends.a.resumed) < 1 || atomic_load(&ends.b.resumed) < 1)
+        (void)poll(NULL, 0, 1);
+    await_registered(ends.pair.a);
+
+    CHECK_STATUS(rg_conn_advertise(ends.pair.a, 0, 0, chunk, sizeof chunk), RG_ERR_TIMEOUT);
+    CHECK_OK(rg_conn_advertise(ends.pair.a, 5, 0, tagged, sizeof tagged));
+    CHECK(!rg_conn_has_advertised(ends.pair.b, sizeof chunk));
+    CHECK(rg_conn_adverts_ended(ends.pair.a) && !rg_conn_adverts_ended(ends.pair.a));
+    CHECK_OK(rg_conn_advertise(ends.pair.a, 0, 0, chunk, sizeof chunk));
+    CHECK(rg_conn_has_advertised(ends.pair.b, sizeof chunk));
+    rg_conn_withdraw(ends.pair.a, 5, tagged);
+    rg_conn_unregister(ends.pair.a, chunk);
+    pair_close(&ends.pair);
+}
+
+/* --- whether the peer has gone, or something between has cut the link -------------------------------------- */
+
+enum control_is { ABSENT, OPEN, CLOSED, RESET, CLOSED_BEFORE };
+
+/* Until the control connection is seen to have ended, which is as if it had been 10 s `before`, or when the link is lost. */
+static void await_control_end(struct rg_conn *conn, bool before)
+{
+    struct rg_resumable *c = rg_resumable_of(conn);
+    bool ended = false;
+    while (!ended) {
+        (void)poll(NULL, 0, 1);
+        pthread_mutex_lock(&c->lock);
+        ended = c->control_ended_ns != 0;
+        if (ended && before)
+            c->control_ended_ns -= 10000000000u;
+        else if (ended)
+            c->control_ended_ns += 3600000000000u; /* how long ever this takes */
+        pthread_mutex_unlock(&c->lock);
+    }
+}
+
+/* What is known of the peer when a link beside such a control connection is lost, twice. */
+static void expect_peer(enum control_is how, enum rg_resumable_peer peer)
+{
+    struct ends ends;
+    struct pair control_conn = {0};
+    ends_open(&ends, "", 0, 30000000000ull);
+    if (how != ABSENT) {
+        control_conn = pair_open(LASTING_ADDRESS, "", RG_WAIT_AUTO);
+        rg_resumable_set_control(ends.pair.b, control_conn.b);
+        control_conn.b = NULL;
+    }
+    if (how == RESET)
+        rg_conn_reset(control_conn.a);
+    if (how >= CLOSED) {
+        rg_conn_destroy(control_conn.a);
+        control_conn.a = NULL;
+        await_control_end(ends.pair.b, how == CLOSED_BEFORE);
+    }
+    for (unsigned i = 1; i <= 2; i++) {
+        rg_resumable_drop(ends.pair.b);
+        while (atomic_load(&ends.a.resumed) < i || atomic_load(&ends.b.resumed) < i)
+            (void)poll(NULL, 0, 1);
+        CHECK(atomic_load(&ends.b.peer) == (int)peer);
+    }
+    expect_good(ends.pair.a, ends.pair.b);
+    pair_close(&ends.pair);
+    if (how != ABSENT)
+        pair_close(&control_conn);
+}
+
+static void test_control_beside(void)
+{
+    expect_peer(ABSENT, RG_PEER_UNKNOWN);
+    expect_peer(OPEN, RG_PEER_LIVES);
+    expect_peer(CLOSED, RG_PEER_GONE);
+    expect_peer(RESET, RG_PEER_LIVES);
+    expect_peer(CLOSED_BEFORE, RG_PEER_UNKNOWN);
+}
+
 /* What is sent again comes from where it is held, and where it is held no more from the copy. */
 static void test_held_and_sent_again(void)
 {
@@ -540,6 +738,9 @@ int main(void)
     RUN(test_never_acknowledged);
     RUN(test_held_until_acknowledged);
     RUN(test_held_and_sent_again);
+    RUN(test_back_to_the_better_link);
+    RUN(test_adverts_end_with_their_link);
+    RUN(test_control_beside);
     RUN(test_held_and_gone);
     RUN(test_too_large);
     return 0;
