@@ -346,7 +346,7 @@ int main(int argc, char **argv)
     rg_conn_set_read_ahead(conn);
     struct rg_worker *worker = rg_worker_create(conn, arguments.hello.session, over_fd, rg_server_modules);
     if (worker &&
-        !rg_channels_start(&channels, &resume, arguments.hand_fd, arguments.hello.session, conn, worker)) {
+        !rg_channels_start(&channels, &resume, arguments.hand_fd, arguments.hello.session, worker)) {
         rg_error("session %llu: no memory for its connections", (unsigned long long)arguments.hello.session);
         _exit(1);
     }

@@ -1,7 +1,8 @@
 /*
  * reconnect.c - connecting again, and what the user gets to read of it.
  *
- * A session is tried again at the address that it began at, over TCP, whatever transport it had moved to. The
+ * A session is tried again at the address that it began at, over TCP, whatever transport it had moved to; if that was
+ * RDMA, it goes back there later (upgrade_again.h). The
  * worker is known by the session's number and secret, which its hello has told. There is no use in trying
  * when the server says that the session has ended, or when its machine says that no server listens: workers
  * end with the server. A connection through a tunnel says no such thing: there, the near end refuses until
@@ -9,7 +10,9 @@
  */
 #include "client/connect/reconnect.h"
 
+#include "client/connect/control_conn.h"
 #include "client/connect/multipath.h"
+#include "client/connect/upgrade_again.h"
 #include "client/core/session.h"
 #include "client/credentials/connect.h"
 #include "common/base/clock.h"
@@ -60,14 +63,19 @@ static bool refusal_is_final(const struct rg_session *session)
     return !loopback || (gethostname(own, sizeof own - 1) == 0 && strcmp(own, session->hello.host) == 0);
 }
 
+void rg_reconnect_hello(const struct rg_session *session, uint64_t received, struct rg_control *hello)
+{
+    rg_client_hello_init(hello, RG_PURPOSE_RESUME);
+    hello->client_hello.resume_session = session->hello.session;
+    memcpy(hello->client_hello.resume_token, session->hello.resume_token, RG_RESUME_TOKEN);
+    hello->client_hello.resume_received = received;
+}
+
 static enum rg_status say_resume(const struct rg_session *session, struct rg_conn *conn, uint64_t received,
                                  uint64_t *peer_received, char *why, size_t why_size)
 {
     struct rg_control hello, answer = {0};
-    rg_client_hello_init(&hello, RG_PURPOSE_RESUME);
-    hello.client_hello.resume_session = session->hello.session;
-    memcpy(hello.client_hello.resume_token, session->hello.resume_token, RG_RESUME_TOKEN);
-    hello.client_hello.resume_received = received;
+    rg_reconnect_hello(session, received, &hello);
     enum rg_status status = rg_control_send(conn, &hello);
     if (status == RG_OK)
         status = rg_control_receive(conn, ANSWER_MS, &answer);
@@ -90,13 +98,33 @@ static enum rg_status say_resume(const struct rg_session *session, struct rg_con
     return status;
 }
 
+/* By what the session has been upgraded to again, and waits for it. False: nothing does, or it has failed. */
+static bool renew_upgraded(struct rg_session *session, struct rg_resumable_loss *loss, uint64_t received,
+                           struct rg_conn **out, struct rg_conn **control_conn, uint64_t *peer_received)
+{
+    struct rg_conn *conn, *control;
+    if (!rg_upgrade_again_take(session, &conn, &control))
+        return false;
+    if (say_resume(session, conn, received, peer_received, loss->why, sizeof loss->why) != RG_OK) {
+        rg_info("%s: not back to RDMA: %s", session->server, loss->why);
+        rg_conn_destroy(conn);
+        rg_conn_destroy(control);
+        return false;
+    }
+    *out = conn;
+    *control_conn = control;
+    return true;
+}
+
 static enum rg_status renew(void *user, struct rg_resumable_loss *loss, uint64_t received,
                             struct rg_conn **out, struct rg_conn **control_conn, uint64_t *peer_received)
 {
-    (void)control_conn; /* over TCP there is none */
     struct rg_session *session = user;
     const struct rg_transport_options options = {.connect_timeout_ms = CONNECT_MS};
     struct rg_conn *conn;
+    session->upgraded_again = renew_upgraded(session, loss, received, out, control_conn, peer_received);
+    if (session->upgraded_again)
+        return RG_OK;
     enum rg_status status = rg_client_connect_again(session->server, &options, &session->credentials,
                                                     loss->why, sizeof loss->why, &conn);
     if (status != RG_OK)
@@ -116,6 +144,28 @@ static double seconds_since(uint64_t since_ns)
     return (double)(rg_now_ns() - since_ns) / 1e9;
 }
 
+/* The session goes on: over what it was upgraded to again, or over TCP. */
+static void tell_resumed(struct rg_session *session, const struct rg_resumable_loss *loss)
+{
+    if (session->upgraded_again) {
+        session->moved = true;
+        session->stats.upgraded_again++;
+        rg_stats_link(session, "rdma", rg_now_ns());
+        rg_warn("%s: RDMA works again; the session is back on it", session->server);
+        return;
+    }
+    session->stats.resumed++;
+    session->stats.without_ns += rg_now_ns() - loss->since_ns;
+    if (session->moved)
+        rg_stats_link(session, "tcp", loss->since_ns);
+    rg_warn("lost the connection to %s%s; the session goes on%s after %.1f s", session->server,
+            session->moved ? " (rdma)" : "", session->moved ? " over TCP" : "",
+            seconds_since(loss->since_ns));
+    session->moved = false;
+    if (!session->multipath) /* it had moved at its beginning */
+        rg_upgrade_again_begin(session);
+}
+
 static void report(void *user, enum rg_resumable_event event, const struct rg_resumable_loss *loss)
 {
     struct rg_session *session = user;
@@ -127,14 +177,7 @@ static void report(void *user, enum rg_resumable_event event, const struct rg_re
         break;
     case RG_RESUMABLE_RESUMED:
         session->told_lost = false;
-        session->stats.resumed++;
-        session->stats.without_ns += rg_now_ns() - loss->since_ns;
-        if (session->moved)
-            session->stats.left_rdma_ns = loss->since_ns;
-        rg_warn("lost the connection to %s%s; the session goes on%s after %.1f s", session->server,
-                session->moved ? " (rdma)" : "", session->moved ? " over TCP" : "",
-                seconds_since(loss->since_ns));
-        session->moved = false;
+        tell_resumed(session, loss);
         break;
     case RG_RESUMABLE_GAVE_UP:
         if (session->told_lost)
@@ -159,6 +202,7 @@ bool rg_reconnect_begin(struct rg_session *session)
         .patience_ns = theirs && theirs < ours ? theirs : ours,
         .renew = renew,
         .report = report,
+        .settled = hello->capabilities & RG_CONTROL_CAP_CONTROL ? rg_control_conn_begin : NULL,
     };
     session->moved = session->control_conn != NULL;
     session->multipath = !session->moved;

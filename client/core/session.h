@@ -34,7 +34,7 @@ struct rg_session {
     struct rg_conn *conn;
     struct rg_conn *control_conn; /* the one that the session began on, if it moved; or NULL */
     char peer[160]; /* reconnect.c's, as is the next line: the address that the session began at */
-    bool moved, told_lost, multipath;
+    bool moved, told_lost, multipath, upgraded_again;
     char server[256];                  /* as the user named it */
     struct rg_credentials credentials; /* for it */
     uint64_t window_start,

@@ -7,6 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/printable.h"
+#include "common/sync/scoped_lock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +18,7 @@
 
 static uint64_t started;
 static pid_t owner;
+static pthread_mutex_t links_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void rg_stats_start(void)
 {
@@ -34,18 +36,30 @@ static void json_name(const char *name, char *out, size_t size)
     rg_printable_clean(out);
 }
 
+void rg_stats_link(struct rg_session *session, const char *transport, uint64_t since_ns)
+{
+    struct rg_stats *stats = &session->stats;
+    RG_SCOPED_LOCK(&links_lock);
+    if (stats->n_links < RG_STATS_LINKS)
+        stats->n_links++;
+    stats->links[stats->n_links - 1] = (struct rg_stats_link){transport, since_ns};
+}
+
 /* What the first session was connected by, one after the other, and for how long: a list in JSON. */
 static void json_links(uint64_t now, char *out, size_t size)
 {
-    const uint64_t left = rg_sessions[0].stats.left_rdma_ns, since = left ? left : started;
-    const unsigned long long before_us = left > started ? (left - started) / 1000 : 0,
-                             us = (now - since) / 1000;
+    const struct rg_stats *stats = &rg_sessions[0].stats;
+    struct rg_stats_link link = {rg_conn_transport(rg_sessions[0].conn), started};
     size_t used = 0;
-    if (left)
-        used = (size_t)snprintf(out, size, "{\"transport\":\"rdma\",\"seconds\":%llu.%06llu},",
-                                before_us / 1000000, before_us % 1000000);
-    snprintf(out + used, size - used, "{\"transport\":\"%s\",\"seconds\":%llu.%06llu}",
-             rg_conn_transport(rg_sessions[0].conn), us / 1000000, us % 1000000);
+    RG_SCOPED_LOCK(&links_lock);
+    for (unsigned i = 0; i <= stats->n_links && used < size; i++) {
+        const uint64_t until = i < stats->n_links ? stats->links[i].since_ns : now;
+        const unsigned long long us = until > link.since_ns ? (until - link.since_ns) / 1000 : 0;
+        used += (size_t)snprintf(out + used, size - used, "%s{\"transport\":\"%s\",\"seconds\":%llu.%06llu}",
+                                 i ? "," : "", link.transport, us / 1000000, us % 1000000);
+        if (i < stats->n_links)
+            link = stats->links[i];
+    }
 }
 
 /*
@@ -77,6 +91,7 @@ __attribute__((destructor(104))) static void write_stats(void)
         sum.waited_ns += stats->waited_ns;
         sum.resumed += stats->resumed;
         sum.without_ns += stats->without_ns;
+        sum.upgraded_again += stats->upgraded_again;
         struct rg_conn_statistics one;
         rg_conn_get_statistics(rg_sessions[i].conn, &one);
         bulk.bulk_copied_sent += one.bulk_copied_sent;
@@ -98,7 +113,7 @@ __attribute__((destructor(104))) static void write_stats(void)
         encrypted = encrypted && one.encrypted;
     }
     json_name(rg_sessions[0].credentials.name, identity, sizeof identity);
-    char line[1800], links[256];
+    char line[3000], links[1400];
     const uint64_t now = rg_now_ns();
     json_links(now, links, sizeof links);
     /* in integers: %f would write the decimal point of the program's locale */
@@ -113,8 +128,8 @@ __attribute__((destructor(104))) static void write_stats(void)
         "from\":%llu,\"compressed_to\":%llu,\"peer_direct\":%llu,\"peer_by_client\":%llu,\"peer_waits_"
         "direct\":%llu,"
         "\"peer_waits_by_client\":%llu,\"encrypted\":%s,"
-        "\"cipher\":\"%s\",\"identity\":\"%s\",\"links\":[%s],\"resumed\":%llu,\"without_connection\":%llu.%"
-        "06llu}\n",
+        "\"cipher\":\"%s\",\"identity\":\"%s\",\"links\":[%s],\"resumed\":%llu,\"upgraded_again\":%llu,"
+        "\"without_connection\":%llu.%06llu}\n",
         (int)owner, rg_conn_transport(rg_sessions[0].conn), us / 1000000, us % 1000000, waited_us / 1000000,
         waited_us % 1000000, (unsigned long long)sum.calls, (unsigned long long)sum.round_trips,
         (unsigned long long)sum.sent_messages, (unsigned long long)sum.direct_messages,
@@ -127,7 +142,8 @@ __attribute__((destructor(104))) static void write_stats(void)
         (unsigned long long)bulk.compressed_to, (unsigned long long)sum.peer_direct,
         (unsigned long long)sum.peer_by_client, (unsigned long long)sum.peer_waits_direct,
         (unsigned long long)sum.peer_waits_by_client, encrypted ? "true" : "false", security.cipher, identity,
-        links, (unsigned long long)sum.resumed, without_us / 1000000, without_us % 1000000);
+        links, (unsigned long long)sum.resumed, (unsigned long long)sum.upgraded_again, without_us / 1000000,
+        without_us % 1000000);
     int fd = strcmp(path, "-") == 0 ? dup(2) : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd < 0 || write(fd, line, (size_t)length) != length)
         rg_warn("cannot write statistics to %s: %s", path, strerror(errno));

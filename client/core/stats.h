@@ -7,6 +7,11 @@
 
 #include <stdint.h>
 
+struct rg_session;
+
+/** Changes of transport that are told one by one; of later ones the last. */
+#define RG_STATS_LINKS 16
+
 struct rg_stats {
     uint64_t calls;                     /* records of the application's calls; the command stream's lock */
     _Atomic uint64_t round_trips;       /* replies waited for */
@@ -24,7 +29,12 @@ struct rg_stats {
     _Atomic uint64_t waited_ns; /* that calls of all threads waited for replies */
     /* losses of the connection that the session has outlived, and the time without one; the reconnector (connect/reconnect.c) */
     _Atomic uint64_t resumed, without_ns;
-    _Atomic uint64_t left_rdma_ns; /* when it lost the RDMA that it had moved to; 0: it has not */
+    uint64_t upgraded_again; /* times that it went back to RDMA; likewise */
+    struct rg_stats_link {
+        const char *transport; /* its name, which stays */
+        uint64_t since_ns;
+    } links[RG_STATS_LINKS]; /* after the first, what the session was connected by; stats.c's lock */
+    unsigned n_links;
 };
 
 /**
@@ -32,5 +42,7 @@ struct rg_stats {
  * REMOTE_GPU_STATS asks.
  */
 void rg_stats_start(void);
+/** The session goes on by another transport, of that name, which stays. Any thread. */
+void rg_stats_link(struct rg_session *session, const char *transport, uint64_t since_ns);
 
 #endif

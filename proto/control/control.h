@@ -103,6 +103,12 @@ enum { RG_REFUSALS = 13 };
 #define RG_CONTROL_CAP_DELTA   (1ull << 2) /* the server knows RG_MESSAGE_DELTA (proto/wire.h) */
 #define RG_CONTROL_CAP_KEEP_ALIVE                                                                            \
     (1ull << 3) /* the server takes RG_ANSWER_ALIVE, and says RG_NOTICE_ALIVE (proto/wire.h) */
+#define RG_CONTROL_CAP_UPGRADE                                                                               \
+    (1ull                                                                                                    \
+     << 4) /* the server lets a session that goes on over TCP be upgraded again (PROTOCOL.md, Resumption) */
+#define RG_CONTROL_CAP_CONTROL                                                                               \
+    (1ull                                                                                                    \
+     << 6) /* the server takes a control connection for a session; in a hello of RESUME: that is all it brings */
 #define RG_CONTROL_CAP_SAY (1ull << 5) /* the client takes RG_NOTICE_SAY (proto/wire.h) */
 #define RG_CONTROL_CAP_GPU_PATH                                                                              \
     (1ull << 31) /* the client wants to know how bulk data gets into the GPUs' memory (proto/gpu_path.h) */

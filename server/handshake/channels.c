@@ -22,7 +22,6 @@
 struct taker {
     struct rg_channels *channels;
     struct rg_resume *resume;
-    struct rg_conn *conn;
     struct rg_worker *worker;
     int hand_fd;
     uint64_t session;
@@ -145,7 +144,7 @@ static void take_handed(const struct taker *taker, const int fds[RG_HANDED_FDS],
         close(fd);
     else if (fd >= 0 && hello.kind == RG_CONTROL_CLIENT_HELLO &&
              hello.client_hello.purpose == RG_PURPOSE_RESUME)
-        rg_resume_take(taker->resume, &hello.client_hello, fd, secret, taker->conn);
+        rg_resume_take(taker->resume, &hello.client_hello, fd, secret);
     else if (fd >= 0 && hello.kind == RG_CONTROL_CLIENT_HELLO &&
              (hello.client_hello.purpose == RG_PURPOSE_PEER ||
               hello.client_hello.purpose == RG_PURPOSE_INTRODUCE))
@@ -189,7 +188,7 @@ void rg_channels_forget(struct rg_channels *channels)
 }
 
 bool rg_channels_start(struct rg_channels *channels, struct rg_resume *resume, int hand_fd, uint64_t session,
-                       struct rg_conn *conn, struct rg_worker *worker)
+                       struct rg_worker *worker)
 {
     if (hand_fd < 0)
         return true; /* nobody gives it any */
@@ -197,12 +196,8 @@ bool rg_channels_start(struct rg_channels *channels, struct rg_resume *resume, i
     pthread_t thread;
     if (!taker)
         return false;
-    *taker = (struct taker){.channels = channels,
-                            .resume = resume,
-                            .conn = conn,
-                            .worker = worker,
-                            .hand_fd = hand_fd,
-                            .session = session};
+    *taker = (struct taker){
+        .channels = channels, .resume = resume, .worker = worker, .hand_fd = hand_fd, .session = session};
     if (rg_thread_create(&thread, "rg-channels", taker_main, taker) != RG_OK) {
         free(taker);
         return false;

@@ -30,10 +30,10 @@ bool rg_channels_wrap(struct rg_channels *channels, struct rg_conn **conn);
 void rg_channels_forget(struct rg_channels *channels);
 /**
  * Takes what the daemon hands over by `hand_fd` (rg_sessions_hand_over) on a thread that lives as long as the
- * process: channels, connections by which the client of session connection `conn` comes back, and those to other servers of the
+ * process: channels, connections by which the session's client comes back, and those to other servers of the
  * client, which are the worker's (server/peers/). All objects must stay. False: no memory.
  */
 bool rg_channels_start(struct rg_channels *channels, struct rg_resume *resume, int hand_fd, uint64_t session,
-                       struct rg_conn *conn, struct rg_worker *worker);
+                       struct rg_worker *worker);
 
 #endif

@@ -229,6 +229,8 @@ enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connecti
         hello->no_rdma ? NULL : rg_upgrade_open(&client.client_hello.transports, server);
     rg_channels_agree(&client.client_hello, server, channels);
     rg_resume_offer(resume, hello->session, hello->reconnect_s, &client.client_hello, conn, server);
+    if (upgrade)
+        rg_resume_offer_upgrade(resume, server);
     rg_control_fini(&client);
     enum rg_status status = rg_control_send(conn, &answer);
     if (status == RG_OK && upgrade) {

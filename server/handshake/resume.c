@@ -4,18 +4,26 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/log_limit.h"
+#include "common/base/thread.h"
 #include "common/sync/scoped_lock.h"
 #include "server/handshake/channels.h"
 #include "transport/connect/connect.h"
 #include "transport/control.h"
 #include "transport/resumable/resumable.h"
+#include "transport/upgrade/upgrade.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
 
-enum { SHORT_GRACE_S = 5 };
+enum {
+    GONE_GRACE_S = 1,
+    SHORT_GRACE_S = 5,
+    LOOK_MS = 100,     /* how often it is looked whether a client that is waited for has gone */
+    SWITCH_MS = 10000, /* for the client to resume by a connection that it has just made */
+};
 
 /* Whether what connects to us is on this machine and the client is not. */
 static bool is_tunnelled(const struct rg_client_hello *client, const struct rg_conn *conn)
@@ -44,6 +52,7 @@ void rg_resume_offer(struct rg_resume *resume, uint64_t session, uint32_t grace_
     resume->session = session;
     resume->grace_ns = grace_s * 1000000000ull;
     resume->tunnelled = is_tunnelled(client, conn);
+    hello->capabilities |= RG_CONTROL_CAP_CONTROL;
     hello->capabilities |= RG_CONTROL_CAP_RESUME;
     memcpy(hello->resume_token, resume->token, sizeof hello->resume_token);
     hello->resume_seconds = grace_s;
@@ -51,15 +60,46 @@ void rg_resume_offer(struct rg_resume *resume, uint64_t session, uint32_t grace_
         hello->host[0] = 0;
 }
 
-/* The client that has come, or comes by then; NULL: none. */
-static struct rg_conn *wait_for_client(struct rg_resume *resume, uint64_t until_ns, uint64_t *received)
+void rg_resume_offer_upgrade(struct rg_resume *resume, struct rg_server_hello *hello)
 {
-    const struct timespec until = rg_timespec(until_ns);
+    if (!resume->offered)
+        return;
+    resume->upgrades = true;
+    resume->devices = hello->devices;
+    resume->n_devices = hello->n_devices;
+    hello->capabilities |= RG_CONTROL_CAP_UPGRADE;
+}
+
+/* When the client is given up, by what is known of it now; never later than was said before. */
+static uint64_t waits_until(const struct rg_resume *resume, const struct rg_resumable_loss *loss)
+{
+    uint64_t until = loss->until_ns;
+    if (resume->tunnelled)
+        return until;
+    if (loss->peer == RG_PEER_GONE)
+        until = rg_now_ns() + GONE_GRACE_S * 1000000000ull;
+    else if (loss->peer == RG_PEER_UNKNOWN && loss->ended)
+        until = loss->since_ns + SHORT_GRACE_S * 1000000000ull;
+    return until < loss->until_ns ? until : loss->until_ns;
+}
+
+/* The client that has come, or comes in time; NULL: none. *control_conn: its control connection, or NULL. */
+static struct rg_conn *wait_for_client(struct rg_resume *resume, struct rg_resumable_loss *loss,
+                                       struct rg_conn **control_conn, uint64_t *received)
+{
     RG_SCOPED_LOCK(&resume->lock);
-    while (!resume->come && rg_now_ns() < until_ns)
+    while (!resume->come && rg_now_ns() < loss->until_ns) {
+        if (loss->control_fd >= 0)
+            loss->peer = rg_resumable_peer(loss->control_fd);
+        loss->until_ns = waits_until(resume, loss);
+        const uint64_t soon = rg_now_ns() + LOOK_MS * 1000000ull;
+        const bool looks = loss->control_fd >= 0 && soon < loss->until_ns;
+        const struct timespec until = rg_timespec(looks ? soon : loss->until_ns);
         (void)pthread_cond_timedwait(&resume->changed, &resume->lock, &until);
+    }
     struct rg_conn *come = resume->come;
-    resume->come = NULL;
+    *control_conn = resume->come_control;
+    resume->come = resume->come_control = NULL;
     *received = resume->come_received;
     return come;
 }
@@ -67,24 +107,25 @@ static struct rg_conn *wait_for_client(struct rg_resume *resume, uint64_t until_
 static enum rg_status renew(void *user, struct rg_resumable_loss *loss, uint64_t received,
                             struct rg_conn **out, struct rg_conn **control_conn, uint64_t *peer_received)
 {
-    (void)control_conn; /* over TCP there is none */
     struct rg_resume *resume = user;
-    const uint64_t soon = loss->since_ns + SHORT_GRACE_S * 1000000000ull;
-    if (loss->ended && !resume->tunnelled && soon < loss->until_ns)
-        loss->until_ns = soon;
     for (;;) {
-        struct rg_conn *conn = wait_for_client(resume, loss->until_ns, peer_received);
+        struct rg_conn *conn = wait_for_client(resume, loss, control_conn, peer_received);
         struct rg_control answer;
         if (!conn) {
-            snprintf(loss->why, sizeof loss->why, "the client did not come back");
+            snprintf(loss->why, sizeof loss->why, "%s",
+                     loss->peer == RG_PEER_GONE ? "the client's process has ended"
+                                                : "the client did not come back");
             return RG_ERR_TIMEOUT;
         }
         rg_resumed_init(&answer, received);
-        if (rg_control_send(conn, &answer) == RG_OK && rg_channels_wrap(resume->channels, &conn)) {
+        if (rg_control_send(conn, &answer) == RG_OK &&
+            (*control_conn || rg_channels_wrap(resume->channels, &conn))) {
             *out = conn;
             return RG_OK;
         }
         rg_conn_destroy(conn); /* it has gone again */
+        rg_conn_destroy(*control_conn);
+        *control_conn = NULL;
     }
 }
 
@@ -120,6 +161,7 @@ bool rg_resume_begin(struct rg_resume *resume, struct rg_channels *channels, str
     struct rg_conn *lasting = rg_resumable_create(*conn, *control_conn, &options);
     if (!lasting)
         return false;
+    resume->lasting = lasting;
     *conn = lasting;
     *control_conn = NULL;
     return true;
@@ -130,6 +172,103 @@ static bool is_known(const struct rg_resume *resume, const struct rg_client_hell
 {
     return resume->offered && hello->resume_session == resume->session &&
            rg_token_equal(hello->resume_token, resume->token, sizeof resume->token);
+}
+
+/* A client goes on by this connection; both are taken. */
+static void arrive(struct rg_resume *resume, struct rg_conn *conn, struct rg_conn *control_conn,
+                   uint64_t received)
+{
+    rg_info("session %llu: its client comes back, from %s (%s)", (unsigned long long)resume->session,
+            rg_conn_peer(conn), rg_conn_transport(conn));
+    rg_resumable_drop(
+        resume->lasting); /* first: what comes next may be in use by the time that this returned */
+    pthread_mutex_lock(&resume->lock);
+    struct rg_conn *earlier = resume->come, *earlier_control = resume->come_control;
+    resume->come = conn;
+    resume->come_control = control_conn;
+    resume->come_received = received;
+    pthread_cond_signal(&resume->changed);
+    pthread_mutex_unlock(&resume->lock);
+    rg_conn_destroy(earlier);
+    rg_conn_destroy(earlier_control);
+}
+
+/* --- upgrades of a session that goes on over TCP --------------------------------------------------------- */
+
+struct upgrading {
+    struct rg_resume *resume;
+    struct rg_conn *conn; /* that the client has come by */
+    struct rg_transport_list offered;
+};
+
+/* The client says that it resumes by what it has been upgraded to, or it changes its mind. */
+static void take_upgraded(struct rg_resume *resume, struct rg_conn *conn, struct rg_conn *control_conn)
+{
+    struct rg_control hello = {0};
+    const bool good =
+        rg_control_receive(conn, SWITCH_MS, &hello) == RG_OK && hello.kind == RG_CONTROL_CLIENT_HELLO &&
+        hello.client_hello.purpose == RG_PURPOSE_RESUME && is_known(resume, &hello.client_hello);
+    const uint64_t received = good ? hello.client_hello.resume_received : 0;
+    rg_control_fini(&hello);
+    if (good) {
+        arrive(resume, conn, control_conn, received);
+        return;
+    }
+    rg_conn_destroy(conn);
+    rg_conn_destroy(control_conn);
+}
+
+static void upgrade_again(struct upgrading *upgrading)
+{
+    struct rg_resume *resume = upgrading->resume;
+    struct rg_conn *conn = upgrading->conn, *control_conn = NULL;
+    struct rg_control answer;
+    rg_server_hello_init(&answer);
+    answer.server_hello.session = resume->session;
+    answer.server_hello.devices = (struct rg_device_info *)(uintptr_t)resume->devices;
+    answer.server_hello.n_devices = resume->n_devices;
+    struct rg_upgrade *upgrade = rg_upgrade_open(&upgrading->offered, &answer.server_hello);
+    if (!upgrade)
+        rg_refusal_init(&answer, RG_REFUSAL_UNSUPPORTED, "RDMA cannot be used on the server just now");
+    enum rg_status status = rg_control_send(conn, &answer);
+    if (status == RG_OK && upgrade)
+        status = rg_upgrade_finish(upgrade, &conn, &control_conn);
+    else
+        rg_upgrade_abandon(upgrade);
+    if (status == RG_OK && control_conn)
+        take_upgraded(resume, conn, control_conn);
+    else
+        rg_conn_destroy(conn);
+}
+
+static void *upgrading_main(void *argument)
+{
+    struct upgrading *upgrading = argument;
+    struct rg_resume *resume = upgrading->resume;
+    upgrade_again(upgrading);
+    free(upgrading);
+    pthread_mutex_lock(&resume->lock);
+    resume->upgrading = false;
+    pthread_mutex_unlock(&resume->lock);
+    return NULL;
+}
+
+/* One at a time: a client that asks again and again has one thread here. False: `conn` stays. */
+static bool begin_upgrading(struct rg_resume *resume, struct rg_conn *conn,
+                            const struct rg_transport_list *offered)
+{
+    struct upgrading *upgrading = malloc(sizeof *upgrading);
+    if (!upgrading)
+        return false;
+    *upgrading = (struct upgrading){.resume = resume, .conn = conn, .offered = *offered};
+    RG_SCOPED_LOCK(&resume->lock);
+    const bool begun =
+        !resume->upgrading && rg_thread_create_detached("rg-upgrade", upgrading_main, upgrading) == RG_OK;
+    if (begun)
+        resume->upgrading = true; /* its thread needs the lock to end */
+    else
+        free(upgrading);
+    return begun;
 }
 
 static void refuse(const struct rg_resume *resume, struct rg_conn *conn)
@@ -145,7 +284,7 @@ static void refuse(const struct rg_resume *resume, struct rg_conn *conn)
 }
 
 void rg_resume_take(struct rg_resume *resume, const struct rg_client_hello *hello, int fd,
-                    const struct rg_tls_keys *keys, struct rg_conn *session_conn)
+                    const struct rg_tls_keys *keys)
 {
     const struct rg_transport_options options = {.tls_keys = keys};
     struct rg_conn *conn;
@@ -157,14 +296,15 @@ void rg_resume_take(struct rg_resume *resume, const struct rg_client_hello *hell
         refuse(resume, conn);
         return;
     }
-    rg_info("session %llu: its client comes back, from %s", (unsigned long long)resume->session,
-            rg_conn_peer(conn));
-    rg_resumable_drop(session_conn); /* first: what comes next may be in use by the time that this returned */
-    pthread_mutex_lock(&resume->lock);
-    struct rg_conn *earlier = resume->come;
-    resume->come = conn;
-    resume->come_received = hello->resume_received;
-    pthread_cond_signal(&resume->changed);
-    pthread_mutex_unlock(&resume->lock);
-    rg_conn_destroy(earlier);
+    if (hello->capabilities & RG_CONTROL_CAP_CONTROL) { /* nothing may be sent by it */
+        rg_resumable_set_control(resume->lasting, conn);
+        rg_debug("session %llu has a control connection", (unsigned long long)resume->session);
+        return;
+    }
+    if (resume->upgrades && rg_upgrade_is_offered(&hello->transports)) {
+        if (!begin_upgrading(resume, conn, &hello->transports))
+            rg_conn_destroy(conn);
+        return;
+    }
+    arrive(resume, conn, NULL, hello->resume_received);
 }

@@ -7,9 +7,15 @@
  * token; what shows another than its own is refused and changes nothing. With the right one, the connection
  * replaces the session's, also if that seems to be well: its client knows better.
  *
- * How long a client is waited for: the grace time. But where its machine itself has ended the connection, its
- * process is gone, most likely, and a living one is back at once: then SHORT_GRACE_S is enough; unless there
- * is a tunnel between, which ends connections whatever its client does.
+ * A session that had moved to RDMA and goes on over TCP goes back when its client has found that RDMA works again: the
+ * client offers the transport in its RESUME, an upgrade is made as at the session's beginning (transport/upgrade/), on a
+ * thread of its own and beside the session's connection, and only then the client resumes by what came of it.
+ *
+ * How long a client is waited for: the grace time. But where its process has gone, which a control connection tells
+ * (transport/resumable/resumable.h), for GONE_GRACE_S: if it was something between that closed both connections, the client
+ * is back at once. A client of more than a second has such a connection; of one that has none nothing is known but that its
+ * machine has ended the connection, or something that speaks for it: SHORT_GRACE_S. Where a tunnel is between, its end is
+ * no client's: there it is always the grace time.
  */
 #ifndef RG_SERVER_HANDSHAKE_RESUME_H
 #define RG_SERVER_HANDSHAKE_RESUME_H
@@ -31,18 +37,28 @@ struct rg_resume {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct rg_conn *come; /* a client that has shown the token */
+    struct rg_conn *come_control;
     uint64_t come_received;
+    bool upgrades;                        /* the session may be upgraded again */
+    bool upgrading;                       /* a client is at it; the lock */
+    struct rg_conn *lasting;              /* the session's connection */
+    const struct rg_device_info *devices; /* the session's */
+    uint32_t n_devices;
 };
 
 /** Decides whether the session can outlive its connection, and completes the server's hello. */
 void rg_resume_offer(struct rg_resume *resume, uint64_t session, uint32_t grace_s,
                      const struct rg_client_hello *client, const struct rg_conn *conn,
                      struct rg_server_hello *hello);
+/**
+ * After rg_resume_offer: the session may move to another transport, also again; it has those devices, which stay.
+ */
+void rg_resume_offer_upgrade(struct rg_resume *resume, struct rg_server_hello *hello);
 /** Makes *conn a lasting connection, and *control_conn a part of it. False: no memory, both stay. */
 bool rg_resume_begin(struct rg_resume *resume, struct rg_channels *channels, struct rg_conn **conn,
                      struct rg_conn **control_conn);
-/** A client comes with such a hello by socket `fd`, which is taken, by TLS with `keys`; `conn` is the session's connection. */
+/** A client comes with such a hello by socket `fd`, which is taken, by TLS with `keys`. */
 void rg_resume_take(struct rg_resume *resume, const struct rg_client_hello *hello, int fd,
-                    const struct rg_tls_keys *keys, struct rg_conn *conn);
+                    const struct rg_tls_keys *keys);
 
 #endif

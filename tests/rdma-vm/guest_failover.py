@@ -1,4 +1,5 @@
-"""Part `failover` of guest_suite: sessions that move to RDMA, lose that in mid-run, and go on over TCP.
+"""Parts `failover` and `returning` of guest_suite: sessions that move to RDMA, lose that in mid-run, go on over TCP, and go
+back to RDMA when it works again.
 
 TCP goes by the loopback interface, RDMA by the veth pair, so that one can fail without the other.
 """
@@ -6,6 +7,8 @@ TCP goes by the loopback interface, RDMA by the veth pair, so that one can fail 
 import os
 import re
 import subprocess
+import sys
+import tempfile
 
 from trial import Server, wait_until
 
@@ -15,6 +18,7 @@ PATIENCE_S = 600
 WAIT_S = 120
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+CHECKER = os.path.join(HERE, "..", "examples", "checker.py")
 GRACE = ("--allow-unauthenticated", "--reconnect-grace", "60")
 
 
@@ -94,6 +98,40 @@ def failover(build, check):
             check("    RDMA works again", wait_until(lambda: works(build), WAIT_S, 0.5), there.log())
         check("no worker crashed", "killed by signal" not in there.log(), there.log())
         check("the server still runs", there.process.poll() is None, there.log())
+
+
+def returning(build, check):
+    """A session that has lost RDMA goes back to it, and can lose it again; the program notices nothing."""
+    with Server(build, listen="0.0.0.0:7600", arguments=GRACE, environment={"REMOTE_GPU_LOG": "info"}) as there, \
+            tempfile.TemporaryDirectory() as folder:
+        stop = os.path.join(folder, "stop")
+        moved = []
+
+        def more():
+            """Whether the program goes on over RDMA, with data."""
+            before = link_bytes()
+            return wait_until(lambda: link_bytes() >= before + 12000000, WAIT_S)
+
+        def lose_twice(_):
+            for number in (1, 2):
+                moved.append(more())
+                netem("v-client", "loss 100%")
+                moved.append(wait_until(lambda n=2 * number - 1: there.log().count("goes on after") >= n, WAIT_S))
+                netem("v-client", None)
+                moved.append(wait_until(lambda n=2 * number: there.log().count("goes on after") >= n, WAIT_S))
+            moved.append(more())
+            with open(stop, "w", encoding="ascii"):
+                pass
+
+        result = build.run_remote([sys.executable, CHECKER, stop], "127.0.0.1:7600", RUN, timeout=PATIENCE_S,
+                                  while_running=lose_twice)
+        links = [link["transport"] for link in result.stats.get("links", [])]
+        check("back to RDMA twice: %.0f s, %s" % (result.seconds, result.stats.get("links")),
+              result.status == 0 and "good" in result.output and all(moved) and
+              result.errors.count("the session is back on it") == 2 and
+              links == ["rdma", "tcp", "rdma", "tcp", "rdma"] and result.stats["upgraded_again"] == 2,
+              str(moved) + result.report() + there.log())
+        check("no worker crashed", "killed by signal" not in there.log(), there.log())
 
 
 def without_copies(build, there, check):

@@ -3,9 +3,9 @@
 usage: guest_suite.py BUILD_FOLDER [PART…]
 
 Parts: conformance (RDMA_VM_FULL=1: in more forms), examples (RDMA_VM_FULL=1: all of them), limits, direct (the GPU's memory
-itself), benchmark (bench/rdma, briefly: that it has figures), rails (two links), failover (RDMA lost, TCP not), grace (ends
-and faults of sessions that may outlive their connection), faults. Without parts: all of them, but the benchmark only with
-RDMA_VM_FULL=1; faults comes last, since it leaves the link down. Prints a line for each check and
+itself), benchmark (bench/rdma, briefly: that it has figures), rails (two links), failover (RDMA lost, TCP not), returning
+(and had again), grace (ends and faults of sessions that may outlive their connection), faults. Without parts: all of them, but
+benchmark and returning only with RDMA_VM_FULL=1; faults comes last, since it leaves the link down. Prints a line for each check and
 `N passed, N failed`, before it once more what failed; the exit status is 1 if a check failed.
 """
 
@@ -171,8 +171,9 @@ def main():
     parts = {"conformance": conformance, "examples": examples, "limits": limits, "direct": direct, "benchmark": benchmark,
              "rails": lambda it: guest_rails.rails(it, check),
              "failover": lambda it: guest_failover.failover(it, check),
+             "returning": lambda it: guest_failover.returning(it, check),
              "grace": lambda it: guest_faults.grace(it, check), "faults": lambda it: guest_faults.faults(it, check)}
-    for name in sys.argv[2:] or [part for part in parts if FULL or part != "benchmark"]:
+    for name in sys.argv[2:] or [part for part in parts if FULL or part not in ("benchmark", "returning")]:
         started = time.monotonic()
         parts[name](build)
         print("part %s: %.0f s" % (name, time.monotonic() - started), flush=True)

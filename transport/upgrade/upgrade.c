@@ -77,6 +77,11 @@ void rg_upgrade_offer(enum rg_transport_choice choice, struct rg_transport_list 
     add(out, "tcp");
 }
 
+bool rg_upgrade_is_offered(const struct rg_transport_list *offered)
+{
+    return has(offered, "rdma");
+}
+
 /* --- the server --- */
 
 static void write_addresses(const struct rg_rail *rails, unsigned n, uint16_t port,
@@ -313,6 +318,21 @@ static unsigned find_candidates(const struct rg_server_hello *hello, const char 
         snprintf(candidates[n - 1].host, sizeof candidates[n - 1].host, "%.63s", address.host);
     }
     return n;
+}
+
+bool rg_upgrade_has_port(const struct rg_server_hello *hello)
+{
+    struct rg_rail rails[RG_CONTROL_ADDRESSES];
+    const unsigned n = rg_rails_here(NULL, 0, rails, RG_CONTROL_ADDRESSES);
+    for (uint32_t i = 0; i < hello->n_addresses; i++) {
+        struct rg_address address;
+        bool direct;
+        char why[128];
+        if (rg_address_parse(hello->addresses[i], &address, why, sizeof why) == RG_OK &&
+            rg_rails_to(address.host, rails, n, &direct))
+            return true;
+    }
+    return false;
 }
 
 /* What the rails of a session are opened from. */

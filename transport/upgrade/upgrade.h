@@ -27,6 +27,8 @@ RG_MUST_CHECK enum rg_status rg_transport_choice_parse(const char *text, enum rg
 
 /** Fills in what this machine could move to, for a client's hello. */
 void rg_upgrade_offer(enum rg_transport_choice choice, struct rg_transport_list *out);
+/** Whether a hello's transports name one to be upgraded to. */
+bool rg_upgrade_is_offered(const struct rg_transport_list *offered);
 
 /* --- the server --- */
 
@@ -47,6 +49,12 @@ RG_MUST_CHECK enum rg_status rg_upgrade_finish(struct rg_upgrade *upgrade, struc
 void rg_upgrade_abandon(struct rg_upgrade *upgrade);
 
 /* --- the client --- */
+
+/**
+ * Whether one of the addresses in a server's hello is reached by an active port of this machine, as far as it knows without
+ * sending anything.
+ */
+bool rg_upgrade_has_port(const struct rg_server_hello *hello);
 
 /**
  * After the server's hello: moves if the server offers it. *conn and *control_conn as above.

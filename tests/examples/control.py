@@ -1,0 +1,131 @@
+"""Tests of sessions that may outlive their connection, by TCP: whether the client's process has gone, or something between has
+cut its connections, is told apart by the control connection (transport/resumable/resumable.h).
+"""
+
+import ctypes
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import tempfile
+import threading
+import time
+
+from expected import expect
+from trial import Server, wait_until
+
+CHECKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "checker.py")
+GRACE = ["--reconnect-grace", "60"]
+LOG = {"REMOTE_GPU_LOG": "debug"}
+WAIT_S = 40  # less than the grace time
+CONTROLLED = "has a control connection"
+# The checker, in a process that calls _exit when a file is there.
+LEAVES = r"""
+import os, sys, threading, time
+def leave(path):
+    while not os.path.exists(path):
+        time.sleep(0.01)
+    os._exit(7)
+threading.Thread(target=leave, args=(sys.argv[1],), daemon=True).start()
+program, sys.argv = sys.argv[2], ["", "/no/such/file"]
+exec(compile(open(program).read(), program, "exec"))
+"""
+
+
+def test_gone_client(build):
+    """A client that is killed, or calls _exit, in the middle of everything, is not waited for."""
+    for tcp in (True, False):
+        for how, status in (("killed", -signal.SIGKILL), ("_exit", 7)):
+            with Server(build, tcp=tcp, arguments=GRACE, environment=LOG) as server, tempfile.TemporaryDirectory() as folder:
+                leave = os.path.join(folder, "leave")
+
+                def end(process, server=server, how=how, leave=leave):
+                    wait_until(lambda: CONTROLLED in server.log(), WAIT_S)
+                    if how == "killed":
+                        os.killpg(process.pid, signal.SIGKILL)
+                    else:
+                        with open(leave, "w", encoding="ascii"):
+                            pass
+
+                result = build.run_remote([sys.executable, "-c", LEAVES, leave, CHECKER], server.address, while_running=end)
+                expect(result.status == status, "it did not end so", result, server.log())
+                expect(wait_until(lambda server=server: not server.workers(), WAIT_S), "a worker waits for its client",
+                       result, server.log())
+                expect("the client's process has ended" in server.log(), "the worker does not know why", result, server.log())
+
+
+class Between:
+    """Passes connections on to `port`, and can reset all at once, as a firewall does that has forgotten them."""
+
+    def __init__(self, port):
+        self.port, self.pairs, self.passes = port, [], threading.Event()
+        self.listener = socket.socket()
+        self.listener.bind(("127.0.0.1", 0))
+        self.listener.listen(64)
+        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+        self.passes.set()
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        """Takes what comes; while nothing passes it stays in the queue."""
+        while True:
+            self.passes.wait()
+            select.select([self.listener], [], [])
+            if not self.passes.is_set():
+                continue
+            near, _ = self.listener.accept()
+            far = socket.create_connection(("127.0.0.1", self.port))
+            self.pairs.append((near, far))
+            for source, sink in ((near, far), (far, near)):
+                threading.Thread(target=self.copy, args=(source, sink), daemon=True).start()
+
+    @staticmethod
+    def copy(source, sink):
+        """One direction, to its end."""
+        try:
+            while data := source.recv(1 << 20):
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    def reset(self):
+        """Ends all connections, both ways, by RST; none passes until `passes` is set."""
+        self.passes.clear()
+        pairs, self.pairs = self.pairs, []
+        for pair in pairs:
+            for end in pair:
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                try:  # without an orderly end before it, whoever is inside comes out
+                    disconnect(end)
+                except OSError:
+                    pass
+
+
+def disconnect(end):
+    """Dissolves a connection, for which the kernel sends a RST."""
+    unspecified = struct.pack("H14x", socket.AF_UNSPEC)
+    ctypes.CDLL(None).connect(end.fileno(), unspecified, len(unspecified))
+
+
+def test_reset_connections(build):
+    """All connections of a session are reset by something between; its client, which lives, comes back after 8 s."""
+    with Server(build, tcp=True, arguments=GRACE, environment=LOG) as server, tempfile.TemporaryDirectory() as folder:
+        between = Between(int(server.address.rsplit(":", 1)[1]))
+        stop = os.path.join(folder, "stop")
+
+        def cut(_):
+            wait_until(lambda: CONTROLLED in server.log(), WAIT_S)
+            between.reset()
+            time.sleep(8)  # longer than a client is waited for of which nothing is known
+            between.passes.set()
+            wait_until(lambda: server.log().count(CONTROLLED) > 1, WAIT_S)
+            with open(stop, "w", encoding="ascii"):
+                pass
+
+        result = build.run_remote([sys.executable, CHECKER, stop, "1"], between.address, while_running=cut, timeout=120)
+        expect(result.status == 0 and "good" in result.output and "the session goes on" in result.errors,
+               "the session has not survived", result, server.log())
+        expect(wait_until(lambda: not server.workers(), WAIT_S), "a worker is left", server.log())
