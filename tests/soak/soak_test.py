@@ -145,13 +145,21 @@ class Soak:
             run = self.chance.choice(self.running)
             run.killed = True
             self.signal(run, signal.SIGKILL)
-        elif deed in ("frontend", "accountant"):
-            for pid in children_of(server.process.pid):
-                if name_of(pid) == deed and deed == "accountant": # a frontend's death cuts who is being introduced
-                    os.kill(pid, signal.SIGKILL)
+        elif deed == "accountant":
+            self.kill_part(server, deed)
+        elif deed == "frontend" and self.listed(server).get("sessions_running", 0) >= len(self.running):
+            self.kill_part(server, deed) # a program that is just being introduced by it would fail
+            if not wait_until(lambda: self.listed(server), 10):
+                raise Failure("there is no frontend any more\n" + server.log())
         elif deed == "reload":
             server.process.send_signal(signal.SIGHUP)
         self.deeds[deed] = self.deeds.get(deed, 0) + 1
+
+    @staticmethod
+    def kill_part(server, name):
+        for pid in children_of(server.process.pid):
+            if name_of(pid) == name:
+                os.kill(pid, signal.SIGKILL)
 
     @staticmethod
     def signal(run, number):
