@@ -151,8 +151,8 @@ static void shapes(void)
         CHECK(cudaMemcpy2D(target->other, width, source->rows, source->pitch, width, HEIGHT, cudaMemcpyDefault));
         printf("rows %d to %d: %08x\n", from, to, digest_of(target->other, WIDTH * HEIGHT));
 
-        CHECK(cudaMemcpy2DToArray(source->array, 0, 0, source->rows, source->pitch, width, HEIGHT,
-                                  cudaMemcpyDeviceToDevice));
+        CHECK(cudaMemcpy2DToArrayAsync(source->array, 0, 0, source->rows, source->pitch, width, HEIGHT,
+                                       cudaMemcpyDeviceToDevice, source->stream));
         cudaMemcpy3DPeerParms box = {};
         box.srcArray = source->array;
         box.srcDevice = from;

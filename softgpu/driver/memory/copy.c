@@ -18,6 +18,7 @@
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/memory/array.h"
 #include "softgpu/driver/memory/copy.h"
+#include "softgpu/driver/memory/peer_order.h"
 #include "softgpu/driver/range/range.h"
 #include "softgpu/driver/schedule/schedule.h"
 #include "softgpu/exec/exec.h"
@@ -282,7 +283,11 @@ CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CU
 {
     SG_IMPLY_CONTEXT(SG_KIND_CONTEXT, to_context);
     RG_TRY(check_peers(to_context, from_context));
-    return copy_1d(to, true, from, true, size, false, NULL);
+    if (rg_capture_takes(NULL))
+        return rg_capture_refuse(NULL);
+    RG_TRY(sg_peer_order_before(to_context, from_context));
+    RG_TRY(copy_1d(to, true, from, true, size, false, NULL));
+    return sg_peer_order_after(to_context, from_context);
 }
 
 CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
@@ -453,7 +458,15 @@ static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, bool asynchronous, CUs
 CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *copy)
 {
     SG_IMPLY_CONTEXT(SG_KIND_CONTEXT, copy != NULL ? copy->dstContext : NULL);
-    return copy_3d_peer(copy, false, NULL);
+    if (copy == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (rg_capture_takes(NULL))
+        return rg_capture_refuse(NULL);
+    const CUcontext to = copy->dstMemoryType == CU_MEMORYTYPE_HOST ? NULL : copy->dstContext;
+    const CUcontext from = copy->srcMemoryType == CU_MEMORYTYPE_HOST ? NULL : copy->srcContext;
+    RG_TRY(sg_peer_order_before(to, from));
+    RG_TRY(copy_3d_peer(copy, false, NULL));
+    return sg_peer_order_after(to, from);
 }
 
 CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *copy, CUstream stream)

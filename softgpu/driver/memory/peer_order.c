@@ -1,0 +1,54 @@
+/* peer_order.c - see peer_order.h. */
+#include "softgpu/driver/memory/peer_order.h"
+
+#include "softgpu/driver/schedule/schedule.h"
+
+static CUresult wait_for_context(struct sg_stream *stream, CUcontext handle)
+{
+    SG_REF(struct sg_context) context = NULL;
+    if (handle == NULL)
+        return CUDA_SUCCESS;
+    RG_TRY(sg_context_argument(handle, &context));
+    struct sg_task *mark = sg_task_new(0, NULL, NULL);
+    if (mark == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    sg_submit_behind_context(stream, mark, context);
+    return CUDA_SUCCESS;
+}
+
+static CUresult hold_up_context(struct sg_task *copied, CUcontext handle)
+{
+    SG_REF(struct sg_context) context = NULL;
+    if (handle == NULL)
+        return CUDA_SUCCESS;
+    RG_TRY(sg_context_argument(handle, &context));
+    struct sg_task *mark = sg_task_new(0, NULL, NULL);
+    if (mark == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    sg_submit(context->legacy, mark, copied);
+    return CUDA_SUCCESS;
+}
+
+CUresult sg_peer_order_before(CUcontext to, CUcontext from)
+{
+    SG_REF(struct sg_stream) stream = NULL;
+    RG_TRY(sg_stream_get(NULL, &stream));
+    RG_TRY(wait_for_context(stream, to));
+    return wait_for_context(stream, from);
+}
+
+CUresult sg_peer_order_after(CUcontext to, CUcontext from)
+{
+    SG_REF(struct sg_stream) stream = NULL;
+    RG_TRY(sg_stream_get(NULL, &stream));
+    struct sg_task *copied = sg_task_new(0, NULL, NULL);
+    if (copied == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    sg_task_acquire(copied);
+    sg_submit(stream, copied, NULL);
+    CUresult result = hold_up_context(copied, to);
+    if (result == CUDA_SUCCESS)
+        result = hold_up_context(copied, from);
+    sg_task_release(copied);
+    return result;
+}
