@@ -313,16 +313,24 @@ bool rg_pinned_on_device(uint64_t address, size_t pitch, size_t width, size_t he
            rg_on_device(address, pitch, width, height);
 }
 
-static bool mapped_at(uint64_t address)
+/* Whether the host has the memory there as well, and need not ask before it uses it. */
+static bool shared_at(uint64_t address)
 {
     struct rg_range range;
-    return rg_map_find(address, &range) && rg_range_pinned(&range) && range.mapped;
+    return address && (rg_unified_meets(address, 1) ||
+                       (rg_map_find(address, &range) && rg_range_pinned(&range) && range.mapped));
 }
 
 CUresult rg_pinned_copied(CUresult status, uint64_t to, uint64_t from, CUstream stream, bool asynchronous)
 {
-    if (status != CUDA_SUCCESS || asynchronous || !atomic_load_explicit(&n_mapped, memory_order_relaxed) ||
-        (!mapped_at(to) && !mapped_at(from)))
+    if (status != CUDA_SUCCESS || asynchronous ||
+        (!rg_unified_any() && !atomic_load_explicit(&n_mapped, memory_order_relaxed)) ||
+        (!shared_at(to) && !shared_at(from)))
         return status;
     return rg_op_cuStreamSynchronize(stream);
+}
+
+CUresult rg_pinned_settle(CUresult status, CUdeviceptr address)
+{
+    return rg_pinned_copied(status, address, 0, rg_effective_stream(NULL), false);
 }

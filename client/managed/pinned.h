@@ -42,11 +42,13 @@ CUresult rg_pinned_map_list(struct rg_pinned_list *list);
 bool rg_pinned_on_device(uint64_t address, size_t pitch, size_t width, size_t height);
 
 /**
- * Ends a call that copies between `to` and `from` on the device: where one of them is page-locked memory,
- * which the host may use at once, a synchronous copy has been done when its call returns. Returns `status`,
- * or the wait's error.
+ * Ends a call that copies between `to` and `from` on the device (0: neither is there): where one of them is page-locked or managed
+ * memory, which the host may use at once, a synchronous copy has been done when its call returns (API reference, "API synchronization
+ * behavior"). Returns `status`, or the wait's error.
  */
 CUresult rg_pinned_copied(CUresult status, uint64_t to, uint64_t from, CUstream stream, bool asynchronous);
+/** The same for a synchronous set of memory at `address`. */
+CUresult rg_pinned_settle(CUresult status, CUdeviceptr address);
 /**
  * Around a copy that reads or writes host memory where it is, if there is some to be mapped: none of it is
  * mapped meanwhile.

@@ -276,7 +276,8 @@ def api_function(operation):
     fresh = [p for p in operation.parameters if p.role in ("new", "found")]
     gone = [p for p in operation.parameters if p.role == "del"]
     if not fresh and not gone:
-        lines += [f"    return rg_op_{operation.name}({operation.arguments});", "}"]
+        call = f"rg_op_{operation.name}({operation.arguments})"
+        lines += [f"    return rg_pinned_settle({call}, {operation.settles});" if operation.settles else f"    return {call};", "}"]
         return lines
     arguments = ", ".join("&rg_new_" + p.name if p in fresh else p.name for p in operation.parameters)
     for p in fresh:

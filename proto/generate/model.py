@@ -143,6 +143,8 @@ class Operation:
     lookup: list = field(default_factory=list)
     # what is done instead while the stream captures: one of CAPTURES, and of `memop` which operation it is
     capture: list = field(default_factory=list)
+    # the address behind which it is done before the call returns, if the host has that memory as well
+    settles: str = ""
     # the group of answers that this one is kept in (client/cache/query_cache.h); the groups that the call may change
     keeps: str = ""
     changes: list = field(default_factory=list)
@@ -464,6 +466,8 @@ def read_group(path, symbols, types, traits):
                 (operation.own if key == "own" else operation.lookup).append(name_of)
             elif re.fullmatch(r"(aligned|mask)=\w+,\w+", word):
                 operation.within.append(word.replace("=", ",").split(","))
+            elif re.fullmatch(r"settles=\w+", word):
+                operation.settles = word.split("=")[1]
             elif re.fullmatch(r"keeps=(%s)" % "|".join(KEPT), word):
                 operation.keeps = word.split("=")[1]
             elif re.fullmatch(r"changes=(%s)(,(%s))*" % ("|".join(KEPT), "|".join(KEPT)), word):

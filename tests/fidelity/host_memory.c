@@ -6,7 +6,9 @@
 #include <cuda.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define TRY(call) printf("%s: %d\n", #call, (int)(call))
 
@@ -151,6 +153,55 @@ static void page_locked_memory(void)
     TRY(cuMemFreeHost(h));
 }
 
+static void CUDA_CB nap(void *unused)
+{
+    (void)unused;
+    usleep(50000);
+}
+
+/*
+ * Synchronous sets and copies of memory that the host has as well have been done when they return, whatever the stream has to do
+ * before.
+ */
+static void sets_and_copies(void)
+{
+    static unsigned char source[SIZE];
+    TRY(cuMemAllocHost_v2(&h, SIZE));
+    TRY(cuMemAllocManaged(&p, SIZE, CU_MEM_ATTACH_GLOBAL));
+    TRY(cuMemAlloc_v2(&q, SIZE));
+    TRY(cuMemsetD8_v2(q, 9, SIZE));
+    memset(source, 7, SIZE);
+    for (int i = 0; i < 2; i++) {
+        const CUdeviceptr address = i ? p : (CUdeviceptr)h;
+        const unsigned char *bytes = (const void *)address;
+        TRY(cuMemsetD8_v2(address, 1, SIZE));
+        printf("%d %d\n", bytes[0], bytes[SIZE - 1]);
+        TRY(cuLaunchHostFunc(NULL, nap, NULL));
+        TRY(cuMemsetD8_v2(address, 2, SIZE));
+        printf("%d %d\n", bytes[0], bytes[SIZE - 1]);
+        TRY(cuLaunchHostFunc(NULL, nap, NULL));
+        TRY(cuMemsetD16_v2(address, 0x303, SIZE / 2));
+        printf("%d %d\n", bytes[0], bytes[SIZE - 1]);
+        TRY(cuLaunchHostFunc(NULL, nap, NULL));
+        TRY(cuMemsetD2D32_v2(address, 1000, 0x4040404, 10, SIZE / 1000));
+        printf("%d %d\n", bytes[0], bytes[SIZE - 1000]);
+        TRY(cuLaunchHostFunc(NULL, nap, NULL));
+        TRY(cuMemcpyHtoD_v2(address, source, SIZE));
+        printf("%d %d\n", bytes[0], bytes[SIZE - 1]);
+        TRY(cuLaunchHostFunc(NULL, nap, NULL));
+        TRY(cuMemcpyDtoD_v2(address, q, SIZE));
+        printf("%d %d\n", bytes[0], bytes[SIZE - 1]);
+        TRY(cuLaunchHostFunc(NULL, nap, NULL));
+        TRY(cuMemcpy(q, address, SIZE));
+        memset((void *)address, 5, SIZE); /* it has been read */
+        TRY(cuMemcpyDtoH_v2(source, q, SIZE));
+        printf("%d %d\n", source[0], source[SIZE - 1]);
+    }
+    TRY(cuMemFreeHost(h));
+    TRY(cuMemFree_v2(p));
+    TRY(cuMemFree_v2(q));
+}
+
 static void registered_memory(void)
 {
     char *memory = calloc(1, 3 * SIZE);
@@ -256,6 +307,7 @@ int main(void)
     TRY(cuModuleGetFunction(&f, m, "k"));
     managed_memory();
     page_locked_memory();
+    sets_and_copies();
     registered_memory();
     memory_to_read();
     variables();
