@@ -156,7 +156,7 @@ static bool wakes(struct rg_gate_device *device, uint64_t now)
 {
     const bool sleeps =
         device->looks_at == UINT64_MAX ||
-        (!rg_pacer_alone(&device->pacer) && device->pacer.holding && device->looks_at > now + SOON_NS);
+        (!rg_pacer_alone(&device->pacer) && !device->pacer.calm && device->looks_at > now + SOON_NS);
     if (sleeps)
         device->looks_at = now;
     return sleeps;

@@ -314,15 +314,15 @@ static uint64_t patience(const struct rg_pacer *pacer, const struct rg_pacer_see
 static uint64_t interval(struct rg_pacer *pacer, uint64_t now)
 {
     const uint64_t share = (now - most(pacer->began, pacer->turn_at)) / 16;
-    return most(10000, least(share, pacer->others.any ? 100000 : 500000));
+    return most(pacer->calm ? 200000 : 10000, least(share, pacer->others.any ? 100000 : 500000));
 }
 
 static uint64_t step_under_way(struct rg_pacer *pacer, const struct rg_pacer_seen *seen)
 {
     const uint64_t now = seen->now;
     pacer->not_done_at = now;
-    if (!pacer->holding)
-        return now + interval(pacer, now);
+    if (!pacer->holding) /* a guest's program waits, and so sees to it */
+        return now + (pacer->planned ? RG_PACER_SAMPLE_NS : interval(pacer, now));
     const bool wanted = rg_turns_wanted(pacer->turns, pacer->place, now);
     const uint64_t start = pacer->behind ? pacer->turn_at : most(pacer->began, pacer->turn_at);
     if (wanted && now - start > patience(pacer, seen)) {
