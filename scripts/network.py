@@ -81,7 +81,7 @@ class Machine:
 
 
 class Network:
-    """Machines of these names at one switch: 10.78.0.1, .2, … in their order."""
+    """Machines of these names at one switch, 10.78.0.1, .2, … in their order, and those that join later."""
 
     def __init__(self, stack, *names):
         why = why_not()
@@ -102,3 +102,7 @@ class Network:
         checked(*machine.command("ip", "address", "add", machine.address + "/24", "dev", "eth0"))
         checked(*machine.command("ip", "link", "set", "eth0", "up"))
         return machine
+
+    def cut(self, number, on):
+        """Pulls the cable of a machine, or puts it in again."""
+        checked(*self.switch.command("ip", "link", "set", "port%d" % number, "down" if on else "up"))

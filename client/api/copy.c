@@ -112,24 +112,14 @@ CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstr
 
 /*
  * A synchronous copy between contexts is serialised with all that is pending on their devices, and with what comes later there
- * (API reference, cudaMemcpyPeer). Where it is not the driver's own call that is made, both are waited for, before and after.
+ * (API reference, cudaMemcpyPeer). Where it is not the driver's own call that is made, both are waited for before, and the copy
+ * after.
  */
 static CUresult await_contexts(CUcontext to, CUcontext from)
 {
     if (to)
         RG_TRY(cuCtxSynchronize_v2(to));
     return from && from != to ? cuCtxSynchronize_v2(from) : CUDA_SUCCESS;
-}
-
-static CUresult copy_between_servers(const struct rg_copy *copy, CUcontext to, CUcontext from)
-{
-    const uint64_t to_home = rg_home_of_address(copy->to.address),
-                   from_home = rg_home_of_address(copy->from.address);
-    if (copy->asynchronous)
-        return rg_peer_copy(copy, to_home, from_home);
-    RG_TRY(await_contexts(to, from));
-    RG_TRY(rg_peer_copy(copy, to_home, from_home));
-    return await_contexts(to, from);
 }
 
 /* Addresses tell whose they are; contexts of different servers need no access to each other. */
@@ -146,12 +136,17 @@ static CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from
                    : rg_capture_copy_1d(to, CU_MEMORYTYPE_DEVICE, from, CU_MEMORYTYPE_DEVICE, size, stream);
     if (!rg_on_device(to, 0, size, 1) || !rg_on_device(from, 0, size, 1))
         return CUDA_ERROR_INVALID_VALUE;
-    if (size && rg_homes_differ(rg_home_of_address(to), rg_home_of_address(from))) {
+    const uint64_t to_home = rg_home_of_address(to), from_home = rg_home_of_address(from);
+    if (size && rg_homes_differ(to_home, from_home)) {
         const struct rg_copy copy = {.to = rg_region_line(RG_REGION_DEVICE, to, size),
                                      .from = rg_region_line(RG_REGION_DEVICE, from, size),
                                      .stream = rg_effective_stream(stream),
                                      .asynchronous = asynchronous};
-        return copy_between_servers(&copy, to_context, from_context);
+        if (asynchronous)
+            return rg_peer_copy(&copy, to_home, from_home);
+        RG_TRY(await_contexts(to_context, from_context));
+        RG_TRY(rg_peer_copy(&copy, to_home, from_home));
+        return cuStreamSynchronize(NULL);
     }
     return asynchronous ? rg_op_cuMemcpyPeerAsync(to, to_context, from, from_context, size, stream)
                         : rg_op_cuMemcpyPeer(to, to_context, from, from_context, size);
@@ -296,12 +291,11 @@ CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy)
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_capture_takes(NULL))
         return rg_capture_refuse(NULL);
-    const CUcontext to = pCopy->dstMemoryType == CU_MEMORYTYPE_HOST ? NULL : pCopy->dstContext;
-    const CUcontext from = pCopy->srcMemoryType == CU_MEMORYTYPE_HOST ? NULL : pCopy->srcContext;
+    CUcontext to, from;
+    rg_cuda_contexts_of_peer(pCopy, &to, &from);
     RG_TRY(await_contexts(to, from));
     RG_TRY(copy_3d_peer(pCopy, NULL, false));
-    RG_TRY(cuStreamSynchronize(NULL));
-    return await_contexts(to, from);
+    return cuStreamSynchronize(NULL);
 }
 
 CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)

@@ -4,6 +4,7 @@
 #include "client/core/device_list.h"
 #include "client/core/home.h"
 #include "client/multiserver/context_scope.h"
+#include "common/base/hash_table.h"
 #include "common/base/log.h"
 #include "common/sync/scoped_lock.h"
 #include "transport/address.h"
@@ -25,13 +26,11 @@ struct mark {
 };
 _Static_assert(sizeof(struct mark) == RG_EXPORTED_HANDLE - TOKEN, "a handle is a token and a mark");
 
-/* FNV-1a, twice: tells names apart that nobody chooses to be alike. */
+/* Tells names apart that nobody chooses to be alike. */
 static void digest(const char *name, uint8_t out[16])
 {
-    uint64_t halves[2] = {UINT64_C(0xcbf29ce484222325), UINT64_C(0x84222325cbf29ce4)};
-    for (int half = 0; half < 2; half++)
-        for (const char *at = name; *at; at++)
-            halves[half] = (halves[half] ^ (uint8_t)*at) * UINT64_C(0x100000001b3);
+    const uint64_t once = rg_hash_bytes(RG_HASH_EMPTY, name, strlen(name));
+    const uint64_t halves[2] = {once, rg_hash_bytes(once, name, strlen(name))};
     memcpy(out, halves, sizeof halves);
 }
 

@@ -52,3 +52,9 @@ CUDA_MEMCPY3D rg_cuda_copy_of_2d(const CUDA_MEMCPY2D *c)
         .Depth = 1,
     };
 }
+
+void rg_cuda_contexts_of_peer(const CUDA_MEMCPY3D_PEER *c, CUcontext *to, CUcontext *from)
+{
+    *to = c->dstMemoryType == CU_MEMORYTYPE_HOST ? NULL : c->dstContext;
+    *from = c->srcMemoryType == CU_MEMORYTYPE_HOST ? NULL : c->srcContext;
+}

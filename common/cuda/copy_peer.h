@@ -6,6 +6,8 @@
 
 /** The same copy without the contexts: addresses and arrays tell by themselves whose they are. */
 CUDA_MEMCPY3D rg_cuda_copy_of_peer(const CUDA_MEMCPY3D_PEER *c);
+/** The contexts whose devices it is between: NULL for an end that is the host's, whose context is ignored. */
+void rg_cuda_contexts_of_peer(const CUDA_MEMCPY3D_PEER *c, CUcontext *to, CUcontext *from);
 CUDA_MEMCPY3D rg_cuda_copy_of_2d(const CUDA_MEMCPY2D *c);
 
 #endif

@@ -47,7 +47,7 @@ struct nvml_memory {
     unsigned long long total, free, used;
 };
 struct nvml {
-    void *library;
+    void *handle;
     int (*init)(void);
     int (*by_uuid)(const char *, void **);
     int (*memory)(void *, struct nvml_memory *);
@@ -155,7 +155,7 @@ static struct nvml load_nvml(const char *driver_path)
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library)
         return nvml;
-    nvml.library = library;
+    nvml.handle = library;
     nvml.init = dlsym(library, "nvmlInit_v2");
     nvml.by_uuid = dlsym(library, "nvmlDeviceGetHandleByUUID");
     nvml.memory = dlsym(library, "nvmlDeviceGetMemoryInfo");
@@ -315,7 +315,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < count; i++)
         look_at(&driver, &nvml, soft, i, &found->devices[i]);
     found->n_devices = (uint32_t)count;
-    rg_topology_look(nvml.library, found->devices, found->n_devices);
+    rg_topology_look(nvml.handle, found->devices, found->n_devices);
     describe_machine(found);
     told.works = true;
     report();

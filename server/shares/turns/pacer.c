@@ -257,13 +257,14 @@ static bool go_as_guest(struct rg_pacer *pacer, uint64_t guess, uint64_t now)
 bool rg_pacer_admit(struct rg_pacer *pacer, uint64_t key, uint64_t now)
 {
     look(pacer, now);
-    const uint64_t short_guess = pacer->calm ? pacer->guesses[guess_of(pacer, key)].ns : 0;
-    if (may_be_guest(pacer, short_guess))
-        return go_as_guest(pacer, short_guess, now);
+    if (rg_pacer_alone(pacer))
+        return have_turn(pacer, now) ? go(pacer, 0, now) : wait_on(pacer, now);
+    const uint32_t slot = guess_of(pacer, key);
+    const uint64_t known = pacer->guesses[slot].ns;
+    if (may_be_guest(pacer, known))
+        return go_as_guest(pacer, known, now);
     if (!have_turn(pacer, now))
         return wait_on(pacer, now);
-    if (rg_pacer_alone(pacer))
-        return go(pacer, 0, now);
     if (pacer->closed)
         return wait_on(pacer, now);
     if (pacer->planned == 0) {
@@ -274,8 +275,7 @@ bool rg_pacer_admit(struct rg_pacer *pacer, uint64_t key, uint64_t now)
         }
         pacer->budget = budget_of(pacer, now);
     }
-    const uint32_t slot = guess_of(pacer, key);
-    const uint64_t known = pacer->guesses[slot].ns, guess = known ? known : pacer->budget;
+    const uint64_t guess = known ? known : pacer->budget;
     if (pacer->planned != 0 && pacer->planned + guess > pacer->budget) {
         pacer->closed = true;
         return wait_on(pacer, now);
@@ -310,19 +310,24 @@ static uint64_t patience(const struct rg_pacer *pacer, const struct rg_pacer_see
     return seen->blocked ? least(all, RG_PACER_BLOCKED_NS) : all;
 }
 
-/* How soon to look whether a chunk is done that has run for so long: so that looking adds little to it. */
-static uint64_t interval(struct rg_pacer *pacer, uint64_t now)
+/*
+ * How soon to look whether a chunk is done that has run for so long: so that looking adds little to it. Where the session's program
+ * waits for its work, whoever answers it looks; what is looked here is for the case that it does not wait this time.
+ */
+static uint64_t interval(const struct rg_pacer *pacer, uint64_t now)
 {
     const uint64_t share = (now - most(pacer->began, pacer->turn_at)) / 16;
-    return most(pacer->calm ? 200000 : 10000, least(share, pacer->others.any ? 100000 : 500000));
+    if (pacer->calm)
+        return pacer->holding ? RG_PACER_AWAITED_NS : RG_PACER_GUEST_LOOK_NS;
+    return most(10000, least(share, pacer->others.any ? 100000 : 500000));
 }
 
 static uint64_t step_under_way(struct rg_pacer *pacer, const struct rg_pacer_seen *seen)
 {
     const uint64_t now = seen->now;
     pacer->not_done_at = now;
-    if (!pacer->holding) /* a guest's program waits, and so sees to it */
-        return now + (pacer->planned ? RG_PACER_SAMPLE_NS : interval(pacer, now));
+    if (!pacer->holding)
+        return now + interval(pacer, now);
     const bool wanted = rg_turns_wanted(pacer->turns, pacer->place, now);
     const uint64_t start = pacer->behind ? pacer->turn_at : most(pacer->began, pacer->turn_at);
     if (wanted && now - start > patience(pacer, seen)) {

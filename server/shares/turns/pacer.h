@@ -32,10 +32,12 @@
 
 #include "server/shares/turns/turns.h"
 
-#define RG_PACER_LONG_NS         24000000ull  /* of a chunk if nobody waits */
-#define RG_PACER_SHORT_NS        500000ull    /* of one if there are sessions of high priority */
-#define RG_PACER_LEAST_NS        100000ull    /* of one in any case */
-#define RG_PACER_GUEST_NS        2000000ull   /* of what goes beside another session's turn */
+#define RG_PACER_LONG_NS         24000000ull /* of a chunk if nobody waits */
+#define RG_PACER_SHORT_NS        500000ull   /* of one if there are sessions of high priority */
+#define RG_PACER_LEAST_NS        100000ull   /* of one in any case */
+#define RG_PACER_GUEST_NS        2000000ull  /* of what goes beside another session's turn */
+#define RG_PACER_AWAITED_NS      200000ull /* between two looks at work that its program seems to wait for … */
+#define RG_PACER_GUEST_LOOK_NS   1000000ull   /* … and if it is a guest's, for which nobody else waits */
 #define RG_PACER_GO_ON_NS        20000000ull  /* work that has not come to its end may need more to do so */
 #define RG_PACER_PATIENCE_NS     250000000ull /* so long others wait for work whose length is not known … */
 #define RG_PACER_PATIENCE_MAX_NS 1000000000ull /* … and for the longest known */
@@ -65,10 +67,10 @@ struct rg_pacer {
     uint64_t turn_at, turn_used;
     /* the chunk; began 0: there is none */
     uint64_t began, planned, budget;
-    uint64_t planned_all;     /* also before more was let go */
-    bool closed;              /* it is full: nothing more before it is done */
-    bool behind;              /* work of an earlier turn, or of a guest, is left */
-    bool calm;                /* when all was done last, nothing was pending */
+    uint64_t planned_all; /* also before more was let go */
+    bool closed;          /* it is full: nothing more before it is done */
+    bool behind;          /* work of an earlier turn, or of a guest, is left */
+    bool calm; /* when all was done last, nothing was pending: its program waits for what it submits */
     uint64_t go_on, go_on_at; /* after so long, at that time, one more may go */
     uint64_t not_done_at;     /* it was last seen to be under way */
     struct {

@@ -462,8 +462,8 @@ CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *copy)
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_capture_takes(NULL))
         return rg_capture_refuse(NULL);
-    const CUcontext to = copy->dstMemoryType == CU_MEMORYTYPE_HOST ? NULL : copy->dstContext;
-    const CUcontext from = copy->srcMemoryType == CU_MEMORYTYPE_HOST ? NULL : copy->srcContext;
+    CUcontext to, from;
+    rg_cuda_contexts_of_peer(copy, &to, &from);
     RG_TRY(sg_peer_order_before(to, from));
     RG_TRY(copy_3d_peer(copy, false, NULL));
     return sg_peer_order_after(to, from);

@@ -3,29 +3,33 @@
 
 #include "softgpu/driver/schedule/schedule.h"
 
+/* The context, and a mark for one of its streams or behind them; none for a handle that is NULL. */
+static CUresult mark_for(CUcontext handle, struct sg_context **context, struct sg_task **mark)
+{
+    if (handle == NULL)
+        return CUDA_SUCCESS;
+    RG_TRY(sg_context_argument(handle, context));
+    *mark = sg_task_new(0, NULL, NULL);
+    return *mark != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 static CUresult wait_for_context(struct sg_stream *stream, CUcontext handle)
 {
     SG_REF(struct sg_context) context = NULL;
-    if (handle == NULL)
-        return CUDA_SUCCESS;
-    RG_TRY(sg_context_argument(handle, &context));
-    struct sg_task *mark = sg_task_new(0, NULL, NULL);
-    if (mark == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    sg_submit_behind_context(stream, mark, context);
+    struct sg_task *mark = NULL;
+    RG_TRY(mark_for(handle, &context, &mark));
+    if (mark != NULL)
+        sg_submit_behind_context(stream, mark, context);
     return CUDA_SUCCESS;
 }
 
 static CUresult hold_up_context(struct sg_task *copied, CUcontext handle)
 {
     SG_REF(struct sg_context) context = NULL;
-    if (handle == NULL)
-        return CUDA_SUCCESS;
-    RG_TRY(sg_context_argument(handle, &context));
-    struct sg_task *mark = sg_task_new(0, NULL, NULL);
-    if (mark == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    sg_submit(context->legacy, mark, copied);
+    struct sg_task *mark = NULL;
+    RG_TRY(mark_for(handle, &context, &mark));
+    if (mark != NULL)
+        sg_submit(context->legacy, mark, copied);
     return CUDA_SUCCESS;
 }
 

@@ -1,59 +1,33 @@
-"""Machines for tests of a pool: network namespaces on cables to one switch, which can be cut. They need root; what was made is removed by
-clean_up, in the order opposite to that in which it was made."""
+"""Machines for tests of a pool: those of scripts/network.py, whose cables can be pulled. They need root; clean_up removes what was made,
+and what else was put on STACK, the last first."""
 
-import subprocess
+import contextlib
 
-from pool_case import end, wait_until
+from network import Network
 
-CLEAN_UP = []
-
-
-def clean_up():
-    while CLEAN_UP:
-        CLEAN_UP.pop()()
-
-
-def tool(*words):
-    subprocess.run(words, check=True, capture_output=True, text=True, timeout=60)
+STACK = contextlib.ExitStack()
+clean_up = STACK.close
 
 
 class Place:
-    """A network namespace, on a cable to the switch, which can be cut."""
+    """A machine on a cable to the one switch, which is made with the first."""
 
-    switch = None
+    network = None
 
-    def __init__(self, number=None):
+    def __init__(self, number):
+        if not Place.network:
+            Place.network = Network(STACK)
+            STACK.callback(self.forget)
         self.number = number
-        self.holder = subprocess.Popen(["unshare", "--net", "sh", "-c", "ip link set lo up && exec sleep 100000"],
-                                       stdin=subprocess.DEVNULL, start_new_session=True)
-        CLEAN_UP.append(lambda: end(self.holder))
-        wait_until(self.is_there, "a network", 20)
-        if number is None:
-            self.inside("ip", "link", "add", "switch", "type", "bridge")
-            self.inside("ip", "link", "set", "switch", "up")
-            Place.switch = self
-            return
-        self.address = "10.78.0.%d" % number
-        self.switch.inside("ip", "link", "add", "p%d" % number, "type", "veth", "peer", "name", "eth0", "netns",
-                           str(self.holder.pid))
-        self.switch.inside("ip", "link", "set", "p%d" % number, "master", "switch", "up")
-        self.inside("ip", "addr", "add", self.address + "/24", "dev", "eth0")
-        self.inside("ip", "link", "set", "eth0", "up")
+        self.machine = self.network.join(STACK, "p%d" % number, number)
+        self.address = self.machine.address
+        self.words = self.machine.command
         self.is_cut = False
 
-    def is_there(self):
-        try:
-            with open("/proc/%d/comm" % self.holder.pid) as file:
-                return file.read().strip() == "sleep"
-        except OSError:
-            return False
-
-    def words(self, *words):
-        return ["nsenter", "--target", str(self.holder.pid), "--net", *words]
-
-    def inside(self, *words):
-        tool(*self.words(*words))
+    @staticmethod
+    def forget():
+        Place.network = None
 
     def cut(self, on):
-        self.switch.inside("ip", "link", "set", "p%d" % self.number, "down" if on else "up")
+        self.network.cut(self.number, on)
         self.is_cut = on

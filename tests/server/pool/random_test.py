@@ -29,7 +29,7 @@ SEED = int(sys.argv.pop(2)) if len(sys.argv) > 2 else int(time.time())
 from pool_case import (BUILD, COMMAND, DAEMON, ENVIRONMENT, PATIENCE, PROGRAM, agent_of, end, etcd_knows, need_etcd, run,  # noqa: E402
                        stop_with_servers, wait_until)
 
-from networks import CLEAN_UP, Place, clean_up  # noqa: E402
+from networks import STACK, Place, clean_up  # noqa: E402
 
 N_ETCD, N_SERVERS, GPUS = 3, 4, 2
 PREFIX = "/remote-gpu/pools/random/"
@@ -57,7 +57,7 @@ class Member:
             command.append("--unsafe-no-fsync")
         with open(os.path.join(self.folder, self.name + ".log"), "a") as log:
             self.process = subprocess.Popen(self.place.words(*command), stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        CLEAN_UP.append(lambda process=self.process: end(process))
+        STACK.callback(end, self.process)
 
     def is_well(self):
         return self.process.poll() is None and not self.place.is_cut
@@ -97,7 +97,7 @@ class Server:
         with open(self.log_path, "a") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                                             env=dict(ENVIRONMENT, SOFTGPU_DEVICES=str(GPUS)))
-        CLEAN_UP.append(lambda process=self.process: end(process))
+        STACK.callback(end, self.process)
         wait_until(lambda: os.path.exists(ready) or self.process.poll() is not None, "a server is ready")
         if self.process.poll() is not None:
             raise Failed("a server does not start:\n" + self.log()[-3000:])
@@ -142,7 +142,7 @@ class Run:
         with open(self.path("out"), "w") as out, open(self.path("err"), "w") as err:
             self.process = subprocess.Popen([COMMAND, "run", "-s", server.address, *wishes, "--", sys.executable, "-u", "-c", PROGRAM],
                                             env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=out, stderr=err, start_new_session=True)
-        CLEAN_UP.append(self.kill)
+        STACK.callback(self.kill)
         self.ending = False
 
     def path(self, name):
@@ -183,7 +183,6 @@ class Run:
 class World:
     def __init__(self, folder):
         self.random = random.Random(SEED)
-        Place()
         self.members = [Member(i + 1, folder) for i in range(N_ETCD)]
         self.servers = [Server(i + 11, folder) for i in range(N_SERVERS)]
         for member in self.members:

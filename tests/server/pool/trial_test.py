@@ -17,7 +17,7 @@ import urllib.request
 
 from pool_case import COMMAND, DAEMON, ENVIRONMENT, PROGRAM, end, etcd_knows, need_etcd, run, stop_with_servers, wait_until
 from authority import Authority
-from networks import CLEAN_UP, Place, clean_up
+from networks import STACK, Place, clean_up
 
 CLIENTS, SERVERS, ETCD = 1, (11, 12, 13, 14), (21, 22, 23)
 GPUS = 2
@@ -45,7 +45,7 @@ class Machine:
         with open(self.path("log"), "a") as log:
             self.process = subprocess.Popen(self.place.words(*words), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             env=dict(ENVIRONMENT, **environment), start_new_session=True)
-        CLEAN_UP.append(lambda process=self.process: end(process))
+        STACK.callback(end, self.process)
 
     def log(self):
         with open(self.path("log"), errors="replace") as file:
@@ -67,7 +67,7 @@ class Program:
             self.process = subprocess.Popen(
                 machine.place.words(COMMAND, "run", "-s", server, *wishes, "--", *SESSION), stdin=subprocess.PIPE, stdout=out, stderr=out,
                 env=dict(ENVIRONMENT, **user), start_new_session=True)
-        CLEAN_UP.append(lambda: end(self.process))
+        STACK.callback(end, self.process)
 
     def text(self):
         with open(self.path, errors="replace") as file:
@@ -90,7 +90,6 @@ class Trial(unittest.TestCase):
         self.addCleanup(self.show_logs)
         self.etcd, self.servers, self.programs = {}, {}, []
         os.chmod(self.folder, 0o755)
-        Place()  # the switch
         self.clients = Machine(CLIENTS, self.folder)
         self.began = time.monotonic()
 
