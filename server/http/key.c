@@ -1,16 +1,13 @@
-/* key.c - see key.h. That what is signed is a text with the handshake's hash at its end is RFC 8446, 4.4.3. */
+/* key.c - see key.h. */
 #include "server/http/key.h"
 
+#include "common/base/certificate_verify.h"
 #include "common/base/status.h"
 #include "server/http/transcript.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT_SPACE 64
-#define TEXT_NAME  "TLS 1.3, server CertificateVerify" /* with its zero */
-
-enum { TEXT_BEFORE = TEXT_SPACE + sizeof TEXT_NAME, TEXT_SIZE = TEXT_BEFORE + RG_TRANSCRIPT_SIZE };
 enum { CHAIN_MAX = 8 };
 
 struct rg_http_key {
@@ -31,17 +28,16 @@ struct rg_http_handshake {
 
 /* What is to be signed now; its size, 0: it is not known. */
 static size_t make_text(const struct rg_http_handshake *handshake, struct rg_tls_to_sign *what,
-                        uint8_t text[TEXT_SIZE])
+                        uint8_t text[RG_CERTIFICATE_VERIFY_SIZE])
 {
     const size_t size =
         rg_transcript_hash(&handshake->transcript, gnutls_prf_hash_get(handshake->session), what->hash);
     _Static_assert(sizeof what->hash >= RG_TRANSCRIPT_SIZE, "a hash has room");
     what->generation = handshake->key->signer.generation;
     what->hash_size = (uint8_t)size;
-    memset(text, ' ', TEXT_SPACE);
-    memcpy(text + TEXT_SPACE, TEXT_NAME, sizeof TEXT_NAME);
-    memcpy(text + TEXT_BEFORE, what->hash, size);
-    return size ? TEXT_BEFORE + size : 0;
+    rg_certificate_verify_begin(text);
+    memcpy(text + RG_CERTIFICATE_VERIFY_BEFORE, what->hash, size);
+    return size ? RG_CERTIFICATE_VERIFY_BEFORE + size : 0;
 }
 
 static int ask_signer(const struct rg_http_handshake *handshake, const struct rg_tls_to_sign *what,
@@ -71,7 +67,7 @@ static int sign_digest(gnutls_privkey_t key, gnutls_sign_algorithm_t how, void *
 {
     const gnutls_digest_algorithm_t kind = gnutls_sign_get_hash_algorithm(how);
     struct rg_tls_to_sign what = {.digest = digest_of(kind)};
-    uint8_t text[TEXT_SIZE], expected[64];
+    uint8_t text[RG_CERTIFICATE_VERIFY_SIZE], expected[64];
     const size_t size = make_text(data, &what, text);
     (void)key, (void)flags;
     if (!size || what.digest == RG_TLS_DIGESTS || gnutls_hash_fast(kind, text, size, expected) < 0 ||
@@ -85,7 +81,7 @@ static int sign_text(gnutls_privkey_t key, gnutls_sign_algorithm_t how, void *da
                      const gnutls_datum_t *given, gnutls_datum_t *signature)
 {
     struct rg_tls_to_sign what = {.digest = RG_TLS_DIGEST_NONE};
-    uint8_t text[TEXT_SIZE];
+    uint8_t text[RG_CERTIFICATE_VERIFY_SIZE];
     const size_t size = make_text(data, &what, text);
     (void)key, (void)how, (void)flags;
     if (!size || given->size != size || memcmp(given->data, text, size) != 0)

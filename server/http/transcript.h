@@ -10,6 +10,7 @@
 #ifndef RG_SERVER_HTTP_TRANSCRIPT_H
 #define RG_SERVER_HTTP_TRANSCRIPT_H
 
+#include "common/base/certificate_verify.h"
 #include "common/base/status.h"
 
 #include <gnutls/crypto.h>
@@ -17,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { RG_TRANSCRIPT_HASHES = 2, RG_TRANSCRIPT_SIZE = 48 /* the longest: SHA-384 */ };
+enum { RG_TRANSCRIPT_HASHES = 2, RG_TRANSCRIPT_SIZE = RG_CERTIFICATE_VERIFY_HASH };
 
 /** Zeroed: none, which fails. */
 struct rg_transcript {

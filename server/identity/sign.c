@@ -1,20 +1,16 @@
 /*
  * sign.c - rg_identity_sign of identity.h: the server's key proves in a handshake of TLS who the server is.
  *
- * The text that is signed is made here, all but the hash at its end (RFC 8446, 4.4.3), so whoever may ask gets no signature that
+ * The text that is signed is made here, all but the hash at its end (certificate_verify.h), so whoever may ask gets no signature that
  * means anything else. Threads: as identity.h says.
  */
+#include "common/base/certificate_verify.h"
 #include "server/identity/identity.h"
 #include "server/identity/store.h"
 #include "server/identity/x509.h"
 
 #include <openssl/rsa.h>
 #include <string.h>
-
-#define TEXT_SPACE 64
-#define TEXT_NAME  "TLS 1.3, server CertificateVerify" /* with its zero */
-
-enum { TEXT_BEFORE = TEXT_SPACE + sizeof TEXT_NAME, TEXT_SIZE = TEXT_BEFORE + RG_IDENTITY_HANDSHAKE };
 
 static const char *digest_name(enum rg_identity_digest digest)
 {
@@ -61,22 +57,22 @@ enum rg_status rg_identity_sign(struct rg_identity_store *store, uint32_t genera
                                 enum rg_identity_digest digest, const uint8_t *hash, size_t hash_size,
                                 uint8_t signature[RG_IDENTITY_SIGNATURE], size_t *size)
 {
-    uint8_t text[TEXT_SIZE];
+    uint8_t text[RG_CERTIFICATE_VERIFY_BEFORE + RG_IDENTITY_HANDSHAKE];
     if (hash_size > RG_IDENTITY_HANDSHAKE)
         return RG_ERR_INVALID;
     EVP_PKEY *key = key_of(store, generation);
     EVP_PKEY_CTX *how = NULL; /* `context` has it */
     EVP_MD_CTX *context = EVP_MD_CTX_new();
-    memset(text, ' ', TEXT_SPACE);
-    memcpy(text + TEXT_SPACE, TEXT_NAME, sizeof TEXT_NAME);
-    memcpy(text + TEXT_BEFORE, hash, hash_size);
+    rg_certificate_verify_begin(text);
+    memcpy(text + RG_CERTIFICATE_VERIFY_BEFORE, hash, hash_size);
     *size = RG_IDENTITY_SIGNATURE;
     bool done = key && context &&
                 EVP_DigestSignInit_ex(context, &how, digest_name(digest), NULL, NULL, key, NULL) == 1;
     if (done && (EVP_PKEY_is_a(key, "RSA") || EVP_PKEY_is_a(key, "RSA-PSS")))
         done = EVP_PKEY_CTX_set_rsa_padding(how, RSA_PKCS1_PSS_PADDING) > 0 &&
                EVP_PKEY_CTX_set_rsa_pss_saltlen(how, RSA_PSS_SALTLEN_DIGEST) > 0;
-    done = done && EVP_DigestSign(context, signature, size, text, TEXT_BEFORE + hash_size) == 1;
+    done =
+        done && EVP_DigestSign(context, signature, size, text, RG_CERTIFICATE_VERIFY_BEFORE + hash_size) == 1;
     EVP_MD_CTX_free(context);
     (void)rg_x509_error();
     return done ? RG_OK : RG_ERR_INVALID;

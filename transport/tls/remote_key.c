@@ -5,10 +5,11 @@
  * sizes and curve (get_params); in a handshake it gives the whole text that is to be signed (digest_sign), of which the hash of the
  * handshake goes to the signer. The provider lives in a library context of its own, so that nobody else's keys come to it.
  *
- * Facts: the text is that of RFC 8446, 4.4.3. That a key stays with its provider whatever context it is used in is provider-keymgmt(7)'s.
+ * Facts: that a key stays with its provider whatever context it is used in is provider-keymgmt(7)'s.
  */
 #include "transport/tls/remote_key.h"
 
+#include "common/base/certificate_verify.h"
 #include "transport/tls/certificate.h"
 
 #include <openssl/core_dispatch.h>
@@ -23,10 +24,6 @@
 #define PROVIDER   "remote-gpu"
 #define PARAM_KEY  "remote-gpu-public"
 #define PARAM_SIGN "remote-gpu-signer"
-#define TEXT_SPACE 64
-#define TEXT_NAME  "TLS 1.3, server CertificateVerify" /* with its zero */
-
-enum { TEXT_BEFORE = TEXT_SPACE + sizeof TEXT_NAME };
 
 struct key {
     const char *type;
@@ -158,20 +155,20 @@ static int signing_sign(void *data, unsigned char *signature, size_t *size, size
     const struct signing *signing = data;
     const struct rg_tls_signer *signer = &signing->key->signer;
     struct rg_tls_to_sign what = {.generation = signer->generation, .digest = signing->digest};
-    uint8_t made[RG_TLS_SERVER_SIGNATURE_SIZE], before[TEXT_BEFORE];
+    uint8_t made[RG_TLS_SERVER_SIGNATURE_SIZE], before[RG_CERTIFICATE_VERIFY_BEFORE];
     size_t made_size = 0;
     if (!signature) {
         const int most = EVP_PKEY_get_size(signing->key->public_key);
         *size = (size_t)(most > 0 ? most : 0);
         return most > 0;
     }
-    memset(before, ' ', TEXT_SPACE);
-    memcpy(before + TEXT_SPACE, TEXT_NAME, sizeof TEXT_NAME);
-    if (text_size <= TEXT_BEFORE || text_size - TEXT_BEFORE > sizeof what.hash ||
-        memcmp(text, before, TEXT_BEFORE) != 0)
+    rg_certificate_verify_begin(before);
+    if (text_size <= RG_CERTIFICATE_VERIFY_BEFORE ||
+        text_size - RG_CERTIFICATE_VERIFY_BEFORE > sizeof what.hash ||
+        memcmp(text, before, RG_CERTIFICATE_VERIFY_BEFORE) != 0)
         return 0;
-    what.hash_size = (uint8_t)(text_size - TEXT_BEFORE);
-    memcpy(what.hash, text + TEXT_BEFORE, what.hash_size);
+    what.hash_size = (uint8_t)(text_size - RG_CERTIFICATE_VERIFY_BEFORE);
+    memcpy(what.hash, text + RG_CERTIFICATE_VERIFY_BEFORE, what.hash_size);
     if (!signer->sign || signer->sign(signer->data, &what, made, &made_size) != RG_OK || !made_size ||
         made_size > room)
         return 0;
