@@ -324,8 +324,11 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     if (rg_graph_memory_takes_free(dptr, &status))
         return status;
     const uint64_t owner = rg_home_of_address(dptr);
-    if (!rg_map_remove(dptr, 1u << RG_RANGE_POOL | 1u << RG_RANGE_DEVICE, NULL))
+    struct rg_range range;
+    if (!rg_map_remove(dptr, 1u << RG_RANGE_POOL | 1u << RG_RANGE_DEVICE, &range))
         return CUDA_ERROR_INVALID_VALUE;
+    if (range.kind == RG_RANGE_DEVICE) /* which may be freed so, too */
+        rg_startup_profile_note_free(range.context, range.size);
     atomic_store(&pools, FREED);
     struct rg_proxy proxy; /* the memory may be of another server than the stream */
     status = rg_proxy_begin(&proxy, owner, rg_effective_stream(hStream), false);

@@ -109,6 +109,31 @@ static void keeps(CUmemoryPool pool)
     CHECK(cuMemFree_v2(linear));
 }
 
+/* Memory that is no pool's may be freed in a stream's order, too, and is there until its turn. */
+static void of_no_pool(void)
+{
+    CUdeviceptr memory, other;
+    size_t before, during, after, total;
+    unsigned char last = 0;
+    CHECK(cuCtxSynchronize());
+    CHECK(cuMemGetInfo_v2(&before, &total));
+    for (int i = 0; i < 20; i++) {
+        CHECK(cuMemAlloc_v2(&memory, 64 * MIB));
+        CHECK(cuMemsetD8Async(memory, (unsigned char)(i + 1), 64 * MIB, stream));
+        CHECK(cuMemcpyDtoHAsync_v2(&last, memory + 64 * MIB - 1, 1, stream));
+        CHECK(cuMemGetInfo_v2(&during, &total));
+        printf("freed in order: %d", cuMemFreeAsync(memory, stream));
+        printf(", again %d, at once %d", cuMemFreeAsync(memory, stream), cuMemFree_v2(memory));
+        CHECK(cuMemAlloc_v2(&other, 100));
+        CHECK(cuStreamSynchronize(stream));
+        printf(", read %u, in use %zu MiB\n", last, (before - during) / MIB);
+        printf("freed in order: %d\n", cuMemFreeAsync(other, NULL));
+        CHECK(cuCtxSynchronize());
+    }
+    CHECK(cuMemGetInfo_v2(&after, &total));
+    printf("left: %zu MiB\n", (before - after) / MIB);
+}
+
 int main(void)
 {
     CUdevice device;
@@ -135,6 +160,7 @@ int main(void)
     CHECK(cuMemFree_v2(memory));
     CHECK(cuCtxSynchronize());
     say("the default pool, none", standard);
+    of_no_pool();
     CHECK(cuMemPoolDestroy(pool));
     CHECK(cuMemGetInfo_v2(&total, &total));
     return 0;

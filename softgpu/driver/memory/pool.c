@@ -235,13 +235,14 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t size, CUmemoryPool han
 
 struct queued_free {
     uint64_t address, size;
-    struct sg_pool *pool;
+    enum sg_range_kind kind;
+    struct sg_pool *pool; /* NULL: memory of cuMemAlloc, which may be freed so, too */
 };
 
 static void run_free(struct sg_task *task)
 {
     const struct queued_free *f = (const void *)task->payload;
-    if (sg_range_free(f->address, SG_RANGE_ASYNC) == CUDA_SUCCESS)
+    if (sg_range_free(f->address, f->kind) == CUDA_SUCCESS && f->pool != NULL)
         sg_pool_returned(f->pool, f->size);
 }
 
@@ -265,7 +266,8 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
         return CUDA_ERROR_INVALID_VALUE;
     }
     task->always = true;
-    *(struct queued_free *)(void *)task->payload = (struct queued_free){range.base, range.size, range.pool};
+    *(struct queued_free *)(void *)task->payload =
+        (struct queued_free){range.base, range.size, range.kind, range.pool};
     return sg_stream_submit(stream, task);
 }
 

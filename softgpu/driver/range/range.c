@@ -375,7 +375,8 @@ bool sg_range_begin_free(uint64_t address, struct sg_range *out)
 {
     RG_SCOPED_LOCK(&sg_memory.lock);
     struct sg_range *range = sg_range_set_find(&sg_memory.device, address);
-    bool marked = range != NULL && range->base == address && !range->freeing && range->kind == SG_RANGE_ASYNC;
+    bool marked = range != NULL && range->base == address && !range->freeing &&
+                  (range->kind == SG_RANGE_ASYNC || range->kind == SG_RANGE_DEVICE);
     if (marked) {
         range->freeing = true;
         *out = *range;

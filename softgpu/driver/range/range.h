@@ -99,7 +99,8 @@ CUresult sg_range_host_free(void *address, enum sg_range_kind kind);
 /** Copies out the description of the range that holds `address`; false if none does. */
 bool sg_range_find(uint64_t address, struct sg_range *out);
 /**
- * Marks the stream-ordered range at `address` as being freed; fails if it is not one or is marked already.
+ * Marks the range at `address` as being freed in a stream's order; fails if it is none of cuMemAlloc or of a
+ * pool, or is marked already.
  */
 bool sg_range_begin_free(uint64_t address, struct sg_range *out);
 /** Sets a property of the range that holds the address. */

@@ -12,9 +12,9 @@ static CUstream stream;
 
 static void __attribute__((destructor)) after_main(void)
 {
-    CUresult result = cuMemFreeAsync(memory, NULL);
-    if (result != CUDA_ERROR_INVALID_VALUE || cuStreamQuery(stream) != CUDA_ERROR_NOT_READY ||
-        cuStreamDestroy_v2(stream) != CUDA_SUCCESS)
+    const CUresult first = cuMemFreeAsync(memory, NULL), second = cuMemFreeAsync(memory, NULL);
+    if (first != CUDA_SUCCESS || second != CUDA_ERROR_INVALID_VALUE ||
+        cuStreamQuery(stream) != CUDA_ERROR_NOT_READY || cuStreamDestroy_v2(stream) != CUDA_SUCCESS)
         _exit(3);
 }
 
