@@ -24,9 +24,20 @@ bool rg_graph_backend_event_known(CUevent event)
     return rg_handle_known(RG_KIND_EVENT, (uint64_t)event);
 }
 
-bool rg_graph_backend_is_kernel(CUfunction function)
+CUkernel rg_graph_backend_kernel(CUfunction function)
 {
-    return rg_handle_kind((uint64_t)function) == RG_KIND_KERNEL;
+    CUkernel kernel = NULL;
+    if (rg_handle_kind((uint64_t)function) == RG_KIND_KERNEL)
+        return (CUkernel)function;
+    const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_FUNCTION, (uint64_t)function);
+    if (!shadow)
+        return NULL;
+    const struct rg_shadow *module = rg_handle_shadow(RG_KIND_MODULE, shadow->function.owner);
+    const uint64_t library = module ? module->module.owner : shadow->function.owner;
+    if (rg_handle_kind(library) != RG_KIND_LIBRARY ||
+        cuLibraryGetKernel(&kernel, (CUlibrary)library, shadow->function.name) != CUDA_SUCCESS)
+        return NULL;
+    return kernel;
 }
 
 bool rg_graph_backend_array_known(CUarray array)

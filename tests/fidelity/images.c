@@ -67,6 +67,33 @@ static void module_of(const char *name, size_t blanks, int value)
     printf(", unload %d\n", cuModuleUnload(module));
 }
 
+/* What a graph's node of it says that its kernel is: by handle where there is one, as the CUDA runtime asks. */
+static const char *kernel_of_node(CUfunction function, CUkernel kernel)
+{
+    CUgraph graph;
+    CUgraphNode node;
+    CUdeviceptr memory = 0;
+    int value = 1;
+    void *parameters[] = {&memory, &value};
+    CUDA_KERNEL_NODE_PARAMS params = {.func = function,
+                                      .gridDimX = 1,
+                                      .gridDimY = 1,
+                                      .gridDimZ = 1,
+                                      .blockDimX = 1,
+                                      .blockDimY = 1,
+                                      .blockDimZ = 1,
+                                      .kernelParams = parameters};
+    if (cuGraphCreate(&graph, 0) != CUDA_SUCCESS ||
+        cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params) != CUDA_SUCCESS)
+        return "no node";
+    params = (CUDA_KERNEL_NODE_PARAMS){0};
+    const CUresult status = cuGraphKernelNodeGetParams_v2(node, &params);
+    cuGraphDestroy(graph);
+    if (status != CUDA_SUCCESS || params.func != function)
+        return "another function";
+    return params.kern == kernel ? "the kernel" : params.kern ? "another kernel" : "no kernel";
+}
+
 static void library_of(const char *name, size_t blanks, int value)
 {
     CUlibrary library = NULL;
@@ -103,6 +130,8 @@ static void library_of(const char *name, size_t blanks, int value)
     printf(", module %d", status);
     printf(", its function %d", cuModuleGetFunction(&by_module, module, name));
     printf(", result %d", launch(by_module, value + 2));
+    printf(", in graphs %s, %s, %s", kernel_of_node(function, kernel), kernel_of_node(by_module, kernel),
+           kernel_of_node((CUfunction)kernel, kernel));
     printf(", unload %d\n", cuLibraryUnload(library));
 }
 

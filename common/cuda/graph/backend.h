@@ -29,8 +29,8 @@ bool rg_graph_backend_event_known(CUevent event);
  */
 CUresult rg_graph_backend_copy(const CUDA_MEMCPY3D *copy, CUstream stream);
 bool rg_graph_backend_array_known(CUarray array);
-/** Whether the handle is that of a kernel of a library, which may stand for a function. */
-bool rg_graph_backend_is_kernel(CUfunction function);
+/** The kernel of a library that the handle is, as it may stand for a function, or is a function of; or NULL. */
+CUkernel rg_graph_backend_kernel(CUfunction function);
 /** The device of a context; false if there is none such. */
 bool rg_graph_backend_context_device(CUcontext context, CUdevice *device);
 /** Says once that `what` is not supported; CUDA_ERROR_NOT_SUPPORTED. */

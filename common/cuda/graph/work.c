@@ -111,7 +111,7 @@ static CUresult kernel_work(const CUgraphNodeParams *params, struct rg_graph_wor
         return CUDA_ERROR_OUT_OF_MEMORY;
     work->params.kernel.func = function;
     /* Who asks finds it by either name: the runtime knows its kernels by `kern`. */
-    work->params.kernel.kern = rg_graph_backend_is_kernel(function) ? (CUkernel)function : NULL;
+    work->params.kernel.kern = rg_graph_backend_kernel(function);
     work->params.kernel.extra = NULL;
     void **pointers = (void **)(void *)work->data;
     work->params.kernel.kernelParams = n ? pointers : NULL;

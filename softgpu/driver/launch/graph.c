@@ -7,6 +7,7 @@
 
 #include "common/cuda/graph/plan.h"
 #include "softgpu/driver/memory/copy.h"
+#include "softgpu/driver/module/module.h"
 #include "softgpu/driver/schedule/schedule.h"
 #include "softgpu/exec/exec.h"
 
@@ -26,10 +27,15 @@ bool rg_graph_backend_event_known(CUevent event)
     return object != NULL;
 }
 
-bool rg_graph_backend_is_kernel(CUfunction function)
+CUkernel rg_graph_backend_kernel(CUfunction handle)
 {
-    SG_REF(struct sg_object) object = sg_handle_get(function, SG_KIND_KERNEL);
-    return object != NULL;
+    SG_REF(struct sg_object) kernel = sg_handle_get(handle, SG_KIND_KERNEL);
+    if (kernel != NULL)
+        return (CUkernel)handle;
+    SG_REF(struct sg_function) function = sg_handle_get(handle, SG_KIND_FUNCTION);
+    if (function == NULL || function->module->kernels == NULL)
+        return NULL;
+    return (CUkernel)(void *)function->module->kernels[function->index];
 }
 
 bool rg_graph_backend_array_known(CUarray array)

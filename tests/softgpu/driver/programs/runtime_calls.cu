@@ -38,6 +38,47 @@ __global__ void asserts(int x)
     assert(x == 0);
 }
 
+/* Nodes name their kernels as the program does; whoever asks gets what belongs to the node. */
+static void nodes_of_graphs(int *out)
+{
+    cudaGraph_t graph;
+    cudaGraphNode_t made, captured;
+    cudaStream_t stream;
+    size_t n = 1;
+    void *arguments[] = {&out};
+    cudaKernelNodeParams given = {(void *)reverse, dim3(1), dim3(64), 256, arguments, nullptr}, asked = {};
+    OK(cudaGraphCreate(&graph, 0));
+    OK(cudaGraphAddKernelNode(&made, graph, nullptr, 0, &given));
+    OK(cudaGraphKernelNodeGetParams(made, &asked));
+    REQUIRE(asked.func == (void *)reverse && asked.blockDim.x == 64 && asked.sharedMemBytes == 256);
+    REQUIRE(asked.kernelParams != arguments && *(int **)asked.kernelParams[0] == out);
+    OK(cudaGraphKernelNodeSetParams(made, &asked));
+    OK(cudaGraphDestroy(graph));
+    OK(cudaStreamCreate(&stream));
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    weigh<<<1, 4, 0, stream>>>((float *)out);
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphGetNodes(graph, &captured, &n));
+    OK(cudaGraphKernelNodeGetParams(captured, &asked));
+    REQUIRE(asked.func == (void *)weigh && *(int **)asked.kernelParams[0] == out);
+    OK(cudaGraphDestroy(graph));
+    OK(cudaStreamDestroy(stream));
+}
+
+/* Memory of cudaMalloc may be freed in a stream's order. */
+static void frees_in_order()
+{
+    int *memory, value = 0;
+    OK(cudaMalloc(&memory, 1 << 20));
+    OK(cudaMemsetAsync(memory, 1, 1 << 20, cudaStreamPerThread));
+    OK(cudaMemcpyAsync(&value, memory + 77, sizeof value, cudaMemcpyDeviceToHost, cudaStreamPerThread));
+    OK(cudaFreeAsync(memory, cudaStreamPerThread));
+    OK(cudaStreamSynchronize(cudaStreamPerThread));
+    REQUIRE(value == 0x01010101);
+    GIVES(cudaErrorInvalidValue, cudaFree(memory));
+    (void)cudaGetLastError();
+}
+
 static int counted()
 {
     int value;
@@ -98,6 +139,9 @@ int main()
     for (auto &thread : threads)
         thread.join();
     REQUIRE(counted() == 18000);
+
+    nodes_of_graphs(out);
+    frees_in_order();
 
     GIVES(cudaErrorMemoryAllocation, cudaMalloc(&pointer, 1ull << 50));
     GIVES(cudaErrorInvalidDevice, cudaSetDevice(3));
