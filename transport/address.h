@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 struct rg_address {
     char scheme[16];    /* "tcp", "unix", "mem", … */
@@ -28,6 +29,14 @@ RG_MUST_CHECK enum rg_status rg_address_parse(const char *text, struct rg_addres
                                               size_t why_size);
 /** Writes "tcp://HOST:PORT" (with brackets where needed), "unix:…" and so on. */
 void rg_address_format(const struct rg_address *address, char *out, size_t size);
+
+/** Ends an address before the link that it is on ("fe80::1%eth0"), which only this machine knows by that name. */
+static inline void rg_address_cut_zone(char *host)
+{
+    char *zone = strchr(host, ':') ? strchr(host, '%') : NULL;
+    if (zone)
+        *zone = '\0';
+}
 
 struct sockaddr;
 /** Whether it is one of this machine's loopback addresses, IPv4 ones in IPv6 included. */

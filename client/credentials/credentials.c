@@ -95,7 +95,7 @@ void rg_credentials_server(const struct rg_address *address, char *out, size_t s
 {
     const bool brackets = strchr(address->host, ':') != NULL;
     snprintf(out, size, "%s%s%s:%u", brackets ? "[" : "", address->host, brackets ? "]" : "", address->port);
-    for (char *at = out; size && *at; at++)
+    for (char *at = out; size && *at && *at != '%'; at++) /* names of links are as they are written */
         *at = (char)tolower((unsigned char)*at);
 }
 

@@ -9,6 +9,7 @@
 #include "server/identity/x509.h"
 #include "transport/address.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -79,10 +80,12 @@ static bool find_server(const struct rg_command *command, const struct rg_state 
 }
 
 /* A client believes no certificate that is not for the name by which it reaches the server. */
-static void warn_of_name(const struct rg_state *state, const char *host)
+static void warn_of_name(const struct rg_state *state, const char *reached_by)
 {
-    char *text;
+    char *text, host[sizeof((struct rg_address *)0)->host];
     size_t size;
+    snprintf(host, sizeof host, "%s", reached_by);
+    rg_address_cut_zone(host);
     if (rg_state_read(state, "tls.crt", RG_STATE_PUBLIC, &text, &size, NULL, 0) != RG_OK)
         return;
     X509 *certificate = rg_x509_read(text, size);

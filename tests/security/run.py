@@ -525,6 +525,28 @@ def case_resumed(world):
     expect(program.process.poll() is None, "the program ended:\n" + program.output())
 
 
+def case_link_local(world):
+    """A server by an address that every link has, with the link's name: join, by TLS, with connections for bulk data, after a loss."""
+    shown = checked(*world.server.command("ip", "-6", "address", "show", "dev", "eth0", "scope", "link"))
+    address = re.search("inet6 (fe80[0-9a-f:]+)/", shown)
+    if not address:
+        skip("there are no addresses of links here")
+    expect(wait_until(lambda: "tentative" not in checked(*world.server.command("ip", "-6", "address", "show", "dev", "eth0")), 20),
+           "the address is not to be had")
+    server = "[%s%%eth0]:%d" % (address.group(1), PORT)
+    world.start_server("--tls-name", address.group(1), "--reconnect-grace", "30", listen="*:%d" % PORT)
+    made = world.manage("token", "--user", "alice", "--server", server)
+    expect(made.status == 0 and "is not for" not in made.errors, "the token's server is not found in the certificate", made)
+    works(world.remote_gpu("join", re.search("^rgpu1:.*$", made.output, re.MULTILINE).group(0)))
+    result = works(world.marker("16", "4", REMOTE_GPU_CONNECTIONS="2"))
+    expect(result.stats.get("bulk_connections") == 2, "there are no connections for bulk data", result)
+    program = world.hold(REMOTE_GPU_LOG="info")
+    if world.run("ss", "-K", "dst", "[%s]" % address.group(1)).status != 0:
+        skip("connections cannot be ended here (ss -K)")
+    wait_until(lambda: "goes on" in program.output() or "lost the connection" in program.output(), 20)
+    expect("goes on" in program.output(), "the session did not go on:\n" + program.output())
+
+
 def case_slow_network(world):
     """A message that takes longer than a peer may be silent is no silence while the peer takes it."""
     if not shutil.which("tc"):

@@ -124,9 +124,9 @@ static int listen_tcp(struct tcp_listener *l, const struct rg_address *address, 
         .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
     struct addrinfo *list = NULL;
     int error = getaddrinfo(any ? NULL : address->host, port, &hints, &list);
+    char buffer[128];
     if (error != 0) {
-        rg_explain(why, why_size, "%s",
-                   error == EAI_NONAME || error == EAI_NODATA ? "no such host" : gai_strerror(error));
+        rg_explain(why, why_size, "%s", rg_tcp_name_phrase(error, buffer, sizeof buffer));
         return -1;
     }
     /* of the wildcard, prefer IPv6, which takes IPv4 as well; of a name, IPv4 first */
@@ -142,7 +142,6 @@ static int listen_tcp(struct tcp_listener *l, const struct rg_address *address, 
         }
     }
     freeaddrinfo(list);
-    char buffer[128];
     struct sockaddr_storage bound = {0};
     socklen_t length = sizeof bound;
     if (fd < 0 || getsockname(fd, (struct sockaddr *)&bound, &length) != 0) {

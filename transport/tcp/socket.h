@@ -7,6 +7,7 @@
 
 #include "transport/operations.h"
 
+#include <netdb.h>
 #include <sys/socket.h>
 
 enum {
@@ -16,11 +17,8 @@ enum {
 
 /** A short phrase for the errno of a failed connect, bind or listen. */
 const char *rg_tcp_phrase(int error, char *buffer, size_t size);
-/** Connects; returns the descriptor, or -1 with the reason in `why`. */
-int rg_tcp_connect_socket(const struct rg_address *address, int timeout_ms, char *why, size_t why_size);
-/** Fills a unix address; returns its length. */
-socklen_t rg_tcp_unix_address(const struct rg_address *address, struct sockaddr_storage *out, char *why,
-                              size_t why_size);
+/** A short phrase for what getaddrinfo has failed with; errno is as that has left it. */
+const char *rg_tcp_name_phrase(int error, char *buffer, size_t size);
 /** No delay, keepalive, time limits of waiting, close-on-exec. Returns whether it is a TCP socket (not a unix
  * one). */
 bool rg_tcp_tune(int fd);
@@ -38,6 +36,15 @@ void rg_tcp_sockaddr_name(const struct sockaddr_storage *address, socklen_t leng
 /** Makes a connection of a tuned or untuned connected socket (connection.c). */
 RG_MUST_CHECK enum rg_status rg_tcp_conn_create(int fd, const struct rg_transport_options *options,
                                                 struct rg_conn **out);
+
+/* connect.c */
+/** Connects; returns the descriptor, or -1 with the reason in `why`. */
+int rg_tcp_connect_socket(const struct rg_address *address, int timeout_ms, char *why, size_t why_size);
+/** Connects to the first of the addresses that takes it; returns the descriptor, in blocking mode, or -1 with errno. */
+int rg_tcp_connect_first(const struct addrinfo *list, int timeout_ms);
+/** Fills a unix address; returns its length. */
+socklen_t rg_tcp_unix_address(const struct rg_address *address, struct sockaddr_storage *out, char *why,
+                              size_t why_size);
 
 /* listener.c */
 enum rg_status rg_tcp_listen(const struct rg_address *address, const struct rg_transport_options *options,

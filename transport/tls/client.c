@@ -6,6 +6,7 @@
  */
 #include "transport/tls/client.h"
 
+#include "transport/address.h"
 #include "transport/tls/handshake.h"
 
 #include <arpa/inet.h>
@@ -78,7 +79,9 @@ static void explain_failure(const struct rg_tls_handshake *h, enum rg_status sta
 enum rg_status rg_tls_connect(int fd, const struct rg_tls_client *client, const char *host, int timeout_ms,
                               struct rg_tls_session *out, char *why, size_t why_size)
 {
-    const char *name = client->server_name ? client->server_name : host;
+    char name[sizeof((struct rg_address *)0)->host];
+    snprintf(name, sizeof name, "%s", client->server_name ? client->server_name : host);
+    rg_address_cut_zone(name); /* no certificate has it */
     struct rg_tls_handshake h = {.fd = fd,
                                  .verdict = RG_ERR_REFUSED,
                                  .judgement = {.role = RG_TLS_ROLE_SERVER,

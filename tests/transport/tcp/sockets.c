@@ -7,10 +7,13 @@
  */
 #include "tests/transport/support.h"
 #include "transport/connect/connect.h"
+#include "transport/tcp/socket.h"
 
 #include "common/base/clock.h"
 #include "common/base/path.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -116,6 +119,56 @@ static void test_second_address(void)
     rg_listener_destroy(listener);
 }
 
+/* A socket that listens on this machine, and answers nobody any more. */
+static int silent_listener(struct sockaddr_in *at)
+{
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    socklen_t size = sizeof *at;
+    *at = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    CHECK(fd >= 0 && bind(fd, (struct sockaddr *)at, size) == 0 && listen(fd, 0) == 0);
+    CHECK(getsockname(fd, (struct sockaddr *)at, &size) == 0);
+    struct addrinfo alone = {
+        .ai_family = AF_INET, .ai_addr = (struct sockaddr *)at, .ai_addrlen = sizeof *at};
+    int n = 0;
+    while (rg_tcp_connect_first(&alone, 200) >= 0) /* the queue's; they end with this program */
+        CHECK(++n < 8);
+    CHECK(errno == ETIMEDOUT);
+    return fd;
+}
+
+/* The addresses of one name: one that answers is not waited for behind one that does not. */
+static void test_several_addresses(void)
+{
+    enum { PATIENCE_MS = 20000 };
+    struct sockaddr_in silent,
+        refused = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_port = htons(1)},
+        good = refused, peer;
+    socklen_t size = sizeof good;
+    const int silent_fd = silent_listener(&silent), fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    good.sin_port = 0;
+    CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&good, size) == 0 && listen(fd, 4) == 0);
+    CHECK(getsockname(fd, (struct sockaddr *)&good, &size) == 0);
+    struct addrinfo list[3] = {{.ai_addr = (struct sockaddr *)&silent, .ai_next = &list[1]},
+                               {.ai_addr = (struct sockaddr *)&refused, .ai_next = &list[2]},
+                               {.ai_addr = (struct sockaddr *)&good}};
+    for (int i = 0; i < 3; i++) {
+        list[i].ai_family = AF_INET;
+        list[i].ai_addrlen = sizeof good;
+    }
+    const uint64_t before = rg_now_ns();
+    const int connected = rg_tcp_connect_first(list, PATIENCE_MS);
+    CHECK(connected >= 0 && getpeername(connected, (struct sockaddr *)&peer, &size) == 0);
+    CHECK(peer.sin_port == good.sin_port);
+    CHECK(!(fcntl(connected, F_GETFL) & O_NONBLOCK));
+    CHECK(rg_now_ns() - before < PATIENCE_MS / 4 * 1000000ull);
+    close(connected);
+
+    list[1].ai_next = NULL; /* nobody is left: one is silent, and one has refused, which says more */
+    CHECK(rg_tcp_connect_first(list, 500) < 0 && errno == ECONNREFUSED);
+    close(silent_fd);
+    close(fd);
+}
+
 static void test_part(const char *library_dir)
 {
     struct rg_conn *conn;
@@ -144,5 +197,6 @@ int main(int argc, char **argv)
     test_wildcard();
     test_connect_timeout();
     test_second_address();
+    test_several_addresses();
     return 0;
 }
