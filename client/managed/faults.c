@@ -4,6 +4,7 @@
  */
 #include "client/managed/faults.h"
 
+#include "common/base/descriptor.h"
 #include "common/base/log.h"
 
 #include <errno.h>
@@ -24,6 +25,10 @@
 #include <unistd.h>
 
 #define PAGE 4096u
+
+#ifndef MADV_DONTNEED_LOCKED /* Linux 5.18; older headers lack it */
+#define MADV_DONTNEED_LOCKED 24
+#endif
 
 struct request {
     struct request *next;
@@ -86,9 +91,9 @@ bool rg_faults_start(void)
     if (!started) {
         started = true;
         owner = getpid();
-        wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        pagemap = open("/proc/thread-self/pagemap", O_RDONLY | O_CLOEXEC);
-        uffd = open_uffd();
+        wake_fd = rg_descriptor_move_up(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        pagemap = rg_descriptor_move_up(open("/proc/thread-self/pagemap", O_RDONLY | O_CLOEXEC));
+        uffd = rg_descriptor_move_up(open_uffd());
         usable = wake_fd >= 0;
         if (uffd < 0)
             rg_info("userfaultfd is not available for page faults in the kernel: system calls on managed or "
@@ -271,11 +276,20 @@ bool rg_pages_open(const struct rg_trap *trap, uint64_t start, uint64_t size)
                          : mprotect(at(start), size, trap->protection) == 0;
 }
 
+/* Pages that are locked in memory (mlockall) do not go unless they are meant as such, or unlocked (before Linux 5.18). */
+static bool drop_pages(void *start, size_t size)
+{
+    if (madvise(start, size, MADV_DONTNEED) == 0)
+        return true;
+    return errno == EINVAL && (madvise(start, size, MADV_DONTNEED_LOCKED) == 0 ||
+                               (munlock(start, size) == 0 && madvise(start, size, MADV_DONTNEED) == 0));
+}
+
 bool rg_pages_close(const struct rg_trap *trap, uint64_t start, uint64_t size)
 {
     if (!trap->by_uffd && mprotect(at(start), size, PROT_NONE) != 0)
         return false;
-    if (trap->anonymous && madvise(at(start), size, MADV_DONTNEED) != 0 && trap->by_uffd)
+    if (trap->anonymous && !drop_pages(at(start), size) && trap->by_uffd)
         return false;
     if (trap->by_uffd)
         uffd_wake(start, size); /* writers that waited for a frozen page now wait for its contents */
@@ -333,7 +347,7 @@ bool rg_pages_fill(const struct rg_trap *trap, uint64_t start, const void *data,
 void rg_pages_lose(uint64_t start, uint64_t size)
 {
     if (empty_file < 0)
-        empty_file = (int)syscall(SYS_memfd_create, "remote-gpu-lost", MFD_CLOEXEC);
+        empty_file = rg_descriptor_move_up((int)syscall(SYS_memfd_create, "remote-gpu-lost", MFD_CLOEXEC));
     /* behind the end of a file there is nothing to be had */
     if (mmap(at(start), size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, empty_file,
              0) == MAP_FAILED)

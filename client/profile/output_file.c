@@ -1,6 +1,8 @@
 /* output_file.c - see output_file.h. */
 #include "client/profile/output_file.h"
 
+#include "common/base/descriptor.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -49,5 +51,5 @@ int rg_profile_create_file(const char *wanted, char path[PATH_MAX])
             snprintf(word, sizeof word, "%d.%d", (int)getpid(), i);
         fd = create(wanted, word, path);
     }
-    return fd;
+    return rg_descriptor_move_up(fd);
 }

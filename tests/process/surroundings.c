@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -165,7 +166,10 @@ static int without_standard_streams(void)
     result = result ? result : (int)cuCtxSetCurrent(context);
     result = result ? result : (int)cuMemAlloc_v2(&data, 100);
     result = result ? result : (int)cuMemsetD8_v2(data, 1, 100);
+    result = result ? result : (int)cuMemAllocManaged(&data, 4096, CU_MEM_ATTACH_GLOBAL);
+    result = result ? result : (int)cuMemsetD8_v2(data, 7, 4096);
     result = result ? result : (int)cuCtxSynchronize();
+    result = result ? result : *(const unsigned char *)data - 7;
     int first = open("/dev/null", O_RDWR), second = open("/dev/null", O_RDWR),
         third = open("/dev/null", O_RDWR);
     dprintf(out, "works: %d; next descriptors: %d %d %d\n", result, first, second, third);
@@ -282,6 +286,27 @@ static int confined(void)
     return 0;
 }
 
+/* As programs do that must not wait for a page: all that they have and will have is locked in memory. */
+static int memory_locked(void)
+{
+    enum { SIZE = 1 << 20 };
+    CUdeviceptr data;
+    say("locked: %d\n", mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT));
+    device_up();
+    TRY(cuMemAllocManaged(&data, SIZE, CU_MEM_ATTACH_GLOBAL));
+    unsigned char *bytes = (unsigned char *)data;
+    for (unsigned round = 1; round < 4; round++) {
+        bytes[5] = (unsigned char)round;
+        bytes[SIZE - 1] = (unsigned char)(round + 100);
+        TRY(cuMemsetD8_v2(data + 4096, (unsigned char)round, SIZE / 2));
+        say("work: %d, %d\n", device_work(round), big_copies(1));
+        TRY(cuCtxSynchronize());
+        say("%d %d %d\n", bytes[5], bytes[SIZE / 4], bytes[SIZE - 1]);
+    }
+    TRY(cuMemFree_v2(data));
+    return munlockall();
+}
+
 /* --- the library ------------------------------------------------------------------------------------------- */
 
 typedef CUresult init_function(unsigned flags);
@@ -332,6 +357,7 @@ static const struct scenario scenarios[] = {
     {"environment_cleared", environment_cleared},
     {"sandboxed", sandboxed},
     {"confined", confined},
+    {"memory_locked", memory_locked},
     {"opened_by_threads", opened_by_threads},
 };
 

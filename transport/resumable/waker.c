@@ -1,25 +1,11 @@
 /* waker.c - see waker.h. */
 #include "transport/resumable/waker.h"
 
+#include "common/base/descriptor.h"
+
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-/* The same descriptor under a high number, out of the way of what the process does with its own. */
-static int move_up(int fd)
-{
-    enum { HIGHEST = 1024, ROOM = 64 };
-    struct rlimit limit;
-    int from = 3;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur > 2 * ROOM)
-        from = (int)(limit.rlim_cur < HIGHEST ? limit.rlim_cur : HIGHEST) - ROOM;
-    const int moved = fcntl(fd, F_DUPFD_CLOEXEC, from);
-    if (moved < 0)
-        return fd;
-    close(fd);
-    return moved;
-}
 
 static bool is_ours(const struct rg_waker *waker, int end)
 {
@@ -35,8 +21,8 @@ bool rg_waker_init(struct rg_waker *waker)
     int fds[2];
     if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) != 0)
         return false;
-    waker->fds[0] = move_up(fds[0]);
-    waker->fds[1] = move_up(fds[1]);
+    waker->fds[0] = rg_descriptor_move_up(fds[0]);
+    waker->fds[1] = rg_descriptor_move_up(fds[1]);
     if (fstat(waker->fds[0], &st) != 0) {
         rg_waker_fini(waker);
         return false;

@@ -21,6 +21,7 @@
 #include "transport/tcp/stream.h"
 #include "transport/tcp/zerocopy.h"
 
+#include "common/base/descriptor.h"
 #include "common/base/safe_copy.h"
 
 #include <errno.h>
@@ -402,7 +403,7 @@ static enum rg_status tcp_connect(const struct rg_address *address,
     int fd = rg_tcp_connect_socket(address, options->connect_timeout_ms, why, why_size);
     if (fd < 0)
         return RG_ERR_UNREACHABLE;
-    fd = rg_tcp_stream_move_up(fd);
+    fd = rg_descriptor_move_up(fd);
     enum rg_status status = rg_tcp_conn_create(fd, options, out);
     if (status != RG_OK) {
         rg_explain(why, why_size, "%s", rg_status_string(status));

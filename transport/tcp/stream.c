@@ -11,10 +11,8 @@
 #include "transport/tcp/socket.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -35,20 +33,6 @@ void rg_tcp_stream_init(struct rg_tcp_stream *s, int fd, const struct rg_transpo
     s->is_tcp = rg_tcp_tune(fd);
     if (options->bulk && s->is_tcp)
         rg_tcp_tune_bulk(fd);
-}
-
-int rg_tcp_stream_move_up(int fd)
-{
-    enum { HIGHEST = 1024, ROOM = 64 }; /* a limit of many processes; what we and others keep there */
-    struct rlimit limit;
-    int from = 3; /* at least none of standard streams' */
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur > 2 * ROOM)
-        from = (int)(limit.rlim_cur < HIGHEST ? limit.rlim_cur : HIGHEST) - ROOM;
-    int moved = fcntl(fd, F_DUPFD_CLOEXEC, from);
-    if (moved < 0)
-        return fd;
-    close(fd);
-    return moved;
 }
 
 void rg_tcp_stream_become_guest(struct rg_tcp_stream *s)

@@ -36,8 +36,6 @@ struct rg_tcp_stream {
 /** Tunes the socket and takes it over. `peer` lives as long as the stream. */
 void rg_tcp_stream_init(struct rg_tcp_stream *s, int fd, const struct rg_transport_options *options,
                         const char *peer);
-/** Moves a new socket to a high number, as far as the process may have such. The number that it has then. */
-int rg_tcp_stream_move_up(int fd);
 /** Remembers which socket it is that the descriptor means. */
 void rg_tcp_stream_become_guest(struct rg_tcp_stream *s);
 /** Whether the descriptor is still the connection's; the first time that it is not is told. */

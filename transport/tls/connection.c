@@ -11,6 +11,7 @@
  * Threads: as transport.h says.
  */
 #include "common/base/clock.h"
+#include "common/base/descriptor.h"
 #include "transport/tcp/socket.h"
 #include "transport/tls/client.h"
 #include "transport/tls/internal.h"
@@ -167,7 +168,7 @@ static enum rg_status tls_connect(const struct rg_address *address,
     int fd = rg_tcp_connect_socket(address, options->connect_timeout_ms, why, why_size);
     if (fd < 0)
         return RG_ERR_UNREACHABLE;
-    fd = rg_tcp_stream_move_up(fd);
+    fd = rg_descriptor_move_up(fd);
     (void)rg_tcp_tune(fd);
     const uint64_t passed = (rg_now_ns() - began) / 1000000u;
     const int left = options->connect_timeout_ms - (int)passed;
