@@ -5,6 +5,7 @@
 
 #include "client/core/session.h"
 #include "common/base/clock.h"
+#include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/printable.h"
 #include "common/sync/scoped_lock.h"
@@ -145,7 +146,7 @@ __attribute__((destructor(104))) static void write_stats(void)
         links, (unsigned long long)sum.resumed, (unsigned long long)sum.upgraded_again, without_us / 1000000,
         without_us % 1000000);
     int fd = strcmp(path, "-") == 0 ? dup(2) : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    if (fd < 0 || write(fd, line, (size_t)length) != length)
+    if (fd < 0 || !rg_file_write(fd, line, (size_t)length))
         rg_warn("cannot write statistics to %s: %s", path, strerror(errno));
     if (fd >= 0)
         close(fd);

@@ -150,12 +150,8 @@ void rg_profile_report_finish(void)
         close(fd);
         buffer.used = 0;
         rg_profile_summary_text(&buffer, path);
-        for (size_t at = 0; !buffer.failed && at < buffer.used;) {
-            ssize_t n = write(STDERR_FILENO, buffer.data + at, buffer.used - at);
-            if (n <= 0)
-                break; /* there is nobody to tell */
-            at += (size_t)n;
-        }
+        if (!buffer.failed)
+            (void)rg_file_write(STDERR_FILENO, buffer.data, buffer.used); /* else there is nobody to tell */
     }
     pthread_mutex_unlock(&lock);
 }

@@ -1,6 +1,8 @@
 /* file.c - see file.h. */
 #include "common/base/file.h"
 
+#include "common/base/quiet.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -29,18 +31,24 @@ bool rg_file_read(int fd, void *data, size_t size)
 
 bool rg_file_write(int fd, const void *data, size_t size)
 {
-    for (size_t done = 0; done < size;)
-        if (!advance(&done, write(fd, (const char *)data + done, size - done)))
-            return false;
-    return true;
+    struct rg_quiet quiet;
+    bool good = true;
+    rg_quiet_begin(&quiet);
+    for (size_t done = 0; good && done < size;)
+        good = advance(&done, write(fd, (const char *)data + done, size - done));
+    rg_quiet_end(&quiet, good ? 0 : errno);
+    return good;
 }
 
 bool rg_file_write_at(int fd, off_t offset, const void *data, size_t size)
 {
-    for (size_t done = 0; done < size;)
-        if (!advance(&done, pwrite(fd, (const char *)data + done, size - done, offset + (off_t)done)))
-            return false;
-    return true;
+    struct rg_quiet quiet;
+    bool good = true;
+    rg_quiet_begin(&quiet);
+    for (size_t done = 0; good && done < size;)
+        good = advance(&done, pwrite(fd, (const char *)data + done, size - done, offset + (off_t)done));
+    rg_quiet_end(&quiet, good ? 0 : errno);
+    return good;
 }
 
 int rg_file_in_memory(const char *name, const void *data, size_t size)

@@ -8,7 +8,10 @@
 
 /** Exactly `size` bytes from where `fd` stands. False: errno tells why, EIO if the file ends before. */
 bool rg_file_read(int fd, void *data, size_t size);
-/** Exactly `size` bytes to where `fd` stands. False: errno tells why; a part may have been written. */
+/**
+ * Exactly `size` bytes to where `fd` stands. False: errno tells why; a part may have been written. No signal comes of it, be it
+ * that nobody reads (EPIPE) or that the file may not grow (EFBIG).
+ */
 bool rg_file_write(int fd, const void *data, size_t size);
 /** The same at `offset`, wherever `fd` stands. */
 bool rg_file_write_at(int fd, off_t offset, const void *data, size_t size);

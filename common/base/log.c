@@ -3,19 +3,19 @@
  *
  * The line is put together on the stack and leaves by one write(2); text that came from elsewhere (a peer's
  * name, a path) cannot break the line or move the cursor, since control characters become '?'. Nothing here
- * fails visibly: a line that cannot be written is dropped, without SIGPIPE for the application and without
+ * fails visibly: a line that cannot be written is dropped, without a signal for the application and without
  * touching errno.
  */
 #include "common/base/log.h"
 
+#include "common/base/quiet.h"
+
 #include <errno.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { LINE_MAX_BYTES = 2048, LEVEL_UNSET = -1 };
@@ -101,29 +101,16 @@ bool rg_log_enabled(enum rg_log_level level)
     return level <= rg_log_get_level();
 }
 
-/* write(2) to a pipe that nobody reads raises SIGPIPE, which the application never asked for. */
 static void write_quietly(const char *line, size_t size)
 {
-    sigset_t pipe_set, old_set, pending;
-    sigemptyset(&pipe_set);
-    sigaddset(&pipe_set, SIGPIPE);
-    sigemptyset(&pending);
-    sigpending(&pending);
-    bool was_pending = sigismember(&pending, SIGPIPE) == 1;
-    bool blocked = !was_pending && pthread_sigmask(SIG_BLOCK, &pipe_set, &old_set) == 0;
     const int fd = atomic_load_explicit(&log_fd, memory_order_relaxed);
+    struct rg_quiet quiet;
     ssize_t written;
+    rg_quiet_begin(&quiet);
     do
         written = write(fd, line, size);
     while (written < 0 && errno == EINTR);
-    if (!blocked)
-        return;
-    if (written < 0 && errno == EPIPE) {
-        const struct timespec at_once = {0};
-        while (sigtimedwait(&pipe_set, NULL, &at_once) < 0 && errno == EINTR)
-            ;
-    }
-    pthread_sigmask(SIG_SETMASK, &old_set, NULL);
+    rg_quiet_end(&quiet, written < 0 ? errno : 0);
 }
 
 /* A line that is shown unless its level is off, or `quiet`. */

@@ -6,8 +6,10 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -55,6 +57,36 @@ Test(file, writes_at_an_offset_and_reads_up_to_the_end)
     unlink(path);
     cr_expect_not(rg_file_write(-1, "a", 1));
     cr_expect_eq(errno, EBADF);
+}
+
+Test(file, what_may_not_be_written_raises_no_signal)
+{
+    const struct rlimit few = {4, 4};
+    char path[PATH_MAX];
+    sigset_t pending, one;
+    int ends[2], fd = rg_file_temporary("rg-file", path, sizeof path);
+    cr_assert_geq(fd, 0);
+    unlink(path);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &few), 0);
+    cr_expect_not(rg_file_write(fd, "abcdef", 6));
+    cr_expect_eq(errno, EFBIG);
+    cr_expect_not(rg_file_write_at(fd, 100, "x", 1));
+    cr_expect_eq(errno, EFBIG);
+    close(fd);
+    cr_assert_eq(pipe2(ends, O_CLOEXEC), 0);
+    close(ends[0]);
+    cr_expect_not(rg_file_write(ends[1], "a", 1));
+    cr_expect_eq(errno, EPIPE);
+    cr_expect(sigpending(&pending) == 0 && !sigismember(&pending, SIGPIPE) &&
+              !sigismember(&pending, SIGXFSZ));
+
+    sigemptyset(&one); /* one that was on its way before is somebody else's */
+    sigaddset(&one, SIGPIPE);
+    cr_assert_eq(sigprocmask(SIG_BLOCK, &one, NULL), 0);
+    cr_assert_eq(raise(SIGPIPE), 0);
+    cr_expect_not(rg_file_write(ends[1], "a", 1));
+    cr_expect(sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE));
+    close(ends[1]);
 }
 
 Test(file, temporary_ones_are_where_TMPDIR_says)
