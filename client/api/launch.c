@@ -14,6 +14,7 @@
 #include "client/timeline/timeline.h"
 #include "common/base/limits.h"
 #include "common/cuda/graph/graph.h"
+#include "common/cuda/launch_blocking.h"
 #include "generated/client/operations.h"
 #include "proto/launch_attribute.h"
 
@@ -416,9 +417,10 @@ static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream
         return status;
     const struct request request = {&call, function,     f,         d, stream, cooperative, kernelParams,
                                     extra, n_attributes, attributes};
-    return with_events(function->params_size <= SMALL_PARAMS ? launch_small(&request)
-                                                             : launch_large(&request),
-                       n_attributes, attributes);
+    status =
+        with_events(function->params_size <= SMALL_PARAMS ? launch_small(&request) : launch_large(&request),
+                    n_attributes, attributes);
+    return status == CUDA_SUCCESS && rg_launches_block() ? cuStreamSynchronize(stream) : status;
 }
 
 CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,

@@ -9,6 +9,7 @@
 
 #include "common/cuda/graph/graph.h"
 #include "common/cuda/kernel_messages.h"
+#include "common/cuda/launch_blocking.h"
 #include "softgpu/driver/behaviour/behave.h"
 #include "softgpu/driver/behaviour/version.h"
 #include "softgpu/driver/context/implied_context.h"
@@ -207,7 +208,8 @@ static CUresult launch(CUfunction handle, CUstream stream_handle, const struct r
     sg_acquire(&grid->module->object);
     task->dispose = dispose_grid;
     sg_submit(stream, task, NULL);
-    return record_events(r, stream_handle);
+    RG_TRY(record_events(r, stream_handle));
+    return rg_launches_block() ? cuStreamSynchronize(stream_handle) : CUDA_SUCCESS;
 }
 
 CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
