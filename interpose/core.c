@@ -5,6 +5,8 @@
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,12 +26,36 @@ static void complain(const char *what, const char *why)
         return; /* nobody to tell */
 }
 
-/* Path of the core beside the library that this code is in, links resolved. */
+/* The file that is mapped at `address`, as the kernel knows it. */
+static bool mapped_file(uintptr_t address, char out[PATH_MAX])
+{
+    char line[PATH_MAX + 128];
+    FILE *maps = fopen("/proc/self/maps", "re");
+    bool found = false;
+    while (maps && !found && fgets(line, sizeof line, maps)) {
+        unsigned long low, high;
+        const char *path = strchr(line, '/');
+        found = path && sscanf(line, "%lx-%lx", &low, &high) == 2 && address >= low && address < high &&
+                snprintf(out, PATH_MAX, "%.*s", (int)strcspn(path, "\n"), path) < PATH_MAX;
+    }
+    if (maps)
+        fclose(maps);
+    return found;
+}
+
+/*
+ * Path of the core beside the library that this code is in, links resolved. A library that was found by a relative name
+ * (LD_LIBRARY_PATH=lib) is known to ld.so by that, which means another file, or none, once the program has changed its folder.
+ */
 static int core_path(char *out, size_t size)
 {
     Dl_info info;
-    char resolved[PATH_MAX];
-    if (!dladdr((void *)core_path, &info) || !info.dli_fname || !realpath(info.dli_fname, resolved))
+    char mapped[PATH_MAX], resolved[PATH_MAX];
+    if (!dladdr((void *)core_path, &info) || !info.dli_fname)
+        return -1;
+    const bool relative = info.dli_fname[0] != '/';
+    const char *file = relative && mapped_file((uintptr_t)core_path, mapped) ? mapped : info.dli_fname;
+    if (!realpath(file, resolved))
         return -1;
     char *slash = strrchr(resolved, '/');
     if (!slash)

@@ -3,6 +3,7 @@
  */
 #include "client/cli/base/cli.h"
 #include "common/base/log.h"
+#include "common/base/standard_streams.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -155,6 +156,7 @@ static int run_subcommand(const struct rg_subcommand *subcommand, int argc, char
 
 int main(int argc, char **argv)
 {
+    rg_standard_streams_take(false);
     rg_log_name("remote-gpu");
     if (argc < 2) {
         rg_error("which subcommand? run, join, list, smi, health, usage, quota, request, renew, release, "

@@ -407,11 +407,14 @@ static CUresult start(void)
     if (!connected)
         return CUDA_ERROR_NO_DEVICE;
     rg_stats_start();
-    for (unsigned i = 0; i < rg_n_sessions; i++)
-        if (begin(&rg_sessions[i]) != RG_OK)
-            return CUDA_ERROR_OUT_OF_MEMORY;
-    if (rg_keep_alive_start() != RG_OK || rg_stay_start() != RG_OK)
+    bool begun = true;
+    for (unsigned i = 0; i < rg_n_sessions && begun; i++)
+        begun = begin(&rg_sessions[i]) == RG_OK;
+    if (!begun || rg_keep_alive_start() != RG_OK || rg_stay_start() != RG_OK) {
+        rg_error("no thread can be started here, or there is no memory: raise the limits of this process "
+                 "(ulimit -u, -v) or of its container");
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     if (RG_PROBED(sessions_begun))
         rg_probe->sessions_begun();
     return CUDA_SUCCESS;

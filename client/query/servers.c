@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define BLANKS " \t\r\n" /* variables that are filled from files end with the file's last line */
+
 static char joined[320];
 static pthread_once_t joined_once = PTHREAD_ONCE_INIT;
 
@@ -48,9 +50,9 @@ static char *next_part(char **rest, const char *separator)
 {
     char *part = NULL;
     while (*rest && (part = strsep(rest, separator))) {
-        part += strspn(part, " \t");
+        part += strspn(part, BLANKS);
         size_t size = strlen(part);
-        while (size && (part[size - 1] == ' ' || part[size - 1] == '\t'))
+        while (size && strchr(BLANKS, part[size - 1]))
             part[--size] = 0;
         if (size)
             return part;

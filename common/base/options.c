@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #define LINE_MAX_BYTES 4096
+#define BLANKS         " \t\r\n" /* around values; variables that are filled from files end with a line */
 
 __attribute__((format(printf, 3, 4))) static enum rg_status fail(char *why, size_t why_size,
                                                                  const char *format, ...)
@@ -97,10 +98,10 @@ void rg_text_list_clear(struct rg_text_list *list)
 static enum rg_status list_add(struct rg_text_list *list, const char *text)
 {
     while (*text) {
-        text += strspn(text, " \t");
+        text += strspn(text, BLANKS);
         const size_t part = strcspn(text, ",");
         size_t size = part;
-        while (size && isblank((unsigned char)text[size - 1]))
+        while (size && strchr(BLANKS, text[size - 1]))
             size--;
         if (size) {
             char **items = realloc(list->items, (list->n + 1) * sizeof *items);
@@ -409,9 +410,9 @@ enum rg_status rg_options_load_environment(struct rg_options *options, char *why
 /* The text without the white space around it; cut in place. */
 static char *trim(char *text)
 {
-    text += strspn(text, " \t\r\n");
+    text += strspn(text, BLANKS);
     size_t size = strlen(text);
-    while (size && strchr(" \t\r\n", text[size - 1]))
+    while (size && strchr(BLANKS, text[size - 1]))
         text[--size] = 0;
     return text;
 }

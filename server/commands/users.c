@@ -228,7 +228,7 @@ int rg_command_users(const struct rg_command *command, const struct rg_command_s
     if (!command->json && !only && found == 0 && !list.failed && !server->is_operators)
         fprintf(stderr, "Nobody has joined yet: remote-gpud token --user NAME lets somebody.\n");
     rg_state_close(&state);
-    if (list.failed || fflush(stdout) != 0)
+    if (list.failed)
         return RG_COMMAND_FAILED;
     if (only && list.n == 0) {
         rg_error("there is no user '%s'; remote-gpud users lists them", only);

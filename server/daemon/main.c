@@ -8,6 +8,7 @@
  */
 #include "common/base/cleanup.h"
 #include "common/base/log.h"
+#include "common/base/standard_streams.h"
 #include "server/commands/commands.h"
 #include "server/daemon/audit.h"
 #include "server/daemon/daemon.h"
@@ -149,12 +150,23 @@ static int run_server(int argc, char **argv)
     return status;
 }
 
+/* The exit status, which is no success where what was to be read could not be written. */
+static int with_output(int status)
+{
+    const bool unwritten = fflush(stdout) != 0;
+    if (status != 0 || (!unwritten && !ferror(stdout)))
+        return status;
+    rg_error("cannot write to standard output%s%s", unwritten ? ": " : "", unwritten ? strerror(errno) : "");
+    return RG_COMMAND_FAILED;
+}
+
 int main(int argc, char **argv)
 {
+    rg_standard_streams_take(true);
     rg_log_name("remote-gpud");
     close_memory(true);
     const int status =
-        argc > 1 && rg_command_is(argv[1]) ? run_subcommand(argc, argv) : run_server(argc, argv);
+        with_output(argc > 1 && rg_command_is(argv[1]) ? run_subcommand(argc, argv) : run_server(argc, argv));
     close_memory(false);
     return status;
 }

@@ -4,11 +4,44 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 from expected import expect, still_serves
 from trial import Server, wait_until
 from wire import PREAMBLE
+
+def test_files_that_may_not_grow(build):
+    """Where files may not grow (ulimit -f), statistics, profiles, traces and messages are left out, and the program runs."""
+    direct = build.run_direct([build.example("vector_add")])
+    with tempfile.TemporaryDirectory() as folder, Server(build) as server:
+        for name in "STATS", "PROFILE", "RECORD":
+            result = build.run_by_path(["sh", "-c", 'ulimit -f 0 && exec "$0"', build.example("vector_add")], server.address,
+                                       environment={"REMOTE_GPU_" + name: os.path.join(folder, name)})
+            expect(result.status == 0 and result.output == direct.output, "the program ended otherwise", result, server.log())
+            expect("remote-gpu: warning: " in result.errors, "nothing is said", result)
+        result = build.run_by_path(["sh", "-c", 'ulimit -f 0 && exec "$0" 2>>"$1"', build.example("vector_add"),
+                                    os.path.join(folder, "errors")], server.address, environment={"REMOTE_GPU_WAIT": "nonsense"})
+        expect(result.status == 0 and result.output == direct.output, "a message ended the program", result, server.log())
+
+
+# Becomes a program of a user who may have no process, or thread, more.
+ALONE = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+if os.geteuid() == 0:
+    os.setuid(61998)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_no_threads(build):
+    """Where no thread can be started, a program has no GPU, and is told why."""
+    with Server(build, tcp=True) as server:
+        result = build.run_by_path([sys.executable, "-c", ALONE, build.example("vector_add")], server.address)
+        expect(result.status > 0 and not result.crashed and not result.hung, "it was to fail", result, server.log())
+        expect("remote-gpu: no thread can be started" in result.errors, "it is not told why", result)
+
 
 # Calls that the server, or its driver, has something to say about.
 FLOOD = PREAMBLE + """

@@ -10,7 +10,7 @@ import sys
 import tempfile
 
 from expected import expect
-from trial import Server
+from trial import Server, run_program
 
 # Numbers of PTX have a point, whatever the locale; so has JSON.
 PROGRAM = r"""
@@ -144,3 +144,73 @@ def test_wrong_settings(build):
             expect(result.status == 0, "%s=%s: the program failed" % (variable, value), result)
             lines = [line for line in result.errors.splitlines() if line.startswith("remote-gpu:")]
             expect(len(lines) == 1 and variable in lines[0], "%s=%s is to be told once" % (variable, value), result)
+
+
+# Found by a relative path, and used from another folder.
+RELATIVE = """
+import ctypes, os
+cuda = ctypes.CDLL("libcuda.so.1")
+os.chdir("/")
+count = ctypes.c_int()
+print(cuda.cuInit(0), cuda.cuDeviceGetCount(ctypes.byref(count)), count.value)
+"""
+
+
+def test_relative_library_path(build):
+    """LD_LIBRARY_PATH may name the libraries' folder from where a program starts, wherever that goes before its first call."""
+    folder, name = os.path.split(build.lib_dir)
+    with Server(build) as server:
+        result = run_program(["sh", "-c", 'cd "$0" && exec "$@"', folder, sys.executable, "-c", RELATIVE],
+                             {"LD_LIBRARY_PATH": name, "REMOTE_GPU_SERVER": server.address})
+        expect(result.output == "0 0 1\n" and result.errors == "", "the client is not found", result, server.log())
+
+
+def without_streams(redirections):
+    """The words in front of a command that start it with some of its standard streams closed."""
+    return ["sh", "-c", 'exec "$@" ' + redirections, "sh"]
+
+
+def test_closed_streams(build):
+    """A server without standard streams serves, also what kernels print; and so does one of `run --local`."""
+    prints = os.path.join(build.folder, "tests", "device_output")
+    for command in [build.example("vector_add")], [prints]:
+        direct = build.run_direct(command)
+        with Server(build, prefix=without_streams("<&- >&- 2>&-"), environment={"REMOTE_GPU_LOG": "debug"}) as server:
+            result = build.run_remote(command, server.address)
+            expect(result.status == direct.status and sorted(result.output) == sorted(direct.output), "not as directly", direct,
+                   result)
+        local = run_program([*without_streams("<&- 2>&-"), build.command, "run", "--local", "--driver", "soft", "--", *command])
+        expect(local.status == direct.status and sorted(local.output) == sorted(direct.output), "not as directly", direct, local)
+
+
+def test_root_of_a_namespace(build):
+    """Who is root of a user namespace without other users, as in `unshare -r`, has a server of `run --local`."""
+    alone = ["unshare", "-r"]
+    if not shutil.which("unshare") or subprocess.run([*alone, "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        print("left out: no user namespaces can be made here")
+        return
+    direct = build.run_direct([build.example("vector_add")])
+    local = [*alone, build.command, "run", "--local", "--driver", "soft", "--", build.example("vector_add")]
+    ways = [local]
+    if os.geteuid() == 0 and shutil.which("setpriv"):  # who may not write where root's servers have their folder
+        ways.append(["setpriv", "--reuid", "61997", "--regid", "61997", "--clear-groups", *local])
+    for command in ways:
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o777)
+            result = run_program(command, {"HOME": folder, "XDG_RUNTIME_DIR": folder, "SOFTGPU_CACHE": "off",
+                                           "REMOTE_GPU_IMAGE_CACHE": "off"})
+            expect(result.status == 0 and result.output == direct.output, "not as directly", direct, result)
+
+
+def test_anothers_home(build):
+    """Who finds another user's home in HOME, as in containers that run as somebody else, has no settings, and no trouble."""
+    with tempfile.TemporaryDirectory() as folder, Server(build, tcp=True) as server:
+        os.makedirs(os.path.join(folder, "home", ".config", "remote-gpu"))
+        os.chmod(os.path.join(folder, "home"), 0o700 if os.geteuid() == 0 else 0)
+        somebody = ["setpriv", "--reuid", "61996", "--regid", "61996", "--clear-groups"] if os.geteuid() == 0 else []
+        os.chmod(folder, 0o755)
+        result = run_program([*somebody, "env", "-u", "XDG_CONFIG_HOME", "-u", "XDG_CACHE_HOME", "-u", "REMOTE_GPU_CACHE",
+                              build.command, "run", "-s", server.address, "--", build.example("vector_add")],
+                             {"HOME": os.path.join(folder, "home")})
+        os.chmod(os.path.join(folder, "home"), 0o700)
+        expect(result.status == 0 and result.errors == "", "it was not run", result, server.log())

@@ -4,6 +4,7 @@
  */
 #include "client/cli/base/environment.h"
 
+#include "client/cli/base/whole_path.h"
 #include "client/core/optimisations.h"
 #include "common/base/cleanup.h"
 #include "common/base/log.h"
@@ -155,25 +156,17 @@ static bool set_here(void *context, const char *name, const char *value)
     return setenv(name, value, 1) == 0;
 }
 
-/* A file given relative to where we are now stays that file when the command changes its directory. */
-static enum rg_status set_file(const char *name, const char *file)
+/* `wanted`, a file's name, as the variable; NULL: nothing. What is wrong is said. */
+static enum rg_status set_file(const char *variable, const char *option, const char *wanted)
 {
     char path[PATH_MAX];
-    if (strcmp(file, "-") == 0 || *file == '/')
-        snprintf(path, sizeof path, "%s", file);
-    else if (!getcwd(path, sizeof path - strlen(file) - 2))
+    const bool is_stderr = wanted && strcmp(wanted, "-") == 0;
+    if (wanted && !is_stderr && !rg_cli_whole_path(option, wanted, path))
         return RG_ERR_INVALID;
-    else
-        sprintf(path + strlen(path), "/%s", file);
-    return setenv(name, path, 1) == 0 ? RG_OK : RG_ERR_NO_MEMORY;
-}
-
-static bool too_long(const char *option, const char *file)
-{
-    if (!file || strlen(file) <= PATH_MAX / 2)
-        return false;
-    rg_error("%s: the file's name is too long", option);
-    return true;
+    if (!wanted || setenv(variable, is_stderr ? wanted : path, 1) == 0)
+        return RG_OK;
+    rg_error("out of memory");
+    return RG_ERR_NO_MEMORY;
 }
 
 enum rg_status rg_cli_set_environment(const struct rg_cli_settings *settings, const char *server)
@@ -193,8 +186,6 @@ enum rg_status rg_cli_set_environment(const struct rg_cli_settings *settings, co
     const char *stats = settings->stats && !*settings->stats ? "-" : settings->stats;
     const char *profile = settings->profile && !*settings->profile ? PROFILE_FILE : settings->profile;
     const char *record = settings->record && !*settings->record ? RECORD_FILE : settings->record;
-    if (too_long("--stats", stats) || too_long("--profile", profile) || too_long("--record", record))
-        return RG_ERR_INVALID;
     if (profile && record) {
         rg_error("--profile and --record do not go together: each would measure the other; run it twice");
         return RG_ERR_INVALID;
@@ -208,9 +199,11 @@ enum rg_status rg_cli_set_environment(const struct rg_cli_settings *settings, co
     const struct rg_cli_sink here = {.set = set_here};
     (void)unsetenv("REMOTE_GPU_MEMORY"); /* one of the two may have given way to the other */
     (void)unsetenv("REMOTE_GPU_FRACTION");
-    const bool set = setenv("REMOTE_GPU_SERVER", server, 1) == 0 && rg_cli_put_settings(settings, &here) &&
-                     (!stats || set_file("REMOTE_GPU_STATS", stats) == RG_OK) &&
-                     (!profile || set_file("REMOTE_GPU_PROFILE", profile) == RG_OK) &&
-                     (!record || set_file("REMOTE_GPU_RECORD", record) == RG_OK);
-    return set ? RG_OK : RG_ERR_NO_MEMORY;
+    RG_TRY(set_file("REMOTE_GPU_STATS", "--stats", stats));
+    RG_TRY(set_file("REMOTE_GPU_PROFILE", "--profile", profile));
+    RG_TRY(set_file("REMOTE_GPU_RECORD", "--record", record));
+    if (setenv("REMOTE_GPU_SERVER", server, 1) == 0 && rg_cli_put_settings(settings, &here))
+        return RG_OK;
+    rg_error("out of memory");
+    return RG_ERR_NO_MEMORY;
 }

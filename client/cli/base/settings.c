@@ -6,6 +6,7 @@
  */
 #include "client/cli/base/settings.h"
 
+#include "client/cli/base/whole_path.h"
 #include "client/core/optimisations.h"
 #include "client/credentials/credentials.h"
 #include "client/query/servers.h"
@@ -254,12 +255,15 @@ void rg_cli_settings_fini(struct rg_cli_settings *settings)
 static enum rg_status load_files(struct rg_options *options, char *why, size_t why_size)
 {
     const char *base = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-    char path[PATH_MAX] = "";
+    char folder[PATH_MAX] = "", path[PATH_MAX + sizeof "/config"];
     if (base && *base == '/')
-        snprintf(path, sizeof path, "%s/remote-gpu/config", base);
+        snprintf(folder, sizeof folder, "%s/remote-gpu", base);
     else if (home && *home == '/')
-        snprintf(path, sizeof path, "%s/.config/remote-gpu/config", home);
-    enum rg_status status = *path ? rg_options_load_file(options, path, why, why_size) : RG_ERR_NOT_FOUND;
+        snprintf(folder, sizeof folder, "%s/.config/remote-gpu", home);
+    snprintf(path, sizeof path, "%s/config", folder);
+    /* the home may be another user's: containers and su leave the variable as it was */
+    const bool own = *folder && access(folder, X_OK) == 0;
+    enum rg_status status = own ? rg_options_load_file(options, path, why, why_size) : RG_ERR_NOT_FOUND;
     if (status == RG_OK || status == RG_ERR_NOT_FOUND)
         status = rg_options_load_file(options, SYSTEM_CONFIG, why, why_size);
     return status == RG_ERR_NOT_FOUND ? RG_OK : status;
@@ -318,18 +322,11 @@ static void settle_memory(struct rg_cli_settings *settings)
 /* What connecting reads of the environment: here, and in the command that is run. */
 static enum rg_status export_security(const struct rg_cli_settings *settings)
 {
-    char folder[PATH_MAX] = "";
+    char folder[PATH_MAX];
     const char *credentials = settings->credentials;
-    if (credentials &&
-        *credentials != '/') { /* it stays that folder when the command changes its directory */
-        if (!getcwd(folder, sizeof folder) || strlen(folder) + strlen(credentials) + 2 > sizeof folder) {
-            rg_error("--credentials: the folder's name is too long");
-            return RG_ERR_INVALID;
-        }
-        sprintf(folder + strlen(folder), "/%s", credentials);
-        credentials = folder;
-    }
-    const bool set = (!credentials || setenv("REMOTE_GPU_CREDENTIALS", credentials, 1) == 0) &&
+    if (credentials && !rg_cli_whole_path("--credentials", credentials, folder))
+        return RG_ERR_INVALID;
+    const bool set = (!credentials || setenv("REMOTE_GPU_CREDENTIALS", folder, 1) == 0) &&
                      (!rg_options_is_set(&settings->options, AT(allow_unauthenticated)) ||
                       setenv("REMOTE_GPU_ALLOW_UNAUTHENTICATED",
                              settings->allow_unauthenticated ? "yes" : "no", 1) == 0) &&

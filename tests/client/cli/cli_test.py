@@ -157,11 +157,29 @@ class Usage(Case):
             with self.subTest(words):
                 self.assertIn(expected, self.own_failure("run", "-s", self.address, *words, "true"))
 
+    def test_a_folder_that_is_not_there_any_more(self):
+        for words, there in ((("--stats=counts",), False), (("--profile",), False), (("--record=a/b",), False),
+                             (("--credentials", "keys"), False), (("--stats",), True), (("--stats=/dev/null",), True)):
+            script = 'cd "$0" && rmdir "$0" && exec "$@"'
+            folder = tempfile.mkdtemp()
+            result = subprocess.run(["sh", "-c", script, folder, COMMAND, "run", "-s", self.address, *words, "--", "echo", "ran"],
+                                    env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+            with self.subTest(words):
+                self.assertEqual(result.stdout, "ran\n" if there else "")
+                if there:
+                    continue
+                self.assertEqual(result.returncode, 125)
+                self.assertRegex(self.ours(result), "%s.* the current folder has no path" % words[0].partition("=")[0])
+
     def test_output_that_cannot_be_written(self):
         with open("/dev/full", "w") as full:
             result = subprocess.run([COMMAND, "version"], env=environment(), stdout=full, stderr=subprocess.PIPE)
         self.assertEqual(result.returncode, 125)
         self.assertIn(b"No space left on device", result.stderr)
+        result = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", COMMAND, "list", "-s", self.address], env=environment(),
+                                stderr=subprocess.PIPE)
+        self.assertEqual(result.returncode, 125)
+        self.assertIn(b"cannot write to standard output: Bad file descriptor", result.stderr)
 
     def test_wrong_scheme(self):
         self.assertIn("no transport http; an address is HOST", self.own_failure("list", "-s", "http://gpu"))
@@ -276,6 +294,13 @@ class Run(Case):
         result = self.run_command("--", COMMAND, "run", "--", "sh", "-c", "echo $LD_PRELOAD $LD_LIBRARY_PATH")
         self.assertEqual(result.stdout, "%s/libcuda.so.1 %s\n" % (LIBRARY, LIBRARY), result.stderr)
 
+    def test_closed_streams_stay_closed(self):
+        script = 'exec "$@" <&- 2>&-'
+        look = ["sh", "-c", "for i in 0 1 2; do test -e /proc/self/fd/$i && echo $i; done; true"]
+        result = subprocess.run(["sh", "-c", script, "sh", COMMAND, "run", "-s", self.address, "--", *look], env=environment(),
+                                stdout=subprocess.PIPE)
+        self.assertEqual(result.stdout, b"1\n")
+
     def test_stdin_and_stdout_are_the_commands(self):
         result = subprocess.run([COMMAND, "run", "-s", self.address, "cat"], env=environment(), input=b"\x00data\xff",
                                 stdout=subprocess.PIPE)
@@ -283,6 +308,8 @@ class Run(Case):
 
     def test_server_from_environment_and_file(self):
         self.assertEqual(call("run", "true", REMOTE_GPU_SERVER=self.address).returncode, 0)
+        of_a_file = call("run", "sh", "-c", "echo $REMOTE_GPU_SERVER", REMOTE_GPU_SERVER=self.address + "\r\n")
+        self.assertEqual(of_a_file.stdout, self.address + "\n", of_a_file.stderr)
         folder = os.path.join(TREE, "home", ".config", "remote-gpu")
         os.makedirs(folder)
         self.addCleanup(shutil.rmtree, folder)

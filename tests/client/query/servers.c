@@ -7,7 +7,7 @@
 Test(servers, lists)
 {
     struct rg_servers servers;
-    cr_assert(rg_servers_read(&servers, "one,,two:7601|three,"));
+    cr_assert(rg_servers_read(&servers, " one ,,two:7601|three,\r\n"));
     cr_assert_eq(servers.n, 2);
     cr_assert_str_eq(servers.items[0], "one");
     char *rest = servers.items[1];

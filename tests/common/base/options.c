@@ -138,14 +138,15 @@ Test(options, defaults, .fini = finish)
 Test(options, every_type, .fini = finish)
 {
     start(0);
-    cr_assert_eq(LOAD("-f", "-tx", "--optional", "--choice=two", "-l", "a,b", "-n", "7", "--size", "2GiB",
-                      "--fraction", "50%", "--seconds", "3"),
+    cr_assert_eq(LOAD("-f", "-tx", "--optional", "--choice=two", "-l", "a , b\r\n", "-n", "7", "--size",
+                      "2GiB", "--fraction", "50%", "--seconds", "3"),
                  15);
     cr_expect(values.flag);
     cr_expect_str_eq(values.text, "x");
     cr_expect_str_eq(values.optional, "");
     cr_expect_str_eq(values.choice, "two");
     cr_assert_eq(values.list.n, 2);
+    cr_expect_str_eq(values.list.items[0], "a");
     cr_expect_str_eq(values.list.items[1], "b");
     cr_expect_eq(values.number, 7);
     cr_expect_eq(values.size, 2ull << 30);

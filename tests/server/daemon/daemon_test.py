@@ -10,7 +10,7 @@ import tempfile
 import time
 import unittest
 
-from daemon_case import (CLIENT, DRIVER, ENVIRONMENT, STAGE, Case, Daemon, built_with_thread_sanitizer,
+from daemon_case import (CLIENT, DAEMON, DRIVER, ENVIRONMENT, STAGE, Case, Daemon, built_with_thread_sanitizer,
                          children_of, descriptors_of, is_running, say)
 from control_message import SESSION, hello_for
 from trial import wait_until
@@ -44,6 +44,16 @@ class Starting(Case):
 
     def test_unknown_option_is_explained(self):
         self.assertIn("did you mean '--listen'", self.fails("--lisen", "x"))
+
+    def test_output_that_cannot_be_written(self):
+        with tempfile.TemporaryDirectory() as folder, open("/dev/full", "w") as full:
+            self.start("--listen", "0.0.0.0:0", "--state-dir", os.path.join(folder, "state"), listen=False)
+            for words in (["--help"], ["--version"], ["users", "--json", "--state-dir", os.path.join(folder, "state")]):
+                with self.subTest(words):
+                    result = subprocess.run([DAEMON, *words], env=ENVIRONMENT, stdout=full, stderr=subprocess.PIPE, text=True,
+                                            timeout=60)
+                    self.assertEqual(result.returncode, 125)
+                    self.assertIn("cannot write to standard output", result.stderr)
 
     def test_bad_values(self):
         for words in (["--max-sessions", "0"], ["--grace", "soon"], ["--listen", "127.0.0.1:99999"], ["stray"]):
