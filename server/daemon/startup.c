@@ -64,8 +64,14 @@ static bool find_frontend_user(struct rg_startup *startup)
         rg_error("--frontend-user %s: there is no such user other than root", wanted);
         return false;
     }
-    startup->told.drop_uid = geteuid() == 0 ? (uint32_t)number : 0;
-    return true;
+    startup->told.drop_uid = rg_sandbox_can_become((uid_t)number) ? (uint32_t)number : 0;
+    if (geteuid() != 0 || startup->told.drop_uid)
+        return true;
+    rg_log(wanted ? RG_LOG_ERROR : RG_LOG_INFO,
+           "this user namespace has no user and group %u: the process that talks to clients %s",
+           (unsigned)number,
+           wanted ? "cannot become --frontend-user" : "stays the server's user, who is root in here alone");
+    return !wanted;
 }
 
 bool rg_startup_check(struct rg_startup *startup)

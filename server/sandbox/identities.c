@@ -1,8 +1,8 @@
 /*
  * identities.c - see identities.h. Here: what the settings and the machine allow; the server's runtime folder.
  *
- * Where the server is root that is /run/remote-gpu, its alone; else $XDG_RUNTIME_DIR/remote-gpu, or one in /tmp that only its
- * user may enter.
+ * Where the server is root, who can become others, that is /run/remote-gpu, its alone; else $XDG_RUNTIME_DIR/remote-gpu, or one in
+ * /tmp that only its user may enter.
  */
 #include "server/sandbox/identities.h"
 
@@ -32,11 +32,30 @@ bool rg_sandbox_share_by_name(const char *name, enum rg_sandbox_share *out)
     return false;
 }
 
+/* Whether there is such a user, or group, in this user namespace; `map`: of /proc/self. */
+static bool is_mapped(const char *map, uid_t number)
+{
+    unsigned long first, outside, n;
+    FILE *file = fopen(map, "re");
+    bool found = !file; /* a kernel without such namespaces */
+    while (!found && fscanf(file, "%lu %lu %lu", &first, &outside, &n) == 3)
+        found = number >= first && number - first < n;
+    if (file)
+        fclose(file);
+    return found;
+}
+
+bool rg_sandbox_can_become(uid_t user)
+{
+    return geteuid() == 0 && is_mapped("/proc/self/uid_map", user) && is_mapped("/proc/self/gid_map", user);
+}
+
 static bool find_base(struct rg_sandboxes *sandboxes)
 {
     const char *runtime = getenv("XDG_RUNTIME_DIR");
     char part[PATH_MAX];
-    if (geteuid() == 0)
+    const bool root = rg_sandbox_can_become(sandboxes->first); /* else /run may be another's */
+    if (root)
         snprintf(sandboxes->base, sizeof sandboxes->base, "%s", ROOT_BASE);
     else if (runtime && runtime[0] == '/' && access(runtime, W_OK) == 0 &&
              strlen(runtime) < sizeof sandboxes->base - 16)
@@ -44,13 +63,13 @@ static bool find_base(struct rg_sandboxes *sandboxes)
                  runtime);
     else
         snprintf(sandboxes->base, sizeof sandboxes->base, "/tmp/remote-gpu-%u", (unsigned)geteuid());
-    if (!rg_sandbox_own_folder(sandboxes->base, geteuid() == 0 ? 0711 : 0700))
+    if (!rg_sandbox_own_folder(sandboxes->base, root ? 0711 : 0700))
         return false;
     snprintf(part, sizeof part, "%s/users", sandboxes->base);
     if (!rg_sandbox_own_folder(part, 0700))
         return false;
     snprintf(part, sizeof part, "%s/identities", sandboxes->base);
-    return rg_sandbox_own_folder(part, geteuid() == 0 ? 0711 : 0700);
+    return rg_sandbox_own_folder(part, root ? 0711 : 0700);
 }
 
 static bool read_range(struct rg_sandboxes *sandboxes, const char *text, char *why, size_t why_size)

@@ -24,6 +24,12 @@ struct rg_sandbox_settings {
     const char *image_cache; /* below it an identity has its folder; NULL: by the environment */
 };
 
+/**
+ * Whether this process may become that user and group. Root of a user namespace has no others than those that were mapped into it:
+ * often none (unshare -r, fakeroot), and is an ordinary user outside.
+ */
+bool rg_sandbox_can_become(uid_t user);
+
 struct rg_sandboxes;
 struct rg_sandbox_group;
 
