@@ -95,8 +95,9 @@ static _Noreturn void become(const struct rg_process *process, pid_t parent, int
         stack.rlim_cur = process->stack_limit < stack.rlim_max ? process->stack_limit : stack.rlim_max;
         (void)setrlimit(RLIMIT_STACK, &stack);
     }
-    if (place_descriptors(process, &failure) == 0)
-        execve(process->path, process->arguments, process->environment);
+    if (place_descriptors(process, &failure) != 0) /* a number that is not allowed is an invalid one */
+        fail(failure, errno == EINVAL ? EMFILE : errno, "the limit of descriptors (ulimit -n)");
+    execve(process->path, process->arguments, process->environment);
     fail(failure, errno, "");
 }
 

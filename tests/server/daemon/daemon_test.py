@@ -55,6 +55,19 @@ class Starting(Case):
                     self.assertEqual(result.returncode, 125)
                     self.assertIn("cannot write to standard output", result.stderr)
 
+    def test_few_descriptors(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ready = os.path.join(folder, "ready")
+            for limits, starts in (("20:20", False), ("20:4096", True)):
+                with self.subTest(limits), subprocess.Popen(
+                        ["prlimit", "--nofile=" + limits, DAEMON, "--listen", "127.0.0.1:0", "--driver", DRIVER, "--ready-file",
+                         ready], env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as process:
+                    wait_until(lambda: process.poll() is not None or os.path.exists(ready), 30)
+                    process.terminate()
+                    errors = process.communicate(timeout=30)[1]
+                    self.assertEqual(os.path.exists(ready), starts, errors)
+                    self.assertEqual("ulimit -n" in errors, not starts, errors)
+
     def test_bad_values(self):
         for words in (["--max-sessions", "0"], ["--grace", "soon"], ["--listen", "127.0.0.1:99999"], ["stray"]):
             with self.subTest(words):
