@@ -29,7 +29,7 @@
 
 #define RG_NETPERF_SECONDS 120
 #define RG_NETPERF_BYTES   (256ull << 30) /* in both directions together */
-#define RG_NETPERF_TAG     1u /* of the memory that the client lends for the bulk data of answers */
+#define RG_NETPERF_TAG     1u /* of the memory that the client advertises for the bulk data of answers */
 
 struct rg_netperf_request {
     struct rg_message_header header; /* kind RG_MESSAGE_NETPERF */

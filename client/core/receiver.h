@@ -3,7 +3,7 @@
  *
  * Whoever waits for a reply reads the connection itself (the reader role), so that an answer reaches its
  * caller without a change of threads; a reader that meets another caller's reply wakes that caller. When
- * nobody waits but something is still to come by itself (host calls, late copies), a background thread takes
+ * nobody waits but something is still to come by itself (host calls, deferred reads), a background thread takes
  * the role.
  *
  * A program that copies to the host and then waits, again and again, reads its data while it waits; the
@@ -49,7 +49,7 @@ void rg_receiver_last_words(struct rg_session *session);
 bool rg_receiver_done(struct rg_session *session, struct rg_waiter *waiter);
 /**
  * The worker will send notices that no call waits for: adds `change` to how many are due (host calls,
- * landings).
+ * deferred reads).
  */
 void rg_receiver_expect_notices(struct rg_session *session, int change);
 /** The same for the data of one small copy, which the caller may well wait for soon. */

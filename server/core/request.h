@@ -139,7 +139,7 @@ RG_MUST_CHECK enum rg_status rg_request_recv_bulk(struct rg_request *request, vo
 /** Whether the record's bulk data would go straight into this registered memory, no CPU touching it. */
 bool rg_request_places(struct rg_request *request, const void *memory, size_t size);
 /**
- * The next bytes of the record's bulk data, `most` at most, where they lie in memory that was lent to the
+ * The next bytes of the record's bulk data, `most` at most, where they lie in memory that was advertised to the
  * client (rg_conn_take_advertised); returns how many. 0: they do not, or, with request->violated, the session
  * is over.
  */

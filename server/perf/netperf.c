@@ -128,7 +128,7 @@ static enum rg_status serve_raw(struct service *service, const struct rg_netperf
     return request->raw_send || raw_all(fd, service->bulk, 1, true) ? RG_OK : RG_ERR_CLOSED;
 }
 
-/* Lends the memory that bulk data is received into, in pieces, as a worker does. */
+/* Advertises the memory that bulk data is received into, in pieces, as a worker does. */
 static void advertise_all(struct service *service)
 {
     for (size_t offset = 0; offset < service->bulk_size; offset += ADVERTISED_PIECE)
