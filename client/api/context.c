@@ -230,6 +230,16 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
     return cuDevicePrimaryCtxRelease_v2(dev);
 }
 
+/* A primary context that is held while it is reset goes on as one that nothing has been set of. */
+static void forget_flags(CUdevice dev)
+{
+    pthread_mutex_lock(&lock);
+    struct rg_context *shadow = shadow_of((CUcontext)primaries[dev].handle);
+    if (shadow && primaries[dev].references > 0)
+        shadow->flags = primaries[dev].flags = 0;
+    pthread_mutex_unlock(&lock);
+}
+
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
     RG_TRY(allowed_on(dev));
@@ -244,8 +254,10 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
         primary_ended(dev);
     }
     CUresult status = rg_op_cuDevicePrimaryCtxReset_v2(dev);
-    if (ended)
+    if (ended) {
         orphan_contents(ended);
+        forget_flags(dev);
+    }
     return status;
 }
 

@@ -9,6 +9,7 @@
 #include "common/cuda/coredump.h"
 #include "generated/server/execute.h"
 #include "server/modules.h"
+#include "server/timeline/output.h"
 #include "server/timeline/wait.h"
 
 /* The dispatcher's. */
@@ -76,6 +77,7 @@ CUresult rg_execute_cuCtxDestroy_v2(struct rg_request *request, CUcontext ctx)
         return CUDA_ERROR_INVALID_CONTEXT;
     empty(request, context);
     CUresult result = rg_driver.cuCtxDestroy_v2(ctx);
+    rg_output_drain(request->worker); /* what its kernels have printed is there when the call returns */
     /* even if it fails: for the client it has, and the worker's own is gone from it */
     rg_context_forget(request->worker, context);
     rg_request_delete(request, RG_KIND_CONTEXT, context->handle);
@@ -215,6 +217,7 @@ CUresult rg_execute_cuDevicePrimaryCtxReset_v2(struct rg_request *request, CUdev
     if (context && context->retained)
         empty(request, context);
     CUresult result = rg_driver.cuDevicePrimaryCtxReset_v2(dev);
+    rg_output_drain(request->worker); /* as above */
     not_ready(request->worker, dev, false);
     if (context)
         rg_context_forget(request->worker, context);

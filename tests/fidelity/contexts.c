@@ -76,6 +76,15 @@ static void primary(void)
     TRY(cuDevicePrimaryCtxReset_v2(0));
     TRY(cuDevicePrimaryCtxRetain(&again, 0));
     ask("reset and retained");
+    unsigned flags = 9, current = 9;
+    int active = 9;
+    for (int i = 0; i < 2; i++) {
+        TRY(i == 0 ? cuDevicePrimaryCtxSetFlags_v2(0, CU_CTX_SCHED_BLOCKING_SYNC)
+                   : cuDevicePrimaryCtxReset_v2(0));
+        TRY(cuDevicePrimaryCtxGetState(0, &flags, &active));
+        TRY(cuCtxGetFlags(&current));
+        printf("flags %u, active %d, of the current context %u\n", flags, active, current);
+    }
     TRY(cuDevicePrimaryCtxRelease_v2(0));
     TRY(cuDevicePrimaryCtxRelease_v2(0));
     TRY(cuDevicePrimaryCtxRelease_v2(0));

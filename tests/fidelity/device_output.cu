@@ -7,6 +7,7 @@
 #include <cassert>
 #include <cstdio>
 #include <cstring>
+#include <cuda.h>
 #include <cuda_runtime.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -61,6 +62,20 @@ static void *other_thread(void *)
     return nullptr;
 }
 
+static int end_own_context()
+{
+    void *create, *destroy;
+    cudaDriverEntryPointQueryResult found;
+    OK(cudaGetDriverEntryPointByVersion("cuCtxCreate", &create, 3020, cudaEnableDefault, &found));
+    OK(cudaGetDriverEntryPointByVersion("cuCtxDestroy", &destroy, 4000, cudaEnableDefault, &found));
+    CUcontext context = nullptr;
+    int result = ((CUresult(*)(CUcontext *, unsigned, CUdevice))create)(&context, 0, 0);
+    many<<<1, 1>>>(20000, 3000);
+    result += ((CUresult(*)(CUcontext))destroy)(context);
+    printf("- context %d\n", result);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && !strcmp(argv[1], "closed")) {
@@ -106,7 +121,12 @@ int main(int argc, char **argv)
         pthread_create(&thread, nullptr, other_thread, nullptr);
     for (auto &thread : threads)
         pthread_join(thread, nullptr);
+    /* what ends a context waits for its kernels and for what they print */
+    if (end_own_context() != 0)
+        return 1;
+    many<<<1, 1, 0, s>>>(30000, 3000);
     OK(cudaDeviceReset());
+    printf("- reset\n");
     /* more than fits: the newest stay */
     OK(cudaDeviceSetLimit(cudaLimitPrintfFifoSize, 8192));
     OK(cudaDeviceGetLimit(&limit, cudaLimitPrintfFifoSize));
