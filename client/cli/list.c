@@ -58,15 +58,20 @@ static void print_share(const struct rg_session_info *session, unsigned first)
     printf("    %s, priority %s, weight %u", rg_share_state_name(session->state),
            rg_share_priority_name(session->priority), session->weight);
     if (session->compute_millionths)
-        printf(", at most %g %% of each GPU's time", session->compute_millionths / 1e4);
+        printf(", at most %g %% of each GPU's %s", session->compute_millionths / 1e4,
+               session->sharing == RG_SHARING_MPS ? "multiprocessors" : "time");
     if (busy)
         printf(", %.3f s of work", (double)busy / 1e9);
     if (throttled)
         printf(", which waited %.3f s for its turn", (double)throttled / 1e9);
     if (session->idle_timeout_ns)
         printf(", suspended when idle for %g s", (double)session->idle_timeout_ns / 1e9);
+    static const char *const ways[RG_SHARINGS] = {
+        [RG_SHARING_TURNS] = ", shares GPUs by turns", [RG_SHARING_MPS] = ", shares GPUs by MPS"};
     if (session->exclusive)
         printf(", alone on its GPUs");
+    else if (ways[session->sharing])
+        printf("%s", ways[session->sharing]);
     printf("%s%s\n", session->project[0] ? ", project " : "", session->project);
 }
 

@@ -50,8 +50,12 @@ static const char *mode_of(const struct rg_inventory *inventory, uint32_t ordina
 {
     for (uint32_t i = 0; i < inventory->n_sessions; i++)
         for (uint32_t j = 0; j < inventory->sessions[i].n_devices; j++)
-            if (inventory->sessions[i].exclusive && inventory->sessions[i].devices[j] == ordinal)
-                return "exclusive";
+            if (inventory->sessions[i].devices[j] == ordinal) {
+                if (inventory->sessions[i].exclusive)
+                    return "exclusive";
+                if (inventory->sessions[i].sharing == RG_SHARING_MPS)
+                    return "by MPS";
+            }
     return "shared";
 }
 

@@ -379,6 +379,19 @@ static bool connect_sessions(void)
     return good;
 }
 
+/* ", shares GPUs by MPS, at most 25 % of each"; "": the server does not tell. */
+static const char *sharing_text(const struct rg_server_hello *hello, char *out, size_t size)
+{
+    static const char *const ways[RG_SHARINGS] = {[RG_SHARING_TURNS] = ", shares GPUs by turns",
+                                                  [RG_SHARING_MPS] = ", shares GPUs by MPS",
+                                                  [RG_SHARING_EXCLUSIVE] = ", alone on its GPUs"};
+    char part[48] = "";
+    if (hello->compute_millionths)
+        snprintf(part, sizeof part, ", at most %g %% of each", hello->compute_millionths / 1e4);
+    snprintf(out, size, "%s%s", ways[hello->sharing] ? ways[hello->sharing] : "", part);
+    return out;
+}
+
 static enum rg_status begin(struct rg_session *session)
 {
     session->number = (unsigned)(session - rg_sessions);
@@ -387,9 +400,12 @@ static enum rg_status begin(struct rg_session *session)
     if (!rg_reconnect_begin(session))
         return RG_ERR_NO_MEMORY;
     rg_receiver_init(session);
-    rg_info("session %llu on %s (%s): %u device(s), driver %u.%u", (unsigned long long)session->hello.session,
-            session->server, rg_conn_transport(session->conn), session->hello.n_devices,
-            session->hello.driver.version / 1000, session->hello.driver.version % 1000 / 10);
+    char sharing[96];
+    rg_info("session %llu on %s (%s): %u device(s), driver %u.%u%s",
+            (unsigned long long)session->hello.session, session->server, rg_conn_transport(session->conn),
+            session->hello.n_devices, session->hello.driver.version / 1000,
+            session->hello.driver.version % 1000 / 10,
+            sharing_text(&session->hello, sharing, sizeof sharing));
     return rg_queue_start(session);
 }
 

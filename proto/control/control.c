@@ -164,6 +164,12 @@ const char *rg_share_priority_name(enum rg_share_priority priority)
     return (unsigned)priority <= RG_SHARE_PRIORITY_HIGH ? priorities[priority] : priorities[0];
 }
 
+const char *rg_sharing_name(enum rg_sharing sharing)
+{
+    static const char *const names[RG_SHARINGS] = {"unknown", "turns", "mps", "exclusive"};
+    return names[(unsigned)sharing < RG_SHARINGS ? sharing : RG_SHARING_UNKNOWN];
+}
+
 bool rg_share_priority_parse(const char *text, enum rg_share_priority *out)
 {
     for (unsigned i = RG_SHARE_PRIORITY_LOW; i <= RG_SHARE_PRIORITY_HIGH; i++)

@@ -192,6 +192,15 @@ enum rg_share_state {
     RG_SHARE_STATES
 };
 
+/** How the work of sessions that have a GPU is ordered. */
+enum rg_sharing {
+    RG_SHARING_UNKNOWN,   /* an older server does not tell */
+    RG_SHARING_TURNS,     /* the server gives turns */
+    RG_SHARING_MPS,       /* by NVIDIA's multi-process service */
+    RG_SHARING_EXCLUSIVE, /* there is one session */
+    RG_SHARINGS
+};
+
 /** What a session has and uses of one device; zeros: not known, or no limit. */
 struct rg_share_info {
     uint64_t memory_limit, memory_used, memory_peak; /* bytes */
@@ -209,13 +218,15 @@ struct rg_session_info {
     bool encrypted;
     uint32_t n_shares; /* as many as devices, or none */
     struct rg_share_info shares[RG_DEVICES_MAX];
-    uint32_t compute_millionths, weight; /* its cap of each device's time, 0: none; 0: not known */
+    /* its cap of each device's time, or by MPS of its multiprocessors, 0: none; 0: not known */
+    uint32_t compute_millionths, weight;
     enum rg_share_priority priority;
     enum rg_share_state state;
     uint64_t idle_timeout_ns, launches;
     char project[RG_CONTROL_TEXT];
     bool overcommitted; /* its memory limits are no guarantees */
     bool exclusive;     /* it has its devices alone */
+    enum rg_sharing sharing;
 };
 
 struct rg_transport_list {
@@ -293,6 +304,8 @@ struct rg_server_hello {
     uint32_t resume_seconds;
     uint32_t keep_alive; /* seconds after which a silent client's session ends; 0: never */
     char host[RG_CONTROL_TEXT];
+    enum rg_sharing sharing;     /* of the session's devices */
+    uint32_t compute_millionths; /* as in rg_session_info */
 };
 
 struct rg_upgrade_message {
@@ -412,6 +425,9 @@ const char *rg_share_priority_name(enum rg_share_priority priority);
 bool rg_share_priority_parse(const char *text, enum rg_share_priority *out);
 /** "running", "idle", …; "unknown". Static storage. */
 const char *rg_share_state_name(enum rg_share_state state);
+
+/** "turns", "mps", "exclusive"; "unknown". Static storage. */
+const char *rg_sharing_name(enum rg_sharing sharing);
 
 /** "version", "full", …: for logs and JSON. Static storage. */
 const char *rg_refusal_name(enum rg_refusal_code code);

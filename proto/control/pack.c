@@ -231,6 +231,8 @@ static enum rg_status pack_server_hello(Rg__Control *control, const struct rg_se
     hello.resume_seconds = from->resume_seconds;
     hello.keep_alive = from->keep_alive;
     hello.host = TEXT(from->host);
+    hello.sharing = from->sharing;
+    hello.compute_millionths = from->compute_millionths;
     control->body_case = RG__CONTROL__BODY_SERVER_HELLO;
     control->server_hello = &hello;
     return finish(control, data, size);
@@ -280,6 +282,7 @@ static void fill_session_share(struct session_scratch *to, const struct rg_sessi
     to->session.project = TEXT(from->project);
     to->session.overcommitted = from->overcommitted;
     to->session.exclusive = from->exclusive;
+    to->session.sharing = from->sharing;
 }
 
 static enum rg_status pack_inventory(Rg__Control *control, const struct rg_inventory *from, void **data,

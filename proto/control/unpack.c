@@ -279,6 +279,11 @@ static enum rg_status get_client_hello(struct rg_client_hello *to, const Rg__Cli
     return get_transports(&to->transports, from->transports, from->n_transports);
 }
 
+static enum rg_sharing get_sharing(uint32_t sharing)
+{
+    return sharing < RG_SHARINGS ? (enum rg_sharing)sharing : RG_SHARING_UNKNOWN;
+}
+
 /* The variable parts of a server's messages share one allocation, which becomes the message's storage. */
 static enum rg_status get_server_hello(struct rg_server_hello *to, void **storage,
                                        const Rg__ServerHello *from)
@@ -315,6 +320,8 @@ static enum rg_status get_server_hello(struct rg_server_hello *to, void **storag
     to->resume_seconds = from->resume_seconds;
     to->keep_alive = from->keep_alive;
     RG_TRY(GET_TEXT(to->host, from->host));
+    to->sharing = get_sharing(from->sharing);
+    to->compute_millionths = from->compute_millionths;
 
     if (from->bulk_connections)
         RG_TRY(get_bulk_token(to->bulk_token, &from->bulk_token));
@@ -368,6 +375,7 @@ static enum rg_status get_session_share(struct rg_session_info *to, const Rg__Se
     to->launches = from->launches;
     to->overcommitted = from->overcommitted;
     to->exclusive = from->exclusive;
+    to->sharing = get_sharing(from->sharing);
     return GET_TEXT(to->project, from->project);
 }
 

@@ -35,8 +35,9 @@ static enum rg_status start_process(struct rg_accountant *accountant, int theirs
         rg_explain(why, why_size, "lib/remote-gpu is not beside bin");
         return RG_ERR_NOT_FOUND;
     }
-    struct rg_sandbox_lease *lease = rg_sandboxes_lease(accountant->sandboxes, RG_SANDBOX_ACCOUNTANT, "",
-                                                        NULL, true, 0, NULL, why, why_size);
+    struct rg_sandbox_lease *lease =
+        rg_sandboxes_lease(accountant->sandboxes, RG_SANDBOX_ACCOUNTANT, "", NULL, true, 0,
+                           &(struct rg_sandbox_extra){0}, why, why_size);
     if (!lease || !lease->environment) {
         rg_sandbox_release(lease);
         return RG_ERR_NO_MEMORY;

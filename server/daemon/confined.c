@@ -16,7 +16,7 @@ enum rg_status rg_confined_start(struct rg_sandboxes *sandboxes, const struct rg
     RG_CLEANUP_FREE char **arguments = calloc(n + 3, sizeof *arguments);
     struct rg_sandbox_lease *own =
         rg_sandboxes_lease(sandboxes, confined->program, confined->identity, confined->driver, confined->soft,
-                           confined->gpus, confined->variable, why, why_size);
+                           confined->gpus, &confined->extra, why, why_size);
     if (!own || !own->environment || !arguments) {
         rg_sandbox_release(own);
         return RG_ERR_NO_MEMORY;

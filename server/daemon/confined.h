@@ -11,7 +11,7 @@ struct rg_confined {
     const char *driver;   /* what it loads, or NULL */
     bool soft;            /* that is the software device */
     uint64_t gpus;        /* device files, as of rg_sandboxes_lease */
-    char *variable;       /* an assignment that its environment gets as well, or NULL */
+    struct rg_sandbox_extra extra;
 };
 
 /**

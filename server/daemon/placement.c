@@ -19,8 +19,11 @@ static enum rg_status refuse(struct rg_monitor_answer *answer, const char *forma
 /* Who uses each device. */
 struct users {
     uint32_t n[RG_DEVICES_MAX];
-    uint64_t alone[RG_DEVICES_MAX]; /* the session that has it alone; 0: none */
+    uint64_t alone[RG_DEVICES_MAX];          /* the session that has it alone; 0: none */
+    enum rg_sharing sharing[RG_DEVICES_MAX]; /* by which the others share it */
 };
+
+static const char *const ways[RG_SHARINGS] = {[RG_SHARING_TURNS] = "by turns", [RG_SHARING_MPS] = "by MPS"};
 
 static void count_users(const struct rg_sessions *sessions, struct users *users)
 {
@@ -28,28 +31,38 @@ static void count_users(const struct rg_sessions *sessions, struct users *users)
     for (uint32_t i = 0; i < sessions->n; i++) {
         const struct rg_session_entry *entry = sessions->entries[i];
         for (uint32_t j = 0; j < entry->info.n_devices; j++) {
-            users->n[entry->info.devices[j]]++;
+            const uint32_t device = entry->info.devices[j];
+            users->n[device]++;
+            users->sharing[device] = rg_share_grant_sharing(&entry->share.grant);
             if (entry->share.grant.exclusive)
-                users->alone[entry->info.devices[j]] = entry->info.id;
+                users->alone[device] = entry->info.id;
         }
     }
 }
 
-/* Whether a session may be on a device beside those that are: nobody may where one is alone, and who is to be alone nowhere else. */
-static bool is_open(const struct users *users, uint32_t device, bool exclusive)
+/* Turns order nothing of what goes through MPS, nor the other way round: sessions of both are never on one device. */
+static bool is_shared_otherwise(const struct users *users, uint32_t device, enum rg_sharing sharing)
 {
-    return !users->alone[device] && (!exclusive || users->n[device] == 0);
+    const enum rg_sharing now = users->n[device] ? users->sharing[device] : sharing;
+    return ways[sharing] && ways[now] && now != sharing;
+}
+
+/* Whether a session may be on a device beside those that are: nobody may where one is alone, and who is to be alone nowhere else. */
+static bool is_open(const struct users *users, uint32_t device, enum rg_sharing sharing)
+{
+    return !users->alone[device] && (sharing != RG_SHARING_EXCLUSIVE || users->n[device] == 0) &&
+           !is_shared_otherwise(users, device, sharing);
 }
 
 /* Fills in info->n_devices devices: those that the fewest sessions use, in their order. There are as many that are open. */
-static void pick_least_used(const struct users *users, const struct rg_driver *driver, bool exclusive,
-                            struct rg_session_info *info)
+static void pick_least_used(const struct users *users, const struct rg_driver *driver,
+                            enum rg_sharing sharing, struct rg_session_info *info)
 {
     bool picked[RG_DEVICES_MAX] = {false};
     for (uint32_t n = 0; n < info->n_devices; n++) {
         uint32_t best = UINT32_MAX;
         for (uint32_t i = 0; i < driver->n_devices; i++)
-            if (!picked[i] && is_open(users, i, exclusive) &&
+            if (!picked[i] && is_open(users, i, sharing) &&
                 (best == UINT32_MAX || users->n[i] < users->n[best]))
                 best = i;
         picked[best] = true;
@@ -61,7 +74,7 @@ static void pick_least_used(const struct users *users, const struct rg_driver *d
 
 /* The devices that the client has named. */
 static enum rg_status grant_named(const struct users *users, const struct rg_driver *driver,
-                                  const struct rg_monitor_start *wanted, bool exclusive,
+                                  const struct rg_monitor_start *wanted, enum rg_sharing sharing,
                                   struct rg_session_info *info, struct rg_monitor_answer *answer)
 {
     for (uint32_t i = 0; i < wanted->n_gpu_indices; i++) {
@@ -79,7 +92,12 @@ static enum rg_status grant_named(const struct users *users, const struct rg_dri
                           "GPU %u was asked for, but session %llu has it alone (exclusive); ask for another "
                           "GPU, or try again later",
                           index, (unsigned long long)users->alone[index]);
-        if (!is_open(users, index, exclusive))
+        if (is_shared_otherwise(users, index, sharing))
+            return refuse(answer,
+                          "GPU %u was asked for, but sessions share it %s now, and yours would %s; ask for "
+                          "another GPU, or try again later",
+                          index, ways[users->sharing[index]], ways[sharing]);
+        if (!is_open(users, index, sharing))
             return refuse(answer,
                           "GPU %u was asked for alone (exclusive), but %u session%s there; ask for another "
                           "GPU, or try again later",
@@ -95,8 +113,9 @@ enum rg_status rg_placement(const struct rg_sessions *sessions, const struct rg_
                             struct rg_session_info *info, struct rg_monitor_answer *answer)
 {
     const uint32_t limit = who->limits.max_gpus;
-    const bool exclusive = rg_shares_are_exclusive(&sessions->shares, &wanted->share, who);
+    const enum rg_sharing sharing = rg_shares_sharing(&sessions->shares, &wanted->share, who);
     struct users users;
+    enum rg_sharing otherwise = RG_SHARING_UNKNOWN; /* of others that share theirs in another way */
     uint32_t open = 0;
     if (limit && (wanted->gpus > limit || wanted->n_gpu_indices > limit))
         return refuse(answer,
@@ -104,25 +123,31 @@ enum rg_status rg_placement(const struct rg_sessions *sessions, const struct rg_
                       wanted->gpus > wanted->n_gpu_indices ? wanted->gpus : wanted->n_gpu_indices, limit);
     count_users(sessions, &users);
     if (wanted->n_gpu_indices > 0)
-        return grant_named(&users, driver, wanted, exclusive, info, answer);
+        return grant_named(&users, driver, wanted, sharing, info, answer);
     if (wanted->gpus > driver->n_devices)
         return refuse(answer,
                       "%u GPUs were asked for, but this server has %u; ask for fewer, or another server",
                       wanted->gpus, driver->n_devices);
-    for (uint32_t i = 0; i < driver->n_devices; i++)
-        open += is_open(&users, i, exclusive);
+    for (uint32_t i = 0; i < driver->n_devices; i++) {
+        open += is_open(&users, i, sharing);
+        otherwise = is_shared_otherwise(&users, i, sharing) ? users.sharing[i] : otherwise;
+    }
+    if ((open == 0 || wanted->gpus > open) && sharing == RG_SHARING_EXCLUSIVE)
+        return refuse(
+            answer,
+            "%u of this server's %u GPUs are used by nobody, and as many as were asked for are needed "
+            "to have them alone (exclusive); ask for fewer, another server, or try again later",
+            open, driver->n_devices);
     if (open == 0 || wanted->gpus > open)
         return refuse(
             answer,
-            exclusive
-                ? "%u of this server's %u GPUs are used by nobody, and as many as were asked for are needed "
-                  "to have them alone (exclusive); ask for fewer, another server, or try again later"
-                : "%u of this server's %u GPUs are left, as others have theirs alone (exclusive); ask for "
-                  "fewer, another server, or try again later",
-            open, driver->n_devices);
+            "%u of this server's %u GPUs are left, as others have theirs alone (exclusive)%s%s; ask for "
+            "fewer, another server, or try again later",
+            open, driver->n_devices, ways[otherwise] ? ", or share theirs " : "",
+            ways[otherwise] ? ways[otherwise] : "");
     info->n_devices = wanted->gpus ? wanted->gpus : open;
     if (limit && info->n_devices > limit)
         info->n_devices = limit;
-    pick_least_used(&users, driver, exclusive, info);
+    pick_least_used(&users, driver, sharing, info);
     return RG_OK;
 }

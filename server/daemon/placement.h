@@ -2,7 +2,8 @@
  * placement.h - which devices a session gets: those that the client has named, or as many as it wants of those that the fewest use.
  *
  * A session may have its devices alone (run --exclusive, or the operator's rule `mode`): then it gets only such that nobody else is on,
- * and nobody else gets them until it has ended. A session that is suspended is still there. Main thread.
+ * and nobody else gets them until it has ended. A session that is suspended is still there. On one device all others share in the same
+ * way: by turns, or by MPS. Main thread.
  */
 #ifndef RG_SERVER_DAEMON_PLACEMENT_H
 #define RG_SERVER_DAEMON_PLACEMENT_H

@@ -208,8 +208,10 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
     rg_info("session %llu starts: %s, %s; %s@%s, process %u, from %s, GPU %s%s, worker %d%s: %s",
             (unsigned long long)info->id, rg_who_text(who), who->encrypted ? "by TLS" : "not encrypted",
             info->identity.user, info->identity.host, info->identity.pid, info->peer, devices,
-            entry->share.grant.exclusive ? " alone" : "", (int)entry->pid, entry->warm ? " (warm)" : "",
-            info->identity.command);
+            entry->share.grant.exclusive ? " alone"
+            : entry->share.grant.mps     ? " by MPS"
+                                         : "",
+            (int)entry->pid, entry->warm ? " (warm)" : "", info->identity.command);
     rg_audit(&(struct rg_audit){.event = RG_AUDIT_GRANT,
                                 .user = who->name,
                                 .serial = who->serial,

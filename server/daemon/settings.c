@@ -49,6 +49,11 @@ static const struct rg_option table[] = {
     OPTION("overcommit", FLAG, overcommit,
            "let sessions' memory limits be more together than a GPU has: they are limits then, and no "
            "guarantees"),
+    OPTION(
+        "mps", TEXT, mps,
+        "share GPUs by NVIDIA's multi-process service, whose nvidia-cuda-mps-control has its pipes in this "
+        "folder, instead of by turns, where the rules do not say otherwise (docs/shares.md)",
+        .argument = "DIR"),
     OPTION("accounts", CHOICE, accounts,
            "whether it is kept in the state folder what sessions use, for remote-gpu usage and quotas of GPU "
            "hours; auto: where there is such a folder, for certificates or by --state-dir",

@@ -23,6 +23,7 @@ struct rg_daemon_settings {
     int64_t max_sessions_of_one; /* 0: as many as there may be */
     char *rules;                 /* file; NULL: none */
     bool overcommit;
+    char *mps;             /* the folder of nvidia-cuda-mps-control; NULL: GPUs are not shared by it */
     char *accounts;        /* "auto", "on" or "off" */
     int64_t accounts_days; /* 0: for ever */
     uint64_t grace_ns;

@@ -2,6 +2,7 @@
 #include "server/daemon/shares.h"
 
 #include "common/base/log.h"
+#include "common/cuda/mps.h"
 #include "server/shares/decide.h"
 
 #include <errno.h>
@@ -19,10 +20,19 @@ static void set_capacity(const struct rg_shares_device *device)
 }
 
 enum rg_status rg_shares_open(struct rg_shares *shares, const struct rg_driver *driver, uint32_t max_sessions,
-                              const char *rules_path, bool overcommit)
+                              const char *rules_path, bool overcommit, const char *mps)
 {
     char why[1024] = "";
-    *shares = (struct rg_shares){.rules_path = rules_path, .overcommit = overcommit, .uid = geteuid()};
+    *shares =
+        (struct rg_shares){.rules_path = rules_path, .overcommit = overcommit, .mps = mps, .uid = geteuid()};
+    rg_share_rules_allow_mps(mps != NULL);
+    if (mps && !rg_mps_answers(mps, why, sizeof why)) {
+        rg_error(
+            "--mps: %s; start it there, as by 'CUDA_MPS_PIPE_DIRECTORY=%s nvidia-cuda-mps-control -d', or "
+            "leave --mps out",
+            why, mps);
+        return RG_ERR_NOT_FOUND;
+    }
     if (rules_path) {
         const enum rg_status status = rg_share_rules_read(rules_path, &shares->rules, why, sizeof why);
         if (status != RG_OK) {
@@ -95,14 +105,24 @@ static struct rg_share_user user_of(const struct rg_shares *shares, const struct
     return user;
 }
 
-bool rg_shares_are_exclusive(const struct rg_shares *shares, const struct rg_share_wish *wish,
-                             const struct rg_who *who)
+/* What holds for a session of somebody's. */
+static enum rg_status limits_of(const struct rg_shares *shares, const struct rg_share_user *user,
+                                const char *project, struct rg_share_limits *out, char *why, size_t why_size)
+{
+    const enum rg_status status = rg_share_rules_limits(shares->rules, user, project, out, why, why_size);
+    if (status == RG_OK)
+        out->mps = shares->mps != NULL;
+    return status;
+}
+
+enum rg_sharing rg_shares_sharing(const struct rg_shares *shares, const struct rg_share_wish *wish,
+                                  const struct rg_who *who)
 {
     const struct rg_share_user user = user_of(shares, who);
     struct rg_share_limits limits;
-    if (rg_share_rules_limits(shares->rules, &user, wish->project, &limits, NULL, 0) != RG_OK)
-        return false;
-    return limits.mode == RG_SHARE_MODE_EXCLUSIVE || (wish->exclusive && limits.mode != RG_SHARE_MODE_SHARED);
+    return limits_of(shares, &user, wish->project, &limits, NULL, 0) == RG_OK
+               ? rg_share_sharing(&limits, wish)
+               : RG_SHARING_UNKNOWN;
 }
 
 enum rg_status rg_shares_check_project(const struct rg_shares *shares, const struct rg_who *who,
@@ -167,7 +187,7 @@ enum rg_status rg_shares_grant(struct rg_shares *shares, const struct rg_share_w
     for (uint32_t i = 0; i < info->n_devices; i++)
         cards[i] = (struct rg_share_card){.ordinal = info->devices[i],
                                           .memory_total = shares->devices[info->devices[i]].total};
-    if (rg_share_rules_limits(shares->rules, &user, wish->project, &limits, why, sizeof why) != RG_OK ||
+    if (limits_of(shares, &user, wish->project, &limits, why, sizeof why) != RG_OK ||
         rg_share_decide(&limits, &user, wish, cards, info->n_devices, &out->grant, why, sizeof why) != RG_OK)
         return refuse(answer, RG_REFUSAL_LIMIT, why);
     struct rg_share_grant *grant = &out->grant;

@@ -29,6 +29,7 @@ struct rg_shares {
     const char *rules_path; /* NULL: none */
     struct rg_share_rules *rules;
     bool overcommit; /* limits of memory are no guarantees, and may be more than there is together */
+    const char *mps; /* the folder of MPS's control daemon, by which GPUs are shared; NULL: they are not */
     uid_t uid;       /* of the server's user */
     uint32_t n_devices;
     struct rg_shares_device devices[RG_DEVICES_MAX];
@@ -43,7 +44,8 @@ struct rg_shares_session {
 
 /** RG_ERR_INVALID, RG_ERR_NO_MEMORY, …: it was said why. */
 RG_MUST_CHECK enum rg_status rg_shares_open(struct rg_shares *shares, const struct rg_driver *driver,
-                                            uint32_t max_sessions, const char *rules_path, bool overcommit);
+                                            uint32_t max_sessions, const char *rules_path, bool overcommit,
+                                            const char *mps);
 void rg_shares_close(struct rg_shares *shares);
 /** Reads the rules again: for sessions that begin from then on. Wrong ones are said, and the old ones stay. */
 void rg_shares_reload(struct rg_shares *shares);
@@ -56,9 +58,9 @@ RG_MUST_CHECK enum rg_status rg_shares_grant(struct rg_shares *shares, const str
                                              const struct rg_who *who, uint64_t id,
                                              const struct rg_session_info *info,
                                              struct rg_shares_session *out, struct rg_monitor_answer *answer);
-/** Whether a session is to have its devices alone, by its wish or by the rules; false where it will be refused. */
-bool rg_shares_are_exclusive(const struct rg_shares *shares, const struct rg_share_wish *wish,
-                             const struct rg_who *who);
+/** How a session is to share its devices, by its wish and the rules; RG_SHARING_UNKNOWN where it will be refused. */
+enum rg_sharing rg_shares_sharing(const struct rg_shares *shares, const struct rg_share_wish *wish,
+                                  const struct rg_who *who);
 /** Whether somebody may begin sessions for a project ("": for none). On anything but RG_OK `answer` has what to tell the client. */
 RG_MUST_CHECK enum rg_status rg_shares_check_project(const struct rg_shares *shares, const struct rg_who *who,
                                                      const char *project, struct rg_monitor_answer *answer);

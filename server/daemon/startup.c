@@ -179,7 +179,7 @@ static bool start_monitor(struct rg_startup *startup)
         rg_warm_open(&monitor->sessions.warm, warm, settings->warm_ns) != RG_OK)
         return false;
     if (rg_shares_open(&monitor->sessions.shares, &monitor->driver, (uint32_t)settings->max_sessions + warm,
-                       settings->rules, settings->overcommit) != RG_OK)
+                       settings->rules, settings->overcommit, settings->mps) != RG_OK)
         return false;
     rg_sessions_looked(&monitor->sessions, &monitor->driver);
     monitor->sessions.rdma = strcmp(settings->rdma, "allow") == 0;

@@ -6,7 +6,8 @@
  * (--hand-fd) is a socket by which it gets connections that the client opens later
  * (server/handshake/handed.h). 6 (--share-fd) is the session's slot (server/shares/slot.h), and behind it come the pages of its
  * devices (server/shares/device_page.h). --devices are the server's ordinals. If they are not all of them in their order,
- * CUDA_VISIBLE_DEVICES names them, so that the worker sees them, and no others, as 0, 1, …. The worker gets
+ * CUDA_VISIBLE_DEVICES names them, so that the worker sees them, and no others, as 0, 1, …. Where the session shares by MPS,
+ * its environment has the folder of the control daemon, and its part. The worker gets
  * SIGTERM when the daemon dies, however it dies. A warm one has as 3 a socket by which it gets its session, and the slot as 4
  * (server/handshake/warm.h).
  */
@@ -15,6 +16,7 @@
 #include "common/base/addresses.h"
 #include "common/base/cleanup.h"
 #include "common/base/log.h"
+#include "common/cuda/mps.h"
 #include "server/daemon/confined.h"
 #include "server/handshake/warm.h"
 
@@ -137,7 +139,7 @@ struct command_line {
     const char *arguments[32]; /* ends with NULL */
     size_t n;
     char devices[RG_DEVICES_MAX * 4], id[24], max[24], grace[24], stack[24],
-        visible[64 + RG_DEVICES_MAX * 48];
+        visible[64 + RG_DEVICES_MAX * 48], percent[64];
 };
 
 static void add_argument(struct command_line *line, const char *name, const char *value)
@@ -189,12 +191,18 @@ static enum rg_status start_worker(struct rg_sessions *sessions, const struct rg
     process->arguments = (char *const *)(uintptr_t)line->arguments;
     process->death_signal = SIGTERM;
     process->stack_limit = RG_ADDRESS_STACK_GAP;
-    const struct rg_confined confined = {.program = RG_SANDBOX_WORKER,
-                                         .identity = identity,
-                                         .driver = driver->info.path,
-                                         .soft = rg_driver_is_own(driver),
-                                         .gpus = device_files(sessions, driver, info),
-                                         .variable = is_all_in_order(driver, info) ? NULL : line->visible};
+    const struct rg_share_grant *grant = &share->grant;
+    if (grant->mps)
+        snprintf(line->percent, sizeof line->percent, RG_MPS_PERCENT "=%u",
+                 grant->compute_millionths ? grant->compute_millionths / 10000 : 100);
+    const struct rg_confined confined = {
+        .program = RG_SANDBOX_WORKER,
+        .identity = identity,
+        .driver = driver->info.path,
+        .soft = rg_driver_is_own(driver),
+        .gpus = device_files(sessions, driver, info),
+        .extra = {.variables = {is_all_in_order(driver, info) ? NULL : line->visible, line->percent},
+                  .mps = grant->mps ? sessions->shares.mps : NULL}};
     RG_TRY(rg_confined_start(sessions->sandboxes, &confined, process, lease, pid, why, why_size));
     close(share->slot_fd);
     share->slot_fd = -1;
@@ -255,7 +263,9 @@ static enum rg_status start_session(struct rg_sessions *sessions, const struct r
     }
     RG_CLEANUP_FD int ours = hands[0];
     RG_CLEANUP_FD int theirs = hands[1];
-    entry->warm = rg_warm_adopt(sessions, driver, entry, identity, shape, files, theirs);
+    /* a warm worker's driver does not go through MPS */
+    entry->warm =
+        !entry->share.grant.mps && rg_warm_adopt(sessions, driver, entry, identity, shape, files, theirs);
     if (!entry->warm)
         RG_TRY(start_cold(sessions, driver, entry, files, identity, theirs, why, why_size));
     entry->hand = ours;
@@ -274,6 +284,7 @@ enum rg_status rg_worker_process_start(struct rg_sessions *sessions, const struc
     if (wanted->purpose == RG_PURPOSE_NETPERF)
         return start_netperf(sessions, files, identity, id, &entry->lease, &entry->pid, why, why_size);
     RG_TRY(start_session(sessions, driver, entry, &wanted->shape, files, identity, why, why_size));
-    rg_warm_begun(sessions, entry, identity, &wanted->shape, wanted->contexts);
+    if (!entry->share.grant.mps)
+        rg_warm_begun(sessions, entry, identity, &wanted->shape, wanted->contexts);
     return RG_OK;
 }

@@ -11,6 +11,7 @@
 #include "server/handshake/host_memory.h"
 #include "server/handshake/keep_alive.h"
 #include "server/handshake/prepare.h"
+#include "server/shares/worker/share.h"
 #include "transport/control.h"
 #include "transport/topology/proximity.h"
 #include "transport/upgrade/upgrade.h"
@@ -222,6 +223,8 @@ enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connecti
     rg_control_text(server->driver.path, sizeof server->driver.path, hello->driver, strlen(hello->driver));
     server->limits = (struct rg_limits_info){RG_MESSAGE_MAX, RG_BULK_MAX, hello->max_sessions};
     server->session = hello->session;
+    server->sharing = rg_share.slot ? rg_share_grant_sharing(&rg_share.grant) : RG_SHARING_UNKNOWN;
+    server->compute_millionths = rg_share.grant.compute_millionths;
     digest_answers(hello, server);
     rg_prepare_contexts(client.client_hello.contexts, hello->n_devices);
     server->contexts = rg_prepared_contexts() & client.client_hello.contexts;

@@ -7,6 +7,7 @@
 #include "server/handshake/address_space.h"
 #include "server/shares/warm_places.h"
 #include "server/shares/worker/memory.h"
+#include "server/shares/worker/mps.h"
 
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -168,7 +169,7 @@ static bool load_driver(const struct rg_hello *hello, char *why, size_t why_size
         !rg_prepare_check(rg_driver.cuDriverGetVersion(&number), "cuDriverGetVersion", why, why_size))
         return false;
     prepared.version = (uint32_t)number;
-    return true;
+    return rg_mps_holds(why, why_size);
 }
 
 enum rg_status rg_prepare_driver(const struct rg_hello *hello, const struct rg_shape *shape, char *why,

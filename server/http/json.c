@@ -178,7 +178,8 @@ static json_t *session_json(const struct rg_view *view, const struct rg_snapshot
     for (uint32_t i = 0; i < session->n_shares && i < session->n_devices; i++)
         (void)json_array_append_new(gpus, share_json(session, i));
     return json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:s, s:s, s:i, s:o, s:b, s:o, s:o, s:b, s:b, s:o, s:o}",
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:s, s:s, s:i, s:o, s:b, s:s, s:o, s:o, s:b, s:b, s:o, "
+        "s:o}",
         "id", number(session->id), "identity", rg_json_text(session->identity_name), "user",
         rg_json_text(session->identity.user), "host", rg_json_text(session->identity.host), "program",
         program_json(session->identity.command), "project", rg_json_text(session->project), "since",
@@ -186,9 +187,10 @@ static json_t *session_json(const struct rg_view *view, const struct rg_snapshot
         rg_share_state_name(session->state), "priority", rg_share_priority_name(session->priority), "weight",
         (int)session->weight, "compute_limit",
         session->compute_millionths ? json_real(session->compute_millionths * 1e-6) : json_null(),
-        "exclusive", (int)session->exclusive, "launches", number(session->launches), "gpus", gpus, "own",
-        (int)shown->is_own, "may_act", (int)may, "address", rg_json_text(may ? session->peer : ""),
-        "round_trip_seconds", shown->rtt_us ? json_real(shown->rtt_us * 1e-6) : json_null());
+        "exclusive", (int)session->exclusive, "sharing", rg_sharing_name(session->sharing), "launches",
+        number(session->launches), "gpus", gpus, "own", (int)shown->is_own, "may_act", (int)may, "address",
+        rg_json_text(may ? session->peer : ""), "round_trip_seconds",
+        shown->rtt_us ? json_real(shown->rtt_us * 1e-6) : json_null());
 }
 
 json_t *rg_json_sessions(const struct rg_view *view)

@@ -208,6 +208,15 @@ static void write_sessions(const struct rg_view *view, struct rg_exposition *out
         rg_exposition_sample(
             out, (const struct rg_label[]){{"state", rg_share_state_name((enum rg_share_state)i)}}, 1,
             states[i]);
+    rg_exposition_family(out, "rgpu_sharing_sessions", RG_METRIC_GAUGE, "",
+                         "Sessions that there are, by how they share GPUs.");
+    for (int i = RG_SHARING_TURNS; i < RG_SHARINGS; i++) {
+        double n = 0;
+        for (uint32_t j = 0; j < view->n_sessions; j++)
+            n += (int)view->sessions[j].info.sharing == i;
+        rg_exposition_sample(out, (const struct rg_label[]){{"sharing", rg_sharing_name((enum rg_sharing)i)}},
+                             1, n);
+    }
     rg_exposition_family(out, "rgpu_transport_sessions", RG_METRIC_GAUGE, "",
                          "Sessions that there are, by how they began; they may have gone on by RDMA.");
     for (size_t t = 0; t < sizeof transports / sizeof *transports; t++) {

@@ -126,7 +126,7 @@
 
   const sum = (list, key) => list.reduce((all, one) => all + one[key], 0);
 
-  const shareOf = (session) => [session.exclusive ? "alone" : "", session.compute_limit === null ? "" :
+  const shareOf = (session) => [session.exclusive ? "alone" : session.sharing === "mps" ? "by MPS" : "", session.compute_limit === null ? "" :
     "at most " + (100 * session.compute_limit).toFixed(0) + " %", session.weight ? "weight " + session.weight : "",
     session.priority === "normal" || session.priority === "default" ? "" : session.priority + " priority"].filter(Boolean).join(", ");
 

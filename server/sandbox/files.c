@@ -86,7 +86,6 @@ static const struct rule {
     {"/dev/nvhost-gpu", READ | WRITE | DEVICE, NVIDIA},
     {"/dev/dxg", READ | WRITE | DEVICE, NVIDIA},
     {"/dev/shm", READ | WRITE | CHANGE, NVIDIA}, /* memory shared by processes of one user */
-    {"/tmp/nvidia-mps", READ | WRITE, NVIDIA},   /* the multi-process service */
     {"/proc/driver", READ | WRITE, NVIDIA},
     {"/proc/devices", READ, NVIDIA},
     {"/proc/modules", READ, NVIDIA},
@@ -215,6 +214,8 @@ static int visit_all(const struct rg_sandbox_policy *policy, visitor *visit, voi
         error = visit_caches(visit, data);
     if (!error && policy->runtime[0])
         error = visit(data, policy->runtime, READ | WRITE | CHANGE);
+    if (!error && policy->mps[0])
+        error = visit(data, policy->mps, READ | WRITE);
     return error;
 }
 

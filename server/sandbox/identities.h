@@ -30,6 +30,8 @@ struct rg_sandbox_settings {
  */
 bool rg_sandbox_can_become(uid_t user);
 
+enum { RG_SANDBOX_VARIABLES = 2 };
+
 struct rg_sandboxes;
 struct rg_sandbox_group;
 
@@ -45,7 +47,7 @@ struct rg_sandbox_lease {
     struct {
         char folder[PATH_MAX], assignment[PATH_MAX + 32]; /* "VARIABLE=…"; "": none */
     } caches[RG_SANDBOX_CACHES];
-    char soft_share[PATH_MAX + 32];
+    char soft_share[PATH_MAX + 32], mps[PATH_MAX + 32]; /* assignments */
     char shm[PATH_MAX], library[PATH_MAX], driver[PATH_MAX];
 };
 
@@ -63,15 +65,22 @@ enum rg_sandbox_mode rg_sandboxes_mode(const struct rg_sandboxes *sandboxes);
 /** A driver does not work in a sandbox, but does without: nothing that loads it is confined. False: it was only a trial. */
 void rg_sandboxes_give_up(struct rg_sandboxes *sandboxes, bool given_up);
 
+/** What a process gets beside what its program does. Zeroed: nothing. */
+struct rg_sandbox_extra {
+    char *variables[RG_SANDBOX_VARIABLES]; /* assignments in its environment; NULL or "": none */
+    const char
+        *mps; /* the folder of MPS's control daemon, through which its driver goes; NULL: it does not */
+};
+
 /**
  * A sandbox for `program`, for a session of `identity` (any text; the server's own programs have "")
- * that loads `driver` (NULL: none) and is granted the devices /dev/nvidiaN of the bits of `gpus`. `variable`: an
- * assignment that its environment gets as well, or NULL. NULL with the reason in `why`. Release it when the process
- * has ended.
+ * that loads `driver` (NULL: none) and is granted the devices /dev/nvidiaN of the bits of `gpus`. NULL with the reason in `why`.
+ * Release it when the process has ended.
  */
 struct rg_sandbox_lease *rg_sandboxes_lease(struct rg_sandboxes *sandboxes, enum rg_sandbox_program program,
                                             const char *identity, const char *driver, bool soft,
-                                            uint64_t gpus, char *variable, char *why, size_t why_size);
+                                            uint64_t gpus, const struct rg_sandbox_extra *extra, char *why,
+                                            size_t why_size);
 void rg_sandbox_release(struct rg_sandbox_lease *lease);
 
 /** Of this process's environment what others may have, and `own` assignments; the array alone is to be freed. */

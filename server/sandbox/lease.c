@@ -8,6 +8,7 @@
 #include "common/base/cleanup.h"
 #include "common/base/log.h"
 #include "common/base/path.h"
+#include "common/cuda/mps.h"
 #include "server/sandbox/folders.h"
 
 #include <errno.h>
@@ -72,8 +73,7 @@ static void add_device_groups(struct rg_sandbox *sandbox)
 
 void rg_sandbox_keep_folders(struct rg_sandbox_lease *lease, const char *driver, int n)
 {
-    static const char *const drivers[] = {"/run/nvidia-persistenced", "/run/opengl-driver",
-                                          "/tmp/nvidia-mps"};
+    static const char *const drivers[] = {"/run/nvidia-persistenced", "/run/opengl-driver"};
     /* where /etc/resolv.conf may lead */
     static const char *const names[] = {"/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager"};
     struct rg_sandbox_keep *keep = lease->sandbox.keep;
@@ -92,6 +92,8 @@ void rg_sandbox_keep_folders(struct rg_sandbox_lease *lease, const char *driver,
     const char *dump = getenv("SOFTGPU_DUMP_IR");
     if (dump && dump[0] == '/')
         keep[n++].folder = dump;
+    if (lease->sandbox.policy.mps[0])
+        keep[n++].folder = lease->sandbox.policy.mps;
 }
 
 static bool loads_driver(enum rg_sandbox_program program)
@@ -121,9 +123,26 @@ uint32_t rg_sandboxes_measures(const struct rg_sandboxes *sandboxes)
     return measures_of(sandboxes, RG_SANDBOX_WORKER);
 }
 
+/*
+ * The driver goes through MPS, or, whatever the server's environment says, not. NVIDIA's shares memory with the daemon, in the
+ * machine's /dev/shm.
+ */
+static void set_mps(struct rg_sandbox_lease *lease, const char *folder)
+{
+    struct rg_sandbox *sandbox = &lease->sandbox;
+    if (!loads_driver(sandbox->policy.program))
+        return;
+    snprintf(lease->mps, sizeof lease->mps, RG_MPS_FOLDER "=%s", folder ? folder : RG_MPS_NO_FOLDER);
+    if (!folder)
+        return;
+    snprintf(sandbox->policy.mps, sizeof sandbox->policy.mps, "%s", folder);
+    if (!sandbox->policy.soft)
+        sandbox->shm = "/dev/shm";
+}
+
 static void fill_lease(struct rg_sandbox_lease *lease, struct rg_sandbox_group *group,
                        enum rg_sandbox_program program, const char *identity, const char *driver, bool soft,
-                       uint64_t gpus)
+                       uint64_t gpus, const char *mps)
 {
     const struct rg_sandboxes *sandboxes = group->sandboxes;
     struct rg_sandbox *sandbox = &lease->sandbox;
@@ -169,13 +188,15 @@ static void fill_lease(struct rg_sandbox_lease *lease, struct rg_sandbox_group *
     for (int i = 0; i < RG_SANDBOX_CACHES; i++)
         if (!*lease->caches[i].assignment)
             snprintf(lease->caches[i].assignment, sizeof lease->caches[i].assignment, "%s", caches[i].off);
+    set_mps(lease, mps);
     rg_sandbox_keep_folders(lease, driver, n_keep);
     rg_sandbox_format(&sandbox->policy, lease->text);
 }
 
 struct rg_sandbox_lease *rg_sandboxes_lease(struct rg_sandboxes *sandboxes, enum rg_sandbox_program program,
                                             const char *identity, const char *driver, bool soft,
-                                            uint64_t gpus, char *variable, char *why, size_t why_size)
+                                            uint64_t gpus, const struct rg_sandbox_extra *extra, char *why,
+                                            size_t why_size)
 {
     RG_CLEANUP_FREE struct rg_sandbox_lease *lease = calloc(1, sizeof *lease);
     if (!lease) {
@@ -185,9 +206,13 @@ struct rg_sandbox_lease *rg_sandboxes_lease(struct rg_sandboxes *sandboxes, enum
     struct rg_sandbox_group *group = rg_sandbox_group_of(sandboxes, identity, why, why_size);
     if (!group)
         return NULL;
-    fill_lease(lease, group, program, identity, driver, soft, gpus);
-    char *const own[] = {variable, lease->caches[RG_SANDBOX_IMAGES].assignment,
-                         lease->caches[RG_SANDBOX_SOFT].assignment, lease->caches[RG_SANDBOX_CUDA].assignment,
+    fill_lease(lease, group, program, identity, driver, soft, gpus, extra->mps);
+    char *const own[] = {extra->variables[0],
+                         extra->variables[1],
+                         lease->mps,
+                         lease->caches[RG_SANDBOX_IMAGES].assignment,
+                         lease->caches[RG_SANDBOX_SOFT].assignment,
+                         lease->caches[RG_SANDBOX_CUDA].assignment,
                          lease->soft_share};
     lease->environment = rg_sandbox_environment(own, sizeof own / sizeof own[0]);
     lease->group = group;

@@ -57,9 +57,9 @@ void rg_sandbox_describe(uint32_t measures, char *out, size_t size)
 
 void rg_sandbox_format(const struct rg_sandbox_policy *policy, char out[RG_SANDBOX_TEXT])
 {
-    snprintf(out, RG_SANDBOX_TEXT, "%d %d %x %d %d %" PRIx64 "\n%s\n%s", (int)policy->program,
+    snprintf(out, RG_SANDBOX_TEXT, "%d %d %x %d %d %" PRIx64 "\n%s\n%s\n%s", (int)policy->program,
              (int)policy->mode, policy->measures, policy->soft, policy->rdma, policy->gpus, policy->driver,
-             policy->runtime);
+             policy->runtime, policy->mps);
 }
 
 /* The next line of the text into `out`; NULL: too long. */
@@ -88,6 +88,7 @@ enum rg_status rg_sandbox_parse(const char *text, struct rg_sandbox_policy *out)
     out->rdma = rdma != 0;
     const char *at = take_line(text + used + 1, out->driver);
     at = at ? take_line(at, out->runtime) : NULL;
+    at = at ? take_line(at, out->mps) : NULL;
     return at && !*at ? RG_OK : RG_ERR_INVALID;
 }
 

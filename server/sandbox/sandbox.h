@@ -69,7 +69,8 @@ struct rg_sandbox_policy {
     uint64_t gpus;         /* /dev/nvidia0 is bit 0, …; all set: every one */
     char driver[PATH_MAX]; /* its library; "": none */
     char runtime
-        [PATH_MAX]; /* what sessions of the identity share while they run: sockets, shm/; "": nothing */
+        [PATH_MAX];     /* what sessions of the identity share while they run: sockets, shm/; "": nothing */
+    char mps[PATH_MAX]; /* the pipes of MPS's control daemon; "": they are not for it */
 };
 
 /* Namespaces that an identity's processes have in common, in the order in which they are joined. */
@@ -99,7 +100,7 @@ struct rg_sandbox {
 /** An empty sandbox: no measures, nothing to join. */
 #define RG_SANDBOX_INIT ((struct rg_sandbox){.namespaces = {-1, -1, -1}})
 
-enum { RG_SANDBOX_TEXT = 2 * PATH_MAX + 128 };
+enum { RG_SANDBOX_TEXT = 3 * PATH_MAX + 128 };
 
 /**
  * Makes the namespaces of `measures` (IPC, NETWORK; MOUNTS asks for a user namespace where this process is not

@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define WHOLE 1000000u /* millionths */
+#define WHOLE   1000000u /* millionths */
+#define PERCENT 10000u
 
 void rg_share_bytes_text(uint64_t bytes, char *out, size_t size)
 {
@@ -169,6 +170,41 @@ static enum rg_status idle_of(const struct rg_share_limits *limits, const struct
     return RG_OK;
 }
 
+enum rg_sharing rg_share_sharing(const struct rg_share_limits *limits, const struct rg_share_wish *wish)
+{
+    if (limits->mode == RG_SHARE_MODE_EXCLUSIVE)
+        return RG_SHARING_EXCLUSIVE;
+    if (wish->exclusive)
+        return limits->mode == RG_SHARE_MODE_ANY ? RG_SHARING_EXCLUSIVE : RG_SHARING_UNKNOWN;
+    return limits->mode == RG_SHARE_MODE_MPS || (limits->mps && limits->mode != RG_SHARE_MODE_TURNS)
+               ? RG_SHARING_MPS
+               : RG_SHARING_TURNS;
+}
+
+/* MPS counts in whole percents, and knows no weights. A rule's part is fitted, never to more. */
+static enum rg_status fit_mps(const struct rg_share_wish *wish, struct rg_share_grant *out, char *why,
+                              size_t why_size)
+{
+    if (wish->weight) {
+        rg_explain(
+            why, why_size,
+            "a weight was asked for, and your sessions share this server's GPUs by MPS, which knows none; "
+            "leave it out, or ask for a part (--compute)");
+        return RG_ERR_REFUSED;
+    }
+    if (wish->compute_millionths % PERCENT != 0 ||
+        (out->compute_millionths && out->compute_millionths < PERCENT)) {
+        rg_explain(why, why_size,
+                   "%g %% of a GPU %s, and your sessions share this server's GPUs by MPS, which has parts "
+                   "of whole percents; ask for 1 %%, 2 %%, …",
+                   (wish->compute_millionths ? wish->compute_millionths : out->compute_millionths) / 1e4,
+                   wish->compute_millionths ? "were asked for" : "are what its rules say");
+        return RG_ERR_REFUSED;
+    }
+    out->compute_millionths -= out->compute_millionths % PERCENT;
+    return RG_OK;
+}
+
 enum rg_status rg_share_decide(const struct rg_share_limits *limits, const struct rg_share_user *user,
                                const struct rg_share_wish *wish, const struct rg_share_card *cards,
                                uint32_t n_cards, struct rg_share_grant *out, char *why, size_t why_size)
@@ -177,13 +213,17 @@ enum rg_status rg_share_decide(const struct rg_share_limits *limits, const struc
     *out = (struct rg_share_grant){.n_devices = n_cards};
     memcpy(out->project, wish->project, sizeof out->project);
     out->preempts = limits->preempt;
-    out->exclusive = wish->exclusive || limits->mode == RG_SHARE_MODE_EXCLUSIVE;
-    if (wish->exclusive && limits->mode == RG_SHARE_MODE_SHARED) {
-        rg_explain(why, why_size,
-                   "a GPU alone (--exclusive) was asked for, and this server's operator has you share them; "
-                   "leave it out, or ask the operator");
+    const enum rg_sharing sharing = rg_share_sharing(limits, wish);
+    if (sharing == RG_SHARING_UNKNOWN) {
+        rg_explain(
+            why, why_size,
+            "a GPU alone (--exclusive) was asked for, and this server's operator has you share them%s; "
+            "leave it out, or ask the operator",
+            limits->mode == RG_SHARE_MODE_MPS ? " by MPS" : "");
         return RG_ERR_REFUSED;
     }
+    out->exclusive = sharing == RG_SHARING_EXCLUSIVE;
+    out->mps = sharing == RG_SHARING_MPS;
     if (wish->memory_bytes && wish->memory_millionths) {
         rg_explain(why, why_size,
                    "a share of memory was asked for as a size and as a part; ask for one of both");
@@ -205,5 +245,5 @@ enum rg_status rg_share_decide(const struct rg_share_limits *limits, const struc
         status = priority_of(limits, user, wish, &out->priority, why, why_size);
     if (status == RG_OK)
         status = idle_of(limits, wish, &out->idle_timeout_ns, why, why_size);
-    return status;
+    return status == RG_OK && out->mps ? fit_mps(wish, out, why, why_size) : status;
 }

@@ -27,6 +27,9 @@ RG_MUST_CHECK enum rg_status rg_share_decide(const struct rg_share_limits *limit
                                              const struct rg_share_card *cards, uint32_t n_cards,
                                              struct rg_share_grant *out, char *why, size_t why_size);
 
+/** How a session is to share its devices; RG_SHARING_UNKNOWN: as it wishes it, it may not, and rg_share_decide says so. */
+enum rg_sharing rg_share_sharing(const struct rg_share_limits *limits, const struct rg_share_wish *wish);
+
 /** Bytes as people read them: "8 GiB"; "1.5 GiB", also of a little more; "1023 bytes". */
 void rg_share_bytes_text(uint64_t bytes, char *out, size_t size);
 

@@ -30,6 +30,13 @@ void rg_share_rules_check_used_up(rg_share_quota_check *check)
     used_up_check = check;
 }
 
+static bool mps_allowed;
+
+void rg_share_rules_allow_mps(bool allowed)
+{
+    mps_allowed = allowed;
+}
+
 /* --- one key: its value into its field ------------------------------------------------------------------------- */
 
 static bool get_amount(const json_t *value, void *out, char *why, size_t why_size)
@@ -94,16 +101,22 @@ static bool get_duration(const json_t *value, void *out, char *why, size_t why_s
 
 static bool get_mode(const json_t *value, void *out, char *why, size_t why_size)
 {
+    static const char *const names[] = {[RG_SHARE_MODE_SHARED] = "shared",
+                                        [RG_SHARE_MODE_TURNS] = "turns",
+                                        [RG_SHARE_MODE_MPS] = "mps",
+                                        [RG_SHARE_MODE_EXCLUSIVE] = "exclusive"};
     const char *text = json_string_value(value);
     enum rg_share_mode *mode = out;
-    *mode = text && strcmp(text, "exclusive") == 0 ? RG_SHARE_MODE_EXCLUSIVE
-            : text && strcmp(text, "shared") == 0  ? RG_SHARE_MODE_SHARED
-                                                   : RG_SHARE_MODE_ANY;
-    if (*mode != RG_SHARE_MODE_ANY)
-        return true;
-    rg_explain(why, why_size,
-               "is not \"shared\" or \"exclusive\"; MPS and MIG are not supported on this driver");
-    return false;
+    *mode = RG_SHARE_MODE_EXCLUSIVE;
+    while (*mode != RG_SHARE_MODE_ANY && (!text || strcmp(text, names[*mode]) != 0))
+        (*mode)--;
+    if (*mode == RG_SHARE_MODE_ANY)
+        rg_explain(why, why_size, "is none of \"shared\", \"turns\", \"mps\" and \"exclusive\"");
+    else if (*mode == RG_SHARE_MODE_MPS && !mps_allowed)
+        rg_explain(why, why_size,
+                   "\"mps\" needs a server that has MPS; start remote-gpud with --mps and the folder of "
+                   "nvidia-cuda-mps-control");
+    return *mode != RG_SHARE_MODE_ANY && (*mode != RG_SHARE_MODE_MPS || mps_allowed);
 }
 
 static bool get_flag(const json_t *value, void *out, char *why, size_t why_size)

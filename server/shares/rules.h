@@ -29,8 +29,10 @@ struct rg_share_amount {
 };
 
 enum rg_share_mode {
-    RG_SHARE_MODE_ANY, /* as the session wants it */
-    RG_SHARE_MODE_SHARED,
+    RG_SHARE_MODE_ANY,    /* as the session wants it */
+    RG_SHARE_MODE_SHARED, /* as the server does it */
+    RG_SHARE_MODE_TURNS,
+    RG_SHARE_MODE_MPS,
     RG_SHARE_MODE_EXCLUSIVE,
 };
 
@@ -43,6 +45,7 @@ struct rg_share_limits {
     enum rg_share_priority priority, max_priority;
     uint64_t idle_timeout_ns, max_idle_timeout_ns;
     enum rg_share_mode mode; /* of using a device: beside others, or alone */
+    bool mps;                /* the server shares by MPS where no mode says otherwise; not of the rules */
     bool preempt;            /* sessions of lower priority are suspended for memory that it asks for */
 };
 
@@ -82,6 +85,9 @@ const json_t *rg_share_rules_quota(const struct rg_share_rules *rules, const str
 /** Called for each "quota" of a file that is read; false with `why`: the file is wrong. Set once, before the first file. */
 typedef bool rg_share_quota_check(const json_t *quota, char *why, size_t why_size);
 void rg_share_rules_check_quota(rg_share_quota_check *check);
+
+/** Whether this server has MPS, without which a file that names it is wrong. Set once, before the first file. */
+void rg_share_rules_allow_mps(bool allowed);
 
 /** The file's "groups", each with "members" and a "quota" for all of them together; NULL: there are none. The rules'. */
 const json_t *rg_share_rules_groups(const struct rg_share_rules *rules);

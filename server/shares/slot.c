@@ -77,6 +77,7 @@ void rg_share_slot_show(const struct rg_share_slot *slot, const struct rg_share_
     info->idle_timeout_ns = grant->idle_timeout_ns;
     info->overcommitted = grant->overcommitted;
     info->exclusive = grant->exclusive;
+    info->sharing = rg_share_grant_sharing(grant);
     memcpy(info->project, grant->project, sizeof info->project);
     info->state = state < RG_SHARE_STATES ? (enum rg_share_state)state : RG_SHARE_UNKNOWN;
     info->launches = 0;

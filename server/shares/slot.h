@@ -26,11 +26,13 @@ struct rg_share_grant_device {
 
 /** What a session has. */
 struct rg_share_grant {
-    uint32_t compute_millionths; /* at most this part of each device's time; 0: no cap */
-    uint32_t weight;             /* 1 to RG_SHARE_WEIGHT_MAX */
+    uint32_t
+        compute_millionths; /* at most this part of each device's time, by MPS of its multiprocessors; 0: no cap */
+    uint32_t weight;        /* 1 to RG_SHARE_WEIGHT_MAX */
     enum rg_share_priority priority;
     bool overcommitted;       /* the memory limits are no guarantees */
     bool exclusive;           /* no other session is on its devices */
+    bool mps;                 /* its work goes through NVIDIA's multi-process service, and takes no turns */
     bool preempts;            /* others of lower priority are suspended for its memory */
     bool preempted;           /* its own is another's: it is to be suspended as long as this is so */
     uint64_t idle_timeout_ns; /* 0: none */
@@ -38,6 +40,11 @@ struct rg_share_grant {
     uint32_t n_devices;
     struct rg_share_grant_device devices[RG_DEVICES_MAX]; /* in the order in which the session sees them */
 };
+
+static inline enum rg_sharing rg_share_grant_sharing(const struct rg_share_grant *grant)
+{
+    return grant->exclusive ? RG_SHARING_EXCLUSIVE : grant->mps ? RG_SHARING_MPS : RG_SHARING_TURNS;
+}
 
 /** What a worker counts of one device. Times are of the monotonic clock, in nanoseconds. */
 struct rg_share_usage_device {

@@ -97,6 +97,8 @@ void sg_exec_set_conditions(sg_condition_setter set);
 /** Device heap for in-kernel malloc, bytes. */
 void sg_exec_set_heap_limit(uint64_t bytes);
 unsigned sg_exec_cores(void);
+/** No more cores than so many (at least 1) work from now on. Before the first grid. */
+void sg_exec_limit_cores(unsigned most);
 /** Whether grids may run for a limited time only (SOFTGPU_TIMEOUT). */
 bool sg_exec_has_timeout(void);
 

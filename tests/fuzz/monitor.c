@@ -70,7 +70,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     monitor.driver.n_devices = 2;
     monitor.board = rg_board_create(SESSIONS_MAX, &monitor.board_fd);
     CHECK(monitor.board && rg_sessions_init(&monitor.sessions, monitor.board, "worker") == RG_OK);
-    CHECK(rg_shares_open(&monitor.sessions.shares, &monitor.driver, SESSIONS_MAX, NULL, false) == RG_OK);
+    CHECK(rg_shares_open(&monitor.sessions.shares, &monitor.driver, SESSIONS_MAX, NULL, false, NULL) ==
+          RG_OK);
     add_session(RG_PROOF_CERTIFICATE, "alice")->who.not_after = INT64_MAX;
     add_session(RG_PROOF_USER, "uid 0 (root)");
     /* with names of the kernel's choice, as if they came by the server's own sockets */

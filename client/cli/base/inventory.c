@@ -139,12 +139,13 @@ static json_t *share_json(const struct rg_session_info *session)
     json_t *compute =
         session->compute_millionths ? json_real(session->compute_millionths / 1e6) : json_null();
     json_t *idle = session->idle_timeout_ns ? json_real((double)session->idle_timeout_ns / 1e9) : json_null();
-    return json_pack("{s:o, s:o, s:i, s:s, s:s, s:o, s:I, s:s?, s:b, s:b}", "devices", devices, "compute",
-                     compute, "weight", (int)session->weight, "priority",
+    return json_pack("{s:o, s:o, s:i, s:s, s:s, s:o, s:I, s:s?, s:b, s:b, s:s?}", "devices", devices,
+                     "compute", compute, "weight", (int)session->weight, "priority",
                      rg_share_priority_name(session->priority), "state", rg_share_state_name(session->state),
                      "idle_timeout", idle, "launches", (json_int_t)session->launches, "project",
                      session->project[0] ? session->project : NULL, "overcommitted",
-                     (int)session->overcommitted, "exclusive", (int)session->exclusive);
+                     (int)session->overcommitted, "exclusive", (int)session->exclusive, "sharing",
+                     session->sharing ? rg_sharing_name(session->sharing) : NULL);
 }
 
 static json_t *session_json(const struct rg_session_info *session)

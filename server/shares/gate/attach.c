@@ -4,6 +4,7 @@
 #include "server/shares/gate/gate.h"
 #include "server/shares/worker/share.h"
 
+#include <stdalign.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +30,13 @@ static void share(struct rg_gate_share *out, uint32_t *changed)
     *changed = sequence + 1; /* 0: not asked yet */
 }
 
+/* MPS orders the work: nobody's turn is waited for, and no time is capped. */
+static void share_without_turns(struct rg_gate_share *out, uint32_t *changed)
+{
+    *out = (struct rg_gate_share){.weight = 1, .priority = RG_TURN_NORMAL};
+    *changed = 1;
+}
+
 static void counted(uint32_t device, const struct rg_gate_counts *counts)
 {
     struct rg_share_usage_device *usage = rg_share_usage(device);
@@ -41,12 +49,28 @@ static void counted(uint32_t device, const struct rg_gate_counts *counts)
         atomic_store_explicit(last, counts->last_use_ns, memory_order_relaxed);
 }
 
+/* Each device's time is measured all the same, as of a session that is alone there. The turns stay as long as the process. */
+static enum rg_status attach_without_turns(struct rg_worker *worker)
+{
+    struct rg_gate_attachment attachments[RG_DEVICES_MAX];
+    struct rg_turns *own = aligned_alloc(alignof(struct rg_turns), (rg_share.n_devices + 1) * sizeof *own);
+    if (!own)
+        return RG_ERR_NO_MEMORY;
+    memset(own, 0, rg_share.n_devices * sizeof *own);
+    for (uint32_t i = 0; i < rg_share.n_devices; i++)
+        attachments[i] = (struct rg_gate_attachment){.turns = &own[i], .place = 0};
+    rg_gate_count(worker, counted);
+    return rg_gate_start(worker, attachments, rg_share.n_devices, share_without_turns);
+}
+
 enum rg_status rg_gate_attach(struct rg_worker *worker)
 {
     struct rg_gate_attachment attachments[RG_DEVICES_MAX];
     const char *turns = getenv("REMOTE_GPU_TURNS");
     if (!rg_share.slot || (turns && strcmp(turns, "off") == 0 && !rg_share.grant.compute_millionths))
         return RG_OK;
+    if (rg_share.grant.mps)
+        return attach_without_turns(worker);
     for (uint32_t i = 0; i < rg_share.n_devices; i++) {
         const struct rg_share_account *account = &rg_share.accounts[i];
         attachments[i] =

@@ -8,6 +8,7 @@
  * (common/cuda/visible_devices.h).
  */
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,12 +17,15 @@
 
 #include "common/base/parse.h"
 #include "common/cuda/capability.h"
+#include "common/cuda/mps.h"
 #include "common/cuda/visible_devices.h"
 #include "softgpu/driver/behaviour/behave.h"
 #include "softgpu/driver/behaviour/version.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/core/topology.h"
 #include "softgpu/exec/exec.h"
+
+static bool mps; /* set by cuInit */
 
 struct sg_device *sg_device(CUdevice ordinal)
 {
@@ -149,6 +153,26 @@ static void describe(struct sg_device *device, int ordinal, int number, int n, c
         device->memory_total -= device->memory_total / 16 * (uint64_t)(number % 8) & ~((2ull << 20) - 1);
 }
 
+/*
+ * Where MPS orders the work, this process's part of the multiprocessors is all that it has: as many cores work for it. Without a
+ * folder in the environment there is no MPS: unlike NVIDIA's driver, this one does not look for it at the usual place.
+ */
+static void share_by_mps(void)
+{
+    const char *folder = secure_getenv(RG_MPS_FOLDER), *text = secure_getenv(RG_MPS_PERCENT);
+    int64_t percent = 100;
+    char why[PATH_MAX + 200];
+    if (folder == NULL || !rg_mps_answers(folder, why, sizeof why))
+        return;
+    mps = true;
+    if (text != NULL && *text != '\0' && rg_parse_integer(text, 1, 100, &percent, why, sizeof why) != RG_OK) {
+        rg_warn(RG_MPS_PERCENT ": %s: using 100", why);
+        percent = 100;
+    }
+    const unsigned cores = sg_exec_cores() * (unsigned)percent / 100;
+    sg_exec_limit_cores(cores > 0 ? cores : 1);
+}
+
 CUresult sg_devices_init(void)
 {
     uint8_t uuids[SG_DEVICES_MAX][16];
@@ -164,6 +188,7 @@ CUresult sg_devices_init(void)
     if (visible == 0)
         return CUDA_ERROR_NO_DEVICE;
     sg_places(places, n);
+    share_by_mps();
     for (int i = 0; i < visible; i++)
         describe(&sg_state.devices[i], i, numbers[i], n, &places[numbers[i]]);
     limit_memory(visible);
@@ -332,6 +357,9 @@ CUresult sg_device_attribute(const struct sg_device *device, int attribute, int 
         break;
     case CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT:
         *value = sg_exec_has_timeout();
+        break;
+    case CU_DEVICE_ATTRIBUTE_MPS_ENABLED:
+        *value = mps;
         break;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
         *value = device->multiprocessors;

@@ -63,7 +63,7 @@ static struct {
 
 static pthread_once_t engine_once = PTHREAD_ONCE_INIT;
 static pthread_once_t cores_once = PTHREAD_ONCE_INIT;
-static unsigned n_cores;
+static _Atomic unsigned n_cores;
 
 static void count_cores(void)
 {
@@ -91,7 +91,13 @@ static void count_cores(void)
 unsigned sg_exec_cores(void)
 {
     pthread_once(&cores_once, count_cores);
-    return n_cores;
+    return atomic_load_explicit(&n_cores, memory_order_relaxed);
+}
+
+void sg_exec_limit_cores(unsigned most)
+{
+    if (most < sg_exec_cores())
+        atomic_store_explicit(&n_cores, most, memory_order_relaxed);
 }
 
 /** A grid waits that nobody works on: those who can choose should go there. */

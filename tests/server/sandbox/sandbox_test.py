@@ -47,7 +47,7 @@ def copy_of(build, folder):
 class Case:
     """A server with attack code in its workers, and sockets and files that are not for them."""
 
-    def __init__(self, stack, orders="all", uid=0, nvidia=False, mode="auto"):
+    def __init__(self, stack, orders="all", uid=0, nvidia=False, mode="auto", mps=False):
         self.folder = tempfile.mkdtemp(prefix="remote-gpu-sandbox-")
         stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
         os.chmod(self.folder, 0o755)
@@ -77,6 +77,7 @@ class Case:
             os.mkdir(os.path.join(self.folder, "driver"))
             driver = os.path.join(self.folder, "driver", "libcuda.so.1")
             shutil.copy(os.path.join(BUILD.soft_dir, "libcuda.so.1"), driver)
+        arguments = self.serve_mps(stack) if mps else []
         environment = {
             "LD_PRELOAD": os.path.join(BUILD.lib_dir, ATTACK), "CUDA_TEST_ATTACK": orders,
             "REMOTE_GPU_IMAGE_CACHE": self.cache, "SOFTGPU_CACHE": os.path.join(self.folder, "soft"),
@@ -94,13 +95,25 @@ class Case:
         with open(self.log, "wb") as log:
             self.server = subprocess.Popen(
                 as_user(uid) + [BUILD.daemon, "--listen", "unix:" + self.socket, "--driver", driver, "--ready-file",
-                                self.ready, "--state-dir", os.path.join(self.state, "own"), "--allow-unauthenticated", "--grace", "1"],
+                                self.ready, "--state-dir", os.path.join(self.state, "own"), "--allow-unauthenticated", "--grace", "1"] + arguments,
                 env=full, stdin=subprocess.DEVNULL, stderr=log)
         stack.callback(self.stop)
         if not trial.wait_until(lambda: os.path.exists(self.ready) or self.server.poll() is not None, 60) or \
                 self.server.poll() is not None:
             raise AssertionError("the server does not start:\n" + self.text())
         self.stack = stack
+
+    def serve_mps(self, stack):
+        """Something that answers as MPS's control daemon does, in a folder where nothing but a sandbox hinders a worker."""
+        pipes = os.path.join(self.folder, "mps")
+        os.mkdir(pipes)
+        os.chmod(pipes, 0o777)
+        control = socket.socket(socket.AF_UNIX)
+        control.bind(os.path.join(pipes, "control"))
+        os.chmod(os.path.join(pipes, "control"), 0o777)
+        control.listen(8)
+        stack.callback(control.close)
+        return ["--mps", pipes]
 
     def stop(self):
         self.server.terminate()
@@ -125,10 +138,10 @@ class Case:
 class Sandbox(unittest.TestCase):
     maxDiff = None
 
-    def attacks(self, uid=0, nvidia=False, mode="auto", same=False):
+    def attacks(self, uid=0, nvidia=False, mode="auto", same=False, mps=False):
         """What the second session's worker could do."""
         with contextlib.ExitStack() as stack:
-            case = Case(stack, uid=uid, nvidia=nvidia, mode=mode)
+            case = Case(stack, uid=uid, nvidia=nvidia, mode=mode, mps=mps)
             case.client(1001)
             case.client(1001 if same else 1002)
             done = trial.wait_until(lambda: case.text().count("attack: all were tried") >= 2, 30)  # warm workers try as well
@@ -155,6 +168,13 @@ class Sandbox(unittest.TestCase):
 
     def test_ordinary_user_other_driver(self):
         self.assertEqual(self.attacks(uid=NOBODY, nvidia=True), [])
+
+    @unittest.skipUnless(ROOT, "only root can give a session a user of its own")
+    def test_mps_root(self):
+        self.assertEqual(self.attacks(mps=True), [])
+
+    def test_mps_ordinary_user(self):
+        self.assertEqual(self.attacks(uid=NOBODY, mps=True), [])
 
     def test_off(self):
         """Without a sandbox the same attacks succeed: they are real."""

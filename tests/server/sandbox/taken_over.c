@@ -141,6 +141,12 @@ static void attack_files(const char *cache, const char *state)
     tell(can_open("/dev/kmsg", O_RDONLY), "the kernel's log");
     tell(can_open("/proc/1/environ", O_RDONLY), "the first process's environment");
     tell(can_open("/proc/sysrq-trigger", O_WRONLY), "the kernel's keys");
+    const char *pipes =
+        getenv("CUDA_MPS_PIPE_DIRECTORY"); /* of a service that this worker's driver may speak to */
+    snprintf(path, sizeof path, "%s/planted", pipes ? pipes : "");
+    tell(can_open(path, O_WRONLY | O_CREAT), "a file among the pipes of MPS");
+    snprintf(path, sizeof path, "%s/control", pipes ? pipes : "");
+    tell(unlink(path) == 0, "without the pipes of MPS");
     tell(getenv("SECRET_OF_THE_SERVER") != NULL, "a secret in the server's environment");
 }
 

@@ -126,6 +126,58 @@ Test(decide, the_rest)
     cr_expect_eq(grant_of(&none, &whole).compute_millionths, 0, "all of the time is no cap");
 }
 
+Test(decide, ways_of_sharing)
+{
+    const struct rg_share_wish any = {0}, alone = {.exclusive = 1};
+    static const struct {
+        enum rg_share_mode mode;
+        bool server_has_mps;
+        enum rg_sharing any, alone; /* UNKNOWN: refused */
+    } cases[] = {
+        {RG_SHARE_MODE_ANY, false, RG_SHARING_TURNS, RG_SHARING_EXCLUSIVE},
+        {RG_SHARE_MODE_ANY, true, RG_SHARING_MPS, RG_SHARING_EXCLUSIVE},
+        {RG_SHARE_MODE_SHARED, false, RG_SHARING_TURNS, RG_SHARING_UNKNOWN},
+        {RG_SHARE_MODE_SHARED, true, RG_SHARING_MPS, RG_SHARING_UNKNOWN},
+        {RG_SHARE_MODE_TURNS, true, RG_SHARING_TURNS, RG_SHARING_UNKNOWN},
+        {RG_SHARE_MODE_MPS, true, RG_SHARING_MPS, RG_SHARING_UNKNOWN},
+        {RG_SHARE_MODE_EXCLUSIVE, true, RG_SHARING_EXCLUSIVE, RG_SHARING_EXCLUSIVE},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct rg_share_limits limits = {.mode = cases[i].mode, .mps = cases[i].server_has_mps};
+        cr_expect_eq(rg_share_sharing(&limits, &any), cases[i].any, "case %zu", i);
+        cr_expect_eq(rg_share_sharing(&limits, &alone), cases[i].alone, "case %zu", i);
+        const struct rg_share_grant grant = grant_of(&limits, &any);
+        cr_expect_eq(rg_share_grant_sharing(&grant), cases[i].any, "case %zu", i);
+    }
+    const struct rg_share_limits mps = {.mode = RG_SHARE_MODE_MPS};
+    refused(&mps, &alone, "has you share them by MPS;");
+    refused(&(struct rg_share_limits){.mode = RG_SHARE_MODE_TURNS}, &alone, "has you share them;");
+}
+
+Test(decide, parts_by_mps)
+{
+    const struct rg_share_limits mps = {.mps = true};
+    cr_expect_eq(grant_of(&mps, &(struct rg_share_wish){.compute_millionths = 250000}).compute_millionths,
+                 250000);
+    cr_expect_eq(grant_of(&mps, &(struct rg_share_wish){.compute_millionths = 10000}).compute_millionths,
+                 10000);
+    cr_expect_eq(grant_of(&mps, &(struct rg_share_wish){.compute_millionths = 1000000}).compute_millionths, 0,
+                 "all is no limit");
+    refused(&mps, &(struct rg_share_wish){.compute_millionths = 125000},
+            "12.5 % of a GPU were asked for, and your sessions share this server's GPUs by MPS");
+    refused(&mps, &(struct rg_share_wish){.compute_millionths = 9999}, "whole percents");
+    refused(&mps, &(struct rg_share_wish){.weight = 100}, "MPS, which knows none");
+    /* what a rule says is fitted, but not to nothing */
+    const struct rg_share_limits ruled = {.mps = true, .compute = 335000, .weight = 200};
+    cr_expect_eq(grant_of(&ruled, &(struct rg_share_wish){0}).compute_millionths, 330000);
+    const struct rg_share_limits tiny = {.mps = true, .max_compute = 5000};
+    refused(&tiny, &(struct rg_share_wish){0}, "0.5 % of a GPU are what its rules say");
+    /* alone, there is nobody to share with */
+    cr_expect_eq(grant_of(&mps, &(struct rg_share_wish){.compute_millionths = 125000, .exclusive = 1})
+                     .compute_millionths,
+                 125000);
+}
+
 Test(decide, bytes_as_people_read_them)
 {
     char text[32];

@@ -99,12 +99,12 @@ class Exclusive(unittest.TestCase):
 
     def test_wrong_rule(self):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-            file.write(json.dumps({"default": {"mode": "mps"}}))
+            file.write(json.dumps({"default": {"mode": "mig"}}))
             file.flush()
             done = subprocess.run([BUILD.daemon, "--rules", file.name, "--driver", "soft", "--listen", "127.0.0.1:0"],
                                   capture_output=True, text=True)
             self.assertNotEqual(done.returncode, 0)
-            self.assertIn("MPS and MIG are not supported", done.stderr)
+            self.assertIn('none of "shared", "turns", "mps" and "exclusive"', done.stderr)
 
 
 if __name__ == "__main__":

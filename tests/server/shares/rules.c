@@ -119,6 +119,9 @@ Test(rules, a_file_that_is_wrong_is_wrong_as_a_whole)
         {"{\"projects\": {\"p\": {\"members\": \"alice\"}}}", "not a list"},
         {"{\"projects\": {\"p\": {\"members\": [1]}}}", "not a list"},
         {"{\"default\": {\"quota\": {}}}", "no such setting"},
+        {"{\"default\": {\"mode\": \"mig\"}}", "is none of \"shared\", \"turns\", \"mps\" and \"exclusive\""},
+        {"{\"default\": {\"mode\": 1}}", "is none of \"shared\""},
+        {"{\"default\": {\"mode\": \"mps\"}}", "start remote-gpud with --mps"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char why[256];
@@ -127,6 +130,29 @@ Test(rules, a_file_that_is_wrong_is_wrong_as_a_whole)
         cr_expect(strstr(why, cases[i].expected), "%s: %s", cases[i].text, why);
         rg_share_rules_free(rules);
     }
+}
+
+Test(rules, modes)
+{
+    static const struct {
+        const char *name;
+        enum rg_share_mode mode;
+    } modes[] = {{"shared", RG_SHARE_MODE_SHARED},
+                 {"turns", RG_SHARE_MODE_TURNS},
+                 {"mps", RG_SHARE_MODE_MPS},
+                 {"exclusive", RG_SHARE_MODE_EXCLUSIVE}};
+    rg_share_rules_allow_mps(true);
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        char text[64], why[256] = "";
+        struct rg_share_limits out;
+        snprintf(text, sizeof text, "{\"default\": {\"mode\": \"%s\"}}", modes[i].name);
+        struct rg_share_rules *rules = parse(text, why, sizeof why);
+        cr_assert(rules, "%s", why);
+        cr_expect_eq(rg_share_rules_limits(rules, &bob, "", &out, why, sizeof why), RG_OK, "%s", why);
+        cr_expect_eq(out.mode, modes[i].mode, "%s", modes[i].name);
+        rg_share_rules_free(rules);
+    }
+    rg_share_rules_allow_mps(false);
 }
 
 static bool check_quota(const json_t *quota, char *why, size_t why_size)

@@ -1,0 +1,257 @@
+"""Sessions that share GPUs by MPS: what they have of a device, what is shown and refused, and that nothing goes through MPS otherwise.
+
+Something that answers stands in for NVIDIA's control daemon, which the software device goes by. usage: mps_test.py BUILD_FOLDER
+"""
+
+import contextlib
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+import urllib.request
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "scripts"))
+
+from trial import Build, Server, end_group, stop_with_servers, wait_until  # noqa: E402
+
+CORES = 4
+# Each block says on which multiprocessor it is, and takes a while, so that all of them have something to do.
+KERNEL = """.version 7.0
+.target sm_52
+.address_size 64
+.visible .entry where(.param .u64 out)
+{
+    .reg .pred %p; .reg .b32 %r<4>; .reg .b64 %d<4>;
+    ld.param.u64 %d0, [out];
+    mov.u32 %r0, %smid;
+    mov.u32 %r1, 1;
+    shl.b32 %r1, %r1, %r0;
+    atom.global.or.b32 %r2, [%d0], %r1;
+    mov.u64 %d1, %globaltimer;
+    add.u64 %d1, %d1, 2000000;
+again:
+    mov.u64 %d2, %globaltimer;
+    setp.lt.u64 %p, %d2, %d1;
+    @%p bra again;
+    ret;
+}
+"""
+PROGRAM = """
+import ctypes, json, sys
+c = ctypes.CDLL("libcuda.so.1")
+def call(name, *arguments):
+    result = getattr(c, name)(*arguments)
+    if result:
+        sys.exit("%s: error %d" % (name, result))
+n, context, address, module, function = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_void_p(), ctypes.c_void_p()
+def attribute(number):
+    call("cuDeviceGetAttribute", ctypes.byref(n), number, 0)
+    return n.value
+call("cuInit", 0)
+call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+call("cuCtxSetCurrent", context)
+call("cuModuleLoadData", ctypes.byref(module), sys.argv[1].encode())
+call("cuModuleGetFunction", ctypes.byref(function), module, b"where")
+call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(4))
+def used():
+    call("cuMemsetD32_v2", address, 0, ctypes.c_size_t(1))
+    parameters = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.byref(address), ctypes.c_void_p))
+    call("cuLaunchKernel", function, 64, 1, 1, 1, 1, 1, 0, None, parameters, None)
+    mask = ctypes.c_uint32()
+    call("cuMemcpyDtoH_v2", ctypes.byref(mask), address, ctypes.c_size_t(4))
+    return bin(mask.value).count("1")
+print(json.dumps({"multiprocessors": attribute(16), "mps": attribute(133), "used": used()}), flush=True)
+for line in sys.stdin:
+    print(used(), flush=True)
+"""
+
+
+class Daemon:
+    """Answers in a folder as nvidia-cuda-mps-control does, until it is closed."""
+
+    def __init__(self, folder):
+        self.path = os.path.join(folder, "control")
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.bind(self.path)
+        os.chmod(self.path, 0o666)
+        self.socket.listen(64)
+
+    def close(self):
+        self.socket.close()
+
+
+class Mps(unittest.TestCase):
+    def setUp(self):
+        self.stack = contextlib.ExitStack()
+        self.addCleanup(self.stack.close)
+        self.folder = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="remote-gpu-mps-"))
+        os.chmod(self.folder, 0o755)
+        self.pipes = os.path.join(self.folder, "pipes")
+        os.mkdir(self.pipes)
+        os.chmod(self.pipes, 0o755)
+
+    def answer(self):
+        daemon = Daemon(self.pipes)
+        self.stack.callback(daemon.close)
+        return daemon
+
+    def serve(self, rules=None, arguments=(), mps=True, environment=None):
+        path = os.path.join(self.folder, "rules.json")
+        with open(path, "w") as file:
+            json.dump(rules or {}, file)
+        own = ["--rules", path, *arguments] + (["--mps", self.pipes] if mps else [])
+        self.server = self.stack.enter_context(Server(BUILD, arguments=own, environment=dict({
+            "SOFTGPU_CORES": str(CORES), "REMOTE_GPU_LOG": "info"}, **(environment or {}))))
+
+    def command(self, *options):
+        return [BUILD.command, "run", "-s", self.server.address, *options, "--", sys.executable, "-c", PROGRAM, KERNEL]
+
+    def start(self, *options):
+        """A program that runs until it is ended, and what it saw."""
+        process = subprocess.Popen(self.command(*options), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                   start_new_session=True)
+        self.stack.callback(self.end, process)
+        line = process.stdout.readline()
+        self.assertTrue(line, "the program has ended")
+        return process, json.loads(line)
+
+    @staticmethod
+    def end(process):
+        end_group(process.pid)
+        process.communicate()
+
+    def refused(self, *options):
+        done = subprocess.run(self.command(*options), stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        self.assertNotEqual(done.returncode, 0, done.stdout)
+        return done.stderr
+
+    def not_started(self, *arguments):
+        done = subprocess.run([BUILD.daemon, "--driver", "soft", "--listen", "127.0.0.1:0", *arguments], capture_output=True,
+                              text=True)
+        self.assertEqual(done.returncode, 125, done.stderr)
+        return done.stderr
+
+    def listed(self, what="list", *options):
+        return subprocess.run([BUILD.command, what, "-s", self.server.address, *options], capture_output=True, check=True,
+                              text=True).stdout
+
+    def sessions(self):
+        return [session["share"] for session in json.loads(self.listed("list", "--json"))["servers"][0]["sessions"]]
+
+    def test_parts(self):
+        self.answer()
+        self.serve()
+        whole, seen = self.start()
+        self.assertEqual((seen["multiprocessors"], seen["mps"]), (CORES, 1))
+        self.assertGreater(seen["used"], 2)
+        half, seen = self.start("--compute", "50%")
+        self.assertEqual((seen["multiprocessors"], seen["mps"]), (2, 1))
+        self.assertIn(seen["used"], (1, 2))
+        _, seen = self.start("--compute", "0.01")
+        self.assertEqual((seen["multiprocessors"], seen["mps"], seen["used"]), (1, 1, 1))
+        self.assertEqual(sorted((share["sharing"], share["compute"]) for share in self.sessions() if share["compute"]),
+                         [("mps", 0.01), ("mps", 0.5)])
+        text = self.listed()
+        self.assertEqual(text.count("shares GPUs by MPS"), 3)
+        self.assertIn("at most 50 % of each GPU's multiprocessors", text)
+        self.assertIn("by MPS", self.listed("smi"))
+        # two that are busy at the same time wait for nobody's turn, and are measured all the same
+        for process in (whole, half):
+            process.stdin.write("\n" * 8)
+            process.stdin.flush()
+        for process in (whole, half):
+            for _ in range(8):
+                self.assertTrue(process.stdout.readline())
+        for share in self.sessions():
+            self.assertEqual(share["devices"][0]["throttled_seconds"], 0)
+        self.assertTrue(wait_until(lambda: sum(share["devices"][0]["busy_seconds"] > 0 for share in self.sessions()) == 3, 30))
+
+    def test_what_the_user_sees(self):
+        self.answer()
+        self.serve()
+        done = subprocess.run(self.command("--compute", "25%", "--log", "info"), stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        self.assertIn("shares GPUs by MPS, at most 25 % of each", done.stderr)
+
+    def test_refused(self):
+        self.answer()
+        self.serve({"default": {"mode": "mps", "max-compute": "50%"}})
+        self.assertIn("share them by MPS", self.refused("--exclusive"))
+        self.assertIn("MPS, which knows none", self.refused("--weight", "200"))
+        self.assertIn("whole percents", self.refused("--compute", "12.5%"))
+        self.assertIn("at most", self.refused("--compute", "75%"))
+        for part in ("0", "0%", "101%", "1.5", "-1"):
+            self.assertIn("--compute", self.refused("--compute=" + part))
+        self.assertEqual(self.start()[1]["multiprocessors"], CORES // 2)
+
+    def test_turns_and_mps_are_kept_apart(self):
+        uid = "uid:%d" % os.geteuid()
+        self.answer()
+        self.serve({"projects": {"turns": {"members": [uid], "mode": "turns"}}}, environment={"SOFTGPU_DEVICES": "2"})
+        first, seen = self.start("-n", "1")
+        self.assertEqual(seen["mps"], 1)
+        turns, seen = self.start("-n", "1", "--project", "turns", "--weight", "200")
+        self.assertEqual(seen, {"multiprocessors": CORES, "mps": 0, "used": seen["used"]})
+        self.assertEqual({share["sharing"] for share in self.sessions()}, {"mps", "turns"})
+        self.assertIn("or share theirs by turns", self.refused("-n", "2"))
+        self.assertIn("or share theirs by MPS", self.refused("-n", "2", "--project", "turns"))
+        self.end(turns)
+        self.assertTrue(wait_until(lambda: len(self.sessions()) == 1, 60))
+        _, seen = self.start("-n", "2")
+        self.assertEqual(seen["mps"], 1)
+        self.end(first)
+
+    def test_without_a_daemon(self):
+        self.assertIn("there is no folder", self.not_started("--mps", os.path.join(self.folder, "nothing")))
+        self.assertIn("not the whole path", self.not_started("--mps", "pipes"))
+        self.assertIn("there is no nvidia-cuda-mps-control in", self.not_started("--mps", self.pipes))
+        daemon = self.answer()
+        self.serve()
+        self.start()
+        daemon.close()
+        self.assertIn("does not reach nvidia-cuda-mps-control", self.refused("--compute", "50%"))
+        os.remove(daemon.path)
+        os.mkfifo(daemon.path)
+        os.chmod(daemon.path, 0o666)
+        self.assertIn("does not reach", self.refused())
+        reader = os.open(daemon.path, os.O_RDONLY | os.O_NONBLOCK)  # as older control daemons do
+        self.stack.callback(os.close, reader)
+        self.assertEqual(self.start()[1]["mps"], 1)
+
+    def test_only_where_it_is_wanted(self):
+        """A server without --mps does not go through a daemon that runs, whatever its environment says."""
+        self.answer()
+        self.serve(mps=False, environment={"CUDA_MPS_PIPE_DIRECTORY": self.pipes, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "25"})
+        _, seen = self.start()
+        self.assertEqual((seen["multiprocessors"], seen["mps"]), (CORES, 0))
+        self.assertEqual(self.sessions()[0]["sharing"], "turns")
+        self.assertIn("shares GPUs by turns", self.listed())
+
+    def test_warm_workers(self):
+        """They are made before it is known who gets them, and do not go through MPS: these sessions have none."""
+        self.answer()
+        self.serve(arguments=["--warm-workers", "1"])
+        for _ in range(2):
+            process, seen = self.start("--compute", "50%")
+            self.assertEqual((seen["multiprocessors"], seen["mps"]), (2, 1))
+            self.end(process)
+        self.assertNotIn("(warm)", self.server.log())
+
+    def test_metrics(self):
+        self.answer()
+        self.serve(arguments=["--http", "127.0.0.1:0"])
+        self.start()
+        port = int(re.search(r"status page at http://[^/ ]+:(\d+)/", self.server.log())[1])
+        with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % port) as answer:
+            text = answer.read().decode()
+        self.assertRegex(text, r'rgpu_sharing_sessions\{sharing="mps"\} 1')
+        self.assertRegex(text, r'rgpu_sharing_sessions\{sharing="turns"\} 0')
+
+
+if __name__ == "__main__":
+    stop_with_servers()
+    BUILD = Build(sys.argv[1])
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:], verbosity=2)
