@@ -7,6 +7,7 @@
 #include "client/cli/pool/pool.h"
 #include "client/cli/topology.h"
 #include "common/base/log.h"
+#include "common/base/uuid_text.h"
 #include "generated/proto/driver_versions.h"
 
 #include <stdio.h>
@@ -31,9 +32,13 @@ static void print_device(const struct rg_device_info *device, unsigned first)
         snprintf(warm, sizeof warm, ", %u warm worker%s hold%s %s", device->warm_workers,
                  device->warm_workers == 1 ? "" : "s", device->warm_workers == 1 ? "s" : "",
                  rg_cli_bytes_text(device->memory_warm, bytes, sizeof bytes));
-    printf("  GPU %u: %s, compute capability %u.%u, %s, free %s%s%s%s\n", first + device->ordinal,
-           device->name, device->compute_major, device->compute_minor, total, available, guaranteed, warm,
-           direct[device->direct & (RG_CONTROL_GPUDIRECT_DMABUF | RG_CONTROL_GPUDIRECT_PEER)]);
+    char instance[120] = "", uuid[RG_UUID_TEXT], whole[RG_UUID_TEXT];
+    if (device->mig)
+        snprintf(instance, sizeof instance, ", %s of %s", rg_uuid_text(device->uuid, true, uuid, sizeof uuid),
+                 rg_uuid_text(device->whole, false, whole, sizeof whole));
+    printf("  GPU %u: %s, compute capability %u.%u, %s, free %s%s%s%s%s\n", first + device->ordinal,
+           device->name, device->compute_major, device->compute_minor, total, available, instance, guaranteed,
+           warm, direct[device->direct & (RG_CONTROL_GPUDIRECT_DMABUF | RG_CONTROL_GPUDIRECT_PEER)]);
 }
 
 /* What it has and uses of each GPU, as far as the server tells. */

@@ -15,7 +15,7 @@ enum rg_visible rg_visible_kind(void)
 uint32_t rg_visible_choose(const uint8_t (*uuids)[16], uint32_t n, uint32_t *out)
 {
     int chosen[RG_DEVICES_MAX];
-    const int count = rg_visible_devices_choose(secure_getenv("CUDA_VISIBLE_DEVICES"), uuids,
+    const int count = rg_visible_devices_choose(secure_getenv("CUDA_VISIBLE_DEVICES"), uuids, NULL,
                                                 (int)(n < RG_DEVICES_MAX ? n : RG_DEVICES_MAX), chosen);
     for (int i = 0; i < count; i++)
         out[i] = (uint32_t)chosen[i];

@@ -25,6 +25,21 @@ int nvmlDeviceGetHandleByIndex(unsigned index, rg_nvml_device *device)
     return nvmlDeviceGetHandleByIndex_v2(index, device);
 }
 
+/* The first instance of a device for which `is_it` holds. */
+static bool find_instance(rg_nvml_device whole, const void *wanted,
+                          bool (*is_it)(const struct rg_device_info *info, const void *wanted),
+                          rg_nvml_device *out)
+{
+    struct rg_device_info info;
+    rg_nvml_device instance;
+    for (unsigned i = 0; rg_nvml_instance(whole, i, &instance) == RG_NVML_SUCCESS; i++)
+        if (rg_nvml_look(instance, &info, NULL) == RG_NVML_SUCCESS && is_it(&info, wanted)) {
+            *out = instance;
+            return true;
+        }
+    return false;
+}
+
 /* The first device for which `is_it` holds. */
 static int find(const void *wanted, bool (*is_it)(const struct rg_device_info *info, const void *wanted),
                 rg_nvml_device *out)
@@ -41,6 +56,8 @@ static int find(const void *wanted, bool (*is_it)(const struct rg_device_info *i
             *out = device;
             return result;
         }
+        if (result == RG_NVML_SUCCESS && find_instance(device, wanted, is_it, out))
+            return result;
     }
     return result == RG_NVML_SUCCESS ? RG_NVML_NOT_FOUND : result;
 }
@@ -48,7 +65,7 @@ static int find(const void *wanted, bool (*is_it)(const struct rg_device_info *i
 static bool has_uuid(const struct rg_device_info *info, const void *wanted)
 {
     char text[48];
-    return strcasecmp(rg_uuid_text(info->uuid, text, sizeof text), wanted) == 0;
+    return strcasecmp(rg_uuid_text(info->uuid, info->mig, text, sizeof text), wanted) == 0;
 }
 
 int nvmlDeviceGetHandleByUUID(const char *uuid, rg_nvml_device *device)
@@ -97,7 +114,7 @@ int nvmlDeviceGetUUID(rg_nvml_device device, char *uuid, unsigned length)
     struct rg_device_info info;
     char text[48];
     RG_TRY(rg_nvml_look(device, &info, NULL));
-    return rg_nvml_put_text(uuid, length, rg_uuid_text(info.uuid, text, sizeof text));
+    return rg_nvml_put_text(uuid, length, rg_uuid_text(info.uuid, info.mig, text, sizeof text));
 }
 
 int nvmlDeviceGetIndex(rg_nvml_device device, unsigned *index)
@@ -344,15 +361,4 @@ int nvmlDeviceGetHandleBySerial(const char *serial, rg_nvml_device *device)
         return RG_NVML_SUCCESS;
     }
     return result == RG_NVML_SUCCESS ? RG_NVML_NOT_FOUND : result;
-}
-
-/* Parts of divided GPUs are not shown as devices. */
-int nvmlDeviceIsMigDeviceHandle(rg_nvml_device device, unsigned *is_one)
-{
-    enum rg_nvml_return result = rg_nvml_where(device, NULL, NULL);
-    if (result == RG_NVML_SUCCESS && !is_one)
-        result = RG_NVML_INVALID_ARGUMENT;
-    if (result == RG_NVML_SUCCESS)
-        *is_one = 0;
-    return result;
 }

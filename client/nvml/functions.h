@@ -63,6 +63,12 @@
            (device, count, fields)) \
     SERVED(int, nvmlDeviceGetHandleBySerial, (const char *serial, rg_nvml_device *device), (serial, device)) \
     SERVED(int, nvmlDeviceIsMigDeviceHandle, (rg_nvml_device device, unsigned *is_one), (device, is_one)) \
+    SERVED(int, nvmlDeviceGetMigDeviceHandleByIndex, (rg_nvml_device device, unsigned index, rg_nvml_device *out), \
+           (device, index, out)) \
+    SERVED(int, nvmlDeviceGetDeviceHandleFromMigDeviceHandle, (rg_nvml_device device, rg_nvml_device *out), \
+           (device, out)) \
+    SERVED(int, nvmlDeviceGetGpuInstanceId, (rg_nvml_device device, unsigned *id), (device, id)) \
+    SERVED(int, nvmlDeviceGetComputeInstanceId, (rg_nvml_device device, unsigned *id), (device, id)) \
     SERVED(int, nvmlDeviceGetSupportedEventTypes, (rg_nvml_device device, unsigned long long *types), \
            (device, types)) \
     SERVED(int, nvmlDeviceRegisterEvents, (rg_nvml_device device, unsigned long long types, void *set), \
@@ -84,7 +90,6 @@
     DEVICE(nvmlDeviceGetAdaptiveTgpModeInfo_v1) \
     DEVICE(nvmlDeviceGetBBXTimeData_v1) \
     DEVICE(nvmlDeviceGetBankRemapperStatus_v1) \
-    DEVICE(nvmlDeviceGetComputeInstanceId) \
     DEVICE(nvmlDeviceGetConfComputeGpuAttestationReport) \
     DEVICE(nvmlDeviceGetConfComputeGpuCertificate) \
     DEVICE(nvmlDeviceGetConfComputeMemSizeInfo) \
@@ -92,7 +97,6 @@
     DEVICE(nvmlDeviceGetCpuAffinity) \
     DEVICE(nvmlDeviceGetCpuAffinityWithinScope) \
     DEVICE(nvmlDeviceGetCreatableVgpus) \
-    DEVICE(nvmlDeviceGetDeviceHandleFromMigDeviceHandle) \
     DEVICE(nvmlDeviceGetDramEncryptionMode) \
     DEVICE(nvmlDeviceGetDriverModel) \
     DEVICE(nvmlDeviceGetDriverModel_v2) \
@@ -100,7 +104,6 @@
     DEVICE(nvmlDeviceGetFBCSessions) \
     DEVICE(nvmlDeviceGetGpuFabricInfo_v4) \
     DEVICE(nvmlDeviceGetGpuInstanceById) \
-    DEVICE(nvmlDeviceGetGpuInstanceId) \
     DEVICE(nvmlDeviceGetGpuInstancePossiblePlacements_v2) \
     DEVICE(nvmlDeviceGetGpuInstanceProfileInfo) \
     DEVICE(nvmlDeviceGetGpuInstanceProfileInfoByIdV) \
@@ -119,7 +122,6 @@
     DEVICE(nvmlDeviceGetMPSComputeRunningProcesses_v3) \
     DEVICE(nvmlDeviceGetMemoryAffinity) \
     DEVICE(nvmlDeviceGetMemoryLimits_v1) \
-    DEVICE(nvmlDeviceGetMigDeviceHandleByIndex) \
     DEVICE(nvmlDeviceGetNumaNodeId) \
     DEVICE(nvmlDeviceGetNvLinkRemotePciInfo) \
     DEVICE(nvmlDeviceGetNvLinkTelemetrySamples_v1) \

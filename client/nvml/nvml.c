@@ -137,6 +137,21 @@ enum rg_nvml_return rg_nvml_look(rg_nvml_device device, struct rg_device_info *o
     return result;
 }
 
+enum rg_nvml_return rg_nvml_instance(rg_nvml_device device, unsigned index, rg_nvml_device *out)
+{
+    (void)index;
+    (void)out;
+    const enum rg_nvml_return result = rg_nvml_where(device, NULL, NULL);
+    return result == RG_NVML_SUCCESS ? RG_NVML_NOT_SUPPORTED : result;
+}
+
+enum rg_nvml_return rg_nvml_whole(rg_nvml_device instance, rg_nvml_device *out)
+{
+    (void)out;
+    const enum rg_nvml_return result = rg_nvml_where(instance, NULL, NULL);
+    return result == RG_NVML_SUCCESS ? RG_NVML_NOT_SUPPORTED : result;
+}
+
 /* Under lock: the free memory of a server's devices from a new inventory, in which one may be elsewhere or
  * missing. */
 static void take_memory(unsigned server, const struct rg_inventory *inventory)

@@ -35,6 +35,14 @@ enum rg_nvml_return rg_nvml_look(rg_nvml_device device, struct rg_device_info *o
  * any more, or has this device no longer. */
 enum rg_nvml_return rg_nvml_look_now(rg_nvml_device device, struct rg_device_info *out);
 
+/**
+ * Instance `index`, without gaps, of a device that MIG has divided; NOT_FOUND: it has none of this index, NOT_SUPPORTED: it is not
+ * divided. Of a server an instance is a device itself, and the divided one is not shown.
+ */
+enum rg_nvml_return rg_nvml_instance(rg_nvml_device device, unsigned index, rg_nvml_device *out);
+/** The divided device that an instance is of; NOT_SUPPORTED: it is not shown. */
+enum rg_nvml_return rg_nvml_whole(rg_nvml_device instance, rg_nvml_device *out);
+
 /** A process that has a session with a device. */
 struct rg_nvml_user {
     unsigned pid;

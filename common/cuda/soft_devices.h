@@ -27,13 +27,17 @@ struct rg_soft_device {
     bool peers;           /* it can access other devices' memory */
     int numa_node;        /* of the machine; -1: not known */
     int nvlink,
-        pcie; /* devices with the same number are linked by NVLink, or below one PCIe switch; -1: none */
+        pcie;     /* devices with the same number are linked by NVLink, or below one PCIe switch; -1: none */
+    bool divided; /* as by MIG: its instances stand behind all devices */
+    bool mig;     /* it is an instance … */
+    unsigned instance; /* … of this number, from 0 … */
+    uint8_t whole[16]; /* … of the device with this UUID */
 };
 
 struct rg_soft_devices {
     size_t size; /* of this structure */
     int (*driver_version)(void);
-    /** All devices, whatever CUDA_VISIBLE_DEVICES says; at most `max`, returns how many there are. */
+    /** All devices, whatever CUDA_VISIBLE_DEVICES says, then instances; at most `max`, returns how many there are. */
     size_t (*devices)(struct rg_soft_device *out, size_t max);
 };
 

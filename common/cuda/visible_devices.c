@@ -1,33 +1,28 @@
 /*
  * visible_devices.c - see visible_devices.h.
  *
- * The first entry says what the list is made of: numbers, or the beginnings of UUIDs ("GPU-…"). What is no
+ * The first entry says what the list is made of: numbers, or the beginnings of UUIDs ("GPU-…", "MIG-…"). What is no
  * such entry, names no device or more than one, ends the list; what stands before it counts. A device named
  * twice leaves none.
  */
 #include "common/cuda/visible_devices.h"
 
+#include "common/base/uuid_text.h"
+
 #include <ctype.h>
-#include <stdio.h>
 #include <string.h>
 
-#define UUID_TEXT 41 /* "GPU-", 32 digits, 4 dashes, NUL */
-
-static void uuid_text(const uint8_t uuid[16], char text[UUID_TEXT])
-{
-    char *at = text + sprintf(text, "GPU-");
-    for (int i = 0; i < 16; i++)
-        at += sprintf(at, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", (unsigned)uuid[i]);
-}
-
 /* The one device whose UUID begins with the entry; -1: none or several. */
-static int by_uuid(const char *entry, size_t length, const uint8_t (*uuids)[16], int n)
+static int by_uuid(const char *entry, size_t length, const uint8_t (*uuids)[16], const bool *mig, int n)
 {
+    const bool names_mig = *entry == 'M';
     int found = -1;
     for (int i = 0; i < n; i++) {
-        char text[UUID_TEXT];
-        uuid_text(uuids[i], text);
-        if (length >= UUID_TEXT || strncmp(text, entry, length) != 0)
+        char text[RG_UUID_TEXT];
+        const char *bare = rg_uuid_bare(rg_uuid_text(uuids[i], false, text, sizeof text));
+        if (mig && mig[i] != names_mig)
+            continue;
+        if (length > strlen(text) || strncmp(bare, entry + RG_UUID_PREFIX, length - RG_UUID_PREFIX) != 0)
             continue;
         if (found >= 0)
             return -1;
@@ -48,12 +43,17 @@ static int by_number(const char *entry, size_t length, int n)
     return value < n ? value : -1;
 }
 
-bool rg_visible_devices_by_uuid(const char *text)
+static bool is_uuid(const char *entry)
 {
-    return text && strncmp(text + strspn(text, " \t"), "GPU-", 4) == 0;
+    return strncmp(entry, "GPU-", RG_UUID_PREFIX) == 0 || strncmp(entry, "MIG-", RG_UUID_PREFIX) == 0;
 }
 
-int rg_visible_devices_choose(const char *text, const uint8_t (*uuids)[16], int n, int *out)
+bool rg_visible_devices_by_uuid(const char *text)
+{
+    return text && is_uuid(text + strspn(text, " \t"));
+}
+
+int rg_visible_devices_choose(const char *text, const uint8_t (*uuids)[16], const bool *mig, int n, int *out)
 {
     int count = 0;
     if (text == NULL) {
@@ -71,7 +71,7 @@ int rg_visible_devices_choose(const char *text, const uint8_t (*uuids)[16], int 
             length--;
         int device;
         if (uuid_list)
-            device = length >= 4 && strncmp(entry, "GPU-", 4) == 0 ? by_uuid(entry, length, uuids, n) : -1;
+            device = length >= RG_UUID_PREFIX && is_uuid(entry) ? by_uuid(entry, length, uuids, mig, n) : -1;
         else
             device = by_number(entry, length, n);
         if (device < 0)

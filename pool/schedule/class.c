@@ -149,6 +149,8 @@ static bool device_passes(const struct rg_pool_request *request, const struct rg
         if (!rg_pool_filter_of_server(&request->filters[i]) &&
             !rg_pool_filter_matches(&request->filters[i], server, device))
             return false;
+    if (request->n > 1 && rg_pool_is_instance(device))
+        return false;
     return is_named(request, device) && rg_pool_need(request, device) <= device->memory;
 }
 
@@ -157,7 +159,7 @@ static uint64_t matching_of(const struct rg_pool_plan *plan, const struct rg_poo
                             uint32_t s, bool all_alike)
 {
     const struct rg_pool_server_plan *at = &plan->servers[s];
-    if (at->n && all_alike && request->memory <= at->memory_least)
+    if (at->n && all_alike && request->memory <= at->memory_least && (request->n == 1 || !at->has_instances))
         return UINT64_MAX >> (64 - at->n);
     uint64_t matching = 0;
     for (uint32_t i = 0; i < at->n; i++)

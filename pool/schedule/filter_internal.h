@@ -14,8 +14,10 @@ bool rg_pool_version_parse(const char *text, uint32_t version[RG_POOL_VERSION_PA
 bool rg_pool_decimal_parse(const char *text, double *out);
 /** Whether `text` is what `pattern` describes, in which * stands for any characters; ASCII case does not matter. */
 bool rg_pool_text_matches(const char *pattern, const char *text);
-/** The device id without its "GPU-". */
+/** The device id without its "GPU-" or "MIG-". */
 const char *rg_pool_uuid_bare(const char *uuid);
+/** Whether it is an instance of a GPU that MIG has divided: a session has one such, and nothing beside it on that server. */
+bool rg_pool_is_instance(const struct rg_pool_device *device);
 /** Negative, 0, positive as the first is below, at or above the second. */
 int rg_pool_versions_compare(const uint32_t *a, const uint32_t *b);
 /** Whether an order (of a value against the filter's) satisfies the operator. */

@@ -1,5 +1,6 @@
 /* filter_values.c - values of filters: versions, numbers, patterns, and whether a server or GPU satisfies one. */
 #include "common/base/parse.h"
+#include "common/base/uuid_text.h"
 #include "pool/schedule.h"
 #include "pool/schedule/filter_internal.h"
 
@@ -66,7 +67,12 @@ bool rg_pool_text_matches(const char *pattern, const char *text)
 
 const char *rg_pool_uuid_bare(const char *uuid)
 {
-    return strncasecmp(uuid, "GPU-", 4) == 0 ? uuid + 4 : uuid;
+    return rg_uuid_bare(uuid);
+}
+
+bool rg_pool_is_instance(const struct rg_pool_device *device)
+{
+    return device->uuid && strncasecmp(device->uuid, "MIG-", RG_UUID_PREFIX) == 0;
 }
 
 int rg_pool_versions_compare(const uint32_t *a, const uint32_t *b)

@@ -1,5 +1,6 @@
 /* plan.c - makes the plan of a snapshot, which is checked on the way. */
 #include "pool/schedule/plan.h"
+#include "pool/schedule/filter_internal.h"
 
 #include <string.h>
 
@@ -87,6 +88,7 @@ static enum rg_status take_devices(struct rg_pool_plan *plan, char *why, size_t 
         }
         if (device->memory < server->memory_least)
             server->memory_least = device->memory;
+        server->has_instances = server->has_instances || rg_pool_is_instance(device);
         if (++server->n > RG_DEVICES_MAX)
             INVALID(why, why_size, "server %u has more than %d devices", device->server, RG_DEVICES_MAX);
         plan->devices[d].reserved_from = RG_POOL_UNKNOWN;

@@ -35,6 +35,7 @@ struct rg_pool_server_plan {
     uint64_t reserved;     /* … of which something is reserved */
     uint64_t memory_least; /* of a device, however much of it is taken */
     uint64_t free_most;    /* of one of them */
+    bool has_instances;    /* of GPUs that MIG has divided */
 };
 
 /** Requests that ask for the same from the same place. */

@@ -145,7 +145,10 @@ struct rg_device_info {
     uint64_t memory_warm;       /* that they hold */
     /* where it is; groups: a number that those share which are linked with each other. One more than each: 0: none, not known */
     uint32_t numa_node, nvlink_group, pcie_group;
-    uint32_t n_attributes; /* 0: not told */
+    bool mig;                                /* it is an instance of a GPU that MIG has divided … */
+    uint32_t gpu_instance, compute_instance; /* … with these numbers … */
+    uint8_t whole[16];                       /* … and this is that GPU's UUID */
+    uint32_t n_attributes;                   /* 0: not told */
     int32_t attributes[RG_CONTROL_ATTRIBUTES];
     uint32_t attribute_results[RG_CONTROL_ATTRIBUTES];
 };

@@ -73,6 +73,11 @@ static void fill_device(Rg__Device *to, const struct rg_device_info *from)
     to->numa_node = from->numa_node;
     to->nvlink_group = from->nvlink_group;
     to->pcie_group = from->pcie_group;
+    to->mig = from->mig;
+    to->gpu_instance = from->gpu_instance;
+    to->compute_instance = from->compute_instance;
+    if (from->mig)
+        to->whole = bytes_of(from->whole, sizeof from->whole);
     to->n_attributes = to->n_attribute_results = from->n_attributes;
     to->attributes = (int32_t *)from->attributes;
     to->attribute_results = (uint32_t *)from->attribute_results;

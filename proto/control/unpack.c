@@ -121,6 +121,13 @@ static enum rg_status get_devices(struct rg_device_info *to, Rg__Device **from, 
         to[i].numa_node = from[i]->numa_node;
         to[i].nvlink_group = from[i]->nvlink_group;
         to[i].pcie_group = from[i]->pcie_group;
+        to[i].mig = from[i]->mig;
+        to[i].gpu_instance = from[i]->gpu_instance;
+        to[i].compute_instance = from[i]->compute_instance;
+        if (from[i]->whole.len != 0 && from[i]->whole.len != sizeof to[i].whole)
+            return RG_ERR_PROTOCOL;
+        if (from[i]->whole.len)
+            memcpy(to[i].whole, from[i]->whole.data, sizeof to[i].whole);
         to[i].compute_minor = from[i]->compute_minor;
         if (from[i]->n_attributes > RG_CONTROL_ATTRIBUTES)
             return RG_ERR_LIMIT;

@@ -12,6 +12,7 @@
 #include "common/base/path.h"
 #include "common/base/printable.h"
 #include "server/daemon/confined.h"
+#include "server/daemon/driver_parts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -36,8 +37,9 @@ static void describe_end(int status, char *why, size_t why_size)
         rg_explain(why, why_size, "the probe ended with status %d and no report", WEXITSTATUS(status));
 }
 
+/* `visible`: an assignment of CUDA_VISIBLE_DEVICES, or NULL. */
 static enum rg_status begin(struct rg_probe *probe, struct rg_sandboxes *sandboxes, const char *library,
-                            bool soft, char *why, size_t why_size)
+                            bool soft, char *visible, char *why, size_t why_size)
 {
     char path[PATH_MAX];
     *probe = (struct rg_probe){.fd = -1};
@@ -56,8 +58,12 @@ static enum rg_status begin(struct rg_probe *probe, struct rg_sandboxes *sandbox
     /* It dies with the daemon: one that hangs does not outlive a daemon that was stopped. */
     const struct rg_process process = {
         .path = path, .arguments = arguments, .fds = {ends[1]}, .n_fds = 1, .death_signal = SIGKILL};
-    const struct rg_confined confined = {
-        .program = RG_SANDBOX_PROBE, .identity = "", .driver = library, .soft = soft, .gpus = UINT64_MAX};
+    const struct rg_confined confined = {.program = RG_SANDBOX_PROBE,
+                                         .identity = "",
+                                         .driver = library,
+                                         .soft = soft,
+                                         .gpus = UINT64_MAX,
+                                         .extra = {.variables = {visible}}};
     const enum rg_status status =
         rg_confined_start(sandboxes, &confined, &process, &probe->lease, &probe->pid, why, why_size);
     close(ends[1]);
@@ -117,7 +123,8 @@ static void end_text(char *text, size_t size)
 static bool check(struct rg_probe_report *report)
 {
     struct rg_driver *driver = &report->driver;
-    if (report->size != sizeof *report || driver->n_devices > RG_DEVICES_MAX)
+    if (report->size != sizeof *report || driver->n_devices > RG_DEVICES_MAX ||
+        report->n_parts > RG_DEVICES_MAX)
         return false;
     end_text(report->why, sizeof report->why);
     end_text(driver->info.path, sizeof driver->info.path);
@@ -172,12 +179,18 @@ static bool is_software_device(const struct rg_driver *driver)
     return driver->n_devices > 0 && memcmp(driver->devices[0].uuid, mark, sizeof mark) == 0;
 }
 
-/* The whole of it, while nothing else is to be done. */
-static enum rg_status probe(struct rg_sandboxes *sandboxes, const char *library, const char *kind,
-                            struct rg_driver *out, char *why, size_t why_size)
+struct look {
+    struct rg_sandboxes *sandboxes;
+    const char *library;
+    bool soft;
+};
+
+/* The whole of it, while nothing else is to be done. RG_OK: *out is the caller's to free. */
+static enum rg_status look_once(const struct look *look, char *visible, struct rg_probe_report **out,
+                                char *why, size_t why_size)
 {
     struct rg_probe run;
-    enum rg_status status = begin(&run, sandboxes, library, strcmp(kind, "soft") == 0, why, why_size);
+    enum rg_status status = begin(&run, look->sandboxes, look->library, look->soft, visible, why, why_size);
     if (status != RG_OK)
         return status;
     while ((status = proceed(&run, why, why_size)) == RG_ERR_TIMEOUT) {
@@ -185,11 +198,35 @@ static enum rg_status probe(struct rg_sandboxes *sandboxes, const char *library,
         struct pollfd wait = {.fd = run.fd, .events = POLLIN};
         (void)poll(&wait, 1, now < run.deadline_ns ? (int)((run.deadline_ns - now) / 1000000u) + 1 : 0);
     }
-    if (status == RG_OK) {
-        *out = run.report->driver;
+    if (status == RG_OK)
+        *out = run.report;
+    else
+        free(run.report);
+    return status;
+}
+
+static enum rg_status look_at_part(void *data, char *visible, struct rg_driver *out, char *why,
+                                   size_t why_size)
+{
+    RG_CLEANUP_FREE struct rg_probe_report *report = NULL;
+    const enum rg_status status = look_once(data, visible, &report, why, why_size);
+    if (status == RG_OK)
+        *out = report->driver;
+    return status;
+}
+
+static enum rg_status probe(struct rg_sandboxes *sandboxes, const char *library, const char *kind,
+                            struct rg_driver *out, char *why, size_t why_size)
+{
+    struct look look = {sandboxes, library, strcmp(kind, "soft") == 0};
+    RG_CLEANUP_FREE struct rg_probe_report *report = NULL;
+    enum rg_status status = look_once(&look, NULL, &report, why, why_size);
+    if (status == RG_OK && report->divided)
+        status = rg_driver_of_parts(report->parts, report->n_parts, look_at_part, &look, out, why, why_size);
+    else if (status == RG_OK)
+        *out = report->driver;
+    if (status == RG_OK)
         snprintf(out->info.kind, sizeof out->info.kind, "%s", is_software_device(out) ? "soft" : kind);
-    }
-    free(run.report);
     return status;
 }
 
@@ -325,16 +362,19 @@ bool rg_probe_begin(struct rg_probe *probe, struct rg_sandboxes *sandboxes, cons
     }
     if (probe->hangs)
         forget(probe);
-    if (begin(probe, sandboxes, driver->info.path, rg_driver_is_own(driver), why, sizeof why) == RG_OK)
+    if (begin(probe, sandboxes, driver->info.path, rg_driver_is_own(driver), NULL, why, sizeof why) == RG_OK)
         return true;
     rg_warn("cannot look at the devices now: %s", why);
     return false;
 }
 
 /* Free memory is all that changes of devices while a server runs. */
-static void take_over(const struct rg_driver *now, struct rg_driver *driver)
+static void take_over(const struct rg_probe_report *report, struct rg_driver *driver)
 {
-    for (uint32_t i = 0; i < now->n_devices; i++) {
+    const struct rg_driver *now = &report->driver;
+    if (report->divided)
+        rg_driver_take_parts(report->parts, report->n_parts, driver);
+    for (uint32_t i = 0; i < now->n_devices && !report->divided; i++) {
         driver->devices[i].memory_free = now->devices[i].memory_free;
         driver->devices[i].memory_free_known = now->devices[i].memory_free_known;
     }
@@ -347,10 +387,10 @@ enum rg_status rg_probe_continue(struct rg_probe *probe, struct rg_driver *drive
     enum rg_status status = proceed(probe, why, sizeof why);
     if (status == RG_ERR_TIMEOUT)
         return status;
-    if (status == RG_OK && probe->report->driver.n_devices != driver->n_devices)
+    if (status == RG_OK && !probe->report->divided && probe->report->driver.n_devices != driver->n_devices)
         status = RG_ERR_UNSUPPORTED;
     if (status == RG_OK) {
-        take_over(&probe->report->driver, driver);
+        take_over(probe->report, driver);
     } else {
         rg_warn("cannot look at the devices now: %s%s", why,
                 probe->hangs ? "; its process hangs in the kernel, and nobody looks again before that ends"

@@ -22,12 +22,24 @@ struct rg_driver {
     struct rg_machine_info machine; /* without its clock */
 };
 
+/** What sessions can get of a machine on which MIG has divided a GPU: an instance, or a GPU that is whole. */
+struct rg_probe_part {
+    uint8_t uuid[16], whole[16]; /* of an instance its GPU's as well */
+    bool mig;                    /* it is an instance, with these numbers */
+    uint32_t gpu_instance, compute_instance;
+    uint64_t memory_total, memory_free;
+    bool memory_free_known;
+};
+
 /** What the probe writes: one of these, whole. It ran a driver's code: nothing in it is believed that is not checked. */
 struct rg_probe_report {
     uint32_t size; /* of this */
     bool works;
     char why[RG_CONTROL_REASON]; /* where it does not */
-    struct rg_driver driver;
+    struct rg_driver driver;     /* as one process sees it */
+    bool divided;                /* by MIG: what there is are these */
+    uint32_t n_parts;
+    struct rg_probe_part parts[RG_DEVICES_MAX];
 };
 
 /** A probe that runs. Starts zeroed. */

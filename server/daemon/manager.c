@@ -8,6 +8,7 @@
  * supported.
  */
 #include "common/base/log.h"
+#include "common/base/uuid_text.h"
 #include "proto/management/management.h"
 #include "server/sandbox/sandbox.h"
 
@@ -62,13 +63,14 @@ static void load(const char *driver)
         nvml.functions[i] = dlsym(library, rg_question_name((enum rg_nvml_question)i));
 }
 
-static int find(const uint8_t *u, void **device)
+/* Whether it is an instance of a divided GPU the question does not say. */
+static int find(const uint8_t *uuid, void **device)
 {
-    char text[64];
-    snprintf(text, sizeof text, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
-             u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14],
-             u[15]);
-    return nvml.by_uuid(text, device);
+    char text[RG_UUID_TEXT];
+    const int result = nvml.by_uuid(rg_uuid_text(uuid, false, text, sizeof text), device);
+    return result == SUCCESS || nvml.by_uuid(rg_uuid_text(uuid, true, text, sizeof text), device) != SUCCESS
+               ? result
+               : SUCCESS;
 }
 
 static int call(struct rg_question_call *question)

@@ -21,6 +21,7 @@ struct users {
     uint32_t n[RG_DEVICES_MAX];
     uint64_t alone[RG_DEVICES_MAX];          /* the session that has it alone; 0: none */
     enum rg_sharing sharing[RG_DEVICES_MAX]; /* by which the others share it */
+    bool barred[RG_DEVICES_MAX];             /* the session gets others */
 };
 
 static const char *const ways[RG_SHARINGS] = {[RG_SHARING_TURNS] = "by turns", [RG_SHARING_MPS] = "by MPS"};
@@ -50,7 +51,8 @@ static bool is_shared_otherwise(const struct users *users, uint32_t device, enum
 /* Whether a session may be on a device beside those that are: nobody may where one is alone, and who is to be alone nowhere else. */
 static bool is_open(const struct users *users, uint32_t device, enum rg_sharing sharing)
 {
-    return !users->alone[device] && (sharing != RG_SHARING_EXCLUSIVE || users->n[device] == 0) &&
+    return !users->barred[device] && !users->alone[device] &&
+           (sharing != RG_SHARING_EXCLUSIVE || users->n[device] == 0) &&
            !is_shared_otherwise(users, device, sharing);
 }
 
@@ -87,6 +89,12 @@ static enum rg_status grant_named(const struct users *users, const struct rg_dri
         for (uint32_t j = 0; j < i; j++)
             if (wanted->gpu_indices[j] == index)
                 return refuse(answer, "GPU %u was asked for twice; name each once", index);
+        if (driver->devices[index].mig && wanted->n_gpu_indices > 1)
+            return refuse(
+                answer,
+                "GPU %u was asked for beside others, but it is an instance that MIG has made of one, "
+                "and who has such has nothing else; name it alone",
+                index);
         if (users->alone[index])
             return refuse(answer,
                           "GPU %u was asked for, but session %llu has it alone (exclusive); ask for another "
@@ -106,6 +114,26 @@ static enum rg_status grant_named(const struct users *users, const struct rg_dri
     }
     info->n_devices = wanted->n_gpu_indices;
     return RG_OK;
+}
+
+/*
+ * CUDA shows a process one instance of a GPU that MIG has divided, and nothing beside it: a session gets GPUs that are whole, or one
+ * instance. Returns how many there are of what it may get, and bars the others. *instances: only one of them.
+ */
+static uint32_t bar_others(struct users *users, const struct rg_driver *driver, uint32_t gpus,
+                           enum rg_sharing sharing, bool *instances)
+{
+    uint32_t whole = 0, open = 0;
+    for (uint32_t i = 0; i < driver->n_devices; i++) {
+        whole += !driver->devices[i].mig;
+        open += !driver->devices[i].mig && is_open(users, i, sharing);
+    }
+    if (gpus == 1 || whole == driver->n_devices)
+        return driver->n_devices;
+    *instances = gpus == 0 && (whole == 0 || open == 0);
+    for (uint32_t i = 0; i < driver->n_devices; i++)
+        users->barred[i] = driver->devices[i].mig != *instances;
+    return *instances ? driver->n_devices - whole : whole;
 }
 
 enum rg_status rg_placement(const struct rg_sessions *sessions, const struct rg_driver *driver,
@@ -128,6 +156,14 @@ enum rg_status rg_placement(const struct rg_sessions *sessions, const struct rg_
         return refuse(answer,
                       "%u GPUs were asked for, but this server has %u; ask for fewer, or another server",
                       wanted->gpus, driver->n_devices);
+    bool instances = false;
+    const uint32_t n = bar_others(&users, driver, wanted->gpus, sharing, &instances);
+    if (wanted->gpus > n)
+        return refuse(
+            answer,
+            "%u GPUs were asked for, and %u of this server's are whole; of those that MIG has divided a "
+            "session gets one instance (-n 1); ask for fewer, or another server",
+            wanted->gpus, n);
     for (uint32_t i = 0; i < driver->n_devices; i++) {
         open += is_open(&users, i, sharing);
         otherwise = is_shared_otherwise(&users, i, sharing) ? users.sharing[i] : otherwise;
@@ -137,15 +173,16 @@ enum rg_status rg_placement(const struct rg_sessions *sessions, const struct rg_
             answer,
             "%u of this server's %u GPUs are used by nobody, and as many as were asked for are needed "
             "to have them alone (exclusive); ask for fewer, another server, or try again later",
-            open, driver->n_devices);
+            open, n);
     if (open == 0 || wanted->gpus > open)
         return refuse(
             answer,
             "%u of this server's %u GPUs are left, as others have theirs alone (exclusive)%s%s; ask for "
             "fewer, another server, or try again later",
-            open, driver->n_devices, ways[otherwise] ? ", or share theirs " : "",
-            ways[otherwise] ? ways[otherwise] : "");
+            open, n, ways[otherwise] ? ", or share theirs " : "", ways[otherwise] ? ways[otherwise] : "");
     info->n_devices = wanted->gpus ? wanted->gpus : open;
+    if (instances)
+        info->n_devices = 1;
     if (limit && info->n_devices > limit)
         info->n_devices = limit;
     pick_least_used(&users, driver, sharing, info);

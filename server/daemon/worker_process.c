@@ -16,6 +16,7 @@
 #include "common/base/addresses.h"
 #include "common/base/cleanup.h"
 #include "common/base/log.h"
+#include "common/base/uuid_text.h"
 #include "common/cuda/mps.h"
 #include "server/daemon/confined.h"
 #include "server/handshake/warm.h"
@@ -44,22 +45,21 @@ void rg_worker_process_devices(const struct rg_session_info *info, char *out, si
 static bool is_all_in_order(const struct rg_driver *driver, const struct rg_session_info *info)
 {
     for (uint32_t i = 0; i < info->n_devices; i++)
-        if (info->devices[i] != i)
+        if (info->devices[i] != i || driver->devices[info->devices[i]].mig)
             return false;
     return info->n_devices == driver->n_devices;
 }
 
-/* "CUDA_VISIBLE_DEVICES=GPU-…,GPU-…" */
+/* "CUDA_VISIBLE_DEVICES=GPU-…,GPU-…"; of an instance "MIG-…" */
 static void format_visible(const struct rg_driver *driver, const struct rg_session_info *info, char *out,
                            size_t size)
 {
     size_t used = (size_t)snprintf(out, size, "CUDA_VISIBLE_DEVICES=");
     for (uint32_t i = 0; i < info->n_devices && used < size; i++) {
-        const uint8_t *u = driver->devices[info->devices[i]].uuid;
-        used += (size_t)snprintf(out + used, size - used,
-                                 "%sGPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
-                                 i ? "," : "", u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9],
-                                 u[10], u[11], u[12], u[13], u[14], u[15]);
+        const struct rg_device_info *device = &driver->devices[info->devices[i]];
+        char text[RG_UUID_TEXT];
+        used += (size_t)snprintf(out + used, size - used, "%s%s", i ? "," : "",
+                                 rg_uuid_text(device->uuid, device->mig, text, sizeof text));
     }
 }
 

@@ -51,6 +51,8 @@ static bool describe(const struct rg_hello *hello, uint32_t index, struct rg_dev
                                                         : rg_driver.cuDeviceGetUuid(&uuid, device);
     if (result == CUDA_SUCCESS)
         memcpy(out->uuid, uuid.bytes, sizeof out->uuid);
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES"); /* by the monitor */
+    out->mig = visible && strncmp(visible, "MIG-", 4) == 0;
     if (rg_driver.cuDeviceGetPCIBusId(pci, sizeof pci - 1, device) == CUDA_SUCCESS)
         rg_control_text(out->pci, sizeof out->pci, pci, strlen(pci));
     return true;

@@ -3,6 +3,7 @@
 
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
+#include "common/base/uuid_text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -89,10 +90,7 @@ bool rg_view_why_not_ready(const struct rg_view *view, char *why, size_t why_siz
 
 void rg_view_uuid(const struct rg_device_info *device, char out[RG_VIEW_UUID])
 {
-    const uint8_t *u = device->uuid;
-    snprintf(out, RG_VIEW_UUID, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
-             u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14],
-             u[15]);
+    rg_uuid_text(device->uuid, device->mig, out, RG_VIEW_UUID);
 }
 
 const char *rg_view_transport(const struct rg_session_info *session)

@@ -80,7 +80,7 @@ static json_t *gpu_json(const struct rg_agent *agent, const struct rg_device_inf
     gpu.index = device->ordinal;
     gpu.memory = device->memory_total;
     snprintf(gpu.name, sizeof gpu.name, "%.*s", (int)sizeof gpu.name - 1, device->name);
-    rg_uuid_text(device->uuid, gpu.uuid, sizeof gpu.uuid);
+    rg_uuid_text(device->uuid, device->mig, gpu.uuid, sizeof gpu.uuid);
     gpu.numa_node = (int)device->numa_node - 1;
     gpu.nvlink_group = (int)device->nvlink_group - 1;
     gpu.pcie_group = (int)device->pcie_group - 1;

@@ -8,6 +8,7 @@
 #include "common/base/hash_table.h"
 #include "common/base/parse.h"
 #include "common/base/printable.h"
+#include "common/base/uuid_text.h"
 #include "server/daemon/monitor_protocol.h"
 #include "server/pool/agent.h"
 
@@ -103,11 +104,11 @@ static bool read_id(struct rg_agent_ask *ask, const json_t *question)
 
 static bool is_in_pool(const struct rg_agent *agent, const char *uuid)
 {
-    const char *bare = strncasecmp(uuid, "GPU-", 4) == 0 ? uuid + 4 : uuid;
+    const char *bare = rg_uuid_bare(uuid);
     for (uint32_t i = 0; i < agent->mirror.n_members; i++)
         for (uint32_t j = 0; j < agent->mirror.members[i]->n_gpus; j++) {
             const char *there = agent->mirror.members[i]->gpus[j]->uuid;
-            if (strcasecmp(strncasecmp(there, "GPU-", 4) == 0 ? there + 4 : there, bare) == 0)
+            if (strcasecmp(rg_uuid_bare(there), bare) == 0)
                 return true;
         }
     return false;

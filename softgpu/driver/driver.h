@@ -108,6 +108,10 @@ struct sg_device {
     int numa_node, nvlink, pcie; /* as topology.h has them */
     int multiprocessors;
     uint64_t memory_total;
+    bool mig;     /* it is an instance of a divided device … */
+    int instance; /* … of this number among its instances, from 0 … */
+    bool divided; /* it is divided: a process gets one of its instances (sg_devices_all alone has such) */
+    CUuuid whole; /* … and this is the UUID of that device */
     struct sg_context *primary; /* made with the device, lives as long; active only while retained */
     struct sg_pool *default_pool, *current_pool;
 };

@@ -88,12 +88,23 @@ static void add_place(json_t *out, const char *name, uint32_t told)
         json_object_set_new(out, name, told ? json_integer((json_int_t)told - 1) : json_null());
 }
 
+/* Which instance of which GPU it is; null: it is a GPU. */
+static json_t *mig_json(const struct rg_device_info *device)
+{
+    char whole[RG_UUID_TEXT];
+    if (!device->mig)
+        return json_null();
+    return json_pack("{s:s, s:I, s:I}", "gpu", rg_uuid_text(device->whole, false, whole, sizeof whole),
+                     "gpu_instance", (json_int_t)device->gpu_instance, "compute_instance",
+                     (json_int_t)device->compute_instance);
+}
+
 static json_t *device_json(const struct rg_device_info *device)
 {
     char uuid[48];
     json_t *out = json_pack("{s:i, s:s, s:s, s:s, s:i, s:i, s:I}", "index", (int)device->ordinal, "name",
-                            device->name, "uuid", rg_uuid_text(device->uuid, uuid, sizeof uuid), "pci",
-                            device->pci, "compute_major", (int)device->compute_major, "compute_minor",
+                            device->name, "uuid", rg_uuid_text(device->uuid, device->mig, uuid, sizeof uuid),
+                            "pci", device->pci, "compute_major", (int)device->compute_major, "compute_minor",
                             (int)device->compute_minor, "memory_total", (json_int_t)device->memory_total);
     if (out)
         json_object_set_new(out, "memory_free",
@@ -112,6 +123,8 @@ static json_t *device_json(const struct rg_device_info *device)
         json_object_set_new(out, "warm_workers", json_integer((json_int_t)device->warm_workers));
     if (out)
         json_object_set_new(out, "memory_warm", json_integer((json_int_t)device->memory_warm));
+    if (out)
+        json_object_set_new(out, "mig", mig_json(device));
     add_place(out, "numa", device->numa_node);
     add_place(out, "nvlink", device->nvlink_group);
     add_place(out, "pcie", device->pcie_group);

@@ -26,11 +26,12 @@
 #define TOPOLOGY_NODE     40 /* … through the host, on one NUMA node */
 #define TOPOLOGY_SYSTEM   50 /* … through the host */
 #define FEATURE_DISABLED  0
+#define INSTANCES_MAX     16 /* of one device (softgpu/driver/core/mig.c) */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned users;                       /* nvmlInit less nvmlShutdown */
 static const struct rg_soft_devices *driver; /* once loaded it stays */
-static unsigned n_devices;
+static unsigned n_devices, n_all;            /* those that are devices; with the instances behind them */
 
 /* Devices' handles are addresses in here: never dereferenced, the same for as long as the process lives. */
 static const char handles[RG_DEVICES_MAX];
@@ -75,7 +76,7 @@ static enum rg_nvml_return find(rg_nvml_device device, struct rg_soft_device *ou
     struct rg_soft_device all[RG_DEVICES_MAX];
     const uintptr_t offset = (uintptr_t)device - (uintptr_t)handles;
     pthread_mutex_lock(&lock);
-    const bool started = users > 0, known = offset < n_devices;
+    const bool started = users > 0, known = offset < n_all;
     pthread_mutex_unlock(&lock);
     if (!started)
         return RG_NVML_UNINITIALIZED;
@@ -97,7 +98,9 @@ enum rg_nvml_return rg_nvml_start(void)
         return result;
     if (users++ == 0) {
         const size_t n = driver->devices(all, RG_DEVICES_MAX);
-        n_devices = n < RG_DEVICES_MAX ? (unsigned)n : RG_DEVICES_MAX;
+        n_all = n < RG_DEVICES_MAX ? (unsigned)n : RG_DEVICES_MAX;
+        for (n_devices = 0; n_devices < n_all && !all[n_devices].mig;)
+            n_devices++;
     }
     return RG_NVML_SUCCESS;
 }
@@ -162,6 +165,9 @@ enum rg_nvml_return rg_nvml_look(rg_nvml_device device, struct rg_device_info *o
     out->memory_total = now.memory_total;
     out->memory_free = now.memory_total > now.memory_used ? now.memory_total - now.memory_used : 0;
     out->memory_free_known = true;
+    out->mig = now.mig;
+    out->gpu_instance = now.instance + 1; /* an instance of its own each, as MIG numbers them */
+    memcpy(out->whole, now.whole, sizeof out->whole);
     snprintf(out->pci, sizeof out->pci, "%04x:%02x:%02x.0", now.pci_domain, now.pci_bus, now.pci_device);
     if (index)
         *index = at;
@@ -198,6 +204,51 @@ enum rg_nvml_return rg_nvml_where(rg_nvml_device device, char server[256], uint8
         server[0] = '\0';
     if (uuid)
         memcpy(uuid, now.uuid, sizeof now.uuid);
+    return RG_NVML_SUCCESS;
+}
+
+/* --- instances ------------------------------------------------------------------------------------------- */
+
+enum rg_nvml_return rg_nvml_instance(rg_nvml_device device, unsigned index, rg_nvml_device *out)
+{
+    struct rg_soft_device all[RG_DEVICES_MAX], now;
+    unsigned at;
+    const enum rg_nvml_return result = find(device, &now, &at);
+    if (result != RG_NVML_SUCCESS)
+        return result;
+    const size_t n = driver->devices(all, RG_DEVICES_MAX);
+    for (size_t i = 0; i < n && i < RG_DEVICES_MAX; i++)
+        if (all[i].mig && all[i].instance == index && memcmp(all[i].whole, now.uuid, sizeof now.uuid) == 0) {
+            *out = (rg_nvml_device)(uintptr_t)&handles[i];
+            return RG_NVML_SUCCESS;
+        }
+    return now.divided ? RG_NVML_NOT_FOUND : RG_NVML_NOT_SUPPORTED;
+}
+
+enum rg_nvml_return rg_nvml_whole(rg_nvml_device instance, rg_nvml_device *out)
+{
+    struct rg_soft_device all[RG_DEVICES_MAX], now;
+    unsigned at;
+    const enum rg_nvml_return result = find(instance, &now, &at);
+    if (result != RG_NVML_SUCCESS)
+        return result;
+    (void)driver->devices(all, RG_DEVICES_MAX);
+    for (unsigned i = 0; i < n_devices; i++)
+        if (memcmp(all[i].uuid, now.whole, sizeof now.whole) == 0) {
+            *out = (rg_nvml_device)(uintptr_t)&handles[i];
+            return RG_NVML_SUCCESS;
+        }
+    return RG_NVML_NOT_FOUND;
+}
+
+/* The mode now, and after the next reset. */
+static int tell_mode(const struct rg_soft_device *device, const uintptr_t *words)
+{
+    if (device->mig)
+        return RG_NVML_INVALID_ARGUMENT;
+    if (!words[0] || !words[1])
+        return RG_NVML_INVALID_ARGUMENT;
+    *(unsigned *)words[0] = *(unsigned *)words[1] = device->divided;
     return RG_NVML_SUCCESS;
 }
 
@@ -260,6 +311,10 @@ int rg_nvml_ask(enum rg_nvml_question question, rg_nvml_device device, const uin
     case RG_QUESTION_nvmlDeviceGetDisplayActive:
     case RG_QUESTION_nvmlDeviceGetDisplayMode:
         return tell(words[0], FEATURE_DISABLED);
+    case RG_QUESTION_nvmlDeviceGetMigMode:
+        return tell_mode(&now, words);
+    case RG_QUESTION_nvmlDeviceGetMaxMigDeviceCount:
+        return tell(words[0], now.divided ? INSTANCES_MAX : 0);
     case RG_QUESTION_nvmlDeviceGetMultiGpuBoard:
         return tell(words[0], 0);
     case RG_QUESTION_nvmlDeviceOnSameBoard:

@@ -92,7 +92,8 @@ void rg_kube_lease_id(const char *uid, const char *devices, char out[RG_KUBE_LEA
 bool rg_kube_device_name(const char *uuid, char out[RG_KUBE_DEVICE_NAME])
 {
     const size_t size = strlen(uuid);
-    if (strncmp(uuid, "GPU-", 4) != 0 || size < 5 || size >= RG_KUBE_DEVICE_NAME || uuid[size - 1] == '-')
+    if ((strncmp(uuid, "GPU-", 4) != 0 && strncmp(uuid, "MIG-", 4) != 0) || size < 5 ||
+        size >= RG_KUBE_DEVICE_NAME || uuid[size - 1] == '-')
         return false;
     for (size_t i = 0; i <= size; i++) {
         out[i] = (char)tolower((unsigned char)uuid[i]);
@@ -105,8 +106,9 @@ bool rg_kube_device_name(const char *uuid, char out[RG_KUBE_DEVICE_NAME])
 
 bool rg_kube_device_uuid(const char *name, char out[RG_KUBE_DEVICE_NAME])
 {
-    if (strncmp(name, "gpu-", 4) != 0 || strlen(name) < 5 || strlen(name) >= RG_KUBE_DEVICE_NAME)
+    const bool mig = strncmp(name, "mig-", 4) == 0;
+    if ((strncmp(name, "gpu-", 4) != 0 && !mig) || strlen(name) < 5 || strlen(name) >= RG_KUBE_DEVICE_NAME)
         return false;
-    snprintf(out, RG_KUBE_DEVICE_NAME, "GPU-%s", name + 4);
+    snprintf(out, RG_KUBE_DEVICE_NAME, "%s-%s", mig ? "MIG" : "GPU", name + 4);
     return true;
 }

@@ -49,7 +49,7 @@ char *rg_kube_claim_devices(const struct rg_kube_claim *claim);
 /** The lease of the claim of that UID for these devices. */
 void rg_kube_lease_id(const char *uid, const char *devices, char out[RG_KUBE_LEASE_ID]);
 
-/** The name of a GPU in ResourceSlices: "gpu-1b4e28ba-…" of "GPU-1b4e28ba-…". False: a name cannot be made of that. */
+/** The name of a GPU in ResourceSlices: "gpu-1b4e28ba-…" of "GPU-1b4e28ba-…"; "mig-…" of "MIG-…". False: a name cannot be made of that. */
 bool rg_kube_device_name(const char *uuid, char out[RG_KUBE_DEVICE_NAME]);
 /** And back. False: it is no such name. */
 bool rg_kube_device_uuid(const char *name, char out[RG_KUBE_DEVICE_NAME]);

@@ -111,7 +111,8 @@ static json_t *ask_capabilities(const struct rg_kube_pool *pool, const char *add
     for (uint32_t i = 0; i < message->inventory.n_devices; i++) {
         const struct rg_device_info *device = &message->inventory.devices[i];
         snprintf(version, sizeof version, "%u.%u.0", device->compute_major, device->compute_minor);
-        json_object_set_new(out, rg_uuid_text(device->uuid, uuid, sizeof uuid), json_string(version));
+        json_object_set_new(out, rg_uuid_text(device->uuid, device->mig, uuid, sizeof uuid),
+                            json_string(version));
     }
     rg_control_fini(message);
     return out;

@@ -13,6 +13,7 @@
 #include "common/base/uuid_text.h"
 #include "generated/proto/driver_versions.h"
 #include "server/daemon/driver.h"
+#include "server/daemon/probe/parts.h"
 #include "server/daemon/probe/topology.h"
 #include "server/sandbox/sandbox.h"
 #include "transport/topology/rails.h"
@@ -172,7 +173,7 @@ static bool free_by_nvml(const struct nvml *nvml, struct rg_device_info *device)
     char text[RG_UUID_TEXT];
     void *handle = NULL;
     struct nvml_memory memory = {0};
-    if (nvml->by_uuid(rg_uuid_text(device->uuid, text, sizeof text), &handle) != 0 ||
+    if (nvml->by_uuid(rg_uuid_text(device->uuid, false, text, sizeof text), &handle) != 0 ||
         nvml->memory(handle, &memory) != 0)
         return false;
     device->memory_free = memory.free;
@@ -180,7 +181,7 @@ static bool free_by_nvml(const struct nvml *nvml, struct rg_device_info *device)
 }
 
 /* The software device's memory is the machine's: no more of it is free than the machine has. */
-static bool free_of_machine(struct rg_device_info *device)
+static bool free_of_machine(uint64_t total, uint64_t *out)
 {
     FILE *file = fopen("/proc/meminfo", "re");
     char line[128];
@@ -190,7 +191,7 @@ static bool free_of_machine(struct rg_device_info *device)
         known = sscanf(line, "MemAvailable: %llu kB", &kilobytes) == 1;
     if (file)
         fclose(file);
-    device->memory_free = kilobytes << 10 < device->memory_total ? kilobytes << 10 : device->memory_total;
+    *out = kilobytes << 10 < total ? kilobytes << 10 : total;
     return known;
 }
 
@@ -264,7 +265,8 @@ static void look_at(const struct driver *driver, const struct nvml *nvml, bool s
     device->direct = ways_to_memory(driver, handle);
     device->host_reach = reach_of_kernels(driver, handle);
     device->numa_node = numa_node(driver, handle);
-    device->memory_free_known = soft ? free_of_machine(device) : free_by_nvml(nvml, device);
+    device->memory_free_known =
+        soft ? free_of_machine(device->memory_total, &device->memory_free) : free_by_nvml(nvml, device);
 }
 
 /* For those who look for a fault between the two machines. */
@@ -316,6 +318,10 @@ int main(int argc, char **argv)
         look_at(&driver, &nvml, soft, i, &found->devices[i]);
     found->n_devices = (uint32_t)count;
     rg_topology_look(nvml.handle, found->devices, found->n_devices);
+    told.divided = rg_probe_parts(nvml.handle, told.parts, &told.n_parts);
+    for (uint32_t i = 0; soft && i < told.n_parts; i++)
+        told.parts[i].memory_free_known =
+            free_of_machine(told.parts[i].memory_total, &told.parts[i].memory_free);
     describe_machine(found);
     told.works = true;
     report();

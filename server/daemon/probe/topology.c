@@ -70,8 +70,8 @@ void rg_topology_look(void *nvml, struct rg_device_info *devices, uint32_t n)
     }
     for (uint32_t i = 0; i < n; i++) {
         char uuid[RG_UUID_TEXT];
-        if (!topology.by_uuid ||
-            topology.by_uuid(rg_uuid_text(devices[i].uuid, uuid, sizeof uuid), &topology.handles[i]) != 0)
+        if (!topology.by_uuid || topology.by_uuid(rg_uuid_text(devices[i].uuid, false, uuid, sizeof uuid),
+                                                  &topology.handles[i]) != 0)
             topology.handles[i] = NULL;
         if (!devices[i].numa_node)
             devices[i].numa_node = numa_node(devices[i].pci);

@@ -22,6 +22,7 @@
 #include "softgpu/driver/behaviour/behave.h"
 #include "softgpu/driver/behaviour/version.h"
 #include "softgpu/driver/core/device.h"
+#include "softgpu/driver/core/mig.h"
 #include "softgpu/driver/core/topology.h"
 #include "softgpu/exec/exec.h"
 
@@ -135,6 +136,14 @@ static CUuuid make_uuid(int number)
     return uuid;
 }
 
+/* The UUID of a device's instance: the last but one byte tells it from others. */
+static CUuuid make_instance_uuid(int number, int index)
+{
+    CUuuid uuid = make_uuid(number);
+    uuid.bytes[14] = (char)(uuid.bytes[14] ^ (index + 1));
+    return uuid;
+}
+
 /* Number `number` of `n` devices, which is visible as `ordinal`. */
 static void describe(struct sg_device *device, int ordinal, int number, int n, const struct sg_place *place)
 {
@@ -151,6 +160,19 @@ static void describe(struct sg_device *device, int ordinal, int number, int n, c
     device->memory_total = memory_by_environment(n);
     if (sg_behaviour()->nvidia && n > 1) /* of several, each another size */
         device->memory_total -= device->memory_total / 16 * (uint64_t)(number % 8) & ~((2ull << 20) - 1);
+}
+
+/* The instance of a device that is described already. */
+static void describe_instance(struct sg_device *device, const struct sg_mig_instance *instance)
+{
+    device->mig = true;
+    device->instance = instance->index;
+    device->whole = device->uuid;
+    device->uuid = make_instance_uuid(instance->number, instance->index);
+    device->multiprocessors = instance->multiprocessors;
+    device->memory_total = instance->memory;
+    snprintf(device->name, sizeof device->name, "Software GPU MIG %dc.%llumb", instance->multiprocessors,
+             (unsigned long long)(instance->memory >> 20));
 }
 
 /*
@@ -173,38 +195,91 @@ static void share_by_mps(void)
     sg_exec_limit_cores(cores > 0 ? cores : 1);
 }
 
+/* What a process may see: devices by their numbers, then the instances of divided ones. */
+struct choice {
+    int n, n_instances;
+    struct sg_mig_instance instances[SG_DEVICES_MAX];
+};
+
+/* The first instance of a device; -1: it is not divided. */
+static int first_instance(const struct choice *choice, int number)
+{
+    for (int i = 0; i < choice->n_instances; i++)
+        if (choice->instances[i].number == number)
+            return i;
+    return -1;
+}
+
+/*
+ * Which are visible: numbers of devices, or n and more: instances. As NVIDIA's driver has it, a divided device stands for its first
+ * instance, and who sees an instance sees one, and nothing else.
+ */
+static int choose(const struct choice *choice, int out[2 * SG_DEVICES_MAX])
+{
+    uint8_t uuids[2 * SG_DEVICES_MAX][16];
+    bool mig[2 * SG_DEVICES_MAX];
+    const char *text = secure_getenv("CUDA_VISIBLE_DEVICES");
+    const int all = rg_visible_devices_by_uuid(text) ? choice->n + choice->n_instances : choice->n;
+    for (int i = 0; i < all; i++) {
+        const struct sg_mig_instance *instance = &choice->instances[i < choice->n ? 0 : i - choice->n];
+        const CUuuid uuid =
+            i < choice->n ? make_uuid(i) : make_instance_uuid(instance->number, instance->index);
+        memcpy(uuids[i], uuid.bytes, sizeof uuids[i]);
+        mig[i] = i >= choice->n;
+    }
+    const int visible = rg_visible_devices_choose(text, (const uint8_t(*)[16])uuids, mig, all, out);
+    for (int i = 0; i < visible; i++) {
+        const int instance = out[i] < choice->n ? first_instance(choice, out[i]) : out[i] - choice->n;
+        if (instance < 0)
+            continue;
+        out[0] = choice->n + instance;
+        return 1;
+    }
+    return visible;
+}
+
 CUresult sg_devices_init(void)
 {
-    uint8_t uuids[SG_DEVICES_MAX][16];
     struct sg_place places[SG_DEVICES_MAX];
-    int numbers[SG_DEVICES_MAX];
-    const int n = devices_by_environment();
-    for (int i = 0; i < n; i++) {
-        const CUuuid uuid = make_uuid(i);
-        memcpy(uuids[i], uuid.bytes, sizeof uuids[i]);
-    }
-    const int visible = rg_visible_devices_choose(secure_getenv("CUDA_VISIBLE_DEVICES"),
-                                                  (const uint8_t(*)[16])uuids, n, numbers);
+    struct choice choice = {.n = devices_by_environment()};
+    int numbers[2 * SG_DEVICES_MAX];
+    choice.n_instances = sg_mig_instances(choice.n, choice.instances);
+    const int n = choice.n, visible = choose(&choice, numbers);
     if (visible == 0)
         return CUDA_ERROR_NO_DEVICE;
     sg_places(places, n);
-    share_by_mps();
-    for (int i = 0; i < visible; i++)
+    if (numbers[0] >= n) {
+        const struct sg_mig_instance *instance = &choice.instances[numbers[0] - n];
+        sg_exec_limit_cores((unsigned)instance->multiprocessors);
+        describe(&sg_state.devices[0], 0, instance->number, n, &places[instance->number]);
+        describe_instance(&sg_state.devices[0], instance);
+    }
+    share_by_mps(); /* of an instance, where it is one */
+    for (int i = 0; i < visible && numbers[0] < n; i++)
         describe(&sg_state.devices[i], i, numbers[i], n, &places[numbers[i]]);
+    sg_state.devices[0].multiprocessors = (int)sg_exec_cores();
     limit_memory(visible);
     sg_state.n_devices = visible;
     sg_state.capability = capability();
     return CUDA_SUCCESS;
 }
 
-int sg_devices_all(struct sg_device out[SG_DEVICES_MAX])
+int sg_devices_all(struct sg_device out[2 * SG_DEVICES_MAX])
 {
+    struct sg_mig_instance instances[SG_DEVICES_MAX];
     const int n = devices_by_environment();
     struct sg_place places[SG_DEVICES_MAX];
     sg_places(places, n);
+    const int n_instances = sg_mig_instances(n, instances);
     for (int i = 0; i < n; i++)
         describe(&out[i], i, i, n, &places[i]);
-    return n;
+    for (int i = 0; i < n_instances; i++) {
+        const int number = instances[i].number;
+        out[number].divided = true;
+        describe(&out[n + i], n + i, number, n, &places[number]);
+        describe_instance(&out[n + i], &instances[i]);
+    }
+    return n + n_instances;
 }
 
 uint32_t sg_capability(void)

@@ -48,8 +48,11 @@ unsigned sg_shared_per_multiprocessor(void);
 unsigned sg_shared_reserved(void);
 unsigned sg_shared_optin(void);
 
-/** Describes all devices, as they are before any is used: visible or not, initialised or not. Returns how many there are. */
-int sg_devices_all(struct sg_device out[SG_DEVICES_MAX]);
+/**
+ * Describes all devices, as they are before any is used: visible or not, initialised or not; then the instances of those that are
+ * divided. Returns how many there are.
+ */
+int sg_devices_all(struct sg_device out[2 * SG_DEVICES_MAX]);
 /** The compute capability that the devices have or, before cuInit, would have now: 130 for 13.0. */
 uint32_t sg_capability(void);
 

@@ -8,7 +8,7 @@
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/range/range.h"
 
-static struct sg_device all[SG_DEVICES_MAX];
+static struct sg_device all[2 * SG_DEVICES_MAX];
 static int n_all;
 
 static void describe_all(void)
@@ -47,9 +47,13 @@ static size_t tell_devices(struct rg_soft_device *out, size_t max)
             .numa_node = told->numa_node,
             .nvlink = told->nvlink,
             .pcie = told->pcie,
+            .divided = told->divided,
+            .mig = told->mig,
+            .instance = (unsigned)told->instance,
         };
         memcpy(out[i].name, told->name, sizeof out[i].name);
         memcpy(out[i].uuid, told->uuid.bytes, sizeof out[i].uuid);
+        memcpy(out[i].whole, told->whole.bytes, sizeof out[i].whole);
     }
     return (size_t)n_all;
 }

@@ -9,7 +9,7 @@ static const char *visible(const char *text)
     static char out[3 + 1];
     static const uint8_t uuids[3][16] = {{0x11, 0x22}, {0x11, 0x33}, {0x44}};
     int numbers[3];
-    const int n = rg_visible_devices_choose(text, uuids, 3, numbers);
+    const int n = rg_visible_devices_choose(text, uuids, NULL, 3, numbers);
     for (int i = 0; i < n; i++)
         out[i] = (char)('0' + numbers[i]);
     out[n] = '\0';
@@ -39,6 +39,7 @@ Test(visible_devices, chosen)
     cr_assert_str_eq(visible("GPU-44,0"), "2");
     cr_assert_str_eq(visible("0,GPU-44"), "0");
     cr_assert_str_eq(visible("GPU-55"), "");
+    cr_assert_str_eq(visible("MIG-44"), "2"); /* whoever does not say which are instances */
     cr_assert_str_eq(visible("+1"), "1");
     cr_assert_str_eq(visible("1x,0"), "10"); /* what a number begins with counts */
 }
@@ -49,4 +50,17 @@ Test(visible_devices, by_uuid)
     cr_assert_not(rg_visible_devices_by_uuid("0,GPU-44"));
     cr_assert_not(rg_visible_devices_by_uuid(""));
     cr_assert_not(rg_visible_devices_by_uuid(NULL));
+}
+
+Test(visible_devices, instances_have_names_of_their_own)
+{
+    static const uint8_t uuids[2][16] = {{0x11, 0x22}, {0x11, 0x33}};
+    static const bool mig[2] = {false, true};
+    int out[2];
+    cr_assert_eq(rg_visible_devices_choose("MIG-11", uuids, mig, 2, out), 1);
+    cr_assert_eq(out[0], 1);
+    cr_assert_eq(rg_visible_devices_choose("GPU-11,MIG-11", uuids, mig, 2, out), 2);
+    cr_assert_eq(out[0], 0);
+    cr_assert_eq(rg_visible_devices_choose("GPU-1133", uuids, mig, 2, out), 0);
+    cr_assert(rg_visible_devices_by_uuid("MIG-11"));
 }

@@ -115,7 +115,11 @@ Test(kube_claim, names_and_uuids_belong_together)
     cr_expect_str_eq(name, "gpu-1b4e28ba-2fa1-11d2-883f-0016d3cca427");
     cr_assert(rg_kube_device_uuid(name, uuid));
     cr_expect_str_eq(uuid, "GPU-1b4e28ba-2fa1-11d2-883f-0016d3cca427");
-    static const char *const bad[] = {"", "GPU-", "MIG-1", "GPU-a/b", "GPU-a_b", "GPU-a-", "gpu-1"};
+    cr_assert(rg_kube_device_name("MIG-1B4e28ba-2fa1-11d2-883f-0016d3cca427", name));
+    cr_expect_str_eq(name, "mig-1b4e28ba-2fa1-11d2-883f-0016d3cca427");
+    cr_assert(rg_kube_device_uuid(name, uuid));
+    cr_expect_str_eq(uuid, "MIG-1b4e28ba-2fa1-11d2-883f-0016d3cca427");
+    static const char *const bad[] = {"", "GPU-", "MIG-", "TPU-1", "GPU-a/b", "GPU-a_b", "GPU-a-", "gpu-1"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         cr_expect(!rg_kube_device_name(bad[i], name), "%s", bad[i]);
     cr_expect(!rg_kube_device_uuid("node-1", uuid));

@@ -305,6 +305,29 @@ Test(pool_place, gpus_that_are_named_and_no_others)
     pool_end(pool);
 }
 
+Test(pool_place, instances_of_divided_gpus_go_one_to_a_request)
+{
+    struct pool *pool = pool_new();
+    static const char *const uuids[] = {"MIG-0000000a", "GPU-0000000b", "MIG-0000000c", "GPU-0000000d"};
+    pool_server(pool, 4, 80 * GIB);
+    for (uint32_t i = 0; i < 4; i++)
+        pool->devices[i].uuid = uuids[i];
+    struct rg_pool_request *request = pool_ask(pool, "a", 2, 0);
+    pool_decide(pool);
+    cr_expect_eq(pool_part(pool, 0, 0), 1);
+    cr_expect_eq(pool_part(pool, 0, 1), 3);
+    request->n = 3;
+    pool_decide(pool);
+    cr_expect_eq(pool_waits(pool, 0)->reason, RG_POOL_NEVER_TOO_MANY);
+    static const char *const named[] = {"mig-0000000c"};
+    request->n = 1;
+    request->devices = named;
+    request->n_devices = 1;
+    pool_decide(pool);
+    cr_expect_eq(pool_part(pool, 0, 0), 2);
+    pool_end(pool);
+}
+
 Test(pool_place, a_snapshot_that_contradicts_itself_is_refused)
 {
     struct pool *pool = pool_new();

@@ -160,7 +160,8 @@ Test(text, uuid_and_columns)
 {
     char text[48];
     const uint8_t uuid[16] = {0x10, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 0xff};
-    cr_expect_str_eq(rg_uuid_text(uuid, text, sizeof text), "GPU-10010203-0405-0607-0809-0a0b0c0d0eff");
+    cr_expect_str_eq(rg_uuid_text(uuid, false, text, sizeof text),
+                     "GPU-10010203-0405-0607-0809-0a0b0c0d0eff");
     cr_expect_eq(rg_cli_text_columns("abc"), 3);
     cr_expect_eq(rg_cli_text_columns("äöü€"), 4);
 }

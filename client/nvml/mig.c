@@ -1,0 +1,56 @@
+/*
+ * mig.c - NVML's functions about instances of GPUs that MIG has divided.
+ *
+ * Of a server, instances are devices themselves: what they are is told, and the GPU that they are of is not shown.
+ */
+#include "client/nvml/functions.h"
+#include "client/nvml/nvml.h"
+
+/* What is told by `out`, which must be there; the device is looked at first, as the library does. */
+static enum rg_nvml_return look_for(rg_nvml_device device, struct rg_device_info *info, const void *out)
+{
+    const enum rg_nvml_return result = rg_nvml_look(device, info, NULL);
+    return result == RG_NVML_SUCCESS && !out ? RG_NVML_INVALID_ARGUMENT : result;
+}
+
+int nvmlDeviceIsMigDeviceHandle(rg_nvml_device device, unsigned *is_one)
+{
+    struct rg_device_info info;
+    RG_TRY(look_for(device, &info, is_one));
+    *is_one = info.mig;
+    return RG_NVML_SUCCESS;
+}
+
+int nvmlDeviceGetMigDeviceHandleByIndex(rg_nvml_device device, unsigned index, rg_nvml_device *out)
+{
+    struct rg_device_info info;
+    RG_TRY(look_for(device, &info, out));
+    return rg_nvml_instance(device, index, out);
+}
+
+int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(rg_nvml_device device, rg_nvml_device *out)
+{
+    struct rg_device_info info;
+    RG_TRY(look_for(device, &info, out));
+    return info.mig ? rg_nvml_whole(device, out) : RG_NVML_INVALID_ARGUMENT;
+}
+
+int nvmlDeviceGetGpuInstanceId(rg_nvml_device device, unsigned *id)
+{
+    struct rg_device_info info;
+    RG_TRY(look_for(device, &info, id));
+    if (!info.mig)
+        return RG_NVML_NOT_SUPPORTED;
+    *id = info.gpu_instance;
+    return RG_NVML_SUCCESS;
+}
+
+int nvmlDeviceGetComputeInstanceId(rg_nvml_device device, unsigned *id)
+{
+    struct rg_device_info info;
+    RG_TRY(look_for(device, &info, id));
+    if (!info.mig)
+        return RG_NVML_NOT_SUPPORTED;
+    *id = info.compute_instance;
+    return RG_NVML_SUCCESS;
+}
