@@ -171,11 +171,11 @@ static enum rg_status proceed(struct rg_probe *probe, char *why, size_t why_size
 
 /*
  * The software device says so in its devices' numbers (softgpu/driver/core/device.c), wherever a copy of its library is and
- * however it was found. To take it for NVIDIA's would leave kernels unconfined.
+ * however it was found: "softgp", as the next byte has a UUID's version. To take it for NVIDIA's would leave kernels unconfined.
  */
 static bool is_software_device(const struct rg_driver *driver)
 {
-    static const char mark[] = {'s', 'o', 'f', 't', 'g', 'p', 'u'};
+    static const char mark[] = {'s', 'o', 'f', 't', 'g', 'p'};
     return driver->n_devices > 0 && memcmp(driver->devices[0].uuid, mark, sizeof mark) == 0;
 }
 

@@ -176,6 +176,12 @@ class Sandbox(unittest.TestCase):
     def test_mps_ordinary_user(self):
         self.assertEqual(self.attacks(uid=NOBODY, mps=True), [])
 
+    def test_copy_of_the_software_device(self):
+        """Wherever its library is: kernels are confined, and the server says what it is."""
+        with contextlib.ExitStack() as stack:
+            case = Case(stack, orders="none", uid=NOBODY, nvidia=True)
+            self.assertRegex(case.text(), r"driver: soft, CUDA .*%s" % re.escape(case.folder))
+
     def test_off(self):
         """Without a sandbox the same attacks succeed: they are real."""
         could = self.attacks(uid=NOBODY, mode="off")
