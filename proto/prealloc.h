@@ -20,7 +20,7 @@ struct rg_prealloc_block {
 };
 static_assert(sizeof(struct rg_prealloc_block) == 16, "wire layout");
 
-/** With rgMemForesee, for each slab; the answer has a number (8 bytes), and so many blocks, for each. */
+/** With rgMemPreallocHints, for each slab; the answer has a number (8 bytes), and so many blocks, for each. */
 struct rg_prealloc_hint {
     uint64_t slab_id;
     uint64_t size, height;

@@ -73,8 +73,8 @@ static CUresult fetch(CUdevice device, struct attributes **out)
     pthread_mutex_lock(&lock);
     struct attributes *attributes = known[device];
     pthread_mutex_unlock(&lock);
-    if (attributes && rg_optimise[RG_OPT_SHADOW]) {
-        rg_probe_saved(RG_OPT_SHADOW);
+    if (attributes && rg_optimise[RG_OPT_QUERY_CACHE]) {
+        rg_probe_saved(RG_OPT_QUERY_CACHE);
         *out = attributes;
         return CUDA_SUCCESS;
     }
@@ -83,7 +83,7 @@ static CUresult fetch(CUdevice device, struct attributes **out)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult status = CUDA_SUCCESS;
     const struct rg_device_info *info = rg_device(device);
-    if (rg_optimise[RG_OPT_SHADOW] && info->n_attributes >= ATTRIBUTES) {
+    if (rg_optimise[RG_OPT_QUERY_CACHE] && info->n_attributes >= ATTRIBUTES) {
         memcpy(attributes->values, info->attributes, sizeof attributes->values);
         memcpy(attributes->results, info->attribute_results, sizeof attributes->results);
     } else {

@@ -253,11 +253,11 @@ static bool is_constant(CUfunction_attribute attribute)
 
 static bool known_attribute(const struct rg_function *function, CUfunction_attribute attribute, int *pi)
 {
-    if (!rg_optimise[RG_OPT_SHADOW] || (unsigned)attribute >= RG_FUNCTION_ATTRIBUTES ||
+    if (!rg_optimise[RG_OPT_QUERY_CACHE] || (unsigned)attribute >= RG_FUNCTION_ATTRIBUTES ||
         !(function->info.known & 1u << attribute) || (!is_constant(attribute) && function->changed))
         return false;
     *pi = function->info.attributes[attribute];
-    rg_probe_saved(RG_OPT_SHADOW);
+    rg_probe_saved(RG_OPT_QUERY_CACHE);
     return true;
 }
 
@@ -458,7 +458,7 @@ CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
     struct rg_function *shadow;
     RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     RG_TRY(about((uint64_t)function, false, state, &shadow));
-    if (rg_optimise[RG_OPT_SHADOW] && atomic_load_explicit(&shadow->loaded, memory_order_relaxed)) {
+    if (rg_optimise[RG_OPT_QUERY_CACHE] && atomic_load_explicit(&shadow->loaded, memory_order_relaxed)) {
         *state = CU_FUNCTION_LOADING_STATE_LOADED;
         return CUDA_SUCCESS;
     }

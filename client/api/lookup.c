@@ -4,8 +4,8 @@
  * be waited for.
  */
 #include "client/api/function.h"
-#include "client/cache/ahead_memory.h"
 #include "client/cache/image_cache.h"
+#include "client/cache/load_memory.h"
 #include "client/core/call.h"
 #include "client/core/device_list.h"
 #include "client/core/future.h"
@@ -42,7 +42,7 @@ static void function_arrived(struct rg_future *future, CUresult result, struct r
     struct rg_cached_image *cached = (struct rg_cached_image *)(uintptr_t)future->user[0];
     const struct rg_cached_function *function = (const struct rg_cached_function *)(uintptr_t)future->user[1];
     if (future->op == RG_OP_rgKernelTakeFunction)
-        rg_ahead_memory_end(future->session, (rg_memory_level)future->user[2]);
+        rg_load_memory_end(future->session, (rg_memory_level)future->user[2]);
     if (result != CUDA_SUCCESS) {
         rg_image_cache_drop(cached);
         rg_session_async_error(future->session, result, future->op);
@@ -68,7 +68,7 @@ static void function_arrived(struct rg_future *future, CUresult result, struct r
  * Asks for a function ahead if its answer is known, which is then in *answer. NULL: it is to be waited for. `take`: in a context, where
  * the first of a library's takes memory; it is taken for it, and function_arrived ends that.
  */
-static struct rg_future *look_up_ahead(struct rg_cached_image *cached, bool take, const char *name,
+static struct rg_future *look_up_async(struct rg_cached_image *cached, bool take, const char *name,
                                        struct rg_reader *answer)
 {
     const struct rg_cached_function *function =
@@ -76,19 +76,19 @@ static struct rg_future *look_up_ahead(struct rg_cached_image *cached, bool take
     if (!function || (take && !function->taken))
         return NULL;
     const rg_memory_level memory = take ? rg_image_cache_memory(cached) : 0;
-    if (take && !rg_ahead_memory_take(rg_session_current(), memory))
+    if (take && !rg_load_memory_take(rg_session_current(), memory))
         return NULL;
     struct rg_future *future = rg_future_begin(function_arrived);
     if (!future) {
         if (take)
-            rg_ahead_memory_end(rg_session_current(), memory);
+            rg_load_memory_end(rg_session_current(), memory);
         return NULL;
     }
     rg_image_cache_used(cached, name, take);
     future->user[0] = (uintptr_t)cached;
     future->user[1] = (uintptr_t)function;
     future->user[2] = memory;
-    rg_probe_saved(RG_OPT_KNOWN);
+    rg_probe_saved(RG_OPT_IMAGE_CACHE);
     *answer = rg_reader_of(function->answer, function->size);
     return future;
 }
@@ -131,7 +131,7 @@ static CUresult find_by_name(enum rg_kind kind, uint64_t owner, const char *name
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct rg_call reply;
     struct rg_reader answer;
-    struct rg_future *future = look_up_ahead(cached, false, name, &answer);
+    struct rg_future *future = look_up_async(cached, false, name, &answer);
     CUresult status = rg_future_end(future, ask_by_name(kind, handle, owner, name, future, &reply));
     if (status == CUDA_SUCCESS) {
         if (!future)
@@ -214,13 +214,13 @@ static CUresult take_cached_function(CUfunction *out, CUkernel kernel, struct rg
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct rg_call reply;
     struct rg_reader answer;
-    struct rg_future *future = look_up_ahead(library->library.cached, true, of->name, &answer);
+    struct rg_future *future = look_up_async(library->library.cached, true, of->name, &answer);
     CUresult status = CUDA_ERROR_NOT_FOUND;
     const rg_memory_level memory = future ? (rg_memory_level)future->user[2] : 0;
     if (future)
         status = rg_future_end(future, rg_op_rgKernelTakeFunction(&function, kernel, future, &reply));
     if (future && status != CUDA_SUCCESS) /* it was not sent */
-        rg_ahead_memory_end(session, memory);
+        rg_load_memory_end(session, memory);
     if (future && status == CUDA_SUCCESS) {
         struct rg_function *made = &rg_handle_shadow(RG_KIND_FUNCTION, (uint64_t)function)->function;
         if (!rg_function_read(&answer, made, of->name, of->owner))

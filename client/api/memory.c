@@ -106,7 +106,7 @@ static CUresult get(const struct request *request, bool may_be_ready, CUdevicept
                                         .pool = request->pool};
     struct rg_prealloc_block block;
     if (may_be_ready && rg_prealloc_take(&key, &block)) {
-        rg_probe_saved(RG_OPT_AHEAD);
+        rg_probe_saved(RG_OPT_PREALLOC);
         *address = block.address;
         if (request->pitch)
             *request->pitch = block.pitch;

@@ -2,9 +2,9 @@
 #include "client/api/module.h"
 
 #include "client/api/function.h"
-#include "client/cache/ahead_memory.h"
 #include "client/cache/image.h"
 #include "client/cache/image_cache.h"
+#include "client/cache/load_memory.h"
 #include "client/cache/variables.h"
 #include "client/core/call.h"
 #include "client/core/future.h"
@@ -46,7 +46,7 @@ static void load_arrived(struct rg_future *future, CUresult result, struct rg_re
 {
     (void)reply;
     struct rg_cached_image *cached = (struct rg_cached_image *)(uintptr_t)future->user[0];
-    rg_ahead_memory_end(future->session, (rg_memory_level)future->user[1]);
+    rg_load_memory_end(future->session, (rg_memory_level)future->user[1]);
     if (result == CUDA_SUCCESS) {
         rg_image_cache_note_memory(cached, rg_future_memory_taken(future));
         return;
@@ -60,7 +60,7 @@ struct load {
     enum rg_kind kind;
     struct rg_jit *jit;
     struct rg_cached_image *cached; /* of it, or NULL */
-    bool ahead;                     /* it is known to succeed, and not waited for */
+    bool async;                     /* it is known to succeed, and not waited for */
     rg_memory_level memory;         /* that it takes, if so */
     uint64_t image, handle;
 };
@@ -77,7 +77,7 @@ static CUresult ask(const struct load *load, struct rg_future *future, struct rg
 }
 
 /* The answer is compared when it comes. */
-static CUresult load_ahead(const struct load *load)
+static CUresult load_async(const struct load *load)
 {
     struct rg_call reply;
     struct rg_session *session = rg_session_current();
@@ -85,11 +85,11 @@ static CUresult load_ahead(const struct load *load)
     if (future) {
         future->user[0] = (uintptr_t)load->cached;
         future->user[1] = load->memory;
-        rg_probe_saved(RG_OPT_KNOWN);
+        rg_probe_saved(RG_OPT_IMAGE_CACHE);
     }
     const CUresult status = rg_future_end(future, ask(load, future, &reply));
     if (!future || status != CUDA_SUCCESS)
-        rg_ahead_memory_end(session, load->memory);
+        rg_load_memory_end(session, load->memory);
     if (!future)
         rg_call_done(&reply);
     else if (status == CUDA_SUCCESS)
@@ -98,12 +98,12 @@ static CUresult load_ahead(const struct load *load)
 }
 
 /* Whether a load need not be waited for: it is known to succeed, and sure to find its memory, which is taken for it. */
-static bool may_go_ahead(struct load *load)
+static bool may_be_async(struct load *load)
 {
     if (!load->cached || atomic_load(&memory_ran_out) || !rg_image_cache_loads(load->cached))
         return false;
     load->memory = rg_image_cache_memory(load->cached);
-    return rg_ahead_memory_take(rg_session_current(), load->memory);
+    return rg_load_memory_take(rg_session_current(), load->memory);
 }
 
 /*
@@ -144,8 +144,8 @@ static CUresult load_and_wait(const struct load *load)
 /* It could not be sent. */
 static CUresult fail(const struct load *load, struct rg_image_copy *copy, CUresult status)
 {
-    if (load->ahead)
-        rg_ahead_memory_end(rg_session_current(), load->memory);
+    if (load->async)
+        rg_load_memory_end(rg_session_current(), load->memory);
     free(copy);
     return status;
 }
@@ -170,9 +170,9 @@ static CUresult load_image(enum rg_kind kind, struct rg_image_view *view, struct
         *out = there;
         return CUDA_SUCCESS;
     }
-    load.ahead = !logs && may_go_ahead(&load); /* now: others may learn it at any time */
+    load.async = !logs && may_be_async(&load); /* now: others may learn it at any time */
     struct rg_image_copy *copy = NULL;
-    CUresult status = rg_image_send(view, load.ahead ? RG_IMAGE_STAYS_IN_FILE : RG_IMAGE_STAYS, &load.image);
+    CUresult status = rg_image_send(view, load.async ? RG_IMAGE_STAYS_IN_FILE : RG_IMAGE_STAYS, &load.image);
     if (status == CUDA_SUCCESS && kind == RG_KIND_LIBRARY)
         status = rg_replication_keep(view, &copy);
     if (status != CUDA_SUCCESS)
@@ -181,9 +181,9 @@ static CUresult load_image(enum rg_kind kind, struct rg_image_view *view, struct
     if (!load.handle)
         return fail(&load, copy, CUDA_ERROR_OUT_OF_MEMORY);
     note_known(&load);
-    status = load.ahead ? load_ahead(&load) : load_and_wait(&load);
+    status = load.async ? load_async(&load) : load_and_wait(&load);
     /* memory that is only kept ready does not make it fail; the image was used up */
-    if (status == CUDA_ERROR_OUT_OF_MEMORY && !load.ahead && rg_hooks.out_of_memory(rg_session_current()) &&
+    if (status == CUDA_ERROR_OUT_OF_MEMORY && !load.async && rg_hooks.out_of_memory(rg_session_current()) &&
         rg_image_send(view, RG_IMAGE_STAYS, &load.image) == CUDA_SUCCESS)
         status = load_and_wait(&load);
     if (status != CUDA_SUCCESS) {

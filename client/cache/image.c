@@ -167,7 +167,7 @@ CUresult rg_image_send(struct rg_image_view *view, enum rg_image_stay stay, uint
 {
     CUresult status = CUDA_SUCCESS;
     uint64_t offset = 0;
-    const bool name = rg_optimise[RG_OPT_IMAGES] && rg_session_current()->op_numbers[RG_OP_rgImageNamed];
+    const bool name = rg_optimise[RG_OPT_IMAGE_DEDUP] && rg_session_current()->op_numbers[RG_OP_rgImageNamed];
     *id = atomic_fetch_add(&next_image, 1);
     if (name && view->size > SENT_ALWAYS) {
         status = send_named(view, stay, *id);

@@ -182,7 +182,7 @@ static struct rg_cached_image *entry_of(const struct rg_session *session, CUdevi
 static bool usable(const struct rg_session *session)
 {
     static const uint8_t none[RG_DIGEST_SIZE];
-    return rg_optimise[RG_OPT_KNOWN] && memcmp(session->hello.answers, none, sizeof none) != 0;
+    return rg_optimise[RG_OPT_IMAGE_CACHE] && memcmp(session->hello.answers, none, sizeof none) != 0;
 }
 
 struct rg_cached_image *rg_image_cache_find(enum rg_kind kind, struct rg_image_view *image,

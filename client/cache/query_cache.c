@@ -30,7 +30,7 @@ void rg_query_cache_begin(struct rg_cached_query *query, enum rg_op op, enum rg_
     query->group = group;
     query->needs = rg_op_traits[op] & RG_TRAIT_CONTEXT;
     query->epoch = atomic_load(&epochs[group]);
-    query->fits = rg_optimise[RG_OPT_SHADOW];
+    query->fits = rg_optimise[RG_OPT_QUERY_CACHE];
     query->key_size = query->answer_size = query->read = 0;
     rg_query_cache_by(query, &op, sizeof op);
     rg_query_cache_by(query, &context, sizeof context);
@@ -142,7 +142,7 @@ void rg_query_cache_context_ended(void)
 
 bool rg_setting_is(struct rg_settings *const *settings, unsigned which, unsigned long long value)
 {
-    if (!rg_optimise[RG_OPT_SHADOW] || which >= RG_SETTINGS)
+    if (!rg_optimise[RG_OPT_QUERY_CACHE] || which >= RG_SETTINGS)
         return false;
     RG_SCOPED_LOCK(&lock);
     const struct rg_settings *known = *settings;

@@ -102,7 +102,7 @@ void rg_variables_ask(enum rg_kind kind, uint64_t owner, struct rg_cached_image 
 {
     bool managed;
     const char *name;
-    if (!cached || !rg_context_current() || !rg_optimise[RG_OPT_SHADOW])
+    if (!cached || !rg_context_current() || !rg_optimise[RG_OPT_QUERY_CACHE])
         return;
     for (unsigned i = 0; (name = rg_image_cache_variable(cached, i, &managed)) != NULL; i++) {
         struct rg_call reply;
@@ -182,7 +182,7 @@ CUresult rg_variables_find(enum rg_kind kind, uint64_t owner, const char *name, 
     CUresult status;
     if (!list) /* another thread has just unloaded it */
         return CUDA_ERROR_INVALID_HANDLE;
-    if (rg_optimise[RG_OPT_SHADOW] && known_place(list, name, managed, place, fresh, &status))
+    if (rg_optimise[RG_OPT_QUERY_CACHE] && known_place(list, name, managed, place, fresh, &status))
         return status;
     status = fetch(kind, owner, name, managed, place);
     *fresh = true;

@@ -10,11 +10,33 @@
 bool rg_optimise[RG_OPT_COUNT] = {[0 ... RG_OPT_COUNT - 1] = true};
 
 static const char *const names[RG_OPT_COUNT] = {
-    [RG_OPT_ASYNC] = "async",   [RG_OPT_BATCH] = "batch",     [RG_OPT_SHADOW] = "shadow",
-    [RG_OPT_DIRECT] = "direct", [RG_OPT_LATE] = "late",       [RG_OPT_PUSH] = "push",
-    [RG_OPT_AHEAD] = "ahead",   [RG_OPT_KNOWN] = "known",     [RG_OPT_PIECES] = "pieces",
-    [RG_OPT_IMAGES] = "images", [RG_OPT_FORESEE] = "foresee", [RG_OPT_PRELOAD] = "preload",
-    [RG_OPT_DELTA] = "delta",   [RG_OPT_PEERS] = "peers",
+    [RG_OPT_ASYNC] = "async",
+    [RG_OPT_BATCH] = "batch",
+    [RG_OPT_QUERY_CACHE] = "query-cache",
+    [RG_OPT_INLINE_SEND] = "inline-send",
+    [RG_OPT_DEFERRED_COPIES] = "deferred-copies",
+    [RG_OPT_COMPLETION_PUSH] = "completion-push",
+    [RG_OPT_PREALLOC] = "prealloc",
+    [RG_OPT_IMAGE_CACHE] = "image-cache",
+    [RG_OPT_CHUNKS] = "chunks",
+    [RG_OPT_IMAGE_DEDUP] = "image-dedup",
+    [RG_OPT_STARTUP_PREFETCH] = "startup-prefetch",
+    [RG_OPT_IMAGE_PREFETCH] = "image-prefetch",
+    [RG_OPT_DELTA] = "delta",
+    [RG_OPT_PEERS] = "peers",
+};
+/* What some of them were called before; for the message that refuses these names. */
+static const char *const former_names[RG_OPT_COUNT] = {
+    [RG_OPT_QUERY_CACHE] = "shadow",
+    [RG_OPT_INLINE_SEND] = "direct",
+    [RG_OPT_DEFERRED_COPIES] = "late",
+    [RG_OPT_COMPLETION_PUSH] = "push",
+    [RG_OPT_PREALLOC] = "ahead",
+    [RG_OPT_IMAGE_CACHE] = "known",
+    [RG_OPT_CHUNKS] = "pieces",
+    [RG_OPT_IMAGE_DEDUP] = "images",
+    [RG_OPT_STARTUP_PREFETCH] = "foresee",
+    [RG_OPT_IMAGE_PREFETCH] = "preload",
 };
 
 const char *rg_optimisation_name(enum rg_optimisation optimisation)
@@ -22,10 +44,15 @@ const char *rg_optimisation_name(enum rg_optimisation optimisation)
     return names[optimisation];
 }
 
+static bool is_called(const char *name, size_t length, const char *word)
+{
+    return strlen(word) == length && memcmp(name, word, length) == 0;
+}
+
 /* What stands in for NCCL, which is none of them: what it computes need not be what the program's own does. */
 static bool is_nccl(const char *name, size_t length)
 {
-    return length == 4 && memcmp(name, "nccl", 4) == 0;
+    return is_called(name, length, "nccl");
 }
 
 /* Switches what `name` (of `length` bytes) says where `on` is not NULL; false if nothing is called so. */
@@ -33,8 +60,7 @@ static bool set(const char *name, size_t length, const bool *on)
 {
     bool known = is_nccl(name, length);
     for (int i = 0; i < RG_OPT_COUNT; i++)
-        if ((length == 3 && memcmp(name, "all", 3) == 0) ||
-            (strlen(names[i]) == length && memcmp(name, names[i], length) == 0)) {
+        if (is_called(name, length, "all") || is_called(name, length, names[i])) {
             if (on)
                 rg_optimise[i] = *on;
             known = true;
@@ -46,6 +72,11 @@ static bool set(const char *name, size_t length, const bool *on)
 static void explain_unknown(const char *name, size_t length, char *why, size_t why_size)
 {
     char all[256] = "all";
+    for (int i = 0; i < RG_OPT_COUNT; i++)
+        if (former_names[i] && is_called(name, length, former_names[i])) {
+            rg_explain(why, why_size, "the optimisation '%s' is called '%s'", former_names[i], names[i]);
+            return;
+        }
     for (int i = 0; i < RG_OPT_COUNT; i++) {
         strncat(all, ", ", sizeof all - strlen(all) - 1);
         strncat(all, names[i], sizeof all - strlen(all) - 1);

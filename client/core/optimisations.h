@@ -12,20 +12,20 @@
 #include <stddef.h>
 
 enum rg_optimisation {
-    RG_OPT_ASYNC,   /* calls that return no data do not wait for the worker */
-    RG_OPT_BATCH,   /* calls that do not wait share messages */
-    RG_OPT_SHADOW,  /* attributes that cannot change are asked for once */
-    RG_OPT_DIRECT,  /* a call that does not wait is sent by its own thread where nothing is under way */
-    RG_OPT_LATE,    /* asynchronous copies to pinned memory land later; off: they wait for their data */
-    RG_OPT_PUSH,    /* what is done is known from what the worker has said; off: each question asks it */
-    RG_OPT_AHEAD,   /* memory is allocated before it is asked for */
-    RG_OPT_KNOWN,   /* what a load of the same image has answered before is used without waiting */
-    RG_OPT_PIECES,  /* large copies travel in pieces of what the wire takes in a moment */
-    RG_OPT_IMAGES,  /* device code that the server has is not sent again */
-    RG_OPT_FORESEE, /* what a program did when it started before is done before it asks */
-    RG_OPT_PRELOAD, /* the program's own images are loaded and described before it asks */
-    RG_OPT_DELTA,   /* calls that repeat earlier ones are sent as references to them (proto/delta.h) */
-    RG_OPT_PEERS,   /* copies between two servers go from one to the other, where they can reach each other */
+    RG_OPT_ASYNC,       /* calls that return no data do not wait for the worker */
+    RG_OPT_BATCH,       /* calls that do not wait share messages */
+    RG_OPT_QUERY_CACHE, /* attributes that cannot change are asked for once */
+    RG_OPT_INLINE_SEND, /* a call that does not wait is sent by its own thread where nothing is under way */
+    RG_OPT_DEFERRED_COPIES, /* asynchronous copies to pinned memory do not wait for their data */
+    RG_OPT_COMPLETION_PUSH, /* what is done is known from what the worker has said; off: each question asks it */
+    RG_OPT_PREALLOC,        /* memory is allocated before it is asked for */
+    RG_OPT_IMAGE_CACHE,     /* what a load of the same image has answered before is used without waiting */
+    RG_OPT_CHUNKS,          /* large copies travel in chunks of what the wire takes in a moment */
+    RG_OPT_IMAGE_DEDUP,     /* device code that the server has is not sent again */
+    RG_OPT_STARTUP_PREFETCH, /* what a program did when it started before is done before it asks */
+    RG_OPT_IMAGE_PREFETCH,   /* the program's own images are loaded and described before it asks */
+    RG_OPT_DELTA, /* calls that repeat earlier ones are sent as references to them (proto/delta.h) */
+    RG_OPT_PEERS, /* copies between two servers go from one to the other, where they can reach each other */
     RG_OPT_COUNT
 };
 

@@ -164,11 +164,11 @@ static void send_on_idle_wire(struct rg_session *session, struct rg_thread *thre
     const uint64_t began = rg_now_ns();
     const bool fresh = thread->sends_after_wait > 0;
     thread->sends_after_wait -= fresh;
-    if (rg_optimise[RG_OPT_DIRECT] &&
+    if (rg_optimise[RG_OPT_INLINE_SEND] &&
         (fresh || began >= atomic_load_explicit(&queue->next_inline, memory_order_relaxed)) &&
         pthread_mutex_trylock(&queue->send_lock) == 0) {
         flush_locked(session, false);
-        atomic_fetch_add_explicit(&session->stats.direct_messages, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&session->stats.inline_messages, 1, memory_order_relaxed);
         const uint64_t now = rg_now_ns();
         atomic_store_explicit(&queue->next_inline, now + RG_INLINE_SEND_SHARE * (now - began),
                               memory_order_relaxed);

@@ -55,9 +55,9 @@ struct rg_session {
     struct rg_chunk_size pace; /* of bulk data to the server */
     struct rg_stats stats;
     _Atomic uint64_t quickest_ns; /* that a call waited for its reply: about a round trip; 0: none has yet */
-    /* client/cache/ahead_memory.h: what the server last said is left, a level; what loads that were not waited for may take, bytes */
+    /* client/cache/load_memory.h: what the server last said is left, a level; what loads that were not waited for may take, bytes */
     _Atomic uint8_t memory_left;
-    _Atomic uint64_t memory_ahead;
+    _Atomic uint64_t memory_loading;
     _Atomic uint8_t gpu_paths[RG_DEVICES_MAX]; /* enum rg_gpu_path, as far as the worker has told */
 };
 

@@ -79,7 +79,7 @@ __attribute__((destructor(104))) static void write_stats(void)
         sum.calls += stats->calls;
         sum.round_trips += stats->round_trips;
         sum.sent_messages += stats->sent_messages;
-        sum.direct_messages += stats->direct_messages;
+        sum.inline_messages += stats->inline_messages;
         sum.sender_wakes += stats->sender_wakes;
         sum.received_messages += stats->received_messages;
         sum.sent_bytes += stats->sent_bytes;
@@ -123,7 +123,7 @@ __attribute__((destructor(104))) static void write_stats(void)
     int length = snprintf(
         line, sizeof line,
         "{\"pid\":%d,\"transport\":\"%s\",\"seconds\":%llu.%06llu,\"waited\":%llu.%06llu,\"calls\":%llu,"
-        "\"round_trips\":%llu,\"messages_sent\":%llu,\"messages_direct\":%llu,\"sender_wakes\":%llu,"
+        "\"round_trips\":%llu,\"messages_sent\":%llu,\"messages_inline\":%llu,\"sender_wakes\":%llu,"
         "\"messages_received\":%llu,\"bytes_sent\":%llu,\"bytes_repeated\":%llu,\"bytes_received\":%llu,"
         "\"bulk_copied\":%llu,\"bulk_direct\":%llu,\"bulk_kept\":%llu,\"bulk_connections\":%u,\"compressed_"
         "from\":%llu,\"compressed_to\":%llu,\"peer_direct\":%llu,\"peer_by_client\":%llu,\"peer_waits_"
@@ -133,7 +133,7 @@ __attribute__((destructor(104))) static void write_stats(void)
         "\"without_connection\":%llu.%06llu}\n",
         (int)owner, rg_conn_transport(rg_sessions[0].conn), us / 1000000, us % 1000000, waited_us / 1000000,
         waited_us % 1000000, (unsigned long long)sum.calls, (unsigned long long)sum.round_trips,
-        (unsigned long long)sum.sent_messages, (unsigned long long)sum.direct_messages,
+        (unsigned long long)sum.sent_messages, (unsigned long long)sum.inline_messages,
         (unsigned long long)sum.sender_wakes, (unsigned long long)sum.received_messages,
         (unsigned long long)sum.sent_bytes, (unsigned long long)sum.repeated_bytes,
         (unsigned long long)sum.received_bytes,

@@ -16,7 +16,7 @@ struct rg_stats {
     uint64_t calls;                     /* records of the application's calls; the command stream's lock */
     _Atomic uint64_t round_trips;       /* replies waited for */
     uint64_t sent_messages;             /* the send lock */
-    _Atomic uint64_t direct_messages;   /* of them: by a thread that waits for nothing, for itself */
+    _Atomic uint64_t inline_messages;   /* of them: by a thread that waits for nothing, for itself */
     _Atomic uint64_t sender_wakes;      /* times that the sender thread was woken */
     uint64_t sent_bytes;                /* without the transport's framing */
     uint64_t repeated_bytes;            /* not sent, because they repeat what was: proto/delta.h */

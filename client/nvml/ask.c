@@ -48,7 +48,7 @@ static bool is_of(unsigned i, const char *server, const void *question, size_t s
 static void *find_cached(const char *server, const void *question, size_t size, size_t *answer_size)
 {
     void *copy = NULL;
-    if (!rg_optimise[RG_OPT_SHADOW] || pthread_mutex_trylock(&cached_lock) != 0)
+    if (!rg_optimise[RG_OPT_QUERY_CACHE] || pthread_mutex_trylock(&cached_lock) != 0)
         return NULL;
     for (unsigned i = 0; i < CACHED; i++)
         if (is_of(i, server, question, size) && rg_now_ns() < cached[i].until) {

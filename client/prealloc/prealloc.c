@@ -32,7 +32,7 @@ static atomic_bool announced[RG_SERVERS_MAX]; /* the worker knows that it may re
 static struct rg_session *usable(void)
 {
     struct rg_session *session = rg_session_current();
-    return rg_optimise[RG_OPT_AHEAD] && session->op_numbers[RG_OP_rgMemAhead] ? session : NULL;
+    return rg_optimise[RG_OPT_PREALLOC] && session->op_numbers[RG_OP_rgMemPrealloc] ? session : NULL;
 }
 
 static bool pop(struct rg_slab *slab, struct rg_prealloc_block *out)
@@ -57,7 +57,7 @@ static unsigned refill(struct rg_slab *slab)
     return more;
 }
 
-/* Takes the blocks of an answer to rgMemForesee into the slabs that still wait for them. Any thread, more
+/* Takes the blocks of an answer to rgMemPreallocHints into the slabs that still wait for them. Any thread, more
  * than once. */
 static void settle(struct rg_future *future, CUresult result, struct rg_reader reply)
 {
@@ -169,7 +169,7 @@ void rg_prealloc_hint(const struct rg_prealloc_key *keys, const unsigned *counts
     struct rg_prealloc_hint hints[RG_PREALLOC_HINTS];
     struct rg_call reply;
     unsigned made = 0;
-    if (!session || !n || n > RG_PREALLOC_HINTS || !session->op_numbers[RG_OP_rgMemForesee])
+    if (!session || !n || n > RG_PREALLOC_HINTS || !session->op_numbers[RG_OP_rgMemPreallocHints])
         return;
     struct rg_future *future = rg_future_begin(settle);
     if (!future)
@@ -193,7 +193,7 @@ void rg_prealloc_hint(const struct rg_prealloc_key *keys, const unsigned *counts
     if (made)
         announce(session);
     const CUresult status =
-        made ? rg_op_rgMemForesee(made * sizeof *hints, hints, future, &reply) : CUDA_ERROR_NOT_FOUND;
+        made ? rg_op_rgMemPreallocHints(made * sizeof *hints, hints, future, &reply) : CUDA_ERROR_NOT_FOUND;
     pthread_mutex_unlock(&rg_slabs.order);
     if (status != CUDA_SUCCESS)
         settle(future, status, rg_reader_of(NULL, 0));
@@ -226,8 +226,8 @@ void rg_prealloc_want(const struct rg_prealloc_key *key)
     pthread_mutex_unlock(&rg_slabs.lock);
     if (more)
         announce(session);
-    if (more && rg_op_rgMemAhead(slab->slab_id, key->kind, key->size, key->height, key->element, key->stream,
-                                 key->pool, more) != CUDA_SUCCESS) {
+    if (more && rg_op_rgMemPrealloc(slab->slab_id, key->kind, key->size, key->height, key->element,
+                                    key->stream, key->pool, more) != CUDA_SUCCESS) {
         pthread_mutex_lock(&rg_slabs.lock);
         slab->due -= more; /* the session is over */
         pthread_mutex_unlock(&rg_slabs.lock);

@@ -106,7 +106,7 @@ static bool may_send(const struct rg_simulation *s, struct rg_sim_thread *thread
 {
     const bool fresh = thread->sends_after_wait > 0;
     thread->sends_after_wait -= fresh;
-    return (fresh || now >= s->next_direct) && s->sender_free <= now;
+    return (fresh || now >= s->next_inline) && s->sender_free <= now;
 }
 
 static void post(struct rg_simulation *s, uint32_t number, const struct rg_step *step, uint64_t now)
@@ -125,9 +125,9 @@ static void post(struct rg_simulation *s, uint32_t number, const struct rg_step 
         rg_sim_put(s, step->record, UINT32_MAX);
         if (!s->batch) {
             now = rg_sim_flush(s, now);
-        } else if (s->direct && may_send(s, &s->threads[number], now)) {
+        } else if (s->inline_send && may_send(s, &s->threads[number], now)) {
             rg_sim_flush(s, now);
-            s->next_direct = now + RG_INLINE_SEND_SHARE * RG_SIM_SEND_NS;
+            s->next_inline = now + RG_INLINE_SEND_SHARE * RG_SIM_SEND_NS;
         } else if (!s->sender_due) {
             s->sender_due = true;
             rg_sim_push(s, (struct rg_sim_event){.time = rg_sim_later(now + s->model->wake, s->sender_free),
@@ -162,7 +162,7 @@ static void queried(struct rg_simulation *s, uint32_t number, const struct rg_re
         step_over(s, number, now);
     } else if (thread->ready) {
         skip_to(s, number, record->skip, now);
-    } else if (s->push) {
+    } else if (s->completion_push) {
         step_over(s, number, rg_sim_later(now, told(s, record)));
     } else {
         if (!(record->flags & RG_RECORD_POLL))
@@ -182,7 +182,7 @@ static void queried(struct rg_simulation *s, uint32_t number, const struct rg_re
 static void poll(struct rg_simulation *s, uint32_t number, const struct rg_step *step, uint64_t now)
 {
     const struct rg_record_model *record = &s->model->records[step->record];
-    if (!s->push) {
+    if (!s->completion_push) {
         rg_sim_put(s, step->record, number);
         wait(s, number, now);
         return;
@@ -275,7 +275,8 @@ static double find_sent_share(const struct rg_model *model)
 
 uint64_t rg_simulated_optimisations(const struct rg_model *model)
 {
-    static const char *const ways[] = {"async", "batch", "direct", "late", "push", "delta"};
+    static const char *const ways[] = {"async",           "batch",           "inline-send",
+                                       "deferred-copies", "completion-push", "delta"};
     const struct rg_trace *trace = model->trace;
     uint64_t known = model->saved;
     for (size_t i = 0; i < trace->optimisations.n; i++)
@@ -318,9 +319,9 @@ enum rg_status rg_simulate(const struct rg_model *model, const struct rg_wire *w
                               .off = off,
                               .async = is_on(model->trace, "async", off),
                               .batch = is_on(model->trace, "batch", off),
-                              .direct = is_on(model->trace, "direct", off),
-                              .deferred = is_on(model->trace, "late", off),
-                              .push = is_on(model->trace, "push", off),
+                              .inline_send = is_on(model->trace, "inline-send", off),
+                              .deferred = is_on(model->trace, "deferred-copies", off),
+                              .completion_push = is_on(model->trace, "completion-push", off),
                               .sent_share = is_on(model->trace, "delta", off) ? find_sent_share(model) : 1,
                               .out = out};
     s.threads = calloc(model->n_threads, sizeof *s.threads);

@@ -46,7 +46,7 @@ struct rg_sim_posted {
 struct rg_simulation {
     const struct rg_model *model;
     const struct rg_wire *wire;
-    bool async, batch, direct, deferred, push;
+    bool async, batch, inline_send, deferred, completion_push;
     double sent_share; /* of the bytes of records: the others repeat what has been sent */
     uint64_t off;
     struct rg_sim_event *heap; /* the earliest first */
@@ -58,7 +58,7 @@ struct rg_simulation {
     uint64_t batch_bytes;
     bool sender_due;
     struct rg_sim_answer *answers; /* by record */
-    uint64_t next_direct;          /* when a thread may send for itself again */
+    uint64_t next_inline;          /* when a thread may send for itself again */
     uint64_t deferred_until;       /* when the last deferred data has left the server */
     uint64_t sender_free, calls_free, up_free, down_free, dispatcher_free;
     struct rg_device device;

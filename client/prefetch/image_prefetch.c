@@ -33,7 +33,7 @@ struct prefetched {
 
 static bool possible(enum rg_op op)
 {
-    return rg_optimise[RG_OPT_PRELOAD] && rg_optimise[RG_OPT_SHADOW] && !rg_several_servers() &&
+    return rg_optimise[RG_OPT_IMAGE_PREFETCH] && rg_optimise[RG_OPT_QUERY_CACHE] && !rg_several_servers() &&
            rg_session_current()->op_numbers[op];
 }
 
@@ -103,7 +103,7 @@ static bool taken(enum rg_kind kind, uint64_t handle, struct rg_cached_image *ca
     if (kind == RG_KIND_MODULE && !name_module(handle))
         return false;
     rg_image_cache_note_load(cached);
-    rg_probe_saved(RG_OPT_PRELOAD);
+    rg_probe_saved(RG_OPT_IMAGE_PREFETCH);
     return true;
 }
 
@@ -167,7 +167,7 @@ static void load(struct prefetched *image)
         rg_handle_shadow(RG_KIND_MODULE, module)->module = (struct rg_module){
             .context = loaded->context, .cached = loaded->as[RG_LOADED_MODULE].cached, .whole = library};
         status = rg_loaded_image_end(
-            future, rg_op_rgImagePreload(&(CUlibrary){(CUlibrary)library}, image->image, future, &reply));
+            future, rg_op_rgImagePrefetch(&(CUlibrary){(CUlibrary)library}, image->image, future, &reply));
     }
     if (status == CUDA_SUCCESS) {
         loaded->future = future;
@@ -183,7 +183,7 @@ void rg_image_prefetch_context(uint64_t context)
 {
     static atomic_flag begun = ATOMIC_FLAG_INIT;
     struct batch batch = {.last = &batch.first, .context = context};
-    if (atomic_flag_test_and_set(&begun) || !possible(RG_OP_rgImagePreload) || !rg_startup_profile_is_new())
+    if (atomic_flag_test_and_set(&begun) || !possible(RG_OP_rgImagePrefetch) || !rg_startup_profile_is_new())
         return;
     struct rg_thread *thread = rg_thread_current();
     if (!thread || !rg_thread_push_context(thread, context))

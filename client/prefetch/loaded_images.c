@@ -1,7 +1,7 @@
 /* loaded_images.c - see loaded_images.h. */
 #include "client/prefetch/loaded_images.h"
 
-#include "client/cache/ahead_memory.h"
+#include "client/cache/load_memory.h"
 #include "client/core/future.h"
 #include "client/core/handle.h"
 #include "client/core/home.h"
@@ -36,23 +36,23 @@ static void load_arrived(struct rg_future *future, CUresult result, struct rg_re
 {
     (void)result;
     (void)reply;
-    rg_ahead_memory_end(future->session, (rg_memory_level)future->user[0]);
+    rg_load_memory_end(future->session, (rg_memory_level)future->user[0]);
 }
 
 struct rg_future *rg_loaded_image_begin(const struct rg_cached_image *cached)
 {
     const bool known = rg_image_cache_loads(cached);
-    const rg_memory_level memory = known ? rg_image_cache_memory(cached) : RG_AHEAD_MEMORY_UNKNOWN;
+    const rg_memory_level memory = known ? rg_image_cache_memory(cached) : RG_LOAD_MEMORY_UNKNOWN;
     struct rg_session *session = rg_session_current();
-    if (known && !rg_ahead_memory_take(session, memory))
+    if (known && !rg_load_memory_take(session, memory))
         return NULL;
     if (!known)
-        rg_ahead_memory_take_anyway(session, memory);
+        rg_load_memory_take_anyway(session, memory);
     struct rg_future *future = rg_future_begin(load_arrived);
     if (future)
         future->user[0] = memory;
     else
-        rg_ahead_memory_end(session, memory);
+        rg_load_memory_end(session, memory);
     return future;
 }
 
@@ -62,7 +62,7 @@ CUresult rg_loaded_image_end(struct rg_future *future, CUresult status)
     const rg_memory_level memory = (rg_memory_level)future->user[0];
     const CUresult result = rg_future_end(future, status);
     if (result != CUDA_SUCCESS) /* it was not sent */
-        rg_ahead_memory_end(session, memory);
+        rg_load_memory_end(session, memory);
     return result;
 }
 

@@ -32,7 +32,7 @@ struct rg_loaded_image {
 };
 
 /**
- * For the answer to a load of such an image, whose memory is taken for it until it is there (client/cache/ahead_memory.h). NULL: it is
+ * For the answer to a load of such an image, whose memory is taken for it until it is there (client/cache/load_memory.h). NULL: it is
  * not loaded now, since it might not fit. Then rg_loaded_image_end with what came of sending it, as rg_future_end.
  */
 struct rg_future *rg_loaded_image_begin(const struct rg_cached_image *cached);

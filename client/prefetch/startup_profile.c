@@ -174,7 +174,7 @@ uint64_t rg_startup_profile_contexts(void)
 {
     struct rg_digest name;
     RG_SCOPED_LOCK(&lock);
-    active = rg_optimise[RG_OPT_FORESEE] && rg_journal_disk_cache() && describe(&name);
+    active = rg_optimise[RG_OPT_STARTUP_PREFETCH] && rg_journal_disk_cache() && describe(&name);
     if (active) {
         records.cache = rg_journal_disk_cache();
         memcpy(records.name, name.bytes, sizeof records.name);
@@ -355,7 +355,7 @@ void rg_startup_profile_context(CUdevice device, uint64_t context)
     const bool again = begun >> device & 1;
     begun |= 1ull << device;
     const bool prefetches = active && !again;
-    const unsigned n = rg_optimise[RG_OPT_IMAGES] ? n_images : 0;
+    const unsigned n = rg_optimise[RG_OPT_IMAGE_DEDUP] ? n_images : 0;
     pthread_mutex_unlock(&lock);
     if (!prefetches || !thread || !rg_thread_push_context(thread, context))
         return;

@@ -22,7 +22,8 @@ void rg_timeline_raise(_Atomic uint64_t *completed, uint64_t to)
 
 struct rg_context *rg_timeline_trusted(uint64_t handle)
 {
-    struct rg_shadow *shadow = rg_optimise[RG_OPT_PUSH] ? rg_handle_shadow(RG_KIND_CONTEXT, handle) : NULL;
+    struct rg_shadow *shadow =
+        rg_optimise[RG_OPT_COMPLETION_PUSH] ? rg_handle_shadow(RG_KIND_CONTEXT, handle) : NULL;
     struct rg_context *context = shadow ? &shadow->context : NULL;
     if (!context || !context->session->op_numbers[RG_OP_rgEventAsk] ||
         atomic_load_explicit(&context->sticky, memory_order_relaxed) != CUDA_SUCCESS ||
@@ -40,7 +41,7 @@ CUresult rg_timeline_found_done(struct rg_session *session)
 
 CUresult rg_timeline_answered(struct rg_session *session)
 {
-    rg_probe_saved(RG_OPT_PUSH);
+    rg_probe_saved(RG_OPT_COMPLETION_PUSH);
     return rg_timeline_found_done(session);
 }
 

@@ -11,7 +11,7 @@
 
 static inline size_t rg_chunk(const struct rg_session *session)
 {
-    return rg_optimise[RG_OPT_PIECES] ? rg_conn_piece(session->conn, rg_chunk_size_get(&session->pace))
+    return rg_optimise[RG_OPT_CHUNKS] ? rg_conn_piece(session->conn, rg_chunk_size_get(&session->pace))
                                       : RG_BULK_MAX;
 }
 

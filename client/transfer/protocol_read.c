@@ -37,7 +37,7 @@ static CUresult wait_for(const struct rg_copy *copy, uint64_t transfer)
 
 static bool reply_applies(const struct rg_copy *copy)
 {
-    const size_t most = rg_optimise[RG_OPT_PIECES] ? RG_CHUNK_SIZE_LEAST : RG_BULK_MAX;
+    const size_t most = rg_optimise[RG_OPT_CHUNKS] ? RG_CHUNK_SIZE_LEAST : RG_BULK_MAX;
     return rg_region_is_rows(&copy->from) && rg_region_size(&copy->to) <= most &&
            !rg_read_gains(copy->session, &copy->to);
 }
@@ -67,7 +67,7 @@ const struct rg_protocol rg_protocol_read = {.name = "read", .to_host = true, .s
 
 static bool deferred_applies(const struct rg_copy *copy)
 {
-    return copy->deferrable && rg_optimise[RG_OPT_LATE];
+    return copy->deferrable && rg_optimise[RG_OPT_DEFERRED_COPIES];
 }
 
 static CUresult deferred_start(const struct rg_copy *copy)

@@ -25,7 +25,7 @@
 #define ANSWER_MAX    (96u << 10) /* bytes; behind them nothing is added, and one entry may have as much again */
 #define VARIABLES_MAX 64u         /* of an image that is loaded ahead */
 #define MEMORY_MAX    (256u << 10) /* bytes of those */
-#define PRELOAD_NS    2000000000u  /* of a session: then no more images are loaded ahead */
+#define PREFETCH_NS   2000000000u  /* of a session: then no more images are loaded ahead */
 #define NOT_TRIED     UINT32_MAX
 /*
  * A library takes memory in a context when the first of its kernels is asked for there: that is done ahead where so much is left that the
@@ -162,7 +162,7 @@ static void describe_variables(struct rg_request *request, const struct variable
 }
 
 /* The library's module in the current context, as which the program may load the image as well. */
-static void preload_module(struct rg_request *request, CUlibrary library, const struct variables *variables)
+static void prefetch_module(struct rg_request *request, CUlibrary library, const struct variables *variables)
 {
     CUmodule module;
     const CUresult result = rg_driver.cuLibraryGetModule(&module, library);
@@ -174,9 +174,9 @@ static void preload_module(struct rg_request *request, CUlibrary library, const 
     describe_variables(request, variables, NULL, module);
 }
 
-static void preload_image(struct rg_request *request, const struct rg_image *image,
-                          const struct rg_image_code *code, const struct variables *variables,
-                          uint64_t handle)
+static void prefetch_image(struct rg_request *request, const struct rg_image *image,
+                           const struct rg_image_code *code, const struct variables *variables,
+                           uint64_t handle)
 {
     CUlibrary library;
     const CUresult result = rg_driver.cuLibraryLoadData(&library, code->data, NULL, NULL, 0, NULL, NULL, 0);
@@ -187,7 +187,7 @@ static void preload_image(struct rg_request *request, const struct rg_image *ima
     rg_request_new(request, RG_KIND_LIBRARY, handle, library);
     describe_library(request, library, FUNCTIONS_MAX);
     describe_variables(request, variables, library, NULL);
-    preload_module(request, library, variables);
+    prefetch_module(request, library, variables);
 }
 
 /* Whether an image can be loaded ahead; its code. */
@@ -201,21 +201,21 @@ static bool suitable(struct rg_request *request, struct rg_image *image, struct 
     return read && variables->suits;
 }
 
-CUresult rg_execute_rgImagePreload(struct rg_request *request, uint64_t library, unsigned long long id)
+CUresult rg_execute_rgImagePrefetch(struct rg_request *request, uint64_t library, unsigned long long id)
 {
     struct variables variables = {.suits = true};
     struct rg_image *image = rg_image_take(request->worker, id);
-    struct rg_preload *preload = request->worker->state[RG_MODULE_DESCRIBE];
-    const bool time_left = preload->ns < PRELOAD_NS;
+    struct rg_image_prefetch *prefetch = request->worker->state[RG_MODULE_DESCRIBE];
+    const bool time_left = prefetch->ns < PREFETCH_NS;
     struct rg_image_code code;
     const bool suits = time_left && suitable(request, image, &variables, &code);
     const uint64_t began = rg_now_ns(), held = rg_share_held_in_all();
     if (suits)
-        preload_image(request, image, &code, &variables, library);
+        prefetch_image(request, image, &code, &variables, library);
     else
         output_u32(request, NOT_TRIED);
     request->memory_taken = rg_share_taken_since(held);
-    preload->ns += rg_now_ns() - began;
+    prefetch->ns += rg_now_ns() - began;
     for (unsigned i = 0; i < variables.n; i++)
         free(variables.names[i]);
     rg_image_free(request->worker, image);
@@ -234,4 +234,4 @@ CUresult rg_execute_rgModuleTake(struct rg_request *request, uint64_t module, CU
     return result;
 }
 
-const struct rg_server_module rg_describe_module = {.size = sizeof(struct rg_preload)};
+const struct rg_server_module rg_describe_module = {.size = sizeof(struct rg_image_prefetch)};

@@ -6,7 +6,7 @@
 #include "server/modules.h"
 
 /** State of describe.c: for how long images have been loaded that nobody has asked for. */
-struct rg_preload {
+struct rg_image_prefetch {
     uint64_t ns;
 };
 

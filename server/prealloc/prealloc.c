@@ -337,9 +337,9 @@ static struct slab *add_slab(struct rg_request *request, const struct rg_preallo
     return slab;
 }
 
-CUresult rg_execute_rgMemAhead(struct rg_request *request, unsigned long long id, unsigned int kind,
-                               size_t size, size_t height, unsigned int element, CUstream stream,
-                               CUmemoryPool pool, unsigned int count)
+CUresult rg_execute_rgMemPrealloc(struct rg_request *request, unsigned long long id, unsigned int kind,
+                                  size_t size, size_t height, unsigned int element, CUstream stream,
+                                  CUmemoryPool pool, unsigned int count)
 {
     struct rg_worker *worker = request->worker;
     if (kind > RG_PREALLOC_ORDERED || count > RG_PREALLOC_MAX || !size) {
@@ -363,7 +363,7 @@ CUresult rg_execute_rgMemAhead(struct rg_request *request, unsigned long long id
     return CUDA_SUCCESS;
 }
 
-CUresult rg_execute_rgMemForesee(struct rg_request *request, size_t size, const void *hints)
+CUresult rg_execute_rgMemPreallocHints(struct rg_request *request, size_t size, const void *hints)
 {
     struct rg_prealloc_block blocks[RG_PREALLOC_MAX];
     const size_t n = size / sizeof(struct rg_prealloc_hint);
@@ -372,7 +372,7 @@ CUresult rg_execute_rgMemForesee(struct rg_request *request, size_t size, const 
         memcpy(&hint, (const unsigned char *)hints + i * sizeof hint, sizeof hint);
         if (n > RG_PREALLOC_HINTS || size % sizeof hint || hint.kind > RG_PREALLOC_PITCHED ||
             hint.count > RG_PREALLOC_MAX || !hint.size || *find(request->worker, hint.slab_id)) {
-            rg_request_violation(request, "memory of kind %u is wished for", hint.kind);
+            rg_request_violation(request, "memory of kind %u is hinted", hint.kind);
             return CUDA_ERROR_UNKNOWN;
         }
         struct slab *slab = add_slab(request, &hint);

@@ -198,7 +198,7 @@ def test_told_why(build):
                     server.stop()
 
             result = build.run_remote([sys.executable, "-c", SLEEPER, ready], server.address, timeout=60,
-                                      environment={"REMOTE_GPU_OPT": "-ahead"}, while_running=stop)
+                                      environment={"REMOTE_GPU_OPT": "-prealloc"}, while_running=stop)
             expect_lost(result, server.log())
             expect("ended the session: the server is shutting down" in result.errors, "the client was not told", result)
 

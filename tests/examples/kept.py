@@ -59,14 +59,14 @@ def test_known_images(build):
         def files():
             return [os.path.join(folder, name) for folder, _, names in os.walk(cache) for name in names]
 
-        off = start(REMOTE_GPU_CACHE="off", REMOTE_GPU_OPT="-preload")
+        off = start(REMOTE_GPU_CACHE="off", REMOTE_GPU_OPT="-image-prefetch")
         expect(not files(), "something is kept although nothing should be")
-        first = start(REMOTE_GPU_OPT="-preload")
+        first = start(REMOTE_GPU_OPT="-image-prefetch")
         expect(len(files()) >= 12, "%d files are kept of 12 images" % len(files()))
-        second = start(REMOTE_GPU_OPT="-preload")
+        second = start(REMOTE_GPU_OPT="-image-prefetch")
         expect(second < first / 4, "%d round trips at first, %d then" % (first, second))
         # a machine that stands still for a moment makes the client give memory back, which it then asks for once
-        unwanted = start(REMOTE_GPU_OPT="-known,-foresee,-preload")
+        unwanted = start(REMOTE_GPU_OPT="-image-cache,-startup-prefetch,-image-prefetch")
         expect(max(off, first, unwanted) - min(off, first, unwanted) <= 1, "knowledge is used although it is not wanted")
         for path in files():
             os.unlink(path)
@@ -75,7 +75,7 @@ def test_known_images(build):
         expect(first <= 3, "%d round trips of a program that starts for the first time" % first)
         kept = files()
         expect(len(kept) >= 12, "%d files are kept of 12 images that were loaded ahead" % len(kept))
-        # The first allocation, and the result; what was foreseen may have to be waited for once, all of it together.
+        # The first allocation, and the result; what was prefetched may have to be waited for once, all of it together.
         least = min(start() for _ in range(3))
         expect(least <= 3, "%d round trips of a program whose start is known" % least)
         for damage in (lambda data: data[:len(data) // 2 + 3], lambda data: data[:-1] + bytes([data[-1] ^ 1]),
@@ -153,7 +153,7 @@ def test_kept_images(build):
             expect(name == digest, "%s has the digest %s" % (name, digest))
         second, _ = start()
         expect(second < first / 4, "%d bytes sent at first, %d then" % (first, second))
-        expect(start(REMOTE_GPU_OPT="-images")[0] > first / 2, "device code is sent where it is not named")
+        expect(start(REMOTE_GPU_OPT="-image-dedup")[0] > first / 2, "device code is sent where it is not named")
         # Somebody else's bytes under the name, and a file that is cut off.
         for number, name in enumerate(sorted(kept)):
             path = os.path.join(own, name)

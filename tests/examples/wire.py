@@ -65,7 +65,7 @@ def test_idle_wire(build):
     one = ["taskset", "-c", str(min(os.sched_getaffinity(0)))]
     with Server(build, tcp=True) as server:
         for before in [], one if shutil.which("taskset") else []:
-            for options in ({}, {"REMOTE_GPU_OPT": "-direct"}, {"REMOTE_GPU_WAIT": "block"}, {"REMOTE_GPU_WAIT": "spin"}):
+            for options in ({}, {"REMOTE_GPU_OPT": "-inline-send"}, {"REMOTE_GPU_WAIT": "block"}, {"REMOTE_GPU_WAIT": "spin"}):
                 # each fill in full, so that bytes tell how many came
                 options["REMOTE_GPU_OPT"] = options.get("REMOTE_GPU_OPT", "") + ",-delta"
                 for n in 1, 20:

@@ -35,7 +35,7 @@ WAYS = {
 def each_one_off(names):
     """Each optimisation alone switched off; of those that live by what earlier runs learned, with that at hand."""
     return {"without " + name: dict({"REMOTE_GPU_OPT": "-" + name},
-                                    **({"REMOTE_GPU_CACHE": "CACHE"} if name in ("known", "foresee") else {}))
+                                    **({"REMOTE_GPU_CACHE": "CACHE"} if name in ("image-cache", "startup-prefetch") else {}))
             for name in names}
 
 

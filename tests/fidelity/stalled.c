@@ -286,8 +286,8 @@ static void run(const struct trial *trial, bool host, unsigned seed)
     pthread_t thread;
     /* without this optimisation, copies to page-locked memory wait as others do */
     const char *off = getenv("REMOTE_GPU_OPT");
-    const bool late = !off || !(strstr(off, "-all") || strstr(off, "-late"));
-    const bool may_wait = trial->may_wait || (trial->result == LOCKED && !late);
+    const bool deferred = !off || !(strstr(off, "-all") || strstr(off, "-deferred-copies"));
+    const bool may_wait = trial->may_wait || (trial->result == LOCKED && !deferred);
     if (may_wait) {
         if (pthread_create(&thread, NULL, put, &putting) != 0)
             exit(2);

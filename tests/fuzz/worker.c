@@ -318,7 +318,7 @@ void fuzz_seeds(void)
     record("rgLinkComplete", 1, "8", link);
     record("rgLinkRead", 1, "888", zero, (uint64_t)64, link);
     record("cuLinkDestroy", 0, "8", link);
-    record("rgImagePreload", 0, "88", (uint64_t)1, library);
+    record("rgImagePrefetch", 0, "88", (uint64_t)1, library);
     record("rgLibraryDescribe", 1, "8", library);
     record("rgModuleTake", 1, "88", module, library);
     done("link");
@@ -404,9 +404,9 @@ void fuzz_seeds(void)
     start(0);
     record("rgMemMayRecall", 0, "");
     record("rgPoolsSettle", 1, "");
-    record("rgMemAhead", 0, "84884488", (uint64_t)3, 2, (uint64_t)4096, zero, 0, 3, zero, zero);
-    const struct rg_prealloc_hint wish = {.slab_id = 1000, .size = 4096, .kind = 0, .count = 2};
-    record("rgMemForesee", 0, "8b", sizeof wish, &wish, sizeof wish);
+    record("rgMemPrealloc", 0, "84884488", (uint64_t)3, 2, (uint64_t)4096, zero, 0, 3, zero, zero);
+    const struct rg_prealloc_hint hint = {.slab_id = 1000, .size = 4096, .kind = 0, .count = 2};
+    record("rgMemPreallocHints", 0, "8b", sizeof hint, &hint, sizeof hint);
     record("rgMemTake", 1, "88488", (uint64_t)3, memory, 0, zero, zero);
     record("rgMemReturn", 0, "8", (uint64_t)1000);
     record("rgCreditTell", 0, "8", (uint64_t)65536);

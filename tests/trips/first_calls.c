@@ -1,6 +1,6 @@
 /*
  * first_calls.c - a program that allocates this and that when it starts, and says what it finds there: the same
- * whether the memory was foreseen or not.
+ * whether the memory was prefetched or not.
  *
  * usage: first_calls    with FIRST_CALLS=less in its environment it wants less memory of each kind
  */

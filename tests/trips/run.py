@@ -1,7 +1,7 @@
 """The round trips of programs' starts, and of their steady state call by call: run.py BUILD_FOLDER
 
 bench/startup starts with 60 device libraries: with nothing known on either side, known, from another client, and without
-a cache. first_calls.c allocates memory of many kinds when it starts, which is foreseen the next time. first_launches.c
+a cache. first_calls.c allocates memory of many kinds when it starts, which is prefetched the next time. first_launches.c
 launches kernels for the first time. frees.c gives things back. In the steady state, the program (steady.c) makes every
 call that programs make again and again, in rounds. What a round costs is what thirty rounds cost more than ten; it must
 be what the table says. A call that is not in the table costs none.
@@ -78,14 +78,14 @@ def start_up(build, address, way, environment):
     return good
 
 
-def foreseen_memory(build, address, way, environment):
+def hinted_memory(build, address, way, environment):
     """Whether a program that allocates what it did before waits once for all of it, and finds the same; what it does
     not want any more is not made ready any more."""
     command, good = [os.path.join(build.folder, "tests", "first_calls")], True
     direct = {how: build.run_direct(command, environment={"FIRST_CALLS": how}) for how in ("", "less")}
 
-    def wished(file):
-        """Bytes that went with the context: what is wished for. And the waits of functions that are looked up."""
+    def hinted(file):
+        """Bytes that went with the context: the hints. And the waits of functions that are looked up."""
         with open(file, encoding="utf-8") as opened:
             calls = {row["name"]: row for row in json.load(opened)["remoteGpu"]["calls"]}
         os.unlink(file)
@@ -98,14 +98,14 @@ def foreseen_memory(build, address, way, environment):
                                       environment=dict(environment, FIRST_CALLS=how, REMOTE_GPU_CACHE=cache, **more))
             if result.status != 0 or result.output != direct[how].output:
                 raise Failure("not as directly:\n%s\n%s" % (direct[how].report(), result.report()))
-            bytes_wished, look_ups = wished(file)
-            print("%s: memory for a start, %-24s %2d round trips, %3d bytes of wishes, %d look-ups" % (
-                way, what, result.stats["round_trips"], bytes_wished, look_ups))
-            return result.stats["round_trips"], bytes_wished, look_ups
+            bytes_hinted, look_ups = hinted(file)
+            print("%s: memory for a start, %-24s %2d round trips, %3d bytes of hints, %d look-ups" % (
+                way, what, result.stats["round_trips"], bytes_hinted, look_ups))
+            return result.stats["round_trips"], bytes_hinted, look_ups
         (first, none, _), (known, all_kinds, look_ups) = start("the first time"), start("known")
         good &= first - known >= SAVED and none < all_kinds
         good &= look_ups == 1 # of a function that is not there
-        for name in "foresee", "ahead":
+        for name in "startup-prefetch", "prealloc":
             good &= start("without " + name, REMOTE_GPU_OPT="-" + name)[0] > known + 5
         (few, wanted, _), (again, not_wanted, _) = start("some of it", "less"), start("some of it, again", "less")
         good &= wanted == all_kinds and none < not_wanted < wanted and again <= few + 1
@@ -127,14 +127,14 @@ def frees(build, address, folder):
 def turns(build, address):
     """Whether a thread that launches, copies and waits, over and over, does so by itself: nobody is woken to send for it."""
     counts = {}
-    for name, environment in (("direct", {}), ("not direct", {"REMOTE_GPU_OPT": "-direct"})):
+    for name, environment in (("inline", {}), ("not inline", {"REMOTE_GPU_OPT": "-inline-send"})):
         result = build.run_remote([os.path.join(build.folder, "tests", "turns"), str(TURNS)], address, environment=environment)
         if result.status != 0:
             raise Failure(result.report())
-        counts[name] = [result.stats[word] / (3 * TURNS) for word in ("messages_sent", "messages_direct", "sender_wakes")]
+        counts[name] = [result.stats[word] / (3 * TURNS) for word in ("messages_sent", "messages_inline", "sender_wakes")]
         print("a turn of launch, copy and wait, %-10s %.2f messages, %.2f by the thread that posts; another is woken %.2f times" % (
             name, *counts[name]))
-    return counts["direct"][2] < 0.1 and counts["not direct"][1] == 0 and counts["not direct"][2] > 0.2
+    return counts["inline"][2] < 0.1 and counts["not inline"][1] == 0 and counts["not inline"][2] > 0.2
 
 
 def first_launches(build, address, folder):
@@ -157,7 +157,7 @@ def main():
                 good &= start_up(build, server.address, way, environment)
     with Server(build) as server, tempfile.TemporaryDirectory(prefix="remote-gpu-trips-") as folder:
         for way, environment in (("as it is", {}), ("5 ms away", {"REMOTE_GPU_FILTER": "delay:oneway=5ms"})):
-            good &= foreseen_memory(build, server.address, way, environment)
+            good &= hinted_memory(build, server.address, way, environment)
         good &= turns(build, server.address)
         good &= frees(build, server.address, folder)
         good &= first_launches(build, server.address, folder)

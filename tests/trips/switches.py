@@ -20,16 +20,16 @@ NARROW = {"REMOTE_GPU_FILTER": "delay:bandwidth=1Gb"}
 ROWS = {
     "async": ("steady", {}, "round_trips", 2),
     "batch": ("many_launches", {}, "messages_sent", 4),
-    "shadow": ("steady", {}, "round_trips", 1.2),
-    "direct": ("steady", {}, "messages_direct", 0),
-    "late": ("steady", {}, "round_trips", 1.02),
-    "push": ("steady", {}, "round_trips", 1.1),
-    "ahead": ("steady", {}, "round_trips", 1.2),
-    "pieces": ("big_copy", NARROW, "messages_sent", 0.6),
-    "known": ("startup", {"REMOTE_GPU_CACHE": "KEPT"}, "round_trips", 5),
-    "foresee": ("startup", {"REMOTE_GPU_CACHE": "KEPT"}, "round_trips", 1.5),
-    "preload": ("startup", {}, "round_trips", 5),
-    "images": ("images", {}, "bytes_sent", 2),
+    "query-cache": ("steady", {}, "round_trips", 1.2),
+    "inline-send": ("steady", {}, "messages_inline", 0),
+    "deferred-copies": ("steady", {}, "round_trips", 1.02),
+    "completion-push": ("steady", {}, "round_trips", 1.1),
+    "prealloc": ("steady", {}, "round_trips", 1.2),
+    "chunks": ("big_copy", NARROW, "messages_sent", 0.6),
+    "image-cache": ("startup", {"REMOTE_GPU_CACHE": "KEPT"}, "round_trips", 5),
+    "startup-prefetch": ("startup", {"REMOTE_GPU_CACHE": "KEPT"}, "round_trips", 1.5),
+    "image-prefetch": ("startup", {}, "round_trips", 5),
+    "image-dedup": ("images", {}, "bytes_sent", 2),
     "delta": ("many_launches", {}, "bytes_sent", 4),
     "peers": ("two_devices", {}, "peer_direct", 0),
 }
@@ -42,7 +42,7 @@ def look(build, address, name, folder):
     program, environment, count, factor = ROWS[name]
     command = [os.path.join(build.folder, *PROGRAMS[program][0].split("/")), *PROGRAMS[program][1:]]
     if not os.path.exists(command[0]):
-        print("%-8s left out: %s is not built" % (name, command[0]))
+        print("%-16s left out: %s is not built" % (name, command[0]))
         return True
     kept = environment.get("REMOTE_GPU_CACHE") == "KEPT"
     environment = dict(environment, REMOTE_GPU_CACHE=os.path.join(folder, name) if kept else "off")
@@ -59,7 +59,7 @@ def look(build, address, name, folder):
     (with_output, with_it), (output, without) = start(), start(REMOTE_GPU_OPT="-" + name)
     if factor > 1: # a machine that stands still for a moment makes the client ask for a few things again
         with_it = min(with_it, before)
-    print("%-8s %-16s %9d with it, %9d without" % (name, count, with_it, without))
+    print("%-16s %-16s %9d with it, %9d without" % (name, count, with_it, without))
     good = without >= with_it * factor if factor > 1 else without <= with_it * factor and with_it
     if output != with_output:
         print("%s: not the same without:\n%s\n%s" % (name, with_output, output))

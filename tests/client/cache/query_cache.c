@@ -29,7 +29,7 @@ static void begin(void)
 {
     context = 5;
     allowed = CUDA_SUCCESS;
-    rg_optimise[RG_OPT_SHADOW] = true;
+    rg_optimise[RG_OPT_QUERY_CACHE] = true;
 }
 
 TestSuite(query_cache, .init = begin);
@@ -139,6 +139,6 @@ Test(query_cache, keeps_nothing_that_is_too_long)
 Test(query_cache, is_off_with_its_optimisation)
 {
     answer(ANYWHERE, RG_QUERY_CACHE_EVER, 1, 10);
-    rg_optimise[RG_OPT_SHADOW] = false;
+    rg_optimise[RG_OPT_QUERY_CACHE] = false;
     cr_assert(!find(ANYWHERE, RG_QUERY_CACHE_EVER, 1));
 }

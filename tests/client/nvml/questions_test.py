@@ -101,7 +101,7 @@ out["kept"], out["asked again"], out["other"] = same, energy(one) > first, energ
 
     def test_polling_is_a_question_in_a_tenth_of_a_second(self):
         counts = {}
-        for way, changes in (("kept", {}), ("asked", {"REMOTE_GPU_OPT": "-shadow"})):
+        for way, changes in (("kept", {}), ("asked", {"REMOTE_GPU_OPT": "-query-cache"})):
             proxy = self.passage(self.server)
             out, _ = user(self.DEFINE + """
 start = time.monotonic()

@@ -95,7 +95,7 @@ void begin_trace(struct built *built)
     static const char *const functions[] = {"cuLaunchKernel"};
     static const char *const operations[] = {"",          "rgLaunch",     "cuCtxSynchronize", "rgCopyIn",
                                              "rgAskInfo", "cuEventQuery", "cuEventRecord"};
-    static const char *const optimisations[] = {"async", "batch", "shadow", "delta"};
+    static const char *const optimisations[] = {"async", "batch", "query-cache", "delta"};
     const struct rg_trace_head head = {.magic = RG_TRACE_MAGIC, .version = RG_TRACE_VERSION};
     put_bytes(built, &head, sizeof head);
     names(built, RG_TRACE_FUNCTIONS, functions, 1);

@@ -77,7 +77,7 @@ def case_same_as_recorded(trial):
 
 def case_round_trips(trial):
     """Round trips are those that the statistics count, and a longer way adds so many of them."""
-    exact = "--opt=-foresee"  # whether what is foreseen has come when it is wanted is a matter of time
+    exact = "--opt=-startup-prefetch"  # whether what is prefetched has come when it is wanted is a matter of time
     for name in COUNTED:
         trial.run(name, exact)  # from then on what is known of its modules is the same each time
         _, plain = trial.run(name, exact)
@@ -117,7 +117,7 @@ def case_optimisations(trial):
     path, _ = trial.record("training")
     answer = trial.predict(path, "--rtt", "+1ms")
     variants = {tuple(one["without"]): one for one in answer["predictions"]}
-    for name in ("async", "batch", "shadow", "late", "push"):
+    for name in ("async", "batch", "query-cache", "deferred-copies", "completion-push"):
         expect((name,) in variants, "no prediction without %s" % name)
         expect(variants[(name,)]["seconds"] >= first(answer)["seconds"] * 0.99, "faster without %s" % name)
     _, result = trial.run("training", "--opt=-async")

@@ -211,7 +211,7 @@ Test(protocol, to_the_host, .init = switch_all_on)
     gains = true;
     cr_expect_str_eq(choice(true, RG_REGION_DEVICE, 1 << 16, false), "read", "its memory is advertised");
     gains = false;
-    rg_optimise[RG_OPT_PIECES] = rg_optimise[RG_OPT_LATE] = false;
+    rg_optimise[RG_OPT_CHUNKS] = rg_optimise[RG_OPT_DEFERRED_COPIES] = false;
     cr_expect_str_eq(choice(true, RG_REGION_DEVICE, RG_BULK_MAX, true), "reply");
     cr_expect_str_eq(choice(true, RG_REGION_DEVICE, RG_BULK_MAX + 1, true), "read");
 }
@@ -225,7 +225,7 @@ static struct rg_copy box_in(size_t width, size_t height, size_t depth)
     copy.from = copy.to = (struct rg_region){
         .width = width, .height = height, .depth = depth, .address = 1 << 20, .pitch = pitch, .slice = slice};
     copy.to.kind = RG_REGION_DEVICE;
-    rg_optimise[RG_OPT_PIECES] = false;
+    rg_optimise[RG_OPT_CHUNKS] = false;
     return copy;
 }
 

@@ -233,7 +233,7 @@ static size_t put_some(struct client *c, unsigned which)
     const uint64_t library = handle(RG_KIND_LIBRARY, 5), array = handle(RG_KIND_ARRAY, 6);
     const uint64_t link = rg_handle_make(RG_KIND_LINK, 9, 1 + chance(2));
     const uint32_t thread = chance(3), token = chance(2) ? 0 : 1 + chance(5);
-    static struct rg_prealloc_hint wish;
+    static struct rg_prealloc_hint hint;
     const uint64_t transfer = chance(9), number = chance(9);
     CUlaunchAttribute attribute = {.id = (CUlaunchAttributeID)chance(20)};
     const size_t width = 1 + chance(300);
@@ -317,12 +317,12 @@ static size_t put_some(struct client *c, unsigned which)
     case 19:
         put(c, RG_OP_rgMemMayRecall, thread, token, "");
         put(c, RG_OP_rgPoolsSettle, thread, token, "");
-        put(c, RG_OP_rgMemAhead, thread, token, "84884488", number, chance(3), (uint64_t)(1 + chance(9)),
+        put(c, RG_OP_rgMemPrealloc, thread, token, "84884488", number, chance(3), (uint64_t)(1 + chance(9)),
             zero, 0, chance(9), zero, zero);
-        wish = (struct rg_prealloc_hint){
-            .slab_id = wish.slab_id + 1000, .size = 1 + chance(9), .kind = chance(2), .count = chance(9)};
-        put(c, RG_OP_rgMemForesee, thread, token, "8b", sizeof wish, &wish, sizeof wish);
-        put(c, RG_OP_rgMemReturn, thread, token, "8", chance(2) ? wish.slab_id : (uint64_t)chance(9));
+        hint = (struct rg_prealloc_hint){
+            .slab_id = hint.slab_id + 1000, .size = 1 + chance(9), .kind = chance(2), .count = chance(9)};
+        put(c, RG_OP_rgMemPreallocHints, thread, token, "8b", sizeof hint, &hint, sizeof hint);
+        put(c, RG_OP_rgMemReturn, thread, token, "8", chance(2) ? hint.slab_id : (uint64_t)chance(9));
         return 0;
     case 20:
         put(c, RG_OP_rgCreditTell, thread, token, "8", (uint64_t)chance(1u << 20));
@@ -351,7 +351,7 @@ static size_t put_some(struct client *c, unsigned which)
             digest.bytes, sizeof digest.bytes);
         return 0;
     case 25:
-        put(c, RG_OP_rgImagePreload, thread, token, "88", chance(2) ? 1 : number, library);
+        put(c, RG_OP_rgImagePrefetch, thread, token, "88", chance(2) ? 1 : number, library);
         if (chance(2))
             put(c, RG_OP_cuLibraryUnload, thread, token, "8", library);
         return 0;

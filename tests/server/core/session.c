@@ -392,7 +392,7 @@ static struct rg_reader output_of(const struct client *c)
 }
 
 /* Images that nobody has asked for, and what is in modules and libraries. */
-static void test_preload(void)
+static void test_image_prefetch(void)
 {
     static const char vast[] =
         ".version 8.0\n.target sm_80\n.address_size 64\n.visible .global .b8 vast[9000000];\n";
@@ -400,7 +400,7 @@ static void test_preload(void)
     const uint64_t library = handle(RG_KIND_LIBRARY, 8), module = handle(RG_KIND_MODULE, 9),
                    other = handle(RG_KIND_LIBRARY, 10);
     send_image(c, 1, described, sizeof described);
-    CALL(c, RG_OP_rgImagePreload, 0, CUDA_SUCCESS, "88", (uint64_t)1, library);
+    CALL(c, RG_OP_rgImagePrefetch, 0, CUDA_SUCCESS, "88", (uint64_t)1, library);
     struct rg_reader in = output_of(c);
     CHECK(rg_get_u32(&in) == CUDA_SUCCESS);
     expect_description(&in, 1, true);
@@ -424,19 +424,19 @@ static void test_preload(void)
         if (image == 4)
             send_image(c, image, vast, sizeof vast);
         if (image == 5) {
-            ((struct rg_preload *)c->worker->state[RG_MODULE_DESCRIBE])->ns = UINT64_MAX / 2;
+            ((struct rg_image_prefetch *)c->worker->state[RG_MODULE_DESCRIBE])->ns = UINT64_MAX / 2;
             send_image(c, image, described, sizeof described);
         }
-        CALL(c, RG_OP_rgImagePreload, 0, CUDA_SUCCESS, "88", image, other);
+        CALL(c, RG_OP_rgImagePrefetch, 0, CUDA_SUCCESS, "88", image, other);
         in = output_of(c);
         CHECK(rg_get_u32(&in) == UINT32_MAX && rg_left(&in) == 0);
         CALL(c, RG_OP_rgLibraryDescribe, 0, CUDA_ERROR_INVALID_HANDLE, "8", other);
-        CALL(c, RG_OP_rgImagePreload, 0, CUDA_SUCCESS, "88", image, other); /* and its bytes are gone */
+        CALL(c, RG_OP_rgImagePrefetch, 0, CUDA_SUCCESS, "88", image, other); /* and its bytes are gone */
     }
     /* what the compiler does not take says so */
-    ((struct rg_preload *)c->worker->state[RG_MODULE_DESCRIBE])->ns = 0;
+    ((struct rg_image_prefetch *)c->worker->state[RG_MODULE_DESCRIBE])->ns = 0;
     send_image(c, 6, ".version 8.0\n.target sm_80\n.address_size 64\nnonsense\n", 54);
-    CALL(c, RG_OP_rgImagePreload, 0, CUDA_SUCCESS, "88", (uint64_t)6, other);
+    CALL(c, RG_OP_rgImagePrefetch, 0, CUDA_SUCCESS, "88", (uint64_t)6, other);
     in = output_of(c);
     CHECK(rg_get_u32(&in) == CUDA_ERROR_INVALID_PTX && rg_left(&in) == 0);
     put(c, RG_OP_cuLibraryUnload, 0, 0, "8", library);
@@ -669,7 +669,7 @@ int main(int argc, char **argv)
     RUN(test_staging_under_load);
     RUN(test_late_copies);
     RUN(test_modules);
-    RUN(test_preload);
+    RUN(test_image_prefetch);
     RUN(test_graphs);
     RUN(test_contexts_end);
     RUN(test_times);

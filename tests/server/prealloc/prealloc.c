@@ -330,8 +330,8 @@ static void test_memory(void)
     struct client *c = begin();
     const unsigned at_first = atomic_load(&blocks);
     CHECK(free_bytes(c) == TOTAL - atomic_load(&used));
-    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)5, RG_PREALLOC_LINEAR, (uint64_t)65536, zero, 0, 3,
-        zero, zero);
+    put(c, RG_OP_rgMemPrealloc, 0, 0, "84884488", (uint64_t)5, RG_PREALLOC_LINEAR, (uint64_t)65536, zero, 0,
+        3, zero, zero);
     send_batch(c);
     const struct rg_prealloc_block *ready_blocks = expect_blocks(c, 5, 3, 0);
     const uint64_t first = ready_blocks[0].address;
@@ -344,12 +344,12 @@ static void test_memory(void)
     CHECK(free_bytes(c) == TOTAL - 65536 && atomic_load(&blocks) == at_first + 4);
 
     /* More than the share of what is free, in bytes and at once. */
-    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)6, RG_PREALLOC_LINEAR, (uint64_t)(TOTAL / 4), zero,
-        0, 2, zero, zero);
+    put(c, RG_OP_rgMemPrealloc, 0, 0, "84884488", (uint64_t)6, RG_PREALLOC_LINEAR, (uint64_t)(TOTAL / 4),
+        zero, 0, 2, zero, zero);
     send_batch(c);
     expect_blocks(c, 6, 0, 2);
-    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)7, RG_PREALLOC_LINEAR, (uint64_t)(TOTAL / 20), zero,
-        0, 9, zero, zero);
+    put(c, RG_OP_rgMemPrealloc, 0, 0, "84884488", (uint64_t)7, RG_PREALLOC_LINEAR, (uint64_t)(TOTAL / 20),
+        zero, 0, 9, zero, zero);
     send_batch(c);
     expect_blocks(c, 7, 2, 7);
     atomic_fetch_sub(&used, 2 * (TOTAL / 20 - 65536)); /* release() takes all blocks for small ones */
@@ -367,8 +367,8 @@ static void test_memory(void)
     const uint64_t pool = handle(RG_KIND_POOL, 3);
     CALL(c, RG_OP_cuDeviceGetMemPool, 0, CUDA_SUCCESS, "48", 0, pool);
     const uint64_t high = atomic_load(&used);
-    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)8, RG_PREALLOC_ORDERED, (uint64_t)65536, zero, 0, 4,
-        handle(RG_KIND_STREAM, 7), zero);
+    put(c, RG_OP_rgMemPrealloc, 0, 0, "84884488", (uint64_t)8, RG_PREALLOC_ORDERED, (uint64_t)65536, zero, 0,
+        4, handle(RG_KIND_STREAM, 7), zero);
     send_batch(c);
     const uint64_t ordered = expect_blocks(c, 8, 4, 0)[0].address;
     CALL(c, RG_OP_rgMemPoolGetAttribute, 0, CUDA_SUCCESS, "48", CU_MEMPOOL_ATTR_USED_MEM_HIGH, pool);
@@ -387,17 +387,17 @@ static void test_memory(void)
  * What a program took when it started before: several kinds in one answer, which are then like those of other
  * slabs.
  */
-static void test_foreseen(void)
+static void test_hints(void)
 {
     const uint64_t zero = 0;
     struct client *c = begin();
     const unsigned at_first = atomic_load(&blocks);
-    const struct rg_prealloc_hint wishes[] = {
+    const struct rg_prealloc_hint hints[] = {
         {.slab_id = 5, .size = 65536, .kind = RG_PREALLOC_LINEAR, .count = 2},
         {.slab_id = 6, .size = TOTAL / 4, .kind = RG_PREALLOC_LINEAR, .count = 1},
         {.slab_id = 7, .size = 65536, .kind = RG_PREALLOC_LINEAR, .count = 1}};
     CHECK(free_bytes(c) == TOTAL - atomic_load(&used));
-    CALL(c, RG_OP_rgMemForesee, 0, CUDA_SUCCESS, "8b", sizeof wishes, wishes, sizeof wishes);
+    CALL(c, RG_OP_rgMemPreallocHints, 0, CUDA_SUCCESS, "8b", sizeof hints, hints, sizeof hints);
     CHECK(c->got.output_size == 3 * sizeof(uint64_t) + 3 * sizeof(struct rg_prealloc_block));
     uint64_t made, address;
     memcpy(&made, c->got.output, sizeof made);
@@ -420,38 +420,38 @@ static void test_foreseen(void)
 }
 
 /* Wishes that cannot be; each ends the session. */
-static void test_wrong_wishes(void)
+static void test_wrong_hints(void)
 {
     const struct rg_prealloc_hint good = {
         .slab_id = 5, .size = 65536, .kind = RG_PREALLOC_LINEAR, .count = 1};
     static struct rg_prealloc_hint many[RG_PREALLOC_HINTS + 1];
-    struct rg_prealloc_hint wishes[4] = {good, good, good, good};
-    wishes[0].kind = RG_PREALLOC_ORDERED; /* without a stream */
-    wishes[1].count = RG_PREALLOC_MAX + 1;
-    wishes[2].size = 0;
+    struct rg_prealloc_hint hints[4] = {good, good, good, good};
+    hints[0].kind = RG_PREALLOC_ORDERED; /* without a stream */
+    hints[1].count = RG_PREALLOC_MAX + 1;
+    hints[2].size = 0;
     for (int i = 0; i < 3; i++) {
         struct client *c = begin();
-        put(c, RG_OP_rgMemForesee, 0, 5, "8b", sizeof good, &wishes[i], sizeof good);
+        put(c, RG_OP_rgMemPreallocHints, 0, 5, "8b", sizeof good, &hints[i], sizeof good);
         send_batch(c);
-        expect_violation(c, "wished for");
+        expect_violation(c, "is hinted");
     }
-    wishes[0] = good;
+    hints[0] = good;
     struct client *c = begin(); /* the same slab_id twice */
-    put(c, RG_OP_rgMemForesee, 0, 5, "8b", 2 * sizeof good, (wishes[1] = good, wishes), 2 * sizeof good);
+    put(c, RG_OP_rgMemPreallocHints, 0, 5, "8b", 2 * sizeof good, (hints[1] = good, hints), 2 * sizeof good);
     send_batch(c);
-    expect_violation(c, "wished for");
-    c = begin(); /* a part of a wish */
-    put(c, RG_OP_rgMemForesee, 0, 5, "8b", sizeof good + 8, wishes, sizeof good + 8);
+    expect_violation(c, "is hinted");
+    c = begin(); /* a part of a hint */
+    put(c, RG_OP_rgMemPreallocHints, 0, 5, "8b", sizeof good + 8, hints, sizeof good + 8);
     send_batch(c);
-    expect_violation(c, "wished for");
+    expect_violation(c, "is hinted");
     for (unsigned i = 0; i <= RG_PREALLOC_HINTS; i++) {
         many[i] = good;
         many[i].slab_id += i;
     }
     c = begin();
-    put(c, RG_OP_rgMemForesee, 0, 5, "8b", sizeof many, many, sizeof many);
+    put(c, RG_OP_rgMemPreallocHints, 0, 5, "8b", sizeof many, many, sizeof many);
     send_batch(c);
-    expect_violation(c, "wished for");
+    expect_violation(c, "is hinted");
 }
 
 static unsigned most_blocks; /* with more of them there is no memory for a stream */
@@ -475,8 +475,8 @@ static struct client *run_out(struct rg_prealloc_return *out, unsigned spared)
     most_blocks = atomic_load(&blocks) + spared;
     rg_driver.cuStreamCreate = stream_create_tight;
     put(c, RG_OP_rgMemMayRecall, 0, 0, "");
-    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)5, RG_PREALLOC_LINEAR, (uint64_t)65536, zero, 0, 2,
-        zero, zero);
+    put(c, RG_OP_rgMemPrealloc, 0, 0, "84884488", (uint64_t)5, RG_PREALLOC_LINEAR, (uint64_t)65536, zero, 0,
+        2, zero, zero);
     send_batch(c);
     const struct rg_prealloc_block *ready_blocks = expect_blocks(c, 5, 2, 0);
     for (unsigned i = 0; i < 2; i++)
@@ -600,15 +600,15 @@ static void test_violations(void)
     put(c, RG_OP_rgMemTake, 0, 0, "88488", (uint64_t)5, (uint64_t)4096, 1, zero, zero);
     expect_end(c, "not offered");
     c = begin();
-    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)5, RG_PREALLOC_LINEAR, (uint64_t)65536, zero, 0, 1,
-        zero, zero);
+    put(c, RG_OP_rgMemPrealloc, 0, 0, "84884488", (uint64_t)5, RG_PREALLOC_LINEAR, (uint64_t)65536, zero, 0,
+        1, zero, zero);
     put(c, RG_OP_rgMemTake, 0, 0, "88488", (uint64_t)5, (uint64_t)4096, 1, zero, zero);
     expect_end(c, "not offered");
     c = begin();
-    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)5, 3, (uint64_t)65536, zero, 0, 1, zero, zero);
+    put(c, RG_OP_rgMemPrealloc, 0, 0, "84884488", (uint64_t)5, 3, (uint64_t)65536, zero, 0, 1, zero, zero);
     expect_end(c, "kind");
     c = begin();
-    put(c, RG_OP_rgMemAhead, 0, 0, "84884488", (uint64_t)5, RG_PREALLOC_LINEAR, (uint64_t)1, zero, 0,
+    put(c, RG_OP_rgMemPrealloc, 0, 0, "84884488", (uint64_t)5, RG_PREALLOC_LINEAR, (uint64_t)1, zero, 0,
         RG_PREALLOC_MAX + 1, zero, zero);
     expect_end(c, "kind");
 }
@@ -647,8 +647,8 @@ int main(void)
     test_order();
     test_context_ends();
     test_memory();
-    test_foreseen();
-    test_wrong_wishes();
+    test_hints();
+    test_wrong_hints();
     test_violations();
     test_recall();
     test_recall_violations();

@@ -126,7 +126,7 @@ Test(settings, wrong_values_from_any_source)
 Test(settings, right_values)
 {
     static const char *const right[] = {
-        "--opt=",    "--opt=-all,+batch,shadow", "--connections=0", "--connections=auto", "--rails=off",
+        "--opt=",    "--opt=-all,+batch,query-cache", "--connections=0", "--connections=auto", "--rails=off",
         "--rails=2", "--rails=mlx5_0,10.0.0.1"};
     write_config("");
     for (size_t i = 0; i < sizeof right / sizeof *right; i++) {

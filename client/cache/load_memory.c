@@ -1,5 +1,5 @@
-/* ahead_memory.c - see ahead_memory.h. */
-#include "client/cache/ahead_memory.h"
+/* load_memory.c - see load_memory.h. */
+#include "client/cache/load_memory.h"
 
 #include "client/core/device_list.h"
 #include "client/core/session.h"
@@ -18,22 +18,22 @@ static uint64_t left(const struct rg_session *session)
     return info ? info->memory_total / 2 : 0;
 }
 
-bool rg_ahead_memory_take(struct rg_session *session, rg_memory_level need)
+bool rg_load_memory_take(struct rg_session *session, rg_memory_level need)
 {
     const uint64_t bytes = rg_memory_level_bytes(need), most = left(session);
-    const uint64_t before = atomic_fetch_add(&session->memory_ahead, bytes);
+    const uint64_t before = atomic_fetch_add(&session->memory_loading, bytes);
     if (before <= most && bytes <= most - before)
         return true;
-    rg_ahead_memory_end(session, need);
+    rg_load_memory_end(session, need);
     return false;
 }
 
-void rg_ahead_memory_take_anyway(struct rg_session *session, rg_memory_level need)
+void rg_load_memory_take_anyway(struct rg_session *session, rg_memory_level need)
 {
-    atomic_fetch_add(&session->memory_ahead, rg_memory_level_bytes(need));
+    atomic_fetch_add(&session->memory_loading, rg_memory_level_bytes(need));
 }
 
-void rg_ahead_memory_end(struct rg_session *session, rg_memory_level need)
+void rg_load_memory_end(struct rg_session *session, rg_memory_level need)
 {
-    atomic_fetch_sub(&session->memory_ahead, rg_memory_level_bytes(need));
+    atomic_fetch_sub(&session->memory_loading, rg_memory_level_bytes(need));
 }
