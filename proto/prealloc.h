@@ -1,4 +1,4 @@
-/* prealloc.h - memory made ready before it is asked for (server/prealloc/prealloc.h): what both sides know of it. */
+/* prealloc.h - memory made ready before it is asked for (server/prealloc/slabs.h): what both sides know of it. */
 #ifndef RG_PROTO_PREALLOC_H
 #define RG_PROTO_PREALLOC_H
 

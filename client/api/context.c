@@ -1,15 +1,13 @@
 /*
- * context.c - primary and explicit contexts, and which one is current.
+ * context.c - contexts that programs make, which one is current, and what ends with one (primary ones: primary_context.c).
  *
- * A primary context is retained on the worker once; further retains and releases are counted here. Which
- * context is current is known to the client alone: rg_call_begin tells the worker when a call needs it and it
- * has changed.
+ * Which context is current is known to the client alone: rg_call_begin tells the worker when a call needs it and it has changed.
  */
 #include "client/api/context.h"
 
 #include "client/api/export_table.h"
 #include "client/api/function.h"
-#include "client/api/memory.h"
+#include "client/api/memory_pool.h"
 #include "client/cache/query_cache.h"
 #include "client/core/address_map.h"
 #include "client/core/call.h"
@@ -23,33 +21,20 @@
 #include "client/prealloc/prealloc.h"
 #include "client/prefetch/image_prefetch.h"
 #include "client/prefetch/loaded_images.h"
-#include "client/prefetch/startup_profile.h"
 #include "client/timeline/timeline.h"
 #include "common/base/log.h"
 #include "common/cuda/graph/graph.h"
 #include "generated/client/operations.h"
 
 #include <assert.h>
-#include <pthread.h>
 
-struct primary {
-    uint64_t handle; /* 0: never retained */
-    unsigned references;
-    unsigned flags;
-};
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct primary primaries[RG_DEVICES_MAX];
-
-#define FLAGS_MASK (CU_CTX_FLAGS_MASK)
-
-static struct rg_context *shadow_of(CUcontext context)
+struct rg_context *rg_context_shadow(CUcontext context)
 {
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_CONTEXT, (uint64_t)context);
     return shadow ? &shadow->context : NULL;
 }
 
-static CUresult allowed_on(CUdevice device)
+CUresult rg_context_allowed_on(CUdevice device)
 {
     RG_TRY(rg_call_allowed(0));
     return rg_device(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
@@ -69,7 +54,7 @@ void rg_context_find_failed(void)
         return; /* another thread does it */
     const size_t n = rg_handle_list(RG_KIND_CONTEXT, 0, contexts, CONTEXTS_MAX);
     for (size_t i = 0; i < n; i++) {
-        struct rg_context *shadow = shadow_of((CUcontext)contexts[i]);
+        struct rg_context *shadow = rg_context_shadow((CUcontext)contexts[i]);
         unsigned error = 0;
         if (shadow && atomic_load(&shadow->sticky) == CUDA_SUCCESS &&
             rg_op_rgContextError((CUcontext)contexts[i], &error) == CUDA_SUCCESS &&
@@ -79,76 +64,16 @@ void rg_context_find_failed(void)
 }
 
 /*
- * --- primary contexts ------------------------------------------------------------------------------------
+ * --- the end of a context --------------------------------------------------------------------------------
  */
 
-/* Whether the server has made the context ready, so that retaining it succeeds. Once. The lock is held. */
-static bool is_ready(CUdevice device)
-{
-    static uint64_t taken[RG_SERVERS_MAX];
-    const struct rg_session *session = rg_device_session(device);
-    const CUdevice there = rg_device_there(session, device);
-    const uint64_t bit = there >= 0 && there < 64 ? 1ull << there : 0;
-    if (!(session->hello.contexts & ~taken[session->number] & bit))
-        return false;
-    taken[session->number] |= bit;
-    return true;
-}
-
-/* First retain: asks the worker, unless it is known what it will say. The lock is held. */
-static CUresult retain_remotely(struct primary *primary, CUdevice device)
-{
-    CUcontext context = (CUcontext)rg_handle_create(RG_KIND_CONTEXT);
-    if (!context)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    const uint64_t proposed = (uint64_t)context;
-    CUresult status = is_ready(device) ? rg_op_rgPrimaryTake(&context, device)
-                                       : rg_op_cuDevicePrimaryCtxRetain(&context, device);
-    RG_TRY(rg_handle_found(RG_KIND_CONTEXT, proposed, (uint64_t)context, status));
-    struct rg_context *shadow = shadow_of(context);
-    *shadow = (struct rg_context){.session = rg_device_session(device),
-                                  .device = device,
-                                  .flags = primary->flags,
-                                  .api_version = 3020,
-                                  .primary = true,
-                                  .settings = shadow->settings};
-    primary->handle = (uint64_t)context;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
-{
-    CUresult status = allowed_on(dev);
-    if (status != CUDA_SUCCESS)
-        return status;
-    if (!pctx)
-        return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&lock);
-    struct primary *primary = &primaries[dev];
-    const bool first = primary->references == 0;
-    if (first)
-        status = retain_remotely(primary, dev);
-    if (status == CUDA_SUCCESS) {
-        primary->references++;
-        *pctx = (CUcontext)primary->handle;
-    }
-    pthread_mutex_unlock(&lock);
-    if (status == CUDA_SUCCESS && first) {
-        rg_startup_profile_context(dev, (uint64_t)*pctx);
-        rg_image_prefetch_context((uint64_t)*pctx);
-    }
-    return status;
-}
-
-/* What the host has lent to a context that is about to end comes back. */
-static void contents_end(uint64_t context)
+void rg_context_before_end(uint64_t context)
 {
     rg_prealloc_give_back_context(context);
     rg_pinned_context_ends(context);
 }
 
-/* What the client knew of the context's contents is gone with them. */
-static void forget_contents(uint64_t context)
+void rg_context_forget_contents(uint64_t context)
 {
     rg_managed_drop_context(context);
     rg_query_cache_context_ended();
@@ -157,7 +82,7 @@ static void forget_contents(uint64_t context)
     rg_export_table_context_ended(context);
     rg_loaded_images_context_ended(context);
     rg_modules_context_ended(context);
-    struct rg_context *shadow = shadow_of((CUcontext)context);
+    struct rg_context *shadow = rg_context_shadow((CUcontext)context);
     if (shadow) { /* a primary context lives again */
         atomic_store(&shadow->sticky, CUDA_SUCCESS);
         for (unsigned i = 0; i < RG_SETTINGS; i++)
@@ -165,11 +90,7 @@ static void forget_contents(uint64_t context)
     }
 }
 
-/*
- * Streams, events and linker states have gone with the context: the worker is told of it before their handles
- * can become others'.
- */
-static void orphan_contents(uint64_t context)
+void rg_context_orphan_contents(uint64_t context)
 {
     rg_helper_streams_context_ended(context);
     rg_handle_orphan_context(context);
@@ -177,128 +98,9 @@ static void orphan_contents(uint64_t context)
 
 void rg_context_ended(uint64_t context)
 {
-    forget_contents(context);
-    orphan_contents(context);
+    rg_context_forget_contents(context);
+    rg_context_orphan_contents(context);
     rg_handle_delete(RG_KIND_CONTEXT, context);
-}
-
-/*
- * A primary context that nobody holds has been destroyed, as far as calls can tell, until it is retained
- * again.
- */
-static void primary_ended(CUdevice dev)
-{
-    pthread_mutex_lock(&lock);
-    struct rg_context *shadow = shadow_of((CUcontext)primaries[dev].handle);
-    if (shadow && primaries[dev].references == 0)
-        atomic_store(&shadow->sticky, CUDA_ERROR_CONTEXT_IS_DESTROYED);
-    pthread_mutex_unlock(&lock);
-}
-
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
-{
-    CUresult status = allowed_on(dev);
-    if (status != CUDA_SUCCESS)
-        return status;
-    pthread_mutex_lock(&lock);
-    struct primary *primary = &primaries[dev];
-    uint64_t ended = 0;
-    if (primary->references == 1) { /* most likely it ends now */
-        const uint64_t ends = primary->handle;
-        pthread_mutex_unlock(&lock);
-        rg_timeline_before_end(ends);
-        pthread_mutex_lock(&lock);
-    }
-    if (primary->references == 0) {
-        status = CUDA_ERROR_INVALID_CONTEXT;
-    } else if (--primary->references == 0) {
-        ended = primary->handle;
-        contents_end(ended);
-        status = rg_op_cuDevicePrimaryCtxRelease_v2(dev);
-    }
-    pthread_mutex_unlock(&lock);
-    if (ended) {
-        forget_contents(ended);
-        orphan_contents(ended);
-        primary_ended(dev);
-    }
-    return status;
-}
-
-CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
-{
-    return cuDevicePrimaryCtxRelease_v2(dev);
-}
-
-/* A primary context that is held while it is reset goes on as one that nothing has been set of. */
-static void forget_flags(CUdevice dev)
-{
-    pthread_mutex_lock(&lock);
-    struct rg_context *shadow = shadow_of((CUcontext)primaries[dev].handle);
-    if (shadow && primaries[dev].references > 0)
-        shadow->flags = primaries[dev].flags = 0;
-    pthread_mutex_unlock(&lock);
-}
-
-CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
-{
-    RG_TRY(allowed_on(dev));
-    pthread_mutex_lock(&lock);
-    const uint64_t ended = primaries[dev].handle;
-    (void)is_ready(dev);
-    pthread_mutex_unlock(&lock);
-    if (ended) {
-        rg_timeline_before_end(ended);
-        contents_end(ended);
-        forget_contents(ended); /* first: its destructors may still use the context */
-        primary_ended(dev);
-    }
-    CUresult status = rg_op_cuDevicePrimaryCtxReset_v2(dev);
-    if (ended) {
-        orphan_contents(ended);
-        forget_flags(dev);
-    }
-    return status;
-}
-
-CUresult cuDevicePrimaryCtxReset(CUdevice dev)
-{
-    return cuDevicePrimaryCtxReset_v2(dev);
-}
-
-CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
-{
-    RG_TRY(allowed_on(dev));
-    pthread_mutex_lock(&lock);
-    (void)is_ready(dev); /* not as it is */
-    pthread_mutex_unlock(&lock);
-    CUresult status = rg_op_cuDevicePrimaryCtxSetFlags_v2(dev, flags);
-    if (status == CUDA_SUCCESS) {
-        pthread_mutex_lock(&lock);
-        primaries[dev].flags = flags;
-        struct rg_context *shadow = shadow_of((CUcontext)primaries[dev].handle);
-        if (shadow)
-            shadow->flags = flags;
-        pthread_mutex_unlock(&lock);
-    }
-    return status;
-}
-
-CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags)
-{
-    return cuDevicePrimaryCtxSetFlags_v2(dev, flags);
-}
-
-CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
-{
-    RG_TRY(allowed_on(dev));
-    if (!flags || !active)
-        return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&lock);
-    *flags = primaries[dev].flags;
-    *active = primaries[dev].references > 0;
-    pthread_mutex_unlock(&lock);
-    return CUDA_SUCCESS;
 }
 
 /*
@@ -307,8 +109,8 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *acti
 
 CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
-    RG_TRY(allowed_on(dev));
-    if (!pctx || (flags & ~(unsigned)FLAGS_MASK))
+    RG_TRY(rg_context_allowed_on(dev));
+    if (!pctx || (flags & ~(unsigned)CU_CTX_FLAGS_MASK))
         return CUDA_ERROR_INVALID_VALUE;
     struct rg_thread *thread = rg_thread_current();
     CUcontext context = (CUcontext)rg_handle_create(RG_KIND_CONTEXT);
@@ -323,7 +125,7 @@ CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
         rg_handle_delete(RG_KIND_CONTEXT, (uint64_t)context);
         return status;
     }
-    *shadow_of(context) = (struct rg_context){
+    *rg_context_shadow(context) = (struct rg_context){
         .session = rg_device_session(dev), .device = dev, .flags = flags, .api_version = 3020};
     rg_image_prefetch_context((uint64_t)context);
     *pctx = context;
@@ -353,12 +155,12 @@ CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, uns
 CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
     RG_TRY(rg_call_allowed(0));
-    struct rg_context *shadow = shadow_of(ctx);
+    struct rg_context *shadow = rg_context_shadow(ctx);
     if (!shadow || shadow->primary)
         return CUDA_ERROR_INVALID_CONTEXT;
     struct rg_session *session = shadow->session;
     rg_timeline_before_end((uint64_t)ctx);
-    contents_end((uint64_t)ctx);
+    rg_context_before_end((uint64_t)ctx);
     CUresult status = rg_op_cuCtxDestroy_v2(ctx);
     struct rg_thread *thread = rg_thread_current();
     if (rg_thread_context(thread) == (uint64_t)ctx)
@@ -387,7 +189,7 @@ CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags)
 CUresult cuCtxDetach(CUcontext ctx)
 {
     RG_TRY(rg_call_allowed(0));
-    return shadow_of(ctx) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+    return rg_context_shadow(ctx) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 /*
@@ -397,7 +199,7 @@ CUresult cuCtxDetach(CUcontext ctx)
 CUresult cuCtxPushCurrent_v2(CUcontext ctx)
 {
     RG_TRY(rg_call_allowed(0));
-    if (!shadow_of(ctx))
+    if (!rg_context_shadow(ctx))
         return CUDA_ERROR_INVALID_CONTEXT;
     return rg_thread_push_context(rg_thread_current(), (uint64_t)ctx) ? CUDA_SUCCESS
                                                                       : CUDA_ERROR_OUT_OF_MEMORY;
@@ -429,7 +231,7 @@ CUresult cuCtxPopCurrent(CUcontext *pctx)
 CUresult cuCtxSetCurrent(CUcontext ctx)
 {
     RG_TRY(rg_call_allowed(0));
-    if (ctx && !shadow_of(ctx))
+    if (ctx && !rg_context_shadow(ctx))
         return CUDA_ERROR_INVALID_CONTEXT;
     return rg_thread_set_context(rg_thread_current(), (uint64_t)ctx) ? CUDA_SUCCESS
                                                                      : CUDA_ERROR_OUT_OF_MEMORY;
@@ -456,7 +258,7 @@ static CUresult context_or_current(CUcontext ctx, const void *out, struct rg_con
     if (status != CUDA_SUCCESS)
         return status;
     const uint64_t current = ctx ? (uint64_t)ctx : rg_context_current();
-    *shadow = shadow_of((CUcontext)current);
+    *shadow = rg_context_shadow((CUcontext)current);
     if (!*shadow)
         return current && !ctx ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
     if (atomic_load(&(*shadow)->sticky) == CUDA_ERROR_CONTEXT_IS_DESTROYED)
@@ -610,7 +412,7 @@ static CUresult check_peer(CUcontext peer, bool *reachable)
 {
     RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     *reachable = !rg_homes_differ((uint64_t)peer, 0);
-    return shadow_of(peer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+    return rg_context_shadow(peer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)

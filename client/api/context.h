@@ -2,7 +2,15 @@
 #ifndef RG_CLIENT_API_CONTEXT_H
 #define RG_CLIENT_API_CONTEXT_H
 
+#include "client/core/handle.h"
+
+#include <cuda.h>
 #include <stdint.h>
+
+/** What is known of a context; NULL: there is none such. */
+struct rg_context *rg_context_shadow(CUcontext context);
+/** Whether the program may call functions of contexts of this device. */
+CUresult rg_context_allowed_on(CUdevice device);
 
 /**
  * Finds out which contexts have failed, where rg_contexts_suspect: asks for each that is not known to have.
@@ -13,5 +21,17 @@ void rg_context_find_failed(void);
  * it.
  */
 void rg_context_ended(uint64_t context);
+
+/* The steps of an end, for those that destroy contexts, in this order. */
+
+/** What the host has lent to a context that is about to end comes back. */
+void rg_context_before_end(uint64_t context);
+/** What the client knew of the context's contents is gone with them. */
+void rg_context_forget_contents(uint64_t context);
+/**
+ * Streams, events and linker states have gone with the context: the worker is told of it before their handles
+ * can become others'.
+ */
+void rg_context_orphan_contents(uint64_t context);
 
 #endif

@@ -2,7 +2,7 @@
  * event.c - events: created without a round trip, recorded without waiting, queried without asking where that
  * will do.
  */
-#include "client/api/memory.h"
+#include "client/api/memory_pool.h"
 #include "client/core/call.h"
 #include "client/core/handle.h"
 #include "client/core/home.h"

@@ -1,10 +1,12 @@
 /*
- * memory.c - allocations on the device, and what is known of a pointer.
+ * memory.c - allocations on the device, at once and in the order of a stream.
  *
  * Device memory is the worker's: made ready before (prealloc.h), or asked for. Its range is reserved in this
  * address space (address_map.h).
  */
 #include "client/api/memory.h"
+
+#include "client/api/memory_pool.h"
 #include "client/core/address_map.h"
 #include "client/core/call.h"
 #include "client/core/device_list.h"
@@ -23,47 +25,12 @@
 #include "common/cuda/graph/graph.h"
 #include "generated/client/operations.h"
 
-#include <sys/mman.h>
-
-/*
- * --- memory of pools: what they hold and do not use ----------------------------------------------------------
- */
-
-/* Whether pools may hold memory that they would have given back if their driver had seen all waits of the program. */
-enum pools { NO_POOLS, WAITED, FREED };
-static _Atomic enum pools pools;
-
-void rg_pools_waited(void)
-{
-    if (atomic_load_explicit(&pools, memory_order_relaxed) == FREED)
-        atomic_store(&pools, WAITED);
-}
-
-/*
- * The program asks how much memory there is. What pools have ready for it is no part of that, and goes back; and pools have
- * given back what they do not hold on to if the program has waited, also where this client knew by itself that there was
- * nothing left to wait for.
- */
-static void settle_pools(void)
-{
-    const int state = atomic_load(&pools);
-    if (state == NO_POOLS)
-        return;
-    rg_prealloc_give_back_pools();
-    if (state == WAITED && rg_context_current() && rg_session_current()->op_numbers[RG_OP_rgPoolsSettle])
-        (void)rg_op_rgPoolsSettle();
-}
-
 CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 {
     RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
-    settle_pools();
+    rg_pools_settle();
     return rg_op_cuMemGetInfo_v2(free, total);
 }
-
-/*
- * --- device memory ----------------------------------------------------------------------------------------
- */
 
 #define ATTEMPTS 8 /* allocations tried before an address conflict with this process is given up on */
 
@@ -121,27 +88,13 @@ static CUresult get(const struct request *request, bool may_be_ready, CUdevicept
     return status;
 }
 
-/*
- * The pools that cuMemAllocAsync takes from, as the program has chosen them (0: the device's default); lock-free, as who
- * changes the pool while others allocate does not know either which one they get.
- */
-static _Atomic uint64_t current_pools[RG_DEVICES_MAX];
-
 /* The pool that memory comes from; NULL: of its device's default pool, or of none. */
 static CUmemoryPool pool_of(const struct request *request)
 {
     const CUdevice device = rg_device_current();
     if (request->kind != RG_RANGE_POOL || request->pool || device < 0)
         return request->pool;
-    return (CUmemoryPool)atomic_load(&current_pools[device]);
-}
-
-static void pool_ends(CUmemoryPool pool)
-{
-    for (unsigned device = 0; device < RG_DEVICES_MAX; device++) {
-        uint64_t was = (uint64_t)pool;
-        atomic_compare_exchange_strong(&current_pools[device], &was, 0);
-    }
+    return rg_pool_current(device);
 }
 
 /*
@@ -251,7 +204,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
     if (!rg_map_remove(dptr, 1u << RG_RANGE_DEVICE | 1u << RG_RANGE_POOL, &range))
         return CUDA_ERROR_INVALID_VALUE;
     if (range.kind == RG_RANGE_POOL)
-        atomic_store(&pools, FREED);
+        rg_pools_freed();
     else
         rg_startup_profile_note_free(range.context, range.size);
     if (!rg_homes_differ(owner, 0))
@@ -288,8 +241,7 @@ static CUresult allocate_async(CUdeviceptr *dptr, size_t size, CUmemoryPool pool
                               .size = size,
                               .pool = pool,
                               .stream = rg_effective_stream(stream)};
-    enum pools none = NO_POOLS;
-    atomic_compare_exchange_strong(&pools, &none, WAITED);
+    rg_pools_used();
     bool entered; /* what is allocated is of the stream's device */
     status = rg_context_scope_enter_stream(stream, &entered);
     if (status == CUDA_SUCCESS)
@@ -329,264 +281,8 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
         return CUDA_ERROR_INVALID_VALUE;
     if (range.kind == RG_RANGE_DEVICE) /* which may be freed so, too */
         rg_startup_profile_note_free(range.context, range.size);
-    atomic_store(&pools, FREED);
+    rg_pools_freed();
     struct rg_proxy proxy; /* the memory may be of another server than the stream */
     status = rg_proxy_begin(&proxy, owner, rg_effective_stream(hStream), false);
     return status == CUDA_SUCCESS ? rg_proxy_end(&proxy, rg_op_cuMemFreeAsync(dptr, proxy.stream)) : status;
-}
-
-static CUresult check_pool(CUmemoryPool pool)
-{
-    CUresult status = rg_call_allowed(0);
-    return status == CUDA_SUCCESS && !rg_handle_known(RG_KIND_POOL, (uint64_t)pool) ? CUDA_ERROR_INVALID_VALUE
-                                                                                    : status;
-}
-
-CUresult cuMemPoolDestroy(CUmemoryPool pool)
-{
-    RG_TRY(check_pool(pool));
-    rg_prealloc_give_back_pool(pool);
-    CUresult status = rg_op_cuMemPoolDestroy(pool);
-    if (status == CUDA_SUCCESS) {
-        pool_ends(pool);
-        rg_handle_delete(RG_KIND_POOL, (uint64_t)pool);
-    }
-    return status;
-}
-
-CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
-{
-    RG_TRY(check_pool(pool));
-    rg_prealloc_give_back_pool(pool);
-    return rg_op_cuMemPoolTrimTo(pool, minBytesToKeep);
-}
-
-CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
-{
-    RG_TRY(check_pool(pool));
-    rg_prealloc_give_back_pool(NULL); /* the next allocations are of another one */
-    const CUresult status = rg_op_cuDeviceSetMemPool(dev, pool);
-    if (status == CUDA_SUCCESS && rg_device(dev))
-        atomic_store(&current_pools[dev], (uint64_t)pool);
-    return status;
-}
-
-/* Attributes of pools are int or cuuint64_t, by name. */
-static bool attribute_is_wide(CUmemPool_attribute attribute)
-{
-    return attribute >= CU_MEMPOOL_ATTR_RELEASE_THRESHOLD && attribute <= CU_MEMPOOL_ATTR_USED_MEM_HIGH;
-}
-
-CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
-{
-    if (!value || !rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
-        return CUDA_ERROR_INVALID_VALUE;
-    rg_prealloc_give_back_pool(pool); /* what is ready is not in use */
-    unsigned long long number =
-        attribute_is_wide(attr) ? *(cuuint64_t *)value : (unsigned long long)*(int *)value;
-    return rg_op_rgMemPoolSetAttribute(pool, attr, number);
-}
-
-CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
-{
-    if (!value || !rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
-        return CUDA_ERROR_INVALID_VALUE;
-    unsigned long long number = 0;
-    settle_pools();
-    RG_TRY(rg_op_rgMemPoolGetAttribute(pool, attr, &number));
-    if (attribute_is_wide(attr))
-        *(cuuint64_t *)value = number;
-    else
-        *(int *)value = (int)number;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
-{
-    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
-    struct rg_range range;
-    if (!rg_map_find(dptr, &range))
-        return CUDA_ERROR_NOT_FOUND;
-    if (pbase)
-        *pbase = range.start;
-    if (psize)
-        *psize = range.size;
-    return CUDA_SUCCESS;
-}
-
-/*
- * --- pointers ---------------------------------------------------------------------------------------------
- */
-
-/* What the device of the current context may do with memory: what is mapped says so for each device. */
-static CUresult access_flags(const struct rg_range *range, CUdeviceptr pointer, CUmemAccess_flags *out)
-{
-    const CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = rg_device_current()};
-    unsigned long long flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    CUresult status = CUDA_SUCCESS;
-    if (range->kind == RG_RANGE_VIRTUAL && here.id < 0)
-        flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
-    else if (range->kind == RG_RANGE_VIRTUAL)
-        status = cuMemGetAccess(&flags, &here, pointer);
-    if (status == CUDA_SUCCESS)
-        *out = (CUmemAccess_flags)flags;
-    return status;
-}
-
-/* Writes one attribute of a known range. CUDA_ERROR_INVALID_VALUE: it has no such attribute. */
-static CUresult describe(const struct rg_range *range, CUpointer_attribute attribute, CUdeviceptr pointer,
-                         void *data)
-{
-    switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT:
-        *(CUcontext *)data = range->kind == RG_RANGE_POOL ? NULL : (CUcontext)range->context;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-        *(unsigned *)data = rg_range_pinned(range) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: /* page-locked memory is mapped when a kernel sees it */
-        *(CUdeviceptr *)data = pointer;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        if (!rg_range_shared(range))
-            return CUDA_ERROR_INVALID_VALUE;
-        *(void **)data = (void *)(uintptr_t)pointer;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
-        *(unsigned long long *)data = range->id;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        *(int *)data = range->device;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-        *(CUdeviceptr *)data = range->start;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-        *(size_t *)data = range->size;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_MAPPED:
-        *(unsigned char *)data = 1;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-        *(unsigned long long *)data = range->handle_types;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        return access_flags(range, pointer, data);
-    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        *(CUmemoryPool *)data = (CUmemoryPool)range->pool;
-        return range->kind == RG_RANGE_POOL && !range->pool ? cuDeviceGetDefaultMemPool(data, range->device)
-                                                            : CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-        *(unsigned *)data = range->kind == RG_RANGE_MANAGED;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-        *(unsigned *)data = range->sync_memops;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: /* what cuIpcGetMemHandle takes */
-        *(unsigned *)data = range->kind == RG_RANGE_DEVICE;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
-        *(unsigned *)data = 0;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
-        return CUDA_ERROR_NOT_SUPPORTED;
-    default:
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-}
-
-/* What an attribute is for a pointer that CUDA knows nothing of (cuPointerGetAttributes). */
-static CUresult describe_unknown(CUpointer_attribute attribute, void *data)
-{
-    const struct rg_range none = {.device = -2,
-                                  .kind = RG_RANGE_REGISTERED}; /* -2: the runtime's mark of no device */
-    RG_TRY(describe(&none, attribute, 0, data));
-    if (attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE || attribute == CU_POINTER_ATTRIBUTE_ACCESS_FLAGS)
-        *(unsigned *)data = 0;
-    else if (attribute == CU_POINTER_ATTRIBUTE_MAPPED)
-        *(unsigned char *)data = 0;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
-{
-    /* device pointers are those of the current context's kernels */
-    RG_TRY(attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER ? rg_call_allowed(RG_TRAIT_CONTEXT)
-                                                            : rg_call_allowed_anywhere());
-    struct rg_range range;
-    if (!data || !rg_map_find(ptr, &range))
-        return CUDA_ERROR_INVALID_VALUE;
-    return describe(&range, attribute, ptr, data);
-}
-
-CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes, void **data,
-                                CUdeviceptr ptr)
-{
-    CUresult status = rg_call_allowed_anywhere();
-    if (status != CUDA_SUCCESS)
-        return status;
-    if (!numAttributes || !attributes || !data)
-        return CUDA_ERROR_INVALID_VALUE;
-    struct rg_range range;
-    bool known = rg_map_find(ptr, &range);
-    for (unsigned i = 0; i < numAttributes; i++) {
-        status =
-            known ? describe(&range, attributes[i], ptr, data[i]) : describe_unknown(attributes[i], data[i]);
-        if (status == CUDA_SUCCESS)
-            continue;
-        if (attributes[i] != CU_POINTER_ATTRIBUTE_HOST_POINTER)
-            return status;
-        *(void **)data[i] = NULL; /* device memory has none, which is no error here */
-    }
-    return CUDA_SUCCESS;
-}
-
-CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
-{
-    RG_TRY(rg_call_allowed_anywhere());
-    if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
-        return CUDA_ERROR_INVALID_VALUE;
-    /* Kept, and nothing else: it is for other devices that access the memory, which there are none of here. */
-    return rg_map_set_sync_memops(ptr, *(const int *)value != 0) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-/*
- * --- pools by location: those of devices are all there are
- * ---------------------------------------------------
- */
-
-static CUresult pool_location(const void *out, const CUmemLocation *location, CUmemAllocationType type)
-{
-    RG_TRY(rg_call_allowed(0));
-    if (type != CU_MEM_ALLOCATION_TYPE_PINNED)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    if (!location)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    if (!rg_device(location->id))
-        return CUDA_ERROR_INVALID_DEVICE;
-    return out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location, CUmemAllocationType type)
-{
-    CUresult status = pool_location(pool_out, location, type);
-    return status == CUDA_SUCCESS ? cuDeviceGetDefaultMemPool(pool_out, location->id) : status;
-}
-
-CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
-{
-    CUresult status = pool_location(pool, location, type);
-    return status == CUDA_SUCCESS ? cuDeviceGetMemPool(pool, location->id) : status;
-}
-
-CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
-{
-    CUresult status = pool_location(pool, location, type);
-    return status == CUDA_SUCCESS ? cuDeviceSetMemPool(location->id, pool) : status;
 }

@@ -16,7 +16,4 @@ CUresult rg_memory_get(size_t size, CUdeviceptr *address);
 /** Frees managed memory that begins at `start`; false if there is none. */
 bool rg_managed_free(uint64_t start, CUresult *result);
 
-/** The program has waited for a stream, an event or a context: pools give back what they need not hold. */
-void rg_pools_waited(void);
-
 #endif

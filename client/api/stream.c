@@ -4,7 +4,7 @@
  */
 #include "client/api/stream.h"
 
-#include "client/api/memory.h"
+#include "client/api/memory_pool.h"
 #include "client/core/call.h"
 #include "client/core/handle.h"
 #include "client/core/home.h"

@@ -139,8 +139,8 @@ bool rg_prealloc_take(const struct rg_prealloc_key *key, struct rg_prealloc_bloc
 /* The worker may reclaim what is made ready from now on. `order` is held. */
 static void announce(const struct rg_session *session)
 {
-    if (session->op_numbers[RG_OP_rgMemMayRecall] && !atomic_exchange(&announced[session->number], true))
-        (void)rg_op_rgMemMayRecall();
+    if (session->op_numbers[RG_OP_rgMemMayReclaim] && !atomic_exchange(&announced[session->number], true))
+        (void)rg_op_rgMemMayReclaim();
 }
 
 /* Takes a slab with memory for it that was not there before; NULL: it is not a new one. Both locks are

@@ -4,7 +4,7 @@
  */
 #include "generated/server/execute.h"
 #include "server/core/worker.h"
-#include "server/prealloc/prealloc.h"
+#include "server/prealloc/pools.h"
 #include "server/transfer/gpudirect.h"
 
 #include <string.h>

@@ -134,6 +134,13 @@ void rg_request_add_object(struct rg_request *request, uint64_t handle, void *ob
                            const void *owner);
 void rg_request_delete(struct rg_request *request, enum rg_kind kind, uint64_t handle);
 
+/** The call fails with `result`, unless it has failed before. */
+static inline void rg_request_fail(struct rg_request *request, CUresult result)
+{
+    if (request->result == CUDA_SUCCESS)
+        request->result = result;
+}
+
 /** Takes `size` bytes of the record's bulk data (to NULL: discards). RG_ERR_*: the session is over. */
 RG_MUST_CHECK enum rg_status rg_request_recv_bulk(struct rg_request *request, void *buffer, size_t size);
 /** Whether the record's bulk data would go straight into this registered memory, no CPU touching it. */

@@ -1,241 +1,57 @@
-/* prealloc.c - slabs, their blocks, and what is said of memory meanwhile. See prealloc.h. */
-#include "server/prealloc/prealloc.h"
-
+/*
+ * prealloc.c - slabs and their blocks (slabs.h).
+ *
+ * The happy path: the client asks for a slab (rgMemPrealloc, or rgMemPreallocHints with its context), gets blocks, says that it has
+ * taken one (rgMemTake), for which the next is made. What a program sees of its pools meanwhile is in pools.c, getting blocks back
+ * when memory has run out in reclaim.c, freeing those that nobody wanted in deferred_free.c.
+ */
+#include "proto/prealloc.h"
 #include "common/base/log.h"
 #include "generated/server/execute.h"
-#include "proto/prealloc.h"
 #include "server/core/leader_followers.h"
 #include "server/modules.h"
-#include "server/prealloc/deferred_free.h"
+#include "server/prealloc/pools.h"
+#include "server/prealloc/reclaim.h"
+#include "server/prealloc/slabs.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define SLABS_MAX  4096
 #define FREE_SHARE 8 /* of what is free on the device, this part at most is made ready */
 #define PAGE       4096ull
 
-struct slab {
-    struct slab *next;
-    uint64_t id;
-    uint64_t context;
-    CUdevice device;
-    CUmemoryPool pool; /* of stream-ordered memory */
-    uint32_t kind, element;
-    size_t size, height;
-    uint64_t bytes; /* of a block, in whole pages */
-    unsigned n;
-    CUdeviceptr blocks[RG_PREALLOC_MAX];
-};
-
-/* A pool that memory was made ready of: its own high mark counts that too. */
-struct pool {
-    struct pool *next;
-    CUmemoryPool pool;
-    uint64_t high; /* since the mark was reset */
-    uint64_t most; /* without such memory, whatever the mark: the pool may hold on to that */
-};
-
-/* Asking the client for memory that is ready; guarded by the lock. */
-struct reclaim {
-    bool able;                         /* the client can be asked. The dispatcher's */
-    uint64_t number;                   /* of the last one */
-    bool due;                          /* it is not answered */
-    struct rg_prealloc_return *blocks; /* the answer */
-    size_t n;
-    pthread_cond_t answered;
-};
-
-/* The dispatcher's, but for what has a lock. */
-struct prealloc {
-    pthread_mutex_t lock; /* of `reclaim` */
-    struct slab *slabs;
-    unsigned n_slabs;
-    struct pool *pools;
-    struct reclaim reclaim;
-    struct rg_deferred_frees frees;
-};
-
-static struct prealloc *prealloc_of(const struct rg_worker *worker)
+struct rg_slab **rg_slab_find(struct rg_worker *worker, uint64_t id)
 {
-    return worker->state[RG_MODULE_PREALLOC];
-}
-
-static struct slab **find(struct rg_worker *worker, uint64_t id)
-{
-    struct slab **link = &prealloc_of(worker)->slabs;
+    struct rg_slab **link = &rg_prealloc_of(worker)->slabs;
     while (*link && (*link)->id != id)
         link = &(*link)->next;
     return link;
 }
 
-static uint64_t held_on(struct rg_worker *worker, CUdevice device)
+bool rg_slab_take(struct rg_slab *slab, CUdeviceptr address)
 {
-    uint64_t held = 0;
-    for (const struct slab *slab = prealloc_of(worker)->slabs; slab; slab = slab->next)
-        if (slab->device == device)
-            held += slab->n * slab->bytes;
-    return held + rg_deferred_free_held(&prealloc_of(worker)->frees, device);
-}
-
-/* --- pools ---------------------------------------------------------------------------------------------- */
-
-static uint64_t pool_number(CUmemoryPool pool, CUmemPool_attribute attribute)
-{
-    cuuint64_t number = 0;
-    if (rg_driver.cuMemPoolGetAttribute(pool, attribute, &number) != CUDA_SUCCESS)
-        return 0;
-    return number;
-}
-
-static struct pool *find_pool(struct rg_worker *worker, CUmemoryPool pool)
-{
-    struct pool *known = prealloc_of(worker)->pools;
-    while (known && known->pool != pool)
-        known = known->next;
-    return known;
-}
-
-/* Bytes of the pool that the program uses; what is ready counts in whole pages. */
-static uint64_t pool_used(const struct rg_worker *worker, CUmemoryPool pool)
-{
-    uint64_t ready = 0;
-    for (const struct slab *slab = prealloc_of(worker)->slabs; slab; slab = slab->next)
-        if (slab->pool == pool)
-            ready += slab->n * slab->bytes;
-    const uint64_t used = pool_number(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
-    return used > ready ? used - ready : 0;
-}
-
-/* The program may use more of the pool than ever before. */
-static void note_high(struct rg_worker *worker, CUmemoryPool pool)
-{
-    struct pool *known = pool ? find_pool(worker, pool) : NULL;
-    const uint64_t used = known ? pool_used(worker, pool) : 0;
-    if (known && used > known->high)
-        known->high = used;
-    if (known && used > known->most)
-        known->most = used;
-}
-
-/* From now on the high mark is kept here. */
-static bool keep_high(struct rg_worker *worker, CUmemoryPool pool)
-{
-    if (find_pool(worker, pool))
-        return true;
-    struct pool *known = malloc(sizeof *known);
-    if (!known)
+    unsigned index = 0;
+    while (slab && index < slab->n && slab->blocks[index] != address)
+        index++;
+    if (!slab || index == slab->n)
         return false;
-    *known = (struct pool){.next = prealloc_of(worker)->pools,
-                           .pool = pool,
-                           .high = pool_number(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH),
-                           .most = pool_number(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)};
-    prealloc_of(worker)->pools = known;
+    slab->n--;
+    memmove(&slab->blocks[index], &slab->blocks[index + 1], (slab->n - index) * sizeof *slab->blocks);
     return true;
 }
 
-/* What NVIDIA's driver reserves for a pool at a time. */
-#define POOL_STEP (32ull << 20)
-
-static uint64_t pool_steps(uint64_t bytes)
+static uint64_t held_on(struct rg_worker *worker, CUdevice device)
 {
-    return (bytes + POOL_STEP - 1) & ~(POOL_STEP - 1);
-}
-
-/* What was made ready of a pool goes back: the pool is not to hold on to it as to memory that the program has had. */
-static void trim_pool(struct rg_worker *worker, CUmemoryPool pool)
-{
-    const struct pool *known = pool ? find_pool(worker, pool) : NULL;
-    if (known)
-        (void)rg_driver.cuMemPoolTrimTo(pool, pool_steps(known->most));
-}
-
-void rg_prealloc_pool_reserved(struct rg_worker *worker, CUmemoryPool pool, unsigned long long *high)
-{
-    const struct pool *known = find_pool(worker, pool);
-    const uint64_t now = known ? pool_number(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) : 0;
-    const uint64_t most = known && pool_steps(known->most) > now ? pool_steps(known->most) : now;
-    if (known && *high > most)
-        *high = most;
-}
-
-CUresult rg_execute_rgPoolsSettle(struct rg_request *request)
-{
-    CUstream stream;
-    (void)request;
-    /* one with nothing to wait for: pools settle when any stream is waited for */
-    const CUresult result = rg_driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
-    if (result != CUDA_SUCCESS)
-        return CUDA_SUCCESS; /* of a context that has failed, nobody expects figures */
-    (void)rg_driver.cuStreamSynchronize(stream);
-    (void)rg_driver.cuStreamDestroy_v2(stream);
-    return CUDA_SUCCESS;
-}
-
-bool rg_prealloc_pool_high(struct rg_worker *worker, CUmemoryPool pool, unsigned long long *high)
-{
-    const struct pool *known = find_pool(worker, pool);
-    if (known)
-        *high = known->high;
-    return known != NULL;
-}
-
-void rg_prealloc_pool_reset(struct rg_worker *worker, CUmemoryPool pool)
-{
-    struct pool *known = find_pool(worker, pool);
-    if (known)
-        known->high = pool_used(worker, pool);
-}
-
-/* The pool that cuMemAllocAsync takes from; NULL: not known. */
-static CUmemoryPool pool_meant(CUmemoryPool pool)
-{
-    CUdevice device;
-    if (!pool && rg_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS &&
-        rg_driver.cuDeviceGetMemPool(&pool, device) != CUDA_SUCCESS)
-        return NULL;
-    return pool;
-}
-
-CUresult rg_execute_cuMemAllocAsync(struct rg_request *request, CUdeviceptr *dptr, size_t bytesize,
-                                    CUstream stream)
-{
-    rg_worker_memory_of_pools(request->worker);
-    CUresult result = rg_driver.cuMemAllocAsync(dptr, bytesize, stream);
-    if (result == CUDA_SUCCESS && prealloc_of(request->worker)->pools)
-        note_high(request->worker, pool_meant(NULL));
-    return result;
-}
-
-CUresult rg_execute_cuMemAllocFromPoolAsync(struct rg_request *request, CUdeviceptr *dptr, size_t bytesize,
-                                            CUmemoryPool pool, CUstream stream)
-{
-    rg_worker_memory_of_pools(request->worker);
-    CUresult result = rg_driver.cuMemAllocFromPoolAsync(dptr, bytesize, pool, stream);
-    if (result == CUDA_SUCCESS && prealloc_of(request->worker)->pools)
-        note_high(request->worker, pool);
-    return result;
-}
-
-/* The next pool may have the address of one that ends. */
-CUresult rg_execute_cuMemPoolDestroy(struct rg_request *request, CUmemoryPool pool)
-{
-    for (struct pool **link = &prealloc_of(request->worker)->pools; *link; link = &(*link)->next)
-        if ((*link)->pool == pool) {
-            struct pool *gone = *link;
-            *link = gone->next;
-            free(gone);
-            break;
-        }
-    for (struct slab *slab = prealloc_of(request->worker)->slabs; slab; slab = slab->next)
-        if (slab->pool == pool)
-            slab->pool = NULL; /* the client was to return it first */
-    return rg_driver.cuMemPoolDestroy(pool);
+    uint64_t held = 0;
+    for (const struct rg_slab *slab = rg_prealloc_of(worker)->slabs; slab; slab = slab->next)
+        if (slab->device == device)
+            held += slab->n * slab->bytes;
+    return held + rg_deferred_free_held(&rg_prealloc_of(worker)->frees, device);
 }
 
 /* --- blocks --------------------------------------------------------------------------------------------- */
 
-static CUresult make_block(const struct slab *slab, CUstream stream, CUmemoryPool named,
+static CUresult make_block(const struct rg_slab *slab, CUstream stream, CUmemoryPool named,
                            struct rg_prealloc_block *out)
 {
     CUdeviceptr address = 0;
@@ -254,7 +70,7 @@ static CUresult make_block(const struct slab *slab, CUstream stream, CUmemoryPoo
 }
 
 /* What a block takes of the device: whole pages. Drivers take larger pieces, which small blocks share. */
-static uint64_t bytes_of(const struct slab *slab, uint64_t pitch)
+static uint64_t bytes_of(const struct rg_slab *slab, uint64_t pitch)
 {
     uint64_t size = slab->size;
     if (slab->kind == RG_PREALLOC_PITCHED && __builtin_mul_overflow(pitch, (uint64_t)slab->height, &size))
@@ -263,8 +79,8 @@ static uint64_t bytes_of(const struct slab *slab, uint64_t pitch)
 }
 
 /* Makes up to `count` blocks, as far as there is memory to spare; returns how many. */
-static unsigned make_blocks(struct rg_worker *worker, struct slab *slab, CUstream stream, CUmemoryPool named,
-                            unsigned count, struct rg_prealloc_block *blocks)
+static unsigned make_blocks(struct rg_worker *worker, struct rg_slab *slab, CUstream stream,
+                            CUmemoryPool named, unsigned count, struct rg_prealloc_block *blocks)
 {
     unsigned made = 0;
     size_t before = 0, total;
@@ -275,7 +91,7 @@ static unsigned make_blocks(struct rg_worker *worker, struct slab *slab, CUstrea
     const bool ordered = slab->kind == RG_PREALLOC_ORDERED;
     if (ordered)
         rg_worker_memory_of_pools(worker);
-    if (ordered && (!slab->pool || !keep_high(worker, slab->pool)))
+    if (ordered && (!slab->pool || !rg_prealloc_pool_keep(worker, slab->pool)))
         spare = 0;
     while (made < count && slab->n < RG_PREALLOC_MAX && slab->bytes <= spare &&
            make_block(slab, stream, named, &blocks[made]) == CUDA_SUCCESS) {
@@ -287,7 +103,7 @@ static unsigned make_blocks(struct rg_worker *worker, struct slab *slab, CUstrea
 }
 
 /* The same, and tells the client of them. */
-static void refill(struct rg_request *request, struct slab *slab, CUstream stream, CUmemoryPool named,
+static void refill(struct rg_request *request, struct rg_slab *slab, CUstream stream, CUmemoryPool named,
                    unsigned count)
 {
     struct rg_worker *worker = request->worker;
@@ -297,18 +113,14 @@ static void refill(struct rg_request *request, struct slab *slab, CUstream strea
     (void)rg_worker_notice(worker, &notice, blocks, made * sizeof *blocks, NULL, 0);
 }
 
-/*
- * Frees a block that nobody has used. The program has not asked for that, and must not be held up by it:
- * cuMemFree may wait for all that the device has to do, except of memory of pools; then another thread calls
- * it.
- */
-static void free_block(struct rg_worker *worker, const struct slab *slab, CUdeviceptr address)
+void rg_slab_free_block(struct rg_worker *worker, const struct rg_slab *slab, CUdeviceptr address)
 {
     const struct rg_object *entry = rg_objects_find(&worker->objects, slab->context);
     const bool current = entry && rg_driver.cuCtxSetCurrent(entry->object) == CUDA_SUCCESS;
     rg_context_unknown();
     if (current && slab->kind != RG_PREALLOC_ORDERED && !rg_context_idle(worker, entry->extra))
-        rg_deferred_free_add(&prealloc_of(worker)->frees, entry->extra, slab->device, address, slab->bytes);
+        rg_deferred_free_add(&rg_prealloc_of(worker)->frees, entry->extra, slab->device, address,
+                             slab->bytes);
     else if (current)
         (void)rg_driver.cuMemFree_v2(address);
     rg_worker_memory_ended(worker);
@@ -317,23 +129,23 @@ static void free_block(struct rg_worker *worker, const struct slab *slab, CUdevi
 /* --- operations ----------------------------------------------------------------------------------------- */
 
 /* A new slab of the client thread's context, which is current; NULL: there are too many. */
-static struct slab *add_slab(struct rg_request *request, const struct rg_prealloc_hint *hint)
+static struct rg_slab *add_slab(struct rg_request *request, const struct rg_prealloc_hint *hint)
 {
     struct rg_worker *worker = request->worker;
-    struct slab *slab = prealloc_of(worker)->n_slabs < SLABS_MAX ? calloc(1, sizeof *slab) : NULL;
+    struct rg_slab *slab = rg_prealloc_of(worker)->n_slabs < RG_SLABS_MAX ? calloc(1, sizeof *slab) : NULL;
     if (!slab)
         return NULL;
-    *slab = (struct slab){.next = prealloc_of(worker)->slabs,
-                          .id = hint->slab_id,
-                          .context = request->thread->context,
-                          .kind = hint->kind,
-                          .element = hint->element,
-                          .size = hint->size,
-                          .height = hint->height};
+    *slab = (struct rg_slab){.next = rg_prealloc_of(worker)->slabs,
+                             .id = hint->slab_id,
+                             .context = request->thread->context,
+                             .kind = hint->kind,
+                             .element = hint->element,
+                             .size = hint->size,
+                             .height = hint->height};
     slab->bytes = bytes_of(slab, hint->size); /* at least; of pitched memory it is known from the first on */
     (void)rg_driver.cuCtxGetDevice(&slab->device);
-    prealloc_of(worker)->slabs = slab;
-    prealloc_of(worker)->n_slabs++;
+    rg_prealloc_of(worker)->slabs = slab;
+    rg_prealloc_of(worker)->n_slabs++;
     return slab;
 }
 
@@ -346,7 +158,7 @@ CUresult rg_execute_rgMemPrealloc(struct rg_request *request, unsigned long long
         rg_request_violation(request, "memory of kind %u", kind);
         return CUDA_ERROR_UNKNOWN;
     }
-    struct slab *slab = *find(worker, id);
+    struct rg_slab *slab = *rg_slab_find(worker, id);
     if (!slab) {
         const struct rg_prealloc_hint hint = {
             .slab_id = id, .size = size, .height = height, .kind = kind, .element = element};
@@ -357,7 +169,7 @@ CUresult rg_execute_rgMemPrealloc(struct rg_request *request, unsigned long long
             return CUDA_SUCCESS;
         }
         if (kind == RG_PREALLOC_ORDERED)
-            slab->pool = pool_meant(pool);
+            slab->pool = rg_prealloc_pool_meant(pool);
     }
     refill(request, slab, stream, pool, count);
     return CUDA_SUCCESS;
@@ -371,11 +183,11 @@ CUresult rg_execute_rgMemPreallocHints(struct rg_request *request, size_t size, 
         struct rg_prealloc_hint hint;
         memcpy(&hint, (const unsigned char *)hints + i * sizeof hint, sizeof hint);
         if (n > RG_PREALLOC_HINTS || size % sizeof hint || hint.kind > RG_PREALLOC_PITCHED ||
-            hint.count > RG_PREALLOC_MAX || !hint.size || *find(request->worker, hint.slab_id)) {
+            hint.count > RG_PREALLOC_MAX || !hint.size || *rg_slab_find(request->worker, hint.slab_id)) {
             rg_request_violation(request, "memory of kind %u is hinted", hint.kind);
             return CUDA_ERROR_UNKNOWN;
         }
-        struct slab *slab = add_slab(request, &hint);
+        struct rg_slab *slab = add_slab(request, &hint);
         const uint64_t made = slab ? make_blocks(request->worker, slab, NULL, NULL, hint.count, blocks) : 0;
         rg_request_output(request, &made, sizeof made);
         rg_request_output(request, blocks, made * sizeof *blocks);
@@ -386,47 +198,36 @@ CUresult rg_execute_rgMemPreallocHints(struct rg_request *request, size_t size, 
 CUresult rg_execute_rgMemTake(struct rg_request *request, unsigned long long id, CUdeviceptr address,
                               CUstream stream, CUmemoryPool pool, unsigned int count)
 {
-    struct slab *slab = *find(request->worker, id);
-    unsigned index = 0;
-    while (slab && index < slab->n && slab->blocks[index] != address)
-        index++;
-    if (!slab || index == slab->n || count > RG_PREALLOC_MAX) {
+    struct rg_slab *slab = *rg_slab_find(request->worker, id);
+    if (count > RG_PREALLOC_MAX || !rg_slab_take(slab, address)) {
         rg_request_violation(request, "memory is taken that was not offered");
         return CUDA_ERROR_UNKNOWN;
     }
-    slab->n--;
-    memmove(&slab->blocks[index], &slab->blocks[index + 1], (slab->n - index) * sizeof *slab->blocks);
-    note_high(request->worker, slab->pool);
+    rg_prealloc_pool_note_use(request->worker, slab->pool);
     if (count)
         refill(request, slab, stream, pool, count);
     return CUDA_SUCCESS;
 }
 
 /* Takes the slab at `link` out of the list. */
-static void forget(struct rg_worker *worker, struct slab **link)
+static void forget(struct rg_worker *worker, struct rg_slab **link)
 {
-    struct slab *slab = *link;
+    struct rg_slab *slab = *link;
     *link = slab->next;
-    prealloc_of(worker)->n_slabs--;
+    rg_prealloc_of(worker)->n_slabs--;
     free(slab);
 }
 
 CUresult rg_execute_rgMemReturn(struct rg_request *request, unsigned long long id)
 {
-    struct slab **link = find(request->worker, id), *slab = *link;
+    struct rg_slab **link = rg_slab_find(request->worker, id), *slab = *link;
     if (!slab)
         return CUDA_SUCCESS; /* it went with its context */
     for (unsigned i = 0; i < slab->n; i++)
-        free_block(request->worker, slab, slab->blocks[i]);
+        rg_slab_free_block(request->worker, slab, slab->blocks[i]);
     if (slab->n)
-        trim_pool(request->worker, slab->pool);
+        rg_prealloc_pool_trim(request->worker, slab->pool);
     forget(request->worker, link);
-    return CUDA_SUCCESS;
-}
-
-CUresult rg_execute_rgMemMayRecall(struct rg_request *request)
-{
-    prealloc_of(request->worker)->reclaim.able = true;
     return CUDA_SUCCESS;
 }
 
@@ -436,111 +237,12 @@ CUresult rg_execute_cuMemGetInfo_v2(struct rg_request *request, size_t *free_byt
     uint64_t freed;
     CUresult result;
     do { /* until nothing has been freed between the two */
-        freed = rg_deferred_free_count(&prealloc_of(request->worker)->frees);
+        freed = rg_deferred_free_count(&rg_prealloc_of(request->worker)->frees);
         result = rg_driver.cuMemGetInfo_v2(free_bytes, total);
         if (result == CUDA_SUCCESS && rg_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS)
             *free_bytes += held_on(request->worker, device);
-    } while (rg_deferred_free_count(&prealloc_of(request->worker)->frees) != freed);
+    } while (rg_deferred_free_count(&rg_prealloc_of(request->worker)->frees) != freed);
     return result;
-}
-
-/* --- asking for it -------------------------------------------------------------------------------------- */
-
-static bool any_ready(const struct rg_worker *worker)
-{
-    const struct slab *slab = prealloc_of(worker)->slabs;
-    while (slab && !slab->n)
-        slab = slab->next;
-    return slab != NULL;
-}
-
-/* Frees a block that the client has given back; false: it had none such. */
-static bool take_back(struct rg_worker *worker, const struct rg_prealloc_return *block)
-{
-    struct slab *slab = *find(worker, block->slab_id);
-    unsigned index = 0;
-    while (slab && index < slab->n && slab->blocks[index] != block->address)
-        index++;
-    if (!slab || index == slab->n)
-        return false;
-    free_block(worker, slab, block->address);
-    slab->n--;
-    memmove(&slab->blocks[index], &slab->blocks[index + 1], (slab->n - index) * sizeof *slab->blocks);
-    return true;
-}
-
-static bool reclaim_ready(struct rg_request *request)
-{
-    struct rg_worker *worker = request->worker;
-    struct reclaim *reclaim = &prealloc_of(worker)->reclaim;
-    const bool ask = reclaim->able && any_ready(worker);
-    if (!rg_executor_of(request)->roles || !(ask || rg_deferred_free_any(&prealloc_of(worker)->frees)))
-        return false;
-    rg_request_separate_reader(request); /* answers have to be read */
-    if (request->violated)
-        return false;
-    if (!ask) {
-        (void)rg_deferred_free_wait(&prealloc_of(worker)->frees, 0);
-        return true;
-    }
-    atomic_fetch_add(&worker->answers_due, 1);
-    pthread_mutex_lock(&prealloc_of(worker)->lock);
-    reclaim->due = true;
-    const struct rg_notice notice = {.type = RG_NOTICE_RECLAIM, .id = ++reclaim->number};
-    pthread_mutex_unlock(&prealloc_of(worker)->lock);
-    (void)rg_worker_notice(worker, &notice, NULL, 0, NULL, 0);
-    pthread_mutex_lock(&prealloc_of(worker)->lock);
-    while (reclaim->due && !rg_worker_over(worker))
-        pthread_cond_wait(&reclaim->answered, &prealloc_of(worker)->lock);
-    reclaim->due = false;
-    struct rg_prealloc_return *blocks = reclaim->blocks;
-    const size_t n = reclaim->n;
-    reclaim->blocks = NULL;
-    reclaim->n = 0;
-    pthread_mutex_unlock(&prealloc_of(worker)->lock);
-    atomic_fetch_sub(&worker->answers_due, 1);
-    for (size_t i = 0; i < n && !request->violated; i++)
-        if (!take_back(worker, &blocks[i]))
-            rg_request_violation(request, "memory is given back that was not ready");
-    free(blocks);
-    const bool freed = rg_deferred_free_wait(&prealloc_of(worker)->frees, 0);
-    rg_debug(
-        "session %llu: %s ran out of memory; %zu blocks that were ready are freed, and it is tried again",
-        (unsigned long long)worker->session, rg_op_names[request->op], n);
-    if (!request->violated && rg_request_make_current(request) != CUDA_SUCCESS)
-        return false;
-    return (n || freed) && !request->violated;
-}
-
-static enum rg_answered answer(struct rg_worker *worker, const struct rg_message_header *header,
-                               const struct rg_answer *told, size_t bulk_size)
-{
-    (void)header;
-    if (told->type != RG_ANSWER_RECLAIMED)
-        return RG_ANSWERED_NOT_MINE;
-    struct reclaim *reclaim = &prealloc_of(worker)->reclaim;
-    const size_t n = bulk_size / sizeof(struct rg_prealloc_return);
-    pthread_mutex_lock(&prealloc_of(worker)->lock);
-    const bool good = reclaim->due && told->id == reclaim->number &&
-                      bulk_size % sizeof(struct rg_prealloc_return) == 0 && n <= SLABS_MAX * RG_PREALLOC_MAX;
-    pthread_mutex_unlock(&prealloc_of(worker)->lock);
-    if (!good)
-        return RG_ANSWERED_WRONG;
-    struct rg_prealloc_return *blocks = bulk_size ? malloc(bulk_size) : NULL;
-    const bool received =
-        !bulk_size || (rg_conn_recv_bulk(worker->conn, blocks, bulk_size) == RG_OK && blocks != NULL);
-    if (!received) {
-        free(blocks);
-        rg_worker_end(worker, 0, NULL);
-        return RG_ANSWERED_GOOD;
-    }
-    pthread_mutex_lock(&prealloc_of(worker)->lock);
-    reclaim->blocks = blocks;
-    reclaim->n = n;
-    reclaim->due = false;
-    pthread_cond_signal(&reclaim->answered);
-    pthread_mutex_unlock(&prealloc_of(worker)->lock);
-    return RG_ANSWERED_GOOD;
 }
 
 /* --- beginning and end ---------------------------------------------------------------------------------- */
@@ -548,10 +250,10 @@ static enum rg_answered answer(struct rg_worker *worker, const struct rg_message
 /* With what was ready in it. */
 static void drop_context(struct rg_worker *worker, struct rg_worker_context *state)
 {
-    struct prealloc *prealloc = prealloc_of(worker);
+    struct rg_prealloc *prealloc = rg_prealloc_of(worker);
     (void)rg_deferred_free_wait(&prealloc->frees, state->handle);
-    for (struct slab **link = &prealloc->slabs; *link;) {
-        struct slab *slab = *link;
+    for (struct rg_slab **link = &prealloc->slabs; *link;) {
+        struct rg_slab *slab = *link;
         if (slab->context != state->handle) {
             link = &slab->next;
             continue;
@@ -565,47 +267,40 @@ static void drop_context(struct rg_worker *worker, struct rg_worker_context *sta
 
 static void init(struct rg_worker *worker)
 {
-    struct prealloc *prealloc = prealloc_of(worker);
-    pthread_cond_init(&prealloc->reclaim.answered, NULL);
+    struct rg_prealloc *prealloc = rg_prealloc_of(worker);
+    rg_reclaim_init(&prealloc->reclaim);
     rg_deferred_free_init(&prealloc->frees, worker);
 }
 
 static void wake(struct rg_worker *worker)
 {
-    struct prealloc *prealloc = prealloc_of(worker);
-    pthread_mutex_lock(&prealloc->lock);
-    pthread_cond_broadcast(&prealloc->reclaim.answered);
-    pthread_mutex_unlock(&prealloc->lock);
+    struct rg_prealloc *prealloc = rg_prealloc_of(worker);
+    rg_reclaim_wake(prealloc);
     rg_deferred_free_wake(&prealloc->frees);
 }
 
 static void stop(struct rg_worker *worker)
 {
-    rg_deferred_free_join(&prealloc_of(worker)->frees);
+    rg_deferred_free_join(&rg_prealloc_of(worker)->frees);
 }
 
 static void fini(struct rg_worker *worker)
 {
-    struct prealloc *prealloc = prealloc_of(worker);
-    free(prealloc->reclaim.blocks);
-    pthread_cond_destroy(&prealloc->reclaim.answered);
+    struct rg_prealloc *prealloc = rg_prealloc_of(worker);
+    rg_reclaim_fini(&prealloc->reclaim);
     while (prealloc->slabs)
         forget(worker, &prealloc->slabs);
-    while (prealloc->pools) {
-        struct pool *pool = prealloc->pools;
-        prealloc->pools = pool->next;
-        free(pool);
-    }
+    rg_prealloc_pools_fini(prealloc);
     rg_deferred_free_fini(&prealloc->frees);
 }
 
 static bool busy(struct rg_worker *worker)
 {
-    return rg_deferred_free_any(&prealloc_of(worker)->frees);
+    return rg_deferred_free_any(&rg_prealloc_of(worker)->frees);
 }
 
 const struct rg_server_module rg_prealloc_module = {
-    .size = sizeof(struct prealloc),
+    .size = sizeof(struct rg_prealloc),
     .locked = true,
     .init = init,
     .wake = wake,
@@ -613,6 +308,6 @@ const struct rg_server_module rg_prealloc_module = {
     .fini = fini,
     .drop_context = drop_context,
     .busy = busy,
-    .reclaim = reclaim_ready,
-    .answer = answer,
+    .reclaim = rg_reclaim_ready,
+    .answer = rg_reclaim_answered,
 };

@@ -402,7 +402,7 @@ void fuzz_seeds(void)
     done("graph");
 
     start(0);
-    record("rgMemMayRecall", 0, "");
+    record("rgMemMayReclaim", 0, "");
     record("rgPoolsSettle", 1, "");
     record("rgMemPrealloc", 0, "84884488", (uint64_t)3, 2, (uint64_t)4096, zero, 0, 3, zero, zero);
     const struct rg_prealloc_hint hint = {.slab_id = 1000, .size = 4096, .kind = 0, .count = 2};

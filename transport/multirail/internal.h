@@ -5,7 +5,8 @@
  *   rail.c        rails come, are lost, and come back
  *   reconnect.c   the thread that opens them, and gives back those that are gone
  *   send.c        runs of pieces out, and again by others
- *   receive.c     the readers of rails, and who takes what they bring
+ *   rail_reader.c the threads that receive, one for each rail
+ *   receive.c     who takes what they bring
  *   memory.c      memory that is registered or advertised with all connections
  *   striping.c    whether rails are worth it
  *
@@ -140,9 +141,17 @@ void rg_rails_want(struct multirail *m, unsigned rails, uint64_t bulk_on_first);
 /* When to open a rail again that has just gone or could not be opened; the lock is held. */
 void rg_rail_schedule(struct rail *rail);
 
-/* --- receive.c --- */
+/* --- rail_reader.c --- */
+
+enum { RG_RAIL_PATIENCE_MS = 500 }; /* of a reader whose run is not what the receiver waits for */
 
 void *rg_rail_read(void *rail);
+struct timespec rg_multirail_in_ms(unsigned ms);
+/* How long a reader is patient: less when a rail is gone. The lock is held. */
+unsigned rg_multirail_patience_ms(const struct multirail *m);
+
+/* --- receive.c --- */
+
 /* A message whose bulk data comes by rails begins; the lock is held. */
 void rg_multirail_begin(struct rg_fanout *f);
 /* operations */

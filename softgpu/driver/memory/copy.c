@@ -1,231 +1,31 @@
 /*
- * copy.c - copies and fills of linear and pitched memory, and copies with arrays.
+ * copy.c - the copies of the API: each describes what it copies as two sides, which sg_transfer moves (transfer.h).
  *
- * Every form comes down to a `transfer`: rows and slices of bytes between two sides. A side is device memory
- * (checked against the allocations), page-locked or pageable host memory. When a call waits follows the API's
- * rules:
- *   - between device memories: never;
- *   - to or from pageable memory: a small source is staged at the call, everything else is waited for;
- *   - page-locked memory: the asynchronous forms never wait, and read or write at their place in the stream.
  * An array is device memory whose rows, and the place of each, are the array's own (array.h).
  */
-#include <string.h>
+#include "softgpu/driver/memory/copy.h"
 
 #include "common/cuda/copy_peer.h"
 #include "common/cuda/graph/graph.h"
-#include "softgpu/driver/behaviour/behave.h"
 #include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/memory/array.h"
-#include "softgpu/driver/memory/copy.h"
 #include "softgpu/driver/memory/peer_order.h"
-#include "softgpu/driver/range/range.h"
-#include "softgpu/driver/schedule/schedule.h"
-#include "softgpu/exec/exec.h"
-
-#define STAGED_MAX 65536
-
-enum place { PLACE_DEVICE, PLACE_LOCKED, PLACE_PAGEABLE };
-
-struct side {
-    uint64_t address; /* of the first byte moved */
-    size_t pitch, slice;
-    enum place place;
-};
-
-struct transfer {
-    struct side to, from;
-    size_t width, height, depth;
-    uint32_t fill_size; /* 0: a copy; else bytes of an element, `from` unused */
-    uint32_t fill_value;
-    bool in_order; /* a graph's: all host memory is as page-locked memory is */
-};
-
-static void move_row(unsigned char *to, const struct transfer *t, const unsigned char *from)
-{
-    if (t->fill_size == 0) {
-        memmove(to, from, t->width);
-    } else if (t->fill_size == 1) {
-        memset(to, (int)t->fill_value, t->width);
-    } else if (t->fill_size == 2) {
-        uint16_t *p = (uint16_t *)(void *)to;
-        for (size_t i = 0; i < t->width / 2; i++)
-            p[i] = (uint16_t)t->fill_value;
-    } else {
-        uint32_t *p = (uint32_t *)(void *)to;
-        for (size_t i = 0; i < t->width / 4; i++)
-            p[i] = t->fill_value;
-    }
-}
-
-static void move(const struct transfer *t)
-{
-    for (size_t z = 0; z < t->depth; z++)
-        for (size_t y = 0; y < t->height; y++)
-            move_row(
-                (unsigned char *)(uintptr_t)(t->to.address + z * t->to.slice + y * t->to.pitch), t,
-                (const unsigned char *)(uintptr_t)(t->from.address + z * t->from.slice + y * t->from.pitch));
-}
-
-/* Bytes from the first one moved to behind the last; false if that overflows. */
-static bool extent(const struct transfer *t, const struct side *side, uint64_t *bytes)
-{
-    uint64_t rows, slices;
-    return !__builtin_mul_overflow((uint64_t)(t->height - 1), (uint64_t)side->pitch, &rows) &&
-           !__builtin_mul_overflow((uint64_t)(t->depth - 1), (uint64_t)side->slice, &slices) &&
-           !__builtin_add_overflow(rows, slices, bytes) && !__builtin_add_overflow(*bytes, t->width, bytes) &&
-           side->address + *bytes >= side->address;
-}
-
-/* Whether the side, if it is device memory, is still there. */
-static bool held(const struct transfer *t, const struct side *side)
-{
-    uint64_t bytes;
-    return !sg_address_is_device(side->address) ||
-           (extent(t, side, &bytes) && sg_range_allows(side->address, bytes, side == &t->to));
-}
-
-/* Memory that was freed by a stream that did not wait for this one is met as a device would meet it. */
-static void run_transfer(struct sg_task *task)
-{
-    const struct transfer *t = (const void *)task->payload;
-    bool from_held = t->fill_size != 0 || held(t, &t->from);
-    if (from_held && held(t, &t->to)) {
-        move(t);
-        return;
-    }
-    rg_warn("a copy or fill was queued for memory at 0x%llx that has been freed since",
-            (unsigned long long)(from_held ? t->to.address : t->from.address));
-    sg_context_poison(task->stream->object.context, CUDA_ERROR_ILLEGAL_ADDRESS);
-}
-
-/* What kind of memory the side is. `device`: the call says it is device memory, so it must be known. */
-static CUresult place_side(const struct transfer *t, struct side *side, bool device)
-{
-    struct sg_range range;
-    uint64_t bytes;
-    if (!extent(t, side, &bytes))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!sg_range_find(side->address, &range)) {
-        if (device || side->address == 0 || sg_address_is_device(side->address))
-            return CUDA_ERROR_INVALID_VALUE;
-        side->place = PLACE_PAGEABLE;
-        return CUDA_SUCCESS;
-    }
-    bool host = range.kind == SG_RANGE_HOST || range.kind == SG_RANGE_REGISTERED;
-    bool inside = range.kind == SG_RANGE_MAPPED ? sg_range_allows(side->address, bytes, side == &t->to)
-                                                : bytes <= range.size - (side->address - range.base);
-    if (!inside && (!host || device))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (sg_range_is_managed(
-            range.kind)) /* the host sees it too: synchronous calls must have done their work */
-        side->place = PLACE_LOCKED;
-    else
-        side->place = !host ? PLACE_DEVICE : inside ? PLACE_LOCKED : PLACE_PAGEABLE;
-    return CUDA_SUCCESS;
-}
-
-static bool empty(const struct transfer *t)
-{
-    return t->width == 0 || t->height == 0 || t->depth == 0;
-}
-
-/* Makes one row of rows that follow each other without a gap. */
-static void join_rows(struct transfer *t, size_t pitch)
-{
-    size_t bytes;
-    if (pitch == t->width && t->depth == 1 && !__builtin_mul_overflow(t->width, t->height, &bytes)) {
-        t->width = bytes;
-        t->height = 1;
-    }
-}
-
-/* A task of the transfer; `staged`: the source's bytes are taken along now. */
-static struct sg_task *transfer_task(const struct transfer *t, size_t staged)
-{
-    struct sg_task *task = sg_task_new(sizeof *t + staged, run_transfer, NULL);
-    if (task == NULL)
-        return NULL;
-    struct transfer *mine = (void *)task->payload;
-    *mine = *t;
-    if (staged > 0) {
-        struct transfer stage = *t;
-        mine->from = (struct side){(uintptr_t)(mine + 1), t->width, t->width * t->height, PLACE_PAGEABLE};
-        stage.to = mine->from;
-        move(&stage);
-    }
-    return task;
-}
-
-/* Whether a synchronous copy returns when its source has been read, which NVIDIA's driver may. */
-static bool is_early(const struct transfer *t, bool asynchronous, bool small)
-{
-    return sg_behaviour()->nvidia && !asynchronous && small && t->from.place == PLACE_PAGEABLE &&
-           t->to.place == PLACE_DEVICE && t->fill_size == 0 && sg_behave_chance(2) == 0;
-}
-
-static CUresult transfer(struct transfer *t, bool to_device, bool from_device, bool asynchronous,
-                         CUstream handle)
-{
-    SG_REF(struct sg_stream) stream = NULL;
-    RG_TRY(sg_stream_get(handle, &stream));
-    if (empty(t))
-        return CUDA_SUCCESS;
-    RG_TRY(place_side(t, &t->to, to_device));
-    if (t->fill_size == 0)
-        RG_TRY(place_side(t, &t->from, from_device));
-    else
-        t->from.place = PLACE_DEVICE;
-    if (t->in_order) {
-        t->to.place = t->to.place == PLACE_PAGEABLE ? PLACE_LOCKED : t->to.place;
-        t->from.place = t->from.place == PLACE_PAGEABLE ? PLACE_LOCKED : t->from.place;
-    }
-    bool pageable = t->to.place == PLACE_PAGEABLE || t->from.place == PLACE_PAGEABLE;
-    bool on_device = t->to.place == PLACE_DEVICE && t->from.place == PLACE_DEVICE;
-    bool wait = asynchronous ? pageable : !on_device;
-    size_t staged = 0;
-    const bool small = t->width <= STAGED_MAX && t->height * t->depth <= STAGED_MAX / t->width;
-    if (asynchronous && t->from.place == PLACE_PAGEABLE && t->to.place != PLACE_PAGEABLE && small) {
-        staged = t->width * t->height * t->depth;
-        wait = false;
-    }
-    if (is_early(t, asynchronous, small)) {
-        /* by the rules for pageable sources: what is before has been waited for, and the copy need not have been made */
-        sg_stream_wait(stream);
-        staged = t->width * t->height * t->depth;
-        wait = false;
-    } else if (asynchronous && staged > 0 && sg_behave_chance(4) == 1) { /* nor need it be asynchronous */
-        wait = true;
-    }
-    struct sg_task *task = transfer_task(t, staged);
-    if (task == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    if (!wait) {
-        if (small)
-            sg_submit_small(stream, task);
-        else
-            sg_submit(stream, task, NULL);
-        return CUDA_SUCCESS;
-    }
-    sg_submit_wait(stream, task);
-    if (!asynchronous)
-        sg_exec_flush_output();
-    return (CUresult)atomic_load(&stream->object.context->sticky);
-}
+#include "softgpu/driver/memory/transfer.h"
 
 /* --- one dimension --- */
 
 static CUresult copy_1d(uint64_t to, bool to_device, uint64_t from, bool from_device, size_t size,
                         bool asynchronous, CUstream stream)
 {
-    struct transfer t = {.to.address = to, .from.address = from, .width = size, .height = 1, .depth = 1};
+    struct sg_transfer t = {.to.address = to, .from.address = from, .width = size, .height = 1, .depth = 1};
     if (rg_capture_takes(stream))
         return !asynchronous
                    ? rg_capture_refuse(stream)
                    : rg_capture_copy_1d(to, to_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_UNIFIED, from,
                                         from_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_UNIFIED, size,
                                         stream);
-    return transfer(&t, to_device, from_device, asynchronous, stream);
+    return sg_transfer(&t, to_device, from_device, asynchronous, stream);
 }
 
 CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t size)
@@ -309,7 +109,7 @@ struct described {
 };
 
 /* The part of an array; whole texels of it. */
-static CUresult resolve_array(const struct described *d, const struct transfer *t, struct side *side)
+static CUresult resolve_array(const struct described *d, const struct sg_transfer *t, struct sg_side *side)
 {
     SG_REF(struct sg_array) array = NULL;
     RG_TRY(sg_array_get(d->array, &array));
@@ -324,7 +124,8 @@ static CUresult resolve_array(const struct described *d, const struct transfer *
     return CUDA_SUCCESS;
 }
 
-static CUresult resolve(const struct described *d, const struct transfer *t, struct side *side, bool *device)
+static CUresult resolve(const struct described *d, const struct sg_transfer *t, struct sg_side *side,
+                        bool *device)
 {
     uint64_t base;
     switch (d->type) {
@@ -358,20 +159,20 @@ static CUresult resolve(const struct described *d, const struct transfer *t, str
     return CUDA_SUCCESS;
 }
 
-static CUresult copy_described(const struct described *to, const struct described *from, struct transfer *t,
-                               bool asynchronous, CUstream stream)
+static CUresult copy_described(const struct described *to, const struct described *from,
+                               struct sg_transfer *t, bool asynchronous, CUstream stream)
 {
     SG_IMPLY_CONTEXT(SG_KIND_STREAM, stream);
     struct sg_context *context;
     bool to_device = false, from_device = false;
     RG_TRY(sg_enter_context(&context));
-    if (empty(t))
+    if (sg_transfer_is_empty(t))
         return CUDA_SUCCESS;
     RG_TRY(resolve(to, t, &t->to, &to_device));
     RG_TRY(resolve(from, t, &t->from, &from_device));
     if (t->from.pitch == t->to.pitch)
-        join_rows(t, t->to.pitch);
-    return transfer(t, to_device, from_device, asynchronous, stream);
+        sg_transfer_join_rows(t, t->to.pitch);
+    return sg_transfer(t, to_device, from_device, asynchronous, stream);
 }
 
 static CUresult copy_2d(const CUDA_MEMCPY2D *c, bool limit_pitch, bool asynchronous, CUstream stream)
@@ -391,7 +192,7 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *c, bool limit_pitch, bool asynchron
                            c->dstPitch,      0,          c->dstArray};
     struct described from = {c->srcMemoryType, c->srcHost, c->srcDevice, c->srcXInBytes, c->srcY, 0,
                              c->srcPitch,      0,          c->srcArray};
-    struct transfer t = {.width = c->WidthInBytes, .height = c->Height, .depth = 1};
+    struct sg_transfer t = {.width = c->WidthInBytes, .height = c->Height, .depth = 1};
     return copy_described(&to, &from, &t, asynchronous, stream);
 }
 
@@ -423,7 +224,7 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *c, bool asynchronous, bool in_order
                            c->dstZ,          c->dstPitch, c->dstHeight, c->dstArray};
     struct described from = {c->srcMemoryType, c->srcHost,  c->srcDevice, c->srcXInBytes, c->srcY,
                              c->srcZ,          c->srcPitch, c->srcHeight, c->srcArray};
-    struct transfer t = {
+    struct sg_transfer t = {
         .width = c->WidthInBytes, .height = c->Height, .depth = c->Depth, .in_order = in_order};
     return copy_described(&to, &from, &t, asynchronous, stream);
 }
@@ -479,7 +280,7 @@ CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *copy, CUstream stream)
 static CUresult copy_row(struct described to, struct described from, size_t size, bool asynchronous,
                          CUstream stream)
 {
-    struct transfer t = {.width = size, .height = 1, .depth = 1};
+    struct sg_transfer t = {.width = size, .height = 1, .depth = 1};
     RG_TRY(sg_enter());
     if (rg_capture_takes(stream)) {
         CUDA_MEMCPY3D copy = {
@@ -551,50 +352,3 @@ CUresult cuMemcpyAtoA_v2(CUarray to, size_t to_offset, CUarray from, size_t from
 {
     return copy_row(array_side(to, to_offset), array_side(from, from_offset), size, false, NULL);
 }
-
-/* --- fills --- */
-
-static CUresult fill(uint64_t to, size_t pitch, uint32_t value, uint32_t size, size_t width, size_t height,
-                     bool asynchronous, CUstream stream)
-{
-    SG_IMPLY_CONTEXT(SG_KIND_STREAM, stream);
-    struct sg_context *context;
-    struct transfer t = {.to = {.address = to, .pitch = pitch},
-                         .height = height,
-                         .depth = 1,
-                         .fill_size = size,
-                         .fill_value = value};
-    RG_TRY(sg_enter_context(&context));
-    if (rg_capture_takes(stream))
-        return asynchronous ? rg_capture_fill(to, pitch, value, size, width, height, stream)
-                            : rg_capture_refuse(stream);
-    if (__builtin_mul_overflow(width, size, &t.width) || to % size != 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (height > 1 && (pitch < t.width || pitch % size != 0))
-        return CUDA_ERROR_INVALID_VALUE;
-    join_rows(&t, pitch);
-    return transfer(&t, true, false, asynchronous, stream);
-}
-
-#define FILLS(suffix, type, bytes)                                                                           \
-    CUresult cuMemsetD##suffix##_v2(CUdeviceptr to, type value, size_t n)                                    \
-    {                                                                                                        \
-        return fill(to, 0, value, bytes, n, 1, false, NULL);                                                 \
-    }                                                                                                        \
-    CUresult cuMemsetD##suffix##Async(CUdeviceptr to, type value, size_t n, CUstream stream)                 \
-    {                                                                                                        \
-        return fill(to, 0, value, bytes, n, 1, true, stream);                                                \
-    }                                                                                                        \
-    CUresult cuMemsetD2D##suffix##_v2(CUdeviceptr to, size_t pitch, type value, size_t width, size_t height) \
-    {                                                                                                        \
-        return fill(to, pitch, value, bytes, width, height, false, NULL);                                    \
-    }                                                                                                        \
-    CUresult cuMemsetD2D##suffix##Async(CUdeviceptr to, size_t pitch, type value, size_t width,              \
-                                        size_t height, CUstream stream)                                      \
-    {                                                                                                        \
-        return fill(to, pitch, value, bytes, width, height, true, stream);                                   \
-    }
-
-FILLS(8, unsigned char, 1)
-FILLS(16, unsigned short, 2)
-FILLS(32, unsigned int, 4)

@@ -315,7 +315,7 @@ static size_t put_some(struct client *c, unsigned which)
         put(c, RG_OP_rgDefaultStreamAsk, thread, token, "88", number, (uint64_t)chance(3));
         return 0;
     case 19:
-        put(c, RG_OP_rgMemMayRecall, thread, token, "");
+        put(c, RG_OP_rgMemMayReclaim, thread, token, "");
         put(c, RG_OP_rgPoolsSettle, thread, token, "");
         put(c, RG_OP_rgMemPrealloc, thread, token, "84884488", number, chance(3), (uint64_t)(1 + chance(9)),
             zero, 0, chance(9), zero, zero);

@@ -474,7 +474,7 @@ static struct client *run_out(struct rg_prealloc_return *out, unsigned spared)
     CHECK(free_bytes(c));
     most_blocks = atomic_load(&blocks) + spared;
     rg_driver.cuStreamCreate = stream_create_tight;
-    put(c, RG_OP_rgMemMayRecall, 0, 0, "");
+    put(c, RG_OP_rgMemMayReclaim, 0, 0, "");
     put(c, RG_OP_rgMemPrealloc, 0, 0, "84884488", (uint64_t)5, RG_PREALLOC_LINEAR, (uint64_t)65536, zero, 0,
         2, zero, zero);
     send_batch(c);

@@ -1,0 +1,171 @@
+/*
+ * memory_pool.c - pools of stream-ordered memory, and what is accounted for them here (memory_pool.h).
+ *
+ * What is ready of a pool (client/prealloc/) and not in use is given back before the program looks at the pool or changes it. The
+ * account is of the whole process, not of a pool: too much is given back at worst. Any thread; no locks.
+ */
+#include "client/api/memory_pool.h"
+
+#include "client/core/call.h"
+#include "client/core/device_list.h"
+#include "client/core/handle.h"
+#include "client/core/home.h"
+#include "client/core/session.h"
+#include "client/core/thread.h"
+#include "client/prealloc/prealloc.h"
+#include "common/base/limits.h"
+#include "generated/client/operations.h"
+
+#include <stdatomic.h>
+
+/* Whether pools may hold memory that they would have given back if their driver had seen all waits of the program. */
+enum pools { NO_POOLS, WAITED, FREED };
+static _Atomic enum pools pools;
+
+void rg_pools_used(void)
+{
+    enum pools none = NO_POOLS;
+    atomic_compare_exchange_strong(&pools, &none, WAITED);
+}
+
+void rg_pools_freed(void)
+{
+    atomic_store(&pools, FREED);
+}
+
+void rg_pools_waited(void)
+{
+    if (atomic_load_explicit(&pools, memory_order_relaxed) == FREED)
+        atomic_store(&pools, WAITED);
+}
+
+void rg_pools_settle(void)
+{
+    const int state = atomic_load(&pools);
+    if (state == NO_POOLS)
+        return;
+    rg_prealloc_give_back_pools();
+    if (state == WAITED && rg_context_current() && rg_session_current()->op_numbers[RG_OP_rgPoolsSettle])
+        (void)rg_op_rgPoolsSettle();
+}
+
+/*
+ * The pools that cuMemAllocAsync takes from, as the program has chosen them (0: the device's default); lock-free, as who
+ * changes the pool while others allocate does not know either which one they get.
+ */
+static _Atomic uint64_t current_pools[RG_DEVICES_MAX];
+
+CUmemoryPool rg_pool_current(CUdevice device)
+{
+    return (CUmemoryPool)atomic_load(&current_pools[device]);
+}
+
+static void pool_ends(CUmemoryPool pool)
+{
+    for (unsigned device = 0; device < RG_DEVICES_MAX; device++) {
+        uint64_t was = (uint64_t)pool;
+        atomic_compare_exchange_strong(&current_pools[device], &was, 0);
+    }
+}
+
+/* --- the API ---------------------------------------------------------------------------------------------- */
+
+static CUresult check_pool(CUmemoryPool pool)
+{
+    CUresult status = rg_call_allowed(0);
+    return status == CUDA_SUCCESS && !rg_handle_known(RG_KIND_POOL, (uint64_t)pool) ? CUDA_ERROR_INVALID_VALUE
+                                                                                    : status;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+    RG_TRY(check_pool(pool));
+    rg_prealloc_give_back_pool(pool);
+    CUresult status = rg_op_cuMemPoolDestroy(pool);
+    if (status == CUDA_SUCCESS) {
+        pool_ends(pool);
+        rg_handle_delete(RG_KIND_POOL, (uint64_t)pool);
+    }
+    return status;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
+{
+    RG_TRY(check_pool(pool));
+    rg_prealloc_give_back_pool(pool);
+    return rg_op_cuMemPoolTrimTo(pool, minBytesToKeep);
+}
+
+CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
+{
+    RG_TRY(check_pool(pool));
+    rg_prealloc_give_back_pool(NULL); /* the next allocations are of another one */
+    const CUresult status = rg_op_cuDeviceSetMemPool(dev, pool);
+    if (status == CUDA_SUCCESS && rg_device(dev))
+        atomic_store(&current_pools[dev], (uint64_t)pool);
+    return status;
+}
+
+/* Attributes of pools are int or cuuint64_t, by name. */
+static bool attribute_is_wide(CUmemPool_attribute attribute)
+{
+    return attribute >= CU_MEMPOOL_ATTR_RELEASE_THRESHOLD && attribute <= CU_MEMPOOL_ATTR_USED_MEM_HIGH;
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+    if (!value || !rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
+        return CUDA_ERROR_INVALID_VALUE;
+    rg_prealloc_give_back_pool(pool); /* what is ready is not in use */
+    unsigned long long number =
+        attribute_is_wide(attr) ? *(cuuint64_t *)value : (unsigned long long)*(int *)value;
+    return rg_op_rgMemPoolSetAttribute(pool, attr, number);
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+    if (!value || !rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
+        return CUDA_ERROR_INVALID_VALUE;
+    unsigned long long number = 0;
+    rg_pools_settle();
+    RG_TRY(rg_op_rgMemPoolGetAttribute(pool, attr, &number));
+    if (attribute_is_wide(attr))
+        *(cuuint64_t *)value = number;
+    else
+        *(int *)value = (int)number;
+    return CUDA_SUCCESS;
+}
+
+/* --- pools by location: those of devices are all there are ----------------------------------------------------- */
+
+static CUresult pool_location(const void *out, const CUmemLocation *location, CUmemAllocationType type)
+{
+    RG_TRY(rg_call_allowed(0));
+    if (type != CU_MEM_ALLOCATION_TYPE_PINNED)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (!location)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (!rg_device(location->id))
+        return CUDA_ERROR_INVALID_DEVICE;
+    return out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location, CUmemAllocationType type)
+{
+    CUresult status = pool_location(pool_out, location, type);
+    return status == CUDA_SUCCESS ? cuDeviceGetDefaultMemPool(pool_out, location->id) : status;
+}
+
+CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
+{
+    CUresult status = pool_location(pool, location, type);
+    return status == CUDA_SUCCESS ? cuDeviceGetMemPool(pool, location->id) : status;
+}
+
+CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
+{
+    CUresult status = pool_location(pool, location, type);
+    return status == CUDA_SUCCESS ? cuDeviceSetMemPool(location->id, pool) : status;
+}
