@@ -189,8 +189,6 @@ static inline bool rg_pool_reason_is_final(enum rg_pool_reason reason)
 {
     return reason >= RG_POOL_NEVER_TOO_MANY;
 }
-/** A word for metrics and programs: "gpus", "turn", …; static storage. */
-const char *rg_pool_reason_word(enum rg_pool_reason reason);
 
 struct rg_pool_waiting {
     uint32_t request;  /* index */

@@ -73,10 +73,6 @@ enum rg_nvml_architecture {
 
 #define RG_NVML_P2P_STATUS_UNKNOWN 6
 
-/* Flags of nvmlInitWithFlags. */
-#define RG_NVML_INIT_NO_GPUS   1u /* succeed on a machine without a GPU */
-#define RG_NVML_INIT_NO_ATTACH 2u /* leave the GPUs alone */
-
 /* A device as the caller holds it: opaque. */
 typedef struct rg_nvml_handle *rg_nvml_device;
 

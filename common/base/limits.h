@@ -117,7 +117,6 @@
 #define RG_USAGE_ROWS_MAX       256u /* rows of one answer about usage; those behind are asked for again */
 #define RG_USAGE_MEMORY_MAX     (64u << 20) /* bytes that SQLite uses for a question about usage */
 #define RG_QUOTA_SCOPES_MAX     20u    /* quotas in one answer about them: of a user, groups and a project */
-#define RG_QUOTA_NAMES_MAX      16384u /* users, groups and projects with quotas, and members of groups */
 #define RG_ACCOUNTS_PENDING_MAX 65536u /* parts of sessions that wait until they can be saved */
 #define RG_ACCOUNTS_OWNERS_MAX  65536u /* users and projects whose GPU time of a month is known */
 

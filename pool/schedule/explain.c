@@ -180,28 +180,3 @@ void rg_pool_explain(const struct rg_pool_snapshot *snapshot, const struct rg_po
         return;
     }
 }
-
-const char *rg_pool_reason_word(enum rg_pool_reason reason)
-{
-    switch (reason) {
-    case RG_POOL_WAITS_FOR_GPUS:
-        return "gpus";
-    case RG_POOL_WAITS_FOR_TURN:
-        return "turn";
-    case RG_POOL_WAITS_FOR_SUSPENSION:
-        return "suspension";
-    case RG_POOL_WAITS_FOR_DRAINED:
-        return "drained";
-    case RG_POOL_NEVER_TOO_MANY:
-        return "too-many";
-    case RG_POOL_NEVER_MEMORY:
-        return "memory";
-    case RG_POOL_NEVER_FILTERS:
-        return "filters";
-    case RG_POOL_NEVER_TAINTS:
-        return "taints";
-    case RG_POOL_NEVER_EMPTY:
-        return "empty";
-    }
-    return "unknown";
-}

@@ -64,7 +64,6 @@ static_assert(sizeof(struct rg_nccl_place) == 104,
 enum { RG_NCCL_PLACE_UNKNOWN, RG_NCCL_PLACE_UNIX, RG_NCCL_PLACE_IPV4 = 4, RG_NCCL_PLACE_IPV6 = 6 };
 #define RG_NCCL_PLACES 8u /* that one answer has */
 
-#define RG_NCCL_ID_BYTES   128u
 #define RG_NCCL_TEXT_BYTES 512u
 
 #endif

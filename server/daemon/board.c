@@ -125,13 +125,3 @@ uint64_t rg_board_driver(const struct rg_board *board, struct rg_driver *out)
             return looked;
     }
 }
-
-void rg_board_gauges(const struct rg_board *board, struct rg_gauges *out)
-{
-    for (;;) {
-        const uint32_t began = begin_read(board);
-        memcpy(out, &board->gauges, sizeof *out);
-        if (is_whole(board, began))
-            return;
-    }
-}

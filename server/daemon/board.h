@@ -66,6 +66,5 @@ uint32_t rg_board_running(const struct rg_board *board);
 uint32_t rg_board_sessions(const struct rg_board *board, struct rg_session_info *out, uint32_t max);
 /** Copies the driver and its devices; returns when they were looked at. */
 uint64_t rg_board_driver(const struct rg_board *board, struct rg_driver *out);
-void rg_board_gauges(const struct rg_board *board, struct rg_gauges *out);
 
 #endif

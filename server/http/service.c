@@ -346,12 +346,3 @@ void rg_service_set_tls(struct rg_service *service, const struct rg_tls_pem *pem
     if (pthread_create(&thread, NULL, stop_side, before) == 0)
         pthread_detach(thread);
 }
-
-void rg_service_stop(struct rg_service *service)
-{
-    if (!service)
-        return;
-    free_side(service->side);
-    pthread_mutex_destroy(&service->lock);
-    free(service);
-}

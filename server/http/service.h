@@ -1,7 +1,7 @@
 /*
  * service.h - answers HTTP: which paths there are, and what a connection may cost.
  *
- * Happy path: rg_service_start with a listening socket; libmicrohttpd's threads answer until rg_service_stop, and rg_service_expire
+ * Happy path: rg_service_start with a listening socket; libmicrohttpd's threads answer until the process ends, and rg_service_expire
  * is called each second. Limits: connections at once, of one address, memory of each (so the size of a request), time from the
  * beginning of a request to the end of its answer: whoever is slower is cut off. Any path but those listed is "not found", any method
  * that the path has not is refused; of bodies, which actions alone have, a kilobyte is read.
@@ -31,6 +31,5 @@ RG_MUST_CHECK enum rg_status rg_service_start(const struct rg_service_settings *
 void rg_service_set_tls(struct rg_service *service, const struct rg_tls_pem *pem);
 /** Cuts off those who are too slow. */
 void rg_service_expire(struct rg_service *service);
-void rg_service_stop(struct rg_service *service); /* NULL is fine */
 
 #endif

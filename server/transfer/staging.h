@@ -20,7 +20,6 @@
 #include "server/core/worker.h"
 
 #define RG_STAGING_SMALL RG_BULK_CREDIT_LEAST
-#define RG_STAGING_LARGE RG_BULK_MAX
 /* So much of a context's pool may wait for the client to have what was sent from it. */
 #define RG_STAGING_HELD (16u << 20)
 #define RG_STAGING_KEPT                                                                                      \
@@ -40,7 +39,7 @@ struct rg_staging_buffer {
 };
 
 /**
- * A buffer of at least `size` bytes (at most RG_STAGING_LARGE). Never waits for the device, nor for the
+ * A buffer of at least `size` bytes (at most RG_BULK_MAX). Never waits for the device, nor for the
  * client; but what the client may need again may be copied away first. The context is current.
  */
 CUresult rg_staging_take(struct rg_worker *worker, struct rg_worker_context *context, size_t size,

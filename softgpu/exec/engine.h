@@ -181,7 +181,6 @@ struct sg_slot {
     uint32_t n_beside;
     uint32_t n_fibers; /* ever made: colours the stacks */
     char *text;        /* for formatting device printf */
-    size_t text_capacity;
     struct sg_matrix_scratch *matrices; /* of mma.c; made when first needed, and kept like the text */
     struct sg_slot *next_free;
     /* the watchdog's, under its lock */

@@ -33,7 +33,6 @@ enum sg_wire_type {
     SG_WIRE_DATA,
     SG_WIRE_FAIL,
     SG_WIRE_LEAVE,
-    SG_WIRE_TYPES
 };
 
 #define SG_WIRE_PROTOCOL 3u

@@ -30,7 +30,6 @@ enum rg_fatbin_kind { RG_FATBIN_PTX = 1, RG_FATBIN_ELF = 2, RG_FATBIN_NVVM = 8 }
 #define RG_FATBIN_FLAG_DEBUG  0x2u
 #define RG_FATBIN_FLAG_LZ4    0x2000u
 #define RG_FATBIN_FLAG_ZSTD   0x8000u
-#define RG_FATBIN_FLAG_LTO    0x10000u
 #define RG_FATBIN_FLAG_ARCH   0x100000u /* compute_90a: for exactly this architecture */
 #define RG_FATBIN_FLAG_FAMILY 0x200000u /* compute_100f */
 

@@ -34,11 +34,4 @@ static inline CUgraphNodeParams rg_graph_fill_params(const CUDA_MEMSET_NODE_PARA
     return params;
 }
 
-static inline CUgraphNodeParams rg_graph_event_params(CUgraphNodeType type, CUevent event)
-{
-    CUgraphNodeParams params = {.type = type};
-    params.eventRecord.event = event;
-    return params;
-}
-
 #endif
