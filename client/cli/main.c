@@ -4,6 +4,7 @@
 #include "client/cli/base/cli.h"
 #include "common/base/log.h"
 #include "common/base/standard_streams.h"
+#include "common/base/suggest.h"
 
 #include <errno.h>
 #include <stdbool.h>

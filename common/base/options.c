@@ -1,80 +1,18 @@
-/*
- * options.c - see options.h. Every source ends in set_value, which parses one text into one row's field.
- */
+/* options.c - where options come from (options.h). Every source ends in set_value; what texts mean: option_value.c. */
 #include "common/base/options.h"
 
-#include "common/base/parse.h"
+#include "common/base/option_value.h"
+#include "common/base/suggest.h"
 
 #include <ctype.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define LINE_MAX_BYTES 4096
-#define BLANKS         " \t\r\n" /* around values; variables that are filled from files end with a line */
 
-__attribute__((format(printf, 3, 4))) static enum rg_status fail(char *why, size_t why_size,
-                                                                 const char *format, ...)
-{
-    if (why) {
-        va_list arguments;
-        va_start(arguments, format);
-        vsnprintf(why, why_size, format, arguments);
-        va_end(arguments);
-    }
-    return RG_ERR_INVALID;
-}
-
-/* --- suggestions -------------------------------------------------------------------------------------------
- */
-
-/* Damerau-Levenshtein distance of short words; anything longer than the table counts as far away. */
-static unsigned distance(const char *a, const char *b)
-{
-    enum { LONGEST = 31 };
-    size_t n = strlen(a), m = strlen(b);
-    if (n > LONGEST || m > LONGEST)
-        return LONGEST;
-    unsigned d[LONGEST + 1][LONGEST + 1];
-    for (size_t i = 0; i <= n; i++)
-        d[i][0] = (unsigned)i;
-    for (size_t j = 0; j <= m; j++)
-        d[0][j] = (unsigned)j;
-    for (size_t i = 1; i <= n; i++) {
-        for (size_t j = 1; j <= m; j++) {
-            unsigned best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
-            if (d[i - 1][j] + 1 < best)
-                best = d[i - 1][j] + 1;
-            if (d[i][j - 1] + 1 < best)
-                best = d[i][j - 1] + 1;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && d[i - 2][j - 2] + 1 < best)
-                best = d[i - 2][j - 2] + 1;
-            d[i][j] = best;
-        }
-    }
-    return d[n][m];
-}
-
-const char *rg_suggest(const char *text, const char *const *names, size_t n, size_t stride)
-{
-    const char *best = NULL;
-    unsigned best_distance = (unsigned)strlen(text) / 3 + 1;
-    for (size_t i = 0; i < n; i++) {
-        const char *name = *(const char *const *)((const char *)names + i * stride);
-        /* a beginning is as good as a slip of the finger */
-        unsigned far = strlen(text) >= 3 && strncmp(name, text, strlen(text)) == 0 ? 1 : distance(text, name);
-        if (far <= best_distance && (!best || far < best_distance)) {
-            best = name;
-            best_distance = far;
-        }
-    }
-    return best;
-}
-
-/* --- values ------------------------------------------------------------------------------------------------
- */
+/* --- one option --------------------------------------------------------------------------------------------- */
 
 static void *field_of(const struct rg_options *options, const struct rg_option *row)
 {
@@ -86,131 +24,6 @@ static bool is_text(enum rg_option_type type)
     return type == RG_OPTION_TEXT || type == RG_OPTION_OPTIONAL_TEXT || type == RG_OPTION_CHOICE;
 }
 
-void rg_text_list_clear(struct rg_text_list *list)
-{
-    for (size_t i = 0; i < list->n; i++)
-        free(list->items[i]);
-    free(list->items);
-    *list = (struct rg_text_list){0};
-}
-
-/* Appends the parts between commas, without the blanks around them; empty ones are dropped. */
-static enum rg_status list_add(struct rg_text_list *list, const char *text)
-{
-    while (*text) {
-        text += strspn(text, BLANKS);
-        const size_t part = strcspn(text, ",");
-        size_t size = part;
-        while (size && strchr(BLANKS, text[size - 1]))
-            size--;
-        if (size) {
-            char **items = realloc(list->items, (list->n + 1) * sizeof *items);
-            if (!items)
-                return RG_ERR_NO_MEMORY;
-            list->items = items;
-            items[list->n] = strndup(text, size);
-            if (!items[list->n])
-                return RG_ERR_NO_MEMORY;
-            list->n++;
-        }
-        text += part + (text[part] == ',');
-    }
-    return RG_OK;
-}
-
-static bool is_choice(const char *choices, const char *text)
-{
-    size_t size = strlen(text);
-    for (const char *at = choices; size && *at;) {
-        size_t length = strcspn(at, "|");
-        if (length == size && memcmp(at, text, size) == 0)
-            return true;
-        at += length + (at[length] == '|');
-    }
-    return false;
-}
-
-static enum rg_status parse_flag(const char *text, bool *out, char *why, size_t why_size)
-{
-    static const char *const yes[] = {"yes", "true", "on", "1"}, *const no[] = {"no", "false", "off", "0"};
-    for (size_t i = 0; i < sizeof yes / sizeof yes[0]; i++) {
-        if (strcasecmp(text, yes[i]) == 0 || strcasecmp(text, no[i]) == 0) {
-            *out = strcasecmp(text, yes[i]) == 0;
-            return RG_OK;
-        }
-    }
-    return fail(why, why_size, "'%s' is neither yes nor no", text);
-}
-
-static enum rg_status parse_seconds(const char *text, uint64_t *out, char *why, size_t why_size)
-{
-    int64_t seconds;
-    if (rg_parse_integer(text, 0, 100000000, &seconds, NULL, 0) == RG_OK) {
-        *out = (uint64_t)seconds * 1000000000u;
-        return RG_OK;
-    }
-    if (rg_parse_duration(text, out, NULL, 0) == RG_OK)
-        return RG_OK;
-    return fail(why, why_size, "'%s' is not a number of seconds", text);
-}
-
-static enum rg_status fail_choice(const char *text, const char *choices, char *why, size_t why_size)
-{
-    char list[128] = "";
-    size_t used = 0;
-    for (const char *at = choices; *at && used < sizeof list - 2; at++) {
-        list[used++] = *at == '|' ? ',' : *at;
-        if (*at == '|')
-            list[used++] = ' ';
-    }
-    return fail(why, why_size, "'%s' is not one of %.*s", text, (int)used, list);
-}
-
-static enum rg_status set_text(const struct rg_option *row, char **field, const char *text, char *why,
-                               size_t why_size)
-{
-    if (row->type == RG_OPTION_CHOICE && !is_choice(row->argument, text))
-        return fail_choice(text, row->argument, why, why_size);
-    if (row->type == RG_OPTION_TEXT && !row->check && !*text)
-        return fail(why, why_size, "'' is no %s", row->argument);
-    if (row->check && row->check(text, why, why_size) != RG_OK)
-        return RG_ERR_INVALID;
-    char *copy = strdup(text);
-    if (!copy)
-        return RG_ERR_NO_MEMORY;
-    free(*field);
-    *field = copy;
-    return RG_OK;
-}
-
-/* Parses `text` into the row's field; `why` gets the phrase without the option's name. */
-static enum rg_status parse_value(const struct rg_options *options, const struct rg_option *row, bool first,
-                                  const char *text, char *why, size_t why_size)
-{
-    void *field = field_of(options, row);
-    switch (row->type) {
-    case RG_OPTION_FLAG:
-        return parse_flag(text, field, why, why_size);
-    case RG_OPTION_TEXT:
-    case RG_OPTION_OPTIONAL_TEXT:
-    case RG_OPTION_CHOICE:
-        return set_text(row, field, text, why, why_size);
-    case RG_OPTION_LIST:
-        if (first)
-            rg_text_list_clear(field);
-        return list_add(field, text);
-    case RG_OPTION_INTEGER:
-        return rg_parse_integer(text, row->min, row->max, field, why, why_size);
-    case RG_OPTION_SIZE:
-        return rg_parse_size(text, field, why, why_size);
-    case RG_OPTION_FRACTION:
-        return rg_parse_fraction(text, field, why, why_size);
-    case RG_OPTION_SECONDS:
-        return parse_seconds(text, field, why, why_size);
-    }
-    return RG_ERR_INVALID;
-}
-
 /* Sets one option unless a stronger source has. `origin` names it for messages: "--grace", "file:3: grace".
  */
 static enum rg_status set_value(struct rg_options *options, const struct rg_option *row, const char *origin,
@@ -220,9 +33,10 @@ static enum rg_status set_value(struct rg_options *options, const struct rg_opti
     if (*set_by != 0 && *set_by != options->load)
         return RG_OK;
     char phrase[256] = "";
-    enum rg_status status = parse_value(options, row, *set_by == 0, text, phrase, sizeof phrase);
+    enum rg_status status =
+        rg_option_parse(row, field_of(options, row), *set_by == 0, text, phrase, sizeof phrase);
     if (status != RG_OK)
-        return fail(why, why_size, "%s: %s", origin, phrase[0] ? phrase : rg_status_string(status));
+        return RG_OPTION_FAIL(why, why_size, "%s: %s", origin, phrase[0] ? phrase : rg_status_string(status));
     *set_by = (unsigned char)options->load;
     return RG_OK;
 }
@@ -237,8 +51,8 @@ void rg_options_init(struct rg_options *options, const struct rg_option *table, 
     }
     for (size_t i = 0; i < n; i++) {
         char why[256];
-        if (table[i].value &&
-            parse_value(options, &table[i], true, table[i].value, why, sizeof why) != RG_OK) {
+        if (table[i].value && rg_option_parse(&table[i], field_of(options, &table[i]), true, table[i].value,
+                                              why, sizeof why) != RG_OK) {
             fprintf(stderr, "default of --%s: %s\n", table[i].name, why);
             abort(); /* a mistake in the table */
         }
@@ -272,8 +86,7 @@ void rg_options_fini(struct rg_options *options)
     }
 }
 
-/* --- sources -----------------------------------------------------------------------------------------------
- */
+/* --- sources ------------------------------------------------------------------------------------------------ */
 
 static bool applies(const struct rg_options *options, const struct rg_option *row)
 {
@@ -315,9 +128,9 @@ static enum rg_status unknown(const struct rg_options *options, const char *orig
     const char *meant = rg_suggest(word, names, n, sizeof names[0]);
     const char *dashes = in_file ? "" : "--";
     if (meant)
-        return fail(why, why_size, "%sunknown option '%s%s' (did you mean '%s%s'?)", origin, dashes, word,
-                    dashes, meant);
-    return fail(why, why_size, "%sunknown option '%s%s'", origin, dashes, word);
+        return RG_OPTION_FAIL(why, why_size, "%sunknown option '%s%s' (did you mean '%s%s'?)", origin, dashes,
+                              word, dashes, meant);
+    return RG_OPTION_FAIL(why, why_size, "%sunknown option '%s%s'", origin, dashes, word);
 }
 
 static bool takes_argument(const struct rg_option *row)
@@ -339,7 +152,7 @@ static enum rg_status load_long(struct rg_options *options, int argc, char **arg
     snprintf(origin, sizeof origin, "--%s", row->name);
     if (!value && takes_argument(row)) {
         if (*at + 1 >= argc)
-            return fail(why, why_size, "%s needs %s", origin, row->argument);
+            return RG_OPTION_FAIL(why, why_size, "%s needs %s", origin, row->argument);
         value = argv[++*at];
     }
     if (!value)
@@ -358,14 +171,14 @@ static enum rg_status load_short(struct rg_options *options, int argc, char **ar
                 applies(options, &options->table[i]))
                 row = &options->table[i];
         if (!row)
-            return fail(why, why_size, "unknown option '-%c'",
-                        isprint((unsigned char)*letter) ? *letter : '?');
+            return RG_OPTION_FAIL(why, why_size, "unknown option '-%c'",
+                                  isprint((unsigned char)*letter) ? *letter : '?');
         char origin[4] = {'-', *letter, 0};
         const char *value = row->type == RG_OPTION_FLAG ? "yes" : "";
         if (takes_argument(row)) {
             value = letter[1] ? letter + 1 : *at + 1 < argc ? argv[++*at] : NULL;
             if (!value)
-                return fail(why, why_size, "%s needs %s", origin, row->argument);
+                return RG_OPTION_FAIL(why, why_size, "%s needs %s", origin, row->argument);
         }
         enum rg_status status = set_value(options, row, origin, value, why, why_size);
         if (status != RG_OK || takes_argument(row))
@@ -410,9 +223,9 @@ enum rg_status rg_options_load_environment(struct rg_options *options, char *why
 /* The text without the white space around it; cut in place. */
 static char *trim(char *text)
 {
-    text += strspn(text, BLANKS);
+    text += strspn(text, RG_OPTION_BLANKS);
     size_t size = strlen(text);
-    while (size && strchr(BLANKS, text[size - 1]))
+    while (size && strchr(RG_OPTION_BLANKS, text[size - 1]))
         text[--size] = 0;
     return text;
 }
@@ -425,7 +238,7 @@ static enum rg_status load_line(struct rg_options *options, const char *origin, 
         return RG_OK;
     char *equals = strchr(key, '=');
     if (!equals)
-        return fail(why, why_size, "%s'%s' is not of the form key = value", origin, key);
+        return RG_OPTION_FAIL(why, why_size, "%s'%s' is not of the form key = value", origin, key);
     *equals = 0;
     char *value = trim(equals + 1);
     key = trim(key);
@@ -449,18 +262,18 @@ enum rg_status rg_options_load_file(struct rg_options *options, const char *path
     __attribute__((cleanup(close_file))) FILE *file = fopen(path, "re");
     if (!file) {
         enum rg_status status = errno == ENOENT || errno == ENOTDIR ? RG_ERR_NOT_FOUND : RG_ERR_INVALID;
-        (void)fail(why, why_size, "%s: %s", path, strerror(errno));
+        rg_explain(why, why_size, "%s: %s", path, strerror(errno));
         return status;
     }
     char line[LINE_MAX_BYTES], origin[LINE_MAX_BYTES];
     for (unsigned number = 1; fgets(line, sizeof line, file); number++) {
         snprintf(origin, sizeof origin, "%s:%u: ", path, number);
         if (!strchr(line, '\n') && !feof(file))
-            return fail(why, why_size, "%sthe line is too long", origin);
+            return RG_OPTION_FAIL(why, why_size, "%sthe line is too long", origin);
         RG_TRY(load_line(options, origin, line, why, why_size));
     }
     if (ferror(file))
-        return fail(why, why_size, "%s: %s", path, strerror(errno));
+        return RG_OPTION_FAIL(why, why_size, "%s: %s", path, strerror(errno));
     return RG_OK;
 }
 
@@ -474,17 +287,16 @@ enum rg_status rg_options_load_credentials(struct rg_options *options, const cha
         if (!row->credential)
             continue;
         if (snprintf(path, sizeof path, "%s/%s", folder, row->name) >= (int)sizeof path)
-            return fail(why, why_size, "the folder of credentials has too long a name: %s", folder);
+            return RG_OPTION_FAIL(why, why_size, "the folder of credentials has too long a name: %s", folder);
         if (access(path, F_OK) == 0)
             RG_TRY(set_value(options, row, path, path, why, why_size));
         else if (errno != ENOENT)
-            return fail(why, why_size, "credential %s: %s", path, strerror(errno));
+            return RG_OPTION_FAIL(why, why_size, "credential %s: %s", path, strerror(errno));
     }
     return RG_OK;
 }
 
-/* --- help --------------------------------------------------------------------------------------------------
- */
+/* --- help --------------------------------------------------------------------------------------------------- */
 
 /* Prints `text` in lines of up to 100 columns, each behind `indent` blanks; the first continues at `column`.
  */

@@ -108,8 +108,4 @@ void rg_options_help(const struct rg_options *options, FILE *out);
 /** Frees texts and lists. */
 void rg_options_fini(struct rg_options *options);
 
-/** The one of `n` names that `text` was probably meant to be, or NULL. `stride`: bytes from one name to the
- * next. */
-const char *rg_suggest(const char *text, const char *const *names, size_t n, size_t stride);
-
 #endif

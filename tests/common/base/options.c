@@ -329,13 +329,3 @@ Test(options, help_names_everything, .fini = finish)
     cr_expect_null(strstr(text, "only-two"));
     free(text);
 }
-
-Test(options, suggestions)
-{
-    static const char *const names[] = {"run", "list", "smi", "version"};
-    cr_expect_str_eq(rg_suggest("rnu", names, 4, sizeof names[0]), "run");
-    cr_expect_str_eq(rg_suggest("lst", names, 4, sizeof names[0]), "list");
-    cr_expect_str_eq(rg_suggest("vers", names, 4, sizeof names[0]), "version");
-    cr_expect_null(rg_suggest("benchmark", names, 4, sizeof names[0]));
-    cr_expect_null(rg_suggest("a-word-that-is-much-longer-than-all-of-the-names", names, 4, sizeof names[0]));
-}
