@@ -12,10 +12,9 @@
 static enum rg_status copy_field(char *field, size_t size, const char *text, size_t length, const char *what,
                                  char *why, size_t why_size)
 {
-    if (length == 0 || length >= size) {
-        rg_explain(why, why_size, length ? "the %s is too long" : "the %s is missing", what);
-        return RG_ERR_INVALID;
-    }
+    if (length == 0 || length >= size)
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, length ? "the %s is too long" : "the %s is missing",
+                         what);
     memcpy(field, text, length);
     field[length] = '\0';
     return RG_OK;
@@ -37,35 +36,29 @@ static enum rg_status parse_host_port(const char *text, struct rg_address *out, 
     size_t host_length;
     if (*text == '[') {
         const char *end = strchr(text, ']');
-        if (!end || (end[1] != '\0' && end[1] != ':')) {
-            rg_explain(why, why_size, "'%s' is not an address: expected [ADDRESS] or [ADDRESS]:PORT", text);
-            return RG_ERR_INVALID;
-        }
+        if (!end || (end[1] != '\0' && end[1] != ':'))
+            return RG_FAILED(RG_ERR_INVALID, why, why_size,
+                             "'%s' is not an address: expected [ADDRESS] or [ADDRESS]:PORT", text);
         host++;
         host_length = (size_t)(end - host);
         port = end[1] == ':' ? end + 2 : NULL;
     } else {
         const char *colon = strchr(text, ':');
-        if (colon && strchr(colon + 1, ':')) {
-            rg_explain(why, why_size, "'%s': an IPv6 address is written in brackets, as in [::1]:%d", text,
-                       RG_DEFAULT_PORT);
-            return RG_ERR_INVALID;
-        }
+        if (colon && strchr(colon + 1, ':'))
+            return RG_FAILED(RG_ERR_INVALID, why, why_size,
+                             "'%s': an IPv6 address is written in brackets, as in [::1]:%d", text,
+                             RG_DEFAULT_PORT);
         host_length = colon ? (size_t)(colon - text) : strlen(text);
         port = colon ? colon + 1 : NULL;
     }
     RG_TRY(copy_field(out->host, sizeof out->host, host, host_length, "host", why, why_size));
-    if (strpbrk(out->host, "/[] \t\n")) {
-        rg_explain(why, why_size, "'%s' is not a host name", out->host);
-        return RG_ERR_INVALID;
-    }
+    if (strpbrk(out->host, "/[] \t\n"))
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "'%s' is not a host name", out->host);
     out->port = RG_DEFAULT_PORT;
     if (port) {
         int64_t number;
-        if (rg_parse_integer(port, 0, 65535, &number, NULL, 0) != RG_OK || *port == '-') {
-            rg_explain(why, why_size, "'%s' is not a port number", port);
-            return RG_ERR_INVALID;
-        }
+        if (rg_parse_integer(port, 0, 65535, &number, NULL, 0) != RG_OK || *port == '-')
+            return RG_FAILED(RG_ERR_INVALID, why, why_size, "'%s' is not a port number", port);
         out->port = (uint16_t)number;
     }
     return RG_OK;
@@ -79,10 +72,8 @@ static bool has_host(const char *scheme)
 enum rg_status rg_address_parse(const char *text, struct rg_address *out, char *why, size_t why_size)
 {
     struct rg_address address = {0};
-    if (!text || !*text) {
-        rg_explain(why, why_size, "the address is empty");
-        return RG_ERR_INVALID;
-    }
+    if (!text || !*text)
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "the address is empty");
     /* "SCHEME://" is always a scheme; "SCHEME:" only those that cannot be taken for HOST:PORT */
     const char *rest = text;
     size_t length = strcspn(text, ":");
@@ -90,10 +81,9 @@ enum rg_status rg_address_parse(const char *text, struct rg_address *out, char *
     bool opaque =
         (length == 4 && strncmp(text, "unix", 4) == 0) || (length == 3 && strncmp(text, "mem", 3) == 0);
     if (text[length] == ':' && (scheme || opaque)) {
-        if (!is_scheme(text, length)) {
-            rg_explain(why, why_size, "'%.*s' is not the name of a transport", (int)length, text);
-            return RG_ERR_INVALID;
-        }
+        if (!is_scheme(text, length))
+            return RG_FAILED(RG_ERR_INVALID, why, why_size, "'%.*s' is not the name of a transport",
+                             (int)length, text);
         memcpy(address.scheme, text, length);
         rest = text + length + 1;
         if (!opaque)

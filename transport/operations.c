@@ -18,8 +18,7 @@ static enum rg_status no_adopt_listener(int fd, const struct rg_transport_option
     (void)fd;
     (void)options;
     (void)out;
-    rg_explain(why, why_size, "not supported");
-    return RG_ERR_UNSUPPORTED;
+    return RG_FAILED(RG_ERR_UNSUPPORTED, why, why_size, "not supported");
 }
 
 static enum rg_status no_adopt_fd(int fd, const struct rg_transport_options *options, struct rg_conn **out)

@@ -25,11 +25,9 @@ static enum rg_status ask(const struct rg_cli_settings *settings, const char *se
     if (settings->project)
         snprintf(question.project, sizeof question.project, "%s", settings->project);
     const size_t size = rg_usage_pack_question(&question, packed);
-    enum rg_status status = rg_query_accounts(server, RG_PURPOSE_QUOTA, packed, size, settings->timeout_ns,
-                                              &message, why, why_size);
-    if (status != RG_OK)
-        return status;
-    status = rg_quota_unpack_answer(message.answer.data, message.answer.size, answer);
+    RG_TRY(rg_query_accounts(server, RG_PURPOSE_QUOTA, packed, size, settings->timeout_ns, &message, why,
+                             why_size));
+    enum rg_status status = rg_quota_unpack_answer(message.answer.data, message.answer.size, answer);
     if (status != RG_OK)
         rg_explain(why, why_size, "what the server %s answered is malformed", server);
     rg_control_fini(&message);

@@ -79,10 +79,8 @@ static enum rg_status say_resume(const struct rg_session *session, struct rg_con
     enum rg_status status = rg_control_send(conn, &hello);
     if (status == RG_OK)
         status = rg_control_receive(conn, ANSWER_MS, &answer);
-    if (status != RG_OK) {
-        rg_explain(why, why_size, "no answer: %s", rg_status_string(status));
-        return RG_ERR_UNREACHABLE;
-    }
+    if (status != RG_OK)
+        return RG_FAILED(RG_ERR_UNREACHABLE, why, why_size, "no answer: %s", rg_status_string(status));
     status = RG_ERR_REFUSED;
     if (answer.kind == RG_CONTROL_RESUMED) {
         *peer_received = answer.resumed.received;

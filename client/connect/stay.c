@@ -35,13 +35,10 @@ static enum rg_status show(const struct rg_session *session, const struct rg_cre
     static struct rg_control hello, answer; /* the thread's; large */
     const struct rg_transport_options options = {.filters = "", .connect_timeout_ms = ANSWER_MS};
     struct rg_conn *conn;
-    enum rg_status status =
-        rg_client_connect_again(session->peer, &options, credentials, why, why_size, &conn);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_client_connect_again(session->peer, &options, credentials, why, why_size, &conn));
     rg_client_hello_init(&hello, RG_PURPOSE_STAY);
     hello.client_hello.resume_session = session->hello.session;
-    status = rg_control_send(conn, &hello);
+    enum rg_status status = rg_control_send(conn, &hello);
     if (status == RG_OK || status == RG_ERR_CLOSED || status == RG_ERR_LOST)
         status = rg_control_receive(conn, ANSWER_MS, &answer);
     rg_conn_destroy(conn);

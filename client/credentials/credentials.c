@@ -186,10 +186,8 @@ static enum rg_status check(const char *folder, struct rg_credentials *out, char
     if (snprintf(out->folder, sizeof out->folder, "%s", folder) >= (int)sizeof out->folder ||
         !put_path(out->authority, folder, RG_CREDENTIALS_AUTHORITY) ||
         !put_path(out->certificate, folder, RG_CREDENTIALS_CERTIFICATE) ||
-        !put_path(out->key, folder, RG_CREDENTIALS_KEY) || !put_path(server, folder, RG_CREDENTIALS_SERVER)) {
-        rg_explain(why, why_size, "the name of the credentials folder is too long");
-        return RG_ERR_REFUSED;
-    }
+        !put_path(out->key, folder, RG_CREDENTIALS_KEY) || !put_path(server, folder, RG_CREDENTIALS_SERVER))
+        return RG_FAILED(RG_ERR_REFUSED, why, why_size, "the name of the credentials folder is too long");
     const char *const paths[] = {out->authority, out->certificate, out->key};
     const char *missing = NULL;
     unsigned n_missing = 0;
@@ -202,17 +200,15 @@ static enum rg_status check(const char *folder, struct rg_credentials *out, char
             return status;
         }
     }
-    if (n_missing == 3) {
-        rg_explain(why, why_size, "there are no ca.crt, tls.crt and tls.key in %s", folder);
-        return RG_ERR_NOT_FOUND;
-    }
-    if (n_missing) {
-        rg_explain(why, why_size,
-                   "the credentials are not complete: %s is not there; join the server again with --force, "
-                   "or copy ca.crt, tls.crt and tls.key again",
-                   missing);
-        return RG_ERR_REFUSED;
-    }
+    if (n_missing == 3)
+        return RG_FAILED(RG_ERR_NOT_FOUND, why, why_size, "there are no ca.crt, tls.crt and tls.key in %s",
+                         folder);
+    if (n_missing)
+        return RG_FAILED(
+            RG_ERR_REFUSED, why, why_size,
+            "the credentials are not complete: %s is not there; join the server again with --force, "
+            "or copy ca.crt, tls.crt and tls.key again",
+            missing);
     out->found = true;
     out->joined = access(server, F_OK) == 0;
     return RG_OK;
@@ -247,13 +243,12 @@ static enum rg_status without(const struct rg_address *address, const char *base
         return RG_OK;
     if (base)
         list_joined(base, joined, sizeof joined);
-    rg_explain(
-        why, why_size,
+    return RG_FAILED(
+        RG_ERR_REFUSED, why, why_size,
         "there are no credentials for it%s; get a token from its operator (remote-gpud token --user NAME) "
         "and run 'remote-gpu join TOKEN' once, or say --allow-unauthenticated "
         "(REMOTE_GPU_ALLOW_UNAUTHENTICATED=yes) to use it without encryption and without knowing who it is",
         joined);
-    return RG_ERR_REFUSED;
 }
 
 static bool is_folder(const char *path)

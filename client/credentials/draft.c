@@ -24,8 +24,7 @@ static enum rg_status failed(const char *what, const char *path, char *why, size
                          : error == EROFS || error == EACCES || error == EPERM
                              ? "REMOTE_GPU_CREDENTIALS can name a folder that can be written"
                              : "check the folder";
-    rg_explain(why, why_size, "cannot %s %s: %s; %s", what, path, strerror(error), advice);
-    return RG_ERR_IO;
+    return RG_FAILED(RG_ERR_IO, why, why_size, "cannot %s %s: %s; %s", what, path, strerror(error), advice);
 }
 
 /* Makes the folder and those above it. */
@@ -92,26 +91,21 @@ enum rg_status rg_draft_begin(struct rg_draft *draft, const struct rg_address *s
     char servers[PATH_MAX];
     bool named;
     *draft = (struct rg_draft){.fd = -1};
-    if (rg_credentials_base(draft->base, sizeof draft->base, &named) != RG_OK) {
-        rg_explain(why, why_size,
-                   "there is no place for credentials, as HOME is not set; REMOTE_GPU_CREDENTIALS can name a "
-                   "folder");
-        return RG_ERR_NOT_FOUND;
-    }
+    if (rg_credentials_base(draft->base, sizeof draft->base, &named) != RG_OK)
+        return RG_FAILED(
+            RG_ERR_NOT_FOUND, why, why_size,
+            "there is no place for credentials, as HOME is not set; REMOTE_GPU_CREDENTIALS can name a "
+            "folder");
     if (rg_credentials_place(draft->base, server, draft->final, sizeof draft->final) != RG_OK ||
         snprintf(servers, sizeof servers, "%s/servers", draft->base) >= (int)sizeof servers ||
-        snprintf(draft->path, sizeof draft->path, "%s/" HIDDEN "XXXXXX", servers) >=
-            (int)sizeof draft->path) {
-        rg_explain(why, why_size, "the name of the credentials folder is too long");
-        return RG_ERR_INVALID;
-    }
-    if (!force && access(draft->final, F_OK) == 0) {
-        rg_explain(why, why_size,
-                   "there are credentials for this server already, in %s; --force replaces them, if they do "
-                   "not work any more",
-                   draft->final);
-        return RG_ERR_INVALID;
-    }
+        snprintf(draft->path, sizeof draft->path, "%s/" HIDDEN "XXXXXX", servers) >= (int)sizeof draft->path)
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "the name of the credentials folder is too long");
+    if (!force && access(draft->final, F_OK) == 0)
+        return RG_FAILED(
+            RG_ERR_INVALID, why, why_size,
+            "there are credentials for this server already, in %s; --force replaces them, if they do "
+            "not work any more",
+            draft->final);
     if (!make_folders(servers))
         return failed("make the folder", servers, why, why_size);
     remove_leftovers(servers);

@@ -232,10 +232,8 @@ static enum rg_status renew(const char *server, struct rg_credentials *credentia
     char key[2048], authority[RG_CONTROL_PEM];
     RG_CLEANUP_FREE struct rg_control *answer = calloc(1, sizeof *answer);
     if (!answer || !read_text(credentials->key, key, sizeof key) ||
-        !read_text(credentials->authority, authority, sizeof authority)) {
-        rg_explain(why, why_size, "the files in %s cannot be read", credentials->folder);
-        return RG_ERR_IO;
-    }
+        !read_text(credentials->authority, authority, sizeof authority))
+        return RG_FAILED(RG_ERR_IO, why, why_size, "the files in %s cannot be read", credentials->folder);
     struct rg_tls_client tls;
     rg_credentials_tls(credentials, &tls);
     enum rg_status status =

@@ -62,11 +62,9 @@ enum rg_status rg_join_token_parse(const char *text, struct rg_join_token *out, 
         return RG_ERR_INVALID;
     }
     const char *letters = text + strlen(PREFIX), *at = strchr(letters, '@');
-    if (!at || at - letters != LETTERS || !decode(letters, payload)) {
-        rg_explain(why, why_size,
-                   "the token is damaged: copy the whole line that remote-gpud token has printed");
-        return RG_ERR_INVALID;
-    }
+    if (!at || at - letters != LETTERS || !decode(letters, payload))
+        return RG_FAILED(RG_ERR_INVALID, why, why_size,
+                         "the token is damaged: copy the whole line that remote-gpud token has printed");
     char reason[256] = "";
     if (rg_address_parse(at + 1, &out->address, reason, sizeof reason) != RG_OK ||
         strcmp(out->address.scheme, "tcp") != 0 || out->address.port == 0) {

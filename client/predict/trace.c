@@ -6,7 +6,6 @@
 #include "common/base/printable.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -254,18 +253,6 @@ static int by_seq(const void *a, const void *b)
     return x->seq < y->seq ? -1 : x->seq > y->seq;
 }
 
-static enum rg_status wrong(char *why, size_t why_size, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static enum rg_status wrong(char *why, size_t why_size, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(why, why_size, format, arguments);
-    va_end(arguments);
-    return RG_ERR_INVALID;
-}
-
 /* Reads one block; *end: it was the last. */
 static enum rg_status read_block(struct rg_trace *trace, const unsigned char **at, const unsigned char *limit,
                                  bool *end, char *why, size_t why_size)
@@ -276,22 +263,25 @@ static enum rg_status read_block(struct rg_trace *trace, const unsigned char **a
     };
     struct rg_trace_block block;
     if ((size_t)(limit - *at) < sizeof block)
-        return wrong(why, why_size,
-                     "it is not whole (the program may still run, or did not end by exit); record it again");
+        return RG_FAILED(
+            RG_ERR_INVALID, why, why_size,
+            "it is not whole (the program may still run, or did not end by exit); record it again");
     memcpy(&block, *at, sizeof block);
     *at += sizeof block;
     if (block.type == 0 || block.type > RG_TRACE_END || block.size > RG_TRACE_BLOCK_MAX)
-        return wrong(why, why_size, "it is damaged (a block of kind %u with %llu bytes)", block.type,
-                     (unsigned long long)block.size);
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "it is damaged (a block of kind %u with %llu bytes)",
+                         block.type, (unsigned long long)block.size);
     if (block.size > (uint64_t)(limit - *at))
-        return wrong(why, why_size,
-                     "it is not whole (the program may still run, or did not end by exit); record it again");
+        return RG_FAILED(
+            RG_ERR_INVALID, why, why_size,
+            "it is not whole (the program may still run, or did not end by exit); record it again");
     struct cursor in = {*at, *at + block.size, false};
     *at += block.size;
     if (rg_crc32(0, in.at, block.size) != block.crc)
-        return wrong(why, why_size, "it is damaged (a checksum is wrong)");
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "it is damaged (a checksum is wrong)");
     if (!readers[block.type](trace, &in) || in.bad || in.at != in.end)
-        return wrong(why, why_size, "it is damaged (a block of kind %u makes no sense)", block.type);
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "it is damaged (a block of kind %u makes no sense)",
+                         block.type);
     *end = block.type == RG_TRACE_END;
     return RG_OK;
 }
@@ -303,22 +293,22 @@ enum rg_status rg_trace_parse(const void *data, size_t size, struct rg_trace *tr
     const unsigned char *at = data, *const limit = at + size;
     struct rg_trace_head head;
     if (size < sizeof head)
-        return wrong(why, why_size, "it is not a trace of remote-gpu run --record");
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "it is not a trace of remote-gpu run --record");
     memcpy(&head, at, sizeof head);
     if (memcmp(head.magic, RG_TRACE_MAGIC, sizeof head.magic) != 0)
-        return wrong(why, why_size, "it is not a trace of remote-gpu run --record");
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "it is not a trace of remote-gpu run --record");
     if (head.version != RG_TRACE_VERSION)
-        return wrong(why, why_size,
-                     "it has version %u, and this remote-gpu reads version %u; record it again", head.version,
-                     RG_TRACE_VERSION);
+        return RG_FAILED(RG_ERR_INVALID, why, why_size,
+                         "it has version %u, and this remote-gpu reads version %u; record it again",
+                         head.version, RG_TRACE_VERSION);
     at += sizeof head;
     for (bool end = false; !end;) {
         RG_TRY(read_block(trace, &at, limit, &end, why, why_size));
     }
     if (at != limit)
-        return wrong(why, why_size, "it is damaged (there is something behind its end)");
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "it is damaged (there is something behind its end)");
     if (!trace->program || !trace->n_threads)
-        return wrong(why, why_size, "the program that was recorded has not used the GPU");
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "the program that was recorded has not used the GPU");
     qsort(trace->times, trace->n_times, sizeof *trace->times, by_seq);
     return RG_OK;
 }
@@ -328,7 +318,7 @@ enum rg_status rg_trace_read(const char *path, struct rg_trace *trace, char *why
     *trace = (struct rg_trace){0};
     FILE *file = fopen(path, "rb");
     if (!file)
-        return wrong(why, why_size, "it cannot be read: %s", strerror(errno));
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "it cannot be read: %s", strerror(errno));
     RG_CLEANUP_FREE unsigned char *data = NULL;
     size_t size = 0, capacity = 0;
     enum rg_status status = RG_OK;
@@ -337,7 +327,7 @@ enum rg_status rg_trace_read(const char *path, struct rg_trace *trace, char *why
             capacity = capacity ? capacity * 2 : 1u << 20;
             unsigned char *grown = capacity <= FILE_LIMIT ? realloc(data, capacity) : NULL;
             if (!grown) {
-                status = wrong(why, why_size, "it is too large");
+                status = RG_FAILED(RG_ERR_INVALID, why, why_size, "it is too large");
                 break;
             }
             data = grown;
@@ -348,7 +338,7 @@ enum rg_status rg_trace_read(const char *path, struct rg_trace *trace, char *why
             break;
     }
     if (status == RG_OK && ferror(file))
-        status = wrong(why, why_size, "it cannot be read: %s", strerror(errno));
+        status = RG_FAILED(RG_ERR_INVALID, why, why_size, "it cannot be read: %s", strerror(errno));
     fclose(file);
     return status == RG_OK ? rg_trace_parse(data, size, trace, why, why_size) : status;
 }

@@ -36,7 +36,7 @@
 #include <stdint.h>
 
 #define RG_TRACE_MAGIC   "RGTRACE\n"
-#define RG_TRACE_VERSION 2
+#define RG_TRACE_VERSION 3
 
 struct rg_trace_head {
     char magic[8];

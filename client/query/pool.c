@@ -20,10 +20,8 @@ enum rg_status rg_pool_talk_begin(struct rg_pool_talk *talk, const char *server,
     struct rg_credentials credentials;
     RG_CLEANUP_FREE struct rg_control *hello = calloc(1, sizeof *hello);
     memset(talk, 0, sizeof *talk);
-    if (!hello || strlen(question) > RG_QUESTION_SIZE_MAX) {
-        rg_explain(why, why_size, "what is asked for is too long to be asked for");
-        return RG_ERR_LIMIT;
-    }
+    if (!hello || strlen(question) > RG_QUESTION_SIZE_MAX)
+        return RG_FAILED(RG_ERR_LIMIT, why, why_size, "what is asked for is too long to be asked for");
     rg_client_hello_init(hello, RG_PURPOSE_POOL);
     memcpy(hello->client_hello.question, question, strlen(question));
     hello->client_hello.question_size = (uint32_t)strlen(question);
@@ -46,10 +44,8 @@ enum rg_status rg_pool_talk_next(struct rg_pool_talk *talk, int timeout_ms, cons
     rg_control_fini(&talk->message);
     memset(&talk->message, 0, sizeof talk->message);
     RG_TRY(rg_control_receive(talk->conn, timeout_ms, &talk->message));
-    if (talk->message.kind == RG_CONTROL_REFUSAL) {
-        rg_explain(why, why_size, "%s", talk->message.refusal.reason);
-        return RG_ERR_REFUSED;
-    }
+    if (talk->message.kind == RG_CONTROL_REFUSAL)
+        return RG_FAILED(RG_ERR_REFUSED, why, why_size, "%s", talk->message.refusal.reason);
     if (talk->message.kind != RG_CONTROL_ANSWER)
         return RG_ERR_PROTOCOL;
     *text = talk->message.answer.data;

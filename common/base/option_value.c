@@ -59,7 +59,7 @@ static enum rg_status parse_flag(const char *text, bool *out, char *why, size_t 
             return RG_OK;
         }
     }
-    return RG_OPTION_FAIL(why, why_size, "'%s' is neither yes nor no", text);
+    return RG_FAILED(RG_ERR_INVALID, why, why_size, "'%s' is neither yes nor no", text);
 }
 
 static enum rg_status parse_seconds(const char *text, uint64_t *out, char *why, size_t why_size)
@@ -71,7 +71,7 @@ static enum rg_status parse_seconds(const char *text, uint64_t *out, char *why, 
     }
     if (rg_parse_duration(text, out, NULL, 0) == RG_OK)
         return RG_OK;
-    return RG_OPTION_FAIL(why, why_size, "'%s' is not a number of seconds", text);
+    return RG_FAILED(RG_ERR_INVALID, why, why_size, "'%s' is not a number of seconds", text);
 }
 
 static enum rg_status fail_choice(const char *text, const char *choices, char *why, size_t why_size)
@@ -83,7 +83,7 @@ static enum rg_status fail_choice(const char *text, const char *choices, char *w
         if (*at == '|')
             list[used++] = ' ';
     }
-    return RG_OPTION_FAIL(why, why_size, "'%s' is not one of %.*s", text, (int)used, list);
+    return RG_FAILED(RG_ERR_INVALID, why, why_size, "'%s' is not one of %.*s", text, (int)used, list);
 }
 
 static enum rg_status set_text(const struct rg_option *row, char **field, const char *text, char *why,
@@ -92,7 +92,7 @@ static enum rg_status set_text(const struct rg_option *row, char **field, const 
     if (row->type == RG_OPTION_CHOICE && !is_choice(row->argument, text))
         return fail_choice(text, row->argument, why, why_size);
     if (row->type == RG_OPTION_TEXT && !row->check && !*text)
-        return RG_OPTION_FAIL(why, why_size, "'' is no %s", row->argument);
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "'' is no %s", row->argument);
     if (row->check && row->check(text, why, why_size) != RG_OK)
         return RG_ERR_INVALID;
     char *copy = strdup(text);

@@ -9,7 +9,5 @@
 /** Parses `text` into a row's field; lists begin anew with the `first`. `why` gets the phrase without the option's name. */
 RG_MUST_CHECK enum rg_status rg_option_parse(const struct rg_option *row, void *field, bool first,
                                              const char *text, char *why, size_t why_size);
-/** RG_ERR_INVALID, with the reason in `why`. */
-#define RG_OPTION_FAIL(why, why_size, ...) (rg_explain(why, why_size, __VA_ARGS__), RG_ERR_INVALID)
 
 #endif

@@ -36,7 +36,8 @@ static enum rg_status set_value(struct rg_options *options, const struct rg_opti
     enum rg_status status =
         rg_option_parse(row, field_of(options, row), *set_by == 0, text, phrase, sizeof phrase);
     if (status != RG_OK)
-        return RG_OPTION_FAIL(why, why_size, "%s: %s", origin, phrase[0] ? phrase : rg_status_string(status));
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "%s: %s", origin,
+                         phrase[0] ? phrase : rg_status_string(status));
     *set_by = (unsigned char)options->load;
     return RG_OK;
 }
@@ -128,9 +129,9 @@ static enum rg_status unknown(const struct rg_options *options, const char *orig
     const char *meant = rg_suggest(word, names, n, sizeof names[0]);
     const char *dashes = in_file ? "" : "--";
     if (meant)
-        return RG_OPTION_FAIL(why, why_size, "%sunknown option '%s%s' (did you mean '%s%s'?)", origin, dashes,
-                              word, dashes, meant);
-    return RG_OPTION_FAIL(why, why_size, "%sunknown option '%s%s'", origin, dashes, word);
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "%sunknown option '%s%s' (did you mean '%s%s'?)",
+                         origin, dashes, word, dashes, meant);
+    return RG_FAILED(RG_ERR_INVALID, why, why_size, "%sunknown option '%s%s'", origin, dashes, word);
 }
 
 static bool takes_argument(const struct rg_option *row)
@@ -152,7 +153,7 @@ static enum rg_status load_long(struct rg_options *options, int argc, char **arg
     snprintf(origin, sizeof origin, "--%s", row->name);
     if (!value && takes_argument(row)) {
         if (*at + 1 >= argc)
-            return RG_OPTION_FAIL(why, why_size, "%s needs %s", origin, row->argument);
+            return RG_FAILED(RG_ERR_INVALID, why, why_size, "%s needs %s", origin, row->argument);
         value = argv[++*at];
     }
     if (!value)
@@ -171,14 +172,14 @@ static enum rg_status load_short(struct rg_options *options, int argc, char **ar
                 applies(options, &options->table[i]))
                 row = &options->table[i];
         if (!row)
-            return RG_OPTION_FAIL(why, why_size, "unknown option '-%c'",
-                                  isprint((unsigned char)*letter) ? *letter : '?');
+            return RG_FAILED(RG_ERR_INVALID, why, why_size, "unknown option '-%c'",
+                             isprint((unsigned char)*letter) ? *letter : '?');
         char origin[4] = {'-', *letter, 0};
         const char *value = row->type == RG_OPTION_FLAG ? "yes" : "";
         if (takes_argument(row)) {
             value = letter[1] ? letter + 1 : *at + 1 < argc ? argv[++*at] : NULL;
             if (!value)
-                return RG_OPTION_FAIL(why, why_size, "%s needs %s", origin, row->argument);
+                return RG_FAILED(RG_ERR_INVALID, why, why_size, "%s needs %s", origin, row->argument);
         }
         enum rg_status status = set_value(options, row, origin, value, why, why_size);
         if (status != RG_OK || takes_argument(row))
@@ -238,7 +239,7 @@ static enum rg_status load_line(struct rg_options *options, const char *origin, 
         return RG_OK;
     char *equals = strchr(key, '=');
     if (!equals)
-        return RG_OPTION_FAIL(why, why_size, "%s'%s' is not of the form key = value", origin, key);
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "%s'%s' is not of the form key = value", origin, key);
     *equals = 0;
     char *value = trim(equals + 1);
     key = trim(key);
@@ -269,11 +270,11 @@ enum rg_status rg_options_load_file(struct rg_options *options, const char *path
     for (unsigned number = 1; fgets(line, sizeof line, file); number++) {
         snprintf(origin, sizeof origin, "%s:%u: ", path, number);
         if (!strchr(line, '\n') && !feof(file))
-            return RG_OPTION_FAIL(why, why_size, "%sthe line is too long", origin);
+            return RG_FAILED(RG_ERR_INVALID, why, why_size, "%sthe line is too long", origin);
         RG_TRY(load_line(options, origin, line, why, why_size));
     }
     if (ferror(file))
-        return RG_OPTION_FAIL(why, why_size, "%s: %s", path, strerror(errno));
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "%s: %s", path, strerror(errno));
     return RG_OK;
 }
 
@@ -287,11 +288,12 @@ enum rg_status rg_options_load_credentials(struct rg_options *options, const cha
         if (!row->credential)
             continue;
         if (snprintf(path, sizeof path, "%s/%s", folder, row->name) >= (int)sizeof path)
-            return RG_OPTION_FAIL(why, why_size, "the folder of credentials has too long a name: %s", folder);
+            return RG_FAILED(RG_ERR_INVALID, why, why_size,
+                             "the folder of credentials has too long a name: %s", folder);
         if (access(path, F_OK) == 0)
             RG_TRY(set_value(options, row, path, path, why, why_size));
         else if (errno != ENOENT)
-            return RG_OPTION_FAIL(why, why_size, "credential %s: %s", path, strerror(errno));
+            return RG_FAILED(RG_ERR_INVALID, why, why_size, "credential %s: %s", path, strerror(errno));
     }
     return RG_OK;
 }

@@ -114,16 +114,13 @@ static enum rg_status parse_quantity(const char *text, const struct unit *units,
         /* the integer part is below 2^64 and a factor below 2^42, so neither product leaves 128 bits */
         u128 result =
             (value / SCALE * units[i].factor + value % SCALE * units[i].factor / SCALE) / units[i].divisor;
-        if (result > UINT64_MAX) {
-            rg_explain(why, why_size, "'%s' is too large", text);
-            return RG_ERR_INVALID;
-        }
+        if (result > UINT64_MAX)
+            return RG_FAILED(RG_ERR_INVALID, why, why_size, "'%s' is too large", text);
         *out = (uint64_t)result;
         return RG_OK;
     }
 invalid:
-    rg_explain(why, why_size, "'%s' is not %s", text ? text : "", kind);
-    return RG_ERR_INVALID;
+    return RG_FAILED(RG_ERR_INVALID, why, why_size, "'%s' is not %s", text ? text : "", kind);
 }
 
 #define UNITS(table) (table), sizeof(table) / sizeof((table)[0])
@@ -159,10 +156,8 @@ enum rg_status rg_parse_fraction(const char *text, uint32_t *out_millionths, cha
     uint64_t value = 0;
     RG_TRY(parse_quantity(text, UNITS(fraction_units), false, "a fraction (like 0.5 or 50%)", &value, why,
                           why_size));
-    if (value == 0 || value > 1000000) {
-        rg_explain(why, why_size, "'%s' is not more than 0 and at most 1", text);
-        return RG_ERR_INVALID;
-    }
+    if (value == 0 || value > 1000000)
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "'%s' is not more than 0 and at most 1", text);
     *out_millionths = (uint32_t)value;
     return RG_OK;
 }
@@ -203,16 +198,12 @@ enum rg_status rg_parse_integer(const char *text, int64_t min, int64_t max, int6
             value = 0;
         }
     }
-    if (!valid) {
-        rg_explain(why, why_size, "'%s' is not an integer", text ? text : "");
-        return RG_ERR_INVALID;
-    }
+    if (!valid)
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "'%s' is not an integer", text ? text : "");
     __int128 number = negative ? -(__int128)value : (__int128)value;
-    if (!fits || number < min || number > max) {
-        rg_explain(why, why_size, "'%s' is not in the range %lld to %lld", text, (long long)min,
-                   (long long)max);
-        return RG_ERR_INVALID;
-    }
+    if (!fits || number < min || number > max)
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "'%s' is not in the range %lld to %lld", text,
+                         (long long)min, (long long)max);
     *out = (int64_t)number;
     return RG_OK;
 }

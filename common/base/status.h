@@ -51,5 +51,7 @@ const char *rg_status_string(enum rg_status status);
  * NULL `why` or a size of 0 means that nobody asked. No newline, no full stop: "connection refused".
  */
 void rg_explain(char *why, size_t why_size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/** A failure with its reason: return RG_FAILED(RG_ERR_INVALID, why, why_size, "'%s' is no number", text); */
+#define RG_FAILED(status, ...) (rg_explain(__VA_ARGS__), (status))
 
 #endif

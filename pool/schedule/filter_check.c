@@ -100,21 +100,17 @@ enum rg_status rg_pool_filters_check(const struct rg_pool_filter *filters, uint3
                                      size_t why_size)
 {
     for (uint32_t i = 0; i < n; i++) {
-        if (alone_empty(&filters[i])) {
-            rg_explain(why, why_size, "no GPU can satisfy the filter '%s': nothing is below 0",
-                       filters[i].text);
-            return RG_ERR_INVALID;
-        }
+        if (alone_empty(&filters[i]))
+            return RG_FAILED(RG_ERR_INVALID, why, why_size,
+                             "no GPU can satisfy the filter '%s': nothing is below 0", filters[i].text);
         for (uint32_t j = 0; j < i; j++) {
             if (filters[i].key != filters[j].key || strcmp(filters[i].label, filters[j].label) != 0)
                 continue;
-            if (one_way(&filters[i], &filters[j]) || one_way(&filters[j], &filters[i])) {
-                rg_explain(
-                    why, why_size,
+            if (one_way(&filters[i], &filters[j]) || one_way(&filters[j], &filters[i]))
+                return RG_FAILED(
+                    RG_ERR_INVALID, why, why_size,
                     "no GPU can satisfy both filters '%s' and '%s': each excludes what the other asks for",
                     filters[j].text, filters[i].text);
-                return RG_ERR_INVALID;
-            }
         }
     }
     return RG_OK;

@@ -77,22 +77,19 @@ static bool printable(const char *text)
 static enum rg_status split(const char *text, char name[RG_POOL_FILTER_TEXT], struct rg_pool_filter *out,
                             char *why, size_t why_size)
 {
-    if (strlen(text) >= RG_POOL_FILTER_TEXT || !printable(text)) {
-        rg_explain(why, why_size, "a filter has at most %d characters, all printable",
-                   RG_POOL_FILTER_TEXT - 1);
-        return RG_ERR_INVALID;
-    }
+    if (strlen(text) >= RG_POOL_FILTER_TEXT || !printable(text))
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "a filter has at most %d characters, all printable",
+                         RG_POOL_FILTER_TEXT - 1);
     const char *at = text + strcspn(text, "=<>!");
     size_t i = 0;
     while (i < N_OPERATORS && strncmp(at, operators[i].text, strlen(operators[i].text)) != 0)
         i++;
-    if (i == N_OPERATORS) {
-        rg_explain(why, why_size,
-                   "'%s' is not a filter: write KEY OPERATOR VALUE, like device.memory>=40G, with one of "
-                   "= != < <= > >=",
-                   text);
-        return RG_ERR_INVALID;
-    }
+    if (i == N_OPERATORS)
+        return RG_FAILED(
+            RG_ERR_INVALID, why, why_size,
+            "'%s' is not a filter: write KEY OPERATOR VALUE, like device.memory>=40G, with one of "
+            "= != < <= > >=",
+            text);
     const char *value = at + strlen(operators[i].text);
     if (*value == '=' && operators[i].op == RG_POOL_EQUAL) /* == is a habit from elsewhere */
         value++;
@@ -100,11 +97,10 @@ static enum rg_status split(const char *text, char name[RG_POOL_FILTER_TEXT], st
     if (!trimmed(name, text, (size_t)(at - text)) || !trimmed(out->value, value, strlen(value)) ||
         !trimmed(out->text, text, strlen(text)))
         return RG_ERR_INVALID; /* cannot be: the whole was short enough */
-    if (!*out->value) {
-        rg_explain(why, why_size, "'%s' compares %s with nothing: write a value after the %s", text, name,
-                   operators[i].text);
-        return RG_ERR_INVALID;
-    }
+    if (!*out->value)
+        return RG_FAILED(RG_ERR_INVALID, why, why_size,
+                         "'%s' compares %s with nothing: write a value after the %s", text, name,
+                         operators[i].text);
     return RG_OK;
 }
 
@@ -121,8 +117,8 @@ static enum rg_status find_key(const char *name, struct rg_pool_filter *out, cha
         memcpy(out->label, name + 7, strlen(name + 7));
         return RG_OK;
     }
-    rg_explain(why, why_size, "'%s' is no key of a filter; there are %s", name, filter_keys());
-    return RG_ERR_INVALID;
+    return RG_FAILED(RG_ERR_INVALID, why, why_size, "'%s' is no key of a filter; there are %s", name,
+                     filter_keys());
 }
 
 static enum rg_status flag_value(struct rg_pool_filter *out, char *why, size_t why_size)
@@ -134,8 +130,8 @@ static enum rg_status flag_value(struct rg_pool_filter *out, char *why, size_t w
             return RG_OK;
         }
     }
-    rg_explain(why, why_size, "'%s': '%s' is neither true nor false", out->text, out->value);
-    return RG_ERR_INVALID;
+    return RG_FAILED(RG_ERR_INVALID, why, why_size, "'%s': '%s' is neither true nor false", out->text,
+                     out->value);
 }
 
 static enum rg_status number_value(enum rg_pool_filter_kind kind, struct rg_pool_filter *out, char *why,
@@ -159,29 +155,26 @@ static enum rg_status parse_value(struct rg_pool_filter *out, char *why, size_t 
 {
     const enum rg_pool_filter_kind kind = rg_pool_filter_kind_of(out->key);
     const bool ordered = out->op != RG_POOL_EQUAL && out->op != RG_POOL_UNEQUAL;
-    if (ordered && (kind == RG_POOL_TEXT || kind == RG_POOL_FLAG) && out->key != RG_POOL_LABEL) {
-        rg_explain(why, why_size, "'%s': only = and != can be asked of this key", out->text);
-        return RG_ERR_INVALID;
-    }
+    if (ordered && (kind == RG_POOL_TEXT || kind == RG_POOL_FLAG) && out->key != RG_POOL_LABEL)
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "'%s': only = and != can be asked of this key",
+                         out->text);
     switch (kind) {
     case RG_POOL_FLAG:
         return flag_value(out, why, why_size);
     case RG_POOL_VERSION:
         if (rg_pool_version_parse(out->value, out->version))
             return RG_OK;
-        rg_explain(why, why_size, "'%s': '%s' is not a version (like 12.8 or 570.86.15)", out->text,
-                   out->value);
-        return RG_ERR_INVALID;
+        return RG_FAILED(RG_ERR_INVALID, why, why_size,
+                         "'%s': '%s' is not a version (like 12.8 or 570.86.15)", out->text, out->value);
     case RG_POOL_INDEX:
     case RG_POOL_SIZE:
         return number_value(kind, out, why, why_size);
     case RG_POOL_TEXT:
         if (!ordered || rg_pool_decimal_parse(out->value, &out->decimal))
             return RG_OK;
-        rg_explain(why, why_size,
-                   "'%s': '%s' is not a number, and only numbers are above or below each other", out->text,
-                   out->value);
-        return RG_ERR_INVALID;
+        return RG_FAILED(RG_ERR_INVALID, why, why_size,
+                         "'%s': '%s' is not a number, and only numbers are above or below each other",
+                         out->text, out->value);
     }
     return RG_ERR_INVALID;
 }

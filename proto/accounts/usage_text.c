@@ -75,11 +75,11 @@ static enum rg_status parse_time(const char *text, int64_t now, int64_t *out, ch
     }
     if (parse_date(text, out) || parse_ago(text, now, out))
         return RG_OK;
-    rg_explain(why, why_size,
-               "'%s' is not a time (like 2026-11-27, '2026-11-27 14:00', today, month, or so long ago: 12h, "
-               "30d, 4w)",
-               text);
-    return RG_ERR_INVALID;
+    return RG_FAILED(
+        RG_ERR_INVALID, why, why_size,
+        "'%s' is not a time (like 2026-11-27, '2026-11-27 14:00', today, month, or so long ago: 12h, "
+        "30d, 4w)",
+        text);
 }
 
 static enum rg_status read_time(const char *option, const char *text, int64_t now, int64_t *out, char *why,
@@ -88,8 +88,7 @@ static enum rg_status read_time(const char *option, const char *text, int64_t no
     char reason[300] = "";
     if (!text || parse_time(text, now, out, reason, sizeof reason) == RG_OK)
         return RG_OK;
-    rg_explain(why, why_size, "--%s: %s", option, reason);
-    return RG_ERR_INVALID;
+    return RG_FAILED(RG_ERR_INVALID, why, why_size, "--%s: %s", option, reason);
 }
 
 enum rg_status rg_usage_read_question(const struct rg_usage_words *words, int64_t now,
@@ -97,10 +96,9 @@ enum rg_status rg_usage_read_question(const struct rg_usage_words *words, int64_
 {
     *out = (struct rg_usage_question){.by = RG_USAGE_BY_USER, .has_project = words->project != NULL};
     if ((words->user && strlen(words->user) >= sizeof out->user) ||
-        (words->project && strlen(words->project) >= sizeof out->project)) {
-        rg_explain(why, why_size, "the name of a user or project has at most %d bytes", RG_USAGE_TEXT - 1);
-        return RG_ERR_INVALID;
-    }
+        (words->project && strlen(words->project) >= sizeof out->project))
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "the name of a user or project has at most %d bytes",
+                         RG_USAGE_TEXT - 1);
     snprintf(out->user, sizeof out->user, "%s", words->user ? words->user : "");
     snprintf(out->project, sizeof out->project, "%s", words->project ? words->project : "");
     if (words->by)

@@ -36,10 +36,9 @@ static enum rg_status parse_count(const char *key, const json_t *value, uint64_t
                                   size_t why_size)
 {
     const json_int_t number = json_is_integer(value) ? json_integer_value(value) : -1;
-    if (number < 0 || number > 1000000) {
-        rg_explain(why, why_size, "\"%s\" must be a whole number from 0 to 1000000", key);
-        return RG_ERR_INVALID;
-    }
+    if (number < 0 || number > 1000000)
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "\"%s\" must be a whole number from 0 to 1000000",
+                         key);
     *out = (uint64_t)number;
     return RG_OK;
 }
@@ -50,19 +49,17 @@ static enum rg_status parse_memory(const char *key, const json_t *value, uint64_
     char reason[200] = "";
     if (json_is_string(value) && rg_parse_size(json_string_value(value), out, reason, sizeof reason) == RG_OK)
         return RG_OK;
-    rg_explain(why, why_size, "\"%s\" must be a size in quotation marks, like \"40G\"%s%s", key,
-               reason[0] ? ": " : "", reason);
-    return RG_ERR_INVALID;
+    return RG_FAILED(RG_ERR_INVALID, why, why_size,
+                     "\"%s\" must be a size in quotation marks, like \"40G\"%s%s", key, reason[0] ? ": " : "",
+                     reason);
 }
 
 static enum rg_status parse_hours(const char *key, const json_t *value, uint64_t *out, char *why,
                                   size_t why_size)
 {
     const double hours = json_is_number(value) ? json_number_value(value) : -1;
-    if (!(hours >= 0 && hours <= HOURS_MAX)) {
-        rg_explain(why, why_size, "\"%s\" must be a number of hours, 0 or more", key);
-        return RG_ERR_INVALID;
-    }
+    if (!(hours >= 0 && hours <= HOURS_MAX))
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "\"%s\" must be a number of hours, 0 or more", key);
     /* beyond what fits it is as good as without a limit, but still one */
     const double ns = hours * (double)RG_QUOTA_HOUR_NS;
     *out = ns < 1e19 ? (uint64_t)llround(ns < 9e18 ? ns : 9e18) : RG_QUOTA_UNLIMITED - 1;
@@ -77,22 +74,18 @@ enum rg_status rg_quota_parse(const json_t *json, struct rg_quota *quota, char *
     struct rg_quota read = *quota;
     const char *key;
     json_t *value;
-    if (!json_is_object(json)) {
-        rg_explain(why, why_size, "a quota must be an object, like {\"gpus\": 2}");
-        return RG_ERR_INVALID;
-    }
+    if (!json_is_object(json))
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "a quota must be an object, like {\"gpus\": 2}");
     json_object_foreach((json_t *)(uintptr_t)json, key, value)
     {
         int what = 0;
         while (what < RG_QUOTAS && strcmp(rg_quota_what_name((enum rg_quota_what)what), key) != 0)
             what++;
-        if (what == RG_QUOTAS) {
-            rg_explain(
-                why, why_size,
+        if (what == RG_QUOTAS)
+            return RG_FAILED(
+                RG_ERR_INVALID, why, why_size,
                 "\"%s\" is not a quota; there are sessions, gpus, memory, gpu-hours-day, gpu-hours-month",
                 key);
-            return RG_ERR_INVALID;
-        }
         RG_TRY(parsers[what](key, value, &read.allowed[what], why, why_size));
     }
     *quota = read;
@@ -105,10 +98,9 @@ enum rg_status rg_quota_parse_exhausted(const json_t *json, struct rg_quota_exha
     struct rg_quota_exhausted read = {0};
     const char *key;
     json_t *value;
-    if (!json_is_object(json)) {
-        rg_explain(why, why_size, "it must be an object, like {\"action\": \"end\", \"grace\": \"10min\"}");
-        return RG_ERR_INVALID;
-    }
+    if (!json_is_object(json))
+        return RG_FAILED(RG_ERR_INVALID, why, why_size,
+                         "it must be an object, like {\"action\": \"end\", \"grace\": \"10min\"}");
     json_object_foreach((json_t *)(uintptr_t)json, key, value)
     {
         const char *text = json_is_string(value) ? json_string_value(value) : "";
@@ -117,9 +109,9 @@ enum rg_status rg_quota_parse_exhausted(const json_t *json, struct rg_quota_exha
         } else if (strcmp(key, "grace") == 0 && rg_parse_duration(text, &read.grace_ns, NULL, 0) == RG_OK) {
             continue;
         } else {
-            rg_explain(why, why_size,
-                       "\"%s\" is not \"action\" (\"warn\" or \"end\") or \"grace\" (like \"10min\")", key);
-            return RG_ERR_INVALID;
+            return RG_FAILED(RG_ERR_INVALID, why, why_size,
+                             "\"%s\" is not \"action\" (\"warn\" or \"end\") or \"grace\" (like \"10min\")",
+                             key);
         }
     }
     *out = read;

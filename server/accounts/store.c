@@ -71,45 +71,42 @@ enum rg_status rg_store_explain(struct rg_store *store, int code, char *why, siz
     const char *what = store->db ? sqlite3_errmsg(store->db) : sqlite3_errstr(code);
     switch (code & 0xff) {
     case SQLITE_FULL:
-        rg_explain(why, why_size, "%s cannot grow, as the disk is full: make room there", path);
-        return RG_ERR_IO;
+        return RG_FAILED(RG_ERR_IO, why, why_size, "%s cannot grow, as the disk is full: make room there",
+                         path);
     case SQLITE_READONLY:
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:
     case SQLITE_AUTH:
-        rg_explain(why, why_size,
-                   "%s cannot be written (%s): it and its folder must belong to the server's user and be "
-                   "writable",
-                   path, error ? strerror(error) : what);
-        return RG_ERR_IO;
+        return RG_FAILED(
+            RG_ERR_IO, why, why_size,
+            "%s cannot be written (%s): it and its folder must belong to the server's user and be "
+            "writable",
+            path, error ? strerror(error) : what);
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
-        rg_explain(why, why_size,
-                   "%s is damaged (%s): move it away, then a new one is begun; 'sqlite3 FILE .recover' may "
-                   "still read it",
-                   path, what);
-        return RG_ERR_INVALID;
+        return RG_FAILED(
+            RG_ERR_INVALID, why, why_size,
+            "%s is damaged (%s): move it away, then a new one is begun; 'sqlite3 FILE .recover' may "
+            "still read it",
+            path, what);
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-        rg_explain(why, why_size, "%s is kept locked by another process: end that, or try again", path);
-        return RG_ERR_TIMEOUT;
+        return RG_FAILED(RG_ERR_TIMEOUT, why, why_size,
+                         "%s is kept locked by another process: end that, or try again", path);
     case SQLITE_INTERRUPT:
-        rg_explain(why, why_size, "reading %s takes too long: ask about a shorter time", path);
-        return RG_ERR_TIMEOUT;
+        return RG_FAILED(RG_ERR_TIMEOUT, why, why_size, "reading %s takes too long: ask about a shorter time",
+                         path);
     case SQLITE_NOMEM:
-        if (store->asks) {
-            rg_explain(why, why_size,
-                       "the answer takes more than %u MiB of memory: ask about a shorter time (--since, "
-                       "--until), or about one user or project [usage-too-large]",
-                       RG_USAGE_MEMORY_MAX >> 20);
-            return RG_ERR_NO_MEMORY;
-        }
-        rg_explain(why, why_size, "no memory for %s: try again later", path);
-        return RG_ERR_NO_MEMORY;
+        if (store->asks)
+            return RG_FAILED(
+                RG_ERR_NO_MEMORY, why, why_size,
+                "the answer takes more than %u MiB of memory: ask about a shorter time (--since, "
+                "--until), or about one user or project [usage-too-large]",
+                RG_USAGE_MEMORY_MAX >> 20);
+        return RG_FAILED(RG_ERR_NO_MEMORY, why, why_size, "no memory for %s: try again later", path);
     default:
-        rg_explain(why, why_size, "%s cannot be used: %s%s%s", path, what, error ? ": " : "",
-                   error ? strerror(error) : "");
-        return RG_ERR_IO;
+        return RG_FAILED(RG_ERR_IO, why, why_size, "%s cannot be used: %s%s%s", path, what, error ? ": " : "",
+                         error ? strerror(error) : "");
     }
 }
 
@@ -197,21 +194,17 @@ static enum rg_status check_version(struct rg_store *store, char *why, size_t wh
     const sqlite3_int64 application = code == SQLITE_OK ? ask(store, "PRAGMA application_id", &code) : 0;
     if (code != SQLITE_OK)
         return rg_store_explain(store, code, why, why_size);
-    if (version == 0 && tables == 0) {
-        rg_explain(why, why_size, "%s has no accounts yet", store->path);
-        return RG_ERR_NOT_FOUND;
-    }
-    if (application != APPLICATION_ID) {
-        rg_explain(why, why_size, "%s is not a file of remote-gpu's accounts: move it away", store->path);
-        return RG_ERR_INVALID;
-    }
-    if (version != RG_STORE_VERSION) {
-        rg_explain(why, why_size,
-                   "%s was written by a newer remote-gpu (its form is number %lld, and this one knows %d): "
-                   "install that version, or move the file away",
-                   store->path, (long long)version, RG_STORE_VERSION);
-        return RG_ERR_INVALID;
-    }
+    if (version == 0 && tables == 0)
+        return RG_FAILED(RG_ERR_NOT_FOUND, why, why_size, "%s has no accounts yet", store->path);
+    if (application != APPLICATION_ID)
+        return RG_FAILED(RG_ERR_INVALID, why, why_size,
+                         "%s is not a file of remote-gpu's accounts: move it away", store->path);
+    if (version != RG_STORE_VERSION)
+        return RG_FAILED(
+            RG_ERR_INVALID, why, why_size,
+            "%s was written by a newer remote-gpu (its form is number %lld, and this one knows %d): "
+            "install that version, or move the file away",
+            store->path, (long long)version, RG_STORE_VERSION);
     code = check(store);
     return code == SQLITE_OK ? RG_OK : rg_store_explain(store, code, why, why_size);
 }
@@ -231,8 +224,7 @@ static enum rg_status take_lock(struct rg_store *store, const char *folder, char
         store->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (store->lock >= 0 && fcntl(store->lock, F_OFD_SETLK, &lock) == 0)
         return RG_OK;
-    rg_explain(why, why_size, "%s/lock cannot be locked: %s", folder, strerror(errno));
-    return RG_ERR_IO;
+    return RG_FAILED(RG_ERR_IO, why, why_size, "%s/lock cannot be locked: %s", folder, strerror(errno));
 }
 
 static int prepare(struct rg_store *store)
@@ -248,10 +240,9 @@ static enum rg_status open_file(struct rg_store *store, char *why, size_t why_si
 {
     const int flags = store->run ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
     struct stat about;
-    if (!store->run && stat(store->path, &about) != 0 && errno == ENOENT) {
-        rg_explain(why, why_size, "there are no accounts: %s is not there", store->path);
-        return RG_ERR_NOT_FOUND;
-    }
+    if (!store->run && stat(store->path, &about) != 0 && errno == ENOENT)
+        return RG_FAILED(RG_ERR_NOT_FOUND, why, why_size, "there are no accounts: %s is not there",
+                         store->path);
     int code =
         sqlite3_open_v2(store->path, &store->db, flags | SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_NOMUTEX, NULL);
     if (code != SQLITE_OK)
@@ -284,10 +275,8 @@ enum rg_status rg_store_open(struct rg_store **out, const char *folder, uint64_t
 {
     struct rg_store *store = calloc(1, sizeof *store);
     enum rg_status status = RG_OK;
-    if (!store) {
-        rg_explain(why, why_size, "no memory for the accounts");
-        return RG_ERR_NO_MEMORY;
-    }
+    if (!store)
+        return RG_FAILED(RG_ERR_NO_MEMORY, why, why_size, "no memory for the accounts");
     store->run = run & INT64_MAX;
     store->lock = -1;
     if (store->run && (mkdir(folder, 0700) != 0 && errno != EEXIST)) {

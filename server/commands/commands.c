@@ -162,10 +162,7 @@ static enum rg_status load_words(struct rg_command *command, int argc, char **ar
     command->argv = argv + 2;
     for (int at = 1; at + 1 < argc;) { /* argv[at] is behind us */
         int next = 0;
-        const enum rg_status status =
-            rg_options_load_arguments(&command->options, argc - at, argv + at, &next, why, why_size);
-        if (status != RG_OK)
-            return status;
+        RG_TRY(rg_options_load_arguments(&command->options, argc - at, argv + at, &next, why, why_size));
         const bool ended = next > 1 && strcmp(argv[at + next - 1], "--") == 0;
         at += next;
         do {

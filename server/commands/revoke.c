@@ -92,10 +92,8 @@ static enum rg_status revoke_foreign(const struct rg_command_server *server, con
 {
     char line[512];
     bool added;
-    if (!*name || name[0] == '#' || strpbrk(name, "\r\n") || strlen(name) > 400 || name[0] == ' ') {
-        rg_explain(why, why_size, "'%.80s' cannot be the name in a certificate", name);
-        return RG_ERR_INVALID;
-    }
+    if (!*name || name[0] == '#' || strpbrk(name, "\r\n") || strlen(name) > 400 || name[0] == ' ')
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "'%.80s' cannot be the name in a certificate", name);
     snprintf(line, sizeof line, "%s%s", is_serial ? "serial:" : "", name);
     const enum rg_status status = rg_revoked_add(state, line, &added, why, why_size);
     if (status == RG_OK && added) {

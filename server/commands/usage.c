@@ -77,8 +77,7 @@ static enum rg_status fetch(void *data, const struct rg_usage_question *question
         rg_file_read(reader->answers, &size, sizeof size) && size <= sizeof packed &&
         rg_file_read(reader->answers, packed, size) && rg_usage_unpack_answer(packed, size, answer) == RG_OK)
         return RG_OK;
-    rg_explain(why, why_size, "the process that reads the accounts ended unexpectedly");
-    return RG_ERR_IO;
+    return RG_FAILED(RG_ERR_IO, why, why_size, "the process that reads the accounts ended unexpectedly");
 }
 
 static bool print(const struct rg_command *command, const struct rg_usage_list *list)

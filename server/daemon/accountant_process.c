@@ -31,10 +31,8 @@ uint64_t rg_accountant_wall_ns(void)
 static enum rg_status start_process(struct rg_accountant *accountant, int theirs, char *why, size_t why_size)
 {
     char path[PATH_MAX], run[24], keep[24];
-    if (rg_path_library("accountant", path, sizeof path) != RG_OK) {
-        rg_explain(why, why_size, "lib/remote-gpu is not beside bin");
-        return RG_ERR_NOT_FOUND;
-    }
+    if (rg_path_library("accountant", path, sizeof path) != RG_OK)
+        return RG_FAILED(RG_ERR_NOT_FOUND, why, why_size, "lib/remote-gpu is not beside bin");
     struct rg_sandbox_lease *lease =
         rg_sandboxes_lease(accountant->sandboxes, RG_SANDBOX_ACCOUNTANT, "", NULL, true, 0,
                            &(struct rg_sandbox_extra){0}, why, why_size);

@@ -43,17 +43,13 @@ static enum rg_status begin(struct rg_probe *probe, struct rg_sandboxes *sandbox
 {
     char path[PATH_MAX];
     *probe = (struct rg_probe){.fd = -1};
-    if (rg_path_library("probe", path, sizeof path) != RG_OK) {
-        rg_explain(why, why_size,
-                   "remote-gpud is not in its installed place: lib/remote-gpu is not beside bin");
-        return RG_ERR_NOT_FOUND;
-    }
+    if (rg_path_library("probe", path, sizeof path) != RG_OK)
+        return RG_FAILED(RG_ERR_NOT_FOUND, why, why_size,
+                         "remote-gpud is not in its installed place: lib/remote-gpu is not beside bin");
     RG_CLEANUP_FREE struct rg_probe_report *report = calloc(1, sizeof *report);
     int ends[2];
-    if (!report || pipe2(ends, O_CLOEXEC) != 0) {
-        rg_explain(why, why_size, "no pipe: %s", strerror(errno));
-        return RG_ERR_NO_MEMORY;
-    }
+    if (!report || pipe2(ends, O_CLOEXEC) != 0)
+        return RG_FAILED(RG_ERR_NO_MEMORY, why, why_size, "no pipe: %s", strerror(errno));
     char *arguments[] = {path, (char *)"--driver", (char *)(uintptr_t)library, NULL};
     /* It dies with the daemon: one that hangs does not outlive a daemon that was stopped. */
     const struct rg_process process = {
@@ -297,11 +293,9 @@ static enum rg_status find_soft(struct rg_sandboxes *sandboxes, struct rg_driver
                                 size_t why_size)
 {
     char path[PATH_MAX];
-    if (rg_path_library("soft/libcuda.so.1", path, sizeof path) != RG_OK) {
-        rg_explain(why, why_size,
-                   "remote-gpud is not in its installed place: lib/remote-gpu is not beside bin");
-        return RG_ERR_NOT_FOUND;
-    }
+    if (rg_path_library("soft/libcuda.so.1", path, sizeof path) != RG_OK)
+        return RG_FAILED(RG_ERR_NOT_FOUND, why, why_size,
+                         "remote-gpud is not in its installed place: lib/remote-gpu is not beside bin");
     char reason[RG_CONTROL_REASON] = "";
     enum rg_status status = try_driver(sandboxes, path, "soft", out, reason, sizeof reason);
     if (status != RG_OK)

@@ -174,10 +174,8 @@ static void find_address(struct rg_pool_process *pool, const char *wanted, const
 static enum rg_status start_process(struct rg_pool_process *pool, int theirs, char *why, size_t why_size)
 {
     char path[PATH_MAX];
-    if (rg_path_library("pool-agent", path, sizeof path) != RG_OK) {
-        rg_explain(why, why_size, "lib/remote-gpu is not beside bin");
-        return RG_ERR_NOT_FOUND;
-    }
+    if (rg_path_library("pool-agent", path, sizeof path) != RG_OK)
+        return RG_FAILED(RG_ERR_NOT_FOUND, why, why_size, "lib/remote-gpu is not beside bin");
     char *arguments[] = {(char *)"pool-agent", NULL};
     const struct rg_process process = {.path = path, .arguments = arguments, .fds = {theirs}, .n_fds = 1};
     const struct rg_confined confined = {.program = RG_SANDBOX_POOL, .identity = "", .soft = true};
@@ -469,9 +467,9 @@ enum rg_status rg_pool_check(struct rg_pool_process *pool, uint64_t lease, uint6
         pool->checks[i].number = word.check.number;
         return RG_ERR_TIMEOUT;
     }
-    rg_explain(why, why_size,
-               "the server's place in the pool is being taken anew, or too many sessions begin; try again");
-    return RG_ERR_REFUSED;
+    return RG_FAILED(
+        RG_ERR_REFUSED, why, why_size,
+        "the server's place in the pool is being taken anew, or too many sessions begin; try again");
 }
 
 const char *rg_pool_job(const struct rg_pool_process *pool, uint64_t lease)

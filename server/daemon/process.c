@@ -127,10 +127,8 @@ bool rg_process_end(pid_t pid, unsigned grace_ms, int *end)
 enum rg_status rg_process_start(const struct rg_process *process, pid_t *pid, char *why, size_t why_size)
 {
     int failure[2];
-    if (pipe2(failure, O_CLOEXEC) != 0) {
-        rg_explain(why, why_size, "no pipe: %s", strerror(errno));
-        return RG_ERR_NO_MEMORY;
-    }
+    if (pipe2(failure, O_CLOEXEC) != 0)
+        return RG_FAILED(RG_ERR_NO_MEMORY, why, why_size, "no pipe: %s", strerror(errno));
     /* No signal may find the child with this process's handlers. */
     sigset_t all, before;
     sigfillset(&all);
@@ -144,8 +142,7 @@ enum rg_status rg_process_start(const struct rg_process *process, pid_t *pid, ch
     close(failure[1]);
     if (child < 0) {
         close(failure[0]);
-        rg_explain(why, why_size, "no new process: %s", strerror(fork_error));
-        return RG_ERR_NO_MEMORY;
+        return RG_FAILED(RG_ERR_NO_MEMORY, why, why_size, "no new process: %s", strerror(fork_error));
     }
     struct failure told;
     ssize_t got;

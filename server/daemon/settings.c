@@ -335,20 +335,17 @@ enum rg_status rg_daemon_address_is_local(const char *address, bool *local, char
     *local = true;
     if (strcmp(parsed.scheme, "unix") == 0)
         return RG_OK;
-    if (strcmp(parsed.scheme, "tcp") != 0) {
-        rg_explain(why, why_size, "a server listens on TCP or unix sockets, not '%s:'", parsed.scheme);
-        return RG_ERR_INVALID;
-    }
+    if (strcmp(parsed.scheme, "tcp") != 0)
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "a server listens on TCP or unix sockets, not '%s:'",
+                         parsed.scheme);
     if (strcmp(parsed.host, "*") == 0 || parsed.host[0] == 0) {
         *local = false;
         return RG_OK;
     }
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *found = NULL;
     int error = getaddrinfo(parsed.host, NULL, &hints, &found);
-    if (error != 0) {
-        rg_explain(why, why_size, "%s: %s", parsed.host, gai_strerror(error));
-        return RG_ERR_INVALID;
-    }
+    if (error != 0)
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "%s: %s", parsed.host, gai_strerror(error));
     for (const struct addrinfo *at = found; at; at = at->ai_next)
         *local = *local && rg_address_is_loopback(at->ai_addr);
     freeaddrinfo(found);

@@ -257,10 +257,8 @@ static enum rg_status start_session(struct rg_sessions *sessions, const struct r
                                     size_t why_size)
 {
     int hands[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, hands) != 0) {
-        rg_explain(why, why_size, "no socket: %s", strerror(errno));
-        return RG_ERR_NO_MEMORY;
-    }
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, hands) != 0)
+        return RG_FAILED(RG_ERR_NO_MEMORY, why, why_size, "no socket: %s", strerror(errno));
     RG_CLEANUP_FD int ours = hands[0];
     RG_CLEANUP_FD int theirs = hands[1];
     /* a warm worker's driver does not go through MPS */

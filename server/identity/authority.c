@@ -26,8 +26,7 @@
 
 static enum rg_status failed(const char *what, char *why, size_t why_size)
 {
-    rg_explain(why, why_size, "%s failed in OpenSSL: %s", what, rg_x509_error());
-    return RG_ERR_NO_MEMORY;
+    return RG_FAILED(RG_ERR_NO_MEMORY, why, why_size, "%s failed in OpenSSL: %s", what, rg_x509_error());
 }
 
 /* A clock at 1970 would make certificates that nobody believes later. */
@@ -37,9 +36,8 @@ static enum rg_status check_clock(int64_t now, char *why, size_t why_size)
         return RG_OK;
     char text[32];
     rg_x509_date_text(now, text);
-    rg_explain(why, why_size, "this machine's clock cannot be right, it says %s: set it, then try again",
-               text);
-    return RG_ERR_INVALID;
+    return RG_FAILED(RG_ERR_INVALID, why, why_size,
+                     "this machine's clock cannot be right, it says %s: set it, then try again", text);
 }
 
 static bool add_extension(X509 *certificate, X509 *issuer, int nid, const char *value)
@@ -160,11 +158,11 @@ static enum rg_status load_key(struct rg_authority *authority, const struct rg_s
     rg_state_wipe(text, size);
     if (authority->key && EVP_PKEY_is_a(authority->key, "EC"))
         return RG_OK;
-    rg_explain(why, why_size,
-               "%s/ca.key is damaged: restore it from a backup, or remove ca.key and ca.crt to make a new "
-               "authority (all users must join again)",
-               state->path);
-    return RG_ERR_INVALID;
+    return RG_FAILED(
+        RG_ERR_INVALID, why, why_size,
+        "%s/ca.key is damaged: restore it from a backup, or remove ca.key and ca.crt to make a new "
+        "authority (all users must join again)",
+        state->path);
 }
 
 /* Whether ca.crt is a certificate of that key, and valid now. */
@@ -174,24 +172,22 @@ static enum rg_status check_certificate(const struct rg_authority *authority, co
     int64_t from, until;
     X509 *certificate = authority->certificate;
     if (!certificate || !rg_x509_dates(certificate, &from, &until) ||
-        X509_check_private_key(certificate, authority->key) != 1) {
-        rg_explain(
-            why, why_size,
+        X509_check_private_key(certificate, authority->key) != 1)
+        return RG_FAILED(
+            RG_ERR_INVALID, why, why_size,
             "%s/ca.crt is %s: restore it from a backup, or remove it alone and it is made again from ca.key",
             state->path, certificate ? "not the certificate of ca.key" : "damaged");
-        return RG_ERR_INVALID;
-    }
     if (now >= from && now < until)
         return RG_OK;
     char date[32], here[32];
     rg_x509_date_text(now < from ? from : until, date);
     rg_x509_date_text(now, here);
-    rg_explain(why, why_size,
-               now < from ? "%s/ca.crt is valid from %s, but it is %s here: is this machine's clock wrong?"
-                          : "%s/ca.crt was valid until %s, and it is %s here: if the clock is right, remove "
-                            "ca.crt and ca.key to make a new authority (all users must join again)",
-               state->path, date, here);
-    return RG_ERR_INVALID;
+    return RG_FAILED(RG_ERR_INVALID, why, why_size,
+                     now < from
+                         ? "%s/ca.crt is valid from %s, but it is %s here: is this machine's clock wrong?"
+                         : "%s/ca.crt was valid until %s, and it is %s here: if the clock is right, remove "
+                           "ca.crt and ca.key to make a new authority (all users must join again)",
+                     state->path, date, here);
 }
 
 enum rg_status rg_authority_load(struct rg_authority *authority, struct rg_state *state, int64_t now,

@@ -44,11 +44,11 @@ bool rg_fields_is(const struct rg_fields *fields, const char *key, size_t n)
 
 enum rg_status rg_fields_bad(const struct rg_fields *fields, char *why, size_t why_size)
 {
-    rg_explain(why, why_size,
-               "%s, line %u: not understood; a newer version has written it, or it is damaged (restore it "
-               "from a backup)",
-               fields->file, fields->line);
-    return RG_ERR_INVALID;
+    return RG_FAILED(
+        RG_ERR_INVALID, why, why_size,
+        "%s, line %u: not understood; a newer version has written it, or it is damaged (restore it "
+        "from a backup)",
+        fields->file, fields->line);
 }
 
 bool rg_field_number(const char *word, uint64_t max, uint64_t *out)

@@ -37,14 +37,14 @@ enum rg_status rg_identity_state_dir(char *path, size_t size, char *why, size_t 
     else if (home && *home == '/')
         length = snprintf(path, size, "%s/.local/state/remote-gpu", home);
     else {
-        rg_explain(why, why_size,
-                   "there is no place for the state folder, as HOME is not set: name one with --state-dir");
-        return RG_ERR_NOT_FOUND;
+        return RG_FAILED(
+            RG_ERR_NOT_FOUND, why, why_size,
+            "there is no place for the state folder, as HOME is not set: name one with --state-dir");
     }
     if (length >= 0 && (size_t)length < size)
         return RG_OK;
-    rg_explain(why, why_size, "the name of the state folder is too long: name another one with --state-dir");
-    return RG_ERR_INVALID;
+    return RG_FAILED(RG_ERR_INVALID, why, why_size,
+                     "the name of the state folder is too long: name another one with --state-dir");
 }
 
 /* --- the server's certificate ------------------------------------------------------------------------------------------- */
@@ -165,10 +165,7 @@ static enum rg_status reload_operator(struct rg_identity_store *store, bool *cha
     char *ca;
     size_t size;
     struct rg_key_pair pair;
-    const enum rg_status status =
-        rg_operator_load(&store->settings, rg_identity_now(store), &ca, &size, &pair, why, why_size);
-    if (status != RG_OK)
-        return status;
+    RG_TRY(rg_operator_load(&store->settings, rg_identity_now(store), &ca, &size, &pair, why, why_size));
     *changed = !same_text(store->operator_ca, ca);
     free(store->operator_ca);
     store->operator_ca = ca;

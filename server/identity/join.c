@@ -20,19 +20,17 @@ static enum rg_status check_user(struct rg_identity_store *store, const char *na
     if (status != RG_OK && status != RG_ERR_NOT_FOUND)
         return status;
     const struct rg_user_certificate *one = status == RG_OK ? rg_user_find(user, serial, serial_size) : NULL;
-    if (!one) {
-        rg_explain(why, why_size,
-                   "this server does not know this certificate of '%s' (its state folder may be a new one): "
-                   "join again with a new token",
-                   name);
-        return RG_ERR_REFUSED;
-    }
+    if (!one)
+        return RG_FAILED(
+            RG_ERR_REFUSED, why, why_size,
+            "this server does not know this certificate of '%s' (its state folder may be a new one): "
+            "join again with a new token",
+            name);
     if (one->revoked) {
         char date[32];
         rg_x509_date_text(one->revoked, date);
-        rg_explain(why, why_size, "this certificate of '%s' was revoked on %s; ask the server's operator",
-                   name, date);
-        return RG_ERR_REFUSED;
+        return RG_FAILED(RG_ERR_REFUSED, why, why_size,
+                         "this certificate of '%s' was revoked on %s; ask the server's operator", name, date);
     }
     *expires = one->expires;
     return RG_OK;
@@ -46,17 +44,14 @@ enum rg_status rg_identity_check(struct rg_identity_store *store, const char *na
     memset(limits, 0, sizeof *limits);
     if (expires)
         *expires = 0;
-    if (!name[0] || serial_size == 0 || serial_size > RG_IDENTITY_SERIAL) {
-        rg_explain(why, why_size, "the certificate has no name or no serial number");
-        return RG_ERR_REFUSED;
-    }
+    if (!name[0] || serial_size == 0 || serial_size > RG_IDENTITY_SERIAL)
+        return RG_FAILED(RG_ERR_REFUSED, why, why_size, "the certificate has no name or no serial number");
     RG_TRY(rg_revoked_check(&store->state, name, serial, serial_size, why, why_size));
     if (!store->is_own) {
         if (rg_operator_allows(&store->settings, name))
             return RG_OK;
-        rg_explain(why, why_size, "'%s' is not among the names that may use this server; ask its operator",
-                   name);
-        return RG_ERR_REFUSED;
+        return RG_FAILED(RG_ERR_REFUSED, why, why_size,
+                         "'%s' is not among the names that may use this server; ask its operator", name);
     }
     struct rg_user user = {0};
     enum rg_status status = check_user(store, name, serial, serial_size, &user, &until, why, why_size);
@@ -73,16 +68,13 @@ enum rg_status rg_identity_check(struct rg_identity_store *store, const char *na
 static enum rg_status check_request(const struct rg_identity_store *store, const uint8_t *public_key,
                                     char *why, size_t why_size)
 {
-    if (!store->is_own) {
-        rg_explain(why, why_size,
-                   "this server gives no certificates itself, as it uses its operator's own authority: get "
-                   "one from that");
-        return RG_ERR_REFUSED;
-    }
-    if (!rg_authority_is_point(public_key)) {
-        rg_explain(why, why_size, "the public key is not one of the curve P-256");
-        return RG_ERR_REFUSED;
-    }
+    if (!store->is_own)
+        return RG_FAILED(
+            RG_ERR_REFUSED, why, why_size,
+            "this server gives no certificates itself, as it uses its operator's own authority: get "
+            "one from that");
+    if (!rg_authority_is_point(public_key))
+        return RG_FAILED(RG_ERR_REFUSED, why, why_size, "the public key is not one of the curve P-256");
     return RG_OK;
 }
 
@@ -91,13 +83,12 @@ static enum rg_status give(struct rg_identity_store *store, struct rg_user *user
                            struct rg_identity_grant *grant, char *why, size_t why_size)
 {
     const int64_t now = rg_identity_now(store);
-    if (rg_user_unexpired(user, now) >= RG_IDENTITY_CERTIFICATES_MAX) {
-        rg_explain(why, why_size,
-                   "'%s' has %u certificates that have not expired, as many as a user can have; ask the "
-                   "server's operator for a token of another user",
-                   user->name, RG_IDENTITY_CERTIFICATES_MAX);
-        return RG_ERR_REFUSED;
-    }
+    if (rg_user_unexpired(user, now) >= RG_IDENTITY_CERTIFICATES_MAX)
+        return RG_FAILED(
+            RG_ERR_REFUSED, why, why_size,
+            "'%s' has %u certificates that have not expired, as many as a user can have; ask the "
+            "server's operator for a token of another user",
+            user->name, RG_IDENTITY_CERTIFICATES_MAX);
     RG_TRY(rg_authority_issue(&store->authority, user->name, public_key, now,
                               store->settings.certificate_days, grant, why, why_size));
     struct rg_user_certificate *one = &user->certificates[user->n++];
@@ -111,22 +102,21 @@ static enum rg_status check_token(const struct rg_identity_store *store, const s
                                   char *why, size_t why_size)
 {
     const int64_t now = rg_identity_now(store);
-    if (token->uses_left == 0) {
-        rg_explain(why, why_size,
-                   "this token has been used %u time%s, as often as it can be; ask the server's operator for "
-                   "a new one",
-                   token->uses, token->uses == 1 ? "" : "s");
-        return RG_ERR_REFUSED;
-    }
+    if (token->uses_left == 0)
+        return RG_FAILED(
+            RG_ERR_REFUSED, why, why_size,
+            "this token has been used %u time%s, as often as it can be; ask the server's operator for "
+            "a new one",
+            token->uses, token->uses == 1 ? "" : "s");
     if (now >= token->expires) {
         char until[32], here[32];
         rg_x509_date_text(token->expires, until);
         rg_x509_date_text(now, here);
-        rg_explain(why, why_size,
-                   "this token was valid until %s, and it is %s on the server; ask the server's operator for "
-                   "a new one",
-                   until, here);
-        return RG_ERR_REFUSED;
+        return RG_FAILED(
+            RG_ERR_REFUSED, why, why_size,
+            "this token was valid until %s, and it is %s on the server; ask the server's operator for "
+            "a new one",
+            until, here);
     }
     return RG_OK;
 }
@@ -182,10 +172,10 @@ static enum rg_status find_token(const struct rg_identity_store *store,
         return check_token(store, token, why, why_size);
     if (status != RG_ERR_NOT_FOUND)
         return status;
-    rg_explain(why, why_size,
-               "this server does not know this token: it was withdrawn, or ended more than a week ago, or is "
-               "of another server; ask the server's operator for a new one");
-    return RG_ERR_REFUSED;
+    return RG_FAILED(
+        RG_ERR_REFUSED, why, why_size,
+        "this server does not know this token: it was withdrawn, or ended more than a week ago, or is "
+        "of another server; ask the server's operator for a new one");
 }
 
 enum rg_status rg_identity_join(struct rg_identity_store *store, const uint8_t secret[RG_IDENTITY_SECRET],
@@ -223,8 +213,8 @@ static enum rg_status check_pace(const struct rg_identity_store *store, const st
         n += user->certificates[i].issued > now - 60 && user->certificates[i].issued <= now;
     if (n < RG_IDENTITY_RENEWALS_MAX)
         return RG_OK;
-    rg_explain(why, why_size, "'%s' has got %u certificates within a minute; try again later", user->name, n);
-    return RG_ERR_REFUSED;
+    return RG_FAILED(RG_ERR_REFUSED, why, why_size,
+                     "'%s' has got %u certificates within a minute; try again later", user->name, n);
 }
 
 enum rg_status rg_identity_renew(struct rg_identity_store *store, const char *name, const uint8_t *serial,

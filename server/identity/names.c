@@ -82,11 +82,9 @@ enum rg_status rg_names_collect(struct rg_names *names, const char *const *more,
     if (gethostname(host, sizeof host - 1) == 0)
         add(names, host);
     for (size_t i = 0; i < n_more; i++) {
-        if (!is_name(more[i])) {
-            rg_explain(why, why_size, "'%.80s' is neither the name of a host nor an address (--tls-name)",
-                       more[i]);
-            return RG_ERR_INVALID;
-        }
+        if (!is_name(more[i]))
+            return RG_FAILED(RG_ERR_INVALID, why, why_size,
+                             "'%.80s' is neither the name of a host nor an address (--tls-name)", more[i]);
         add(names, more[i]);
     }
     add(names, "localhost");

@@ -20,10 +20,10 @@ enum rg_status rg_operator_check_settings(const struct rg_identity_settings *set
         (settings->ca_file != NULL) + (settings->certificate_file != NULL) + (settings->key_file != NULL);
     if (n == 0 || n == 3)
         return RG_OK;
-    rg_explain(why, why_size,
-               "--tls-ca, --tls-cert and --tls-key belong together: give all three for an authority of your "
-               "own, or none for the server's");
-    return RG_ERR_INVALID;
+    return RG_FAILED(
+        RG_ERR_INVALID, why, why_size,
+        "--tls-ca, --tls-cert and --tls-key belong together: give all three for an authority of your "
+        "own, or none for the server's");
 }
 
 static enum rg_status read_file(const char *path, const char *option, bool secret, char **text, size_t *size,
@@ -31,21 +31,18 @@ static enum rg_status read_file(const char *path, const char *option, bool secre
 {
     struct stat is;
     RG_CLEANUP_FD const int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &is) != 0) {
-        rg_explain(why, why_size, "%s (%s) cannot be opened: %s", path, option, strerror(errno));
-        return RG_ERR_IO;
-    }
-    if (!S_ISREG(is.st_mode) || is.st_size > RG_IDENTITY_FILE_MAX) {
-        rg_explain(why, why_size, "%s (%s) is no file of a certificate or key", path, option);
-        return RG_ERR_INVALID;
-    }
-    if (secret && (is.st_mode & (S_IRWXO | S_IWGRP))) {
-        rg_explain(why, why_size,
-                   "%s (%s) is open to other users (mode %04o): chmod 600 it; of a secret in Kubernetes, set "
-                   "defaultMode: 0440",
-                   path, option, (unsigned)is.st_mode & 07777);
-        return RG_ERR_INVALID;
-    }
+    if (fd < 0 || fstat(fd, &is) != 0)
+        return RG_FAILED(RG_ERR_IO, why, why_size, "%s (%s) cannot be opened: %s", path, option,
+                         strerror(errno));
+    if (!S_ISREG(is.st_mode) || is.st_size > RG_IDENTITY_FILE_MAX)
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "%s (%s) is no file of a certificate or key", path,
+                         option);
+    if (secret && (is.st_mode & (S_IRWXO | S_IWGRP)))
+        return RG_FAILED(
+            RG_ERR_INVALID, why, why_size,
+            "%s (%s) is open to other users (mode %04o): chmod 600 it; of a secret in Kubernetes, set "
+            "defaultMode: 0440",
+            path, option, (unsigned)is.st_mode & 07777);
     char *memory = malloc((size_t)is.st_size + 1);
     if (!memory)
         return RG_ERR_NO_MEMORY;
@@ -69,11 +66,11 @@ static enum rg_status check_dates(const char *path, X509 *certificate, int64_t n
         return RG_OK;
     rg_x509_date_text(now < from ? from : until, date);
     rg_x509_date_text(now, here);
-    rg_explain(why, why_size,
-               now < from ? "%s is not valid before %s, and it is %s here: is this machine's clock wrong?"
-                          : "%s was valid until %s, and it is %s here: renew it, then send SIGHUP",
-               path, date, here);
-    return RG_ERR_INVALID;
+    return RG_FAILED(RG_ERR_INVALID, why, why_size,
+                     now < from
+                         ? "%s is not valid before %s, and it is %s here: is this machine's clock wrong?"
+                         : "%s was valid until %s, and it is %s here: renew it, then send SIGHUP",
+                     path, date, here);
 }
 
 static enum rg_status check_ca(const struct rg_identity_settings *settings, const char *ca, size_t size,
@@ -85,11 +82,10 @@ static enum rg_status check_ca(const struct rg_identity_settings *settings, cons
     X509_free(certificate);
     if (is_ca)
         return RG_OK;
-    rg_explain(why, why_size,
-               read ? "%s (--tls-ca) is not the certificate of an authority"
-                    : "%s (--tls-ca) has no certificate (PEM)",
-               settings->ca_file);
-    return RG_ERR_INVALID;
+    return RG_FAILED(RG_ERR_INVALID, why, why_size,
+                     read ? "%s (--tls-ca) is not the certificate of an authority"
+                          : "%s (--tls-ca) has no certificate (PEM)",
+                     settings->ca_file);
 }
 
 static enum rg_status check_pair(const struct rg_identity_settings *settings, const struct rg_key_pair *pair,

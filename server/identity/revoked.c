@@ -55,15 +55,12 @@ enum rg_status rg_revoked_check(const struct rg_state *state, const char *name, 
         uint8_t listed[RG_IDENTITY_SERIAL], size;
         const bool is_serial = strncmp(line, SERIAL, strlen(SERIAL)) == 0 &&
                                rg_serial_parse(line + strlen(SERIAL), listed, &size);
-        if (is_serial && rg_serial_equal(listed, size, serial, serial_size)) {
-            rg_explain(why, why_size, "this certificate of '%s' has been revoked; ask the server's operator",
-                       name);
-            return RG_ERR_REFUSED;
-        }
-        if (!is_serial && strcmp(line, name) == 0) {
-            rg_explain(why, why_size, "'%s' has been revoked; ask the server's operator", name);
-            return RG_ERR_REFUSED;
-        }
+        if (is_serial && rg_serial_equal(listed, size, serial, serial_size))
+            return RG_FAILED(RG_ERR_REFUSED, why, why_size,
+                             "this certificate of '%s' has been revoked; ask the server's operator", name);
+        if (!is_serial && strcmp(line, name) == 0)
+            return RG_FAILED(RG_ERR_REFUSED, why, why_size,
+                             "'%s' has been revoked; ask the server's operator", name);
     }
     return RG_OK;
 }

@@ -47,32 +47,27 @@ static bool make_folders(const char *path)
 static enum rg_status check_folder(struct rg_state *state, char *why, size_t why_size)
 {
     struct stat is;
-    if (fstat(state->folder, &is) != 0) {
-        rg_explain(why, why_size, "the state folder %s cannot be looked at: %s", state->path,
-                   strerror(errno));
-        return RG_ERR_IO;
-    }
+    if (fstat(state->folder, &is) != 0)
+        return RG_FAILED(RG_ERR_IO, why, why_size, "the state folder %s cannot be looked at: %s", state->path,
+                         strerror(errno));
     state->owner = is.st_uid;
     state->group = is.st_gid;
-    if (geteuid() != 0 && is.st_uid != geteuid()) {
-        rg_explain(why, why_size,
-                   "the state folder %s belongs to user %u, and this is user %u: run as that user or as "
-                   "root, or choose another folder with --state-dir",
-                   state->path, (unsigned)is.st_uid, (unsigned)geteuid());
-        return RG_ERR_INVALID;
-    }
-    if (is.st_mode & 022) {
-        rg_explain(why, why_size,
-                   "the state folder %s can be written by other users (mode %04o), so what lies in it cannot "
-                   "be trusted: look through it, then chmod 700 %s",
-                   state->path, (unsigned)is.st_mode & 07777, state->path);
-        return RG_ERR_INVALID;
-    }
-    if ((is.st_mode & 077) && fchmod(state->folder, 0700) != 0) {
-        rg_explain(why, why_size, "the state folder %s is open to other users and cannot be closed: %s",
-                   state->path, strerror(errno));
-        return RG_ERR_IO;
-    }
+    if (geteuid() != 0 && is.st_uid != geteuid())
+        return RG_FAILED(
+            RG_ERR_INVALID, why, why_size,
+            "the state folder %s belongs to user %u, and this is user %u: run as that user or as "
+            "root, or choose another folder with --state-dir",
+            state->path, (unsigned)is.st_uid, (unsigned)geteuid());
+    if (is.st_mode & 022)
+        return RG_FAILED(
+            RG_ERR_INVALID, why, why_size,
+            "the state folder %s can be written by other users (mode %04o), so what lies in it cannot "
+            "be trusted: look through it, then chmod 700 %s",
+            state->path, (unsigned)is.st_mode & 07777, state->path);
+    if ((is.st_mode & 077) && fchmod(state->folder, 0700) != 0)
+        return RG_FAILED(RG_ERR_IO, why, why_size,
+                         "the state folder %s is open to other users and cannot be closed: %s", state->path,
+                         strerror(errno));
     return RG_OK;
 }
 
@@ -97,11 +92,9 @@ static enum rg_status make_inner_folders(const struct rg_state *state, char *why
         bool good = mkdirat(state->folder, folders[i], 0700) == 0 || errno == EEXIST;
         RG_CLEANUP_FD const int fd =
             good ? openat(state->folder, folders[i], O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
-        if (fd < 0 || !give_to_owner(state, fd)) {
-            rg_explain(why, why_size, "the folder %s/%s cannot be made or opened: %s", state->path,
-                       folders[i], strerror(errno));
-            return RG_ERR_IO;
-        }
+        if (fd < 0 || !give_to_owner(state, fd))
+            return RG_FAILED(RG_ERR_IO, why, why_size, "the folder %s/%s cannot be made or opened: %s",
+                             state->path, folders[i], strerror(errno));
     }
     return RG_OK;
 }
@@ -110,10 +103,8 @@ enum rg_status rg_state_open(struct rg_state *state, const char *path, bool crea
                              size_t why_size)
 {
     *state = (struct rg_state){.folder = -1, .lock = -1};
-    if (snprintf(state->path, sizeof state->path, "%s", path) >= (int)sizeof state->path || !*path) {
-        rg_explain(why, why_size, "the name of the state folder is empty or too long");
-        return RG_ERR_INVALID;
-    }
+    if (snprintf(state->path, sizeof state->path, "%s", path) >= (int)sizeof state->path || !*path)
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "the name of the state folder is empty or too long");
     state->folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (state->folder < 0 && errno == ENOENT && create && make_folders(path))
         state->folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -218,36 +209,28 @@ static enum rg_status check_file(const struct rg_state *state, const char *name,
                                  enum rg_state_privacy privacy, size_t *size, char *why, size_t why_size)
 {
     struct stat is;
-    if (fstat(fd, &is) != 0) {
-        rg_explain(why, why_size, "%s/%s cannot be looked at: %s", state->path, name, strerror(errno));
-        return RG_ERR_IO;
-    }
-    if (!S_ISREG(is.st_mode)) {
-        rg_explain(why, why_size, "%s/%s is not a file", state->path, name);
-        return RG_ERR_INVALID;
-    }
-    if (is.st_uid != state->owner && is.st_uid != 0 && is.st_uid != geteuid()) {
-        rg_explain(why, why_size, "%s/%s belongs to user %u, not to the folder's owner", state->path, name,
-                   (unsigned)is.st_uid);
-        return RG_ERR_INVALID;
-    }
-    if (privacy == RG_STATE_SECRET && (is.st_mode & 077)) {
-        rg_explain(why, why_size,
-                   "%s/%s is open to other users (mode %04o, must be 0600): if nobody can have read it, "
-                   "chmod 600 it; else remove it, so that a new one is made",
-                   state->path, name, (unsigned)is.st_mode & 07777);
-        return RG_ERR_INVALID;
-    }
-    if (is.st_mode & 022) {
-        rg_explain(why, why_size,
-                   "%s/%s can be written by other users (mode %04o): look through it, then chmod 600 it",
-                   state->path, name, (unsigned)is.st_mode & 07777);
-        return RG_ERR_INVALID;
-    }
-    if (is.st_size > RG_IDENTITY_FILE_MAX) {
-        rg_explain(why, why_size, "%s/%s is larger than %u bytes", state->path, name, RG_IDENTITY_FILE_MAX);
-        return RG_ERR_INVALID;
-    }
+    if (fstat(fd, &is) != 0)
+        return RG_FAILED(RG_ERR_IO, why, why_size, "%s/%s cannot be looked at: %s", state->path, name,
+                         strerror(errno));
+    if (!S_ISREG(is.st_mode))
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "%s/%s is not a file", state->path, name);
+    if (is.st_uid != state->owner && is.st_uid != 0 && is.st_uid != geteuid())
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "%s/%s belongs to user %u, not to the folder's owner",
+                         state->path, name, (unsigned)is.st_uid);
+    if (privacy == RG_STATE_SECRET && (is.st_mode & 077))
+        return RG_FAILED(
+            RG_ERR_INVALID, why, why_size,
+            "%s/%s is open to other users (mode %04o, must be 0600): if nobody can have read it, "
+            "chmod 600 it; else remove it, so that a new one is made",
+            state->path, name, (unsigned)is.st_mode & 07777);
+    if (is.st_mode & 022)
+        return RG_FAILED(
+            RG_ERR_INVALID, why, why_size,
+            "%s/%s can be written by other users (mode %04o): look through it, then chmod 600 it",
+            state->path, name, (unsigned)is.st_mode & 07777);
+    if (is.st_size > RG_IDENTITY_FILE_MAX)
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "%s/%s is larger than %u bytes", state->path, name,
+                         RG_IDENTITY_FILE_MAX);
     *size = (size_t)is.st_size;
     return RG_OK;
 }
@@ -306,9 +289,8 @@ enum rg_status rg_state_write(const struct rg_state *state, const char *name, co
                               char *why, size_t why_size)
 {
     if (size > RG_IDENTITY_FILE_MAX) { /* which could not be read again */
-        rg_explain(why, why_size, "%s/%s would be larger than %u bytes", state->path, name,
-                   RG_IDENTITY_FILE_MAX);
-        return RG_ERR_LIMIT;
+        return RG_FAILED(RG_ERR_LIMIT, why, why_size, "%s/%s would be larger than %u bytes", state->path,
+                         name, RG_IDENTITY_FILE_MAX);
     }
     const char *last;
     uint64_t number;
@@ -325,10 +307,9 @@ enum rg_status rg_state_write(const struct rg_state *state, const char *name, co
         errno = error;
     }
     /* the name is as durable as the contents, before anybody is told */
-    if (!done || fsync(folder) != 0) {
-        rg_explain(why, why_size, "%s/%s cannot be written: %s", state->path, name, strerror(errno));
-        return RG_ERR_IO;
-    }
+    if (!done || fsync(folder) != 0)
+        return RG_FAILED(RG_ERR_IO, why, why_size, "%s/%s cannot be written: %s", state->path, name,
+                         strerror(errno));
     return RG_OK;
 }
 
@@ -338,10 +319,9 @@ enum rg_status rg_state_remove(const struct rg_state *state, const char *name, c
     RG_CLEANUP_FD const int folder = folder_of(state, name, &last);
     if (folder < 0 && errno == ENOENT)
         return RG_OK;
-    if (folder < 0 || (unlinkat(folder, last, 0) != 0 && errno != ENOENT) || fsync(folder) != 0) {
-        rg_explain(why, why_size, "%s/%s cannot be removed: %s", state->path, name, strerror(errno));
-        return RG_ERR_IO;
-    }
+    if (folder < 0 || (unlinkat(folder, last, 0) != 0 && errno != ENOENT) || fsync(folder) != 0)
+        return RG_FAILED(RG_ERR_IO, why, why_size, "%s/%s cannot be removed: %s", state->path, name,
+                         strerror(errno));
     return RG_OK;
 }
 

@@ -86,8 +86,7 @@ enum rg_status rg_token_make(struct rg_token *token, uint8_t secret[RG_IDENTITY_
 {
     if (getrandom(secret, RG_IDENTITY_SECRET, 0) == RG_IDENTITY_SECRET && set_file(token, secret))
         return RG_OK;
-    rg_explain(why, why_size, "this machine gives no random numbers");
-    return RG_ERR_NO_MEMORY;
+    return RG_FAILED(RG_ERR_NO_MEMORY, why, why_size, "this machine gives no random numbers");
 }
 
 enum rg_status rg_token_save(const struct rg_state *state, const struct rg_token *token, char *why,

@@ -23,18 +23,15 @@ static bool is_allowed(const char *name)
 
 enum rg_status rg_user_check_name(const char *name, char *why, size_t why_size)
 {
-    if (!is_allowed(name)) {
-        rg_explain(
-            why, why_size,
+    if (!is_allowed(name))
+        return RG_FAILED(
+            RG_ERR_INVALID, why, why_size,
             "'%.80s' cannot be a user's name: 1 to 64 letters, digits and any of ._@+- (not first: . and -)",
             name);
-        return RG_ERR_INVALID;
-    }
-    if (strlen(name) >= SERIAL_DIGITS && strspn(name, "0123456789abcdefABCDEF") == strlen(name)) {
-        rg_explain(why, why_size,
-                   "'%s' cannot be a user's name: it looks like the serial number of a certificate", name);
-        return RG_ERR_INVALID;
-    }
+    if (strlen(name) >= SERIAL_DIGITS && strspn(name, "0123456789abcdefABCDEF") == strlen(name))
+        return RG_FAILED(RG_ERR_INVALID, why, why_size,
+                         "'%s' cannot be a user's name: it looks like the serial number of a certificate",
+                         name);
     return RG_OK;
 }
 

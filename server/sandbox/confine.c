@@ -56,8 +56,8 @@ enum rg_status rg_sandbox_confine(const struct rg_sandbox_policy *policy, char *
     }
     if (!error)
         return RG_OK;
-    rg_explain(why, why_size, "%s: %s%s%s", what, reason, reason[0] ? ": " : "", strerror(error));
-    return RG_ERR_UNSUPPORTED;
+    return RG_FAILED(RG_ERR_UNSUPPORTED, why, why_size, "%s: %s%s%s", what, reason, reason[0] ? ": " : "",
+                     strerror(error));
 }
 
 bool rg_sandbox_begin(const char *text, struct rg_sandbox_policy *out)

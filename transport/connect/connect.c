@@ -49,10 +49,8 @@ enum rg_status rg_transport_connect(const char *address, const struct rg_transpo
         return status == RG_ERR_INVALID || status == RG_ERR_REFUSED ? status : RG_ERR_UNREACHABLE;
     conn->ops = ops;
     status = rg_filter_chain_apply(&chain, &conn);
-    if (status != RG_OK) {
-        rg_explain(why, why_size, "a filter failed: %s", rg_status_string(status));
-        return RG_ERR_UNREACHABLE;
-    }
+    if (status != RG_OK)
+        return RG_FAILED(RG_ERR_UNREACHABLE, why, why_size, "a filter failed: %s", rg_status_string(status));
     *out = conn;
     return RG_OK;
 }

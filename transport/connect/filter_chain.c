@@ -16,28 +16,22 @@ enum rg_status rg_filter_chain_parse(const char *text, struct rg_filter_chain *o
         size_t length = strcspn(cur, ";");
         size_t name_length = strcspn(cur, ":;");
         const struct rg_filter *filter = rg_filter_find(cur, name_length);
-        if (!filter) {
-            rg_explain(why, why_size, "there is no filter '%.*s'", (int)name_length, cur);
-            return RG_ERR_INVALID;
-        }
-        if (chain.count == RG_FILTERS_MAX) {
-            rg_explain(why, why_size, "more than %d filters", RG_FILTERS_MAX);
-            return RG_ERR_INVALID;
-        }
+        if (!filter)
+            return RG_FAILED(RG_ERR_INVALID, why, why_size, "there is no filter '%.*s'", (int)name_length,
+                             cur);
+        if (chain.count == RG_FILTERS_MAX)
+            return RG_FAILED(RG_ERR_INVALID, why, why_size, "more than %d filters", RG_FILTERS_MAX);
         char *options = chain.links[chain.count].options;
         size_t options_length = name_length < length ? length - name_length - 1 : 0;
-        if (options_length >= RG_FILTER_OPTIONS_MAX) {
-            rg_explain(why, why_size, "the options of filter %s are too long", filter->name);
-            return RG_ERR_INVALID;
-        }
+        if (options_length >= RG_FILTER_OPTIONS_MAX)
+            return RG_FAILED(RG_ERR_INVALID, why, why_size, "the options of filter %s are too long",
+                             filter->name);
         if (options_length > 0)
             memcpy(options, cur + name_length + 1, options_length);
         options[options_length] = '\0';
         char reason[160];
-        if (filter->check(options, reason, sizeof reason) != RG_OK) {
-            rg_explain(why, why_size, "filter %s: %s", filter->name, reason);
-            return RG_ERR_INVALID;
-        }
+        if (filter->check(options, reason, sizeof reason) != RG_OK)
+            return RG_FAILED(RG_ERR_INVALID, why, why_size, "filter %s: %s", filter->name, reason);
         chain.links[chain.count++].filter = filter;
         cur += length;
         if (*cur == ';')

@@ -105,8 +105,7 @@ static enum rg_status set_option(struct fault_options *options, const struct rg_
             *field = (uint64_t)number;
         return status;
     }
-    rg_explain(why, why_size, "there is no option '%s'", option->key);
-    return RG_ERR_INVALID;
+    return RG_FAILED(RG_ERR_INVALID, why, why_size, "there is no option '%s'", option->key);
 }
 
 static enum rg_status parse_options(const char *text, struct fault_options *out, char *why, size_t why_size)

@@ -230,10 +230,8 @@ static enum rg_status mem_connect(const struct rg_address *address,
 {
     (void)options;
     struct mem_conn *ends[2];
-    if (create_pair(address->name, ends) != RG_OK) {
-        rg_explain(why, why_size, "out of memory");
-        return RG_ERR_NO_MEMORY;
-    }
+    if (create_pair(address->name, ends) != RG_OK)
+        return RG_FAILED(RG_ERR_NO_MEMORY, why, why_size, "out of memory");
     pthread_mutex_lock(&mem_lock);
     struct mem_listener *l = find_listener(address->name);
     bool refused = !l || l->interrupted || l->n_waiting == BACKLOG;
@@ -249,8 +247,7 @@ static enum rg_status mem_connect(const struct rg_address *address,
     if (refused) {
         mem_destroy(&ends[1]->head);
         mem_destroy(&ends[0]->head);
-        rg_explain(why, why_size, "connection refused");
-        return RG_ERR_UNREACHABLE;
+        return RG_FAILED(RG_ERR_UNREACHABLE, why, why_size, "connection refused");
     }
     *out = &ends[0]->head;
     return RG_OK;
@@ -261,10 +258,8 @@ static enum rg_status mem_listen(const struct rg_address *address, const struct 
 {
     (void)options;
     struct mem_listener *l = calloc(1, sizeof *l);
-    if (!l) {
-        rg_explain(why, why_size, "out of memory");
-        return RG_ERR_NO_MEMORY;
-    }
+    if (!l)
+        return RG_FAILED(RG_ERR_NO_MEMORY, why, why_size, "out of memory");
     rg_cond_init(&l->changed);
     snprintf(l->name, sizeof l->name, "%s", address->name);
     snprintf(l->head.address, sizeof l->head.address, "mem:%s", address->name);
@@ -279,8 +274,7 @@ static enum rg_status mem_listen(const struct rg_address *address, const struct 
     if (taken) {
         pthread_cond_destroy(&l->changed);
         free(l);
-        rg_explain(why, why_size, "address already in use");
-        return RG_ERR_UNREACHABLE;
+        return RG_FAILED(RG_ERR_UNREACHABLE, why, why_size, "address already in use");
     }
     *out = &l->head;
     return RG_OK;

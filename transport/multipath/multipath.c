@@ -25,10 +25,9 @@ enum rg_status rg_multipath_channels_parse(const char *text, unsigned *out, bool
 {
     int64_t number = RG_MULTIPATH_CHANNELS;
     const bool automatic = !*text || strcmp(text, "auto") == 0;
-    if (!automatic && rg_parse_integer(text, 0, RG_MULTIPATH_CHANNELS, &number, NULL, 0) != RG_OK) {
-        rg_explain(why, why_size, "'%s' is neither auto nor a number up to %d", text, RG_MULTIPATH_CHANNELS);
-        return RG_ERR_INVALID;
-    }
+    if (!automatic && rg_parse_integer(text, 0, RG_MULTIPATH_CHANNELS, &number, NULL, 0) != RG_OK)
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "'%s' is neither auto nor a number up to %d", text,
+                         RG_MULTIPATH_CHANNELS);
     *out = (unsigned)number;
     *adaptive = automatic;
     return RG_OK;

@@ -276,11 +276,8 @@ static enum rg_status discard(struct tcp_conn *c, size_t size)
     char scratch[SCRATCH_SIZE];
     while (size > 0) {
         size_t got;
-        enum rg_status status =
-            rg_tcp_stream_receive(&c->stream, scratch, size < sizeof scratch ? size : sizeof scratch, true,
-                                  false, UINT64_MAX, &got);
-        if (status != RG_OK)
-            return status;
+        RG_TRY(rg_tcp_stream_receive(&c->stream, scratch, size < sizeof scratch ? size : sizeof scratch, true,
+                                     false, UINT64_MAX, &got));
         size -= got;
     }
     return RG_OK;

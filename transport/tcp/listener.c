@@ -173,10 +173,8 @@ enum rg_status rg_tcp_listen(const struct rg_address *address, const struct rg_t
                              char *why, size_t why_size, struct rg_listener **out)
 {
     struct tcp_listener *l = calloc(1, sizeof *l);
-    if (!l) {
-        rg_explain(why, why_size, "out of memory");
-        return RG_ERR_NO_MEMORY;
-    }
+    if (!l)
+        return RG_FAILED(RG_ERR_NO_MEMORY, why, why_size, "out of memory");
     l->wait = options->wait;
     l->owner = getpid();
     l->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -214,10 +212,8 @@ enum rg_status rg_tcp_adopt_listener(int fd, const struct rg_transport_options *
                                      size_t why_size, struct rg_listener **out)
 {
     struct tcp_listener *l = calloc(1, sizeof *l);
-    if (!l) {
-        rg_explain(why, why_size, "out of memory");
-        return RG_ERR_NO_MEMORY;
-    }
+    if (!l)
+        return RG_FAILED(RG_ERR_NO_MEMORY, why, why_size, "out of memory");
     const int flags = fcntl(fd, F_GETFL);
     l->fd = -1;
     l->wait = options->wait;

@@ -26,9 +26,8 @@ static enum rg_status read_certificates(const char *path, const char *what, STAC
     rg_tls_free_file(data, size);
     if (*out)
         return RG_OK;
-    rg_explain(why, why_size, "%s %s holds no certificates in PEM: restore it, or join the server again",
-               what, path);
-    return RG_ERR_INVALID;
+    return RG_FAILED(RG_ERR_INVALID, why, why_size,
+                     "%s %s holds no certificates in PEM: restore it, or join the server again", what, path);
 }
 
 static enum rg_status use_client_files(SSL_CTX *context, const struct rg_tls_client *client, char *why,

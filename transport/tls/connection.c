@@ -160,10 +160,9 @@ static enum rg_status tls_connect(const struct rg_address *address,
                                   const struct rg_transport_options *options, char *why, size_t why_size,
                                   struct rg_conn **out)
 {
-    if (!options->tls) {
-        rg_explain(why, why_size, "an address of TLS is written tcp://, and needs credentials");
-        return RG_ERR_INVALID;
-    }
+    if (!options->tls)
+        return RG_FAILED(RG_ERR_INVALID, why, why_size,
+                         "an address of TLS is written tcp://, and needs credentials");
     const uint64_t began = rg_now_ns();
     int fd = rg_tcp_connect_socket(address, options->connect_timeout_ms, why, why_size);
     if (fd < 0)
@@ -212,8 +211,7 @@ static enum rg_status tls_listen(const struct rg_address *address, const struct 
                                  char *why, size_t why_size, struct rg_listener **out)
 {
     (void)address, (void)options, (void)out;
-    rg_explain(why, why_size, "an address of TLS is written tcp://");
-    return RG_ERR_INVALID;
+    return RG_FAILED(RG_ERR_INVALID, why, why_size, "an address of TLS is written tcp://");
 }
 
 struct rg_transport_ops rg_transport_tls_ops = {

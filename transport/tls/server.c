@@ -112,10 +112,8 @@ enum rg_status rg_tls_accept(int fd, struct rg_tls_server *server, int timeout_m
         .verdict = RG_ERR_REFUSED,
         .judgement = {.role = RG_TLS_ROLE_CLIENT, .roots = server->roots, .owner = "your certificate"}};
     SSL *ssl = rg_tls_handshake_make(server->context, &h);
-    if (!ssl) {
-        rg_explain(why, why_size, "out of memory");
-        return RG_ERR_NO_MEMORY;
-    }
+    if (!ssl)
+        return RG_FAILED(RG_ERR_NO_MEMORY, why, why_size, "out of memory");
     enum rg_status status = rg_tls_handshake_run(&h, ssl, timeout_ms);
     memset(peer, 0, sizeof *peer);
     if (status == RG_OK) {

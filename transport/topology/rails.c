@@ -26,9 +26,8 @@ enum rg_status rg_rails_check(const char *text, char *why, size_t why_size)
     const long number = strtol(text, &end, 10);
     if (!*text || *end || number >= 1)
         return RG_OK;
-    rg_explain(why, why_size, "'%s' is neither auto, always, off, a number from 1, nor names of adapters",
-               text);
-    return RG_ERR_INVALID;
+    return RG_FAILED(RG_ERR_INVALID, why, why_size,
+                     "'%s' is neither auto, always, off, a number from 1, nor names of adapters", text);
 }
 
 static const char *wish(void)

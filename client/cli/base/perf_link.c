@@ -26,11 +26,9 @@ enum rg_status rg_perf_link_filter(const char *description, char *filter, size_t
                                    size_t why_size)
 {
     if (!*description || strchr(description, ';') ||
-        snprintf(filter, filter_size, "delay:%s", description) >= (int)filter_size) {
-        rg_explain(why, why_size, "'%s' does not describe a network (like oneway=1ms,bandwidth=10Gb)",
-                   description);
-        return RG_ERR_INVALID;
-    }
+        snprintf(filter, filter_size, "delay:%s", description) >= (int)filter_size)
+        return RG_FAILED(RG_ERR_INVALID, why, why_size,
+                         "'%s' does not describe a network (like oneway=1ms,bandwidth=10Gb)", description);
     return rg_transport_check_filters(filter, why, why_size);
 }
 

@@ -71,13 +71,12 @@ static enum rg_status add_token(struct rg_kube *kube, char *why, size_t why_size
     char header[sizeof name + TOKEN_ROOM];
     RG_CLEANUP_FD int fd = open(kube->cluster->token_file, O_RDONLY | O_CLOEXEC);
     const ssize_t size = fd >= 0 ? read(fd, header + sizeof name - 1, TOKEN_ROOM) : -1;
-    if (size <= 0 || size == TOKEN_ROOM) {
-        rg_explain(why, why_size, "cannot read the token in %s: %s", kube->cluster->token_file,
-                   size < 0 ? strerror(errno)
-                   : size   ? "it is too long"
-                            : "it is empty");
-        return RG_ERR_IO;
-    }
+    if (size <= 0 || size == TOKEN_ROOM)
+        return RG_FAILED(RG_ERR_IO, why, why_size, "cannot read the token in %s: %s",
+                         kube->cluster->token_file,
+                         size < 0 ? strerror(errno)
+                         : size   ? "it is too long"
+                                  : "it is empty");
     memcpy(header, name, sizeof name - 1);
     header[sizeof name - 1 + (size_t)size] = '\0';
     header[strcspn(header, "\r\n")] = '\0';
@@ -193,9 +192,9 @@ enum rg_status rg_kube_call(struct rg_kube *kube, const char *method, const char
     free(answer.data);
     if (went != CURLE_OK) {
         json_decref(json);
-        rg_explain(failure->why, sizeof failure->why, "cannot ask the API server at %s: %s",
-                   kube->cluster->url, kube->error[0] ? kube->error : curl_easy_strerror(went));
-        return RG_ERR_UNREACHABLE;
+        return RG_FAILED(RG_ERR_UNREACHABLE, failure->why, sizeof failure->why,
+                         "cannot ask the API server at %s: %s", kube->cluster->url,
+                         kube->error[0] ? kube->error : curl_easy_strerror(went));
     }
     const enum rg_status status = rg_kube_status_of(code);
     if (status != RG_OK)
@@ -203,10 +202,8 @@ enum rg_status rg_kube_call(struct rg_kube *kube, const char *method, const char
     if (status == RG_OK && out && json_is_object(json))
         *out = json_incref(json);
     json_decref(json);
-    if (status == RG_OK && out && !*out) {
-        rg_explain(failure->why, sizeof failure->why, "what answers at %s is not an API server",
-                   kube->cluster->url);
-        return RG_ERR_PROTOCOL;
-    }
+    if (status == RG_OK && out && !*out)
+        return RG_FAILED(RG_ERR_PROTOCOL, failure->why, sizeof failure->why,
+                         "what answers at %s is not an API server", kube->cluster->url);
     return status;
 }

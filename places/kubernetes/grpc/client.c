@@ -165,15 +165,11 @@ static enum rg_status judge(struct call *call, struct rg_grpc_reply *reply, char
     const uint8_t *message;
     size_t size;
     rg_printable_clean(call->said);
-    if (strcmp(call->code, "0") != 0) {
-        rg_explain(why, why_size, "it answered with status %s: %s", *call->code ? call->code : "none",
-                   *call->said ? call->said : "no reason was given");
-        return RG_ERR_REFUSED;
-    }
-    if (call->too_large || rg_grpc_unframe(call->data, call->data_size, &message, &size) != RG_GRPC_OK) {
-        rg_explain(why, why_size, "its answer is not one whole message");
-        return RG_ERR_PROTOCOL;
-    }
+    if (strcmp(call->code, "0") != 0)
+        return RG_FAILED(RG_ERR_REFUSED, why, why_size, "it answered with status %s: %s",
+                         *call->code ? call->code : "none", *call->said ? call->said : "no reason was given");
+    if (call->too_large || rg_grpc_unframe(call->data, call->data_size, &message, &size) != RG_GRPC_OK)
+        return RG_FAILED(RG_ERR_PROTOCOL, why, why_size, "its answer is not one whole message");
     memmove(call->data, message, size);
     *reply = (struct rg_grpc_reply){call->data, size};
     call->data = NULL;
@@ -205,10 +201,9 @@ enum rg_status rg_grpc_call(const char *socket, const char *method, const uint8_
     enum rg_status status = RG_ERR_IO;
     *reply = (struct rg_grpc_reply){0};
     call.fd = connect_to(socket);
-    if (call.fd < 0) {
-        rg_explain(why, why_size, "cannot connect to %s: %s", socket, strerror(errno));
-        return RG_ERR_UNREACHABLE;
-    }
+    if (call.fd < 0)
+        return RG_FAILED(RG_ERR_UNREACHABLE, why, why_size, "cannot connect to %s: %s", socket,
+                         strerror(errno));
     if (!open_session(&call) || !submit(&call, method))
         rg_explain(why, why_size, "out of memory");
     else if (talk(&call, timeout_ns, why, why_size))

@@ -118,11 +118,9 @@ struct rg_grpc_server *rg_grpc_create(const struct rg_grpc_method *methods, size
 enum rg_status rg_grpc_listen(struct rg_grpc_server *server, const char *path, char *why, size_t why_size)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (server->n_listeners == RG_GRPC_LISTENERS || strlen(path) >= sizeof address.sun_path) {
-        rg_explain(why, why_size, "%s: a socket's path has at most %zu bytes", path,
-                   sizeof address.sun_path - 1);
-        return RG_ERR_INVALID;
-    }
+    if (server->n_listeners == RG_GRPC_LISTENERS || strlen(path) >= sizeof address.sun_path)
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "%s: a socket's path has at most %zu bytes", path,
+                         sizeof address.sun_path - 1);
     snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
     (void)unlink(path);
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -135,8 +133,8 @@ enum rg_status rg_grpc_listen(struct rg_grpc_server *server, const char *path, c
     if (!copy) {
         if (fd >= 0)
             close(fd);
-        rg_explain(why, why_size, "cannot listen on %s: %s", path, strerror(good ? ENOMEM : error));
-        return RG_ERR_IO;
+        return RG_FAILED(RG_ERR_IO, why, why_size, "cannot listen on %s: %s", path,
+                         strerror(good ? ENOMEM : error));
     }
     server->paths[server->n_listeners] = copy;
     server->listeners[server->n_listeners++] = fd;

@@ -24,10 +24,8 @@ static enum rg_status ask(const char *socket, const char *method, const Protobuf
                           struct rg_grpc_reply *reply, char *why, size_t why_size)
 {
     RG_CLEANUP_FREE uint8_t *packed = malloc(protobuf_c_message_get_packed_size(message) + 1);
-    if (!packed) {
-        rg_explain(why, why_size, "out of memory");
-        return RG_ERR_NO_MEMORY;
-    }
+    if (!packed)
+        return RG_FAILED(RG_ERR_NO_MEMORY, why, why_size, "out of memory");
     const size_t size = protobuf_c_message_pack(message, packed);
     return rg_grpc_call(socket, method, packed, size, TIMEOUT, reply, why, why_size);
 }
