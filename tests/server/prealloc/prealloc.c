@@ -1,7 +1,6 @@
 /*
- * prealloc.c - what the worker does so that the client need not ask, over a driver of the test's own: it says
- * when what is watched has come, before any reply that could show it, and makes memory ready, no more than it
- * may, and gives it back.
+ * prealloc.c - the worker makes memory ready, no more than it may, gives it back, and asks for it when memory runs out; over a driver
+ * of the test's own.
  */
 #include "proto/prealloc.h"
 #include "tests/server/raw_client.h"
@@ -12,53 +11,17 @@
 
 #define TOTAL (1ull << 30)
 
-static atomic_bool ready;          /* whether events and streams are done */
-static atomic_ullong used;         /* bytes of the device */
-static atomic_uint blocks, events; /* that are there */
+static atomic_bool ready;  /* whether streams are done */
+static atomic_ullong used; /* bytes of the device */
+static atomic_uint blocks; /* that are there */
 static _Atomic CUdeviceptr next_address;
-static CUresult event_result = CUDA_SUCCESS;
-static int pool_object, other_event;
-static CUresult (*create_event)(CUevent *event, unsigned flags); /* the stub's */
-static CUresult (*create_stream)(CUstream *stream, unsigned flags);
+static int pool_object;
+static CUresult (*create_stream)(CUstream *stream, unsigned flags); /* the stub's */
 
-static CUresult event_query(CUevent event)
-{
-    return event == (CUevent)(void *)&other_event || !atomic_load(&ready) ? CUDA_ERROR_NOT_READY
-                                                                          : event_result;
-}
 static CUresult stream_query(CUstream stream)
 {
     (void)stream;
     return atomic_load(&ready) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
-}
-static CUresult event_create(CUevent *event, unsigned flags)
-{
-    atomic_fetch_add(&events, 1);
-    if (flags != CU_EVENT_BLOCKING_SYNC)
-        return create_event(event, flags);
-    *event = (CUevent)(void *)&other_event;
-    return CUDA_SUCCESS;
-}
-static CUresult event_destroy(CUevent event)
-{
-    (void)event;
-    atomic_fetch_sub(&events, 1);
-    return CUDA_SUCCESS;
-}
-/* Two and five milliseconds, by the version; of an event that has ended nothing may be asked. */
-static atomic_uint asked_times;
-static CUresult elapsed(float *ms, CUevent start, CUevent end)
-{
-    CHECK(start && end && start != end);
-    atomic_fetch_add(&asked_times, 1);
-    *ms = 2;
-    return CUDA_SUCCESS;
-}
-static CUresult elapsed_v2(float *ms, CUevent start, CUevent end)
-{
-    (void)elapsed(ms, start, end);
-    *ms = 5;
-    return CUDA_SUCCESS;
 }
 static CUresult info(size_t *available, size_t *total)
 {
@@ -104,14 +67,8 @@ static CUresult release(CUdeviceptr address)
 static void use_driver(void)
 {
     stub_driver_use(stub_succeed);
-    create_event = rg_driver.cuEventCreate;
     create_stream = rg_driver.cuStreamCreate;
-    rg_driver.cuEventQuery = event_query;
     rg_driver.cuStreamQuery = stream_query;
-    rg_driver.cuEventCreate = event_create;
-    rg_driver.cuEventDestroy_v2 = event_destroy;
-    rg_driver.cuEventElapsedTime = elapsed;
-    rg_driver.cuEventElapsedTime_v2 = elapsed_v2;
     rg_driver.cuMemGetInfo_v2 = info;
     rg_driver.cuMemAlloc_v2 = allocate;
     rg_driver.cuMemAllocAsync = allocate_ordered;
@@ -121,189 +78,13 @@ static void use_driver(void)
     atomic_store(&next_address, 0x700000000000);
 }
 
-static uint64_t event;
-
 static struct client *begin(void)
 {
     struct client *c = client_create();
-    event = handle(RG_KIND_EVENT, 4);
     atomic_store(&ready, false);
     enter_context(c);
-    put(c, RG_OP_cuEventCreate, 0, 0, "48", 0, event);
     put(c, RG_OP_cuStreamCreate, 0, 0, "48", 1, handle(RG_KIND_STREAM, 7));
     return c;
-}
-
-/* The next message says of one watch that it has come, with that result; the time that comes with it. */
-static float expect_done(struct client *c, uint64_t watch, int result)
-{
-    struct rg_done done;
-    CHECK(receive(c, 5000));
-    CHECK(c->got.kind == RG_MESSAGE_NOTICE && c->got.notice.type == RG_NOTICE_DONE);
-    CHECK(c->got.notice.arg[0] == 1 && c->got.output_size == sizeof done);
-    memcpy(&done, c->got.output, sizeof done);
-    CHECK(done.watch == watch && done.result == result);
-    return done.ms;
-}
-
-/* Watches and waits for the event; the times since another one that come of it. */
-static void expect_times(struct client *c, uint64_t since, uint32_t version, float wanted)
-{
-    static uint64_t watch = 1000;
-    float ms;
-    atomic_store(&ready, false);
-    put(c, RG_OP_rgEventWatchTimed, 0, 0, "8848", ++watch, since, version, event);
-    send_batch(c);
-    atomic_store(&ready, true);
-    CHECK(expect_done(c, watch, CUDA_SUCCESS) == wanted);
-    CALL(c, RG_OP_rgEventWait, 0, CUDA_SUCCESS, "848", since, version, event);
-    memcpy(&ms, c->got.output, sizeof ms);
-    CHECK(c->got.output_size == sizeof ms && ms == wanted);
-}
-
-static void test_times(void)
-{
-    struct client *c = begin();
-    const uint64_t start = handle(RG_KIND_EVENT, 5), none = 0;
-    float ms;
-    put(c, RG_OP_cuEventCreate, 0, 0, "48", 0, start);
-    expect_times(c, start, 1, 2);
-    expect_times(c, start, 2, 5);
-    const unsigned asked = atomic_load(&asked_times);
-    expect_times(c, none, 2, -1);
-    expect_times(c, handle(RG_KIND_EVENT, 6), 2, -1);  /* there is none */
-    expect_times(c, handle(RG_KIND_STREAM, 7), 2, -1); /* no event */
-    expect_times(c, UINT64_MAX, 2, -1);
-    CHECK(atomic_load(&asked_times) == asked);
-    /* The other one ends before this one comes; or a newer watch does not want to know. */
-    atomic_store(&ready, false);
-    put(c, RG_OP_rgEventWatchTimed, 0, 0, "8848", (uint64_t)20, start, 2, event);
-    put(c, RG_OP_cuEventDestroy_v2, 0, 0, "8", start);
-    CALL(c, RG_OP_rgStreamAsk, 0, CUDA_ERROR_NOT_READY, "88", (uint64_t)0, handle(RG_KIND_STREAM, 7));
-    atomic_store(&ready, true);
-    CHECK(expect_done(c, 20, CUDA_SUCCESS) == -1);
-    put(c, RG_OP_cuEventCreate, 0, 0, "48", 0, start);
-    atomic_store(&ready, false);
-    put(c, RG_OP_rgEventWatchTimed, 0, 0, "8848", (uint64_t)21, start, 2, event);
-    put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)22, event);
-    CALL(c, RG_OP_rgStreamAsk, 0, CUDA_ERROR_NOT_READY, "88", (uint64_t)0, handle(RG_KIND_STREAM, 7));
-    atomic_store(&ready, true);
-    CHECK(expect_done(c, 22, CUDA_SUCCESS) == -1);
-    CHECK(atomic_load(&asked_times) == asked);
-    /* A failure has no time. */
-    event_result = CUDA_ERROR_ILLEGAL_ADDRESS;
-    put(c, RG_OP_rgEventWatchTimed, 0, 0, "8848", (uint64_t)23, start, 2, event);
-    send_batch(c);
-    ms = expect_done(c, 23, CUDA_ERROR_ILLEGAL_ADDRESS);
-    event_result = CUDA_SUCCESS;
-    CHECK(ms == -1 && atomic_load(&asked_times) == asked);
-    /* The context ends with both. */
-    atomic_store(&ready, false);
-    put(c, RG_OP_rgEventWatchTimed, 0, 0, "8848", (uint64_t)24, start, 2, event);
-    CALL(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 0, CUDA_SUCCESS, "4", 0);
-    expect_nothing(c);
-    CHECK(client_destroy(c) == 0);
-}
-
-static void test_watches(void)
-{
-    struct client *c = begin();
-    CALL(c, RG_OP_rgEventAsk, 0, CUDA_ERROR_NOT_READY, "88", (uint64_t)11, event);
-    expect_nothing(c);
-    atomic_store(&ready, true);
-    CHECK(expect_done(c, 11, CUDA_SUCCESS) == -1);
-    expect_nothing(c); /* once */
-    CALL(c, RG_OP_rgEventAsk, 0, CUDA_SUCCESS, "88", (uint64_t)12, event);
-    expect_nothing(c); /* the answer said it */
-
-    /* A stream, by an event of the worker's own. */
-    const unsigned before = atomic_load(&events);
-    atomic_store(&ready, false);
-    CALL(c, RG_OP_rgStreamAsk, 0, CUDA_ERROR_NOT_READY, "88", (uint64_t)13, handle(RG_KIND_STREAM, 7));
-    CHECK(atomic_load(&events) == before + 1);
-    atomic_store(&ready, true);
-    expect_done(c, 13, CUDA_SUCCESS);
-    CHECK(atomic_load(&events) == before);
-
-    /*
-     * The same without an answer; of a default stream, and of one that has ended, the client is told that it
-     * has to ask.
-     */
-    atomic_store(&ready, false);
-    put(c, RG_OP_rgStreamWatch, 0, 0, "88", (uint64_t)21, handle(RG_KIND_STREAM, 7));
-    put(c, RG_OP_rgStreamWatch, 0, 0, "88", (uint64_t)22, (uint64_t)0);
-    send_batch(c);
-    expect_done(c, 22, CUDA_ERROR_NOT_READY);
-    put(c, RG_OP_rgStreamWatch, 0, 0, "88", (uint64_t)23, handle(RG_KIND_STREAM, 77));
-    send_batch(c);
-    expect_done(c, 23, CUDA_ERROR_NOT_READY);
-    expect_nothing(c);
-    atomic_store(&ready, true);
-    expect_done(c, 21, CUDA_SUCCESS);
-    CHECK(atomic_load(&events) == before);
-
-    /* The number of the newest watch counts; without a number nothing is watched. */
-    atomic_store(&ready, false);
-    put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)14, event);
-    put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)15, event);
-    CALL(c, RG_OP_rgStreamAsk, 0, CUDA_ERROR_NOT_READY, "88", (uint64_t)0, handle(RG_KIND_STREAM, 7));
-    atomic_store(&ready, true);
-    expect_done(c, 15, CUDA_SUCCESS);
-    expect_nothing(c);
-
-    /* A failure is told as it is; an event that has ended is not watched any more. */
-    atomic_store(&ready, false);
-    put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)16, event);
-    send_batch(c);
-    event_result = CUDA_ERROR_ILLEGAL_ADDRESS;
-    atomic_store(&ready, true);
-    expect_done(c, 16, CUDA_ERROR_ILLEGAL_ADDRESS);
-    event_result = CUDA_SUCCESS;
-    atomic_store(&ready, false);
-    put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)17, event);
-    put(c, RG_OP_cuEventDestroy_v2, 0, 0, "8", event);
-    send_batch(c);
-    usleep(20000);
-    atomic_store(&ready, true);
-    expect_nothing(c);
-    CHECK(client_destroy(c) == 0);
-}
-
-static CUresult synchronize(CUstream s)
-{
-    (void)s;
-    atomic_store(&ready, true);
-    return CUDA_SUCCESS;
-}
-
-/* What a reply shows has been told before it. */
-static void test_order(void)
-{
-    struct client *c = begin();
-    rg_driver.cuStreamSynchronize = synchronize;
-    for (unsigned i = 1; i <= 50; i++) {
-        atomic_store(&ready, false);
-        put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)i, event);
-        put(c, RG_OP_cuStreamSynchronize, 0, 77, "8", handle(RG_KIND_STREAM, 7));
-        send_batch(c);
-        expect_done(c, i, CUDA_SUCCESS);
-        expect_reply(c, 77, CUDA_SUCCESS);
-    }
-    CHECK(client_destroy(c) == 0);
-}
-
-/* A context ends with what was watched in it, and with a stream of it. */
-static void test_context_ends(void)
-{
-    struct client *c = begin();
-    const unsigned before = atomic_load(&events);
-    put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)1, event);
-    CALL(c, RG_OP_rgStreamAsk, 0, CUDA_ERROR_NOT_READY, "88", (uint64_t)2, handle(RG_KIND_STREAM, 7));
-    CALL(c, RG_OP_cuDevicePrimaryCtxRelease_v2, 0, CUDA_SUCCESS, "4", 0);
-    CHECK(atomic_load(&events) <= before + 1);
-    atomic_store(&ready, true);
-    expect_nothing(c);
-    CHECK(client_destroy(c) == 0);
 }
 
 /* The next message says that so many blocks are ready and so many not to be had; their addresses. */
@@ -489,7 +270,7 @@ static struct client *run_out(struct rg_prealloc_return *out, unsigned spared)
  * A call that nobody waits for runs out of memory: the client is asked for what is ready, and the call is
  * made again.
  */
-static void test_recall(void)
+static void test_reclaim(void)
 {
     struct rg_prealloc_return back[2];
     const uint64_t zero = 0;
@@ -536,7 +317,7 @@ static CUresult host_alloc_tight(void **memory, size_t size, unsigned flags)
 }
 
 /* The same of a copy whose data the client keeps until it hears of it: it does so once. */
-static void test_recall_late(void)
+static void test_reclaim_late(void)
 {
     static const unsigned ops[] = {RG_OP_rgCopyInDeferred, RG_OP_rgCopyOutDeferred};
     struct rg_prealloc_return back[2];
@@ -613,14 +394,14 @@ static void test_violations(void)
     expect_end(c, "kind");
 }
 
-static void test_recall_violations(void)
+static void test_reclaim_violations(void)
 {
     struct rg_prealloc_return back[2];
     struct client *c = begin(); /* nobody asked */
     send_batch(c);
     send_answer(c, RG_ANSWER_RECLAIMED, 0, 0, NULL, 0);
     expect_violation(c, "answer");
-    c = run_out(back, 0); /* for another recall, for half a block, for the same block twice */
+    c = run_out(back, 0); /* for another reclaim, for half a block, for the same block twice */
     send_batch(c);
     expect_notice(c, RG_NOTICE_RECLAIM, 1);
     send_answer(c, RG_ANSWER_RECLAIMED, 2, 0, back, sizeof back);
@@ -642,17 +423,13 @@ static void test_recall_violations(void)
 int main(void)
 {
     use_driver();
-    test_watches();
-    test_times();
-    test_order();
-    test_context_ends();
     test_memory();
     test_hints();
     test_wrong_hints();
     test_violations();
-    test_recall();
-    test_recall_violations();
-    test_recall_late();
+    test_reclaim();
+    test_reclaim_violations();
+    test_reclaim_late();
     test_fails_once();
     return 0;
 }
