@@ -88,13 +88,13 @@ const struct rg_digest *rg_image_digest(struct rg_image_view *view)
 
 /* The bytes of an image while the worker may ask for them. */
 struct source {
-    struct rg_lazy_source supply; /* first */
-    unsigned char *copy;          /* NULL: they stay where they are */
+    struct rg_lazy_source lazy; /* first */
+    unsigned char *copy;        /* NULL: they stay where they are */
 };
 
-static void source_done(struct rg_lazy_source *supply)
+static void source_done(struct rg_lazy_source *lazy)
 {
-    struct source *source = (struct source *)supply;
+    struct source *source = (struct source *)lazy;
     free(source->copy);
     free(source);
 }
@@ -120,7 +120,7 @@ static struct source *make_source(const struct rg_image_view *view, enum rg_imag
     struct source *source = calloc(1, sizeof *source);
     if (!source)
         return NULL;
-    source->supply.finish = source_done;
+    source->lazy.finish = source_done;
     if (view->n_sections == 1 && stay != RG_IMAGE_PASSES &&
         (stay == RG_IMAGE_STAYS || dl_iterate_phdr(is_constant_part, (void *)(uintptr_t)view->sections)))
         return source;
@@ -145,15 +145,15 @@ static CUresult send_named(struct rg_image_view *view, enum rg_image_stay stay, 
     if (!source)
         return CUDA_ERROR_OUT_OF_MEMORY;
     unsigned char *memory = source->copy ? source->copy : (unsigned char *)(uintptr_t)view->sections[0].data;
-    const uint64_t pull = rg_rendezvous_create_lazy(session, view->size, &source->supply);
-    if (!pull) {
-        source_done(&source->supply);
+    const uint64_t rendezvous = rg_rendezvous_create_lazy(session, view->size, &source->lazy);
+    if (!rendezvous) {
+        source_done(&source->lazy);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    rg_lazy_source_ready(session, &source->supply, memory);
-    CUresult status = rg_op_rgImageNamed(id, view->size, pull, digest->bytes, 0);
-    if (status != CUDA_SUCCESS && rg_transfer_cancel(pull))
-        source_done(&source->supply);
+    rg_lazy_source_ready(session, &source->lazy, memory);
+    CUresult status = rg_op_rgImageNamed(id, view->size, rendezvous, digest->bytes, 0);
+    if (status != CUDA_SUCCESS && rg_transfer_cancel(rendezvous))
+        source_done(&source->lazy);
     return status;
 }
 

@@ -55,6 +55,7 @@
 #define RG_GRAPH_CONDITIONS_MAX 4096u      /* of one graph */
 #define RG_GRAPH_STEPS_MAX      1048576u   /* steps of one graph */
 #define RG_PREALLOC_MAX         32u        /* blocks ready of one kind */
+#define RG_PREALLOC_SLABS_MAX   4096u      /* kinds of blocks at once */
 #define RG_TIMES_MAX            (1u << 20) /* that a worker keeps; what comes then is only counted */
 #define RG_COREDUMP_NAME_MAX    1024u      /* bytes of a file's or pipe's name, with its end */
 

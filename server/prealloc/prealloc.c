@@ -132,7 +132,8 @@ void rg_slab_free_block(struct rg_worker *worker, const struct rg_slab *slab, CU
 static struct rg_slab *add_slab(struct rg_request *request, const struct rg_prealloc_hint *hint)
 {
     struct rg_worker *worker = request->worker;
-    struct rg_slab *slab = rg_prealloc_of(worker)->n_slabs < RG_SLABS_MAX ? calloc(1, sizeof *slab) : NULL;
+    struct rg_slab *slab =
+        rg_prealloc_of(worker)->n_slabs < RG_PREALLOC_SLABS_MAX ? calloc(1, sizeof *slab) : NULL;
     if (!slab)
         return NULL;
     *slab = (struct rg_slab){.next = rg_prealloc_of(worker)->slabs,

@@ -104,7 +104,7 @@ enum rg_answered rg_reclaim_answered(struct rg_worker *worker, const struct rg_m
     pthread_mutex_lock(&rg_prealloc_of(worker)->lock);
     const bool good = reclaim->due && told->id == reclaim->number &&
                       bulk_size % sizeof(struct rg_prealloc_return) == 0 &&
-                      n <= RG_SLABS_MAX * RG_PREALLOC_MAX;
+                      n <= RG_PREALLOC_SLABS_MAX * RG_PREALLOC_MAX;
     pthread_mutex_unlock(&rg_prealloc_of(worker)->lock);
     if (!good)
         return RG_ANSWERED_WRONG;

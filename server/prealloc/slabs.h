@@ -25,8 +25,6 @@
 #include "server/prealloc/deferred_free.h"
 #include "server/prealloc/reclaim.h"
 
-#define RG_SLABS_MAX 4096
-
 struct rg_slab {
     struct rg_slab *next;
     uint64_t id;

@@ -140,7 +140,7 @@ static bool start_sender(struct rg_worker *worker)
 {
     struct reads *reads = reads_of(worker);
     if (!reads->thread_runs)
-        reads->thread_runs = rg_thread_create(&reads->thread, "rg-landing", sender_main, worker) == RG_OK;
+        reads->thread_runs = rg_thread_create(&reads->thread, "rg-deferred", sender_main, worker) == RG_OK;
     return reads->thread_runs;
 }
 

@@ -179,8 +179,8 @@ struct sg_slot {
     struct sg_cluster *clusters;               /* free */
     struct sg_run *beside[SG_BESIDE_MAX]; /* loop form: of neighbouring blocks; the first is the fiber's */
     uint32_t n_beside;
-    uint32_t n_fibers; /* ever made: colours the stacks */
-    char *text;        /* for formatting device printf */
+    uint32_t n_fibers;                  /* ever made: colours the stacks */
+    char *text;                         /* for formatting device printf */
     struct sg_matrix_scratch *matrices; /* of mma.c; made when first needed, and kept like the text */
     struct sg_slot *next_free;
     /* the watchdog's, under its lock */

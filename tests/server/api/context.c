@@ -260,16 +260,16 @@ static void test_streams_of_others(void)
     end(c);
 }
 
-static bool lends;
-static enum rg_status lend(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory, size_t size)
+static bool advertises;
+static enum rg_status advertise(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory, size_t size)
 {
     (void)conn, (void)tag, (void)base, (void)memory, (void)size;
-    return lends ? RG_OK : RG_ERR_UNSUPPORTED;
+    return advertises ? RG_OK : RG_ERR_UNSUPPORTED;
 }
 
 static void lend_or_not(struct rg_transport_ops *ops)
 {
-    ops->advertise = lend;
+    ops->advertise = advertise;
 }
 
 /*
@@ -288,7 +288,7 @@ static void test_pull_into_nothing(void)
     send_answer(c, RG_ANSWER_DATA, 5, SIZE / 2, data, SIZE / 2);
     end(c);
 
-    lends = true; /* where its device may be at the buffer, the context ends when that is done */
+    advertises = true; /* where its device may be at the buffer, the context ends when that is done */
     c = begin_on(lend_or_not);
     put_late(c, RG_OP_rgCopyInDeferred, 5, SIZE, handle(RG_KIND_STREAM, 7));
     send_batch(c);
@@ -300,7 +300,7 @@ static void test_pull_into_nothing(void)
     send_answer(c, RG_ANSWER_DATA, 5, 0, data, SIZE);
     expect_reply(c, 77, CUDA_SUCCESS);
     end(c);
-    lends = false;
+    advertises = false;
 
     c = begin_on(lend_or_not); /* or it may not */
     put_late(c, RG_OP_rgCopyInDeferred, 5, SIZE, handle(RG_KIND_STREAM, 7));

@@ -60,7 +60,7 @@ static void copy_in(struct client *c, uint64_t to, const unsigned char *data, si
     }
 }
 
-/* Receives the parts of a landing, in order; `first`: the first of them is there. */
+/* Receives the parts of a deferred read, in order; `first`: the first of them is there. */
 static void expect_parts(struct client *c, uint64_t id, const unsigned char *data, size_t size, bool first)
 {
     for (size_t at = 0; at < size; first = false) {
@@ -74,25 +74,25 @@ static void expect_parts(struct client *c, uint64_t id, const unsigned char *dat
     }
 }
 
-static void expect_landing(struct client *c, uint64_t id, const unsigned char *data, size_t size)
+static void expect_deferred_read(struct client *c, uint64_t id, const unsigned char *data, size_t size)
 {
     expect_parts(c, id, data, size, false);
 }
 
 /*
- * What is at `from` must be `data`. Without a landing it comes with the reply; with one, what is no more than
+ * What is at `from` must be `data`. Without a transfer it comes with the reply; with one, what is no more than
  * a message may have comes either way.
  */
 static void check_rows_by(struct client *c, uint64_t from, uint64_t pitch, const unsigned char *data,
-                          uint64_t width, uint64_t rows, uint64_t stream, uint64_t landing)
+                          uint64_t width, uint64_t rows, uint64_t stream, uint64_t transfer)
 {
     const size_t size = width * rows;
-    put(c, RG_OP_rgCopyOut, 0, 5, "888888", from, pitch, width, rows, landing, stream);
+    put(c, RG_OP_rgCopyOut, 0, 5, "888888", from, pitch, width, rows, transfer, stream);
     send_batch(c);
     CHECK(receive(c, 20000));
     if (c->got.kind == RG_MESSAGE_NOTICE) {
-        CHECK(landing);
-        expect_parts(c, landing, data, size, true);
+        CHECK(transfer);
+        expect_parts(c, transfer, data, size, true);
         expect_reply(c, 5, CUDA_SUCCESS);
         CHECK(c->got.bulk_size == 0);
         return;
@@ -102,9 +102,9 @@ static void check_rows_by(struct client *c, uint64_t from, uint64_t pitch, const
 }
 
 static void check_device_by(struct client *c, uint64_t from, const unsigned char *data, size_t size,
-                            uint64_t stream, uint64_t landing)
+                            uint64_t stream, uint64_t transfer)
 {
-    check_rows_by(c, from, size, data, size, 1, stream, landing);
+    check_rows_by(c, from, size, data, size, 1, stream, transfer);
 }
 
 static void check_device(struct client *c, uint64_t from, const unsigned char *data, size_t size,
@@ -279,7 +279,7 @@ static void test_late_copies(void)
         put(c, RG_OP_rgCopyOutDeferred, 0, 0, "888888", memory, size, size, (uint64_t)1, 200 + i, where);
         put(c, RG_OP_cuStreamSynchronize, 0, 2, "8", where);
         send_batch(c);
-        expect_landing(c, 200 + i, data, size);
+        expect_deferred_read(c, 200 + i, data, size);
         expect_reply(c, 2, CUDA_SUCCESS);
         CHECK(c->got.reply.async_result == 0);
     }

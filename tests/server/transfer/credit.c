@@ -58,22 +58,22 @@ static void use_driver(void)
     rg_driver.cuMemGetInfo_v2 = memory_info;
 }
 
-/* Memory that is lent takes no room; that is tried elsewhere. */
-static enum rg_status lend_nothing(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory,
-                                   size_t size)
+/* Memory that is advertised takes no credit; that is tried elsewhere. */
+static enum rg_status advertise_nothing(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory,
+                                        size_t size)
 {
     (void)conn, (void)tag, (void)base, (void)memory, (void)size;
     return RG_ERR_UNSUPPORTED;
 }
 
-static void without_lending(struct rg_transport_ops *ops)
+static void without_advertising(struct rg_transport_ops *ops)
 {
-    ops->advertise = lend_nothing;
+    ops->advertise = advertise_nothing;
 }
 
 static struct client *begin(void)
 {
-    struct client *c = client_create_with(false, without_lending);
+    struct client *c = client_create_with(false, without_advertising);
     atomic_store(&ready, false);
     atomic_store(&waits, 0);
     atomic_store(&pinned, 0);

@@ -10,7 +10,7 @@ enum { AT_ONCE = 2000, AREA = 1u << 30 }; /* records of a batch; bytes of device
 
 static uint64_t next_id = 1;
 
-/* Puts landings until one is refused; how many there are then. */
+/* Puts deferred reads until one is refused; how many there are then. */
 static uint64_t fill(struct client *c)
 {
     uint64_t refused = 0;
