@@ -16,6 +16,8 @@
  *
  * A wait is a record on each side, too (rgPeerWait, rgPeerSignal): SIGNAL transfer says that the one stream has got there, and the
  * other one goes on.
+ *
+ * Where the client has offered RDMA and both have it, the connection moves to it before all this (PROTOCOL.md).
  */
 #ifndef RG_PROTO_PEER_H
 #define RG_PROTO_PEER_H
@@ -24,6 +26,10 @@
 #include <stdint.h>
 
 #define RG_PEER_CHUNK (2u << 20)
+#define RG_PEER_RDMA  "rdma" /* the transport that a connection may move to */
+
+/** What rgPeerAwait tells: bits; none: there is no connection. */
+enum { RG_PEER_IS_OPEN = 1, RG_PEER_BY_RDMA = 2 };
 
 enum rg_peer_message_type { RG_PEER_ASK = 1, RG_PEER_DATA, RG_PEER_FAIL, RG_PEER_SIGNAL };
 

@@ -30,6 +30,7 @@
 #include "server/images/image.h"
 #include "server/modules.h"
 #include "server/nccl/library.h"
+#include "server/peers/peers.h"
 #include "server/sandbox/sandbox.h"
 #include "server/shares/gate/attach.h"
 #include "server/shares/worker/share.h"
@@ -345,6 +346,8 @@ int main(int argc, char **argv)
     }
     rg_conn_set_read_ahead(conn);
     struct rg_worker *worker = rg_worker_create(conn, arguments.hello.session, over_fd, rg_server_modules);
+    if (worker && !arguments.hello.no_rdma)
+        rg_peers_allow_rdma(worker);
     if (worker &&
         !rg_channels_start(&channels, &resume, arguments.hand_fd, arguments.hello.session, worker)) {
         rg_error("session %llu: no memory for its connections", (unsigned long long)arguments.hello.session);

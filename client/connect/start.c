@@ -21,6 +21,7 @@
 #include "client/core/receiver.h"
 #include "client/core/session.h"
 #include "client/core/stats.h"
+#include "client/core/transport_choice.h"
 #include "client/credentials/connect.h"
 #include "client/nvml/nvml.h"
 #include "client/query/lease.h"
@@ -212,16 +213,6 @@ static bool say_hello(struct rg_session *session, const struct rg_client_hello *
     return false;
 }
 
-static enum rg_transport_choice transport_choice(void)
-{
-    const char *text = secure_getenv("REMOTE_GPU_TRANSPORT");
-    enum rg_transport_choice choice = RG_TRANSPORT_AUTO;
-    static atomic_flag told = ATOMIC_FLAG_INIT;
-    if (text && rg_transport_choice_parse(text, &choice) != RG_OK && !atomic_flag_test_and_set(&told))
-        rg_warn("REMOTE_GPU_TRANSPORT=%s is not one of auto, tcp, rdma; taking auto", text);
-    return choice;
-}
-
 /* What the user's policy leaves of the choice. False: RDMA was asked for, and it allows none. */
 static bool allow_choice(const struct rg_session *session, enum rg_transport_choice *choice, char *why,
                          size_t why_size)
@@ -251,7 +242,7 @@ static bool connect_to(struct rg_session *session, const char *server, const str
 {
     snprintf(session->server, sizeof session->server, "%s", server);
     char why[768] = "";
-    enum rg_transport_choice choice = transport_choice();
+    enum rg_transport_choice choice = rg_transport_choice_wanted();
     const enum rg_status status =
         rg_client_connect(server, NULL, &session->credentials, why, sizeof why, &session->conn);
     if (status != RG_OK) {

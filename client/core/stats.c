@@ -86,6 +86,7 @@ __attribute__((destructor(104))) static void write_stats(void)
         sum.repeated_bytes += stats->repeated_bytes;
         sum.received_bytes += stats->received_bytes;
         sum.peer_direct += stats->peer_direct;
+        sum.peer_rdma += stats->peer_rdma;
         sum.peer_by_client += stats->peer_by_client;
         sum.peer_waits_direct += stats->peer_waits_direct;
         sum.peer_waits_by_client += stats->peer_waits_by_client;
@@ -126,7 +127,8 @@ __attribute__((destructor(104))) static void write_stats(void)
         "\"round_trips\":%llu,\"messages_sent\":%llu,\"messages_inline\":%llu,\"sender_wakes\":%llu,"
         "\"messages_received\":%llu,\"bytes_sent\":%llu,\"bytes_repeated\":%llu,\"bytes_received\":%llu,"
         "\"bulk_copied\":%llu,\"bulk_direct\":%llu,\"bulk_kept\":%llu,\"bulk_connections\":%u,\"compressed_"
-        "from\":%llu,\"compressed_to\":%llu,\"peer_direct\":%llu,\"peer_by_client\":%llu,\"peer_waits_"
+        "from\":%llu,\"compressed_to\":%llu,\"peer_direct\":%llu,\"peer_rdma\":%llu,"
+        "\"peer_by_client\":%llu,\"peer_waits_"
         "direct\":%llu,"
         "\"peer_waits_by_client\":%llu,\"encrypted\":%s,"
         "\"cipher\":\"%s\",\"identity\":\"%s\",\"links\":[%s],\"resumed\":%llu,\"upgraded_again\":%llu,"
@@ -141,10 +143,10 @@ __attribute__((destructor(104))) static void write_stats(void)
         (unsigned long long)(bulk.bulk_direct_sent + bulk.bulk_direct_received),
         (unsigned long long)bulk.bulk_kept, bulk.channels, (unsigned long long)bulk.compressed_from,
         (unsigned long long)bulk.compressed_to, (unsigned long long)sum.peer_direct,
-        (unsigned long long)sum.peer_by_client, (unsigned long long)sum.peer_waits_direct,
-        (unsigned long long)sum.peer_waits_by_client, encrypted ? "true" : "false", security.cipher, identity,
-        links, (unsigned long long)sum.resumed, (unsigned long long)sum.upgraded_again, without_us / 1000000,
-        without_us % 1000000);
+        (unsigned long long)sum.peer_rdma, (unsigned long long)sum.peer_by_client,
+        (unsigned long long)sum.peer_waits_direct, (unsigned long long)sum.peer_waits_by_client,
+        encrypted ? "true" : "false", security.cipher, identity, links, (unsigned long long)sum.resumed,
+        (unsigned long long)sum.upgraded_again, without_us / 1000000, without_us % 1000000);
     int fd = strcmp(path, "-") == 0 ? dup(2) : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd < 0 || !rg_file_write(fd, line, (size_t)length))
         rg_warn("cannot write statistics to %s: %s", path, strerror(errno));

@@ -22,8 +22,8 @@ struct rg_stats {
     uint64_t repeated_bytes;            /* not sent, because they repeat what was: proto/delta.h */
     _Atomic uint64_t received_messages; /* the reader role; senders read it for the header's `ack` */
     uint64_t received_bytes;
-    /* of copies from other servers to this one: bytes from server to server, and through the client */
-    _Atomic uint64_t peer_direct, peer_by_client;
+    /* of copies from other servers to this one: bytes from server to server, of these by RDMA; and through the client */
+    _Atomic uint64_t peer_direct, peer_rdma, peer_by_client;
     /* of its streams for other servers': by a message from server to server, and by way of the client */
     _Atomic uint64_t peer_waits_direct, peer_waits_by_client;
     _Atomic uint64_t waited_ns; /* that calls of all threads waited for replies */

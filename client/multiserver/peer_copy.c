@@ -337,6 +337,8 @@ static CUresult put_direct(const struct rg_copy *copy, uint64_t to_home, uint64_
     if (status == CUDA_SUCCESS)
         status = given;
     atomic_fetch_add(&to->stats.peer_direct, rg_region_size(&copy->to));
+    if (rg_peer_link_is_rdma(to, from))
+        atomic_fetch_add(&to->stats.peer_rdma, rg_region_size(&copy->to));
     return rg_proxy_end(&proxy, status);
 }
 

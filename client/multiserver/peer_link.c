@@ -6,12 +6,14 @@
 
 #include "client/core/home.h"
 #include "client/core/optimisations.h"
+#include "client/core/transport_choice.h"
 #include "client/credentials/connect.h"
 #include "common/base/cleanup.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/sync/scoped_lock.h"
 #include "generated/client/operations.h"
+#include "proto/peer.h"
 #include "transport/connect/connect.h"
 #include "transport/control.h"
 #include "transport/tls/tls.h"
@@ -25,7 +27,7 @@
 
 enum { CONNECT_MS = 5000, ANSWER_MS = 12000 };
 
-enum link_state { LINK_UNTRIED, LINK_OPEN, LINK_NONE };
+enum link_state { LINK_UNTRIED, LINK_NONE, LINK_OPEN, LINK_OPEN_RDMA };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic unsigned char links[RG_SERVERS_MAX]
@@ -104,36 +106,48 @@ static bool invite(const struct rg_session *session, const struct rg_session *pe
     return rg_op_rgPeerInvite(peer->number, secret, rg_home_of_session(session)) == CUDA_SUCCESS;
 }
 
-/* Whether the worker has its end of the connection. */
-static bool is_open(const struct rg_session *session, const struct rg_session *peer)
+/* What the worker has of the connection: RG_PEER_IS_OPEN and so on; 0: nothing. */
+static unsigned await(const struct rg_session *session, const struct rg_session *peer)
 {
     unsigned open = 0;
-    return rg_op_rgPeerAwait(peer->number, &open, rg_home_of_session(session)) == CUDA_SUCCESS && open;
+    const CUresult result = rg_op_rgPeerAwait(peer->number, &open, rg_home_of_session(session));
+    return result == CUDA_SUCCESS ? open : 0;
 }
 
-static bool connect_servers(const struct rg_session *from, const struct rg_session *to, char *why,
-                            size_t why_size)
+void rg_peer_offer_rdma(struct rg_client_hello *hello, const struct rg_credentials *one,
+                        const struct rg_credentials *other)
+{
+    char why[256];
+    if (rg_transport_choice_wanted() != RG_TRANSPORT_TCP && rg_credentials_allow_rdma(one, why, sizeof why) &&
+        rg_credentials_allow_rdma(other, why, sizeof why))
+        rg_upgrade_offer(RG_TRANSPORT_RDMA, &hello->transports);
+}
+
+static enum link_state connect_servers(const struct rg_session *from, const struct rg_session *to, char *why,
+                                       size_t why_size)
 {
     RG_CLEANUP_FREE struct rg_control *message = calloc(1, sizeof *message);
+    unsigned open = 0;
     if (!message)
-        return false;
+        return LINK_NONE;
     rg_client_hello_init(message, RG_PURPOSE_INTRODUCE);
     struct rg_client_hello *hello = &message->client_hello;
     if (strstr(to->peer, "unix:") || strstr(from->peer, "unix:")) {
         rg_explain(why, why_size, "a unix socket leads to one of them");
-        return false;
+        return LINK_NONE;
     }
     hello->peer_session = from->hello.session;
     hello->target_session = to->hello.session;
     snprintf(hello->target_address, sizeof hello->target_address, "%s", to->peer);
     if (!rg_peer_name_target(hello, &to->credentials, why, why_size))
-        return false;
+        return LINK_NONE;
+    rg_peer_offer_rdma(hello, &from->credentials, &to->credentials);
     rg_explain(why, why_size, "a worker takes no connection");
-    const bool done = invite(to, from, hello->target_secret) && invite(from, to, hello->peer_secret) &&
-                      rg_peer_introduce(from, message, why, why_size) == RG_OK && is_open(from, to) &&
-                      is_open(to, from); /* one may have it before the other */
+    if (invite(to, from, hello->target_secret) && invite(from, to, hello->peer_secret) &&
+        rg_peer_introduce(from, message, why, why_size) == RG_OK && await(from, to))
+        open = await(to, from); /* one may have it before the other */
     explicit_bzero(message, sizeof *message);
-    return done;
+    return !open ? LINK_NONE : open & RG_PEER_BY_RDMA ? LINK_OPEN_RDMA : LINK_OPEN;
 }
 
 bool rg_peer_link(struct rg_session *one, struct rg_session *other)
@@ -141,17 +155,26 @@ bool rg_peer_link(struct rg_session *one, struct rg_session *other)
     _Atomic unsigned char *state = link_of(one->number, other->number);
     if (!rg_optimise[RG_OPT_PEERS] || *state == LINK_NONE)
         return false;
-    if (*state == LINK_OPEN)
+    if (*state >= LINK_OPEN)
         return true;
     RG_SCOPED_LOCK(&lock);
     char why[RG_CONTROL_REASON] = "one of them does not know how";
     if (*state == LINK_UNTRIED) {
-        const bool open = knows(one) && knows(other) && connect_servers(one, other, why, sizeof why);
-        *state = open ? LINK_OPEN : LINK_NONE;
+        const enum link_state now =
+            knows(one) && knows(other) ? connect_servers(one, other, why, sizeof why) : LINK_NONE;
+        *state = (unsigned char)now;
         rg_info("copies and waits between %s and %s go %s%s", one->server, other->server,
-                open ? "from one to the other" : "through this machine: ", open ? "" : why);
+                now == LINK_NONE ? "through this machine: " : "from one to the other, by ",
+                now == LINK_NONE   ? why
+                : now == LINK_OPEN ? "TCP"
+                                   : "RDMA");
     }
-    return *state == LINK_OPEN;
+    return *state >= LINK_OPEN;
+}
+
+bool rg_peer_link_is_rdma(const struct rg_session *one, const struct rg_session *other)
+{
+    return *link_of(one->number, other->number) == LINK_OPEN_RDMA;
 }
 
 bool rg_peer_link_notice(struct rg_session *session, const struct rg_notice *notice, struct rg_reader *in,

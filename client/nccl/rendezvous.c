@@ -8,6 +8,7 @@
 #include "common/base/cleanup.h"
 #include "common/base/log.h"
 #include "generated/client/operations.h"
+#include "proto/peer.h"
 #include "transport/address.h"
 #include "transport/control.h"
 
@@ -126,6 +127,7 @@ static bool be_invited(const struct rg_session *session, const struct rg_nccl_pl
     hello->target_session = place->session;
     if (!invited || here)
         return invited;
+    rg_peer_offer_rdma(hello, &session->credentials, credentials);
     snprintf(hello->target_address, sizeof hello->target_address, "%s", way.address);
     return rg_peer_name_target(hello, credentials, why, why_size);
 }
@@ -152,6 +154,12 @@ static bool link_to(const struct rg_session *session, const struct rg_nccl_place
                rg_peer_introduce(session, message, why, why_size) == RG_OK &&
                rg_op_rgPeerAwait(peer, &open, home_of(session)) == CUDA_SUCCESS && open;
     }
+    if (done)
+        rg_info("a rank on %s is connected to one on %s, by %s", session->server,
+                *hello->target_address ? hello->target_address : "the same server",
+                open & RG_PEER_BY_RDMA   ? "RDMA"
+                : *hello->target_address ? "TCP"
+                                         : "a pair of sockets");
     explicit_bzero(message, sizeof *message);
     return done;
 }

@@ -4,6 +4,7 @@
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
+#include "proto/peer.h"
 #include "transport/address.h"
 #include "transport/connect/connect.h"
 #include "transport/control.h"
@@ -108,9 +109,10 @@ static enum rg_status secure(const struct introduction *at, int fd, struct rg_co
     return fail(at, why[0] ? why : rg_status_string(status));
 }
 
-/* Whether the other session's worker takes the connection. */
-static enum rg_status hear_answer(const struct introduction *at, struct rg_conn *conn)
+/* Whether the other session's worker takes the connection; *upgrades: and would have it move to RDMA. */
+static enum rg_status hear_answer(const struct introduction *at, struct rg_conn *conn, bool *upgrades)
 {
+    static const char rdma[] = RG_PEER_RDMA;
     struct rg_control answer = {0};
     enum rg_status status = rg_control_receive(conn, left_ms(at), &answer);
     if (status != RG_OK)
@@ -119,12 +121,15 @@ static enum rg_status hear_answer(const struct introduction *at, struct rg_conn 
         status = fail(at, answer.refusal.reason);
     else if (answer.kind != RG_CONTROL_ANSWER)
         status = fail(at, "it is no server that knows such connections");
+    else
+        *upgrades =
+            answer.answer.size == sizeof rdma - 1 && memcmp(answer.answer.data, rdma, sizeof rdma - 1) == 0;
     rg_control_fini(&answer);
     return status;
 }
 
-/* Shows the other server the secret. */
-static enum rg_status greet(const struct introduction *at, struct rg_conn *conn)
+/* Shows the other server the secret, and offers it what the client does. */
+static enum rg_status greet(const struct introduction *at, struct rg_conn *conn, bool *upgrades)
 {
     RG_CLEANUP_FREE struct rg_control *message = calloc(1, sizeof *message);
     if (!message)
@@ -132,13 +137,15 @@ static enum rg_status greet(const struct introduction *at, struct rg_conn *conn)
     rg_client_hello_init(message, RG_PURPOSE_PEER);
     message->client_hello.peer_session = at->hello->target_session;
     memcpy(message->client_hello.peer_secret, at->hello->target_secret, RG_PEER_SECRET);
+    message->client_hello.transports = at->hello->transports;
     enum rg_status status = rg_control_send(conn, message);
     rg_tls_wipe(message, sizeof *message);
-    return status == RG_OK ? hear_answer(at, conn) : fail(at, rg_status_string(status));
+    return status == RG_OK ? hear_answer(at, conn, upgrades) : fail(at, rg_status_string(status));
 }
 
-/* What a worker is to see: its own secret, nothing of the other session's. */
-static int worker_hello(enum rg_purpose purpose, uint64_t session, const uint8_t secret[RG_PEER_SECRET])
+/* What a worker is to see: its own secret, nothing of the other session's; and whether that one's worker would move to RDMA. */
+static int worker_hello(enum rg_purpose purpose, uint64_t session, const uint8_t secret[RG_PEER_SECRET],
+                        bool upgrades)
 {
     RG_CLEANUP_FREE struct rg_control *message = calloc(1, sizeof *message);
     void *data = NULL;
@@ -149,6 +156,8 @@ static int worker_hello(enum rg_purpose purpose, uint64_t session, const uint8_t
     rg_client_hello_init(message, purpose);
     message->client_hello.peer_session = session;
     memcpy(message->client_hello.peer_secret, secret, RG_PEER_SECRET);
+    message->client_hello.transports.n = upgrades;
+    strcpy(message->client_hello.transports.names[0], upgrades ? RG_PEER_RDMA : "");
     if (rg_control_pack(message, &data, &size) == RG_OK)
         file = rg_file_in_memory("peer-hello", data, size);
     free(data);
@@ -156,14 +165,14 @@ static int worker_hello(enum rg_purpose purpose, uint64_t session, const uint8_t
     return file;
 }
 
-static enum rg_status hand_over(const struct introduction *at, struct rg_conn *conn)
+static enum rg_status hand_over(const struct introduction *at, struct rg_conn *conn, bool upgrades)
 {
     struct rg_monitor_answer answer;
     struct rg_tls_keys keys;
     struct rg_monitor_question *question = at->question;
     const bool encrypted = question->peer.encrypted;
     RG_CLEANUP_FD int file =
-        worker_hello(RG_PURPOSE_INTRODUCE, at->hello->peer_session, at->hello->peer_secret);
+        worker_hello(RG_PURPOSE_INTRODUCE, at->hello->peer_session, at->hello->peer_secret, upgrades);
     RG_CLEANUP_FD int key_file = -1;
     if (encrypted && rg_conn_tls_export(conn, &keys) == RG_OK) {
         key_file = rg_file_in_memory("tls-keys", &keys, sizeof keys);
@@ -190,7 +199,7 @@ static enum rg_status give_end(const struct introduction *at, int fd, enum rg_pu
     struct rg_monitor_answer answer;
     struct rg_monitor_question question = {.kind = RG_ASK_HAND_OVER, .peer.proof = RG_PROOF_NONE};
     RG_CLEANUP_FD int file = worker_hello(purpose, target ? hello->target_session : hello->peer_session,
-                                          target ? hello->target_secret : hello->peer_secret);
+                                          target ? hello->target_secret : hello->peer_secret, false);
     question.hand_over.purpose = purpose;
     question.hand_over.session = target ? hello->target_session : hello->peer_session;
     const int fds[] = {fd, file};
@@ -204,6 +213,7 @@ static enum rg_status introduce_here(const struct introduction *at)
 {
     const struct rg_transport_options options = {.filters = ""};
     struct rg_conn *conn = NULL;
+    bool upgrades = false; /* nothing was offered */
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
         return fail(at, strerror(errno));
@@ -216,7 +226,7 @@ static enum rg_status introduce_here(const struct introduction *at)
     status = give_end(at, ends[1], RG_PURPOSE_PEER);
     close(ends[1]);
     if (status == RG_OK)
-        status = hear_answer(at, conn);
+        status = hear_answer(at, conn, &upgrades);
     if (status == RG_OK)
         status = give_end(at, rg_conn_fd(conn), RG_PURPOSE_INTRODUCE);
     rg_conn_destroy(conn);
@@ -232,6 +242,7 @@ enum rg_status rg_introduce(struct rg_frontend *frontend, int client, struct rg_
                                     .deadline_ns = rg_now_ns() + (uint64_t)timeout_ms * 1000000u,
                                     .refusal = refusal};
     struct rg_conn *conn = NULL;
+    bool upgrades = false;
     int fd = -1;
     if (!hello->target_address[0])
         return introduce_here(&at);
@@ -242,9 +253,9 @@ enum rg_status rg_introduce(struct rg_frontend *frontend, int client, struct rg_
         close(fd);
     if (status != RG_OK)
         return status;
-    status = greet(&at, conn);
+    status = greet(&at, conn, &upgrades);
     if (status == RG_OK)
-        status = hand_over(&at, conn);
+        status = hand_over(&at, conn, upgrades);
     rg_conn_destroy(conn);
     return status;
 }

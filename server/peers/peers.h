@@ -5,7 +5,8 @@
  * The client invites (rgPeerInvite; of a session that is another process's, RG_PURPOSE_INVITE): from then on, one connection that
  * shows the secret is taken, whichever server opened it.
  * It came to the frontend or was opened by it, and is handed over like the session's own (handshake/channels.c). A
- * reader thread for each takes what comes; anybody may send, one at a time.
+ * reader thread for each sees to it that it goes on over RDMA where it can (upgrade.h), and then takes what comes; anybody may send, one
+ * at a time.
  *
  * Connections are numbered: those of the client's own process as it counts its sessions, those of others from RG_SERVERS_MAX on,
  * and these serve whoever has asked for them (rg_peers_serve).
@@ -49,7 +50,9 @@ struct rg_peer {
     enum rg_peer_state state;
     uint8_t secret[RG_PEER_SECRET]; /* INVITED */
     uint64_t invited_ns;            /* INVITED, of another process */
-    struct rg_conn *conn;           /* OPEN, LOST */
+    struct rg_conn *conn;           /* OPEN, LOST; OPENING: once it has come */
+    struct rg_conn *control_conn;   /* that it began on, where it has moved to RDMA; else NULL */
+    bool connects, upgrades;        /* this side has opened it; it may move */
     pthread_mutex_t send_lock;
     pthread_t reader;
     bool reader_runs;
@@ -72,11 +75,15 @@ struct rg_peer_service {
 
 /** Before the first invitation. */
 void rg_peers_serve(const struct rg_peer_service *service);
+/** Whether anybody has called that. */
+bool rg_peers_are_served(void);
 /** A secret of one use, and the number that the connection will have. False: there are too many, or no random numbers. */
 bool rg_peers_invite(struct rg_worker *worker, unsigned *number, uint8_t secret[RG_PEER_SECRET]);
 /** The same for the client of another session, which has come by this connection; `fd` is used up. The thread that takes connections. */
 void rg_peers_answer_invite(struct rg_worker *worker, int fd, const struct rg_tls_keys *keys);
 
+/** Connections may go on over RDMA, as the session's own: the operator allows it. Before any comes. */
+void rg_peers_allow_rdma(struct rg_worker *worker);
 /** Takes a connection whose hello has said that it is a peer's; `fd` is used up. The thread that takes connections. */
 void rg_peers_take(struct rg_worker *worker, const struct rg_client_hello *hello, int fd,
                    const struct rg_tls_keys *keys);
@@ -94,6 +101,11 @@ enum rg_status rg_peer_send(struct rg_peer *peer, const struct rg_peer_message *
 /** The peer of that number, if its connection is there; else NULL. The lock of struct rg_deferred is held. */
 struct rg_peer *rg_peer_find(struct rg_worker *worker, unsigned number);
 
+/** Says what became of bulk data, if there was any that the transport tells of. OPEN, or it was. */
+void rg_peer_tell_statistics(const struct rg_peer *peer);
+/** Starts the thread that receives, by `number`; its states are set. The lock of struct rg_deferred is held. */
+RG_MUST_CHECK bool rg_peer_start_reader(struct rg_peer *peer);
+
 /* --- copies and waits (transfers.c), for the reader of a connection --- */
 
 /** False: it breaks the protocol, or its bulk data did not come. */
@@ -110,6 +122,7 @@ struct rg_peers {
     unsigned n_early;
     struct rg_peer peers[RG_SERVERS_MAX];
     struct rg_peer *others[RG_PEERS_OTHERS_MAX]; /* of other processes */
+    bool rdma;                                   /* rg_peers_allow_rdma; set before any connection comes */
 };
 
 static inline struct rg_peers *rg_peers_of(struct rg_worker *worker)

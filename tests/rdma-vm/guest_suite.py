@@ -3,7 +3,7 @@
 usage: guest_suite.py BUILD_FOLDER [PART…]
 
 Parts: conformance (RDMA_VM_FULL=1: in more forms), examples (RDMA_VM_FULL=1: all of them), limits, direct (the GPU's memory
-itself), benchmark (bench/rdma, briefly: that it has figures), rails (two links), failover (RDMA lost, TCP not), returning
+itself), benchmark (bench/rdma, briefly: that it has figures), rails (two links), peers (two servers of one program), failover (RDMA lost, TCP not), returning
 (and had again), grace (ends and faults of sessions that may outlive their connection), faults. Without parts: all of them, but
 benchmark and returning only with RDMA_VM_FULL=1; faults comes last, since it leaves the link down. Prints a line for each check and
 `N passed, N failed`, before it once more what failed; the exit status is 1 if a check failed.
@@ -23,6 +23,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "..", "scripts"))
 
 import guest_failover  # noqa: E402
 import guest_faults  # noqa: E402
+import guest_peers  # noqa: E402
 import guest_rails  # noqa: E402
 from guest_failover import PATIENCE_S  # noqa: E402
 from trial import Build, Server, run_program  # noqa: E402
@@ -170,6 +171,7 @@ def main():
     build = Build(sys.argv[1])
     parts = {"conformance": conformance, "examples": examples, "limits": limits, "direct": direct, "benchmark": benchmark,
              "rails": lambda it: guest_rails.rails(it, check),
+             "peers": lambda it: guest_peers.peers(it, check),
              "failover": lambda it: guest_failover.failover(it, check),
              "returning": lambda it: guest_failover.returning(it, check),
              "grace": lambda it: guest_faults.grace(it, check), "faults": lambda it: guest_faults.faults(it, check)}

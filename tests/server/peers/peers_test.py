@@ -20,12 +20,13 @@ from trial import Build, Server, end_group, stop_with_servers, wait_until  # noq
 
 PROGRAM, WAITS, IPC = (os.path.join(os.path.dirname(os.path.abspath(__file__)), name) for name in ("copies.py", "waits.py", "ipc.py"))
 SIZE, COUNT = 5 << 20, 4
+PEER = b"(\x8c\x01"  # the key of a hello's purpose, and RG_PURPOSE_PEER
 PEER_SECRET = b"\xea\x08\x10"  # the key and the length of peer_secret in a hello
 
 
 def is_peer(data):
     """Whether a server begins so to say to another one that it comes for a program."""
-    return PEER_SECRET in data and b"tcp://" not in data
+    return PEER in data and PEER_SECRET in data
 
 
 class Relay:
@@ -126,6 +127,16 @@ class Peers(unittest.TestCase):
         result = self.run_on(addresses, environment={"REMOTE_GPU_OPT": "-peers"})
         self.check(result, 2 * COUNT, 0)
         self.assertEqual(result.stats["peer_by_client"], 2 * COUNT * SIZE, result.report())
+
+    def test_rdma_is_offered_where_the_user_allows_it(self):
+        servers = self.servers((), ())
+        for arguments, environment, offered in (((), {}, True), ((), {"REMOTE_GPU_RDMA_POLICY": "deny"}, False),
+                                                (("--transport", "tcp"), {}, False)):
+            relays = [Relay(self.stack, server.address) for server in servers]
+            result = self.run_on([relay.address for relay in relays], count=1, environment=environment, arguments=arguments)
+            self.check(result, 2, 2 * SIZE)
+            hellos = [data for relay in relays for data in relay.first if is_peer(data)]
+            self.assertEqual([b"rdma" in hello for hello in hellos], [offered], result.report())
 
     def test_denied(self):
         for denies in ((("--peers", "deny"), ()), ((), ("--peers", "deny"))):
