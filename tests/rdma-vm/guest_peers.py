@@ -163,7 +163,8 @@ def collectives(build, check):
 
 
 def peers(build, check):
-    """Copies, collectives, losses."""
+    """Copies, collectives; losses, which take two minutes, with RDMA_VM_FULL=1."""
     copies(build, check)
     collectives(build, check)
-    losses(build, check)
+    if os.environ.get("RDMA_VM_FULL") == "1":
+        losses(build, check)
