@@ -19,7 +19,10 @@ static unsigned long long figure(CUmemoryPool pool, CUmemPool_attribute attribut
     return value;
 }
 
-/* Figures in units of MiB, but what is used, which a pool counts in units of 512 bytes. */
+/*
+ * Figures in units of MiB, but what is used, which a pool counts in units of 512 bytes. A pool takes the device's memory in units of
+ * 32 MiB: what somebody else holds for a moment is rounded away.
+ */
 static void say(const char *when, CUmemoryPool pool)
 {
     size_t available, total;
@@ -28,7 +31,7 @@ static void say(const char *when, CUmemoryPool pool)
     CHECK(cuMemGetInfo_v2(&available, &total));
     printf("%s: reserved %llu (at most %llu) MiB, used %llu (at most %llu), %zu MiB of the device\n", when,
            reserved / MIB, high / MIB, figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT),
-           figure(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH), (at_first - available) / MIB);
+           figure(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH), (at_first - available + MIB / 2) / MIB);
 }
 
 static void set(CUmemoryPool pool, CUmemPool_attribute attribute, cuuint64_t value)

@@ -20,7 +20,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "scripts"))
 
-from trial import Build, Server, optimisations  # noqa: E402
+from trial import Build, Server, optimisations, wait_until  # noqa: E402
 
 WAYS = {
     "as it is": {},
@@ -96,12 +96,15 @@ def compare(build, command, counts, device, ways, tcp):
         print("directly: no failed assertion on standard error")
         good = False
     with contextlib.ExitStack() as stack:
-        address = ",".join(stack.enter_context(Server(build, tcp=tcp, environment=dict(device, SOFTGPU_DEVICES=str(count)))).address
-                           for count in counts or [1])
+        servers = [stack.enter_context(Server(build, tcp=tcp, environment=dict(device, SOFTGPU_DEVICES=str(count))))
+                   for count in counts or [1]]
+        address = ",".join(server.address for server in servers)
         cache = stack.enter_context(tempfile.TemporaryDirectory(prefix="remote-gpu-cache-"))
         ways = ways or {**WAYS, **each_one_off(optimisations(build, address))}
         for way, environment in ways.items():
             environment = {name: cache if value == "CACHE" else value for name, value in environment.items()}
+            # The memory of the program before, which programs that ask would see, is free when its worker has ended.
+            wait_until(lambda: not any(server.workers() for server in servers))
             remote = build.run_remote(command, address, environment=environment)
             same = remote.output == direct.output and remote.status == direct.status
             same = same and assertions(remote) == assertions(direct)
