@@ -192,6 +192,7 @@ static enum rg_status start_worker(struct rg_sessions *sessions, const struct rg
     process->death_signal = SIGTERM;
     process->stack_limit = RG_ADDRESS_STACK_GAP;
     const struct rg_share_grant *grant = &share->grant;
+    line->percent[0] = '\0';
     if (grant->mps)
         snprintf(line->percent, sizeof line->percent, RG_MPS_PERCENT "=%u",
                  grant->compute_millionths ? grant->compute_millionths / 10000 : 100);
