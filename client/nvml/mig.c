@@ -35,12 +35,18 @@ int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(rg_nvml_device device, rg_nvml_
     return info.mig ? rg_nvml_whole(device, out) : RG_NVML_INVALID_ARGUMENT;
 }
 
+/* The same of what only an instance has. */
+static enum rg_nvml_return look_for_instance(rg_nvml_device device, struct rg_device_info *info,
+                                             const void *out)
+{
+    RG_TRY(look_for(device, info, out));
+    return info->mig ? RG_NVML_SUCCESS : RG_NVML_NOT_SUPPORTED;
+}
+
 int nvmlDeviceGetGpuInstanceId(rg_nvml_device device, unsigned *id)
 {
     struct rg_device_info info;
-    RG_TRY(look_for(device, &info, id));
-    if (!info.mig)
-        return RG_NVML_NOT_SUPPORTED;
+    RG_TRY(look_for_instance(device, &info, id));
     *id = info.gpu_instance;
     return RG_NVML_SUCCESS;
 }
@@ -48,9 +54,7 @@ int nvmlDeviceGetGpuInstanceId(rg_nvml_device device, unsigned *id)
 int nvmlDeviceGetComputeInstanceId(rg_nvml_device device, unsigned *id)
 {
     struct rg_device_info info;
-    RG_TRY(look_for(device, &info, id));
-    if (!info.mig)
-        return RG_NVML_NOT_SUPPORTED;
+    RG_TRY(look_for_instance(device, &info, id));
     *id = info.compute_instance;
     return RG_NVML_SUCCESS;
 }

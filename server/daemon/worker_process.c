@@ -139,7 +139,7 @@ struct command_line {
     const char *arguments[32]; /* ends with NULL */
     size_t n;
     char devices[RG_DEVICES_MAX * 4], id[24], max[24], grace[24], stack[24],
-        visible[64 + RG_DEVICES_MAX * 48], percent[64];
+        visible[64 + RG_DEVICES_MAX * 48], percent[64]; /* of MPS */
 };
 
 static void add_argument(struct command_line *line, const char *name, const char *value)
@@ -192,7 +192,6 @@ static enum rg_status start_worker(struct rg_sessions *sessions, const struct rg
     process->death_signal = SIGTERM;
     process->stack_limit = RG_ADDRESS_STACK_GAP;
     const struct rg_share_grant *grant = &share->grant;
-    line->percent[0] = '\0';
     if (grant->mps)
         snprintf(line->percent, sizeof line->percent, RG_MPS_PERCENT "=%u",
                  grant->compute_millionths ? grant->compute_millionths / 10000 : 100);
@@ -202,7 +201,8 @@ static enum rg_status start_worker(struct rg_sessions *sessions, const struct rg
         .driver = driver->info.path,
         .soft = rg_driver_is_own(driver),
         .gpus = device_files(sessions, driver, info),
-        .extra = {.variables = {is_all_in_order(driver, info) ? NULL : line->visible, line->percent},
+        .extra = {.variables = {is_all_in_order(driver, info) ? NULL : line->visible,
+                                grant->mps ? line->percent : NULL},
                   .mps = grant->mps ? sessions->shares.mps : NULL}};
     RG_TRY(rg_confined_start(sessions->sandboxes, &confined, process, lease, pid, why, why_size));
     close(share->slot_fd);

@@ -1,6 +1,7 @@
 """remote-gpud under a service manager: sockets that are handed over (LISTEN_FDS), and the watchdog. The manager is this test."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -32,10 +33,13 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 def environment_of(pid):
-    """Names of a process's variables; none: it has ended meanwhile."""
+    """Names of a process's variables; none: it has ended meanwhile. Whatever else is among them is a failure."""
     try:
         with open("/proc/%d/environ" % pid, "rb") as file:
-            return {entry.partition(b"=")[0].decode() for entry in file.read().split(b"\0")}
+            entries = [entry for entry in file.read().split(b"\0") if entry]
+        odd = [entry for entry in entries if not re.match(rb"[A-Za-z_][A-Za-z0-9_]*=", entry)]
+        assert not odd, odd
+        return {entry.partition(b"=")[0].decode() for entry in entries}
     except (FileNotFoundError, ProcessLookupError):
         return set()
 
