@@ -1,6 +1,7 @@
 /* introduction.c - see introduction.h. */
 #include "server/daemon/introduction.h"
 
+#include "server/daemon/refusal.h"
 #include "transport/address.h"
 
 #include <errno.h>
@@ -15,13 +16,6 @@ union address {
     struct sockaddr_in v4;
     struct sockaddr_in6 v6;
 };
-
-static enum rg_status refuse(struct rg_monitor_answer *answer, enum rg_refusal_code code, const char *why)
-{
-    answer->code = code;
-    snprintf(answer->why, sizeof answer->why, "%s", why);
-    return RG_ERR_REFUSED;
-}
 
 static socklen_t fill(const struct rg_monitor_connect *wanted, union address *out)
 {
@@ -45,20 +39,21 @@ enum rg_status rg_introduction_connect(const struct rg_sessions *sessions,
     union address address;
     const socklen_t size = fill(&question->connect, &address);
     if (!sessions->peers)
-        return refuse(answer, RG_REFUSAL_UNSUPPORTED,
-                      "this server connects to no other servers (remote-gpud --peers deny)");
+        return rg_refusal(answer, RG_ERR_REFUSED, RG_REFUSAL_UNSUPPORTED,
+                          "this server connects to no other servers (remote-gpud --peers deny)");
     if (!rg_sessions_belongs(sessions, question->connect.session, who))
-        return refuse(answer, RG_REFUSAL_NO_SUCH_SESSION, "there is no such session of this client");
+        return rg_refusal(answer, RG_ERR_REFUSED, RG_REFUSAL_NO_SUCH_SESSION,
+                          "there is no such session of this client");
     if (!question->peer.encrypted && !everywhere && !rg_address_is_loopback(&address.any))
-        return refuse(answer, RG_REFUSAL_UNAUTHORISED,
-                      "this server connects to servers on other machines by TLS alone");
+        return rg_refusal(answer, RG_ERR_REFUSED, RG_REFUSAL_UNAUTHORISED,
+                          "this server connects to servers on other machines by TLS alone");
     const int fd = socket(address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return refuse(answer, RG_REFUSAL_INTERNAL, strerror(errno));
+        return rg_refusal(answer, RG_ERR_REFUSED, RG_REFUSAL_INTERNAL, "%s", strerror(errno));
     if (connect(fd, &address.any, size) != 0 && errno != EINPROGRESS) {
         const int error = errno;
         close(fd);
-        return refuse(answer, RG_REFUSAL_UNSUPPORTED, strerror(error));
+        return rg_refusal(answer, RG_ERR_REFUSED, RG_REFUSAL_UNSUPPORTED, "%s", strerror(error));
     }
     *out = fd;
     return RG_OK;

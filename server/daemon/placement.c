@@ -1,20 +1,7 @@
 /* placement.c - see placement.h. */
 #include "server/daemon/placement.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-
-static enum rg_status refuse(struct rg_monitor_answer *answer, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static enum rg_status refuse(struct rg_monitor_answer *answer, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(answer->why, sizeof answer->why, format, arguments);
-    va_end(arguments);
-    answer->code = RG_REFUSAL_NO_SUCH_GPU;
-    return RG_ERR_REFUSED;
-}
+#include "server/daemon/refusal.h"
 
 /* Who uses each device. */
 struct users {
@@ -82,34 +69,38 @@ static enum rg_status grant_named(const struct users *users, const struct rg_dri
     for (uint32_t i = 0; i < wanted->n_gpu_indices; i++) {
         const uint32_t index = wanted->gpu_indices[i];
         if (index >= driver->n_devices)
-            return refuse(
-                answer,
+            return rg_refusal(
+                answer, RG_ERR_REFUSED, RG_REFUSAL_NO_SUCH_GPU,
                 "GPU %u was asked for, but this server's GPUs are 0 to %u; 'remote-gpu list' shows them",
                 index, driver->n_devices - 1);
         for (uint32_t j = 0; j < i; j++)
             if (wanted->gpu_indices[j] == index)
-                return refuse(answer, "GPU %u was asked for twice; name each once", index);
+                return rg_refusal(answer, RG_ERR_REFUSED, RG_REFUSAL_NO_SUCH_GPU,
+                                  "GPU %u was asked for twice; name each once", index);
         if (driver->devices[index].mig && wanted->n_gpu_indices > 1)
-            return refuse(
-                answer,
+            return rg_refusal(
+                answer, RG_ERR_REFUSED, RG_REFUSAL_NO_SUCH_GPU,
                 "GPU %u was asked for beside others, but it is an instance that MIG has made of one, "
                 "and who has such has nothing else; name it alone",
                 index);
         if (users->alone[index])
-            return refuse(answer,
-                          "GPU %u was asked for, but session %llu has it alone (exclusive); ask for another "
-                          "GPU, or try again later",
-                          index, (unsigned long long)users->alone[index]);
+            return rg_refusal(
+                answer, RG_ERR_REFUSED, RG_REFUSAL_NO_SUCH_GPU,
+                "GPU %u was asked for, but session %llu has it alone (exclusive); ask for another "
+                "GPU, or try again later",
+                index, (unsigned long long)users->alone[index]);
         if (is_shared_otherwise(users, index, sharing))
-            return refuse(answer,
-                          "GPU %u was asked for, but sessions share it %s now, and yours would %s; ask for "
-                          "another GPU, or try again later",
-                          index, ways[users->sharing[index]], ways[sharing]);
+            return rg_refusal(
+                answer, RG_ERR_REFUSED, RG_REFUSAL_NO_SUCH_GPU,
+                "GPU %u was asked for, but sessions share it %s now, and yours would %s; ask for "
+                "another GPU, or try again later",
+                index, ways[users->sharing[index]], ways[sharing]);
         if (!is_open(users, index, sharing))
-            return refuse(answer,
-                          "GPU %u was asked for alone (exclusive), but %u session%s there; ask for another "
-                          "GPU, or try again later",
-                          index, users->n[index], users->n[index] == 1 ? " is" : "s are");
+            return rg_refusal(
+                answer, RG_ERR_REFUSED, RG_REFUSAL_NO_SUCH_GPU,
+                "GPU %u was asked for alone (exclusive), but %u session%s there; ask for another "
+                "GPU, or try again later",
+                index, users->n[index], users->n[index] == 1 ? " is" : "s are");
         info->devices[i] = index;
     }
     info->n_devices = wanted->n_gpu_indices;
@@ -146,21 +137,22 @@ enum rg_status rg_placement(const struct rg_sessions *sessions, const struct rg_
     enum rg_sharing otherwise = RG_SHARING_UNKNOWN; /* of others that share theirs in another way */
     uint32_t open = 0;
     if (limit && (wanted->gpus > limit || wanted->n_gpu_indices > limit))
-        return refuse(answer,
-                      "%u GPUs were asked for, and you may use %u of this server's at once; ask for fewer",
-                      wanted->gpus > wanted->n_gpu_indices ? wanted->gpus : wanted->n_gpu_indices, limit);
+        return rg_refusal(
+            answer, RG_ERR_REFUSED, RG_REFUSAL_NO_SUCH_GPU,
+            "%u GPUs were asked for, and you may use %u of this server's at once; ask for fewer",
+            wanted->gpus > wanted->n_gpu_indices ? wanted->gpus : wanted->n_gpu_indices, limit);
     count_users(sessions, &users);
     if (wanted->n_gpu_indices > 0)
         return grant_named(&users, driver, wanted, sharing, info, answer);
     if (wanted->gpus > driver->n_devices)
-        return refuse(answer,
-                      "%u GPUs were asked for, but this server has %u; ask for fewer, or another server",
-                      wanted->gpus, driver->n_devices);
+        return rg_refusal(answer, RG_ERR_REFUSED, RG_REFUSAL_NO_SUCH_GPU,
+                          "%u GPUs were asked for, but this server has %u; ask for fewer, or another server",
+                          wanted->gpus, driver->n_devices);
     bool instances = false;
     const uint32_t n = bar_others(&users, driver, wanted->gpus, sharing, &instances);
     if (wanted->gpus > n)
-        return refuse(
-            answer,
+        return rg_refusal(
+            answer, RG_ERR_REFUSED, RG_REFUSAL_NO_SUCH_GPU,
             "%u GPUs were asked for, and %u of this server's are whole; of those that MIG has divided a "
             "session gets one instance (-n 1); ask for fewer, or another server",
             wanted->gpus, n);
@@ -169,14 +161,14 @@ enum rg_status rg_placement(const struct rg_sessions *sessions, const struct rg_
         otherwise = is_shared_otherwise(&users, i, sharing) ? users.sharing[i] : otherwise;
     }
     if ((open == 0 || wanted->gpus > open) && sharing == RG_SHARING_EXCLUSIVE)
-        return refuse(
-            answer,
+        return rg_refusal(
+            answer, RG_ERR_REFUSED, RG_REFUSAL_NO_SUCH_GPU,
             "%u of this server's %u GPUs are used by nobody, and as many as were asked for are needed "
             "to have them alone (exclusive); ask for fewer, another server, or try again later",
             open, n);
     if (open == 0 || wanted->gpus > open)
-        return refuse(
-            answer,
+        return rg_refusal(
+            answer, RG_ERR_REFUSED, RG_REFUSAL_NO_SUCH_GPU,
             "%u of this server's %u GPUs are left, as others have theirs alone (exclusive)%s%s; ask for "
             "fewer, another server, or try again later",
             open, n, ways[otherwise] ? ", or share theirs " : "", ways[otherwise] ? ways[otherwise] : "");

@@ -9,13 +9,13 @@
 #include "common/base/path.h"
 #include "common/base/printable.h"
 #include "server/daemon/confined.h"
+#include "server/daemon/refusal.h"
 #include "transport/address.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -493,19 +493,6 @@ void rg_pool_forget(struct rg_pool_process *pool)
     memset(pool->checks, 0, sizeof pool->checks);
 }
 
-static enum rg_status refuse(struct rg_monitor_answer *answer, enum rg_refusal_code code, const char *format,
-                             ...) __attribute__((format(printf, 3, 4)));
-static enum rg_status refuse(struct rg_monitor_answer *answer, enum rg_refusal_code code, const char *format,
-                             ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(answer->why, sizeof answer->why, format, arguments);
-    va_end(arguments);
-    answer->code = code;
-    return RG_ERR_REFUSED;
-}
-
 /* The session's GPUs: those of the lease, or those of them that the client names. False: it names others. */
 static bool choose(uint64_t gpus, struct rg_monitor_start *start)
 {
@@ -526,28 +513,31 @@ enum rg_status rg_pool_admit(const struct rg_pool_process *pool, const struct rg
 {
     const struct rg_pool_known *known = find(pool, start->pool_lease);
     if (!start->pool_lease)
-        return refuse(answer, RG_REFUSAL_LIMIT,
-                      "this server's GPUs are given out by the pool %s: run the program by remote-gpu run, "
-                      "or get a lease by remote-gpu request",
-                      pool->settings.pool);
+        return rg_refusal(
+            answer, RG_ERR_REFUSED, RG_REFUSAL_LIMIT,
+            "this server's GPUs are given out by the pool %s: run the program by remote-gpu run, "
+            "or get a lease by remote-gpu request",
+            pool->settings.pool);
     if (rg_now_ns() + RG_POOL_SPARE_NS >= pool->valid_until_ns)
-        return refuse(answer, RG_REFUSAL_SHUTTING_DOWN,
-                      "this server cannot begin sessions while it is cut off from its pool (%s); sessions "
-                      "that run go on",
-                      pool->why[0] ? pool->why : "its agent has ended");
+        return rg_refusal(
+            answer, RG_ERR_REFUSED, RG_REFUSAL_SHUTTING_DOWN,
+            "this server cannot begin sessions while it is cut off from its pool (%s); sessions "
+            "that run go on",
+            pool->why[0] ? pool->why : "its agent has ended");
     if (!known || known->gone)
-        return refuse(answer, RG_REFUSAL_UNAUTHORISED,
-                      "the lease has no GPU of this server, has been given back, or its time is over; ask "
-                      "for GPUs anew");
+        return rg_refusal(
+            answer, RG_ERR_REFUSED, RG_REFUSAL_UNAUTHORISED,
+            "the lease has no GPU of this server, has been given back, or its time is over; ask "
+            "for GPUs anew");
     /* whoever has proved nothing shows that it is theirs by knowing it, unless it is of somebody who can prove it */
     const bool by_knowing = who->proof == RG_PROOF_NONE && (!known->lease.name[0] || known->lease.bearer);
     if (!by_knowing && strcmp(known->lease.key, key) != 0)
-        return refuse(answer, RG_REFUSAL_UNAUTHORISED, "the lease is %s's, and you are %s here",
-                      known->lease.name[0] ? known->lease.name : "an unauthenticated client",
-                      rg_who_text(who));
+        return rg_refusal(
+            answer, RG_ERR_REFUSED, RG_REFUSAL_UNAUTHORISED, "the lease is %s's, and you are %s here",
+            known->lease.name[0] ? known->lease.name : "an unauthenticated client", rg_who_text(who));
     if (!choose(known->lease.gpus, start))
-        return refuse(answer, RG_REFUSAL_NO_SUCH_GPU,
-                      "the lease does not have the GPUs of this server that were asked for");
+        return rg_refusal(answer, RG_ERR_REFUSED, RG_REFUSAL_NO_SUCH_GPU,
+                          "the lease does not have the GPUs of this server that were asked for");
     if (known->lease.memory) {
         struct rg_share_wish *share = &start->share;
         share->memory_millionths = 0;

@@ -11,13 +11,13 @@
 #include "server/daemon/gauges.h"
 #include "server/daemon/placement.h"
 #include "server/daemon/quotas.h"
+#include "server/daemon/refusal.h"
 #include "server/daemon/worker_process.h"
 #include "server/handshake/handed.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,20 +58,6 @@ static void show(struct rg_sessions *sessions, uint32_t place)
     rg_board_end(board);
 }
 
-static enum rg_status refuse(struct rg_monitor_answer *answer, enum rg_status status,
-                             enum rg_refusal_code code, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-static enum rg_status refuse(struct rg_monitor_answer *answer, enum rg_status status,
-                             enum rg_refusal_code code, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(answer->why, sizeof answer->why, format, arguments);
-    va_end(arguments);
-    answer->code = code;
-    return status;
-}
-
 /* --- admission ---------------------------------------------------------------------------------------------
  */
 
@@ -90,10 +76,11 @@ static enum rg_status check_share(const struct rg_sessions *sessions, const stru
         n += rg_who_is_same(&sessions->entries[i]->who, who);
     if (!limit || who->proof == RG_PROOF_NONE || n < limit)
         return RG_OK;
-    return refuse(answer, RG_ERR_REFUSED, RG_REFUSAL_FULL,
-                  "%s has %u sessions on this server and may have no more at once; end one of them, or ask "
-                  "the server's operator for more",
-                  who->name, n);
+    return rg_refusal(
+        answer, RG_ERR_REFUSED, RG_REFUSAL_FULL,
+        "%s has %u sessions on this server and may have no more at once; end one of them, or ask "
+        "the server's operator for more",
+        who->name, n);
 }
 
 static enum rg_status admit(const struct rg_sessions *sessions, const struct rg_driver *driver,
@@ -101,15 +88,16 @@ static enum rg_status admit(const struct rg_sessions *sessions, const struct rg_
                             struct rg_session_info *info, struct rg_monitor_answer *answer)
 {
     if (sessions->n >= sessions->max)
-        return refuse(answer, RG_ERR_REFUSED, RG_REFUSAL_FULL,
-                      "the server runs %u sessions and takes no more at once; try again later, or raise its "
-                      "--max-sessions",
-                      sessions->n);
+        return rg_refusal(
+            answer, RG_ERR_REFUSED, RG_REFUSAL_FULL,
+            "the server runs %u sessions and takes no more at once; try again later, or raise its "
+            "--max-sessions",
+            sessions->n);
     RG_TRY(check_share(sessions, who, answer));
     if (wanted->purpose == RG_PURPOSE_NETPERF) {
         if (sessions->netperf[0])
             return RG_OK;
-        return refuse(
+        return rg_refusal(
             answer, RG_ERR_REFUSED, RG_REFUSAL_UNSUPPORTED,
             "this server does not answer measurements (--no-netperf, or its installation is incomplete)");
     }
@@ -167,8 +155,8 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
     const struct rg_monitor_start *wanted = &question->start;
     RG_CLEANUP_FREE struct rg_session_entry *entry = calloc(1, sizeof *entry);
     if (!entry)
-        return refuse(answer, RG_ERR_NO_MEMORY, RG_REFUSAL_INTERNAL,
-                      "the server is out of memory; try again later");
+        return rg_refusal(answer, RG_ERR_NO_MEMORY, RG_REFUSAL_INTERNAL,
+                          "the server is out of memory; try again later");
     struct rg_session_info *info = &entry->info;
     RG_TRY(admit(sessions, driver, wanted, who, info, answer));
     info->id = sessions->next_id;
@@ -198,8 +186,8 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
     if (status != RG_OK) {
         rg_shares_release(&sessions->shares, &entry->share, info->id);
         rg_error("session %llu: no worker: %s", (unsigned long long)info->id, why);
-        return refuse(answer, status, RG_REFUSAL_INTERNAL,
-                      "the server could not start a worker (%s); its log says more", why);
+        return rg_refusal(answer, status, RG_REFUSAL_INTERNAL,
+                          "the server could not start a worker (%s); its log says more", why);
     }
     char devices[RG_DEVICES_MAX * 4];
     rg_worker_process_devices(info, devices, sizeof devices);
@@ -252,9 +240,9 @@ static void prolong(struct rg_session_entry *entry, const struct rg_who *who)
 static enum rg_status refuse_other(struct rg_monitor_answer *answer, unsigned long long id,
                                    const struct rg_who *who)
 {
-    return refuse(answer, RG_ERR_REFUSED, RG_REFUSAL_UNAUTHORISED,
-                  "session %llu was begun by another than %s, who cannot go on with it", id,
-                  rg_who_text(who));
+    return rg_refusal(answer, RG_ERR_REFUSED, RG_REFUSAL_UNAUTHORISED,
+                      "session %llu was begun by another than %s, who cannot go on with it", id,
+                      rg_who_text(who));
 }
 
 enum rg_status rg_sessions_stay(struct rg_sessions *sessions, const struct rg_monitor_question *question,
@@ -262,8 +250,8 @@ enum rg_status rg_sessions_stay(struct rg_sessions *sessions, const struct rg_mo
 {
     struct rg_session_entry *entry = find(sessions, question->stay.session);
     if (!entry || entry->kill_ns)
-        return refuse(answer, RG_ERR_NOT_FOUND, RG_REFUSAL_NO_SUCH_SESSION,
-                      "the session has ended on the server");
+        return rg_refusal(answer, RG_ERR_NOT_FOUND, RG_REFUSAL_NO_SUCH_SESSION,
+                          "the session has ended on the server");
     if (!rg_who_is_same(&entry->who, who))
         return refuse_other(answer, entry->info.id, who);
     prolong(entry, who);
@@ -287,13 +275,13 @@ enum rg_status rg_sessions_hand_over(struct rg_sessions *sessions, const struct 
         return RG_OK;
     /* the worker is behind with taking them: others, without a token, may send it as many as they like */
     if (errno == EAGAIN || errno == ETOOMANYREFS || errno == ENOBUFS)
-        return refuse(answer, RG_ERR_TIMEOUT, RG_REFUSAL_FULL,
-                      "session %llu has too much to do just now; try again", id);
+        return rg_refusal(answer, RG_ERR_TIMEOUT, RG_REFUSAL_FULL,
+                          "session %llu has too much to do just now; try again", id);
     if (question->hand_over.purpose == RG_PURPOSE_RESUME)
-        return refuse(answer, RG_ERR_NOT_FOUND, RG_REFUSAL_NO_SUCH_SESSION,
-                      "the session has ended on the server");
-    return refuse(answer, RG_ERR_NOT_FOUND, RG_REFUSAL_UNSUPPORTED,
-                  "there is no session %llu that accepts another connection", id);
+        return rg_refusal(answer, RG_ERR_NOT_FOUND, RG_REFUSAL_NO_SUCH_SESSION,
+                          "the session has ended on the server");
+    return rg_refusal(answer, RG_ERR_NOT_FOUND, RG_REFUSAL_UNSUPPORTED,
+                      "there is no session %llu that accepts another connection", id);
 }
 
 bool rg_sessions_belongs(const struct rg_sessions *sessions, uint64_t id, const struct rg_who *who)

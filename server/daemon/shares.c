@@ -3,6 +3,7 @@
 
 #include "common/base/log.h"
 #include "common/cuda/mps.h"
+#include "server/daemon/refusal.h"
 #include "server/shares/decide.h"
 
 #include <errno.h>
@@ -86,13 +87,6 @@ void rg_shares_reload(struct rg_shares *shares)
 
 /* --- sessions --------------------------------------------------------------------------------------------- */
 
-static enum rg_status refuse(struct rg_monitor_answer *answer, enum rg_refusal_code code, const char *why)
-{
-    answer->code = code;
-    snprintf(answer->why, sizeof answer->why, "%s", why);
-    return code == RG_REFUSAL_INTERNAL ? RG_ERR_NO_MEMORY : RG_ERR_REFUSED;
-}
-
 static struct rg_share_user user_of(const struct rg_shares *shares, const struct rg_who *who)
 {
     struct rg_share_user user = {.kind = RG_SHARE_NOBODY, .name = who->name, .uid = who->uid};
@@ -133,7 +127,7 @@ enum rg_status rg_shares_check_project(const struct rg_shares *shares, const str
     char why[RG_CONTROL_REASON] = "";
     if (rg_share_rules_limits(shares->rules, &user, project, &limits, why, sizeof why) == RG_OK)
         return RG_OK;
-    return refuse(answer, RG_REFUSAL_LIMIT, why);
+    return rg_refusal(answer, RG_ERR_REFUSED, RG_REFUSAL_LIMIT, "%s", why);
 }
 
 /* Gives back places and guarantees. */
@@ -155,7 +149,8 @@ static enum rg_status take_place(struct rg_shares_device *device, struct rg_shar
     char why[RG_CONTROL_REASON], asked[32], left[32];
     wanted->place = rg_share_device_take(&device->device, id);
     if (wanted->place == UINT32_MAX)
-        return refuse(answer, RG_REFUSAL_INTERNAL, "the server has no place for another session");
+        return rg_refusal(answer, RG_ERR_NO_MEMORY, RG_REFUSAL_INTERNAL,
+                          "the server has no place for another session");
     if (overcommitted || !wanted->memory_limit)
         return RG_OK;
     device->promised += wanted->memory_limit;
@@ -172,7 +167,7 @@ static enum rg_status take_place(struct rg_shares_device *device, struct rg_shar
              asked, wanted->ordinal, left);
     rg_share_device_drop(&device->device, wanted->place, id);
     set_capacity(device);
-    return refuse(answer, RG_REFUSAL_FULL, why);
+    return rg_refusal(answer, RG_ERR_REFUSED, RG_REFUSAL_FULL, "%s", why);
 }
 
 enum rg_status rg_shares_grant(struct rg_shares *shares, const struct rg_share_wish *wish,
@@ -189,7 +184,7 @@ enum rg_status rg_shares_grant(struct rg_shares *shares, const struct rg_share_w
                                           .memory_total = shares->devices[info->devices[i]].total};
     if (limits_of(shares, &user, wish->project, &limits, why, sizeof why) != RG_OK ||
         rg_share_decide(&limits, &user, wish, cards, info->n_devices, &out->grant, why, sizeof why) != RG_OK)
-        return refuse(answer, RG_REFUSAL_LIMIT, why);
+        return rg_refusal(answer, RG_ERR_REFUSED, RG_REFUSAL_LIMIT, "%s", why);
     struct rg_share_grant *grant = &out->grant;
     grant->overcommitted = shares->overcommit;
     for (uint32_t i = 0; i < grant->n_devices; i++) {
@@ -204,7 +199,8 @@ enum rg_status rg_shares_grant(struct rg_shares *shares, const struct rg_share_w
     if (out->slot)
         return RG_OK;
     give_back(shares, grant, grant->n_devices, id);
-    return refuse(answer, RG_REFUSAL_INTERNAL, "the server is out of memory; try again later");
+    return rg_refusal(answer, RG_ERR_NO_MEMORY, RG_REFUSAL_INTERNAL,
+                      "the server is out of memory; try again later");
 }
 
 uint64_t rg_shares_owed_to(const struct rg_shares *shares, const struct rg_share_grant_device *device)

@@ -2,6 +2,7 @@
 #include "server/daemon/who.h"
 
 #include "common/base/log.h"
+#include "server/daemon/refusal.h"
 #include "transport/address.h"
 
 #include <pwd.h>
@@ -9,13 +10,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
-
-static enum rg_status refuse(struct rg_monitor_answer *answer, enum rg_refusal_code code, const char *why)
-{
-    answer->code = code;
-    snprintf(answer->why, sizeof answer->why, "%s", why);
-    return RG_ERR_REFUSED;
-}
 
 /* Whether only this machine's processes can be at the other end. Those of unix sockets are known, and not meant. */
 static bool is_local(int connection)
@@ -99,21 +93,22 @@ static enum rg_status check_certificate(const struct rg_who_policy *policy, stru
     char why[512] = "";
     int64_t expires = 0;
     if (!policy->identity)
-        return refuse(answer, RG_REFUSAL_UNAUTHORISED, "this server accepts no certificates");
+        return rg_refusal(answer, RG_ERR_REFUSED, RG_REFUSAL_UNAUTHORISED,
+                          "this server accepts no certificates");
     const enum rg_status status = rg_identity_check(
         policy->identity, who->name, who->serial, who->serial_size, &who->limits, &expires, why, sizeof why);
     if (status == RG_OK && expires)
         who->not_after = expires; /* what we keep ourselves need not be believed of anybody */
     if (status == RG_OK && rg_who_has_expired(who))
-        return refuse(answer, RG_REFUSAL_UNAUTHORISED,
-                      "your certificate has expired; join again with a new token, or see to its renewal");
+        return rg_refusal(answer, RG_ERR_REFUSED, RG_REFUSAL_UNAUTHORISED,
+                          "your certificate has expired; join again with a new token, or see to its renewal");
     if (status == RG_OK)
         return RG_OK;
     if (status == RG_ERR_REFUSED)
-        return refuse(answer, RG_REFUSAL_UNAUTHORISED, why);
+        return rg_refusal(answer, RG_ERR_REFUSED, RG_REFUSAL_UNAUTHORISED, "%s", why);
     rg_error("%s: whether the certificate is accepted could not be found out: %s", who->name, why);
-    return refuse(answer, RG_REFUSAL_INTERNAL,
-                  "the server could not find out whether the certificate is accepted; its log says why");
+    return rg_refusal(answer, RG_ERR_REFUSED, RG_REFUSAL_INTERNAL,
+                      "the server could not find out whether the certificate is accepted; its log says why");
 }
 
 enum rg_status rg_who_is(const struct rg_who_policy *policy, const struct rg_monitor_peer *peer,
@@ -138,7 +133,7 @@ enum rg_status rg_who_is(const struct rg_who_policy *policy, const struct rg_mon
             return RG_OK;
         break;
     }
-    return refuse(answer, RG_REFUSAL_UNAUTHORISED, "nothing is known of who this is");
+    return rg_refusal(answer, RG_ERR_REFUSED, RG_REFUSAL_UNAUTHORISED, "nothing is known of who this is");
 }
 
 bool rg_who_may_stay(const struct rg_who_policy *policy, const struct rg_who *who, char *why, size_t why_size)
