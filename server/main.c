@@ -37,6 +37,7 @@
 #include "server/suspend/suspend.h"
 #include "server/timeline/output.h"
 #include "server/timeline/times.h"
+#include "server/transfer/bulk_log.h"
 #include "server/transfer/gpudirect.h"
 
 #include <errno.h>
@@ -142,13 +143,7 @@ static void tell_statistics(struct rg_worker *worker)
 {
     struct rg_conn_statistics bulk;
     rg_conn_get_statistics(worker->conn, &bulk);
-    if (bulk.bulk_direct_sent || bulk.bulk_direct_received || bulk.bulk_copied_sent ||
-        bulk.bulk_copied_received)
-        rg_info("session %llu: bulk data: received %llu bytes in their place and %llu by a copy, sent %llu "
-                "from their place and %llu by a copy",
-                (unsigned long long)worker->session, (unsigned long long)bulk.bulk_direct_received,
-                (unsigned long long)bulk.bulk_copied_received, (unsigned long long)bulk.bulk_direct_sent,
-                (unsigned long long)bulk.bulk_copied_sent);
+    rg_bulk_log(worker->session, &bulk, "");
     if (bulk.bulk_kept)
         rg_info("session %llu: %llu bytes were copied to be there if they had to be sent again",
                 (unsigned long long)worker->session, (unsigned long long)bulk.bulk_kept);

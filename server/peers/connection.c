@@ -5,9 +5,11 @@
 #include "common/sync/scoped_lock.h"
 #include "server/peers/peers.h"
 #include "server/peers/upgrade.h"
+#include "server/transfer/bulk_log.h"
 #include "server/transfer/deferred.h"
 #include "transport/transport.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -36,15 +38,11 @@ bool rg_peers_are_served(void)
 void rg_peer_tell_statistics(const struct rg_peer *peer)
 {
     struct rg_conn_statistics bulk;
+    char of[320];
     rg_conn_get_statistics(peer->conn, &bulk);
-    if (bulk.bulk_direct_sent || bulk.bulk_direct_received || bulk.bulk_copied_sent ||
-        bulk.bulk_copied_received)
-        rg_info("session %llu: bulk data of another server of its client (%s, by %s): received %llu bytes in "
-                "their place and %llu by a copy, sent %llu from their place and %llu by a copy",
-                (unsigned long long)peer->worker->session, rg_conn_peer(peer->conn),
-                rg_conn_transport(peer->conn), (unsigned long long)bulk.bulk_direct_received,
-                (unsigned long long)bulk.bulk_copied_received, (unsigned long long)bulk.bulk_direct_sent,
-                (unsigned long long)bulk.bulk_copied_sent);
+    snprintf(of, sizeof of, " of another server of its client (%s, by %s)", rg_conn_peer(peer->conn),
+             rg_conn_transport(peer->conn));
+    rg_bulk_log(peer->worker->session, &bulk, of);
 }
 
 static void lose(struct rg_peer *peer)
