@@ -1,5 +1,5 @@
 /*
- * manager_process.h - the process that asks the driver's management library (manager.c), on behalf of the frontend: the
+ * manager_process.h - the process that asks the driver's management library (manager/manager.c), on behalf of the frontend: the
  * monitor starts it and ends it, the frontend talks to it.
  *
  * There is one at a time, started when the frontend first needs it, and not more often than each RG_MANAGER_PAUSE_NS. Main

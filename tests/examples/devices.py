@@ -7,7 +7,7 @@ import sys
 
 from expected import expect, expect_lost
 from interrupted import NOTICE, when_working
-from trial import Server, free_port
+from trial import Server, free_port, wait_until
 
 # Prints the PCI addresses of the devices it sees, by the driver's API.
 DEVICES = """
@@ -109,6 +109,8 @@ def test_servers_chosen(build):
                                          ([], "3,0", [names[3], names[0]]), ([], "2", [names[2]]),
                                          ([], "1,9,0", [names[1]]), (["-n", "3"], "3,0", ["cuInit: 100"])]:
             environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+            # -n is for those that fewest use: the program before is to have ended
+            wait_until(lambda: not first.workers() and not second.workers())
             result = build.run_remote(see, both, arguments, environment=environment)
             expect(result.status == 0 and result.output.split("\n")[:-1] == seen,
                    "%s, CUDA_VISIBLE_DEVICES=%s" % (arguments, visible), result)
