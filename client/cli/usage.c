@@ -1,5 +1,5 @@
 /*
- * usage.c - remote-gpu usage: what one has used of servers, by user and project, day, month or session.
+ * usage.c - remote-gpu usage: what one has used of servers, by user and project, day, month, session or way of sharing.
  */
 #include "client/cli/base/cli.h"
 #include "client/cli/base/output.h"

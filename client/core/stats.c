@@ -63,6 +63,97 @@ static void json_links(uint64_t now, char *out, size_t size)
     }
 }
 
+/* Of all sessions together. */
+struct sums {
+    struct rg_stats stats;
+    struct rg_conn_statistics bulk;
+    bool encrypted;
+};
+
+static void add_session(struct sums *sums, const struct rg_session *session)
+{
+    const struct rg_stats *stats = &session->stats;
+    struct rg_stats *sum = &sums->stats;
+    struct rg_conn_statistics one, *bulk = &sums->bulk;
+    struct rg_conn_security security;
+    sum->calls += stats->calls;
+    sum->round_trips += stats->round_trips;
+    sum->sent_messages += stats->sent_messages;
+    sum->inline_messages += stats->inline_messages;
+    sum->sender_wakes += stats->sender_wakes;
+    sum->received_messages += stats->received_messages;
+    sum->sent_bytes += stats->sent_bytes;
+    sum->repeated_bytes += stats->repeated_bytes;
+    sum->received_bytes += stats->received_bytes;
+    sum->peer_direct += stats->peer_direct;
+    sum->peer_rdma += stats->peer_rdma;
+    sum->peer_by_client += stats->peer_by_client;
+    sum->peer_waits_direct += stats->peer_waits_direct;
+    sum->peer_waits_by_client += stats->peer_waits_by_client;
+    sum->waited_ns += stats->waited_ns;
+    sum->resumed += stats->resumed;
+    sum->without_ns += stats->without_ns;
+    sum->upgraded_again += stats->upgraded_again;
+    rg_conn_get_statistics(session->conn, &one);
+    bulk->bulk_copied_sent += one.bulk_copied_sent;
+    bulk->bulk_copied_received += one.bulk_copied_received;
+    bulk->bulk_direct_sent += one.bulk_direct_sent;
+    bulk->bulk_direct_received += one.bulk_direct_received;
+    bulk->bulk_kept += one.bulk_kept;
+    bulk->channels += one.channels;
+    bulk->compressed_from += one.compressed_from;
+    bulk->compressed_to += one.compressed_to;
+    rg_conn_security(session->conn, &security);
+    sums->encrypted = sums->encrypted && security.encrypted;
+}
+
+/* How the sessions share the GPUs of their servers: a name of rg_sharing_name's, or that they do in several ways. */
+static const char *sharing_name(void)
+{
+    const enum rg_sharing first = rg_sessions[0].hello.sharing;
+    for (unsigned i = 1; i < rg_n_sessions; i++)
+        if (rg_sessions[i].hello.sharing != first)
+            return "several";
+    return rg_sharing_name(first);
+}
+
+/* GPUs that are instances of others, which MIG has divided. */
+static unsigned count_instances(void)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < rg_n_sessions; i++)
+        for (uint32_t j = 0; j < rg_sessions[i].hello.n_devices; j++)
+            n += rg_sessions[i].hello.devices[j].mig;
+    return n;
+}
+
+/* What was counted, as the members of an object in JSON. In integers: %f would write the decimal point of the program's locale. */
+static void json_counts(const struct sums *sums, uint64_t now, char *out, size_t size)
+{
+    const struct rg_stats *sum = &sums->stats;
+    const struct rg_conn_statistics *bulk = &sums->bulk;
+    const unsigned long long us = (now - started) / 1000, waited_us = sum->waited_ns / 1000;
+    snprintf(
+        out, size,
+        "\"seconds\":%llu.%06llu,\"waited\":%llu.%06llu,\"calls\":%llu,\"round_trips\":%llu,"
+        "\"messages_sent\":%llu,\"messages_inline\":%llu,\"sender_wakes\":%llu,\"messages_received\":%llu,"
+        "\"bytes_sent\":%llu,\"bytes_repeated\":%llu,\"bytes_received\":%llu,\"bulk_copied\":%llu,"
+        "\"bulk_direct\":%llu,\"bulk_kept\":%llu,\"bulk_connections\":%u,\"compressed_from\":%llu,"
+        "\"compressed_to\":%llu,\"peer_direct\":%llu,\"peer_rdma\":%llu,\"peer_by_client\":%llu,"
+        "\"peer_waits_direct\":%llu,\"peer_waits_by_client\":%llu",
+        us / 1000000, us % 1000000, waited_us / 1000000, waited_us % 1000000, (unsigned long long)sum->calls,
+        (unsigned long long)sum->round_trips, (unsigned long long)sum->sent_messages,
+        (unsigned long long)sum->inline_messages, (unsigned long long)sum->sender_wakes,
+        (unsigned long long)sum->received_messages, (unsigned long long)sum->sent_bytes,
+        (unsigned long long)sum->repeated_bytes, (unsigned long long)sum->received_bytes,
+        (unsigned long long)(bulk->bulk_copied_sent + bulk->bulk_copied_received),
+        (unsigned long long)(bulk->bulk_direct_sent + bulk->bulk_direct_received),
+        (unsigned long long)bulk->bulk_kept, bulk->channels, (unsigned long long)bulk->compressed_from,
+        (unsigned long long)bulk->compressed_to, (unsigned long long)sum->peer_direct,
+        (unsigned long long)sum->peer_rdma, (unsigned long long)sum->peer_by_client,
+        (unsigned long long)sum->peer_waits_direct, (unsigned long long)sum->peer_waits_by_client);
+}
+
 /*
  * Runs when the client core is unloaded, which is at exit: after main and the application's own handlers, and before
  * the core's other destructors, which run in the order of their numbers from above: what they do is not the program's.
@@ -72,81 +163,26 @@ __attribute__((destructor(104))) static void write_stats(void)
     const char *path = secure_getenv("REMOTE_GPU_STATS");
     if (!path || !*path || !started || getpid() != owner)
         return;
-    struct rg_stats sum = {0};
-    struct rg_conn_statistics bulk = {0};
-    for (unsigned i = 0; i < rg_n_sessions; i++) {
-        const struct rg_stats *stats = &rg_sessions[i].stats;
-        sum.calls += stats->calls;
-        sum.round_trips += stats->round_trips;
-        sum.sent_messages += stats->sent_messages;
-        sum.inline_messages += stats->inline_messages;
-        sum.sender_wakes += stats->sender_wakes;
-        sum.received_messages += stats->received_messages;
-        sum.sent_bytes += stats->sent_bytes;
-        sum.repeated_bytes += stats->repeated_bytes;
-        sum.received_bytes += stats->received_bytes;
-        sum.peer_direct += stats->peer_direct;
-        sum.peer_rdma += stats->peer_rdma;
-        sum.peer_by_client += stats->peer_by_client;
-        sum.peer_waits_direct += stats->peer_waits_direct;
-        sum.peer_waits_by_client += stats->peer_waits_by_client;
-        sum.waited_ns += stats->waited_ns;
-        sum.resumed += stats->resumed;
-        sum.without_ns += stats->without_ns;
-        sum.upgraded_again += stats->upgraded_again;
-        struct rg_conn_statistics one;
-        rg_conn_get_statistics(rg_sessions[i].conn, &one);
-        bulk.bulk_copied_sent += one.bulk_copied_sent;
-        bulk.bulk_copied_received += one.bulk_copied_received;
-        bulk.bulk_direct_sent += one.bulk_direct_sent;
-        bulk.bulk_direct_received += one.bulk_direct_received;
-        bulk.bulk_kept += one.bulk_kept;
-        bulk.channels += one.channels;
-        bulk.compressed_from += one.compressed_from;
-        bulk.compressed_to += one.compressed_to;
-    }
+    struct sums sums = {.encrypted = rg_n_sessions > 0};
     struct rg_conn_security security;
-    char identity[256];
-    bool encrypted = rg_n_sessions > 0;
-    rg_conn_security(rg_sessions[0].conn, &security);
-    for (unsigned i = 0; i < rg_n_sessions; i++) {
-        struct rg_conn_security one;
-        rg_conn_security(rg_sessions[i].conn, &one);
-        encrypted = encrypted && one.encrypted;
-    }
-    json_name(rg_sessions[0].credentials.name, identity, sizeof identity);
-    char line[3000], links[1400];
+    char identity[256], line[4000], counts[1400], links[1400];
     const uint64_t now = rg_now_ns();
+    for (unsigned i = 0; i < rg_n_sessions; i++)
+        add_session(&sums, &rg_sessions[i]);
+    rg_conn_security(rg_sessions[0].conn, &security);
+    json_name(rg_sessions[0].credentials.name, identity, sizeof identity);
+    json_counts(&sums, now, counts, sizeof counts);
     json_links(now, links, sizeof links);
-    /* in integers: %f would write the decimal point of the program's locale */
-    const unsigned long long us = (now - started) / 1000, waited_us = sum.waited_ns / 1000,
-                             without_us = sum.without_ns / 1000;
-    int length = snprintf(
-        line, sizeof line,
-        "{\"pid\":%d,\"transport\":\"%s\",\"seconds\":%llu.%06llu,\"waited\":%llu.%06llu,\"calls\":%llu,"
-        "\"round_trips\":%llu,\"messages_sent\":%llu,\"messages_inline\":%llu,\"sender_wakes\":%llu,"
-        "\"messages_received\":%llu,\"bytes_sent\":%llu,\"bytes_repeated\":%llu,\"bytes_received\":%llu,"
-        "\"bulk_copied\":%llu,\"bulk_direct\":%llu,\"bulk_kept\":%llu,\"bulk_connections\":%u,\"compressed_"
-        "from\":%llu,\"compressed_to\":%llu,\"peer_direct\":%llu,\"peer_rdma\":%llu,"
-        "\"peer_by_client\":%llu,\"peer_waits_"
-        "direct\":%llu,"
-        "\"peer_waits_by_client\":%llu,\"encrypted\":%s,"
-        "\"cipher\":\"%s\",\"identity\":\"%s\",\"links\":[%s],\"resumed\":%llu,\"upgraded_again\":%llu,"
-        "\"without_connection\":%llu.%06llu}\n",
-        (int)owner, rg_conn_transport(rg_sessions[0].conn), us / 1000000, us % 1000000, waited_us / 1000000,
-        waited_us % 1000000, (unsigned long long)sum.calls, (unsigned long long)sum.round_trips,
-        (unsigned long long)sum.sent_messages, (unsigned long long)sum.inline_messages,
-        (unsigned long long)sum.sender_wakes, (unsigned long long)sum.received_messages,
-        (unsigned long long)sum.sent_bytes, (unsigned long long)sum.repeated_bytes,
-        (unsigned long long)sum.received_bytes,
-        (unsigned long long)(bulk.bulk_copied_sent + bulk.bulk_copied_received),
-        (unsigned long long)(bulk.bulk_direct_sent + bulk.bulk_direct_received),
-        (unsigned long long)bulk.bulk_kept, bulk.channels, (unsigned long long)bulk.compressed_from,
-        (unsigned long long)bulk.compressed_to, (unsigned long long)sum.peer_direct,
-        (unsigned long long)sum.peer_rdma, (unsigned long long)sum.peer_by_client,
-        (unsigned long long)sum.peer_waits_direct, (unsigned long long)sum.peer_waits_by_client,
-        encrypted ? "true" : "false", security.cipher, identity, links, (unsigned long long)sum.resumed,
-        (unsigned long long)sum.upgraded_again, without_us / 1000000, without_us % 1000000);
+    const unsigned long long without_us = sums.stats.without_ns / 1000;
+    const int length =
+        snprintf(line, sizeof line,
+                 "{\"pid\":%d,\"transport\":\"%s\",%s,\"encrypted\":%s,\"cipher\":\"%s\",\"identity\":\"%s\","
+                 "\"links\":[%s],\"resumed\":%llu,\"upgraded_again\":%llu,\"without_connection\":%llu.%06llu,"
+                 "\"sharing\":\"%s\",\"mig_instances\":%u}\n",
+                 (int)owner, rg_conn_transport(rg_sessions[0].conn), counts,
+                 sums.encrypted ? "true" : "false", security.cipher, identity, links,
+                 (unsigned long long)sums.stats.resumed, (unsigned long long)sums.stats.upgraded_again,
+                 without_us / 1000000, without_us % 1000000, sharing_name(), count_instances());
     int fd = strcmp(path, "-") == 0 ? dup(2) : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd < 0 || !rg_file_write(fd, line, (size_t)length))
         rg_warn("cannot write statistics to %s: %s", path, strerror(errno));

@@ -12,6 +12,7 @@
 
 #define RG_MPS_FOLDER    "CUDA_MPS_PIPE_DIRECTORY"
 #define RG_MPS_PERCENT   "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" /* of the multiprocessors, 1 to 100 */
+#define RG_MPS_MEMORY    "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"  /* of each device: "0=1G,1=512M" */
 #define RG_MPS_NO_FOLDER "/nonexistent"                      /* shown to drivers that are to go without */
 
 /** Whether a control daemon waits in the folder. False: `why` is what is wrong. Nothing is said to it. */

@@ -6,7 +6,9 @@
 
 #include <string.h>
 
-enum { ROW_NUMBERS = 11 };
+enum { ROW_NUMBERS = 11, ROW_LATER = 4 };
+
+#define ON_MIG 0x100u /* in the number of the way of sharing */
 
 _Static_assert(RG_QUOTA_SCOPES_MAX *(16 + RG_USAGE_TEXT + 2 * 8 * RG_QUOTAS) + 1024 <= RG_ANSWER_SIZE_MAX,
                "all quotas fit into an answer");
@@ -25,11 +27,9 @@ const char *rg_usage_kind_name(enum rg_usage_kind kind)
     return name_of(names, sizeof names / sizeof *names, kind);
 }
 
-static const char *const by_names[] = {[RG_USAGE_BY_USER] = "user",
-                                       [RG_USAGE_BY_PROJECT] = "project",
-                                       [RG_USAGE_BY_DAY] = "day",
-                                       [RG_USAGE_BY_MONTH] = "month",
-                                       [RG_USAGE_BY_SESSION] = "session"};
+static const char *const by_names[] = {
+    [RG_USAGE_BY_USER] = "user",   [RG_USAGE_BY_PROJECT] = "project", [RG_USAGE_BY_DAY] = "day",
+    [RG_USAGE_BY_MONTH] = "month", [RG_USAGE_BY_SESSION] = "session", [RG_USAGE_BY_SHARING] = "sharing"};
 
 const char *rg_usage_by_text(enum rg_usage_by by)
 {
@@ -38,7 +38,7 @@ const char *rg_usage_by_text(enum rg_usage_by by)
 
 bool rg_usage_by_name(const char *name, enum rg_usage_by *out)
 {
-    for (unsigned i = RG_USAGE_BY_USER; i <= RG_USAGE_BY_SESSION; i++)
+    for (unsigned i = RG_USAGE_BY_USER; i <= RG_USAGE_BY_LAST; i++)
         if (strcmp(by_names[i], name) == 0) {
             *out = (enum rg_usage_by)i;
             return true;
@@ -104,7 +104,7 @@ enum rg_status rg_usage_unpack_question(const void *data, size_t size, struct rg
     out->skip = rg_get_u64(&r);
     get_text(&r, out->user, sizeof out->user);
     get_text(&r, out->project, sizeof out->project);
-    if (by < RG_USAGE_BY_USER || by > RG_USAGE_BY_SESSION || out->skip > INT64_MAX)
+    if (by < RG_USAGE_BY_USER || by > RG_USAGE_BY_LAST || out->skip > INT64_MAX)
         return RG_ERR_PROTOCOL;
     out->by = (enum rg_usage_by)by;
     return status_of(&r);
@@ -151,11 +151,19 @@ static void get_row(struct rg_reader *r, struct rg_usage_row *row)
     row->peak_bytes = numbers[10];
 }
 
+/* A way of a newer server is not known. */
+static void get_sharing(struct rg_reader *r, struct rg_usage_row *row)
+{
+    const uint32_t word = rg_get_u32(r), sharing = word & ~ON_MIG;
+    row->sharing = sharing < RG_SHARINGS ? (enum rg_sharing)sharing : RG_SHARING_UNKNOWN;
+    row->mig = word & ON_MIG;
+}
+
 static size_t size_of_row(const struct rg_usage_row *row)
 {
     return 4 + rg_size_of_string(row->user) + rg_size_of_string(row->address) +
            rg_size_of_string(row->project) + rg_size_of_string(row->period) + rg_size_of_string(row->end) +
-           ROW_NUMBERS * 8;
+           ROW_NUMBERS * 8 + ROW_LATER;
 }
 
 size_t rg_usage_pack_answer(const struct rg_usage_answer *answer, void *out)
@@ -173,6 +181,8 @@ size_t rg_usage_pack_answer(const struct rg_usage_answer *answer, void *out)
     rg_put_u64(&w, n);
     for (uint32_t i = 0; i < n; i++)
         put_row(&w, &answer->rows[i]);
+    for (uint32_t i = 0; i < n; i++)
+        rg_put_u32(&w, answer->rows[i].sharing | (answer->rows[i].mig ? ON_MIG : 0));
     return size_of(&w, out);
 }
 
@@ -188,6 +198,8 @@ enum rg_status rg_usage_unpack_answer(const void *data, size_t size, struct rg_u
     out->n = (uint32_t)rg_get_count(&r, RG_USAGE_ROWS_MAX, 1);
     for (uint32_t i = 0; i < out->n && !r.bad; i++)
         get_row(&r, &out->rows[i]);
+    for (uint32_t i = 0; i < out->n && rg_left(&r) > 0; i++) /* an older server says no more */
+        get_sharing(&r, &out->rows[i]);
     return status_of(&r);
 }
 

@@ -3,13 +3,14 @@
  *
  * They travel as the question of a ClientHello (RG_PURPOSE_USAGE, RG_PURPOSE_QUOTA: of this only the project is looked at, and it may
  * be empty) and as the data of an Answer. Numbers are little-endian, texts as codec.h writes them. An answer about usage is a page of rows: as long as it says that there are more, the
- * question is asked again for those behind. Unpacking checks all counts and enumerations, and cleans text. Any thread.
+ * question is asked again for those behind. What was added later stands behind all else, where older ends do not look. Unpacking checks all counts and enumerations, and cleans text. Any thread.
  */
 #ifndef RG_PROTO_ACCOUNTS_USAGE_H
 #define RG_PROTO_ACCOUNTS_USAGE_H
 
 #include "common/base/limits.h"
 #include "common/base/status.h"
+#include "proto/control/control.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,8 +37,10 @@ enum rg_usage_by {
     RG_USAGE_BY_DAY,
     RG_USAGE_BY_MONTH,
     RG_USAGE_BY_SESSION,
+    RG_USAGE_BY_SHARING, /* and whether on instances of MIG */
+    RG_USAGE_BY_LAST = RG_USAGE_BY_SHARING
 };
-#define RG_USAGE_BY_CHOICES "user|project|day|month|session"
+#define RG_USAGE_BY_CHOICES "user|project|day|month|session|sharing"
 bool rg_usage_by_name(const char *name, enum rg_usage_by *out);
 const char *rg_usage_by_text(enum rg_usage_by by);
 
@@ -55,10 +58,12 @@ struct rg_usage_question {
 struct rg_usage_row {
     enum rg_usage_kind kind; /* 0: of several */
     char user[RG_USAGE_TEXT], address[RG_USAGE_TEXT], project[RG_USAGE_TEXT];
-    char period[16];        /* "2026-11-27", "2026-11" */
-    uint64_t session;       /* number on its server, which counts anew when it starts */
-    int64_t started, ended; /* of a session; ended 0: it runs */
-    char end[64];           /* how it ended */
+    char period[16];         /* "2026-11-27", "2026-11" */
+    uint64_t session;        /* number on its server, which counts anew when it starts */
+    int64_t started, ended;  /* of a session; ended 0: it runs */
+    char end[64];            /* how it ended */
+    enum rg_sharing sharing; /* how it shared its GPUs; of a session, and by this */
+    bool mig;                /* on instances of GPUs that MIG has divided; likewise */
     uint64_t sessions;
     uint64_t held_ns, busy_ns, byte_seconds, bytes_in, bytes_out, launches, peak_bytes;
 };

@@ -163,7 +163,7 @@ void rg_usage_list_fini(struct rg_usage_list *list)
 
 /* --- tables ------------------------------------------------------------------------------------------------- */
 
-enum { COLUMNS_MAX = 12, CELL = 2 * RG_USAGE_TEXT + 8 };
+enum { COLUMNS_MAX = 13, CELL = 2 * RG_USAGE_TEXT + 8 };
 
 static void bytes_text(uint64_t bytes, char *out, size_t size)
 {
@@ -191,6 +191,18 @@ static unsigned put_figures(const struct rg_usage_row *row, char cells[][CELL], 
     return n;
 }
 
+static bool tells_sharing(enum rg_usage_by by)
+{
+    return by == RG_USAGE_BY_SESSION || by == RG_USAGE_BY_SHARING;
+}
+
+/* "turns", "MPS", "alone", on instances with ", MIG"; "-": the server did not keep it. */
+static void put_sharing(const struct rg_usage_row *row, char *out)
+{
+    static const char *const ways[RG_SHARINGS] = {"-", "turns", "MPS", "alone"};
+    snprintf(out, CELL, "%s%s", ways[row->sharing], row->mig ? ", MIG" : "");
+}
+
 /* What a row is about. Returns how many cells. */
 static unsigned put_key(enum rg_usage_by by, const struct rg_usage_row *row, char cells[][CELL])
 {
@@ -205,20 +217,25 @@ static unsigned put_key(enum rg_usage_by by, const struct rg_usage_row *row, cha
                  row->address[0] ? ")" : "");
     if (by == RG_USAGE_BY_DAY || by == RG_USAGE_BY_MONTH)
         snprintf(cells[n++], CELL, "%s", row->period);
-    else
+    else if (by != RG_USAGE_BY_SHARING)
         snprintf(cells[n++], CELL, "%s", row->project[0] ? row->project : "-");
+    if (tells_sharing(by))
+        put_sharing(row, cells[n++]);
     return n;
 }
 
 static unsigned put_names(enum rg_usage_by by, char cells[][CELL])
 {
-    static const char *const keys[][4] = {[RG_USAGE_BY_USER] = {"USER", "PROJECT"},
-                                          [RG_USAGE_BY_PROJECT] = {"PROJECT"},
-                                          [RG_USAGE_BY_DAY] = {"DAY"},
-                                          [RG_USAGE_BY_MONTH] = {"MONTH"},
-                                          [RG_USAGE_BY_SESSION] = {"SESSION", "STARTED", "USER", "PROJECT"}};
+    enum { KEYS = 5 };
+    static const char *const keys[][KEYS] = {
+        [RG_USAGE_BY_USER] = {"USER", "PROJECT"},
+        [RG_USAGE_BY_PROJECT] = {"PROJECT"},
+        [RG_USAGE_BY_DAY] = {"DAY"},
+        [RG_USAGE_BY_MONTH] = {"MONTH"},
+        [RG_USAGE_BY_SESSION] = {"SESSION", "STARTED", "USER", "PROJECT", "SHARING"},
+        [RG_USAGE_BY_SHARING] = {"SHARING"}};
     unsigned n = 0;
-    for (; n < 4 && keys[by][n]; n++)
+    for (; n < KEYS && keys[by][n]; n++)
         snprintf(cells[n], CELL, "%s", keys[by][n]);
     for (size_t i = 0; i < sizeof figure_names / sizeof *figure_names; i++)
         snprintf(cells[n++], CELL, "%s", figure_names[i]);
@@ -305,7 +322,7 @@ static void print_field(const char *text, FILE *out)
 void rg_usage_print_csv_head(FILE *out)
 {
     fputs("server,user,kind,address,project,period,session,started,ended,end,sessions,gpu_seconds_held,"
-          "gpu_seconds_busy,memory_byte_seconds,bytes_in,bytes_out,launches,peak_memory_bytes\n",
+          "gpu_seconds_busy,memory_byte_seconds,bytes_in,bytes_out,launches,peak_memory_bytes,sharing,mig\n",
           out);
 }
 
@@ -324,9 +341,13 @@ void rg_usage_print_csv(const struct rg_usage_list *list, const char *server, FI
             fprintf(out, "%" PRIu64, row->session);
         fprintf(out, ",%s,%s,", iso_text(row->started, started), iso_text(row->ended, ended));
         print_field(row->end, out);
-        fprintf(out, "%" PRIu64 ",%.3f,%.3f,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n",
+        fprintf(out, "%" PRIu64 ",%.3f,%.3f,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64,
                 row->sessions, (double)row->held_ns / 1e9, (double)row->busy_ns / 1e9, row->byte_seconds,
                 row->bytes_in, row->bytes_out, row->launches, row->peak_bytes);
+        if (tells_sharing(list->by))
+            fprintf(out, ",%s,%d\n", row->sharing ? rg_sharing_name(row->sharing) : "", row->mig);
+        else
+            fputs(",,\n", out);
     }
 }
 
@@ -354,13 +375,17 @@ static json_t *row_json(const struct rg_usage_row *row, enum rg_usage_by by)
     }
     if (by == RG_USAGE_BY_DAY || by == RG_USAGE_BY_MONTH)
         json_object_set_new(out, "period", json_string(row->period));
-    else
+    else if (by != RG_USAGE_BY_SHARING)
         json_object_set_new(out, "project", text_or_null(row->project));
     if (by == RG_USAGE_BY_SESSION) {
         json_object_set_new(out, "session", json_integer((json_int_t)row->session));
         json_object_set_new(out, "started", text_or_null(iso_text(row->started, started)));
         json_object_set_new(out, "ended", text_or_null(iso_text(row->ended, ended)));
         json_object_set_new(out, "end", text_or_null(row->end));
+    }
+    if (tells_sharing(by)) {
+        json_object_set_new(out, "sharing", text_or_null(row->sharing ? rg_sharing_name(row->sharing) : ""));
+        json_object_set_new(out, "mig", json_boolean(row->mig));
     }
     json_object_set_new(out, "gpu_seconds_held", json_real((double)row->held_ns / 1e9));
     json_object_set_new(out, "gpu_seconds_busy", json_real((double)row->busy_ns / 1e9));

@@ -82,13 +82,14 @@ static void say_lost(const struct rg_account *account)
 {
     const struct rg_figures *total = &account->meter.total;
     const struct rg_account_owner *owner = &account->facts.owner;
-    rg_error(
-        "session %" PRIu64 " of %s%s%s%s%s is not in the accounts: held %.3f GPU s, busy %.3f GPU s, %" PRIu64
-        " byte s, %" PRIu64 " bytes in, %" PRIu64 " bytes out, %" PRIu64 " launches, peak %" PRIu64 " bytes",
-        account->facts.number, owner->user, owner->address[0] ? " at " : "", owner->address,
-        owner->project[0] ? ", project " : "", owner->project, (double)total->held_ns / 1e9,
-        (double)total->busy_ns / 1e9, total->byte_seconds, total->bytes_in, total->bytes_out, total->launches,
-        total->peak_bytes);
+    rg_error("session %" PRIu64
+             " of %s%s%s%s%s is not in the accounts: sharing %s%s, held %.3f GPU s, busy %.3f GPU s, %" PRIu64
+             " byte s, %" PRIu64 " bytes in, %" PRIu64 " bytes out, %" PRIu64 " launches, peak %" PRIu64
+             " bytes",
+             account->facts.number, owner->user, owner->address[0] ? " at " : "", owner->address,
+             owner->project[0] ? ", project " : "", owner->project, rg_sharing_name(account->facts.sharing),
+             account->facts.mig ? " on MIG" : "", (double)total->held_ns / 1e9, (double)total->busy_ns / 1e9,
+             total->byte_seconds, total->bytes_in, total->bytes_out, total->launches, total->peak_bytes);
 }
 
 static bool is_all_saved(const struct rg_account *account)
@@ -350,24 +351,22 @@ static void keep_few(struct rg_accounts *accounts)
     free_account(account);
 }
 
-struct rg_account *rg_accounts_begin(struct rg_accounts *accounts, uint64_t session,
-                                     const struct rg_account_owner *owner, uint32_t n_devices,
+struct rg_account *rg_accounts_begin(struct rg_accounts *accounts, const struct rg_accountant_session *facts,
                                      uint64_t now_ns, uint64_t wall_ns)
 {
     struct rg_account *account = calloc(1, sizeof *account);
     if (!account) {
-        rg_error("no memory for the account of session %" PRIu64 ", which goes on without one", session);
+        rg_error("no memory for the account of session %" PRIu64 ", which goes on without one",
+                 facts->number);
         return NULL;
     }
     account->accounts = accounts;
-    account->facts = (struct rg_accountant_session){.number = session,
-                                                    .owner = *owner,
-                                                    .started = (int64_t)(wall_ns / 1000000000u),
-                                                    .n_devices = n_devices};
+    account->facts = *facts;
+    account->facts.started = (int64_t)(wall_ns / 1000000000u);
     account->dirty = true;
     account->meter = RG_METER_INIT(now_ns);
-    account->user = rg_totals_user(&accounts->totals, owner);
-    account->project = rg_totals_project(&accounts->totals, owner);
+    account->user = rg_totals_user(&accounts->totals, &facts->owner);
+    account->project = rg_totals_project(&accounts->totals, &facts->owner);
     if (account->user)
         account->user->uses++;
     if (account->project)

@@ -46,9 +46,8 @@ uint64_t rg_accounts_flush(struct rg_accounts *accounts, uint64_t now_ns);
 /** Whether all is saved. */
 bool rg_accounts_are_saved(const struct rg_accounts *accounts);
 
-/** A session begins. NULL: no memory; it goes on unaccounted, which was said. */
-struct rg_account *rg_accounts_begin(struct rg_accounts *accounts, uint64_t session,
-                                     const struct rg_account_owner *owner, uint32_t n_devices,
+/** A session begins, of which `facts` has all but its times. NULL: no memory; it goes on unaccounted, which was said. */
+struct rg_account *rg_accounts_begin(struct rg_accounts *accounts, const struct rg_accountant_session *facts,
                                      uint64_t now_ns, uint64_t wall_ns);
 /** NULL accounts are fine in all of these. */
 void rg_account_sample(struct rg_account *account, const struct rg_figures_sample *sample, uint64_t now_ns,

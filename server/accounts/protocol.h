@@ -43,6 +43,8 @@ struct rg_accountant_session {
     struct rg_account_owner owner;
     int64_t started, ended; /* seconds since 1970; 0: it runs */
     uint32_t n_devices;
+    enum rg_sharing sharing;   /* how it shares them */
+    bool mig;                  /* they are instances of GPUs that MIG has divided */
     char end[RG_ACCOUNTS_END]; /* how it ended, for people */
 };
 

@@ -22,7 +22,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define RG_STORE_VERSION 1
+#define RG_STORE_VERSION 2
 
 struct rg_store;
 

@@ -31,6 +31,12 @@ static enum rg_usage_kind kind(sqlite3_stmt *statement, int column)
     return value >= RG_USAGE_NOBODY && value <= RG_USAGE_CERTIFICATE ? (enum rg_usage_kind)value : 0;
 }
 
+static enum rg_sharing sharing(sqlite3_stmt *statement, int column)
+{
+    const int value = sqlite3_column_int(statement, column);
+    return value > 0 && value < RG_SHARINGS ? (enum rg_sharing)value : RG_SHARING_UNKNOWN;
+}
+
 /* --- sums ------------------------------------------------------------------------------------------------------- */
 
 /* SQLite's sum() fails beyond INT64_MAX, where memory of a large server times a year is: this one stays there. */
@@ -89,16 +95,17 @@ enum rg_status rg_store_totals(struct rg_store *store, const struct rg_accountan
 
 /* --- questions ------------------------------------------------------------------------------------------------- */
 
-/* Of each kind of answer: what a row is told by, and the order. The columns are kind, user, address, project, period. */
+/* Of each kind of answer: what a row is told by, and the order. The columns are kind, user, address, project, period, sharing, mig. */
 static const struct {
     const char *columns, *group;
 } kinds_of[] = {
-    [RG_USAGE_BY_USER] = {"kind, user, address, project, ''", "user, kind, address, project"},
-    [RG_USAGE_BY_PROJECT] = {"0, '', '', project, ''", "project"},
-    [RG_USAGE_BY_DAY] = {"0, '', '', '', strftime('%Y-%m-%d', hour * 3600, 'unixepoch')", "hour / 24"},
-    [RG_USAGE_BY_MONTH] = {"0, '', '', '', strftime('%Y-%m', hour * 3600, 'unixepoch')",
+    [RG_USAGE_BY_USER] = {"kind, user, address, project, '', 0, 0", "user, kind, address, project"},
+    [RG_USAGE_BY_PROJECT] = {"0, '', '', project, '', 0, 0", "project"},
+    [RG_USAGE_BY_DAY] = {"0, '', '', '', strftime('%Y-%m-%d', hour * 3600, 'unixepoch'), 0, 0", "hour / 24"},
+    [RG_USAGE_BY_MONTH] = {"0, '', '', '', strftime('%Y-%m', hour * 3600, 'unixepoch'), 0, 0",
                            "strftime('%Y-%m', hour * 3600, 'unixepoch')"},
-    [RG_USAGE_BY_SESSION] = {"kind, user, address, project, ''", "started, session.id"},
+    [RG_USAGE_BY_SESSION] = {"kind, user, address, project, '', sharing, mig", "started, session.id"},
+    [RG_USAGE_BY_SHARING] = {"0, '', '', '', '', sharing, mig", "sharing, mig"},
 };
 
 /* Hours that a time lies in; no clock of a machine goes beyond. */
@@ -133,20 +140,22 @@ static void read_row(sqlite3_stmt *statement, bool of_session, struct rg_usage_r
     copy_text(statement, 2, row->address, sizeof row->address);
     copy_text(statement, 3, row->project, sizeof row->project);
     copy_text(statement, 4, row->period, sizeof row->period);
-    row->sessions = count(statement, 5);
-    row->held_ns = count(statement, 6);
-    row->busy_ns = count(statement, 7);
-    row->byte_seconds = count(statement, 8);
-    row->bytes_in = count(statement, 9);
-    row->bytes_out = count(statement, 10);
-    row->launches = count(statement, 11);
-    row->peak_bytes = count(statement, 12);
+    row->sharing = sharing(statement, 5);
+    row->mig = sqlite3_column_int(statement, 6) != 0;
+    row->sessions = count(statement, 7);
+    row->held_ns = count(statement, 8);
+    row->busy_ns = count(statement, 9);
+    row->byte_seconds = count(statement, 10);
+    row->bytes_in = count(statement, 11);
+    row->bytes_out = count(statement, 12);
+    row->launches = count(statement, 13);
+    row->peak_bytes = count(statement, 14);
     if (!of_session)
         return;
-    row->session = count(statement, 13);
-    row->started = sqlite3_column_int64(statement, 14);
-    row->ended = sqlite3_column_int64(statement, 15);
-    copy_text(statement, 16, row->end, sizeof row->end);
+    row->session = count(statement, 15);
+    row->started = sqlite3_column_int64(statement, 16);
+    row->ended = sqlite3_column_int64(statement, 17);
+    copy_text(statement, 18, row->end, sizeof row->end);
 }
 
 /* Whether the question is one that may be asked; if not, the answer says so. */

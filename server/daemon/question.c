@@ -86,7 +86,7 @@ static bool check_usage(struct rg_usage_question *usage)
 {
     end_text(usage->user, sizeof usage->user);
     end_text(usage->project, sizeof usage->project);
-    return usage->by >= RG_USAGE_BY_USER && usage->by <= RG_USAGE_BY_SESSION && usage->skip <= INT64_MAX &&
+    return usage->by >= RG_USAGE_BY_USER && usage->by <= RG_USAGE_BY_LAST && usage->skip <= INT64_MAX &&
            usage->has_project <= 1;
 }
 

@@ -148,6 +148,21 @@ static enum rg_status make_room(struct rg_sessions *sessions, struct rg_session_
     return RG_ERR_REFUSED;
 }
 
+/* A session's GPUs are all whole, or all instances. */
+static void begin_account(struct rg_sessions *sessions, const struct rg_driver *driver,
+                          struct rg_session_entry *entry)
+{
+    const struct rg_session_info *info = &entry->info;
+    entry->account = rg_accounts_begin(
+        sessions->accounts,
+        &(struct rg_accountant_session){.number = info->id,
+                                        .owner = entry->owner,
+                                        .n_devices = info->n_devices,
+                                        .sharing = rg_share_grant_sharing(&entry->share.grant),
+                                        .mig = driver->devices[info->devices[0]].mig},
+        entry->started_ns, rg_accountant_wall_ns());
+}
+
 enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_driver *driver,
                                  const struct rg_monitor_question *question, const struct rg_who *who,
                                  const struct rg_session_files *files, struct rg_monitor_answer *answer)
@@ -209,8 +224,7 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
                                 .gpus = info->n_devices ? devices : "none",
                                 .encrypted = who->encrypted});
     if (sessions->accounts && info->n_devices)
-        entry->account = rg_accounts_begin(sessions->accounts, info->id, &entry->owner, info->n_devices,
-                                           entry->started_ns, rg_accountant_wall_ns());
+        begin_account(sessions, driver, entry);
     sessions->gauges.granted++;
     sessions->entries[sessions->n++] = RG_TAKE_PTR(entry);
     show(sessions, sessions->n - 1);

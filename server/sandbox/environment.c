@@ -5,6 +5,7 @@
  * remains configures the driver, libraries and remote-gpu itself. Where its user may not go (HOME), or what is replaced by
  * the identity's own (caches), is left out.
  */
+#include "common/cuda/mps.h"
 #include "server/sandbox/identities.h"
 
 #include <stdlib.h>
@@ -24,8 +25,11 @@ static const char *const names[] = {
     "UBSAN_OPTIONS",  "TSAN_OPTIONS",
     "LSAN_OPTIONS",   "LLVM_PROFILE_FILE",
 };
-/* of those above, what is not for them */
-static const char *const secrets[] = {"REMOTE_GPU_CREDENTIALS", "REMOTE_GPU_SERVER"};
+/*
+ * Of those above, what is not for them. By a limit of MPS's own a driver shows what is left of it as the device's free memory, by which
+ * what contexts and modules take is measured (server/shares/worker/meter.h); the session's limit is kept there.
+ */
+static const char *const withheld[] = {"REMOTE_GPU_CREDENTIALS", "REMOTE_GPU_SERVER", RG_MPS_MEMORY};
 
 static bool is_name(const char *assignment, const char *name)
 {
@@ -35,8 +39,8 @@ static bool is_name(const char *assignment, const char *name)
 
 static bool is_allowed(const char *assignment)
 {
-    for (size_t i = 0; i < sizeof secrets / sizeof secrets[0]; i++)
-        if (is_name(assignment, secrets[i]))
+    for (size_t i = 0; i < sizeof withheld / sizeof withheld[0]; i++)
+        if (is_name(assignment, withheld[i]))
             return false;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (is_name(assignment, names[i]))

@@ -80,6 +80,8 @@ static void session(struct rg_store *store)
     take_text(one.owner.project, sizeof one.owner.project);
     one.started = (int64_t)fuzz_u64();
     one.ended = (int64_t)fuzz_u64();
+    one.sharing = (enum rg_sharing)(one.number % RG_SHARINGS);
+    one.mig = one.number % 2;
     if (rg_store_begin(store, why, sizeof why) == RG_OK &&
         rg_store_session(store, &one, why, sizeof why) == RG_OK)
         (void)!rg_store_commit(store, why, sizeof why);
@@ -101,7 +103,7 @@ static void look(struct rg_store *store)
     static unsigned char packed[RG_ANSWER_SIZE_MAX];
     static struct rg_accountant_query query;
     memset(&query, 0, sizeof query);
-    query.question.by = (enum rg_usage_by)(RG_USAGE_BY_USER + fuzz_u8() % 5);
+    query.question.by = (enum rg_usage_by)(RG_USAGE_BY_USER + fuzz_u8() % 6);
     query.everybody = fuzz_u8() & 1;
     query.question.has_project = fuzz_u8() & 1;
     take_text(query.question.user, sizeof query.question.user);
@@ -261,7 +263,7 @@ void fuzz_seeds(void)
     add_u64(472222);
     add_u64(1000000000);
     add_u64(UINT64_MAX);
-    for (unsigned char by = 0; by < 5; by++) {
+    for (unsigned char by = 0; by < 6; by++) {
         FUZZ_STEP("", ASK, by, 0, 0);
         fuzz_add_text("", 0);
         add_u64(0);

@@ -41,6 +41,8 @@ static void fill(uint32_t n, size_t text)
         memset(row->project, 'p', text);
         row->session = i;
         row->peak_bytes = UINT64_MAX;
+        row->sharing = (enum rg_sharing)(i % RG_SHARINGS);
+        row->mig = i % 2;
     }
 }
 
@@ -50,8 +52,17 @@ Test(usage, answer)
     const size_t size = rg_usage_pack_answer(&answer, bytes);
     cr_assert_eq(rg_usage_unpack_answer(bytes, size, &back), RG_OK);
     cr_expect_eq(memcmp(&answer, &back, sizeof back), 0);
+    const size_t old = size - 3 * 4; /* of a server that does not tell how sessions shared their GPUs */
     for (size_t cut = 0; cut < size; cut++)
-        cr_expect_neq(rg_usage_unpack_answer(bytes, cut, &back), RG_OK);
+        cr_expect_eq(rg_usage_unpack_answer(bytes, cut, &back) == RG_OK, cut >= old && (cut - old) % 4 == 0);
+    cr_assert_eq(rg_usage_unpack_answer(bytes, old, &back), RG_OK);
+    cr_expect_eq(back.rows[1].sharing, RG_SHARING_UNKNOWN);
+    cr_expect_not(back.rows[1].mig);
+    cr_expect_eq(back.rows[2].session, 2);
+    /* a way that this end does not know */
+    bytes[size - 4] = 99;
+    cr_assert_eq(rg_usage_unpack_answer(bytes, size, &back), RG_OK);
+    cr_expect_eq(back.rows[2].sharing, RG_SHARING_UNKNOWN);
 }
 
 Test(usage, what_does_not_fit_is_for_another_page)
@@ -99,7 +110,7 @@ Test(usage, any_bytes)
         for (size_t j = 0; j < size; j++)
             exact[j] = random() % 4 ? 0 : (unsigned char)random();
         if (rg_usage_unpack_question(exact, size, &question) == RG_OK)
-            cr_expect(question.by >= RG_USAGE_BY_USER && question.by <= RG_USAGE_BY_SESSION);
+            cr_expect(question.by >= RG_USAGE_BY_USER && question.by <= RG_USAGE_BY_LAST);
         if (rg_usage_unpack_answer(exact, size, &back) == RG_OK)
             cr_expect_leq(back.n, RG_USAGE_ROWS_MAX);
         if (rg_quota_unpack_answer(exact, size, &quotas) == RG_OK)

@@ -20,6 +20,12 @@ static int theirs = -1;
 static struct rg_accountant_word words[64];
 static const struct rg_account_owner alice = {
     .kind = RG_USAGE_CERTIFICATE, .user = "alice", .project = "vision"};
+static const struct rg_accountant_session facts = {
+    .number = 1,
+    .owner = {.kind = RG_USAGE_CERTIFICATE, .user = "alice", .project = "vision"},
+    .n_devices = 1,
+    .sharing = RG_SHARING_MPS,
+    .mig = true};
 static const struct rg_figures_sample sample = {.n_devices = 1, .capacity_bytes = 100, .launches = 3};
 
 static void connect_accountant(void)
@@ -88,13 +94,14 @@ static void expect_hours(uint64_t day, uint64_t month)
 
 Test(accounts, a_session_is_told_and_forgotten_when_saved)
 {
-    struct rg_account *account = rg_accounts_begin(accounts, 1, &alice, 1, 0, WALL);
+    struct rg_account *account = rg_accounts_begin(accounts, &facts, 0, WALL);
     rg_account_sample(account, &sample, SECOND, WALL + SECOND);
     cr_expect_eq(rg_accounts_flush(accounts, SECOND), UINT64_MAX);
     cr_assert_eq(told(), 3);
     cr_expect_eq(words[0].kind, RG_ACCOUNTANT_SESSION);
     cr_expect_str_eq(words[0].session.owner.user, "alice");
     cr_expect_eq(words[0].session.ended, 0);
+    cr_expect(words[0].session.sharing == RG_SHARING_MPS && words[0].session.mig);
     cr_expect_eq(words[1].kind, RG_ACCOUNTANT_PART);
     cr_expect_eq(words[1].part.slice.figures.held_ns, SECOND);
     cr_expect_eq(words[2].kind, RG_ACCOUNTANT_LOAD);
@@ -117,7 +124,7 @@ Test(accounts, a_session_is_told_and_forgotten_when_saved)
 
 Test(accounts, another_accountant_is_told_all_that_is_not_saved)
 {
-    struct rg_account *account = rg_accounts_begin(accounts, 1, &alice, 1, 0, WALL);
+    struct rg_account *account = rg_accounts_begin(accounts, &facts, 0, WALL);
     rg_account_end(account, &sample, 3 * SECOND, WALL + 3 * SECOND, "ended");
     rg_accounts_flush(accounts, 3 * SECOND);
     cr_assert_eq(told(), 3);
@@ -139,7 +146,7 @@ Test(accounts, what_failed_is_told_again_later, .init = begin)
 {
     cr_redirect_stderr();
     cr_assert(rg_log_set_level_by_name("info"));
-    struct rg_account *account = rg_accounts_begin(accounts, 1, &alice, 1, 0, WALL);
+    struct rg_account *account = rg_accounts_begin(accounts, &facts, 0, WALL);
     rg_account_sample(account, &sample, SECOND, WALL + SECOND);
     rg_accounts_flush(accounts, SECOND);
     cr_assert_eq(told(), 3);
@@ -166,13 +173,17 @@ Test(accounts, what_failed_is_told_again_later, .init = begin)
     const char *first = strstr(text, "the disk is full");
     cr_expect(first && !strstr(first + 1, "the disk is full"), "%s", text);
     cr_expect(strstr(text, "saved again"), "%s", text);
-    cr_expect(strstr(text, "session 1 of alice, project vision is not in the accounts: held 3.000 GPU s"),
-              "%s", text);
+    cr_expect(
+        strstr(
+            text,
+            "session 1 of alice, project vision is not in the accounts: sharing mps on MIG, held 3.000 GPU "
+            "s"),
+        "%s", text);
 }
 
 Test(accounts, hours_of_before_and_of_now_are_put_together)
 {
-    struct rg_account *account = rg_accounts_begin(accounts, 1, &alice, 1, 0, WALL);
+    struct rg_account *account = rg_accounts_begin(accounts, &facts, 0, WALL);
     cr_expect_not(rg_accounts_known(accounts));
     rg_account_sample(account, &sample, SECOND, WALL + SECOND);
     rg_accounts_flush(accounts, SECOND);
@@ -190,7 +201,7 @@ Test(accounts, hours_of_before_and_of_now_are_put_together)
 
 Test(accounts, a_new_day_begins_at_nothing)
 {
-    struct rg_account *account = rg_accounts_begin(accounts, 1, &alice, 1, 0, WALL);
+    struct rg_account *account = rg_accounts_begin(accounts, &facts, 0, WALL);
     const uint64_t midnight = (uint64_t)rg_accounts_day(accounts).end * HOUR;
     rg_accounts_flush(accounts, 0);
     cr_assert_eq(told(), 2);
@@ -233,7 +244,9 @@ Test(accounts, one_that_does_not_read)
 {
     struct rg_account *all[400];
     for (unsigned i = 0; i < 400; i++) {
-        all[i] = rg_accounts_begin(accounts, i + 1, &alice, 1, 0, WALL);
+        struct rg_accountant_session one = facts;
+        one.number = i + 1;
+        all[i] = rg_accounts_begin(accounts, &one, 0, WALL);
         rg_account_end(all[i], &sample, SECOND, WALL + SECOND, "ended");
     }
     uint64_t again = 0, seen = 0;

@@ -123,6 +123,30 @@ Test(store, answers_by_what_is_asked)
     cr_expect_eq(answer.rows[0].ended, 0);
 }
 
+Test(store, how_sessions_shared_their_gpus)
+{
+    struct rg_accountant_session a = session_of(1, "alice", ""), b = session_of(2, "bob", ""),
+                                 c = session_of(3, "carol", "");
+    a.sharing = b.sharing = RG_SHARING_TURNS;
+    b.mig = true;
+    c.sharing = RG_SHARING_EXCLUSIVE;
+    put(&a, 0, HOUR, 100);
+    put(&b, 0, HOUR, 20);
+    put(&c, 0, HOUR, 3);
+    put(&c, 1, HOUR + 1, 4);
+    ask(RG_USAGE_BY_SESSION, "");
+    cr_assert_eq(answer.n, 3);
+    cr_expect(answer.rows[0].sharing == RG_SHARING_TURNS && !answer.rows[0].mig);
+    cr_expect(answer.rows[1].sharing == RG_SHARING_TURNS && answer.rows[1].mig);
+    cr_expect(answer.rows[2].sharing == RG_SHARING_EXCLUSIVE && !answer.rows[2].mig);
+    ask(RG_USAGE_BY_SHARING, "");
+    cr_assert_eq(answer.n, 3);
+    cr_expect(answer.rows[1].mig && answer.rows[1].held_ns == 20);
+    cr_expect(answer.rows[2].sharing == RG_SHARING_EXCLUSIVE && answer.rows[2].held_ns == 7);
+    ask(RG_USAGE_BY_USER, "");
+    cr_expect(answer.rows[1].sharing == RG_SHARING_UNKNOWN && !answer.rows[1].mig);
+}
+
 Test(store, whole_hours_and_users_of_ones_own)
 {
     const struct rg_accountant_session a = session_of(1, "alice", ""), b = session_of(2, "bob", "");
@@ -311,12 +335,102 @@ static void change(const char *sql)
     sqlite3_close(file);
 }
 
+/* A file as the first form had it, with a session that has ended and one that runs. */
+static void put_first_form(void)
+{
+    char path[96];
+    rg_store_close(store);
+    store = NULL;
+    file_name(path, sizeof path, "accounts.db");
+    cr_assert_eq(unlink(path), 0);
+    change(
+        "PRAGMA journal_mode = WAL; PRAGMA application_id = 1380401475;"
+        "CREATE TABLE session(id INTEGER PRIMARY KEY, run INTEGER NOT NULL, number INTEGER NOT NULL,"
+        " kind INTEGER NOT NULL, user TEXT NOT NULL, address TEXT NOT NULL, project TEXT NOT NULL,"
+        " started INTEGER NOT NULL, ended INTEGER NOT NULL, devices INTEGER NOT NULL, how TEXT NOT NULL,"
+        " UNIQUE(run, number));"
+        "CREATE INDEX session_runs ON session(run) WHERE ended = 0;"
+        "CREATE INDEX session_user ON session(user);"
+        "CREATE TABLE part(session INTEGER NOT NULL, part INTEGER NOT NULL, hour INTEGER NOT NULL,"
+        " until INTEGER NOT NULL, held_ns INTEGER NOT NULL, busy_ns INTEGER NOT NULL,"
+        " byte_seconds INTEGER NOT NULL, bytes_in INTEGER NOT NULL, bytes_out INTEGER NOT NULL,"
+        " launches INTEGER NOT NULL, peak_bytes INTEGER NOT NULL, PRIMARY KEY(session, part)) WITHOUT ROWID;"
+        "CREATE INDEX part_hour ON part(hour);"
+        "CREATE TABLE clock(id INTEGER PRIMARY KEY CHECK(id = 0), seen INTEGER NOT NULL,"
+        " jumped INTEGER NOT NULL);"
+        "INSERT INTO clock VALUES(0, 1764000000, 0); PRAGMA user_version = 1;"
+        "INSERT INTO session VALUES(1, 7, 1, 3, 'alice', '', 'vision', 1764000000, 1764000100, 1, 'ended'),"
+        " (2, 7, 2, 3, 'bob', '', '', 1764000000, 0, 2, '');"
+        "INSERT INTO part VALUES(1, 0, 490000, 1764000100, 100, 50, 7, 1, 2, 3, 4),"
+        " (2, 0, 490000, 1764000200, 30, 10, 7, 1, 2, 3, 4)");
+}
+
+static void expect_first_form(void)
+{
+    ask(RG_USAGE_BY_SESSION, "");
+    cr_assert_eq(answer.n, 2);
+    cr_expect_str_eq(answer.rows[0].user, "alice");
+    cr_expect_eq(answer.rows[0].held_ns, 100);
+    cr_expect_eq(answer.rows[1].held_ns, 30);
+    cr_expect_eq(answer.rows[0].sharing, RG_SHARING_UNKNOWN);
+    cr_expect_not(answer.rows[0].mig);
+    ask(RG_USAGE_BY_SHARING, "");
+    cr_assert_eq(answer.n, 1);
+    cr_expect_eq(answer.rows[0].held_ns, 130);
+}
+
+static int form_of_file(void)
+{
+    char path[96];
+    sqlite3 *file = NULL;
+    sqlite3_stmt *statement = NULL;
+    file_name(path, sizeof path, "accounts.db");
+    cr_assert_eq(sqlite3_open(path, &file), SQLITE_OK);
+    cr_assert_eq(sqlite3_prepare_v2(file, "PRAGMA user_version", -1, &statement, NULL), SQLITE_OK);
+    cr_assert_eq(sqlite3_step(statement), SQLITE_ROW);
+    const int form = sqlite3_column_int(statement, 0);
+    sqlite3_finalize(statement);
+    sqlite3_close(file);
+    return form;
+}
+
+Test(store, an_older_form_is_brought_to_this_one)
+{
+    put_first_form();
+    reopen(RG_OK, "");
+    cr_expect_eq(form_of_file(), RG_STORE_VERSION);
+    expect_first_form();
+    struct rg_accountant_session session = session_of(3, "carol", "");
+    session.sharing = RG_SHARING_MPS;
+    put(&session, 0, HOUR, 5);
+    session = session_of(2, "bob", "");
+    session.ended = session.started + 60;
+    put(&session, 0, HOUR, 40);
+    reopen(RG_OK, "");
+    ask(RG_USAGE_BY_SHARING, "");
+    cr_assert_eq(answer.n, 2);
+    cr_expect_eq(answer.rows[0].held_ns, 140);
+    cr_expect(answer.rows[1].sharing == RG_SHARING_MPS && answer.rows[1].held_ns == 5);
+    /* a server of the version before, which still runs in the same folder */
+    change("INSERT INTO session(run, number, kind, user, address, project, started, ended, devices, how)"
+           " VALUES(9, 1, 3, 'old', '', '', 5, 6, 1, '')");
+}
+
+/* Who may not write reads it as it is. */
+Test(store, an_older_form_is_read)
+{
+    put_first_form();
+    cr_assert_eq(rg_store_open(&store, folder, 0, why, sizeof why), RG_OK, "%s", why);
+    expect_first_form();
+    cr_expect_eq(form_of_file(), 1);
+}
+
 Test(store, a_newer_form)
 {
     put(&(struct rg_accountant_session){.number = 1}, 0, HOUR, 1);
     rg_store_close(store);
     store = NULL;
-    change("PRAGMA user_version = 2");
+    change("PRAGMA user_version = 3");
     reopen(RG_ERR_INVALID, "newer remote-gpu");
 }
 

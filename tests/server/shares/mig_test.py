@@ -160,6 +160,23 @@ class Mig(unittest.TestCase):
         shares = json.loads(self.listed("--json"))["servers"][0]["sessions"]
         self.assertEqual({share["share"]["sharing"] for share in shares}, {"turns"})
 
+    def test_what_is_kept_of_it(self):
+        folder = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="remote-gpu-mig-"))
+        path = os.path.join(folder, "counts")
+        self.serve(["--state-dir", os.path.join(folder, "state")])
+        for device, options in zip(self.devices, ((), ("--exclusive",))):
+            subprocess.run(self.command("--stats=" + path, *options), env=self.environment(device["uuid"]), check=True,
+                           stdin=subprocess.DEVNULL, capture_output=True)
+        with open(path) as file:
+            counts = [json.loads(line) for line in file]
+        self.assertEqual([(one["sharing"], one["mig_instances"]) for one in counts], [("turns", 0), ("exclusive", 1)])
+
+        def rows():
+            text = subprocess.run([BUILD.command, "usage", "-s", self.server.address, "--by", "sharing", "--json"],
+                                  capture_output=True, check=True, text=True).stdout
+            return [(row["sharing"], row["mig"], row["sessions"]) for row in json.loads(text)["servers"][0]["rows"]]
+        self.assertTrue(wait_until(lambda: rows() == [("turns", False, 1), ("exclusive", True, 1)], 30), rows())
+
     def test_an_instance_alone(self):
         self.serve()
         for _ in range(3):

@@ -142,6 +142,34 @@ class Mps(unittest.TestCase):
     def sessions(self):
         return [session["share"] for session in json.loads(self.listed("list", "--json"))["servers"][0]["sessions"]]
 
+    def counted(self, *options):
+        """What --stats says of a program that ends at once."""
+        path = os.path.join(self.folder, "counts")
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        subprocess.run(self.command("--stats=" + path, *options), stdin=subprocess.DEVNULL, capture_output=True, check=True)
+        with open(path) as file:
+            return json.loads(file.read().splitlines()[0])
+
+    def test_what_is_kept_of_it(self):
+        """Accounts and counts tell how a session shared its GPUs."""
+        self.answer()
+        self.serve(arguments=["--state-dir", os.path.join(self.folder, "state")])
+        self.assertEqual(self.counted()["sharing"], "mps")
+        self.assertEqual((self.counted("--exclusive")["sharing"], self.counted()["mig_instances"]), ("exclusive", 0))
+
+        def rows(by):
+            return json.loads(self.listed("usage", "--by", by, "--json"))["servers"][0]["rows"]
+        self.assertTrue(wait_until(lambda: sum(bool(row["ended"]) for row in rows("session")) == 3, 30))
+        self.assertEqual([(row["sharing"], row["mig"]) for row in rows("session")],
+                         [("mps", False), ("exclusive", False), ("mps", False)])
+        self.assertEqual([(row["sharing"], row["mig"], row["sessions"]) for row in rows("sharing")],
+                         [("mps", False, 2), ("exclusive", False, 1)])
+        self.assertNotIn("sharing", rows("user")[0])
+        self.assertRegex(self.listed("usage", "--by", "sharing"), r"(?m)^SHARING .*\n^MPS +2 .*\n^alone +1 ")
+        self.assertRegex(self.listed("usage", "--by", "session", "--csv"), r"(?m),mps,0\n.*,exclusive,0\n")
+        self.assertRegex(self.listed("usage", "--csv"), r"(?m)sharing,mig\n.*[0-9],,$")
+
     def test_parts(self):
         self.answer()
         self.serve()
