@@ -12,11 +12,11 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "server/daemon/audit.h"
-#include "server/daemon/gauges.h"
-#include "server/daemon/job_map.h"
+#include "server/daemon/monitor/requests.h"
 #include "server/daemon/notify.h"
-#include "server/daemon/requests.h"
+#include "server/daemon/pool/job_map.h"
+#include "server/daemon/sessions/gauges.h"
+#include "server/daemon/shared/audit.h"
 #include "server/daemon/startup.h"
 #include "server/identity/identity.h"
 

@@ -4,7 +4,7 @@
 #ifndef RG_SERVER_DAEMON_DAEMON_H
 #define RG_SERVER_DAEMON_DAEMON_H
 
-#include "server/daemon/settings.h"
+#include "server/daemon/settings/settings.h"
 
 /** Runs the server. Returns the program's exit status: 0 stopped by a signal, 125 could not start (it was
  * said why). */

@@ -10,8 +10,8 @@
 #include "common/base/log.h"
 #include "common/base/standard_streams.h"
 #include "server/commands/commands.h"
-#include "server/daemon/audit.h"
 #include "server/daemon/daemon.h"
+#include "server/daemon/shared/audit.h"
 
 #include <errno.h>
 #include <stdbool.h>

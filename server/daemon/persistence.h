@@ -5,8 +5,8 @@
 #ifndef RG_SERVER_DAEMON_PERSISTENCE_H
 #define RG_SERVER_DAEMON_PERSISTENCE_H
 
-#include "server/daemon/monitor.h"
-#include "server/daemon/settings.h"
+#include "server/daemon/monitor/monitor.h"
+#include "server/daemon/settings/settings.h"
 
 /** Opens the identity, where there is to be one: monitor->policy.identity. `open`: other machines can reach the server. */
 RG_MUST_CHECK bool rg_persistence_open_identity(struct rg_monitor *monitor,

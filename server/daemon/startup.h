@@ -7,9 +7,9 @@
 #ifndef RG_SERVER_DAEMON_STARTUP_H
 #define RG_SERVER_DAEMON_STARTUP_H
 
-#include "server/daemon/listeners.h"
-#include "server/daemon/monitor.h"
-#include "server/daemon/settings.h"
+#include "server/daemon/monitor/monitor.h"
+#include "server/daemon/settings/listeners.h"
+#include "server/daemon/settings/settings.h"
 
 #include <limits.h>
 

@@ -10,7 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/packet.h"
-#include "server/daemon/audit.h"
+#include "server/daemon/shared/audit.h"
 #include "server/frontend/handshake.h"
 #include "server/frontend/privileges.h"
 #include "server/frontend/security.h"

@@ -7,7 +7,7 @@
 #ifndef RG_SERVER_FRONTEND_FRONTEND_H
 #define RG_SERVER_FRONTEND_FRONTEND_H
 
-#include "server/daemon/board.h"
+#include "server/daemon/shared/board.h"
 #include "server/frontend/management.h"
 #include "server/frontend/monitor_link.h"
 

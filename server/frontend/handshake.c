@@ -6,7 +6,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/sync/scoped_lock.h"
-#include "server/daemon/audit.h"
+#include "server/daemon/shared/audit.h"
 #include "server/frontend/introduce.h"
 #include "server/frontend/pool.h"
 #include "server/frontend/questions.h"

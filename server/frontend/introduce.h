@@ -1,7 +1,7 @@
 /*
  * introduce.h - RG_PURPOSE_INTRODUCE: a client's session here is connected to one that it has on another server.
  *
- * The monitor opens the socket (server/daemon/introduction.h). By TLS, where the client came by it, the other server shows the
+ * The monitor opens the socket (server/daemon/sessions/introduction.h). By TLS, where the client came by it, the other server shows the
  * certificate that the client expects of it; then it is shown the secret of the invitation, and once it has said that this is
  * good, the connection goes to the session's worker with the client's other secret. Two sessions of this server are connected by a pair of
  * sockets. Threads of handshakes.

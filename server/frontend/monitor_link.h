@@ -1,5 +1,5 @@
 /*
- * monitor_link.h - the frontend's side of the socket to the monitor (server/daemon/monitor_protocol.h).
+ * monitor_link.h - the frontend's side of the socket to the monitor (server/daemon/shared/monitor_protocol.h).
  *
  * Threads of handshakes ask and wait; the main thread alone receives and gives each its answer. When the monitor has gone the
  * frontend ends, so nobody waits for ever.
@@ -7,7 +7,7 @@
 #ifndef RG_SERVER_FRONTEND_MONITOR_LINK_H
 #define RG_SERVER_FRONTEND_MONITOR_LINK_H
 
-#include "server/daemon/monitor_protocol.h"
+#include "server/daemon/shared/monitor_protocol.h"
 #include "transport/tls/tls.h"
 
 #include <pthread.h>

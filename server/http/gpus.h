@@ -7,7 +7,7 @@
 #ifndef RG_SERVER_HTTP_GPUS_H
 #define RG_SERVER_HTTP_GPUS_H
 
-#include "server/daemon/driver.h"
+#include "server/daemon/driver/driver.h"
 #include "server/frontend/management.h"
 
 #include <pthread.h>

@@ -2,7 +2,7 @@
  * reader.h - by what a request shows whose it is, and whether a browser may have been made to send it.
  *
  * In the order in which they count: a bearer token, the cookie of a login, the certificate of the connection, nothing. The monitor
- * decides what that is worth (server/daemon/readers.h); here TLS's part alone is decided, that a certificate is of the server's authority.
+ * decides what that is worth (server/daemon/monitor/readers.h); here TLS's part alone is decided, that a certificate is of the server's authority.
  *
  * Against pages of elsewhere: the host of a request is one of the server's own names, so that no name of somebody else's leads here (DNS
  * rebinding); what changes something is sent with a header that no other page's script may send, from no other origin; and the cookie,

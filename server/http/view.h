@@ -7,7 +7,7 @@
 #ifndef RG_SERVER_HTTP_VIEW_H
 #define RG_SERVER_HTTP_VIEW_H
 
-#include "server/daemon/snapshot.h"
+#include "server/daemon/shared/snapshot.h"
 #include "server/frontend/monitor_link.h"
 #include "server/http/gpus.h"
 

@@ -25,7 +25,7 @@
 #define DEFAULT_SIZE (8ull << 30)
 #define SETTLE_S     1 /* how long the end of a session waits for what is being written */
 
-/* As the daemon says (server/daemon/settings.c). */
+/* As the daemon says (server/daemon/settings/settings.c). */
 static struct rg_disk_cache *open_files(void)
 {
     char folder[PATH_MAX];

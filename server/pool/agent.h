@@ -20,7 +20,7 @@
 #include "pool/etcd/etcd.h"
 #include "pool/schedule.h"
 #include "pool/state/mirror.h"
-#include "server/daemon/board.h"
+#include "server/daemon/shared/board.h"
 #include "server/pool/protocol.h"
 
 struct rg_picture; /* picture.h */

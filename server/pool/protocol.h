@@ -64,7 +64,7 @@ struct rg_agent_word {
     enum rg_agent_word_kind kind;
     union {
         struct {
-            char key[RG_AGENT_WHO];     /* who it is (server/daemon/who.h) */
+            char key[RG_AGENT_WHO];     /* who it is (server/daemon/grant/who.h) */
             char name[RG_CONTROL_TEXT]; /* for people; "": nobody has been proved */
             uint32_t is_operator;       /* may see, take, renew and give back leases of others */
             uint32_t unproved;          /* the server takes clients that prove nothing */

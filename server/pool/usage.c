@@ -290,7 +290,7 @@ uint64_t rg_agent_usage_look(struct rg_agent *agent)
 
 /* --- telling -------------------------------------------------------------------------------------------------------------- */
 
-/* "alice", "uid:1000", "unauthenticated 127.0.0.1": what people call a user by whose key it is (server/daemon/who.h). */
+/* "alice", "uid:1000", "unauthenticated 127.0.0.1": what people call a user by whose key it is (server/daemon/grant/who.h). */
 static void name_user(const char *key, char *out, size_t size)
 {
     if (strncmp(key, "3 ", 2) == 0)

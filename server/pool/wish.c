@@ -9,7 +9,7 @@
 #include "common/base/parse.h"
 #include "common/base/printable.h"
 #include "common/base/uuid_text.h"
-#include "server/daemon/monitor_protocol.h"
+#include "server/daemon/shared/monitor_protocol.h"
 #include "server/pool/agent.h"
 
 #include <inttypes.h>
@@ -28,7 +28,7 @@ static uint64_t at_most(uint64_t number, uint64_t most)
 
 /* --- whose it is to be ---------------------------------------------------------------------------------------------- */
 
-/* What a user of that name would be known by (server/daemon/who.h): the number of this machine's users, or a certificate's name. */
+/* What a user of that name would be known by (server/daemon/grant/who.h): the number of this machine's users, or a certificate's name. */
 static bool take_owner(struct rg_agent_ask *ask, const char *user)
 {
     char clean[RG_CONTROL_TEXT];

@@ -7,7 +7,7 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/packet.h"
-#include "server/daemon/snapshot.h"
+#include "server/daemon/shared/snapshot.h"
 #include "server/http/service.h"
 #include "tests/check.h"
 #include "tests/fuzz/fuzzer.h"

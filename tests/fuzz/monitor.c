@@ -5,10 +5,10 @@
  * The input: packets, each u8 descriptors (of the low three bits so many), u8 how much of the question is left out at its end, then the
  * bytes of struct rg_monitor_question, of which the last packet may lack some: zeros.
  */
-#include "server/daemon/monitor.h"
+#include "server/daemon/monitor/monitor.h"
 #include "common/base/log.h"
 #include "common/base/packet.h"
-#include "server/daemon/confined.h"
+#include "server/daemon/process/confined.h"
 #include "tests/fuzz/folder.h"
 #include "tests/fuzz/fuzzer.h"
 

@@ -14,8 +14,8 @@
 #include "server/handshake/warm.h"
 #include "common/base/log.h"
 #include "common/base/packet.h"
-#include "server/daemon/sessions.h"
-#include "server/daemon/warm_worker.h"
+#include "server/daemon/sessions/sessions.h"
+#include "server/daemon/workers/warm_worker.h"
 #include "server/shares/warm_places.h"
 #include "tests/fuzz/steps.h"
 

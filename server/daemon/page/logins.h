@@ -10,7 +10,7 @@
 #ifndef RG_SERVER_DAEMON_PAGE_LOGINS_H
 #define RG_SERVER_DAEMON_PAGE_LOGINS_H
 
-#include "server/daemon/who.h"
+#include "server/daemon/grant/who.h"
 
 #define RG_LOGIN_LINK_S   300u
 #define RG_LOGIN_COOKIE_S (8u * 3600)

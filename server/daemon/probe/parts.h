@@ -2,7 +2,7 @@
 #ifndef RG_SERVER_DAEMON_PROBE_PARTS_H
 #define RG_SERVER_DAEMON_PROBE_PARTS_H
 
-#include "server/daemon/driver.h"
+#include "server/daemon/driver/driver.h"
 
 /**
  * Whether a GPU is divided. Then *n are all that a session can get, which no one process's CUDA shows: whole GPUs and instances of the

@@ -12,7 +12,7 @@
 #include "common/base/path.h"
 #include "common/base/uuid_text.h"
 #include "generated/proto/driver_versions.h"
-#include "server/daemon/driver.h"
+#include "server/daemon/driver/driver.h"
 #include "server/daemon/probe/parts.h"
 #include "server/daemon/probe/topology.h"
 #include "server/sandbox/sandbox.h"

@@ -23,8 +23,8 @@
  *   board                a change of the list of sessions
  */
 #include "common/base/packet.h"
-#include "server/daemon/board.h"
-#include "server/daemon/monitor_protocol.h"
+#include "server/daemon/shared/board.h"
+#include "server/daemon/shared/monitor_protocol.h"
 
 #include <fcntl.h>
 #include <limits.h>

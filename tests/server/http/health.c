@@ -3,7 +3,7 @@
 #include "common/base/file.h"
 #include "common/base/limits.h"
 #include "common/base/packet.h"
-#include "server/daemon/snapshot.h"
+#include "server/daemon/shared/snapshot.h"
 #include "server/http/service.h"
 
 #include <criterion/criterion.h>

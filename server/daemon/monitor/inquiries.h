@@ -1,0 +1,29 @@
+/*
+ * inquiries.h - what clients ask that begins no session: what was used, quotas, and what there is in the pool.
+ *
+ * Who asks is found out first, as for a session (who.h). The accountant and the pool's agent answer by sockets of their own, so that
+ * the monitor waits for neither. The monitor's, main thread; descriptors stay the caller's.
+ */
+#ifndef RG_SERVER_DAEMON_MONITOR_INQUIRIES_H
+#define RG_SERVER_DAEMON_MONITOR_INQUIRIES_H
+
+#include "server/daemon/monitor/monitor.h"
+
+/** A day may have begun since something was measured, and with it GPU hours of quotas. */
+void rg_inquiry_see_time(const struct rg_monitor *monitor);
+
+void rg_inquiry_usage(struct rg_monitor *monitor, const struct rg_monitor_question *question, int connection,
+                      struct rg_monitor_answer *answered);
+void rg_inquiry_quotas(struct rg_monitor *monitor, const struct rg_monitor_question *question, int connection,
+                       struct rg_monitor_answer *answered);
+/** fds: the connection, and a file with the question, which the agent alone reads. */
+void rg_inquiry_pool(struct rg_monitor *monitor, const struct rg_monitor_question *question, const int *fds,
+                     struct rg_monitor_answer *answered);
+/** Whether quotas allow a lease of the pool that is to be kept, or is to last longer; `data`: the monitor. */
+bool rg_inquiry_judge(void *data, const struct rg_agent_judge *judge, char *why, size_t why_size);
+/** Whether a lease of the pool is known here, which the agent may have to find out first: rg_inquiry_checked. */
+void rg_inquiry_lease(struct rg_monitor *monitor, const struct rg_monitor_question *question,
+                      struct rg_monitor_answer *answered);
+void rg_inquiry_checked(void *data, uint64_t question, bool there, const char *why);
+
+#endif

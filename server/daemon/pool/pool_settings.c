@@ -1,0 +1,93 @@
+/* pool_settings.c - whether what the settings say of a pool makes sense, before anything starts; see pool_process.h. */
+#include "server/daemon/pool/pool_process.h"
+
+#include "common/base/log.h"
+
+#include <string.h>
+
+static bool is_name(const char *text)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+    return *text && strlen(text) < sizeof((struct rg_agent_settings *)0)->pool &&
+           strspn(text, letters) == strlen(text);
+}
+
+static bool is_url(const char *text)
+{
+    const char *host = strncmp(text, "https://", 8) == 0  ? text + 8
+                       : strncmp(text, "http://", 7) == 0 ? text + 7
+                                                          : "";
+    return *host && strlen(text) < RG_AGENT_URL && !strpbrk(host, "/?#@ ");
+}
+
+static bool check_operators(const struct rg_text_list *operators)
+{
+    for (size_t i = 0; i < operators->n; i++)
+        if (!*operators->items[i] || strlen(operators->items[i]) >= RG_CONTROL_TEXT) {
+            rg_error("--pool-operators '%s': that is no name of a certificate; remote-gpud users shows those "
+                     "that there are",
+                     operators->items[i]);
+            return false;
+        }
+    return true;
+}
+
+static bool check_labels(const struct rg_text_list *labels, const struct rg_text_list *taints)
+{
+    if (labels->n > RG_AGENT_LABELS_MAX) {
+        rg_error("--pool-label: more than %d labels", RG_AGENT_LABELS_MAX);
+        return false;
+    }
+    for (size_t i = 0; i < taints->n; i++)
+        if (taints->n > RG_AGENT_LABELS_MAX || !*taints->items[i] || *taints->items[i] == '=' ||
+            strlen(taints->items[i]) >= RG_CONTROL_TEXT) {
+            rg_error("--pool-taint %s: a taint is NAME or NAME=VALUE, and there are %d at most",
+                     taints->items[i], RG_AGENT_LABELS_MAX);
+            return false;
+        }
+    for (size_t i = 0; i < labels->n; i++) {
+        const char *equals = strchr(labels->items[i], '=');
+        if (!equals || equals == labels->items[i] || strlen(labels->items[i]) >= RG_CONTROL_TEXT) {
+            rg_error("--pool-label %s: a label is NAME=VALUE", labels->items[i]);
+            return false;
+        }
+    }
+    return true;
+}
+
+bool rg_pool_check_settings(const struct rg_daemon_settings *settings, bool *wanted)
+{
+    *wanted = settings->pool != NULL;
+    if (!settings->pool && !settings->http && settings->pool_operators.n) {
+        rg_error(
+            "--pool-operators is of a pool's servers (--pool and --etcd), and of a status page (--http)");
+        return false;
+    }
+    if (!settings->pool && !settings->etcd.n)
+        return check_operators(&settings->pool_operators);
+    if (!settings->pool || !settings->etcd.n) {
+        rg_error("--pool and --etcd go together: the pool's name, and where its etcd is");
+        return false;
+    }
+    if (!is_name(settings->pool)) {
+        rg_error("--pool %s: a pool's name has letters, digits and -_. and at most 63 of them",
+                 settings->pool);
+        return false;
+    }
+    if (settings->etcd.n > RG_AGENT_URLS_MAX) {
+        rg_error("--etcd: more than %d members are named", RG_AGENT_URLS_MAX);
+        return false;
+    }
+    for (size_t i = 0; i < settings->etcd.n; i++)
+        if (!is_url(settings->etcd.items[i])) {
+            rg_error("--etcd %s: that is no address of an etcd member (like https://etcd1.example:2379)",
+                     settings->etcd.items[i]);
+            return false;
+        }
+    if (!settings->etcd_cert != !settings->etcd_key) {
+        rg_error("--etcd-cert and --etcd-key go together");
+        return false;
+    }
+    return check_labels(&settings->pool_labels, &settings->pool_taints) &&
+           check_operators(&settings->pool_operators);
+}
