@@ -29,7 +29,7 @@ static void complain(const char *what, const char *why)
 /* The file that is mapped at `address`, as the kernel knows it. */
 static bool mapped_file(uintptr_t address, char out[PATH_MAX])
 {
-    char line[PATH_MAX + 128];
+    static char line[PATH_MAX + 128];
     FILE *maps = fopen("/proc/self/maps", "re");
     bool found = false;
     while (maps && !found && fgets(line, sizeof line, maps)) {
@@ -50,7 +50,7 @@ static bool mapped_file(uintptr_t address, char out[PATH_MAX])
 static int core_path(char *out, size_t size)
 {
     Dl_info info;
-    char mapped[PATH_MAX], resolved[PATH_MAX];
+    static char mapped[PATH_MAX], resolved[PATH_MAX];
     if (!dladdr((void *)core_path, &info) || !info.dli_fname)
         return -1;
     const bool relative = info.dli_fname[0] != '/';
@@ -66,7 +66,7 @@ static int core_path(char *out, size_t size)
 
 void *const *rg_interpose_core(const char *entry_name, size_t count)
 {
-    char path[PATH_MAX];
+    static char path[PATH_MAX];
     if (core_path(path, sizeof path) != 0) {
         complain(RG_CORE_FILE, "the folder of this library cannot be found");
         return NULL;

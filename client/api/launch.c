@@ -12,12 +12,14 @@
 #include "client/managed/pinned.h"
 #include "client/multiserver/replication.h"
 #include "client/timeline/timeline.h"
+#include "common/base/cleanup.h"
 #include "common/base/limits.h"
 #include "common/cuda/graph/graph.h"
 #include "common/cuda/launch_blocking.h"
 #include "generated/client/operations.h"
 #include "proto/launch_attribute.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 struct dimensions {
@@ -305,7 +307,7 @@ static CUresult send_launch(const struct request *r, unsigned char *buffer)
 
 /*
  * Two functions, so that a launch with few parameters takes little of the stack, of which threads and
- * coroutines of applications may have as little as 64 KiB.
+ * coroutines of applications may have as little as 16 KiB.
  */
 #define SMALL_PARAMS 1024u
 
@@ -315,10 +317,10 @@ static __attribute__((noinline)) CUresult launch_small(const struct request *req
     return send_launch(request, buffer);
 }
 
-static __attribute__((noinline)) CUresult launch_large(const struct request *request)
+static CUresult launch_large(const struct request *request)
 {
-    unsigned char buffer[RG_PARAMS_MAX] __attribute__((aligned(16)));
-    return send_launch(request, buffer);
+    RG_CLEANUP_FREE unsigned char *buffer = malloc(RG_PARAMS_MAX);
+    return buffer ? send_launch(request, buffer) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /*

@@ -9,8 +9,10 @@
 #include "client/core/device_list.h"
 #include "client/core/handle.h"
 #include "client/timeline/timeline.h"
+#include "common/base/cleanup.h"
 #include "generated/client/operations.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define GROUPS_MAX 256 /* more than any device has multiprocessors to give to groups */
@@ -30,7 +32,10 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGrou
         return CUDA_ERROR_INVALID_VALUE;
     if (input->type != CU_DEV_RESOURCE_TYPE_SM)
         return CUDA_ERROR_INVALID_RESOURCE_TYPE;
-    CUdevResource groups[GROUPS_MAX], rest;
+    CUdevResource rest;
+    RG_CLEANUP_FREE CUdevResource *groups = malloc(GROUPS_MAX * sizeof *groups);
+    if (!groups)
+        return CUDA_ERROR_OUT_OF_MEMORY;
     const unsigned capacity = !result ? 0 : *nbGroups < GROUPS_MAX ? *nbGroups : GROUPS_MAX;
     unsigned made = 0;
     RG_TRY(rg_op_rgSmResourceSplit(input, capacity, useFlags, minCount, &made, groups, &rest));

@@ -27,7 +27,8 @@ static struct rg_disk_cache *cache;
 
 static void open_cache(void)
 {
-    char all[PATH_MAX], folder[PATH_MAX + sizeof "/answers"];
+    /* not on the stack, of which a program's thread may have little */
+    static char all[PATH_MAX], folder[PATH_MAX + sizeof "/answers"];
     if (!rg_disk_cache_folder("REMOTE_GPU_CACHE", "", all, sizeof all))
         return;
     snprintf(folder, sizeof folder, "%s/answers", all);

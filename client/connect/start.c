@@ -29,6 +29,7 @@
 #include "client/query/servers.h"
 #include "client/query/share.h"
 #include "common/base/log.h"
+#include "common/base/thread.h"
 #include "common/cuda/capability.h"
 #include "transport/control.h"
 #include "transport/resumable/resumable.h"
@@ -351,12 +352,12 @@ static bool connect_to_all(void)
  * -------------------------------------------------------------------------------------------
  */
 
-/* Sessions on the servers that the user names. */
-static bool connect_sessions(void)
+/* Sessions on the servers that the user names. `out`: bool, whether they are there. */
+static void connect_sessions(void *out)
 {
     struct rg_servers servers;
     if (!rg_servers_read(&servers, rg_servers_named()))
-        return false;
+        return;
     bool good;
     if (servers.n > 1) {
         good = connect_to_all();
@@ -367,7 +368,7 @@ static bool connect_sessions(void)
             rg_device_list(i, &rg_sessions[0], (CUdevice)i);
     }
     rg_servers_free(&servers);
-    return good;
+    *(bool *)out = good;
 }
 
 /* ", shares GPUs by MPS, at most 25 % of each"; "": the server does not tell. */
@@ -409,7 +410,8 @@ static CUresult start(void)
         return CUDA_ERROR_NO_DEVICE;
     }
     const uint64_t since = rg_probe_wait();
-    const bool connected = connect_sessions();
+    bool connected = false;
+    rg_thread_with_room(connect_sessions, &connected);
     rg_probe_waited(since, 0);
     if (!connected)
         return CUDA_ERROR_NO_DEVICE;

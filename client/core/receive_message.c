@@ -12,6 +12,7 @@
 #include "client/core/region.h"
 #include "client/core/session.h"
 #include "client/core/stats.h"
+#include "common/base/cleanup.h"
 #include "common/base/limits.h"
 #include "proto/codec.h"
 #include "proto/gpu_path.h"
@@ -161,18 +162,18 @@ static void handle_notice(struct rg_session *session, const struct rg_message *m
 
 void rg_message_control(struct rg_session *session, const struct rg_message *message)
 {
-    struct rg_control control;
-    if (rg_control_unpack(message->data, message->size, &control) != RG_OK) {
+    RG_CLEANUP_FREE struct rg_control *control = malloc(sizeof *control); /* too large for little stacks */
+    if (!control || rg_control_unpack(message->data, message->size, control) != RG_OK) {
         malformed(session, "control message");
         return;
     }
-    if (control.kind == RG_CONTROL_SESSION_END)
+    if (control->kind == RG_CONTROL_SESSION_END)
         rg_session_end(session, CUDA_ERROR_DEVICE_UNAVAILABLE, "%s ended the session: %s", session->server,
-                       control.session_end.reason);
-    else if (control.kind == RG_CONTROL_REFUSAL)
+                       control->session_end.reason);
+    else if (control->kind == RG_CONTROL_REFUSAL)
         rg_session_end(session, CUDA_ERROR_DEVICE_UNAVAILABLE, "%s ended the session: %s", session->server,
-                       control.refusal.reason);
-    rg_control_fini(&control);
+                       control->refusal.reason);
+    rg_control_fini(control);
 }
 
 bool rg_message_receive(struct rg_session *session, int timeout_ms)

@@ -13,8 +13,8 @@ struct rg_outgoing {
     struct rg_session *session;
     uint64_t context;
     size_t n, bytes;
-    uint64_t heads[256][2];
-    struct iovec parts[512];
+    uint64_t heads[64][2]; /* few: it lies on the stacks of the program's threads */
+    struct iovec parts[128];
 };
 
 void rg_outgoing_begin(struct rg_outgoing *out, struct rg_session *session, uint64_t context);

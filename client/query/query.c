@@ -7,6 +7,7 @@
 #include "client/query/lease.h"
 #include "client/query/servers.h"
 #include "common/base/cleanup.h"
+#include "common/base/thread.h"
 #include "transport/control.h"
 
 #include <limits.h>
@@ -23,9 +24,9 @@ static enum rg_status ask(struct rg_conn *conn, const struct rg_control *hello, 
     return status;
 }
 
-static enum rg_status exchange(const char *server, const struct rg_control *hello,
-                               enum rg_control_kind wanted, uint64_t timeout_ns, struct rg_control *out,
-                               char *why, size_t why_size)
+static enum rg_status exchange_here(const char *server, const struct rg_control *hello,
+                                    enum rg_control_kind wanted, uint64_t timeout_ns, struct rg_control *out,
+                                    char *why, size_t why_size)
 {
     uint64_t milliseconds = timeout_ns / 1000000u;
     int timeout_ms = milliseconds > INT_MAX ? INT_MAX : milliseconds < 1 ? 1 : (int)milliseconds;
@@ -60,6 +61,32 @@ static enum rg_status exchange(const char *server, const struct rg_control *hell
         status = RG_ERR_PROTOCOL;
     }
     return status;
+}
+
+struct exchange {
+    const char *server;
+    const struct rg_control *hello;
+    enum rg_control_kind wanted;
+    uint64_t timeout_ns;
+    struct rg_control *out;
+    char *why;
+    size_t why_size;
+    enum rg_status status;
+};
+
+static void run_exchange(void *arg)
+{
+    struct exchange *e = arg;
+    e->status = exchange_here(e->server, e->hello, e->wanted, e->timeout_ns, e->out, e->why, e->why_size);
+}
+
+static enum rg_status exchange(const char *server, const struct rg_control *hello,
+                               enum rg_control_kind wanted, uint64_t timeout_ns, struct rg_control *out,
+                               char *why, size_t why_size)
+{
+    struct exchange e = {server, hello, wanted, timeout_ns, out, why, why_size, RG_ERR_NO_MEMORY};
+    rg_thread_with_room(run_exchange, &e);
+    return e.status;
 }
 
 enum rg_status rg_query(const char *server, enum rg_purpose purpose, uint64_t timeout_ns,

@@ -6,6 +6,7 @@
 #include "client/transfer/chunk.h"
 #include "client/transfer/registry.h"
 #include "client/transfer/transfer.h"
+#include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/uncancelled.h"
 #include "generated/proto/ops.h"
@@ -53,14 +54,15 @@ void rg_answers_wait_memory(uint64_t start, uint64_t size)
         pthread_cond_wait(&rg_registry_idle, &rg_registry_lock);
 }
 
-/* Rows of the next `size` bytes, as far as ROWS go; *covered: the bytes. */
-static int rows_of(const struct rg_answer_part *part, size_t size, struct iovec *rows, size_t *covered)
+/* Rows of the next `size` bytes, as far as `most` go; *covered: the bytes. */
+static int rows_of(const struct rg_answer_part *part, size_t size, struct iovec *rows, int most,
+                   size_t *covered)
 {
     static const unsigned char zeros[65536];
     if (!part->revoked)
-        return rg_region_iovec(&part->memory, part->offset, size, rows, ROWS, covered);
+        return rg_region_iovec(&part->memory, part->offset, size, rows, most, covered);
     int n = 0;
-    for (*covered = 0; *covered < size && n < ROWS; n++) {
+    for (*covered = 0; *covered < size && n < most; n++) {
         const size_t left = size - *covered;
         rows[n] = (struct iovec){(void *)zeros, left < sizeof zeros ? left : sizeof zeros};
         *covered += rows[n].iov_len;
@@ -70,10 +72,12 @@ static int rows_of(const struct rg_answer_part *part, size_t size, struct iovec 
 
 static void send_piece(struct rg_session *session, struct rg_answer_part *part)
 {
-    struct iovec rows[ROWS];
+    struct iovec few[8]; /* the stack may be little */
+    RG_CLEANUP_FREE struct iovec *many = malloc(ROWS * sizeof *many);
+    struct iovec *rows = many ? many : few;
     size_t covered, piece = rg_chunk(session);
     piece = part->size < piece ? part->size : piece;
-    const int n = rows_of(part, piece, rows, &covered);
+    const int n = rows_of(part, piece, rows, many ? ROWS : (int)(sizeof few / sizeof *few), &covered);
     struct rg_answer answer = {.type = RG_ANSWER_DATA, .id = part->id, .arg = {part->offset, covered}};
     const uint64_t began = rg_now_ns();
     if (rg_queue_answer(session, &answer, rows, n, part->source ? NULL : &rg_lease_until_reply) ==

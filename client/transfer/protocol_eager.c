@@ -11,10 +11,12 @@
 #include "client/transfer/chunk.h"
 #include "client/transfer/credit.h"
 #include "client/transfer/protocol.h"
+#include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "generated/client/operations.h"
 
 #include <stdint.h>
+#include <stdlib.h>
 
 enum { ROWS = 512 }; /* iovecs of one message */
 
@@ -34,11 +36,18 @@ static size_t chunk_of(const struct rg_copy *copy)
 static CUresult send(const struct rg_copy *copy, const struct rg_region *to, size_t offset,
                      struct rg_lease *lease)
 {
-    struct iovec rows[ROWS];
-    size_t covered;
     const size_t size = rg_region_size(to);
-    struct rg_bulk bulk = {
-        .data = rows, .n = rg_region_iovec(&copy->from, offset, size, rows, ROWS, &covered), .lease = lease};
+    const bool gapless = rg_region_is_gapless(&copy->from);
+    struct iovec line; /* rows are too many for a little stack */
+    RG_CLEANUP_FREE struct iovec *several = gapless ? NULL : malloc(ROWS * sizeof *several);
+    if (!gapless && !several) {
+        rg_credit_return(copy->session, size);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    struct iovec *rows = gapless ? &line : several;
+    size_t covered;
+    const int n = rg_region_iovec(&copy->from, offset, size, rows, gapless ? 1 : ROWS, &covered);
+    struct rg_bulk bulk = {.data = rows, .n = n, .lease = lease};
     const bool ends = offset + size == rg_region_size(&copy->to),
                synchronous = ends && !copy->asynchronous && !copy->stays;
     const uint64_t began = rg_now_ns();

@@ -1,6 +1,9 @@
 /* thread.c - starting threads with every signal blocked. */
 #include "common/base/thread.h"
 
+#include "common/base/uncancelled.h"
+
+#include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -36,6 +39,9 @@ void rg_thread_sleep_precisely(void)
     (void)prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0); /* ns */
 }
 
+#define STACK_LEAST ((size_t)1 << 20) /* of our threads */
+#define STACK_ROOM  ((size_t)256 << 10)
+
 struct start {
     void *(*run)(void *);
     void *arg;
@@ -54,6 +60,20 @@ static void *begin(void *arg)
     return result;
 }
 
+/* Threads have by default what the program's limit of stacks was when it started. */
+static int make(pthread_t *out, struct start *start)
+{
+    pthread_attr_t attributes;
+    if (pthread_attr_init(&attributes) != 0)
+        return ENOMEM;
+    size_t size = 0;
+    const bool little = pthread_attr_getstacksize(&attributes, &size) == 0 && size < STACK_LEAST &&
+                        pthread_attr_setstacksize(&attributes, STACK_LEAST) == 0;
+    const int error = pthread_create(out, little ? &attributes : NULL, begin, start);
+    pthread_attr_destroy(&attributes);
+    return error;
+}
+
 enum rg_status rg_thread_create(pthread_t *out, const char *name, void *(*run)(void *), void *arg)
 {
     struct start *start = malloc(sizeof *start);
@@ -64,7 +84,7 @@ enum rg_status rg_thread_create(pthread_t *out, const char *name, void *(*run)(v
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     pthread_t thread;
-    int error = pthread_create(&thread, NULL, begin, start);
+    const int error = make(&thread, start);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (error != 0) {
         free(start);
@@ -89,6 +109,43 @@ bool rg_thread_start(const char *name, void *(*run)(void *), void *arg)
 {
     pthread_t thread;
     return rg_thread_create(&thread, name, run, arg) == RG_OK && pthread_detach(thread) == 0;
+}
+
+/* False also where nothing is known of the stack: a coroutine's, or a main thread's without /proc. */
+static bool has_room(void)
+{
+    pthread_attr_t attributes;
+    void *end = NULL;
+    size_t size = 0;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0)
+        return false;
+    const bool known = pthread_attr_getstack(&attributes, &end, &size) == 0;
+    pthread_attr_destroy(&attributes);
+    const uintptr_t here = (uintptr_t)__builtin_frame_address(0), least = (uintptr_t)end;
+    return known && here > least && here - least <= size && here - least >= STACK_ROOM;
+}
+
+struct errand {
+    void (*run)(void *);
+    void *arg;
+};
+
+static void *run_errand(void *arg)
+{
+    const struct errand *errand = arg;
+    errand->run(errand->arg);
+    return NULL;
+}
+
+void rg_thread_with_room(void (*run)(void *), void *arg)
+{
+    RG_UNCANCELLED;
+    struct errand errand = {run, arg};
+    pthread_t thread;
+    if (has_room() || rg_thread_create(&thread, "rg-errand", run_errand, &errand) != RG_OK)
+        run(arg);
+    else
+        pthread_join(thread, NULL);
 }
 
 bool rg_thread_has_others(void)

@@ -2,7 +2,8 @@
  * thread.h - threads of our own inside somebody else's process.
  *
  * The application's signals are not ours to handle: such a thread starts with all signals blocked, so that a
- * handler of the application's never runs on it.
+ * handler of the application's never runs on it. Its stack has a megabyte at least, however little threads have by
+ * default in this process (ulimit -s).
  */
 #ifndef RG_COMMON_BASE_THREAD_H
 #define RG_COMMON_BASE_THREAD_H
@@ -20,6 +21,12 @@ RG_MUST_CHECK bool rg_thread_start(const char *name, void *(*run)(void *), void 
 
 /** Starts a thread that runs until the process ends. */
 RG_MUST_CHECK enum rg_status rg_thread_create_detached(const char *name, void *(*run)(void *), void *arg);
+
+/**
+ * Calls run(arg), which needs some hundred kilobytes of stack (names are looked up, TLS is begun): on the calling thread if
+ * that has so much left, else on one that is made for it. The stacks of a program's threads and coroutines may have 16 KiB.
+ */
+void rg_thread_with_room(void (*run)(void *), void *arg);
 
 /**
  * Whether this process has threads besides the calling one and those that rg_thread_create made (of this library). Asks

@@ -72,7 +72,6 @@ static bool open_signals(struct daemon *daemon)
     pthread_sigmask(SIG_BLOCK, &set, NULL); /* all threads come from this one */
     signal(SIGCHLD, SIG_DFL);               /* it may be inherited that nobody learns of children that end */
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like others */
     daemon->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (daemon->signals < 0)
         rg_error("signalfd: %s", strerror(errno));

@@ -14,6 +14,7 @@
 #include "server/daemon/shared/audit.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* Whether an entry of LD_PRELOAD is one that remote-gpu run puts there: by its path, or by its name alone. */
@@ -160,10 +162,28 @@ static int with_output(int status)
     return RG_COMMAND_FAILED;
 }
 
+/* Stacks of a megabyte, for the processes that are started here as well, where this one may have them. */
+static bool have_stack(void)
+{
+    enum { LEAST = 1 << 20 };
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= LEAST)
+        return true;
+    const struct rlimit more = {LEAST, limit.rlim_max > LEAST ? limit.rlim_max : LEAST};
+    if (setrlimit(RLIMIT_STACK, &more) == 0)
+        return true;
+    rg_error("stacks may have %llu KiB here, and need %d: raise the limit (ulimit -s)",
+             (unsigned long long)limit.rlim_cur >> 10, LEAST >> 10);
+    return false;
+}
+
 int main(int argc, char **argv)
 {
     rg_standard_streams_take(true);
     rg_log_name("remote-gpud");
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like others */
+    if (!have_stack())
+        return RG_COMMAND_FAILED;
     close_memory(true);
     const int status =
         with_output(argc > 1 && rg_command_is(argv[1]) ? run_subcommand(argc, argv) : run_server(argc, argv));

@@ -347,23 +347,36 @@ static enum sg_compile_status make_code(struct sg_program *program, struct sg_pr
     return status;
 }
 
+struct make_call {
+    struct sg_program *program;
+    struct sg_program_kernel *kernel;
+    struct sg_text *log;
+    enum sg_compile_status status;
+};
+
+static void run_make_code(void *arg)
+{
+    struct make_call *call = arg;
+    call->status = make_code(call->program, call->kernel, call->log);
+}
+
 enum sg_compile_status sg_program_code(struct sg_program *program, size_t index, struct sg_text *log,
                                        void **code)
 {
     if (index >= program->n_kernels)
         return SG_COMPILE_UNRESOLVED;
     struct sg_program_kernel *kernel = &program->kernels[index];
-    enum sg_compile_status status = SG_COMPILE_OK;
+    struct make_call call = {program, kernel, log, SG_COMPILE_OK};
     *code = kernel->code;
     if (*code != NULL) /* without the lock: another thread may be compiling another kernel */
         return SG_COMPILE_OK;
     pthread_mutex_lock(&program->lock);
     if (kernel->code == NULL)
-        status = make_code(program, kernel, log);
-    if (status == SG_COMPILE_OK)
+        rg_thread_with_room(run_make_code, &call);
+    if (call.status == SG_COMPILE_OK)
         *code = kernel->code;
     pthread_mutex_unlock(&program->lock);
-    return status;
+    return call.status;
 }
 
 bool sg_program_has_code(struct sg_program *program, size_t index)

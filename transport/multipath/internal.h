@@ -12,9 +12,10 @@
 
 struct path {
     struct rg_channel base;
-    unsigned char *plain, *packed;     /* the sender's; RG_PIECE bytes each; NULL: not needed yet */
-    unsigned char *unpacked, *arrived; /* the receiver's, likewise */
-    bool is_unpacked;                  /* the current piece was compressed, and is in `unpacked` */
+    unsigned char *plain, *packed;      /* the sender's; RG_PIECE bytes each; NULL: not needed yet */
+    struct iovec parts[RG_FANOUT_ROWS]; /* the sender's, whose stack may be little */
+    unsigned char *unpacked, *arrived;  /* the receiver's, likewise */
+    bool is_unpacked;                   /* the current piece was compressed, and is in `unpacked` */
 };
 
 struct multipath {

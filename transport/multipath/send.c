@@ -81,7 +81,7 @@ static enum rg_compression choose(struct multipath *m, struct path *path, const 
 static enum rg_status send_piece(struct path *path, const struct rg_send *send, unsigned index)
 {
     struct multipath *m = (struct multipath *)path->base.fanout;
-    struct iovec parts[RG_FANOUT_ROWS];
+    struct iovec *const parts = path->parts;
     const size_t size = rg_fanout_piece_size(send->bulk_size, index);
     int n = rg_fanout_slice(send, (size_t)index * RG_PIECE, size, parts);
     size_t packed = 0;

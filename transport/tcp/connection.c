@@ -33,8 +33,8 @@
 enum {
     READ_AHEAD = 8192,
     BUFFER_SIZE = sizeof(struct rg_frame) + RG_MESSAGE_MAX + READ_AHEAD,
-    SCRATCH_SIZE = 32768, /* for bulk data that no one wants */
-    WINDOW_PARTS = 64,    /* parts given to one sendmsg */
+    SCRATCH_SIZE = 4096, /* for bulk data that no one wants */
+    WINDOW_PARTS = 64,   /* parts given to one sendmsg */
 };
 
 struct tcp_conn {

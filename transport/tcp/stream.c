@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 enum {
-    SCRATCH_SIZE = 32768, /* for what no one wants */
+    SCRATCH_SIZE = 4096,  /* for what no one wants */
     SPINS_PER_CHECK = 64, /* polls between looks at the clock */
-    DRAIN_READS = 64,     /* at a close */
+    DRAIN_READS = 512,    /* at a close */
 };
 
 /* --- whose descriptor it is --- */

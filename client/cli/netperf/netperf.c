@@ -10,6 +10,7 @@
 #include "client/cli/netperf/perftest.h"
 #include "client/credentials/credentials.h"
 #include "common/base/log.h"
+#include "common/base/thread.h"
 #include "transport/topology/devices.h"
 
 #include <stdlib.h>
@@ -209,10 +210,8 @@ static bool plot(const void *all, FILE *out)
     return rg_netperf_plot(all, out);
 }
 
-int rg_cli_netperf(const struct rg_cli_settings *settings, int argc, char **argv)
+static int netperf(const struct rg_cli_settings *settings)
 {
-    if (!rg_cli_no_words("netperf", argc, argv))
-        return RG_EXIT_FAILURE;
     if (settings->pool)
         return rg_netperf_pool(settings);
     if (settings->server.n != 1) {
@@ -239,4 +238,24 @@ int rg_cli_netperf(const struct rg_cli_settings *settings, int argc, char **argv
         good = rg_cli_write_file(settings->plot, plot, all) && good;
     free(all);
     return good ? 0 : RG_EXIT_FAILURE;
+}
+
+struct errand {
+    const struct rg_cli_settings *settings;
+    int status;
+};
+
+static void run_netperf(void *arg)
+{
+    struct errand *errand = arg;
+    errand->status = netperf(errand->settings);
+}
+
+int rg_cli_netperf(const struct rg_cli_settings *settings, int argc, char **argv)
+{
+    if (!rg_cli_no_words("netperf", argc, argv))
+        return RG_EXIT_FAILURE;
+    struct errand errand = {settings, RG_EXIT_FAILURE};
+    rg_thread_with_room(run_netperf, &errand); /* which ulimit -s may not leave here */
+    return errand.status;
 }

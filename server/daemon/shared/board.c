@@ -46,7 +46,9 @@ struct rg_board *rg_board_create(uint32_t max_sessions, int *fd)
     if (file >= 0 && ftruncate(file, (off_t)size) == 0)
         board = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (board == MAP_FAILED) {
-        rg_error("no memory for the list of sessions: %s", strerror(errno));
+        rg_error("no memory for the list of sessions: %s",
+                 errno == EFBIG ? "it counts as a file, which may not be so large here (ulimit -f)"
+                                : strerror(errno));
         if (file >= 0)
             close(file);
         return NULL;

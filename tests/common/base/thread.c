@@ -1,4 +1,4 @@
-/* thread.c - a program's threads are told from our own. */
+/* thread.c - a program's threads are told from our own; what needs a large stack gets one. */
 #include "common/base/thread.h"
 #include "tests/check.h"
 
@@ -23,6 +23,38 @@ static bool alone_soon(void)
     return !rg_thread_has_others();
 }
 
+/* Needs more than a short stack, and tells where it was run. */
+static void errand(void *arg)
+{
+    volatile char much[200 << 10];
+    much[0] = much[sizeof much - 1] = 1;
+    *(pthread_t *)arg = pthread_self();
+}
+
+static void *send_errand(void *where)
+{
+    rg_thread_with_room(errand, where);
+    return where;
+}
+
+/* Stays on a thread with much stack, leaves one that has little, and those that we make have enough. */
+static void check_room(void)
+{
+    pthread_t thread, where;
+    pthread_attr_t little;
+    rg_thread_with_room(errand, &where);
+    CHECK(pthread_equal(where, pthread_self()));
+    pthread_attr_init(&little);
+    CHECK(pthread_attr_setstacksize(&little, 64 << 10) == 0);
+    CHECK(pthread_create(&thread, &little, send_errand, &where) == 0);
+    pthread_join(thread, NULL);
+    CHECK(!pthread_equal(where, thread));
+    CHECK(pthread_setattr_default_np(&little) == 0);
+    CHECK(rg_thread_create(&thread, "ours", send_errand, &where) == RG_OK);
+    pthread_join(thread, NULL);
+    CHECK(pthread_equal(where, thread));
+}
+
 int main(void)
 {
     pthread_t thread;
@@ -44,5 +76,7 @@ int main(void)
     pthread_join(thread, NULL);
     CHECK(alone_soon());
 
+    check_room();
+    CHECK(alone_soon());
     return 0;
 }
