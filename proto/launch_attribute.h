@@ -8,7 +8,8 @@
 #include <cuda.h>
 
 enum rg_launch_attribute_kind {
-    RG_LAUNCH_ATTRIBUTE_REFUSED, /* names a graph node, or is not known */
+    RG_LAUNCH_ATTRIBUTE_UNKNOWN, /* no driver takes it */
+    RG_LAUNCH_ATTRIBUTE_REFUSED, /* names a graph node */
     RG_LAUNCH_ATTRIBUTE_PLAIN,   /* plain data, or device addresses */
     RG_LAUNCH_ATTRIBUTE_EVENT,   /* names an event, whose handle the worker translates */
 };
@@ -33,8 +34,10 @@ static inline enum rg_launch_attribute_kind rg_launch_attribute_kind(CUlaunchAtt
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
     case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
         return RG_LAUNCH_ATTRIBUTE_EVENT;
-    default:
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
         return RG_LAUNCH_ATTRIBUTE_REFUSED;
+    default:
+        return RG_LAUNCH_ATTRIBUTE_UNKNOWN;
     }
 }
 

@@ -446,9 +446,13 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **ker
 {
     if (!config || (config->numAttrs && !config->attrs))
         return CUDA_ERROR_INVALID_VALUE;
-    for (unsigned i = 0; i < config->numAttrs; i++)
-        if (rg_launch_attribute_kind(config->attrs[i].id) == RG_LAUNCH_ATTRIBUTE_REFUSED)
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        const enum rg_launch_attribute_kind kind = rg_launch_attribute_kind(config->attrs[i].id);
+        if (kind == RG_LAUNCH_ATTRIBUTE_UNKNOWN)
+            return CUDA_ERROR_INVALID_VALUE;
+        if (kind == RG_LAUNCH_ATTRIBUTE_REFUSED)
             return rg_unsupported("cuLaunchKernelEx with an attribute that names a graph node");
+    }
     struct dimensions d = {{config->gridDimX, config->gridDimY, config->gridDimZ},
                            {config->blockDimX, config->blockDimY, config->blockDimZ},
                            config->sharedMemBytes};

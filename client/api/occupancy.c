@@ -73,9 +73,11 @@ static CUresult clusters(bool size, int *result, CUfunction func, const CUlaunch
         return CUDA_ERROR_INVALID_VALUE;
     if (!rg_function_of(func) || !rg_handle_known(RG_KIND_STREAM, (uint64_t)config->hStream))
         return CUDA_ERROR_INVALID_HANDLE;
-    for (unsigned i = 0; i < config->numAttrs; i++)
-        if (rg_launch_attribute_kind(config->attrs[i].id) == RG_LAUNCH_ATTRIBUTE_REFUSED)
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        const enum rg_launch_attribute_kind kind = rg_launch_attribute_kind(config->attrs[i].id);
+        if (kind == RG_LAUNCH_ATTRIBUTE_UNKNOWN || kind == RG_LAUNCH_ATTRIBUTE_REFUSED)
             return CUDA_ERROR_INVALID_VALUE;
+    }
     CUlaunchConfig plain = *config;
     plain.hStream = NULL;
     plain.attrs = NULL;

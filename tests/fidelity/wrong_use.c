@@ -341,6 +341,12 @@ static void launches(void)
         CUlaunchConfig with = {1, 1, 1, 1, 1, 1, 0, 0, &hint, 1};
         TRY(cuLaunchKernelEx(&with, f, args, NULL));
     }
+    static const int unknown[] = {15, CU_LAUNCH_ATTRIBUTE_MAX, 99, -1};
+    for (unsigned i = 0; i < sizeof unknown / sizeof *unknown; i++) {
+        CUlaunchAttribute attribute = {.id = (CUlaunchAttributeID)unknown[i]};
+        CUlaunchConfig with = {1, 1, 1, 1, 1, 1, 0, 0, &attribute, 1};
+        TRY(cuLaunchKernelEx(&with, f, args, NULL));
+    }
     TRY(cuCtxSynchronize());
 }
 

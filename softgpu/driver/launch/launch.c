@@ -271,9 +271,11 @@ static CUresult apply_attribute(const CUlaunchAttribute *attribute, struct reque
         return take_event(value->launchCompletionEvent.event, r);
     case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION: /* clusters may always be of the other size */
         return CUDA_SUCCESS;
-    default:
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
         rg_warn("a launch has attribute %d, which is not supported", (int)attribute->id);
         return CUDA_ERROR_NOT_SUPPORTED;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
     }
 }
 
