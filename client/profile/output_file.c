@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Puts `wanted` with %p replaced into path, and `word` in front of the ending if it is not empty. */
@@ -40,6 +41,14 @@ int rg_profile_create_file(const char *wanted, char path[PATH_MAX])
 {
     char word[32];
     int fd = create(wanted, "", path);
+    struct stat there;
+    if (fd < 0 && errno == EEXIST) {
+        if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) {
+            errno = ENOTBLK;
+            return -1;
+        }
+        errno = EEXIST;
+    }
     if (fd < 0 && errno == EEXIST && !strstr(wanted, "%p")) {
         snprintf(word, sizeof word, "%d", (int)getpid());
         fd = create(wanted, word, path);
@@ -52,4 +61,9 @@ int rg_profile_create_file(const char *wanted, char path[PATH_MAX])
         fd = create(wanted, word, path);
     }
     return rg_descriptor_move_up(fd);
+}
+
+const char *rg_profile_file_error(int error)
+{
+    return error == ENOTBLK ? "what is there is not a regular file" : strerror(error);
 }

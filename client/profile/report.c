@@ -129,7 +129,7 @@ bool rg_profile_report_start(const char *wanted)
     rg_json_text_string(&buffer, program_invocation_short_name);
     rg_json_text_put(&buffer, "}}");
     if (fd < 0 || buffer.failed || !write_at(0, buffer.data, buffer.used)) {
-        rg_warn("cannot write the profile to %s: %s", path, strerror(errno));
+        rg_warn("cannot write the profile to %s: %s", path, rg_profile_file_error(errno));
         return false;
     }
     end_of_events = (off_t)buffer.used;

@@ -267,7 +267,7 @@ bool rg_trace_writer_start(const char *wanted)
 {
     fd = rg_profile_create_file(wanted, path);
     if (fd < 0) {
-        rg_warn("cannot write a trace to %s: %s", path, strerror(errno));
+        rg_warn("cannot write a trace to %s: %s", path, rg_profile_file_error(errno));
         return false;
     }
     struct rg_trace_head head = {.version = RG_TRACE_VERSION};

@@ -178,6 +178,17 @@ def case_forks(trial):
                "a profile has events of another process", result)
 
 
+def case_no_file(trial):
+    """Beside a device, a pipe or a folder nothing is written, and it is said why."""
+    for place in "pipe", "folder":
+        path = os.path.join(trial.folder, place)
+        os.mkfifo(path) if place == "pipe" else os.mkdir(path)
+        for option in "--profile=", "--record=":
+            result = trial.build.run_remote([trial.program, "work"], trial.address, arguments=[option + path])
+            expect(result.status == 0 and "is not a regular file" in result.errors, "it is not said", result)
+    expect(sorted(os.listdir(trial.folder)) == ["folder", "pipe"], "files are left: %s" % os.listdir(trial.folder), result)
+
+
 def case_names(trial):
     """Sites name function, file and line of the program; %p in the file's name is the process's number."""
     result, profiles = trial.run("work", name="of-%p.json", environment={"REMOTE_GPU_FILTER": "delay:oneway=1ms"})
