@@ -206,8 +206,11 @@ int rg_sandbox_enter(const struct rg_sandbox *sandbox, const char **step)
     if (join_namespaces(sandbox) != 0)
         return -1;
     *step = "no mount namespace of its own";
-    if ((measures & RG_SANDBOX_MOUNTS) && enter_mounts(sandbox) != 0)
+    if ((measures & RG_SANDBOX_MOUNTS) && enter_mounts(sandbox) != 0) {
+        if (access("/proc/self", F_OK) != 0)
+            *step = "no mount namespace of its own, as /proc is not mounted";
         return -1;
+    }
     *step = "it cannot leave the server's folder";
     if (measures && chdir("/") != 0)
         return -1;

@@ -183,6 +183,40 @@ def test_closed_streams(build):
         expect(local.status == direct.status and sorted(local.output) == sorted(direct.output), "not as directly", direct, local)
 
 
+def test_server_without_proc(build):
+    """Where /proc is not mounted for a server, who asks for a GPU is told that this is why there is none."""
+    prefix = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh"]
+    if subprocess.run([*prefix, "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        print("left out: no mount namespaces can be made here")
+        return
+    with Server(build, prefix=prefix) as server:
+        result = build.run_remote([build.example("vector_add")], server.address)
+        expect(result.status == 0 or "/proc is not mounted" in result.errors, "it is not told why", result, server.log())
+
+
+def with_limit(limit):
+    """The words in front of a command that start it with a limit of its shell's."""
+    return ["bash", "-c", 'ulimit %s && exec "$@"' % limit, "bash"]
+
+
+def test_little_stack(build):
+    """Servers, and commands that talk to them, make do with stacks that may have 64 KiB."""
+    direct = build.run_direct([build.example("vector_add")])
+    with Server(build, tcp=True, prefix=with_limit("-S -s 64")) as server:
+        result = build.run_remote([build.example("vector_add")], server.address)
+        expect(result.status == 0 and result.output == direct.output, "not as directly", direct, result, server.log())
+        for command in ["list"], ["netperf", "--json"], ["run"]:
+            program = ["--", build.example("vector_add")] if command == ["run"] else []
+            result = run_program([*with_limit("-s 64"), build.command, *command, "-s", server.address, *program])
+            expect(result.status == 0, "it fails", result, server.log())
+
+
+def test_server_of_small_files(build):
+    """A server whose files may not grow (ulimit -f) says why it does not start."""
+    result = run_program([*with_limit("-f 0"), build.daemon, "--driver", "soft", "--listen", "127.0.0.1:0"], timeout=60)
+    expect(result.status == 125 and "ulimit -f" in result.errors, "it does not say why", result)
+
+
 def test_root_of_a_namespace(build):
     """Who is root of a user namespace without other users, as in `unshare -r`, has a server of `run --local`."""
     alone = ["unshare", "-r"]
