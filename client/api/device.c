@@ -12,6 +12,7 @@
 #include "client/core/probe.h"
 #include "client/core/session.h"
 #include "client/query/servers.h"
+#include "common/cuda/capability.h"
 #include "generated/client/operations.h"
 
 #include <pthread.h>
@@ -133,6 +134,15 @@ static CUresult check(const void *out, CUdevice device, const struct rg_device_i
     return *info ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
+/* A compute capability, as is said to the code at `caller`; in a profile, to who called the wrapper. */
+static unsigned told(CUdevice device, const void *caller)
+{
+    const struct rg_device_info *info = rg_device(device);
+    const unsigned capability = info->compute_major * 10 + info->compute_minor;
+    const bool soft = strcmp(rg_device_session(device)->hello.driver.kind, "soft") == 0;
+    return soft ? rg_capability_told(rg_probe ? rg_capability_asker : caller, capability) : capability;
+}
+
 CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
 {
     const struct rg_device_info *info;
@@ -143,9 +153,14 @@ CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
     CUresult status = fetch(dev, &attributes);
     if (status == CUDA_SUCCESS)
         status = (CUresult)attributes->results[attrib];
-    if (status == CUDA_SUCCESS)
-        *pi = attributes->values[attrib];
-    return status;
+    if (status != CUDA_SUCCESS)
+        return status;
+    *pi = attributes->values[attrib];
+    if (attrib == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)
+        *pi = (int)told(dev, __builtin_return_address(0)) / 10;
+    else if (attrib == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
+        *pi = (int)told(dev, __builtin_return_address(0)) % 10;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGet(CUdevice *device, int ordinal)
@@ -203,8 +218,9 @@ CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
 {
     const struct rg_device_info *info;
     RG_TRY(check(major && minor ? major : NULL, dev, &info));
-    *major = (int)info->compute_major;
-    *minor = (int)info->compute_minor;
+    const unsigned capability = told(dev, __builtin_return_address(0));
+    *major = (int)capability / 10;
+    *minor = (int)capability % 10;
     return CUDA_SUCCESS;
 }
 

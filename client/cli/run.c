@@ -32,6 +32,7 @@
 struct found {
     uint32_t gpus;
     char pool[RG_CONTROL_TEXT]; /* "": it is in none */
+    bool soft;                  /* its devices are the software device's */
 };
 
 /*
@@ -50,6 +51,7 @@ static bool serves(const struct rg_cli_settings *settings, const char *server, b
         if (rg_query(server, RG_PURPOSE_INVENTORY, settings->timeout_ns, &answer, why, why_size) != RG_OK)
             return false;
         found->gpus = answer.inventory.n_devices;
+        found->soft = strcmp(answer.inventory.driver.kind, "soft") == 0;
         snprintf(found->pool, sizeof found->pool, "%s", answer.inventory.pool);
         full = answer.inventory.limits.sessions && !found->pool[0] &&
                answer.inventory.sessions_running >= answer.inventory.limits.sessions;
@@ -119,7 +121,7 @@ static bool suits(const struct rg_cli_settings *settings, const char *server, co
 
 /*
  * The servers that the command will use, with commas between them; NULL: it was said why not. The caller frees it. `found`: what
- * is known of the last of them.
+ * is known of the last of them, and whether all are the software device's.
  */
 static char *choose_servers(const struct rg_cli_settings *settings, struct found *found)
 {
@@ -137,6 +139,7 @@ static char *choose_servers(const struct rg_cli_settings *settings, struct found
         rg_error("out of memory");
     if (servers->n == 0 || servers->n > RG_SERVERS_MAX || !chosen)
         return NULL;
+    bool all_soft = true;
     bool named = rg_options_is_set(&settings->options, offsetof(struct rg_cli_settings, server));
     for (size_t i = 0; i < servers->n; i++) {
         char why[1024] = "";
@@ -152,6 +155,7 @@ static char *choose_servers(const struct rg_cli_settings *settings, struct found
         if (!settings->no_check && !suits(settings, server, found))
             return NULL;
         total += found->gpus;
+        all_soft &= found->soft;
         sprintf(chosen + strlen(chosen), "%s%s", i ? "," : "", server);
     }
     if (!settings->no_check && !found->pool[0] && settings->gpus > total) {
@@ -160,6 +164,7 @@ static char *choose_servers(const struct rg_cli_settings *settings, struct found
                  chosen, total, (int)settings->gpus);
         return NULL;
     }
+    found->soft = all_soft;
     char *result = chosen;
     chosen = NULL;
     return result;
@@ -189,7 +194,8 @@ static int run_on(const struct rg_cli_settings *settings, char **argv)
     RG_CLEANUP_FREE char *servers = choose_servers(settings, &found);
     if (servers && (found.pool[0] || (settings->no_check && rg_pool_is_asked_for(settings))))
         return run_in_pool(settings, servers, argv);
-    if (!servers || rg_cli_set_environment(settings, servers) != RG_OK)
+    if (!servers || rg_cli_set_environment(settings, servers) != RG_OK ||
+        (found.soft && rg_cli_offer_ptxas() != RG_OK))
         return RG_EXIT_FAILURE;
     execvp(argv[0], argv);
     int error = errno;
@@ -203,7 +209,11 @@ static int run_local(const struct rg_cli_settings *settings, char **argv)
     if (rg_local_server_start(&server, settings->driver) != RG_OK)
         return RG_EXIT_FAILURE;
     int status = RG_EXIT_FAILURE;
-    if (rg_cli_set_environment(settings, server.address) == RG_OK)
+    struct found found = {0};
+    char why[1024];
+    const bool soft =
+        !settings->no_check && serves(settings, server.address, true, &found, why, sizeof why) && found.soft;
+    if (rg_cli_set_environment(settings, server.address) == RG_OK && (!soft || rg_cli_offer_ptxas() == RG_OK))
         status = rg_local_server_run(argv);
     rg_local_server_stop(&server);
     return status;

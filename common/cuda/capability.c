@@ -3,9 +3,10 @@
  *
  * What compiles for exactly what it finds (looked at in 2026): numba, whose linker refuses a capability that it does not
  * know; NVIDIA Warp, whose compiler does; Triton; programs that hand the device's capability to NVRTC, themselves or through
- * cuda-python. CuPy does not: it takes the nearest one that NVRTC knows. A program that has libraries loaded whose code is chosen
- * without the driver (cuBLAS, and what stands on it), or PyTorch, is better off with their needs met, unless it uses numba or Warp,
- * which do nothing at all otherwise. cuFFT runs with any capability, and cuRAND with 12.1.
+ * cuda-python; PyTorch, whose own compiler writes Triton. CuPy does not: it takes the nearest one that NVRTC knows. A program that
+ * has libraries loaded whose code is chosen without the driver (cuBLAS, and what stands on it) is better off with their needs met,
+ * unless it uses numba, Warp or PyTorch, which do nothing at all otherwise. cuFFT runs with any capability, and cuRAND with 12.1.
+ * What such a library itself asks it is told what it needs: then both can be had.
  *
  * A compiler's own list says what it knows, if it is NVRTC and has been loaded; else it is taken to be new.
  */
@@ -14,14 +15,17 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define NEWEST    121 /* that compilers of today know */
 #define ARCHS_MAX 64
+
+__thread const void *rg_capability_asker;
+static atomic_uint chosen; /* by what is loaded; 0: nothing was, or the user has */
 
 struct seen {
     bool must, compiler, libraries, curand;
@@ -38,11 +42,11 @@ static bool in(const char *path, const char *const *words)
 
 static void look_at(struct seen *seen, const char *path)
 {
-    static const char *const must[] = {"/numba_cuda/", "/numba/cuda/", "/warp/bin/warp.so", NULL};
+    static const char *const must[] = {"/numba_cuda/", "/numba/cuda/", "/warp/bin/warp.so", "/libtorch_cuda",
+                                       NULL};
     static const char *const compilers[] = {"/libtriton.", "/cuda/bindings/_internal/nvrtc.",
                                             "/cuda/bindings/_bindings/cynvrtc.", NULL};
-    static const char *const libraries[] = {"/libcublas",     "/libcusolver", "/libcusparse",
-                                            "/libtorch_cuda", "/cupy/",       NULL};
+    static const char *const libraries[] = {"/libcublas", "/libcusolver", "/libcusparse", "/cupy/", NULL};
     static const char *const nvrtc[] = {"/libnvrtc.so", "/libnvrtc.alt.so", NULL};
     static const char *const curand[] = {"/libcurand", NULL};
     seen->must |= in(path, must);
@@ -63,11 +67,11 @@ static unsigned newest_of(const char *path)
     unsigned newest = 0;
     if (count && list && count(&n) == 0 && n > 0 && n <= ARCHS_MAX && list(archs) == 0)
         for (int i = 0; i < n; i++)
-            if (archs[i] > (int)newest && archs[i] <= NEWEST)
+            if (archs[i] > (int)newest && archs[i] <= RG_CAPABILITY_NEWEST)
                 newest = (unsigned)archs[i];
     if (library)
         dlclose(library);
-    return newest ? newest : NEWEST;
+    return newest ? newest : RG_CAPABILITY_NEWEST;
 }
 
 static unsigned wanted_of(const struct seen *seen)
@@ -75,8 +79,8 @@ static unsigned wanted_of(const struct seen *seen)
     const bool compiles = seen->compiler || seen->nvrtc[0];
     if (!seen->must && (!compiles || seen->libraries))
         return 0;
-    const unsigned newest = seen->nvrtc[0] ? newest_of(seen->nvrtc) : NEWEST;
-    return seen->curand && !seen->must && newest < NEWEST ? 0 : newest;
+    const unsigned newest = seen->nvrtc[0] ? newest_of(seen->nvrtc) : RG_CAPABILITY_NEWEST;
+    return seen->curand && !seen->must && newest < RG_CAPABILITY_NEWEST ? 0 : newest;
 }
 
 static int look_at_object(struct dl_phdr_info *info, size_t size, void *seen)
@@ -95,6 +99,16 @@ unsigned rg_capability_of_objects(const char *const *paths)
     return wanted_of(&seen);
 }
 
+unsigned rg_capability_told(const void *asker, unsigned capability)
+{
+    static const char *const choosers[] = {"/libcublas", "/libcusolver", "/libcusparse", "/libcurand", NULL};
+    Dl_info info;
+    if (!capability || capability != atomic_load(&chosen) || capability > RG_CAPABILITY_NEWEST ||
+        !dladdr(asker, &info) || !info.dli_fname || !in(info.dli_fname, choosers))
+        return capability;
+    return RG_CAPABILITY_ABOVE_ALL;
+}
+
 unsigned rg_capability_parse(const char *text)
 {
     unsigned major, minor;
@@ -111,5 +125,7 @@ unsigned rg_capability_wanted(void)
         return named;
     struct seen seen = {0};
     dl_iterate_phdr(look_at_object, &seen);
-    return wanted_of(&seen);
+    const unsigned wanted = wanted_of(&seen);
+    atomic_store(&chosen, wanted);
+    return wanted;
 }

@@ -397,7 +397,7 @@ HOLDERS = {"CONTEXT", "GREEN", "MODULE", "LIBRARY", "POOL"}  # memory ends with 
 
 def check_traits(operation):
     where, name, flags = operation.where, operation.name, operation.flags
-    if flags - {"worker", "anytime"} and not operation.on_wire:
+    if flags - {"worker", "anytime", "asker"} and not operation.on_wire:
         raise SpecError(f"{where}: {name} is no operation of the wire, which could be '{min(flags)}'")
     for one, other in EXCLUDED:
         if one in flags and other in flags:
@@ -474,7 +474,7 @@ def read_group(path, symbols, types, traits):
                 operation.changes = word.split("=")[1].split(",")
             elif re.fullmatch(r"capture=(%s)|capture=memop,\w+" % "|".join(c for c in CAPTURES if c != "memop"), word):
                 operation.capture = word.split("=")[1].split(",")
-            elif word in words_of_traits or word == "anytime":
+            elif word in words_of_traits or word in ("anytime", "asker"):
                 operation.flags.add(word)
             else:
                 raise SpecError(f"{where}: cannot read '{word}'")

@@ -95,16 +95,19 @@ def interpose(specification, out):
 def gates(specification, out):
     """Every exported function of the software device is a gate around the function itself, whose symbol is renamed inside."""
     free = {operation.name for operation in specification.operations if "anytime" in operation.flags}
+    asked = {operation.name for operation in specification.operations if "asker" in operation.flags}
     lines = [HEAD, "/* Before anything that declares the API: inside the software device its functions are not what they are outside. */",
              "#ifndef RG_GENERATED_SOFTGPU_INSIDE_H", "#define RG_GENERATED_SOFTGPU_INSIDE_H", ""]
     lines += [f"#pragma redefine_extname {name} sg_{name}" for name in specification.symbols]
     write(f"{out}/softgpu/inside.h", "\n".join(lines + ["", "#endif", ""]))
     lines = [HEAD, "/* What applications call: held up while the process is locked (cuCheckpointProcessLock). */",
-             '#include "common/cuda/api.h"', '#include "generated/proto/prototypes.h"', '#include "softgpu/driver/core/gate.h"', ""]
+             '#include "common/cuda/api.h"', '#include "common/cuda/capability.h"', '#include "generated/proto/prototypes.h"',
+             '#include "softgpu/driver/core/gate.h"', ""]
     for symbol in specification.symbols.values():
         lines += [f"{symbol.result} sg_{symbol.name}({symbol.declaration});",
                   f"__attribute__((visibility(\"default\"))) {symbol.result} {symbol.name}({symbol.declaration})", "{"]
         lines += [] if symbol.base in free else ["    SG_GATED;"]
+        lines += ["    rg_capability_asker = __builtin_return_address(0);"] if symbol.base in asked else []
         lines += [f"    return sg_{symbol.name}({symbol.arguments});", "}", ""]
     write(f"{out}/softgpu/gates.c", "\n".join(lines))
 

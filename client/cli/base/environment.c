@@ -207,3 +207,17 @@ enum rg_status rg_cli_set_environment(const struct rg_cli_settings *settings, co
     rg_error("out of memory");
     return RG_ERR_NO_MEMORY;
 }
+
+enum rg_status rg_cli_offer_ptxas(void)
+{
+    static const char *const variables[] = {"TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"};
+    char path[PATH_MAX];
+    if (rg_path_library("soft/ptxas", path, sizeof path) != RG_OK || access(path, X_OK) != 0)
+        return RG_OK; /* installed without the software device */
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++)
+        if (setenv(variables[i], path, 0) != 0) {
+            rg_error("out of memory");
+            return RG_ERR_NO_MEMORY;
+        }
+    return RG_OK;
+}

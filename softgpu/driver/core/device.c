@@ -26,6 +26,8 @@
 #include "softgpu/driver/core/topology.h"
 #include "softgpu/exec/exec.h"
 
+#define L2_MAX (64 << 20)
+
 static bool mps; /* set by cuInit */
 
 struct sg_device *sg_device(CUdevice ordinal)
@@ -455,10 +457,9 @@ CUresult sg_device_attribute(const struct sg_device *device, int attribute, int 
         *value = device->pci_bus; /* a board of its own each */
         break;
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
-        cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
-        if (cache <= 0)
-            cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
-        *value = cache > 0 && cache < INT32_MAX ? (int)cache : 1 << 20;
+        /* the cores' own: who measures fills as much anew each time, and that of the third level may be hundreds of MiB */
+        cache = sysconf(_SC_LEVEL2_CACHE_SIZE) * sg_state.devices[0].multiprocessors;
+        *value = cache > 0 && cache <= L2_MAX ? (int)cache : cache > 0 ? L2_MAX : 1 << 20;
         break;
     default:
         *value = fixed_attributes[attribute];
@@ -522,7 +523,15 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice ordinal)
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice ordinal)
 {
     SG_DEVICE_OR_RETURN(device, ordinal);
-    return value != NULL ? sg_device_attribute(device, (int)attribute, value) : CUDA_ERROR_INVALID_VALUE;
+    if (value == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)
+        *value = (int)rg_capability_told(rg_capability_asker, sg_state.capability) / 10;
+    else if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
+        *value = (int)rg_capability_told(rg_capability_asker, sg_state.capability) % 10;
+    else
+        return sg_device_attribute(device, (int)attribute, value);
+    return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice ordinal)
@@ -531,8 +540,9 @@ CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice ordinal)
     (void)device;
     if (major == NULL || minor == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *major = (int)sg_state.capability / 10;
-    *minor = (int)sg_state.capability % 10;
+    const unsigned told = rg_capability_told(rg_capability_asker, sg_state.capability);
+    *major = (int)told / 10;
+    *minor = (int)told % 10;
     return CUDA_SUCCESS;
 }
 

@@ -35,6 +35,7 @@ def make_tree():
              "lib/remote-gpu/frontend": "stage/lib/remote-gpu/frontend",
              "lib/remote-gpu/transport": "stage/lib/remote-gpu/transport",
              "lib/remote-gpu/worker": "tests/daemon/fake_worker",
+             "lib/remote-gpu/soft/ptxas": "stage/lib/remote-gpu/soft/ptxas",
              "lib/remote-gpu/soft/libcuda.so.1": "tests/daemon/fake_libcuda.so",
              "lib/remote-gpu/libcuda.so.1": "tests/client/cli/fake_client.so"}
     for name, target in links.items():
@@ -383,6 +384,16 @@ class Run(Case):
 
 
 class Local(Case):
+    def test_ptxas(self):
+        script = 'echo "$TRITON_PTXAS_PATH $TRITON_PTXAS_BLACKWELL_PATH"'
+        ptxas = os.path.join(LIBRARY, "soft", "ptxas")
+        local = call("run", "--local", "--driver=soft", "sh", "-c", script, TRITON_PTXAS_PATH="/mine")
+        self.assertEqual(local.stdout.split(), ["/mine", ptxas], local.stderr)
+        served = call("run", "-s", self.address, "sh", "-c", script)
+        self.assertEqual(served.stdout.split(), [ptxas, ptxas], served.stderr)
+        unknown = call("run", "-s", self.address, "--no-check", "sh", "-c", script)
+        self.assertEqual(unknown.stdout.split(), [], unknown.stderr)
+
     def test_runs_and_leaves_nothing(self):
         result = call("run", "--local", "--driver", "soft", "--", "sh", "-c", "echo $REMOTE_GPU_SERVER; exit 7")
         self.assertEqual(result.returncode, 7, result.stderr)

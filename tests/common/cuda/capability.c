@@ -25,8 +25,9 @@ Test(capability, of_objects)
     cr_assert_eq(rg_capability_of_objects(OBJECTS("/v/warp/bin/warp.so", "/v/libcublas.so.12")), 121);
     cr_assert_eq(rg_capability_of_objects(OBJECTS("/v/llvmlite/binding/libllvmlite.so")), 0);
     cr_assert_eq(rg_capability_of_objects(OBJECTS("/v/triton/_C/libtriton.so")), 121);
-    cr_assert_eq(
-        rg_capability_of_objects(OBJECTS("/v/triton/_C/libtriton.so", "/v/torch/lib/libtorch_cuda.so")), 0);
+    cr_assert_eq(rg_capability_of_objects(OBJECTS("/v/triton/_C/libtriton.so", "/v/libcublas.so.13")), 0);
+    cr_assert_eq(rg_capability_of_objects(OBJECTS("/v/torch/lib/libtorch_cuda.so", "/v/libcublas.so.13")),
+                 121);
     cr_assert_eq(rg_capability_of_objects(OBJECTS("/v/cuda/bindings/_internal/nvrtc.cpython.so")), 121);
     cr_assert_eq(rg_capability_of_objects(
                      OBJECTS("/v/cuda/bindings/_internal/nvrtc.cpython.so", "/v/cupy/_core/core.so")),
@@ -50,4 +51,14 @@ Test(capability, the_user_decides)
     cr_assert_eq(rg_capability_wanted(), 86);
     unsetenv("SOFTGPU_CC");
     cr_assert_eq(rg_capability_wanted(), 0);
+}
+
+/* Nobody is told another one than the user's, or than that of a device that was not chosen for this process. */
+Test(capability, told)
+{
+    cr_assert_eq(rg_capability_told(rg_capability_told, 121), 121);
+    cr_assert_eq(rg_capability_told(NULL, 130), 130);
+    setenv("SOFTGPU_CC", "12.1", 1);
+    cr_assert_eq(rg_capability_wanted(), 121);
+    cr_assert_eq(rg_capability_told(rg_capability_told, 121), 121);
 }

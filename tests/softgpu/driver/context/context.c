@@ -60,6 +60,9 @@ Test(device, says_what_it_is)
     cr_assert_eq(value, 13);
     OK(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 0));
     cr_assert_eq(value, 32);
+    /* Who measures fills as much before each measurement: no more than GPUs have. */
+    OK(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 0));
+    cr_assert(value > 0 && value <= 64 << 20, "%d", value);
     OK(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, 0));
     cr_assert_eq(value, 0);
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuDeviceGetAttribute(&value, 0, 0));
