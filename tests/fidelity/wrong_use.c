@@ -548,6 +548,14 @@ static void arrays(void)
                back[200 + 3 * 40 + 15] == bytes[3 * 128 + 3 * 32 + 19]);
     part.Depth = 3;
     TRY(cuMemcpy3D_v2(&part));
+    /* What is reserved is not looked at: wrappers keep the contexts of a copy between peers there. */
+    part.Depth = 2;
+    part.reserved0 = part.reserved1 = &part;
+    memset(back, 0, sizeof back);
+    TRY(cuMemcpy3D_v2(&part));
+    TRY(cuMemcpy3DAsync_v2(&part, NULL));
+    TRY(cuStreamSynchronize(NULL));
+    printf("reserved fields: %u\n", sum(back, 1024));
     TRY(cuArrayDestroy(line));
     TRY(cuArrayDestroy(line));
     TRY(cuMemcpyAtoH_v2(back, line, 0, 16));

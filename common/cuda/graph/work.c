@@ -155,7 +155,7 @@ static bool good_side(CUmemorytype type, const void *host, CUdeviceptr device, C
 
 static CUresult check_copy(const CUDA_MEMCPY3D *c)
 {
-    if (c->srcLOD || c->dstLOD || c->reserved0 || c->reserved1 || !c->WidthInBytes || !c->Height || !c->Depth)
+    if (c->srcLOD || c->dstLOD || !c->WidthInBytes || !c->Height || !c->Depth)
         return CUDA_ERROR_INVALID_VALUE;
     return good_side(c->srcMemoryType, c->srcHost, c->srcDevice, c->srcArray) &&
                    good_side(c->dstMemoryType, c->dstHost, c->dstDevice, c->dstArray)

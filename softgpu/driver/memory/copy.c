@@ -218,7 +218,7 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *c, bool asynchronous, bool in_order
     RG_TRY(sg_enter_context(&context));
     if (rg_capture_takes(stream))
         return asynchronous ? rg_capture_copy(c, stream) : rg_capture_refuse(stream);
-    if (c == NULL || c->srcLOD != 0 || c->dstLOD != 0 || c->reserved0 != NULL || c->reserved1 != NULL)
+    if (c == NULL || c->srcLOD != 0 || c->dstLOD != 0)
         return CUDA_ERROR_INVALID_VALUE;
     struct described to = {c->dstMemoryType, c->dstHost,  c->dstDevice, c->dstXInBytes, c->dstY,
                            c->dstZ,          c->dstPitch, c->dstHeight, c->dstArray};
