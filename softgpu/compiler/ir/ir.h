@@ -188,6 +188,7 @@ struct sg_ptx_function {
     const char *unknown;
     /* by analysis */
     bool waits, exits, calls_indirect, has_local, uses_grid_workspace, uses_reserved_shared;
+    bool narrow_params;   /* a kernel that takes addresses of parameters as 32 bits: offsets */
     bool clustered;       /* looks beyond its block, into the cluster */
     uint8_t ways_to_wait; /* that it, or what it calls, has for its caller: loops.c */
 };

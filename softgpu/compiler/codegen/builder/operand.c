@@ -141,7 +141,11 @@ LLVMValueRef sg_gen_read(struct sg_codegen *gen, const struct sg_operand *operan
                              false);
         break;
     case SG_OPERAND_VAR:
-        value = convert_bits(gen, sg_gen_variable_address(gen, operand->var, operand->value), to, false);
+        if (gen->function->narrow_params && operand->var->space == SG_SPACE_PARAM && to == gen->i32 &&
+            is_formal(gen, operand->var))
+            value = sg_gen_const(gen, 32, operand->var->offset + operand->value);
+        else
+            value = convert_bits(gen, sg_gen_variable_address(gen, operand->var, operand->value), to, false);
         break;
     case SG_OPERAND_FUNCTION: {
         /* a handle, not code: see the indirect call */

@@ -76,10 +76,28 @@ static void rank_of_address(struct sg_codegen *gen)
 
 /* --- cvta --- */
 
+static LLVMValueRef params_address(struct sg_codegen *gen)
+{
+    return gen->guarded ? sg_gen_block_field(gen, offsetof(struct sg_block, guest_params), gen->i64)
+                        : LLVMBuildPtrToInt(B, gen->params, gen->i64, "");
+}
+
+/* An address of 32 bits in .param space, which is an offset; what was taken as 64 bits is generic, and far above all offsets. */
+static LLVMValueRef widened_param(struct sg_codegen *gen, LLVMValueRef address)
+{
+    LLVMValueRef narrow =
+        sg_gen_compare(gen, LLVMIntULT, address, sg_gen_const(gen, 64, gen->function->params_size));
+    return LLVMBuildSelect(B, narrow, LLVMBuildAdd(B, params_address(gen), address, ""), address, "");
+}
+
 static void convert_address(struct sg_codegen *gen)
 {
     const struct sg_operand *from = &gen->insn->operands[1];
     bool to = SG_MOD(gen->insn, SG_GROUP_TO) != 0;
+    if (SG_MOD(gen->insn, SG_GROUP_SPACE) == SG_MOD_PARAM && gen->function->narrow_params && !to) {
+        sg_gen_result(gen, widened_param(gen, sg_gen_read(gen, from, SG_U64)));
+        return;
+    }
     if (SG_MOD(gen->insn, SG_GROUP_SPACE) != SG_MOD_SHARED) {
         if (!sg_gen_copy_pointer(gen))
             sg_gen_result(gen, sg_gen_read(gen, from, SG_U64));
@@ -149,11 +167,8 @@ static void is_in_space(struct sg_codegen *gen)
     case SG_MOD_PARAM:
         if (!gen->function->is_entry)
             sg_gen_fail(gen, "isspacep.param is supported in kernels only");
-        value = sg_gen_in_range(
-            gen, address,
-            gen->guarded ? sg_gen_block_field(gen, offsetof(struct sg_block, guest_params), gen->i64)
-                         : LLVMBuildPtrToInt(B, gen->params, gen->i64, ""),
-            sg_gen_const(gen, 64, gen->function->params_size));
+        value = sg_gen_in_range(gen, address, params_address(gen),
+                                sg_gen_const(gen, 64, gen->function->params_size));
         break;
     default:
         value =

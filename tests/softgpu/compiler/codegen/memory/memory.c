@@ -37,6 +37,28 @@ Test(memory, vectors_and_sizes)
     cr_expect_eq(memcmp(out + 32, in + 24, 8), 0);
 }
 
+/* As Triton takes the addresses of its tensor maps: 32 bits, which cvta widens; beside one that was taken as 64 bits. */
+Test(memory, parameters_by_narrow_addresses)
+{
+    uint32_t out[3] = {0};
+    struct sg_program *program = program_of(
+        ".entry k(.param .u64 out, .param .align 8 .b8 box[16]) { .reg .b64 %a<6>; .reg .b32 %r<6>;\n"
+        "ld.param.u64 %a1, [out]; mov.b32 %r1, box; cvt.u64.u32 %a2, %r1; cvta.param.u64 %a3, %a2;\n"
+        "ld.u32 %r2, [%a3+4]; st.global.u32 [%a1], %r2; mov.b32 %r3, box+8; cvt.u64.u32 %a2, %r3;\n"
+        "cvta.param.u64 %a3, %a2; ld.u32 %r4, [%a3]; st.global.u32 [%a1+4], %r4;\n"
+        "mov.b64 %a4, box; cvta.param.u64 %a5, %a4; ld.u32 %r5, [%a5+12]; st.global.u32 [%a1+8], %r5; ret; "
+        "}");
+    const struct {
+        void *out;
+        uint32_t box[4];
+    } params = {out, {10, 11, 12, 13}};
+    run_block(program, 1, &params);
+    free_program(program);
+    cr_expect_eq(out[0], 11);
+    cr_expect_eq(out[1], 12);
+    cr_expect_eq(out[2], 13);
+}
+
 Test(memory, initial_values)
 {
     struct sg_program *program = program_of(
