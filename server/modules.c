@@ -16,6 +16,7 @@ const struct rg_server_module *const rg_server_modules[RG_MODULE_COUNT + 1] = {
     [RG_MODULE_DEFERRED_READ] = &rg_deferred_read_module,
     [RG_MODULE_PEERS] = &rg_peers_module,
     [RG_MODULE_DEFERRED] = &rg_deferred_module,
+    [RG_MODULE_STREAM_WORDS] = &rg_stream_words_module,
     [RG_MODULE_LINK] = &rg_link_module,
     [RG_MODULE_STAGING] = &rg_staging_module,
     [RG_MODULE_CREDIT] = &rg_credit_module,

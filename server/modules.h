@@ -20,6 +20,7 @@ enum rg_module_place {
     RG_MODULE_DEFERRED_READ,
     RG_MODULE_PEERS,
     RG_MODULE_DEFERRED, /* behind its kinds, and before the buffers that they use */
+    RG_MODULE_STREAM_WORDS,
     RG_MODULE_LINK,
     RG_MODULE_STAGING,
     RG_MODULE_CREDIT,
@@ -45,6 +46,6 @@ extern const struct rg_server_module rg_times_module, rg_managed_module, rg_prea
     rg_deferred_read_module, rg_deferred_module, rg_link_module, rg_staging_module, rg_credit_module,
     rg_advertised_module, rg_gpudirect_module, rg_describe_module, rg_primary_module, rg_wait_module,
     rg_output_module, rg_keep_alive_module, rg_layouts_server_module, rg_gate_module, rg_share_module,
-    rg_suspend_module, rg_nccl_module, rg_peers_module;
+    rg_suspend_module, rg_nccl_module, rg_peers_module, rg_stream_words_module;
 
 #endif

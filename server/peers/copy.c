@@ -2,9 +2,10 @@
  * copy.c - copies between servers: the two halves, each in a stream of its worker. See proto/peer.h and
  * server/transfer/deferred.h, whose items they are.
  *
- * Receiving: before the copy of each chunk to the device a host function asks the other worker for it, a few chunks ahead, and
- * waits until the connection's reader has put it into its buffer. Sending: before the copy of each chunk from the device a host
- * function waits until it has been asked for, and behind it another one sends it.
+ * Receiving: before the copy of each chunk to the device a host function asks the other worker for it, a few chunks ahead, and the
+ * stream waits until the connection's reader has put it into its buffer. Sending: before the copy of each chunk from the device the
+ * stream waits until it has been asked for, and behind it a host function sends it. No host function waits for the other server, whose
+ * streams may wait for this one's (server/transfer/stream_word.h).
  *
  * Failures: a half that cannot be put into its stream tells the other one (RG_PEER_FAIL), which goes on with zeros and an
  * error; so do all when the connection is lost. Lock: that of struct rg_deferred.
@@ -65,23 +66,35 @@ static void ask(struct rg_deferred_item *item, size_t last)
     }
 }
 
-static void CUDA_CB receive_step(void *user)
+/* What a chunk's buffer holds that never came is none of the copy's. The lock is held, and the buffer is not in use. */
+static void clear(const struct rg_deferred_item *item, size_t index)
+{
+    memset(item->slots[index % RG_DEFERRED_SLOTS], 0, rg_deferred_chunk_size(item, index));
+}
+
+/* Those that were asked for. Of one that is coming, some may come still; the stream waits for that. */
+void rg_peer_fail(struct rg_deferred_item *item)
+{
+    const bool receives = item->kind == RG_DEFERRED_PEER_RECEIVE;
+    item->failed = true;
+    if (receives && item->at_work) /* the reader says when it is done (rg_peer_copy_data) */
+        return;
+    for (size_t at = item->received; receives && !item->gone && at < item->requested;
+         at = (at / item->chunk + 1) * item->chunk)
+        clear(item, at / item->chunk);
+    rg_deferred_tell(item);
+}
+
+static void CUDA_CB ask_step(void *user)
 {
     const struct rg_deferred_step *step = user;
     struct rg_deferred_item *item = step->item;
-    pthread_mutex_t *lock = lock_of(item->worker);
-    const size_t until = step->index * item->chunk + rg_deferred_chunk_size(item, step->index);
     if (rg_worker_over(item->worker))
         return;
     ask(item, step->index + RG_DEFERRED_SLOTS);
-    RG_SCOPED_LOCK(lock);
-    while (item->received < until && rg_peer_waits(item))
-        pthread_cond_wait(&item->changed, lock);
-    while (item->failed && item->at_work && !rg_worker_over(item->worker))
-        pthread_cond_wait(&rg_deferred_of(item->worker)->settled, lock);
-    if (item->received < until &&
-        !item->gone) /* nothing comes: what lay in the buffer is none of the copy's */
-        memset(item->slots[step->index % RG_DEFERRED_SLOTS], 0, rg_deferred_chunk_size(item, step->index));
+    RG_SCOPED_LOCK(lock_of(item->worker));
+    if (item->failed && !item->gone && item->requested <= step->index * item->chunk)
+        clear(item, step->index); /* the copies that used the buffer are done */
 }
 
 static void CUDA_CB received_step(void *user)
@@ -91,17 +104,14 @@ static void CUDA_CB received_step(void *user)
 
 /* --- sending ---------------------------------------------------------------------------------------------- */
 
-/* Before the copy of a chunk to its buffer: what was there has been sent, and the chunk asked for. */
-static void CUDA_CB demand_step(void *user)
+/* Before the copy of a chunk to its buffer: what was sent from there to the client will not be sent again. */
+static void CUDA_CB lease_step(void *user)
 {
     const struct rg_deferred_step *step = user;
     struct rg_deferred_item *item = step->item;
     pthread_mutex_t *lock = lock_of(item->worker);
-    const size_t until = step->index * item->chunk + rg_deferred_chunk_size(item, step->index);
     struct rg_lease *lease = item->leases[step->index % RG_DEFERRED_SLOTS];
     RG_SCOPED_LOCK(lock);
-    while (item->demanded < until && rg_peer_waits(item))
-        pthread_cond_wait(&item->changed, lock);
     if (!lease || !rg_peer_waits(item) || !rg_deferred_work(item))
         return;
     pthread_mutex_unlock(lock);
@@ -138,7 +148,8 @@ static void CUDA_CB send_step(void *user)
 static CUresult put_receive(struct rg_deferred_item *item, const struct rg_device_region *region, size_t i,
                             CUstream stream)
 {
-    RG_TRY(rg_driver.cuLaunchHostFunc(stream, receive_step, &item->steps[i]));
+    RG_TRY(rg_driver.cuLaunchHostFunc(stream, ask_step, &item->steps[i]));
+    RG_TRY(rg_stream_word_await(&item->word, (uint32_t)i + 1, stream));
     return rg_device_region_copy(region, item->slots[i % RG_DEFERRED_SLOTS], i * item->chunk,
                                  rg_deferred_chunk_size(item, i), stream);
 }
@@ -146,7 +157,9 @@ static CUresult put_receive(struct rg_deferred_item *item, const struct rg_devic
 static CUresult put_send(struct rg_deferred_item *item, const struct rg_device_region *region, size_t i,
                          CUstream stream)
 {
-    RG_TRY(rg_driver.cuLaunchHostFunc(stream, demand_step, &item->steps[i]));
+    if (rg_conn_caps(item->worker->conn) & RG_CAP_RETRANSMITS)
+        RG_TRY(rg_driver.cuLaunchHostFunc(stream, lease_step, &item->steps[i]));
+    RG_TRY(rg_stream_word_await(&item->word, (uint32_t)i + 1, stream));
     RG_TRY(rg_device_region_copy(region, item->slots[i % RG_DEFERRED_SLOTS], i * item->chunk,
                                  rg_deferred_chunk_size(item, i), stream));
     return rg_driver.cuLaunchHostFunc(stream, send_step, &item->steps[i]);
@@ -173,8 +186,7 @@ static CUresult start(struct rg_request *request, const struct rg_device_region 
         result = rg_driver.cuLaunchHostFunc(stream, received_step, item);
     if (result != CUDA_SUCCESS) { /* the item stays, as steps may be in the stream; but the last one is not */
         pthread_mutex_lock(lock_of(request->worker));
-        item->failed = true;
-        pthread_cond_broadcast(&item->changed);
+        rg_peer_fail(item);
         pthread_mutex_unlock(lock_of(request->worker));
         rg_peer_tell_failed(request->worker, number, id);
     }
@@ -246,7 +258,7 @@ bool rg_peer_copy_ask(struct rg_peer *peer, const struct rg_peer_message *messag
     if (item) {
         const bool good = item->kind == RG_DEFERRED_PEER_SEND && take_demand(&item->demanded, message) &&
                           item->demanded <= item->total;
-        pthread_cond_broadcast(&item->changed);
+        rg_deferred_tell(item);
         return good;
     }
     struct rg_peer_early *early = rg_peer_early(peer, message->transfer);
@@ -264,7 +276,7 @@ bool rg_peer_copy_data(struct rg_peer *peer, const struct rg_peer_message *messa
     const bool good = item && item->kind == RG_DEFERRED_PEER_RECEIVE && size == bulk_size && size &&
                       offset == item->received && size <= item->requested - item->received &&
                       size <= item->chunk - item->received % item->chunk;
-    const bool wanted = good && rg_deferred_work(item);
+    const bool wanted = good && !item->failed && rg_deferred_work(item); /* if it has, the stream goes on */
     pthread_mutex_unlock(&deferred->lock);
     if (!good)
         return false;
@@ -277,7 +289,10 @@ bool rg_peer_copy_data(struct rg_peer *peer, const struct rg_peer_message *messa
         rg_count_in(size);
     if (wanted)
         rg_deferred_rest(item);
-    pthread_cond_broadcast(&item->changed);
+    if (item->failed)
+        rg_peer_fail(item);
+    else
+        rg_deferred_tell(item);
     pthread_mutex_unlock(&deferred->lock);
     return came;
 }

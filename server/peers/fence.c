@@ -3,7 +3,8 @@
  * workers. See proto/peer.h.
  *
  * Failures: where the signal's context has failed, or one half cannot be put into its stream, the other half is told (RG_PEER_FAIL). A
- * wait whose signal will not come, also because the connection is lost, lets its stream go on, and the program is told.
+ * wait whose signal will not come, also because the connection is lost, lets its stream go on, and the program is told before it
+ * can know that the stream has got there.
  */
 #include "common/sync/scoped_lock.h"
 #include "generated/server/execute.h"
@@ -32,14 +33,13 @@ static void CUDA_CB signal_step(CUstream stream, CUresult status, void *user)
     rg_deferred_destroy(item);
 }
 
-static void CUDA_CB wait_step(void *user)
+/* Behind the wait. */
+static void CUDA_CB waited_step(void *user)
 {
     struct rg_deferred_item *item = user;
     struct rg_worker *worker = item->worker;
     pthread_mutex_t *lock = lock_of(item);
     pthread_mutex_lock(lock);
-    while (!item->answered && rg_peer_waits(item))
-        pthread_cond_wait(&item->changed, lock);
     const bool over = rg_worker_over(worker), came = item->answered;
     if (!over)
         rg_deferred_destroy(item);
@@ -48,16 +48,38 @@ static void CUDA_CB wait_step(void *user)
         rg_peer_report(worker, RG_OP_rgPeerWait);
 }
 
+static CUresult take_word(struct rg_request *request, struct rg_deferred_item *item, CUstream stream)
+{
+    struct rg_worker_context *context = rg_request_stream_context(request, stream);
+    return context ? rg_stream_word_take(request->worker, context, &item->word) : request->result;
+}
+
+/* If it fails behind the wait the item stays, as the stream has it, and *item is NULL. */
+static CUresult put_wait(struct rg_deferred_item **item, CUstream stream)
+{
+    RG_TRY(rg_stream_word_await(&(*item)->word, 1, stream));
+    const CUresult result = rg_driver.cuLaunchHostFunc(stream, waited_step, *item);
+    if (result == CUDA_SUCCESS)
+        return result;
+    RG_SCOPED_LOCK(lock_of(*item));
+    (*item)->failed = true;
+    rg_deferred_tell(*item);
+    *item = NULL;
+    return result;
+}
+
 static CUresult start(struct rg_request *request, enum rg_deferred_kind kind, CUstream stream, uint64_t id,
                       unsigned number)
 {
     struct rg_deferred_item *item = rg_deferred_create(request, kind, id, 0);
     CUresult result = item ? CUDA_SUCCESS : request->result;
-    if (item && !rg_peer_bind(item, number))
+    if (result == CUDA_SUCCESS && kind == RG_DEFERRED_PEER_WAIT)
+        result = take_word(request, item, stream);
+    if (result == CUDA_SUCCESS && !rg_peer_bind(item, number))
         result = CUDA_ERROR_DEVICE_UNAVAILABLE;
     if (result == CUDA_SUCCESS)
         result = kind == RG_DEFERRED_PEER_SIGNAL ? rg_driver.cuStreamAddCallback(stream, signal_step, item, 0)
-                                                 : rg_driver.cuLaunchHostFunc(stream, wait_step, item);
+                                                 : put_wait(&item, stream);
     if (result != CUDA_SUCCESS) {
         rg_peer_tell_failed(request->worker, number, id);
         if (item)

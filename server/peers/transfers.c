@@ -35,6 +35,7 @@ bool rg_peer_bind(struct rg_deferred_item *item, unsigned number)
         item->answered |= early->signalled;
         drop_early(worker, early);
     }
+    rg_deferred_tell(item);
     return true;
 }
 
@@ -86,8 +87,7 @@ static bool take_fail(struct rg_peer *peer, const struct rg_peer_message *messag
     struct rg_deferred_item *item = rg_peer_item(peer, message->transfer);
     struct rg_peer_early *early = item ? NULL : rg_peer_early(peer, message->transfer);
     if (item) {
-        item->failed = true;
-        pthread_cond_broadcast(&item->changed);
+        rg_peer_fail(item);
     } else if (early) {
         early->failed = true;
     }
@@ -102,7 +102,7 @@ static bool take_signal(struct rg_peer *peer, const struct rg_peer_message *mess
     struct rg_peer_early *early = item ? NULL : rg_peer_early(peer, message->transfer);
     if (item && item->kind == RG_DEFERRED_PEER_WAIT) {
         item->answered = true;
-        pthread_cond_broadcast(&item->changed);
+        rg_deferred_tell(item);
         return true;
     }
     if (early)
@@ -131,8 +131,7 @@ void rg_peer_transfers_fail(struct rg_peer *peer)
         struct rg_deferred_item *item = (struct rg_deferred_item *)at;
         if (item->peer != peer)
             continue;
-        item->failed = true;
-        pthread_cond_broadcast(&item->changed);
+        rg_peer_fail(item);
     }
 }
 

@@ -34,6 +34,8 @@ static inline bool rg_peer_waits(const struct rg_deferred_item *item)
 {
     return !item->failed && !item->gone && !rg_worker_over(item->worker);
 }
+/** The other side will not do its part: the stream goes on without, and what it copies is zeros. */
+void rg_peer_fail(struct rg_deferred_item *item);
 /** What was said of a transfer that the client has not told of yet; NULL: too many of these. */
 struct rg_peer_early *rg_peer_early(struct rg_peer *peer, uint64_t transfer);
 /** The peer's item of that number; NULL: there is none (yet). */

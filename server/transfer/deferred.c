@@ -68,6 +68,7 @@ void rg_deferred_destroy(struct rg_deferred_item *item)
     struct rg_deferred *deferred = rg_deferred_of(item->worker);
     rg_hash_table_remove(&deferred->items, &item->link);
     deferred->bytes -= bytes_of(item->n_chunks);
+    rg_stream_word_give(&item->word);
     rg_gpudirect_unpin(item->worker, item->area);
     pthread_cond_destroy(&item->changed);
     free(item);
@@ -99,6 +100,32 @@ void rg_deferred_rest(struct rg_deferred_item *item)
 {
     if (--item->at_work == 0)
         pthread_cond_broadcast(&rg_deferred_of(item->worker)->settled);
+}
+
+/* Chunks that are whole when there are so many bytes. */
+static uint32_t chunks_of(const struct rg_deferred_item *item, size_t bytes)
+{
+    return (uint32_t)(bytes == item->total ? item->n_chunks : bytes / item->chunk);
+}
+
+static uint32_t steps_that_may_go_on(const struct rg_deferred_item *item)
+{
+    switch (item->kind) {
+    case RG_DEFERRED_RENDEZVOUS:
+    case RG_DEFERRED_PEER_RECEIVE:
+        return chunks_of(item, item->received);
+    case RG_DEFERRED_PEER_SEND:
+        return chunks_of(item, item->demanded);
+    default:
+        return item->answered;
+    }
+}
+
+void rg_deferred_tell(struct rg_deferred_item *item)
+{
+    const bool in_vain = item->gone || item->failed || rg_worker_over(item->worker);
+    rg_stream_word_set(&item->word, in_vain ? RG_STREAM_WORD_OPEN : steps_that_may_go_on(item));
+    pthread_cond_broadcast(&item->changed);
 }
 
 bool rg_deferred_has_all(const struct rg_deferred_item *item)
@@ -167,6 +194,8 @@ static CUresult begin(struct rg_request *request, const struct rg_device_region 
     item->chunk = chunk;
     if (!item->area)
         result = take_slots(request, item, context, state, stream);
+    if (result == CUDA_SUCCESS && kind != RG_DEFERRED_READ)
+        result = rg_stream_word_take(request->worker, context, &item->word);
     if (result != CUDA_SUCCESS)
         rg_deferred_cancel(item);
     else
@@ -208,7 +237,7 @@ static void abandon(struct rg_deferred_item *item)
     if (item->kind == RG_DEFERRED_RENDEZVOUS && item->received != item->total && rg_deferred_has_all(item))
         atomic_fetch_sub(&item->worker->answers_due, 1);
     item->context = NULL;
-    pthread_cond_broadcast(&item->changed);
+    rg_deferred_tell(item);
 }
 
 /* Whether something may still touch its buffers: a thread, or the client's device. The lock is held. */
@@ -244,14 +273,14 @@ static void init(struct rg_worker *worker)
     pthread_cond_init(&rg_deferred_of(worker)->settled, NULL);
 }
 
-/* Releases every host function that waits. */
+/* Releases every host function and every stream that waits. */
 static void wake(struct rg_worker *worker)
 {
     struct rg_deferred *deferred = rg_deferred_of(worker);
     RG_SCOPED_LOCK(&deferred->lock);
     pthread_cond_broadcast(&deferred->settled);
     for (struct rg_hash_link *at = NULL; (at = rg_hash_table_after(&deferred->items, at));)
-        pthread_cond_broadcast(&((struct rg_deferred_item *)at)->changed);
+        rg_deferred_tell((struct rg_deferred_item *)at);
 }
 
 static void destroy_link(struct rg_hash_link *link)

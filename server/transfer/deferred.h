@@ -6,10 +6,11 @@
  *   rendezvous     a copy to the device that reads the client's memory in stream order (rendezvous.c)
  *   deferred read  a copy to the client's memory that has left before the stream goes on (deferred_read.c)
  *
- * Each is an item: a number of host functions put between the copies of the stream. They run on a thread of
- * the driver, send notices, and wait for what they need: an answer, or a buffer that has been sent. The
- * buffers belong to the stream and are used by one transfer after another, which the stream's own order makes
- * safe. When the session ends all of them return at once.
+ * Each is an item: a number of host functions put between the copies of the stream, which run on a thread of
+ * the driver and send notices. For what the client or another server has to do, the stream itself waits by the
+ * item's word (stream_word.h); host functions wait for nothing but the connection: until a buffer has been
+ * sent. The buffers belong to the stream and are used by one transfer after another, which the stream's own
+ * order makes safe. When the session ends all of them return at once, and every wait is over.
  *
  * Failures: an answer that fits nothing ends the session. If the context fails, the driver does not call host
  * functions any more; what waits for them here is freed with the worker, and touches no buffer any more once
@@ -26,6 +27,7 @@
 #include "server/modules.h"
 #include "server/transfer/device_region.h"
 #include "server/transfer/staging.h"
+#include "server/transfer/stream_word.h"
 
 /* Bytes that a session's items take here until their streams have done them, but for the driver's. */
 
@@ -55,7 +57,8 @@ struct rg_deferred_item {
     uint64_t id;
     enum rg_deferred_kind kind;
     const struct rg_worker_context *context; /* transfers: the stream's, whose buffers are used */
-    pthread_cond_t changed;
+    struct rg_stream_word word;              /* how many of its steps may go on; of what only sends: none */
+    pthread_cond_t changed;                  /* deferred reads: what was sent */
     /* guarded by the lock */
     bool due;      /* host calls: the client has been told */
     bool answered; /* host calls; PEER_WAIT: the signal has come */
@@ -117,6 +120,8 @@ void rg_deferred_destroy(struct rg_deferred_item *item);
 
 void rg_deferred_notice(struct rg_worker *worker, unsigned type, uint64_t id, uint64_t arg0, uint64_t arg1,
                         uint64_t arg2);
+/** Lets the stream go on as far as it can, after anything that it may wait for; the lock is held. */
+void rg_deferred_tell(struct rg_deferred_item *item);
 /** Whether the transfer's buffers may be used now, until rg_deferred_rest; the lock is held. */
 bool rg_deferred_work(struct rg_deferred_item *item);
 void rg_deferred_rest(struct rg_deferred_item *item);

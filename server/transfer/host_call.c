@@ -1,37 +1,33 @@
 /*
  * host_call.c - host functions of the client in streams: a host function of the driver tells the client
- * (RG_NOTICE_HOST_CALL) and waits until it has run its own (RG_ANSWER_HOST_DONE). See deferred.h.
+ * (RG_NOTICE_HOST_CALL), and the stream waits until that has run its own (RG_ANSWER_HOST_DONE). See deferred.h.
  *
  * What cannot be put into the stream is refused: the client is told that its function will not be run.
  */
 #include "generated/server/execute.h"
 #include "server/transfer/deferred.h"
 
-static void run(struct rg_deferred_item *item, CUresult status)
+/* From the notice on, the item is gone as soon as the client answers. */
+static void tell(struct rg_deferred_item *item, CUresult status)
 {
     struct rg_worker *worker = item->worker;
+    const uint64_t id = item->id;
     pthread_mutex_t *lock = &rg_deferred_of(worker)->lock;
     pthread_mutex_lock(lock);
     item->due = true;
     pthread_mutex_unlock(lock);
-    rg_deferred_notice(worker, RG_NOTICE_HOST_CALL, item->id, (uint64_t)status, 0, 0);
-    pthread_mutex_lock(lock);
-    while (!item->answered && !rg_worker_over(worker))
-        pthread_cond_wait(&item->changed, lock);
-    if (item->answered)
-        rg_deferred_destroy(item);
-    pthread_mutex_unlock(lock);
+    rg_deferred_notice(worker, RG_NOTICE_HOST_CALL, id, (uint64_t)status, 0, 0);
 }
 
 static void CUDA_CB host_function(void *item)
 {
-    run(item, CUDA_SUCCESS);
+    tell(item, CUDA_SUCCESS);
 }
 
 static void CUDA_CB stream_callback(CUstream stream, CUresult status, void *item)
 {
     (void)stream;
-    run(item, status);
+    tell(item, status);
 }
 
 static void refuse(struct rg_request *request, uint64_t id)
@@ -40,21 +36,44 @@ static void refuse(struct rg_request *request, uint64_t id)
     request->told = true;
 }
 
+/* The item, with a word for the stream; NULL with request->result or a violation set. */
+static struct rg_deferred_item *make(struct rg_request *request, CUstream stream, uint64_t id)
+{
+    struct rg_worker_context *context = rg_request_stream_context(request, stream);
+    struct rg_deferred_item *item =
+        context ? rg_deferred_create(request, RG_DEFERRED_HOST_CALL, id, 0) : NULL;
+    if (!item)
+        return NULL;
+    request->result = rg_stream_word_take(request->worker, context, &item->word);
+    if (request->result == CUDA_SUCCESS)
+        return item;
+    rg_deferred_cancel(item);
+    return NULL;
+}
+
+static CUresult put(struct rg_deferred_item *item, bool callback, CUstream stream)
+{
+    return callback ? rg_driver.cuStreamAddCallback(stream, stream_callback, item, 0)
+                    : rg_driver.cuLaunchHostFunc(stream, host_function, item);
+}
+
 CUresult rg_execute_rgHostCall(struct rg_request *request, CUstream stream, unsigned long long id,
                                unsigned int callback)
 {
-    struct rg_deferred_item *item = rg_deferred_create(request, RG_DEFERRED_HOST_CALL, id, 0);
+    struct rg_deferred_item *item = make(request, stream, id);
     if (!item && !request->violated)
         refuse(request, id);
     if (!item)
         return request->result;
-    CUresult result = callback ? rg_driver.cuStreamAddCallback(stream, stream_callback, item, 0)
-                               : rg_driver.cuLaunchHostFunc(stream, host_function, item);
+    const struct rg_stream_word word = item->word; /* once it is in the stream, the item may be gone */
+    CUresult result = put(item, callback, stream);
     if (result != CUDA_SUCCESS) {
         refuse(request, id);
         rg_deferred_cancel(item);
+        return result;
     }
-    return result;
+    result = rg_stream_word_await(&word, 1, stream);
+    return result == CUDA_SUCCESS ? rg_stream_word_return(&word, stream) : result;
 }
 
 static enum rg_answered answer(struct rg_worker *worker, const struct rg_message_header *header,
@@ -70,7 +89,9 @@ static enum rg_answered answer(struct rg_worker *worker, const struct rg_message
         !bulk_size && item && item->kind == RG_DEFERRED_HOST_CALL && item->due && !item->answered;
     if (good) {
         item->answered = true;
-        pthread_cond_signal(&item->changed);
+        rg_deferred_tell(item);
+        item->word.cell = NULL; /* the stream's, which returns it */
+        rg_deferred_destroy(item);
     }
     pthread_mutex_unlock(&deferred->lock);
     if (!good)

@@ -3,7 +3,7 @@
  * deferred.h.
  *
  * Before the copy of each chunk a host function asks the client for it (RG_NOTICE_RENDEZVOUS), a few chunks
- * ahead, and waits until the reader has put it into its buffer (RG_ANSWER_DATA). Where the transport can, the
+ * ahead, and the stream waits until the reader has put it into its buffer (RG_ANSWER_DATA). Where the transport can, the
  * buffers are advertised, and the data comes to lie there by itself.
  */
 #include "common/sync/scoped_lock.h"
@@ -42,15 +42,8 @@ static void CUDA_CB chunk_step(void *user)
 {
     struct rg_deferred_step *step = user;
     struct rg_deferred_item *item = step->item;
-    struct rg_worker *worker = item->worker;
-    pthread_mutex_t *lock = &rg_deferred_of(worker)->lock;
-    const size_t end = step->index * item->chunk + rg_deferred_chunk_size(item, step->index);
-    if (rg_worker_over(worker))
-        return;
-    ask(item, step->index + (item->n_chunks < RG_DEFERRED_SLOTS ? item->n_chunks : RG_DEFERRED_SLOTS));
-    RG_SCOPED_LOCK(lock);
-    while (item->received < end && !item->gone && !rg_worker_over(worker))
-        pthread_cond_wait(&item->changed, lock);
+    if (!rg_worker_over(item->worker))
+        ask(item, step->index + (item->n_chunks < RG_DEFERRED_SLOTS ? item->n_chunks : RG_DEFERRED_SLOTS));
 }
 
 /* Behind the last copy. */
@@ -80,6 +73,8 @@ static CUresult start(struct rg_request *request, const struct rg_device_region 
     }
     for (size_t i = 0; i < item->n_chunks && result == CUDA_SUCCESS; i++) {
         result = rg_driver.cuLaunchHostFunc(stream, chunk_step, &item->steps[i]);
+        if (result == CUDA_SUCCESS)
+            result = rg_stream_word_await(&item->word, (uint32_t)i + 1, stream);
         if (result == CUDA_SUCCESS)
             result = rg_device_region_copy(region, item->slots[i % RG_DEFERRED_SLOTS], i * item->chunk,
                                            rg_deferred_chunk_size(item, i), stream);
@@ -140,7 +135,7 @@ static enum rg_answered answer(struct rg_worker *worker, const struct rg_message
         rg_deferred_rest(item);
     else
         pthread_cond_broadcast(&deferred->settled);
-    pthread_cond_signal(&item->changed);
+    rg_deferred_tell(item);
     pthread_mutex_unlock(&deferred->lock);
     if (!came)
         rg_worker_end(worker, 0, NULL);

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 CUresult stub_succeed(void)
 {
@@ -69,6 +70,13 @@ static CUresult release(void *memory)
     return CUDA_SUCCESS;
 }
 
+static CUresult mapped(CUdeviceptr *address, void *memory, unsigned flags)
+{
+    (void)flags;
+    *address = (CUdeviceptr)(uintptr_t)memory;
+    return CUDA_SUCCESS;
+}
+
 static CUresult address_range(CUdeviceptr *base, size_t *size, CUdeviceptr address)
 {
     *base = address;
@@ -115,6 +123,7 @@ void stub_driver_use(CUresult (*all)(void))
     rg_driver.cuCtxGetDevice = current_device;
     rg_driver.cuMemHostAlloc = allocate;
     rg_driver.cuMemFreeHost = release;
+    rg_driver.cuMemHostGetDevicePointer_v2 = mapped;
     rg_driver.cuMemGetAddressRange_v2 = address_range;
     rg_driver.cuPointerGetAttributes = pointer_attributes;
     rg_driver.cuFuncGetName = function_name;
@@ -129,6 +138,9 @@ struct call {
     CUhostFn function;
     CUstreamCallback callback;
     void *user;
+    _Atomic uint32_t *word; /* that it waits for, or writes */
+    uint32_t value;
+    bool writes;
 };
 
 atomic_bool stub_failed;
@@ -144,6 +156,15 @@ static bool is_first(const struct call *call)
     return at == call;
 }
 
+static void use_word(const struct call *call)
+{
+    if (call->writes)
+        atomic_store(call->word, call->value);
+    while (!call->writes && (int32_t)(atomic_load(call->word) - call->value) < 0 &&
+           !atomic_load(&stub_failed))
+        usleep(100);
+}
+
 static void *run(void *arg)
 {
     struct call *call = arg;
@@ -151,7 +172,9 @@ static void *run(void *arg)
     while (!is_first(call))
         pthread_cond_wait(&changed, &lock);
     pthread_mutex_unlock(&lock);
-    if (call->callback)
+    if (call->word)
+        use_word(call);
+    else if (call->callback)
         call->callback(call->stream, CUDA_SUCCESS, call->user);
     else if (!atomic_load(&stub_failed))
         call->function(call->user);
@@ -199,8 +222,71 @@ static CUresult add_callback(CUstream stream, CUstreamCallback callback, void *u
     return submit(&(struct call){.stream = stream, .callback = callback, .user = user});
 }
 
+/* --- words that streams wait for: in memory that was registered; others are the client's, and lead nowhere --- */
+
+enum { REGISTERED_MAX = 64 };
+static struct {
+    uintptr_t start, end;
+} registered[REGISTERED_MAX]; /* the lock */
+
+static CUresult register_memory(void *memory, size_t size, unsigned flags)
+{
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    (void)flags;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < REGISTERED_MAX && result != CUDA_SUCCESS; i++) {
+        if (registered[i].end)
+            continue;
+        registered[i].start = (uintptr_t)memory;
+        registered[i].end = (uintptr_t)memory + size;
+        result = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+static CUresult unregister_memory(void *memory)
+{
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < REGISTERED_MAX; i++)
+        if (registered[i].start == (uintptr_t)memory)
+            registered[i].start = registered[i].end = 0;
+    pthread_mutex_unlock(&lock);
+    return CUDA_SUCCESS;
+}
+
+static CUresult submit_word(CUstream stream, CUdeviceptr address, uint32_t value, bool writes)
+{
+    bool known = false;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < REGISTERED_MAX; i++)
+        known |= address >= registered[i].start && address < registered[i].end;
+    pthread_mutex_unlock(&lock);
+    return known
+               ? submit(&(struct call){
+                     .stream = stream, .word = (void *)(uintptr_t)address, .value = value, .writes = writes})
+               : CUDA_SUCCESS;
+}
+
+static CUresult wait_value(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags)
+{
+    (void)flags;
+    return submit_word(stream, address, value, false);
+}
+
+static CUresult write_value(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags)
+{
+    (void)flags;
+    return submit_word(stream, address, value, true);
+}
+
 void stub_driver_call_host(void)
 {
+    memset(registered, 0, sizeof registered); /* by workers that have ended */
+    rg_driver.cuMemHostRegister_v2 = register_memory;
+    rg_driver.cuMemHostUnregister = unregister_memory;
+    rg_driver.cuStreamWaitValue32_v2 = wait_value;
+    rg_driver.cuStreamWriteValue32_v2 = write_value;
     rg_driver.cuLaunchHostFunc = launch_host;
     rg_driver.cuStreamAddCallback = add_callback;
 }

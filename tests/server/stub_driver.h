@@ -19,7 +19,7 @@ CUresult stub_fail(void); /* CUDA_ERROR_NOT_SUPPORTED */
  */
 void stub_driver_use(CUresult (*all)(void));
 
-/** From now on host functions and callbacks are called, on threads, those of a stream one after another. */
+/** From now on host functions and callbacks are called, and streams wait for words and write them, on threads, those of a stream one after another. */
 void stub_driver_call_host(void);
 /** Waits until those that were put into streams have returned. */
 void stub_driver_wait(void);

@@ -7,27 +7,35 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 static atomic_bool asked, released;
-static CUhostFn function;
-static void *argument;
+static atomic_uint running;
 
-static void *run(void *unused)
+struct call {
+    CUhostFn function;
+    void *argument;
+};
+
+static void *run(void *arg)
 {
-    (void)unused;
-    function(argument);
-    atomic_store(&released, true);
+    struct call *call = arg;
+    call->function(call->argument);
+    free(call);
+    if (atomic_fetch_sub(&running, 1) == 1 && atomic_load(&asked))
+        atomic_store(&released, true);
     return NULL;
 }
 
 static CUresult launch_host(CUstream stream, CUhostFn called, void *user)
 {
+    struct call *call = malloc(sizeof *call);
     pthread_t thread;
     (void)stream;
-    function = called;
-    argument = user;
-    CHECK(pthread_create(&thread, NULL, run, NULL) == 0);
+    *call = (struct call){called, user};
+    atomic_fetch_add(&running, 1);
+    CHECK(pthread_create(&thread, NULL, run, call) == 0);
     pthread_detach(thread);
     return CUDA_SUCCESS;
 }
@@ -42,10 +50,17 @@ static CUresult query(CUevent event)
     return CUDA_ERROR_NOT_READY;
 }
 
+static CUresult wait_value(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags)
+{
+    (void)stream, (void)address, (void)value, (void)flags;
+    return CUDA_ERROR_NOT_SUPPORTED; /* so that a host function waits */
+}
+
 int main(void)
 {
     stub_driver_use(stub_succeed);
     rg_driver.cuLaunchHostFunc = launch_host;
+    rg_driver.cuStreamWaitValue32_v2 = wait_value;
     rg_driver.cuEventQuery = query;
     struct client *c = client_create();
     enter_context(c);
@@ -56,8 +71,9 @@ int main(void)
     expect_notice(c, RG_NOTICE_HOST_CALL, 5);
     put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)9, handle(RG_KIND_EVENT, 8));
     send_batch(c);
-    while (!atomic_load(&asked))
+    while (!atomic_load(&asked) || atomic_load(&running) > 1)
         usleep(1000);
+    CHECK(atomic_load(&running) == 1 && !atomic_load(&released));
     CHECK(client_destroy(c) == 0);
     return 0;
 }

@@ -228,6 +228,18 @@ class Peers(unittest.TestCase):
             self.assertGreaterEqual(counted[not direct], 81, result.report())
             self.assertEqual(counted[direct], 0, result.report())
 
+    def test_host_functions_one_at_a_time(self):
+        """As drivers run them: none of them may wait for the other server, where another stream waits for this one."""
+        servers = [self.stack.enter_context(Server(build, tcp=True, environment={"SOFTGPU_BEHAVE": "nvidia:init=0:context=0"}))
+                   for _ in range(2)]
+        addresses = [server.address for server in servers]
+        for options in ("", "-peers"):
+            with self.subTest(options=options):
+                result = self.run_on(addresses, environment={"REMOTE_GPU_OPT": options}, timeout=100)
+                self.check(result, 2 * COUNT, 0 if options else 2 * COUNT * SIZE)
+                result = self.waits(addresses, environment={"REMOTE_GPU_OPT": options}, timeout=100)
+                self.assertEqual(result.output.splitlines(), ["waits", "goes on", "in turns"], result.report())
+
     def test_waits_of_what_is_lost(self):
         one, other = self.servers((), ())
         relay = Relay(self.stack, other.address)  # it is the first that is asked to connect
