@@ -267,9 +267,128 @@ static void wait_for_session(struct arguments *arguments, int signal_fd)
     arguments->tls_fd = session.fds[RG_WARM_KEYS];
 }
 
+/* Before anything of a client's is looked at: what this process may, and what others may do to it. False: it was said why not. */
+static bool confine(const struct arguments *arguments)
+{
+    static struct rg_sandbox_policy policy;
+    if (!rg_sandbox_begin(arguments->sandbox, &policy))
+        return false;
+    rg_export_set_folder(policy.runtime);
+    rg_nccl_set_driver(arguments->hello.driver);
+    if (arguments->stack_limit)
+        rg_address_space_limit_stack(arguments->stack_limit);
+    const int inherited[] = {arguments->fd, arguments->hello.hello_fd, arguments->hand_fd,
+                             arguments->warm_fd};
+    for (size_t i = 0; i < sizeof inherited / sizeof *inherited; i++)
+        if (inherited[i] >= 0)
+            (void)fcntl(inherited[i], F_SETFD, FD_CLOEXEC);
+    return true;
+}
+
+/* Signals come by a descriptor, which is returned, and from the monitor as soon as there is a share. -1: it was said why not. */
+static int take_signals(const struct arguments *arguments)
+{
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, RG_SUSPEND_SIGNAL);
+    sigaddset(&signals, RG_SESSION_USED_UP_SIGNAL);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    if (arguments->share_fd >= 0 && /* from here on the monitor may signal */
+        rg_share_attach(arguments->share_fd, arguments->hello.n_devices, arguments->hello.session,
+                        strcmp(arguments->hello.driver_kind, "soft") == 0) != RG_OK) {
+        rg_error("session %llu: its share of the devices is unusable",
+                 (unsigned long long)arguments->hello.session);
+        return -1;
+    }
+    signal(SIGINT, SIG_IGN); /* of the daemon's terminal; it says what to do by SIGTERM */
+    signal(SIGHUP, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like others */
+    const int signal_fd = signalfd(-1, &signals, SFD_CLOEXEC);
+    if (signal_fd < 0)
+        rg_error("session %llu: no descriptors: %s", (unsigned long long)arguments->hello.session,
+                 strerror(errno));
+    return signal_fd;
+}
+
+/* The session's connections. */
+struct connections {
+    struct rg_conn *conn,
+        *control; /* `control`: by which it began, where it has moved to another since; NULL: it has not */
+    struct rg_channels channels;
+    struct rg_resume resume;
+};
+
+/* Shakes hands with the client; leaves if there is no session. */
+static void begin_session(struct arguments *arguments, struct connections *out)
+{
+    const unsigned long long session = arguments->hello.session;
+    const enum rg_status status = rg_handed_adopt(arguments->fd, arguments->tls_fd, &out->conn);
+    if (status == RG_ERR_CLOSED) {
+        rg_info("session %llu: the client had gone before it began", session);
+        exit(0);
+    }
+    if (status != RG_OK) {
+        rg_error("session %llu: its connection is unusable: %s", session, rg_status_string(status));
+        exit(1);
+    }
+    if (rg_hello_answer(&arguments->hello, &out->conn, &out->control, &out->channels, &out->resume) !=
+        RG_OK) {
+        rg_conn_destroy(out->conn);
+        _exit(1);
+    }
+    if (!rg_channels_wrap(&out->channels, &out->conn) ||
+        !rg_resume_begin(&out->resume, &out->channels, &out->conn, &out->control)) {
+        rg_error("session %llu: no memory for its connections", session);
+        _exit(1);
+    }
+    rg_conn_set_read_ahead(out->conn);
+}
+
+/* What the client and the server have agreed on. */
+static void apply_hello(const struct arguments *arguments, struct rg_worker *worker)
+{
+    rg_primary_set_ready(worker, rg_prepared_contexts());
+    if (arguments->hello.gpu_paths)
+        rg_gpudirect_tell(worker);
+    if (arguments->hello.times)
+        rg_times_start(worker);
+    rg_suspend_set_policy(
+        worker, &(struct rg_suspend_policy){.tells = arguments->hello.said, .end_ns = rg_suspend_end_ns()});
+}
+
+/* The worker, which executes from here on; leaves if there is no memory for one. */
+static struct rg_worker *start_worker(const struct arguments *arguments, struct connections *connections,
+                                      int over_fd, struct rg_output_pipes *pipes)
+{
+    const unsigned long long session = arguments->hello.session;
+    struct rg_worker *worker =
+        rg_worker_create(connections->conn, arguments->hello.session, over_fd, rg_server_modules);
+    if (worker && !arguments->hello.no_rdma)
+        rg_peers_allow_rdma(worker);
+    if (worker && !rg_channels_start(&connections->channels, &connections->resume, arguments->hand_fd,
+                                     arguments->hello.session, worker)) {
+        rg_error("session %llu: no memory for its connections", session);
+        _exit(1);
+    }
+    if (worker)
+        apply_hello(arguments, worker);
+    const uint32_t grace = connections->resume.offered ? arguments->hello.reconnect_s : 0;
+    if (!worker || rg_keep_alive_start(worker, arguments->hello.keep_alive_s, grace) != RG_OK ||
+        rg_output_start(worker, pipes) != RG_OK || rg_gate_attach(worker) != RG_OK ||
+        rg_worker_start(worker) != RG_OK) {
+        rg_error("session %llu: no memory or threads for it", session);
+        _exit(1);
+    }
+    return worker;
+}
+
 int main(int argc, char **argv)
 {
+    static struct connections connections;
     struct arguments arguments;
+    struct rg_output_pipes pipes;
     rg_log_name("remote-gpud");
     rg_host_memory_yield();
     rg_log_limit_process(); /* the client can cause any line of this process, and of its driver */
@@ -280,96 +399,24 @@ int main(int argc, char **argv)
         rg_error("worker is a part of remote-gpud and is started by it");
         return 125;
     }
-    static struct rg_sandbox_policy policy;
-    if (!rg_sandbox_begin(arguments.sandbox, &policy))
+    if (!confine(&arguments))
         return 1;
-    rg_export_set_folder(policy.runtime);
-    rg_nccl_set_driver(arguments.hello.driver);
-    if (arguments.stack_limit)
-        rg_address_space_limit_stack(arguments.stack_limit);
-    const int inherited[] = {arguments.fd, arguments.hello.hello_fd, arguments.hand_fd, arguments.warm_fd};
-    for (size_t i = 0; i < sizeof inherited / sizeof *inherited; i++)
-        if (inherited[i] >= 0)
-            (void)fcntl(inherited[i], F_SETFD, FD_CLOEXEC);
-
-    sigset_t signals;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, RG_SUSPEND_SIGNAL);
-    sigaddset(&signals, RG_SESSION_USED_UP_SIGNAL);
-    sigprocmask(SIG_BLOCK, &signals, NULL);
-    if (arguments.share_fd >= 0 && /* from here on the monitor may signal */
-        rg_share_attach(arguments.share_fd, arguments.hello.n_devices, arguments.hello.session,
-                        strcmp(arguments.hello.driver_kind, "soft") == 0) != RG_OK) {
-        rg_error("session %llu: its share of the devices is unusable",
-                 (unsigned long long)arguments.hello.session);
+    const int signal_fd = take_signals(&arguments), over_fd = eventfd(0, EFD_CLOEXEC);
+    if (signal_fd < 0)
         return 1;
-    }
-    signal(SIGINT, SIG_IGN); /* of the daemon's terminal; it says what to do by SIGTERM */
-    signal(SIGHUP, SIG_IGN);
-    signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like others */
-    const int signal_fd = signalfd(-1, &signals, SFD_CLOEXEC), over_fd = eventfd(0, EFD_CLOEXEC);
-    struct rg_output_pipes pipes;
-    if (signal_fd < 0 || over_fd < 0 || rg_output_redirect(&pipes) != RG_OK) {
+    if (over_fd < 0 || rg_output_redirect(&pipes) != RG_OK) {
         rg_error("session %llu: no descriptors: %s", (unsigned long long)arguments.hello.session,
                  strerror(errno));
         return 1;
     }
     if (arguments.warm_fd >= 0)
         wait_for_session(&arguments, signal_fd);
-    struct rg_conn *conn;
-    enum rg_status status = rg_handed_adopt(arguments.fd, arguments.tls_fd, &conn);
-    if (status == RG_ERR_CLOSED) {
-        rg_info("session %llu: the client had gone before it began",
-                (unsigned long long)arguments.hello.session);
-        return 0;
-    }
-    if (status != RG_OK) {
-        rg_error("session %llu: its connection is unusable: %s", (unsigned long long)arguments.hello.session,
-                 rg_status_string(status));
-        return 1;
-    }
-    struct rg_conn *control_conn;
-    static struct rg_channels channels;
-    static struct rg_resume resume;
-    if (rg_hello_answer(&arguments.hello, &conn, &control_conn, &channels, &resume) != RG_OK) {
-        rg_conn_destroy(conn);
-        _exit(1);
-    }
-    if (!rg_channels_wrap(&channels, &conn) || !rg_resume_begin(&resume, &channels, &conn, &control_conn)) {
-        rg_error("session %llu: no memory for its connections", (unsigned long long)arguments.hello.session);
-        _exit(1);
-    }
-    rg_conn_set_read_ahead(conn);
-    struct rg_worker *worker = rg_worker_create(conn, arguments.hello.session, over_fd, rg_server_modules);
-    if (worker && !arguments.hello.no_rdma)
-        rg_peers_allow_rdma(worker);
-    if (worker &&
-        !rg_channels_start(&channels, &resume, arguments.hand_fd, arguments.hello.session, worker)) {
-        rg_error("session %llu: no memory for its connections", (unsigned long long)arguments.hello.session);
-        _exit(1);
-    }
-    if (worker) {
-        rg_primary_set_ready(worker, rg_prepared_contexts());
-        if (arguments.hello.gpu_paths)
-            rg_gpudirect_tell(worker);
-        if (arguments.hello.times)
-            rg_times_start(worker);
-        rg_suspend_set_policy(worker, &(struct rg_suspend_policy){.tells = arguments.hello.said,
-                                                                  .end_ns = rg_suspend_end_ns()});
-    }
-    const uint32_t grace = resume.offered ? arguments.hello.reconnect_s : 0;
-    if (!worker || rg_keep_alive_start(worker, arguments.hello.keep_alive_s, grace) != RG_OK ||
-        rg_output_start(worker, &pipes) != RG_OK || rg_gate_attach(worker) != RG_OK ||
-        rg_worker_start(worker) != RG_OK) {
-        rg_error("session %llu: no memory or threads for it", (unsigned long long)arguments.hello.session);
-        _exit(1);
-    }
+    begin_session(&arguments, &connections);
+    struct rg_worker *worker = start_worker(&arguments, &connections, over_fd, &pipes);
     /* No destructors: a driver's may wait for kernels that never end, and nothing here needs saving. */
-    const int status_of_end =
-        wait_for_end(worker, over_fd, signal_fd, control_conn ? rg_conn_fd(control_conn) : -1);
+    const int status =
+        wait_for_end(worker, over_fd, signal_fd, connections.control ? rg_conn_fd(connections.control) : -1);
     rg_export_leave();
     rg_output_end();
-    _exit(status_of_end);
+    _exit(status);
 }

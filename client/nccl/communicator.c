@@ -1,4 +1,7 @@
-/* communicator.c - NCCL's functions but the calls of groups: communicators, operators, memory, errors. See nccl.h. */
+/*
+ * communicator.c - communicators, what is asked about them, and memory; and the table of NCCL's functions. See nccl.h. Calls of groups are in
+ * group.c, operators in operators.c, errors in errors.c. Any thread.
+ */
 #include "client/core/device_list.h"
 #include "client/core/home.h"
 #include "client/entry.h"
@@ -10,102 +13,14 @@
 #include "generated/client/operations.h"
 
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Guards what follows, and the operators of all communicators. A leaf. */
+/* Guards what follows. A leaf. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool numbers[RG_NCCL_COMMS_MAX]; /* that are taken */
 static struct rg_nccl_clique *cliques;
-static char last_error[RG_NCCL_TEXT_BYTES];
-
-/* --- errors --------------------------------------------------------------------------------------------- */
-
-static void set_last_error(const char *text)
-{
-    RG_SCOPED_LOCK(&lock);
-    snprintf(last_error, sizeof last_error, "%s", text);
-}
-
-ncclResult_t rg_nccl_fail(ncclResult_t result, const char *format, ...)
-{
-    char text[RG_NCCL_TEXT_BYTES];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    set_last_error(text);
-    rg_info("NCCL: %s", text);
-    return result;
-}
-
-/* What the server's library says of its last failure. */
-static void ask_why(const struct rg_session *session)
-{
-    char text[RG_NCCL_TEXT_BYTES] = "";
-    if (rg_op_rgNcclError(sizeof text, text, rg_several_servers() ? rg_home_of_session(session) : 0) !=
-        CUDA_SUCCESS)
-        return;
-    text[sizeof text - 1] = '\0';
-    if (text[0])
-        set_last_error(text);
-}
-
-ncclResult_t rg_nccl_answered(const struct rg_session *session, const char *what, CUresult status, int result)
-{
-    static atomic_bool said;
-    if (status == CUDA_ERROR_DEVICE_UNAVAILABLE)
-        return rg_nccl_fail(ncclRemoteError, "%s: the session with the server %s is over", what,
-                            session->server);
-    if (status == CUDA_ERROR_NOT_SUPPORTED)
-        return rg_nccl_fail(
-            ncclSystemError,
-            "%s: the server %s is older than this client and knows nothing of NCCL; 'remote-gpu "
-            "run --opt -nccl' uses the program's own",
-            what, session->server);
-    if (status == CUDA_ERROR_INVALID_VALUE || status == CUDA_ERROR_INVALID_HANDLE)
-        return rg_nccl_fail(ncclInvalidArgument,
-                            "%s names memory, a stream or a communicator that is not there", what);
-    if (status != CUDA_SUCCESS)
-        return rg_nccl_fail(ncclUnhandledCudaError, "%s failed with CUDA error %d", what, (int)status);
-    if (result < 0 || result >= ncclNumResults)
-        result = ncclInternalError;
-    if (result == ncclSuccess || result == ncclInProgress)
-        return (ncclResult_t)result;
-    ask_why(session);
-    if (result == ncclSystemError && !atomic_exchange(&said, true)) /* most likely there is no library */
-        rg_warn("NCCL: %s", ncclGetLastError(NULL));
-    return (ncclResult_t)result;
-}
-
-const char *ncclGetErrorString(ncclResult_t result)
-{
-    return rg_nccl_error_string(result);
-}
-
-const char *ncclGetLastError(ncclComm_t comm)
-{
-    static __thread char copy[sizeof last_error];
-    (void)comm; /* NCCL's is the process's, too */
-    RG_SCOPED_LOCK(&lock);
-    memcpy(copy, last_error, sizeof copy);
-    return copy;
-}
-
-void ncclResetDebugInit(void)
-{
-}
-
-/* What this library is: programs ask before they have any device. */
-ncclResult_t ncclGetVersion(int *version)
-{
-    if (!version)
-        return ncclInvalidArgument;
-    *version = NCCL_VERSION_CODE;
-    return ncclSuccess;
-}
 
 /* --- communicators -------------------------------------------------------------------------------------- */
 
@@ -190,7 +105,7 @@ void rg_nccl_comm_free(ncclComm_t comm)
     free(comm);
 }
 
-static uint64_t home_of(const struct rg_session *session)
+uint64_t rg_nccl_home_of(const struct rg_session *session)
 {
     return rg_several_servers() ? rg_home_of_session(session) : 0;
 }
@@ -205,7 +120,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
     const struct rg_session *session = rg_session_current();
     int result = ncclSystemError;
     rg_nccl_tell_place(session);
-    const CUresult status = rg_op_rgNcclId((unsigned char *)id->internal, &result, home_of(session));
+    const CUresult status = rg_op_rgNcclId((unsigned char *)id->internal, &result, rg_nccl_home_of(session));
     return rg_nccl_answered(session, "ncclGetUniqueId", status, result);
 }
 
@@ -360,7 +275,7 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int n_excluded, nccl
 static ncclResult_t end(const char *function, ncclComm_t comm, enum rg_nccl_end how)
 {
     int result = ncclSystemError;
-    const CUresult status = rg_op_rgNcclEnd(comm->number, how, &result, home_of(comm->session));
+    const CUresult status = rg_op_rgNcclEnd(comm->number, how, &result, rg_nccl_home_of(comm->session));
     return rg_nccl_answered(comm->session, function, status, result);
 }
 
@@ -404,7 +319,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
         atomic_store(&comm->begun, *error == ncclSuccess);
         return ncclSuccess;
     }
-    const CUresult status = rg_op_rgNcclState(comm->number, &state, home_of(comm->session));
+    const CUresult status = rg_op_rgNcclState(comm->number, &state, rg_nccl_home_of(comm->session));
     *error = rg_nccl_answered(comm->session, "ncclCommGetAsyncError", status, state);
     if (*error != ncclInProgress)
         atomic_store(&comm->failed, *error);
@@ -476,74 +391,6 @@ ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
 {
     (void)window;
     return rg_nccl_deregister_nothing(comm);
-}
-
-/* --- operators ------------------------------------------------------------------------------------------ */
-
-bool rg_nccl_knows_operator(ncclComm_t comm, int op, ncclDataType_t type)
-{
-    if (op >= 0 && op < ncclNumOps)
-        return true;
-    RG_SCOPED_LOCK(&lock);
-    for (size_t i = 0; i < comm->n_operators; i++)
-        if (comm->operators[i].number == op)
-            return comm->operators[i].type == type;
-    return false;
-}
-
-static bool add_operator(ncclComm_t comm, int number, ncclDataType_t type)
-{
-    RG_SCOPED_LOCK(&lock);
-    struct rg_nccl_operator *more = realloc(comm->operators, (comm->n_operators + 1) * sizeof *more);
-    if (!more)
-        return false;
-    comm->operators = more;
-    more[comm->n_operators++] = (struct rg_nccl_operator){number, type};
-    return true;
-}
-
-static bool drop_operator(ncclComm_t comm, int number)
-{
-    RG_SCOPED_LOCK(&lock);
-    for (size_t i = 0; i < comm->n_operators; i++)
-        if (comm->operators[i].number == number) {
-            comm->operators[i] = comm->operators[--comm->n_operators];
-            return true;
-        }
-    return false;
-}
-
-ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t type,
-                                      ncclScalarResidence_t residence, ncclComm_t comm)
-{
-    const size_t width = rg_nccl_type_size(type);
-    if (!op || !scalar || !comm || !width ||
-        (residence != ncclScalarDevice && residence != ncclScalarHostImmediate))
-        return rg_nccl_fail(ncclInvalidArgument,
-                            "ncclRedOpCreatePreMulSum: a value is missing or not one of NCCL's");
-    unsigned long long value = (uintptr_t)scalar;
-    if (residence == ncclScalarHostImmediate) {
-        value = 0;
-        memcpy(&value, scalar, width);
-    }
-    int number = 0, result = ncclSystemError;
-    const CUresult status =
-        rg_op_rgNcclOperator(comm->number, type, residence, value, &number, &result, home_of(comm->session));
-    const ncclResult_t made = rg_nccl_answered(comm->session, "ncclRedOpCreatePreMulSum", status, result);
-    if (made != ncclSuccess)
-        return made;
-    *op = (ncclRedOp_t)number;
-    return add_operator(comm, number, type) ? ncclSuccess : rg_nccl_fail(ncclSystemError, "out of memory");
-}
-
-ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
-{
-    if (!comm || !drop_operator(comm, (int)op))
-        return rg_nccl_fail(ncclInvalidArgument, "ncclRedOpDestroy: the communicator has no operator %d",
-                            (int)op);
-    int result = ncclSystemError;
-    const CUresult status = rg_op_rgNcclOperatorEnd(comm->number, (int)op, &result, home_of(comm->session));
-    return rg_nccl_answered(comm->session, "ncclRedOpDestroy", status, result);
 }
 
 /* --- the table ------------------------------------------------------------------------------------------- */

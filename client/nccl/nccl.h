@@ -37,7 +37,7 @@ struct ncclComm {
     int ranks, rank;
     CUdevice device; /* as the program numbers it */
     bool blocking, finalized;
-    /* operators that the program has made: their numbers and types. Under a lock of communicator.c. */
+    /* operators that the program has made: their numbers and types. Under a lock of operators.c. */
     struct rg_nccl_operator {
         int number;
         ncclDataType_t type;
@@ -47,6 +47,8 @@ struct ncclComm {
 
 /** Sees to it that there is a session; else the error, which has been told. */
 ncclResult_t rg_nccl_start(void);
+/** Where calls about a session's communicators go. */
+uint64_t rg_nccl_home_of(const struct rg_session *session);
 /** A communicator of `session` that has a number and a clique, and nothing else; NULL: there are too many, or no memory. */
 ncclComm_t rg_nccl_comm_make(const struct rg_session *session, const uint64_t key[16]);
 /**

@@ -1,10 +1,13 @@
-/* accounts.c - see accounts.h. */
+/*
+ * accounts.c - what is told to the accountant and what it answers, and the sums that quotas go by; see accounts.h. What is counted of each
+ * session is in account.c.
+ */
 #include "server/accounts/accounts.h"
 
 #include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/base/packet.h"
-#include "server/accounts/totals.h"
+#include "server/accounts/accounts_internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -13,41 +16,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-/* What was counted of a session in one hour. */
-struct part {
-    struct part *next;
-    struct rg_accountant_part told;
-    bool dirty;    /* it has changed since it was told */
-    uint64_t sent; /* the word by which it was told last; 0: it was not */
-};
-
-struct rg_account {
-    struct rg_accounts *accounts;
-    struct rg_account *next;
-    struct rg_accountant_session facts;
-    bool dirty; /* the facts */
-    uint64_t sent;
-    bool over;
-    struct rg_meter meter;
-    struct part *parts, *last; /* the last one is of this hour */
-    uint32_t next_part;
-    struct rg_total *user, *project;
-};
-
-struct rg_accounts {
-    int socket;
-    struct rg_account *first;
-    unsigned n_parts, n_over;
-    uint64_t number, saved; /* words told; saved up to */
-    uint64_t load;          /* the word that asked for totals, and is not answered; 0: none */
-    bool wants_load;
-    bool known;
-    uint64_t not_before_ns; /* after a failure */
-    bool failed;
-    char why[RG_ACCOUNTS_WHY]; /* what was said of the failure */
-    struct rg_totals totals;
-};
 
 static bool is_saved(const struct rg_accounts *accounts, bool dirty, uint64_t sent)
 {
@@ -66,36 +34,10 @@ struct rg_accounts *rg_accounts_create(void)
     return accounts;
 }
 
-static void free_account(struct rg_account *account)
-{
-    for (struct part *part = account->parts, *next; part; part = next) {
-        next = part->next;
-        account->accounts->n_parts--;
-        free(part);
-    }
-    account->accounts->n_over -= account->over;
-    free(account);
-}
-
-/* Figures that are not in the file are at least in the log. */
-static void say_lost(const struct rg_account *account)
-{
-    const struct rg_figures *total = &account->meter.total;
-    const struct rg_account_owner *owner = &account->facts.owner;
-    rg_error("session %" PRIu64
-             " of %s%s%s%s%s is not in the accounts: sharing %s%s, held %.3f GPU s, busy %.3f GPU s, %" PRIu64
-             " byte s, %" PRIu64 " bytes in, %" PRIu64 " bytes out, %" PRIu64 " launches, peak %" PRIu64
-             " bytes",
-             account->facts.number, owner->user, owner->address[0] ? " at " : "", owner->address,
-             owner->project[0] ? ", project " : "", owner->project, rg_sharing_name(account->facts.sharing),
-             account->facts.mig ? " on MIG" : "", (double)total->held_ns / 1e9, (double)total->busy_ns / 1e9,
-             total->byte_seconds, total->bytes_in, total->bytes_out, total->launches, total->peak_bytes);
-}
-
 static bool is_all_saved(const struct rg_account *account)
 {
     bool saved = is_saved(account->accounts, account->dirty, account->sent);
-    for (const struct part *part = account->parts; part && saved; part = part->next)
+    for (const struct rg_account_part *part = account->parts; part && saved; part = part->next)
         saved = is_saved(account->accounts, part->dirty, part->sent);
     return saved;
 }
@@ -107,8 +49,8 @@ void rg_accounts_destroy(struct rg_accounts *accounts)
     for (struct rg_account *account = accounts->first, *next; account; account = next) {
         next = account->next;
         if (!is_all_saved(account))
-            say_lost(account);
-        free_account(account);
+            rg_account_say_lost(account);
+        rg_account_free(account);
     }
     rg_accounts_detach(accounts);
     rg_totals_fini(&accounts->totals);
@@ -120,7 +62,7 @@ static void tell_again(struct rg_accounts *accounts)
 {
     for (struct rg_account *account = accounts->first; account; account = account->next) {
         account->dirty = true;
-        for (struct part *part = account->parts; part; part = part->next)
+        for (struct rg_account_part *part = account->parts; part; part = part->next)
             part->dirty = part->dirty || part->sent > accounts->saved;
     }
     if (accounts->load) {
@@ -158,8 +100,8 @@ static void forget_saved(struct rg_accounts *accounts)
 {
     for (struct rg_account **link = &accounts->first; *link;) {
         struct rg_account *account = *link;
-        for (struct part **at = &account->parts; *at && *at != account->last;) {
-            struct part *part = *at;
+        for (struct rg_account_part **at = &account->parts; *at && *at != account->last;) {
+            struct rg_account_part *part = *at;
             if (!is_saved(accounts, part->dirty, part->sent)) {
                 at = &part->next;
                 continue;
@@ -170,7 +112,7 @@ static void forget_saved(struct rg_accounts *accounts)
         }
         if (account->over && is_all_saved(account)) {
             *link = account->next;
-            free_account(account);
+            rg_account_free(account);
         } else {
             link = &account->next;
         }
@@ -265,7 +207,7 @@ static bool tell_account(struct rg_account *account, struct rg_accountant_word *
             return false;
         account->dirty = false;
     }
-    for (struct part *part = account->parts; part; part = part->next) {
+    for (struct rg_account_part *part = account->parts; part; part = part->next) {
         if (!part->dirty)
             continue;
         word->kind = RG_ACCOUNTANT_PART;
@@ -324,7 +266,7 @@ bool rg_accounts_ask(struct rg_accounts *accounts, const struct rg_accountant_qu
     return true;
 }
 
-/* --- sessions --------------------------------------------------------------------------------------------------- */
+/* --- for quotas ------------------------------------------------------------------------------------------------- */
 
 void rg_accounts_tick(struct rg_accounts *accounts, uint64_t wall_ns)
 {
@@ -335,107 +277,6 @@ void rg_accounts_tick(struct rg_accounts *accounts, uint64_t wall_ns)
     accounts->load = 0;
     accounts->wants_load = true;
 }
-
-/* Of sessions that are over and wait to be saved there are only so many: the oldest is said, and forgotten. */
-static void keep_few(struct rg_accounts *accounts)
-{
-    struct rg_account **link = &accounts->first, **oldest = NULL;
-    if (accounts->n_over <= RG_ACCOUNTS_PENDING_MAX)
-        return;
-    for (; *link; link = &(*link)->next)
-        if ((*link)->over)
-            oldest = link;
-    struct rg_account *account = *oldest;
-    *oldest = account->next;
-    say_lost(account);
-    free_account(account);
-}
-
-struct rg_account *rg_accounts_begin(struct rg_accounts *accounts, const struct rg_accountant_session *facts,
-                                     uint64_t now_ns, uint64_t wall_ns)
-{
-    struct rg_account *account = calloc(1, sizeof *account);
-    if (!account) {
-        rg_error("no memory for the account of session %" PRIu64 ", which goes on without one",
-                 facts->number);
-        return NULL;
-    }
-    account->accounts = accounts;
-    account->facts = *facts;
-    account->facts.started = (int64_t)(wall_ns / 1000000000u);
-    account->dirty = true;
-    account->meter = RG_METER_INIT(now_ns);
-    account->user = rg_totals_user(&accounts->totals, &facts->owner);
-    account->project = rg_totals_project(&accounts->totals, &facts->owner);
-    if (account->user)
-        account->user->uses++;
-    if (account->project)
-        account->project->uses++;
-    account->next = accounts->first;
-    accounts->first = account;
-    return account;
-}
-
-/* The part of an hour; a clock that goes back begins another. */
-static struct part *part_of(struct rg_account *account, rg_hour hour)
-{
-    struct part *last = account->last;
-    if (last && (last->told.slice.hour == hour || account->accounts->n_parts >= RG_ACCOUNTS_PENDING_MAX))
-        return last;
-    struct part *part = calloc(1, sizeof *part);
-    if (!part)
-        return last; /* in the wrong hour rather than nowhere */
-    part->told.session = account->facts.number;
-    part->told.part = account->next_part++;
-    part->told.slice.hour = hour;
-    if (last)
-        last->next = part;
-    else
-        account->parts = part;
-    account->last = part;
-    account->accounts->n_parts++;
-    return part;
-}
-
-void rg_account_sample(struct rg_account *account, const struct rg_figures_sample *sample, uint64_t now_ns,
-                       uint64_t wall_ns)
-{
-    struct rg_figures_slice slices[RG_SLICES_MAX];
-    if (!account)
-        return;
-    const unsigned n = rg_meter_sample(&account->meter, sample, now_ns, wall_ns, slices);
-    for (unsigned i = 0; i < n; i++) {
-        struct part *part = part_of(account, slices[i].hour);
-        const uint64_t held = slices[i].figures.held_ns;
-        rg_totals_add(&account->accounts->totals, account->user, slices[i].hour, held);
-        rg_totals_add(&account->accounts->totals, account->project, slices[i].hour, held);
-        if (!part)
-            continue; /* no memory; the meter's total has it, which is said at the end */
-        rg_figures_add(&part->told.slice.figures, &slices[i].figures);
-        part->told.until = (int64_t)(wall_ns / 1000000000u);
-        part->dirty = true;
-    }
-}
-
-void rg_account_end(struct rg_account *account, const struct rg_figures_sample *sample, uint64_t now_ns,
-                    uint64_t wall_ns, const char *how)
-{
-    if (!account)
-        return;
-    rg_account_sample(account, sample, now_ns, wall_ns);
-    const int64_t ended = (int64_t)(wall_ns / 1000000000u);
-    account->facts.ended = ended > account->facts.started ? ended : account->facts.started;
-    snprintf(account->facts.end, sizeof account->facts.end, "%s", how);
-    account->dirty = account->over = true;
-    if (account->user)
-        account->user->uses--;
-    if (account->project)
-        account->project->uses--;
-    account->accounts->n_over++;
-    keep_few(account->accounts);
-}
-
-/* --- for quotas ------------------------------------------------------------------------------------------------- */
 
 bool rg_accounts_are_failing(const struct rg_accounts *accounts)
 {

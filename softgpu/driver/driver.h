@@ -122,6 +122,7 @@ struct sg_state {
     _Atomic bool forked;  /* this process is a fork of one that had called cuInit */
     _Atomic bool exiting; /* exit handlers run: nothing is waited for any more */
     uint32_t capability;  /* of all devices: 130 for 13.0 */
+    bool mps;             /* NVIDIA's multi-process service orders their work */
     int n_devices;
     struct sg_device devices[SG_DEVICES_MAX];
 };

@@ -126,6 +126,32 @@ static void begin_account(struct rg_sessions *sessions, const struct rg_driver *
         entry->started_ns, rg_accountant_wall_ns());
 }
 
+/* The log and the audit log say that it begins. */
+static void tell_start(const struct rg_session_entry *entry)
+{
+    const struct rg_session_info *info = &entry->info;
+    const struct rg_who *who = &entry->who;
+    char devices[RG_DEVICES_MAX * 4];
+    rg_worker_process_devices(info, devices, sizeof devices);
+    if (info->n_devices == 0)
+        snprintf(devices, sizeof devices, "none (netperf)");
+    rg_info("session %llu starts: %s, %s; %s@%s, process %u, from %s, GPU %s%s, worker %d%s: %s",
+            (unsigned long long)info->id, rg_who_text(who), who->encrypted ? "by TLS" : "not encrypted",
+            info->identity.user, info->identity.host, info->identity.pid, info->peer, devices,
+            entry->share.grant.exclusive ? " alone"
+            : entry->share.grant.mps     ? " by MPS"
+                                         : "",
+            (int)entry->pid, entry->warm ? " (warm)" : "", info->identity.command);
+    rg_audit(&(struct rg_audit){.event = RG_AUDIT_GRANT,
+                                .user = who->name,
+                                .serial = who->serial,
+                                .serial_size = who->serial_size,
+                                .from = info->peer,
+                                .session = info->id,
+                                .gpus = info->n_devices ? devices : "none",
+                                .encrypted = who->encrypted});
+}
+
 enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_driver *driver,
                                  const struct rg_monitor_question *question, const struct rg_who *who,
                                  const struct rg_session_files *files, struct rg_monitor_answer *answer)
@@ -167,25 +193,7 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
         return rg_refusal(answer, status, RG_REFUSAL_INTERNAL,
                           "the server could not start a worker (%s); its log says more", why);
     }
-    char devices[RG_DEVICES_MAX * 4];
-    rg_worker_process_devices(info, devices, sizeof devices);
-    if (info->n_devices == 0)
-        snprintf(devices, sizeof devices, "none (netperf)");
-    rg_info("session %llu starts: %s, %s; %s@%s, process %u, from %s, GPU %s%s, worker %d%s: %s",
-            (unsigned long long)info->id, rg_who_text(who), who->encrypted ? "by TLS" : "not encrypted",
-            info->identity.user, info->identity.host, info->identity.pid, info->peer, devices,
-            entry->share.grant.exclusive ? " alone"
-            : entry->share.grant.mps     ? " by MPS"
-                                         : "",
-            (int)entry->pid, entry->warm ? " (warm)" : "", info->identity.command);
-    rg_audit(&(struct rg_audit){.event = RG_AUDIT_GRANT,
-                                .user = who->name,
-                                .serial = who->serial,
-                                .serial_size = who->serial_size,
-                                .from = info->peer,
-                                .session = info->id,
-                                .gpus = info->n_devices ? devices : "none",
-                                .encrypted = who->encrypted});
+    tell_start(entry);
     if (sessions->accounts && info->n_devices)
         begin_account(sessions, driver, entry);
     sessions->gauges.granted++;

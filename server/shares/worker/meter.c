@@ -1,10 +1,9 @@
-/* meter.c - see meter.h. */
+/* meter.c - what is charged, by whom it is held, and freeing it; see meter.h. What only a change tells is in meter_change.c, pools in meter_pools.c. */
 #include "server/shares/worker/meter.h"
 
-#include "common/base/hash_table.h"
 #include "common/sync/scoped_lock.h"
+#include "server/shares/worker/meter_internal.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 /* NVIDIA's driver takes memory from the device in blocks of 2 MiB, of which small allocations share one. */
@@ -14,32 +13,9 @@
 #define PAGE  4096ull /* of the software device */
 
 struct rg_driver_table rg_share_direct;
+struct rg_meter_all rg_meter_all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-struct rg_meter_entry {
-    struct rg_hash_link link;
-    enum rg_meter_kind kind;
-    uint64_t key, bytes;
-    CUdevice device;
-    CUcontext context; /* with which it goes; NULL: it outlives contexts */
-    unsigned uses;     /* of what can be opened several times */
-};
-
-struct pool {
-    struct pool *next;
-    CUmemoryPool pool;
-    CUdevice device;
-    uint64_t charged;
-};
-
-static struct {
-    pthread_mutex_t lock;
-    struct rg_hash_table table;
-    struct pool *pools;
-    /* own_memory: charges under way, and what other sessions have that this one holds on to, which the driver does not count */
-    uint64_t pending[RG_DEVICES_MAX], imported[RG_DEVICES_MAX];
-} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static struct rg_share_account *account_of(CUdevice device)
+struct rg_share_account *rg_meter_account_of(CUdevice device)
 {
     return rg_share.slot && device >= 0 && (uint32_t)device < rg_share.n_devices ? &rg_share.accounts[device]
                                                                                  : NULL;
@@ -57,7 +33,7 @@ uint64_t rg_meter_round(uint64_t bytes)
 }
 
 /* What is shown of the session. */
-static void tell(struct rg_share_account *account)
+void rg_meter_tell(struct rg_share_account *account)
 {
     struct rg_share_usage_device *usage = rg_share_usage((uint32_t)(account - rg_share.accounts));
     const uint64_t held = rg_share_held(account);
@@ -99,17 +75,18 @@ static bool used_of(CUdevice device, uint64_t *used)
     return true;
 }
 
-static void look(CUdevice device)
+void rg_meter_look_locked(CUdevice device)
 {
-    struct rg_share_account *account = account_of(device);
+    struct rg_share_account *account = rg_meter_account_of(device);
     uint64_t used;
     if (!account)
         return;
     if (rg_share.own_memory) {
         if (used_of(device, &used))
-            correct(account, rg_share_held(account), used + all.pending[device] + all.imported[device]);
+            correct(account, rg_share_held(account),
+                    used + rg_meter_all.pending[device] + rg_meter_all.imported[device]);
     } else {
-        for (struct pool *at = all.pools; at; at = at->next) {
+        for (struct rg_meter_pool *at = rg_meter_all.pools; at; at = at->next) {
             if (at->device != device)
                 continue;
             const uint64_t now = reserved_of(at->pool);
@@ -117,13 +94,13 @@ static void look(CUdevice device)
             at->charged = now;
         }
     }
-    tell(account);
+    rg_meter_tell(account);
 }
 
 void rg_meter_look(CUdevice device)
 {
-    RG_SCOPED_LOCK(&all.lock);
-    look(device);
+    RG_SCOPED_LOCK(&rg_meter_all.lock);
+    rg_meter_look_locked(device);
 }
 
 /* --- charging ---------------------------------------------------------------------------------------------- */
@@ -134,21 +111,21 @@ static void trim(CUdevice device)
     CUmemoryPool standard = NULL;
     if (rg_share_direct.cuDeviceGetDefaultMemPool(&standard, device) == CUDA_SUCCESS)
         (void)rg_share_direct.cuMemPoolTrimTo(standard, 0);
-    for (const struct pool *at = all.pools; at; at = at->next)
+    for (const struct rg_meter_pool *at = rg_meter_all.pools; at; at = at->next)
         if (at->device == device && at->pool != standard)
             (void)rg_share_direct.cuMemPoolTrimTo(at->pool, 0);
 }
 
 /* The lock is held. */
-static bool charge(struct rg_share_account *account, CUdevice device, uint64_t bytes)
+bool rg_meter_charge_locked(struct rg_share_account *account, CUdevice device, uint64_t bytes)
 {
     if (rg_share_charge(account, bytes))
         return true;
-    look(device);
+    rg_meter_look_locked(device);
     if (rg_share_charge(account, bytes))
         return true;
     trim(device);
-    look(device);
+    rg_meter_look_locked(device);
     if (rg_share_charge(account, bytes))
         return true;
     struct rg_share_usage_device *usage = rg_share_usage((uint32_t)device);
@@ -169,7 +146,7 @@ static bool is_alone(const struct rg_share_account *account)
  */
 static bool is_kept_by_driver(const struct rg_share_account *account, CUdevice device)
 {
-    if (!rg_share.own_memory || all.imported[device])
+    if (!rg_share.own_memory || rg_meter_all.imported[device])
         return false;
     return account->limit ? !rg_share.grant.overcommitted : is_alone(account);
 }
@@ -180,19 +157,19 @@ static bool begin(struct rg_meter *meter, CUdevice device, uint64_t bytes, bool 
         const uint64_t left = rg_share_left(meter->account);
         meter->charged = bytes < left ? bytes : left;
         rg_share_charge_anyway(meter->account, meter->charged);
-    } else if (!charge(meter->account, device, bytes)) {
+    } else if (!rg_meter_charge_locked(meter->account, device, bytes)) {
         return false;
     }
-    all.pending[device] += meter->charged;
+    rg_meter_all.pending[device] += meter->charged;
     return true;
 }
 
 bool rg_meter_begin(struct rg_meter *meter, CUdevice device, uint64_t bytes)
 {
-    *meter = (struct rg_meter){.account = account_of(device), .device = device, .charged = bytes};
+    *meter = (struct rg_meter){.account = rg_meter_account_of(device), .device = device, .charged = bytes};
     if (!meter->account)
         return true;
-    RG_SCOPED_LOCK(&all.lock);
+    RG_SCOPED_LOCK(&rg_meter_all.lock);
     return begin(meter, device, bytes, is_kept_by_driver(meter->account, device));
 }
 
@@ -204,14 +181,14 @@ bool rg_meter_begin_current(struct rg_meter *meter, uint64_t bytes)
 
 bool rg_meter_begin_import(struct rg_meter *meter, CUdevice device, uint64_t bytes)
 {
-    *meter = (struct rg_meter){.account = account_of(device), .device = device, .charged = bytes};
+    *meter = (struct rg_meter){.account = rg_meter_account_of(device), .device = device, .charged = bytes};
     if (!meter->account)
         return true;
-    RG_SCOPED_LOCK(&all.lock);
+    RG_SCOPED_LOCK(&rg_meter_all.lock);
     return begin(meter, device, bytes, false);
 }
 
-static void add_entry(enum rg_meter_kind kind, uint64_t key, CUdevice device, uint64_t bytes)
+void rg_meter_add_entry(enum rg_meter_kind kind, uint64_t key, CUdevice device, uint64_t bytes)
 {
     struct rg_meter_entry *entry = calloc(1, sizeof *entry);
     if (!entry)
@@ -225,12 +202,13 @@ static void add_entry(enum rg_meter_kind kind, uint64_t key, CUdevice device, ui
         entry->context = (CUcontext)(uintptr_t)key;
     else if (kind != RG_METER_PHYSICAL && kind != RG_METER_IMPORT && kind != RG_METER_LIBRARY)
         (void)rg_share_direct.cuCtxGetCurrent(&entry->context);
-    rg_hash_table_add(&all.table, &entry->link, key);
+    rg_hash_table_add(&rg_meter_all.table, &entry->link, key);
 }
 
 static struct rg_meter_entry *find(enum rg_meter_kind kind, uint64_t key)
 {
-    for (struct rg_hash_link *at = rg_hash_table_first(&all.table, key); at; at = rg_hash_table_next(at)) {
+    for (struct rg_hash_link *at = rg_hash_table_first(&rg_meter_all.table, key); at;
+         at = rg_hash_table_next(at)) {
         struct rg_meter_entry *entry = (struct rg_meter_entry *)at;
         if (entry->kind == kind && entry->key == key)
             return entry;
@@ -242,7 +220,7 @@ static struct rg_meter_entry *find(enum rg_meter_kind kind, uint64_t key)
  * Whether what is held is more than may be: a charge that was made anyway. What was promised may be held whatever others hold, or
  * try to.
  */
-static bool is_over(const struct rg_share_account *account)
+bool rg_meter_is_over(const struct rg_share_account *account)
 {
     const uint64_t held = rg_share_held(account);
     if (account->limit && held > account->limit)
@@ -265,16 +243,16 @@ static bool end_own(struct rg_meter *meter, CUresult result, enum rg_meter_kind 
     const CUdevice device = meter->device;
     uint64_t used;
     if (result == CUDA_SUCCESS && is_import(kind)) {
-        all.imported[device] += bytes;
+        rg_meter_all.imported[device] += bytes;
         correct(meter->account, meter->charged, bytes);
-        add_entry(kind, key, device, bytes);
-        tell(meter->account);
+        rg_meter_add_entry(kind, key, device, bytes);
+        rg_meter_tell(meter->account);
         return true;
     }
     if (result != CUDA_SUCCESS)
         rg_share_refund(meter->account, meter->charged);
-    look(device);
-    const bool fits = result != CUDA_SUCCESS || !used_of(device, &used) || !is_over(meter->account);
+    rg_meter_look_locked(device);
+    const bool fits = result != CUDA_SUCCESS || !used_of(device, &used) || !rg_meter_is_over(meter->account);
     return fits;
 }
 
@@ -285,15 +263,16 @@ static bool end_counted(struct rg_meter *meter, CUresult result, enum rg_meter_k
     bool fits = true;
     if (result != CUDA_SUCCESS) {
         rg_share_refund(account, meter->charged);
-    } else if (bytes > meter->charged && !charge(account, meter->device, bytes - meter->charged)) {
+    } else if (bytes > meter->charged &&
+               !rg_meter_charge_locked(account, meter->device, bytes - meter->charged)) {
         rg_share_refund(account, meter->charged);
         fits = false;
     } else {
         if (bytes < meter->charged)
             rg_share_refund(account, meter->charged - bytes);
-        add_entry(kind, key, meter->device, bytes);
+        rg_meter_add_entry(kind, key, meter->device, bytes);
     }
-    tell(account);
+    rg_meter_tell(account);
     return fits;
 }
 
@@ -302,8 +281,8 @@ bool rg_meter_end(struct rg_meter *meter, CUresult result, enum rg_meter_kind ki
 {
     if (!meter->account)
         return true;
-    RG_SCOPED_LOCK(&all.lock);
-    all.pending[meter->device] -= meter->charged;
+    RG_SCOPED_LOCK(&rg_meter_all.lock);
+    rg_meter_all.pending[meter->device] -= meter->charged;
     return rg_share.own_memory ? end_own(meter, result, kind, key, bytes)
                                : end_counted(meter, result, kind, key, bytes);
 }
@@ -313,19 +292,19 @@ bool rg_meter_pool_end(struct rg_meter *meter, CUresult result)
     struct rg_share_account *account = meter->account;
     if (!account)
         return true;
-    RG_SCOPED_LOCK(&all.lock);
-    all.pending[meter->device] -= meter->charged;
+    RG_SCOPED_LOCK(&rg_meter_all.lock);
+    rg_meter_all.pending[meter->device] -= meter->charged;
     rg_share_refund(account, meter->charged);
-    look(meter->device);
-    return result != CUDA_SUCCESS || !is_over(account);
+    rg_meter_look_locked(meter->device);
+    return result != CUDA_SUCCESS || !rg_meter_is_over(account);
 }
 
 bool rg_meter_has_here(enum rg_meter_kind kind, uint64_t key)
 {
     CUcontext here = NULL;
     (void)rg_share_direct.cuCtxGetCurrent(&here);
-    RG_SCOPED_LOCK(&all.lock);
-    struct rg_hash_link *at = rg_hash_table_first(&all.table, key);
+    RG_SCOPED_LOCK(&rg_meter_all.lock);
+    struct rg_hash_link *at = rg_hash_table_first(&rg_meter_all.table, key);
     while (at &&
            (((struct rg_meter_entry *)at)->kind != kind || ((struct rg_meter_entry *)at)->context != here))
         at = rg_hash_table_next(at);
@@ -334,7 +313,7 @@ bool rg_meter_has_here(enum rg_meter_kind kind, uint64_t key)
 
 bool rg_meter_again(enum rg_meter_kind kind, uint64_t key)
 {
-    RG_SCOPED_LOCK(&all.lock);
+    RG_SCOPED_LOCK(&rg_meter_all.lock);
     struct rg_meter_entry *entry = find(kind, key);
     if (entry)
         entry->uses++;
@@ -348,21 +327,21 @@ struct rg_meter_freed rg_meter_free_begin(enum rg_meter_kind kind, uint64_t key)
     struct rg_meter_freed freed = {.device = -1};
     if (!rg_share.slot)
         return freed;
-    RG_SCOPED_LOCK(&all.lock);
+    RG_SCOPED_LOCK(&rg_meter_all.lock);
     freed.entry = find(kind, key);
     if (freed.entry)
-        rg_hash_table_remove(&all.table, &freed.entry->link);
+        rg_hash_table_remove(&rg_meter_all.table, &freed.entry->link);
     return freed;
 }
 
 /* It is out of the table, and the driver has freed what it stands for. */
 static void end_entry(struct rg_meter_entry *entry)
 {
-    struct rg_share_account *account = account_of(entry->device);
+    struct rg_share_account *account = rg_meter_account_of(entry->device);
     if (is_import(entry->kind) && rg_share.own_memory)
-        all.imported[entry->device] -= entry->bytes;
+        rg_meter_all.imported[entry->device] -= entry->bytes;
     rg_share_refund(account, entry->bytes);
-    tell(account);
+    rg_meter_tell(account);
     free(entry);
 }
 
@@ -372,179 +351,27 @@ void rg_meter_free_end(struct rg_meter_freed *freed, CUresult result)
     CUdevice device;
     if (!rg_share.slot)
         return;
-    RG_SCOPED_LOCK(&all.lock);
+    RG_SCOPED_LOCK(&rg_meter_all.lock);
     if (entry && (result != CUDA_SUCCESS || --entry->uses))
-        rg_hash_table_add(&all.table, &entry->link, entry->key);
+        rg_hash_table_add(&rg_meter_all.table, &entry->link, entry->key);
     else if (entry)
         end_entry(entry);
     if (rg_share.own_memory && rg_meter_current(&device))
-        look(device);
+        rg_meter_look_locked(device);
 }
 
 void rg_meter_context_gone(CUcontext context)
 {
     if (!rg_share.slot)
         return;
-    RG_SCOPED_LOCK(&all.lock);
-    struct rg_hash_link *next = rg_hash_table_after(&all.table, NULL);
+    RG_SCOPED_LOCK(&rg_meter_all.lock);
+    struct rg_hash_link *next = rg_hash_table_after(&rg_meter_all.table, NULL);
     while (next) {
         struct rg_meter_entry *entry = (struct rg_meter_entry *)next;
-        next = rg_hash_table_after(&all.table, next);
+        next = rg_hash_table_after(&rg_meter_all.table, next);
         if (entry->context != context)
             continue;
-        rg_hash_table_remove(&all.table, &entry->link);
+        rg_hash_table_remove(&rg_meter_all.table, &entry->link);
         end_entry(entry);
     }
-}
-
-/* --- what only a change tells -------------------------------------------------------------------------------- */
-
-static bool free_of(CUdevice device, uint64_t *available)
-{
-    size_t now, total;
-    CUdevice current;
-    if (!rg_meter_current(&current) || current != device ||
-        rg_share_direct.cuMemGetInfo_v2(&now, &total) != CUDA_SUCCESS)
-        return false;
-    *available = now;
-    return true;
-}
-
-void rg_meter_watch(struct rg_meter_change *change, CUdevice device)
-{
-    *change = (struct rg_meter_change){.device = device};
-    if (!account_of(device) || rg_share.own_memory)
-        return;
-    change->held_before = rg_share_held_by_all(&account_of(device)->device);
-    change->known = free_of(device, &change->free_before);
-}
-
-void rg_meter_watch_current(struct rg_meter_change *change)
-{
-    CUdevice device;
-    rg_meter_watch(change, rg_meter_current(&device) ? device : -1);
-}
-
-/*
- * Without a context nothing could be asked before it was made. What is in use then, beyond what was when no session ran and what
- * sessions hold, is its own.
- */
-static bool guess_before(const struct rg_meter_change *change, uint64_t *out)
-{
-    const uint64_t idle = atomic_load(&account_of(change->device)->device.page->idle);
-    size_t available, total;
-    if (rg_share_direct.cuMemGetInfo_v2(&available, &total) != CUDA_SUCCESS)
-        return false;
-    *out = total > idle && total - idle > change->held_before ? total - idle - change->held_before : 0;
-    return true;
-}
-
-/*
- * How much less is free, but for what was charged meanwhile, here or by other sessions. What was given back meanwhile does not
- * count: it was free before the ledger had it so.
- */
-static uint64_t taken_since(const struct rg_meter_change *change, uint64_t free_before, uint64_t free_now)
-{
-    const uint64_t held = rg_share_held_by_all(&account_of(change->device)->device);
-    const uint64_t charged = held > change->held_before ? held - change->held_before : 0;
-    const uint64_t gone = free_before > free_now ? free_before - free_now : 0;
-    return gone > charged ? gone - charged : 0;
-}
-
-bool rg_meter_watched(const struct rg_meter_change *change, CUresult result, enum rg_meter_kind kind,
-                      uint64_t key)
-{
-    struct rg_share_account *account = account_of(change->device);
-    uint64_t free_now, free_before = change->free_before;
-    if (!account || result != CUDA_SUCCESS)
-        return true;
-    RG_SCOPED_LOCK(&all.lock);
-    if (rg_share.own_memory) {
-        look(change->device);
-        return !is_over(account);
-    }
-    if (!free_of(change->device, &free_now) || (!change->known && !guess_before(change, &free_before)))
-        return true;
-    const uint64_t taken = taken_since(change, free_before, free_now);
-    if (taken && !charge(account, change->device, taken))
-        return false;
-    if (taken)
-        add_entry(kind, key, change->device, taken);
-    tell(account);
-    return true;
-}
-
-bool rg_meter_instance_end(struct rg_meter *meter, const struct rg_meter_change *change, CUresult result,
-                           uint64_t key)
-{
-    struct rg_share_account *account = meter->account;
-    uint64_t free_now, taken = result == CUDA_SUCCESS ? meter->charged : 0;
-    bool fits = true;
-    if (!account)
-        return true;
-    RG_SCOPED_LOCK(&all.lock);
-    all.pending[meter->device] -= meter->charged;
-    if (change->known && free_of(meter->device, &free_now)) {
-        const uint64_t shown = taken_since(change, change->free_before, free_now);
-        taken = result == CUDA_SUCCESS && shown > taken ? shown : taken;
-    }
-    if (taken > meter->charged)
-        fits = charge(account, meter->device, taken - meter->charged);
-    if (!fits)
-        rg_share_charge_anyway(account, taken - meter->charged);
-    if (taken < meter->charged)
-        rg_share_refund(account, meter->charged - taken);
-    if (taken)
-        add_entry(RG_METER_INSTANCE, key, meter->device, taken);
-    tell(account);
-    return fits;
-}
-
-/* --- pools --------------------------------------------------------------------------------------------------- */
-
-static struct pool **pool_link(CUmemoryPool pool)
-{
-    struct pool **link = &all.pools;
-    while (*link && (*link)->pool != pool)
-        link = &(*link)->next;
-    return link;
-}
-
-void rg_meter_pool_add(CUmemoryPool pool, CUdevice device)
-{
-    if (!account_of(device))
-        return;
-    RG_SCOPED_LOCK(&all.lock);
-    struct pool *new = *pool_link(pool) ? NULL : calloc(1, sizeof *new);
-    if (!new)
-        return;
-    *new = (struct pool){.next = all.pools, .pool = pool, .device = device};
-    all.pools = new;
-}
-
-void rg_meter_pool_drop(CUmemoryPool pool)
-{
-    if (!rg_share.slot)
-        return;
-    RG_SCOPED_LOCK(&all.lock);
-    struct pool **link = pool_link(pool), *gone = *link;
-    CUdevice device;
-    if (gone) {
-        struct rg_share_account *account = account_of(gone->device);
-        rg_share_refund(account, gone->charged);
-        tell(account);
-        *link = gone->next;
-        free(gone);
-    }
-    if (rg_share.own_memory && rg_meter_current(&device))
-        look(device);
-}
-
-bool rg_meter_pool_device(CUmemoryPool pool, CUdevice *device)
-{
-    RG_SCOPED_LOCK(&all.lock);
-    const struct pool *found = *pool_link(pool);
-    if (found)
-        *device = found->device;
-    return found != NULL;
 }

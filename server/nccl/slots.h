@@ -1,0 +1,38 @@
+/* slots.h - a session's table of communicators, for the files that execute NCCL's calls. What is locked, and when, nccl.c says. */
+#ifndef RG_SERVER_NCCL_SLOTS_H
+#define RG_SERVER_NCCL_SLOTS_H
+
+#include "proto/nccl/call.h"
+#include "server/core/request.h"
+#include "server/nccl/library.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/** Some communicator has begun. */
+extern atomic_bool rg_nccl_used;
+
+struct rg_nccl_slot {
+    ncclComm_t comm; /* NULL: free, or about to begin (`taken`) */
+    bool taken;
+    unsigned users;
+    int ranks, rank;
+    CUdevice device;
+    CUcontext context; /* of the device, in which it began */
+    int posted;        /* how a call failed that nobody waited for; ncclSuccess: none has */
+};
+
+struct rg_nccl_state {
+    pthread_mutex_t lock;
+    struct rg_nccl_slot slots[RG_NCCL_COMMS_MAX];
+};
+
+struct rg_nccl_state *rg_nccl_state_of(struct rg_request *request);
+/** The slot of a communicator that is there, which is used from now on; NULL: there is none of that number. */
+struct rg_nccl_slot *rg_nccl_use(struct rg_request *request, uint64_t number);
+/** `posted`: how a call failed that nobody waits for, or ncclSuccess. */
+void rg_nccl_unuse(struct rg_request *request, struct rg_nccl_slot *slot, int posted);
+/** A sentence of the worker's own about what failed last, which stays; NULL: the library's is told. */
+void rg_nccl_say(const char *why);
+
+#endif
