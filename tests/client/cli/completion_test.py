@@ -35,7 +35,7 @@ class Completion(unittest.TestCase):
         self.assertEqual(complete("remote-gpud", "--max"), {"--max-sessions", "--max-sessions-per-user"})
         self.assertEqual(complete("remote-gpud", "--driver", "so"), {"soft"})
         self.assertEqual(complete("remote-gpud", ""), {"token", "users", "revoke", "usage", "suspend", "resume", "end", "page", "drain"})
-        self.assertEqual(complete("remote-gpu", "usage", "--by", ""), {"user", "project", "day", "month", "session"})
+        self.assertEqual(complete("remote-gpu", "usage", "--by", ""), {"user", "project", "day", "month", "session", "sharing"})
         self.assertEqual(complete("remote-gpud", "token", "--us"), {"--user", "--uses"})
         self.assertEqual(complete("remote-gpud", "revoke", "--driv"), set())
         self.assertEqual(complete("remote-gpu", "cdi", ""), {"generate"})
