@@ -47,7 +47,10 @@ static int lock_all(const struct rg_sandboxes *sandboxes)
 
 /* --- users ---------------------------------------------------------------------------------------------- */
 
-/* A file that is locked shared while `text` is what it stands for; -1: it stands for something else. */
+/*
+ * A file that is locked shared while `text` is what it stands for; -1: it stands for something else, or cannot be written (errno, then
+ * not EWOULDBLOCK).
+ */
 static int claim(const char *path, const char *text)
 {
     char held[RG_SANDBOX_GROUP_NAME + 1] = "";
@@ -69,7 +72,16 @@ static int claim(const char *path, const char *text)
     return -1;
 }
 
-/* The identity's, or the first one from there that nobody uses. The first of the range is the server's own programs'. */
+/* Whether nothing can be written there, so that other users are no use. */
+static bool cannot_be_written(void)
+{
+    return errno == EFBIG || errno == ENOSPC || errno == EDQUOT || errno == EROFS || errno == EACCES;
+}
+
+/*
+ * The identity's, or the first one from there that nobody uses; false: all are in use, or none can be noted (errno). The first of the
+ * range is the server's own programs'.
+ */
 static bool take_user(struct rg_sandbox_group *group, bool own)
 {
     const struct rg_sandboxes *sandboxes = group->sandboxes;
@@ -81,11 +93,14 @@ static bool take_user(struct rg_sandbox_group *group, bool own)
     for (uint32_t i = 0; i < (own ? 1 : n); i++) {
         const uid_t uid = own ? sandboxes->first : sandboxes->first + 1 + (start + i) % n;
         snprintf(path, sizeof path, "%s/users/%u", sandboxes->base, (unsigned)uid);
+        errno = 0;
         group->uid_lock = claim(path, group->name);
         if (group->uid_lock >= 0) {
             group->uid = uid;
             return true;
         }
+        if (cannot_be_written())
+            return false;
     }
     return false;
 }
@@ -175,8 +190,13 @@ static bool take(struct rg_sandbox_group *group, bool own, char *why, size_t why
         return false;
     }
     if ((sandboxes->measures & RG_SANDBOX_OWN_USER) && !take_user(group, own)) {
-        rg_explain(why, why_size, "all users of the range %u-%u are in use; widen --worker-uids",
-                   (unsigned)sandboxes->first, (unsigned)sandboxes->last);
+        if (cannot_be_written())
+            rg_explain(why, why_size, "who has a user of its own cannot be written to %s/users: %s",
+                       sandboxes->base,
+                       errno == EFBIG ? "no file may be so large here (ulimit -f)" : strerror(errno));
+        else
+            rg_explain(why, why_size, "all users of the range %u-%u are in use; widen --worker-uids",
+                       (unsigned)sandboxes->first, (unsigned)sandboxes->last);
         return false;
     }
     if (own || make_runtime(group))
