@@ -51,7 +51,7 @@ static void CUDA_CB waited_step(void *user)
 static CUresult take_word(struct rg_request *request, struct rg_deferred_item *item, CUstream stream)
 {
     struct rg_worker_context *context = rg_request_stream_context(request, stream);
-    return context ? rg_stream_word_take(request->worker, context, &item->word) : request->result;
+    return context ? rg_deferred_take_word(item, context) : request->result;
 }
 
 /* If it fails behind the wait the item stays, as the stream has it, and *item is NULL. */

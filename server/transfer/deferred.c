@@ -128,6 +128,16 @@ void rg_deferred_tell(struct rg_deferred_item *item)
     pthread_cond_broadcast(&item->changed);
 }
 
+CUresult rg_deferred_take_word(struct rg_deferred_item *item, struct rg_worker_context *context)
+{
+    struct rg_stream_word word;
+    RG_TRY(rg_stream_word_take(item->worker, context, &word));
+    RG_SCOPED_LOCK(&rg_deferred_of(item->worker)->lock);
+    item->word = word;
+    rg_deferred_tell(item); /* the session may have ended before there was a word by which to say so */
+    return CUDA_SUCCESS;
+}
+
 bool rg_deferred_has_all(const struct rg_deferred_item *item)
 {
     return item->received == (item->gone ? item->requested : item->total);
@@ -195,7 +205,7 @@ static CUresult begin(struct rg_request *request, const struct rg_device_region 
     if (!item->area)
         result = take_slots(request, item, context, state, stream);
     if (result == CUDA_SUCCESS && kind != RG_DEFERRED_READ)
-        result = rg_stream_word_take(request->worker, context, &item->word);
+        result = rg_deferred_take_word(item, context);
     if (result != CUDA_SUCCESS)
         rg_deferred_cancel(item);
     else

@@ -120,6 +120,8 @@ void rg_deferred_destroy(struct rg_deferred_item *item);
 
 void rg_deferred_notice(struct rg_worker *worker, unsigned type, uint64_t id, uint64_t arg0, uint64_t arg1,
                         uint64_t arg2);
+/** Gives the item a word of the context, which is current, before its stream waits for that. The dispatcher. */
+CUresult rg_deferred_take_word(struct rg_deferred_item *item, struct rg_worker_context *context);
 /** Lets the stream go on as far as it can, after anything that it may wait for; the lock is held. */
 void rg_deferred_tell(struct rg_deferred_item *item);
 /** Whether the transfer's buffers may be used now, until rg_deferred_rest; the lock is held. */

@@ -44,7 +44,7 @@ static struct rg_deferred_item *make(struct rg_request *request, CUstream stream
         context ? rg_deferred_create(request, RG_DEFERRED_HOST_CALL, id, 0) : NULL;
     if (!item)
         return NULL;
-    request->result = rg_stream_word_take(request->worker, context, &item->word);
+    request->result = rg_deferred_take_word(item, context);
     if (request->result == CUDA_SUCCESS)
         return item;
     rg_deferred_cancel(item);
