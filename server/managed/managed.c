@@ -224,6 +224,10 @@ static void wake(struct rg_worker *worker)
 static void fini(struct rg_worker *worker)
 {
     struct rg_managed *managed = worker->state[RG_MODULE_MANAGED];
+    for (struct rg_host_mapping *host = managed->hosts, *next; host; host = next) {
+        next = host->next;
+        unmap_host(host); /* of a thread that had no context */
+    }
     free(managed->streams);
     rg_postponed_fini(&managed->postponed);
 }
