@@ -1,6 +1,7 @@
 /*
  * connections.c - what comes to a session that runs: further connections, which its worker decides on, and renewed certificates. See
- * sessions.h. A worker that takes no more for now, and a session that has ended or is another's, is said to the client. Main thread.
+ * sessions.h. The client is told of a session that has ended or is another's, and of a worker whose queue of connections is full. Main
+ * thread.
  */
 #include "server/daemon/sessions/sessions.h"
 

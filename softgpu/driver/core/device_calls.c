@@ -1,8 +1,9 @@
 /* device_calls.c - calls that find devices and name them, and what one can do with another's memory. Any thread. */
-#include <stdio.h>
+#include "softgpu/driver/core/device.h"
 
 #include "softgpu/driver/behaviour/behave.h"
-#include "softgpu/driver/core/device.h"
+
+#include <stdio.h>
 
 CUresult cuDeviceGet(CUdevice *out, int ordinal)
 {
