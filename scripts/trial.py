@@ -272,6 +272,7 @@ class Server:
 
     def __enter__(self):
         full = dict(os.environ)
+        full["STATE_DIRECTORY"] = os.path.join(self.folder, "state")  # that of this machine's own server is no part of a trial
         full.update(self.environment or {})
         try:
             with open(self.log_path, "wb") as log:

@@ -167,7 +167,7 @@ def scale_test(build):
     """bench/scale measures several processes and several threads, and what their sessions take."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "scale.json")
-        command("scale", "--build", build.folder, "--sizes", "1,3", "--seconds", "0.2", "--rounds", "1", "--json", path)
+        command("scale", "--build", build.folder, "--sizes", "1,3", "--seconds", "0.6", "--rounds", "1", "--json", path)
         with open(path) as file:
             result = json.load(file)
         rows = {row["key"]: row for row in result["rows"]}

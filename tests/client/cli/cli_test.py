@@ -78,7 +78,6 @@ class Server:
         self.ready = os.path.join(TREE, "ready-%d" % time.monotonic_ns())
         self.process = subprocess.Popen([program, "--listen", "127.0.0.1:0", "--driver",
                                          "soft", "--ready-file", self.ready, "--grace", "0",
-                                         "--accounts", "off",  # on where this machine has certificates of a server of its own
                                          *arguments],
                                         env=environment(**changes), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         assert wait_until(lambda: os.path.exists(self.ready)), "no server"

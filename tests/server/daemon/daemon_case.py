@@ -102,7 +102,8 @@ class Daemon:
         if listen:
             command += ["--listen", "127.0.0.1:0"]
         with open(self.log_path, "w") as log:
-            self.process = subprocess.Popen(command, env=dict(ENVIRONMENT, **(environment or {})), stdout=log,
+            own = {"STATE_DIRECTORY": os.path.join(self.folder.name, "state")}
+            self.process = subprocess.Popen(command, env={**ENVIRONMENT, **own, **(environment or {})}, stdout=log,
                                             stderr=log, stdin=subprocess.DEVNULL, **more)
         if wait:
             wait_until(lambda: os.path.exists(self.ready) or self.process.poll() is not None)
