@@ -6,9 +6,10 @@
  * state: there is no manager. What makes it true is etcd: each change that matters is a transaction that compares what it was
  * decided on.
  *
- * Happy path of a request: asks.c puts it under requests/; the watch brings it back, with everything else; grants.c runs the
- * scheduling policy (pool/schedule.h) over all of it, as every member does, and commit.c carries out what it decides about requests
- * of its own; the client is told; its connection is what holds the lease from then on.
+ * Happy path of a request: nobody waits, so grants.c runs the scheduling policy (pool/schedule.h) over the pool and this request, and
+ * commit.c carries out what it decides; the client is told; its connection is what holds the lease from then on. Where others wait, or
+ * what it needs is not free, or others were faster, asks.c puts it under requests/; the watch brings it back, with everything else;
+ * grants.c decides about all of it, as every member does, and commit.c carries out what is decided about requests of its own.
  *
  * Failures: without etcd nothing is granted, clients are told why, and the monitor stops letting sessions begin before others
  * could be given the GPUs. A transaction that fails changes nothing, and is decided anew on the state as it has become. One
@@ -90,6 +91,7 @@ struct rg_agent_ask {
     char lease[RG_POOL_ID];
     bool chosen;      /* the client has chosen both: it knows its lease whether it was told of it or not */
     bool unsure;      /* a transaction may have made its lease, and has not been answered */
+    bool at_once;     /* it is being granted without having been in the queue */
     json_t *request;  /* the value of its request; of a renewal, the lease's */
     int64_t written;  /* the state must be as new to have its request */
     int64_t changed;  /* of a renewal: the lease's revision that it was decided on */
@@ -236,6 +238,8 @@ json_t *rg_agent_history_json(const struct rg_agent *agent);
 /* grants.c */
 /** Decides about the requests of this server's clients. Returns when to come again. */
 uint64_t rg_grants_look(struct rg_agent *agent);
+/** Grants a request at once that is not in the queue, where nobody else is either and the GPUs are free. False: nothing was begun. */
+RG_MUST_CHECK bool rg_grants_at_once(struct rg_agent_ask *ask);
 /** Whether a request could ever be granted; `why` says why not. */
 RG_MUST_CHECK bool rg_grants_admissible(const struct rg_agent *agent, const json_t *request, char *why,
                                         size_t why_size);
@@ -278,6 +282,10 @@ json_t *rg_listing_leases(const struct rg_agent *agent, const char *key, bool is
 
 /* asks.c */
 void rg_asks_take(struct rg_agent *agent, const struct rg_agent_word *word, int socket, int question);
+/** Has it granted at once, or writes it to the queue. */
+void rg_ask_go(struct rg_agent_ask *ask);
+/** Writes it to the queue, unless it or its lease is there. */
+void rg_ask_queue(struct rg_agent_ask *ask);
 /** The client has gone. */
 void rg_ask_leave(struct rg_agent_ask *ask);
 /** Tells the client; false: it has gone. */

@@ -1,10 +1,10 @@
 /*
  * asks.c - clients that ask something of the pool: what there is (listing.c), GPUs, something about a lease (leases.c).
  *
- * A question and each answer is a JSON object (docs/pool.md). One that wants GPUs is written under requests/, comes back by the
- * watch, and is decided on with all the others (grants.c). The client is told of its waiting, then of its lease, and holds that
- * by staying connected; if the lease is to be kept, it goes. Who leaves earlier leaves nothing behind: what is under way is undone
- * when its answer comes.
+ * A question and each answer is a JSON object (docs/pool.md). One that wants GPUs gets them at once where nobody waits and they are
+ * free; else it is written under requests/, comes back by the watch, and is decided on with all the others (grants.c). The client is
+ * told of its waiting, then of its lease, and holds that by staying connected; if the lease is to be kept, it goes. Who leaves earlier
+ * leaves nothing behind: what is under way is undone when its answer comes.
  */
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
@@ -137,6 +137,9 @@ static void asked_before(struct rg_agent_ask *ask, const json_t *reply)
     if (!lease && is_ours(ask, responses)) {
         if (ask->socket < 0) /* a try whose answer was lost has written it */
             rg_ask_leave(ask);
+    } else if (lease && ask->unsure) {
+        ask->unsure = false; /* the transaction that was not answered has made it */
+        rg_commit_finish(ask, lease);
     } else if (!lease) {
         rg_ask_refuse_as(
             ask, "lease-busy",
@@ -162,6 +165,8 @@ static void queued(void *data, enum rg_status status, const json_t *reply, const
     ask->agent->changes++; /* the watch may have been faster, and been looked at without it */
     if (status != RG_OK) {
         undo_request(ask); /* it may have arrived */
+        if (ask->unsure && !ask->chosen)
+            undo_lease(ask);
         rg_ask_refuse_as(ask, "pool-unreachable", "the pool cannot grant GPUs now: %s; try again later", why);
     } else if (!json_is_true(json_object_get(reply, "succeeded"))) {
         asked_before(ask, reply);
@@ -179,8 +184,7 @@ static uint64_t at_most(uint64_t number, uint64_t most)
     return number < most ? number : most;
 }
 
-/* Writes the request, unless it or its lease is there. */
-static void write_request(struct rg_agent_ask *ask)
+void rg_ask_queue(struct rg_agent_ask *ask)
 {
     struct rg_agent *agent = ask->agent;
     char request[40], lease[40];
@@ -195,6 +199,12 @@ static void write_request(struct rg_agent_ask *ask)
                   "failure", "request_range", "key", rg_agent_key(agent, "%s", lease), "request_range", "key",
                   rg_agent_key(agent, "%s", request)),
         queued, ask);
+}
+
+void rg_ask_go(struct rg_agent_ask *ask)
+{
+    if (!rg_grants_at_once(ask))
+        rg_ask_queue(ask);
 }
 
 static void request(struct rg_agent_ask *ask, const json_t *question, uint32_t max_gpus)
@@ -219,9 +229,9 @@ static void request(struct rg_agent_ask *ask, const json_t *question, uint32_t m
         json_is_integer(wait) ? rg_now_ns() + at_most(seconds, 365 * 86400) * 1000000000u : UINT64_MAX;
     /* else its sessions are judged, and it lasts as long as they; but what it holds counts to its project from now on */
     if (json_is_true(json_object_get(ask->request, "kept")) || *rg_pool_get_text(ask->request, "project", ""))
-        rg_leases_judge(ask, false, write_request);
+        rg_leases_judge(ask, false, rg_ask_go);
     else
-        write_request(ask);
+        rg_ask_go(ask);
 }
 
 /* --- questions ------------------------------------------------------------------------------------------------------------- */

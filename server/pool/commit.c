@@ -12,6 +12,7 @@
 #include "server/pool/picture.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define AGAIN_NS 200000000ull
@@ -23,7 +24,9 @@ void rg_commit_finish(struct rg_agent_ask *ask, const json_t *value)
     const size_t n = json_array_size(json_object_get(value, "gpus"));
     char key[40];
     json_t *answer = rg_leases_granted(ask->lease, value);
-    ask->etcd_lease = 0; /* the lease's from now on */
+    if (strtoll(rg_pool_get_text(value, "etcd_lease", "0"), NULL, 10) != ask->etcd_lease)
+        rg_agent_revoke(agent, ask->etcd_lease); /* the lease was there already, by the same id */
+    ask->etcd_lease = 0;                         /* the lease's from now on */
     rg_info("%s gets %zu GPU%s of the pool: lease %s%s%s", ask->owner_name[0] ? ask->owner_name : "somebody",
             n, n == 1 ? "" : "s", ask->lease, strcmp(ask->owner, ask->key) == 0 ? "" : ", asked for by ",
             strcmp(ask->owner, ask->key) == 0 ? "" : ask->name);
@@ -39,7 +42,7 @@ void rg_commit_finish(struct rg_agent_ask *ask, const json_t *value)
         ask->state = RG_ASK_HOLDING;
 }
 
-/* Nothing was granted, or it is not known: it is decided again. */
+/* Nothing was granted, or it is not known: it is decided again, in the queue. */
 static void try_again(struct rg_agent_ask *ask, enum rg_status status, const char *why)
 {
     struct rg_agent *agent = ask->agent;
@@ -53,8 +56,12 @@ static void try_again(struct rg_agent_ask *ask, enum rg_status status, const cha
     } else {
         ask->unsure = true;
     }
+    const bool queues = ask->at_once;
+    ask->at_once = false;
     if (ask->socket < 0)
         rg_ask_leave(ask);
+    else if (queues)
+        rg_ask_queue(ask);
 }
 
 static void granted(void *data, enum rg_status status, const json_t *reply, const char *why)
@@ -141,11 +148,28 @@ static void commit(struct rg_agent_ask *ask, json_t *compare, json_t *changes, j
     snprintf(request, sizeof request, "requests/%s", ask->id);
     json_array_append_new(compare, rg_agent_compare(agent, 0, key));
     json_array_append_new(changes, rg_agent_put(agent, key, json_incref(lease), etcd_lease));
-    json_array_append_new(changes, rg_agent_remove(agent, request));
+    if (!ask->at_once)
+        json_array_append_new(changes, rg_agent_remove(agent, request));
     rg_etcd_call(agent->etcd, "/v3/kv/txn",
                  json_pack("{s:o, s:o, s:[{s:{s:o}}]}", "compare", compare, "success", changes, "failure",
                            "request_range", "key", rg_agent_key(agent, "%s", key)),
                  granted, ask);
+}
+
+/* The queue as it was decided on: with the request as it is there; at once, with nobody in it. */
+static void add_queue(const struct rg_agent_ask *ask, const struct rg_pool_entry *queued, json_t *compare)
+{
+    const struct rg_agent *agent = ask->agent;
+    char request[40];
+    snprintf(request, sizeof request, "requests/%s", ask->id);
+    json_array_append_new(compare, rg_agent_compare(agent, queued ? queued->changed : 0, request));
+    if (queued)
+        return;
+    /* of a range without keys, any comparison is true */
+    json_array_append_new(compare,
+                          json_pack("{s:o, s:o, s:s, s:s, s:s}", "key", rg_agent_key(agent, "requests/"),
+                                    "range_end", rg_agent_key(agent, "requests0"), "target", "CREATE",
+                                    "result", "LESS", "create_revision", "1"));
 }
 
 /* A lease that is kept has a time of its own, which etcd counts: it is asked for first, and the decision comes again. */
@@ -161,8 +185,28 @@ static void timed(void *data, enum rg_status status, const json_t *reply, const 
         agent->look_ns = rg_now_ns() + AGAIN_NS;
         rg_debug("request %s: no time for a lease: %s", ask->id, why);
     }
+    const bool at_once = ask->at_once;
+    ask->at_once = false;
     if (ask->socket < 0)
         rg_ask_leave(ask);
+    else if (at_once && status == RG_OK)
+        rg_ask_go(ask);
+    else if (at_once)
+        rg_ask_queue(ask);
+}
+
+/* False: it needs no time, or has it. */
+static bool begin_time(struct rg_agent_ask *ask)
+{
+    if (!json_is_true(json_object_get(ask->request, "kept")) || ask->etcd_lease)
+        return false;
+    ask->agent->granting++;
+    ask->state = RG_ASK_GRANTING;
+    rg_etcd_call(
+        ask->agent->etcd, "/v3/lease/grant",
+        json_pack("{s:o}", "TTL", rg_etcd_number((int64_t)rg_pool_get_number(ask->request, "seconds", 1))),
+        timed, ask);
+    return true;
 }
 
 void rg_commit_grant(struct rg_agent_ask *ask, const struct rg_picture *picture,
@@ -173,26 +217,15 @@ void rg_commit_grant(struct rg_agent_ask *ask, const struct rg_picture *picture,
     const struct rg_pool_entry *queued = picture->queued[decided->request];
     const struct rg_pool_request *wanted = &picture->requests[decided->request];
     const bool kept = json_is_true(json_object_get(ask->request, "kept"));
-    char request[40];
+    if (begin_time(ask))
+        return;
+    memcpy(ask->lease, ask->id, sizeof ask->lease); /* who asks again by the same id finds the lease */
     agent->granting++;
     ask->state = RG_ASK_GRANTING;
-    if (kept && !ask->etcd_lease) {
-        rg_etcd_call(agent->etcd, "/v3/lease/grant",
-                     json_pack("{s:o}", "TTL",
-                               rg_etcd_number((int64_t)rg_pool_get_number(ask->request, "seconds", 1))),
-                     timed, ask);
-        return;
-    }
-    if (!ask->lease[0] && !rg_pool_make_id(ask->lease)) {
-        agent->granting--;
-        ask->state = RG_ASK_WAITING;
-        return;
-    }
     json_t *compare = json_array(), *changes = json_array();
     json_t *gpus = gpus_json(picture, parts, decided->n);
     const bool whole = !wanted->memory && !wanted->fraction;
-    snprintf(request, sizeof request, "requests/%s", ask->id);
-    json_array_append_new(compare, rg_agent_compare(agent, queued->changed, request));
+    add_queue(ask, queued, compare);
     add_gpus(agent, picture, ask->lease, parts, decided->n, compare, changes);
     json_decref(ask->grant);
     ask->grant = lease_json(ask, gpus, whole ? 0 : parts[0].memory);

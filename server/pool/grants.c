@@ -245,6 +245,40 @@ static uint64_t decide(struct rg_agent *agent)
     return due;
 }
 
+/* Whether others are, or are about to be, in the queue, or what was granted last is not known yet. */
+static bool has_queue(const struct rg_agent *agent, const struct rg_agent_ask *except)
+{
+    for (uint32_t i = 0; i < agent->n_asks; i++)
+        if (agent->asks[i] != except &&
+            (agent->asks[i]->state == RG_ASK_WAITING || agent->asks[i]->state == RG_ASK_QUEUEING))
+            return true;
+    return agent->mirror.n_requests || agent->granting || agent->mirror.revision < agent->granted ||
+           !rg_agent_is_in(agent);
+}
+
+bool rg_grants_at_once(struct rg_agent_ask *ask)
+{
+    struct rg_agent *agent = ask->agent;
+    struct rg_picture picture = {0};
+    struct rg_pool_outcome outcome = {0};
+    struct rg_pool_policy policy;
+    char why[512] = "";
+    bool begun = false;
+    if (ask->socket < 0 || has_queue(agent, ask) || is_ending(agent, ask))
+        return false;
+    rg_pool_policy_default(&policy);
+    if (rg_picture_draw(&agent->mirror, ask->request, &picture, why, sizeof why) &&
+        rg_pool_schedule(&picture.snapshot, &policy, (uint64_t)rg_agent_time(agent) * SECOND, &outcome, why,
+                         sizeof why) == RG_OK &&
+        outcome.n_grants == 1) {
+        begun = ask->at_once = true; /* the ask may be no more afterwards */
+        rg_commit_grant(ask, &picture, &outcome, &outcome.grants[0]);
+    }
+    rg_pool_outcome_clear(&outcome);
+    rg_picture_fini(&picture);
+    return begun;
+}
+
 static bool has_waiting(const struct rg_agent *agent)
 {
     for (uint32_t i = 0; i < agent->n_asks; i++)

@@ -5,6 +5,7 @@ time: it waits for what is to become true, with a limit that only a broken machi
 of the test's command line.
 """
 
+import base64
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import time
 import unittest
+import urllib.request
 
 TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 sys.path[:0] = [os.path.join(TESTS, part) for part in ("security", "../scripts")]
@@ -69,6 +71,10 @@ def wait_until(condition, what, patience=PATIENCE):
         if time.monotonic() > end:
             raise AssertionError("%s: not within %d s" % (what, patience))
         time.sleep(0.02)
+
+
+def base64_of(text):
+    return base64.b64encode(text.encode()).decode()
 
 
 def free_ports(n):
@@ -149,6 +155,28 @@ class Etcd:
             return all("ready to serve client requests" in self.log(i) or "serving client traffic" in self.log(i) or
                        "serving insecure client requests" in self.log(i) for i in range(self.n)) and "serves"
         return wait_until(look, "etcd serves") == "serves"
+
+    def ask(self, path, **body):
+        request = urllib.request.Request(self.client_url(0) + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        return urllib.request.urlopen(request, timeout=4 * PATIENCE)
+
+    def revision(self):
+        with self.ask("/v3/kv/range", key=base64_of("none")) as answer:
+            return int(json.load(answer)["header"]["revision"])
+
+    def changes(self, since, prefix="/remote-gpu/pools/lab/"):
+        """Keys below a prefix that were written or removed after a revision, in order, as often as they were."""
+        last, found = prefix + "~", []
+        self.ask("/v3/kv/put", key=base64_of(last), value=base64_of("{}")).close()
+        with self.ask("/v3/watch", create_request={"key": base64_of(prefix), "range_end": base64_of(prefix + "~~"),
+                                                   "start_revision": str(since + 1)}) as answer:
+            for line in answer:
+                for event in json.loads(line)["result"].get("events", ()):
+                    key = base64.b64decode(event["kv"]["key"]).decode()
+                    if key == last and int(event["kv"]["mod_revision"]) > since:
+                        return found
+                    found.append(key[len(prefix):])
+        raise AssertionError("the watch of etcd ended")
 
     def restart(self, i):
         self.processes[i] = self.start_member(i)
