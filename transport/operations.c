@@ -181,6 +181,7 @@ static void no_control(struct rg_conn *conn, const struct rg_conn *control_conn)
             abort();                                                                                         \
         }                                                                                                    \
     } while (0)
+#define OPTIONAL(slot, otherwise) (ops->slot = ops->slot ? ops->slot : (otherwise))
 
 void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter)
 {
@@ -196,55 +197,31 @@ void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter)
     REQUIRE(recv_bulk);
     REQUIRE(interrupt);
     REQUIRE(destroy);
-    if (!ops->adopt_listener)
-        ops->adopt_listener = no_adopt_listener;
-    if (!ops->adopt_fd)
-        ops->adopt_fd = no_adopt_fd;
-    if (!ops->listener_fd)
-        ops->listener_fd = no_listener_fd;
-    if (!ops->send_detached)
-        ops->send_detached = no_send_detached;
-    if (!ops->end_lease) {
-        ops->end_lease = no_end_lease;
-        ops->lease_ended = no_lease;
-    }
-    if (!ops->reset)
-        ops->reset = nothing_to_do;
-    if (!ops->set_read_ahead)
-        ops->set_read_ahead = nothing_to_do;
-    if (!ops->has_credit)
-        ops->has_credit = needs_no_credit;
-    if (!ops->set_control)
-        ops->set_control = no_control;
-    if (!ops->fd)
-        ops->fd = no_fd;
-    if (!ops->backlog)
-        ops->backlog = backlog_of_fd;
-    if (!ops->abandon)
-        ops->abandon = nothing_to_do;
-    if (!ops->register_memory)
-        ops->register_memory = no_register;
-    if (!ops->unregister_memory)
-        ops->unregister_memory = no_unregister;
-    if (!ops->register_device) {
-        ops->device_paths = no_device_paths;
-        ops->register_device = no_register_device;
-        ops->writes_directly = never_direct;
-    }
-    if (!ops->advertise) {
-        ops->advertise = no_advertise;
-        ops->withdraw = no_withdraw;
-        ops->take_advertised = nothing_advertised;
-        ops->has_advertised = none_advertised;
-    }
-    if (!ops->adverts_ended)
-        ops->adverts_ended = never_ended;
-    if (!ops->statistics)
-        ops->statistics = no_statistics;
-    if (!ops->security)
-        ops->security = no_security;
-    if (!ops->tls_export)
-        ops->tls_export = no_tls_export;
-    if (!ops->tls_exporter)
-        ops->tls_exporter = no_tls_exporter;
+    OPTIONAL(adopt_listener, no_adopt_listener);
+    OPTIONAL(adopt_fd, no_adopt_fd);
+    OPTIONAL(listener_fd, no_listener_fd);
+    OPTIONAL(send_detached, no_send_detached);
+    OPTIONAL(end_lease, no_end_lease);
+    OPTIONAL(lease_ended, no_lease);
+    OPTIONAL(reset, nothing_to_do);
+    OPTIONAL(set_read_ahead, nothing_to_do);
+    OPTIONAL(has_credit, needs_no_credit);
+    OPTIONAL(set_control, no_control);
+    OPTIONAL(fd, no_fd);
+    OPTIONAL(backlog, backlog_of_fd);
+    OPTIONAL(abandon, nothing_to_do);
+    OPTIONAL(register_memory, no_register);
+    OPTIONAL(unregister_memory, no_unregister);
+    OPTIONAL(device_paths, no_device_paths);
+    OPTIONAL(register_device, no_register_device);
+    OPTIONAL(writes_directly, never_direct);
+    OPTIONAL(advertise, no_advertise);
+    OPTIONAL(withdraw, no_withdraw);
+    OPTIONAL(take_advertised, nothing_advertised);
+    OPTIONAL(has_advertised, none_advertised);
+    OPTIONAL(adverts_ended, never_ended);
+    OPTIONAL(statistics, no_statistics);
+    OPTIONAL(security, no_security);
+    OPTIONAL(tls_export, no_tls_export);
+    OPTIONAL(tls_exporter, no_tls_exporter);
 }

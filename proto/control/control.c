@@ -1,6 +1,5 @@
 /*
- * control.c - control messages: who we are, refusals, text from the wire. Packing: control_pack.c; taking
- * apart: control_unpack.c.
+ * control.c - control messages: who we are, refusals, text from the wire. Into bytes and back: messages.c.
  */
 #include "proto/control/control.h"
 

@@ -173,9 +173,82 @@ static bool take_turn(struct rg_worker *worker, struct rg_executor *executor)
     return true;
 }
 
-static void dispatch(struct rg_worker *worker, struct rg_executor *executor)
+/* Fills in the executor's request for the record at the cursor, and takes that off. */
+static void begin_request(struct rg_worker *worker, struct rg_executor *executor,
+                          const struct rg_record *record, struct rg_client_thread *thread)
 {
     struct rg_batch_cursor *cursor = &worker->cursor;
+    executor->request = (struct rg_request){
+        .worker = worker,
+        .thread = thread,
+        .in = rg_reader_of(cursor->at + sizeof *record, record->size - sizeof *record),
+        .op = record->op,
+        .token = record->token,
+        .awaited = record->flags & RG_RECORD_AWAITED,
+        .bulk_left = cursor->left == 1 ? cursor->bulk_left : 0,
+        .out = executor->output,
+        .out_capacity = sizeof executor->output,
+    };
+    executor->seq = cursor->seq;
+    executor->stream = NULL;
+    executor->named_stream = executor->named_event = 0;
+    executor->scratch_used = 0;
+    executor->async_result = CUDA_SUCCESS;
+    if (record->token) {
+        executor->async_result = worker->failed;
+        executor->async_op = worker->failed_op;
+        worker->failed = CUDA_SUCCESS;
+    }
+    cursor->at += record->size;
+    cursor->left--;
+    cursor->seq++;
+    atomic_store_explicit(&worker->executed, executor->seq, memory_order_relaxed);
+}
+
+/* Runs the operation, and tells those who want to know of memory and of the device's time. */
+static void execute(struct rg_worker *worker, struct rg_executor *executor, rg_operation *operation,
+                    const unsigned char *parameters, size_t size)
+{
+    struct rg_request *request = &executor->request;
+    const unsigned traits = rg_op_traits[request->op];
+    const bool bulk = request->bulk_left;
+    operation(request);
+    if (request->result == CUDA_ERROR_OUT_OF_MEMORY && !bulk && !request->violated && !request->told &&
+        executor->roles)
+        execute_again(executor, operation, parameters, size);
+    if (ends_memory(worker, traits))
+        rg_worker_memory_ended(worker);
+    if (executor->admitted)
+        worker->gate->executed(executor, executor->roles != 0);
+    else if (worker->gate && (traits & AWAITS))
+        worker->gate->awaited(worker);
+}
+
+/* `mine`: the roles are this thread's still. Else nothing of the dispatcher's may be touched any more. */
+static void tell_result(struct rg_worker *worker, struct rg_executor *executor, bool mine)
+{
+    struct rg_request *request = &executor->request;
+    if (mine && request->bulk_left && !request->violated &&
+        rg_request_recv_bulk(request, NULL, request->bulk_left) != RG_OK)
+        rg_worker_end(worker, 0, NULL);
+    const struct rg_observer *observer = worker->observer;
+    const uint64_t replied = observer && request->token ? rg_now_ns() : 0;
+    if (!request->violated) {
+        if (!mine)
+            atomic_store_explicit(&request->thread->waits, false, memory_order_release);
+        if (request->token)
+            reply(worker, executor);
+        else if (request->result != CUDA_SUCCESS && mine)
+            keep_failure(worker, request);
+    }
+    if (mine)
+        atomic_store(&worker->submitted, executor->seq);
+    if (observer)
+        observer->finish(executor, replied);
+}
+
+static void dispatch(struct rg_worker *worker, struct rg_executor *executor)
+{
     struct rg_record record;
     rg_operation *operation = take_header(worker, &record);
     struct rg_client_thread *thread = operation ? thread_of(worker, record.thread) : NULL;
@@ -187,33 +260,8 @@ static void dispatch(struct rg_worker *worker, struct rg_executor *executor)
         return;
     }
     struct rg_request *request = &executor->request;
-    *request = (struct rg_request){
-        .worker = worker,
-        .thread = thread,
-        .in = rg_reader_of(cursor->at + sizeof record, record.size - sizeof record),
-        .op = record.op,
-        .token = record.token,
-        .awaited = record.flags & RG_RECORD_AWAITED,
-        .bulk_left = cursor->left == 1 ? cursor->bulk_left : 0,
-        .out = executor->output,
-        .out_capacity = sizeof executor->output,
-    };
-    const unsigned char *parameters = cursor->at + sizeof record;
-    executor->seq = cursor->seq;
-    executor->stream = NULL;
-    executor->named_stream = executor->named_event = 0;
-    executor->scratch_used = 0;
-    executor->async_result = CUDA_SUCCESS;
-    if (record.token) {
-        executor->async_result = worker->failed;
-        executor->async_op = worker->failed_op;
-        worker->failed = CUDA_SUCCESS;
-    }
-    cursor->at += record.size;
-    cursor->left--;
-    cursor->seq++;
-    atomic_store_explicit(&worker->executed, executor->seq, memory_order_relaxed);
-
+    const unsigned char *parameters = worker->cursor.at + sizeof record;
+    begin_request(worker, executor, &record, thread);
     const unsigned traits = rg_op_traits[record.op];
     if (traits & RG_TRAIT_WORK)
         worker->last_work = executor->seq;
@@ -224,40 +272,15 @@ static void dispatch(struct rg_worker *worker, struct rg_executor *executor)
     const struct rg_observer *observer = worker->observer;
     if (observer)
         observer->begin(executor);
-    operation(request);
-    if (request->result == CUDA_ERROR_OUT_OF_MEMORY && !bulk && !request->violated && !request->told &&
-        executor->roles)
-        execute_again(executor, operation, parameters, record.size - sizeof record);
-    if (ends_memory(worker, traits))
-        rg_worker_memory_ended(worker);
-    if (executor->admitted)
-        worker->gate->executed(executor, executor->roles != 0);
-    else if (worker->gate && (traits & AWAITS))
-        worker->gate->awaited(worker);
+    execute(worker, executor, operation, parameters, record.size - sizeof record);
     if (observer)
         observer->executed(executor);
 
-    /* The roles may be another thread's by now; then nothing of the dispatcher's may be touched any more. */
     const bool mine = executor->roles != 0;
     rg_out_of_order_end(executor);
     if (traits & RG_TRAIT_CREDIT)
         RG_MODULES_CALL(worker, executed, request, bulk);
-    if (mine && request->bulk_left && !request->violated &&
-        rg_request_recv_bulk(request, NULL, request->bulk_left) != RG_OK)
-        rg_worker_end(worker, 0, NULL);
-    const uint64_t replied = observer && record.token ? rg_now_ns() : 0;
-    if (!request->violated) {
-        if (!mine)
-            atomic_store_explicit(&thread->waits, false, memory_order_release);
-        if (record.token)
-            reply(worker, executor);
-        else if (request->result != CUDA_SUCCESS && mine)
-            keep_failure(worker, request);
-    }
-    if (mine)
-        atomic_store(&worker->submitted, executor->seq);
-    if (observer)
-        observer->finish(executor, replied);
+    tell_result(worker, executor, mine);
     free_request(request, executor);
     if (!mine)
         atomic_fetch_sub(&worker->detached, 1);

@@ -8,6 +8,7 @@
  * token, of which the translation of what another client sends (rg_translate_CUipcMemHandle) makes the
  * driver's handle again.
  */
+#include "common/base/cleanup.h"
 #include "generated/server/execute.h"
 #include "server/core/worker.h"
 #include "server/export/export.h"
@@ -67,18 +68,20 @@ CUresult rg_execute_rgShareEnd(struct rg_request *request, CUdevice device, cons
     return CUDA_SUCCESS;
 }
 
-/* The driver's argument for a token, in `own` if it is a handle; a descriptor is to be closed afterwards. */
-static bool take_handle(unsigned type, const unsigned char *token, unsigned char *own, int *fd, void **handle)
+/* The driver's argument for a token, in `own` if it is a handle, else in *fd, which the caller closes. */
+static CUresult take_handle(unsigned type, const unsigned char *token, unsigned char *own, int *fd,
+                            void **handle)
 {
-    *fd = -1;
+    if (!type_known(type))
+        return CUDA_ERROR_NOT_SUPPORTED;
     *handle = own;
     if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
         memcpy(own, token, RG_EXPORT_TOKEN);
-        return rg_export_take_handle(RG_EXPORT_FABRIC, own);
+        return rg_export_take_handle(RG_EXPORT_FABRIC, own) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }
     *fd = rg_export_take(token);
     *handle = (void *)(intptr_t)*fd;
-    return *fd >= 0;
+    return *fd >= 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult rg_execute_rgImportAllocation(struct rg_request *request, CUdevice device, uint64_t handle,
@@ -87,19 +90,12 @@ CUresult rg_execute_rgImportAllocation(struct rg_request *request, CUdevice devi
     CUmemGenericAllocationHandle made = 0;
     CUmemAllocationProp properties;
     unsigned char own[RG_EXPORT_TOKEN];
-    int fd;
+    RG_CLEANUP_FD int fd = -1;
     void *given;
     (void)device;
-    if (!type_known(type))
-        return CUDA_ERROR_NOT_SUPPORTED;
-    if (!take_handle(type, token, own, &fd, &given))
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = rg_driver.cuMemImportFromShareableHandle(&made, given, (CUmemAllocationHandleType)type);
-    if (fd >= 0)
-        close(fd);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = rg_driver.cuMemGetAllocationPropertiesFromHandle(&properties, made);
+    RG_TRY(take_handle(type, token, own, &fd, &given));
+    RG_TRY(rg_driver.cuMemImportFromShareableHandle(&made, given, (CUmemAllocationHandleType)type));
+    CUresult result = rg_driver.cuMemGetAllocationPropertiesFromHandle(&properties, made);
     if (result != CUDA_SUCCESS) {
         (void)rg_driver.cuMemRelease(made);
         return result;
@@ -114,20 +110,14 @@ CUresult rg_execute_rgImportPool(struct rg_request *request, CUdevice device, ui
 {
     CUmemoryPool made = NULL;
     unsigned char own[RG_EXPORT_TOKEN];
-    int fd;
+    RG_CLEANUP_FD int fd = -1;
     void *given;
     (void)device;
-    if (!type_known(type))
-        return CUDA_ERROR_NOT_SUPPORTED;
-    if (!take_handle(type, token, own, &fd, &given))
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result =
-        rg_driver.cuMemPoolImportFromShareableHandle(&made, given, (CUmemAllocationHandleType)type, flags);
-    if (fd >= 0)
-        close(fd);
-    if (result == CUDA_SUCCESS)
-        rg_request_new(request, RG_KIND_POOL, pool, made);
-    return result;
+    RG_TRY(take_handle(type, token, own, &fd, &given));
+    RG_TRY(
+        rg_driver.cuMemPoolImportFromShareableHandle(&made, given, (CUmemAllocationHandleType)type, flags));
+    rg_request_new(request, RG_KIND_POOL, pool, made);
+    return CUDA_SUCCESS;
 }
 
 /* --- handles -------------------------------------------------------------------------------------------- */

@@ -166,61 +166,61 @@ static bool is_prepared(const struct rg_hello *hello, const struct rg_client_hel
     return false;
 }
 
-enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connection,
-                               struct rg_conn **control_conn, struct rg_channels *channels,
-                               struct rg_resume *resume)
+/* What both sides can do. */
+static void agree(struct rg_hello *hello, const struct rg_client_hello *client,
+                  struct rg_server_hello *server)
 {
-    struct rg_conn *conn = *connection;
-    *control_conn = NULL;
-    static struct rg_device_info devices[RG_DEVICES_MAX];
-    static struct rg_control client, answer;
-    char why[512] = "";
-    if (read_hello(hello->hello_fd, &client) != RG_OK || client.kind != RG_CONTROL_CLIENT_HELLO) {
-        refuse(conn, RG_REFUSAL_INTERNAL, "the worker did not get the client's hello");
-        return RG_ERR_PROTOCOL;
-    }
-    rg_server_hello_init(&answer);
-    struct rg_server_hello *server = &answer.server_hello;
-    int count = 0;
-    hello->times = client.client_hello.capabilities & RG_CONTROL_CAP_TIMES;
-    hello->said = client.client_hello.capabilities & RG_CONTROL_CAP_SAY;
-    hello->gpu_paths = client.client_hello.capabilities & RG_CONTROL_CAP_GPU_PATH;
+    hello->times = client->capabilities & RG_CONTROL_CAP_TIMES;
+    hello->said = client->capabilities & RG_CONTROL_CAP_SAY;
+    hello->gpu_paths = client->capabilities & RG_CONTROL_CAP_GPU_PATH;
     server->capabilities |= RG_CONTROL_CAP_AWAITED | RG_CONTROL_CAP_DELTA | RG_CONTROL_CAP_KEEP_ALIVE;
-    server->keep_alive = hello->keep_alive_s = rg_keep_alive_seconds(client.client_hello.keep_alive);
     if (hello->times)
         server->capabilities |= RG_CONTROL_CAP_TIMES;
-    bool good = is_prepared(hello, &client.client_hello, why, sizeof why) &&
-                rg_prepare_check(rg_driver.cuDeviceGetCount(&count), "cuDeviceGetCount", why, sizeof why);
-    server->driver.version = rg_prepared_version();
-    if (good && (uint32_t)count < hello->n_devices) {
-        rg_explain(why, sizeof why, "the driver shows %d of the %u devices of this session", count,
+    server->keep_alive = hello->keep_alive_s = rg_keep_alive_seconds(client->keep_alive);
+}
+
+/* Starts the driver where that has not been done, and describes the session's devices in server->devices. */
+static bool start_driver(const struct rg_hello *hello, const struct rg_client_hello *client,
+                         struct rg_server_hello *server, char *why, size_t why_size)
+{
+    int count = 0;
+    if (!is_prepared(hello, client, why, why_size) ||
+        !rg_prepare_check(rg_driver.cuDeviceGetCount(&count), "cuDeviceGetCount", why, why_size))
+        return false;
+    if ((uint32_t)count < hello->n_devices) {
+        rg_explain(why, why_size, "the driver shows %d of the %u devices of this session", count,
                    hello->n_devices);
-        good = false;
+        return false;
     }
-    for (uint32_t i = 0; i < hello->n_devices && good; i++)
-        good = describe(hello, i, &devices[i], why, sizeof why);
-    for (uint32_t i = 0; i < hello->n_devices && good; i++)
-        describe_attributes(i, &devices[i]);
-    if (good &&
-        hello->n_devices) /* staging buffers near the device; what is there by now is the driver's own */
-        rg_proximity_prefer_node(rg_proximity_node("", devices[0].pci));
-    if (good)
-        limit_host_memory(hello, devices);
-    if (!good) {
-        refuse(conn, RG_REFUSAL_DRIVER, why);
-        rg_control_fini(&client);
-        return RG_ERR_REFUSED;
-    }
-    memcpy(server->api_digest, rg_api_digest, sizeof server->api_digest);
-    static const char *names[RG_OP_COUNT];
-    if (memcmp(client.client_hello.api_digest, rg_api_digest, sizeof rg_api_digest) != 0) {
-        for (unsigned op = 0; op < RG_OP_COUNT; op++)
-            names[op] = rg_op_names[op] ? rg_op_names[op] : "";
-        server->opcode_names = names;
-        server->n_opcode_names = RG_OP_COUNT;
-    }
+    for (uint32_t i = 0; i < hello->n_devices; i++)
+        if (!describe(hello, i, &server->devices[i], why, why_size))
+            return false;
+    for (uint32_t i = 0; i < hello->n_devices; i++)
+        describe_attributes(i, &server->devices[i]);
     server->n_devices = hello->n_devices;
-    server->devices = devices;
+    if (hello->n_devices) /* staging buffers near the device; what is there by now is the driver's own */
+        rg_proximity_prefer_node(rg_proximity_node("", server->devices[0].pci));
+    limit_host_memory(hello, server->devices);
+    return true;
+}
+
+/* The names of all operations for a client that has others. */
+static void name_operations(const struct rg_client_hello *client, struct rg_server_hello *server)
+{
+    static const char *names[RG_OP_COUNT];
+    memcpy(server->api_digest, rg_api_digest, sizeof server->api_digest);
+    if (memcmp(client->api_digest, rg_api_digest, sizeof rg_api_digest) == 0)
+        return;
+    for (unsigned op = 0; op < RG_OP_COUNT; op++)
+        names[op] = rg_op_names[op] ? rg_op_names[op] : "";
+    server->opcode_names = names;
+    server->n_opcode_names = RG_OP_COUNT;
+}
+
+static void describe_session(const struct rg_hello *hello, const struct rg_client_hello *client,
+                             struct rg_server_hello *server)
+{
+    server->driver.version = rg_prepared_version();
     snprintf(server->driver.kind, sizeof server->driver.kind, "%s", hello->driver_kind);
     rg_control_text(server->driver.path, sizeof server->driver.path, hello->driver, strlen(hello->driver));
     server->limits = (struct rg_limits_info){RG_MESSAGE_MAX, RG_BULK_MAX, hello->max_sessions};
@@ -228,15 +228,41 @@ enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connecti
     server->sharing = rg_share.slot ? rg_share_grant_sharing(&rg_share.grant) : RG_SHARING_UNKNOWN;
     server->compute_millionths = rg_share.grant.compute_millionths;
     digest_answers(hello, server);
-    rg_prepare_contexts(client.client_hello.contexts, hello->n_devices);
-    server->contexts = rg_prepared_contexts() & client.client_hello.contexts;
-    struct rg_upgrade *upgrade =
-        hello->no_rdma ? NULL : rg_upgrade_open(&client.client_hello.transports, server);
-    rg_channels_agree(&client.client_hello, server, channels);
-    rg_resume_offer(resume, hello->session, hello->reconnect_s, &client.client_hello, conn, server);
+    rg_prepare_contexts(client->contexts, hello->n_devices);
+    server->contexts = rg_prepared_contexts() & client->contexts;
+}
+
+enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connection,
+                               struct rg_conn **control_conn, struct rg_channels *channels,
+                               struct rg_resume *resume)
+{
+    struct rg_conn *conn = *connection;
+    *control_conn = NULL;
+    static struct rg_device_info devices[RG_DEVICES_MAX];
+    static struct rg_control received, answer;
+    char why[512] = "";
+    if (read_hello(hello->hello_fd, &received) != RG_OK || received.kind != RG_CONTROL_CLIENT_HELLO) {
+        refuse(conn, RG_REFUSAL_INTERNAL, "the worker did not get the client's hello");
+        return RG_ERR_PROTOCOL;
+    }
+    rg_server_hello_init(&answer);
+    const struct rg_client_hello *client = &received.client_hello;
+    struct rg_server_hello *server = &answer.server_hello;
+    server->devices = devices;
+    agree(hello, client, server);
+    if (!start_driver(hello, client, server, why, sizeof why)) {
+        refuse(conn, RG_REFUSAL_DRIVER, why);
+        rg_control_fini(&received);
+        return RG_ERR_REFUSED;
+    }
+    name_operations(client, server);
+    describe_session(hello, client, server);
+    struct rg_upgrade *upgrade = hello->no_rdma ? NULL : rg_upgrade_open(&client->transports, server);
+    rg_channels_agree(client, server, channels);
+    rg_resume_offer(resume, hello->session, hello->reconnect_s, client, conn, server);
     if (upgrade)
         rg_resume_offer_upgrade(resume, server);
-    rg_control_fini(&client);
+    rg_control_fini(&received);
     enum rg_status status = rg_control_send(conn, &answer);
     if (status == RG_OK && upgrade) {
         status = rg_upgrade_finish(upgrade, connection, control_conn);

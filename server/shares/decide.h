@@ -19,7 +19,7 @@ struct rg_share_card {
 
 /**
  * RG_OK with `out`, but for the places on the devices' pages; RG_ERR_REFUSED with a sentence for the client. `wish` is within its
- * ranges (proto/control/unpack.c, server/daemon/monitor/question.c).
+ * ranges (proto/control/client_hello.c, server/daemon/monitor/question.c).
  */
 RG_MUST_CHECK enum rg_status rg_share_decide(const struct rg_share_limits *limits,
                                              const struct rg_share_user *user,

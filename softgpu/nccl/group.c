@@ -270,32 +270,22 @@ static ncclResult_t submit(struct sg_nccl_call call)
 }
 
 #define ADDRESS(pointer) ((CUdeviceptr)(uintptr_t)(pointer))
+/* With the parameters that all of the functions below have, and what else there is of the call. */
+#define SUBMIT(what, ...)                                                                                    \
+    submit((struct sg_nccl_call){                                                                            \
+        .kind = (what), .comm = comm, .count = count, .type = type, .stream = stream, __VA_ARGS__})
 
 ncclResult_t sg_ncclReduce(const void *send, void *receive, size_t count, ncclDataType_t type, ncclRedOp_t op,
                            int root, ncclComm_t comm, CUstream stream)
 {
-    return submit((struct sg_nccl_call){.kind = SG_NCCL_REDUCE,
-                                        .comm = comm,
-                                        .send = ADDRESS(send),
-                                        .receive = ADDRESS(receive),
-                                        .count = count,
-                                        .type = type,
-                                        .op = (int)op,
-                                        .peer = root,
-                                        .stream = stream});
+    return SUBMIT(SG_NCCL_REDUCE, .send = ADDRESS(send), .receive = ADDRESS(receive), .op = (int)op,
+                  .peer = root);
 }
 
 ncclResult_t sg_ncclBroadcast(const void *send, void *receive, size_t count, ncclDataType_t type, int root,
                               ncclComm_t comm, CUstream stream)
 {
-    return submit((struct sg_nccl_call){.kind = SG_NCCL_BROADCAST,
-                                        .comm = comm,
-                                        .send = ADDRESS(send),
-                                        .receive = ADDRESS(receive),
-                                        .count = count,
-                                        .type = type,
-                                        .peer = root,
-                                        .stream = stream});
+    return SUBMIT(SG_NCCL_BROADCAST, .send = ADDRESS(send), .receive = ADDRESS(receive), .peer = root);
 }
 
 ncclResult_t sg_ncclBcast(void *buffer, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
@@ -307,63 +297,31 @@ ncclResult_t sg_ncclBcast(void *buffer, size_t count, ncclDataType_t type, int r
 ncclResult_t sg_ncclAllReduce(const void *send, void *receive, size_t count, ncclDataType_t type,
                               ncclRedOp_t op, ncclComm_t comm, CUstream stream)
 {
-    return submit((struct sg_nccl_call){.kind = SG_NCCL_ALL_REDUCE,
-                                        .comm = comm,
-                                        .send = ADDRESS(send),
-                                        .receive = ADDRESS(receive),
-                                        .count = count,
-                                        .type = type,
-                                        .op = (int)op,
-                                        .stream = stream});
+    return SUBMIT(SG_NCCL_ALL_REDUCE, .send = ADDRESS(send), .receive = ADDRESS(receive), .op = (int)op);
 }
 
 ncclResult_t sg_ncclReduceScatter(const void *send, void *receive, size_t count, ncclDataType_t type,
                                   ncclRedOp_t op, ncclComm_t comm, CUstream stream)
 {
-    return submit((struct sg_nccl_call){.kind = SG_NCCL_REDUCE_SCATTER,
-                                        .comm = comm,
-                                        .send = ADDRESS(send),
-                                        .receive = ADDRESS(receive),
-                                        .count = count,
-                                        .type = type,
-                                        .op = (int)op,
-                                        .stream = stream});
+    return SUBMIT(SG_NCCL_REDUCE_SCATTER, .send = ADDRESS(send), .receive = ADDRESS(receive), .op = (int)op);
 }
 
 ncclResult_t sg_ncclAllGather(const void *send, void *receive, size_t count, ncclDataType_t type,
                               ncclComm_t comm, CUstream stream)
 {
-    return submit((struct sg_nccl_call){.kind = SG_NCCL_ALL_GATHER,
-                                        .comm = comm,
-                                        .send = ADDRESS(send),
-                                        .receive = ADDRESS(receive),
-                                        .count = count,
-                                        .type = type,
-                                        .stream = stream});
+    return SUBMIT(SG_NCCL_ALL_GATHER, .send = ADDRESS(send), .receive = ADDRESS(receive));
 }
 
 ncclResult_t sg_ncclSend(const void *send, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                          CUstream stream)
 {
-    return submit((struct sg_nccl_call){.kind = SG_NCCL_SEND,
-                                        .comm = comm,
-                                        .send = ADDRESS(send),
-                                        .count = count,
-                                        .type = type,
-                                        .peer = peer,
-                                        .stream = stream});
+    return SUBMIT(SG_NCCL_SEND, .send = ADDRESS(send), .peer = peer);
 }
 
 ncclResult_t sg_ncclRecv(void *receive, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                          CUstream stream)
 {
-    return submit((struct sg_nccl_call){.kind = SG_NCCL_RECEIVE,
-                                        .comm = comm,
-                                        .receive = ADDRESS(receive),
-                                        .count = count,
-                                        .type = type,
-                                        .peer = peer,
-                                        .stream = stream});
+    return SUBMIT(SG_NCCL_RECEIVE, .receive = ADDRESS(receive), .peer = peer);
 }
 
 /* --- groups --------------------------------------------------------------------------------------------- */

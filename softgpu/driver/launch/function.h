@@ -23,7 +23,7 @@ CUresult sg_launch_expand(const struct sg_kernel *kernel, uint32_t grid[3], uint
 /**
  * The blocks of a cluster in each direction, from what the kernel, its settings and the launch (`requested`,
  * zeros: nothing) say; zeros if none of them does. CUDA_ERROR_INVALID_CLUSTER_SIZE where they contradict each
- * other, the grid cannot be divided so, or there are too many.
+ * other, the grid cannot be divided so, or there are too many. `cluster` may be `requested`.
  */
 CUresult sg_launch_cluster(const struct sg_kernel *kernel, const struct sg_settings *settings,
                            const uint32_t grid[3], const uint32_t requested[3], uint32_t cluster[3]);

@@ -22,12 +22,13 @@
 struct request {
     uint32_t grid[3], block[3];
     uint32_t shared;
-    uint32_t cluster[3]; /* zeros: the launch does not say */
+    uint32_t cluster[3]; /* zeros: the launch does not say; checked: nobody does */
     bool cooperative;
     const CUlaunchAttribute *attributes; /* as they were given, for captures */
     unsigned n_attributes;
     CUevent events[2]; /* to be recorded once all blocks have begun, and once all let what follows begin */
     unsigned n_events;
+    void **params, **extra; /* one of them; both NULL: there are none */
 };
 
 struct queued_grid {
@@ -62,12 +63,12 @@ static void dispose_grid(struct sg_task *task)
     sg_release(&grid->module->object);
 }
 
-/* The grid as it is to run, and the shape of its clusters. */
-static CUresult check_shape(struct request *r, const struct sg_function *function, uint32_t cluster[3])
+/* Makes grid and clusters as they are to run. */
+static CUresult check_shape(struct request *r, const struct sg_function *function)
 {
     RG_TRY(sg_launch_expand(function->kernel, r->grid, r->block));
     RG_TRY(sg_launch_check_shape(function->kernel, function->settings, r->grid, r->block, r->shared));
-    RG_TRY(sg_launch_cluster(function->kernel, function->settings, r->grid, r->cluster, cluster));
+    RG_TRY(sg_launch_cluster(function->kernel, function->settings, r->grid, r->cluster, r->cluster));
     if (r->cooperative) {
         unsigned threads = r->block[0] * r->block[1] * r->block[2];
         uint64_t room = (uint64_t)sg_occupancy(function->kernel, function->settings, threads, r->shared) *
@@ -134,53 +135,41 @@ static CUresult record_events(const struct request *r, CUstream stream)
     return CUDA_SUCCESS;
 }
 
-static CUresult launch(CUfunction handle, CUstream stream_handle, const struct request *given, void **params,
-                       void **extra)
+/* Adds the launch to the graph that its stream is captured into. */
+static CUresult capture(const struct request *r, CUstream stream, CUfunction function, bool cooperative)
 {
-    struct request request = *given, *r = &request;
-    SG_IMPLY_CONTEXT(SG_KIND_STREAM, stream_handle);
-    SG_REF(struct sg_stream) stream = NULL;
-    SG_REF(struct sg_function) function = NULL;
-    RG_TRY(sg_stream_get(stream_handle, &stream));
-    if (stream->object.context != sg_context_current())
-        return CUDA_ERROR_INVALID_HANDLE;
-    RG_TRY(sg_function_get(handle, stream->object.context, &function));
-    if (function->module->object.context != stream->object.context)
-        return CUDA_ERROR_INVALID_HANDLE;
-    uint32_t cluster[3];
-    RG_TRY(check_shape(r, function, cluster));
-    RG_TRY(check_events(r, stream->object.context));
-    if (rg_capture_takes(stream_handle)) {
-        CUlaunchConfig config = {
-            given->grid[0],  given->grid[1],  given->grid[2],
-            given->block[0], given->block[1], given->block[2],
-            r->shared,       stream_handle,   (CUlaunchAttribute *)(uintptr_t)r->attributes,
-            r->n_attributes};
-        return rg_capture_kernel(&config, handle, r->cooperative, params, extra);
-    }
-    const struct sg_kernel *kernel = function->kernel;
+    CUlaunchConfig config = {r->grid[0],     r->grid[1],  r->grid[2],
+                             r->block[0],    r->block[1], r->block[2],
+                             r->shared,      stream,      (CUlaunchAttribute *)(uintptr_t)r->attributes,
+                             r->n_attributes};
+    return rg_capture_kernel(&config, function, cooperative, r->params, r->extra);
+}
+
+/* The kernel's machine code, which is made now. Why there is none is said once. */
+static CUresult load_code(struct sg_function *function, void **code)
+{
     struct sg_text log = {0};
-    void *code;
     RG_TRY(sg_function_load(function));
-    CUresult result =
-        sg_compile_result(sg_program_code(function->module->image->program, function->index, &log, &code));
+    const CUresult result =
+        sg_compile_result(sg_program_code(function->module->image->program, function->index, &log, code));
     if (result != CUDA_SUCCESS && !atomic_exchange(&function->told, true))
-        rg_warn(RG_KERNEL_MESSAGE "%s': %.*s", kernel->name,
+        rg_warn(RG_KERNEL_MESSAGE "%s': %.*s", function->kernel->name,
                 log.data != NULL ? (int)strcspn(log.data, "\n") : 7, log.data != NULL ? log.data : "no code");
     sg_text_fini(&log);
-    RG_TRY(result);
-    bool at_once = false;
-    const CUresult fails = sg_behave_launch(&at_once);
-    if (at_once)
-        return fails;
-    sg_wait_for_room(stream->object.context);
+    return result;
+}
 
-    size_t head = (sizeof(struct queued_grid) + 15) & ~(size_t)15;
+/* Submits the grid with a copy of its parameters. `fails`: what it is to end with instead of running. */
+static CUresult queue_grid(const struct request *r, struct sg_stream *stream, struct sg_function *function,
+                           void *code, CUresult fails)
+{
+    const struct sg_kernel *kernel = function->kernel;
+    const size_t head = (sizeof(struct queued_grid) + 15) & ~(size_t)15;
     struct sg_task *task = sg_task_new(head + kernel->params_size, run_grid, NULL);
     if (task == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     unsigned char *packed = task->payload + head;
-    result = gather_params(kernel, params, extra, packed);
+    const CUresult result = gather_params(kernel, r->params, r->extra, packed);
     if (result != CUDA_SUCCESS) {
         sg_task_release(task);
         return result;
@@ -193,7 +182,7 @@ static CUresult launch(CUfunction handle, CUstream stream_handle, const struct r
         .cooperative = r->cooperative,
         .grid = {r->grid[0], r->grid[1], r->grid[2]},
         .block = {r->block[0], r->block[1], r->block[2]},
-        .cluster = {cluster[0], cluster[1], cluster[2]},
+        .cluster = {r->cluster[0], r->cluster[1], r->cluster[2]},
         .params = packed,
         .params_size = kernel->params_size,
         .shared_static = kernel->shared_static,
@@ -208,6 +197,33 @@ static CUresult launch(CUfunction handle, CUstream stream_handle, const struct r
     sg_acquire(&grid->module->object);
     task->dispose = dispose_grid;
     sg_submit(stream, task, NULL);
+    return CUDA_SUCCESS;
+}
+
+static CUresult launch(CUfunction handle, CUstream stream_handle, const struct request *given)
+{
+    struct request request = *given, *r = &request;
+    SG_IMPLY_CONTEXT(SG_KIND_STREAM, stream_handle);
+    SG_REF(struct sg_stream) stream = NULL;
+    SG_REF(struct sg_function) function = NULL;
+    RG_TRY(sg_stream_get(stream_handle, &stream));
+    if (stream->object.context != sg_context_current())
+        return CUDA_ERROR_INVALID_HANDLE;
+    RG_TRY(sg_function_get(handle, stream->object.context, &function));
+    if (function->module->object.context != stream->object.context)
+        return CUDA_ERROR_INVALID_HANDLE;
+    RG_TRY(check_shape(r, function));
+    RG_TRY(check_events(r, stream->object.context));
+    if (rg_capture_takes(stream_handle))
+        return capture(given, stream_handle, handle, r->cooperative);
+    void *code;
+    RG_TRY(load_code(function, &code));
+    bool at_once = false;
+    const CUresult fails = sg_behave_launch(&at_once);
+    if (at_once)
+        return fails;
+    sg_wait_for_room(stream->object.context);
+    RG_TRY(queue_grid(r, stream, function, code, fails));
     RG_TRY(record_events(r, stream_handle));
     return rg_launches_block() ? cuStreamSynchronize(stream_handle) : CUDA_SUCCESS;
 }
@@ -216,9 +232,12 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int g
                         unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared,
                         CUstream stream, void **params, void **extra)
 {
-    struct request r = {
-        .grid = {grid_x, grid_y, grid_z}, .block = {block_x, block_y, block_z}, .shared = shared};
-    return launch(function, stream, &r, params, extra);
+    struct request r = {.grid = {grid_x, grid_y, grid_z},
+                        .block = {block_x, block_y, block_z},
+                        .shared = shared,
+                        .params = params,
+                        .extra = extra};
+    return launch(function, stream, &r);
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,
@@ -228,8 +247,9 @@ CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, uns
     struct request r = {.grid = {grid_x, grid_y, grid_z},
                         .block = {block_x, block_y, block_z},
                         .shared = shared,
-                        .cooperative = true};
-    return launch(function, stream, &r, params, NULL);
+                        .cooperative = true,
+                        .params = params};
+    return launch(function, stream, &r);
 }
 
 static CUresult take_event(CUevent event, struct request *r)
@@ -288,8 +308,10 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
                         .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
                         .shared = config->sharedMemBytes,
                         .attributes = config->attrs,
-                        .n_attributes = config->numAttrs};
+                        .n_attributes = config->numAttrs,
+                        .params = params,
+                        .extra = extra};
     for (unsigned i = 0; i < config->numAttrs; i++)
         RG_TRY(apply_attribute(&config->attrs[i], &r));
-    return launch(function, config->hStream, &r, params, extra);
+    return launch(function, config->hStream, &r);
 }

@@ -35,6 +35,8 @@ CUresult sg_pool_alloc_shared(struct sg_pool *pool, struct sg_context *context, 
 void sg_pool_took(struct sg_pool *pool, uint64_t size);
 /** Notes that `size` bytes of the pool were given back. */
 void sg_pool_returned(struct sg_pool *pool, uint64_t size);
+/** Gives back what is neither in use nor among the `keep` bytes that stay reserved. */
+void sg_pool_release_above(struct sg_pool *pool, uint64_t keep);
 /** Pools see from now on where they are to give memory back (sg_pool_hooks). */
 void sg_pools_init(void);
 

@@ -1,6 +1,6 @@
 /*
- * range_inside.h - what the files of ranges share: range.c (the window, device allocations, questions),
- * range_host.c, range_shared.c (memory of files that other processes may have mapped), range_mapped.c
+ * range_inside.h - what the files of ranges share: window.c (the window of device addresses), range.c (device
+ * allocations, questions), range_host.c, range_shared.c (memory of files that other processes may have mapped), range_mapped.c
  * (addresses that applications reserve), range_saved.c (memory that is put away and brought back).
  *
  * One lock over all: system calls that map and unmap memory are made under it, so that addresses are never
@@ -13,6 +13,13 @@
 #include "softgpu/driver/range/range_set.h"
 
 #define SG_PAGE 4096ull
+/* Allocations of this size and more begin at a multiple of it and may be backed by large pages. */
+#define SG_LARGE (2ull << 20)
+/*
+ * A GPU maps memory in blocks of this size, and notices no access that stays in a block where anything is
+ * allocated.
+ */
+#define SG_BLOCK (2ull << 20)
 
 extern struct sg_memory {
     pthread_mutex_t lock;
@@ -37,11 +44,6 @@ bool sg_window_map_nothing(void *at, uint64_t size);
 /** Bytes of the range's pages. */
 uint64_t sg_range_committed(const struct sg_range *range);
 void sg_range_keep_secret(struct sg_range *range, const unsigned char *secret);
-/**
- * What can be done with a range's memory at all (CUmemAccess_flags): the engine's threads are the same for
- * all devices.
- */
-unsigned char sg_range_access(const struct sg_range *range);
 /** The same for mprotect. */
 int sg_range_protection(const struct sg_range *range);
 /** Gives the pages of a device range, or of host memory, back and forgets the range. */

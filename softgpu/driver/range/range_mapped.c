@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "common/base/cleanup.h"
 #include "common/sync/scoped_lock.h"
 #include "softgpu/driver/range/range_inside.h"
 
@@ -22,32 +23,27 @@ static bool can_reserve(uint64_t address, uint64_t size)
 
 CUresult sg_range_reserve(uint64_t size, uint64_t alignment, uint64_t hint, uint64_t *address)
 {
-    struct sg_range *range = calloc(1, sizeof *range);
-    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    RG_CLEANUP_FREE struct sg_range *range = calloc(1, sizeof *range);
     if (range == NULL)
-        return result;
+        return CUDA_ERROR_OUT_OF_MEMORY;
     if (alignment < SG_GRANULARITY)
         alignment = SG_GRANULARITY;
     *range = (struct sg_range){.size = size, .span = size, .kind = SG_RANGE_RESERVED};
-    pthread_mutex_lock(&sg_memory.lock);
+    RG_SCOPED_LOCK(&sg_memory.lock);
     if (sg_memory.start == 0 && !sg_window_reserve())
-        goto out;
+        return CUDA_ERROR_OUT_OF_MEMORY;
     if (hint != 0 && hint % alignment == 0 && can_reserve(hint, size))
         range->base = hint;
     else
         range->base = sg_range_set_place(&sg_memory.reserved, sg_memory.middle, sg_memory.end,
                                          sg_memory.reserved_cursor, size, alignment);
     if (range->base == 0 || !sg_range_set_insert(&sg_memory.reserved, range))
-        goto out;
+        return CUDA_ERROR_OUT_OF_MEMORY;
     if (range->base != hint)
         sg_memory.reserved_cursor = range->base + size;
     *address = range->base;
-    range = NULL;
-    result = CUDA_SUCCESS;
-out:
-    pthread_mutex_unlock(&sg_memory.lock);
-    free(range);
-    return result;
+    range = NULL; /* the set's */
+    return CUDA_SUCCESS;
 }
 
 /* Whether a mapping meets [address, address + size). Lock held. */
@@ -73,8 +69,7 @@ CUresult sg_range_unreserve(uint64_t address, uint64_t size)
 
 CUresult sg_range_map(uint64_t address, uint64_t size, const struct sg_mapping *mapping)
 {
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
-    struct sg_range *range = calloc(1, sizeof *range);
+    RG_CLEANUP_FREE struct sg_range *range = calloc(1, sizeof *range);
     if (range == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *range = (struct sg_range){.base = address,
@@ -86,30 +81,25 @@ CUresult sg_range_map(uint64_t address, uint64_t size, const struct sg_mapping *
                                .handle_types = mapping->handle_types,
                                .file = mapping->file,
                                .file_offset = mapping->offset};
-    pthread_mutex_lock(&sg_memory.lock);
+    RG_SCOPED_LOCK(&sg_memory.lock);
     const struct sg_range *reserved = sg_range_set_find(&sg_memory.reserved, address);
     if (reserved == NULL || size > reserved->size - (address - reserved->base) ||
         meets_mapping(address, size))
-        goto out;
-    result = CUDA_ERROR_OUT_OF_MEMORY;
+        return CUDA_ERROR_INVALID_VALUE;
     range->buffer_id = ++sg_memory.next_id;
     if (!sg_range_set_insert(&sg_memory.device, range))
-        goto out;
+        return CUDA_ERROR_OUT_OF_MEMORY;
     void *at = mmap((void *)(uintptr_t)address, size, PROT_NONE, MAP_SHARED | MAP_FIXED, mapping->file,
                     (off_t)mapping->offset);
     if (at == MAP_FAILED) {
         rg_warn("mapping %llu bytes of device memory: %s", (unsigned long long)size, strerror(errno));
         sg_range_set_remove(&sg_memory.device, range);
-        goto out;
+        return CUDA_ERROR_OUT_OF_MEMORY;
     }
     madvise(at, size, MADV_DONTDUMP);
     madvise(at, size, MADV_DONTFORK);
-    range = NULL;
-    result = CUDA_SUCCESS;
-out:
-    pthread_mutex_unlock(&sg_memory.lock);
-    free(range);
-    return result;
+    range = NULL; /* the set's */
+    return CUDA_SUCCESS;
 }
 
 /*

@@ -1,5 +1,5 @@
 /*
- * task.c - tasks and streams as objects; what runs when is schedule.c's. A stream lives as long as tasks of
+ * task.c - tasks and streams as objects; what runs when is executors.c's. A stream lives as long as tasks of
  * it do. Any thread; without memory none is made.
  */
 #include <stdlib.h>

@@ -181,6 +181,41 @@ static int copy(const struct call *call, const struct sg_transfer *t, unsigned k
     return transfer(call, t, number(call, stream));
 }
 
+static int copy_1d(const struct call *call)
+{
+    const struct sg_transfer t = {
+        .to = pointer(call, 0), .from = pointer(call, 1), .width = number(call, 2), .height = 1};
+    return copy(call, &t, 3, 4);
+}
+
+static int copy_2d(const struct call *call)
+{
+    const struct sg_transfer t = {.to = pointer(call, 0),
+                                  .to_pitch = number(call, 1),
+                                  .from = pointer(call, 2),
+                                  .from_pitch = number(call, 3),
+                                  .width = number(call, 4),
+                                  .height = number(call, 5)};
+    return copy(call, &t, 6, 7);
+}
+
+static int set_1d(const struct call *call)
+{
+    const struct sg_transfer t = {
+        .to = pointer(call, 0), .value = (unsigned char)word(call, 1), .width = number(call, 2), .height = 1};
+    return transfer(call, &t, number(call, 3));
+}
+
+static int set_2d(const struct call *call)
+{
+    const struct sg_transfer t = {.to = pointer(call, 0),
+                                  .to_pitch = number(call, 1),
+                                  .value = (unsigned char)word(call, 2),
+                                  .width = number(call, 3),
+                                  .height = number(call, 4)};
+    return transfer(call, &t, number(call, 5));
+}
+
 /* --- questions --- */
 
 /** cudaFuncAttributes: three sizes, then numbers, in the order of these attributes; 0: it is none. */
@@ -296,35 +331,13 @@ static int serve(const struct call *call, enum sg_device_call what, uint64_t *re
     case SG_CALL_EventDestroy:
         return sg_child_event_destroy(call->parent, number(call, 0));
     case SG_CALL_MemcpyAsync:
-        return copy(
-            call,
-            &(struct sg_transfer){
-                .to = pointer(call, 0), .from = pointer(call, 1), .width = number(call, 2), .height = 1},
-            3, 4);
+        return copy_1d(call);
     case SG_CALL_Memcpy2DAsync:
-        return copy(call,
-                    &(struct sg_transfer){.to = pointer(call, 0),
-                                          .to_pitch = number(call, 1),
-                                          .from = pointer(call, 2),
-                                          .from_pitch = number(call, 3),
-                                          .width = number(call, 4),
-                                          .height = number(call, 5)},
-                    6, 7);
+        return copy_2d(call);
     case SG_CALL_MemsetAsync:
-        return transfer(call,
-                        &(struct sg_transfer){.to = pointer(call, 0),
-                                              .value = (unsigned char)word(call, 1),
-                                              .width = number(call, 2),
-                                              .height = 1},
-                        number(call, 3));
+        return set_1d(call);
     case SG_CALL_Memset2DAsync:
-        return transfer(call,
-                        &(struct sg_transfer){.to = pointer(call, 0),
-                                              .to_pitch = number(call, 1),
-                                              .value = (unsigned char)word(call, 2),
-                                              .width = number(call, 3),
-                                              .height = number(call, 4)},
-                        number(call, 5));
+        return set_2d(call);
     case SG_CALL_GetParameterBuffer:
         *result = parameter_buffer(call, &error);
         return error;

@@ -111,15 +111,9 @@ static void place_shared(struct sg_run *run, size_t shared, size_t slack)
     block->cluster_shared = block->shared;
 }
 
-struct sg_run *sg_run_acquire(struct sg_slot *slot, struct sg_grid *grid, uint64_t index,
-                              struct sg_cluster *cluster, uint32_t rank)
+/* One that is idle in the slot, or a new one. */
+static struct sg_run *take_run(struct sg_slot *slot, struct sg_grid *grid)
 {
-    const struct sg_launch *launch = grid->launch;
-    uint32_t dynamic_offset = (launch->shared_static + 15) & ~15u;
-    uint32_t total = dynamic_offset + launch->shared_dynamic;
-    size_t shared = ((size_t)total + 1023) & ~(size_t)1023;
-    size_t slack = launch->form == SG_CODE_THREAD ? 0 : SG_SHARED_SLACK;
-
     struct sg_run *run = slot->runs;
     if (run)
         slot->runs = run->next;
@@ -130,17 +124,23 @@ struct sg_run *sg_run_acquire(struct sg_slot *slot, struct sg_grid *grid, uint64
     run->site = NULL;
     run->cluster = NULL;
     run->cluster_waiting = 0;
-    if ((sg_guest_guarded() && !copy_params(run, grid)) ||
-        (!cluster && !reserve_shared(run, shared + slack)) ||
-        (launch->form == SG_CODE_THREAD && !reserve_warps(run, grid->n_warps))) {
-        sg_run_release(run);
-        return NULL;
-    }
-    if (launch->form == SG_CODE_LOOPS && !sg_lanes_reserve(run)) {
-        sg_run_release(run);
-        return NULL;
-    }
+    return run;
+}
 
+/* Gets what the block needs of memory; that of a cluster's blocks is the cluster's. */
+static bool reserve(struct sg_run *run, const struct sg_cluster *cluster, size_t shared)
+{
+    const enum sg_code_form form = run->grid->launch->form;
+    return (!sg_guest_guarded() || copy_params(run, run->grid)) && (cluster || reserve_shared(run, shared)) &&
+           (form != SG_CODE_THREAD || reserve_warps(run, run->grid->n_warps)) &&
+           (form != SG_CODE_LOOPS || sg_lanes_reserve(run));
+}
+
+/* What all blocks of the grid see. */
+static void describe_block(struct sg_run *run, uint32_t shared_static, uint32_t shared_total)
+{
+    const struct sg_grid *grid = run->grid;
+    const struct sg_launch *launch = grid->launch;
     struct sg_block *block = &run->block;
     memcpy(block->ntid, launch->block, sizeof(block->ntid));
     memcpy(block->nctaid, launch->grid, sizeof(block->nctaid));
@@ -148,25 +148,44 @@ struct sg_run *sg_run_acquire(struct sg_slot *slot, struct sg_grid *grid, uint64
         block->cluster_nctaid[i] = launch->cluster[i] ? launch->cluster[i] : 1;
     block->cluster_explicit = launch->cluster[0] != 0;
     block->n_threads = grid->n_threads;
-    block->shared_static = dynamic_offset;
-    block->shared_total = total;
-    block->grid = grid;
+    block->shared_static = shared_static;
+    block->shared_total = shared_total;
+    block->grid = run->grid;
     block->grid_id = launch->grid_id;
-    block->sm_id = slot->sm_id;
+    block->sm_id = run->slot->sm_id;
     block->n_sm = grid->n_cores;
     block->engine = run;
     block->grid_workspace = launch->cooperative ? (uint64_t)(uintptr_t)grid->workspace : 0;
+}
+
+struct sg_run *sg_run_acquire(struct sg_slot *slot, struct sg_grid *grid, uint64_t index,
+                              struct sg_cluster *cluster, uint32_t rank)
+{
+    const struct sg_launch *launch = grid->launch;
+    uint32_t dynamic_offset = (launch->shared_static + 15) & ~15u;
+    uint32_t total = dynamic_offset + launch->shared_dynamic;
+    size_t shared = ((size_t)total + 1023) & ~(size_t)1023;
+    size_t slack = launch->form == SG_CODE_THREAD ? 0 : SG_SHARED_SLACK;
+
+    struct sg_run *run = take_run(slot, grid);
+    if (!run)
+        return NULL;
+    if (!reserve(run, cluster, shared + slack)) {
+        sg_run_release(run);
+        return NULL;
+    }
+    describe_block(run, dynamic_offset, total);
     if (cluster) {
         run->cluster = cluster;
         run->cluster_rank = rank;
         cluster->run[rank] = run;
         cluster->runs++;
-        block->shared = sg_cluster_shared(cluster, rank);
-        block->cluster_shared = sg_cluster_shared(cluster, 0);
-        sg_cluster_set_index(block, index, rank);
+        run->block.shared = sg_cluster_shared(cluster, rank);
+        run->block.cluster_shared = sg_cluster_shared(cluster, 0);
+        sg_cluster_set_index(&run->block, index, rank);
     } else {
         place_shared(run, shared, slack);
-        set_index(block, index);
+        set_index(&run->block, index);
     }
     if (launch->form == SG_CODE_THREAD)
         begin_threads(run);
