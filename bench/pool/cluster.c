@@ -99,7 +99,7 @@ void cluster_fini(struct cluster *cluster)
     free(cluster->projects);
 }
 
-uint32_t cluster_project(const struct cluster *cluster, uint32_t user)
+static uint32_t project_of(const struct cluster *cluster, uint32_t user)
 {
     return user / (cluster->n_users / cluster->n_projects);
 }
@@ -112,7 +112,7 @@ static uint64_t millionths(const struct kind *kind)
 void cluster_submit(struct cluster *cluster, uint32_t j)
 {
     struct job *job = &cluster->jobs[j];
-    const uint32_t r = cluster->snapshot.n_requests++, project = cluster_project(cluster, job->user);
+    const uint32_t r = cluster->snapshot.n_requests++, project = project_of(cluster, job->user);
     snprintf(job->id, sizeof job->id, "%010u", j);
     cluster->requests[r] = (struct rg_pool_request){.id = job->id,
                                                     .user = cluster->users[job->user].name,
@@ -130,7 +130,7 @@ static void hold(struct cluster *cluster, const struct job *job, bool begin)
 {
     const uint64_t much = millionths(job->kind);
     struct owner *user = &cluster->users[job->user];
-    struct owner *project = &cluster->projects[cluster_project(cluster, job->user)];
+    struct owner *project = &cluster->projects[project_of(cluster, job->user)];
     user->held += begin ? much : -much;
     project->held += begin ? much : -much;
 }
@@ -163,7 +163,7 @@ void cluster_start(struct cluster *cluster, const struct rg_pool_outcome *outcom
                                                     .ends = job->limit == RG_POOL_UNKNOWN ? RG_POOL_UNKNOWN
                                                                                           : now + job->limit};
         cluster->users[job->user].waiting--;
-        cluster->projects[cluster_project(cluster, job->user)].waiting--;
+        cluster->projects[project_of(cluster, job->user)].waiting--;
         hold(cluster, job, true);
     }
     uint32_t kept = 0;

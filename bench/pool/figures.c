@@ -30,7 +30,8 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-double series_percentile(struct series *series, double percent)
+/* The value that so many per cent are not above; sorts the series. */
+static double percentile(struct series *series, double percent)
 {
     if (!series->n)
         return 0;
@@ -39,7 +40,7 @@ double series_percentile(struct series *series, double percent)
     return series->values[at < series->n ? at : series->n - 1];
 }
 
-double series_sum(const struct series *series)
+static double series_sum(const struct series *series)
 {
     double sum = 0;
     for (size_t i = 0; i < series->n; i++)
@@ -110,8 +111,8 @@ static void print_waits(const struct cluster *cluster, bool json)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         struct series series = {0};
         waits(cluster, sizes[i], &series);
-        const double p50 = series_percentile(&series, 50), p90 = series_percentile(&series, 90);
-        const double p99 = series_percentile(&series, 99), most = series_percentile(&series, 100);
+        const double p50 = percentile(&series, 50), p90 = percentile(&series, 90);
+        const double p99 = percentile(&series, 99), most = percentile(&series, 100);
         if (json)
             printf(",\"wait_s_%u\":{\"n\":%zu,\"p50\":%.0f,\"p90\":%.0f,\"p99\":%.0f,\"max\":%.0f,\"mean\":%."
                    "1f}",
@@ -128,9 +129,9 @@ static void print_waits(const struct cluster *cluster, bool json)
 void figures_print(struct figures *figures, const struct cluster *cluster, bool json)
 {
     const double spent = series_sum(&figures->decision), calls = (double)figures->decision.n;
-    const double p50 = series_percentile(&figures->decision, 50) * 1e3;
-    const double p99 = series_percentile(&figures->decision, 99) * 1e3;
-    const double queue = mean(&figures->queue), longest = series_percentile(&figures->queue, 100);
+    const double p50 = percentile(&figures->decision, 50) * 1e3;
+    const double p99 = percentile(&figures->decision, 99) * 1e3;
+    const double queue = mean(&figures->queue), longest = percentile(&figures->queue, 100);
     const double utilised = mean(&figures->utilised), unfit = mean(&figures->unfit);
     const double shares = mean(&figures->shares), slow = slowdown_fairness(cluster);
     if (json)

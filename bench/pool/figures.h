@@ -13,9 +13,6 @@ struct series {
 };
 void series_add(struct series *series, double value);
 void series_free(struct series *series);
-/** The value that so many per cent are not above; sorts the series. */
-double series_percentile(struct series *series, double percent);
-double series_sum(const struct series *series);
 /** Jain's index: 1 if all are alike, 1/n if one has everything. 1 if there are none. */
 double jain(const struct series *series);
 

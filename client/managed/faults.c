@@ -180,7 +180,8 @@ void rg_faults_refresh(void)
     (void)set_handler();
 }
 
-void rg_faults_cover(uint64_t start, uint64_t size)
+/* Touches at these addresses are of interest (with signals; others go to the application's handler). */
+static void cover(uint64_t start, uint64_t size)
 {
     uint64_t now = atomic_load(&lowest);
     while (start < now && !atomic_compare_exchange_weak(&lowest, &now, start))
@@ -232,7 +233,7 @@ bool rg_trap_begin(struct rg_trap *trap)
 {
     look_up(trap);
     trap->by_uffd = uffd >= 0 && trap->anonymous && trap->protection != PROT_READ && trap_by_uffd(trap);
-    rg_faults_cover(trap->start, trap->size);
+    cover(trap->start, trap->size);
     if (trap->by_uffd)
         return true;
     if (!handler_set)

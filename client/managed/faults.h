@@ -65,8 +65,6 @@ size_t rg_touches_wait(struct rg_touch *list, size_t max, int timeout_ms);
 void rg_touch_done(const struct rg_touch *touch, bool handled);
 /** Lets rg_touches_wait return. Any thread. */
 void rg_touches_wake(void);
-/** Touches at these addresses are of interest (with signals; others go to the application's handler). */
-void rg_faults_cover(uint64_t start, uint64_t size);
 /** Sees to it that a handler which the application has set since is called after ours. */
 void rg_faults_refresh(void);
 

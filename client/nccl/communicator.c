@@ -24,7 +24,8 @@ static struct rg_nccl_clique *cliques;
 
 /* --- communicators -------------------------------------------------------------------------------------- */
 
-ncclResult_t rg_nccl_start(void)
+/* Sees to it that there is a session; else the error, which has been told. */
+static ncclResult_t start(void)
 {
     const CUresult status = cuInit(0);
     return status == CUDA_SUCCESS
@@ -60,7 +61,8 @@ static void leave_clique(struct rg_nccl_clique *clique)
     free(clique);
 }
 
-ncclComm_t rg_nccl_comm_make(const struct rg_session *session, const uint64_t key[16])
+/* A communicator of `session` that has a number and a clique, and nothing else; NULL: there are too many, or no memory. */
+static ncclComm_t make_comm(const struct rg_session *session, const uint64_t key[16])
 {
     ncclComm_t comm = calloc(1, sizeof *comm);
     RG_SCOPED_LOCK(&lock);
@@ -114,7 +116,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 {
     if (!id)
         return rg_nccl_fail(ncclInvalidArgument, "ncclGetUniqueId: there is no place for the id");
-    const ncclResult_t started = rg_nccl_start();
+    const ncclResult_t started = start();
     if (started != ncclSuccess)
         return started;
     const struct rg_session *session = rg_session_current();
@@ -146,7 +148,7 @@ static ncclResult_t join(ncclComm_t *out, int ranks, const ncclUniqueId *id, int
     const struct rg_session *session = rg_device_session(device);
     uint64_t key[16];
     memcpy(key, id, sizeof key);
-    ncclComm_t comm = session ? rg_nccl_comm_make(session, key) : NULL;
+    ncclComm_t comm = session ? make_comm(session, key) : NULL;
     if (!comm)
         return rg_nccl_fail(ncclSystemError, "there are %u communicators already, or there is no memory",
                             RG_NCCL_COMMS_MAX);
@@ -174,7 +176,7 @@ static ncclResult_t init_rank(const char *function, ncclComm_t *out, int ranks, 
         return rg_nccl_fail(ncclInvalidArgument, "%s: there is no rank %d of %d", function, rank, ranks);
     ncclResult_t result = check_config(config, &blocking);
     if (result == ncclSuccess)
-        result = rg_nccl_start();
+        result = start();
     if (result != ncclSuccess)
         return result;
     if (cuCtxGetDevice(&device) != CUDA_SUCCESS)
@@ -227,7 +229,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comms, int n, const int *devices)
     ncclUniqueId id;
     if (!comms)
         return rg_nccl_fail(ncclInvalidArgument, "ncclCommInitAll: there is no place for the communicators");
-    ncclResult_t result = rg_nccl_start();
+    ncclResult_t result = start();
     if (result == ncclSuccess)
         result = check_devices(n, devices);
     if (result == ncclSuccess)
@@ -252,7 +254,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
         result = rg_nccl_fail(ncclInvalidArgument,
                               "ncclCommSplit: color %d: it is 0 or more, or NCCL_SPLIT_NOCOLOR", color);
     const uint64_t own[16] = {(uintptr_t)comm->clique, comm->splits++, (uint64_t)(unsigned)color};
-    ncclComm_t part = result == ncclSuccess ? rg_nccl_comm_make(comm->session, own) : NULL;
+    ncclComm_t part = result == ncclSuccess ? make_comm(comm->session, own) : NULL;
     if (result == ncclSuccess && !part)
         result = rg_nccl_fail(ncclSystemError, "there are %u communicators already, or there is no memory",
                               RG_NCCL_COMMS_MAX);

@@ -45,12 +45,8 @@ struct ncclComm {
     size_t n_operators;
 };
 
-/** Sees to it that there is a session; else the error, which has been told. */
-ncclResult_t rg_nccl_start(void);
 /** Where calls about a session's communicators go. */
 uint64_t rg_nccl_home_of(const struct rg_session *session);
-/** A communicator of `session` that has a number and a clique, and nothing else; NULL: there are too many, or no memory. */
-ncclComm_t rg_nccl_comm_make(const struct rg_session *session, const uint64_t key[16]);
 /**
  * Whether these communicators are all that this process has of their cliques: then nothing that waits for other ranks waits for
  * records that come later.

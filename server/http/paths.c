@@ -32,7 +32,8 @@ void rg_http_say(struct rg_http_answer *answer, unsigned status, const char *tex
         .status = status, .type = TEXT, .text = strdup(text), .size = strlen(text), .allow = answer->allow};
 }
 
-void rg_http_say_json(struct rg_http_answer *answer, unsigned status, json_t *value)
+/* The value becomes the answer's; NULL: no memory. */
+static void say_json(struct rg_http_answer *answer, unsigned status, json_t *value)
 {
     char *text = value ? json_dumps(value, JSON_COMPACT) : NULL;
     json_decref(value);
@@ -44,7 +45,7 @@ void rg_http_say_json(struct rg_http_answer *answer, unsigned status, json_t *va
 
 void rg_http_say_error(struct rg_http_answer *answer, unsigned status, const char *why)
 {
-    rg_http_say_json(answer, status, json_pack("{s:o}", "error", rg_json_text(why)));
+    say_json(answer, status, json_pack("{s:o}", "error", rg_json_text(why)));
 }
 
 /* Of a question that the monitor has not answered as it was to. */
@@ -191,7 +192,7 @@ static void answer_view(const struct rg_paths_source *source, const struct rg_ht
 {
     struct rg_view *view;
     if (take_view(source, request, parts, false, &view, answer))
-        rg_http_say_json(answer, MHD_HTTP_OK, make(view));
+        say_json(answer, MHD_HTTP_OK, make(view));
     rg_view_release(view);
 }
 
@@ -216,7 +217,7 @@ static void answer_gpus(const struct rg_paths_source *source, const struct rg_ht
         if (view->reader.scope == RG_READER_FIGURES)
             rg_http_say_error(answer, MHD_HTTP_UNAUTHORIZED, "the bearer token is good for /metrics alone");
         else
-            rg_http_say_json(answer, MHD_HTTP_OK, rg_json_gpus(view));
+            say_json(answer, MHD_HTTP_OK, rg_json_gpus(view));
     }
     rg_view_release(view);
 }
@@ -241,7 +242,7 @@ static void answer_pool(const struct rg_paths_source *source, const struct rg_ht
     }
     const enum rg_status status = rg_json_pool(source->view, &reader, &pool, why, sizeof why);
     if (status == RG_OK)
-        rg_http_say_json(answer, MHD_HTTP_OK, pool);
+        say_json(answer, MHD_HTTP_OK, pool);
     else
         rg_http_say_error(answer, status_of(status),
                           status == RG_ERR_REFUSED ? why : "the server cannot ask its pool now");
@@ -292,8 +293,8 @@ static void answer_login(const struct rg_paths_source *source, const struct rg_h
     rg_reader_write_secret(grant.cookie, cookie);
     rg_reader_write_secret(grant.guard, guard);
     rg_reader_set_cookie(request, cookie, grant.seconds, answer->cookie, sizeof answer->cookie);
-    rg_http_say_json(answer, MHD_HTTP_OK,
-                     json_pack("{s:s, s:I}", "guard", guard, "seconds", (json_int_t)grant.seconds));
+    say_json(answer, MHD_HTTP_OK,
+             json_pack("{s:s, s:I}", "guard", guard, "seconds", (json_int_t)grant.seconds));
     explicit_bzero(&grant, sizeof grant);
 }
 
@@ -310,7 +311,7 @@ static void answer_logout(const struct rg_paths_source *source, const struct rg_
         return;
     }
     rg_reader_set_cookie(request, "", 0, answer->cookie, sizeof answer->cookie);
-    rg_http_say_json(answer, MHD_HTTP_OK, json_pack("{s:b, s:s}", "done", 1, "what", "you are logged out"));
+    say_json(answer, MHD_HTTP_OK, json_pack("{s:b, s:s}", "done", 1, "what", "you are logged out"));
 }
 
 /* --- doing -------------------------------------------------------------------------------------------------- */
@@ -333,13 +334,12 @@ static void act(const struct rg_paths_source *source, const struct rg_http_reque
     question.page.session = session;
     const enum rg_status status = rg_monitor_ask(source->view->link, &question, NULL, 0, ACT_MS, &told, NULL);
     if (status == RG_ERR_TIMEOUT)
-        rg_http_say_json(answer, MHD_HTTP_ACCEPTED,
-                         json_pack("{s:b, s:s}", "done", 0, "what", "is under way, and takes longer"));
+        say_json(answer, MHD_HTTP_ACCEPTED,
+                 json_pack("{s:b, s:s}", "done", 0, "what", "is under way, and takes longer"));
     else if (status != RG_OK)
         rg_http_say_error(answer, MHD_HTTP_SERVICE_UNAVAILABLE, NO_ANSWER);
     else if (told.status == RG_OK)
-        rg_http_say_json(answer, MHD_HTTP_OK,
-                         json_pack("{s:b, s:o}", "done", 1, "what", rg_json_text(told.why)));
+        say_json(answer, MHD_HTTP_OK, json_pack("{s:b, s:o}", "done", 1, "what", rg_json_text(told.why)));
     else
         rg_http_say_error(answer, told.status == RG_ERR_TIMEOUT ? MHD_HTTP_CONFLICT : status_of(told.status),
                           told.why);

@@ -37,8 +37,6 @@ struct rg_http_answer {
 
 /** A line of text. */
 void rg_http_say(struct rg_http_answer *answer, unsigned status, const char *text);
-/** The value becomes the answer's; NULL: no memory. */
-void rg_http_say_json(struct rg_http_answer *answer, unsigned status, json_t *value);
 /** {"error": why}. */
 void rg_http_say_error(struct rg_http_answer *answer, unsigned status, const char *why);
 

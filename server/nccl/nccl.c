@@ -84,7 +84,7 @@ struct rg_nccl_slot *rg_nccl_use(struct rg_request *request, uint64_t number)
 }
 
 /* `posted`: how a call failed that nobody waits for, or ncclSuccess. */
-void rg_nccl_unuse(struct rg_request *request, struct rg_nccl_slot *slot, int posted)
+static void unuse(struct rg_request *request, struct rg_nccl_slot *slot, int posted)
 {
     struct rg_nccl_state *state = rg_nccl_state_of(request);
     RG_SCOPED_LOCK(&state->lock);
@@ -211,7 +211,7 @@ static CUresult group(struct rg_request *request, unsigned count, const unsigned
     if (!good && *result == ncclSystemError)
         *result = ncclInvalidArgument;
     for (size_t i = 0; i < prepared; i++)
-        rg_nccl_unuse(request, calls[i].slot, waits ? ncclSuccess : *result);
+        unuse(request, calls[i].slot, waits ? ncclSuccess : *result);
     const CUresult status = request->result;
     if (!waits)
         request->result = CUDA_SUCCESS;
@@ -247,7 +247,7 @@ CUresult rg_execute_rgNcclAwait(struct rg_request *request, unsigned long long n
     if (extension && (!waits || rg_request_detach(request)))
         *result = (int)extension->await(slot->comm, waits, (unsigned char(*)[RG_NCCL_PLACE_BYTES])places,
                                         RG_NCCL_PLACES, n);
-    rg_nccl_unuse(request, slot, ncclSuccess);
+    unuse(request, slot, ncclSuccess);
     return request->result;
 }
 
@@ -258,7 +258,7 @@ CUresult rg_execute_rgNcclUnreachable(struct rg_request *request, unsigned long 
         return request->result;
     if (rg_nccl_library_extension())
         rg_nccl_library_extension()->unreachable(slot->comm, why);
-    rg_nccl_unuse(request, slot, ncclSuccess);
+    unuse(request, slot, ncclSuccess);
     return CUDA_SUCCESS;
 }
 
@@ -274,7 +274,7 @@ CUresult rg_execute_rgNcclState(struct rg_request *request, unsigned long long n
     if (nccl->ncclCommGetAsyncError(slot->comm, &state) != ncclSuccess)
         state = ncclInternalError;
     *result = state == ncclSuccess && slot->posted != ncclSuccess ? slot->posted : (int)state;
-    rg_nccl_unuse(request, slot, ncclSuccess);
+    unuse(request, slot, ncclSuccess);
     return CUDA_SUCCESS;
 }
 
@@ -306,7 +306,7 @@ CUresult rg_execute_rgNcclOperator(struct rg_request *request, unsigned long lon
                                                       (ncclScalarResidence_t)residence, slot->comm);
         *operation = (int)op;
     }
-    rg_nccl_unuse(request, slot, ncclSuccess);
+    unuse(request, slot, ncclSuccess);
     return request->result;
 }
 
@@ -317,7 +317,7 @@ CUresult rg_execute_rgNcclOperatorEnd(struct rg_request *request, unsigned long 
     if (!slot)
         return request->result;
     *result = (int)rg_nccl_library(NULL)->ncclRedOpDestroy((ncclRedOp_t)(unsigned)operation, slot->comm);
-    rg_nccl_unuse(request, slot, ncclSuccess);
+    unuse(request, slot, ncclSuccess);
     return CUDA_SUCCESS;
 }
 

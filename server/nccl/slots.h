@@ -30,8 +30,6 @@ struct rg_nccl_state {
 struct rg_nccl_state *rg_nccl_state_of(struct rg_request *request);
 /** The slot of a communicator that is there, which is used from now on; NULL: there is none of that number. */
 struct rg_nccl_slot *rg_nccl_use(struct rg_request *request, uint64_t number);
-/** `posted`: how a call failed that nobody waits for, or ncclSuccess. */
-void rg_nccl_unuse(struct rg_request *request, struct rg_nccl_slot *slot, int posted);
 /** A sentence of the worker's own about what failed last, which stays; NULL: the library's is told. */
 void rg_nccl_say(const char *why);
 

@@ -59,26 +59,6 @@ int rg_inventory_status(const struct rg_cli_settings *settings, const struct rg_
     return status;
 }
 
-int rg_inventory_show(const struct rg_cli_settings *settings, const char *subcommand, int argc, char **argv,
-                      void (*look_on)(const struct rg_cli_settings *settings, struct rg_answer_of *answer),
-                      void (*print)(const struct rg_answer_of *answer))
-{
-    if (!rg_cli_no_words(subcommand, argc, argv))
-        return RG_EXIT_FAILURE;
-    struct rg_answer_of *answers = rg_inventory_ask(settings, RG_PURPOSE_STATUS);
-    if (!answers)
-        return RG_EXIT_FAILURE;
-    for (size_t i = 0; look_on && i < settings->server.n; i++)
-        look_on(settings, &answers[i]);
-    const bool written = !settings->json || rg_inventory_print_json(settings, answers);
-    for (size_t i = 0; !settings->json && i < settings->server.n; i++)
-        if (answers[i].ok)
-            print(&answers[i]);
-    const int status = written ? rg_inventory_status(settings, answers) : RG_EXIT_FAILURE;
-    rg_inventory_free(settings, answers);
-    return status;
-}
-
 /* --- JSON ----------------------------------------------------------------------------------------------- */
 
 /* A node or group of a device, which is told as one more than it is; null: none, or not known. */
@@ -205,10 +185,31 @@ static json_t *server_json(const struct rg_answer_of *answer)
                      "unauthenticated", (int)inventory->unauthenticated, "pool", answer->pool);
 }
 
-bool rg_inventory_print_json(const struct rg_cli_settings *settings, const struct rg_answer_of *answers)
+/* All answers as {"servers": […]}, written to stdout. False: they cannot be; it was said. */
+static bool print_json(const struct rg_cli_settings *settings, const struct rg_answer_of *answers)
 {
     json_t *servers = json_array();
     for (size_t i = 0; i < settings->server.n; i++)
         rg_cli_json_add(&servers, server_json(&answers[i]));
     return rg_cli_print_json(json_pack("{s:o}", "servers", servers));
+}
+
+int rg_inventory_show(const struct rg_cli_settings *settings, const char *subcommand, int argc, char **argv,
+                      void (*look_on)(const struct rg_cli_settings *settings, struct rg_answer_of *answer),
+                      void (*print)(const struct rg_answer_of *answer))
+{
+    if (!rg_cli_no_words(subcommand, argc, argv))
+        return RG_EXIT_FAILURE;
+    struct rg_answer_of *answers = rg_inventory_ask(settings, RG_PURPOSE_STATUS);
+    if (!answers)
+        return RG_EXIT_FAILURE;
+    for (size_t i = 0; look_on && i < settings->server.n; i++)
+        look_on(settings, &answers[i]);
+    const bool written = !settings->json || print_json(settings, answers);
+    for (size_t i = 0; !settings->json && i < settings->server.n; i++)
+        if (answers[i].ok)
+            print(&answers[i]);
+    const int status = written ? rg_inventory_status(settings, answers) : RG_EXIT_FAILURE;
+    rg_inventory_free(settings, answers);
+    return status;
 }

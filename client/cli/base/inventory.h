@@ -27,10 +27,6 @@ void rg_inventory_free(const struct rg_cli_settings *settings, struct rg_answer_
  */
 int rg_inventory_status(const struct rg_cli_settings *settings, const struct rg_answer_of *answers);
 
-/** All answers as {"servers": […]}, written to stdout. False: they cannot be; it was said. */
-RG_MUST_CHECK bool rg_inventory_print_json(const struct rg_cli_settings *settings,
-                                           const struct rg_answer_of *answers);
-
 /**
  * A subcommand that asks all servers: nothing but options may follow `subcommand`; prints JSON if that was
  * asked for, else each answer by `print`. `look_on`, unless NULL, may find out more about each server first. The exit status.
