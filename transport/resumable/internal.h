@@ -101,9 +101,11 @@ struct rg_resumable {
     /* sending */
     uint64_t sent;    /* messages */
     uint64_t on_wire; /* the last one that the link was given */
+    unsigned words;   /* said since the link was last seen to take one */
     struct rg_retransmit_entry *queue, **queue_last;
     size_t queued_bytes;                        /* of memory of ours */
     size_t leased_bytes;                        /* of others' */
+    size_t drain_at;                            /* of both: when acknowledgements are looked for */
     uint64_t bulk_kept;                         /* bytes that were ever copied to be kept */
     const struct rg_retransmit_entry *replayed; /* what the reconnector is sending */
     unsigned waits_missed, waits_skipped;       /* lease.c */
@@ -116,6 +118,7 @@ struct rg_resumable {
     uint64_t told;               /* what the peer knows of that */
     size_t unacknowledged_bytes; /* received since */
     bool ack_wanted;             /* for the reconnector, or the next sender */
+    bool asked;                  /* a word has come, which is answered with one */
     struct rg_message ready;     /* received by a sender that looked for acknowledgements */
     bool has_ready;
     bool in_use;          /* the message last returned lies in a link's memory */
@@ -148,6 +151,12 @@ struct rg_resumable *rg_resumable_of(struct rg_conn *conn);
 /** Sleeps until something changes, or `until_ns` (UINT64_MAX: whenever). */
 void rg_resumable_sleep(struct rg_resumable *c, uint64_t until_ns);
 void rg_resumable_changed(struct rg_resumable *c);
+/** The same of what is no matter of the reconnector's. */
+static inline void rg_resumable_wake(struct rg_resumable *c)
+{
+    if (c->waiting)
+        pthread_cond_broadcast(&c->changed);
+}
 /** The link of `epoch` has failed. */
 void rg_resumable_break(struct rg_resumable *c, uint64_t epoch, enum rg_status status);
 void rg_resumable_end(struct rg_resumable *c, enum rg_status status);
@@ -223,10 +232,12 @@ enum rg_status rg_resumable_take_advertised(struct rg_conn *conn, size_t most, v
  * `ready`.
  */
 void rg_resumable_drain(struct rg_resumable *c, int timeout_ms);
+/** Acknowledges what has been received, now or soon; the peer does so in return, if it has received much. */
+void rg_resumable_acknowledge(struct rg_resumable *c);
 
 /* --- retransmit_queue.c; under the lock, but that they may give it up where `keep` says so --- */
 
-/** Keeps a message that is about to be sent, busy; the lock is not held. NULL: no memory. */
+/** Keeps a message that is about to be sent, busy; gives up the lock while it copies much. NULL: no memory. */
 struct rg_retransmit_entry *rg_retransmit_create(struct rg_resumable *c, const struct rg_send *send);
 void rg_retransmit_append(struct rg_resumable *c, struct rg_retransmit_entry *entry);
 /** The peer has messages up to `received`. False: it cannot. */

@@ -13,6 +13,8 @@ enum {
     WAIT_NS = 30000,      /* an acknowledgement is waited for as long as this and … */
     COPIED_A_NS = 8,      /* … as copying takes, at so many bytes in a nanosecond */
     WAITS_MISSED_MAX = 6, /* where waiting was in vain, it is not tried again for 2, 4, … 64 times */
+    COPIED_MAX =
+        128 << 10, /* bytes that are copied in less time than it takes to ask for an acknowledgement */
 };
 
 bool rg_resumable_lease(struct rg_resumable *c, struct rg_retransmit_entry *entry)
@@ -85,12 +87,23 @@ static void await_input(struct rg_resumable *c, uint64_t until_ns)
     rg_resumable_changed(c);
 }
 
+static size_t size_of(const struct rg_resumable *c, const struct rg_lease *lease)
+{
+    size_t size = 0;
+    for (const struct rg_retransmit_entry *entry = c->queue; entry && entry->seq <= lease->last;
+         entry = entry->next)
+        size += entry->send.lease == lease ? entry->send.bulk_size : 0;
+    return size;
+}
+
 /*
- * Waits for the acknowledgement of what is held, for no longer than to copy it takes: so both together take
- * at most twice as long as the better of them would.
+ * Asks for the acknowledgement of what is held, and waits for it, for no longer than to copy it takes: so both together
+ * take at most twice as long as the better of them would.
  */
 static void await_end(struct rg_resumable *c, const struct rg_lease *lease)
 {
+    if (size_of(c, lease) <= COPIED_MAX)
+        return;
     rg_resumable_drain(c, 0);
     if (has_ended(c, lease) || c->state != RG_RESUMABLE_UP)
         return;
@@ -98,9 +111,8 @@ static void await_end(struct rg_resumable *c, const struct rg_lease *lease)
         c->waits_skipped--;
         return;
     }
-    size_t size = 0;
-    for (const struct rg_retransmit_entry *entry = c->queue; entry; entry = entry->next)
-        size += entry->send.lease == lease ? entry->send.bulk_size : 0;
+    rg_resumable_acknowledge(c);
+    const size_t size = size_of(c, lease);
     const uint64_t until = rg_now_ns() + WAIT_NS + size / COPIED_A_NS;
     while (!has_ended(c, lease) && c->state == RG_RESUMABLE_UP && rg_now_ns() < until) {
         if (c->receiving) {

@@ -6,10 +6,12 @@
 
 #include "common/base/clock.h"
 
-#include <poll.h>
 #include <string.h>
 
-enum { AWAITED_MIN = 64 << 10 }; /* bulk data that costs more to copy than an acknowledgement costs */
+enum {
+    AWAITED_MIN = 64 << 10, /* bytes that cost more to copy than an acknowledgement costs */
+    WORDS_UNSEEN = 8,       /* words that any socket takes, however few bytes it has room for */
+};
 
 static void unlocked(struct rg_resumable *c)
 {
@@ -18,32 +20,27 @@ static void unlocked(struct rg_resumable *c)
 
 /* --- acknowledgements --- */
 
-/* Whether nothing more has come yet, as far as the link shows that. */
-static bool pauses(const struct rg_resumable *c)
-{
-    struct pollfd p = {.fd = rg_conn_fd(c->link), .events = POLLIN};
-    return p.fd < 0 || poll(&p, 1, 0) == 0;
-}
-
 /*
- * Much has come, and nothing follows at once: somebody may hold its memory until it is acknowledged. Where more
- * follows, the acknowledgement travels with that.
+ * Whether a word of ours would be taken at once: surely, where the peer has received all that was sent but a few of
+ * them; else the link is asked.
  */
-static bool is_awaited(const struct rg_resumable *c)
+static bool may_say(struct rg_resumable *c)
 {
-    return c->bulk_size >= AWAITED_MIN && c->state == RG_RESUMABLE_UP && pauses(c);
+    if (!c->queue && !c->forgotten && c->words < WORDS_UNSEEN && rg_conn_fd(c->link) >= 0)
+        return true;
+    if (!rg_resumable_is_writable(c->link))
+        return false;
+    c->words = 0;
+    return true;
 }
 
 /*
  * A receiver must not wait for the peer to receive, or both may do so for ever: what cannot go at once is
- * left to the reconnector, or to the next message.
+ * left to who is sending, to the reconnector, or to the next message.
  */
-static void acknowledge_if_due(struct rg_resumable *c)
+void rg_resumable_acknowledge(struct rg_resumable *c)
 {
-    if (c->unacknowledged_bytes < RG_RESUMABLE_ACK_BYTES && c->received - c->told < RG_RESUMABLE_ACK_COUNT &&
-        !is_awaited(c))
-        return;
-    if (c->state == RG_RESUMABLE_UP && !c->sending && rg_resumable_is_writable(c->link)) {
+    if (c->state == RG_RESUMABLE_UP && !c->sending && may_say(c)) {
         rg_resumable_say(c, RG_RESUMABLE_ACK);
         return;
     }
@@ -55,7 +52,8 @@ static void count_received(struct rg_resumable *c)
 {
     c->received++;
     c->unacknowledged_bytes += c->msg_size + c->bulk_size;
-    acknowledge_if_due(c);
+    if (c->unacknowledged_bytes >= RG_RESUMABLE_ACK_BYTES || c->received - c->told >= RG_RESUMABLE_ACK_COUNT)
+        rg_resumable_acknowledge(c);
 }
 
 /* Looks at what the link received. RG_ERR_NOT_FOUND: it is not for the user. */
@@ -77,6 +75,8 @@ static enum rg_status look_at(struct rg_resumable *c, struct rg_message *message
         return RG_ERR_PROTOCOL;
     if (header.kind == RG_RESUMABLE_GOAWAY)
         c->peer_says_goaway = true;
+    else
+        c->asked = c->unacknowledged_bytes >= AWAITED_MIN;
     return RG_ERR_NOT_FOUND;
 }
 
@@ -98,6 +98,10 @@ static enum rg_status receive(struct rg_resumable *c, int timeout_ms, struct rg_
     else if (failed)
         rg_resumable_break(c, epoch, status);
     rg_resumable_changed(c);
+    if (c->asked) {
+        c->asked = false;
+        rg_resumable_acknowledge(c);
+    }
     return status;
 }
 

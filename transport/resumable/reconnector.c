@@ -251,8 +251,7 @@ static void replay(struct rg_resumable *c)
         else if (status != RG_OK)
             rg_resumable_break(c, epoch, status);
         rg_retransmit_release(c, entry);
-        if (c->waiting)
-            pthread_cond_broadcast(&c->changed);
+        rg_resumable_wake(c);
     }
 }
 
@@ -384,8 +383,6 @@ void *rg_resumable_reconnect_main(void *connection)
             rg_resumable_say(c, RG_RESUMABLE_ACK);
         else if (rg_registered_is_missing(c))
             rg_registered_renew_one(c);
-        else if (c->ack_wanted && c->sending)
-            rg_resumable_sleep(c, UINT64_MAX); /* who sends takes it along */
         else if (c->hung_up == c->epoch && rg_now_ns() < noticed_until(c))
             rg_resumable_sleep(c, noticed_until(c));
         else if (c->hung_up == c->epoch)

@@ -29,9 +29,9 @@ void rg_resumable_sleep(struct rg_resumable *c, uint64_t until_ns)
 
 void rg_resumable_changed(struct rg_resumable *c)
 {
-    if (c->waiting)
-        pthread_cond_broadcast(&c->changed);
-    if (c->polling && (c->state != RG_RESUMABLE_UP || c->ack_wanted || c->stopping))
+    rg_resumable_wake(c);
+    if (c->polling && (c->state != RG_RESUMABLE_UP || (c->ack_wanted && !c->sending) ||
+                       c->stopping)) /* or who sends says it */
         rg_waker_wake(&c->waker);
 }
 
@@ -98,6 +98,7 @@ void rg_resumable_say(struct rg_resumable *c, enum rg_resumable_kind kind)
     const struct iovec part = {&header, sizeof header};
     const uint64_t epoch = c->epoch;
     struct rg_conn *link = c->link;
+    c->words++;
     c->sending = true;
     pthread_mutex_unlock(&c->lock);
     enum rg_status status = rg_conn_send(link, &(struct rg_send){.msg = &part, .n_msg = 1});
@@ -227,8 +228,7 @@ static void resumable_destroy(struct rg_conn *conn)
     else
         rg_resumable_end(c, RG_ERR_CLOSED);
     rg_waker_wake(&c->waker);
-    if (c->waiting)
-        pthread_cond_broadcast(&c->changed);
+    rg_resumable_wake(c);
     pthread_mutex_unlock(&c->lock);
     pthread_join(c->reconnector, NULL);
     rg_conn_destroy(c->link);

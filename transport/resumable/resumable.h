@@ -21,7 +21,8 @@
  * the worker waits for the daemon to hand it a connection (server/handshake/resume.h).
  *
  * On the wire every message begins with struct rg_resumable_header. Acknowledgements travel with messages; a
- * receiver that has not sent any for RG_RESUMABLE_ACK_BYTES sends one by itself. What is kept: a message's
+ * receiver that has not sent any for RG_RESUMABLE_ACK_BYTES sends one by itself, and one in return for one that comes by
+ * itself, if much is to be acknowledged: so who wants its memory back asks. What is kept: a message's
  * own bytes always, its bulk data from when the sending call returns until it is acknowledged; before that it
  * is the caller's memory that is sent from again. If more memory than RG_RESUMABLE_UNACKNOWLEDGED_MAX holds
  * what is not acknowledged, senders wait for it, for a time; beyond RG_RESUMABLE_UNACKNOWLEDGED_LIMIT nothing
@@ -38,7 +39,7 @@
 /* What a user of such a connection must leave of RG_MESSAGE_MAX. */
 #define RG_RESUMABLE_HEADER     16u
 #define RG_RESUMABLE_SETTLED_MS 1000u
-#define RG_RESUMABLE_ACK_BYTES  (1u << 20)
+#define RG_RESUMABLE_ACK_BYTES  (4u << 20)
 #define RG_RESUMABLE_ACK_COUNT  256u
 
 enum rg_resumable_kind { RG_RESUMABLE_DATA = 1, RG_RESUMABLE_ACK = 2, RG_RESUMABLE_GOAWAY = 3 };

@@ -78,10 +78,8 @@ static struct rg_retransmit_block *block_of(struct rg_retransmit_entry *entry)
 
 struct rg_retransmit_entry *rg_retransmit_create(struct rg_resumable *c, const struct rg_send *send)
 {
-    pthread_mutex_lock(&c->lock);
     struct rg_retransmit_block *block =
         take(c, sizeof(struct rg_retransmit_entry) + RG_RESUMABLE_HEADER + send->msg_size);
-    pthread_mutex_unlock(&c->lock);
     if (!block)
         return NULL;
     struct rg_retransmit_entry *entry = (struct rg_retransmit_entry *)(void *)block->data;
@@ -92,11 +90,16 @@ struct rg_retransmit_entry *rg_retransmit_create(struct rg_resumable *c, const s
         .busy = true,
     };
     unsigned char *at = entry->data + RG_RESUMABLE_HEADER;
+    const bool much = send->msg_size > RG_RESUMABLE_COPIED_MAX;
+    if (much)
+        pthread_mutex_unlock(&c->lock);
     for (int i = 0; i < send->n_msg; i++) {
         if (send->msg[i].iov_len)
             memcpy(at, send->msg[i].iov_base, send->msg[i].iov_len);
         at += send->msg[i].iov_len;
     }
+    if (much)
+        pthread_mutex_lock(&c->lock);
     return entry;
 }
 

@@ -11,9 +11,10 @@
 #include <string.h>
 
 enum {
-    DRAIN_AT = 8 << 20, /* bytes kept from which a sender looks for acknowledgements */
-    DRAIN_MS = 10,      /* how long it waits for some, at RG_RESUMABLE_UNACKNOWLEDGED_MAX … */
-    DRAIN_TRIES = 200,  /* … and how often */
+    DRAIN_AT = 16 << 20,   /* bytes kept from which a sender looks for acknowledgements … */
+    DRAIN_AGAIN = 4 << 20, /* … and how many more when there were none */
+    DRAIN_MS = 10,         /* how long it waits for some, at RG_RESUMABLE_UNACKNOWLEDGED_MAX … */
+    DRAIN_TRIES = 200,     /* … and how often */
 };
 
 /* Much is not acknowledged: looks for it, waits for it; in the end does without keeping. */
@@ -36,6 +37,16 @@ static void make_way(struct rg_resumable *c)
                     c->head.peer, RG_RESUMABLE_UNACKNOWLEDGED_LIMIT >> 20);
         rg_retransmit_forget(c);
     }
+    c->drain_at = c->queued_bytes + c->leased_bytes + DRAIN_AGAIN;
+}
+
+/* Whether so much is not acknowledged that it is looked for: again when there is more of it, or too much. */
+static bool is_much(struct rg_resumable *c)
+{
+    const size_t kept = c->queued_bytes + c->leased_bytes;
+    if (kept <= DRAIN_AT)
+        c->drain_at = DRAIN_AT;
+    return kept > c->drain_at || c->queued_bytes > RG_RESUMABLE_UNACKNOWLEDGED_MAX;
 }
 
 /* Keeps a message and takes the right to send it; the lock is held afterwards, if that succeeds. */
@@ -44,10 +55,12 @@ static enum rg_status take_turn(struct rg_resumable *c, const struct rg_send *se
 {
     if (send->msg_size > RG_MESSAGE_MAX - RG_RESUMABLE_HEADER)
         return RG_ERR_INVALID;
-    struct rg_retransmit_entry *entry = rg_retransmit_create(c, send);
-    if (!entry)
-        return RG_ERR_NO_MEMORY;
     pthread_mutex_lock(&c->lock);
+    struct rg_retransmit_entry *entry = rg_retransmit_create(c, send);
+    if (!entry) {
+        pthread_mutex_unlock(&c->lock);
+        return RG_ERR_NO_MEMORY;
+    }
     while (c->state != RG_RESUMABLE_OVER && (c->state != RG_RESUMABLE_UP || c->sending || c->turn_wanted))
         rg_resumable_sleep(c, UINT64_MAX);
     if (c->state == RG_RESUMABLE_OVER) {
@@ -80,7 +93,7 @@ static enum rg_status finish(struct rg_resumable *c, struct rg_retransmit_entry 
     if (failed && c->state == RG_RESUMABLE_OVER && !entry->acked)
         result = c->over;
     rg_retransmit_settle(c, entry);
-    if (c->queued_bytes + c->leased_bytes > DRAIN_AT)
+    if (is_much(c))
         make_way(c);
     if (c->ack_wanted && c->state == RG_RESUMABLE_UP && !c->sending)
         rg_resumable_say(c, RG_RESUMABLE_ACK);
@@ -107,10 +120,12 @@ enum rg_status rg_resumable_send(struct rg_conn *conn, struct rg_send *send)
         entry->fault = true;
     else if (failed)
         rg_resumable_break(c, epoch, status);
-    rg_resumable_changed(c);
     send->detached = entry->send.detached || (send->detachable && failed);
-    if (!send->detached)
+    if (!send->detached) {
+        rg_resumable_wake(c);
         return finish(c, entry, status);
+    }
+    rg_resumable_changed(c);
     entry->epoch = failed ? 0 : epoch;
     send->entry = entry;
     pthread_mutex_unlock(&c->lock);
@@ -135,8 +150,7 @@ enum rg_status rg_resumable_send_detached(struct rg_conn *conn, struct rg_send *
             entry->fault = true;
         else if (status != RG_OK)
             rg_resumable_break(c, epoch, status);
-        if (c->waiting)
-            pthread_cond_broadcast(&c->changed);
+        rg_resumable_wake(c);
     }
     return finish(c, entry, status);
 }

@@ -288,7 +288,8 @@ static void test_acknowledges_with_credit(void)
     const struct rg_resumable_options options = {
         .user = &end, .patience_ns = 3000000000ull, .renew = renew, .report = report};
     struct rg_conn *conn = rg_resumable_create(&blunt.head, NULL, &options);
-    const struct rg_resumable_header header = {.kind = RG_RESUMABLE_DATA};
+    const struct rg_resumable_header header = {.kind = RG_RESUMABLE_DATA},
+                                     question = {.kind = RG_RESUMABLE_ACK};
     struct rg_resumable_header ack;
     struct rg_message message;
     unsigned char *bulk = calloc(1, BULK);
@@ -297,6 +298,8 @@ static void test_acknowledges_with_credit(void)
         CHECK_OK(send_bytes(pair.a, &header, sizeof header, bulk, BULK));
         CHECK_OK(rg_conn_recv(conn, -1, &message));
         CHECK_OK(rg_conn_recv_bulk(conn, bulk, BULK));
+        CHECK_OK(send_bytes(pair.a, &question, sizeof question, NULL, 0));
+        CHECK_STATUS(rg_conn_recv(conn, 0, &message), RG_ERR_TIMEOUT);
         CHECK_STATUS(rg_conn_recv(pair.a, 50, &message), RG_ERR_TIMEOUT);
     }
     atomic_store(&blunt.has_credit, true);
@@ -308,6 +311,55 @@ static void test_acknowledges_with_credit(void)
     rg_conn_destroy(pair.a);
     rg_listener_destroy(pair.listener);
     free(bulk);
+}
+
+/* Receives a word from the peer of a resumable connection: what that has received. */
+static uint64_t receive_word(struct rg_conn *conn)
+{
+    struct rg_resumable_header word;
+    struct rg_message message;
+    CHECK_OK(rg_conn_recv(conn, -1, &message));
+    CHECK(message.size == sizeof word && message.bulk_size == 0);
+    memcpy(&word, message.data, sizeof word);
+    CHECK(word.kind == RG_RESUMABLE_ACK);
+    return word.received;
+}
+
+/* What has come is acknowledged by a message that is sent anyway, when the peer asks, or when it is much. */
+static void test_acknowledges_when_asked(void)
+{
+    enum { BULK = 200000 };
+    static unsigned char bulk[BULK];
+    struct pair pair = pair_open(LASTING_ADDRESS, "", RG_WAIT_AUTO);
+    struct end end = {.listener = pair.listener, .filters = "", .connects = true};
+    const struct rg_resumable_options options = {
+        .user = &end, .patience_ns = 60000000000ull, .renew = renew, .report = report};
+    const struct rg_resumable_header header = {.kind = RG_RESUMABLE_DATA},
+                                     question = {.kind = RG_RESUMABLE_ACK};
+    struct rg_message message;
+    unsigned sent = 0;
+    CHECK((pair.a = rg_resumable_create(pair.a, NULL, &options)) != NULL);
+    for (int i = 0; i < 3; i++, sent++) {
+        CHECK_OK(send_bytes(pair.b, &header, sizeof header, bulk, BULK));
+        CHECK_OK(rg_conn_recv(pair.a, -1, &message));
+        CHECK_OK(rg_conn_recv_bulk(pair.a, NULL, BULK));
+    }
+    CHECK_STATUS(rg_conn_recv(pair.b, 50, &message), RG_ERR_TIMEOUT);
+    for (int i = 0; i < 2; i++) { /* the second time there is nothing to tell */
+        CHECK_OK(send_bytes(pair.b, &question, sizeof question, NULL, 0));
+        CHECK_STATUS(rg_conn_recv(pair.a, 50, &message), RG_ERR_TIMEOUT);
+        if (i == 0)
+            CHECK(receive_word(pair.b) == sent);
+    }
+    CHECK_STATUS(rg_conn_recv(pair.b, 50, &message), RG_ERR_TIMEOUT);
+    for (size_t bytes = 0; bytes < RG_RESUMABLE_ACK_BYTES; bytes += BULK, sent++) {
+        CHECK_OK(send_bytes(pair.b, &header, sizeof header, bulk, BULK));
+        CHECK_OK(rg_conn_recv(pair.a, -1, &message));
+        CHECK_OK(rg_conn_recv_bulk(pair.a, NULL, BULK));
+    }
+    CHECK(receive_word(pair.b) == sent);
+    CHECK_STATUS(rg_conn_recv(pair.b, 50, &message), RG_ERR_TIMEOUT);
+    pair_close(&pair);
 }
 
 /* Waits in both calls end with an interrupt, also between two links. */
@@ -413,6 +465,14 @@ static uint64_t bytes_kept(const struct rg_conn *conn)
     return statistics.bulk_kept;
 }
 
+static void *take_one(void *conn)
+{
+    struct rg_message message;
+    CHECK_OK(rg_conn_recv(conn, -1, &message));
+    CHECK_OK(rg_conn_recv_bulk(conn, NULL, message.bulk_size));
+    return NULL;
+}
+
 static enum rg_status send_held(struct rg_conn *conn, unsigned char *bulk, uint64_t seed,
                                 struct rg_lease *hold)
 {
@@ -456,6 +516,36 @@ static void test_held_until_acknowledged(void)
     CHECK(rg_lease_ended(&holds[2]) && bytes_kept(pair.a) == HELD);
     CHECK_OK(send_bytes(pair.a, "x", 1, bulk, HELD)); /* what nobody holds */
     CHECK(bytes_kept(pair.a) == 2 * HELD);
+    pair_close(&pair);
+}
+
+/* Who wants much memory back asks for the acknowledgement; little is copied sooner. */
+static void test_asks_for_held(void)
+{
+    enum { LITTLE = 100000, MUCH = 1 << 20 };
+    static unsigned char bulk[MUCH];
+    struct pair pair = pair_open(LASTING_ADDRESS, "", RG_WAIT_AUTO);
+    struct end end = {.listener = pair.listener, .filters = "", .connects = true};
+    const struct rg_resumable_options options = {
+        .user = &end, .patience_ns = 60000000000ull, .renew = renew, .report = report};
+    const struct iovec msg = {(void *)(uintptr_t) "x", 1};
+    struct rg_message message;
+    CHECK((pair.a = rg_resumable_create(pair.a, NULL, &options)) != NULL);
+    for (int i = 0; i < 2; i++) {
+        const struct iovec data = {bulk, i ? MUCH : LITTLE};
+        struct rg_lease lease = {0};
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, take_one, pair.b) == 0);
+        CHECK_OK(rg_conn_send(
+            pair.a, &(struct rg_send){.msg = &msg, .n_msg = 1, .bulk = &data, .n_bulk = 1, .lease = &lease}));
+        CHECK(pthread_join(thread, NULL) == 0);
+        rg_lease_end(&lease);
+        CHECK(rg_lease_ended(&lease));
+        if (i)
+            CHECK(receive_word(pair.b) == 0);
+        else
+            CHECK_STATUS(rg_conn_recv(pair.b, 50, &message), RG_ERR_TIMEOUT);
+    }
     pair_close(&pair);
 }
 
@@ -732,11 +822,13 @@ int main(void)
     rg_transport_complete(&blunt_ops, true);
     RUN(test_left_with_tether);
     RUN(test_acknowledges_with_credit);
+    RUN(test_acknowledges_when_asked);
     RUN(test_tethered_ends);
     RUN(test_leaves_again);
     RUN(test_violations);
     RUN(test_never_acknowledged);
     RUN(test_held_until_acknowledged);
+    RUN(test_asks_for_held);
     RUN(test_held_and_sent_again);
     RUN(test_back_to_the_better_link);
     RUN(test_adverts_end_with_their_link);
