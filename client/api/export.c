@@ -1,9 +1,7 @@
 /*
- * export.c - memory and events that other processes have too.
+ * export.c - shareable handles, by which other processes have allocations and pools too.
  *
- * Handles of cuIpc… are the workers' tokens (server/export/export.h) with a note on whose server they are
- * (client/api/exported.h), and memory that is opened is reserved in this address space like any other. A shareable handle that is a
- * descriptor is made here: one end of a pair of sockets in which the worker's token (server/export/export.h)
+ * A handle that is a descriptor is made here: one end of a pair of sockets in which the worker's token (server/export/export.h)
  * waits to be read. It can be duplicated, inherited and passed on like the driver's; who imports it looks at
  * the token without taking it out. When all copies of it are closed, the other end sees that, and the worker
  * is told with the next call of this file to close the driver's descriptor.
@@ -46,22 +44,8 @@ struct given {
     unsigned char token[TOKEN];
 };
 
-/* Memory opened with cuIpcOpenMemHandle, as often as it was. */
-struct opened {
-    struct opened *next;
-    CUdeviceptr address;
-    uint64_t context;
-    unsigned opens;
-};
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* both lists */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list */
 static struct given *all_given;
-static struct opened *all_opened;
-
-/*
- * --- descriptors
- * ---------------------------------------------------------------------------------------------
- */
 
 /* Tells the workers of descriptors that have no copies any more. */
 static void collect(void)
@@ -162,16 +146,6 @@ static bool import_token(enum rg_kind kind, CUmemAllocationHandleType type, void
     return true;
 }
 
-/* A device of the server that an object belongs to. */
-static CUdevice device_of(enum rg_kind kind, uint64_t handle)
-{
-    const struct rg_session *session = rg_home_session(rg_home_of(kind, handle));
-    for (CUdevice i = 0; rg_device(i); i++)
-        if (rg_device_session(i) == session)
-            return i;
-    return 0;
-}
-
 /* The device whose server a handle is taken to be of: the current context's. */
 static CUdevice device_here(void)
 {
@@ -198,9 +172,10 @@ CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocat
     if (!rg_handle_shadow(RG_KIND_ALLOCATION, handle))
         return CUDA_ERROR_INVALID_VALUE;
     CUresult status = rg_op_rgShareAllocation(handle, handleType, flags, token);
-    return status == CUDA_SUCCESS ? export_token(RG_KIND_ALLOCATION, device_of(RG_KIND_ALLOCATION, handle),
-                                                 handleType, token, shareableHandle)
-                                  : status;
+    return status == CUDA_SUCCESS
+               ? export_token(RG_KIND_ALLOCATION, rg_exported_device(RG_KIND_ALLOCATION, handle), handleType,
+                              token, shareableHandle)
+               : status;
 }
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
@@ -235,9 +210,10 @@ CUresult cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool,
     if (!rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
         return CUDA_ERROR_INVALID_VALUE;
     CUresult status = rg_op_rgSharePool(pool, handleType, flags, token);
-    return status == CUDA_SUCCESS ? export_token(RG_KIND_POOL, device_of(RG_KIND_POOL, (uint64_t)pool),
-                                                 handleType, token, handle_out)
-                                  : status;
+    return status == CUDA_SUCCESS
+               ? export_token(RG_KIND_POOL, rg_exported_device(RG_KIND_POOL, (uint64_t)pool), handleType,
+                              token, handle_out)
+               : status;
 }
 
 CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle,
@@ -256,187 +232,4 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle
     else
         rg_handle_delete(RG_KIND_POOL, (uint64_t)made);
     return status;
-}
-
-/*
- * --- memory
- * ----------------------------------------------------------------------------------------------------
- */
-
-/* Makes memory of another process known here. */
-static CUresult add_range(CUdeviceptr address, size_t size, enum rg_range_kind kind, uint64_t pool)
-{
-    const struct rg_range range = {.start = address,
-                                   .size = size,
-                                   .kind = kind,
-                                   .context = rg_context_current(),
-                                   .device = rg_device_current(),
-                                   .pool = pool};
-    if (!rg_map_reserve(rg_session_current()->number, address, size)) {
-        rg_error("an address of shared memory collides with this program's own memory");
-        return CUDA_ERROR_MAP_FAILED;
-    }
-    return rg_map_add(&range) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData)
-{
-    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
-    if (!ptr_out || !shareData || !rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
-        return CUDA_ERROR_INVALID_VALUE;
-    unsigned long long address;
-    size_t size;
-    RG_TRY(rg_op_rgPoolImportPointer(pool, shareData, &address, &size));
-    CUresult status = add_range(address, size, RG_RANGE_POOL, (uint64_t)pool);
-    if (status == CUDA_SUCCESS)
-        *ptr_out = address;
-    else
-        (void)rg_op_cuMemFree_v2(address);
-    return status;
-}
-
-CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
-{
-    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
-    struct rg_range range;
-    if (!pHandle || !rg_map_find(dptr, &range) || range.kind != RG_RANGE_DEVICE)
-        return CUDA_ERROR_INVALID_VALUE;
-    RG_TRY(rg_op_cuIpcGetMemHandle(pHandle, dptr));
-    rg_exported_mark(pHandle, range.device);
-    return CUDA_SUCCESS;
-}
-
-/* Counts an opening. The first of an address makes it known. */
-static CUresult note_opened(CUdeviceptr address, size_t size)
-{
-    const uint64_t context = rg_context_current();
-    CUresult status = CUDA_SUCCESS;
-    pthread_mutex_lock(&lock);
-    struct opened *at = all_opened;
-    while (at && at->address != address)
-        at = at->next;
-    struct rg_range known;
-    const bool there =
-        at && rg_map_find(address, &known) && known.kind == RG_RANGE_IPC && at->context == context;
-    if (!at) {
-        at = calloc(1, sizeof *at);
-        if (at) {
-            at->address = address;
-            at->next = all_opened;
-            all_opened = at;
-        } else {
-            status = CUDA_ERROR_OUT_OF_MEMORY;
-        }
-    }
-    if (at && !there) { /* new, or left over from a context that has ended */
-        at->opens = 0;
-        at->context = context;
-        status = add_range(address, size, RG_RANGE_IPC, 0);
-    }
-    if (status == CUDA_SUCCESS)
-        at->opens++;
-    pthread_mutex_unlock(&lock);
-    return status;
-}
-
-/* On the server of the current context. */
-static CUresult open_memory(const CUipcMemHandle *token, unsigned flags, CUdeviceptr *opened)
-{
-    unsigned long long address;
-    size_t size;
-    RG_TRY(rg_op_rgIpcOpenMemory(token, flags, &address, &size));
-    CUresult status = note_opened(address, size);
-    if (status == CUDA_SUCCESS)
-        *opened = address;
-    else
-        (void)rg_op_rgIpcCloseMemory(address);
-    return status;
-}
-
-CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
-{
-    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
-    if (!pdptr || Flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
-        return CUDA_ERROR_INVALID_VALUE;
-    struct rg_exported exported;
-    CUipcMemHandle token;
-    RG_TRY(rg_exported_enter(&exported, &handle));
-    memcpy(&token, exported.token, sizeof token);
-    return rg_exported_leave(&exported, open_memory(&token, Flags, pdptr));
-}
-
-CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
-{
-    return cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
-}
-
-CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
-{
-    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
-    struct rg_range range;
-    pthread_mutex_lock(&lock);
-    struct opened **link = &all_opened;
-    while (*link && (*link)->address != dptr)
-        link = &(*link)->next;
-    struct opened *at = *link;
-    const bool open = at && rg_map_find(dptr, &range) && range.start == dptr && range.kind == RG_RANGE_IPC;
-    const bool last = open && --at->opens == 0;
-    if (last) {
-        *link = at->next;
-        free(at);
-        (void)rg_map_remove(dptr, 1u << RG_RANGE_IPC, NULL);
-    }
-    pthread_mutex_unlock(&lock);
-    if (!open)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!rg_homes_differ(range.context, 0))
-        return rg_op_rgIpcCloseMemory(dptr);
-    RG_TRY(rg_context_scope_enter(range.context)); /* the address says no more whose it is */
-    const CUresult status = rg_op_rgIpcCloseMemory(dptr);
-    rg_context_scope_leave();
-    return status;
-}
-
-/*
- * --- events
- * ----------------------------------------------------------------------------------------------------
- */
-
-CUresult cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
-{
-    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
-    if (!pHandle)
-        return rg_invalid_value();
-    RG_TRY(rg_handle_check(RG_KIND_EVENT, (uint64_t)event, CUDA_ERROR_INVALID_HANDLE));
-    RG_TRY(rg_op_cuIpcGetEventHandle(pHandle, event));
-    rg_exported_mark(pHandle, device_of(RG_KIND_EVENT, (uint64_t)event));
-    return CUDA_SUCCESS;
-}
-
-/* On the server of the current context. */
-static CUresult open_event(const CUipcEventHandle *token, CUevent *opened)
-{
-    CUevent event = (CUevent)rg_handle_create(RG_KIND_EVENT);
-    if (!event)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    rg_handle_shadow(RG_KIND_EVENT, (uint64_t)event)->event = (struct rg_event){
-        .context = rg_context_current(), .flags = CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS};
-    CUresult status = rg_op_rgIpcOpenEvent(&event, token);
-    if (status == CUDA_SUCCESS)
-        *opened = event;
-    else
-        rg_handle_delete(RG_KIND_EVENT, (uint64_t)event);
-    return status;
-}
-
-CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
-{
-    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
-    if (!phEvent)
-        return CUDA_ERROR_INVALID_VALUE;
-    struct rg_exported exported;
-    CUipcEventHandle token;
-    RG_TRY(rg_exported_enter(&exported, &handle));
-    memcpy(&token, exported.token, sizeof token);
-    return rg_exported_leave(&exported, open_event(&token, phEvent));
 }

@@ -60,6 +60,15 @@ static bool is_place_of(const struct mark *mark, const struct rg_session *sessio
            memcmp(own.address, mark->address, sizeof own.address) == 0;
 }
 
+CUdevice rg_exported_device(enum rg_kind kind, uint64_t handle)
+{
+    const struct rg_session *session = rg_home_session(rg_home_of(kind, handle));
+    for (CUdevice i = 0; rg_device(i); i++)
+        if (rg_device_session(i) == session)
+            return i;
+    return 0;
+}
+
 void rg_exported_mark(void *handle, CUdevice device)
 {
     const struct rg_session *session = rg_device_session(device);

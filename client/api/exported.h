@@ -11,10 +11,13 @@
 #ifndef RG_CLIENT_API_EXPORTED_H
 #define RG_CLIENT_API_EXPORTED_H
 
+#include "client/core/handle.h"
 #include "client/core/session.h"
 
 #define RG_EXPORTED_HANDLE 64 /* bytes of a handle */
 
+/** A device of the server that an object belongs to. */
+CUdevice rg_exported_device(enum rg_kind kind, uint64_t handle);
 /** Notes in a handle of RG_EXPORTED_HANDLE bytes that it is of the server of `device`. */
 void rg_exported_mark(void *handle, CUdevice device);
 

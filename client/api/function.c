@@ -15,76 +15,8 @@
 #include "generated/client/operations.h"
 
 #include <assert.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-void rg_found_lock(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-void rg_found_unlock(void)
-{
-    pthread_mutex_unlock(&lock);
-}
-
-uint64_t rg_found_by_name(const struct rg_found_function *list, const char *name)
-{
-    for (; list; list = list->next)
-        if (strcmp(list->name, name) == 0)
-            return list->handle;
-    return 0;
-}
-
-uint64_t rg_found_by_key(const struct rg_found_function *list, uint64_t key)
-{
-    for (; list; list = list->next)
-        if (list->key == key)
-            return list->handle;
-    return 0;
-}
-
-bool rg_found_add(struct rg_found_function **list, const char *name, uint64_t key, uint64_t handle)
-{
-    size_t length = name ? strlen(name) : 0;
-    struct rg_found_function *entry = malloc(sizeof *entry + length + 1);
-    if (!entry)
-        return false;
-    *entry = (struct rg_found_function){.next = *list, .handle = handle, .key = key};
-    memcpy(entry->name, name ? name : "", length + 1);
-    *list = entry;
-    return true;
-}
-
-/*
- * What a function's shadow owns is not freed: another thread may be reading it; it is small and modules are
- * few.
- */
-void rg_found_free(struct rg_found_function **list, enum rg_kind kind)
-{
-    while (*list) {
-        struct rg_found_function *entry = *list;
-        *list = entry->next;
-        if (kind < RG_KIND_COUNT)
-            rg_handle_delete(kind, entry->handle);
-        free(entry);
-    }
-}
-
-uint64_t rg_found_take(struct rg_found_function **list, uint64_t key)
-{
-    while (*list && (*list)->key != key)
-        list = &(*list)->next;
-    struct rg_found_function *entry = *list;
-    const uint64_t handle = entry ? entry->handle : 0;
-    if (entry)
-        *list = entry->next;
-    free(entry);
-    return handle;
-}
 
 /* A function is of its module's context, whatever context is current; of a library's kernel, it is of the current one. */
 static uint64_t context_of_function(uint64_t owner)
@@ -364,93 +296,78 @@ enum { CACHE_CONFIG = CU_FUNC_ATTRIBUTE_MAX, OF_DEVICE };
 static_assert(OF_DEVICE < RG_SETTINGS, "room for all settings of a function");
 
 /* What is set of a kernel holds on one device; of another one nothing is known. */
-static bool is_set(struct rg_function *function, unsigned which, int value, CUdevice device)
+static bool is_set(struct rg_function *function, const struct change *change)
 {
-    return rg_setting_is(&function->settings, which, (unsigned)value) &&
-           rg_setting_is(&function->settings, OF_DEVICE, (unsigned)device);
+    return rg_setting_is(&function->settings, change->which, (unsigned)change->value) &&
+           rg_setting_is(&function->settings, OF_DEVICE, (unsigned)change->device);
 }
 
-static void note_setting(struct rg_function *function, unsigned which, int value, CUdevice device)
+/* What the worker says to a change; if it has been made, it is noted. */
+static CUresult noted(CUresult status, struct rg_function *function, const struct change *change)
 {
-    if (!rg_setting_is(&function->settings, OF_DEVICE, (unsigned)device))
+    if (status != CUDA_SUCCESS)
+        return status;
+    note_change(function, change);
+    if (!rg_setting_is(&function->settings, OF_DEVICE, (unsigned)change->device))
         for (unsigned i = 0; i < OF_DEVICE; i++)
             rg_setting_forget(&function->settings, i);
-    rg_setting_note(&function->settings, which, (unsigned)value);
-    rg_setting_note(&function->settings, OF_DEVICE, (unsigned)device);
+    rg_setting_note(&function->settings, change->which, (unsigned)change->value);
+    rg_setting_note(&function->settings, OF_DEVICE, (unsigned)change->device);
+    return CUDA_SUCCESS;
+}
+
+/* A change of a function, in the current context. */
+static CUresult change_function(CUfunction handle, struct change *change, struct rg_function **function)
+{
+    RG_TRY(about((uint64_t)handle, false, change, function));
+    change->device = rg_device_current();
+    change->context = context_of((uint64_t)handle, *function);
+    return rg_call_allowed(RG_TRAIT_CONTEXT);
 }
 
 CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value)
 {
     struct rg_function *function;
-    CUresult status = about((uint64_t)hfunc, false, &value, &function);
-    const CUdevice device = rg_device_current();
-    if (status == CUDA_SUCCESS)
-        status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS || is_set(function, attrib, value, device))
-        return status;
-    status = rg_op_cuFuncSetAttribute(hfunc, attrib, value);
-    if (status != CUDA_SUCCESS)
-        return status;
-    note_change(function, &(struct change){.which = attrib,
-                                           .attribute = true,
-                                           .value = value,
-                                           .device = device,
-                                           .context = context_of((uint64_t)hfunc, function)});
-    note_setting(function, attrib, value, device);
-    return status;
+    struct change change = {.which = attrib, .attribute = true, .value = value};
+    RG_TRY(change_function(hfunc, &change, &function));
+    return is_set(function, &change)
+               ? CUDA_SUCCESS
+               : noted(rg_op_cuFuncSetAttribute(hfunc, attrib, value), function, &change);
 }
 
 CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev)
 {
     struct rg_function *function;
-    CUresult status = about((uint64_t)kernel, true, &val, &function);
-    if (status == CUDA_SUCCESS && !rg_device(dev))
-        status = CUDA_ERROR_INVALID_DEVICE;
-    if (status != CUDA_SUCCESS || is_set(function, attrib, val, dev))
-        return status;
-    status = rg_op_cuKernelSetAttribute(attrib, val, kernel, dev);
-    if (status != CUDA_SUCCESS)
-        return status;
-    note_change(function, &(struct change){.which = attrib, .attribute = true, .value = val, .device = dev});
-    note_setting(function, attrib, val, dev);
-    return status;
+    const struct change change = {.which = attrib, .attribute = true, .value = val, .device = dev};
+    RG_TRY(about((uint64_t)kernel, true, &val, &function));
+    if (!rg_device(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    return is_set(function, &change)
+               ? CUDA_SUCCESS
+               : noted(rg_op_cuKernelSetAttribute(attrib, val, kernel, dev), function, &change);
 }
 
 CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config)
 {
     struct rg_function *function;
-    CUresult status = about((uint64_t)hfunc, false, &config, &function);
-    const CUdevice device = rg_device_current();
-    if (status == CUDA_SUCCESS)
-        status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status == CUDA_SUCCESS && ((unsigned)config & ~3u))
-        status = CUDA_ERROR_INVALID_VALUE;
-    if (status != CUDA_SUCCESS || is_set(function, CACHE_CONFIG, (int)config, device))
-        return status;
-    status = rg_op_cuFuncSetCacheConfig(hfunc, config);
-    if (status != CUDA_SUCCESS)
-        return status;
-    note_change(function, &(struct change){.which = CACHE_CONFIG,
-                                           .device = device,
-                                           .context = context_of((uint64_t)hfunc, function)});
-    note_setting(function, CACHE_CONFIG, (int)config, device);
-    return status;
+    struct change change = {.which = CACHE_CONFIG, .value = (int)config};
+    RG_TRY(change_function(hfunc, &change, &function));
+    if ((unsigned)config & ~3u)
+        return CUDA_ERROR_INVALID_VALUE;
+    return is_set(function, &change) ? CUDA_SUCCESS
+                                     : noted(rg_op_cuFuncSetCacheConfig(hfunc, config), function, &change);
 }
 
 CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev)
 {
     struct rg_function *function;
-    CUresult status = about((uint64_t)kernel, true, &config, &function);
-    if (status == CUDA_SUCCESS && ((unsigned)config & ~3u))
-        status = CUDA_ERROR_INVALID_VALUE;
-    if (status != CUDA_SUCCESS || is_set(function, CACHE_CONFIG, (int)config, dev))
-        return status;
-    status = rg_op_cuKernelSetCacheConfig(kernel, config, dev);
-    if (status != CUDA_SUCCESS)
-        return status;
-    note_change(function, &(struct change){.which = CACHE_CONFIG, .device = dev});
-    note_setting(function, CACHE_CONFIG, (int)config, dev);
-    return status;
+    const struct change change = {.which = CACHE_CONFIG, .value = (int)config, .device = dev};
+    RG_TRY(about((uint64_t)kernel, true, &config, &function));
+    if ((unsigned)config & ~3u)
+        return CUDA_ERROR_INVALID_VALUE;
+    return is_set(function, &change)
+               ? CUDA_SUCCESS
+               : noted(rg_op_cuKernelSetCacheConfig(kernel, config, dev), function, &change);
 }
 
 CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)

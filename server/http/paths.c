@@ -4,6 +4,7 @@
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/limits.h"
+#include "server/http/actions.h"
 #include "server/http/json.h"
 #include "server/http/metrics.h"
 #include "server/http/page.h"
@@ -24,47 +25,6 @@
 #define POST      "POST"
 #define GET       "GET, HEAD"
 
-/* --- answers ------------------------------------------------------------------------------------------------ */
-
-void rg_http_say(struct rg_http_answer *answer, unsigned status, const char *text)
-{
-    *answer = (struct rg_http_answer){
-        .status = status, .type = TEXT, .text = strdup(text), .size = strlen(text), .allow = answer->allow};
-}
-
-/* The value becomes the answer's; NULL: no memory. */
-static void say_json(struct rg_http_answer *answer, unsigned status, json_t *value)
-{
-    char *text = value ? json_dumps(value, JSON_COMPACT) : NULL;
-    json_decref(value);
-    answer->status = status;
-    answer->type = JSON;
-    answer->text = text;
-    answer->size = text ? strlen(text) : 0;
-}
-
-void rg_http_say_error(struct rg_http_answer *answer, unsigned status, const char *why)
-{
-    say_json(answer, status, json_pack("{s:o}", "error", rg_json_text(why)));
-}
-
-/* Of a question that the monitor has not answered as it was to. */
-static unsigned status_of(enum rg_status status)
-{
-    switch (status) {
-    case RG_OK:
-        return MHD_HTTP_OK;
-    case RG_ERR_REFUSED:
-        return MHD_HTTP_UNAUTHORIZED;
-    case RG_ERR_UNSUPPORTED:
-        return MHD_HTTP_FORBIDDEN;
-    case RG_ERR_NOT_FOUND:
-        return MHD_HTTP_NOT_FOUND;
-    default:
-        return MHD_HTTP_SERVICE_UNAVAILABLE;
-    }
-}
-
 /* --- showing ------------------------------------------------------------------------------------------------ */
 
 /* As a line of text where it is not of the API. */
@@ -83,9 +43,9 @@ static bool take_view(const struct rg_paths_source *source, const struct rg_http
         snprintf(why, sizeof why, "%s",
                  status == RG_ERR_NO_MEMORY ? "the server is out of memory" : NO_ANSWER);
     if (as_text)
-        rg_http_say(answer, status_of(status), strcat(why, "\n"));
+        rg_http_say(answer, rg_http_status(status), strcat(why, "\n"));
     else
-        rg_http_say_error(answer, status_of(status), why);
+        rg_http_say_error(answer, rg_http_status(status), why);
     return false;
 }
 
@@ -192,7 +152,7 @@ static void answer_view(const struct rg_paths_source *source, const struct rg_ht
 {
     struct rg_view *view;
     if (take_view(source, request, parts, false, &view, answer))
-        say_json(answer, MHD_HTTP_OK, make(view));
+        rg_http_say_json(answer, MHD_HTTP_OK, make(view));
     rg_view_release(view);
 }
 
@@ -217,7 +177,7 @@ static void answer_gpus(const struct rg_paths_source *source, const struct rg_ht
         if (view->reader.scope == RG_READER_FIGURES)
             rg_http_say_error(answer, MHD_HTTP_UNAUTHORIZED, "the bearer token is good for /metrics alone");
         else
-            say_json(answer, MHD_HTTP_OK, rg_json_gpus(view));
+            rg_http_say_json(answer, MHD_HTTP_OK, rg_json_gpus(view));
     }
     rg_view_release(view);
 }
@@ -242,119 +202,22 @@ static void answer_pool(const struct rg_paths_source *source, const struct rg_ht
     }
     const enum rg_status status = rg_json_pool(source->view, &reader, &pool, why, sizeof why);
     if (status == RG_OK)
-        say_json(answer, MHD_HTTP_OK, pool);
+        rg_http_say_json(answer, MHD_HTTP_OK, pool);
     else
-        rg_http_say_error(answer, status_of(status),
+        rg_http_say_error(answer, rg_http_status(status),
                           status == RG_ERR_REFUSED ? why : "the server cannot ask its pool now");
-}
-
-/* --- coming and going --------------------------------------------------------------------------------------- */
-
-/* The body's object; NULL: it is none, and the answer says so. No body is an empty one. */
-static json_t *read_body(const struct rg_http_request *request, struct rg_http_answer *answer)
-{
-    json_t *body = request->body_size == 0
-                       ? json_object()
-                       : json_loadb(request->body, request->body_size, JSON_REJECT_DUPLICATES, NULL);
-    if (json_is_object(body))
-        return body;
-    json_decref(body);
-    rg_http_say_error(answer, MHD_HTTP_BAD_REQUEST, "the body has to be an object of JSON, or nothing");
-    return NULL;
-}
-
-static void answer_login(const struct rg_paths_source *source, const struct rg_http_request *request,
-                         struct rg_http_answer *answer)
-{
-    struct rg_monitor_question question;
-    struct rg_monitor_answer told;
-    struct rg_login_grant grant;
-    char cookie[RG_HTTP_SECRET_TEXT], guard[RG_HTTP_SECRET_TEXT];
-    RG_CLEANUP_FD int file = -1;
-    json_t *body = read_body(request, answer);
-    if (!body)
-        return;
-    rg_reader_nobody(request, &question);
-    question.kind = RG_ASK_LOGIN;
-    const bool good =
-        rg_reader_read_secret(json_string_value(json_object_get(body, "token")), question.page.secret);
-    json_decref(body);
-    if (!good)
-        rg_http_say_error(answer, MHD_HTTP_BAD_REQUEST,
-                          "the body has to be {\"token\": …}, of a link to the page");
-    if (!good || !rg_reader_means_it(request, &question, answer))
-        return;
-    if (rg_monitor_ask(source->view->link, &question, NULL, 0, ACT_MS, &told, &file) != RG_OK)
-        told = (struct rg_monitor_answer){.status = RG_ERR_TIMEOUT, .why = NO_ANSWER};
-    if (told.status != RG_OK || file < 0 || pread(file, &grant, sizeof grant, 0) != (ssize_t)sizeof grant) {
-        rg_http_say_error(answer, status_of(told.status == RG_OK ? RG_ERR_NO_MEMORY : told.status), told.why);
-        return;
-    }
-    rg_reader_write_secret(grant.cookie, cookie);
-    rg_reader_write_secret(grant.guard, guard);
-    rg_reader_set_cookie(request, cookie, grant.seconds, answer->cookie, sizeof answer->cookie);
-    say_json(answer, MHD_HTTP_OK,
-             json_pack("{s:s, s:I}", "guard", guard, "seconds", (json_int_t)grant.seconds));
-    explicit_bzero(&grant, sizeof grant);
-}
-
-static void answer_logout(const struct rg_paths_source *source, const struct rg_http_request *request,
-                          struct rg_http_answer *answer)
-{
-    struct rg_monitor_question question;
-    struct rg_monitor_answer told;
-    if (!rg_reader_read(request, &question, answer) || !rg_reader_means_it(request, &question, answer))
-        return;
-    question.kind = RG_ASK_LOGOUT;
-    if (rg_monitor_ask(source->view->link, &question, NULL, 0, ACT_MS, &told, NULL) != RG_OK) {
-        rg_http_say_error(answer, MHD_HTTP_SERVICE_UNAVAILABLE, NO_ANSWER);
-        return;
-    }
-    rg_reader_set_cookie(request, "", 0, answer->cookie, sizeof answer->cookie);
-    say_json(answer, MHD_HTTP_OK, json_pack("{s:b, s:s}", "done", 1, "what", "you are logged out"));
-}
-
-/* --- doing -------------------------------------------------------------------------------------------------- */
-
-static void act(const struct rg_paths_source *source, const struct rg_http_request *request,
-                enum rg_page_action action, uint64_t session, struct rg_http_answer *answer)
-{
-    struct rg_monitor_question question;
-    struct rg_monitor_answer told;
-    json_t *body = read_body(request, answer);
-    if (!body)
-        return;
-    if (action == RG_PAGE_SUSPEND && json_is_true(json_object_get(body, "hold")))
-        action = RG_PAGE_HOLD;
-    json_decref(body);
-    if (!rg_reader_read(request, &question, answer) || !rg_reader_means_it(request, &question, answer))
-        return;
-    question.kind = RG_ASK_ACT;
-    question.page.action = action;
-    question.page.session = session;
-    const enum rg_status status = rg_monitor_ask(source->view->link, &question, NULL, 0, ACT_MS, &told, NULL);
-    if (status == RG_ERR_TIMEOUT)
-        say_json(answer, MHD_HTTP_ACCEPTED,
-                 json_pack("{s:b, s:s}", "done", 0, "what", "is under way, and takes longer"));
-    else if (status != RG_OK)
-        rg_http_say_error(answer, MHD_HTTP_SERVICE_UNAVAILABLE, NO_ANSWER);
-    else if (told.status == RG_OK)
-        say_json(answer, MHD_HTTP_OK, json_pack("{s:b, s:o}", "done", 1, "what", rg_json_text(told.why)));
-    else
-        rg_http_say_error(answer, told.status == RG_ERR_TIMEOUT ? MHD_HTTP_CONFLICT : status_of(told.status),
-                          told.why);
 }
 
 static void answer_drain(const struct rg_paths_source *source, const struct rg_http_request *request,
                          struct rg_http_answer *answer)
 {
-    act(source, request, RG_PAGE_DRAIN, 0, answer);
+    rg_http_act(source, request, RG_PAGE_DRAIN, 0, answer);
 }
 
 static void answer_undrain(const struct rg_paths_source *source, const struct rg_http_request *request,
                            struct rg_http_answer *answer)
 {
-    act(source, request, RG_PAGE_UNDRAIN, 0, answer);
+    rg_http_act(source, request, RG_PAGE_UNDRAIN, 0, answer);
 }
 
 enum { DIGITS_MAX = 18 };
@@ -392,7 +255,7 @@ static const struct path {
     {"/metrics", GET, answer_metrics},        {API "server", GET, answer_server},
     {API "gpus", GET, answer_gpus},           {API "sessions", GET, answer_sessions},
     {API "pool", GET, answer_pool},           {API "reader", GET, answer_reader},
-    {API "login", POST, answer_login},        {API "logout", POST, answer_logout},
+    {API "login", POST, rg_http_login},       {API "logout", POST, rg_http_logout},
     {API "server/drain", POST, answer_drain}, {API "server/undrain", POST, answer_undrain},
 };
 
@@ -458,6 +321,6 @@ void rg_paths_answer(const struct rg_paths_source *source, const struct rg_http_
                                           .size = part->size,
                                           .is_part = true};
     } else if (read_action(request->url, &action, &session)) {
-        act(source, request, action, session, answer);
+        rg_http_act(source, request, action, session, answer);
     }
 }

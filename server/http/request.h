@@ -37,6 +37,10 @@ struct rg_http_answer {
 
 /** A line of text. */
 void rg_http_say(struct rg_http_answer *answer, unsigned status, const char *text);
+/** The value becomes the answer's; NULL: no memory. */
+void rg_http_say_json(struct rg_http_answer *answer, unsigned status, json_t *value);
+/** The status that tells of what the monitor said. */
+unsigned rg_http_status(enum rg_status status);
 /** {"error": why}. */
 void rg_http_say_error(struct rg_http_answer *answer, unsigned status, const char *why);
 

@@ -3,160 +3,33 @@
  *
  * Recording puts a mark into the stream and makes the event refer to it, so waits queued before a later
  * record keep the mark they meant. An event that was never recorded is complete. Destroying an event does not
- * disturb its mark.
- *
- * An interprocess event has no mark but a page that all its processes have mapped: each record takes the next
- * number, and puts it down as done when its stream gets there. The event is complete when the last number
- * given out is done; those who wait look now and then.
+ * disturb its mark. An interprocess event has no mark but a page (shared_event.h).
  */
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/cuda/graph/graph.h"
 #include "common/sync/scoped_lock.h"
 #include "softgpu/driver/behaviour/behave.h"
 #include "softgpu/driver/context/implied_context.h"
-#include "softgpu/driver/core/shared_file.h"
 #include "softgpu/driver/range/range.h"
 #include "softgpu/driver/schedule/schedule.h"
+#include "softgpu/driver/stream/shared_event.h"
 #include "softgpu/exec/exec.h"
-
-#define LOOK_MIN_NS 2000
-#define LOOK_MAX_NS 200000
-
-/* The page of an interprocess event. */
-struct event_page {
-    _Atomic uint64_t given, done; /* numbers of records */
-    _Atomic int32_t recorder;     /* process of the last record */
-};
-
-/* Outlives the event while work refers to it. */
-struct shared_event {
-    _Atomic uint32_t references;
-    struct event_page *page;
-    struct sg_shared_file about;
-    int file; /* -1: of another process */
-};
 
 struct sg_event {
     struct sg_object object;
     unsigned flags;
     pthread_mutex_t lock;
-    struct sg_task *mark;        /* of the last record; reference held */
-    struct shared_event *shared; /* interprocess; else NULL */
+    struct sg_task *mark;           /* of the last record; reference held */
+    struct sg_shared_event *shared; /* interprocess; else NULL */
 };
-
-/* --- interprocess events --- */
-
-static void release_shared(struct shared_event *shared)
-{
-    if (shared == NULL || atomic_fetch_sub(&shared->references, 1) != 1)
-        return;
-    if (shared->page != NULL)
-        munmap(shared->page, sizeof *shared->page);
-    if (shared->file >= 0)
-        close(shared->file);
-    free(shared);
-}
-
-/* The page of a file, which stays open if it is this process's own; NULL: no memory. */
-static struct shared_event *share(int file, bool own, const struct sg_shared_file *about)
-{
-    struct shared_event *shared = calloc(1, sizeof *shared);
-    void *page = mmap(NULL, sizeof *shared->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (shared == NULL || page == MAP_FAILED || !own)
-        close(file);
-    if (shared == NULL || page == MAP_FAILED) {
-        if (page != MAP_FAILED)
-            munmap(page, sizeof *shared->page);
-        free(shared);
-        return NULL;
-    }
-    atomic_init(&shared->references, 1);
-    shared->page = page;
-    shared->about = *about;
-    shared->file = own ? file : -1;
-    return shared;
-}
-
-static bool shared_done(const struct event_page *page, uint64_t number)
-{
-    if (atomic_load_explicit(&page->done, memory_order_acquire) >= number)
-        return true;
-    const int32_t recorder =
-        atomic_load(&page->recorder); /* a process that died completes nothing any more */
-    return recorder > 0 && recorder != (int32_t)getpid() && !sg_shared_process_lives(recorder) &&
-           atomic_load(&page->given) == number;
-}
-
-struct shared_work {
-    struct shared_event *shared;
-    uint64_t number;
-};
-
-static void run_shared_record(struct sg_task *task)
-{
-    const struct shared_work *work = (const void *)task->payload;
-    uint64_t before = atomic_load(&work->shared->page->done);
-    while (before < work->number &&
-           !atomic_compare_exchange_weak_explicit(&work->shared->page->done, &before, work->number,
-                                                  memory_order_release, memory_order_relaxed))
-        ;
-}
-
-/* Waits until the number is done, or the context that the wait belongs to has failed. */
-static void wait_shared(const struct shared_work *work, const struct sg_context *context)
-{
-    for (long pause = LOOK_MIN_NS; !shared_done(work->shared->page, work->number);) {
-        if (atomic_load(&context->sticky) != CUDA_SUCCESS)
-            return;
-        nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
-        pause = pause * 2 < LOOK_MAX_NS ? pause * 2 : LOOK_MAX_NS;
-    }
-}
-
-static void run_shared_wait(struct sg_task *task)
-{
-    wait_shared((const struct shared_work *)(const void *)task->payload, task->stream->object.context);
-}
-
-static void dispose_shared(struct sg_task *task)
-{
-    release_shared(((struct shared_work *)(void *)task->payload)->shared);
-}
-
-static struct sg_task *shared_task(struct shared_event *shared, uint64_t number,
-                                   void (*run)(struct sg_task *))
-{
-    struct sg_task *task = sg_task_new(sizeof(struct shared_work), run, dispose_shared);
-    if (task == NULL)
-        return NULL;
-    atomic_fetch_add(&shared->references, 1);
-    *(struct shared_work *)(void *)task->payload = (struct shared_work){shared, number};
-    return task;
-}
-
-/* A task that puts the next number down. */
-static struct sg_task *shared_record(struct shared_event *shared)
-{
-    struct sg_task *task = shared_task(shared, 0, run_shared_record);
-    if (task == NULL)
-        return NULL;
-    task->always = true; /* others wait for it whatever becomes of this context */
-    atomic_store(&shared->page->recorder, (int32_t)getpid());
-    ((struct shared_work *)(void *)task->payload)->number = atomic_fetch_add(&shared->page->given, 1) + 1;
-    return task;
-}
-
-/* --- events --- */
 
 static void finish_event(struct sg_object *object)
 {
     struct sg_event *event = (struct sg_event *)object;
     sg_task_release(event->mark);
-    release_shared(event->shared);
+    sg_shared_event_release(event->shared);
     pthread_mutex_destroy(&event->lock);
     free(event);
 }
@@ -184,7 +57,7 @@ static struct sg_task *event_mark(struct sg_event *event)
     return mark;
 }
 
-static struct sg_event *event_new(struct sg_context *context, unsigned flags, struct shared_event *shared)
+static struct sg_event *event_new(struct sg_context *context, unsigned flags, struct sg_shared_event *shared)
 {
     struct sg_event *event = calloc(1, sizeof *event);
     if (event == NULL)
@@ -203,20 +76,20 @@ CUresult cuEventCreate(CUevent *out, unsigned int flags)
     const unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
     if (out == NULL || (flags & ~known) != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    struct shared_event *shared = NULL;
+    struct sg_shared_event *shared = NULL;
     if (flags & CU_EVENT_INTERPROCESS) {
         if (!(flags & CU_EVENT_DISABLE_TIMING))
             return CUDA_ERROR_INVALID_VALUE;
         struct sg_shared_file about = {
             .kind = SG_SHARED_EVENT, .device = context->device->ordinal, .size = 4096};
         int file = sg_shared_file_new(&about);
-        shared = file < 0 ? NULL : share(file, true, &about);
+        shared = file < 0 ? NULL : sg_shared_event_new(file, true, &about);
         if (shared == NULL)
             return CUDA_ERROR_OUT_OF_MEMORY;
     }
     struct sg_event *event = event_new(context, flags, shared);
     if (event == NULL) {
-        release_shared(shared);
+        sg_shared_event_release(shared);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *out = (CUevent)(void *)event;
@@ -251,11 +124,11 @@ CUresult cuIpcOpenEventHandle(CUevent *out, CUipcEventHandle handle)
     int file = sg_shared_handle_open(&meant, &about);
     if (file < 0)
         return CUDA_ERROR_INVALID_HANDLE;
-    struct shared_event *shared = share(file, false, &about);
+    struct sg_shared_event *shared = sg_shared_event_new(file, false, &about);
     struct sg_event *event =
         shared == NULL ? NULL : event_new(context, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS, shared);
     if (event == NULL) {
-        release_shared(shared);
+        sg_shared_event_release(shared);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *out = (CUevent)(void *)event;
@@ -283,7 +156,7 @@ CUresult cuEventDestroy(CUevent handle)
 static struct sg_task *new_record(struct sg_event *event)
 {
     if (event->shared != NULL)
-        return shared_record(event->shared);
+        return sg_shared_event_record(event->shared);
     struct sg_task *mark = sg_task_new(0, NULL, NULL);
     if (mark == NULL)
         return NULL;
@@ -351,8 +224,7 @@ CUresult cuCtxRecordEvent(CUcontext context_handle, CUevent handle)
 static bool wait_for_event(struct sg_event *event, struct sg_context *context)
 {
     if (event->shared != NULL) {
-        const struct shared_work work = {event->shared, atomic_load(&event->shared->page->given)};
-        wait_shared(&work, context);
+        sg_shared_event_wait(event->shared, sg_shared_event_last(event->shared), context);
         return true;
     }
     struct sg_task *mark = event_mark(event);
@@ -385,10 +257,10 @@ CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned int 
     if (rg_capture_wait(handle, stream_handle, flags, &captured))
         return captured;
     if (event->shared != NULL) {
-        const uint64_t number = atomic_load(&event->shared->page->given);
-        if (shared_done(event->shared->page, number))
+        const uint64_t number = sg_shared_event_last(event->shared);
+        if (sg_shared_event_done(event->shared, number))
             return CUDA_SUCCESS;
-        return sg_stream_submit(stream, shared_task(event->shared, number, run_shared_wait));
+        return sg_stream_submit(stream, sg_shared_event_await(event->shared, number));
     }
     struct sg_task *mark = event_mark(event);
     if (mark == NULL)
@@ -413,7 +285,7 @@ CUresult cuEventQuery(CUevent handle)
     if (rg_capture_queried(handle, &captured))
         return captured;
     if (event->shared != NULL)
-        return shared_done(event->shared->page, atomic_load(&event->shared->page->given))
+        return sg_shared_event_done(event->shared, sg_shared_event_last(event->shared))
                    ? CUDA_SUCCESS
                    : CUDA_ERROR_NOT_READY;
     struct sg_task *mark = event_mark(event);

@@ -1,0 +1,208 @@
+/*
+ * ipc.c - memory and events by the handles of cuIpc…, and pointers into pools of other processes.
+ *
+ * Handles are the workers' tokens (server/export/export.h) with a note on whose server they are (exported.h). Memory that is opened is
+ * reserved in this address space like any other.
+ */
+#include "client/api/exported.h"
+#include "client/core/address_map.h"
+#include "client/core/call.h"
+#include "client/core/device_list.h"
+#include "client/core/handle.h"
+#include "client/core/home.h"
+#include "client/core/thread.h"
+#include "client/multiserver/context_scope.h"
+#include "common/base/log.h"
+#include "generated/client/operations.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Memory opened with cuIpcOpenMemHandle, as often as it was. */
+struct opened {
+    struct opened *next;
+    CUdeviceptr address;
+    uint64_t context;
+    unsigned opens;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list */
+static struct opened *all_opened;
+
+/* --- memory ---------------------------------------------------------------------------------------------- */
+
+/* Makes memory of another process known here. */
+static CUresult add_range(CUdeviceptr address, size_t size, enum rg_range_kind kind, uint64_t pool)
+{
+    const struct rg_range range = {.start = address,
+                                   .size = size,
+                                   .kind = kind,
+                                   .context = rg_context_current(),
+                                   .device = rg_device_current(),
+                                   .pool = pool};
+    if (!rg_map_reserve(rg_session_current()->number, address, size)) {
+        rg_error("an address of shared memory collides with this program's own memory");
+        return CUDA_ERROR_MAP_FAILED;
+    }
+    return rg_map_add(&range) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData)
+{
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
+    if (!ptr_out || !shareData || !rg_handle_known(RG_KIND_POOL, (uint64_t)pool))
+        return CUDA_ERROR_INVALID_VALUE;
+    unsigned long long address;
+    size_t size;
+    RG_TRY(rg_op_rgPoolImportPointer(pool, shareData, &address, &size));
+    CUresult status = add_range(address, size, RG_RANGE_POOL, (uint64_t)pool);
+    if (status == CUDA_SUCCESS)
+        *ptr_out = address;
+    else
+        (void)rg_op_cuMemFree_v2(address);
+    return status;
+}
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
+{
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
+    struct rg_range range;
+    if (!pHandle || !rg_map_find(dptr, &range) || range.kind != RG_RANGE_DEVICE)
+        return CUDA_ERROR_INVALID_VALUE;
+    RG_TRY(rg_op_cuIpcGetMemHandle(pHandle, dptr));
+    rg_exported_mark(pHandle, range.device);
+    return CUDA_SUCCESS;
+}
+
+/* Counts an opening. The first of an address makes it known. */
+static CUresult note_opened(CUdeviceptr address, size_t size)
+{
+    const uint64_t context = rg_context_current();
+    CUresult status = CUDA_SUCCESS;
+    pthread_mutex_lock(&lock);
+    struct opened *at = all_opened;
+    while (at && at->address != address)
+        at = at->next;
+    struct rg_range known;
+    const bool there =
+        at && rg_map_find(address, &known) && known.kind == RG_RANGE_IPC && at->context == context;
+    if (!at) {
+        at = calloc(1, sizeof *at);
+        if (at) {
+            at->address = address;
+            at->next = all_opened;
+            all_opened = at;
+        } else {
+            status = CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    if (at && !there) { /* new, or left over from a context that has ended */
+        at->opens = 0;
+        at->context = context;
+        status = add_range(address, size, RG_RANGE_IPC, 0);
+    }
+    if (status == CUDA_SUCCESS)
+        at->opens++;
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+/* On the server of the current context. */
+static CUresult open_memory(const CUipcMemHandle *token, unsigned flags, CUdeviceptr *opened)
+{
+    unsigned long long address;
+    size_t size;
+    RG_TRY(rg_op_rgIpcOpenMemory(token, flags, &address, &size));
+    CUresult status = note_opened(address, size);
+    if (status == CUDA_SUCCESS)
+        *opened = address;
+    else
+        (void)rg_op_rgIpcCloseMemory(address);
+    return status;
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
+{
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
+    if (!pdptr || Flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct rg_exported exported;
+    CUipcMemHandle token;
+    RG_TRY(rg_exported_enter(&exported, &handle));
+    memcpy(&token, exported.token, sizeof token);
+    return rg_exported_leave(&exported, open_memory(&token, Flags, pdptr));
+}
+
+CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
+{
+    return cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
+{
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
+    struct rg_range range;
+    pthread_mutex_lock(&lock);
+    struct opened **link = &all_opened;
+    while (*link && (*link)->address != dptr)
+        link = &(*link)->next;
+    struct opened *at = *link;
+    const bool open = at && rg_map_find(dptr, &range) && range.start == dptr && range.kind == RG_RANGE_IPC;
+    const bool last = open && --at->opens == 0;
+    if (last) {
+        *link = at->next;
+        free(at);
+        (void)rg_map_remove(dptr, 1u << RG_RANGE_IPC, NULL);
+    }
+    pthread_mutex_unlock(&lock);
+    if (!open)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!rg_homes_differ(range.context, 0))
+        return rg_op_rgIpcCloseMemory(dptr);
+    RG_TRY(rg_context_scope_enter(range.context)); /* the address says no more whose it is */
+    const CUresult status = rg_op_rgIpcCloseMemory(dptr);
+    rg_context_scope_leave();
+    return status;
+}
+
+/* --- events ---------------------------------------------------------------------------------------------- */
+
+CUresult cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
+{
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
+    if (!pHandle)
+        return rg_invalid_value();
+    RG_TRY(rg_handle_check(RG_KIND_EVENT, (uint64_t)event, CUDA_ERROR_INVALID_HANDLE));
+    RG_TRY(rg_op_cuIpcGetEventHandle(pHandle, event));
+    rg_exported_mark(pHandle, rg_exported_device(RG_KIND_EVENT, (uint64_t)event));
+    return CUDA_SUCCESS;
+}
+
+/* On the server of the current context. */
+static CUresult open_event(const CUipcEventHandle *token, CUevent *opened)
+{
+    CUevent event = (CUevent)rg_handle_create(RG_KIND_EVENT);
+    if (!event)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    rg_handle_shadow(RG_KIND_EVENT, (uint64_t)event)->event = (struct rg_event){
+        .context = rg_context_current(), .flags = CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS};
+    CUresult status = rg_op_rgIpcOpenEvent(&event, token);
+    if (status == CUDA_SUCCESS)
+        *opened = event;
+    else
+        rg_handle_delete(RG_KIND_EVENT, (uint64_t)event);
+    return status;
+}
+
+CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
+{
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
+    if (!phEvent)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct rg_exported exported;
+    CUipcEventHandle token;
+    RG_TRY(rg_exported_enter(&exported, &handle));
+    memcpy(&token, exported.token, sizeof token);
+    return rg_exported_leave(&exported, open_event(&token, phEvent));
+}

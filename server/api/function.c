@@ -1,0 +1,236 @@
+/* function.c - functions and kernels found in modules and libraries, by name or all of them. See module.h. */
+#include "common/base/log.h"
+#include "generated/server/execute.h"
+#include "proto/function_info.h"
+#include "server/api/module.h"
+#include "server/images/layouts.h"
+#include "server/shares/worker/share.h"
+
+#include <string.h>
+
+#define ASIDE_MAX 4096u /* functions that are enumerated aside: more than a client asks for at once */
+
+/* Of a function or kernel, by the driver or, if it cannot tell, by the image. */
+static CUresult param_of(struct rg_worker *worker, void *object, bool is_kernel, size_t index, size_t *offset,
+                         size_t *size)
+{
+    if (rg_layouts_needed())
+        return rg_layouts_param(worker, object, index, offset, size);
+    return is_kernel ? rg_driver.cuKernelGetParamInfo(object, index, offset, size)
+                     : rg_driver.cuFuncGetParamInfo(object, index, offset, size);
+}
+
+/* Without them nothing can be launched. */
+static CUresult unknown_parameters(const struct rg_request *request)
+{
+    int version = 0;
+    (void)rg_driver.cuDriverGetVersion(&version);
+    rg_error(
+        "session %llu: the parameters of a kernel are not known: the driver is for CUDA %d.%d, and only "
+        "those from 12.4 on tell them; the kernel's image has neither machine code nor PTX for the device",
+        (unsigned long long)request->worker->session, version / 1000, version % 1000 / 10);
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* The device of the client thread's context, or the first one. The dispatcher. */
+static CUdevice device_of(struct rg_request *request)
+{
+    CUdevice device = 0;
+    if (!request->thread->context || rg_request_make_current(request) != CUDA_SUCCESS ||
+        rg_driver.cuCtxGetDevice(&device) != CUDA_SUCCESS)
+        device = 0;
+    return device;
+}
+
+static bool is_unloaded(CUfunction function)
+{
+    CUfunctionLoadingState state = CU_FUNCTION_LOADING_STATE_LOADED;
+    return function && rg_driver_has(cuFuncLoad) &&
+           rg_driver.cuFuncIsLoaded(&state, function) == CUDA_SUCCESS &&
+           state == CU_FUNCTION_LOADING_STATE_UNLOADED;
+}
+
+static CUresult output_info(struct rg_request *request, void *object, bool is_kernel, CUdevice device,
+                            CUfunction function)
+{
+    struct rg_function_info info = {0};
+    for (int i = 0; i < RG_FUNCTION_ATTRIBUTES; i++) {
+        CUresult result =
+            is_kernel
+                ? rg_driver.cuKernelGetAttribute(&info.attributes[i], (CUfunction_attribute)i, object, device)
+                : rg_driver.cuFuncGetAttribute(&info.attributes[i], (CUfunction_attribute)i, object);
+        if (result == CUDA_SUCCESS)
+            info.known |= 1u << i;
+        else
+            info.attributes[i] = 0;
+    }
+    if (is_unloaded(function)) /* asking for attributes may have loaded it */
+        info.known |= RG_FUNCTION_UNLOADED;
+    struct rg_param_info params[RG_PARAMS_MAX / 8];
+    size_t offset, size;
+    CUresult result = CUDA_SUCCESS;
+    while (info.n_params < RG_PARAMS_MAX / 8 &&
+           (result = param_of(request->worker, object, is_kernel, info.n_params, &offset, &size)) ==
+               CUDA_SUCCESS)
+        params[info.n_params++] = (struct rg_param_info){(uint32_t)offset, (uint32_t)size};
+    if (result == CUDA_ERROR_NOT_FOUND && rg_layouts_needed())
+        return unknown_parameters(request);
+    rg_request_output(request, &info, sizeof info);
+    rg_request_output(request, params, info.n_params * sizeof *params);
+    return request->result;
+}
+
+CUresult rg_module_output_function(struct rg_request *request, CUfunction function)
+{
+    return output_info(request, function, false, 0, function);
+}
+
+CUresult rg_module_output_kernel(struct rg_request *request, CUkernel kernel, CUdevice device,
+                                 CUfunction function)
+{
+    return output_info(request, kernel, true, device, function);
+}
+
+CUresult rg_execute_rgModuleGetFunction(struct rg_request *request, uint64_t function, CUmodule module,
+                                        const char *name)
+{
+    CUfunction made = NULL;
+    if (!name)
+        return CUDA_ERROR_INVALID_VALUE;
+    rg_request_go_out_of_order(request);
+    CUresult result = rg_driver.cuModuleGetFunction(&made, module, name);
+    if (result == CUDA_SUCCESS) {
+        rg_layouts_found(request, made, module, name);
+        result = rg_module_output_function(request, made);
+    }
+    request->owner = module;
+    if (result == CUDA_SUCCESS)
+        rg_request_new(request, RG_KIND_FUNCTION, function, made);
+    return result;
+}
+
+CUresult rg_execute_rgLibraryGetKernel(struct rg_request *request, uint64_t kernel, CUlibrary library,
+                                       const char *name)
+{
+    CUkernel made = NULL;
+    if (!name)
+        return CUDA_ERROR_INVALID_VALUE;
+    const CUdevice device = device_of(request);
+    rg_request_go_out_of_order(request);
+    CUresult result = rg_driver.cuLibraryGetKernel(&made, library, name);
+    if (result == CUDA_SUCCESS) {
+        rg_layouts_found(request, made, library, name);
+        result = rg_module_output_kernel(request, made, device, NULL);
+    }
+    request->owner = library;
+    if (result == CUDA_SUCCESS)
+        rg_request_new(request, RG_KIND_KERNEL, kernel, made);
+    return result;
+}
+
+CUresult rg_execute_rgKernelGetFunction(struct rg_request *request, uint64_t function, CUkernel kernel)
+{
+    CUfunction made = NULL;
+    rg_request_go_out_of_order(request);
+    const uint64_t held = rg_share_held_in_all();
+    RG_TRY(rg_driver.cuKernelGetFunction(&made, kernel));
+    request->memory_taken = rg_share_taken_since(held);
+    request->owner = request->uses; /* the kernel's library */
+    rg_layouts_function(request, made, kernel);
+    rg_request_found(request, RG_KIND_FUNCTION, function, made);
+    return rg_module_output_function(request, made);
+}
+
+CUresult rg_execute_rgKernelTakeFunction(struct rg_request *request, uint64_t function, CUkernel kernel)
+{
+    CUfunction made = NULL;
+    const uint64_t held = rg_share_held_in_all();
+    RG_TRY(rg_driver.cuKernelGetFunction(&made, kernel));
+    request->memory_taken = rg_share_taken_since(held);
+    request->owner = request->uses;
+    rg_layouts_function(request, made, kernel);
+    rg_request_new(request, RG_KIND_FUNCTION, function, made);
+    return request->result;
+}
+
+CUresult rg_execute_cuLibraryGetModule(struct rg_request *request, uint64_t module, CUlibrary library)
+{
+    CUmodule made = NULL;
+    rg_request_go_out_of_order(request);
+    CUresult result = rg_driver.cuLibraryGetModule(&made, library);
+    request->owner = library;
+    if (result == CUDA_SUCCESS)
+        rg_layouts_module(request, made, library);
+    if (result == CUDA_SUCCESS)
+        rg_request_found(request, RG_KIND_MODULE, module, made);
+    return result;
+}
+
+/* --- enumeration ---------------------------------------------------------------------------------------- */
+
+/* One entry of the answer: the handle that counts, the name, the info. `device`: of a kernel's. */
+static CUresult output_entry(struct rg_request *request, enum rg_kind kind, uint64_t proposed, void *object,
+                             const char *name, CUdevice device)
+{
+    const bool is_kernel = kind == RG_KIND_KERNEL;
+    const uint64_t length = strlen(name) + 1;
+    if (is_kernel) {
+        rg_request_output(request, &proposed, sizeof proposed);
+        rg_request_new(request, kind, proposed, object);
+    } else {
+        rg_request_found(request, kind, proposed, object);
+    }
+    rg_request_output(request, &length, sizeof length);
+    rg_request_output(request, name, length);
+    if (request->violated)
+        return CUDA_ERROR_UNKNOWN;
+    return is_kernel ? rg_module_output_kernel(request, object, device, NULL)
+                     : rg_module_output_function(request, object);
+}
+
+CUresult rg_execute_rgModuleEnumerate(struct rg_request *request, CUmodule module, unsigned int count,
+                                      const unsigned long long *ids)
+{
+    unsigned int there = 0;
+    if (count <= ASIDE_MAX)
+        rg_request_go_out_of_order(request);
+    CUresult result = rg_driver.cuModuleGetFunctionCount(&there, module);
+    const uint32_t n = there < count ? there : count;
+    CUfunction *found = rg_request_memory(request, n * sizeof *found);
+    request->owner = module;
+    if (result == CUDA_SUCCESS && n)
+        result = found ? rg_driver.cuModuleEnumerateFunctions(found, n, module) : request->result;
+    if (result == CUDA_SUCCESS)
+        rg_request_output(request, &n, sizeof n);
+    for (uint32_t i = 0; i < n && result == CUDA_SUCCESS; i++) {
+        const char *name = NULL;
+        result = rg_driver.cuFuncGetName(&name, found[i]);
+        if (result == CUDA_SUCCESS)
+            result = output_entry(request, RG_KIND_FUNCTION, ids[i], found[i], name, 0);
+    }
+    return result;
+}
+
+CUresult rg_execute_rgLibraryEnumerate(struct rg_request *request, CUlibrary library, unsigned int count,
+                                       const unsigned long long *ids)
+{
+    unsigned int there = 0;
+    const CUdevice device = device_of(request);
+    if (count <= ASIDE_MAX)
+        rg_request_go_out_of_order(request);
+    CUresult result = rg_driver.cuLibraryGetKernelCount(&there, library);
+    const uint32_t n = there < count ? there : count;
+    CUkernel *found = rg_request_memory(request, n * sizeof *found);
+    request->owner = library;
+    if (result == CUDA_SUCCESS && n)
+        result = found ? rg_driver.cuLibraryEnumerateKernels(found, n, library) : request->result;
+    if (result == CUDA_SUCCESS)
+        rg_request_output(request, &n, sizeof n);
+    for (uint32_t i = 0; i < n && result == CUDA_SUCCESS; i++) {
+        const char *name = NULL;
+        result = rg_driver.cuKernelGetName(&name, found[i]);
+        if (result == CUDA_SUCCESS)
+            result = output_entry(request, RG_KIND_KERNEL, ids[i], found[i], name, device);
+    }
+    return result;
+}
