@@ -117,6 +117,24 @@ static int try_module(CUdevice device)
     return wrong;
 }
 
+/* What can be asked of functions; how many answers are wrong. */
+static int ask_of(CUfunction fill, CUfunction reverse)
+{
+    size_t offset[3], size[3];
+    int most_threads = 0, registers = 0, blocks = 0;
+
+    for (int i = 0; i < 3; i++) {
+        CHECK(cuFuncGetParamInfo(fill, (size_t)i, &offset[i], &size[i]));
+        printf("parameter %d of fill: offset %zu, size %zu\n", i, offset[i], size[i]);
+    }
+    CHECK(cuFuncGetAttribute(&most_threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, fill));
+    CHECK(cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, fill));
+    CHECK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, reverse, THREADS, THREADS * sizeof(double)));
+    int plausible = most_threads >= THREADS && registers > 0 && blocks > 0;
+    printf("attributes and occupancy: %s\n", plausible ? "plausible" : "not plausible");
+    return !plausible || offset[1] != 8 || offset[2] != 16 || size[2] != 16;
+}
+
 static int try_library(CUdevice device)
 {
     struct range range = {1000, -7, 0.5};
@@ -127,8 +145,7 @@ static int try_library(CUdevice device)
     CUfunction fill_function, reverse_function;
     CUdeviceptr values, symbol;
     CUstream stream;
-    size_t symbol_size, parameter_offset[3], parameter_size[3];
-    int most_threads = 0, registers = 0, blocks = 0;
+    size_t symbol_size;
     double *result;
     int count = COUNT;
 
@@ -144,16 +161,7 @@ static int try_library(CUdevice device)
     CHECK(cuMemAllocHost((void **)&result, COUNT * sizeof(double)));
     CHECK(cuMemAlloc(&values, COUNT * sizeof(double)));
 
-    for (int i = 0; i < 3; i++) {
-        CHECK(cuFuncGetParamInfo(fill_function, (size_t)i, &parameter_offset[i], &parameter_size[i]));
-        printf("parameter %d of fill: offset %zu, size %zu\n", i, parameter_offset[i], parameter_size[i]);
-    }
-    CHECK(cuFuncGetAttribute(&most_threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, fill_function));
-    CHECK(cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, fill_function));
-    CHECK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, reverse_function, THREADS,
-                                                      THREADS * sizeof(double)));
-    int plausible = most_threads >= THREADS && registers > 0 && blocks > 0;
-    printf("attributes and occupancy: %s\n", plausible ? "plausible" : "not plausible");
+    int wrong = ask_of(fill_function, reverse_function);
 
     CHECK(cuMemcpyHtoDAsync(symbol, &offset, sizeof offset, stream));
     void *fill_parameters[] = {&values, &count, &range}, *reverse_parameters[] = {&values, &count};
@@ -169,9 +177,8 @@ static int try_library(CUdevice device)
     CHECK(cuLaunchKernelEx(&config, reverse_function, reverse_parameters, NULL));
     CHECK(cuMemcpyDtoHAsync(result, values, COUNT * sizeof(double), stream));
     CHECK(cuStreamSynchronize(stream));
-    int wrong = wrong_values("library from a fat binary", result, range, offset);
+    wrong += wrong_values("library from a fat binary", result, range, offset);
 
-    wrong += !plausible || parameter_offset[1] != 8 || parameter_offset[2] != 16 || parameter_size[2] != 16;
     CHECK(cuMemFree(values));
     CHECK(cuMemFreeHost(result));
     CHECK(cuStreamDestroy(stream));

@@ -17,6 +17,7 @@
 #include "tests/fuzz/fuzzer.h"
 #include "tests/fuzz/program.h"
 #include "tests/fuzz/scripted_conn.h"
+#include "tests/server/put_parameters.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -240,7 +241,7 @@ static void start(unsigned how)
     rg_put(&w, &(unsigned char){(unsigned char)how}, 1);
 }
 
-/* As put of tests/server/raw_client.h: '4', '8', 's', 'b' (pointer, size: count and bytes), 'r' (bytes alone). */
+/* `format`: as put_parameters takes it. */
 static void record(const char *name, unsigned flags, const char *format, ...)
 {
     va_list arguments;
@@ -250,21 +251,7 @@ static void record(const char *name, unsigned flags, const char *format, ...)
     unsigned char *size = w.at;
     w.at += 2;
     va_start(arguments, format);
-    for (; *format; format++) {
-        if (*format == '4') {
-            rg_put_u32(&w, va_arg(arguments, uint32_t));
-        } else if (*format == '8') {
-            rg_put_u64(&w, va_arg(arguments, uint64_t));
-        } else if (*format == 's') {
-            rg_put_string(&w, va_arg(arguments, const char *));
-        } else {
-            const void *bytes = va_arg(arguments, const void *);
-            const size_t n = va_arg(arguments, size_t);
-            if (*format == 'b')
-                rg_put_u64(&w, n);
-            rg_put(&w, bytes, n);
-        }
-    }
+    put_parameters(&w, format, arguments);
     va_end(arguments);
     memcpy(size, &(uint16_t){(uint16_t)(w.at - size - 2)}, 2);
 }

@@ -1,5 +1,6 @@
 /* raw_client.c - see raw_client.h. */
 #include "tests/server/raw_client.h"
+#include "tests/server/put_parameters.h"
 #include "transport/connect/connect.h"
 
 #include "generated/server/driver.h"
@@ -77,22 +78,7 @@ void put(struct client *c, unsigned op, uint32_t thread, uint32_t token, const c
     struct rg_writer w = {c->batch + c->used + sizeof(struct rg_record)};
     va_list arguments;
     va_start(arguments, format);
-    for (; *format; format++) {
-        if (*format == '4') {
-            rg_put_u32(&w, va_arg(arguments, uint32_t));
-        } else if (*format == '8') {
-            rg_put_u64(&w, va_arg(arguments, uint64_t));
-        } else if (*format == 's') {
-            rg_put_string(&w, va_arg(arguments, const char *));
-        } else {
-            const void *data = va_arg(arguments, const void *);
-            const size_t size = va_arg(arguments, size_t);
-            if (*format == 'b')
-                rg_put_u64(&w, size);
-            if (size)
-                rg_put(&w, data, size);
-        }
-    }
+    put_parameters(&w, format, arguments);
     va_end(arguments);
     unsigned char *start = c->batch + c->used;
     while ((w.at - start) % 8)

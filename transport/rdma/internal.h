@@ -112,7 +112,7 @@ struct rg_rdma_conn {
     atomic_bool interrupted;
     enum rg_status broken; /* RG_OK: the queue pair works */
     bool checking;         /* the self-test is under way */
-    bool peer_bye, bye_sent, disconnected;
+    bool peer_bye, bye_sent;
     bool heard;        /* something has completed since `heard_ns` */
     uint64_t heard_ns; /* when something completed last, or a sign of life was asked for */
     unsigned signs;    /* of life asked for by empty fragments since something was received */

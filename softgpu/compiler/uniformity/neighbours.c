@@ -92,6 +92,24 @@ static bool is_number(const struct sg_operand *operand)
 static void add_operand(const struct search *search, struct sum *sum, const struct sg_operand *operand,
                         uint64_t factor, uint32_t depth);
 
+/* An or with a number of bits that are 0 is a sum. */
+static bool add_or(const struct search *search, struct sum *sum, const struct sg_operand in[2],
+                   uint64_t factor, uint32_t depth)
+{
+    struct sum part = {.known = true};
+    if (!is_number(&in[1]) || in[1].value >= 1u << 16)
+        return false;
+    add_operand(search, &part, &in[0], 1, depth);
+    uint64_t all = part.number;
+    for (uint32_t i = 0; i < part.n; i++)
+        all |= part.term[i].factor;
+    if (!part.known || all == 0 || in[1].value >= (all & -all))
+        return false;
+    add_operand(search, sum, &in[0], factor, depth);
+    sum->number += factor * in[1].value;
+    return true;
+}
+
 /* Adds what an instruction computes, if it is a sum; false: it is none. */
 static bool add_result(const struct search *search, struct sum *sum, const struct sg_insn *insn,
                        uint64_t factor, uint32_t depth)
@@ -136,20 +154,8 @@ static bool add_result(const struct search *search, struct sum *sum, const struc
         if (insn->form->op == SG_OP_MAD)
             add_operand(search, sum, &in[2], factor, depth);
         return true;
-    case SG_OP_OR: { /* of bits that are 0: a sum */
-        struct sum part = {.known = true};
-        if (!is_number(&in[1]) || in[1].value >= 1u << 16)
-            return false;
-        add_operand(search, &part, &in[0], 1, depth);
-        uint64_t all = part.number;
-        for (uint32_t i = 0; i < part.n; i++)
-            all |= part.term[i].factor;
-        if (!part.known || all == 0 || in[1].value >= (all & -all))
-            return false;
-        add_operand(search, sum, &in[0], factor, depth);
-        sum->number += factor * in[1].value;
-        return true;
-    }
+    case SG_OP_OR:
+        return add_or(search, sum, in, factor, depth);
     default:
         return false;
     }

@@ -5,7 +5,6 @@
  */
 #include "softgpu/driver/launch/function.h"
 #include "softgpu/driver/behaviour/behave.h"
-#include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/module/module.h"
 
@@ -137,16 +136,9 @@ static CUresult param_info(const struct sg_kernel *kernel, size_t index, size_t 
 
 /* --- functions --- */
 
-#define FUNCTION_OR_RETURN(var, handle)                                                                      \
-    SG_IMPLY_CONTEXT(SG_KIND_FUNCTION, handle);                                                              \
-    struct sg_context *context_;                                                                             \
-    RG_TRY(sg_enter_context(&context_));                                                                     \
-    SG_REF(struct sg_function) var = NULL;                                                                   \
-    RG_TRY(sg_function_get(handle, context_, &var))
-
 CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction handle)
 {
-    FUNCTION_OR_RETURN(function, handle);
+    SG_FUNCTION_OR_RETURN(function, handle);
     if (value == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     return sg_kernel_attribute(function->module->image, function->kernel, function->settings, (int)attribute,
@@ -155,13 +147,13 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
 
 CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value)
 {
-    FUNCTION_OR_RETURN(function, handle);
+    SG_FUNCTION_OR_RETURN(function, handle);
     return set_attribute(function->kernel, function->settings, (int)attribute, value);
 }
 
 CUresult cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache config)
 {
-    FUNCTION_OR_RETURN(function, handle);
+    SG_FUNCTION_OR_RETURN(function, handle);
     if ((unsigned)config > CU_FUNC_CACHE_PREFER_EQUAL)
         return CUDA_ERROR_INVALID_VALUE;
     function->settings->cache_config = (int)config;
@@ -170,14 +162,14 @@ CUresult cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache config)
 
 CUresult cuFuncSetSharedMemConfig(CUfunction handle, CUsharedconfig config)
 {
-    FUNCTION_OR_RETURN(function, handle);
+    SG_FUNCTION_OR_RETURN(function, handle);
     return (unsigned)config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE ? CUDA_SUCCESS
                                                                          : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuFuncGetModule(CUmodule *out, CUfunction handle)
 {
-    FUNCTION_OR_RETURN(function, handle);
+    SG_FUNCTION_OR_RETURN(function, handle);
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *out = (CUmodule)(void *)function->module;
@@ -186,7 +178,7 @@ CUresult cuFuncGetModule(CUmodule *out, CUfunction handle)
 
 CUresult cuFuncGetName(const char **name, CUfunction handle)
 {
-    FUNCTION_OR_RETURN(function, handle);
+    SG_FUNCTION_OR_RETURN(function, handle);
     if (name == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *name = function->kernel->name;
@@ -195,13 +187,13 @@ CUresult cuFuncGetName(const char **name, CUfunction handle)
 
 CUresult cuFuncGetParamInfo(CUfunction handle, size_t index, size_t *offset, size_t *size)
 {
-    FUNCTION_OR_RETURN(function, handle);
+    SG_FUNCTION_OR_RETURN(function, handle);
     return param_info(function->kernel, index, offset, size);
 }
 
 CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction handle)
 {
-    FUNCTION_OR_RETURN(function, handle);
+    SG_FUNCTION_OR_RETURN(function, handle);
     if (state == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *state = sg_program_has_code(function->module->image->program, function->index)
@@ -218,7 +210,7 @@ CUresult sg_function_load(struct sg_function *function)
 
 CUresult cuFuncLoad(CUfunction handle)
 {
-    FUNCTION_OR_RETURN(function, handle);
+    SG_FUNCTION_OR_RETURN(function, handle);
     RG_TRY(sg_function_load(function));
     struct sg_text log = {0};
     void *code;

@@ -2,7 +2,16 @@
 #ifndef SG_DRIVER_LAUNCH_FUNCTION_H
 #define SG_DRIVER_LAUNCH_FUNCTION_H
 
+#include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/module/module.h"
+
+/** The function of a handle as `var`, with a reference, in the context that it implies; else the call fails. */
+#define SG_FUNCTION_OR_RETURN(var, handle)                                                                   \
+    SG_IMPLY_CONTEXT(SG_KIND_FUNCTION, handle);                                                              \
+    struct sg_context *context_;                                                                             \
+    RG_TRY(sg_enter_context(&context_));                                                                     \
+    SG_REF(struct sg_function) var = NULL;                                                                   \
+    RG_TRY(sg_function_get(handle, context_, &var))
 
 /** How many blocks of `threads` threads and `dynamic` bytes of shared memory fit on one multiprocessor. */
 int sg_occupancy(const struct sg_kernel *kernel, const struct sg_settings *settings, unsigned threads,

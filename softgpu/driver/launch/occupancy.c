@@ -2,7 +2,6 @@
  * occupancy.c - how many blocks fit on a multiprocessor of the device model (device.h): its threads, blocks
  * and shared memory are the limits; registers never are.
  */
-#include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/launch/function.h"
 
@@ -24,17 +23,10 @@ int sg_occupancy(const struct sg_kernel *kernel, const struct sg_settings *setti
     return blocks > SG_BLOCKS_PER_SM ? SG_BLOCKS_PER_SM : (int)blocks;
 }
 
-#define FUNCTION_OR_RETURN(var, handle)                                                                      \
-    SG_IMPLY_CONTEXT(SG_KIND_FUNCTION, handle);                                                              \
-    struct sg_context *context_;                                                                             \
-    RG_TRY(sg_enter_context(&context_));                                                                     \
-    SG_REF(struct sg_function) var = NULL;                                                                   \
-    RG_TRY(sg_function_get(handle, context_, &var))
-
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction handle, int block_size,
                                                               size_t dynamic, unsigned int flags)
 {
-    FUNCTION_OR_RETURN(function, handle);
+    SG_FUNCTION_OR_RETURN(function, handle);
     if (blocks == NULL || block_size <= 0 || (flags & ~(unsigned)CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     *blocks = sg_occupancy(function->kernel, function->settings, (unsigned)block_size, dynamic);
@@ -51,7 +43,7 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block, CUfunc
                                                    CUoccupancyB2DSize dynamic_of_block, size_t dynamic,
                                                    int limit, unsigned int flags)
 {
-    FUNCTION_OR_RETURN(function, handle);
+    SG_FUNCTION_OR_RETURN(function, handle);
     if (grid == NULL || block == NULL || limit < 0 ||
         (flags & ~(unsigned)CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE) != 0)
         return CUDA_ERROR_INVALID_VALUE;
@@ -82,7 +74,7 @@ CUresult cuOccupancyMaxPotentialBlockSize(int *grid, int *block, CUfunction hand
 
 CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction handle, int blocks, int block_size)
 {
-    FUNCTION_OR_RETURN(function, handle);
+    SG_FUNCTION_OR_RETURN(function, handle);
     if (bytes == NULL || blocks <= 0 || block_size <= 0 ||
         (unsigned)block_size > function->kernel->max_threads)
         return CUDA_ERROR_INVALID_VALUE;
@@ -125,7 +117,7 @@ static CUresult measure_clusters(const struct sg_function *function, const CUlau
 /* A cluster takes as many blocks' room anywhere on the device. */
 CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction handle, const CUlaunchConfig *config)
 {
-    FUNCTION_OR_RETURN(function, handle);
+    SG_FUNCTION_OR_RETURN(function, handle);
     if (clusters == NULL || config == NULL || (config->numAttrs > 0 && config->attrs == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     uint32_t size;
@@ -138,7 +130,7 @@ CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction handle, const CU
 
 CUresult cuOccupancyMaxPotentialClusterSize(int *size, CUfunction handle, const CUlaunchConfig *config)
 {
-    FUNCTION_OR_RETURN(function, handle);
+    SG_FUNCTION_OR_RETURN(function, handle);
     if (size == NULL || config == NULL || (config->numAttrs > 0 && config->attrs == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     const struct sg_kernel *kernel = function->kernel;

@@ -8,11 +8,11 @@ that a mistake in the plugin's own description of them does not cancel out.
 import concurrent.futures
 import os
 import queue
-import subprocess
-import sys
 import threading
 
 import grpc
+
+import messages
 
 RESOURCE = "remote-gpu.io/gpu"
 PROTOS = {
@@ -53,14 +53,7 @@ SECONDS = 30
 
 def load(folder):
     """Makes Python's classes of the messages."""
-    for name, text in PROTOS.items():
-        with open(os.path.join(folder, name), "w") as file:
-            file.write(text)
-    subprocess.run([sys.executable, "-m", "grpc_tools.protoc", "-I" + folder, "--python_out=" + folder, *PROTOS], check=True)
-    sys.path.insert(0, folder)
-    import deviceplugin_pb2
-    import podresources_pb2
-    return deviceplugin_pb2, podresources_pb2
+    return messages.load(folder, PROTOS)
 
 
 def environment(container):

@@ -5,10 +5,10 @@ that a mistake in the driver's own description of them does not cancel out.
 """
 
 import os
-import subprocess
-import sys
 
 import grpc
+
+import messages
 
 PROTOS = {
     "registration.proto": """syntax = "proto3"; package pluginregistration;
@@ -33,14 +33,8 @@ SECONDS = 45  # that the kubelet gives a call
 
 def load(folder):
     """Makes Python's classes of the messages."""
-    for name, text in PROTOS.items():
-        with open(os.path.join(folder, name), "w") as file:
-            file.write(text)
-    subprocess.run([sys.executable, "-m", "grpc_tools.protoc", "-I" + folder, "--python_out=" + folder, *PROTOS], check=True)
-    sys.path.insert(0, folder)
-    import dra_pb2
-    import registration_pb2
-    return dra_pb2, registration_pb2
+    registration, dra = messages.load(folder, PROTOS)
+    return dra, registration
 
 
 class Kubelet:

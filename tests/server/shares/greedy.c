@@ -393,7 +393,8 @@ static void feed(int socket)
     }
 }
 
-static bool try_import(void)
+/* A process that feeds this one by a socket, until that is closed. */
+static pid_t start_feeder(void (*feed_by)(int socket), int *socket)
 {
     int sockets[2];
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) != 0)
@@ -401,21 +402,29 @@ static bool try_import(void)
     const pid_t child = fork();
     if (child == 0) {
         close(sockets[0]);
-        feed(sockets[1]);
+        feed_by(sockets[1]);
     }
     close(sockets[1]);
+    *socket = sockets[0];
+    return child;
+}
+
+static bool try_import(void)
+{
+    int socket;
+    const pid_t child = start_feeder(feed, &socket);
     begin();
     unsigned n = 0;
     bool more = true;
     while (more && n < 2 * limit / PIECE) {
-        const int fd = receive_handle(sockets[0]);
+        const int fd = receive_handle(socket);
         if (fd < 0)
             exit(2);
         more = !refused(cuMemImportFromShareableHandle(&handles[n], (void *)(intptr_t)fd,
                                                        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
         close(fd);
         n += more;
-        if (write(sockets[0], "", 1) != 1)
+        if (write(socket, "", 1) != 1)
             exit(2);
     }
     const bool good = check("import", n * PIECE);
@@ -423,7 +432,7 @@ static bool try_import(void)
     const unsigned again = take_all(way_by_name("linear"), PIECES);
     const bool back = check("linear after import", again * PIECE);
     free_linear(again);
-    close(sockets[0]);
+    close(socket);
     waitpid(child, NULL, 0);
     return good && back;
 }
@@ -446,30 +455,23 @@ static void feed_handles(int socket)
 
 static bool try_opened(void)
 {
-    int sockets[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) != 0)
-        exit(2);
-    const pid_t child = fork();
-    if (child == 0) {
-        close(sockets[0]);
-        feed_handles(sockets[1]);
-    }
-    close(sockets[1]);
+    int socket;
+    const pid_t child = start_feeder(feed_handles, &socket);
     begin();
     unsigned n = 0;
     for (bool more = true; more && n < 2 * limit / PIECE;) {
         CUipcMemHandle handle;
-        if (read(sockets[0], &handle, sizeof handle) != sizeof handle)
+        if (read(socket, &handle, sizeof handle) != sizeof handle)
             exit(2);
         more = !refused(cuIpcOpenMemHandle_v2(&pieces[n], handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
         n += more;
-        if (write(sockets[0], "", 1) != 1)
+        if (write(socket, "", 1) != 1)
             exit(2);
     }
     const bool good = check("opened", n * PIECE);
     for (unsigned i = 0; i < n; i++)
         CHECK(cuIpcCloseMemHandle(pieces[i]));
-    close(sockets[0]);
+    close(socket);
     waitpid(child, NULL, 0);
     return good;
 }

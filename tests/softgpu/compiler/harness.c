@@ -58,6 +58,22 @@ void place_variables(struct sg_program *program)
     sg_text_fini(&log);
 }
 
+struct sg_program *program_of_file(const char *path)
+{
+    struct sg_program *program = NULL;
+    struct sg_text log = {0};
+    FILE *file = fopen(path, "rb");
+    cr_assert_not_null(file, "%s", path);
+    char *text = malloc(1 << 22);
+    size_t size = fread(text, 1, 1 << 22, file);
+    fclose(file);
+    cr_assert_eq(sg_program_create(text, size, 120, &log, &program), SG_COMPILE_OK, "%s", log.data);
+    free(text);
+    sg_text_fini(&log);
+    place_variables(program);
+    return program;
+}
+
 void *variable_address(struct sg_program *program, const char *name)
 {
     const struct sg_variable *variable;

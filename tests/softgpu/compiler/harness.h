@@ -25,6 +25,8 @@ int run_pred(const char *body, const uint64_t in[8]);
 
 /** A program out of PTX text without its header, which is added; fails the test if it does not compile. */
 struct sg_program *program_of(const char *text);
+/** A program out of a file of PTX, with memory for its variables; fails the test if it does not compile. */
+struct sg_program *program_of_file(const char *path);
 /** Gives every variable memory, initialises. */
 void place_variables(struct sg_program *program);
 void *variable_address(struct sg_program *program, const char *name);

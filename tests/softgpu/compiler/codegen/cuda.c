@@ -11,22 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static struct sg_program *load(const char *path)
-{
-    struct sg_program *program = NULL;
-    struct sg_text log = {0};
-    FILE *file = fopen(path, "rb");
-    cr_assert_not_null(file, "%s", path);
-    char *text = malloc(1 << 22);
-    size_t size = fread(text, 1, 1 << 22, file);
-    fclose(file);
-    cr_assert_eq(sg_program_create(text, size, 120, &log, &program), SG_COMPILE_OK, "%s", log.data);
-    free(text);
-    sg_text_fini(&log);
-    place_variables(program);
-    return program;
-}
-
 static bool has_form(struct sg_program *program, const char *name, enum sg_code_form form)
 {
     const struct sg_kernel *kernel;
@@ -127,7 +111,7 @@ Test(cuda, mathematics, .timeout = 300)
 {
     static float in32[N], second32[N], out32[N];
     static double in64[N], second64[N], out64[N];
-    struct sg_program *program = load(MATHEMATICS_PTX);
+    struct sg_program *program = program_of_file(MATHEMATICS_PTX);
     const uint32_t grid[2] = {8, 1}, block[2] = {256, 1};
     for (int i = 0; i < N; i++) {
         in64[i] = argument(i);
@@ -174,7 +158,7 @@ Test(cuda, matrix_multiply)
         a[i] = (float)(i % 7);
         b[i] = (float)(i % 5);
     }
-    struct sg_program *program = load(THREADS_PTX);
+    struct sg_program *program = program_of_file(THREADS_PTX);
     struct {
         void *c, *a, *b;
         int n;
@@ -198,7 +182,7 @@ Test(cuda, reductions_and_scans)
     int sum = 0;
     for (int i = 0; i < COUNT; i++)
         sum += in[i] = i % 13 - 3;
-    struct sg_program *program = load(THREADS_PTX);
+    struct sg_program *program = program_of_file(THREADS_PTX);
     struct {
         void *out, *in;
         int n;
@@ -222,7 +206,7 @@ Test(cuda, locks_and_exchanges)
 {
     int lock = 0, counter = 0;
     double sum = 0;
-    struct sg_program *program = load(THREADS_PTX);
+    struct sg_program *program = program_of_file(THREADS_PTX);
     struct {
         void *lock, *counter;
     } lock_params = {&lock, &counter};
@@ -243,7 +227,7 @@ Test(cuda, locks_and_exchanges)
 Test(cuda, virtual_calls_and_recursion)
 {
     int out[32];
-    struct sg_program *program = load(THREADS_PTX);
+    struct sg_program *program = program_of_file(THREADS_PTX);
     struct {
         void *out;
         int n;
@@ -270,7 +254,7 @@ Test(cuda, divisions_of_128_bits)
         in[i] = ((wide)words[1] << 64 | words[0]) >> (i * 37 % 128);
     }
     in[1] = (wide)1 << 64, in[3] = in[2], in[4] = 0, in[6] = -(wide)1;
-    struct sg_program *program = load(THREADS_PTX);
+    struct sg_program *program = program_of_file(THREADS_PTX);
     struct {
         void *out, *in;
         int n;
@@ -292,7 +276,7 @@ Test(cuda, divisions_of_128_bits)
 Test(cuda, split_barrier)
 {
     int out[128];
-    struct sg_program *program = load(THREADS_PTX);
+    struct sg_program *program = program_of_file(THREADS_PTX);
     const void *params[1] = {out};
     cr_assert_eq(launch(program, "split_barrier", (uint32_t[2]){1, 1}, (uint32_t[2]){128, 1}, params), 0);
     for (int i = 0; i < 128; i++)
@@ -303,7 +287,7 @@ Test(cuda, split_barrier)
 Test(cuda, large_tiles)
 {
     int out[128];
-    struct sg_program *program = load(THREADS_PTX);
+    struct sg_program *program = program_of_file(THREADS_PTX);
     const void *params[1] = {out};
     cr_assert_eq(launch(program, "large_tiles", (uint32_t[2]){1, 1}, (uint32_t[2]){128, 1}, params), 0);
     for (int i = 0; i < 128; i++)

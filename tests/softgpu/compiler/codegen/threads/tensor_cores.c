@@ -78,22 +78,6 @@ static void put(void *memory, uint32_t i, enum kind kind, double value)
 
 static const uint32_t kind_bytes[] = {2, 2, 4, 1, 1, 8, 4};
 
-static struct sg_program *load(void)
-{
-    struct sg_program *program = NULL;
-    struct sg_text log = {0};
-    FILE *file = fopen(TENSOR_CORES_PTX, "rb");
-    cr_assert_not_null(file, "%s", TENSOR_CORES_PTX);
-    char *text = malloc(1 << 22);
-    size_t size = fread(text, 1, 1 << 22, file);
-    fclose(file);
-    cr_assert_eq(sg_program_create(text, size, 120, &log, &program), SG_COMPILE_OK, "%s", log.data);
-    free(text);
-    sg_text_fini(&log);
-    place_variables(program);
-    return program;
-}
-
 static void launch(struct sg_program *program, const char *name, enum sg_code_form form, uint32_t threads,
                    const void *params)
 {
@@ -122,7 +106,7 @@ static void run_all(enum sg_code_form form)
 {
     static double a[512], b[512], c[512], expected[512];
     static _Alignas(32) unsigned char memory[5][4096]; /* d, a, b, c, what d should be */
-    struct sg_program *program = load();
+    struct sg_program *program = program_of_file(TENSOR_CORES_PTX);
     for (size_t test = 0; test < sizeof(cases) / sizeof(cases[0]); test++) {
         uint32_t m = cases[test].m, n = cases[test].n, k = cases[test].k;
         enum kind factor = cases[test].factor, sum = cases[test].sum;
@@ -200,7 +184,7 @@ Test(cuda, products_in_both_forms)
                 unsetenv("SOFTGPU_OPT");
             else
                 setenv("SOFTGPU_OPT", "-loops", 1);
-            struct sg_program *program = load();
+            struct sg_program *program = program_of_file(TENSOR_CORES_PTX);
             memset(d[form], 0x55, sizeof(d[form]));
             launch(program, products[test].name, form == 0 ? SG_CODE_LOOPS : SG_CODE_THREAD, 64, &params);
             free_program(program);
