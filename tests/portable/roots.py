@@ -5,6 +5,8 @@ usage: roots.py BUILD_FOLDER [NAME…]
 Each root is made by mmdebstrap (kept in BUILD_FOLDER/portable-roots), gets the client's tree and nothing else of ours, and runs as a
 user without rights: join, list, doctor, and programs, whose output must be as on the software device directly. Then once more with
 the root's own OpenSSL and protobuf loaded into the program before anything else, and once inside Python with its ssl module in use.
+Where the root's glibc is new enough for it, the wheel's server and software device (scripts/build-wheel --soft) join the tree, and the
+programs run on them alone (run --local).
 Status 77: no root can be made here. It needs root.
 """
 
@@ -36,6 +38,7 @@ ROOTS = [
     ("ubuntu-22.04", "jammy", UBUNTU % "jammy", OWN + ["libssl3", "libcurl4"]),
     ("ubuntu-24.04", "noble", UBUNTU % "noble", []),
 ]
+SOFT_GLIBC = 34
 PROGRAMS = ["vector_add", "nbody", "many_launches", "managed_memory", "host_threads"]
 CONFLICTS = ("libcrypto.so.*", "libssl.so.*", "libprotobuf-c.so.*", "libjansson.so.*", "libcurl.so.*", "libzstd.so.*", "liblz4.so.*")
 # Allocates, fills and reads back memory by the driver API, with the root's OpenSSL in use before and after.
@@ -94,13 +97,14 @@ def find(root, pattern):
 class Place:
     """A root with the client in it, as a user without rights sees it."""
 
-    def __init__(self, root, client, programs, name):
+    def __init__(self, root, trees, programs, name):
+        """`trees`: the client's, and that of the server and the software device."""
         self.root = root
         self.name = name
-        for source, target in ((client, "opt/any/where"), (programs, "opt/programs")):
-            target = os.path.join(root, target)
-            shutil.rmtree(target, ignore_errors=True)
-            shutil.copytree(source, target, symlinks=True)
+        for target, sources in (("opt/any/where", trees[:1]), ("opt/local", trees), ("opt/programs", [programs])):
+            shutil.rmtree(os.path.join(root, target), ignore_errors=True)
+            for source in sources:
+                shutil.copytree(source, os.path.join(root, target), symlinks=True, dirs_exist_ok=True)
         home = os.path.join(root, "home", "user")
         shutil.rmtree(home, ignore_errors=True)
         os.makedirs(home)
@@ -117,6 +121,18 @@ class Place:
         """Ends the trial unless the program ended well and wrote what `wanted` matches."""
         if result.status != 0 or not re.search(wanted, result.output + result.errors, re.DOTALL):
             raise Failure("%s: %s\n%s" % (self.name, what, result.report()))
+
+    def glibc(self):
+        """The second number of the root's glibc, as 36 of 2.36."""
+        with open(os.path.join(self.root, find(self.root, "libc.so.6")), "rb") as file:
+            return int(re.search(rb"GNU C Library .* release version 2\.(\d+)", file.read()).group(1))
+
+    def try_local(self, direct):
+        """The programs on the software device of the root's own; what was done."""
+        for name in PROGRAMS:
+            result = self.run("/opt/local/bin/remote-gpu", "run", "--local", "--", "/opt/programs/" + name)
+            self.expect(name + " by run --local", result, "^" + re.escape(direct[name]) + "$")
+        return "run --local of glibc 2.%d" % self.glibc()
 
     def try_all(self, token, direct):
         """Everything; a list of what was done."""
@@ -139,6 +155,8 @@ class Place:
             result = self.run(command, "run", "--", "/usr/bin/python3", "-c", PYTHON)
             self.expect("in Python", result, "with OpenSSL")
             done.append("Python " + result.output.strip())
+        if self.glibc() >= SOFT_GLIBC:
+            done.append(self.try_local(direct))
         return done
 
 
@@ -164,6 +182,7 @@ def main():
     os.makedirs(folder, exist_ok=True)
     client = os.path.join(build.folder, "portable-client")
     subprocess.run([os.path.join(ROOT, "scripts", "build-client"), "--output", client], check=True)
+    subprocess.run([os.path.join(ROOT, "scripts", "build-wheel"), "--soft", "--output", folder], check=True, stdout=subprocess.DEVNULL)
     roots = {}
     for name, *how in ROOTS:
         if not wanted or name in wanted:
@@ -183,7 +202,7 @@ def main():
     shutil.rmtree(state, ignore_errors=True)
     with Server(build, listen="127.0.0.1:%d" % free_port(), arguments=["--state-dir", state]) as server:
         for name, root in roots.items():
-            done = Place(root, client, programs, name).try_all(token_for(build, state, server.address), direct)
+            done = Place(root, (client, os.path.join(ROOT, "build", "soft")), programs, name).try_all(token_for(build, state, server.address), direct)
             print("%s: %s: ok" % (name, ", ".join(done)), flush=True)
     return 0
 

@@ -1,5 +1,6 @@
-"""The wheel (scripts/build-wheel): built twice, installed by pip into an environment of its own, used by the command, by numba and by
-Jupyter's kernel, against a server over TLS. numba, ipykernel and nbclient come from PyPI; status 77 where they cannot.
+"""The wheels (scripts/build-wheel): built twice, installed by pip into an environment of its own, used by the command, by numba and by
+Jupyter's kernel, against a server over TLS; with the extra `soft`, without any other server. numba, ipykernel and nbclient come from
+PyPI; status 77 where they cannot.
 
 usage: wheel.py BUILD_FOLDER
 """
@@ -44,12 +45,12 @@ for cell in notebook.cells:
 """
 
 
-def wheels(folder, client):
-    """Builds the wheel, twice the same; its path."""
+def wheel(folder, *options):
+    """Builds a wheel, twice the same; its path."""
     paths = []
     for part in ("one", "two"):
-        result = run_program([sys.executable, os.path.join(ROOT, "scripts", "build-wheel"), "--client", client, "--output",
-                              os.path.join(folder, part)])
+        result = run_program([sys.executable, os.path.join(ROOT, "scripts", "build-wheel"), *options, "--output",
+                              os.path.join(folder, part)], timeout=3000)
         if result.status != 0:
             raise Failure("no wheel\n" + result.report())
         paths.append(result.output.strip())
@@ -65,6 +66,22 @@ def install(folder, wheel):
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:"]
     subprocess.run([*pip, "--no-index", wheel], check=True)
     return python if subprocess.run([*pip, *PACKAGES], check=False).returncode == 0 else None
+
+
+def use_soft(folder, python, environment):
+    """The extra: nothing of this build is used, and no server runs. What is installed goes away with pip."""
+    command = os.path.join(os.path.dirname(python), "remote-gpu")
+    lacking = run_program([command, "run", "--local", "--", "true"], environment)
+    if lacking.status != 125 or "remote-gpu[soft]" not in lacking.errors:
+        raise Failure("nothing says what --local needs\n" + lacking.report())
+    wheel(folder, "--soft")
+    pip = [python, "-m", "pip", "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", "--quiet", "--no-index", "--find-links", os.path.join(folder, "one"), "remote-gpu[soft]"], check=True)
+    expect(run_program([command, "run", "--local", "--", python, "-c", KERNEL], environment, timeout=600), "doubled on .*Software GPU")
+    subprocess.run([*pip, "uninstall", "--quiet", "--yes", "remote-gpu-soft"], check=True)
+    if run_program([command, "run", "--local", "--", "true"], environment).status != 125 or run_program(
+            [command, "--version"], environment).status != 0:
+        raise Failure("the client is not what it was without the extra")
 
 
 def expect(result, *wanted):
@@ -83,7 +100,7 @@ def main():
     os.makedirs(folder)
     client = os.path.join(build.folder, "portable-client")
     subprocess.run([os.path.join(ROOT, "scripts", "build-client"), "--output", client], check=True)
-    python = install(folder, wheels(folder, client))
+    python = install(folder, wheel(folder, "--tree", client))
     if not python:
         print("skipped: %s cannot be had from PyPI" % ", ".join(PACKAGES))
         return SKIPPED
@@ -105,6 +122,8 @@ def main():
                                                       CONNECT]], environment, timeout=600)
         expect(late, "Error: CUDA is in use in this process already .*restart the kernel")
         print("remote_gpu.connect in Jupyter's kernel: ok", flush=True)
+    use_soft(folder, python, environment)
+    print("remote-gpu[soft]: ok", flush=True)
     return 0
 
 
