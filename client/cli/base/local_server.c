@@ -63,8 +63,9 @@ enum rg_status rg_local_server_start(struct rg_local_server *server, const char 
     uint64_t secret[2];
     int ready[2];
     if (rg_path_program("remote-gpud", program, sizeof program) != RG_OK || access(program, X_OK) != 0) {
-        rg_error("--local needs remote-gpud beside remote-gpu, and it is not there: install the server and the software device as well "
-                 "(packages remote-gpu-server and remote-gpu-soft; by pip, remote-gpu[soft])");
+        rg_error("--local needs remote-gpud beside remote-gpu, and it is not there: install the server and "
+                 "the software device too (packages remote-gpu-server and remote-gpu-soft; by pip, "
+                 "remote-gpu[soft])");
         return RG_ERR_NOT_FOUND;
     }
     if (getrandom(secret, sizeof secret, 0) != (ssize_t)sizeof secret || pipe2(ready, O_CLOEXEC) != 0) {
