@@ -88,7 +88,7 @@ struct advertised_receiver {
     unsigned char *ring, *areas;
     bool away[CHUNKS];
     size_t taken;           /* bytes that were found in advertised memory without a tag */
-    atomic_uint *busy;      /* receivers that wait for something */
+    atomic_uint *busy;      /* threads that wait for something, of senders for another link */
     atomic_ullong received; /* messages */
 };
 
@@ -114,6 +114,7 @@ static void *send_advertised(void *arg)
         memset(bulk, 0xee, data.iov_len);
     }
     free(bulk);
+    atomic_fetch_sub(s->to->busy, 1);
     return NULL;
 }
 
@@ -209,7 +210,7 @@ static unsigned run_advertised(const char *filters, uint64_t messages, uint64_t 
     struct ends ends;
     ends_open_at(&ends, "mem:advertised", filters, 0, 30000000000ull);
     CHECK(rg_conn_caps(ends.pair.a) & rg_conn_caps(ends.pair.b) & RG_CAP_ADVERTISES);
-    atomic_uint busy = 2;
+    atomic_uint busy = 4;
     struct advertised_receiver in[2] = {{.flow = {ends.pair.b, messages, 1000, 0}, .busy = &busy},
                                         {.flow = {ends.pair.a, messages, 900000, 0}, .busy = &busy}};
     struct advertised_sender out[2] = {{{ends.pair.a, messages, 1000, 0}, &in[0]},
