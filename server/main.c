@@ -18,6 +18,7 @@
  */
 #include "common/base/log_limit.h"
 #include "server/api/context.h"
+#include "server/arguments.h"
 #include "server/core/worker.h"
 #include "server/export/export.h"
 #include "server/handshake/address_space.h"
@@ -52,91 +53,6 @@
 #include <unistd.h>
 
 enum { CONTROL_GRACE_MS = 2000, LAST_WORDS_S = 5 };
-
-struct arguments {
-    struct rg_hello hello;
-    int fd, hand_fd, tls_fd, share_fd, warm_fd;
-    struct rg_shape shape; /* with warm_fd: what it is to expect */
-    uint64_t contexts;
-    uint64_t stack_limit; /* 0: as it is */
-    const char *sandbox;  /* NULL: none */
-};
-
-static bool number(const char *text, uint64_t max, uint64_t *out)
-{
-    char *end;
-    errno = 0;
-    *out = strtoull(text, &end, 10);
-    return *text >= '0' && *text <= '9' && !*end && errno == 0 && *out <= max;
-}
-
-static bool devices(const char *text, struct rg_hello *hello)
-{
-    while (*text) {
-        char *end;
-        if (*text < '0' || *text > '9' || hello->n_devices == sizeof hello->devices / sizeof *hello->devices)
-            return false;
-        hello->devices[hello->n_devices++] = (uint32_t)strtoul(text, &end, 10);
-        if (*end && *end != ',')
-            return false;
-        text = *end ? end + 1 : end;
-    }
-    return hello->n_devices != 0;
-}
-
-static bool parse(int argc, char **argv, struct arguments *out)
-{
-    *out = (struct arguments){.fd = -1,
-                              .hand_fd = -1,
-                              .tls_fd = -1,
-                              .share_fd = -1,
-                              .warm_fd = -1,
-                              .hello = {.hello_fd = -1, .driver_kind = "other"}};
-    for (int i = 1; i + 1 < argc; i += 2) {
-        const char *name = argv[i], *value = argv[i + 1];
-        uint64_t n = 0;
-        bool good = true;
-        if (strcmp(name, "--fd") == 0)
-            good = number(value, 65535, &n), out->fd = (int)n;
-        else if (strcmp(name, "--hello-fd") == 0)
-            good = number(value, 65535, &n), out->hello.hello_fd = (int)n;
-        else if (strcmp(name, "--hand-fd") == 0)
-            good = number(value, 65535, &n), out->hand_fd = (int)n;
-        else if (strcmp(name, "--tls-fd") == 0)
-            good = number(value, 65535, &n), out->tls_fd = (int)n;
-        else if (strcmp(name, "--share-fd") == 0)
-            good = number(value, 65535 - RG_DEVICES_MAX, &n), out->share_fd = (int)n;
-        else if (strcmp(name, "--warm-fd") == 0)
-            good = number(value, 65535, &n), out->warm_fd = (int)n;
-        else if (strcmp(name, "--warm") == 0)
-            good = rg_warm_parse(value, &out->shape, &out->contexts);
-        else if (strcmp(name, "--rdma") == 0)
-            good = number(value, 1, &n), out->hello.no_rdma = n == 0;
-        else if (strcmp(name, "--session") == 0)
-            good = number(value, UINT64_MAX, &out->hello.session);
-        else if (strcmp(name, "--max-sessions") == 0)
-            good = number(value, UINT32_MAX, &n), out->hello.max_sessions = (uint32_t)n;
-        else if (strcmp(name, "--reconnect-grace") == 0)
-            good = number(value, UINT32_MAX, &n), out->hello.reconnect_s = (uint32_t)n;
-        else if (strcmp(name, "--stack-limit") == 0)
-            good = number(value, UINT64_MAX, &out->stack_limit);
-        else if (strcmp(name, "--driver") == 0)
-            out->hello.driver = value;
-        else if (strcmp(name, "--sandbox") == 0)
-            out->sandbox = value;
-        else if (strcmp(name, "--driver-kind") == 0)
-            out->hello.driver_kind = value;
-        else if (strcmp(name, "--devices") == 0)
-            good = devices(value, &out->hello);
-        else
-            good = false;
-        if (!good)
-            return false;
-    }
-    const bool client = out->fd >= 0 && out->hello.hello_fd >= 0,
-               warm = out->warm_fd >= 0 && out->share_fd >= 0;
-    return argc % 2 == 1 && client != warm && out->hello.driver && out->hello.n_devices;
-}
 
 /* What the network's device moved by itself, where the transport counts it. */
 static void tell_statistics(struct rg_worker *worker)
@@ -249,7 +165,7 @@ static int wait_for_end(struct rg_worker *worker, int over_fd, int signal_fd, in
 }
 
 /* A warm worker's: returns when it has a session, as if it had been started with it; leaves if it gets none. */
-static void wait_for_session(struct arguments *arguments, int signal_fd)
+static void wait_for_session(struct rg_worker_arguments *arguments, int signal_fd)
 {
     struct rg_warm_session session;
     int leave_status = 1;
@@ -268,7 +184,7 @@ static void wait_for_session(struct arguments *arguments, int signal_fd)
 }
 
 /* Before anything of a client's is looked at: what this process may, and what others may do to it. False: it was said why not. */
-static bool confine(const struct arguments *arguments)
+static bool confine(const struct rg_worker_arguments *arguments)
 {
     static struct rg_sandbox_policy policy;
     if (!rg_sandbox_begin(arguments->sandbox, &policy))
@@ -286,7 +202,7 @@ static bool confine(const struct arguments *arguments)
 }
 
 /* Signals come by a descriptor, which is returned, and from the monitor as soon as there is a share. -1: it was said why not. */
-static int take_signals(const struct arguments *arguments)
+static int take_signals(const struct rg_worker_arguments *arguments)
 {
     sigset_t signals;
     sigemptyset(&signals);
@@ -321,7 +237,7 @@ struct connections {
 };
 
 /* Shakes hands with the client; leaves if there is no session. */
-static void begin_session(struct arguments *arguments, struct connections *out)
+static void begin_session(struct rg_worker_arguments *arguments, struct connections *out)
 {
     const unsigned long long session = arguments->hello.session;
     const enum rg_status status = rg_handed_adopt(arguments->fd, arguments->tls_fd, &out->conn);
@@ -347,7 +263,7 @@ static void begin_session(struct arguments *arguments, struct connections *out)
 }
 
 /* What the client and the server have agreed on. */
-static void apply_hello(const struct arguments *arguments, struct rg_worker *worker)
+static void apply_hello(const struct rg_worker_arguments *arguments, struct rg_worker *worker)
 {
     rg_primary_set_ready(worker, rg_prepared_contexts());
     if (arguments->hello.gpu_paths)
@@ -359,8 +275,9 @@ static void apply_hello(const struct arguments *arguments, struct rg_worker *wor
 }
 
 /* The worker, which executes from here on; leaves if there is no memory for one. */
-static struct rg_worker *start_worker(const struct arguments *arguments, struct connections *connections,
-                                      int over_fd, struct rg_output_pipes *pipes)
+static struct rg_worker *start_worker(const struct rg_worker_arguments *arguments,
+                                      struct connections *connections, int over_fd,
+                                      struct rg_output_pipes *pipes)
 {
     const unsigned long long session = arguments->hello.session;
     struct rg_worker *worker =
@@ -387,7 +304,7 @@ static struct rg_worker *start_worker(const struct arguments *arguments, struct 
 int main(int argc, char **argv)
 {
     static struct connections connections;
-    struct arguments arguments;
+    struct rg_worker_arguments arguments;
     struct rg_output_pipes pipes;
     rg_log_name("remote-gpud");
     rg_host_memory_yield();
@@ -395,7 +312,7 @@ int main(int argc, char **argv)
     (void)setenv("SOFTGPU_LOG_LIMIT", "1", 1);
     /* As many queues as NVIDIA's driver can have: a stream that waits for the client holds up those that share its own. */
     (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-    if (!parse(argc, argv, &arguments)) {
+    if (!rg_worker_arguments_parse(argc, argv, &arguments)) {
         rg_error("worker is a part of remote-gpud and is started by it");
         return 125;
     }

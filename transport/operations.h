@@ -2,7 +2,7 @@
  * operations.h - what a transport is made of: one table of operations, and the heads of its objects.
  *
  * Internal to transport/. A transport fills a table by designated initialisers, and is known to
- * connect/registry.c or exports it from a loadable part (RG_TRANSPORT_PART). Registration asserts the
+ * connect/registry.c or exports it from a loadable part (rg_transport_part). Registration asserts the
  * mandatory slots once and puts "not supported" functions into the optional ones left empty, so that nobody
  * has to test a slot for NULL. Filters use the same table for the connections they wrap, without the slots
  * that make connections.

@@ -1,37 +1,10 @@
 /* found.c - lists of what has been found: functions of modules, kernels of libraries. See function.h. */
 #include "client/api/function.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-void rg_found_lock(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-void rg_found_unlock(void)
-{
-    pthread_mutex_unlock(&lock);
-}
-
-uint64_t rg_found_by_name(const struct rg_found_function *list, const char *name)
-{
-    for (; list; list = list->next)
-        if (strcmp(list->name, name) == 0)
-            return list->handle;
-    return 0;
-}
-
-uint64_t rg_found_by_key(const struct rg_found_function *list, uint64_t key)
-{
-    for (; list; list = list->next)
-        if (list->key == key)
-            return list->handle;
-    return 0;
-}
+pthread_mutex_t rg_found_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 bool rg_found_add(struct rg_found_function **list, const char *name, uint64_t key, uint64_t handle)
 {

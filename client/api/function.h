@@ -5,6 +5,9 @@
 #include "client/core/handle.h"
 #include "proto/codec.h"
 
+#include <pthread.h>
+#include <string.h>
+
 /** An object found earlier: by name (functions of a module, kernels of a library) or by another handle. */
 struct rg_found_function {
     struct rg_found_function *next;
@@ -13,9 +16,24 @@ struct rg_found_function {
     char name[];
 };
 
+/* Launches look things up: what they need of these lists is inline. */
+
 /** The list's entry with that name / key, 0 if there is none. */
-uint64_t rg_found_by_name(const struct rg_found_function *list, const char *name);
-uint64_t rg_found_by_key(const struct rg_found_function *list, uint64_t key);
+static inline uint64_t rg_found_by_name(const struct rg_found_function *list, const char *name)
+{
+    for (; list; list = list->next)
+        if (strcmp(list->name, name) == 0)
+            return list->handle;
+    return 0;
+}
+static inline uint64_t rg_found_by_key(const struct rg_found_function *list, uint64_t key)
+{
+    for (; list; list = list->next)
+        if (list->key == key)
+            return list->handle;
+    return 0;
+}
+
 /** Adds an entry (name may be NULL); false: out of memory. */
 bool rg_found_add(struct rg_found_function **list, const char *name, uint64_t key, uint64_t handle);
 /** Takes the entry with that key out of the list; 0 if there is none. */
@@ -23,8 +41,15 @@ uint64_t rg_found_take(struct rg_found_function **list, uint64_t key);
 /** Frees the list; with `kind` a handle kind, deletes its handles too. */
 void rg_found_free(struct rg_found_function **list, enum rg_kind kind);
 /** Guards all lists of found objects. */
-void rg_found_lock(void);
-void rg_found_unlock(void);
+extern pthread_mutex_t rg_found_mutex;
+static inline void rg_found_lock(void)
+{
+    pthread_mutex_lock(&rg_found_mutex);
+}
+static inline void rg_found_unlock(void)
+{
+    pthread_mutex_unlock(&rg_found_mutex);
+}
 
 /**
  * Reads struct rg_function_info and its parameters into a shadow; false if they are malformed or memory ran

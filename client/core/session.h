@@ -62,7 +62,7 @@ struct rg_session {
 };
 
 /**
- * Those that began, in the order in which the user named the servers; constant once rg_session_start has
+ * Those that began, in the order in which the user named the servers; constant once rg_connect_start has
  * succeeded.
  */
 extern struct rg_session rg_sessions[RG_SERVERS_MAX];

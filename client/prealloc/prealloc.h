@@ -1,6 +1,6 @@
 /*
  * prealloc.h - device memory that the worker makes before the program asks for it
- * (server/prealloc/prealloc.h), so that allocating costs no round trip.
+ * (server/prealloc/prealloc.c), so that allocating costs no round trip.
  *
  * What a program allocates for the second time (the same kind, size, context and stream) it is likely to
  * allocate again: from then on the worker keeps a few blocks ready. How many follows from need: each time

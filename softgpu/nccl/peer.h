@@ -1,7 +1,7 @@
 /*
  * peer.h - other processes that have ranks: the links to them, and what is sent by those.
  *
- * A link's reader calls sg_peer_message for what comes, which goes to the communicator (clique.h), the operation (far.h) or the meeting
+ * A link's reader calls sg_extension_message for what comes, which goes to the communicator (clique.h), the operation (far.h) or the meeting
  * (meeting.h) that it concerns. What is sent is put into the peer's queue, and a thread of the peer's sends it; so nobody waits
  * for a slow link but that thread, and readers never do. Only a stream that has got to an operation sends what it has to say of it
  * itself, if nobody else is sending (sg_peer_post, sg_peer_push), and reads the answer itself (sg_peer_read): that saves the time until

@@ -9,7 +9,7 @@ from passage import Passage
 from trial import Server
 from wire import PREAMBLE
 
-FRAME = struct.Struct("<4I")            # magic, bytes of the message, of bulk data, 0 (transport/tcp/frame.h)
+FRAME = struct.Struct("<4I")            # magic, bytes of the message, of bulk data, 0 (transport/frame.h)
 HEADER = struct.Struct("<HHIQQ")        # kind, … (struct rg_message_header)
 REPLY, NOTICE = 3, 4                    # enum rg_message_kind
 LANDING = 3                             # enum rg_notice_type

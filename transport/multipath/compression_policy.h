@@ -1,5 +1,5 @@
 /*
- * policy.h - decides for each piece whether to compress it.
+ * compression_policy.h - decides for each piece whether to compress it.
  *
  * With a codec asked for by name every piece is tried. With `auto` a model decides: sending a byte as it is
  * takes 1 / w (w: the measured rate of the channel), compressed it takes the longer of 1 / c (the

@@ -1,7 +1,7 @@
 /*
  * wire.h - what travels between two ends of transport rdma.
  *
- * One reliable-connected queue pair a connection, set up by rdma_cm; RG_RDMA_PRIVATE travels as its private
+ * One reliable-connected queue pair a connection, set up by rdma_cm; struct rg_rdma_private travels as its private
  * data. Everything else is fragments: a head of 16 bytes and a payload, one SEND each, into receives that
  * were posted before. All integers are little-endian.
  *

@@ -2,7 +2,7 @@
  * requests.h - what the operator's commands (server/commands/request.h) and people by way of the status page ask of the running server:
  * that a session is suspended, resumed or ended, that the server is drained, a link to the page.
  *
- * Happy path: rg_requests_open with the state folder; the socket there is polled with rg_requests_fd; each connection brings one request,
+ * Happy path: rg_requests_open with the state folder; its `fd`, the socket there, is polled; each connection brings one request,
  * for which the session's worker is signalled (server/suspend/command.h), and gets its answer once the worker has counted it in its slot,
  * which is looked at every few milliseconds while there is any. A worker that says nothing in time is said to do so. The monitor's
  * thread, which waits here for nobody but the operator's command, and that a fifth of a second at most.

@@ -1,6 +1,6 @@
 /*
  * multipath.c - bulk data on connections of its own: what a hostile or broken peer may try with it,
- * connections that die or come late. What two good ends do is in channels.c, what is compressed in press.c.
+ * connections that die or come late. What two good ends do is in channels.c, what is compressed in compression_policy.c.
  *
  * What all transports do alike is in conformance.c (bundle+tcp and others).
  */

@@ -1,5 +1,5 @@
 /*
- * test_children.c - what kernels launch: order in streams, tails, events, the limit of pending launches,
+ * children.c - what kernels launch: order in streams, tails, events, the limit of pending launches,
  * errors, faults, handles that are none. Services are the test's own: a kernel is known by the address of a
  * struct of the test.
  */

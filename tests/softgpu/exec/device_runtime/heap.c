@@ -1,4 +1,4 @@
-/* test_heap.c - malloc and free of kernels: memory that is one's own, the limit, and mistakes. */
+/* heap.c - malloc and free of kernels: memory that is one's own, the limit, and mistakes. */
 #include "tests/softgpu/exec/kernel_test.h"
 
 /* --- many threads allocate, write, check and free in their own rhythm --- */

@@ -1,4 +1,4 @@
-/* test_print.c - device printf against the host's, assertion messages, and the FIFO. */
+/* print.c - device printf against the host's, assertion messages, and the FIFO. */
 #include "tests/softgpu/exec/kernel_test.h"
 
 #include <math.h>

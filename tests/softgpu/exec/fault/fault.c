@@ -1,5 +1,5 @@
 /*
- * test_fault.c - kernels that go wrong in every way: the fault is reported with its place, the engine and the
+ * fault.c - kernels that go wrong in every way: the fault is reported with its place, the engine and the
  * process go on, and signals that are not a kernel's reach the handlers they are meant for.
  */
 #include "tests/softgpu/exec/kernel_test.h"

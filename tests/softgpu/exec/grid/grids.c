@@ -1,5 +1,5 @@
 /*
- * test_grids.c - several grids at once, grids whose blocks wait for each other, and grids that wait for other
+ * grids.c - several grids at once, grids whose blocks wait for each other, and grids that wait for other
  * grids.
  */
 #include "tests/softgpu/exec/kernel_test.h"

@@ -1,5 +1,5 @@
 /*
- * test_matrix.c - multiplication of matrices with vector instructions, on columns of a warp, against that of
+ * matrix.c - multiplication of matrices with vector instructions, on columns of a warp, against that of
  * lanes one by one (which tests/softgpu/compiler/codegen/threads/mma.c checks by definition): random bits in
  * all registers, every shape and type.
  */

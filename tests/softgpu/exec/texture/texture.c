@@ -1,5 +1,5 @@
 /*
- * test_texture.c - fetches against a reference that is written by definition (the programming guide's
+ * texture.c - fetches against a reference that is written by definition (the programming guide's
  * appendix on fetching, in double precision): every format, filter, address mode, number of dimensions and
  * kind of coordinate, by the functions that textures bring and by the general one.
  */

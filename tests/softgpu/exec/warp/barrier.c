@@ -1,4 +1,4 @@
-/* test_barrier.c - barriers of a block: whole, counted, reductions, exited threads, deadlock. */
+/* barrier.c - barriers of a block: whole, counted, reductions, exited threads, deadlock. */
 #include "tests/softgpu/exec/kernel_test.h"
 
 /* Each round, a thread reads what its neighbour wrote in the round before. */

@@ -1,5 +1,5 @@
 /*
- * test_cluster.c - blocks that run together: their barrier, their shared memory, exited threads, deadlock,
+ * cluster.c - blocks that run together: their barrier, their shared memory, exited threads, deadlock,
  * faults.
  */
 #include "tests/softgpu/exec/kernel_test.h"

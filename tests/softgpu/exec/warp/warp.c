@@ -1,5 +1,5 @@
 /*
- * test_warp.c - warp operations against a plain model of them: full and partial masks, diverged groups,
+ * warp.c - warp operations against a plain model of them: full and partial masks, diverged groups,
  * exited lanes.
  */
 #include "tests/softgpu/exec/kernel_test.h"
