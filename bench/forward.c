@@ -7,10 +7,9 @@
  *                                      large copies
  *   forward --list                     their names
  *   forward --device                   the device's name and the driver's version
- *   forward --steps N                  N steps of a loop as training programs have it: launches, copies and
- * events, and one result a step that the program waits for forward --idle                     makes a
- * context, says "ready" and waits until stdin ends forward --idle-without-cuda        the same without any
- * CUDA, to be compared with
+ *   forward --steps N                  N steps of a loop as training programs have it: launches, copies and events, and one
+ *                                      result a step that the program waits for
+ *   forward --idle                     makes a context, says "ready" and waits until stdin ends
  *
  * Any CUDA error, and any byte of a copy that is not what was sent, ends it with status 1.
  */

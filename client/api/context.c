@@ -40,10 +40,7 @@ CUresult rg_context_allowed_on(CUdevice device)
     return rg_device(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
-/*
- * --- contexts that a fault has ended
- * ------------------------------------------------------------------------
- */
+/* --- contexts that a fault has ended -------------------------------------------------------------------- */
 
 #define CONTEXTS_MAX 256 /* looked at; a program with more finds out by its calls */
 
@@ -63,9 +60,7 @@ void rg_context_find_failed(void)
     }
 }
 
-/*
- * --- the end of a context --------------------------------------------------------------------------------
- */
+/* --- the end of a context ------------------------------------------------------------------------------- */
 
 void rg_context_before_end(uint64_t context)
 {
@@ -103,9 +98,7 @@ void rg_context_ended(uint64_t context)
     rg_handle_delete(RG_KIND_CONTEXT, context);
 }
 
-/*
- * --- explicit contexts -----------------------------------------------------------------------------------
- */
+/* --- explicit contexts ---------------------------------------------------------------------------------- */
 
 CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
@@ -192,9 +185,7 @@ CUresult cuCtxDetach(CUcontext ctx)
     return rg_context_shadow(ctx) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-/*
- * --- the current context -----------------------------------------------------------------------------------
- */
+/* --- the current context -------------------------------------------------------------------------------- */
 
 CUresult cuCtxPushCurrent_v2(CUcontext ctx)
 {
@@ -246,10 +237,7 @@ CUresult cuCtxGetCurrent(CUcontext *pctx)
     return CUDA_SUCCESS;
 }
 
-/*
- * --- what is known of a context
- * ------------------------------------------------------------------------------
- */
+/* --- what is known of a context ------------------------------------------------------------------------- */
 
 /* The shadow of `ctx`, or of the current context for NULL. */
 static CUresult context_or_current(CUcontext ctx, const void *out, struct rg_context **shadow)
@@ -371,10 +359,7 @@ CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
     return status;
 }
 
-/*
- * --- waiting
- * ---------------------------------------------------------------------------------------------------
- */
+/* --- waiting -------------------------------------------------------------------------------------------- */
 
 static CUresult wait_for(CUcontext context)
 {
@@ -402,10 +387,7 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx)
     return status != CUDA_SUCCESS ? status : wait_for(ctx);
 }
 
-/*
- * --- access to other contexts' memory
- * --------------------------------------------------------------------------
- */
+/* --- access to other contexts' memory ------------------------------------------------------------------- */
 
 /* Whether the current context and `peer` are of one server. */
 static CUresult check_peer(CUcontext peer, bool *reachable)

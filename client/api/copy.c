@@ -32,9 +32,7 @@ static enum rg_region_kind place_of(uint64_t address)
     return rg_on_device(address, 0, 1, 1) ? RG_REGION_DEVICE : RG_REGION_HOST;
 }
 
-/*
- * --- one dimension ----------------------------------------------------------------------------------------
- */
+/* --- one dimension -------------------------------------------------------------------------------------- */
 
 static CUmemorytype type_of(enum rg_region_kind kind)
 {
@@ -105,10 +103,7 @@ CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstr
     return copy_line(place_of(dst), dst, place_of(src), src, ByteCount, hStream, true);
 }
 
-/*
- * --- between contexts
- * ---------------------------------------------------------------------------------------
- */
+/* --- between contexts ----------------------------------------------------------------------------------- */
 
 /*
  * A synchronous copy between contexts is serialised with all that is pending on their devices, and with what comes later there
@@ -164,9 +159,7 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdevice
     return copy_peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream, true);
 }
 
-/*
- * --- three dimensions --------------------------------------------------------------------------------------
- */
+/* --- three dimensions ----------------------------------------------------------------------------------- */
 
 static bool add_product(uint64_t *sum, uint64_t a, uint64_t b)
 {
@@ -303,9 +296,7 @@ CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
     return copy_3d_peer(pCopy, hStream, true);
 }
 
-/*
- * --- two dimensions ---------------------------------------------------------------------------------------
- */
+/* --- two dimensions ------------------------------------------------------------------------------------- */
 
 static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream stream, bool asynchronous)
 {
@@ -338,10 +329,7 @@ CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
     return copy_2d(pCopy, hStream, true);
 }
 
-/*
- * --- arrays in one dimension
- * ----------------------------------------------------------------------------------------
- */
+/* --- arrays in one dimension ---------------------------------------------------------------------------- */
 
 /* An end of a copy in one dimension: an array and an offset, or memory. */
 struct line_end {

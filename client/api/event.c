@@ -109,10 +109,7 @@ CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
     return status;
 }
 
-/*
- * --- whether they have come
- * -------------------------------------------------------------------------------------
- */
+/* --- whether they have come ----------------------------------------------------------------------------- */
 
 CUresult cuEventQuery(CUevent hEvent)
 {

@@ -91,9 +91,7 @@ static uint64_t context_of(uint64_t handle, const struct rg_function *function)
     return rg_handle_kind(handle) == RG_KIND_FUNCTION ? function->context : 0;
 }
 
-/*
- * --- names, parameters, attributes ------------------------------------------------------------------------
- */
+/* --- names, parameters, attributes ---------------------------------------------------------------------- */
 
 /* The shadow of a function (or, for `kernel`, a kernel) for a question whose answer goes to `out`. */
 static CUresult about(uint64_t handle, bool kernel, const void *out, struct rg_function **found)

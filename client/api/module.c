@@ -34,9 +34,7 @@ static size_t log_size(size_t size)
     return size < LOG_MAX ? size : LOG_MAX;
 }
 
-/*
- * --- loading ----------------------------------------------------------------------------------------------
- */
+/* --- loading -------------------------------------------------------------------------------------------- */
 
 /* That a load has succeeded before does not mean that it will, once memory has run out. */
 static atomic_bool memory_ran_out;

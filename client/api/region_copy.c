@@ -42,10 +42,7 @@ static uint64_t home_of(const struct rg_region *region)
                                            : rg_home_of_address(region->address);
 }
 
-/*
- * --- on the host
- * --------------------------------------------------------------------------------------------------
- */
+/* --- on the host ---------------------------------------------------------------------------------------- */
 
 static void move_now(void *argument)
 {
@@ -73,10 +70,7 @@ static CUresult host_to_host(const struct rg_copy *copy)
     return status;
 }
 
-/*
- * --- on the device
- * ------------------------------------------------------------------------------------------------
- */
+/* --- on the device -------------------------------------------------------------------------------------- */
 
 /* The record of a copy on one server. */
 static CUresult put_on_device(const struct rg_copy *copy)
@@ -107,10 +101,7 @@ static CUresult device_to_device(const struct rg_copy *copy)
                             copy->asynchronous);
 }
 
-/*
- * --- between host and device
- * --------------------------------------------------------------------------------------
- */
+/* --- between host and device ---------------------------------------------------------------------------- */
 
 /* Whether the host's end may be used after the call, which is asynchronous, has returned. */
 static bool is_deferrable(const struct rg_copy *copy, const struct rg_region *host)

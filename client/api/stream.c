@@ -104,9 +104,7 @@ CUresult cuStreamQuery(CUstream hStream)
     return rg_capture_takes(hStream) ? rg_capture_refuse(hStream) : rg_timeline_query_stream(hStream);
 }
 
-/*
- * --- what is known of a stream ----------------------------------------------------------------------------
- */
+/* --- what is known of a stream -------------------------------------------------------------------------- */
 
 /* What is known of `stream`; the default streams belong to the current context. */
 static CUresult describe(CUstream stream, const void *out, struct rg_stream *known)

@@ -57,9 +57,7 @@ CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocatio
                        : CUDA_ERROR_INVALID_VALUE;
 }
 
-/*
- * --- addresses --------------------------------------------------------------------------------------------
- */
+/* --- addresses ------------------------------------------------------------------------------------------ */
 
 CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr,
                              unsigned long long flags)
@@ -94,9 +92,7 @@ CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CU
     return status;
 }
 
-/*
- * --- physical memory --------------------------------------------------------------------------------------
- */
+/* --- physical memory ------------------------------------------------------------------------------------ */
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop,
                      unsigned long long flags)
@@ -191,9 +187,7 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
     return status;
 }
 
-/*
- * --- mappings ---------------------------------------------------------------------------------------------
- */
+/* --- mappings ------------------------------------------------------------------------------------------- */
 
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags)

@@ -221,9 +221,7 @@ static bool connect_to_any(struct rg_session *session, char *alternatives)
     return false;
 }
 
-/*
- * --- several servers ---------------------------------------------------------------------------------------
- */
+/* --- several servers ------------------------------------------------------------------------------------ */
 
 /* The devices that CUDA_VISIBLE_DEVICES leaves of the list, in its order; returns how many. */
 static unsigned leave_visible(struct rg_nvml_listed *devices, unsigned n)
@@ -282,10 +280,7 @@ static bool connect_to_all(void)
     return false;
 }
 
-/*
- * --- start and end
- * -------------------------------------------------------------------------------------------
- */
+/* --- start and end -------------------------------------------------------------------------------------- */
 
 /* Sessions on the servers that the user names. `out`: bool, whether they are there. */
 static void connect_sessions(void *out)

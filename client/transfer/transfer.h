@@ -23,10 +23,7 @@
 
 struct rg_session;
 
-/*
- * --- reads (read.c)
- * ----------------------------------------------------------------------------------------------
- */
+/* --- reads (read.c) ------------------------------------------------------------------------------------- */
 
 /**
  * Registers where data goes that a call waits for, or, deferred, that no call waits for; returns its id (0:
@@ -46,10 +43,7 @@ uint64_t rg_read_create_staged(struct rg_session *session, size_t size,
                                void (*landed)(void *user, bool complete), void *user);
 void rg_read_set_memory(uint64_t id, unsigned char *memory);
 
-/*
- * --- rendezvous (rendezvous.c)
- * ------------------------------------------------------------------------------------
- */
+/* --- rendezvous (rendezvous.c) -------------------------------------------------------------------------- */
 
 struct rg_answer_part;
 
@@ -72,10 +66,7 @@ uint64_t rg_rendezvous_create_lazy(struct rg_session *session, size_t size, stru
 /** The bytes are in `memory`, which must stay until `finish` is called. */
 void rg_lazy_source_ready(struct rg_session *session, struct rg_lazy_source *source, unsigned char *memory);
 
-/*
- * --- host functions and fences (host_call.c, fence.c)
- * ----------------------------------------------------------------
- */
+/* --- host functions and fences (host_call.c, fence.c) --------------------------------------------------- */
 
 /** Registers a host function (callback NULL) or stream callback; returns its id (0: no memory). */
 uint64_t rg_host_call_create(struct rg_session *session, CUhostFn function, CUstreamCallback callback,
@@ -88,10 +79,7 @@ uint64_t rg_host_call_create(struct rg_session *session, CUhostFn function, CUst
 uint64_t rg_fence_create(struct rg_session *session, void (*reached)(void *user, bool alive), void *user);
 void rg_fence_release(struct rg_session *session, uint64_t id);
 
-/*
- * --- all of them (settle.c)
- * -------------------------------------------------------------------------------------------
- */
+/* --- all of them (settle.c) ----------------------------------------------------------------------------- */
 
 /**
  * Forgets one whose record could not be sent; false: it was finished already. Nothing touches its memory any
