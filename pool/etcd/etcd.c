@@ -114,6 +114,13 @@ bool rg_etcd_transfer_begin(struct rg_etcd *etcd, struct rg_etcd_transfer *trans
     transfer->error[0] = '\0';
     transfer->easy = curl_easy_init();
     transfer->headers = curl_slist_append(NULL, "Content-Type: application/json");
+    if (transfer->headers && timeout_ms == 0) {
+        /* the gateway reads a body of several requests while it answers the first: without this its HTTP server, which wants to use the
+           connection again, throws away what is left of the body then */
+        struct curl_slist *more = curl_slist_append(transfer->headers, "Connection: close");
+        if (more)
+            transfer->headers = more;
+    }
     transfer->url = malloc(size);
     if (transfer->easy && transfer->headers && transfer->url) {
         snprintf(transfer->url, size, "%s%s", endpoint, path);

@@ -1,5 +1,5 @@
 /*
- * etcd.h - etcd through its v3 JSON gateway: calls, and a watch over a prefix that keeps a caller's copy of it true.
+ * etcd.h - etcd through its v3 JSON gateway: calls, and a watch over keys below a prefix that keeps a caller's copy of them true.
  *
  * Everything is asynchronous and on one thread: calls are begun, rg_etcd_poll waits for what happens and calls back. Several
  * endpoints are members of one etcd cluster. One of them is used at a time; when it fails to answer, the next one is, for
@@ -67,9 +67,22 @@ struct rg_etcd_watcher {
     void *data;
 };
 
-/** Begins to watch; once. `prefix` is copied. */
+/** Begins to watch all below a prefix; once. `prefix` is copied. */
 RG_MUST_CHECK bool rg_etcd_watch(struct rg_etcd *etcd, const char *prefix,
                                  const struct rg_etcd_watcher *watcher);
+
+/** Keys from `first` to before `end`; NULL: that key alone. Below the watch's prefix, without it. */
+struct rg_etcd_range {
+    const char *first, *end;
+};
+
+/**
+ * Watches these from now on and nothing else (n = 0: all below the prefix); texts are copied. What there is of them is read at one
+ * revision and told as a whole, and nothing is told before. Several ranges are watched beside each other: then what is told of a
+ * revision may come in parts, and `whole` is called behind each. False: no memory, and all stays as it is. Not to be called by
+ * what the watch calls.
+ */
+RG_MUST_CHECK bool rg_etcd_watch_ranges(struct rg_etcd *etcd, const struct rg_etcd_range *ranges, uint32_t n);
 
 /** Waits for etcd, for `fds` (whose revents are set) or until the time is over, and calls back. */
 void rg_etcd_poll(struct rg_etcd *etcd, struct pollfd *fds, uint32_t n, int timeout_ms);

@@ -64,6 +64,8 @@ enum rg_etcd_line rg_etcd_tell_line(const char *text, size_t size, const char *p
     size_t i;
     if (!result || json_is_true(json_object_get(result, "canceled"))) {
         what = rg_etcd_get_number(result, "compact_revision") ? RG_ETCD_LINE_COMPACTED : RG_ETCD_LINE_ENDED;
+    } else if (json_is_true(json_object_get(result, "created"))) {
+        what = RG_ETCD_LINE_CREATED;
     } else if (json_array_size(events)) {
         json_array_foreach(events, i, event)
         {

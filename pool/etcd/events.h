@@ -10,6 +10,7 @@
 
 enum rg_etcd_line {
     RG_ETCD_LINE_NOTHING,   /* that concerns the watcher */
+    RG_ETCD_LINE_CREATED,   /* a range is watched */
     RG_ETCD_LINE_TOLD,      /* and the state at `*revision` is whole again */
     RG_ETCD_LINE_ENDED,     /* the watch is over, or this is no line of one */
     RG_ETCD_LINE_COMPACTED, /* likewise, and what came since the last revision is lost */

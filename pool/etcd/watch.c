@@ -1,12 +1,14 @@
 /*
- * watch.c - the watch: first all keys below the prefix by a range, then a stream of what changes from the next revision on.
+ * watch.c - the watch: first all keys of the ranges, at one revision, then a stream of what changes from the next revision on.
  *
- * The stream is one HTTP request whose answer does not end, a JSON object a line. When it breaks, or calls have found its
- * endpoint not to answer, it is asked for again from the revision behind the last that was told; where etcd has thrown that
- * away (compaction), everything is told anew.
+ * The stream is one HTTP request whose answer does not end, a JSON object a line; its body asks for a watch of each range. When it
+ * breaks, or calls have found its endpoint not to answer, it is asked for again from the revision behind the last that was told. Where
+ * etcd has thrown that away (compaction), or there are several ranges, of which one may have been told less than another, everything is
+ * read anew, and so it is where etcd does not say of each that it is watched.
  */
 #include "pool/etcd/internal.h"
 
+#include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "pool/etcd/events.h"
@@ -16,7 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AGAIN_NS 200000000ull
+#define AGAIN_NS   200000000ull
+#define CREATED_NS 2000000000ull /* that etcd needs at most to say that it watches */
 
 enum phase {
     ABSENT,  /* nothing is under way; `again_ns` says when */
@@ -24,18 +27,28 @@ enum phase {
     STREAMING,
 };
 
+/* A range; both texts with the prefix. */
+struct keys {
+    char *first, *end; /* NULL: one key */
+};
+
 struct rg_etcd_watch_state {
     struct rg_etcd *etcd;
     struct rg_etcd_watcher watcher;
     char *prefix;
+    struct keys *ranges;
+    uint32_t n_ranges;
     enum phase phase;
+    bool stale; /* other ranges have been asked for since the reading began */
     bool known; /* `revision` has been told */
     int64_t revision;
     uint64_t again_ns;
     struct rg_etcd_transfer transfer;
     char *body;
     struct rg_etcd_text line;
-    bool cancelled; /* etcd has ended the stream */
+    bool cancelled;   /* etcd has ended the stream */
+    uint32_t created; /* ranges that etcd has said it watches */
+    uint64_t begun_ns;
     char why[RG_ETCD_WHY];
 };
 
@@ -51,6 +64,9 @@ static void take_line(struct rg_etcd_watch_state *watch, const char *text, size_
 {
     switch (rg_etcd_tell_line(text, size, watch->prefix, &watch->watcher, &watch->revision)) {
     case RG_ETCD_LINE_NOTHING:
+        break;
+    case RG_ETCD_LINE_CREATED:
+        watch->created++;
         break;
     case RG_ETCD_LINE_TOLD:
         watch->etcd->told = true;
@@ -88,23 +104,56 @@ static void drop_stream(struct rg_etcd_watch_state *watch)
     watch->line = (struct rg_etcd_text){0};
 }
 
+/* What was told of one range may be less than what was told of another. */
+static void broken(struct rg_etcd_watch_state *watch)
+{
+    drop_stream(watch);
+    watch->known = watch->known && watch->n_ranges == 1;
+}
+
 static void stream_ended(struct rg_etcd_transfer *transfer, CURLcode code)
 {
     struct rg_etcd_watch_state *watch = transfer->data;
     if (code != CURLE_OK && !watch->cancelled)
         rg_etcd_give_up(watch->etcd, transfer->endpoint);
-    drop_stream(watch);
+    broken(watch);
     later(watch);
+}
+
+/* A range as a member of what etcd is asked. */
+static json_t *range_json(const struct keys *range)
+{
+    return range->end ? json_pack("{s:o, s:o}", "key", rg_etcd_bytes(range->first), "range_end",
+                                  rg_etcd_bytes(range->end))
+                      : json_pack("{s:o}", "key", rg_etcd_bytes(range->first));
+}
+
+/* What asks for a watch of each range; NULL: no memory. */
+static char *stream_body(const struct rg_etcd_watch_state *watch)
+{
+    const int64_t from = watch->revision < INT64_MAX ? watch->revision + 1 : INT64_MAX;
+    struct rg_etcd_text text = {0};
+    bool good = true;
+    for (uint32_t i = 0; i < watch->n_ranges && good; i++) {
+        json_t *wanted = range_json(&watch->ranges[i]);
+        (void)json_object_set_new(wanted, "start_revision", rg_etcd_number(from));
+        json_t *one = json_pack("{s:o}", "create_request", wanted);
+        RG_CLEANUP_FREE char *line = one ? json_dumps(one, JSON_COMPACT) : NULL;
+        json_decref(one);
+        good = line && rg_etcd_append(&text, line, strlen(line)) && rg_etcd_append(&text, "\n", 1);
+    }
+    if (good)
+        return text.data;
+    free(text.data);
+    return NULL;
 }
 
 static void stream(struct rg_etcd_watch_state *watch)
 {
-    json_t *body = json_pack("{s:{s:o, s:o, s:o}}", "create_request", "key", rg_etcd_bytes(watch->prefix),
-                             "range_end", rg_etcd_prefix_end(watch->prefix), "start_revision",
-                             rg_etcd_number(watch->revision < INT64_MAX ? watch->revision + 1 : INT64_MAX));
-    watch->body = body ? json_dumps(body, JSON_COMPACT) : NULL;
-    json_decref(body);
+    watch->body = stream_body(watch);
     watch->cancelled = false;
+    watch->created = 0;
+    watch->begun_ns = rg_now_ns();
     watch->transfer.received = stream_received;
     watch->transfer.ended = stream_ended;
     watch->transfer.data = watch;
@@ -118,20 +167,32 @@ static void stream(struct rg_etcd_watch_state *watch)
 
 /* --- everything --------------------------------------------------------------------------------------------- */
 
+static void begin(struct rg_etcd_watch_state *watch);
+
+static void tell_everything(struct rg_etcd_watch_state *watch, const json_t *reply)
+{
+    const json_t *one;
+    size_t i;
+    watch->watcher.reset(watch->watcher.data);
+    json_array_foreach(json_object_get(reply, "responses"), i, one) rg_etcd_tell_pairs(
+        json_object_get(json_object_get(one, "response_range"), "kvs"), watch->prefix, &watch->watcher);
+    watch->revision = rg_etcd_get_number(json_object_get(reply, "header"), "revision");
+    watch->known = true;
+    watch->watcher.whole(watch->watcher.data, watch->revision);
+}
+
 static void range_done(void *data, enum rg_status status, const json_t *reply, const char *why)
 {
     struct rg_etcd_watch_state *watch = data;
     snprintf(watch->why, sizeof watch->why, "%s", status == RG_OK ? "" : why);
+    watch->phase = ABSENT;
     if (status != RG_OK) {
         later(watch);
         return;
     }
-    watch->watcher.reset(watch->watcher.data);
-    rg_etcd_tell_pairs(json_object_get(reply, "kvs"), watch->prefix, &watch->watcher);
-    watch->revision = rg_etcd_get_number(json_object_get(reply, "header"), "revision");
-    watch->known = true;
-    watch->watcher.whole(watch->watcher.data, watch->revision);
-    stream(watch);
+    if (!watch->stale)
+        tell_everything(watch, reply);
+    begin(watch);
 }
 
 static void begin(struct rg_etcd_watch_state *watch)
@@ -140,11 +201,12 @@ static void begin(struct rg_etcd_watch_state *watch)
         stream(watch);
         return;
     }
+    json_t *reads = json_array();
+    for (uint32_t i = 0; i < watch->n_ranges; i++)
+        json_array_append_new(reads, json_pack("{s:o}", "request_range", range_json(&watch->ranges[i])));
     watch->phase = READING;
-    rg_etcd_call(watch->etcd, "/v3/kv/range",
-                 json_pack("{s:o, s:o}", "key", rg_etcd_bytes(watch->prefix), "range_end",
-                           rg_etcd_prefix_end(watch->prefix)),
-                 range_done, watch);
+    watch->stale = false;
+    rg_etcd_call(watch->etcd, "/v3/kv/txn", json_pack("{s:o}", "success", reads), range_done, watch);
 }
 
 const char *rg_etcd_watch_why(const struct rg_etcd *etcd)
@@ -152,18 +214,79 @@ const char *rg_etcd_watch_why(const struct rg_etcd *etcd)
     return etcd->watch ? etcd->watch->why : "";
 }
 
+static void free_ranges(struct keys *ranges, uint32_t n)
+{
+    for (uint32_t i = 0; i < n && ranges; i++) {
+        free(ranges[i].first);
+        free(ranges[i].end);
+    }
+    free(ranges);
+}
+
+/* A prefix and what comes behind it; NULL: no memory. */
+static char *join(const char *prefix, const char *text)
+{
+    const size_t size = strlen(prefix) + strlen(text) + 1;
+    char *out = malloc(size);
+    if (out)
+        snprintf(out, size, "%s%s", prefix, text);
+    return out;
+}
+
+/* All below a prefix ends before its successor: prefixes end with '/', whose successor is '0'. */
+static bool copy_ranges(struct keys *out, const char *prefix, const struct rg_etcd_range *ranges, uint32_t n)
+{
+    bool good = true;
+    for (uint32_t i = 0; i < n && good; i++) {
+        out[i].first = join(prefix, ranges[i].first);
+        out[i].end = ranges[i].end ? join(prefix, ranges[i].end) : NULL;
+        good = out[i].first && (out[i].end || !ranges[i].end);
+    }
+    if (n > 0)
+        return good;
+    out->first = join(prefix, "");
+    if ((out->end = join(prefix, "")) != NULL && *out->end)
+        out->end[strlen(out->end) - 1]++;
+    return out->first && out->end;
+}
+
+bool rg_etcd_watch_ranges(struct rg_etcd *etcd, const struct rg_etcd_range *ranges, uint32_t n)
+{
+    struct rg_etcd_watch_state *watch = etcd->watch;
+    const uint32_t wanted = n ? n : 1;
+    struct keys *copy = wanted <= RG_ETCD_RANGES_MAX ? calloc(wanted, sizeof *copy) : NULL;
+    if (!copy || !copy_ranges(copy, watch->prefix, ranges, n)) {
+        free_ranges(copy, wanted);
+        return false;
+    }
+    free_ranges(watch->ranges, watch->n_ranges);
+    watch->ranges = copy;
+    watch->n_ranges = wanted;
+    watch->known = false;
+    if (watch->phase == READING) {
+        watch->stale = true;
+        return true;
+    }
+    drop_stream(watch);
+    watch->phase = ABSENT;
+    watch->again_ns = 0;
+    return true;
+}
+
 bool rg_etcd_watch(struct rg_etcd *etcd, const char *prefix, const struct rg_etcd_watcher *watcher)
 {
     struct rg_etcd_watch_state *watch = calloc(1, sizeof *watch);
     char *copy = strdup(prefix);
-    if (!watch || !copy) {
-        free(watch);
-        free(copy);
-        return false;
+    if (watch && copy) {
+        *watch = (struct rg_etcd_watch_state){.etcd = etcd, .watcher = *watcher, .prefix = copy};
+        etcd->watch = watch;
+        if (rg_etcd_watch_ranges(etcd, NULL, 0))
+            return true;
+        etcd->watch = NULL;
     }
-    *watch = (struct rg_etcd_watch_state){.etcd = etcd, .watcher = *watcher, .prefix = copy};
-    etcd->watch = watch;
-    return true;
+    free(watch);
+    free(copy);
+    return false;
 }
 
 int rg_etcd_watch_look(struct rg_etcd *etcd)
@@ -172,11 +295,20 @@ int rg_etcd_watch_look(struct rg_etcd *etcd)
     if (!watch)
         return -1;
     if (watch->phase == STREAMING && watch->transfer.endpoint != etcd->current) {
-        drop_stream(watch); /* calls have found that it does not answer */
+        broken(watch); /* calls have found that it does not answer */
         watch->phase = ABSENT;
         watch->again_ns = 0;
     }
     const uint64_t now = rg_now_ns();
+    /* a gateway that has lost a part of the body: what is read again and again is true as well */
+    const bool partly = watch->phase == STREAMING && watch->created < watch->n_ranges && watch->n_ranges > 1;
+    if (partly && now >= watch->begun_ns + CREATED_NS) {
+        broken(watch);
+        watch->phase = ABSENT;
+        watch->again_ns = 0;
+    } else if (partly) {
+        return (int)((watch->begun_ns + CREATED_NS - now) / 1000000u) + 1;
+    }
     if (watch->phase == ABSENT && now >= watch->again_ns)
         begin(watch);
     return watch->phase == ABSENT && watch->again_ns > now ? (int)((watch->again_ns - now) / 1000000u) + 1
@@ -189,6 +321,7 @@ void rg_etcd_watch_end(struct rg_etcd *etcd)
     if (!watch)
         return;
     drop_stream(watch);
+    free_ranges(watch->ranges, watch->n_ranges);
     free(watch->prefix);
     free(watch);
     etcd->watch = NULL;

@@ -12,6 +12,8 @@
  *   links/ID            what a user has measured between a machine and the servers; bound to its own time: {"user": …, "machine": …,
  *                       "as_of": seconds since 1970, "servers": {ADDRESS: [nanoseconds, bytes a second]}}
  *
+ *   summary             how much is granted and waits, for servers that do not watch it all; no part of the mirror
+ *
  * A grant changes GPUs, a request and a lease in one transaction that compares their revisions (`changed`), so what is told
  * between two calls of rg_pool_mirror_whole is consistent. A value that is not understood is as if it were not there, and is
  * said. One thread; pointers hold until the next change.

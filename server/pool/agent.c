@@ -77,6 +77,21 @@ json_t *rg_agent_remove(const struct rg_agent *agent, const char *key)
     return json_pack("{s:{s:o}}", "request_delete_range", "key", rg_agent_key(agent, "%s", key));
 }
 
+json_t *rg_agent_value(const json_t *kvs, int64_t *changed)
+{
+    const json_t *pair = json_array_get(kvs, 0);
+    json_t *plain = pair ? rg_etcd_plain(json_object_get(pair, "value")) : NULL;
+    const char *text = json_string_value(plain);
+    json_t *value = text ? json_loads(text, 0, NULL) : NULL;
+    json_decref(plain);
+    if (changed)
+        *changed = pair ? rg_etcd_get_number(pair, "mod_revision") : 0;
+    if (json_is_object(value))
+        return value;
+    json_decref(value);
+    return NULL;
+}
+
 /* --- what has to be removed ------------------------------------------------------------------------------------ */
 
 static void undone(void *data, enum rg_status status, const json_t *reply, const char *why)

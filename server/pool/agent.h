@@ -9,7 +9,8 @@
  * Happy path of a request: nobody waits, so grants.c runs the scheduling policy (pool/schedule.h) over the pool and this request, and
  * commit.c carries out what it decides; the client is told; its connection is what holds the lease from then on. Where others wait, or
  * what it needs is not free, or others were faster, asks.c puts it under requests/; the watch brings it back, with everything else;
- * grants.c decides about all of it, as every member does, and commit.c carries out what is decided about requests of its own.
+ * grants.c decides about all of it, as every member with clients that wait does, and commit.c carries out what is decided about requests of
+ * its own. A member at rest, which no client asks, does not know all of the pool: scope.c says what it is told, and what follows.
  *
  * Failures: without etcd nothing is granted, clients are told why, and the monitor stops letting sessions begin before others
  * could be given the GPUs. A transaction that fails changes nothing, and is decided anew on the state as it has become. One
@@ -69,6 +70,7 @@ struct rg_own {
 };
 
 enum rg_ask_state {
+    RG_ASK_LOOKING,  /* all of the pool is being read for its question */
     RG_ASK_JUDGING,  /* the monitor is asked for quotas */
     RG_ASK_QUEUEING, /* its request is being written */
     RG_ASK_WAITING,
@@ -81,7 +83,11 @@ enum rg_ask_state {
 struct rg_agent_ask {
     struct rg_agent *agent;
     enum rg_ask_state state;
-    int socket; /* -1: it has gone, and what is under way is to be undone */
+    int socket;        /* -1: it has gone, and what is under way is to be undone */
+    json_t *question;  /* while LOOKING */
+    bool whole;        /* it takes all of the pool */
+    uint32_t max_gpus; /* likewise */
+    uint64_t since_ns; /* likewise */
     char key[RG_AGENT_WHO], name[RG_CONTROL_TEXT];         /* who asks */
     char owner[RG_AGENT_WHO], owner_name[RG_CONTROL_TEXT]; /* whose the lease is to be */
     bool is_operator, unproved, bearer;
@@ -106,6 +112,22 @@ struct rg_agent_ask {
         behind_ns; /* since when it lets others go first that are to have a part of the same GPU; 0: it does not */
 };
 
+#define RG_SCOPE_KEY  32u
+#define RG_SCOPE_KEYS (RG_ETCD_RANGES_MAX - 2u) /* two are this server's own */
+
+/** What of the pool is watched; see scope.c. */
+struct rg_agent_scope {
+    bool narrow;  /* what concerns this server alone */
+    bool reading; /* what was asked for last has not been told yet */
+    bool begun;   /* it is being told */
+    bool read;    /* what was told last was all that is watched */
+    bool again;   /* it is to be read again */
+    bool lingers;
+    uint32_t changes; /* since it was read, or since a client asked */
+    char keys[RG_SCOPE_KEYS][RG_SCOPE_KEY];
+    uint32_t n; /* of `keys` */
+};
+
 /** A session that is to begin by a lease that has not been seen yet. */
 struct rg_agent_check {
     struct rg_agent_check *next;
@@ -113,6 +135,8 @@ struct rg_agent_check {
     uint64_t number;
     char lease[RG_POOL_ID];
     int64_t revision; /* the state must have become so new; 0: etcd has not answered yet */
+    bool names_us;    /* the lease has a GPU of this server */
+    uint64_t until_ns;
 };
 
 /** What users and projects have used of this server's GPUs, which comes to usage/ID; see usage.c. */
@@ -137,7 +161,11 @@ struct rg_agent_history_point {
 
 struct rg_agent_history {
     uint64_t due_ns;
-    uint32_t n; /* that were made so far; the last RG_AGENT_HISTORY of them are kept */
+    bool asking; /* etcd is asked for what another server has counted */
+    bool asks;   /* nobody has: all of the pool is needed */
+    int64_t changed;
+    struct rg_agent_queue queue; /* as it was counted last */
+    uint32_t n;                  /* that were made so far; the last RG_AGENT_HISTORY of them are kept */
     struct rg_agent_history_point points[RG_AGENT_HISTORY];
 };
 
@@ -150,6 +178,7 @@ struct rg_agent {
     char id[RG_POOL_ID];  /* of the server */
     char run[RG_POOL_ID]; /* of this process: leases that it holds for clients are nobody's without it */
     struct rg_membership membership;
+    struct rg_agent_scope scope;
     struct rg_own own;
     struct rg_agent_usage usage;
     struct rg_agent_history history;
@@ -184,12 +213,29 @@ json_t *rg_agent_compare(const struct rg_agent *agent, int64_t changed, const ch
 /** An operation that puts a value at a key, bound to an etcd lease (0: none); the value becomes the function's. */
 json_t *rg_agent_put(const struct rg_agent *agent, const char *key, json_t *value, int64_t etcd_lease);
 json_t *rg_agent_remove(const struct rg_agent *agent, const char *key);
+/** The value among the key-values that etcd answered, as an object with its "changed"; NULL: there is none. */
+json_t *rg_agent_value(const json_t *kvs, int64_t *changed);
 /** Removes a key whatever it takes: again, until etcd has done it. */
 void rg_agent_undo(struct rg_agent *agent, const char *key);
 /** Goes on with that. Returns when to come again. */
 uint64_t rg_agent_undo_look(struct rg_agent *agent);
 /** Gives an etcd lease back to which nothing is bound; one that cannot be given back now ends with its time. 0 is none. */
 void rg_agent_revoke(struct rg_agent *agent, int64_t etcd_lease);
+
+/* scope.c */
+/** Asks for what is needed of the pool now. Returns when to come again. */
+uint64_t rg_scope_look(struct rg_agent *agent);
+/** Whether what concerns this server is known and kept true. */
+bool rg_scope_is_settled(const struct rg_agent *agent);
+/** Whether all of the pool is. */
+bool rg_scope_is_whole(const struct rg_agent *agent);
+/** Has what is watched read again. */
+void rg_scope_again(struct rg_agent *agent);
+/** What the watch calls, with the agent as data. */
+void rg_scope_reset(void *data);
+void rg_scope_put(void *data, const struct rg_etcd_pair *pair);
+void rg_scope_removed(void *data, const char *key);
+void rg_scope_told(void *data, int64_t revision);
 
 /* checks.c */
 /** A session is to begin by a lease: the monitor is answered once it is known whether there is one. */
@@ -208,8 +254,6 @@ void rg_self_add_leases(struct rg_agent *agent, json_t *compare, json_t *puts);
 /* membership.c */
 /** Does what is due. Returns when to come again. */
 uint64_t rg_membership_look(struct rg_agent *agent);
-/** After the mirror is whole: whether the server is still in the pool. */
-void rg_membership_check(struct rg_agent *agent);
 void rg_membership_drain(struct rg_agent *agent, bool on);
 /** Leaves the pool at once. */
 void rg_membership_leave(struct rg_agent *agent);
@@ -230,6 +274,8 @@ json_t *rg_agent_usage_json(const struct rg_agent *agent, const char *key, bool 
 void rg_agent_usage_fini(struct rg_agent_usage *usage);
 
 /* history.c */
+/** Requests that wait in the pool, as far as this server knows. */
+struct rg_agent_queue rg_agent_history_queue(const struct rg_agent *agent);
 /** Makes the point that is due. Returns when to come again. */
 uint64_t rg_agent_history_look(struct rg_agent *agent);
 /** {"seconds": from point to point, "granted_percent": [oldest, …], "waiting": […]}; NULL: no memory. */
@@ -266,8 +312,6 @@ void rg_leases_judge(struct rg_agent_ask *ask, bool renews, void (*judged)(struc
 void rg_leases_judged(struct rg_agent *agent, const struct rg_agent_word *word);
 /** What a client is told that has a lease: as granted. NULL: no memory. */
 json_t *rg_leases_granted(const char *id, const json_t *value);
-/** The value among the key-values that etcd answered, as an object with its "changed"; NULL: there is none. */
-json_t *rg_leases_value(const json_t *kvs, int64_t *changed);
 
 /* links.c */
 /** What a client has measured between its machine and servers is written for its later requests. */
@@ -282,6 +326,8 @@ json_t *rg_listing_leases(const struct rg_agent *agent, const char *key, bool is
 
 /* asks.c */
 void rg_asks_take(struct rg_agent *agent, const struct rg_agent_word *word, int socket, int question);
+/** Answers those for whose questions the pool was to be read. Returns when to come again. */
+uint64_t rg_asks_look(struct rg_agent *agent);
 /** Has it granted at once, or writes it to the queue. */
 void rg_ask_go(struct rg_agent_ask *ask);
 /** Writes it to the queue, unless it or its lease is there. */

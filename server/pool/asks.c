@@ -20,6 +20,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#define LOOK_NS 5000000000ull
+
 /* --- telling ------------------------------------------------------------------------------------------------------ */
 
 bool rg_ask_tell(struct rg_agent_ask *ask, const json_t *answer)
@@ -42,6 +44,7 @@ void rg_ask_end(struct rg_agent_ask *ask)
         close(ask->socket);
     if (!ask->unsure || !ask->chosen) /* then a lease may be bound to it, which its client comes back to */
         rg_agent_revoke(agent, ask->etcd_lease);
+    json_decref(ask->question);
     json_decref(ask->request);
     json_decref(ask->grant);
     free(ask);
@@ -96,6 +99,8 @@ static void undo_lease(const struct rg_agent_ask *ask)
 void rg_ask_leave(struct rg_agent_ask *ask)
 {
     switch (ask->state) {
+    case RG_ASK_LOOKING:
+        break;
     case RG_ASK_WAITING:
         undo_request(ask);
         if (ask->unsure && !ask->chosen)
@@ -118,7 +123,7 @@ void rg_ask_leave(struct rg_agent_ask *ask)
 static bool is_ours(struct rg_agent_ask *ask, const json_t *responses)
 {
     const struct rg_agent *agent = ask->agent;
-    json_t *request = rg_leases_value(
+    json_t *request = rg_agent_value(
         json_object_get(json_object_get(json_array_get(responses, 1), "response_range"), "kvs"),
         &ask->written);
     bool ours = request && strcmp(rg_pool_get_text(request, "agent", ""), agent->run) == 0;
@@ -132,7 +137,7 @@ static bool is_ours(struct rg_agent_ask *ask, const json_t *responses)
 static void asked_before(struct rg_agent_ask *ask, const json_t *reply)
 {
     const json_t *responses = json_object_get(reply, "responses");
-    json_t *lease = rg_leases_value(
+    json_t *lease = rg_agent_value(
         json_object_get(json_object_get(json_array_get(responses, 0), "response_range"), "kvs"), NULL);
     if (!lease && is_ours(ask, responses)) {
         if (ask->socket < 0) /* a try whose answer was lost has written it */
@@ -207,13 +212,13 @@ void rg_ask_go(struct rg_agent_ask *ask)
         rg_ask_queue(ask);
 }
 
-static void request(struct rg_agent_ask *ask, const json_t *question, uint32_t max_gpus)
+static void request(struct rg_agent_ask *ask, const json_t *question)
 {
     struct rg_agent *agent = ask->agent;
     const json_t *wait = json_object_get(question, "wait");
     const uint64_t seconds = rg_pool_get_number(question, "wait", 0);
     char why[1024] = "";
-    if (!rg_wish_read(ask, question, max_gpus))
+    if (!rg_wish_read(ask, question, ask->max_gpus))
         return;
     if (!rg_agent_is_in(agent)) {
         rg_ask_refuse_as(ask, "pool-unreachable", "the pool cannot grant GPUs now: %s; try again later",
@@ -276,30 +281,76 @@ static void usage(struct rg_agent_ask *ask, const json_t *question)
     rg_ask_end(ask);
 }
 
-static void serve(struct rg_agent_ask *ask, const json_t *question, uint32_t max_gpus)
+/* What takes all of the pool, and what asks etcd itself. */
+static const struct verb {
+    const char *name;
+    void (*serve)(struct rg_agent_ask *ask, const json_t *question);
+    bool whole;
+} verbs[] = {{"request", request, true},        {"list", list, true},
+             {"leases", list_leases, true},     {"usage", usage, true},
+             {"measured", rg_links_take, true}, {"renew", rg_leases_renew, true},
+             {"find", rg_leases_find, false},   {"release", rg_leases_release, false}};
+
+static const struct verb *verb_of(const json_t *question)
 {
-    static const struct {
-        const char *verb;
-        void (*serve)(struct rg_agent_ask *ask, const json_t *question);
-    } verbs[] = {{"list", list},
-                 {"leases", list_leases},
-                 {"usage", usage},
-                 {"find", rg_leases_find},
-                 {"renew", rg_leases_renew},
-                 {"release", rg_leases_release},
-                 {"measured", rg_links_take}};
-    const char *verb = rg_pool_get_text(question, "ask", "");
-    if (strcmp(verb, "request") == 0) {
-        request(ask, question, max_gpus);
+    const char *name = rg_pool_get_text(question, "ask", "");
+    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++)
+        if (strcmp(name, verbs[i].name) == 0)
+            return &verbs[i];
+    return NULL;
+}
+
+/* Whether the question has to wait until all of the pool has been read. */
+static bool must_look(const struct rg_agent_ask *ask)
+{
+    const struct rg_agent *agent = ask->agent;
+    const bool unreachable = agent->membership.why[0] || *rg_etcd_watch_why(agent->etcd);
+    return ask->whole && agent->mirror.revision && !unreachable && !rg_scope_is_whole(agent) &&
+           rg_now_ns() < ask->since_ns + LOOK_NS;
+}
+
+static void serve(struct rg_agent_ask *ask, const json_t *question)
+{
+    const struct verb *verb = verb_of(question);
+    ask->whole = verb && verb->whole;
+    if (must_look(ask)) {
+        ask->state = RG_ASK_LOOKING;
+        ask->question = json_incref((json_t *)(uintptr_t)question);
         return;
     }
-    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++)
-        if (strcmp(verb, verbs[i].verb) == 0) {
-            verbs[i].serve(ask, question);
-            return;
-        }
+    if (ask->whole && verb->serve != list && ask->agent->mirror.revision && !rg_scope_is_whole(ask->agent)) {
+        rg_ask_refuse_as(ask, "pool-unreachable", "the pool cannot be reached: %s; try again later",
+                         ask->agent->membership.why[0] ? ask->agent->membership.why
+                                                       : "etcd takes too long to tell what there is");
+        return;
+    }
+    if (verb) {
+        verb->serve(ask, question);
+        return;
+    }
     rg_ask_refuse_as(ask, "lease-question",
                      "the server does not understand the question: it is of another version than the client");
+}
+
+uint64_t rg_asks_look(struct rg_agent *agent)
+{
+    uint64_t due = UINT64_MAX;
+    for (uint32_t i = 0; i < agent->n_asks;) {
+        struct rg_agent_ask *ask = agent->asks[i];
+        if (ask->state != RG_ASK_LOOKING || must_look(ask)) {
+            due =
+                ask->state == RG_ASK_LOOKING && ask->since_ns + LOOK_NS < due ? ask->since_ns + LOOK_NS : due;
+            i++;
+            continue;
+        }
+        json_t *question = ask->question;
+        ask->question = NULL;
+        ask->state = RG_ASK_ENDING;
+        serve(ask, question);
+        json_decref(question);
+        i += i < agent->n_asks && agent->asks[i] == ask; /* else another has taken its place in the list */
+    }
+    return due;
 }
 
 void rg_asks_take(struct rg_agent *agent, const struct rg_agent_word *word, int socket, int file)
@@ -317,6 +368,8 @@ void rg_asks_take(struct rg_agent *agent, const struct rg_agent_word *word, int 
     *ask = (struct rg_agent_ask){.agent = agent,
                                  .socket = socket,
                                  .state = RG_ASK_ENDING,
+                                 .max_gpus = word->ask.max_gpus,
+                                 .since_ns = rg_now_ns(),
                                  .is_operator = word->ask.is_operator != 0,
                                  .unproved = word->ask.unproved != 0};
     snprintf(ask->key, sizeof ask->key, "%.*s", (int)sizeof ask->key - 1, word->ask.key);
@@ -324,7 +377,7 @@ void rg_asks_take(struct rg_agent *agent, const struct rg_agent_word *word, int 
     agent->asks[agent->n_asks++] = ask;
     json_t *question = read_question(file, word->ask.size);
     if (question)
-        serve(ask, question, word->ask.max_gpus);
+        serve(ask, question);
     else
         rg_ask_refuse(ask, "what was asked is not understood");
     json_decref(question);

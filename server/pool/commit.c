@@ -78,7 +78,7 @@ static void granted(void *data, enum rg_status status, const json_t *reply, cons
         return;
     }
     /* a try whose answer was lost may have done it: then the lease is there */
-    json_t *there = status == RG_OK ? rg_leases_value(kvs, NULL) : NULL;
+    json_t *there = status == RG_OK ? rg_agent_value(kvs, NULL) : NULL;
     if (there && (!ask->chosen || rg_wish_is_same(there, ask->request)))
         rg_commit_finish(ask, there);
     else
@@ -108,6 +108,7 @@ static json_t *lease_json(const struct rg_agent_ask *ask, json_t *gpus, uint64_t
     if (ask->etcd_lease)
         (void)json_object_set_new(value, "etcd_lease", rg_etcd_number(ask->etcd_lease));
     (void)json_object_set_new(value, "holder", json_string(ask->agent->run));
+    (void)json_object_set_new(value, "holder_server", json_string(ask->agent->id));
     (void)json_object_set_new(value, "memory", json_integer((json_int_t)memory));
     (void)json_object_set_new(value, "since", json_integer((json_int_t)rg_agent_time(ask->agent)));
     (void)json_object_set_new(value, "gpus", gpus);

@@ -253,7 +253,7 @@ static bool has_queue(const struct rg_agent *agent, const struct rg_agent_ask *e
             (agent->asks[i]->state == RG_ASK_WAITING || agent->asks[i]->state == RG_ASK_QUEUEING))
             return true;
     return agent->mirror.n_requests || agent->granting || agent->mirror.revision < agent->granted ||
-           !rg_agent_is_in(agent);
+           !rg_agent_is_in(agent) || !rg_scope_is_whole(agent);
 }
 
 bool rg_grants_at_once(struct rg_agent_ask *ask)
@@ -296,7 +296,7 @@ uint64_t rg_grants_look(struct rg_agent *agent)
         look_cut_off(agent);
         return now + SECOND;
     }
-    if (agent->granting || agent->mirror.revision < agent->granted)
+    if (agent->granting || agent->mirror.revision < agent->granted || !rg_scope_is_whole(agent))
         return UINT64_MAX; /* their answers, and the watch, bring it on */
     if (agent->decided == agent->changes && now < agent->look_ns)
         return agent->look_ns;

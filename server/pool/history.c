@@ -1,15 +1,23 @@
 /*
- * history.c - the pool in the last hour, as this server saw it, a point a minute: how much of its GPUs' memory was granted, and how many
- * requests waited. For whoever lists the pool; nothing is decided by it.
+ * history.c - the pool in the last hour, a point a minute: how much of its GPUs' memory was granted, and how many requests waited. For
+ * whoever lists the pool, and for the metrics; nothing is decided by it.
  *
- * Kept by the agent alone, so that it costs etcd nothing; an agent that was started less than an hour ago has fewer points. While the server
- * is cut off from etcd there are none.
+ * The points are kept by each agent alone; one that was started less than an hour ago has fewer. A server that is told of all of the pool
+ * counts by itself. The others go by what one of them has counted in the last minute, the key `summary`: who finds it older reads all of
+ * the pool once, and writes it for all. So the pool is read about once a minute, whatever its size. While the server is cut off from
+ * etcd there are no points.
  */
 #include "common/base/clock.h"
 #include "server/pool/agent.h"
 
+#include <string.h>
+
 #define PERIOD_S  60
 #define PERIOD_NS (PERIOD_S * 1000000000ull)
+#define AGAIN_NS  5000000000ull
+#define KEY       "summary"
+
+/* --- counting -------------------------------------------------------------------------------------------------------- */
 
 static uint8_t granted_percent(const struct rg_pool_mirror *mirror)
 {
@@ -26,19 +34,109 @@ static uint8_t granted_percent(const struct rg_pool_mirror *mirror)
     return memory > 0 ? (uint8_t)(100 * granted / memory + 0.5) : 0;
 }
 
+static struct rg_agent_queue count_queue(const struct rg_agent *agent)
+{
+    struct rg_agent_queue queue = {0};
+    const uint64_t now = (uint64_t)rg_agent_time(agent);
+    for (uint32_t i = 0; i < agent->mirror.n_requests; i++) {
+        const json_t *value = agent->mirror.requests[i]->value;
+        const uint64_t since = rg_pool_get_number(value, "since", now);
+        queue.requests++;
+        queue.gpus += (uint32_t)rg_pool_get_number(value, "gpus", 0);
+        if (now > since && now - since > queue.longest_s)
+            queue.longest_s = now - since;
+    }
+    return queue;
+}
+
+struct rg_agent_queue rg_agent_history_queue(const struct rg_agent *agent)
+{
+    return rg_scope_is_whole(agent) ? count_queue(agent) : agent->history.queue;
+}
+
+static void add_point(struct rg_agent *agent, const struct rg_agent_queue *queue, uint8_t granted)
+{
+    struct rg_agent_history *history = &agent->history;
+    history->queue = *queue;
+    history->points[history->n++ % RG_AGENT_HISTORY] =
+        (struct rg_agent_history_point){.granted = granted, .waiting = queue->requests};
+    history->due_ns = rg_now_ns() + PERIOD_NS;
+}
+
+static void add_own(struct rg_agent *agent)
+{
+    const struct rg_agent_queue queue = count_queue(agent);
+    add_point(agent, &queue, granted_percent(&agent->mirror));
+}
+
+/* --- telling each other -------------------------------------------------------------------------------------------------- */
+
+static void written(void *data, enum rg_status status, const json_t *reply, const char *why)
+{
+    (void)data, (void)status, (void)reply,
+        (void)why; /* or another was faster, or it is for the next minute */
+}
+
+static void count(struct rg_agent *agent)
+{
+    const struct rg_agent_queue queue = count_queue(agent);
+    const uint8_t granted = granted_percent(&agent->mirror);
+    add_point(agent, &queue, granted);
+    json_t *value = json_pack("{s:I, s:i, s:I, s:I, s:I}", "as_of", (json_int_t)rg_agent_time(agent),
+                              "granted_percent", (int)granted, "requests", (json_int_t)queue.requests, "gpus",
+                              (json_int_t)queue.gpus, "longest", (json_int_t)queue.longest_s);
+    rg_etcd_call(agent->etcd, "/v3/kv/txn",
+                 json_pack("{s:[o], s:[o]}", "compare", rg_agent_compare(agent, agent->history.changed, KEY),
+                           "success", rg_agent_put(agent, KEY, value, 0)),
+                 written, agent);
+}
+
+static void answered(void *data, enum rg_status status, const json_t *reply, const char *why)
+{
+    struct rg_agent *agent = data;
+    struct rg_agent_history *history = &agent->history;
+    (void)why;
+    history->asking = false;
+    if (status != RG_OK) {
+        history->due_ns = rg_now_ns() + AGAIN_NS;
+        return;
+    }
+    json_t *value = rg_agent_value(json_object_get(reply, "kvs"), &history->changed);
+    const uint64_t as_of = rg_pool_get_number(value, "as_of", 0), now = (uint64_t)rg_agent_time(agent);
+    const struct rg_agent_queue queue = {.requests = (uint32_t)rg_pool_get_number(value, "requests", 0),
+                                         .gpus = (uint32_t)rg_pool_get_number(value, "gpus", 0),
+                                         .longest_s = rg_pool_get_number(value, "longest", 0)};
+    if (as_of > now + PERIOD_S || as_of + PERIOD_S <= now)
+        history->asks = true;
+    else if (rg_scope_is_whole(agent))
+        add_own(agent);
+    else
+        add_point(agent, &queue, (uint8_t)(rg_pool_get_number(value, "granted_percent", 0) % 101));
+    json_decref(value);
+}
+
 uint64_t rg_agent_history_look(struct rg_agent *agent)
 {
     struct rg_agent_history *history = &agent->history;
-    const uint64_t now = rg_now_ns();
-    if (!rg_agent_is_in(agent))
-        return UINT64_MAX; /* coming back wakes the agent */
-    if (now < history->due_ns)
+    if (!rg_agent_is_in(agent) || history->asking)
+        return UINT64_MAX; /* coming back wakes the agent, and so does the answer */
+    if (rg_now_ns() < history->due_ns)
         return history->due_ns;
-    struct rg_agent_history_point *point = &history->points[history->n++ % RG_AGENT_HISTORY];
-    point->granted = granted_percent(&agent->mirror);
-    point->waiting = agent->mirror.n_requests;
-    history->due_ns = now + PERIOD_NS;
-    return history->due_ns;
+    if (history->asks && rg_scope_is_whole(agent)) {
+        history->asks = false;
+        count(agent);
+        return history->due_ns;
+    }
+    if (history->asks)
+        return UINT64_MAX;
+    if (!history->n && rg_scope_is_whole(agent)) {
+        add_own(agent); /* there is something to show at once */
+        return history->due_ns;
+    }
+    history->asking = true;
+    rg_etcd_call(agent->etcd, "/v3/kv/range", json_pack("{s:o}", "key", rg_agent_key(agent, KEY)), answered,
+                 agent);
+    return UINT64_MAX;
 }
 
 json_t *rg_agent_history_json(const struct rg_agent *agent)

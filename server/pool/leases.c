@@ -17,21 +17,6 @@
 
 /* --- what there is ------------------------------------------------------------------------------------------------- */
 
-json_t *rg_leases_value(const json_t *kvs, int64_t *changed)
-{
-    const json_t *pair = json_array_get(kvs, 0);
-    json_t *plain = pair ? rg_etcd_plain(json_object_get(pair, "value")) : NULL;
-    const char *text = json_string_value(plain);
-    json_t *value = text ? json_loads(text, 0, NULL) : NULL;
-    json_decref(plain);
-    if (changed)
-        *changed = pair ? rg_etcd_get_number(pair, "mod_revision") : 0;
-    if (json_is_object(value))
-        return value;
-    json_decref(value);
-    return NULL;
-}
-
 static uint64_t expiry(const json_t *value)
 {
     return rg_pool_get_number(value, "since", 0) + rg_pool_get_number(value, "seconds", 0);
@@ -68,7 +53,7 @@ static void look_up(struct rg_agent_ask *ask, const json_t *question, rg_etcd_do
 static json_t *looked_up(struct rg_agent_ask *ask, enum rg_status status, const json_t *reply,
                          const char *why)
 {
-    json_t *value = status == RG_OK ? rg_leases_value(json_object_get(reply, "kvs"), &ask->changed) : NULL;
+    json_t *value = status == RG_OK ? rg_agent_value(json_object_get(reply, "kvs"), &ask->changed) : NULL;
     if (status != RG_OK) {
         rg_ask_refuse_as(ask, "pool-unreachable", "the pool cannot be reached: %s; try again later", why);
     } else if (!value) {
@@ -214,7 +199,7 @@ static void renewed(void *data, enum rg_status status, const json_t *reply, cons
     struct rg_agent *agent = ask->agent;
     const json_t *kvs = json_object_get(
         json_object_get(json_array_get(json_object_get(reply, "responses"), 0), "response_range"), "kvs");
-    json_t *there = rg_leases_value(kvs, NULL);
+    json_t *there = rg_agent_value(kvs, NULL);
     /* a try whose answer was lost may have done it: then the lease is bound to the new time */
     const bool done =
         status == RG_OK && (json_is_true(json_object_get(reply, "succeeded")) ||

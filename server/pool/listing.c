@@ -137,6 +137,9 @@ json_t *rg_listing_leases(const struct rg_agent *agent, const char *key, bool is
 json_t *rg_listing_pool(const struct rg_agent *agent, const char *key, bool is_operator, uint64_t from,
                         const char *machine)
 {
+    const char *why = agent->membership.why;
+    if (!*why && agent->mirror.revision && !rg_scope_is_whole(agent))
+        why = "what there is besides this server has not been read yet";
     const json_t *links = *machine && !from ? rg_links_of(&agent->mirror, key, machine) : NULL;
     json_t *members = json_array();
     size_t used = 0;
@@ -155,8 +158,8 @@ json_t *rg_listing_pool(const struct rg_agent *agent, const char *key, bool is_o
     char next[RG_POOL_ID] = "";
     json_t *leases = from ? NULL : leases_json(agent, key, is_operator, "", next);
     return json_pack("{s:s, s:s, s:s, s:s, s:o, s:i, s:o*, s:o*, s:O*, s:O*, s:o*, s:s*, s:o}", "state",
-                     "list", "self", agent->id, "pool", agent->settings.pool, "etcd", agent->membership.why,
-                     "servers", members, "waiting", (int)agent->mirror.n_requests, "requests",
+                     "list", "self", agent->id, "pool", agent->settings.pool, "etcd", why, "servers", members,
+                     "waiting", (int)agent->mirror.n_requests, "requests",
                      from ? NULL : requests_json(agent, key, is_operator), "history",
                      from ? NULL : rg_agent_history_json(agent), "links", json_object_get(links, "servers"),
                      "measured", json_object_get(links, "as_of"), "leases", leases, "more_leases",

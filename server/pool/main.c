@@ -71,36 +71,6 @@ static void take_words(struct rg_agent *agent)
     }
 }
 
-/* --- the watch ------------------------------------------------------------------------------------------------------ */
-
-static void on_reset(void *data)
-{
-    struct rg_agent *agent = data;
-    agent->granted = agent->own.freed = 0; /* all is told as it is now, by an etcd that may count anew */
-    rg_pool_mirror_reset(&agent->mirror);
-}
-
-static void on_put(void *data, const struct rg_etcd_pair *pair)
-{
-    struct rg_agent *agent = data;
-    rg_pool_mirror_put(&agent->mirror, pair->key + strlen(agent->prefix), pair->value, pair->created,
-                       pair->changed);
-}
-
-static void on_removed(void *data, const char *key)
-{
-    struct rg_agent *agent = data;
-    rg_pool_mirror_remove(&agent->mirror, key + strlen(agent->prefix));
-}
-
-static void on_whole(void *data, int64_t revision)
-{
-    struct rg_agent *agent = data;
-    rg_pool_mirror_whole(&agent->mirror, revision);
-    rg_membership_check(agent);
-    agent->changes++;
-}
-
 /* --- life ------------------------------------------------------------------------------------------------------------- */
 
 static bool read_texts(const struct rg_agent_settings *settings, int file, char *texts[3])
@@ -121,8 +91,11 @@ static bool open_etcd(struct rg_agent *agent, int file)
 {
     const char *endpoints[RG_AGENT_URLS_MAX];
     char *texts[3] = {NULL}, why[RG_ETCD_WHY] = "";
-    const struct rg_etcd_watcher watcher = {
-        .reset = on_reset, .put = on_put, .removed = on_removed, .whole = on_whole, .data = agent};
+    const struct rg_etcd_watcher watcher = {.reset = rg_scope_reset,
+                                            .put = rg_scope_put,
+                                            .removed = rg_scope_removed,
+                                            .whole = rg_scope_told,
+                                            .data = agent};
     struct rg_etcd_settings wanted = {.endpoints = endpoints, .n_endpoints = agent->settings.n_endpoints};
     for (uint32_t i = 0; i < agent->settings.n_endpoints && i < RG_AGENT_URLS_MAX; i++)
         endpoints[i] = agent->settings.endpoints[i];
@@ -165,8 +138,8 @@ static bool begin(struct rg_agent *agent)
 /* Does what is due. Returns milliseconds until more is. */
 static int look(struct rg_agent *agent)
 {
-    uint64_t (*const steps[])(struct rg_agent *) = {rg_membership_look,  rg_own_look,
-                                                    rg_agent_usage_look, rg_grants_look,
+    uint64_t (*const steps[])(struct rg_agent *) = {rg_scope_look,       rg_membership_look,   rg_own_look,
+                                                    rg_agent_usage_look, rg_asks_look,         rg_grants_look,
                                                     rg_agent_undo_look,  rg_agent_history_look};
     uint64_t due = UINT64_MAX;
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {

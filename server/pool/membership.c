@@ -19,19 +19,6 @@
 #define UNFIT_NS     5000000000ull /* what is wrong has to be mended by somebody */
 #define CLOCK_MOST_S 60
 
-static void look_at_queue(const struct rg_agent *agent, struct rg_agent_queue *out)
-{
-    const uint64_t now = (uint64_t)rg_agent_time(agent);
-    for (uint32_t i = 0; i < agent->mirror.n_requests; i++) {
-        const json_t *value = agent->mirror.requests[i]->value;
-        const uint64_t since = rg_pool_get_number(value, "since", now);
-        out->requests++;
-        out->gpus += (uint32_t)rg_pool_get_number(value, "gpus", 0);
-        if (now > since && now - since > out->longest_s)
-            out->longest_s = now - since;
-    }
-}
-
 static void tell_standing(struct rg_agent *agent)
 {
     const struct rg_membership *membership = &agent->membership;
@@ -39,7 +26,7 @@ static void tell_standing(struct rg_agent *agent)
     answer.standing.valid_until_ns = membership->state == RG_MEMBER_IN ? membership->valid_until_ns : 0;
     snprintf(answer.standing.why, sizeof answer.standing.why, "%.*s", (int)sizeof answer.standing.why - 1,
              membership->why);
-    look_at_queue(agent, &answer.standing.queue);
+    answer.standing.queue = rg_agent_history_queue(agent);
     rg_agent_tell(agent, &answer);
 }
 
@@ -93,6 +80,8 @@ static void other_pools(void *data, enum rg_status status, const json_t *reply, 
 /* Who is alone in a pool may have misspelt its name. */
 static void look_for_others(struct rg_agent *agent)
 {
+    if (!rg_scope_is_whole(agent))
+        return;
     for (uint32_t i = 0; i < agent->mirror.n_members; i++)
         if (strcmp(agent->mirror.members[i]->id, agent->id) != 0)
             return;
@@ -280,11 +269,16 @@ void rg_membership_drain(struct rg_agent *agent, bool on)
     membership->dirty = true;
 }
 
-void rg_membership_check(struct rg_agent *agent)
+/* Whether the server is still in the pool, by what etcd has told. */
+static void check(struct rg_agent *agent)
 {
     struct rg_membership *membership = &agent->membership;
-    if (membership->state == RG_MEMBER_IN && agent->mirror.revision >= membership->joined &&
-        !rg_pool_mirror_member(&agent->mirror, agent->id)) {
+    if (membership->state == RG_MEMBER_IN && rg_scope_is_settled(agent) &&
+        agent->mirror.revision >= membership->joined && !rg_pool_mirror_member(&agent->mirror, agent->id)) {
+        if (agent->scope.narrow && !agent->scope.read) { /* of several ranges, one is told before the other */
+            rg_scope_again(agent);
+            return;
+        }
         membership->etcd_lease = 0;
         out(agent, "etcd has forgotten this server, since it was not heard for too long", 0);
     }
@@ -295,12 +289,13 @@ uint64_t rg_membership_look(struct rg_agent *agent)
 {
     struct rg_membership *membership = &agent->membership;
     const uint64_t now = rg_now_ns();
+    check(agent);
     if (membership->state == RG_MEMBER_JOINING || membership->beating)
         return UINT64_MAX;
     if (membership->state == RG_MEMBER_OUT) {
         if (now < membership->next_ns)
             return membership->next_ns;
-        if (membership->version_known && !agent->mirror.revision) { /* the watch brings it */
+        if (membership->version_known && !rg_scope_is_settled(agent)) { /* the watch brings it */
             if (*rg_etcd_watch_why(agent->etcd))
                 complain(agent, rg_etcd_watch_why(agent->etcd), AGAIN_NS);
             return UINT64_MAX;

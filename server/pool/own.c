@@ -213,7 +213,7 @@ uint64_t rg_own_look(struct rg_agent *agent)
     struct rg_own *own = &agent->own;
     const struct rg_pool_member *self = rg_pool_mirror_member(&agent->mirror, agent->id);
     /* who is not in the pool knows nothing of its leases: what runs goes on */
-    if (own->seen == agent->changes || !self || !rg_agent_is_in(agent))
+    if (own->seen == agent->changes || !self || !rg_agent_is_in(agent) || !rg_scope_is_settled(agent))
         return UINT64_MAX;
     take_over(agent, self);
     for (uint32_t i = 0; i < own->n; i++) {

@@ -229,9 +229,11 @@ static void taken_over(void *data, enum rg_status status, const json_t *reply, c
 static const struct rg_pool_entry *orphan_of(const struct rg_agent *agent)
 {
     const struct rg_pool_mirror *mirror = &agent->mirror;
+    if (!rg_scope_is_whole(agent))
+        return NULL;
     for (uint32_t i = 0; i < mirror->n_members; i++)
         if (strcmp(mirror->members[i]->id, agent->id) < 0)
-            return NULL; /* another one's to do */
+            return NULL; /* another one's to do, when it sees all of the pool */
     for (uint32_t i = 0; i < mirror->n_usage; i++) {
         const uint64_t as_of = rg_pool_get_number(mirror->usage[i]->value, "as_of", 0);
         if (!rg_pool_mirror_member(mirror, mirror->usage[i]->id) &&
@@ -263,7 +265,7 @@ uint64_t rg_agent_usage_look(struct rg_agent *agent)
 {
     struct rg_agent_usage *usage = &agent->usage;
     const struct rg_pool_member *self = rg_pool_mirror_member(&agent->mirror, agent->id);
-    if (!self || usage->writing)
+    if (!self || usage->writing || !rg_scope_is_settled(agent))
         return UINT64_MAX;
     if (!usage->loaded && rg_agent_is_in(agent)) {
         const struct rg_pool_entry *before = rg_pool_mirror_usage(&agent->mirror, agent->id);

@@ -61,6 +61,14 @@ void rg_etcd_call(struct rg_etcd *etcd, const char *path, json_t *body, rg_etcd_
     snprintf(call->path, sizeof call->path, "%s", path);
 }
 
+bool rg_etcd_watch_ranges(struct rg_etcd *etcd, const struct rg_etcd_range *ranges, uint32_t n)
+{
+    (void)etcd;
+    for (uint32_t i = 0; i < n; i++)
+        CHECK(ranges[i].first && strlen(ranges[i].first) < RG_SCOPE_KEY);
+    return n <= RG_ETCD_RANGES_MAX;
+}
+
 const char *rg_etcd_watch_why(const struct rg_etcd *etcd)
 {
     (void)etcd;
@@ -96,35 +104,11 @@ static bool was_told[CLIENTS_MAX], some_left;
 static unsigned n_clients;
 static int64_t revision;
 
-static void on_reset(void *data)
-{
-    (void)data;
-    rg_pool_mirror_reset(&agent.mirror);
-}
-
-static void on_put(void *data, const struct rg_etcd_pair *pair)
-{
-    (void)data;
-    rg_pool_mirror_put(&agent.mirror, pair->key + strlen(agent.prefix), pair->value, pair->created,
-                       pair->changed);
-}
-
-static void on_removed(void *data, const char *key)
-{
-    (void)data;
-    rg_pool_mirror_remove(&agent.mirror, key + strlen(agent.prefix));
-}
-
-static void on_whole(void *data, int64_t now)
-{
-    (void)data;
-    rg_pool_mirror_whole(&agent.mirror, now);
-    rg_membership_check(&agent);
-    agent.changes++;
-}
-
-static const struct rg_etcd_watcher watcher = {
-    .reset = on_reset, .put = on_put, .removed = on_removed, .whole = on_whole};
+static const struct rg_etcd_watcher watcher = {.reset = rg_scope_reset,
+                                               .put = rg_scope_put,
+                                               .removed = rg_scope_removed,
+                                               .whole = rg_scope_told,
+                                               .data = &agent};
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
@@ -185,9 +169,11 @@ static void hear_clients(void)
 
 static void look(void)
 {
+    (void)rg_scope_look(&agent);
     (void)rg_membership_look(&agent);
     (void)rg_own_look(&agent);
     (void)rg_agent_usage_look(&agent);
+    (void)rg_asks_look(&agent);
     (void)rg_grants_look(&agent);
     (void)rg_agent_undo_look(&agent);
     (void)rg_agent_history_look(&agent);
@@ -213,10 +199,10 @@ static void put(void)
         snprintf(key + used, sizeof key - (size_t)used, "/gpus/%u", gpu % 4);
     const struct rg_etcd_pair pair = {.key = key, .value = value, .created = revision, .changed = ++revision};
     if (gone)
-        watcher.removed(NULL, key);
+        watcher.removed(&agent, key);
     else
-        watcher.put(NULL, &pair);
-    watcher.whole(NULL, revision);
+        watcher.put(&agent, &pair);
+    watcher.whole(&agent, revision);
 }
 
 static void ask(void)
@@ -306,9 +292,9 @@ static void range(void)
     size_t size;
     const char *text = fuzz_text(&size);
     json_t *pairs = json_loadb(text, size, 0, NULL);
-    watcher.reset(NULL);
+    watcher.reset(&agent);
     rg_etcd_tell_pairs(pairs, agent.prefix, &watcher);
-    watcher.whole(NULL, revision);
+    watcher.whole(&agent, revision);
     json_decref(pairs);
 }
 
@@ -352,6 +338,8 @@ static void step(void)
 static void begin(void)
 {
     memset(&agent.membership, 0, sizeof agent.membership);
+    memset(&agent.scope, 0, sizeof agent.scope);
+    memset(&agent.history, 0, sizeof agent.history);
     agent.membership.state = RG_MEMBER_IN;
     agent.membership.etcd_lease = 1;
     agent.membership.valid_until_ns = agent.membership.next_ns = UINT64_MAX;

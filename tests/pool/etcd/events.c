@@ -59,7 +59,7 @@ Test(etcd_events, what_is_told)
     cr_expect_str_eq(told, "leases/1={}@5;5.");
     cr_expect_eq(tell(event("DELETE", PREFIX "leases/1", "", 6), &revision), RG_ETCD_LINE_TOLD);
     cr_expect_str_eq(told, "-leases/1;6.");
-    cr_expect_eq(tell("{\"result\":{\"created\":true}}", &revision), RG_ETCD_LINE_NOTHING);
+    cr_expect_eq(tell("{\"result\":{\"created\":true}}", &revision), RG_ETCD_LINE_CREATED);
     cr_expect_eq(tell("{\"result\":{\"canceled\":true}}", &revision), RG_ETCD_LINE_ENDED);
     cr_expect_eq(tell("{\"result\":{\"canceled\":true,\"compact_revision\":\"4\"}}", &revision),
                  RG_ETCD_LINE_COMPACTED);

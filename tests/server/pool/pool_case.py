@@ -160,6 +160,10 @@ class Etcd:
         request = urllib.request.Request(self.client_url(0) + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
         return urllib.request.urlopen(request, timeout=4 * PATIENCE)
 
+    @staticmethod
+    def text(encoded):
+        return base64.b64decode(encoded).decode()
+
     def revision(self):
         with self.ask("/v3/kv/range", key=base64_of("none")) as answer:
             return int(json.load(answer)["header"]["revision"])
@@ -172,7 +176,7 @@ class Etcd:
                                                    "start_revision": str(since + 1)}) as answer:
             for line in answer:
                 for event in json.loads(line)["result"].get("events", ()):
-                    key = base64.b64decode(event["kv"]["key"]).decode()
+                    key = self.text(event["kv"]["key"])
                     if key == last and int(event["kv"]["mod_revision"]) > since:
                         return found
                     found.append(key[len(prefix):])

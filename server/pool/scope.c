@@ -1,0 +1,219 @@
+/*
+ * scope.c - what of the pool this server is told: all of it while it decides or shows, else what concerns it alone.
+ *
+ * A server at rest watches its own keys, the leases of its GPUs, and the keys of the servers that hold these for their clients: what it
+ * is told does not grow with the pool. When a client asks something that takes more (what there is, GPUs, quotas), everything is read at
+ * one revision and watched from there on, until nobody waits and LINGER changes have come for nothing. A server that comes
+ * into the pool anew reads everything as well, since leases may name GPUs of it that etcd has forgotten.
+ *
+ * While something is being read anew, the mirror is what it was, and nothing is concluded from it: each part of the agent asks
+ * rg_scope_is_settled or rg_scope_is_whole first. Where there are too many leases to watch each (RG_SCOPE_KEYS), or a server of a
+ * version before holds one without saying where it is, everything is watched.
+ */
+#include "common/base/clock.h"
+#include "server/pool/agent.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define LINGER 256u /* changes */
+
+/* --- what etcd tells --------------------------------------------------------------------------------------------------- */
+
+void rg_scope_reset(void *data)
+{
+    struct rg_agent *agent = data;
+    agent->granted = agent->own.freed = 0; /* all is told as it is now, by an etcd that may count anew */
+    agent->scope.begun = true;
+    rg_pool_mirror_reset(&agent->mirror);
+}
+
+void rg_scope_put(void *data, const struct rg_etcd_pair *pair)
+{
+    struct rg_agent *agent = data;
+    agent->scope.changes++;
+    rg_pool_mirror_put(&agent->mirror, pair->key + strlen(agent->prefix), pair->value, pair->created,
+                       pair->changed);
+}
+
+void rg_scope_removed(void *data, const char *key)
+{
+    struct rg_agent *agent = data;
+    agent->scope.changes++;
+    rg_pool_mirror_remove(&agent->mirror, key + strlen(agent->prefix));
+}
+
+void rg_scope_told(void *data, int64_t revision)
+{
+    struct rg_agent *agent = data;
+    struct rg_agent_scope *scope = &agent->scope;
+    scope->read = scope->begun;
+    if (scope->begun) {
+        scope->begun = scope->reading = false;
+        scope->changes = 0;
+    }
+    rg_pool_mirror_whole(&agent->mirror, revision);
+    agent->changes++;
+}
+
+bool rg_scope_is_settled(const struct rg_agent *agent)
+{
+    return !agent->scope.reading && agent->mirror.revision;
+}
+
+bool rg_scope_is_whole(const struct rg_agent *agent)
+{
+    return !agent->scope.narrow && rg_scope_is_settled(agent);
+}
+
+void rg_scope_again(struct rg_agent *agent)
+{
+    agent->scope.again = true;
+}
+
+/* --- all of it ------------------------------------------------------------------------------------------------------------ */
+
+/* Whether a client's question takes all of the pool. */
+static bool is_asked(const struct rg_agent *agent)
+{
+    for (uint32_t i = 0; i < agent->n_asks; i++)
+        if (agent->asks[i]->whole && agent->asks[i]->state != RG_ASK_HOLDING)
+            return true;
+    return false;
+}
+
+/* Whether it is to come into the pool, and etcd knows no GPU of it: which leases name them is found by looking at all. */
+static bool is_new(const struct rg_agent *agent)
+{
+    const struct rg_membership *membership = &agent->membership;
+    if (membership->state != RG_MEMBER_OUT)
+        return false;
+    for (uint32_t i = 0; i < agent->mirror.n_members; i++)
+        if (strcmp(agent->mirror.members[i]->id, agent->id) == 0)
+            return agent->mirror.members[i]->n_gpus == 0;
+    return true;
+}
+
+static bool wants_whole(struct rg_agent *agent)
+{
+    struct rg_agent_scope *scope = &agent->scope;
+    if (is_asked(agent)) {
+        scope->changes = 0;
+        scope->lingers = true;
+        return true;
+    }
+    if (scope->lingers && scope->changes < LINGER)
+        return true;
+    scope->lingers = false;
+    return agent->history.asks || is_new(agent) ||
+           (!scope->narrow && agent->membership.state != RG_MEMBER_IN);
+}
+
+/* --- what concerns this server ---------------------------------------------------------------------------------------------- */
+
+/* Keys of leases and of who holds them. */
+struct wanted {
+    char keys[RG_SCOPE_KEYS][RG_SCOPE_KEY];
+    uint32_t n;
+    bool too_many; /* or it cannot be said which */
+};
+
+static void want(struct wanted *wanted, const char *folder, const char *id)
+{
+    char key[RG_SCOPE_KEY];
+    snprintf(key, sizeof key, "%s/%.*s", folder, RG_POOL_ID, id);
+    for (uint32_t i = 0; i < wanted->n; i++)
+        if (strcmp(wanted->keys[i], key) == 0)
+            return;
+    if (wanted->n == RG_SCOPE_KEYS)
+        wanted->too_many = true;
+    else
+        memcpy(wanted->keys[wanted->n++], key, sizeof key);
+}
+
+static void want_lease(const struct rg_agent *agent, struct wanted *wanted, const char *id)
+{
+    const struct rg_pool_entry *held = rg_pool_mirror_lease(&agent->mirror, id);
+    const char *run = rg_pool_get_text(held ? held->value : NULL, "holder", ""),
+               *server = rg_pool_get_text(held ? held->value : NULL, "holder_server", "");
+    want(wanted, "leases", id);
+    if (!held || !*run || strcmp(run, agent->run) == 0 || json_is_true(json_object_get(held->value, "kept")))
+        return;
+    if (!rg_pool_is_id(server))
+        wanted->too_many = true; /* of a version before */
+    else if (strcmp(server, agent->id) != 0)
+        want(wanted, "servers", server);
+}
+
+static void want_own(const struct rg_agent *agent, struct wanted *wanted)
+{
+    const struct rg_pool_member *self = rg_pool_mirror_member(&agent->mirror, agent->id);
+    for (uint32_t i = 0; self && i < self->n_gpus; i++)
+        for (uint32_t j = 0; j < self->gpus[i]->n_shares; j++)
+            want_lease(agent, wanted, self->gpus[i]->shares[j].lease);
+    for (uint32_t i = 0; i < agent->own.n; i++)
+        want_lease(agent, wanted, agent->own.leases[i]->id);
+}
+
+static bool is_watched(const struct rg_agent_scope *scope, const char *key)
+{
+    for (uint32_t i = 0; i < scope->n; i++)
+        if (strcmp(scope->keys[i], key) == 0)
+            return true;
+    return false;
+}
+
+/* What is watched beyond what is wanted goes when something else changes. */
+static bool has_all(const struct rg_agent_scope *scope, const struct wanted *wanted)
+{
+    for (uint32_t i = 0; i < wanted->n; i++)
+        if (!is_watched(scope, wanted->keys[i]))
+            return false;
+    return true;
+}
+
+static void watch_whole(struct rg_agent *agent)
+{
+    if (!rg_etcd_watch_ranges(agent->etcd, NULL, 0))
+        return;
+    agent->scope.narrow = agent->scope.again = false;
+    agent->scope.reading = true;
+}
+
+static void watch_own(struct rg_agent *agent, const struct wanted *wanted)
+{
+    struct rg_agent_scope *scope = &agent->scope;
+    struct rg_etcd_range ranges[RG_ETCD_RANGES_MAX];
+    char first[RG_SCOPE_KEY], end[RG_SCOPE_KEY], usage[RG_SCOPE_KEY];
+    snprintf(first, sizeof first, "servers/%s", agent->id);
+    snprintf(end, sizeof end, "servers/%s0", agent->id); /* behind all that begin with "servers/ID/" */
+    snprintf(usage, sizeof usage, "usage/%s", agent->id);
+    ranges[0] = (struct rg_etcd_range){first, end};
+    ranges[1] = (struct rg_etcd_range){usage, NULL};
+    for (uint32_t i = 0; i < wanted->n; i++)
+        ranges[2 + i] = (struct rg_etcd_range){wanted->keys[i], NULL};
+    if (!rg_etcd_watch_ranges(agent->etcd, ranges, 2 + wanted->n))
+        return;
+    memcpy(scope->keys, wanted->keys, sizeof scope->keys);
+    scope->n = wanted->n;
+    scope->narrow = scope->reading = true;
+    scope->again = false;
+}
+
+uint64_t rg_scope_look(struct rg_agent *agent)
+{
+    struct rg_agent_scope *scope = &agent->scope;
+    struct wanted wanted = {.n = 0};
+    bool whole = wants_whole(agent);
+    if (!agent->mirror.revision || (scope->reading && (!scope->narrow || !whole)))
+        return UINT64_MAX; /* it comes, and then it is seen what else is needed */
+    if (!whole) {
+        want_own(agent, &wanted);
+        whole = wanted.too_many;
+    }
+    if (whole && (scope->narrow || scope->again))
+        watch_whole(agent);
+    else if (!whole && (!scope->narrow || scope->again || !has_all(scope, &wanted)))
+        watch_own(agent, &wanted);
+    return UINT64_MAX;
+}

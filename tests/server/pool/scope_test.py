@@ -1,0 +1,171 @@
+"""What servers of a pool are told: at rest what concerns them alone, however large the pool is, and all of it when they are asked."""
+
+import json
+import os
+import re
+import signal
+import urllib.request
+
+from pool_case import COMMAND, Etcd, PoolCase, Server, base64_of, gpu_run, main, run, wait_until
+
+OTHERS = 200  # servers that are there in etcd alone
+
+
+def name_of(i):
+    return "%016x" % (0xabc0000 + i)
+
+
+class Crowd:
+    """Servers of which only their keys are there."""
+
+    def __init__(self, etcd, n):
+        self.etcd, self.n = etcd, n
+        with etcd.ask("/v3/lease/grant", TTL="3600") as answer:
+            self.lease = json.load(answer)["ID"]
+        for i in range(n):
+            self.change([self.put("servers/" + name_of(i), version=1, address="10.9.9.9:%d" % i, host="h%d" % i, etcd_lease=self.lease,
+                                  agent=name_of(i), draining=False), self.gpu(i, [])])
+
+    def change(self, operations):
+        self.etcd.ask("/v3/kv/txn", success=operations).close()
+
+    def put(self, key, **value):
+        return {"request_put": {"key": base64_of("/remote-gpu/pools/lab/" + key), "value": base64_of(json.dumps(value)),
+                                "lease": self.lease}}
+
+    def gpu(self, i, granted):
+        return self.put("servers/%s/gpus/0" % name_of(i), index=0, uuid="GPU-%d" % i, name="crowd", memory=1 << 30, granted=granted)
+
+    def work(self, n):
+        """So many leases of the others' GPUs come and go: four changes each."""
+        for i in range(n):
+            lease = name_of(1 << 20 | i)
+            self.change([self.gpu(i % self.n, [{"lease": lease, "memory": 1 << 30}]),
+                         self.put("leases/" + lease, user="3 x", kept=True, since=0, seconds=1, gpus=[])])
+            self.etcd.ask("/v3/kv/deleterange", key=base64_of("/remote-gpu/pools/lab/leases/" + lease)).close()
+            self.change([self.gpu(i % self.n, [])])
+
+
+class Scope(PoolCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.etcd = Etcd()
+        cls.addClassCleanup(cls.etcd.close)
+        cls.crowd = Crowd(cls.etcd, OTHERS)
+        cls.a = Server(cls.etcd.urls, "--pool-label", "room=north")
+        cls.addClassCleanup(cls.a.close)
+        cls.b = Server(cls.etcd.urls, "--pool-label", "room=south")
+        cls.addClassCleanup(cls.b.close)
+
+    def metric(self, name, etcd=None):
+        with urllib.request.urlopen((etcd or self.etcd).client_url(0) + "/metrics", timeout=60) as answer:
+            return float(re.search("^%s ([^ ]+)$" % name, answer.read().decode(), re.M).group(1))
+
+    def told(self):
+        return self.metric("etcd_debugging_mvcc_events_total")
+
+    def look(self, server):
+        """Returns when a server has been told of all that has changed: a change of its own comes back to it."""
+        for undo in ((), ("--undo",)):
+            outcome = server.drain(*undo)
+            self.assertEqual(outcome.status, 0, outcome)
+
+    def test_a_server_that_nobody_asks_comes_to_rest(self):
+        """Also one that has counted for all how much of the pool is granted."""
+        etcd = self.keep(Etcd())
+        for _ in range(2):
+            self.server(etcd.urls)
+        wait_until(lambda: self.metric("etcd_debugging_mvcc_watcher_total", etcd) >= 4, "both watch single keys")
+
+    def rest(self):
+        """Has both servers come to rest: what they are asked is forgotten, and enough happens elsewhere."""
+        self.crowd.work(100)
+        wait_until(lambda: self.metric("etcd_debugging_mvcc_watcher_total") >= 4, "both servers watch single keys")
+        self.look(self.a), self.look(self.b)
+
+    def test_a_server_at_rest_is_told_of_nothing_that_is_not_its_own(self):
+        self.rest()
+        before = self.told()
+        self.crowd.work(100)
+        self.look(self.a), self.look(self.b)
+        self.assertLess(self.told() - before, 40)  # of 400 changes, and two servers; some are their own
+        servers = self.pool(self.a)["servers"]
+        self.assertEqual(len(servers), OTHERS + 2)
+
+    def test_who_is_asked_knows_all(self):
+        self.rest()
+        self.crowd.change([self.crowd.gpu(7, [{"lease": name_of(9), "memory": 1 << 29}])])
+        self.assertEqual(self.gpus(self.b)[("10.9.9.9:7", 0)], 0.5)
+        self.crowd.change([self.crowd.gpu(7, [])])
+        wait_until(lambda: self.gpus(self.b)[("10.9.9.9:7", 0)] == 1, "what changes is shown")
+
+    def test_a_server_at_rest_serves_leases_that_others_grant(self):
+        self.rest()
+        for _ in range(3):
+            outcome = gpu_run(self.a, "--filter", "labels.room=south", "-n", "2", "--wait-for")
+            self.assertEqual(outcome.status, 0, outcome)
+        running = self.running(self.a, "--filter", "labels.room=south").wait_for("begun 1")
+        before = self.told()
+        self.crowd.work(20)
+        self.look(self.b)
+        self.assertIn("works", running.finish())
+        self.assertLess(self.told() - before, 20 * 4 + 40)  # A alone is told of the others
+        wait_until(lambda: self.gpus(self.a)[(self.b.address, 0)] == 1 == self.gpus(self.a)[(self.b.address, 1)], "B is free")
+
+    def request(self, server, *arguments):
+        outcome = run(COMMAND, "request", "--json", "-s", server.address, "--filter", "labels.room=south", *arguments)
+        self.assertEqual(outcome.status, 0, outcome)
+        return json.loads(outcome.out)["lease"]
+
+    def granted(self):
+        """What etcd says of the GPUs of B."""
+        with self.etcd.ask("/v3/kv/range", key=base64_of("/remote-gpu/pools/lab/servers/"),
+                           range_end=base64_of("/remote-gpu/pools/lab/servers0")) as answer:
+            values = [json.loads(self.etcd.text(pair["value"])) for pair in json.load(answer)["kvs"]
+                      if "/gpus/" in self.etcd.text(pair["key"])]
+        return [share["lease"] for value in values if value["name"] != "crowd" for share in value["granted"]]
+
+    def test_what_is_over_is_freed_by_a_server_at_rest(self):
+        self.rest()
+        kept, short = self.request(self.a, "--for", "1h"), self.request(self.a, "--for", "3s")
+        self.assertEqual(sorted(self.granted()), sorted([kept, short]))
+        wait_until(lambda: self.granted() == [kept], "the time of a lease is over")
+        self.assertEqual(run(COMMAND, "renew", kept, "-s", self.a.address, "--for", "2h").status, 0)
+        self.look(self.b)
+        self.assertEqual(self.granted(), [kept])
+        self.assertEqual(run(COMMAND, "run", "-s", self.a.address, "--lease", kept, "--", "true").status, 0)
+        self.assertEqual(run(COMMAND, "release", "-s", self.a.address, kept).status, 0)
+        wait_until(lambda: not self.granted(), "what was given back is free")
+
+    def test_what_nobody_holds_any_more_is_freed_by_a_server_at_rest(self):
+        """The agent that holds a lease for its client dies: no other change tells of it than the key of its server."""
+        self.rest()
+        self.running(self.a, "--filter", "labels.room=south", program=("sleep", "1000")).wait_for("")
+        wait_until(self.granted, "a GPU of B is granted")
+        os.kill(self.a.agent(), signal.SIGKILL)
+        wait_until(lambda: not self.granted(), "it is free")
+
+    def test_a_lease_of_a_version_before_is_watched_with_all_servers(self):
+        """It does not say on which server its holder is."""
+        self.rest()
+        lease = name_of(5 << 20)
+        with self.etcd.ask("/v3/kv/range", key=base64_of("/remote-gpu/pools/lab/servers/"),
+                           range_end=base64_of("/remote-gpu/pools/lab/servers0")) as answer:
+            pair = next(pair for pair in json.load(answer)["kvs"] if "/gpus/0" in self.etcd.text(pair["key"])
+                        and json.loads(self.etcd.text(pair["value"]))["name"] != "crowd")
+        key, value = (self.etcd.text(pair[part]) for part in ("key", "value"))
+        server = key.split("/")[-3]
+        gpu = dict(json.loads(value), granted=[{"lease": lease, "memory": 1 << 20}])
+        held = {"user": "3 x", "name": "x", "holder": name_of(3), "kept": False, "gpus": [{"server": server, "index": 0}], "since": 1}
+        self.crowd.change([{"request_put": {"key": pair["key"], "value": base64_of(json.dumps(gpu)), "lease": pair["lease"]}},
+                           self.crowd.put("leases/" + lease, **held)])
+        self.look(self.a), self.look(self.b)
+        self.assertEqual(self.granted(), [lease])
+        self.crowd.change([{"request_delete_range": {"key": base64_of("/remote-gpu/pools/lab/servers/" + name_of(3))}}])
+        wait_until(lambda: not self.granted(), "its holder has gone, and it is free")
+        self.crowd.change([self.crowd.put("servers/" + name_of(3), version=1, address="10.9.9.9:3", host="h3", etcd_lease=self.crowd.lease,
+                                          agent=name_of(3), draining=False)])
+
+
+if __name__ == "__main__":
+    main()
