@@ -23,7 +23,8 @@ static const struct sg_behaviour nvidia = {.nvidia = true,
                                            .queue = 1024,
                                            .resolution_ns = 512,
                                            .peers = true,
-                                           .registers = true};
+                                           .registers = true,
+                                           .lazy = true};
 static struct sg_behaviour chosen;
 static _Atomic uint64_t random_state;
 static _Atomic unsigned launches, loads;
@@ -43,6 +44,7 @@ static const struct {
     {"resolution", offsetof(struct sg_behaviour, resolution_ns), false},
     {"peers", offsetof(struct sg_behaviour, peers), true},
     {"registers", offsetof(struct sg_behaviour, registers), true},
+    {"lazy", offsetof(struct sg_behaviour, lazy), true},
     {"prohibited", offsetof(struct sg_behaviour, prohibited), true},
     {"exclusive", offsetof(struct sg_behaviour, exclusive), true},
     {"cubins", offsetof(struct sg_behaviour, cubins), true},

@@ -22,6 +22,7 @@ struct sg_behaviour {
     unsigned resolution_ns; /* of times between events */
     bool peers;             /* devices can access each other */
     bool registers;         /* host memory can be page-locked where it lies */
+    bool lazy;              /* a function's first use waits for the context's work, to load it */
     bool prohibited;        /* the devices' compute mode */
     bool exclusive;         /* the same: one process at a time has contexts on a device */
     bool process;           /* after a fault no context can be made any more in this process */

@@ -7,6 +7,7 @@
 #include "softgpu/driver/behaviour/behave.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/module/module.h"
+#include "softgpu/driver/schedule/schedule.h"
 
 CUresult sg_function_get(const void *handle, struct sg_context *context, struct sg_function **out)
 {
@@ -141,6 +142,7 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
     SG_FUNCTION_OR_RETURN(function, handle);
     if (value == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    sg_function_load_lazily(function);
     return sg_kernel_attribute(function->module->image, function->kernel, function->settings, (int)attribute,
                                value);
 }
@@ -148,6 +150,7 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
 CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value)
 {
     SG_FUNCTION_OR_RETURN(function, handle);
+    sg_function_load_lazily(function);
     return set_attribute(function->kernel, function->settings, (int)attribute, value);
 }
 
@@ -196,14 +199,22 @@ CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction handle)
     SG_FUNCTION_OR_RETURN(function, handle);
     if (state == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *state = sg_program_has_code(function->module->image->program, function->index)
-                 ? CU_FUNCTION_LOADING_STATE_LOADED
-                 : CU_FUNCTION_LOADING_STATE_UNLOADED;
+    const bool loaded = sg_behaviour()->lazy
+                            ? atomic_load(&function->lazily_loaded)
+                            : sg_program_has_code(function->module->image->program, function->index);
+    *state = loaded ? CU_FUNCTION_LOADING_STATE_LOADED : CU_FUNCTION_LOADING_STATE_UNLOADED;
     return CUDA_SUCCESS;
+}
+
+void sg_function_load_lazily(struct sg_function *function)
+{
+    if (sg_behaviour()->lazy && !atomic_exchange(&function->lazily_loaded, true))
+        sg_wait_to_load(function->module->object.context);
 }
 
 CUresult sg_function_load(struct sg_function *function)
 {
+    sg_function_load_lazily(function);
     return sg_behaviour()->load_at && !atomic_exchange(&function->used, true) ? sg_behave_load()
                                                                               : CUDA_SUCCESS;
 }

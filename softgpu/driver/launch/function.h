@@ -16,7 +16,9 @@
 /** How many blocks of `threads` threads and `dynamic` bytes of shared memory fit on one multiprocessor. */
 int sg_occupancy(const struct sg_kernel *kernel, const struct sg_settings *settings, unsigned threads,
                  size_t dynamic);
-/** Whether the function's first use may go on (SOFTGPU_BEHAVE, load); any later one may. */
+/** Before the first use of a function, also a question about it, where functions are loaded by that (SOFTGPU_BEHAVE, lazy). */
+void sg_function_load_lazily(struct sg_function *function);
+/** Before a launch: the same, and whether the function's first use may go on (SOFTGPU_BEHAVE, load); any later one may. */
 CUresult sg_function_load(struct sg_function *function);
 /** The value of a CUfunction_attribute. */
 CUresult sg_kernel_attribute(const struct sg_image *image, const struct sg_kernel *kernel,

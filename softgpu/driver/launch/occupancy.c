@@ -27,6 +27,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfun
                                                               size_t dynamic, unsigned int flags)
 {
     SG_FUNCTION_OR_RETURN(function, handle);
+    sg_function_load_lazily(function);
     if (blocks == NULL || block_size <= 0 || (flags & ~(unsigned)CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     *blocks = sg_occupancy(function->kernel, function->settings, (unsigned)block_size, dynamic);
@@ -44,6 +45,7 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block, CUfunc
                                                    int limit, unsigned int flags)
 {
     SG_FUNCTION_OR_RETURN(function, handle);
+    sg_function_load_lazily(function);
     if (grid == NULL || block == NULL || limit < 0 ||
         (flags & ~(unsigned)CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE) != 0)
         return CUDA_ERROR_INVALID_VALUE;
@@ -75,6 +77,7 @@ CUresult cuOccupancyMaxPotentialBlockSize(int *grid, int *block, CUfunction hand
 CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction handle, int blocks, int block_size)
 {
     SG_FUNCTION_OR_RETURN(function, handle);
+    sg_function_load_lazily(function);
     if (bytes == NULL || blocks <= 0 || block_size <= 0 ||
         (unsigned)block_size > function->kernel->max_threads)
         return CUDA_ERROR_INVALID_VALUE;
@@ -118,6 +121,7 @@ static CUresult measure_clusters(const struct sg_function *function, const CUlau
 CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction handle, const CUlaunchConfig *config)
 {
     SG_FUNCTION_OR_RETURN(function, handle);
+    sg_function_load_lazily(function);
     if (clusters == NULL || config == NULL || (config->numAttrs > 0 && config->attrs == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     uint32_t size;
@@ -131,6 +135,7 @@ CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction handle, const CU
 CUresult cuOccupancyMaxPotentialClusterSize(int *size, CUfunction handle, const CUlaunchConfig *config)
 {
     SG_FUNCTION_OR_RETURN(function, handle);
+    sg_function_load_lazily(function);
     if (size == NULL || config == NULL || (config->numAttrs > 0 && config->attrs == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     const struct sg_kernel *kernel = function->kernel;

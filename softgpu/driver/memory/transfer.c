@@ -134,6 +134,16 @@ static bool is_early(const struct sg_transfer *t, bool asynchronous, bool small)
            t->to.place == SG_PLACE_DEVICE && t->fill_size == 0 && sg_behave_chance(2) == 0;
 }
 
+/* Waits for what is before the next task of the stream: of the legacy one, what is in blocking streams, too. */
+static CUresult wait_for_earlier(struct sg_stream *stream)
+{
+    struct sg_task *mark = sg_task_new(0, NULL, NULL);
+    if (mark == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    sg_submit_wait(stream, mark);
+    return CUDA_SUCCESS;
+}
+
 CUresult sg_transfer(struct sg_transfer *t, bool to_device, bool from_device, bool asynchronous,
                      CUstream handle)
 {
@@ -161,7 +171,7 @@ CUresult sg_transfer(struct sg_transfer *t, bool to_device, bool from_device, bo
     }
     if (is_early(t, asynchronous, small)) {
         /* by the rules for pageable sources: what is before has been waited for, and the copy need not have been made */
-        sg_stream_wait(stream);
+        RG_TRY(wait_for_earlier(stream));
         staged = t->width * t->height * t->depth;
         wait = false;
     } else if (asynchronous && staged > 0 && sg_behave_chance(4) == 1) { /* nor need it be asynchronous */

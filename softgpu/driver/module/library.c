@@ -103,6 +103,7 @@ CUresult sg_library_module(struct sg_library *library, struct sg_context *contex
 {
     CUresult result = CUDA_SUCCESS;
     struct instance *dead = NULL;
+    bool loaded = false;
     pthread_mutex_lock(&library->lock);
     struct instance **link = &library->instances;
     while (*link != NULL) {
@@ -135,6 +136,7 @@ CUresult sg_library_module(struct sg_library *library, struct sg_context *contex
         if (result == CUDA_SUCCESS) {
             sg_acquire(&made->module->object);
             *link = made;
+            loaded = true;
         } else {
             rg_info("placing a library: %s", log.data != NULL ? log.data : "failed");
             free(made);
@@ -151,6 +153,8 @@ CUresult sg_library_module(struct sg_library *library, struct sg_context *contex
         drop_instance(dead);
         dead = next;
     }
+    if (loaded)
+        sg_wait_to_load(context);
     return result;
 }
 

@@ -66,8 +66,9 @@ struct sg_function {
     const struct sg_kernel *kernel;
     struct sg_settings *settings; /* own_settings or the kernel's */
     struct sg_settings own_settings;
-    _Atomic bool told; /* why it cannot be launched */
-    _Atomic bool used; /* loading it may fail at the first use alone */
+    _Atomic bool told;          /* why it cannot be launched */
+    _Atomic bool used;          /* loading it may fail at the first use alone */
+    _Atomic bool lazily_loaded; /* its first use has waited for the context's work (SOFTGPU_BEHAVE) */
 };
 
 struct sg_module {

@@ -72,6 +72,8 @@ void sg_submit_wait(struct sg_stream *stream, struct sg_task *task);
  * launches what a conditional node runs, does not: what is queued behind that node would wait for it.
  */
 void sg_wait_for_room(struct sg_context *context);
+/** Before code is loaded into the context: waits for its work where loading does (SOFTGPU_BEHAVE); an executor does not, as above. */
+void sg_wait_to_load(struct sg_context *context);
 
 bool sg_task_done(struct sg_task *task);
 /** When the task ended, by the monotonic clock; 0 while it has not. */

@@ -34,6 +34,12 @@ void sg_wait_for_room(struct sg_context *context)
     sg_scheduler_unlock();
 }
 
+void sg_wait_to_load(struct sg_context *context)
+{
+    if (sg_behaviour()->lazy && !sg_executes)
+        sg_context_wait(context);
+}
+
 bool sg_task_done(struct sg_task *task)
 {
     sg_scheduler_lock();
