@@ -307,14 +307,31 @@ void rg_dispatch_next(struct rg_worker *worker, struct rg_executor *executor)
     rg_device_leave(&worker->device);
 }
 
-bool rg_dispatch_next_blocks(const struct rg_worker *worker)
+/* Whether the context of a record's thread may be at work, for all that can be asked now. */
+static bool context_works(struct rg_worker *worker, const struct rg_record *record)
+{
+    struct rg_client_thread *thread =
+        record->thread < RG_CLIENT_THREADS_MAX ? worker->threads[record->thread] : NULL;
+    const struct rg_object *entry = thread ? rg_objects_find(&worker->objects, thread->context) : NULL;
+    struct rg_request asks = {.worker = worker, .thread = thread};
+    if (!entry)
+        return false;
+    if (!rg_device_try_aside(&worker->device)) /* the session is suspended */
+        return true;
+    const bool idle = rg_request_make_current(&asks) == CUDA_SUCCESS && rg_context_idle(worker, entry->extra);
+    rg_device_leave(&worker->device);
+    return !idle;
+}
+
+bool rg_dispatch_next_blocks(struct rg_worker *worker)
 {
     const struct rg_batch_cursor *cursor = &worker->cursor;
     struct rg_record record;
     if (!cursor->left || (size_t)(cursor->end - cursor->at) < sizeof record)
         return false;
     memcpy(&record, cursor->at, sizeof record);
-    return record.op < RG_OP_COUNT && (rg_op_traits[record.op] & RG_TRAIT_BLOCKS);
+    const unsigned traits = record.op < RG_OP_COUNT ? rg_op_traits[record.op] : 0;
+    return (traits & RG_TRAIT_BLOCKS) || ((traits & RG_TRAIT_WORK) && context_works(worker, &record));
 }
 
 void rg_dispatch_report_failure(struct rg_worker *worker)

@@ -28,8 +28,11 @@ struct rg_batch_cursor {
  * suspended and, where the device's time is shared, for the session's turn if the record gives the device work.
  */
 void rg_dispatch_next(struct rg_worker *worker, struct rg_executor *executor);
-/** Whether the next record may block on the GPU and yet stays in order. */
-bool rg_dispatch_next_blocks(const struct rg_worker *worker);
+/**
+ * Whether the next record may block on the GPU and yet stays in order: it says so, or its context is at work already, so that it may
+ * have to wait until there is room for more, or for code that is loaded when it is first used.
+ */
+bool rg_dispatch_next_blocks(struct rg_worker *worker);
 /** Reports the failure that no reply has carried; before the dispatcher waits for input. */
 void rg_dispatch_report_failure(struct rg_worker *worker);
 

@@ -195,20 +195,30 @@ static bool shares(struct rg_worker *worker, uint64_t address, uint64_t *end)
     return found;
 }
 
+/* Takes a mapping out of the list: from then on nobody moves contents of it. */
+static struct rg_host_mapping *take_mapping(struct rg_managed *managed, uint64_t address)
+{
+    RG_SCOPED_LOCK(&managed->lock);
+    struct rg_host_mapping **at = &managed->hosts;
+    while (*at && (*at)->start != address)
+        at = &(*at)->next;
+    struct rg_host_mapping *found = *at;
+    if (found)
+        *at = found->next;
+    return found;
+}
+
+/*
+ * Drivers may wait for the device before memory is no longer page-locked, and the device for contents of other such memory: so that
+ * is done without the lock.
+ */
 CUresult rg_execute_rgHostUnmap(struct rg_request *request, unsigned long long address)
 {
-    struct rg_managed *managed = request->worker->state[RG_MODULE_MANAGED];
-    struct rg_host_mapping *found = NULL;
-    RG_SCOPED_LOCK(&managed->lock);
-    for (struct rg_host_mapping **at = &managed->hosts; *at; at = &(*at)->next)
-        if ((*at)->start == address) {
-            found = *at;
-            *at = found->next;
-            break;
-        }
-    if (found)
-        unmap_host(found);
-    return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    struct rg_host_mapping *found = take_mapping(request->worker->state[RG_MODULE_MANAGED], address);
+    if (!found)
+        return CUDA_ERROR_INVALID_VALUE;
+    unmap_host(found);
+    return CUDA_SUCCESS;
 }
 
 static void init(struct rg_worker *worker)
