@@ -11,6 +11,7 @@
 #include "client/core/future.h"
 #include "client/core/handle.h"
 #include "client/core/home.h"
+#include "client/core/hooks.h"
 #include "client/core/optimisations.h"
 #include "client/core/probe.h"
 #include "client/core/session.h"
@@ -194,7 +195,8 @@ static void keep_function(struct rg_function *kernel, uint64_t context, uint64_t
 
 /*
  * The function of a kernel that is known to have one in a context. NOT_FOUND: ask. So it is where the
- * library's module was asked for, by which the application may know the function already.
+ * library's module was asked for, by which the application may know the function already; and while other threads
+ * may have to end the context's work, for which the driver may wait before it has the function.
  */
 static CUresult take_cached_function(CUfunction *out, CUkernel kernel, struct rg_function *of,
                                      uint64_t context)
@@ -206,7 +208,8 @@ static CUresult take_cached_function(CUfunction *out, CUkernel kernel, struct rg
     const bool by_module = rg_found_by_key(library->library.modules, context) != 0;
     rg_found_unlock();
     /* what has been set of the kernel is known of its own device alone */
-    if (by_module || (atomic_load(&of->changed) && of->device != rg_device_current()))
+    if (by_module || (atomic_load(&of->changed) && of->device != rg_device_current()) ||
+        rg_hooks.blocks_on_context(context))
         return CUDA_ERROR_NOT_FOUND;
     struct rg_session *session = rg_session_current();
     CUfunction function = (CUfunction)rg_handle_create(RG_KIND_FUNCTION);

@@ -16,6 +16,8 @@
 #include "server/transfer/gpudirect.h"
 #include "server/transfer/staging.h"
 
+#include <string.h>
+
 #define PIECE (512u << 10)
 
 struct copy {
@@ -26,17 +28,33 @@ struct copy {
     size_t done; /* packed bytes that are in the stream */
 };
 
-/* Small plain copies: the driver takes the bytes along itself. */
+/*
+ * A buffer for few bytes, or NULL: the driver takes those along itself, from any memory. But from memory that is not page-locked it may
+ * also wait until the stream has done what is before them, which may depend on later records: so, while the context may be at work,
+ * they lie in pinned memory, as long as not too much of that is in use.
+ */
+static struct rg_staging_buffer *buffer_for_few(struct rg_worker *worker, struct rg_worker_context *context)
+{
+    return rg_context_idle(worker, context) ? NULL : rg_staging_take_few(worker, context);
+}
+
+/* Small plain copies. */
 static CUresult copy_inline(struct copy *copy)
 {
     unsigned char data[RG_STAGING_SMALL] __attribute__((aligned(64)));
+    struct rg_worker *worker = copy->request->worker;
     const size_t size = copy->region->total;
     if (size > sizeof data || !rg_device_region_is_plain(copy->region))
         return CUDA_SUCCESS;
-    if (rg_request_recv_bulk(copy->request, data, size) != RG_OK)
-        return CUDA_ERROR_UNKNOWN;
-    copy->done = size;
-    return rg_driver.cuMemcpyHtoDAsync_v2(copy->region->device, data, size, copy->stream);
+    struct rg_staging_buffer *buffer = buffer_for_few(worker, copy->context);
+    void *at = buffer ? buffer->memory : data;
+    CUresult result = CUDA_ERROR_UNKNOWN;
+    if (rg_request_recv_bulk(copy->request, at, size) == RG_OK) {
+        copy->done = size;
+        result = rg_driver.cuMemcpyHtoDAsync_v2(copy->region->device, at, size, copy->stream);
+    }
+    rg_staging_give_after(worker, buffer, copy->stream);
+    return result;
 }
 
 static CUresult copy_gpudirect(struct copy *copy)
@@ -153,8 +171,11 @@ CUresult rg_execute_rgCopyInSmall(struct rg_request *request, CUdeviceptr dst, C
     struct rg_worker_context *context = rg_request_stream_context(request, stream);
     if (!context)
         return request->result;
-    /* The driver takes the bytes along itself. */
+    struct rg_staging_buffer *buffer = buffer_for_few(request->worker, context);
+    if (buffer)
+        data = memcpy(buffer->memory, data, size);
     CUresult result = rg_driver.cuMemcpyHtoDAsync_v2(dst, data, size, stream);
+    rg_staging_give_after(request->worker, buffer, stream);
     if (result == CUDA_SUCCESS)
         rg_count_in(size);
     if (synchronous && result == CUDA_SUCCESS)

@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 
+#define FEW_MAX 64 /* buffers of a context that are made for few bytes each */
+
 struct staging {
     pthread_mutex_t lock; /* of the pools, and of all here; the driver is asked for events under it */
     pthread_cond_t given; /* a buffer was given back, while somebody waits */
@@ -167,6 +169,25 @@ CUresult rg_staging_take(struct rg_worker *worker, struct rg_worker_context *con
         rg_lease_end(&buffer->lease);
     *out = buffer;
     return CUDA_SUCCESS;
+}
+
+/* Whether a buffer of the least size is free, or there are not too many of them. */
+static bool has_few(struct rg_worker *worker, const struct rg_worker_context *context)
+{
+    unsigned n = 0;
+    RG_SCOPED_LOCK(&staging_of(worker)->lock);
+    for (const struct rg_staging_buffer *buffer = context->buffers; buffer; buffer = buffer->next)
+        n += buffer->size == RG_STAGING_SMALL;
+    return n < FEW_MAX || find(context, RG_STAGING_SMALL) != NULL;
+}
+
+struct rg_staging_buffer *rg_staging_take_few(struct rg_worker *worker, struct rg_worker_context *context)
+{
+    struct rg_staging_buffer *buffer = NULL;
+    if (!has_few(worker, context) ||
+        rg_staging_take(worker, context, RG_STAGING_SMALL, &buffer) != CUDA_SUCCESS)
+        return NULL;
+    return buffer;
 }
 
 /* Frees buffers of a large pool that nothing uses; the context is idle, or the driver would wait for it. */

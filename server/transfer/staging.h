@@ -44,6 +44,8 @@ struct rg_staging_buffer {
  */
 CUresult rg_staging_take(struct rg_worker *worker, struct rg_worker_context *context, size_t size,
                          struct rg_staging_buffer **out);
+/** A buffer for up to RG_STAGING_SMALL bytes that take no credit; NULL: too many are in use, or there is no memory. */
+struct rg_staging_buffer *rg_staging_take_few(struct rg_worker *worker, struct rg_worker_context *context);
 /**
  * The same for `size` of the `brought` bytes of bulk data that a record brings (others may have come to lie
  * elsewhere), which take credit until the buffer is given back and the device is done. The dispatcher.

@@ -199,6 +199,12 @@ static void copy_few_in(void)
     CHECK(cuMemcpyHtoD_v2(memory, bytes, FEW));
 }
 
+static void copy_few_async(void)
+{
+    for (int i = 0; i < 10; i++)
+        CHECK(cuMemcpyHtoDAsync_v2(memory, bytes, FEW, stalled));
+}
+
 static void copy_in(void)
 {
     CHECK(cuMemcpyHtoD_v2(memory, bytes, BYTES));
@@ -257,6 +263,15 @@ static void allocate_locked(void)
 static void load_module(void)
 {
     make_module();
+}
+
+static void find_kernel_function(void)
+{
+    CUkernel kernel;
+    CUfunction function;
+    CHECK(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
+    CHECK(cuLibraryGetKernel(&kernel, library, "set"));
+    CHECK(cuKernelGetFunction(&function, kernel));
 }
 
 static void destroy_stream(void)
@@ -338,6 +353,7 @@ static const struct trial {
     {"cuStreamSynchronize", NULL, synchronize_stream, NULL, true, false},
     {"cuEventSynchronize", NULL, synchronize_event, NULL, true, false},
     {"cuMemcpyHtoD of 4 KiB", make_data, copy_few_in, compare_few, true, false},
+    {"cuMemcpyHtoDAsync of 4 KiB", make_data, copy_few_async, compare_few, false, false},
     {"cuMemcpyHtoD of 1 MiB", make_data, copy_in, compare_all, true, false},
     {"cuMemcpy2D to the device", make_data, copy_rows_in, compare_rows, true, false},
     {"cuMemcpy2D to an array", make_data, copy_to_array, destroy_array, true, false},
@@ -347,6 +363,7 @@ static const struct trial {
     {"cuMemAlloc", NULL, allocate, end_allocation, false, false},
     {"cuMemAllocHost", NULL, allocate_locked, end_locked, false, false},
     {"cuModuleLoadData", NULL, load_module, end_load, false, false},
+    {"cuKernelGetFunction", NULL, find_kernel_function, unload_library, false, false},
     {"cuStreamDestroy", make_stream, destroy_stream, NULL, false, false},
     {"cuCtxDestroy", NULL, destroy_context, NULL, true, true},
     {"memory that is not needed", make_many, nothing, NULL, false, false},
@@ -456,6 +473,9 @@ int main(int argc, char **argv)
     CHECK(cuModuleLoadData(&own, image));
     CHECK(cuModuleGetFunction(&spin, own, "spin"));
     CHECK(cuModuleGetFunction(&set, own, "set"));
+    /* drivers may wait for the device when a function is first used */
+    CHECK(cuFuncLoad(spin));
+    CHECK(cuFuncLoad(set));
     bytes = malloc(BYTES);
     if (!bytes)
         return 2;
