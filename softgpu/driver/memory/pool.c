@@ -119,16 +119,31 @@ static uint64_t pages(uint64_t size)
     return (size + PAGE - 1) & ~(PAGE - 1);
 }
 
-void sg_pool_returned(struct sg_pool *pool, uint64_t size)
+/* Memory is freed by the application, and will be by its stream. */
+static void begin_leaving(struct sg_pool *pool, uint64_t size)
+{
+    sg_acquire(&pool->object);
+    RG_SCOPED_LOCK(&pool->lock);
+    pool->leaving += units(size);
+}
+
+/* `left`: bytes of what was leaving. */
+static void take_back(struct sg_pool *pool, uint64_t size, uint64_t left)
 {
     pthread_mutex_lock(&pool->lock);
     pool->used -= units(size);
     pool->committed -= pages(size);
+    pool->leaving -= units(left);
     if (pool->imported) /* nothing of it stays here */
         pool->reserved = pool->committed;
     pthread_mutex_unlock(&pool->lock);
     atomic_store(&pools.freed, true);
     sg_release(&pool->object);
+}
+
+void sg_pool_returned(struct sg_pool *pool, uint64_t size)
+{
+    take_back(pool, size, 0);
 }
 
 /* Counts memory in that is reserved. The lock is held. */
@@ -137,8 +152,8 @@ static void count_in(struct sg_pool *pool, uint64_t size)
     pool->used += units(size);
     pool->committed += pages(size);
     sg_acquire(&pool->object);
-    if (pool->used > pool->used_high)
-        pool->used_high = pool->used;
+    if (sg_pool_in_use(pool) > pool->used_high)
+        pool->used_high = sg_pool_in_use(pool);
     if (pool->reserved > pool->reserved_high)
         pool->reserved_high = pool->reserved;
 }
@@ -241,8 +256,12 @@ struct queued_free {
 static void run_free(struct sg_task *task)
 {
     const struct queued_free *f = (const void *)task->payload;
-    if (sg_range_free(f->address, f->kind) == CUDA_SUCCESS && f->pool != NULL)
-        sg_pool_returned(f->pool, f->size);
+    const bool freed = sg_range_free(f->address, f->kind) == CUDA_SUCCESS;
+    if (f->pool == NULL)
+        return;
+    if (freed)
+        take_back(f->pool, f->size, f->size);
+    sg_release(&f->pool->object);
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
@@ -267,5 +286,7 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
     task->always = true;
     *(struct queued_free *)(void *)task->payload =
         (struct queued_free){range.base, range.size, range.kind, range.pool};
+    if (range.pool != NULL)
+        begin_leaving(range.pool, range.size);
     return sg_stream_submit(stream, task);
 }

@@ -11,8 +11,9 @@ struct sg_pool {
     struct sg_device *device;
     size_t size_max; /* 0: the device's memory */
     pthread_mutex_t lock;
-    uint64_t used, used_high;         /* as pools count, by allocation */
-    uint64_t committed;               /* the same in whole pages, which allocations take */
+    uint64_t used, used_high; /* as pools count, by allocation */
+    uint64_t leaving;         /* of `used`, what a stream is yet to free: the application has it no more */
+    uint64_t committed;       /* the same in whole pages, which allocations take */
     uint64_t reserved, reserved_high; /* taken from the device; an imported pool takes nothing */
     uint64_t release_threshold;
     int reuse[3];
@@ -23,6 +24,12 @@ struct sg_pool {
     struct sg_shared_file about;
     uint64_t next_part; /* where the next allocation's part begins */
 };
+
+/** What the application has of it. The lock is held. */
+static inline uint64_t sg_pool_in_use(const struct sg_pool *pool)
+{
+    return pool->used - pool->leaving;
+}
 
 /** A new pool on `device`, or NULL. */
 struct sg_pool *sg_pool_new(struct sg_device *device);

@@ -153,7 +153,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribut
         *(cuuint64_t *)value = pool->reserved;
         break;
     case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
-        *(cuuint64_t *)value = pool->used;
+        *(cuuint64_t *)value = sg_pool_in_use(pool);
         break;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
         *(cuuint64_t *)value = pool->reserved_high;
@@ -188,7 +188,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribut
         if (*(const cuuint64_t *)value != 0)
             return CUDA_ERROR_INVALID_VALUE;
         if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
-            pool->used_high = pool->used;
+            pool->used_high = sg_pool_in_use(pool);
         else
             pool->reserved_high = pool->reserved;
         break;

@@ -4,6 +4,7 @@
 #endif
 #include "tests/softgpu/driver/support.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -380,6 +381,42 @@ Test(copy, pageable_sources_are_taken_at_the_call_and_locked_ones_at_their_place
     cr_assert_eq(out, 1);
     OK(cuMemcpyDtoHAsync_v2(&out, b, 4, stream));
     cr_assert_eq(out, 2);
+}
+
+static void CUDA_CB wait_for_word(void *word)
+{
+    while (!atomic_load((atomic_bool *)word))
+        usleep(1000);
+}
+
+Test(pool, what_is_freed_is_not_in_use_while_its_stream_is_busy, .init = small_device)
+{
+    CUstream stream;
+    CUdeviceptr a, b;
+    CUmemoryPool pool;
+    cuuint64_t used, high;
+    atomic_bool goes_on = false;
+    start_device();
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuDeviceGetDefaultMemPool(&pool, 0));
+    OK(cuMemAllocAsync(&a, 1024, stream));
+    OK(cuMemAllocAsync(&b, 2048, stream));
+    OK(cuLaunchHostFunc(stream, wait_for_word, &goes_on));
+    OK(cuMemFreeAsync(b, stream));
+    OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+    OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &high));
+    atomic_store(&goes_on, true);
+    cr_assert_eq(used, 1024);
+    cr_assert_eq(high, 3072);
+    OK(cuStreamSynchronize(stream));
+    high = 0;
+    OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &high));
+    OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+    OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &high));
+    cr_assert_eq(used, 1024);
+    cr_assert_eq(high, 1024);
+    OK(cuMemFreeAsync(a, stream));
+    OK(cuStreamSynchronize(stream));
 }
 
 Test(pool, stream_ordered_memory, .init = small_device)
