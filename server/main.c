@@ -256,7 +256,7 @@ static void begin_session(struct rg_worker_arguments *arguments, struct connecti
     }
     if (!rg_channels_wrap(&out->channels, &out->conn) ||
         !rg_resume_begin(&out->resume, &out->channels, &out->conn, &out->control)) {
-        rg_error("session %llu: no memory for its connections", session);
+        rg_error("session %llu: no memory or threads for its connections (ulimit -v, -u)", session);
         _exit(1);
     }
     rg_conn_set_read_ahead(out->conn);
@@ -286,7 +286,7 @@ static struct rg_worker *start_worker(const struct rg_worker_arguments *argument
         rg_peers_allow_rdma(worker);
     if (worker && !rg_channels_start(&connections->channels, &connections->resume, arguments->hand_fd,
                                      arguments->hello.session, worker)) {
-        rg_error("session %llu: no memory for its connections", session);
+        rg_error("session %llu: no memory or threads for its connections (ulimit -v, -u)", session);
         _exit(1);
     }
     if (worker)
@@ -295,7 +295,7 @@ static struct rg_worker *start_worker(const struct rg_worker_arguments *argument
     if (!worker || rg_keep_alive_start(worker, arguments->hello.keep_alive_s, grace) != RG_OK ||
         rg_output_start(worker, pipes) != RG_OK || rg_gate_attach(worker) != RG_OK ||
         rg_worker_start(worker) != RG_OK) {
-        rg_error("session %llu: no memory or threads for it", session);
+        rg_error("session %llu: no memory or threads for it (ulimit -v, -u)", session);
         _exit(1);
     }
     return worker;

@@ -47,6 +47,12 @@ static enum rg_status exchange_here(const char *server, const struct rg_control 
             why, why_size,
             "the server %s accepted the connection but did not answer within %g s; is it a remote-gpud?",
             server, timeout_ms / 1000.0);
+    } else if (status == RG_ERR_CLOSED || status == RG_ERR_LOST) {
+        rg_explain(
+            why, why_size,
+            "%s closed the connection without an answer: it is not a remote-gpud, or one that has no more "
+            "threads, descriptors or memory (its log says so)",
+            server);
     } else if (status != RG_OK) {
         rg_explain(why, why_size,
                    "what answers at %s is not a remote-gpud (%s); check the address and the port", server,

@@ -92,16 +92,15 @@ static void raise_descriptor_limit(void)
 static bool start(struct daemon *daemon)
 {
     struct rg_startup *startup = &daemon->startup;
-    if (!rg_startup_check(startup))
+    /* While a driver is tried, signals end us as usual. */
+    if (!rg_startup_check(startup) || !rg_startup_find_driver(startup))
         return false;
     const struct rg_identity_store *identity = daemon->monitor.policy.identity;
     if (identity) {
         daemon->reload_ns = rg_now_ns() + RELOAD_NS;
         (void)rg_requests_open(&daemon->requests, rg_identity_folder(identity));
     }
-    /* While a driver is tried, signals end us as usual. */
-    if (!rg_startup_find_driver(startup) ||
-        !rg_job_map_open(&daemon->job_map, daemon->settings->job_mapping_dir, &daemon->monitor.driver))
+    if (!rg_job_map_open(&daemon->job_map, daemon->settings->job_mapping_dir, &daemon->monitor.driver))
         return false;
     rg_audit_open(NULL);
     if (daemon->settings->no_grants)

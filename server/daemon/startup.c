@@ -82,8 +82,7 @@ bool rg_startup_check(struct rg_startup *startup)
            rg_listeners_check(&startup->listeners, settings) && rg_http_check_settings(settings) &&
            (!settings->http_token_file ||
             rg_logins_load_bearer(&startup->monitor->logins, settings->http_token_file)) &&
-           find_frontend_user(startup) && rg_pool_check_settings(settings, &pool) && find_worker(startup) &&
-           rg_persistence_open_identity(startup->monitor, settings, startup->listeners.open);
+           find_frontend_user(startup) && rg_pool_check_settings(settings, &pool) && find_worker(startup);
 }
 
 /* --- the driver -------------------------------------------------------------------------------------------------- */
@@ -108,8 +107,10 @@ bool rg_startup_find_driver(struct rg_startup *startup)
 {
     struct rg_monitor *monitor = startup->monitor;
     monitor->sandboxes = open_sandboxes(startup->settings);
-    return monitor->sandboxes && rg_driver_choose(startup->settings->driver, startup->listeners.open,
-                                                  monitor->sandboxes, &monitor->driver);
+    return monitor->sandboxes &&
+           rg_driver_choose(startup->settings->driver, startup->listeners.open, monitor->sandboxes,
+                            &monitor->driver) &&
+           rg_persistence_open_identity(monitor, startup->settings, startup->listeners.open);
 }
 
 /* --- the processes ----------------------------------------------------------------------------------------------- */

@@ -23,8 +23,9 @@ struct rg_startup {
     char worker_path[PATH_MAX];
 };
 
-/** Checks all that needs no driver, takes sockets that were handed over, and opens the server's identity. */
+/** Checks all that needs no driver, and takes sockets that were handed over. */
 RG_MUST_CHECK bool rg_startup_check(struct rg_startup *startup);
+/** Chooses the driver, and then opens the server's identity: one that will not serve with that driver makes no certificates. */
 RG_MUST_CHECK bool rg_startup_find_driver(struct rg_startup *startup);
 /** Opens the listeners, starts the processes around the monitor, and waits until the frontend serves. */
 RG_MUST_CHECK bool rg_startup_serve(struct rg_startup *startup);

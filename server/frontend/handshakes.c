@@ -127,7 +127,8 @@ static bool start_thread(struct rg_handshake *handshake)
     const int error = pthread_create(&handshake->thread, &attributes, rg_handshake_main, handshake);
     pthread_attr_destroy(&attributes);
     if (error != 0)
-        rg_error("no thread for a handshake: %s", strerror(error));
+        rg_error("no thread for a handshake: %s%s", strerror(error),
+                 error == EAGAIN ? "; raise the limit of processes (ulimit -u, TasksMax=)" : "");
     return error == 0;
 }
 

@@ -309,8 +309,8 @@ enum rg_status rg_sandbox_namespaces_make(uint32_t measures, int out[RG_SANDBOX_
     if (!error)
         return RG_OK;
     rg_sandbox_namespaces_close(out);
-    return RG_FAILED(RG_ERR_UNSUPPORTED, why, why_size, "no namespaces of their own for processes: %s",
-                     strerror(error));
+    return RG_FAILED(RG_ERR_UNSUPPORTED, why, why_size, "no namespaces of their own for processes: %s%s",
+                     strerror(error), error == EAGAIN ? " (ulimit -u, TasksMax=)" : "");
 }
 
 void rg_sandbox_namespaces_close(int namespaces[RG_SANDBOX_NAMESPACES])

@@ -20,6 +20,7 @@
 #define DEFAULT_FIRST 60578 /* what systemd leaves unused; see its page on users, groups, uids and gids */
 #define DEFAULT_LAST  61179 /* above it is the frontend */
 #define ROOT_BASE     "/run/remote-gpu"
+#define NAMES_IN_TMP  16u
 
 bool rg_sandbox_share_by_name(const char *name, enum rg_sandbox_share *out)
 {
@@ -50,10 +51,34 @@ bool rg_sandbox_can_become(uid_t user)
     return geteuid() == 0 && is_mapped("/proc/self/uid_map", user) && is_mapped("/proc/self/gid_map", user);
 }
 
+/* Anyone may make folders in /tmp, also those whose names are meant for others: then the next name is taken. */
+static bool in_tmp(struct rg_sandboxes *sandboxes)
+{
+    bool own = false;
+    for (unsigned i = 0; i < NAMES_IN_TMP && !own; i++) {
+        char further[16] = "";
+        if (i > 0)
+            snprintf(further, sizeof further, "-%u", i);
+        snprintf(sandboxes->base, sizeof sandboxes->base, "/tmp/remote-gpu-%u%s", (unsigned)geteuid(),
+                 further);
+        own = rg_sandbox_own_folder(sandboxes->base, 0700);
+    }
+    return own;
+}
+
+static bool find_parts(const struct rg_sandboxes *sandboxes, bool root)
+{
+    char part[PATH_MAX];
+    snprintf(part, sizeof part, "%s/users", sandboxes->base);
+    if (!rg_sandbox_own_folder(part, 0700))
+        return false;
+    snprintf(part, sizeof part, "%s/identities", sandboxes->base);
+    return rg_sandbox_own_folder(part, root ? 0711 : 0700);
+}
+
 static bool find_base(struct rg_sandboxes *sandboxes)
 {
     const char *runtime = getenv("XDG_RUNTIME_DIR");
-    char part[PATH_MAX];
     const bool root = rg_sandbox_can_become(sandboxes->first); /* else /run may be another's */
     if (root)
         snprintf(sandboxes->base, sizeof sandboxes->base, "%s", ROOT_BASE);
@@ -62,14 +87,8 @@ static bool find_base(struct rg_sandboxes *sandboxes)
         snprintf(sandboxes->base, sizeof sandboxes->base, "%.*s/remote-gpu", (int)sizeof sandboxes->base - 16,
                  runtime);
     else
-        snprintf(sandboxes->base, sizeof sandboxes->base, "/tmp/remote-gpu-%u", (unsigned)geteuid());
-    if (!rg_sandbox_own_folder(sandboxes->base, root ? 0711 : 0700))
-        return false;
-    snprintf(part, sizeof part, "%s/users", sandboxes->base);
-    if (!rg_sandbox_own_folder(part, 0700))
-        return false;
-    snprintf(part, sizeof part, "%s/identities", sandboxes->base);
-    return rg_sandbox_own_folder(part, root ? 0711 : 0700);
+        return in_tmp(sandboxes) && find_parts(sandboxes, root);
+    return rg_sandbox_own_folder(sandboxes->base, root ? 0711 : 0700) && find_parts(sandboxes, root);
 }
 
 static bool read_range(struct rg_sandboxes *sandboxes, const char *text, char *why, size_t why_size)

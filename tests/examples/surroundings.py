@@ -10,7 +10,7 @@ import sys
 import tempfile
 
 from expected import expect
-from trial import Server, run_program
+from trial import Failure, Server, run_program
 
 # Numbers of PTX have a point, whatever the locale; so has JSON.
 PROGRAM = r"""
@@ -248,3 +248,58 @@ def test_anothers_home(build):
                              {"HOME": os.path.join(folder, "home")})
         os.chmod(os.path.join(folder, "home"), 0o700)
         expect(result.status == 0 and result.errors == "", "it was not run", result, server.log())
+
+
+def as_user(number):
+    """The words in front of a command by which root starts it as another user; none where this is not root."""
+    return ["setpriv", "--reuid", str(number), "--regid", str(number), "--clear-groups"] if os.geteuid() == 0 else []
+
+
+def test_server_of_few_threads(build):
+    """Where a server may start no more threads, its log says which limit is meant, and clients are not told that it is none."""
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        print("left out: only root can start a server of a user who has no other process")
+        return
+    said = False
+    for limit in 3, 4, 5:
+        server = Server(build, tcp=True, prefix=[*as_user(61991), *with_limit("-u %d" % limit)],
+                        environment={"HOME": "/", "XDG_RUNTIME_DIR": "", "SOFTGPU_CACHE": "off", "REMOTE_GPU_IMAGE_CACHE": "off"})
+        os.chown(server.folder, 61991, 61991)
+        try:
+            with server:
+                result = build.run_remote([build.example("vector_add")], server.address)
+                told = server.log() + result.errors
+        except Failure:  # it does not even start
+            continue
+        expect("is not a remote-gpud (" not in result.errors, "it is said to be none", result, told)
+        expect(result.status == 0 or "ulimit" in told, "no limit is named", result, told)
+        said = said or "ulimit" in told
+    expect(said, "no limit was met")
+
+
+def test_anothers_folder(build):
+    """Where another user has the folder in /tmp that a server would take, it takes another one."""
+    user = 61992 if os.geteuid() == 0 else os.geteuid()
+    taken = "/tmp/remote-gpu-%d" % user
+    if os.geteuid() != 0 or os.path.exists(taken):
+        print("left out: only root can make such a folder")
+        return
+    direct = build.run_direct([build.example("vector_add")])
+    os.mkdir(taken, 0o700)
+    try:
+        result = run_program([*as_user(user), build.command, "run", "--local", "--driver", "soft", "--", build.example("vector_add")],
+                             {"HOME": "/", "XDG_RUNTIME_DIR": "", "SOFTGPU_CACHE": "off", "REMOTE_GPU_IMAGE_CACHE": "off"})
+        expect(result.status == 0 and result.output == direct.output, "not as directly", direct, result)
+    finally:
+        os.rmdir(taken)
+        shutil.rmtree(taken + "-1", ignore_errors=True)
+
+
+def test_refused_server(build):
+    """A server that does not serve other machines with the driver that it finds has made no certificates by then."""
+    with tempfile.TemporaryDirectory() as folder:
+        state = os.path.join(folder, "state")
+        result = run_program([build.daemon, "--driver", "soft", "--listen", "0.0.0.0:0", "--state-dir", state],
+                             {"SOFTGPU_GUARD": "0"}, timeout=60)
+        expect(result.status == 125 and "SOFTGPU_GUARD=0" in result.errors, "it is not refused", result)
+        expect(not os.path.exists(state), "it has left something behind: %s" % (os.path.exists(state) and os.listdir(state)), result)

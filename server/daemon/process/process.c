@@ -142,7 +142,8 @@ enum rg_status rg_process_start(const struct rg_process *process, pid_t *pid, ch
     close(failure[1]);
     if (child < 0) {
         close(failure[0]);
-        return RG_FAILED(RG_ERR_NO_MEMORY, why, why_size, "no new process: %s", strerror(fork_error));
+        return RG_FAILED(RG_ERR_NO_MEMORY, why, why_size, "no new process: %s%s", strerror(fork_error),
+                         fork_error == EAGAIN ? " (ulimit -u, TasksMax=)" : "");
     }
     struct failure told;
     ssize_t got;
