@@ -124,6 +124,12 @@ static bool needs_no_credit(struct rg_conn *conn)
     return true;
 }
 
+static bool never_rests(const struct rg_conn *conn)
+{
+    (void)conn;
+    return false;
+}
+
 static bool backlog_of_fd(const struct rg_conn *conn, size_t *unread, size_t *unsent)
 {
     int in = 0, out = 0;
@@ -208,6 +214,7 @@ void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter)
     OPTIONAL(has_credit, needs_no_credit);
     OPTIONAL(set_control, no_control);
     OPTIONAL(fd, no_fd);
+    OPTIONAL(rests, never_rests);
     OPTIONAL(backlog, backlog_of_fd);
     OPTIONAL(abandon, nothing_to_do);
     OPTIONAL(register_memory, no_register);

@@ -49,6 +49,7 @@ struct rg_transport_ops {
     bool (*lease_ended)(struct rg_conn *conn, const struct rg_lease *lease);
     enum rg_status (*recv)(struct rg_conn *conn, int timeout_ms, struct rg_message *out);
     enum rg_status (*recv_bulk)(struct rg_conn *conn, void *buffer, size_t size);
+    bool (*rests)(const struct rg_conn *conn); /* optional: as rg_conn_rests */
     void (*interrupt)(struct rg_conn *conn);
     void (*destroy)(struct rg_conn *conn);
     void (*reset)(struct rg_conn *conn);                                              /* optional */

@@ -110,6 +110,11 @@ enum rg_status rg_conn_recv(struct rg_conn *conn, int timeout_ms, struct rg_mess
     return RG_OK;
 }
 
+bool rg_conn_rests(const struct rg_conn *conn)
+{
+    return conn->ops->rests(conn);
+}
+
 enum rg_status rg_conn_recv_bulk(struct rg_conn *conn, void *buffer, size_t size)
 {
     if (size > conn->bulk_left) {

@@ -174,6 +174,12 @@ bool rg_lease_ended(const struct rg_lease *lease);
  */
 RG_MUST_CHECK enum rg_status rg_conn_recv(struct rg_conn *conn, int timeout_ms, struct rg_message *out);
 /**
+ * Whether who is inside of rg_conn_recv sleeps there before a message's first byte, so that a signal handler on the same thread may
+ * call rg_conn_recv as well. The call below then returns RG_ERR_TIMEOUT, whatever its timeout: what it waited for may have been
+ * received. Only for such handlers: for others it says nothing.
+ */
+bool rg_conn_rests(const struct rg_conn *conn);
+/**
  * Takes the next `size` bytes of the current message's bulk data into `buffer`; NULL discards them. May be
  * called several times until all is taken. RG_ERR_FAULT: the buffer cannot be written; the bytes are
  * discarded and the connection is still good.

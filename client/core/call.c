@@ -48,11 +48,12 @@ static CUresult bind_to_home(struct rg_call *call, unsigned traits, uint64_t hom
 
 CUresult rg_call_look(struct rg_call *call, unsigned traits, uint64_t home)
 {
+    call->waits = false;
     RG_TRY(atomic_load_explicit(&rg_sessions_ended, memory_order_acquire));
     struct rg_thread *thread = rg_thread_current();
     if (!thread)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (thread->host_call)
+    if (thread->host_call || !(call->speaker = rg_thread_speaker(thread)))
         return CUDA_ERROR_NOT_PERMITTED;
     const uint64_t context = rg_thread_context(thread);
     const struct rg_shadow *shadow = context ? rg_handle_shadow(RG_KIND_CONTEXT, context) : NULL;
@@ -160,10 +161,10 @@ static CUresult check_record(const struct rg_call *call, enum rg_op op, size_t s
 static void tell_context(const struct rg_call *call)
 {
     struct rg_session *session = call->session;
-    uint64_t *sent = &call->thread->at[session->number].sent_context;
+    uint64_t *sent = &call->speaker->at[session->number].sent_context;
     if (!call->context || *sent == call->context)
         return;
-    unsigned char *at = rg_queue_append(&session->queue, call->thread,
+    unsigned char *at = rg_queue_append(&session->queue, call->speaker,
                                         session->op_numbers[RG_OP_rgThreadSetContext], CONTEXT_RECORD);
     memcpy(at + sizeof(struct rg_record), &call->context, sizeof call->context);
     *sent = call->context;
@@ -184,10 +185,10 @@ static void reserve(struct rg_call *call, uint16_t number, unsigned traits)
     if (blocks) /* its place is taken */
         pthread_mutex_unlock(&together);
     tell_context(call);
-    call->thread->at[session->number].announced = true;
+    call->speaker->at[session->number].announced = true;
     session->stats.calls++;
     call->position = call->thread->timeline.submitted = rg_timeline_submit(&session->timeline, traits);
-    call->record = rg_queue_append(&session->queue, call->thread, number, call->size);
+    call->record = rg_queue_append(&session->queue, call->speaker, number, call->size);
     call->writer.at = call->record + sizeof(struct rg_record);
     if (call->size > sizeof(struct rg_record))
         memset(call->record + call->size - 8, 0, 8); /* padding; the parameters overwrite what is theirs */
@@ -226,8 +227,9 @@ CUresult rg_call_wait_own(struct rg_call *call)
 {
     struct rg_session *session = call->session;
     struct rg_queue *queue = &session->queue;
-    struct rg_waiter *waiter = &call->thread->waiter;
-    const uint32_t token = rg_thread_token(call->thread);
+    struct rg_waiter *waiter = &call->speaker->waiter;
+    const uint32_t token = rg_thread_token(call->speaker);
+    call->waits = call->speaker->waits = true;
     memcpy(call->record + offsetof(struct rg_record, token), &token, sizeof token);
     if (call->out_of_order)
         memcpy(call->record + offsetof(struct rg_record, flags), &(uint16_t){RG_RECORD_AWAITED},
@@ -331,14 +333,15 @@ CUresult rg_call_wait(struct rg_call *call)
 
 void rg_call_done(struct rg_call *call)
 {
-    if (!call->thread)
-        return; /* it was never sent */
-    struct rg_waiter *waiter = &call->thread->waiter;
+    if (!call->thread || !call->waits)
+        return; /* it was never sent, or nobody waited */
+    struct rg_waiter *waiter = &call->speaker->waiter;
     if (waiter->output != waiter->small)
         free(waiter->output);
     waiter->output = waiter->small;
     waiter->size = 0;
     waiter->into = NULL;
+    call->waits = call->speaker->waits = false;
 }
 
 void rg_call_output(struct rg_call *call, void *to, size_t size)

@@ -28,6 +28,8 @@ struct rg_session;
 
 struct rg_call {
     struct rg_thread *thread;
+    struct rg_thread *speaker; /* as which it goes: the thread, or its signal handler (rg_thread_speaker) */
+    bool waits;                /* the speaker's waiter is this call's */
     struct rg_session *session;
     uint64_t context;  /* 0: needs none */
     uint64_t position; /* of its record, in the session (client/timeline/timeline.h), once it has begun */

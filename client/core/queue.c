@@ -120,6 +120,7 @@ static void flush_locked(struct rg_session *session, bool bulk)
 void rg_queue_flush(struct rg_session *session)
 {
     RG_UNCANCELLED;
+    RG_THREAD_INSIDE(NULL);
     pthread_mutex_lock(&session->queue.send_lock);
     flush_locked(session, true);
 }
@@ -134,6 +135,7 @@ static void signal_sender(struct rg_session *session)
 void rg_queue_send_awaited(struct rg_session *session, uint64_t seq)
 {
     RG_UNCANCELLED;
+    RG_THREAD_INSIDE(NULL);
     struct rg_queue *queue = &session->queue;
     if (pthread_mutex_trylock(&queue->send_lock) == 0) {
         flush_locked(session, false);
@@ -160,6 +162,7 @@ void rg_queue_send_awaited(struct rg_session *session, uint64_t seq)
 static void send_on_idle_wire(struct rg_session *session, struct rg_thread *thread)
 {
     RG_UNCANCELLED;
+    RG_THREAD_INSIDE(NULL);
     struct rg_queue *queue = &session->queue;
     const uint64_t began = rg_now_ns();
     const bool fresh = thread->sends_after_wait > 0;
@@ -227,6 +230,7 @@ void rg_queue_leave(struct rg_session *session, struct rg_thread *thread)
 enum rg_status rg_queue_send_bulk(struct rg_session *session, struct rg_bulk_send *bulk)
 {
     RG_UNCANCELLED;
+    RG_THREAD_INSIDE(NULL);
     pthread_mutex_unlock(&session->queue.lock);
     rg_queue_flush(
         session); /* by this thread or one before it: when the send lock was ours, the batch has left */
@@ -241,6 +245,7 @@ enum rg_status rg_queue_send_bulk(struct rg_session *session, struct rg_bulk_sen
 enum rg_status rg_queue_answer(struct rg_session *session, const struct rg_answer *answer,
                                const struct iovec *bulk, int n_bulk, struct rg_lease *lease)
 {
+    RG_THREAD_INSIDE(NULL);
     struct rg_queue *queue = &session->queue;
     struct rg_message_header header = {.kind = RG_MESSAGE_ANSWER,
                                        .version = RG_PROTOCOL_MAJOR,

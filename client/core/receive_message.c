@@ -31,6 +31,7 @@ static void malformed(struct rg_session *session, const char *what)
 /* Takes the bulk part of a reply to where its caller wants it. */
 static enum rg_status take_bulk(struct rg_session *session, const struct rg_region *into, size_t size)
 {
+    RG_THREAD_INSIDE(NULL);
     return into && size == rg_region_size(into) ? rg_region_receive(into, 0, size, session->conn)
            : size                               ? rg_conn_recv_bulk(session->conn, NULL, size)
                                                 : RG_OK;
@@ -176,10 +177,16 @@ void rg_message_control(struct rg_session *session, const struct rg_message *mes
     rg_control_fini(control);
 }
 
+static enum rg_status receive(struct rg_session *session, int timeout_ms, struct rg_message *out)
+{
+    RG_THREAD_INSIDE(session->conn);
+    return rg_conn_recv(session->conn, timeout_ms, out);
+}
+
 bool rg_message_receive(struct rg_session *session, int timeout_ms)
 {
     struct rg_message message;
-    enum rg_status status = rg_conn_recv(session->conn, timeout_ms, &message);
+    const enum rg_status status = receive(session, timeout_ms, &message);
     if (status == RG_ERR_TIMEOUT)
         return false;
     if (status != RG_OK) {

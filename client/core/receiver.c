@@ -204,10 +204,12 @@ void rg_receiver_wait(struct rg_session *session, struct rg_waiter *waiter)
 {
     RG_UNCANCELLED;
     struct rg_receiver *receiver = &session->receiver;
+    const bool has_role =
+        rg_thread_rests_at(session->conn); /* a signal handler's call, in one that receives */
     pthread_mutex_lock(&receiver->lock);
     list_add(receiver, waiter);
     while (!waiter->done && (waiter->filling || !session_over(session))) {
-        if (receiver->role_taken) { /* also by who fills it */
+        if (receiver->role_taken && !has_role) { /* also by who fills it */
             pthread_cond_wait(&waiter->wake, &receiver->lock);
             continue;
         }
@@ -217,7 +219,7 @@ void rg_receiver_wait(struct rg_session *session, struct rg_waiter *waiter)
             (void)rg_message_receive(session, -1);
             pthread_mutex_lock(&receiver->lock);
         }
-        receiver->role_taken = false;
+        receiver->role_taken = has_role;
     }
     if (!waiter->done) {
         waiter->done = true; /* the session is over */

@@ -43,6 +43,7 @@ static void stop(struct rg_session *session, CUresult error)
 void rg_session_end(struct rg_session *session, CUresult error, const char *format, ...)
 {
     RG_UNCANCELLED;
+    RG_THREAD_OUTSIDE;
     if (atomic_load(&session->ended) != CUDA_SUCCESS)
         return;
     pthread_mutex_lock(&session->ending);

@@ -21,25 +21,42 @@ static pthread_key_t thread_end;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static __thread struct rg_thread *own;
 
-static void thread_end_of(void *pointer)
+/* The worker may forget what it knows of the thread, and another gets its number. */
+static void end(struct rg_thread *thread)
 {
-    struct rg_thread *thread = pointer;
-    own = thread; /* the calls below find it; the thread is about to end */
-    thread->n_contexts = 0;
-    const bool any =
-        atomic_load(&rg_sessions_ended) == CUDA_SUCCESS; /* not in a forked child, where locks may be held */
-    if (any)
-        rg_hooks.thread_ends(thread);
+    own = thread; /* the calls below find it */
     for (unsigned i = 0; i < rg_n_sessions; i++)
         if (thread->at[i].announced && atomic_load(&rg_sessions[i].ended) == CUDA_SUCCESS)
             (void)rg_op_rgThreadEnd(rg_home_of_session(&rg_sessions[i]));
     own = NULL;
-    if (any)
-        rg_hooks.thread_ended(thread);
-    pthread_mutex_lock(&lock);
+}
+
+static void free_number(struct rg_thread *thread)
+{
     memset(thread->at, 0, sizeof thread->at);
     thread->generation++;
     free_numbers[n_free++] = thread->number;
+}
+
+static void thread_end_of(void *pointer)
+{
+    struct rg_thread *thread = pointer, *handler = thread->handler;
+    own = thread; /* the calls below find it; the thread is about to end */
+    thread->n_contexts = 0;
+    thread->handler = NULL;
+    const bool any =
+        atomic_load(&rg_sessions_ended) == CUDA_SUCCESS; /* not in a forked child, where locks may be held */
+    if (any)
+        rg_hooks.thread_ends(thread);
+    if (handler)
+        end(handler);
+    end(thread);
+    if (any)
+        rg_hooks.thread_ended(thread);
+    pthread_mutex_lock(&lock);
+    if (handler)
+        free_number(handler);
+    free_number(thread);
     pthread_mutex_unlock(&lock);
 }
 
@@ -98,6 +115,52 @@ struct rg_thread *rg_thread_current(void)
     if (thread && pthread_setspecific(thread_end, thread) == 0)
         own = thread;
     return own;
+}
+
+struct rg_thread_inside rg_thread_enter(const struct rg_conn *awaited)
+{
+    struct rg_thread *thread = own;
+    if (!thread)
+        return (struct rg_thread_inside){0};
+    const struct rg_thread_inside before = {thread, thread->in_transport, thread->awaited};
+    thread->awaited = awaited;
+    thread->in_transport = true;
+    return before;
+}
+
+struct rg_thread_inside rg_thread_step_out(void)
+{
+    const struct rg_thread_inside before = rg_thread_enter(NULL);
+    if (before.thread)
+        before.thread->in_transport = false;
+    return before;
+}
+
+void rg_thread_leave(const struct rg_thread_inside *inside)
+{
+    if (!inside->thread)
+        return;
+    inside->thread->in_transport = inside->in_transport;
+    inside->thread->awaited = inside->awaited;
+}
+
+bool rg_thread_rests_at(const struct rg_conn *conn)
+{
+    return own && own->in_transport && own->awaited == conn;
+}
+
+struct rg_thread *rg_thread_handler(struct rg_thread *interrupted)
+{
+    if (interrupted->in_transport && !(interrupted->awaited && rg_conn_rests(interrupted->awaited)))
+        return NULL;
+    if (!interrupted->waits)
+        return interrupted; /* the part of ours that receives asks for something */
+    if (!interrupted->handler) {
+        pthread_mutex_lock(&lock);
+        interrupted->handler = take_thread();
+        pthread_mutex_unlock(&lock);
+    }
+    return interrupted->handler && !interrupted->handler->waits ? interrupted->handler : NULL;
 }
 
 /* Number in the low half, generation in the high half, never 0. */

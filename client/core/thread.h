@@ -8,6 +8,7 @@
 #include "client/core/handle.h"
 #include "client/core/region.h"
 #include "common/base/limits.h"
+#include "transport/transport.h"
 
 #include <cuda.h>
 #include <pthread.h>
@@ -49,6 +50,15 @@ struct rg_thread {
         uint64_t sent_context; /* what it takes for this thread's current context */
     } at[RG_SERVERS_MAX];
     struct rg_waiter waiter;
+    /*
+     * A signal handler of the program's may interrupt a call that waits, and make calls itself. If what it has interrupted rests in a
+     * transport, its calls go to the worker as those of another thread, since one of a thread is taken at a time.
+     */
+    volatile bool waits;        /* its waiter is in use */
+    volatile bool in_transport; /* it sends, or receives */
+    /* it receives: whether it sleeps there is known to the connection */
+    const struct rg_conn *volatile awaited;
+    struct rg_thread *handler; /* that other thread, made when first needed */
     struct rg_thread_timeline timeline;
     unsigned sends_after_wait; /* records that it sends by itself, whatever it has sent before (queue.c) */
 };
@@ -57,6 +67,35 @@ struct rg_thread {
 struct rg_thread *rg_thread_current(void);
 /** The same if it was made. */
 struct rg_thread *rg_thread_if_any(void);
+/** What rg_thread_speaker returns of a thread that is in a call. */
+struct rg_thread *rg_thread_handler(struct rg_thread *interrupted);
+/**
+ * As which thread the next call of this one goes to the worker: itself, or where this is a signal handler that has interrupted a call,
+ * its `handler`. NULL: neither can be, what was interrupted would not go on.
+ */
+static inline struct rg_thread *rg_thread_speaker(struct rg_thread *thread)
+{
+    return thread->waits || thread->in_transport ? rg_thread_handler(thread) : thread;
+}
+/** The calling thread, if it is known, is in a transport (`awaited`: it receives) for as long as the scope lasts. */
+struct rg_thread_inside {
+    struct rg_thread *thread;
+    bool in_transport;
+    const struct rg_conn *awaited;
+};
+struct rg_thread_inside rg_thread_enter(const struct rg_conn *awaited);
+void rg_thread_leave(const struct rg_thread_inside *inside);
+#define RG_THREAD_INSIDE(awaited)                                                                            \
+    __attribute__((cleanup(rg_thread_leave), unused)) const struct rg_thread_inside rg_inside =              \
+        rg_thread_enter(awaited)
+/** It has come out, by a failure: what is to be done about that may be calls. */
+struct rg_thread_inside rg_thread_step_out(void);
+#define RG_THREAD_OUTSIDE                                                                                    \
+    __attribute__((cleanup(rg_thread_leave), unused)) const struct rg_thread_inside rg_outside =             \
+        rg_thread_step_out()
+/** Whether this thread, interrupted in rg_conn_recv of `conn`, may call it as well: it has the reader role. */
+bool rg_thread_rests_at(const struct rg_conn *conn);
+
 /** The live thread with that token's number and generation, or NULL. */
 struct rg_thread *rg_thread_of_token(uint32_t token);
 /** A token for the next reply that this thread waits for. */

@@ -29,6 +29,12 @@ static void answer(struct rg_page_request *request, CUresult result)
     pthread_mutex_unlock(&rg_registry_lock);
 }
 
+static enum rg_status receive(struct rg_session *session, const struct rg_region *to, size_t size)
+{
+    RG_THREAD_INSIDE(NULL);
+    return rg_region_receive(to, 0, size, session->conn);
+}
+
 static bool take_answer(struct rg_transfer *transfer, const struct rg_notice *notice, size_t bulk_size)
 {
     struct rg_session *const session = transfer->session;
@@ -40,7 +46,7 @@ static bool take_answer(struct rg_transfer *transfer, const struct rg_notice *no
     if (!good)
         return false;
     const struct rg_region memory = rg_region_line(RG_REGION_HOST, (uintptr_t)request->data, request->size);
-    const enum rg_status status = bulk_size ? rg_region_receive(&memory, 0, bulk_size, session->conn) : RG_OK;
+    const enum rg_status status = bulk_size ? receive(session, &memory, bulk_size) : RG_OK;
     CUresult result = status == RG_OK ? (CUresult)notice->arg[0] : CUDA_ERROR_DEVICE_UNAVAILABLE;
     request->busy = notice->arg[2] & 1;
     request->steady = !(notice->arg[2] & 2);

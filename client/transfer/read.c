@@ -27,6 +27,15 @@ struct read {
     void *user;
 };
 
+/* To nowhere if there is no `to`. */
+static enum rg_status receive(struct rg_session *session, const struct rg_region *to, size_t offset,
+                              size_t size)
+{
+    RG_THREAD_INSIDE(NULL);
+    return to ? rg_region_receive(to, offset, size, session->conn)
+              : rg_conn_recv_bulk(session->conn, NULL, size);
+}
+
 static bool take_part(struct rg_transfer *transfer, const struct rg_notice *notice, size_t bulk_size)
 {
     struct rg_session *const session = transfer->session;
@@ -46,8 +55,7 @@ static bool take_part(struct rg_transfer *transfer, const struct rg_notice *noti
     if (!dropped)
         rg_registry_receiving(session, notice->id);
     pthread_mutex_unlock(&rg_registry_lock);
-    enum rg_status status = dropped ? rg_conn_recv_bulk(session->conn, NULL, size)
-                                    : rg_region_receive(&memory, offset, size, session->conn);
+    const enum rg_status status = receive(session, dropped ? NULL : &memory, offset, size);
     const bool received = status == RG_OK || status == RG_ERR_FAULT, last = notice->arg[2] && !kind->awaited;
     /* one that is not received, or after the session: whoever ends the session has the transfer */
     transfer = rg_registry_received(session, received && last && !over ? notice->id : 0);

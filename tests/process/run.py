@@ -19,6 +19,8 @@ WAYS = {
     "no optimisation": {"REMOTE_GPU_OPT": "-all"},
     "1 ms away": {"REMOTE_GPU_FILTER": "delay:oneway=1ms"},
 }
+# Calls of signal handlers are refused where a filter holds messages back: who waits there does not sleep in poll.
+NEAR_ONLY = ["process_handlers"]
 
 
 def compare(build, address, command):
@@ -28,6 +30,8 @@ def compare(build, address, command):
     if not good:
         print("directly: %s" % direct.report())
     for way, environment in WAYS.items():
+        if "REMOTE_GPU_FILTER" in environment and os.path.basename(command[0]) in NEAR_ONLY:
+            continue
         remote = build.run_remote(command, address, environment=environment, timeout=100)
         if remote.output == direct.output and remote.status == direct.status and not remote.hung:
             continue

@@ -205,11 +205,17 @@ static bool multipath_channel_progress(const struct rg_conn *conn, unsigned plac
     return true;
 }
 
+static bool multipath_rests(const struct rg_conn *conn)
+{
+    return rg_conn_rests(((const struct multipath *)conn)->f.first);
+}
+
 static struct rg_transport_ops multipath_ops = {
     .name = "multipath",
     .send = rg_multipath_send,
     .send_detached = rg_multipath_send_detached,
     .recv = rg_multipath_recv,
+    .rests = multipath_rests,
     .recv_bulk = rg_multipath_recv_bulk,
     .interrupt = rg_fanout_op_interrupt,
     .reset = multipath_reset,

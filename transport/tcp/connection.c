@@ -270,6 +270,11 @@ static enum rg_status tcp_recv(struct rg_conn *conn, int timeout_ms, struct rg_m
     return status;
 }
 
+static bool tcp_rests(const struct rg_conn *conn)
+{
+    return ((const struct tcp_conn *)conn)->stream.rests;
+}
+
 /* Receives `size` bytes to nowhere. */
 static enum rg_status discard(struct tcp_conn *c, size_t size)
 {
@@ -432,6 +437,7 @@ struct rg_transport_ops rg_transport_tcp_ops = {
     .listener_fd = rg_tcp_listener_fd,
     .send = tcp_send,
     .recv = tcp_recv,
+    .rests = tcp_rests,
     .recv_bulk = tcp_recv_bulk,
     .interrupt = tcp_interrupt,
     .reset = tcp_reset,

@@ -20,6 +20,7 @@ enum {
     SCRATCH_SIZE = 4096,  /* for what no one wants */
     SPINS_PER_CHECK = 64, /* polls between looks at the clock */
     DRAIN_READS = 512,    /* at a close */
+    REST_MS = 1000, /* how long a guest sleeps before it looks whether what it waits for has been received */
 };
 
 /* --- whose descriptor it is --- */
@@ -130,6 +131,30 @@ static enum rg_status wait_readable(struct rg_tcp_stream *s, uint64_t deadline, 
     return rg_tcp_peer_alive(s->fd) ? RG_OK : rg_tcp_stream_lost(s, ETIMEDOUT, "receive");
 }
 
+/*
+ * A guest waits for a message: looks, then sleeps, in poll alone, so that nothing is received here while a signal handler of the
+ * program's may receive (rg_conn_rests).
+ */
+static enum rg_status rest(struct rg_tcp_stream *s, bool *look)
+{
+    struct pollfd p = {.fd = s->fd, .events = POLLIN};
+    const uint32_t before = s->pieces;
+    const bool rested = s->rests; /* this is such a handler */
+    int n;
+    if (rg_tcp_stream_is_interrupted(s))
+        return RG_ERR_CLOSED;
+    s->rests = true;
+    atomic_signal_fence(memory_order_seq_cst);
+    while ((n = poll(&p, 1, *look ? 0 : REST_MS)) == 0 && *look)
+        *look = rg_adaptive_wait_look(&s->wait);
+    atomic_signal_fence(memory_order_seq_cst);
+    s->rests = rested;
+    atomic_signal_fence(memory_order_seq_cst);
+    if (s->pieces != before)
+        return RG_ERR_TIMEOUT;
+    return n != 0 || rg_tcp_peer_alive(s->fd) ? RG_OK : rg_tcp_stream_lost(s, ETIMEDOUT, "receive");
+}
+
 /* --- bytes --- */
 
 enum rg_status rg_tcp_stream_send(struct rg_tcp_stream *s, const void *data, size_t size, bool more)
@@ -161,14 +186,16 @@ enum rg_status rg_tcp_stream_receive(struct rg_tcp_stream *s, void *to, size_t s
 {
     unsigned spins = 0;
     const bool may_sleep = deadline == UINT64_MAX && s->wait.mode != RG_WAIT_SPIN;
+    const bool rests = message && may_sleep && s->guest;
     bool look = message && may_sleep;
     for (;;) {
         look = look && rg_adaptive_wait_look(&s->wait);
         if (!rg_tcp_stream_is_ours(s))
             return RG_ERR_LOST;
-        const int flags = look || !may_sleep ? MSG_DONTWAIT : all ? MSG_WAITALL : 0;
+        const int flags = look || rests || !may_sleep ? MSG_DONTWAIT : all ? MSG_WAITALL : 0;
         ssize_t n = recv(s->fd, to, size, flags);
         if (n > 0) {
+            s->pieces++;
             if (message)
                 rg_adaptive_wait_end(&s->wait);
             *got = (size_t)n;
@@ -184,7 +211,7 @@ enum rg_status rg_tcp_stream_receive(struct rg_tcp_stream *s, void *to, size_t s
             return rg_tcp_stream_lost(s, errno, "receive");
         if (deadline == 0)
             return RG_ERR_TIMEOUT;
-        RG_TRY(look ? RG_OK : wait_readable(s, deadline, &spins));
+        RG_TRY(rests ? rest(s, &look) : look ? RG_OK : wait_readable(s, deadline, &spins));
     }
 }
 

@@ -30,7 +30,10 @@ struct rg_tcp_stream {
     bool is_tcp;
     atomic_bool interrupted;
     struct rg_adaptive_wait wait; /* the receiver's */
-    const char *peer;             /* its name, for messages */
+    /* for signal handlers on its thread: it waits for a message and has none of it; pieces received */
+    volatile bool rests;
+    volatile uint32_t pieces;
+    const char *peer; /* its name, for messages */
 };
 
 /** Tunes the socket and takes it over. `peer` lives as long as the stream. */

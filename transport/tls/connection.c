@@ -214,6 +214,11 @@ static enum rg_status tls_listen(const struct rg_address *address, const struct 
     return RG_FAILED(RG_ERR_INVALID, why, why_size, "an address of TLS is written tcp://");
 }
 
+static bool tls_rests(const struct rg_conn *conn)
+{
+    return ((const struct rg_tls_conn *)conn)->stream.rests;
+}
+
 struct rg_transport_ops rg_transport_tls_ops = {
     .name = "tls",
     .connect = tls_connect,
@@ -225,6 +230,7 @@ struct rg_transport_ops rg_transport_tls_ops = {
     .listener_fd = rg_tcp_listener_fd,
     .send = rg_tls_conn_send,
     .recv = rg_tls_conn_recv,
+    .rests = tls_rests,
     .recv_bulk = rg_tls_conn_recv_bulk,
     .interrupt = tls_interrupt,
     .reset = tls_reset,
