@@ -7,7 +7,7 @@
  * or variable that cannot be found or does not fit is left out: then the client asks for it as it would have
  * done. Images whose variables need much memory, or are managed, are not loaded ahead: that would be seen.
  * Nor is any once that has taken long: a driver that has to compile them is not to keep the program from its
- * first allocation.
+ * first allocation. Nor while the context may be at work (may_load).
  */
 #include "common/base/clock.h"
 #include "common/cuda/fatbin/variables.h"
@@ -70,15 +70,26 @@ static void describe_module(struct rg_request *request, CUmodule module, unsigne
     output_u32(request, 0);
 }
 
+/*
+ * Whether a library may be placed in the context for what the program has not asked for: a driver may wait for all work of the context
+ * then, which may depend on what the program does next. The dispatcher, before the request goes out of order.
+ */
+static bool may_load(struct rg_request *request)
+{
+    const struct rg_object *entry = rg_objects_find(&request->worker->objects, request->thread->context);
+    return !entry || (rg_request_make_current(request) == CUDA_SUCCESS &&
+                      rg_context_idle(request->worker, entry->extra));
+}
+
 static bool may_take(const struct rg_worker *worker)
 {
     const rg_memory_level left = rg_worker_memory_left(worker);
     return !left || rg_memory_level_bytes(left) >= TAKES_FROM;
 }
 
-static void describe_library(struct rg_request *request, CUlibrary library, unsigned most)
+static void describe_library(struct rg_request *request, CUlibrary library, unsigned most, bool idle)
 {
-    const bool takes = may_take(request->worker);
+    const bool takes = idle && may_take(request->worker);
     unsigned n = 0;
     CUdevice device = 0; /* of the context that is current here */
     (void)rg_driver.cuCtxGetDevice(&device);
@@ -110,9 +121,10 @@ CUresult rg_execute_rgModuleDescribe(struct rg_request *request, CUmodule module
 
 CUresult rg_execute_rgLibraryDescribe(struct rg_request *request, CUlibrary library)
 {
+    const bool idle = may_load(request);
     rg_request_go_out_of_order(request);
     const uint64_t held = rg_share_held_in_all();
-    describe_library(request, library, LOADED_MAX);
+    describe_library(request, library, LOADED_MAX, idle);
     request->memory_taken = rg_share_taken_since(held);
     output_u32(request, 0);
     return request->result;
@@ -185,7 +197,7 @@ static void prefetch_image(struct rg_request *request, const struct rg_image *im
         return;
     rg_layouts_loaded(request, library, image, code, 0);
     rg_request_new(request, RG_KIND_LIBRARY, handle, library);
-    describe_library(request, library, FUNCTIONS_MAX);
+    describe_library(request, library, FUNCTIONS_MAX, true);
     describe_variables(request, variables, library, NULL);
     prefetch_module(request, library, variables);
 }
@@ -208,7 +220,7 @@ CUresult rg_execute_rgImagePrefetch(struct rg_request *request, uint64_t library
     struct rg_image_prefetch *prefetch = request->worker->state[RG_MODULE_DESCRIBE];
     const bool time_left = prefetch->ns < PREFETCH_NS;
     struct rg_image_code code;
-    const bool suits = time_left && suitable(request, image, &variables, &code);
+    const bool suits = time_left && may_load(request) && suitable(request, image, &variables, &code);
     const uint64_t began = rg_now_ns(), held = rg_share_held_in_all();
     if (suits)
         prefetch_image(request, image, &code, &variables, library);

@@ -1,0 +1,126 @@
+/*
+ * loads_beside.c - a program of one thread loads libraries, and asks what is in them, while a kernel of its own runs that ends only
+ * when the program lets it go on, by a call that comes afterwards. Drivers load code into a context when it is first used there, and
+ * may wait for the context's work then; nothing that the program does here is a use, so it must come to its end.
+ */
+#include "must.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROUNDS = 3 };
+
+static const char code[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
+                           ".visible .global .align 4 .u32 variable = %u;\n"
+                           ".visible .entry spin(.param .u64 at)\n"
+                           "{\n"
+                           "  .reg .u64 %%a; .reg .u32 %%v; .reg .pred %%p;\n"
+                           "  ld.param.u64 %%a, [at];\n"
+                           "again:\n"
+                           "  ld.volatile.global.u32 %%v, [%%a];\n"
+                           "  setp.eq.u32 %%p, %%v, 0;\n"
+                           "  @%%p bra again;\n"
+                           "  ret;\n"
+                           "}\n"
+                           ".visible .entry add(.param .u64 at, .param .u32 value)\n"
+                           "{\n"
+                           "  .reg .u64 %%a; .reg .u32 %%v, %%w;\n"
+                           "  ld.param.u64 %%a, [at];\n"
+                           "  ld.param.u32 %%v, [value];\n"
+                           "  ld.global.u32 %%w, [%%a];\n"
+                           "  add.u32 %%w, %%w, %%v;\n"
+                           "  st.global.u32 [%%a], %%w;\n"
+                           "  ret;\n"
+                           "}\n";
+
+static CUstream held, other;
+static CUdeviceptr gate, sum;
+static CUfunction spin;
+
+/* An image that has not been loaded before. */
+static const char *another_image(void)
+{
+    static char text[sizeof code + 16];
+    static unsigned n;
+    snprintf(text, sizeof text, code, n++);
+    return text;
+}
+
+static void hold(void)
+{
+    void *parameters[] = {&gate};
+    CHECK(cuMemsetD32Async(gate, 0, 1, held));
+    CHECK(cuStreamSynchronize(held));
+    CHECK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, held, parameters, NULL));
+}
+
+static void let_go(const char *after)
+{
+    printf("%s: still held: %d\n", after, (int)cuStreamQuery(held));
+    CHECK(cuStreamWriteValue32_v2(other, gate, 1, 0));
+    CHECK(cuCtxSynchronize());
+    fflush(stdout);
+}
+
+static void add(CUfunction function, unsigned value)
+{
+    unsigned result = 0;
+    void *parameters[] = {&sum, &value};
+    CHECK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, other, parameters, NULL));
+    CHECK(cuMemcpyDtoHAsync_v2(&result, sum, sizeof result, other));
+    CHECK(cuStreamSynchronize(other));
+    printf("  the sum is %u\n", result);
+}
+
+static void load_library(void)
+{
+    CUlibrary library;
+    CUkernel kernel;
+    const char *name;
+    size_t offset, size;
+    unsigned count = 0;
+    hold();
+    CHECK(cuLibraryLoadData(&library, another_image(), NULL, NULL, 0, NULL, NULL, 0));
+    CHECK(cuLibraryGetKernelCount(&count, library));
+    CHECK(cuLibraryGetKernel(&kernel, library, "add"));
+    CHECK(cuKernelGetName(&name, kernel));
+    CHECK(cuKernelGetParamInfo(kernel, 1, &offset, &size));
+    printf("%u kernels; %s has %zu bytes at %zu\n", count, name, size, offset);
+    let_go("a library");
+    add((CUfunction)kernel, 10);
+    CHECK(cuLibraryUnload(library));
+}
+
+static void enumerate_library(void)
+{
+    CUlibrary library;
+    CUkernel kernels[2];
+    hold();
+    CHECK(cuLibraryLoadData(&library, another_image(), NULL, NULL, 0, NULL, NULL, 0));
+    CHECK(cuLibraryEnumerateKernels(kernels, 2, library));
+    let_go("kernels, listed");
+    CHECK(cuLibraryUnload(library));
+}
+
+int main(void)
+{
+    CUcontext context;
+    CUmodule module;
+    alarm(100); /* where one waits for the other */
+    CHECK(cuInit(0));
+    CHECK(cuDevicePrimaryCtxRetain(&context, 0));
+    CHECK(cuCtxSetCurrent(context));
+    CHECK(cuStreamCreate(&held, CU_STREAM_NON_BLOCKING));
+    CHECK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    CHECK(cuMemAlloc_v2(&gate, 64));
+    CHECK(cuMemAlloc_v2(&sum, 64));
+    CHECK(cuMemsetD32_v2(sum, 0, 1));
+    CHECK(cuModuleLoadData(&module, another_image()));
+    CHECK(cuModuleGetFunction(&spin, module, "spin"));
+    CHECK(cuFuncLoad(spin));
+    for (int round = 0; round < ROUNDS; round++) {
+        load_library();
+        enumerate_library();
+    }
+    return 0;
+}
