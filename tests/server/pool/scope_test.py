@@ -104,7 +104,7 @@ class Scope(PoolCase):
         for _ in range(3):
             outcome = gpu_run(self.a, "--filter", "labels.room=south", "-n", "2", "--wait-for")
             self.assertEqual(outcome.status, 0, outcome)
-        running = self.running(self.a, "--filter", "labels.room=south").wait_for("begun 1")
+        running = self.running(self.a, "--filter", "labels.room=south", "--wait-for").wait_for("begun 1")
         before = self.told()
         self.crowd.work(20)
         self.look(self.b)
