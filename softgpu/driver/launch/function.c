@@ -199,9 +199,8 @@ CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction handle)
     SG_FUNCTION_OR_RETURN(function, handle);
     if (state == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    const bool loaded = sg_behaviour()->lazy
-                            ? atomic_load(&function->lazily_loaded)
-                            : sg_program_has_code(function->module->image->program, function->index);
+    const bool loaded = sg_program_has_code(function->module->image->program, function->index) &&
+                        (!sg_behaviour()->lazy || atomic_load(&function->lazily_loaded));
     *state = loaded ? CU_FUNCTION_LOADING_STATE_LOADED : CU_FUNCTION_LOADING_STATE_UNLOADED;
     return CUDA_SUCCESS;
 }
