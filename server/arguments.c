@@ -61,6 +61,8 @@ bool rg_worker_arguments_parse(int argc, char **argv, struct rg_worker_arguments
             good = number(value, UINT64_MAX, &out->hello.session);
         else if (strcmp(name, "--max-sessions") == 0)
             good = number(value, UINT32_MAX, &n), out->hello.max_sessions = (uint32_t)n;
+        else if (strcmp(name, "--reconnect-grace") == 0 && strcmp(value, "auto") == 0)
+            out->hello.reconnect_automatic = true, out->hello.reconnect_s = RG_RECONNECT_S;
         else if (strcmp(name, "--reconnect-grace") == 0)
             good = number(value, UINT32_MAX, &n), out->hello.reconnect_s = (uint32_t)n;
         else if (strcmp(name, "--stack-limit") == 0)

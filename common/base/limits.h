@@ -23,6 +23,7 @@
 #define RG_SESSIONS_DEFAULT  64    /* sessions at once, unless configured */
 #define RG_HELLO_TIMEOUT_MS  10000 /* an unfinished handshake is dropped after this */
 #define RG_DEVICES_MAX       64
+#define RG_RECONNECT_S       60 /* seconds that a client which has lost its connection is waited for, by auto */
 #define RG_KEEP_ALIVE_S      120  /* seconds that a peer may be silent in a session, unless configured */
 #define RG_KEEP_ALIVE_MOST_S 3600 /* that a client may ask for */
 

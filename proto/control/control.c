@@ -181,7 +181,8 @@ bool rg_share_priority_parse(const char *text, enum rg_share_priority *out)
 
 const char *rg_share_state_name(enum rg_share_state state)
 {
-    static const char *const names[] = {"unknown", "running", "idle", "suspending", "suspended", "resuming"};
+    static const char *const names[] = {"unknown",   "running",  "idle",   "suspending",
+                                        "suspended", "resuming", "waiting"};
     return (unsigned)state < RG_SHARE_STATES ? names[state] : names[0];
 }
 

@@ -192,6 +192,7 @@ enum rg_share_state {
     RG_SHARE_SUSPENDING,
     RG_SHARE_SUSPENDED,
     RG_SHARE_RESUMING,
+    RG_SHARE_WAITING, /* for its client, which has lost its connection */
     RG_SHARE_STATES
 };
 

@@ -31,6 +31,7 @@
 #include <unistd.h>
 
 #define KILL_AFTER_NS     2000000000ull
+#define WAITING_LOOK_NS   500000000ull /* while the server stops: at sessions that wait for their clients */
 #define RELOAD_NS         (86400ull * 1000000000u)
 #define EXIT_START_AGAIN  75 /* EX_TEMPFAIL; the unit has it started again */
 #define EXIT_CANNOT_START 125
@@ -127,6 +128,7 @@ static void enter(struct daemon *daemon, enum phase phase)
         rg_notify("STOPPING=1");
         rg_listeners_close(&daemon->startup.listeners);
         rg_monitor_drain(&daemon->monitor);
+        rg_sessions_end_waiting(&daemon->monitor.sessions);
         if (running)
             rg_info("stopping: no new sessions; waiting up to %.0f s for %u running (a second signal ends "
                     "them now)",
@@ -247,6 +249,8 @@ static int next_timeout(struct daemon *daemon)
     due = alive < due ? alive : due;
     due = daemon->reload_ns < due ? daemon->reload_ns : due;
     due = daemon->requests_ns < due ? daemon->requests_ns : due;
+    if (daemon->phase == WAITING && daemon->monitor.sessions.reconnect_s && now + WAITING_LOOK_NS < due)
+        due = now + WAITING_LOOK_NS;
     if (due == UINT64_MAX)
         return -1;
     const uint64_t left = due > now ? (due - now) / 1000000u + 1 : 0;
@@ -300,6 +304,8 @@ static void serve_once(struct daemon *daemon)
         daemon->status = EXIT_START_AGAIN;
         enter(daemon, WAITING);
     }
+    if (daemon->phase == WAITING && monitor->sessions.reconnect_s) /* nobody comes back: nothing listens */
+        rg_sessions_end_waiting(&monitor->sessions);
     rg_pool_count(&monitor->pool, &monitor->sessions);
     rg_job_map_update(&daemon->job_map, &monitor->sessions, &monitor->pool);
     if (daemon->phase != SERVING && daemon->phase != KILLING && rg_now_ns() >= daemon->phase_ends_ns)

@@ -188,7 +188,8 @@ static bool start_monitor(struct rg_startup *startup)
     monitor->sessions.encrypt_control = strcmp(settings->encrypt, "control") == 0;
     monitor->sessions.max_of_one = (uint32_t)settings->max_sessions_of_one;
     monitor->sessions.sandboxes = monitor->sandboxes;
-    monitor->sessions.reconnect_s = (uint32_t)((settings->reconnect_grace_ns + 999999999u) / 1000000000u);
+    monitor->sessions.reconnect_s =
+        rg_daemon_settings_reconnect(settings, &monitor->sessions.reconnect_automatic);
     char netperf[PATH_MAX];
     if (!settings->no_netperf && rg_path_library("netperf", netperf, sizeof netperf) == RG_OK &&
         access(netperf, X_OK) == 0)

@@ -259,7 +259,8 @@ enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connecti
     describe_session(hello, client, server);
     struct rg_upgrade *upgrade = hello->no_rdma ? NULL : rg_upgrade_open(&client->transports, server);
     rg_channels_agree(client, server, channels);
-    rg_resume_offer(resume, hello->session, hello->reconnect_s, client, conn, server);
+    if (!hello->reconnect_automatic || rg_resume_costs_nothing(client, conn, upgrade != NULL))
+        rg_resume_offer(resume, hello->session, hello->reconnect_s, client, conn, server);
     if (upgrade)
         rg_resume_offer_upgrade(resume, server);
     rg_control_fini(&received);

@@ -19,13 +19,14 @@ struct rg_hello {
     uint32_t n_devices;
     uint64_t session;
     uint32_t max_sessions;
-    bool no_rdma;          /* it stays on the connection that it began on */
-    int hello_fd;          /* holds the client's hello */
-    uint32_t reconnect_s;  /* how long a client that lost its connection is waited for; 0: not */
-    uint32_t keep_alive_s; /* out: how long the client may be silent; 0: for ever */
-    bool times;            /* out: the client asks for times (times.h) */
-    bool said;             /* out: it takes RG_NOTICE_SAY */
-    bool gpu_paths;        /* out: it wants to know how bulk data gets to the GPUs (proto/gpu_path.h) */
+    bool no_rdma;             /* it stays on the connection that it began on */
+    int hello_fd;             /* holds the client's hello */
+    uint32_t reconnect_s;     /* how long a client that lost its connection is waited for; 0: not */
+    bool reconnect_automatic; /* where that costs nothing (resume.h) */
+    uint32_t keep_alive_s;    /* out: how long the client may be silent; 0: for ever */
+    bool times;               /* out: the client asks for times (times.h) */
+    bool said;                /* out: it takes RG_NOTICE_SAY */
+    bool gpu_paths;           /* out: it wants to know how bulk data gets to the GPUs (proto/gpu_path.h) */
 };
 
 /**

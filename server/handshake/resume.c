@@ -7,6 +7,7 @@
 #include "common/base/thread.h"
 #include "common/sync/scoped_lock.h"
 #include "server/handshake/channels.h"
+#include "server/shares/worker/share.h"
 #include "transport/connect/connect.h"
 #include "transport/control.h"
 #include "transport/resumable/resumable.h"
@@ -21,7 +22,8 @@
 enum {
     GONE_GRACE_S = 1,
     SHORT_GRACE_S = 5,
-    LOOK_MS = 100,     /* how often it is looked whether a client that is waited for has gone */
+    YOUNG_S = 3,   /* no longer than this after its beginning a client may have no control connection yet */
+    LOOK_MS = 100, /* how often it is looked whether a client that is waited for has gone */
     SWITCH_MS = 10000, /* for the client to resume by a connection that it has just made */
 };
 
@@ -33,6 +35,11 @@ static bool is_tunnelled(const struct rg_client_hello *client, const struct rg_c
     const bool near = strncmp(peer, "127.", 4) == 0 || strncmp(peer, "[::1]", 5) == 0 ||
                       strcmp(rg_conn_transport(conn), "unix") == 0;
     return near && gethostname(own, sizeof own - 1) == 0 && strcmp(own, client->identity.host) != 0;
+}
+
+bool rg_resume_costs_nothing(const struct rg_client_hello *client, const struct rg_conn *conn, bool may_move)
+{
+    return !may_move && strcmp(rg_conn_transport(conn), "unix") != 0 && !is_tunnelled(client, conn);
 }
 
 void rg_resume_offer(struct rg_resume *resume, uint64_t session, uint32_t grace_s,
@@ -51,6 +58,7 @@ void rg_resume_offer(struct rg_resume *resume, uint64_t session, uint32_t grace_
     resume->offered = true;
     resume->session = session;
     resume->grace_ns = grace_s * 1000000000ull;
+    resume->began_ns = rg_now_ns();
     resume->tunnelled = is_tunnelled(client, conn);
     hello->capabilities |= RG_CONTROL_CAP_CONTROL;
     hello->capabilities |= RG_CONTROL_CAP_RESUME;
@@ -70,6 +78,11 @@ void rg_resume_offer_upgrade(struct rg_resume *resume, struct rg_server_hello *h
     hello->capabilities |= RG_CONTROL_CAP_UPGRADE;
 }
 
+static bool is_young(const struct rg_resume *resume, const struct rg_resumable_loss *loss)
+{
+    return loss->since_ns < resume->began_ns + YOUNG_S * 1000000000ull;
+}
+
 /* When the client is given up, by what is known of it now; never later than was said before. */
 static uint64_t waits_until(const struct rg_resume *resume, const struct rg_resumable_loss *loss)
 {
@@ -79,7 +92,7 @@ static uint64_t waits_until(const struct rg_resume *resume, const struct rg_resu
     if (loss->peer == RG_PEER_GONE)
         until = rg_now_ns() + GONE_GRACE_S * 1000000000ull;
     else if (loss->peer == RG_PEER_UNKNOWN && loss->ended)
-        until = loss->since_ns + SHORT_GRACE_S * 1000000000ull;
+        until = loss->since_ns + (is_young(resume, loss) ? GONE_GRACE_S : SHORT_GRACE_S) * 1000000000ull;
     return until < loss->until_ns ? until : loss->until_ns;
 }
 
@@ -104,12 +117,21 @@ static struct rg_conn *wait_for_client(struct rg_resume *resume, struct rg_resum
     return come;
 }
 
+/* So that people see it, and who stops the server need not wait as well. */
+static void show_waiting(bool waits)
+{
+    if (rg_share.slot)
+        atomic_store(&rg_share.slot->usage.waits, waits);
+}
+
 static enum rg_status renew(void *user, struct rg_resumable_loss *loss, uint64_t received,
                             struct rg_conn **out, struct rg_conn **control_conn, uint64_t *peer_received)
 {
     struct rg_resume *resume = user;
     for (;;) {
+        show_waiting(true);
         struct rg_conn *conn = wait_for_client(resume, loss, control_conn, peer_received);
+        show_waiting(false);
         struct rg_control answer;
         if (!conn) {
             snprintf(loss->why, sizeof loss->why, "%s",

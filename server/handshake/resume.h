@@ -11,10 +11,15 @@
  * client offers the transport in its RESUME, an upgrade is made as at the session's beginning (transport/upgrade/), on a
  * thread of its own and beside the session's connection, and only then the client resumes by what came of it.
  *
+ * Without a setting (auto) that is so where it costs nothing: over TCP, with or without TLS. Not over a unix socket, which is
+ * not lost; not where the session may move to RDMA, for the GPU's memory is not used directly then; and not through a tunnel,
+ * where a client that was killed cannot be told from one that was cut off.
+ *
  * How long a client is waited for: the grace time. But where its process has gone, which a control connection tells
  * (transport/resumable/resumable.h), for GONE_GRACE_S: if it was something between that closed both connections, the client
- * is back at once. A client of more than a second has such a connection; of one that has none nothing is known but that its
- * machine has ended the connection, or something that speaks for it: SHORT_GRACE_S. Where a tunnel is between, its end is
+ * is back at once. A client of more than a second has such a connection; so a younger one is waited for no longer. Of an older
+ * one that has none nothing is known but that its machine has ended the connection, or something that speaks for it:
+ * SHORT_GRACE_S. Where a tunnel is between, its end is
  * no client's: there it is always the grace time.
  */
 #ifndef RG_SERVER_HANDSHAKE_RESUME_H
@@ -30,7 +35,7 @@ struct rg_channels;
 struct rg_resume {
     bool offered; /* both sides can; else nothing below is used */
     uint64_t session;
-    uint64_t grace_ns;
+    uint64_t grace_ns, began_ns;
     uint8_t token[RG_RESUME_TOKEN];
     bool tunnelled;
     struct rg_channels *channels;
@@ -46,6 +51,8 @@ struct rg_resume {
     uint32_t n_devices;
 };
 
+/** Whether that is so without a setting. `may_move`: the session may move to RDMA. */
+bool rg_resume_costs_nothing(const struct rg_client_hello *client, const struct rg_conn *conn, bool may_move);
 /** Decides whether the session can outlive its connection, and completes the server's hello. */
 void rg_resume_offer(struct rg_resume *resume, uint64_t session, uint32_t grace_s,
                      const struct rg_client_hello *client, const struct rg_conn *conn,

@@ -80,6 +80,8 @@ void rg_share_slot_show(const struct rg_share_slot *slot, const struct rg_share_
     info->sharing = rg_share_grant_sharing(grant);
     memcpy(info->project, grant->project, sizeof info->project);
     info->state = state < RG_SHARE_STATES ? (enum rg_share_state)state : RG_SHARE_UNKNOWN;
+    if ((info->state == RG_SHARE_RUNNING || info->state == RG_SHARE_IDLE) && atomic_load(&usage->waits))
+        info->state = RG_SHARE_WAITING;
     info->launches = 0;
     for (uint32_t i = 0; i < grant->n_devices; i++) {
         const struct rg_share_usage_device *device = &usage->devices[i];

@@ -3,11 +3,14 @@ cut its connections, is told apart by the control connection (transport/resumabl
 """
 
 import ctypes
+import json
 import os
+import re
 import select
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import tempfile
 import threading
@@ -54,6 +57,55 @@ def test_gone_client(build):
                 expect(wait_until(lambda server=server: not server.workers(), WAIT_S), "a worker waits for its client",
                        result, server.log())
                 expect("the client's process has ended" in server.log(), "the worker does not know why", result, server.log())
+
+
+def test_young_client(build):
+    """A client that is killed before it has a control connection is not waited for longer than another."""
+    with Server(build, tcp=True, arguments=GRACE, environment=LOG) as server:
+        def end(process):
+            wait_until(server.workers, WAIT_S)
+            time.sleep(0.3)
+            os.killpg(process.pid, signal.SIGKILL)
+
+        for _ in range(3):
+            result = build.run_remote([sys.executable, CHECKER, "/no/such/file"], server.address, while_running=end)
+            expect(wait_until(lambda: not server.workers(), WAIT_S), "a worker waits for its client", result, server.log())
+        waited = [float(seconds) for seconds in re.findall(r"its connection was lost, and after ([0-9.]+) s", server.log())]
+        expect(max(waited, default=0) < 4, "clients were waited for %s s" % waited, server.log())
+
+
+def states(build, server):
+    """Of the server's sessions, as `remote-gpu list` has them."""
+    done = subprocess.run([build.command, "list", "-s", server.address, "--json"], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True)
+    return [session["share"]["state"] for each in json.loads(done.stdout)["servers"] for session in each["sessions"]]
+
+
+def test_waiting_session(build):
+    """A session that waits for its client is listed so, and a server that stops does not wait for it."""
+    with Server(build, tcp=True, arguments=GRACE, environment=LOG) as server:
+        between = Between(int(server.address.rsplit(":", 1)[1]))
+
+        def stop(process):
+            wait_until(lambda: CONTROLLED in server.log(), WAIT_S)
+            between.reset()
+            shown = wait_until(lambda: states(build, server) == ["waiting"], WAIT_S)
+            status = server.stop(25)  # less than it gives sessions
+            os.killpg(process.pid, signal.SIGKILL)
+            expect(shown, "the session is not shown as waiting", server.log())
+            expect(status == 0, "the server waited, or ended with %s" % status, server.log())
+
+        build.run_remote([sys.executable, CHECKER, "/no/such/file"], between.address, while_running=stop)
+
+
+def test_automatic(build):
+    """Without a setting a session over TCP outlives its connection, and one over a unix socket, which is not lost, does not."""
+    environment = {"REMOTE_GPU_FILTER": "fault:cut_every=3000000,seed=1"}
+    for tcp in (True, False):
+        with Server(build, tcp=tcp, arguments=["--reconnect-grace", "auto"], environment=LOG) as server:
+            result = build.run_remote([build.example("big_copy")], server.address, environment=environment, timeout=90)
+            expect((result.status == 0) == ("the session goes on" in result.errors) == tcp, "the session did not end so", result,
+                   server.log())
 
 
 class Between:

@@ -75,6 +75,15 @@ uint32_t rg_sessions_of_lease(const struct rg_sessions *sessions, uint64_t lease
     return n;
 }
 
+void rg_sessions_end_waiting(struct rg_sessions *sessions)
+{
+    for (uint32_t i = 0; i < sessions->n; i++) {
+        const struct rg_session_entry *entry = sessions->entries[i];
+        if (entry->share.slot && atomic_load(&entry->share.slot->usage.waits))
+            kill(entry->pid, SIGTERM);
+    }
+}
+
 void rg_sessions_signal(struct rg_sessions *sessions, int signal)
 {
     for (uint32_t i = 0; i < sessions->n; i++)

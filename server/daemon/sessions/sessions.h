@@ -69,6 +69,7 @@ struct rg_sessions {
     struct rg_accounts *accounts; /* NULL: none are kept */
     const char *worker;           /* path */
     uint32_t reconnect_s;         /* how long a session waits for a client that lost its connection; 0: not */
+    bool reconnect_automatic;     /* where that costs nothing (server/handshake/resume.h) */
     uint64_t device_files[RG_DEVICES_MAX]; /* of each device the bit of its number; 0: it is not known yet */
     struct {
         uint64_t free,
@@ -139,6 +140,8 @@ uint32_t rg_sessions_of_lease(const struct rg_sessions *sessions, uint64_t lease
 void rg_sessions_end_lease(struct rg_sessions *sessions, uint64_t lease);
 /** Ends one, likewise. False: there is none of that number. */
 bool rg_sessions_end(struct rg_sessions *sessions, uint64_t id);
+/** Ends those that wait for a client which has lost its connection, and can find nobody any more. */
+void rg_sessions_end_waiting(struct rg_sessions *sessions);
 /** Sends `signal` to all workers. */
 void rg_sessions_signal(struct rg_sessions *sessions, int signal);
 

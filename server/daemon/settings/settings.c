@@ -18,12 +18,41 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SYSTEM_CONFIG "/etc/remote-gpu/remote-gpud.conf"
-#define AT(field)     offsetof(struct rg_daemon_settings, field)
-#define OPTION(...)   RG_OPTION_ROW(struct rg_daemon_settings, __VA_ARGS__)
-#define TEXT_OF(x)    TEXT_OF_(x)
-#define TEXT_OF_(x)   #x
-#define DEFAULT_PORT  TEXT_OF(RG_DEFAULT_PORT)
+#define SYSTEM_CONFIG    "/etc/remote-gpu/remote-gpud.conf"
+#define AT(field)        offsetof(struct rg_daemon_settings, field)
+#define OPTION(...)      RG_OPTION_ROW(struct rg_daemon_settings, __VA_ARGS__)
+#define TEXT_OF(x)       TEXT_OF_(x)
+#define TEXT_OF_(x)      #x
+#define DEFAULT_PORT     TEXT_OF(RG_DEFAULT_PORT)
+#define RECONNECT_MOST_S 100000000 /* as of all settings of seconds */
+
+/* A time, as RG_OPTION_SECONDS has them, or auto. */
+static enum rg_status parse_reconnect(const char *text, uint64_t *ns, bool *automatic)
+{
+    int64_t seconds = RG_RECONNECT_S;
+    *automatic = strcmp(text, "auto") == 0;
+    if (!*automatic && rg_parse_integer(text, 0, RECONNECT_MOST_S, &seconds, NULL, 0) != RG_OK)
+        return rg_parse_duration(text, ns, NULL, 0);
+    *ns = (uint64_t)seconds * 1000000000u;
+    return RG_OK;
+}
+
+static enum rg_status check_reconnect(const char *text, char *why, size_t why_size)
+{
+    uint64_t ns;
+    bool automatic;
+    if (parse_reconnect(text, &ns, &automatic) == RG_OK)
+        return RG_OK;
+    return RG_FAILED(RG_ERR_INVALID, why, why_size, "'%s' is neither auto nor a number of seconds", text);
+}
+
+uint32_t rg_daemon_settings_reconnect(const struct rg_daemon_settings *settings, bool *automatic)
+{
+    uint64_t ns = 0;
+    (void)!parse_reconnect(settings->reconnect_grace, &ns, automatic); /* check_reconnect has seen to it */
+    const uint64_t seconds = ns / 1000000000u + (ns % 1000000000u != 0);
+    return seconds < RECONNECT_MOST_S ? (uint32_t)seconds : RECONNECT_MOST_S;
+}
 
 /* The manual page remote-gpud.8 lists the same rows; a test compares them. */
 static const struct rg_option table[] = {
@@ -62,10 +91,11 @@ static const struct rg_option table[] = {
            .value = "400", .min = 0, .max = 100000),
     OPTION("grace", SECONDS, grace_ns, "when asked to stop, wait this long for running sessions",
            .argument = "SECONDS", .value = "30"),
-    OPTION("reconnect-grace", SECONDS, reconnect_grace_ns,
-           "keep the session of a client that has lost its connection this long, so that it can reconnect; "
-           "0: not at all",
-           .argument = "SECONDS", .value = "0"),
+    OPTION(
+        "reconnect-grace", TEXT, reconnect_grace,
+        "keep the session of a client that has lost its connection this long, so that it can reconnect; "
+        "0: not at all; auto: a minute over TCP, with or without TLS, but not over RDMA or through a tunnel",
+        .argument = "auto|SECONDS", .value = "0", .check = check_reconnect),
     OPTION("warm-workers", TEXT, warm_workers,
            "keep so many workers ready, with the driver initialised, for programs of those who had a session "
            "last; 0: none; auto: 2 with NVIDIA's driver, else none. What they hold of a GPU's memory is a "

@@ -37,7 +37,7 @@ struct rg_daemon_settings {
     char *wait;
     char *image_cache; /* NULL: where it is by default */
     uint64_t image_cache_size;
-    uint64_t reconnect_grace_ns;
+    char *reconnect_grace;   /* "auto", or a time */
     uint64_t session_memory; /* if it is set */
     char *state_dir;         /* NULL: where it is by default */
     char *tls_ca, *tls_cert, *tls_key;
@@ -71,6 +71,9 @@ void rg_daemon_settings_fini(struct rg_daemon_settings *settings);
 
 /** What rg_identity_open needs of them; the texts stay theirs. */
 struct rg_identity_settings rg_daemon_settings_identity(const struct rg_daemon_settings *settings);
+
+/** How many seconds the session of a client that has lost its connection is kept. *automatic: where that costs nothing. */
+uint32_t rg_daemon_settings_reconnect(const struct rg_daemon_settings *settings, bool *automatic);
 
 /**
  * Whether `address` (as given to --listen) can be reached from this machine alone: a unix socket, or a name

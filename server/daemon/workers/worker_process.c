@@ -157,7 +157,10 @@ static void begin_line(struct command_line *line, const struct rg_sessions *sess
     format_visible(driver, info, line->visible, sizeof line->visible);
     snprintf(line->id, sizeof line->id, "%llu", (unsigned long long)id);
     snprintf(line->max, sizeof line->max, "%u", sessions->max);
-    snprintf(line->grace, sizeof line->grace, "%u", sessions->reconnect_s);
+    if (sessions->reconnect_automatic)
+        snprintf(line->grace, sizeof line->grace, "auto");
+    else
+        snprintf(line->grace, sizeof line->grace, "%u", sessions->reconnect_s);
     (void)getrlimit(RLIMIT_STACK, &own);
     snprintf(line->stack, sizeof line->stack, "%llu", (unsigned long long)own.rlim_cur);
     line->arguments[0] = "worker";

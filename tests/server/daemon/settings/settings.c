@@ -1,6 +1,8 @@
 /* settings.c - settings of remote-gpud: which addresses are this machine's own, precedence, mistakes. */
 #include "server/daemon/settings/settings.h"
 
+#include "common/base/limits.h"
+
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -61,6 +63,27 @@ Test(settings, defaults)
     cr_expect_eq(settings.ready_fd, -1);
     cr_expect_not(settings.allow_unauthenticated);
     rg_daemon_settings_fini(&settings);
+}
+
+Test(settings, reconnect_grace)
+{
+    static const struct {
+        const char *word;
+        uint32_t seconds;
+        bool automatic;
+    } given[] = {{"--reconnect-grace=auto", RG_RECONNECT_S, true},
+                 {"--reconnect-grace=0", 0, false},
+                 {"--reconnect-grace=1500ms", 2, false},
+                 {"--reconnect-grace=90", 90, false}};
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
+        struct rg_daemon_settings settings;
+        char *words[] = {(char *)(uintptr_t)given[i].word};
+        bool automatic;
+        cr_assert_eq(load(&settings, words, 1), RG_DAEMON_SERVE);
+        cr_expect_eq(rg_daemon_settings_reconnect(&settings, &automatic), given[i].seconds);
+        cr_expect_eq(automatic, given[i].automatic);
+        rg_daemon_settings_fini(&settings);
+    }
 }
 
 Test(settings, several_addresses)
