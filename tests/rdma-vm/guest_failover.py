@@ -57,7 +57,7 @@ LOSSES = [("black hole", lambda: netem("v-client", "loss 100%"), lambda: netem("
           ("peer's port down", lambda: ip_link("v-server", "down"), mend_link),
           ("device removed", remove_device, mend_link)]
 # Programs, and after how many bytes over the link it is lost: in commands, in data to the device, and from it.
-PROGRAMS = [("many_launches", ["400000"], 2000000), ("big_copy", ["32"], 15000000), ("big_copy", ["32"], 50000000)]
+PROGRAMS = [("many_launches", ["400000"], 2000000), ("big_copy", ["48"], 15000000), ("big_copy", ["48"], 60000000)]
 # One adapter, so that its loss is that of RDMA; guest_rails has several.
 RUN = ["--transport", "rdma", "--rails", "off"]
 
