@@ -13,6 +13,9 @@ PARTS = ["bin/remote-gpu"] + ["lib/remote-gpu/" + part for part in (
     "libcuda.so.1", "libnvidia-ml.so.1", "nccl/libnccl.so.2", "client.so", "device-files.so", "transport/tcp.so",
     "transport/tls.so", "transport/rdma.so")]
 
+SOFT_PARTS = ["bin/remote-gpud"] + ["lib/remote-gpu/" + part for part in (
+    "frontend", "probe", "worker", "soft/libcuda.so.1", "soft/libnccl.so.2", "soft/libnvidia-ml.so.1", "soft/ptxas")]
+
 HIDDEN = "static int nothing;\n"
 NAMED = "int %s(void) { return 0; }\n"
 # What is wrong, in which file, its source, options of the linker, and what is said of it.
@@ -55,9 +58,9 @@ class Trees:
                         path, *options], input=source.encode(), check=True)
         return path
 
-    def tree(self, name, fault=None):
+    def tree(self, name, fault=None, parts=PARTS):
         """A whole tree, with a fault in one of its files."""
-        for part in PARTS:
+        for part in parts:
             _, where, source, options, _ = fault or (None, None, None, None, None)
             if part == where:
                 self.build(name + "/" + part, source, options)
@@ -66,10 +69,28 @@ class Trees:
         return os.path.join(self.folder, name)
 
 
-def outcome(tree):
+def outcome(tree, *options):
     """Exit status and output of the check."""
-    result = subprocess.run([sys.executable, CHECK, tree], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    result = subprocess.run([sys.executable, CHECK, *options, tree], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     return result.returncode, result.stdout.decode()
+
+
+def try_soft(trees):
+    """The server's tree: its glibc may be newer, and it may need what is inside; its faults are found as the client's are."""
+    newer = "extern int newer(void);\nint rg_x(void) { return newer(); }\n"
+    needs = ["-Wl,--no-as-needed", "{helper}"]
+    tree = trees.tree("soft", ("", "lib/remote-gpu/worker", newer, ["{versioned}", *needs], ""), SOFT_PARTS)
+    status, output = outcome(tree, "--soft")
+    assert status == 1 and "worker: needs libhelper.so.1" in output and "newer" not in output, output
+    os.mkdir(os.path.join(tree, "lib/remote-gpu/private"))
+    os.rename(trees.helper, os.path.join(tree, "lib/remote-gpu/private/libhelper.so.1"))
+    status, output = outcome(tree, "--soft")
+    assert status == 0, output
+    trees.build("soft/bin/remote-gpud", NAMED % "SSL_new", ["-Wl,-rpath,/usr/local/lib"])
+    os.unlink(os.path.join(tree, "lib/remote-gpu/frontend"))
+    status, output = outcome(tree, "--soft")
+    assert status == 1 and all(words in output for words in (
+        "exports SSL_new", "out of the tree", "frontend: is not there", "3 faults")), output
 
 
 def main():
@@ -88,6 +109,7 @@ def main():
         status, output = outcome(missing)
         assert status == 1 and "client.so: is not there" in output and "strange: leads out of the tree" in output, output
         assert outcome(os.path.join(folder, "none"))[0] == 1
+        try_soft(trees)
     print("check-portable: all %d faults are found: ok" % (len(FAULTS) + 2))
 
 

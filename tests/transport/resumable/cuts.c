@@ -259,8 +259,6 @@ static void test_cuts_of_advertised(void)
     CHECK(cuts > WORK(100) && taken > 0 && in_place > 0);
 }
 
-#define RUN(test) (printf("%s\n", #test), fflush(stdout), test())
-
 int main(int argc, char **argv)
 {
     test_begin(300);

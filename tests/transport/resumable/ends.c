@@ -225,3 +225,14 @@ unsigned run_traffic(const char *filters, unsigned channels, uint64_t messages)
     pair_close(&ends.pair);
     return resumed;
 }
+
+uint64_t receive_word(struct rg_conn *conn)
+{
+    struct rg_resumable_header word;
+    struct rg_message message;
+    CHECK_OK(rg_conn_recv(conn, -1, &message));
+    CHECK(message.size == sizeof word && message.bulk_size == 0);
+    memcpy(&word, message.data, sizeof word);
+    CHECK(word.kind == RG_RESUMABLE_ACK);
+    return word.received;
+}

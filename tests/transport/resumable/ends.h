@@ -1,5 +1,5 @@
 /*
- * resumable_ends.h - both ends of a connection that outlives its links, in this process, and traffic between
+ * ends.h - both ends of a connection that outlives its links, in this process, and traffic between
  * them.
  *
  * The connecting end makes a new link through the pair's listener and tells how many messages have arrived;
@@ -73,5 +73,9 @@ void *receive_all(void *arg);
 unsigned run_between(struct ends *ends, uint64_t messages, unsigned larger);
 /** The same between ends that it opens and closes. */
 unsigned run_traffic(const char *filters, unsigned channels, uint64_t messages);
+/** Receives an acknowledgement that comes by itself from the resumable connection behind `conn`: what that has received. */
+uint64_t receive_word(struct rg_conn *conn);
+
+#define RUN(test) (printf("%s\n", #test), fflush(stdout), test())
 
 #endif
