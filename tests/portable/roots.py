@@ -130,7 +130,7 @@ class Place:
     def try_local(self, direct):
         """The programs on the software device of the root's own; what was done."""
         for name in PROGRAMS:
-            result = self.run("/opt/local/bin/remote-gpu", "run", "--local", "--", "/opt/programs/" + name)
+            result = self.run("/opt/local/bin/remote-gpu", "run", "--local", "--driver", "soft", "--", "/opt/programs/" + name)
             self.expect(name + " by run --local", result, "^" + re.escape(direct[name]) + "$")
         return "run --local of glibc 2.%d" % self.glibc()
 
