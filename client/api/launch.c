@@ -288,11 +288,20 @@ struct request {
     const CUlaunchAttribute *attributes;
 };
 
-/* `buffer` has room for the kernel's parameters. */
-static CUresult send_launch(const struct request *r, unsigned char *buffer)
+/*
+ * A function of its own, so that what else a launch may have to do takes little of the stack, of which threads and coroutines of
+ * applications may have as little as 16 KiB.
+ */
+static __attribute__((noinline)) CUresult send_launch(const struct request *r)
 {
+    unsigned char small[1024] __attribute__((aligned(16)));
+    RG_CLEANUP_FREE unsigned char *large =
+        r->function->params_size > sizeof small ? malloc(RG_PARAMS_MAX) : NULL;
+    unsigned char *buffer = large ? large : small;
     const void *data;
     size_t size;
+    if (r->function->params_size > sizeof small && !large)
+        return CUDA_ERROR_OUT_OF_MEMORY;
     RG_TRY(parameters(r->function, r->kernelParams, r->extra, buffer, &data, &size));
     CUresult status = rg_pinned_scan(data, size);
     if (status == CUDA_SUCCESS && rg_several_servers())
@@ -303,24 +312,6 @@ static CUresult send_launch(const struct request *r, unsigned char *buffer)
     return rg_op_rgLaunch(r->call, (uint64_t)r->f, d->grid[0], d->grid[1], d->grid[2], d->block[0],
                           d->block[1], d->block[2], d->shared, rg_effective_stream(r->stream), r->cooperative,
                           size, data, r->n_attributes, r->attributes);
-}
-
-/*
- * Two functions, so that a launch with few parameters takes little of the stack, of which threads and
- * coroutines of applications may have as little as 16 KiB.
- */
-#define SMALL_PARAMS 1024u
-
-static __attribute__((noinline)) CUresult launch_small(const struct request *request)
-{
-    unsigned char buffer[SMALL_PARAMS] __attribute__((aligned(16)));
-    return send_launch(request, buffer);
-}
-
-static CUresult launch_large(const struct request *request)
-{
-    RG_CLEANUP_FREE unsigned char *buffer = malloc(RG_PARAMS_MAX);
-    return buffer ? send_launch(request, buffer) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /*
@@ -419,9 +410,7 @@ static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream
         return status;
     const struct request request = {&call, function,     f,         d, stream, cooperative, kernelParams,
                                     extra, n_attributes, attributes};
-    status =
-        with_events(function->params_size <= SMALL_PARAMS ? launch_small(&request) : launch_large(&request),
-                    n_attributes, attributes);
+    status = with_events(send_launch(&request), n_attributes, attributes);
     return status == CUDA_SUCCESS && rg_launches_block() ? cuStreamSynchronize(stream) : status;
 }
 

@@ -125,25 +125,19 @@ void rg_queue_flush(struct rg_session *session)
     flush_locked(session, true);
 }
 
-/* Wakes the sender, which somebody has found asleep. */
+/* The sender, which somebody has found asleep. */
 static void signal_sender(struct rg_session *session)
 {
     atomic_fetch_add_explicit(&session->stats.sender_wakes, 1, memory_order_relaxed);
     pthread_cond_signal(&session->queue.sender_wake);
 }
 
-void rg_queue_send_awaited(struct rg_session *session, uint64_t seq)
+/* Wakes the sender if it sleeps and what was appended up to `seq` has not been taken. */
+static void wake_sender_for(struct rg_session *session, uint64_t seq)
 {
-    RG_UNCANCELLED;
-    RG_THREAD_INSIDE(NULL);
     struct rg_queue *queue = &session->queue;
-    if (pthread_mutex_trylock(&queue->send_lock) == 0) {
-        flush_locked(session, false);
-        return;
-    }
     pthread_mutex_lock(&queue->lock);
-    const bool taken = queue->current->count == 0 || queue->current->first_seq > seq;
-    const bool wake = !taken && queue->sender_sleeping;
+    const bool wake = queue->sender_sleeping && queue->current->count && queue->current->first_seq <= seq;
     if (wake)
         queue->sender_sleeping = false;
     pthread_mutex_unlock(&queue->lock);
@@ -151,39 +145,14 @@ void rg_queue_send_awaited(struct rg_session *session, uint64_t seq)
         signal_sender(session);
 }
 
-/*
- * A record was posted on a wire that nobody sends on. To wake the sender costs the caller about what sending
- * costs, and the record as much again until that thread runs, or much more where this one keeps the only core
- * busy. So the caller sends, unless it has just done so: those that come in a burst are better collected.
- * "Just" is a multiple of what sending took, which bounds the share of a caller's time that goes into it by
- * itself, on any wire. A thread that has just waited has spent more than that: its first records after it are
- * no burst yet.
- */
-static void send_on_idle_wire(struct rg_session *session, struct rg_thread *thread)
+void rg_queue_send_awaited(struct rg_session *session, uint64_t seq)
 {
     RG_UNCANCELLED;
     RG_THREAD_INSIDE(NULL);
-    struct rg_queue *queue = &session->queue;
-    const uint64_t began = rg_now_ns();
-    const bool fresh = thread->sends_after_wait > 0;
-    thread->sends_after_wait -= fresh;
-    if (rg_optimise[RG_OPT_INLINE_SEND] &&
-        (fresh || began >= atomic_load_explicit(&queue->next_inline, memory_order_relaxed)) &&
-        pthread_mutex_trylock(&queue->send_lock) == 0) {
+    if (pthread_mutex_trylock(&session->queue.send_lock) == 0)
         flush_locked(session, false);
-        atomic_fetch_add_explicit(&session->stats.inline_messages, 1, memory_order_relaxed);
-        const uint64_t now = rg_now_ns();
-        atomic_store_explicit(&queue->next_inline, now + RG_INLINE_SEND_SHARE * (now - began),
-                              memory_order_relaxed);
-        return;
-    }
-    pthread_mutex_lock(&queue->lock);
-    const bool wake = queue->sender_sleeping && queue->current->count;
-    if (wake)
-        queue->sender_sleeping = false;
-    pthread_mutex_unlock(&queue->lock);
-    if (wake)
-        signal_sender(session);
+    else
+        wake_sender_for(session, seq);
 }
 
 void rg_queue_lock_for(struct rg_session *session, size_t size)
@@ -213,18 +182,38 @@ unsigned char *rg_queue_append(struct rg_queue *queue, const struct rg_thread *t
     return at;
 }
 
+/*
+ * Who leaves the queue where nobody sends has posted a record on an idle wire. To wake the sender costs the caller about what sending
+ * costs, and the record as much again until that thread runs, or much more where this one keeps the only core busy. So the caller
+ * sends, unless it has just done so: those that come in a burst are better collected. "Just" is a multiple of what sending took, which
+ * bounds the share of a caller's time that goes into it by itself, on any wire. A thread that has just waited has spent more than that:
+ * its first records after it are no burst yet.
+ */
 void rg_queue_leave(struct rg_session *session, struct rg_thread *thread)
 {
     struct rg_queue *queue = &session->queue;
-    if (!rg_optimise[RG_OPT_BATCH]) {
-        pthread_mutex_unlock(&queue->lock);
-        rg_queue_flush(session);
-        return;
-    }
     const bool idle = queue->sender_sleeping;
     pthread_mutex_unlock(&queue->lock);
-    if (idle)
-        send_on_idle_wire(session, thread);
+    if (!rg_optimise[RG_OPT_BATCH])
+        rg_queue_flush(session);
+    if (!rg_optimise[RG_OPT_BATCH] || !idle)
+        return;
+    RG_UNCANCELLED;
+    RG_THREAD_INSIDE(NULL);
+    const uint64_t began = rg_now_ns();
+    const bool fresh = thread->sends_after_wait > 0;
+    thread->sends_after_wait -= fresh;
+    if (rg_optimise[RG_OPT_INLINE_SEND] &&
+        (fresh || began >= atomic_load_explicit(&queue->next_inline, memory_order_relaxed)) &&
+        pthread_mutex_trylock(&queue->send_lock) == 0) {
+        flush_locked(session, false);
+        atomic_fetch_add_explicit(&session->stats.inline_messages, 1, memory_order_relaxed);
+        const uint64_t now = rg_now_ns();
+        atomic_store_explicit(&queue->next_inline, now + RG_INLINE_SEND_SHARE * (now - began),
+                              memory_order_relaxed);
+    } else {
+        wake_sender_for(session, UINT64_MAX);
+    }
 }
 
 enum rg_status rg_queue_send_bulk(struct rg_session *session, struct rg_bulk_send *bulk)

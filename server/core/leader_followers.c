@@ -288,19 +288,6 @@ static void read_batch(struct rg_executor *executor, const struct rg_message *me
         take_batch(executor, &cursor);
 }
 
-/* The next message. A dispatcher that has something to report does so before it sleeps. */
-static enum rg_status receive(struct rg_executor *executor, struct rg_message *message)
-{
-    struct rg_worker *worker = executor->worker;
-    if ((executor->roles & RG_ROLE_DISPATCH) && worker->failed != CUDA_SUCCESS) {
-        enum rg_status status = rg_conn_recv(worker->conn, 0, message);
-        if (status != RG_ERR_TIMEOUT)
-            return status;
-        rg_dispatch_report_failure(worker);
-    }
-    return rg_conn_recv(worker->conn, -1, message);
-}
-
 /* Whatever was asked for, it is a module's. */
 static void read_answer(struct rg_worker *worker, const struct rg_message *message,
                         const struct rg_message_header *header)
@@ -322,7 +309,13 @@ static void read_message(struct rg_executor *executor)
 {
     struct rg_worker *worker = executor->worker;
     struct rg_message message;
-    enum rg_status status = receive(executor, &message);
+    /* a dispatcher that has something to report does so before it sleeps */
+    const bool reports = (executor->roles & RG_ROLE_DISPATCH) && worker->failed != CUDA_SUCCESS;
+    enum rg_status status = rg_conn_recv(worker->conn, reports ? 0 : -1, &message);
+    if (reports && status == RG_ERR_TIMEOUT) {
+        rg_dispatch_report_failure(worker);
+        status = rg_conn_recv(worker->conn, -1, &message);
+    }
     if (status == RG_ERR_PROTOCOL || status == RG_ERR_LIMIT) {
         malformed(worker, "bytes that are no message");
         return;

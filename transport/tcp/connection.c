@@ -240,22 +240,11 @@ static enum rg_status fill(struct tcp_conn *c, size_t need, uint64_t deadline)
     return RG_OK;
 }
 
-static enum rg_status receive_message(struct tcp_conn *c, uint64_t deadline, struct rg_message *out)
-{
-    const size_t header = sizeof(struct rg_frame);
-    size_t msg_size, bulk_size;
-    RG_TRY(fill(c, header, deadline));
-    RG_TRY(rg_tcp_stream_frame(&c->stream, c->buffer + c->start, &msg_size, &bulk_size));
-    RG_TRY(fill(c, header + msg_size, deadline));
-    *out =
-        (struct rg_message){.data = c->buffer + c->start + header, .size = msg_size, .bulk_size = bulk_size};
-    c->held = header + msg_size;
-    return RG_OK;
-}
-
 static enum rg_status tcp_recv(struct rg_conn *conn, int timeout_ms, struct rg_message *out)
 {
     struct tcp_conn *c = (struct tcp_conn *)conn;
+    const size_t header = sizeof(struct rg_frame);
+    const uint64_t deadline = rg_tcp_stream_deadline(timeout_ms);
     if (rg_tcp_stream_is_interrupted(&c->stream))
         return RG_ERR_CLOSED;
     if (c->recv_failed != RG_OK)
@@ -264,9 +253,19 @@ static enum rg_status tcp_recv(struct rg_conn *conn, int timeout_ms, struct rg_m
     c->held = 0;
     if (c->start == c->end)
         c->start = c->end = 0;
-    enum rg_status status = receive_message(c, rg_tcp_stream_deadline(timeout_ms), out);
-    if (status != RG_OK && status != RG_ERR_TIMEOUT)
+    size_t msg_size = 0, bulk_size = 0;
+    enum rg_status status = fill(c, header, deadline);
+    if (status == RG_OK)
+        status = rg_tcp_stream_frame(&c->stream, c->buffer + c->start, &msg_size, &bulk_size);
+    if (status == RG_OK)
+        status = fill(c, header + msg_size, deadline);
+    if (status == RG_OK) {
+        c->held = header + msg_size;
+        *out = (struct rg_message){
+            .data = c->buffer + c->start + header, .size = msg_size, .bulk_size = bulk_size};
+    } else if (status != RG_ERR_TIMEOUT) {
         c->recv_failed = status;
+    }
     return status;
 }
 
