@@ -9,12 +9,11 @@
  * has done all of them, divided by their number. Rank 0 makes the id, and the last one prints the lines
  * (of a broadcast rank 0 only knows that it has sent); each rank checks a result of every size.
  */
-#include "measure.h"
+#include "cuda_program.h"
 
 #include "common/cuda/nccl.h"
 #include "generated/proto/nccl.h"
 
-#include <cuda.h>
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -44,13 +43,6 @@ static void load_nccl(void)
         fail("%s", dlerror());
     RG_NCCL_FUNCTIONS(FIND)
 }
-
-static void check(CUresult result, const char *call)
-{
-    if (result != CUDA_SUCCESS)
-        fail("%s: CUDA error %d", call, (int)result);
-}
-#define CHECK(call) check(call, #call)
 
 static void check_nccl(ncclResult_t result, const char *call)
 {
@@ -184,8 +176,6 @@ static void count_calls(const char *operation, size_t size, int times)
 int main(int argc, char **argv)
 {
     size_t most = 0;
-    CUdevice device;
-    CUcontext context;
     if (argc < 6)
         fail("usage: collective_ranks ID_FILE RANKS RANK OPERATION[=TIMES] SIZE…");
     ranks = atoi(argv[2]);
@@ -193,10 +183,7 @@ int main(int argc, char **argv)
     for (int i = 5; i < argc; i++)
         most = strtoull(argv[i], NULL, 10) > most ? strtoull(argv[i], NULL, 10) : most;
     load_nccl();
-    CHECK(cuInit(0));
-    CHECK(cuDeviceGet(&device, 0));
-    CHECK(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK(cuCtxSetCurrent(context));
+    use_first_device();
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     CHECK(cuMemAlloc(&from, most));
     CHECK(cuMemAlloc(&to, most));

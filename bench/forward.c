@@ -13,9 +13,8 @@
  *
  * Any CUDA error, and any byte of a copy that is not what was sent, ends it with status 1.
  */
-#include "measure.h"
+#include "cuda_program.h"
 
-#include <cuda.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -72,28 +71,6 @@ static CUfunction nothing, eight, add_one;
 static CUstream stream;
 static CUevent event;
 static CUdeviceptr device_small;
-
-static void check(CUresult result, const char *call, int line)
-{
-    if (result != CUDA_SUCCESS) {
-        const char *name = NULL;
-        cuGetErrorName(result, &name);
-        fail("forward.c:%d: %s: %s (%d)", line, call, name ? name : "an unknown error", (int)result);
-    }
-}
-
-#define CHECK(call) check((call), #call, __LINE__)
-
-static CUdevice start(void)
-{
-    CUdevice device;
-    CUcontext context;
-    CHECK(cuInit(0));
-    CHECK(cuDeviceGet(&device, 0));
-    CHECK(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK(cuCtxSetCurrent(context));
-    return device;
-}
 
 static void load(void)
 {
@@ -272,36 +249,6 @@ static void repeat(void (*call)(void), const char *name)
     samples_print(&samples, name, "ns");
 }
 
-static void measure_context_synchronize(void)
-{
-    repeat(call_context_synchronize, "context_synchronize");
-}
-
-static void measure_stream_synchronize(void)
-{
-    repeat(call_stream_synchronize, "stream_synchronize");
-}
-
-static void measure_memory_info(void)
-{
-    repeat(call_memory_info, "memory_info");
-}
-
-static void measure_launch_synchronize(void)
-{
-    repeat(call_launch_synchronize, "launch_synchronize");
-}
-
-static void measure_record_query(void)
-{
-    repeat(call_record_query, "record_query");
-}
-
-static void measure_allocate(void)
-{
-    repeat(call_allocate, "allocate_free");
-}
-
 static void measure_record(void)
 {
     for (int i = -3, n = quick ? 20 : 100; i < n; i++) {
@@ -457,26 +404,35 @@ static void run_steps(int n)
 static const struct measurement {
     const char *name;
     void (*run)(void);
+    void (*call)(void); /* instead of it: what is repeated */
 } measurements[] = {
-    {"launch", measure_launch},
-    {"launch_eight", measure_launch_eight},
-    {"launch_each", measure_launch_each},
-    {"launch_rate", measure_launch_rate},
-    {"launch_arrival", measure_launch_arrival},
-    {"context_synchronize", measure_context_synchronize},
-    {"stream_synchronize", measure_stream_synchronize},
-    {"memory_info", measure_memory_info},
-    {"launch_synchronize", measure_launch_synchronize},
-    {"record", measure_record},
-    {"record_query", measure_record_query},
-    {"allocate_free", measure_allocate},
-    {"small_copies", measure_small_copies},
-    {"bulk", measure_bulk},
-    {"beside", measure_beside},
-    {"bulk_pinned", measure_bulk_pinned}, /* a part of bulk; by name alone */
+    {"launch", .run = measure_launch},
+    {"launch_eight", .run = measure_launch_eight},
+    {"launch_each", .run = measure_launch_each},
+    {"launch_rate", .run = measure_launch_rate},
+    {"launch_arrival", .run = measure_launch_arrival},
+    {"context_synchronize", .call = call_context_synchronize},
+    {"stream_synchronize", .call = call_stream_synchronize},
+    {"memory_info", .call = call_memory_info},
+    {"launch_synchronize", .call = call_launch_synchronize},
+    {"record", .run = measure_record},
+    {"record_query", .call = call_record_query},
+    {"allocate_free", .call = call_allocate},
+    {"small_copies", .run = measure_small_copies},
+    {"bulk", .run = measure_bulk},
+    {"beside", .run = measure_beside},
+    {"bulk_pinned", .run = measure_bulk_pinned}, /* a part of bulk; by name alone */
 };
 
 enum { N_MEASUREMENTS = sizeof measurements / sizeof measurements[0], N_LISTED = N_MEASUREMENTS - 1 };
+
+static void measure(const struct measurement *measurement)
+{
+    if (measurement->call)
+        repeat(measurement->call, measurement->name);
+    else
+        measurement->run();
+}
 
 static const struct measurement *find(const char *name)
 {
@@ -509,14 +465,14 @@ static void run_measurements(int n, char **names)
         fail("cannot start a thread");
     clock_cost = clock_cost_ns();
     const uint64_t begin = now_ns();
-    start();
+    use_first_device();
     samples_add(&samples, (double)(now_ns() - begin));
     samples_print(&samples, "start", "ns");
     load();
     for (int i = 0; i < n; i++)
-        find(names[i])->run();
+        measure(find(names[i]));
     for (int i = 0; n == 0 && i < N_LISTED; i++)
-        measurements[i].run();
+        measure(&measurements[i]);
     CHECK(cuCtxSynchronize());
 }
 
@@ -543,12 +499,12 @@ int main(int argc, char **argv)
         for (int i = 0; i < N_LISTED; i++)
             printf("%s\n", measurements[i].name);
     } else if (strcmp(option, "--device") == 0) {
-        print_device(start());
+        print_device(use_first_device());
     } else if (strcmp(option, "--steps") == 0 && argc == 3) {
-        start();
+        use_first_device();
         run_steps(atoi(argv[2]));
     } else if (strcmp(option, "--idle") == 0) {
-        start();
+        use_first_device();
         wait_for_end_of_input();
     } else if (!*option || strcmp(option, "--quick") == 0) {
         quick = *option;

@@ -10,9 +10,8 @@
  * `launch` is an empty launch as the caller sees it, `launch_and_wait` with the synchronise that follows.
  */
 #include "kernels.h"
-#include "measure.h"
+#include "cuda_program.h"
 
-#include <cuda.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -33,16 +32,6 @@ static uint64_t now(void)
         return now_ns();
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
-#define CHECK(call) check((call), #call)
-static void check(CUresult result, const char *what)
-{
-    const char *name = "?";
-    if (result == CUDA_SUCCESS)
-        return;
-    cuGetErrorName(result, &name);
-    fail("%s: %s", what, name);
 }
 
 /* Of both sides: inputs a and b, output c. */
@@ -231,8 +220,6 @@ static void measure_launches(void)
 
 int main(int argc, char **argv)
 {
-    CUdevice device;
-    CUcontext context;
     for (; argc > 1 && argv[1][0] == '-'; argc--, argv++) {
         if (strcmp(argv[1], "--quick") == 0)
             rounds = 3;
@@ -243,10 +230,7 @@ int main(int argc, char **argv)
     }
     if (argc < 2)
         fail("usage: kernels [--quick] [--cpu] FILE.ptx [NAME ...]");
-    CHECK(cuInit(0));
-    CHECK(cuDeviceGet(&device, 0));
-    CHECK(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK(cuCtxSetCurrent(context));
+    use_first_device();
     CHECK(cuModuleLoad(&module, argv[1]));
     measure_launches();
     measure_kernels(argc - 2, argv + 2);

@@ -45,22 +45,6 @@ static void set_no_delay(int fd)
         fail("setsockopt: %s", strerror(errno));
 }
 
-/* False: the other end has closed the connection. */
-static bool receive(int fd, void *to, size_t size)
-{
-    unsigned char *at = to;
-    while (size) {
-        const ssize_t n = recv(fd, at, size, MSG_WAITALL);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        at += n;
-        size -= (size_t)n;
-    }
-    return true;
-}
-
 static void transmit(int fd, const void *from, size_t size)
 {
     const unsigned char *at = from;

@@ -1,12 +1,14 @@
 /* measure.c - see measure.h. */
 #include "measure.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -140,4 +142,19 @@ void fail(const char *format, ...)
     fprintf(stderr, "\n");
     va_end(arguments);
     exit(1);
+}
+
+bool receive(int fd, void *to, size_t size)
+{
+    unsigned char *at = to;
+    while (size) {
+        const ssize_t n = recv(fd, at, size, MSG_WAITALL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        at += n;
+        size -= (size_t)n;
+    }
+    return true;
 }

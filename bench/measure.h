@@ -9,6 +9,7 @@
 #define BENCH_MEASURE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -51,6 +52,9 @@ void compute_for(uint64_t ns);
 
 /** Says "ready" on stdout and waits until stdin ends: for others to look at this process meanwhile. */
 void wait_for_end_of_input(void);
+
+/** Receives `size` bytes. False: the other end has closed the connection. */
+bool receive(int fd, void *to, size_t size);
 
 /** Says what is wrong on stderr and ends the program with status 1. */
 void fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));

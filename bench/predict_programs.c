@@ -6,7 +6,8 @@
  * The device's work is kernels that last a given time and use hardly any processor: the software device and the programs
  * share one machine, and what is predicted is the network. Results are checked; a wrong one is exit status 1.
  */
-#include <cuda.h>
+#include "cuda_program.h"
+
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -15,15 +16,6 @@
 #include <time.h>
 
 #define MIB ((size_t)1 << 20)
-
-#define CHECK(call)                                                                                          \
-    do {                                                                                                     \
-        CUresult status_ = (call);                                                                           \
-        if (status_ != CUDA_SUCCESS) {                                                                       \
-            fprintf(stderr, "%s: error %d\n", #call, (int)status_);                                          \
-            exit(1);                                                                                         \
-        }                                                                                                    \
-    } while (0)
 
 /* last(ns, counter): lasts so long, then adds 1 to *counter. %s: the kernel's name. */
 static const char kernel_text[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
@@ -53,11 +45,8 @@ static CUmodule load(const char *name, CUfunction *function)
 
 static void begin(void)
 {
-    CUdevice device;
-    CHECK(cuInit(0));
-    CHECK(cuDeviceGet(&device, 0));
-    CHECK(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK(cuCtxSetCurrent(context));
+    use_first_device();
+    CHECK(cuCtxGetCurrent(&context));
     load("last", &kernel);
     CHECK(cuMemAlloc(&counters, 4096));
     CHECK(cuMemsetD8(counters, 0, 4096));

@@ -8,19 +8,11 @@
  * The work is the same in each run, whatever the clock says, so that what else is done shows in the processor's time. Prints, of
  * all steps and the wait for them: processor time of the calling thread and of the process, and elapsed time.
  */
-#include "measure.h"
+#include "cuda_program.h"
 
-#include <cuda.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-
-#define CHECK(call)                                                                                          \
-    do {                                                                                                     \
-        const CUresult check_result = (call);                                                                \
-        if (check_result != CUDA_SUCCESS)                                                                    \
-            fail("%s: error %d", #call, (int)check_result);                                                  \
-    } while (0)
 
 /* Bounds what the device has to do, and the client's buffers, as a program does that looks at its results. */
 enum { STEPS_A_WAIT = 5000 };
@@ -65,13 +57,9 @@ int main(int argc, char **argv)
     if (argc != 3)
         return 64;
     const uint64_t steps = strtoull(argv[1], NULL, 10), turns = strtoull(argv[2], NULL, 10);
-    CUdevice device;
-    CUcontext context, current;
+    CUcontext current;
     CUdeviceptr memory;
-    CHECK(cuInit(0));
-    CHECK(cuDeviceGet(&device, 0));
-    CHECK(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK(cuCtxSetCurrent(context));
+    use_first_device();
     CHECK(cuMemAlloc(&memory, 4096));
     CHECK(cuCtxSynchronize());
     const uint64_t thread = thread_cpu_ns(), process = process_cpu_ns(), began = now_ns();

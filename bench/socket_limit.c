@@ -41,22 +41,6 @@ static void set_option(int fd, int level, int name, int value)
         fail("setsockopt: %s", strerror(errno));
 }
 
-/* False: the peer closed the connection. */
-static bool receive(int fd, void *to, size_t size)
-{
-    unsigned char *at = to;
-    while (size) {
-        ssize_t n = recv(fd, at, size, MSG_WAITALL);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        at += n;
-        size -= (size_t)n;
-    }
-    return true;
-}
-
 static void transmit(int fd, struct iovec *parts, int n_parts)
 {
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)n_parts};

@@ -2,6 +2,8 @@
 #ifndef TESTS_OK_H
 #define TESTS_OK_H
 
+#include "tests/first_device.h"
+
 #include <cuda.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,6 +8,7 @@
 #include "client/core/device_list.h"
 #include "client/core/session.h"
 #include "client/core/thread.h"
+#include "common/cuda/context_storage.h"
 #include "common/cuda/export_tables.h"
 
 #include <string.h>
@@ -67,5 +68,5 @@ CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTable
 
 void rg_export_table_context_ended(uint64_t context)
 {
-    rg_export_storage_reset((CUcontext)context);
+    rg_context_storage_end((CUcontext)context);
 }

@@ -221,8 +221,8 @@ enum rg_status rg_queue_send_bulk(struct rg_session *session, struct rg_bulk_sen
     RG_UNCANCELLED;
     RG_THREAD_INSIDE(NULL);
     pthread_mutex_unlock(&session->queue.lock);
-    rg_queue_flush(
-        session); /* by this thread or one before it: when the send lock was ours, the batch has left */
+    pthread_mutex_lock(&session->queue.send_lock);
+    flush_locked(session, true); /* by this thread or one before it: the batch has left */
     if (!bulk->send.detached)
         return bulk->status;
     const enum rg_status status = rg_conn_send_detached(session->conn, &bulk->send);

@@ -2,15 +2,17 @@
  * export_tables.c - see export_tables.h.
  *
  * A table is an array of words; in most, word 0 is the size in bytes. All tables are filled once and never
- * change. Context-local storage is a list under a lock of its own; destructors run without it.
+ * change.
  */
 #include "common/cuda/export_tables.h"
 
 #include "common/base/log.h"
 #include "common/cuda/compile_cache.h"
+#include "common/cuda/context_storage.h"
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -47,19 +49,14 @@ static uint64_t unknown_slot(const char *table, unsigned slot)
     static const char t##_name[] = id;                                                                       \
     HEX_DIGITS(DEFINE_SLOT, t, 0)                                                                            \
     static void *t[16] = {HEX_DIGITS(NAME_SLOT, t, 0)};
+#define SEVEN_ROWS(M, t)                                                                                     \
+    HEX_DIGITS(M, t, 0)                                                                                      \
+    HEX_DIGITS(M, t, 1)                                                                                      \
+    HEX_DIGITS(M, t, 2) HEX_DIGITS(M, t, 3) HEX_DIGITS(M, t, 4) HEX_DIGITS(M, t, 5) HEX_DIGITS(M, t, 6)
 #define LARGE_TABLE(t, id)                                                                                   \
     static const char t##_name[] = id;                                                                       \
-    HEX_DIGITS(DEFINE_SLOT, t, 0)                                                                            \
-    HEX_DIGITS(DEFINE_SLOT, t, 1)                                                                            \
-    HEX_DIGITS(DEFINE_SLOT, t, 2)                                                                            \
-    HEX_DIGITS(DEFINE_SLOT, t, 3)                                                                            \
-    HEX_DIGITS(DEFINE_SLOT, t, 4)                                                                            \
-    HEX_DIGITS(DEFINE_SLOT, t, 5)                                                                            \
-    HEX_DIGITS(DEFINE_SLOT, t, 6)                                                                            \
-    static void *t[112] = {HEX_DIGITS(NAME_SLOT, t, 0) HEX_DIGITS(NAME_SLOT, t, 1)                           \
-                               HEX_DIGITS(NAME_SLOT, t, 2) HEX_DIGITS(NAME_SLOT, t, 3)                       \
-                                   HEX_DIGITS(NAME_SLOT, t, 4) HEX_DIGITS(NAME_SLOT, t, 5)                   \
-                                       HEX_DIGITS(NAME_SLOT, t, 6)};
+    SEVEN_ROWS(DEFINE_SLOT, t)                                                                               \
+    static void *t[112] = {SEVEN_ROWS(NAME_SLOT, t)};
 
 SMALL_TABLE(runtime_interface, "6bd5fb6c (runtime interface)")
 SMALL_TABLE(runtime_hooks, "a094798c (runtime hooks)")
@@ -77,63 +74,24 @@ static const char profilers_name[] = "7cb63f9b (profilers)";
 static void *profilers[112];
 
 static const struct table {
-    unsigned char id[16];
+    const char *id;
     void **words;
     size_t n_words;
     bool sized; /* word 0 holds the size */
 } tables[] = {
-    {{0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d, 0xf9},
-     runtime_interface,
-     13,
-     true},
-    {{0xa0, 0x94, 0x79, 0x8c, 0x2e, 0x74, 0x2e, 0x74, 0x93, 0xf2, 0x08, 0x00, 0x20, 0x0c, 0x0a, 0x66},
-     runtime_hooks,
-     7,
-     true},
-    {{0x42, 0xd8, 0x5a, 0x81, 0x23, 0xf6, 0xcb, 0x47, 0x82, 0x98, 0xf6, 0xe7, 0x8a, 0x3a, 0xec, 0xdc},
-     tools_thread,
-     4,
-     true},
-    {{0xc6, 0x93, 0x33, 0x6e, 0x11, 0x21, 0xdf, 0x11, 0xa8, 0xc3, 0x68, 0xf3, 0x55, 0xd8, 0x95, 0x93},
-     storage_table,
-     4,
-     false},
-    {{0xd4, 0x08, 0x20, 0x55, 0xbd, 0xe6, 0x70, 0x4b, 0x8d, 0x34, 0xba, 0x12, 0x3c, 0x66, 0xe1, 0xf2},
-     integrity_table,
-     3,
-     true},
-    {{0x26, 0x3e, 0x88, 0x60, 0x7c, 0xd2, 0x61, 0x43, 0x92, 0xf6, 0xbb, 0xd5, 0x00, 0x6d, 0xfa, 0x7e},
-     context_checks,
-     17,
-     true},
-    {{0x21, 0x31, 0x8c, 0x60, 0x97, 0x14, 0x32, 0x48, 0x8c, 0xa6, 0x41, 0xff, 0x73, 0x24, 0xc8, 0xf2},
-     libraries,
-     96,
-     true},
-    {{0x6e, 0x16, 0x3f, 0xbe, 0xb9, 0x58, 0x44, 0x4d, 0x83, 0x5c, 0xe1, 0x82, 0xaf, 0xf1, 0x99, 0x1e},
-     module_walk,
-     105,
-     true},
-    {{0xda, 0x91, 0x51, 0xd3, 0x3a, 0xe6, 0xcc, 0x41, 0xa5, 0xc0, 0x4f, 0x26, 0xd5, 0x33, 0xe3, 0x28},
-     compilers,
-     7,
-     true},
-    {{0xb1, 0x05, 0x41, 0xe1, 0xf7, 0xc7, 0xc7, 0x4a, 0x9f, 0x64, 0xf2, 0x23, 0xbe, 0x99, 0xf1, 0xe2},
-     extended_device,
-     34,
-     true},
-    {{0x0c, 0xa5, 0x0b, 0x8c, 0x10, 0x04, 0x92, 0x9a, 0x89, 0xa7, 0xd0, 0xdf, 0x10, 0xe7, 0x72, 0x86},
-     context_bypass,
-     2,
-     true},
-    {{0x19, 0x5b, 0xcb, 0xf4, 0xd6, 0x7d, 0x02, 0x4a, 0xac, 0xc5, 0x1d, 0x29, 0xce, 0xa6, 0x31, 0xae},
-     heap_access,
-     3,
-     true},
-    {{0x7c, 0xb6, 0x3f, 0x9b, 0x9c, 0xa4, 0x8e, 0x42, 0xa4, 0x84, 0xbe, 0xb6, 0x6e, 0x6a, 0xed, 0x7f},
-     profilers,
-     112,
-     true},
+    {"6bd5fb6c-5bf4-e74a-8987-d93912fd9df9", runtime_interface, 13, true},
+    {"a094798c-2e74-2e74-93f2-0800200c0a66", runtime_hooks, 7, true},
+    {"42d85a81-23f6-cb47-8298-f6e78a3aecdc", tools_thread, 4, true},
+    {"c693336e-1121-df11-a8c3-68f355d89593", storage_table, 4, false},
+    {"d4082055-bde6-704b-8d34-ba123c66e1f2", integrity_table, 3, true},
+    {"263e8860-7cd2-6143-92f6-bbd5006dfa7e", context_checks, 17, true},
+    {"21318c60-9714-3248-8ca6-41ff7324c8f2", libraries, 96, true},
+    {"6e163fbe-b958-444d-835c-e182aff1991e", module_walk, 105, true},
+    {"da9151d3-3ae6-cc41-a5c0-4f26d533e328", compilers, 7, true},
+    {"b10541e1-f7c7-c74a-9f64-f223be99f1e2", extended_device, 34, true},
+    {"0ca50b8c-1004-929a-89a7-d0df10e77286", context_bypass, 2, true},
+    {"195bcbf4-d67d-024a-acc5-1d29cea631ae", heap_access, 3, true},
+    {"7cb63f9b-9ca4-8e42-a484-beb66e6aed7f", profilers, 112, true},
 };
 
 /* --- 6bd5fb6c: what the runtime does not do through public calls --- */
@@ -188,102 +146,24 @@ static CUresult tools_current_context(CUcontext *out)
 
 /* --- c693336e: context-local storage --- */
 
-typedef void (*storage_destructor)(CUcontext context, void *key, void *value);
-
-struct stored {
-    struct stored *next;
-    CUcontext context;
-    void *key, *value;
-    storage_destructor destroy;
-};
-
-static pthread_mutex_t storage_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct stored *storage;
-
 static CUcontext storage_context(CUcontext context)
 {
     return context == NULL || context == (CUcontext)(intptr_t)-1 ? operations->current_context() : context;
 }
 
-/* The link that points at the entry, or at the end. Lock held. */
-static struct stored **storage_find(CUcontext context, const void *key)
+static CUresult storage_put(CUcontext context, void *key, void *value, rg_context_storage_destructor destroy)
 {
-    struct stored **link = &storage;
-    while (*link != NULL && ((*link)->context != context || (*link)->key != key))
-        link = &(*link)->next;
-    return link;
-}
-
-static CUresult storage_put(CUcontext context, void *key, void *value, storage_destructor destroy)
-{
-    context = storage_context(context);
-    if (context == NULL)
-        return CUDA_ERROR_INVALID_CONTEXT;
-    struct stored *entry = calloc(1, sizeof *entry);
-    if (entry == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    pthread_mutex_lock(&storage_lock);
-    struct stored **link = storage_find(context, key);
-    if (*link != NULL) {
-        (*link)->value = value;
-        (*link)->destroy = destroy;
-        free(entry);
-    } else {
-        *entry = (struct stored){NULL, context, key, value, destroy};
-        *link = entry;
-    }
-    pthread_mutex_unlock(&storage_lock);
-    return CUDA_SUCCESS;
+    return rg_context_storage_put(storage_context(context), key, value, destroy);
 }
 
 static CUresult storage_delete(CUcontext context, void *key)
 {
-    context = storage_context(context);
-    pthread_mutex_lock(&storage_lock);
-    struct stored **link = storage_find(context, key);
-    struct stored *entry = *link;
-    if (entry != NULL)
-        *link = entry->next;
-    pthread_mutex_unlock(&storage_lock);
-    free(entry);
-    return entry != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    return rg_context_storage_delete(storage_context(context), key);
 }
 
 static CUresult storage_get(void **value, CUcontext context, void *key)
 {
-    context = storage_context(context);
-    if (context == NULL)
-        return CUDA_ERROR_INVALID_CONTEXT;
-    pthread_mutex_lock(&storage_lock);
-    const struct stored *entry = *storage_find(context, key);
-    if (entry != NULL)
-        *value = entry->value;
-    pthread_mutex_unlock(&storage_lock);
-    return entry != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-}
-
-void rg_export_storage_reset(CUcontext context)
-{
-    struct stored *gone = NULL;
-    pthread_mutex_lock(&storage_lock);
-    for (struct stored **link = &storage; *link != NULL;) {
-        struct stored *entry = *link;
-        if (entry->context != context) {
-            link = &entry->next;
-            continue;
-        }
-        *link = entry->next;
-        entry->next = gone;
-        gone = entry;
-    }
-    pthread_mutex_unlock(&storage_lock);
-    while (gone != NULL) {
-        struct stored *next = gone->next;
-        if (gone->destroy != NULL)
-            gone->destroy(gone->context, gone->key, gone->value);
-        free(gone);
-        gone = next;
-    }
+    return rg_context_storage_get(value, storage_context(context), key);
 }
 
 /* --- d4082055: the integrity check --- */
@@ -460,15 +340,16 @@ CUresult rg_export_table_get(const void **table, const CUuuid *id)
 {
     if (table == NULL || id == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    const unsigned char *b = (const unsigned char *)id->bytes;
+    char text[37];
+    snprintf(text, sizeof text, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0],
+             b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
-        if (memcmp(id->bytes, tables[i].id, sizeof tables[i].id) == 0) {
+        if (strcmp(text, tables[i].id) == 0) {
             *table = tables[i].words;
             return CUDA_SUCCESS;
         }
-    const unsigned char *b = (const unsigned char *)id->bytes;
-    rg_debug("export table %02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x is not known",
-             b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14],
-             b[15]);
+    rg_debug("export table %s is not known", text);
     *table = NULL;
     return CUDA_ERROR_NOT_FOUND;
 }

@@ -40,7 +40,5 @@ struct rg_export_operations {
 void rg_export_tables_init(const struct rg_export_operations *operations);
 /** cuGetExportTable. An unknown id gives CUDA_ERROR_NOT_FOUND and sets *table to NULL. Any thread. */
 CUresult rg_export_table_get(const void **table, const CUuuid *id);
-/** To be called when the life of a context ends: runs the destructors of what was stored with it. */
-void rg_export_storage_reset(CUcontext context);
 
 #endif

@@ -4,6 +4,8 @@
  *
  * usage: random_maps SEED
  */
+#include "tests/fidelity/must.h"
+
 #include <cuda.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -43,15 +45,6 @@ static uint64_t random_below(uint64_t limit)
     state = state * 6364136223846793005u + 1442695040888963407u;
     return (state >> 16) % limit;
 }
-
-static void must(CUresult result, const char *call)
-{
-    if (result == CUDA_SUCCESS)
-        return;
-    printf("%s: %d\n", call, (int)result);
-    exit(1);
-}
-#define CHECK(call) must(call, #call)
 
 /* Maps up to `most` bytes in all: where the kernel finds room, or at some place if that is free. */
 static void map_some(uint64_t most)
@@ -155,13 +148,10 @@ static void shared_memory(void)
 int main(int argc, char **argv)
 {
     CUdevice device;
-    CUcontext context;
     state = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
     map_some(MAPPED_MOST / 2);
-    CHECK(cuInit(0));
+    use_first_device();
     CHECK(cuDeviceGet(&device, 0));
-    CHECK(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK(cuCtxSetCurrent(context));
     for (unsigned i = 0; i < 2; i++) {
         other_memory(device);
         shared_memory();

@@ -67,12 +67,7 @@ static void allocate_all(unsigned round, int keep)
 
 int main(void)
 {
-    CUdevice device;
-    CUcontext context;
-    CHECK(cuInit(0));
-    CHECK(cuDeviceGet(&device, 0));
-    CHECK(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK(cuCtxSetCurrent(context));
+    use_first_device();
     for (unsigned round = 0; round < ROUNDS; round++)
         allocate_all(round, round % 2);
     unsigned good = 0;

@@ -250,9 +250,7 @@ int main(int argc, char **argv)
     struct thread state[THREADS];
     unsigned seen[STREAMS];
     rounds = argc > 1 ? atoi(argv[1]) : 300;
-    CHECK(cuInit(0));
-    CHECK(cuDevicePrimaryCtxRetain(&context, 0));
-    CHECK(cuCtxSetCurrent(context));
+    context = use_first_device();
     CHECK(cuModuleLoadData(&module, ptx));
     CHECK(cuModuleGetFunction(&count, module, "count"));
     CHECK(cuMemAlloc_v2(&counters, sizeof seen));

@@ -12,7 +12,6 @@
 #define SIZE      ((size_t)2 << 20)
 
 static CUdevice device;
-static CUcontext context;
 static CUstream stream;
 
 /* --- pointers --- */
@@ -336,10 +335,8 @@ static void shared_events(void)
 
 int main(void)
 {
-    CHECK(cuInit(0));
+    use_first_device();
     CHECK(cuDeviceGet(&device, 0));
-    CHECK(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK(cuCtxSetCurrent(context));
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     pointers();
     devices();

@@ -457,10 +457,8 @@ int main(int argc, char **argv)
     CUmodule own;
     void *host;
     alarm(240); /* where one waits for the other */
-    CHECK(cuInit(0));
+    context = use_first_device();
     CHECK(cuDeviceGet(&device, 0));
-    CHECK(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK(cuCtxSetCurrent(context));
     CHECK(cuStreamCreate(&stalled, CU_STREAM_DEFAULT));
     CHECK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
     CHECK(cuEventCreate(&behind, CU_EVENT_DISABLE_TIMING));

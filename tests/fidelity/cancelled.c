@@ -52,9 +52,7 @@ static void *wait_in(void *argument)
 int main(void)
 {
     void (*const ways[])(void) = {synchronize, await_event, copy, wait_for_context};
-    CHECK(cuInit(0));
-    CHECK(cuDevicePrimaryCtxRetain(&context, 0));
-    CHECK(cuCtxSetCurrent(context));
+    context = use_first_device();
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     CHECK(cuEventCreate(&event, CU_EVENT_DEFAULT));
     CHECK(cuMemAlloc_v2(&memory, SIZE));

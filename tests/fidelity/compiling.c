@@ -209,10 +209,8 @@ static void try(const char *name, void (*call)(const char *image, const uint32_t
 int main(void)
 {
     CUdevice device;
-    CHECK(cuInit(0));
+    context = use_first_device();
     CHECK(cuDeviceGet(&device, 0));
-    CHECK(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK(cuCtxSetCurrent(context));
     CHECK(cuModuleLoadData(&set_module, small));
     CHECK(cuModuleGetFunction(&set, set_module, "set"));
     CHECK(cuMemAlloc_v2(&memory, 4));

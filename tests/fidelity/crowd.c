@@ -4,6 +4,8 @@
  *
  *   crowd [THREADS]
  */
+#include "must.h"
+
 #include <cuda.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -18,15 +20,6 @@ struct worker {
     pthread_t thread;
     int number, right;
 };
-
-static void check(CUresult result, const char *call)
-{
-    if (result != CUDA_SUCCESS) {
-        printf("%s: %d\n", call, (int)result);
-        exit(1);
-    }
-}
-#define CHECK(call) check(call, #call)
 
 static void *work(void *argument)
 {
@@ -70,11 +63,7 @@ int main(int argc, char **argv)
     const int n = argc > 1 ? atoi(argv[1]) : 8;
     if (n < 1 || n > THREADS_MAX)
         return 2;
-    CUdevice device;
-    CHECK(cuInit(0));
-    CHECK(cuDeviceGet(&device, 0));
-    CHECK(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK(cuCtxSetCurrent(context));
+    context = use_first_device();
     for (int i = 0; i < n; i++) {
         workers[i] = (struct worker){.number = i};
         if (pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0)
@@ -87,6 +76,6 @@ int main(int argc, char **argv)
         wrong += workers[i].right != (i < BULKY ? BULKY_ROUNDS : ROUNDS);
     }
     CHECK(cuCtxSynchronize());
-    CHECK(cuDevicePrimaryCtxRelease_v2(device));
+    CHECK(cuDevicePrimaryCtxRelease_v2(0));
     return wrong != 0;
 }

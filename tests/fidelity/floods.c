@@ -112,14 +112,10 @@ int main(int argc, char **argv)
     row = argc > 1 ? atoi(argv[1]) : 0;
     if (row <= 0 || row > ROW_MAX)
         return 2;
-    CUdevice device;
     CUmodule module;
     CUstream stream;
     CUdeviceptr memory;
-    CHECK(cuInit(0));
-    CHECK(cuDeviceGet(&device, 0));
-    CHECK(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK(cuCtxSetCurrent(context));
+    context = use_first_device();
     CHECK(cuModuleLoadData(&module, ptx));
     CHECK(cuModuleGetFunction(&function, module, "add"));
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));

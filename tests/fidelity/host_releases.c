@@ -167,13 +167,10 @@ static void run(const struct trial *trial)
 
 int main(void)
 {
-    CUcontext context;
     CUmodule own;
     void *host;
     alarm(100); /* where one waits for the other */
-    CHECK(cuInit(0));
-    CHECK(cuDevicePrimaryCtxRetain(&context, 0));
-    CHECK(cuCtxSetCurrent(context));
+    use_first_device();
     CHECK(cuStreamCreate(&held, CU_STREAM_NON_BLOCKING));
     CHECK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
     CHECK(cuMemAlloc_v2(&sum, 64));

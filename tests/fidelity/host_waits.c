@@ -66,10 +66,7 @@ static void copy_rows(int round)
 
 int main(void)
 {
-    CUcontext context;
-    CHECK(cuInit(0));
-    CHECK(cuDevicePrimaryCtxRetain(&context, 0));
-    CHECK(cuCtxSetCurrent(context));
+    use_first_device();
     CHECK(cuMemHostAlloc((void **)&in, SIZE, 0));
     CHECK(cuMemHostAlloc((void **)&out, SIZE, 0));
     CHECK(cuMemAlloc_v2(&memory, SIZE));

@@ -253,9 +253,7 @@ static void late_failures(void)
 
 int main(void)
 {
-    CHECK(cuInit(0));
-    CHECK(cuDevicePrimaryCtxRetain(&own, 0));
-    CHECK(cuCtxSetCurrent(own));
+    own = use_first_device();
     wrapped("small", 0);
     wrapped("large", 300000);
     wrapped("very_large", 4300000); /* more than one part */

@@ -104,12 +104,9 @@ static void enumerate_library(void)
 
 int main(void)
 {
-    CUcontext context;
     CUmodule module;
     alarm(100); /* where one waits for the other */
-    CHECK(cuInit(0));
-    CHECK(cuDevicePrimaryCtxRetain(&context, 0));
-    CHECK(cuCtxSetCurrent(context));
+    use_first_device();
     CHECK(cuStreamCreate(&held, CU_STREAM_NON_BLOCKING));
     CHECK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
     CHECK(cuMemAlloc_v2(&gate, 64));

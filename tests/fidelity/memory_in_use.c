@@ -77,13 +77,10 @@ static void tell(const char *what, unsigned long long wanted)
 
 int main(void)
 {
-    CUcontext context;
     CUdeviceptr memory, managed, pooled;
     CUarray array;
     begin();
-    CHECK(cuInit(0));
-    CHECK(cuDevicePrimaryCtxRetain(&context, 0));
-    CHECK(cuCtxSetCurrent(context));
+    use_first_device();
     tell("nothing", 0);
     for (int i = 0; i < ROUNDS; i++) {
         CHECK(cuMemAlloc_v2(&memory, SIZE));

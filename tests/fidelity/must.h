@@ -2,6 +2,8 @@
 #ifndef TESTS_FIDELITY_MUST_H
 #define TESTS_FIDELITY_MUST_H
 
+#include "tests/first_device.h"
+
 #include <cuda.h>
 #include <stdio.h>
 #include <unistd.h>

@@ -140,16 +140,13 @@ static void of_no_pool(void)
 int main(void)
 {
     CUdevice device;
-    CUcontext context;
     CUmemoryPool pool, standard;
     CUdeviceptr memory;
     size_t total;
     const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                                        .location = {CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
-    CHECK(cuInit(0));
+    use_first_device();
     CHECK(cuDeviceGet(&device, 0));
-    CHECK(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK(cuCtxSetCurrent(context));
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     CHECK(cuMemGetInfo_v2(&at_first, &total));
     CHECK(cuMemPoolCreate(&pool, &properties));

@@ -317,10 +317,8 @@ int main(int argc, char **argv)
     CUdevice device;
     const CUDA_ARRAY3D_DESCRIPTOR shape = {
         .Width = WIDTH, .Height = ROWS, .Format = CU_AD_FORMAT_UNSIGNED_INT8, .NumChannels = 1};
-    CHECK(cuInit(0));
+    context = use_first_device();
     CHECK(cuDeviceGet(&device, 0));
-    CHECK(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK(cuCtxSetCurrent(context));
     CHECK(cuStreamCreate(&stalled, CU_STREAM_NON_BLOCKING));
     CHECK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
     CHECK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));

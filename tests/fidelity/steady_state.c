@@ -588,9 +588,7 @@ static void used_after_it_was_freed(void)
 int main(void)
 {
     size_t total;
-    CHECK(cuInit(0));
-    CHECK(cuDevicePrimaryCtxRetain(&context, 0));
-    CHECK(cuCtxSetCurrent(context));
+    context = use_first_device();
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     CHECK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
     CHECK(cuModuleLoadData(&module, ptx));

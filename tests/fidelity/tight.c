@@ -115,12 +115,9 @@ static void run_array(size_t rows)
 
 int main(void)
 {
-    CUcontext context;
     CUdevice device;
-    CHECK(cuInit(0));
+    use_first_device();
     CHECK(cuDeviceGet(&device, 0));
-    CHECK(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK(cuCtxSetCurrent(context));
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     for (unsigned i = 0; i < 3; i++)
         run_module(8 * MIB, 10 + i);

@@ -42,14 +42,9 @@ static bool comes(unsigned wanted)
 int main(int argc, char **argv)
 {
     const unsigned turns = argc > 1 ? (unsigned)atoi(argv[1]) : 100;
-    CUdevice device;
-    CUcontext context;
     CUmodule module;
     unsigned done = 0, wrong = 0;
-    OK(cuInit(0));
-    OK(cuDeviceGet(&device, 0));
-    OK(cuDevicePrimaryCtxRetain(&context, device));
-    OK(cuCtxSetCurrent(context));
+    use_first_device();
     OK(cuModuleLoadData(&module, ADD_KERNEL));
     OK(cuModuleGetFunction(&function, module, "add"));
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));

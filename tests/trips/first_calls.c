@@ -88,11 +88,8 @@ int main(void)
     const char *how = getenv("FIRST_CALLS");
     const bool less = how && strcmp(how, "less") == 0;
     CUdevice device;
-    CUcontext context;
-    OK(cuInit(0));
+    use_first_device();
     OK(cuDeviceGet(&device, 0));
-    OK(cuDevicePrimaryCtxRetain(&context, device));
-    OK(cuCtxSetCurrent(context));
     for (int i = 0; i < (less ? DIFFERENT / 2 : DIFFERENT); i++)
         linear(1000 + 4096 * (size_t)i);
     for (int i = 0; i < (less ? 1 : ALIKE); i++)

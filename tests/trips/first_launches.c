@@ -30,15 +30,10 @@ static void *sleep_long(void *data)
 int main(void)
 {
     pthread_t other;
-    CUdevice device;
-    CUcontext context;
     CUmodule module;
     CUdeviceptr sum;
     unsigned value = 0;
-    OK(cuInit(0));
-    OK(cuDeviceGet(&device, 0));
-    OK(cuDevicePrimaryCtxRetain(&context, device));
-    OK(cuCtxSetCurrent(context));
+    use_first_device();
     OK(cuMemAlloc(&sum, sizeof value));
     OK(cuMemcpyHtoD(sum, &value, sizeof value));
     OK(cuModuleLoadData(&module, text));

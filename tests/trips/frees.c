@@ -47,7 +47,6 @@ int main(int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "waited";
     CUdevice device;
-    CUcontext context;
     CUstream streams[STREAMS];
     CUfunction function;
     CUdeviceptr memory[BLOCKS];
@@ -58,10 +57,8 @@ int main(int argc, char **argv)
     pthread_mutex_lock(&lock);
     if (pthread_create(&thread, NULL, other, NULL) != 0)
         return 1;
-    OK(cuInit(0));
+    use_first_device();
     OK(cuDeviceGet(&device, 0));
-    OK(cuDevicePrimaryCtxRetain(&context, device));
-    OK(cuCtxSetCurrent(context));
     OK(cuModuleLoadData(&module, ADD_KERNEL));
     OK(cuModuleGetFunction(&function, module, "add"));
     for (int i = 0; i < BLOCKS; i++)

@@ -45,10 +45,8 @@ static void launch(CUdeviceptr memory)
 static void start(void)
 {
     CUgraph captured;
-    OK(cuInit(0));
+    context = use_first_device();
     OK(cuDeviceGet(&device, 0));
-    OK(cuDevicePrimaryCtxRetain(&context, device));
-    OK(cuCtxSetCurrent(context));
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     OK(cuStreamCreate(&other, CU_STREAM_DEFAULT));
     for (int i = 0; i < 4; i++)

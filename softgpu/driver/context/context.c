@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "common/cuda/export_tables.h"
+#include "common/cuda/context_storage.h"
 #include "softgpu/driver/behaviour/behave.h"
 #include "softgpu/driver/behaviour/exclusive.h"
 #include "softgpu/driver/context/context.h"
@@ -88,7 +88,7 @@ void sg_context_stop(struct sg_context *context)
     }
     sg_context_wait(context);
     sg_exec_flush_output();
-    rg_export_storage_reset(sg_context_handle(context));
+    rg_context_storage_end(sg_context_handle(context));
     atomic_store(&context->active, false);
     atomic_fetch_add(&context->generation, 1);
     drop_modules(context);

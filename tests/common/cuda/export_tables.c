@@ -1,5 +1,6 @@
 /* Export tables: sizes, known slots, unknown ids, context-local storage. Slots are called as a runtime calls them. */
 #include "common/cuda/export_tables.h"
+#include "common/cuda/context_storage.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -182,15 +183,15 @@ Test(storage, belongs_to_a_context)
     cr_assert_eq(value, (void *)5);
     cr_assert_eq(get(&value, (CUcontext)0x20, key), CUDA_ERROR_INVALID_HANDLE);
     cr_assert_eq(put((CUcontext)-1, key, (void *)6, (void *)destroy), CUDA_SUCCESS);
-    rg_export_storage_reset((CUcontext)0x20);
+    rg_context_storage_end((CUcontext)0x20);
     cr_assert_eq(destroyed, 0);
-    rg_export_storage_reset((CUcontext)0x10);
+    rg_context_storage_end((CUcontext)0x10);
     cr_assert_eq(destroyed, 6);
     cr_assert_eq(get(&value, NULL, key), CUDA_ERROR_INVALID_HANDLE);
     cr_assert_eq(put(NULL, key, (void *)7, (void *)destroy), CUDA_SUCCESS);
     cr_assert_eq(drop(NULL, key), CUDA_SUCCESS);
     cr_assert_eq(drop(NULL, key), CUDA_ERROR_INVALID_HANDLE);
-    rg_export_storage_reset((CUcontext)0x10);
+    rg_context_storage_end((CUcontext)0x10);
     cr_assert_eq(destroyed, 6);
     current = NULL;
     cr_assert_eq(put(NULL, key, (void *)7, (void *)destroy), CUDA_ERROR_INVALID_CONTEXT);

@@ -407,11 +407,8 @@ static void queries(size_t depth, unsigned flags, unsigned levels, const uint32_
 
 int main(void)
 {
-    CUcontext context;
     setvbuf(stdout, NULL, _IOLBF, 0);
-    CHECK(cuInit(0));
-    CHECK(cuDevicePrimaryCtxRetain(&context, 0));
-    CHECK(cuCtxSetCurrent(context));
+    use_first_device();
     CHECK(cuMemAlloc_v2(&in, 256));
     CHECK(cuMemAlloc_v2(&out, 64 * FORMS_MAX));
     for (enum geometry g = 0; g < GEOMETRIES; g++)

@@ -416,11 +416,8 @@ static void run(CUfunction k, CUtexObject texture, enum geometry g, bool ints, c
 
 int main(void)
 {
-    CUcontext context;
     setvbuf(stdout, NULL, _IOLBF, 0);
-    CHECK(cuInit(0));
-    CHECK(cuDevicePrimaryCtxRetain(&context, 0));
-    CHECK(cuCtxSetCurrent(context));
+    use_first_device();
     CHECK(cuMemAlloc_v2(&in, 4096));
     CHECK(cuMemAlloc_v2(&out, FORMS_MAX * 32));
     for (int kind = 0; kind < 2 * GEOMETRIES; kind++) {

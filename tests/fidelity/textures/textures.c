@@ -500,10 +500,7 @@ static void references(void)
 
 int main(void)
 {
-    CUcontext context;
-    CHECK(cuInit(0));
-    CHECK(cuDevicePrimaryCtxRetain(&context, 0));
-    CHECK(cuCtxSetCurrent(context));
+    use_first_device();
     CHECK(cuModuleLoadData(&module, ptx));
     CHECK(cuMemAlloc_v2(&in, 512));
     CHECK(cuMemAlloc_v2(&out, 512));

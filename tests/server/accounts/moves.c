@@ -17,18 +17,13 @@ int main(int argc, char **argv)
 {
     const unsigned launches = argc > 1 ? (unsigned)atoi(argv[1]) : 1;
     const size_t size = argc > 2 ? (size_t)atol(argv[2]) : 4096;
-    CUdevice device;
-    CUcontext context;
     CUmodule module;
     CUfunction add;
     CUstream stream;
     CUdeviceptr data;
     unsigned one = 1, sum = 0;
     void *pinned;
-    OK(cuInit(0));
-    OK(cuDeviceGet(&device, 0));
-    OK(cuDevicePrimaryCtxRetain(&context, device));
-    OK(cuCtxSetCurrent(context));
+    use_first_device();
     OK(cuModuleLoadData(&module, ADD_KERNEL));
     OK(cuModuleGetFunction(&add, module, "add"));
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));

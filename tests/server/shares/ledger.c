@@ -6,6 +6,7 @@
 #include "server/shares/ledger.h"
 
 #include "server/shares/slot.h"
+#include "tests/check.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -16,14 +17,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#define CHECK(condition)                                                                                     \
-    do {                                                                                                     \
-        if (!(condition)) {                                                                                  \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                                  \
-            exit(1);                                                                                         \
-        }                                                                                                    \
-    } while (0)
 
 enum { PLACES = 16, CAPACITY = 1000 };
 

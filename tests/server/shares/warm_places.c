@@ -6,19 +6,12 @@
 #include "server/shares/warm_places.h"
 
 #include "server/shares/ledger.h"
+#include "tests/check.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define CHECK(condition)                                                                                     \
-    do {                                                                                                     \
-        if (!(condition)) {                                                                                  \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                                  \
-            exit(1);                                                                                         \
-        }                                                                                                    \
-    } while (0)
 
 enum { PLACES = 4, CAPACITY = 1000, SESSION = 7, GAVE_WAY = 64 };
 

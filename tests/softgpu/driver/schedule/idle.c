@@ -2,6 +2,7 @@
  * A device without work uses no processor time, whatever came before: bursts over many streams, which wake
  * and make many executors at once.
  */
+#include "tests/ok.h"
 #include "tests/softgpu/driver/kernels.h"
 
 #include <stdio.h>
@@ -9,15 +10,6 @@
 #include <time.h>
 
 #define STREAMS 100
-
-#define CHECK(call)                                                                                          \
-    do {                                                                                                     \
-        CUresult result_ = (call);                                                                           \
-        if (result_ != CUDA_SUCCESS) {                                                                       \
-            fprintf(stderr, "%s:%d: %s: error %d\n", __FILE__, __LINE__, #call, (int)result_);               \
-            return 1;                                                                                        \
-        }                                                                                                    \
-    } while (0)
 
 static double processor_seconds(void)
 {
@@ -29,21 +21,18 @@ static double processor_seconds(void)
 
 int main(void)
 {
-    CUcontext context;
     CUmodule module;
     CUfunction small;
     CUstream streams[STREAMS];
-    CHECK(cuInit(0));
-    CHECK(cuDevicePrimaryCtxRetain(&context, 0));
-    CHECK(cuCtxSetCurrent(context));
-    CHECK(cuModuleLoadData(&module, kernels_ptx));
-    CHECK(cuModuleGetFunction(&small, module, "small"));
+    use_first_device();
+    OK(cuModuleLoadData(&module, kernels_ptx));
+    OK(cuModuleGetFunction(&small, module, "small"));
     for (int i = 0; i < STREAMS; i++)
-        CHECK(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+        OK(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
     for (int round = 0; round < 20; round++) {
         for (int i = 0; i < STREAMS; i++)
-            CHECK(cuLaunchKernel(small, 8, 1, 1, 32, 1, 1, 0, streams[i], NULL, NULL));
-        CHECK(cuCtxSynchronize());
+            OK(cuLaunchKernel(small, 8, 1, 1, 32, 1, 1, 0, streams[i], NULL, NULL));
+        OK(cuCtxSynchronize());
     }
     double before = processor_seconds();
     nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
