@@ -65,6 +65,8 @@ bool rg_worker_arguments_parse(int argc, char **argv, struct rg_worker_arguments
             out->hello.reconnect_automatic = true, out->hello.reconnect_s = RG_RECONNECT_S;
         else if (strcmp(name, "--reconnect-grace") == 0)
             good = number(value, UINT32_MAX, &n), out->hello.reconnect_s = (uint32_t)n;
+        else if (strcmp(name, "--rails") == 0)
+            out->hello.rails = value;
         else if (strcmp(name, "--stack-limit") == 0)
             good = number(value, UINT64_MAX, &out->stack_limit);
         else if (strcmp(name, "--driver") == 0)

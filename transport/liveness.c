@@ -1,6 +1,11 @@
 /* liveness.c - see liveness.h. */
 #include "transport/liveness.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
 /* So much that has come and that nobody has received tells nothing: perhaps no more can come. */
 #define MUCH_UNREAD (64u << 10)
 
@@ -72,4 +77,20 @@ bool rg_liveness_give_up(struct rg_liveness *liveness, struct rg_conn *conn, uns
 bool rg_liveness_may_send(const struct rg_liveness *liveness)
 {
     return !liveness->last.sending && (!liveness->last.has_backlog || liveness->last.unsent == 0);
+}
+
+/* How often a waiting call of the socket looks is what says after how much silence the peer is gone (tcp/socket.c). */
+void rg_liveness_watch_closely(const struct rg_conn *conn)
+{
+    const int fd = rg_conn_fd(conn);
+    const struct timeval wait = {.tv_sec = RG_LIVENESS_CLOSE_MS / 4000};
+    const struct {
+        int name, value;
+    } options[] = {{TCP_KEEPIDLE, 4}, {TCP_KEEPINTVL, 2}, {TCP_KEEPCNT, 2}};
+    if (fd < 0 || setsockopt(fd, IPPROTO_TCP, options[0].name, &options[0].value, sizeof(int)) != 0)
+        return;
+    for (unsigned i = 1; i < sizeof options / sizeof *options; i++)
+        (void)setsockopt(fd, IPPROTO_TCP, options[i].name, &options[i].value, sizeof(int));
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof wait);
 }

@@ -131,6 +131,17 @@ static inline void rg_statistics_add(struct rg_conn_statistics *sum, const struc
     sum->bulk_copied_received += one->bulk_copied_received;
     sum->bulk_direct_sent += one->bulk_direct_sent;
     sum->bulk_direct_received += one->bulk_direct_received;
+    for (unsigned i = 0; i < RG_CONN_RAILS; i++) {
+        sum->rail_sent[i] += one->rail_sent[i];
+        sum->rail_received[i] += one->rail_received[i];
+    }
+}
+/** What one connection tells was all by this rail. */
+static inline void rg_statistics_on_rail(struct rg_conn_statistics *one, unsigned rail)
+{
+    rail = rail < RG_CONN_RAILS ? rail : RG_CONN_RAILS - 1;
+    one->rail_sent[rail] = one->bulk_copied_sent + one->bulk_direct_sent;
+    one->rail_received[rail] = one->bulk_copied_received + one->bulk_direct_received;
 }
 
 /** Checks the mandatory slots of a table (abort: a bug of the transport) and fills the optional ones. */

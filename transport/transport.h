@@ -91,6 +91,7 @@ enum {
  * What happened to bulk data on this side, where the transport knows (rdma, tcp): all 0 elsewhere. With tcp,
  * direct means that the kernel took it from, or put it into, its place.
  */
+enum { RG_CONN_RAILS = 8 }; /* that are told apart */
 struct rg_conn_statistics {
     uint64_t bulk_copied_sent, bulk_copied_received; /* bytes that this process copied */
     uint64_t bulk_direct_sent,
@@ -101,6 +102,8 @@ struct rg_conn_statistics {
     bool rails, striped;                     /* they are rails; and carry what this side sends */
     uint64_t lost_rails, returned_rails;     /* rails: how often one was lost, and came back */
     uint64_t compressed_from, compressed_to; /* bytes sent compressed, and how many that made */
+    /* rails over TCP (multipath/): bytes of bulk data by each, of which the first is the one that the session began on */
+    uint64_t rail_sent[RG_CONN_RAILS], rail_received[RG_CONN_RAILS];
 };
 
 /** How the memory of a GPU can be registered: rg_conn_register_device. */

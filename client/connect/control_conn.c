@@ -1,6 +1,7 @@
 /* control_conn.c - see control_conn.h. */
 #include "client/connect/control_conn.h"
 
+#include "client/connect/rails.h"
 #include "client/connect/reconnect.h"
 #include "client/core/session.h"
 #include "client/credentials/connect.h"
@@ -21,7 +22,8 @@ static enum rg_status open_one(const struct rg_session *session, struct rg_conn 
     const struct rg_transport_options options = {.filters = "", .connect_timeout_ms = CONNECT_MS};
     struct rg_control hello;
     struct rg_conn *conn;
-    RG_TRY(rg_client_connect_again(session->server, &options, &session->credentials, why, why_size, &conn));
+    RG_TRY(rg_client_connect_again(rg_rails_address(session), &options, &session->credentials, why, why_size,
+                                   &conn));
     rg_reconnect_hello(session, 0, &hello);
     hello.client_hello.capabilities |= RG_CONTROL_CAP_CONTROL;
     const enum rg_status status = rg_control_send(conn, &hello);

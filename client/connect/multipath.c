@@ -1,10 +1,12 @@
 /* multipath.c - see multipath.h. */
 #include "client/connect/multipath.h"
 
+#include "client/connect/rails.h"
 #include "client/core/session.h"
 #include "common/base/log.h"
 #include "transport/multipath/join.h"
 #include "transport/multipath/multipath.h"
+#include "transport/topology/rails.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -55,7 +57,7 @@ void rg_multipath_ask(bool local, struct rg_client_hello *hello)
     if (compression != RG_COMPRESS_NONE && !connections)
         connections = 1; /* it is the connections for bulk data that compress */
     hello->bulk_connections = connections;
-    hello->bulk_adaptive = adaptive;
+    hello->bulk_adaptive = adaptive && !rg_rails_always();
     hello->bulk_compression = compression;
     hello->bulk_codecs = compression == RG_COMPRESS_NONE ? 0 : rg_codecs_here();
 }
@@ -68,8 +70,14 @@ static const char *address_of(const struct rg_session *session)
 
 static struct rg_conn *open_one(void *user, unsigned index)
 {
-    (void)index;
     struct rg_session *session = user;
+    bool automatic;
+    (void)connections_asked(&automatic);
+    const bool one_each = automatic && rg_rails_always();
+    if (rg_rails_possible(session))
+        return rg_rails_open(session, index, one_each);
+    if (one_each && index) /* the server takes more at once than are of use on one link */
+        return NULL;
     struct rg_conn *conn = NULL;
     char why[768] = "";
     struct rg_tls_client tls;
@@ -95,6 +103,11 @@ bool rg_multipath_begin(struct rg_session *session, struct rg_conn **conn)
         .open = open_one,
         .user = session,
     };
+    if (rg_rails_possible(session)) {
+        options.again_ns = RG_RAILS_AGAIN_NS;
+        options.rail_of = rg_rails_of;
+        options.lost = rg_rails_lost;
+    }
     rg_codecs_agree(asked.bulk_compression, hello->bulk_codecs, &options);
     if (asked.bulk_compression && !options.compress)
         rg_warn("%s cannot decompress that; not compressing", session->server);

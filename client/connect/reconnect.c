@@ -12,13 +12,14 @@
 
 #include "client/connect/control_conn.h"
 #include "client/connect/multipath.h"
+#include "client/connect/rails.h"
 #include "client/connect/upgrade_again.h"
 #include "client/core/session.h"
-#include "client/credentials/connect.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/parse.h"
 #include "transport/control.h"
+#include "transport/liveness.h"
 #include "transport/resumable/resumable.h"
 
 #include <stdatomic.h>
@@ -118,16 +119,17 @@ static enum rg_status renew(void *user, struct rg_resumable_loss *loss, uint64_t
                             struct rg_conn **out, struct rg_conn **control_conn, uint64_t *peer_received)
 {
     struct rg_session *session = user;
-    const struct rg_transport_options options = {.connect_timeout_ms = CONNECT_MS};
     struct rg_conn *conn;
+    unsigned way;
     session->upgraded_again = renew_upgraded(session, loss, received, out, control_conn, peer_received);
     if (session->upgraded_again)
         return RG_OK;
-    enum rg_status status = rg_client_connect_again(session->server, &options, &session->credentials,
-                                                    loss->why, sizeof loss->why, &conn);
+    enum rg_status status = rg_rails_renew(session, CONNECT_MS, loss->why, sizeof loss->why, &way, &conn);
     if (status != RG_OK)
         return nobody_listens(loss->why) && refusal_is_final(session) ? RG_ERR_REFUSED : RG_ERR_UNREACHABLE;
     status = say_resume(session, conn, received, peer_received, loss->why, sizeof loss->why);
+    if (status == RG_OK)
+        rg_rails_use(session, way);
     if (status == RG_OK && session->multipath && !rg_multipath_begin(session, &conn))
         status = RG_ERR_NO_MEMORY;
     if (status == RG_OK)
@@ -194,6 +196,8 @@ bool rg_reconnect_begin(struct rg_session *session)
              rg_conn_peer(session->control_conn ? session->control_conn : session->conn));
     if (!(hello->capabilities & RG_CONTROL_CAP_RESUME))
         return true;
+    if (rg_rails_possible(session))
+        rg_liveness_watch_closely(session->conn);
     const uint64_t theirs = hello->resume_seconds * 1000000000ull, ours = patience();
     const struct rg_resumable_options options = {
         .user = session,

@@ -154,6 +154,33 @@ static void json_counts(const struct sums *sums, uint64_t now, char *out, size_t
         (unsigned long long)sum->peer_waits_direct, (unsigned long long)sum->peer_waits_by_client);
 }
 
+/* The rails of all sessions over TCP, and what each carried, as the elements of an array. */
+static void json_rails(char *out, size_t size)
+{
+    size_t used = (size_t)snprintf(out, size, "%s", "");
+    const char *separator = "";
+    for (unsigned i = 0; i < rg_n_sessions; i++) {
+        struct rg_conn_statistics way;
+        rg_conn_get_statistics(rg_sessions[i].conn, &way);
+        for (unsigned k = 0; k < RG_CONN_RAILS && used < size; k++) {
+            const struct rg_stats_rail *rail = &rg_sessions[i].stats.rails[k];
+            if (!*rail->address)
+                continue;
+            const int length =
+                snprintf(out + used, size - used,
+                         "%s{\"address\":\"%s\",\"sent\":%llu,\"received\":%llu,\"lost\":%u,\"returned\":%u}",
+                         separator, rail->address, (unsigned long long)way.rail_sent[k],
+                         (unsigned long long)way.rail_received[k], rail->lost, rail->returned);
+            if ((size_t)length >= size - used) { /* of many sessions only as many as fit */
+                out[used] = 0;
+                return;
+            }
+            used += (size_t)length;
+            separator = ",";
+        }
+    }
+}
+
 /*
  * Runs when the client core is unloaded, which is at exit: after main and the application's own handlers, and before
  * the core's other destructors, which run in the order of their numbers from above: what they do is not the program's.
@@ -165,7 +192,7 @@ __attribute__((destructor(104))) static void write_stats(void)
         return;
     struct sums sums = {.encrypted = rg_n_sessions > 0};
     struct rg_conn_security security;
-    char identity[256], line[4000], counts[1400], links[1400];
+    char identity[256], line[6000], counts[1400], links[1400], rails[2000];
     const uint64_t now = rg_now_ns();
     for (unsigned i = 0; i < rg_n_sessions; i++)
         add_session(&sums, &rg_sessions[i]);
@@ -173,14 +200,16 @@ __attribute__((destructor(104))) static void write_stats(void)
     json_name(rg_sessions[0].credentials.name, identity, sizeof identity);
     json_counts(&sums, now, counts, sizeof counts);
     json_links(now, links, sizeof links);
+    json_rails(rails, sizeof rails);
     const unsigned long long without_us = sums.stats.without_ns / 1000;
     const int length =
         snprintf(line, sizeof line,
                  "{\"pid\":%d,\"transport\":\"%s\",%s,\"encrypted\":%s,\"cipher\":\"%s\",\"identity\":\"%s\","
-                 "\"links\":[%s],\"resumed\":%llu,\"upgraded_again\":%llu,\"without_connection\":%llu.%06llu,"
+                 "\"links\":[%s],\"rails\":[%s],\"resumed\":%llu,\"upgraded_again\":%llu,\"without_"
+                 "connection\":%llu.%06llu,"
                  "\"sharing\":\"%s\",\"mig_instances\":%u}\n",
                  (int)owner, rg_conn_transport(rg_sessions[0].conn), counts,
-                 sums.encrypted ? "true" : "false", security.cipher, identity, links,
+                 sums.encrypted ? "true" : "false", security.cipher, identity, links, rails,
                  (unsigned long long)sums.stats.resumed, (unsigned long long)sums.stats.upgraded_again,
                  without_us / 1000000, without_us % 1000000, sharing_name(), count_instances());
     int fd = strcmp(path, "-") == 0 ? dup(2) : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);

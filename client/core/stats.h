@@ -5,6 +5,8 @@
 #ifndef RG_CLIENT_CORE_STATS_H
 #define RG_CLIENT_CORE_STATS_H
 
+#include "transport/transport.h"
+
 #include <stdint.h>
 
 struct rg_session;
@@ -35,6 +37,11 @@ struct rg_stats {
         uint64_t since_ns;
     } links[RG_STATS_LINKS]; /* after the first, what the session was connected by; stats.c's lock */
     unsigned n_links;
+    /* by which bulk data went over TCP, where there are several ways; connect/rails.c, under its lock */
+    struct rg_stats_rail {
+        char address[48]; /* of the server's; "": not this one */
+        unsigned lost, returned;
+    } rails[RG_CONN_RAILS];
 };
 
 /**

@@ -33,6 +33,7 @@
 #define RG_CONTROL_OPCODE     128 /* an operation's name */
 #define RG_DIGEST_SIZE        32
 #define RG_CONTROL_ADDRESSES  8
+#define RG_CONTROL_NUMBER     48 /* an address as a number, IPv4 or IPv6 */
 #define RG_UPGRADE_TOKEN      16
 #define RG_CONTROL_ATTRIBUTES 256 /* of a device */
 #define RG_BULK_TOKEN         16
@@ -300,7 +301,11 @@ struct rg_server_hello {
     bool has_rails;                               /* address_rails are told */
     uint32_t address_rails[RG_CONTROL_ADDRESSES]; /* the adapters that have the addresses, numbered from 0 */
     uint8_t move_token[RG_UPGRADE_TOKEN];         /* meant only if there are addresses */
-    uint64_t contexts;                            /* those that are ready */
+    uint32_t
+        n_tcp_addresses; /* by which the session's other connections may come, beside the one it began at */
+    char tcp_addresses[RG_CONTROL_ADDRESSES][RG_CONTROL_NUMBER];
+    uint32_t tcp_rails[RG_CONTROL_ADDRESSES]; /* the links that have them, numbered from 0 */
+    uint64_t contexts;                        /* those that are ready */
     uint8_t answers[RG_DIGEST_SIZE];   /* of all that answers about images depend on; zeros: not told */
     uint8_t bulk_token[RG_BULK_TOKEN]; /* meant only if there are connections */
     uint32_t bulk_connections, bulk_codecs;

@@ -16,7 +16,7 @@ enum rg_status rg_pack_server_hello(Rg__Control *control, const struct rg_server
                                     size_t *size)
 {
     if (from->n_opcode_names > RG_CONTROL_OPCODES || from->transports.n > RG_CONTROL_TRANSPORTS ||
-        from->n_addresses > RG_CONTROL_ADDRESSES)
+        from->n_addresses > RG_CONTROL_ADDRESSES || from->n_tcp_addresses > RG_CONTROL_ADDRESSES)
         return RG_ERR_LIMIT;
     Rg__ServerHello hello, *to = &hello;
     rg__server_hello__init(to);
@@ -46,6 +46,12 @@ enum rg_status rg_pack_server_hello(Rg__Control *control, const struct rg_server
     to->addresses = addresses;
     to->n_address_rails = from->has_rails ? from->n_addresses : 0;
     to->address_rails = (uint32_t *)from->address_rails;
+    char *tcp_addresses[RG_CONTROL_ADDRESSES];
+    for (uint32_t i = 0; i < from->n_tcp_addresses; i++)
+        tcp_addresses[i] = RG_TEXT(from->tcp_addresses[i]);
+    to->n_tcp_addresses = to->n_tcp_rails = from->n_tcp_addresses;
+    to->tcp_addresses = tcp_addresses;
+    to->tcp_rails = (uint32_t *)from->tcp_rails;
     to->move_token = rg_bytes_of(from->move_token, from->n_addresses ? RG_UPGRADE_TOKEN : 0);
     to->bulk_token = rg_bytes_of(from->bulk_token, from->bulk_connections ? RG_BULK_TOKEN : 0);
     const bool lasts = from->capabilities & RG_CONTROL_CAP_RESUME;
@@ -68,6 +74,20 @@ static enum rg_status unpack_addresses(struct rg_server_hello *to, const Rg__Ser
     for (size_t i = 0; i < from->n_address_rails; i++)
         to->address_rails[i] = from->address_rails[i];
     return to->n_addresses ? RG_GET_BYTES(to->move_token, &from->move_token) : RG_OK;
+}
+
+static enum rg_status unpack_tcp_addresses(struct rg_server_hello *to, const Rg__ServerHello *from)
+{
+    if (from->n_tcp_addresses > RG_CONTROL_ADDRESSES)
+        return RG_ERR_LIMIT;
+    if (from->n_tcp_rails != from->n_tcp_addresses)
+        return RG_ERR_PROTOCOL;
+    for (size_t i = 0; i < from->n_tcp_addresses; i++) {
+        RG_TRY(RG_GET_TEXT(to->tcp_addresses[i], from->tcp_addresses[i]));
+        to->tcp_rails[i] = from->tcp_rails[i];
+    }
+    to->n_tcp_addresses = (uint32_t)from->n_tcp_addresses;
+    return RG_OK;
 }
 
 /* Devices, then names of operations and their text, in one allocation, which becomes the message's storage. */
@@ -109,6 +129,7 @@ enum rg_status rg_unpack_server_hello(struct rg_server_hello *to, void **storage
     rg_unpack_limits(&to->limits, from->limits);
     RG_TRY(rg_unpack_transports(&to->transports, from->transports, from->n_transports));
     RG_TRY(unpack_addresses(to, from));
+    RG_TRY(unpack_tcp_addresses(to, from));
     if (to->capabilities & RG_CONTROL_CAP_RESUME)
         RG_TRY(RG_GET_BYTES(to->resume_token, &from->resume_token));
     if (to->bulk_connections)

@@ -8,6 +8,7 @@
 #include "server/daemon/driver/driver_choice.h"
 #include "server/daemon/grant/quotas.h"
 #include "server/daemon/persistence.h"
+#include "server/daemon/settings/rails.h"
 #include "server/identity/identity.h"
 #include "transport/address.h"
 #include "transport/connect/connect.h"
@@ -190,6 +191,7 @@ static bool start_monitor(struct rg_startup *startup)
     monitor->sessions.sandboxes = monitor->sandboxes;
     monitor->sessions.reconnect_s =
         rg_daemon_settings_reconnect(settings, &monitor->sessions.reconnect_automatic);
+    rg_daemon_rails_begin(&monitor->sessions.rails, settings->rails, &startup->listeners);
     char netperf[PATH_MAX];
     if (!settings->no_netperf && rg_path_library("netperf", netperf, sizeof netperf) == RG_OK &&
         access(netperf, X_OK) == 0)

@@ -12,6 +12,7 @@
 #include "server/peers/peers.h"
 #include "transport/connect/connect.h"
 #include "transport/control.h"
+#include "transport/liveness.h"
 #include "transport/multipath/join.h"
 
 #include <stdlib.h>
@@ -106,6 +107,8 @@ static void take(const struct taker *taker, const struct rg_control *hello, int 
     }
     const bool full = count(taker->channels) >= taker->channels->options.channels;
     enum rg_status status = rg_multipath_admit(conn, &hello->client_hello, taker->channels->token, full);
+    if (taker->channels->rails)
+        rg_liveness_watch_closely(conn);
     if (status == RG_OK)
         status = add(taker->channels, conn);
     if (status == RG_OK) {

@@ -13,6 +13,7 @@
 /** What hello has agreed on. */
 struct rg_channels {
     struct rg_multipath_options options; /* channels 0: bulk data comes by the session's own connection */
+    bool rails; /* they may come by several links, so that a dead one is worth noticing soon */
     uint8_t token[RG_BULK_TOKEN];
     pthread_mutex_t lock;
     struct rg_conn *multipath; /* that takes channels; NULL: none; the lock */

@@ -11,8 +11,10 @@
 #include "server/handshake/host_memory.h"
 #include "server/handshake/keep_alive.h"
 #include "server/handshake/prepare.h"
+#include "server/handshake/rails.h"
 #include "server/shares/worker/share.h"
 #include "transport/control.h"
+#include "transport/liveness.h"
 #include "transport/topology/proximity.h"
 #include "transport/upgrade/upgrade.h"
 
@@ -263,6 +265,10 @@ enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connecti
         rg_resume_offer(resume, hello->session, hello->reconnect_s, client, conn, server);
     if (upgrade)
         rg_resume_offer_upgrade(resume, server);
+    if (resume->offered && !upgrade && channels->options.channels)
+        channels->rails = rg_rails_tell(hello->rails, conn, server);
+    if (channels->rails)
+        rg_liveness_watch_closely(conn);
     rg_control_fini(&received);
     enum rg_status status = rg_control_send(conn, &answer);
     if (status == RG_OK && upgrade) {

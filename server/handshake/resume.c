@@ -10,6 +10,7 @@
 #include "server/shares/worker/share.h"
 #include "transport/connect/connect.h"
 #include "transport/control.h"
+#include "transport/liveness.h"
 #include "transport/resumable/resumable.h"
 #include "transport/upgrade/upgrade.h"
 
@@ -202,6 +203,8 @@ static void arrive(struct rg_resume *resume, struct rg_conn *conn, struct rg_con
 {
     rg_info("session %llu: its client comes back, from %s (%s)", (unsigned long long)resume->session,
             rg_conn_peer(conn), rg_conn_transport(conn));
+    if (resume->channels && resume->channels->rails)
+        rg_liveness_watch_closely(conn);
     rg_resumable_drop(
         resume->lasting); /* first: what comes next may be in use by the time that this returned */
     pthread_mutex_lock(&resume->lock);

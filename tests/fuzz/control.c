@@ -156,6 +156,10 @@ void fuzz_seeds(void)
     control.server_hello.has_rails = true;
     strcpy(control.server_hello.addresses[0], "rdma:10.0.0.1:7600");
     strcpy(control.server_hello.addresses[1], "rdma:10.0.0.2:7600");
+    control.server_hello.n_tcp_addresses = 2;
+    control.server_hello.tcp_rails[1] = 1;
+    strcpy(control.server_hello.tcp_addresses[0], "10.0.0.1");
+    strcpy(control.server_hello.tcp_addresses[1], "fd00::1");
     control.server_hello.bulk_connections = 4;
     control.server_hello.resume_seconds = 60;
     strcpy(control.server_hello.host, "host");

@@ -143,6 +143,20 @@ class World:
             checked(*machine.command("ip", "link", "set", "eth0", "up"))
         self.state = os.path.join(self.folder, "state")
 
+    def add_cable(self, name, network):
+        """One more between the two machines, which are 1 and 2 in that network (three numbers of an address)."""
+        checked(*self.server.command("ip", "link", "add", name, "type", "veth", "peer", "name", name, "netns",
+                                     str(self.client.holder.pid)))
+        for machine, number in ((self.server, 1), (self.client, 2)):
+            checked(*machine.command("ip", "address", "add", "%s.%d/24" % (network, number), "dev", name))
+            checked(*machine.command("ip", "link", "set", name, "up"))
+
+    def carried(self, name):
+        """Bytes that the client has sent and received by a cable."""
+        text = checked(*self.client.command("cat", "/proc/net/dev"))
+        numbers = re.search(r"^\s*%s:(.*)$" % name, text, re.MULTILINE).group(1).split()
+        return int(numbers[8]), int(numbers[0])
+
     def path(self, name):
         """A file of this test's own."""
         return os.path.join(self.folder, name)

@@ -2,8 +2,9 @@
  * marker.c - a program whose data and device code are known again in what travels: a text is copied to the device and
  * back, and a kernel has a name that nothing else has.
  *
- * usage: security_marker MIB ROUNDS [hold]
+ * usage: security_marker MIB ROUNDS [hold | until FILE]
  *
+ * With "until" there are more rounds until there is such a file.
  * Prints "ok" if all came back as it was sent. With "hold" it then says "ready" and goes on with small copies until a
  * call fails, and prints that error.
  */
@@ -48,7 +49,8 @@ int main(int argc, char **argv)
     must(cuModuleGetFunction(&function, module, "a_kernel_that_only_this_program_has"),
          "cuModuleGetFunction");
     must(cuMemAlloc_v2(&memory, size), "cuMemAlloc");
-    for (unsigned i = 0; i < rounds; i++) {
+    const char *until = argc > 4 && strcmp(argv[3], "until") == 0 ? argv[4] : NULL;
+    for (unsigned i = 0; i < rounds || (until && access(until, F_OK) != 0); i++) {
         memset(back, 0, size);
         must(cuMemcpyHtoD_v2(memory, out, size), "cuMemcpyHtoD");
         must(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), "cuLaunchKernel");

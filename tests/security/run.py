@@ -525,6 +525,41 @@ def case_resumed(world):
     expect(program.process.poll() is None, "the program ended:\n" + program.output())
 
 
+def case_rails(world):
+    """Two cables: bulk data goes by both; that of the calls is cut in the middle of copies and comes back, and nothing is lost."""
+    world.add_cable("eth1", "10.78.0")
+    world.start_server("--reconnect-grace", "60")
+    world.join("alice")
+    done, stats = world.path("done"), world.path("rails-stats")
+    command = world.client.command(world.build.command, "run", "--rails", "always", "--stats=" + stats, "--",
+                                   world.marker_path(), "32", "3", "until", done)
+    program = Background(command, world.client.environment(REMOTE_GPU_LOG="info"), world.fresh("rails"))
+    world.stack.callback(program.stop)
+
+    def flows(name, least=64 << 20):
+        """Waits until so much more has gone both ways by a cable."""
+        before = world.carried(name)
+        expect(wait_until(lambda: program.process.poll() is not None or
+                          all(now - then > least for now, then in zip(world.carried(name), before)), 60) and
+               program.process.poll() is None, "nothing goes by %s:\n%s" % (name, program.output()))
+
+    for name in ("eth0", "eth1"):
+        flows(name)
+    checked(*world.server.command("ip", "link", "set", "eth0", "down"))
+    flows("eth1")
+    checked(*world.server.command("ip", "link", "set", "eth0", "up"))
+    flows("eth0")
+    with open(done, "w"):
+        pass
+    expect(wait_until(lambda: program.process.poll() is not None, 30) and program.process.poll() == 0 and
+           "ok" in program.output().split(), "it did not end well:\n" + program.output())
+    told = json.loads(open(stats).read())
+    expect(told["resumed"] >= 1 and told["encrypted"] is True and
+           {rail["address"] for rail in told["rails"]} == {"10.77.0.1", "10.78.0.1"} and
+           all(min(rail["sent"], rail["received"]) > 64 << 20 for rail in told["rails"]),
+           "the statistics do not say it: %s" % told)
+
+
 def case_link_local(world):
     """A server by an address that every link has, with the link's name: join, by TLS, with connections for bulk data, after a loss."""
     shown = checked(*world.server.command("ip", "-6", "address", "show", "dev", "eth0", "scope", "link"))

@@ -88,6 +88,8 @@ void rg_fanout_break(struct rg_fanout *f, const struct rg_channel *channel, enum
         return;
     rg_warn("a connection for bulk data to %s is lost while %s (%s)", f->head.peer, doing,
             rg_status_string(status));
+    if (f->kind->lost)
+        f->kind->lost(f, channel);
     rg_fanout_interrupt(f);
 }
 

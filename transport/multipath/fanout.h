@@ -66,6 +66,8 @@ struct rg_fanout_kind {
     uint64_t (*arrange)(uint64_t route, uint64_t number, size_t size);
     /** A message whose bulk data comes out of band begins; the lock is held. NULL: nothing is to be done. */
     void (*begin)(struct rg_fanout *f);
+    /** Everything ends, as this channel has failed. NULL: nothing is to be done. */
+    void (*lost)(struct rg_fanout *f, const struct rg_channel *channel);
 };
 
 struct rg_fanout {

@@ -24,6 +24,7 @@ struct multipath {
     struct path paths[RG_FANOUT_CHANNELS];
     /* opening; the lock */
     bool opening, gave_up;
+    uint64_t gave_up_ns;
     bool opener_started; /* there is a thread to be joined */
     pthread_t opener;
     /* sending */

@@ -2,7 +2,7 @@
  * multipath.c - the channels of a multipath: adding, opening, ending. See multipath.h.
  *
  * A thread opens channels while fewer are there than somebody wants; what it cannot open is not asked for
- * again.
+ * again, or, where there are rails, some time later.
  */
 #include "transport/multipath/multipath.h"
 
@@ -97,6 +97,7 @@ static void *opener_main(void *arg)
             rg_conn_destroy(channel);
         pthread_mutex_lock(&m->f.lock);
         m->gave_up = !added;
+        m->gave_up_ns = rg_now_ns();
     }
     m->opening = false;
     pthread_cond_broadcast(&m->f.changed);
@@ -114,6 +115,9 @@ void rg_multipath_want(struct multipath *m, unsigned channels, uint64_t bulk_on_
         channels = m->options.adaptive ? 1 : m->options.channels;
     if (channels > m->f.wanted)
         m->f.wanted = channels;
+    if (m->gave_up && m->options.again_ns && !m->opening &&
+        rg_now_ns() - m->gave_up_ns >= m->options.again_ns)
+        m->gave_up = false;
     const bool start = m->options.open && m->f.wanted > atomic_load(&m->f.n_channels) && !m->opening &&
                        !m->gave_up && !m->f.interrupted && !m->f.ending;
     const bool join = start && m->opener_started; /* it has done all but return */
@@ -172,13 +176,23 @@ static void multipath_unregister(struct rg_conn *conn, void *base)
     rg_conn_unregister(((struct multipath *)conn)->f.first, base);
 }
 
+static unsigned rail_of(const struct multipath *m, unsigned place)
+{
+    return m->options.rail_of ? m->options.rail_of(m->options.user, place) : 0;
+}
+
 static void multipath_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out)
 {
     struct multipath *m = (struct multipath *)(uintptr_t)conn;
     rg_conn_get_statistics(m->f.first, out);
     out->channels = atomic_load(&m->f.n_channels);
-    for (unsigned i = 0; i < out->channels; i++)
-        rg_fanout_add_statistics(out, m->paths[i].base.conn);
+    rg_statistics_on_rail(out, rail_of(m, 0));
+    for (unsigned i = 0; i < out->channels; i++) {
+        struct rg_conn_statistics one;
+        rg_conn_get_statistics(m->paths[i].base.conn, &one);
+        rg_statistics_on_rail(&one, rail_of(m, 1 + i));
+        rg_statistics_add(out, &one);
+    }
     out->compressed_from = atomic_load(&m->compressed_from);
     out->compressed_to = atomic_load(&m->compressed_to);
 }

@@ -36,11 +36,16 @@ struct rg_multipath_options {
     enum rg_compression compress; /* of what this side sends */
     unsigned codecs;              /* that the other side can unpack: bits as rg_codecs_here */
     /**
-     * The side that opens channels: makes number `index`, or returns NULL (then it is not asked again).
+     * The side that opens channels: makes number `index`, or returns NULL (then it is not asked again, or after `again_ns`).
      * Called on a thread of its own, one call at a time, when bulk data travels. NULL: the other side does
      * this.
      */
     struct rg_conn *(*open)(void *user, unsigned index);
+    uint64_t again_ns; /* 0: never */
+    /** Which rail (struct rg_conn_statistics) the first connection is on, or with 1 + index a channel. NULL: all are on the first. */
+    unsigned (*rail_of)(void *user, unsigned place);
+    /** The channel is lost, and with it all; before anybody is told. NULL: nobody wants to know. */
+    void (*lost)(void *user, unsigned index);
     void *user;
     void (*done)(
         void *user); /* the multipath ends: nothing may be added any more; NULL: nobody wants to know */

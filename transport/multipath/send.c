@@ -127,7 +127,15 @@ static enum rg_status send_part(struct rg_channel *channel, struct rg_sending *s
     return worst;
 }
 
-const struct rg_fanout_kind rg_multipath_kind = {.least = RG_MULTIPATH_MIN, .send_part = send_part};
+static void lost(struct rg_fanout *f, const struct rg_channel *channel)
+{
+    const struct multipath *m = (const struct multipath *)f;
+    if (m->options.lost)
+        m->options.lost(m->options.user, channel->index);
+}
+
+const struct rg_fanout_kind rg_multipath_kind = {
+    .least = RG_MULTIPATH_MIN, .send_part = send_part, .lost = lost};
 
 /*
  * After a message of `size` bytes that took so long: tries one more channel now and then, and keeps it if
@@ -177,6 +185,8 @@ enum rg_status rg_multipath_send(struct rg_conn *conn, struct rg_send *send)
             rg_multipath_want(m, 0, send->bulk_size);
         return rg_conn_send(m->f.first, send);
     }
+    if (m->options.again_ns) /* one that could not be had may be there now */
+        rg_multipath_want(m, 0, 0);
     const enum rg_status status = rg_fanout_send_head(&m->f, send);
     return status != RG_OK || send->detached ? status : rg_multipath_send_detached(conn, send);
 }

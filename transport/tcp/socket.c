@@ -6,7 +6,8 @@
  * hour; TCP_USER_TIMEOUT would shorten that, but it also ends a connection whose peer is alive and merely
  * does not read (stopped in a debugger, busy with a long kernel), window closed. So calls that wait wake up
  * every RG_TCP_HEALTH_MS (SO_RCVTIMEO, SO_SNDTIMEO) and look at TCP_INFO: retransmissions or window probes
- * unanswered, and no acknowledgement of any kind for RG_TCP_LOST_AFTER_MS.
+ * unanswered, and no acknowledgement of any kind for RG_TCP_LOST_AFTER_MS. Where there are other ways to the peer,
+ * SO_RCVTIMEO is shorter (liveness.h), and four times of that are as long as it may be silent.
  */
 #include "transport/tcp/socket.h"
 
@@ -86,6 +87,15 @@ void rg_tcp_tune_bulk(int fd)
     set_option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_BYTES);
 }
 
+int rg_tcp_health_ms(int fd)
+{
+    struct timeval wait;
+    socklen_t size = sizeof wait;
+    if (getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, &size) != 0 || wait.tv_sec <= 0)
+        return RG_TCP_HEALTH_MS;
+    return wait.tv_sec < RG_TCP_HEALTH_MS / 1000 ? (int)wait.tv_sec * 1000 : RG_TCP_HEALTH_MS;
+}
+
 bool rg_tcp_peer_alive(int fd)
 {
     struct tcp_info info;
@@ -94,7 +104,8 @@ bool rg_tcp_peer_alive(int fd)
     if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
         return true; /* a unix socket: the kernel knows when the peer ends */
     bool unanswered = (info.tcpi_unacked > 0 && info.tcpi_retransmits > 0) || info.tcpi_probes >= 2;
-    return !unanswered || info.tcpi_last_ack_recv < RG_TCP_LOST_AFTER_MS;
+    const int patience_ms = rg_tcp_health_ms(fd) * (RG_TCP_LOST_AFTER_MS / RG_TCP_HEALTH_MS);
+    return !unanswered || info.tcpi_last_ack_recv < (uint32_t)patience_ms;
 }
 
 /* --- names --- */

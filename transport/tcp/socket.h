@@ -27,7 +27,9 @@ bool rg_tcp_tune(int fd);
  * on other connections, and waits for it at the peer, does not wait for long.
  */
 void rg_tcp_tune_bulk(int fd);
-/** False if the kernel has been trying to reach the peer for RG_TCP_LOST_AFTER_MS in vain. */
+/** How often a waiting call on this socket looks. */
+int rg_tcp_health_ms(int fd);
+/** False if the kernel has been trying to reach the peer for four times that, RG_TCP_LOST_AFTER_MS, in vain. */
 bool rg_tcp_peer_alive(int fd);
 /** "10.0.0.7:7600", "unix:/run/x", "unix: process 123". */
 void rg_tcp_peer_name(int fd, char *out, size_t size);

@@ -20,6 +20,7 @@ enum {
     SCRATCH_SIZE = 4096,  /* for what no one wants */
     SPINS_PER_CHECK = 64, /* polls between looks at the clock */
     DRAIN_READS = 512,    /* at a close */
+    FIRST_LOOK_MS = 2000, /* at the peer's health; then as rg_tcp_health_ms says */
     REST_MS = 1000, /* how long a guest sleeps before it looks whether what it waits for has been received */
 };
 
@@ -32,6 +33,7 @@ void rg_tcp_stream_init(struct rg_tcp_stream *s, int fd, const struct rg_transpo
     s->peer = peer;
     rg_adaptive_wait_init(&s->wait, options->wait);
     s->is_tcp = rg_tcp_tune(fd);
+    atomic_init(&s->health_ms, FIRST_LOOK_MS);
     if (options->bulk && s->is_tcp)
         rg_tcp_tune_bulk(fd);
 }
@@ -80,13 +82,21 @@ enum rg_status rg_tcp_stream_check(int fd)
 
 /* Milliseconds until `deadline` for poll, rounded up, at most the time to the next look at the peer's health.
  */
-static int poll_time(uint64_t deadline)
+static int poll_time(const struct rg_tcp_stream *s, uint64_t deadline)
 {
+    const int health_ms = atomic_load_explicit(&s->health_ms, memory_order_relaxed);
     if (deadline == UINT64_MAX)
-        return RG_TCP_HEALTH_MS;
+        return health_ms;
     uint64_t now = rg_now_ns();
     uint64_t left = now >= deadline ? 0 : (deadline - now + 999999u) / 1000000u;
-    return left < RG_TCP_HEALTH_MS ? (int)left : RG_TCP_HEALTH_MS;
+    return left < (uint64_t)health_ms ? (int)left : health_ms;
+}
+
+/* A look at the peer's health, which others may have asked for more often meanwhile (transport/liveness.h). */
+static bool is_alive(struct rg_tcp_stream *s)
+{
+    atomic_store_explicit(&s->health_ms, rg_tcp_health_ms(s->fd), memory_order_relaxed);
+    return rg_tcp_peer_alive(s->fd);
 }
 
 enum rg_status rg_tcp_stream_lost(struct rg_tcp_stream *s, int error, const char *doing)
@@ -102,10 +112,10 @@ enum rg_status rg_tcp_stream_wait_writable(struct rg_tcp_stream *s)
 {
     if (rg_tcp_stream_is_interrupted(s))
         return RG_ERR_CLOSED;
-    if (!rg_tcp_peer_alive(s->fd))
+    if (!is_alive(s))
         return rg_tcp_stream_lost(s, ETIMEDOUT, "send");
     struct pollfd p = {.fd = s->fd, .events = POLLOUT};
-    poll(&p, 1, RG_TCP_HEALTH_MS);
+    poll(&p, 1, poll_time(s, UINT64_MAX));
     return RG_OK;
 }
 
@@ -123,12 +133,12 @@ static enum rg_status wait_readable(struct rg_tcp_stream *s, uint64_t deadline, 
         return RG_OK;
     }
     struct pollfd p = {.fd = s->fd, .events = POLLIN};
-    int n = poll(&p, 1, poll_time(deadline));
+    int n = poll(&p, 1, poll_time(s, deadline));
     if (n != 0)
         return RG_OK;
     if (deadline != UINT64_MAX && rg_now_ns() >= deadline)
         return RG_ERR_TIMEOUT;
-    return rg_tcp_peer_alive(s->fd) ? RG_OK : rg_tcp_stream_lost(s, ETIMEDOUT, "receive");
+    return is_alive(s) ? RG_OK : rg_tcp_stream_lost(s, ETIMEDOUT, "receive");
 }
 
 /*

@@ -29,6 +29,7 @@ struct rg_tcp_stream {
     atomic_bool taken; /* it was closed or replaced */
     bool is_tcp;
     atomic_bool interrupted;
+    atomic_int health_ms; /* until the next look at the peer's health; how often is found out by looking */
     struct rg_adaptive_wait wait; /* the receiver's */
     /* for signal handlers on its thread: it waits for a message and has none of it; pieces received */
     volatile bool rests;

@@ -79,6 +79,35 @@ static void add_port(struct interfaces *list, const char *device, const char *po
         closedir(dir);
 }
 
+/* An address of an interface that is up, as a number; false: there is none that leads anywhere. */
+static bool describe(const struct ifaddrs *at, struct rg_rdma_address *to)
+{
+    const void *number;
+    unsigned prefix = 0;
+    if (!at->ifa_addr || !(at->ifa_flags & IFF_UP))
+        return false;
+    if (at->ifa_addr->sa_family == AF_INET) {
+        number = &((const struct sockaddr_in *)(const void *)at->ifa_addr)->sin_addr;
+        if (at->ifa_netmask)
+            prefix = (unsigned)__builtin_popcount(
+                ((const struct sockaddr_in *)(const void *)at->ifa_netmask)->sin_addr.s_addr);
+    } else if (at->ifa_addr->sa_family == AF_INET6) {
+        const struct in6_addr *address =
+            &((const struct sockaddr_in6 *)(const void *)at->ifa_addr)->sin6_addr;
+        if (IN6_IS_ADDR_LINKLOCAL(address))
+            return false;
+        number = address;
+        for (int i = 0; at->ifa_netmask && i < 16; i++)
+            prefix += (unsigned)__builtin_popcount(
+                ((const struct sockaddr_in6 *)(const void *)at->ifa_netmask)->sin6_addr.s6_addr[i]);
+    } else {
+        return false;
+    }
+    to->prefix = prefix;
+    snprintf(to->interface, sizeof to->interface, "%.31s", at->ifa_name);
+    return inet_ntop(at->ifa_addr->sa_family, number, to->address, sizeof to->address) != NULL;
+}
+
 static unsigned add_addresses(const struct interfaces *list, const char *device, unsigned port,
                               const struct ifaddrs *all, struct rg_rdma_address *out, unsigned max)
 {
@@ -87,35 +116,27 @@ static unsigned add_addresses(const struct interfaces *list, const char *device,
         bool listed = false;
         for (unsigned i = 0; i < list->n; i++)
             listed |= strcmp(list->names[i], at->ifa_name) == 0;
-        if (!listed || !at->ifa_addr || !(at->ifa_flags & IFF_UP))
+        if (!listed || !describe(at, &out[n]))
             continue;
-        const void *number;
-        unsigned prefix = 0;
-        if (at->ifa_addr->sa_family == AF_INET) {
-            number = &((const struct sockaddr_in *)(const void *)at->ifa_addr)->sin_addr;
-            if (at->ifa_netmask)
-                prefix = (unsigned)__builtin_popcount(
-                    ((const struct sockaddr_in *)(const void *)at->ifa_netmask)->sin_addr.s_addr);
-        } else if (at->ifa_addr->sa_family == AF_INET6) {
-            const struct in6_addr *address =
-                &((const struct sockaddr_in6 *)(const void *)at->ifa_addr)->sin6_addr;
-            if (IN6_IS_ADDR_LINKLOCAL(address))
-                continue;
-            number = address;
-            for (int i = 0; at->ifa_netmask && i < 16; i++)
-                prefix += (unsigned)__builtin_popcount(
-                    ((const struct sockaddr_in6 *)(const void *)at->ifa_netmask)->sin6_addr.s6_addr[i]);
-        } else {
-            continue;
-        }
-        struct rg_rdma_address *to = &out[n];
-        to->prefix = prefix;
-        to->port = port;
-        snprintf(to->device, sizeof to->device, "%.63s", device);
-        snprintf(to->interface, sizeof to->interface, "%.31s", at->ifa_name);
-        if (inet_ntop(at->ifa_addr->sa_family, number, to->address, sizeof to->address))
-            n++;
+        out[n].port = port;
+        snprintf(out[n++].device, sizeof out->device, "%.63s", device);
     }
+    return n;
+}
+
+unsigned rg_link_addresses(struct rg_rdma_address *out, unsigned max)
+{
+    unsigned n = 0;
+    struct ifaddrs *all = NULL;
+    if (getifaddrs(&all) != 0)
+        return 0;
+    for (const struct ifaddrs *at = all; at && n < max; at = at->ifa_next) {
+        if ((at->ifa_flags & IFF_LOOPBACK) || !(at->ifa_flags & IFF_RUNNING) || !describe(at, &out[n]))
+            continue;
+        out[n].port = 0;
+        snprintf(out[n++].device, sizeof out->device, "%.31s", at->ifa_name);
+    }
+    freeifaddrs(all);
     return n;
 }
 

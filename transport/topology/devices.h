@@ -20,6 +20,12 @@ struct rg_rdma_address {
 };
 
 /**
+ * Fills `out` with up to `max` addresses of network interfaces that have a link, but for loopback; the device is the
+ * interface. Returns how many there are. Threads: any.
+ */
+unsigned rg_link_addresses(struct rg_rdma_address *out, unsigned max);
+
+/**
  * Fills `out` with up to `max` addresses of devices with an active port; returns how many there are. Threads:
  * any.
  */

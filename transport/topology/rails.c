@@ -104,11 +104,25 @@ static unsigned speed_of(const char *device, unsigned port)
     return gigabits > 0 && gigabits < 1e6 ? (unsigned)(gigabits * 1000) : 0;
 }
 
+static unsigned speed_of_link(const char *interface)
+{
+    char path[256];
+    long mbps = 0;
+    snprintf(path, sizeof path, "/sys/class/net/%.31s/speed", interface);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return 0;
+    const bool read = fscanf(file, "%ld", &mbps) == 1; /* -1: not known */
+    fclose(file);
+    return read && mbps > 0 && mbps < 100000000 ? (unsigned)mbps : 0;
+}
+
 static void complete(struct rg_rail *rail, const char *const *gpus, unsigned n_gpus)
 {
     rg_proximity_pci_of_rdma("", rail->way.device, rail->pci, sizeof rail->pci);
     rg_port_name("", rail->way.device, rail->way.port, rail->way.interface, rail->port, sizeof rail->port);
-    rail->mbps = speed_of(rail->way.device, rail->way.port);
+    rail->mbps =
+        rail->way.port ? speed_of(rail->way.device, rail->way.port) : speed_of_link(rail->way.interface);
     rail->near = RG_PROXIMITY_UNKNOWN;
     for (unsigned i = 0; i < n_gpus; i++) {
         const unsigned near = rg_proximity_pci("", rail->pci, gpus[i]);
@@ -132,13 +146,14 @@ static bool is_same_rail(const struct rg_rail *one, const struct rg_rail *other,
     return strcmp(one->port, other->port) == 0 && (!named || strcmp(one->way.device, other->way.device) == 0);
 }
 
-unsigned rg_rails_here(const char *const *gpus, unsigned n_gpus, struct rg_rail *out, unsigned max)
+/* Numbers those of the addresses that are wanted, the best rail first. */
+static unsigned arrange(const struct rg_rdma_address *ways, unsigned found, const char *const *gpus,
+                        unsigned n_gpus, struct rg_rail *out, unsigned max)
 {
-    struct rg_rdma_address ways[ADDRESSES];
     struct rg_rail all[ADDRESSES];
     bool taken[ADDRESSES] = {false};
     const bool named = number_wanted() < 0;
-    const unsigned found = rg_rdma_addresses(ways, ADDRESSES), wanted = rg_rails_wanted();
+    const unsigned wanted = rg_rails_wanted();
     unsigned n_all = 0, n = 0;
     for (unsigned i = 0; i < found; i++) {
         if (named && place_of(&ways[i]) == UINT_MAX)
@@ -146,8 +161,6 @@ unsigned rg_rails_here(const char *const *gpus, unsigned n_gpus, struct rg_rail 
         all[n_all] = (struct rg_rail){.way = ways[i]};
         complete(&all[n_all++], gpus, n_gpus);
     }
-    if (named && found && !n_all)
-        rg_warn("REMOTE_GPU_RAILS=%s names no RDMA device, interface or address of this machine", wish());
     for (unsigned number = 0; number < wanted; number++) {
         const struct rg_rail *best = NULL;
         for (unsigned i = 0; i < n_all; i++)
@@ -165,6 +178,22 @@ unsigned rg_rails_here(const char *const *gpus, unsigned n_gpus, struct rg_rail 
                 }
     }
     return n;
+}
+
+unsigned rg_rails_here(const char *const *gpus, unsigned n_gpus, struct rg_rail *out, unsigned max)
+{
+    struct rg_rdma_address ways[ADDRESSES];
+    const unsigned found = rg_rdma_addresses(ways, ADDRESSES);
+    const unsigned n = arrange(ways, found, gpus, n_gpus, out, max);
+    if (rg_rails_named() && found && !n)
+        rg_warn("REMOTE_GPU_RAILS=%s names no RDMA device, interface or address of this machine", wish());
+    return n;
+}
+
+unsigned rg_rails_links(struct rg_rail *out, unsigned max)
+{
+    struct rg_rdma_address ways[ADDRESSES];
+    return arrange(ways, rg_link_addresses(ways, ADDRESSES), NULL, 0, out, max);
 }
 
 bool rg_rails_same_network(const char *one, const char *other, unsigned prefix)

@@ -1,7 +1,7 @@
 /*
- * rails.h - which of this machine's RDMA devices a session uses, in which order.
+ * rails.h - which of this machine's RDMA devices, or of its network interfaces, a session uses, in which order.
  *
- * A rail is an RDMA device that has an address. REMOTE_GPU_RAILS says which are used:
+ * A rail is an RDMA device that has an address; over TCP a network interface. REMOTE_GPU_RAILS says which are used:
  *   auto, or nothing   one of each physical port, up to RG_RAILS_MAX; used together if that is measured to be faster
  *   off, 1             one
  *   N, always          so many of them at most, or all; used together without being measured
@@ -31,6 +31,11 @@ struct rg_rail {
  * Threads: any.
  */
 unsigned rg_rails_here(const char *const *gpus, unsigned n_gpus, struct rg_rail *out, unsigned max);
+/**
+ * The same of the links of this machine by which TCP goes: its network interfaces, whatever is behind them. A link is named by its
+ * interface or an address; faster ones first.
+ */
+unsigned rg_rails_links(struct rg_rail *out, unsigned max);
 /** Whether `text` is as REMOTE_GPU_RAILS takes it. RG_ERR_INVALID with a phrase in `why`. */
 RG_MUST_CHECK enum rg_status rg_rails_check(const char *text, char *why, size_t why_size);
 /** How many rails are wanted at most. */

@@ -142,11 +142,13 @@ static const struct rg_option table[] = {
            "how many connections carry bulk data besides the first, 0 to 8; auto: as many as help",
            .argument = "auto|N", .commands = RUNS, .environment = "REMOTE_GPU_CONNECTIONS",
            .check = check_connections),
-    OPTION("rails", TEXT, rails,
-           "which RDMA adapters share large transfers: all if that is faster (auto, the default), all "
-           "(always), one (off), at most N, or the listed devices, interfaces or addresses of this machine",
-           .argument = "auto|always|off|N|LIST", .commands = RUNS, .environment = "REMOTE_GPU_RAILS",
-           .check = rg_rails_check),
+    OPTION(
+        "rails", TEXT, rails,
+        "which RDMA adapters, or over TCP network interfaces, share large transfers: all if that is faster "
+        "(auto, the default), all (always), one (off), at most N, or the listed devices, interfaces or "
+        "addresses of this machine",
+        .argument = "auto|always|off|N|LIST", .commands = RUNS, .environment = "REMOTE_GPU_RAILS",
+        .check = rg_rails_check),
     OPTION("compress", CHOICE, compress, "compress bulk data; auto: while that is faster",
            .argument = "none|lz4|zstd|auto", .value = "none", .commands = RUNS,
            .environment = "REMOTE_GPU_COMPRESS"),

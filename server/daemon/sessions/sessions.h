@@ -12,6 +12,7 @@
 #include "server/daemon/grant/shares.h"
 #include "server/daemon/grant/who.h"
 #include "server/daemon/page/links.h"
+#include "server/daemon/settings/rails.h"
 #include "server/daemon/shared/board.h"
 #include "server/daemon/workers/warm.h"
 #include "server/suspend/command.h"
@@ -69,6 +70,7 @@ struct rg_sessions {
     struct rg_accounts *accounts; /* NULL: none are kept */
     const char *worker;           /* path */
     uint32_t reconnect_s;         /* how long a session waits for a client that lost its connection; 0: not */
+    struct rg_daemon_rails rails; /* what workers tell of this server's addresses */
     bool reconnect_automatic;     /* where that costs nothing (server/handshake/resume.h) */
     uint64_t device_files[RG_DEVICES_MAX]; /* of each device the bit of its number; 0: it is not known yet */
     struct {

@@ -8,6 +8,7 @@
 #include "common/base/parse.h"
 #include "common/sync/adaptive_wait.h"
 #include "server/commands/commands.h"
+#include "server/daemon/settings/rails.h"
 #include "server/daemon/workers/warm.h"
 #include "server/sandbox/identities.h"
 #include "transport/address.h"
@@ -96,6 +97,12 @@ static const struct rg_option table[] = {
         "keep the session of a client that has lost its connection this long, so that it can reconnect; "
         "0: not at all; auto: a minute over TCP, with or without TLS, but not over RDMA or through a tunnel",
         .argument = "auto|SECONDS", .value = "0", .check = check_reconnect),
+    OPTION(
+        "rails", TEXT, rails,
+        "which addresses of this server, on the same port, the clients of sessions by TLS are told of, for "
+        "connections by other links than the one that they came by: those of the interfaces that it "
+        "listens on (auto), none (off), or these",
+        .argument = "auto|off|ADDRESS,...", .value = "auto", .check = rg_daemon_rails_check),
     OPTION("warm-workers", TEXT, warm_workers,
            "keep so many workers ready, with the driver initialised, for programs of those who had a session "
            "last; 0: none; auto: 2 with NVIDIA's driver, else none. What they hold of a GPU's memory is a "

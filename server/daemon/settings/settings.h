@@ -38,6 +38,7 @@ struct rg_daemon_settings {
     char *image_cache; /* NULL: where it is by default */
     uint64_t image_cache_size;
     char *reconnect_grace;   /* "auto", or a time */
+    char *rails;             /* "auto", "off", or addresses */
     uint64_t session_memory; /* if it is set */
     char *state_dir;         /* NULL: where it is by default */
     char *tls_ca, *tls_cert, *tls_key;

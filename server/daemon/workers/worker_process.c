@@ -139,7 +139,8 @@ struct command_line {
     const char *arguments[32]; /* ends with NULL */
     size_t n;
     char devices[RG_DEVICES_MAX * 4], id[24], max[24], grace[24], stack[24],
-        visible[64 + RG_DEVICES_MAX * 48], percent[64]; /* of MPS */
+        visible[64 + RG_DEVICES_MAX * 48], percent[64], /* of MPS */
+        rails[RG_DAEMON_RAILS_TEXT];
 };
 
 static void add_argument(struct command_line *line, const char *name, const char *value)
@@ -171,6 +172,8 @@ static void begin_line(struct command_line *line, const struct rg_sessions *sess
     add_argument(line, "--session", line->id);
     add_argument(line, "--max-sessions", line->max);
     add_argument(line, "--reconnect-grace", line->grace);
+    if (rg_daemon_rails_list(&sessions->rails, line->rails, sizeof line->rails))
+        add_argument(line, "--rails", line->rails);
     add_argument(line, "--stack-limit", line->stack);
 }
 

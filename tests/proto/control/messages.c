@@ -102,6 +102,11 @@ static void make_server_hello(struct rg_control *out)
         snprintf(hello->addresses[i], sizeof hello->addresses[i], "rdma://10.0.0.%u:7", i);
         hello->address_rails[i] = i / 2;
     }
+    hello->n_tcp_addresses = chance(RG_CONTROL_ADDRESSES + 1);
+    for (uint32_t i = 0; i < hello->n_tcp_addresses; i++) {
+        snprintf(hello->tcp_addresses[i], sizeof hello->tcp_addresses[i], "10.1.0.%u", i);
+        hello->tcp_rails[i] = i / 2;
+    }
     hello->bulk_connections = chance(3);
     snprintf(hello->host, sizeof hello->host, "host");
 }
@@ -193,6 +198,12 @@ static void check_what_was_added(const struct rg_control *a, const struct rg_con
         CHECK(b->server_hello.has_rails == server->has_rails &&
               (!server->has_rails || memcmp(b->server_hello.address_rails, server->address_rails,
                                             server->n_addresses * sizeof *server->address_rails) == 0));
+    if (a->kind == RG_CONTROL_SERVER_HELLO) {
+        CHECK(b->server_hello.n_tcp_addresses == server->n_tcp_addresses);
+        for (uint32_t i = 0; i < server->n_tcp_addresses; i++)
+            CHECK(strcmp(b->server_hello.tcp_addresses[i], server->tcp_addresses[i]) == 0 &&
+                  b->server_hello.tcp_rails[i] == server->tcp_rails[i]);
+    }
     if (a->kind == RG_CONTROL_SERVER_HELLO && server->capabilities)
         CHECK(b->server_hello.resume_seconds == server->resume_seconds &&
               memcmp(b->server_hello.resume_token, server->resume_token, RG_RESUME_TOKEN) == 0);
