@@ -63,6 +63,7 @@ def test_bulk_connections(build):
                     copies_until(
                         build, lambda command: (build.run_remote(command, passage.address, environment=environment), server.log),
                         lambda _: passage.connections >= 1 + int(number), "too few connections")
+    with Server(build, tcp=True, arguments=["--reconnect-grace", "0"]) as server:  # else it goes on over others
         # the greeting takes some hundred bytes; the data follows, slowly enough for most of it to come by these connections
         for number in "1", "3":
             environment = {"REMOTE_GPU_CONNECTIONS": number, "REMOTE_GPU_FILTER": "delay:bandwidth=200Mb"}

@@ -119,7 +119,8 @@ def test_cut_reply(build):
 
 def test_late_bytes(build):
     """Once a copy has returned nothing is written into the program's memory any more, whatever the server sends."""
-    with Server(build, tcp=True) as server, LateBytes(server.address) as passage:
+    # What is passed on in another order are messages of a session that ends with its connection.
+    with Server(build, tcp=True, arguments=["--reconnect-grace", "0"]) as server, LateBytes(server.address) as passage:
         result = build.run_remote([sys.executable, "-c", COPY], passage.address,
                                   environment={"REMOTE_GPU_CONNECTIONS": "0"})
         expect(passage.late > 0, "no copy came in parts", result, server.log())
