@@ -291,8 +291,7 @@ static struct rg_worker *start_worker(const struct rg_worker_arguments *argument
     }
     if (worker)
         apply_hello(arguments, worker);
-    const uint32_t grace = connections->resume.offered ? arguments->hello.reconnect_s : 0;
-    if (!worker || rg_keep_alive_start(worker, arguments->hello.keep_alive_s, grace) != RG_OK ||
+    if (!worker || rg_keep_alive_start(worker, arguments->hello.keep_alive_s) != RG_OK ||
         rg_output_start(worker, pipes) != RG_OK || rg_gate_attach(worker) != RG_OK ||
         rg_worker_start(worker) != RG_OK) {
         rg_error("session %llu: no memory or threads for it (ulimit -v, -u)", session);

@@ -26,6 +26,10 @@ unsigned rg_liveness_look(struct rg_liveness *liveness, const struct rg_conn *co
     const struct rg_conn_progress last = liveness->last;
     struct rg_conn_progress *now = &liveness->last;
     rg_conn_progress(conn, now);
+    if (now->lost) {
+        *liveness = (struct rg_liveness){.last = *now};
+        return 0;
+    }
     const bool knows = now->has_backlog && last.has_backlog;
     const bool stuck = now->sending && last.sending && now->sent == last.sent;
     const bool would_see = now->receiving || stuck || (always && knows && now->unread < MUCH_UNREAD);
@@ -76,7 +80,8 @@ bool rg_liveness_give_up(struct rg_liveness *liveness, struct rg_conn *conn, uns
 
 bool rg_liveness_may_send(const struct rg_liveness *liveness)
 {
-    return !liveness->last.sending && (!liveness->last.has_backlog || liveness->last.unsent == 0);
+    return !liveness->last.lost && !liveness->last.sending &&
+           (!liveness->last.has_backlog || liveness->last.unsent == 0);
 }
 
 /* How often a waiting call of the socket looks is what says after how much silence the peer is gone (tcp/socket.c). */

@@ -6,7 +6,8 @@
  * even if nobody has received it; and that nothing has come means something where the peer would have said something:
  * it is to say a word each tick. So does what it takes: whoever is sent much over a slow network has nothing to say
  * until it is there. Ticks are counted, not time: a process that was stopped itself finds one tick, and so
- * does one whose machine slept.
+ * does one whose machine slept. Without a connection nothing can come: how long another is waited for is not decided here
+ * (resumable/), and with it counting begins anew.
  */
 #ifndef RG_TRANSPORT_LIVENESS_H
 #define RG_TRANSPORT_LIVENESS_H

@@ -72,6 +72,7 @@ struct rg_transport_ops {
     bool (*adverts_ended)(struct rg_conn *conn); /* optional: adverts end before the connection does */
     /* optional; else by the descriptor */
     bool (*backlog)(const struct rg_conn *conn, size_t *unread, size_t *unsent);
+    bool (*lost)(const struct rg_conn *conn); /* optional: of rg_conn_progress */
     /* optional: of several connections; as rg_conn_channel_progress */
     bool (*channel_progress)(const struct rg_conn *conn, unsigned place, struct rg_conn_progress *out);
     bool (*give_up_channel)(struct rg_conn *conn, unsigned place); /* optional: as rg_conn_give_up_channel */

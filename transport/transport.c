@@ -42,6 +42,7 @@ void rg_conn_progress(const struct rg_conn *conn, struct rg_conn_progress *out)
         .sent = sends / 2 + atomic_load_explicit(&conn->detached_sends, memory_order_relaxed),
         .received = receives / 2,
     };
+    out->lost = conn->ops->lost && conn->ops->lost(conn);
     out->has_backlog = conn->ops->backlog(conn, &out->unread, &out->unsent);
 }
 

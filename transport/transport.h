@@ -257,6 +257,7 @@ void rg_conn_get_statistics(const struct rg_conn *conn, struct rg_conn_statistic
 
 /** How far a connection is, to be compared with later: whether its peer takes and sends anything (liveness.h). */
 struct rg_conn_progress {
+    bool lost;               /* there is no connection now, and another is waited for (resumable/) */
     bool sending, receiving; /* some thread is inside */
     uint32_t sent, received; /* how often that has ended; counts wrap */
     bool has_backlog;        /* what follows is known: */

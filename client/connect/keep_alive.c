@@ -56,7 +56,7 @@ static void look(struct rg_session *session, struct rg_liveness *seen)
         return;
     rg_receiver_poll(session); /* what the worker said while nobody waited */
     const unsigned silent = rg_liveness_look(seen, session->conn, false);
-    const uint64_t patience_ns = (patience_s + (uint64_t)session->hello.resume_seconds) * 1000000000ull;
+    const uint64_t patience_ns = patience_s * 1000000000ull;
     if (patience_s && answers(session) && silent > patience_ns / tick_ns) {
         rg_session_end(session, CUDA_ERROR_DEVICE_UNAVAILABLE,
                        "%s has not answered for %u s: the session's worker is stopped or hangs there; "

@@ -309,6 +309,7 @@ CUresult rg_call_post_bulk(struct rg_call *call, struct rg_bulk *bulk)
 
 void rg_call_end_lease(struct rg_session *session, struct rg_lease *lease)
 {
+    RG_THREAD_INSIDE(NULL);
     if (rg_lease_ended(lease))
         return;
     rg_receiver_poll(session); /* acknowledgements may stand behind what else has come */

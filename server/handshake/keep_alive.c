@@ -17,7 +17,7 @@ struct keep_alive {
     pthread_cond_t changed; /* the session is over */
     bool runs;
     pthread_t thread;
-    uint32_t seconds, grace_s;
+    uint32_t seconds;
     struct rg_liveness liveness; /* the thread's */
 };
 
@@ -95,16 +95,17 @@ static void end_stuck(struct rg_worker *worker, uint32_t seconds)
 }
 
 /* One tick. A reader that executes calls cannot answer a client that asks: whoever waits for them learns it here. */
-static void look(struct rg_worker *worker, unsigned most)
+static void look(struct rg_worker *worker)
 {
     struct keep_alive *state = keep_alive_of(worker);
     const struct rg_conn_progress before = state->liveness.last;
     const unsigned silent = rg_liveness_look(&state->liveness, worker->conn, state->seconds != 0);
     const struct rg_conn_progress *now = &state->liveness.last;
     const unsigned stuck = rg_liveness_look_at_channels(&state->liveness, worker->conn);
-    if (state->seconds && silent > most)
+    if (state->seconds && silent > RG_LIVENESS_TICKS)
         end(worker, state->seconds);
-    else if (state->seconds && stuck > most && !rg_liveness_give_up(&state->liveness, worker->conn, most))
+    else if (state->seconds && stuck > RG_LIVENESS_TICKS &&
+             !rg_liveness_give_up(&state->liveness, worker->conn, RG_LIVENESS_TICKS))
         end_stuck(worker, state->seconds);
     else if (!now->receiving && !before.receiving && now->received == before.received &&
              rg_liveness_may_send(&state->liveness))
@@ -117,25 +118,23 @@ static void *watch(void *argument)
     struct keep_alive *state = keep_alive_of(worker);
     const uint32_t seconds = state->seconds ? state->seconds : RG_KEEP_ALIVE_S;
     const uint64_t tick_ns = seconds * 1000000000ull / RG_LIVENESS_TICKS;
-    const unsigned most = RG_LIVENESS_TICKS + (unsigned)(state->grace_s * 1000000000ull / tick_ns);
     pthread_mutex_lock(&state->lock);
     while (!rg_worker_over(worker)) {
         const struct timespec until = rg_timespec(rg_now_ns() + tick_ns);
         if (pthread_cond_timedwait(&state->changed, &state->lock, &until) == 0)
             continue;
         pthread_mutex_unlock(&state->lock);
-        look(worker, most);
+        look(worker);
         pthread_mutex_lock(&state->lock);
     }
     pthread_mutex_unlock(&state->lock);
     return NULL;
 }
 
-enum rg_status rg_keep_alive_start(struct rg_worker *worker, uint32_t seconds, uint32_t grace_s)
+enum rg_status rg_keep_alive_start(struct rg_worker *worker, uint32_t seconds)
 {
     struct keep_alive *state = keep_alive_of(worker);
     state->seconds = seconds;
-    state->grace_s = grace_s;
     const enum rg_status status = rg_thread_create(&state->thread, "rg-alive", watch, worker);
     state->runs = status == RG_OK;
     return status;

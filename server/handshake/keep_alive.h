@@ -18,11 +18,7 @@
  */
 uint32_t rg_keep_alive_seconds(uint32_t wanted);
 
-/**
- * Begins. `seconds`: as above; `grace_s`: how long the session is kept without a connection, which is no silence. Before the
- * worker is started.
- */
-RG_MUST_CHECK enum rg_status rg_keep_alive_start(struct rg_worker *worker, uint32_t seconds,
-                                                 uint32_t grace_s);
+/** Begins. `seconds`: as above; time without a connection is no silence. Before the worker is started. */
+RG_MUST_CHECK enum rg_status rg_keep_alive_start(struct rg_worker *worker, uint32_t seconds);
 
 #endif

@@ -181,3 +181,24 @@ def test_reset_connections(build):
         expect(result.status == 0 and "good" in result.output and "the session goes on" in result.errors,
                "the session has not survived", result, server.log())
         expect(wait_until(lambda: not server.workers(), WAIT_S), "a worker is left", server.log())
+
+
+def test_lost_while_interrupted(build):
+    """A signal handler that has interrupted a call that waits makes calls itself while the connection is lost: both go on."""
+    with Server(build, tcp=True, arguments=GRACE, environment=LOG) as server, tempfile.TemporaryDirectory() as folder:
+        between = Between(int(server.address.rsplit(":", 1)[1]))
+        files = {name: os.path.join(folder, name) for name in ("HANDLING", "HANDLED")}
+
+        def cut(_):
+            wait_until(lambda: os.path.exists(files["HANDLING"]) and CONTROLLED in server.log(), WAIT_S)
+            time.sleep(0.1)  # the handler has made a call
+            between.reset()
+            between.passes.set()
+            wait_until(lambda: "without a connection" in server.log(), WAIT_S)
+            with open(files["HANDLED"], "w", encoding="ascii"):
+                pass
+
+        result = build.run_remote([os.path.join(build.folder, "tests", "process_handlers"), "handler_for_long"], between.address,
+                                  environment=files, while_running=cut, timeout=120)
+        expect("signals: 1; 0 0 0; bytes: 9 9" in result.output and "the session goes on" in result.errors,
+               "it is not as without a loss", result, server.log())

@@ -137,6 +137,7 @@ for line in sys.stdin:
     print(cuda.cuCtxSynchronize(), flush=True)
 """
 SILENCE = 2  # seconds
+GRACES = "0", "60"  # time without a connection; who is silent on one that lives does not get it on top
 
 
 class Talk:
@@ -177,7 +178,12 @@ class Talk:
 
 def test_stopped_client(build):
     """A client that is stopped for ever loses its session; one that merely does nothing, and one that asked for time, do not."""
-    with Server(build, tcp=True, arguments=["--keep-alive", str(SILENCE)]) as server:
+    for grace in GRACES:
+        stop_a_client(build, grace)
+
+
+def stop_a_client(build, grace):
+    with Server(build, tcp=True, arguments=["--keep-alive", str(SILENCE), "--reconnect-grace", grace]) as server:
         with Talk(build, server) as idle, Talk(build, server, "--keep-alive", "100") as patient:
             with Talk(build, server) as stopped:
                 stopped.stop()
@@ -210,8 +216,8 @@ print("46", flush=True)
 
 def test_slow_reader(build):
     """A client that stops while it is sent much data does not keep its worker, nor the memory in it."""
-    for connections in "0", "4":
-        with Server(build, tcp=True, arguments=["--keep-alive", str(SILENCE)]) as server:
+    for connections, grace in ("0", "0"), ("0", "60"), ("4", "60"):
+        with Server(build, tcp=True, arguments=["--keep-alive", str(SILENCE), "--reconnect-grace", grace]) as server:
             with Talk(build, server, environment={"REMOTE_GPU_CONNECTIONS": connections}, program=FLOOD_AND_STOP):
                 expect(wait_until(lambda: not server.workers(), SILENCE + 10), "a client that reads nothing keeps its session",
                        server.log())
@@ -219,8 +225,8 @@ def test_slow_reader(build):
 
 def test_stopped_worker(build):
     """A program whose worker is stopped gets an error, whether it was waiting or sending; at rest it need not notice."""
-    for program in TALK, FLOOD_AND_STOP.replace("SIGSTOP", "SIGCONT"):
-        with Server(build, tcp=True) as server:
+    for program, grace in zip((TALK, FLOOD_AND_STOP.replace("SIGSTOP", "SIGCONT")), GRACES[::-1]):
+        with Server(build, tcp=True, arguments=["--reconnect-grace", grace]) as server:
             with Talk(build, server, "--keep-alive", str(SILENCE), program=program) as talk:
                 workers = server.workers()
                 for worker in workers:

@@ -1,11 +1,13 @@
 /* handlers.c - signal handlers that call CUDA, and interrupt calls of the same thread that wait. */
 #include "scenario.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #define LASTS_NS 400000000ull /* the kernel */
 #define AFTER_NS 100000000    /* it began, the signal comes */
@@ -153,11 +155,43 @@ static int handler_in_handler(void)
     return 0;
 }
 
+/* Makes the file HANDLING if there is to be one, and calls until there is a file HANDLED. */
+static void call_for_long(int number)
+{
+    const char *begun = getenv("HANDLING"), *enough = getenv("HANDLED");
+    (void)number;
+    if (begun)
+        close(open(begun, O_CREAT | O_WRONLY, 0600));
+    for (int i = 0; i < 3 || (enough && access(enough, F_OK) != 0); i++) {
+        CUdeviceptr data = 0;
+        results[0] |= (int)cuMemAlloc_v2(&data, 4096);
+        results[1] |= (int)cuMemFree_v2(data);
+        results[2] |= (int)cuCtxSynchronize();
+        usleep(10000);
+    }
+    n_signals++;
+}
+
+/* The connection may be lost meanwhile (tests/examples/control.py). */
+static int handler_for_long(void)
+{
+    unsigned char bytes[4096] = {0};
+    prepare(call_for_long, 0);
+    TRY(cuMemsetD8_v2(kept, 9, sizeof bytes));
+    TRY(launch_one_that_lasts());
+    signal_soon();
+    TRY(cuCtxSynchronize());
+    TRY(cuMemcpyDtoH_v2(bytes, kept, sizeof bytes));
+    say("signals: %d; %d %d %d; bytes: %d %d\n", n_signals, results[0], results[1], results[2], bytes[0],
+        bytes[4095]);
+    say("work: %d\n", device_work(3));
+    return 0;
+}
+
 static const struct scenario scenarios[] = {
-    {"in_waits_that_restart", in_waits_that_restart},
-    {"in_waits_that_end", in_waits_that_end},
-    {"clean_up_and_exit", clean_up_and_exit},
-    {"handler_in_handler", handler_in_handler},
+    {"in_waits_that_restart", in_waits_that_restart}, {"in_waits_that_end", in_waits_that_end},
+    {"clean_up_and_exit", clean_up_and_exit},         {"handler_in_handler", handler_in_handler},
+    {"handler_for_long", handler_for_long},
 };
 
 int main(int argc, char **argv)

@@ -74,7 +74,7 @@ void rg_resumable_look_for_last_words(struct rg_resumable *c)
     struct rg_resumable_header header;
     if (c->has_ready)
         keep_last_words(c, c->ready.data, c->ready.size);
-    if (c->receiving || c->in_use || c->in_bulk)
+    if (rg_resumable_is_read(c) || c->in_use || c->in_bulk)
         return;
     while (!c->peer_says_goaway && !c->link->bulk_left && rg_conn_recv(c->link, 0, &message) == RG_OK &&
            !message.bulk_size && message.size >= sizeof header) {

@@ -87,6 +87,14 @@ struct rg_resumable {
     struct rg_conn *former_link; /* a former link that the message in use lies in */
     uint64_t epoch;              /* counts links */
     bool sending, receiving;
+    /*
+     * Where the reader of messages sleeps in its link, so that a signal handler may interrupt it and receive itself (rg_conn_rests):
+     * from then on that link is only its own, and may be lost and replaced, until it comes out.
+     */
+    const struct rg_conn *volatile awaited;
+    bool parked; /* such a handler has received; nobody else does */
+    struct rg_conn *
+        parked_link; /* the link that the reader is in, which is lost: it goes when the reader has come out */
     unsigned detached; /* threads that send bulk data by itself */
     unsigned visitors; /* that do something short in the link */
     bool hurries;      /* the failed link is not to be read to its end */
@@ -160,6 +168,11 @@ static inline void rg_resumable_wake(struct rg_resumable *c)
 /** The link of `epoch` has failed. */
 void rg_resumable_break(struct rg_resumable *c, uint64_t epoch, enum rg_status status);
 void rg_resumable_end(struct rg_resumable *c, enum rg_status status);
+/** Whether somebody receives, or is about to: nobody else may. */
+static inline bool rg_resumable_is_read(const struct rg_resumable *c)
+{
+    return c->receiving || c->parked;
+}
 /** Whether a link's descriptor shows its end; if not, the control connection's does. */
 static inline bool rg_resumable_shows_end(const struct rg_conn *link)
 {
@@ -225,6 +238,7 @@ enum {
 }; /* messages up to this are copied, so that they lie in nobody's way */
 
 enum rg_status rg_resumable_recv(struct rg_conn *conn, int timeout_ms, struct rg_message *out);
+bool rg_resumable_rests(const struct rg_conn *conn);
 enum rg_status rg_resumable_recv_bulk(struct rg_conn *conn, void *buffer, size_t size);
 enum rg_status rg_resumable_take_advertised(struct rg_conn *conn, size_t most, void **memory, size_t *size);
 /**

@@ -115,7 +115,7 @@ static void await_end(struct rg_resumable *c, const struct rg_lease *lease)
     const size_t size = size_of(c, lease);
     const uint64_t until = rg_now_ns() + WAIT_NS + size / COPIED_A_NS;
     while (!has_ended(c, lease) && c->state == RG_RESUMABLE_UP && rg_now_ns() < until) {
-        if (c->receiving) {
+        if (rg_resumable_is_read(c)) {
             rg_resumable_sleep(c, until);
         } else if (c->has_ready || c->in_use || c->in_bulk) {
             break; /* what comes has to be taken first, perhaps by this thread */

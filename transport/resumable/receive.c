@@ -80,16 +80,10 @@ static enum rg_status look_at(struct rg_resumable *c, struct rg_message *message
     return RG_ERR_NOT_FOUND;
 }
 
-/* One message from the link, the lock given up meanwhile. RG_ERR_NOT_FOUND: one that is not for the user. */
-static enum rg_status receive(struct rg_resumable *c, int timeout_ms, struct rg_message *message)
+/* The link has returned `status` and perhaps a message. RG_ERR_NOT_FOUND: one that is not for the user. */
+static enum rg_status received(struct rg_resumable *c, uint64_t epoch, enum rg_status status,
+                               struct rg_message *message)
 {
-    const uint64_t epoch = c->epoch;
-    struct rg_conn *link = c->link;
-    c->receiving = true;
-    pthread_mutex_unlock(&c->lock);
-    enum rg_status status = rg_conn_recv(link, timeout_ms, message);
-    pthread_mutex_lock(&c->lock);
-    c->receiving = false;
     const bool failed = status != RG_OK && status != RG_ERR_TIMEOUT;
     if (status == RG_OK)
         status = look_at(c, message);
@@ -105,9 +99,79 @@ static enum rg_status receive(struct rg_resumable *c, int timeout_ms, struct rg_
     return status;
 }
 
+/* One message from the link, the lock given up meanwhile. As `received`. */
+static enum rg_status receive(struct rg_resumable *c, int timeout_ms, struct rg_message *message)
+{
+    const uint64_t epoch = c->epoch;
+    struct rg_conn *link = c->link;
+    c->receiving = true;
+    pthread_mutex_unlock(&c->lock);
+    enum rg_status status = rg_conn_recv(link, timeout_ms, message);
+    pthread_mutex_lock(&c->lock);
+    c->receiving = false;
+    return received(c, epoch, status, message);
+}
+
+/* --- readers, and signal handlers that interrupt them --- */
+
+bool rg_resumable_rests(const struct rg_conn *conn)
+{
+    const struct rg_resumable *c = (const struct rg_resumable *)conn;
+    const bool parked = c->parked && !c->receiving; /* the handler's call before this one */
+    return c->awaited && (parked || !c->parked) && rg_conn_rests(c->awaited);
+}
+
+/* The reader sleeps in its link, and a handler that has interrupted it receives: it is as if it were not inside. */
+static void park(struct rg_resumable *c)
+{
+    if (!c->awaited || c->parked)
+        return;
+    c->parked = true;
+    c->receiving = false;
+}
+
+/* The reader has come out of a link that a handler has used meanwhile. False: the link is lost. */
+static bool unpark(struct rg_resumable *c)
+{
+    struct rg_conn *lost = c->parked_link;
+    c->parked = false;
+    c->parked_link = NULL;
+    if (!lost)
+        return true;
+    pthread_mutex_unlock(&c->lock);
+    rg_conn_destroy(lost);
+    pthread_mutex_lock(&c->lock);
+    return false;
+}
+
+/*
+ * As `receive`, for the reader, or a handler that has interrupted it. RG_ERR_TIMEOUT also where what was waited for may have
+ * been received by such a handler.
+ */
+static enum rg_status read_message(struct rg_resumable *c, int timeout_ms, struct rg_message *message)
+{
+    if (c->awaited)
+        return receive(c, timeout_ms, message);
+    const uint64_t epoch = c->epoch;
+    struct rg_conn *link = c->link;
+    c->awaited = link;
+    c->receiving = true;
+    pthread_mutex_unlock(&c->lock);
+    const enum rg_status status = rg_conn_recv(link, timeout_ms, message);
+    pthread_mutex_lock(&c->lock);
+    c->awaited = NULL;
+    const bool parked = c->parked;
+    if (parked && !unpark(c))
+        return RG_ERR_TIMEOUT;
+    c->receiving = false;
+    const enum rg_status result = received(c, epoch, status, message);
+    return parked && status != RG_OK ? RG_ERR_TIMEOUT : result;
+}
+
 void rg_resumable_drain(struct rg_resumable *c, int timeout_ms)
 {
-    while (c->state == RG_RESUMABLE_UP && !c->receiving && !c->has_ready && !c->in_use && !c->in_bulk) {
+    while (c->state == RG_RESUMABLE_UP && !rg_resumable_is_read(c) && !c->has_ready && !c->in_use &&
+           !c->in_bulk) {
         enum rg_status status = receive(c, timeout_ms, &c->ready);
         c->has_ready = status == RG_OK && c->state == RG_RESUMABLE_UP;
         if (status != RG_ERR_NOT_FOUND)
@@ -158,6 +222,7 @@ enum rg_status rg_resumable_recv(struct rg_conn *conn, int timeout_ms, struct rg
     struct rg_resumable *c = (struct rg_resumable *)conn;
     const uint64_t until = timeout_ms < 0 ? UINT64_MAX : rg_now_ns() + (uint64_t)timeout_ms * 1000000u;
     pthread_mutex_lock(&c->lock);
+    park(c);
     let_go(c);
     for (;;) {
         if (c->state == RG_RESUMABLE_OVER && c->last_words_size) {
@@ -187,12 +252,12 @@ enum rg_status rg_resumable_recv(struct rg_conn *conn, int timeout_ms, struct rg
         if (late)
             return unlocked(c), RG_ERR_TIMEOUT;
         const int left = until == UINT64_MAX ? -1 : timeout_ms == 0 ? 0 : (int)((until - now) / 1000000u) + 1;
-        enum rg_status status = receive(c, left, out);
+        enum rg_status status = read_message(c, left, out);
         if (status == RG_OK) {
             deliver(c, out);
             return unlocked(c), status;
         }
-        if (status == RG_ERR_TIMEOUT && timeout_ms == 0)
+        if (status == RG_ERR_TIMEOUT && timeout_ms <= 0)
             return unlocked(c), status;
     }
 }

@@ -56,7 +56,7 @@ static uint64_t noticed_until(const struct rg_resumable *c)
 {
     if (has_last_words(c))
         return UINT64_MAX;
-    if (!c->receiving && !c->options.reads)
+    if (!rg_resumable_is_read(c) && !c->options.reads)
         return 0;
     return rg_resumable_shows_end(c->link) ? UINT64_MAX : c->hung_up_ns + CONTROL_MS * 1000000ull;
 }
@@ -191,7 +191,10 @@ static void drop_link(struct rg_resumable *c)
     rg_conn_set_control(link,
                         NULL); /* it may be kept for what was received by it, the control connection is not */
     rg_conn_reset(link); /* or the peer's reconnector, whom nobody interrupts, may stay in a send by it */
-    if (c->in_use && c->in_use_from == c->epoch && !c->former_link) {
+    if (c->parked && c->awaited == link) {
+        c->parked_link = link;
+        link = NULL;
+    } else if (c->in_use && c->in_use_from == c->epoch && !c->former_link) {
         c->former_link = link;
         link = NULL;
     }

@@ -77,7 +77,7 @@ void rg_resumable_break(struct rg_resumable *c, uint64_t epoch, enum rg_status s
      * word before; the reconnector makes sure of it.
      */
     const bool reads_on = ended && shows && c->options.reads;
-    if (!reads_on && (!c->receiving || (!ended && shows)))
+    if (!reads_on && (!rg_resumable_is_read(c) || (!ended && shows)))
         rg_conn_interrupt(c->link);
     rg_resumable_changed(c);
 }
@@ -182,6 +182,14 @@ static bool resumable_backlog(const struct rg_conn *conn, size_t *unread, size_t
     return c->link && c->over == RG_OK && c->link->ops->backlog(c->link, unread, unsent);
 }
 
+/* While messages are sent again it is not: a peer that takes none is silent. */
+static bool resumable_lost(const struct rg_conn *conn)
+{
+    struct rg_resumable *c = (struct rg_resumable *)(uintptr_t)conn;
+    RG_SCOPED_LOCK(&c->lock);
+    return c->state == RG_RESUMABLE_BROKEN;
+}
+
 static bool resumable_channel_progress(const struct rg_conn *conn, unsigned place,
                                        struct rg_conn_progress *out)
 {
@@ -234,6 +242,7 @@ static void resumable_destroy(struct rg_conn *conn)
     rg_conn_destroy(c->link);
     rg_conn_destroy(c->control_conn);
     rg_conn_destroy(c->former_link);
+    rg_conn_destroy(c->parked_link);
     rg_retransmit_fini(c);
     rg_registered_fini(c);
     rg_waker_fini(&c->waker);
@@ -251,6 +260,7 @@ static struct rg_transport_ops resumable_ops = {
     .end_lease = rg_resumable_end_lease,
     .lease_ended = rg_resumable_lease_ended,
     .recv = rg_resumable_recv,
+    .rests = rg_resumable_rests,
     .recv_bulk = rg_resumable_recv_bulk,
     .interrupt = resumable_interrupt,
     .destroy = resumable_destroy,
@@ -264,6 +274,7 @@ static struct rg_transport_ops resumable_ops = {
     .has_advertised = rg_resumable_has_advertised,
     .adverts_ended = rg_resumable_adverts_ended,
     .backlog = resumable_backlog,
+    .lost = resumable_lost,
     .channel_progress = resumable_channel_progress,
     .give_up_channel = resumable_give_up_channel,
     .statistics = resumable_statistics,

@@ -26,7 +26,7 @@ static void make_way(struct rg_resumable *c)
          i++) {
         if (c->has_ready || c->in_use || c->in_bulk)
             break; /* nobody may be there to take what has come */
-        if (c->receiving)
+        if (rg_resumable_is_read(c))
             rg_resumable_sleep(c, rg_now_ns() + DRAIN_MS * 1000000ull);
         else
             rg_resumable_drain(c, DRAIN_MS);
