@@ -11,6 +11,7 @@
 #include "transport/liveness.h"
 #include "transport/multipath/join.h"
 #include "transport/multipath/multipath.h"
+#include "transport/resumable/resumable.h"
 #include "transport/topology/rails.h"
 
 #include <arpa/inet.h>
@@ -40,7 +41,8 @@ static struct ways {
     bool known;
     unsigned n;
     struct way items[WAYS];
-    unsigned now;                               /* by which the first connection goes */
+    unsigned now;                               /* by which the first connection goes, or is to go */
+    bool returning;                             /* it is to go back to the one that the session began at */
     unsigned of_channel[RG_MULTIPATH_CHANNELS]; /* which way each goes */
 } all_ways[RG_SERVERS_MAX] = {[0 ... RG_SERVERS_MAX - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
 
@@ -203,6 +205,20 @@ static void opened(struct rg_session *session, struct ways *ways, unsigned index
     way->opened_ns = rg_now_ns();
 }
 
+/* The address that the session began at is there again: calls go back to it, as after a loss. */
+static void go_back(struct rg_session *session, struct ways *ways)
+{
+    pthread_mutex_lock(&ways->lock);
+    const bool back = ways->now != 0;
+    if (back) {
+        ways->now = 0;
+        ways->returning = true;
+    }
+    pthread_mutex_unlock(&ways->lock);
+    if (back)
+        rg_resumable_drop(session->conn);
+}
+
 struct rg_conn *rg_rails_open(struct rg_session *session, unsigned index, bool one_each)
 {
     struct ways *ways = ways_of(session);
@@ -224,6 +240,8 @@ struct rg_conn *rg_rails_open(struct rg_session *session, unsigned index, bool o
                               &conn, why, sizeof why) == RG_OK) {
             rg_liveness_watch_closely(conn);
             opened(session, ways, index, (unsigned)number);
+            if (number == 0)
+                go_back(session, ways);
             return conn;
         }
         rg_info("no further connection to %s at %s for bulk data: %s", session->server, address, why);
@@ -287,6 +305,10 @@ enum rg_status rg_rails_renew(struct rg_session *session, int timeout_ms, char *
                 rg_liveness_watch_closely(*out);
             return RG_OK;
         }
+        if (n > 1) {
+            RG_SCOPED_LOCK(&ways->lock);
+            leave_alone(session, i);
+        }
         if (i == 0 || turn == 0) { /* what the address that the user has named says is told */
             rg_explain(why, why_size, "%s", reason);
             status = one;
@@ -302,6 +324,16 @@ void rg_rails_use(struct rg_session *session, unsigned number)
     if (number != ways->now && number < ways->n)
         rg_warn("%s: calls go by %s now", session->server, ways->items[number].host);
     ways->now = number;
+    ways->returning = ways->returning && number == 0;
+}
+
+bool rg_rails_returned(struct rg_session *session)
+{
+    struct ways *ways = ways_of(session);
+    RG_SCOPED_LOCK(&ways->lock);
+    const bool returned = ways->returning;
+    ways->returning = false;
+    return returned;
 }
 
 const char *rg_rails_address(const struct rg_session *session)

@@ -7,7 +7,7 @@
  * loss of the connection, which is then made anew by what is left (reconnect.h). The port is always that of the session's address.
  *
  * Connections for bulk data are spread over the rails (multipath.h). One that cannot be had is tried again: after a second, and twice as long
- * after each attempt in vain, up to a minute. Nothing of this is done before bulk data travels.
+ * after each attempt in vain, up to a minute. Once the address that the session began at takes one again, calls return to it as well. Nothing of this is done before bulk data travels.
  *
  * Threads: any; there is a lock.
  */
@@ -43,6 +43,8 @@ void rg_rails_lost(void *session, unsigned index);
 RG_MUST_CHECK enum rg_status rg_rails_renew(struct rg_session *session, int timeout_ms, char *why,
                                             size_t why_size, unsigned *way, struct rg_conn **out);
 void rg_rails_use(struct rg_session *session, unsigned way);
+/** Whether what the session goes on after was no loss, but its return to the address that it began at. Once. */
+bool rg_rails_returned(struct rg_session *session);
 /** The address by which further connections that carry no bulk data go now. */
 const char *rg_rails_address(const struct rg_session *session);
 

@@ -154,6 +154,10 @@ static void tell_resumed(struct rg_session *session, const struct rg_resumable_l
         rg_warn("%s: RDMA works again; the session is back on it", session->server);
         return;
     }
+    if (rg_rails_returned(session)) {
+        rg_warn("%s: its own address works again; calls are back on it", session->server);
+        return;
+    }
     session->stats.resumed++;
     session->stats.without_ns += rg_now_ns() - loss->since_ns;
     if (session->moved)

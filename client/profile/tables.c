@@ -136,6 +136,37 @@ static void wire(uint64_t *sent, uint64_t *received)
     }
 }
 
+/* By which addresses bulk data went over TCP, and how much. */
+static void rails_text(struct rg_json_text *text, const struct rg_session *session,
+                       const struct rg_conn_statistics *way)
+{
+    const char *separator = "";
+    rg_json_text_put(text, ",\"tcp_rails\":[");
+    for (unsigned i = 0; i < RG_CONN_RAILS; i++) {
+        if (!*session->stats.rails[i].address)
+            continue;
+        rg_json_text_put(text, separator);
+        rg_json_text_put(text, "{\"address\":");
+        rg_json_text_string(text, session->stats.rails[i].address);
+        number(text, "sent", way->rail_sent[i]);
+        number(text, "received", way->rail_received[i]);
+        rg_json_text_put(text, "}");
+        separator = ",";
+    }
+    rg_json_text_put(text, "]");
+}
+
+static void rails_summary(struct rg_json_text *text, const struct rg_session *session,
+                          const struct rg_conn_statistics *way)
+{
+    for (unsigned i = 0; i < RG_CONN_RAILS; i++)
+        if (*session->stats.rails[i].address)
+            rg_json_text_format(text, "; by %s %llu MB sent, %llu MB received",
+                                session->stats.rails[i].address,
+                                (unsigned long long)way->rail_sent[i] / 1000000,
+                                (unsigned long long)way->rail_received[i] / 1000000);
+}
+
 /* How each session's data travelled; of sessions that are over as of their end. */
 static void sessions_text(struct rg_json_text *text)
 {
@@ -159,6 +190,7 @@ static void sessions_text(struct rg_json_text *text)
         rg_json_text_format(text, ",\"rails_used\":%s", way.striped ? "true" : "false");
         number(text, "rails_lost", way.lost_rails);
         number(text, "rails_returned", way.returned_rails);
+        rails_text(text, session, &way);
         rg_json_text_put(text, ",\"gpu_memory\":{");
         bool first = true;
         for (unsigned k = 0; k < RG_DEVICES_MAX; k++) {
@@ -193,6 +225,7 @@ static void sessions_summary(struct rg_json_text *text)
         if (way.lost_rails)
             rg_json_text_format(text, " (%llu lost, %llu came back)", (unsigned long long)way.lost_rails,
                                 (unsigned long long)way.returned_rails);
+        rails_summary(text, session, &way);
         for (unsigned k = 0; k < RG_DEVICES_MAX; k++) {
             const enum rg_gpu_path path = atomic_load(&session->gpu_paths[k]);
             if (path != RG_GPU_PATH_UNKNOWN)

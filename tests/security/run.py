@@ -530,8 +530,8 @@ def case_rails(world):
     world.add_cable("eth1", "10.78.0")
     world.start_server("--reconnect-grace", "60")
     world.join("alice")
-    done, stats = world.path("done"), world.path("rails-stats")
-    command = world.client.command(world.build.command, "run", "--rails", "always", "--stats=" + stats, "--",
+    done, stats, profile = world.path("done"), world.path("rails-stats"), world.path("rails-profile")
+    command = world.client.command(world.build.command, "run", "--rails", "always", "--stats=" + stats, "--profile=" + profile, "--",
                                    world.marker_path(), "32", "3", "until", done)
     program = Background(command, world.client.environment(REMOTE_GPU_LOG="info"), world.fresh("rails"))
     world.stack.callback(program.stop)
@@ -549,6 +549,8 @@ def case_rails(world):
     flows("eth1")
     checked(*world.server.command("ip", "link", "set", "eth0", "up"))
     flows("eth0")
+    expect(wait_until(lambda: "calls are back" in program.output(), 20), "calls are not back:\n" + program.output())
+    flows("eth1", 8 << 20)
     with open(done, "w"):
         pass
     expect(wait_until(lambda: program.process.poll() is not None, 30) and program.process.poll() == 0 and
@@ -558,6 +560,24 @@ def case_rails(world):
            {rail["address"] for rail in told["rails"]} == {"10.77.0.1", "10.78.0.1"} and
            all(min(rail["sent"], rail["received"]) > 64 << 20 for rail in told["rails"]),
            "the statistics do not say it: %s" % told)
+    (session,) = json.loads(open(profile).read())["remoteGpu"]["sessions"]
+    expect({rail["address"]: rail["sent"] for rail in session["tcp_rails"]} == {rail["address"]: rail["sent"] for rail in told["rails"]} and
+           "; by 10.78.0.1 " in program.output(), "the profile does not say it: %s\n%s" % (session, program.output()))
+
+
+def case_foreign_rail(world):
+    """An address that the server has named and that is another's gets nothing; the session goes on by its own."""
+    world.add_cable("eth1", "10.78.0")
+    world.start_server("--reconnect-grace", "60", "--rails", "10.77.0.1,10.78.0.1,127.0.0.1,224.0.0.1", listen="10.77.0.1:%d" % PORT)
+    stranger = world.start_server(listen="10.78.0.1:%d" % PORT, state=world.path("stranger"))
+    world.join("alice")
+    result = world.marker("32", "2", options=("--rails", "always"), REMOTE_GPU_LOG="info")
+    expect(result.status == 0 and "ok" in result.output, "the program did not work", result)
+    expect("no further connection to %s at 10.78.0.1:%d" % (NAME, PORT) in result.errors and "127.0.0.1" not in result.errors and
+           "224.0.0.1" not in result.errors, "the address was not refused", result)
+    rails = json.loads(result.stats_text)["rails"]
+    expect([rail["address"] for rail in rails] == ["10.77.0.1"], "something went there: %s" % rails, result)
+    expect("session" not in stranger.output(), "it began something there:\n" + stranger.output())
 
 
 def case_link_local(world):
