@@ -68,6 +68,18 @@ static bool open_for_writing(struct rg_managed_range *range, size_t page)
     return rg_pages_open(&range->trap, rg_managed_range_page(range, page), (uint64_t)(end - page) * RG_PAGE);
 }
 
+/* A page that was to leave and could not: it is the host's as before, with its contents, or none yet. */
+static bool keep(struct rg_managed_range *range, size_t page)
+{
+    const uint64_t start = rg_managed_range_page(range, page);
+    if (range->trap.by_uffd) {
+        memset(fetched, 0, RG_PAGE);
+        if (!rg_pages_fill(&range->trap, start, fetched, RG_PAGE, true)) /* contents that are there stay */
+            return false;
+    }
+    return rg_pages_open(&range->trap, start, RG_PAGE);
+}
+
 /* Which pages a touch of `page` fetches: more and more at once if they are touched in order. */
 static void choose(struct rg_managed_range *range, size_t page, struct stretch *s)
 {
@@ -163,6 +175,8 @@ static enum outcome touched(const struct rg_touch *touch, uint64_t waited)
             good = open_for_writing(range, page);
         else if (touch->write && state == RG_PAGE_WRITE_SHARED)
             good = rg_write_shared_open(range, page);
+        else if (state == RG_PAGE_DIRTY || state == RG_PAGE_FRESH)
+            good = keep(range, page);
         pthread_mutex_unlock(&rg_managed_ranges.lock);
         return good ? DONE : NOT_OURS;
     }
@@ -275,6 +289,8 @@ bool rg_unified_start_service(void)
     if (fetched == MAP_FAILED || !rg_faults_start() || pthread_atfork(before_fork, NULL, NULL) != 0)
         return false;
     service_started = rg_thread_create_detached("rg-share", service_main, NULL) == RG_OK;
+    if (!service_started)
+        rg_error("memory that host and device share needs one more thread than this process may have");
     return service_started;
 }
 

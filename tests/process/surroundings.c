@@ -1,7 +1,6 @@
 /* surroundings.c - what a process changes around itself while CUDA is up: signals, descriptors, limits, rights. */
 #include "scenario.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -243,30 +242,59 @@ static int environment_cleared(void)
     return 0;
 }
 
+/* From now on these system calls fail. */
+static bool refuse(const int *refused, size_t n_refused)
+{
+    struct sock_filter filter[40];
+    unsigned short n = 0;
+    filter[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+    for (size_t i = 0; i < n_refused; i++) {
+        filter[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)refused[i], 0, 1);
+        filter[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES);
+    }
+    filter[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    const struct sock_fprog program = {n, filter};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0;
+}
+
 /* A filter as sandboxes set it: no files, no sockets, no processes any more, only what is open goes on. */
 static int sandboxed(void)
 {
     static const int refused[] = {SYS_openat,   SYS_socket,           SYS_connect,
                                   SYS_execve,   SYS_process_vm_readv, SYS_process_vm_writev,
                                   SYS_unlinkat, SYS_mkdirat,          SYS_ptrace};
-    struct sock_filter filter[40];
-    unsigned short n = 0;
     device_up();
     say("before: %d, %d\n", device_work(3), big_copies(1));
-    filter[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-        filter[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)refused[i], 0, 1);
-        filter[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES);
-    }
-    filter[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-    const struct sock_fprog program = {n, filter};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+    if (!refuse(refused, sizeof refused / sizeof *refused))
         return 1;
     say("a file: %d\n", open("/etc/passwd", O_RDONLY));
     for (unsigned i = 0; i < 3; i++)
         say("work: %d, %d\n", device_work(i), big_copies(1));
-    TRY(cuMemcpyHtoD_v2(0, &n, 2));
+    TRY(cuMemcpyHtoD_v2(0, refused, 2));
+    return 0;
+}
+
+/* Memory that the process may not give up: what the device cannot have stays the host's. */
+static int memory_kept(void)
+{
+    enum { SIZE = 1 << 20 };
+    static const int refused[] = {SYS_madvise};
+    CUdeviceptr data, other;
+    device_up();
+    TRY(cuMemAllocManaged(&data, SIZE, CU_MEM_ATTACH_GLOBAL));
+    TRY(cuMemAlloc_v2(&other, SIZE));
+    unsigned char *bytes = (unsigned char *)data;
+    bytes[5] = 17;
+    if (!refuse(refused, 1))
+        return 1;
+    (void)cuMemcpyDtoDAsync_v2(other, data, SIZE, NULL); /* fails where the pages cannot go */
+    (void)cuCtxSynchronize();
+    say("%d %d\n", bytes[5], bytes[SIZE - 1]);
+    bytes[SIZE - 1] = 18;
+    bytes[5]++;
+    say("%d %d\n", bytes[5], bytes[SIZE - 1]);
+    TRY(cuMemFree_v2(data));
     return 0;
 }
 
@@ -307,44 +335,6 @@ static int memory_locked(void)
     return munlockall();
 }
 
-/* --- the library ------------------------------------------------------------------------------------------- */
-
-typedef CUresult init_function(unsigned flags);
-typedef CUresult count_function(int *count);
-
-static void *open_library(void *argument)
-{
-    void *library = dlopen("libcuda.so.1", RTLD_NOW);
-    init_function *init = library ? (init_function *)dlsym(library, "cuInit") : NULL;
-    count_function *count = library ? (count_function *)dlsym(library, "cuDeviceGetCount") : NULL;
-    int n = 0;
-    bool good = init && count && init(0) == CUDA_SUCCESS && count(&n) == CUDA_SUCCESS && n == 1;
-    if (library)
-        dlclose(library);
-    (void)argument;
-    return good ? NULL : (void *)"failed";
-}
-
-static int opened_by_threads(void)
-{
-    enum { THREADS = 8 };
-    pthread_t threads[THREADS];
-    int failures = 0;
-    for (int i = 0; i < THREADS; i++)
-        pthread_create(&threads[i], NULL, open_library, NULL);
-    for (int i = 0; i < THREADS; i++) {
-        void *result;
-        pthread_join(threads[i], &result);
-        failures += result != NULL;
-    }
-    say("failures: %d\n", failures);
-    for (int i = 0; i < 3; i++)
-        say("again: %d\n", open_library(NULL) != NULL);
-    device_up();
-    say("work: %d\n", device_work(3));
-    return 0;
-}
-
 static const struct scenario scenarios[] = {
     {"signals_interrupt", signals_interrupt},
     {"signals_restart", signals_restart},
@@ -356,9 +346,9 @@ static const struct scenario scenarios[] = {
     {"all_closed_after", all_closed_after},
     {"environment_cleared", environment_cleared},
     {"sandboxed", sandboxed},
+    {"memory_kept", memory_kept},
     {"confined", confined},
     {"memory_locked", memory_locked},
-    {"opened_by_threads", opened_by_threads},
 };
 
 int main(int argc, char **argv)

@@ -1,8 +1,8 @@
 /*
  * window.c - the window of addresses that device memory lies in. See range_inside.h.
  *
- * It is reserved with the first allocation: where SOFTGPU_WINDOW says, else at a fixed place, or among the process's libraries where the
- * device behaves as NVIDIA's. What fails: no room for it, which is logged, and no memory is to be had.
+ * It is reserved with the first allocation: where SOFTGPU_WINDOW says, else at a fixed place, or among the process's libraries where that
+ * is taken or the device behaves as NVIDIA's. What fails: no room for it, which is logged, and no memory is to be had.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -122,7 +122,10 @@ bool sg_window_reserve(void)
                 munmap(at, size);
         }
     }
-    rg_error("no address space for device memory: %s", strerror(errno));
+    const int error = errno;
+    if (!sg_guest_guarded() && !__tsan_init && !secure_getenv("SOFTGPU_WINDOW") && reserve_among_libraries())
+        return true; /* the place is the program's, or another copy's of this library */
+    rg_error("no address space for device memory: %s", strerror(error));
     return false;
 }
 
