@@ -18,25 +18,60 @@ struct rg_worker_context *rg_context_find(struct rg_worker *worker, uint64_t han
 
 bool rg_context_has_few_streams(const struct rg_worker_context *context)
 {
-    unsigned n = 0;
-    for (int i = 0; i < RG_FEW_STREAMS; i++)
-        n += context->few_streams[i] != NULL;
-    return n == context->n_streams && context->left_at <= atomic_load(&context->idle_at);
+    return context->n_streams <= RG_FEW_STREAMS && context->left_at <= atomic_load(&context->idle_at);
+}
+
+/*
+ * Of many streams those that no record has named since they were seen done need not be asked. Records that go on without the dispatcher
+ * may still put work into a stream, and so may the record that is being executed.
+ */
+static bool stream_idle(const struct rg_worker *worker, struct rg_worker_stream *stream, bool notes)
+{
+    if (notes && stream->used <= stream->known_done)
+        return true;
+    if (rg_driver.cuStreamQuery(stream->object) != CUDA_SUCCESS)
+        return false;
+    if (notes && stream->used < worker->last_work)
+        stream->known_done = stream->used;
+    return true;
 }
 
 bool rg_context_idle(struct rg_worker *worker, const struct rg_worker_context *context)
 {
     if (worker->last_work <= atomic_load(&context->idle_at))
         return true;
-    if (!rg_context_has_few_streams(context) || rg_driver.cuStreamQuery(CU_STREAM_LEGACY) != CUDA_SUCCESS)
+    if (context->left_at > atomic_load(&context->idle_at) ||
+        rg_driver.cuStreamQuery(CU_STREAM_LEGACY) != CUDA_SUCCESS)
         return false;
-    for (int i = 0; i < RG_FEW_STREAMS; i++)
-        if (context->few_streams[i] && rg_driver.cuStreamQuery(context->few_streams[i]) != CUDA_SUCCESS)
+    const bool notes = context->n_streams > RG_FEW_STREAMS && atomic_load(&worker->detached) == 0;
+    for (struct rg_worker_stream *stream = context->streams; stream; stream = stream->next_of_context)
+        if (!stream_idle(worker, stream, notes))
             return false;
     return true;
 }
 
 /* --- streams -------------------------------------------------------------------------------------------- */
+
+static void unlink_stream(struct rg_worker_stream *stream)
+{
+    if (!stream->link_of_context)
+        return;
+    *stream->link_of_context = stream->next_of_context;
+    if (stream->next_of_context)
+        stream->next_of_context->link_of_context = stream->link_of_context;
+    stream->next_of_context = NULL;
+    stream->link_of_context = NULL;
+}
+
+static void link_stream(struct rg_worker_context *context, struct rg_worker_stream *stream)
+{
+    stream->next_of_context = context->streams;
+    stream->link_of_context = &context->streams;
+    if (context->streams)
+        context->streams->link_of_context = &stream->next_of_context;
+    context->streams = stream;
+    context->n_streams++;
+}
 
 static void free_stream(struct rg_extra *extra)
 {
@@ -57,12 +92,7 @@ void rg_stream_add(struct rg_worker *worker, struct rg_worker_stream *stream)
 {
     struct rg_worker_context *context = rg_context_find(worker, stream->context);
     if (context)
-        context->n_streams++;
-    for (int i = 0; i < RG_FEW_STREAMS && context && !stream->per_thread; i++)
-        if (!context->few_streams[i]) {
-            context->few_streams[i] = stream->object;
-            break;
-        }
+        link_stream(context, stream);
     RG_MODULES_CALL(worker, add_stream, worker, stream);
 }
 
@@ -72,10 +102,9 @@ void rg_stream_drop(struct rg_request *request, struct rg_worker_stream *stream)
     if (context) {
         if (rg_driver.cuStreamQuery(stream->object) == CUDA_ERROR_NOT_READY)
             context->left_at = rg_executor_of(request)->seq;
-        context->n_streams--;
-        for (int i = 0; i < RG_FEW_STREAMS; i++)
-            if (context->few_streams[i] == stream->object)
-                context->few_streams[i] = NULL;
+        if (stream->link_of_context)
+            context->n_streams--;
+        unlink_stream(stream);
     }
     RG_MODULES_CALL(request->worker, drop_stream, request->worker, stream);
 }
@@ -143,7 +172,8 @@ void rg_context_release(struct rg_worker *worker, struct rg_worker_context *cont
     /* Buffers may be in use until the context's work is done. */
     (void)rg_driver.cuCtxSynchronize();
     RG_MODULES_CALL(worker, drop_context, worker, context);
-    memset(context->few_streams, 0, sizeof context->few_streams);
+    while (context->streams)
+        unlink_stream(context->streams);
     context->n_streams = 0;
     for (uint32_t i = 0; i < RG_CLIENT_THREADS_MAX; i++)
         if (worker->threads[i])

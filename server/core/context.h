@@ -16,7 +16,7 @@
 #include <cuda.h>
 #include <stdatomic.h>
 
-#define RG_FEW_STREAMS 4
+#define RG_FEW_STREAMS 4 /* as many are asked one after another whether they are done */
 
 struct rg_client_thread;
 struct rg_deferred_slots;
@@ -34,9 +34,8 @@ struct rg_worker_context {
     /* all its pinned memory, and the size of it: transfer/staging.c, guarded by its lock */
     struct rg_staging_buffer *buffers;
     size_t staging_bytes;
-    struct rg_worker_stream *legacy; /* of the legacy stream; NULL: not yet */
-    /* the streams made in it: those that found a place (polled if that is all), and how many there are */
-    CUstream few_streams[RG_FEW_STREAMS];
+    struct rg_worker_stream *legacy;  /* of the legacy stream; NULL: not yet */
+    struct rg_worker_stream *streams; /* made in it, threads' own among them */
     unsigned n_streams;
     uint64_t left_at; /* the last record that ended a stream which had work left; 0: none */
     /* the last synchronous copy from the host: other streams are ordered after it */
@@ -56,7 +55,11 @@ struct rg_worker_stream {
     bool non_blocking, per_thread;
     uint64_t seen_synchronous;       /* the last synchronous copy that it is ordered after */
     struct rg_deferred_slots *slots; /* of its deferred transfers (transfer/deferred.c); NULL: none yet */
-    struct rg_worker_stream *next_of_thread; /* per-thread default streams, one a context */
+    struct rg_worker_stream *next_of_thread;   /* per-thread default streams, one a context */
+    struct rg_worker_stream *next_of_context;  /* in its context's list */
+    struct rg_worker_stream **link_of_context; /* NULL: in none */
+    uint64_t used;                             /* the last record that named it */
+    uint64_t known_done; /* what records up to this one put into it is known to be done */
 };
 
 /** The state of a context, or NULL. */

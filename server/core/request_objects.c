@@ -90,6 +90,7 @@ CUstream rg_request_stream(struct rg_request *request, uint64_t handle)
     }
     if (!executor->stream)
         return NULL;
+    executor->stream->used = executor->seq;
     rg_stream_order(request->worker, executor->stream);
     return executor->stream->object;
 }

@@ -116,8 +116,8 @@ static bool context_done_soon(struct rg_worker *worker, const struct rg_worker_c
 {
     if (!rg_context_has_few_streams(context) || !stream_done_soon(worker, CU_STREAM_LEGACY))
         return false;
-    for (int i = 0; i < RG_FEW_STREAMS; i++)
-        if (context->few_streams[i] && !stream_done_soon(worker, context->few_streams[i]))
+    for (const struct rg_worker_stream *stream = context->streams; stream; stream = stream->next_of_context)
+        if (!stream_done_soon(worker, stream->object))
             return false;
     return true;
 }

@@ -34,12 +34,11 @@ STARTUP = 3
 # one wait is for all blocks, if they have not come before the first one is wanted.
 SAVED = 1 + 13 - 1
 TURNS = 200
-# Of a module and a library from text that the program has in its memory, and of what it finds in them. While the context may be at work,
-# as the worker sees it, a library is not placed in it ahead, so that a kernel's function is asked for.
+# Of a module and a library from text that the program has in its memory, and of what it finds in them; the context has six streams.
 OF_AN_IMAGE = {"cuModuleLoadData": 1, "cuModuleGetFunction": 0, "cuLibraryLoadData": 1, "cuLibraryGetKernel": 0,
-               "cuKernelGetFunction": 1, "cuFuncGetAttribute": 0}
+               "cuKernelGetFunction": 0, "cuFuncGetAttribute": 0}
 # The least that may cost where something else than the client decides when a notice arrives.
-AT_MOST = {"cuStreamQuery", "cuKernelGetFunction"}
+AT_MOST = {"cuStreamQuery"}
 FEW, MANY = 10, 30
 # Of a round: a machine that stands still for a moment makes the client give memory back, which it then asks for once.
 SLACK = 0.2
