@@ -210,6 +210,8 @@ static void registered_memory(void)
     TRY(cuMemHostRegister_v2(memory, 0, 0));
     TRY(cuMemHostRegister_v2(memory, SIZE, 0x80));
     TRY(cuMemHostRegister_v2(memory, SIZE, CU_MEMHOSTREGISTER_IOMEMORY));
+    TRY(cuMemHostRegister_v2(memory, SIZE, 0xffff));
+    TRY(cuMemHostRegister_v2(NULL, 4, CU_MEMHOSTREGISTER_IOMEMORY));
     TRY(cuMemHostRegister_v2(memory + 8, SIZE, CU_MEMHOSTREGISTER_DEVICEMAP));
     TRY(cuMemHostRegister_v2(memory + 100, SIZE, 0));
     TRY(cuMemHostRegister_v2(memory, 9, 0));

@@ -153,12 +153,12 @@ CUresult cuMemHostRegister_v2(void *address, size_t size, unsigned int flags)
 {
     struct sg_context *context;
     RG_TRY(sg_enter_context(&context));
-    const unsigned known =
-        CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
+    const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
+                           CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
+    if (address == NULL || size == 0 || (flags & ~known) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
     if (flags & CU_MEMHOSTREGISTER_IOMEMORY)
         return CUDA_ERROR_NOT_SUPPORTED;
-    if ((flags & ~known) != 0)
-        return CUDA_ERROR_INVALID_VALUE;
     if (!sg_behaviour()->registers) /* as where no more memory may be locked */
         return CUDA_ERROR_OUT_OF_MEMORY;
     return sg_range_host_register(context, address, size, flags);
