@@ -14,9 +14,9 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/tcp.h> /* what netinet/tcp.h does not know: what has not been sent, and the peer's window */
 #include <net/if.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -103,9 +103,25 @@ bool rg_tcp_peer_alive(int fd)
     memset(&info, 0, sizeof info);
     if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
         return true; /* a unix socket: the kernel knows when the peer ends */
-    bool unanswered = (info.tcpi_unacked > 0 && info.tcpi_retransmits > 0) || info.tcpi_probes >= 2;
-    const int patience_ms = rg_tcp_health_ms(fd) * (RG_TCP_LOST_AFTER_MS / RG_TCP_HEALTH_MS);
-    return !unanswered || info.tcpi_last_ack_recv < (uint32_t)patience_ms;
+    return rg_tcp_is_answered(&info, rg_tcp_health_ms(fd) * (RG_TCP_LOST_AFTER_MS / RG_TCP_HEALTH_MS));
+}
+
+/*
+ * What is to be sent does not leave this machine, although the peer's window is open: something here rejects it (a firewall's rule for
+ * what goes out). The peer's own repetitions still come, and count as acknowledgements, but acknowledge nothing.
+ */
+static bool is_held_back(const struct tcp_info *info)
+{
+    enum { PROBES = 4 }; /* 3 s at least */
+    return info->tcpi_notsent_bytes > 0 && info->tcpi_unacked == 0 && info->tcpi_snd_wnd > 0 &&
+           info->tcpi_probes >= PROBES;
+}
+
+bool rg_tcp_is_answered(const struct tcp_info *info, int patience_ms)
+{
+    const bool unanswered = (info->tcpi_unacked > 0 && info->tcpi_retransmits > 0) || info->tcpi_probes >= 2;
+    const uint32_t silent_ms = is_held_back(info) ? info->tcpi_last_data_recv : info->tcpi_last_ack_recv;
+    return !unanswered || silent_ms < (uint32_t)patience_ms;
 }
 
 /* --- names --- */

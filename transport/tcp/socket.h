@@ -31,6 +31,9 @@ void rg_tcp_tune_bulk(int fd);
 int rg_tcp_health_ms(int fd);
 /** False if the kernel has been trying to reach the peer for four times that, RG_TCP_LOST_AFTER_MS, in vain. */
 bool rg_tcp_peer_alive(int fd);
+/** The same by what the kernel says of a connection (TCP_INFO, as in linux/tcp.h). */
+struct tcp_info;
+bool rg_tcp_is_answered(const struct tcp_info *info, int patience_ms);
 /** "10.0.0.7:7600", "unix:/run/x", "unix: process 123". */
 void rg_tcp_peer_name(int fd, char *out, size_t size);
 void rg_tcp_sockaddr_name(const struct sockaddr_storage *address, socklen_t length, char *out, size_t size);

@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -169,6 +170,32 @@ static void test_several_addresses(void)
     close(fd);
 }
 
+/* A peer that is gone, told from one that does not read, by what the kernel says of either (as it said of real ones). */
+static void test_answered(void)
+{
+    enum { PATIENCE_MS = 60000 };
+    struct tcp_info info = {.tcpi_last_ack_recv = 90000, .tcpi_last_data_recv = 90000};
+    CHECK(rg_tcp_is_answered(&info, PATIENCE_MS)); /* nothing is on its way */
+    info.tcpi_unacked = 1;
+    info.tcpi_retransmits = 7;
+    CHECK(!rg_tcp_is_answered(&info, PATIENCE_MS));
+    info.tcpi_last_ack_recv = 100;
+    CHECK(rg_tcp_is_answered(&info, PATIENCE_MS));
+
+    /* its window is closed, and it says so */
+    info = (struct tcp_info){
+        .tcpi_notsent_bytes = 65, .tcpi_probes = 5, .tcpi_last_ack_recv = 100, .tcpi_last_data_recv = 90000};
+    CHECK(rg_tcp_is_answered(&info, PATIENCE_MS));
+
+    /* nothing leaves this machine, where OUTPUT rejects it; the peer repeats what it has sent, and what it hears of that is nothing */
+    info.tcpi_snd_wnd = 64240;
+    CHECK(!rg_tcp_is_answered(&info, PATIENCE_MS));
+    info.tcpi_last_data_recv = 59000;
+    CHECK(rg_tcp_is_answered(&info, PATIENCE_MS));
+    info = (struct tcp_info){.tcpi_notsent_bytes = 65, .tcpi_snd_wnd = 64240, .tcpi_last_data_recv = 90000};
+    CHECK(rg_tcp_is_answered(&info, PATIENCE_MS)); /* a moment before it is sent */
+}
+
 static void test_part(const char *library_dir)
 {
     struct rg_conn *conn;
@@ -198,5 +225,6 @@ int main(int argc, char **argv)
     test_connect_timeout();
     test_second_address();
     test_several_addresses();
+    test_answered();
     return 0;
 }
