@@ -357,7 +357,17 @@ void rg_pages_lose(uint64_t start, uint64_t size)
         uffd_wake(start, size);
 }
 
-bool rg_pages_touched(uint64_t start, size_t n, unsigned char *touched)
+/* Pages that nobody has touched get what a touch would find there; as the others, they cannot be written. */
+static bool fill_untouched(uint64_t start, size_t n)
+{
+    static const unsigned char zeros[PAGE];
+    for (size_t i = 0; i < n; i++)
+        if (!uffd_copy(start + i * PAGE, zeros, PAGE, false))
+            return false;
+    return true;
+}
+
+static bool ask_which_touched(uint64_t start, size_t n, unsigned char *touched)
 {
     enum { AT_ONCE = 256 };
     uint64_t entries[AT_ONCE];
@@ -371,6 +381,14 @@ bool rg_pages_touched(uint64_t start, size_t n, unsigned char *touched)
         i += part;
     }
     return true;
+}
+
+bool rg_pages_touched(const struct rg_trap *trap, uint64_t start, size_t n, unsigned char *touched)
+{
+    if (trap->anonymous && ask_which_touched(start, n, touched))
+        return true;
+    memset(touched, 1, n);
+    return !trap->anonymous || !trap->by_uffd || fill_untouched(start, n);
 }
 
 /* --- touches -------------------------------------------------------------------------------------------- */

@@ -54,10 +54,11 @@ bool rg_pages_fill(const struct rg_trap *trap, uint64_t start, const void *data,
 /** The contents are lost: whoever touches the pages gets SIGBUS. */
 void rg_pages_lose(uint64_t start, uint64_t size);
 /**
- * Sets `touched[i]` to whether page i of so many from `start` on has ever been touched. False: it cannot be
- * told.
+ * Sets `touched[i]` to whether page i of so many frozen ones from `start` on has ever been touched. Where that cannot be told (no /proc),
+ * all count as touched, and have contents from then on: a read of theirs under the lock of shared pages waits for nobody. False: no
+ * memory.
  */
-bool rg_pages_touched(uint64_t start, size_t n, unsigned char *touched);
+bool rg_pages_touched(const struct rg_trap *trap, uint64_t start, size_t n, unsigned char *touched);
 
 /** Adds touches to `list`, at most `max`; waits for the first up to timeout_ms (-1: for ever). */
 size_t rg_touches_wait(struct rg_touch *list, size_t max, int timeout_ms);

@@ -50,8 +50,8 @@ static bool send_touched(struct rg_managed_range *range, size_t first, size_t en
     unsigned char touched[256];
     for (size_t at = first; at < end;) {
         const size_t part = end - at < sizeof touched ? end - at : sizeof touched;
-        if (!range->trap.anonymous || !rg_pages_touched(rg_managed_range_page(range, at), part, touched))
-            memset(touched, 1, part);
+        if (!rg_pages_touched(&range->trap, rg_managed_range_page(range, at), part, touched))
+            return false;
         for (size_t i = 0; i < part;) {
             size_t to = i;
             while (to < part && touched[to])

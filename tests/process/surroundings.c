@@ -275,6 +275,26 @@ static int sandboxed(void)
     return 0;
 }
 
+/* Which pages have been touched cannot be asked, as files cannot be read at a position: none has contents that are missed. */
+static int no_page_map(void)
+{
+    enum { SIZE = 1 << 20, PAGE = 4096 };
+    static const int refused[] = {SYS_pread64};
+    CUdeviceptr data;
+    device_up();
+    TRY(cuMemAllocManaged(&data, SIZE, CU_MEM_ATTACH_GLOBAL));
+    unsigned char *bytes = (unsigned char *)data;
+    bytes[5] = 7;
+    if (!refuse(refused, 1))
+        return 1;
+    say("work: %d\n", device_work(4)); /* a kernel, for which all of it goes to the device */
+    TRY(cuMemsetD8_v2(data + PAGE, 3, PAGE));
+    TRY(cuCtxSynchronize());
+    say("%d %d %d\n", bytes[5], bytes[PAGE + 5], bytes[SIZE - 1]);
+    TRY(cuMemFree_v2(data));
+    return 0;
+}
+
 /* Memory that the process may not give up: what the device cannot have stays the host's. */
 static int memory_kept(void)
 {
@@ -347,6 +367,7 @@ static const struct scenario scenarios[] = {
     {"environment_cleared", environment_cleared},
     {"sandboxed", sandboxed},
     {"memory_kept", memory_kept},
+    {"no_page_map", no_page_map},
     {"confined", confined},
     {"memory_locked", memory_locked},
 };
