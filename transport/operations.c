@@ -120,8 +120,7 @@ static bool never_ended(struct rg_conn *conn)
 
 static bool needs_no_credit(struct rg_conn *conn)
 {
-    (void)conn;
-    return true;
+    return !conn->next || rg_conn_has_credit(conn->next);
 }
 
 static bool never_rests(const struct rg_conn *conn)
@@ -148,7 +147,8 @@ static void no_statistics(const struct rg_conn *conn, struct rg_conn_statistics 
 
 static void no_security(const struct rg_conn *conn, struct rg_conn_security *out)
 {
-    (void)conn, (void)out;
+    if (conn->next)
+        rg_conn_security(conn->next, out);
 }
 
 static enum rg_status no_tls_export(struct rg_conn *conn, struct rg_tls_keys *keys)
@@ -159,23 +159,35 @@ static enum rg_status no_tls_export(struct rg_conn *conn, struct rg_tls_keys *ke
 
 static enum rg_status no_tls_exporter(const struct rg_conn *conn, uint8_t out[32])
 {
-    (void)conn, (void)out;
-    return RG_ERR_UNSUPPORTED;
+    return conn->next ? rg_conn_tls_exporter(conn->next, out) : RG_ERR_UNSUPPORTED;
 }
 
-/*
- * right for a connection that holds no descriptor (abandon), whose peer sees its end anyway (reset) or that
- * never reads ahead (set_read_ahead)
- */
-static void nothing_to_do(struct rg_conn *conn)
+/* for one that holds no descriptor */
+static void no_abandon(struct rg_conn *conn)
 {
-    (void)conn;
+    if (conn->next)
+        rg_conn_abandon(conn->next);
 }
 
-/* right for a connection whose receiver notices by itself that the peer is gone */
+/* for one whose peer sees its end anyway */
+static void no_reset(struct rg_conn *conn)
+{
+    if (conn->next)
+        rg_conn_reset(conn->next);
+}
+
+/* for one that never reads ahead */
+static void no_read_ahead(struct rg_conn *conn)
+{
+    if (conn->next)
+        rg_conn_set_read_ahead(conn->next);
+}
+
+/* for one whose receiver notices by itself that the peer is gone */
 static void no_control(struct rg_conn *conn, const struct rg_conn *control_conn)
 {
-    (void)conn, (void)control_conn;
+    if (conn->next)
+        rg_conn_set_control(conn->next, control_conn);
 }
 
 /* An empty mandatory slot is a bug that no caller can do anything about; it shows at the first use of the
@@ -209,14 +221,14 @@ void rg_transport_complete(struct rg_transport_ops *ops, bool is_filter)
     OPTIONAL(send_detached, no_send_detached);
     OPTIONAL(end_lease, no_end_lease);
     OPTIONAL(lease_ended, no_lease);
-    OPTIONAL(reset, nothing_to_do);
-    OPTIONAL(set_read_ahead, nothing_to_do);
+    OPTIONAL(reset, no_reset);
+    OPTIONAL(set_read_ahead, no_read_ahead);
     OPTIONAL(has_credit, needs_no_credit);
     OPTIONAL(set_control, no_control);
     OPTIONAL(fd, no_fd);
     OPTIONAL(rests, never_rests);
     OPTIONAL(backlog, backlog_of_fd);
-    OPTIONAL(abandon, nothing_to_do);
+    OPTIONAL(abandon, no_abandon);
     OPTIONAL(register_memory, no_register);
     OPTIONAL(unregister_memory, no_unregister);
     OPTIONAL(device_paths, no_device_paths);

@@ -5,7 +5,8 @@
  * connect/registry.c or exports it from a loadable part (rg_transport_part). Registration asserts the
  * mandatory slots once and puts "not supported" functions into the optional ones left empty, so that nobody
  * has to test a slot for NULL. Filters use the same table for the connections they wrap, without the slots
- * that make connections.
+ * that make connections; reset, set_read_ahead, has_credit, set_control, abandon, security and tls_exporter go on to the connection
+ * below (`next`) where a filter leaves them empty.
  *
  * The front (transport.c) has checked every argument before an operation sees it: sizes are within the
  * limits, a receive comes after all bulk data of the last message was taken, bulk is not taken beyond its
@@ -87,6 +88,7 @@ struct rg_transport_ops {
 /** Head of every connection: a transport's own structure starts with it. */
 struct rg_conn {
     const struct rg_transport_ops *ops;
+    struct rg_conn *next; /* of a filter: the connection below; NULL: there is none */
     unsigned caps;
     size_t
         piece_least;  /* bytes that a message with bulk data should carry at least (rg_conn_piece); 0: any */

@@ -77,7 +77,6 @@ struct delay_options {
 
 struct delay_conn {
     struct rg_conn head;
-    struct rg_conn *next;
     struct delay_options options;
     struct rg_queue out, in;
     struct link *link;    /* NULL: no limit in common */
@@ -238,7 +237,7 @@ static void *run_outbound(void *arg)
         const struct iovec msg = {parcel->data, parcel->msg_size};
         const struct iovec bulk = {parcel->bulk, parcel->bulk_size};
         enum rg_status status = rg_conn_send(
-            c->next,
+            c->head.next,
             &(struct rg_send){.msg = &msg, .n_msg = 1, .bulk = &bulk, .n_bulk = parcel->bulk_size > 0});
         free(parcel);
         if (status != RG_OK) {
@@ -249,7 +248,7 @@ static void *run_outbound(void *arg)
     /* this side has ended and all of it is on its way: now the peer may see the end, and `inbound` stops
      * waiting */
     if (end != RG_OK)
-        rg_conn_interrupt(c->next);
+        rg_conn_interrupt(c->head.next);
     pthread_mutex_lock(&c->done_lock);
     c->outbound_done = true;
     pthread_cond_broadcast(&c->done);
@@ -262,13 +261,13 @@ static void *run_outbound(void *arg)
 static enum rg_status take_in(struct delay_conn *c)
 {
     struct rg_message message;
-    RG_TRY(rg_conn_recv(c->next, -1, &message));
+    RG_TRY(rg_conn_recv(c->head.next, -1, &message));
     struct rg_parcel *parcel = rg_parcel_create(message.size, message.bulk_size);
     if (!parcel)
         return RG_ERR_LOST;
     if (message.size > 0)
         memcpy(parcel->data, message.data, message.size);
-    enum rg_status status = rg_conn_recv_bulk(c->next, parcel->bulk, message.bulk_size);
+    enum rg_status status = rg_conn_recv_bulk(c->head.next, parcel->bulk, message.bulk_size);
     if (status != RG_OK) {
         free(parcel);
         return status;
@@ -321,11 +320,6 @@ static void delay_interrupt(struct rg_conn *conn)
     rg_queue_stop(&c->in, RG_ERR_CLOSED);
 }
 
-static void delay_reset(struct rg_conn *conn)
-{
-    rg_conn_reset(((struct delay_conn *)conn)->next);
-}
-
 static void wait_outbound_done(struct delay_conn *c)
 {
     uint64_t until = rg_now_ns();
@@ -356,36 +350,11 @@ static void delay_destroy(struct rg_conn *conn)
     struct delay_conn *c = (struct delay_conn *)conn;
     delay_interrupt(conn);
     wait_outbound_done(c);
-    rg_conn_interrupt(c->next);
+    rg_conn_interrupt(c->head.next);
     pthread_join(c->outbound, NULL);
     pthread_join(c->inbound, NULL);
-    rg_conn_destroy(c->next);
+    rg_conn_destroy(c->head.next);
     free_conn(c);
-}
-
-static bool delay_has_credit(struct rg_conn *conn)
-{
-    return rg_conn_has_credit(((struct delay_conn *)conn)->next);
-}
-
-static void delay_set_control(struct rg_conn *conn, const struct rg_conn *control_conn)
-{
-    rg_conn_set_control(((struct delay_conn *)conn)->next, control_conn);
-}
-
-static void delay_security(const struct rg_conn *conn, struct rg_conn_security *out)
-{
-    rg_conn_security(((const struct delay_conn *)conn)->next, out);
-}
-
-static enum rg_status delay_tls_exporter(const struct rg_conn *conn, uint8_t out[32])
-{
-    return rg_conn_tls_exporter(((const struct delay_conn *)conn)->next, out);
-}
-
-static void delay_abandon(struct rg_conn *conn)
-{
-    rg_conn_abandon(((struct delay_conn *)conn)->next);
 }
 
 /* What the peer has sent should wait at the peer, as on a slow link, not in this machine's kernel. */
@@ -409,7 +378,7 @@ static enum rg_status delay_wrap(struct rg_conn *next, const char *text, struct 
         free(c);
         return status;
     }
-    c->next = next;
+    c->head.next = next;
     rg_queue_init(&c->out, QUEUE_BYTES);
     c->out.precise = true;
     rg_queue_init(&c->in, QUEUE_BYTES);
@@ -438,13 +407,7 @@ static struct rg_transport_ops delay_ops = {
     .recv = delay_recv,
     .recv_bulk = delay_recv_bulk,
     .interrupt = delay_interrupt,
-    .reset = delay_reset,
     .destroy = delay_destroy,
-    .has_credit = delay_has_credit,
-    .set_control = delay_set_control,
-    .abandon = delay_abandon,
-    .security = delay_security,
-    .tls_exporter = delay_tls_exporter,
 };
 
 const struct rg_filter rg_filter_delay = {

@@ -79,7 +79,6 @@ enum { N_OPTIONS = sizeof option_table / sizeof option_table[0] };
 
 struct fault_conn {
     struct rg_conn head;
-    struct rg_conn *next;
     struct fault_options options;
     uint64_t send_budget, recv_budget; /* bytes until the cut: sender, receiver */
     bool spare_send, spare_recv;       /* one message passes first */
@@ -152,7 +151,7 @@ static void invert_byte(unsigned char *data, size_t size, uint64_t byte)
 static bool is_encrypted(const struct fault_conn *c)
 {
     struct rg_conn_security security;
-    rg_conn_security(c->next, &security);
+    rg_conn_security(c->head.next, &security);
     return security.encrypted;
 }
 
@@ -160,7 +159,7 @@ static bool is_encrypted(const struct fault_conn *c)
 static void begin_record(const struct fault_conn *c)
 {
     static const unsigned char record[64] = {23, 3, 3, 0x40, 0x11}; /* of 16 KiB of data */
-    if (send(rg_conn_fd(c->next), record, sizeof record, MSG_NOSIGNAL) < 0)
+    if (send(rg_conn_fd(c->head.next), record, sizeof record, MSG_NOSIGNAL) < 0)
         rg_debug("filter fault: %m");
 }
 
@@ -168,10 +167,10 @@ static void begin_record(const struct fault_conn *c)
  */
 static enum rg_status send_raw(struct fault_conn *c, struct rg_frame frame, const void *data, size_t size)
 {
-    int fd = rg_conn_fd(c->next);
+    int fd = rg_conn_fd(c->head.next);
     if (fd < 0) {
         rg_error("filter fault: transport %s has no descriptor to write a broken frame to",
-                 c->next->transport);
+                 c->head.next->transport);
         return RG_ERR_UNSUPPORTED;
     }
     struct iovec parts[2] = {{&frame, sizeof frame}, {(void *)(uintptr_t)data, size}};
@@ -193,13 +192,13 @@ static enum rg_status send_with_copy(struct fault_conn *c, const struct rg_send 
     const struct iovec whole = {c->outgo, m->msg_size};
     if (c->n_sent == c->options.truncate_at && is_encrypted(c)) {
         begin_record(c);
-        shutdown(rg_conn_fd(c->next), SHUT_WR);
+        shutdown(rg_conn_fd(c->head.next), SHUT_WR);
         return RG_ERR_LOST;
     }
     if (c->n_sent == c->options.truncate_at)
         return send_raw(c, rg_frame_encode(m->msg_size, m->bulk_size), c->outgo, m->msg_size / 2);
     invert_byte(c->outgo, m->msg_size, c->options.byte);
-    return rg_conn_send(c->next,
+    return rg_conn_send(c->head.next,
                         &(struct rg_send){.msg = &whole, .n_msg = 1, .bulk = m->bulk, .n_bulk = m->n_bulk});
 }
 
@@ -210,7 +209,7 @@ static enum rg_status send_zero_bulk(struct fault_conn *c, const struct rg_send 
         return RG_ERR_NO_MEMORY;
     const struct iovec bulk = {zeros, m->bulk_size};
     enum rg_status status = rg_conn_send(
-        c->next,
+        c->head.next,
         &(struct rg_send){.msg = m->msg, .n_msg = m->n_msg, .bulk = &bulk, .n_bulk = m->bulk_size > 0});
     free(zeros);
     return status == RG_OK ? RG_ERR_FAULT : status;
@@ -224,7 +223,7 @@ static enum rg_status cut_sending(struct fault_conn *c, struct rg_send *m, uint6
 {
     const struct rg_frame frame = rg_frame_encode(m->msg_size, m->bulk_size);
     unsigned char *all = malloc(sizeof frame + m->msg_size + m->bulk_size);
-    const int fd = rg_conn_fd(c->next);
+    const int fd = rg_conn_fd(c->head.next);
     if (fd >= 0 && is_encrypted(c)) {
         if (left > 0)
             begin_record(c);
@@ -241,8 +240,8 @@ static enum rg_status cut_sending(struct fault_conn *c, struct rg_send *m, uint6
     }
     free(all);
     if (fd < 0 && left % 2)
-        (void)!rg_conn_send(c->next, m);
-    rg_conn_interrupt(c->next);
+        (void)!rg_conn_send(c->head.next, m);
+    rg_conn_interrupt(c->head.next);
     return RG_ERR_LOST;
 }
 
@@ -266,7 +265,7 @@ static enum rg_status fault_send(struct rg_conn *conn, struct rg_send *m)
     struct fault_conn *c = (struct fault_conn *)conn;
     const struct fault_options *o = &c->options;
     if (c->n_sent >= o->send_close_after) {
-        rg_conn_interrupt(c->next);
+        rg_conn_interrupt(c->head.next);
         return RG_ERR_CLOSED;
     }
     uint64_t n = ++c->n_sent;
@@ -289,7 +288,7 @@ static enum rg_status fault_send(struct rg_conn *conn, struct rg_send *m)
         return send_with_copy(c, m);
     if (n == o->send_fault_at)
         return send_zero_bulk(c, m);
-    return rg_conn_send(c->next, m);
+    return rg_conn_send(c->head.next, m);
 }
 
 /* --- receiving --- */
@@ -299,15 +298,15 @@ static enum rg_status fault_recv(struct rg_conn *conn, int timeout_ms, struct rg
     struct fault_conn *c = (struct fault_conn *)conn;
     const struct fault_options *o = &c->options;
     if (c->n_received >= o->recv_close_after) {
-        rg_conn_interrupt(c->next);
+        rg_conn_interrupt(c->head.next);
         return RG_ERR_CLOSED;
     }
     if ((o->recv_lost_at > 0 && c->n_received + 1 >= o->recv_lost_at) || c->was_cut)
         return RG_ERR_LOST;
-    RG_TRY(rg_conn_recv(c->next, timeout_ms, out));
+    RG_TRY(rg_conn_recv(c->head.next, timeout_ms, out));
     if (is_cut(c, &c->recv_budget, &c->spare_recv, sizeof(struct rg_frame) + out->size)) {
         c->was_cut = true;
-        rg_conn_interrupt(c->next);
+        rg_conn_interrupt(c->head.next);
         return RG_ERR_LOST;
     }
     if (++c->n_received != o->recv_corrupt_at)
@@ -329,78 +328,53 @@ static enum rg_status fault_recv_bulk(struct rg_conn *conn, void *buffer, size_t
     if (c->was_cut)
         return RG_ERR_LOST;
     if (!is_cut(c, &c->recv_budget, &spare, size))
-        return rg_conn_recv_bulk(c->next, buffer, size);
+        return rg_conn_recv_bulk(c->head.next, buffer, size);
     c->was_cut = true;
-    enum rg_status status = c->recv_budget ? rg_conn_recv_bulk(c->next, buffer, c->recv_budget) : RG_OK;
-    rg_conn_interrupt(c->next);
+    enum rg_status status = c->recv_budget ? rg_conn_recv_bulk(c->head.next, buffer, c->recv_budget) : RG_OK;
+    rg_conn_interrupt(c->head.next);
     return status == RG_OK || status == RG_ERR_FAULT ? RG_ERR_LOST : status;
 }
 
 /* --- the rest --- */
 
-static void fault_reset(struct rg_conn *conn)
-{
-    rg_conn_reset(((struct fault_conn *)conn)->next);
-}
-
 static void fault_interrupt(struct rg_conn *conn)
 {
-    rg_conn_interrupt(((struct fault_conn *)conn)->next);
+    rg_conn_interrupt(conn->next);
 }
 
 static void fault_destroy(struct rg_conn *conn)
 {
     struct fault_conn *c = (struct fault_conn *)conn;
-    rg_conn_destroy(c->next);
+    rg_conn_destroy(c->head.next);
     free(c->copy);
     free(c->outgo);
     free(c);
 }
 
-static void fault_set_read_ahead(struct rg_conn *conn)
-{
-    rg_conn_set_read_ahead(((struct fault_conn *)conn)->next);
-}
-
-static bool fault_has_credit(struct rg_conn *conn)
-{
-    return rg_conn_has_credit(((struct fault_conn *)conn)->next);
-}
-
-static void fault_set_control(struct rg_conn *conn, const struct rg_conn *control_conn)
-{
-    rg_conn_set_control(((struct fault_conn *)conn)->next, control_conn);
-}
-
 static int fault_fd(const struct rg_conn *conn)
 {
-    return rg_conn_fd(((const struct fault_conn *)conn)->next);
-}
-
-static void fault_abandon(struct rg_conn *conn)
-{
-    rg_conn_abandon(((struct fault_conn *)conn)->next);
+    return rg_conn_fd(conn->next);
 }
 
 static enum rg_status fault_register(struct rg_conn *conn, void *base, size_t size)
 {
-    return rg_conn_register(((struct fault_conn *)conn)->next, base, size);
+    return rg_conn_register(conn->next, base, size);
 }
 
 static void fault_unregister(struct rg_conn *conn, void *base)
 {
-    rg_conn_unregister(((struct fault_conn *)conn)->next, base);
+    rg_conn_unregister(conn->next, base);
 }
 
 static enum rg_status fault_advertise(struct rg_conn *conn, uint64_t tag, uint64_t base, void *memory,
                                       size_t size)
 {
-    return rg_conn_advertise(((struct fault_conn *)conn)->next, tag, base, memory, size);
+    return rg_conn_advertise(conn->next, tag, base, memory, size);
 }
 
 static void fault_withdraw(struct rg_conn *conn, uint64_t tag, void *memory)
 {
-    rg_conn_withdraw(((struct fault_conn *)conn)->next, tag, memory);
+    rg_conn_withdraw(conn->next, tag, memory);
 }
 
 static enum rg_status fault_take_advertised(struct rg_conn *conn, size_t most, void **memory, size_t *size)
@@ -408,38 +382,28 @@ static enum rg_status fault_take_advertised(struct rg_conn *conn, size_t most, v
     struct fault_conn *c = (struct fault_conn *)conn;
     if (c->was_cut)
         return RG_ERR_LOST;
-    const enum rg_status status = rg_conn_take_advertised(c->next, most, memory, size);
+    const enum rg_status status = rg_conn_take_advertised(c->head.next, most, memory, size);
     bool spare = c->spare_recv;
     if (status == RG_OK && is_cut(c, &c->recv_budget, &spare, *size)) { /* behind this piece */
         c->was_cut = true;
-        rg_conn_interrupt(c->next);
+        rg_conn_interrupt(c->head.next);
     }
     return status;
 }
 
 static bool fault_has_advertised(struct rg_conn *conn, size_t size)
 {
-    return rg_conn_has_advertised(((struct fault_conn *)conn)->next, size);
+    return rg_conn_has_advertised(conn->next, size);
 }
 
 static void fault_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out)
 {
-    rg_conn_get_statistics(((const struct fault_conn *)conn)->next, out);
-}
-
-static void fault_security(const struct rg_conn *conn, struct rg_conn_security *out)
-{
-    rg_conn_security(((const struct fault_conn *)conn)->next, out);
+    rg_conn_get_statistics(conn->next, out);
 }
 
 static enum rg_status fault_tls_export(struct rg_conn *conn, struct rg_tls_keys *keys)
 {
-    return rg_conn_tls_export(((struct fault_conn *)conn)->next, keys);
-}
-
-static enum rg_status fault_tls_exporter(const struct rg_conn *conn, uint8_t out[32])
-{
-    return rg_conn_tls_exporter(((const struct fault_conn *)conn)->next, out);
+    return rg_conn_tls_export(conn->next, keys);
 }
 
 /* A random number below `limit`, from a sequence (splitmix64). */
@@ -475,7 +439,7 @@ static enum rg_status fault_wrap(struct rg_conn *next, const char *text, struct 
         return status;
     }
     draw_budgets(c);
-    c->next = next;
+    c->head.next = next;
     c->head.caps = next->caps;
     *out = &c->head;
     return RG_OK;
@@ -487,13 +451,8 @@ static struct rg_transport_ops fault_ops = {
     .recv = fault_recv,
     .recv_bulk = fault_recv_bulk,
     .interrupt = fault_interrupt,
-    .reset = fault_reset,
     .destroy = fault_destroy,
-    .set_read_ahead = fault_set_read_ahead,
-    .has_credit = fault_has_credit,
-    .set_control = fault_set_control,
     .fd = fault_fd,
-    .abandon = fault_abandon,
     .register_memory = fault_register,
     .unregister_memory = fault_unregister,
     .advertise = fault_advertise,
@@ -501,9 +460,7 @@ static struct rg_transport_ops fault_ops = {
     .take_advertised = fault_take_advertised,
     .has_advertised = fault_has_advertised,
     .statistics = fault_statistics,
-    .security = fault_security,
     .tls_export = fault_tls_export,
-    .tls_exporter = fault_tls_exporter,
 };
 
 const struct rg_filter rg_filter_fault = {
