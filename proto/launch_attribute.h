@@ -14,6 +14,7 @@ enum rg_launch_attribute_kind {
     RG_LAUNCH_ATTRIBUTE_EVENT,   /* names an event, whose handle the worker translates */
 };
 
+/** Of any number, also one that no version of CUDA has. */
 static inline enum rg_launch_attribute_kind rg_launch_attribute_kind(CUlaunchAttributeID id)
 {
     switch (id) {

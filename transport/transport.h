@@ -253,6 +253,7 @@ bool rg_conn_adverts_ended(struct rg_conn *conn);
  * Whether the peer has advertised enough without a tag for `size` bytes of bulk data, as of now. The sender.
  */
 bool rg_conn_has_advertised(struct rg_conn *conn, size_t size);
+/** Counted from the beginning. Any thread that may use the connection, beside others. */
 void rg_conn_get_statistics(const struct rg_conn *conn, struct rg_conn_statistics *out);
 
 /** How far a connection is, to be compared with later: whether its peer takes and sends anything (liveness.h). */
@@ -277,6 +278,7 @@ struct rg_conn_security {
     char cipher[32]; /* "TLS_AES_256_GCM_SHA384" */
     char peer[256];  /* the name in the certificate that the peer has proved; "": it is not known here */
 };
+/** Of a session's connection: of all that it is made of. Threads as rg_conn_progress. */
 void rg_conn_security(const struct rg_conn *conn, struct rg_conn_security *out);
 /**
  * What another process needs besides the descriptor to go on with a connection by TLS (options->tls_keys of

@@ -1,10 +1,10 @@
 /*
  * launch.c - kernel launches. What the driver would refuse at once is refused here with its error, since the
- * call returns before the worker has seen it; the parameters are gathered into one buffer as the kernel sees
+ * call returns before the worker has seen it (launch_check.h); the parameters are gathered into one buffer as the kernel sees
  * them.
  */
-#include "client/api/device.h"
 #include "client/api/function.h"
+#include "client/api/launch_check.h"
 #include "client/core/address_map.h"
 #include "client/core/call.h"
 #include "client/core/handle.h"
@@ -21,137 +21,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-struct dimensions {
-    unsigned grid[3], block[3];
-    unsigned shared;
-};
-
-/* Limits of a device, read once. */
-struct limits {
-    bool known;
-    unsigned grid[3], block[3], threads, shared, registers;
-};
-
-static const struct limits *limits_of(CUdevice device)
-{
-    static struct limits cache[RG_DEVICES_MAX];
-    if (device < 0 || device >= (int)RG_DEVICES_MAX)
-        return NULL;
-    struct limits *limits = &cache[device];
-    if (__atomic_load_n(&limits->known, __ATOMIC_ACQUIRE))
-        return limits;
-    for (int i = 0; i < 3; i++) {
-        limits->grid[i] = (unsigned)rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i);
-        limits->block[i] = (unsigned)rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i);
-    }
-    limits->shared =
-        (unsigned)rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-    limits->registers = (unsigned)rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK);
-    limits->threads = (unsigned)rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
-    if (!limits->threads)
-        return NULL; /* the session is gone */
-    __atomic_store_n(&limits->known, true, __ATOMIC_RELEASE);
-    return limits;
-}
-
-/*
- * The error of more threads than the function may have: another one for more than it was compiled for
- * (.maxntid) than for more than there are registers, which warps get in units of 256.
- */
-static CUresult too_many_threads(const struct rg_function *function, const struct limits *limits,
-                                 uint64_t threads)
-{
-    uint64_t registers = 0;
-    if (function->info.known & 1u << CU_FUNC_ATTRIBUTE_NUM_REGS)
-        registers =
-            ((unsigned)function->info.attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] * 32ull + 255) / 256 * 256;
-    return (threads + 31) / 32 * registers > limits->registers ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
-                                                               : CUDA_ERROR_INVALID_VALUE;
-}
-
-static CUresult check_dimensions(const struct rg_function *function, const struct dimensions *d,
-                                 CUdevice device)
-{
-    const struct limits *limits = limits_of(device);
-    if (!limits)
-        return rg_call_allowed(RG_TRAIT_CONTEXT);
-    uint64_t threads = 1;
-    for (int i = 0; i < 3; i++) {
-        if (!d->grid[i] || !d->block[i] || d->grid[i] > limits->grid[i] || d->block[i] > limits->block[i])
-            return CUDA_ERROR_INVALID_VALUE;
-        threads *= d->block[i];
-    }
-    if (threads > limits->threads)
-        return CUDA_ERROR_INVALID_VALUE;
-    const int *attributes = function->info.attributes;
-    if ((function->info.known & 1u << CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) &&
-        threads > (unsigned)attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK])
-        return too_many_threads(function, limits, threads);
-    if ((function->info.known & 1u << CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) &&
-        d->shared > (unsigned)function->set[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES])
-        return CUDA_ERROR_INVALID_VALUE;
-    return CUDA_SUCCESS;
-}
-
-#define PORTABLE_CLUSTER 8 /* blocks that a cluster may have on every device that has clusters */
-
-/*
- * What the kernel, its attributes and the launch say of clusters must agree, and divide the grid (but of
- * kernels whose launches count clusters). Where it depends on the device, or on what is not known of the
- * kernel, the worker is asked; its answer is kept.
- */
-static CUresult check_clusters(CUfunction f, const struct rg_function *function, const struct dimensions *d,
-                               unsigned n_attributes, const CUlaunchAttribute *attributes)
-{
-    const int *of = function->set;
-    unsigned wanted[3] = {0}; /* the shape that the launch asks for; zeros: it does not */
-    uint64_t blocks = 1;
-    if (!(function->info.known & 1u << CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH))
-        return CUDA_SUCCESS; /* a driver from before clusters */
-    for (unsigned i = 0; i < n_attributes; i++) {
-        if (attributes[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
-            continue;
-        wanted[0] = attributes[i].value.clusterDim.x;
-        wanted[1] = attributes[i].value.clusterDim.y;
-        wanted[2] = attributes[i].value.clusterDim.z;
-    }
-    const bool said = wanted[0] || wanted[1] || wanted[2];
-    for (int i = 0; i < 3; i++) {
-        unsigned required = (unsigned)of[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + i];
-        if (said && required && required != wanted[i])
-            return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-        wanted[i] = said ? wanted[i] : required;
-    }
-    if (!wanted[0] && !wanted[1] && !wanted[2])
-        return of[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET] ? CUDA_ERROR_INVALID_CLUSTER_SIZE
-                                                              : CUDA_SUCCESS;
-    bool divides = true;
-    for (int i = 0; i < 3; i++) {
-        if (!wanted[i])
-            return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-        divides &= d->grid[i] % wanted[i] == 0;
-        blocks *= wanted[i];
-    }
-    if (divides && blocks <= PORTABLE_CLUSTER)
-        return CUDA_SUCCESS;
-    if ((said && !divides) ||
-        (blocks > PORTABLE_CLUSTER && !of[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED]))
-        return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-    CUlaunchAttribute shape = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
-                               .value.clusterDim = {wanted[0], wanted[1], wanted[2]}};
-    CUlaunchConfig config = {.gridDimX = d->grid[0],
-                             .gridDimY = d->grid[1],
-                             .gridDimZ = d->grid[2],
-                             .blockDimX = d->block[0],
-                             .blockDimY = d->block[1],
-                             .blockDimZ = d->block[2],
-                             .sharedMemBytes = d->shared,
-                             .attrs = &shape,
-                             .numAttrs = said};
-    int fit;
-    return cuOccupancyMaxActiveClusters(&fit, f, &config);
-}
 
 /*
  * Where the last parameter begins. A buffer must reach it, but may end before it does: NCCL passes as much of its structure of
@@ -251,36 +120,12 @@ static CUresult check_memory_is_here(const void *data, size_t size)
     return CUDA_SUCCESS;
 }
 
-/*
- * All blocks of a cooperative launch must be on the device at once. How many can be is kept of each kernel
- * and block.
- */
-static CUresult check_cooperative(CUfunction f, const struct dimensions *d, CUdevice device, bool cooperative,
-                                  unsigned n_attributes, const CUlaunchAttribute *attributes)
-{
-    for (unsigned i = 0; i < n_attributes; i++)
-        if (attributes[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
-            cooperative = attributes[i].value.cooperative;
-    if (!cooperative)
-        return CUDA_SUCCESS;
-    const uint64_t blocks = (uint64_t)d->grid[0] * d->grid[1] * d->grid[2];
-    const int units = rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-    int each = 0;
-    if (units > 0 && blocks <= (uint64_t)units) /* one fits, or the launch fails for another reason */
-        return CUDA_SUCCESS;
-    CUresult status = rg_op_cuOccupancyMaxActiveBlocksPerMultiprocessor(
-        &each, f, (int)(d->block[0] * d->block[1] * d->block[2]), d->shared);
-    if (status == CUDA_SUCCESS && blocks > (uint64_t)each * (uint64_t)units)
-        return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
-    return status;
-}
-
 /* A launch that has been checked, but for its parameters. */
 struct request {
     struct rg_call *call;
     const struct rg_function *function;
     CUfunction f;
-    const struct dimensions *d;
+    const struct rg_launch_dimensions *d;
     CUstream stream;
     bool cooperative;
     void **kernelParams, **extra;
@@ -308,7 +153,7 @@ static __attribute__((noinline)) CUresult send_launch(const struct request *r)
         status = check_memory_is_here(data, size);
     if (status != CUDA_SUCCESS)
         return status;
-    const struct dimensions *d = r->d;
+    const struct rg_launch_dimensions *d = r->d;
     return rg_op_rgLaunch(r->call, (uint64_t)r->f, d->grid[0], d->grid[1], d->grid[2], d->block[0],
                           d->block[1], d->block[2], d->shared, rg_effective_stream(r->stream), r->cooperative,
                           size, data, r->n_attributes, r->attributes);
@@ -364,7 +209,7 @@ static CUresult with_events(CUresult launched, unsigned n, const CUlaunchAttribu
     return launched;
 }
 
-static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream, bool cooperative,
+static CUresult launch(CUfunction f, const struct rg_launch_dimensions *d, CUstream stream, bool cooperative,
                        void **kernelParams, void **extra, unsigned n_attributes,
                        const CUlaunchAttribute *attributes)
 {
@@ -385,9 +230,9 @@ static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream
     if (status == CUDA_SUCCESS && rg_handle_kind((uint64_t)f) == RG_KIND_KERNEL)
         status = find_here((CUkernel)f, function, device, &here);
     if (status == CUDA_SUCCESS)
-        status = check_dimensions(here, d, device);
+        status = rg_launch_check_dimensions(here, d, device);
     if (status == CUDA_SUCCESS)
-        status = check_clusters(f, here, d, n_attributes, attributes);
+        status = rg_launch_check_clusters(f, here, d, n_attributes, attributes);
     if (status == CUDA_SUCCESS)
         status = check_events(call.context, n_attributes, attributes);
     if (status != CUDA_SUCCESS)
@@ -403,7 +248,7 @@ static CUresult launch(CUfunction f, const struct dimensions *d, CUstream stream
         return rg_capture_kernel(&config, f, cooperative, kernelParams, extra);
     }
     if (cooperative || n_attributes)
-        status = check_cooperative(f, d, device, cooperative, n_attributes, attributes);
+        status = rg_launch_check_cooperative(f, d, device, cooperative, n_attributes, attributes);
     if (status == CUDA_SUCCESS && atomic_load_explicit(&function->unloaded, memory_order_relaxed))
         status = load_first(f, function);
     if (status != CUDA_SUCCESS)
@@ -418,7 +263,8 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDi
                         unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
                         unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
 {
-    struct dimensions d = {{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes};
+    struct rg_launch_dimensions d = {
+        {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes};
     return launch(f, &d, hStream, false, kernelParams, extra, 0, NULL);
 }
 
@@ -427,7 +273,8 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned
                                    unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
                                    void **kernelParams)
 {
-    struct dimensions d = {{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes};
+    struct rg_launch_dimensions d = {
+        {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes};
     return launch(f, &d, hStream, true, kernelParams, NULL, 0, NULL);
 }
 
@@ -442,8 +289,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **ker
         if (kind == RG_LAUNCH_ATTRIBUTE_REFUSED)
             return rg_unsupported("cuLaunchKernelEx with an attribute that names a graph node");
     }
-    struct dimensions d = {{config->gridDimX, config->gridDimY, config->gridDimZ},
-                           {config->blockDimX, config->blockDimY, config->blockDimZ},
-                           config->sharedMemBytes};
+    struct rg_launch_dimensions d = {{config->gridDimX, config->gridDimY, config->gridDimZ},
+                                     {config->blockDimX, config->blockDimY, config->blockDimZ},
+                                     config->sharedMemBytes};
     return launch(f, &d, config->hStream, false, kernelParams, extra, config->numAttrs, config->attrs);
 }

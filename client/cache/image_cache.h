@@ -37,6 +37,7 @@ struct rg_cached_image_name {
     struct rg_digest digest;
     uint64_t size;
 };
+/** Which it is; for as long as the entry lives. */
 const struct rg_cached_image_name *rg_image_cache_name(const struct rg_cached_image *cached);
 /**
  * The entry of an image that was loaded in an earlier session with a server in the same state; NULL as
@@ -48,6 +49,7 @@ bool rg_image_cache_here(const struct rg_cached_image *cached);
 /** It was wrong: forgets all, here and on disk. */
 void rg_image_cache_drop(struct rg_cached_image *cached);
 
+/** Whether the image is known to load, by a load in this session or an earlier one; and that it has. */
 bool rg_image_cache_loads(const struct rg_cached_image *cached);
 void rg_image_cache_note_load(struct rg_cached_image *cached);
 /** The most device memory that loading it, or the first use of a kernel of its in a context, took: a level (proto/memory_level.h). */

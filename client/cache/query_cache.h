@@ -43,6 +43,7 @@ struct rg_cached_query {
     unsigned char answer[RG_QUERY_CACHE_ANSWER];
 };
 
+/** Begins a question: `op`, whose answer is one of `group`. Its parts follow. */
 void rg_query_cache_begin(struct rg_cached_query *query, enum rg_op op, enum rg_query_cache_group group);
 /** A part of the question. NULL is one, too. */
 void rg_query_cache_by(struct rg_cached_query *query, const void *part, size_t size);

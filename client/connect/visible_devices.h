@@ -8,6 +8,7 @@
 /** How the variable names devices. */
 enum rg_visible { RG_VISIBLE_ALL /* it is not set */, RG_VISIBLE_NUMBERS, RG_VISIBLE_UUIDS };
 
+/** As this process's environment has it now. Any thread. */
 enum rg_visible rg_visible_kind(void);
 
 /**

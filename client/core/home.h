@@ -16,6 +16,7 @@ static inline bool rg_several_servers(void)
     return rg_n_sessions > 1;
 }
 
+/** Of several servers: what the functions below return then. */
 uint64_t rg_home_look_up(enum rg_kind kind, uint64_t handle);
 uint64_t rg_home_look_up_device(CUdevice device);
 uint64_t rg_home_look_up_address(uint64_t address);

@@ -33,6 +33,7 @@ struct rg_receiver {
     struct rg_waiter *waiting; /* first of the list */
 };
 
+/** Before the session's first message; starts no thread. */
 void rg_receiver_init(struct rg_session *session);
 /** Gets `waiter` ready for the reply named by `token`; before the record is sent. */
 void rg_receiver_prepare(struct rg_session *session, struct rg_waiter *waiter, uint32_t token);

@@ -45,6 +45,7 @@ extern struct rg_slabs {
 
 /* With `lock` held: */
 
+/** NULL: there is none. */
 struct rg_slab *rg_slabs_find(const struct rg_prealloc_key *key, uint64_t context);
 struct rg_slab *rg_slabs_find_id(const struct rg_session *session, uint64_t slab_id);
 /**

@@ -45,12 +45,14 @@ struct rg_device {
     uint64_t all;
 };
 
+/** False: out of memory. */
 bool rg_device_names_init(struct rg_device_names *names);
 void rg_device_names_free(struct rg_device_names *names);
 /** The number of a handle, made on first use; UINT32_MAX: out of memory. */
 uint32_t rg_device_stream(struct rg_device_names *names, uint64_t handle, bool non_blocking);
 uint32_t rg_device_event(struct rg_device_names *names, uint64_t handle);
 
+/** Nothing has been given to it. `names` must be complete and stay. False: out of memory. */
 bool rg_device_init(struct rg_device *device, const struct rg_device_names *names);
 void rg_device_free(struct rg_device *device);
 /** When work on the stream that is given at `now` could begin. */

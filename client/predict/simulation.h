@@ -71,6 +71,7 @@ static inline uint64_t rg_sim_later(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+/** 0 where `to` is before `from`. */
 static inline uint64_t rg_sim_gap(uint64_t from, uint64_t to)
 {
     return to > from ? to - from : 0;

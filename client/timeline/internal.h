@@ -25,6 +25,7 @@ static inline bool rg_timeline_reached(const _Atomic uint64_t *completed, uint64
     return atomic_load_explicit(completed, memory_order_acquire) >= wanted;
 }
 
+/** All up to `to` is completed; what is known of more stays. */
 void rg_timeline_raise(_Atomic uint64_t *completed, uint64_t to);
 /** The context if what is known of it may be used; NULL: the worker is to be asked. */
 struct rg_context *rg_timeline_trusted(uint64_t context);

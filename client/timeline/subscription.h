@@ -28,9 +28,11 @@ struct rg_subscription {
     struct rg_event_time_hint hint;
 };
 
+/** Around the functions whose names end in `_locked`. */
 void rg_subscriptions_lock(void);
 void rg_subscriptions_unlock(void);
 
+/** The epoch of now; they are counted, and wrap. */
 unsigned rg_subscription_epoch(void);
 /**
  * Takes a place in the table, instead of the subscriber's old one. 0: there are too many, so it is asked for
@@ -40,6 +42,7 @@ uint64_t rg_subscribe(const struct rg_session *session, struct rg_subscriber *by
                       const struct rg_subscription *wanted);
 uint64_t rg_subscribe_locked(const struct rg_session *session, struct rg_subscriber *by,
                              const struct rg_subscription *wanted);
+/** Ends one; an id that is not in use any more, or 0, is fine. */
 void rg_unsubscribe(const struct rg_session *session, uint64_t id);
 /** Ends those of the event, the stream or the context, whichever is not 0, of all sessions. */
 void rg_unsubscribe_all(uint64_t event, const struct rg_stream_timeline *stream, uint64_t context);

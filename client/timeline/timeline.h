@@ -90,6 +90,7 @@ void rg_timeline_new_epoch(void);
 /** RG_NOTICE_DONE. */
 rg_notice_handler rg_timeline_notice;
 
+/** The event ends: nobody is to be told of it any more. */
 void rg_timeline_forget_event(CUevent event);
 /** The thread of a per-thread stream ends. */
 void rg_timeline_end_thread(struct rg_thread_timeline *thread);

@@ -27,6 +27,7 @@ struct rg_answer_part {
     bool release;                  /* of a fence */
 };
 
+/** Takes the part over. The sender thread is then to be woken (rg_queue_wake_sender). */
 void rg_answers_add(struct rg_answer_part *part);
 /** Whether memory in [start, start + size) is about to be sent. */
 bool rg_answers_meet(uint64_t start, uint64_t size);

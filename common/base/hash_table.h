@@ -36,6 +36,7 @@ static inline uint64_t rg_hash_bytes(uint64_t before, const void *data, size_t s
     return before;
 }
 
+/** The same of a text, without its end. */
 uint64_t rg_hash_text(const char *text);
 
 /** The bucket's first link, whatever its hash. */
@@ -44,6 +45,7 @@ static inline struct rg_hash_link **rg_hash_table_bucket(struct rg_hash_table *t
     return table->buckets ? &table->buckets[hash * 0x9e3779b97f4a7c15ull >> (64 - table->bits)] : &table->few;
 }
 
+/** From `at` on in its bucket, the first link of that hash; NULL: there is none. */
 static inline struct rg_hash_link *rg_hash_table_same(struct rg_hash_link *at, uint64_t hash)
 {
     while (at && at->hash != hash)
@@ -61,6 +63,7 @@ static inline struct rg_hash_link *rg_hash_table_next(const struct rg_hash_link 
     return rg_hash_table_same(at->next, at->hash);
 }
 
+/** Puts a link that is in no table into this one, before others of its hash. */
 void rg_hash_table_add(struct rg_hash_table *table, struct rg_hash_link *link, uint64_t hash);
 /** Takes out a link that is in the table. */
 void rg_hash_table_remove(struct rg_hash_table *table, struct rg_hash_link *link);

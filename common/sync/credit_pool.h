@@ -19,6 +19,7 @@ struct rg_credit_pool {
     _Atomic uint64_t taken, given;
 };
 
+/** What is under way; too much rather than too little while others take and give. */
 static inline uint64_t rg_credit_pool_in_use(const struct rg_credit_pool *pool)
 {
     /* `given` first: it never passes what `taken` was when it was counted */

@@ -23,6 +23,7 @@ struct rg_priority_lock {
 
 void rg_priority_lock_init(struct rg_priority_lock *lock);
 void rg_priority_lock_fini(struct rg_priority_lock *lock);
+/** `hurry`: before all that wait and are not in one. */
 void rg_priority_lock_acquire(struct rg_priority_lock *lock, bool hurry);
 /** Takes it in a hurry, unless that lasts longer than `ms`; false: it does. */
 bool rg_priority_lock_acquire_within(struct rg_priority_lock *lock, int ms);

@@ -41,6 +41,7 @@ enum rg_usage_by {
     RG_USAGE_BY_LAST = RG_USAGE_BY_SHARING
 };
 #define RG_USAGE_BY_CHOICES "user|project|day|month|session|sharing"
+/** The words of --by. False: there is no such word. */
 bool rg_usage_by_name(const char *name, enum rg_usage_by *out);
 const char *rg_usage_by_text(enum rg_usage_by by);
 

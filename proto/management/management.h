@@ -189,6 +189,7 @@ struct rg_question_call {
     struct rg_question_argument arguments[RG_QUESTION_ARGUMENTS];
 };
 
+/** The function's name, "nvmlDeviceGetName". */
 const char *rg_question_name(enum rg_nvml_question question);
 /** Sets question, letters and units; the rest is zero. */
 void rg_question_prepare(enum rg_nvml_question question, struct rg_question_call *out);

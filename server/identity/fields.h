@@ -31,6 +31,7 @@ bool rg_fields_is(const struct rg_fields *fields, const char *key, size_t n);
 /** "FILE, line N: not understood…": what to return for a line that nobody knows. */
 enum rg_status rg_fields_bad(const struct rg_fields *fields, char *why, size_t why_size);
 
+/** Decimal digits alone, and no more than `max`; a time is in seconds since 1970. False: not so. */
 RG_MUST_CHECK bool rg_field_number(const char *word, uint64_t max, uint64_t *out);
 RG_MUST_CHECK bool rg_field_time(const char *word, int64_t *out);
 

@@ -14,6 +14,7 @@
 /** Whose sessions may share memory and events with each other, and so have a user in common. */
 enum rg_sandbox_share { RG_SANDBOX_SHARE_NONE, RG_SANDBOX_SHARE_IDENTITY, RG_SANDBOX_SHARE_ANY };
 #define RG_SANDBOX_SHARES "none|identity|any"
+/** The words of --share-ipc. False: there is no such word. */
 bool rg_sandbox_share_by_name(const char *name, enum rg_sandbox_share *out);
 
 struct rg_sandbox_settings {

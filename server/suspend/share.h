@@ -18,6 +18,7 @@ struct rg_suspend_charges {
     uint64_t guaranteed[RG_DEVICES_MAX]; /* and has not got back */
 };
 
+/** Shows the state in the session's slot, where there is one. */
 void rg_suspend_show(enum rg_share_state state);
 /** A command has been done. */
 void rg_suspend_answer(enum rg_suspend_result result);
@@ -27,6 +28,7 @@ bool rg_suspend_is_preempted(void);
 void rg_suspend_answer_preemption(enum rg_suspend_result result);
 /** The time-out that the monitor has granted, as it is now; 0: none. */
 uint64_t rg_suspend_granted_ns(void);
+/** Gives the session's memory back to the devices' accounts, and notes in `charges` what that was. */
 void rg_suspend_give(struct rg_suspend_charges *charges);
 /** Charges all of it again, or nothing: false. */
 RG_MUST_CHECK bool rg_suspend_take(const struct rg_suspend_charges *charges);

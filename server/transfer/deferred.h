@@ -118,6 +118,7 @@ void rg_deferred_cancel(struct rg_deferred_item *item);
 /** The same when its last host function is done; the lock is held. */
 void rg_deferred_destroy(struct rg_deferred_item *item);
 
+/** Tells the client something of a transfer (enum rg_notice_type). Any thread; a failure ends the session. */
 void rg_deferred_notice(struct rg_worker *worker, unsigned type, uint64_t id, uint64_t arg0, uint64_t arg1,
                         uint64_t arg2);
 /** Gives the item a word of the context, which is current, before its stream waits for that. The dispatcher. */
@@ -130,6 +131,7 @@ void rg_deferred_rest(struct rg_deferred_item *item);
 /** Whether the client has nothing more to send for a rendezvous; the lock is held. */
 bool rg_deferred_has_all(const struct rg_deferred_item *item);
 
+/** Bytes of a chunk: all are alike but the last. */
 static inline size_t rg_deferred_chunk_size(const struct rg_deferred_item *item, size_t index)
 {
     return index + 1 < item->n_chunks ? item->chunk : item->total - index * item->chunk;

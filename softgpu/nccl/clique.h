@@ -133,6 +133,7 @@ void sg_clique_note_ready(uint64_t key, uint64_t process);
 /** Who is where, from the meeting: by message, or (peer NULL) here. False: that cannot be. */
 bool sg_clique_place(struct sg_clique *clique, struct sg_peer *peer, const struct sg_wire *wire,
                      const void *places, size_t size);
+/** That process is connected to all others. */
 void sg_clique_ready(struct sg_clique *clique, uint64_t process);
 void sg_clique_told_failure(struct sg_clique *clique, int error, const void *text, size_t size);
 void sg_clique_far_left(struct sg_clique *clique, const struct sg_peer *peer);
@@ -157,7 +158,9 @@ void sg_clique_join_far(const struct sg_clique *clique, int rank);
 
 /* --- for split.c --- */
 
+/** Without members, and in no list; NULL: out of memory. */
 struct sg_clique *sg_clique_new(uint64_t key, int n);
+/** In no clique; NULL: out of memory. */
 ncclComm_t sg_comm_new(int rank, bool blocking);
 /** A member joins: with the clique's lock held, or nobody else knows the clique. */
 void sg_clique_add_member(struct sg_clique *clique, ncclComm_t comm);

@@ -107,6 +107,7 @@ struct sg_enqueued {
 
 /** The call takes its part in an operation. */
 ncclResult_t sg_exchange_take_part(struct sg_enqueued *enqueued);
+/** The word in page-locked memory that streams wait for, or write. Any thread. */
 uint32_t *sg_exchange_word(const struct sg_exchange *exchange, enum sg_exchange_word which);
 /** How many ranks give something. */
 int sg_exchange_givers(const struct sg_exchange *exchange);

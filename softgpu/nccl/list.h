@@ -7,6 +7,7 @@
 
 #include "softgpu/nccl/clique.h"
 
+/** Not to be nested, nor taken with a clique's lock held. */
 void sg_cliques_lock(void);
 void sg_cliques_unlock(void);
 /** The first of the list; the lock is held. */

@@ -50,6 +50,7 @@ struct sg_job {
     struct sg_job *next;
     void (*send)(struct sg_job *job, struct sg_peer *peer, bool lost); /* frees the job */
 };
+/** Takes the job over. */
 void sg_peer_queue(struct sg_peer *peer, struct sg_job *job);
 /** Sends at once; false: the link is lost. Inside of a job alone. */
 bool sg_peer_send(struct sg_peer *peer, const struct sg_wire *wire, const void *data, size_t size);

@@ -1,85 +1,22 @@
 /*
  * fault.c - filter fault: a connection that fails at a chosen message, for tests.
  *
- * Options name the message by its number, counted from 1 in each direction:
- *   send_close_after=N   N messages are sent; the next send ends the connection, in order for the peer
- *   recv_close_after=N   the same, with messages received
- *   send_lost_at=N       the N-th send, and every later one, finds the connection broken
- *   recv_lost_at=N       the N-th receive, and every later one, finds the connection broken
- *   send_fault_at=N      the N-th message's bulk data is zeros, and its send returns RG_ERR_FAULT
- *   send_corrupt_at=N    one byte of the N-th message sent is inverted
- *   recv_corrupt_at=N    one byte of the N-th message received is inverted
- *   byte=K               which one (default 0; the last one of a shorter message)
- *   send_delay_at=N      the N-th send takes `pause` longer
- *   pause=DURATION       (default 100ms)
- *
- * These write to the socket below by themselves, so they need a transport with a descriptor (tcp, unix); the
- * sender gets RG_ERR_LOST:
- *   truncate_at=N        the N-th message is cut in its middle and the connection ended
- *   bad_magic_at=N       the N-th message's frame is not a frame
- *   oversize_at=N        the N-th message's frame announces more than the limit
- *
- * Over TLS a cut is one within a record, and a broken frame no record at all (RG_ERR_PROTOCOL at the peer).
- *
- * And for connections that are made again (transport/resumable/resumable.h), of which each gets such a filter of its own:
- *   cut_every=BYTES      each direction is cut within the next 2 * BYTES bytes, at random, also in the middle of a message
- *                        or of bulk data; the process's first connection lets one message pass each way before
- *   seed=N               of the random numbers (default 1)
- *
+ * The options are fault_options.h's.
  * Without options everything passes. Counters are the sender's and the receiver's; no threads.
  */
-#include "common/base/parse.h"
-#include "transport/filters/option.h"
+#include "transport/filters/fault_options.h"
 #include "transport/frame.h"
 #include "transport/operations.h"
 
 #include <poll.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
-struct fault_options {
-    uint64_t send_close_after, recv_close_after;
-    uint64_t send_lost_at, recv_lost_at;
-    uint64_t send_fault_at;
-    uint64_t send_corrupt_at, recv_corrupt_at, byte;
-    uint64_t send_delay_at, pause;
-    uint64_t truncate_at, bad_magic_at, oversize_at;
-    uint64_t cut_every, seed;
-};
-
-static const struct {
-    const char *key;
-    size_t offset;
-} option_table[] = {
-#define OPTION(name)                                                                                         \
-    {                                                                                                        \
-#name, offsetof(struct fault_options, name)                                                          \
-    }
-    OPTION(send_close_after),
-    OPTION(recv_close_after),
-    OPTION(send_lost_at),
-    OPTION(recv_lost_at),
-    OPTION(send_fault_at),
-    OPTION(send_corrupt_at),
-    OPTION(recv_corrupt_at),
-    OPTION(byte),
-    OPTION(send_delay_at),
-    OPTION(pause),
-    OPTION(truncate_at),
-    OPTION(bad_magic_at),
-    OPTION(oversize_at),
-    OPTION(cut_every),
-    OPTION(seed),
-#undef OPTION
-};
-enum { N_OPTIONS = sizeof option_table / sizeof option_table[0] };
-
 struct fault_conn {
     struct rg_conn head;
-    struct fault_options options;
+    struct rg_fault_options options;
     uint64_t send_budget, recv_budget; /* bytes until the cut: sender, receiver */
     bool spare_send, spare_recv;       /* one message passes first */
     bool was_cut;                      /* receiver */
@@ -89,45 +26,10 @@ struct fault_conn {
     unsigned char *outgo;              /* sender: the same */
 };
 
-static enum rg_status set_option(struct fault_options *options, const struct rg_filter_option *option,
-                                 char *why, size_t why_size)
-{
-    for (int i = 0; i < N_OPTIONS; i++) {
-        if (strcmp(option_table[i].key, option->key) != 0)
-            continue;
-        uint64_t *field = (uint64_t *)((char *)options + option_table[i].offset);
-        if (field == &options->pause)
-            return rg_parse_duration(option->value, field, why, why_size);
-        int64_t number;
-        enum rg_status status = rg_parse_integer(option->value, 0, INT64_MAX, &number, why, why_size);
-        if (status == RG_OK)
-            *field = (uint64_t)number;
-        return status;
-    }
-    return RG_FAILED(RG_ERR_INVALID, why, why_size, "there is no option '%s'", option->key);
-}
-
-static enum rg_status parse_options(const char *text, struct fault_options *out, char *why, size_t why_size)
-{
-    /* "close after 0" is a close before the first, so these count as off with another value */
-    struct fault_options options = {
-        .send_close_after = UINT64_MAX, .recv_close_after = UINT64_MAX, .pause = 100000000u, .seed = 1};
-    struct rg_filter_option option;
-    enum rg_status status;
-    for (const char *cur = text; rg_filter_option_next(&cur, &option, &status, why, why_size);) {
-        status = set_option(&options, &option, why, why_size);
-        if (status != RG_OK)
-            return status;
-    }
-    if (status == RG_OK)
-        *out = options;
-    return status;
-}
-
 static enum rg_status fault_check(const char *text, char *why, size_t why_size)
 {
-    struct fault_options options;
-    return parse_options(text, &options, why, why_size);
+    struct rg_fault_options options;
+    return rg_fault_options_parse(text, &options, why, why_size);
 }
 
 /* --- sending --- */
@@ -263,7 +165,7 @@ static bool is_cut(const struct fault_conn *c, uint64_t *budget, bool *spare, ui
 static enum rg_status fault_send(struct rg_conn *conn, struct rg_send *m)
 {
     struct fault_conn *c = (struct fault_conn *)conn;
-    const struct fault_options *o = &c->options;
+    const struct rg_fault_options *o = &c->options;
     if (c->n_sent >= o->send_close_after) {
         rg_conn_interrupt(c->head.next);
         return RG_ERR_CLOSED;
@@ -296,7 +198,7 @@ static enum rg_status fault_send(struct rg_conn *conn, struct rg_send *m)
 static enum rg_status fault_recv(struct rg_conn *conn, int timeout_ms, struct rg_message *out)
 {
     struct fault_conn *c = (struct fault_conn *)conn;
-    const struct fault_options *o = &c->options;
+    const struct rg_fault_options *o = &c->options;
     if (c->n_received >= o->recv_close_after) {
         rg_conn_interrupt(c->head.next);
         return RG_ERR_CLOSED;
@@ -433,7 +335,7 @@ static enum rg_status fault_wrap(struct rg_conn *next, const char *text, struct 
     if (!c)
         return RG_ERR_NO_MEMORY;
     char why[64];
-    enum rg_status status = parse_options(text, &c->options, why, sizeof why);
+    enum rg_status status = rg_fault_options_parse(text, &c->options, why, sizeof why);
     if (status != RG_OK) {
         free(c);
         return status;

@@ -1,5 +1,5 @@
 /*
- * endpoint.h - what connecting (endpoint.c) and listening (listen.c) have in common: a connection on its way.
+ * endpoint.h - what connecting (connect.c) and listening (listen.c) have in common: a connection on its way.
  */
 #ifndef RG_TRANSPORT_RDMA_ENDPOINT_H
 #define RG_TRANSPORT_RDMA_ENDPOINT_H
@@ -8,6 +8,8 @@
 
 #include <netdb.h>
 
+/** Whether `word` is one of those of REMOTE_GPU_RDMA (two-sided, polled, ask); says once what is none. */
+bool rg_rdma_restricted(const char *word);
 /** An id for connections, whose events go to `events`. RG_ERR_UNREACHABLE with the reason in `why`. */
 enum rg_status rg_rdma_make_id(struct rdma_event_channel *events, struct rdma_cm_id **out, char *why,
                                size_t why_size);
@@ -38,7 +40,9 @@ struct rg_rdma_private rg_rdma_private_of(const struct rdma_cm_event *event);
 /** Once established: the self-test, and what the connection is called. */
 enum rg_status rg_rdma_complete(struct rg_rdma_conn *c, char *why, size_t why_size);
 
+/** RG_ERR_UNREACHABLE, with the reason in `why`: `what` cannot be had, `error` (errno) says why. */
 enum rg_status rg_rdma_no_resource(const char *what, int error, char *why, size_t why_size);
+/** The addresses of a name, for freeaddrinfo; `passive`: to listen at. RG_ERR_UNREACHABLE with the reason in `why`. */
 enum rg_status rg_rdma_resolve_name(const struct rg_address *address, bool passive, struct addrinfo **out,
                                     char *why, size_t why_size);
 /** HOST:PORT. */

@@ -2,7 +2,8 @@
  * internal.h - the inside of transport rdma: a connection, and which file does what with it.
  *
  *   rdma.c        the operations, ending
- *   endpoint.c    rdma_cm: connecting, queue pairs
+ *   endpoint.c    rdma_cm: queue pairs, what ends tell each other
+ *   connect.c     rdma_cm: connecting
  *   listen.c      rdma_cm: listening
  *   check.c       the self-test: does this pair of devices do one-sided writes, do completion events come?
  *   progress.c    posting, completions, credits
@@ -164,7 +165,7 @@ struct rg_rdma_conn {
     atomic_uint_fast64_t bytes_copied[RG_RDMA_SIDES], bytes_placed[RG_RDMA_SIDES];
 };
 
-/* --- endpoint.c --- */
+/* --- connect.c, listen.c, endpoint.c --- */
 
 enum rg_status rg_rdma_connect(const struct rg_address *address, const struct rg_transport_options *options,
                                char *why, size_t why_size, struct rg_conn **out);
@@ -284,6 +285,7 @@ enum rg_status rg_rdma_receive_advertised(struct rg_rdma_conn *c, unsigned char 
 
 /* --- region.c; under the lock --- */
 
+/** Registers memory. `temporary`: it is given back when nothing uses it. RG_ERR_NO_MEMORY, RG_ERR_FAULT. */
 enum rg_status rg_rdma_region_add(struct rg_rdma_conn *c, void *base, size_t size, bool temporary,
                                   struct rg_rdma_region **out);
 /** Waits until no transfer uses it, and gives it back. */
@@ -292,6 +294,7 @@ void rg_rdma_region_remove(struct rg_rdma_conn *c, struct rg_rdma_region *region
 struct rg_rdma_region *rg_rdma_region_find(struct rg_rdma_conn *c, const void *at, size_t size);
 /** The registration of a region's byte `at`, and how many bytes from there it covers (at most *size). */
 struct ibv_mr *rg_rdma_region_part(const struct rg_rdma_region *region, const void *at, size_t *size);
+/** A transfer begins to use it; and has ended. */
 void rg_rdma_region_use(struct rg_rdma_region *region);
 void rg_rdma_region_done(struct rg_rdma_conn *c, struct rg_rdma_region *region);
 /**

@@ -73,6 +73,7 @@ RG_MUST_CHECK enum rg_status rg_tcp_stream_receive(struct rg_tcp_stream *s, void
 RG_MUST_CHECK enum rg_status rg_tcp_stream_frame(const struct rg_tcp_stream *s, const void *header,
                                                  size_t *msg_size, size_t *bulk_size);
 
+/** As rg_conn_interrupt, rg_conn_reset. */
 void rg_tcp_stream_interrupt(struct rg_tcp_stream *s);
 void rg_tcp_stream_reset(struct rg_tcp_stream *s);
 /** Nothing more will be sent: the peer must not wait for the rest of a message. */
@@ -82,6 +83,7 @@ void rg_tcp_stream_end_sending(struct rg_tcp_stream *s);
  * there is something left to be read.
  */
 void rg_tcp_stream_close(struct rg_tcp_stream *s, bool with_care);
+/** As rg_conn_abandon: closes the descriptor and leaves the connection as it is. */
 void rg_tcp_stream_abandon(struct rg_tcp_stream *s);
 
 #endif

@@ -27,6 +27,7 @@ RG_MUST_CHECK enum rg_status rg_tls_read_file(const char *path, const char *what
 /** Wipes it as well; NULL is fine. */
 void rg_tls_free_file(char *data, size_t size);
 
+/** What is said of it to people: names, serial, time. */
 void rg_tls_describe(const X509 *certificate, struct rg_tls_certificate *out);
 /** SHA-256 of its SubjectPublicKeyInfo. False: out of memory. */
 bool rg_tls_key_hash(const X509 *certificate, uint8_t hash[RG_TLS_FINGERPRINT_SIZE]);

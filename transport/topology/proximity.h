@@ -17,6 +17,7 @@ enum rg_proximity {
     RG_PROXIMITY_UNKNOWN, /* one of them is no PCI function that is there */
 };
 
+/** How near two PCI functions are. */
 enum rg_proximity rg_proximity_pci(const char *root, const char *one, const char *other);
 /** In a few words: "behind the same switch". */
 const char *rg_proximity_words(enum rg_proximity near);

@@ -66,6 +66,7 @@ struct rg_capture *rg_capture_blocking(void);
 
 /* Without the lock: */
 
+/** Who the stream is to captures: the driver's error where the handle names none. */
 CUresult rg_capture_identify(CUstream handle, struct rg_capture_who *who);
 /** The stream's place in a valid capture, with the lock taken on success. */
 CUresult rg_capture_enter(CUstream stream, struct rg_capture_place *place);

@@ -122,9 +122,12 @@ extern pthread_mutex_t rg_graph_lock;
 #define RG_GRAPH_LOCKED RG_SCOPED_LOCK(&rg_graph_lock)
 
 /* All with the lock held. */
+/** From now on its address is a handle of that kind. */
 void rg_graph_register(struct rg_graph_object *object, enum rg_graph_kind kind);
+/** The object that a handle names; NULL: none of that kind is registered. */
 void *rg_graph_find(const void *handle, enum rg_graph_kind kind);
 void rg_graph_unregister(struct rg_graph_object *object);
+/** Never the same twice in a process, and not 0. */
 uint64_t rg_graph_next_id(void);
 
 /* --- structure: graph.c, with the lock held --- */
@@ -141,6 +144,7 @@ CUresult rg_graph_remove(struct rg_graph_node *node);
 CUresult rg_graph_connect(struct rg_graph_node *from, struct rg_graph_node *to, const CUgraphEdgeData *data);
 /** The dependency of `to` on `from`, or NULL. */
 struct rg_graph_edge *rg_graph_edge(const struct rg_graph_node *to, const struct rg_graph_node *from);
+/** Whether `node` comes after `on`, by any number of edges; both are of one graph. Uses the nodes' marks. */
 bool rg_graph_depends(const struct rg_graph_node *node, const struct rg_graph_node *on);
 /** Fills graph->order; CUDA_ERROR_INVALID_VALUE and a node of it (may be NULL) if there is a cycle. */
 CUresult rg_graph_sort(struct rg_graph *graph, struct rg_graph_node **offender);

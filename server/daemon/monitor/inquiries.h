@@ -24,6 +24,7 @@ bool rg_inquiry_judge(void *data, const struct rg_agent_judge *judge, char *why,
 /** Whether a lease of the pool is known here, which the agent may have to find out first: rg_inquiry_checked. */
 void rg_inquiry_lease(struct rg_monitor *monitor, const struct rg_monitor_question *question,
                       struct rg_monitor_answer *answered);
+/** The agent's answer to that question; `data`: the monitor, `why`: where the lease is not there. */
 void rg_inquiry_checked(void *data, uint64_t question, bool there, const char *why);
 
 #endif

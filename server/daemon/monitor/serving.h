@@ -11,8 +11,10 @@ void rg_monitor_start_session(struct rg_monitor *monitor, const struct rg_monito
 /** Nobody waits for room any more. */
 void rg_monitor_forget_admissions(struct rg_monitor *monitor);
 
+/** Whether whoever has shown that certificate may come at all. */
 void rg_monitor_check_certificate(struct rg_monitor *monitor, const struct rg_monitor_question *question,
                                   struct rg_monitor_answer *answered);
+/** A certificate that was renewed, for a session that runs (rg_sessions_stay). */
 void rg_monitor_stay(struct rg_monitor *monitor, const struct rg_monitor_question *question,
                      struct rg_monitor_answer *answered);
 void rg_monitor_make_certificate(struct rg_monitor *monitor, const struct rg_monitor_question *question,

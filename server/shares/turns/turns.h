@@ -67,6 +67,7 @@ void rg_turns_leave(struct rg_turns *turns, uint32_t place, uint64_t now);
 /** Looks who else is there, if that may have changed since `*others` was filled (all zero: never). */
 void rg_turns_look(struct rg_turns *turns, uint32_t place, struct rg_turn_others *others);
 
+/** Whether the turn is this session's. */
 bool rg_turns_mine(struct rg_turns *turns, uint32_t place);
 /** Whether another session has it. */
 bool rg_turns_taken(struct rg_turns *turns, uint32_t place);

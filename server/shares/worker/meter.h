@@ -70,6 +70,7 @@ struct rg_meter_freed {
     struct rg_meter_entry *entry;
     CUdevice device;
 };
+/** `entry` NULL: nothing of that kind and key is held. Around the driver's call, with its result. */
 struct rg_meter_freed rg_meter_free_begin(enum rg_meter_kind kind, uint64_t key);
 void rg_meter_free_end(struct rg_meter_freed *freed, CUresult result);
 
@@ -82,6 +83,7 @@ struct rg_meter_change {
     bool known;
     uint64_t free_before, held_before; /* free of the device; charged to all sessions, this one too */
 };
+/** Looks how much is free before something is taken; rg_meter_watched looks again. */
 void rg_meter_watch(struct rg_meter_change *change, CUdevice device);
 /** The same of the device of the calling thread's context; without one nothing is counted. */
 void rg_meter_watch_current(struct rg_meter_change *change);

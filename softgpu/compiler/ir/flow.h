@@ -13,6 +13,7 @@ struct sg_flow {
     uint32_t n_blocks;
 };
 
+/** Lives as long as the arena and the function. */
 void sg_flow_build(struct sg_arena *arena, const struct sg_ptx_function *function, struct sg_flow *flow);
 /** The block that a label names; UINT32_MAX: the end of the function. */
 uint32_t sg_flow_label(const struct sg_flow *flow, uint64_t label);
@@ -25,6 +26,7 @@ struct sg_walk {
     uint32_t *seen, *stack; /* by block: the last walk that has seen it; blocks still to enter */
     uint32_t n_stack, number;
 };
+/** For walks over `flow`, one after another. */
 void sg_walk_init(struct sg_arena *arena, const struct sg_flow *flow, struct sg_walk *walk);
 /** A new walk; nothing is seen, or to be entered. */
 void sg_walk_begin(struct sg_walk *walk);

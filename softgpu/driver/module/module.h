@@ -101,6 +101,7 @@ struct sg_jit {
     uint64_t started;
 };
 
+/** Takes apart what a load was given; where the results go is kept in `jit`. */
 CUresult sg_jit_options(struct sg_jit *jit, unsigned n, const CUjit_option *options, void **values);
 /** Reports the log through the options: the error log if `failed`, and the sizes in any case. */
 void sg_jit_report(const struct sg_jit *jit, const struct sg_text *log, bool failed);

@@ -75,6 +75,7 @@ void sg_wait_for_room(struct sg_context *context);
 /** Before code is loaded into the context: waits for its work where loading does (SOFTGPU_BEHAVE); an executor does not, as above. */
 void sg_wait_to_load(struct sg_context *context);
 
+/** Whether it has ended; waits until it has. Of a failed one, too. */
 bool sg_task_done(struct sg_task *task);
 /** When the task ended, by the monotonic clock; 0 while it has not. */
 uint64_t sg_task_done_at(struct sg_task *task);

@@ -59,11 +59,13 @@ struct sg_loop_block {
     struct sg_lanes_warp warps[SG_WARPS_MAX];
 };
 
+/** Thread 0's element of a column (SG_LANES_…), the others behind it. */
 static inline void *sg_lanes_column(const struct sg_loop_block *m, uint32_t at)
 {
     return m->lanes.context + m->lanes.stride * at;
 }
 
+/** The point that a thread is at, where that is not the same for all. */
 static inline const struct sg_point *sg_lanes_point(const struct sg_run *run, uint32_t thread)
 {
     const struct sg_loop_code *code = run->grid->launch->code;
@@ -78,12 +80,14 @@ static inline void sg_lanes_set_points(const struct sg_run *run, uint32_t first,
         points[i] = (uint16_t)point;
 }
 
+/** An operand of what the point does: `constant`, if the point says by `flag` that it is one, or the thread's in column `at`. */
 static inline uint32_t sg_lanes_operand(const struct sg_loop_block *m, const struct sg_point *point,
                                         uint8_t flag, uint32_t constant, uint32_t at, uint32_t thread)
 {
     return point->constant & flag ? constant : ((const uint32_t *)sg_lanes_column(m, at))[thread];
 }
 
+/** What the thread has brought: 64 bits for match, else 32. */
 static inline uint64_t sg_lanes_value(const struct sg_loop_block *m, const struct sg_point *point,
                                       uint32_t thread)
 {
@@ -93,12 +97,14 @@ static inline uint64_t sg_lanes_value(const struct sg_loop_block *m, const struc
                 : low;
 }
 
+/** What the thread gets: the upper half is the predicate. */
 static inline void sg_lanes_set_result(struct sg_loop_block *m, uint32_t thread, uint64_t result)
 {
     ((uint32_t *)sg_lanes_column(m, SG_LANES_RESULT))[thread] = (uint32_t)result;
     ((uint32_t *)sg_lanes_column(m, SG_LANES_PREDICATE))[thread] = (uint32_t)(result >> 32);
 }
 
+/** The lanes of a warp that there are, a bit each. */
 static inline uint32_t sg_lanes_of_warp(const struct sg_run *run, uint32_t warp)
 {
     uint32_t lanes = run->grid->n_threads - warp * SG_WARP_SIZE;

@@ -1,5 +1,5 @@
 /*
- * matrix.h - internal to the operations on matrices: mma.c does all of them, lane by lane; lanes_matrix.c
+ * matrix.h - internal to the operations on matrices: matrix.c and mma.c do all of them, lane by lane; lanes_matrix.c
  * those of kernels in loop form, whose registers are columns; mma_vectors.h the most common of these, with
  * vector instructions.
  */
@@ -61,6 +61,19 @@ static inline uint64_t *sg_matrix_doublewords(const struct sg_matrix_view *view,
 {
     return (uint64_t *)(void *)(view->context + view->stride * column) + view->first;
 }
+
+/** The place of a lane's element `i` of c or d, row by row. */
+static inline uint32_t sg_matrix_sum_place(const struct sg_matrix_kind *kind, uint32_t lane, uint32_t i)
+{
+    uint32_t blocks = kind->m / 8u, row = lane / 4 + 8 * (i / 2 % blocks);
+    return row * kind->n + 8 * (i / 2 / blocks) + lane % 4 * 2 + i % 2;
+}
+
+/** Bits of an element of the type (SG_MATRIX_F16 and so on). */
+unsigned sg_matrix_bits(uint8_t type);
+/** c += a b of the lanes' fragments; a lane without request is NULL. */
+void sg_matrix_multiply(struct sg_matrix_scratch *scratch, struct sg_matrix_request *const *requests,
+                        const struct sg_matrix_kind *kind);
 
 /** Half precision to float, and back with rounding to nearest even. */
 float sg_matrix_from_half(uint32_t half);

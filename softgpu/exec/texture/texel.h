@@ -33,6 +33,7 @@ static inline float sg_bits_float(uint32_t bits)
     return value;
 }
 
+/** Whether reads of the texture give floats; else integers. */
 static inline bool sg_gives_float(const struct sg_texture *x)
 {
     return x->as_float || x->texel == SG_TEXEL_HALF || x->texel == SG_TEXEL_FLOAT;
@@ -49,6 +50,7 @@ static inline float sg_half_to_float(uint16_t half)
     return sg_bits_float(sign | (exponent + 112) << 23 | mantissa << 13);
 }
 
+/** A signed or 16-bit channel as reads give it: `largest` is 1. */
 static inline uint32_t sg_from_integer(const struct sg_texture *x, int32_t value, float largest)
 {
     if (!x->as_float)
@@ -57,6 +59,7 @@ static inline uint32_t sg_from_integer(const struct sg_texture *x, int32_t value
     return sg_float_bits(fraction < -1.0f ? -1.0f : fraction);
 }
 
+/** Channel `i` of a texel in memory, as reads give it. */
 static inline uint32_t sg_channel(const struct sg_texture *x, const unsigned char *texel, unsigned i)
 {
     uint16_t narrow;
@@ -89,6 +92,7 @@ static inline uint32_t sg_one(const struct sg_texture *x)
     return sg_gives_float(x) ? 0x3f800000u : 1;
 }
 
+/** A texel of any format; channels that it lacks are 0, 0 and one. */
 static inline sg_texel4 sg_texel_any(const struct sg_texture *x, const unsigned char *texel)
 {
     sg_texel4 out = {0, 0, 0, sg_one(x)};
@@ -97,6 +101,7 @@ static inline sg_texel4 sg_texel_any(const struct sg_texture *x, const unsigned 
     return out;
 }
 
+/** What is outside, where the texture has a border. */
 static inline sg_texel4 sg_border(const struct sg_texture *x)
 {
     sg_texel4 out;

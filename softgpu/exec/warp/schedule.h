@@ -11,6 +11,7 @@
 #include "softgpu/exec/fiber/fiber.h"
 #include "softgpu/exec/warp/warp.h"
 
+/** It runs after all that are ready; or before. */
 static inline void sg_ready_append(struct sg_run *run, struct sg_fiber *fiber)
 {
     fiber->next = NULL;

@@ -27,6 +27,7 @@
 
 #define NUMBERS(...) ((const uint64_t[]){__VA_ARGS__})
 
+/** Writes `text` with `name` for each $ and numbers[N] for each #N. */
 void sg_frame_put(FILE *file, const char *text, const char *name, const uint64_t *numbers);
 /** The thread as the body takes it, and the shape of its block. */
 void sg_frame_put_start(FILE *file);
@@ -44,6 +45,7 @@ struct sg_keeping {
     uint32_t needed;             /* … if these are (bits), those that are affine … */
     uint32_t place[SG_KEPT_MAX]; /* … in these places among the affine ones; UINT32_MAX: not affine */
 };
+/** What of it the region of a point makes use of. */
 struct sg_keeping sg_keeping_find(const struct sg_codegen *gen, uint32_t point);
 /** What the region of a point begins with on that account. */
 void sg_frame_put_kept(FILE *file, const struct sg_regions *regions, uint32_t point,
@@ -51,7 +53,7 @@ void sg_frame_put_kept(FILE *file, const struct sg_regions *regions, uint32_t po
 /** The function that puts what is kept into its columns. */
 void sg_frame_put_settle(FILE *file, const struct sg_ptx_function *kernel, const struct sg_regions *regions);
 
-/** A row in pieces whose threads take the same way (tree.h). */
+/** A row in pieces whose threads take the same way (divergence.h). */
 struct sg_pieces {
     const struct sg_divergence *tree;
     bool asks_alone; /* the first piece asks by itself: nothing is kept */
@@ -65,6 +67,7 @@ struct sg_pieces {
     uint64_t loop;                    /* metadata of the loops, SG_PIECES_LOOPS of them */
 };
 #define SG_PIECES_LOOPS (2 * SG_LEAVES_MAX)
+/** The loops over all pieces of a row. */
 void sg_frame_put_pieces(FILE *file, const struct sg_pieces *pieces);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * pieces.c - a row of threads in pieces (tree.h), and what is kept once a block instead of once a thread.
+ * pieces.c - a row of threads in pieces (divergence.h), and what is kept once a block instead of once a thread.
  *
  * Where a region's piece is the whole block and its leaf ends a turn with everything as affine as it should
  * be, what can be kept is not stored for each thread but as the first one's value (struct sg_lanes); if the
@@ -11,7 +11,7 @@
 #define TURNS_MAX 16u /* that a region takes by itself, before the engine has a look at the grid */
 
 // clang-format off
-/* A row in pieces, whose threads take the same way; tree.h. In each: */
+/* A row in pieces, whose threads take the same way; divergence.h. In each: */
 static const char piece_head[] =
     "piece:\n"
     "  %piece.i = phi i32 [ 0, %row.checked ], [ %piece.end, %piece.done ]$\n";
@@ -125,7 +125,7 @@ static const char piece_end[] =
     "  %piece.more = icmp ult i32 %piece.end, %count\n"
     "  br i1 %piece.more, label %piece, label %row.end\n";
 
-/* --- what is kept once a block: struct sg_lanes, tree.h --- */
+/* --- what is kept once a block: struct sg_lanes, divergence.h --- */
 
 static const char kept_head[] = /* offsets */
     "  %kept.p = getelementptr i8, ptr %lanes, i64 #0\n"
