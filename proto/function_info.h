@@ -13,7 +13,10 @@
  */
 #define RG_FUNCTION_UNLOADED (1u << 31)
 
-/** Followed by n_params struct rg_param_info. An attribute the driver does not know has its bit in `known` clear. */
+/**
+ * Followed by n_params struct rg_param_info. An attribute the driver does not know has its bit in `known` clear; so have all of a
+ * function that is not loaded while its context may be at work, as the driver may have to wait for that to tell them.
+ */
 struct rg_function_info {
     uint32_t n_params;
     uint32_t known;

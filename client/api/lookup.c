@@ -26,15 +26,16 @@
  * --- functions and kernels --------------------------------------------------------------------------------
  */
 
-/* But for whether the function is loaded, which it may be by now. */
+/* But for whether the function is loaded, which it may be by now, and for attributes that one of them does not tell. */
 static bool same_attributes(const unsigned char *answer, const unsigned char *other)
 {
     struct rg_function_info one, two;
     memcpy(&one, answer, sizeof one);
     memcpy(&two, other, sizeof two);
-    one.known &= ~RG_FUNCTION_UNLOADED;
-    two.known &= ~RG_FUNCTION_UNLOADED;
-    return memcmp(&one, &two, sizeof one) == 0;
+    bool same = one.n_params == two.n_params;
+    for (unsigned i = 0; i < RG_FUNCTION_ATTRIBUTES && same; i++)
+        same = !(one.known & two.known & 1u << i) || one.attributes[i] == two.attributes[i];
+    return same;
 }
 
 /* The answer of a look-up that was known: the call has returned what it will say. */
@@ -53,9 +54,12 @@ static void function_arrived(struct rg_future *future, CUresult result, struct r
     const bool same_parameters = rg_left(&reply) == function->size && function->size >= head &&
                                  memcmp(reply.at + head, function->answer + head, function->size - head) == 0;
     rg_image_cache_note_memory(cached, rg_future_memory_taken(future));
-    if (future->op == RG_OP_rgKernelTakeFunction ||
-        (same_parameters && same_attributes(reply.at, function->answer)))
+    if (future->op == RG_OP_rgKernelTakeFunction)
         return;
+    if (same_parameters && same_attributes(reply.at, function->answer)) {
+        rg_image_cache_note_attributes(cached, function, reply.at);
+        return;
+    }
     rg_image_cache_drop(cached);
     if (same_parameters)
         return; /* other attributes: of no consequence for what was launched */

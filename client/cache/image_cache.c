@@ -82,6 +82,24 @@ static bool add_variable(struct rg_cached_image *cached, const char *name, bool 
     return true;
 }
 
+/* Whether an answer has attributes: the driver may have been not to load the function for them. */
+static bool has_attributes(const void *answer, size_t size)
+{
+    struct rg_function_info info = {0};
+    if (size >= sizeof info)
+        memcpy(&info, answer, sizeof info);
+    return info.known & ~RG_FUNCTION_UNLOADED;
+}
+
+/* What is read of a function that was read before, without attributes. */
+static void improve_function(struct rg_cached_image *cached, const char *name, const void *answer,
+                             size_t size)
+{
+    struct rg_cached_function *function = find_function(cached, name);
+    if (function && function->size == size && !has_attributes(function->answer, size))
+        memcpy(function->answer, answer, size);
+}
+
 static void drop_function(struct rg_hash_link *function)
 {
     free(function);
@@ -111,6 +129,8 @@ static bool take_record(void *user, const struct rg_journal_record *record)
     case RECORD_FUNCTION:
         if (add_function(cached, record->name, record->data, record->size))
             find_function(cached, record->name)->kept = true;
+        else
+            improve_function(cached, record->name, record->data, record->size);
         return true;
     case RECORD_TAKEN:
         function = find_function(cached, record->name);
@@ -130,13 +150,14 @@ static bool take_record(void *user, const struct rg_journal_record *record)
 }
 
 /* Adds the function's answer to the file, as it will be when it is asked for again. The lock is held. */
-static void write_function(struct rg_cached_image *cached, const struct rg_cached_function *function)
+static void write_function(struct rg_cached_image *cached, const struct rg_cached_function *function,
+                           const void *answer)
 {
     struct rg_function_info info;
     unsigned char *copy = function->size >= sizeof info ? malloc(function->size) : NULL;
     if (!copy)
         return;
-    memcpy(copy, function->answer, function->size);
+    memcpy(copy, answer, function->size);
     memcpy(&info, copy, sizeof info);
     info.known &= ~RG_FUNCTION_UNLOADED;
     memcpy(copy, &info, sizeof info);
@@ -148,7 +169,7 @@ static void write_function(struct rg_cached_image *cached, const struct rg_cache
 static void keep_function(struct rg_cached_image *cached, struct rg_cached_function *function, bool taken)
 {
     if (!function->kept)
-        write_function(cached, function);
+        write_function(cached, function, function->answer);
     function->kept = true;
     if (taken && !function->taken_kept)
         rg_journal_add(&cached->records, RECORD_TAKEN, 0, function->name, NULL, 0);
@@ -280,6 +301,18 @@ void rg_image_cache_note_function(struct rg_cached_image *cached, const char *na
     RG_SCOPED_LOCK(&lock);
     if (add_function(cached, name, answer, size))
         keep_function(cached, find_function(cached, name), false);
+}
+
+void rg_image_cache_note_attributes(struct rg_cached_image *cached, const struct rg_cached_function *known,
+                                    const void *answer)
+{
+    RG_SCOPED_LOCK(&lock);
+    struct rg_cached_function *function = find_function(cached, known->name);
+    if (function != known || function->improved || !function->kept ||
+        has_attributes(known->answer, known->size) || !has_attributes(answer, known->size))
+        return;
+    function->improved = true;
+    write_function(cached, function, answer);
 }
 
 void rg_image_cache_note_taken(struct rg_cached_image *cached, const char *name)

@@ -61,6 +61,7 @@ struct rg_cached_function {
     struct rg_hash_link link; /* with the others of its image */
     _Atomic bool taken;       /* of a kernel: its function in a context was asked for, and there was one */
     bool kept, taken_kept;    /* in the file */
+    bool improved;            /* with its attributes, which `answer` does not have */
     size_t size;
     /* that describes it: struct rg_function_info and its parameters. RG_FUNCTION_UNLOADED is not kept in the
      * file */
@@ -72,6 +73,9 @@ struct rg_cached_function {
 const struct rg_cached_function *rg_image_cache_function(struct rg_cached_image *cached, const char *name);
 void rg_image_cache_note_function(struct rg_cached_image *cached, const char *name, const void *answer,
                                   size_t size);
+/** The worker has answered the same, perhaps with attributes that were not known: then later sessions know them. */
+void rg_image_cache_note_attributes(struct rg_cached_image *cached, const struct rg_cached_function *known,
+                                    const void *answer);
 /** Of a kernel that has been noted: asking for its function succeeded. */
 void rg_image_cache_note_taken(struct rg_cached_image *cached, const char *name);
 /** The same as these two, but it gets into the file only when it is used. */

@@ -7,7 +7,7 @@
  * or variable that cannot be found or does not fit is left out: then the client asks for it as it would have
  * done. Images whose variables need much memory, or are managed, are not loaded ahead: that would be seen.
  * Nor is any once that has taken long: a driver that has to compile them is not to keep the program from its
- * first allocation. Nor while the context may be at work (may_load).
+ * first allocation. Nor while the context may be at work (rg_module_may_load).
  */
 #include "common/base/clock.h"
 #include "common/cuda/fatbin/variables.h"
@@ -51,7 +51,7 @@ static bool output_name(struct rg_request *request, const char *name)
 
 /* --- functions ------------------------------------------------------------------------------------------ */
 
-static void describe_module(struct rg_request *request, CUmodule module, unsigned most)
+static void describe_module(struct rg_request *request, CUmodule module, unsigned most, bool may_load)
 {
     unsigned n = 0;
     if (!rg_driver_has(cuFuncGetParamInfo) ||
@@ -65,20 +65,9 @@ static void describe_module(struct rg_request *request, CUmodule module, unsigne
         if (rg_driver.cuFuncGetName(&name, found[i]) != CUDA_SUCCESS || !output_name(request, name))
             continue;
         output_u32(request, 0);
-        request->result = rg_module_output_function(request, found[i]);
+        request->result = rg_module_output_function(request, found[i], may_load);
     }
     output_u32(request, 0);
-}
-
-/*
- * Whether a library may be placed in the context for what the program has not asked for: a driver may wait for all work of the context
- * then, which may depend on what the program does next. The dispatcher, before the request goes out of order.
- */
-static bool may_load(struct rg_request *request)
-{
-    const struct rg_object *entry = rg_objects_find(&request->worker->objects, request->thread->context);
-    return !entry || (rg_request_make_current(request) == CUDA_SUCCESS &&
-                      rg_context_idle(request->worker, entry->extra));
 }
 
 static bool may_take(const struct rg_worker *worker)
@@ -87,9 +76,9 @@ static bool may_take(const struct rg_worker *worker)
     return !left || rg_memory_level_bytes(left) >= TAKES_FROM;
 }
 
-static void describe_library(struct rg_request *request, CUlibrary library, unsigned most, bool idle)
+static void describe_library(struct rg_request *request, CUlibrary library, unsigned most, bool may_load)
 {
-    const bool takes = idle && may_take(request->worker);
+    const bool takes = may_load && may_take(request->worker);
     unsigned n = 0;
     CUdevice device = 0; /* of the context that is current here */
     (void)rg_driver.cuCtxGetDevice(&device);
@@ -113,18 +102,19 @@ static void describe_library(struct rg_request *request, CUlibrary library, unsi
 
 CUresult rg_execute_rgModuleDescribe(struct rg_request *request, CUmodule module)
 {
+    const bool may_load = rg_module_may_load(request);
     rg_request_go_out_of_order(request);
-    describe_module(request, module, LOADED_MAX);
+    describe_module(request, module, LOADED_MAX, may_load);
     output_u32(request, 0);
     return request->result;
 }
 
 CUresult rg_execute_rgLibraryDescribe(struct rg_request *request, CUlibrary library)
 {
-    const bool idle = may_load(request);
+    const bool may_load = rg_module_may_load(request);
     rg_request_go_out_of_order(request);
     const uint64_t held = rg_share_held_in_all();
-    describe_library(request, library, LOADED_MAX, idle);
+    describe_library(request, library, LOADED_MAX, may_load);
     request->memory_taken = rg_share_taken_since(held);
     output_u32(request, 0);
     return request->result;
@@ -182,7 +172,7 @@ static void prefetch_module(struct rg_request *request, CUlibrary library, const
     if (result != CUDA_SUCCESS)
         return;
     rg_layouts_module(request, module, library);
-    describe_module(request, module, FUNCTIONS_MAX);
+    describe_module(request, module, FUNCTIONS_MAX, true);
     describe_variables(request, variables, NULL, module);
 }
 
@@ -220,7 +210,8 @@ CUresult rg_execute_rgImagePrefetch(struct rg_request *request, uint64_t library
     struct rg_image_prefetch *prefetch = request->worker->state[RG_MODULE_DESCRIBE];
     const bool time_left = prefetch->ns < PREFETCH_NS;
     struct rg_image_code code;
-    const bool suits = time_left && may_load(request) && suitable(request, image, &variables, &code);
+    const bool suits =
+        time_left && rg_module_may_load(request) && suitable(request, image, &variables, &code);
     const uint64_t began = rg_now_ns(), held = rg_share_held_in_all();
     if (suits)
         prefetch_image(request, image, &code, &variables, library);

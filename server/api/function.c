@@ -50,20 +50,33 @@ static bool is_unloaded(CUfunction function)
            state == CU_FUNCTION_LOADING_STATE_UNLOADED;
 }
 
-static CUresult output_info(struct rg_request *request, void *object, bool is_kernel, CUdevice device,
-                            CUfunction function)
+bool rg_module_may_load(struct rg_request *request)
 {
-    struct rg_function_info info = {0};
+    const struct rg_object *entry = rg_objects_find(&request->worker->objects, request->thread->context);
+    return !entry || (rg_request_make_current(request) == CUDA_SUCCESS &&
+                      rg_context_idle(request->worker, entry->extra));
+}
+
+static void ask_attributes(struct rg_function_info *info, void *object, bool is_kernel, CUdevice device)
+{
     for (int i = 0; i < RG_FUNCTION_ATTRIBUTES; i++) {
         CUresult result =
-            is_kernel
-                ? rg_driver.cuKernelGetAttribute(&info.attributes[i], (CUfunction_attribute)i, object, device)
-                : rg_driver.cuFuncGetAttribute(&info.attributes[i], (CUfunction_attribute)i, object);
+            is_kernel ? rg_driver.cuKernelGetAttribute(&info->attributes[i], (CUfunction_attribute)i, object,
+                                                       device)
+                      : rg_driver.cuFuncGetAttribute(&info->attributes[i], (CUfunction_attribute)i, object);
         if (result == CUDA_SUCCESS)
-            info.known |= 1u << i;
+            info->known |= 1u << i;
         else
-            info.attributes[i] = 0;
+            info->attributes[i] = 0;
     }
+}
+
+static CUresult output_info(struct rg_request *request, void *object, bool is_kernel, CUdevice device,
+                            CUfunction function, bool may_load)
+{
+    struct rg_function_info info = {0};
+    if (is_kernel || may_load || !is_unloaded(function))
+        ask_attributes(&info, object, is_kernel, device);
     if (is_unloaded(function)) /* asking for attributes may have loaded it */
         info.known |= RG_FUNCTION_UNLOADED;
     struct rg_param_info params[RG_PARAMS_MAX / 8];
@@ -80,15 +93,15 @@ static CUresult output_info(struct rg_request *request, void *object, bool is_ke
     return request->result;
 }
 
-CUresult rg_module_output_function(struct rg_request *request, CUfunction function)
+CUresult rg_module_output_function(struct rg_request *request, CUfunction function, bool may_load)
 {
-    return output_info(request, function, false, 0, function);
+    return output_info(request, function, false, 0, function, may_load);
 }
 
 CUresult rg_module_output_kernel(struct rg_request *request, CUkernel kernel, CUdevice device,
                                  CUfunction function)
 {
-    return output_info(request, kernel, true, device, function);
+    return output_info(request, kernel, true, device, function, true);
 }
 
 CUresult rg_execute_rgModuleGetFunction(struct rg_request *request, uint64_t function, CUmodule module,
@@ -97,11 +110,12 @@ CUresult rg_execute_rgModuleGetFunction(struct rg_request *request, uint64_t fun
     CUfunction made = NULL;
     if (!name)
         return CUDA_ERROR_INVALID_VALUE;
+    const bool may_load = rg_module_may_load(request);
     rg_request_go_out_of_order(request);
     CUresult result = rg_driver.cuModuleGetFunction(&made, module, name);
     if (result == CUDA_SUCCESS) {
         rg_layouts_found(request, made, module, name);
-        result = rg_module_output_function(request, made);
+        result = rg_module_output_function(request, made, may_load);
     }
     request->owner = module;
     if (result == CUDA_SUCCESS)
@@ -131,6 +145,7 @@ CUresult rg_execute_rgLibraryGetKernel(struct rg_request *request, uint64_t kern
 CUresult rg_execute_rgKernelGetFunction(struct rg_request *request, uint64_t function, CUkernel kernel)
 {
     CUfunction made = NULL;
+    const bool may_load = rg_module_may_load(request);
     rg_request_go_out_of_order(request);
     const uint64_t held = rg_share_held_in_all();
     RG_TRY(rg_driver.cuKernelGetFunction(&made, kernel));
@@ -138,7 +153,7 @@ CUresult rg_execute_rgKernelGetFunction(struct rg_request *request, uint64_t fun
     request->owner = request->uses; /* the kernel's library */
     rg_layouts_function(request, made, kernel);
     rg_request_found(request, RG_KIND_FUNCTION, function, made);
-    return rg_module_output_function(request, made);
+    return rg_module_output_function(request, made, may_load);
 }
 
 CUresult rg_execute_rgKernelTakeFunction(struct rg_request *request, uint64_t function, CUkernel kernel)
@@ -170,7 +185,7 @@ CUresult rg_execute_cuLibraryGetModule(struct rg_request *request, uint64_t modu
 
 /* One entry of the answer: the handle that counts, the name, the info. `device`: of a kernel's. */
 static CUresult output_entry(struct rg_request *request, enum rg_kind kind, uint64_t proposed, void *object,
-                             const char *name, CUdevice device)
+                             const char *name, CUdevice device, bool may_load)
 {
     const bool is_kernel = kind == RG_KIND_KERNEL;
     const uint64_t length = strlen(name) + 1;
@@ -185,13 +200,14 @@ static CUresult output_entry(struct rg_request *request, enum rg_kind kind, uint
     if (request->violated)
         return CUDA_ERROR_UNKNOWN;
     return is_kernel ? rg_module_output_kernel(request, object, device, NULL)
-                     : rg_module_output_function(request, object);
+                     : rg_module_output_function(request, object, may_load);
 }
 
 CUresult rg_execute_rgModuleEnumerate(struct rg_request *request, CUmodule module, unsigned int count,
                                       const unsigned long long *ids)
 {
     unsigned int there = 0;
+    const bool may_load = rg_module_may_load(request);
     if (count <= ASIDE_MAX)
         rg_request_go_out_of_order(request);
     CUresult result = rg_driver.cuModuleGetFunctionCount(&there, module);
@@ -206,7 +222,7 @@ CUresult rg_execute_rgModuleEnumerate(struct rg_request *request, CUmodule modul
         const char *name = NULL;
         result = rg_driver.cuFuncGetName(&name, found[i]);
         if (result == CUDA_SUCCESS)
-            result = output_entry(request, RG_KIND_FUNCTION, ids[i], found[i], name, 0);
+            result = output_entry(request, RG_KIND_FUNCTION, ids[i], found[i], name, 0, may_load);
     }
     return result;
 }
@@ -230,7 +246,7 @@ CUresult rg_execute_rgLibraryEnumerate(struct rg_request *request, CUlibrary lib
         const char *name = NULL;
         result = rg_driver.cuKernelGetName(&name, found[i]);
         if (result == CUDA_SUCCESS)
-            result = output_entry(request, RG_KIND_KERNEL, ids[i], found[i], name, device);
+            result = output_entry(request, RG_KIND_KERNEL, ids[i], found[i], name, device, true);
     }
     return result;
 }

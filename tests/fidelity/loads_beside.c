@@ -1,7 +1,7 @@
 /*
- * loads_beside.c - a program of one thread loads libraries, and asks what is in them, while a kernel of its own runs that ends only
- * when the program lets it go on, by a call that comes afterwards. Drivers load code into a context when it is first used there, and
- * may wait for the context's work then; nothing that the program does here is a use, so it must come to its end.
+ * loads_beside.c - a program of one thread loads code, and asks what is in it, while a kernel of its own runs that ends only when
+ * the program lets it go on, by a call that comes afterwards. Drivers load functions when they are first used, and may wait for the
+ * context's work then; nothing that the program does here is a use, so it must come to its end.
  */
 #include "must.h"
 
@@ -72,6 +72,48 @@ static void add(CUfunction function, unsigned value)
     printf("  the sum is %u\n", result);
 }
 
+static void ask_attributes(CUfunction function)
+{
+    int threads = 0, constant = -1;
+    CHECK(cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function));
+    CHECK(cuFuncGetAttribute(&constant, CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES, function));
+    printf("  threads %d, constants %d\n", threads, constant);
+}
+
+static void load_module(void)
+{
+    CUmodule module;
+    CUfunction function;
+    const char *name;
+    size_t offset, size;
+    unsigned count = 0;
+    const char *image = another_image();
+    hold();
+    CHECK(cuModuleLoadData(&module, image));
+    CHECK(cuModuleGetFunctionCount(&count, module));
+    CHECK(cuModuleGetFunction(&function, module, "add"));
+    CHECK(cuFuncGetName(&name, function));
+    CHECK(cuFuncGetParamInfo(function, 1, &offset, &size));
+    printf("%u functions; %s has %zu bytes at %zu\n", count, name, size, offset);
+    let_go("a module");
+    add(function, 1);
+    ask_attributes(function);
+    CHECK(cuModuleUnload(module));
+}
+
+static void enumerate_module(void)
+{
+    CUmodule module;
+    CUfunction functions[2];
+    hold();
+    CHECK(cuModuleLoadData(&module, another_image()));
+    CHECK(cuModuleEnumerateFunctions(functions, 2, module));
+    let_go("functions, listed");
+    ask_attributes(functions[0]);
+    ask_attributes(functions[1]);
+    CHECK(cuModuleUnload(module));
+}
+
 static void load_library(void)
 {
     CUlibrary library;
@@ -102,6 +144,20 @@ static void enumerate_library(void)
     CHECK(cuLibraryUnload(library));
 }
 
+/* Of the function nothing has been used when the kernel begins that holds it up. */
+static void find_later(void)
+{
+    CUmodule module;
+    CUfunction function;
+    CHECK(cuModuleLoadData(&module, another_image()));
+    CHECK(cuCtxSynchronize());
+    hold();
+    CHECK(cuModuleGetFunction(&function, module, "add"));
+    let_go("a function of a module that is there");
+    add(function, 100);
+    CHECK(cuModuleUnload(module));
+}
+
 int main(void)
 {
     CUmodule module;
@@ -116,8 +172,11 @@ int main(void)
     CHECK(cuModuleGetFunction(&spin, module, "spin"));
     CHECK(cuFuncLoad(spin));
     for (int round = 0; round < ROUNDS; round++) {
+        load_module();
+        enumerate_module();
         load_library();
         enumerate_library();
+        find_later();
     }
     return 0;
 }
