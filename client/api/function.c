@@ -184,7 +184,7 @@ static bool is_constant(CUfunction_attribute attribute)
 static bool known_attribute(const struct rg_function *function, CUfunction_attribute attribute, int *pi)
 {
     if (!rg_optimise[RG_OPT_QUERY_CACHE] || (unsigned)attribute >= RG_FUNCTION_ATTRIBUTES ||
-        !(function->info.known & 1u << attribute) || (!is_constant(attribute) && function->changed))
+        !rg_function_knows(function, attribute) || (!is_constant(attribute) && function->changed))
         return false;
     *pi = function->info.attributes[attribute];
     rg_probe_saved(RG_OPT_QUERY_CACHE);
@@ -274,19 +274,18 @@ static void note_change(struct rg_function *changed, const struct change *change
     rg_found_unlock();
 }
 
-const struct rg_function *rg_kernel_function_here(const struct rg_function *kernel)
+CUfunction rg_kernel_function_here(const struct rg_function *kernel)
 {
     const uint64_t context = rg_context_current();
     rg_found_lock();
-    const struct rg_function *function =
-        rg_function_of((CUfunction)rg_found_by_key(kernel->by_context, context));
+    uint64_t function = rg_found_by_key(kernel->by_context, context);
     const struct rg_shadow *library = function ? NULL : library_of(kernel);
     const struct rg_shadow *module =
         library ? rg_handle_shadow(RG_KIND_MODULE, rg_found_by_key(library->library.modules, context)) : NULL;
     if (module)
-        function = named(module->module.functions, kernel->name);
+        function = rg_found_by_name(module->module.functions, kernel->name);
     rg_found_unlock();
-    return function;
+    return (CUfunction)function;
 }
 
 /* Settings by number: attributes by theirs. */

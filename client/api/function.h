@@ -62,6 +62,21 @@ void rg_modules_context_ended(uint64_t context);
 /** The shadow of a function or kernel, or NULL. */
 struct rg_function *rg_function_of(CUfunction function);
 /** The function that a kernel has in the current context, as far as it was asked for; else NULL. */
-const struct rg_function *rg_kernel_function_here(const struct rg_function *kernel);
+CUfunction rg_kernel_function_here(const struct rg_function *kernel);
+
+/** Whether the attribute is known, which from then on it remains: then `info.attributes` and `set` may be read. */
+static inline bool rg_function_knows(const struct rg_function *function, CUfunction_attribute attribute)
+{
+    return __atomic_load_n(&function->info.known, __ATOMIC_ACQUIRE) & 1u << attribute;
+}
+/** Asks for the attributes of a function or kernel, and keeps them. */
+CUresult rg_function_ask_attributes(CUfunction function);
+/** Sees to it that they are known, which they are but for what was found while its context was at work (proto/function_info.h). */
+static inline CUresult rg_function_learn_attributes(CUfunction handle, const struct rg_function *function)
+{
+    return __atomic_load_n(&function->info.known, __ATOMIC_ACQUIRE) & ~RG_FUNCTION_UNLOADED
+               ? CUDA_SUCCESS
+               : rg_function_ask_attributes(handle);
+}
 
 #endif

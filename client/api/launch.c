@@ -81,22 +81,18 @@ static CUresult check_stream(CUstream stream, uint64_t context)
 }
 
 /*
- * What the attributes of a kernel are in the current context: they are of a device, and can be set of the
+ * Whose attributes are those of a kernel in the current context: they are of a device, and can be set of the
  * function alone.
  */
-static CUresult find_here(CUkernel kernel, const struct rg_function *shadow, CUdevice device,
-                          const struct rg_function **out)
+static CUresult find_here(CUkernel kernel, const struct rg_function *shadow, CUdevice device, CUfunction *out)
 {
     const bool elsewhere = shadow->device != device;
-    CUfunction function;
-    *out = shadow;
+    *out = (CUfunction)kernel;
     if (!elsewhere && !atomic_load_explicit(&shadow->changed, memory_order_relaxed))
         return CUDA_SUCCESS;
-    const struct rg_function *here = rg_kernel_function_here(shadow);
-    if (!here && elsewhere) {
-        RG_TRY(cuKernelGetFunction(&function, kernel));
-        here = rg_function_of(function);
-    }
+    const CUfunction here = rg_kernel_function_here(shadow);
+    if (!here && elsewhere)
+        return cuKernelGetFunction(out, kernel);
     if (here)
         *out = here;
     return CUDA_SUCCESS;
@@ -217,7 +213,7 @@ static CUresult launch(CUfunction f, const struct rg_launch_dimensions *d, CUstr
     RG_TRY(rg_call_look(&call, RG_TRAIT_CONTEXT, 0));
     const CUdevice device = call.current->device;
     struct rg_function *function = rg_function_of(f);
-    const struct rg_function *here = function;
+    CUfunction here = f;
     if (!function)
         return CUDA_ERROR_INVALID_HANDLE;
     if (rg_handle_kind((uint64_t)f) == RG_KIND_FUNCTION && function->context != call.context)
@@ -229,10 +225,13 @@ static CUresult launch(CUfunction f, const struct rg_launch_dimensions *d, CUstr
                      : rg_replication_look_up(RG_KIND_KERNEL, (uint64_t)f, 0);
     if (status == CUDA_SUCCESS && rg_handle_kind((uint64_t)f) == RG_KIND_KERNEL)
         status = find_here((CUkernel)f, function, device, &here);
+    const struct rg_function *known = here == f ? function : rg_function_of(here);
     if (status == CUDA_SUCCESS)
-        status = rg_launch_check_dimensions(here, d, device);
+        status = known ? rg_function_learn_attributes(here, known) : CUDA_ERROR_INVALID_HANDLE;
     if (status == CUDA_SUCCESS)
-        status = rg_launch_check_clusters(f, here, d, n_attributes, attributes);
+        status = rg_launch_check_dimensions(known, d, device);
+    if (status == CUDA_SUCCESS)
+        status = rg_launch_check_clusters(f, known, d, n_attributes, attributes);
     if (status == CUDA_SUCCESS)
         status = check_events(call.context, n_attributes, attributes);
     if (status != CUDA_SUCCESS)

@@ -42,7 +42,7 @@ static CUresult too_many_threads(const struct rg_function *function, const struc
                                  uint64_t threads)
 {
     uint64_t registers = 0;
-    if (function->info.known & 1u << CU_FUNC_ATTRIBUTE_NUM_REGS)
+    if (rg_function_knows(function, CU_FUNC_ATTRIBUTE_NUM_REGS))
         registers =
             ((unsigned)function->info.attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] * 32ull + 255) / 256 * 256;
     return (threads + 31) / 32 * registers > limits->registers ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
@@ -64,10 +64,10 @@ CUresult rg_launch_check_dimensions(const struct rg_function *function, const st
     if (threads > limits->threads)
         return CUDA_ERROR_INVALID_VALUE;
     const int *attributes = function->info.attributes;
-    if ((function->info.known & 1u << CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) &&
+    if (rg_function_knows(function, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) &&
         threads > (unsigned)attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK])
         return too_many_threads(function, limits, threads);
-    if ((function->info.known & 1u << CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) &&
+    if (rg_function_knows(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) &&
         d->shared > (unsigned)function->set[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES])
         return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
@@ -82,7 +82,7 @@ CUresult rg_launch_check_clusters(CUfunction f, const struct rg_function *functi
     const int *of = function->set;
     unsigned wanted[3] = {0}; /* the shape that the launch asks for; zeros: it does not */
     uint64_t blocks = 1;
-    if (!(function->info.known & 1u << CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH))
+    if (!rg_function_knows(function, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH))
         return CUDA_SUCCESS; /* a driver from before clusters */
     for (unsigned i = 0; i < n_attributes; i++) {
         if (attributes[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)

@@ -168,6 +168,51 @@ static struct rg_cached_image *cached_image_of(const struct rg_module *module)
     return library ? library->library.cached : module->cached;
 }
 
+/* What is known of the image that a function comes from; NULL: nothing is kept of it. */
+static struct rg_cached_image *cached_image_by_owner(uint64_t owner)
+{
+    const struct rg_shadow *module = rg_handle_shadow(RG_KIND_MODULE, owner);
+    const struct rg_shadow *library = module ? NULL : rg_handle_shadow(RG_KIND_LIBRARY, owner);
+    struct rg_cached_image *cached = module    ? cached_image_of(&module->module)
+                                     : library ? library->library.cached
+                                               : NULL;
+    return cached && rg_image_cache_here(cached) ? cached : NULL;
+}
+
+static void keep_attributes(struct rg_function *function, const void *answer, size_t size)
+{
+    struct rg_function_info info;
+    memcpy(&info, answer, sizeof info);
+    rg_found_lock();
+    if (!(function->info.known & ~RG_FUNCTION_UNLOADED)) {
+        memcpy(function->info.attributes, info.attributes, sizeof info.attributes);
+        memcpy(function->set, info.attributes, sizeof function->set);
+        __atomic_store_n(&function->info.known, info.known, __ATOMIC_RELEASE);
+    }
+    rg_found_unlock();
+    struct rg_cached_image *cached = cached_image_by_owner(function->owner);
+    const struct rg_cached_function *known = cached ? rg_image_cache_function(cached, function->name) : NULL;
+    if (known && known->size == size)
+        rg_image_cache_note_attributes(cached, known, answer);
+}
+
+CUresult rg_function_ask_attributes(CUfunction handle)
+{
+    struct rg_function *function = rg_function_of(handle);
+    struct rg_call reply;
+    if (!function)
+        return CUDA_ERROR_INVALID_HANDLE;
+    CUresult status = rg_op_rgFunctionAttributes(handle, &reply);
+    if (status == CUDA_SUCCESS && rg_left(&reply.reply) >= sizeof(struct rg_function_info)) {
+        keep_attributes(function, reply.reply.at, rg_left(&reply.reply));
+    } else if (status == CUDA_SUCCESS) {
+        reply.reply.bad = true;
+        status = rg_call_outputs_read(&reply);
+    }
+    rg_call_done(&reply);
+    return status;
+}
+
 CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 {
     RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));

@@ -15,6 +15,7 @@ static CUresult search(int *min_grid, int *block, CUfunction func, CUoccupancyB2
                        unsigned flags)
 {
     const struct rg_function *function = rg_function_of(func);
+    RG_TRY(rg_function_learn_attributes(func, function));
     const CUdevice device = rg_device_current();
     const int warp = rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_WARP_SIZE);
     int largest = rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);

@@ -156,6 +156,12 @@ CUresult rg_execute_rgKernelGetFunction(struct rg_request *request, uint64_t fun
     return rg_module_output_function(request, made, may_load);
 }
 
+CUresult rg_execute_rgFunctionAttributes(struct rg_request *request, CUfunction function)
+{
+    rg_request_go_out_of_order(request);
+    return rg_module_output_function(request, function, true);
+}
+
 CUresult rg_execute_rgKernelTakeFunction(struct rg_request *request, uint64_t function, CUkernel kernel)
 {
     CUfunction made = NULL;
