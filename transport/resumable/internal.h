@@ -1,14 +1,14 @@
 /*
- * resumable_inside.h - the inside of a resumable connection, and which file does what with it.
+ * internal.h - the inside of a resumable connection, and which file does what with it.
  *
  *   resumable.c          its state, making and destruction
- *   goaway.c      ends that are meant
- *   send.c     sending
- *   receive.c  receiving, acknowledgements
- *   retransmit_queue.c     messages that are not acknowledged
- *   lease.c     those whose bulk data stays where it is until then
- *   memory.c   memory that is registered, with each link anew, or advertised
- *   reconnector.c   the thread that looks after the link
+ *   goaway.c             ends that are meant
+ *   send.c               sending
+ *   receive.c            receiving, acknowledgements
+ *   retransmit_queue.c   messages that are not acknowledged
+ *   lease.c              those whose bulk data stays where it is until then
+ *   memory.c             memory that is registered, with each link anew, or advertised
+ *   reconnector.c        the thread that looks after the link
  *
  * Everything is guarded by `lock`, which is never held across a system call that waits. A thread that goes
  * into the link takes the right to (`sending`, `receiving`), gives the lock up, and does not touch the link

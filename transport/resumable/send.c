@@ -1,7 +1,7 @@
 /*
  * send.c - sending over a connection that may change its link: the message is kept, then sent; the memory of
  * its bulk data is the caller's as long as the call is inside, and copied at the end unless the peer has
- * acknowledged it by then, or the caller holds it (resumable_hold.c). If the link fails, the caller waits
+ * acknowledged it by then, or the caller has leased it (lease.c). If the link fails, the caller waits
  * until the reconnector has sent the message by another.
  */
 #include "transport/resumable/internal.h"

@@ -1,5 +1,5 @@
 /*
- * resumable_cuts.c - connections that outlive their links: what is sent arrives whole, once and in order,
+ * cuts.c - connections that outlive their links: what is sent arrives whole, once and in order,
  * wherever the links are cut. Cuts are those of filter fault, at random places of both directions, in
  * messages, in bulk data and in the conversation that makes the next link. With the argument "tls" links are by TLS; with
  * "advertised" they write in advertised memory.

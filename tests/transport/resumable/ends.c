@@ -1,4 +1,4 @@
-/* resumable_ends.c - see resumable_ends.h. */
+/* ends.c - see ends.h. */
 #include "tests/transport/resumable/ends.h"
 #include "transport/connect/connect.h"
 
