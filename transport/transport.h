@@ -87,11 +87,12 @@ enum {
     RG_CAP_RETRANSMITS = 1u << 6,
 };
 
+enum { RG_CONN_RAILS = 8 }; /* rails over TCP that are told apart */
+
 /**
  * What happened to bulk data on this side, where the transport knows (rdma, tcp): all 0 elsewhere. With tcp,
  * direct means that the kernel took it from, or put it into, its place.
  */
-enum { RG_CONN_RAILS = 8 }; /* that are told apart */
 struct rg_conn_statistics {
     uint64_t bulk_copied_sent, bulk_copied_received; /* bytes that this process copied */
     uint64_t bulk_direct_sent,

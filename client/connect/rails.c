@@ -51,13 +51,7 @@ static struct ways *ways_of(const struct rg_session *session)
     return &all_ways[session - rg_sessions];
 }
 
-static bool is_number(const char *text)
-{
-    unsigned char number[16];
-    return inet_pton(strchr(text, ':') ? AF_INET6 : AF_INET, text, number) == 1;
-}
-
-/* Whether it is an address that can be another machine's, as far as its number says. */
+/* Whether it is a number, and one that can be another machine's. */
 static bool is_of_a_machine(const char *text)
 {
     unsigned char number[16];
@@ -100,8 +94,7 @@ static void find_ways(const struct rg_session *session, struct ways *ways)
             there = hello->tcp_rails[i];
     add_way(ways, peer.host, peer.port, there);
     for (uint32_t i = 0; i < hello->n_tcp_addresses; i++)
-        if (is_number(hello->tcp_addresses[i]) && is_of_a_machine(hello->tcp_addresses[i]) &&
-            strcmp(hello->tcp_addresses[i], peer.host) != 0)
+        if (is_of_a_machine(hello->tcp_addresses[i]) && strcmp(hello->tcp_addresses[i], peer.host) != 0)
             add_way(ways, hello->tcp_addresses[i], peer.port, hello->tcp_rails[i]);
 }
 

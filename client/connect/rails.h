@@ -7,7 +7,8 @@
  * loss of the connection, which is then made anew by what is left (reconnect.h). The port is always that of the session's address.
  *
  * Connections for bulk data are spread over the rails (multipath.h). One that cannot be had is tried again: after a second, and twice as long
- * after each attempt in vain, up to a minute. Once the address that the session began at takes one again, calls return to it as well. Nothing of this is done before bulk data travels.
+ * after each attempt in vain, up to a minute. Once the address that the session began at takes one again, calls return to it as well.
+ * Nothing of this is done before bulk data travels.
  *
  * Threads: any; there is a lock.
  */

@@ -7,12 +7,12 @@
 #include "common/cuda/export_tables.h"
 
 #include "common/base/log.h"
+#include "common/base/uuid_text.h"
 #include "common/cuda/compile_cache.h"
 #include "common/cuda/context_storage.h"
 
 #include <pthread.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -340,10 +340,8 @@ CUresult rg_export_table_get(const void **table, const CUuuid *id)
 {
     if (table == NULL || id == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    const unsigned char *b = (const unsigned char *)id->bytes;
-    char text[37];
-    snprintf(text, sizeof text, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0],
-             b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+    char named[RG_UUID_TEXT];
+    const char *text = rg_uuid_bare(rg_uuid_text((const uint8_t *)id->bytes, false, named, sizeof named));
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
         if (strcmp(text, tables[i].id) == 0) {
             *table = tables[i].words;

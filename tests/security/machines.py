@@ -33,6 +33,12 @@ def expect(condition, what, result=None):
         raise Failure(what + ("\n" + result.report() if result else ""))
 
 
+def works(result):
+    """It ran, and nobody complained."""
+    expect(result.status == 0 and "remote-gpu:" not in result.errors, "it does not work", result)
+    return result
+
+
 def checked(*command, **options):
     """Runs a tool that must succeed; its output."""
     result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60, **options)
