@@ -146,6 +146,7 @@ static int wait_for_end(struct rg_worker *worker, int over_fd, int signal_fd, in
             continue;
         }
         if (fds[0].revents) {
+            rg_share_leave();
             int code = rg_worker_wait(worker);
             rg_image_cache_settle(worker);
             tell_statistics(worker);

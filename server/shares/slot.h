@@ -58,6 +58,7 @@ struct rg_share_usage_device {
 struct rg_share_usage {
     _Atomic uint32_t state;       /* enum rg_share_state, but RG_SHARE_WAITING */
     _Atomic uint32_t waits;       /* it has no connection, and waits for its client */
+    _Atomic uint32_t leaves;      /* it is over, and its process gives back what it has */
     _Atomic uint32_t suspended;   /* enum rg_suspend_result: what came of the last command to suspend it */
     _Atomic uint32_t suspensions; /* such commands that have been done */
     _Atomic uint32_t preempted;   /* enum rg_suspend_result: what came of it when it was last preempted */

@@ -18,6 +18,7 @@
 
 /* A session waits for room no longer than the workers that make it try to come to rest. */
 #define ADMISSION_NS 15000000000ull
+#define LOOK_NS      100000000ull
 
 /* In a pool, as its lease says. */
 static enum rg_status begin_session(struct rg_monitor *monitor, const struct rg_monitor_question *question,
@@ -112,7 +113,9 @@ uint64_t rg_monitor_admit(struct rg_monitor *monitor)
             drop_admission(monitor, i);
         else
             i++;
-    return rg_preemption_continue(&monitor->sessions, monitor->n_admissions > 0);
+    const uint64_t next = rg_preemption_continue(&monitor->sessions, monitor->n_admissions > 0);
+    const uint64_t look = monitor->n_admissions > 0 ? rg_now_ns() + LOOK_NS : UINT64_MAX;
+    return next < look ? next : look;
 }
 
 void rg_monitor_start_session(struct rg_monitor *monitor, const struct rg_monitor_question *question,

@@ -3,7 +3,8 @@
  *
  * Happy path: there is room for one more, devices are chosen, its share of them is granted, quotas allow it, its worker starts, and its
  * account begins. Each of these refuses with a sentence, and what was granted before is taken back. Where only memory is missing, warm
- * workers go, or sessions of lower priority give theirs: then the caller comes again. Main thread.
+ * workers go, or sessions of lower priority give theirs: then the caller comes again. So it does where sessions are over whose workers
+ * have not ended yet, by which a program that follows another at once would find taken what that had. Main thread.
  */
 #include "server/daemon/sessions/sessions.h"
 
@@ -65,6 +66,15 @@ static enum rg_status admit(const struct rg_sessions *sessions, const struct rg_
             "this server does not answer measurements (--no-netperf, or its installation is incomplete)");
     }
     return rg_placement(sessions, driver, wanted, who, info, answer);
+}
+
+/* Whether a session is over whose worker still has what it was given. */
+static bool somebody_leaves(const struct rg_sessions *sessions)
+{
+    for (uint32_t i = 0; i < sessions->n; i++)
+        if (sessions->entries[i]->share.slot && atomic_load(&sessions->entries[i]->share.slot->usage.leaves))
+            return true;
+    return false;
 }
 
 /* What the session gets of its devices; there are none where the connection is to be measured. */
@@ -152,9 +162,9 @@ static void tell_start(const struct rg_session_entry *entry)
                                 .encrypted = who->encrypted});
 }
 
-enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_driver *driver,
-                                 const struct rg_monitor_question *question, const struct rg_who *who,
-                                 const struct rg_session_files *files, struct rg_monitor_answer *answer)
+static enum rg_status start(struct rg_sessions *sessions, const struct rg_driver *driver,
+                            const struct rg_monitor_question *question, const struct rg_who *who,
+                            const struct rg_session_files *files, struct rg_monitor_answer *answer)
 {
     const struct rg_monitor_start *wanted = &question->start;
     RG_CLEANUP_FREE struct rg_session_entry *entry = calloc(1, sizeof *entry);
@@ -177,10 +187,8 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
 
     char why[512] = "";
     enum rg_status status = grant_share(sessions, entry, wanted, answer);
-    if (status == RG_ERR_REFUSED && answer->code == RG_REFUSAL_FULL && rg_warm_make_room(sessions, info))
-        return RG_ERR_TIMEOUT;
-    if (status == RG_ERR_REFUSED && answer->code == RG_REFUSAL_FULL)
-        return make_room(sessions, entry, answer);
+    if (status == RG_ERR_REFUSED && answer->code == RG_REFUSAL_FULL && !somebody_leaves(sessions))
+        return rg_warm_make_room(sessions, info) ? RG_ERR_TIMEOUT : make_room(sessions, entry, answer);
     if (status == RG_OK)
         status = check_quotas(sessions, entry, answer);
     if (status != RG_OK)
@@ -200,4 +208,14 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
     sessions->entries[sessions->n++] = RG_TAKE_PTR(entry);
     rg_sessions_show(sessions, sessions->n - 1);
     return RG_OK;
+}
+
+enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_driver *driver,
+                                 const struct rg_monitor_question *question, const struct rg_who *who,
+                                 const struct rg_session_files *files, struct rg_monitor_answer *answer)
+{
+    const enum rg_status status = start(sessions, driver, question, who, files, answer);
+    const bool lacks = answer->code == RG_REFUSAL_FULL || answer->code == RG_REFUSAL_NO_SUCH_GPU ||
+                       answer->code == RG_REFUSAL_QUOTA;
+    return status == RG_ERR_REFUSED && lacks && somebody_leaves(sessions) ? RG_ERR_TIMEOUT : status;
 }

@@ -115,6 +115,12 @@ enum rg_status rg_share_move(int fd, uint64_t session)
     return RG_OK;
 }
 
+void rg_share_leave(void)
+{
+    if (rg_share.slot)
+        atomic_store(&rg_share.slot->usage.leaves, 1);
+}
+
 /* --- memory that warm workers hold ------------------------------------------------------------------------- */
 
 /* How long a record waits for their processes to end, and how often it looks. */

@@ -36,6 +36,9 @@ RG_MUST_CHECK enum rg_status rg_share_attach(int fd, uint32_t n_devices, uint64_
  */
 RG_MUST_CHECK enum rg_status rg_share_move(int fd, uint64_t session);
 
+/** The session is over: what it has is free as soon as this process has ended. */
+void rg_share_leave(void);
+
 /** Looks how much is left of a device, for what the client is told. After each change of what the session holds. */
 void rg_share_note_left(uint32_t device);
 /** What the session holds of all its devices. */

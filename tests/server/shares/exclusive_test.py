@@ -4,8 +4,10 @@ usage: exclusive_test.py BUILD_FOLDER
 """
 
 import contextlib
+import ctypes
 import json
 import os
+import select
 import subprocess
 import sys
 import tempfile
@@ -26,6 +28,24 @@ c.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
 print(n.value, flush=True)
 sys.stdin.readline()
 """
+
+
+class HeldAtExit:
+    """A process that does not get further than to the beginning of its end (ptrace)."""
+
+    SEIZE, DETACH, TRACE_EXIT, ALL_CHILDREN = 0x4206, 17, 0x40, 0x40000000
+
+    def __init__(self, pid):
+        self.pid, self.libc = pid, ctypes.CDLL(None, use_errno=True)
+        self.libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+        if self.libc.ptrace(self.SEIZE, pid, None, self.TRACE_EXIT) != 0:
+            raise unittest.SkipTest("processes may not be traced here: " + os.strerror(ctypes.get_errno()))
+
+    def has_come(self):
+        return os.waitpid(self.pid, self.ALL_CHILDREN | os.WNOHANG)[0] == self.pid
+
+    def release(self):
+        self.libc.ptrace(self.DETACH, self.pid, None, None)
 
 
 class Exclusive(unittest.TestCase):
@@ -85,6 +105,25 @@ class Exclusive(unittest.TestCase):
         self.assertTrue(wait_until(lambda: 1 not in self.devices(), 60))
         self.assertEqual(self.start("-n", "2")[1], "2")
         self.assertNotIn("exclusive", self.listed("smi"))
+
+    def test_one_after_the_other(self):
+        """What a program had that has ended is there for the next, which waits for its worker to end."""
+        self.serve(devices=1)
+        for options in (("--exclusive",), ("-p", "1")):
+            first, _ = self.start(*options)
+            (worker,) = self.server.workers()
+            held = HeldAtExit(worker)
+            self.addCleanup(held.release)
+            self.end(first)
+            self.assertTrue(wait_until(held.has_come, 30))
+            second = subprocess.Popen(self.command(*options), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                      start_new_session=True)
+            self.stack.callback(self.end, second)
+            self.assertFalse(select.select([second.stdout], [], [], 1)[0])  # neither refused nor begun
+            held.release()
+            self.assertEqual(second.stdout.readline().strip(), "1")
+            self.end(second)
+            self.assertTrue(wait_until(lambda: not self.server.workers(), 30))
 
     def test_rules(self):
         uid = "uid:%d" % os.geteuid()
