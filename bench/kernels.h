@@ -10,6 +10,7 @@
 
 #ifndef __CUDACC__
 
+/** What the kernels of the same names compute, on the host: `n` elements each, by one thread. */
 void host_vector_add(const float *a, const float *b, float *c, int n);
 void host_saxpy(float factor, const float *x, float *y, int n);
 void host_triad(const double *a, const double *b, double factor, double *c, int n);

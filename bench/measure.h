@@ -27,6 +27,7 @@ uint64_t thread_cpu_ns(void);
 /** What two calls of now_ns, one right after the other, differ by: the median of many. */
 double clock_cost_ns(void);
 
+/** Ends the program where there is no memory. */
 void samples_add(struct samples *samples, double value);
 /** Prints the line of `name` and forgets the samples. */
 void samples_print(struct samples *samples, const char *name, const char *unit);

@@ -8,6 +8,7 @@
 #include "generated/proto/nccl.h"
 #include "interpose/core.h"
 
+/** Where a call of that function goes. The first one in a process loads the client. Any thread. */
 void *rg_nccl_entry(enum rg_nccl_function function);
 /** ncclInvalidUsage: `name` is a function of a later version. The first of them is named on stderr. Any thread. */
 ncclResult_t rg_nccl_later(const char *name);

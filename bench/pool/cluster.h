@@ -44,6 +44,7 @@ void cluster_init(struct cluster *cluster, const struct shape *shape, uint32_t n
                   uint32_t users_of_project);
 void cluster_fini(struct cluster *cluster);
 
+/** The job's request comes into the pool's queue; `job` counts from 0. */
 void cluster_submit(struct cluster *cluster, uint32_t job);
 /** Makes leases of all grants; checks that nothing is given away twice. */
 void cluster_start(struct cluster *cluster, const struct rg_pool_outcome *outcome, uint64_t now);

@@ -11,6 +11,7 @@ struct series {
     double *values;
     size_t n, room;
 };
+/** Ends the program where there is no memory. */
 void series_add(struct series *series, double value);
 void series_free(struct series *series);
 /** Jain's index: 1 if all are alike, 1/n if one has everything. 1 if there are none. */

@@ -83,6 +83,7 @@ struct rg_thread_inside {
     bool in_transport;
     const struct rg_conn *awaited;
 };
+/** What RG_THREAD_INSIDE does at both ends. Scopes nest: leaving puts back what was true before. */
 struct rg_thread_inside rg_thread_enter(const struct rg_conn *awaited);
 void rg_thread_leave(const struct rg_thread_inside *inside);
 #define RG_THREAD_INSIDE(awaited)                                                                            \

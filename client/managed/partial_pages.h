@@ -13,7 +13,12 @@
 struct rg_session;
 
 extern atomic_uint rg_partial_pages_n; /* how many there are; without the lock a hint */
+/**
+ * Shares [start, start + size) with the device of `context`: all of it is sent now, later what differs from a copy that is kept. False:
+ * no memory, and nothing is shared.
+ */
 bool rg_partial_pages_add(struct rg_session *session, uint64_t context, uint64_t start, uint64_t size);
+/** What begins at `start`, or is of that context, is shared no more, and nothing of it is sent. None is fine. */
 void rg_partial_pages_remove(uint64_t start);
 void rg_partial_pages_drop_context(uint64_t context);
 /** Sends what the host has changed. */

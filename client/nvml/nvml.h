@@ -99,6 +99,7 @@ bool rg_nvml_parse_address(const char *text, struct rg_nvml_address *out);
 enum rg_nvml_return rg_nvml_put_text(char *out, unsigned length, const char *text);
 /** What the product's name says. */
 enum rg_nvml_brand rg_nvml_brand_of(const char *name);
+/** NVML's number of the architecture with that compute capability; RG_NVML_ARCHITECTURE_UNKNOWN: none is known. */
 unsigned rg_nvml_architecture_of(unsigned major, unsigned minor);
 
 #endif

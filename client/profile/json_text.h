@@ -13,6 +13,7 @@ struct rg_json_text {
     bool failed;
 };
 
+/** Both add words as they are, unquoted; without memory `failed` is set and the text stays as it was. */
 void rg_json_text_put(struct rg_json_text *text, const char *words);
 void rg_json_text_format(struct rg_json_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/** Looks for Python's functions in the process, once, before stacks are taken. Without them there are no lines. */
 void rg_profile_python_start(void);
 /**
  * Fills `text` with lines of `File "NAME", line N in FUNCTION`, innermost first; false: there are none, or

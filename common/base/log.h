@@ -19,7 +19,9 @@ void rg_log_set_level(enum rg_log_level level);
 /** "error", "warn", "info", "debug". False: none of them. */
 bool rg_log_set_level_by_name(const char *name);
 enum rg_log_level rg_log_get_level(void);
+/** What rg_log_name was given last, not copied. Any thread. */
 const char *rg_log_get_name(void);
+/** Whether a message of that level would be shown; asked before what only a message needs is computed. */
 bool rg_log_enabled(enum rg_log_level level);
 /**
  * From now on `tap` is given each warning and error, shown or not, without the name before it: one function a process,

@@ -80,6 +80,7 @@ struct rg_pool_mirror {
     int64_t revision; /* 0: nothing is known yet */
 };
 
+/** Gives back all; it is as if zeroed then. */
 void rg_pool_mirror_fini(struct rg_pool_mirror *mirror);
 
 /** What rg_etcd_watch tells; keys without the pool's prefix. */

@@ -105,6 +105,7 @@ const char *rg_quota_what_name(enum rg_quota_what what);
 
 /** For whom. */
 enum rg_quota_scope { RG_QUOTA_USER = 1, RG_QUOTA_GROUP, RG_QUOTA_PROJECT };
+/** "user", "group", "project": the keys in JSON. */
 const char *rg_quota_scope_name(enum rg_quota_scope scope);
 
 #define RG_QUOTA_UNLIMITED UINT64_MAX

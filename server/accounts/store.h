@@ -35,6 +35,11 @@ RG_MUST_CHECK enum rg_status rg_store_open(struct rg_store **store, const char *
 /** Closes; what is not committed is dropped. NULL is fine. */
 void rg_store_close(struct rg_store *store);
 
+/**
+ * A batch: what is kept between begin and commit is in the file as a whole or not at all. A session comes before its parts; what is
+ * there of the same number is replaced. What fails drops the batch, and `why` says what SQLite says. RG_ERR_INVALID: a part of a session
+ * that the file does not know.
+ */
 RG_MUST_CHECK enum rg_status rg_store_begin(struct rg_store *store, char *why, size_t why_size);
 RG_MUST_CHECK enum rg_status rg_store_session(struct rg_store *store,
                                               const struct rg_accountant_session *session, char *why,
@@ -58,6 +63,7 @@ RG_MUST_CHECK enum rg_status rg_store_expire(struct rg_store *store, uint64_t ke
 /** Calls `each` for every owner with usage in the periods. */
 typedef void rg_store_total(void *data, const struct rg_account_owner *owner, uint64_t day_ns,
                             uint64_t month_ns);
+/** Ended early by an error, `each` may have been called for some. */
 RG_MUST_CHECK enum rg_status rg_store_totals(struct rg_store *store, const struct rg_accountant_load *load,
                                              rg_store_total *each, void *data, char *why, size_t why_size);
 

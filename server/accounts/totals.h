@@ -37,6 +37,7 @@ struct rg_totals {
     struct rg_period day, month;
 };
 
+/** Forgets all; it is as if zeroed then. */
 void rg_totals_fini(struct rg_totals *totals);
 /** The hour that it is. True: another day or month than before has begun, whose sums begin at 0. */
 bool rg_totals_set_hour(struct rg_totals *totals, rg_hour hour);

@@ -37,6 +37,7 @@ struct rg_device_gate {
     pthread_cond_t changed; /* opened, or the session is over */
 };
 
+/** The gate is open. At its end nobody may be inside or wait. */
 void rg_device_gate_init(struct rg_device_gate *gate);
 void rg_device_gate_fini(struct rg_device_gate *gate);
 /** Wakes everybody who waits: the session is over. */

@@ -57,6 +57,7 @@ static inline struct rg_executor *rg_executor_of(struct rg_request *request)
     return (struct rg_executor *)(void *)request;
 }
 
+/** Before the first thread; starts none. */
 void rg_leader_init(struct rg_worker *worker);
 /** Starts the first thread, with both roles. */
 RG_MUST_CHECK enum rg_status rg_leader_start(struct rg_worker *worker);

@@ -49,6 +49,7 @@ struct rg_objects {
     pthread_mutex_t lock; /* a leaf: held where something changes, and where another thread looks */
 };
 
+/** Empty; pages are made when handles need them. */
 void rg_objects_init(struct rg_objects *objects);
 
 /** The entry of exactly this handle, or NULL. */

@@ -33,6 +33,7 @@ struct rg_out_of_order {
     atomic_bool any_made;
 };
 
+/** `out_of_order` is zeroed. */
 void rg_out_of_order_init(struct rg_out_of_order *out_of_order);
 /** After the end of the pool's threads: enters what nobody has, so that it is ended with the rest. */
 void rg_out_of_order_fini(struct rg_worker *worker);
@@ -51,6 +52,7 @@ static inline bool rg_out_of_order_any(const struct rg_out_of_order *out_of_orde
 {
     return atomic_load_explicit(&out_of_order->any_made, memory_order_acquire);
 }
+/** What has been made is found by its handles from now on; waits for nobody. The dispatcher. */
 void rg_out_of_order_register(struct rg_request *request);
 /**
  * Waits until no record that went out of order uses `object` (NULL: none), or the context of that handle (0:

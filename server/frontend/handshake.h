@@ -33,6 +33,7 @@ struct rg_handshakes {
     struct rg_log_limit refusals; /* whoever reaches the port can cause them */
 };
 
+/** RG_ERR_NO_MEMORY: no eventfd, which has been logged. */
 RG_MUST_CHECK enum rg_status rg_handshakes_init(struct rg_handshakes *handshakes,
                                                 struct rg_frontend *frontend);
 

@@ -30,6 +30,7 @@ struct rg_management {
     struct rg_management_cached *cached; /* RG_MANAGEMENT_KEPT of them; NULL until there is one */
 };
 
+/** Asks the monitor for a manager only with the first question. */
 void rg_management_init(struct rg_management *management, struct rg_monitor_link *link);
 
 /**

@@ -24,6 +24,7 @@ struct rg_monitor_link {
     struct rg_monitor_refused refused; /* that the monitor has not been told of */
 };
 
+/** `socket`: to the monitor; one thread reads it. */
 void rg_monitor_link_init(struct rg_monitor_link *link, int socket);
 /**
  * Asks, and waits up to timeout_ms for the answer (-1: until it comes). The question's number is filled in. `fd`: where a

@@ -49,6 +49,7 @@ struct rg_warm_adoption {
 
 /** "START:SIZE:PART:CAPABILITY:CONTEXTS", as the worker's argument. */
 enum { RG_WARM_TEXT = 96 };
+/** `contexts` is a mask of devices. Parsing takes what formatting writes and nothing behind it; false: `*shape` may be half filled. */
 void rg_warm_format(const struct rg_shape *shape, uint64_t contexts, char out[RG_WARM_TEXT]);
 RG_MUST_CHECK bool rg_warm_parse(const char *text, struct rg_shape *shape, uint64_t *contexts);
 

@@ -47,6 +47,7 @@ struct rg_gpus {
     struct rg_gpu_figures figures[RG_DEVICES_MAX];
 };
 
+/** Asks nothing yet. `management` must outlive it. */
 void rg_gpus_init(struct rg_gpus *gpus, struct rg_management *management);
 /** The figures of the driver's devices, no older than RG_GPUS_FRESH_NS unless somebody is asking for them just now. */
 void rg_gpus_look(struct rg_gpus *gpus, const struct rg_driver *driver,

@@ -5,6 +5,7 @@
 #include "server/http/exposition.h"
 #include "server/http/view.h"
 
+/** Adds the server's metrics, its sessions' and its GPUs' (docs/metrics.md). */
 void rg_metrics_write(const struct rg_view *view, struct rg_exposition *out);
 
 #endif

@@ -48,6 +48,7 @@ struct rg_text {
     size_t size, room;
     bool failed;
 };
+/** At most 1023 bytes at a time; more, or no memory, sets `failed`, after which nothing is added. */
 void rg_text_add(struct rg_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void rg_text_fini(struct rg_text *text);
 

@@ -54,6 +54,7 @@ unsigned char *rg_managed_host_memory(const struct rg_managed *managed, uint64_t
 /** The module's hooks (server/core/module.h). */
 enum rg_answered rg_managed_answer(struct rg_worker *worker, const struct rg_message_header *header,
                                    const struct rg_answer *request, size_t bulk_size);
+/** Takes what was postponed while the session was suspended, in its order. */
 void rg_managed_reopened(struct rg_worker *worker);
 
 #endif

@@ -29,6 +29,7 @@ struct rg_postponed {
     bool working; /* they are being done */
 };
 
+/** `postponed` is zeroed. */
 void rg_postponed_init(struct rg_postponed *postponed);
 /** Frees what was never done: the session is over. */
 void rg_postponed_fini(struct rg_postponed *postponed);

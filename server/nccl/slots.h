@@ -27,6 +27,7 @@ struct rg_nccl_state {
     struct rg_nccl_slot slots[RG_NCCL_COMMS_MAX];
 };
 
+/** The state of the request's session. Never NULL. */
 struct rg_nccl_state *rg_nccl_state_of(struct rg_request *request);
 /** The slot of a communicator that is there, which is used from now on; NULL: there is none of that number. */
 struct rg_nccl_slot *rg_nccl_use(struct rg_request *request, uint64_t number);

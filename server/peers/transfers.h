@@ -43,7 +43,9 @@ struct rg_deferred_item *rg_peer_item(struct rg_peer *peer, uint64_t transfer);
 
 /* --- for the reader of a connection (copy.c). False: it breaks the protocol, or its bulk data did not come. --- */
 
+/** The destination has buffers for so much more; may come before the copy itself, and is kept then. */
 bool rg_peer_copy_ask(struct rg_peer *peer, const struct rg_peer_message *message);
+/** The next bytes of a copy to here, received into its buffer without a lock; none that were not asked for. */
 bool rg_peer_copy_data(struct rg_peer *peer, const struct rg_peer_message *message, size_t bulk_size);
 
 #endif

@@ -24,6 +24,7 @@ struct rg_deferred_frees {
     bool runs;
 };
 
+/** `frees` is zeroed. The thread starts with what is first to be freed. */
 void rg_deferred_free_init(struct rg_deferred_frees *frees, struct rg_worker *worker);
 /** Frees `bytes` at `address`, which were made in this context, soon. */
 void rg_deferred_free_add(struct rg_deferred_frees *frees, const struct rg_worker_context *context,

@@ -22,6 +22,7 @@ struct rg_reclaim {
     pthread_cond_t answered;
 };
 
+/** At the end nobody may wait; an answer that nobody took is dropped. */
 void rg_reclaim_init(struct rg_reclaim *reclaim);
 void rg_reclaim_fini(struct rg_reclaim *reclaim);
 /** The session is over: nobody waits any more. */

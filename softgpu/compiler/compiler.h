@@ -57,6 +57,7 @@ struct sg_variable {
  */
 enum sg_compile_status sg_program_create(const char *ptx, size_t size, uint32_t capability,
                                          struct sg_text *log, struct sg_program **out);
+/** With its machine code: no kernel of it may run any more. What was to be compiled better is forgotten. NULL is fine. */
 void sg_program_destroy(struct sg_program *program);
 
 struct sg_source {

@@ -92,6 +92,7 @@ void sg_exec_set_output_limit(uint64_t bytes);
 
 /** Who is told what kernels set conditions of graphs to; until then they do nothing. */
 typedef void (*sg_condition_setter)(uint64_t handle, uint32_t value);
+/** Again with the same is fine. `set` is called on threads that execute blocks. */
 void sg_exec_set_conditions(sg_condition_setter set);
 
 /** Device heap for in-kernel malloc, bytes. */

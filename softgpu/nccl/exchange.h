@@ -116,6 +116,7 @@ void sg_exchange_took_over(struct sg_exchange *exchange);
 
 /* --- for far.c: with the clique's lock held --- */
 
+/** Whether ranks' data is combined by an operation: all-reduce, reduce, reduce-scatter. */
 bool sg_exchange_reduces(enum sg_nccl_kind kind);
 /** Whether far ranks are told what a rank gives when they are told that it is there (far.h). */
 bool sg_exchange_is_small(const struct sg_exchange *exchange);

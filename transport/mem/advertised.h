@@ -30,6 +30,7 @@ struct rg_mem_adverts {
     uint64_t copied, placed; /* bytes, of what was received */
 };
 
+/** `adverts` is zeroed. What was registered stays its owner's at the end. */
 void rg_mem_adverts_init(struct rg_mem_adverts *adverts);
 void rg_mem_adverts_fini(struct rg_mem_adverts *adverts);
 /** Of a GPU's memory `fd` is held by a descriptor that is open now; -1: none is needed. */
@@ -38,7 +39,9 @@ enum rg_status rg_mem_adverts_register_device(struct rg_mem_adverts *adverts, vo
 /** Whether what is left of the parcel would go straight to memory that is registered. */
 bool rg_mem_adverts_write_directly(struct rg_mem_adverts *adverts, const struct rg_parcel *parcel,
                                    const void *memory, size_t size);
+/** RG_ERR_NO_MEMORY: there are RG_MEM_REGIONS already. */
 enum rg_status rg_mem_adverts_register(struct rg_mem_adverts *adverts, void *base, size_t size);
+/** With its chunks that are advertised. The transport's operation, like the others up to suffice (operations.h). */
 void rg_mem_adverts_unregister(struct rg_mem_adverts *adverts, void *base);
 enum rg_status rg_mem_adverts_add(struct rg_mem_adverts *adverts, uint64_t tag, uint64_t base, void *memory,
                                   size_t size);

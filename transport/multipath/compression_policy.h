@@ -36,8 +36,10 @@ struct rg_compression_choice {
         sample; /* codecs are to be tried on it (rg_compression_policy_tried) first; the choice is made again then */
 };
 
+/** `asked`: a codec, RG_COMPRESS_NONE, or RG_COMPRESS_AUTO, with which it is measured what is faster. */
 void rg_compression_policy_init(struct rg_compression_policy *policy, enum rg_compression asked);
 void rg_compression_policy_fini(struct rg_compression_policy *policy);
+/** For the next piece. Any thread. */
 struct rg_compression_choice rg_compression_policy_choose(struct rg_compression_policy *policy);
 /** A piece of `size` bytes became `packed` (0: it did not get smaller) in so much time. */
 void rg_compression_policy_tried(struct rg_compression_policy *policy, enum rg_compression codec,

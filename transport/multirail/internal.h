@@ -145,7 +145,9 @@ void rg_rail_schedule(struct rail *rail);
 
 enum { RG_RAIL_PATIENCE_MS = 500 }; /* of a reader whose run is not what the receiver waits for */
 
+/* A thread's main function: receives by that rail until it breaks or the connection ends, then drops it. */
 void *rg_rail_read(void *rail);
+/* A time on the monotonic clock, for pthread_cond_timedwait. */
 struct timespec rg_multirail_in_ms(unsigned ms);
 /* How long a reader is patient: less when a rail is gone. The lock is held. */
 unsigned rg_multirail_patience_ms(const struct multirail *m);

@@ -216,6 +216,7 @@ void rg_rdma_break(struct rg_rdma_conn *c, enum rg_status status);
 
 /* --- wait.c; all but the first two under the lock --- */
 
+/** While it waits for the lock it is counted in `wanted`. */
 void rg_rdma_lock(struct rg_rdma_conn *c);
 void rg_rdma_unlock(struct rg_rdma_conn *c);
 /** Takes a completion event from the channel; false: there is none. */
@@ -311,6 +312,7 @@ void rg_rdma_unregister(struct rg_conn *conn, void *base);
 
 /* --- device.c: operations of the transport; not under the lock --- */
 
+/** RG_DEVICE_ bits; 0 of a connection that does nothing but SEND and RECV. */
 unsigned rg_rdma_device_paths(struct rg_conn *conn);
 enum rg_status rg_rdma_register_device(struct rg_conn *conn, void *base, size_t size, int fd,
                                        uint64_t offset);

@@ -237,6 +237,7 @@ enum {
     RG_RESUMABLE_COPIED_MAX = 4096
 }; /* messages up to this are copied, so that they lie in nobody's way */
 
+/* these as transport/operations.h says */
 enum rg_status rg_resumable_recv(struct rg_conn *conn, int timeout_ms, struct rg_message *out);
 bool rg_resumable_rests(const struct rg_conn *conn);
 enum rg_status rg_resumable_recv_bulk(struct rg_conn *conn, void *buffer, size_t size);
@@ -293,6 +294,7 @@ bool rg_resumable_lease_ended(struct rg_conn *conn, const struct rg_lease *lease
 
 /* --- reconnector.c --- */
 
+/** The connection's thread, until `stopping`: restores the link, registers anew, acknowledges, notices that a link is silent. */
 void *rg_resumable_reconnect_main(void *connection);
 
 #endif

@@ -33,6 +33,7 @@ int rg_tcp_health_ms(int fd);
 bool rg_tcp_peer_alive(int fd);
 /** The same by what the kernel says of a connection (TCP_INFO, as in linux/tcp.h). */
 struct tcp_info;
+/** False: something was sent that the peer's kernel has not answered for `patience_ms`. */
 bool rg_tcp_is_answered(const struct tcp_info *info, int patience_ms);
 /** "10.0.0.7:7600", "unix:/run/x", "unix: process 123". */
 void rg_tcp_peer_name(int fd, char *out, size_t size);

@@ -4,6 +4,7 @@
 
 #include "transport/upgrade/upgrade.h"
 
+/** A full list stays as it is. */
 void rg_upgrade_add(struct rg_transport_list *list, const char *name);
 bool rg_upgrade_has(const struct rg_transport_list *list, const char *name);
 

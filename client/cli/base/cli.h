@@ -25,6 +25,7 @@ struct rg_subcommand {
     bool file_first; /* its word may stand before the options */
 };
 
+/** The commands, one a page of docs/man: `run` of their rows in the table of main.c. */
 int rg_cli_run(const struct rg_cli_settings *settings, int argc, char **argv);
 int rg_cli_join(const struct rg_cli_settings *settings, int argc, char **argv);
 int rg_cli_list(const struct rg_cli_settings *settings, int argc, char **argv);

@@ -25,6 +25,7 @@ struct rg_cdi_spec {
 /** Whether `kind` is VENDOR/CLASS as CDI wants both; `why` says what is wrong. */
 bool rg_cdi_kind_is_valid(const char *kind, char *why, size_t why_size);
 
+/** A specification that says nothing yet; what is added is copied. */
 void rg_cdi_init(struct rg_cdi_spec *spec);
 void rg_cdi_fini(struct rg_cdi_spec *spec);
 /** A variable of the container. */

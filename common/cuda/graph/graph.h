@@ -132,7 +132,9 @@ uint64_t rg_graph_next_id(void);
 
 /* --- structure: graph.c, with the lock held --- */
 
+/** An empty graph, registered as one until rg_graph_free; NULL: no memory. */
 struct rg_graph *rg_graph_new(void);
+/** With its nodes; conditions and user objects lose one owner. NULL is fine. */
 void rg_graph_free(struct rg_graph *graph);
 /** A copy of everything; what it owns (conditions, user objects) is shared. */
 CUresult rg_graph_clone(const struct rg_graph *from, struct rg_graph **out);

@@ -27,6 +27,7 @@ struct rg_kube_leases {
     size_t n;
 };
 
+/** Forgets all of them here; the pool's leases stay. */
 void rg_kube_leases_fini(struct rg_kube_leases *leases);
 /** The lease of that id; NULL: it is not known. */
 struct rg_kube_lease *rg_kube_leases_find(const struct rg_kube_leases *leases, const char *id);

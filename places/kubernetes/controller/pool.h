@@ -21,6 +21,7 @@ struct rg_kube_pool {
     json_t *capabilities; /* "server's address" to {"GPU-…": "9.0.0"} */
 };
 
+/** `named` stays the caller's, and must outlive it. `timeout_ns` is for one question to one server. */
 void rg_kube_pool_init(struct rg_kube_pool *pool, const struct rg_text_list *named, uint64_t timeout_ns);
 void rg_kube_pool_fini(struct rg_kube_pool *pool);
 

@@ -22,6 +22,7 @@ enum rg_lease_load { RG_LEASE_GO, RG_LEASE_HELP, RG_LEASE_WRONG };
 /** Loads argv[1..] and the file. RG_LEASE_WRONG: it was said what is wrong. *next: the first word behind the options. */
 enum rg_lease_load rg_lease_settings_load(struct rg_lease_settings *settings, int argc, char **argv,
                                           int *next);
+/** Also after a load that went wrong: what its texts point at goes with it. */
 void rg_lease_settings_fini(struct rg_lease_settings *settings);
 
 #endif

@@ -20,8 +20,10 @@ struct rg_slurmctld_job {
     int64_t end;     /* seconds since 1970, likewise */
 };
 
+/** libslurm reads slurm.conf, and forgets it: before and after the other functions. */
 void rg_slurmctld_init(void);
 void rg_slurmctld_fini(void);
+/** Asks slurmctld, once. RG_SLURMCTLD_UNKNOWN: it could not be asked, which says nothing of the job. */
 struct rg_slurmctld_job rg_slurmctld_look(uint32_t job);
 /**
  * Tells the job's user why it does not start: who waits for it sees that, and `scontrol show job` shows it as AdminComment. `hold`: a

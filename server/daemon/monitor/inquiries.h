@@ -12,6 +12,10 @@
 /** A day may have begun since something was measured, and with it GPU hours of quotas. */
 void rg_inquiry_see_time(const struct rg_monitor *monitor);
 
+/**
+ * What users ask of accounts: who asks is found out by the `connection` that the question came with. Each sends its answer to the
+ * frontend itself, be it a refusal; rows of usage are written later by the accountant, so the monitor waits for nothing.
+ */
 void rg_inquiry_usage(struct rg_monitor *monitor, const struct rg_monitor_question *question, int connection,
                       struct rg_monitor_answer *answered);
 void rg_inquiry_quotas(struct rg_monitor *monitor, const struct rg_monitor_question *question, int connection,

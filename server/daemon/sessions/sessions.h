@@ -80,6 +80,7 @@ struct rg_sessions {
     char netperf[4096]; /* path of the program that answers measurements; "": they are refused */
 };
 
+/** `board` and `worker` (the program's path) stay the caller's. RG_ERR_NO_MEMORY; then fini is not needed. */
 RG_MUST_CHECK enum rg_status rg_sessions_init(struct rg_sessions *sessions, struct rg_board *board,
                                               const char *worker);
 void rg_sessions_fini(struct rg_sessions *sessions); /* none may be running */

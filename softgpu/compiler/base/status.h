@@ -11,6 +11,7 @@ struct sg_text {
     char *data;
     size_t size;
 };
+/** It can be used again, empty. NULL is fine. */
 void sg_text_fini(struct sg_text *text);
 
 enum sg_compile_status {

@@ -22,6 +22,7 @@ struct sg_slice {
     uint32_t size;
 };
 
+/** Whether it is exactly `text`. */
 bool sg_slice_is(struct sg_slice slice, const char *text);
 
 /** Where errors of one compilation go. */
@@ -67,6 +68,7 @@ struct sg_map {
     struct sg_map_entry *entries;
     uint32_t count, capacity; /* a power of two */
 };
+/** NULL: there is none, also of a zeroed map. */
 void *sg_map_get(const struct sg_map *map, struct sg_slice key);
 /** Adds or replaces. */
 void sg_map_put(struct sg_map *map, struct sg_arena *arena, struct sg_slice key, void *value);

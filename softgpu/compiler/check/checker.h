@@ -31,6 +31,7 @@ struct sg_opcode {
     uint8_t mods[SG_GROUP_COUNT];
 };
 
+/** The program is wrong: ends the compilation with the line of the statement at hand and its text. */
 _Noreturn void sg_check_fail(struct sg_checker *checker, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /**

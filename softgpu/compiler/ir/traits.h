@@ -8,6 +8,7 @@
 
 /** Calls `visit` for each register that the instruction reads or writes (`maybe`: perhaps not). */
 typedef void (*sg_register_visitor)(void *user, uint32_t reg, bool written, bool maybe);
+/** In any order; a register that stands in several places is visited as often. */
 void sg_visit_registers(const struct sg_insn *insn, sg_register_visitor visit, void *user);
 
 /** mma, wmma, ldmatrix, stmatrix, movmatrix. */

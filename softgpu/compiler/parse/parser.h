@@ -21,8 +21,11 @@ struct sg_parser {
     uint32_t depth;            /* of what is nested in itself */
 };
 
+/** The next token becomes the current one; `previous_end` is the end of the one before. */
 void sg_parser_advance(struct sg_parser *parser);
+/** The token behind the current one, which stays current. Until the next call of these. */
 const struct sg_token *sg_parser_peek(struct sg_parser *parser);
+/** Whether the current token is that; it is not stepped over. */
 bool sg_parser_at(const struct sg_parser *parser, int punctuation);
 bool sg_parser_at_word(const struct sg_parser *parser, const char *word);
 bool sg_parser_at_dotted(const struct sg_parser *parser, const char *word);

@@ -80,7 +80,9 @@ static inline bool sg_regions_merge(uint64_t *to, const uint64_t *from, uint32_t
 
 /* affine.c: parts of sg_regions_compute, in this order, once columns have their places */
 struct sg_flow;
+/** Where each region leads if it can lead to one only (`next`). */
 void sg_regions_find_nexts(struct sg_arena *arena, const struct sg_flow *flow, struct sg_regions *regions);
+/** Which registers that a region loads are to be affine along a row: none where a kernel has too many regions. */
 void sg_regions_find_affine(struct sg_arena *arena, const struct sg_flow *flow, struct sg_regions *regions);
 /** What is affine at the end of some turn, as far as there is place. */
 void sg_regions_find_kept(struct sg_arena *arena, const struct sg_ptx_function *kernel,

@@ -12,6 +12,7 @@
 
 #include "generated/proto/driver_versions.h"
 
+/** The driver's version that SOFTGPU_DRIVER_VERSION names, else the newest; the same for as long as the process lives. */
 const struct rg_driver_version *sg_version(void);
 /** Whether it is the newest, of which all that is known is taken. */
 bool sg_version_is_newest(void);

@@ -40,6 +40,7 @@ static inline void sg_scheduler_lock(void)
     pthread_mutex_lock(&sg_scheduler.lock);
 }
 
+/** Then drops the tasks that were put aside as garbage, whose destructors may take other locks. */
 void sg_scheduler_unlock(void);
 
 /* All of these with the lock held. */

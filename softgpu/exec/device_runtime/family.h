@@ -30,6 +30,7 @@ struct sg_child {
     size_t mapped_size;
     _Alignas(16) unsigned char own_params[];
 };
+/** Of a child that is in no list. */
 void sg_child_free(struct sg_child *child);
 
 /** A stream: its first child runs or may. */

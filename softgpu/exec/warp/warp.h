@@ -8,6 +8,7 @@
 
 /* --- barrier.c, warp.c: what the end of a thread means to those that wait --- */
 
+/** Opens the barriers for which only threads that have ended were missing. */
 void sg_barriers_thread_ended(struct sg_run *run);
 /** Counts exited threads as arrived where nothing else can run; true if that made a thread ready. */
 bool sg_barriers_rescue(struct sg_run *run);

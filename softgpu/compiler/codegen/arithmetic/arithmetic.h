@@ -55,6 +55,10 @@ LLVMValueRef sg_gen_clamp_finite(struct sg_codegen *gen, LLVMValueRef value, enu
 
 /* --- approx.c: the approximate functions of float --- */
 
+/**
+ * Code for ex2, lg2, sin, cos and tanh of a float `x`, without calls, so that it can be vectorised. How
+ * exact each is stands in the file.
+ */
 LLVMValueRef sg_gen_ex2(struct sg_codegen *gen, LLVMValueRef x);
 LLVMValueRef sg_gen_lg2(struct sg_codegen *gen, LLVMValueRef x);
 LLVMValueRef sg_gen_sine(struct sg_codegen *gen, LLVMValueRef x, bool cosine);
