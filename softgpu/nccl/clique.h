@@ -156,14 +156,18 @@ void sg_clique_take_ready(struct sg_clique *clique);
 /** A member of a clique whose id was made in another process joins there. */
 void sg_clique_join_far(const struct sg_clique *clique, int rank);
 
-/* --- for split.c --- */
+/* --- for split.c and join.c --- */
 
 /** Without members, and in no list; NULL: out of memory. */
 struct sg_clique *sg_clique_new(uint64_t key, int n);
 /** In no clique; NULL: out of memory. */
 ncclComm_t sg_comm_new(int rank, bool blocking);
+/** Gives back its context if that was retained. The clique may name it no more. */
+void sg_comm_free(ncclComm_t comm);
 /** A member joins: with the clique's lock held, or nobody else knows the clique. */
 void sg_clique_add_member(struct sg_clique *clique, ncclComm_t comm);
+/** Takes a clique that has no members any more out of the list, whose lock is held, and ends it. */
+void sg_clique_drop(struct sg_clique *clique);
 /** Puts a placed clique into the list, whose lock is held. */
 void sg_clique_enter(struct sg_clique *clique);
 
