@@ -7,7 +7,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from generate import client, coverage, drivers, model, server, tables  # noqa: E402
+from generate import client, coverage, drivers, model, reader, server, tables  # noqa: E402
 
 
 def main():
@@ -18,7 +18,7 @@ def main():
     parser.add_argument("--drivers", help="file for the page about drivers' versions")
     arguments = parser.parse_args()
     try:
-        specification = model.read(arguments.spec)
+        specification = reader.read(arguments.spec)
     except model.SpecError as error:
         sys.exit(str(error))
     unaccounted = specification.unaccounted()

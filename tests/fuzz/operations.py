@@ -13,7 +13,7 @@ import re
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "proto"))
-from generate import model  # noqa: E402
+from generate import reader  # noqa: E402
 
 HEAD = "/* Made by tests/fuzz/operations.py from proto/api. */"
 SCALARS = {"int", "unsigned int", "unsigned", "size_t", "unsigned long long", "cuuint64_t", "cuuint32_t", "float", "CUdeviceptr",
@@ -132,7 +132,7 @@ def main():
     parser.add_argument("--spec", required=True)
     parser.add_argument("--out", required=True)
     arguments = parser.parse_args()
-    specification = model.read(arguments.spec)
+    specification = reader.read(arguments.spec)
     emit_operations(specification, arguments.out)
     emit_driver(specification, arguments.out)
 

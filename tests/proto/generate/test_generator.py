@@ -7,7 +7,7 @@ import unittest
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 sys.path.insert(0, os.path.join(ROOT, "proto"))
-from generate import client, coverage, drivers, import_api, model, nccl, server, tables  # noqa: E402
+from generate import client, coverage, drivers, import_api, model, nccl, reader, server, tables  # noqa: E402
 
 SYMBOLS = """version 13000
 cuA | cuA 2000 legacy | CUresult (CUstream s, size_t n, const int *p)
@@ -30,7 +30,7 @@ class Specification(unittest.TestCase):
             for name, text in files.items():
                 with open(os.path.join(folder, name), "w") as out:
                     out.write(text)
-            return model.read(folder)
+            return reader.read(folder)
 
     def refused(self, group, line, words, **files):
         with self.assertRaises(model.SpecError) as caught:
@@ -50,7 +50,7 @@ class Specification(unittest.TestCase):
         self.refused("cuA local\n", 1, "'group' must come first")
         self.refused(head + "cuZ local\n", 2, "exports no function 'cuZ'")
         self.refused(head + "cuA fast\n", 2, "unknown class 'fast'")
-        self.refused(head + "cuA sync\n", 2, "pointer 'p' needs a note")
+        self.refused(head + "cuA sync\n", 2, "'p' is a pointer, which needs a note")
         self.refused(head + "cuA sync q:in\n", 2, "no parameter 'q'")
         self.refused(head + "cuA sync p:in[m]\n", 2, "no parameter 'm'")
         self.refused(head + "cuA sync p:inn\n", 2, "unknown note 'inn'")
@@ -60,11 +60,11 @@ class Specification(unittest.TestCase):
         self.refused(head + "cuA refused\n", 2, "needs the reason")
         self.refused(head + "cuA refused because\n", 2, "needs the reason")
         self.refused(head + "cuA local nonsense\n", 2, "cannot read 'nonsense'")
-        self.refused(head + "cuA local context=n\n", 2, "'n' brings cuA no context along")
-        self.refused(head + "cuA local context=m\n", 2, "'m' brings cuA no context along")
-        self.refused(head + "cuA local context=s->member\n", 2, "brings cuA no context along")
+        self.refused(head + "cuA local context=n\n", 2, "cuA has context=n, which brings none along")
+        self.refused(head + "cuA local context=m\n", 2, "cuA has context=m, which brings none along")
+        self.refused(head + "cuA local context=s->member\n", 2, "which brings none along")
         self.refused(head + "cuA local context=s context=none\n", 2, "cuA has 'context=' twice")
-        self.refused(head + "op rgX async (CUevent e) context=e\n", 2, "brings rgX no context along")
+        self.refused(head + "op rgX async (CUevent e) context=e\n", 2, "rgX has context=e, which brings none along")
         self.refused('group h "G"\n', 1, "named after")
         self.refused(head, 2, "not a symbol line", symbols="version 13000\nnonsense\n")
 
@@ -121,11 +121,11 @@ class Specification(unittest.TestCase):
         """No address of a client's gets to the driver by a line that does not say what it must be."""
         head = 'group g "G"\n'
         x = "op rgX async (CUdeviceptr to, size_t pitch, unsigned n) "
-        self.refused(head + x + "accesses\n", 2, "rgX: what address 'to' may be is not said")
-        self.refused(head + "cuA sync p:value\n", 2, "cuA: what address 'p' may be is not said")
+        self.refused(head + x + "accesses\n", 2, "rgX: 'to' may be any address")
+        self.refused(head + "cuA sync p:value\n", 2, "cuA: 'p' may be any address")
         self.refused(head + x + "device=to,n lookup=at\n", 2, "rgX has no parameter 'at'")
-        self.refused(head + x + "own=to\n", 2, "rgX: 'to' is for hand-written code, which there is none of")
-        self.refused(head + x + "aligned=to,4\n", 2, "what address 'to' may be is not said")
+        self.refused(head + x + "own=to\n", 2, "rgX has own=to, which is for hand-written code")
+        self.refused(head + x + "aligned=to,4\n", 2, "'to' may be any address")
         for line in ("own=to server=custom", "lookup=to", "device=to,1"):
             self.read(head + x + line + "\n")
         checked = "\n".join(server.execute(self.read(head + x + "device=to,pitch,n*4,9 within=to,n\n").operations[0]))
@@ -253,7 +253,7 @@ class Project(unittest.TestCase):
     def test_coverage_page_is_current(self):
         with tempfile.TemporaryDirectory() as folder:
             page = os.path.join(folder, "page.md")
-            coverage.emit(model.read(os.path.join(ROOT, "proto", "api")), page)
+            coverage.emit(reader.read(os.path.join(ROOT, "proto", "api")), page)
             with open(page) as made, open(os.path.join(ROOT, "docs", "api-coverage.md")) as committed:
                 self.assertEqual(made.read(), committed.read(),
                                  "run: python3 proto/generate --spec proto/api --coverage docs/api-coverage.md")
@@ -271,7 +271,7 @@ class Project(unittest.TestCase):
         spec = os.path.join(ROOT, "proto", "api")
         with tempfile.TemporaryDirectory() as folder:
             page = os.path.join(folder, "page.md")
-            drivers.page(model.read(spec), drivers.read(spec), page)
+            drivers.page(reader.read(spec), drivers.read(spec), page)
             with open(page) as made, open(os.path.join(ROOT, "docs", "drivers.md")) as committed:
                 self.assertEqual(made.read(), committed.read(),
                                  "run: python3 proto/generate --spec proto/api --drivers docs/drivers.md")
