@@ -4,6 +4,7 @@
  * to three dimensions.
  */
 #include "client/api/copy.h"
+#include "client/api/copy_description.h"
 
 #include "client/core/address_map.h"
 #include "client/core/call.h"
@@ -21,15 +22,6 @@ static CUresult check(CUstream stream)
     if (status == CUDA_SUCCESS)
         status = rg_handle_check(RG_KIND_STREAM, (uint64_t)stream, CUDA_ERROR_INVALID_HANDLE);
     return status;
-}
-
-/*
- * Where host memory is for a copy: managed memory, and page-locked memory that the device knows, is the
- * device's.
- */
-static enum rg_region_kind place_of(uint64_t address)
-{
-    return rg_on_device(address, 0, 1, 1) ? RG_REGION_DEVICE : RG_REGION_HOST;
 }
 
 /* --- one dimension -------------------------------------------------------------------------------------- */
@@ -52,8 +44,8 @@ static CUresult copy_line(enum rg_region_kind to_kind, uint64_t to, enum rg_regi
                    ? rg_capture_refuse(stream)
                    : rg_capture_copy_1d(to, type_of(to_kind), from, type_of(from_kind), size, stream);
     struct rg_copy copy = {
-        .to = rg_region_line(to_kind == RG_REGION_HOST ? place_of(to) : to_kind, to, size),
-        .from = rg_region_line(from_kind == RG_REGION_HOST ? place_of(from) : from_kind, from, size),
+        .to = rg_region_line(to_kind == RG_REGION_HOST ? rg_copy_place_of(to) : to_kind, to, size),
+        .from = rg_region_line(from_kind == RG_REGION_HOST ? rg_copy_place_of(from) : from_kind, from, size),
         .stream = rg_effective_stream(stream),
         .asynchronous = asynchronous,
     };
@@ -95,12 +87,12 @@ CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteC
 
 CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
 {
-    return copy_line(place_of(dst), dst, place_of(src), src, ByteCount, NULL, false);
+    return copy_line(rg_copy_place_of(dst), dst, rg_copy_place_of(src), src, ByteCount, NULL, false);
 }
 
 CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream)
 {
-    return copy_line(place_of(dst), dst, place_of(src), src, ByteCount, hStream, true);
+    return copy_line(rg_copy_place_of(dst), dst, rg_copy_place_of(src), src, ByteCount, hStream, true);
 }
 
 /* --- between contexts ----------------------------------------------------------------------------------- */
@@ -161,94 +153,6 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdevice
 
 /* --- three dimensions ----------------------------------------------------------------------------------- */
 
-static bool add_product(uint64_t *sum, uint64_t a, uint64_t b)
-{
-    uint64_t product;
-    return !__builtin_mul_overflow(a, b, &product) && !__builtin_add_overflow(*sum, product, sum);
-}
-
-static CUresult resolve_array(CUarray array, size_t x, size_t y, size_t z, struct rg_region *out)
-{
-    const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_ARRAY, (uint64_t)array);
-    if (!shadow)
-        return CUDA_ERROR_INVALID_HANDLE;
-    const CUDA_ARRAY3D_DESCRIPTOR *d = &shadow->array.descriptor;
-    const size_t texel = shadow->array.texel_size, row = d->Width * texel, height = d->Height ? d->Height : 1,
-                 depth = d->Depth ? d->Depth : 1;
-    if (x > row || out->width > row - x || y > height || out->height > height - y || z > depth ||
-        out->depth > depth - z || x % texel || out->width % texel)
-        return CUDA_ERROR_INVALID_VALUE;
-    out->kind = RG_REGION_ARRAY;
-    out->array = array;
-    out->x = x;
-    out->y = y;
-    out->z = z;
-    return CUDA_SUCCESS;
-}
-
-static CUresult resolve_memory(uint64_t base, enum rg_region_kind kind, size_t x, size_t y, size_t z,
-                               size_t pitch, size_t rows, struct rg_region *out)
-{
-    uint64_t row_end = x, extent = out->width;
-    if (!add_product(&row_end, out->width, 1))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!pitch)
-        pitch = row_end;
-    if (!rows)
-        rows = y + out->height;
-    if (!base || pitch < row_end || (out->depth > 1 && (rows < out->height || rows - out->height < y)))
-        return CUDA_ERROR_INVALID_VALUE;
-    out->kind = kind;
-    out->address = base + x;
-    out->pitch = pitch;
-    if (__builtin_mul_overflow(pitch, rows, &out->slice) || !add_product(&out->address, y, pitch) ||
-        !add_product(&out->address, z, out->slice) || !add_product(&extent, out->height - 1, pitch) ||
-        !add_product(&extent, out->depth - 1, out->slice))
-        return CUDA_ERROR_INVALID_VALUE;
-    return CUDA_SUCCESS;
-}
-
-/* The source (or destination) of a copy of something. */
-static CUresult resolve(const CUDA_MEMCPY3D *c, bool source, struct rg_region *out)
-{
-    const CUmemorytype type = source ? c->srcMemoryType : c->dstMemoryType;
-    const size_t x = source ? c->srcXInBytes : c->dstXInBytes, y = source ? c->srcY : c->dstY,
-                 z = source ? c->srcZ : c->dstZ, pitch = source ? c->srcPitch : c->dstPitch,
-                 rows = source ? c->srcHeight : c->dstHeight;
-    const uint64_t host = (uint64_t)(source ? c->srcHost : c->dstHost),
-                   memory = source ? c->srcDevice : c->dstDevice;
-    *out = (struct rg_region){.width = c->WidthInBytes, .height = c->Height, .depth = c->Depth};
-    switch (type) {
-    case CU_MEMORYTYPE_ARRAY:
-        return resolve_array(source ? c->srcArray : c->dstArray, x, y, z, out);
-    case CU_MEMORYTYPE_HOST:
-        return resolve_memory(host, place_of(host), x, y, z, pitch, rows, out);
-    case CU_MEMORYTYPE_DEVICE:
-        return resolve_memory(memory, RG_REGION_DEVICE, x, y, z, pitch, rows, out);
-    case CU_MEMORYTYPE_UNIFIED:
-        return resolve_memory(memory, place_of(memory), x, y, z, pitch, rows, out);
-    default:
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-}
-
-static CUresult copy_box(const CUDA_MEMCPY3D *c, CUstream stream, bool asynchronous, bool in_order)
-{
-    struct rg_copy copy = {
-        .stream = rg_effective_stream(stream), .asynchronous = asynchronous, .in_order = in_order};
-    if (!c->WidthInBytes || !c->Height || !c->Depth)
-        return CUDA_SUCCESS;
-    CUresult status = resolve(c, true, &copy.from);
-    if (status == CUDA_SUCCESS)
-        status = resolve(c, false, &copy.to);
-    return status == CUDA_SUCCESS ? rg_region_copy(&copy) : status;
-}
-
-CUresult rg_copy_in_order(const CUDA_MEMCPY3D *copy, CUstream stream)
-{
-    return copy_box(copy, stream, true, true);
-}
-
 static CUresult copy_3d(const CUDA_MEMCPY3D *c, CUstream stream, bool asynchronous)
 {
     RG_TRY(check(stream));
@@ -256,7 +160,7 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *c, CUstream stream, bool asynchrono
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_capture_takes(stream))
         return !asynchronous ? rg_capture_refuse(stream) : rg_capture_copy(c, stream);
-    return copy_box(c, stream, asynchronous, false);
+    return rg_copy_described(c, stream, asynchronous, false);
 }
 
 CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)
@@ -311,7 +215,7 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream stream, bool asynchrono
         p->Height && /* other than in three dimensions, no pitch means one row */
         ((!p->srcPitch && p->srcY + p->Height > 1) || (!p->dstPitch && p->dstY + p->Height > 1)))
         return CUDA_ERROR_INVALID_VALUE;
-    return copy_box(&box, stream, asynchronous, false);
+    return rg_copy_described(&box, stream, asynchronous, false);
 }
 
 CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
