@@ -87,6 +87,7 @@ struct rg_function {
     struct rg_settings *settings;         /* attributes by number, then as client/api/function.c says */
     atomic_bool loaded;                   /* which it then remains */
     atomic_bool unloaded;                 /* its first launch may take long */
+    atomic_bool launched;                 /* or loaded for that: launches wait for it no more */
     int set[RG_FUNCTION_ATTRIBUTES];      /* the attributes, as far as they have been set here */
     CUdevice device;                      /* that the attributes are for */
     atomic_bool changed; /* attributes that can be set may not be what `info` says any more */

@@ -8,7 +8,7 @@
 CUresult rg_execute_rgOccupancyBlockSize(struct rg_request *request, int *min_grid, int *block,
                                          CUfunction func, size_t shared, int limit, unsigned int flags)
 {
-    (void)request;
+    rg_request_go_out_of_order(request);
     if (rg_driver_has(cuOccupancyMaxPotentialBlockSizeWithFlags))
         return rg_driver.cuOccupancyMaxPotentialBlockSizeWithFlags(min_grid, block, func, NULL, shared, limit,
                                                                    flags);
@@ -32,5 +32,6 @@ CUresult rg_execute_rgOccupancyClusters(struct rg_request *request, unsigned int
     for (unsigned i = 0; i < count; i++) /* events have no say in it */
         if (rg_launch_attribute_kind(attributes[i].id) == RG_LAUNCH_ATTRIBUTE_PLAIN)
             all[own.numAttrs++] = attributes[i];
+    rg_request_go_out_of_order(request);
     return ask(result, func, &own);
 }

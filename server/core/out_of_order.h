@@ -1,5 +1,5 @@
 /*
- * out_of_order.h - records that take long by themselves, because the driver compiles, go out of order:
+ * out_of_order.h - records that take long by themselves, because the driver compiles or loads, go out of order:
  * others' records pass.
  *
  * A record may do so where its caller waits for the answer and sends nothing before (RG_RECORD_AWAITED). Its
@@ -8,9 +8,9 @@
  * next record: the client names it only when it has the answer, which comes later.
  *
  * What it uses stays meanwhile: the dispatcher waits before it ends a module, a library, a linker state or a
- * context (rg_out_of_order_settle). That is no deadlock: records that go out of order wait for nothing but
- * the driver, which works on the host, and for bytes of an image that the client has been asked for, which
- * another thread reads (answers_due).
+ * context (rg_out_of_order_settle). That is no deadlock: records that go out of order wait for the driver, which
+ * works on the host, or lets the context do what it was given before, as it may for what ends the object; and for
+ * bytes of an image that the client has been asked for, which another thread reads (answers_due).
  *
  * Lock order: that of this file, then the objects'.
  */

@@ -57,6 +57,7 @@ static CUarray array;
 static CUmipmappedArray mipmap;
 static CUmodule module;
 static CUlibrary library;
+static CUkernel found;
 static CUtexObject texture;
 static CUmemGenericAllocationHandle physical;
 static void *locked;
@@ -90,11 +91,10 @@ static void make_module(void)
 
 static void make_library(void)
 {
-    CUkernel kernel;
     CUfunction function;
     CHECK(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
-    CHECK(cuLibraryGetKernel(&kernel, library, "set"));
-    CHECK(cuKernelGetFunction(&function, kernel));
+    CHECK(cuLibraryGetKernel(&found, library, "set"));
+    CHECK(cuKernelGetFunction(&function, found));
 }
 
 static void make_texture(void)
@@ -125,6 +125,22 @@ static void make_stream(void)
     CHECK(cuMemsetD32Async(small, 1, SMALL, third));
 }
 
+/* Memory of the host that the device has. */
+static void make_locked(void)
+{
+    CUdeviceptr at;
+    CHECK(cuMemHostAlloc(&locked, BYTES, CU_MEMHOSTALLOC_DEVICEMAP));
+    CHECK(cuMemHostGetDevicePointer_v2(&at, locked, 0));
+}
+
+static void make_registered(void)
+{
+    CUdeviceptr at;
+    locked = aligned_alloc(4096, BYTES);
+    CHECK(cuMemHostRegister_v2(locked, BYTES, CU_MEMHOSTREGISTER_DEVICEMAP));
+    CHECK(cuMemHostGetDevicePointer_v2(&at, locked, 0));
+}
+
 /* Some allocations of one kind: a remote device has more of them ready then, and gives them back after a while. */
 static void make_many(void)
 {
@@ -147,6 +163,16 @@ static void make_data(void)
 static void free_memory(void)
 {
     CHECK(cuMemFree_v2(victim));
+}
+
+static void free_locked(void)
+{
+    CHECK(cuMemFreeHost(locked));
+}
+
+static void unregister(void)
+{
+    CHECK(cuMemHostUnregister(locked));
 }
 
 static void destroy_array(void)
@@ -265,13 +291,86 @@ static void load_module(void)
     make_module();
 }
 
+/* Of a module that is there: nobody has used it before. */
+static CUfunction find_function(void)
+{
+    CUfunction function;
+    CHECK(cuModuleGetFunction(&function, module, "set"));
+    return function;
+}
+
+static void launch_first(void)
+{
+    unsigned value = 1;
+    void *parameters[] = {&memory, &value};
+    CHECK(cuLaunchKernel(find_function(), 1, 1, 1, 1, 1, 1, 0, other, parameters, NULL));
+}
+
+static void make_kernel(void)
+{
+    CHECK(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
+    CHECK(cuLibraryGetKernel(&found, library, "set"));
+}
+
+static void launch_kernel(void)
+{
+    unsigned value = 1;
+    void *parameters[] = {&memory, &value};
+    CHECK(cuLaunchKernel((CUfunction)found, 1, 1, 1, 1, 1, 1, 0, other, parameters, NULL));
+}
+
+static void launch_graph(void)
+{
+    unsigned value = 1;
+    void *parameters[] = {&memory, &value};
+    CUgraph graph;
+    CUgraphNode node;
+    CUgraphExec executable;
+    const CUDA_KERNEL_NODE_PARAMS launched = {.func = find_function(),
+                                              .gridDimX = 1,
+                                              .gridDimY = 1,
+                                              .gridDimZ = 1,
+                                              .blockDimX = 1,
+                                              .blockDimY = 1,
+                                              .blockDimZ = 1,
+                                              .kernelParams = parameters};
+    CHECK(cuGraphCreate(&graph, 0));
+    CHECK(cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &launched));
+    CHECK(cuGraphInstantiateWithFlags(&executable, graph, 0));
+    CHECK(cuGraphLaunch(executable, other));
+    CHECK(cuGraphExecDestroy(executable));
+    CHECK(cuGraphDestroy(graph));
+}
+
+static void load_function(void)
+{
+    CHECK(cuFuncLoad(find_function()));
+}
+
+static void ask_function(void)
+{
+    int threads;
+    CHECK(cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, find_function()));
+}
+
+static void set_function(void)
+{
+    CHECK(cuFuncSetAttribute(find_function(), CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1024));
+}
+
+static void ask_occupancy(void)
+{
+    int blocks, grid, size;
+    CUfunction function = find_function();
+    CHECK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, 128, 0));
+    CHECK(cuOccupancyMaxPotentialBlockSize(&grid, &size, function, NULL, 0, 0));
+}
+
 static void find_kernel_function(void)
 {
-    CUkernel kernel;
     CUfunction function;
-    CHECK(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
-    CHECK(cuLibraryGetKernel(&kernel, library, "set"));
-    CHECK(cuKernelGetFunction(&function, kernel));
+    make_kernel();
+    CHECK(cuKernelGetFunction(&function, found));
 }
 
 static void destroy_stream(void)
@@ -326,9 +425,9 @@ static void end_allocation(void)
     CHECK(cuMemFree_v2(victim));
 }
 
-static void end_locked(void)
+static void end_registered(void)
 {
-    CHECK(cuMemFreeHost(locked));
+    free(locked);
 }
 
 static void end_load(void)
@@ -343,6 +442,8 @@ static const struct trial {
     bool own_context;
 } trials[] = {
     {"cuMemFree", make_memory, free_memory, NULL, true, false},
+    {"cuMemFreeHost", make_locked, free_locked, NULL, true, false},
+    {"cuMemHostUnregister", make_registered, unregister, end_registered, true, false},
     {"cuArrayDestroy", make_array, destroy_array, NULL, true, false},
     {"cuMipmappedArrayDestroy", make_mipmap, destroy_mipmap, NULL, true, false},
     {"cuModuleUnload", make_module, unload_module, NULL, true, false},
@@ -361,8 +462,15 @@ static const struct trial {
     {"cuMemcpyDtoD", make_data, copy_on_device, destroy_array, false, false},
     {"cuMemsetD32", make_data, fill_memory, destroy_array, false, false},
     {"cuMemAlloc", NULL, allocate, end_allocation, false, false},
-    {"cuMemAllocHost", NULL, allocate_locked, end_locked, false, false},
+    {"cuMemAllocHost", NULL, allocate_locked, free_locked, false, false},
     {"cuModuleLoadData", NULL, load_module, end_load, false, false},
+    {"the first launch of a function", make_module, launch_first, end_load, false, false},
+    {"the first launch of a kernel", make_kernel, launch_kernel, unload_library, false, false},
+    {"the first launch of a function by a graph", make_module, launch_graph, end_load, false, false},
+    {"cuFuncLoad", make_module, load_function, end_load, false, false},
+    {"cuFuncGetAttribute", make_module, ask_function, end_load, false, false},
+    {"cuFuncSetAttribute", make_module, set_function, end_load, false, false},
+    {"cuOccupancyMax…", make_module, ask_occupancy, end_load, false, false},
     {"cuKernelGetFunction", NULL, find_kernel_function, unload_library, false, false},
     {"cuStreamDestroy", make_stream, destroy_stream, NULL, false, false},
     {"cuCtxDestroy", NULL, destroy_context, NULL, true, true},

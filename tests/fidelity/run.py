@@ -1,6 +1,6 @@
 """Runs a program directly on the software device and remotely in several ways; its transcripts must be the same.
 
-usage: run.py BUILD_FOLDER PROGRAM [brief] [servers=N,…] [tcp] [memory=SIZE] [drivers=VERSION,…] [behave=SETTINGS,…] [ARGUMENT…]
+usage: run.py BUILD_FOLDER PROGRAM [brief] [servers=N,…] [tcp] [memory=SIZE] [drivers=VERSION,…] [behave=SETTINGS,…] [learned] [ARGUMENT…]
 
 brief: not with each optimisation off (which takes two thirds of the time), unless RG_FIDELITY_EACH=1.
 servers=1,2: two servers, with 1 and 2 devices, that the program uses together; directly, one device has as many.
@@ -9,6 +9,7 @@ memory=64M: devices with so much memory.
 drivers=12.0,12.4: with drivers of these versions, one after another, not with each optimisation off.
 behave=seed=1,seed=2:fail=719@3: on a device that behaves as NVIDIA's may, with these settings of SOFTGPU_BEHAVE, one after
 another; in two ways only.
+learned: and in two more, knowing nothing and what that run has learned.
 """
 
 import contextlib
@@ -66,6 +67,9 @@ def main():
     seeds = []
     if arguments and arguments[0].startswith("behave="):
         seeds = arguments.pop(0)[len("behave="):].split(",")
+    learned = bool(arguments) and arguments[0] == "learned"
+    if learned:
+        arguments.pop(0)
     command = [os.path.join(sys.argv[1], "tests", sys.argv[2])] + arguments
     settings = [{}]
     if drivers:
@@ -73,6 +77,8 @@ def main():
     elif seeds:
         settings = [{"SOFTGPU_BEHAVE": "nvidia:init=20:context=10:" + seed} for seed in seeds]
     ways = WAYS if drivers else {name: WAYS[name] for name in ("as it is", "no optimisation")} if seeds else None
+    if learned:
+        ways.update((name, WAYS[name]) for name in ("nothing known", "what the last run learned"))
     if brief and not ways and os.environ.get("RG_FIDELITY_EACH") != "1":
         ways = WAYS
     if tcp:
