@@ -1,17 +1,19 @@
 /*
  * faults.c - see faults.h: touches, from the kernel and from our handler of SIGSEGV, until they have been dealt with. The handler takes
- * no lock: it queues a request on its own stack, wakes the service by an eventfd and sleeps on a futex. The pages: trap.c.
+ * no lock: it queues a request on its own stack, wakes the service and sleeps on a futex. The service sleeps on a futex as well; where
+ * it waits for userfaultfd, in poll, and is woken by an eventfd. The pages: trap.c.
  */
 #include "client/managed/faults_internal.h"
 
+#include "common/base/clock.h"
 #include "common/base/descriptor.h"
 #include "common/base/log.h"
+#include "common/base/ready.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <linux/userfaultfd.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -33,8 +35,8 @@ struct request {
 
 int rg_faults_uffd = -1, rg_faults_pagemap = -1;
 static int wake_fd = -1;
-static bool started, usable;
 
+static _Atomic uint32_t wakes;             /* how often the service was woken; a futex */
 static _Atomic(struct request *) requests; /* pushed by handlers (release), taken by the service (acquire) */
 static _Atomic uint64_t lowest = UINT64_MAX, highest; /* all addresses of interest lie in between */
 static struct sigaction previous_action;
@@ -73,30 +75,47 @@ static int open_uffd(void)
     return fd;
 }
 
-bool rg_faults_start(void)
+/* Without what wakes the service out of poll, which a sandbox may refuse, there are signals. */
+static void open_descriptors(void)
+{
+    rg_faults_pagemap = rg_descriptor_move_up(open("/proc/thread-self/pagemap", O_RDONLY | O_CLOEXEC));
+    const int fd = open_uffd();
+    if (fd >= 0)
+        wake_fd = rg_descriptor_move_up(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (wake_fd >= 0)
+        rg_faults_uffd = rg_descriptor_move_up(fd);
+    else if (fd >= 0)
+        close(fd);
+}
+
+void rg_faults_start(void)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static bool started;
     pthread_mutex_lock(&lock);
     if (!started) {
         started = true;
         owner = getpid();
-        wake_fd = rg_descriptor_move_up(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-        rg_faults_pagemap = rg_descriptor_move_up(open("/proc/thread-self/pagemap", O_RDONLY | O_CLOEXEC));
-        rg_faults_uffd = rg_descriptor_move_up(open_uffd());
-        usable = wake_fd >= 0;
+        open_descriptors();
         if (rg_faults_uffd < 0)
             rg_info("userfaultfd is not available for page faults in the kernel: system calls on managed or "
                     "mapped memory that the device holds will fail with EFAULT");
     }
     pthread_mutex_unlock(&lock);
-    return usable;
 }
 
 /* --- with signals --------------------------------------------------------------------------------------- */
 
-static void futex_wait(_Atomic uint32_t *word, uint32_t value)
+/* Up to timeout_ms; -1: for ever. */
+static void futex_wait(_Atomic uint32_t *word, uint32_t value, int timeout_ms)
 {
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+    const struct timespec time = rg_timespec((uint64_t)(timeout_ms > 0 ? timeout_ms : 0) * 1000000u);
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, timeout_ms < 0 ? NULL : &time, NULL, 0);
+}
+
+static void futex_wake(_Atomic uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
 static void pass_on(int signal_number, siginfo_t *info, void *context)
@@ -115,7 +134,11 @@ static void pass_on(int signal_number, siginfo_t *info, void *context)
 void rg_touches_wake(void)
 {
     const uint64_t one = 1;
-    (void)!write(wake_fd, &one, sizeof one);
+    atomic_fetch_add(&wakes, 1);
+    if (rg_faults_uffd >= 0)
+        (void)!write(wake_fd, &one, sizeof one);
+    else
+        futex_wake(&wakes);
 }
 
 /* A child has a copy of what was protected for its parent's sake; what is not its own is not mapped there. */
@@ -147,7 +170,7 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
                                                   memory_order_relaxed));
     rg_touches_wake();
     while (!atomic_load(&request.done))
-        futex_wait(&request.done, 0);
+        futex_wait(&request.done, 0, -1);
     errno = error;
     if (!request.handled)
         pass_on(signal_number, info, context);
@@ -220,21 +243,34 @@ static size_t take_requests(struct rg_touch *list, size_t max)
     return n;
 }
 
+/* Until there is something to take, or the time is over. Whether userfaultfd may have some of it. */
+static bool sleep_for_touches(int timeout_ms)
+{
+    static uint32_t seen; /* the service's alone */
+    uint64_t count;
+    if (rg_faults_uffd < 0) {
+        futex_wait(&wakes, seen, timeout_ms);
+        seen = atomic_load(&wakes);
+        return false;
+    }
+    struct pollfd ready[2] = {{.fd = wake_fd, .events = POLLIN}, {.fd = rg_faults_uffd, .events = POLLIN}};
+    /* where that is refused, it looks again and again */
+    const bool unknown = rg_poll(ready, 2, timeout_ms) < 0;
+    if (unknown || ready[0].revents)
+        (void)!read(wake_fd, &count, sizeof count);
+    return unknown || ready[1].revents;
+}
+
 size_t rg_touches_wait(struct rg_touch *list, size_t max, int timeout_ms)
 {
-    struct pollfd ready[2] = {{.fd = wake_fd, .events = POLLIN}, {.fd = rg_faults_uffd, .events = POLLIN}};
     if (!max) {
         list = NULL;
         usleep(timeout_ms > 0 ? (useconds_t)timeout_ms * 1000 : 1000);
         return 0;
     }
-    if (poll(ready, rg_faults_uffd >= 0 ? 2 : 1, timeout_ms) <= 0)
-        return 0;
-    uint64_t count;
-    if (ready[0].revents)
-        (void)!read(wake_fd, &count, sizeof count);
+    const bool by_uffd = sleep_for_touches(timeout_ms);
     size_t n = take_requests(list, max);
-    if (rg_faults_uffd >= 0 && ready[1].revents && n < max)
+    if (by_uffd && n < max)
         n += take_messages(list + n, max - n);
     return n;
 }
@@ -249,5 +285,5 @@ void rg_touch_done(const struct rg_touch *touch, bool handled)
     request->handled = handled;
     _Atomic uint32_t *done = &request->done;
     atomic_store(done, 1); /* the request may be gone from here on; a wake of its word is harmless */
-    syscall(SYS_futex, done, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    futex_wake(done);
 }

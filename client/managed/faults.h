@@ -33,8 +33,8 @@ struct rg_touch {
     void *waits; /* the handler's, with signals */
 };
 
-/** Starts what is needed, once. False: touches cannot be noticed in this process. */
-bool rg_faults_start(void);
+/** Starts what is needed, once. */
+void rg_faults_start(void);
 /** Begins to trap accesses to pages that the application can use; fills in the rest of `trap`. */
 bool rg_trap_begin(struct rg_trap *trap);
 /** All access again, and no more traps. Pages without contents read as zeros. */

@@ -286,8 +286,9 @@ bool rg_unified_start_service(void)
     if (service_started)
         return true;
     fetched = mmap(NULL, FETCH_MAX, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (fetched == MAP_FAILED || !rg_faults_start() || pthread_atfork(before_fork, NULL, NULL) != 0)
+    if (fetched == MAP_FAILED || pthread_atfork(before_fork, NULL, NULL) != 0)
         return false;
+    rg_faults_start();
     service_started = rg_thread_create_detached("rg-share", service_main, NULL) == RG_OK;
     if (!service_started)
         rg_error("memory that host and device share needs one more thread than this process may have");

@@ -275,6 +275,60 @@ static int sandboxed(void)
     return 0;
 }
 
+static void *let_go(void *argument)
+{
+    usleep(600000);
+    atomic_store((atomic_uint *)argument, 1);
+    return NULL;
+}
+
+static double processor_time(void)
+{
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+           (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
+}
+
+/* Waits for a stream that waits for a thread; whether that took a processor. */
+static void wait_long(void)
+{
+    void *word;
+    CUdeviceptr on_device;
+    pthread_t thread;
+    TRY(cuMemHostAlloc(&word, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    TRY(cuMemHostGetDevicePointer_v2(&on_device, word, 0));
+    memset(word, 0, 4096);
+    const double before = processor_time();
+    pthread_create(&thread, NULL, let_go, word);
+    TRY(cuStreamWaitValue32_v2(NULL, on_device, 1, CU_STREAM_WAIT_VALUE_EQ));
+    TRY(cuStreamSynchronize(NULL));
+    pthread_join(thread, NULL);
+    say("busy: %d\n", processor_time() - before > 0.5);
+    TRY(cuMemFreeHost(word));
+}
+
+/* How this process waits elsewhere is refused from the beginning: there are other ways. */
+static int waits_refused(void)
+{
+    enum { SIZE = 1 << 20 };
+    static const int refused[] = {SYS_poll, SYS_eventfd2};
+    CUdeviceptr data;
+    if (!refuse(refused, sizeof refused / sizeof *refused))
+        return 1;
+    device_up();
+    say("work: %d, %d\n", device_work(3), big_copies(1));
+    TRY(cuMemAllocManaged(&data, SIZE, CU_MEM_ATTACH_GLOBAL));
+    unsigned char *bytes = (unsigned char *)data;
+    bytes[5] = 7;
+    TRY(cuMemsetD8_v2(data + SIZE / 2, 3, SIZE / 2));
+    TRY(cuCtxSynchronize());
+    say("%d %d\n", bytes[5], bytes[SIZE - 1]);
+    wait_long();
+    TRY(cuMemFree_v2(data));
+    return 0;
+}
+
 /* Which pages have been touched cannot be asked, as files cannot be read at a position: none has contents that are missed. */
 static int no_page_map(void)
 {
@@ -368,6 +422,7 @@ static const struct scenario scenarios[] = {
     {"sandboxed", sandboxed},
     {"memory_kept", memory_kept},
     {"no_page_map", no_page_map},
+    {"waits_refused", waits_refused},
     {"confined", confined},
     {"memory_locked", memory_locked},
 };

@@ -5,12 +5,12 @@
 #include "transport/resumable/internal.h"
 
 #include "common/base/clock.h"
+#include "common/base/ready.h"
 #include "proto/wire.h"
 
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -91,8 +91,8 @@ enum rg_resumable_peer rg_resumable_peer(int control_fd)
     struct pollfd p = {.fd = control_fd, .events = POLLRDHUP};
     if (control_fd < 0)
         return RG_PEER_UNKNOWN;
-    return poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLERR)) == POLLRDHUP ? RG_PEER_GONE
-                                                                                   : RG_PEER_LIVES;
+    return rg_poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLERR)) == POLLRDHUP ? RG_PEER_GONE
+                                                                                      : RG_PEER_LIVES;
 }
 
 /* --- this side's --- */
@@ -106,7 +106,7 @@ static bool await_writable(struct rg_resumable *c, uint64_t until_ns)
     const uint64_t now = rg_now_ns();
     c->sending = true;
     pthread_mutex_unlock(&c->lock);
-    const int n = poll(&p, 1, until_ns > now ? (int)((until_ns - now) / 1000000u) : 0);
+    const int n = rg_poll(&p, 1, until_ns > now ? (int)((until_ns - now) / 1000000u) : 0);
     pthread_mutex_lock(&c->lock);
     c->sending = false;
     return n == 1 && p.revents == POLLOUT && c->state == RG_RESUMABLE_UP;
@@ -124,7 +124,7 @@ static void await_sent(struct rg_resumable *c, uint64_t until_ns)
     pthread_mutex_unlock(&c->lock);
     while (ioctl(fd, SIOCOUTQNSD, &left) == 0 && left > 0 &&
            rg_now_ns() < until_ns) /* a unix socket: never */
-        (void)poll(NULL, 0, 1);
+        (void)rg_poll(NULL, 0, 1);
     pthread_mutex_lock(&c->lock);
     c->visitors--;
 }

@@ -9,9 +9,9 @@
 #include "transport/resumable/internal.h"
 
 #include "common/base/clock.h"
+#include "common/base/ready.h"
 #include "proto/wire.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -99,7 +99,7 @@ static void watch(struct rg_resumable *c)
                             {.fd = beside ? rg_conn_fd(control_conn) : -1, .events = POLLRDHUP}};
     c->polling = true;
     pthread_mutex_unlock(&c->lock);
-    (void)poll(fds, 3, longest_ms);
+    (void)rg_poll(fds, 3, longest_ms);
     pthread_mutex_lock(&c->lock);
     c->polling = false;
     rg_waker_rest(&c->waker);
@@ -121,7 +121,7 @@ static bool control_ended(struct rg_conn *control_conn, enum rg_resumable_peer *
 {
     struct pollfd p = {.fd = rg_conn_fd(control_conn), .events = POLLRDHUP};
     struct rg_message message;
-    if (poll(&p, 1, CONTROL_MS) != 1)
+    if (rg_poll(&p, 1, CONTROL_MS) != 1)
         return false;
     *peer = rg_resumable_peer(p.fd);
     *says_goaway = rg_conn_recv(control_conn, 0, &message) == RG_OK &&

@@ -8,12 +8,12 @@
 #include "transport/tcp/socket.h"
 
 #include "common/base/clock.h"
+#include "common/base/ready.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <netdb.h>
-#include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -84,7 +84,7 @@ static int connect_patiently(const struct sockaddr *address, socklen_t length, u
         *error = ETIMEDOUT;
         if (rg_now_ns() >= deadline)
             break;
-        poll(NULL, 0, 5);
+        (void)rg_poll(NULL, 0, 5);
     }
     return fd;
 }
@@ -171,8 +171,13 @@ int rg_tcp_connect_first(const struct addrinfo *list, int timeout_ms)
         } else if (now >= deadline) {
             note_failure(&a, ETIMEDOUT);
             break;
-        } else if (poll(a.under_way, a.n, left_ms(next)) > 0) {
-            fd = look(&a);
+        } else {
+            const int n = rg_poll(a.under_way, a.n, left_ms(next));
+            if (n < 0 && rg_poll_is_refused()) {
+                note_failure(&a, errno);
+                break;
+            }
+            fd = n > 0 ? look(&a) : -1;
         }
     }
     while (a.n)

@@ -7,11 +7,11 @@
 
 #include "common/base/clock.h"
 #include "common/base/log_limit.h"
+#include "common/base/ready.h"
 #include "transport/frame.h"
 #include "transport/tcp/socket.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -115,7 +115,8 @@ enum rg_status rg_tcp_stream_wait_writable(struct rg_tcp_stream *s)
     if (!is_alive(s))
         return rg_tcp_stream_lost(s, ETIMEDOUT, "send");
     struct pollfd p = {.fd = s->fd, .events = POLLOUT};
-    poll(&p, 1, poll_time(s, UINT64_MAX));
+    if (rg_poll(&p, 1, poll_time(s, UINT64_MAX)) < 0 && rg_poll_is_refused())
+        return rg_tcp_stream_lost(s, errno, "send");
     return RG_OK;
 }
 
@@ -133,7 +134,9 @@ static enum rg_status wait_readable(struct rg_tcp_stream *s, uint64_t deadline, 
         return RG_OK;
     }
     struct pollfd p = {.fd = s->fd, .events = POLLIN};
-    int n = poll(&p, 1, poll_time(s, deadline));
+    const int n = rg_poll(&p, 1, poll_time(s, deadline));
+    if (n < 0 && rg_poll_is_refused())
+        return rg_tcp_stream_lost(s, errno, "receive");
     if (n != 0)
         return RG_OK;
     if (deadline != UINT64_MAX && rg_now_ns() >= deadline)
@@ -155,13 +158,16 @@ static enum rg_status rest(struct rg_tcp_stream *s, bool *look)
         return RG_ERR_CLOSED;
     s->rests = true;
     atomic_signal_fence(memory_order_seq_cst);
-    while ((n = poll(&p, 1, *look ? 0 : REST_MS)) == 0 && *look)
+    while ((n = rg_poll(&p, 1, *look ? 0 : REST_MS)) == 0 && *look)
         *look = rg_adaptive_wait_look(&s->wait);
+    const int error = n < 0 && rg_poll_is_refused() ? errno : 0;
     atomic_signal_fence(memory_order_seq_cst);
     s->rests = rested;
     atomic_signal_fence(memory_order_seq_cst);
     if (s->pieces != before)
         return RG_ERR_TIMEOUT;
+    if (error)
+        return rg_tcp_stream_lost(s, error, "receive");
     return n != 0 || rg_tcp_peer_alive(s->fd) ? RG_OK : rg_tcp_stream_lost(s, ETIMEDOUT, "receive");
 }
 

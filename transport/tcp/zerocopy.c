@@ -2,12 +2,12 @@
 #include "transport/tcp/zerocopy.h"
 
 #include "common/base/log.h"
+#include "common/base/ready.h"
 
 #include <time.h> /* which the next one needs */
 
 #include <errno.h>
 #include <linux/errqueue.h>
-#include <poll.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +45,7 @@ bool rg_zerocopy_done(struct rg_zerocopy *zerocopy, int fd, int timeout_ms)
 {
     struct pollfd wait = {.fd = fd}; /* POLLERR comes unasked */
     if (zerocopy->done != zerocopy->sent)
-        (void)poll(&wait, 1, timeout_ms);
+        (void)rg_poll(&wait, 1, timeout_ms);
     while (zerocopy->done != zerocopy->sent) {
         char space[256];
         struct msghdr message = {.msg_control = space, .msg_controllen = sizeof space};

@@ -11,12 +11,12 @@
 
 #include "common/base/clock.h"
 #include "common/base/limits.h"
+#include "common/base/ready.h"
 #include "transport/tls/keys.h"
 
 #include <errno.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
-#include <poll.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -239,7 +239,8 @@ enum rg_status rg_tls_handshake_run(struct rg_tls_handshake *h, SSL *ssl, int ti
         if (now >= until)
             return RG_ERR_TIMEOUT;
         struct pollfd p = {.fd = h->fd, .events = error == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT};
-        (void)poll(&p, 1, (int)((until - now + 999999u) / 1000000u));
+        if (rg_poll(&p, 1, (int)((until - now + 999999u) / 1000000u)) < 0 && rg_poll_is_refused())
+            return RG_ERR_LOST;
     }
 }
 

@@ -13,9 +13,9 @@
  */
 #include "transport/tls/internal.h"
 
+#include "common/base/ready.h"
 #include "common/base/safe_copy.h"
 
-#include <poll.h>
 #include <sys/socket.h>
 
 enum { PARTS = 32 }; /* of one record */
@@ -160,6 +160,6 @@ void rg_tls_conn_close_notify(struct rg_tls_conn *c, int timeout_ms)
         return;
     struct pollfd p = {.fd = c->stream.fd, .events = POLLOUT};
     if (timeout_ms > 0)
-        (void)poll(&p, 1, timeout_ms);
+        (void)rg_poll(&p, 1, timeout_ms);
     (void)!send(c->stream.fd, record, size, MSG_NOSIGNAL | MSG_DONTWAIT);
 }

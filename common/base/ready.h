@@ -1,0 +1,20 @@
+/*
+ * ready.h - poll(2) for processes that are not ours: filters of system calls (seccomp) refuse some of what others take for
+ * granted.
+ */
+#ifndef RG_COMMON_BASE_READY_H
+#define RG_COMMON_BASE_READY_H
+
+#include <poll.h>
+#include <stdbool.h>
+
+/**
+ * As poll; by ppoll where poll is refused. Where both are, that is told once, and each call takes a moment and then returns -1
+ * with what they were refused with: who goes on all the same does not use up a processor. Any thread.
+ */
+int rg_poll(struct pollfd *fds, nfds_t n, int timeout_ms);
+
+/** After rg_poll returned -1: whether nothing can be waited for here, and the call was not only interrupted. */
+bool rg_poll_is_refused(void);
+
+#endif
