@@ -7,7 +7,8 @@
  * that PTX; for NVRTC, which asks with its intermediate code, of the PTX that the same thread made of it a
  * moment before and gave to the cache. So programs that compile for the device which they find get what it runs.
  *
- * The protocol is known from watching NVRTC and nvJitLink of 12.9, 13.0 and 13.5; older ones do not ask.
+ * The protocol is known from watching NVRTC and nvJitLink of 12.9, 13.0 and 13.5, and nvJitLink of 12.1 to 12.8;
+ * NVRTC of 12.4 and nvJitLink of 12.0 do not ask.
  */
 #ifndef RG_COMMON_CUDA_COMPILE_CACHE_H
 #define RG_COMMON_CUDA_COMPILE_CACHE_H

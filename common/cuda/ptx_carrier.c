@@ -123,6 +123,9 @@ static size_t place(unsigned char *to, Elf64_Ehdr *header, const struct section 
     return at + n * sizeof table[0];
 }
 
+/* The release whose layout it is, as linkers read it: they refuse files of later releases than their own. */
+#define LAYOUT_RELEASE 120 /* CUDA 12.0 */
+
 static Elf64_Ehdr header_of(unsigned architecture, bool relocatable)
 {
     const bool newer = architecture >= 100; /* has another form of header */
@@ -131,7 +134,7 @@ static Elf64_Ehdr header_of(unsigned architecture, bool relocatable)
                     newer ? 0x41 : 0x33, newer ? 8 : 7},
         .e_type = relocatable ? ET_REL : ET_EXEC,
         .e_machine = EM_CUDA,
-        .e_version = newer ? 1 : 0x81,
+        .e_version = newer ? 1 : LAYOUT_RELEASE,
         .e_flags = newer ? 0x06000001u | architecture << 8 : 0x004b0500u | architecture,
         .e_ehsize = sizeof(Elf64_Ehdr),
         .e_shentsize = sizeof(Elf64_Shdr),

@@ -7,8 +7,8 @@
  * those of other files. So what comes out of a link of carriers carries all of their PTX, and the device links
  * that when it is loaded.
  *
- * The layout is that of files which CUDA 12.9's ptxas makes for a module with one variable; the linkers of 12.9, 13.0
- * and 13.5 take it.
+ * The layout is that of files which ptxas makes for a module with one variable; the linkers of CUDA 12.1 to 13.5 take
+ * it. For architectures before 10.0 it names CUDA 12.0, as a linker takes no file of a later release than its own.
  */
 #ifndef RG_COMMON_CUDA_PTX_CARRIER_H
 #define RG_COMMON_CUDA_PTX_CARRIER_H

@@ -38,6 +38,19 @@ Test(carrier, is_an_image_of_the_architecture)
     }
 }
 
+/* Linkers refuse files of a release later than theirs, and the oldest that asks for carriers is that of 12.1. */
+Test(carrier, is_of_no_later_release_than_the_linkers)
+{
+    for (unsigned architecture = 75; architecture < 100; architecture++) {
+        size_t size;
+        Elf64_Ehdr header;
+        unsigned char *elf = rg_ptx_carrier_make(first, strlen(first), architecture, true, &size);
+        memcpy(&header, elf, sizeof header);
+        cr_assert_leq(header.e_version, 121);
+        free(elf);
+    }
+}
+
 /* As a linker leaves them: the values of two files one after another, aligned. */
 Test(carrier, several_texts_of_one_section)
 {
