@@ -10,7 +10,7 @@
 
 static void tcp_set_read_ahead(struct rg_conn *conn)
 {
-    ((struct rg_tcp_conn *)conn)->read_ahead = true;
+    atomic_store_explicit(&((struct rg_tcp_conn *)conn)->read_ahead, true, memory_order_relaxed);
 }
 
 static void tcp_interrupt(struct rg_conn *conn)

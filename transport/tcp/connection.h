@@ -34,8 +34,8 @@ struct rg_tcp_conn {
         bulk_copied; /* straight into their place; from what had been read ahead */
 
     enum rg_status recv_failed; /* receiver, with all that follows */
-    bool read_ahead;
-    unsigned char *buffer; /* [start, end) is filled */
+    atomic_bool read_ahead;     /* set by any thread: a delaying filter receives already */
+    unsigned char *buffer;      /* [start, end) is filled */
     size_t start, end;
     size_t held; /* bytes at start that belong to the message last returned */
 };

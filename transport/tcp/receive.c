@@ -26,7 +26,7 @@ static enum rg_status fill(struct rg_tcp_conn *c, size_t need, uint64_t deadline
         compact(c);
     while (c->end - c->start < need) {
         size_t missing = need - (c->end - c->start), want = missing;
-        if (c->read_ahead && want < RG_TCP_READ_AHEAD)
+        if (want < RG_TCP_READ_AHEAD && atomic_load_explicit(&c->read_ahead, memory_order_relaxed))
             want = RG_TCP_READ_AHEAD;
         if (want > RG_TCP_BUFFER_SIZE - c->end)
             want = RG_TCP_BUFFER_SIZE - c->end;

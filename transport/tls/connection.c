@@ -28,7 +28,7 @@ enum {
 
 static void tls_set_read_ahead(struct rg_conn *conn)
 {
-    ((struct rg_tls_conn *)conn)->read_ahead = true;
+    atomic_store_explicit(&((struct rg_tls_conn *)conn)->read_ahead, true, memory_order_relaxed);
 }
 
 static void tls_interrupt(struct rg_conn *conn)

@@ -40,9 +40,10 @@ struct rg_tls_conn {
 
     struct rg_tls_direction in; /* receiver, with all that follows */
     enum rg_status recv_failed;
-    bool read_ahead, closed; /* closed: the peer has said that it sends nothing more */
-    unsigned updates;        /* KeyUpdates in a row */
-    unsigned char *cipher;   /* [cipher_start, cipher_end) has come and is not opened */
+    atomic_bool read_ahead; /* set by any thread: a delaying filter receives already */
+    bool closed;            /* the peer has said that it sends nothing more */
+    unsigned updates;       /* KeyUpdates in a row */
+    unsigned char *cipher;  /* [cipher_start, cipher_end) has come and is not opened */
     size_t cipher_start, cipher_end;
     unsigned char *plain; /* [start, end) is opened and not taken */
     size_t start, end;

@@ -68,7 +68,7 @@ static enum rg_status await_record(struct rg_tls_conn *c, uint64_t deadline, siz
         size_t want = need - have, got;
         if (least > have + want)
             want = least - have;
-        if (c->read_ahead && want < READ_AHEAD)
+        if (want < READ_AHEAD && atomic_load_explicit(&c->read_ahead, memory_order_relaxed))
             want = READ_AHEAD;
         if (want > room)
             want = room;

@@ -36,10 +36,9 @@ enum rg_status renew(void *user, struct rg_resumable_loss *loss, uint64_t receiv
         return RG_ERR_REFUSED;
     if (atomic_load(&end->waits))
         return RG_ERR_UNREACHABLE;
-    if (end->upgraded) {
-        *out = end->upgraded;
+    *out = atomic_exchange(&end->upgraded, NULL);
+    if (*out) {
         *control_conn = end->upgraded_control;
-        end->upgraded = end->upgraded_control = NULL;
         return greet(*out, received, peer_received);
     }
     enum rg_status status = end->connects ? rg_transport_connect(rg_listener_address(end->listener), &options,

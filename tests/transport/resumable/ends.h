@@ -22,10 +22,10 @@ struct end {
     unsigned channels;   /* they are multipath, of so many more */
     bool connects;
     const struct pair_security *security;
-    atomic_bool refuses; /* no more links */
-    atomic_bool waits;   /* none while this is set */
-    struct rg_conn *upgraded,
-        *upgraded_control; /* what the next link is, instead of one that is made; NULL */
+    atomic_bool refuses;                /* no more links */
+    atomic_bool waits;                  /* none while this is set */
+    _Atomic(struct rg_conn *) upgraded; /* what the next link is, instead of one that is made; NULL */
+    struct rg_conn *upgraded_control;   /* set before */
     atomic_uint lost, resumed, gave_up;
     atomic_int peer; /* enum rg_resumable_peer: what was known of it when a link was wanted the last time */
 };

@@ -236,8 +236,8 @@ static void test_back_to_the_better_link(void)
     count_registrations(better.a);
     ends.a.upgraded_control = better_control.a;
     ends.b.upgraded_control = better_control.b;
-    ends.a.upgraded = better.a;
-    ends.b.upgraded = better.b;
+    atomic_store(&ends.a.upgraded, better.a);
+    atomic_store(&ends.b.upgraded, better.b);
     better.a = better.b = better_control.a = better_control.b = NULL;
     next_links(&ends);
     CHECK(rg_conn_fd(link_of(ends.pair.a)) < 0);
