@@ -72,7 +72,7 @@ static CUresult describe(const struct rg_range *range, CUpointer_attribute attri
         *(size_t *)data = range->size;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPED:
-        *(unsigned char *)data = 1;
+        *(unsigned *)data = 1; /* callers give an int */
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         *(unsigned long long *)data = range->handle_types;
@@ -112,7 +112,7 @@ static CUresult describe_unknown(CUpointer_attribute attribute, void *data)
     if (attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE || attribute == CU_POINTER_ATTRIBUTE_ACCESS_FLAGS)
         *(unsigned *)data = 0;
     else if (attribute == CU_POINTER_ATTRIBUTE_MAPPED)
-        *(unsigned char *)data = 0;
+        *(unsigned *)data = 0;
     return CUDA_SUCCESS;
 }
 

@@ -31,12 +31,13 @@ static void describe(const char *what, CUdeviceptr pointer)
         {CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, "rdma"},
         {CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, "access"},
         {CU_POINTER_ATTRIBUTE_RANGE_SIZE, "size"},
+        {CU_POINTER_ATTRIBUTE_MAPPED, "mapped"},
         {CU_POINTER_ATTRIBUTE_MAPPING_SIZE, "mapping"},
         {CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE, "decompress"},
     };
     printf("%s:", what);
     for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++) {
-        unsigned long long value = 0;
+        unsigned long long value = ~0ULL; /* what is not written over shows how much is */
         const CUresult result = cuPointerGetAttribute(&value, attributes[i].attribute, pointer);
         printf(" %s %d %llu", attributes[i].name, (int)result, value);
     }
