@@ -84,6 +84,10 @@ CUresult rg_launch_check_clusters(CUfunction f, const struct rg_function *functi
     uint64_t blocks = 1;
     if (!rg_function_knows(function, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH))
         return CUDA_SUCCESS; /* a driver from before clusters */
+    if (!n_attributes &&
+        !(of[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH] | of[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT] |
+          of[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH] | of[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET]))
+        return CUDA_SUCCESS; /* nearly always */
     for (unsigned i = 0; i < n_attributes; i++) {
         if (attributes[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
             continue;

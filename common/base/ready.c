@@ -23,8 +23,7 @@ static int refused(int error)
     const struct timespec moment = rg_timespec(MOMENT_NS);
     if (!atomic_flag_test_and_set(&told))
         rg_error("poll and ppoll are refused in this process (%s), as by a filter of system calls (seccomp): "
-                 "it cannot wait for "
-                 "servers; let the filter allow one of them",
+                 "it cannot wait for servers; let the filter allow one of them",
                  strerror(error));
     nanosleep(&moment, NULL);
     errno = error;

@@ -19,6 +19,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -174,6 +175,17 @@ static void make_key(void)
     pthread_key_create(&signal_stack_key, free_signal_stack);
 }
 
+/* Told once, as a filter of system calls, or a limit of memory, stays. */
+static bool without_stack(const char *call)
+{
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&told))
+        rg_error(
+            "kernels cannot run in this process: their faults need a stack of their own, and %s failed (%s)",
+            call, strerror(errno));
+    return false;
+}
+
 bool sg_signals_thread_init(void)
 {
     static __thread bool done;
@@ -183,13 +195,14 @@ bool sg_signals_thread_init(void)
 
     stack_t current;
     if (sigaltstack(NULL, &current) != 0)
-        return false;
+        return without_stack("sigaltstack");
     if ((current.ss_flags & SS_DISABLE) || current.ss_size < SIGNAL_STACK_MIN) {
         size_t size = signal_stack_size();
         void *stack = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (stack == MAP_FAILED)
-            return false;
+            return without_stack("mmap");
         if (sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = size}, NULL) != 0) {
+            without_stack("sigaltstack");
             munmap(stack, size);
             return false;
         }

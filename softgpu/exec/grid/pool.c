@@ -427,7 +427,9 @@ enum sg_fault sg_pool_run(const struct sg_launch *launch, struct sg_parent *pare
 
     pthread_once(&engine_once, begin);
     memset(report, 0, sizeof(*report));
-    if (!valid(launch, &grid) || !sg_signals_thread_init()) {
+    if (!sg_signals_thread_init())
+        return report->fault = SG_FAULT_OUT_OF_RESOURCES;
+    if (!valid(launch, &grid)) {
         rg_error("kernel %s: a launch of this size is not possible", launch->kernel_name);
         return report->fault = SG_FAULT_OUT_OF_RESOURCES;
     }
