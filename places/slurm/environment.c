@@ -210,18 +210,37 @@ static bool tell(const char *variable, size_t size, const char *value,
     return name && set(context, name, value);
 }
 
+/* The list as it is now, in one piece of memory; NULL: there is none. */
+static char **copy_list(char *const list[])
+{
+    size_t n = 0, size = 0;
+    for (; list[n]; n++)
+        size += strlen(list[n]) + 1;
+    char **copy = malloc((n + 1) * sizeof *copy + size), *text = copy ? (char *)(copy + n + 1) : NULL;
+    for (size_t i = 0; copy && i < n; i++) {
+        copy[i] = text;
+        text = stpcpy(text, list[i]) + 1;
+    }
+    if (copy)
+        copy[n] = NULL;
+    return copy;
+}
+
 bool rg_slurm_environment_compare(const struct rg_slurm_environment *now, char *const before[],
                                   bool (*set)(void *context, const char *name, const char *value),
                                   void *context)
 {
+    RG_CLEANUP_FREE char **known = copy_list(before);
+    if (!known)
+        return false;
     for (size_t at = 0; at < now->size; at += strlen(now->text + at) + 1) {
         const char *variable = now->text + at, *value = strchr(variable, '=');
         const size_t size = value ? (size_t)(value - variable) : 0;
-        const char *old = size ? find_in(before, variable, size) : NULL;
+        const char *old = size ? find_in(known, variable, size) : NULL;
         if (size && (!old || strcmp(old, value + 1) != 0) && !tell(variable, size, value + 1, set, context))
             return false;
     }
-    for (char *const *at = before; *at; at++) {
+    for (char *const *at = known; *at; at++) {
         const size_t size = strcspn(*at, "=");
         if (size && (*at)[size] && !is_in(now, *at, size) && !tell(*at, size, NULL, set, context))
             return false;

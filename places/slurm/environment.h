@@ -27,7 +27,7 @@ bool rg_slurm_environment_ask(struct rg_slurm_environment *out, char *const argv
                               int timeout_ms, char *why, size_t why_size);
 /**
  * Calls `set` for each variable that `before` does not have like this, and with a NULL value for each that is only in `before`.
- * False: `set` returned false.
+ * `before` may be what `set` changes: it is looked at before the first call alone. False: `set` returned false, or there is no memory.
  */
 bool rg_slurm_environment_compare(const struct rg_slurm_environment *now, char *const before[],
                                   bool (*set)(void *context, const char *name, const char *value),

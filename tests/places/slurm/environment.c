@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -49,6 +50,56 @@ Test(slurm_environment, what_changes)
     cr_expect(!strstr(text, "KEPT") && !strstr(text, "PATH"), "%s", text);
     cr_expect(!rg_slurm_environment_compare(&now, (char *const *)before, refuse, NULL));
     rg_slurm_environment_fini(&now);
+}
+
+/* A task's environment as Slurm has it: what is compared is what is changed, and goes elsewhere when it grows. */
+struct live {
+    char **list;
+    size_t n;
+    char told[1024];
+};
+
+static bool change(void *context, const char *name, const char *value)
+{
+    struct live *live = context;
+    const size_t size = strlen(name);
+    size_t at = 0;
+    (void)note(live->told, name, value);
+    while (at < live->n && (strncmp(live->list[at], name, size) != 0 || live->list[at][size] != '='))
+        at++;
+    if (at < live->n)
+        free(live->list[at]);
+    if (at < live->n && !value) {
+        memmove(&live->list[at], &live->list[at + 1], (live->n-- - at) * sizeof *live->list);
+        return true;
+    }
+    if (at == live->n) {
+        char **larger = calloc(live->n + 2, sizeof *larger);
+        memcpy(larger, live->list, live->n * sizeof *larger);
+        memset(live->list, 0, live->n++ * sizeof *larger);
+        free(live->list);
+        live->list = larger;
+    }
+    return asprintf(&live->list[at], "%s=%s", name, value) > 0;
+}
+
+Test(slurm_environment, what_is_compared_may_be_what_is_changed)
+{
+    static const char *const before[] = {"KEPT=1", "GOES=1", "GOES_TOO=2", "CHANGES=old", "STAYS=3"};
+    const char *const argv[] = {"/usr/bin/env", "-i",     "NEW=1",        "CHANGES=new", "NEWER=2",
+                                "STAYS=3",      "KEPT=1", "/usr/bin/env", "-0",          NULL};
+    struct live live = {.list = calloc(6, sizeof *live.list), .n = 5};
+    struct rg_slurm_environment now;
+    const char *none[] = {NULL};
+    for (size_t i = 0; i < live.n; i++)
+        live.list[i] = strdup(before[i]);
+    cr_assert(ask(&now, argv, none, 60000), "%s", why);
+    cr_expect(rg_slurm_environment_compare(&now, live.list, change, &live));
+    cr_expect_str_eq(live.told, "NEW=1;CHANGES=new;NEWER=2;GOES=(gone);GOES_TOO=(gone);");
+    rg_slurm_environment_fini(&now);
+    for (size_t i = 0; i < live.n; i++)
+        free(live.list[i]);
+    free(live.list);
 }
 
 Test(slurm_environment, why_a_command_failed)
