@@ -186,25 +186,48 @@ static struct list list_of(struct rg_pool_mirror *mirror, enum kind kind)
     }
 }
 
+/* The last one of a list that has an order goes to where it belongs. */
+static void place_last(const struct list *list)
+{
+    struct rg_pool_entry **entries = *list->entries, *entry = entries[*list->n - 1];
+    uint32_t place = *list->n - 1;
+    for (; list->ordered && place > 0 && entries[place - 1]->created > entry->created; place--)
+        entries[place] = entries[place - 1];
+    entries[place] = entry;
+}
+
+/* It has been made anew, by the same id: it comes behind those that came meanwhile. */
+static void place_again(const struct list *list, struct rg_pool_entry *entry)
+{
+    struct rg_pool_entry **at = *list->entries, **end = at + *list->n;
+    while (*at != entry)
+        at++;
+    memmove(at, at + 1, (size_t)(end - at - 1) * sizeof *at);
+    end[-1] = entry;
+    place_last(list);
+}
+
 static void put_entry(const struct list *list, const char *id, json_t *value, int64_t created,
                       int64_t changed)
 {
     struct rg_pool_entry *entry = find_entry(list->by_id, id);
-    if (!entry) {
+    const bool is_new = !entry, moves = entry && list->ordered && entry->created != created;
+    if (is_new) {
         if (!grow(list->entries, *list->n, list->max) || !(entry = calloc(1, sizeof *entry)))
             return;
-        uint32_t place = (*list->n)++;
-        for (; list->ordered && place > 0 && (*list->entries)[place - 1]->created > created; place--)
-            (*list->entries)[place] = (*list->entries)[place - 1];
-        (*list->entries)[place] = entry;
         snprintf(entry->id, sizeof entry->id, "%s", id);
         rg_hash_table_add(list->by_id, &entry->link, rg_hash_text(id));
+        (*list->entries)[(*list->n)++] = entry;
     }
     json_decref(entry->value);
     entry->value = json_incref(value);
     entry->seen = true;
     entry->created = created;
     entry->changed = changed;
+    if (is_new)
+        place_last(list);
+    else if (moves)
+        place_again(list, entry);
 }
 
 /* --- what is told --------------------------------------------------------------------------------------------------- */

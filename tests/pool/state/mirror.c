@@ -61,6 +61,24 @@ Test(pool_mirror, requests_stay_in_the_order_of_their_coming)
     cr_assert_eq(rg_pool_get_number(mirror.requests[1]->value, "gpus", 0), 2);
 }
 
+/* As after a member has lost its etcd lease, and what was bound to it: those who were cut off meanwhile see no more than a new date. */
+Test(pool_mirror, a_request_made_anew_comes_behind_those_that_came_meanwhile)
+{
+    put("requests/" A, "{\"gpus\":1}", 10);
+    put("requests/" B, "{\"gpus\":1}", 20);
+    put("requests/" C, "{\"gpus\":1}", 30);
+    rg_pool_mirror_whole(&mirror, 130);
+    rg_pool_mirror_reset(&mirror);
+    put("requests/" A, "{\"gpus\":1}", 25);
+    put("requests/" B, "{\"gpus\":1}", 40);
+    put("requests/" C, "{\"gpus\":1}", 30);
+    rg_pool_mirror_whole(&mirror, 140);
+    cr_assert_eq(mirror.n_requests, 3);
+    cr_assert_str_eq(mirror.requests[0]->id, A);
+    cr_assert_str_eq(mirror.requests[1]->id, C);
+    cr_assert_str_eq(mirror.requests[2]->id, B);
+}
+
 Test(pool_mirror, what_is_not_understood_is_not_there)
 {
     static const char *const keys[] = {"",
