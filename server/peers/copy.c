@@ -276,19 +276,22 @@ bool rg_peer_copy_data(struct rg_peer *peer, const struct rg_peer_message *messa
     const bool good = item && item->kind == RG_DEFERRED_PEER_RECEIVE && size == bulk_size && size &&
                       offset == item->received && size <= item->requested - item->received &&
                       size <= item->chunk - item->received % item->chunk;
-    const bool wanted = good && !item->failed && rg_deferred_work(item); /* if it has, the stream goes on */
+    const bool wanted = good && !item->failed && rg_deferred_work(item);
+    unsigned char *slot =
+        wanted ? item->slots[offset / item->chunk % RG_DEFERRED_SLOTS] + offset % item->chunk : NULL;
+    if (good && !wanted) /* the stream goes on, and may be done with the item before all has come */
+        item->received += size;
     pthread_mutex_unlock(&deferred->lock);
     if (!good)
         return false;
-    unsigned char *slot = item->slots[offset / item->chunk % RG_DEFERRED_SLOTS];
-    const bool came =
-        rg_conn_recv_bulk(peer->conn, wanted ? slot + offset % item->chunk : NULL, size) == RG_OK;
+    const bool came = rg_conn_recv_bulk(peer->conn, slot, size) == RG_OK;
+    if (!wanted)
+        return came;
     pthread_mutex_lock(&deferred->lock);
     item->received += came ? size : 0;
-    if (came && wanted)
+    if (came)
         rg_count_in(size);
-    if (wanted)
-        rg_deferred_rest(item);
+    rg_deferred_rest(item);
     if (item->failed)
         rg_peer_fail(item);
     else

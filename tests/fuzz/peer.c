@@ -88,9 +88,9 @@ static void copy(struct session *s, unsigned op, uint64_t transfer, unsigned hei
     rg_put_u64(&w, width);
     rg_put_u64(&w, width);
     rg_put_u64(&w, height % 4);
-    rg_put_u64(&w, rg_handle_make(RG_KIND_STREAM, 1, 1));
     rg_put_u64(&w, transfer);
     rg_put_u32(&w, PEER);
+    rg_put_u64(&w, rg_handle_make(RG_KIND_STREAM, 1, 1)); /* objects are behind all else */
     push_record(s, op, 0, parameters, (size_t)(w.at - parameters));
 }
 
