@@ -215,12 +215,12 @@ static void look_at_claims(struct rg_kube_controller *controller)
     rg_kube_leases_renew(&controller->leases);
 }
 
-/* The leases that are claims': an object whose keys they are. */
+/* The leases that are claims': an object whose keys they are. NULL: the claims are not known yet. */
 static json_t *claimed(struct rg_kube_controller *controller)
 {
     static struct rg_kube_claim claim;
-    json_t *claims = rg_kube_store_read(controller->claims), *out = json_copy(controller->given_back),
-           *object;
+    json_t *claims = rg_kube_store_read(controller->claims),
+           *out = claims ? json_copy(controller->given_back) : NULL, *object;
     const char *key;
     unsigned n = 0;
     json_object_foreach(claims, key, object)
@@ -319,15 +319,16 @@ static json_t *values_of(json_t *objects)
 
 static void publish(struct rg_kube_controller *controller)
 {
-    json_t *objects = rg_kube_store_read(controller->slices);
-    if (!objects || !controller->picture || !rg_kube_store_is_true(controller->slices)) {
+    json_t *objects = rg_kube_store_read(controller->slices), *ours = claimed(controller);
+    if (!objects || !ours || !controller->picture || !rg_kube_store_is_true(controller->slices)) {
         json_decref(objects);
+        json_decref(ours);
         return;
     }
     char name[RG_KUBE_DEVICE_NAME];
     struct rg_kube_slice_change *changes;
     rg_kube_slices_pool_name(rg_kube_text(controller->picture, "pool"), name, sizeof name);
-    json_t *ours = claimed(controller), *existing = values_of(objects);
+    json_t *existing = values_of(objects);
     json_t *specs = rg_kube_slices_make(controller->picture, name, ours, controller->settings->nodes);
     const size_t n = rg_kube_slices_compare(existing, specs, name, &changes);
     size_t done = 0;

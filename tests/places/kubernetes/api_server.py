@@ -49,6 +49,9 @@ class Store:
         self.conflicts = 0  # so many of the next writes meet somebody else's
         self.answers = threading.Event()  # cleared: what writes are answered is kept back
         self.answers.set()
+        self.claims_are_listed = threading.Event()  # cleared: lists of claims are kept back
+        self.claims_are_listed.set()
+        self.watched = set()  # kinds that somebody has watched
         self.sent = 0  # the newest version that a watch has been told
         self.writes = []
 
@@ -155,6 +158,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if query.get("watch") == "true":
                 self.watch(store, kind, query)
             elif self.command == "GET" and name is None:
+                if kind == "resourceclaims":
+                    store.claims_are_listed.wait(60)
                 self.answer(200, self.page(store, kind, query))
             elif self.command == "GET":
                 self.answer(200, store.get(kind, namespace, name))
@@ -194,6 +199,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def watch(self, store, kind, query):
         version = int(query["resourceVersion"])
+        store.watched.add(kind)
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Transfer-Encoding", "chunked")

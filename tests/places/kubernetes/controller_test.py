@@ -2,6 +2,7 @@
 
 import http.client
 import re
+import time
 
 from cluster_case import FINALIZER, ClusterCase, wait_until
 from pool_case import main
@@ -48,8 +49,7 @@ class Controller(ClusterCase):
 
     def test_probes_and_metrics(self):
         controller = self.controller("--http", "127.0.0.1:0")
-        wait_until(lambda: "answered on port" in controller.log(), "it listens")
-        self.port = int(re.search("answered on port ([0-9]+)", controller.log()).group(1))
+        self.find_port(controller, 1)
         claim = self.claim("one")
         self.allocate(claim, sorted(self.wait_for_devices(4))[0])
         self.wait_for_lease(claim)
@@ -62,6 +62,31 @@ class Controller(ClusterCase):
         self.api.down()
         wait_until(lambda: self.asked("/readyz") == (503, "the API server cannot be asked\n"), "it is not ready")
         self.assertEqual(self.asked("/healthz")[0], 200)
+
+    def test_a_claims_gpu_stays_published_while_a_new_controller_does_not_know_the_claim(self):
+        controller = self.controller("--http", "127.0.0.1:0")
+        claim = self.claim("one")
+        self.allocate(claim, sorted(self.wait_for_devices(4))[0])
+        self.wait_for_lease(claim)
+        store = self.api.store
+        controller.kill()
+        store.claims_are_listed.clear()
+        store.writes.clear()
+        store.watched.clear()
+        controller.start()
+        self.find_port(controller, 2)
+        wait_until(lambda: "resourceslices" in store.watched and "remote_gpu_kube_pool_up 1\n" in self.asked("/metrics")[1],
+                   "it knows pool and slices")
+        time.sleep(1)  # some rounds of it
+        store.claims_are_listed.set()
+        wait_until(lambda: "remote_gpu_kube_leases 1\n" in self.asked("/metrics")[1], "it knows the claim")
+        self.assertEqual([one for one in store.writes if "resourceslices" in one[1]], [])
+
+    def find_port(self, controller, starts):
+        def ports():
+            return re.findall("answered on port ([0-9]+)", controller.log())
+        wait_until(lambda: len(ports()) == starts, "it listens")
+        self.port = int(ports()[-1])
 
     def asked(self, path):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
