@@ -95,6 +95,16 @@ static enum rg_status find_reader(struct rg_monitor *monitor, const struct rg_mo
     return status;
 }
 
+/* Likewise, of what is no figure. */
+static enum rg_status find_person(struct rg_monitor *monitor, const struct rg_monitor_question *question,
+                                  struct reading *out, struct rg_monitor_answer *answered)
+{
+    const enum rg_status status = find_reader(monitor, question, out, answered);
+    if (status != RG_OK || out->reader.scope != RG_READER_FIGURES)
+        return status;
+    return refuse(answered, RG_ERR_REFUSED, "the bearer token is good for /metrics alone");
+}
+
 static bool is_own(const struct reading *reading, const struct rg_session_entry *entry)
 {
     return reading->who.proof > RG_PROOF_NONE && rg_who_is_same(&entry->who, &reading->who);
@@ -169,10 +179,7 @@ void rg_reader_look(struct rg_monitor *monitor, const struct rg_monitor_question
     struct reading reading;
     size_t size = 0;
     const bool names = question->page.names == 1;
-    if (find_reader(monitor, question, &reading, answered) != RG_OK ||
-        (names && reading.reader.scope == RG_READER_FIGURES)) {
-        if (answered->status == RG_OK)
-            (void)refuse(answered, RG_ERR_REFUSED, "the bearer token is good for /metrics alone");
+    if ((names ? find_person : find_reader)(monitor, question, &reading, answered) != RG_OK) {
         rg_reply(&monitor->http.process, answered, NULL, 0);
         return;
     }
@@ -191,7 +198,7 @@ void rg_reader_list(struct rg_monitor *monitor, const struct rg_monitor_question
     struct reading reading;
     char text[64];
     int ends[2];
-    if (find_reader(monitor, question, &reading, answered) != RG_OK) {
+    if (find_person(monitor, question, &reading, answered) != RG_OK) {
         rg_reply(&monitor->http.process, answered, NULL, 0);
         return;
     }

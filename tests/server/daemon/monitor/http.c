@@ -175,6 +175,10 @@ Test(http, a_bearer_sees_figures_alone)
     const struct rg_snapshot *seen = look_as(page, false, &status);
     cr_assert(status == RG_OK && seen->n_sessions == 1 && !seen->sessions[0].info.identity.user[0]);
     cr_assert(!look_as(page, true, &status) && status == RG_ERR_REFUSED);
+    int fd;
+    const struct rg_monitor_answer list = ask_as(&page, RG_ASK_LIST, NULL, &fd);
+    cr_assert(list.status == RG_ERR_REFUSED && list.code == RG_REFUSAL_UNAUTHORISED,
+              "the pool's servers are no figures");
     page.bearer[15] = 'g';
     cr_assert(!look_as(page, false, &status) && status == RG_ERR_REFUSED);
 }
