@@ -2,7 +2,7 @@
 
 import struct
 
-SESSION, RESUME, BULK = 1, 8, 70  # purposes of a ClientHello
+SESSION, RESUME, BULK, INTRODUCE = 1, 8, 70, 141  # purposes of a ClientHello
 MAGIC = 0x31504752
 
 

@@ -91,6 +91,16 @@ static bool receive_hello(struct rg_handshake *handshake)
     return false;
 }
 
+/* Whether another question may be asked now, and by that address. The lock is held. */
+static bool has_room(const struct rg_handshake *handshake)
+{
+    const struct rg_handshakes *owner = handshake->owner;
+    uint32_t n = 0;
+    for (const struct rg_handshake *at = owner->running; at; at = at->next)
+        n += at->asking && rg_origin_is(&at->origin, &handshake->origin);
+    return owner->n_asking < RG_QUESTIONS_MAX && n < RG_QUESTIONS_PER_ADDRESS;
+}
+
 /*
  * Waits for room for another question, as which it is counted from then on. False: there has been none for as long as there is still time
  * to say so, or it has been cut off.
@@ -100,10 +110,10 @@ static bool may_ask(struct rg_handshake *handshake)
     struct rg_handshakes *owner = handshake->owner;
     const struct timespec until = rg_timespec(handshake->deadline_ns - TIME_TO_REFUSE_NS);
     RG_SCOPED_LOCK(&owner->lock);
-    while (owner->n_asking >= RG_QUESTIONS_MAX && !handshake->cut &&
+    while (!has_room(handshake) && !handshake->cut &&
            pthread_cond_timedwait(&owner->room, &owner->lock, &until) != ETIMEDOUT)
         ;
-    handshake->asking = owner->n_asking < RG_QUESTIONS_MAX && !handshake->cut;
+    handshake->asking = has_room(handshake) && !handshake->cut;
     owner->n_asking += handshake->asking;
     return handshake->asking;
 }

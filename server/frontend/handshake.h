@@ -7,8 +7,8 @@
  *
  * Who makes many connections gets no more room by it: of one address RG_HANDSHAKES_PER_ADDRESS at most are unfinished, and
  * where there are RG_HANDSHAKES_MAX in all, the address with most of them loses its oldest. Questions are counted by
- * themselves (RG_QUESTIONS_MAX), so that those who wait for a driver's answer keep no session waiting; who asks meanwhile waits
- * for its turn until shortly before its deadline.
+ * themselves (RG_QUESTIONS_MAX, of one address three quarters of them), so that those who wait for a driver's answer keep no
+ * session waiting; who asks meanwhile waits for its turn until shortly before its deadline.
  */
 #ifndef RG_SERVER_FRONTEND_HANDSHAKE_H
 #define RG_SERVER_FRONTEND_HANDSHAKE_H
@@ -23,12 +23,13 @@
 
 struct rg_handshakes {
     pthread_mutex_t lock;
-    struct rg_handshake *running, *done; /* lists; `done` belongs to the lock */
-    uint32_t n;                          /* in `running` */
-    uint32_t n_asking;                   /* lock: of these, those that ask a question */
-    uint32_t n_waiting;                  /* lock: those that wait for the pool, or hold a lease of it */
-    pthread_cond_t room;                 /* for another question, or one who waits is cut off */
-    int wake;                            /* eventfd: something is in `done` */
+    struct rg_handshake *running,
+        *done;           /* lists; lock: `done`, and `running` but for the main thread's own reading */
+    uint32_t n;          /* in `running` */
+    uint32_t n_asking;   /* lock: of these, those that ask a question */
+    uint32_t n_waiting;  /* lock: those that wait for the pool, or hold a lease of it */
+    pthread_cond_t room; /* for another question, or one who waits is cut off */
+    int wake;            /* eventfd: something is in `done` */
     struct rg_frontend *frontend;
     struct rg_log_limit refusals; /* whoever reaches the port can cause them */
 };

@@ -3,7 +3,7 @@
  *
  * Life of a handshake: the main thread (handshakes.c) creates it and puts it into `running`; its thread (handshake.c) receives one
  * message and answers, or has the monitor start or continue a session (session_request.c) or make a certificate (certificates.c), then
- * moves it to `done` and writes the eventfd; the main thread joins the thread and destroys it. Only the main thread touches `running`
+ * moves it to `done` and writes the eventfd; the main thread joins the thread and destroys it. Only the main thread changes `running`
  * and the deadline; cutting a handshake off wakes its thread wherever it waits for the client.
  */
 #ifndef RG_SERVER_FRONTEND_HANDSHAKE_INTERNAL_H
@@ -13,6 +13,9 @@
 #include "server/frontend/security.h"
 
 #include <sys/types.h>
+
+/* Questions that are being answered at once, of one address: the others are for others. */
+#define RG_QUESTIONS_PER_ADDRESS (RG_QUESTIONS_MAX / 4 * 3)
 
 /* Where a client comes from, as far as it is counted: an IPv4 address, an IPv6 network, a user of this machine. */
 struct rg_origin {
@@ -37,6 +40,9 @@ struct rg_handshake {
     struct rg_secured secured;
     struct rg_control hello;
 };
+
+/* handshakes.c */
+bool rg_origin_is(const struct rg_origin *a, const struct rg_origin *b);
 
 /* handshake.c */
 /** The thread of one. */

@@ -50,7 +50,7 @@ static struct rg_origin origin_of(int fd, uid_t *uid)
     return origin;
 }
 
-static bool is_same(const struct rg_origin *a, const struct rg_origin *b)
+bool rg_origin_is(const struct rg_origin *a, const struct rg_origin *b)
 {
     return memcmp(a, b, sizeof *a) == 0;
 }
@@ -75,7 +75,7 @@ static uint32_t count_of(struct rg_handshakes *handshakes, const struct rg_origi
     uint32_t n = 0;
     RG_SCOPED_LOCK(&handshakes->lock);
     for (struct rg_handshake *at = handshakes->running; at; at = at->next)
-        if (!at->cut && !at->asking && !at->waiting && !at->handed && is_same(&at->origin, origin)) {
+        if (!at->cut && !at->asking && !at->waiting && !at->handed && rg_origin_is(&at->origin, origin)) {
             *oldest = at;
             n++;
         }
@@ -159,10 +159,10 @@ void rg_handshakes_start(struct rg_handshakes *handshakes, int fd, enum rg_liste
 static void destroy(struct rg_handshakes *handshakes, struct rg_handshake *handshake)
 {
     struct rg_handshake **link = &handshakes->running;
+    pthread_mutex_lock(&handshakes->lock);
     while (*link != handshake)
         link = &(*link)->next;
     *link = handshake->next;
-    pthread_mutex_lock(&handshakes->lock);
     handshakes->n--;
     handshakes->n_asking -= handshake->asking;
     if (handshake->asking)

@@ -1,7 +1,9 @@
 """The frontend from outside: its rights, its end, and what strangers cannot hold up."""
 
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -12,6 +14,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 
 from daemon_case import (  # noqa: E402
                          DAEMON, HELPERS, Case, built_with_sanitizer, children_of, frontend_of, is_running, say)
+from control_message import INTRODUCE, field, hello_for  # noqa: E402
 from trial import wait_until  # noqa: E402
 
 
@@ -54,6 +57,35 @@ class Frontend(Case):
             for answer in answers:  # those for whom there was no room have waited for it
                 self.assertRegex(answer, "^inventory devices=2 ")
             self.assertIsNone(daemon.process.poll())
+
+    def test_who_asks_much_leaves_room_for_others(self):
+        """One address has all the questions under way that it may have: another one's is answered before any of them."""
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o755)
+            daemon = self.start("--listen", "unix:" + os.path.join(folder, "socket"))
+            unix, tcp = daemon.addresses()
+            session = self.join(tcp, "hold")
+            self.assertRegex(session.line(), "^hello session=1 ")
+            with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:  # another server, which says nothing
+                hello = hello_for(INTRODUCE, field(140, 1) + field(141, bytes(16)) + field(143, 1) + field(144, bytes(16)) +
+                                  field(142, b"tcp://127.0.0.1:%d" % silent.getsockname()[1]))
+                server = ("127.0.0.1", int(tcp.rpartition(":")[2]))
+                askers, under_way = [socket.create_connection(server) for _ in range(40)], []
+                for asker in askers:
+                    self.addCleanup(asker.close)
+                    asker.sendall(hello)
+                silent.settimeout(1)  # as long as more come
+                try:
+                    while len(under_way) < len(askers):
+                        under_way.append(silent.accept()[0])
+                        self.addCleanup(under_way[-1].close)
+                except socket.timeout:
+                    pass
+                self.assertGreater(len(under_way), 8)
+                self.assertLess(len(under_way), len(askers))
+                self.assertEqual(say(unix, "purpose=status"), "inventory devices=2 sessions=1")
+                self.assertEqual(select.select(askers, [], [], 0)[0], [])
+            session.leave()
 
     def test_one_that_is_stopped_for_ever_keeps_the_server_from_nothing(self):
         daemon = self.start("--grace", "0")
