@@ -18,6 +18,18 @@ static unsigned chain_of(bool is_project, const char *name)
     return (unsigned)((hash ^ hash >> 32) % RG_TOTALS_CHAINS);
 }
 
+/* Names that whoever likes makes up, as many as wanted: projects where no rules say which there are, addresses of nobody's. */
+static bool is_made_up(bool is_project, enum rg_usage_kind kind)
+{
+    return is_project || kind == RG_USAGE_NOBODY;
+}
+
+/* A user of this machine is never called as the others are. */
+static enum rg_usage_kind kind_of_others(bool is_project, enum rg_usage_kind kind)
+{
+    return is_made_up(is_project, kind) ? RG_USAGE_NOBODY : RG_USAGE_LOCAL;
+}
+
 static void add(struct rg_spent *to, const struct rg_spent *more)
 {
     to->day_ns = to->day_ns > UINT64_MAX - more->day_ns ? UINT64_MAX : to->day_ns + more->day_ns;
@@ -54,7 +66,7 @@ bool rg_totals_set_hour(struct rg_totals *totals, rg_hour hour)
             begin_period(total, month);
             if (month && total->uses == 0) {
                 *link = total->next;
-                totals->n--;
+                totals->n[is_made_up(total->is_project, total->kind)]--;
                 free(total);
             } else {
                 link = &total->next;
@@ -77,8 +89,9 @@ static struct rg_total *get(struct rg_totals *totals, bool is_project, enum rg_u
                             const char *name, const char *address)
 {
     struct rg_total *total = find(totals, is_project, kind, name, address);
-    if (!total && totals->n >= RG_ACCOUNTS_OWNERS_MAX && strcmp(name, OTHERS) != 0)
-        return get(totals, is_project, RG_USAGE_NOBODY, OTHERS, "");
+    unsigned *n = &totals->n[is_made_up(is_project, kind)];
+    if (!total && *n >= RG_ACCOUNTS_OWNERS_MAX && strcmp(name, OTHERS) != 0)
+        return get(totals, is_project, kind_of_others(is_project, kind), OTHERS, "");
     if (total || !(total = calloc(1, sizeof *total)))
         return total;
     struct rg_total **chain = &totals->chains[chain_of(is_project, name)];
@@ -88,7 +101,7 @@ static struct rg_total *get(struct rg_totals *totals, bool is_project, enum rg_u
     snprintf(total->address, sizeof total->address, "%s", address);
     total->next = *chain;
     *chain = total;
-    totals->n++;
+    ++*n;
     return total;
 }
 
@@ -152,6 +165,7 @@ struct rg_spent rg_totals_spent(const struct rg_totals *totals, bool is_project,
             add(&sum, &at->spent);
             found = true;
         }
-    const struct rg_total *others = found ? NULL : find(totals, is_project, RG_USAGE_NOBODY, OTHERS, "");
+    const struct rg_total *others =
+        found ? NULL : find(totals, is_project, kind_of_others(is_project, kind), OTHERS, "");
     return others ? others->spent : sum;
 }

@@ -32,7 +32,8 @@ enum { RG_TOTALS_CHAINS = 1024 };
 
 struct rg_totals {
     struct rg_total *chains[RG_TOTALS_CHAINS];
-    unsigned n;
+    /* Of users whom somebody has let in; of what anybody names: projects, and addresses of nobody's. RG_ACCOUNTS_OWNERS_MAX of each. */
+    unsigned n[2];
     bool loading;
     struct rg_period day, month;
 };

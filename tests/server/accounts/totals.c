@@ -38,6 +38,31 @@ Test(totals, too_many_users_are_no_way_around_a_quota)
     rg_totals_fini(&totals);
 }
 
+/* Names that whoever likes can make up, as many as wanted: projects of a server without rules about them, and addresses. */
+Test(totals, names_that_cost_nothing_take_no_places_of_users)
+{
+    static struct rg_totals totals;
+    const rg_hour hour = 500000;
+    cr_assert(rg_totals_set_hour(&totals, hour));
+    for (unsigned i = 0; i < RG_ACCOUNTS_OWNERS_MAX + 10; i++) {
+        struct rg_account_owner owner = owner_of(0);
+        snprintf(owner.project, sizeof owner.project, "project%u", i);
+        rg_totals_add(&totals, rg_totals_user(&totals, &owner), hour, 1);
+        rg_totals_add(&totals, rg_totals_project(&totals, &owner), hour, 1);
+    }
+    for (unsigned i = 0; i < 10; i++) {
+        struct rg_account_owner owner = {.kind = RG_USAGE_NOBODY, .user = RG_USAGE_UNAUTHENTICATED};
+        snprintf(owner.address, sizeof owner.address, "10.0.0.%u", i);
+        rg_totals_add(&totals, rg_totals_user(&totals, &owner), hour, 1000);
+    }
+    const struct rg_account_owner owner = owner_of(1);
+    rg_totals_add(&totals, rg_totals_user(&totals, &owner), hour, 7);
+    cr_assert_eq(spent_by(&totals, 0), RG_ACCOUNTS_OWNERS_MAX + 10);
+    cr_assert_eq(spent_by(&totals, 1), 7);
+    cr_assert_eq(spent_by(&totals, 2), 0);
+    rg_totals_fini(&totals);
+}
+
 Test(totals, who_spent_nothing)
 {
     static struct rg_totals totals;
