@@ -52,15 +52,50 @@ static void remove_waiter(struct rg_monitor_link *link, const struct rg_monitor_
         *at = waiter->next;
 }
 
-/* Under lock. A monitor that answers nothing leaves none. False: the time is over. */
-static bool wait_for_room(struct rg_monitor_link *link, const struct timespec *until)
+/* Under lock. The place of a question about a lease; of number 0 one that is free; NULL: there is none. */
+static uint64_t *lease_of(struct rg_monitor_link *link, uint64_t number)
 {
-    while (link->asked == RG_MONITOR_QUESTIONS_AT_ONCE)
+    for (unsigned i = 0; i < RG_MONITOR_LEASES_AT_ONCE; i++)
+        if (link->leases[i] == number)
+            return &link->leases[i];
+    return NULL;
+}
+
+/* Under lock. */
+static bool has_room(struct rg_monitor_link *link, enum rg_monitor_question_kind kind)
+{
+    return link->asked < RG_MONITOR_QUESTIONS_AT_ONCE && (kind != RG_ASK_LEASE || lease_of(link, 0));
+}
+
+/* Under lock. A monitor that answers nothing leaves none. False: the time is over. */
+static bool wait_for_room(struct rg_monitor_link *link, enum rg_monitor_question_kind kind,
+                          const struct timespec *until)
+{
+    while (!has_room(link, kind))
         if (!until)
             pthread_cond_wait(&link->room, &link->lock);
         else if (pthread_cond_timedwait(&link->room, &link->lock, until) == ETIMEDOUT)
-            return link->asked < RG_MONITOR_QUESTIONS_AT_ONCE;
+            return has_room(link, kind);
     return true;
+}
+
+/* Under lock. The question is counted until it is answered, also if nobody waits for that any more. */
+static void begin_question(struct rg_monitor_link *link, struct rg_monitor_question *question)
+{
+    question->number = link->next_number++;
+    link->asked++;
+    if (question->kind == RG_ASK_LEASE)
+        *lease_of(link, 0) = question->number;
+}
+
+/* Under lock. All who wait look: not every one of them may ask now. */
+static void end_question(struct rg_monitor_link *link, uint64_t number)
+{
+    uint64_t *lease = lease_of(link, number);
+    if (lease)
+        *lease = 0;
+    link->asked--;
+    pthread_cond_broadcast(&link->room);
 }
 
 enum rg_status rg_monitor_ask(struct rg_monitor_link *link, struct rg_monitor_question *question,
@@ -71,22 +106,20 @@ enum rg_status rg_monitor_ask(struct rg_monitor_link *link, struct rg_monitor_qu
     const struct timespec until =
         rg_timespec(rg_now_ns() + (uint64_t)(timeout_ms < 0 ? 0 : timeout_ms) * 1000000u);
     pthread_mutex_lock(&link->lock);
-    if (!wait_for_room(link, timeout_ms < 0 ? NULL : &until)) {
+    if (!wait_for_room(link, question->kind, timeout_ms < 0 ? NULL : &until)) {
         pthread_mutex_unlock(&link->lock);
         if (fd)
             *fd = -1;
         return RG_ERR_TIMEOUT;
     }
     rg_cond_init(&waiter.changed);
-    link->asked++;
-    waiter.number = question->number = link->next_number++;
+    begin_question(link, question);
+    waiter.number = question->number;
     waiter.next = link->waiters;
     link->waiters = &waiter;
     enum rg_status status = send_question(link, question, fds, n_fds) ? RG_OK : RG_ERR_LOST;
-    if (status != RG_OK) { /* no answer will come that makes room for another */
-        link->asked--;
-        pthread_cond_signal(&link->room);
-    }
+    if (status != RG_OK) /* no answer will come that makes room for another */
+        end_question(link, question->number);
     while (status == RG_OK && !waiter.answered)
         if (timeout_ms < 0)
             pthread_cond_wait(&waiter.changed, &link->lock);
@@ -128,8 +161,7 @@ static void give(struct rg_monitor_link *link, const struct rg_monitor_answer *a
                  unsigned n_fds)
 {
     RG_SCOPED_LOCK(&link->lock);
-    link->asked--;
-    pthread_cond_signal(&link->room);
+    end_question(link, answer->number);
     struct rg_monitor_waiter *waiter = link->waiters;
     while (waiter && waiter->number != answer->number)
         waiter = waiter->next;

@@ -18,7 +18,8 @@ struct rg_monitor_link {
     int socket;
     pthread_mutex_t lock; /* of all below, and of sending */
     uint64_t next_number;
-    unsigned asked; /* questions without an answer */
+    unsigned asked;                             /* questions without an answer */
+    uint64_t leases[RG_MONITOR_LEASES_AT_ONCE]; /* numbers of those about leases; 0: unused */
     pthread_cond_t room;
     struct rg_monitor_waiter *waiters;
     struct rg_monitor_refused refused; /* that the monitor has not been told of */

@@ -16,7 +16,8 @@
 #define RG_POOL_PAUSE_NS 1000000000ull /* between two agents */
 #define RG_POOL_LAST_MS  3000u         /* the agent leaves the pool within */
 #define RG_POOL_SPARE_NS 1500000000ull /* sessions stop to begin so long before the server's place is over */
-#define RG_POOL_CHECKS   32u /* sessions that wait for their lease: as many as the frontend asks at once */
+/* Sessions that wait for their lease: as many as the frontend asks about at once. */
+#define RG_POOL_CHECKS ((uint32_t)RG_MONITOR_LEASES_AT_ONCE)
 
 struct rg_pool_known {
     struct rg_agent_lease lease;

@@ -259,5 +259,7 @@ struct rg_monitor_word {
 
 /** Questions without an answer at once: so many answers fit into the socket, so the monitor need never wait. */
 enum { RG_MONITOR_QUESTIONS_AT_ONCE = 32 };
+/** Of these, about leases: what the pool has to answer, which may take its time or hang, leaves room for all else. */
+enum { RG_MONITOR_LEASES_AT_ONCE = RG_MONITOR_QUESTIONS_AT_ONCE / 2 };
 
 #endif
