@@ -19,18 +19,14 @@ static size_t whole_pages(size_t size)
     return (size + RG_PAGE - 1) & ~(size_t)(RG_PAGE - 1);
 }
 
+/* In the window, again and again from its beginning: what is behind it is for others. */
 static void *reserve(size_t length)
 {
-    static _Atomic uint64_t next;
-    uint64_t hint = atomic_load(&next);
-    if (!hint) { /* somewhere in the window, as the kernel would choose */
-        const uint64_t start = RG_ADDRESS_HOST_START + ((uint64_t)(uintptr_t)&next * 0x9e3779b97f4a7c15ull &
-                                                        ~(uint64_t)(RG_PAGE - 1)) %
-                                                           RG_ADDRESS_HOST_SIZE;
-        if (atomic_compare_exchange_strong(&next, &hint, start))
-            hint = start;
-    }
-    hint = atomic_fetch_add(&next, length + RG_PAGE);
+    static _Atomic uint64_t taken;
+    /* somewhere in the window, as the kernel would choose */
+    const uint64_t first = (uint64_t)(uintptr_t)&taken * 0x9e3779b97f4a7c15ull & ~(uint64_t)(RG_PAGE - 1);
+    const uint64_t at = first + atomic_fetch_add(&taken, length + RG_PAGE),
+                   hint = RG_ADDRESS_HOST_START + at % RG_ADDRESS_HOST_SIZE;
     return mmap((void *)(uintptr_t)hint, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 

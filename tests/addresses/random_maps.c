@@ -145,10 +145,27 @@ static void shared_memory(void)
     CHECK(cuMemFree_v2(managed));
 }
 
+/*
+ * A program that runs for long takes and frees more page-locked memory in turn than there are addresses behind the first of
+ * it; the device must have it all the same.
+ */
+static void page_locked_in_turn(void)
+{
+    CUdeviceptr there;
+    void *host;
+    for (int i = 0; i < 64 << 10; i++) {
+        CHECK(cuMemHostAlloc(&host, (size_t)1 << 30, CU_MEMHOSTALLOC_DEVICEMAP));
+        if (i % 512 == 0)
+            CHECK(cuMemHostGetDevicePointer_v2(&there, host, 0));
+        CHECK(cuMemFreeHost(host));
+    }
+}
+
 int main(int argc, char **argv)
 {
     CUdevice device;
-    state = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
+    const uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
+    state = seed;
     map_some(MAPPED_MOST / 2);
     use_first_device();
     CHECK(cuDeviceGet(&device, 0));
@@ -159,6 +176,8 @@ int main(int argc, char **argv)
             linear_memory();
         map_some(MAPPED_MOST);
     }
+    if (seed == 1)
+        page_locked_in_turn();
     printf("ok\n");
     return 0;
 }
