@@ -81,7 +81,9 @@ CUresult cuArrayDestroy(CUarray hArray)
     const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_ARRAY, (uint64_t)hArray);
     if (!shadow || shadow->array.level)
         return CUDA_ERROR_INVALID_HANDLE;
-    CUresult status = rg_op_cuArrayDestroy(hArray);
+    CUresult status = rg_handle_check(RG_KIND_ARRAY, (uint64_t)hArray, CUDA_ERROR_INVALID_HANDLE);
+    if (status == CUDA_SUCCESS) /* else it went with its context */
+        status = rg_op_cuArrayDestroy(hArray);
     rg_handle_delete(RG_KIND_ARRAY, (uint64_t)hArray);
     return status;
 }
@@ -92,8 +94,7 @@ CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CU
     const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_ARRAY, (uint64_t)hArray);
     if (!pArrayDescriptor)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!shadow)
-        return CUDA_ERROR_INVALID_HANDLE;
+    RG_TRY(rg_handle_check(RG_KIND_ARRAY, (uint64_t)hArray, CUDA_ERROR_INVALID_HANDLE));
     *pArrayDescriptor = shadow->array.descriptor;
     return CUDA_SUCCESS;
 }

@@ -305,13 +305,13 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
     return status;
 }
 
-/* A preference: `set` is not called if it was expressed before. */
-static CUresult prefer(unsigned which, unsigned value, CUresult (*set)(unsigned value))
+/* A preference, of `most` at most: `set` is not called if it was expressed before. */
+static CUresult prefer(unsigned which, unsigned value, unsigned most, CUresult (*set)(unsigned value))
 {
     struct rg_context *shadow = NULL;
     RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     RG_TRY(context_or_current(NULL, &value, &shadow));
-    if (value & ~3u)
+    if (value > most)
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_setting_is(&shadow->settings, which, value))
         return CUDA_SUCCESS;
@@ -333,12 +333,13 @@ static CUresult set_shared_config(unsigned value)
 
 CUresult cuCtxSetCacheConfig(CUfunc_cache config)
 {
-    return prefer(CACHE_CONFIG, (unsigned)config, set_cache_config);
+    return prefer(CACHE_CONFIG, (unsigned)config, CU_FUNC_CACHE_PREFER_EQUAL, set_cache_config);
 }
 
 CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
 {
-    return prefer(SHARED_CONFIG, (unsigned)config, set_shared_config);
+    return prefer(SHARED_CONFIG, (unsigned)config, CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE,
+                  set_shared_config);
 }
 
 CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)

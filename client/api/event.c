@@ -101,8 +101,8 @@ CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
 {
     RG_TRY(check_event(hEvent));
     RG_TRY(rg_handle_check(RG_KIND_CONTEXT, (uint64_t)hCtx, CUDA_ERROR_INVALID_CONTEXT));
-    if (rg_homes_differ(rg_home_of(RG_KIND_CONTEXT, (uint64_t)hCtx),
-                        rg_home_of(RG_KIND_EVENT, (uint64_t)hEvent)))
+    const struct rg_shadow *event = rg_handle_shadow(RG_KIND_EVENT, (uint64_t)hEvent);
+    if (!event || event->event.context != (uint64_t)hCtx)
         return CUDA_ERROR_INVALID_HANDLE;
     CUresult status = rg_op_cuCtxRecordEvent(hCtx, hEvent);
     rg_timeline_unseen(hEvent);

@@ -102,7 +102,9 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
     if (!shadow)
         return CUDA_ERROR_INVALID_HANDLE;
     const struct rg_mipmap mipmap = shadow->mipmap;
-    CUresult status = rg_op_cuMipmappedArrayDestroy(hMipmappedArray);
+    CUresult status = rg_handle_check(RG_KIND_MIPMAP, (uint64_t)hMipmappedArray, CUDA_ERROR_INVALID_HANDLE);
+    if (status == CUDA_SUCCESS) /* else it went with its context */
+        status = rg_op_cuMipmappedArrayDestroy(hMipmappedArray);
     for (unsigned i = 0; i < mipmap.levels && status == CUDA_SUCCESS; i++)
         status = rg_op_rgLevelForget((CUarray)mipmap.level[i]);
     rg_handle_delete(RG_KIND_MIPMAP, (uint64_t)hMipmappedArray);
@@ -116,8 +118,7 @@ CUresult cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMipmap
     if (!pLevelArray)
         return CUDA_ERROR_INVALID_VALUE;
     const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MIPMAP, (uint64_t)hMipmappedArray);
-    if (!shadow)
-        return CUDA_ERROR_INVALID_HANDLE;
+    RG_TRY(rg_handle_check(RG_KIND_MIPMAP, (uint64_t)hMipmappedArray, CUDA_ERROR_INVALID_HANDLE));
     if (level >= shadow->mipmap.levels)
         return CUDA_ERROR_INVALID_VALUE;
     *pLevelArray = (CUarray)shadow->mipmap.level[level];

@@ -75,8 +75,7 @@ static CUresult check_resource(const CUDA_RESOURCE_DESC *resource, CUDA_RESOURCE
     case CU_RESOURCE_TYPE_ARRAY:
         *array = resource->res.array.hArray;
         sent->res.array.hArray = NULL;
-        return *array && rg_handle_known(RG_KIND_ARRAY, (uint64_t)*array) ? CUDA_SUCCESS
-                                                                          : CUDA_ERROR_INVALID_HANDLE;
+        return rg_handle_check(RG_KIND_ARRAY, (uint64_t)*array, CUDA_ERROR_INVALID_HANDLE);
     case CU_RESOURCE_TYPE_LINEAR:
         return rg_on_device(resource->res.linear.devPtr, 0, resource->res.linear.sizeInBytes, 1)
                    ? CUDA_SUCCESS
@@ -84,9 +83,8 @@ static CUresult check_resource(const CUDA_RESOURCE_DESC *resource, CUDA_RESOURCE
     case CU_RESOURCE_TYPE_PITCH2D:
         return rg_on_device(resource->res.pitch2D.devPtr, 0, 1, 1) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
-        return rg_handle_known(RG_KIND_MIPMAP, (uint64_t)resource->res.mipmap.hMipmappedArray)
-                   ? CUDA_SUCCESS
-                   : CUDA_ERROR_INVALID_HANDLE;
+        return rg_handle_check(RG_KIND_MIPMAP, (uint64_t)resource->res.mipmap.hMipmappedArray,
+                               CUDA_ERROR_INVALID_HANDLE);
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }

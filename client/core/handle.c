@@ -134,7 +134,9 @@ void rg_handle_orphan_context(uint64_t context)
         const unsigned kind = rg_handle_kind(atomic_load_explicit(&slot->handle, memory_order_relaxed));
         if ((kind == RG_KIND_STREAM && slot->shadow.stream.context == context) ||
             (kind == RG_KIND_EVENT && slot->shadow.event.context == context) ||
-            (kind == RG_KIND_LINK && slot->shadow.link.context == context))
+            (kind == RG_KIND_LINK && slot->shadow.link.context == context) ||
+            ((kind == RG_KIND_ARRAY || kind == RG_KIND_MIPMAP) &&
+             atomic_load_explicit(&slot->shadow.home, memory_order_relaxed) == context))
             atomic_store_explicit(&slot->shadow.orphan, true, memory_order_relaxed);
     }
     pthread_mutex_unlock(&lock);

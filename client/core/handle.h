@@ -164,8 +164,8 @@ void rg_handle_delete(enum rg_kind kind, uint64_t handle);
  */
 bool rg_handle_known(enum rg_kind kind, uint64_t handle);
 /**
- * A context has ended: its streams, events and linker states can be destroyed, but not be named any more by
- * other calls.
+ * A context has ended: its streams, events, arrays and linker states can be destroyed, but not be named any
+ * more by other calls.
  */
 void rg_handle_orphan_context(uint64_t context);
 /** Whether that is so of this handle. */

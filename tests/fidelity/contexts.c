@@ -179,6 +179,46 @@ static void of_another_context(void)
     TRY(cuCtxDestroy_v2(first));
 }
 
+/* What was in a context that has ended is gone with it, and whoever tidies up later spoils nothing. */
+static void of_an_ended_context(void)
+{
+    CUcontext live, ended;
+    CUarray array, level;
+    CUmipmappedArray mipmap;
+    CUstream stream;
+    CUevent event;
+    unsigned flags;
+    int priority;
+    char bytes[16] = {0};
+    CUDA_ARRAY3D_DESCRIPTOR shape = {
+        .Width = 16, .Height = 16, .Format = CU_AD_FORMAT_UNSIGNED_INT8, .NumChannels = 1};
+    printf("--- of an ended context\n");
+    CHECK(cuCtxCreate_v2(&live, 0, 0));
+    CHECK(cuCtxCreate_v2(&ended, 0, 0));
+    CHECK(cuStreamCreate(&stream, 0));
+    CHECK(cuEventCreate(&event, 0));
+    CHECK(cuArray3DCreate_v2(&array, &shape));
+    CHECK(cuMipmappedArrayCreate(&mipmap, &shape, 2));
+    CHECK(cuMipmappedArrayGetLevel(&level, mipmap, 1));
+    TRY(cuCtxRecordEvent(live, event));
+    TRY(cuCtxSetSharedMemConfig((CUsharedconfig)3));
+    TRY(cuCtxSetCacheConfig((CUfunc_cache)4));
+    TRY(cuCtxSynchronize());
+    TRY(cuCtxDestroy_v2(ended));
+    TRY(cuCtxSetCurrent(live));
+    TRY(cuStreamGetFlags(stream, &flags));
+    TRY(cuStreamGetPriority(stream, &priority));
+    TRY(cuMemcpyHtoA_v2(array, 0, bytes, sizeof bytes));
+    TRY(cuMemcpyAtoH_v2(bytes, level, 0, 8));
+    TRY(cuArray3DGetDescriptor_v2(&shape, array));
+    TRY(cuArrayDestroy(array));
+    TRY(cuMipmappedArrayDestroy(mipmap));
+    TRY(cuStreamDestroy_v2(stream));
+    TRY(cuEventDestroy_v2(event));
+    TRY(cuCtxSynchronize());
+    TRY(cuCtxDestroy_v2(live));
+}
+
 int main(void)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -186,5 +226,6 @@ int main(void)
     primary();
     of_another_thread();
     of_another_context();
+    of_an_ended_context();
     return 0;
 }
