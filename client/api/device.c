@@ -258,8 +258,7 @@ CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
     RG_TRY(check(pciBusId, dev, &info));
     if (len <= 0)
         return CUDA_ERROR_INVALID_VALUE;
-    snprintf(pciBusId, (size_t)len, "%s", info->pci);
-    return CUDA_SUCCESS;
+    return snprintf(pciBusId, (size_t)len, "%s", info->pci) < len ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)

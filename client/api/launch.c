@@ -52,18 +52,23 @@ static CUresult parameters(const struct rg_function *function, void **kernelPara
             else
                 return CUDA_ERROR_INVALID_VALUE;
         }
-        if (!pointer || !length || *length > RG_PARAMS_MAX ||
-            (function->params_size && *length <= last_offset(function)))
+        *data = buffer;
+        *size = 0;
+        if (!function->params_size) /* then it does not matter what is there */
+            return CUDA_SUCCESS;
+        if (!pointer || !length || *length <= last_offset(function))
             return CUDA_ERROR_INVALID_VALUE;
         *size = *length < function->params_size ? *length : function->params_size;
         memcpy(buffer, pointer, *size); /* here: what the application owns may have to be waited for */
-        *data = buffer;
         return CUDA_SUCCESS;
     }
     if (!kernelParams && function->info.n_params)
         return CUDA_ERROR_INVALID_VALUE;
-    for (uint32_t i = 0; i < function->info.n_params; i++)
+    for (uint32_t i = 0; i < function->info.n_params; i++) {
+        if (!kernelParams[i])
+            return CUDA_ERROR_INVALID_VALUE;
         memcpy(buffer + function->params[i].offset, kernelParams[i], function->params[i].size);
+    }
     *data = buffer;
     *size = function->params_size;
     return CUDA_SUCCESS;

@@ -139,6 +139,8 @@ CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
     struct rg_link *link = link_of(state);
     if (!link)
         return CUDA_ERROR_INVALID_HANDLE;
+    if (!cubinOut)
+        return CUDA_ERROR_INVALID_VALUE;
     struct rg_call reply;
     CUresult status = rg_op_rgLinkComplete(state, &reply);
     rg_jit_answer(&link->jit, &reply.reply);
@@ -154,8 +156,7 @@ CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
     if (!link->result)
         return CUDA_ERROR_OUT_OF_MEMORY;
     RG_TRY(fetch(state, link->result, size));
-    if (cubinOut)
-        *cubinOut = link->result;
+    *cubinOut = link->result;
     if (sizeOut)
         *sizeOut = size;
     return CUDA_SUCCESS;

@@ -38,6 +38,13 @@ CUresult rg_pinned_map(uint64_t address);
 CUresult rg_pinned_scan(const void *data, size_t size);
 /** Maps what is in the list and empties it. */
 CUresult rg_pinned_map_list(struct rg_pinned_list *list);
+/** Bytes of `n` elements; more than there can be if that is no number. */
+static inline size_t rg_pinned_bytes(size_t n, size_t size)
+{
+    size_t bytes;
+    return __builtin_mul_overflow(n, size, &bytes) ? SIZE_MAX : bytes;
+}
+
 /** As rg_on_device, after mapping page-locked memory there. */
 bool rg_pinned_on_device(uint64_t address, size_t pitch, size_t width, size_t height);
 

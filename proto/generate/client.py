@@ -243,7 +243,11 @@ def checks(operation):
             lines += [f"    if ({wrong})", "        return rg_invalid_value();"]
             continue
         pitch, width, height = area[1:] if len(area) == 4 else ("0", area[1], "1")
-        lines += [f"    if (!rg_pinned_on_device({area[0]}, {pitch}, (size_t){width}, {height}))", "        return rg_invalid_value();"]
+        count, _, size = width.partition("*")
+        if size and len(area) == 4:  # every row begins where an element may
+            lines += [f"    if ({height} > 1 && {pitch} % {size})", "        return rg_invalid_value();"]
+        width = f"rg_pinned_bytes({count}, {size})" if size else f"(size_t){width}"
+        lines += [f"    if (!rg_pinned_on_device({area[0]}, {pitch}, {width}, {height}))", "        return rg_invalid_value();"]
     return lines
 
 

@@ -82,6 +82,8 @@ static void device_queries(void)
     TRY(cuDeviceGetAttribute(&v, 1, 7));
     TRY(cuDeviceGetAttribute(NULL, 1, 0));
     TRY(cuDeviceTotalMem_v2(&sz, 3));
+    TRY(cuDeviceGetPCIBusId(name, 12, 0)); /* one too few */
+    TRY(cuDeviceGetPCIBusId(name, 13, 0));
 }
 
 static void without_context(void)
@@ -189,8 +191,15 @@ static void sets(void)
     TRY(cuMemsetD2D8_v2(p, 100, 1, 50, 10));
     TRY(cuMemsetD2D8_v2(p, 10, 1, 50, 10));
     TRY(cuMemsetD2D32_v2(p, 100, 1, 25, 10));
+    TRY(cuMemsetD2D32_v2(p, 102, 1, 20, 2));
+    TRY(cuMemsetD2D32_v2(p, 102, 1, 20, 1));
+    TRY(cuMemsetD2D16Async(p, 51, 1, 20, 2, NULL));
     TRY(cuMemsetD32_v2(0, 1, 1));
     TRY(cuMemsetD8_v2(p, 1, 0));
+    TRY(cuMemsetD32_v2(p, 1, ((size_t)1 << 62) + 1)); /* more bytes than there are numbers for */
+    TRY(cuMemsetD16Async(p, 1, (size_t)1 << 63, NULL));
+    TRY(cuMemsetD2D32_v2(p, 100, 1, ((size_t)1 << 62) + 1, 1));
+    TRY(cuCtxSynchronize());
 }
 
 static void pointers(void)
@@ -347,6 +356,29 @@ static void launches(void)
         CUlaunchConfig with = {1, 1, 1, 1, 1, 1, 0, 0, &attribute, 1};
         TRY(cuLaunchKernelEx(&with, f, args, NULL));
     }
+    TRY(cuCtxSynchronize());
+}
+
+/* Parameters in a buffer, of a kernel that has none, and pointers of which one is missing. */
+static void parameters_that_lack(void)
+{
+    CUfunction without;
+    char buffer[16] = {0};
+    size_t much = (size_t)1 << 40;
+    void *nothing[] = {CU_LAUNCH_PARAM_END},
+         *no_size[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_END},
+         *wide[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &much,
+                    CU_LAUNCH_PARAM_END},
+         *one_missing[] = {&p, NULL};
+    memcpy(buffer, &p, sizeof p);
+    TRY(cuModuleGetFunction(&without, m, "e"));
+    TRY(cuLaunchKernel(without, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, nothing));
+    TRY(cuLaunchKernel(without, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, no_size));
+    TRY(cuLaunchKernel(without, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, wide));
+    TRY(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, nothing));
+    TRY(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, no_size));
+    TRY(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, wide));
+    TRY(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, one_missing, NULL));
     TRY(cuCtxSynchronize());
 }
 
@@ -582,6 +614,7 @@ static void linking(void)
     TRY(cuLinkAddData_v2(state, CU_JIT_INPUT_PTX, text, 0, "none", 0, NULL, NULL));
     TRY(cuLinkAddData_v2(state, CU_JIT_INPUT_PTX, text, sizeof text, "text", 0, NULL, NULL));
     TRY(cuLinkAddFile_v2(state, CU_JIT_INPUT_PTX, "/nonexistent.ptx", 0, NULL, NULL));
+    TRY(cuLinkComplete(state, NULL, &sz));
     TRY(cuLinkComplete(state, &image, &sz));
     TRY(cuModuleLoadData(&linked, image));
     TRY(cuLinkDestroy(state));
@@ -671,6 +704,7 @@ int main(void)
     modules();
     functions();
     launches();
+    parameters_that_lack();
     streams_and_events();
     host_functions_and_priorities();
     limits();
