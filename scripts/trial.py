@@ -134,8 +134,8 @@ def wait_until(condition, seconds=10, step=0.02):
 
 
 def workers_of(pid):
-    """The process ids of a server's workers."""
-    return [child for child in children_of(pid) if name_of(child) not in ("frontend", "accountant")]
+    """The process ids of a server's workers. A child with its parent's name is none yet: it has not become a program of its own."""
+    return [child for child in children_of(pid) if name_of(child) not in ("frontend", "accountant", name_of(pid))]
 
 
 def name_of(pid):
