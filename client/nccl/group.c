@@ -293,7 +293,10 @@ ncclResult_t ncclGroupEnd(void)
         return failed;
     }
     const ncclResult_t begun = rg_nccl_begin_all(beginnings, n_beginnings);
-    return begun == ncclSuccess ? run(calls, n_calls) : begun;
+    if (begun != ncclSuccess && begun != ncclInProgress)
+        return begun;
+    const ncclResult_t ran = run(calls, n_calls); /* of communicators that have begun before */
+    return ran == ncclSuccess ? begun : ran;
 }
 
 ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *info)

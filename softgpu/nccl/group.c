@@ -349,5 +349,8 @@ ncclResult_t sg_ncclGroupEnd(void)
             result == ncclSuccess || result == ncclInProgress ? begin(&beginnings[i]) : result;
         result = begun != ncclSuccess ? begun : result;
     }
-    return result == ncclSuccess ? run(calls, n_calls) : result;
+    if (result != ncclSuccess && result != ncclInProgress)
+        return result;
+    const ncclResult_t ran = run(calls, n_calls); /* of communicators that have begun before */
+    return ran == ncclSuccess ? result : ran;
 }

@@ -591,9 +591,19 @@ static void without_blocking(void)
     ncclComm_t two[2] = {NULL, NULL}, third = NULL;
     ncclUniqueId another;
     ncclResult_t state = ncclSuccess;
+    const size_t count = 1000;
     NCCL(ncclGetUniqueId(&another));
+    for (int rank = 0; rank < n; rank++) {
+        fill(rank, ncclInt32, count);
+        upload(rank, count * 4, sends[rank]);
+    }
     CHECK(cuCtxSetCurrent(contexts[0]));
+    NCCL(ncclGroupStart());
     TELL(nccl.ncclCommInitRankConfig(&two[0], 2, another, 0, &config));
+    for (int rank = 0; rank < n; rank++)
+        NCCL(ncclAllReduce((void *)sends[rank], (void *)receives[rank], count, ncclInt32, ncclSum,
+                           comms[rank], streams[rank]));
+    TELL(nccl.ncclGroupEnd());
     TELL(nccl.ncclCommGetAsyncError(two[0], &state));
     printf("alone: %d\n", (int)state);
     TELL(nccl.ncclAllReduce((void *)sends[0], (void *)receives[0], 1, ncclFloat32, ncclSum, two[0],
@@ -604,6 +614,9 @@ static void without_blocking(void)
         TELL(nccl.ncclCommGetAsyncError(two[rank], &state));
         printf("together: %d\n", (int)state);
     }
+    reduce_all(ncclInt32, ncclSum, count, -1, NULL);
+    for (int rank = 0; rank < n; rank++)
+        compare("in a group with one that begins", rank, receives[rank], count * 4);
     TELL(nccl.ncclCommInitRankConfig(&third, 2, another, 1, &config)); /* the id has been used */
     TELL(nccl.ncclCommDestroy(two[0]));
     TELL(nccl.ncclCommDestroy(two[1]));
