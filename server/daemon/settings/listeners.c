@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -133,12 +134,18 @@ static void write_addresses(const struct rg_listeners *listeners, FILE *out)
         fprintf(out, "%s\n", rg_listener_address(listeners->items[i]));
 }
 
-/* Whoever waits for the file sees all of it or nothing. */
+/*
+ * Whoever waits for the file sees all of it or nothing. The folder may be one in which everybody writes: until then it has a name that
+ * nobody foresees, and is no file that was there.
+ */
 static bool write_ready_file(const struct rg_listeners *listeners, const char *path)
 {
     char temporary[PATH_MAX];
-    int size = snprintf(temporary, sizeof temporary, "%s.%d", path, (int)getpid());
-    FILE *out = size < (int)sizeof temporary ? fopen(temporary, "we") : NULL;
+    unsigned number;
+    FILE *out = NULL;
+    if (getrandom(&number, sizeof number, 0) == (ssize_t)sizeof number &&
+        snprintf(temporary, sizeof temporary, "%s.%08x", path, number) < (int)sizeof temporary)
+        out = fopen(temporary, "wxe");
     if (out) {
         write_addresses(listeners, out);
         if (fclose(out) == 0 && rename(temporary, path) == 0)

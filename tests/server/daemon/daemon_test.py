@@ -10,7 +10,7 @@ import tempfile
 import time
 import unittest
 
-from daemon_case import (CLIENT, DAEMON, DRIVER, ENVIRONMENT, STAGE, Case, Daemon, built_with_thread_sanitizer,
+from daemon_case import (CLIENT, DAEMON, DRIVER, ENVIRONMENT, STAGE, WORKER, Case, Daemon, built_with_thread_sanitizer,
                          children_of, descriptors_of, is_running, say)
 from control_message import SESSION, hello_for
 from trial import wait_until
@@ -54,6 +54,26 @@ class Starting(Case):
                                             timeout=60)
                     self.assertEqual(result.returncode, 125)
                     self.assertIn("cannot write to standard output", result.stderr)
+
+    def test_the_ready_file_is_written_through_no_link(self):
+        """In a folder in which everybody writes, who foresees a name has no other file written by it."""
+        with tempfile.TemporaryDirectory() as folder:
+            ready, other = os.path.join(folder, "ready"), os.path.join(folder, "other")
+            with open(other, "w") as file:
+                file.write("as it was")
+            process = subprocess.Popen(
+                ["sh", "-c", 'ln -s other "$0.$$" && exec "$@"', ready, DAEMON, "--config", "/dev/null", "--driver", DRIVER,
+                 "--worker", WORKER, "--listen", "127.0.0.1:0", "--ready-file", ready],
+                env={**ENVIRONMENT, "STATE_DIRECTORY": os.path.join(folder, "state")})
+            self.addCleanup(process.kill)
+            self.assertTrue(wait_until(lambda: os.path.exists(ready) or process.poll() is not None))
+            with open(ready) as file:
+                self.assertRegex(file.read(), r"^tcp://127\.0\.0\.1:[1-9]\d*\n$")
+            self.assertFalse(os.path.islink(ready))
+            with open(other) as file:
+                self.assertEqual(file.read(), "as it was")
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(process.wait(20), 0)
 
     def test_few_descriptors(self):
         with tempfile.TemporaryDirectory() as folder:
