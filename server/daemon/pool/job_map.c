@@ -105,8 +105,9 @@ static bool write_file(const struct rg_job_map *map, uint32_t device, const char
     snprintf(temporary, sizeof temporary, ".%u.new", map->numbers[device]); /* no number, so not read */
     if (!*text)
         return unlinkat(map->folder, name, 0) == 0 || errno == ENOENT;
-    RG_CLEANUP_FD int file =
-        openat(map->folder, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+    /* of a server that was killed, or another name of somebody's file */
+    (void)unlinkat(map->folder, temporary, 0);
+    RG_CLEANUP_FD int file = openat(map->folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (file >= 0 && rg_file_write(file, text, strlen(text)) &&
         renameat(map->folder, temporary, map->folder, name) == 0)
         return true;

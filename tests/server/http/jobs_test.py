@@ -36,6 +36,15 @@ class Jobs(Case):
         for stale in ("0", "1", "77"):
             with open(os.path.join(self.folder, stale), "w") as file:
                 file.write("stale\n")
+        with tempfile.NamedTemporaryFile("w+", dir=os.path.dirname(self.folder)) as other:
+            other.write("as it was")
+            other.flush()
+            os.link(other.name, os.path.join(self.folder, ".0.new"))  # by somebody else who may write there
+            self.look_at_sessions()
+            other.seek(0)
+            self.assertEqual(other.read(), "as it was")
+
+    def look_at_sessions(self):
         server = self.server("--job-mapping-dir", self.folder, "--http", "127.0.0.1:0")
         self.assertEqual(self.files(), {77: ["stale"]}, "what is of none of its GPUs is not its own")
         first = self.program(server, MIB, "-n", "1", "-m", "64M")
