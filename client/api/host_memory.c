@@ -11,6 +11,7 @@
 #include "common/base/maps.h"
 #include "common/cuda/graph/graph.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 
@@ -19,15 +20,29 @@ static size_t whole_pages(size_t size)
     return (size + RG_PAGE - 1) & ~(size_t)(RG_PAGE - 1);
 }
 
-/* In the window, again and again from its beginning: what is behind it is for others. */
+/*
+ * In the window, again and again from its beginning: what is behind it is for others. What lives there is stepped over, farther each
+ * time.
+ */
 static void *reserve(size_t length)
 {
+    enum { TRIES = 24, STEP = 1 << 20 };
     static _Atomic uint64_t taken;
     /* somewhere in the window, as the kernel would choose */
-    const uint64_t first = (uint64_t)(uintptr_t)&taken * 0x9e3779b97f4a7c15ull & ~(uint64_t)(RG_PAGE - 1);
-    const uint64_t at = first + atomic_fetch_add(&taken, length + RG_PAGE),
-                   hint = RG_ADDRESS_HOST_START + at % RG_ADDRESS_HOST_SIZE;
-    return mmap((void *)(uintptr_t)hint, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const uint64_t first = (uint64_t)(uintptr_t)&taken * 0x9e3779b97f4a7c15ull % RG_ADDRESS_HOST_SIZE;
+    const int access = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    for (unsigned tries = 0; tries < TRIES && length < RG_ADDRESS_HOST_SIZE; tries++) {
+        const uint64_t at = first + atomic_fetch_add(&taken, length + RG_PAGE),
+                       start = RG_ADDRESS_HOST_START + at % (RG_ADDRESS_HOST_SIZE - length);
+        void *wanted = (void *)(uintptr_t)(start & ~(uint64_t)(RG_PAGE - 1)),
+             *got = mmap(wanted, length, access, flags | MAP_FIXED_NOREPLACE, -1, 0);
+        if (got == wanted || (got == MAP_FAILED && errno != EEXIST))
+            return got;
+        if (got != MAP_FAILED) /* a kernel without MAP_FIXED_NOREPLACE took it as a hint */
+            munmap(got, length);
+        atomic_fetch_add(&taken, (uint64_t)STEP << tries);
+    }
+    return mmap(NULL, length, access, flags, -1, 0);
 }
 
 static CUresult host_allocate(void **pp, size_t size, unsigned flags)

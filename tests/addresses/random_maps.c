@@ -4,6 +4,7 @@
  *
  * usage: random_maps SEED
  */
+#include "common/base/addresses.h"
 #include "tests/fidelity/must.h"
 
 #include <cuda.h>
@@ -146,19 +147,28 @@ static void shared_memory(void)
 }
 
 /*
- * A program that runs for long takes and frees more page-locked memory in turn than there are addresses behind the first of
- * it; the device must have it all the same.
+ * A program that runs for long takes and frees more page-locked memory in turn than there are addresses for it, beside some that it
+ * keeps; the device must have it all the same.
  */
 static void page_locked_in_turn(void)
 {
+    enum { ROUNDS = 32 << 10, BETWEEN = 512, KEPT = ROUNDS / BETWEEN };
     CUdeviceptr there;
-    void *host;
-    for (int i = 0; i < 64 << 10; i++) {
+    void *host, *kept[KEPT];
+    for (int i = 0; i < ROUNDS; i++) {
         CHECK(cuMemHostAlloc(&host, (size_t)1 << 30, CU_MEMHOSTALLOC_DEVICEMAP));
-        if (i % 512 == 0)
+        if ((uintptr_t)host - RG_ADDRESS_HOST_START >= RG_ADDRESS_HOST_SIZE) {
+            printf("page-locked memory at %p\n", host);
+            exit(1);
+        }
+        if (i % BETWEEN == 0) {
             CHECK(cuMemHostGetDevicePointer_v2(&there, host, 0));
+            CHECK(cuMemHostAlloc(&kept[i / BETWEEN], 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+        }
         CHECK(cuMemFreeHost(host));
     }
+    for (int i = 0; i < KEPT; i++)
+        CHECK(cuMemFreeHost(kept[i]));
 }
 
 int main(int argc, char **argv)
