@@ -152,7 +152,7 @@ static void shared_memory(void)
  */
 static void page_locked_in_turn(void)
 {
-    enum { ROUNDS = 32 << 10, BETWEEN = 512, KEPT = ROUNDS / BETWEEN };
+    enum { ROUNDS = 12 << 10, BETWEEN = 256, KEPT = ROUNDS / BETWEEN };
     CUdeviceptr there;
     void *host, *kept[KEPT];
     for (int i = 0; i < ROUNDS; i++) {
