@@ -210,11 +210,6 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream stream, bool asynchrono
     const CUDA_MEMCPY3D box = rg_cuda_copy_of_2d(p);
     if (rg_capture_takes(stream))
         return !asynchronous ? rg_capture_refuse(stream) : rg_capture_copy(&box, stream);
-    const bool arrays = p->srcMemoryType == CU_MEMORYTYPE_ARRAY || p->dstMemoryType == CU_MEMORYTYPE_ARRAY;
-    if (!arrays && p->WidthInBytes &&
-        p->Height && /* other than in three dimensions, no pitch means one row */
-        ((!p->srcPitch && p->srcY + p->Height > 1) || (!p->dstPitch && p->dstY + p->Height > 1)))
-        return CUDA_ERROR_INVALID_VALUE;
     return rg_copy_described(&box, stream, asynchronous, false);
 }
 

@@ -179,6 +179,33 @@ static void copies(void)
     TRY(cuMemcpy((CUdeviceptr)h, (CUdeviceptr)h + 100, 10));
     TRY(cuMemcpyHtoDAsync_v2(p, h, 10, (CUstream)0x777));
     TRY(cuMemcpyHtoDAsync_v2(p, h, 10, 0));
+    CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_HOST, /* pitches that are not specified */
+                          .srcHost = h,
+                          .srcXInBytes = 5,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = p,
+                          .WidthInBytes = 20,
+                          .Height = 4};
+    unsigned char there[100], wrong = 0;
+    for (int i = 0; i < 100; i++)
+        h[i] = (char)i;
+    TRY(cuMemcpy2D_v2(&rows));
+    TRY(cuMemcpyDtoH_v2(there, p, 80));
+    for (int i = 0; i < 80; i++)
+        wrong += there[i] != i / 20 * 25 + 5 + i % 20;
+    printf("%d\n", wrong);
+    rows.Height = 41;
+    TRY(cuMemcpy2DAsync_v2(&rows, 0));
+    memset(h, 7, 100);
+    rows.dstPitch = 19;
+    TRY(cuMemcpy2D_v2(&rows));
+    TRY(cuMemcpy2D_v2(&(CUDA_MEMCPY2D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                                       .srcDevice = p,
+                                       .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                                       .dstDevice = p + 500,
+                                       .WidthInBytes = 50,
+                                       .Height = 10}));
+    TRY(cuCtxSynchronize());
 }
 
 static void sets(void)
