@@ -11,7 +11,6 @@
 #include "common/base/maps.h"
 #include "common/cuda/graph/graph.h"
 
-#include <errno.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 
@@ -35,11 +34,10 @@ static void *reserve(size_t length)
         const uint64_t at = first + atomic_fetch_add(&taken, length + RG_PAGE),
                        start = RG_ADDRESS_HOST_START + at % (RG_ADDRESS_HOST_SIZE - length);
         void *wanted = (void *)(uintptr_t)(start & ~(uint64_t)(RG_PAGE - 1)),
-             *got = mmap(wanted, length, access, flags | MAP_FIXED_NOREPLACE, -1, 0);
-        if (got == wanted || (got == MAP_FAILED && errno != EEXIST))
+             *got = mmap(wanted, length, access, flags, -1, 0); /* a hint: sanitizers let nobody choose */
+        if (got == wanted || got == MAP_FAILED)
             return got;
-        if (got != MAP_FAILED) /* a kernel without MAP_FIXED_NOREPLACE took it as a hint */
-            munmap(got, length);
+        munmap(got, length);
         atomic_fetch_add(&taken, (uint64_t)STEP << tries);
     }
     return mmap(NULL, length, access, flags, -1, 0);
