@@ -91,10 +91,10 @@ CUresult cuArrayDestroy(CUarray hArray)
 CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 {
     RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
-    const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_ARRAY, (uint64_t)hArray);
+    const struct rg_shadow *shadow;
     if (!pArrayDescriptor)
         return CUDA_ERROR_INVALID_VALUE;
-    RG_TRY(rg_handle_check(RG_KIND_ARRAY, (uint64_t)hArray, CUDA_ERROR_INVALID_HANDLE));
+    RG_TRY(rg_handle_live(RG_KIND_ARRAY, (uint64_t)hArray, &shadow));
     *pArrayDescriptor = shadow->array.descriptor;
     return CUDA_SUCCESS;
 }

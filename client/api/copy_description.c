@@ -22,8 +22,8 @@ static bool add_product(uint64_t *sum, uint64_t a, uint64_t b)
 
 static CUresult resolve_array(CUarray array, size_t x, size_t y, size_t z, struct rg_region *out)
 {
-    const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_ARRAY, (uint64_t)array);
-    RG_TRY(rg_handle_check(RG_KIND_ARRAY, (uint64_t)array, CUDA_ERROR_INVALID_HANDLE));
+    const struct rg_shadow *shadow;
+    RG_TRY(rg_handle_live(RG_KIND_ARRAY, (uint64_t)array, &shadow));
     const CUDA_ARRAY3D_DESCRIPTOR *d = &shadow->array.descriptor;
     const size_t texel = shadow->array.texel_size, row = d->Width * texel, height = d->Height ? d->Height : 1,
                  depth = d->Depth ? d->Depth : 1;

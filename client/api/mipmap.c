@@ -117,8 +117,8 @@ CUresult cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMipmap
     RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!pLevelArray)
         return CUDA_ERROR_INVALID_VALUE;
-    const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MIPMAP, (uint64_t)hMipmappedArray);
-    RG_TRY(rg_handle_check(RG_KIND_MIPMAP, (uint64_t)hMipmappedArray, CUDA_ERROR_INVALID_HANDLE));
+    const struct rg_shadow *shadow;
+    RG_TRY(rg_handle_live(RG_KIND_MIPMAP, (uint64_t)hMipmappedArray, &shadow));
     if (level >= shadow->mipmap.levels)
         return CUDA_ERROR_INVALID_VALUE;
     *pLevelArray = (CUarray)shadow->mipmap.level[level];

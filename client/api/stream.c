@@ -119,8 +119,8 @@ static CUresult describe(CUstream stream, const void *out, struct rg_stream *kno
             known->id = 3 + (unsigned long long)rg_thread_current()->number * 2 + RG_OBJECTS_MAX;
         return CUDA_SUCCESS;
     }
-    const struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_STREAM, (uint64_t)stream);
-    RG_TRY(rg_handle_check(RG_KIND_STREAM, (uint64_t)stream, CUDA_ERROR_INVALID_HANDLE));
+    const struct rg_shadow *shadow;
+    RG_TRY(rg_handle_live(RG_KIND_STREAM, (uint64_t)stream, &shadow));
     *known = shadow->stream;
     return CUDA_SUCCESS;
 }

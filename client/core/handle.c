@@ -102,6 +102,15 @@ void rg_handle_delete(enum rg_kind kind, uint64_t handle)
     pthread_mutex_unlock(&lock);
 }
 
+/* What may be said of an object by its shadow, NULL if there is none. */
+static CUresult state_of(const struct rg_shadow *shadow, CUresult unknown)
+{
+    if (!shadow)
+        return unknown;
+    return atomic_load_explicit(&shadow->orphan, memory_order_relaxed) ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                                                                       : CUDA_SUCCESS;
+}
+
 CUresult rg_handle_check(enum rg_kind kind, uint64_t handle, CUresult unknown)
 {
     if (kind == RG_KIND_STREAM && handle <= (uint64_t)(uintptr_t)CU_STREAM_PER_THREAD)
@@ -109,10 +118,13 @@ CUresult rg_handle_check(enum rg_kind kind, uint64_t handle, CUresult unknown)
     const struct rg_shadow *shadow = rg_handle_shadow(kind, handle);
     if (!shadow && kind == RG_KIND_FUNCTION)
         shadow = rg_handle_shadow(RG_KIND_KERNEL, handle);
-    if (!shadow)
-        return unknown;
-    return atomic_load_explicit(&shadow->orphan, memory_order_relaxed) ? CUDA_ERROR_CONTEXT_IS_DESTROYED
-                                                                       : CUDA_SUCCESS;
+    return state_of(shadow, unknown);
+}
+
+CUresult rg_handle_live(enum rg_kind kind, uint64_t handle, const struct rg_shadow **shadow)
+{
+    *shadow = rg_handle_shadow(kind, handle);
+    return state_of(*shadow, CUDA_ERROR_INVALID_HANDLE);
 }
 
 bool rg_handle_known(enum rg_kind kind, uint64_t handle)

@@ -163,6 +163,8 @@ void rg_handle_delete(enum rg_kind kind, uint64_t handle);
  * takes kernels, as the driver does.
  */
 bool rg_handle_known(enum rg_kind kind, uint64_t handle);
+/** The shadow of an object whose context has not ended. CUDA_ERROR_INVALID_HANDLE; CUDA_ERROR_CONTEXT_IS_DESTROYED. */
+CUresult rg_handle_live(enum rg_kind kind, uint64_t handle, const struct rg_shadow **shadow);
 /**
  * A context has ended: its streams, events, arrays and linker states can be destroyed, but not be named any
  * more by other calls.

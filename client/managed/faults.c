@@ -8,7 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/descriptor.h"
 #include "common/base/log.h"
-#include "common/base/ready.h"
+#include "common/base/poll.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,7 +5,7 @@
 #include "transport/resumable/internal.h"
 
 #include "common/base/clock.h"
-#include "common/base/ready.h"
+#include "common/base/poll.h"
 #include "proto/wire.h"
 
 #include <linux/sockios.h>

@@ -8,7 +8,7 @@
 #include "transport/tcp/socket.h"
 
 #include "common/base/clock.h"
-#include "common/base/ready.h"
+#include "common/base/poll.h"
 
 #include <errno.h>
 #include <fcntl.h>

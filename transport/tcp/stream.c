@@ -7,7 +7,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log_limit.h"
-#include "common/base/ready.h"
+#include "common/base/poll.h"
 #include "transport/frame.h"
 #include "transport/tcp/socket.h"
 

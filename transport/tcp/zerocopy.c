@@ -2,7 +2,7 @@
 #include "transport/tcp/zerocopy.h"
 
 #include "common/base/log.h"
-#include "common/base/ready.h"
+#include "common/base/poll.h"
 
 #include <time.h> /* which the next one needs */
 

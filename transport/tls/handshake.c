@@ -11,7 +11,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/limits.h"
-#include "common/base/ready.h"
+#include "common/base/poll.h"
 #include "transport/tls/keys.h"
 
 #include <errno.h>

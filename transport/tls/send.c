@@ -13,7 +13,7 @@
  */
 #include "transport/tls/internal.h"
 
-#include "common/base/ready.h"
+#include "common/base/poll.h"
 #include "common/base/safe_copy.h"
 
 #include <sys/socket.h>

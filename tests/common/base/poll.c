@@ -1,5 +1,5 @@
 /* Waiting where a filter of system calls refuses how one waits. */
-#include "common/base/ready.h"
+#include "common/base/poll.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

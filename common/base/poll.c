@@ -1,5 +1,5 @@
-/* ready.c - see ready.h. */
-#include "common/base/ready.h"
+/* poll.c - see poll.h. */
+#include "common/base/poll.h"
 
 #include "common/base/clock.h"
 #include "common/base/log.h"

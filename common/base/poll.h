@@ -1,9 +1,9 @@
 /*
- * ready.h - poll(2) for processes that are not ours: filters of system calls (seccomp) refuse some of what others take for
+ * poll.h - poll(2) for processes that are not ours: filters of system calls (seccomp) refuse some of what others take for
  * granted.
  */
-#ifndef RG_COMMON_BASE_READY_H
-#define RG_COMMON_BASE_READY_H
+#ifndef RG_COMMON_BASE_POLL_H
+#define RG_COMMON_BASE_POLL_H
 
 #include <poll.h>
 #include <stdbool.h>
