@@ -273,6 +273,7 @@ void rg_pool_mirror_put(struct rg_pool_mirror *mirror, const char *key, const ch
     const enum kind kind = read_key(key, id, &index);
     if (!json_is_object(object)) {
         rg_warn("etcd's value of %s is not understood: a server of another version is in the pool", key);
+        rg_pool_mirror_remove(mirror, key); /* what stood there before stands there no more */
     } else if (kind < N_LISTS) {
         const struct list list = list_of(mirror, kind);
         put_entry(&list, id, object, created, changed);

@@ -98,6 +98,30 @@ Test(pool_mirror, what_is_not_understood_is_not_there)
     cr_assert_eq(mirror.n_members + mirror.n_requests + mirror.n_leases, 0);
 }
 
+Test(pool_mirror, what_is_written_over_by_what_is_not_understood_is_not_there)
+{
+    put("servers/" A, "{\"address\":\"gpu1:7600\"}", 1);
+    put("servers/" A "/gpus/0", "{\"memory\":1}", 1);
+    put("servers/" A "/gpus/1", "{\"memory\":1}", 1);
+    put("requests/" B, "{}", 1);
+    put("leases/" C, "{}", 1);
+    rg_pool_mirror_whole(&mirror, 101);
+    put("servers/" A "/gpus/1", "no JSON", 1);
+    put("requests/" B, "", 1);
+    put("leases/" C, "[]", 1);
+    rg_pool_mirror_whole(&mirror, 102);
+    cr_assert_eq(rg_pool_mirror_member(&mirror, A)->n_gpus, 1);
+    cr_assert_null(rg_pool_mirror_request(&mirror, B));
+    cr_assert_null(rg_pool_mirror_lease(&mirror, C));
+    put("servers/" A, "7", 1);
+    rg_pool_mirror_whole(&mirror, 103);
+    cr_assert_null(rg_pool_mirror_member(&mirror, A));
+    cr_assert_eq(mirror.members[0]->n_gpus, 1);
+    put("leases/" C, "{}", 1);
+    rg_pool_mirror_whole(&mirror, 104);
+    cr_assert_not_null(rg_pool_mirror_lease(&mirror, C));
+}
+
 Test(pool_mirror, a_new_look_takes_away_what_is_not_told_again)
 {
     put("leases/" A, "{}", 1);
