@@ -6,8 +6,8 @@
  *
  * Failures: the API server cannot be reached, or answers 5xx or 429: RG_ERR_UNREACHABLE, to be tried again. 404:
  * RG_ERR_NOT_FOUND. 409: RG_ERR_INVALID with `conflict`, the object has changed or is there already. Others: RG_ERR_REFUSED.
- * A store whose watch breaks lists anew, at once where its place in the history is gone (410), else after a pause; what it has
- * stays meanwhile, and rg_kube_store_is_true says that it may be old.
+ * A store whose watch breaks lists anew, at once where its place in the history is gone (410), else after a pause, which grows only
+ * where watches break at once; what it has stays meanwhile, and rg_kube_store_is_true says that it may be old.
  *
  * The formats are documented under "Kubernetes API Concepts" (kubernetes.io/docs/reference/using-api/api-concepts).
  */

@@ -282,6 +282,7 @@ static void *run(void *context)
     while (store->kube && !atomic_load(&store->stopping)) {
         struct rg_kube_failure failure = {0};
         const bool lists = store->gone;
+        const uint64_t begun = rg_now_ns();
         const enum rg_status status = lists ? list(store, &failure) : watch(store, &failure);
         if (status == RG_OK) {
             if (!lists)
@@ -301,8 +302,12 @@ static void *run(void *context)
             rg_warn("%s: %s; trying again", store->path, failure.why);
         store->has_told_why |= status != RG_ERR_LOST;
         store->gone |= status != RG_ERR_LOST && status != RG_ERR_UNREACHABLE;
+        /* a balancer may cut every watch after a while: only those that break at once are worth a longer pause */
+        const bool lasted = status == RG_ERR_LOST && rg_now_ns() - begun >= pause;
+        pause = lasted ? PAUSE_LEAST : pause;
         sleep_for(store, pause);
-        pause = pause * 2 < PAUSE_MOST ? pause * 2 : PAUSE_MOST;
+        if (!lasted)
+            pause = pause * 2 < PAUSE_MOST ? pause * 2 : PAUSE_MOST;
     }
     if (!store->kube)
         rg_error("out of memory");
