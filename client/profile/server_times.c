@@ -4,6 +4,7 @@
 #include "client/core/queue.h"
 #include "client/core/receiver.h"
 #include "client/core/session.h"
+#include "common/base/clock.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -11,17 +12,22 @@
 #define PATIENCE_NS 10000000000ull
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t answered = PTHREAD_COND_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_cond_t answered;  /* by the clock that only grows, which no initialiser says */
 static uint64_t last_id, due_id; /* due_id: not 0 while an answer is due */
 static struct rg_time *place;    /* NULL: nobody waits for it any more */
 static struct rg_notice answer;
 
+static void init(void)
+{
+    rg_cond_init(&answered);
+}
+
 int rg_times_fetch(struct rg_session *session, bool all, struct rg_time *out, uint64_t *more,
                    uint64_t *dropped)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += (time_t)(PATIENCE_NS / 1000000000u);
+    const struct timespec until = rg_timespec(rg_now_ns() + PATIENCE_NS);
+    pthread_once(&once, init);
     pthread_mutex_lock(&lock);
     if (due_id) { /* one that did not come in time */
         pthread_mutex_unlock(&lock);

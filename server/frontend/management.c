@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #define ANSWER_TIMEOUT_MS 5000 /* the first includes the library's start */
@@ -31,6 +30,7 @@ void rg_management_init(struct rg_management *management, struct rg_monitor_link
 {
     *management = (struct rg_management){.link = link, .socket = -1};
     pthread_mutex_init(&management->lock, NULL);
+    rg_cond_init(&management->turn);
 }
 
 /* One that does not answer is not waited for again. */
@@ -79,22 +79,46 @@ static bool ask(struct rg_management *management, const void *question, size_t q
     }
 }
 
-/* Under lock: a place for an answer, or the one that is cached. */
-static struct rg_management_cached *look(struct rg_management *management, const void *question, size_t size)
+/* Under lock: where the answer to a question is cached; NULL: nowhere. */
+static struct rg_management_cached *find(struct rg_management *management, const void *question, size_t size)
 {
-    if (!management->cached)
-        management->cached = calloc(RG_MANAGEMENT_KEPT, sizeof *management->cached);
-    if (!management->cached || size > CACHED_SIZE_MAX)
-        return NULL;
-    for (unsigned i = 0; i < RG_MANAGEMENT_KEPT; i++)
+    for (unsigned i = 0; i < RG_MANAGEMENT_KEPT && management->cached; i++)
         if (management->cached[i].question_size == size &&
             memcmp(management->cached[i].question, question, size) == 0)
             return &management->cached[i];
-    struct rg_management_cached *cached = &management->cached[management->next++ % RG_MANAGEMENT_KEPT];
-    cached->until_ns = 0;
-    cached->question_size = (uint32_t)size;
-    memcpy(cached->question, question, size);
-    return cached;
+    return NULL;
+}
+
+/* Under lock. False: what is cached is too old, or there is nothing. */
+static bool give_cached(struct rg_management *management, const void *question, size_t question_size,
+                        void *answer, size_t *answer_size)
+{
+    const struct rg_management_cached *cached = find(management, question, question_size);
+    if (!cached || rg_now_ns() >= cached->until_ns)
+        return false;
+    memcpy(answer, cached->answer, cached->answer_size);
+    *answer_size = cached->answer_size;
+    return true;
+}
+
+/* Under lock. Larger ones are not cached. */
+static void put_cached(struct rg_management *management, const void *question, size_t question_size,
+                       const void *answer, size_t answer_size)
+{
+    if (question_size > CACHED_SIZE_MAX || answer_size > CACHED_SIZE_MAX)
+        return;
+    if (!management->cached)
+        management->cached = calloc(RG_MANAGEMENT_KEPT, sizeof *management->cached);
+    if (!management->cached)
+        return;
+    struct rg_management_cached *cached = find(management, question, question_size);
+    if (!cached)
+        cached = &management->cached[management->next++ % RG_MANAGEMENT_KEPT];
+    cached->question_size = (uint32_t)question_size;
+    memcpy(cached->question, question, question_size);
+    memcpy(cached->answer, answer, answer_size);
+    cached->answer_size = (uint32_t)answer_size;
+    cached->until_ns = rg_now_ns() + RG_MANAGEMENT_FRESH_NS;
 }
 
 static void say(int result, void *answer, size_t *answer_size)
@@ -104,35 +128,60 @@ static void say(int result, void *answer, size_t *answer_size)
     *answer_size = sizeof word;
 }
 
-/* Waits for the lock, but not for ever: each question before may take its time. */
+/* Under lock: waits for the turn, but not for ever: each question before may take its time. */
 static bool take_turn(struct rg_management *management)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += RG_MANAGEMENT_TURN_MS / 1000;
-    return pthread_mutex_timedlock(&management->lock, &until) == 0;
+    const struct timespec until = rg_timespec(rg_now_ns() + RG_MANAGEMENT_TURN_MS * 1000000ull);
+    while (management->asks &&
+           pthread_cond_timedwait(&management->turn, &management->lock, &until) != ETIMEDOUT)
+        ;
+    if (management->asks)
+        return false;
+    management->asks = true;
+    return true;
+}
+
+/* By who has the turn. False: the answer is that nothing is known. */
+static bool ask_manager(struct rg_management *management, const void *question, size_t question_size,
+                        void *answer, size_t *answer_size)
+{
+    if (management->socket < 0 && !start(management)) {
+        say(NOT_SUPPORTED, answer, answer_size);
+        return false;
+    }
+    if (ask(management, question, question_size, answer, answer_size))
+        return true;
+    stop(management);
+    say(UNKNOWN, answer, answer_size);
+    return false;
 }
 
 void rg_management_ask(struct rg_management *management, const void *question, size_t question_size,
                        void *answer, size_t *answer_size)
 {
-    if (question_size == 0 || !take_turn(management)) {
+    if (question_size == 0) {
         say(UNKNOWN, answer, answer_size);
         return;
     }
-    struct rg_management_cached *cached = look(management, question, question_size);
-    if (cached && rg_now_ns() < cached->until_ns) {
-        memcpy(answer, cached->answer, cached->answer_size);
-        *answer_size = cached->answer_size;
-    } else if (management->socket < 0 && !start(management)) {
-        say(NOT_SUPPORTED, answer, answer_size);
-    } else if (!ask(management, question, question_size, answer, answer_size)) {
-        stop(management);
-        say(UNKNOWN, answer, answer_size);
-    } else if (cached && *answer_size <= CACHED_SIZE_MAX) {
-        memcpy(cached->answer, answer, *answer_size);
-        cached->answer_size = (uint32_t)*answer_size;
-        cached->until_ns = rg_now_ns() + RG_MANAGEMENT_FRESH_NS;
+    pthread_mutex_lock(&management->lock);
+    if (give_cached(management, question, question_size, answer, answer_size)) {
+        pthread_mutex_unlock(&management->lock);
+        return;
     }
+    if (!take_turn(management)) {
+        pthread_mutex_unlock(&management->lock);
+        say(UNKNOWN, answer, answer_size);
+        return;
+    }
+    /* who had the turn before may have asked the same */
+    if (!give_cached(management, question, question_size, answer, answer_size)) {
+        pthread_mutex_unlock(&management->lock);
+        const bool good = ask_manager(management, question, question_size, answer, answer_size);
+        pthread_mutex_lock(&management->lock);
+        if (good)
+            put_cached(management, question, question_size, answer, *answer_size);
+    }
+    management->asks = false;
+    pthread_cond_signal(&management->turn);
     pthread_mutex_unlock(&management->lock);
 }

@@ -4,7 +4,7 @@
  *
  * The program lib/remote-gpu/manager loads the driver's library; the monitor starts it when the first question comes, and it
  * stays, so that the library is initialised once. One question at a time; answers are cached for
- * RG_MANAGEMENT_FRESH_NS, so that many who watch a GPU cost no more than one. A manager that dies or does not
+ * RG_MANAGEMENT_FRESH_NS, so that many who watch a GPU cost no more than one, and given from there without a turn. A manager that dies or does not
  * answer in time is started anew by a later question. Who has waited RG_MANAGEMENT_TURN_MS for its turn is told that nothing
  * is known.
  */
@@ -23,11 +23,13 @@
 struct rg_management_cached;
 
 struct rg_management {
-    pthread_mutex_t lock; /* of everything */
     struct rg_monitor_link *link;
-    int socket; /* to the manager; -1: there is none */
-    unsigned next;
+    pthread_mutex_t lock;                /* of what follows; nobody waits for the manager under it */
+    bool asks;                           /* somebody has the turn */
+    pthread_cond_t turn;                 /* it is over */
     struct rg_management_cached *cached; /* RG_MANAGEMENT_KEPT of them; NULL until there is one */
+    unsigned next;                       /* of them */
+    int socket;                          /* of who has the turn: to the manager; -1: there is none */
 };
 
 /** Asks the monitor for a manager only with the first question. */

@@ -9,6 +9,7 @@
  * client sends cannot become another's image, and a damaged file is merely asked for again. Writing is done
  * by a thread of its own, behind the use.
  */
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/thread.h"
 #include "common/cache/digest.h"
@@ -20,10 +21,9 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define DEFAULT_SIZE (8ull << 30)
-#define SETTLE_S     1 /* how long the end of a session waits for what is being written */
+#define SETTLE_NS    1000000000ull /* how long the end of a session waits for what is being written */
 
 /* As the daemon says (server/daemon/settings/settings.c). */
 static struct rg_disk_cache *open_files(void)
@@ -99,9 +99,7 @@ bool rg_image_keep(struct rg_worker *worker, struct rg_image *image)
 void rg_image_cache_settle(struct rg_worker *worker)
 {
     struct rg_image_cache *images = rg_image_cache_of(worker);
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += SETTLE_S;
+    const struct timespec until = rg_timespec(rg_now_ns() + SETTLE_NS);
     RG_SCOPED_LOCK(&images->lock);
     while ((images->writing || images->busy) &&
            pthread_cond_timedwait(&images->changed, &images->lock, &until) == 0)
@@ -255,7 +253,7 @@ CUresult rg_image_ready(struct rg_request *request, struct rg_image *image)
 static void init(struct rg_worker *worker)
 {
     struct rg_image_cache *images = rg_image_cache_of(worker);
-    pthread_cond_init(&images->changed, NULL);
+    rg_cond_init(&images->changed);
     images->last = &images->writing;
     images->files = open_files();
 }

@@ -1,6 +1,7 @@
 /* gpudirect.c - see gpudirect.h. */
 #include "server/transfer/gpudirect.h"
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/sync/scoped_lock.h"
 #include "generated/server/driver.h"
@@ -11,7 +12,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -288,9 +288,7 @@ static void end_area(struct rg_worker *worker, struct rg_gpudirect_area *area, b
     struct gpudirect *direct = gpudirect_of(worker);
     pthread_mutex_lock(&direct->lock);
     while (waits && area->pins > 0 && !rg_worker_over(worker)) {
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec++;
+        const struct timespec until = rg_timespec(rg_now_ns() + 1000000000u);
         pthread_cond_timedwait(&direct->let_go, &direct->lock, &until);
     }
     const bool lingering =
@@ -360,7 +358,7 @@ static void fini(struct rg_worker *worker)
 
 static void init(struct rg_worker *worker)
 {
-    pthread_cond_init(&gpudirect_of(worker)->let_go, NULL);
+    rg_cond_init(&gpudirect_of(worker)->let_go);
 }
 
 static const char *unsuspendable(struct rg_worker *worker)
