@@ -107,8 +107,9 @@ RG_MUST_CHECK enum rg_status rg_identity_reload(struct rg_identity_store *store,
 void rg_identity_material(const struct rg_identity_store *store, struct rg_identity_material *material);
 /**
  * What the server proves itself by in a handshake of TLS 1.3, of which `hash` is that of its messages so far: RFC 8446, 4.4.3.
- * By the key of that generation, of which there are the last and the one before. RG_ERR_INVALID: it is an older one, the key is of
- * another kind than the digest is for, or the hash is longer than there is.
+ * By the key of that generation, of which there are the last, the one before, and the one used last: whoever found that none of the
+ * certificates since can be used goes on with that one. RG_ERR_INVALID: it is another one, the key is of another kind than the digest is
+ * for, or the hash is longer than there is.
  */
 RG_MUST_CHECK enum rg_status rg_identity_sign(struct rg_identity_store *store, uint32_t generation,
                                               enum rg_identity_digest digest, const uint8_t *hash,

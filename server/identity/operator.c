@@ -13,6 +13,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define SECURITY_BITS 112
+
 enum rg_status rg_operator_check_settings(const struct rg_identity_settings *settings, char *why,
                                           size_t why_size)
 {
@@ -88,10 +90,24 @@ static enum rg_status check_ca(const struct rg_identity_settings *settings, cons
                      settings->ca_file);
 }
 
+/* TLS here takes nothing weaker (OpenSSL's security level 2): what is, is refused while another one is still in use. */
+static bool is_strong(X509 *certificate, const EVP_PKEY *key, const char **what)
+{
+    int bits = 0;
+    *what = "its key is too short: take one of RSA with at least 2048 bits, or of an elliptic curve";
+    if (EVP_PKEY_get_security_bits(key) < SECURITY_BITS)
+        return false;
+    *what = "it is signed by way of a digest that is too weak: have it signed by SHA-256";
+    /* nobody looks at how one was signed that is its own authority */
+    return X509_self_signed(certificate, 0) == 1 ||
+           X509_get_signature_info(certificate, NULL, NULL, &bits, NULL) != 1 || bits >= SECURITY_BITS;
+}
+
 static enum rg_status check_pair(const struct rg_identity_settings *settings, const struct rg_key_pair *pair,
                                  int64_t now, char *why, size_t why_size)
 {
     bool locked = false;
+    const char *weakness = "";
     enum rg_status status = RG_ERR_INVALID;
     X509 *certificate = rg_x509_read(pair->certificate, pair->certificate_size);
     EVP_PKEY *key = rg_x509_read_key(pair->key, pair->key_size, &locked);
@@ -114,6 +130,8 @@ static enum rg_status check_pair(const struct rg_identity_settings *settings, co
         rg_explain(why, why_size,
                    "%s (--tls-cert) is not for servers: its extended key usage lacks serverAuth",
                    settings->certificate_file);
+    else if (!is_strong(certificate, key, &weakness))
+        rg_explain(why, why_size, "%s (--tls-cert) cannot be used: %s", settings->certificate_file, weakness);
     else
         status = check_dates(settings->certificate_file, certificate, now, why, why_size);
     X509_free(certificate);

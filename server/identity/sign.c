@@ -26,12 +26,14 @@ static const char *digest_name(enum rg_identity_digest digest)
     }
 }
 
-/* The server's key, read once for all handshakes; or the one before. NULL: an older one is asked for. */
+/* The server's key, read once for all handshakes; or the one before, or the one used last. NULL: another one is asked for. */
 static EVP_PKEY *key_of(struct rg_identity_store *store, uint32_t generation)
 {
     bool locked;
     if (store->generation != generation)
-        return store->generation - generation == 1 ? store->previous_key : NULL;
+        return store->generation - generation == 1 ? store->previous_key
+               : store->used == generation         ? store->used_key
+                                                   : NULL;
     if (!store->server_key && store->server.key)
         store->server_key = rg_x509_read_key(store->server.key, store->server.key_size, &locked);
     return store->server_key;
@@ -40,7 +42,11 @@ static EVP_PKEY *key_of(struct rg_identity_store *store, uint32_t generation)
 void rg_identity_turn_key(struct rg_identity_store *store)
 {
     EVP_PKEY *key = key_of(store, store->generation);
-    EVP_PKEY_free(store->previous_key);
+    /* whoever could not use what came since goes on with it */
+    if (!store->used_key && store->used == store->generation - 1)
+        store->used_key = store->previous_key;
+    else
+        EVP_PKEY_free(store->previous_key);
     store->previous_key = key;
     store->server_key = NULL;
     store->generation++;
@@ -50,7 +56,18 @@ void rg_identity_forget_keys(struct rg_identity_store *store)
 {
     EVP_PKEY_free(store->server_key);
     EVP_PKEY_free(store->previous_key);
-    store->server_key = store->previous_key = NULL;
+    EVP_PKEY_free(store->used_key);
+    store->server_key = store->previous_key = store->used_key = NULL;
+}
+
+/* Something has been signed by a key: what is older is of no more use than the one before the last. */
+static void note_use(struct rg_identity_store *store, uint32_t generation)
+{
+    if (generation <= store->used)
+        return;
+    store->used = generation;
+    EVP_PKEY_free(store->used_key);
+    store->used_key = NULL;
 }
 
 enum rg_status rg_identity_sign(struct rg_identity_store *store, uint32_t generation,
@@ -75,5 +92,7 @@ enum rg_status rg_identity_sign(struct rg_identity_store *store, uint32_t genera
         done && EVP_DigestSign(context, signature, size, text, RG_CERTIFICATE_VERIFY_BEFORE + hash_size) == 1;
     EVP_MD_CTX_free(context);
     (void)rg_x509_error();
+    if (done)
+        note_use(store, generation);
     return done ? RG_OK : RG_ERR_INVALID;
 }

@@ -22,6 +22,8 @@ struct rg_identity_store {
     struct rg_key_pair server;
     uint32_t generation;             /* of `server`: how many there were before */
     void *server_key, *previous_key; /* EVP_PKEYs of it and the one before; NULL: nothing was signed by it */
+    uint32_t used;                   /* the last generation that something was signed by */
+    void *used_key;                  /* its EVP_PKEY, if it is older than these */
     struct rg_watch watch;
 };
 

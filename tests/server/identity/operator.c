@@ -115,6 +115,36 @@ Test(operator, read_again)
     rg_identity_close(store);
 }
 
+/* What TLS would not take afterwards does not take the place of what it has. */
+Test(operator, weak_certificates_are_not_taken)
+{
+    static const struct {
+        const char *key, *digest, *why;
+    } cases[] = {
+        {"rsa:1024", "-sha256", "server.pem (--tls-cert) cannot be used: its key is too short"},
+        {"rsa:2048", "-sha1", "server.pem (--tls-cert) cannot be used: it is signed by way of a digest"},
+        {"rsa:2048", "-sha256", NULL}};
+    struct rg_identity_material before, after;
+    bool changed;
+    make_files();
+    open_store();
+    rg_identity_material(store, &before);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        output_of("cd %s/.. && openssl req -newkey %s -nodes -keyout server.key -out server.csr -subj "
+                  "/CN=gpu 2>&1 && "
+                  "openssl x509 -req %s -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 30 "
+                  "-extfile ext "
+                  "-out server.pem 2>&1 && chmod 600 server.key",
+                  test_folder(), cases[i].key, cases[i].digest);
+        const enum rg_status status = rg_identity_reload(store, &changed, why, sizeof why);
+        cr_expect_eq(status, cases[i].why ? RG_ERR_INVALID : RG_OK, "%s %s", cases[i].key, cases[i].digest);
+        cr_expect(!cases[i].why || strstr(why, cases[i].why), "%s", why);
+        rg_identity_material(store, &after);
+        cr_expect_eq(before.certificate == after.certificate, cases[i].why != NULL);
+    }
+    rg_identity_close(store);
+}
+
 Test(operator, links_as_in_a_kubernetes_secret)
 {
     make_files();

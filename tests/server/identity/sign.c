@@ -145,6 +145,30 @@ Test(sign, handshakes_that_began_before_the_certificate_was_replaced)
     rg_identity_close(store);
 }
 
+/* Certificates come that nobody can use: those who have the one before go on with it, however many come. */
+Test(sign, the_last_that_could_be_used)
+{
+    bool changed = false;
+    make_authority();
+    make_server("ec -pkeyopt ec_paramgen_curve:P-256");
+    cr_assert_eq(rg_identity_open(&settings, &store, why, sizeof why), RG_OK, "%s", why);
+    struct rg_tls_server *first = server_without_key();
+    cr_expect_eq(shake(first), RG_OK, "%s", why);
+    for (int i = 0; i < 4; i++) {
+        make_server("ec -pkeyopt ec_paramgen_curve:P-256");
+        cr_assert_eq(rg_identity_reload(store, &changed, why, sizeof why), RG_OK, "%s", why);
+        cr_assert(changed);
+        cr_expect_eq(shake(first), RG_OK, "%s", why);
+    }
+    struct rg_tls_server *last = server_without_key();
+    cr_expect_eq(shake(last), RG_OK, "%s", why);
+    cr_expect_neq(shake(first), RG_OK, "a key that others have taken the place of signs nothing");
+    cr_expect_eq(shake(last), RG_OK, "%s", why);
+    rg_tls_server_release(first);
+    rg_tls_server_release(last);
+    rg_identity_close(store);
+}
+
 Test(sign, what_is_not_signed)
 {
     struct rg_identity_material material;
