@@ -55,7 +55,7 @@ static enum rg_status find_by_cookie(struct rg_monitor *monitor, const uint8_t *
         return refuse(answered, RG_ERR_REFUSED, why);
     if (rg_who_has_expired(&out->who))
         return refuse(answered, RG_ERR_REFUSED, "the certificate by which this link was got has expired");
-    out->reader.scope = out->login->is_operator ? RG_READER_OPERATOR : RG_READER_OWN;
+    out->reader.scope = rg_reader_is_operator(monitor, &out->who) ? RG_READER_OPERATOR : RG_READER_OWN;
     return RG_OK;
 }
 
@@ -280,8 +280,7 @@ bool rg_reader_make_link(struct rg_monitor *monitor, const struct rg_who *who, c
         snprintf(out, size, "it is not known who you are, so there is nothing that could be shown as yours");
         return false;
     }
-    const enum rg_status status =
-        rg_logins_make_link(&monitor->logins, who, rg_reader_is_operator(monitor, who), secret);
+    const enum rg_status status = rg_logins_make_link(&monitor->logins, who, secret);
     if (status != RG_OK) {
         snprintf(out, size, "%s",
                  status == RG_ERR_LIMIT ? "too many people are logged in to the status page; try again later"

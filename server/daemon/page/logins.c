@@ -121,7 +121,7 @@ static bool fill(void *secret)
     return getrandom(secret, RG_PAGE_SECRET, 0) == RG_PAGE_SECRET;
 }
 
-enum rg_status rg_logins_make_link(struct rg_logins *logins, const struct rg_who *who, bool is_operator,
+enum rg_status rg_logins_make_link(struct rg_logins *logins, const struct rg_who *who,
                                    uint8_t secret[RG_PAGE_SECRET])
 {
     struct rg_login *login = make_room(logins, who);
@@ -131,7 +131,6 @@ enum rg_status rg_logins_make_link(struct rg_logins *logins, const struct rg_who
         return RG_ERR_NO_MEMORY;
     forget(login);
     login->is_link = true;
-    login->is_operator = is_operator;
     login->who = *who;
     login->until_ns = rg_now_ns() + RG_LOGIN_LINK_S * 1000000000ull;
     memcpy(login->secret, secret, RG_PAGE_SECRET);

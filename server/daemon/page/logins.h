@@ -4,8 +4,8 @@
  *
  * Happy path: somebody whom the server knows asks for a link (rg_logins_make_link); the browser gives its secret back once
  * (rg_logins_exchange) and gets two others, a cookie and a guard; with each request rg_logins_find says whose the cookie is. Secrets are
- * random numbers in the monitor's memory alone: a new start of the server ends them all. Each identity has a few; when it makes more its
- * oldest go. Main thread.
+ * random numbers in the monitor's memory alone: a new start of the server ends them all. A login says who somebody is, and not what they
+ * may. Each identity has a few; when it makes more its oldest go. Main thread.
  */
 #ifndef RG_SERVER_DAEMON_PAGE_LOGINS_H
 #define RG_SERVER_DAEMON_PAGE_LOGINS_H
@@ -17,7 +17,7 @@
 
 struct rg_login {
     uint64_t until_ns; /* 0: there is none here */
-    bool is_link, is_operator;
+    bool is_link;
     uint8_t secret[RG_PAGE_SECRET]; /* of the link, or the cookie */
     uint8_t guard[RG_PAGE_SECRET];
     struct rg_who who;
@@ -36,7 +36,7 @@ bool rg_logins_bears(const struct rg_logins *logins, const char bearer[RG_CONTRO
 
 /** RG_ERR_LIMIT: there are too many of others; RG_ERR_NO_MEMORY: no randomness. */
 RG_MUST_CHECK enum rg_status rg_logins_make_link(struct rg_logins *logins, const struct rg_who *who,
-                                                 bool is_operator, uint8_t secret[RG_PAGE_SECRET]);
+                                                 uint8_t secret[RG_PAGE_SECRET]);
 /** The link is used up. NULL: there is none with this secret. */
 const struct rg_login *rg_logins_exchange(struct rg_logins *logins, const uint8_t secret[RG_PAGE_SECRET]);
 /** NULL: none, or its time is over. */

@@ -97,7 +97,7 @@ static struct rg_monitor_page log_in(uid_t uid)
     struct rg_who who;
     int fd;
     rg_who_user(uid, &who);
-    cr_assert_eq(rg_logins_make_link(&monitor.logins, &who, uid == 0, page.secret), RG_OK);
+    cr_assert_eq(rg_logins_make_link(&monitor.logins, &who, page.secret), RG_OK);
     cr_assert_eq(ask_as(&page, RG_ASK_LOGIN, NULL, &fd).status, RG_OK);
     cr_assert_eq(pread(fd, &grant, sizeof grant, 0), (ssize_t)sizeof grant);
     close(fd);
@@ -223,26 +223,46 @@ Test(http, who_may_do_what)
     cr_assert(!look_as(alice, true, &status) && status == RG_ERR_REFUSED, "the login is over");
 }
 
+/* Rights are those of the moment: a login from when they were more has no more than now. */
+Test(http, an_operator_who_is_none_any_more)
+{
+    enum rg_status status;
+    int fd;
+    monitor.policy.uid = 1000;
+    struct rg_monitor_page page = log_in(1000);
+    const struct rg_snapshot *seen = look_as(page, true, &status);
+    cr_assert(status == RG_OK && seen->reader.scope == RG_READER_OPERATOR);
+    monitor.policy.uid = 1001;
+    seen = look_as(page, true, &status);
+    cr_assert(status == RG_OK && seen->reader.scope == RG_READER_OWN);
+    page.action = RG_PAGE_DRAIN;
+    cr_assert_eq(ask_as(&page, RG_ASK_ACT, NULL, &fd).status, RG_ERR_UNSUPPORTED);
+    cr_assert(!monitor.drained);
+    monitor.policy.uid = 1000;
+    seen = look_as(page, true, &status);
+    cr_assert(status == RG_OK && seen->reader.scope == RG_READER_OPERATOR);
+}
+
 /* An identity that makes many links loses its oldest, and nobody else's; when all places are taken, who has none waits. */
 Test(http, links_are_few)
 {
     uint8_t first[RG_PAGE_SECRET], secret[RG_PAGE_SECRET], others[RG_PAGE_SECRET];
     struct rg_who who;
     rg_who_user(1001, &who);
-    cr_assert_eq(rg_logins_make_link(&monitor.logins, &who, false, others), RG_OK);
+    cr_assert_eq(rg_logins_make_link(&monitor.logins, &who, others), RG_OK);
     rg_who_user(1000, &who);
-    cr_assert_eq(rg_logins_make_link(&monitor.logins, &who, false, first), RG_OK);
+    cr_assert_eq(rg_logins_make_link(&monitor.logins, &who, first), RG_OK);
     for (int i = 0; i < 100; i++)
-        cr_assert_eq(rg_logins_make_link(&monitor.logins, &who, false, secret), RG_OK);
+        cr_assert_eq(rg_logins_make_link(&monitor.logins, &who, secret), RG_OK);
     cr_assert(!rg_logins_exchange(&monitor.logins, first));
     cr_assert(rg_logins_exchange(&monitor.logins, secret));
     cr_assert(rg_logins_exchange(&monitor.logins, others));
     for (uid_t uid = 2000; uid < 2000 + RG_LOGINS_MAX; uid++) {
         rg_who_user(uid, &who);
-        (void)!rg_logins_make_link(&monitor.logins, &who, false, secret);
+        (void)!rg_logins_make_link(&monitor.logins, &who, secret);
     }
     rg_who_user(5000, &who);
-    cr_assert_eq(rg_logins_make_link(&monitor.logins, &who, false, secret), RG_ERR_LIMIT);
+    cr_assert_eq(rg_logins_make_link(&monitor.logins, &who, secret), RG_ERR_LIMIT);
 }
 
 /* It begins no session, gets no certificate, and asks for nobody. */
