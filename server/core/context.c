@@ -50,6 +50,25 @@ bool rg_context_idle(struct rg_worker *worker, const struct rg_worker_context *c
     return true;
 }
 
+CUevent rg_context_passed(struct rg_worker_context *context)
+{
+    CUstream stream = NULL; /* one of its own: behind others it might have to wait */
+    if (context->passed)
+        return context->passed;
+    if (rg_driver.cuCtxSetCurrent(context->object) == CUDA_SUCCESS &&
+        rg_driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) {
+        if (rg_driver.cuEventCreate(&context->passed, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
+            context->passed = NULL;
+        } else if (rg_driver.cuEventRecord(context->passed, stream) != CUDA_SUCCESS) {
+            (void)rg_driver.cuEventDestroy_v2(context->passed);
+            context->passed = NULL;
+        }
+        (void)rg_driver.cuStreamDestroy_v2(stream);
+    }
+    rg_context_unknown();
+    return context->passed;
+}
+
 /* --- streams -------------------------------------------------------------------------------------------- */
 
 static void unlink_stream(struct rg_worker_stream *stream)
@@ -180,7 +199,9 @@ void rg_context_release(struct rg_worker *worker, struct rg_worker_context *cont
             destroy_thread_streams(worker->threads[i], context->handle);
     if (context->synchronous)
         (void)rg_driver.cuEventDestroy_v2(context->synchronous);
-    context->synchronous = NULL;
+    if (context->passed)
+        (void)rg_driver.cuEventDestroy_v2(context->passed);
+    context->synchronous = context->passed = NULL;
     free_legacy(context);
 }
 

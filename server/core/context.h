@@ -42,6 +42,7 @@ struct rg_worker_context {
     CUevent synchronous;
     uint64_t synchronous_seq;
     const struct rg_worker_stream *synchronous_stream; /* NULL: the legacy stream */
+    CUevent passed;                                    /* of rg_context_passed; NULL: not yet */
     _Atomic uint64_t idle_at; /* all work of records up to this one is known to be done. Any thread */
     bool released;            /* retired: nothing of the worker's is in it */
     struct rg_worker_context *next_retired;
@@ -68,6 +69,12 @@ struct rg_worker_context *rg_context_find(struct rg_worker *worker, uint64_t han
 bool rg_context_idle(struct rg_worker *worker, const struct rg_worker_context *context);
 /** Whether asking the few streams of the context one after another tells that it has nothing to do. */
 bool rg_context_has_few_streams(const struct rg_worker_context *context);
+
+/**
+ * An event of the context that comes at once and is never recorded again, so that waiting for it once it has come never
+ * blocks; NULL: there can be none. It ends with the context, behind what modules have of that.
+ */
+CUevent rg_context_passed(struct rg_worker_context *context);
 
 /** Everything that goes with a context but its handle: before the driver ends it. It is current. */
 void rg_context_release(struct rg_worker *worker, struct rg_worker_context *context);

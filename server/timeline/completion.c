@@ -26,6 +26,7 @@ struct subscription {
     struct subscription *next;
     uint64_t id;
     CUevent event;
+    CUevent passed;   /* of the client's event's context (rg_context_passed) */
     uint64_t context; /* of an event that was made for this alone; 0: the client's event */
     struct rg_event_interval interval;
 };
@@ -74,6 +75,16 @@ static void drop_subscription(struct rg_worker *worker, struct subscription **li
     atomic_fetch_sub(&completions->n, 1);
 }
 
+/*
+ * Has what kernels have printed come out, which it does when an event is waited for. The client's own may have been recorded again since
+ * it was seen done, behind work that waits for the client.
+ */
+static CUresult bring_output(CUevent passed)
+{
+    const CUresult result = passed ? rg_driver.cuEventQuery(passed) : CUDA_ERROR_NOT_READY;
+    return result == CUDA_SUCCESS ? rg_driver.cuEventSynchronize(passed) : result;
+}
+
 /* Collects what is done, TOLD_MAX at most; it counts until it has been told. The lock is held. */
 static size_t collect(struct rg_worker *worker, struct rg_done *done)
 {
@@ -86,8 +97,8 @@ static size_t collect(struct rg_worker *worker, struct rg_done *done)
             link = &subscription->next;
             continue;
         }
-        if (result == CUDA_SUCCESS)
-            result = rg_driver.cuEventSynchronize(subscription->event); /* kernels' output comes out by it */
+        if (result == CUDA_SUCCESS) /* where none comes out, the client is told to ask */
+            result = bring_output(subscription->context ? subscription->event : subscription->passed);
         done[n++] =
             (struct rg_done){.watch = subscription->id,
                              .result = (int32_t)result,
@@ -189,11 +200,10 @@ static void *poll_main(void *arg)
 }
 
 /*
- * Adds a subscription, or renews the one that the client's event has. `since`: of whose time is to be told; 0: none.
- * False: it cannot be watched.
+ * Adds a subscription to an event, or renews the one that the client's has. `wanted`: all but its place in the list. `since`: of whose
+ * time is to be told; 0: none. False: it cannot be watched.
  */
-static bool add(struct rg_worker *worker, uint64_t id, CUevent event, uint64_t context, uint64_t since,
-                unsigned version)
+static bool add(struct rg_worker *worker, const struct subscription *wanted, uint64_t since, unsigned version)
 {
     struct completions *completions = worker->state[RG_MODULE_COMPLETION];
     bool good = true;
@@ -201,14 +211,14 @@ static bool add(struct rg_worker *worker, uint64_t id, CUevent event, uint64_t c
     if (!completions->runs)
         completions->runs = rg_thread_create(&completions->thread, "rg-watch", poll_main, worker) == RG_OK;
     struct subscription *subscription = completions->first;
-    while (subscription && (context || subscription->context || subscription->event != event))
+    while (subscription && (wanted->context || subscription->context || subscription->event != wanted->event))
         subscription = subscription->next;
     if (subscription) {
-        subscription->id = id;
+        subscription->id = wanted->id;
         (void)rg_event_times_end(worker, &subscription->interval, NULL);
     } else if (completions->runs && atomic_load(&completions->n) < SUBSCRIPTIONS_MAX &&
                (subscription = malloc(sizeof *subscription))) {
-        *subscription = (struct subscription){.id = id, .event = event, .context = context};
+        *subscription = *wanted;
         *completions->last = subscription;
         completions->last = &subscription->next;
         atomic_fetch_add(&completions->n, 1);
@@ -229,12 +239,28 @@ static void refuse(struct rg_worker *worker, uint64_t id)
     tell(worker, &done, 1);
 }
 
+/* The event's context has its rg_context_passed, or there is none; the record has named the event. */
+static CUevent passed_of(struct rg_request *request)
+{
+    struct rg_objects *objects = &request->worker->objects;
+    const struct rg_object *event = rg_objects_find(objects, rg_executor_of(request)->named_event);
+    struct rg_worker_context *context = event ? rg_context_find(request->worker, event->context) : NULL;
+    return context ? rg_context_passed(context) : NULL;
+}
+
+static void watch_event(struct rg_request *request, CUevent event, uint64_t id, uint64_t since,
+                        unsigned version)
+{
+    const struct subscription wanted = {.id = id, .event = event, .passed = passed_of(request)};
+    if (!add(request->worker, &wanted, since, version))
+        refuse(request->worker, id);
+}
+
 /* --- operations ----------------------------------------------------------------------------------------- */
 
 CUresult rg_execute_rgEventWatch(struct rg_request *request, CUevent event, unsigned long long subscription)
 {
-    if (!add(request->worker, subscription, event, 0, 0, 0))
-        refuse(request->worker, subscription);
+    watch_event(request, event, subscription, 0, 0);
     return CUDA_SUCCESS;
 }
 
@@ -242,17 +268,17 @@ CUresult rg_execute_rgEventWatchTimed(struct rg_request *request, CUevent event,
                                       unsigned long long subscription, unsigned long long since,
                                       unsigned int version)
 {
-    if (!add(request->worker, subscription, event, 0, since, version))
-        refuse(request->worker, subscription);
+    watch_event(request, event, subscription, since, version);
     return CUDA_SUCCESS;
 }
 
 CUresult rg_execute_rgEventAsk(struct rg_request *request, CUevent event, unsigned long long subscription)
 {
     CUresult result = rg_driver.cuEventQuery(event);
-    if (result == CUDA_ERROR_NOT_READY && subscription && !add(request->worker, subscription, event, 0, 0, 0))
-        refuse(request->worker, subscription);
-    return result;
+    if (result == CUDA_ERROR_NOT_READY && subscription)
+        watch_event(request, event, subscription, 0, 0);
+    /* the client waits for it no more, and output comes out by that; nobody records it meanwhile */
+    return result == CUDA_SUCCESS ? rg_driver.cuEventSynchronize(event) : result;
 }
 
 /* Watches all that is in the stream, by an event behind it. `context`: the stream's. */
@@ -266,7 +292,7 @@ static bool add_stream(struct rg_request *request, CUstream stream, uint64_t con
     rg_context_unknown();
     good = good && rg_driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
     if (good && rg_driver.cuEventRecord(event, stream) == CUDA_SUCCESS &&
-        add(request->worker, id, event, context, 0, 0))
+        add(request->worker, &(struct subscription){.id = id, .event = event, .context = context}, 0, 0))
         return true;
     if (event)
         (void)rg_driver.cuEventDestroy_v2(event);

@@ -32,6 +32,12 @@ static CUresult event_create(CUevent *event, unsigned flags)
     *event = (CUevent)(void *)&other_event;
     return CUDA_SUCCESS;
 }
+static _Atomic(CUevent) waited_for; /* last */
+static CUresult event_synchronize(CUevent event)
+{
+    atomic_store(&waited_for, event);
+    return CUDA_SUCCESS;
+}
 static CUresult event_destroy(CUevent event)
 {
     (void)event;
@@ -61,6 +67,7 @@ static void use_driver(void)
     rg_driver.cuEventQuery = event_query;
     rg_driver.cuStreamQuery = stream_query;
     rg_driver.cuEventCreate = event_create;
+    rg_driver.cuEventSynchronize = event_synchronize;
     rg_driver.cuEventDestroy_v2 = event_destroy;
     rg_driver.cuEventElapsedTime = elapsed;
     rg_driver.cuEventElapsedTime_v2 = elapsed_v2;
@@ -214,6 +221,27 @@ static void test_watches(void)
     CHECK(client_destroy(c) == 0);
 }
 
+/*
+ * Kernels' output comes out with what is told, by waiting for an event: not for the client's, which it may have recorded again since it was
+ * seen done.
+ */
+static void test_output(void)
+{
+    struct client *c = begin();
+    atomic_store(&ready, true);
+    CALL(c, RG_OP_rgEventAsk, 0, CUDA_SUCCESS, "88", (uint64_t)1, event);
+    const CUevent clients = atomic_exchange(&waited_for, NULL); /* here nobody can record it again */
+    CHECK(clients);
+    atomic_store(&ready, false);
+    put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)2, event);
+    CALL(c, RG_OP_rgStreamAsk, 0, CUDA_ERROR_NOT_READY, "88", (uint64_t)0, handle(RG_KIND_STREAM, 7));
+    CHECK(!atomic_load(&waited_for));
+    atomic_store(&ready, true);
+    expect_done(c, 2, CUDA_SUCCESS);
+    CHECK(atomic_load(&waited_for) && atomic_load(&waited_for) != clients);
+    CHECK(client_destroy(c) == 0);
+}
+
 static CUresult synchronize(CUstream s)
 {
     (void)s;
@@ -256,6 +284,7 @@ int main(void)
     use_driver();
     test_watches();
     test_times();
+    test_output();
     test_order();
     test_context_ends();
     return 0;
