@@ -3,7 +3,7 @@
  *
  * It is retained on the worker once; further retains and releases are counted here, under `lock`. The first retain takes the context
  * that the server has made ready with the hello, where it has, and asks for it elsewhere. With the last release it ends as any other
- * (context.h), and may be retained again. Any thread.
+ * (context.h), and may be retained again, once all that is kept of it has been forgotten: until then other threads wait. Any thread.
  */
 #include "client/api/context.h"
 #include "client/core/call.h"
@@ -20,9 +20,12 @@ struct primary {
     uint64_t handle; /* 0: never retained */
     unsigned references;
     unsigned flags;
+    bool ends; /* and `ender` has not forgotten all of it yet */
+    pthread_t ender;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
 static struct primary primaries[RG_DEVICES_MAX];
 
 /* Whether the server has made the context ready, so that retaining it succeeds. Once. The lock is held. */
@@ -36,6 +39,33 @@ static bool is_ready(CUdevice device)
         return false;
     taken[session->number] |= bit;
     return true;
+}
+
+/* Waits while another thread ends the context; destructors of what goes with it may retain and release it. The lock is held. */
+static void wait_for_end(const struct primary *primary)
+{
+    while (primary->ends && !pthread_equal(primary->ender, pthread_self()))
+        pthread_cond_wait(&ended, &lock);
+}
+
+/* Forgets all that went with the context, for which the lock is given up. */
+static void forget(struct primary *primary)
+{
+    const uint64_t context = primary->handle;
+    const bool outermost = !primary->ends;
+    primary->ends = true;
+    primary->ender = pthread_self();
+    pthread_mutex_unlock(&lock);
+    rg_context_forget_contents(context);
+    rg_context_orphan_contents(context);
+    pthread_mutex_lock(&lock);
+    struct rg_context *shadow = rg_context_shadow((CUcontext)context);
+    if (shadow && primary->references == 0)
+        atomic_store(&shadow->sticky, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    if (outermost) {
+        primary->ends = false;
+        pthread_cond_broadcast(&ended);
+    }
 }
 
 /* First retain: asks the worker, unless it is known what it will say. The lock is held. */
@@ -68,6 +98,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&lock);
     struct primary *primary = &primaries[dev];
+    wait_for_end(primary);
     const bool first = primary->references == 0;
     if (first)
         status = retain_remotely(primary, dev);
@@ -103,7 +134,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
         return status;
     pthread_mutex_lock(&lock);
     struct primary *primary = &primaries[dev];
-    uint64_t ended = 0;
+    wait_for_end(primary);
     if (primary->references == 1) { /* most likely it ends now */
         const uint64_t ends = primary->handle;
         pthread_mutex_unlock(&lock);
@@ -113,16 +144,11 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
     if (primary->references == 0) {
         status = CUDA_ERROR_INVALID_CONTEXT;
     } else if (--primary->references == 0) {
-        ended = primary->handle;
-        rg_context_before_end(ended);
+        rg_context_before_end(primary->handle);
         status = rg_op_cuDevicePrimaryCtxRelease_v2(dev);
+        forget(primary);
     }
     pthread_mutex_unlock(&lock);
-    if (ended) {
-        rg_context_forget_contents(ended);
-        rg_context_orphan_contents(ended);
-        primary_ended(dev);
-    }
     return status;
 }
 
@@ -145,18 +171,18 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
     RG_TRY(rg_context_allowed_on(dev));
     pthread_mutex_lock(&lock);
-    const uint64_t ended = primaries[dev].handle;
+    const uint64_t context = primaries[dev].handle;
     (void)is_ready(dev);
     pthread_mutex_unlock(&lock);
-    if (ended) {
-        rg_timeline_before_end(ended);
-        rg_context_before_end(ended);
-        rg_context_forget_contents(ended); /* first: its destructors may still use the context */
+    if (context) {
+        rg_timeline_before_end(context);
+        rg_context_before_end(context);
+        rg_context_forget_contents(context); /* first: its destructors may still use the context */
         primary_ended(dev);
     }
     CUresult status = rg_op_cuDevicePrimaryCtxReset_v2(dev);
-    if (ended) {
-        rg_context_orphan_contents(ended);
+    if (context) {
+        rg_context_orphan_contents(context);
         forget_flags(dev);
     }
     return status;

@@ -4,7 +4,11 @@
  */
 #include <cuda.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "must.h"
 
@@ -219,6 +223,54 @@ static void of_an_ended_context(void)
     TRY(cuCtxDestroy_v2(live));
 }
 
+/* What is kept with the primary context takes its time to go; meanwhile another thread retains it. */
+static atomic_bool ending;
+
+static void end_slowly(CUcontext context, void *key, void *value)
+{
+    (void)context, (void)key, (void)value;
+    atomic_store(&ending, true);
+    usleep(50000);
+}
+
+static void *retain_meanwhile(void *of_new)
+{
+    CUcontext again;
+    while (!atomic_load(&ending))
+        usleep(1000);
+    CHECK(cuDevicePrimaryCtxRetain(&again, 0));
+    CHECK(cuCtxSetCurrent(again));
+    CHECK(cuEventCreate(of_new, 0));
+    CHECK(cuEventRecord(*(CUevent *)of_new, NULL));
+    return NULL;
+}
+
+static void retained_while_it_ends(void)
+{
+    static const CUuuid storage = {{(char)0xc6, (char)0x93, 0x33, 0x6e, 0x11, 0x21, (char)0xdf, 0x11,
+                                    (char)0xa8, (char)0xc3, 0x68, (char)0xf3, 0x55, (char)0xd8, (char)0x95,
+                                    (char)0x93}};
+    typedef CUresult (*put_function)(CUcontext, void *, void *, void (*)(CUcontext, void *, void *));
+    const void *table;
+    put_function put;
+    CUcontext primary_one;
+    CUevent event;
+    pthread_t thread;
+    printf("--- retained while it ends\n");
+    CHECK(cuDevicePrimaryCtxRetain(&primary_one, 0));
+    CHECK(cuCtxSetCurrent(primary_one));
+    CHECK(cuGetExportTable(&table, &storage));
+    memcpy(&put, table, sizeof put);
+    CHECK(put(primary_one, &ending, NULL, end_slowly));
+    (void)pthread_create(&thread, NULL, retain_meanwhile, &event);
+    TRY(cuDevicePrimaryCtxRelease_v2(0));
+    (void)pthread_join(thread, NULL);
+    TRY(cuEventSynchronize(event));
+    TRY(cuEventQuery(event));
+    TRY(cuEventDestroy_v2(event));
+    TRY(cuDevicePrimaryCtxRelease_v2(0));
+}
+
 int main(void)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -227,5 +279,6 @@ int main(void)
     of_another_thread();
     of_another_context();
     of_an_ended_context();
+    retained_while_it_ends();
     return 0;
 }
