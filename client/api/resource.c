@@ -73,8 +73,10 @@ CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
     if (!known)
         return CUDA_ERROR_INVALID_HANDLE;
     const uint64_t context = known->context;
-    if (context)
+    if (context) {
         rg_timeline_before_end(context);
+        rg_context_before_end(context);
+    }
     RG_TRY(rg_op_cuGreenCtxDestroy(hCtx));
     if (context)
         rg_context_ended(context);
