@@ -34,9 +34,9 @@ static CUmemorytype type_of(enum rg_region_kind kind)
 static CUresult copy_line(enum rg_region_kind to_kind, uint64_t to, enum rg_region_kind from_kind,
                           uint64_t from, size_t size, CUstream stream, bool asynchronous)
 {
-    CUresult status = check(stream);
-    if (status != CUDA_SUCCESS || !size)
-        return status;
+    RG_TRY(check(stream));
+    if (!size) /* is synchronous all the same */
+        return !asynchronous && rg_capture_takes(stream) ? rg_capture_refuse(stream) : CUDA_SUCCESS;
     if ((to_kind == RG_REGION_HOST && !to) || (from_kind == RG_REGION_HOST && !from))
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_capture_takes(stream))
@@ -121,7 +121,7 @@ static CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from
         return !asynchronous
                    ? rg_capture_refuse(stream)
                    : rg_capture_copy_1d(to, CU_MEMORYTYPE_DEVICE, from, CU_MEMORYTYPE_DEVICE, size, stream);
-    if (!rg_on_device(to, 0, size, 1) || !rg_on_device(from, 0, size, 1))
+    if (!rg_usable_on_device(to, 0, size, 1, true) || !rg_usable_on_device(from, 0, size, 1, false))
         return CUDA_ERROR_INVALID_VALUE;
     const uint64_t to_home = rg_home_of_address(to), from_home = rg_home_of_address(from);
     if (size && rg_homes_differ(to_home, from_home)) {

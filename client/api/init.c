@@ -61,6 +61,9 @@ CUresult cuGetErrorName(CUresult error, const char **pStr)
 
 /* --- look-up ------------------------------------------------------------------------------------------- */
 
+#define KNOWN_FLAGS                                                                                          \
+    ((cuuint64_t)(CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM))
+
 /*
  * The version of the driver that the server has, where the answer depends on it: then the connection begins here, as it does
  * when the program asks for the version. Without a server everything is found, and cuInit says that there is none.
@@ -79,7 +82,7 @@ static enum rg_proc_result find(const char *symbol, int version, cuuint64_t flag
 CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
                              CUdriverProcAddressQueryResult *symbolStatus)
 {
-    if (!symbol || !pfn)
+    if (!symbol || !pfn || (flags & ~KNOWN_FLAGS))
         return CUDA_ERROR_INVALID_VALUE;
     int index;
     enum rg_proc_result result = find(symbol, cudaVersion, flags, &index);
@@ -96,7 +99,7 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cu
 
 CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
 {
-    if (!symbol || !pfn)
+    if (!symbol || !pfn || (flags & ~KNOWN_FLAGS))
         return CUDA_ERROR_INVALID_VALUE;
     int index;
     const bool found = find(symbol, cudaVersion, flags, &index) == RG_PROC_FOUND;

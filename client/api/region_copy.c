@@ -26,14 +26,14 @@
 
 #include <stdlib.h>
 
-/* Whether a device's end is there; page-locked memory that the device does not know yet is mapped. */
-static bool is_on_device(const struct rg_region *region)
+/* Whether a device's end is there, and may be written or read; page-locked memory that the device does not know yet is mapped. */
+static bool is_on_device(const struct rg_region *region, bool write)
 {
     const bool rows = region->depth == 1;
     const uint64_t extent = rows ? 0 : rg_region_extent(region);
     return region->kind == RG_REGION_ARRAY ||
            rg_pinned_on_device(region->address, rows ? region->pitch : extent, rows ? region->width : extent,
-                               rows ? region->height : 1);
+                               rows ? region->height : 1, write);
 }
 
 static uint64_t home_of(const struct rg_region *region)
@@ -90,7 +90,7 @@ static CUresult put_on_device(const struct rg_copy *copy)
 
 static CUresult device_to_device(const struct rg_copy *copy)
 {
-    if (!is_on_device(&copy->to) || !is_on_device(&copy->from))
+    if (!is_on_device(&copy->to, true) || !is_on_device(&copy->from, false))
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_several_servers()) {
         const uint64_t to_home = home_of(&copy->to), from_home = home_of(&copy->from);
@@ -164,7 +164,7 @@ static CUresult with_host(struct rg_copy *copy, bool to_host)
         return status;
     copy->stream = proxy.stream;
     copy->session = rg_session_current();
-    if (!is_on_device(device))
+    if (!is_on_device(device, !to_host))
         status = CUDA_ERROR_INVALID_VALUE;
     else if (!to_host && device->kind == RG_REGION_DEVICE && rg_pinned_any_unmapped())
         status = map_addresses_in(host);

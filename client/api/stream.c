@@ -1,14 +1,16 @@
 /*
- * stream.c - streams and host functions. A stream's flags, priority and context are answered here; host
+ * stream.c - streams, words that they wait for, and host functions. A stream's flags, priority and context are answered here; host
  * functions are registered and run when the worker says that the stream has reached them (host_call.c).
  */
 #include "client/api/stream.h"
 
+#include "client/api/device.h"
 #include "client/api/memory_pool.h"
 #include "client/core/call.h"
 #include "client/core/handle.h"
 #include "client/core/home.h"
 #include "client/core/thread.h"
+#include "client/managed/pinned.h"
 #include "client/multiserver/cross_fence.h"
 #include "client/prealloc/prealloc.h"
 #include "client/timeline/timeline.h"
@@ -178,6 +180,73 @@ CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device)
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     *device = context->context.device;
     return CUDA_SUCCESS;
+}
+
+/* --- words in memory ------------------------------------------------------------------------------------ */
+
+/* What all of these check first. */
+static CUresult check(CUstream stream)
+{
+    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
+    return rg_handle_check(RG_KIND_STREAM, (uint64_t)stream, CUDA_ERROR_INVALID_HANDLE);
+}
+
+static CUresult check_wait(CUstream stream, CUdeviceptr address, size_t size, unsigned flags)
+{
+    CUdevice device;
+    if (flags & CU_STREAM_WAIT_VALUE_FLUSH) {
+        RG_TRY(cuStreamGetDevice(stream, &device));
+        if (!rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES))
+            return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return (flags & ~(unsigned)CU_STREAM_WAIT_VALUE_FLUSH) > CU_STREAM_WAIT_VALUE_NOR || address % size ||
+                   !rg_pinned_on_device(address, 0, size, 1, false)
+               ? CUDA_ERROR_INVALID_VALUE
+               : CUDA_SUCCESS;
+}
+
+CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
+{
+    RG_TRY(check(stream));
+    if (rg_capture_takes(stream))
+        return rg_capture_memop(CU_STREAM_MEM_OP_WAIT_VALUE_32, addr, value, flags, stream);
+    RG_TRY(check_wait(stream, addr, 4, flags));
+    return rg_op_cuStreamWaitValue32_v2(stream, addr, value, flags);
+}
+
+CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
+{
+    RG_TRY(check(stream));
+    if (rg_capture_takes(stream))
+        return rg_capture_memop(CU_STREAM_MEM_OP_WAIT_VALUE_64, addr, value, flags, stream);
+    RG_TRY(check_wait(stream, addr, 8, flags));
+    return rg_op_cuStreamWaitValue64_v2(stream, addr, value, flags);
+}
+
+#define BATCH_MAX 256 /* of the API */
+
+static CUresult batch(CUstream stream, unsigned count, CUstreamBatchMemOpParams *operations, unsigned flags,
+                      CUresult (*put)(CUstream stream, unsigned count, CUstreamBatchMemOpParams *operations,
+                                      unsigned flags))
+{
+    RG_TRY(check(stream));
+    if (!operations || count > BATCH_MAX || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (rg_capture_takes(stream))
+        return rg_capture_memops(operations, count, flags, stream);
+    return put(stream, count, operations, flags);
+}
+
+CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,
+                            unsigned int flags)
+{
+    return batch(stream, count, paramArray, flags, rg_op_cuStreamBatchMemOp);
+}
+
+CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,
+                               unsigned int flags)
+{
+    return batch(stream, count, paramArray, flags, rg_op_cuStreamBatchMemOp_v2);
 }
 
 /* --- host functions ------------------------------------------------------------------------------------- */

@@ -231,7 +231,11 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *des
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < count && status == CUDA_SUCCESS; i++)
         status = check_location(&desc[i].location);
-    return status == CUDA_SUCCESS ? rg_op_cuMemSetAccess(ptr, size, desc, count) : status;
+    if (status == CUDA_SUCCESS)
+        status = rg_op_cuMemSetAccess(ptr, size, desc, count);
+    for (size_t i = 0; i < count && status == CUDA_SUCCESS; i++)
+        rg_map_set_access(ptr, size, desc[i].location.id, desc[i].flags);
+    return status;
 }
 
 CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)

@@ -5,6 +5,8 @@
  */
 #include "client/core/address_map.h"
 
+#include "common/base/limits.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -120,6 +122,28 @@ bool rg_map_set_sync_memops(uint64_t address, bool value)
     return found;
 }
 
+void rg_map_set_access(uint64_t start, uint64_t size, CUdevice device, CUmemAccess_flags access)
+{
+    const uint64_t bit = device >= 0 && device < RG_DEVICES_MAX ? 1ull << device : 0;
+    const uint64_t end = start + size;
+    pthread_mutex_lock(&lock);
+    const size_t next = after(start);
+    for (size_t at = next ? next - 1 : 0; at < n_ranges && ranges[at].start < end; at++) {
+        struct rg_range *range = &ranges[at];
+        const uint64_t range_end = range->start + range->size;
+        if (range_end <= start)
+            continue;
+        if (range->start >= start &&
+            range_end <= end) { /* of a part nothing is known that forbids the rest */
+            range->readers &= ~bit;
+            range->writers &= ~bit;
+        }
+        range->readers |= access & CU_MEM_ACCESS_FLAGS_PROT_READ ? bit : 0;
+        range->writers |= access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? bit : 0;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 void rg_map_remove_context(uint64_t context)
 {
     pthread_mutex_lock(&lock);
@@ -145,7 +169,15 @@ bool rg_map_overlaps(uint64_t start, uint64_t size)
     return overlaps;
 }
 
-bool rg_on_device(uint64_t address, size_t pitch, size_t width, size_t height)
+/* What is asked of a range of device memory, beyond that it is there. */
+enum use { ANY, READ, WRITE };
+
+static bool usable(const struct rg_range *range, enum use use)
+{
+    return range->kind != RG_RANGE_VIRTUAL || use == ANY || (use == WRITE ? range->writers : range->readers);
+}
+
+static bool lies_on_device(uint64_t address, size_t pitch, size_t width, size_t height, enum use use)
 {
     struct rg_range range;
     size_t before, size; /* all rows but the last; with the last */
@@ -155,7 +187,7 @@ bool rg_on_device(uint64_t address, size_t pitch, size_t width, size_t height)
         return false;
     if (__builtin_mul_overflow(pitch, height - 1, &before) || __builtin_add_overflow(before, width, &size))
         return false;
-    while (rg_map_find(address, &range) && rg_range_on_device(&range)) {
+    while (rg_map_find(address, &range) && rg_range_on_device(&range) && usable(&range, use)) {
         const size_t room = range.size - (address - range.start);
         if (size <= room)
             return true;
@@ -165,6 +197,16 @@ bool rg_on_device(uint64_t address, size_t pitch, size_t width, size_t height)
         size -= room;
     }
     return false;
+}
+
+bool rg_on_device(uint64_t address, size_t pitch, size_t width, size_t height)
+{
+    return lies_on_device(address, pitch, width, height, ANY);
+}
+
+bool rg_usable_on_device(uint64_t address, size_t pitch, size_t width, size_t height, bool write)
+{
+    return lies_on_device(address, pitch, width, height, write ? WRITE : READ);
 }
 
 /* --- reservations -------------------------------------------------------------------------------------- */

@@ -33,9 +33,10 @@ struct rg_range {
         mapped;    /* host memory that the device addresses (client/managed/pinned.h): the context; else 0 */
     uint64_t id;   /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
     uint64_t pool; /* RG_RANGE_POOL */
-    uint64_t allocation;   /* RG_RANGE_VIRTUAL: the handle of what is mapped */
-    unsigned handle_types; /* RG_RANGE_VIRTUAL: CUmemAllocationHandleType by which it can be exported */
-    bool sync_memops;      /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
+    uint64_t allocation;       /* RG_RANGE_VIRTUAL: the handle of what is mapped */
+    unsigned handle_types;     /* RG_RANGE_VIRTUAL: CUmemAllocationHandleType by which it can be exported */
+    uint64_t readers, writers; /* RG_RANGE_VIRTUAL: the devices that may, a bit each (cuMemSetAccess) */
+    bool sync_memops;          /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
 };
 
 static inline bool rg_range_on_device(const struct rg_range *range)
@@ -67,6 +68,8 @@ bool rg_map_remove(uint64_t start, unsigned kinds, struct rg_range *out);
 void rg_map_set_mapped(uint64_t start, uint64_t context);
 /** Sets CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of the range that contains `address`; false if there is none. */
 bool rg_map_set_sync_memops(uint64_t address, bool value);
+/** A device may access the mappings that lie in a range so from now on. */
+void rg_map_set_access(uint64_t start, uint64_t size, CUdevice device, CUmemAccess_flags access);
 /** Removes all ranges of a context that has ended, but for host memory. */
 void rg_map_remove_context(uint64_t context);
 /** Whether [start, start + size) meets any range. */
@@ -77,6 +80,8 @@ bool rg_map_overlaps(uint64_t start, uint64_t size);
  * side by side. Nothing (width or height 0) lies anywhere.
  */
 bool rg_on_device(uint64_t address, size_t pitch, size_t width, size_t height);
+/** The same, and some device may write there, or read. */
+bool rg_usable_on_device(uint64_t address, size_t pitch, size_t width, size_t height, bool write);
 
 /**
  * Reserves a device range of a session's server in this process; false if part of it is in use here by

@@ -307,10 +307,10 @@ CUresult rg_pinned_scan(const void *data, size_t size)
     return good ? status : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-bool rg_pinned_on_device(uint64_t address, size_t pitch, size_t width, size_t height)
+bool rg_pinned_on_device(uint64_t address, size_t pitch, size_t width, size_t height, bool write)
 {
     return (!rg_pinned_any_unmapped() || rg_pinned_map(address) == CUDA_SUCCESS) &&
-           rg_on_device(address, pitch, width, height);
+           rg_usable_on_device(address, pitch, width, height, write);
 }
 
 /* Whether the host has the memory there as well, and need not ask before it uses it. */

@@ -45,8 +45,8 @@ static inline size_t rg_pinned_bytes(size_t n, size_t size)
     return __builtin_mul_overflow(n, size, &bytes) ? SIZE_MAX : bytes;
 }
 
-/** As rg_on_device, after mapping page-locked memory there. */
-bool rg_pinned_on_device(uint64_t address, size_t pitch, size_t width, size_t height);
+/** As rg_usable_on_device, after mapping page-locked memory there. */
+bool rg_pinned_on_device(uint64_t address, size_t pitch, size_t width, size_t height, bool write);
 
 /**
  * Ends a call that copies between `to` and `from` on the device (0: neither is there): where one of them is page-locked or managed

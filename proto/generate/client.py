@@ -247,7 +247,7 @@ def checks(operation):
         if size and len(area) == 4:  # every row begins where an element may
             lines += [f"    if ({height} > 1 && {pitch} % {size})", "        return rg_invalid_value();"]
         width = f"rg_pinned_bytes({count}, {size})" if size else f"(size_t){width}"
-        lines += [f"    if (!rg_pinned_on_device({area[0]}, {pitch}, {width}, {height}))", "        return rg_invalid_value();"]
+        lines += [f"    if (!rg_pinned_on_device({area[0]}, {pitch}, {width}, {height}, true))", "        return rg_invalid_value();"]
     return lines
 
 

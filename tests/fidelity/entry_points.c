@@ -294,8 +294,66 @@ static void batches(void)
     TRY(cuMemFreeHost(pinned));
 }
 
+static void look_ups(void)
+{
+    CUdriverProcAddressQueryResult found;
+    void *function;
+    TRY(cuGetProcAddress_v2("cuMemAlloc", &function, 12000, 4, &found));
+    TRY(cuGetProcAddress_v2("cuMemAlloc", &function, 12000, 3, &found));
+    TRY(cuGetProcAddress_v2("cuMemAlloc", &function, 12000, 1ull << 40, NULL));
+}
+
+/* What captures, and copies of nothing that cannot be captured. */
+static void captured_nothing(void)
+{
+    CUgraph captured = NULL;
+    CUstream blocking;
+    TRY(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+    for (int i = 0; i < 3; i++) {
+        TRY(cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_RELAXED));
+        TRY(i == 0   ? cuMemcpyHtoD_v2(p, back, 0)
+            : i == 1 ? cuMemcpyDtoH_v2(back, p, 0)
+                     : cuMemcpyHtoDAsync_v2(p, back, 0, blocking));
+        TRY(cuStreamEndCapture(blocking, &captured));
+    }
+    TRY(cuGraphDestroy(captured));
+    TRY(cuStreamDestroy_v2(blocking));
+}
+
+/* Memory that the device may not use as it is asked to, and may use later. */
+static void mapped_memory(void)
+{
+    CUmemAllocationProp kind = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    const CUmemAccess_flags flags[] = {CU_MEM_ACCESS_FLAGS_PROT_NONE, CU_MEM_ACCESS_FLAGS_PROT_READ,
+                                       CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle memory;
+    CUdeviceptr at;
+    size_t size;
+    TRY(cuMemGetAllocationGranularity(&size, &kind, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    TRY(cuMemCreate(&memory, size, &kind, 0));
+    TRY(cuMemAddressReserve(&at, size, 0, 0, 0));
+    TRY(cuMemMap(at, size, 0, memory, 0));
+    for (int i = 0; i < 4; i++) {
+        const CUmemAccessDesc access = {.location = kind.location, .flags = flags[i > 0 ? i - 1 : 0]};
+        if (i > 0) /* at first none has been set */
+            TRY(cuMemSetAccess(at, size, &access, 1));
+        TRY(cuMemsetD8_v2(at, 1, 16));
+        TRY(cuMemsetD8Async(at, 1, 16, s));
+        TRY(cuMemcpyDtoD_v2(at, p, 16));
+        TRY(cuMemcpyHtoDAsync_v2(at, back, 16, s));
+        TRY(cuMemcpyDtoH_v2(back, at, 16));
+        TRY(cuStreamWriteValue32_v2(s, at, 0, 0));
+        TRY(cuCtxSynchronize());
+    }
+    TRY(cuMemUnmap(at, size));
+    TRY(cuMemAddressFree(at, size));
+    TRY(cuMemRelease(memory));
+}
+
 static void memory_operations(void)
 {
+    static CUstreamBatchMemOpParams none[257];
     CUstreamBatchMemOpParams ops[3];
     memset(ops, 0, sizeof ops);
     TRY(cuMemsetD32_v2(p, 0, 16));
@@ -311,6 +369,11 @@ static void memory_operations(void)
     TRY(cuStreamWaitValue64_v2(s, p + 8, 6, CU_STREAM_WAIT_VALUE_GEQ));
     TRY(cuStreamWaitValue32_v2(s, 4096, 5, CU_STREAM_WAIT_VALUE_EQ));
     TRY(cuStreamWaitValue32_v2(s, p, 5, 9));
+    TRY(cuStreamWaitValue32_v2(s, p, 5, CU_STREAM_WAIT_VALUE_EQ | CU_STREAM_WAIT_VALUE_FLUSH));
+    TRY(cuStreamWaitValue64_v2(s, p, 5, CU_STREAM_WAIT_VALUE_GEQ | CU_STREAM_WAIT_VALUE_FLUSH));
+    TRY(cuStreamBatchMemOp_v2(s, 0, NULL, 0));
+    TRY(cuStreamBatchMemOp_v2(s, 0, none, 0));
+    TRY(cuStreamBatchMemOp_v2(s, 257, none, 0));
     TRY(cuStreamSynchronize(s));
     ops[0].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
     ops[0].writeValue.address = p + 16;
@@ -603,6 +666,9 @@ int main(void)
     arrays();
     launches_in_pieces();
     batches();
+    look_ups();
+    captured_nothing();
+    mapped_memory();
     memory_operations();
     clusters();
     libraries();
