@@ -57,6 +57,8 @@ static inline void rg_found_unlock(void)
  */
 bool rg_function_read(struct rg_reader *reply, struct rg_function *function, const char *name,
                       uint64_t owner);
+/** Before the first launch of a function or kernel, or what sets it up without waiting: has it loaded, if that may last. */
+CUresult rg_function_load_first(CUfunction handle, struct rg_function *function, uint64_t context);
 /** A context has ended: its modules and their functions are gone. */
 void rg_modules_context_ended(uint64_t context);
 /** The shadow of a function or kernel, or NULL. */

@@ -6,6 +6,7 @@
 #include "client/core/address_map.h"
 #include "client/core/call.h"
 #include "client/core/future.h"
+#include "client/core/hooks.h"
 #include "client/core/optimisations.h"
 #include "client/core/thread.h"
 #include "common/sync/scoped_lock.h"
@@ -102,7 +103,9 @@ void rg_variables_ask(enum rg_kind kind, uint64_t owner, struct rg_cached_image 
 {
     bool managed;
     const char *name;
-    if (!cached || !rg_context_current() || !rg_optimise[RG_OPT_QUERY_CACHE])
+    if (!cached || !rg_context_current() || !rg_optimise[RG_OPT_QUERY_CACHE] ||
+        rg_hooks.blocks_on_context(
+            rg_context_current())) /* which the driver may wait for before it has them */
         return;
     for (unsigned i = 0; (name = rg_image_cache_variable(cached, i, &managed)) != NULL; i++) {
         struct rg_call reply;

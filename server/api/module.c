@@ -179,6 +179,7 @@ CUresult rg_execute_rgModuleVariable(struct rg_request *request, CUmodule module
     size_t bytes = 0;
     if (!name)
         return CUDA_ERROR_INVALID_VALUE;
+    rg_request_go_out_of_order(request);
     CUresult result = rg_driver.cuModuleGetGlobal_v2(&address, &bytes, module, name);
     return result == CUDA_SUCCESS ? rg_module_output_variable(request, address, bytes) : result;
 }
@@ -192,6 +193,7 @@ CUresult rg_execute_rgLibraryVariable(struct rg_request *request, CUlibrary libr
         managed ? rg_driver.cuLibraryGetManaged : rg_driver.cuLibraryGetGlobal;
     if (!name)
         return CUDA_ERROR_INVALID_VALUE;
+    rg_request_go_out_of_order(request);
     CUresult result = get(&address, &bytes, library, name);
     return result == CUDA_SUCCESS ? rg_module_output_variable(request, address, bytes) : result;
 }

@@ -358,6 +358,19 @@ static void set_function(void)
     CHECK(cuFuncSetAttribute(find_function(), CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1024));
 }
 
+static void set_cache(void)
+{
+    CHECK(cuFuncSetCacheConfig(find_function(), CU_FUNC_CACHE_PREFER_L1));
+}
+
+/* By which the library gets its module in the context. */
+static void find_variable(void)
+{
+    CUdeviceptr address;
+    size_t size;
+    CHECK(cuLibraryGetGlobal(&address, &size, library, "variable"));
+}
+
 static void ask_occupancy(void)
 {
     int blocks, grid, size;
@@ -470,6 +483,8 @@ static const struct trial {
     {"cuFuncLoad", make_module, load_function, end_load, false, false},
     {"cuFuncGetAttribute", make_module, ask_function, end_load, false, false},
     {"cuFuncSetAttribute", make_module, set_function, end_load, false, false},
+    {"cuFuncSetCacheConfig", make_module, set_cache, end_load, false, false},
+    {"cuLibraryGetGlobal", make_kernel, find_variable, unload_library, false, false},
     {"cuOccupancyMax…", make_module, ask_occupancy, end_load, false, false},
     {"cuKernelGetFunction", NULL, find_kernel_function, unload_library, false, false},
     {"cuStreamDestroy", make_stream, destroy_stream, NULL, false, false},

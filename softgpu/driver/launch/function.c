@@ -159,6 +159,7 @@ CUresult cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache config)
     SG_FUNCTION_OR_RETURN(function, handle);
     if ((unsigned)config > CU_FUNC_CACHE_PREFER_EQUAL)
         return CUDA_ERROR_INVALID_VALUE;
+    sg_function_load_lazily(function);
     function->settings->cache_config = (int)config;
     return CUDA_SUCCESS;
 }
