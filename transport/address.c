@@ -136,3 +136,25 @@ bool rg_address_is_loopback(const struct sockaddr *address)
     }
     return false;
 }
+
+/* An IPv4 address as IPv6 has it, else the address itself. False: neither. */
+static bool take_host(const struct sockaddr *address, struct in6_addr *out)
+{
+    if (address->sa_family == AF_INET) {
+        *out = (struct in6_addr){.s6_addr = {[10] = 0xff, [11] = 0xff}};
+        memcpy(&out->s6_addr[12], &((const struct sockaddr_in *)address)->sin_addr, 4);
+        return true;
+    }
+    if (address->sa_family == AF_INET6)
+        *out = ((const struct sockaddr_in6 *)address)->sin6_addr;
+    return address->sa_family == AF_INET6;
+}
+
+bool rg_address_is_same_host(const struct sockaddr *one, const struct sockaddr *other)
+{
+    struct in6_addr first, second;
+    if (!take_host(one, &first) || !take_host(other, &second))
+        return false;
+    return memcmp(&first, &second, sizeof first) == 0 ||
+           (rg_address_is_loopback(one) && rg_address_is_loopback(other));
+}

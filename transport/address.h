@@ -41,5 +41,7 @@ static inline void rg_address_cut_zone(char *host)
 struct sockaddr;
 /** Whether it is one of this machine's loopback addresses, IPv4 ones in IPv6 included. */
 bool rg_address_is_loopback(const struct sockaddr *address);
+/** Whether both are addresses of one machine's, without their ports, IPv4 ones in IPv6 included: the same, or both loopback. */
+bool rg_address_is_same_host(const struct sockaddr *one, const struct sockaddr *other);
 
 #endif

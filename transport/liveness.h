@@ -49,7 +49,7 @@ unsigned rg_liveness_look_at_channels(struct rg_liveness *liveness, const struct
 bool rg_liveness_give_up(struct rg_liveness *liveness, struct rg_conn *conn, unsigned most);
 
 /**
- * For a connection by TCP beside which there are others: that nothing answers any more is noticed in RG_LIVENESS_CLOSE_MS or a little more,
+ * For a connection by TCP that there may be another for: that nothing answers any more is noticed in RG_LIVENESS_CLOSE_MS or a little more,
  * instead of a minute. Any thread.
  */
 enum { RG_LIVENESS_CLOSE_MS = 8000 };

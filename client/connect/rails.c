@@ -294,8 +294,7 @@ enum rg_status rg_rails_renew(struct rg_session *session, int timeout_ms, char *
                                     &session->credentials, reason, sizeof reason, out);
         *number = i;
         if (one == RG_OK) {
-            if (n > 1)
-                rg_liveness_watch_closely(*out);
+            rg_liveness_watch_closely(*out);
             return RG_OK;
         }
         if (n > 1) {

@@ -188,7 +188,7 @@ static void report(void *user, enum rg_resumable_event event, const struct rg_re
             rg_warn("gave up on %s after %.1f s: %s", session->server, seconds_since(loss->since_ns),
                     loss->why);
         else
-            rg_info("%s: %s", session->server, loss->why);
+            rg_warn("the session on %s cannot go on: %s", session->server, loss->why);
         break;
     }
 }
@@ -200,7 +200,7 @@ bool rg_reconnect_begin(struct rg_session *session)
              rg_conn_peer(session->control_conn ? session->control_conn : session->conn));
     if (!(hello->capabilities & RG_CONTROL_CAP_RESUME))
         return true;
-    if (rg_rails_possible(session))
+    if (!session->control_conn)
         rg_liveness_watch_closely(session->conn);
     const uint64_t theirs = hello->resume_seconds * 1000000000ull, ours = patience();
     const struct rg_resumable_options options = {

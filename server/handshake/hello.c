@@ -261,13 +261,13 @@ enum rg_status rg_hello_answer(struct rg_hello *hello, struct rg_conn **connecti
     describe_session(hello, client, server);
     struct rg_upgrade *upgrade = hello->no_rdma ? NULL : rg_upgrade_open(&client->transports, server);
     rg_channels_agree(client, server, channels);
-    if (!hello->reconnect_automatic || rg_resume_costs_nothing(client, conn, upgrade != NULL))
+    if (!hello->reconnect_automatic || rg_resume_is_worth_it(conn, upgrade != NULL))
         rg_resume_offer(resume, hello->session, hello->reconnect_s, client, conn, server);
     if (upgrade)
         rg_resume_offer_upgrade(resume, server);
     if (resume->offered && !upgrade && channels->options.channels)
         channels->rails = rg_rails_tell(hello->rails, conn, server);
-    if (channels->rails)
+    if (resume->offered && !upgrade)
         rg_liveness_watch_closely(conn);
     rg_control_fini(&received);
     enum rg_status status = rg_control_send(conn, &answer);

@@ -22,7 +22,7 @@ struct rg_hello {
     bool no_rdma;             /* it stays on the connection that it began on */
     int hello_fd;             /* holds the client's hello */
     uint32_t reconnect_s;     /* how long a client that lost its connection is waited for; 0: not */
-    bool reconnect_automatic; /* where that costs nothing (resume.h) */
+    bool reconnect_automatic; /* where it is worth it (resume.h) */
     const char *rails;        /* what is told of addresses (rails.h); NULL: nothing */
     uint32_t keep_alive_s;    /* out: how long the client may be silent; 0: for ever */
     bool times;               /* out: the client asks for times (times.h) */

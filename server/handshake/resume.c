@@ -8,6 +8,7 @@
 #include "common/sync/scoped_lock.h"
 #include "server/handshake/channels.h"
 #include "server/shares/worker/share.h"
+#include "transport/address.h"
 #include "transport/connect/connect.h"
 #include "transport/control.h"
 #include "transport/liveness.h"
@@ -18,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 enum {
@@ -28,19 +30,29 @@ enum {
     SWITCH_MS = 10000, /* for the client to resume by a connection that it has just made */
 };
 
+/* Whether what connects to us is on this machine: the kernel then gives a connection one address for both its ends. */
+static bool is_near(const struct rg_conn *conn)
+{
+    struct sockaddr_storage own, peer;
+    socklen_t own_size = sizeof own, peer_size = sizeof peer;
+    const int fd = rg_conn_fd(conn);
+    if (strcmp(rg_conn_transport(conn), "unix") == 0)
+        return true;
+    return fd >= 0 && getsockname(fd, (struct sockaddr *)&own, &own_size) == 0 &&
+           getpeername(fd, (struct sockaddr *)&peer, &peer_size) == 0 &&
+           rg_address_is_same_host((const struct sockaddr *)&own, (const struct sockaddr *)&peer);
+}
+
 /* Whether what connects to us is on this machine and the client is not. */
 static bool is_tunnelled(const struct rg_client_hello *client, const struct rg_conn *conn)
 {
     char own[RG_CONTROL_TEXT] = "";
-    const char *peer = rg_conn_peer(conn);
-    const bool near = strncmp(peer, "127.", 4) == 0 || strncmp(peer, "[::1]", 5) == 0 ||
-                      strcmp(rg_conn_transport(conn), "unix") == 0;
-    return near && gethostname(own, sizeof own - 1) == 0 && strcmp(own, client->identity.host) != 0;
+    return is_near(conn) && gethostname(own, sizeof own - 1) == 0 && strcmp(own, client->identity.host) != 0;
 }
 
-bool rg_resume_costs_nothing(const struct rg_client_hello *client, const struct rg_conn *conn, bool may_move)
+bool rg_resume_is_worth_it(const struct rg_conn *conn, bool may_move)
 {
-    return !may_move && strcmp(rg_conn_transport(conn), "unix") != 0 && !is_tunnelled(client, conn);
+    return !may_move && !is_near(conn);
 }
 
 void rg_resume_offer(struct rg_resume *resume, uint64_t session, uint32_t grace_s,
@@ -203,8 +215,7 @@ static void arrive(struct rg_resume *resume, struct rg_conn *conn, struct rg_con
 {
     rg_info("session %llu: its client comes back, from %s (%s)", (unsigned long long)resume->session,
             rg_conn_peer(conn), rg_conn_transport(conn));
-    if (resume->channels && resume->channels->rails)
-        rg_liveness_watch_closely(conn);
+    rg_liveness_watch_closely(conn);
     rg_resumable_drop(
         resume->lasting); /* first: what comes next may be in use by the time that this returned */
     pthread_mutex_lock(&resume->lock);

@@ -11,9 +11,10 @@
  * client offers the transport in its RESUME, an upgrade is made as at the session's beginning (transport/upgrade/), on a
  * thread of its own and beside the session's connection, and only then the client resumes by what came of it.
  *
- * Without a setting (auto) that is so where it costs nothing: over TCP, with or without TLS. Not over a unix socket, which is
- * not lost; not where the session may move to RDMA, for the GPU's memory is not used directly then; and not through a tunnel,
- * where a client that was killed cannot be told from one that was cut off.
+ * Without a setting (auto) that is so where it is worth it: over TCP, with or without TLS, to another machine. Not over a connection
+ * within this machine, which is not lost (what comes through a tunnel that ends here looks like one, and a client that was killed
+ * could not be told from one that was cut off there); and not where the session may move to RDMA, for the GPU's memory is not used
+ * directly then.
  *
  * How long a client is waited for: the grace time. But where its process has gone, which a control connection tells
  * (transport/resumable/resumable.h), for GONE_GRACE_S: if it was something between that closed both connections, the client
@@ -52,7 +53,7 @@ struct rg_resume {
 };
 
 /** Whether that is so without a setting. `may_move`: the session may move to RDMA. */
-bool rg_resume_costs_nothing(const struct rg_client_hello *client, const struct rg_conn *conn, bool may_move);
+bool rg_resume_is_worth_it(const struct rg_conn *conn, bool may_move);
 /** Decides whether the session can outlive its connection, and completes the server's hello. */
 void rg_resume_offer(struct rg_resume *resume, uint64_t session, uint32_t grace_s,
                      const struct rg_client_hello *client, const struct rg_conn *conn,

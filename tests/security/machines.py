@@ -201,6 +201,10 @@ class World:
         expect(result.status == 0 and found, "there is no token", result)
         return found.group(0)
 
+    def run_server(self, *words, timeout=60, **changes):
+        """A program on the server machine: a Result."""
+        return run_isolated(self.server.command(*words), self.server.environment(**changes), timeout)
+
     # --- the client
 
     def run(self, *words, timeout=60, **changes):

@@ -40,7 +40,7 @@ def end_by_itself(program, done):
 def case_rails(world):
     """Two cables: bulk data goes by both; that of the calls is cut in the middle of copies and comes back, and nothing is lost."""
     world.add_cable("eth1", "10.78.0")
-    world.start_server("--reconnect-grace", "60")
+    world.start_server()
     world.join("alice")
     done, stats, profile = world.path("done"), world.path("rails-stats"), world.path("rails-profile")
     program = run_by_rails(world, done, stats, "--profile=" + profile)
@@ -74,7 +74,7 @@ def case_rails(world):
 def case_foreign_rail(world):
     """An address that the server has named and that is another's gets nothing; the session goes on by its own."""
     world.add_cable("eth1", "10.78.0")
-    world.start_server("--reconnect-grace", "60", "--rails", "10.77.0.1,10.78.0.1,127.0.0.1,224.0.0.1", listen="10.77.0.1:%d" % PORT)
+    world.start_server("--rails", "10.77.0.1,10.78.0.1,127.0.0.1,224.0.0.1", listen="10.77.0.1:%d" % PORT)
     stranger = world.start_server(listen="10.78.0.1:%d" % PORT, state=world.path("stranger"))
     world.join("alice")
     done, stats = world.path("done"), world.path("rails-stats")
@@ -98,7 +98,7 @@ def case_link_local(world):
     expect(wait_until(lambda: "tentative" not in checked(*world.server.command("ip", "-6", "address", "show", "dev", "eth0")), 20),
            "the address is not to be had")
     server = "[%s%%eth0]:%d" % (address.group(1), PORT)
-    world.start_server("--tls-name", address.group(1), "--reconnect-grace", "30", listen="*:%d" % PORT)
+    world.start_server("--tls-name", address.group(1), listen="*:%d" % PORT)
     made = world.manage("token", "--user", "alice", "--server", server)
     expect(made.status == 0 and "is not for" not in made.errors, "the token's server is not found in the certificate", made)
     works(world.remote_gpu("join", re.search("^rgpu1:.*$", made.output, re.MULTILINE).group(0)))

@@ -504,7 +504,7 @@ def case_renewal(world):
 
 def case_resumed(world):
     """A session that has lost its connection goes on by TLS, and only for who began it."""
-    world.start_server("--reconnect-grace", "30")
+    world.start_server()
     world.join("alice")
     program = world.hold(REMOTE_GPU_LOG="info")
     with world.capture() as packets:
@@ -521,7 +521,7 @@ def case_resumed(world):
 
 def case_resumed_by_another(world):
     """A session that has lost its connection does not go on for another user, whatever secrets that user has of it."""
-    daemon = world.start_server("--reconnect-grace", "30")
+    daemon = world.start_server()
     for user in ("alice", "bob"):
         world.join(user, "--credentials", world.path(user))
     folders = [os.path.join(world.path(user), "servers", NAME) for user in ("alice", "bob")]

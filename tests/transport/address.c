@@ -2,7 +2,11 @@
 #include "transport/address.h"
 #include "common/base/limits.h"
 
+#include <arpa/inet.h>
 #include <criterion/criterion.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/socket.h>
 
 struct good {
     const char *text, *formatted, *transport, *host;
@@ -66,4 +70,48 @@ Test(address, bad_ones)
     host[sizeof host - 1] = '\0';
     struct rg_address address;
     cr_assert_eq(rg_address_parse(host, &address, NULL, 0), RG_ERR_INVALID);
+}
+
+/* A number as a socket's address. */
+static struct sockaddr_storage socket_address(const char *number, uint16_t port)
+{
+    struct sockaddr_storage out = {.ss_family = strchr(number, ':') ? AF_INET6 : AF_INET};
+    struct sockaddr_in *v4 = (struct sockaddr_in *)&out;
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&out;
+    if (out.ss_family == AF_INET)
+        v4->sin_port = port;
+    else
+        v6->sin6_port = port;
+    cr_assert_eq(inet_pton(out.ss_family, number,
+                           out.ss_family == AF_INET ? (void *)&v4->sin_addr : (void *)&v6->sin6_addr),
+                 1);
+    return out;
+}
+
+Test(address, of_one_host)
+{
+    static const struct {
+        const char *one, *other;
+        bool same;
+    } table[] = {
+        {"10.0.0.7", "10.0.0.7", true},
+        {"10.0.0.7", "10.0.0.8", false},
+        {"::ffff:10.0.0.7", "10.0.0.7", true},
+        {"::ffff:10.0.0.7", "::ffff:10.0.0.8", false},
+        {"127.0.0.1", "127.3.2.1", true},
+        {"::ffff:127.0.0.1", "127.0.0.9", true},
+        {"::1", "::1", true},
+        {"fd77::1", "fd77::1", true},
+        {"fd77::1", "fd77::2", false},
+        {"127.0.0.1", "10.0.0.7", false},
+        {"0.0.0.7", "::7", false},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        const struct sockaddr_storage one = socket_address(table[i].one, 1),
+                                      other = socket_address(table[i].other, 2);
+        cr_expect_eq(rg_address_is_same_host((const struct sockaddr *)&one, (const struct sockaddr *)&other),
+                     table[i].same, "%s and %s", table[i].one, table[i].other);
+    }
+    const struct sockaddr_storage local = {.ss_family = AF_UNIX};
+    cr_expect_not(rg_address_is_same_host((const struct sockaddr *)&local, (const struct sockaddr *)&local));
 }

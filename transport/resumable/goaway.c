@@ -17,11 +17,22 @@
 #include <sys/socket.h>
 
 enum {
-    HEARD_WITHIN_MS = 45000, /* more than the keepalive of a living peer takes (transport/tcp/socket.c) */
-    GOAWAY_NS = 1000000000,  /* how long who leaves waits for what others are sending */
+    GOAWAY_NS = 1000000000, /* how long who leaves waits for what others are sending */
 };
 
 /* --- the peer's --- */
+
+/* More than the keepalive of a living peer takes, and less than the silence after which the connection is lost. */
+static uint32_t heard_within_ms(int fd)
+{
+    static const int names[] = {TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT};
+    int value[3] = {0};
+    for (unsigned i = 0; i < 3; i++) {
+        socklen_t size = sizeof value[i];
+        (void)getsockopt(fd, IPPROTO_TCP, names[i], &value[i], &size);
+    }
+    return ((uint32_t)value[0] + (uint32_t)value[1] * (uint32_t)value[2]) * 750u;
+}
 
 bool rg_resumable_heard_lately(const struct rg_conn *conn)
 {
@@ -33,7 +44,7 @@ bool rg_resumable_heard_lately(const struct rg_conn *conn)
     memset(&info, 0, sizeof info);
     if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
         return true; /* a unix socket: the kernel itself ended it */
-    return info.tcpi_last_ack_recv < HEARD_WITHIN_MS;
+    return info.tcpi_last_ack_recv < heard_within_ms(fd);
 }
 
 /*

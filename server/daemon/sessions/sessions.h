@@ -71,7 +71,7 @@ struct rg_sessions {
     const char *worker;           /* path */
     uint32_t reconnect_s;         /* how long a session waits for a client that lost its connection; 0: not */
     struct rg_daemon_rails rails; /* what workers tell of this server's addresses */
-    bool reconnect_automatic;     /* where that costs nothing (server/handshake/resume.h) */
+    bool reconnect_automatic;     /* where it is worth it (server/handshake/resume.h) */
     uint64_t device_files[RG_DEVICES_MAX]; /* of each device the bit of its number; 0: it is not known yet */
     struct {
         uint64_t free,

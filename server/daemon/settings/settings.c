@@ -95,8 +95,9 @@ static const struct rg_option table[] = {
     OPTION(
         "reconnect-grace", TEXT, reconnect_grace,
         "keep the session of a client that has lost its connection this long, so that it can reconnect; "
-        "0: not at all; auto: a minute over TCP, with or without TLS, but not over RDMA or through a tunnel",
-        .argument = "auto|SECONDS", .value = "0", .check = check_reconnect),
+        "0: not at all; auto: a minute over TCP from another machine, but not where the session may move to "
+        "RDMA",
+        .argument = "auto|SECONDS", .value = "auto", .check = check_reconnect),
     OPTION(
         "rails", TEXT, rails,
         "which addresses of this server, on the same port, the clients of sessions by TLS are told of, for "

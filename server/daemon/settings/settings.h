@@ -73,7 +73,7 @@ void rg_daemon_settings_fini(struct rg_daemon_settings *settings);
 /** What rg_identity_open needs of them; the texts stay theirs. */
 struct rg_identity_settings rg_daemon_settings_identity(const struct rg_daemon_settings *settings);
 
-/** How many seconds the session of a client that has lost its connection is kept. *automatic: where that costs nothing. */
+/** How many seconds the session of a client that has lost its connection is kept. *automatic: where it is worth it. */
 uint32_t rg_daemon_settings_reconnect(const struct rg_daemon_settings *settings, bool *automatic);
 
 /**

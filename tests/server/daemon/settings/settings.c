@@ -60,6 +60,7 @@ Test(settings, defaults)
     cr_expect_str_eq(settings.driver, "auto");
     cr_expect_eq(settings.max_sessions, 64);
     cr_expect_eq(settings.grace_ns, 30000000000ull);
+    cr_expect_str_eq(settings.reconnect_grace, "auto");
     cr_expect_eq(settings.ready_fd, -1);
     cr_expect_not(settings.allow_unauthenticated);
     rg_daemon_settings_fini(&settings);

@@ -1,0 +1,122 @@
+"""What becomes of programs whose server cannot be reached any more, and of servers whose client cannot: as each of them sees it, with the
+settings that everybody has (docs/transports.md, "When the connection is lost").
+
+usage: losses.py BUILD_FOLDER CASE
+
+The machines are those of run.py, and so is what they need.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "scripts"))
+sys.path.insert(0, HERE)
+
+from machines import World, checked, expect, skip  # noqa: E402
+from trial import run_case, wait_until  # noqa: E402
+
+LOG = {"REMOTE_GPU_LOG": "debug"}
+CUT = {"REMOTE_GPU_FILTER": "fault:cut_every=3000000,seed=1"}
+
+
+def cut(world, on):
+    """Nothing of the cable arrives any more, at either end, or all does again; nobody is told."""
+    for chain, way in (("INPUT", "-i"), ("OUTPUT", "-o")):
+        checked(*world.server.command("iptables", "-w", "-A" if on else "-D", chain, way, "eth0", "-j", "DROP"))
+
+
+def begin(world, *arguments):
+    """A server with the settings that everybody has, and a program of a user that goes on until its session ends."""
+    if not shutil.which("iptables") or world.run_server("iptables", "-w", "-L").status != 0:
+        skip("there are no rules of packets here (iptables)")
+    daemon = world.start_server(*arguments, environment=LOG)
+    world.join("alice")
+    return daemon, world.hold()
+
+
+def controlled(daemon):
+    """Waits until the server knows by a second connection whether the program lives."""
+    expect(wait_until(lambda: "has a control connection" in daemon.output(), 30), "it has none:\n" + daemon.output())
+
+
+def states(world):
+    """Of the server's sessions, as its operator has them."""
+    listed = world.run_server(world.build.command, "list", "-s", "unix:" + world.path("socket"), "--json")
+    return [session["share"]["state"] for each in json.loads(listed.output)["servers"] for session in each["sessions"]]
+
+
+def worker_of(daemon):
+    """The process of the first session."""
+    return int(re.search(r"worker (\d+)", daemon.output()).group(1))
+
+
+def ends(program, seconds, *words):
+    """It ends by itself, as one whose session has ended, and says all that, on lines that belong to it."""
+    expect(wait_until(lambda: program.process.poll() is not None, seconds), "it does not end:\n" + program.output())
+    for word in ("ended with error 46", *words):
+        expect(re.search(word, program.output()), "it does not say %r:\n%s" % (word, program.output()))
+
+
+def case_lost_connections(world):
+    """Between two machines a session goes on after a loss, and ends with its connection if both ends are one machine's."""
+    world.start_server("--allow-unauthenticated", environment=LOG)
+    command = (world.build.command, "run", "-s", "10.77.0.1:7600", "--allow-unauthenticated", "--", world.build.example("big_copy"))
+    between = world.run(*command, timeout=90, **CUT)
+    expect(between.status == 0 and "the session goes on" in between.errors, "it did not go on", between)
+    within = world.run_server(*command, timeout=90, **CUT)
+    expect(within.status != 0 and "lost the connection" in within.errors and "goes on" not in within.errors, "it went on", within)
+
+
+def case_black_hole(world):
+    """Nothing arrives any more, from a session's first moment on: the program says so within seconds, and goes on when it can."""
+    _, program = begin(world)
+    cut(world, True)
+    expect(wait_until(lambda: "trying again for 60 s" in program.output(), 45), "it says nothing:\n" + program.output())
+    cut(world, False)
+    expect(wait_until(lambda: "goes on after" in program.output(), 40), "it does not go on:\n" + program.output())
+    expect(program.process.poll() is None, "it has ended:\n" + program.output())
+
+
+def case_lost_server(world):
+    """The server's processes are killed, with and without another server in their place: the program ends at once, and is told why."""
+    for again in (False, True):
+        daemon, program = begin(world) if not again else (world.start_server(environment=LOG), world.hold())
+        os.kill(daemon.process.pid, signal.SIGSTOP)  # so that it says nothing
+        os.kill(worker_of(daemon), signal.SIGKILL)
+        if not again:
+            os.kill(daemon.process.pid, signal.SIGKILL)
+            ends(program, 20, "cannot go on: .*refused", "lost the connection")
+            continue
+        os.kill(daemon.process.pid, signal.SIGCONT)
+        ends(program, 20, "cannot go on: the session has ended on the server", "lost the connection")
+
+
+def case_lost_client(world):
+    """A program that is killed is waited for a second. One that is out of reach is listed as waiting, ends when it is told to, and its
+    session when its user may not stay.
+    """
+    daemon, program = begin(world, "--listen", "unix:" + world.path("socket"))
+    controlled(daemon)
+    os.killpg(program.process.pid, signal.SIGKILL)
+    expect(wait_until(lambda: re.search("session 1 ended after", daemon.output()), 20), "it is waited for:\n" + daemon.output())
+    waited = re.search(r"its connection was lost, and after ([0-9.]+) s: the client's process has ended", daemon.output())
+    expect(waited and float(waited.group(1)) < 5, "it was waited for:\n" + daemon.output())
+    program = world.hold()
+    cut(world, True)
+    expect(wait_until(lambda: states(world) == ["waiting"], 40), "it is not shown as waiting: %s" % states(world))
+    os.kill(program.process.pid, signal.SIGINT)
+    expect(wait_until(lambda: program.process.poll() is not None, 10), "SIGINT does not end the program")
+    expect(states(world) == ["waiting"], "it is not waited for: %s" % states(world))
+    world.manage("revoke", "alice")
+    expect(wait_until(lambda: "session 2 ended after" in daemon.output(), 20), "its session does not end:\n" + daemon.output())
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    run_case(globals(), World)
