@@ -145,6 +145,21 @@ static uint64_t look_at_ns(const struct rg_who *who)
     return rg_now_ns() + left_ns;
 }
 
+/* How many seconds its session has yet; 0: it may go on. A worker that has its share waits for signals: before, one would be lost. */
+static void tell_used_up(struct rg_session_entry *entry, const struct rg_quota_exhausted *exhausted,
+                         uint64_t now)
+{
+    const struct rg_share_slot *slot = entry->share.slot;
+    const uint64_t passed = now - entry->used_up_ns;
+    const uint64_t left = passed < exhausted->grace_ns ? exhausted->grace_ns - passed : 0;
+    const uint64_t seconds = left / 1000000000u + 1;
+    const union sigval value = {.sival_int = !exhausted->end     ? 0
+                                             : seconds < INT_MAX ? (int)seconds
+                                                                 : INT_MAX};
+    if (slot && atomic_load(&slot->usage.state) != (uint32_t)RG_SHARE_UNKNOWN)
+        entry->used_up_told = sigqueue(entry->pid, RG_SESSION_USED_UP_SIGNAL, value) == 0;
+}
+
 /* A program whose GPU hours are used up is told once; its session ends where the rules want that, after the time that they give. */
 static void see_to_quota(const struct rg_sessions *sessions, struct rg_session_entry *entry,
                          const struct rg_quota_exhausted *exhausted)
@@ -153,17 +168,15 @@ static void see_to_quota(const struct rg_sessions *sessions, struct rg_session_e
     const uint64_t now = rg_now_ns();
     if (!rg_quotas_are_exhausted(sessions, &entry->owner, why, sizeof why)) {
         entry->used_up_ns = 0;
+        entry->used_up_told = false;
         return;
     }
     if (entry->used_up_ns == 0) {
-        const uint64_t seconds = exhausted->grace_ns / 1000000000u + 1;
-        const union sigval value = {.sival_int = !exhausted->end     ? 0
-                                                 : seconds < INT_MAX ? (int)seconds
-                                                                     : INT_MAX};
         entry->used_up_ns = now;
         rg_info("session %llu: %s", (unsigned long long)entry->info.id, why);
-        (void)sigqueue(entry->pid, RG_SESSION_USED_UP_SIGNAL, value);
     }
+    if (!entry->used_up_told)
+        tell_used_up(entry, exhausted, now);
     if (exhausted->end && now - entry->used_up_ns >= exhausted->grace_ns) {
         audit_end(entry, RG_AUDIT_QUOTA, why);
         end_session(entry, RG_END_USED_UP);

@@ -40,6 +40,7 @@ struct rg_session_entry {
     struct rg_account_owner owner; /* whose account it goes to */
     struct rg_account *account;    /* NULL: none is kept */
     uint64_t used_up_ns; /* since when it is known that its GPU hours are used up; 0: they are not */
+    bool used_up_told;   /* its program was told that */
     int hand;            /* a socket by which its worker gets further connections; -1: it takes none */
     bool warm;           /* its worker was */
     uint64_t pool_lease; /* the lease of the pool by which it was begun; 0: none */
