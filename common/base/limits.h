@@ -101,6 +101,7 @@
     (64u << 20)                       /* bytes of shared memory's contents that wait while it is suspended */
 #define RG_PREEMPTED_MAX          64u /* sessions that are looked at to make room for one */
 #define RG_ADMISSIONS_MAX         8u  /* sessions that wait for room at once */
+#define RG_ADMISSIONS_OF_ONE_MAX  6u  /* of one user */
 #define RG_REQUESTS_MAX           16  /* of the operator's commands to a running server, at once */
 #define RG_HANDSHAKES_MAX         256 /* connections at once of which it is not known yet what they want */
 #define RG_LISTENERS_MAX          16  /* addresses that one server listens on */
@@ -133,10 +134,12 @@
 #define RG_POOL_LINKS_OF_ONE_MAX 64u /* of one user */
 #define RG_POOL_SHARES_MAX       64u /* leases of one GPU */
 #define RG_POOL_FILTERS_MAX      16u /* of one request */
-#define RG_POOL_CLIENTS_MAX      1024 /* that one server answers at once: those that wait, and that hold a lease */
-#define RG_POOL_GPUS_MAX         256u  /* of one lease */
-#define RG_POOL_ACCOUNTS_MAX     1024u /* users and projects whose use of its GPUs one server remembers */
-#define RG_POOL_KEPT_MAX_S       (30u * 86400u) /* seconds that a lease is kept for at once */
+#define RG_POOL_CLIENTS_MAX                                                                                  \
+    1024u /* that one server answers at once: those that wait, and that hold a lease */
+#define RG_POOL_CLIENTS_OF_ONE_MAX (RG_POOL_CLIENTS_MAX / 4u * 3u) /* of one address, and of one user */
+#define RG_POOL_GPUS_MAX           256u                            /* of one lease */
+#define RG_POOL_ACCOUNTS_MAX       1024u /* users and projects whose use of its GPUs one server remembers */
+#define RG_POOL_KEPT_MAX_S         (30u * 86400u) /* seconds that a lease is kept for at once */
 
 /* Kubernetes (places/kubernetes/) */
 #define RG_KUBE_ANSWER_MAX      (64u << 20) /* bytes of one answer of the API server, or one event of a watch */

@@ -150,24 +150,14 @@ static void answer_question(struct rg_handshake *handshake)
     }
 }
 
-/* Whether there is room for another client of the pool; if so it may take its time. */
-static bool may_wait(struct rg_handshake *handshake)
-{
-    struct rg_handshakes *owner = handshake->owner;
-    RG_SCOPED_LOCK(&owner->lock);
-    handshake->waiting = owner->n_waiting < RG_POOL_CLIENTS_MAX;
-    owner->n_waiting += handshake->waiting;
-    return handshake->waiting;
-}
-
 static void ask_pool(struct rg_handshake *handshake)
 {
     struct rg_monitor_question question = {.peer = handshake->secured.peer};
     struct rg_control refusal;
     snprintf(question.peer.address, sizeof question.peer.address, "%s", rg_conn_peer(handshake->conn));
-    if (!may_wait(handshake)) {
-        rg_refusal_init(&refusal, RG_REFUSAL_FULL,
-                        "this server has too many clients of the pool; ask another of its servers");
+    const char *full = rg_handshake_begin_waiting(handshake);
+    if (full) {
+        rg_refusal_init(&refusal, RG_REFUSAL_FULL, "%s", full);
         rg_handshake_refuse(handshake, &refusal);
     } else if (rg_answer_pool(handshake->owner->frontend, handshake->conn, &handshake->hello.client_hello,
                               &question, &refusal) != RG_OK) {

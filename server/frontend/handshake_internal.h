@@ -43,6 +43,8 @@ struct rg_handshake {
 
 /* handshakes.c */
 bool rg_origin_is(const struct rg_origin *a, const struct rg_origin *b);
+/** Counts one that is to take its time as a client of the pool. Else why that cannot be. Its own thread. */
+const char *rg_handshake_begin_waiting(struct rg_handshake *handshake);
 
 /* handshake.c */
 /** The thread of one. */

@@ -97,6 +97,23 @@ static struct rg_handshake *find_greediest(struct rg_handshakes *handshakes)
     return found;
 }
 
+const char *rg_handshake_begin_waiting(struct rg_handshake *handshake)
+{
+    struct rg_handshakes *handshakes = handshake->owner;
+    uint32_t n = 0;
+    RG_SCOPED_LOCK(&handshakes->lock);
+    for (const struct rg_handshake *at = handshakes->running; at; at = at->next)
+        n += at->waiting && rg_origin_is(&at->origin, &handshake->origin);
+    if (handshakes->n_waiting >= RG_POOL_CLIENTS_MAX)
+        return "this server has too many clients of the pool; ask another of its servers";
+    if (n >= RG_POOL_CLIENTS_OF_ONE_MAX)
+        return "this server has as many clients of the pool from your address as it takes from one; ask "
+               "another of its servers";
+    handshake->waiting = true;
+    handshakes->n_waiting++;
+    return NULL;
+}
+
 /* Those that hold up others. */
 static uint32_t unfinished(struct rg_handshakes *handshakes)
 {

@@ -353,14 +353,31 @@ uint64_t rg_asks_look(struct rg_agent *agent)
     return due;
 }
 
+/* Whether another client can be answered. Else it is told why not, and gone. */
+static bool has_room(struct rg_agent_ask *ask)
+{
+    const struct rg_agent *agent = ask->agent;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < agent->n_asks; i++)
+        n += agent->asks[i]->socket >= 0 && strcmp(agent->asks[i]->key, ask->key) == 0;
+    if (agent->n_asks >= RG_POOL_CLIENTS_MAX)
+        rg_ask_refuse_as(ask, "lease-clients",
+                         "this server has too many clients of the pool; ask another of its servers");
+    else if (n >= RG_POOL_CLIENTS_OF_ONE_MAX)
+        rg_ask_refuse_as(ask, "lease-clients",
+                         "this server has as many clients of the pool of yours as it takes of one user: ask "
+                         "another of its "
+                         "servers, or release leases");
+    else
+        return true;
+    return false;
+}
+
 void rg_asks_take(struct rg_agent *agent, const struct rg_agent_word *word, int socket, int file)
 {
-    struct rg_agent_ask **grown = agent->n_asks < RG_POOL_CLIENTS_MAX
-                                      ? realloc(agent->asks, (agent->n_asks + 1) * sizeof *grown)
-                                      : NULL;
+    struct rg_agent_ask **grown = realloc(agent->asks, (agent->n_asks + 1) * sizeof *grown);
     struct rg_agent_ask *ask = grown ? calloc(1, sizeof *ask) : NULL;
-    if (grown)
-        agent->asks = grown;
+    agent->asks = grown ? grown : agent->asks;
     if (!ask) {
         close(socket);
         return;
@@ -374,6 +391,8 @@ void rg_asks_take(struct rg_agent *agent, const struct rg_agent_word *word, int 
                                  .unproved = word->ask.unproved != 0};
     snprintf(ask->key, sizeof ask->key, "%.*s", (int)sizeof ask->key - 1, word->ask.key);
     snprintf(ask->name, sizeof ask->name, "%.*s", (int)sizeof ask->name - 1, word->ask.name);
+    if (!has_room(ask))
+        return;
     agent->asks[agent->n_asks++] = ask;
     json_t *question = read_question(file, word->ask.size);
     if (question)

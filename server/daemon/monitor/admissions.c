@@ -49,11 +49,25 @@ static void drop_admission(struct rg_monitor *monitor, unsigned at)
             (--monitor->n_admissions - at) * sizeof monitor->admissions[0]);
 }
 
+bool rg_monitor_may_wait(const struct rg_monitor *monitor, const struct rg_who *who, const char *address)
+{
+    char key[RG_AGENT_WHO], other[RG_AGENT_WHO];
+    uint32_t n = 0;
+    rg_who_key(who, address, key, sizeof key);
+    for (unsigned i = 0; i < monitor->n_admissions; i++) {
+        const struct rg_admission *at = monitor->admissions[i];
+        rg_who_key(&at->who, at->question.peer.address, other, sizeof other);
+        n += strcmp(key, other) == 0;
+    }
+    return monitor->n_admissions < RG_ADMISSIONS_MAX && n < RG_ADMISSIONS_OF_ONE_MAX;
+}
+
 /* The session has to wait for room. False: it cannot. */
 static bool keep_admission(struct rg_monitor *monitor, const struct rg_monitor_question *question,
                            const struct rg_who *who, const struct rg_session_files *files)
 {
-    struct rg_admission *new = monitor->n_admissions < RG_ADMISSIONS_MAX ? calloc(1, sizeof *new) : NULL;
+    struct rg_admission *new =
+        rg_monitor_may_wait(monitor, who, question->peer.address) ? calloc(1, sizeof *new) : NULL;
     if (!new)
         return false;
     new->question = *question;

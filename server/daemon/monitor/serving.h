@@ -8,6 +8,8 @@
 const char *rg_monitor_why_closed(const struct rg_monitor *monitor, enum rg_purpose purpose);
 void rg_monitor_start_session(struct rg_monitor *monitor, const struct rg_monitor_question *question,
                               const struct rg_session_files *files, struct rg_monitor_answer *answered);
+/** Whether another session of somebody may wait for room: all who wait are few, and one user is not all of them. */
+bool rg_monitor_may_wait(const struct rg_monitor *monitor, const struct rg_who *who, const char *address);
 /** Nobody waits for room any more. */
 void rg_monitor_forget_admissions(struct rg_monitor *monitor);
 
