@@ -27,6 +27,7 @@ struct rg_etcd_call {
     char *body; /* NULL: GET */
     struct rg_etcd_text reply;
     uint32_t attempts;
+    int64_t before; /* the newest revision when it was begun; 0: it is not about keys */
     rg_etcd_done *done;
     void *data;
 };
@@ -261,9 +262,10 @@ static void call_ended(struct rg_etcd_transfer *transfer, CURLcode code)
     curl_easy_getinfo(transfer->easy, CURLINFO_RESPONSE_CODE, &http);
     json_t *reply = call->reply.data ? json_loads(call->reply.data, 0, NULL) : NULL;
     enum rg_status status = RG_OK;
-    if (http == 200 && reply)
+    if (http == 200 && reply) {
+        rg_etcd_past_answered(call->etcd, reply, call->before);
         end_call(call, RG_OK, reply, "");
-    else if (read_failure(call, http, reply, &status, why, sizeof why))
+    } else if (read_failure(call, http, reply, &status, why, sizeof why))
         fail(call, why);
     else
         end_call(call, status, NULL, why);
@@ -274,6 +276,12 @@ static size_t call_received(struct rg_etcd_transfer *transfer, const char *data,
 {
     struct rg_etcd_call *call = transfer->data;
     return rg_etcd_append(&call->reply, data, size) ? size : 0;
+}
+
+void rg_etcd_forget_revisions(struct rg_etcd *etcd)
+{
+    for (struct rg_etcd_call *call = etcd->calls; call; call = call->next)
+        call->before = 0;
 }
 
 void rg_etcd_call(struct rg_etcd *etcd, const char *path, json_t *body, rg_etcd_done *done, void *data)
@@ -290,6 +298,8 @@ void rg_etcd_call(struct rg_etcd *etcd, const char *path, json_t *body, rg_etcd_
     }
     *call =
         (struct rg_etcd_call){.next = etcd->calls, .etcd = etcd, .body = text, .done = done, .data = data};
+    if (strncmp(path, "/v3/kv/", 7) == 0)
+        call->before = etcd->past.revision ? etcd->past.revision : 1;
     call->transfer.ended = call_ended;
     call->transfer.received = call_received;
     call->transfer.data = call;
@@ -329,6 +339,7 @@ void rg_etcd_destroy(struct rg_etcd *etcd)
     if (!etcd)
         return;
     rg_etcd_watch_end(etcd);
+    rg_etcd_past_fini(etcd);
     while (etcd->calls) {
         struct rg_etcd_call *call = etcd->calls;
         etcd->calls = call->next;

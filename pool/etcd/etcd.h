@@ -7,7 +7,9 @@
  *
  * Happy path: rg_etcd_create, rg_etcd_watch; then rg_etcd_poll again and again, with rg_etcd_call in between.
  * Failures: a call that no endpoint answers ends with RG_ERR_UNREACHABLE after each was tried; the watch goes on trying for
- * ever. A transaction that ended so may have been done or not: make it such that asking again tells.
+ * ever. A transaction that ended so may have been done or not: make it such that asking again tells. An etcd that is another one than
+ * before, as after a backup was restored, is noticed (rewind.c): by the number of its cluster, by a revision that is lower than what had been
+ * answered before a call was begun, and, where a watch has broken, by whether the change that was told last is still there.
  *
  * The gateway: https://etcd.io/docs/v3.4/dev-guide/api_grpc_gateway/ (64-bit numbers are strings, zeros are left out).
  */
@@ -64,6 +66,8 @@ struct rg_etcd_watcher {
     void (*put)(void *data, const struct rg_etcd_pair *pair);
     void (*removed)(void *data, const char *key);
     void (*whole)(void *data, int64_t revision); /* all of the state at a revision has been told */
+    void (*rewound)(
+        void *data); /* what was told is of a past that etcd has not: all is told anew. May be NULL */
     void *data;
 };
 

@@ -26,6 +26,14 @@ struct rg_etcd_text {
 
 struct rg_etcd_watch_state;
 
+/** What has been seen of etcd's past. */
+struct rg_etcd_past {
+    int64_t revision;  /* the newest; 0: none yet */
+    char cluster[24];  /* its number; "": not known yet */
+    char *key, *value; /* what was told last, as of `changed`; NULL: nothing was */
+    int64_t changed;
+};
+
 struct rg_etcd {
     CURLM *multi;
     char *endpoints[RG_ETCD_ENDPOINTS_MAX];
@@ -33,6 +41,7 @@ struct rg_etcd {
     struct rg_etcd_text ca, certificate, key;
     struct rg_etcd_call *calls;
     struct rg_etcd_watch_state *watch;
+    struct rg_etcd_past past;
     int64_t clock_ahead;
     bool told; /* something was called back since the poll began: whoever polls may have something to do */
 };
@@ -47,6 +56,21 @@ void rg_etcd_give_up(struct rg_etcd *etcd, uint32_t endpoint);
 /** Appends; false: no memory, or it becomes too large. */
 RG_MUST_CHECK bool rg_etcd_append(struct rg_etcd_text *text, const char *data, size_t size);
 
+/** An answer to a call on keys that was begun when `before` was the newest revision (of others: 0). */
+void rg_etcd_past_answered(struct rg_etcd *etcd, const json_t *reply, int64_t before);
+/** The watch has told up to a revision; of a key. */
+void rg_etcd_past_told(struct rg_etcd *etcd, int64_t revision);
+void rg_etcd_past_put(struct rg_etcd *etcd, const struct rg_etcd_pair *pair);
+/** A question that tells whether etcd still has what was told last, at that revision, for /v3/kv/range. NULL: none does. */
+json_t *rg_etcd_past_question(const struct rg_etcd *etcd, int64_t revision);
+/** Whether that is what it answers. */
+bool rg_etcd_past_is_there(const struct rg_etcd *etcd, const json_t *reply);
+void rg_etcd_past_fini(struct rg_etcd *etcd);
+/** Calls that are under way were begun in another past. */
+void rg_etcd_forget_revisions(struct rg_etcd *etcd);
+
+/** What was told is of another past: all is read anew. */
+void rg_etcd_watch_rewound(struct rg_etcd *etcd);
 /** Restarts what is due. Returns milliseconds until something is. */
 int rg_etcd_watch_look(struct rg_etcd *etcd);
 void rg_etcd_watch_end(struct rg_etcd *etcd);

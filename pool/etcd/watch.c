@@ -2,9 +2,10 @@
  * watch.c - the watch: first all keys of the ranges, at one revision, then a stream of what changes from the next revision on.
  *
  * The stream is one HTTP request whose answer does not end, a JSON object a line; its body asks for a watch of each range. When it
- * breaks, or calls have found its endpoint not to answer, it is asked for again from the revision behind the last that was told. Where
- * etcd has thrown that away (compaction), or there are several ranges, of which one may have been told less than another, everything is
- * read anew, and so it is where etcd does not say of each that it is watched.
+ * breaks, or calls have found its endpoint not to answer, etcd is asked whether it still has what was told last (rewind.c), and the stream
+ * for again from the revision behind that. Where etcd has thrown that away (compaction), where it cannot be told, or there are several
+ * ranges, of which one may have been told less than another, everything is read anew, and so it is where etcd does not say of each that
+ * it is watched.
  */
 #include "pool/etcd/internal.h"
 
@@ -23,7 +24,7 @@
 
 enum phase {
     ABSENT,  /* nothing is under way; `again_ns` says when */
-    READING, /* the range */
+    READING, /* the range, or whether etcd has what was told */
     STREAMING,
 };
 
@@ -34,13 +35,14 @@ struct keys {
 
 struct rg_etcd_watch_state {
     struct rg_etcd *etcd;
-    struct rg_etcd_watcher watcher;
+    struct rg_etcd_watcher watcher, told; /* `told`: the same, noted on the way */
     char *prefix;
     struct keys *ranges;
     uint32_t n_ranges;
     enum phase phase;
     bool stale; /* other ranges have been asked for since the reading began */
     bool known; /* `revision` has been told */
+    bool broke; /* since then the stream has broken: etcd may have been given another past */
     int64_t revision;
     uint64_t again_ns;
     struct rg_etcd_transfer transfer;
@@ -58,11 +60,31 @@ static void later(struct rg_etcd_watch_state *watch)
     watch->again_ns = rg_now_ns() + AGAIN_NS;
 }
 
+static void note_put(void *data, const struct rg_etcd_pair *pair)
+{
+    struct rg_etcd_watch_state *watch = data;
+    rg_etcd_past_put(watch->etcd, pair);
+    watch->watcher.put(watch->watcher.data, pair);
+}
+
+static void note_removed(void *data, const char *key)
+{
+    struct rg_etcd_watch_state *watch = data;
+    watch->watcher.removed(watch->watcher.data, key);
+}
+
+static void note_whole(void *data, int64_t revision)
+{
+    struct rg_etcd_watch_state *watch = data;
+    rg_etcd_past_told(watch->etcd, revision);
+    watch->watcher.whole(watch->watcher.data, revision);
+}
+
 /* --- the stream --------------------------------------------------------------------------------------------- */
 
 static void take_line(struct rg_etcd_watch_state *watch, const char *text, size_t size)
 {
-    switch (rg_etcd_tell_line(text, size, watch->prefix, &watch->watcher, &watch->revision)) {
+    switch (rg_etcd_tell_line(text, size, watch->prefix, &watch->told, &watch->revision)) {
     case RG_ETCD_LINE_NOTHING:
         break;
     case RG_ETCD_LINE_CREATED:
@@ -104,11 +126,10 @@ static void drop_stream(struct rg_etcd_watch_state *watch)
     watch->line = (struct rg_etcd_text){0};
 }
 
-/* What was told of one range may be less than what was told of another. */
 static void broken(struct rg_etcd_watch_state *watch)
 {
     drop_stream(watch);
-    watch->known = watch->known && watch->n_ranges == 1;
+    watch->broke = true;
 }
 
 static void stream_ended(struct rg_etcd_transfer *transfer, CURLcode code)
@@ -175,10 +196,10 @@ static void tell_everything(struct rg_etcd_watch_state *watch, const json_t *rep
     size_t i;
     watch->watcher.reset(watch->watcher.data);
     json_array_foreach(json_object_get(reply, "responses"), i, one) rg_etcd_tell_pairs(
-        json_object_get(json_object_get(one, "response_range"), "kvs"), watch->prefix, &watch->watcher);
+        json_object_get(json_object_get(one, "response_range"), "kvs"), watch->prefix, &watch->told);
     watch->revision = rg_etcd_get_number(json_object_get(reply, "header"), "revision");
     watch->known = true;
-    watch->watcher.whole(watch->watcher.data, watch->revision);
+    note_whole(watch, watch->revision);
 }
 
 static void range_done(void *data, enum rg_status status, const json_t *reply, const char *why)
@@ -195,8 +216,45 @@ static void range_done(void *data, enum rg_status status, const json_t *reply, c
     begin(watch);
 }
 
+/* Whether etcd still has what was told last. */
+static void past_done(void *data, enum rg_status status, const json_t *reply, const char *why)
+{
+    struct rg_etcd_watch_state *watch = data;
+    watch->phase = ABSENT;
+    if (status != RG_OK && status != RG_ERR_REFUSED) {
+        snprintf(watch->why, sizeof watch->why, "%s", why);
+        later(watch);
+        return;
+    }
+    watch->broke = false;
+    if (status == RG_OK && watch->known && !rg_etcd_past_is_there(watch->etcd, reply)) {
+        rg_etcd_watch_rewound(watch->etcd);
+        return;
+    }
+    /* it cannot be told, as by the revision's having been thrown away; or what was told of one range may be less than of another */
+    watch->known = watch->known && status == RG_OK && watch->n_ranges == 1;
+    begin(watch);
+}
+
+/* False: there is no need, or no way. */
+static bool ask_past(struct rg_etcd_watch_state *watch)
+{
+    json_t *question =
+        watch->known && watch->broke ? rg_etcd_past_question(watch->etcd, watch->revision) : NULL;
+    watch->known = watch->known && (question || !watch->broke);
+    watch->broke = watch->broke && question;
+    if (!question)
+        return false;
+    watch->phase = READING;
+    watch->stale = false;
+    rg_etcd_call(watch->etcd, "/v3/kv/range", question, past_done, watch);
+    return true;
+}
+
 static void begin(struct rg_etcd_watch_state *watch)
 {
+    if (ask_past(watch))
+        return;
     if (watch->known) {
         stream(watch);
         return;
@@ -273,12 +331,33 @@ bool rg_etcd_watch_ranges(struct rg_etcd *etcd, const struct rg_etcd_range *rang
     return true;
 }
 
+void rg_etcd_watch_rewound(struct rg_etcd *etcd)
+{
+    struct rg_etcd_watch_state *watch = etcd->watch;
+    if (!watch)
+        return;
+    rg_warn("etcd at %s has another past than before, as when a backup has been restored: all is read anew",
+            rg_etcd_endpoint(etcd));
+    watch->known = watch->broke = false;
+    if (watch->phase == READING) {
+        watch->stale = true;
+    } else {
+        drop_stream(watch);
+        watch->phase = ABSENT;
+        watch->again_ns = 0;
+    }
+    if (watch->watcher.rewound)
+        watch->watcher.rewound(watch->watcher.data);
+}
+
 bool rg_etcd_watch(struct rg_etcd *etcd, const char *prefix, const struct rg_etcd_watcher *watcher)
 {
     struct rg_etcd_watch_state *watch = calloc(1, sizeof *watch);
     char *copy = strdup(prefix);
     if (watch && copy) {
         *watch = (struct rg_etcd_watch_state){.etcd = etcd, .watcher = *watcher, .prefix = copy};
+        watch->told = (struct rg_etcd_watcher){
+            .put = note_put, .removed = note_removed, .whole = note_whole, .data = watch};
         etcd->watch = watch;
         if (rg_etcd_watch_ranges(etcd, NULL, 0))
             return true;

@@ -190,6 +190,8 @@ struct rg_agent {
     uint32_t granting;   /* transactions that are under way */
     int64_t granted;     /* revision of the latest: an older state still has what it has given away */
     uint64_t decided;    /* of `changes` */
+    bool rewound;        /* etcd has another past than before, and not all parts know it yet */
+    uint64_t settles_ns; /* then: when all servers have said what they have */
     uint64_t look_ns;    /* when to decide again without a change */
     char **undo;         /* keys to be removed, whatever it takes */
     uint32_t n_undo;
@@ -236,6 +238,9 @@ void rg_scope_reset(void *data);
 void rg_scope_put(void *data, const struct rg_etcd_pair *pair);
 void rg_scope_removed(void *data, const char *key);
 void rg_scope_told(void *data, int64_t revision);
+void rg_scope_rewound(void *data);
+/** Whether etcd has got another past so lately that servers may not have said yet what they have. */
+bool rg_scope_is_settling(const struct rg_agent *agent);
 
 /* checks.c */
 /** A session is to begin by a lease: the monitor is answered once it is known whether there is one. */

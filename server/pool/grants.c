@@ -252,8 +252,8 @@ static bool has_queue(const struct rg_agent *agent, const struct rg_agent_ask *e
         if (agent->asks[i] != except &&
             (agent->asks[i]->state == RG_ASK_WAITING || agent->asks[i]->state == RG_ASK_QUEUEING))
             return true;
-    return agent->mirror.n_requests || agent->granting || agent->mirror.revision < agent->granted ||
-           !rg_agent_is_in(agent) || !rg_scope_is_whole(agent);
+    return agent->mirror.n_requests || agent->granting || rg_scope_is_settling(agent) ||
+           agent->mirror.revision < agent->granted || !rg_agent_is_in(agent) || !rg_scope_is_whole(agent);
 }
 
 bool rg_grants_at_once(struct rg_agent_ask *ask)
@@ -298,6 +298,8 @@ uint64_t rg_grants_look(struct rg_agent *agent)
     }
     if (agent->granting || agent->mirror.revision < agent->granted || !rg_scope_is_whole(agent))
         return UINT64_MAX; /* their answers, and the watch, bring it on */
+    if (rg_scope_is_settling(agent))
+        return agent->settles_ns;
     if (agent->decided == agent->changes && now < agent->look_ns)
         return agent->look_ns;
     agent->decided = agent->changes;

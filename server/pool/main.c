@@ -95,6 +95,7 @@ static bool open_etcd(struct rg_agent *agent, int file)
                                             .put = rg_scope_put,
                                             .removed = rg_scope_removed,
                                             .whole = rg_scope_told,
+                                            .rewound = rg_scope_rewound,
                                             .data = agent};
     struct rg_etcd_settings wanted = {.endpoints = endpoints, .n_endpoints = agent->settings.n_endpoints};
     for (uint32_t i = 0; i < agent->settings.n_endpoints && i < RG_AGENT_URLS_MAX; i++)

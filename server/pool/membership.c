@@ -285,10 +285,24 @@ static void check(struct rg_agent *agent)
     look_drained(agent);
 }
 
+/* What etcd had of this server may be older than what it has: it comes anew, with what runs here. Not before what is under way has ended. */
+static void see_to_past(struct rg_agent *agent)
+{
+    struct rg_membership *membership = &agent->membership;
+    if (!agent->rewound || membership->state == RG_MEMBER_JOINING || membership->beating ||
+        membership->writing)
+        return;
+    agent->rewound = false;
+    membership->etcd_lease = 0; /* what is bound to the one before and is not put anew goes with it */
+    membership->joined = 0;
+    out(agent, "etcd has another past than before, as when a backup has been restored", 0);
+}
+
 uint64_t rg_membership_look(struct rg_agent *agent)
 {
     struct rg_membership *membership = &agent->membership;
     const uint64_t now = rg_now_ns();
+    see_to_past(agent);
     check(agent);
     if (membership->state == RG_MEMBER_JOINING || membership->beating)
         return UINT64_MAX;

@@ -215,16 +215,20 @@ uint64_t rg_own_look(struct rg_agent *agent)
     /* who is not in the pool knows nothing of its leases: what runs goes on */
     if (own->seen == agent->changes || !self || !rg_agent_is_in(agent) || !rg_scope_is_settled(agent))
         return UINT64_MAX;
+    const bool settling =
+        rg_scope_is_settling(agent); /* other servers may have leases yet that etcd has lost */
     take_over(agent, self);
     for (uint32_t i = 0; i < own->n; i++) {
         struct rg_own_lease *lease = own->leases[i];
         const bool there = lease->here && rg_pool_mirror_lease(&agent->mirror, lease->id);
         if (there && !lease->told)
             tell_lease(agent, lease);
-        else if (!there && !lease->gone_told && (lease->told || lease->sessions > 0))
+        else if (!there && !settling && !lease->gone_told && (lease->told || lease->sessions > 0))
             tell_gone(agent, lease);
     }
     forget(own);
+    if (settling)
+        return agent->settles_ns;
     if (own->freeing || agent->mirror.revision < own->freed)
         return UINT64_MAX;
     if (rg_now_ns() < own->again_ns)

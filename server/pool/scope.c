@@ -56,6 +56,24 @@ void rg_scope_told(void *data, int64_t revision)
     agent->changes++;
 }
 
+/* What is known is of another past: nothing is concluded from it, or granted, until each server has had the time to say what it has. */
+void rg_scope_rewound(void *data)
+{
+    struct rg_agent *agent = data;
+    agent->rewound = agent->scope.reading = true;
+    agent->settles_ns = rg_now_ns() + RG_AGENT_TTL_NS;
+    agent->changes++;
+    for (uint32_t i = 0; i < agent->n_asks; i++)
+        agent->asks[i]->written = 0;
+    for (struct rg_agent_check *check = agent->checks; check; check = check->next)
+        check->revision = check->revision ? 1 : 0;
+}
+
+bool rg_scope_is_settling(const struct rg_agent *agent)
+{
+    return rg_now_ns() < agent->settles_ns;
+}
+
 bool rg_scope_is_settled(const struct rg_agent *agent)
 {
     return !agent->scope.reading && agent->mirror.revision;

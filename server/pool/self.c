@@ -45,6 +45,12 @@ json_t *rg_self_server(const struct rg_agent *agent)
         labels_json((const char(*)[RG_CONTROL_TEXT])agent->settings.taints, agent->settings.n_taints));
 }
 
+/* Whether it was there when etcd got another past, which may have lost it. */
+static bool is_from_before(const struct rg_agent *agent, const struct rg_own_lease *lease)
+{
+    return rg_scope_is_settling(agent) && lease->told && !lease->gone_told;
+}
+
 /* What a lease has of a GPU of ours, unless that is there. */
 static void add_share(const struct rg_agent *agent, struct rg_pool_gpu *gpu, const char *id,
                       const json_t *lease)
@@ -85,8 +91,9 @@ static json_t *gpu_json(const struct rg_agent *agent, const struct rg_device_inf
     gpu.nvlink_group = (int)device->nvlink_group - 1;
     gpu.pcie_group = (int)device->pcie_group - 1;
     /* etcd has lost it while sessions ran here, or while it could be granted without our knowing: they have what they had */
-    for (uint32_t i = 0; !known && i < agent->own.n; i++)
-        add_share(agent, &gpu, agent->own.leases[i]->id, agent->own.leases[i]->value);
+    for (uint32_t i = 0; i < agent->own.n; i++)
+        if (!known || agent->own.leases[i]->sessions || is_from_before(agent, agent->own.leases[i]))
+            add_share(agent, &gpu, agent->own.leases[i]->id, agent->own.leases[i]->value);
     for (uint32_t i = 0; !known && i < agent->mirror.n_leases; i++)
         add_share(agent, &gpu, agent->mirror.leases[i]->id, agent->mirror.leases[i]->value);
     return rg_pool_gpu_json(&gpu);
@@ -114,7 +121,8 @@ void rg_self_add_leases(struct rg_agent *agent, json_t *compare, json_t *puts)
         const json_t *first = json_array_get(json_object_get(lease->value, "gpus"), 0);
         char key[40];
         if (!lease->value || json_is_true(json_object_get(lease->value, "kept")) ||
-            (!held && lease->sessions == 0) || strcmp(rg_pool_get_text(first, "server", ""), agent->id) != 0)
+            (!held && lease->sessions == 0 && !is_from_before(agent, lease)) ||
+            strcmp(rg_pool_get_text(first, "server", ""), agent->id) != 0)
             continue;
         snprintf(key, sizeof key, "leases/%s", lease->id);
         json_array_append_new(compare, rg_agent_compare(agent, held ? held->changed : 0, key));

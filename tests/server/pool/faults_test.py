@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -43,6 +44,38 @@ class Faults(PoolCase):
         wait_until(lambda: gpu_run(server).status == 0, "GPUs are granted again")
         self.assertEqual(run(COMMAND, "release", "-s", server.address, kept).status, 0)
         self.wait_free(server, 2)
+
+    def test_etcd_is_restored_from_an_older_backup(self):
+        """What was granted since then is had by who has it, and what was given back since then is free again."""
+        etcd = self.keep(Etcd())
+        first, second = self.server(etcd.urls, "--pool-label", "room=north"), self.server(etcd.urls)
+        wait_until(lambda: len(self.pool(second)["servers"]) == 2, "both are in the pool")
+        over = self.running(second, "--filter", "labels.room=north").wait_for("begun 1")
+        etcd.kill()
+        data = os.path.join(etcd.folder.name, "data0")
+        shutil.copytree(data, data + ".backup")
+        etcd.restart(0)
+        wait_until(etcd.is_up, "etcd is back")
+        wait_until(lambda: "etcd" not in self.pool(second)["etcd"], "the server is back in the pool")
+        self.assertIn("works", over.finish())
+        for _ in range(6):  # other revisions than those of the backup, and more of them than will be written at once
+            self.assertEqual(gpu_run(first, "--wait-for=60").status, 0)
+        running = self.running(second, "--filter", "labels.room=north", "-n", "2", "--wait-for=60").wait_for("begun 2")
+        etcd.kill()
+        shutil.rmtree(data)
+        shutil.move(data + ".backup", data)
+        etcd.restart(0)
+        wait_until(etcd.is_up, "etcd is back, older than it was")
+        first.wait_for_log("has another past than before, as when")
+        second.wait_for_log("has another past than before, as when")
+        for server in first, second:
+            wait_until(lambda: "in the pool lab as" in server.log().rpartition("another past")[2], "a server is in the pool again")
+        outcome = gpu_run(first, "-n", "2", "--wait-for=60", program=(sys.executable, "-c", "import os; print(os.environ['REMOTE_GPU_SERVER'])"))
+        self.assertEqual(outcome.status, 0, outcome)
+        self.assertIn(second.address, outcome.out, "those of the other server alone were free")
+        self.assertEqual(sorted(self.gpus(second).values()), [0, 0, 1, 1])
+        self.assertIn("works", running.finish())
+        self.wait_free(second, 4)
 
     def session_by(self, server, lease):
         """A session by a lease, without asking the pool first."""
