@@ -149,7 +149,8 @@ void rg_map_remove_context(uint64_t context)
     pthread_mutex_lock(&lock);
     size_t kept = 0;
     for (size_t i = 0; i < n_ranges; i++)
-        if (ranges[i].context != context || ranges[i].kind > RG_RANGE_GLOBAL) {
+        if (ranges[i].context != context || ranges[i].kind > RG_RANGE_GLOBAL ||
+            ranges[i].kind == RG_RANGE_POOL) {
             ranges[kept] = ranges[i];
             if (ranges[kept].context == context)
                 ranges[kept].mapped = 0; /* the device that it was mapped into is gone */

@@ -70,7 +70,7 @@ void rg_map_set_mapped(uint64_t start, uint64_t context);
 bool rg_map_set_sync_memops(uint64_t address, bool value);
 /** A device may access the mappings that lie in a range so from now on. */
 void rg_map_set_access(uint64_t start, uint64_t size, CUdevice device, CUmemAccess_flags access);
-/** Removes all ranges of a context that has ended, but for host memory. */
+/** Removes all ranges of a context that has ended, but for memory of pools, which are the device's, and for host memory. */
 void rg_map_remove_context(uint64_t context);
 /** Whether [start, start + size) meets any range. */
 bool rg_map_overlaps(uint64_t start, uint64_t size);

@@ -23,7 +23,9 @@ uint64_t rg_home_look_up_address(uint64_t address)
         return (uint64_t)(rg_map_reserved_by(address) + 1);
     if (range.mapped) /* by the first device that used it */
         return range.mapped;
-    return range.context ? range.context : rg_home_look_up_device(range.device);
+    /* memory of pools outlives the context that it came to */
+    return rg_handle_known(RG_KIND_CONTEXT, range.context) ? range.context
+                                                           : rg_home_look_up_device(range.device);
 }
 
 struct rg_session *rg_home_session(uint64_t home)

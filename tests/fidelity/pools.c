@@ -137,6 +137,37 @@ static void of_no_pool(void)
     printf("left: %zu MiB\n", (before - after) / MIB);
 }
 
+/* Pools are of the device: what is allocated from them is there when the context of the stream has ended. */
+static void outlives_its_context(CUmemoryPool pool)
+{
+    CUcontext own, ended;
+    CUstream there;
+    CUdeviceptr memory[2];
+    CUcontext found = NULL;
+    unsigned char last = 0;
+    CHECK(cuCtxGetCurrent(&own));
+    CHECK(cuCtxCreate_v2(&ended, 0, 0));
+    CHECK(cuStreamCreate(&there, CU_STREAM_NON_BLOCKING));
+    for (int i = 0; i < 2; i++) {
+        CHECK(cuMemAllocFromPoolAsync(&memory[i], MIB, pool, there));
+        CHECK(cuMemsetD8Async(memory[i], (unsigned char)(i + 7), MIB, there));
+    }
+    CHECK(cuCtxDestroy_v2(ended));
+    CHECK(cuCtxSetCurrent(own));
+    printf("of an ended context: attribute %d",
+           cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_CONTEXT, memory[0]));
+    printf(", copy %d", cuMemcpyDtoH_v2(&last, memory[0] + MIB - 1, 1));
+    printf(" of %d, context %d", last, found != NULL);
+    printf(", set %d", cuMemsetD8_v2(memory[0], 1, MIB));
+    CHECK(cuCtxSynchronize());
+    printf(", freed in order %d", cuMemFreeAsync(memory[0], stream));
+    printf(", again %d", cuMemFreeAsync(memory[0], stream));
+    printf(", at once %d", cuMemFree_v2(memory[1]));
+    printf(", again %d\n", cuMemFree_v2(memory[1]));
+    CHECK(cuStreamSynchronize(stream));
+    say("freed", pool);
+}
+
 int main(void)
 {
     CUdevice device;
@@ -154,6 +185,7 @@ int main(void)
     say("new", pool);
     keeps_nothing(pool);
     keeps(pool);
+    outlives_its_context(pool);
     say("the default pool", standard);
     CHECK(cuMemAllocAsync(&memory, 33 * MIB, stream));
     say("the default pool, 33 MiB", standard);
