@@ -15,10 +15,10 @@
 #include "client/core/thread.h"
 #include "client/multiserver/context_scope.h"
 #include "common/base/log.h"
+#include "common/base/poll.h"
 #include "generated/client/operations.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +55,7 @@ static void collect(void)
     for (struct given **link = &all_given; *link;) {
         struct given *at = *link;
         struct pollfd state = {.fd = at->end};
-        if (poll(&state, 1, 0) == 1 && (state.revents & (POLLHUP | POLLERR))) {
+        if (rg_poll(&state, 1, 0) == 1 && (state.revents & (POLLHUP | POLLERR))) {
             *link = at->next;
             at->next = gone;
             gone = at;

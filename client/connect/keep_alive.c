@@ -8,6 +8,7 @@
 #include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/base/parse.h"
+#include "common/base/poll.h"
 #include "common/base/thread.h"
 #include "transport/liveness.h"
 
@@ -74,8 +75,7 @@ static void *watch(void *argument)
     (void)argument;
     rg_thread_expect_little();
     for (;;) {
-        const struct timespec pause = rg_timespec(tick_ns);
-        nanosleep(&pause, NULL);
+        rg_pause(tick_ns);
         for (unsigned i = 0; i < rg_n_sessions; i++)
             look(&rg_sessions[i], &liveness[i]);
     }

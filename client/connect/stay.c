@@ -5,9 +5,11 @@
 #include "client/credentials/connect.h"
 #include "client/credentials/enrol.h"
 #include "common/base/log.h"
+#include "common/base/poll.h"
 #include "common/base/thread.h"
 #include "transport/control.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <time.h>
@@ -94,7 +96,9 @@ static void *watch(void *argument)
             return NULL;
         /* by a clock that goes on while the machine sleeps */
         const struct timespec wait = {.tv_sec = pause < PAUSE_MIN_S ? PAUSE_MIN_S : pause};
-        (void)clock_nanosleep(CLOCK_BOOTTIME, 0, &wait, NULL);
+        const int refused = clock_nanosleep(CLOCK_BOOTTIME, 0, &wait, NULL);
+        if (refused && refused != EINTR)
+            rg_pause((uint64_t)wait.tv_sec * 1000000000u);
         now = (int64_t)time(NULL);
         for (unsigned i = 0; i < rg_n_sessions; i++)
             if (standings[i].until && goes_on(&rg_sessions[i]))

@@ -6,6 +6,7 @@
 #include "client/credentials/connect.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/poll.h"
 #include "common/base/thread.h"
 #include "common/sync/adaptive.h"
 #include "common/sync/scoped_lock.h"
@@ -95,8 +96,7 @@ static void *returning_main(void *argument)
     struct returning *returning = &returnings[session->number];
     rg_thread_expect_little();
     for (;;) {
-        const struct timespec pause = rg_timespec(rg_adaptive_raise(&returning->pause, &pause_ns));
-        nanosleep(&pause, NULL);
+        rg_pause(rg_adaptive_raise(&returning->pause, &pause_ns));
         if (!goes_on(session) || attempt(session, returning))
             return NULL;
     }

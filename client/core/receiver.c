@@ -11,6 +11,7 @@
 #include "client/core/receive_message.h"
 #include "client/core/session.h"
 #include "common/base/clock.h"
+#include "common/base/poll.h"
 #include "common/base/thread.h"
 #include "common/base/uncancelled.h"
 #include "proto/wire.h"
@@ -19,8 +20,9 @@
 #include <time.h>
 
 #define IN_VAIN 8 /* wakes that were not needed, before the background thread looks by itself instead */
-#define ROLE_PAUSES                                                                                          \
-    20 /* of 5 ms: how long another thread that receives is waited for where nothing is sent any more */
+/* how long another thread that receives is waited for where nothing is sent any more */
+#define ROLE_PAUSES   20
+#define ROLE_PAUSE_NS 5000000u
 
 void rg_receiver_init(struct rg_session *session)
 {
@@ -234,7 +236,6 @@ void rg_receiver_wait(struct rg_session *session, struct rg_waiter *waiter)
 static bool take_role(struct rg_session *session)
 {
     struct rg_receiver *receiver = &session->receiver;
-    const struct timespec pause = {.tv_nsec = 5000000};
     for (int i = 0; i < ROLE_PAUSES && !session_over(session); i++) {
         pthread_mutex_lock(&receiver->lock);
         const bool free = !receiver->role_taken;
@@ -242,7 +243,7 @@ static bool take_role(struct rg_session *session)
         pthread_mutex_unlock(&receiver->lock);
         if (free)
             return true;
-        nanosleep(&pause, NULL);
+        rg_pause(ROLE_PAUSE_NS);
     }
     return false;
 }

@@ -265,7 +265,7 @@ size_t rg_touches_wait(struct rg_touch *list, size_t max, int timeout_ms)
 {
     if (!max) {
         list = NULL;
-        usleep(timeout_ms > 0 ? (useconds_t)timeout_ms * 1000 : 1000);
+        rg_pause((uint64_t)(timeout_ms > 0 ? timeout_ms : 1) * 1000000u);
         return 0;
     }
     const bool by_uffd = sleep_for_touches(timeout_ms);

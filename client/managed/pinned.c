@@ -11,6 +11,7 @@
 #include "client/timeline/timeline.h"
 #include "client/transfer/transfer.h"
 #include "common/base/log.h"
+#include "common/base/poll.h"
 #include "generated/client/operations.h"
 
 #include <pthread.h>
@@ -152,7 +153,7 @@ static CUresult wait_for_transfers(const struct rg_range *range)
 {
     CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     while (status == CUDA_SUCCESS && rg_transfers_meet(range->start, range->size)) {
-        usleep(200);
+        rg_pause(200000);
         status = rg_call_allowed(RG_TRAIT_CONTEXT);
     }
     return status;

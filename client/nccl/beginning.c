@@ -3,6 +3,7 @@
 #include "client/nccl/nccl.h"
 #include "client/nccl/rendezvous.h"
 #include "common/base/cleanup.h"
+#include "common/base/poll.h"
 #include "common/base/thread.h"
 #include "common/cuda/nccl_network.h"
 #include "generated/client/operations.h"
@@ -187,7 +188,7 @@ static ncclResult_t wait_for_all(const struct rg_nccl_begun *beginnings, size_t 
         }
         if (begun == n)
             return ncclSuccess;
-        nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
+        rg_pause((uint64_t)pause);
     }
 }
 

@@ -6,10 +6,11 @@
  */
 #include "client/nvml/functions.h"
 #include "client/nvml/nvml.h"
+#include "common/base/clock.h"
+#include "common/base/poll.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 int nvmlDeviceGetSupportedEventTypes(rg_nvml_device device, unsigned long long *types)
 {
@@ -57,9 +58,9 @@ int nvmlEventSetWait_v2(void *set, void *data, unsigned milliseconds)
         result = RG_NVML_INVALID_ARGUMENT;
     if (result != RG_NVML_SUCCESS)
         return result;
-    struct timespec left = {.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1000000L};
-    while (nanosleep(&left, &left) != 0)
-        ;
+    const uint64_t until = rg_now_ns() + milliseconds * 1000000ull;
+    for (uint64_t now; (now = rg_now_ns()) < until;)
+        rg_pause(until - now);
     return RG_NVML_TIMEOUT;
 }
 

@@ -7,6 +7,7 @@
 #include "client/profile/threads.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/base/poll.h"
 #include "common/base/thread.h"
 
 #include <errno.h>
@@ -104,7 +105,7 @@ static void *writer_main(void *unused)
 {
     (void)unused;
     for (;;) {
-        clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){0, PERIOD_NS}, NULL);
+        rg_pause(PERIOD_NS);
         pthread_mutex_lock(&lock);
         if (over) {
             pthread_mutex_unlock(&lock);

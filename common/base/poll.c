@@ -5,12 +5,35 @@
 #include "common/base/log.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <time.h>
 
 enum { MOMENT_NS = 1000000 };
+
+/* A lock's waits need no call that a program could do without. */
+static void wait_for_nothing(uint64_t until)
+{
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_cond_t never;
+    const struct timespec end = rg_timespec(until);
+    rg_cond_init(&never);
+    pthread_mutex_lock(&lock);
+    while (pthread_cond_timedwait(&never, &lock, &end) == 0)
+        ; /* as it may return early */
+    pthread_mutex_unlock(&lock);
+    pthread_cond_destroy(&never);
+}
+
+void rg_pause(uint64_t ns)
+{
+    const struct timespec time = rg_timespec(ns);
+    const uint64_t until = rg_now_ns() + ns;
+    if (nanosleep(&time, NULL) != 0 && errno != EINTR)
+        wait_for_nothing(until);
+}
 
 bool rg_poll_is_refused(void)
 {
@@ -20,12 +43,11 @@ bool rg_poll_is_refused(void)
 static int refused(int error)
 {
     static atomic_flag told = ATOMIC_FLAG_INIT;
-    const struct timespec moment = rg_timespec(MOMENT_NS);
     if (!atomic_flag_test_and_set(&told))
         rg_error("poll and ppoll are refused in this process (%s), as by a filter of system calls (seccomp): "
                  "it cannot wait for servers; let the filter allow one of them",
                  strerror(error));
-    nanosleep(&moment, NULL);
+    rg_pause(MOMENT_NS);
     errno = error;
     return -1;
 }

@@ -1,5 +1,5 @@
 /*
- * poll.h - poll(2) for processes that are not ours: filters of system calls (seccomp) refuse some of what others take for
+ * poll.h - poll(2) and nanosleep(2) for processes that are not ours: filters of system calls (seccomp) refuse some of what others take for
  * granted.
  */
 #ifndef RG_COMMON_BASE_POLL_H
@@ -7,6 +7,7 @@
 
 #include <poll.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 /**
  * As poll; by ppoll where poll is refused. Where both are, that is told once, and each call takes a moment and then returns -1
@@ -16,5 +17,8 @@ int rg_poll(struct pollfd *fds, nfds_t n, int timeout_ms);
 
 /** After rg_poll returned -1: whether nothing can be waited for here, and the call was not only interrupted. */
 bool rg_poll_is_refused(void);
+
+/** Sleeps for so long, or until a signal; where that is refused, by waiting for nothing that could come. Any thread. */
+void rg_pause(uint64_t ns);
 
 #endif

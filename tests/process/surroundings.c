@@ -277,7 +277,15 @@ static int sandboxed(void)
 
 static void *let_go(void *argument)
 {
-    usleep(600000);
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_cond_t never = PTHREAD_COND_INITIALIZER;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec++;
+    pthread_mutex_lock(&lock);
+    while (pthread_cond_timedwait(&never, &lock, &until) == 0) /* sleep may be refused */
+        ;
+    pthread_mutex_unlock(&lock);
     atomic_store((atomic_uint *)argument, 1);
     return NULL;
 }
@@ -312,7 +320,7 @@ static void wait_long(void)
 static int waits_refused(void)
 {
     enum { SIZE = 1 << 20 };
-    static const int refused[] = {SYS_poll, SYS_eventfd2};
+    static const int refused[] = {SYS_poll, SYS_eventfd2, SYS_nanosleep, SYS_clock_nanosleep};
     CUdeviceptr data;
     if (!refuse(refused, sizeof refused / sizeof *refused))
         return 1;

@@ -1,5 +1,6 @@
 /* Waiting where a filter of system calls refuses how one waits. */
 #include "common/base/poll.h"
+#include "common/base/clock.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -70,6 +71,16 @@ static int not_at_all(void)
     return 0;
 }
 
+static int asleep(void)
+{
+    if (!refuse(SYS_nanosleep, SYS_clock_nanosleep) || usleep(1) == 0)
+        return 1;
+    const uint64_t began = rg_now_ns();
+    for (int i = 0; i < 3; i++)
+        rg_pause(2000000);
+    return rg_now_ns() - began >= 6000000 ? 0 : 2;
+}
+
 Test(ready, by_ppoll)
 {
     char said[1024];
@@ -84,4 +95,10 @@ Test(ready, refused_is_told_once)
     const char *first = strstr(said, "poll and ppoll are refused");
     cr_assert_not_null(first);
     cr_expect_null(strstr(first + 1, "poll and ppoll"));
+}
+
+Test(pause, lasts_where_sleep_is_refused)
+{
+    char said[1024];
+    cr_expect_eq(in_child(asleep, said, sizeof said), 0);
 }
