@@ -11,6 +11,7 @@
 #include "client/core/handle.h"
 #include "client/core/home.h"
 #include "client/multiserver/peer_copy.h"
+#include "client/multiserver/proxy.h"
 #include "common/cuda/copy_peer.h"
 #include "common/cuda/graph/graph.h"
 #include "generated/client/operations.h"
@@ -124,6 +125,8 @@ static CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from
     if (!rg_usable_on_device(to, 0, size, 1, true) || !rg_usable_on_device(from, 0, size, 1, false))
         return CUDA_ERROR_INVALID_VALUE;
     const uint64_t to_home = rg_home_of_address(to), from_home = rg_home_of_address(from);
+    if (!size && rg_homes_differ((uint64_t)to_context, (uint64_t)from_context))
+        return asynchronous ? CUDA_SUCCESS : await_contexts(to_context, from_context);
     if (size && rg_homes_differ(to_home, from_home)) {
         const struct rg_copy copy = {.to = rg_region_line(RG_REGION_DEVICE, to, size),
                                      .from = rg_region_line(RG_REGION_DEVICE, from, size),
@@ -135,8 +138,12 @@ static CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from
         RG_TRY(rg_peer_copy(&copy, to_home, from_home));
         return cuStreamSynchronize(NULL);
     }
-    return asynchronous ? rg_op_cuMemcpyPeerAsync(to, to_context, from, from_context, size, stream)
-                        : rg_op_cuMemcpyPeer(to, to_context, from, from_context, size);
+    struct rg_proxy proxy = {.stream = stream}; /* which may be of another server than both */
+    if (rg_several_servers())
+        RG_TRY(rg_proxy_begin(&proxy, to_home, rg_effective_stream(stream), !asynchronous));
+    return rg_proxy_end(
+        &proxy, asynchronous ? rg_op_cuMemcpyPeerAsync(to, to_context, from, from_context, size, proxy.stream)
+                             : rg_op_cuMemcpyPeer(to, to_context, from, from_context, size));
 }
 
 CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,

@@ -88,14 +88,27 @@ static CUresult put_on_device(const struct rg_copy *copy)
                           copy->stream, copy->asynchronous);
 }
 
+/* Both ends are of one server; where the stream is of another, by one of that server's in its order. */
+static CUresult on_one_server(const struct rg_copy *copy, uint64_t home)
+{
+    struct rg_copy own = *copy;
+    struct rg_proxy proxy;
+    RG_TRY(rg_proxy_begin(&proxy, home, copy->stream, !copy->asynchronous));
+    own.stream = proxy.stream;
+    CUresult status = put_on_device(&own);
+    if (status == CUDA_SUCCESS && proxy.context && proxy.synchronous)
+        status = rg_op_cuStreamSynchronize(proxy.stream); /* what comes next is not behind it by itself */
+    return rg_proxy_end(&proxy, status);
+}
+
 static CUresult device_to_device(const struct rg_copy *copy)
 {
     if (!is_on_device(&copy->to, true) || !is_on_device(&copy->from, false))
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_several_servers()) {
         const uint64_t to_home = home_of(&copy->to), from_home = home_of(&copy->from);
-        if (rg_homes_differ(to_home, from_home))
-            return rg_peer_copy(copy, to_home, from_home);
+        return rg_homes_differ(to_home, from_home) ? rg_peer_copy(copy, to_home, from_home)
+                                                   : on_one_server(copy, to_home);
     }
     return rg_pinned_copied(put_on_device(copy), copy->to.address, copy->from.address, copy->stream,
                             copy->asynchronous);

@@ -12,6 +12,7 @@
 #include "client/core/thread.h"
 #include "client/managed/pinned.h"
 #include "client/multiserver/cross_fence.h"
+#include "client/multiserver/proxy.h"
 #include "client/prealloc/prealloc.h"
 #include "client/timeline/timeline.h"
 #include "client/transfer/transfer.h"
@@ -211,7 +212,10 @@ CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t va
     if (rg_capture_takes(stream))
         return rg_capture_memop(CU_STREAM_MEM_OP_WAIT_VALUE_32, addr, value, flags, stream);
     RG_TRY(check_wait(stream, addr, 4, flags));
-    return rg_op_cuStreamWaitValue32_v2(stream, addr, value, flags);
+    struct rg_proxy proxy = {.stream = stream};
+    if (rg_several_servers())
+        RG_TRY(rg_proxy_begin(&proxy, rg_home_of_address(addr), rg_effective_stream(stream), false));
+    return rg_proxy_end(&proxy, rg_op_cuStreamWaitValue32_v2(proxy.stream, addr, value, flags));
 }
 
 CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
@@ -220,7 +224,10 @@ CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t va
     if (rg_capture_takes(stream))
         return rg_capture_memop(CU_STREAM_MEM_OP_WAIT_VALUE_64, addr, value, flags, stream);
     RG_TRY(check_wait(stream, addr, 8, flags));
-    return rg_op_cuStreamWaitValue64_v2(stream, addr, value, flags);
+    struct rg_proxy proxy = {.stream = stream};
+    if (rg_several_servers())
+        RG_TRY(rg_proxy_begin(&proxy, rg_home_of_address(addr), rg_effective_stream(stream), false));
+    return rg_proxy_end(&proxy, rg_op_cuStreamWaitValue64_v2(proxy.stream, addr, value, flags));
 }
 
 #define BATCH_MAX 256 /* of the API */

@@ -170,7 +170,12 @@ CUresult rg_cross_fence_put(uint64_t from_context, CUstream from, uint64_t to_co
 {
     struct rg_session *const signals = rg_home_session(from_context), *const waits =
                                                                           rg_home_session(to_context);
-    const bool direct = knows(signals) && knows(waits) && rg_peer_link(signals, waits);
+    /*
+     * What the signalling stream has sent to the host before is there when the other goes on: workers that tell each other by
+     * themselves are faster than the data, and the other stream's end, or what it reads of the host, would show memory as it was.
+     */
+    const bool direct =
+        knows(signals) && knows(waits) && rg_peer_link(signals, waits) && !rg_transfers_read_of(signals);
     atomic_fetch_add(direct ? &waits->stats.peer_waits_direct : &waits->stats.peer_waits_by_client, 1);
     return direct ? put_direct(from_context, from, to_context, to, helper)
                   : put_by_client(from_context, from, to_context, to, helper);

@@ -68,7 +68,7 @@ static void *call_main(void *unused)
         else
             call->function(call->user);
         rg_hooks.host_call_ends();
-        rg_registry_done(&kind);
+        rg_registry_done(call->transfer.session, &kind);
         struct rg_answer answer = {.type = RG_ANSWER_HOST_DONE, .id = call->transfer.id};
         rg_queue_answer(call->transfer.session, &answer, NULL, 0, NULL);
         free(call);

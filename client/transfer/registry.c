@@ -6,6 +6,7 @@
 #include "client/core/session.h"
 #include "client/transfer/transfer.h"
 #include "common/base/uncancelled.h"
+#include "common/sync/scoped_lock.h"
 
 #include <stdlib.h>
 
@@ -17,6 +18,8 @@ pthread_cond_t rg_registry_idle = PTHREAD_COND_INITIALIZER;
 static struct rg_hash_table transfers; /* by id */
 static uint64_t next_id = 1;
 static unsigned n_host_writers;
+static unsigned
+    n_queued_reads[RG_SERVERS_MAX]; /* those of them whose data the worker sends, of each session */
 /*
  * What the thread that reads a session's connection receives into just now, by its id; of each session. 0:
  * nothing.
@@ -43,6 +46,7 @@ uint64_t rg_registry_add(struct rg_transfer *transfer)
     transfer->id = id;
     rg_hash_table_add(&transfers, &transfer->link, id);
     n_host_writers += kind->writes_host;
+    n_queued_reads[session->number] += kind->writes_host && kind->queued;
     pthread_mutex_unlock(&rg_registry_lock);
     if (kind->awaited) /* its data may come with the reply instead */
         return id;
@@ -77,18 +81,19 @@ struct rg_transfer *rg_registry_search(bool (*match)(const struct rg_transfer *t
     return (struct rg_transfer *)at;
 }
 
-void rg_registry_done(const struct rg_transfer_kind *kind)
+void rg_registry_done(const struct rg_session *session, const struct rg_transfer_kind *kind)
 {
     if (!kind->writes_host)
         return;
     pthread_mutex_lock(&rg_registry_lock);
     n_host_writers--;
+    n_queued_reads[session->number] -= kind->queued;
     pthread_mutex_unlock(&rg_registry_lock);
 }
 
 void rg_registry_end(struct rg_transfer *transfer)
 {
-    rg_registry_done(transfer->kind);
+    rg_registry_done(transfer->session, transfer->kind);
     if (!transfer->kind->awaited)
         rg_receiver_expect_notices(transfer->session, -1);
     rg_registry_free(transfer);
@@ -100,6 +105,12 @@ bool rg_transfers_may_write_host(void)
     const bool may = n_host_writers != 0;
     pthread_mutex_unlock(&rg_registry_lock);
     return may;
+}
+
+bool rg_transfers_read_of(const struct rg_session *session)
+{
+    RG_SCOPED_LOCK(&rg_registry_lock);
+    return n_queued_reads[session->number] != 0;
 }
 
 void rg_registry_receiving(const struct rg_session *session, uint64_t id)

@@ -76,7 +76,7 @@ struct rg_transfer *rg_registry_take(uint64_t id);
 struct rg_transfer *rg_registry_search(bool (*match)(const struct rg_transfer *transfer, const void *user),
                                        const void *user);
 /** One that may have written memory of the host has done so. The lock is not held. */
-void rg_registry_done(const struct rg_transfer_kind *kind);
+void rg_registry_done(const struct rg_session *session, const struct rg_transfer_kind *kind);
 /**
  * Ends one that is out of the registry: nothing of it is expected any more, and it is freed. The lock is not
  * held.

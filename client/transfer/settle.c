@@ -140,7 +140,7 @@ void rg_transfers_drop(struct rg_session *session)
     while (dropped) {
         struct rg_transfer *transfer = dropped;
         dropped = transfer->next;
-        rg_registry_done(transfer->kind);
+        rg_registry_done(transfer->session, transfer->kind);
         if (transfer->kind->lost)
             transfer->kind->lost(transfer);
         rg_registry_free(transfer);

@@ -96,6 +96,8 @@ void rg_transfer_revoke(uint64_t id);
 void rg_transfers_revoke(uint64_t start, uint64_t size);
 /** Whether memory of the host may still be written by something queued: deferred reads or host functions. */
 bool rg_transfers_may_write_host(void);
+/** Whether data of a session's device is yet to come into memory of the host for which no call waits. */
+bool rg_transfers_read_of(const struct rg_session *session);
 /** Whether [start, start + size) is part of a transfer that has not ended. */
 bool rg_transfers_meet(uint64_t start, uint64_t size);
 /** Forgets those of a session that has ended. */

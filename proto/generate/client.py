@@ -271,9 +271,32 @@ def captures(operation):
     return [f"    if (rg_capture_takes({stream}))", f"        return rg_capture_{operation.capture[0]}({', '.join(arguments)});"]
 
 
+def by_proxy(operation):
+    """With several servers: what is set or written is of another one than the stream, or than the current context."""
+    areas = [area for area in operation.within if area[0] not in ("aligned", "mask")]
+    if not areas:
+        return []
+    home = f"rg_home_of_address({areas[0][0]})"
+    stream = next((p.name for p in operation.parameters if p.type == "CUstream"), None)
+    if stream:
+        arguments = ", ".join("rg_proxy.stream" if p.name == stream else p.name for p in operation.parameters)
+        return ["    if (rg_several_servers()) {", "        struct rg_proxy rg_proxy;",
+                f"        usable = rg_proxy_begin(&rg_proxy, {home}, rg_effective_stream({stream}), false);",
+                "        if (usable == CUDA_SUCCESS)",
+                f"            usable = rg_op_{operation.name}({arguments});",
+                "        return rg_proxy_end(&rg_proxy, usable);", "    }"]
+    return [f"    if (rg_homes_differ({home}, 0)) {{", "        struct rg_proxy rg_proxy;",
+            f"        usable = rg_proxy_begin(&rg_proxy, {home}, rg_effective_stream(NULL), true);",
+            "        if (usable == CUDA_SUCCESS)",
+            f"            usable = rg_op_{operation.name}({operation.arguments});",
+            "        if (usable == CUDA_SUCCESS) /* what comes next is not behind it by itself */",
+            "            usable = rg_op_cuStreamSynchronize(CU_STREAM_LEGACY);",
+            "        return rg_proxy_end(&rg_proxy, usable);", "    }"]
+
+
 def api_function(operation):
     lines = [f"CUresult {operation.name}({operation.declaration})", "{"]
-    check = checks(operation) + captures(operation)
+    check = checks(operation) + captures(operation) + by_proxy(operation)
     if check:
         lines += ["    CUresult usable = rg_call_allowed(" + ("RG_TRAIT_CONTEXT" if operation.needs_context else "0") + ");",
                   "    if (usable != CUDA_SUCCESS)", "        return usable;"] + check
@@ -341,7 +364,7 @@ def per_thread_call(symbol):
 def emit(specification, out):
     names = {operation.name: operation for operation in specification.operations}
     for group in specification.groups:
-        lines = [HEAD, '#include "client/core/hooks.h"', '#include "client/core/call.h"', '#include "common/cuda/graph/graph.h"', '#include "client/core/handle.h"', '#include "client/cache/query_cache.h"', '#include "client/core/home.h"', '#include "client/multiserver/replication.h"', '#include "client/managed/pinned.h"', '#include "client/timeline/timeline.h"',
+        lines = [HEAD, '#include "client/core/hooks.h"', '#include "client/core/call.h"', '#include "common/cuda/graph/graph.h"', '#include "client/core/handle.h"', '#include "client/cache/query_cache.h"', '#include "client/core/home.h"', '#include "client/multiserver/proxy.h"', '#include "client/multiserver/replication.h"', '#include "client/managed/pinned.h"', '#include "client/timeline/timeline.h"',
                  '#include "generated/client/operations.h"', "", "#include <string.h>", ""]
         for operation in group.operations:
             if operation.on_wire:

@@ -508,6 +508,61 @@ static void queue_of_copies(void)
     digest("copied", memory[1], SIZE);
 }
 
+/* What a stream does with memory of the other device alone. */
+static void in_streams_of_others(int here)
+{
+    const int there = !here;
+    const CUdeviceptr at = memory[there];
+    current(here);
+    TELL(cuMemsetD8Async(at, 5, SIZE, streams[here]));
+    TELL(cuMemsetD2D8Async(at + 64, 4096, 6, 100, 50, streams[here]));
+    TELL(cuMemcpyDtoDAsync(at + SIZE / 2, at, 100000, streams[here]));
+    TELL(cuMemcpyAsync(at + SIZE / 4, at + 60, 7, streams[here]));
+    TELL(cuMemcpyPeerAsync(at + SIZE - 1000, contexts[there], at, contexts[there], 1000, streams[here]));
+    TELL(cuMemcpyPeerAsync(at, contexts[there], memory[here], contexts[here], 0, streams[here]));
+    TELL(cuMemcpyPeer(at, contexts[there], memory[here], contexts[here], 0));
+    TELL(cuStreamWriteValue32_v2(streams[here], at, 7, 0));
+    TELL(cuStreamWaitValue32_v2(streams[here], at, 7, CU_STREAM_WAIT_VALUE_EQ));
+    TELL(cuEventRecord(events[here], streams[here]));
+    TELL(cuEventSynchronize(events[here]));
+    digest("in a stream of the other", at, SIZE);
+    TELL(cuMemsetD32_v2(at, 9, 100));
+    TELL(cuMemsetD2D16_v2(at + 8, 40, 3, 2, 5));
+    TELL(cuMemcpyDtoD_v2(at + 400, at, 400));
+    TELL(cuMemcpyPeer(at + 800, contexts[there], at, contexts[there], 400));
+    digest("by calls of the other", at, SIZE);
+}
+
+/* What a stream has brought to the host is there for whoever has waited for a stream of the other device that waits for it. */
+static void data_before_what_waits(void)
+{
+    unsigned char *locked;
+    int wrong = 0;
+    if (cuMemHostAlloc((void **)&locked, SIZE, CU_MEMHOSTALLOC_PORTABLE) != CUDA_SUCCESS)
+        exit(1);
+    for (int i = 0; i < 40; i++) {
+        const int one = i % 2, other = !one;
+        CUresult result = cuMemsetD8Async(memory[one], (unsigned char)i, SIZE, streams[one]);
+        result |= cuMemcpyDtoHAsync_v2(locked, memory[one], SIZE, streams[one]);
+        result |= cuEventRecord(events[one], streams[one]);
+        result |= cuStreamWaitEvent(streams[other], events[one], 0);
+        if (i % 3 == 0) /* it may be read there, too */
+            result |= cuMemcpyHtoDAsync_v2(memory[other], locked, SIZE, streams[other]);
+        result |= cuStreamSynchronize(streams[other]);
+        for (size_t k = 0; k < SIZE && result == CUDA_SUCCESS; k++)
+            if (locked[k] != i) {
+                wrong++;
+                break;
+            }
+        if (result != CUDA_SUCCESS)
+            printf("failed: %d\n", (int)result);
+    }
+    printf("data before what waits for it: %d wrong\n", wrong);
+    digest("read where it waits", memory[0], SIZE);
+    digest("and where it does not", memory[1], SIZE);
+    TELL(cuMemFreeHost(locked));
+}
+
 int main(void)
 {
     int count = 0;
@@ -528,6 +583,9 @@ int main(void)
     copies_of_others(1);
     copies_elsewhere(0);
     copies_elsewhere(1);
+    in_streams_of_others(0);
+    in_streams_of_others(1);
+    data_before_what_waits();
     ordering();
     for (int i = 0; i < 2; i++) {
         pools(i);
