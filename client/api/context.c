@@ -290,13 +290,19 @@ CUresult cuCtxSetFlags(unsigned int flags)
 enum { CACHE_CONFIG = CU_LIMIT_MAX, SHARED_CONFIG };
 static_assert(SHARED_CONFIG < RG_SETTINGS, "room for all settings of a context");
 
+/* What kernels have been launched may forbid to set, even to what it is. */
+static bool is_for_kernels_to_come(CUlimit limit)
+{
+    return limit == CU_LIMIT_PRINTF_FIFO_SIZE || limit == CU_LIMIT_MALLOC_HEAP_SIZE;
+}
+
 CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 {
     struct rg_context *shadow = NULL;
     CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
     if (status == CUDA_SUCCESS)
         status = context_or_current(NULL, &value, &shadow);
-    const bool numbered = (unsigned)limit < CU_LIMIT_MAX;
+    const bool numbered = (unsigned)limit < CU_LIMIT_MAX && !is_for_kernels_to_come(limit);
     if (status != CUDA_SUCCESS || (numbered && rg_setting_is(&shadow->settings, limit, value)))
         return status;
     status = rg_op_cuCtxSetLimit(limit, value);

@@ -36,6 +36,7 @@ struct sg_kernel {
     bool explicit_cluster;    /* .explicitcluster: a launch has to say the shape, unless the kernel does */
     bool blocks_are_clusters; /* .blocksareclusters: launches count clusters where others count blocks */
     enum sg_code_form form;   /* see kernel_abi.h */
+    bool prints, allocates;   /* it, or what it calls, uses printf, or the heap */
     bool cooperative;         /* uses grid-wide synchronisation (reads %envreg1/2 or the grid workspace) */
 };
 

@@ -77,6 +77,8 @@ static void describe_kernel(struct sg_program *program, struct sg_program_kernel
     public->blocks_are_clusters = function->blocks_are_clusters && public->required_cluster[0] != 0;
     public->form = choose_form(program, kernel);
     public->cooperative = kernel->reach.cooperative;
+    public->prints = kernel->reach.prints;
+    public->allocates = kernel->reach.allocates;
     for (uint32_t f = 0; f < kernel->reach.count; f++) {
         const struct sg_ptx_function *part = kernel->reach.functions[f];
         for (uint32_t i = 0; i < part->n_vars; i++)

@@ -162,6 +162,7 @@ struct sg_context {
     struct sg_stream *legacy;              /* the legacy default stream */
     pthread_mutex_t lock;                  /* modules */
     _Atomic size_t limits[SG_LIMIT_COUNT];
+    _Atomic bool printed, allocated; /* kernels that use what two of the limits are for have been launched */
     CUfunc_cache cache_config;
     struct sg_module *modules; /* list through module->next */
     struct sg_context_work work;

@@ -223,6 +223,45 @@ static void of_an_ended_context(void)
     TRY(cuCtxDestroy_v2(live));
 }
 
+/* Sizes that kernels use can be set until one that does is launched; `which`: the limit that it sets. */
+static void limit_of_kernels(CUlimit which, const char *name)
+{
+    static const char image[] =
+        ".version 6.0\n.target sm_50\n.address_size 64\n"
+        ".extern .func (.param .b32 r) vprintf (.param .b64 format, .param .b64 arguments);\n"
+        ".extern .func (.param .b64 r) malloc (.param .b64 size);\n"
+        ".visible .entry plain() { ret; }\n"
+        ".func say() { .reg .u64 %a; .param .b64 f; .param .b64 x; .param .b32 r;\n"
+        "  mov.u64 %a, 0; st.param.b64 [f], %a; st.param.b64 [x], %a; call.uni (r), vprintf, (f, x); ret; }\n"
+        ".visible .entry prints(.param .u32 not) { .reg .u32 %n; .reg .pred %p;\n"
+        "  ld.param.u32 %n, [not]; setp.ne.u32 %p, %n, 0; @%p bra end; call.uni say; end: ret; }\n"
+        ".visible .entry allocates(.param .u32 not) { .reg .u64 %a; .param .b64 s; .param .b64 r;\n"
+        "  mov.u64 %a, 16; st.param.b64 [s], %a; call.uni (r), malloc, (s); ret; }\n";
+    CUcontext own;
+    CUmodule module;
+    CUfunction plain, uses;
+    size_t value = 0;
+    unsigned not_now = 1;
+    void *parameters[] = {&not_now};
+    printf("--- a limit, and kernels: %s\n", name);
+    CHECK(cuCtxCreate_v2(&own, 0, 0));
+    CHECK(cuModuleLoadData(&module, image));
+    CHECK(cuModuleGetFunction(&plain, module, "plain"));
+    CHECK(cuModuleGetFunction(&uses, module, name));
+    TRY(cuCtxSetLimit(which, 4 << 20));
+    TRY(cuLaunchKernel(plain, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    TRY(cuCtxSetLimit(which, 4 << 20));
+    TRY(cuCtxSetLimit(which, 2 << 20));
+    TRY(cuLaunchKernel(uses, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
+    TRY(cuCtxSetLimit(which, 4 << 20));
+    TRY(cuCtxSetLimit(which, 2 << 20));
+    TRY(cuCtxGetLimit(&value, which));
+    printf("%zu\n", value);
+    TRY(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096));
+    TRY(cuCtxSynchronize());
+    TRY(cuCtxDestroy_v2(own));
+}
+
 /* What is kept with the primary context takes its time to go; meanwhile another thread retains it. */
 static atomic_bool ending;
 
@@ -279,6 +318,8 @@ int main(void)
     of_another_thread();
     of_another_context();
     of_an_ended_context();
+    limit_of_kernels(CU_LIMIT_PRINTF_FIFO_SIZE, "prints");
+    limit_of_kernels(CU_LIMIT_MALLOC_HEAP_SIZE, "allocates");
     retained_while_it_ends();
     return 0;
 }

@@ -16,6 +16,8 @@ struct sg_reach {
     bool thread_form; /* a thread may wait for another, or ends in a callee */
     bool cooperative;
     bool clustered; /* one of them looks beyond its block: kernel_abi.h */
+    bool prints;    /* one of them calls vprintf */
+    bool allocates; /* one of them calls malloc or free */
     bool has_local; /* one of them has memory of its own that generic addresses may point to */
 };
 

@@ -19,10 +19,15 @@ static void add_callees(struct sg_arena *arena, struct sg_ptx_module *module, st
                         uint32_t at)
 {
     const struct sg_ptx_function *function = reach->functions[at];
-    for (uint32_t i = 0; i < function->n_insns; i++)
-        if (function->insns[i].call != NULL && function->insns[i].call->callee != NULL &&
-            sg_builtin_find(function->insns[i].call->callee) == SG_BUILTIN_NONE)
+    for (uint32_t i = 0; i < function->n_insns; i++) {
+        if (function->insns[i].call == NULL || function->insns[i].call->callee == NULL)
+            continue;
+        const enum sg_builtin builtin = sg_builtin_find(function->insns[i].call->callee);
+        reach->prints |= builtin == SG_BUILTIN_VPRINTF;
+        reach->allocates |= builtin == SG_BUILTIN_MALLOC || builtin == SG_BUILTIN_FREE;
+        if (builtin == SG_BUILTIN_NONE)
             reach_add(arena, module, reach, function->insns[i].call->callee);
+    }
 }
 
 const char *sg_reach_unknown(struct sg_arena *arena, struct sg_ptx_module *module,

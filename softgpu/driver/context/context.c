@@ -63,6 +63,8 @@ CUresult sg_context_start(struct sg_context *context)
     context->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1u << 20;
     context->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8u << 20;
     sg_exec_set_output_limit(context->limits[CU_LIMIT_PRINTF_FIFO_SIZE]);
+    atomic_store(&context->printed, false);
+    atomic_store(&context->allocated, false);
     context->limits[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2;
     context->limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
     context->limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;

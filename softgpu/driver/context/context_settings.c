@@ -152,6 +152,9 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
         return CUDA_ERROR_INVALID_VALUE;
     if (limit == CU_LIMIT_STACK_SIZE && value > (512u << 10))
         return CUDA_ERROR_INVALID_VALUE;
+    if ((limit == CU_LIMIT_PRINTF_FIFO_SIZE && atomic_load(&context->printed)) ||
+        (limit == CU_LIMIT_MALLOC_HEAP_SIZE && atomic_load(&context->allocated)))
+        return CUDA_ERROR_INVALID_VALUE; /* they are for kernels to come */
     if (limit == CU_LIMIT_MALLOC_HEAP_SIZE && value > context->device->memory_total)
         return CUDA_ERROR_OUT_OF_MEMORY;
     context->limits[limit] = limit == CU_LIMIT_STACK_SIZE ? (value + 15) & ~(size_t)15 : value;

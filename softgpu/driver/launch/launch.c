@@ -196,6 +196,10 @@ static CUresult queue_grid(const struct request *r, struct sg_stream *stream, st
     grid->module = function->module;
     sg_acquire(&grid->module->object);
     task->dispose = dispose_grid;
+    if (kernel->prints)
+        atomic_store(&stream->object.context->printed, true);
+    if (kernel->allocates)
+        atomic_store(&stream->object.context->allocated, true);
     sg_submit(stream, task, NULL);
     return CUDA_SUCCESS;
 }
