@@ -175,19 +175,60 @@ static uint32_t mask_of(const struct sg_run *run, uint32_t warp, uint32_t lane)
     return sg_lanes_operand(run->loop, point, SG_POINT_MASK, point->mask, SG_LANES_MASK, thread);
 }
 
+/** The lanes among `lanes`, all at one point, that name `mask`. */
+static uint32_t that_name(const struct sg_run *run, uint32_t warp, uint32_t lanes, uint32_t mask)
+{
+    uint32_t same = 0;
+    SG_FOR_LANES(lane, lanes)
+    same |= (uint32_t)(mask_of(run, warp, lane) == mask) << lane;
+    return same;
+}
+
 /**
- * `lanes`, all at one point, come to an operation of the lanes in their masks. Those that do not agree on the
- * mask, or are not in it, go on at once where all that they name are here; else they are kept with what they
- * name, as fibers are (warp.c).
+ * Four lanes or more, each with a mask that no other of them names: they have come together, as lanes do that
+ * name all up to themselves, rather than from different turns of loops.
+ */
+static bool all_disagree(const struct sg_run *run, uint32_t warp, uint32_t lanes)
+{
+    if (__builtin_popcount(lanes) < 4)
+        return false;
+    SG_FOR_LANES(lane, lanes)
+    {
+        if (that_name(run, warp, lanes, mask_of(run, warp, lane)) != 1u << lane)
+            return false;
+    }
+    return true;
+}
+
+/**
+ * Lanes `same` name `others`, which are at the same point with other masks. May those come again with this one?
+ * Then they do first what their own masks say, as in a loop that they have not left yet. They cannot if they
+ * wait for `same` themselves.
+ */
+static bool may_come_again(const struct sg_run *run, uint32_t warp, uint32_t same, uint32_t others)
+{
+    SG_FOR_LANES(lane, others)
+    {
+        uint32_t mask = mask_of(run, warp, lane);
+        if (mask & same || !(mask >> lane & 1))
+            return false;
+    }
+    return true;
+}
+
+/**
+ * `lanes`, all at one point, come to an operation of the lanes in their masks. Those that can never agree on
+ * the mask, or are not in it, go on at once where all that they name are here; else they are kept with what
+ * they name, as fibers are (warp.c).
  */
 static void join_by_masks(struct sg_run *run, uint32_t warp, uint32_t lanes)
 {
     for (uint32_t todo = lanes; todo;) {
-        uint32_t mask = mask_of(run, warp, (uint32_t)__builtin_ctz(todo)), same = 0;
-        SG_FOR_LANES(other, todo)
-        same |= (uint32_t)(mask_of(run, warp, other) == mask) << other;
+        uint32_t mask = mask_of(run, warp, (uint32_t)__builtin_ctz(todo));
+        uint32_t same = that_name(run, warp, todo, mask), others = lanes & mask & ~same;
         todo &= ~same;
-        uint32_t disagree = lanes & mask & ~same ? same : same & ~mask;
+        bool wait = !others || (may_come_again(run, warp, same, others) && !all_disagree(run, warp, lanes));
+        uint32_t disagree = wait ? same & ~mask : same;
         if (disagree && (mask & run->loop->warps[warp].alive & ~lanes) == 0) {
             sg_lanes_exchange_each(run, warp, lanes, disagree);
             make_ready(run->loop, warp, disagree);

@@ -15,7 +15,7 @@
  * (each lane votes among the lanes below it) work on GPUs, where the lanes have converged. So lanes that
  * would wait for ever get what is in their own masks, once all lanes that they name wait at the same
  * operation. It is too late for what lanes had that have gone on, as their own masks allowed; in loop form,
- * where converged lanes come together (lanes_detached.c), it is not.
+ * where converged lanes come together (lanes_detached.c), it is not, unless they may yet come to agree.
  */
 #include "softgpu/exec/matrix/matrix.h"
 #include "softgpu/exec/warp/exchange.h"

@@ -520,6 +520,26 @@ KERNEL(loops_masks_of_lower_lanes)
     out[place()] = sum;
 }
 
+// lanes that begin again with all others meet those that still have turns left, at one instruction
+KERNEL(loops_masks_of_turns)
+{
+    unsigned lane = linear() % 32, turns = in[place()] >> 7, left = turns % 5, mask = ~0u, sum = 0, round = 0;
+#pragma unroll 1
+    while (round < 3) {
+        unsigned more = __ballot_sync(mask, left > 0);
+        sum = mix(sum, more);
+        if (more >> lane & 1) {
+            left--;
+            mask = more;
+        } else {
+            left = (turns + ++round) % 5;
+            mask = ~0u;
+        }
+    }
+    __syncthreads();
+    out[place()] = sum;
+}
+
 KERNEL(loops_volatile_tree)
 {
     __shared__ unsigned part[1024 + 64];

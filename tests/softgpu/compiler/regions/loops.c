@@ -125,7 +125,7 @@ static void compare_forms(const char *path, size_t expected)
 
 Test(loops, same_results, .timeout = 400)
 {
-    compare_forms(LOOPS_PTX, 41);
+    compare_forms(LOOPS_PTX, 42);
 }
 
 Test(loops, waiting, .timeout = 400)
