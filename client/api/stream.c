@@ -232,16 +232,41 @@ CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t va
 
 #define BATCH_MAX 256 /* of the API */
 
+typedef CUresult batch_function(CUstream stream, unsigned count, CUstreamBatchMemOpParams *operations,
+                                unsigned flags);
+
+/* One of a batch by itself: its memory may be of another server than the stream. */
+static CUresult operate(CUstream stream, CUstreamBatchMemOpParams *o, batch_function *put)
+{
+    switch (o->operation) {
+    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+        return cuStreamWaitValue32_v2(stream, o->waitValue.address, o->waitValue.value, o->waitValue.flags);
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+        return cuStreamWaitValue64_v2(stream, o->waitValue.address, o->waitValue.value64, o->waitValue.flags);
+    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+        return cuStreamWriteValue32_v2(stream, o->writeValue.address, o->writeValue.value,
+                                       o->writeValue.flags);
+    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+        return cuStreamWriteValue64_v2(stream, o->writeValue.address, o->writeValue.value64,
+                                       o->writeValue.flags);
+    default:
+        return put(stream, 1, o, 0);
+    }
+}
+
 static CUresult batch(CUstream stream, unsigned count, CUstreamBatchMemOpParams *operations, unsigned flags,
-                      CUresult (*put)(CUstream stream, unsigned count, CUstreamBatchMemOpParams *operations,
-                                      unsigned flags))
+                      batch_function *put)
 {
     RG_TRY(check(stream));
     if (!operations || count > BATCH_MAX || flags)
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_capture_takes(stream))
         return rg_capture_memops(operations, count, flags, stream);
-    return put(stream, count, operations, flags);
+    if (!rg_several_servers())
+        return put(stream, count, operations, flags);
+    for (unsigned i = 0; i < count; i++)
+        RG_TRY(operate(stream, &operations[i], put));
+    return CUDA_SUCCESS;
 }
 
 CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,

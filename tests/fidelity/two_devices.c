@@ -513,6 +513,12 @@ static void in_streams_of_others(int here)
 {
     const int there = !here;
     const CUdeviceptr at = memory[there];
+    CUstreamBatchMemOpParams batch[2] = {{.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32},
+                                         {.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64}};
+    batch[0].writeValue.address = at + 4000;
+    batch[0].writeValue.value = 11;
+    batch[1].waitValue.address = at + 4000;
+    batch[1].waitValue.value64 = 11;
     current(here);
     TELL(cuMemsetD8Async(at, 5, SIZE, streams[here]));
     TELL(cuMemsetD2D8Async(at + 64, 4096, 6, 100, 50, streams[here]));
@@ -523,6 +529,7 @@ static void in_streams_of_others(int here)
     TELL(cuMemcpyPeer(at, contexts[there], memory[here], contexts[here], 0));
     TELL(cuStreamWriteValue32_v2(streams[here], at, 7, 0));
     TELL(cuStreamWaitValue32_v2(streams[here], at, 7, CU_STREAM_WAIT_VALUE_EQ));
+    TELL(cuStreamBatchMemOp_v2(streams[here], 2, batch, 0));
     TELL(cuEventRecord(events[here], streams[here]));
     TELL(cuEventSynchronize(events[here]));
     digest("in a stream of the other", at, SIZE);
