@@ -9,6 +9,9 @@
  * are one batch (store.h); SAVED answers it. Where anything fails it says FAILED with the sentence, closes the file, and opens it
  * again with a later batch, as somebody may have mended it. It ends when the monitor has closed the socket, or has died: then it
  * has saved what was in it, and closed the sessions of this server. Signals that are meant for the server do not end it.
+ *
+ * Questions are answered one at a time, and words that come meanwhile wait. One that takes longer than QUICK_NS is put off when others
+ * come that have not been tried yet, and begun again after them: who asks about years holds nobody up who asks about a day.
  */
 #include "common/base/clock.h"
 #include "common/base/file.h"
@@ -29,10 +32,18 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WORDS_AT_ONCE = 1024 }; /* in a batch */
+enum { WORDS_AT_ONCE = 256, QUESTIONS_AT_ONCE = 64 };
 
+#define QUICK_NS      250000000ull
+#define QUESTION_NS   5000000000ull /* in all; who asks waits for little more */
 #define EXPIRE_NS     3600000000000ull
 #define EXIT_FAILURE_ 125
+
+struct question {
+    struct rg_accountant_query query;
+    int socket;        /* for the answer */
+    uint64_t spent_ns; /* on it; 0: it has not been tried */
+};
 
 struct accountant {
     const char *folder;
@@ -43,6 +54,15 @@ struct accountant {
     bool in_batch;
     uint64_t number; /* of the last word */
     uint64_t expire_ns;
+    struct rg_accountant_word words[WORDS_AT_ONCE]; /* that have come, and are no questions */
+    unsigned n_words;
+    struct question
+        questions[QUESTIONS_AT_ONCE +
+                  1]; /* in the order of their turns; one place is that of the one that is put off */
+    unsigned n_questions;
+    uint64_t asked_ns; /* when the one under way was begun */
+    bool put_off;      /* it is to be */
+    bool over;         /* no more words come */
 };
 
 static bool answer(const struct rg_accountant_answer *answered)
@@ -173,59 +193,108 @@ static size_t look_up(struct rg_store *store, const struct rg_accountant_query *
     return rg_usage_pack_answer(&answered, out);
 }
 
-static void look(struct accountant *accountant, const struct rg_accountant_word *word, int socket)
+/* Takes off the socket what is there. */
+static void gather(struct accountant *accountant)
+{
+    while (!accountant->over && accountant->n_words < WORDS_AT_ONCE &&
+           accountant->n_questions < QUESTIONS_AT_ONCE) {
+        struct rg_accountant_word *word = &accountant->words[accountant->n_words];
+        int fds[RG_PACKET_FDS_MAX];
+        unsigned n_fds = 0;
+        const enum rg_status status =
+            rg_packet_receive(RG_ACCOUNTANT_FD, MSG_DONTWAIT, word, sizeof *word, fds, 1, &n_fds);
+        accountant->over = status != RG_OK && status != RG_ERR_TIMEOUT;
+        if (status != RG_OK)
+            return;
+        if (word->kind != RG_ACCOUNTANT_QUERY) {
+            accountant->n_words++;
+        } else if (n_fds == 1) {
+            accountant->questions[accountant->n_questions++] =
+                (struct question){.query = word->query, .socket = fds[0]};
+            n_fds = 0;
+        }
+        rg_packet_close(fds, n_fds);
+    }
+}
+
+/* The place of the first that has not been tried; n_questions: all have been. */
+static unsigned untried(const struct accountant *accountant)
+{
+    unsigned i = 0;
+    while (i < accountant->n_questions && accountant->questions[i].spent_ns)
+        i++;
+    return i;
+}
+
+/* While a question is answered. */
+static bool yields(void *data)
+{
+    struct accountant *accountant = data;
+    gather(accountant);
+    accountant->put_off =
+        untried(accountant) < accountant->n_questions && rg_now_ns() - accountant->asked_ns >= QUICK_NS;
+    return accountant->put_off;
+}
+
+/* Answers one, or puts it off. */
+static void answer_next(struct accountant *accountant)
 {
     static unsigned char out[RG_ANSWER_SIZE_MAX];
     char why[RG_ACCOUNTS_WHY] = "";
+    const unsigned first = untried(accountant), at = first < accountant->n_questions ? first : 0;
+    struct question question = accountant->questions[at];
+    memmove(&accountant->questions[at], &accountant->questions[at + 1],
+            (--accountant->n_questions - at) * sizeof question);
     (void)open_store(accountant, why, sizeof why);
     /* who asks is not the operator, and need not know the server's folders */
     if (why[0])
         snprintf(why, sizeof why,
                  "the server's accounts cannot be read now; its operator finds why in its log");
-    const size_t size = look_up(accountant->store, &word->query, why, out);
-    (void)send(socket, out, size, MSG_DONTWAIT | MSG_NOSIGNAL); /* who asked may have left */
+    if (accountant->store)
+        rg_store_yield_when(accountant->store, yields, accountant);
+    accountant->asked_ns = rg_now_ns();
+    accountant->put_off = false;
+    const size_t size = look_up(accountant->store, &question.query, why, out);
+    question.spent_ns += rg_now_ns() - accountant->asked_ns;
+    if (accountant->put_off && question.spent_ns < QUESTION_NS) {
+        accountant->questions[accountant->n_questions++] = question;
+        return;
+    }
+    (void)send(question.socket, out, size, MSG_DONTWAIT | MSG_NOSIGNAL); /* who asked may have left */
+    close(question.socket);
 }
 
 /* --- serving ---------------------------------------------------------------------------------------------------- */
 
-static void take(struct accountant *accountant, const struct rg_accountant_word *word, const int *fds,
-                 unsigned n_fds)
+/* All that have come are one batch. */
+static void take_words(struct accountant *accountant)
 {
-    accountant->number = word->number;
-    switch (word->kind) {
-    case RG_ACCOUNTANT_SESSION:
-    case RG_ACCOUNTANT_PART:
-        keep(accountant, word);
-        break;
-    case RG_ACCOUNTANT_LOAD:
-        commit(accountant);
-        load(accountant, word);
-        break;
-    case RG_ACCOUNTANT_QUERY:
-        commit(accountant);
-        if (n_fds == 1)
-            look(accountant, word, fds[0]);
-        break;
+    accountant->failed = false; /* the monitor says again what was not kept */
+    for (unsigned i = 0; i < accountant->n_words; i++) {
+        const struct rg_accountant_word *word = &accountant->words[i];
+        accountant->number = word->number;
+        if (word->kind == RG_ACCOUNTANT_LOAD) {
+            commit(accountant);
+            load(accountant, word);
+        } else {
+            keep(accountant, word);
+        }
     }
+    accountant->n_words = 0;
+    commit(accountant);
 }
 
 /* Takes what is there; false: there will be no more. */
 static bool serve(struct accountant *accountant)
 {
-    static struct rg_accountant_word word;
-    enum rg_status status = RG_ERR_TIMEOUT;
-    accountant->failed = false; /* the monitor says again what was not kept */
-    for (int i = 0; i < WORDS_AT_ONCE; i++) {
-        int fds[RG_PACKET_FDS_MAX];
-        unsigned n_fds = 0;
-        status = rg_packet_receive(RG_ACCOUNTANT_FD, MSG_DONTWAIT, &word, sizeof word, fds, 1, &n_fds);
-        if (status != RG_OK)
-            break;
-        take(accountant, &word, fds, n_fds);
-        rg_packet_close(fds, n_fds);
+    gather(accountant);
+    while (accountant->n_words || (accountant->n_questions && !accountant->over)) {
+        take_words(accountant);
+        if (accountant->n_questions)
+            answer_next(accountant);
+        gather(accountant);
     }
-    commit(accountant);
-    return status == RG_OK || status == RG_ERR_TIMEOUT;
+    return !accountant->over;
 }
 
 static int run(struct accountant *accountant)
@@ -267,7 +336,7 @@ static int read_only(const char *folder)
 int main(int argc, char **argv)
 {
     static struct rg_sandbox_policy policy;
-    struct accountant accountant = {0};
+    static struct accountant accountant;
     int64_t run_number, keep_s;
     rg_log_name("remote-gpud");
     if (argc == 3 && strcmp(argv[1], "--read") == 0)

@@ -67,6 +67,10 @@ typedef void rg_store_total(void *data, const struct rg_account_owner *owner, ui
 RG_MUST_CHECK enum rg_status rg_store_totals(struct rg_store *store, const struct rg_accountant_load *load,
                                              rg_store_total *each, void *data, char *why, size_t why_size);
 
+/** Called now and then while a question is answered, and may do nothing with the store. True: the question is put off (RG_ERR_TIMEOUT). */
+typedef bool rg_store_yields(void *data);
+void rg_store_yield_when(struct rg_store *store, rg_store_yields *yields, void *data);
+
 /** Answers a question: a page of rows. RG_ERR_TIMEOUT: it takes too long; RG_ERR_NO_MEMORY: more than RG_USAGE_MEMORY_MAX. */
 RG_MUST_CHECK enum rg_status rg_store_query(struct rg_store *store, const struct rg_accountant_query *query,
                                             struct rg_usage_answer *answer, char *why, size_t why_size);

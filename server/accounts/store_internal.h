@@ -17,8 +17,10 @@ struct rg_store {
     uint64_t run;                                  /* 0: reads only */
     int lock;                                      /* the lock file; -1: none */
     bool in_batch;
-    bool asks;            /* a question is being answered, within RG_USAGE_MEMORY_MAX */
-    uint64_t deadline_ns; /* statements that take longer are interrupted; 0: none is */
+    bool asks;               /* a question is being answered, within RG_USAGE_MEMORY_MAX */
+    uint64_t deadline_ns;    /* statements that take longer are interrupted; 0: none is */
+    rg_store_yields *yields; /* NULL: no question is put off */
+    void *yields_data;
     char path[PATH_MAX];
 };
 

@@ -127,7 +127,14 @@ sqlite3_int64 rg_store_ask(struct rg_store *store, const char *sql, int *code)
 static int is_late(void *data)
 {
     const struct rg_store *store = data;
-    return store->deadline_ns && rg_now_ns() > store->deadline_ns;
+    return (store->deadline_ns && rg_now_ns() > store->deadline_ns) ||
+           (store->asks && store->yields && store->yields(store->yields_data));
+}
+
+void rg_store_yield_when(struct rg_store *store, rg_store_yields *yields, void *data)
+{
+    store->yields = yields;
+    store->yields_data = data;
 }
 
 void rg_store_allow(struct rg_store *store, uint64_t ns)
