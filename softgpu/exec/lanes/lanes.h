@@ -38,7 +38,8 @@ struct sg_lanes_barrier {
 };
 
 struct sg_lanes_warp {
-    uint32_t alive, ready, converging, yielding; /* lanes */
+    uint32_t alive, ready, converging, yielding, passing; /* lanes */
+    uint32_t behind; /* the point after that of the lanes that passed last, others being farther; 0: none */
     uint32_t n_groups;
     struct sg_warp_group groups[SG_WARP_SIZE];
 };
@@ -54,6 +55,7 @@ struct sg_loop_block {
     uint32_t n_ready;
     uint32_t n_converging;
     uint32_t n_yielding;
+    uint32_t n_passing;
     uint32_t whole_waiting; /* barriers (bits) in which threads wait for the whole block */
     struct sg_lanes_barrier barriers[SG_BARRIERS];
     struct sg_lanes_warp warps[SG_WARPS_MAX];

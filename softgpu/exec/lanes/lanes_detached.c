@@ -41,6 +41,8 @@ static uint32_t lanes_at(const uint16_t points[SG_WARP_SIZE], uint16_t number)
 static void make_ready(struct sg_loop_block *m, uint32_t warp, uint32_t lanes)
 {
     m->warps[warp].ready |= lanes;
+    if (lanes == m->warps[warp].alive) /* they are together */
+        m->warps[warp].behind = 0;
     m->n_ready += (uint32_t)__builtin_popcount(lanes);
 }
 
@@ -304,6 +306,30 @@ static void wake(struct sg_run *run)
     m->n_yielding = 0;
 }
 
+/**
+ * Lanes that are to pass go on where no other of their warp can: of several points those at the first, which come to where the
+ * others are, and may do what these expect to be done; but all of them where the first lies behind the last, as in a loop.
+ */
+static void let_pass(struct sg_run *run)
+{
+    struct sg_loop_block *m = run->loop;
+    const uint16_t *points = sg_lanes_column(m, SG_LANES_POINT);
+    for (uint32_t warp = 0; warp < run->grid->n_warps; warp++, points += SG_WARP_SIZE) {
+        struct sg_lanes_warp *w = &m->warps[warp];
+        if (!w->passing || w->ready)
+            continue;
+        uint16_t first = SG_POINT_END;
+        SG_FOR_LANES(lane, w->passing)
+        first = points[lane] < first ? points[lane] : first;
+        const bool onwards = first >= w->behind;
+        const uint32_t lanes = onwards ? w->passing & lanes_at(points, first) : w->passing;
+        w->passing &= ~lanes;
+        m->n_passing -= (uint32_t)__builtin_popcount(lanes);
+        w->behind = onwards ? first + 1u : 0;
+        make_ready(m, warp, lanes);
+    }
+}
+
 /** `lanes` of a warp have come to the same point. */
 static void come_to(struct sg_run *run, uint32_t warp, uint32_t lanes, uint32_t number)
 {
@@ -334,7 +360,12 @@ static void come_to(struct sg_run *run, uint32_t warp, uint32_t lanes, uint32_t 
             converge(run, warp);
         break;
     case SG_POINT_PASS:
-        make_ready(m, warp, lanes);
+        if (point->mode == SG_PASS_TURN) {
+            make_ready(m, warp, lanes);
+        } else {
+            m->warps[warp].passing |= lanes;
+            m->n_passing += (uint32_t)__builtin_popcount(lanes);
+        }
         break;
     case SG_POINT_YIELD:
         yield(m, point, warp, lanes);
@@ -367,7 +398,7 @@ void sg_lanes_part(struct sg_run *run)
     struct sg_loop_block *m = run->loop;
     m->detached = true;
     m->live = run->grid->n_threads;
-    m->n_ready = m->n_converging = m->n_yielding = m->whole_waiting = 0;
+    m->n_ready = m->n_converging = m->n_yielding = m->n_passing = m->whole_waiting = 0;
     memset(m->barriers, 0, sizeof(m->barriers));
     for (uint32_t warp = 0; warp < run->grid->n_warps; warp++)
         m->warps[warp] = (struct sg_lanes_warp){.alive = sg_lanes_of_warp(run, warp)};
@@ -485,6 +516,8 @@ enum sg_leave sg_lanes_run_detached(struct sg_run *run)
     struct sg_loop_block *m = run->loop;
     const uint16_t *points = sg_lanes_column(m, SG_LANES_POINT);
     while (m->live) {
+        if (m->n_passing)
+            let_pass(run);
         if (!m->n_ready && m->n_yielding && (m->moved || !help_lanes(run))) {
             wake(run);
             return SG_LEAVE_TURN;

@@ -562,6 +562,28 @@ KERNEL(loops_volatile_tree)
     out[place()] = size() <= 64 ? part[0] : 1;
 }
 
+// some lanes of a warp add to others' places, then some to others still: those that only do so wait for the rest
+KERNEL(loops_volatile_parts)
+{
+    __shared__ volatile unsigned marks[1024];
+    __shared__ unsigned sums[1024];
+    unsigned t = linear(), value = in[place()], row = t & ~31u;
+    marks[t] = sums[t] = 0;
+    __syncwarp();
+    if (value & 1) {
+        marks[row + t * 5 % 32] = 1;
+        sums[row + t * 5 % 32] += value;
+        value = mix(value, in[value % 64]);
+    }
+    if (value & 2) {
+        marks[row + (t * 11 + 7) % 32] = 1;
+        sums[row + (t * 11 + 7) % 32] += value;
+        value = mix(value, in[value % 32]);
+    }
+    __syncwarp();
+    out[place()] = sums[t] + marks[t] + value;
+}
+
 KERNEL(loops_volatile_turns)
 {
     __shared__ volatile unsigned s[1024];
