@@ -61,12 +61,19 @@ static void pick_least_used(const struct users *users, const struct rg_driver *d
             info->devices[n++] = i;
 }
 
-/* The devices that the client has named. */
+/*
+ * The devices that the client has named. One that there is not ends the list, as CUDA's driver reads CUDA_VISIBLE_DEVICES; where it
+ * is the first, nothing is left, and the client is told why.
+ */
 static enum rg_status grant_named(const struct users *users, const struct rg_driver *driver,
                                   const struct rg_monitor_start *wanted, enum rg_sharing sharing,
                                   struct rg_session_info *info, struct rg_monitor_answer *answer)
 {
-    for (uint32_t i = 0; i < wanted->n_gpu_indices; i++) {
+    uint32_t n = wanted->n_gpu_indices;
+    for (uint32_t i = 1; i < n; i++)
+        if (wanted->gpu_indices[i] >= driver->n_devices)
+            n = i;
+    for (uint32_t i = 0; i < n; i++) {
         const uint32_t index = wanted->gpu_indices[i];
         if (index >= driver->n_devices)
             return rg_refusal(
@@ -77,7 +84,7 @@ static enum rg_status grant_named(const struct users *users, const struct rg_dri
             if (wanted->gpu_indices[j] == index)
                 return rg_refusal(answer, RG_ERR_REFUSED, RG_REFUSAL_NO_SUCH_GPU,
                                   "GPU %u was asked for twice; name each once", index);
-        if (driver->devices[index].mig && wanted->n_gpu_indices > 1)
+        if (driver->devices[index].mig && n > 1)
             return rg_refusal(
                 answer, RG_ERR_REFUSED, RG_REFUSAL_NO_SUCH_GPU,
                 "GPU %u was asked for beside others, but it is an instance that MIG has made of one, "
@@ -103,7 +110,7 @@ static enum rg_status grant_named(const struct users *users, const struct rg_dri
                 index, users->n[index], users->n[index] == 1 ? " is" : "s are");
         info->devices[i] = index;
     }
-    info->n_devices = wanted->n_gpu_indices;
+    info->n_devices = n;
     return RG_OK;
 }
 

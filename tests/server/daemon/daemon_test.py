@@ -194,6 +194,10 @@ class Talking(Case):
         self.assertRegex(say(daemon.address, "index=1"), "devices=1 .*software=GPU-20")
         self.assertRegex(say(daemon.address, "index=1", "index=0"), "devices=1,0 .*software=GPU-2.*,GPU-1")
 
+    def test_a_device_that_there_is_not_ends_the_list(self):
+        daemon = self.start()
+        self.assertRegex(say(daemon.address, "index=1", "index=2", "index=0"), "devices=1 ")
+
     def test_devices_that_are_used_least_come_first(self):
         daemon = self.start(environment={"CUDA_FAKE_DRIVER_DEVICES": "3"})
         clients = []
