@@ -72,7 +72,9 @@ def run_page(build, folder):
     os.makedirs("/run/remote-gpu/containers")
     os.chmod("/run/remote-gpu", 0o700)
     os.mkdir(os.path.join(folder, "work"))
-    os.symlink(build.example_dir, os.path.join(folder, "work", "examples"))
+    examples = os.path.join(folder, "work", "examples")
+    os.mkdir(examples)
+    call("mount", "--bind", build.example_dir, examples)  # what is copied into an image must lie in the folder that it is built from
     call("podman", "import", os.path.join(SOURCE, ".deps", "containers", "debian.tar"), IMAGE)
     state = os.path.join(folder, "state")
     with Server(build, listen="unix:/run/remote-gpu/containers/socket", arguments=["--allow-unauthenticated"]) as local, \
