@@ -14,7 +14,8 @@
 
 struct keep_alive {
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* the session is over */
+    pthread_cond_t changed;
+    bool told; /* the session is over, and its client was told why */
     bool runs;
     pthread_t thread;
     uint32_t seconds;
@@ -112,19 +113,26 @@ static void look(struct rg_worker *worker)
         say(worker);
 }
 
+/* Whoever ends the session tells the client why, and is kept by one that takes nothing: for a whole tick, but not for ever. */
 static void *watch(void *argument)
 {
     struct rg_worker *worker = argument;
     struct keep_alive *state = keep_alive_of(worker);
     const uint32_t seconds = state->seconds ? state->seconds : RG_KEEP_ALIVE_S;
     const uint64_t tick_ns = seconds * 1000000000ull / RG_LIVENESS_TICKS;
+    bool was_over = false;
     pthread_mutex_lock(&state->lock);
-    while (!rg_worker_over(worker)) {
+    while (!state->told) {
         const struct timespec until = rg_timespec(rg_now_ns() + tick_ns);
         if (pthread_cond_timedwait(&state->changed, &state->lock, &until) == 0)
             continue;
         pthread_mutex_unlock(&state->lock);
-        look(worker);
+        const bool over = rg_worker_over(worker);
+        if (!over)
+            look(worker);
+        else if (was_over)
+            rg_conn_interrupt(worker->conn);
+        was_over = over;
         pthread_mutex_lock(&state->lock);
     }
     pthread_mutex_unlock(&state->lock);
@@ -148,6 +156,7 @@ static void init(struct rg_worker *worker)
 static void wake(struct rg_worker *worker)
 {
     RG_SCOPED_LOCK(&keep_alive_of(worker)->lock);
+    keep_alive_of(worker)->told = true;
     pthread_cond_broadcast(&keep_alive_of(worker)->changed);
 }
 
