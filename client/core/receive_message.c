@@ -28,6 +28,15 @@ static void malformed(struct rg_session *session, const char *what)
                    session->server, what);
 }
 
+static void lost(struct rg_session *session, enum rg_status status)
+{
+    rg_session_end(session, CUDA_ERROR_DEVICE_UNAVAILABLE,
+                   "lost the connection to %s (%s); CUDA calls %s now fail, restart the program when the "
+                   "server is back",
+                   session->server, rg_status_string(status),
+                   rg_n_sessions > 1 ? "that concern its GPUs" : "of this program");
+}
+
 /* Takes the bulk part of a reply to where its caller wants it. */
 static enum rg_status take_bulk(struct rg_session *session, const struct rg_region *into, size_t size)
 {
@@ -54,10 +63,12 @@ static bool take_reply(struct rg_session *session, struct rg_waiter *waiter, con
     waiter->result = (CUresult)reply->result;
     waiter->memory_taken = RG_REPLY_TAKEN(reply->memory);
     const enum rg_status status = take_bulk(session, waiter->into, message->bulk_size);
-    if (status == RG_ERR_FAULT)
+    if (status == RG_ERR_FAULT) {
         waiter->result = CUDA_ERROR_INVALID_VALUE;
-    else if (status != RG_OK) /* not all has come; the next receive reports the broken connection */
+    } else if (status != RG_OK) { /* said before the call returns: the program may end by its error */
         waiter->result = CUDA_ERROR_DEVICE_UNAVAILABLE;
+        lost(session, status);
+    }
     return true;
 }
 
@@ -190,11 +201,7 @@ bool rg_message_receive(struct rg_session *session, int timeout_ms)
     if (status == RG_ERR_TIMEOUT)
         return false;
     if (status != RG_OK) {
-        rg_session_end(session, CUDA_ERROR_DEVICE_UNAVAILABLE,
-                       "lost the connection to %s (%s); CUDA calls %s now fail, restart the program when the "
-                       "server is back",
-                       session->server, rg_status_string(status),
-                       rg_n_sessions > 1 ? "that concern its GPUs" : "of this program");
+        lost(session, status);
         return false;
     }
     session->stats.received_messages++;

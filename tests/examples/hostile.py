@@ -92,8 +92,9 @@ class LateBytes(Frames):
             client.sendall(message + bulk)
 
 
-# Copies until the connection breaks: one that has returned without an error is whole.
+# Copies until the connection breaks: one that has returned without an error is whole. Ends at the error, without another call.
 CUT = PREAMBLE + """
+import os
 size = 60000
 memory, copied = ctypes.c_uint64(), (ctypes.c_ubyte * size)()
 must("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(size))
@@ -102,19 +103,20 @@ for _ in range(1000):
     ctypes.memset(copied, 0, size)
     result = cuda.cuMemcpyDtoH_v2(copied, memory, ctypes.c_size_t(size))
     if result or bytes(copied).count(7) != size:
-        print("error %d, %s" % (result, "whole" if bytes(copied).count(7) == size else "not whole"))
-        break
+        print("error %d, %s" % (result, "whole" if bytes(copied).count(7) == size else "not whole"), flush=True)
+        os._exit(1)
 """
 
 
 def test_cut_reply(build):
-    """A copy of which not all has come does not succeed."""
+    """A copy of which not all has come does not succeed, and why is said before it returns."""
     with Server(build, tcp=True) as server:
         for seed in range(1, 4):
             environment = {"REMOTE_GPU_RECONNECT": "0", "REMOTE_GPU_CONNECTIONS": "0",
                            "REMOTE_GPU_FILTER": "fault:cut_every=1000000,seed=%d" % seed}
             result = build.run_remote([sys.executable, "-c", CUT], server.address, environment=environment)
             expect(result.output.startswith("error 46"), "a broken connection is not told", result, server.log())
+            expect("lost the connection to" in result.errors, "it is not said why", result, server.log())
 
 
 def test_late_bytes(build):
