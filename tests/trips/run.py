@@ -39,6 +39,7 @@ OF_AN_IMAGE = {"cuModuleLoadData": 1, "cuModuleGetFunction": 0, "cuLibraryLoadDa
                "cuKernelGetFunction": 0, "cuFuncGetAttribute": 0}
 # A start that a busy machine disturbs is repeated: memory that is ready for it is given back when the program stands still for a moment.
 TRIES = 3
+LUCK = 4  # waits of a start that are over, where the server is near, before anybody waits
 # The least that may cost where something else than the client decides when a notice arrives.
 AT_MOST = {"cuStreamQuery"}
 FEW, MANY = 10, 30
@@ -119,8 +120,9 @@ def hinted_memory(build, address, way, environment):
         for name in "startup-prefetch", "prealloc":
             good &= start("without " + name, REMOTE_GPU_OPT="-" + name)[0] > known + 5
         few, wanted, _ = start("some of it", "less")
-        again, not_wanted, _ = start_again(few + 1, "some of it, again", "less")
-        good &= wanted == all_kinds and none < not_wanted < wanted and again <= few + 1
+        most = few + (1 if environment else LUCK)
+        again, not_wanted, _ = start_again(most, "some of it, again", "less")
+        good &= wanted == all_kinds and none < not_wanted < wanted and again <= most
     return good
 
 
