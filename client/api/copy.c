@@ -5,9 +5,9 @@
  */
 #include "client/api/copy.h"
 #include "client/api/copy_description.h"
+#include "client/api/stream.h"
 
 #include "client/core/address_map.h"
-#include "client/core/call.h"
 #include "client/core/handle.h"
 #include "client/core/home.h"
 #include "client/multiserver/peer_copy.h"
@@ -15,15 +15,6 @@
 #include "common/cuda/copy_peer.h"
 #include "common/cuda/graph/graph.h"
 #include "generated/client/operations.h"
-
-/* What all copies check before they look at their arguments. */
-static CUresult check(CUstream stream)
-{
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status == CUDA_SUCCESS)
-        status = rg_handle_check(RG_KIND_STREAM, (uint64_t)stream, CUDA_ERROR_INVALID_HANDLE);
-    return status;
-}
 
 /* --- one dimension -------------------------------------------------------------------------------------- */
 
@@ -35,7 +26,7 @@ static CUmemorytype type_of(enum rg_region_kind kind)
 static CUresult copy_line(enum rg_region_kind to_kind, uint64_t to, enum rg_region_kind from_kind,
                           uint64_t from, size_t size, CUstream stream, bool asynchronous)
 {
-    RG_TRY(check(stream));
+    RG_TRY(rg_stream_check(stream));
     if (!size) /* is synchronous all the same */
         return !asynchronous && rg_capture_takes(stream) ? rg_capture_refuse(stream) : CUDA_SUCCESS;
     if ((to_kind == RG_REGION_HOST && !to) || (from_kind == RG_REGION_HOST && !from))
@@ -114,7 +105,7 @@ static CUresult await_contexts(CUcontext to, CUcontext from)
 static CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
                           size_t size, CUstream stream, bool asynchronous)
 {
-    RG_TRY(check(stream));
+    RG_TRY(rg_stream_check(stream));
     if (!rg_handle_known(RG_KIND_CONTEXT, (uint64_t)to_context) ||
         !rg_handle_known(RG_KIND_CONTEXT, (uint64_t)from_context))
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -162,7 +153,7 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdevice
 
 static CUresult copy_3d(const CUDA_MEMCPY3D *c, CUstream stream, bool asynchronous)
 {
-    RG_TRY(check(stream));
+    RG_TRY(rg_stream_check(stream));
     if (!c || c->srcLOD || c->dstLOD)
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_capture_takes(stream))
@@ -190,7 +181,7 @@ static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, CUstream stream, bool 
 
 CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy)
 {
-    RG_TRY(check(NULL));
+    RG_TRY(rg_stream_check(NULL));
     if (!pCopy)
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_capture_takes(NULL))
@@ -211,7 +202,7 @@ CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
 
 static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream stream, bool asynchronous)
 {
-    RG_TRY(check(stream));
+    RG_TRY(rg_stream_check(stream));
     if (!p)
         return CUDA_ERROR_INVALID_VALUE;
     const CUDA_MEMCPY3D box = rg_cuda_copy_of_2d(p);

@@ -48,6 +48,14 @@ static void wait_for_end(const struct primary *primary)
         pthread_cond_wait(&ended, &lock);
 }
 
+/* A context that nobody holds has been destroyed, as far as calls can tell, until it is retained again. The lock is held. */
+static void mark_ended(const struct primary *primary, uint64_t context)
+{
+    struct rg_context *shadow = rg_context_shadow((CUcontext)context);
+    if (shadow && primary->references == 0)
+        atomic_store(&shadow->sticky, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+}
+
 /* Forgets all that went with the context, for which the lock is given up. */
 static void forget(struct primary *primary)
 {
@@ -59,9 +67,7 @@ static void forget(struct primary *primary)
     rg_context_forget_contents(context);
     rg_context_orphan_contents(context);
     pthread_mutex_lock(&lock);
-    struct rg_context *shadow = rg_context_shadow((CUcontext)context);
-    if (shadow && primary->references == 0)
-        atomic_store(&shadow->sticky, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    mark_ended(primary, context);
     if (outermost) {
         primary->ends = false;
         pthread_cond_broadcast(&ended);
@@ -112,19 +118,6 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
         rg_image_prefetch_context((uint64_t)*pctx);
     }
     return status;
-}
-
-/*
- * A primary context that nobody holds has been destroyed, as far as calls can tell, until it is retained
- * again.
- */
-static void primary_ended(CUdevice dev)
-{
-    pthread_mutex_lock(&lock);
-    struct rg_context *shadow = rg_context_shadow((CUcontext)primaries[dev].handle);
-    if (shadow && primaries[dev].references == 0)
-        atomic_store(&shadow->sticky, CUDA_ERROR_CONTEXT_IS_DESTROYED);
-    pthread_mutex_unlock(&lock);
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
@@ -178,7 +171,9 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
         rg_timeline_before_end(context);
         rg_context_before_end(context);
         rg_context_forget_contents(context); /* first: its destructors may still use the context */
-        primary_ended(dev);
+        pthread_mutex_lock(&lock);
+        mark_ended(&primaries[dev], context);
+        pthread_mutex_unlock(&lock);
     }
     CUresult status = rg_op_cuDevicePrimaryCtxReset_v2(dev);
     if (context) {

@@ -185,14 +185,9 @@ CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device)
 
 /* --- words in memory ------------------------------------------------------------------------------------ */
 
-/* What all of these check first. */
-static CUresult check(CUstream stream)
-{
-    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
-    return rg_handle_check(RG_KIND_STREAM, (uint64_t)stream, CUDA_ERROR_INVALID_HANDLE);
-}
-
-static CUresult check_wait(CUstream stream, CUdeviceptr address, size_t size, unsigned flags)
+/* Checks what a wait says, and finds the stream to put it into: the word may be of another server. */
+static CUresult begin_wait(struct rg_proxy *proxy, CUstream stream, CUdeviceptr address, size_t size,
+                           unsigned flags)
 {
     CUdevice device;
     if (flags & CU_STREAM_WAIT_VALUE_FLUSH) {
@@ -200,33 +195,32 @@ static CUresult check_wait(CUstream stream, CUdeviceptr address, size_t size, un
         if (!rg_device_attribute(device, CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES))
             return CUDA_ERROR_NOT_SUPPORTED;
     }
-    return (flags & ~(unsigned)CU_STREAM_WAIT_VALUE_FLUSH) > CU_STREAM_WAIT_VALUE_NOR || address % size ||
-                   !rg_pinned_on_device(address, 0, size, 1, false)
-               ? CUDA_ERROR_INVALID_VALUE
+    if ((flags & ~(unsigned)CU_STREAM_WAIT_VALUE_FLUSH) > CU_STREAM_WAIT_VALUE_NOR || address % size ||
+        !rg_pinned_on_device(address, 0, size, 1, false))
+        return CUDA_ERROR_INVALID_VALUE;
+    *proxy = (struct rg_proxy){.stream = stream};
+    return rg_several_servers()
+               ? rg_proxy_begin(proxy, rg_home_of_address(address), rg_effective_stream(stream), false)
                : CUDA_SUCCESS;
 }
 
 CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
-    RG_TRY(check(stream));
+    struct rg_proxy proxy;
+    RG_TRY(rg_stream_check(stream));
     if (rg_capture_takes(stream))
         return rg_capture_memop(CU_STREAM_MEM_OP_WAIT_VALUE_32, addr, value, flags, stream);
-    RG_TRY(check_wait(stream, addr, 4, flags));
-    struct rg_proxy proxy = {.stream = stream};
-    if (rg_several_servers())
-        RG_TRY(rg_proxy_begin(&proxy, rg_home_of_address(addr), rg_effective_stream(stream), false));
+    RG_TRY(begin_wait(&proxy, stream, addr, 4, flags));
     return rg_proxy_end(&proxy, rg_op_cuStreamWaitValue32_v2(proxy.stream, addr, value, flags));
 }
 
 CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
-    RG_TRY(check(stream));
+    struct rg_proxy proxy;
+    RG_TRY(rg_stream_check(stream));
     if (rg_capture_takes(stream))
         return rg_capture_memop(CU_STREAM_MEM_OP_WAIT_VALUE_64, addr, value, flags, stream);
-    RG_TRY(check_wait(stream, addr, 8, flags));
-    struct rg_proxy proxy = {.stream = stream};
-    if (rg_several_servers())
-        RG_TRY(rg_proxy_begin(&proxy, rg_home_of_address(addr), rg_effective_stream(stream), false));
+    RG_TRY(begin_wait(&proxy, stream, addr, 8, flags));
     return rg_proxy_end(&proxy, rg_op_cuStreamWaitValue64_v2(proxy.stream, addr, value, flags));
 }
 
@@ -257,7 +251,7 @@ static CUresult operate(CUstream stream, CUstreamBatchMemOpParams *o, batch_func
 static CUresult batch(CUstream stream, unsigned count, CUstreamBatchMemOpParams *operations, unsigned flags,
                       batch_function *put)
 {
-    RG_TRY(check(stream));
+    RG_TRY(rg_stream_check(stream));
     if (!operations || count > BATCH_MAX || flags)
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_capture_takes(stream))

@@ -320,6 +320,7 @@ static void memory(void)
     TRY(cuMemAllocPitch_v2(&pitched, &pitch, 0, 8, 4));
     TRY(cuMemAllocPitch_v2(&pitched, &pitch, 100, 8, 3));
     TRY(cuMemsetD8_v2(data, 0, 4096));
+    TRY(cuCtxSynchronize()); /* which the stream is not behind by itself */
     TRY(cuMemsetD16Async(data, 0x1234, 100, stream));
     TRY(cuMemsetD16Async(data + 1, 0x1234, 100, stream));
     TRY(cuMemsetD2D8Async(data, 64, 7, 10, 20, stream));
