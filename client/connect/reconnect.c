@@ -4,9 +4,10 @@
  * A session is tried again at the address that it began at, over TCP, whatever transport it had moved to; if that was
  * RDMA, it goes back there later (upgrade_again.h). The
  * worker is known by the session's number and secret, which its hello has told. There is no use in trying
- * when the server says that the session has ended, or when its machine says that no server listens: workers
- * end with the server. A connection through a tunnel says no such thing: there, the near end refuses until
- * the tunnel is back.
+ * when the server says that the session has ended. That nobody listens may have two reasons: the server has ended, and its
+ * workers with it, or something in between refuses in its place for a while (a firewall that is loaded anew, a load
+ * balancer, the near end of a tunnel). The control connection tells them
+ * apart: the kernel of a worker that has ended has closed it.
  */
 #include "client/connect/reconnect.h"
 
@@ -18,6 +19,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/parse.h"
+#include "common/base/poll.h"
 #include "transport/control.h"
 #include "transport/liveness.h"
 #include "transport/resumable/resumable.h"
@@ -28,7 +30,15 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PATIENCE_S = 60, CONNECT_MS = 5000, ANSWER_MS = 10000 };
+enum {
+    PATIENCE_S = 60,
+    CONNECT_MS = 5000,
+    ANSWER_MS = 10000,
+    /* as long as a worker waits for a client that seems to have gone, and for one of which nothing is known (server/handshake/resume.c) */
+    GONE_S = 1,
+    UNKNOWN_S = 5,
+    CONTROL_MS = 300, /* the end of the control connection may be noticed so much later than the link's */
+};
 
 static uint64_t patience(void)
 {
@@ -55,13 +65,30 @@ static bool nobody_listens(const char *why)
     return strcmp(why, RG_WHY_REFUSED) == 0 || strcmp(why, RG_WHY_NO_SOCKET) == 0;
 }
 
-/* Whether nobody listening at the session's address means that the session is over. */
-static bool refusal_is_final(const struct rg_session *session)
+/* Whether the session goes through a tunnel, whose near end is on this machine and the server is not. */
+static bool is_tunnelled(const struct rg_session *session)
 {
     char own[RG_CONTROL_TEXT] = "";
     const char *peer = session->peer;
     const bool loopback = strncmp(peer, "127.", 4) == 0 || strncmp(peer, "[::1]", 5) == 0;
-    return !loopback || (gethostname(own, sizeof own - 1) == 0 && strcmp(own, session->hello.host) == 0);
+    return loopback && (gethostname(own, sizeof own - 1) != 0 || strcmp(own, session->hello.host) != 0);
+}
+
+/* Nobody listens at the session's address: for how long that may pass. */
+static void wait_less(const struct rg_session *session, struct rg_resumable_loss *loss)
+{
+    struct pollfd control = {.fd = loss->control_fd, .events = POLLRDHUP};
+    if (is_tunnelled(session))
+        return;
+    if (loss->control_fd >= 0 && rg_poll(&control, 1, CONTROL_MS) >= 0)
+        loss->peer = rg_resumable_peer(loss->control_fd);
+    uint64_t until = loss->until_ns;
+    if (loss->peer == RG_PEER_GONE) {
+        until = loss->since_ns + GONE_S * 1000000000ull;
+        rg_explain(loss->why, sizeof loss->why, "its process there has ended, and nothing listens there");
+    } else if (loss->peer == RG_PEER_UNKNOWN && loss->ended)
+        until = loss->since_ns + UNKNOWN_S * 1000000000ull;
+    loss->until_ns = until < loss->until_ns ? until : loss->until_ns;
 }
 
 void rg_reconnect_hello(const struct rg_session *session, uint64_t received, struct rg_control *hello)
@@ -125,8 +152,11 @@ static enum rg_status renew(void *user, struct rg_resumable_loss *loss, uint64_t
     if (session->upgraded_again)
         return RG_OK;
     enum rg_status status = rg_rails_renew(session, CONNECT_MS, loss->why, sizeof loss->why, &way, &conn);
-    if (status != RG_OK)
-        return nobody_listens(loss->why) && refusal_is_final(session) ? RG_ERR_REFUSED : RG_ERR_UNREACHABLE;
+    if (status != RG_OK) {
+        if (nobody_listens(loss->why))
+            wait_less(session, loss);
+        return RG_ERR_UNREACHABLE;
+    }
     status = say_resume(session, conn, received, peer_received, loss->why, sizeof loss->why);
     if (status == RG_OK)
         rg_rails_use(session, way);

@@ -12,6 +12,7 @@ import re
 import shutil
 import signal
 import sys
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "scripts"))
@@ -86,14 +87,31 @@ def case_lost_server(world):
     """The server's processes are killed, with and without another server in their place: the program ends at once, and is told why."""
     for again in (False, True):
         daemon, program = begin(world) if not again else (world.start_server(environment=LOG), world.hold())
+        if not again:
+            controlled(daemon)
         os.kill(daemon.process.pid, signal.SIGSTOP)  # so that it says nothing
         os.kill(worker_of(daemon), signal.SIGKILL)
         if not again:
             os.kill(daemon.process.pid, signal.SIGKILL)
-            ends(program, 20, "cannot go on: .*refused")
+            ends(program, 20, "gave up on .* its process there has ended, and nothing listens there")
             continue
         os.kill(daemon.process.pid, signal.SIGCONT)
         ends(program, 20, "cannot go on: the session has ended on the server")
+
+
+def case_refusing_firewall(world):
+    """Something between refuses for some seconds: the program goes on when it no longer does. Nothing is refused for good while the
+    server's process may live.
+    """
+    daemon, program = begin(world)
+    controlled(daemon)
+    rule = ("INPUT", "-i", "eth0", "-p", "tcp", "-j", "REJECT", "--reject-with", "tcp-reset")
+    checked(*world.server.command("iptables", "-w", "-I", *rule))
+    expect(wait_until(lambda: "(connection refused): trying again for 60 s" in program.output(), 30), "it says nothing:\n" + program.output())
+    time.sleep(3)
+    checked(*world.server.command("iptables", "-w", "-D", *rule))
+    expect(wait_until(lambda: "goes on after" in program.output(), 30), "it does not go on:\n" + program.output())
+    expect(program.process.poll() is None, "it has ended:\n" + program.output())
 
 
 def case_lost_client(world):
