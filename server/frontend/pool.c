@@ -24,7 +24,10 @@ static bool pass_on(struct rg_conn *conn, int socket, void *data)
     return rg_control_send(conn, &message) == RG_OK;
 }
 
-/* Until either side closes. The client says nothing more: what comes from it is its end. */
+/*
+ * Until either side closes. The client says nothing more: what comes from it is its end. That the connection was lost, and not closed
+ * by its kernel, is told: the client's process may live, and its sessions go on.
+ */
 static void relay(struct rg_conn *conn, int socket, void *data)
 {
     for (;;) {
@@ -37,6 +40,8 @@ static void relay(struct rg_conn *conn, int socket, void *data)
         }
         if (fds[0].revents && !pass_on(conn, socket, data))
             return;
+        if (fds[1].revents & POLLERR)
+            (void)!send(socket, RG_POOL_LOST, sizeof RG_POOL_LOST - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (fds[1].revents)
             return;
     }

@@ -312,6 +312,8 @@ bool rg_wish_is_same(const json_t *one, const json_t *other);
 void rg_leases_find(struct rg_agent_ask *ask, const json_t *question);
 void rg_leases_release(struct rg_agent_ask *ask, const json_t *question);
 void rg_leases_renew(struct rg_agent_ask *ask, const json_t *question);
+/** The connection of a client that holds a lease was lost: the lease lasts as long as sessions run by it, and `ask` ends. */
+void rg_leases_entrust(struct rg_agent_ask *ask);
 /** Asks the monitor whether quotas allow it; then `judged` is called, or the client is refused. */
 void rg_leases_judge(struct rg_agent_ask *ask, bool renews, void (*judged)(struct rg_agent_ask *ask));
 void rg_leases_judged(struct rg_agent *agent, const struct rg_agent_word *word);

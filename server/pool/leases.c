@@ -1,5 +1,5 @@
 /*
- * leases.c - what is done with leases that there are: found, renewed, given back; and whether quotas allow them.
+ * leases.c - what is done with leases that there are: found, renewed, given back, left to their sessions; and whether quotas allow them.
  *
  * All of it begins by asking etcd for the lease, not the mirror: another server may have granted it a moment ago. A renewal gets an
  * etcd lease of its own time and binds the lease to it in a transaction that compares the revision that was read, so the lease is never
@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* --- what there is ------------------------------------------------------------------------------------------------- */
 
@@ -291,4 +292,46 @@ void rg_leases_renew(struct rg_agent_ask *ask, const json_t *question)
                          RG_POOL_KEPT_MAX_S / 86400, ask->seconds);
     else
         look_up(ask, question, renew_found);
+}
+
+/* --- a client that is lost ---------------------------------------------------------------------------------------------- */
+
+static void entrusted(void *data, enum rg_status status, const json_t *reply, const char *why)
+{
+    struct rg_agent_ask *ask = data;
+    char key[40];
+    (void)reply;
+    snprintf(key, sizeof key, "leases/%s", ask->lease);
+    if (status != RG_OK) {
+        rg_info("lease %s ends, as it cannot outlive its client's connection: %s", ask->lease, why);
+        rg_agent_undo(ask->agent, key);
+    }
+    rg_ask_end(ask);
+}
+
+void rg_leases_entrust(struct rg_agent_ask *ask)
+{
+    struct rg_agent *agent = ask->agent;
+    json_t *value = json_copy(ask->grant);
+    char key[40];
+    snprintf(key, sizeof key, "leases/%s", ask->lease);
+    if (!value || json_object_set_new(value, "holder", json_string("")) != 0) {
+        json_decref(value);
+        rg_ask_leave(ask);
+        return;
+    }
+    json_t *put = rg_agent_put(agent, key, value, 0), *request = json_object_get(put, "request_put");
+    (void)json_object_del(request, "lease");
+    (void)json_object_set_new(request, "ignore_lease",
+                              json_true()); /* it stays bound to what it is bound to */
+    rg_info("lease %s: the connection of its client was lost; it lasts as long as sessions run by it",
+            ask->lease);
+    close(ask->socket);
+    ask->socket = -1;
+    ask->state = RG_ASK_ENDING;
+    rg_etcd_call(agent->etcd, "/v3/kv/txn",
+                 json_pack("{s:[{s:o, s:s, s:s, s:s}], s:[o]}", "compare", "key",
+                           rg_agent_key(agent, "%s", key), "target", "CREATE", "result", "GREATER",
+                           "create_revision", "0", "success", put),
+                 entrusted, ask);
 }

@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/packet.h"
+#include "server/daemon/shared/monitor_protocol.h"
 #include "server/pool/agent.h"
 #include "server/sandbox/sandbox.h"
 
@@ -153,6 +154,16 @@ static int look(struct rg_agent *agent)
     return left < 10000 ? (int)left : 10000;
 }
 
+/* It says nothing more: what is readable is its end. */
+static void end_ask(struct rg_agent_ask *ask)
+{
+    char word[sizeof RG_POOL_LOST];
+    if (recv(ask->socket, word, sizeof word, MSG_DONTWAIT) > 0 && ask->state == RG_ASK_HOLDING)
+        rg_leases_entrust(ask);
+    else
+        rg_ask_leave(ask);
+}
+
 static void serve_once(struct rg_agent *agent)
 {
     const int timeout = look(agent);
@@ -173,7 +184,7 @@ static void serve_once(struct rg_agent *agent)
         for (uint32_t j = 0; j < agent->n_asks && !there; j++)
             there = agent->asks[j] == asks[i];
         if (fds[i].revents && there && asks[i]->socket == fds[i].fd)
-            rg_ask_leave(asks[i]); /* it says nothing more: what is readable is its end */
+            end_ask(asks[i]);
     }
     if (fds[0].revents)
         take_words(agent);

@@ -3,8 +3,8 @@
  *
  * A GPU's key says what is granted of it, and only its own server takes that back: when the lease is no more and no session runs
  * by it here. A lease is no more when its key is gone (given back, its time over, its client's end, its first server's end), or
- * when the agent that held it for a client is gone and no session runs. So what a GPU is granted to may outlast the lease by the
- * time that a session takes to end, and never ends before.
+ * when the agent that held it for a client is gone, or that client's connection was lost, and no session runs. So what a GPU is granted
+ * to may outlast the lease by the time that a session takes to end, and never ends before.
  */
 #include "common/base/clock.h"
 #include "common/base/log.h"

@@ -18,7 +18,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "scripts"))
 sys.path.insert(0, HERE)
 
-from machines import World, checked, expect, skip  # noqa: E402
+from machines import NAME, Background, World, checked, expect, skip  # noqa: E402
 from trial import run_case, wait_until  # noqa: E402
 
 LOG = {"REMOTE_GPU_LOG": "debug"}
@@ -40,9 +40,9 @@ def begin(world, *arguments):
     return daemon, world.hold()
 
 
-def controlled(daemon):
-    """Waits until the server knows by a second connection whether the program lives."""
-    expect(wait_until(lambda: "has a control connection" in daemon.output(), 30), "it has none:\n" + daemon.output())
+def controlled(daemon, times=1):
+    """Waits until the server knows by a second connection whether the program lives; for so many links of the session."""
+    expect(wait_until(lambda: daemon.output().count("has a control connection") == times, 30), "it has none:\n" + daemon.output())
 
 
 def states(world):
@@ -112,6 +112,30 @@ def case_refusing_firewall(world):
     checked(*world.server.command("iptables", "-w", "-D", *rule))
     expect(wait_until(lambda: "goes on after" in program.output(), 30), "it does not go on:\n" + program.output())
     expect(program.process.poll() is None, "it has ended:\n" + program.output())
+
+
+def case_lease_of_a_pool(world):
+    """A lease outlives the connection that holds it, as its session does, and ends with that."""
+    if not shutil.which("etcd"):
+        skip("etcd is not installed")
+    etcd = Background(world.server.command("etcd", "--data-dir", world.path("etcd"), "--log-level", "error"), world.server.environment(),
+                      world.fresh("etcd.log"))
+    world.stack.callback(etcd.stop)
+    daemon = world.start_server("--pool", "lab", "--etcd", "http://127.0.0.1:2379", "--advertise", NAME, environment=LOG)
+    world.join("alice")
+    expect(wait_until(lambda: "in the pool lab" in daemon.output(), 30), "it is in no pool:\n" + daemon.output())
+    program = world.hold("-n", "1")
+    controlled(daemon)
+    if world.run("ss", "-K", "dst", "10.77.0.1").status != 0:
+        skip("connections cannot be ended here (ss -K)")
+    expect(wait_until(lambda: "the connection of its client was lost" in daemon.output(), 30), "it is not noticed:\n" + daemon.output())
+    expect(wait_until(lambda: "goes on after" in program.output(), 30), "it does not go on:\n" + program.output())
+    listed = world.remote_gpu("list").output
+    expect("1 GPU, 0 free" in listed, "the GPU is given away:\n" + listed)
+    controlled(daemon, 2)
+    expect(program.process.poll() is None, "it has ended:\n" + program.output())
+    program.stop()
+    expect(wait_until(lambda: "1 GPU, 1 free" in world.remote_gpu("list").output, 30), "it is not freed:\n" + daemon.output())
 
 
 def case_lost_client(world):

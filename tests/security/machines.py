@@ -233,9 +233,9 @@ class World:
         """The program."""
         return os.path.join(self.build.folder, "tests", "security_marker")
 
-    def hold(self, **changes):
+    def hold(self, *options, **changes):
         """The same, which goes on until its session ends: a Background that is ready."""
-        command = self.client.command(self.build.command, "run", "--", self.marker_path(), "1", "1", "hold")
+        command = self.client.command(self.build.command, "run", *options, "--", self.marker_path(), "1", "1", "hold")
         program = Background(command, self.client.environment(**changes), self.fresh("held"))
         self.stack.callback(program.stop)
         expect(wait_until(lambda: "ready" in program.output() or program.process.poll() is not None, 30) and

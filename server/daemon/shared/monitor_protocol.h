@@ -122,6 +122,9 @@ struct rg_monitor_stay {
     uint64_t session;
 };
 
+/** The last that the pool's agent is told by a client's socket, if that client's connection was lost. */
+#define RG_POOL_LOST "lost"
+
 /** RG_ASK_POOL: how long the question is. RG_ASK_LEASE: which it is. */
 struct rg_monitor_pool {
     uint32_t size;
