@@ -113,20 +113,7 @@ static const char *take_signal(struct rg_worker *worker, int signal_fd)
     }
     if (info.ssi_code != SI_QUEUE)
         return "the server is shutting down";
-    if (info.ssi_int == RG_END_USED_UP)
-        return "your GPU hours on the server are used up; 'remote-gpu quota' shows when there are more";
-    if (info.ssi_int == RG_END_LEASE)
-        return "the lease of the pool by which it was begun is over: it was given back, its time has passed, "
-               "or who held it has gone";
-    if (info.ssi_int == RG_END_WANTED)
-        return "it was ended on the server, by its user or by the server's operator (the status page, or "
-               "remote-gpud end)";
-    if (info.ssi_int == RG_END_REVOKED)
-        return "your right to use this server was revoked; ask its operator";
-    if (info.ssi_int == RG_END_EXPIRED)
-        return "the certificate by which it was begun has expired, and the program has shown no renewed one; "
-               "join again with a new token, or see to the renewal of the files";
-    return "the server is shutting down";
+    return rg_session_end_why((enum rg_session_end_reason)info.ssi_int);
 }
 
 /* Waits for the end of the session; a signal ends it, and the end of the connection that it began on. */

@@ -26,6 +26,8 @@ enum rg_session_end_reason {
     RG_END_LEASE,
     RG_END_WANTED
 };
+/** What the client is told of it. */
+const char *rg_session_end_why(enum rg_session_end_reason reason);
 
 /**
  * Tells a worker that the GPU hours of its user, group or project are used up; the value: after how many seconds the session will end,

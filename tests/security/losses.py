@@ -96,7 +96,7 @@ def case_lost_server(world):
             ends(program, 20, "gave up on .* its process there has ended, and nothing listens there")
             continue
         os.kill(daemon.process.pid, signal.SIGCONT)
-        ends(program, 20, "cannot go on: the session has ended on the server")
+        ends(program, 20, "cannot go on: the session has ended on the server: its worker was killed by signal 9")
 
 
 def case_refusing_firewall(world):

@@ -9,7 +9,6 @@
 #include "common/base/packet.h"
 #include "server/daemon/grant/refusal.h"
 #include "server/daemon/sessions/list.h"
-#include "server/handshake/handed.h"
 
 #include <errno.h>
 
@@ -31,13 +30,20 @@ static enum rg_status refuse_other(struct rg_monitor_answer *answer, unsigned lo
                       rg_who_text(who));
 }
 
+static enum rg_status refuse_ended(const struct rg_sessions *sessions, uint64_t id, const struct rg_who *who,
+                                   struct rg_monitor_answer *answer)
+{
+    char why[400];
+    rg_ended_explain(sessions, id, who, why, sizeof why);
+    return rg_refusal(answer, RG_ERR_NOT_FOUND, RG_REFUSAL_NO_SUCH_SESSION, "%s", why);
+}
+
 enum rg_status rg_sessions_stay(struct rg_sessions *sessions, const struct rg_monitor_question *question,
                                 const struct rg_who *who, struct rg_monitor_answer *answer)
 {
     struct rg_session_entry *entry = rg_sessions_find(sessions, question->stay.session);
     if (!entry || entry->kill_ns)
-        return rg_refusal(answer, RG_ERR_NOT_FOUND, RG_REFUSAL_NO_SUCH_SESSION,
-                          "the session has ended on the server");
+        return refuse_ended(sessions, question->stay.session, who, answer);
     if (!rg_who_is_same(&entry->who, who))
         return refuse_other(answer, entry->info.id, who);
     prolong(entry, who);
@@ -64,8 +70,7 @@ enum rg_status rg_sessions_hand_over(struct rg_sessions *sessions, const struct 
         return rg_refusal(answer, RG_ERR_TIMEOUT, RG_REFUSAL_FULL,
                           "session %llu has too much to do just now; try again", id);
     if (question->hand_over.purpose == RG_PURPOSE_RESUME)
-        return rg_refusal(answer, RG_ERR_NOT_FOUND, RG_REFUSAL_NO_SUCH_SESSION,
-                          "the session has ended on the server");
+        return refuse_ended(sessions, id, who, answer);
     return rg_refusal(answer, RG_ERR_NOT_FOUND, RG_REFUSAL_UNSUPPORTED,
                       "there is no session %llu that accepts another connection", id);
 }

@@ -13,7 +13,6 @@
 #include "server/daemon/sessions/gauges.h"
 #include "server/daemon/sessions/list.h"
 #include "server/daemon/shared/audit.h"
-#include "server/handshake/handed.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -66,6 +65,7 @@ void rg_sessions_reap(struct rg_sessions *sessions)
             continue;
         }
         say_end(entry, end);
+        rg_ended_remember(sessions, entry, end);
         close_account(sessions, entry, end);
         rg_gauges_end(sessions, entry, end);
         sessions->entries[i] = sessions->entries[--sessions->n];
@@ -89,6 +89,7 @@ static void end_session(struct rg_session_entry *entry, enum rg_session_end_reas
         return;
     (void)sigqueue(entry->pid, SIGTERM, value);
     entry->kill_ns = rg_now_ns() + RG_SESSION_END_NS;
+    entry->end = reason;
 }
 
 static void audit_end(const struct rg_session_entry *entry, enum rg_audit_event event, const char *why)

@@ -9,4 +9,10 @@ struct rg_session_entry *rg_sessions_find(const struct rg_sessions *sessions, ui
 /** The board shows them in the order of the entries; that of one place has changed. */
 void rg_sessions_show(struct rg_sessions *sessions, uint32_t place);
 
+/** A session is no more; `end` as wait(2) has it. */
+void rg_ended_remember(struct rg_sessions *sessions, const struct rg_session_entry *entry, int end);
+/** "the session has ended on the server", and why, if that is remembered and `who` began it. NULL: nobody is known. */
+void rg_ended_explain(const struct rg_sessions *sessions, uint64_t id, const struct rg_who *who, char *out,
+                      size_t size);
+
 #endif

@@ -15,6 +15,7 @@
 #include "server/daemon/settings/rails.h"
 #include "server/daemon/shared/board.h"
 #include "server/daemon/workers/warm.h"
+#include "server/handshake/handed.h"
 #include "server/suspend/command.h"
 
 #include <sys/types.h>
@@ -34,7 +35,8 @@ struct rg_session_entry {
     struct rg_who who;
     pid_t pid;
     uint64_t started_ns;
-    uint64_t kill_ns; /* it was told to end, and is killed then; 0: it was not */
+    uint64_t kill_ns;               /* it was told to end, and is killed then; 0: it was not */
+    enum rg_session_end_reason end; /* why it was told so */
     struct rg_sandbox_lease *lease;
     struct rg_shares_session share;
     struct rg_account_owner owner; /* whose account it goes to */
@@ -53,6 +55,15 @@ struct rg_session_entry {
 struct rg_session_files {
     int connection, hello;
     int tls; /* the connection's keys; -1: it is not by TLS */
+};
+
+#define RG_SESSIONS_ENDED 64u
+
+/** A session that is no more; see ended.c. */
+struct rg_session_ended {
+    uint64_t id; /* 0: none */
+    struct rg_who who;
+    char why[320];
 };
 
 struct rg_sessions {
@@ -79,6 +90,8 @@ struct rg_sessions {
             held; /* when the device was last looked at: its free memory, and what sessions had of it */
     } looked[RG_DEVICES_MAX];
     char netperf[4096]; /* path of the program that answers measurements; "": they are refused */
+    struct rg_session_ended ended[RG_SESSIONS_ENDED]; /* the last ones */
+    uint32_t n_ended;                                 /* that there were so far */
 };
 
 /** `board` and `worker` (the program's path) stay the caller's. RG_ERR_NO_MEMORY; then fini is not needed. */
