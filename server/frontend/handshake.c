@@ -201,9 +201,10 @@ static void serve(struct rg_handshake *handshake)
     /* Another server has no certificate for clients: it shows the session's worker a secret. */
     if (handshake->secured.may_only_join && hello->purpose != RG_PURPOSE_JOIN &&
         hello->purpose != RG_PURPOSE_PEER) {
-        rg_refusal_init(&refusal, RG_REFUSAL_UNAUTHORISED,
-                        "this server takes nobody from other machines without a certificate: get a token "
-                        "from its operator (remote-gpud token) and run 'remote-gpu join TOKEN' once");
+        rg_refusal_init(
+            &refusal, RG_REFUSAL_UNAUTHORISED,
+            "where other machines reach it, this server takes nobody without a certificate: get a token "
+            "from its operator (remote-gpud token) and run 'remote-gpu join TOKEN' once");
         rg_handshake_refuse(handshake, &refusal);
         return;
     }

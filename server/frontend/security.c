@@ -113,6 +113,7 @@ enum rg_status rg_frontend_secure(struct rg_frontend *frontend, int fd, enum rg_
     }
     if (reach == RG_REACH_LOOPBACK || frontend->settings.allow_unauthenticated)
         return RG_OK;
-    return refuse(out, "this server takes nobody from other machines without TLS and a certificate: get a "
-                       "token from its operator (remote-gpud token) and run 'remote-gpu join TOKEN' once");
+    return refuse(out,
+                  "where other machines reach it, this server takes nobody without TLS and a certificate: "
+                  "get a token from its operator (remote-gpud token) and run 'remote-gpu join TOKEN' once");
 }
