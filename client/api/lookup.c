@@ -1,7 +1,7 @@
 /*
- * lookup.c - functions of modules and kernels of libraries, by name, by kernel or all of them. What has been
- * found is remembered, so a second look-up asks nobody; what is known of the image (image_cache.h) need not
- * be waited for.
+ * lookup.c - functions of modules and kernels of libraries, by name or by kernel (all of them: enumerate.c).
+ * What has been found is remembered, so a second look-up asks nobody; what is known of the image
+ * (image_cache.h) need not be waited for.
  */
 #include "client/api/function.h"
 #include "client/cache/image_cache.h"
@@ -21,10 +21,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-/*
- * --- functions and kernels --------------------------------------------------------------------------------
- */
 
 /* But for whether the function is loaded, which it may be by now, and for attributes that one of them does not tell. */
 static bool same_attributes(const unsigned char *answer, const unsigned char *other)
@@ -213,15 +209,35 @@ CUresult rg_function_ask_attributes(CUfunction handle)
     return status;
 }
 
+/* In a library's module: the function that the kernel of that name is known to have in the module's context; 0: none is known. */
+static uint64_t function_by_kernel(const struct rg_module *module, const char *name)
+{
+    const struct rg_shadow *library = rg_handle_shadow(RG_KIND_LIBRARY, module->owner);
+    if (!library)
+        return 0;
+    rg_found_lock();
+    const struct rg_shadow *kernel =
+        rg_handle_shadow(RG_KIND_KERNEL, rg_found_by_name(library->library.kernels, name));
+    const uint64_t function = kernel ? rg_found_by_key(kernel->function.by_context, module->context) : 0;
+    rg_found_unlock();
+    return function;
+}
+
 CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 {
     RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
     if (!hfunc || !name)
         return CUDA_ERROR_INVALID_VALUE;
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MODULE, (uint64_t)hmod);
-    return shadow ? find_by_name(RG_KIND_FUNCTION, (uint64_t)hmod, name, cached_image_of(&shadow->module),
-                                 &shadow->module.functions, (uint64_t *)hfunc)
-                  : CUDA_ERROR_INVALID_HANDLE;
+    if (!shadow)
+        return CUDA_ERROR_INVALID_HANDLE;
+    const uint64_t known = function_by_kernel(&shadow->module, name);
+    if (known) {
+        *hfunc = (CUfunction)known;
+        return CUDA_SUCCESS;
+    }
+    return find_by_name(RG_KIND_FUNCTION, (uint64_t)hmod, name, cached_image_of(&shadow->module),
+                        &shadow->module.functions, (uint64_t *)hfunc);
 }
 
 CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name)
@@ -372,84 +388,6 @@ CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
     }
     *pMod = module;
     return CUDA_SUCCESS;
-}
-
-/*
- * --- enumeration ------------------------------------------------------------------------------------------
- */
-
-enum { ENUMERATE_MAX = 4096 };
-
-/* Offers `count` handles for what an enumeration finds, and reads the answer: id, name, info of each. */
-static CUresult enumerate(enum rg_kind kind, uint64_t owner, struct rg_found_function **list, uint64_t *out,
-                          unsigned count)
-{
-    CUresult status = CUDA_SUCCESS;
-    unsigned long long *ids = calloc(count, sizeof *ids);
-    if (!ids)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    unsigned offered = 0, n = 0;
-    while (offered < count && (ids[offered] = rg_handle_create(kind)) != 0)
-        offered++;
-    if (offered < count) {
-        status = CUDA_ERROR_OUT_OF_MEMORY;
-        goto out;
-    }
-    struct rg_call reply;
-    status = kind == RG_KIND_FUNCTION ? rg_op_rgModuleEnumerate((CUmodule)owner, count, ids, &reply)
-                                      : rg_op_rgLibraryEnumerate((CUlibrary)owner, count, ids, &reply);
-    struct rg_reader *in = &reply.reply;
-    n = status == CUDA_SUCCESS ? rg_get_u32(in) : 0;
-    for (unsigned i = 0; i < n && i < count && status == CUDA_SUCCESS; i++) {
-        out[i] = rg_get_u64(in);
-        const char *name = rg_get_string(in, RG_NAME_MAX);
-        struct rg_shadow *shadow = rg_handle_shadow(kind, out[i]);
-        struct rg_function ignored;
-        bool fresh = shadow && !shadow->function.name;
-        if (!name || !shadow || !rg_function_read(in, fresh ? &shadow->function : &ignored, name, owner)) {
-            status = in->bad ? rg_call_outputs_read(&reply) : CUDA_ERROR_UNKNOWN;
-        } else if (fresh) {
-            rg_found_lock();
-            (void)rg_found_add(list, name, 0, out[i]);
-            rg_found_unlock();
-        } else {
-            free(ignored.name);
-            free(ignored.params);
-        }
-    }
-    rg_call_done(&reply);
-out:
-    for (unsigned i = 0; i < offered; i++) { /* those that were not taken */
-        struct rg_shadow *shadow = rg_handle_shadow(kind, ids[i]);
-        if (shadow && !shadow->function.name)
-            rg_handle_delete(kind, ids[i]);
-    }
-    free(ids);
-    return status;
-}
-
-CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions, CUmodule mod)
-{
-    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
-    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_MODULE, (uint64_t)mod);
-    if (!shadow)
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (!functions || !numFunctions || numFunctions > ENUMERATE_MAX)
-        return CUDA_ERROR_INVALID_VALUE;
-    return enumerate(RG_KIND_FUNCTION, (uint64_t)mod, &shadow->module.functions, (uint64_t *)functions,
-                     numFunctions);
-}
-
-CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib)
-{
-    RG_TRY(rg_call_allowed(0));
-    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_LIBRARY, (uint64_t)lib);
-    if (!shadow)
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (!kernels || !numKernels || numKernels > ENUMERATE_MAX)
-        return CUDA_ERROR_INVALID_VALUE;
-    return enumerate(RG_KIND_KERNEL, (uint64_t)lib, &shadow->library.kernels, (uint64_t *)kernels,
-                     numKernels);
 }
 
 /* Functions that host and device may both call by one address: there is no such address on two machines. */

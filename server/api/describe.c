@@ -22,8 +22,7 @@
 
 #define FUNCTIONS_MAX 64u /* of an image that is loaded ahead; of one with more, none are told */
 #define LOADED_MAX    16u /* the same of others: the program may use one, and each may have to be loaded */
-#define ANSWER_MAX    (96u << 10) /* bytes; behind them nothing is added, and one entry may have as much again */
-#define VARIABLES_MAX 64u         /* of an image that is loaded ahead */
+#define VARIABLES_MAX 64u /* of an image that is loaded ahead */
 #define MEMORY_MAX    (256u << 10) /* bytes of those */
 #define PREFETCH_NS   2000000000u  /* of a session: then no more images are loaded ahead */
 #define NOT_TRIED     UINT32_MAX
@@ -41,7 +40,7 @@ static void output_u32(struct rg_request *request, uint32_t value)
 static bool output_name(struct rg_request *request, const char *name)
 {
     const uint64_t size = strlen(name) + 1;
-    if (size > RG_NAME_MAX || request->out_size > ANSWER_MAX)
+    if (size > RG_NAME_MAX || request->out_size > RG_FUNCTIONS_ANSWER_MAX)
         return false;
     output_u32(request, 1);
     rg_request_output(request, &size, sizeof size);

@@ -195,12 +195,7 @@ static CUresult output_entry(struct rg_request *request, enum rg_kind kind, uint
 {
     const bool is_kernel = kind == RG_KIND_KERNEL;
     const uint64_t length = strlen(name) + 1;
-    if (is_kernel) {
-        rg_request_output(request, &proposed, sizeof proposed);
-        rg_request_new(request, kind, proposed, object);
-    } else {
-        rg_request_found(request, kind, proposed, object);
-    }
+    rg_request_found(request, kind, proposed, object);
     rg_request_output(request, &length, sizeof length);
     rg_request_output(request, name, length);
     if (request->violated)
@@ -209,50 +204,53 @@ static CUresult output_entry(struct rg_request *request, enum rg_kind kind, uint
                      : rg_module_output_function(request, object, may_load);
 }
 
-CUresult rg_execute_rgModuleEnumerate(struct rg_request *request, CUmodule module, unsigned int count,
-                                      const unsigned long long *ids)
+/* The end of what is asked for, of `there`; memory for all up to it, as drivers list from the first. */
+static unsigned int enumerated(struct rg_request *request, unsigned int there, unsigned int first,
+                               unsigned int count, void ***found)
+{
+    const unsigned int end = first >= there ? first : there - first < count ? there : first + count;
+    *found = end > first ? rg_request_memory(request, end * sizeof **found) : NULL;
+    return *found ? end : first;
+}
+
+CUresult rg_execute_rgModuleEnumerate(struct rg_request *request, CUmodule module, unsigned int first,
+                                      unsigned int count, const unsigned long long *ids)
 {
     unsigned int there = 0;
+    void **found;
     const bool may_load = rg_module_may_load(request);
     if (count <= ASIDE_MAX)
         rg_request_go_out_of_order(request);
-    CUresult result = rg_driver.cuModuleGetFunctionCount(&there, module);
-    const uint32_t n = there < count ? there : count;
-    CUfunction *found = rg_request_memory(request, n * sizeof *found);
     request->owner = module;
-    if (result == CUDA_SUCCESS && n)
-        result = found ? rg_driver.cuModuleEnumerateFunctions(found, n, module) : request->result;
-    if (result == CUDA_SUCCESS)
-        rg_request_output(request, &n, sizeof n);
-    for (uint32_t i = 0; i < n && result == CUDA_SUCCESS; i++) {
+    RG_TRY(rg_driver.cuModuleGetFunctionCount(&there, module));
+    const unsigned int end = enumerated(request, there, first, count, &found);
+    if (end > first)
+        RG_TRY(rg_driver.cuModuleEnumerateFunctions((CUfunction *)found, end, module));
+    for (unsigned int i = first; i < end && request->out_size <= RG_FUNCTIONS_ANSWER_MAX; i++) {
         const char *name = NULL;
-        result = rg_driver.cuFuncGetName(&name, found[i]);
-        if (result == CUDA_SUCCESS)
-            result = output_entry(request, RG_KIND_FUNCTION, ids[i], found[i], name, 0, may_load);
+        RG_TRY(rg_driver.cuFuncGetName(&name, found[i]));
+        RG_TRY(output_entry(request, RG_KIND_FUNCTION, ids[i - first], found[i], name, 0, may_load));
     }
-    return result;
+    return request->result;
 }
 
-CUresult rg_execute_rgLibraryEnumerate(struct rg_request *request, CUlibrary library, unsigned int count,
-                                       const unsigned long long *ids)
+CUresult rg_execute_rgLibraryEnumerate(struct rg_request *request, CUlibrary library, unsigned int first,
+                                       unsigned int count, const unsigned long long *ids)
 {
     unsigned int there = 0;
+    void **found;
     const CUdevice device = device_of(request);
     if (count <= ASIDE_MAX)
         rg_request_go_out_of_order(request);
-    CUresult result = rg_driver.cuLibraryGetKernelCount(&there, library);
-    const uint32_t n = there < count ? there : count;
-    CUkernel *found = rg_request_memory(request, n * sizeof *found);
     request->owner = library;
-    if (result == CUDA_SUCCESS && n)
-        result = found ? rg_driver.cuLibraryEnumerateKernels(found, n, library) : request->result;
-    if (result == CUDA_SUCCESS)
-        rg_request_output(request, &n, sizeof n);
-    for (uint32_t i = 0; i < n && result == CUDA_SUCCESS; i++) {
+    RG_TRY(rg_driver.cuLibraryGetKernelCount(&there, library));
+    const unsigned int end = enumerated(request, there, first, count, &found);
+    if (end > first)
+        RG_TRY(rg_driver.cuLibraryEnumerateKernels((CUkernel *)found, end, library));
+    for (unsigned int i = first; i < end && request->out_size <= RG_FUNCTIONS_ANSWER_MAX; i++) {
         const char *name = NULL;
-        result = rg_driver.cuKernelGetName(&name, found[i]);
-        if (result == CUDA_SUCCESS)
-            result = output_entry(request, RG_KIND_KERNEL, ids[i], found[i], name, device, true);
+        RG_TRY(rg_driver.cuKernelGetName(&name, found[i]));
+        RG_TRY(output_entry(request, RG_KIND_KERNEL, ids[i - first], found[i], name, device, true));
     }
-    return result;
+    return request->result;
 }

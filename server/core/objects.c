@@ -14,7 +14,8 @@ void rg_objects_init(struct rg_objects *objects)
 static bool can_be_found(unsigned kind)
 {
     return kind == RG_KIND_CONTEXT || kind == RG_KIND_MODULE || kind == RG_KIND_FUNCTION ||
-           kind == RG_KIND_POOL || kind == RG_KIND_ALLOCATION || kind == RG_KIND_LINK;
+           kind == RG_KIND_KERNEL || kind == RG_KIND_POOL || kind == RG_KIND_ALLOCATION ||
+           kind == RG_KIND_LINK;
 }
 
 /* Whether more is kept of such an object than its entry: it must end before another takes its place. */

@@ -288,8 +288,8 @@ void fuzz_seeds(void)
     send_with(ptx, sizeof ptx);
     record("rgModuleLoad", 1, "8488888", (uint64_t)1, 0, (uint64_t)100, (uint64_t)100, module, zero, zero);
     record("rgModuleGetFunction", 1, "88s", function, module, "name");
-    record("rgModuleEnumerate", 1, "48888", 2, module, (uint64_t)2, rg_handle_make(RG_KIND_FUNCTION, 18, 1),
-           rg_handle_make(RG_KIND_FUNCTION, 19, 1));
+    record("rgModuleEnumerate", 1, "448888", 0, 2, module, (uint64_t)2,
+           rg_handle_make(RG_KIND_FUNCTION, 18, 1), rg_handle_make(RG_KIND_FUNCTION, 19, 1));
     record("rgModuleDescribe", 1, "8", module);
     record("rgLaunch", 0, "844444444848b8", function, 1, 1, 1, 1, 1, 1, 0, 0, (uint64_t)12, 0, zero,
            "abcdefghijk", (size_t)12, zero);

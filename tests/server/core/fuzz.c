@@ -293,7 +293,7 @@ static size_t put_some(struct client *c, unsigned which)
         put(c, RG_OP_cuEventRecord, thread, token, "88", event, stream);
         return 0;
     case 14:
-        put(c, RG_OP_rgModuleEnumerate, thread, token, "48888", 2, module, (uint64_t)2,
+        put(c, RG_OP_rgModuleEnumerate, thread, token, "448888", 0, 2, module, (uint64_t)2,
             handle(RG_KIND_FUNCTION, 5), handle(RG_KIND_FUNCTION, 6));
         return 0;
     case 15:

@@ -338,7 +338,7 @@ static void test_modules(void)
     put(c, RG_OP_rgLaunch, 0, 0, "844444444848b8", function, 1, 1, 1, 1, 1, 1, 0, 0,
         (uint64_t)sizeof arguments, 0, (uint64_t)0, &arguments, sizeof arguments, (uint64_t)0);
     check_device(c, memory, (const unsigned char *)"\xcd\xab\0\0", 4, 0);
-    CALL(c, RG_OP_rgModuleEnumerate, 0, CUDA_SUCCESS, "488", 0, module, (uint64_t)0);
+    CALL(c, RG_OP_rgModuleEnumerate, 0, CUDA_SUCCESS, "4488", 0, 0, module, (uint64_t)0);
     /* nothing that looks like a module */
     send_image(c, 2,
                "\x7f"

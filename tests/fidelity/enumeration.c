@@ -1,0 +1,117 @@
+/* enumeration.c - modules and libraries of some thousand functions with long names: counted, listed, and found by name. */
+#include "tests/fidelity/must.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FUNCTIONS = 5000, NAME = 120, ENTRY = 200 };
+
+/* PTX whose function number i is named by 100 letters and i. */
+static char *make_image(void)
+{
+    static const char head[] = ".version 7.0\n.target sm_75\n.address_size 64\n";
+    char letters[101];
+    memset(letters, 'f', 100);
+    letters[100] = 0;
+    char *image = malloc(sizeof head + (size_t)FUNCTIONS * ENTRY);
+    if (!image)
+        exit(1);
+    char *at = image + sprintf(image, "%s", head);
+    for (int i = 0; i < FUNCTIONS; i++)
+        at += sprintf(at, ".visible .entry %s%d(.param .u32 n)\n{\nret;\n}\n", letters, i);
+    return image;
+}
+
+/* Whether each name came once. */
+static bool names_are_all(char (*names)[NAME])
+{
+    static bool seen[FUNCTIONS];
+    memset(seen, 0, sizeof seen);
+    for (int i = 0; i < FUNCTIONS; i++) {
+        const int number = atoi(names[i] + 100);
+        if (strlen(names[i]) < 101 || number < 0 || number >= FUNCTIONS || seen[number])
+            return false;
+        seen[number] = true;
+    }
+    return true;
+}
+
+static char names[FUNCTIONS][NAME];
+
+static void list_module(const char *image)
+{
+    static CUfunction all[FUNCTIONS + 1], again[FUNCTIONS];
+    CUmodule module;
+    CUfunction by_name;
+    unsigned n = 0;
+    CHECK(cuModuleLoadData(&module, image));
+    CHECK(cuModuleGetFunctionCount(&n, module));
+    printf("module: %u functions\n", n);
+    CHECK(cuModuleEnumerateFunctions(again, 3, module));
+    CHECK(cuModuleEnumerateFunctions(all, FUNCTIONS + 1, module)); /* more than there are */
+    printf("those before the end: %s, behind it: %s\n",
+           memcmp(all, again, 3 * sizeof *all) ? "other" : "same", all[FUNCTIONS] ? "touched" : "untouched");
+    CHECK(cuModuleEnumerateFunctions(again, FUNCTIONS, module));
+    printf("again: %s\n", memcmp(all, again, sizeof again) ? "other" : "same");
+    for (int i = 0; i < FUNCTIONS; i++) {
+        const char *name;
+        CHECK(cuFuncGetName(&name, all[i]));
+        snprintf(names[i], NAME, "%s", name);
+        if (i % 100 == 0)
+            printf("number %d: %s\n", i, name);
+    }
+    printf("names: %s\n", names_are_all(names) ? "all" : "not all");
+    CHECK(cuModuleGetFunction(&by_name, module, names[FUNCTIONS - 1]));
+    printf("by name: %s\n", by_name == all[FUNCTIONS - 1] ? "same" : "other");
+    printf("launch: %d\n", (int)cuLaunchKernel(all[FUNCTIONS / 2], 1, 1, 1, 1, 1, 1, 0, NULL,
+                                               (void *[]){&(unsigned){1}}, NULL));
+    CHECK(cuCtxSynchronize());
+    CHECK(cuModuleUnload(module));
+}
+
+static void list_library(const char *image)
+{
+    static CUkernel all[FUNCTIONS + 1], again[FUNCTIONS];
+    CUlibrary library;
+    CUkernel by_name;
+    CUmodule module;
+    CUfunction function, by_module;
+    unsigned n = 0;
+    CHECK(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
+    CHECK(cuLibraryGetKernel(&by_name, library, names[1234]));
+    CHECK(cuLibraryGetKernelCount(&n, library));
+    printf("library: %u kernels\n", n);
+    CHECK(cuLibraryEnumerateKernels(all, FUNCTIONS + 1, library));
+    CHECK(cuLibraryEnumerateKernels(again, FUNCTIONS, library));
+    printf("again: %s, behind the end: %s\n", memcmp(all, again, sizeof again) ? "other" : "same",
+           all[FUNCTIONS] ? "touched" : "untouched");
+    int place = -1;
+    for (int i = 0; i < FUNCTIONS; i++) {
+        const char *name;
+        CHECK(cuKernelGetName(&name, all[i]));
+        if (strcmp(name, names[1234]) == 0)
+            place = i;
+        snprintf(names[i], NAME, "%s", name);
+    }
+    printf("names: %s; by name: %s\n", names_are_all(names) ? "all" : "not all",
+           place >= 0 && all[place] == by_name ? "same" : "other");
+    CHECK(cuKernelGetFunction(&function, all[FUNCTIONS - 1]));
+    CHECK(cuLibraryGetModule(&module, library));
+    CHECK(cuModuleGetFunction(&by_module, module, names[FUNCTIONS - 1]));
+    printf("function by the module: %s\n", by_module == function ? "same" : "other");
+    printf("launch: %d\n",
+           (int)cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&(unsigned){1}}, NULL));
+    CHECK(cuCtxSynchronize());
+    CHECK(cuLibraryUnload(library));
+}
+
+int main(void)
+{
+    (void)use_first_device();
+    char *image = make_image();
+    list_module(image);
+    list_library(image);
+    free(image);
+    return 0;
+}
