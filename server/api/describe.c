@@ -10,6 +10,7 @@
  * first allocation. Nor while the context may be at work (rg_module_may_load).
  */
 #include "common/base/clock.h"
+#include "common/base/limits.h"
 #include "common/cuda/fatbin/variables.h"
 #include "generated/server/execute.h"
 #include "server/api/module.h"

@@ -5,9 +5,6 @@
 #include "server/core/worker.h"
 #include "server/modules.h"
 
-/** Bytes of an answer that tells many functions: behind them none is begun, and one may have as much again. */
-#define RG_FUNCTIONS_ANSWER_MAX (96u << 10)
-
 /** State of describe.c: for how long images have been loaded that nobody has asked for. */
 struct rg_image_prefetch {
     uint64_t ns;

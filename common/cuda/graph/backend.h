@@ -1,7 +1,6 @@
 /*
- * backend.h - what graphs need of the program that they are compiled into: the client (client/api/graph.c,
- * graph_native.c) or the software device (softgpu/driver/launch/graph.c). Each supplies all functions of this
- * header.
+ * backend.h - what graphs need of the program that they are compiled into: the client (client/api/graph/) or
+ * the software device (softgpu/driver/launch/graph.c). Each supplies all functions of this header.
  *
  * Besides, the functions of the API that put work into streams, and those about streams, events and contexts,
  * are the includer's: a launch calls them as an application would. Where one gets a stream that captures
