@@ -3,6 +3,7 @@
  * freed.
  */
 #include "generated/server/execute.h"
+#include "server/api/location.h"
 #include "server/core/worker.h"
 #include "server/prealloc/pools.h"
 #include "server/transfer/gpudirect.h"
@@ -18,8 +19,12 @@ static bool is_int(CUmemPool_attribute attribute)
 CUresult rg_translate_CUmemPoolProps(struct rg_request *request, CUmemPoolProps *properties, size_t n)
 {
     (void)request;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         properties[i].win32SecurityAttributes = NULL; /* an address in the client */
+        if (properties[i].allocType == CU_MEM_ALLOCATION_TYPE_MANAGED ||
+            rg_location_is_host(&properties[i].location))
+            return CUDA_ERROR_NOT_SUPPORTED;
+    }
     return CUDA_SUCCESS;
 }
 

@@ -4,14 +4,18 @@
  * driver's.
  */
 #include "generated/server/execute.h"
+#include "server/api/location.h"
 #include "server/core/worker.h"
 
 CUresult rg_translate_CUmemAllocationProp(struct rg_request *request, CUmemAllocationProp *properties,
                                           size_t n)
 {
     (void)request;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         properties[i].win32HandleMetaData = NULL; /* an address in the client */
+        if (rg_location_is_host(&properties[i].location))
+            return CUDA_ERROR_NOT_SUPPORTED;
+    }
     return CUDA_SUCCESS;
 }
 

@@ -20,7 +20,11 @@ CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *properties)
 {
     struct sg_device *device;
     RG_TRY(sg_enter());
-    if (out == NULL || properties == NULL || properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+    if (out == NULL || properties == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (properties->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_ERROR_INVALID_VALUE;
     const bool to_share = properties->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     if (!to_share && properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE)

@@ -307,6 +307,28 @@ static void test_stream_attributes(struct client *c)
     CHECK(reached == 1);
 }
 
+/* Memory of the server's machine would be nobody's, and the client could not reach it. */
+static void test_host_memory(struct client *c)
+{
+    static const CUmemLocationType host[] = {CU_MEM_LOCATION_TYPE_HOST, CU_MEM_LOCATION_TYPE_HOST_NUMA,
+                                             CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT};
+    CUmemPoolProps pool = {.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED,
+                           .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemAllocationProp allocation = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+    const unsigned before = reached;
+    CALL(c, RG_OP_cuMemPoolCreate, 0, CUDA_ERROR_NOT_SUPPORTED, "8r", handle(RG_KIND_POOL, 31), &pool,
+         sizeof pool);
+    pool.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    for (size_t i = 0; i < sizeof host / sizeof host[0]; i++) {
+        pool.location.type = allocation.location.type = host[i];
+        CALL(c, RG_OP_cuMemPoolCreate, 0, CUDA_ERROR_NOT_SUPPORTED, "8r", handle(RG_KIND_POOL, 31), &pool,
+             sizeof pool);
+        CALL(c, RG_OP_cuMemCreate, 0, CUDA_ERROR_NOT_SUPPORTED, "888r", (uint64_t)1 << 21, (uint64_t)0,
+             handle(RG_KIND_ALLOCATION, 32), &allocation, sizeof allocation);
+    }
+    CHECK(reached == before);
+}
+
 static void test_structures(struct client *c)
 {
     const CUmemPoolProps pool = {.maxSize = 77, .win32SecurityAttributes = forged};
@@ -323,6 +345,7 @@ static void test_structures(struct client *c)
     CALL(c, RG_OP_cuMemGetAllocationGranularity, 0, CUDA_SUCCESS, "4r", 0, &allocation, sizeof allocation);
     CHECK(reached == 2 && allocation_given.win32HandleMetaData == NULL);
     CHECK(allocation_given.requestedHandleTypes == CU_MEM_HANDLE_TYPE_FABRIC);
+    test_host_memory(c);
 
     resource.res.linear.devPtr = 0x1000;
     CALL(c, RG_OP_rgTexObjectCreate, 0, CUDA_SUCCESS, "r8r4", &resource, sizeof resource, (uint64_t)0,
