@@ -18,7 +18,7 @@ struct sg_behaviour {
     unsigned init_ms, context_ms; /* that initialising, and making a context, takes */
     unsigned work_us;             /* a piece of a stream's work begins up to so much later */
     unsigned host_us;             /* so does a host function, on a thread that runs nothing else */
-    unsigned queue; /* a launch waits while so many pieces of work are queued in its context; 0: none does */
+    unsigned queue; /* a launch waits while so many pieces of work are queued in its context; 0: any number */
     unsigned resolution_ns; /* of times between events */
     bool peers;             /* devices can access each other */
     bool registers;         /* host memory can be page-locked where it lies */

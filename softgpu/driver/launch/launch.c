@@ -226,7 +226,7 @@ static CUresult launch(CUfunction handle, CUstream stream_handle, const struct r
     const CUresult fails = sg_behave_launch(&at_once);
     if (at_once)
         return fails;
-    sg_wait_for_room(stream->object.context);
+    sg_wait_for_room(stream);
     RG_TRY(queue_grid(r, stream, function, code, fails));
     RG_TRY(record_events(r, stream_handle));
     return rg_launches_block() ? cuStreamSynchronize(stream_handle) : CUDA_SUCCESS;

@@ -73,6 +73,12 @@ static struct sg_stream *ready_pop(void)
     return NULL;
 }
 
+/* Whether to wake who waits for room: not for each task that ends, if the device has its usual length of queues. */
+static bool has_room(const struct sg_stream *stream)
+{
+    return sg_behaviour()->queue > 0 || stream->queued <= SG_STREAM_ROOM / 2;
+}
+
 /*
  * Takes the ended head off its stream and tells those who waited; streams that may go on are put on *advance.
  */
@@ -80,7 +86,9 @@ static void end_head(struct sg_stream *stream, struct sg_stream **advance)
 {
     struct sg_task *task = stream->head;
     stream->head = task->next;
-    if (--stream->object.context->work.queued < sg_behaviour()->queue && sg_scheduler.held > 0)
+    stream->queued--;
+    stream->object.context->work.queued--;
+    if (sg_scheduler.held > 0 && has_room(stream))
         pthread_cond_broadcast(&sg_scheduler.room);
     if (stream->head == NULL) {
         stream->tail = NULL;

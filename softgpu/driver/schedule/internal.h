@@ -25,7 +25,7 @@ extern struct sg_scheduler {
     unsigned woken;    /* executors that were idle and do not run yet */
     unsigned starting; /* executors made that do not run yet */
     unsigned executors;
-    pthread_cond_t room;     /* a context has less queued than it may have */
+    pthread_cond_t room;     /* a stream, or its context, has less queued than it may have */
     unsigned held;           /* threads that wait for that */
     unsigned busy;           /* streams with tasks queued or running */
     pthread_cond_t *resting; /* a thread waits until there are none */

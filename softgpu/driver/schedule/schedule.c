@@ -75,6 +75,7 @@ static void append(struct sg_stream *stream, struct sg_task *task)
     else
         stream->head = task;
     stream->tail = task;
+    stream->queued++;
     stream->object.context->work.queued++;
     if (!stream->busy)
         busy_add(stream);

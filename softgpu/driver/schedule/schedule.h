@@ -14,7 +14,8 @@
 #include "softgpu/driver/driver.h"
 
 #define SG_EXECUTORS_MAX 64
-#define SG_PRIORITIES    6 /* 0 (least) to -5 (greatest) */
+#define SG_PRIORITIES    6    /* 0 (least) to -5 (greatest) */
+#define SG_STREAM_ROOM   1024 /* a launch waits while its stream has so many tasks */
 
 struct sg_waiter;
 
@@ -43,8 +44,9 @@ struct sg_stream {
     CUsynchronizationPolicy synchronization_policy;
     /* scheduler's lock */
     struct sg_task *head, *tail;
-    bool scheduled; /* in the ready queue, or a thread runs its head */
-    bool busy;      /* in context->work.busy */
+    unsigned queued; /* tasks from head to tail */
+    bool scheduled;  /* in the ready queue, or a thread runs its head */
+    bool busy;       /* in context->work.busy */
     bool advancing;
     struct sg_stream *ready_next, *advance_next;
     struct sg_stream *busy_next, *busy_previous;
@@ -68,10 +70,11 @@ void sg_submit(struct sg_stream *stream, struct sg_task *task, struct sg_task *a
 void sg_submit_wait(struct sg_stream *stream, struct sg_task *task);
 
 /**
- * Before a launch: waits while the context has as much work queued as the device has room for (SOFTGPU_BEHAVE). An executor, which
- * launches what a conditional node runs, does not: what is queued behind that node would wait for it.
+ * Before a launch: waits while the stream has as much work queued as there is room for, or its context has (SOFTGPU_BEHAVE), so that a
+ * thread that launches without end neither fills memory nor keeps others waiting for ever longer. An executor, which launches what a
+ * conditional node runs, does not: what is queued behind that node would wait for it.
  */
-void sg_wait_for_room(struct sg_context *context);
+void sg_wait_for_room(struct sg_stream *stream);
 /** Before code is loaded into the context: waits for its work where loading does (SOFTGPU_BEHAVE); an executor does not, as above. */
 void sg_wait_to_load(struct sg_context *context);
 

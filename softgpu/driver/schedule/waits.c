@@ -20,15 +20,20 @@ void sg_wait_locked(struct sg_task *task)
     pthread_cond_destroy(&ended);
 }
 
-void sg_wait_for_room(struct sg_context *context)
+static bool full(const struct sg_stream *stream)
 {
-    const unsigned most = sg_behaviour()->queue;
-    if (most == 0 || sg_executes) /* what an executor launches is a part of the work that it runs */
+    const unsigned most = sg_behaviour()->queue; /* of the context */
+    return stream->queued >= SG_STREAM_ROOM || (most > 0 && stream->object.context->work.queued >= most);
+}
+
+void sg_wait_for_room(struct sg_stream *stream)
+{
+    if (sg_executes) /* what an executor launches is a part of the work that it runs */
         return;
     RG_UNCANCELLED;
     sg_scheduler_lock();
     sg_scheduler.held++;
-    while (context->work.queued >= most)
+    while (full(stream))
         pthread_cond_wait(&sg_scheduler.room, &sg_scheduler.lock);
     sg_scheduler.held--;
     sg_scheduler_unlock();
