@@ -39,6 +39,10 @@ void rg_faults_start(void);
 bool rg_trap_begin(struct rg_trap *trap);
 /** All access again, and no more traps. Pages without contents read as zeros. */
 void rg_trap_end(const struct rg_trap *trap);
+/** Whether the application has unmapped what is trapped, though something else may be there by now. May make writers wait. */
+bool rg_trap_gone(const struct rg_trap *trap);
+/** Whether there is nothing at some page of [start, start + size). */
+bool rg_pages_gone(uint64_t start, uint64_t size);
 
 /* Of [start, start + size), part of what is trapped. */
 

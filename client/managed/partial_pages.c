@@ -1,6 +1,7 @@
 /* partial_pages.c - see partial_pages.h. */
 #include "client/managed/partial_pages.h"
 
+#include "client/managed/faults.h"
 #include "client/managed/outgoing.h"
 #include "client/managed/page_request.h"
 #include "client/managed/twin.h"
@@ -91,20 +92,40 @@ static void send_changes(struct part *part)
     rg_outgoing_send(&out);
 }
 
+/* The application may have unmapped it (as rg_unified_take_out_gone). */
+static bool gone(const struct part *part)
+{
+    return rg_pages_gone((uint64_t)(uintptr_t)part->words, part->n * 8);
+}
+
+static void drop_gone(void)
+{
+    for (struct part **at = &parts; *at;)
+        if (gone(*at))
+            drop(at);
+        else
+            at = &(*at)->next;
+}
+
 void rg_partial_pages_send(void)
 {
+    drop_gone();
     for (struct part *part = parts; part; part = part->next)
         send_changes(part);
 }
 
-/* The one with the lowest number from `id` on. */
+/* The one with the lowest number from `id` on that is still there. */
 static struct part *next_from(uint64_t id)
 {
-    struct part *best = NULL;
-    for (struct part *part = parts; part; part = part->next)
-        if (part->id >= id && (!best || part->id < best->id))
-            best = part;
-    return best;
+    for (;;) {
+        struct part **best = NULL;
+        for (struct part **at = &parts; *at; at = &(*at)->next)
+            if ((*at)->id >= id && (!best || (*at)->id < (*best)->id))
+                best = at;
+        if (!best || !gone(*best))
+            return best ? *best : NULL;
+        drop(best);
+    }
 }
 
 bool rg_partial_pages_exchange(pthread_mutex_t *lock)

@@ -80,6 +80,17 @@ static bool uffd_protect(uint64_t start, uint64_t size, bool on)
     return true;
 }
 
+bool rg_trap_gone(const struct rg_trap *trap)
+{
+    return trap->by_uffd && !uffd_protect(trap->start, RG_FAULT_PAGE, true);
+}
+
+bool rg_pages_gone(uint64_t start, uint64_t size)
+{
+    const uint64_t first = start & ~(uint64_t)(RG_FAULT_PAGE - 1);
+    return msync(rg_fault_at(first), start + size - first, MS_ASYNC) != 0 && errno == ENOMEM;
+}
+
 bool rg_pages_freeze(const struct rg_trap *trap, uint64_t start, uint64_t size)
 {
     return trap->by_uffd ? uffd_protect(start, size, true)

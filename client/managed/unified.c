@@ -108,9 +108,43 @@ static CUresult release(struct rg_managed_range *range)
         if (good)
             rg_managed_range_set_state(range, i, end, RG_PAGE_DEVICE);
     }
-    if (!good)
-        rg_error("memory that host and device share cannot be protected (too many mappings?)");
     return good ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Takes a range out; the lock is held. */
+static void take_out(size_t at)
+{
+    struct rg_managed_range *range = rg_managed_ranges.at[at];
+    rg_write_shared_forget(range);
+    rg_managed_ranges.n_held -= range->n_held;
+    memmove(&rg_managed_ranges.at[at], &rg_managed_ranges.at[at + 1],
+            (rg_managed_ranges.n - at - 1) * sizeof *rg_managed_ranges.at);
+    atomic_fetch_sub(&rg_managed_ranges.n, 1);
+    if (range->trapped)
+        rg_trap_end(&range->trap);
+    if (range->kind != RG_UNIFIED_HOST) /* the addresses stay reserved */
+        mmap((void *)(uintptr_t)range->start, range->size, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    free(range);
+}
+
+bool rg_unified_take_out_gone(size_t at)
+{
+    struct rg_managed_range *range = rg_managed_ranges.at[at];
+    const bool gone = range->kind == RG_UNIFIED_HOST && (rg_pages_gone(range->start, range->size) ||
+                                                         (range->trapped && rg_trap_gone(&range->trap)));
+    if (gone) {
+        range->trapped = false; /* what may be there by now was never trapped */
+        take_out(at);
+    }
+    return gone;
+}
+
+void rg_unified_take_out_gone_shared(void)
+{
+    for (size_t i = 0; i < rg_managed_ranges.n;)
+        if (!rg_managed_ranges.at[i]->n_write_shared || !rg_unified_take_out_gone(i))
+            i++;
 }
 
 bool rg_unified_any(void)
@@ -124,10 +158,18 @@ CUresult rg_unified_release_all(void)
     CUresult status = CUDA_SUCCESS;
     rg_faults_refresh();
     rg_partial_pages_send();
+    rg_unified_take_out_gone_shared();
     rg_write_shared_send();
-    for (size_t i = 0; i < rg_managed_ranges.n && status == CUDA_SUCCESS; i++)
+    for (size_t i = 0; i < rg_managed_ranges.n && status == CUDA_SUCCESS;) {
         if (rg_managed_ranges.at[i]->n_held)
             status = release(rg_managed_ranges.at[i]);
+        if (status != CUDA_SUCCESS && rg_unified_take_out_gone(i))
+            status = CUDA_SUCCESS;
+        else
+            i++;
+    }
+    if (status != CUDA_SUCCESS)
+        rg_error("memory that host and device share cannot be protected (too many mappings?)");
     return status;
 }
 
@@ -190,23 +232,6 @@ void rg_unified_remove_partial(uint64_t start)
     if (rg_managed_ranges.partial_at_work)
         (void)rg_partial_pages_exchange(&rg_managed_ranges.lock);
     rg_partial_pages_remove(start);
-}
-
-/* Takes a range out; the lock is held. */
-static void take_out(size_t at)
-{
-    struct rg_managed_range *range = rg_managed_ranges.at[at];
-    rg_write_shared_forget(range);
-    rg_managed_ranges.n_held -= range->n_held;
-    memmove(&rg_managed_ranges.at[at], &rg_managed_ranges.at[at + 1],
-            (rg_managed_ranges.n - at - 1) * sizeof *rg_managed_ranges.at);
-    atomic_fetch_sub(&rg_managed_ranges.n, 1);
-    if (range->trapped)
-        rg_trap_end(&range->trap);
-    if (range->kind != RG_UNIFIED_HOST) /* the addresses stay reserved */
-        mmap((void *)(uintptr_t)range->start, range->size, PROT_NONE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-    free(range);
 }
 
 void rg_unified_remove(uint64_t start)

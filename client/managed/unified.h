@@ -90,6 +90,13 @@ void rg_unified_host_call_ends(void);
 
 /** What the host has written leaves for the device, which then holds all pages. */
 CUresult rg_unified_release_all(void);
+/**
+ * Takes out the range of this index if it is memory that the application has unmapped, which GPUs' drivers, who hold its pages, do not
+ * notice: nobody can ask for its contents any more. Whether that was so.
+ */
+bool rg_unified_take_out_gone(size_t at);
+/** The same for those that both sides write to. */
+void rg_unified_take_out_gone_shared(void);
 /** Takes the page-locked memory that pointers lead to which have left; false: there is none. */
 struct rg_pinned_list;
 bool rg_unified_take_wanted(struct rg_pinned_list *list);

@@ -223,6 +223,12 @@ static void exchange_parts(void)
         rg_managed_ranges.partial_at_work = false;
 }
 
+static void take_out_gone(void)
+{
+    RG_SCOPED_LOCK(&rg_managed_ranges.lock);
+    rg_unified_take_out_gone_shared();
+}
+
 /* --- the service ---------------------------------------------------------------------------------------- */
 
 static void *service_main(void *unused)
@@ -251,6 +257,7 @@ static void *service_main(void *unused)
         n = left;
         now = rg_now_ns();
         if ((rg_write_shared_any() || rg_managed_ranges.partial_at_work) && now >= next_round) {
+            take_out_gone();
             rg_write_shared_round(&rg_managed_ranges.lock, &rg_managed_ranges.epoch);
             exchange_parts();
             next_round = rg_now_ns() + 1000000;
@@ -315,9 +322,10 @@ void rg_unified_recall(uint64_t start, uint64_t size)
         size_t page = range ? (at - range->start) / RG_PAGE : 0;
         while (range && page < range->n_pages && range->state[page] != RG_PAGE_DEVICE)
             page++;
-        const bool closed = range && page < range->n_pages;
+        const uint64_t range_end = range ? range->start + range->size : 0;
+        const bool closed = range && page < range->n_pages && !rg_unified_take_out_gone(next - 1);
         at = closed  ? rg_managed_range_page(range, page)
-             : range ? range->start + range->size
+             : range ? range_end
                      : (next < rg_managed_ranges.n ? rg_managed_ranges.at[next]->start : end);
         pthread_mutex_unlock(&rg_managed_ranges.lock);
         if (closed && at < end)

@@ -4,6 +4,7 @@
  * printed; see run.py.
  */
 #include <cuda.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -265,6 +266,44 @@ static void memory_to_read(void)
     TRY(cuMemHostRegister_v2(gone, SIZE, 0));
 }
 
+/* A driver that has locked pages keeps them when the program unmaps them: work goes on, and the registration ends as others do. */
+static void memory_unmapped_early(bool reused, bool ends)
+{
+    char *memory = mmap(NULL, 3 * SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *args[] = {&dp, &n};
+    printf("--- memory unmapped early%s%s\n", reused ? ", and its place taken" : "",
+           ends ? ", then unregistered" : "");
+    memset(memory, 1, 3 * SIZE);
+    TRY(cuMemHostRegister_v2(memory + 8, 2 * SIZE, CU_MEMHOSTREGISTER_DEVICEMAP));
+    TRY(cuMemHostGetDevicePointer_v2(&dp, memory + 8, 0));
+    TRY(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, args, NULL));
+    TRY(cuStreamSynchronize(s));
+    printf("%d\n", *(int *)(memory + 8));
+    munmap(memory, 3 * SIZE);
+    if (reused)
+        memory =
+            mmap(memory, 3 * SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    if (ends)
+        TRY(cuMemHostUnregister(memory + 8));
+    TRY(cuMemAlloc_v2(&dp, SIZE));
+    TRY(cuMemcpyHtoD_v2(dp, v, sizeof v));
+    TRY(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, args, NULL));
+    TRY(cuStreamSynchronize(s));
+    TRY(cuMemcpyDtoH_v2(v, dp, sizeof v));
+    printf("%d\n", v[0]);
+    TRY(cuMemFree_v2(dp));
+    if (reused) {
+        printf("%d\n", memory[SIZE]);
+        memory[SIZE] = 2;
+    }
+    if (!ends)
+        TRY(cuMemHostUnregister(memory + 8));
+    if (reused) {
+        printf("%d\n", memory[SIZE]);
+        munmap(memory, 3 * SIZE);
+    }
+}
+
 static void variables(void)
 {
     CUdeviceptr both;
@@ -312,6 +351,8 @@ int main(void)
     sets_and_copies();
     registered_memory();
     memory_to_read();
+    for (int i = 0; i < 4; i++)
+        memory_unmapped_early(i & 1, i & 2);
     variables();
     TRY(cuModuleUnload(m));
     TRY(cuDevicePrimaryCtxRelease_v2(d));
