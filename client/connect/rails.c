@@ -12,9 +12,8 @@
 #include "transport/multipath/join.h"
 #include "transport/multipath/multipath.h"
 #include "transport/resumable/resumable.h"
-#include "transport/topology/rails.h"
+#include "transport/topology/choice.h"
 
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +37,7 @@ struct way {
 /* One a session. */
 static struct ways {
     pthread_mutex_t lock;
-    bool known;
+    bool known, told;
     unsigned n;
     struct way items[WAYS];
     unsigned now;                               /* by which the first connection goes, or is to go */
@@ -49,21 +48,6 @@ static struct ways {
 static struct ways *ways_of(const struct rg_session *session)
 {
     return &all_ways[session - rg_sessions];
-}
-
-/* Whether it is a number, and one that can be another machine's. */
-static bool is_of_a_machine(const char *text)
-{
-    unsigned char number[16];
-    if (inet_pton(AF_INET, text, number) == 1)
-        return number[0] != 0 && number[0] != 127 && number[0] < 224 &&
-               (number[0] != 169 || number[1] != 254);
-    if (inet_pton(AF_INET6, text, number) != 1)
-        return false;
-    const bool low = memcmp(number, (unsigned char[15]){0}, 15) == 0 && number[15] <= 1;
-    const bool link_local = number[0] == 0xfe && (number[1] & 0xc0) == 0x80;
-    static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
-    return !low && number[0] != 0xff && !link_local && memcmp(number, mapped, sizeof mapped) != 0;
 }
 
 static void add_way(struct ways *ways, const char *host, uint16_t port, uint32_t there)
@@ -94,7 +78,7 @@ static void find_ways(const struct rg_session *session, struct ways *ways)
             there = hello->tcp_rails[i];
     add_way(ways, peer.host, peer.port, there);
     for (uint32_t i = 0; i < hello->n_tcp_addresses; i++)
-        if (is_of_a_machine(hello->tcp_addresses[i]) && strcmp(hello->tcp_addresses[i], peer.host) != 0)
+        if (rg_rail_is_candidate(hello->tcp_addresses[i]) && strcmp(hello->tcp_addresses[i], peer.host) != 0)
             add_way(ways, hello->tcp_addresses[i], peer.port, hello->tcp_rails[i]);
 }
 
@@ -109,42 +93,35 @@ bool rg_rails_possible(const struct rg_session *session)
 
 /* --- which ways are rails now --- */
 
-/* How this machine gets there. False: not as a rail does. */
-static bool reaches(const struct way *way, const struct rg_rail *links, unsigned n, const struct rg_rail **by)
-{
-    bool direct;
-    *by = rg_rails_to(way->host, links, n, &direct);
-    return *by && strcmp((*by)->way.address, way->host) != 0 && (direct || rg_rails_named());
-}
-
-static bool is_apart(const struct way *one, const struct rg_rail *by_one, const struct way *other,
-                     const struct rg_rail *by_other)
-{
-    if (by_one->number == by_other->number || one->there == other->there)
-        return false;
-    return rg_rails_named() ||
-           (!rg_rails_same_network(by_one->way.address, by_other->way.address, by_one->way.prefix) &&
-            !rg_rails_same_network(one->host, other->host, by_one->way.prefix));
-}
-
 /* The ways that are rails as things are, the first connection's first; the lock is held. Returns how many. */
-static unsigned plan(const struct ways *ways, unsigned out[WAYS])
+static unsigned plan(const struct ways *ways, unsigned out[WAYS], enum rg_rail_verdict verdicts[WAYS])
 {
     struct rg_rail links[LINKS];
-    const struct rg_rail *by[WAYS];
-    const unsigned n_links = rg_rails_links(links, LINKS), wanted = rg_rails_wanted();
-    bool direct;
-    unsigned n = 1;
-    out[0] = ways->now;
-    by[0] = rg_rails_to(ways->items[ways->now].host, links, n_links, &direct);
-    for (unsigned i = 0; i < ways->n && n < wanted && by[0]; i++) {
-        bool good = i != ways->now && reaches(&ways->items[i], links, n_links, &by[n]);
-        for (unsigned k = 0; k < n && good; k++)
-            good = is_apart(&ways->items[i], by[n], &ways->items[out[k]], by[k]);
-        if (good)
-            out[n++] = i;
+    struct rg_rail_way looked[WAYS];
+    const unsigned n_links = rg_rails_links(links, LINKS);
+    for (unsigned i = 0; i < ways->n; i++)
+        looked[i] = rg_rail_look(ways->items[i].host, ways->items[i].there, links, n_links);
+    return rg_rail_choose(looked, ways->n, ways->now, rg_rails_wanted(), rg_rails_named(), out, verdicts);
+}
+
+/* Once: which of the server's addresses carry nothing, and why; the lock is held. */
+static void tell_unused(struct rg_session *session, struct ways *ways)
+{
+    unsigned rails[WAYS];
+    enum rg_rail_verdict verdicts[WAYS];
+    if (!ways->known || ways->told)
+        return;
+    ways->told = true;
+    (void)plan(ways, rails, verdicts);
+    for (unsigned i = 0; i < ways->n; i++) {
+        if (verdicts[i] == RG_RAIL_USED)
+            continue;
+        snprintf(session->stats.unused[i].address, sizeof session->stats.unused[i].address, "%s",
+                 ways->items[i].host);
+        session->stats.unused[i].why = rg_rail_words(verdicts[i]);
+        rg_info("%s: no bulk data goes by %s: %s", session->server, ways->items[i].host,
+                rg_rail_words(verdicts[i]));
     }
-    return n;
 }
 
 /* --- channels --- */
@@ -153,7 +130,7 @@ static unsigned plan(const struct ways *ways, unsigned out[WAYS])
 static int choose(const struct ways *ways, unsigned index, bool one_each, const bool tried[WAYS])
 {
     unsigned rails[WAYS], least = UINT32_MAX;
-    const unsigned n = plan(ways, rails);
+    const unsigned n = plan(ways, rails, NULL);
     const uint64_t now = rg_now_ns();
     int best = NO_RAIL;
     for (unsigned i = 0; i < n; i++) {
@@ -222,6 +199,7 @@ struct rg_conn *rg_rails_open(struct rg_session *session, unsigned index, bool o
         struct rg_conn *conn = NULL;
         pthread_mutex_lock(&ways->lock);
         find_ways(session, ways);
+        tell_unused(session, ways);
         const int number =
             ways->known && index < RG_MULTIPATH_CHANNELS ? choose(ways, index, one_each, tried) : NO_RAIL;
         if (number != NO_RAIL)
@@ -272,14 +250,16 @@ enum rg_status rg_rails_renew(struct rg_session *session, int timeout_ms, char *
     unsigned n = 1, first = 0;
     if (rg_rails_possible(session)) {
         struct rg_rail links[LINKS];
-        const struct rg_rail *by;
         const unsigned n_links = rg_rails_links(links, LINKS);
         RG_SCOPED_LOCK(&ways->lock);
         find_ways(session, ways);
         n = ways->known ? ways->n : 1;
         first = ways->now;
-        for (unsigned i = 1; i < n; i++)
-            may_go[i] = i == first || reaches(&ways->items[i], links, n_links, &by);
+        for (unsigned i = 1; i < n; i++) {
+            const struct rg_rail_way way =
+                rg_rail_look(ways->items[i].host, ways->items[i].there, links, n_links);
+            may_go[i] = i == first || rg_rail_judge(&way, rg_rails_named()) == RG_RAIL_USED;
+        }
     }
     enum rg_status status = RG_ERR_UNREACHABLE;
     for (unsigned turn = 0; turn < n; turn++) { /* the one in use, then the others in their order */

@@ -181,6 +181,25 @@ static void json_rails(char *out, size_t size)
     }
 }
 
+/* The addresses of servers that carry no bulk data, and why, likewise. */
+static void json_unused(char *out, size_t size)
+{
+    size_t used = (size_t)snprintf(out, size, "%s", "");
+    for (unsigned i = 0; i < rg_n_sessions; i++)
+        for (unsigned k = 0; k < RG_CONN_RAILS; k++) {
+            const struct rg_stats_unused *one = &rg_sessions[i].stats.unused[k];
+            const int length =
+                !*one->address ? 0
+                               : snprintf(out + used, size - used, "%s{\"address\":\"%s\",\"why\":\"%s\"}",
+                                          used ? "," : "", one->address, one->why);
+            if ((size_t)length >= size - used) {
+                out[used] = 0;
+                return;
+            }
+            used += (size_t)length;
+        }
+}
+
 /*
  * Runs when the client core is unloaded, which is at exit: after main and the application's own handlers, and before
  * the core's other destructors, which run in the order of their numbers from above: what they do is not the program's.
@@ -192,7 +211,7 @@ __attribute__((destructor(104))) static void write_stats(void)
         return;
     struct sums sums = {.encrypted = rg_n_sessions > 0};
     struct rg_conn_security security;
-    char identity[256], line[6000], counts[1400], links[1400], rails[2000];
+    char identity[256], line[8000], counts[1400], links[1400], rails[2000], unused[2000];
     const uint64_t now = rg_now_ns();
     for (unsigned i = 0; i < rg_n_sessions; i++)
         add_session(&sums, &rg_sessions[i]);
@@ -201,15 +220,17 @@ __attribute__((destructor(104))) static void write_stats(void)
     json_counts(&sums, now, counts, sizeof counts);
     json_links(now, links, sizeof links);
     json_rails(rails, sizeof rails);
+    json_unused(unused, sizeof unused);
     const unsigned long long without_us = sums.stats.without_ns / 1000;
     const int length =
         snprintf(line, sizeof line,
                  "{\"pid\":%d,\"transport\":\"%s\",%s,\"encrypted\":%s,\"cipher\":\"%s\",\"identity\":\"%s\","
-                 "\"links\":[%s],\"rails\":[%s],\"resumed\":%llu,\"upgraded_again\":%llu,\"without_"
+                 "\"links\":[%s],\"rails\":[%s],\"rails_unused\":[%s],\"resumed\":%llu,\"upgraded_again\":%"
+                 "llu,\"without_"
                  "connection\":%llu.%06llu,"
                  "\"sharing\":\"%s\",\"mig_instances\":%u}\n",
                  (int)owner, rg_conn_transport(rg_sessions[0].conn), counts,
-                 sums.encrypted ? "true" : "false", security.cipher, identity, links, rails,
+                 sums.encrypted ? "true" : "false", security.cipher, identity, links, rails, unused,
                  (unsigned long long)sums.stats.resumed, (unsigned long long)sums.stats.upgraded_again,
                  without_us / 1000000, without_us % 1000000, sharing_name(), count_instances());
     int fd = strcmp(path, "-") == 0 ? dup(2) : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);

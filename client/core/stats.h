@@ -42,6 +42,10 @@ struct rg_stats {
         char address[48]; /* of the server's; "": not this one */
         unsigned lost, returned;
     } rails[RG_CONN_RAILS];
+    struct rg_stats_unused {
+        char address[48]; /* of the server's, by which no bulk data goes; "": not this one */
+        const char *why;
+    } unused[RG_CONN_RAILS];
 };
 
 /**

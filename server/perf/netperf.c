@@ -1,7 +1,7 @@
 /*
  * netperf.c - program lib/remote-gpu/netperf: answers one client's measurements, started by remote-gpud.
  *
- *   netperf --fd N --hello-fd N --session ID [--tls-fd N] [--rdma 0] [--sandbox POLICY]
+ *   netperf --fd N --hello-fd N --session ID [--tls-fd N] [--rdma 0] [--rails LIST] [--sandbox POLICY]
  *
  * It says hello as a worker does, moves to the transport that the client chooses, and then is an echo, a sink
  * and a source (proto/netperf.h), over the same connections and with the same kind of registered memory as a
@@ -12,6 +12,7 @@
 
 #include "common/base/log.h"
 #include "server/handshake/handed.h"
+#include "server/handshake/rails.h"
 #include "server/perf/perftest.h"
 #include "server/sandbox/sandbox.h"
 #include "transport/control.h"
@@ -65,16 +66,25 @@ static enum rg_status read_hello(int fd, struct rg_control *out)
     return status;
 }
 
-static enum rg_status say_hello(struct service *service, int hello_fd, bool no_rdma, uint64_t session)
+struct arguments {
+    int fd, hello_fd, tls_fd;
+    bool no_rdma;
+    uint64_t session;
+    const char *rails;   /* as server/handshake/rails.h has it; NULL: none */
+    const char *sandbox; /* NULL: none */
+};
+
+static enum rg_status say_hello(struct service *service, const struct arguments *arguments)
 {
     static struct rg_control client, answer;
     struct rg_conn *control_conn = NULL; /* stays open until the process ends */
-    RG_TRY(read_hello(hello_fd, &client));
+    RG_TRY(read_hello(arguments->hello_fd, &client));
     rg_server_hello_init(&answer);
     answer.server_hello.limits = (struct rg_limits_info){RG_MESSAGE_MAX, RG_BULK_MAX, 1};
-    answer.server_hello.session = session;
+    answer.server_hello.session = arguments->session;
+    (void)rg_rails_tell(arguments->rails, service->conn, &answer.server_hello);
     struct rg_upgrade *upgrade =
-        no_rdma ? NULL : rg_upgrade_open(&client.client_hello.transports, &answer.server_hello);
+        arguments->no_rdma ? NULL : rg_upgrade_open(&client.client_hello.transports, &answer.server_hello);
     rg_control_fini(&client);
     enum rg_status status = rg_control_send(service->conn, &answer);
     if (status == RG_OK && upgrade)
@@ -223,13 +233,6 @@ static enum rg_status serve(struct service *service)
     }
 }
 
-struct arguments {
-    int fd, hello_fd, tls_fd;
-    bool no_rdma;
-    uint64_t session;
-    const char *sandbox; /* NULL: none */
-};
-
 static bool parse(int argc, char **argv, struct arguments *out)
 {
     *out = (struct arguments){.fd = -1, .hello_fd = -1, .tls_fd = -1};
@@ -237,6 +240,10 @@ static bool parse(int argc, char **argv, struct arguments *out)
         char *end;
         if (strcmp(argv[i], "--sandbox") == 0) {
             out->sandbox = argv[i + 1];
+            continue;
+        }
+        if (strcmp(argv[i], "--rails") == 0) {
+            out->rails = argv[i + 1];
             continue;
         }
         errno = 0;
@@ -291,7 +298,7 @@ int main(int argc, char **argv)
     memcpy(service.message, &header, sizeof header);
     enum rg_status status = rg_handed_adopt(arguments.fd, arguments.tls_fd, &service.conn);
     if (status == RG_OK)
-        status = say_hello(&service, arguments.hello_fd, arguments.no_rdma, session);
+        status = say_hello(&service, &arguments);
     if (status == RG_OK) {
         service.bulk_size = RG_BULK_MAX * (1 + (size_t)rg_conn_rails(service.conn));
         status = rg_conn_register(service.conn, service.bulk, service.bulk_size);

@@ -40,8 +40,13 @@ def end_by_itself(program, done):
 def case_rails(world):
     """Two cables: bulk data goes by both; that of the calls is cut in the middle of copies and comes back, and nothing is lost."""
     world.add_cable("eth1", "10.78.0")
+    checked(*world.server.command("ip", "address", "add", "10.79.0.1/24", "dev", "eth1"))  # which leads the client nowhere
     world.start_server()
     world.join("alice")
+    unused = ("10.79.0.1", "no interface of this machine leads there")
+    doctor = world.remote_gpu("doctor", "-s", "gpu-machine").output
+    expect("bulk data over TCP can go by 10.77.0.1, 10.78.0.1" in doctor and
+           "not by %s: %s" % unused in doctor, "doctor does not say it:\n" + doctor)
     done, stats, profile = world.path("done"), world.path("rails-stats"), world.path("rails-profile")
     program = run_by_rails(world, done, stats, "--profile=" + profile)
 
@@ -66,6 +71,8 @@ def case_rails(world):
            {rail["address"] for rail in told["rails"]} == {"10.77.0.1", "10.78.0.1"} and
            all(min(rail["sent"], rail["received"]) > 64 << 20 for rail in told["rails"]),
            "the statistics do not say it: %s" % told)
+    expect([one["address"] for one in told["rails_unused"]] == [unused[0]] and unused[1] in told["rails_unused"][0]["why"],
+           "the statistics do not say what is not used: %s" % told["rails_unused"])
     (session,) = json.loads(open(profile).read())["remoteGpu"]["sessions"]
     expect({rail["address"]: rail["sent"] for rail in session["tcp_rails"]} == {rail["address"]: rail["sent"] for rail in told["rails"]} and
            "; by 10.78.0.1 " in program.output(), "the profile does not say it: %s\n%s" % (session, program.output()))

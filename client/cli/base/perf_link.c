@@ -90,6 +90,9 @@ static enum rg_status begin(struct rg_perf_link *link, const char *server, unsig
     if (status == RG_OK) {
         struct rg_server_hello *hello = &answer->server_hello;
         link->n_addresses = hello->n_addresses;
+        link->n_tcp_addresses = hello->n_tcp_addresses;
+        memcpy(link->tcp_addresses, hello->tcp_addresses, sizeof link->tcp_addresses);
+        memcpy(link->tcp_rails, hello->tcp_rails, sizeof link->tcp_rails);
         if (link->kind == RG_PERF_LINK_RDMA && index < hello->n_addresses) {
             memmove(hello->addresses[0], hello->addresses[index], sizeof hello->addresses[0]);
             hello->address_rails[0] = hello->address_rails[index];

@@ -12,6 +12,7 @@
 
 #include "client/credentials/credentials.h"
 #include "common/base/status.h"
+#include "proto/control/control.h"
 #include "transport/transport.h"
 #include "transport/upgrade/upgrade.h"
 
@@ -36,7 +37,10 @@ struct rg_perf_link {
     struct rg_conn *conn, *control;
     struct rg_credentials credentials; /* that the connection was made with */
     unsigned n_addresses;              /* RDMA addresses that the server has */
-    unsigned n_rails;                  /* RAILS: that carry bulk data; 0 or 1: no more than RDMA */
+    uint32_t n_tcp_addresses;          /* the server's, by which bulk data of sessions over TCP may go … */
+    char tcp_addresses[RG_CONTROL_ADDRESSES][RG_CONTROL_NUMBER];
+    uint32_t tcp_rails[RG_CONTROL_ADDRESSES]; /* … and which of its interfaces has each */
+    unsigned n_rails;                         /* RAILS: that carry bulk data; 0 or 1: no more than RDMA */
     char address[256]; /* RDMA: host of the one that this link goes to; "": it has none of that number */
     unsigned char *message, *bulk;
 };

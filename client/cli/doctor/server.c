@@ -6,7 +6,7 @@
 #include "client/cli/doctor/doctor.h"
 #include "client/query/query.h"
 #include "transport/address.h"
-#include "transport/topology/rails.h"
+#include "transport/topology/choice.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -231,6 +231,34 @@ static void check_encryption(struct rg_doctor *doctor, const char *server, const
     }
 }
 
+/* Which of the server's addresses bulk data of a session goes by, over TCP; the first is that of the session. */
+static void check_tcp_rails(struct rg_doctor *doctor, const struct rg_perf_link *link)
+{
+    struct rg_rail links[RG_CONTROL_ADDRESSES];
+    struct rg_rail_way ways[RG_CONTROL_ADDRESSES + 1];
+    enum rg_rail_verdict verdicts[RG_CONTROL_ADDRESSES + 1];
+    unsigned rails[RG_CONTROL_ADDRESSES + 1], n = 1;
+    struct rg_address peer;
+    if (!link->n_tcp_addresses || rg_address_parse(rg_conn_peer(link->conn), &peer, NULL, 0) != RG_OK)
+        return; /* there is one network, or the server tells of no other */
+    const unsigned n_links = rg_rails_links(links, RG_CONTROL_ADDRESSES);
+    ways[0] = rg_rail_look(peer.host, UINT32_MAX, links, n_links);
+    for (uint32_t i = 0; i < link->n_tcp_addresses; i++)
+        if (strcmp(link->tcp_addresses[i], peer.host) == 0)
+            ways[0].there = link->tcp_rails[i];
+        else if (rg_rail_is_candidate(link->tcp_addresses[i]))
+            ways[n++] = rg_rail_look(link->tcp_addresses[i], link->tcp_rails[i], links, n_links);
+    const unsigned n_rails = rg_rail_choose(ways, n, 0, rg_rails_wanted(), rg_rails_named(), rails, verdicts);
+    char text[RG_DOCTOR_TEXT] = "";
+    for (unsigned i = 0; i < n_rails; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", i ? ", " : "", ways[rails[i]].host);
+    rg_doctor_say(doctor, RG_CHECK_OK, "tcp rails", NULL, "bulk data over TCP can go by %s", text);
+    for (unsigned i = 1; i < n; i++)
+        if (verdicts[i] != RG_RAIL_USED)
+            rg_doctor_say(doctor, RG_CHECK_OK, "tcp rails", NULL, "not by %s: %s", ways[i].host,
+                          rg_rail_words(verdicts[i]));
+}
+
 static bool check_tcp(struct rg_doctor *doctor, const char *server, uint64_t timeout_ns)
 {
     char why[RG_DOCTOR_TEXT] = "";
@@ -242,6 +270,7 @@ static bool check_tcp(struct rg_doctor *doctor, const char *server, uint64_t tim
     check_encryption(doctor, server, &link);
     check_round_trip(doctor, rg_conn_transport(link.conn), &link);
     check_path_mtu(doctor, &link);
+    check_tcp_rails(doctor, &link);
     rg_perf_link_close(&link);
     return true;
 }

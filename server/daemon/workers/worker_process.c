@@ -111,6 +111,8 @@ static enum rg_status start_netperf(const struct rg_sessions *sessions, const st
                                     pid_t *pid, char *why, size_t why_size)
 {
     const bool tls = files->tls >= 0;
+    char rails[RG_DAEMON_RAILS_TEXT];
+    const bool tells = tls && rg_daemon_rails_list(&sessions->rails, rails, sizeof rails);
     const char *arguments[] = {"netperf",
                                "--fd",
                                "3",
@@ -122,6 +124,8 @@ static enum rg_status start_netperf(const struct rg_sessions *sessions, const st
                                rg_worker_process_may_use_rdma(sessions, tls) ? "1" : "0",
                                tls ? "--tls-fd" : NULL,
                                "5",
+                               tells ? "--rails" : NULL,
+                               rails,
                                NULL};
     struct rg_process process = {
         .path = sessions->netperf,
