@@ -35,6 +35,12 @@ struct rg_etcd_settings {
     const char *ca, *certificate, *key;
 };
 
+/** What has been seen of etcd's past, for another process that goes on in this one's place. */
+struct rg_etcd_seen {
+    int64_t revision; /* the newest; 0: none */
+    char cluster[24]; /* its number; "": not known */
+};
+
 /** NULL with the reason in `why`. */
 struct rg_etcd *rg_etcd_create(const struct rg_etcd_settings *settings, char *why, size_t why_size);
 /** Ends all calls without calling back. */
@@ -70,6 +76,10 @@ struct rg_etcd_watcher {
         void *data); /* what was told is of a past that etcd has not: all is told anew. May be NULL */
     void *data;
 };
+
+struct rg_etcd_seen rg_etcd_get_seen(const struct rg_etcd *etcd);
+/** What another process has seen: an etcd that has less, or is another one, has another past. Before the first call. */
+void rg_etcd_set_seen(struct rg_etcd *etcd, const struct rg_etcd_seen *seen);
 
 /** Begins to watch all below a prefix; once. `prefix` is copied. */
 RG_MUST_CHECK bool rg_etcd_watch(struct rg_etcd *etcd, const char *prefix,

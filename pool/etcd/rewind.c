@@ -79,3 +79,17 @@ void rg_etcd_past_fini(struct rg_etcd *etcd)
     etcd->past.key = etcd->past.value = NULL;
     etcd->past.changed = 0;
 }
+
+struct rg_etcd_seen rg_etcd_get_seen(const struct rg_etcd *etcd)
+{
+    struct rg_etcd_seen seen = {.revision = etcd->past.revision};
+    memcpy(seen.cluster, etcd->past.cluster, sizeof seen.cluster);
+    return seen;
+}
+
+void rg_etcd_set_seen(struct rg_etcd *etcd, const struct rg_etcd_seen *seen)
+{
+    etcd->past.revision = seen->revision;
+    snprintf(etcd->past.cluster, sizeof etcd->past.cluster, "%.*s", (int)sizeof seen->cluster - 1,
+             seen->cluster);
+}

@@ -37,10 +37,12 @@ bool rg_agent_is_in(const struct rg_agent *agent)
 void rg_agent_tell(struct rg_agent *agent, const struct rg_agent_answer *answer)
 {
     /* the monitor reads whenever it can, and never waits for us; a socket that stays full is of a monitor that hangs */
+    struct rg_agent_answer out = *answer;
     ssize_t sent;
-    while ((sent = send(RG_AGENT_FD, answer, sizeof *answer, MSG_NOSIGNAL)) < 0 && errno == EINTR)
+    out.seen = rg_etcd_get_seen(agent->etcd);
+    while ((sent = send(RG_AGENT_FD, &out, sizeof out, MSG_NOSIGNAL)) < 0 && errno == EINTR)
         ;
-    if (sent != (ssize_t)sizeof *answer)
+    if (sent != (ssize_t)sizeof out)
         agent->ended = true;
 }
 

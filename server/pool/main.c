@@ -112,6 +112,8 @@ static bool open_etcd(struct rg_agent *agent, int file)
             explicit_bzero(texts[i], strlen(texts[i]));
         free(texts[i]);
     }
+    if (agent->etcd)
+        rg_etcd_set_seen(agent->etcd, &agent->settings.seen);
     if (agent->etcd && rg_etcd_watch(agent->etcd, agent->prefix, &watcher))
         return true;
     rg_error("the pool's agent cannot begin: %s", *why ? why : "no memory, or no certificates");

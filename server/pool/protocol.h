@@ -12,6 +12,7 @@
 #define RG_SERVER_POOL_PROTOCOL_H
 
 #include "common/base/limits.h"
+#include "pool/etcd/etcd.h"
 #include "proto/control/control.h"
 
 #include <stdbool.h>
@@ -37,6 +38,7 @@ struct rg_agent_settings {
     char address[RG_CONTROL_TEXT];                     /* by which clients reach this server */
     uint64_t server; /* this run of the server: its id in the pool, whichever agent speaks for it */
     uint32_t draining, rdma;
+    struct rg_etcd_seen seen;                     /* by the agent before this one */
     uint32_t ca_size, certificate_size, key_size; /* PEM, one behind the other; 0: there is none */
 };
 
@@ -124,6 +126,7 @@ struct rg_agent_queue {
 
 struct rg_agent_answer {
     enum rg_agent_answer_kind kind;
+    struct rg_etcd_seen seen; /* of etcd's past, for an agent after this one */
     union {
         struct {
             uint64_t

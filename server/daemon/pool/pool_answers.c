@@ -40,6 +40,7 @@ static void take_judge(struct rg_pool_process *pool, struct rg_agent_judge *judg
 static void take(struct rg_pool_process *pool, struct rg_agent_answer *answer)
 {
     struct rg_pool_known *known;
+    pool->settings.seen = answer->seen;
     switch (answer->kind) {
     case RG_AGENT_STANDING:
         pool->valid_until_ns = answer->standing.valid_until_ns;

@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 
-from pool_case import BUILD, COMMAND, PROGRAM, Etcd, PoolCase, gpu_run, main, run, wait_until
+from pool_case import BUILD, COMMAND, PROGRAM, Etcd, PoolCase, agent_of, gpu_run, main, run, wait_until
 
 
 class Faults(PoolCase):
@@ -62,6 +62,9 @@ class Faults(PoolCase):
             self.assertEqual(gpu_run(first, "--wait-for=60").status, 0)
         running = self.running(second, "--filter", "labels.room=north", "-n", "2", "--wait-for=60").wait_for("begun 2")
         etcd.kill()
+        before = agent_of(first.process)
+        os.kill(before, signal.SIGKILL)  # the next one has seen nothing, and is told how far etcd was
+        wait_until(lambda: agent_of(first.process) not in (None, before), "another agent is there")
         shutil.rmtree(data)
         shutil.move(data + ".backup", data)
         etcd.restart(0)
