@@ -227,6 +227,11 @@ void sg_rt_yield(struct sg_thread *t);
  * together: all lanes store, there is a fence, and one lane sets a flag for all. [switches]
  */
 void sg_rt_fence(struct sg_thread *t);
+/**
+ * Before an access by which lanes of a warp that run together would give each other values: waits until no lane of the warp
+ * is farther behind that can go on. `place`: the access's, in the order of the function. [switches]
+ */
+void sg_rt_pass(struct sg_thread *t, uint32_t place);
 
 /** bar.sync / barrier.sync: barrier `id` (0..15) for `count` threads (0: all of the block). [switches] */
 void sg_rt_barrier_sync(struct sg_thread *t, uint32_t id, uint32_t count);

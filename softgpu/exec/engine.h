@@ -62,7 +62,7 @@ struct sg_fiber {
     struct sg_fiber *next; /* in the ready queue, in a barrier's list, or in the slot's pool */
     struct sg_run *run;
     uint64_t result;        /* of the operation it waits for */
-    uint64_t value;         /* where it waits in activemask (warp.c) */
+    uint64_t value;         /* where it waits in activemask, or before an access (warp.c) */
     uint32_t operation;     /* of the barrier reduction it waits in (barrier.c) */
     bool in_thread;         /* the thread has begun and not ended */
     bool cluster_arrived;   /* at the cluster's barrier, and has not waited for it yet … */
@@ -113,6 +113,8 @@ struct sg_warp {
     uint32_t started; /* lanes that have begun: lanes[] is valid */
     uint32_t n_groups;
     uint32_t converging; /* lanes that wait in activemask */
+    uint32_t passing;    /* lanes that wait before an access for those farther behind */
+    uint32_t behind; /* the place after that of the lanes that passed last, others being farther; 0: none */
     struct sg_fiber *lanes[SG_WARP_SIZE];
     struct sg_warp_group groups[SG_WARP_SIZE]; /* lanes that wait, by mask */
     struct sg_exchange exchange;
@@ -152,6 +154,7 @@ struct sg_run {
     uint32_t site_tid[3];       /* … and whose it was */
     bool progress;              /* something other than yields happened in this turn */
     uint32_t n_converging;      /* threads that wait in activemask */
+    uint32_t n_passing;         /* … and before an access, for the other lanes of their warps */
     uint32_t whole_waiting;     /* barriers (bits) in which threads wait for the whole block */
     struct sg_barrier barriers[SG_BARRIERS];
     struct sg_warp *warps;

@@ -29,6 +29,7 @@ const struct sg_rt_symbol *sg_rt_symbols(void)
         SYMBOL(sg_rt_fault),
         SYMBOL(sg_rt_yield),
         SYMBOL(sg_rt_fence),
+        SYMBOL(sg_rt_pass),
         SYMBOL(sg_rt_barrier_sync),
         SYMBOL(sg_rt_barrier_red),
         SYMBOL(sg_rt_barrier_arrive),

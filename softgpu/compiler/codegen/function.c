@@ -38,9 +38,11 @@ static const struct {
 void sg_gen_instruction(struct sg_codegen *gen)
 {
     enum sg_op op = gen->insn->form->op;
-    if (gen->insn->aligns && gen->form == SG_CODE_THREAD &&
-        (op == SG_OP_LD || op == SG_OP_ST)) /* as behind a fence: let the other lanes come as far */
-        sg_gen_runtime(gen, "sg_rt_fence", gen->nothing, &gen->thread, 1);
+    if (gen->insn->aligns && gen->form == SG_CODE_THREAD && (op == SG_OP_LD || op == SG_OP_ST)) {
+        LLVMValueRef arguments[2] = {gen->thread,
+                                     sg_gen_const(gen, 32, (uint64_t)(gen->insn - gen->function->insns))};
+        sg_gen_runtime(gen, "sg_rt_pass", gen->nothing, arguments, 2);
+    }
     if (sg_emit_point(gen))
         return;
     for (size_t i = 0; i < sizeof(emitters) / sizeof(emitters[0]); i++) {

@@ -92,14 +92,14 @@ static void begin_threads(struct sg_run *run)
     run->live = grid->n_threads;
     memset(run->next_tid, 0, sizeof(run->next_tid));
     run->whole_waiting = 0;
-    run->n_converging = 0;
+    run->n_converging = run->n_passing = 0;
     memset(run->barriers, 0, sizeof(run->barriers));
     for (uint32_t w = 0; w < grid->n_warps; w++) {
         uint32_t lanes = grid->n_threads - w * SG_WARP_SIZE;
         run->warps[w].alive = lanes >= SG_WARP_SIZE ? UINT32_MAX : (1u << lanes) - 1;
         run->warps[w].started = 0;
         run->warps[w].n_groups = 0;
-        run->warps[w].converging = 0;
+        run->warps[w].converging = run->warps[w].passing = run->warps[w].behind = 0;
     }
 }
 
@@ -252,7 +252,7 @@ static inline void end_thread(struct sg_fiber *fiber)
     run->live--;
     run->progress = true;
     warp->alive &= ~(1u << linear % SG_WARP_SIZE);
-    if (sg_unlikely(warp->n_groups | warp->converging))
+    if (sg_unlikely(warp->n_groups | warp->converging | warp->passing))
         sg_warp_thread_ended(run, warp);
     if (sg_unlikely(run->whole_waiting))
         sg_barriers_thread_ended(run);
@@ -388,7 +388,7 @@ void sg_rt_yield(struct sg_thread *t)
     sg_ready_append(run, fiber);
     bool alone = run->ready_first == fiber && run->started == run->grid->n_threads;
     if ((++run->yields > run->live || alone) &&
-        (sg_warps_converge(run) || (!run->cluster_waiting && sg_warps_rescue(run))))
+        (sg_warps_pass(run) || sg_warps_converge(run) || (!run->cluster_waiting && sg_warps_rescue(run))))
         run->yields = 0; /* who can run only spins, perhaps for one of those */
     if (run->yields > run->live) {
         slot->leave = SG_LEAVE_TURN;

@@ -61,8 +61,9 @@ static inline struct sg_fiber *sg_next_fiber(struct sg_run *run)
             return NULL;
         }
     }
-    if (sg_unlikely(!run->ready_first) && !(run->live && (sg_warps_converge(run) || sg_barriers_rescue(run) ||
-                                                          (!run->cluster_waiting && sg_warps_rescue(run))))) {
+    if (sg_unlikely(!run->ready_first) &&
+        !(run->live && (sg_warps_pass(run) || sg_warps_converge(run) || sg_barriers_rescue(run) ||
+                        (!run->cluster_waiting && sg_warps_rescue(run))))) {
         slot->leave = !run->live             ? SG_LEAVE_ENDED
                       : run->cluster_waiting ? SG_LEAVE_BLOCKED
                                              : SG_LEAVE_DEADLOCK;

@@ -6,6 +6,9 @@
  * Groups with different masks are independent of each other, so diverged parts of a warp may be at different
  * operations. Lanes of one group that came by different operations let each other go (exchange.c).
  *
+ * Where programs rely on lanes that run together without saying so, lanes wait for each other before an access
+ * (sg_rt_pass). Those that have parted before, as by a branch that not all take, pass from the first place on.
+ *
  * activemask asks which lanes run together, and there is no such thing here. The answer that programs rely on
  * is made up: a lane waits at the call until no other thread of the block can do anything but wait or spin,
  * and then the lanes at the same call are told of each other. Lanes on another path have gone on to wherever
@@ -42,6 +45,31 @@ static void finish_group(struct sg_run *run, struct sg_warp *warp, uint32_t inde
     sg_exchange_resolve(&warp->exchange, group & mask);
     SG_FOR_LANES(lane, group & ~self)
     sg_ready_append(run, warp->lanes[lane]);
+    if (group == warp->alive)
+        warp->behind = 0;
+}
+
+/**
+ * Lanes that wait before an access go on: of several places those at the first, which come to where the others
+ * are; but all of them where the first lies behind the last, as in a loop.
+ */
+static void let_pass(struct sg_run *run, struct sg_warp *warp)
+{
+    uint64_t first = UINT32_MAX;
+    uint32_t lanes = 0;
+    SG_FOR_LANES(lane, warp->passing)
+    first = warp->lanes[lane]->value < first ? warp->lanes[lane]->value : first;
+    const bool onwards = first >= warp->behind;
+    SG_FOR_LANES(lane, warp->passing)
+    {
+        if (onwards && warp->lanes[lane]->value != first)
+            continue;
+        lanes |= 1u << lane;
+        sg_ready_append(run, warp->lanes[lane]);
+    }
+    warp->passing &= ~lanes;
+    warp->behind = onwards && lanes != warp->alive ? (uint32_t)first + 1 : 0;
+    run->n_passing -= (uint32_t)__builtin_popcount(lanes);
 }
 
 static uint64_t warp_operation(struct sg_thread *t, uint32_t operation, uint64_t value, uint32_t b,
@@ -99,6 +127,8 @@ static void converge(struct sg_run *run, struct sg_warp *warp)
 
 void sg_warp_thread_ended(struct sg_run *run, struct sg_warp *warp)
 {
+    if (warp->passing && warp->passing == warp->alive)
+        let_pass(run, warp);
     if (warp->converging && warp->converging == warp->alive)
         converge(run, warp);
     for (uint32_t i = 0; i < warp->n_groups;) {
@@ -147,6 +177,29 @@ bool sg_warps_rescue(struct sg_run *run)
 void sg_rt_warp_sync(struct sg_thread *t, uint32_t mask)
 {
     warp_operation(t, SG_EXCHANGE(SG_EXCHANGE_SYNC, 0), 0, 0, 0, mask);
+}
+
+bool sg_warps_pass(struct sg_run *run)
+{
+    if (!run->n_passing)
+        return false;
+    for (uint32_t w = 0; w < run->grid->n_warps; w++)
+        if (run->warps[w].passing)
+            let_pass(run, &run->warps[w]);
+    return true;
+}
+
+void sg_rt_pass(struct sg_thread *t, uint32_t place)
+{
+    struct sg_fiber *fiber = sg_thread_fiber(t);
+    struct sg_run *run = fiber->run;
+    struct sg_warp *warp = &run->warps[t->linear / SG_WARP_SIZE];
+    fiber->value = place;
+    warp->passing |= 1u << t->linear % SG_WARP_SIZE;
+    run->n_passing++;
+    if (warp->passing == warp->alive)
+        let_pass(run, warp);
+    sg_let_others_run(fiber); /* no progress: accesses stand in loops that spin, too */
 }
 
 bool sg_warps_converge(struct sg_run *run)

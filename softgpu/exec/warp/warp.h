@@ -12,6 +12,8 @@
 void sg_barriers_thread_ended(struct sg_run *run);
 /** Counts exited threads as arrived where nothing else can run; true if that made a thread ready. */
 bool sg_barriers_rescue(struct sg_run *run);
+/** Lets threads that wait before an access go on where no others of their warps can; true if there were any. */
+bool sg_warps_pass(struct sg_run *run);
 /** Lets threads that wait in activemask go on; true if there were any. */
 bool sg_warps_converge(struct sg_run *run);
 /**

@@ -11,8 +11,7 @@
 
 enum { N = 8192, BLOCKS = 3 };
 
-static const char thread_form[] = "-loops"; // from here on
-static const char *const options[] = {NULL, "-lockstep", thread_form, "-all"};
+static const char *const options[] = {NULL, "-lockstep", "-loops", "-all"};
 #define N_OPTIONS (sizeof(options) / sizeof(options[0]))
 #ifdef __SANITIZE_ADDRESS__ // which watches the compiler, not its code: compiling in the other ways shows nothing new
 #define N_COMPARED 1
@@ -89,12 +88,6 @@ static void check_form(const struct sg_kernel *kernel, size_t option)
         cr_expect_neq(kernel->form, SG_CODE_LOOPS, "%s", kernel->name);
 }
 
-/* In thread form lanes that part do not wait for each other where they meet. */
-static bool needs_loops(const struct sg_kernel *kernel)
-{
-    return strcmp(kernel->name, "loops_volatile_parts") == 0;
-}
-
 /* Every kernel of a file, which has so many, in every form and shape. */
 static void compare_forms(const char *path, size_t expected)
 {
@@ -110,7 +103,7 @@ static void compare_forms(const char *path, size_t expected)
         for (; (kernel = sg_program_kernel(program, count)) != NULL; count++) {
             cr_assert_lt(count, 48);
             check_form(kernel, option);
-            for (size_t shape = 0; shape < N_SHAPES && !(option >= 2 && needs_loops(kernel)); shape++) {
+            for (size_t shape = 0; shape < N_SHAPES; shape++) {
                 const uint32_t *s = shapes[shape];
                 run(program, count, s, out[option]);
                 if (option == 0)
@@ -180,7 +173,7 @@ static uint32_t mix(uint32_t a, uint32_t b)
 /* Lanes that part are together again where their ways meet: nobody adds there before all have added that do so before. */
 Test(loops, lanes_that_part_meet_again)
 {
-    for (size_t option = 0; option < N_OPTIONS && options[option] != thread_form; option++) {
+    for (size_t option = 0; option < N_OPTIONS; option++) {
         run_kernel("loops_volatile_parts", option);
         for (uint32_t first = 0; first < BLOCKS * 256; first += 32) {
             uint32_t value[32], sums[32] = {0}, marks[32] = {0};
