@@ -150,6 +150,8 @@ enum sg_point_kind {
 #define SG_POINT_A    1u
 #define SG_POINT_B    2u
 #define SG_POINT_MASK 4u
+/* A thread that comes there again, if it can, names the mask that it named before. */
+#define SG_POINT_STEADY 8u
 
 struct sg_point {
     uint8_t kind, mode, constant, unused;

@@ -62,6 +62,51 @@ static uint32_t reach_of(struct sg_walk *walk, uint32_t insn)
     return count;
 }
 
+/* Can a thread come to the block again? */
+static bool is_in_cycle(struct sg_walk *walk, uint32_t block)
+{
+    uint32_t at, insn;
+    sg_walk_begin(walk);
+    sg_walk_on(walk, block);
+    while (sg_walk_next(walk, &at, &insn)) {
+        if (at == block)
+            return true;
+        sg_walk_on(walk, at);
+    }
+    return false;
+}
+
+/* Is it an operation whose lanes name those that take part? bar.warp.sync may be the partner of another one elsewhere. */
+static bool names_mask(const struct sg_insn *insn)
+{
+    switch (insn->form->op) {
+    case SG_OP_SHFL:
+    case SG_OP_VOTE:
+    case SG_OP_MATCH:
+    case SG_OP_REDUX:
+    case SG_OP_ELECT:
+        return true;
+    default:
+        return false;
+    }
+}
+
+void sg_points_find_steady(struct sg_arena *arena, const struct sg_flow *flow, struct sg_regions *regions)
+{
+    const struct sg_ptx_function *kernel = flow->function;
+    struct sg_walk walk;
+    sg_walk_init(arena, flow, &walk);
+    regions->steady = SG_NEW_ARRAY(arena, uint8_t, regions->n_points + 1);
+    for (uint32_t i = 0; i < kernel->n_insns; i++) {
+        const struct sg_insn *insn = &kernel->insns[i];
+        const struct sg_operand *mask = &insn->operands[insn->n_operands - (insn->n_operands != 0)];
+        if (regions->points[i] == 0 || !names_mask(insn))
+            continue;
+        bool follows = mask->kind != SG_OPERAND_REG || regions->rematerialised[mask->reg] != 0;
+        regions->steady[regions->points[i]] = follows || !is_in_cycle(&walk, flow->block_of[i]);
+    }
+}
+
 bool sg_regions_possible(struct sg_arena *arena, const struct sg_reach *reach)
 {
     const struct sg_ptx_function *kernel = reach->functions[0];

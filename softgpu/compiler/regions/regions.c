@@ -223,6 +223,7 @@ void sg_regions_compute(struct sg_arena *arena, const struct sg_ptx_function *ke
     find_live(arena, &flow, regions, live_in);
     find_written(arena, &flow, regions, live_in[0]);
     regions->rematerialised = sg_rematerialise_find(arena, kernel);
+    sg_points_find_steady(arena, &flow, regions);
     for (uint32_t i = 0; i < kernel->n_insns; i++) {
         uint32_t point = regions->points[i];
         if (point == 0)

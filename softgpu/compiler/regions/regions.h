@@ -30,6 +30,7 @@ struct sg_regions {
     uint32_t *column; /* register → its column in the context, or 0 */
     uint64_t *crossing;          /* registers that live across some point */
     uint32_t *rematerialised;    /* register → 1 + the instruction that can compute it anew, or 0 */
+    uint8_t *steady;             /* point → a thread that comes again names the same mask */
     uint32_t carry;              /* column of the carry flag, or 0 */
     uint32_t addresses, strides; /* the first columns of those of a run's loads and stores of matrices */
     uint32_t *local;             /* .local variable, by index → place in the thread's local memory */
@@ -39,12 +40,16 @@ struct sg_regions {
     uint32_t n_kept, kept[SG_KEPT_MAX]; /* registers */
 };
 
+struct sg_flow;
+
 /** Marks where the kernel's threads wait for what others write; before sg_regions_possible. */
 void sg_points_mark_yields(struct sg_ptx_function *kernel);
 /** Can the kernel be cut? It needs a point, and nothing that only a fiber can do. */
 bool sg_regions_possible(struct sg_arena *arena, const struct sg_reach *reach);
 /** By register: 1 + the instruction that can compute it anew, or 0. */
 uint32_t *sg_rematerialise_find(struct sg_arena *arena, const struct sg_ptx_function *function);
+/** Where a thread that comes again names the same mask (`steady`); once `rematerialised` is known. */
+void sg_points_find_steady(struct sg_arena *arena, const struct sg_flow *flow, struct sg_regions *regions);
 void sg_regions_compute(struct sg_arena *arena, const struct sg_ptx_function *kernel,
                         struct sg_regions *regions);
 
@@ -79,7 +84,6 @@ static inline bool sg_regions_merge(uint64_t *to, const uint64_t *from, uint32_t
 }
 
 /* affine.c: parts of sg_regions_compute, in this order, once columns have their places */
-struct sg_flow;
 /** Where each region leads if it can lead to one only (`next`). */
 void sg_regions_find_nexts(struct sg_arena *arena, const struct sg_flow *flow, struct sg_regions *regions);
 /** Which registers that a region loads are to be affine along a row: none where a kernel has too many regions. */

@@ -187,28 +187,14 @@ static uint32_t that_name(const struct sg_run *run, uint32_t warp, uint32_t lane
 }
 
 /**
- * Four lanes or more, each with a mask that no other of them names: they have come together, as lanes do that
- * name all up to themselves, rather than from different turns of loops.
- */
-static bool all_disagree(const struct sg_run *run, uint32_t warp, uint32_t lanes)
-{
-    if (__builtin_popcount(lanes) < 4)
-        return false;
-    SG_FOR_LANES(lane, lanes)
-    {
-        if (that_name(run, warp, lanes, mask_of(run, warp, lane)) != 1u << lane)
-            return false;
-    }
-    return true;
-}
-
-/**
  * Lanes `same` name `others`, which are at the same point with other masks. May those come again with this one?
- * Then they do first what their own masks say, as in a loop that they have not left yet. They cannot if they
- * wait for `same` themselves.
+ * Then they do first what their own masks say, as in a loop that they have not left yet. They cannot where
+ * a lane names the same mask each time, or if they wait for `same` themselves.
  */
 static bool may_come_again(const struct sg_run *run, uint32_t warp, uint32_t same, uint32_t others)
 {
+    if (sg_lanes_point(run, warp * SG_WARP_SIZE + (uint32_t)__builtin_ctz(same))->constant & SG_POINT_STEADY)
+        return false;
     SG_FOR_LANES(lane, others)
     {
         uint32_t mask = mask_of(run, warp, lane);
@@ -229,7 +215,7 @@ static void join_by_masks(struct sg_run *run, uint32_t warp, uint32_t lanes)
         uint32_t mask = mask_of(run, warp, (uint32_t)__builtin_ctz(todo));
         uint32_t same = that_name(run, warp, todo, mask), others = lanes & mask & ~same;
         todo &= ~same;
-        bool wait = !others || (may_come_again(run, warp, same, others) && !all_disagree(run, warp, lanes));
+        bool wait = !others || may_come_again(run, warp, same, others);
         uint32_t disagree = wait ? same & ~mask : same;
         if (disagree && (mask & run->loop->warps[warp].alive & ~lanes) == 0) {
             sg_lanes_exchange_each(run, warp, lanes, disagree);

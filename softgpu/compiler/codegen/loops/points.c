@@ -160,6 +160,8 @@ static void meet(struct sg_codegen *gen, enum sg_point_kind kind, uint32_t mode,
         operand(gen, point, SG_POINT_B, &point->b, SG_LANES_B, b);
     if (mask != NULL)
         operand(gen, point, SG_POINT_MASK, &point->mask, SG_LANES_MASK, mask);
+    if (regions->steady[number])
+        point->constant |= SG_POINT_STEADY;
     for (uint32_t reg = 0; reg < gen->function->n_regs; reg++)
         if (sg_regions_has(regions->save[number], reg) && regions->column[reg] != 0 &&
             !can_be_kept(regions, number, reg))
@@ -245,21 +247,10 @@ static void match(struct sg_codegen *gen)
         sg_gen_write(gen, &gen->insn->operands[0], SG_B32, result(gen));
 }
 
-/* The lowest lane of the mask is the one that is elected. */
 static void elect(struct sg_codegen *gen)
 {
-    const struct sg_insn *insn = gen->insn;
-    LLVMValueRef mask = u32_operand(gen, 1);
-    if (LLVMIsAConstantInt(mask) == NULL) /* it is wanted behind the point, too */
-        sg_gen_store_column(gen, SG_LANES_MASK, mask);
-    meet(gen, SG_POINT_WARP_SYNC, 0, NULL, NULL, NULL, mask);
-    if (LLVMIsAConstantInt(mask) == NULL)
-        mask = sg_gen_load_column(gen, SG_LANES_MASK, gen->i32);
-    LLVMValueRef arguments[2] = {mask, sg_gen_const(gen, 1, 0)};
-    LLVMValueRef leader = sg_gen_intrinsic(gen, "llvm.cttz", &gen->i32, 1, arguments, 2);
-    sg_gen_write(gen, &insn->operands[0], SG_B32, leader);
-    sg_gen_write(gen, &insn->operands[insn->n_operands], SG_PRED,
-                 sg_gen_compare(gen, LLVMIntEQ, leader, sg_gen_special(gen, SG_SPECIAL_LANEID, 0)));
+    meet(gen, SG_POINT_VOTE, SG_VOTE_BALLOT - 1u, sg_gen_const(gen, 32, 1), NULL, NULL, u32_operand(gen, 1));
+    sg_gen_elected(gen, result(gen));
 }
 
 static void vote(struct sg_codegen *gen)

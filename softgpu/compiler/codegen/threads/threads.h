@@ -13,6 +13,8 @@ LLVMValueRef sg_emit_matrix(struct sg_codegen *gen);  /* mma.c */
 
 /** The kernel's thread ends. */
 void sg_gen_end(struct sg_codegen *gen);
+/** Writes what elect.sync gives: the lowest lane of the ballot, and whether it is this one. */
+void sg_gen_elected(struct sg_codegen *gen, LLVMValueRef ballot);
 /** The operation of a redux.sync as the engine knows it. */
 uint32_t sg_gen_redux(const struct sg_codegen *gen);
 /** Its operand and its result as the engine's integers. */

@@ -133,18 +133,21 @@ static void reduce(struct sg_codegen *gen)
     sg_gen_result(gen, sg_gen_redux_result(gen, sg_gen_runtime(gen, "sg_rt_redux", gen->i32, arguments, 4)));
 }
 
-/* The lowest lane of the mask is the one that is elected. */
-static void elect(struct sg_codegen *gen)
+void sg_gen_elected(struct sg_codegen *gen, LLVMValueRef ballot)
 {
     const struct sg_insn *insn = gen->insn;
-    LLVMValueRef mask = sg_gen_operand_u32(gen, 1);
-    LLVMValueRef arguments[2] = {mask, sg_gen_const(gen, 1, 0)};
+    LLVMValueRef arguments[2] = {ballot, sg_gen_const(gen, 1, 0)};
     LLVMValueRef leader = sg_gen_intrinsic(gen, "llvm.cttz", &gen->i32, 1, arguments, 2);
-    sg_gen_runtime(gen, "sg_rt_warp_sync", gen->nothing, (LLVMValueRef[]){gen->thread, mask}, 2);
     sg_gen_write(gen, &insn->operands[0], SG_B32, leader);
-    LLVMValueRef lane = sg_gen_special(gen, SG_SPECIAL_LANEID, 0);
     sg_gen_write(gen, &insn->operands[insn->n_operands], SG_PRED,
-                 sg_gen_compare(gen, LLVMIntEQ, leader, lane));
+                 sg_gen_compare(gen, LLVMIntEQ, leader, sg_gen_special(gen, SG_SPECIAL_LANEID, 0)));
+}
+
+static void elect(struct sg_codegen *gen)
+{
+    LLVMValueRef arguments[4] = {gen->thread, sg_gen_const(gen, 32, SG_VOTE_BALLOT - 1u),
+                                 sg_gen_const(gen, 32, 1), sg_gen_operand_u32(gen, 1)};
+    sg_gen_elected(gen, sg_gen_runtime(gen, "sg_rt_vote", gen->i32, arguments, 4));
 }
 
 static void cluster_barrier(struct sg_codegen *gen)

@@ -540,6 +540,31 @@ KERNEL(loops_masks_of_turns)
     out[place()] = sum;
 }
 
+// the same with one lane a group, of which some have no turns at all
+KERNEL(loops_masks_of_turns_of_one)
+{
+    unsigned own = 1u << linear() % 32, value = in[place()], turns = value >> 7 & 3, sum = 0;
+#pragma unroll 1
+    for (unsigned i = 0; i <= turns; i++)
+        sum = mix(sum, __ballot_sync(i < turns ? own : ~0u, value & 1));
+    out[place()] = sum;
+}
+
+KERNEL(loops_elected)
+{
+    unsigned lane = linear() % 32;
+    out[place()] = 7;
+    if (lane < 3)
+        return;
+    unsigned leader, chosen;
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{ .reg .pred p; elect.sync %0|p, -1; selp.u32 %1, 100, 0, p; }" : "=r"(leader), "=r"(chosen));
+#else
+    leader = __ffs(__ballot_sync(~0u, 1)) - 1, chosen = lane == leader ? 100 : 0;
+#endif
+    out[place()] = leader + chosen;
+}
+
 KERNEL(loops_volatile_tree)
 {
     __shared__ unsigned part[1024 + 64];

@@ -125,7 +125,7 @@ static void compare_forms(const char *path, size_t expected)
 
 Test(loops, same_results, .timeout = 400)
 {
-    compare_forms(LOOPS_PTX, 43);
+    compare_forms(LOOPS_PTX, 45);
 }
 
 Test(loops, waiting, .timeout = 400)
@@ -195,6 +195,38 @@ Test(loops, lanes_that_part_meet_again)
             for (uint32_t t = 0; t < 32; t++)
                 cr_assert_eq(out[option][first + t], sums[t] + marks[t] + value[t], "option %zu, thread %u",
                              option, first + t);
+        }
+    }
+}
+
+/* Lanes vote among themselves first, each in as many turns as it has, then at the same instruction among all. */
+Test(loops, lanes_wait_for_others_with_turns_left)
+{
+    for (size_t option = 0; option < N_OPTIONS; option++) {
+        run_kernel("loops_masks_of_turns_of_one", option);
+        for (uint32_t i = 0; i < BLOCKS * 256; i++) {
+            uint32_t sum = 0, odd = 0;
+            for (uint32_t lane = 0; lane < 32; lane++)
+                odd |= (in[i / 32 * 32 + lane] & 1) << lane;
+            for (uint32_t turn = 0; turn < (in[i] >> 7 & 3); turn++)
+                sum = mix(sum, odd & 1u << i % 32);
+            cr_assert_eq(out[option][i], mix(sum, odd), "option %zu, thread %u", option, i);
+        }
+    }
+}
+
+/* Who is elected is there: not a lane that has ended. */
+Test(loops, a_lane_that_lives_is_elected)
+{
+    for (size_t option = 0; option < N_OPTIONS; option++) {
+        run_kernel("loops_elected", option);
+        for (uint32_t i = 0; i < BLOCKS * 256; i++) {
+            const uint32_t lane = i % 32;
+            cr_assert_eq(out[option][i],
+                         lane < 3    ? 7
+                         : lane == 3 ? 103
+                                     : 3,
+                         "option %zu, thread %u", option, i);
         }
     }
 }
