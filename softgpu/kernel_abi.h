@@ -71,11 +71,11 @@ struct sg_block {
 #define SG_CLUSTER_MAX 16u /* blocks */
 
 /**
- * Where kernels are guarded (softgpu/guest.h): memory of .local and .param variables whose addresses are used.
- * Functions take what they need from its top and give it back. It is the kernels' own; the processor's stack is not.
+ * Memory of .local and .param variables. Where kernels are guarded (softgpu/guest.h) it is the kernels' own, for variables
+ * whose addresses are used: functions take what they need from its top and give it back. Elsewhere it is the processor's stack.
  */
 struct sg_local_stack {
-    uint64_t top;       /* grows down */
+    uint64_t top;       /* grows down; where kernels are guarded */
     uint64_t low, high; /* its bytes */
 };
 
@@ -203,7 +203,7 @@ __attribute__((noreturn)) void sg_rt_fault(struct sg_thread *t, uint32_t fault);
 /** Block form and loop form: a thread of the block has made an access that is not aligned. Does not return. */
 __attribute__((noreturn)) void sg_rt_misaligned(struct sg_block *block);
 
-/** Where kernels are guarded: the stack of the running fiber, which is the same as long as a function runs. */
+/** The stack of the running fiber's variables, which is the same as long as a function runs. */
 struct sg_local_stack *sg_rt_local_stack(void);
 
 enum sg_access { SG_ACCESS_NONE, SG_ACCESS_READ, SG_ACCESS_WRITE, SG_ACCESS_ATOMIC };

@@ -73,7 +73,7 @@ struct sg_fiber {
     unsigned char *stack; /* lowest usable address */
     size_t stack_size;    /* without the coloured top */
     struct sg_sanitize sanitize;
-    struct sg_local_stack local; /* where kernels are guarded */
+    struct sg_local_stack local; /* where kernels are not guarded the processor's stack */
 };
 
 struct sg_barrier {

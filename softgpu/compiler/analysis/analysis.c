@@ -52,14 +52,22 @@ static bool takes_param_address(const struct sg_ptx_function *function, const st
     return !function->is_entry || !sg_is_own_param(function, operand);
 }
 
-/* What is 32 bits wide cannot be generic: Triton computes so with the addresses of its tensor maps, and lets cvta widen them. */
+/* What is 32 bits wide cannot be generic: Triton computes so with addresses of its tensor maps, and lets cvta widen them. */
 static bool has_narrow_param(const struct sg_ptx_function *function, const struct sg_insn *insn)
 {
     return function->is_entry && insn->form->op == SG_OP_MOV &&
            sg_type_bytes((enum sg_type)insn->types[0]) == 4 && sg_is_own_param(function, &insn->operands[1]);
 }
 
-static void analyse_function(struct sg_arena *arena, const struct sg_ptx_module *module,
+/* Nor can these, which LLVM takes so with "short pointers". */
+static bool has_narrow_address(const struct sg_insn *insn)
+{
+    return insn->form->op == SG_OP_MOV && sg_type_bytes((enum sg_type)insn->types[0]) == 4 &&
+           insn->operands[1].kind == SG_OPERAND_VAR &&
+           (insn->operands[1].var->space == SG_SPACE_LOCAL || insn->operands[1].var->space == SG_SPACE_CONST);
+}
+
+static void analyse_function(struct sg_arena *arena, struct sg_ptx_module *module,
                              struct sg_ptx_function *function)
 {
     sg_analyse_warp_sync(arena, function);
@@ -75,6 +83,7 @@ static void analyse_function(struct sg_arena *arena, const struct sg_ptx_module 
         function->exits |= insn->form->op == SG_OP_EXIT;
         function->has_local |= insn->form->op == SG_OP_ALLOCA || takes_param_address(function, insn);
         function->narrow_params |= has_narrow_param(function, insn);
+        module->narrow_addresses |= has_narrow_address(insn);
         function->calls_indirect |= insn->call != NULL && insn->call->callee == NULL;
         for (uint32_t n = 0; n < insn->n_operands; n++)
             analyse_operand(function, &insn->operands[n]);

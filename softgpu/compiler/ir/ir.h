@@ -203,6 +203,7 @@ struct sg_ptx_module {
     struct sg_map symbols;            /* name → struct sg_symbol; of names that modules share */
     struct sg_ptx_function **handles; /* functions whose address is taken */
     uint32_t n_handles, handle_capacity;
+    bool narrow_addresses; /* by analysis: addresses of .local or .const variables are taken as 32 bits */
     uint32_t walk;
 };
 

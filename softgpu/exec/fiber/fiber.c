@@ -80,11 +80,7 @@ void sg_fiber_park(struct sg_slot *slot, struct sg_fiber *fiber)
     slot->fibers[fiber->stack_class] = fiber;
 }
 
-/**
- * Maps a batch of stacks of the class and parks their fibers. Behind the last one is a guard as well: what
- * lies near a frame is taken for the thread's own memory (compiler/codegen/memory/spaces.c), so nothing else
- * may.
- */
+/** Maps a batch of stacks of the class and parks their fibers. Behind the last one is a guard as well. */
 static bool make_batch(struct sg_slot *slot, unsigned stack_class)
 {
     size_t size = (size_t)SG_STACK_BASE << stack_class;
@@ -120,10 +116,8 @@ static bool make_batch(struct sg_slot *slot, unsigned stack_class)
         fiber->stack = map + i * stride + SG_STACK_GUARD;
         fiber->stack_size = size - (slot->n_fibers++ % COLOURS) * COLOUR_STEP;
         fiber->stack_class = (uint8_t)stack_class;
-        if (local) {
-            fiber->local.low = (uintptr_t)local + i * stride + SG_STACK_GUARD;
-            fiber->local.high = fiber->local.low + (fiber->stack_size & ~(size_t)63);
-        }
+        fiber->local.low = local ? (uintptr_t)local + i * stride + SG_STACK_GUARD : (uintptr_t)fiber->stack;
+        fiber->local.high = fiber->local.low + (fiber->stack_size & ~(size_t)63);
         reset(slot, fiber);
         sg_fiber_park(slot, fiber);
     }
@@ -155,7 +149,7 @@ void sg_fiber_trim(struct sg_slot *slot, unsigned stack_class)
     const size_t size = ((size_t)SG_STACK_BASE << stack_class) - KEEP_BYTES;
     for (const struct sg_fiber *fiber = slot->fibers[stack_class]; fiber; fiber = fiber->next) {
         madvise(fiber->stack, size, MADV_DONTNEED);
-        if (fiber->local.low)
+        if (fiber->local.low != (uintptr_t)fiber->stack)
             madvise((void *)(uintptr_t)fiber->local.low, size, MADV_DONTNEED); // NOLINT
     }
 }

@@ -163,6 +163,8 @@ LLVMValueRef sg_gen_in_range(struct sg_codegen *gen, LLVMValueRef address, LLVMV
                              LLVMValueRef size);
 /** Whether a generic address (an integer) is one of the thread's own memory. */
 LLVMValueRef sg_gen_in_local(struct sg_codegen *gen, LLVMValueRef address);
+/** The address in .local or .const memory (SG_MOD_…) of which a program has taken the lower 32 bits alone. */
+LLVMValueRef sg_gen_widened(struct sg_codegen *gen, LLVMValueRef half, uint8_t space);
 
 /* --- access.c --- */
 

@@ -274,6 +274,8 @@ LLVMValueRef sg_gen_address(struct sg_codegen *gen, const struct sg_operand *ope
             base = space == SG_MOD_CLUSTER ? sg_gen_cluster_pointer(gen, value)
                                            : offset_pointer(gen, sg_gen_shared_base(gen), value);
         } else {
+            if ((space == SG_MOD_LOCAL || space == SG_MOD_CONST) && LLVMTypeOf(value) == gen->i32)
+                value = sg_gen_widened(gen, value, space);
             base = pointer ? value : LLVMBuildIntToPtr(gen->builder, value, gen->guest, "");
         }
     }

@@ -90,7 +90,8 @@ LLVMValueRef sg_gen_runtime(struct sg_codegen *gen, const char *name, LLVMTypeRe
     if (function == NULL) {
         function = LLVMAddFunction(gen->llvm, name, type);
         add_attribute(gen, function, "nounwind");
-        if (strncmp(name, "sg_math_", 8) == 0) { /* a function of its arguments alone */
+        /* functions of their arguments alone; the other one, of where it is called */
+        if (strncmp(name, "sg_math_", 8) == 0 || strcmp(name, "sg_rt_local_stack") == 0) {
             add_attribute(gen, function, "memory");
             add_attribute(gen, function, "willreturn");
         } else if (strcmp(name, "sg_rt_activemask") == 0) { /* it is told by the call who are together */

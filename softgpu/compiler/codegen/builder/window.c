@@ -52,39 +52,62 @@ LLVMValueRef sg_gen_in_range(struct sg_codegen *gen, LLVMValueRef address, LLVMV
     return sg_gen_compare(gen, LLVMIntULT, LLVMBuildSub(B, address, base, ""), size);
 }
 
-/* Guarded, it is known where the thread's own memory is: never on the processor's stack. */
-static LLVMValueRef in_local_stack(struct sg_codegen *gen, LLVMValueRef address)
+/* Where the stack of the thread's own variables begins, and its size. */
+static LLVMValueRef local_stack(struct sg_codegen *gen, LLVMValueRef *size)
 {
     LLVMValueRef stack = sg_gen_runtime(gen, "sg_rt_local_stack", gen->pointer, NULL, 0), bounds[2];
     size_t offsets[2] = {offsetof(struct sg_local_stack, low), offsetof(struct sg_local_stack, high)};
     for (int i = 0; i < 2; i++) {
-        LLVMValueRef offset = sg_gen_const(gen, 64, offsets[i]);
+        LLVMValueRef offset = wide_const(gen, offsets[i]);
         bounds[i] = LLVMBuildLoad2(B, gen->i64, LLVMBuildGEP2(B, gen->i8, stack, &offset, 1, ""), "");
     }
-    LLVMValueRef inside = sg_gen_in_range(gen, address, bounds[0], LLVMBuildSub(B, bounds[1], bounds[0], ""));
-    if (gen->form != SG_CODE_LOOPS)
-        return inside;
-    LLVMValueRef base = sg_gen_block_field(gen, offsetof(struct sg_block, local), gen->i64);
-    LLVMValueRef size = sg_gen_block_field(gen, offsetof(struct sg_block, local_size), gen->i64);
-    return LLVMBuildOr(B, inside, sg_gen_in_range(gen, address, base, size), "");
+    *size = LLVMBuildSub(B, bounds[1], bounds[0], "");
+    return bounds[0];
 }
 
-/*
- * The stack is what lies near this frame: fibers have less than this, and nothing else is mapped
- * around them. In loop form the kernel's own variables lie in memory of the engine.
- */
+/* In loop form the kernel's own variables lie in memory of the engine. */
 LLVMValueRef sg_gen_in_local(struct sg_codegen *gen, LLVMValueRef address)
 {
-    if (gen->guarded)
-        return in_local_stack(gen, address);
-    LLVMValueRef level = sg_gen_const(gen, 32, 0);
-    LLVMValueRef frame = sg_gen_intrinsic(gen, "llvm.frameaddress", &gen->pointer, 1, &level, 1);
-    frame = LLVMBuildPtrToInt(B, frame, gen->i64, "");
-    frame = LLVMBuildSub(B, frame, sg_gen_const(gen, 64, 65536), "");
-    LLVMValueRef on_stack = sg_gen_in_range(gen, address, frame, sg_gen_const(gen, 64, 131072));
+    LLVMValueRef size, low = local_stack(gen, &size);
+    LLVMValueRef on_stack = sg_gen_in_range(gen, address, low, size);
     if (gen->form != SG_CODE_LOOPS)
         return on_stack;
     LLVMValueRef base = sg_gen_block_field(gen, offsetof(struct sg_block, local), gen->i64);
-    LLVMValueRef size = sg_gen_block_field(gen, offsetof(struct sg_block, local_size), gen->i64);
+    size = sg_gen_block_field(gen, offsetof(struct sg_block, local_size), gen->i64);
     return LLVMBuildOr(B, on_stack, sg_gen_in_range(gen, address, base, size), "");
+}
+
+/* The address whose lower half is `half` that is the next one from `base` on. */
+static LLVMValueRef next_from(struct sg_codegen *gen, LLVMValueRef base, LLVMValueRef half,
+                              LLVMValueRef *distance)
+{
+    *distance = LLVMBuildSub(B, half, LLVMBuildTrunc(B, base, gen->i32, ""), "");
+    *distance = LLVMBuildZExt(B, *distance, gen->i64, "");
+    return LLVMBuildAdd(B, base, *distance, "");
+}
+
+static LLVMValueRef widened_const(struct sg_codegen *gen, LLVMValueRef half)
+{
+    const struct sg_var *first = NULL; /* the module's are allocated together */
+    for (uint32_t i = 0; i < gen->module->n_vars && first == NULL; i++)
+        if (gen->module->vars[i]->space == SG_SPACE_CONST)
+            first = gen->module->vars[i];
+    if (first == NULL)
+        return LLVMBuildZExt(B, half, gen->i64, "");
+    LLVMValueRef anchor = sg_gen_variable_address(gen, first, 0);
+    LLVMValueRef distance = LLVMBuildSub(B, half, LLVMBuildTrunc(B, anchor, gen->i32, ""), "");
+    return LLVMBuildAdd(B, anchor, LLVMBuildSExt(B, distance, gen->i64, ""), "");
+}
+
+LLVMValueRef sg_gen_widened(struct sg_codegen *gen, LLVMValueRef half, uint8_t space)
+{
+    if (space == SG_MOD_CONST)
+        return widened_const(gen, half);
+    LLVMValueRef size, low = local_stack(gen, &size), distance;
+    LLVMValueRef on_stack = next_from(gen, low, half, &distance);
+    if (gen->form != SG_CODE_LOOPS)
+        return on_stack;
+    LLVMValueRef is_there = sg_gen_compare(gen, LLVMIntULT, distance, size);
+    LLVMValueRef base = sg_gen_block_field(gen, offsetof(struct sg_block, local), gen->i64);
+    return sg_gen_select(gen, is_there, on_stack, next_from(gen, base, half, &distance));
 }

@@ -90,6 +90,14 @@ static LLVMValueRef widened_param(struct sg_codegen *gen, LLVMValueRef address)
     return LLVMBuildSelect(B, narrow, LLVMBuildAdd(B, params_address(gen), address, ""), address, "");
 }
 
+/* One of 32 bits in .local or .const space; what was taken as 64 bits is far above all of these. */
+static LLVMValueRef widened(struct sg_codegen *gen, LLVMValueRef address, uint8_t space)
+{
+    LLVMValueRef half = LLVMBuildTrunc(B, address, gen->i32, "");
+    LLVMValueRef is_half = sg_gen_compare(gen, LLVMIntULE, address, sg_gen_const(gen, 64, UINT32_MAX));
+    return sg_gen_select(gen, is_half, sg_gen_widened(gen, half, space), address);
+}
+
 static void convert_address(struct sg_codegen *gen)
 {
     const struct sg_operand *from = &gen->insn->operands[1];
@@ -98,7 +106,12 @@ static void convert_address(struct sg_codegen *gen)
         sg_gen_result(gen, widened_param(gen, sg_gen_read(gen, from, SG_U64)));
         return;
     }
-    if (SG_MOD(gen->insn, SG_GROUP_SPACE) != SG_MOD_SHARED) {
+    uint8_t space = SG_MOD(gen->insn, SG_GROUP_SPACE);
+    if (gen->module->narrow_addresses && (space == SG_MOD_LOCAL || space == SG_MOD_CONST) && !to) {
+        sg_gen_result(gen, widened(gen, sg_gen_read(gen, from, SG_U64), space));
+        return;
+    }
+    if (space != SG_MOD_SHARED) {
         if (!sg_gen_copy_pointer(gen))
             sg_gen_result(gen, sg_gen_read(gen, from, SG_U64));
         return;

@@ -59,6 +59,65 @@ Test(memory, parameters_by_narrow_addresses)
     cr_expect_eq(out[2], 13);
 }
 
+/* With "short pointers" LLVM takes addresses of .local and .const variables as 32 bits. */
+Test(memory, variables_by_narrow_addresses)
+{
+    for (int meets = 0; meets < 2; meets++) {
+        uint32_t out[64] = {0};
+        char text[1536];
+        snprintf(
+            text, sizeof(text),
+            ".const .align 4 .b8 table[16] = {1, 0, 0, 0, 20};\n"
+            ".func (.reg .b32 y) f(.reg .b32 x) { .reg .b32 %%r; ld.local.u32 %%r, [x+4]; mov.u32 y, %%r; "
+            "ret; }\n"
+            ".entry k(.param .u64 out) { .reg .b64 %%a<6>; .reg .b32 %%r<9>; .local .align 4 .b8 box[16];\n"
+            "ld.param.u64 %%a1, [out]; mov.u32 %%r1, %%tid.x; mul.wide.u32 %%a2, %%r1, 8; add.u64 %%a1, "
+            "%%a1, %%a2;\n"
+            "mov.b32 %%r2, box; and.b32 %%r3, %%r1, 3; shl.b32 %%r3, %%r3, 2; st.local.u32 [box+4], 7; "
+            "add.u32 %%r4, "
+            "%%r2, %%r3;\n"
+            "st.local.u32 [%%r4], %%r1; %s mov.b32 %%r5, table; ld.const.u32 %%r6, [%%r5+4]; cvt.u64.u32 "
+            "%%a3, %%r2;\n"
+            "cvta.local.u64 %%a4, %%a3; add.u32 %%r7, %%r2, 0; ld.u32 %%r8, [%%a4+4]; cvt.u64.u32 %%a3, "
+            "%%r5; "
+            "cvta.const.u64 %%a4, %%a3;\n"
+            "ld.u32 %%r5, [%%a4]; add.u32 %%r8, %%r8, %%r6; mad.lo.u32 %%r8, %%r5, 100, %%r8; call (%%r7), "
+            "f, (%%r7);\n"
+            "st.global.v2.u32 [%%a1], {%%r8, %%r7}; ret; }",
+            meets ? "bar.sync 0;" : "");
+        struct sg_program *program = program_of(text);
+        place_variables(program);
+        const void *params[1] = {out};
+        cr_assert_eq(run_grid(program, 1, 32, params), 0);
+        free_program(program);
+        for (uint32_t i = 0; i < 32; i++) {
+            const uint32_t second = i % 4 == 1 ? i : 7;
+            cr_expect_eq(out[2 * i], second + 20 + 100, "thread %u: %u", i, out[2 * i]);
+            cr_expect_eq(out[2 * i + 1], second, "thread %u: %u", i, out[2 * i + 1]);
+        }
+    }
+}
+
+/* All of a thread's variables are its own memory, however large. */
+Test(memory, large_variables_are_local)
+{
+    uint32_t out[3] = {0};
+    struct sg_program *program = program_of(
+        ".entry k(.param .u64 out) { .reg .b64 %a<3>; .reg .b32 %r<3>; .reg .pred %p<3>; .local .align 8 .b8 "
+        "box[200000];\n"
+        "ld.param.u64 %a1, [out]; mov.u64 %a2, box; cvta.local.u64 %a2, %a2; st.u32 [%a2], 5; isspacep.local "
+        "%p0, %a2;\n"
+        "add.u64 %a2, %a2, 199996; st.u32 [%a2], 6; isspacep.local %p1, %a2; isspacep.local %p2, %a1;\n"
+        "selp.u32 %r0, 1, 0, %p0; selp.u32 %r1, 1, 0, %p1; selp.u32 %r2, 1, 0, %p2;\n"
+        "st.global.u32 [%a1], %r0; st.global.u32 [%a1+4], %r1; st.global.u32 [%a1+8], %r2; ret; }");
+    const void *params[1] = {out};
+    cr_assert_eq(run_grid(program, 1, 1, params), 0);
+    free_program(program);
+    cr_expect_eq(out[0], 1);
+    cr_expect_eq(out[1], 1);
+    cr_expect_eq(out[2], 0);
+}
+
 Test(memory, initial_values)
 {
     struct sg_program *program = program_of(
