@@ -130,11 +130,20 @@ def case_lease_of_a_pool(world):
         skip("connections cannot be ended here (ss -K)")
     expect(wait_until(lambda: "the connection of its client was lost" in daemon.output(), 30), "it is not noticed:\n" + daemon.output())
     expect(wait_until(lambda: "goes on after" in program.output(), 30), "it does not go on:\n" + program.output())
+    waits = Background(world.client.command(world.build.command, "run", "-n", "1", "--wait-for=5min", "--", "true"), world.client.environment(),
+                       world.fresh("waits"))
+    world.stack.callback(waits.stop)
+    expect(wait_until(lambda: "waiting since" in waits.output(), 30), "it does not wait:\n" + waits.output())
+    controlled(daemon, 2)
+    world.run("ss", "-K", "dst", "10.77.0.1")
+    expect(wait_until(lambda: waits.output().count("waiting since") > 1, 30) and "asking again" in waits.output(),
+           "it does not ask again:\n" + waits.output())
     listed = world.remote_gpu("list").output
     expect("1 GPU, 0 free" in listed, "the GPU is given away:\n" + listed)
-    controlled(daemon, 2)
+    controlled(daemon, 3)
     expect(program.process.poll() is None, "it has ended:\n" + program.output())
     program.stop()
+    expect(waits.process.wait(60) == 0, "who waited was not granted it:\n" + waits.output())
     expect(wait_until(lambda: "1 GPU, 1 free" in world.remote_gpu("list").output, 30), "it is not freed:\n" + daemon.output())
 
 

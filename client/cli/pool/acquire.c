@@ -1,17 +1,31 @@
 /*
  * acquire.c - asking a pool for GPUs and waiting for them, with one line that says where one stands; leases that are kept. See pool.h.
+ *
+ * Who waits may do so for hours, in which a connection can be lost and a server start anew: then it is asked again, for a minute.
  */
 #include "client/cli/base/cli.h"
 #include "client/cli/base/output.h"
 #include "client/cli/pool/pool.h"
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/parse.h"
+#include "common/base/poll.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#define ASKED_AGAIN_NS 60000000000ull /* after the last that was heard of the queue */
+#define PAUSE_NS       1000000000ull
+
+/* What a command that waits has shown and heard. */
+struct waiting {
+    bool shown;       /* a line on a terminal that is to be cleared */
+    uint64_t last_ns; /* when it heard last that it waits; 0: never */
+    bool lost;        /* it has been said that the connection was lost since then */
+};
 
 bool rg_pool_is_asked_for(const struct rg_cli_settings *settings)
 {
@@ -49,7 +63,7 @@ static void show_waiting(void *data, int position, int of, int64_t since, const 
 {
     const long long now = (long long)time(NULL);
     const bool terminal = isatty(STDERR_FILENO);
-    bool *shown = data;
+    struct waiting *waiting = data;
     char place[64] = "", clock[16] = "";
     struct tm date;
     const time_t begin = (time_t)since;
@@ -60,14 +74,41 @@ static void show_waiting(void *data, int position, int of, int64_t since, const 
     fprintf(stderr, "%sremote-gpu: waiting since %s (%lld s): %s%s%s%s", terminal ? "\r\033[K" : "", clock,
             now > since ? now - since : 0, place, *place ? ", " : "", why, terminal ? "" : "\n");
     fflush(stderr);
-    *shown = terminal;
+    *waiting = (struct waiting){.shown = terminal, .last_ns = rg_now_ns()};
+}
+
+static void clear(struct waiting *waiting)
+{
+    if (waiting->shown)
+        fprintf(stderr, "\r\033[K");
+    waiting->shown = false;
+}
+
+/* Whether to ask again what has failed, after a moment. */
+static bool ask_again(const char *member, const struct rg_pool_failure *failure, uint64_t until_ns,
+                      struct waiting *waiting)
+{
+    const bool unreachable =
+        failure->status != RG_ERR_REFUSED || strcmp(failure->code, "pool-unreachable") == 0;
+    const uint64_t now = rg_now_ns();
+    if (!unreachable || !waiting->last_ns || now + PAUSE_NS >= until_ns)
+        return false;
+    if (!waiting->lost) {
+        waiting->lost = true;
+        waiting->last_ns = now; /* who waits hears nothing as long as nothing changes */
+        rg_warn("lost the connection to %s; asking again, at another place of the queue", member);
+    }
+    if (now >= waiting->last_ns + ASKED_AGAIN_NS)
+        return false;
+    rg_pause(PAUSE_NS);
+    return true;
 }
 
 bool rg_cli_pool_acquire(const struct rg_cli_settings *settings, const char *member, bool kept,
                          struct rg_pool_lease_of *out)
 {
     struct rg_pool_failure failure;
-    bool shown = false;
+    struct waiting waiting = {0};
     char machine[RG_CONTROL_TEXT];
     struct rg_pool_wish wish = {.gpus = (unsigned)settings->gpus,
                                 .memory = settings->memory,
@@ -88,12 +129,21 @@ bool rg_cli_pool_acquire(const struct rg_cli_settings *settings, const char *mem
                                 .seconds = settings->keep_ns / 1000000000u,
                                 .timeout_ns = settings->timeout_ns,
                                 .waiting = show_waiting,
-                                .data = &shown};
+                                .data = &waiting};
     if (!take_wait(settings, &wish))
         return false;
-    const bool good = rg_pool_request(member, &wish, out, &failure);
-    if (shown)
-        fprintf(stderr, "\r\033[K");
+    const bool ends = wish.wait_seconds != RG_POOL_FOR_EVER;
+    const uint64_t until_ns = ends ? rg_now_ns() + wish.wait_seconds * 1000000000u : UINT64_MAX;
+    bool good;
+    while (!(good = rg_pool_request(member, &wish, out, &failure))) {
+        clear(&waiting);
+        if (!wish.waits || !ask_again(member, &failure, until_ns, &waiting))
+            break;
+        const uint64_t now = rg_now_ns();
+        if (ends)
+            wish.wait_seconds = until_ns > now ? (until_ns - now) / 1000000000u + 1 : 0;
+    }
+    clear(&waiting);
     if (!good)
         rg_error("%s", failure.why);
     return good;
