@@ -49,6 +49,8 @@ const char *rg_tcp_phrase(int error, char *buffer, size_t size)
         return "address already in use";
     case EADDRNOTAVAIL:
         return "not an address of this machine";
+    case EINVAL:
+        return "not a whole address: one that begins with fe80 needs its interface, as in [fe80::1%eth0]";
     default:
         return strerror_r(error, buffer, size);
     }

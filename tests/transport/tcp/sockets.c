@@ -24,6 +24,18 @@
 
 static const struct rg_transport_options plain = {.filters = ""};
 
+/* Where there is no IPv6, something else is wrong with it. */
+static void test_address_of_a_link(void)
+{
+    char why[128] = "";
+    struct rg_conn *conn;
+    const int probe = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK_STATUS(rg_transport_connect("[fe80::1]:7600", &plain, why, sizeof why, &conn), RG_ERR_UNREACHABLE);
+    CHECK(probe < 0 || strstr(why, "[fe80::1%eth0]") || strstr(why, "unreachable"));
+    if (probe >= 0)
+        close(probe);
+}
+
 static void test_stale_unix_path(void)
 {
     char path[64], address[80], why[128] = "";
@@ -220,6 +232,7 @@ int main(int argc, char **argv)
     } else {
         test_begin(60);
     }
+    test_address_of_a_link();
     test_stale_unix_path();
     test_wildcard();
     test_connect_timeout();
