@@ -172,7 +172,11 @@ struct rg_sandboxes *rg_sandboxes_open(const struct rg_sandbox_settings *setting
     find_caches(sandboxes);
     bool good = read_range(sandboxes, settings->uids, why, why_size);
     if (good && !find_base(sandboxes)) {
-        rg_explain(why, why_size, "%s cannot be this server's folder: %s", sandboxes->base, strerror(errno));
+        rg_explain(why, why_size,
+                   "%s cannot be this server's folder: %s; it needs one that it alone can write, as on a "
+                   "file system in memory "
+                   "(mount -t tmpfs, --tmpfs of a container)",
+                   sandboxes->base, strerror(errno));
         good = false;
     }
     if (good && settings->mode == RG_SANDBOX_OFF)
