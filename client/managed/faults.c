@@ -9,6 +9,8 @@
 #include "common/base/descriptor.h"
 #include "common/base/log.h"
 #include "common/base/poll.h"
+#include "common/base/signals.h"
+#include "common/sync/scoped_lock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -118,19 +120,6 @@ static void futex_wake(_Atomic uint32_t *word)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
-static void pass_on(int signal_number, siginfo_t *info, void *context)
-{
-    if (previous_action.sa_flags & SA_SIGINFO) {
-        previous_action.sa_sigaction(signal_number, info, context);
-    } else if (previous_action.sa_handler == SIG_DFL || previous_action.sa_handler == SIG_IGN) {
-        /* the access is tried again and ends the process as it would have without us */
-        struct sigaction standard = {.sa_handler = SIG_DFL};
-        sigaction(signal_number, &standard, NULL);
-    } else {
-        previous_action.sa_handler(signal_number);
-    }
-}
-
 void rg_touches_wake(void)
 {
     const uint64_t one = 1;
@@ -141,7 +130,7 @@ void rg_touches_wake(void)
         futex_wake(&wakes);
 }
 
-/* A child has a copy of what was protected for its parent's sake; what is not its own is not mapped there. */
+/* A child whose pages could not be opened when it began; what is not its own is not mapped there. */
 static bool open_in_child(uint64_t address)
 {
     return getpid() != owner && mprotect(rg_fault_at(address & ~(uint64_t)(RG_FAULT_PAGE - 1)), RG_FAULT_PAGE,
@@ -151,11 +140,12 @@ static bool open_in_child(uint64_t address)
 static void on_fault(int signal_number, siginfo_t *info, void *context)
 {
     const uint64_t address = (uint64_t)(uintptr_t)info->si_addr;
-    const bool covered = address >= atomic_load(&lowest) && address < atomic_load(&highest);
+    const bool covered =
+        !rg_signal_is_sent(info) && address >= atomic_load(&lowest) && address < atomic_load(&highest);
     if (covered && open_in_child(address))
         return;
     if (!covered || getpid() != owner) {
-        pass_on(signal_number, info, context);
+        rg_signal_pass_on(&previous_action, signal_number, info, context);
         return;
     }
     const int error = errno;
@@ -173,7 +163,7 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
         futex_wait(&request.done, 0, -1);
     errno = error;
     if (!request.handled)
-        pass_on(signal_number, info, context);
+        rg_signal_pass_on(&previous_action, signal_number, info, context);
 }
 
 static bool set_handler(void)
@@ -190,13 +180,27 @@ bool rg_faults_need_handler(void)
     return handler_set;
 }
 
-void rg_faults_refresh(void)
+static bool is_set(void)
 {
     struct sigaction now;
-    if (!handler_set || sigaction(SIGSEGV, NULL, &now) != 0 ||
-        ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_fault))
+    return sigaction(SIGSEGV, NULL, &now) != 0 ||
+           ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_fault);
+}
+
+void rg_faults_refresh(void)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    if (!handler_set || is_set())
         return;
-    (void)set_handler();
+    RG_SCOPED_LOCK(&lock);
+    if (!is_set())
+        (void)set_handler();
+}
+
+void rg_faults_end_in_child(void)
+{
+    if (handler_set && is_set())
+        (void)sigaction(SIGSEGV, &previous_action, NULL);
 }
 
 void rg_faults_cover(uint64_t start, uint64_t size)

@@ -43,6 +43,8 @@ void rg_trap_end(const struct rg_trap *trap);
 bool rg_trap_gone(const struct rg_trap *trap);
 /** Whether there is nothing at some page of [start, start + size). */
 bool rg_pages_gone(uint64_t start, uint64_t size);
+/** The same in the child of a fork, which has copies of what the parent could access, and of its protection. */
+void rg_trap_end_in_child(const struct rg_trap *trap);
 
 /* Of [start, start + size), part of what is trapped. */
 
@@ -70,7 +72,9 @@ size_t rg_touches_wait(struct rg_touch *list, size_t max, int timeout_ms);
 void rg_touch_done(const struct rg_touch *touch, bool handled);
 /** Lets rg_touches_wait return. Any thread. */
 void rg_touches_wake(void);
-/** Sees to it that a handler which the application has set since is called after ours. */
+/** Sees to it that a handler which the application has set since is called after ours. Any thread. */
 void rg_faults_refresh(void);
+/** In the child of a fork, of whose memory nothing is trapped any more: it has the application's handler alone. */
+void rg_faults_end_in_child(void);
 
 #endif

@@ -70,6 +70,12 @@ void rg_trap_end(const struct rg_trap *trap)
         (void)mprotect(rg_fault_at(trap->start), trap->size, trap->protection);
 }
 
+void rg_trap_end_in_child(const struct rg_trap *trap)
+{
+    if (!trap->by_uffd) /* which children are without */
+        (void)mprotect(rg_fault_at(trap->start), trap->size, trap->protection);
+}
+
 /* Takes write protection of present pages away or puts it on. */
 static bool uffd_protect(uint64_t start, uint64_t size, bool on)
 {

@@ -15,6 +15,7 @@
 #include "common/sync/scoped_lock.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -266,10 +267,14 @@ static void *service_main(void *unused)
     return NULL;
 }
 
+static bool is_child; /* of a fork: nothing is shared here, and no lock may be trusted */
+
 /* The child of a fork has copies of what its parent's host held; the application's own memory is made whole
  * before. */
 static void before_fork(void)
 {
+    if (is_child)
+        return;
     for (size_t i = 0;; i++) {
         uint64_t start = 0, size = 0;
         pthread_mutex_lock(&rg_managed_ranges.lock);
@@ -287,13 +292,31 @@ static void before_fork(void)
     }
 }
 
+/*
+ * Opens what is protected here as in the parent. Where another thread of that was just at the ranges, each page is opened when it is
+ * touched.
+ */
+static void after_fork_in_child(void)
+{
+    if (is_child)
+        return;
+    is_child = true;
+    if (pthread_mutex_trylock(&rg_managed_ranges.lock) != 0)
+        return;
+    for (size_t i = 0; i < rg_managed_ranges.n; i++)
+        if (rg_managed_ranges.at[i]->kind == RG_UNIFIED_HOST && rg_managed_ranges.at[i]->trapped)
+            rg_trap_end_in_child(&rg_managed_ranges.at[i]->trap);
+    rg_faults_end_in_child();
+    pthread_mutex_unlock(&rg_managed_ranges.lock);
+}
+
 bool rg_unified_start_service(void)
 {
     static bool service_started;
     if (service_started)
         return true;
     fetched = mmap(NULL, FETCH_MAX, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (fetched == MAP_FAILED || pthread_atfork(before_fork, NULL, NULL) != 0)
+    if (fetched == MAP_FAILED || pthread_atfork(before_fork, NULL, after_fork_in_child) != 0)
         return false;
     rg_faults_start();
     service_started = rg_thread_create_detached("rg-share", service_main, NULL) == RG_OK;
@@ -315,6 +338,10 @@ void rg_unified_expect(uint64_t start, uint64_t size)
 void rg_unified_recall(uint64_t start, uint64_t size)
 {
     const uint64_t end = start + size;
+    sigset_t faults, before;
+    sigemptyset(&faults);
+    sigaddset(&faults, SIGSEGV);
+    pthread_sigmask(SIG_UNBLOCK, &faults, &before); /* a touch may come by it; the application may block it */
     for (uint64_t at = start & ~(uint64_t)(RG_PAGE - 1); at < end;) {
         pthread_mutex_lock(&rg_managed_ranges.lock);
         const struct rg_managed_range *range = rg_managed_ranges_find(at);
@@ -331,4 +358,5 @@ void rg_unified_recall(uint64_t start, uint64_t size)
         if (closed && at < end)
             (void)*(volatile const unsigned char *)(uintptr_t)at; /* the service brings it */
     }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }

@@ -44,6 +44,8 @@ void rg_unified_end_work(void)
 
 void rg_unified_settle(void)
 {
+    if (rg_unified_any())
+        rg_faults_refresh(); /* what is touched next may be trapped */
     if (!rg_write_shared_any() && !rg_managed_ranges.partial_at_work)
         return;
     pthread_mutex_lock(&rg_managed_ranges.lock);

@@ -21,6 +21,8 @@ WAYS = {
 }
 # Calls of signal handlers are refused where a filter holds messages back: who waits there does not sleep in poll.
 NEAR_ONLY = ["process_handlers"]
+# These have pages of theirs trapped by signals as well.
+TRAPPED = ["process_segv"]
 # These are run with sessions that may outlive their connection as well: what they interrupt waits elsewhere.
 LASTING = ["process_handlers"]
 
@@ -31,7 +33,8 @@ def compare(build, address, command):
     good = not direct.hung and " fails: " not in direct.output and bool(direct.output)
     if not good:
         print("directly: %s" % direct.report())
-    for way, environment in WAYS.items():
+    trapped = {"by signals": {"REMOTE_GPU_FAULTS": "signals"}} if os.path.basename(command[0]) in TRAPPED else {}
+    for way, environment in {**WAYS, **trapped}.items():
         if "REMOTE_GPU_FILTER" in environment and os.path.basename(command[0]) in NEAR_ONLY:
             continue
         remote = build.run_remote(command, address, environment=environment, timeout=100)

@@ -16,6 +16,7 @@
 #include "softgpu/exec/fiber/fiber.h"
 
 #include "common/base/log.h"
+#include "common/base/signals.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -77,16 +78,7 @@ static void pass_on(int signal, siginfo_t *info, void *context)
     size_t i = 0;
     while (signals[i] != signal)
         i++;
-    const struct sigaction *action = &previous[i];
-    if (action->sa_flags & SA_SIGINFO) {
-        action->sa_sigaction(signal, info, context);
-    } else if (action->sa_handler == SIG_DFL || (action->sa_handler == SIG_IGN && info->si_code > 0)) {
-        sigaction(signal, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
-        if (info->si_code <= 0)
-            raise(signal); /* one that somebody sent does not come again by itself */
-    } else if (action->sa_handler != SIG_IGN) {
-        action->sa_handler(signal);
-    }
+    rg_signal_pass_on(&previous[i], signal, info, context);
 }
 
 /** Gives up the kernel that the slot runs, out of a signal handler. */
@@ -127,7 +119,7 @@ static void handle(int signal, siginfo_t *info, void *context)
     struct sg_slot *slot = sg_current_slot;
     if (is_nudge(slot, signal, info, context))
         return;
-    if (!slot || !slot->in_kernel || info->si_code <= 0) {
+    if (!slot || !slot->in_kernel || rg_signal_is_sent(info)) {
         int saved = errno;
         pass_on(signal, info, context);
         errno = saved;
