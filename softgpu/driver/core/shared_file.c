@@ -22,12 +22,28 @@
 
 #define MAGIC 0x53475348u
 
+/* The instance of a divided device that it is; -1: a whole one. */
+static int instance_of(const struct sg_device *device)
+{
+    return device->mig ? device->instance : -1;
+}
+
+/* By what all processes of the machine call it. */
+static struct sg_device *find_device(int number, int instance)
+{
+    for (int i = 0; i < sg_state.n_devices; i++)
+        if (sg_state.devices[i].number == number && instance_of(&sg_state.devices[i]) == instance)
+            return &sg_state.devices[i];
+    return NULL;
+}
+
 int sg_shared_file_new(struct sg_shared_file *file)
 {
-    char name[64];
+    char name[80];
     if (getrandom(file->secret, SG_SECRET, 0) != SG_SECRET)
         return -1;
-    int n = snprintf(name, sizeof name, "softgpu:%c:%d:", (char)file->kind, file->device);
+    int n = snprintf(name, sizeof name, "softgpu:%c:%d:%d:", (char)file->kind, file->device->number,
+                     instance_of(file->device));
     for (int i = 0; i < SG_SECRET; i++)
         n += snprintf(name + n, sizeof name - (size_t)n, "%02x", file->secret[i]);
     int number = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -46,13 +62,15 @@ int sg_shared_file_new(struct sg_shared_file *file)
 static bool read_name(const char *path, enum sg_shared_kind kind, struct sg_shared_file *out)
 {
     char name[128], secret[2 * SG_SECRET + 1], letter;
+    int device, instance;
     ssize_t length = readlink(path, name, sizeof name - 1);
     if (length < 0)
         return false;
     name[length] = '\0';
-    if (sscanf(name, "/memfd:softgpu:%c:%d:%32[0-9a-f]", &letter, &out->device, secret) != 3 ||
+    if (sscanf(name, "/memfd:softgpu:%c:%d:%d:%32[0-9a-f]", &letter, &device, &instance, secret) != 4 ||
         letter != (char)kind || strlen(secret) != 2 * SG_SECRET)
         return false;
+    out->device = find_device(device, instance);
     for (int i = 0; i < SG_SECRET; i++) {
         char digits[3] = {secret[2 * i], secret[2 * i + 1], '\0'};
         out->secret[i] = (unsigned char)strtoul(digits, NULL, 16);
@@ -80,7 +98,7 @@ bool sg_shared_file_known(int number, enum sg_shared_kind kind, struct sg_shared
         return false;
     out->kind = kind;
     out->size = (uint64_t)about.st_size;
-    return sg_device(out->device) != NULL;
+    return out->device != NULL;
 }
 
 void sg_shared_handle_make(void *handle, const struct sg_shared_file *file, int number, uint64_t offset,

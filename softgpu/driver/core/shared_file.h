@@ -21,9 +21,12 @@ enum sg_shared_kind {
     SG_SHARED_POOL = 'p',       /* a pool's memory, which grows */
 };
 
+struct sg_device;
+
 struct sg_shared_file {
     enum sg_shared_kind kind;
-    int device; /* ordinal */
+    struct sg_device
+        *device; /* this process's, which may have another ordinal in others; NULL: it has not that one */
     uint64_t size;
     unsigned char secret[SG_SECRET];
 };

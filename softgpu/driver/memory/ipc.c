@@ -50,8 +50,8 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle handle, unsigned
         if (file < 0)
             return CUDA_ERROR_INVALID_HANDLE;
         const struct sg_backing backing = {.file = file, .imported = true, .secret = meant.secret};
-        result = sg_range_alloc_backed(context, sg_device(about.device), meant.size, SG_RANGE_IPC, NULL,
-                                       &backing, &address);
+        result =
+            sg_range_alloc_backed(context, about.device, meant.size, SG_RANGE_IPC, NULL, &backing, &address);
         close(file); /* the mapping holds it */
     }
     if (result == CUDA_SUCCESS)

@@ -19,8 +19,7 @@ _Static_assert(sizeof(CUmemPoolPtrExportData) == sizeof(struct sg_shared_handle)
 
 bool sg_pool_share(struct sg_pool *pool)
 {
-    pool->about =
-        (struct sg_shared_file){.kind = SG_SHARED_POOL, .device = pool->device->ordinal, .size = PAGE};
+    pool->about = (struct sg_shared_file){.kind = SG_SHARED_POOL, .device = pool->device, .size = PAGE};
     pool->next_part = PAGE; /* the first page is not used: a file is never empty */
     pool->file = sg_shared_file_new(&pool->about);
     pool->shared = pool->file >= 0;
@@ -70,7 +69,7 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *out, void *handle, CUm
         return type == CU_MEM_HANDLE_TYPE_FABRIC ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
     if (!sg_shared_file_known((int)(intptr_t)handle, SG_SHARED_POOL, &about))
         return CUDA_ERROR_INVALID_VALUE;
-    struct sg_pool *pool = sg_pool_new(sg_device(about.device));
+    struct sg_pool *pool = sg_pool_new(about.device);
     int file = pool == NULL ? -1 : fcntl((int)(intptr_t)handle, F_DUPFD_CLOEXEC, 0);
     if (file < 0) {
         if (pool != NULL && sg_handle_remove(pool, SG_KIND_POOL))

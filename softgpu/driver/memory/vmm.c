@@ -146,7 +146,7 @@ CUresult cuMemAddressFree(CUdeviceptr address, size_t size)
 /* A file of the allocation's own. */
 static bool take_file(struct sg_allocation *allocation, struct sg_device *device, uint64_t size)
 {
-    struct sg_shared_file about = {.kind = SG_SHARED_ALLOCATION, .device = device->ordinal, .size = size};
+    struct sg_shared_file about = {.kind = SG_SHARED_ALLOCATION, .device = device, .size = size};
     allocation->file = sg_shared_file_new(&about);
     allocation->own_file = true;
     return allocation->file >= 0;
@@ -261,10 +261,10 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void 
     const CUmemAllocationProp properties = {
         .type = CU_MEM_ALLOCATION_TYPE_PINNED,
         .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = about.device},
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = about.device->ordinal},
     };
     RG_SCOPED_LOCK(&physical.lock);
-    add_allocation(allocation, sg_device(about.device), &properties, about.size);
+    add_allocation(allocation, about.device, &properties, about.size);
     *out = (uintptr_t)allocation;
     return CUDA_SUCCESS;
 }

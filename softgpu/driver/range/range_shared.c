@@ -26,7 +26,7 @@ static bool copy_to_file(const struct sg_range *range, int file)
 static bool move_to_file(struct sg_range *range)
 {
     struct sg_shared_file about = {
-        .kind = SG_SHARED_MEMORY, .device = range->device->ordinal, .size = sg_range_committed(range)};
+        .kind = SG_SHARED_MEMORY, .device = range->device, .size = sg_range_committed(range)};
     int file = sg_shared_file_new(&about);
     if (file < 0)
         return false;

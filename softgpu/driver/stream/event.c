@@ -80,8 +80,7 @@ CUresult cuEventCreate(CUevent *out, unsigned int flags)
     if (flags & CU_EVENT_INTERPROCESS) {
         if (!(flags & CU_EVENT_DISABLE_TIMING))
             return CUDA_ERROR_INVALID_VALUE;
-        struct sg_shared_file about = {
-            .kind = SG_SHARED_EVENT, .device = context->device->ordinal, .size = 4096};
+        struct sg_shared_file about = {.kind = SG_SHARED_EVENT, .device = context->device, .size = 4096};
         int file = sg_shared_file_new(&about);
         shared = file < 0 ? NULL : sg_shared_event_new(file, true, &about);
         if (shared == NULL)

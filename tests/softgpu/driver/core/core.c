@@ -1,5 +1,6 @@
 /* core.c - files that processes share. */
 #include "softgpu/driver/core/shared_file.h"
+#include "softgpu/driver/driver.h"
 #include "tests/softgpu/driver/support.h"
 
 #include <string.h>
@@ -7,14 +8,16 @@
 
 Test(core, shared_files)
 {
-    struct sg_shared_file file = {.kind = SG_SHARED_MEMORY, .device = 0, .size = 8192}, other = {0}, found;
+    struct sg_shared_file file = {.kind = SG_SHARED_MEMORY, .size = 8192}, other = {0}, found;
     struct sg_shared_handle read;
     unsigned char handle[sizeof read];
     start_device();
+    file.device = sg_device(0);
     const int number = sg_shared_file_new(&file);
     cr_assert_geq(number, 0);
     cr_expect_neq(memcmp(file.secret, other.secret, SG_SECRET), 0);
-    cr_expect(sg_shared_file_known(number, SG_SHARED_MEMORY, &found) && found.size == 8192);
+    cr_expect(sg_shared_file_known(number, SG_SHARED_MEMORY, &found) && found.size == 8192 &&
+              found.device == file.device);
     cr_expect_not(sg_shared_file_known(number, SG_SHARED_EVENT, &found));
     cr_expect_not(sg_shared_file_known(STDIN_FILENO, SG_SHARED_MEMORY, &found));
     cr_expect_neq(ftruncate(number, 0), 0, "nobody takes memory from under another");
