@@ -20,10 +20,12 @@
 /** Whole pages that are trapped. */
 struct rg_trap {
     uint64_t start, size;
-    /* private memory without a file behind it: pages can be given back and put in place whole */
+    /* private memory without a file behind it: pages can be given back */
     bool anonymous;
-    bool by_uffd;   /* else by protection */
-    int protection; /* what the application had */
+    bool is_private; /* a page can be put in place whole */
+    bool is_shared;  /* one file's memory, in order: it can be had at another address as well */
+    bool by_uffd;    /* else by protection */
+    int protection;  /* what the application had */
 };
 
 /** One touch that waits. */

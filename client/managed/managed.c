@@ -96,7 +96,7 @@ CUresult rg_managed_variables(uint64_t owner, uint64_t start, uint64_t size)
 /* Ends the sharing of an entry that has been taken out of the list. */
 static void end(struct managed *m)
 {
-    rg_unified_remove(m->start);
+    rg_unified_remove(m->start, false);
     rg_advice_forget(m->start, m->size);
     free(m);
 }

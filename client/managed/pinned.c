@@ -124,7 +124,7 @@ static void end_sharing(const struct mapped *mapped)
     uint64_t first, last;
     whole_pages(mapped, &first, &last);
     if (first < last)
-        rg_unified_remove(first);
+        rg_unified_remove(first, mapped->registered);
     if (first > mapped->start)
         rg_unified_remove_partial(mapped->start);
     if (last < mapped->end && last >= first)
@@ -209,8 +209,6 @@ void rg_pinned_unmap(uint64_t start)
         struct mapped *mapped = *at;
         if (mapped->start != start)
             continue;
-        if (mapped->registered)
-            rg_unified_recall(start, mapped->end - start);
         end_sharing(mapped);
         *at = mapped->next;
         atomic_fetch_sub(&n_mapped, 1);
@@ -265,8 +263,6 @@ void rg_pinned_context_ends(uint64_t context)
             at = &mapped->next;
             continue;
         }
-        if (mapped->registered)
-            rg_unified_recall(mapped->start, mapped->end - mapped->start);
         end_sharing(mapped);
         rg_pinned_count_unmapped(1);
         rg_map_set_mapped(mapped->start, 0);

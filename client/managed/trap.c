@@ -19,30 +19,39 @@ static int empty_file = -1; /* made when contents are lost for the first time */
 /* What the kernel says of the mapping that holds all of the pages. */
 static void look_up(struct rg_trap *trap)
 {
-    trap->anonymous = false;
+    trap->anonymous = trap->is_private = trap->is_shared = false;
     trap->protection = PROT_READ | PROT_WRITE;
     FILE *maps = fopen("/proc/thread-self/maps", "re");
     if (!maps)
         return;
     char line[512];
-    uint64_t next = trap->start;
-    bool anonymous = true;
+    uint64_t next = trap->start, place = 0, file = 0;
+    bool anonymous = true, is_private = true, is_shared = true;
     while (next < trap->start + trap->size && fgets(line, sizeof line, maps)) {
-        unsigned long long start, end, inode;
+        unsigned long long start, end, offset, inode;
+        unsigned major, minor;
         char access[8];
-        if (sscanf(line, "%llx-%llx %7s %*s %*s %llu", &start, &end, access, &inode) != 4 || end <= next)
+        if (sscanf(line, "%llx-%llx %7s %llx %x:%x %llu", &start, &end, access, &offset, &major, &minor,
+                   &inode) != 7 ||
+            end <= next)
             continue;
-        if (start > next) {
-            anonymous = false;
+        if (start > next)
             break;
-        }
-        anonymous = anonymous && access[3] == 'p' && inode == 0;
+        const bool first = next == trap->start;
+        is_private = is_private && access[3] == 'p';
+        anonymous = anonymous && is_private && inode == 0;
+        is_shared = is_shared && access[3] == 's' && (first || (start - offset == place && inode == file));
+        place = start - offset;
+        file = inode;
         if (access[1] != 'w')
             trap->protection = PROT_READ;
         next = end;
     }
     fclose(maps);
-    trap->anonymous = anonymous && next >= trap->start + trap->size;
+    const bool whole = next >= trap->start + trap->size;
+    trap->anonymous = whole && anonymous;
+    trap->is_private = whole && is_private;
+    trap->is_shared = whole && is_shared;
 }
 
 static bool trap_by_uffd(const struct rg_trap *trap)
@@ -163,17 +172,32 @@ static bool replace(uint64_t start, const void *data, uint64_t size, int protect
     return true;
 }
 
+/* By a second mapping: at their address, another thread could write before the contents are there, and lose it. */
+static bool fill_shared(uint64_t start, const void *data, uint64_t size)
+{
+    void *memory = mremap(rg_fault_at(start), 0, size, MREMAP_MAYMOVE);
+    if (memory == MAP_FAILED)
+        return false;
+    const bool good = mprotect(memory, size, PROT_READ | PROT_WRITE) == 0;
+    if (good)
+        memcpy(memory, data, size);
+    munmap(memory, size);
+    return good;
+}
+
 bool rg_pages_fill(const struct rg_trap *trap, uint64_t start, const void *data, uint64_t size, bool writable)
 {
     const int protection = writable ? trap->protection : PROT_READ;
     if (trap->by_uffd)
         return uffd_copy(start, data, size, writable);
-    if (trap->anonymous)
+    const bool changed = trap->protection != PROT_READ; /* memory that the host cannot write has not */
+    if (trap->anonymous || (trap->is_private && changed))
         return replace(start, data, size, protection);
-    if (mprotect(rg_fault_at(start), size, PROT_READ | PROT_WRITE) != 0)
-        return false;
-    if (trap->protection != PROT_READ) /* memory that the host cannot write has not changed */
+    if (changed && !(trap->is_shared && fill_shared(start, data, size))) {
+        if (mprotect(rg_fault_at(start), size, PROT_READ | PROT_WRITE) != 0)
+            return false;
         memcpy(rg_fault_at(start), data, size);
+    }
     return mprotect(rg_fault_at(start), size, protection) == 0;
 }
 

@@ -161,7 +161,7 @@ CUresult rg_unified_release_all(void)
     rg_unified_take_out_gone_shared();
     rg_write_shared_send();
     for (size_t i = 0; i < rg_managed_ranges.n && status == CUDA_SUCCESS;) {
-        if (rg_managed_ranges.at[i]->n_held)
+        if (rg_managed_ranges.at[i]->n_held && !rg_managed_ranges.at[i]->leaving)
             status = release(rg_managed_ranges.at[i]);
         if (status != CUDA_SUCCESS && rg_unified_take_out_gone(i))
             status = CUDA_SUCCESS;
@@ -234,12 +234,27 @@ void rg_unified_remove_partial(uint64_t start)
     rg_partial_pages_remove(start);
 }
 
-void rg_unified_remove(uint64_t start)
+/* Ends it, unless contents are to be kept that the device has; else in how many bytes of it these are. */
+static uint64_t try_to_remove(uint64_t start, bool keep)
 {
     RG_SCOPED_LOCK(&rg_managed_ranges.lock);
     const size_t at = rg_managed_ranges_after(start);
-    if (at > 0 && rg_managed_ranges.at[at - 1]->start == start)
-        take_out(at - 1);
+    struct rg_managed_range *range = at > 0 ? rg_managed_ranges.at[at - 1] : NULL;
+    if (!range || range->start != start)
+        return 0;
+    if (keep && !range->leaving)
+        rg_write_shared_close(range); /* what the device has written last is to be had */
+    range->leaving = true;
+    if (keep && memchr(range->state, RG_PAGE_DEVICE, range->n_pages))
+        return range->size;
+    take_out(at - 1);
+    return 0;
+}
+
+void rg_unified_remove(uint64_t start, bool keep)
+{
+    for (uint64_t size; (size = try_to_remove(start, keep)) != 0;)
+        rg_unified_recall(start, size);
 }
 
 void rg_unified_drop_context(uint64_t context)

@@ -46,11 +46,8 @@ enum rg_unified_kind {
  * Shares whole pages of the current context, which no range holds yet. The pages are mapped and can be used.
  */
 CUresult rg_unified_add(enum rg_unified_kind kind, uint64_t start, uint64_t size);
-/**
- * Ends the range that begins at `start`; the pages can be used again, with contents only after
- * rg_unified_recall.
- */
-void rg_unified_remove(uint64_t start);
+/** Ends the range that begins at `start`; the pages can be used again. `keep`: with their contents, which are the application's. */
+void rg_unified_remove(uint64_t start, bool keep);
 /** Gives the host the contents of what is shared of [start, start + size). */
 void rg_unified_recall(uint64_t start, uint64_t size);
 /** Forgets the ranges of a context that has ended. */

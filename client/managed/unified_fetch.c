@@ -206,7 +206,7 @@ static enum outcome touched(const struct rg_touch *touch, uint64_t waited)
         lose(range, &s, request.result);
     else if (busy && patient)
         outcome = LATER;
-    else if (busy)
+    else if (busy && !range->leaving)
         share = true;
     else if (!take(range, &s, page, touch->write))
         outcome = NOT_OURS;
@@ -269,27 +269,35 @@ static void *service_main(void *unused)
 
 static bool is_child; /* of a fork: nothing is shared here, and no lock may be trusted */
 
-/* The child of a fork has copies of what its parent's host held; the application's own memory is made whole
- * before. */
+/* Memory of the application's own, of the range with that index, that the device has; 0: none. False: there is no such range. */
+static bool is_missing(size_t index, uint64_t *start, uint64_t *size)
+{
+    RG_SCOPED_LOCK(&rg_managed_ranges.lock);
+    *size = 0;
+    if (index >= rg_managed_ranges.n)
+        return false;
+    const struct rg_managed_range *range = rg_managed_ranges.at[index];
+    if (range->kind == RG_UNIFIED_HOST && atomic_load(&range->session->ended) == CUDA_SUCCESS &&
+        memchr(range->state, RG_PAGE_DEVICE, range->n_pages)) {
+        *start = range->start;
+        *size = range->size;
+    }
+    return true;
+}
+
+/*
+ * The child of a fork has copies of what its parent's host held; the application's own memory is made whole before. Pages may become the
+ * device's again while others come, and do while another thread gives it work.
+ */
 static void before_fork(void)
 {
-    if (is_child)
-        return;
-    for (size_t i = 0;; i++) {
-        uint64_t start = 0, size = 0;
-        pthread_mutex_lock(&rg_managed_ranges.lock);
-        const bool there = i < rg_managed_ranges.n;
-        const struct rg_managed_range *range = there ? rg_managed_ranges.at[i] : NULL;
-        if (there && range->kind == RG_UNIFIED_HOST && atomic_load(&range->session->ended) == CUDA_SUCCESS) {
-            start = range->start;
-            size = range->size;
-        }
-        pthread_mutex_unlock(&rg_managed_ranges.lock);
-        if (!there)
-            return;
-        if (size)
+    enum { TRIES = 3 };
+    uint64_t start, size;
+    for (size_t i = 0; !is_child && is_missing(i, &start, &size); i++)
+        for (unsigned tries = 0; size && tries < TRIES; tries++) {
             rg_unified_recall(start, size);
-    }
+            (void)is_missing(i, &start, &size);
+        }
 }
 
 /*

@@ -121,6 +121,13 @@ void rg_write_shared_close_all(void)
         close_page(i);
 }
 
+void rg_write_shared_close(const struct rg_managed_range *range)
+{
+    for (size_t i = n_all; i-- > 0;)
+        if (all[i]->range == range)
+            close_page(i);
+}
+
 bool rg_write_shared_add(struct rg_managed_range *range, size_t first, size_t end, const unsigned char *data)
 {
     for (size_t page = first; page < end && range->state[page] == RG_PAGE_DEVICE; page++, data += RG_PAGE) {

@@ -27,6 +27,8 @@ bool rg_write_shared_open(struct rg_managed_range *range, size_t page);
 void rg_write_shared_send(void);
 /** The same, and makes all WRITE_SHARED pages the device's. */
 void rg_write_shared_close_all(void);
+/** The same of the pages of one range. */
+void rg_write_shared_close(const struct rg_managed_range *range);
 /** A range ends. */
 void rg_write_shared_forget(struct rg_managed_range *range);
 /** Sends what the host has changed, and looks for what the device has. Gives the lock away while it waits. */

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -197,7 +198,103 @@ static int blocked_in_thread(void)
     return 0;
 }
 
+enum { WRITERS = 4, ROUNDS = 20, PAGES = 1024, WORDS = PAGE / sizeof(unsigned) };
+static pthread_barrier_t turn;
+
+/* Each has a word of its own on every page. */
+static void *write_words(void *number)
+{
+    volatile unsigned *words = (volatile unsigned *)(volatile void *)shared;
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        pthread_barrier_wait(&turn);
+        for (size_t i = 0, page = (size_t)number * (PAGES / WRITERS); i < PAGES;
+             i++, page = (page + 1) % PAGES)
+            words[page * WORDS + (size_t)number] += round;
+        pthread_barrier_wait(&turn);
+    }
+    return NULL;
+}
+
+/* Several threads write at once to a file's memory that the device has written before. */
+static int write_together(int flags)
+{
+    FILE *file = tmpfile();
+    pthread_t threads[WRITERS];
+    CUdeviceptr address;
+    unsigned wrong = 0;
+    device_up();
+    if (!file || ftruncate(fileno(file), PAGES * PAGE) != 0)
+        return 1;
+    unsigned *words = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, flags, fileno(file), 0);
+    shared = (volatile unsigned char *)words;
+    TRY(cuMemHostRegister_v2(words, PAGES * PAGE, CU_MEMHOSTREGISTER_DEVICEMAP));
+    TRY(cuMemHostGetDevicePointer_v2(&address, words, 0));
+    pthread_barrier_init(&turn, NULL, WRITERS + 1);
+    for (size_t i = 0; i < WRITERS; i++)
+        pthread_create(&threads[i], NULL, write_words, (void *)i);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        cuMemsetD32_v2(address, 5, PAGES * WORDS);
+        cuCtxSynchronize();
+        pthread_barrier_wait(&turn);
+        pthread_barrier_wait(&turn);
+        for (size_t i = 0; i < PAGES * WORDS; i++)
+            wrong += words[i] != 5 + (i % WORDS < WRITERS ? round : 0);
+    }
+    for (size_t i = 0; i < WRITERS; i++)
+        pthread_join(threads[i], NULL);
+    TRY(cuMemHostUnregister(words));
+    say("words that were lost: %u\n", wrong);
+    return 0;
+}
+
+static int write_private(void)
+{
+    return write_together(MAP_PRIVATE);
+}
+
+static int write_shared(void)
+{
+    return write_together(MAP_SHARED);
+}
+
 static atomic_bool enough;
+
+static void *work_elsewhere(void *unused)
+{
+    CUdeviceptr other;
+    int bad = (int)cuCtxSetCurrent(device_context);
+    bad |= (int)cuMemAlloc_v2(&other, SIZE);
+    while (!atomic_load(&enough)) {
+        bad |= (int)cuMemsetD8_v2(other, 4, SIZE);
+        bad |= (int)cuStreamSynchronize(NULL);
+    }
+    say("work: %d\n", bad);
+    return unused;
+}
+
+/* Memory is the program's again, with what the device has written, while another thread gives the device other work. */
+static int given_up(void)
+{
+    unsigned *words = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CUdeviceptr address;
+    pthread_t thread;
+    unsigned wrong = 0;
+    device_up();
+    pthread_create(&thread, NULL, work_elsewhere, NULL);
+    for (unsigned round = 1; round <= ROUNDS; round++) {
+        int bad = (int)cuMemHostRegister_v2(words, PAGES * PAGE, CU_MEMHOSTREGISTER_DEVICEMAP);
+        bad |= (int)cuMemHostGetDevicePointer_v2(&address, words, 0);
+        bad |= (int)cuMemsetD32_v2(address, round, PAGES * WORDS);
+        bad |= (int)cuMemHostUnregister(words);
+        for (size_t i = 0; i < PAGES * WORDS; i++)
+            wrong += words[i] != round;
+        wrong += bad != 0;
+    }
+    atomic_store(&enough, true);
+    pthread_join(thread, NULL);
+    say("wrong: %u\n", wrong);
+    return 0;
+}
 
 static void *work(void *unused)
 {
@@ -241,9 +338,20 @@ static int busy_forks(void)
 }
 
 static const struct scenario scenarios[] = {
-    {"sent", sent},           {"sent_and_ignored", sent_and_ignored},   {"not_deferred", not_deferred},
-    {"only_once", only_once}, {"mask_of_handler", mask_of_handler},     {"set_late", set_late},
-    {"in_child", in_child},   {"blocked_in_thread", blocked_in_thread}, {"busy_forks", busy_forks},
+    {"sent", sent},
+    {"sent_and_ignored", sent_and_ignored},
+    {"not_deferred", not_deferred},
+    {"only_once", only_once},
+    {"mask_of_handler", mask_of_handler},
+    {"set_late", set_late},
+    {"in_child", in_child},
+    {"blocked_in_thread", blocked_in_thread},
+    {"busy_forks", busy_forks},
+    {"given_up", given_up},
+    {"write_private", write_private},
+
+    {"write_shared", write_shared},
+
 };
 
 int main(int argc, char **argv)
