@@ -126,6 +126,15 @@ CUresult rg_timeline_record(CUevent handle, CUstream stream, unsigned flags, boo
     return status;
 }
 
+CUresult rg_timeline_told(CUevent handle, CUresult status)
+{
+    const struct rg_event *event = event_of(handle);
+    if (status != CUDA_SUCCESS || !event || !(event->flags & CU_EVENT_INTERPROCESS))
+        return status;
+    const CUresult asked = rg_op_cuEventQuery(handle);
+    return asked == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : asked;
+}
+
 void rg_timeline_unseen(CUevent handle)
 {
     struct rg_event *event = event_of(handle);

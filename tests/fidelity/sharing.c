@@ -239,6 +239,61 @@ static void events_second(void)
     report();
 }
 
+/* What one process records the other sees as soon as it is told, by whatever means. */
+
+enum { TURNS = 30, WORDS = 1 << 18 };
+
+static void turns_first(void)
+{
+    CUevent e = NULL;
+    CUipcEventHandle handle;
+    CUipcMemHandle memory_handle;
+    CUdeviceptr memory = 0;
+    int bad = 0;
+    TRY(cuEventCreate(&e, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+    TRY(cuMemAlloc_v2(&memory, WORDS * sizeof(unsigned)));
+    TRY(cuIpcGetEventHandle(&handle, e));
+    TRY(cuIpcGetMemHandle(&memory_handle, memory));
+    put(&handle, sizeof handle);
+    put(&memory_handle, sizeof memory_handle);
+    for (unsigned i = 1; i <= TURNS; i++) {
+        bad |= (int)cuMemsetD32Async(memory, i, WORDS, s);
+        bad |= (int)cuEventRecord(e, s);
+        put(&i, sizeof i);
+        get(&i, sizeof i);
+    }
+    say("turns: %d\n", bad);
+    print_report();
+    TRY(cuEventDestroy_v2(e));
+    TRY(cuMemFree_v2(memory));
+}
+
+static void turns_second(void)
+{
+    CUevent e = NULL;
+    CUipcEventHandle handle;
+    CUipcMemHandle memory_handle;
+    CUdeviceptr memory = 0;
+    unsigned turn = 0, word = 0, late = 0;
+    int bad = 0;
+    get(&handle, sizeof handle);
+    get(&memory_handle, sizeof memory_handle);
+    TRY(cuIpcOpenEventHandle(&e, handle));
+    TRY(cuIpcOpenMemHandle_v2(&memory, memory_handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    while (turn < TURNS) {
+        get(&turn, sizeof turn);
+        bad |= (int)cuStreamWaitEvent(s, e, 0);
+        bad |= (int)cuMemcpyDtoHAsync_v2(&word, memory + (WORDS - 1) * sizeof word, sizeof word, s);
+        bad |= (int)cuStreamSynchronize(s);
+        late += word != turn;
+        put(&turn, sizeof turn);
+    }
+    say("    turns: %d, %u of them too early\n", bad, late);
+    TRY(cuIpcCloseMemHandle(memory));
+    TRY(cuEventDestroy_v2(e));
+    report();
+}
+
 /* --- physical memory ------------------------------------------------------------------------------------------- */
 
 static CUmemAllocationProp property(CUmemAllocationHandleType type)
@@ -408,6 +463,7 @@ static void run(bool is_second)
     start();
     (second ? memory_second : memory_first)();
     (second ? events_second : events_first)();
+    (second ? turns_second : turns_first)();
     (second ? physical_second : physical_first)();
     (second ? pool_second : pool_first)();
     TRY(cuCtxDestroy_v2(c));
