@@ -9,6 +9,7 @@
 #include "client/connect/said.h"
 #include "client/core/hooks.h"
 #include "client/core/thread.h"
+#include "client/managed/managed.h"
 #include "client/managed/unified.h"
 #include "client/multiserver/peer_link.h"
 #include "client/prealloc/prealloc.h"
@@ -59,7 +60,7 @@ void rg_modules_register(void)
     rg_hooks = (struct rg_hooks){
         .contexts_suspect = rg_context_find_failed,
         .blocks_on_context = rg_timeline_blocks_on_context,
-        .work_begins = rg_unified_begin_work,
+        .work_begins = rg_managed_begin_work,
         .work_ends = rg_unified_end_work,
         .has_waited = rg_unified_settle,
         .out_of_memory = out_of_memory,

@@ -8,10 +8,18 @@
 #include "client/managed/managed.h"
 #include "client/prefetch/startup_profile.h"
 
+/* Managed variables of libraries are the same in all contexts, and of the one that asked first. */
+static bool known(const struct rg_variable_place *place)
+{
+    struct rg_range range;
+    return rg_map_find(place->address, &range) && range.kind == RG_RANGE_MANAGED &&
+           range.start == place->address;
+}
+
 /*
  * A variable's memory is the context's: known from here on, so that copies to it are told from host memory.
  */
-static CUresult note_variable(uint64_t owner, const struct rg_variable_place *place)
+static CUresult note_variable(enum rg_kind kind, uint64_t owner, const struct rg_variable_place *place)
 {
     struct rg_range range = {.start = place->address,
                              .size = place->bytes,
@@ -19,7 +27,9 @@ static CUresult note_variable(uint64_t owner, const struct rg_variable_place *pl
                              .context = rg_context_current(),
                              .device = rg_device_current()};
     if (place->size) {
-        CUresult status = rg_managed_variables(owner, place->start, place->size);
+        CUresult status = rg_managed_variables(owner, kind == RG_KIND_LIBRARY, place->start, place->size);
+        if (status == CUDA_SUCCESS && kind == RG_KIND_LIBRARY && known(place))
+            return CUDA_SUCCESS;
         return status == CUDA_SUCCESS && !rg_map_add(&range) ? CUDA_ERROR_OUT_OF_MEMORY : status;
     }
     if (place->bytes && rg_map_reserve(rg_session_current()->number, place->address, place->bytes))
@@ -48,7 +58,7 @@ static CUresult find_variable(enum rg_kind kind, uint64_t owner, const char *nam
         rg_startup_profile_note_image(cached);
     }
     if (status == CUDA_SUCCESS && fresh)
-        status = note_variable(owner, &v);
+        status = note_variable(kind, owner, &v);
     if (status != CUDA_SUCCESS)
         return status;
     if (fresh)

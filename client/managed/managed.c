@@ -2,25 +2,32 @@
 #include "client/managed/managed.h"
 
 #include "client/core/address_map.h"
+#include "client/core/device_list.h"
 #include "client/core/home.h"
 #include "client/core/thread.h"
 #include "client/managed/unified.h"
 #include "common/base/log.h"
 #include "common/cuda/advice.h"
+#include "common/sync/scoped_lock.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 struct managed {
     struct managed *next;
     uint64_t base; /* what the worker allocated; 0: memory of variables */
-    uint64_t start, size, context;
+    uint64_t start, size;
+    uint64_t
+        context; /* 0: variables whose context has ended; they have none until work begins in another one */
     uint64_t owner; /* of variables */
+    bool lasts;     /* variables of a library, which outlive contexts */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct managed *all;
+static atomic_uint n_without_context;
 
 /* Maps fresh pages at addresses of the worker's. */
 static bool map_here(uint64_t start, uint64_t size)
@@ -70,7 +77,7 @@ CUresult rg_managed_add(uint64_t base, uint64_t start, uint64_t size)
     return status;
 }
 
-CUresult rg_managed_variables(uint64_t owner, uint64_t start, uint64_t size)
+CUresult rg_managed_variables(uint64_t owner, bool lasts, uint64_t start, uint64_t size)
 {
     const uint64_t first = start & ~(uint64_t)(RG_PAGE - 1);
     const uint64_t end = (start + size + RG_PAGE - 1) & ~(uint64_t)(RG_PAGE - 1);
@@ -85,6 +92,7 @@ CUresult rg_managed_variables(uint64_t owner, uint64_t start, uint64_t size)
     if (!m)
         return CUDA_ERROR_OUT_OF_MEMORY;
     m->owner = owner;
+    m->lasts = lasts;
     m->start = first;
     m->size = end - first;
     CUresult status = place(m, RG_UNIFIED_VARIABLE);
@@ -97,8 +105,65 @@ CUresult rg_managed_variables(uint64_t owner, uint64_t start, uint64_t size)
 static void end(struct managed *m)
 {
     rg_unified_remove(m->start, false);
+    if (m->lasts && !m->context) { /* the addresses stay reserved */
+        atomic_fetch_sub(&n_without_context, 1);
+        mmap((void *)(uintptr_t)m->start, m->size, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    }
+    if (m->lasts)
+        (void)rg_map_remove(m->start, 1u << RG_RANGE_MANAGED, NULL);
     rg_advice_forget(m->start, m->size);
     free(m);
+}
+
+/* The first variables of `context` that outlive it; they have `next` instead. False: there are none. */
+static bool hand_over(uint64_t context, uint64_t next, struct managed *out)
+{
+    RG_SCOPED_LOCK(&lock);
+    struct managed *m = all;
+    while (m && !(m->lasts && m->context == context))
+        m = m->next;
+    if (!m)
+        return false;
+    m->context = next;
+    *out = *m;
+    return true;
+}
+
+void rg_managed_before_end(uint64_t context)
+{
+    struct managed m;
+    for (uint64_t at = 0;; at = m.start + 1) {
+        pthread_mutex_lock(&lock);
+        const struct managed *next = NULL;
+        for (const struct managed *i = all; i; i = i->next)
+            if (i->lasts && i->context == context && i->start >= at && (!next || i->start < next->start))
+                next = i;
+        if (next)
+            m = *next;
+        pthread_mutex_unlock(&lock);
+        if (!next)
+            return;
+        rg_unified_recall(m.start, m.size);
+    }
+}
+
+CUresult rg_managed_begin_work(bool kernel, bool *begun)
+{
+    struct managed m;
+    const uint64_t context = rg_context_current();
+    while (atomic_load_explicit(&n_without_context, memory_order_relaxed) && context &&
+           hand_over(0, context, &m)) {
+        atomic_fetch_sub(&n_without_context, 1);
+        const struct rg_range range = {.start = m.start,
+                                       .size = m.size,
+                                       .kind = RG_RANGE_MANAGED,
+                                       .context = context,
+                                       .device = rg_device_current()};
+        RG_TRY(rg_unified_add(RG_UNIFIED_MANAGED, m.start, m.size));
+        (void)rg_map_add(&range);
+    }
+    return rg_unified_begin_work(kernel, begun);
 }
 
 bool rg_managed_remove(uint64_t start, struct rg_managed_memory *out)
@@ -149,6 +214,11 @@ void rg_managed_drop_owner(uint64_t owner)
 
 void rg_managed_drop_context(uint64_t context)
 {
+    struct managed m;
+    while (hand_over(context, 0, &m)) {
+        atomic_fetch_add(&n_without_context, 1);
+        rg_unified_leave_to_host(m.start);
+    }
     drop(context, 0);
     rg_unified_drop_context(context);
 }

@@ -24,9 +24,14 @@ struct rg_managed_memory {
 bool rg_managed_remove(uint64_t start, struct rg_managed_memory *out);
 /**
  * The managed memory [start, start + size) of the worker's holds variables: it is shared from now on if it is
- * not yet. The current context is that of the variables, `owner` the module or library.
+ * not yet. The current context is that of the variables, `owner` the module, or the library (`lasts`): what is a library's
+ * outlives contexts, and is the host's until work begins in another one.
  */
-CUresult rg_managed_variables(uint64_t owner, uint64_t start, uint64_t size);
+CUresult rg_managed_variables(uint64_t owner, bool lasts, uint64_t start, uint64_t size);
+/** Brings what outlives a context that is about to end to the host. */
+void rg_managed_before_end(uint64_t context);
+/** rg_unified_begin_work, which has what has outlived its context be the current one's first. */
+CUresult rg_managed_begin_work(bool kernel, bool *begun);
 /** Forgets the managed variables of a module or library that is unloaded. */
 void rg_managed_drop_owner(uint64_t owner);
 /** Forgets the managed memory of a context that has ended. */

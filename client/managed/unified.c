@@ -257,6 +257,16 @@ void rg_unified_remove(uint64_t start, bool keep)
         rg_unified_recall(start, size);
 }
 
+void rg_unified_leave_to_host(uint64_t start)
+{
+    RG_SCOPED_LOCK(&rg_managed_ranges.lock);
+    const size_t at = rg_managed_ranges_after(start);
+    if (at == 0 || rg_managed_ranges.at[at - 1]->start != start)
+        return;
+    rg_managed_ranges.at[at - 1]->kind = RG_UNIFIED_HOST;
+    take_out(at - 1);
+}
+
 void rg_unified_drop_context(uint64_t context)
 {
     RG_SCOPED_LOCK(&rg_managed_ranges.lock);

@@ -48,6 +48,8 @@ enum rg_unified_kind {
 CUresult rg_unified_add(enum rg_unified_kind kind, uint64_t start, uint64_t size);
 /** Ends the range that begins at `start`; the pages can be used again. `keep`: with their contents, which are the application's. */
 void rg_unified_remove(uint64_t start, bool keep);
+/** The same at once, and the memory is the host's, as after rg_unified_recall. */
+void rg_unified_leave_to_host(uint64_t start);
 /** Gives the host the contents of what is shared of [start, start + size). */
 void rg_unified_recall(uint64_t start, uint64_t size);
 /** Forgets the ranges of a context that has ended. */

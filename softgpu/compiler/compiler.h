@@ -88,8 +88,8 @@ const struct sg_variable *sg_program_variable(const struct sg_program *program, 
  * every variable before sg_program_initialise and before any code is asked for.
  */
 void sg_program_place(struct sg_program *program, size_t index, void *address);
-/** Writes initial values (zeros where there are none, addresses resolved) to all placed variables. */
-enum sg_compile_status sg_program_initialise(struct sg_program *program, struct sg_text *log);
+/** Writes initial values (zeros where there are none, addresses resolved) to placed variables, those that are managed only if so told. */
+enum sg_compile_status sg_program_initialise(struct sg_program *program, bool managed, struct sg_text *log);
 
 /**
  * The machine code of kernel `index`: of the type that kernel->form says.

@@ -222,7 +222,7 @@ void sg_program_place(struct sg_program *program, size_t index, void *address)
         program->places[index]->address = address;
 }
 
-enum sg_compile_status sg_program_initialise(struct sg_program *program, struct sg_text *log)
+enum sg_compile_status sg_program_initialise(struct sg_program *program, bool managed, struct sg_text *log)
 {
     struct sg_diagnostics diagnostics = {.log = log};
     struct sg_arena arena = {.diagnostics = &diagnostics};
@@ -231,7 +231,7 @@ enum sg_compile_status sg_program_initialise(struct sg_program *program, struct 
         return diagnostics.status;
     }
     for (size_t i = 0; i < program->n_variables; i++)
-        if (program->places[i]->linkage != SG_LINKAGE_EXTERN)
+        if (program->places[i]->linkage != SG_LINKAGE_EXTERN && (managed || !program->variables[i].managed))
             sg_initial_write(&diagnostics, program->module, program->places[i]);
     sg_arena_fini(&arena);
     return SG_COMPILE_OK;

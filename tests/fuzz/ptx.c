@@ -54,7 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             at += variable->size;
         }
         if (placed)
-            (void)sg_program_initialise(program, &log);
+            (void)sg_program_initialise(program, true, &log);
         free(memory);
     }
     const struct sg_kernel *kernel;

@@ -23,6 +23,8 @@ struct sg_library {
     struct sg_image *image;
     pthread_mutex_t lock; /* instances; held while one is made */
     struct instance *instances;
+    struct sg_managed
+        *managed; /* variables of all instances, which outlive contexts; NULL: none was placed yet */
     struct sg_kernel_object **kernels; /* by index; their handles' references */
 };
 
@@ -30,6 +32,7 @@ static void finish_library(struct sg_object *object)
 {
     struct sg_library *library = (struct sg_library *)object;
     sg_image_release(library->image);
+    sg_managed_release(library->managed);
     pthread_mutex_destroy(&library->lock);
     free(library->kernels);
     free(library);
@@ -130,7 +133,7 @@ CUresult sg_library_module(struct sg_library *library, struct sg_context *contex
                 result = sg_image_again(image, &log, &image);
         }
         if (result == CUDA_SUCCESS) {
-            result = sg_module_new(context, image, library->kernels, &log, &made->module);
+            result = sg_module_new(context, image, library->kernels, &library->managed, &log, &made->module);
             sg_image_release(image);
         }
         if (result == CUDA_SUCCESS) {

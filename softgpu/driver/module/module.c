@@ -57,7 +57,7 @@ static CUresult place_some(struct sg_module *module, bool managed, uint64_t *mem
         total = end - bank < CONSTANT_BANK ? bank + CONSTANT_BANK : end;
     if (managed)
         total = align_up(total, 4096); /* whole pages are the host's or the device's */
-    if (total > 0)
+    if (total > 0 && *memory == 0)
         RG_TRY(sg_range_alloc(module->object.context, module->object.context->device, total,
                               managed ? SG_RANGE_MANAGED_MODULE : SG_RANGE_MODULE, NULL, memory));
     for (uint32_t i = 0; i < n; i++) {
@@ -68,11 +68,36 @@ static CUresult place_some(struct sg_module *module, bool managed, uint64_t *mem
     return CUDA_SUCCESS;
 }
 
+void sg_managed_release(struct sg_managed *managed)
+{
+    if (managed == NULL || atomic_fetch_sub(&managed->references, 1) != 1)
+        return;
+    if (managed->memory != 0)
+        sg_range_free(managed->memory, SG_RANGE_MANAGED_MODULE);
+    free(managed);
+}
+
+/* Places managed variables where another module of the library has them, or anew. */
+static CUresult place_managed(struct sg_module *module, struct sg_managed **shared)
+{
+    struct sg_managed *managed = shared != NULL && *shared != NULL ? *shared : calloc(1, sizeof *managed);
+    if (managed == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    atomic_fetch_add(&managed->references, 1);
+    module->managed = managed;
+    RG_TRY(place_some(module, true, &managed->memory));
+    if (shared != NULL && *shared == NULL) {
+        atomic_fetch_add(&managed->references, 1);
+        *shared = managed;
+    }
+    return CUDA_SUCCESS;
+}
+
 /*
  * Gives each variable its address in an allocation of the context's device; those that are managed have pages
  * of their own.
  */
-static CUresult place_variables(struct sg_module *module)
+static CUresult place_variables(struct sg_module *module, struct sg_managed **managed)
 {
     const uint32_t n = module->image->n_variables;
     if (n == 0)
@@ -81,7 +106,7 @@ static CUresult place_variables(struct sg_module *module)
     if (module->addresses == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     RG_TRY(place_some(module, false, &module->variables));
-    RG_TRY(place_some(module, true, &module->managed));
+    RG_TRY(place_managed(module, managed));
     for (uint32_t i = 0; i < n; i++) {
         sg_program_place(module->image->program, i, (void *)(uintptr_t)module->addresses[i]);
     }
@@ -126,8 +151,7 @@ static void finish_module(struct sg_object *object)
     sg_image_release(module->image);
     if (module->variables != 0)
         sg_range_free(module->variables, SG_RANGE_MODULE);
-    if (module->managed != 0)
-        sg_range_free(module->managed, SG_RANGE_MANAGED_MODULE);
+    sg_managed_release(module->managed);
     free(module->functions);
     free(module->addresses);
     free(module);
@@ -198,7 +222,7 @@ bool sg_module_destroy(struct sg_module *module)
 }
 
 CUresult sg_module_new(struct sg_context *context, struct sg_image *image, struct sg_kernel_object **kernels,
-                       struct sg_text *log, struct sg_module **out)
+                       struct sg_managed **managed, struct sg_text *log, struct sg_module **out)
 {
     struct sg_module *module = calloc(1, sizeof *module);
     if (module == NULL)
@@ -207,9 +231,10 @@ CUresult sg_module_new(struct sg_context *context, struct sg_image *image, struc
     sg_image_acquire(image);
     module->kernels = kernels;
     sg_handle_add(&module->object, SG_KIND_MODULE, context, finish_module);
-    CUresult result = place_variables(module);
+    const bool again = managed != NULL && *managed != NULL;
+    CUresult result = place_variables(module, managed);
     if (result == CUDA_SUCCESS)
-        result = sg_compile_result(sg_program_initialise(image->program, log));
+        result = sg_compile_result(sg_program_initialise(image->program, !again, log));
     if (result == CUDA_SUCCESS)
         result = make_functions(module);
     if (result != CUDA_SUCCESS) {
@@ -256,7 +281,7 @@ static CUresult load(CUmodule *out, const void *data, unsigned n, const CUjit_op
     CUresult result = sg_image_load(data, &log, &image);
     if (result == CUDA_SUCCESS) {
         atomic_store(&image->placed, true);
-        result = sg_module_new(context, image, NULL, &log, &module);
+        result = sg_module_new(context, image, NULL, NULL, &log, &module);
         sg_image_release(image);
     }
     sg_jit_report(&jit, &log, result != CUDA_SUCCESS);

@@ -71,12 +71,18 @@ struct sg_function {
     _Atomic bool lazily_loaded; /* its first use has waited for the context's work (SOFTGPU_BEHAVE) */
 };
 
+/* Memory of managed variables: of a module, or of all modules of a library. */
+struct sg_managed {
+    _Atomic uint32_t references;
+    uint64_t memory;
+};
+
 struct sg_module {
     struct sg_object object;
     struct sg_image *image;
     struct sg_kernel_object **kernels; /* of its library, by index; NULL: it is a module of its own */
     uint64_t variables;                /* base of the memory of all variables but managed ones, 0 if none */
-    uint64_t managed;                  /* of those that are managed */
+    struct sg_managed *managed;        /* of those that are managed: a reference; NULL: there are none */
     uint64_t *addresses;               /* by variable */
     struct sg_texref *references;      /* to textures and surfaces, that were asked for */
     void (*end_references)(struct sg_module *module); /* set with the first of them */
@@ -117,9 +123,13 @@ void sg_image_acquire(struct sg_image *image);
 void sg_image_release(struct sg_image *image);
 CUresult sg_compile_result(enum sg_compile_status status);
 
-/** Places the image in the context; the module is registered and has its handle's reference. */
+/**
+ * Places the image in the context; the module is registered and has its handle's reference. `managed`: of its library, whose modules
+ * have their managed variables in common, with what was written to them; filled in with a reference by the first one. NULL: it has none.
+ */
 CUresult sg_module_new(struct sg_context *context, struct sg_image *image, struct sg_kernel_object **kernels,
-                       struct sg_text *log, struct sg_module **out);
+                       struct sg_managed **managed, struct sg_text *log, struct sg_module **out);
+void sg_managed_release(struct sg_managed *managed);
 /** Takes the module's and its functions' handles away and drops their references. False: it was no live
  * module. */
 bool sg_module_destroy(struct sg_module *module);

@@ -134,11 +134,12 @@ void sg_program_place(struct sg_program *program, size_t index, void *address)
     last_placed = program;
 }
 
-enum sg_compile_status sg_program_initialise(struct sg_program *program, struct sg_text *log)
+enum sg_compile_status sg_program_initialise(struct sg_program *program, bool managed, struct sg_text *log)
 {
     (void)log;
     for (size_t i = 0; i < program->n_variables; i++)
-        memset(program->addresses[i], 0, program->variables[i].size);
+        if (managed || !program->variables[i].managed)
+            memset(program->addresses[i], 0, program->variables[i].size);
     return SG_COMPILE_OK;
 }
 

@@ -195,7 +195,7 @@ static void compile(const char *text, size_t size)
             fits &= variable->size <= sizeof(memory);
             sg_program_place(program, i, memory);
         }
-        if (fits && sg_program_initialise(program, &log) == SG_COMPILE_OK && taken % 16 == 0)
+        if (fits && sg_program_initialise(program, true, &log) == SG_COMPILE_OK && taken % 16 == 0)
             for (size_t i = 0; sg_program_kernel(program, i) != NULL; i++)
                 sg_program_code(program, i, &log, &code);
         sg_program_destroy(program);

@@ -283,7 +283,7 @@ static uint32_t run_program(const char *added, uint32_t capability, uint32_t *co
     }
     for (size_t i = 0; sg_program_variable(program, i) != NULL; i++)
         sg_program_place(program, i, memory[next++ % 16]);
-    CHECK(sg_program_initialise(program, &log) == SG_COMPILE_OK);
+    CHECK(sg_program_initialise(program, true, &log) == SG_COMPILE_OK);
     void *code;
     CHECK(sg_program_code(program, 0, &log, &code) == SG_COMPILE_OK);
     const struct sg_kernel *kernel = sg_program_kernel(program, 0);
