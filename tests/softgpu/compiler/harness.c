@@ -54,7 +54,8 @@ void place_variables(struct sg_program *program)
         memory_of[i] = aligned_alloc(256, (variable->size / 256 + 1) * 256);
         sg_program_place(program, i, memory_of[i]);
     }
-    cr_assert_eq(sg_program_initialise(program, true, &log), SG_COMPILE_OK, "%s", log.data == NULL ? "" : log.data);
+    cr_assert_eq(sg_program_initialise(program, true, &log), SG_COMPILE_OK, "%s",
+                 log.data == NULL ? "" : log.data);
     sg_text_fini(&log);
 }
 
