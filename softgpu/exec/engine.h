@@ -39,6 +39,7 @@
  */
 #define SG_SHARED_SLACK  8192u
 #define SG_RESIDENT_MAX  64u    /* blocks a slot begins because the earlier ones only spin */
+#define SG_PASS_TURNS    1024u  /* of a loop, that lanes which have left it wait for */
 #define SG_TURN_SWITCHES 65536u /* waits in one turn of a block */
 
 #define sg_likely(x)   __builtin_expect(!!(x), 1)
@@ -115,6 +116,7 @@ struct sg_warp {
     uint32_t converging; /* lanes that wait in activemask */
     uint32_t passing;    /* lanes that wait before an access for those farther behind */
     uint32_t behind; /* the place after that of the lanes that passed last, others being farther; 0: none */
+    uint32_t turns;  /* how often lanes have come back since then */
     struct sg_fiber *lanes[SG_WARP_SIZE];
     struct sg_warp_group groups[SG_WARP_SIZE]; /* lanes that wait, by mask */
     struct sg_exchange exchange;

@@ -99,7 +99,7 @@ static void begin_threads(struct sg_run *run)
         run->warps[w].alive = lanes >= SG_WARP_SIZE ? UINT32_MAX : (1u << lanes) - 1;
         run->warps[w].started = 0;
         run->warps[w].n_groups = 0;
-        run->warps[w].converging = run->warps[w].passing = run->warps[w].behind = 0;
+        run->warps[w].converging = run->warps[w].passing = run->warps[w].behind = run->warps[w].turns = 0;
     }
 }
 

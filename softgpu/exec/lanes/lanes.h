@@ -40,6 +40,7 @@ struct sg_lanes_barrier {
 struct sg_lanes_warp {
     uint32_t alive, ready, converging, yielding, passing; /* lanes */
     uint32_t behind; /* the point after that of the lanes that passed last, others being farther; 0: none */
+    uint32_t turns;  /* how often lanes have come back since then */
     uint32_t n_groups;
     struct sg_warp_group groups[SG_WARP_SIZE];
 };

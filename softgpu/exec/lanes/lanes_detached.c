@@ -42,7 +42,7 @@ static void make_ready(struct sg_loop_block *m, uint32_t warp, uint32_t lanes)
 {
     m->warps[warp].ready |= lanes;
     if (lanes == m->warps[warp].alive) /* they are together */
-        m->warps[warp].behind = 0;
+        m->warps[warp].behind = m->warps[warp].turns = 0;
     m->n_ready += (uint32_t)__builtin_popcount(lanes);
 }
 
@@ -294,7 +294,8 @@ static void wake(struct sg_run *run)
 
 /**
  * Lanes that are to pass go on where no other of their warp can: of several points those at the first, which come to where the
- * others are, and may do what these expect to be done; but all of them where the first lies behind the last, as in a loop.
+ * others are, and may do what these expect to be done. Those that come back are in a loop, which others have left; for these there is
+ * an end to waiting, as the loop may wait for them.
  */
 static void let_pass(struct sg_run *run)
 {
@@ -307,11 +308,12 @@ static void let_pass(struct sg_run *run)
         uint16_t first = SG_POINT_END;
         SG_FOR_LANES(lane, w->passing)
         first = points[lane] < first ? points[lane] : first;
-        const bool onwards = first >= w->behind;
+        const bool onwards = first >= w->behind || ++w->turns < SG_PASS_TURNS;
         const uint32_t lanes = onwards ? w->passing & lanes_at(points, first) : w->passing;
         w->passing &= ~lanes;
         m->n_passing -= (uint32_t)__builtin_popcount(lanes);
         w->behind = onwards ? first + 1u : 0;
+        w->turns = onwards ? w->turns : 0;
         make_ready(m, warp, lanes);
     }
 }

@@ -33,7 +33,7 @@ static void release(struct sg_run *run, struct sg_barrier *barrier)
     barrier->first = barrier->last = NULL;
     barrier->arrived = 0;
     for (uint32_t w = 0; w < run->grid->n_warps; w++)
-        run->warps[w].behind = 0;
+        run->warps[w].behind = run->warps[w].turns = 0;
 }
 
 static bool complete(const struct sg_run *run, const struct sg_barrier *barrier)

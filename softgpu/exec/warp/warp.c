@@ -46,12 +46,13 @@ static void finish_group(struct sg_run *run, struct sg_warp *warp, uint32_t inde
     SG_FOR_LANES(lane, group & ~self)
     sg_ready_append(run, warp->lanes[lane]);
     if (group == warp->alive)
-        warp->behind = 0;
+        warp->behind = warp->turns = 0;
 }
 
 /**
  * Lanes that wait before an access go on: of several places those at the first, which come to where the others
- * are; but all of them where the first lies behind the last, as in a loop.
+ * are. Those that come back are in a loop, which others have left; for these there is an end to waiting, as the loop may wait
+ * for them.
  */
 static void let_pass(struct sg_run *run, struct sg_warp *warp)
 {
@@ -59,7 +60,7 @@ static void let_pass(struct sg_run *run, struct sg_warp *warp)
     uint32_t lanes = 0;
     SG_FOR_LANES(lane, warp->passing)
     first = warp->lanes[lane]->value < first ? warp->lanes[lane]->value : first;
-    const bool onwards = first >= warp->behind;
+    const bool onwards = first >= warp->behind || ++warp->turns < SG_PASS_TURNS;
     SG_FOR_LANES(lane, warp->passing)
     {
         if (onwards && warp->lanes[lane]->value != first)
@@ -69,6 +70,7 @@ static void let_pass(struct sg_run *run, struct sg_warp *warp)
     }
     warp->passing &= ~lanes;
     warp->behind = onwards && lanes != warp->alive ? (uint32_t)first + 1 : 0;
+    warp->turns = warp->behind != 0 ? warp->turns : 0;
     run->n_passing -= (uint32_t)__builtin_popcount(lanes);
 }
 

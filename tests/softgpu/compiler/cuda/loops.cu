@@ -540,13 +540,13 @@ KERNEL(loops_masks_of_turns)
     out[place()] = sum;
 }
 
-// the same with one lane a group, of which some have no turns at all
+// the same with one lane a group, of which the first has no turns of its own: at first no two lanes name the same mask
 KERNEL(loops_masks_of_turns_of_one)
 {
-    unsigned own = 1u << linear() % 32, value = in[place()], turns = value >> 7 & 3, sum = 0;
+    unsigned lane = linear() % 32, own = 1u << lane, value = in[place()], turns = lane == 0 ? 0 : 1 + (value >> 7 & 3), sum = 0;
 #pragma unroll 1
     for (unsigned i = 0; i <= turns; i++)
-        sum = mix(sum, __ballot_sync(i < turns ? own : ~0u, value & 1));
+        sum = mix(sum, __ballot_sync(i < turns ? own : ~0u, value % 2 == 0));
     out[place()] = sum;
 }
 
@@ -607,6 +607,21 @@ KERNEL(loops_volatile_parts)
     }
     __syncwarp();
     out[place()] = sums[t] + marks[t] + value;
+}
+
+// lanes leave a loop after different turns: those that have left wait for the rest
+KERNEL(loops_volatile_leaving)
+{
+    __shared__ volatile unsigned s[1024];
+    unsigned t = linear(), value = in[place()], row = t & ~31u;
+    s[t] = value;
+    __syncwarp();
+#pragma unroll 1
+    for (unsigned i = 0; i <= (value >> 9 & 7); i++)
+        s[row + (t * 5 + 3) % 32] += value;
+    s[row + (t * 3 + 1) % 32] ^= value;
+    __syncwarp();
+    out[place()] = s[t];
 }
 
 KERNEL(loops_volatile_turns)

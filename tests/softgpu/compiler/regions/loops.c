@@ -125,7 +125,7 @@ static void compare_forms(const char *path, size_t expected)
 
 Test(loops, same_results, .timeout = 400)
 {
-    compare_forms(LOOPS_PTX, 45);
+    compare_forms(LOOPS_PTX, 46);
 }
 
 Test(loops, waiting, .timeout = 400)
@@ -199,18 +199,36 @@ Test(loops, lanes_that_part_meet_again)
     }
 }
 
+/* Lanes that have left a loop change nothing before the others have left it. */
+Test(loops, lanes_that_leave_a_loop_wait)
+{
+    for (size_t option = 0; option < N_OPTIONS; option++) {
+        run_kernel("loops_volatile_leaving", option);
+        for (uint32_t first = 0; first < BLOCKS * 256; first += 32) {
+            uint32_t s[32];
+            memcpy(s, &in[first], sizeof(s));
+            for (uint32_t t = 0; t < 32; t++)
+                s[(t * 5 + 3) % 32] += in[first + t] * (1 + (in[first + t] >> 9 & 7));
+            for (uint32_t t = 0; t < 32; t++)
+                s[(t * 3 + 1) % 32] ^= in[first + t];
+            for (uint32_t t = 0; t < 32; t++)
+                cr_assert_eq(out[option][first + t], s[t], "option %zu, thread %u", option, first + t);
+        }
+    }
+}
+
 /* Lanes vote among themselves first, each in as many turns as it has, then at the same instruction among all. */
 Test(loops, lanes_wait_for_others_with_turns_left)
 {
     for (size_t option = 0; option < N_OPTIONS; option++) {
         run_kernel("loops_masks_of_turns_of_one", option);
         for (uint32_t i = 0; i < BLOCKS * 256; i++) {
-            uint32_t sum = 0, odd = 0;
+            uint32_t sum = 0, even = 0;
             for (uint32_t lane = 0; lane < 32; lane++)
-                odd |= (in[i / 32 * 32 + lane] & 1) << lane;
-            for (uint32_t turn = 0; turn < (in[i] >> 7 & 3); turn++)
-                sum = mix(sum, odd & 1u << i % 32);
-            cr_assert_eq(out[option][i], mix(sum, odd), "option %zu, thread %u", option, i);
+                even |= (uint32_t)(in[i / 32 * 32 + lane] % 2 == 0) << lane;
+            for (uint32_t turn = 0; i % 32 != 0 && turn <= (in[i] >> 7 & 3); turn++)
+                sum = mix(sum, even & 1u << i % 32);
+            cr_assert_eq(out[option][i], mix(sum, even), "option %zu, thread %u", option, i);
         }
     }
 }
