@@ -71,7 +71,8 @@ static enum rg_status parse_seconds(const char *text, uint64_t *out, char *why, 
     }
     if (rg_parse_duration(text, out, NULL, 0) == RG_OK)
         return RG_OK;
-    return RG_FAILED(RG_ERR_INVALID, why, why_size, "'%s' is not a number of seconds", text);
+    return RG_FAILED(RG_ERR_INVALID, why, why_size,
+                     "'%s' is not a time: a number of seconds, or like 30s, 10min, 12h or 7d", text);
 }
 
 static enum rg_status fail_choice(const char *text, const char *choices, char *why, size_t why_size)

@@ -50,6 +50,7 @@ static const struct unit duration_units[] = {
     {"m", 60000000000ull, 1},
     {"min", 60000000000ull, 1},
     {"h", 3600000000000ull, 1},
+    {"d", 86400000000000ull, 1},
 };
 static const struct unit bandwidth_units[] = {
     {"b", 1, 8},
@@ -111,7 +112,7 @@ static enum rg_status parse_quantity(const char *text, const struct unit *units,
     for (size_t i = 0; i < n_units; i++) {
         if (strlen(units[i].name) != length || strncmp(units[i].name, rest, length) != 0)
             continue;
-        /* the integer part is below 2^64 and a factor below 2^42, so neither product leaves 128 bits */
+        /* the integer part is below 2^64 and a factor below 2^47, so neither product leaves 128 bits */
         u128 result =
             (value / SCALE * units[i].factor + value % SCALE * units[i].factor / SCALE) / units[i].divisor;
         if (result > UINT64_MAX)
@@ -157,7 +158,8 @@ enum rg_status rg_parse_fraction(const char *text, uint32_t *out_millionths, cha
     RG_TRY(parse_quantity(text, UNITS(fraction_units), false, "a fraction (like 0.5 or 50%)", &value, why,
                           why_size));
     if (value == 0 || value > 1000000)
-        return RG_FAILED(RG_ERR_INVALID, why, why_size, "'%s' is not more than 0 and at most 1", text);
+        return RG_FAILED(RG_ERR_INVALID, why, why_size, "'%s' is not more than 0 and at most 1 (100%%)",
+                         text);
     *out_millionths = (uint32_t)value;
     return RG_OK;
 }

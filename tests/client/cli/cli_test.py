@@ -156,7 +156,7 @@ class Usage(Case):
                                 (("-m", "1G", "-p", "0.5"), "-m and -p do not go together"),
                                 (("--compute", "0"), "not more than 0"), (("--compute", "1.5"), "at most 1"),
                                 (("--weight", "0"), "not in the range 1 to 1000"), (("--priority", "urgent"), "low"),
-                                (("--idle-timeout", "soon"), "not a number of seconds"),
+                                (("--idle-timeout", "soon"), "is not a time"),
                                 (("--project", "x" * 600), "longer than")):
             with self.subTest(words):
                 self.assertIn(expected, self.own_failure("run", "-s", self.address, *words, "true"))
