@@ -1,10 +1,28 @@
 /* managed_ranges.c - see managed_ranges.h. */
 #include "client/managed/managed_ranges.h"
 
+#include "common/base/uncancelled.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-struct rg_managed_ranges rg_managed_ranges = {.lock = PTHREAD_MUTEX_INITIALIZER};
+struct rg_managed_ranges rg_managed_ranges = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                                              .forked = PTHREAD_COND_INITIALIZER};
+static __thread bool forks; /* its handlers of pthread_atfork may call CUDA */
+
+void rg_managed_ranges_await_forks(void)
+{
+    RG_UNCANCELLED;
+    while (rg_managed_ranges.forks && !forks)
+        pthread_cond_wait(&rg_managed_ranges.forked, &rg_managed_ranges.lock);
+}
+
+void rg_managed_ranges_fork(bool begins)
+{
+    forks = begins;
+    rg_managed_ranges.forks += begins ? 1u : -1u;
+    pthread_cond_broadcast(&rg_managed_ranges.forked);
+}
 
 size_t rg_managed_ranges_after(uint64_t address)
 {

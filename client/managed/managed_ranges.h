@@ -62,12 +62,18 @@ extern struct rg_managed_ranges {
     atomic_size_t n;
     size_t n_held; /* pages that are neither DEVICE nor WRITE_SHARED */
     uint64_t epoch, next_id;
+    unsigned forks; /* threads in a fork: what the host has of the application's memory stays there … */
+    pthread_cond_t forked;       /* … until there are none */
     atomic_uint host_calls;      /* host functions that run */
     atomic_bool partial_at_work; /* the device may be changing memory on pages that are not trapped */
 } rg_managed_ranges;
 
 /* Under the lock: */
 
+/** Before pages leave: waits while other threads fork. May give the lock up meanwhile. */
+void rg_managed_ranges_await_forks(void);
+/** This thread begins to fork, or has forked. */
+void rg_managed_ranges_fork(bool begins);
 /** False: out of memory. */
 bool rg_managed_ranges_insert(struct rg_managed_range *range);
 /** Index of the first range that starts after `address`. */

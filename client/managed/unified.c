@@ -5,6 +5,7 @@
 #include "client/managed/unified.h"
 
 #include "client/core/home.h"
+#include "client/core/session.h"
 #include "client/core/thread.h"
 #include "client/managed/faults.h"
 #include "client/managed/managed_ranges.h"
@@ -153,15 +154,22 @@ bool rg_unified_any(void)
            atomic_load(&rg_partial_pages_n);
 }
 
+/* Whether the host has something of it for which there is still a device. */
+static bool may_leave(const struct rg_managed_range *range)
+{
+    return range->n_held && !range->leaving && atomic_load(&range->session->ended) == CUDA_SUCCESS;
+}
+
 CUresult rg_unified_release_all(void)
 {
     CUresult status = CUDA_SUCCESS;
+    rg_managed_ranges_await_forks();
     rg_faults_refresh();
     rg_partial_pages_send();
     rg_unified_take_out_gone_shared();
     rg_write_shared_send();
     for (size_t i = 0; i < rg_managed_ranges.n && status == CUDA_SUCCESS;) {
-        if (rg_managed_ranges.at[i]->n_held && !rg_managed_ranges.at[i]->leaving)
+        if (may_leave(rg_managed_ranges.at[i]))
             status = release(rg_managed_ranges.at[i]);
         if (status != CUDA_SUCCESS && rg_unified_take_out_gone(i))
             status = CUDA_SUCCESS;

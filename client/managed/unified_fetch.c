@@ -206,7 +206,7 @@ static enum outcome touched(const struct rg_touch *touch, uint64_t waited)
         lose(range, &s, request.result);
     else if (busy && patient)
         outcome = LATER;
-    else if (busy && !range->leaving)
+    else if (busy && !range->leaving && !(rg_managed_ranges.forks && range->kind == RG_UNIFIED_HOST))
         share = true;
     else if (!take(range, &s, page, touch->write))
         outcome = NOT_OURS;
@@ -286,18 +286,31 @@ static bool is_missing(size_t index, uint64_t *start, uint64_t *size)
 }
 
 /*
- * The child of a fork has copies of what its parent's host held; the application's own memory is made whole before. Pages may become the
- * device's again while others come, and do while another thread gives it work.
+ * The child of a fork has copies of what its parent's host held; the application's own memory is made whole before, and stays so until
+ * the child is there: other threads that give the device work wait.
  */
 static void before_fork(void)
 {
-    enum { TRIES = 3 };
     uint64_t start, size;
-    for (size_t i = 0; !is_child && is_missing(i, &start, &size); i++)
-        for (unsigned tries = 0; size && tries < TRIES; tries++) {
+    if (is_child)
+        return;
+    pthread_mutex_lock(&rg_managed_ranges.lock);
+    rg_managed_ranges_fork(true);
+    rg_write_shared_close_all();
+    pthread_mutex_unlock(&rg_managed_ranges.lock);
+    for (size_t i = 0; is_missing(i, &start, &size); i++)
+        if (size)
             rg_unified_recall(start, size);
-            (void)is_missing(i, &start, &size);
-        }
+}
+
+/* The device may have been at work on what has come meanwhile: it is asked again. */
+static void after_fork(void)
+{
+    if (is_child)
+        return;
+    RG_SCOPED_LOCK(&rg_managed_ranges.lock);
+    rg_managed_ranges_fork(false);
+    (void)rg_unified_release_all();
 }
 
 /*
@@ -324,7 +337,7 @@ bool rg_unified_start_service(void)
     if (service_started)
         return true;
     fetched = mmap(NULL, FETCH_MAX, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (fetched == MAP_FAILED || pthread_atfork(before_fork, NULL, after_fork_in_child) != 0)
+    if (fetched == MAP_FAILED || pthread_atfork(before_fork, after_fork, after_fork_in_child) != 0)
         return false;
     rg_faults_start();
     service_started = rg_thread_create_detached("rg-share", service_main, NULL) == RG_OK;

@@ -296,6 +296,38 @@ static int given_up(void)
     return 0;
 }
 
+/* So does a child that is made meanwhile have it. */
+static int forked_meanwhile(void)
+{
+    unsigned *words = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CUdeviceptr address;
+    pthread_t thread;
+    int good = 0, bad = 0;
+    device_up();
+    TRY(cuMemHostRegister_v2(words, PAGES * PAGE, CU_MEMHOSTREGISTER_DEVICEMAP));
+    TRY(cuMemHostGetDevicePointer_v2(&address, words, 0));
+    pthread_create(&thread, NULL, work_elsewhere, NULL);
+    for (unsigned round = 1; round <= ROUNDS; round++) {
+        int status = -1;
+        bad |= (int)cuMemsetD32_v2(address, round, PAGES * WORDS);
+        bad |= (int)cuCtxSynchronize();
+        const int pid = fork();
+        if (pid == 0) {
+            for (size_t i = 0; i < PAGES * WORDS; i++)
+                bad |= words[i] != round;
+            _exit(bad);
+        }
+        waitpid(pid, &status, 0);
+        good += status == 0;
+        words[round] = 0; /* the parent goes on with it as before */
+        bad |= words[round + 1] != round;
+    }
+    atomic_store(&enough, true);
+    pthread_join(thread, NULL);
+    say("children: %d; parent: %d\n", good, bad);
+    return 0;
+}
+
 static void *work(void *unused)
 {
     int bad = 0;
@@ -348,6 +380,7 @@ static const struct scenario scenarios[] = {
     {"blocked_in_thread", blocked_in_thread},
     {"busy_forks", busy_forks},
     {"given_up", given_up},
+    {"forked_meanwhile", forked_meanwhile},
     {"write_private", write_private},
 
     {"write_shared", write_shared},
