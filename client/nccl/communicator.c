@@ -61,8 +61,7 @@ static void leave_clique(struct rg_nccl_clique *clique)
     free(clique);
 }
 
-/* A communicator of `session` that has a number and a clique, and nothing else; NULL: there are too many, or no memory. */
-static ncclComm_t make_comm(const struct rg_session *session, const uint64_t key[16])
+ncclComm_t rg_nccl_comm_make(const struct rg_session *session, const uint64_t key[16])
 {
     ncclComm_t comm = calloc(1, sizeof *comm);
     RG_SCOPED_LOCK(&lock);
@@ -126,8 +125,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
     return rg_nccl_answered(session, "ncclGetUniqueId", status, result);
 }
 
-/* Members that older versions of the structure end before are not looked at. */
-static ncclResult_t check_config(const ncclConfig_t *config, bool *blocking)
+ncclResult_t rg_nccl_check_config(const ncclConfig_t *config, bool *blocking)
 {
     if (!config)
         return ncclSuccess;
@@ -148,7 +146,7 @@ static ncclResult_t join(ncclComm_t *out, int ranks, const ncclUniqueId *id, int
     const struct rg_session *session = rg_device_session(device);
     uint64_t key[16];
     memcpy(key, id, sizeof key);
-    ncclComm_t comm = session ? make_comm(session, key) : NULL;
+    ncclComm_t comm = session ? rg_nccl_comm_make(session, key) : NULL;
     if (!comm)
         return rg_nccl_fail(ncclSystemError, "there are %u communicators already, or there is no memory",
                             RG_NCCL_COMMS_MAX);
@@ -174,7 +172,7 @@ static ncclResult_t init_rank(const char *function, ncclComm_t *out, int ranks, 
     *out = NULL;
     if (ranks < 1 || rank < 0 || rank >= ranks)
         return rg_nccl_fail(ncclInvalidArgument, "%s: there is no rank %d of %d", function, rank, ranks);
-    ncclResult_t result = check_config(config, &blocking);
+    ncclResult_t result = rg_nccl_check_config(config, &blocking);
     if (result == ncclSuccess)
         result = start();
     if (result != ncclSuccess)
@@ -240,38 +238,6 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comms, int n, const int *devices)
     for (int rank = 0; rank < n; rank++)
         (void)rg_nccl_group_failed(join(&comms[rank], n, &id, rank, devices ? devices[rank] : rank, true));
     return ncclGroupEnd();
-}
-
-ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out, ncclConfig_t *config)
-{
-    if (!comm || !out)
-        return rg_nccl_group_failed(rg_nccl_fail(
-            ncclInvalidArgument, "ncclCommSplit: there is no communicator, or no place for one"));
-    *out = NULL;
-    bool blocking = comm->blocking;
-    ncclResult_t result = check_config(config, &blocking);
-    if (result == ncclSuccess && color < 0 && color != NCCL_SPLIT_NOCOLOR)
-        result = rg_nccl_fail(ncclInvalidArgument,
-                              "ncclCommSplit: color %d: it is 0 or more, or NCCL_SPLIT_NOCOLOR", color);
-    const uint64_t own[16] = {(uintptr_t)comm->clique, comm->splits++, (uint64_t)(unsigned)color};
-    ncclComm_t part = result == ncclSuccess ? make_comm(comm->session, own) : NULL;
-    if (result == ncclSuccess && !part)
-        result = rg_nccl_fail(ncclSystemError, "there are %u communicators already, or there is no memory",
-                              RG_NCCL_COMMS_MAX);
-    if (result != ncclSuccess)
-        return rg_nccl_group_failed(result);
-    part->device = comm->device;
-    part->blocking = blocking;
-    const struct rg_nccl_beginning wire = {
-        .parent = comm->number, .ranks = (uint32_t)color, .rank = (uint32_t)key, .blocking = blocking};
-    return rg_nccl_group_failed(rg_nccl_group_begin(out, part, &wire));
-}
-
-ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int n_excluded, ncclComm_t *out,
-                            ncclConfig_t *config, int flags)
-{
-    (void)comm, (void)excluded, (void)n_excluded, (void)out, (void)config, (void)flags;
-    return rg_nccl_fail(ncclInvalidUsage, "ncclCommShrink: %s", RG_NCCL_WHY_ncclCommShrink);
 }
 
 static ncclResult_t end(const char *function, ncclComm_t comm, enum rg_nccl_end how)

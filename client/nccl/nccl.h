@@ -52,6 +52,13 @@ uint64_t rg_nccl_home_of(const struct rg_session *session);
  * records that come later.
  */
 bool rg_nccl_comms_complete(const ncclComm_t *comms, size_t n);
+/**
+ * A communicator of `session` that has a number and is of the clique of that key, and nothing else; NULL: there are too many, or no
+ * memory.
+ */
+ncclComm_t rg_nccl_comm_make(const struct rg_session *session, const uint64_t key[16]);
+/** Takes over what is said there; members that older versions of the structure end before are not looked at. NULL: nothing is said. */
+ncclResult_t rg_nccl_check_config(const ncclConfig_t *config, bool *blocking);
 /** Its number may be given to another one. */
 void rg_nccl_comm_free(ncclComm_t comm);
 /** Whether `op` is NCCL's, or was made for the communicator and the type. */

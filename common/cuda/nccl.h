@@ -11,12 +11,15 @@
 #include <cuda.h>
 #include <limits.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define NCCL_VERSION_CODE     22703 /* major * 10000 + minor * 100 + patch */
 #define NCCL_UNIQUE_ID_BYTES  128
 #define NCCL_CONFIG_UNDEF_INT INT_MIN
 #define NCCL_CONFIG_MAGIC     0xcafebeefu
 #define NCCL_SPLIT_NOCOLOR    (-1)
+#define NCCL_SHRINK_DEFAULT   0
+#define NCCL_SHRINK_ABORT     1
 
 typedef struct ncclComm *ncclComm_t;
 typedef struct ncclWindow *ncclWindow_t;
@@ -86,6 +89,29 @@ static inline const char *rg_nccl_error_string(ncclResult_t result)
                                                       "remote process exited or there was a network error",
                                                       "NCCL operation in progress"};
     return (unsigned)result < ncclNumResults ? texts[result] : "unknown result code";
+}
+
+/**
+ * The ranks of a list, which a communicator is to go on without, as bits in `words` words. What is wrong with the list, where the caller is
+ * `rank` of `ranks`; NULL: nothing.
+ */
+static inline const char *rg_nccl_exclude(const int *list, int n, int rank, int ranks, uint64_t *bits,
+                                          size_t words)
+{
+    if (!list || n < 1)
+        return "no rank is to stay away";
+    if ((size_t)ranks > words * 64)
+        return "the communicator has more ranks than can be told apart here";
+    for (size_t i = 0; i < words; i++)
+        bits[i] = 0;
+    for (int i = 0; i < n; i++) {
+        if (list[i] < 0 || list[i] >= ranks)
+            return "a rank that is to stay away is none of the communicator's";
+        if (list[i] == rank)
+            return "the caller is to stay away itself: it may not call this";
+        bits[list[i] / 64] |= (uint64_t)1 << list[i] % 64;
+    }
+    return NULL;
 }
 
 /** Registering a buffer or a window where that need not be done: NCCL's answers, and the handle for such a one. */

@@ -29,14 +29,17 @@ static_assert(sizeof(struct rg_nccl_call) == RG_NCCL_CALL_WORDS * 8, "a call is 
 
 struct rg_nccl_beginning {
     uint64_t comm;   /* the number that it gets */
-    uint64_t parent; /* that it is split from; RG_NCCL_COMMS_MAX: from none */
+    uint64_t parent; /* that it is made of; RG_NCCL_COMMS_MAX: of none */
+    uint64_t shrink; /* enum rg_nccl_shrink */
     uint64_t ranks;  /* of a split: the colour, in 32 bits */
     uint64_t rank;   /* of a split: the key, in 32 bits */
     uint64_t device; /* the server's number */
     uint64_t blocking;
-    uint64_t id[16]; /* not of a split */
+    uint64_t id[16]; /* of none: the id. Of one that is shrunk: the ranks that stay away, a bit each */
 };
-#define RG_NCCL_BEGINNING_WORDS 22
+#define RG_NCCL_BEGINNING_WORDS 23
+/** How it is made of its parent: split, or without some ranks, after all that goes on in the parent has ended or not. */
+enum rg_nccl_shrink { RG_NCCL_SPLIT = 0, RG_NCCL_SHRINK = 1, RG_NCCL_SHRINK_ABORT = 2 };
 static_assert(sizeof(struct rg_nccl_beginning) == RG_NCCL_BEGINNING_WORDS * 8, "a beginning is words");
 
 static_assert(RG_NCCL_GROUP_MAX * RG_NCCL_CALL_WORDS <= RG_ARRAY_MAX, "a group is one array");

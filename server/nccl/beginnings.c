@@ -22,13 +22,19 @@ struct begun {
     struct rg_nccl_beginning beginning;
     struct rg_nccl_slot *slot, *parent;
     ncclComm_t comm;
-    CUcontext context; /* retained here, but of a split */
+    CUcontext context; /* retained here, but of one that is made of another one */
     struct rg_meter_change change;
 };
 
+/* Whether it is made of the ranks of another one. */
 static bool is_split(const struct begun *begun)
 {
     return begun->beginning.parent != RG_NCCL_COMMS_MAX;
+}
+
+static bool is_shrunk(const struct begun *begun)
+{
+    return is_split(begun) && begun->beginning.shrink != RG_NCCL_SPLIT;
 }
 
 /* Takes the number for a new communicator; false: it is in use, or too high. */
@@ -100,7 +106,8 @@ static bool prepare_beginning(struct rg_request *request, const unsigned long lo
 
 /*
  * Of members that are not set NCCL chooses. The software device's is not to block: its ranks may be in other processes, to which the
- * client connects this one meanwhile (rgNcclAwait).
+ * client connects this one meanwhile (rgNcclAwait). One that is shrunk blocks: its parent, which may have failed, cannot tell when it has
+ * come to be.
  */
 static ncclConfig_t config_of(const struct begun *begun)
 {
@@ -108,7 +115,8 @@ static ncclConfig_t config_of(const struct begun *begun)
         .size = sizeof(ncclConfig_t),
         .magic = NCCL_CONFIG_MAGIC,
         .version = NCCL_VERSION_CODE,
-        .blocking = begun->beginning.blocking != 0 && (is_split(begun) || !rg_nccl_library_extension()),
+        .blocking = is_shrunk(begun) ||
+                    (begun->beginning.blocking != 0 && (is_split(begun) || !rg_nccl_library_extension())),
         .cgaClusterSize = NCCL_CONFIG_UNDEF_INT,
         .minCTAs = NCCL_CONFIG_UNDEF_INT,
         .maxCTAs = NCCL_CONFIG_UNDEF_INT,
@@ -121,9 +129,29 @@ static ncclConfig_t config_of(const struct begun *begun)
     };
 }
 
+static ncclResult_t shrink(const struct rg_nccl_library *nccl, struct begun *begun, ncclConfig_t *config)
+{
+    int excluded[sizeof begun->beginning.id * 8], n = 0;
+    for (int rank = 0; rank < (int)(sizeof excluded / sizeof excluded[0]); rank++)
+        if (begun->beginning.id[rank / 64] >> rank % 64 & 1) {
+            if (rank >= begun->parent->ranks || rank == begun->parent->rank)
+                return ncclInvalidArgument;
+            excluded[n++] = rank;
+        }
+    if (!nccl->ncclCommShrink) {
+        rg_nccl_say("ncclCommShrink: the server's NCCL is older than 2.27, which brought it");
+        return ncclInvalidUsage;
+    }
+    return nccl->ncclCommShrink(begun->parent->comm, excluded, n, &begun->comm, config,
+                                begun->beginning.shrink == RG_NCCL_SHRINK_ABORT ? NCCL_SHRINK_ABORT
+                                                                                : NCCL_SHRINK_DEFAULT);
+}
+
 static ncclResult_t begin_one(const struct rg_nccl_library *nccl, struct begun *begun)
 {
     ncclConfig_t config = config_of(begun);
+    if (is_shrunk(begun))
+        return shrink(nccl, begun, &config);
     if (is_split(begun))
         return nccl->ncclCommSplit(begun->parent->comm, (int)(uint32_t)begun->beginning.ranks,
                                    (int)(uint32_t)begun->beginning.rank, &begun->comm, &config);
@@ -159,7 +187,7 @@ static ncclResult_t begin_all(const struct rg_nccl_library *nccl, struct begun *
     if (result == ncclSuccess || result == ncclInProgress)
         result = ended;
     for (size_t i = 0; i < n && (result == ncclSuccess || result == ncclInProgress); i++)
-        if (is_split(&all[i]) && result == ncclInProgress)
+        if (is_split(&all[i]) && !is_shrunk(&all[i]) && result == ncclInProgress)
             result = await_split(nccl, &all[i]);
     rg_context_unknown();
     return result;

@@ -25,9 +25,13 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const struct {
     const char *name;
     size_t offset;
+    bool needed;
 } functions[] = {
-#define ROW(name) {#name, offsetof(struct rg_nccl_library, name)},
+#define ROW(name) {#name, offsetof(struct rg_nccl_library, name), true},
     RG_NCCL_USED(ROW)
+#undef ROW
+#define ROW(name) {#name, offsetof(struct rg_nccl_library, name), false},
+        RG_NCCL_USED_IF_THERE(ROW)
 #undef ROW
 };
 
@@ -69,7 +73,7 @@ static void load(void)
     }
     for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
         void *function = dlsym(opened, functions[i].name);
-        if (!function) {
+        if (!function && functions[i].needed) {
             snprintf(reason, sizeof reason, "the server's NCCL, %s, is too old: it has no %s", file,
                      functions[i].name);
             rg_info("%s", reason);

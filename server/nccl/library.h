@@ -34,9 +34,13 @@
     X(ncclGroupStart)                                                                                        \
     X(ncclGroupEnd)
 
+/* Those that older versions lack: NULL there. */
+#define RG_NCCL_USED_IF_THERE(X) X(ncclCommShrink) /* 2.27 */
+
 struct rg_nccl_library {
 #define RG_NCCL_MEMBER(name) __typeof__(name) *name;
     RG_NCCL_USED(RG_NCCL_MEMBER)
+    RG_NCCL_USED_IF_THERE(RG_NCCL_MEMBER)
 #undef RG_NCCL_MEMBER
 };
 

@@ -181,22 +181,28 @@ ncclResult_t sg_ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *o
     return sg_group_failed(result);
 }
 
-static ncclResult_t refuse(const char *function, const char *why)
-{
-    return sg_nccl_fail(ncclInvalidUsage, "%s: %s", function, why);
-}
-
 ncclResult_t sg_ncclCommShrink(ncclComm_t comm, int *excluded, int n_excluded, ncclComm_t *out,
                                ncclConfig_t *config, int flags)
 {
-    (void)comm, (void)excluded, (void)n_excluded, (void)out, (void)config, (void)flags;
-    return refuse("ncclCommShrink", RG_NCCL_WHY_ncclCommShrink);
+    uint64_t away = 0;
+    if (!comm || !out)
+        return sg_group_failed(sg_nccl_fail(ncclInvalidArgument,
+                                            "ncclCommShrink: there is no communicator, or no place for one"));
+    *out = NULL;
+    bool blocking = comm->blocking;
+    ncclResult_t result = check_config(config, &blocking);
+    const char *why = rg_nccl_exclude(excluded, n_excluded, comm->rank, comm->clique->n, &away, 1);
+    if (result == ncclSuccess && (why || flags & ~NCCL_SHRINK_ABORT))
+        result = sg_nccl_fail(ncclInvalidArgument, "ncclCommShrink: %s", why ? why : "unknown flags");
+    if (result == ncclSuccess)
+        result = sg_group_shrink(comm, away, flags == NCCL_SHRINK_ABORT, out, blocking);
+    return sg_group_failed(result);
 }
 
 ncclResult_t sg_ncclGroupSimulateEnd(ncclSimInfo_t *info)
 {
     (void)info;
-    return refuse("ncclGroupSimulateEnd", RG_NCCL_WHY_ncclGroupSimulateEnd);
+    return sg_nccl_fail(ncclInvalidUsage, "ncclGroupSimulateEnd: %s", RG_NCCL_WHY_ncclGroupSimulateEnd);
 }
 
 ncclResult_t sg_ncclCommFinalize(ncclComm_t comm)

@@ -224,6 +224,7 @@ void sg_comm_free(ncclComm_t comm)
 {
     if (comm->retained)
         (void)sg_nccl_driver()->p_cuDevicePrimaryCtxRelease(comm->device);
+    sg_shrinks_fini(comm);
     free(comm->operators);
     free(comm);
 }

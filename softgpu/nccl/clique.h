@@ -27,6 +27,7 @@ struct sg_buffer;
 struct sg_come;
 struct sg_exchange;
 struct sg_peer;
+struct sg_shrinks;
 struct sg_split;
 
 struct sg_operator {
@@ -46,6 +47,7 @@ struct ncclComm {
     bool blocking, ended;
     int pending;                      /* steps in streams */
     uint64_t collectives, splits;     /* begun */
+    struct sg_shrinks *shrinks;       /* likewise (split.h) */
     uint64_t sent[SG_NCCL_RANKS_MAX]; /* messages to each rank, begun */
     uint64_t received[SG_NCCL_RANKS_MAX];
     struct sg_operator *operators;

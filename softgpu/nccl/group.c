@@ -93,6 +93,13 @@ ncclResult_t sg_group_split(ncclComm_t comm, int color, int key, ncclComm_t *out
     return result == ncclSuccess ? later_or_now(&beginning) : result;
 }
 
+ncclResult_t sg_group_shrink(ncclComm_t comm, uint64_t excluded, bool abort, ncclComm_t *out, bool blocking)
+{
+    struct beginning beginning = {.out = out, .comm = comm, .blocking = blocking};
+    const ncclResult_t result = sg_clique_shrink(comm, excluded, abort, blocking, out, &beginning.split);
+    return result == ncclSuccess ? later_or_now(&beginning) : result;
+}
+
 /* --- calls ---------------------------------------------------------------------------------------------- */
 
 /* Elements of a part of the call. */

@@ -186,6 +186,7 @@ void sg_cliques_lost(const struct sg_peer *peer)
             char ranks[160] = "";
             name_ranks(clique, at, ranks, sizeof ranks);
             clique->far[at].peer = NULL;
+            pthread_cond_broadcast(&clique->changed);
             if (!clique->far[at].gone)
                 sg_clique_fail_locked(clique, ncclRemoteError,
                                       "the connection to the process of rank %s has ended", ranks);

@@ -8,21 +8,32 @@
 
 #include <stdlib.h>
 
-#define SPLITS_MAX 1024 /* that others may have begun before this process does */
+#define SPLITS_MAX 1024         /* that others may have begun before this process does */
+#define SHRINK     (1ull << 63) /* in the numbers of those that some ranks do not enter */
+
+/* How a rank takes part. */
+struct part {
+    bool entered, here;
+    int color, key;
+    bool blocking;
+    ncclComm_t comm; /* the new one */
+    ncclComm_t *out;
+};
 
 struct sg_split {
     struct sg_split *next;
     uint64_t number; /* of the clique's splits */
-    int entered, waited;
+    int entered, here, waited;
+    bool despite; /* that the clique has failed does not matter */
     bool done;
     ncclResult_t result;
-    struct {
-        bool entered, here;
-        int color, key;
-        bool blocking;
-        ncclComm_t comm; /* the new one */
-        ncclComm_t *out;
-    } of[SG_NCCL_RANKS_MAX];
+    struct part of[SG_NCCL_RANKS_MAX];
+};
+
+/* How often a communicator was shrunk by the same ranks. */
+struct sg_shrinks {
+    struct sg_shrinks *next;
+    uint64_t excluded, times;
 };
 
 /* The ranks of a colour in the order of their keys, those of equal keys in that of their ranks. */
@@ -146,10 +157,20 @@ static void drop(struct sg_clique *clique, struct sg_split *split)
     free(split);
 }
 
-static void tell_others(const struct sg_clique *clique, const struct sg_split *split, int rank)
+/* Those who stay away are not told: they would wait for the others. */
+static bool takes_part(const struct sg_clique *clique, int far, uint64_t excluded)
+{
+    for (int rank = 0; rank < clique->n; rank++)
+        if (clique->at[rank] == far && !(excluded >> rank & 1))
+            return true;
+    return false;
+}
+
+static void tell_others(const struct sg_clique *clique, const struct sg_split *split, int rank,
+                        uint64_t excluded)
 {
     for (int i = 0; i < clique->n_far; i++)
-        if (clique->far[i].peer)
+        if (clique->far[i].peer && takes_part(clique, i, excluded))
             sg_peer_tell(clique->far[i].peer,
                          &(struct sg_wire){.type = SG_WIRE_SPLIT,
                                            .clique = clique->key,
@@ -160,21 +181,31 @@ static void tell_others(const struct sg_clique *clique, const struct sg_split *s
                          NULL, 0);
 }
 
-ncclResult_t sg_clique_split(ncclComm_t comm, int color, int key, bool blocking, ncclComm_t *out,
-                             struct sg_split **entered)
+static void keep_away(const struct sg_clique *clique, struct sg_split *split, uint64_t excluded)
+{
+    for (int rank = 0; rank < clique->n; rank++)
+        if (excluded >> rank & 1 && !split->of[rank].entered) {
+            split->of[rank] = (struct part){.entered = true, .color = NCCL_SPLIT_NOCOLOR};
+            split->entered++;
+        }
+}
+
+/* The rank enters the split of that number, which the excluded ones do not. */
+static ncclResult_t enter(ncclComm_t comm, uint64_t number, struct part how, uint64_t excluded, bool despite,
+                          struct sg_split **entered)
 {
     struct sg_clique *clique = comm->clique;
-    pthread_mutex_lock(&clique->lock);
-    struct sg_split *split = find(clique, comm->splits++);
     bool last = false;
+    pthread_mutex_lock(&clique->lock);
+    struct sg_split *split = find(clique, number);
     if (split) {
-        split->of[comm->rank].entered = split->of[comm->rank].here = true;
-        split->of[comm->rank].color = color;
-        split->of[comm->rank].key = key;
-        split->of[comm->rank].blocking = blocking;
-        split->of[comm->rank].out = out;
+        how.entered = how.here = true;
+        split->of[comm->rank] = how;
+        split->here++;
+        split->despite = despite;
+        keep_away(clique, split, excluded);
         last = ++split->entered == clique->n;
-        tell_others(clique, split, comm->rank);
+        tell_others(clique, split, comm->rank, excluded);
     }
     pthread_mutex_unlock(&clique->lock);
     if (!split)
@@ -186,6 +217,56 @@ ncclResult_t sg_clique_split(ncclComm_t comm, int color, int key, bool blocking,
     }
     *entered = split;
     return ncclSuccess;
+}
+
+ncclResult_t sg_clique_split(ncclComm_t comm, int color, int key, bool blocking, ncclComm_t *out,
+                             struct sg_split **split)
+{
+    const struct part how = {.color = color, .key = key, .blocking = blocking, .out = out};
+    return enter(comm, comm->splits++, how, 0, false, split);
+}
+
+/* The number of the communicator's next one without these ranks: the same for all others, whatever else each has taken part in. */
+static bool number_shrink(ncclComm_t comm, uint64_t excluded, uint64_t *number)
+{
+    struct sg_shrinks *at = comm->shrinks;
+    while (at && at->excluded != excluded)
+        at = at->next;
+    if (!at) {
+        at = calloc(1, sizeof *at);
+        if (!at)
+            return false;
+        *at = (struct sg_shrinks){.next = comm->shrinks, .excluded = excluded};
+        comm->shrinks = at;
+    }
+    const uint64_t parts[] = {excluded, at->times++};
+    *number = rg_hash_bytes(RG_HASH_EMPTY, parts, sizeof parts) | SHRINK;
+    return true;
+}
+
+ncclResult_t sg_clique_shrink(ncclComm_t comm, uint64_t excluded, bool abort, bool blocking, ncclComm_t *out,
+                              struct sg_split **split)
+{
+    const struct part how = {.key = comm->rank, .blocking = blocking, .out = out};
+    uint64_t number;
+    if (abort) {
+        pthread_mutex_lock(&comm->clique->lock);
+        sg_clique_fail_locked(comm->clique, ncclRemoteError,
+                              "rank %d has ended the communicator, to go on without others", comm->rank);
+        pthread_mutex_unlock(&comm->clique->lock);
+        if (sg_clique_wait_idle(comm) == ncclUnhandledCudaError)
+            return ncclUnhandledCudaError;
+    }
+    return number_shrink(comm, excluded, &number) ? enter(comm, number, how, excluded, abort, split)
+                                                  : sg_nccl_fail(ncclSystemError, "out of memory");
+}
+
+void sg_shrinks_fini(ncclComm_t comm)
+{
+    for (struct sg_shrinks *at = comm->shrinks, *next; at; at = next) {
+        next = at->next;
+        free(at);
+    }
 }
 
 bool sg_split_far_enters(struct sg_peer *peer, const struct sg_wire *wire)
@@ -213,18 +294,34 @@ bool sg_split_far_enters(struct sg_peer *peer, const struct sg_wire *wire)
     return good;
 }
 
+/* Whether all who have not entered may still do so. The clique's lock is held. */
+static bool may_be_done(const struct sg_clique *clique, const struct sg_split *split)
+{
+    if (clique->error != ncclSuccess && !split->despite)
+        return false;
+    for (int rank = 0; rank < clique->n; rank++) {
+        const int at = split->of[rank].entered ? -1 : clique->at[rank];
+        if (at >= 0 && (!clique->far[at].peer || clique->far[at].gone))
+            return false;
+    }
+    return true;
+}
+
 ncclResult_t sg_clique_wait_split(ncclComm_t comm, struct sg_split *split)
 {
     struct sg_clique *clique = comm->clique;
     pthread_mutex_lock(&clique->lock);
-    while (!split->done && clique->error == ncclSuccess)
+    while (!split->done && may_be_done(clique, split))
         pthread_cond_wait(&clique->changed, &clique->lock);
+    if (!split->done)
+        sg_clique_fail_locked(clique, ncclRemoteError,
+                              "a rank has left, with which a communicator was to be made");
     ncclResult_t result = split->done ? split->result : clique->error;
     const ncclComm_t part = split->done ? split->of[comm->rank].comm : NULL;
     const bool blocking = split->of[comm->rank].blocking;
     ncclComm_t *out = split->of[comm->rank].out;
     *out = part;
-    if (++split->waited == clique->here && split->done)
+    if (++split->waited == split->here && split->done)
         drop(clique, split);
     pthread_mutex_unlock(&clique->lock);
     if (result == ncclSuccess && part && blocking)

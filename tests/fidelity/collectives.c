@@ -558,7 +558,6 @@ static void wrong_use(void)
     TELL(nccl.ncclRecv(receive, 1, ncclFloat32, -1, comms[0], streams[0]));
     TELL(nccl.ncclAllReduce(send, receive, (size_t)1 << 62, ncclFloat64, ncclSum, comms[0], streams[0]));
     TELL(nccl.ncclGroupEnd());
-    TELL(nccl.ncclCommShrink(comms[0], devices, 1, &comm, NULL, 0));
     TELL(nccl.ncclGroupSimulateEnd(NULL));
     TELL(nccl.ncclGroupStart());
     TELL(nccl.ncclAllReduce(send, receive, 1, ncclFloat32, (ncclRedOp_t)77, comms[0], streams[0]));

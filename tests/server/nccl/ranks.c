@@ -262,6 +262,28 @@ static void until_it_fails(void)
     printf("rank %d is told %d: %s\n", first, (int)state, nccl.ncclGetLastError(NULL));
 }
 
+/* When a sum has failed, all but the last rank go on: prints what the sum of their numbers, each one more, is. */
+static void go_on_without_the_last(void)
+{
+    int last[] = {ranks - 1}, count = 0, place = 0;
+    uint32_t sum = 0;
+    ncclComm_t others = NULL;
+    until_it_fails();
+    if (first == ranks - 1)
+        return;
+    NCCL(ncclCommShrink(comms[0], last, 1, &others, NULL, NCCL_SHRINK_ABORT));
+    NCCL(ncclCommCount(others, &count));
+    NCCL(ncclCommUserRank(others, &place));
+    CHECK(cuMemsetD32Async(sends[0], (unsigned)first + 1, 1, streams[0]));
+    NCCL(ncclAllReduce((void *)(uintptr_t)sends[0], (void *)(uintptr_t)receives[0], 1, ncclUint32, ncclSum,
+                       others, streams[0]));
+    CHECK(cuMemcpyDtoHAsync_v2(&sum, receives[0], sizeof sum, streams[0]));
+    CHECK(cuStreamSynchronize(streams[0]));
+    printf("rank %d goes on as %d of %d: %u\n", first, place, count, sum);
+    NCCL(ncclCommDestroy(others));
+    NCCL(ncclCommAbort(comms[0]));
+}
+
 /* Rank 1 calls for fewer elements than the others. */
 static void mismatch(void)
 {
@@ -369,6 +391,9 @@ int main(int argc, char **argv)
         sums(LARGE);
     } else if (strcmp(what, "fails") == 0) {
         until_it_fails();
+        return 0;
+    } else if (strcmp(what, "shrinks") == 0) {
+        go_on_without_the_last();
         return 0;
     } else if (strcmp(what, "mismatch") == 0) {
         mismatch();

@@ -168,6 +168,17 @@ class Ranks(unittest.TestCase):
             self.assertEqual(number, "6", sentence)
         self.assertIn("the connection to the process of rank 2 has ended", results[0].output + results[1].output)
 
+    def test_the_others_go_on(self):
+        one, two, other = self.servers(3)
+        job = Job(self.stack)
+
+        def kill():
+            self.at_work(job)
+            other.kill()
+        results = job.run([one.address, two.address, one.address, other.address], case="shrinks", while_running=kill)
+        for rank in range(3):
+            self.assertIn("rank %d goes on as %d of 3: 6\n" % (rank, rank), results[rank].output, results[rank].report())
+
     def test_a_process_is_killed(self):
         (server,) = self.servers(1)
         job = Job(self.stack)
