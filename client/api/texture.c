@@ -69,6 +69,7 @@ uint64_t rg_texture_context(uint64_t number)
 /* What the worker is told of a resource: an array by its handle, beside it. */
 static CUresult check_resource(const CUDA_RESOURCE_DESC *resource, CUDA_RESOURCE_DESC *sent, CUarray *array)
 {
+    struct rg_range range;
     *sent = *resource;
     *array = NULL;
     switch (resource->resType) {
@@ -77,7 +78,12 @@ static CUresult check_resource(const CUDA_RESOURCE_DESC *resource, CUDA_RESOURCE
         sent->res.array.hArray = NULL;
         return rg_handle_check(RG_KIND_ARRAY, (uint64_t)*array, CUDA_ERROR_INVALID_HANDLE);
     case CU_RESOURCE_TYPE_LINEAR:
-        return rg_on_device(resource->res.linear.devPtr, 0, resource->res.linear.sizeInBytes, 1)
+        if (rg_on_device(resource->res.linear.devPtr, 0, resource->res.linear.sizeInBytes, 1))
+            return CUDA_SUCCESS;
+        if (!rg_map_find(resource->res.linear.devPtr, &range)) /* more than there is may be asked for */
+            return CUDA_ERROR_INVALID_VALUE;
+        sent->res.linear.sizeInBytes = range.size - (resource->res.linear.devPtr - range.start);
+        return rg_on_device(resource->res.linear.devPtr, 0, sent->res.linear.sizeInBytes, 1)
                    ? CUDA_SUCCESS
                    : CUDA_ERROR_INVALID_VALUE;
     case CU_RESOURCE_TYPE_PITCH2D:

@@ -498,6 +498,22 @@ static void references(void)
     TRY(cuModuleGetTexRef(&image, module, "image"));
 }
 
+/* A texture of linear memory may say that it is larger than the memory: NVIDIA's sample convolutionFFT2D does. */
+static void larger_than_its_memory(void)
+{
+    CUtexObject texture = 0;
+    CUdeviceptr memory;
+    CHECK(cuMemAlloc_v2(&memory, 4096));
+    const CUDA_RESOURCE_DESC resource = {
+        .resType = CU_RESOURCE_TYPE_LINEAR,
+        .res.linear = {
+            .devPtr = memory, .format = CU_AD_FORMAT_FLOAT, .numChannels = 1, .sizeInBytes = 4096 + 65536}};
+    const CUDA_TEXTURE_DESC description = {.flags = CU_TRSF_READ_AS_INTEGER};
+    TRY(cuTexObjectCreate(&texture, &resource, &description, NULL));
+    TRY(cuTexObjectDestroy(texture));
+    CHECK(cuMemFree_v2(memory));
+}
+
 int main(void)
 {
     use_first_device();
@@ -510,6 +526,7 @@ int main(void)
     surfaces();
     batches();
     references();
+    larger_than_its_memory();
     CHECK(cuModuleUnload(module));
     CHECK(cuDevicePrimaryCtxRelease_v2(0));
     printf("%s\n", wrong ? "wrong" : "right");
