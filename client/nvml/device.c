@@ -191,6 +191,30 @@ int nvmlDeviceGetPciInfo_v3(rg_nvml_device device, struct rg_nvml_pci *pci)
     return RG_NVML_SUCCESS;
 }
 
+int nvmlDeviceGetPciInfoExt(rg_nvml_device device, struct rg_nvml_pci_extended *pci)
+{
+    struct rg_nvml_pci known;
+    struct rg_nvml_pci_extended there = {.version = RG_NVML_PCI_EXTENDED};
+    if (!pci)
+        return nvmlDeviceGetPciInfo_v3(device, NULL);
+    RG_TRY(nvmlDeviceGetPciInfo_v3(device, &known));
+    if (pci->version != RG_NVML_PCI_EXTENDED)
+        return RG_NVML_VERSION_MISMATCH;
+    if (rg_nvml_ask(RG_QUESTION_nvmlDeviceGetPciInfoExt, device, (const uintptr_t[]){(uintptr_t)&there}) !=
+        RG_NVML_SUCCESS)
+        there.base_class = there.sub_class = 0;
+    *pci = (struct rg_nvml_pci_extended){.version = RG_NVML_PCI_EXTENDED,
+                                         .domain = known.domain,
+                                         .bus = known.bus,
+                                         .device = known.device,
+                                         .device_id = known.device_id,
+                                         .subsystem_id = known.subsystem_id,
+                                         .base_class = there.base_class,
+                                         .sub_class = there.sub_class};
+    memcpy(pci->bus_id, known.bus_id, sizeof pci->bus_id);
+    return RG_NVML_SUCCESS;
+}
+
 static int old_pci(rg_nvml_device device, struct rg_nvml_pci_v2 *out, size_t size)
 {
     struct rg_nvml_pci now;

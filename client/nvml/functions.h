@@ -48,6 +48,7 @@
     SERVED(int, nvmlDeviceGetPciInfo, (rg_nvml_device device, struct rg_nvml_pci_v2 *pci), (device, pci)) \
     SERVED(int, nvmlDeviceGetPciInfo_v2, (rg_nvml_device device, struct rg_nvml_pci_v2 *pci), (device, pci)) \
     SERVED(int, nvmlDeviceGetPciInfo_v3, (rg_nvml_device device, struct rg_nvml_pci *pci), (device, pci)) \
+    SERVED(int, nvmlDeviceGetPciInfoExt, (rg_nvml_device device, struct rg_nvml_pci_extended *pci), (device, pci)) \
     SERVED(int, nvmlDeviceGetMemoryInfo, (rg_nvml_device device, struct rg_nvml_memory *memory), (device, memory)) \
     SERVED(int, nvmlDeviceGetMemoryInfo_v2, (rg_nvml_device device, struct rg_nvml_memory_v2 *memory), \
            (device, memory)) \
@@ -126,7 +127,6 @@
     DEVICE(nvmlDeviceGetNvLinkRemotePciInfo) \
     DEVICE(nvmlDeviceGetNvLinkTelemetrySamples_v1) \
     DEVICE(nvmlDeviceGetNvLinkUtilizationControl) \
-    DEVICE(nvmlDeviceGetPciInfoExt) \
     DEVICE(nvmlDeviceGetPgpuMetadataString) \
     DEVICE(nvmlDeviceGetPowerMizerMode_v1) \
     DEVICE(nvmlDeviceGetProcessUtilization) \

@@ -95,6 +95,17 @@ struct rg_nvml_pci {
     char bus_id[32]; /* "00000000:01:00.0" */
 };
 
+/* What is asked for by its version: the third version's, and the class of the PCI device. */
+struct rg_nvml_pci_extended {
+    unsigned version; /* RG_NVML_PCI_EXTENDED, set by the caller */
+    unsigned domain, bus, device;
+    unsigned device_id;
+    unsigned subsystem_id;
+    unsigned base_class, sub_class; /* 0: not known */
+    char bus_id[32];
+};
+#define RG_NVML_PCI_EXTENDED (sizeof(struct rg_nvml_pci_extended) | 1u << 24)
+
 struct rg_nvml_memory {
     unsigned long long total, free, used;
 };
@@ -132,6 +143,8 @@ static_assert(sizeof(enum rg_nvml_return) == 4, "an int on the wire between libr
 static_assert(sizeof(struct rg_nvml_pci_v2) == 52 && RG_NVML_PCI_V1_SIZE == 32, "nvmlPciInfo_v2_t");
 static_assert(sizeof(struct rg_nvml_pci) == 68 && offsetof(struct rg_nvml_pci, bus_id) == 36,
               "nvmlPciInfo_t");
+static_assert(RG_NVML_PCI_EXTENDED == 0x01000040 && offsetof(struct rg_nvml_pci_extended, bus_id) == 32,
+              "nvmlPciInfoExt_v1_t");
 static_assert(sizeof(struct rg_nvml_process_v1) == 16 && sizeof(struct rg_nvml_process) == 24,
               "nvmlProcessInfo_t");
 static_assert(sizeof(struct rg_nvml_field) == 40, "nvmlFieldValue_t");

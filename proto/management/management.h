@@ -161,6 +161,7 @@
     ASK(nvmlDeviceGetFieldValues, "f40") \
     ASK(nvmlDeviceGetMemoryInfo_v2, "v") \
     ASK(nvmlDeviceGetP2PStatus, "eio4") \
+    ASK(nvmlDeviceGetPciInfoExt, "v") \
     ASK(nvmlDeviceGetPciInfo_v3, "o68")
 /* clang-format on */
 

@@ -2,7 +2,7 @@
 
 import ctypes
 
-SUCCESS, INSUFFICIENT_SIZE = 0, 7
+SUCCESS, INSUFFICIENT_SIZE, VERSION_MISMATCH = 0, 7, 25
 
 library = ctypes.CDLL("libnvidia-ml.so.1")
 library.nvmlErrorString.restype = ctypes.c_char_p
@@ -12,6 +12,12 @@ class Pci(ctypes.Structure):
     _fields_ = [("bus_id_legacy", ctypes.c_char * 16), ("domain", ctypes.c_uint), ("bus", ctypes.c_uint),
                 ("device", ctypes.c_uint), ("device_id", ctypes.c_uint), ("subsystem_id", ctypes.c_uint),
                 ("bus_id", ctypes.c_char * 32)]
+
+
+class PciExtended(ctypes.Structure):
+    _fields_ = [("version", ctypes.c_uint), ("domain", ctypes.c_uint), ("bus", ctypes.c_uint), ("device", ctypes.c_uint),
+                ("device_id", ctypes.c_uint), ("subsystem_id", ctypes.c_uint), ("base_class", ctypes.c_uint),
+                ("sub_class", ctypes.c_uint), ("bus_id", ctypes.c_char * 32)]
 
 
 class Memory(ctypes.Structure):
@@ -61,6 +67,13 @@ def handle_by(name, key):
 def pci(device):
     out = Pci()
     call("nvmlDeviceGetPciInfo_v3", device, ctypes.byref(out))
+    extended = PciExtended(version=ctypes.sizeof(PciExtended) | 1 << 24)
+    call("nvmlDeviceGetPciInfoExt", device, ctypes.byref(extended))
+    for name, _ in out._fields_[1:]:
+        assert getattr(extended, name) == getattr(out, name), name
+    wrong = PciExtended(version=77)
+    result = library.nvmlDeviceGetPciInfoExt(device, ctypes.byref(wrong))
+    assert result == VERSION_MISMATCH, result
     return out
 
 
