@@ -44,7 +44,7 @@ enum rg_rail_verdict rg_rail_judge(const struct rg_rail_way *way, bool named);
  */
 unsigned rg_rail_choose(const struct rg_rail_way *ways, unsigned n, unsigned first, unsigned wanted,
                         bool named, unsigned *out, enum rg_rail_verdict *verdicts);
-/** The verdict in words that go on after an address: "is a rail", "leads over a router". */
+/** The verdict in words that go on after an address: "leads over a router: …". */
 const char *rg_rail_words(enum rg_rail_verdict verdict);
 
 #endif

@@ -194,7 +194,7 @@ class Security(Case):
                 r'event=join user="alice" serial=[0-9a-f]+ from="127\.0\.0\.1:\d+" encrypted=yes$',
                 r'event=grant user="alice" serial=[0-9a-f]+ from="127\.0\.0\.1:\d+" session=1 gpus=0 encrypted=yes$',
                 r'event=refuse user="alice" serial=[0-9a-f]+ from="\S+" encrypted=yes why="7 GPUs were asked for',
-                r'event=refuse user="" from="\S+" encrypted=no why="this server takes nobody',
+                r'event=refuse user="" from="\S+" encrypted=no why="where other machines reach it, this server takes nobody',
                 r'event=revoke user="alice" serial=[0-9a-f]+ from="\S+" session=1 encrypted=yes why=".*revoked')):
             self.assertRegex(lines[number], pattern)
         with open(os.path.join(alice.split("=", 1)[1], "tls.key")) as file:
