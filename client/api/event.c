@@ -85,7 +85,7 @@ CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
     CUresult captured, status = check_record(hEvent, hStream, 0, &taken, &captured);
     if (status != CUDA_SUCCESS)
         return status;
-    return taken ? captured : rg_timeline_told(hEvent, rg_timeline_record(hEvent, hStream, 0, false));
+    return taken ? captured : rg_timeline_record(hEvent, hStream, 0, false);
 }
 
 CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
@@ -94,7 +94,7 @@ CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int f
     CUresult captured, status = check_record(hEvent, hStream, flags, &taken, &captured);
     if (status != CUDA_SUCCESS)
         return status;
-    return taken ? captured : rg_timeline_told(hEvent, rg_timeline_record(hEvent, hStream, flags, true));
+    return taken ? captured : rg_timeline_record(hEvent, hStream, flags, true);
 }
 
 CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)

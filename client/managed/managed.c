@@ -19,10 +19,9 @@ struct managed {
     struct managed *next;
     uint64_t base; /* what the worker allocated; 0: memory of variables */
     uint64_t start, size;
-    uint64_t
-        context; /* 0: variables whose context has ended; they have none until work begins in another one */
-    uint64_t owner; /* of variables */
-    bool lasts;     /* variables of a library, which outlive contexts */
+    uint64_t context; /* 0: it has ended; its variables wait until work begins in another one */
+    uint64_t owner;   /* of variables */
+    bool lasts;       /* variables of a library, which outlive contexts */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

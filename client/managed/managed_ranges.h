@@ -40,8 +40,7 @@ struct rg_managed_range {
     enum rg_unified_kind kind;
     bool trapped;  /* since the device first got it */
     bool expected; /* the host will want all of it */
-    bool
-        leaving; /* it is about to end: no work that is still to come uses it, and what the host has stays there */
+    bool leaving;  /* it is about to end: nothing that is to come uses it, and what the host has stays */
     struct rg_trap trap;
     size_t n_pages, n_held, n_write_shared;
     size_t next_fetch, stretch;   /* pages: where the last fetch ended, how much the next one takes */

@@ -96,9 +96,9 @@ static void subscribe_to_record(struct rg_session *session, CUevent handle, stru
         rg_unsubscribe(session, id);
 }
 
-CUresult rg_timeline_record(CUevent handle, CUstream stream, unsigned flags, bool with_flags)
+static CUresult record(CUevent handle, struct rg_event *event, CUstream stream, unsigned flags,
+                       bool with_flags)
 {
-    struct rg_event *event = event_of(handle);
     struct rg_context *context = rg_timeline_trusted(event->context);
     stream = rg_effective_stream(stream);
     CUresult status = with_flags ? rg_op_cuEventRecordWithFlags(handle, stream, flags)
@@ -126,13 +126,23 @@ CUresult rg_timeline_record(CUevent handle, CUstream stream, unsigned flags, boo
     return status;
 }
 
-CUresult rg_timeline_told(CUevent handle, CUresult status)
+static CUresult told(CUevent handle, const struct rg_event *event, CUresult status)
 {
-    const struct rg_event *event = event_of(handle);
     if (status != CUDA_SUCCESS || !event || !(event->flags & CU_EVENT_INTERPROCESS))
         return status;
     const CUresult asked = rg_op_cuEventQuery(handle);
     return asked == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : asked;
+}
+
+CUresult rg_timeline_told(CUevent handle, CUresult status)
+{
+    return told(handle, event_of(handle), status);
+}
+
+CUresult rg_timeline_record(CUevent handle, CUstream stream, unsigned flags, bool with_flags)
+{
+    struct rg_event *event = event_of(handle);
+    return told(handle, event, record(handle, event, stream, flags, with_flags));
 }
 
 void rg_timeline_unseen(CUevent handle)

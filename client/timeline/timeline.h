@@ -50,14 +50,17 @@ static inline uint64_t rg_timeline_submit(struct rg_timeline *timeline, unsigned
  */
 void rg_timeline_work(const struct rg_call *call, CUstream stream);
 
-/** Records an event by `record` and notes where. `stream`: the one that is meant. */
+/**
+ * Records an event, and notes where. `stream`: the one that is meant. One that other processes may have opened has been recorded at the
+ * device when this returns (rg_timeline_told).
+ */
 CUresult rg_timeline_record(CUevent event, CUstream stream, unsigned flags, bool with_flags);
 /**
- * After a call that has recorded an event, or lets a stream wait for it. Other processes use events that may be shared as well, when
+ * After another call that has recorded an event, or lets a stream wait for it. Other processes use events that may be shared as well, when
  * this program tells them of its calls: so those have been made at the device when they return. Returns `status`, or an error that the
  * device tells of.
  */
-CUresult rg_timeline_told(CUevent handle, CUresult status);
+CUresult rg_timeline_told(CUevent event, CUresult status);
 /** An event is (or may be) recorded where this client does not see it: it is always asked for. */
 void rg_timeline_unseen(CUevent event);
 

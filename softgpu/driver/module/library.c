@@ -23,8 +23,7 @@ struct sg_library {
     struct sg_image *image;
     pthread_mutex_t lock; /* instances; held while one is made */
     struct instance *instances;
-    struct sg_managed
-        *managed; /* variables of all instances, which outlive contexts; NULL: none was placed yet */
+    struct sg_managed *managed;        /* variables of all instances; NULL: none was placed yet */
     struct sg_kernel_object **kernels; /* by index; their handles' references */
 };
 
