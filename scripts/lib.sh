@@ -62,6 +62,7 @@ find_pip() {
         echo "$deps/pip/bin/python3"
     elif has_command apt-get; then
         say "installing python3-pip"
+        mkdir -p "$deps"
         apt_get update > "$deps/apt.log" 2>&1 || true
         apt_get install python3-pip >> "$deps/apt.log" 2>&1 && echo python3
     else
