@@ -38,6 +38,7 @@ static CUresult resolve_array(CUarray array, size_t x, size_t y, size_t z, struc
     return CUDA_SUCCESS;
 }
 
+/* As on a GPU an offset may be larger than the pitch (as the textures of Dr.Jit want): then it leads into a later row. */
 static CUresult resolve_memory(uint64_t base, enum rg_region_kind kind, size_t x, size_t y, size_t z,
                                size_t pitch, size_t rows, struct rg_region *out)
 {
@@ -48,7 +49,7 @@ static CUresult resolve_memory(uint64_t base, enum rg_region_kind kind, size_t x
         pitch = row_end;
     if (!rows)
         rows = y + out->height;
-    if (!base || pitch < row_end || (out->depth > 1 && (rows < out->height || rows - out->height < y)))
+    if (!base || pitch < out->width || (out->depth > 1 && (rows < out->height || rows - out->height < y)))
         return CUDA_ERROR_INVALID_VALUE;
     out->kind = kind;
     out->address = base + x;

@@ -199,6 +199,18 @@ static void copies(void)
     memset(h, 7, 100);
     rows.dstPitch = 19;
     TRY(cuMemcpy2D_v2(&rows));
+    rows.dstPitch = 25; /* offsets that are larger than the pitch */
+    rows.srcPitch = 20;
+    rows.srcXInBytes = 15;
+    rows.dstXInBytes = 200;
+    rows.Height = 4;
+    for (int i = 0; i < 100; i++)
+        h[i] = (char)i;
+    TRY(cuMemcpy2D_v2(&rows));
+    TRY(cuMemcpyDtoH_v2(there, p + 200, 100));
+    for (int i = 0; i < 95; i++)
+        wrong += i % 25 < 20 && there[i] != h[15 + i / 25 * 20 + i % 25];
+    printf("%d\n", wrong);
     TRY(cuMemcpy2D_v2(&(CUDA_MEMCPY2D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
                                        .srcDevice = p,
                                        .dstMemoryType = CU_MEMORYTYPE_DEVICE,

@@ -142,12 +142,13 @@ static CUresult resolve(const struct described *d, const struct sg_transfer *t, 
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
+    /* an offset may be larger than the pitch, as on a GPU (as the textures of Dr.Jit want): then it leads into a later row */
     uint64_t row_end, skip, slices;
     if (base == 0 || __builtin_add_overflow(d->x, t->width, &row_end))
         return CUDA_ERROR_INVALID_VALUE;
     size_t pitch = d->pitch != 0 ? d->pitch : row_end;
     size_t rows = d->rows != 0 ? d->rows : d->y + t->height;
-    if (pitch < row_end || (t->depth > 1 && (rows < t->height || rows - t->height < d->y)))
+    if (pitch < t->width || (t->depth > 1 && (rows < t->height || rows - t->height < d->y)))
         return CUDA_ERROR_INVALID_VALUE;
     *device = d->type == CU_MEMORYTYPE_DEVICE;
     side->pitch = pitch;

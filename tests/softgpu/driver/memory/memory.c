@@ -299,7 +299,7 @@ Test(copy, two_and_three_dimensions)
     w.Height = 17;
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D_v2(&w)); /* beyond the allocation */
     w.Height = 5;
-    w.srcPitch = 12;
+    w.srcPitch = 9;
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D_v2(&w));
     w.srcMemoryType = CU_MEMORYTYPE_ARRAY;
     EXPECT(CUDA_ERROR_INVALID_HANDLE, cuMemcpy2D_v2(&w));
@@ -323,6 +323,52 @@ Test(copy, two_and_three_dimensions)
         for (int y = 0; y < 3; y++)
             for (int x = 0; x < 5; x++)
                 cr_assert_eq(out[(z * 3 + y) * 5 + x], in[((z + 1) * 6 + y + 2) * 10 + x]);
+}
+
+/* Programs pack rows behind each other so: the offset says where the first row begins, whatever the pitch is. */
+Test(copy, an_offset_may_be_larger_than_the_pitch)
+{
+    unsigned char in[200], out[200];
+    CUdeviceptr d;
+    for (size_t i = 0; i < sizeof in; i++)
+        in[i] = (unsigned char)(i * 7);
+    start_device();
+    OK(cuMemAlloc_v2(&d, sizeof out));
+    OK(cuMemsetD8_v2(d, 0, sizeof out));
+    CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                          .srcHost = in,
+                          .srcXInBytes = 6,
+                          .srcPitch = 8,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = d,
+                          .dstXInBytes = 100,
+                          .dstPitch = 5,
+                          .WidthInBytes = 4,
+                          .Height = 20};
+    OK(cuMemcpy2D_v2(&rows));
+    OK(cuMemcpyDtoH_v2(out, d, sizeof out));
+    for (size_t i = 0; i < sizeof out; i++) {
+        const size_t y = (i - 100) / 5, x = (i - 100) % 5;
+        cr_assert_eq(out[i], i >= 100 && y < 20 && x < 4 ? in[6 + y * 8 + x] : 0);
+    }
+    CUDA_MEMCPY3D slices = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                            .srcDevice = d,
+                            .srcXInBytes = 100,
+                            .srcPitch = 5,
+                            .srcHeight = 4,
+                            .dstMemoryType = CU_MEMORYTYPE_HOST,
+                            .dstHost = out,
+                            .dstXInBytes = 50,
+                            .dstPitch = 4,
+                            .dstHeight = 4,
+                            .WidthInBytes = 4,
+                            .Height = 4,
+                            .Depth = 5};
+    OK(cuMemcpy3D_v2(&slices));
+    for (size_t y = 0; y < 20; y++)
+        cr_assert_eq(memcmp(out + 50 + y * 4, in + 6 + y * 8, 4), 0);
+    rows.Height = 21; /* beyond the allocation */
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D_v2(&rows));
 }
 
 Test(copy, fills)
