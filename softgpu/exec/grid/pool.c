@@ -29,6 +29,7 @@
 #include "softgpu/exec/fiber/fiber.h"
 #include "softgpu/exec/grid/block.h"
 #include "softgpu/exec/grid/grid.h"
+#include "softgpu/exec/grid/plan.h"
 #include "softgpu/guest.h"
 
 #include "common/base/log.h"
@@ -37,17 +38,13 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 
-#define CORES_MAX          1024u
 #define EXTRA_SLOT_WAIT_NS 2000000 /* how long a caller waits before it makes an extra slot */
 #define EXTRA_SLOTS_MAX    256u
-#define SHARES_PER_CORE    8u
-#define SHARES_WITH_TURNS  2u
 #define SPIN_ROUNDS        200u /* looks at the last helpers before the caller sleeps */
 #define PARAMS_ON_STACK    4096u
 
@@ -62,43 +59,6 @@ static struct {
 } engine = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static pthread_once_t engine_once = PTHREAD_ONCE_INIT;
-static pthread_once_t cores_once = PTHREAD_ONCE_INIT;
-static _Atomic unsigned n_cores;
-
-static void count_cores(void)
-{
-    const char *text = secure_getenv("SOFTGPU_CORES");
-    if (text && *text) {
-        char *end;
-        errno = 0;
-        unsigned long value = strtoul(text, &end, 10);
-        if (!errno && !*end && value >= 1 && value <= CORES_MAX) {
-            n_cores = (unsigned)value;
-            return;
-        }
-        rg_warn("SOFTGPU_CORES: \"%s\" is not a number from 1 to %u; all cores are used", text, CORES_MAX);
-    }
-    int count = 0;
-    for (size_t bits = 1024; !count && bits <= 1u << 20; bits *= 2) {
-        cpu_set_t *set = CPU_ALLOC(bits);
-        if (set && sched_getaffinity(0, CPU_ALLOC_SIZE(bits), set) == 0)
-            count = CPU_COUNT_S(CPU_ALLOC_SIZE(bits), set);
-        CPU_FREE(set);
-    }
-    n_cores = count < 1 ? 1 : count > (int)CORES_MAX ? CORES_MAX : (unsigned)count;
-}
-
-unsigned sg_exec_cores(void)
-{
-    pthread_once(&cores_once, count_cores);
-    return atomic_load_explicit(&n_cores, memory_order_relaxed);
-}
-
-void sg_exec_limit_cores(unsigned most)
-{
-    if (most < sg_exec_cores())
-        atomic_store_explicit(&n_cores, most, memory_order_relaxed);
-}
 
 /** A grid waits that nobody works on: those who can choose should go there. */
 static bool starving(void)
@@ -280,60 +240,6 @@ static void *work(void *unused)
 
 /* --- running a grid --- */
 
-static bool valid(const struct sg_launch *launch, struct sg_grid *grid)
-{
-    uint64_t threads = 1;
-    for (int i = 0; i < 3; i++) {
-        if (!launch->grid[i] || !launch->block[i] || launch->block[i] > SG_THREADS_MAX)
-            return false;
-        threads *= launch->block[i];
-    }
-    uint64_t plane = (uint64_t)launch->grid[0] * launch->grid[1];
-    if (threads > SG_THREADS_MAX || plane > UINT64_MAX / 2 / launch->grid[2])
-        return false;
-    if (launch->shared_static > SG_SHARED_MAX || launch->shared_dynamic > SG_SHARED_MAX)
-        return false;
-    grid->n_threads = (uint32_t)threads;
-    grid->n_warps = (grid->n_threads + SG_WARP_SIZE - 1) / SG_WARP_SIZE;
-    grid->n_blocks = plane * launch->grid[2];
-    grid->cluster_size = 1;
-    if (launch->cluster[0] && launch->form == SG_CODE_THREAD) { /* the other forms see no other block */
-        uint64_t size = 1;
-        for (int i = 0; i < 3; i++) {
-            if (!launch->cluster[i] || launch->grid[i] % launch->cluster[i])
-                return false;
-            size *= launch->cluster[i];
-        }
-        if (size > SG_CLUSTER_MAX)
-            return false;
-        grid->cluster_size = (uint32_t)size;
-        grid->n_blocks /= size;
-    }
-    uint64_t stack = launch->form == SG_CODE_THREAD ? SG_STACK_BASE + launch->stack_size
-                                                    : SG_BLOCK_STACK + launch->stack_size * 16;
-    grid->stack_class = launch->stack_size > UINT32_MAX ? SG_STACK_CLASSES : sg_stack_class(stack);
-    return grid->stack_class < SG_STACK_CLASSES;
-}
-
-/** How the grid's blocks are dealt out. */
-static void plan(const struct sg_launch *launch, struct sg_grid *grid)
-{
-    unsigned cores = grid->n_cores = sg_exec_cores();
-    grid->shares = cores * SHARES_PER_CORE;
-    const struct sg_loop_code *loops = launch->form == SG_CODE_LOOPS ? launch->code : NULL;
-    grid->waits = launch->form == SG_CODE_THREAD || (loops && loops->yields);
-    if (loops && loops->takes_turns)
-        grid->shares = cores * SHARES_WITH_TURNS; /* blocks that take turns side by side should be many */
-    grid->resident = 1;
-    grid->resident_max = SG_RESIDENT_MAX;
-    if (grid->waits && launch->cooperative) {
-        uint64_t share = (grid->n_blocks + cores - 1) / cores;
-        share *= grid->cluster_size;
-        grid->resident = share > UINT32_MAX ? UINT32_MAX : (uint32_t)share;
-        grid->resident_max = UINT32_MAX;
-    }
-}
-
 /** Waits for a slot, or for others to run the grid; after a while makes an extra slot. NULL: the grid has
  * ended. */
 static struct sg_slot *wait_for_slot(struct sg_grid *grid)
@@ -429,7 +335,7 @@ enum sg_fault sg_pool_run(const struct sg_launch *launch, struct sg_parent *pare
     memset(report, 0, sizeof(*report));
     if (!sg_signals_thread_init())
         return report->fault = SG_FAULT_OUT_OF_RESOURCES;
-    if (!valid(launch, &grid)) {
+    if (!sg_plan_check(launch, &grid)) {
         rg_error("kernel %s: a launch of this size is not possible", launch->kernel_name);
         return report->fault = SG_FAULT_OUT_OF_RESOURCES;
     }
@@ -449,7 +355,7 @@ enum sg_fault sg_pool_run(const struct sg_launch *launch, struct sg_parent *pare
         return report->fault = SG_FAULT_OUT_OF_RESOURCES;
     }
     pthread_cond_init(&grid.finished, NULL);
-    plan(launch, &grid);
+    sg_plan_grid(launch, &grid);
 
     sg_watch_grid(&grid);
     run(&grid);

@@ -1,14 +1,15 @@
 /*
  * lanes_detached.c - threads of a block in loop form that have parted: each row of neighbours that are ready
- * at one point is taken on by itself, and what they come to is counted as for fibers: barriers as in
- * barrier.c, groups of lanes as in warp.c, with the same rules for threads that have ended. Threads that
- * yield look again when no other thread of the block can go on; if nothing else has happened since they last
- * did, the block waits for another one.
+ * at one point is taken on by itself, and what they come to decides who is ready next: barriers
+ * (lanes_barrier.c), groups of lanes (lanes_group.c), and waiting for lanes that are farther behind. Threads
+ * that yield look again when no other thread of the block can go on; if nothing else has happened since they
+ * last did, the block waits for another one.
  *
+ * Where nobody is ready and nothing can make them so, the block is in a deadlock, of which the log tells.
  * Slot's thread only, on the fiber that runs the slot's blocks.
  */
+#include "softgpu/exec/lanes/lanes_detached.h"
 #include "softgpu/exec/fault/fault.h"
-#include "softgpu/exec/lanes/lanes.h"
 
 #include "common/base/log.h"
 
@@ -38,233 +39,13 @@ static uint32_t lanes_at(const uint16_t points[SG_WARP_SIZE], uint16_t number)
     return lanes;
 }
 
-static void make_ready(struct sg_loop_block *m, uint32_t warp, uint32_t lanes)
-{
-    m->warps[warp].ready |= lanes;
-    if (lanes == m->warps[warp].alive) /* they are together */
-        m->warps[warp].behind = m->warps[warp].turns = 0;
-    m->n_ready += (uint32_t)__builtin_popcount(lanes);
-}
-
-static void release(struct sg_run *run, struct sg_lanes_barrier *barrier)
-{
-    struct sg_loop_block *m = run->loop;
-    m->whole_waiting &= ~(1u << (barrier - m->barriers));
-    for (uint32_t warp = 0; warp < run->grid->n_warps; warp++) {
-        uint32_t waiting = barrier->waiting[warp];
-        barrier->waiting[warp] = 0;
-        make_ready(m, warp, waiting);
-        if (!barrier->n_red)
-            continue;
-        SG_FOR_LANES(lane, waiting)
-        {
-            uint32_t thread = warp * SG_WARP_SIZE + lane;
-            const struct sg_point *point = sg_lanes_point(run, thread);
-            if (point->kind == SG_POINT_BARRIER_RED)
-                sg_lanes_set_result(m, thread,
-                                    point->mode == 0   ? barrier->sum
-                                    : point->mode == 1 ? barrier->sum == barrier->n_red
-                                                       : barrier->sum != 0);
-        }
-    }
-    barrier->n_red = barrier->sum = barrier->arrived = 0;
-}
-
-static void complete(struct sg_run *run, struct sg_lanes_barrier *barrier)
-{
-    if (barrier->arrived && barrier->arrived >= (barrier->count ? barrier->count : run->loop->live))
-        release(run, barrier);
-}
-
-static void fault(struct sg_run *run, uint32_t thread)
-{
-    const uint32_t *ntid = run->block.ntid;
-    struct sg_thread t = {.tid = {thread % ntid[0], thread / ntid[0] % ntid[1], thread / ntid[0] / ntid[1]},
-                          .block = &run->block};
-    sg_rt_fault(&t, SG_FAULT_ILLEGAL_INSTRUCTION);
-}
-
-/** `lanes`, all of one point and with the same operands as `thread`, come to a barrier. */
-static void arrive(struct sg_run *run, const struct sg_point *point, uint32_t warp, uint32_t lanes,
-                   uint32_t thread)
-{
-    struct sg_loop_block *m = run->loop;
-    uint32_t id = sg_lanes_operand(m, point, SG_POINT_A, point->a, SG_LANES_A, thread);
-    uint32_t count = sg_lanes_operand(m, point, SG_POINT_B, point->b, SG_LANES_B, thread);
-    if (id >= SG_BARRIERS || (point->kind == SG_POINT_BARRIER_RED && point->mode > 2))
-        fault(run, thread);
-    struct sg_lanes_barrier *barrier = &m->barriers[id];
-    if (point->kind == SG_POINT_BARRIER_ARRIVE && !count)
-        count = run->grid->n_threads;
-    uint32_t n = (uint32_t)__builtin_popcount(lanes), awaited = barrier->arrived ? barrier->count : count;
-    if (point->kind == SG_POINT_BARRIER && (!awaited || awaited - barrier->arrived >= n)) { /* in one go */
-        barrier->count = awaited;
-        barrier->arrived += n;
-        barrier->waiting[warp] |= lanes;
-        if (!awaited)
-            m->whole_waiting |= 1u << id;
-        complete(run, barrier);
-        return;
-    }
-    SG_FOR_LANES(lane, lanes)
-    {
-        uint32_t i = warp * SG_WARP_SIZE + lane;
-        if (barrier->arrived++ == 0)
-            barrier->count = count;
-        if (point->kind == SG_POINT_BARRIER_ARRIVE) {
-            make_ready(m, warp, 1u << lane);
-        } else {
-            barrier->waiting[warp] |= 1u << lane;
-            if (!barrier->count)
-                m->whole_waiting |= 1u << id;
-        }
-        if (point->kind == SG_POINT_BARRIER_RED) {
-            barrier->n_red++;
-            barrier->sum += sg_lanes_value(m, point, i) != 0;
-        }
-        complete(run, barrier);
-    }
-}
-
-/** Those of `lanes` that are at the same point as `lane`. */
-static uint32_t at_point_of(const struct sg_run *run, uint32_t warp, uint32_t lanes, uint32_t lane)
-{
-    const struct sg_point *point = sg_lanes_point(run, warp * SG_WARP_SIZE + lane);
-    uint32_t same = 0;
-    SG_FOR_LANES(other, lanes)
-    same |= (uint32_t)(sg_lanes_point(run, warp * SG_WARP_SIZE + other) == point) << other;
-    return same;
-}
-
-static void finish_group(struct sg_run *run, uint32_t warp, uint32_t index)
-{
-    struct sg_lanes_warp *w = &run->loop->warps[warp];
-    uint32_t group = w->groups[index].arrived, mask = w->groups[index].mask;
-    w->groups[index] = w->groups[--w->n_groups];
-    SG_FOR_LANES(lane, group & ~mask)
-    sg_lanes_exchange_each(run, warp, at_point_of(run, warp, group, lane), 1u << lane);
-    sg_lanes_exchange(run, warp, group & mask);
-    make_ready(run->loop, warp, group);
-}
-
-/**
- * All that live of the mask are there, and one of them at least: who is not in its own mask does not end a
- * group.
- */
-static bool is_complete(const struct sg_lanes_warp *w, const struct sg_warp_group *group)
-{
-    return group->arrived & group->mask && (group->mask & w->alive & ~group->arrived) == 0;
-}
-
-/** `lanes` come to an operation of the lanes in `mask`. */
-static void join(struct sg_run *run, uint32_t warp, uint32_t lanes, uint32_t mask)
-{
-    struct sg_lanes_warp *w = &run->loop->warps[warp];
-    uint32_t i = 0;
-    while (i < w->n_groups && w->groups[i].mask != mask)
-        i++;
-    if (i == w->n_groups)
-        w->groups[w->n_groups++] = (struct sg_warp_group){.mask = mask};
-    w->groups[i].arrived |= lanes;
-    if (is_complete(w, &w->groups[i]))
-        finish_group(run, warp, i);
-}
-
-static uint32_t mask_of(const struct sg_run *run, uint32_t warp, uint32_t lane)
-{
-    uint32_t thread = warp * SG_WARP_SIZE + lane;
-    const struct sg_point *point = sg_lanes_point(run, thread);
-    return sg_lanes_operand(run->loop, point, SG_POINT_MASK, point->mask, SG_LANES_MASK, thread);
-}
-
-/** The lanes among `lanes`, all at one point, that name `mask`. */
-static uint32_t that_name(const struct sg_run *run, uint32_t warp, uint32_t lanes, uint32_t mask)
-{
-    uint32_t same = 0;
-    SG_FOR_LANES(lane, lanes)
-    same |= (uint32_t)(mask_of(run, warp, lane) == mask) << lane;
-    return same;
-}
-
-/**
- * Lanes `same` name `others`, which are at the same point with other masks. May those come again with this one?
- * Then they do first what their own masks say, as in a loop that they have not left yet. They cannot where
- * a lane names the same mask each time, or if they wait for `same` themselves.
- */
-static bool may_come_again(const struct sg_run *run, uint32_t warp, uint32_t same, uint32_t others)
-{
-    if (sg_lanes_point(run, warp * SG_WARP_SIZE + (uint32_t)__builtin_ctz(same))->constant & SG_POINT_STEADY)
-        return false;
-    SG_FOR_LANES(lane, others)
-    {
-        uint32_t mask = mask_of(run, warp, lane);
-        if (mask & same || !(mask >> lane & 1))
-            return false;
-    }
-    return true;
-}
-
-/**
- * `lanes`, all at one point, come to an operation of the lanes in their masks. Those that can never agree on
- * the mask, or are not in it, go on at once where all that they name are here; else they are kept with what
- * they name, as fibers are (warp.c).
- */
-static void join_by_masks(struct sg_run *run, uint32_t warp, uint32_t lanes)
-{
-    for (uint32_t todo = lanes; todo;) {
-        uint32_t mask = mask_of(run, warp, (uint32_t)__builtin_ctz(todo));
-        uint32_t same = that_name(run, warp, todo, mask), others = lanes & mask & ~same;
-        todo &= ~same;
-        bool wait = !others || may_come_again(run, warp, same, others);
-        uint32_t disagree = wait ? same & ~mask : same;
-        if (disagree && (mask & run->loop->warps[warp].alive & ~lanes) == 0) {
-            sg_lanes_exchange_each(run, warp, lanes, disagree);
-            make_ready(run->loop, warp, disagree);
-            same &= ~disagree;
-        }
-        if (same)
-            join(run, warp, same, mask);
-    }
-}
-
-/** Tells each lane that waits in activemask of the lanes of its warp that are at the same point. */
-static bool converge(struct sg_run *run, uint32_t warp)
-{
-    struct sg_loop_block *m = run->loop;
-    const uint16_t *points = (const uint16_t *)sg_lanes_column(m, SG_LANES_POINT) + warp * SG_WARP_SIZE;
-    uint32_t todo = m->warps[warp].converging;
-    bool any = todo != 0;
-    m->n_converging -= (uint32_t)__builtin_popcount(todo);
-    m->warps[warp].converging = 0;
-    while (todo) {
-        uint16_t point = points[__builtin_ctz(todo)];
-        uint32_t group = 0;
-        SG_FOR_LANES(lane, todo)
-        group |= (uint32_t)(points[lane] == point) << lane;
-        SG_FOR_LANES(lane, group)
-        sg_lanes_set_result(m, warp * SG_WARP_SIZE + lane, group);
-        make_ready(m, warp, group);
-        todo &= ~group;
-    }
-    return any;
-}
-
 static void end_lanes(struct sg_run *run, uint32_t warp, uint32_t lanes)
 {
     struct sg_loop_block *m = run->loop;
-    struct sg_lanes_warp *w = &m->warps[warp];
-    w->alive &= ~lanes;
+    m->warps[warp].alive &= ~lanes;
     m->live -= (uint32_t)__builtin_popcount(lanes);
-    if (w->converging && w->converging == w->alive)
-        converge(run, warp);
-    for (uint32_t i = 0; i < w->n_groups;) {
-        if (is_complete(w, &w->groups[i]))
-            finish_group(run, warp, i);
-        else
-            i++;
-    }
-    for (uint32_t waiting = m->whole_waiting; waiting; waiting &= waiting - 1)
-        complete(run, &m->barriers[__builtin_ctz(waiting)]);
+    sg_lanes_groups_after_end(run, warp);
+    sg_lanes_barriers_after_end(run);
 }
 
 static void yield(struct sg_loop_block *m, const struct sg_point *point, uint32_t warp, uint32_t lanes)
@@ -275,7 +56,7 @@ static void yield(struct sg_loop_block *m, const struct sg_point *point, uint32_
         SG_FOR_LANES(lane, lanes)
         passing |= (uint32_t)(value[lane] != 0) << lane;
     }
-    make_ready(m, warp, passing);
+    sg_lanes_make_ready(m, warp, passing);
     m->moved |= passing != 0;
     m->warps[warp].yielding |= lanes & ~passing;
     m->n_yielding += (uint32_t)__builtin_popcount(lanes & ~passing);
@@ -286,7 +67,7 @@ static void wake(struct sg_run *run)
 {
     struct sg_loop_block *m = run->loop;
     for (uint32_t warp = 0; warp < run->grid->n_warps; warp++) {
-        make_ready(m, warp, m->warps[warp].yielding);
+        sg_lanes_make_ready(m, warp, m->warps[warp].yielding);
         m->warps[warp].yielding = 0;
     }
     m->n_yielding = 0;
@@ -314,7 +95,7 @@ static void let_pass(struct sg_run *run)
         m->n_passing -= (uint32_t)__builtin_popcount(lanes);
         w->behind = onwards ? first + 1u : 0;
         w->turns = onwards ? w->turns : 0;
-        make_ready(m, warp, lanes);
+        sg_lanes_make_ready(m, warp, lanes);
     }
 }
 
@@ -335,21 +116,21 @@ static void come_to(struct sg_run *run, uint32_t warp, uint32_t lanes, uint32_t 
     case SG_POINT_BARRIER_ARRIVE:
     case SG_POINT_BARRIER_RED:
         if ((point->constant & even) == even) {
-            arrive(run, point, warp, lanes, warp * SG_WARP_SIZE);
+            sg_lanes_arrive(run, point, warp, lanes, warp * SG_WARP_SIZE);
         } else {
             SG_FOR_LANES(lane, lanes)
-            arrive(run, point, warp, 1u << lane, warp * SG_WARP_SIZE + lane);
+            sg_lanes_arrive(run, point, warp, 1u << lane, warp * SG_WARP_SIZE + lane);
         }
         break;
     case SG_POINT_ACTIVEMASK:
         m->warps[warp].converging |= lanes;
         m->n_converging += (uint32_t)__builtin_popcount(lanes);
         if (m->warps[warp].converging == m->warps[warp].alive)
-            converge(run, warp);
+            sg_lanes_converge(run, warp);
         break;
     case SG_POINT_PASS:
         if (point->mode == SG_PASS_TURN) {
-            make_ready(m, warp, lanes);
+            sg_lanes_make_ready(m, warp, lanes);
         } else {
             m->warps[warp].passing |= lanes;
             m->n_passing += (uint32_t)__builtin_popcount(lanes);
@@ -359,7 +140,7 @@ static void come_to(struct sg_run *run, uint32_t warp, uint32_t lanes, uint32_t 
         yield(m, point, warp, lanes);
         break;
     default:
-        join_by_masks(run, warp, lanes);
+        sg_lanes_join(run, warp, lanes);
         break;
     }
 }
@@ -393,40 +174,15 @@ void sg_lanes_part(struct sg_run *run)
     arrive_row(run, 0, run->grid->n_threads);
 }
 
-/** Lets lanes go on whose masks disagree, but name lanes that are at the same point alone; as warp.c. */
-static void rescue(struct sg_run *run, uint32_t warp)
-{
-    struct sg_lanes_warp *w = &run->loop->warps[warp];
-    uint32_t waiting = 0, rescued = 0;
-    for (uint32_t i = 0; i < w->n_groups; i++)
-        waiting |= w->groups[i].arrived;
-    SG_FOR_LANES(lane, waiting)
-    {
-        uint32_t here = at_point_of(run, warp, waiting, lane);
-        if (mask_of(run, warp, lane) & w->alive & ~here)
-            continue;
-        sg_lanes_exchange_each(run, warp, here, 1u << lane);
-        rescued |= 1u << lane;
-    }
-    for (uint32_t i = 0; i < w->n_groups;) {
-        w->groups[i].arrived &= ~rescued;
-        if (w->groups[i].arrived)
-            i++;
-        else
-            w->groups[i] = w->groups[--w->n_groups];
-    }
-    make_ready(run->loop, warp, rescued);
-}
-
 static bool help_lanes(struct sg_run *run)
 {
     struct sg_loop_block *m = run->loop;
     bool converging = m->n_converging != 0;
     for (uint32_t warp = 0; warp < run->grid->n_warps; warp++) {
         if (converging)
-            converge(run, warp);
+            sg_lanes_converge(run, warp);
         else
-            rescue(run, warp);
+            sg_lanes_rescue(run, warp);
     }
     return m->n_ready != 0;
 }
@@ -437,12 +193,7 @@ static bool help(struct sg_run *run)
     struct sg_loop_block *m = run->loop;
     if (m->n_converging)
         return help_lanes(run);
-    uint32_t ended = run->grid->n_threads - m->live;
-    for (unsigned i = 0; i < SG_BARRIERS; i++) {
-        struct sg_lanes_barrier *barrier = &m->barriers[i];
-        if (barrier->arrived && barrier->count && barrier->arrived + ended >= barrier->count)
-            release(run, barrier);
-    }
+    sg_lanes_barriers_without_ended(run);
     return m->n_ready != 0 || help_lanes(run);
 }
 
