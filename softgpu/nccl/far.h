@@ -39,4 +39,13 @@ bool sg_far_data(struct sg_peer *peer, const struct sg_wire *wire, size_t size);
 /** Frees what was said of operations that nobody here called. */
 void sg_far_fini(struct sg_clique *clique);
 
+/* --- internal: far_send.c for far.c --- */
+
+/** Whether what is reduced goes to all. */
+bool sg_far_is_shared(const struct sg_exchange *exchange);
+/** How many parts of what a rank gives ranks of a process need: one block each where they reduce, else all at once. -1: this process. */
+int sg_far_parts(const struct sg_exchange *exchange, int far);
+/** Whether a member sends what it gives, or has reduced, to that process at all. */
+bool sg_far_goes(const struct sg_exchange *exchange, enum sg_phase phase, int rank, int far);
+
 #endif
