@@ -1,14 +1,17 @@
-/* completion.c - the list of what is watched, and the thread that polls it. See completion.h. */
+/*
+ * completion.c - the list of what is watched, and the thread that polls it (the operations: watch.c). See completion.h.
+ */
 #include "server/timeline/completion.h"
 
 #include "common/base/clock.h"
 #include "common/base/thread.h"
 #include "common/sync/scoped_lock.h"
-#include "generated/server/execute.h"
+#include "generated/server/driver.h"
 #include "server/core/leader_followers.h"
 #include "server/modules.h"
 #include "server/timeline/event_times.h"
 #include "server/timeline/output.h"
+#include "server/timeline/subscription.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -22,15 +25,6 @@
 /* and not before so many times what the last look took: a client may have watched as much as it can */
 #define POLL_REST 3
 
-struct subscription {
-    struct subscription *next;
-    uint64_t id;
-    CUevent event;
-    CUevent passed;   /* of the client's event's context (rg_context_passed) */
-    uint64_t context; /* of an event that was made for this alone; 0: the client's event */
-    struct rg_event_interval interval;
-};
-
 /*
  * `lock` guards the list; it is held while the driver is asked, so that no event ends meanwhile, but never
  * while anything is sent. `order` is held from the look to the sending, so that a reply cannot overtake what
@@ -39,7 +33,7 @@ struct subscription {
 struct completions {
     pthread_mutex_t lock, order;
     pthread_cond_t changed;
-    struct subscription *first, **last;
+    struct rg_subscription *first, **last;
     atomic_uint n;  /* in the list, or taken out and not told yet */
     uint64_t since; /* when the list last changed */
     uint64_t took;  /* processor time of the last look by the thread */
@@ -54,10 +48,10 @@ bool rg_completion_any(struct rg_worker *worker)
 }
 
 /* Takes the entry at `link` out of the list, but not out of the count; the lock is held. */
-static void unlink_subscription(struct rg_worker *worker, struct subscription **link)
+static void unlink_subscription(struct rg_worker *worker, struct rg_subscription **link)
 {
     struct completions *completions = worker->state[RG_MODULE_COMPLETION];
-    struct subscription *subscription = *link;
+    struct rg_subscription *subscription = *link;
     *link = subscription->next;
     if (completions->last == &subscription->next)
         completions->last = link;
@@ -68,7 +62,7 @@ static void unlink_subscription(struct rg_worker *worker, struct subscription **
 }
 
 /* The same with an entry of which nobody will be told. */
-static void drop_subscription(struct rg_worker *worker, struct subscription **link)
+static void drop_subscription(struct rg_worker *worker, struct rg_subscription **link)
 {
     unlink_subscription(worker, link);
     struct completions *completions = worker->state[RG_MODULE_COMPLETION];
@@ -90,8 +84,8 @@ static size_t collect(struct rg_worker *worker, struct rg_done *done)
 {
     struct completions *completions = worker->state[RG_MODULE_COMPLETION];
     size_t n = 0;
-    for (struct subscription **link = &completions->first; *link && n < TOLD_MAX;) {
-        struct subscription *subscription = *link;
+    for (struct rg_subscription **link = &completions->first; *link && n < TOLD_MAX;) {
+        struct rg_subscription *subscription = *link;
         CUresult result = rg_driver.cuEventQuery(subscription->event);
         if (result == CUDA_ERROR_NOT_READY) {
             link = &subscription->next;
@@ -199,18 +193,15 @@ static void *poll_main(void *arg)
     return NULL;
 }
 
-/*
- * Adds a subscription to an event, or renews the one that the client's has. `wanted`: all but its place in the list. `since`: of whose
- * time is to be told; 0: none. False: it cannot be watched.
- */
-static bool add(struct rg_worker *worker, const struct subscription *wanted, uint64_t since, unsigned version)
+bool rg_completion_add(struct rg_worker *worker, const struct rg_subscription *wanted, uint64_t since,
+                       unsigned version)
 {
     struct completions *completions = worker->state[RG_MODULE_COMPLETION];
     bool good = true;
     RG_SCOPED_LOCK(&completions->lock);
     if (!completions->runs)
         completions->runs = rg_thread_create(&completions->thread, "rg-watch", poll_main, worker) == RG_OK;
-    struct subscription *subscription = completions->first;
+    struct rg_subscription *subscription = completions->first;
     while (subscription && (wanted->context || subscription->context || subscription->event != wanted->event))
         subscription = subscription->next;
     if (subscription) {
@@ -232,119 +223,28 @@ static bool add(struct rg_worker *worker, const struct subscription *wanted, uin
     return good;
 }
 
-/* A client that waits for a notice which will not come is told to ask. */
-static void refuse(struct rg_worker *worker, uint64_t id)
+void rg_completion_refuse(struct rg_worker *worker, uint64_t id)
 {
     const struct rg_done done = {.watch = id, .result = CUDA_ERROR_NOT_READY};
     tell(worker, &done, 1);
 }
 
-/* The event's context has its rg_context_passed, or there is none; the record has named the event. */
-static CUevent passed_of(struct rg_request *request)
+/* The lock is held. */
+static void forget(struct rg_worker *worker, CUevent event)
 {
-    struct rg_objects *objects = &request->worker->objects;
-    const struct rg_object *event = rg_objects_find(objects, rg_executor_of(request)->named_event);
-    struct rg_worker_context *context = event ? rg_context_find(request->worker, event->context) : NULL;
-    return context ? rg_context_passed(context) : NULL;
-}
-
-static void watch_event(struct rg_request *request, CUevent event, uint64_t id, uint64_t since,
-                        unsigned version)
-{
-    const struct subscription wanted = {.id = id, .event = event, .passed = passed_of(request)};
-    if (!add(request->worker, &wanted, since, version))
-        refuse(request->worker, id);
-}
-
-/* --- operations ----------------------------------------------------------------------------------------- */
-
-CUresult rg_execute_rgEventWatch(struct rg_request *request, CUevent event, unsigned long long subscription)
-{
-    watch_event(request, event, subscription, 0, 0);
-    return CUDA_SUCCESS;
-}
-
-CUresult rg_execute_rgEventWatchTimed(struct rg_request *request, CUevent event,
-                                      unsigned long long subscription, unsigned long long since,
-                                      unsigned int version)
-{
-    watch_event(request, event, subscription, since, version);
-    return CUDA_SUCCESS;
-}
-
-CUresult rg_execute_rgEventAsk(struct rg_request *request, CUevent event, unsigned long long subscription)
-{
-    CUresult result = rg_driver.cuEventQuery(event);
-    if (result == CUDA_ERROR_NOT_READY && subscription)
-        watch_event(request, event, subscription, 0, 0);
-    /* the client waits for it no more, and output comes out by that; nobody records it meanwhile */
-    return result == CUDA_SUCCESS ? rg_driver.cuEventSynchronize(event) : result;
-}
-
-/* Watches all that is in the stream, by an event behind it. `context`: the stream's. */
-static bool add_stream(struct rg_request *request, CUstream stream, uint64_t context, uint64_t id)
-{
-    struct rg_object *entry = rg_objects_find(&request->worker->objects, context);
-    CUevent event = NULL;
-    if (!entry)
-        return false;
-    bool good = rg_driver.cuCtxSetCurrent(entry->object) == CUDA_SUCCESS;
-    rg_context_unknown();
-    good = good && rg_driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
-    if (good && rg_driver.cuEventRecord(event, stream) == CUDA_SUCCESS &&
-        add(request->worker, &(struct subscription){.id = id, .event = event, .context = context}, 0, 0))
-        return true;
-    if (event)
-        (void)rg_driver.cuEventDestroy_v2(event);
-    return false;
-}
-
-static CUresult ask(struct rg_request *request, CUstream stream, uint64_t context, uint64_t id)
-{
-    CUresult result = rg_driver.cuStreamQuery(stream);
-    if (result == CUDA_ERROR_NOT_READY && id && !add_stream(request, stream, context, id))
-        refuse(request->worker, id);
-    return result;
-}
-
-CUresult rg_execute_rgStreamWatch(struct rg_request *request, CUstream stream,
-                                  unsigned long long subscription)
-{
-    const uint64_t handle = (uint64_t)stream;
-    const struct rg_object *entry =
-        rg_handle_kind(handle) == RG_KIND_STREAM ? rg_objects_find(&request->worker->objects, handle) : NULL;
-    const struct rg_worker_stream *state = entry ? entry->extra : NULL;
-    if (!state || !subscription || !add_stream(request, state->object, state->context, subscription))
-        refuse(request->worker, subscription);
-    return CUDA_SUCCESS;
-}
-
-CUresult rg_execute_rgStreamAsk(struct rg_request *request, CUstream stream, unsigned long long subscription)
-{
-    const struct rg_worker_stream *state = rg_executor_of(request)->stream;
-    if (!state)
-        return CUDA_ERROR_INVALID_HANDLE; /* the default streams have an operation of their own */
-    return ask(request, stream, state->context, subscription);
-}
-
-CUresult rg_execute_rgDefaultStreamAsk(struct rg_request *request, CUstream stream,
-                                       unsigned long long subscription)
-{
-    return ask(request, stream, request->thread->context, subscription);
-}
-
-CUresult rg_execute_cuEventDestroy_v2(struct rg_request *request, CUevent event)
-{
-    struct completions *completions = request->worker->state[RG_MODULE_COMPLETION];
-    pthread_mutex_lock(&completions->lock);
-    for (struct subscription **link = &completions->first; *link; link = &(*link)->next)
+    struct completions *completions = worker->state[RG_MODULE_COMPLETION];
+    for (struct rg_subscription **link = &completions->first; *link; link = &(*link)->next)
         if ((*link)->event == event) {
-            drop_subscription(request->worker, link);
-            break;
+            drop_subscription(worker, link);
+            return;
         }
-    pthread_mutex_unlock(&completions->lock);
-    rg_event_times_forget(request->worker, event);
-    return rg_driver.cuEventDestroy_v2(event);
+}
+
+void rg_completion_forget(struct rg_worker *worker, CUevent event)
+{
+    struct completions *completions = worker->state[RG_MODULE_COMPLETION];
+    RG_SCOPED_LOCK(&completions->lock);
+    forget(worker, event);
 }
 
 /* --- beginning and end ---------------------------------------------------------------------------------- */
@@ -366,15 +266,10 @@ struct ending {
 static void drop_event(struct rg_object *entry, void *user)
 {
     const struct ending *ending = user;
-    struct completions *completions = ending->worker->state[RG_MODULE_COMPLETION];
     if (rg_handle_kind(entry->handle) != RG_KIND_EVENT || entry->context != ending->context)
         return;
     rg_event_times_forget(ending->worker, entry->object);
-    for (struct subscription **link = &completions->first; *link; link = &(*link)->next)
-        if ((*link)->event == entry->object) {
-            drop_subscription(ending->worker, link);
-            return;
-        }
+    forget(ending->worker, entry->object);
 }
 
 static void drop_context(struct rg_worker *worker, struct rg_worker_context *state)
@@ -383,7 +278,7 @@ static void drop_context(struct rg_worker *worker, struct rg_worker_context *sta
     struct completions *completions = worker->state[RG_MODULE_COMPLETION];
     struct ending ending = {worker, context};
     RG_SCOPED_LOCK(&completions->lock);
-    for (struct subscription **link = &completions->first; *link;)
+    for (struct rg_subscription **link = &completions->first; *link;)
         if ((*link)->context == context)
             drop_subscription(worker, link);
         else
@@ -409,7 +304,7 @@ static void fini(struct rg_worker *worker)
     if (completions->runs)
         pthread_join(completions->thread, NULL);
     while (completions->first) {
-        struct subscription *subscription = completions->first;
+        struct rg_subscription *subscription = completions->first;
         completions->first = subscription->next;
         free(subscription);
     }
