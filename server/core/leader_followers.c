@@ -1,14 +1,14 @@
 /*
- * leader_followers.c - passing the roles, the main loop of the pool's threads, reading messages. See
- * leader_followers.h.
+ * leader_followers.c - passing the roles, the main loop of the pool's threads, and batches that wait for the dispatcher
+ * (reading messages: receive.c). See leader_followers.h.
  */
 #include "server/core/leader_followers.h"
 
 #include "common/base/clock.h"
-#include "common/base/log.h"
 #include "common/base/thread.h"
 #include "common/sync/scoped_lock.h"
 #include "proto/delta.h"
+#include "server/core/receive.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -239,115 +239,6 @@ static void wait_for_queue(struct rg_executor *executor)
         worker->dispatcher_idle = NULL;
 }
 
-/* --- reading -------------------------------------------------------------------------------------------- */
-
-static void malformed(struct rg_worker *worker, const char *what)
-{
-    rg_worker_end(worker, 1, "protocol violation: %s", what);
-}
-
-/* The records of a batch that refers to earlier ones. False: the session has been ended. */
-static bool decode_batch(struct rg_worker *worker, uint32_t count, const unsigned char **records,
-                         size_t *size)
-{
-    if (!worker->delta)
-        worker->delta = rg_delta_create();
-    if (!worker->delta) {
-        rg_worker_end(worker, 1, "the worker is out of memory");
-        return false;
-    }
-    if (rg_delta_decode(worker->delta, *records, *size, count, records, size) == RG_OK)
-        return true;
-    malformed(worker, "a batch that refers to records which are not there");
-    return false;
-}
-
-static void read_batch(struct rg_executor *executor, const struct rg_message *message,
-                       const struct rg_message_header *header)
-{
-    struct rg_worker *worker = executor->worker;
-    if (header->count == 0 || header->seq != worker->next_seq) {
-        malformed(worker, header->count ? "a batch out of sequence" : "a batch without records");
-        return;
-    }
-    worker->next_seq += header->count;
-    const unsigned char *records = (const unsigned char *)message->data + sizeof *header;
-    size_t size = message->size - sizeof *header;
-    if (header->kind == RG_MESSAGE_DELTA && !decode_batch(worker, header->count, &records, &size))
-        return;
-    struct rg_batch_cursor cursor = {
-        .at = records,
-        .end = records + size,
-        .left = header->count,
-        .seq = header->seq,
-        .bulk_left = message->bulk_size,
-    };
-    if (executor->roles & RG_ROLE_DISPATCH)
-        worker->cursor = cursor;
-    else
-        take_batch(executor, &cursor);
-}
-
-/* Whatever was asked for, it is a module's. */
-static void read_answer(struct rg_worker *worker, const struct rg_message *message,
-                        const struct rg_message_header *header)
-{
-    struct rg_answer answer;
-    enum rg_answered answered = RG_ANSWERED_NOT_MINE;
-    if (message->size == sizeof *header + sizeof answer) {
-        memcpy(&answer, (const unsigned char *)message->data + sizeof *header, sizeof answer);
-        for (const struct rg_server_module *const *at = worker->modules;
-             *at && answered == RG_ANSWERED_NOT_MINE; at++)
-            if ((*at)->answer)
-                answered = (*at)->answer(worker, header, &answer, message->bulk_size);
-    }
-    if (answered != RG_ANSWERED_GOOD)
-        malformed(worker, "an answer to nothing that was asked");
-}
-
-static void read_message(struct rg_executor *executor)
-{
-    struct rg_worker *worker = executor->worker;
-    struct rg_message message;
-    /* a dispatcher that has something to report does so before it sleeps */
-    const bool reports = (executor->roles & RG_ROLE_DISPATCH) && worker->failed != CUDA_SUCCESS;
-    enum rg_status status = rg_conn_recv(worker->conn, reports ? 0 : -1, &message);
-    if (reports && status == RG_ERR_TIMEOUT) {
-        rg_dispatch_report_failure(worker);
-        status = rg_conn_recv(worker->conn, -1, &message);
-    }
-    if (status == RG_ERR_PROTOCOL || status == RG_ERR_LIMIT) {
-        malformed(worker, "bytes that are no message");
-        return;
-    }
-    if (status != RG_OK) {
-        if (!rg_worker_over(worker))
-            rg_info("session %llu: %s", (unsigned long long)worker->session,
-                    status == RG_ERR_CLOSED ? "the client closed the connection" : "the client is gone");
-        rg_worker_end(worker, 0, NULL);
-        return;
-    }
-    struct rg_message_header header;
-    if (message.size < sizeof header) {
-        malformed(worker, "a message without a header");
-        return;
-    }
-    memcpy(&header, message.data, sizeof header);
-    if (header.version != RG_PROTOCOL_MAJOR) {
-        malformed(worker, "a message of another version");
-        return;
-    }
-    atomic_store_explicit(&worker->read, header.ack, memory_order_relaxed);
-    if (header.kind == RG_MESSAGE_BATCH || header.kind == RG_MESSAGE_DELTA)
-        read_batch(executor, &message, &header);
-    else if (header.kind == RG_MESSAGE_ANSWER)
-        read_answer(worker, &message, &header);
-    else if (header.kind == RG_MESSAGE_CONTROL && message.bulk_size == 0)
-        rg_worker_end(worker, 0, NULL); /* the only one that a client sends: it ends the session */
-    else
-        malformed(worker, "a message of unknown kind");
-}
-
 /* --- the main loop -------------------------------------------------------------------------------------- */
 
 static void drop_batch_memory(struct rg_worker *worker)
@@ -367,12 +258,33 @@ static bool answers_may_come(struct rg_worker *worker)
             rg_dispatch_next_blocks(worker));
 }
 
+/* True: *batch has come. False: an answer, or the session has been ended. */
+static bool read_batch(struct rg_executor *executor, struct rg_batch_cursor *batch)
+{
+    struct rg_worker *worker = executor->worker;
+    const char *wrong;
+    /* a dispatcher that has something to report does so before it sleeps */
+    const bool reports = (executor->roles & RG_ROLE_DISPATCH) && worker->failed != CUDA_SUCCESS;
+    enum rg_received received = rg_receive(worker, reports ? 0 : -1, batch, &wrong);
+    if (received == RG_RECEIVED_NOTHING) {
+        rg_dispatch_report_failure(worker);
+        received = rg_receive(worker, -1, batch, &wrong);
+    }
+    if (received == RG_RECEIVED_WRONG)
+        rg_worker_end(worker, 1, "%s", wrong);
+    else if (received == RG_RECEIVED_END)
+        rg_worker_end(worker, 0, NULL);
+    return received == RG_RECEIVED_BATCH;
+}
+
 static void work(struct rg_executor *executor)
 {
     struct rg_worker *worker = executor->worker;
+    struct rg_batch_cursor batch;
     while (executor->roles && !rg_worker_over(worker)) {
         if (!(executor->roles & RG_ROLE_DISPATCH)) {
-            read_message(executor);
+            if (read_batch(executor, &batch))
+                take_batch(executor, &batch);
         } else if (worker->cursor.left) {
             if (executor->roles == RG_ROLES_ALL && answers_may_come(worker) &&
                 !rg_leader_separate_reader(executor))
@@ -380,10 +292,10 @@ static void work(struct rg_executor *executor)
             rg_dispatch_next(worker, executor);
         } else {
             drop_batch_memory(worker);
-            if (executor->roles & RG_ROLE_READ)
-                read_message(executor);
-            else
+            if (!(executor->roles & RG_ROLE_READ))
                 wait_for_queue(executor);
+            else if (read_batch(executor, &batch))
+                worker->cursor = batch;
         }
     }
 }

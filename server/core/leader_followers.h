@@ -21,8 +21,6 @@
 #include "proto/times.h"
 #include "server/core/worker.h"
 
-/* Threads of a session, for as many calls that wait at once; a further call that has to wait fails. */
-
 enum { RG_ROLE_READ = 1, RG_ROLE_DISPATCH = 2, RG_ROLES_ALL = 3 };
 
 #define RG_EXECUTOR_OUTPUT  2048u /* bytes of outputs without an allocation */
