@@ -1,23 +1,22 @@
-/* module.c - modules and libraries: loading and unloading them. What is in them: lookup.c, variable.c. */
+/*
+ * module.c - modules and libraries: loading (module_load.c) and unloading them. What is in them: lookup.c, variable.c.
+ *
+ * With a module go the functions that were found in it and the memory of its variables; with a context the modules that
+ * were loaded in it. A library outlives contexts, but not what it has in them. Any thread.
+ */
 #include "client/api/module.h"
 
 #include "client/api/function.h"
+#include "client/api/module_load.h"
 #include "client/cache/image.h"
-#include "client/cache/image_cache.h"
-#include "client/cache/load_memory.h"
 #include "client/cache/variables.h"
 #include "client/core/call.h"
-#include "client/core/future.h"
 #include "client/core/handle.h"
-#include "client/core/home.h"
 #include "client/core/hooks.h"
-#include "client/core/optimisations.h"
-#include "client/core/probe.h"
 #include "client/core/session.h"
 #include "client/core/thread.h"
 #include "client/managed/managed.h"
 #include "client/multiserver/replication.h"
-#include "client/prefetch/image_prefetch.h"
 #include "client/prefetch/loaded_images.h"
 #include "common/cuda/image_file.h"
 #include "generated/client/operations.h"
@@ -25,188 +24,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The log's buffers travel in one answer. */
-#define LOG_MAX (RG_REPLY_INLINE / 2 - 64)
-
-static size_t log_size(size_t size)
-{
-    return size < LOG_MAX ? size : LOG_MAX;
-}
-
-/* --- loading -------------------------------------------------------------------------------------------- */
-
-/* That a load has succeeded before does not mean that it will, once memory has run out. */
-static atomic_bool memory_ran_out;
-
-/* The answer of a load that was known to succeed. */
-static void load_arrived(struct rg_future *future, CUresult result, struct rg_reader reply)
-{
-    (void)reply;
-    struct rg_cached_image *cached = (struct rg_cached_image *)(uintptr_t)future->user[0];
-    rg_load_memory_end(future->session, (rg_memory_level)future->user[1]);
-    if (result == CUDA_SUCCESS) {
-        rg_image_cache_note_memory(cached, rg_future_memory_taken(future));
-        return;
-    }
-    rg_image_cache_drop(cached);
-    rg_session_async_error(future->session, result, future->op);
-}
-
-/* An image that is being loaded as a module or a library. */
-struct load {
-    enum rg_kind kind;
-    struct rg_jit *jit;
-    struct rg_cached_image *cached; /* of it, or NULL */
-    bool async;                     /* it is known to succeed, and not waited for */
-    rg_memory_level memory;         /* that it takes, if so */
-    uint64_t image, handle;
-};
-
-static CUresult ask(const struct load *load, struct rg_future *future, struct rg_call *reply)
-{
-    const struct rg_jit *jit = load->jit;
-    const size_t info = log_size(jit->info_size), error = log_size(jit->error_size);
-    if (load->kind == RG_KIND_LIBRARY)
-        return rg_op_rgLibraryLoad(&(CUlibrary){(CUlibrary)load->handle}, load->image, jit->count,
-                                   jit->options, jit->values, 0, NULL, NULL, info, error, 0, future, reply);
-    return rg_op_rgModuleLoad(&(CUmodule){(CUmodule)load->handle}, load->image, jit->count, jit->options,
-                              jit->values, info, error, future, reply);
-}
-
-/* The answer is compared when it comes. */
-static CUresult load_async(const struct load *load)
-{
-    struct rg_call reply;
-    struct rg_session *session = rg_session_current();
-    struct rg_future *future = rg_future_begin(load_arrived);
-    if (future) {
-        future->user[0] = (uintptr_t)load->cached;
-        future->user[1] = load->memory;
-        rg_probe_saved(RG_OPT_IMAGE_CACHE);
-    }
-    const CUresult status = rg_future_end(future, ask(load, future, &reply));
-    if (!future || status != CUDA_SUCCESS)
-        rg_load_memory_end(session, load->memory);
-    if (!future)
-        rg_call_done(&reply);
-    else if (status == CUDA_SUCCESS)
-        rg_future_release(future);
-    return status;
-}
-
-/* Whether a load need not be waited for: it is known to succeed, and sure to find its memory, which is taken for it. */
-static bool may_be_async(struct load *load)
-{
-    if (!load->cached || atomic_load(&memory_ran_out) || !rg_image_cache_loads(load->cached))
-        return false;
-    load->memory = rg_image_cache_memory(load->cached);
-    return rg_load_memory_take(rg_session_current(), load->memory);
-}
-
-/*
- * Waits for the answer; what is in the image is asked with it, or behind it where others' calls are to pass.
- */
-static CUresult load_and_wait(const struct load *load)
-{
-    struct rg_call reply;
-    const bool out_of_order = rg_call_goes_out_of_order(rg_session_current());
-    struct rg_future *future = load->cached && !out_of_order ? rg_future_begin(NULL) : NULL;
-    CUresult status = rg_future_end(future, ask(load, future, &reply));
-    unsigned memory = 0;
-    if (!future) {
-        memory = reply.memory_taken;
-        rg_jit_answer(load->jit, &reply.reply);
-        rg_call_done(&reply);
-    } else if (status == CUDA_SUCCESS) {
-        struct rg_reader answer;
-        struct rg_session *session = future->session;
-        rg_image_prefetch_read(rg_image_prefetch_describe(load->kind, load->handle, load->cached),
-                               load->cached);
-        status = rg_future_wait(future, &answer);
-        memory = rg_future_memory_taken(future);
-        rg_jit_answer(load->jit, &answer);
-        rg_future_release(future);
-        if (status == CUDA_SUCCESS) /* as any call that waits */
-            status = rg_session_take_latched(session);
-    }
-    if (status == CUDA_SUCCESS && load->cached && out_of_order)
-        rg_image_prefetch_ask(load->kind, load->handle, load->cached);
-    if (status == CUDA_SUCCESS && load->cached) {
-        rg_image_cache_note_load(load->cached);
-        rg_image_cache_note_memory(load->cached, memory);
-    }
-    return status;
-}
-
-/* It could not be sent. */
-static CUresult fail(const struct load *load, struct rg_image_copy *copy, CUresult status)
-{
-    if (load->async)
-        rg_load_memory_end(rg_session_current(), load->memory);
-    free(copy);
-    return status;
-}
-
-static void note_known(const struct load *load)
-{
-    struct rg_shadow *shadow = rg_handle_shadow(load->kind, load->handle);
-    if (load->kind == RG_KIND_LIBRARY) {
-        shadow->library.cached = load->cached;
-    } else {
-        shadow->module.context = rg_context_current();
-        shadow->module.cached = load->cached;
-    }
-}
-
-static CUresult load_image(enum rg_kind kind, struct rg_image_view *view, struct rg_jit *jit, uint64_t *out)
-{
-    struct load load = {.kind = kind, .jit = jit, .cached = rg_image_cache_find(kind, view, jit)};
-    const bool logs = jit->info_size || jit->error_size;
-    const uint64_t there = load.cached && !logs ? rg_loaded_images_take(kind, load.cached) : 0;
-    if (there) {
-        *out = there;
-        return CUDA_SUCCESS;
-    }
-    load.async = !logs && may_be_async(&load); /* now: others may learn it at any time */
-    struct rg_image_copy *copy = NULL;
-    CUresult status = rg_image_send(view, load.async ? RG_IMAGE_STAYS_IN_FILE : RG_IMAGE_STAYS, &load.image);
-    if (status == CUDA_SUCCESS && kind == RG_KIND_LIBRARY)
-        status = rg_replication_keep(view, &copy);
-    if (status != CUDA_SUCCESS)
-        return fail(&load, copy, status);
-    load.handle = rg_handle_create(kind);
-    if (!load.handle)
-        return fail(&load, copy, CUDA_ERROR_OUT_OF_MEMORY);
-    note_known(&load);
-    status = load.async ? load_async(&load) : load_and_wait(&load);
-    /* memory that is only kept ready does not make it fail; the image was used up */
-    if (status == CUDA_ERROR_OUT_OF_MEMORY && !load.async && rg_hooks.out_of_memory(rg_session_current()) &&
-        rg_image_send(view, RG_IMAGE_STAYS, &load.image) == CUDA_SUCCESS)
-        status = load_and_wait(&load);
-    if (status != CUDA_SUCCESS) {
-        free(copy);
-        rg_handle_delete(kind, load.handle);
-        return status;
-    }
-    if (kind == RG_KIND_LIBRARY)
-        rg_replication_note(load.handle, copy, jit);
-    rg_variables_ask(kind, load.handle, load.cached);
-    *out = load.handle;
-    return CUDA_SUCCESS;
-}
-
-/* Looks at the image; of one that is none, the log says so. */
-static CUresult view_image(const void *image, struct rg_jit *jit, struct rg_image_view **view)
-{
-    rg_jit_fail(jit, "");
-    const CUresult status = rg_image_view(image, view);
-    if (status == CUDA_ERROR_INVALID_IMAGE) {
-        rg_jit_fail(jit, "neither PTX nor a fat binary");
-        rg_jit_done(jit);
-    }
-    return status;
-}
 
 static CUresult load_module(CUmodule *module, const void *image, unsigned count, CUjit_option *options,
                             void **values)
@@ -217,8 +34,8 @@ static CUresult load_module(CUmodule *module, const void *image, unsigned count,
     struct rg_jit jit;
     struct rg_image_view *view;
     RG_TRY(rg_jit_read(&jit, count, options, values));
-    RG_TRY(view_image(image, &jit, &view));
-    CUresult status = load_image(RG_KIND_MODULE, view, &jit, (uint64_t *)module);
+    RG_TRY(rg_module_view_image(image, &jit, &view));
+    CUresult status = rg_module_load_image(RG_KIND_MODULE, view, &jit, (uint64_t *)module);
     rg_jit_done(&jit);
     free(view);
     return status;
@@ -376,8 +193,8 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
     struct rg_image_view *view;
     RG_TRY(rg_jit_read(&jit, numJitOptions, jitOptions, jitOptionsValues));
     RG_TRY(read_library_options(numLibraryOptions, libraryOptions));
-    RG_TRY(view_image(code, &jit, &view));
-    CUresult status = load_image(RG_KIND_LIBRARY, view, &jit, (uint64_t *)library);
+    RG_TRY(rg_module_view_image(code, &jit, &view));
+    CUresult status = rg_module_load_image(RG_KIND_LIBRARY, view, &jit, (uint64_t *)library);
     rg_jit_done(&jit);
     free(view);
     return status;
@@ -439,7 +256,7 @@ bool rg_modules_give_back(void)
     struct rg_withdrawn_image image;
     struct rg_thread *thread = rg_thread_current();
     bool any = false;
-    atomic_store(&memory_ran_out, true);
+    rg_module_loads_wait();
     while (thread && rg_loaded_images_withdraw(&image)) {
         if (!rg_thread_push_context(thread, image.context))
             return any;
