@@ -22,7 +22,6 @@
 #include "client/prefetch/image_prefetch.h"
 #include "client/prefetch/loaded_images.h"
 #include "client/timeline/timeline.h"
-#include "common/base/log.h"
 #include "common/cuda/graph/graph.h"
 #include "generated/client/operations.h"
 

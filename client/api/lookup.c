@@ -16,7 +16,6 @@
 #include "client/core/probe.h"
 #include "client/core/session.h"
 #include "client/core/thread.h"
-#include "common/base/limits.h"
 #include "generated/client/operations.h"
 
 #include <stdlib.h>

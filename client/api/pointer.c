@@ -7,7 +7,6 @@
 #include "client/core/address_map.h"
 #include "client/core/call.h"
 #include "client/core/device_list.h"
-#include "generated/client/operations.h"
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
 {

@@ -2,7 +2,6 @@
  * page.c - remote-gpu page: the address of a server's status page, with a secret by which a browser is, once, who ran the command.
  */
 #include "client/cli/base/cli.h"
-#include "client/cli/base/output.h"
 #include "client/query/query.h"
 #include "common/base/log.h"
 #include "common/base/printable.h"

@@ -4,7 +4,6 @@
 #include "client/core/queue.h"
 #include "client/core/receiver.h"
 #include "client/core/session.h"
-#include "common/base/clock.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/base/parse.h"

@@ -4,7 +4,6 @@
  */
 #include "client/core/device_list.h"
 #include "client/core/home.h"
-#include "client/entry.h"
 #include "client/modules.h"
 #include "client/nccl/nccl.h"
 #include "client/nccl/rendezvous.h"

@@ -2,7 +2,6 @@
 #include "client/query/lease.h"
 
 #include "client/query/servers.h"
-#include "common/base/cleanup.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

@@ -9,7 +9,6 @@
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/uncancelled.h"
-#include "generated/proto/ops.h"
 
 #include <stdlib.h>
 

@@ -7,7 +7,6 @@
  * worker has advertised, is the transport's. Without credit, what is left is a rendezvous.
  */
 #include "client/core/call.h"
-#include "client/core/session.h"
 #include "client/transfer/chunk.h"
 #include "client/transfer/credit.h"
 #include "client/transfer/protocol.h"

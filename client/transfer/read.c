@@ -15,7 +15,6 @@
 #include "client/core/session.h"
 #include "client/transfer/registry.h"
 #include "client/transfer/transfer.h"
-#include "generated/proto/ops.h"
 
 #define ADVERTISED_LEAST 8192 /* bytes that are worth a word ahead */
 

@@ -11,7 +11,6 @@
  *
  * One thread. What is kept between the calls is a process's: of srun, sbatch, salloc, or of one step's slurmstepd.
  */
-#include "common/base/limits.h"
 #include "common/base/path.h"
 #include "places/slurm/ask.h"
 #include "places/slurm/environment.h"

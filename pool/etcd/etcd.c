@@ -2,7 +2,6 @@
 #include "pool/etcd/internal.h"
 
 #include "common/base/cleanup.h"
-#include "common/base/clock.h"
 #include "common/base/log.h"
 
 #include <limits.h>

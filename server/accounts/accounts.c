@@ -4,7 +4,6 @@
  */
 #include "server/accounts/accounts.h"
 
-#include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/base/packet.h"
 #include "server/accounts/accounts_internal.h"

@@ -7,7 +7,6 @@
 #include "generated/server/execute.h"
 #include "server/core/out_of_order.h"
 #include "server/images/image.h"
-#include "server/modules.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

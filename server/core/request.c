@@ -5,7 +5,6 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/log_limit.h"
-#include "generated/server/driver.h"
 #include "server/core/leader_followers.h"
 #include "server/core/out_of_order.h"
 

@@ -4,7 +4,6 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/sync/scoped_lock.h"
-#include "transport/connect/connect.h"
 
 #include <errno.h>
 #include <netinet/in.h>

@@ -3,7 +3,6 @@
 
 #include "common/base/cleanup.h"
 #include "common/base/file.h"
-#include "common/base/log.h"
 #include "transport/control.h"
 
 #include <errno.h>

@@ -3,7 +3,6 @@
 
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
-#include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/sync/scoped_lock.h"
 

@@ -1,7 +1,6 @@
 /* paths.c - see paths.h. */
 #include "server/http/paths.h"
 
-#include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/limits.h"
 #include "server/http/actions.h"

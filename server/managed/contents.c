@@ -10,7 +10,6 @@
  * The reader, or where that would have had to wait for the device gate, the thread that opens it (postponed.h). Wrong bytes end the
  * session; a context that has ended meanwhile is told to who asks.
  */
-#include "common/base/limits.h"
 #include "generated/server/driver.h"
 #include "server/core/worker.h"
 #include "server/managed/managed.h"

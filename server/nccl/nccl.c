@@ -18,7 +18,6 @@
 #include "server/nccl/library.h"
 #include "server/nccl/network.h"
 #include "server/nccl/slots.h"
-#include "server/shares/worker/meter.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

@@ -6,7 +6,6 @@
  * in WAIT_NS, and one that does not is none. Without an answer of etcd's the session is refused.
  */
 #include "common/base/clock.h"
-#include "common/base/log.h"
 #include "server/pool/agent.h"
 
 #include <inttypes.h>

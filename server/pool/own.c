@@ -7,7 +7,6 @@
  * to may outlast the lease by the time that a session takes to end, and never ends before.
  */
 #include "common/base/clock.h"
-#include "common/base/log.h"
 #include "server/pool/agent.h"
 
 #include <inttypes.h>

@@ -2,7 +2,6 @@
 #include "server/pool/picture.h"
 
 #include "common/base/cleanup.h"
-#include "common/base/log.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,10 +6,8 @@
  * when memory has run out in reclaim.c, freeing those that nobody wanted in deferred_free.c.
  */
 #include "proto/prealloc.h"
-#include "common/base/log.h"
 #include "generated/server/execute.h"
 #include "server/core/leader_followers.h"
-#include "server/modules.h"
 #include "server/prealloc/pools.h"
 #include "server/prealloc/reclaim.h"
 #include "server/prealloc/slabs.h"

@@ -2,7 +2,6 @@
  * placing.c - a clique and the other processes that have ranks of it: who is where, which links are needed, and when calls may come. See
  * clique.h.
  */
-#include "common/base/log.h"
 #include "softgpu/nccl/clique.h"
 #include "softgpu/nccl/extension.h"
 #include "softgpu/nccl/list.h"

@@ -7,7 +7,6 @@
 #include "transport/rdma/endpoint.h"
 
 #include "common/base/clock.h"
-#include "transport/rdma/verbs.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -15,7 +15,6 @@
 #include "client/credentials/credentials.h"
 #include "client/query/servers.h"
 #include "common/base/cleanup.h"
-#include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/path.h"
 #include "transport/address.h"

@@ -5,7 +5,6 @@
  * that was asked for, and it is begun again at the version that was seen last; bookmarks move that version on while nothing
  * happens. One that is silent for longer than it should be was cut off: libcurl's limit ends it.
  */
-#include "common/base/cleanup.h"
 #include "common/base/clock.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"

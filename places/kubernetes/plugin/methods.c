@@ -1,6 +1,5 @@
 /* methods.c - what the kubelet asks a device plugin (v1beta1). See plugin.h. */
 #include "client/cli/cdi/spec.h"
-#include "common/base/cleanup.h"
 #include "common/base/log.h"
 #include "generated/places/kubernetes/proto/deviceplugin.pb-c.h"
 #include "places/kubernetes/grpc/message.h"

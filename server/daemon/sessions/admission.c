@@ -16,7 +16,6 @@
 #include "server/daemon/grant/quotas.h"
 #include "server/daemon/grant/refusal.h"
 #include "server/daemon/process/accountant_process.h"
-#include "server/daemon/sessions/gauges.h"
 #include "server/daemon/sessions/list.h"
 #include "server/daemon/shared/audit.h"
 #include "server/daemon/workers/worker_process.h"

@@ -4,7 +4,6 @@
  */
 #include "server/daemon/sessions/sessions.h"
 
-#include "common/base/log.h"
 #include "server/daemon/sessions/list.h"
 
 #include <signal.h>

@@ -15,7 +15,6 @@
 
 #include "common/base/addresses.h"
 #include "common/base/cleanup.h"
-#include "common/base/log.h"
 #include "common/base/uuid_text.h"
 #include "common/cuda/mps.h"
 #include "server/daemon/process/confined.h"

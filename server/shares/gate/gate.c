@@ -4,7 +4,6 @@
 #include "common/base/clock.h"
 #include "common/base/thread.h"
 #include "common/sync/scoped_lock.h"
-#include "generated/server/driver.h"
 #include "server/core/leader_followers.h"
 #include "server/modules.h"
 #include "server/shares/gate/kinds.h"

@@ -4,7 +4,6 @@
 #include "proto/memory_level.h"
 #include "server/core/module.h"
 #include "server/core/worker.h"
-#include "server/modules.h"
 #include "server/shares/warm_places.h"
 #include "server/shares/worker/meter.h"
 

@@ -20,7 +20,6 @@
 #include "common/cuda/mps.h"
 #include "common/cuda/visible_devices.h"
 #include "softgpu/driver/behaviour/behave.h"
-#include "softgpu/driver/behaviour/version.h"
 #include "softgpu/driver/core/device.h"
 #include "softgpu/driver/core/mig.h"
 #include "softgpu/driver/core/topology.h"

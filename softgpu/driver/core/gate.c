@@ -9,7 +9,6 @@
 #include <stdatomic.h>
 
 #include "common/base/clock.h"
-#include "common/base/thread.h"
 #include "common/base/uncancelled.h"
 #include "common/sync/scoped_lock.h"
 #include "softgpu/driver/driver.h"

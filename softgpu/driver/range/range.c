@@ -12,12 +12,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "common/base/addresses.h"
 #include "common/base/cleanup.h"
 #include "common/sync/scoped_lock.h"
 #include "softgpu/driver/behaviour/behave.h"
 #include "softgpu/driver/range/range_inside.h"
-#include "softgpu/guest.h"
 
 /*
  * Beyond so many mappings guard pages are left out, so that the kernel can merge neighbours: it allows 65530.
