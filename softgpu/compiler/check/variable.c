@@ -39,6 +39,15 @@ struct sg_var *sg_check_variable(struct sg_checker *checker, const struct sg_ast
     return var;
 }
 
+/* How many bytes of parameters ptxas and the driver allow: more than 4352 came with PTX 8.1, for devices from 7.0 on. */
+static uint32_t most_parameters(const struct sg_checker *checker, const struct sg_ptx_function *function)
+{
+    const struct sg_ptx_module *module = checker->module;
+    if (!function->is_entry)
+        return 65536;
+    return module->version >= 81 && module->target >= 70 ? 32764 : 4352;
+}
+
 void sg_check_signature(struct sg_checker *checker, struct sg_ptx_function *function,
                         const struct sg_ast_prototype *prototype)
 {
@@ -73,9 +82,11 @@ void sg_check_signature(struct sg_checker *checker, struct sg_ptx_function *func
             offset += var->size;
         }
         if (side == 0) {
-            if (offset > 65536)
+            const uint32_t most = most_parameters(checker, function);
+            if (offset > most)
                 sg_fail(checker->arena->diagnostics, SG_COMPILE_INVALID_PTX, function->line,
-                        "parameters of '%s' are too large", function->name);
+                        "parameters of '%s' are too large: %llu bytes of at most %u", function->name,
+                        (unsigned long long)offset, most);
             function->params_size = (uint32_t)offset;
         }
     }

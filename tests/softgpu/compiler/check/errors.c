@@ -4,6 +4,7 @@
 #include "tests/softgpu/compiler/harness.h"
 
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -169,6 +170,34 @@ Test(errors, unknown_instructions_keep_only_those_from_running_that_need_them)
     cr_expect_eq(run_grid(program, 1, 1, &wrong), SG_FAULT_ILLEGAL_INSTRUCTION);
     sg_text_fini(&log);
     free_program(program);
+}
+
+/* As many as ptxas and the driver take: 4352 bytes before PTX 8.1, and for devices before 7.0. */
+Test(errors, parameters)
+{
+    static const struct {
+        const char *version, *target;
+        unsigned most;
+    } kinds[] = {{"8.1", "sm_90", 32764}, {"8.0", "sm_90", 4352}, {"8.1", "sm_61", 4352}};
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        for (unsigned more = 0; more < 2; more++) {
+            char ptx[256], wanted[256];
+            struct sg_text log = {0};
+            struct sg_program *program = NULL;
+            snprintf(ptx, sizeof(ptx),
+                     ".version %s\n.target %s\n.address_size 64\n.func f(.param .b8 p[40000]) { ret; }\n"
+                     ".entry k(.param .b64 p, .param .b8 q[%u]) { ret; }",
+                     kinds[i].version, kinds[i].target, kinds[i].most - 8 + more);
+            snprintf(wanted, sizeof(wanted),
+                     "ptx:5: parameters of 'k' are too large: %u bytes of at most %u\n", kinds[i].most + 1,
+                     kinds[i].most);
+            cr_expect_eq(sg_program_create(ptx, strlen(ptx), 90, &log, &program),
+                         more ? SG_COMPILE_INVALID_PTX : SG_COMPILE_OK);
+            cr_expect_str_eq(log.data ? log.data : "", more ? wanted : "");
+            sg_text_fini(&log);
+            if (program != NULL)
+                sg_program_destroy(program);
+        }
 }
 
 Test(errors, modules)
