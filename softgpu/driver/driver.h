@@ -142,8 +142,9 @@ struct sg_task;
 
 /* The part that schedule.c guards with its own lock. */
 struct sg_context_work {
-    struct sg_stream *busy; /* streams with tasks queued or running */
-    unsigned queued;        /* tasks of all of them */
+    struct sg_stream *busy;                  /* streams with tasks queued or running */
+    unsigned queued;                         /* tasks of all of them */
+    struct sg_context_work *next, *previous; /* among those that have such streams */
 };
 
 struct sg_context {

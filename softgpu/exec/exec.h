@@ -95,6 +95,13 @@ typedef void (*sg_condition_setter)(uint64_t handle, uint32_t value);
 /** Again with the same is fine. `set` is called on threads that execute blocks. */
 void sg_exec_set_conditions(sg_condition_setter set);
 
+/**
+ * From now on, up to sg_exec_let_writes, whoever writes to these bytes, which the caller makes read-only, waits and then does it again:
+ * kernels and the host's code alike. One range at a time.
+ */
+void sg_exec_hold_writes(uint64_t address, uint64_t size);
+void sg_exec_let_writes(void);
+
 /** Device heap for in-kernel malloc, bytes. */
 void sg_exec_set_heap_limit(uint64_t bytes);
 unsigned sg_exec_cores(void);

@@ -99,16 +99,6 @@ void sg_context_stop(struct sg_context *context)
         sg_exclusive_leave(context->device->number);
 }
 
-void sg_wait_for_work(void)
-{
-    struct sg_context *current = sg_context_current();
-    for (int i = 0; i < sg_state.n_devices; i++)
-        if (atomic_load(&sg_state.devices[i].primary->active))
-            sg_context_wait(sg_state.devices[i].primary);
-    if (current != NULL && !current->primary && atomic_load(&current->active))
-        sg_context_wait(current);
-}
-
 bool sg_context_flags_valid(unsigned flags)
 {
     unsigned schedule = flags & CU_CTX_SCHED_MASK;

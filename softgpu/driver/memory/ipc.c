@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "softgpu/driver/context/context.h"
 #include "softgpu/driver/context/implied_context.h"
 #include "softgpu/driver/range/range.h"
+#include "softgpu/driver/schedule/schedule.h"
 
 _Static_assert(sizeof(CUipcMemHandle) == sizeof(struct sg_shared_handle), "a handle is what it holds");
 
@@ -22,8 +22,6 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr address)
     RG_TRY(sg_enter_context(&context));
     if (out == NULL || !sg_range_find(address, &range) || range.kind != SG_RANGE_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!range.shared)
-        sg_wait_for_work();
     RG_TRY(sg_range_share(address, &range));
     struct sg_shared_file file = {.kind = SG_SHARED_MEMORY};
     memcpy(file.secret, range.secret, SG_SECRET);
@@ -69,6 +67,6 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr address)
     SG_IMPLY_CONTEXT_OF_ADDRESS(address);
     struct sg_context *context;
     RG_TRY(sg_enter_context(&context));
-    sg_wait_for_work(); /* what is queued may still use it */
+    sg_all_wait(); /* what is queued may still use it */
     return sg_range_close(address);
 }

@@ -18,9 +18,9 @@
 #include <unistd.h>
 
 #include "common/sync/scoped_lock.h"
-#include "softgpu/driver/context/context.h"
 #include "softgpu/driver/memory/vmm.h"
 #include "softgpu/driver/range/range.h"
+#include "softgpu/driver/schedule/schedule.h"
 
 struct sg_allocation {
     struct sg_object object;
@@ -357,7 +357,7 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size)
     RG_TRY(sg_enter());
     if (size == 0 || !is_granular(size) || !is_granular(address) || !sg_range_is_mapped(address, size))
         return CUDA_ERROR_INVALID_VALUE;
-    sg_wait_for_work();
+    sg_all_wait();
     RG_SCOPED_LOCK(&physical.lock);
     CUresult result = sg_range_unmap(address, size, unmapped);
     while (physical.unused != NULL) {

@@ -1,6 +1,7 @@
 /*
  * range_shared.c - device memory for several processes: an allocation moves into a file when it is first
- * shared, at the same address; memory of another process is mapped from its file.
+ * shared, at the same address; memory of another process is mapped from its file. Work that goes on meanwhile
+ * reads as ever, and waits where it writes.
  */
 #include <errno.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 
 #include "common/sync/scoped_lock.h"
 #include "softgpu/driver/range/range_inside.h"
+#include "softgpu/exec/exec.h"
 
 /* Writes the pages of a range that hold anything to the file. */
 static bool copy_to_file(const struct sg_range *range, int file)
@@ -22,6 +24,21 @@ static bool copy_to_file(const struct sg_range *range, int file)
     return true;
 }
 
+/* The file in the place of the range's memory, with the same contents, whatever is at work on it. */
+static bool exchange(const struct sg_range *range, uint64_t size, int file)
+{
+    void *memory = (void *)(uintptr_t)range->base;
+    sg_exec_hold_writes(range->base, size);
+    bool moved = mprotect(memory, size, PROT_READ) == 0 && copy_to_file(range, file) &&
+                 mmap(memory, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED;
+    int why = errno;
+    if (!moved)
+        mprotect(memory, size, PROT_READ | PROT_WRITE);
+    sg_exec_let_writes();
+    errno = why;
+    return moved;
+}
+
 /* Puts the range's contents into a file, and the file in the place of its memory. Lock held. */
 static bool move_to_file(struct sg_range *range)
 {
@@ -30,8 +47,7 @@ static bool move_to_file(struct sg_range *range)
     int file = sg_shared_file_new(&about);
     if (file < 0)
         return false;
-    if (!copy_to_file(range, file) || mmap((void *)(uintptr_t)range->base, about.size, PROT_READ | PROT_WRITE,
-                                           MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) {
+    if (!exchange(range, about.size, file)) {
         rg_warn("device memory cannot be shared: %s", strerror(errno));
         close(file);
         return false;

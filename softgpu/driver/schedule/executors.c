@@ -32,6 +32,17 @@ void sg_scheduler_unlock(void)
 
 /* --- from here with the lock held --- */
 
+/* No stream of the context has anything to do. */
+static void rests(struct sg_context_work *work)
+{
+    if (work->previous != NULL)
+        work->previous->next = work->next;
+    else
+        sg_scheduler.at_work = work->next;
+    if (work->next != NULL)
+        work->next->previous = work->previous;
+}
+
 static void busy_remove(struct sg_stream *stream)
 {
     struct sg_context_work *work = &stream->object.context->work;
@@ -41,6 +52,8 @@ static void busy_remove(struct sg_stream *stream)
         work->busy = stream->busy_next;
     if (stream->busy_next != NULL)
         stream->busy_next->busy_previous = stream->busy_previous;
+    if (work->busy == NULL)
+        rests(work);
     stream->busy = false;
     if (--sg_scheduler.busy == 0 && sg_scheduler.resting != NULL)
         pthread_cond_signal(sg_scheduler.resting);

@@ -25,12 +25,13 @@ extern struct sg_scheduler {
     unsigned woken;    /* executors that were idle and do not run yet */
     unsigned starting; /* executors made that do not run yet */
     unsigned executors;
-    pthread_cond_t room;     /* a stream, or its context, has less queued than it may have */
-    unsigned held;           /* threads that wait for that */
-    unsigned busy;           /* streams with tasks queued or running */
-    pthread_cond_t *resting; /* a thread waits until there are none */
-    uint64_t sequence;       /* of the task submitted last */
-    struct sg_task *garbage; /* tasks whose last use here is over; released without the lock */
+    pthread_cond_t room;             /* a stream, or its context, has less queued than it may have */
+    unsigned held;                   /* threads that wait for that */
+    struct sg_context_work *at_work; /* of contexts with such streams */
+    unsigned busy;                   /* streams with tasks queued or running */
+    pthread_cond_t *resting;         /* a thread waits until there are none */
+    uint64_t sequence;               /* of the task submitted last */
+    struct sg_task *garbage;         /* tasks whose last use here is over; released without the lock */
 } sg_scheduler;
 
 extern __thread bool sg_executes; /* this thread is an executor */

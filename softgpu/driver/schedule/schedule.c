@@ -18,8 +18,15 @@ static void busy_add(struct sg_stream *stream)
     stream->busy = true;
     stream->busy_previous = NULL;
     stream->busy_next = work->busy;
-    if (work->busy != NULL)
+    if (work->busy != NULL) {
         work->busy->busy_previous = stream;
+    } else {
+        work->previous = NULL;
+        work->next = sg_scheduler.at_work;
+        if (work->next != NULL)
+            work->next->previous = work;
+        sg_scheduler.at_work = work;
+    }
     work->busy = stream;
     sg_scheduler.busy++;
 }

@@ -87,6 +87,8 @@ bool sg_stream_idle(struct sg_stream *stream);
 /** Waits for all work queued before the call: of the stream, of all streams of the context. */
 void sg_stream_wait(struct sg_stream *stream);
 void sg_context_wait(struct sg_context *context);
+/** The same, of all contexts. */
+void sg_all_wait(void);
 /**
  * Waits until no stream has anything to do, or until `deadline` (as sg_gate_close takes it): whether that is so. Nobody may
  * submit anything meanwhile. One thread at a time.

@@ -106,22 +106,47 @@ bool sg_wait_for_rest(uint64_t deadline)
     return rests;
 }
 
-void sg_context_wait(struct sg_context *context)
+/*
+ * Waits for what was submitted up to `limit`: of one stream, as the lists may have changed then. False: nothing was left.
+ * Lock held.
+ */
+static bool wait_for_one(const struct sg_context_work *work, uint64_t limit)
 {
-    sg_scheduler_lock();
-    uint64_t limit = sg_scheduler.sequence;
-    struct sg_stream *s = context->work.busy;
-    while (s != NULL) {
-        if (s->head->sequence > limit) {
-            s = s->busy_next;
+    for (const struct sg_stream *s = work->busy; s != NULL; s = s->busy_next) {
+        if (s->head->sequence > limit)
             continue;
-        }
         struct sg_task *last = s->tail;
         if (last->sequence > limit)
             for (last = s->head; last->next->sequence <= limit;)
                 last = last->next;
         sg_wait_locked(last);
-        s = context->work.busy;
+        return true;
     }
+    return false;
+}
+
+void sg_context_wait(struct sg_context *context)
+{
+    sg_scheduler_lock();
+    uint64_t limit = sg_scheduler.sequence;
+    while (wait_for_one(&context->work, limit))
+        ;
+    sg_scheduler_unlock();
+}
+
+static bool wait_for_one_of_all(uint64_t limit)
+{
+    for (const struct sg_context_work *work = sg_scheduler.at_work; work != NULL; work = work->next)
+        if (wait_for_one(work, limit))
+            return true;
+    return false;
+}
+
+void sg_all_wait(void)
+{
+    sg_scheduler_lock();
+    uint64_t limit = sg_scheduler.sequence;
+    while (wait_for_one_of_all(limit))
+        ;
     sg_scheduler_unlock();
 }

@@ -4,7 +4,8 @@
  * The handlers for SIGSEGV, SIGBUS, SIGFPE and SIGILL are installed when the engine first runs and stay. In a
  * thread whose slot runs a fiber, the signal is the kernel's: the fault is recorded and control goes, out of
  * the handler, to the slot's scheduler, which gives up the block's fibers; the handler's alternate stack is
- * left behind as it is. Any other signal goes to the handler that was there before.
+ * left behind as it is. Where memory is held (held.h) any thread's access waits. Any other signal goes to the
+ * handler that was there before.
  *
  * An application that installs handlers of its own later, without passing signals on, takes these ones out of
  * action.
@@ -12,6 +13,7 @@
 #include "softgpu/exec/fault/signals.h"
 #include "softgpu/exec/fault/decode.h"
 #include "softgpu/exec/fault/fault.h"
+#include "softgpu/exec/fault/held.h"
 #include "softgpu/exec/fault/watchdog.h"
 #include "softgpu/exec/fiber/fiber.h"
 
@@ -114,10 +116,20 @@ static bool is_nudge(struct sg_slot *slot, int signal, const siginfo_t *info, co
     return true;
 }
 
+static bool is_held(uint64_t address)
+{
+    int saved = errno;
+    bool held = sg_hold_waited(address);
+    errno = saved;
+    return held;
+}
+
 static void handle(int signal, siginfo_t *info, void *context)
 {
     struct sg_slot *slot = sg_current_slot;
     if (is_nudge(slot, signal, info, context))
+        return;
+    if (signal == SIGSEGV && !rg_signal_is_sent(info) && is_held((uintptr_t)info->si_addr))
         return;
     if (!slot || !slot->in_kernel || rg_signal_is_sent(info)) {
         int saved = errno;

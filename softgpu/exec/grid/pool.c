@@ -24,6 +24,7 @@
  * usable engine in the parent only.
  */
 #include "softgpu/exec/grid/pool.h"
+#include "softgpu/exec/fault/held.h"
 #include "softgpu/exec/fault/signals.h"
 #include "softgpu/exec/fault/watchdog.h"
 #include "softgpu/exec/fiber/fiber.h"
@@ -322,6 +323,17 @@ static void begin(void)
     if (dladdr((void *)(uintptr_t)begin, &self) && self.dli_fname)
         dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
     sg_signals_install();
+}
+
+void sg_exec_hold_writes(uint64_t address, uint64_t size)
+{
+    pthread_once(&engine_once, begin);
+    sg_hold(address, size);
+}
+
+void sg_exec_let_writes(void)
+{
+    sg_hold_end();
 }
 
 enum sg_fault sg_pool_run(const struct sg_launch *launch, struct sg_parent *parent,

@@ -6,16 +6,18 @@
 #include <string.h>
 #include <time.h>
 
-const char kernels_ptx[] = ".version 9.0\n.target sm_120\n.address_size 64\n"
-                           ".visible .global .align 8 .b8 table[64];\n"
-                           ".visible .entry add(\n.param .u64 p,\n.param .u32 n,\n.param .u32 x)\n{ret;}\n"
-                           ".visible .entry fault()\n{ret;}\n"
-                           ".visible .entry wait_flag(\n.param .u64 flag)\n{ret;}\n"
-                           ".visible .entry set_flag(\n.param .u64 flag,\n.param .u32 v)\n{ret;}\n"
-                           ".visible .entry small()\n.maxntid 64\n{ret;}\n"
-                           ".visible .entry exact()\n.reqntid 32\n{ret;}\n"
-                           ".visible .entry slow(\n.param .u32 ms)\n{ret;}\n"
-                           ".visible .entry no_code()\n{ret;}\n";
+const char kernels_ptx[] =
+    ".version 9.0\n.target sm_120\n.address_size 64\n"
+    ".visible .global .align 8 .b8 table[64];\n"
+    ".visible .entry add(\n.param .u64 p,\n.param .u32 n,\n.param .u32 x)\n{ret;}\n"
+    ".visible .entry fault()\n{ret;}\n"
+    ".visible .entry wait_flag(\n.param .u64 flag)\n{ret;}\n"
+    ".visible .entry set_flag(\n.param .u64 flag,\n.param .u32 v)\n{ret;}\n"
+    ".visible .entry small()\n.maxntid 64\n{ret;}\n"
+    ".visible .entry exact()\n.reqntid 32\n{ret;}\n"
+    ".visible .entry slow(\n.param .u32 ms)\n{ret;}\n"
+    ".visible .entry count(\n.param .u64 p,\n.param .u32 n,\n.param .u64 flag)\n{ret;}\n"
+    ".visible .entry no_code()\n{ret;}\n";
 
 /* p[i] += x for i < n */
 static void add(struct sg_block *block, const unsigned char *params)
@@ -77,7 +79,25 @@ static void slow(struct sg_block *block, const unsigned char *params)
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000}, NULL);
 }
 
+/* Again and again p[0]++, … p[n - 1]++, until flag[0] is set; flag[1] says how often so far. */
+static void count(struct sg_block *block, const unsigned char *params)
+{
+    (void)block;
+    struct {
+        uint32_t *p;
+        uint32_t n;
+        uint32_t *flag;
+    } a;
+    memcpy(&a, params, sizeof a);
+    while (__atomic_load_n(a.flag, __ATOMIC_ACQUIRE) == 0) {
+        for (uint32_t i = 0; i < a.n; i++)
+            a.p[i]++;
+        __atomic_fetch_add(&a.flag[1], 1, __ATOMIC_RELEASE);
+    }
+}
+
 const struct fake_kernel fake_kernels[] = {
-    {"add", add},       {"fault", fault},   {"wait_flag", wait_flag}, {"set_flag", set_flag},
-    {"small", nothing}, {"exact", nothing}, {"slow", slow},           {NULL, NULL},
+    {"add", add},           {"fault", fault},   {"wait_flag", wait_flag},
+    {"set_flag", set_flag}, {"small", nothing}, {"exact", nothing},
+    {"slow", slow},         {"count", count},   {NULL, NULL},
 };

@@ -210,6 +210,44 @@ Test(memory, host_memory_and_pointers)
     free(heap);
 }
 
+/* The kernel is another context's, and does not end before the handle is there. */
+Test(memory, what_kernels_write_while_memory_becomes_shared_is_not_lost)
+{
+    enum { COUNT = 1 << 20 };
+    CUcontext primary = start_device(), other;
+    CUmodule module;
+    CUfunction count;
+    CUstream stream;
+    CUdeviceptr p;
+    CUipcMemHandle handle;
+    void *at;
+    uint32_t n = COUNT;
+    OK(cuCtxCreate_v2(&other, 0, 0));
+    OK(cuModuleLoadData(&module, kernels_ptx));
+    OK(cuModuleGetFunction(&count, module, "count"));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc_v2(&p, COUNT * sizeof(uint32_t)));
+    OK(cuMemsetD32_v2(p, 0, COUNT));
+    OK(cuCtxSynchronize());
+    OK(cuMemHostAlloc(&at, 8, 0));
+    volatile uint32_t *flag = at;
+    flag[0] = flag[1] = 0;
+    OK(cuLaunchKernel(count, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&p, &n, &at}, NULL));
+    OK(cuCtxSetCurrent(primary));
+    while (__atomic_load_n(&flag[1], __ATOMIC_ACQUIRE) < 3)
+        ;
+    OK(cuIpcGetMemHandle(&handle, p));
+    for (uint32_t before = flag[1]; flag[1] < before + 3;)
+        ;
+    release_stream(flag);
+    OK(cuStreamSynchronize(stream));
+    uint32_t *counted = malloc(COUNT * sizeof(uint32_t));
+    OK(cuMemcpyDtoH_v2(counted, p, COUNT * sizeof(uint32_t)));
+    for (uint32_t i = 0; i < COUNT; i++)
+        cr_assert_eq(counted[i], flag[1], "%u: counted to %u, of %u", i, counted[i], flag[1]);
+    free(counted);
+}
+
 Test(memory, managed_memory_is_one_memory)
 {
     CUdeviceptr managed, device;

@@ -187,6 +187,32 @@ Test(vmm, handles)
 }
 
 /* Kernels see mappings as well, and what is not mapped faults. */
+/* Of a context that is not current either. */
+Test(vmm, what_queued_work_uses_stays_mapped)
+{
+    CUcontext primary = start_device(), other;
+    CUmodule module;
+    CUfunction slow, add;
+    CUstream stream;
+    uint32_t ms = 200, n = CHUNK / 4, x = 1;
+    CUdeviceptr at = reserve(CHUNK);
+    CUmemGenericAllocationHandle handle = create(CHUNK);
+    OK(cuMemMap(at, CHUNK, 0, handle, 0));
+    OK(cuMemSetAccess(at, CHUNK, &writable, 1));
+    OK(cuCtxCreate_v2(&other, 0, 0));
+    OK(cuModuleLoadData(&module, kernels_ptx));
+    OK(cuModuleGetFunction(&slow, module, "slow"));
+    OK(cuModuleGetFunction(&add, module, "add"));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuLaunchKernel(slow, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&ms}, NULL));
+    OK(cuLaunchKernel(add, n / 256, 1, 1, 256, 1, 1, 0, stream, (void *[]){&at, &n, &x}, NULL));
+    OK(cuCtxSetCurrent(primary));
+    OK(cuMemUnmap(at, CHUNK));
+    OK(cuCtxSetCurrent(other));
+    OK(cuStreamQuery(stream));
+    OK(cuMemRelease(handle));
+}
+
 Test(vmm, kernels_and_mappings)
 {
     uint32_t n = 1, x = 4, out = 0;

@@ -20,7 +20,7 @@ Test(module, load_ask_unload)
     EXPECT(CUDA_ERROR_NOT_FOUND, cuModuleGetFunction(&function, module, "nothing"));
     OK(cuModuleGetFunction(&function, module, "add"));
     OK(cuModuleGetFunctionCount(&count, module));
-    cr_assert_eq(count, 8);
+    cr_assert_eq(count, 9);
     OK(cuModuleEnumerateFunctions(all, 16, module));
     cr_assert_eq(all[0], function);
     OK(cuFuncGetName(&name, function));
@@ -260,7 +260,7 @@ Test(library, a_kernel_in_two_contexts)
     OK(cuLibraryGetKernel(&kernel, library, "add"));
     EXPECT(CUDA_ERROR_NOT_FOUND, cuLibraryGetKernel(&all[0], library, "sub"));
     OK(cuLibraryGetKernelCount(&count, library));
-    cr_assert_eq(count, 8);
+    cr_assert_eq(count, 9);
     OK(cuLibraryEnumerateKernels(all, 16, library));
     cr_assert_eq(all[0], kernel);
     EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuKernelGetFunction(&first, kernel));
