@@ -37,7 +37,12 @@
  * out the accesses of threads that do not make them by a mask, and where these would fault the processor
  * takes a hundred times as long (`if (i < n) part[i] += part[i + n]`).
  */
-#define SG_SHARED_SLACK  8192u
+#define SG_SHARED_SLACK 8192u
+#if defined(__SANITIZE_THREAD__) /* it keeps accounts of all that is mapped */
+#define SG_SHARED_REACH ((size_t)16 << 20)
+#else
+#define SG_SHARED_REACH ((size_t)4 << 30) /* bytes behind shared memory that fault, of most blocks */
+#endif
 #define SG_RESIDENT_MAX  64u    /* blocks a slot begins because the earlier ones only spin */
 #define SG_PASS_TURNS    1024u  /* of a loop, that lanes which have left it wait for */
 #define SG_TURN_SWITCHES 65536u /* waits in one turn of a block */
@@ -162,8 +167,8 @@ struct sg_run {
     struct sg_warp *warps;
     uint32_t warps_capacity;
     struct sg_loop_block *loop; /* loop form: lanes.c */
-    unsigned char *shared_map;  /* mapping of shared_capacity bytes and a guard */
-    size_t shared_capacity;
+    unsigned char *shared_map;  /* mapping of so many bytes and a guard */
+    size_t shared_capacity, shared_guard;
     unsigned char *guest_params; /* where kernels are guarded */
     size_t guest_params_capacity;
     struct sg_run *next; /* in the slot's pool, or in the ring of resident blocks */

@@ -16,24 +16,54 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#define FAR_GUARDS_MAX 256u /* mappings of a process with SG_SHARED_REACH behind them */
+
+static _Atomic uint32_t far_guards;
+
+/**
+ * Maps `capacity` bytes with a guard behind them: as many as an address of 32 bits reaches, where there are addresses
+ * for it.
+ */
+static unsigned char *map_shared(size_t capacity, size_t *guard)
+{
+    unsigned char *map = NULL;
+    *guard = SG_SHARED_REACH;
+    if (atomic_fetch_add(&far_guards, 1) < FAR_GUARDS_MAX)
+        map = sg_guest_map(capacity + *guard, PROT_NONE);
+    if (!map) {
+        atomic_fetch_sub(&far_guards, 1);
+        *guard = SG_STACK_GUARD;
+        map = sg_guest_map(capacity + *guard, PROT_NONE);
+    }
+    return map;
+}
+
+static void unmap_shared(unsigned char *map, size_t capacity, size_t guard)
+{
+    munmap(map, capacity + guard);
+    if (guard == SG_SHARED_REACH)
+        atomic_fetch_sub(&far_guards, 1);
+}
+
 /** Makes `run` hold `size` bytes of shared memory that end where a guard begins. */
 static bool reserve_shared(struct sg_run *run, size_t size)
 {
     if (size <= run->shared_capacity)
         return true;
-    size_t capacity = (size + (64u << 10) - 1) & ~(size_t)((64u << 10) - 1);
-    unsigned char *map = sg_guest_map(capacity + SG_STACK_GUARD, PROT_NONE);
+    size_t capacity = (size + (64u << 10) - 1) & ~(size_t)((64u << 10) - 1), guard;
+    unsigned char *map = map_shared(capacity, &guard);
     if (!map)
         return false;
     if (mprotect(map, capacity, PROT_READ | PROT_WRITE) != 0) {
-        munmap(map, capacity + SG_STACK_GUARD);
+        unmap_shared(map, capacity, guard);
         return false;
     }
     memset(map, 0, capacity); /* pages that are not there yet cost as much as a guard: see SG_SHARED_SLACK */
     if (run->shared_map)
-        munmap(run->shared_map, run->shared_capacity + SG_STACK_GUARD);
+        unmap_shared(run->shared_map, run->shared_capacity, run->shared_guard);
     run->shared_map = map;
     run->shared_capacity = capacity;
+    run->shared_guard = guard;
     return true;
 }
 

@@ -123,11 +123,11 @@ static void free_twice(struct sg_thread *t, const unsigned char *params)
     sg_rt_barrier_sync(t, 0, 0);
 }
 
+/* A parameter that is so much, of 32 bits. */
 static void past_shared(struct sg_thread *t, const unsigned char *params)
 {
-    (void)params;
     if (t->block->ctaid[0] == 2 && t->linear == 37)
-        store_word(t->block->shared + 1024);
+        store_word(t->block->shared + (uint32_t)(uintptr_t)PARAMETER(void, params));
     sg_rt_barrier_sync(t, 0, 0);
 }
 
@@ -169,7 +169,9 @@ static void test_thread_form(void)
     check_fault(undefined_instruction, NULL, SG_FAULT_ILLEGAL_INSTRUCTION, 0);
     check_fault(overflow, NULL, SG_FAULT_STACK, 0);
     check_fault(free_twice, NULL, SG_FAULT_ILLEGAL_ADDRESS, 0);
-    check_fault(past_shared, NULL, SG_FAULT_ILLEGAL_ADDRESS, 0);
+    static const uint32_t far[] = {1024, 128 << 10, 1 << 20, 3 << 20, 15 << 20, 1 << 30, UINT32_MAX & ~3u};
+    for (size_t i = 0; i < sizeof(far) / sizeof(far[0]); i++)
+        check_fault(past_shared, (void *)(uintptr_t)far[i], SG_FAULT_ILLEGAL_ADDRESS, 0); // NOLINT
 }
 
 /* --- block form --- */
