@@ -1,5 +1,5 @@
 /*
- * decode.c - the memory operand of an x86-64 instruction.
+ * decode.c - the memory operand of an x86-64 instruction, and functions without any.
  *
  * An access that is not aligned as its instruction demands, and one whose address is not canonical, are the
  * same exception on x86-64 (general protection), and the kernel passes on no address with it. The two are
@@ -112,7 +112,24 @@ bool sg_memory_operand(const ucontext_t *context, uint64_t *address)
     return true;
 }
 
+bool sg_code_is_empty(const void *code)
+{
+    static const unsigned char mark[] = {0xf3, 0x0f, 0x1e,
+                                         0xfa}; /* endbr64, of functions that are called by address */
+    const unsigned char *at = code;
+    for (size_t i = 0; i < sizeof(mark); i++)
+        if (at[i] != mark[i])
+            return i == 0 && at[0] == 0xc3;
+    return at[sizeof(mark)] == 0xc3;
+}
+
 #else
+
+bool sg_code_is_empty(const void *code)
+{
+    (void)code;
+    return false;
+}
 
 bool sg_memory_operand(const ucontext_t *context, uint64_t *address)
 {

@@ -1,4 +1,4 @@
-/* decode.h - what address the instruction that faulted was about, where the processor does not say. */
+/* decode.h - what machine code says: the address that an instruction is about, whether it is none at all. */
 #ifndef SG_EXEC_FAULT_DECODE_H
 #define SG_EXEC_FAULT_DECODE_H
 
@@ -11,5 +11,7 @@
  * or this machine's instructions are not known here.
  */
 bool sg_memory_operand(const ucontext_t *context, uint64_t *address);
+/** Whether a function does nothing but return; false as well where this machine's instructions are not known here. */
+bool sg_code_is_empty(const void *code);
 
 #endif

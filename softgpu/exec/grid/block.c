@@ -103,7 +103,7 @@ static bool reserve_warps(struct sg_run *run, uint32_t n_warps)
 static void set_index(struct sg_block *block, uint64_t index)
 {
     uint32_t x = block->nctaid[0], y = block->nctaid[1];
-    if (index <= UINT32_MAX && x == index + 1) {
+    if (index < x) {
         block->ctaid[0] = (uint32_t)index;
         block->ctaid[1] = block->ctaid[2] = 0;
         return;

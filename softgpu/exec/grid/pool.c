@@ -24,6 +24,7 @@
  * usable engine in the parent only.
  */
 #include "softgpu/exec/grid/pool.h"
+#include "softgpu/exec/fault/decode.h"
 #include "softgpu/exec/fault/held.h"
 #include "softgpu/exec/fault/signals.h"
 #include "softgpu/exec/fault/watchdog.h"
@@ -351,6 +352,8 @@ enum sg_fault sg_pool_run(const struct sg_launch *launch, struct sg_parent *pare
         rg_error("kernel %s: a launch of this size is not possible", launch->kernel_name);
         return report->fault = SG_FAULT_OUT_OF_RESOURCES;
     }
+    if (launch->form == SG_CODE_BLOCK && sg_code_is_empty(launch->code))
+        return SG_FAULT_NONE; /* for programs that try how large a grid may be */
     if (launch->params_size > sizeof(on_stack)) {
         params = aligned_alloc(16, ((size_t)launch->params_size + 15) & ~(size_t)15);
         if (!params)

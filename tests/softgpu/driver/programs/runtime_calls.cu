@@ -10,6 +10,9 @@ __device__ int counter;
 __constant__ float factors[4];
 static __device__ int hidden[3] = {1, 2, 3};
 
+__global__ void nothing(int *)
+{
+}
 __global__ void count()
 {
     atomicAdd(&counter, 1);
@@ -139,6 +142,9 @@ int main()
     for (auto &thread : threads)
         thread.join();
     REQUIRE(counted() == 18000);
+
+    nothing<<<dim3(2147483647, 65535, 65535), 1024>>>(out); /* the largest grid that there may be */
+    OK(cudaDeviceSynchronize());
 
     nodes_of_graphs(out);
     frees_in_order();
