@@ -67,11 +67,31 @@ static enum rg_status admit(const struct rg_sessions *sessions, const struct rg_
     return rg_placement(sessions, driver, wanted, who, info, answer);
 }
 
-/* Whether a session is over whose worker still has what it was given. */
-static bool somebody_leaves(const struct rg_sessions *sessions)
+/* Whether its worker says that it gives back what it was given: one that was taken over may say so for ever. */
+static bool leaves(struct rg_session_entry *entry, uint64_t now)
 {
+    if (!entry->share.slot || !atomic_load(&entry->share.slot->usage.leaves))
+        return false;
+    if (!entry->leaves_ns)
+        entry->leaves_ns = now;
+    return now - entry->leaves_ns < RG_SESSION_LEAVES_NS;
+}
+
+static bool have_one_in_common(const struct rg_session_info *a, const struct rg_session_info *b)
+{
+    for (uint32_t i = 0; i < a->n_devices; i++)
+        for (uint32_t j = 0; j < b->n_devices; j++)
+            if (a->devices[i] == b->devices[j])
+                return true;
+    return false;
+}
+
+bool rg_sessions_any_leaves(const struct rg_sessions *sessions, const struct rg_session_info *info)
+{
+    const uint64_t now = rg_now_ns();
     for (uint32_t i = 0; i < sessions->n; i++)
-        if (sessions->entries[i]->share.slot && atomic_load(&sessions->entries[i]->share.slot->usage.leaves))
+        if ((!info || have_one_in_common(&sessions->entries[i]->info, info)) &&
+            leaves(sessions->entries[i], now))
             return true;
     return false;
 }
@@ -186,7 +206,8 @@ static enum rg_status start(struct rg_sessions *sessions, const struct rg_driver
 
     char why[512] = "";
     enum rg_status status = grant_share(sessions, entry, wanted, answer);
-    if (status == RG_ERR_REFUSED && answer->code == RG_REFUSAL_FULL && !somebody_leaves(sessions))
+    if (status == RG_ERR_REFUSED && answer->code == RG_REFUSAL_FULL &&
+        !rg_sessions_any_leaves(sessions, info))
         return rg_warm_make_room(sessions, info) ? RG_ERR_TIMEOUT : make_room(sessions, entry, answer);
     if (status == RG_OK)
         status = check_quotas(sessions, entry, answer);
@@ -216,5 +237,6 @@ enum rg_status rg_sessions_start(struct rg_sessions *sessions, const struct rg_d
     const enum rg_status status = start(sessions, driver, question, who, files, answer);
     const bool lacks = answer->code == RG_REFUSAL_FULL || answer->code == RG_REFUSAL_NO_SUCH_GPU ||
                        answer->code == RG_REFUSAL_QUOTA;
-    return status == RG_ERR_REFUSED && lacks && somebody_leaves(sessions) ? RG_ERR_TIMEOUT : status;
+    return status == RG_ERR_REFUSED && lacks && rg_sessions_any_leaves(sessions, NULL) ? RG_ERR_TIMEOUT
+                                                                                       : status;
 }

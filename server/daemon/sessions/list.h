@@ -8,6 +8,8 @@
 struct rg_session_entry *rg_sessions_find(const struct rg_sessions *sessions, uint64_t id);
 /** The board shows them in the order of the entries; that of one place has changed. */
 void rg_sessions_show(struct rg_sessions *sessions, uint32_t place);
+/** Whether a session is over whose worker still has what it was given; `info`: of those devices, NULL: of any. */
+bool rg_sessions_any_leaves(const struct rg_sessions *sessions, const struct rg_session_info *info);
 
 /** A session is no more; `end` as wait(2) has it. */
 void rg_ended_remember(struct rg_sessions *sessions, const struct rg_session_entry *entry, int end);

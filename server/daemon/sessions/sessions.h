@@ -21,7 +21,9 @@
 #include <sys/types.h>
 
 #define RG_SESSION_END_NS 700000000ull
-#define RG_SESSION_LOOK_S 10 /* between two looks at the time of day, at most */
+/** How long a worker is believed that it gives back what it has: as long as a session may wait for that. */
+#define RG_SESSION_LEAVES_NS 15000000000ull
+#define RG_SESSION_LOOK_S    10 /* between two looks at the time of day, at most */
 
 /** What was counted so far of what a worker says of itself (gauges.h). */
 struct rg_gauge_counted {
@@ -37,6 +39,7 @@ struct rg_session_entry {
     uint64_t started_ns;
     uint64_t kill_ns;               /* it was told to end, and is killed then; 0: it was not */
     enum rg_session_end_reason end; /* why it was told so */
+    uint64_t leaves_ns;             /* since when its worker is known to say that it leaves; 0: it does not */
     struct rg_sandbox_lease *lease;
     struct rg_shares_session share;
     struct rg_account_owner owner; /* whose account it goes to */
