@@ -252,10 +252,23 @@ static size_t ends_after(uint64_t address)
     return low;
 }
 
+/* The whole pages that [start, start + size) lies in. False: it goes beyond the last address. */
+static bool pages_of(uint64_t start, uint64_t size, uint64_t *first, uint64_t *end)
+{
+    uint64_t last;
+    *first = start & ~(PAGE - 1);
+    if (__builtin_add_overflow(start, size, &last) || __builtin_add_overflow(last, PAGE - 1, &last))
+        return false;
+    *end = last & ~(PAGE - 1);
+    return true;
+}
+
 bool rg_map_reserve(unsigned session, uint64_t start, uint64_t size)
 {
-    uint64_t at = start & ~(PAGE - 1), end = (start + size + PAGE - 1) & ~(PAGE - 1);
+    uint64_t at, end;
     bool good = true;
+    if (!pages_of(start, size, &at, &end))
+        return false;
     pthread_mutex_lock(&lock);
     size_t low = ends_after(at);
     for (size_t i = low; good && i < n_reserved && reserved[i].start < end; i++)
@@ -271,6 +284,18 @@ bool rg_map_reserve(unsigned session, uint64_t start, uint64_t size)
     }
     pthread_mutex_unlock(&lock);
     return good;
+}
+
+bool rg_map_is_reserved(unsigned session, uint64_t start, uint64_t size)
+{
+    uint64_t at, end;
+    if (!pages_of(start, size, &at, &end))
+        return false;
+    pthread_mutex_lock(&lock);
+    for (size_t i = ends_after(at); i < n_reserved && reserved[i].start <= at && at < end; i++)
+        at = reserved[i].session == session ? reserved[i].end : UINT64_MAX;
+    pthread_mutex_unlock(&lock);
+    return at >= end && at != UINT64_MAX;
 }
 
 int rg_map_reserved_by(uint64_t address)

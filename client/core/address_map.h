@@ -85,9 +85,12 @@ bool rg_usable_on_device(uint64_t address, size_t pitch, size_t width, size_t he
 
 /**
  * Reserves a device range of a session's server in this process; false if part of it is in use here by
- * something else, or was once another server's.
+ * something else, or was once another server's, or if there are no such addresses. Where there is no room to reserve, as by a limit
+ * of the process's addresses, it is good without (rg_map_is_reserved).
  */
 bool rg_map_reserve(unsigned session, uint64_t start, uint64_t size);
+/** Whether all of a range is reserved for the session: nothing else of the program's is there. */
+bool rg_map_is_reserved(unsigned session, uint64_t start, uint64_t size);
 /** The session whose reservation an address is in; -1: none. */
 int rg_map_reserved_by(uint64_t address);
 

@@ -35,8 +35,15 @@ static bool map_here(uint64_t start, uint64_t size)
         rg_error("the server's address for managed memory is in use in this program");
         return false;
     }
+    /* the addresses are the server's word: nothing is replaced but what was reserved for it */
+    const int place =
+        rg_map_is_reserved(rg_session_current()->number, start, size) ? MAP_FIXED : MAP_FIXED_NOREPLACE;
     void *memory = mmap((void *)(uintptr_t)start, size, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | place, -1, 0);
+    if (memory != MAP_FAILED && (uint64_t)(uintptr_t)memory != start) { /* a kernel that took it as a hint */
+        munmap(memory, size);
+        return false;
+    }
     if (memory == MAP_FAILED)
         return false;
     (void)madvise(memory, size, MADV_DONTFORK); /* as the driver has it: managed memory is no child's */

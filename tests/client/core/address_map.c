@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #define BASE 0x200000000000ull
 
@@ -82,4 +83,25 @@ Test(address_map, reservations)
     void *again = mmap((void *)(BASE + 0x5000), 4096, PROT_READ,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     cr_assert_eq(again, MAP_FAILED, "the range is taken");
+}
+
+Test(address_map, a_servers_word_leads_to_nothing_that_is_not_reserved)
+{
+    cr_assert(!rg_map_reserve(0, BASE, UINT64_MAX - BASE + 2), "beyond the last address");
+    cr_assert(!rg_map_reserve(0, BASE, UINT64_MAX - BASE - 4), "whose last page is there no more");
+    cr_assert(rg_map_reserve(0, BASE, 0x3000) && rg_map_reserve(0, BASE + 0x5000, 0x1000));
+    cr_assert(rg_map_is_reserved(0, BASE + 100, 0x2000) && rg_map_is_reserved(0, BASE, 0x3000));
+    cr_assert(!rg_map_is_reserved(0, BASE, 0x3001) && !rg_map_is_reserved(0, BASE + 0x2000, 0x4000));
+    cr_assert(!rg_map_is_reserved(1, BASE, 0x1000), "another server's");
+    cr_assert(!rg_map_is_reserved(0, BASE, UINT64_MAX - BASE + 2));
+    cr_assert(rg_map_reserve(0, BASE + 0x3000, 0x2000));
+    cr_assert(rg_map_is_reserved(0, BASE, 0x6000), "one behind the other");
+}
+
+Test(address_map, without_room_nothing_is_reserved)
+{
+    const struct rlimit limit = {1ull << 34, 1ull << 34};
+    cr_assert_eq(setrlimit(RLIMIT_AS, &limit), 0);
+    cr_assert(rg_map_reserve(0, BASE, 1ull << 36), "no room is no conflict");
+    cr_assert(!rg_map_is_reserved(0, BASE, 0x1000));
 }
