@@ -8,7 +8,7 @@
  * others wait for it.
  */
 #include "tests/fidelity/must.h"
-#include "tests/fidelity/nccl.h"
+#include "tests/fidelity/nccl/nccl.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -8,7 +8,7 @@
  * "collectives" move data between two devices that are full, and look whether there is more afterwards. Ends with status 0 if nothing was
  * gained, and says what it had. `hold BYTES` takes so much and waits for the end of its input.
  */
-#include "tests/fidelity/nccl.h"
+#include "tests/fidelity/nccl/nccl.h"
 
 #include <cuda.h>
 #include <errno.h>

@@ -6,7 +6,8 @@
  * Sums of floats are compared bit for bit with a ring's: block b is added in the order of the ranks b+1, b+2, …, b.
  */
 #include "tests/fidelity/must.h"
-#include "tests/fidelity/nccl.h"
+#include "tests/fidelity/nccl/nccl.h"
+#include "tests/fidelity/nccl/reduce.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -15,15 +16,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEVICES_MAX 8
-#define SIZE        ((size_t)1 << 20)
-
 static int n;
 static CUcontext contexts[DEVICES_MAX];
 static CUstream streams[DEVICES_MAX];
 static CUdeviceptr sends[DEVICES_MAX], receives[DEVICES_MAX];
 static ncclComm_t comms[DEVICES_MAX];
-static unsigned char *inputs[DEVICES_MAX], *output, *expected;
+static unsigned char *output;
 static int wrong;
 
 static const char *const type_names[] = {"int8",    "uint8",   "int32",   "uint32",   "int64",   "uint64",
@@ -37,179 +35,6 @@ static ncclResult_t told(const char *call, ncclResult_t result)
 }
 #define TELL(call) told(#call, call)
 
-/* --- numbers -------------------------------------------------------------------------------------------- */
-
-static uint64_t seed = 1;
-
-static unsigned any(unsigned below)
-{
-    seed = seed * 6364136223846793005ull + 1442695040888963407ull;
-    return (unsigned)(seed >> 33) % below;
-}
-
-/* The bits of a small positive integer, or of its negative, in a floating format. */
-static unsigned small_float(int value, int exponent_bits, int mantissa)
-{
-    if (!value)
-        return 0;
-    const int bias = (1 << (exponent_bits - 1)) - 1, size = abs(value);
-    int exponent = 0;
-    while (size >> (exponent + 1))
-        exponent++;
-    const int fraction = exponent > mantissa ? (size - (1 << exponent)) >> (exponent - mantissa)
-                                             : (size - (1 << exponent)) << (mantissa - exponent);
-    return (unsigned)(value < 0) << (exponent_bits + mantissa) | (unsigned)(exponent + bias) << mantissa |
-           (unsigned)fraction;
-}
-
-/* Of a type whose arithmetic this program does not have: that is done with integers, which are exact in it. */
-static bool has_small_floats(ncclDataType_t type, int *exponent, int *mantissa)
-{
-    switch (type) {
-    case ncclFloat16:
-        *exponent = 5, *mantissa = 10;
-        return true;
-    case ncclBfloat16:
-        *exponent = 8, *mantissa = 7;
-        return true;
-    case ncclFloat8e4m3:
-        *exponent = 4, *mantissa = 3;
-        return true;
-    case ncclFloat8e5m2:
-        *exponent = 5, *mantissa = 2;
-        return true;
-    default:
-        return false;
-    }
-}
-
-static int small[DEVICES_MAX][4096]; /* what the inputs of such types are */
-
-static void fill(int rank, ncclDataType_t type, size_t count)
-{
-    int exponent, mantissa;
-    const size_t width = rg_nccl_type_size(type);
-    for (size_t i = 0; i < count; i++) {
-        unsigned char *at = inputs[rank] + i * width;
-        if (has_small_floats(type, &exponent, &mantissa)) {
-            small[rank][i] =
-                (int)any(2); /* no sum, product or average of up to 4 needs more bits than there are */
-            const unsigned bits = small_float(small[rank][i], exponent, mantissa);
-            memcpy(at, &bits, width);
-        } else if (type == ncclFloat32) {
-            const float value = (float)any(1u << 30) / 12345.6f - 40000;
-            memcpy(at, &value, width);
-        } else if (type == ncclFloat64) {
-            const double value = (double)any(1u << 30) / 12345.6 - 40000;
-            memcpy(at, &value, width);
-        } else {
-            for (size_t b = 0; b < width; b++)
-                at[b] = (unsigned char)any(256);
-        }
-    }
-}
-
-#define COMBINE(type, name)                                                                                  \
-    static type name(type a, type b, int op)                                                                 \
-    {                                                                                                        \
-        return op == ncclProd  ? (type)(a * b)                                                               \
-               : op == ncclMax ? (a > b ? a : b)                                                             \
-               : op == ncclMin ? (a < b ? a : b)                                                             \
-                               : (type)(a + b);                                                              \
-    }
-COMBINE(float, combine_float)
-COMBINE(double, combine_double)
-
-static uint64_t load_integer(const unsigned char *at, ncclDataType_t type)
-{
-    const size_t width = rg_nccl_type_size(type);
-    const bool is_signed = type == ncclInt8 || type == ncclInt32 || type == ncclInt64;
-    uint64_t value = 0;
-    memcpy(&value, at, width);
-    if (is_signed && width < 8 && value >> (8 * width - 1))
-        value |= ~0ull << (8 * width);
-    return value;
-}
-
-static uint64_t combine_integers(uint64_t a, uint64_t b, int op, bool is_signed)
-{
-    const bool less = is_signed ? (int64_t)a < (int64_t)b : a < b;
-    return op == ncclProd ? a * b : op == ncclMax ? (less ? b : a) : op == ncclMin ? (less ? a : b) : a + b;
-}
-
-static void reduce_integer(unsigned char *to, ncclDataType_t type, int op, const size_t *offsets)
-{
-    const size_t width = rg_nccl_type_size(type);
-    const bool is_signed = type == ncclInt8 || type == ncclInt32 || type == ncclInt64;
-    uint64_t value = load_integer(inputs[0] + offsets[0] * width, type);
-    for (int rank = 1; rank < n; rank++)
-        value = combine_integers(value, load_integer(inputs[rank] + offsets[0] * width, type), op, is_signed);
-    if (op == ncclAvg) {
-        memcpy(to, &value, width); /* of the sum as it wraps */
-        value = load_integer(to, type);
-        value = is_signed ? (uint64_t)((int64_t)value / n) : value / (unsigned)n;
-    }
-    memcpy(to, &value, width);
-}
-
-/* Element `i` reduced in the order of a ring that ends at rank `last`, with the inputs multiplied by factors[rank] first. */
-static void reduce_element(unsigned char *to, ncclDataType_t type, int op, size_t i, int last,
-                           const double *factors)
-{
-    const size_t width = rg_nccl_type_size(type);
-    int exponent, mantissa;
-    if (has_small_floats(type, &exponent, &mantissa)) {
-        int value = 0;
-        for (int k = 0; k < n; k++) {
-            const int next = small[k][i] * (factors ? (int)factors[k] : 1);
-            value = k ? (int)combine_double(value, next, op) : next;
-        }
-        unsigned bits = small_float(value, exponent, mantissa);
-        if (op == ncclAvg) /* n is a power of two */
-            bits -= value ? (unsigned)(n == 2 ? 1 : 2) << mantissa : 0;
-        memcpy(to, &bits, width);
-    } else if (type == ncclFloat32) {
-        float value = 0, next;
-        for (int k = 0; k < n; k++) {
-            memcpy(&next, inputs[(last + 1 + k) % n] + i * width, width);
-            if (factors || op == ncclAvg)
-                next *= factors ? (float)factors[(last + 1 + k) % n] : 1.0f / (float)n;
-            value = k ? combine_float(value, next, op) : next;
-        }
-        memcpy(to, &value, width);
-    } else if (type == ncclFloat64) {
-        double value = 0, next;
-        for (int k = 0; k < n; k++) {
-            memcpy(&next, inputs[(last + 1 + k) % n] + i * width, width);
-            if (factors || op == ncclAvg)
-                next *= factors ? factors[(last + 1 + k) % n] : 1.0 / n;
-            value = k ? combine_double(value, next, op) : next;
-        }
-        memcpy(to, &value, width);
-    } else if (factors) {
-        uint64_t value = 0;
-        for (int k = 0; k < n; k++)
-            value += load_integer(inputs[k] + i * width, type) * (uint64_t)factors[k];
-        memcpy(to, &value, width);
-    } else {
-        reduce_integer(to, type, op, &i);
-    }
-}
-
-/* The rank whose block element `i` of `count` is in. */
-static int block_of(size_t i, size_t count)
-{
-    const size_t large = count % (size_t)n, each = count / (size_t)n;
-    return (int)(i < large * (each + 1) ? i / (each + 1) : large + (i - large * (each + 1)) / each);
-}
-
-static void reduce_all(ncclDataType_t type, int op, size_t count, int root, const double *factors)
-{
-    const size_t width = rg_nccl_type_size(type);
-    for (size_t i = 0; i < count; i++)
-        reduce_element(expected + i * width, type, op, i, root >= 0 ? root : block_of(i, count), factors);
-}
-
 /* --- devices -------------------------------------------------------------------------------------------- */
 
 static void start(void)
@@ -219,9 +44,8 @@ static void start(void)
     if (n > 4)
         n = 4;
     output = malloc(SIZE);
-    expected = malloc(SIZE);
+    reduce_begin(n);
     for (int rank = 0; rank < n; rank++) {
-        inputs[rank] = malloc(SIZE);
         CHECK(cuDevicePrimaryCtxRetain(&contexts[rank], rank));
         CHECK(cuCtxSetCurrent(contexts[rank]));
         CHECK(cuStreamCreate(&streams[rank], CU_STREAM_NON_BLOCKING));

@@ -1,6 +1,6 @@
 /* nccl.h - NCCL as a program finds it, in libnccl.so.2, and calls of it that must succeed. Of one source file a program. */
-#ifndef TESTS_FIDELITY_NCCL_H
-#define TESTS_FIDELITY_NCCL_H
+#ifndef TESTS_FIDELITY_NCCL_NCCL_H
+#define TESTS_FIDELITY_NCCL_NCCL_H
 
 #include "common/cuda/nccl.h"
 #include "generated/proto/nccl.h"

@@ -3,7 +3,7 @@
  * A rank on each device of the process, and a thread each.
  */
 #include "tests/fidelity/must.h"
-#include "tests/fidelity/nccl.h"
+#include "tests/fidelity/nccl/nccl.h"
 
 #include <pthread.h>
 #include <stdint.h>

@@ -6,7 +6,7 @@
  *
  * A pause of the second thread counts if it is more than half of what the first one took: what makes both slow is no pause.
  */
-#include "must.h"
+#include "tests/fidelity/must.h"
 
 #include <cuda.h>
 #include <pthread.h>

@@ -3,7 +3,7 @@
  * the program lets it go on, by a call that comes afterwards. Drivers load functions when they are first used, and may wait for the
  * context's work then; nothing that the program does here is a use, so it must come to its end.
  */
-#include "must.h"
+#include "tests/fidelity/must.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  *
  *   linking all
  */
-#include "must.h"
+#include "tests/fidelity/must.h"
 
 #include <pthread.h>
 #include <stdint.h>

@@ -2,7 +2,7 @@
  * library_variables.c - managed variables of a library are the library's: the same for kernels on two devices and for the host, and still
  * there, with what was last written, when a primary context has been reset.
  */
-#include "must.h"
+#include "tests/fidelity/must.h"
 
 #include <cuda.h>
 #include <stdio.h>
