@@ -6,6 +6,7 @@
  * What is set belongs to the function and stays; it is kept here by handle, under one lock, and each setter
  * checks that the handle is a function's. Any thread.
  */
+#include "common/base/hash_table.h"
 #include "common/base/status.h"
 #include "common/cuda/api.h"
 #include "common/sync/scoped_lock.h"
@@ -15,11 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUCKETS        64
 #define PARAMETERS_MAX 4096 /* bytes, as these calls have always had */
 
 struct setup {
-    struct setup *next;
+    struct rg_hash_link link; /* first; by the handle */
     CUfunction function;
     int block[3]; /* 0: not set */
     unsigned int shared;
@@ -28,20 +28,19 @@ struct setup {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct setup *buckets[BUCKETS];
+static struct rg_hash_table setups;
 
 /* What is set of the function, made if need be; NULL: no memory. The lock is held. */
 static struct setup *setup_of(CUfunction function)
 {
-    struct setup **bucket = &buckets[((uintptr_t)function >> 4) % BUCKETS];
-    for (struct setup *at = *bucket; at; at = at->next)
-        if (at->function == function)
-            return at;
+    const uint64_t hash = (uintptr_t)function;
+    for (struct rg_hash_link *at = rg_hash_table_first(&setups, hash); at; at = rg_hash_table_next(at))
+        if (((struct setup *)(void *)at)->function == function)
+            return (struct setup *)(void *)at;
     struct setup *made = calloc(1, sizeof *made);
     if (made) {
         made->function = function;
-        made->next = *bucket;
-        *bucket = made;
+        rg_hash_table_add(&setups, &made->link, hash);
     }
     return made;
 }
