@@ -33,24 +33,38 @@ static bool same_attributes(const unsigned char *answer, const unsigned char *ot
     return same;
 }
 
+/* What was known is so no more: the call has returned that it succeeded. */
+static void fail_later(struct rg_future *future, CUresult result)
+{
+    rg_image_cache_drop((struct rg_cached_image *)(uintptr_t)future->user[0]);
+    rg_session_async_error(future->session, result, future->op);
+}
+
+/* The answer to taking the function of a known kernel in a context, for which memory was taken. */
+static void taken(struct rg_future *future, CUresult result, struct rg_reader reply)
+{
+    (void)reply;
+    rg_load_memory_end(future->session, (rg_memory_level)future->user[2]);
+    if (result != CUDA_SUCCESS)
+        fail_later(future, result);
+    else
+        rg_image_cache_note_memory((struct rg_cached_image *)(uintptr_t)future->user[0],
+                                   rg_future_memory_taken(future));
+}
+
 /* The answer of a look-up that was known: the call has returned what it will say. */
 static void function_arrived(struct rg_future *future, CUresult result, struct rg_reader reply)
 {
     struct rg_cached_image *cached = (struct rg_cached_image *)(uintptr_t)future->user[0];
     const struct rg_cached_function *function = (const struct rg_cached_function *)(uintptr_t)future->user[1];
-    if (future->op == RG_OP_rgKernelTakeFunction)
-        rg_load_memory_end(future->session, (rg_memory_level)future->user[2]);
     if (result != CUDA_SUCCESS) {
-        rg_image_cache_drop(cached);
-        rg_session_async_error(future->session, result, future->op);
+        fail_later(future, result);
         return;
     }
     const size_t head = sizeof(struct rg_function_info);
     const bool same_parameters = rg_left(&reply) == function->size && function->size >= head &&
                                  memcmp(reply.at + head, function->answer + head, function->size - head) == 0;
     rg_image_cache_note_memory(cached, rg_future_memory_taken(future));
-    if (future->op == RG_OP_rgKernelTakeFunction)
-        return;
     if (same_parameters && same_attributes(reply.at, function->answer)) {
         rg_image_cache_note_attributes(cached, function, reply.at);
         return;
@@ -66,7 +80,7 @@ static void function_arrived(struct rg_future *future, CUresult result, struct r
 
 /*
  * Asks for a function ahead if its answer is known, which is then in *answer. NULL: it is to be waited for. `take`: in a context, where
- * the first of a library's takes memory; it is taken for it, and function_arrived ends that.
+ * the first of a library's takes memory; it is taken for it, and its answer ends that.
  */
 static struct rg_future *look_up_async(struct rg_cached_image *cached, bool take, const char *name,
                                        struct rg_reader *answer)
@@ -78,7 +92,7 @@ static struct rg_future *look_up_async(struct rg_cached_image *cached, bool take
     const rg_memory_level memory = take ? rg_image_cache_memory(cached) : 0;
     if (take && !rg_load_memory_take(rg_session_current(), memory))
         return NULL;
-    struct rg_future *future = rg_future_begin(function_arrived);
+    struct rg_future *future = rg_future_begin(take ? taken : function_arrived);
     if (!future) {
         if (take)
             rg_load_memory_end(rg_session_current(), memory);
