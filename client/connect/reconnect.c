@@ -242,10 +242,10 @@ bool rg_reconnect_begin(struct rg_session *session)
     };
     session->moved = session->control_conn != NULL;
     session->multipath = !session->moved;
-    struct rg_conn *lasting = rg_resumable_create(session->conn, session->control_conn, &options);
-    if (!lasting)
+    struct rg_conn *resumable = rg_resumable_create(session->conn, session->control_conn, &options);
+    if (!resumable)
         return false;
-    session->conn = lasting;
+    session->conn = resumable;
     session->control_conn = NULL;
     return true;
 }

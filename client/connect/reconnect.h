@@ -16,7 +16,7 @@ bool rg_reconnect_wanted(void);
 /** The hello of a client that comes back, and has so many messages. */
 void rg_reconnect_hello(const struct rg_session *session, uint64_t received, struct rg_control *hello);
 /**
- * After the hellos: makes the session's connection a lasting one, if the server offers that. False: no
+ * After the hellos: makes the session's connection a resumable one, if the server offers that. False: no
  * memory.
  */
 bool rg_reconnect_begin(struct rg_session *session);

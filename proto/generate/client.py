@@ -124,7 +124,7 @@ def again(operation):
             f"        return rg_op_{operation.name}({arguments(operation)});"]
 
 
-def again_aside(operation):
+def again_raw(operation):
     """The same of a raw answer. What the worker keeps ready it has given up itself, where it executed the record in its place; what
     was loaded in vain it does not know."""
     if not operation.flags & {"compiles", "future"} or operation.options.get("again") == "custom":
@@ -208,7 +208,7 @@ def encoder(operation):
     lines.append(f"    status = future ? rg_call_post_future(&call, future) : {wait};" if "future" in operation.flags
                  else f"    status = {wait};")
     if operation.raw_reply:
-        lines += again_aside(operation) + ["    *reply = call;", "    return status;", "}"]
+        lines += again_raw(operation) + ["    *reply = call;", "    return status;", "}"]
         return lines
     outputs = [line for p in operation.parameters for line in decode(p)]
     if outputs:

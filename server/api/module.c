@@ -30,7 +30,7 @@ static void add_option(struct load *load, CUjit_option option, void *value)
     load->values[load->count++] = value;
 }
 
-/* Takes the image and makes ready what the driver is called with, aside. */
+/* Takes the image and makes ready what the driver is called with, out of order. */
 static CUresult begin_load(struct rg_request *request, struct load *load, uint64_t id, unsigned count,
                            const CUjit_option *options, const unsigned long long *values, size_t info_size,
                            size_t error_size)

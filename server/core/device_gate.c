@@ -39,7 +39,7 @@ bool rg_device_enter(struct rg_worker *worker)
     return true;
 }
 
-bool rg_device_try_aside(struct rg_device_gate *gate)
+bool rg_device_try_out_of_order(struct rg_device_gate *gate)
 {
     atomic_fetch_add(&gate->entered, 1);
     if (atomic_load(&gate->state) != RG_DEVICE_CLOSED)

@@ -58,7 +58,7 @@ static inline bool rg_device_try(struct rg_device_gate *gate)
 /** For a record: enters, and waits until it may. False: the session is over. */
 RG_MUST_CHECK bool rg_device_enter(struct rg_worker *worker);
 /** For what comes outside of the order of records. True: the caller is inside. False: it is closed. */
-RG_MUST_CHECK bool rg_device_try_aside(struct rg_device_gate *gate);
+RG_MUST_CHECK bool rg_device_try_out_of_order(struct rg_device_gate *gate);
 /** What could not enter so will do so as soon as it is not closed (module.h, `reopened`), and wants that. */
 void rg_device_want(struct rg_worker *worker);
 /** It has entered. */

@@ -316,7 +316,7 @@ static bool context_works(struct rg_worker *worker, const struct rg_record *reco
     struct rg_request asks = {.worker = worker, .thread = thread};
     if (!entry)
         return false;
-    if (!rg_device_try_aside(&worker->device)) /* the session is suspended */
+    if (!rg_device_try_out_of_order(&worker->device)) /* the session is suspended */
         return true;
     const bool idle = rg_request_make_current(&asks) == CUDA_SUCCESS && rg_context_idle(worker, entry->extra);
     rg_device_leave(&worker->device);

@@ -193,11 +193,11 @@ bool rg_resume_begin(struct rg_resume *resume, struct rg_channels *channels, str
                                                  .dropped = dropped,
                                                  .renew = renew,
                                                  .report = report};
-    struct rg_conn *lasting = rg_resumable_create(*conn, *control_conn, &options);
-    if (!lasting)
+    struct rg_conn *resumable = rg_resumable_create(*conn, *control_conn, &options);
+    if (!resumable)
         return false;
-    resume->lasting = lasting;
-    *conn = lasting;
+    resume->resumable = resumable;
+    *conn = resumable;
     *control_conn = NULL;
     return true;
 }
@@ -217,7 +217,7 @@ static void arrive(struct rg_resume *resume, struct rg_conn *conn, struct rg_con
             rg_conn_peer(conn), rg_conn_transport(conn));
     rg_liveness_watch_closely(conn);
     rg_resumable_drop(
-        resume->lasting); /* first: what comes next may be in use by the time that this returned */
+        resume->resumable); /* first: what comes next may be in use by the time that this returned */
     pthread_mutex_lock(&resume->lock);
     struct rg_conn *earlier = resume->come, *earlier_control = resume->come_control;
     resume->come = conn;
@@ -333,7 +333,7 @@ void rg_resume_take(struct rg_resume *resume, const struct rg_client_hello *hell
         return;
     }
     if (hello->capabilities & RG_CONTROL_CAP_CONTROL) { /* nothing may be sent by it */
-        rg_resumable_set_control(resume->lasting, conn);
+        rg_resumable_set_control(resume->resumable, conn);
         rg_debug("session %llu has a control connection", (unsigned long long)resume->session);
         return;
     }

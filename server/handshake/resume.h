@@ -47,7 +47,7 @@ struct rg_resume {
     uint64_t come_received;
     bool upgrades;                        /* the session may be upgraded again */
     bool upgrading;                       /* a client is at it; the lock */
-    struct rg_conn *lasting;              /* the session's connection */
+    struct rg_conn *resumable;            /* the session's connection */
     const struct rg_device_info *devices; /* the session's */
     uint32_t n_devices;
 };
@@ -62,7 +62,7 @@ void rg_resume_offer(struct rg_resume *resume, uint64_t session, uint32_t grace_
  * After rg_resume_offer: the session may move to another transport, also again; it has those devices, which stay.
  */
 void rg_resume_offer_upgrade(struct rg_resume *resume, struct rg_server_hello *hello);
-/** Makes *conn a lasting connection, and *control_conn a part of it. False: no memory, both stay. */
+/** Makes *conn a resumable connection, and *control_conn a part of it. False: no memory, both stay. */
 bool rg_resume_begin(struct rg_resume *resume, struct rg_channels *channels, struct rg_conn **conn,
                      struct rg_conn **control_conn);
 /** A client comes with such a hello by socket `fd`, which is taken, by TLS with `keys`. */
