@@ -4,9 +4,6 @@
 
 #include "client/pool/pool.h"
 
-/** Says what has failed. `code`: "" for none. */
-void rg_pool_fail(struct rg_pool_failure *failure, enum rg_status status, const char *code,
-                  const char *format, ...) __attribute__((format(printf, 4, 5)));
 /**
  * Asks, and hears the answer; the question becomes the function's (NULL: no memory). `wish` (NULL is fine) is told of waiting. The
  * conversation is the caller's to end. NULL: `failure`, and there is no conversation.

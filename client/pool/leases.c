@@ -11,8 +11,9 @@
 
 /* --- failures ---------------------------------------------------------------------------------------------------- */
 
-void rg_pool_fail(struct rg_pool_failure *failure, enum rg_status status, const char *code,
-                  const char *format, ...)
+/* Says what has failed. `code`: "" for none. */
+__attribute__((format(printf, 4, 5))) static void fail(struct rg_pool_failure *failure, enum rg_status status,
+                                                       const char *code, const char *format, ...)
 {
     va_list arguments;
     failure->status = status;
@@ -68,14 +69,14 @@ static json_t *hear(struct rg_pool_talk *talk, const char *server, const struct 
         if (answer && strcmp(state, "refused") != 0)
             return answer;
         if (answer)
-            rg_pool_fail(failure, RG_ERR_REFUSED, get_text(answer, "code"), "%s", get_text(answer, "why"));
+            fail(failure, RG_ERR_REFUSED, get_text(answer, "code"), "%s", get_text(answer, "why"));
         else if (status == RG_ERR_REFUSED)
-            rg_pool_fail(failure, status, "", "the server %s refused: %s", server, why);
+            fail(failure, status, "", "the server %s refused: %s", server, why);
         else
-            rg_pool_fail(failure, status == RG_OK ? RG_ERR_PROTOCOL : status, "pool-unreachable",
-                         "the server %s has gone or does not answer (%s); ask another server of the pool "
-                         "[pool-unreachable]",
-                         server, rg_status_string(status));
+            fail(failure, status == RG_OK ? RG_ERR_PROTOCOL : status, "pool-unreachable",
+                 "the server %s has gone or does not answer (%s); ask another server of the pool "
+                 "[pool-unreachable]",
+                 server, rg_status_string(status));
         if (!*failure->code)
             find_code(failure->why, failure->code, sizeof failure->code);
         json_decref(answer);
@@ -97,8 +98,8 @@ json_t *rg_pool_converse(struct rg_pool_talk *talk, const char *server, json_t *
     if (status == RG_OK)
         answer = hear(talk, server, wish, failure);
     else
-        rg_pool_fail(failure, status, status == RG_ERR_LIMIT ? "lease-question" : "pool-unreachable", "%s",
-                     *why ? why : rg_status_string(status));
+        fail(failure, status, status == RG_ERR_LIMIT ? "lease-question" : "pool-unreachable", "%s",
+             *why ? why : rg_status_string(status));
     if (!answer)
         rg_pool_talk_end(talk);
     return answer;
@@ -145,8 +146,8 @@ static bool read_grant(const json_t *answer, struct rg_pool_lease_of *out, struc
     }
     if (good && out->n_gpus)
         return true;
-    rg_pool_fail(failure, good ? RG_ERR_PROTOCOL : RG_ERR_NO_MEMORY, "", "%s",
-                 good ? "the pool has granted no GPU: it is of another version" : "out of memory");
+    fail(failure, good ? RG_ERR_PROTOCOL : RG_ERR_NO_MEMORY, "", "%s",
+         good ? "the pool has granted no GPU: it is of another version" : "out of memory");
     return false;
 }
 
