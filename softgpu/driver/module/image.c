@@ -64,9 +64,11 @@ static struct sg_image *new_image(void)
 static void tell_machine_code(CUresult result, const struct sg_text *log)
 {
     static atomic_bool told;
-    if (result == CUDA_ERROR_NO_BINARY_FOR_GPU && !atomic_exchange(&told, true))
-        rg_warn(RG_MODULE_MESSAGE " (%s); a real GPU would run its machine code",
-                log->data != NULL ? log->data : "machine code alone");
+    if (result != CUDA_ERROR_NO_BINARY_FOR_GPU || atomic_exchange(&told, true))
+        return;
+    const char *why = log->data != NULL ? log->data : "machine code alone";
+    rg_warn(RG_MODULE_MESSAGE " (%s)%s", why,
+            strstr(why, "machine code") != NULL ? "; a real GPU would run its machine code" : "");
 }
 
 CUresult sg_image_load(const void *data, struct sg_text *log, struct sg_image **out)

@@ -132,6 +132,22 @@ static bool is_bundle(const struct rg_cuda_image *image, struct rg_fatbin *fatbi
            rg_fatbin_next(fatbin, &entry) == RG_FATBIN_OK && entry.kind == BUNDLE_KIND;
 }
 
+/* Whether it has code for link-time optimisation and nothing that runs, as nvcc makes it for code=lto_NN. */
+static bool is_intermediate(const struct rg_cuda_image *image)
+{
+    struct rg_fatbin fatbin;
+    struct rg_fatbin_entry entry;
+    bool intermediate = false;
+    if (rg_fatbin_open(&fatbin, image->data, image->size) != RG_FATBIN_OK)
+        return false;
+    while (rg_fatbin_next(&fatbin, &entry) == RG_FATBIN_OK) {
+        if (entry.kind == RG_FATBIN_PTX || entry.kind == RG_FATBIN_ELF)
+            return false;
+        intermediate |= entry.kind == RG_FATBIN_NVVM;
+    }
+    return intermediate;
+}
+
 static CUresult add_container(struct sg_sources *sources, const struct rg_cuda_image *image,
                               struct sg_text *log)
 {
@@ -149,6 +165,12 @@ static CUresult add_container(struct sg_sources *sources, const struct rg_cuda_i
     if (status == RG_FATBIN_NO_PTX && sg_behaviour()->cubins &&
         sg_cubin_add_of_container(sources, image->data, image->size, log) == CUDA_SUCCESS)
         return CUDA_SUCCESS;
+    if (status == RG_FATBIN_NO_PTX && is_intermediate(image)) {
+        sg_log_say(log,
+                   "the fat binary holds intermediate code for link-time optimisation (LTO-IR) alone: "
+                   "only PTX can run here, which nvcc makes with code=compute_NN and nvJitLink with -ptx");
+        return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    }
     RG_TRY(fatbin_result(status, log));
     return add_entry(sources, &entry, log);
 }

@@ -179,6 +179,25 @@ static struct fat_binary fat_binary(void)
     return made;
 }
 
+/* What nvcc makes for code=lto_NN: who loads it is told what it is. */
+Test(module, intermediate_code_is_called_so)
+{
+    CUmodule module;
+    char log[256] = "";
+    CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void *values[] = {log, (void *)sizeof log};
+    struct fat_binary intermediate = fat_binary(), machine = intermediate;
+    intermediate.kind = 8;
+    machine.kind = 2;
+    start_device();
+    EXPECT(CUDA_ERROR_NO_BINARY_FOR_GPU, cuModuleLoadDataEx(&module, &intermediate, 2, options, values));
+    cr_assert(strstr(log, "LTO-IR"), "%s", log);
+    cr_assert_null(strstr(log, "machine code"), "%s", log);
+    values[1] = (void *)sizeof log;
+    EXPECT(CUDA_ERROR_NO_BINARY_FOR_GPU, cuModuleLoadDataEx(&module, &machine, 2, options, values));
+    cr_assert(strstr(log, "machine code cannot run here"), "%s", log);
+}
+
 /* A copy that ends where memory ends. */
 static void *at_the_edge(const void *data, size_t size)
 {
