@@ -12,6 +12,8 @@
 #include "server/sandbox/internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/sockios.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <stdio.h>
@@ -19,6 +21,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -68,7 +71,7 @@ static const struct group allowed[] = {
     {ALL, "facts about itself and the machine",
      "getuid geteuid getgid getegid getresuid getresgid getgroups getrusage getrlimit sysinfo uname "
      "getrandom getpgrp getpgid getsid capget getpriority umask getcwd"},
-    {ALL, "descriptors' properties", "fcntl fstat newfstatat statx fstatfs ftruncate"},
+    {ALL, "descriptors' properties (fcntl below)", "fstat newfstatat statx fstatfs ftruncate"},
     {OPENERS, "files, of which Landlock decides",
      "open openat openat2 creat stat lstat access faccessat faccessat2 readlink readlinkat getdents "
      "getdents64 statfs chdir fchdir flock fallocate fadvise64 fsync fdatasync sync_file_range readahead "
@@ -208,7 +211,9 @@ static int add_self(struct filter *filter)
                         (const struct scmp_arg_cmp[]){SCMP_CMP64(0, SCMP_CMP_NE, self)});
     }
     if (!error && (filter->whom & (N | P))) /* of the calling thread */
-        error = ALLOW_IF(filter, "setpriority", 1, SCMP_CMP_EQ, 0);
+        error = add(filter, SCMP_ACT_ALLOW, "setpriority", 2,
+                    (const struct scmp_arg_cmp[]){SCMP_CMP64(0, SCMP_CMP_EQ, PRIO_PROCESS),
+                                                  SCMP_CMP64(1, SCMP_CMP_EQ, 0)});
     if (!error)
         error = ALLOW_IF(filter, "prlimit64", 0, SCMP_CMP_EQ, 0);
     if (!error)
@@ -230,19 +235,66 @@ static int add_sockets(struct filter *filter)
     return error;
 }
 
+/* The kernel looks at 32 bits of a command: what more a caller sets changes nothing, and so must not here. */
+#define COMMAND UINT64_C(0xffffffff)
+
+/*
+ * All but whom a descriptor signals, and by what: the kernel sends such a signal, SIGKILL too, to any process of the same
+ * user.
+ */
+static int add_fcntl(struct filter *filter)
+{
+    static const struct {
+        uint64_t mask, value;
+    } allowed_commands[] = {
+        {COMMAND & ~UINT64_C(7), 0},    /* F_DUPFD to F_SETLKW */
+        {COMMAND, 36},                  /* F_OFD_GETLK */
+        {COMMAND, 37},                  /* F_OFD_SETLK */
+        {COMMAND, 38},                  /* F_OFD_SETLKW */
+        {COMMAND & ~UINT64_C(3), 1028}, /* F_DUPFD_CLOEXEC, sizes of pipes */
+        {COMMAND & ~UINT64_C(7), 1032}, /* the same, seals, hints */
+    };
+    int error = 0;
+    for (size_t i = 0; i < sizeof allowed_commands / sizeof allowed_commands[0] && !error; i++)
+        error = ALLOW_IF(filter, "fcntl", 1, SCMP_CMP_MASKED_EQ, allowed_commands[i].mask,
+                         allowed_commands[i].value);
+    /* F_SETOWN, F_GETOWN, F_SETSIG, F_GETSIG, F_SETOWN_EX, F_GETOWN_EX */
+    return error ? error
+                 : REFUSE_IF(filter, "fcntl", EPERM, 1, SCMP_CMP_MASKED_EQ, COMMAND & ~UINT64_C(7), 8);
+}
+
+enum { OF_TERMINALS = 0x54, OF_SOCKETS = 0x89 }; /* the second byte of a request */
+
+/* Those of other types: a rule has one comparison of an argument, so each says that one bit of the type is another. */
+static int add_other_types(struct filter *filter)
+{
+    static const uint64_t types[] = {OF_TERMINALS, OF_SOCKETS}; /* which differ in the highest bit */
+    int error = 0;
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        for (unsigned bit = 0; bit < 7 && !error; bit++) {
+            const uint64_t mask = UINT64_C(0x80) | UINT64_C(1) << bit;
+            error = ALLOW_IF(filter, "ioctl", 1, SCMP_CMP_MASKED_EQ, mask << 8,
+                             ((types[i] ^ UINT64_C(1) << bit) & mask) << 8);
+        }
+    /* of interfaces; those below say whom a socket signals */
+    for (unsigned bit = 4; bit < 8 && !error; bit++)
+        error = ALLOW_IF(filter, "ioctl", 1, SCMP_CMP_MASKED_EQ, UINT64_C(0xff00) | UINT64_C(1) << bit,
+                         (uint64_t)OF_SOCKETS << 8 | UINT64_C(1) << bit);
+    return error;
+}
+
 /* Of a driver's device files Landlock decides; without one only what the C library asks sockets and terminals. */
 static int add_ioctl(struct filter *filter)
 {
     static const uint64_t plain[] = {FIONREAD, FIONBIO, TCGETS, TIOCGWINSZ, TIOCOUTQ, FIOCLEX, FIONCLEX};
+    /* pushing characters into a terminal that was inherited; signals to others by a socket */
+    static const uint64_t refused[] = {TIOCSTI, TIOCLINUX, FIOSETOWN, SIOCSPGRP};
     int error = 0;
-    if (filter->whom & (N | P | R)) {
-        /* pushing characters into a terminal that was inherited */
-        error = REFUSE_IF(filter, "ioctl", EPERM, 1, SCMP_CMP_EQ, TIOCSTI);
-        return error ? error : ALLOW_IF(filter, "ioctl", 1, SCMP_CMP_NE, TIOCSTI);
-    }
     for (size_t i = 0; i < sizeof plain / sizeof plain[0] && !error; i++)
-        error = ALLOW_IF(filter, "ioctl", 1, SCMP_CMP_EQ, plain[i]);
-    return error;
+        error = ALLOW_IF(filter, "ioctl", 1, SCMP_CMP_MASKED_EQ, COMMAND, plain[i]);
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0] && !error; i++)
+        error = REFUSE_IF(filter, "ioctl", EPERM, 1, SCMP_CMP_MASKED_EQ, COMMAND, refused[i]);
+    return error || !(filter->whom & (N | P | R)) ? error : add_other_types(filter);
 }
 
 static int add_prctl(struct filter *filter)
@@ -279,6 +331,8 @@ static int fill(struct filter *filter)
         error = add_self(filter);
     if (!error)
         error = add_sockets(filter);
+    if (!error)
+        error = add_fcntl(filter);
     if (!error)
         error = add_ioctl(filter);
     if (!error)

@@ -187,7 +187,8 @@ class Sandbox(unittest.TestCase):
         could = self.attacks(uid=NOBODY, mode="off")
         for name in ("memory of other processes", "environment of other processes", "the authority's key", "who may read the authority's key",
                      "a connection to a port", "an abstract unix socket", "a process of its own",
-                     "a file in the others' cache"):
+                     "a file in the others' cache", "signals by a descriptor", "a descriptor's signal", "signals by a socket",
+                     "characters for a terminal"):
             self.assertIn(name, could)
 
     def killed(self, orders, uid):

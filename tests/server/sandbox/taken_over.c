@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/bpf.h>
+#include <linux/sockios.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -23,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
@@ -115,6 +117,32 @@ static void attack_processes(void)
     tell(signals > 0, "signals to other processes");
     tell(timers > 0, "signals to other threads");
     tell(kill(-1, 0) == 0, "signals to all");
+}
+
+/* The kernel sends a descriptor's owner signals, whichever the descriptor's holder chose; a command has 32 bits. */
+static void attack_by_descriptors(void)
+{
+    const struct f_owner_ex owner = {F_OWNER_PID, getppid()};
+    int pair[2], server = (int)getppid();
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+        return;
+    const unsigned long beyond = 1ul << 32;
+    tell(fcntl(pair[0], F_SETOWN, server) == 0, "signals by a descriptor");
+    tell(fcntl(pair[0], F_SETOWN_EX, &owner) == 0, "signals by a descriptor's thread");
+    tell(syscall(SYS_fcntl, pair[0], F_SETOWN | beyond, server) == 0,
+         "signals by a descriptor, in a long word");
+    tell(fcntl(pair[0], F_SETSIG, SIGKILL) == 0, "a descriptor's signal");
+    tell(ioctl(pair[0], FIOSETOWN, &server) == 0, "signals by a socket");
+    tell(syscall(SYS_ioctl, pair[0], SIOCSPGRP | beyond, &server) == 0,
+         "signals by a socket, in a long word");
+    tell(syscall(SYS_ioctl, pair[0], TIOCSTI, "") == 0 || errno == ENOTTY || errno == EINVAL,
+         "characters for a terminal");
+    tell(syscall(SYS_ioctl, pair[0], TIOCSTI | beyond, "") == 0 || errno == ENOTTY || errno == EINVAL,
+         "characters for a terminal, in a long word");
+    tell(setpriority(PRIO_USER, 0, getpriority(PRIO_PROCESS, 0)) == 0,
+         "another priority of all of this user's");
+    close(pair[0]);
+    close(pair[1]);
 }
 
 static void attack_files(const char *cache, const char *state)
@@ -240,6 +268,7 @@ static void attack(const char *orders)
     attack_network(socket_path, port);
     attack_rights();
     attack_processes();
+    attack_by_descriptors();
     const int size = snprintf(cache, sizeof cache, "attack: all were tried\n");
     (void)!write(2, cache, (size_t)size);
 }
