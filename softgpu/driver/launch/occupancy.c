@@ -17,7 +17,8 @@ int sg_occupancy(const struct sg_kernel *kernel, const struct sg_settings *setti
         return 0;
     unsigned warps = (threads + SG_WARP - 1) / SG_WARP;
     unsigned blocks = SG_THREADS_PER_SM / SG_WARP / warps;
-    size_t by_shared = sg_shared_per_multiprocessor() / shared_of_block(kernel, dynamic);
+    size_t of_block = shared_of_block(kernel, dynamic);
+    size_t by_shared = of_block == 0 ? blocks : sg_shared_per_multiprocessor() / of_block; /* 0 before 8.0 */
     if (blocks > by_shared)
         blocks = (unsigned)by_shared;
     return blocks > SG_BLOCKS_PER_SM ? SG_BLOCKS_PER_SM : (int)blocks;

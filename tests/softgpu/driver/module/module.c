@@ -435,6 +435,23 @@ Test(occupancy, model)
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, add, 0, 0));
 }
 
+/* Before 8.0 a block takes none for itself, and a kernel that uses none takes none at all. */
+static void capability_without_reserved_memory(void)
+{
+    setenv("SOFTGPU_CC", "7.5", 1);
+}
+
+Test(occupancy, without_shared_memory, .init = capability_without_reserved_memory)
+{
+    int blocks;
+    start_device();
+    const CUfunction small = get_function("small");
+    OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, small, 64, 0));
+    cr_assert_eq(blocks, 24);
+    OK(cuLaunchCooperativeKernel(small, 1, 1, 1, 32, 1, 1, 0, NULL, NULL));
+    OK(cuCtxSynchronize());
+}
+
 Test(entry, proc_address_is_exact_in_version)
 {
     void *f = &f;
