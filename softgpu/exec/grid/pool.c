@@ -38,7 +38,6 @@
 #include "common/base/thread.h"
 #include "common/sync/wait_queue.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -316,19 +315,9 @@ static void run(struct sg_grid *grid)
     pthread_mutex_unlock(&engine.lock);
 }
 
-/** Once a process. */
-static void begin(void)
-{
-    /* workers and signal handlers stay: the library that holds this code must, too */
-    Dl_info self;
-    if (dladdr((void *)(uintptr_t)begin, &self) && self.dli_fname)
-        dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-    sg_signals_install();
-}
-
 void sg_exec_hold_writes(uint64_t address, uint64_t size)
 {
-    pthread_once(&engine_once, begin);
+    pthread_once(&engine_once, sg_signals_install);
     sg_hold(address, size);
 }
 
@@ -344,7 +333,7 @@ enum sg_fault sg_pool_run(const struct sg_launch *launch, struct sg_parent *pare
     unsigned char *params = on_stack;
     struct sg_grid grid = {.launch = launch, .parent = parent};
 
-    pthread_once(&engine_once, begin);
+    pthread_once(&engine_once, sg_signals_install);
     memset(report, 0, sizeof(*report));
     if (!sg_signals_thread_init())
         return report->fault = SG_FAULT_OUT_OF_RESOURCES;
