@@ -1,4 +1,10 @@
-/* exchange.c - see exchange.h. */
+/*
+ * exchange.c - operations of all ranks: the memory of one, the words by which streams wait for it, and which one a call belongs to. What
+ * an operation goes through is said in exchange.h.
+ *
+ * Without memory the call fails; a rank that calls something else than the others fails the clique. Threads: callers', streams' and
+ * those of links, under the clique's lock.
+ */
 #include "softgpu/nccl/exchange.h"
 
 #include "common/base/clock.h"

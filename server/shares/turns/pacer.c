@@ -1,4 +1,10 @@
-/* pacer.c - chunks, what they are charged, and the turn of one session. See pacer.h. */
+/*
+ * pacer.c - chunks, what they are charged, and the turn of one session; how they go is said in pacer.h.
+ *
+ * Happy path: a submission is guessed for and admitted into a chunk (rg_pacer_admit), the device is found to be done (rg_pacer_step),
+ * and what has passed is charged, learnt from, and the turn goes on or passes. Nothing fails: a submission that may not go now waits
+ * for the next step, and a turn that was taken away is asked for again. Whichever thread has the caller's lock.
+ */
 #include "server/shares/turns/pacer.h"
 
 #define MILLION 1000000ll
