@@ -25,7 +25,7 @@ static const struct {
     {SG_OP_MOV, SG_OP_STACKRESTORE, sg_emit_memory},
     {SG_OP_CVTA, SG_OP_GETCTARANK, sg_emit_space},
     {SG_OP_CP_ASYNC, SG_OP_ST_BULK, sg_emit_copy},
-    {SG_OP_CP_TENSOR, SG_OP_TENSORMAP_COPY, sg_emit_tensor},
+    {SG_OP_CP_TENSOR, SG_OP_TENSORMAP_REPLACE, sg_emit_tensor},
     {SG_OP_ATOM, SG_OP_FENCE, sg_emit_atomic},
     {SG_OP_MBARRIER_SETUP, SG_OP_MBARRIER_COUNT, sg_emit_mbarrier},
     {SG_OP_BRA, SG_OP_POLICY, sg_emit_control},

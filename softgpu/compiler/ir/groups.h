@@ -111,6 +111,10 @@
     GROUP(TILE, "tile", "tile") \
     GROUP(TENSORMAP, "tensormap", "tensormap") \
     GROUP(FENCEPROXY, "fenceproxy", "cp_fenceproxy") \
+    GROUP(REPLACE, "replace", "replace") \
+    GROUP(MAP_FIELD, "mapfield", "global_address", "rank", "elemtype", "interleave_layout", "swizzle_mode", "fill_mode") \
+    GROUP(MAP_DIMENSION, "mapdimension", "box_dim", "global_dim", "global_stride", "element_stride") \
+    GROUP(B1024, "b1024", "b1024") \
     GROUP(TRY_CANCEL, "trycancel", "try_cancel") \
     GROUP(QUERY_CANCEL, "querycancel", "query_cancel") \
     GROUP(IS_CANCELED, "iscanceled", "is_canceled") \

@@ -169,6 +169,8 @@ struct sg_form sg_form_table[] = {
      "*? *? *?"),
     ROW("cp", CP_TENSOR_PREFETCH, "async! bulk! bulkprefetch! tensor! dims! level! space! tile hint", "*? *?"),
     ROW("tensormap", TENSORMAP_COPY, "fenceproxy! space! frombulk! proxykind! sem! scope! sync! aligned!", "m m u32"),
+    ROW("tensormap", TENSORMAP_REPLACE, "replace! tile! mapfield! space b1024! T:b32,b64", "m 0"),
+    ROW("tensormap", TENSORMAP_REPLACE, "replace! tile! mapdimension! space b1024! T:b32,b64", "m u32 0"),
     ROW("clusterlaunchcontrol", TRY_CANCEL, "trycancel! async! space complete! T:b128", "m m"),
     ROW("clusterlaunchcontrol", IS_CANCELED, "querycancel! iscanceled! T:pred T:b128", "=p 1"),
     ROW("clusterlaunchcontrol", FIRST_CTAID, "querycancel! firstctaid! vec T:b32 T:b128", "=0v 1"),

@@ -4,6 +4,9 @@
  * besides: the mbarrier, the mask of a multicast (tensor.c).
  */
 #include "softgpu/compiler/codegen/memory/memory.h"
+#include "softgpu/tensor_map.h"
+
+#include <stddef.h>
 
 #define B gen->builder
 
@@ -91,6 +94,97 @@ static void copy_map(struct sg_codegen *gen)
     LLVMBuildFence(B, LLVMAtomicOrderingRelease, 0, "");
 }
 
+/* --- tensormap.replace --- */
+
+#define FIELD(field) offsetof(struct sg_tensor_map, field), sizeof(((struct sg_tensor_map *)NULL)->field) * 8
+
+/* The API's number of a type of elements that PTX has another one for. */
+static LLVMValueRef api_type(struct sg_codegen *gen, LLVMValueRef value)
+{
+    static const uint8_t types[16] = {0, 1, 2, 3, 4, 5, 6, 7, 10, 8, 9, 11, 12, 13, 14, 15};
+    if (LLVMIsAConstantInt(value) == NULL || LLVMConstIntGetZExtValue(value) >= sizeof(types))
+        sg_gen_fail(gen, "the type of elements must be a number from 0 to 15");
+    return sg_gen_const(gen, 32, types[LLVMConstIntGetZExtValue(value)]);
+}
+
+static void set_field(struct sg_codegen *gen, LLVMValueRef map, size_t offset, size_t bits,
+                      LLVMValueRef value)
+{
+    LLVMValueRef distance = sg_gen_const(gen, 64, offset);
+    LLVMTypeRef type = sg_gen_int(gen, (unsigned)bits);
+    if (LLVMGetIntTypeWidth(LLVMTypeOf(value)) > bits)
+        value = LLVMBuildTrunc(B, value, type, "");
+    LLVMSetAlignment(LLVMBuildStore(B, value, LLVMBuildGEP2(B, gen->i8, map, &distance, 1, "")), 1);
+}
+
+/* One of the fields that each dimension has; dimensions that a tensor cannot have are refused. */
+static void replace_of_dimension(struct sg_codegen *gen, LLVMValueRef map)
+{
+    const struct sg_insn *insn = gen->insn;
+    const struct sg_operand *number = &insn->operands[1];
+    uint8_t field = SG_MOD(insn, SG_GROUP_MAP_DIMENSION);
+    bool wide = field == SG_GLOBAL_STRIDE;
+    if (number->kind != SG_OPERAND_INTEGER || number->value > (wide ? 3 : 4))
+        sg_gen_fail(gen, "a tensor has no such dimension");
+    if (wide && gen->module->version < 86)
+        sg_gen_fail(gen, "what strides are counted in is not certain before PTX 8.6");
+    size_t i = (size_t)number->value;
+    LLVMValueRef value = sg_gen_read(gen, &insn->operands[2], wide ? SG_B64 : SG_B32);
+    if (field == SG_BOX_DIM)
+        set_field(gen, map, FIELD(box[i]), value);
+    else if (field == SG_GLOBAL_DIM)
+        set_field(gen, map, FIELD(last[i]), LLVMBuildSub(B, value, sg_gen_const(gen, 32, 1), ""));
+    else if (field == SG_GLOBAL_STRIDE)
+        set_field(gen, map, FIELD(strides[i]), value);
+    else
+        set_field(gen, map, FIELD(steps[i]), value);
+}
+
+static void replace_of_tensor(struct sg_codegen *gen, LLVMValueRef map)
+{
+    uint8_t field = SG_MOD(gen->insn, SG_GROUP_MAP_FIELD);
+    LLVMValueRef value =
+        sg_gen_read(gen, &gen->insn->operands[1], field == SG_GLOBAL_ADDRESS ? SG_B64 : SG_B32);
+    switch (field) {
+    case SG_GLOBAL_ADDRESS:
+        set_field(gen, map, FIELD(address), value);
+        return;
+    case SG_RANK: /* given as one less */
+        set_field(gen, map, FIELD(rank), LLVMBuildAdd(B, value, sg_gen_const(gen, 32, 1), ""));
+        return;
+    case SG_ELEMTYPE:
+        set_field(gen, map, FIELD(type), api_type(gen, value));
+        return;
+    case SG_INTERLEAVE_LAYOUT:
+        set_field(gen, map, FIELD(interleave), value);
+        return;
+    case SG_SWIZZLE_MODE:
+        set_field(gen, map, FIELD(swizzle), value);
+        return;
+    default:
+        set_field(gen, map, FIELD(fill), value);
+    }
+}
+
+/* A map may be made of zeros in this way: so every field that is replaced marks it as one. */
+static void replace(struct sg_codegen *gen)
+{
+    const struct sg_insn *insn = gen->insn;
+    uint8_t space = SG_MOD(insn, SG_GROUP_SPACE);
+    bool of_dimension = SG_MOD(insn, SG_GROUP_MAP_DIMENSION) != 0;
+    bool wide = of_dimension ? SG_MOD(insn, SG_GROUP_MAP_DIMENSION) == SG_GLOBAL_STRIDE
+                             : SG_MOD(insn, SG_GROUP_MAP_FIELD) == SG_GLOBAL_ADDRESS;
+    if ((insn->types[0] == SG_B64) != wide)
+        sg_gen_fail(gen, "the field is of another size");
+    LLVMValueRef map = sg_gen_address(gen, &insn->operands[0], space);
+    sg_gen_access(gen, &insn->operands[0], map, space, 16, SG_ACCESS_WRITE);
+    set_field(gen, map, FIELD(magic), sg_gen_const(gen, 32, SG_TENSOR_MAGIC));
+    if (of_dimension)
+        replace_of_dimension(gen, map);
+    else
+        replace_of_tensor(gen, map);
+}
+
 LLVMValueRef sg_emit_tensor(struct sg_codegen *gen)
 {
     const struct sg_insn *insn = gen->insn;
@@ -103,6 +197,9 @@ LLVMValueRef sg_emit_tensor(struct sg_codegen *gen)
         return NULL;
     case SG_OP_TENSORMAP_COPY:
         copy_map(gen);
+        return NULL;
+    case SG_OP_TENSORMAP_REPLACE:
+        replace(gen);
         return NULL;
     default:
         sg_gen_lacks(gen);

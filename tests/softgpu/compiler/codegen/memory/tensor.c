@@ -321,3 +321,62 @@ Test(tensor, maps_made_in_shared_memory)
     cr_expect_eq(memcmp(&map, &wanted, sizeof(map)), 0);
     cr_expect_eq(memcmp(box, before + 16, 64), 0);
 }
+
+#define REPLACE(field, type, operands)                                                                       \
+    "tensormap.replace.tile." field ".shared::cta.b1024." type " [sv], " operands ";\n"
+
+/* All fields, of what was zeros before. */
+Test(tensor, maps_made_of_nothing)
+{
+    static const struct shape shape = {2, 4, {40, 6}, {16, 2}, {1, 2}, F32, 0};
+    const int32_t corner[5] = {4, 1, 0, 0, 0};
+    char body[2048];
+    make_map(&shape);
+    struct sg_tensor_map wanted = map;
+    memset(box, 0, sizeof(map));
+    memset(&map, 0, sizeof(map));
+    snprintf(
+        body, sizeof(body),
+        REPLACE("global_address", "b64", "%llu") REPLACE("rank", "b32", "1") REPLACE(
+            "box_dim", "b32", "0, 16") REPLACE("box_dim", "b32", "1, 2") REPLACE("global_dim", "b32", "0, 40")
+            REPLACE("global_dim", "b32", "1, 6") REPLACE("global_stride", "b64", "0, %llu")
+                REPLACE("element_stride", "b32", "0, 1") REPLACE("element_stride", "b32",
+                                                                 "1, 2") REPLACE("elemtype", "b32", "7")
+                    REPLACE("interleave_layout", "b32", "0") REPLACE("swizzle_mode", "b32", "0") REPLACE(
+                        "fill_mode", "b32",
+                        "0") "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync."
+                             "aligned "
+                             "[%%map], [sv], 128; fence.proxy.tensormap::generic.acquire.gpu [%%map], 128;\n"
+                             "mbarrier.arrive.expect_tx.shared.b64 _, [bar], 64; "
+                             "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                             "[sv], [%%map, {%%c0, %%c1}], [bar];",
+        (unsigned long long)wanted.address, (unsigned long long)wanted.strides[0]);
+    cr_assert_eq(run_tensor(body, corner), 0);
+    cr_expect_eq(memcmp(&map, &wanted, sizeof(map)), 0);
+    cr_expect_eq(memcmp(box, before + wanted.strides[0] + 16, 64), 0);
+}
+
+/* Their types have other numbers in PTX than in the API. */
+Test(tensor, types_of_maps_that_are_changed)
+{
+    static const uint8_t api[14] = {0, 1, 2, 3, 4, 5, 6, 7, 10, 8, 9, 11, 12, 13};
+    static const struct shape shape = {1, 4, {40}, {16}, {1}, U32, 0};
+    const int32_t corner[5] = {0};
+    for (unsigned i = 0; i < sizeof(api); i++) {
+        char body[512];
+        make_map(&shape);
+        struct sg_tensor_map wanted = map;
+        wanted.type = api[i];
+        wanted.swizzle = 3;
+        memcpy(box, &map, sizeof(map));
+        snprintf(
+            body, sizeof(body),
+            REPLACE("elemtype", "b32", "%u") REPLACE(
+                "swizzle_mode", "b32",
+                "3") "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned "
+                     "[%%map], [sv], 128;",
+            i);
+        cr_assert_eq(run_tensor(body, corner), 0);
+        cr_expect_eq(memcmp(&map, &wanted, sizeof(map)), 0, "type %u", i);
+    }
+}
