@@ -29,6 +29,15 @@ char *rg_base64_encode(const void *data, size_t size)
     return out;
 }
 
+/* What a letter stands for, and one more; 0: it is none. A pool is read in thousands of values. */
+static uint8_t values[256];
+
+static __attribute__((constructor)) void fill_values(void)
+{
+    for (size_t i = 0; letters[i]; i++)
+        values[(unsigned char)letters[i]] = (uint8_t)(i + 1);
+}
+
 char *rg_base64_decode(const char *text, size_t *size)
 {
     const size_t length = strlen(text);
@@ -38,14 +47,14 @@ char *rg_base64_decode(const char *text, size_t *size)
         uint32_t four = 0;
         unsigned padding = 0;
         for (size_t j = 0; j < 4; j++) {
-            const char *found = text[i + j] == '=' ? NULL : strchr(letters, text[i + j]);
+            const uint32_t found = values[(unsigned char)text[i + j]];
             /* padding ends the text, and is at most two of the last four */
             if ((!found && (text[i + j] != '=' || i + 4 != length || j < 2)) || (found && padding)) {
                 free(out);
                 return NULL;
             }
             padding += !found;
-            four = four << 6 | (found ? (uint32_t)(found - letters) : 0);
+            four = four << 6 | (found ? found - 1 : 0);
         }
         out[used++] = (char)(four >> 16);
         if (padding < 2)

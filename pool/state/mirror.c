@@ -168,6 +168,8 @@ struct list {
 
 enum kind { REQUEST, LEASE, USAGE, LINKS, N_LISTS, MEMBER = N_LISTS, GPU, NOTHING };
 
+#define ALL_KINDS ((1u << NOTHING) - 1)
+
 static struct list list_of(struct rg_pool_mirror *mirror, enum kind kind)
 {
     switch (kind) {
@@ -287,6 +289,7 @@ void rg_pool_mirror_put(struct rg_pool_mirror *mirror, const char *key, const ch
 
 void rg_pool_mirror_reset(struct rg_pool_mirror *mirror)
 {
+    mirror->marked = ALL_KINDS;
     for (uint32_t i = 0; i < mirror->n_members; i++) {
         mirror->members[i]->seen = false;
         for (uint32_t j = 0; j < mirror->members[i]->n_gpus; j++)
@@ -308,6 +311,8 @@ void rg_pool_mirror_remove(struct rg_pool_mirror *mirror, const char *key)
     struct rg_pool_member *member = kind == MEMBER || kind == GPU ? find_any(mirror, id) : NULL;
     struct rg_pool_gpu *gpu = kind == GPU && member ? rg_pool_mirror_gpu(member, index) : NULL;
     struct rg_pool_entry *entry = kind < N_LISTS ? find_entry(list_of(mirror, kind).by_id, id) : NULL;
+    if (kind != NOTHING)
+        mirror->marked |= 1u << kind;
     if (kind == MEMBER && member)
         member->seen = false;
     if (gpu)
@@ -367,11 +372,14 @@ static void sweep_list(const struct list *list)
 /* Removes what was not told, or was told to be gone. */
 static void sweep(struct rg_pool_mirror *mirror)
 {
-    sweep_members(mirror);
+    if (mirror->marked & (1u << MEMBER | 1u << GPU))
+        sweep_members(mirror);
     for (int kind = 0; kind < N_LISTS; kind++) {
         const struct list list = list_of(mirror, (enum kind)kind);
-        sweep_list(&list);
+        if (mirror->marked & 1u << kind)
+            sweep_list(&list);
     }
+    mirror->marked = 0;
 }
 
 void rg_pool_mirror_whole(struct rg_pool_mirror *mirror, int64_t revision)

@@ -78,6 +78,8 @@ struct rg_pool_mirror {
     /* the same by their ids: a decision looks up each lease of the pool */
     struct rg_hash_table members_by_id, requests_by_id, leases_by_id, usage_by_id, links_by_id;
     int64_t revision; /* 0: nothing is known yet */
+    uint32_t
+        marked; /* what has things in it that were removed, or not told yet; rg_pool_mirror_whole looks there */
 };
 
 /** Gives back all; it is as if zeroed then. */

@@ -21,6 +21,12 @@
 
 #define UNDO_PAUSE_NS 500000000ull
 
+void rg_agent_changed(struct rg_agent *agent)
+{
+    agent->changes++;
+    agent->own_changes++;
+}
+
 int64_t rg_agent_time(const struct rg_agent *agent)
 {
     const int64_t ahead = rg_etcd_clock_ahead(agent->etcd);

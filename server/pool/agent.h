@@ -66,7 +66,7 @@ struct rg_own {
     bool freeing;  /* a transaction is under way */
     int64_t freed; /* revision of the last: an older state still says what it has taken back */
     uint64_t again_ns;
-    uint64_t seen; /* of agent->changes */
+    uint64_t seen; /* of agent->own_changes */
 };
 
 enum rg_ask_state {
@@ -75,6 +75,7 @@ enum rg_ask_state {
     RG_ASK_QUEUEING, /* its request is being written */
     RG_ASK_WAITING,
     RG_ASK_GRANTING, /* a transaction is under way */
+    RG_ASK_AGAIN,    /* others were faster; what they have done is about to be told */
     RG_ASK_HOLDING,  /* it has a lease as long as it is connected */
     RG_ASK_ENDING,   /* an answer is being waited for that ends it */
 };
@@ -87,7 +88,7 @@ struct rg_agent_ask {
     json_t *question;  /* while LOOKING */
     bool whole;        /* it takes all of the pool */
     uint32_t max_gpus; /* likewise */
-    uint64_t since_ns; /* likewise */
+    uint64_t since_ns; /* likewise; while AGAIN */
     char key[RG_AGENT_WHO], name[RG_CONTROL_TEXT];         /* who asks */
     char owner[RG_AGENT_WHO], owner_name[RG_CONTROL_TEXT]; /* whose the lease is to be */
     bool is_operator, unproved, bearer;
@@ -98,8 +99,9 @@ struct rg_agent_ask {
     bool chosen;      /* the client has chosen both: it knows its lease whether it was told of it or not */
     bool unsure;      /* a transaction may have made its lease, and has not been answered */
     bool at_once;     /* it is being granted without having been in the queue */
+    uint32_t tries;   /* likewise: how often others were faster */
     json_t *request;  /* the value of its request; of a renewal, the lease's */
-    int64_t written;  /* the state must be as new to have its request */
+    int64_t written;  /* the state must be as new to have its request; while AGAIN, what others have done */
     int64_t changed;  /* of a renewal: the lease's revision that it was decided on */
     uint64_t seconds; /* likewise: how long from now on */
     int64_t etcd_lease_before; /* likewise: what the lease was bound to; 0: not known */
@@ -124,6 +126,7 @@ struct rg_agent_scope {
     bool again;   /* it is to be read again */
     bool lingers;
     uint32_t changes; /* since it was read, or since a client asked */
+    bool own;         /* what is being told concerns what is done with this server's own GPUs */
     char keys[RG_SCOPE_KEYS][RG_SCOPE_KEY];
     uint32_t n; /* of `keys` */
 };
@@ -146,10 +149,11 @@ struct rg_agent_usage {
     struct rg_agent_rate *rates; /* who has how much since `charged_ns` */
     uint32_t n_rates;
     uint64_t charged_ns, written_ns;
-    bool loaded;  /* what an agent before this one has written is in it */
-    bool dirty;   /* something is not written yet */
-    bool hurried; /* a lease has ended: it is written soon */
-    bool writing; /* a transaction is under way */
+    bool loaded;   /* what an agent before this one has written is in it */
+    bool dirty;    /* something is not written yet */
+    bool hurried;  /* a lease has ended: it is written soon */
+    bool writing;  /* a transaction is under way */
+    uint64_t seen; /* of agent->own_changes */
 };
 
 #define RG_AGENT_HISTORY 60u /* points: an hour */
@@ -185,15 +189,16 @@ struct rg_agent {
     struct rg_agent_ask **asks;
     uint32_t n_asks;
     struct rg_agent_check *checks;
-    uint64_t judgements; /* numbers of them */
-    uint64_t changes;    /* counts whatever may lead to another decision */
-    uint32_t granting;   /* transactions that are under way */
-    int64_t granted;     /* revision of the latest: an older state still has what it has given away */
-    uint64_t decided;    /* of `changes` */
-    bool rewound;        /* etcd has another past than before, and not all parts know it yet */
-    uint64_t settles_ns; /* then: when all servers have said what they have */
-    uint64_t look_ns;    /* when to decide again without a change */
-    char **undo;         /* keys to be removed, whatever it takes */
+    uint64_t judgements;  /* numbers of them */
+    uint64_t changes;     /* counts whatever may lead to another decision */
+    uint64_t own_changes; /* likewise, about this server's own GPUs */
+    uint32_t granting;    /* transactions that are under way */
+    int64_t granted;      /* revision of the latest: an older state still has what it has given away */
+    uint64_t decided;     /* of `changes` */
+    bool rewound;         /* etcd has another past than before, and not all parts know it yet */
+    uint64_t settles_ns;  /* then: when all servers have said what they have */
+    uint64_t look_ns;     /* when to decide again without a change */
+    char **undo;          /* keys to be removed, whatever it takes */
     uint32_t n_undo;
     bool undoing;
     uint64_t undo_ns;
@@ -203,6 +208,8 @@ struct rg_agent {
 /* agent.c */
 /** Tells the monitor. */
 void rg_agent_tell(struct rg_agent *agent, const struct rg_agent_answer *answer);
+/** Something has changed that etcd does not tell of. */
+void rg_agent_changed(struct rg_agent *agent);
 /** Seconds since 1970 by etcd's clock where this machine's is wrong. */
 int64_t rg_agent_time(const struct rg_agent *agent);
 /** Whether the server is in the pool, and knows what the pool knows of it. */
@@ -337,6 +344,8 @@ void rg_asks_take(struct rg_agent *agent, const struct rg_agent_word *word, int 
 uint64_t rg_asks_look(struct rg_agent *agent);
 /** Has it granted at once, or writes it to the queue. */
 void rg_ask_go(struct rg_agent_ask *ask);
+/** Goes on with one that others were faster than, once it is told what they have done up to a revision. */
+void rg_ask_again(struct rg_agent_ask *ask, int64_t revision);
 /** Writes it to the queue, unless it or its lease is there. */
 void rg_ask_queue(struct rg_agent_ask *ask);
 /** The client has gone. */

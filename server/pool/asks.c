@@ -20,7 +20,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define LOOK_NS 5000000000ull
+#define LOOK_NS   5000000000ull
+#define TRIES_MAX 4u          /* of a grant at once, until it has a place in the queue */
+#define AGAIN_NS  50000000ull /* for what others have done: etcd's revision may be another pool's */
 
 /* --- telling ------------------------------------------------------------------------------------------------------ */
 
@@ -100,6 +102,7 @@ void rg_ask_leave(struct rg_agent_ask *ask)
 {
     switch (ask->state) {
     case RG_ASK_LOOKING:
+    case RG_ASK_AGAIN:
         break;
     case RG_ASK_WAITING:
         undo_request(ask);
@@ -167,7 +170,7 @@ static void queued(void *data, enum rg_status status, const json_t *reply, const
 {
     struct rg_agent_ask *ask = data;
     ask->state = RG_ASK_WAITING;
-    ask->agent->changes++; /* the watch may have been faster, and been looked at without it */
+    rg_agent_changed(ask->agent); /* the watch may have been faster, and been looked at without it */
     if (status != RG_OK) {
         undo_request(ask); /* it may have arrived */
         if (ask->unsure && !ask->chosen)
@@ -210,6 +213,17 @@ void rg_ask_go(struct rg_agent_ask *ask)
 {
     if (!rg_grants_at_once(ask))
         rg_ask_queue(ask);
+}
+
+void rg_ask_again(struct rg_agent_ask *ask, int64_t revision)
+{
+    if (++ask->tries >= TRIES_MAX) {
+        rg_ask_queue(ask);
+        return;
+    }
+    ask->state = RG_ASK_AGAIN;
+    ask->written = revision;
+    ask->since_ns = rg_now_ns();
 }
 
 static void request(struct rg_agent_ask *ask, const json_t *question)
@@ -332,11 +346,26 @@ static void serve(struct rg_agent_ask *ask, const json_t *question)
                      "the server does not understand the question: it is of another version than the client");
 }
 
+/* Whether what others have done faster has been told, or does not come. */
+static bool knows_others(const struct rg_agent_ask *ask, uint64_t *due)
+{
+    const uint64_t end = ask->since_ns + AGAIN_NS;
+    if (ask->agent->mirror.revision >= ask->written || rg_now_ns() >= end)
+        return true;
+    *due = end < *due ? end : *due;
+    return false;
+}
+
 uint64_t rg_asks_look(struct rg_agent *agent)
 {
     uint64_t due = UINT64_MAX;
     for (uint32_t i = 0; i < agent->n_asks;) {
         struct rg_agent_ask *ask = agent->asks[i];
+        if (ask->state == RG_ASK_AGAIN && knows_others(ask, &due)) {
+            rg_ask_go(ask);
+            i += i < agent->n_asks && agent->asks[i] == ask;
+            continue;
+        }
         if (ask->state != RG_ASK_LOOKING || must_look(ask)) {
             due =
                 ask->state == RG_ASK_LOOKING && ask->since_ns + LOOK_NS < due ? ask->since_ns + LOOK_NS : due;

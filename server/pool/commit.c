@@ -42,8 +42,8 @@ void rg_commit_finish(struct rg_agent_ask *ask, const json_t *value)
         ask->state = RG_ASK_HOLDING;
 }
 
-/* Nothing was granted, or it is not known: it is decided again, in the queue. */
-static void try_again(struct rg_agent_ask *ask, enum rg_status status, const char *why)
+/* Nothing was granted, or it is not known: it is decided again; what is not known, in the queue. */
+static void try_again(struct rg_agent_ask *ask, enum rg_status status, int64_t revision, const char *why)
 {
     struct rg_agent *agent = ask->agent;
     agent->look_ns = rg_now_ns() + AGAIN_NS; /* or as soon as the watch brings something */
@@ -60,6 +60,8 @@ static void try_again(struct rg_agent_ask *ask, enum rg_status status, const cha
     ask->at_once = false;
     if (ask->socket < 0)
         rg_ask_leave(ask);
+    else if (queues && status == RG_OK)
+        rg_ask_again(ask, revision);
     else if (queues)
         rg_ask_queue(ask);
 }
@@ -82,7 +84,7 @@ static void granted(void *data, enum rg_status status, const json_t *reply, cons
     if (there && (!ask->chosen || rg_wish_is_same(there, ask->request)))
         rg_commit_finish(ask, there);
     else
-        try_again(ask, status, why);
+        try_again(ask, status, rg_etcd_get_number(json_object_get(reply, "header"), "revision"), why);
     json_decref(there);
 }
 
@@ -179,7 +181,7 @@ static void timed(void *data, enum rg_status status, const json_t *reply, const 
     struct rg_agent_ask *ask = data;
     struct rg_agent *agent = ask->agent;
     agent->granting--;
-    agent->changes++;
+    rg_agent_changed(agent);
     ask->state = RG_ASK_WAITING;
     ask->etcd_lease = rg_etcd_get_number(reply, "ID");
     if (status != RG_OK) {

@@ -124,7 +124,7 @@ static void put_again_done(void *data, enum rg_status status, const json_t *repl
     (void)status;
     (void)reply;
     (void)why;
-    agent->changes++;
+    rg_agent_changed(agent);
 }
 
 static void look_lost(struct rg_agent *agent)

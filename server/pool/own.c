@@ -64,7 +64,7 @@ void rg_own_sessions(struct rg_agent *agent, const struct rg_agent_lease *told, 
     lease->sessions = n;
     if (!lease->value)
         lease->value = value_of(agent, told);
-    agent->changes++;
+    rg_agent_changed(agent);
 }
 
 /* Whether an agent of the pool holds it for its client, or it needs none. */
@@ -150,7 +150,7 @@ static void free_done(void *data, enum rg_status status, const json_t *reply, co
         return;
     }
     agent->own.again_ns = rg_now_ns() + AGAIN_NS;
-    agent->changes++;
+    rg_agent_changed(agent);
 }
 
 /* Takes what nobody has back, of all GPUs in one transaction. */
@@ -212,7 +212,7 @@ uint64_t rg_own_look(struct rg_agent *agent)
     struct rg_own *own = &agent->own;
     const struct rg_pool_member *self = rg_pool_mirror_member(&agent->mirror, agent->id);
     /* who is not in the pool knows nothing of its leases: what runs goes on */
-    if (own->seen == agent->changes || !self || !rg_agent_is_in(agent) || !rg_scope_is_settled(agent))
+    if (own->seen == agent->own_changes || !self || !rg_agent_is_in(agent) || !rg_scope_is_settled(agent))
         return UINT64_MAX;
     const bool settling =
         rg_scope_is_settling(agent); /* other servers may have leases yet that etcd has lost */
@@ -232,7 +232,7 @@ uint64_t rg_own_look(struct rg_agent *agent)
         return UINT64_MAX;
     if (rg_now_ns() < own->again_ns)
         return own->again_ns;
-    own->seen = agent->changes;
+    own->seen = agent->own_changes;
     free_shares(agent, self);
     return UINT64_MAX;
 }

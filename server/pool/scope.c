@@ -3,8 +3,9 @@
  *
  * A server at rest watches its own keys, the leases of its GPUs, and the keys of the servers that hold these for their clients: what it
  * is told does not grow with the pool. When a client asks something that takes more (what there is, GPUs, quotas), everything is read at
- * one revision and watched from there on, until nobody waits and LINGER changes have come for nothing. A server that comes
- * into the pool anew reads everything as well, since leases may name GPUs of it that etcd has forgotten.
+ * one revision and watched from there on, until nobody waits and as many changes have come for nothing as keys were read: a server that is
+ * asked now and then reads the pool no more often than that costs. A server that comes into the pool anew reads everything as well, since
+ * leases may name GPUs of it that etcd has forgotten.
  *
  * While something is being read anew, the mirror is what it was, and nothing is concluded from it: each part of the agent asks
  * rg_scope_is_settled or rg_scope_is_whole first. Where there are too many leases to watch each (RG_SCOPE_KEYS), or a server of a
@@ -16,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LINGER 256u /* changes */
+#define LINGER 256u /* changes, at least */
 
 /* --- what etcd tells --------------------------------------------------------------------------------------------------- */
 
@@ -24,23 +25,46 @@ void rg_scope_reset(void *data)
 {
     struct rg_agent *agent = data;
     agent->granted = agent->own.freed = 0; /* all is told as it is now, by an etcd that may count anew */
-    agent->scope.begun = true;
+    agent->scope.begun = agent->scope.own = true;
+    agent->scope.changes = 0;
     rg_pool_mirror_reset(&agent->mirror);
+}
+
+/*
+ * Whether a key may matter to what this server does with its own GPUs: they, leases that it knows of, and servers, which may hold such
+ * leases. One that it does not know of comes with the GPU that is granted to it.
+ */
+static bool is_own(const struct rg_agent *agent, const char *key)
+{
+    const char *rest = strchr(key, '/');
+    if (!rest)
+        return false;
+    rest++;
+    if (strncmp(key, "servers/", 8) == 0)
+        return !strchr(rest, '/') || strncmp(rest, agent->id, strlen(agent->id)) == 0;
+    if (strncmp(key, "leases/", 7) == 0)
+        return rg_own_find(&agent->own, rest) != NULL;
+    return strncmp(key, "usage/", 6) == 0 && strcmp(rest, agent->id) == 0;
+}
+
+static const char *take_key(struct rg_agent *agent, const char *key)
+{
+    const char *own = key + strlen(agent->prefix);
+    agent->scope.changes++;
+    agent->scope.own = agent->scope.own || is_own(agent, own);
+    return own;
 }
 
 void rg_scope_put(void *data, const struct rg_etcd_pair *pair)
 {
     struct rg_agent *agent = data;
-    agent->scope.changes++;
-    rg_pool_mirror_put(&agent->mirror, pair->key + strlen(agent->prefix), pair->value, pair->created,
-                       pair->changed);
+    rg_pool_mirror_put(&agent->mirror, take_key(agent, pair->key), pair->value, pair->created, pair->changed);
 }
 
 void rg_scope_removed(void *data, const char *key)
 {
     struct rg_agent *agent = data;
-    agent->scope.changes++;
-    rg_pool_mirror_remove(&agent->mirror, key + strlen(agent->prefix));
+    rg_pool_mirror_remove(&agent->mirror, take_key(agent, key));
 }
 
 void rg_scope_told(void *data, int64_t revision)
@@ -54,6 +78,8 @@ void rg_scope_told(void *data, int64_t revision)
     }
     rg_pool_mirror_whole(&agent->mirror, revision);
     agent->changes++;
+    agent->own_changes += scope->own;
+    scope->own = false;
 }
 
 /* What is known is of another past: nothing is concluded from it, or granted, until each server has had the time to say what it has. */
@@ -62,7 +88,7 @@ void rg_scope_rewound(void *data)
     struct rg_agent *agent = data;
     agent->rewound = agent->scope.reading = true;
     agent->settles_ns = rg_now_ns() + RG_AGENT_TTL_NS;
-    agent->changes++;
+    rg_agent_changed(agent);
     for (uint32_t i = 0; i < agent->n_asks; i++)
         agent->asks[i]->written = 0;
     for (struct rg_agent_check *check = agent->checks; check; check = check->next)
@@ -112,6 +138,16 @@ static bool is_new(const struct rg_agent *agent)
     return true;
 }
 
+/* About as many changes as all of the pool has keys: to be told of them has cost what reading it again costs. */
+static uint32_t linger(const struct rg_pool_mirror *mirror)
+{
+    uint32_t keys =
+        mirror->n_leases + mirror->n_requests + mirror->n_usage + mirror->n_links + mirror->n_members;
+    for (uint32_t i = 0; i < mirror->n_members; i++)
+        keys += mirror->members[i]->n_gpus;
+    return keys > LINGER ? keys : LINGER;
+}
+
 static bool wants_whole(struct rg_agent *agent)
 {
     struct rg_agent_scope *scope = &agent->scope;
@@ -120,7 +156,7 @@ static bool wants_whole(struct rg_agent *agent)
         scope->lingers = true;
         return true;
     }
-    if (scope->lingers && scope->changes < LINGER)
+    if (scope->lingers && scope->changes < linger(&agent->mirror))
         return true;
     scope->lingers = false;
     return agent->history.asks || is_new(agent) ||

@@ -223,7 +223,7 @@ static void taken_over(void *data, enum rg_status status, const json_t *reply, c
         rg_debug("what a server that has gone had accounted is not taken over yet: %s", why);
     /* what etcd has now is what holds, whichever came of it */
     agent->usage.loaded = false;
-    agent->changes++;
+    rg_agent_changed(agent);
 }
 
 static const struct rg_pool_entry *orphan_of(const struct rg_agent *agent)
@@ -261,13 +261,22 @@ static void take_over(struct rg_agent *agent, const struct rg_pool_entry *orphan
 
 /* --- looking ------------------------------------------------------------------------------------------------------------- */
 
+/* When something is to be written; UINT64_MAX: there is nothing, and nothing comes while all stays as it is. */
+static uint64_t due_ns(const struct rg_agent_usage *usage)
+{
+    return usage->dirty || usage->n_rates ? usage->written_ns + (usage->hurried ? HURRIED_NS : WRITE_NS)
+                                          : UINT64_MAX;
+}
+
 uint64_t rg_agent_usage_look(struct rg_agent *agent)
 {
     struct rg_agent_usage *usage = &agent->usage;
     const struct rg_pool_member *self = rg_pool_mirror_member(&agent->mirror, agent->id);
     if (!self || usage->writing || !rg_scope_is_settled(agent))
         return UINT64_MAX;
-    if (!usage->loaded && rg_agent_is_in(agent)) {
+    const bool in = rg_agent_is_in(agent);
+    const bool looks = !usage->loaded || usage->seen != agent->own_changes || rg_now_ns() >= due_ns(usage);
+    if (!usage->loaded && in) {
         const struct rg_pool_entry *before = rg_pool_mirror_usage(&agent->mirror, agent->id);
         charge(agent);
         forget_all(usage);
@@ -275,19 +284,21 @@ uint64_t rg_agent_usage_look(struct rg_agent *agent)
             add_value(agent, before->value);
         usage->loaded = true;
     }
-    charge(agent);
-    look_at_rates(agent, self);
-    if (!usage->loaded || !rg_agent_is_in(agent))
+    if (looks) {
+        charge(agent);
+        look_at_rates(agent, self);
+        usage->seen = agent->own_changes;
+    }
+    if (!usage->loaded || !in)
         return UINT64_MAX;
-    const uint64_t due = usage->written_ns + (usage->hurried ? HURRIED_NS : WRITE_NS);
-    if (usage->dirty && rg_now_ns() >= due) {
+    if (usage->dirty && rg_now_ns() >= due_ns(usage)) {
         write_usage(agent);
         return UINT64_MAX;
     }
     const struct rg_pool_entry *orphan = usage->dirty ? NULL : orphan_of(agent);
     if (orphan)
         take_over(agent, orphan);
-    return usage->dirty ? due : UINT64_MAX;
+    return due_ns(usage);
 }
 
 /* --- telling -------------------------------------------------------------------------------------------------------------- */

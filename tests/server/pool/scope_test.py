@@ -79,7 +79,7 @@ class Scope(PoolCase):
 
     def rest(self):
         """Has both servers come to rest: what they are asked is forgotten, and enough happens elsewhere."""
-        self.crowd.work(100)
+        self.crowd.work(OTHERS // 2 + 20)  # more changes than the pool has keys
         wait_until(lambda: self.metric("etcd_debugging_mvcc_watcher_total") >= 4, "both servers watch single keys")
         self.look(self.a), self.look(self.b)
 
@@ -91,6 +91,14 @@ class Scope(PoolCase):
         self.assertLess(self.told() - before, 40)  # of 400 changes, and two servers; some are their own
         servers = self.pool(self.a)["servers"]
         self.assertEqual(len(servers), OTHERS + 2)
+
+    def test_who_is_asked_now_and_then_does_not_read_all_of_it_again(self):
+        self.rest()
+        self.pool(self.a)
+        watchers = self.metric("etcd_debugging_mvcc_watcher_total")
+        self.crowd.work(OTHERS * 2 // 5)  # fewer changes than there are keys
+        self.look(self.a)
+        self.assertEqual(self.metric("etcd_debugging_mvcc_watcher_total"), watchers)
 
     def test_who_is_asked_knows_all(self):
         self.rest()
