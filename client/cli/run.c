@@ -170,6 +170,18 @@ static char *choose_servers(const struct rg_cli_settings *settings, struct found
     return result;
 }
 
+/* As long as the command runs, the lease is held; unless it is kept, and needs nobody. */
+static int run_holding(const struct rg_cli_settings *settings, const char *member,
+                       struct rg_pool_lease_of *lease, char **argv)
+{
+    struct rg_lease_holder *holder =
+        lease->talk.conn ? rg_lease_holder_begin(member, lease, settings->timeout_ns) : NULL;
+    const int status = rg_local_server_run(argv);
+    if (rg_lease_holder_end(holder))
+        rg_pool_lease_fini(lease);
+    return status;
+}
+
 /* Runs it as a child: the lease is held by this process's connection to the pool, and is given back when the command has ended. */
 static int run_in_pool(const struct rg_cli_settings *settings, const char *member, char **argv)
 {
@@ -177,15 +189,14 @@ static int run_in_pool(const struct rg_cli_settings *settings, const char *membe
     struct rg_cli_settings granted = *settings;
     const bool got = settings->lease ? rg_cli_pool_find(settings, member, settings->lease, &lease)
                                      : rg_cli_pool_acquire(settings, member, false, &lease);
-    int status = RG_EXIT_FAILURE;
     if (!got)
-        return status;
+        return RG_EXIT_FAILURE;
     granted.gpus =
         settings->lease && settings->gpus && settings->gpus < lease.n_gpus ? settings->gpus : lease.n_gpus;
     if (rg_cli_set_environment(&granted, lease.servers) == RG_OK && rg_pool_set_environment(&lease))
-        status = rg_local_server_run(argv);
+        return run_holding(settings, member, &lease, argv);
     rg_pool_lease_fini(&lease);
-    return status;
+    return RG_EXIT_FAILURE;
 }
 
 static int run_on(const struct rg_cli_settings *settings, char **argv)

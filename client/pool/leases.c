@@ -236,6 +236,14 @@ bool rg_pool_find(const char *server, const char *id, uint64_t timeout_ns, struc
                          failure);
 }
 
+bool rg_pool_hold(const char *server, const char *id, uint64_t timeout_ns, struct rg_pool_lease_of *out,
+                  struct rg_pool_failure *failure)
+{
+    const struct rg_pool_wish held = {.kept = false};
+    return ask_for_lease(server, json_pack("{s:s, s:s}", "ask", "hold", "lease", id), timeout_ns, &held, out,
+                         failure);
+}
+
 bool rg_pool_renew(const char *server, const char *id, uint64_t seconds, uint64_t timeout_ns,
                    int64_t *expires, struct rg_pool_failure *failure)
 {

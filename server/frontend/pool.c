@@ -24,8 +24,8 @@ static bool pass_on(struct rg_conn *conn, int socket, void *data)
 }
 
 /*
- * Until either side closes. The client says nothing more: what comes from it is its end. That the connection was lost, and not closed
- * by its kernel, is told: the client's process may live, and its sessions go on.
+ * Until either side closes. The client says nothing more: what comes from it is its end. That its kernel has closed the connection is told;
+ * where it was lost, or this process has ended, the client's process may live, and its sessions go on.
  */
 static void relay(struct rg_conn *conn, int socket, void *data)
 {
@@ -39,8 +39,8 @@ static void relay(struct rg_conn *conn, int socket, void *data)
         }
         if (fds[0].revents && !pass_on(conn, socket, data))
             return;
-        if (fds[1].revents & POLLERR)
-            (void)!send(socket, RG_POOL_LOST, sizeof RG_POOL_LOST - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (fds[1].revents && !(fds[1].revents & POLLERR))
+            (void)!send(socket, RG_POOL_CLOSED, sizeof RG_POOL_CLOSED - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (fds[1].revents)
             return;
     }

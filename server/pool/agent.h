@@ -57,7 +57,8 @@ struct rg_own_lease {
     json_t *value; /* as it stood last; NULL: it was never seen */
     uint32_t sessions;
     bool told, gone_told;
-    bool here; /* it has a part of a GPU of ours */
+    bool here;        /* it has a part of a GPU of ours */
+    uint64_t idle_ns; /* since when nobody holds it and no session runs by it; 0: it is not so */
 };
 
 struct rg_own {
@@ -65,7 +66,7 @@ struct rg_own {
     uint32_t n;
     bool freeing;  /* a transaction is under way */
     int64_t freed; /* revision of the last: an older state still says what it has taken back */
-    uint64_t again_ns;
+    uint64_t again_ns, due_ns;
     uint64_t seen; /* of agent->own_changes */
 };
 
@@ -96,6 +97,7 @@ struct rg_agent_ask {
     void (*judged)(struct rg_agent_ask *ask); /* what goes on when it has agreed */
     char id[RG_POOL_ID];                      /* of its request */
     char lease[RG_POOL_ID];
+    char hold[RG_POOL_ID]; /* what a lease says that this connection holds, and no other */
     bool chosen;      /* the client has chosen both: it knows its lease whether it was told of it or not */
     bool unsure;      /* a transaction may have made its lease, and has not been answered */
     bool at_once;     /* it is being granted without having been in the queue */
@@ -317,6 +319,7 @@ bool rg_wish_is_same(const json_t *one, const json_t *other);
 
 /* leases.c */
 void rg_leases_find(struct rg_agent_ask *ask, const json_t *question);
+void rg_leases_hold(struct rg_agent_ask *ask, const json_t *question);
 void rg_leases_release(struct rg_agent_ask *ask, const json_t *question);
 void rg_leases_renew(struct rg_agent_ask *ask, const json_t *question);
 /** The connection of a client that holds a lease was lost: the lease lasts as long as sessions run by it, and `ask` ends. */

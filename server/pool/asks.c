@@ -300,10 +300,11 @@ static const struct verb {
     const char *name;
     void (*serve)(struct rg_agent_ask *ask, const json_t *question);
     bool whole;
-} verbs[] = {{"request", request, true},        {"list", list, true},
-             {"leases", list_leases, true},     {"usage", usage, true},
-             {"measured", rg_links_take, true}, {"renew", rg_leases_renew, true},
-             {"find", rg_leases_find, false},   {"release", rg_leases_release, false}};
+} verbs[] = {{"request", request, true},           {"list", list, true},
+             {"leases", list_leases, true},        {"usage", usage, true},
+             {"measured", rg_links_take, true},    {"renew", rg_leases_renew, true},
+             {"find", rg_leases_find, false},      {"hold", rg_leases_hold, false},
+             {"release", rg_leases_release, false}};
 
 static const struct verb *verb_of(const json_t *question)
 {

@@ -111,6 +111,8 @@ static json_t *lease_json(const struct rg_agent_ask *ask, json_t *gpus, uint64_t
         (void)json_object_set_new(value, "etcd_lease", rg_etcd_number(ask->etcd_lease));
     (void)json_object_set_new(value, "holder", json_string(ask->agent->run));
     (void)json_object_set_new(value, "holder_server", json_string(ask->agent->id));
+    if (*ask->hold)
+        (void)json_object_set_new(value, "hold", json_string(ask->hold));
     (void)json_object_set_new(value, "memory", json_integer((json_int_t)memory));
     (void)json_object_set_new(value, "since", json_integer((json_int_t)rg_agent_time(ask->agent)));
     (void)json_object_set_new(value, "gpus", gpus);
@@ -228,6 +230,8 @@ void rg_commit_grant(struct rg_agent_ask *ask, const struct rg_picture *picture,
     json_t *compare = json_array(), *changes = json_array();
     json_t *gpus = gpus_json(picture, parts, decided->n);
     const bool whole = !wanted->memory && !wanted->fraction;
+    if (!kept && !rg_pool_make_id(ask->hold))
+        ask->hold[0] = '\0'; /* no other connection can take it over then */
     add_queue(ask, queued, compare);
     add_gpus(agent, picture, ask->lease, parts, decided->n, compare, changes);
     json_decref(ask->grant);

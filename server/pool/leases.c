@@ -1,5 +1,5 @@
 /*
- * leases.c - what is done with leases that there are: found, renewed, given back, left to their sessions; and whether quotas allow them.
+ * leases.c - what is done with leases that there are: found, renewed, given back, left to their sessions, held again; and whether quotas allow them.
  *
  * All of it begins by asking etcd for the lease, not the mirror: another server may have granted it a moment ago. A renewal gets an
  * etcd lease of its own time and binds the lease to it in a transaction that compares the revision that was read, so the lease is never
@@ -296,11 +296,32 @@ void rg_leases_renew(struct rg_agent_ask *ask, const json_t *question)
 
 /* --- a client that is lost ---------------------------------------------------------------------------------------------- */
 
+/* Writes a lease as it is to be from now on, if it is still as it was read; it stays bound to what it is bound to. */
+static void rewrite(struct rg_agent_ask *ask, const json_t *value, rg_etcd_done *done)
+{
+    struct rg_agent *agent = ask->agent;
+    char key[40];
+    snprintf(key, sizeof key, "leases/%s", ask->lease);
+    json_t *put = rg_agent_put(agent, key, json_copy((json_t *)(uintptr_t)value), 0),
+           *request = json_object_get(put, "request_put");
+    (void)json_object_del(request, "lease");
+    (void)json_object_set_new(request, "ignore_lease", json_true());
+    rg_etcd_call(
+        agent->etcd, "/v3/kv/txn",
+        json_pack("{s:[o], s:[o]}", "compare", rg_agent_compare(agent, ask->changed, key), "success", put),
+        done, ask);
+}
+
+static void look_at_lost(struct rg_agent_ask *ask);
+
 static void entrusted(void *data, enum rg_status status, const json_t *reply, const char *why)
 {
     struct rg_agent_ask *ask = data;
     char key[40];
-    (void)reply;
+    if (status == RG_OK && !json_is_true(json_object_get(reply, "succeeded"))) {
+        look_at_lost(ask); /* it has changed meanwhile */
+        return;
+    }
     snprintf(key, sizeof key, "leases/%s", ask->lease);
     if (status != RG_OK) {
         rg_info("lease %s ends, as it cannot outlive its client's connection: %s", ask->lease, why);
@@ -309,29 +330,95 @@ static void entrusted(void *data, enum rg_status status, const json_t *reply, co
     rg_ask_end(ask);
 }
 
+/* It is left to its sessions if no other connection holds it by now. */
+static void lost_found(void *data, enum rg_status status, const json_t *reply, const char *why)
+{
+    struct rg_agent_ask *ask = data;
+    json_t *value = status == RG_OK ? rg_agent_value(json_object_get(reply, "kvs"), &ask->changed) : NULL;
+    if (status != RG_OK) {
+        entrusted(ask, status, NULL, why);
+    } else if (value && strcmp(rg_pool_get_text(value, "hold", ""), ask->hold) == 0) {
+        (void)json_object_set_new(value, "holder", json_string(""));
+        rewrite(ask, value, entrusted);
+    } else {
+        rg_ask_end(ask); /* it is over, or its client has come back */
+    }
+    json_decref(value);
+}
+
+static void look_at_lost(struct rg_agent_ask *ask)
+{
+    rg_etcd_call(ask->agent->etcd, "/v3/kv/range",
+                 json_pack("{s:o}", "key", rg_agent_key(ask->agent, "leases/%s", ask->lease)), lost_found,
+                 ask);
+}
+
 void rg_leases_entrust(struct rg_agent_ask *ask)
 {
-    struct rg_agent *agent = ask->agent;
-    json_t *value = json_copy(ask->grant);
-    char key[40];
-    snprintf(key, sizeof key, "leases/%s", ask->lease);
-    if (!value || json_object_set_new(value, "holder", json_string("")) != 0) {
-        json_decref(value);
-        rg_ask_leave(ask);
-        return;
-    }
-    json_t *put = rg_agent_put(agent, key, value, 0), *request = json_object_get(put, "request_put");
-    (void)json_object_del(request, "lease");
-    (void)json_object_set_new(request, "ignore_lease",
-                              json_true()); /* it stays bound to what it is bound to */
-    rg_info("lease %s: the connection of its client was lost; it lasts as long as sessions run by it",
-            ask->lease);
-    close(ask->socket);
+    rg_info(
+        "lease %s: the connection of its client was lost; it lasts as long as sessions run by it, and %d s",
+        ask->lease, RG_RECONNECT_S);
+    if (ask->socket >= 0)
+        close(ask->socket);
     ask->socket = -1;
     ask->state = RG_ASK_ENDING;
-    rg_etcd_call(agent->etcd, "/v3/kv/txn",
-                 json_pack("{s:[{s:o, s:s, s:s, s:s}], s:[o]}", "compare", "key",
-                           rg_agent_key(agent, "%s", key), "target", "CREATE", "result", "GREATER",
-                           "create_revision", "0", "success", put),
-                 entrusted, ask);
+    look_at_lost(ask);
+}
+
+/* --- one that comes back ------------------------------------------------------------------------------------------------- */
+
+/* The connection by which its client held it before, if that was to this server: it is lost, whether that has been noticed or not. */
+static void forget_others(const struct rg_agent_ask *ask)
+{
+    struct rg_agent *agent = ask->agent;
+    for (uint32_t i = 0; i < agent->n_asks;) {
+        struct rg_agent_ask *other = agent->asks[i];
+        if (other != ask && other->state == RG_ASK_HOLDING && strcmp(other->lease, ask->lease) == 0)
+            rg_ask_end(other); /* another takes its place in the list */
+        else
+            i++;
+    }
+}
+
+static void held_again(void *data, enum rg_status status, const json_t *reply, const char *why)
+{
+    struct rg_agent_ask *ask = data;
+    if (status != RG_OK) {
+        rg_ask_refuse_as(ask, "pool-unreachable",
+                         "whether the lease is held is not known: %s; try again later", why);
+    } else if (!json_is_true(json_object_get(reply, "succeeded"))) {
+        rg_ask_refuse_as(ask, "lease-busy", "the lease has changed at this moment; try again");
+    } else {
+        json_t *answer = rg_leases_granted(ask->lease, ask->grant);
+        const bool told = rg_ask_tell(ask, answer);
+        json_decref(answer);
+        forget_others(ask);
+        rg_info("lease %s: its client has come back", ask->lease);
+        ask->state = RG_ASK_HOLDING;
+        if (!told)
+            rg_leases_entrust(ask);
+    }
+}
+
+static void hold_found(void *data, enum rg_status status, const json_t *reply, const char *why)
+{
+    struct rg_agent_ask *ask = data;
+    json_t *value = looked_up(ask, status, reply, why);
+    if (!value)
+        return;
+    if (json_is_true(json_object_get(value, "kept")) || !rg_pool_make_id(ask->hold)) {
+        json_decref(value);
+        rg_ask_refuse_as(ask, "lease-question", "the lease has a time, and needs nobody who holds it");
+        return;
+    }
+    (void)json_object_set_new(value, "holder", json_string(ask->agent->run));
+    (void)json_object_set_new(value, "holder_server", json_string(ask->agent->id));
+    (void)json_object_set_new(value, "hold", json_string(ask->hold));
+    ask->grant = value;
+    rewrite(ask, value, held_again);
+}
+
+void rg_leases_hold(struct rg_agent_ask *ask, const json_t *question)
+{
+    look_up(ask, question, hold_found);
 }

@@ -159,8 +159,8 @@ static int look(struct rg_agent *agent)
 /* It says nothing more: what is readable is its end. */
 static void end_ask(struct rg_agent_ask *ask)
 {
-    char word[sizeof RG_POOL_LOST];
-    if (recv(ask->socket, word, sizeof word, MSG_DONTWAIT) > 0 && ask->state == RG_ASK_HOLDING)
+    char word[sizeof RG_POOL_CLOSED];
+    if (recv(ask->socket, word, sizeof word, MSG_DONTWAIT) <= 0 && ask->state == RG_ASK_HOLDING)
         rg_leases_entrust(ask);
     else
         rg_ask_leave(ask);

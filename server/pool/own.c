@@ -3,7 +3,8 @@
  *
  * A GPU's key says what is granted of it, and only its own server takes that back: when the lease is no more and no session runs
  * by it here. A lease is no more when its key is gone (given back, its time over, its client's end, its first server's end), or
- * when the agent that held it for a client is gone, or that client's connection was lost, and no session runs. So what a GPU is granted
+ * when the agent that held it for a client is gone, or that client's connection was lost, no session runs, and the client has been waited
+ * for. So what a GPU is granted
  * to may outlast the lease by the time that a session takes to end, and never ends before.
  */
 #include "common/base/clock.h"
@@ -14,7 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AGAIN_NS 300000000ull
+#define AGAIN_NS  300000000ull
+#define IDLE_NS   (RG_RECONNECT_S * 1000000000ull)
+#define ORPHAN_NS 5000000000ull
 
 struct rg_own_lease *rg_own_find(const struct rg_own *own, const char *id)
 {
@@ -130,12 +133,43 @@ static void take_over(struct rg_agent *agent, const struct rg_pool_member *self)
         }
 }
 
+/*
+ * How long the client of a lease is waited for that nobody holds and no session runs by: it may hold it by another connection, and begin
+ * the next of its programs. Where the connection was lost, as long as a session's client is; where the agent has gone that held it,
+ * clients that are left notice at once.
+ */
+static uint64_t patience_ns(const struct rg_pool_entry *held)
+{
+    return *rg_pool_get_text(held->value, "holder", "") ? ORPHAN_NS : IDLE_NS;
+}
+
+static bool is_waited_for(const struct rg_own_lease *lease, const struct rg_pool_entry *held)
+{
+    return lease && lease->idle_ns && rg_now_ns() < lease->idle_ns + patience_ns(held);
+}
+
+/* Since when leases have been like that. Returns when the first has been so for long enough. */
+static uint64_t count_idle(struct rg_agent *agent)
+{
+    uint64_t due = UINT64_MAX;
+    for (uint32_t i = 0; i < agent->own.n; i++) {
+        struct rg_own_lease *lease = agent->own.leases[i];
+        const struct rg_pool_entry *held = rg_pool_mirror_lease(&agent->mirror, lease->id);
+        const bool idle = held && lease->here && lease->sessions == 0 && !is_held(agent, held->value);
+        lease->idle_ns = !idle ? 0 : lease->idle_ns ? lease->idle_ns : rg_now_ns();
+        if (idle && is_waited_for(lease, held) && lease->idle_ns + patience_ns(held) < due)
+            due = lease->idle_ns + patience_ns(held);
+    }
+    return due;
+}
+
 /* Whether nobody has what is granted to it any more. */
 static bool is_free(const struct rg_agent *agent, const char *id)
 {
     const struct rg_pool_entry *held = rg_pool_mirror_lease(&agent->mirror, id);
     const struct rg_own_lease *lease = rg_own_find(&agent->own, id);
-    return (!lease || lease->sessions == 0) && (!held || !is_held(agent, held->value));
+    return (!lease || lease->sessions == 0) &&
+           (!held || (!is_held(agent, held->value) && !is_waited_for(lease, held)));
 }
 
 static void free_done(void *data, enum rg_status status, const json_t *reply, const char *why)
@@ -212,8 +246,10 @@ uint64_t rg_own_look(struct rg_agent *agent)
     struct rg_own *own = &agent->own;
     const struct rg_pool_member *self = rg_pool_mirror_member(&agent->mirror, agent->id);
     /* who is not in the pool knows nothing of its leases: what runs goes on */
-    if (own->seen == agent->own_changes || !self || !rg_agent_is_in(agent) || !rg_scope_is_settled(agent))
+    if (!self || !rg_agent_is_in(agent) || !rg_scope_is_settled(agent))
         return UINT64_MAX;
+    if (own->seen == agent->own_changes && rg_now_ns() < own->due_ns)
+        return own->due_ns;
     const bool settling =
         rg_scope_is_settling(agent); /* other servers may have leases yet that etcd has lost */
     take_over(agent, self);
@@ -233,8 +269,9 @@ uint64_t rg_own_look(struct rg_agent *agent)
     if (rg_now_ns() < own->again_ns)
         return own->again_ns;
     own->seen = agent->own_changes;
+    own->due_ns = count_idle(agent);
     free_shares(agent, self);
-    return UINT64_MAX;
+    return own->due_ns;
 }
 
 void rg_own_fini(struct rg_own *own)

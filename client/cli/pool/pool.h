@@ -15,6 +15,15 @@ RG_MUST_CHECK bool rg_cli_pool_acquire(const struct rg_cli_settings *settings, c
 /** Finds a lease that is kept. False: it was said that there is none. */
 RG_MUST_CHECK bool rg_cli_pool_find(const struct rg_cli_settings *settings, const char *member,
                                     const char *id, struct rg_pool_lease_of *out);
+struct rg_lease_holder;
+/**
+ * Watches the connection that holds a lease while a command runs; where it is lost, the lease is held by another one, for a minute asked of
+ * `member` and the lease's servers in turn. A thread of its own. NULL: no memory; then the lease lasts as long as its connection.
+ */
+struct rg_lease_holder *rg_lease_holder_begin(const char *member, struct rg_pool_lease_of *lease,
+                                              uint64_t timeout_ns);
+/** Ends that; `lease` is the caller's again. False: it is being asked for at this moment, and only the process's end ends that. */
+RG_MUST_CHECK bool rg_lease_holder_end(struct rg_lease_holder *holder);
 /** Sets what the client library reads of it. */
 RG_MUST_CHECK bool rg_pool_set_environment(const struct rg_pool_lease_of *lease);
 

@@ -122,8 +122,8 @@ struct rg_monitor_stay {
     uint64_t session;
 };
 
-/** The last that the pool's agent is told by a client's socket, if that client's connection was lost. */
-#define RG_POOL_LOST "lost"
+/** The last that the pool's agent is told by a client's socket whose client has closed its connection; else that was lost. */
+#define RG_POOL_CLOSED "closed"
 
 /** RG_ASK_POOL: how long the question is. RG_ASK_LEASE: which it is. */
 struct rg_monitor_pool {

@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 
-from pool_case import BUILD, COMMAND, PROGRAM, Etcd, PoolCase, agent_of, gpu_run, main, run, wait_until
+from pool_case import BUILD, COMMAND, PROGRAM, SESSION, Etcd, PoolCase, agent_of, child_of, gpu_run, main, run, wait_until
 
 
 class Faults(PoolCase):
@@ -152,6 +152,22 @@ class Faults(PoolCase):
         wait_until(lambda: sum(free < 1 for free in self.gpus(server).values()) == 1, "the session keeps its GPU")
         self.assertIn("works", running.finish())
         self.wait_free(server, 2)
+
+    def test_the_connection_that_holds_a_lease_is_lost_between_two_programs(self):
+        """The process that talks to clients dies, or the agent, or the server that was asked: the command's next program has its GPUs."""
+        etcd = self.keep(Etcd())
+        granted, asked = self.server(etcd.urls, "--pool-label", "room=north"), self.server(etcd.urls)
+        for victim in ("frontend", "pool-agent", "server"):
+            command = self.running(asked, "--filter", "labels.room=north", REMOTE_GPU_LOG="debug",
+                                   program=("sh", "-c", "echo first; read line; exec \"$@\"", "sh", *SESSION)).wait_for("first")
+            self.assertEqual(len(self.pool(granted)["leases"]), 1)
+            os.kill(asked.process.pid if victim == "server" else child_of(asked.process, victim), signal.SIGKILL)
+            command.wait_for("is held again")
+            command.process.stdin.write(b"go\n")
+            command.process.stdin.flush()
+            command.wait_for("begun 1")
+            self.assertIn("works", command.finish())
+            wait_until(lambda: not self.pool(granted)["leases"], "the lease ends with the command")
 
 
 if __name__ == "__main__":

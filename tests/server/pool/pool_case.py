@@ -95,13 +95,18 @@ def end(process, by=signal.SIGKILL):
 
 def agent_of(server):
     """The process id of a server's agent; None: there is none."""
+    return child_of(server, "pool-agent")
+
+
+def child_of(server, program):
+    """The process id of a server's process of that name; None: there is none."""
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open("/proc/%s/stat" % entry) as file:
                 head, _, rest = file.read().rpartition(")")
         except OSError:
             continue
-        if head.endswith("(pool-agent") and int(rest.split()[1]) == server.pid and rest.split()[0] != "Z":
+        if head.endswith("(" + program) and int(rest.split()[1]) == server.pid and rest.split()[0] != "Z":
             return int(entry)
     return None
 
