@@ -13,6 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
+/* What a serial number begins with that could be a name, and each in the file. */
+#define SERIAL "serial:"
+
 /* Marks what can be used, all or the one. RG_ERR_NOT_FOUND: none is of that serial. */
 static enum rg_status mark(const struct rg_state *state, const char *name, const uint8_t *serial,
                            size_t serial_size, size_t *n, char *why, size_t why_size)
@@ -94,7 +97,7 @@ static enum rg_status revoke_foreign(const struct rg_command_server *server, con
     bool added;
     if (!*name || name[0] == '#' || strpbrk(name, "\r\n") || strlen(name) > 400 || name[0] == ' ')
         return RG_FAILED(RG_ERR_INVALID, why, why_size, "'%.80s' cannot be the name in a certificate", name);
-    snprintf(line, sizeof line, "%s%s", is_serial ? "serial:" : "", name);
+    snprintf(line, sizeof line, "%s%s", is_serial ? SERIAL : "", name);
     const enum rg_status status = rg_revoked_add(state, line, &added, why, why_size);
     if (status == RG_OK && added) {
         uint8_t serial[RG_IDENTITY_SERIAL], size = 0;
@@ -103,6 +106,12 @@ static enum rg_status revoke_foreign(const struct rg_command_server *server, con
     }
     if (status == RG_OK)
         printf("%s: %s in %s/revoked\n", name, added ? "entered" : "was already", state->path);
+    uint8_t number[RG_IDENTITY_SERIAL], digits;
+    if (status == RG_OK && !is_serial && rg_serial_parse(name, number, &digits))
+        rg_warn("'%s' was taken for a user's name; if it is the serial number of a certificate, that is "
+                "refused by remote-gpud revoke "
+                "serial:%s",
+                name, name);
     return status;
 }
 
@@ -115,14 +124,19 @@ static bool is_foreign(const struct rg_command *command, const struct rg_command
 }
 
 static int revoke_one(const struct rg_command *command, const struct rg_command_server *server,
-                      const struct rg_state *state, const char *name)
+                      const struct rg_state *state, const char *word)
 {
+    const bool says_serial = strncmp(word, SERIAL, strlen(SERIAL)) == 0;
+    const char *name = says_serial ? word + strlen(SERIAL) : word;
     uint8_t serial[RG_IDENTITY_SERIAL], size;
     char why[1024] = "";
-    const bool can_be_user = rg_user_check_name(name, NULL, 0) == RG_OK;
+    const bool can_be_user = !says_serial && rg_user_check_name(name, NULL, 0) == RG_OK;
     const bool is_serial = !can_be_user && rg_serial_parse(name, serial, &size);
     enum rg_status status;
-    if (is_foreign(command, server, state))
+    if (says_serial && !is_serial)
+        status = RG_FAILED(RG_ERR_INVALID, why, sizeof why,
+                           "a serial number has hexadecimal digits, an even number of them");
+    else if (is_foreign(command, server, state))
         status = revoke_foreign(server, state, name, is_serial, why, sizeof why);
     else if (is_serial)
         status = revoke_serial(server, state, serial, size, why, sizeof why);

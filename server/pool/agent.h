@@ -318,12 +318,13 @@ RG_MUST_CHECK bool rg_wish_read(struct rg_agent_ask *ask, const json_t *question
 bool rg_wish_is_same(const json_t *one, const json_t *other);
 
 /* leases.c */
-void rg_leases_find(struct rg_agent_ask *ask, const json_t *question);
+/** A client holds a lease by this connection from now on, whose connection was lost. */
 void rg_leases_hold(struct rg_agent_ask *ask, const json_t *question);
+/** The connection of a client that holds a lease was lost: the lease is left to its sessions, and `ask` ends. */
+void rg_leases_entrust(struct rg_agent_ask *ask);
+void rg_leases_find(struct rg_agent_ask *ask, const json_t *question);
 void rg_leases_release(struct rg_agent_ask *ask, const json_t *question);
 void rg_leases_renew(struct rg_agent_ask *ask, const json_t *question);
-/** The connection of a client that holds a lease was lost: the lease lasts as long as sessions run by it, and `ask` ends. */
-void rg_leases_entrust(struct rg_agent_ask *ask);
 /** Asks the monitor whether quotas allow it; then `judged` is called, or the client is refused. */
 void rg_leases_judge(struct rg_agent_ask *ask, bool renews, void (*judged)(struct rg_agent_ask *ask));
 void rg_leases_judged(struct rg_agent *agent, const struct rg_agent_word *word);

@@ -1,9 +1,13 @@
 /*
- * leases.c - what is done with leases that there are: found, renewed, given back, left to their sessions, held again; and whether quotas allow them.
+ * leases.c - what is done with leases that there are: found, renewed, given back, left to their sessions and held again; and whether quotas allow them.
  *
  * All of it begins by asking etcd for the lease, not the mirror: another server may have granted it a moment ago. A renewal gets an
  * etcd lease of its own time and binds the lease to it in a transaction that compares the revision that was read, so the lease is never
  * without one; etcd's own keep-alive could only repeat the time that there was.
+ *
+ * The process of a client whose connection was lost may live, and start another program: it asks to hold its lease again, of this server or
+ * another one. Each connection that holds a lease writes a number of its own to it (`hold`), so that one whose loss is noticed late does not
+ * take it from the next.
  *
  * Quotas are the monitor's to know. It is told what the owner and the project hold in the whole pool, and answers by a word.
  */

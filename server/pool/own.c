@@ -140,7 +140,7 @@ static void take_over(struct rg_agent *agent, const struct rg_pool_member *self)
  */
 static uint64_t patience_ns(const struct rg_pool_entry *held)
 {
-    return *rg_pool_get_text(held->value, "holder", "") ? ORPHAN_NS : IDLE_NS;
+    return *rg_pool_get_text(held->value, "holder", "-") ? ORPHAN_NS : IDLE_NS;
 }
 
 static bool is_waited_for(const struct rg_own_lease *lease, const struct rg_pool_entry *held)

@@ -22,7 +22,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define PAUSE_MS 1000
+#define PAUSE_MS     1000
+#define GIVE_BACK_NS 2000000000ull
 
 struct rg_lease_holder {
     const char *member;
@@ -131,6 +132,20 @@ static void *hold(void *data)
     return NULL;
 }
 
+/* The command has ended while nobody held its lease: any server of it may take it back; else the pool notices. */
+static void give_back(const struct rg_lease_holder *holder)
+{
+    struct rg_pool_failure failure;
+    const uint64_t timeout_ns = holder->timeout_ns < GIVE_BACK_NS ? holder->timeout_ns : GIVE_BACK_NS;
+    if (rg_pool_release(holder->member, holder->lease->id, timeout_ns, &failure) || !may_change(&failure))
+        return;
+    const json_t *first = json_array_get(holder->lease->gpus, 0);
+    const char *address = json_string_value(json_object_get(first, "address"));
+    if (address && strcmp(address, holder->member) != 0 &&
+        !rg_pool_release(address, holder->lease->id, timeout_ns, &failure))
+        rg_debug("the lease %s is not given back: %s", holder->lease->id, failure.why);
+}
+
 struct rg_lease_holder *rg_lease_holder_begin(const char *member, struct rg_pool_lease_of *lease,
                                               uint64_t timeout_ns)
 {
@@ -163,6 +178,8 @@ bool rg_lease_holder_end(struct rg_lease_holder *holder)
     if (!atomic_load(&holder->waiting))
         return false; /* it may take as long as a connection does */
     pthread_join(holder->thread, NULL);
+    if (!holder->lease->talk.conn)
+        give_back(holder);
     close(holder->end);
     free(holder);
     return true;

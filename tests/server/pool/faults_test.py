@@ -76,7 +76,7 @@ class Faults(PoolCase):
         outcome = gpu_run(first, "-n", "2", "--wait-for=60", program=(sys.executable, "-c", "import os; print(os.environ['REMOTE_GPU_SERVER'])"))
         self.assertEqual(outcome.status, 0, outcome)
         self.assertIn(second.address, outcome.out, "those of the other server alone were free")
-        self.assertEqual(sorted(self.gpus(second).values()), [0, 0, 1, 1])
+        wait_until(lambda: sorted(self.gpus(second).values()) == [0, 0, 1, 1], "they are free again, and no others")
         self.assertIn("works", running.finish())
         self.wait_free(second, 4)
 

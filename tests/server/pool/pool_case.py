@@ -351,7 +351,7 @@ class UsersCase(PoolCase):
     def setUpClass(cls):
         cls.class_folder = tempfile.mkdtemp(prefix="remote-gpu-pool-users-")
         cls.addClassCleanup(shutil.rmtree, cls.class_folder)
-        authority = Authority(os.path.join(cls.class_folder, "authority"))
+        authority = cls.authority = Authority(os.path.join(cls.class_folder, "authority"))
         certificate, key = authority.issue("server", "server", alternative="IP:127.0.0.1")
         cls.users = {name: {"REMOTE_GPU_CREDENTIALS": authority.credentials(os.path.join(cls.class_folder, name), name)}
                      for name in cls.NAMES}

@@ -146,10 +146,11 @@ class Scope(PoolCase):
         wait_until(lambda: not self.granted(), "what was given back is free")
 
     def test_what_nobody_holds_any_more_is_freed_by_a_server_at_rest(self):
-        """The agent that holds a lease for its client dies: no other change tells of it than the key of its server."""
+        """The agent that holds a lease for its client dies, and the client does not come back: no other change tells of it than its server's key."""
         self.rest()
-        self.running(self.a, "--filter", "labels.room=south", program=("sleep", "1000")).wait_for("")
+        command = self.running(self.a, "--filter", "labels.room=south", program=("sleep", "1000"))
         wait_until(self.granted, "a GPU of B is granted")
+        os.kill(command.process.pid, signal.SIGSTOP)
         os.kill(self.a.agent(), signal.SIGKILL)
         wait_until(lambda: not self.granted(), "it is free")
 

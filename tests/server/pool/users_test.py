@@ -2,8 +2,9 @@
 
 import json
 import os
+import subprocess
 
-from pool_case import COMMAND, SESSION, Etcd, UsersCase, main, run
+from pool_case import COMMAND, DAEMON, SESSION, Etcd, UsersCase, main, run, wait_until
 
 
 class Users(UsersCase):
@@ -43,6 +44,23 @@ class Users(UsersCase):
         outcome = run(*SESSION, LD_LIBRARY_PATH=stage, REMOTE_GPU_SERVER=self.b.address, REMOTE_GPU_LEASE=lease + "/0",
                       **self.users["alice"])
         self.assertIn("begun 1", outcome.out, outcome)
+
+    def test_a_lease_is_of_a_name_and_a_certificate_that_is_revoked_has_none(self):
+        """Alice's second certificate, of another key, uses her leases until it alone is revoked; the first goes on."""
+        folder = self.authority.credentials(os.path.join(self.class_folder, "second"), "alice")
+        lease, second = self.lease(), {"REMOTE_GPU_CREDENTIALS": folder}
+        command = (COMMAND, "run", "-s", self.a.address, "--lease", lease, "--", *SESSION)
+        self.assertIn("works", run(*command, **second).out)
+        serial = subprocess.run(["openssl", "x509", "-noout", "-serial", "-in", os.path.join(folder, "tls.crt")], capture_output=True,
+                                text=True, check=True).stdout.strip().split("=")[1].lower()
+        outcome = run(DAEMON, "revoke", "--state-dir", self.a.state, serial)  # which this authority counts: it could be a name
+        self.assertIn("remote-gpud revoke serial:" + serial, outcome.err, outcome)
+        outcome = run(DAEMON, "revoke", "--state-dir", self.a.state, "serial:" + serial)
+        self.assertEqual(outcome.status, 0, outcome)
+        wait_until(lambda: "revoked" in run(*command, **second).err, "the certificate is refused")
+        outcome = run(COMMAND, "release", "-s", self.a.address, lease, **second)
+        self.assertIn("revoked", outcome.err)
+        self.assertIn("works", run(*command, **self.users["alice"]).out)
 
     def test_others_leases_are_not_told(self):
         lease = self.lease()
