@@ -41,17 +41,21 @@ static void lay_out(words w, CUtensorMapInterleave interleave, CUtensorMapSwizzl
     w[RG_TENSOR_FILL] = (unsigned)fill;
 }
 
-/* The map must be where the hardware can read it from. */
+/* cuda.h wants maps at multiples of 64 bytes, but objects of Python, in which cuda.bindings has them, are where they are. */
+static CUresult put(CUresult status, CUtensorMap *map, const CUtensorMap *made)
+{
+    if (status == CUDA_SUCCESS)
+        memcpy((void *)(uintptr_t)map, made, sizeof *made);
+    return status;
+}
+
 static CUresult encode(CUtensorMap *map, bool described, const words w)
 {
     RG_TRY(rg_call_allowed(0));
-    if (!map || (uintptr_t)map % 64 != 0 || !described)
+    if (!map || !described)
         return CUDA_ERROR_INVALID_VALUE;
     CUtensorMap made;
-    CUresult status = rg_op_rgTensorMapEncode(&made, RG_TENSOR_WORDS, w);
-    if (status == CUDA_SUCCESS)
-        memcpy(map, &made, sizeof made);
-    return status;
+    return put(rg_op_rgTensorMapEncode(&made, RG_TENSOR_WORDS, w), map, &made);
 }
 
 CUresult cuTensorMapEncodeTiled(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType,
@@ -118,12 +122,9 @@ CUresult cuTensorMapEncodeIm2colWide(CUtensorMap *tensorMap, CUtensorMapDataType
 CUresult cuTensorMapReplaceAddress(CUtensorMap *tensorMap, void *globalAddress)
 {
     RG_TRY(rg_call_allowed(0));
-    if (!tensorMap || (uintptr_t)tensorMap % 64 != 0)
+    if (!tensorMap)
         return CUDA_ERROR_INVALID_VALUE;
     CUtensorMap before, after;
-    memcpy(&before, tensorMap, sizeof before);
-    CUresult status = rg_op_rgTensorMapReplace(&after, &before, globalAddress);
-    if (status == CUDA_SUCCESS)
-        memcpy(tensorMap, &after, sizeof after);
-    return status;
+    memcpy(&before, (const void *)(uintptr_t)tensorMap, sizeof before);
+    return put(rg_op_rgTensorMapReplace(&after, &before, globalAddress), tensorMap, &after);
 }

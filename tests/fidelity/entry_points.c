@@ -542,6 +542,7 @@ static void tensor_maps(void)
     TILED(map, u8, 2, p, dims, strides, box, steps, 0, 1);
     TRY(cuTensorMapReplaceAddress(map, (void *)(uintptr_t)q));
     TRY(cuTensorMapReplaceAddress(map, (void *)(uintptr_t)(q + 1)));
+    TRY(cuTensorMapReplaceAddress(crooked, (void *)(uintptr_t)q));
     TRY(cuTensorMapReplaceAddress(NULL, (void *)(uintptr_t)q));
 #define COLUMNS(rank, lower, channels, pixels)                                                               \
     TRY(cuTensorMapEncodeIm2col(map, f32, rank, (void *)(uintptr_t)p, dims, strides, lower, upper, channels, \

@@ -44,6 +44,13 @@ static bool layout_valid(const struct layout *l, CUtensorMapDataType type)
            (l->interleave != CU_TENSOR_MAP_INTERLEAVE_32B || l->swizzle == CU_TENSOR_MAP_SWIZZLE_32B);
 }
 
+/* cuda.h wants maps at multiples of 64 bytes, but objects of Python, in which cuda.bindings has them, are where they are. */
+static CUresult put(CUtensorMap *map, const struct sg_tensor_map *made)
+{
+    memcpy((void *)(uintptr_t)map, made, sizeof *made);
+    return CUDA_SUCCESS;
+}
+
 /* Everything but the box; the checks are the API's. */
 static CUresult describe(struct sg_tensor_map *out, enum sg_tensor_kind kind, const void *map,
                          CUtensorMapDataType type, cuuint32_t rank, uint64_t address, const cuuint64_t *dims,
@@ -54,8 +61,8 @@ static CUresult describe(struct sg_tensor_map *out, enum sg_tensor_kind kind, co
     const bool by_32 = wide || l->interleave == CU_TENSOR_MAP_INTERLEAVE_32B;
     const cuuint32_t least =
         kind == SG_TENSOR_TILED && l->interleave == CU_TENSOR_MAP_INTERLEAVE_NONE ? 1 : 3;
-    if (map == NULL || (uintptr_t)map % 64 != 0 || bits_of(type) == 0 || rank < least || rank > 5 ||
-        dims == NULL || (strides == NULL && rank > 1) || steps == NULL || !layout_valid(l, type) ||
+    if (map == NULL || bits_of(type) == 0 || rank < least || rank > 5 || dims == NULL ||
+        (strides == NULL && rank > 1) || steps == NULL || !layout_valid(l, type) ||
         address % (by_32 ? 32 : 16) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     *out = (struct sg_tensor_map){.magic = SG_TENSOR_MAGIC,
@@ -117,8 +124,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuui
     }
     if (!row_valid(&l, type, box[0]))
         return CUDA_ERROR_INVALID_VALUE;
-    memcpy(map, &made, sizeof made);
-    return CUDA_SUCCESS;
+    return put(map, &made);
 }
 
 /* Channels and pixels of both im2col kinds. */
@@ -150,8 +156,7 @@ CUresult cuTensorMapEncodeIm2col(CUtensorMap *map, CUtensorMapDataType type, cuu
         made.lower[i] = (int16_t)lower[i];
         made.upper[i] = (int16_t)upper[i];
     }
-    memcpy(map, &made, sizeof made);
-    return CUDA_SUCCESS;
+    return put(map, &made);
 }
 
 CUresult cuTensorMapEncodeIm2colWide(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank,
@@ -172,22 +177,20 @@ CUresult cuTensorMapEncodeIm2colWide(CUtensorMap *map, CUtensorMapDataType type,
     made.lower[0] = (int16_t)lower;
     made.upper[0] = (int16_t)upper;
     made.mode = (uint8_t)mode;
-    memcpy(map, &made, sizeof made);
-    return CUDA_SUCCESS;
+    return put(map, &made);
 }
 
 CUresult cuTensorMapReplaceAddress(CUtensorMap *map, void *address)
 {
     struct sg_tensor_map changed;
     RG_TRY(sg_enter());
-    if (map == NULL || (uintptr_t)map % 64 != 0)
+    if (map == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    memcpy(&changed, map, sizeof changed);
+    memcpy(&changed, (const void *)(uintptr_t)map, sizeof changed);
     const bool by_32 = changed.type == PACKED_4_IN_16 || changed.type == PACKED_6 ||
                        changed.interleave == CU_TENSOR_MAP_INTERLEAVE_32B;
     if (changed.magic != SG_TENSOR_MAGIC || (uintptr_t)address % (by_32 ? 32 : 16) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     changed.address = (uintptr_t)address;
-    memcpy(map, &changed, sizeof changed);
-    return CUDA_SUCCESS;
+    return put(map, &changed);
 }

@@ -66,4 +66,15 @@ Test(texture, tensor_maps)
     EXPECT(CUDA_ERROR_INVALID_VALUE, ENCODE(memory, strides, wide)); /* 256 elements at most */
     OK(cuTensorMapReplaceAddress(&map, (void *)(uintptr_t)memory));
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuTensorMapReplaceAddress(&map, (void *)(uintptr_t)(memory + 1)));
+
+    /* where Python's objects are */
+    _Alignas(CUtensorMap) char room[sizeof map + 16];
+    const CUtensorMap plain = map;
+    CUtensorMap *crooked = (CUtensorMap *)(void *)(room + 16);
+    OK(cuTensorMapEncodeTiled(crooked, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, (void *)(uintptr_t)(memory + 16),
+                              dims, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                              CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+                              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+    OK(cuTensorMapReplaceAddress(crooked, (void *)(uintptr_t)memory));
+    cr_assert_eq(memcmp(&plain, room + 16, sizeof plain), 0);
 }
