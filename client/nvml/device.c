@@ -7,6 +7,7 @@
 #include "client/nvml/functions.h"
 #include "client/nvml/nvml.h"
 #include "client/query/query.h"
+#include "common/base/uuid_text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -62,10 +63,12 @@ static int find(const void *wanted, bool (*is_it)(const struct rg_device_info *i
     return result == RG_NVML_SUCCESS ? RG_NVML_NOT_FOUND : result;
 }
 
+/* A GPU's may stand without "GPU-", as cuda.core asks for it. */
 static bool has_uuid(const struct rg_device_info *info, const void *wanted)
 {
-    char text[48];
-    return strcasecmp(rg_uuid_text(info->uuid, info->mig, text, sizeof text), wanted) == 0;
+    char text[RG_UUID_TEXT];
+    return strcasecmp(rg_uuid_text(info->uuid, info->mig, text, sizeof text), wanted) == 0 ||
+           (!info->mig && strcasecmp(text + RG_UUID_PREFIX, wanted) == 0);
 }
 
 int nvmlDeviceGetHandleByUUID(const char *uuid, rg_nvml_device *device)

@@ -57,7 +57,8 @@ for name, size in (("nvmlDeviceGetPciInfo", 32), ("nvmlDeviceGetPciInfo_v2", 52)
     call(name, d, old)
     out[name] = [bytes(old[:12]).decode(), list(old[16:28:4]), list(old[size:]) == [255] * (68 - size)]
 out["found"] = [handle_by(name, key).value == d.value for name, key in (
-    ("nvmlDeviceGetHandleByUUID", out["uuid"]), ("nvmlDeviceGetHandleByPciBusId_v2", "00000000:02:00.0"),
+    ("nvmlDeviceGetHandleByUUID", out["uuid"]), ("nvmlDeviceGetHandleByUUID", out["uuid"][len("GPU-"):]),
+    ("nvmlDeviceGetHandleByPciBusId_v2", "00000000:02:00.0"),
     ("nvmlDeviceGetHandleByPciBusId", "0000:02:00.0"), ("nvmlDeviceGetHandleByIndex", None)) if key]
 none = ctypes.byref(ctypes.c_void_p())
 out["missing"] = [library.nvmlDeviceGetHandleByUUID(b"GPU-0", none),
@@ -78,7 +79,7 @@ out["peer"] = [library.nvmlDeviceGetP2PStatus(handle(0), d, 0, ctypes.byref(stat
         self.assertEqual(out["pci"], [0, 2, 0, "00000000:02:00.0", "0000:02:00.0"])
         for name in ("nvmlDeviceGetPciInfo", "nvmlDeviceGetPciInfo_v2"):
             self.assertEqual(out[name], ["0000:02:00.0", [0, 2, 0], True], name)
-        self.assertEqual(out["found"], [True, True, True])
+        self.assertEqual(out["found"], [True, True, True, True])
         self.assertEqual(out["missing"], [6, 6, 2, 2, 2])
         self.assertEqual(out["small"], [7, "untouched", 2])
         self.assertEqual(out["peer"], [0, 120])

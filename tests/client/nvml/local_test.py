@@ -82,6 +82,7 @@ def inside():
     uuid = nvml.words("nvmlDeviceGetUUID", second)
     again = ctypes.c_void_p()
     must(nvml.functions.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(again)))
+    must(nvml.functions.nvmlDeviceGetHandleByUUID(uuid[len("GPU-"):].encode(), ctypes.byref(again)))
     assert again.value == second.value and uuid != nvml.words("nvmlDeviceGetUUID", first)
     assert nvml.memory(second) == [256 * MEBIBYTE, 256 * MEBIBYTE, 0], nvml.memory(second)
     assert nvml.processes(second) == []
