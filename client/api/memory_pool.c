@@ -138,15 +138,42 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 
 /* --- pools by location: those of devices are all there are ----------------------------------------------------- */
 
+static bool is_host(const CUmemLocation *location)
+{
+    return location->type == CU_MEM_LOCATION_TYPE_HOST || location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
+           location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+}
+
+/* The worker refuses these, too, but the program is told here. */
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
+{
+    RG_TRY(rg_call_allowed(0));
+    if (!pool || !poolProps)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (poolProps->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED)
+        return rg_unsupported("a pool of managed memory");
+    if (poolProps->allocType == CU_MEM_ALLOCATION_TYPE_PINNED && is_host(&poolProps->location))
+        return rg_unsupported("a pool of host memory");
+    CUmemoryPool made = (CUmemoryPool)rg_handle_create(RG_KIND_POOL);
+    if (!made)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    const CUresult status = rg_op_cuMemPoolCreate(&made, poolProps);
+    if (status == CUDA_SUCCESS)
+        *pool = made;
+    else
+        rg_handle_delete(RG_KIND_POOL, (uint64_t)made);
+    return status;
+}
+
 static CUresult pool_location(const void *out, const CUmemLocation *location, CUmemAllocationType type)
 {
     RG_TRY(rg_call_allowed(0));
     if (type != CU_MEM_ALLOCATION_TYPE_PINNED)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return rg_unsupported("a pool of managed memory");
     if (!location)
         return CUDA_ERROR_INVALID_VALUE;
     if (location->type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return rg_unsupported("a pool of host memory");
     if (!rg_device(location->id))
         return CUDA_ERROR_INVALID_DEVICE;
     return out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

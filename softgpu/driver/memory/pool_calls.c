@@ -6,12 +6,14 @@
 #include "common/sync/scoped_lock.h"
 #include "softgpu/driver/memory/pool.h"
 
+static const char MANAGED[] = "a pool of managed memory";
+
 static CUresult location_device(const CUmemLocation *location, struct sg_device **device)
 {
     if (location == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (location->type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return sg_unsupported("a pool of host memory");
     *device = sg_device(location->id);
     return *device != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
@@ -23,12 +25,12 @@ CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *properties)
     if (out == NULL || properties == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (properties->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return sg_unsupported(MANAGED);
     if (properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_ERROR_INVALID_VALUE;
     const bool to_share = properties->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     if (!to_share && properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return sg_unsupported("a pool that is shared by other than descriptors");
     RG_TRY(location_device(&properties->location, &device));
     struct sg_pool *pool = sg_pool_new(device);
     if (pool == NULL)
@@ -102,7 +104,7 @@ static CUresult location_pool(CUmemoryPool *out, const CUmemLocation *location, 
     struct sg_device *device;
     RG_TRY(sg_enter());
     if (type != CU_MEM_ALLOCATION_TYPE_PINNED)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return sg_unsupported(MANAGED);
     RG_TRY(location_device(location, &device));
     return device_pool(out, device->ordinal, current);
 }
@@ -122,7 +124,7 @@ CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUme
     struct sg_device *device;
     RG_TRY(sg_enter());
     if (type != CU_MEM_ALLOCATION_TYPE_PINNED)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return sg_unsupported(MANAGED);
     RG_TRY(location_device(location, &device));
     return cuDeviceSetMemPool(device->ordinal, pool);
 }
