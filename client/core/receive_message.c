@@ -14,6 +14,7 @@
 #include "client/core/stats.h"
 #include "common/base/cleanup.h"
 #include "common/base/limits.h"
+#include "common/base/printable.h"
 #include "proto/codec.h"
 #include "proto/gpu_path.h"
 #include "proto/wire.h"
@@ -119,15 +120,25 @@ static void handle_reply(struct rg_session *session, const struct rg_message *me
         rg_future_arrived(session, waiter);
 }
 
+/* What kernels print is the program's own. On standard error are assertions' texts, or what else a server says: no terminal obeys it. */
 static void print_output(const struct rg_notice *notice, struct rg_reader *in)
 {
     const char *text = rg_get(in, notice->arg[1]);
-    size_t left = text ? notice->arg[1] : 0;
+    const size_t size = text ? notice->arg[1] : 0;
+    if (size && notice->arg[0] == 2) {
+        RG_CLEANUP_FREE char *lines = malloc(size);
+        if (lines) {
+            memcpy(lines, text, size);
+            rg_printable_clean_lines(lines, size);
+            fwrite(lines, 1, size, stderr);
+        }
+        fflush(stderr);
+        return;
+    }
     /* The application's own buffered output came first. */
-    FILE *stream = notice->arg[0] == 2 ? stderr : stdout;
-    if (left)
-        fwrite(text, 1, left, stream);
-    fflush(stream); /* as a driver in this process does: the program may end without that */
+    if (size)
+        fwrite(text, 1, size, stdout);
+    fflush(stdout); /* as a driver in this process does: the program may end without that */
 }
 
 static void handle_notice(struct rg_session *session, const struct rg_message *message)

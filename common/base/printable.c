@@ -1,6 +1,7 @@
 /* printable.c - see printable.h. */
 #include "common/base/printable.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -28,15 +29,26 @@ size_t rg_printable_character(const unsigned char *text, size_t size)
     return length;
 }
 
-void rg_printable_clean(char *text)
+static void clean(char *text, size_t left, bool lines)
 {
-    for (size_t left = strlen(text); left;) {
+    while (left) {
         size_t length = rg_printable_character((const unsigned char *)text, left);
         if (!length) {
-            *text = '?';
+            if (!lines || (*text != '\n' && *text != '\t'))
+                *text = '?';
             length = 1;
         }
         text += length;
         left -= length;
     }
+}
+
+void rg_printable_clean(char *text)
+{
+    clean(text, strlen(text), false);
+}
+
+void rg_printable_clean_lines(char *text, size_t size)
+{
+    clean(text, size, true);
 }

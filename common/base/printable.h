@@ -11,5 +11,7 @@
 size_t rg_printable_character(const unsigned char *text, size_t size);
 /** Puts '?' in the place of each byte that is part of no such character: what is left is UTF-8. */
 void rg_printable_clean(char *text);
+/** The same in `size` bytes of lines: their ends and tabulators stay, zeros do not. */
+void rg_printable_clean_lines(char *text, size_t size);
 
 #endif
