@@ -7,9 +7,11 @@
 #include "server/daemon/process/process.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -112,6 +114,9 @@ enum rg_status rg_accountant_start(struct rg_accountant *accountant, struct rg_s
     /* before the accountant is confined to it */
     if (mkdir(accountant->folder, 0700) != 0 && errno != EEXIST)
         rg_error("the folder %s for accounts cannot be made: %s", accountant->folder, strerror(errno));
+    char whole[PATH_MAX]; /* it has another working directory */
+    if (realpath(accountant->folder, whole) && strlen(whole) < sizeof accountant->folder)
+        memcpy(accountant->folder, whole, strlen(whole) + 1);
     if (getrandom(&accountant->run, sizeof accountant->run, 0) != (ssize_t)sizeof accountant->run)
         accountant->run = rg_accountant_wall_ns();
     accountant->run = (accountant->run & INT64_MAX) | 1;

@@ -464,6 +464,19 @@ def case_full():
             subprocess.run(["umount", folder], check=False)
 
 
+def case_relative_folder():
+    """A state folder that is named from where the server was started is the accountant's as well."""
+    before = os.getcwd()
+    with World() as world:
+        os.chdir(world.folder)
+        try:
+            world.state = "state"
+            world.start()
+            wait_until(lambda: os.path.exists(os.path.join("state", "accounts", "accounts.db")), 30, world)
+        finally:
+            os.chdir(before)
+
+
 def case_sandboxed():
     """The accountant has no rights that it does not need."""
     with World("--sandbox", "auto").start() as world:
