@@ -11,6 +11,7 @@
 #include "client/core/session.h"
 #include "client/managed/pinned.h"
 #include "client/multiserver/replication.h"
+#include "client/timeline/pace.h"
 #include "client/timeline/timeline.h"
 #include "common/base/cleanup.h"
 #include "common/base/limits.h"
@@ -241,6 +242,7 @@ static CUresult launch(CUfunction f, const struct rg_launch_dimensions *d, CUstr
         status = rg_function_load_first(f, function, call.context);
     if (status != CUDA_SUCCESS)
         return status;
+    rg_pace(call.thread, rg_effective_stream(stream), call.context);
     const struct request request = {&call, function,     f,         d, stream, cooperative, kernelParams,
                                     extra, n_attributes, attributes};
     status = with_events(send_launch(&request), n_attributes, attributes);

@@ -29,11 +29,16 @@ static inline bool rg_timeline_reached(const _Atomic uint64_t *completed, uint64
 void rg_timeline_raise(_Atomic uint64_t *completed, uint64_t to);
 /** The context if what is known of it may be used; NULL: the worker is to be asked. */
 struct rg_context *rg_timeline_trusted(uint64_t context);
+/** The same whether or not what is known may be used in place of an answer (RG_OPT_COMPLETION_PUSH). */
+struct rg_context *rg_timeline_told_of(uint64_t context);
 /**
  * What is kept for a stream, and its context; NULL: nothing. For the legacy default stream it is that of
  * context `hint`, or of the current one if that is 0.
  */
 struct rg_stream_timeline *rg_timeline_of_stream(CUstream stream, uint64_t hint, uint64_t *context);
+/** Whether all up to `wanted` is completed in the stream, by what is known of it or of all of its context. */
+bool rg_timeline_stream_reached(const struct rg_context *context, const struct rg_stream_timeline *stream,
+                                uint64_t wanted);
 /** What a call returns that finds everything done. */
 CUresult rg_timeline_found_done(struct rg_session *session);
 /** The same of one that would have waited. */

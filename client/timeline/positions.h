@@ -35,11 +35,33 @@ struct rg_stream_timeline {
     _Atomic uint64_t completed;
     _Atomic uint64_t work, lasting; /* as of sessions; of streams that are created */
     struct rg_subscriber subscriber;
+    atomic_bool marked; /* there have been subscribers besides that one: marks (pace.h) */
 };
 
 struct rg_context_timeline {
     _Atomic uint64_t completed; /* of all its streams */
     struct rg_stream_timeline legacy;
+};
+
+#define RG_PACES      4 /* streams of a thread that are counted at a time */
+#define RG_PACE_STEPS 10
+
+/** How far a thread has run ahead in a stream (pace.h). The thread's own. */
+struct rg_pace {
+    CUstream stream;
+    uint64_t context;
+    int left;         /* calls of this step */
+    int step;         /* calls in one */
+    bool alone;       /* the program has no other threads */
+    uint64_t calls;   /* put into the stream, ever */
+    uint64_t done;    /* so many are known to be done */
+    uint64_t ends[2]; /* of the last step: its position, and calls by then */
+    unsigned turn;    /* steps, ever: the next mark is this one modulo RG_PACE_STEPS */
+    struct {
+        struct rg_subscriber subscriber;
+        uint64_t position, calls; /* 0: there is none */
+    } marks[RG_PACE_STEPS];
+    uint64_t waited_ns; /* in this turn of marks */
 };
 
 struct rg_thread_timeline {
@@ -51,6 +73,7 @@ struct rg_thread_timeline {
     CUstream waited_for;
     uint64_t waited_at;
     unsigned waits_follow;
+    struct rg_pace paces[RG_PACES];
 };
 
 /** The time since another event (event_time_cache.h). */

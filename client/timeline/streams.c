@@ -5,9 +5,12 @@
 #include "client/core/probe.h"
 #include "client/core/receiver.h"
 #include "client/timeline/internal.h"
+#include "client/timeline/pace.h"
 #include "common/base/thread.h"
 #include "generated/client/operations.h"
 #include "proto/times.h"
+
+#include <string.h>
 
 #define WAITS_FOLLOW 16 /* so many waits after one that was followed by another are expected to be, too */
 #define FOLLOWED     32 /* streams that are looked at then */
@@ -22,8 +25,12 @@ void rg_timeline_raise(_Atomic uint64_t *completed, uint64_t to)
 
 struct rg_context *rg_timeline_trusted(uint64_t handle)
 {
-    struct rg_shadow *shadow =
-        rg_optimise[RG_OPT_COMPLETION_PUSH] ? rg_handle_shadow(RG_KIND_CONTEXT, handle) : NULL;
+    return rg_optimise[RG_OPT_COMPLETION_PUSH] ? rg_timeline_told_of(handle) : NULL;
+}
+
+struct rg_context *rg_timeline_told_of(uint64_t handle)
+{
+    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_CONTEXT, handle);
     struct rg_context *context = shadow ? &shadow->context : NULL;
     if (!context || !context->session->op_numbers[RG_OP_rgEventAsk] ||
         atomic_load_explicit(&context->sticky, memory_order_relaxed) != CUDA_SUCCESS ||
@@ -52,7 +59,8 @@ void rg_timeline_forget_context(uint64_t context)
 
 static void forget(struct rg_stream_timeline *stream)
 {
-    if (atomic_load_explicit(&stream->subscriber.id, memory_order_relaxed))
+    if (atomic_load_explicit(&stream->subscriber.id, memory_order_relaxed) ||
+        atomic_exchange_explicit(&stream->marked, false, memory_order_relaxed))
         rg_unsubscribe_all(0, stream, 0);
     atomic_store(&stream->subscriber.id, 0);
     atomic_store(&stream->completed, 0);
@@ -64,6 +72,7 @@ void rg_timeline_end_thread(struct rg_thread_timeline *thread)
 {
     forget(&thread->own);
     thread->own_context = 0;
+    memset(thread->paces, 0, sizeof thread->paces);
 }
 
 void rg_timeline_end_stream(CUstream stream)
@@ -119,7 +128,9 @@ void rg_timeline_work(const struct rg_call *call, CUstream stream)
 {
     struct rg_timeline *session = &call->session->timeline;
     struct rg_stream_timeline *timeline = created(stream);
+    struct rg_pace *pace = rg_pace_of(call->thread, stream);
     const uint64_t at = call->position;
+    pace->left -= pace->stream == stream;
     const bool legacy = (uintptr_t)stream <= (uintptr_t)CU_STREAM_LEGACY;
     if (call->lasts) {
         _Atomic uint64_t *lasting = legacy     ? &session->lasting_legacy
@@ -139,9 +150,8 @@ static uint64_t last(const _Atomic uint64_t *position)
     return atomic_load_explicit(position, memory_order_relaxed);
 }
 
-/* By what is known of the stream or of all of its context. */
-static bool stream_reached(const struct rg_context *context, const struct rg_stream_timeline *stream,
-                           uint64_t wanted)
+bool rg_timeline_stream_reached(const struct rg_context *context, const struct rg_stream_timeline *stream,
+                                uint64_t wanted)
 {
     return rg_timeline_reached(&stream->completed, wanted) ||
            rg_timeline_reached(&context->timeline.completed, wanted);
@@ -153,9 +163,9 @@ static bool stream_is_idle(const struct rg_context *context, CUstream stream,
 {
     const struct rg_timeline *session = &context->session->timeline;
     if (!created(stream))
-        return stream_reached(context, timeline, last(&session->work));
+        return rg_timeline_stream_reached(context, timeline, last(&session->work));
     const uint64_t work = last(&timeline->work), unnamed = last(&session->work_unnamed);
-    return stream_reached(context, timeline, work > unnamed ? work : unnamed);
+    return rg_timeline_stream_reached(context, timeline, work > unnamed ? work : unnamed);
 }
 
 /*
@@ -168,12 +178,12 @@ static bool streams_are_done(const struct rg_context *context)
     const uint64_t legacy = last(&session->lasting_legacy), unnamed = last(&session->lasting_unnamed);
     uint64_t streams[FOLLOWED];
     if (!rg_timeline_reached(&context->timeline.completed, unnamed) ||
-        !stream_reached(context, &context->timeline.legacy, legacy))
+        !rg_timeline_stream_reached(context, &context->timeline.legacy, legacy))
         return false;
     const size_t n = rg_handle_list(RG_KIND_STREAM, 0, streams, FOLLOWED);
     for (size_t i = 0; i < n; i++) {
         const struct rg_stream_timeline *stream = created((CUstream)streams[i]);
-        if (!stream || !stream_reached(context, stream, last(&stream->lasting)))
+        if (!stream || !rg_timeline_stream_reached(context, stream, last(&stream->lasting)))
             return false;
     }
     return n < FOLLOWED;
@@ -199,7 +209,8 @@ bool rg_timeline_blocks_on_stream(CUstream stream)
     const struct rg_stream_timeline *timeline =
         rg_timeline_of_stream(rg_effective_stream(stream), 0, &handle);
     const struct rg_context *context = rg_timeline_trusted(handle);
-    if (timeline && context && stream_reached(context, timeline, last(&context->session->timeline.lasting)))
+    if (timeline && context &&
+        rg_timeline_stream_reached(context, timeline, last(&context->session->timeline.lasting)))
         return false;
     return rg_thread_has_others();
 }

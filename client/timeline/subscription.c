@@ -108,6 +108,12 @@ bool rg_subscription_pending(const struct rg_session *session, const struct rg_s
     return rg_subscription_pending_locked(session, by);
 }
 
+bool rg_subscription_due(const struct rg_session *session, const struct rg_subscriber *by)
+{
+    RG_SCOPED_LOCK(&lock);
+    return find(session, atomic_load_explicit(&by->id, memory_order_relaxed)) != NULL;
+}
+
 void rg_subscription_done(const struct rg_session *session, const struct rg_done *done,
                           void (*completed)(const struct rg_subscription *subscription,
                                             const struct rg_done *done))

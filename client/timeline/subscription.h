@@ -52,6 +52,9 @@ void rg_unsubscribe_all_locked(uint64_t event, const struct rg_stream_timeline *
 bool rg_subscription_pending(const struct rg_session *session, const struct rg_subscriber *by);
 bool rg_subscription_pending_locked(const struct rg_session *session, const struct rg_subscriber *by);
 
+/** Whether its notice is still to come, whatever the program has been shown. */
+bool rg_subscription_due(const struct rg_session *session, const struct rg_subscriber *by);
+
 /**
  * It is completed, or has failed: ends it, and calls `completed` unless it ended before; with the lock held.
  */

@@ -89,6 +89,14 @@ CUresult rg_execute_rgStreamWatch(struct rg_request *request, CUstream stream,
     return CUDA_SUCCESS;
 }
 
+CUresult rg_execute_rgDefaultStreamWatch(struct rg_request *request, CUstream stream,
+                                         unsigned long long subscription)
+{
+    if (!subscription || !add_stream(request, stream, request->thread->context, subscription))
+        rg_completion_refuse(request->worker, subscription);
+    return CUDA_SUCCESS;
+}
+
 CUresult rg_execute_rgStreamAsk(struct rg_request *request, CUstream stream, unsigned long long subscription)
 {
     const struct rg_worker_stream *state = rg_executor_of(request)->stream;

@@ -1,6 +1,7 @@
 /*
  * floods.c - calls in long rows without one that waits: what the worker has to say about them must not fill the connection
- * while the program does nothing but send. Threads with small stacks do the same work as others.
+ * while the program does nothing but send. Threads with small stacks do the same work as others. A thread that launches more than a
+ * device has room for, into a stream that waits for another thread, holds up nothing that this one does before.
  *
  *   floods CALLS
  */
@@ -9,8 +10,10 @@
 
 #include <cuda.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 static const char ptx[] = ADD_KERNEL;
 
@@ -99,6 +102,89 @@ static void start_with_little(void)
     pthread_attr_destroy(&attributes);
 }
 
+struct flood {
+    CUstream stream;
+    CUdeviceptr memory;
+    CUevent event; /* other work goes with the launches */
+    atomic_int launched;
+};
+
+static void *launch_many(void *argument)
+{
+    struct flood *flood = argument;
+    CHECK(cuCtxSetCurrent(context));
+    for (int i = 0; i < row; i++) {
+        CHECK(add(flood->memory, 1, flood->stream));
+        if (flood->event && i % 3 == 0)
+            CHECK(cuEventRecord(flood->event, flood->stream));
+        atomic_store(&flood->launched, i);
+    }
+    return NULL;
+}
+
+/* Until the thread has launched as many as it can. */
+static void let_it_fill(struct flood *flood)
+{
+    for (int before = -1, still = 0; still < 10;) {
+        const int now = atomic_load(&flood->launched);
+        still = now == before ? still + 1 : 0;
+        before = now;
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    }
+}
+
+/* What this thread does does not wait for what the other one's stream waits for, which is this thread. */
+static void do_other_things(CUdeviceptr memory)
+{
+    size_t left, all;
+    unsigned value = 7, back = 0;
+    CUstream own;
+    CUevent event;
+    CHECK(cuMemGetInfo_v2(&left, &all));
+    CHECK(cuStreamCreate(&own, CU_STREAM_NON_BLOCKING));
+    CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    CHECK(cuMemcpyHtoDAsync_v2(memory, &value, sizeof value, own));
+    CHECK(add(memory, 1, own));
+    CHECK(cuEventRecord(event, own));
+    while (cuEventQuery(event) == CUDA_ERROR_NOT_READY)
+        ;
+    CHECK(cuMemcpyDtoHAsync_v2(&back, memory, sizeof back, own));
+    CHECK(cuStreamSynchronize(own));
+    CHECK(cuEventDestroy_v2(event));
+    CHECK(cuStreamDestroy_v2(own));
+    printf("beside a flood: %u\n", back);
+}
+
+static void flood_behind_a_gate(CUstream stream, CUevent event)
+{
+    struct flood flood = {.stream = stream, .event = event};
+    CUdeviceptr gate, other;
+    pthread_t thread;
+    unsigned sum = 0;
+    CHECK(cuMemAlloc_v2(&gate, sizeof(unsigned)));
+    CHECK(cuMemAlloc_v2(&other, sizeof(unsigned)));
+    CHECK(cuMemAlloc_v2(&flood.memory, sizeof(unsigned)));
+    CHECK(cuMemsetD32_v2(gate, 0, 1));
+    CHECK(cuMemsetD32_v2(flood.memory, 0, 1));
+    CHECK(cuCtxSynchronize());
+    CHECK(cuStreamWaitValue32_v2(stream, gate, 1, CU_STREAM_WAIT_VALUE_EQ));
+    if (pthread_create(&thread, NULL, launch_many, &flood) != 0)
+        exit(2);
+    let_it_fill(&flood);
+    do_other_things(other);
+    CUstream opens;
+    CHECK(cuStreamCreate(&opens, CU_STREAM_NON_BLOCKING));
+    CHECK(cuStreamWriteValue32_v2(opens, gate, 1, 0));
+    pthread_join(thread, NULL);
+    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuMemcpyDtoH_v2(&sum, flood.memory, sizeof sum));
+    printf("launched by another thread: %u\n", sum);
+    CHECK(cuStreamDestroy_v2(opens));
+    CHECK(cuMemFree_v2(gate));
+    CHECK(cuMemFree_v2(other));
+    CHECK(cuMemFree_v2(flood.memory));
+}
+
 /* When the fault is told is the driver's affair; that it is told is not. */
 static void fail(CUstream stream)
 {
@@ -124,6 +210,11 @@ int main(int argc, char **argv)
     allocate();
     copy(stream, memory);
     ask(stream, memory);
+    flood_behind_a_gate(stream, NULL);
+    CUevent event;
+    CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    flood_behind_a_gate(stream, event);
+    CHECK(cuEventDestroy_v2(event));
     fail(stream);
     return 0;
 }

@@ -407,6 +407,7 @@ void fuzz_seeds(void)
     record("rgEventWatchTimed", 0, "8848", (uint64_t)2, event, 1, event);
     record("rgStreamAsk", 1, "88", (uint64_t)3, stream);
     record("rgDefaultStreamAsk", 1, "88", (uint64_t)4, zero);
+    record("rgDefaultStreamWatch", 0, "88", (uint64_t)5, zero);
     record("rgEventWait", 1, "848", event, 1, event);
     record("rgEventAsk", 1, "88", (uint64_t)5, event);
     record("cuEventDestroy_v2", 0, "8", event);

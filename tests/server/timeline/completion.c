@@ -194,6 +194,16 @@ static void test_watches(void)
     expect_done(c, 21, CUDA_SUCCESS);
     CHECK(atomic_load(&events) == before);
 
+    /* Default streams have an operation of their own. */
+    for (uint64_t stream = 0; stream <= 2; stream += 2) {
+        atomic_store(&ready, false);
+        put(c, RG_OP_rgDefaultStreamWatch, 0, 0, "88", 31 + stream, stream);
+        send_batch(c);
+        expect_nothing(c);
+        atomic_store(&ready, true);
+        expect_done(c, 31 + stream, CUDA_SUCCESS);
+    }
+
     /* The number of the newest watch counts; without a number nothing is watched. */
     atomic_store(&ready, false);
     put(c, RG_OP_rgEventWatch, 0, 0, "88", (uint64_t)14, event);
