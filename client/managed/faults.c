@@ -41,7 +41,6 @@ static int wake_fd = -1;
 static _Atomic uint32_t wakes;             /* how often the service was woken; a futex */
 static _Atomic(struct request *) requests; /* pushed by handlers (release), taken by the service (acquire) */
 static _Atomic uint64_t lowest = UINT64_MAX, highest; /* all addresses of interest lie in between */
-static struct sigaction previous_action;
 static bool handler_set;
 static pid_t owner;
 
@@ -137,7 +136,15 @@ static bool open_in_child(uint64_t address)
                                          PROT_READ | PROT_WRITE) == 0;
 }
 
-static void on_fault(int signal_number, siginfo_t *info, void *context)
+/*
+ * Each time that a handler of the program's has come before ours, ours comes before that by another function, with an action of its
+ * own to pass on to. So a handler that passes on to the one of ours that it has found, or puts that back, gets to what was before.
+ */
+#define INSTALLATIONS 8
+static struct sigaction passes_to[INSTALLATIONS];
+static unsigned n_installed; /* the lock of rg_faults_refresh, but for the first */
+
+static void on_fault(unsigned installation, int signal_number, siginfo_t *info, void *context)
 {
     const uint64_t address = (uint64_t)(uintptr_t)info->si_addr;
     const bool covered =
@@ -145,7 +152,7 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
     if (covered && open_in_child(address))
         return;
     if (!covered || getpid() != owner) {
-        rg_signal_pass_on(&previous_action, signal_number, info, context);
+        rg_signal_pass_on(&passes_to[installation], signal_number, info, context);
         return;
     }
     const int error = errno;
@@ -163,14 +170,56 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
         futex_wait(&request.done, 0, -1);
     errno = error;
     if (!request.handled)
-        rg_signal_pass_on(&previous_action, signal_number, info, context);
+        rg_signal_pass_on(&passes_to[installation], signal_number, info, context);
+}
+
+#define ON_FAULT(n)                                                                                          \
+    static void on_fault_##n(int signal_number, siginfo_t *info, void *context)                              \
+    {                                                                                                        \
+        on_fault(n, signal_number, info, context);                                                           \
+    }
+ON_FAULT(0)
+ON_FAULT(1)
+ON_FAULT(2)
+ON_FAULT(3)
+ON_FAULT(4)
+ON_FAULT(5)
+ON_FAULT(6)
+ON_FAULT(7)
+static void (*const handlers[INSTALLATIONS])(int, siginfo_t *, void *) = {
+    on_fault_0, on_fault_1, on_fault_2, on_fault_3, on_fault_4, on_fault_5, on_fault_6, on_fault_7};
+
+/* Which of ours the action is; INSTALLATIONS: it is not ours. */
+static unsigned find(const struct sigaction *action)
+{
+    unsigned i = 0;
+    while (i < INSTALLATIONS && !((action->sa_flags & SA_SIGINFO) && action->sa_sigaction == handlers[i]))
+        i++;
+    return i;
+}
+
+/* A handler that is set again passes on to ours before: not to itself by that. */
+static void step_over(const struct sigaction *action, unsigned before)
+{
+    for (unsigned i = 0; i < before && action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN; i++)
+        if (passes_to[i].sa_handler == action->sa_handler)
+            passes_to[i] = i ? passes_to[i - 1] : (struct sigaction){.sa_handler = SIG_DFL};
 }
 
 static bool set_handler(void)
 {
-    struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
+    const unsigned i = n_installed < INSTALLATIONS ? n_installed : INSTALLATIONS - 1;
+    struct sigaction action = {.sa_sigaction = handlers[i], .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
+    struct sigaction now;
     sigemptyset(&action.sa_mask);
-    return sigaction(SIGSEGV, &action, &previous_action) == 0;
+    if (sigaction(SIGSEGV, NULL, &now) != 0)
+        return false;
+    passes_to[i] = now;
+    step_over(&now, i);
+    if (sigaction(SIGSEGV, &action, NULL) != 0)
+        return false;
+    n_installed = i + 1;
+    return true;
 }
 
 bool rg_faults_need_handler(void)
@@ -183,8 +232,7 @@ bool rg_faults_need_handler(void)
 static bool is_set(void)
 {
     struct sigaction now;
-    return sigaction(SIGSEGV, NULL, &now) != 0 ||
-           ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_fault);
+    return sigaction(SIGSEGV, NULL, &now) != 0 || find(&now) < INSTALLATIONS;
 }
 
 void rg_faults_refresh(void)
@@ -199,8 +247,10 @@ void rg_faults_refresh(void)
 
 void rg_faults_end_in_child(void)
 {
-    if (handler_set && is_set())
-        (void)sigaction(SIGSEGV, &previous_action, NULL);
+    struct sigaction now;
+    const unsigned i = sigaction(SIGSEGV, NULL, &now) == 0 ? find(&now) : INSTALLATIONS;
+    if (handler_set && i < INSTALLATIONS)
+        (void)sigaction(SIGSEGV, &passes_to[i], NULL);
 }
 
 void rg_faults_cover(uint64_t start, uint64_t size)

@@ -144,6 +144,78 @@ static int set_late(void)
     return 0;
 }
 
+/* --- handlers that stand before others ------------------------------------------------------------------ */
+
+static struct sigaction found;
+
+static void set_before(void (*handler)(int, siginfo_t *, void *), int flags)
+{
+    struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO | flags};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGSEGV, &action, &found);
+}
+
+static void enough_is_enough(void)
+{
+    if (++calls > 5)
+        _exit(9);
+}
+
+static void call_found(int number, siginfo_t *info, void *context)
+{
+    enough_is_enough();
+    if (found.sa_flags & SA_SIGINFO)
+        found.sa_sigaction(number, info, context);
+    else if (found.sa_handler == SIG_DFL)
+        signal(number, SIG_DFL);
+    else
+        found.sa_handler(number);
+}
+
+static void put_found_back(int number, siginfo_t *info, void *context)
+{
+    (void)info, (void)context;
+    enough_is_enough();
+    sigaction(number, &found, NULL);
+}
+
+static void put_found_back_and_raise(int number, siginfo_t *info, void *context)
+{
+    put_found_back(number, info, context);
+    raise(number);
+}
+
+/* Another handler comes before, and the program ends by its signal all the same. */
+static int stands_before(void (*handler)(int, siginfo_t *, void *), int flags)
+{
+    share();
+    set_before(handler, flags);
+    device_writes(30);
+    say("shared: %d, called %d times\n", shared[PAGE], (int)calls);
+    say("the guard holds %d\n", guard[0]);
+    return 0;
+}
+
+static int passes_on_by_call(void)
+{
+    return stands_before(call_found, 0);
+}
+
+static int passes_on_by_return(void)
+{
+    return stands_before(put_found_back, 0);
+}
+
+static int passes_on_by_raise(void)
+{
+    return stands_before(put_found_back_and_raise, SA_NODEFER);
+}
+
+static int passes_on_after_all(void)
+{
+    return stands_before(put_found_back_and_raise, 0);
+}
+
 /* A child has the program's handler, and pages that are protected stay so: also those between memory that was shared. */
 static int in_child(void)
 {
@@ -376,6 +448,10 @@ static const struct scenario scenarios[] = {
     {"only_once", only_once},
     {"mask_of_handler", mask_of_handler},
     {"set_late", set_late},
+    {"passes_on_by_call", passes_on_by_call},
+    {"passes_on_by_return", passes_on_by_return},
+    {"passes_on_by_raise", passes_on_by_raise},
+    {"passes_on_after_all", passes_on_after_all},
     {"in_child", in_child},
     {"blocked_in_thread", blocked_in_thread},
     {"busy_forks", busy_forks},
