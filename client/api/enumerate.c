@@ -9,8 +9,6 @@
 #include "common/base/status.h"
 #include "generated/client/operations.h"
 
-#include <stdlib.h>
-
 enum { AT_ONCE = 512 }; /* handles that are offered with one question */
 
 /* Whose functions or kernels are asked for, and where those that are known stand. */
@@ -28,18 +26,8 @@ static CUresult read_entry(const struct owner *owner, struct rg_reader *in, uint
     struct rg_shadow *shadow = rg_handle_shadow(owner->kind, handle);
     if (!name || !shadow)
         return CUDA_ERROR_UNKNOWN;
-    const bool fresh = !shadow->function.name;
-    struct rg_function known;
-    if (!rg_function_read(in, fresh ? &shadow->function : &known, name, owner->handle))
+    if (!rg_function_fill(in, &shadow->function, name, owner->handle, owner->list, handle))
         return in->bad ? CUDA_ERROR_UNKNOWN : CUDA_ERROR_OUT_OF_MEMORY;
-    if (fresh) {
-        rg_found_lock();
-        (void)rg_found_add(owner->list, name, 0, handle); /* without memory it is merely asked for again */
-        rg_found_unlock();
-    } else {
-        free(known.name);
-        free(known.params);
-    }
     *out = handle;
     return CUDA_SUCCESS;
 }
@@ -73,7 +61,7 @@ static CUresult enumerate_from(const struct owner *owner, unsigned first, unsign
     }
     for (unsigned i = 0; i < offered; i++) { /* those that were not taken */
         struct rg_shadow *shadow = rg_handle_shadow(owner->kind, ids[i]);
-        if (shadow && !shadow->function.name)
+        if (shadow && !rg_function_is_filled(&shadow->function))
             rg_handle_delete(owner->kind, ids[i]);
     }
     return status;

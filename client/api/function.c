@@ -77,6 +77,35 @@ bool rg_function_read(struct rg_reader *reply, struct rg_function *function, con
     return true;
 }
 
+bool rg_function_fill(struct rg_reader *reply, struct rg_function *function, const char *name, uint64_t owner,
+                      struct rg_found_function **list, uint64_t handle)
+{
+    struct rg_function read;
+    if (!rg_function_read(reply, &read, name, owner))
+        return false;
+    rg_found_lock();
+    const bool first = !function->name;
+    if (first) {
+        *function = read;
+        if (list)
+            (void)rg_found_add(list, name, 0, handle); /* without memory it is merely asked for again */
+    }
+    rg_found_unlock();
+    if (!first) {
+        free(read.name);
+        free(read.params);
+    }
+    return true;
+}
+
+bool rg_function_is_filled(const struct rg_function *function)
+{
+    rg_found_lock();
+    const bool filled = function->name;
+    rg_found_unlock();
+    return filled;
+}
+
 struct rg_function *rg_function_of(CUfunction function)
 {
     struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_FUNCTION, (uint64_t)function);

@@ -57,6 +57,12 @@ static inline void rg_found_unlock(void)
  */
 bool rg_function_read(struct rg_reader *reply, struct rg_function *function, const char *name,
                       uint64_t owner);
+/**
+ * The same for a handle that several threads may be told of at once: the first one's stays, and is added to the list if there is one.
+ */
+bool rg_function_fill(struct rg_reader *reply, struct rg_function *function, const char *name, uint64_t owner,
+                      struct rg_found_function **list, uint64_t handle);
+bool rg_function_is_filled(const struct rg_function *function);
 /** Before the first launch of a function or kernel, or what sets it up without waiting: has it loaded, if that may last. */
 CUresult rg_function_load_first(CUfunction handle, struct rg_function *function, uint64_t context);
 /** A context has ended: its modules and their functions are gone. */

@@ -332,7 +332,8 @@ static CUresult ask_for_function(CUfunction *out, CUkernel kernel, struct rg_fun
     status = rg_handle_found(RG_KIND_FUNCTION, (uint64_t)function, actual, status);
     if (status == CUDA_SUCCESS) {
         struct rg_function *made = &rg_handle_shadow(RG_KIND_FUNCTION, actual)->function;
-        if (made->name == NULL && !rg_function_read(&reply.reply, made, of->name, of->owner))
+        if (!rg_function_is_filled(made) &&
+            !rg_function_fill(&reply.reply, made, of->name, of->owner, NULL, 0))
             status = reply.reply.bad ? rg_call_outputs_read(&reply) : CUDA_ERROR_OUT_OF_MEMORY;
     }
     rg_call_done(&reply);

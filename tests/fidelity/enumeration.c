@@ -1,6 +1,7 @@
 /* enumeration.c - modules and libraries of some thousand functions with long names: counted, listed, and found by name. */
 #include "tests/fidelity/must.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,12 +107,60 @@ static void list_library(const char *image)
     CHECK(cuLibraryUnload(library));
 }
 
+enum { THREADS = 4, IN_CONTEXT = 40 };
+static CUcontext context;
+static CUlibrary shared_library;
+static pthread_barrier_t ready;
+static struct {
+    CUkernel kernels[FUNCTIONS];
+    CUfunction functions[IN_CONTEXT];
+    unsigned launched;
+} found[THREADS];
+
+static void *list_and_launch(void *argument)
+{
+    const size_t own = (size_t)argument;
+    CHECK(cuCtxSetCurrent(context));
+    pthread_barrier_wait(&ready);
+    CHECK(cuLibraryEnumerateKernels(found[own].kernels, FUNCTIONS, shared_library));
+    for (int i = 0; i < IN_CONTEXT; i++) {
+        const char *name = NULL;
+        CHECK(cuKernelGetName(&name, found[own].kernels[i * 100]));
+        CHECK(cuKernelGetFunction(&found[own].functions[i], found[own].kernels[i * 100]));
+        found[own].launched +=
+            strlen(name) > 100 && cuLaunchKernel(found[own].functions[i], 1, 1, 1, 1, 1, 1, 0, NULL,
+                                                 (void *[]){&(unsigned){1}}, NULL) == CUDA_SUCCESS;
+    }
+    return NULL;
+}
+
+/* Several threads learn of the same kernels at once. */
+static void list_together(const char *image)
+{
+    pthread_t threads[THREADS];
+    CHECK(cuLibraryLoadData(&shared_library, image, NULL, NULL, 0, NULL, NULL, 0));
+    pthread_barrier_init(&ready, NULL, THREADS);
+    for (size_t i = 0; i < THREADS; i++)
+        if (pthread_create(&threads[i], NULL, list_and_launch, (void *)i) != 0)
+            exit(2);
+    for (size_t i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    CHECK(cuCtxSynchronize());
+    for (size_t i = 0; i < THREADS; i++)
+        printf("thread %zu: kernels %s, functions %s, launched %u\n", i,
+               memcmp(found[i].kernels, found[0].kernels, sizeof found[0].kernels) ? "other" : "same",
+               memcmp(found[i].functions, found[0].functions, sizeof found[0].functions) ? "other" : "same",
+               found[i].launched);
+    CHECK(cuLibraryUnload(shared_library));
+}
+
 int main(void)
 {
-    (void)use_first_device();
+    context = use_first_device();
     char *image = make_image();
     list_module(image);
     list_library(image);
+    list_together(image);
     free(image);
     return 0;
 }
