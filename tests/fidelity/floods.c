@@ -17,7 +17,7 @@
 
 static const char ptx[] = ADD_KERNEL;
 
-enum { ROW_MAX = 100000, SIZES = 1000, SMALL_STACK = 64 << 10 };
+enum { ROW_MAX = 100000, SIZES = 1000, SMALL_STACK = 64 << 10, ROOM = 1024 /* launches of a stream */ };
 
 static CUcontext context;
 static CUfunction function;
@@ -113,7 +113,7 @@ static void *launch_many(void *argument)
 {
     struct flood *flood = argument;
     CHECK(cuCtxSetCurrent(context));
-    for (int i = 0; i < row; i++) {
+    for (int i = 0; i < 2 * ROOM; i++) {
         CHECK(add(flood->memory, 1, flood->stream));
         if (flood->event && i % 3 == 0)
             CHECK(cuEventRecord(flood->event, flood->stream));
