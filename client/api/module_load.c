@@ -23,17 +23,15 @@
 #include "client/multiserver/replication.h"
 #include "client/prefetch/image_prefetch.h"
 #include "client/prefetch/loaded_images.h"
+#include "common/base/limits.h"
 #include "generated/client/operations.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 
-/* The log's buffers travel in one answer. */
-#define LOG_MAX (RG_REPLY_INLINE / 2 - 64)
-
 static size_t log_size(size_t size)
 {
-    return size < LOG_MAX ? size : LOG_MAX;
+    return size < RG_JIT_LOG_MAX ? size : RG_JIT_LOG_MAX;
 }
 
 /* That a load has succeeded before does not mean that it will, once memory has run out. */

@@ -19,9 +19,15 @@
 #define RG_ARRAY_MAX            65536u /* elements of an array in a call */
 #define RG_REPLY_INLINE         65536u /* bytes of a reply that are not bulk */
 #define RG_FUNCTIONS_ANSWER_MAX (96u << 10) /* bytes of an answer behind which no more functions are told */
+#define RG_QUEUE_SLOW           (64ull << 20) /* bytes of batches that lie unexecuted before the reader slows down */
+#define RG_QUEUE_MAX            (4ull << 30) /* and before the session ends */
+#define RG_ERRORS_UNREAD_MAX                                                                                 \
+    64u /* messages that a client has not read, beyond which no error is told by itself */
+#define RG_SUBSCRIPTIONS_MAX 4096u /* events and streams that a session watches at once */
 
 /* Server */
 #define RG_SESSIONS_DEFAULT  64    /* sessions at once, unless configured */
+#define RG_HELLO_MAX         16384 /* bytes of a client's first message */
 #define RG_HELLO_TIMEOUT_MS  10000 /* an unfinished handshake is dropped after this */
 #define RG_DEVICES_MAX       64
 #define RG_RECONNECT_S       60 /* seconds that a client which has lost its connection is waited for, by auto */
@@ -35,12 +41,14 @@
 #define RG_HTTP_BODY_MAX               1024 /* bytes of a request's body, which only actions have */
 #define RG_HTTP_LOOKS_OF_STRANGERS     20   /* a second, at how well the server is */
 #define RG_LOGINS_MAX                  256  /* links to the page that are not used yet, and cookies */
+#define RG_LOGINS_OF_ONE_MAX           8    /* of these, of one user */
 #define RG_HTTP_REQUEST_S              10 /* that a request may take to arrive, and its answer to be taken */
 
 /* Transport */
-#define RG_PIECE         (256u << 10)             /* bytes of bulk data that travel together on a channel */
-#define RG_PIECES_MAX    (RG_BULK_MAX / RG_PIECE) /* pieces of the bulk data of one message */
-#define RG_MULTIRAIL_MAX 8                        /* rails */
+#define RG_PIECE          (256u << 10)             /* bytes of bulk data that travel together on a channel */
+#define RG_PIECES_MAX     (RG_BULK_MAX / RG_PIECE) /* pieces of the bulk data of one message */
+#define RG_RDMA_READY_MAX 16                       /* complete connections that nobody has accepted yet */
+#define RG_MULTIRAIL_MAX  8                        /* rails */
 #define RG_RESUMABLE_UNACKNOWLEDGED_MAX                                                                      \
     (64u << 20) /* bytes that are kept for the peer before its acknowledgement is waited for */
 #define RG_RESUMABLE_UNACKNOWLEDGED_LIMIT (512u << 20) /* bytes that are kept in all */
@@ -53,18 +61,26 @@
 #define RG_TLS_RECORDS_MAX   23726566u    /* records under one key: 2^24.5 (RFC 8446, 5.5) */
 
 /* Contents of calls */
-#define RG_GRAPH_DEPTH_MAX      32u        /* conditional nodes in each other */
-#define RG_GRAPH_CONDITIONS_MAX 4096u      /* of one graph */
-#define RG_GRAPH_STEPS_MAX      1048576u   /* steps of one graph */
-#define RG_PREALLOC_MAX         32u        /* blocks ready of one kind */
-#define RG_PREALLOC_SLABS_MAX   4096u      /* kinds of blocks at once */
-#define RG_TIMES_MAX            (1u << 20) /* that a worker keeps; what comes then is only counted */
-#define RG_COREDUMP_NAME_MAX    1024u      /* bytes of a file's or pipe's name, with its end */
+#define RG_GRAPH_DEPTH_MAX            32u        /* conditional nodes in each other */
+#define RG_GRAPH_CONDITIONS_MAX       4096u      /* of one graph */
+#define RG_GRAPH_STEPS_MAX            1048576u   /* steps of one graph */
+#define RG_PREALLOC_MAX               32u        /* blocks ready of one kind */
+#define RG_PREALLOC_SLABS_MAX         4096u      /* kinds of blocks at once */
+#define RG_TIMES_MAX                  (1u << 20) /* that a worker keeps; what comes then is only counted */
+#define RG_JIT_OPTIONS_MAX            64u        /* of a load or a linker */
+#define RG_JIT_LOG_MAX                (RG_REPLY_INLINE / 2 - 64) /* bytes of a log: both travel in one answer */
+#define RG_RESOURCES_MAX              4096  /* device resources that a session has been told of */
+#define RG_OUT_OF_ORDER_FUNCTIONS_MAX 4096u /* functions that are enumerated out of order */
+#define RG_COREDUMP_NAME_MAX          1024u /* bytes of a file's or pipe's name, with its end */
 
 /* NCCL */
-#define RG_NCCL_COMMS_MAX      4096u /* communicators of a session at once */
-#define RG_NCCL_GROUP_MAX      2048u /* calls of a group */
-#define RG_NCCL_BEGINNINGS_MAX 256u  /* communicators that begin in a group */
+#define RG_NCCL_COMMS_MAX       4096u /* communicators of a session at once */
+#define RG_NCCL_GROUP_MAX       2048u /* calls of a group */
+#define RG_NCCL_BEGINNINGS_MAX  256u  /* communicators that begin in a group */
+#define RG_NCCL_EARLY_MAX       65536 /* messages of other processes before a rank here makes its call */
+#define RG_NCCL_EARLY_BYTES_MAX ((size_t)64 << 20) /* and the data with them */
+#define RG_NCCL_SPLITS_MAX      1024               /* that others may have begun before this process does */
+#define RG_NCCL_MEETINGS_MAX    4096 /* unique ids that were made here; of more the oldest are forgotten */
 
 /* Fat binaries */
 #define RG_FATBIN_TEXT_MAX                                                                                   \
@@ -83,6 +99,7 @@
 #define RG_QUESTION_SIZE_MAX      8192       /* of a question's encoded form */
 #define RG_ANSWER_SIZE_MAX        65536      /* of an answer's, and of the memory that its values need */
 #define RG_NVML_PROCESSES_MAX     256        /* processes that a server tells of */
+#define RG_NETPERF_HELLO_MAX      65536u     /* bytes of its first message */
 #define RG_NETPERF_REPLIES_MAX    65536u     /* answers to one request */
 #define RG_NETPERF_RAW_MAX        (4u << 20) /* bytes read or written in one round */
 #define RG_NETPERF_ITERATIONS_MAX 10000u     /* of a program of perftest */
@@ -125,7 +142,8 @@
 #define RG_ACCOUNTS_OWNERS_MAX  65536u /* users and projects whose GPU time of a month is known */
 
 /* A pool of servers on etcd (pool/, server/pool/) */
-#define RG_ETCD_ENDPOINTS_MAX 16     /* of one cluster */
+#define RG_ETCD_REPLY_MAX     (64u << 20) /* bytes of one answer */
+#define RG_ETCD_ENDPOINTS_MAX 16          /* of one cluster */
 #define RG_ETCD_RANGES_MAX    120u   /* watched at once; etcd's transactions have 128 operations at most */
 #define RG_POOL_MEMBERS_MAX   4096u  /* servers */
 #define RG_POOL_REQUESTS_MAX  16384u /* that wait, of the whole pool */

@@ -2,6 +2,7 @@
 #include "pool/etcd/internal.h"
 
 #include "common/base/cleanup.h"
+#include "common/base/limits.h"
 #include "common/base/log.h"
 
 #include <limits.h>
@@ -15,7 +16,6 @@
     2000L /* a member that answers does so in milliseconds; one that lost its leader gives up later */
 #define CONNECT_MS  1000L
 #define UNAVAILABLE 14 /* gRPC's code */
-#define REPLY_MAX   (64u << 20)
 
 /* A call that is under way. */
 struct rg_etcd_call {
@@ -35,7 +35,7 @@ struct rg_etcd_call {
 
 bool rg_etcd_append(struct rg_etcd_text *text, const char *data, size_t size)
 {
-    char *grown = text->size + size < REPLY_MAX ? realloc(text->data, text->size + size + 1) : NULL;
+    char *grown = text->size + size < RG_ETCD_REPLY_MAX ? realloc(text->data, text->size + size + 1) : NULL;
     if (!grown)
         return false;
     memcpy(grown + text->size, data, size);

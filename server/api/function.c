@@ -1,4 +1,5 @@
 /* function.c - functions and kernels found in modules and libraries, by name or all of them. See module.h. */
+#include "common/base/limits.h"
 #include "common/base/log.h"
 #include "generated/server/execute.h"
 #include "proto/function_info.h"
@@ -7,9 +8,6 @@
 #include "server/shares/worker/share.h"
 
 #include <string.h>
-
-#define OUT_OF_ORDER_MAX                                                                                     \
-    4096u /* functions that are enumerated out of order: more than a client asks for at once */
 
 /* Of a function or kernel, by the driver or, if it cannot tell, by the image. */
 static CUresult param_of(struct rg_worker *worker, void *object, bool is_kernel, size_t index, size_t *offset,
@@ -220,7 +218,7 @@ CUresult rg_execute_rgModuleEnumerate(struct rg_request *request, CUmodule modul
     unsigned int there = 0;
     void **found;
     const bool may_load = rg_module_may_load(request);
-    if (count <= OUT_OF_ORDER_MAX)
+    if (count <= RG_OUT_OF_ORDER_FUNCTIONS_MAX)
         rg_request_go_out_of_order(request);
     request->owner = module;
     RG_TRY(rg_driver.cuModuleGetFunctionCount(&there, module));
@@ -241,7 +239,7 @@ CUresult rg_execute_rgLibraryEnumerate(struct rg_request *request, CUlibrary lib
     unsigned int there = 0;
     void **found;
     const CUdevice device = device_of(request);
-    if (count <= OUT_OF_ORDER_MAX)
+    if (count <= RG_OUT_OF_ORDER_FUNCTIONS_MAX)
         rg_request_go_out_of_order(request);
     request->owner = library;
     RG_TRY(rg_driver.cuLibraryGetKernelCount(&there, library));

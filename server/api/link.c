@@ -12,9 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OPTIONS_MAX 64u
-#define LOG_MAX     (RG_REPLY_INLINE / 2 - 64)
-
 /* What goes with a linker state. */
 struct linker {
     struct rg_extra extra;
@@ -23,14 +20,14 @@ struct linker {
     const unsigned char *result;  /* the driver's, until the state is destroyed */
     size_t result_size;
     void *values
-        [OPTIONS_MAX]; /* of the options that it was made with: the driver writes to them until it is destroyed */
+        [RG_JIT_OPTIONS_MAX]; /* of the options that it was made with: the driver writes to them until it is destroyed */
     char logs[];
 };
 
 struct options {
     unsigned count;
-    CUjit_option options[OPTIONS_MAX];
-    void *values[OPTIONS_MAX];
+    CUjit_option options[RG_JIT_OPTIONS_MAX];
+    void *values[RG_JIT_OPTIONS_MAX];
 };
 
 /* What goes with the state, for the record to use until it lets go; NULL: no such state. The dispatcher. */
@@ -88,7 +85,7 @@ static CUresult read_options(struct rg_request *request, struct options *out, un
                              const CUjit_option *options, const unsigned long long *values)
 {
     out->count = 0;
-    if (count > OPTIONS_MAX - 4)
+    if (count > RG_JIT_OPTIONS_MAX - 4)
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < count; i++) {
         if (!rg_jit_option_travels(options[i])) {
@@ -120,8 +117,8 @@ CUresult rg_execute_rgLinkCreate(struct rg_request *request, uint64_t state, uns
     struct options all;
     CUlinkState made = NULL;
     RG_TRY(read_options(request, &all, count, options, values));
-    info_size = info_size < LOG_MAX ? info_size : LOG_MAX;
-    error_size = error_size < LOG_MAX ? error_size : LOG_MAX;
+    info_size = info_size < RG_JIT_LOG_MAX ? info_size : RG_JIT_LOG_MAX;
+    error_size = error_size < RG_JIT_LOG_MAX ? error_size : RG_JIT_LOG_MAX;
     struct linker *extra = calloc(1, sizeof *extra + info_size + error_size + 2);
     if (!extra)
         return CUDA_ERROR_OUT_OF_MEMORY;

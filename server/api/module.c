@@ -1,5 +1,6 @@
 /* module.c - modules and libraries made of images (image.h), variables found in them. */
 #include "server/api/module.h"
+#include "common/base/limits.h"
 #include "common/base/log.h"
 #include "generated/server/execute.h"
 #include "server/images/image.h"
@@ -9,17 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOG_MAX     65536u
-#define OPTIONS_MAX 64u
-
 /* --- loading -------------------------------------------------------------------------------------------- */
 
 struct load {
     struct rg_image *image;
     struct rg_image_code code;
     unsigned count;
-    CUjit_option options[OPTIONS_MAX];
-    void *values[OPTIONS_MAX];
+    CUjit_option options[RG_JIT_OPTIONS_MAX];
+    void *values[RG_JIT_OPTIONS_MAX];
     char *info, *error;
     size_t info_size, error_size;
 };
@@ -41,7 +39,7 @@ static CUresult begin_load(struct rg_request *request, struct load *load, uint64
         return CUDA_ERROR_INVALID_IMAGE;
     rg_request_go_out_of_order(request);
     RG_TRY(rg_image_code(request, image, RG_IMAGE_MODULE, &load->code));
-    if (count > OPTIONS_MAX - 4)
+    if (count > RG_JIT_OPTIONS_MAX - 4)
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < count; i++) {
         if (!rg_jit_option_travels(options[i])) {
@@ -51,8 +49,8 @@ static CUresult begin_load(struct rg_request *request, struct load *load, uint64
         }
         add_option(load, options[i], (void *)(uintptr_t)values[i]);
     }
-    load->info_size = info_size < LOG_MAX ? info_size : LOG_MAX;
-    load->error_size = error_size < LOG_MAX ? error_size : LOG_MAX;
+    load->info_size = info_size < RG_JIT_LOG_MAX ? info_size : RG_JIT_LOG_MAX;
+    load->error_size = error_size < RG_JIT_LOG_MAX ? error_size : RG_JIT_LOG_MAX;
     load->info = rg_request_memory(request, load->info_size + 1);
     load->error = load->info ? rg_request_memory(request, load->error_size + 1) : NULL;
     if (!load->error)

@@ -2,6 +2,7 @@
  * resource.c - device resources and green contexts. A resource is a structure with the driver's own data in
  * it, which the driver believes; so the worker keeps all that it has given out, and takes back no other.
  */
+#include "common/base/limits.h"
 #include "common/sync/scoped_lock.h"
 #include "generated/server/execute.h"
 #include "server/core/worker.h"
@@ -9,8 +10,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define GIVEN_MAX 4096
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static CUdevResource *given;
@@ -31,7 +30,7 @@ static CUresult keep(const CUdevResource *resource)
     if (was_given(resource))
         return CUDA_SUCCESS;
     RG_SCOPED_LOCK(&lock);
-    CUdevResource *more = n_given < GIVEN_MAX ? realloc(given, (n_given + 1) * sizeof *more) : NULL;
+    CUdevResource *more = n_given < RG_RESOURCES_MAX ? realloc(given, (n_given + 1) * sizeof *more) : NULL;
     if (!more)
         return CUDA_ERROR_OUT_OF_MEMORY;
     given = more;

@@ -9,6 +9,7 @@
 #include "server/core/dispatch.h"
 
 #include "common/base/clock.h"
+#include "common/base/limits.h"
 #include "server/core/leader_followers.h"
 
 #include <stdlib.h>
@@ -337,10 +338,9 @@ bool rg_dispatch_next_blocks(struct rg_worker *worker)
 void rg_dispatch_report_failure(struct rg_worker *worker)
 {
     /* A client that only sends reads nothing: the unread must never fill the connection that it waits for. */
-    enum { UNREAD_MAX = 64 };
     const uint64_t read = atomic_load_explicit(&worker->read, memory_order_relaxed);
     if (worker->failed == CUDA_SUCCESS ||
-        atomic_load_explicit(&worker->sent, memory_order_relaxed) > read + UNREAD_MAX)
+        atomic_load_explicit(&worker->sent, memory_order_relaxed) > read + RG_ERRORS_UNREAD_MAX)
         return; /* the next reply tells of it */
     struct rg_notice notice = {.type = RG_NOTICE_ERROR, .arg = {(uint64_t)worker->failed, worker->failed_op}};
     worker->failed = CUDA_SUCCESS;

@@ -5,6 +5,7 @@
 #include "server/core/leader_followers.h"
 
 #include "common/base/clock.h"
+#include "common/base/limits.h"
 #include "common/base/thread.h"
 #include "common/sync/scoped_lock.h"
 #include "proto/delta.h"
@@ -12,10 +13,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-/* Bytes of batches that may lie here unexecuted before the reader slows down, and before the session ends. */
-#define QUEUE_SLOW (64ull << 20)
-#define QUEUE_MAX  (4ull << 30)
 
 #define SLOW_WAIT_NS 20000000 /* a reader whose queue is long waits so long for the dispatcher */
 
@@ -175,7 +172,7 @@ bool rg_leader_separate_reader(struct rg_executor *executor)
 static void slow_down(struct rg_worker *worker)
 {
     RG_SCOPED_LOCK(&worker->roles);
-    while (worker->queue_bytes > QUEUE_SLOW && !rg_worker_over(worker)) {
+    while (worker->queue_bytes > RG_QUEUE_SLOW && !rg_worker_over(worker)) {
         const struct timespec time = rg_timespec(rg_now_ns() + SLOW_WAIT_NS);
         if (pthread_cond_timedwait(&worker->queue_changed, &worker->roles, &time) != 0 &&
             !(atomic_load(&worker->gated) && atomic_load(&worker->answers_due) == 0))
@@ -209,10 +206,10 @@ static void take_batch(struct rg_executor *executor, const struct rg_batch_curso
     const size_t bytes = worker->queue_bytes;
     pthread_cond_broadcast(&worker->queue_changed);
     pthread_mutex_unlock(&worker->roles);
-    if (bytes > QUEUE_MAX)
+    if (bytes > RG_QUEUE_MAX)
         rg_worker_end(worker, 1,
                       "too much work was sent while a host function or a copy from the host was waited for");
-    else if (bytes > QUEUE_SLOW)
+    else if (bytes > RG_QUEUE_SLOW)
         slow_down(worker);
 }
 

@@ -4,6 +4,7 @@
 #include "server/frontend/handshake_internal.h"
 
 #include "common/base/clock.h"
+#include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/sync/scoped_lock.h"
 #include "server/daemon/shared/audit.h"
@@ -22,7 +23,6 @@
 #include <unistd.h>
 
 /* A hello is small; what is larger is not worth taking apart. */
-#define HELLO_SIZE_MAX 16384
 /* How long a refused client may take to read why before its connection is closed under it. */
 #define LINGER_MS 1000
 /* Of a handshake's time, what is left to say why not. */
@@ -72,7 +72,7 @@ static bool receive_hello(struct rg_handshake *handshake)
     enum rg_status status = rg_conn_recv(conn, RG_HELLO_TIMEOUT_MS, &message);
     if (status == RG_OK)
         status = message.bulk_size != 0 ? RG_ERR_PROTOCOL
-                 : message.size > HELLO_SIZE_MAX
+                 : message.size > RG_HELLO_MAX
                      ? RG_ERR_LIMIT
                      : rg_control_unpack(message.data, message.size, &handshake->hello);
     if (status == RG_OK && handshake->hello.kind == RG_CONTROL_CLIENT_HELLO)

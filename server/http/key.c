@@ -2,16 +2,15 @@
 #include "server/http/key.h"
 
 #include "common/base/certificate_verify.h"
+#include "common/base/limits.h"
 #include "common/base/status.h"
 #include "server/http/transcript.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHAIN_MAX = 8 };
-
 struct rg_http_key {
-    gnutls_pcert_st chain[CHAIN_MAX]; /* the server's first */
+    gnutls_pcert_st chain[RG_TLS_CHAIN_MAX]; /* the server's first */
     unsigned n, bits;
     gnutls_pk_algorithm_t kind;
     struct rg_tls_signer signer;
@@ -174,7 +173,7 @@ struct rg_http_key *rg_http_key_create(const struct rg_tls_pem *pem, char *why, 
         rg_explain(why, why_size, "out of memory");
         return NULL;
     }
-    key->n = CHAIN_MAX;
+    key->n = RG_TLS_CHAIN_MAX;
     key->signer = *pem->signer;
     const int got = gnutls_pcert_list_import_x509_raw(key->chain, &key->n, &text, GNUTLS_X509_FMT_PEM, 0);
     if (got < 0) {

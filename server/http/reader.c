@@ -1,5 +1,6 @@
 /* reader.c - see reader.h. */
 #include "server/http/reader.h"
+#include "common/base/limits.h"
 
 #include <arpa/inet.h>
 #include <gnutls/gnutls.h>
@@ -7,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { CHAIN_MAX = 8, HOST_SIZE = 256 };
+enum { HOST_SIZE = 256 };
 
 static const char *header(const struct rg_http_request *request, const char *name)
 {
@@ -132,11 +133,11 @@ static bool take_certificate(const struct rg_http_request *request, struct rg_mo
     unsigned n = 0;
     const gnutls_datum_t *chain =
         info && info->tls_session ? gnutls_certificate_get_peers(info->tls_session, &n) : NULL;
-    struct rg_tls_der given[CHAIN_MAX];
+    struct rg_tls_der given[RG_TLS_CHAIN_MAX];
     struct rg_tls_peer found;
     if (!chain)
         return true;
-    n = n < CHAIN_MAX ? n : CHAIN_MAX;
+    n = n < RG_TLS_CHAIN_MAX ? n : RG_TLS_CHAIN_MAX;
     for (unsigned i = 0; i < n; i++)
         given[i] = (struct rg_tls_der){chain[i].data, chain[i].size};
     rg_tls_judge_client(request->tls, given, n, &found);

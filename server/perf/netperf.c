@@ -10,6 +10,7 @@
  */
 #include "proto/netperf.h"
 
+#include "common/base/limits.h"
 #include "common/base/log.h"
 #include "server/handshake/handed.h"
 #include "server/handshake/rails.h"
@@ -28,12 +29,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum {
-    HELLO_MAX = 65536,
-    IDLE_MS = 10000,
-    ADVERTISED_PIECE = 512 << 10,
-    BULK_MOST = RG_BULK_MAX * (1 + RG_MULTIRAIL_MAX)
-};
+enum { IDLE_MS = 10000, ADVERTISED_PIECE = 512 << 10, BULK_MOST = RG_BULK_MAX * (1 + RG_MULTIRAIL_MAX) };
 
 struct service {
     struct rg_conn *conn;
@@ -53,7 +49,7 @@ static void out_of_time(int signal)
 
 static enum rg_status read_hello(int fd, struct rg_control *out)
 {
-    static unsigned char data[HELLO_MAX];
+    static unsigned char data[RG_NETPERF_HELLO_MAX];
     size_t size = 0;
     ssize_t got;
     while (size < sizeof data && (got = read(fd, data + size, sizeof data - size)) > 0)

@@ -4,6 +4,7 @@
 #include "server/timeline/completion.h"
 
 #include "common/base/clock.h"
+#include "common/base/limits.h"
 #include "common/base/thread.h"
 #include "common/sync/scoped_lock.h"
 #include "generated/server/driver.h"
@@ -16,8 +17,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define SUBSCRIPTIONS_MAX                                                                                    \
-    4096 /* more than a client has (client/timeline/subscription.c), with those that it has given up */
 #define TOLD_MAX    64   /* in one notice */
 #define POLL_MIN_NS 5000 /* between two looks */
 #define POLL_MAX_NS 500000
@@ -207,7 +206,7 @@ bool rg_completion_add(struct rg_worker *worker, const struct rg_subscription *w
     if (subscription) {
         subscription->id = wanted->id;
         (void)rg_event_times_end(worker, &subscription->interval, NULL);
-    } else if (completions->runs && atomic_load(&completions->n) < SUBSCRIPTIONS_MAX &&
+    } else if (completions->runs && atomic_load(&completions->n) < RG_SUBSCRIPTIONS_MAX &&
                (subscription = malloc(sizeof *subscription))) {
         *subscription = *wanted;
         *completions->last = subscription;

@@ -8,14 +8,13 @@
 #include "softgpu/nccl/far.h"
 
 #include "common/base/clock.h"
+#include "common/base/limits.h"
 #include "common/sync/scoped_lock.h"
 #include "softgpu/nccl/list.h"
 
 #include <stdlib.h>
 
-#define COMES_MAX      65536              /* that others may have said before a member calls */
-#define COME_BYTES_MAX ((size_t)64 << 20) /* and the data with it */
-#define READ_NS        1000000            /* how long a stream reads for itself */
+#define READ_NS 1000000 /* how long a stream reads for itself */
 
 /* A far rank has come to an operation that no member has called. */
 struct sg_come {
@@ -81,9 +80,10 @@ bool sg_far_comes(struct sg_clique *clique, struct sg_peer *peer, const struct s
         take_come(exchange, far, wire, data, size);
         return true;
     }
-    struct sg_come *come = clique->n_comes < COMES_MAX && clique->come_bytes + size <= COME_BYTES_MAX
-                               ? malloc(sizeof *come + size)
-                               : NULL;
+    struct sg_come *come =
+        clique->n_comes < RG_NCCL_EARLY_MAX && clique->come_bytes + size <= RG_NCCL_EARLY_BYTES_MAX
+            ? malloc(sizeof *come + size)
+            : NULL;
     if (!come) {
         sg_clique_fail_locked(clique, ncclSystemError,
                               "rank %d is too far ahead: it has called %d operations that others have not",

@@ -2,6 +2,7 @@
 #include "softgpu/nccl/meeting.h"
 
 #include "common/base/clock.h"
+#include "common/base/limits.h"
 #include "softgpu/nccl/clique.h"
 #include "softgpu/nccl/list.h"
 #include "softgpu/nccl/peer.h"
@@ -9,8 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
-
-#define MEETINGS_MAX 4096 /* of ids that were made here; of more the oldest are forgotten */
 
 struct meeting {
     struct meeting *next; /* the latest first */
@@ -46,9 +45,9 @@ bool sg_meeting_new(struct rg_nccl_id *id)
     meeting->key = id->key;
     sg_cliques_lock();
     struct meeting **last = &meetings;
-    while (n_meetings >= MEETINGS_MAX && (*last)->next)
+    while (n_meetings >= RG_NCCL_MEETINGS_MAX && (*last)->next)
         last = &(*last)->next;
-    if (n_meetings >= MEETINGS_MAX)
+    if (n_meetings >= RG_NCCL_MEETINGS_MAX)
         forget(last);
     meeting->next = meetings;
     meetings = meeting;

@@ -2,14 +2,14 @@
 #include "softgpu/nccl/split.h"
 
 #include "common/base/hash_table.h"
+#include "common/base/limits.h"
 #include "softgpu/nccl/driver.h"
 #include "softgpu/nccl/list.h"
 #include "softgpu/nccl/peer.h"
 
 #include <stdlib.h>
 
-#define SPLITS_MAX 1024         /* that others may have begun before this process does */
-#define SHRINK     (1ull << 63) /* in the numbers of those that some ranks do not enter */
+#define SHRINK (1ull << 63) /* in the numbers of those that some ranks do not enter */
 
 /* How a rank takes part. */
 struct part {
@@ -138,7 +138,7 @@ static struct sg_split *find(struct sg_clique *clique, uint64_t number)
     struct sg_split *split = clique->splits;
     while (split && split->number != number)
         split = split->next;
-    if (!split && clique->n_splits < SPLITS_MAX && (split = calloc(1, sizeof *split)) != NULL) {
+    if (!split && clique->n_splits < RG_NCCL_SPLITS_MAX && (split = calloc(1, sizeof *split)) != NULL) {
         split->number = number;
         split->next = clique->splits;
         clique->splits = split;

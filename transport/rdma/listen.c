@@ -13,6 +13,7 @@
 #include "transport/rdma/endpoint.h"
 
 #include "common/base/clock.h"
+#include "common/base/limits.h"
 #include "common/base/log_limit.h"
 #include "common/base/thread.h"
 #include "transport/rdma/verbs.h"
@@ -29,7 +30,6 @@
 enum {
     BACKLOG = 128, /* requests that wait in the kernel */
     HANDSHAKES = 8,
-    READY_MAX = 16, /* complete connections that nobody accepted */
     ESTABLISH_MS = 5000,
 };
 
@@ -61,7 +61,7 @@ struct rdma_listener {
     pthread_cond_t changed;
     bool stopping;
     struct handshake handshakes[HANDSHAKES];
-    struct rg_rdma_conn *list[READY_MAX];
+    struct rg_rdma_conn *list[RG_RDMA_READY_MAX];
     int n;
 };
 
@@ -137,7 +137,7 @@ static struct rg_rdma_conn *answer_request(struct handshake *h)
 static void put(struct rdma_listener *l, struct rg_rdma_conn *c)
 {
     pthread_mutex_lock(&l->lock);
-    bool room = l->n < READY_MAX;
+    bool room = l->n < RG_RDMA_READY_MAX;
     if (room) {
         l->list[l->n++] = c;
         (void)!write(l->ready, &(uint64_t){1}, sizeof(uint64_t));
@@ -145,7 +145,7 @@ static void put(struct rdma_listener *l, struct rg_rdma_conn *c)
     }
     pthread_mutex_unlock(&l->lock);
     if (!room) {
-        rg_warn("rdma: %d connections wait to be accepted; one more was refused", READY_MAX);
+        rg_warn("rdma: %d connections wait to be accepted; one more was refused", RG_RDMA_READY_MAX);
         rdma_disconnect(c->id);
         rg_rdma_conn_free(c);
     }

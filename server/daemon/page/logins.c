@@ -3,6 +3,7 @@
 
 #include "common/base/cleanup.h"
 #include "common/base/clock.h"
+#include "common/base/limits.h"
 #include "common/base/log.h"
 
 #include <errno.h>
@@ -12,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { OF_ONE_MAX = 8, BEARER_MIN = 16 };
+enum { BEARER_MIN = 16 };
 
 /* In a time that does not tell how much of it was right. */
 static bool is_same(const void *a, const void *b, size_t size)
@@ -100,7 +101,7 @@ static struct rg_login *make_room(struct rg_logins *logins, const struct rg_who 
             oldest = !oldest || at->until_ns < oldest->until_ns ? at : oldest;
         }
     }
-    return n < OF_ONE_MAX && free ? free : oldest;
+    return n < RG_LOGINS_OF_ONE_MAX && free ? free : oldest;
 }
 
 static struct rg_login *find(struct rg_logins *logins, const uint8_t secret[RG_PAGE_SECRET], bool is_link)
