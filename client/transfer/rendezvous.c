@@ -5,8 +5,8 @@
  * question for the last part the transfer is out of the registry. A lazy source is started by the first
  * question: parts wait with it until its bytes are there.
  *
- * What can fail: without memory for a part, and for a question that does not fit, the session ends. Memory
- * that cannot be read is sent as zeros, and latched as CUDA_ERROR_INVALID_VALUE.
+ * What can fail: without memory for a part, and for a question that does not fit, or asks for more than is left to ask
+ * for, the session ends. Memory that cannot be read is sent as zeros, and latched as CUDA_ERROR_INVALID_VALUE.
  */
 #include "client/core/queue.h"
 #include "client/core/receiver.h"
@@ -20,6 +20,7 @@
 struct rendezvous {
     struct rg_transfer transfer;
     struct rg_lazy_source *source; /* or NULL */
+    uint64_t asked;                /* bytes in all parts asked for */
 };
 
 /* A part of a source whose bytes are not there yet; returns the source if that is to be started. */
@@ -40,10 +41,13 @@ static bool take_question(struct rg_transfer *transfer, const struct rg_notice *
 {
     (void)bulk_size;
     struct rg_session *const session = transfer->session;
-    struct rg_lazy_source *const source = ((struct rendezvous *)transfer)->source, *start = NULL;
+    struct rendezvous *const rendezvous = (struct rendezvous *)transfer;
+    struct rg_lazy_source *const source = rendezvous->source, *start = NULL;
     const uint64_t offset = notice->arg[0], size = notice->arg[1], total = rg_region_size(&transfer->memory);
-    struct rg_answer_part *part =
-        size <= RG_BULK_MAX && offset <= total && size <= total - offset ? malloc(sizeof *part) : NULL;
+    /* each part once: the last one, which may be of no bytes, ends it; other parts of none would never do */
+    const bool fits = size <= RG_BULK_MAX && offset <= total && size <= total - offset &&
+                      size <= total - rendezvous->asked && (size || offset == total);
+    struct rg_answer_part *part = fits ? malloc(sizeof *part) : NULL;
     if (!part) {
         pthread_mutex_unlock(&rg_registry_lock);
         return false;
@@ -56,6 +60,7 @@ static bool take_question(struct rg_transfer *transfer, const struct rg_notice *
                                     .source = source,
                                     .last = offset + size == total,
                                     .revoked = transfer->revoked};
+    rendezvous->asked += size;
     const bool last = part->last;
     if (source && source->memory)
         part->memory.address = (uintptr_t)source->memory;
