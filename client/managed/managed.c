@@ -69,8 +69,22 @@ static CUresult place(struct managed *m, enum rg_unified_kind kind)
     return CUDA_SUCCESS;
 }
 
+/* Whether a server says of memory that it has given already that it is new; variables share pages. */
+static bool is_given(uint64_t start, uint64_t size)
+{
+    RG_SCOPED_LOCK(&lock);
+    const struct managed *m = all;
+    while (m && !(m->base && m->start < start + size && start < m->start + m->size))
+        m = m->next;
+    return m != NULL;
+}
+
 CUresult rg_managed_add(uint64_t base, uint64_t start, uint64_t size)
 {
+    if (is_given(start, size)) {
+        rg_error("the server's address for managed memory is that of managed memory which is in use");
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     struct managed *m = calloc(1, sizeof *m);
     if (!m)
         return CUDA_ERROR_OUT_OF_MEMORY;
