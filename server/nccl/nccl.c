@@ -295,6 +295,11 @@ CUresult rg_execute_rgNcclOperator(struct rg_request *request, unsigned long lon
 {
     const struct rg_nccl_library *nccl = rg_nccl_library(NULL);
     const size_t width = rg_nccl_type_size(type);
+    if (!width || (residence != ncclScalarDevice && residence != ncclScalarHostImmediate)) {
+        *result =
+            ncclInvalidArgument; /* the library would follow an address, or read what it takes the type for */
+        return CUDA_SUCCESS;
+    }
     struct rg_nccl_slot *slot = rg_nccl_use(request, number);
     ncclRedOp_t op = ncclSum;
     if (!slot)

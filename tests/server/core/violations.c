@@ -3,6 +3,7 @@
  * reason and nothing else.
  */
 #include "common/base/log.h"
+#include "generated/proto/nccl.h"
 #include "proto/delta.h"
 #include "server/images/image.h"
 #include "tests/server/raw_client.h"
@@ -431,6 +432,22 @@ static void test_two_calls_of_a_lane(void)
     use_driver(stub_succeed);
 }
 
+/* Operators of NCCL's whose scalar is of no known place or type: the library is not asked, whichever the communicator. */
+static void test_nccl_scalars(void)
+{
+    static const unsigned wrong[][2] = {
+        {ncclFloat32, 2}, {ncclFloat32, ~0u}, {ncclNumTypes, 0}, {1000, 1}, {~0u, 1}};
+    struct client *c = begin();
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        CALL(c, RG_OP_rgNcclOperator, 0, CUDA_SUCCESS, "8448", (uint64_t)0, wrong[i][0], wrong[i][1],
+             (uint64_t)1);
+        CHECK((int)(output_u64(c) >> 32) == ncclInvalidArgument);
+    }
+    CALL(c, RG_OP_rgNcclOperator, 0, CUDA_ERROR_INVALID_HANDLE, "8448", (uint64_t)0, ncclFloat32,
+         ncclScalarHostImmediate, (uint64_t)1);
+    CHECK(client_destroy(c) == 0);
+}
+
 int main(void)
 {
     setenv("REMOTE_GPU_IMAGE_CACHE", "off", 1);
@@ -442,5 +459,6 @@ int main(void)
     test_named_images();
     test_unified();
     test_two_calls_of_a_lane();
+    test_nccl_scalars();
     return 0;
 }
