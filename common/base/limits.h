@@ -63,6 +63,7 @@
 /* Contents of calls */
 #define RG_GRAPH_DEPTH_MAX            32u        /* conditional nodes in each other */
 #define RG_GRAPH_CONDITIONS_MAX       4096u      /* of one graph */
+#define RG_GRAPH_BODIES_MAX           4096u      /* of one conditional node */
 #define RG_GRAPH_STEPS_MAX            1048576u   /* steps of one graph */
 #define RG_PREALLOC_MAX               32u        /* blocks ready of one kind */
 #define RG_PREALLOC_SLABS_MAX         4096u      /* kinds of blocks at once */

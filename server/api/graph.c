@@ -222,13 +222,29 @@ static CUresult add_copy(struct maker *m, const struct place *at, CUgraphNode *n
 
 static CUresult add_steps(struct maker *m, CUgraph graph, unsigned depth);
 
+/* Bodies that a conditional node can have. */
+static uint32_t most_bodies(uint32_t type)
+{
+    switch (type) {
+    case CU_GRAPH_COND_TYPE_IF: /* and else */
+        return 2;
+    case CU_GRAPH_COND_TYPE_WHILE:
+        return 1;
+    case CU_GRAPH_COND_TYPE_SWITCH:
+        return RG_GRAPH_BODIES_MAX;
+    default:
+        return 0;
+    }
+}
+
 static CUresult add_conditional(struct maker *m, const struct place *at, unsigned depth, CUgraphNode *node)
 {
     const uint64_t handle = rg_get_u64(&m->in);
     const uint32_t type = rg_get_u32(&m->in), n = rg_get_u32(&m->in);
     const struct condition *condition = find_condition(m, handle);
     /* A body is at least its count of steps. */
-    if (m->in.bad || !condition || depth == RG_GRAPH_DEPTH_MAX || n > rg_left(&m->in) / 4)
+    if (m->in.bad || !condition || depth == RG_GRAPH_DEPTH_MAX || n == 0 || n > most_bodies(type) ||
+        n > rg_left(&m->in) / 4)
         return malformed(m, "a wrong conditional node");
     CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
     params.conditional.handle = condition->own;

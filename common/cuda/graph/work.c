@@ -3,12 +3,13 @@
  */
 #include "common/cuda/graph/graph.h"
 
+#include "common/base/limits.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #define PARAMETERS_MAX 32768 /* more than any kernel has */
 #define MEMOPS_MAX     256
-#define BODIES_MAX     4096
 
 static struct rg_graph_work *new_work(const CUgraphNodeParams *params, size_t room)
 {
@@ -268,7 +269,7 @@ static CUresult conditional_work(const CUgraphNodeParams *params, CUgraph into, 
     const CUDA_CONDITIONAL_NODE_PARAMS *c = &params->conditional;
     const unsigned most = c->type == CU_GRAPH_COND_TYPE_WHILE ? 1
                           : c->type == CU_GRAPH_COND_TYPE_IF  ? 2
-                                                              : BODIES_MAX;
+                                                              : RG_GRAPH_BODIES_MAX;
     if (c->type > CU_GRAPH_COND_TYPE_SWITCH || !c->size || c->size > most)
         return CUDA_ERROR_INVALID_VALUE;
     struct rg_graph_work *work = new_work(params, c->size * sizeof(void *));

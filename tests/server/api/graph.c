@@ -31,11 +31,11 @@ static CUresult give_handle(CUgraphConditionalHandle *out, CUgraph graph, CUcont
 static CUresult add_node(CUgraphNode *node, CUgraph graph, const CUgraphNode *before,
                          const CUgraphEdgeData *edges, size_t n, CUgraphNodeParams *params)
 {
-    static CUgraph bodies[1];
+    static CUgraph graphs[64];
     (void)node, (void)graph, (void)before, (void)edges, (void)n;
     CHECK(params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL && n_nodes < CONDITIONS);
     nodes[n_nodes++] = params->conditional.handle;
-    params->conditional.phGraph_out = bodies;
+    params->conditional.phGraph_out = graphs;
     return CUDA_SUCCESS;
 }
 
@@ -206,9 +206,58 @@ static void test_numbers(void)
     make(client, given, expected);
 }
 
+/* A conditional node of a kind with so many bodies, each without steps. */
+static void bodies(unsigned type, unsigned n, bool good)
+{
+    static unsigned char bytes[RG_GRAPH_BODIES_MAX * 4 + 4096];
+    static uint64_t id = 1000;
+    const uint64_t condition = 0x6b1c93d2a5e40000;
+    struct client *c = begin();
+    struct rg_writer w = {bytes};
+    rg_put_u32(&w, 1);
+    rg_put_u64(&w, condition);
+    rg_put_u32(&w, 0);
+    rg_put_u32(&w, 0);
+    rg_put_u32(&w, 1);
+    rg_put_u32(&w, RG_GRAPH_WIRE_CONDITIONAL);
+    rg_put_u32(&w, 0);
+    rg_put_u64(&w, condition);
+    rg_put_u32(&w, type);
+    rg_put_u32(&w, n);
+    for (unsigned i = 0; i < n; i++)
+        rg_put_u32(&w, 0);
+    const size_t size = (size_t)(w.at - bytes);
+    own[0] = condition;
+    put(c, RG_OP_rgImageData, 0, 0, "8888", id, (uint64_t)size, (uint64_t)0, (uint64_t)size);
+    send_bulk(c, bytes, size);
+    put(c, RG_OP_rgGraphMake, 0, 77, "848", id++, 0, handle(RG_KIND_GRAPH, 30));
+    send_batch(c);
+    if (good) {
+        expect_reply(c, 77, CUDA_SUCCESS);
+        CHECK(client_destroy(c) == 0);
+    } else {
+        expect_violation(c, "conditional node");
+    }
+    CHECK(n_nodes == good);
+}
+
+static void test_bodies(void)
+{
+    bodies(CU_GRAPH_COND_TYPE_IF, 1, true);
+    bodies(CU_GRAPH_COND_TYPE_IF, 2, true); /* and else */
+    bodies(CU_GRAPH_COND_TYPE_WHILE, 1, true);
+    bodies(CU_GRAPH_COND_TYPE_SWITCH, 64, true);
+    bodies(CU_GRAPH_COND_TYPE_IF, 3, false);
+    bodies(CU_GRAPH_COND_TYPE_WHILE, 2, false);
+    bodies(CU_GRAPH_COND_TYPE_WHILE, 0, false);
+    bodies(CU_GRAPH_COND_TYPE_SWITCH, RG_GRAPH_BODIES_MAX + 1, false);
+    bodies(7, 1, false);
+}
+
 int main(void)
 {
     test_orders();
+    test_bodies();
     test_numbers();
     return 0;
 }
