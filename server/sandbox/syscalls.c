@@ -55,7 +55,7 @@ static const struct group allowed[] = {
      "signalfd4 timerfd_create timerfd_settime timerfd_gettime restart_syscall pause"},
     {ALL, "locks and threads (a new one only by clone of a thread, below)",
      "futex futex_waitv set_robust_list get_robust_list rseq membarrier set_tid_address gettid getpid "
-     "getppid sched_yield sched_getaffinity sched_setaffinity exit exit_group arch_prctl sched_getparam "
+     "getppid sched_yield sched_getaffinity exit exit_group arch_prctl sched_getparam "
      "sched_getscheduler sched_get_priority_max sched_get_priority_min getcpu"},
     {ALL, "time",
      "clock_gettime clock_getres clock_nanosleep nanosleep gettimeofday time times getitimer setitimer alarm "
@@ -81,11 +81,11 @@ static const struct group allowed[] = {
     {W | N, "sessions of one identity pass each other descriptors", "bind listen connect"},
     {N | P, "NVIDIA's driver: device files, priorities of its threads, old interfaces",
      "chmod fchmod fchmodat inotify_init1 inotify_add_watch inotify_rm_watch bind listen connect "
-     "sched_setscheduler sched_setparam ioprio_get ioprio_set pipe eventfd epoll_create signalfd mknod "
+     "sched_setaffinity sched_setparam ioprio_get pipe eventfd epoll_create signalfd mknod "
      "mknodat mlockall shmget shmat shmdt shmctl semget semop semctl semtimedop wait4 waitid sched_getattr "
-     "sched_setattr fchown chown lchown fchownat kcmp getegid inotify_init sync syncfs sched_rr_get_interval "
+     "fchown chown lchown fchownat kcmp getegid inotify_init sync syncfs sched_rr_get_interval "
      "personality"},
-    {M | P, "scheduling of a measurement", "sched_setscheduler sched_getattr"},
+    {M | P, "scheduling of a measurement", "sched_getattr"},
     {R, "RDMA: the connection manager's sockets, events, large pages",
      "bind listen connect shmget shmat shmdt shmctl"},
     {E, "connections to etcd, names of machines", "connect bind"},
@@ -221,6 +221,40 @@ static int add_self(struct filter *filter)
     return error ? error : add(filter, SCMP_ACT_ALLOW, "setrlimit", 0, NULL);
 }
 
+enum { OF_A_THREAD = 1 }; /* IOPRIO_WHO_PROCESS */
+
+/*
+ * How it is scheduled: the calling thread. NVIDIA's driver may set other threads of its process by the C library, which
+ * names them by numbers as another process has them; so what would be worse than the usual is refused, but on which
+ * processors a thread runs has no such bound (SECURITY.md).
+ */
+static int add_scheduling(struct filter *filter)
+{
+    const bool driver = filter->whom & (N | P);
+    int error = driver ? 0 : ALLOW_IF(filter, "sched_setaffinity", 0, SCMP_CMP_EQ, 0);
+    if (!error && !driver)
+        error = REFUSE_IF(filter, "sched_setaffinity", EPERM, 0, SCMP_CMP_NE, 0);
+    if (error || !(filter->whom & (N | P | M)))
+        return error;
+    error = ALLOW_IF(filter, "sched_setscheduler", 0, SCMP_CMP_EQ, 0);
+    if (error || !driver)
+        return error;
+    error = ALLOW_IF(filter, "sched_setscheduler", 1, SCMP_CMP_LE, SCHED_RR); /* not batch, not idle */
+    if (!error)
+        error =
+            add(filter, filter->refused ? filter->refused : SCMP_ACT_ERRNO(EPERM), "sched_setscheduler", 2,
+                (const struct scmp_arg_cmp[]){SCMP_CMP64(0, SCMP_CMP_NE, 0),
+                                              SCMP_CMP64(1, SCMP_CMP_GT, SCHED_RR)});
+    if (!error)
+        error = ALLOW_IF(filter, "sched_setattr", 0, SCMP_CMP_EQ, 0);
+    if (!error)
+        error = REFUSE_IF(filter, "sched_setattr", EPERM, 0, SCMP_CMP_NE, 0);
+    return error ? error
+                 : add(filter, SCMP_ACT_ALLOW, "ioprio_set", 2,
+                       (const struct scmp_arg_cmp[]){SCMP_CMP64(0, SCMP_CMP_EQ, OF_A_THREAD),
+                                                     SCMP_CMP64(1, SCMP_CMP_EQ, 0)});
+}
+
 static int add_sockets(struct filter *filter)
 {
     static const int more[] = {AF_INET, AF_INET6, AF_NETLINK};
@@ -329,6 +363,8 @@ static int fill(struct filter *filter)
         error = add_names(filter, filter->attack, attacks);
     if (!error)
         error = add_self(filter);
+    if (!error)
+        error = add_scheduling(filter);
     if (!error)
         error = add_sockets(filter);
     if (!error)

@@ -119,6 +119,42 @@ static void attack_processes(void)
     tell(kill(-1, 0) == 0, "signals to all");
 }
 
+/* As it is scheduled already, or nearly: a test does no harm to the machine that it runs on. */
+static void attack_scheduling(void)
+{
+    const struct sched_param none = {0};
+    struct {
+        unsigned size, policy;
+        unsigned long long flags;
+        int nice;
+        unsigned priority;
+        unsigned long long runtime, deadline, period;
+    } batch = {.size = sizeof batch, .policy = SCHED_BATCH};
+    int processors = 0, policies = 0, attributes = 0, disks = 0;
+    cpu_set_t set;
+    for (int i = -NEIGHBOURS; i <= NEIGHBOURS; i++) {
+        const int pid = i == NEIGHBOURS ? (int)getppid() : (int)getpid() + i;
+        char path[64];
+        snprintf(path, sizeof path, "/proc/self/task/%d", pid);
+        if (pid <= 1 || access(path, F_OK) == 0)
+            continue;
+        const bool known = sched_getaffinity(pid, sizeof set, &set) == 0;
+        processors += known && sched_setaffinity(pid, sizeof set, &set) == 0;
+        policies += sched_setscheduler(pid, SCHED_BATCH, &none) == 0;
+        attributes += syscall(SYS_sched_setattr, pid, &batch, 0) == 0;
+        disks += syscall(SYS_ioprio_set, 1, pid, 2 << 13 | 4) == 0;
+    }
+    errno = EPERM;
+    tell(processors > 0, "other processors for other processes");
+    tell(policies > 0, "another policy of scheduling for other processes");
+    tell(attributes > 0, "other attributes of scheduling for other processes");
+    tell(disks > 0, "another priority at the disk for other processes");
+    tell(syscall(SYS_ioprio_set, 3, getuid(), 2 << 13 | 4) == 0,
+         "another priority at the disk of all of this user's");
+    const bool known = sched_getaffinity(0, sizeof set, &set) == 0;
+    tell(!known || sched_setaffinity(0, sizeof set, &set) != 0, "kept from choosing processors for itself");
+}
+
 /* The kernel sends a descriptor's owner signals, whichever the descriptor's holder chose; a command has 32 bits. */
 static void attack_by_descriptors(void)
 {
@@ -268,6 +304,7 @@ static void attack(const char *orders)
     attack_network(socket_path, port);
     attack_rights();
     attack_processes();
+    attack_scheduling();
     attack_by_descriptors();
     const int size = snprintf(cache, sizeof cache, "attack: all were tried\n");
     (void)!write(2, cache, (size_t)size);
