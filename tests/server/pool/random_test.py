@@ -29,7 +29,7 @@ SEED = int(sys.argv.pop(2)) if len(sys.argv) > 2 else int(time.time())
 from pool_case import (BUILD, COMMAND, DAEMON, ENVIRONMENT, PATIENCE, PROGRAM, agent_of, end, etcd_knows, need_etcd, run,  # noqa: E402
                        stop_with_servers, wait_until)
 
-from networks import STACK, Place, clean_up  # noqa: E402
+from places import STACK, Place, clean_up  # noqa: E402
 
 N_ETCD, N_SERVERS, GPUS = 3, 4, 2
 PREFIX = "/remote-gpu/pools/random/"

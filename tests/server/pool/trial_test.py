@@ -17,7 +17,7 @@ import urllib.request
 
 from pool_case import COMMAND, DAEMON, ENVIRONMENT, PROGRAM, end, etcd_knows, need_etcd, run, stop_with_servers, wait_until
 from authority import Authority
-from networks import STACK, Place, clean_up
+from places import STACK, Place, clean_up
 
 CLIENTS, SERVERS, ETCD = 1, (11, 12, 13, 14), (21, 22, 23)
 GPUS = 2
