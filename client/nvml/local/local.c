@@ -27,6 +27,8 @@
 #define TOPOLOGY_SYSTEM   50 /* … through the host */
 #define FEATURE_DISABLED  0
 #define INSTANCES_MAX     16 /* of one device (softgpu/driver/core/mig.c) */
+#define FABRIC_SINCE      90 /* the capability from which devices may be part of a fabric, and say whether */
+#define FABRIC_NONE       28 /* bytes of nvmlGpuFabricInfo_t: all zero are a device of none */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned users;                       /* nvmlInit less nvmlShutdown */
@@ -298,6 +300,32 @@ static int ask_of_two(enum rg_nvml_question question, const struct rg_soft_devic
     }
 }
 
+/* The fabric that a device is part of: none. */
+static int tell_fabric(const struct rg_soft_device *device, uintptr_t where)
+{
+    if (!where)
+        return RG_NVML_INVALID_ARGUMENT;
+    if (device->capability < FABRIC_SINCE)
+        return RG_NVML_NOT_SUPPORTED;
+    memset((void *)where, 0, FABRIC_NONE);
+    return RG_NVML_SUCCESS;
+}
+
+/* The same in a structure that begins with its version and size: of version 2, or of 3. */
+static int tell_versioned_fabric(const struct rg_soft_device *device, uintptr_t where)
+{
+    const uint32_t versions[] = {2u << 24 | 36, 3u << 24 | 40};
+    if (!where)
+        return RG_NVML_INVALID_ARGUMENT;
+    if (device->capability < FABRIC_SINCE)
+        return RG_NVML_NOT_SUPPORTED;
+    uint32_t *const version = (uint32_t *)where;
+    if (*version != versions[0] && *version != versions[1])
+        return RG_NVML_VERSION_MISMATCH;
+    memset(version + 1, 0, (*version & 0xffffff) - sizeof *version);
+    return RG_NVML_SUCCESS;
+}
+
 int rg_nvml_ask(enum rg_nvml_question question, rg_nvml_device device, const uintptr_t *words)
 {
     struct rg_soft_device now;
@@ -311,6 +339,10 @@ int rg_nvml_ask(enum rg_nvml_question question, rg_nvml_device device, const uin
     case RG_QUESTION_nvmlDeviceGetDisplayActive:
     case RG_QUESTION_nvmlDeviceGetDisplayMode:
         return tell(words[0], FEATURE_DISABLED);
+    case RG_QUESTION_nvmlDeviceGetGpuFabricInfo:
+        return tell_fabric(&now, words[0]);
+    case RG_QUESTION_nvmlDeviceGetGpuFabricInfoV:
+        return tell_versioned_fabric(&now, words[0]);
     case RG_QUESTION_nvmlDeviceGetMigMode:
         return tell_mode(&now, words);
     case RG_QUESTION_nvmlDeviceGetMaxMigDeviceCount:

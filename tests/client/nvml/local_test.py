@@ -11,7 +11,7 @@ import sys
 BUILD = sys.argv[1]
 SOFT = os.path.join(BUILD, "stage", "lib", "remote-gpu", "soft")
 MEBIBYTE = 1 << 20
-SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED = 0, 1, 2, 3
+SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, VERSION_MISMATCH = 0, 1, 2, 3, 25
 
 
 def must(result, expected=SUCCESS):
@@ -59,6 +59,20 @@ class Nvml:
         return [(list_of[3 * i] & 0xffffffff, list_of[3 * i + 1]) for i in range(count.value)]
 
 
+def check_fabric(nvml, device):
+    """A device is part of no fabric, and says so in structures of all versions, of whose size no byte more is written."""
+    plain = (ctypes.c_ubyte * 32)(*[0xaa] * 32)
+    must(nvml.functions.nvmlDeviceGetGpuFabricInfo(device, plain))
+    assert bytes(plain) == bytes(28) + b"\xaa" * 4, bytes(plain)
+    for version, size in ((2, 36), (3, 40)):
+        words = (ctypes.c_uint * 11)(version << 24 | size, *[0xaaaaaaaa] * 10)
+        must(nvml.functions.nvmlDeviceGetGpuFabricInfoV(device, words))
+        assert list(words) == [version << 24 | size] + [0] * (size // 4 - 1) + [0xaaaaaaaa] * (11 - size // 4), list(words)
+    words[0] = 9 << 24 | 40
+    must(nvml.functions.nvmlDeviceGetGpuFabricInfoV(device, words), VERSION_MISMATCH)
+    must(nvml.functions.nvmlDeviceGetGpuFabricInfoV(device, None), INVALID_ARGUMENT)
+
+
 def use_device():
     """Allocates 64 MiB of device 0, which is NVML's device 1 here; returns what frees it."""
     cuda = ctypes.CDLL("libcuda.so.1")
@@ -88,6 +102,7 @@ def inside():
     assert nvml.processes(second) == []
     assert nvml.p2p(first, second, 0) == 0 and nvml.p2p(first, first, 0) == 0 and nvml.p2p(first, second, 2) == 5
     must(nvml.functions.nvmlDeviceGetTemperature(first, 0, ctypes.byref(count)), NOT_SUPPORTED)
+    check_fabric(nvml, first)
     child = os.fork()  # nothing has been initialised, so a child may use the device
     if child == 0:
         use_device()()
