@@ -317,8 +317,8 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
         return CUDA_ERROR_INVALID_VALUE;
     if (rg_capture_wait(hEvent, hStream, Flags, &captured))
         return captured;
-    if (!rg_homes_differ(rg_home_of(RG_KIND_EVENT, (uint64_t)hEvent),
-                         rg_home_of(RG_KIND_STREAM, (uint64_t)hStream)))
-        return rg_timeline_told(hEvent, rg_op_cuStreamWaitEvent(hStream, hEvent, Flags));
-    return rg_cross_fence_wait_event(hStream, hEvent, Flags);
+    const bool apart = rg_homes_differ(rg_home_of(RG_KIND_EVENT, (uint64_t)hEvent),
+                                       rg_home_of(RG_KIND_STREAM, (uint64_t)hStream));
+    return rg_timeline_told(hEvent, apart ? rg_cross_fence_wait_event(hStream, hEvent, Flags)
+                                          : rg_op_cuStreamWaitEvent(hStream, hEvent, Flags));
 }
