@@ -71,12 +71,18 @@ static CUresult enumerate(const struct owner *owner, uint64_t *out, unsigned cou
 {
     if (!out || !count)
         return CUDA_ERROR_INVALID_VALUE;
-    for (unsigned done = 0, n = 1; done < count && n; done += n) {
+    struct rg_found_question question = {.owner = owner->handle};
+    CUresult status = CUDA_SUCCESS;
+    rg_found_lock();
+    rg_found_begin(&question);
+    rg_found_unlock();
+    for (unsigned done = 0, n = 1; done < count && n && status == CUDA_SUCCESS; done += n) {
         const unsigned left = count - done;
         n = 0;
-        RG_TRY(enumerate_from(owner, done, left < AT_ONCE ? left : AT_ONCE, out + done, &n));
+        status = enumerate_from(owner, done, left < AT_ONCE ? left : AT_ONCE, out + done, &n);
     }
-    return CUDA_SUCCESS;
+    rg_found_end(&question);
+    return status;
 }
 
 CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions, CUmodule mod)

@@ -5,6 +5,8 @@
 #include <string.h>
 
 pthread_mutex_t rg_found_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t answered = PTHREAD_COND_INITIALIZER;
+static struct rg_found_question *asked; /* by threads that wait for the answers */
 
 bool rg_found_add(struct rg_found_function **list, const char *name, uint64_t key, uint64_t handle)
 {
@@ -43,4 +45,32 @@ uint64_t rg_found_take(struct rg_found_function **list, uint64_t key)
         *list = entry->next;
     free(entry);
     return handle;
+}
+
+static bool is_asked(const struct rg_found_question *question)
+{
+    const struct rg_found_question *at = asked;
+    while (at && (at->owner != question->owner || at->context != question->context ||
+                  (at->name && question->name && strcmp(at->name, question->name) != 0)))
+        at = at->next;
+    return at;
+}
+
+void rg_found_begin(struct rg_found_question *question)
+{
+    while (is_asked(question))
+        pthread_cond_wait(&answered, &rg_found_mutex);
+    question->next = asked;
+    asked = question;
+}
+
+void rg_found_end(struct rg_found_question *question)
+{
+    rg_found_lock();
+    struct rg_found_question **at = &asked;
+    while (*at != question)
+        at = &(*at)->next;
+    *at = question->next;
+    pthread_cond_broadcast(&answered);
+    rg_found_unlock();
 }

@@ -52,6 +52,21 @@ static inline void rg_found_unlock(void)
 }
 
 /**
+ * A question whose answer gives something a handle: of all those that are found in `owner` or of the one named `name`, in a context if it
+ * is only there that it is asked for.
+ */
+struct rg_found_question {
+    struct rg_found_question *next;
+    uint64_t owner, context;
+    const char *name;
+};
+
+/** Waits until no other thread is at the same question: then its answer may be in the list. The lists are locked, as they are again. */
+void rg_found_begin(struct rg_found_question *question);
+/** It has been answered. The lists are not locked. */
+void rg_found_end(struct rg_found_question *question);
+
+/**
  * Reads struct rg_function_info and its parameters into a shadow; false if they are malformed or memory ran
  * out.
  */

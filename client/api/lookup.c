@@ -129,18 +129,10 @@ static CUresult ask_by_name(enum rg_kind kind, uint64_t handle, uint64_t owner, 
                                                                (CUlibrary)owner, name, 0, future, reply);
 }
 
-/* A function of a module or kernel of a library by name: known, or asked for and kept. */
-static CUresult find_by_name(enum rg_kind kind, uint64_t owner, const char *name,
+static CUresult ask_and_keep(enum rg_kind kind, uint64_t owner, const char *name,
                              struct rg_cached_image *cached, struct rg_found_function **list, uint64_t *out)
 {
-    rg_found_lock();
-    uint64_t handle = rg_found_by_name(*list, name);
-    rg_found_unlock();
-    if (handle) {
-        *out = handle;
-        return CUDA_SUCCESS;
-    }
-    handle = rg_handle_create(kind);
+    const uint64_t handle = rg_handle_create(kind);
     if (!handle)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct rg_call reply;
@@ -167,6 +159,28 @@ static CUresult find_by_name(enum rg_kind kind, uint64_t owner, const char *name
     else
         rg_handle_delete(kind, handle);
     return status;
+}
+
+/* A function of a module or kernel of a library by name: known, or asked for and kept, by one thread for all. */
+static CUresult find_by_name(enum rg_kind kind, uint64_t owner, const char *name,
+                             struct rg_cached_image *cached, struct rg_found_function **list, uint64_t *out)
+{
+    struct rg_found_question question = {.owner = owner, .name = name};
+    rg_found_lock();
+    uint64_t handle = rg_found_by_name(*list, name);
+    if (!handle) {
+        rg_found_begin(&question);
+        handle = rg_found_by_name(*list, name);
+        rg_found_unlock();
+        const CUresult status =
+            handle ? CUDA_SUCCESS : ask_and_keep(kind, owner, name, cached, list, &handle);
+        rg_found_end(&question);
+        RG_TRY(status);
+    } else {
+        rg_found_unlock();
+    }
+    *out = handle;
+    return CUDA_SUCCESS;
 }
 
 /* What is known of a module's functions; of a library's module, what is known of the library's kernels. */
@@ -358,16 +372,24 @@ CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
     if (!shadow)
         return CUDA_ERROR_INVALID_HANDLE;
     const uint64_t context = rg_context_current();
+    struct rg_found_question question = {.owner = (uint64_t)kernel, .context = context};
     rg_found_lock();
-    uint64_t cached = rg_found_by_key(shadow->function.by_context, context);
-    rg_found_unlock();
-    if (cached) {
-        *pFunc = (CUfunction)cached;
-        return CUDA_SUCCESS;
+    CUfunction known = (CUfunction)rg_found_by_key(shadow->function.by_context, context);
+    if (!known) {
+        rg_found_begin(&question);
+        known = (CUfunction)rg_found_by_key(shadow->function.by_context, context);
+        rg_found_unlock();
+        CUresult status =
+            known ? CUDA_SUCCESS : take_cached_function(&known, kernel, &shadow->function, context);
+        if (status == CUDA_ERROR_NOT_FOUND)
+            status = ask_for_function(&known, kernel, &shadow->function, context);
+        rg_found_end(&question);
+        RG_TRY(status);
+    } else {
+        rg_found_unlock();
     }
-    CUresult status = take_cached_function(pFunc, kernel, &shadow->function, context);
-    return status == CUDA_ERROR_NOT_FOUND ? ask_for_function(pFunc, kernel, &shadow->function, context)
-                                          : status;
+    *pFunc = known;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)

@@ -9,17 +9,17 @@
 enum { FUNCTIONS = 5000, NAME = 120, ENTRY = 200 };
 
 /* PTX whose function number i is named by 100 letters and i. */
-static char *make_image(void)
+static char *make_image(int functions)
 {
     static const char head[] = ".version 7.0\n.target sm_75\n.address_size 64\n";
     char letters[101];
     memset(letters, 'f', 100);
     letters[100] = 0;
-    char *image = malloc(sizeof head + (size_t)FUNCTIONS * ENTRY);
+    char *image = malloc(sizeof head + (size_t)functions * ENTRY);
     if (!image)
         exit(1);
     char *at = image + sprintf(image, "%s", head);
-    for (int i = 0; i < FUNCTIONS; i++)
+    for (int i = 0; i < functions; i++)
         at += sprintf(at, ".visible .entry %s%d(.param .u32 n)\n{\nret;\n}\n", letters, i);
     return image;
 }
@@ -154,13 +154,65 @@ static void list_together(const char *image)
     CHECK(cuLibraryUnload(shared_library));
 }
 
+enum { ROUNDS = 60, NAMES = 12 };
+static struct {
+    CUmodule module;
+    CUlibrary library;
+    CUfunction functions[THREADS][NAMES];
+    CUkernel kernels[THREADS][NAMES];
+    CUfunction of_kernels[THREADS][NAMES];
+} asked;
+
+static void *ask(void *argument)
+{
+    const size_t own = (size_t)argument;
+    CHECK(cuCtxSetCurrent(context));
+    for (int i = 0; i < NAMES; i++) {
+        char name[NAME];
+        memset(name, 'f', 100);
+        (void)snprintf(name + 100, sizeof name - 100, "%d", i);
+        pthread_barrier_wait(&ready);
+        CHECK(cuModuleGetFunction(&asked.functions[own][i], asked.module, name));
+        CHECK(cuLibraryGetKernel(&asked.kernels[own][i], asked.library, name));
+        CHECK(cuKernelGetFunction(&asked.of_kernels[own][i], asked.kernels[own][i]));
+    }
+    return NULL;
+}
+
+/* Several threads ask for the same names at once: all get one handle. */
+static void ask_together(const char *image)
+{
+    unsigned functions = 0, kernels = 0, of_kernels = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        pthread_t threads[THREADS];
+        CHECK(cuModuleLoadData(&asked.module, image));
+        CHECK(cuLibraryLoadData(&asked.library, image, NULL, NULL, 0, NULL, NULL, 0));
+        for (size_t i = 0; i < THREADS; i++)
+            if (pthread_create(&threads[i], NULL, ask, (void *)i) != 0)
+                exit(2);
+        for (size_t i = 0; i < THREADS; i++)
+            pthread_join(threads[i], NULL);
+        for (size_t i = 1; i < THREADS; i++) {
+            functions += memcmp(asked.functions[i], asked.functions[0], sizeof asked.functions[0]) != 0;
+            kernels += memcmp(asked.kernels[i], asked.kernels[0], sizeof asked.kernels[0]) != 0;
+            of_kernels += memcmp(asked.of_kernels[i], asked.of_kernels[0], sizeof asked.of_kernels[0]) != 0;
+        }
+        CHECK(cuLibraryUnload(asked.library));
+        CHECK(cuModuleUnload(asked.module));
+    }
+    printf("asked at once, others than the first thread's: functions %u, kernels %u, kernels' functions %u\n",
+           functions, kernels, of_kernels);
+}
+
 int main(void)
 {
     context = use_first_device();
-    char *image = make_image();
+    char *image = make_image(FUNCTIONS), *small_image = make_image(NAMES);
     list_module(image);
     list_library(image);
     list_together(image);
+    ask_together(small_image);
     free(image);
+    free(small_image);
     return 0;
 }
