@@ -48,6 +48,23 @@ bool rg_device_try_out_of_order(struct rg_device_gate *gate)
     return false;
 }
 
+bool rg_device_enter_out_of_order(struct rg_worker *worker, uint64_t until_ns)
+{
+    struct rg_device_gate *gate = &worker->device;
+    if (rg_device_try_out_of_order(gate))
+        return true;
+    rg_device_want(worker);
+    RG_SCOPED_LOCK(&gate->lock);
+    const struct timespec until = rg_timespec(until_ns);
+    bool entered = rg_device_try_out_of_order(gate);
+    for (int error = 0; !entered && !error && !rg_worker_over(worker);) {
+        error = pthread_cond_timedwait(&gate->changed, &gate->lock, &until);
+        entered = rg_device_try_out_of_order(gate);
+    }
+    rg_device_unwant(gate);
+    return entered;
+}
+
 void rg_device_want(struct rg_worker *worker)
 {
     atomic_fetch_add(&worker->device.waiting, 1);

@@ -59,6 +59,8 @@ static inline bool rg_device_try(struct rg_device_gate *gate)
 RG_MUST_CHECK bool rg_device_enter(struct rg_worker *worker);
 /** For what comes outside of the order of records. True: the caller is inside. False: it is closed. */
 RG_MUST_CHECK bool rg_device_try_out_of_order(struct rg_device_gate *gate);
+/** The same, and waits until it may, or until then of rg_now_ns. */
+RG_MUST_CHECK bool rg_device_enter_out_of_order(struct rg_worker *worker, uint64_t until_ns);
 /** What could not enter so will do so as soon as it is not closed (module.h, `reopened`), and wants that. */
 void rg_device_want(struct rg_worker *worker);
 /** It has entered. */

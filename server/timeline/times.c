@@ -14,6 +14,7 @@
 #define REBASE_NS   2000000000ull /* elapsed times are floats: the shorter, the better */
 #define FIRST_SIZE  4096
 #define PATIENCE_NS 200000000ull
+#define RESUME_NS   5000000000ull /* for a suspended session to come back; the client waits twice as long */
 
 /* The clock of a context's device, and its events. */
 struct clock {
@@ -295,15 +296,20 @@ static enum rg_answered answer(struct rg_worker *worker, const struct rg_message
         (void)rg_worker_notice(worker, &notice, NULL, 0, NULL, 0);
         return RG_ANSWERED_GOOD;
     }
+    struct rg_device_gate *gate = &worker->device;
+    const bool entered = all ? rg_device_enter_out_of_order(worker, rg_now_ns() + RESUME_NS)
+                             : rg_device_try_out_of_order(gate);
     pthread_mutex_lock(&times->lock);
     if (all)
         wait_for_open(times);
-    look(times);
+    if (entered) /* else the session is suspended */
+        look(times);
     const size_t ready = all ? times->n : times->looked_at, n = ready < RG_TIMES_PART ? ready : RG_TIMES_PART;
     for (size_t i = 0; i < n; i++) {
         data[i] = times->items[i].time;
-        if (times->items[i].event && times->items[i].clock)
-            (void)rg_driver.cuEventDestroy_v2(times->items[i].event);
+        struct clock *clock = times->items[i].event ? times->items[i].clock : NULL;
+        if (clock) /* it has not come, and nobody will ask any more */
+            clock->unused[clock->n_unused++] = times->items[i].event;
     }
     memmove(times->items, times->items + n, (times->n - n) * sizeof *times->items);
     times->n -= n;
@@ -312,6 +318,8 @@ static enum rg_answered answer(struct rg_worker *worker, const struct rg_message
     notice.arg[1] = times->dropped;
     notice.arg[2] = ready - n;
     pthread_mutex_unlock(&times->lock);
+    if (entered)
+        rg_device_leave(gate);
     (void)rg_worker_notice(worker, &notice, NULL, 0, data, n * sizeof *data);
     free(data);
     return RG_ANSWERED_GOOD;

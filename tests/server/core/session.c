@@ -657,6 +657,45 @@ static void test_times(void)
     CHECK(client_destroy(c) == 0);
 }
 
+static atomic_uint queries;
+static CUresult (*query)(CUevent event);
+
+static CUresult count_query(CUevent event)
+{
+    atomic_fetch_add(&queries, 1);
+    return query(event);
+}
+
+/* While the session is suspended nobody calls the driver to answer: who wants all times waits, others get what is known. */
+static void test_times_while_suspended(void)
+{
+    struct client *c = client_create();
+    rg_times_start(c->worker);
+    begin_in(c);
+    const uint64_t memory = allocate(c, 1000);
+    put(c, RG_OP_cuMemsetD8_v2, 0, 0, "848", memory, (uint32_t)7, (uint64_t)1000);
+    CALL(c, RG_OP_cuCtxSynchronize, 0, CUDA_SUCCESS, "");
+    while (!rg_device_close(c->worker))
+        usleep(1000);
+    query = rg_driver.cuEventQuery;
+    rg_driver.cuEventQuery = count_query;
+    send_answer(c, RG_ANSWER_TIMES, 1, 0, NULL, 0);
+    expect_notice(c, RG_NOTICE_TIMES, 1);
+    send_answer(c, RG_ANSWER_TIMES, 2, 1, NULL, 0);
+    while (!rg_device_wanted(&c->worker->device))
+        usleep(1000);
+    CHECK(atomic_load(&queries) == 0);
+    rg_device_open(c->worker);
+    expect_notice(c, RG_NOTICE_TIMES, 2);
+    CHECK(atomic_load(&queries) > 0 && !rg_device_wanted(&c->worker->device));
+    const struct rg_time *times = (const struct rg_time *)c->got.bulk;
+    CHECK(c->got.notice.arg[0] > 0 && c->got.bulk_size == c->got.notice.arg[0] * sizeof *times);
+    for (size_t i = 0; i < c->got.notice.arg[0]; i++)
+        CHECK(!(times[i].flags & RG_TIME_WORK) || (times[i].flags & RG_TIME_END));
+    CHECK(client_destroy(c) == 0);
+    rg_driver.cuEventQuery = query;
+}
+
 int main(int argc, char **argv)
 {
     CHECK(argc == 2);
@@ -673,6 +712,7 @@ int main(int argc, char **argv)
     RUN(test_graphs);
     RUN(test_contexts_end);
     RUN(test_times);
+    RUN(test_times_while_suspended);
     RUN(test_client_vanishes);
     RUN(test_end_from_outside);
     return 0;
