@@ -132,7 +132,7 @@ class Commands(unittest.TestCase):
         self.run_command("revoke", serial, says='%s serial=%s from="uid %d"\n' % (deed, serial, os.getuid()))
         self.assertNotIn("audit:", call(SERVER, "revoke", "--config", self.config, serial).stderr)  # it was before
         self.run_command("revoke", "alice", says='%s from="uid %d"\n' % (deed, os.getuid()))
-        self.run_command("revoke", "--foreign", "serial:0f", says='audit: event=revoke user="serial:0f"')
+        self.run_command("revoke", "--foreign", "serial:0f", says='audit: event=revoke user="" serial=0f from="uid %d"\n' % os.getuid())
         failed = call(SERVER, "revoke", "--config", self.config, "nobody")
         self.assertNotIn("audit:", failed.stderr)
 
