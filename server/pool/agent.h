@@ -78,6 +78,7 @@ enum rg_ask_state {
     RG_ASK_GRANTING, /* a transaction is under way */
     RG_ASK_AGAIN,    /* others were faster; what they have done is about to be told */
     RG_ASK_HOLDING,  /* it has a lease as long as it is connected */
+    RG_ASK_LOST,     /* so was its client's connection; etcd, which has not answered, is told of it again */
     RG_ASK_ENDING,   /* an answer is being waited for that ends it */
 };
 
@@ -89,7 +90,7 @@ struct rg_agent_ask {
     json_t *question;  /* while LOOKING */
     bool whole;        /* it takes all of the pool */
     uint32_t max_gpus; /* likewise */
-    uint64_t since_ns; /* likewise; while AGAIN */
+    uint64_t since_ns; /* likewise; while AGAIN, LOST */
     char key[RG_AGENT_WHO], name[RG_CONTROL_TEXT];         /* who asks */
     char owner[RG_AGENT_WHO], owner_name[RG_CONTROL_TEXT]; /* whose the lease is to be */
     bool is_operator, unproved, bearer;
@@ -322,6 +323,8 @@ bool rg_wish_is_same(const json_t *one, const json_t *other);
 void rg_leases_hold(struct rg_agent_ask *ask, const json_t *question);
 /** The connection of a client that holds a lease was lost: the lease is left to its sessions, and `ask` ends. */
 void rg_leases_entrust(struct rg_agent_ask *ask);
+/** Goes on with that where etcd has not answered. Returns when to come again; UINT64_MAX: it is under way. */
+uint64_t rg_leases_look(struct rg_agent_ask *ask);
 void rg_leases_find(struct rg_agent_ask *ask, const json_t *question);
 void rg_leases_release(struct rg_agent_ask *ask, const json_t *question);
 void rg_leases_renew(struct rg_agent_ask *ask, const json_t *question);

@@ -367,6 +367,10 @@ uint64_t rg_asks_look(struct rg_agent *agent)
             i += i < agent->n_asks && agent->asks[i] == ask;
             continue;
         }
+        if (ask->state == RG_ASK_LOST) {
+            const uint64_t again = rg_leases_look(ask);
+            due = again < due ? again : due;
+        }
         if (ask->state != RG_ASK_LOOKING || must_look(ask)) {
             due =
                 ask->state == RG_ASK_LOOKING && ask->since_ns + LOOK_NS < due ? ask->since_ns + LOOK_NS : due;

@@ -11,6 +11,7 @@
  *
  * Quotas are the monitor's to know. It is told what the owner and the project hold in the whole pool, and answers by a word.
  */
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "server/pool/agent.h"
 
@@ -19,6 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define AGAIN_NS 300000000ull
 
 /* --- what there is ------------------------------------------------------------------------------------------------- */
 
@@ -321,17 +324,16 @@ static void look_at_lost(struct rg_agent_ask *ask);
 static void entrusted(void *data, enum rg_status status, const json_t *reply, const char *why)
 {
     struct rg_agent_ask *ask = data;
-    char key[40];
-    if (status == RG_OK && !json_is_true(json_object_get(reply, "succeeded"))) {
+    if (status != RG_OK) { /* meanwhile its client may hold it by another server: nothing is undone */
+        rg_debug("lease %s: that its client's connection was lost is not told yet: %s", ask->lease, why);
+        ask->state = RG_ASK_LOST;
+        ask->since_ns = rg_now_ns();
+        rg_agent_changed(ask->agent);
+    } else if (!json_is_true(json_object_get(reply, "succeeded"))) {
         look_at_lost(ask); /* it has changed meanwhile */
-        return;
+    } else {
+        rg_ask_end(ask);
     }
-    snprintf(key, sizeof key, "leases/%s", ask->lease);
-    if (status != RG_OK) {
-        rg_info("lease %s ends, as it cannot outlive its client's connection: %s", ask->lease, why);
-        rg_agent_undo(ask->agent, key);
-    }
-    rg_ask_end(ask);
 }
 
 /* It is left to its sessions if no other connection holds it by now. */
@@ -355,6 +357,15 @@ static void look_at_lost(struct rg_agent_ask *ask)
     rg_etcd_call(ask->agent->etcd, "/v3/kv/range",
                  json_pack("{s:o}", "key", rg_agent_key(ask->agent, "leases/%s", ask->lease)), lost_found,
                  ask);
+}
+
+uint64_t rg_leases_look(struct rg_agent_ask *ask)
+{
+    if (rg_now_ns() < ask->since_ns + AGAIN_NS)
+        return ask->since_ns + AGAIN_NS;
+    ask->state = RG_ASK_ENDING;
+    look_at_lost(ask);
+    return UINT64_MAX;
 }
 
 void rg_leases_entrust(struct rg_agent_ask *ask)
@@ -410,6 +421,11 @@ static void hold_found(void *data, enum rg_status status, const json_t *reply, c
     json_t *value = looked_up(ask, status, reply, why);
     if (!value)
         return;
+    if (ask->socket < 0) { /* it may hold it by another connection meanwhile, which keeps it */
+        json_decref(value);
+        rg_ask_end(ask);
+        return;
+    }
     if (json_is_true(json_object_get(value, "kept")) || !rg_pool_make_id(ask->hold)) {
         json_decref(value);
         rg_ask_refuse_as(ask, "lease-question", "the lease has a time, and needs nobody who holds it");

@@ -169,6 +169,25 @@ class Faults(PoolCase):
             self.assertIn("works", command.finish())
             wait_until(lambda: not self.pool(granted)["leases"], "the lease ends with the command")
 
+    def test_who_has_ceased_to_ask_for_a_lease_does_not_hold_it(self):
+        """etcd answers late, and the client asks anew: what it asked before and has given up does not take the lease from it."""
+        etcd = self.keep(Etcd())
+        server = self.server(etcd.urls)
+        command = self.running(server, "--timeout", "1", REMOTE_GPU_LOG="debug",
+                               program=("sh", "-c", "echo first; read line; exec \"$@\"", "sh", *SESSION)).wait_for("first")
+        etcd.processes[0].send_signal(signal.SIGSTOP)
+        os.kill(child_of(server.process, "frontend"), signal.SIGKILL)
+        command.wait_for("was lost")
+        time.sleep(5)  # a few times
+        etcd.processes[0].send_signal(signal.SIGCONT)
+        command.wait_for("is held again")
+        command.process.stdin.write(b"go\n")
+        command.process.stdin.flush()
+        command.wait_for("begun 1")
+        self.assertIn("works", command.finish())
+        wait_until(lambda: not self.pool(server)["leases"], "the lease ends with the command")
+        self.assertEqual(server.log().count("its client has come back"), 1, server.log())
+
 
 if __name__ == "__main__":
     main()
