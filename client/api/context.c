@@ -66,8 +66,7 @@ void rg_context_before_end(uint64_t context)
     rg_prealloc_give_back_context(context);
     rg_pinned_context_ends(context);
     const struct rg_context *shadow = rg_context_shadow((CUcontext)context);
-    if (shadow && atomic_load(&shadow->sticky) == CUDA_SUCCESS)
-        rg_managed_before_end(context);
+    rg_managed_before_end(context, !shadow || atomic_load(&shadow->sticky) != CUDA_SUCCESS);
 }
 
 void rg_context_forget_contents(uint64_t context)

@@ -150,7 +150,8 @@ static bool hand_over(uint64_t context, uint64_t next, struct managed *out)
     return true;
 }
 
-void rg_managed_before_end(uint64_t context)
+/* Brings what outlives a context to the host. */
+static void recall(uint64_t context)
 {
     struct managed m;
     for (uint64_t at = 0;; at = m.start + 1) {
@@ -204,14 +205,14 @@ bool rg_managed_remove(uint64_t start, struct rg_managed_memory *out)
     return true;
 }
 
-/* Ends what is of a context, or of an owner; 0: whichever. */
+/* Ends what is of a context and does not outlive it, or what is of an owner. */
 static void drop(uint64_t context, uint64_t owner)
 {
     struct managed *gone = NULL;
     pthread_mutex_lock(&lock);
     for (struct managed **at = &all; *at;) {
         struct managed *m = *at;
-        if ((context && m->context != context) || (owner && m->owner != owner)) {
+        if ((context && (m->context != context || m->lasts)) || (owner && m->owner != owner)) {
             at = &m->next;
             continue;
         }
@@ -232,6 +233,13 @@ void rg_managed_drop_owner(uint64_t owner)
     drop(0, owner);
 }
 
+void rg_managed_before_end(uint64_t context, bool failed)
+{
+    if (!failed)
+        recall(context);
+    drop(context, 0);
+}
+
 void rg_managed_drop_context(uint64_t context)
 {
     struct managed m;
@@ -239,6 +247,6 @@ void rg_managed_drop_context(uint64_t context)
         atomic_fetch_add(&n_without_context, 1);
         rg_unified_leave_to_host(m.start);
     }
-    drop(context, 0);
+    drop(context, 0); /* what other threads had of it after all */
     rg_unified_drop_context(context);
 }

@@ -28,13 +28,16 @@ bool rg_managed_remove(uint64_t start, struct rg_managed_memory *out);
  * outlives contexts, and is the host's until work begins in another one.
  */
 CUresult rg_managed_variables(uint64_t owner, bool lasts, uint64_t start, uint64_t size);
-/** Brings what outlives a context that is about to end to the host. */
-void rg_managed_before_end(uint64_t context);
+/**
+ * A context is about to end: brings what outlives it to the host, unless it has failed, and forgets the rest. From when the server knows
+ * of the end, other threads may be given the same addresses.
+ */
+void rg_managed_before_end(uint64_t context, bool failed);
 /** rg_unified_begin_work, which has what has outlived its context be the current one's first. */
 CUresult rg_managed_begin_work(bool kernel, bool *begun);
 /** Forgets the managed variables of a module or library that is unloaded. */
 void rg_managed_drop_owner(uint64_t owner);
-/** Forgets the managed memory of a context that has ended. */
+/** A context has ended: what outlives it is the host's. */
 void rg_managed_drop_context(uint64_t context);
 
 #endif

@@ -22,9 +22,11 @@ struct rg_session *rg_session_current(void)
     return &session;
 }
 
+static uint64_t context = 5;
+
 uint64_t rg_context_current(void)
 {
-    return 5;
+    return context;
 }
 
 CUdevice rg_device_current(void)
@@ -80,9 +82,9 @@ void rg_unified_recall(uint64_t start, uint64_t size)
     (void)start, (void)size;
 }
 
-void rg_unified_drop_context(uint64_t context)
+void rg_unified_drop_context(uint64_t of)
 {
-    (void)context;
+    (void)of;
 }
 
 CUresult rg_unified_begin_work(bool kernel, bool *begun)
@@ -126,6 +128,16 @@ Test(managed, is_where_no_other_lives)
     struct rg_managed_memory gone;
     cr_assert(rg_managed_remove(pages + 2 * RG_PAGE, &gone));
     cr_expect_eq(add(3, 2), CUDA_SUCCESS, "it is free again");
+}
+
+Test(managed, of_a_context_that_ends_is_given_again)
+{
+    cr_assert_eq(add(2, 2), CUDA_SUCCESS);
+    rg_managed_before_end(5, false);
+    context = 6; /* another thread's, which the server gives what the end has made free */
+    cr_expect_eq(add(2, 2), CUDA_SUCCESS);
+    rg_managed_drop_context(5);
+    cr_expect_eq(shared, 1, "the new memory is still shared");
 }
 
 Test(managed, may_share_pages_with_variables)
