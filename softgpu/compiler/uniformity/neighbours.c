@@ -10,6 +10,14 @@
  * The same is true of one place that all lanes load from where each stores to its own (a[tid] = x; y = a[3]).
  * On a GPU all lanes have stored by then (cuSOLVER's tables of pairs are made so). In shared memory, which
  * has few other uses for it, a store behind a load of what a lower lane stores is told in the same way.
+ *
+ * So are stores to it whose places others have stored to before, which theirs are to outlast:
+ *
+ *     a[tid] = 0;  a[index[tid]] = x;
+ *
+ * A place that is computed may be any of the same array. What it is to outlast is a value as all lanes or all
+ * places get it, as when an array is cleared, or one at a lane's own place: stores of computed values to
+ * computed places do not meet each other, as programs exchange tiles so.
  */
 #include "softgpu/compiler/ir/flow.h"
 #include "softgpu/compiler/ir/traits.h"
@@ -34,7 +42,8 @@ struct sum {
 
 struct access {
     uint32_t insn;
-    int64_t step; /* from each thread to the next */
+    bool linear;  /* the address */
+    int64_t step; /* from each thread to the next, of a linear one */
     struct sum address;
     uint64_t crossed; /* the places that it must not pass before the lanes are together */
     uint64_t own;     /* the bit of its own place, if it is followed */
@@ -52,6 +61,7 @@ struct search {
     uint32_t insn;    /* while writers are counted */
     uint32_t n_places;
     struct accesses loads, stores;
+    struct accesses scattered; /* stores to shared memory whose places are computed, or one for all lanes */
 };
 
 static void note_writer(void *user, uint32_t reg, bool written, bool maybe)
@@ -193,6 +203,11 @@ static bool is_common(const struct sg_insn *insn)
            (space == SG_MOD_SHARED || space == SG_MOD_GLOBAL || space == 0);
 }
 
+static bool is_shared(const struct sg_insn *insn)
+{
+    return SG_MOD(insn, SG_GROUP_SPACE) == SG_MOD_SHARED;
+}
+
 static void note_access(struct search *search, uint32_t index)
 {
     const struct sg_insn *insn = &search->function->insns[index];
@@ -200,33 +215,43 @@ static void note_access(struct search *search, uint32_t index)
         return;
     bool load = insn->form->op == SG_OP_LD;
     const struct sg_operand *at = &insn->operands[load];
-    struct accesses *to = load ? &search->loads : &search->stores;
     struct sg_uniformity uniformity = {.kind = SG_UNIFORMITY_AFFINE};
-    if (to->n == to->room)
-        return;
     if (at->kind == SG_OPERAND_REG)
         uniformity = search->uniformities[at->reg];
-    if (uniformity.kind != SG_UNIFORMITY_AFFINE || (!load && uniformity.step == 0))
+    const bool linear = uniformity.kind == SG_UNIFORMITY_AFFINE;
+    const bool scattered = !load && (!linear || uniformity.step == 0);
+    struct accesses *to = load ? &search->loads : scattered ? &search->scattered : &search->stores;
+    if (to->n == to->room || (load && !linear) || (scattered && !is_shared(insn)))
         return;
     struct access *access = &to->at[to->n];
-    *access = (struct access){.insn = index, .step = uniformity.step, .address = {.known = true}};
+    *access = (struct access){
+        .insn = index, .linear = linear, .step = linear ? uniformity.step : 0, .address = {.known = true}};
     add_operand(search, &access->address, at, 1, DEPTH_MAX);
     if (at->kind == SG_OPERAND_REG)
         access->address.number += at->value;
-    to->n += access->address.known;
+    to->n += access->address.known || scattered; /* that may be anywhere in any case */
+}
+
+/* What a is more than b; *common: of how many roots they both are. */
+static struct sum difference(const struct sum *a, const struct sum *b, uint32_t *common)
+{
+    struct sum apart = *a;
+    *common = 0;
+    apart.known &= b->known;
+    apart.number -= b->number;
+    for (uint32_t i = 0; i < b->n; i++) {
+        uint32_t before = apart.n;
+        add_term(&apart, b->term[i].root, -b->term[i].factor);
+        *common += apart.n < before;
+    }
+    return apart;
 }
 
 /* How many lanes further up does a lane load what is stored; 0: its own, or nothing is known. */
 static int64_t lanes_between(const struct access *store, const struct access *load)
 {
-    struct sum apart = load->address;
     uint32_t common = 0;
-    apart.number -= store->address.number;
-    for (uint32_t i = 0; i < store->address.n; i++) {
-        uint32_t before = apart.n;
-        add_term(&apart, store->address.term[i].root, -store->address.term[i].factor);
-        common += apart.n < before;
-    }
+    struct sum apart = difference(&load->address, &store->address, &common);
     const int64_t bytes = (int64_t)apart.number;
     if (!apart.known || bytes == INT64_MIN) /* whose quotient by -1 there is not */
         return 0;
@@ -257,10 +282,99 @@ static void find_crossings(struct search *search)
             int64_t lanes = lanes_between(store, load);
             if (lanes != 0 && follow(search, store))
                 load->crossed |= store->own;
-            if (lanes < 0 && SG_MOD(&search->function->insns[load->insn], SG_GROUP_SPACE) == SG_MOD_SHARED &&
-                follow(search, load))
+            if (lanes < 0 && is_shared(&search->function->insns[load->insn]) && follow(search, load))
                 store->crossed |= load->own;
         }
+}
+
+/* The .shared variable with a place, 0: none is known; those of the dynamic part all begin at one place. */
+static uint64_t array_of(const struct access *access)
+{
+    for (uint32_t i = 0; i < access->address.n; i++)
+        if (access->address.term[i].root > UINT32_MAX) { /* no register */
+            const struct sg_var *var = (const struct sg_var *)(uintptr_t)access->address.term[i].root;
+            return var->unsized ? 1 : access->address.term[i].root;
+        }
+    return 0;
+}
+
+/* The only register or number that is stored, if it is the same in all lanes; NULL. */
+static const struct sg_operand *only_value(const struct search *search, const struct access *store)
+{
+    const struct sg_operand *value = &search->function->insns[store->insn].operands[1];
+    const struct sg_operand *first = value->kind == SG_OPERAND_VECTOR ? value->items : value;
+    for (uint32_t i = 1; value->kind == SG_OPERAND_VECTOR && i < value->count; i++)
+        if (value->items[i].kind != first->kind || value->items[i].reg != first->reg ||
+            value->items[i].value != first->value)
+            return NULL;
+    struct sg_uniformity uniformity = sg_uniformity_of(search->uniformities, first);
+    return uniformity.kind == SG_UNIFORMITY_AFFINE && uniformity.step == 0 ? first : NULL;
+}
+
+static bool is_same_value(const struct sg_operand *a, const struct sg_operand *b)
+{
+    return a != NULL && b != NULL && a->kind == b->kind && a->kind == SG_OPERAND_REG && a->reg == b->reg;
+}
+
+static int64_t bytes_of(const struct sg_insn *insn)
+{
+    const struct sg_operand *value = &insn->operands[1];
+    return (int64_t)sg_type_bytes((enum sg_type)insn->types[0]) *
+           (value->kind == SG_OPERAND_VECTOR ? value->count : 1);
+}
+
+/* Is it the same in all lanes? (Not what is linear but for the number that it is a remainder of.) */
+static bool is_uniform(const struct search *search, const struct sum *sum)
+{
+    bool uniform = true;
+    for (uint32_t i = 0; i < sum->n; i++)
+        if (sum->term[i].root <= UINT32_MAX) {
+            const struct sg_uniformity *root = &search->uniformities[sum->term[i].root];
+            uniform &= root->kind == SG_UNIFORMITY_AFFINE && root->step == 0;
+        }
+    return uniform;
+}
+
+/* May what a lane stores be where a higher one has stored before? (Lower ones have been there anyway.) */
+static bool overwrites(const struct search *search, const struct access *before, const struct access *store)
+{
+    const struct sg_insn *first = &search->function->insns[before->insn];
+    const struct sg_insn *second = &search->function->insns[store->insn];
+    const uint64_t arrays[] = {array_of(before), array_of(store)};
+    const bool own = before->linear && before->step != 0;
+    const struct sg_operand *value = only_value(search, before);
+    uint32_t common = 0;
+    if (before == store || !is_shared(first) || !is_shared(second) ||
+        (arrays[0] != arrays[1] && arrays[0] != 0 && arrays[1] != 0) ||
+        is_same_value(value, only_value(search, store)))
+        return false;
+    struct sum apart = difference(&store->address, &before->address, &common);
+    if (!apart.known)
+        return value != NULL || own;
+    if (apart.n == 0 && before->linear && store->linear && before->step == store->step) {
+        /* bytes from the first place of a lane to the second of another, that is so many further down */
+        for (int64_t lanes = 1; own && lanes < WARP; lanes++) {
+            int64_t from = (int64_t)apart.number - lanes * before->step;
+            if (from < bytes_of(first) && from > -bytes_of(second))
+                return true;
+        }
+        return false;
+    }
+    if (apart.n == 0 || (own && before->step == store->step && is_uniform(search, &apart))) /* other rows */
+        return false;
+    return value != NULL || (own && common > 0);
+}
+
+static void find_overwritten(struct search *search)
+{
+    struct accesses *const stores[] = {&search->stores, &search->scattered};
+    for (uint32_t i = 0; i < 4; i++)
+        for (uint32_t b = 0; b < stores[i / 2]->n; b++)
+            for (uint32_t s = 0; s < stores[i % 2]->n; s++) {
+                struct access *before = &stores[i / 2]->at[b], *store = &stores[i % 2]->at[s];
+                if (overwrites(search, before, store) && follow(search, before))
+                    store->crossed |= before->own;
+            }
 }
 
 /* The places that lanes have been at since they were together, behind an instruction, which it marks. */
@@ -282,6 +396,8 @@ static void mark(struct sg_arena *arena, struct sg_ptx_function *function, const
         by_insn[search->loads.at[i].insn] = &search->loads.at[i];
     for (uint32_t i = 0; i < search->stores.n; i++)
         by_insn[search->stores.at[i].insn] = &search->stores.at[i];
+    for (uint32_t i = 0; i < search->scattered.n; i++)
+        by_insn[search->scattered.at[i].insn] = &search->scattered.at[i];
     sg_flow_build(arena, function, &flow);
     uint64_t *in = SG_NEW_ARRAY(arena, uint64_t, flow.n_blocks + 1);
     for (bool changed = true; changed;) {
@@ -313,12 +429,13 @@ void sg_analyse_neighbours(struct sg_arena *arena, struct sg_ptx_function *funct
         loads += is_common(&function->insns[i]) && function->insns[i].form->op == SG_OP_LD;
         stores += is_common(&function->insns[i]) && function->insns[i].form->op == SG_OP_ST;
     }
-    if (loads == 0 || stores == 0)
+    if (stores == 0)
         return;
     struct search *search = SG_NEW_ARRAY(arena, struct search, 1);
     search->function = function;
     search->loads = room_for(arena, loads);
     search->stores = room_for(arena, stores);
+    search->scattered = room_for(arena, stores);
     search->writer = SG_NEW_ARRAY(arena, uint32_t, function->n_regs + 1);
     for (search->insn = 0; search->insn < function->n_insns; search->insn++)
         sg_visit_registers(&function->insns[search->insn], note_writer, search);
@@ -326,6 +443,7 @@ void sg_analyse_neighbours(struct sg_arena *arena, struct sg_ptx_function *funct
     for (uint32_t i = 0; i < function->n_insns; i++)
         note_access(search, i);
     find_crossings(search);
+    find_overwritten(search);
     if (search->n_places > 0)
         mark(arena, function, search);
 }

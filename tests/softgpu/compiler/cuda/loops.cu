@@ -480,6 +480,34 @@ KERNEL(loops_plain_rows)
     out[place()] = sum;
 }
 
+// lanes store to places that others have stored to before, with nothing between: theirs stay
+KERNEL(loops_overwritten)
+{
+    __shared__ __align__(16) unsigned s[4096];
+    unsigned t = linear(), lane = t % 32, *row = &s[t - lane], *rows = &s[4 * (t - lane)], value = in[place()], sum;
+    *(uint4 *)&s[4 * t] = make_uint4(0, 0, 0, 0);
+    rows[(lane * 4 + 5) % 128] = value;
+    __syncthreads();
+    sum = rows[(lane * 4 + 5) % 128];
+    __syncthreads();
+    for (unsigned k = t; k < 2048; k += size()) // the last warp may have few lanes
+        s[k] = 0;
+    __syncthreads();
+    s[t] = 3 * value;
+    if (value & 64)
+        row[(lane * 5 + 2) % 32] = value;
+    __syncthreads();
+    sum = 7 * sum + s[t];
+    __syncthreads();
+    s[t] = value;
+    if (lane == 2)
+        s[t + 3] = 9;
+    if (lane == 11)
+        row[value % 8 + 20] = 5;
+    __syncthreads();
+    out[place()] = 7 * sum + s[t];
+}
+
 // a variable of each thread's own is where its alignment says
 KERNEL(loops_aligned_local)
 {

@@ -125,7 +125,7 @@ static void compare_forms(const char *path, size_t expected)
 
 Test(loops, same_results, .timeout = 400)
 {
-    compare_forms(LOOPS_PTX, 46);
+    compare_forms(LOOPS_PTX, 47);
 }
 
 Test(loops, waiting, .timeout = 400)
@@ -278,6 +278,29 @@ Test(loops, lanes_see_what_others_wrote_in_rows)
                     sum += in[other] + turn;
             }
             cr_assert_eq(out[option][i], sum, "option %zu, thread %u", option, i);
+        }
+    }
+}
+
+/* What lanes store stays where other lanes of the warp have stored before, and with no barrier between. */
+Test(loops, lanes_overwrite_what_others_wrote)
+{
+    for (size_t option = 0; option < N_OPTIONS; option++) {
+        run_kernel("loops_overwritten", option);
+        for (uint32_t first = 0; first < BLOCKS * 256; first += 32) {
+            uint32_t swapped[32], marked[32];
+            for (uint32_t t = 0; t < 32; t++) {
+                swapped[t] = 3 * in[first + t];
+                marked[t] = in[first + t];
+            }
+            for (uint32_t t = 0; t < 32; t++)
+                if (in[first + t] & 64)
+                    swapped[(t * 5 + 2) % 32] = in[first + t];
+            marked[5] = 9;
+            marked[in[first + 11] % 8 + 20] = 5;
+            for (uint32_t t = 0; t < 32; t++)
+                cr_assert_eq(out[option][first + t], 49 * in[first + t] + 7 * swapped[t] + marked[t],
+                             "option %zu, thread %u", option, first + t);
         }
     }
 }
