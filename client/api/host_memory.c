@@ -168,7 +168,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int 
     struct rg_range range;
     if (!pdptr || Flags || !rg_map_find((uint64_t)p, &range) || !rg_range_pinned(&range))
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult status = rg_pinned_map((uint64_t)p);
+    CUresult status = rg_pinned_map_in_time((uint64_t)p);
     if (status == CUDA_SUCCESS)
         *pdptr = (CUdeviceptr)p;
     return status;

@@ -202,6 +202,14 @@ CUresult rg_pinned_map(uint64_t address)
     return status;
 }
 
+CUresult rg_pinned_map_in_time(uint64_t address)
+{
+    struct rg_range range;
+    if (!rg_pinned_is_unmapped(address, &range) || !rg_transfers_meet(range.start, range.size))
+        return rg_pinned_map(address);
+    return rg_unified_want(address) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 void rg_pinned_unmap(uint64_t start)
 {
     pthread_rwlock_wrlock(&lock);

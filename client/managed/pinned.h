@@ -29,8 +29,13 @@ void rg_pinned_unmap(uint64_t start);
 /** The range ends, which is not mapped; fills it in again. False: another thread was first. */
 bool rg_pinned_remove(struct rg_range *range);
 
-/** Maps the page-locked memory that holds `address`. Success if there is none, or it is mapped already. */
+/**
+ * Maps the page-locked memory that holds `address`. Success if there is none, or it is mapped already. Waits until no copy that is
+ * queued uses it.
+ */
 CUresult rg_pinned_map(uint64_t address);
+/** The same before the next kernel, where it would have to wait now. */
+CUresult rg_pinned_map_in_time(uint64_t address);
 /**
  * Maps what aligned words of [data, data + size), which a kernel will see, point into. More than 1 MiB
  * without an address of page-locked memory in its first 64 KiB is taken for plain data.

@@ -25,6 +25,7 @@
 
 /* What the device will want of page-locked memory: pointers to it have left. */
 static struct rg_pinned_list wanted;
+static atomic_bool is_asked_for; /* some of it not by what has left, but by the program */
 
 /* The end of the run of pages that are as `first` is. */
 static size_t run_end(const struct rg_managed_range *range, size_t first)
@@ -151,7 +152,16 @@ void rg_unified_take_out_gone_shared(void)
 bool rg_unified_any(void)
 {
     return atomic_load_explicit(&rg_managed_ranges.n, memory_order_acquire) != 0 ||
-           atomic_load(&rg_partial_pages_n);
+           atomic_load(&rg_partial_pages_n) || atomic_load_explicit(&is_asked_for, memory_order_relaxed);
+}
+
+bool rg_unified_want(uint64_t address)
+{
+    RG_SCOPED_LOCK(&rg_managed_ranges.lock);
+    const bool good = rg_pinned_find(&address, sizeof address, &wanted);
+    if (wanted.n)
+        atomic_store_explicit(&is_asked_for, true, memory_order_relaxed);
+    return good;
 }
 
 /* Whether the host has something of it for which there is still a device. */
@@ -185,6 +195,7 @@ bool rg_unified_take_wanted(struct rg_pinned_list *list)
 {
     *list = wanted;
     wanted = (struct rg_pinned_list){0};
+    atomic_store_explicit(&is_asked_for, false, memory_order_relaxed);
     return list->n != 0;
 }
 

@@ -55,8 +55,10 @@ void rg_unified_recall(uint64_t start, uint64_t size);
 /** Forgets the ranges of a context that has ended. */
 void rg_unified_drop_context(uint64_t context);
 
-/** Whether anything is shared. */
+/** Whether anything is shared, or will be before the next kernel. */
 bool rg_unified_any(void);
+/** Page-locked memory that holds `address` is mapped before the next kernel. False: out of memory. */
+bool rg_unified_want(uint64_t address);
 /**
  * Whether some page of [start, start + size) is shared: then no thread of ours may touch it while it holds a
  * lock.

@@ -3,10 +3,13 @@
  * page-locked memory. Meanwhile the first one makes calls for which a driver may wait until the kernel has ended: a launch when there
  * is no room for more work, the first use of a function, memory that is freed. Each comes to its end only if what the host writes
  * reaches the kernel all the same.
+ *
+ * At the end a copy to page-locked memory waits for a later call of the same thread, which asks for the memory's device pointer first.
  */
 #include "must.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -27,6 +30,16 @@ static const char code[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
                            "{\n"
                            "  .reg .u64 %a; .reg .u32 %v;\n"
                            "  ld.param.u64 %a, [at];\n"
+                           "  ld.global.u32 %v, [%a];\n"
+                           "  add.u32 %v, %v, 1;\n"
+                           "  st.global.u32 [%a], %v;\n"
+                           "  ret;\n"
+                           "}\n"
+                           ".visible .entry add_there(.param .u64 at)\n" /* where the memory says */
+                           "{\n"
+                           "  .reg .u64 %a; .reg .u32 %v;\n"
+                           "  ld.param.u64 %a, [at];\n"
+                           "  ld.global.u64 %a, [%a];\n"
                            "  ld.global.u32 %v, [%a];\n"
                            "  add.u32 %v, %v, 1;\n"
                            "  st.global.u32 [%a], %v;\n"
@@ -165,9 +178,39 @@ static void run(const struct trial *trial)
         CHECK(cuModuleUnload(module));
 }
 
+/*
+ * The pointer gets to the device by two words that are set, in which nobody sees it. Without optimisations a copy does not return
+ * before it has its data, so the gate is open then.
+ */
+static void pointer_behind_a_copy(CUfunction add_there)
+{
+    const bool gated = getenv("REMOTE_GPU_OPT") == NULL;
+    CUdeviceptr gate, mapped;
+    uint32_t *copied;
+    CHECK(cuMemAlloc_v2(&gate, 64));
+    CHECK(cuMemAlloc_v2(&memory, BYTES));
+    CHECK(cuMemHostAlloc((void **)&copied, BYTES, 0));
+    CHECK(cuMemsetD32_v2(gate, gated ? 0 : 1, 1));
+    CHECK(cuMemsetD32_v2(memory, 7, BYTES / 4));
+    CHECK(cuCtxSynchronize());
+    CHECK(cuStreamWaitValue32_v2(held, gate, 1, CU_STREAM_WAIT_VALUE_EQ));
+    CHECK(cuMemcpyDtoHAsync_v2(copied, memory, BYTES, held));
+    CHECK(cuMemHostGetDevicePointer_v2(&mapped, copied, 0));
+    CHECK(cuMemsetD32_v2(sum, (uint32_t)mapped, 1));
+    CHECK(cuMemsetD32_v2(sum + 4, (uint32_t)(mapped >> 32), 1));
+    CHECK(cuMemsetD32_v2(gate, 1, 1));
+    launch_add(add_there, held);
+    CHECK(cuStreamSynchronize(held));
+    printf("copied %u, then %u\n", copied[BYTES / 4 - 1], copied[0]);
+    CHECK(cuMemFreeHost(copied));
+    CHECK(cuMemFree_v2(memory));
+    CHECK(cuMemFree_v2(gate));
+}
+
 int main(void)
 {
     CUmodule own;
+    CUfunction add_there;
     void *host;
     alarm(100); /* where one waits for the other */
     use_first_device();
@@ -184,5 +227,8 @@ int main(void)
     CHECK(cuFuncLoad(add));
     for (unsigned i = 0; i < sizeof trials / sizeof *trials; i++)
         run(&trials[i]);
+    CHECK(cuModuleGetFunction(&add_there, own, "add_there"));
+    CHECK(cuFuncLoad(add_there));
+    pointer_behind_a_copy(add_there);
     return 0;
 }
