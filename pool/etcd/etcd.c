@@ -155,29 +155,6 @@ void rg_etcd_give_up(struct rg_etcd *etcd, uint32_t endpoint)
                  etcd->endpoints[etcd->current]);
 }
 
-/* A sentence about what went wrong. */
-static void explain(const struct rg_etcd *etcd, const struct rg_etcd_transfer *transfer, CURLcode code,
-                    char *why, size_t why_size)
-{
-    const char *endpoint = etcd->endpoints[transfer->endpoint];
-    const char *error = transfer->error[0] ? transfer->error : curl_easy_strerror(code);
-    if (code == CURLE_PEER_FAILED_VERIFICATION)
-        rg_explain(why, why_size,
-                   "the certificate of etcd at %s is not accepted (%s): --etcd-ca names the authority that "
-                   "has made it",
-                   endpoint, error);
-    else if (strstr(error, "alert"))
-        rg_explain(
-            why, why_size,
-            "etcd at %s refuses this server's certificate (%s): --etcd-cert and --etcd-key name one that its "
-            "--trusted-ca-file has certified",
-            endpoint, error);
-    else if (code == CURLE_SSL_CERTPROBLEM)
-        rg_explain(why, why_size, "--etcd-cert and --etcd-key cannot be used (%s)", error);
-    else
-        rg_explain(why, why_size, "etcd at %s does not answer (%s)", endpoint, error);
-}
-
 /* --- calls -------------------------------------------------------------------------------------------------- */
 
 static void end_call(struct rg_etcd_call *call, enum rg_status status, const json_t *reply, const char *why)
@@ -254,7 +231,9 @@ static void call_ended(struct rg_etcd_transfer *transfer, CURLcode code)
     char why[RG_ETCD_WHY] = "";
     long http = 0;
     if (code != CURLE_OK) {
-        explain(call->etcd, transfer, code, why, sizeof why);
+        rg_etcd_explain(call->etcd->endpoints[transfer->endpoint],
+                        transfer->error[0] ? transfer->error : curl_easy_strerror(code), code, why,
+                        sizeof why);
         fail(call, why);
         return;
     }

@@ -49,6 +49,8 @@ struct rg_etcd {
 /** Begins a request to the current endpoint; `body` stays the caller's until it has ended. */
 RG_MUST_CHECK bool rg_etcd_transfer_begin(struct rg_etcd *etcd, struct rg_etcd_transfer *transfer,
                                           const char *path, const char *body, long timeout_ms);
+/** Why no answer has come, by libcurl's `error`: the same sentence for the same reason, however long it took. */
+void rg_etcd_explain(const char *endpoint, const char *error, CURLcode code, char *why, size_t why_size);
 /** Ends it without a word. */
 void rg_etcd_transfer_cancel(struct rg_etcd *etcd, struct rg_etcd_transfer *transfer);
 /** The endpoint has failed: others are used, unless they are already. */

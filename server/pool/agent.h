@@ -49,6 +49,8 @@ struct rg_membership {
     bool version_known;
     int64_t joined;        /* revision of the transaction: what is older knows nothing of it */
     char why[RG_ETCD_WHY]; /* what is wrong; "": nothing */
+    uint64_t said[2 * RG_ETCD_ENDPOINTS_MAX]; /* hashes of what the log has of it: each member's may differ */
+    uint32_t n_said;
 };
 
 /** A lease of GPUs here. */

@@ -8,6 +8,7 @@
  * Times count from when a sign of life was sent, which is before etcd got it: this server stops earlier than etcd forgets it.
  */
 #include "common/base/clock.h"
+#include "common/base/hash_table.h"
 #include "common/base/log.h"
 #include "server/pool/agent.h"
 
@@ -30,6 +31,25 @@ static void tell_standing(struct rg_agent *agent)
     rg_agent_tell(agent, &answer);
 }
 
+/* Whether the log has it already, since all was well. */
+static bool is_said(struct rg_membership *membership, const char *why)
+{
+    const uint64_t hash = rg_hash_text(why);
+    for (uint32_t i = 0; i < membership->n_said; i++)
+        if (membership->said[i] == hash)
+            return true;
+    if (membership->n_said < sizeof membership->said / sizeof *membership->said)
+        membership->said[membership->n_said++] = hash;
+    return false;
+}
+
+static void all_is_well(struct rg_agent *agent)
+{
+    agent->membership.why[0] = '\0';
+    agent->membership.n_said = 0;
+    tell_standing(agent);
+}
+
 /* Something is wrong: said once. */
 static void complain(struct rg_agent *agent, const char *why, uint64_t pause_ns)
 {
@@ -38,7 +58,8 @@ static void complain(struct rg_agent *agent, const char *why, uint64_t pause_ns)
     if (strcmp(membership->why, why) == 0)
         return;
     snprintf(membership->why, sizeof membership->why, "%s", why);
-    rg_error("pool %s: %s", agent->settings.pool, why);
+    if (!is_said(membership, why))
+        rg_error("pool %s: %s", agent->settings.pool, why);
     tell_standing(agent);
 }
 
@@ -120,8 +141,7 @@ static void put_done(void *data, enum rg_status status, const json_t *reply, con
     membership->next_ns = membership->sent_ns + RG_AGENT_BEAT_NS;
     rg_info("in the pool %s as %s (etcd %s)", agent->settings.pool, agent->settings.address,
             rg_etcd_endpoint(agent->etcd));
-    membership->why[0] = '\0';
-    tell_standing(agent);
+    all_is_well(agent);
     check_clock(agent);
     look_for_others(agent);
 }
@@ -211,8 +231,7 @@ static void beat_done(void *data, enum rg_status status, const json_t *reply, co
     membership->next_ns = membership->sent_ns + RG_AGENT_BEAT_NS;
     if (membership->why[0])
         rg_info("pool %s: etcd answers again (%s)", agent->settings.pool, rg_etcd_endpoint(agent->etcd));
-    membership->why[0] = '\0';
-    tell_standing(agent);
+    all_is_well(agent);
 }
 
 static void beat(struct rg_agent *agent)

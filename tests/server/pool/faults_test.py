@@ -26,7 +26,7 @@ class Faults(PoolCase):
 
     def test_all_of_etcd_dies_and_comes_back(self):
         etcd = self.keep(Etcd())
-        server = self.server(etcd.urls)
+        server = self.server(etcd.urls + ",http://127.0.0.1:1")  # and a member that never was
         running = self.running(server).wait_for("begun 1")
         kept = json.loads(run(COMMAND, "request", "--json", "-s", server.address, "--for", "1h").out)["lease"]
         etcd.kill()
@@ -36,6 +36,9 @@ class Faults(PoolCase):
         wait_until(lambda: "cut off from its pool" in
                    self.session_by(server, kept).err, "new sessions are refused with the reason")
         self.assertIn("begun", running.out())
+        said = [line for line in server.log().splitlines() if "does not answer" in line and "debug:" not in line]
+        self.assertTrue(said)
+        self.assertEqual(sorted(said), sorted(set(said)), "each once")
         etcd.restart(0)
         wait_until(etcd.is_up, "etcd is back")
         wait_until(lambda: gpu_run(server, "--wait-for=10", "-p", "0.1").status in (0, 125) and
