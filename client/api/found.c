@@ -1,5 +1,6 @@
 /* found.c - lists of what has been found: functions of modules, kernels of libraries. See function.h. */
 #include "client/api/function.h"
+#include "common/base/uncancelled.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -58,6 +59,7 @@ static bool is_asked(const struct rg_found_question *question)
 
 void rg_found_begin(struct rg_found_question *question)
 {
+    question->cancellable = rg_uncancelled_begin();
     while (is_asked(question))
         pthread_cond_wait(&answered, &rg_found_mutex);
     question->next = asked;
@@ -73,4 +75,5 @@ void rg_found_end(struct rg_found_question *question)
     *at = question->next;
     pthread_cond_broadcast(&answered);
     rg_found_unlock();
+    rg_uncancelled_end(&question->cancellable);
 }

@@ -59,9 +59,13 @@ struct rg_found_question {
     struct rg_found_question *next;
     uint64_t owner, context;
     const char *name;
+    int cancellable; /* whether the thread was, before */
 };
 
-/** Waits until no other thread is at the same question: then its answer may be in the list. The lists are locked, as they are again. */
+/**
+ * Waits until no other thread is at the same question: then its answer may be in the list. The lists are locked, as they are again. The
+ * thread is not cancelled until the end.
+ */
 void rg_found_begin(struct rg_found_question *question);
 /** It has been answered. The lists are not locked. */
 void rg_found_end(struct rg_found_question *question);

@@ -12,6 +12,7 @@
 #include "client/prefetch/image_prefetch.h"
 #include "client/prefetch/startup_profile.h"
 #include "client/timeline/timeline.h"
+#include "common/base/uncancelled.h"
 #include "generated/client/operations.h"
 
 #include <pthread.h>
@@ -44,6 +45,7 @@ static bool is_ready(CUdevice device)
 /* Waits while another thread ends the context; destructors of what goes with it may retain and release it. The lock is held. */
 static void wait_for_end(const struct primary *primary)
 {
+    RG_UNCANCELLED;
     while (primary->ends && !pthread_equal(primary->ender, pthread_self()))
         pthread_cond_wait(&ended, &lock);
 }
