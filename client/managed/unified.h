@@ -76,7 +76,7 @@ void rg_unified_expect(uint64_t start, uint64_t size);
 
 /**
  * Makes the host's changes visible to work that is about to be appended to the stream of commands; if there
- * are ranges, no page comes to the host until rg_unified_end_work. Costs one load while nothing is shared.
+ * are ranges, no page comes to the host until rg_unified_end_work. Costs three loads while nothing is shared.
  * `*begun`: to be ended. For a `kernel`, page-locked memory that the changes point to is mapped.
  */
 CUresult rg_unified_begin_work(bool kernel, bool *begun);

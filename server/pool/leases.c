@@ -1,5 +1,6 @@
 /*
- * leases.c - what is done with leases that there are: found, renewed, given back, left to their sessions and held again; and whether quotas allow them.
+ * leases.c - what is done with leases that there are: found, renewed, given back, left to their sessions and held again; and whether quotas
+ * allow them.
  *
  * All of it begins by asking etcd for the lease, not the mirror: another server may have granted it a moment ago. A renewal gets an
  * etcd lease of its own time and binds the lease to it in a transaction that compares the revision that was read, so the lease is never

@@ -4,8 +4,7 @@
  * A GPU's key says what is granted of it, and only its own server takes that back: when the lease is no more and no session runs
  * by it here. A lease is no more when its key is gone (given back, its time over, its client's end, its first server's end), or
  * when the agent that held it for a client is gone, or that client's connection was lost, no session runs, and the client has been waited
- * for. So what a GPU is granted
- * to may outlast the lease by the time that a session takes to end, and never ends before.
+ * for. So what a GPU is granted to may outlast the lease by the time that a session takes to end, and never ends before.
  */
 #include "common/base/clock.h"
 #include "server/pool/agent.h"

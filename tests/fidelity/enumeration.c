@@ -157,7 +157,7 @@ static void list_together(const char *image)
 enum { ROUNDS = 60, NAMES = 12 };
 static struct {
     CUmodule module;
-    CUlibrary library;
+    CUlibrary owner;
     CUfunction functions[THREADS][NAMES];
     CUkernel kernels[THREADS][NAMES];
     CUfunction of_kernels[THREADS][NAMES];
@@ -173,7 +173,7 @@ static void *ask(void *argument)
         (void)snprintf(name + 100, sizeof name - 100, "%d", i);
         pthread_barrier_wait(&ready);
         CHECK(cuModuleGetFunction(&asked.functions[own][i], asked.module, name));
-        CHECK(cuLibraryGetKernel(&asked.kernels[own][i], asked.library, name));
+        CHECK(cuLibraryGetKernel(&asked.kernels[own][i], asked.owner, name));
         CHECK(cuKernelGetFunction(&asked.of_kernels[own][i], asked.kernels[own][i]));
     }
     return NULL;
@@ -186,7 +186,7 @@ static void ask_together(const char *image)
     for (int round = 0; round < ROUNDS; round++) {
         pthread_t threads[THREADS];
         CHECK(cuModuleLoadData(&asked.module, image));
-        CHECK(cuLibraryLoadData(&asked.library, image, NULL, NULL, 0, NULL, NULL, 0));
+        CHECK(cuLibraryLoadData(&asked.owner, image, NULL, NULL, 0, NULL, NULL, 0));
         for (size_t i = 0; i < THREADS; i++)
             if (pthread_create(&threads[i], NULL, ask, (void *)i) != 0)
                 exit(2);
@@ -197,7 +197,7 @@ static void ask_together(const char *image)
             kernels += memcmp(asked.kernels[i], asked.kernels[0], sizeof asked.kernels[0]) != 0;
             of_kernels += memcmp(asked.of_kernels[i], asked.of_kernels[0], sizeof asked.of_kernels[0]) != 0;
         }
-        CHECK(cuLibraryUnload(asked.library));
+        CHECK(cuLibraryUnload(asked.owner));
         CHECK(cuModuleUnload(asked.module));
     }
     printf("asked at once, others than the first thread's: functions %u, kernels %u, kernels' functions %u\n",

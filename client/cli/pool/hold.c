@@ -24,6 +24,7 @@
 
 #define PAUSE_MS     1000
 #define GIVE_BACK_NS 2000000000ull
+#define LOOK_NS      10000000ull
 
 struct rg_lease_holder {
     const char *member;
@@ -175,8 +176,11 @@ bool rg_lease_holder_end(struct rg_lease_holder *holder)
         return true;
     const uint64_t one = 1;
     (void)!write(holder->end, &one, sizeof one);
-    if (!atomic_load(&holder->waiting))
-        return false; /* it may take as long as a connection does */
+    for (const uint64_t end_ns = rg_now_ns() + GIVE_BACK_NS; !atomic_load(&holder->waiting);)
+        if (rg_now_ns() < end_ns)
+            rg_pause(LOOK_NS);
+        else
+            return false; /* it may take as long as a connection does */
     pthread_join(holder->thread, NULL);
     if (!holder->lease->talk.conn)
         give_back(holder);

@@ -344,7 +344,7 @@ static bool overwrites(const struct search *search, const struct access *before,
     const bool own = before->linear && before->step != 0;
     const struct sg_operand *value = only_value(search, before);
     uint32_t common = 0;
-    if (before == store || !is_shared(first) || !is_shared(second) ||
+    if (before == store || !is_shared(second) ||
         (arrays[0] != arrays[1] && arrays[0] != 0 && arrays[1] != 0) ||
         is_same_value(value, only_value(search, store)))
         return false;
@@ -365,16 +365,29 @@ static bool overwrites(const struct search *search, const struct access *before,
     return value != NULL || (own && common > 0);
 }
 
+/* Stores that others are to outlast: see above. The rest is not compared, nor what there are no places left for. */
+static bool may_be_overwritten(const struct search *search, const struct access *before)
+{
+    return is_shared(&search->function->insns[before->insn]) &&
+           ((before->linear && before->step != 0) || only_value(search, before) != NULL) &&
+           (before->own != 0 || search->n_places < PLACES_MAX);
+}
+
+static void find_overwritten_by(struct search *search, struct access *before, struct accesses *stores)
+{
+    for (uint32_t s = 0; s < stores->n && may_be_overwritten(search, before); s++)
+        if (overwrites(search, before, &stores->at[s]) && follow(search, before))
+            stores->at[s].crossed |= before->own;
+}
+
 static void find_overwritten(struct search *search)
 {
     struct accesses *const stores[] = {&search->stores, &search->scattered};
-    for (uint32_t i = 0; i < 4; i++)
-        for (uint32_t b = 0; b < stores[i / 2]->n; b++)
-            for (uint32_t s = 0; s < stores[i % 2]->n; s++) {
-                struct access *before = &stores[i / 2]->at[b], *store = &stores[i % 2]->at[s];
-                if (overwrites(search, before, store) && follow(search, before))
-                    store->crossed |= before->own;
-            }
+    for (uint32_t i = 0; i < 2; i++)
+        for (uint32_t b = 0; b < stores[i]->n; b++) {
+            find_overwritten_by(search, &stores[i]->at[b], stores[0]);
+            find_overwritten_by(search, &stores[i]->at[b], stores[1]);
+        }
 }
 
 /* The places that lanes have been at since they were together, behind an instruction, which it marks. */
