@@ -1,6 +1,6 @@
 # The build's vocabulary: options, flags, and one function for each kind of artefact.
 #
-#   rg_component(dir)                 a top-level folder, if it is wanted and there
+#   rg_component(dir [EXCLUDE_FROM_ALL])  a top-level folder, if it is wanted and there
 #   rg_layer(name SOURCES … DEPENDS …)      a static library that other artefacts are made of
 #   rg_loadable(name SOURCES … DEPENDS … EXPORTS map [OUTPUT_NAME n] [SUBDIR d])
 #                                     a shared library that is loaded by path; only what the map names leaves it
@@ -120,7 +120,7 @@ function(rg_component dir)
     if(RG_COMPONENTS AND NOT dir IN_LIST RG_COMPONENTS)
         return()
     endif()
-    add_subdirectory(${CMAKE_SOURCE_DIR}/${dir})
+    add_subdirectory(${CMAKE_SOURCE_DIR}/${dir} ${ARGN})
 endfunction()
 
 function(rg_layer name)
