@@ -23,13 +23,17 @@ print_help() {
     sed -n '2,/^[^#]/{/^#/{s/^# \{0,1\}//;p}}' "$0"
 }
 
-# The number of compile jobs: all cores, but no more than memory allows (about 1 GiB each).
-job_count() {
-    local cores memory
-    cores=$(nproc)
-    memory=$(awk '/MemAvailable/ { print int($2 / 1048576) }' /proc/meminfo)
+# fitting NUMBER GIB: that number of jobs, but no more than memory allows, at so much each.
+fitting() {
+    local memory
+    memory=$(awk -v each="$2" '/MemAvailable/ { print int($2 / 1048576 / each) }' /proc/meminfo)
     [ "$memory" -ge 1 ] || memory=1
-    echo $((cores < memory ? cores : memory))
+    echo $(($1 < memory ? $1 : memory))
+}
+
+# The number of compile jobs: all cores (about 1 GiB each).
+job_count() {
+    fitting "$(nproc)" 1
 }
 
 # as_root COMMAND…: runs it as root, by sudo where needed.
