@@ -274,6 +274,7 @@ uint32_t sg_rt_redux(struct sg_thread *t, uint32_t op, uint32_t value, uint32_t 
 struct sg_matrix_fragments {
     uint32_t a[16], b[16];
     uint32_t c[16]; /* c and afterwards d; what is loaded, stored, transposed */
+    uint32_t metadata, unused;
 };
 /**
  * An operation of all lanes of the warp that have not exited. `address` and `stride` (in elements) are those of loads

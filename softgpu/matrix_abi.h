@@ -37,6 +37,9 @@ enum sg_matrix_type {
 #define SG_MATRIX_COLUMNS   4u  /* in memory: column by column; .trans */
 #define SG_MATRIX_A_COLUMNS 8u  /* m8n8k4 of .f16: .col of a */
 #define SG_MATRIX_B_ROWS    16u /* .row of b */
+#define SG_MATRIX_SPARSE    32u /* mma.sp: a has half of its elements, and metadata says which */
+#define SG_MATRIX_SPARSE_LANE                                                                                \
+    6 /* two bits from here on: the first of four neighbouring lanes whose metadata is used */
 
 /** What is done; passed as the 64-bit word that it is in memory. */
 struct sg_matrix_kind {
@@ -58,7 +61,7 @@ struct sg_matrix_op {
     uint32_t address; /* column of addresses, of loads and stores */
     uint32_t strides; /* column of strides; SG_MATRIX_STRIDE: they are `stride` */
     uint32_t stride;
-    uint32_t unused;
+    uint32_t metadata;                   /* column, of mma.sp */
     uint32_t a[16], b[16], c[16], d[16]; /* d: also what is loaded; c: what is stored, transposed */
 };
 #define SG_MATRIX_STRIDE UINT32_MAX

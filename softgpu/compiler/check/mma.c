@@ -31,6 +31,15 @@ static void check_space(struct sg_checker *checker, const struct sg_insn *insn, 
                                       : "the matrices of this instruction are in .shared memory");
 }
 
+/* Which of four neighbouring lanes have the words that say where a's elements are: a number that is written. */
+static void check_sparse(struct sg_checker *checker, const struct sg_insn *insn)
+{
+    const struct sg_operand *selector = &insn->operands[5];
+    const uint32_t choices = 4 / sg_mma_sparse_lanes(insn);
+    if (selector->kind != SG_OPERAND_INTEGER || selector->value >= choices)
+        sg_check_fail(checker, "the sparsity selector of this instruction is a number below %u", choices);
+}
+
 static void check_multiply(struct sg_checker *checker, struct sg_insn *insn)
 {
     bool wmma = insn->form->op == SG_OP_WMMA_MMA;
@@ -45,8 +54,9 @@ static void check_multiply(struct sg_checker *checker, struct sg_insn *insn)
                       sg_types[b].name);
     const uint64_t sixes = UINT64_C(1) << SG_E2M1 | UINT64_C(1) << SG_E2M3 | UINT64_C(1) << SG_E3M2;
     bool narrow = ((sixes >> a | sixes >> b) & 1) != 0;
-    if (SG_MOD(insn, SG_GROUP_KIND) != 0 ? sg_mma_shape(insn).k != 32 : narrow)
-        sg_check_fail(checker, "these types need .kind::f8f6f4 and the shape .m16n8k32");
+    const uint32_t wanted = sg_mma_is_sparse(insn) ? 64 : 32;
+    if (SG_MOD(insn, SG_GROUP_KIND) != 0 ? sg_mma_shape(insn).k != wanted : narrow)
+        sg_check_fail(checker, "these types need .kind::f8f6f4 and the shape .m16n8k%u", wanted);
     if (!sg_mma_is_volta(insn) && (!wmma || a == SG_S4 || a == SG_U4 || a == SG_B1) &&
         (SG_MOD(insn, SG_GROUP_LAYOUT1) != SG_ROW || SG_MOD(insn, SG_GROUP_LAYOUT2) != SG_COL))
         sg_check_fail(checker, "the layouts of this instruction are .row.col");
@@ -58,6 +68,8 @@ static void check_multiply(struct sg_checker *checker, struct sg_insn *insn)
     check_matrix(checker, insn, 1, SG_MATRIX_A, false);
     check_matrix(checker, insn, 2, SG_MATRIX_B, false);
     check_matrix(checker, insn, 3, SG_MATRIX_C, false);
+    if (sg_mma_is_sparse(insn))
+        check_sparse(checker, insn);
 }
 
 static void check_fragment_access(struct sg_checker *checker, struct sg_insn *insn)

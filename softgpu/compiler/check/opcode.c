@@ -70,10 +70,6 @@ static _Noreturn void fail_match(struct sg_checker *checker, const struct sg_for
                                  const struct sg_ast_instruction *ast)
 {
     struct sg_opcode scratch;
-    if (sg_slice_is(ast->base, "mma") && ast->n_modifiers > 0 &&
-        (sg_slice_is(ast->modifiers[0], "sp") || sg_slice_is(ast->modifiers[0], "sp::ordered_metadata")))
-        sg_check_unknown(checker,
-                         "multiplication of sparse matrices is not supported by the software device");
     const struct sg_slice *bad = NULL, *farthest = NULL;
     bool matched = false;
     for (uint32_t i = 0; i < count; i++) {

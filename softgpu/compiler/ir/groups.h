@@ -87,6 +87,7 @@
     GROUP(TRANSPOSE, "trans", "trans") \
     GROUP(POPC, "popc", "popc") \
     GROUP(KIND, "kind", "kind::f8f6f4") \
+    GROUP(SPARSE, "sparse", "sp", "sp::ordered_metadata") \
     GROUP(MMIO, "mmio", "mmio") \
     GROUP(PACK, "pack", "pack") \
     GROUP(MASK, "mask", "mask") \

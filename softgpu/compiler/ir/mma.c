@@ -13,27 +13,27 @@
 #define LANES      32u
 #define HALF_COUNT 8u /* registers of a wmma fragment a or b of .f16, whatever its shape */
 
-/* In the order of the words of SG_GROUP_SHAPE: types of a and b in mma and in wmma, of c and d in wmma. */
+/* In the order of the words of SG_GROUP_SHAPE: types of a and b in mma, mma.sp and wmma, of c and d in wmma. */
 static const struct {
     struct sg_mma_shape shape;
-    uint64_t mma, wmma, wmma_sums;
+    uint64_t mma, sparse, wmma, wmma_sums;
 } shapes[] = {
-    {{8, 8, 0}, 0, 0, 0},
-    {{8, 8, 4}, BIT(F64) | BIT(F16), BIT(F64), BIT(F64)},
-    {{8, 8, 16}, BYTES, 0, 0},
-    {{8, 8, 32}, NIBBLES, NIBBLES, BIT(S32)},
-    {{8, 8, 128}, BIT(B1), BIT(B1), BIT(S32)},
-    {{16, 8, 4}, BIT(TF32) | BIT(F64), 0, 0},
-    {{16, 8, 8}, HALVES | BIT(TF32) | BIT(F64), 0, 0},
-    {{16, 8, 16}, HALVES | BYTES | EIGHTS | BIT(F64), 0, 0},
-    {{16, 8, 32}, BYTES | NIBBLES | EIGHTS | SIXES, 0, 0},
-    {{16, 8, 64}, NIBBLES, 0, 0},
-    {{16, 8, 128}, BIT(B1), 0, 0},
-    {{16, 8, 256}, BIT(B1), 0, 0},
-    {{16, 16, 8}, 0, BIT(TF32), BIT(F32)},
-    {{16, 16, 16}, 0, HALVES | BYTES, SUMS},
-    {{32, 8, 16}, 0, HALVES | BYTES, SUMS},
-    {{8, 32, 16}, 0, HALVES | BYTES, SUMS},
+    {{8, 8, 0}, 0, 0, 0, 0},
+    {{8, 8, 4}, BIT(F64) | BIT(F16), 0, BIT(F64), BIT(F64)},
+    {{8, 8, 16}, BYTES, 0, 0, 0},
+    {{8, 8, 32}, NIBBLES, 0, NIBBLES, BIT(S32)},
+    {{8, 8, 128}, BIT(B1), 0, BIT(B1), BIT(S32)},
+    {{16, 8, 4}, BIT(TF32) | BIT(F64), 0, 0, 0},
+    {{16, 8, 8}, HALVES | BIT(TF32) | BIT(F64), BIT(TF32), 0, 0},
+    {{16, 8, 16}, HALVES | BYTES | EIGHTS | BIT(F64), HALVES | BIT(TF32), 0, 0},
+    {{16, 8, 32}, BYTES | NIBBLES | EIGHTS | SIXES, HALVES | BYTES, 0, 0},
+    {{16, 8, 64}, NIBBLES, BYTES | NIBBLES | EIGHTS | SIXES, 0, 0},
+    {{16, 8, 128}, BIT(B1), NIBBLES, 0, 0},
+    {{16, 8, 256}, BIT(B1), 0, 0, 0},
+    {{16, 16, 8}, 0, 0, BIT(TF32), BIT(F32)},
+    {{16, 16, 16}, 0, 0, HALVES | BYTES, SUMS},
+    {{32, 8, 16}, 0, 0, HALVES | BYTES, SUMS},
+    {{8, 32, 16}, 0, 0, HALVES | BYTES, SUMS},
 };
 
 struct sg_mma_shape sg_mma_shape(const struct sg_insn *insn)
@@ -64,6 +64,21 @@ enum sg_type sg_mma_type(const struct sg_insn *insn, uint8_t which)
     return (enum sg_type)insn->types[which == SG_MATRIX_D ? 0 : which];
 }
 
+bool sg_mma_is_sparse(const struct sg_insn *insn)
+{
+    return SG_MOD(insn, SG_GROUP_SPARSE) != 0;
+}
+
+uint32_t sg_mma_sparse_lanes(const struct sg_insn *insn)
+{
+    struct sg_mma_shape shape = sg_mma_shape(insn);
+    uint32_t bits = sg_types[sg_mma_type(insn, SG_MATRIX_A)].bits;
+    uint32_t group = bits == 32  ? 2
+                     : bits == 4 ? 8
+                                 : 4; /* elements of a row that four bits of a word are about */
+    return shape.m * shape.k / group * 4 / 32 / (LANES / 4);
+}
+
 bool sg_mma_is_volta(const struct sg_insn *insn)
 {
     struct sg_mma_shape shape = sg_mma_shape(insn);
@@ -84,6 +99,8 @@ uint32_t sg_mma_registers(const struct sg_insn *insn, uint8_t which, enum sg_typ
                         : which == SG_MATRIX_B ? shape.k * shape.n
                                                : shape.m * shape.n;
     uint32_t width = element == SG_F64 ? 64 : 32;
+    if (which == SG_MATRIX_A && sg_mma_is_sparse(insn))
+        elements /= 2;
     return elements / LANES * sg_types[element].bits / width;
 }
 
@@ -92,5 +109,7 @@ uint64_t sg_mma_types(const struct sg_insn *insn, bool sums)
     uint8_t shape = (uint8_t)(SG_MOD(insn, SG_GROUP_SHAPE) - 1);
     if (sums)
         return shapes[shape].wmma_sums;
+    if (sg_mma_is_sparse(insn))
+        return shapes[shape].sparse;
     return insn->form->op == SG_OP_MMA ? shapes[shape].mma : shapes[shape].wmma;
 }

@@ -13,6 +13,10 @@ struct sg_mma_shape {
 
 /** The shape of an instruction that has one. */
 struct sg_mma_shape sg_mma_shape(const struct sg_insn *insn);
+/** mma.sp: a has half of its elements, and each lane a word that says which (softgpu/exec/matrix/mma.c). */
+bool sg_mma_is_sparse(const struct sg_insn *insn);
+/** Of mma.sp: how many of four neighbouring lanes' words are used. */
+uint32_t sg_mma_sparse_lanes(const struct sg_insn *insn);
 /** The types, as bits, that a and b can have in the instruction's shape; with `sums`: c and d of wmma. */
 uint64_t sg_mma_types(const struct sg_insn *insn, bool sums);
 /** The type of the elements of matrix `which` (SG_MATRIX_A …). */

@@ -9,6 +9,7 @@
  */
 #include "softgpu/compiler/regions/matrices.h"
 #include "softgpu/compiler/ir/flow.h"
+#include "softgpu/compiler/ir/mma.h"
 #include "softgpu/compiler/ir/traits.h"
 #include "softgpu/compiler/regions/regions.h"
 
@@ -48,7 +49,8 @@ bool sg_matrix_in_columns(const struct sg_insn *insn)
     case SG_OP_MMA:
     case SG_OP_WMMA_MMA:
         return is_registers(&insn->operands[0]) && is_registers(&insn->operands[1]) &&
-               is_registers(&insn->operands[2]) && is_registers(&insn->operands[3]);
+               is_registers(&insn->operands[2]) && is_registers(&insn->operands[3]) &&
+               (!sg_mma_is_sparse(insn) || is_registers(&insn->operands[4]));
     case SG_OP_WMMA_LOAD:
     case SG_OP_LDMATRIX:
         return is_registers(&insn->operands[0]);

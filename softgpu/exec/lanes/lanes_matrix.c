@@ -66,6 +66,8 @@ static void do_by_lanes(struct sg_matrix_scratch *scratch, const struct sg_matri
         move_lane(view, op->c, wide, lane, fragments->c, false);
         made[lane] =
             (struct sg_matrix_request){.kind = op->kind, .stride = op->stride, .fragments = fragments};
+        if (op->metadata)
+            fragments->metadata = sg_matrix_words(view, op->metadata)[lane];
         if (op->strides != SG_MATRIX_STRIDE)
             made[lane].stride = sg_matrix_words(view, op->strides)[lane];
         if (op->address)

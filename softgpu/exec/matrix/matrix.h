@@ -40,6 +40,7 @@ struct sg_matrix_scratch {
         int32_t s32[SG_MATRIX_MAX_SUM];
     } c;
     int32_t sum[SG_MATRIX_MAX_SUM];
+    uint8_t places[SG_MATRIX_MAX_A]; /* of a's elements, by rows: which row of b each goes with */
     struct sg_matrix_fragments fragments[SG_WARP_SIZE]; /* of lanes in loop form */
 };
 

@@ -11,6 +11,13 @@
  * follow the same rule, and registers beyond those that a matrix needs (a and b of f16) repeat them from the
  * first on.
  *
+ * Of a sparse matrix a (mma.sp) there is half of the elements of each row, as a matrix of k / 2. Four bits say which of a group they
+ * are: of four elements two, by two bits each; of half bytes, which come in pairs, of four pairs two; of two words one, as one of four
+ * halves that it begins with. Group i of row r is described by a lane of those with g = r mod 8,
+ *   of 16 bits and more: bits 4 (i mod 4) + 16 (r div 8) of lane t = first + i div 4
+ *   of fewer:            bits 4 (i mod 8) of lane t = first + 2 (i div 8) + r div 8
+ * with the first of the lanes that the instruction's selector chooses.
+ *
  * Arithmetic. Sums begin with c and take the products in ascending k. f16, bf16 and tf32 (its upper 19 bits)
  * are multiplied and added in float, and so are the types of 8 bits and fewer: their products are exact
  * unless they leave float's range. A result of type f16 is rounded once, at the end. f64 is a chain of fused
@@ -205,14 +212,42 @@ static void scatter_sum(const struct sg_matrix_scratch *scratch, const struct sg
     }
 }
 
-/* --- multiplication: c += a b, with c m by n, a k by m, b k by n in memory --- */
+/* --- multiplication: c += a b, with c m by n, a k by m, b k by n in memory; k is that of a --- */
+
+/* Of a sparse matrix: which element of its row stored element `l` of row `row` is. */
+static uint32_t sparse_place(struct sg_matrix_request *const *requests, const struct sg_matrix_kind *kind,
+                             uint32_t row, uint32_t l)
+{
+    const unsigned bits = sg_matrix_bits(kind->a);
+    const uint32_t stored = bits == 32 ? 1 : bits == 4 ? 4 : 2, group = l / stored, which = l % stored;
+    const uint32_t t =
+        (kind->flags >> SG_MATRIX_SPARSE_LANE) + (bits >= 16 ? group / 4 : group / 8 * 2 + row / 8);
+    const uint32_t shift = bits >= 16 ? group % 4 * 4 + row / 8 * 16 : group % 8 * 4;
+    const struct sg_matrix_request *request = requests[row % 8 * 4 + t];
+    const uint32_t code = request ? request->fragments->metadata >> shift & 15 : 0;
+    if (bits == 32)
+        return group * 2 + (code >> 1 & 1);
+    if (bits == 4)
+        return group * 8 + (code >> which / 2 * 2 & 3) * 2 + which % 2;
+    return group * 4 + (code >> which * 2 & 3);
+}
+
+/* Has scratch->places say which row of b goes with each element of a; k: of a. */
+static void find_places(struct sg_matrix_scratch *scratch, struct sg_matrix_request *const *requests,
+                        const struct sg_matrix_kind *kind, uint32_t k)
+{
+    const bool sparse = (kind->flags & SG_MATRIX_SPARSE) != 0;
+    for (uint32_t i = 0; i < kind->m; i++)
+        for (uint32_t l = 0; l < k; l++)
+            scratch->places[i * k + l] = (uint8_t)(sparse ? sparse_place(requests, kind, i, l) : l);
+}
 
 static void multiply_float(struct sg_matrix_scratch *scratch, uint32_t m, uint32_t n, uint32_t k)
 {
     for (uint32_t i = 0; i < m; i++) {
         float *restrict c = &scratch->c.f32[i * n];
         for (uint32_t l = 0; l < k; l++) {
-            const float *restrict b = &scratch->b.f32[l * n];
+            const float *restrict b = &scratch->b.f32[scratch->places[i * k + l] * n];
             float a = scratch->a.f32[l * m + i];
             for (uint32_t j = 0; j < n; j++)
                 c[j] += a * b[j];
@@ -237,7 +272,7 @@ static void multiply_integer(struct sg_matrix_scratch *scratch, uint32_t m, uint
     for (uint32_t i = 0; i < m; i++) {
         int32_t *restrict sum = &scratch->sum[i * n];
         for (uint32_t l = 0; l < k; l++) {
-            const int32_t *restrict b = &scratch->b.s32[l * n];
+            const int32_t *restrict b = &scratch->b.s32[scratch->places[i * k + l] * n];
             int32_t a = scratch->a.s32[l * m + i];
             if (bits && (flags & SG_MATRIX_XOR) != 0)
                 for (uint32_t j = 0; j < n; j++)
@@ -317,21 +352,23 @@ void sg_matrix_multiply(struct sg_matrix_scratch *scratch, struct sg_matrix_requ
             multiply_quarter(requests, kind, quarter);
         return;
     }
+    const uint32_t k_a = (kind->flags & SG_MATRIX_SPARSE) != 0 ? k / 2 : k;
+    find_places(scratch, requests, kind, k_a);
     for (uint32_t lane = 0; lane < SG_WARP_SIZE; lane++) {
         const struct sg_matrix_fragments *fragments = requests[lane] ? requests[lane]->fragments : &zeros;
-        gather_factor(&scratch->a, fragments->a, kind->a, lane, m, k, 1, m);
+        gather_factor(&scratch->a, fragments->a, kind->a, lane, m, k_a, 1, m);
         gather_factor(&scratch->b, fragments->b, kind->b, lane, n, k, 1, n);
         gather_sum(scratch, kind, lane, fragments->c, kind->c_d & 15);
     }
     switch (path_of(kind->a)) {
     case PATH_FLOAT:
-        multiply_float(scratch, m, n, k);
+        multiply_float(scratch, m, n, k_a);
         break;
     case PATH_DOUBLE:
         multiply_double(scratch, m, n, k);
         break;
     case PATH_INTEGER:
-        multiply_integer(scratch, m, n, k, kind->flags, kind->a == SG_MATRIX_B1);
+        multiply_integer(scratch, m, n, k_a, kind->flags, kind->a == SG_MATRIX_B1);
         break;
     }
     for (uint32_t lane = 0; lane < SG_WARP_SIZE; lane++)

@@ -346,6 +346,8 @@ bool SG_MATRIX_MULTIPLY_NAME(struct sg_matrix_scratch *scratch, const struct sg_
     const struct sg_matrix_kind *kind = &op->kind;
     if (kind->m == 8 && kind->k_quarter == 1 && kind->a == SG_MATRIX_F16)
         return false; /* four multiplications */
+    if ((kind->flags & SG_MATRIX_SPARSE) != 0)
+        return false;
     switch (kind->a) {
     case SG_MATRIX_F16:
     case SG_MATRIX_BF16:

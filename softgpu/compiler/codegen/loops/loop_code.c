@@ -36,10 +36,10 @@ static LLVMValueRef describe_matrix(struct sg_codegen *gen, const struct sg_matr
 {
     uint64_t kind;
     memcpy(&kind, &op->kind, sizeof(kind));
-    LLVMValueRef fields[] = {sg_gen_const(gen, 64, kind),        sg_gen_const(gen, 32, op->address),
-                             sg_gen_const(gen, 32, op->strides), sg_gen_const(gen, 32, op->stride),
-                             sg_gen_const(gen, 32, 0),           describe_columns(gen, op->a),
-                             describe_columns(gen, op->b),       describe_columns(gen, op->c),
+    LLVMValueRef fields[] = {sg_gen_const(gen, 64, kind),         sg_gen_const(gen, 32, op->address),
+                             sg_gen_const(gen, 32, op->strides),  sg_gen_const(gen, 32, op->stride),
+                             sg_gen_const(gen, 32, op->metadata), describe_columns(gen, op->a),
+                             describe_columns(gen, op->b),        describe_columns(gen, op->c),
                              describe_columns(gen, op->d)};
     return LLVMConstStructInContext(gen->context, fields, sizeof(fields) / sizeof(fields[0]), 0);
 }

@@ -116,6 +116,10 @@ static struct sg_matrix_kind kind_of_multiply(const struct sg_insn *insn)
         kind.flags |= SG_MATRIX_SATURATE;
     if (SG_MOD(insn, SG_GROUP_BOOL) == SG_XOR)
         kind.flags |= SG_MATRIX_XOR;
+    if (sg_mma_is_sparse(insn)) {
+        const uint64_t first = insn->operands[5].value * sg_mma_sparse_lanes(insn);
+        kind.flags |= (uint8_t)(SG_MATRIX_SPARSE | first << SG_MATRIX_SPARSE_LANE);
+    }
     if (sg_mma_is_volta(insn)) {
         if (SG_MOD(insn, SG_GROUP_LAYOUT1) == SG_COL)
             kind.flags |= SG_MATRIX_A_COLUMNS;
@@ -187,6 +191,8 @@ static void multiply(struct sg_codegen *gen)
         uint32_t count = sg_mma_registers(insn, which, &type);
         put(gen, which, offsets[which - SG_MATRIX_A], count, type);
     }
+    if (sg_mma_is_sparse(insn))
+        put(gen, 4, offsetof(struct sg_matrix_fragments, metadata), 1, SG_B32);
     call(gen, kind_of_multiply(insn), NULL, NULL);
     uint32_t count = sg_mma_registers(insn, SG_MATRIX_D, &type);
     take(gen, 0, count, type);
@@ -276,6 +282,8 @@ static void describe(struct sg_codegen *gen, struct sg_matrix_op *op)
         columns_of(gen, 1, op->a);
         columns_of(gen, 2, op->b);
         columns_of(gen, 3, op->c);
+        if (sg_mma_is_sparse(gen->insn))
+            op->metadata = gen->loops.regions.column[gen->insn->operands[4].reg];
         break;
     case SG_OP_WMMA_LOAD:
         op->kind = kind_of_fragment_access(gen->insn);

@@ -105,10 +105,10 @@ static const struct {
     {"mma.sync.aligned.m16n8k16.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32 {%f1}, {%r1}, {%r2}, {%f1};",
      "ptx:11: the software device has no multiplication of this shape for .e2m1 and .e2m1: "
      "mma.sync.aligned.m16n8k16.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32 {%f1}, {%r1}, {%r2}, {%f1}\n"},
-    {"mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%r1}, {%r1}, {%r2}, {%r1}, "
+    {"mma.sp::ordered_metadata.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {%r1}, {%r1}, {%r2}, {%r1}, "
      "%r3, 0;",
-     "ptx:11: multiplication of sparse matrices is not supported by the software device: "
-     "mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%r1}, {%r1}, {%r2}, {%r1}, "
+     "ptx:11: the software device has no multiplication of this shape for .f16 and .f16: "
+     "mma.sp::ordered_metadata.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {%r1}, {%r1}, {%r2}, {%r1}, "
      "%r3, 0\n"},
     {"add.wide.s32 %r1, %r2, %r3;",
      "ptx:11: modifier '.wide' does not fit instruction 'add': add.wide.s32 %r1, %r2, %r3\n"},
