@@ -25,8 +25,8 @@
 
 #define TERMS_MAX    6u
 #define DEPTH_MAX    12u
-#define ACCESSES_MAX 256u /* of each kind, that are looked at in a function */
-#define PLACES_MAX   64u  /* that are followed */
+#define ACCESSES_MAX 1024u /* of each kind, that are looked at in a function */
+#define PLACES_MAX   64u   /* that are followed */
 #define WARP         32
 
 /* number + Σ factor · root */

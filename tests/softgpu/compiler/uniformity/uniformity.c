@@ -4,6 +4,8 @@
 #include "tests/softgpu/compiler/checked.h"
 
 #include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #define REGISTERS ".reg .b32 %r<9>; .reg .b64 %rd<6>; .reg .f32 %f<3>; .reg .pred %p<3>;\n"
 
@@ -101,4 +103,29 @@ Test(uniformity, loops_taken_together)
         cr_expect_eq(passes, kernels[i].together, "%s", kernels[i].name);
     }
     checked_end(&checked);
+}
+
+/* A store that is to outlast what other lanes have stored waits for them, however many stores there are before. */
+Test(uniformity, stores_that_outlast_others_are_found_behind_many)
+{
+    enum { BEFORE = 600 }; /* as where loops have been unrolled */
+    struct checked checked;
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    fputs(".visible .entry k(.param .u64 p) {\n" REGISTERS ".shared .align 4 .b8 s[4096];\n"
+          "ld.param.u64 %rd1, [p];\nld.global.u32 %r1, [%rd1];\nmov.u32 %r2, %tid.x;\n"
+          "mov.u32 %r3, s;\nadd.u32 %r1, %r1, %r3;\nmad.lo.u32 %r3, %r2, 4, %r3;\n",
+          out);
+    for (int i = 0; i < BEFORE; i++)
+        fprintf(out, "st.shared.u32 [%%r1+%d], %%r2;\n", i);
+    fprintf(out, "bar.sync 0;\nst.shared.u32 [%%r3], 0;\nst.shared.u32 [%%r1], %%r2;\nret;\n}\n");
+    fclose(out);
+    checked_begin(&checked, text);
+    struct sg_ptx_function *kernel = checked_function(&checked, "k");
+    sg_analyse_neighbours(&checked.arena, kernel);
+    cr_expect(!kernel->insns[kernel->n_insns - 3].aligns, "nothing has been stored since the barrier");
+    cr_expect(kernel->insns[kernel->n_insns - 2].aligns);
+    checked_end(&checked);
+    free(text);
 }
