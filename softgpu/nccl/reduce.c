@@ -42,8 +42,7 @@ struct format {
     bool infinities; /* E5M2 has them, of E4M3 the largest pattern alone is NaN */
     uint32_t nan, largest;
 };
-static const struct format half = {5, 10, true, 0x7fff, 0x7c00}, e4m3 = {4, 3, false, 0x7f, 0x7e},
-                           e5m2 = {5, 2, true, 0x7f, 0x7b};
+static const struct format e4m3 = {4, 3, false, 0x7f, 0x7e}, e5m2 = {5, 2, true, 0x7f, 0x7b};
 
 static float decode(const struct format *format, uint32_t x)
 {
@@ -63,7 +62,7 @@ static float decode(const struct format *format, uint32_t x)
     return sign ? -value : value;
 }
 
-/* To the nearest, ties to even; beyond the largest to `largest`, which is the infinity of half precision. */
+/* To the nearest, ties to even; beyond the largest to `largest`. */
 static uint32_t encode(const struct format *format, float value)
 {
     const uint32_t sign = (bits_of(value) >> 31) << (format->exponent + format->mantissa);
@@ -84,14 +83,25 @@ static uint32_t encode(const struct format *format, float value)
     return sign | (x > format->largest ? format->largest : x);
 }
 
+/* The steps of subnormal numbers in half precision are 2^-24, and so are those of floats from a half to one. */
 static float from_half(uint16_t x)
 {
-    return decode(&half, x);
+    const uint32_t size = x & 0x7fff, sign = (uint32_t)(x & 0x8000) << 16;
+    const uint32_t subnormal = bits_of((float)(int32_t)size * 0x1p-24f);
+    const uint32_t normal = (size << 13) + (size < 0x7c00 ? 112u << 23 : 224u << 23);
+    return float_of((size < 0x400 ? subnormal : normal) | sign);
 }
+
 static uint16_t to_half(float value)
 {
-    return (uint16_t)encode(&half, value);
+    const uint32_t size = bits_of(value) & 0x7fffffff, sign = bits_of(value) >> 16 & 0x8000;
+    const uint32_t subnormal = bits_of(float_of(size) + 0.5f) - 0x3f000000;
+    const uint32_t normal = (size - (112u << 23) + 0xfff + (size >> 13 & 1)) >> 13;
+    const uint32_t finite = size < 0x38800000 ? subnormal : normal; /* 2^-14 */
+    const uint32_t bounded = size < 0x477ff000 ? finite : 0x7c00;   /* 65520 */
+    return (uint16_t)(size > 0x7f800000 ? 0x7fff : sign | bounded);
 }
+
 static float from_e4m3(uint8_t x)
 {
     return decode(&e4m3, x);
@@ -114,51 +124,101 @@ static uint8_t to_e5m2(float value)
 #define SAME(x)            (x)
 #define INTEGER_MAX(a, b)  ((a) > (b) ? (a) : (b))
 #define INTEGER_MIN(a, b)  ((a) < (b) ? (a) : (b))
+#define LARGER(a, b)       ((a) > (b) || isnan(b) ? (a) : (b))
+#define SMALLER(a, b)      ((a) < (b) || isnan(b) ? (a) : (b))
 #define DIVIDED(x, n)      ((x) / (n))
 #define NOT_DIVIDED(x, n)  (x)
 #define NO_FACTOR(type, n) ((type)1)
 #define FACTOR(type, n)    ((type)1 / (type)(n))
+
+/* The first two inputs, then each further one: loops without a choice inside, which compilers make vectors of. */
+#define INPUT(STORED, k) ((const STORED *)inputs[k] + first)
+#define COMBINE(STORED, COMBINED)                                                                            \
+    {                                                                                                        \
+        const STORED *restrict second = INPUT(STORED, 1);                                                    \
+        for (size_t i = 0; i < count; i++)                                                                   \
+            out[i] = COMBINED(one[i], second[i]);                                                            \
+    }                                                                                                        \
+    for (int k = 2; k < n; k++) {                                                                            \
+        const STORED *restrict next = INPUT(STORED, k);                                                      \
+        for (size_t i = 0; i < count; i++)                                                                   \
+            out[i] = COMBINED(out[i], next[i]);                                                              \
+    }
 
 /*
  * STORED: the type in memory; WIDE: that in which it is computed, unsigned for integers so that they wrap. An average's factor goes
  * through the stored type, too, as a scalar would.
  */
 #define REDUCE(NAME, STORED, WIDE, LOAD, STORE, MAX, MIN, AVERAGE_FACTOR, AVERAGE_END)                       \
+    static void NAME##_scaled(const struct sg_reduction *reduction, STORED *restrict out,                    \
+                              const void *const *inputs, const void *const *scalars, size_t first,           \
+                              size_t count)                                                                  \
+    {                                                                                                        \
+        const int n = reduction->n;                                                                          \
+        for (int k = 0; k < n; k++) {                                                                        \
+            const STORED *restrict in = INPUT(STORED, k);                                                    \
+            STORED stored = STORE(AVERAGE_FACTOR(WIDE, n));                                                  \
+            if (reduction->op == SG_NCCL_PRE_MUL_SUM)                                                        \
+                memcpy(&stored, scalars[k], sizeof stored);                                                  \
+            const WIDE factor = (WIDE)LOAD(stored);                                                          \
+            for (size_t i = 0; i < count && k == 0; i++)                                                     \
+                out[i] = (STORED)STORE((WIDE)LOAD(in[i]) * factor);                                          \
+            for (size_t i = 0; i < count && k > 0; i++) {                                                    \
+                const STORED x = (STORED)STORE((WIDE)LOAD(in[i]) * factor);                                  \
+                out[i] = (STORED)STORE((WIDE)LOAD(out[i]) + (WIDE)LOAD(x));                                  \
+            }                                                                                                \
+        }                                                                                                    \
+        for (size_t i = 0; reduction->op == ncclAvg && i < count; i++)                                       \
+            out[i] = (STORED)AVERAGE_END(out[i], (STORED)n);                                                 \
+    }                                                                                                        \
+    static STORED NAME##_sum(STORED a, STORED b)                                                             \
+    {                                                                                                        \
+        return (STORED)STORE((WIDE)LOAD(a) + (WIDE)LOAD(b));                                                 \
+    }                                                                                                        \
+    static STORED NAME##_product(STORED a, STORED b)                                                         \
+    {                                                                                                        \
+        return (STORED)STORE((WIDE)LOAD(a) * (WIDE)LOAD(b));                                                 \
+    }                                                                                                        \
+    static STORED NAME##_largest(STORED a, STORED b)                                                         \
+    {                                                                                                        \
+        return (STORED)STORE(MAX(LOAD(a), LOAD(b)));                                                         \
+    }                                                                                                        \
+    static STORED NAME##_least(STORED a, STORED b)                                                           \
+    {                                                                                                        \
+        return (STORED)STORE(MIN(LOAD(a), LOAD(b)));                                                         \
+    }                                                                                                        \
     static void NAME(const struct sg_reduction *reduction, STORED *restrict out, const void *const *inputs,  \
                      const void *const *scalars, size_t first, size_t count)                                 \
     {                                                                                                        \
-        const int op = reduction->op, n = reduction->n;                                                      \
-        const bool scaled = op == SG_NCCL_PRE_MUL_SUM || op == ncclAvg;                                      \
-        for (int k = 0; k < n; k++) {                                                                        \
-            const STORED *restrict in = (const STORED *)inputs[k] + first;                                   \
-            STORED stored = STORE(AVERAGE_FACTOR(WIDE, n));                                                  \
-            if (op == SG_NCCL_PRE_MUL_SUM)                                                                   \
-                memcpy(&stored, scalars[k], sizeof stored);                                                  \
-            const WIDE factor = (WIDE)LOAD(stored);                                                          \
-            for (size_t i = 0; i < count; i++) {                                                             \
-                STORED x = in[i];                                                                            \
-                if (scaled)                                                                                  \
-                    x = (STORED)STORE((WIDE)LOAD(x) * factor);                                               \
-                if (k == 0)                                                                                  \
-                    out[i] = x;                                                                              \
-                else if (op == ncclProd)                                                                     \
-                    out[i] = (STORED)STORE((WIDE)LOAD(out[i]) * (WIDE)LOAD(x));                              \
-                else if (op == ncclMax)                                                                      \
-                    out[i] = (STORED)STORE(MAX(LOAD(out[i]), LOAD(x)));                                      \
-                else if (op == ncclMin)                                                                      \
-                    out[i] = (STORED)STORE(MIN(LOAD(out[i]), LOAD(x)));                                      \
-                else                                                                                         \
-                    out[i] = (STORED)STORE((WIDE)LOAD(out[i]) + (WIDE)LOAD(x));                              \
-            }                                                                                                \
+        const int n = reduction->n;                                                                          \
+        if (reduction->op == SG_NCCL_PRE_MUL_SUM || reduction->op == ncclAvg) {                              \
+            NAME##_scaled(reduction, out, inputs, scalars, first, count);                                    \
+            return;                                                                                          \
         }                                                                                                    \
-        for (size_t i = 0; op == ncclAvg && i < count; i++)                                                  \
-            out[i] = (STORED)AVERAGE_END(out[i], (STORED)n);                                                 \
+        const STORED *restrict one = INPUT(STORED, 0);                                                       \
+        if (n == 1) {                                                                                        \
+            memcpy(out, one, count * sizeof *out);                                                           \
+            return;                                                                                          \
+        }                                                                                                    \
+        switch (reduction->op) {                                                                             \
+        case ncclProd:                                                                                       \
+            COMBINE(STORED, NAME##_product)                                                                  \
+            break;                                                                                           \
+        case ncclMax:                                                                                        \
+            COMBINE(STORED, NAME##_largest)                                                                  \
+            break;                                                                                           \
+        case ncclMin:                                                                                        \
+            COMBINE(STORED, NAME##_least)                                                                    \
+            break;                                                                                           \
+        default:                                                                                             \
+            COMBINE(STORED, NAME##_sum)                                                                      \
+        }                                                                                                    \
     }
 
 #define REDUCE_INTEGER(NAME, STORED, WIDE)                                                                   \
     REDUCE(NAME, STORED, WIDE, SAME, SAME, INTEGER_MAX, INTEGER_MIN, NO_FACTOR, DIVIDED)
 #define REDUCE_FLOATING(NAME, STORED, WIDE, LOAD, STORE)                                                     \
-    REDUCE(NAME, STORED, WIDE, LOAD, STORE, fmax, fmin, FACTOR, NOT_DIVIDED)
+    REDUCE(NAME, STORED, WIDE, LOAD, STORE, LARGER, SMALLER, FACTOR, NOT_DIVIDED)
 
 REDUCE_INTEGER(reduce_int8, int8_t, uint32_t)
 REDUCE_INTEGER(reduce_uint8, uint8_t, uint32_t)
