@@ -8,6 +8,7 @@
 #include "client/nccl/nccl.h"
 #include "client/nccl/rendezvous.h"
 #include "common/base/log.h"
+#include "common/cuda/nccl_config.h"
 #include "common/sync/scoped_lock.h"
 #include "generated/client/operations.h"
 
@@ -126,17 +127,9 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 
 ncclResult_t rg_nccl_check_config(const ncclConfig_t *config, bool *blocking)
 {
-    if (!config)
-        return ncclSuccess;
-    if (config->magic != NCCL_CONFIG_MAGIC || config->size < offsetof(ncclConfig_t, cgaClusterSize))
-        return rg_nccl_fail(ncclInvalidArgument,
-                            "the configuration was not initialised with NCCL_CONFIG_INITIALIZER");
-    if (config->blocking != NCCL_CONFIG_UNDEF_INT && config->blocking != 0 && config->blocking != 1)
-        return rg_nccl_fail(ncclInvalidArgument, "blocking = %d in the configuration: it is 0 or 1",
-                            config->blocking);
-    if (config->blocking != NCCL_CONFIG_UNDEF_INT)
-        *blocking = config->blocking;
-    return ncclSuccess;
+    char why[RG_NCCL_CONFIG_WHY];
+    return rg_nccl_config_read(config, blocking, why) ? ncclSuccess
+                                                      : rg_nccl_fail(ncclInvalidArgument, "%s", why);
 }
 
 static ncclResult_t join(ncclComm_t *out, int ranks, const ncclUniqueId *id, int rank, CUdevice device,
@@ -249,11 +242,12 @@ static ncclResult_t end(const char *function, ncclComm_t comm, enum rg_nccl_end 
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
     if (!comm)
-        return ncclInvalidArgument;
+        return ncclSuccess;
     if (comm->finalized)
         return rg_nccl_fail(ncclInvalidArgument, "ncclCommFinalize: the communicator has been finalised");
-    comm->finalized = true;
-    return end("ncclCommFinalize", comm, RG_NCCL_FINALIZE);
+    const ncclResult_t result = end("ncclCommFinalize", comm, RG_NCCL_FINALIZE);
+    comm->finalized = result == ncclSuccess || result == ncclInProgress;
+    return result;
 }
 
 static ncclResult_t end_and_free(const char *function, ncclComm_t comm, enum rg_nccl_end how)
@@ -321,9 +315,9 @@ ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank)
 ncclResult_t ncclMemAlloc(void **memory, size_t size)
 {
     CUdeviceptr address = 0;
-    if (!memory || !size)
-        return ncclInvalidArgument;
-    if (cuMemAlloc_v2(&address, size) != CUDA_SUCCESS)
+    if (!memory)
+        return rg_nccl_fail(ncclUnhandledCudaError, "ncclMemAlloc: there is no place for the address");
+    if (size && cuMemAlloc_v2(&address, size) != CUDA_SUCCESS)
         return rg_nccl_fail(ncclUnhandledCudaError,
                             "ncclMemAlloc: the device has no %zu bytes, or none is current", size);
     *memory = (void *)(uintptr_t)address;

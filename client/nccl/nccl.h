@@ -57,7 +57,7 @@ bool rg_nccl_comms_complete(const ncclComm_t *comms, size_t n);
  * memory.
  */
 ncclComm_t rg_nccl_comm_make(const struct rg_session *session, const uint64_t key[16]);
-/** Takes over what is said there; members that older versions of the structure end before are not looked at. NULL: nothing is said. */
+/** Takes over what is said there (common/cuda/nccl_config.h). */
 ncclResult_t rg_nccl_check_config(const ncclConfig_t *config, bool *blocking);
 /** Its number may be given to another one. */
 void rg_nccl_comm_free(ncclComm_t comm);

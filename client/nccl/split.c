@@ -27,7 +27,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
         return rg_nccl_group_failed(
             fail("ncclCommSplit", ncclInvalidArgument, "there is no communicator, or no place for one"));
     *out = NULL;
-    bool blocking = comm->blocking;
+    bool blocking = config || comm->blocking; /* who says something takes nothing over */
     ncclResult_t result = rg_nccl_check_config(config, &blocking);
     if (result == ncclSuccess && color < 0 && color != NCCL_SPLIT_NOCOLOR)
         result = rg_nccl_fail(ncclInvalidArgument,
@@ -50,7 +50,7 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int n_excluded, nccl
         return rg_nccl_group_failed(
             fail("ncclCommShrink", ncclInvalidArgument, "there is no communicator, or no place for one"));
     *out = NULL;
-    bool blocking = comm->blocking;
+    bool blocking = config || comm->blocking; /* who says something takes nothing over */
     ncclResult_t result = rg_nccl_check_config(config, &blocking);
     const char *why = rg_nccl_exclude(excluded, n_excluded, comm->rank, comm->ranks, wire.id, WORDS);
     if (result == ncclSuccess && (why || flags & ~NCCL_SHRINK_ABORT))

@@ -50,6 +50,17 @@ typedef struct {
     int collnetEnable, CTAPolicy, shrinkShare, nvlsCTAs;
 } ncclConfig_t;
 
+/** One that says nothing. */
+#define NCCL_CONFIG_INITIALIZER                                                                              \
+    {                                                                                                        \
+        .size = sizeof(ncclConfig_t), .magic = NCCL_CONFIG_MAGIC, .version = NCCL_VERSION_CODE,              \
+        .blocking = NCCL_CONFIG_UNDEF_INT, .cgaClusterSize = NCCL_CONFIG_UNDEF_INT,                          \
+        .minCTAs = NCCL_CONFIG_UNDEF_INT, .maxCTAs = NCCL_CONFIG_UNDEF_INT,                                  \
+        .splitShare = NCCL_CONFIG_UNDEF_INT, .trafficClass = NCCL_CONFIG_UNDEF_INT,                          \
+        .collnetEnable = NCCL_CONFIG_UNDEF_INT, .CTAPolicy = NCCL_CONFIG_UNDEF_INT,                          \
+        .shrinkShare = NCCL_CONFIG_UNDEF_INT, .nvlsCTAs = NCCL_CONFIG_UNDEF_INT                              \
+    }
+
 typedef struct {
     size_t size;
     unsigned magic, version;

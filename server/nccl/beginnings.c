@@ -111,22 +111,10 @@ static bool prepare_beginning(struct rg_request *request, const unsigned long lo
  */
 static ncclConfig_t config_of(const struct begun *begun)
 {
-    return (ncclConfig_t){
-        .size = sizeof(ncclConfig_t),
-        .magic = NCCL_CONFIG_MAGIC,
-        .version = NCCL_VERSION_CODE,
-        .blocking = is_shrunk(begun) ||
-                    (begun->beginning.blocking != 0 && (is_split(begun) || !rg_nccl_library_extension())),
-        .cgaClusterSize = NCCL_CONFIG_UNDEF_INT,
-        .minCTAs = NCCL_CONFIG_UNDEF_INT,
-        .maxCTAs = NCCL_CONFIG_UNDEF_INT,
-        .splitShare = NCCL_CONFIG_UNDEF_INT,
-        .trafficClass = NCCL_CONFIG_UNDEF_INT,
-        .collnetEnable = NCCL_CONFIG_UNDEF_INT,
-        .CTAPolicy = NCCL_CONFIG_UNDEF_INT,
-        .shrinkShare = NCCL_CONFIG_UNDEF_INT,
-        .nvlsCTAs = NCCL_CONFIG_UNDEF_INT,
-    };
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = is_shrunk(begun) ||
+                      (begun->beginning.blocking != 0 && (is_split(begun) || !rg_nccl_library_extension()));
+    return config;
 }
 
 static ncclResult_t shrink(const struct rg_nccl_library *nccl, struct begun *begun, ncclConfig_t *config)

@@ -5,7 +5,7 @@
 #include "softgpu/nccl/group.h"
 #include "softgpu/nccl/meeting.h"
 
-#include "common/cuda/nccl.h"
+#include "common/cuda/nccl_config.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,20 +49,11 @@ ncclResult_t sg_ncclGetUniqueId(ncclUniqueId *id)
                                 "ncclGetUniqueId: the system gives no random numbers, or no memory");
 }
 
-/* Members that older versions of the structure end before are not looked at. */
 static ncclResult_t check_config(const ncclConfig_t *config, bool *blocking)
 {
-    if (!config)
-        return ncclSuccess;
-    if (config->magic != NCCL_CONFIG_MAGIC || config->size < offsetof(ncclConfig_t, cgaClusterSize))
-        return sg_nccl_fail(ncclInvalidArgument,
-                            "the configuration was not initialised with NCCL_CONFIG_INITIALIZER");
-    if (config->blocking != NCCL_CONFIG_UNDEF_INT && config->blocking != 0 && config->blocking != 1)
-        return sg_nccl_fail(ncclInvalidArgument, "blocking = %d in the configuration: it is 0 or 1",
-                            config->blocking);
-    if (config->blocking != NCCL_CONFIG_UNDEF_INT)
-        *blocking = config->blocking;
-    return ncclSuccess;
+    char why[RG_NCCL_CONFIG_WHY];
+    return rg_nccl_config_read(config, blocking, why) ? ncclSuccess
+                                                      : sg_nccl_fail(ncclInvalidArgument, "%s", why);
 }
 
 static ncclResult_t init_rank(const char *function, ncclComm_t *comm, int n, const ncclUniqueId *id, int rank,
@@ -171,11 +162,13 @@ ncclResult_t sg_ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *o
         return sg_group_failed(sg_nccl_fail(ncclInvalidArgument,
                                             "ncclCommSplit: there is no communicator, or no place for one"));
     *out = NULL;
-    bool blocking = comm->blocking;
+    bool blocking = config || comm->blocking; /* who says something takes nothing over */
     ncclResult_t result = check_config(config, &blocking);
     if (result == ncclSuccess && color < 0 && color != NCCL_SPLIT_NOCOLOR)
         result = sg_nccl_fail(ncclInvalidArgument,
                               "ncclCommSplit: color %d: it is 0 or more, or NCCL_SPLIT_NOCOLOR", color);
+    if (result == ncclSuccess)
+        result = sg_clique_usable(comm, "ncclCommSplit");
     if (result == ncclSuccess)
         result = sg_group_split(comm, color, key, out, blocking);
     return sg_group_failed(result);
@@ -189,11 +182,13 @@ ncclResult_t sg_ncclCommShrink(ncclComm_t comm, int *excluded, int n_excluded, n
         return sg_group_failed(sg_nccl_fail(ncclInvalidArgument,
                                             "ncclCommShrink: there is no communicator, or no place for one"));
     *out = NULL;
-    bool blocking = comm->blocking;
+    bool blocking = config || comm->blocking; /* who says something takes nothing over */
     ncclResult_t result = check_config(config, &blocking);
     const char *why = rg_nccl_exclude(excluded, n_excluded, comm->rank, comm->clique->n, &away, 1);
     if (result == ncclSuccess && (why || flags & ~NCCL_SHRINK_ABORT))
         result = sg_nccl_fail(ncclInvalidArgument, "ncclCommShrink: %s", why ? why : "unknown flags");
+    if (result == ncclSuccess && flags != NCCL_SHRINK_ABORT)
+        result = sg_clique_usable(comm, "ncclCommShrink");
     if (result == ncclSuccess)
         result = sg_group_shrink(comm, away, flags == NCCL_SHRINK_ABORT, out, blocking);
     return sg_group_failed(result);
@@ -208,9 +203,12 @@ ncclResult_t sg_ncclGroupSimulateEnd(ncclSimInfo_t *info)
 ncclResult_t sg_ncclCommFinalize(ncclComm_t comm)
 {
     if (!comm)
-        return ncclInvalidArgument;
+        return ncclSuccess;
     if (comm->ended)
         return sg_nccl_fail(ncclInvalidArgument, "ncclCommFinalize: the communicator has been finalised");
+    const ncclResult_t ready = sg_clique_usable(comm, "ncclCommFinalize");
+    if (ready != ncclSuccess)
+        return ready;
     comm->ended = true;
     return comm->blocking ? sg_clique_wait_idle(comm) : sg_clique_state(comm);
 }
@@ -262,9 +260,9 @@ ncclResult_t sg_ncclMemAlloc(void **memory, size_t size)
 {
     const struct sg_nccl_driver *driver = sg_nccl_driver();
     CUdeviceptr address = 0;
-    if (!memory || !size)
-        return ncclInvalidArgument;
-    if (!driver || driver->p_cuMemAlloc(&address, size) != CUDA_SUCCESS)
+    if (!memory)
+        return sg_nccl_fail(ncclUnhandledCudaError, "ncclMemAlloc: there is no place for the address");
+    if (!driver || (size && driver->p_cuMemAlloc(&address, size) != CUDA_SUCCESS))
         return sg_nccl_fail(ncclUnhandledCudaError,
                             "ncclMemAlloc: the device has no %zu bytes, or none is current", size);
     *memory = (void *)(uintptr_t)address;

@@ -89,6 +89,15 @@ ncclResult_t sg_clique_state(ncclComm_t comm)
     return state;
 }
 
+ncclResult_t sg_clique_usable(ncclComm_t comm, const char *function)
+{
+    const ncclResult_t state = sg_clique_state(comm);
+    return state == ncclInProgress
+               ? sg_nccl_fail(ncclInvalidArgument,
+                              "%s: the communicator is still beginning: not all ranks have come", function)
+               : state;
+}
+
 /* --- the end of a clique -------------------------------------------------------------------------------- */
 
 static void drop_from_list(const struct sg_clique *clique)

@@ -111,7 +111,9 @@ ncclResult_t sg_clique_wait_idle(ncclComm_t comm);
 ncclResult_t sg_clique_leave(ncclComm_t comm, bool abort);
 /** ncclSuccess, ncclInProgress or how it failed, which becomes the last error. */
 ncclResult_t sg_clique_state(ncclComm_t comm);
-/** The same without looking whether all have joined. */
+/** ncclSuccess, or why `function` cannot use it, which becomes the last error: it has failed, or is still beginning, as NCCL has it. */
+ncclResult_t sg_clique_usable(ncclComm_t comm, const char *function);
+/** The same as sg_clique_state without looking whether all have joined. */
 ncclResult_t sg_clique_failed(struct sg_clique *clique);
 /** The clique fails, here and elsewhere: with its lock held. The first failure counts. */
 void sg_clique_fail_locked(struct sg_clique *clique, ncclResult_t error, const char *format, ...)

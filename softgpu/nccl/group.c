@@ -230,13 +230,8 @@ static ncclResult_t check(struct sg_nccl_call *call)
         return sg_nccl_fail(ncclInvalidArgument, "%s: a buffer is missing", name);
     if (call->comm->ended)
         return sg_nccl_fail(ncclInvalidUsage, "%s: the communicator has been finalised", name);
-    const ncclResult_t state = sg_clique_state(call->comm);
-    if (state != ncclSuccess)
-        return state == ncclInProgress
-                   ? sg_nccl_fail(ncclInvalidUsage,
-                                  "%s: the communicator is still beginning: not all ranks have come", name)
-                   : state;
-    return check_operator(call);
+    const ncclResult_t usable = sg_clique_usable(call->comm, name);
+    return usable == ncclSuccess ? check_operator(call) : usable;
 }
 
 static ncclResult_t check_capture(const struct sg_nccl_call *call)

@@ -316,7 +316,8 @@ static void join(bool made_here)
     static uint64_t made_elsewhere; /* what was said of one communicator concerns no later one */
     struct rg_nccl_id id = {.key = ++made_elsewhere, .process = process_of(0)};
     ncclUniqueId bytes;
-    ncclConfig_t config = {.size = sizeof config, .magic = NCCL_CONFIG_MAGIC, .version = NCCL_VERSION_CODE};
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
     memcpy(id.magic, RG_NCCL_ID_MAGIC, sizeof id.magic);
     if (made_here)
         CHECK(sg_meeting_new(&id));

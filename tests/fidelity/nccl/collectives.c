@@ -399,22 +399,12 @@ static void wrong_use(void)
 /* A communicator that does not block: it is in progress until the last rank has come. */
 static void without_blocking(void)
 {
-    ncclConfig_t config = {.size = sizeof config,
-                           .magic = NCCL_CONFIG_MAGIC,
-                           .version = NCCL_VERSION_CODE,
-                           .cgaClusterSize = NCCL_CONFIG_UNDEF_INT,
-                           .minCTAs = NCCL_CONFIG_UNDEF_INT,
-                           .maxCTAs = NCCL_CONFIG_UNDEF_INT,
-                           .splitShare = NCCL_CONFIG_UNDEF_INT,
-                           .trafficClass = NCCL_CONFIG_UNDEF_INT,
-                           .collnetEnable = NCCL_CONFIG_UNDEF_INT,
-                           .CTAPolicy = NCCL_CONFIG_UNDEF_INT,
-                           .shrinkShare = NCCL_CONFIG_UNDEF_INT,
-                           .nvlsCTAs = NCCL_CONFIG_UNDEF_INT};
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclComm_t two[2] = {NULL, NULL}, third = NULL;
     ncclUniqueId another;
     ncclResult_t state = ncclSuccess;
     const size_t count = 1000;
+    config.blocking = 0;
     NCCL(ncclGetUniqueId(&another));
     for (int rank = 0; rank < n; rank++) {
         fill(rank, ncclInt32, count);

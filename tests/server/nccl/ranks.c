@@ -337,19 +337,8 @@ static void non_blocking(void)
     ncclUniqueId id;
     ncclComm_t comm = NULL;
     ncclResult_t state = ncclInProgress;
-    ncclConfig_t config = {.size = sizeof config,
-                           .magic = NCCL_CONFIG_MAGIC,
-                           .version = NCCL_VERSION_CODE,
-                           .blocking = 0,
-                           .cgaClusterSize = NCCL_CONFIG_UNDEF_INT,
-                           .minCTAs = NCCL_CONFIG_UNDEF_INT,
-                           .maxCTAs = NCCL_CONFIG_UNDEF_INT,
-                           .splitShare = NCCL_CONFIG_UNDEF_INT,
-                           .trafficClass = NCCL_CONFIG_UNDEF_INT,
-                           .collnetEnable = NCCL_CONFIG_UNDEF_INT,
-                           .CTAPolicy = NCCL_CONFIG_UNDEF_INT,
-                           .shrinkShare = NCCL_CONFIG_UNDEF_INT,
-                           .nvlsCTAs = NCCL_CONFIG_UNDEF_INT};
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
     share_id(&id, ".later");
     const ncclResult_t result = nccl.ncclCommInitRankConfig(&comm, ranks, id, first, &config);
     if (result != ncclInProgress && result != ncclSuccess)

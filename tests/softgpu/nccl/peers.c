@@ -92,7 +92,8 @@ static struct sg_peer *begin(void)
 {
     struct rg_nccl_id id = {.key = KEY, .process = OTHER};
     ncclUniqueId given_id;
-    ncclConfig_t config = {.size = sizeof config, .magic = NCCL_CONFIG_MAGIC, .version = NCCL_VERSION_CODE};
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
     struct sg_wire_place places[RANKS] = {{.process = sg_process()}, {.process = OTHER}};
     memcpy(id.magic, RG_NCCL_ID_MAGIC, sizeof id.magic);
     memcpy(&given_id, &id, sizeof id);
