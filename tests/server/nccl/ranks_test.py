@@ -28,13 +28,14 @@ SOON = {"SOFTGPU_NCCL_TIMEOUT": "2"}  # seconds that ranks wait for each other
 class Job:
     """Processes with ranks of one communicator, as a launcher starts them: each has its number, and a file in common."""
 
-    def __init__(self, stack):
+    def __init__(self, stack, program="nccl_ranks"):
+        self.program = program
         self.folder = stack.enter_context(tempfile.TemporaryDirectory())
         self.results = {}
 
     def command(self, ranks, first, count, case, user=None, device=0):
         become = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups"] if user else []
-        return become + [os.path.join(build.folder, "tests", "nccl_ranks"), os.path.join(self.folder, "id"), str(ranks), str(first),
+        return become + [os.path.join(build.folder, "tests", self.program), os.path.join(self.folder, "id"), str(ranks), str(first),
                 str(count), case, str(device)]
 
     def run_one(self, address, command, first):
@@ -101,6 +102,13 @@ class Ranks(unittest.TestCase):
         one, other = (server.address for server in self.servers(2))
         self.check(Job(self.stack).run([one, one, other, other]), self.direct(4))
         self.check(Job(self.stack).run([one, other], count=2), self.direct(4))
+
+    def test_random_programs(self):
+        one, other = (server.address for server in self.servers(2))
+        for seed, (places, count) in enumerate((([one, one, other, other], 1), ([one, other], 2), ([one, other, one], 1), ([one, other], 1))):
+            for result in Job(self.stack, "random_collectives").run(places, count, case=str(seed + 100)):
+                self.assertEqual(result.status, 0, result.report())
+                self.assertIn(" 0 wrong\n", result.output)
 
     def test_every_process_has_all_servers(self):
         """As below one `remote-gpu run -n 4 --spread`: each process sees all GPUs, and uses one."""
