@@ -99,6 +99,7 @@ static void adapt(struct rg_pace *pace, const struct rg_session *session)
         pace->step /= 2;
 }
 
+/* Until the last mark, that of this step's end, at the latest. */
 static void wait_for_device(struct rg_pace *pace, struct rg_context *context)
 {
     RG_UNCANCELLED;
@@ -125,10 +126,12 @@ static void end_step(struct rg_pace *pace, struct rg_context *context)
         return;
     }
     look(pace, context);
-    /* a program that waits for its work by itself, more than once in a step, needs no marks */
-    if (pace->ends[0] && reached(pace, context, pace->ends[0]))
-        pace->done = pace->done < pace->ends[1] ? pace->ends[1] : pace->done;
-    else if (!set_mark(pace, context))
+    /* A program that waits for its work by itself, more than once in a step, needs no marks. A step of more calls than there is room
+     * for, as copies and records of events make it, does: who waits below must have one to wait for. */
+    const bool waits = pace->ends[0] && reached(pace, context, pace->ends[0]);
+    if (waits && pace->done < pace->ends[1])
+        pace->done = pace->ends[1];
+    if ((!waits || is_far_ahead(pace)) && !set_mark(pace, context))
         pace->done = pace->calls;
     pace->ends[0] = rg_timeline_position(context->session);
     pace->ends[1] = pace->calls;

@@ -1,7 +1,8 @@
 /*
  * floods.c - calls in long rows without one that waits: what the worker has to say about them must not fill the connection
  * while the program does nothing but send. Threads with small stacks do the same work as others. A thread that launches more than a
- * device has room for, into a stream that waits for another thread, holds up nothing that this one does before.
+ * device has room for, into a stream that waits for another thread, holds up nothing that this one does before, and
+ * nothing where it waits for its work by itself.
  *
  *   floods CALLS
  */
@@ -185,6 +186,37 @@ static void flood_behind_a_gate(CUstream stream, CUevent event)
     CHECK(cuMemFree_v2(flood.memory));
 }
 
+static void *stay(void *argument)
+{
+    pthread_mutex_lock(argument);
+    pthread_mutex_unlock(argument);
+    return NULL;
+}
+
+/* Many more records of events than there is room for, between launches that are waited for. */
+static void record_between_launches(CUstream stream, CUdeviceptr memory, CUevent event)
+{
+    pthread_mutex_t busy = PTHREAD_MUTEX_INITIALIZER;
+    pthread_t other;
+    pthread_mutex_lock(&busy);
+    if (pthread_create(&other, NULL, stay, &busy) != 0)
+        exit(2);
+    unsigned sum = 0;
+    CHECK(cuMemsetD32_v2(memory, 0, 1));
+    for (int turn = 0; turn < 3; turn++) {
+        for (int i = 0; i < ROOM / 4; i++) {
+            CHECK(add(memory, 1, stream));
+            CHECK(cuStreamSynchronize(stream));
+        }
+        for (int i = 0; i < 2 * ROOM; i++)
+            CHECK(cuEventRecord(event, stream));
+    }
+    CHECK(cuMemcpyDtoH_v2(&sum, memory, sizeof sum));
+    printf("launched between records: %u\n", sum);
+    pthread_mutex_unlock(&busy);
+    pthread_join(other, NULL);
+}
+
 /* When the fault is told is the driver's affair; that it is told is not. */
 static void fail(CUstream stream)
 {
@@ -214,6 +246,7 @@ int main(int argc, char **argv)
     CUevent event;
     CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     flood_behind_a_gate(stream, event);
+    record_between_launches(stream, memory, event);
     CHECK(cuEventDestroy_v2(event));
     fail(stream);
     return 0;
