@@ -2,13 +2,13 @@
  * agent.h - the pool's agent: the one process of a server that talks to etcd.
  *
  * It holds this server's place in the pool (membership.c, self.c), grants GPUs to the clients that are connected to this server
- * (asks.c, grants.c, commit.c), and frees what was granted of this server's own GPUs (own.c). All members do the same with the same
+ * (request.c, grants.c, commit.c), and frees what was granted of this server's own GPUs (own.c). All members do the same with the same
  * state: there is no manager. What makes it true is etcd: each change that matters is a transaction that compares what it was
  * decided on.
  *
  * Happy path of a request: nobody waits, so grants.c runs the scheduling policy (pool/schedule.h) over the pool and this request, and
  * commit.c carries out what it decides; the client is told; its connection is what holds the lease from then on. Where others wait, or
- * what it needs is not free, or others were faster, asks.c puts it under requests/; the watch brings it back, with everything else;
+ * what it needs is not free, or others were faster, request.c puts it under requests/; the watch brings it back, with everything else;
  * grants.c decides about all of it, as every member with clients that wait does, and commit.c carries out what is decided about requests of
  * its own. A member at rest, which no client asks, does not know all of the pool: scope.c says what it is told, and what follows.
  *
@@ -321,20 +321,29 @@ RG_MUST_CHECK bool rg_wish_read(struct rg_agent_ask *ask, const json_t *question
 bool rg_wish_is_same(const json_t *one, const json_t *other);
 
 /* leases.c */
-/** A client holds a lease by this connection from now on, whose connection was lost. */
-void rg_leases_hold(struct rg_agent_ask *ask, const json_t *question);
-/** The connection of a client that holds a lease was lost: the lease is left to its sessions, and `ask` ends. */
-void rg_leases_entrust(struct rg_agent_ask *ask);
-/** Goes on with that where etcd has not answered. Returns when to come again; UINT64_MAX: it is under way. */
-uint64_t rg_leases_look(struct rg_agent_ask *ask);
+/** Has etcd asked for the lease that a question is about. */
+void rg_leases_look_up(struct rg_agent_ask *ask, const json_t *question, rg_etcd_done *done);
+/** In `done`: the lease that was looked up, the caller's, if whoever asks may know it. NULL: it was refused, and the ask is no more. */
+json_t *rg_leases_looked_up(struct rg_agent_ask *ask, enum rg_status status, const json_t *reply,
+                            const char *why);
 void rg_leases_find(struct rg_agent_ask *ask, const json_t *question);
 void rg_leases_release(struct rg_agent_ask *ask, const json_t *question);
 void rg_leases_renew(struct rg_agent_ask *ask, const json_t *question);
-/** Asks the monitor whether quotas allow it; then `judged` is called, or the client is refused. */
-void rg_leases_judge(struct rg_agent_ask *ask, bool renews, void (*judged)(struct rg_agent_ask *ask));
-void rg_leases_judged(struct rg_agent *agent, const struct rg_agent_word *word);
 /** What a client is told that has a lease: as granted. NULL: no memory. */
 json_t *rg_leases_granted(const char *id, const json_t *value);
+
+/* hold.c */
+/** A client holds a lease by this connection from now on, whose connection was lost. */
+void rg_hold_resume(struct rg_agent_ask *ask, const json_t *question);
+/** The connection of a client that holds a lease was lost: the lease is left to its sessions, and `ask` ends. */
+void rg_hold_entrust(struct rg_agent_ask *ask);
+/** Goes on with that where etcd has not answered. Returns when to come again; UINT64_MAX: it is under way. */
+uint64_t rg_hold_look(struct rg_agent_ask *ask);
+
+/* quotas.c */
+/** Asks the monitor whether quotas allow it; then `judged` is called, or the client is refused. */
+void rg_quotas_judge(struct rg_agent_ask *ask, bool renews, void (*judged)(struct rg_agent_ask *ask));
+void rg_quotas_judged(struct rg_agent *agent, const struct rg_agent_word *word);
 
 /* links.c */
 /** What a client has measured between its machine and servers is written for its later requests. */
@@ -351,16 +360,12 @@ json_t *rg_listing_leases(const struct rg_agent *agent, const char *key, bool is
 void rg_asks_take(struct rg_agent *agent, const struct rg_agent_word *word, int socket, int question);
 /** Answers those for whose questions the pool was to be read. Returns when to come again. */
 uint64_t rg_asks_look(struct rg_agent *agent);
-/** Has it granted at once, or writes it to the queue. */
-void rg_ask_go(struct rg_agent_ask *ask);
-/** Goes on with one that others were faster than, once it is told what they have done up to a revision. */
-void rg_ask_again(struct rg_agent_ask *ask, int64_t revision);
-/** Writes it to the queue, unless it or its lease is there. */
-void rg_ask_queue(struct rg_agent_ask *ask);
-/** The client has gone. */
-void rg_ask_leave(struct rg_agent_ask *ask);
+
+/* ask.c */
 /** Tells the client; false: it has gone. */
 bool rg_ask_tell(struct rg_agent_ask *ask, const json_t *answer);
+/** Tells the client for the last time, and ends. The answer becomes the function's; NULL: there was no memory for one. */
+void rg_ask_answer(struct rg_agent_ask *ask, json_t *answer);
 /** Tells the client that it cannot be, and ends. */
 void rg_ask_refuse(struct rg_agent_ask *ask, const char *why);
 /** The same with a short code, which stays whatever becomes of the words. */
@@ -370,5 +375,17 @@ void rg_ask_refuse_as(struct rg_agent_ask *ask, const char *code, const char *fo
 bool rg_ask_may(const struct rg_agent_ask *ask, const json_t *value);
 /** Frees it; nothing of it is under way. */
 void rg_ask_end(struct rg_agent_ask *ask);
+
+/* request.c */
+/** A client wants GPUs. */
+void rg_request_take(struct rg_agent_ask *ask, const json_t *question);
+/** Has it granted at once, or writes it to the queue. */
+void rg_ask_go(struct rg_agent_ask *ask);
+/** Goes on with one that others were faster than, once it is told what they have done up to a revision. */
+void rg_ask_again(struct rg_agent_ask *ask, int64_t revision);
+/** Writes it to the queue, unless it or its lease is there. */
+void rg_ask_queue(struct rg_agent_ask *ask);
+/** The client has gone. */
+void rg_ask_leave(struct rg_agent_ask *ask);
 
 #endif

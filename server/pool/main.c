@@ -45,7 +45,7 @@ static void take_word(struct rg_agent *agent, const struct rg_agent_word *word, 
         rg_own_sessions(agent, &word->sessions.lease, word->sessions.n);
         break;
     case RG_AGENT_JUDGED:
-        rg_leases_judged(agent, word);
+        rg_quotas_judged(agent, word);
         break;
     case RG_AGENT_DRAIN:
         rg_membership_drain(agent, word->drain.on != 0);
@@ -161,7 +161,7 @@ static void end_ask(struct rg_agent_ask *ask)
 {
     char word[sizeof RG_POOL_CLOSED];
     if (recv(ask->socket, word, sizeof word, MSG_DONTWAIT) <= 0 && ask->state == RG_ASK_HOLDING)
-        rg_leases_entrust(ask);
+        rg_hold_entrust(ask);
     else
         rg_ask_leave(ask);
 }

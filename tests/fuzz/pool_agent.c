@@ -283,7 +283,7 @@ static void judged(void)
     word.judged.number = fuzz_u8();
     word.judged.good = fuzz_u8() & 1;
     snprintf(word.judged.why, sizeof word.judged.why, "it is too much [quota-gpus]");
-    rg_leases_judged(&agent, &word);
+    rg_quotas_judged(&agent, &word);
 }
 
 static void line(void)
