@@ -13,6 +13,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "pool/etcd/events.h"
+#include "pool/etcd/ranges.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -28,16 +29,11 @@ enum phase {
     STREAMING,
 };
 
-/* A range; both texts with the prefix. */
-struct keys {
-    char *first, *end; /* NULL: one key */
-};
-
 struct rg_etcd_watch_state {
     struct rg_etcd *etcd;
     struct rg_etcd_watcher watcher, told; /* `told`: the same, noted on the way */
     char *prefix;
-    struct keys *ranges;
+    struct rg_etcd_keys *ranges;
     uint32_t n_ranges;
     enum phase phase;
     bool stale; /* other ranges have been asked for since the reading began */
@@ -141,14 +137,6 @@ static void stream_ended(struct rg_etcd_transfer *transfer, CURLcode code)
     later(watch);
 }
 
-/* A range as a member of what etcd is asked. */
-static json_t *range_json(const struct keys *range)
-{
-    return range->end ? json_pack("{s:o, s:o}", "key", rg_etcd_bytes(range->first), "range_end",
-                                  rg_etcd_bytes(range->end))
-                      : json_pack("{s:o}", "key", rg_etcd_bytes(range->first));
-}
-
 /* What asks for a watch of each range; NULL: no memory. */
 static char *stream_body(const struct rg_etcd_watch_state *watch)
 {
@@ -156,7 +144,7 @@ static char *stream_body(const struct rg_etcd_watch_state *watch)
     struct rg_etcd_text text = {0};
     bool good = true;
     for (uint32_t i = 0; i < watch->n_ranges && good; i++) {
-        json_t *wanted = range_json(&watch->ranges[i]);
+        json_t *wanted = rg_etcd_keys_json(&watch->ranges[i]);
         (void)json_object_set_new(wanted, "start_revision", rg_etcd_number(from));
         json_t *one = json_pack("{s:o}", "create_request", wanted);
         RG_CLEANUP_FREE char *line = one ? json_dumps(one, JSON_COMPACT) : NULL;
@@ -261,7 +249,8 @@ static void begin(struct rg_etcd_watch_state *watch)
     }
     json_t *reads = json_array();
     for (uint32_t i = 0; i < watch->n_ranges; i++)
-        json_array_append_new(reads, json_pack("{s:o}", "request_range", range_json(&watch->ranges[i])));
+        json_array_append_new(reads,
+                              json_pack("{s:o}", "request_range", rg_etcd_keys_json(&watch->ranges[i])));
     watch->phase = READING;
     watch->stale = false;
     rg_etcd_call(watch->etcd, "/v3/kv/txn", json_pack("{s:o}", "success", reads), range_done, watch);
@@ -272,52 +261,15 @@ const char *rg_etcd_watch_why(const struct rg_etcd *etcd)
     return etcd->watch ? etcd->watch->why : "";
 }
 
-static void free_ranges(struct keys *ranges, uint32_t n)
-{
-    for (uint32_t i = 0; i < n && ranges; i++) {
-        free(ranges[i].first);
-        free(ranges[i].end);
-    }
-    free(ranges);
-}
-
-/* A prefix and what comes behind it; NULL: no memory. */
-static char *join(const char *prefix, const char *text)
-{
-    const size_t size = strlen(prefix) + strlen(text) + 1;
-    char *out = malloc(size);
-    if (out)
-        snprintf(out, size, "%s%s", prefix, text);
-    return out;
-}
-
-/* All below a prefix ends before its successor: prefixes end with '/', whose successor is '0'. */
-static bool copy_ranges(struct keys *out, const char *prefix, const struct rg_etcd_range *ranges, uint32_t n)
-{
-    bool good = true;
-    for (uint32_t i = 0; i < n && good; i++) {
-        out[i].first = join(prefix, ranges[i].first);
-        out[i].end = ranges[i].end ? join(prefix, ranges[i].end) : NULL;
-        good = out[i].first && (out[i].end || !ranges[i].end);
-    }
-    if (n > 0)
-        return good;
-    out->first = join(prefix, "");
-    if ((out->end = join(prefix, "")) != NULL && *out->end)
-        out->end[strlen(out->end) - 1]++;
-    return out->first && out->end;
-}
-
 bool rg_etcd_watch_ranges(struct rg_etcd *etcd, const struct rg_etcd_range *ranges, uint32_t n)
 {
     struct rg_etcd_watch_state *watch = etcd->watch;
     const uint32_t wanted = n ? n : 1;
-    struct keys *copy = wanted <= RG_ETCD_RANGES_MAX ? calloc(wanted, sizeof *copy) : NULL;
-    if (!copy || !copy_ranges(copy, watch->prefix, ranges, n)) {
-        free_ranges(copy, wanted);
+    struct rg_etcd_keys *copy =
+        wanted <= RG_ETCD_RANGES_MAX ? rg_etcd_keys_new(watch->prefix, ranges, n) : NULL;
+    if (!copy)
         return false;
-    }
-    free_ranges(watch->ranges, watch->n_ranges);
+    rg_etcd_keys_free(watch->ranges, watch->n_ranges);
     watch->ranges = copy;
     watch->n_ranges = wanted;
     watch->known = false;
@@ -400,7 +352,7 @@ void rg_etcd_watch_end(struct rg_etcd *etcd)
     if (!watch)
         return;
     drop_stream(watch);
-    free_ranges(watch->ranges, watch->n_ranges);
+    rg_etcd_keys_free(watch->ranges, watch->n_ranges);
     free(watch->prefix);
     free(watch);
     etcd->watch = NULL;
