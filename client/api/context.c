@@ -1,12 +1,13 @@
 /*
- * context.c - contexts that programs make, which one is current, and what ends with one (primary ones: primary_context.c).
+ * context.c - contexts that programs make, which one is current, and what ends with one (primary ones: primary_context.c; what is
+ * set of one: context_settings.c).
  *
  * Which context is current is known to the client alone: rg_call_begin tells the worker when a call needs it and it has changed.
  */
 #include "client/api/context.h"
 
 #include "client/api/export_table.h"
-#include "client/api/function.h"
+#include "client/api/function/function.h"
 #include "client/api/memory_pool.h"
 #include "client/cache/query_cache.h"
 #include "client/core/address_map.h"
@@ -24,8 +25,6 @@
 #include "client/timeline/timeline.h"
 #include "common/cuda/graph/graph.h"
 #include "generated/client/operations.h"
-
-#include <assert.h>
 
 struct rg_context *rg_context_shadow(CUcontext context)
 {
@@ -236,135 +235,6 @@ CUresult cuCtxGetCurrent(CUcontext *pctx)
         return CUDA_ERROR_INVALID_VALUE;
     *pctx = (CUcontext)rg_context_current();
     return CUDA_SUCCESS;
-}
-
-/* --- what is known of a context ------------------------------------------------------------------------- */
-
-/* The shadow of `ctx`, or of the current context for NULL. */
-static CUresult context_or_current(CUcontext ctx, const void *out, struct rg_context **shadow)
-{
-    CUresult status = rg_call_allowed(0); /* a context that has failed still answers */
-    if (status != CUDA_SUCCESS)
-        return status;
-    const uint64_t current = ctx ? (uint64_t)ctx : rg_context_current();
-    *shadow = rg_context_shadow((CUcontext)current);
-    if (!*shadow)
-        return current && !ctx ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
-    if (atomic_load(&(*shadow)->sticky) == CUDA_ERROR_CONTEXT_IS_DESTROYED)
-        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    return out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
-{
-    struct rg_context *shadow;
-    CUresult status = context_or_current(ctx, device, &shadow);
-    if (status == CUDA_SUCCESS)
-        *device = shadow->device;
-    return status;
-}
-
-CUresult cuCtxGetDevice(CUdevice *device)
-{
-    return cuCtxGetDevice_v2(device, NULL);
-}
-
-CUresult cuCtxGetFlags(unsigned int *flags)
-{
-    struct rg_context *shadow;
-    CUresult status = context_or_current(NULL, flags, &shadow);
-    if (status == CUDA_SUCCESS)
-        *flags = shadow->flags;
-    return status;
-}
-
-CUresult cuCtxSetFlags(unsigned int flags)
-{
-    struct rg_context *shadow;
-    CUresult status = rg_op_cuCtxSetFlags(flags);
-    if (status == CUDA_SUCCESS && context_or_current(NULL, &flags, &shadow) == CUDA_SUCCESS)
-        shadow->flags = flags;
-    return status;
-}
-
-/* Settings by number: limits by theirs. */
-enum { CACHE_CONFIG = CU_LIMIT_MAX, SHARED_CONFIG };
-static_assert(SHARED_CONFIG < RG_SETTINGS, "room for all settings of a context");
-
-/* What kernels have been launched may forbid to set, even to what it is. */
-static bool is_for_kernels_to_come(CUlimit limit)
-{
-    return limit == CU_LIMIT_PRINTF_FIFO_SIZE || limit == CU_LIMIT_MALLOC_HEAP_SIZE;
-}
-
-CUresult cuCtxSetLimit(CUlimit limit, size_t value)
-{
-    struct rg_context *shadow = NULL;
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status == CUDA_SUCCESS)
-        status = context_or_current(NULL, &value, &shadow);
-    const bool numbered = (unsigned)limit < CU_LIMIT_MAX && !is_for_kernels_to_come(limit);
-    if (status != CUDA_SUCCESS || (numbered && rg_setting_is(&shadow->settings, limit, value)))
-        return status;
-    status = rg_op_cuCtxSetLimit(limit, value);
-    if (status == CUDA_SUCCESS && numbered)
-        rg_setting_note(&shadow->settings, limit, value);
-    return status;
-}
-
-/* A preference, of `most` at most: `set` is not called if it was expressed before. */
-static CUresult prefer(unsigned which, unsigned value, unsigned most, CUresult (*set)(unsigned value))
-{
-    struct rg_context *shadow = NULL;
-    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
-    RG_TRY(context_or_current(NULL, &value, &shadow));
-    if (value > most)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (rg_setting_is(&shadow->settings, which, value))
-        return CUDA_SUCCESS;
-    CUresult status = set(value);
-    if (status == CUDA_SUCCESS)
-        rg_setting_note(&shadow->settings, which, value);
-    return status;
-}
-
-static CUresult set_cache_config(unsigned value)
-{
-    return rg_op_cuCtxSetCacheConfig((CUfunc_cache)value);
-}
-
-static CUresult set_shared_config(unsigned value)
-{
-    return rg_op_cuCtxSetSharedMemConfig((CUsharedconfig)value);
-}
-
-CUresult cuCtxSetCacheConfig(CUfunc_cache config)
-{
-    return prefer(CACHE_CONFIG, (unsigned)config, CU_FUNC_CACHE_PREFER_EQUAL, set_cache_config);
-}
-
-CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
-{
-    return prefer(SHARED_CONFIG, (unsigned)config, CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE,
-                  set_shared_config);
-}
-
-CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)
-{
-    struct rg_context *shadow;
-    CUresult status = context_or_current(ctx, version, &shadow);
-    if (status == CUDA_SUCCESS)
-        *version = shadow->api_version;
-    return status;
-}
-
-CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
-{
-    struct rg_context *shadow;
-    CUresult status = context_or_current(ctx, ctxId, &shadow);
-    if (status == CUDA_SUCCESS)
-        *ctxId = rg_handle_index(ctx ? (uint64_t)ctx : rg_context_current());
-    return status;
 }
 
 /* --- waiting -------------------------------------------------------------------------------------------- */

@@ -3,7 +3,7 @@
  * call returns before the worker has seen it (launch_check.h); the parameters are gathered into one buffer as the kernel sees
  * them.
  */
-#include "client/api/function.h"
+#include "client/api/function/function.h"
 #include "client/api/launch_check.h"
 #include "client/core/address_map.h"
 #include "client/core/call.h"

@@ -5,7 +5,7 @@
 #ifndef RG_CLIENT_API_LAUNCH_CHECK_H
 #define RG_CLIENT_API_LAUNCH_CHECK_H
 
-#include "client/api/function.h"
+#include "client/api/function/function.h"
 
 #include <stdbool.h>
 

@@ -6,7 +6,7 @@
  */
 #include "client/api/module.h"
 
-#include "client/api/function.h"
+#include "client/api/function/function.h"
 #include "client/api/module_load.h"
 #include "client/cache/image.h"
 #include "client/cache/variables.h"

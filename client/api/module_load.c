@@ -8,7 +8,7 @@
  */
 #include "client/api/module_load.h"
 
-#include "client/api/function.h"
+#include "client/api/function/function.h"
 #include "client/cache/image_cache.h"
 #include "client/cache/load_memory.h"
 #include "client/cache/variables.h"

@@ -4,7 +4,7 @@
  * driver's: the largest occupancy, the largest block among equals.
  */
 #include "client/api/device.h"
-#include "client/api/function.h"
+#include "client/api/function/function.h"
 #include "client/core/call.h"
 #include "client/core/device_list.h"
 #include "client/core/handle.h"

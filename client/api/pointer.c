@@ -36,10 +36,39 @@ static CUresult access_flags(const struct rg_range *range, CUdeviceptr pointer, 
     return status;
 }
 
+/* Writes one that is true or false, for which callers give an int. False: it is no such attribute. */
+static bool describe_flag(const struct rg_range *range, CUpointer_attribute attribute, void *data)
+{
+    unsigned flag = 0;
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        flag = 1;
+        break;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        flag = range->kind == RG_RANGE_MANAGED;
+        break;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        flag = range->sync_memops;
+        break;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: /* what cuIpcGetMemHandle takes */
+        flag = range->kind == RG_RANGE_DEVICE;
+        break;
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+        break;
+    default:
+        return false;
+    }
+    *(unsigned *)data = flag;
+    return true;
+}
+
 /* Writes one attribute of a known range. CUDA_ERROR_INVALID_VALUE: it has no such attribute. */
 static CUresult describe(const struct rg_range *range, CUpointer_attribute attribute, CUdeviceptr pointer,
                          void *data)
 {
+    if (describe_flag(range, attribute, data))
+        return CUDA_SUCCESS;
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         *(CUcontext *)data = range->kind == RG_RANGE_POOL ? NULL : (CUcontext)range->context;
@@ -70,9 +99,6 @@ static CUresult describe(const struct rg_range *range, CUpointer_attribute attri
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
         *(size_t *)data = range->size;
         return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_MAPPED:
-        *(unsigned *)data = 1; /* callers give an int */
-        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         *(unsigned long long *)data = range->handle_types;
         return CUDA_SUCCESS;
@@ -82,19 +108,6 @@ static CUresult describe(const struct rg_range *range, CUpointer_attribute attri
         *(CUmemoryPool *)data = (CUmemoryPool)range->pool;
         return range->kind == RG_RANGE_POOL && !range->pool ? cuDeviceGetDefaultMemPool(data, range->device)
                                                             : CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-        *(unsigned *)data = range->kind == RG_RANGE_MANAGED;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-        *(unsigned *)data = range->sync_memops;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: /* what cuIpcGetMemHandle takes */
-        *(unsigned *)data = range->kind == RG_RANGE_DEVICE;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
-        *(unsigned *)data = 0;
-        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
         return CUDA_ERROR_NOT_SUPPORTED;
     default:

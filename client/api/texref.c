@@ -2,7 +2,7 @@
  * texref.c - texture and surface references. The worker's driver keeps what they are bound to and how they
  * are read; here are their names, and the arrays, which the driver knows by other handles.
  */
-#include "client/api/function.h"
+#include "client/api/function/function.h"
 #include "client/core/call.h"
 #include "client/core/handle.h"
 #include "common/base/status.h"

@@ -32,7 +32,7 @@ struct rg_context {
         sticky;     /* of a fault that ended its usefulness, or of a primary context that nobody holds */
     uint64_t green; /* the green context that it is the context of; 0: none */
     struct rg_context_timeline timeline;
-    struct rg_settings *settings; /* client/api/context.c */
+    struct rg_settings *settings; /* client/api/context_settings.c */
 };
 
 struct rg_stream {
@@ -84,13 +84,13 @@ struct rg_function {
     uint32_t params_size;                 /* bytes of the parameter buffer */
     struct rg_found_function *by_context; /* kernels: their functions */
     _Atomic uint32_t servers;             /* kernels: that have been asked for it */
-    struct rg_settings *settings;         /* attributes by number, then as client/api/function.c says */
-    atomic_bool loaded;                   /* which it then remains */
-    atomic_bool unloaded;                 /* its first launch may take long */
-    atomic_bool launched;                 /* or loaded for that: launches wait for it no more */
-    int set[RG_FUNCTION_ATTRIBUTES];      /* the attributes, as far as they have been set here */
-    CUdevice device;                      /* that the attributes are for */
-    atomic_bool changed; /* attributes that can be set may not be what `info` says any more */
+    struct rg_settings *settings;    /* attributes by number, then as client/api/function/settings.c says */
+    atomic_bool loaded;              /* which it then remains */
+    atomic_bool unloaded;            /* its first launch may take long */
+    atomic_bool launched;            /* or loaded for that: launches wait for it no more */
+    int set[RG_FUNCTION_ATTRIBUTES]; /* the attributes, as far as they have been set here */
+    CUdevice device;                 /* that the attributes are for */
+    atomic_bool changed;             /* attributes that can be set may not be what `info` says any more */
 };
 
 /** Physical memory (client/api/vmm.c). */

@@ -2,7 +2,7 @@
  * enumerate.c - all functions of a module, and all kernels of a library. They may be thousands, with names of
  * thousands of bytes: they are asked for piece by piece.
  */
-#include "client/api/function.h"
+#include "client/api/function/function.h"
 #include "client/core/call.h"
 #include "client/core/handle.h"
 #include "common/base/limits.h"

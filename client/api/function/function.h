@@ -1,6 +1,6 @@
 /* function.h - functions and kernels that have been found, and what the worker told about them. */
-#ifndef RG_CLIENT_API_FUNCTION_H
-#define RG_CLIENT_API_FUNCTION_H
+#ifndef RG_CLIENT_API_FUNCTION_FUNCTION_H
+#define RG_CLIENT_API_FUNCTION_FUNCTION_H
 
 #include "client/core/handle.h"
 #include "proto/codec.h"
@@ -88,6 +88,12 @@ CUresult rg_function_load_first(CUfunction handle, struct rg_function *function,
 void rg_modules_context_ended(uint64_t context);
 /** The shadow of a function or kernel, or NULL. */
 struct rg_function *rg_function_of(CUfunction function);
+/** The context that a function is of; 0 for a kernel, which may be named as a function. */
+uint64_t rg_function_context(uint64_t handle, const struct rg_function *function);
+/** The library that a function comes from, directly or by a module of it; NULL: it comes from none. */
+struct rg_shadow *rg_function_library(const struct rg_function *function);
+/** For a call about a function (or, for `kernel`, a kernel) whose answer goes to `out`: its shadow, or what the call returns. */
+CUresult rg_function_asked(uint64_t handle, bool kernel, const void *out, struct rg_function **found);
 /** The function that a kernel has in the current context, as far as it was asked for; else NULL. */
 CUfunction rg_kernel_function_here(const struct rg_function *kernel);
 

@@ -1,5 +1,5 @@
 /* found.c - lists of what has been found: functions of modules, kernels of libraries. See function.h. */
-#include "client/api/function.h"
+#include "client/api/function/function.h"
 #include "common/base/uncancelled.h"
 
 #include <stdlib.h>

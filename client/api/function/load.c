@@ -1,7 +1,7 @@
 /*
- * function_load.c - functions are loaded before they are first used, where that may last. Any thread.
+ * load.c - functions are loaded before they are first used, where that may last. Any thread.
  */
-#include "client/api/function.h"
+#include "client/api/function/function.h"
 #include "client/core/call.h"
 #include "client/core/handle.h"
 #include "client/core/home.h"

@@ -1,17 +1,17 @@
 /*
- * lookup.c - functions of modules and kernels of libraries, by name or by kernel (all of them: enumerate.c).
+ * lookup.c - functions of modules and kernels of libraries, by name (all of them: enumerate.c; by kernel: kernel.c).
  * What has been found is remembered, so a second look-up asks nobody; what is known of the image
  * (image_cache.h) need not be waited for.
  */
-#include "client/api/function.h"
+#include "client/api/function/lookup.h"
+
+#include "client/api/function/function.h"
 #include "client/cache/image_cache.h"
 #include "client/cache/load_memory.h"
 #include "client/core/call.h"
-#include "client/core/device_list.h"
 #include "client/core/future.h"
 #include "client/core/handle.h"
 #include "client/core/home.h"
-#include "client/core/hooks.h"
 #include "client/core/optimisations.h"
 #include "client/core/probe.h"
 #include "client/core/session.h"
@@ -78,12 +78,8 @@ static void function_arrived(struct rg_future *future, CUresult result, struct r
                    function->name, future->session->server);
 }
 
-/*
- * Asks for a function ahead if its answer is known, which is then in *answer. NULL: it is to be waited for. `take`: in a context, where
- * the first of a library's takes memory; it is taken for it, and its answer ends that.
- */
-static struct rg_future *look_up_async(struct rg_cached_image *cached, bool take, const char *name,
-                                       struct rg_reader *answer)
+struct rg_future *rg_lookup_begin_known(struct rg_cached_image *cached, bool take, const char *name,
+                                        struct rg_reader *answer)
 {
     const struct rg_cached_function *function =
         cached && rg_image_cache_here(cached) ? rg_image_cache_function(cached, name) : NULL;
@@ -137,7 +133,7 @@ static CUresult ask_and_keep(enum rg_kind kind, uint64_t owner, const char *name
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct rg_call reply;
     struct rg_reader answer;
-    struct rg_future *future = look_up_async(cached, false, name, &answer);
+    struct rg_future *future = rg_lookup_begin_known(cached, false, name, &answer);
     CUresult status = rg_future_end(future, ask_by_name(kind, handle, owner, name, future, &reply));
     if (status == CUDA_SUCCESS) {
         if (!future)
@@ -276,161 +272,4 @@ CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *na
     return shadow ? find_by_name(RG_KIND_KERNEL, (uint64_t)library, name, shadow->library.cached,
                                  &shadow->library.kernels, (uint64_t *)pKernel)
                   : CUDA_ERROR_INVALID_HANDLE;
-}
-
-static void keep_function(struct rg_function *kernel, uint64_t context, uint64_t handle)
-{
-    rg_found_lock();
-    (void)rg_found_add(&kernel->by_context, NULL, context, handle);
-    rg_found_unlock();
-}
-
-/*
- * The function of a kernel that is known to have one in a context. NOT_FOUND: ask. So it is where the
- * library's module was asked for, by which the application may know the function already; and while other threads
- * may have to end the context's work, for which the driver may wait before it has the function.
- */
-static CUresult take_cached_function(CUfunction *out, CUkernel kernel, struct rg_function *of,
-                                     uint64_t context)
-{
-    struct rg_shadow *library = rg_handle_shadow(RG_KIND_LIBRARY, of->owner);
-    if (!library || !library->library.cached)
-        return CUDA_ERROR_NOT_FOUND;
-    rg_found_lock();
-    const bool by_module = rg_found_by_key(library->library.modules, context) != 0;
-    rg_found_unlock();
-    /* what has been set of the kernel is known of its own device alone */
-    if (by_module || (atomic_load(&of->changed) && of->device != rg_device_current()) ||
-        rg_hooks.blocks_on_context(context))
-        return CUDA_ERROR_NOT_FOUND;
-    struct rg_session *session = rg_session_current();
-    CUfunction function = (CUfunction)rg_handle_create(RG_KIND_FUNCTION);
-    if (!function)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    struct rg_call reply;
-    struct rg_reader answer;
-    struct rg_future *future = look_up_async(library->library.cached, true, of->name, &answer);
-    CUresult status = CUDA_ERROR_NOT_FOUND;
-    const rg_memory_level memory = future ? (rg_memory_level)future->user[2] : 0;
-    if (future)
-        status = rg_future_end(future, rg_op_rgKernelTakeFunction(&function, kernel, future, &reply));
-    if (future && status != CUDA_SUCCESS) /* it was not sent */
-        rg_load_memory_end(session, memory);
-    if (future && status == CUDA_SUCCESS) {
-        struct rg_function *made = &rg_handle_shadow(RG_KIND_FUNCTION, (uint64_t)function)->function;
-        if (!rg_function_read(&answer, made, of->name, of->owner))
-            status = CUDA_ERROR_OUT_OF_MEMORY;
-        if (of->device == made->device)
-            memcpy(made->set, of->set, sizeof made->set);
-        atomic_store(&made->changed, of->changed);
-        rg_future_release(future);
-    }
-    if (status == CUDA_SUCCESS) {
-        keep_function(of, context, (uint64_t)function);
-        *out = function;
-    } else {
-        rg_handle_delete(RG_KIND_FUNCTION, (uint64_t)function);
-    }
-    return status;
-}
-
-static CUresult ask_for_function(CUfunction *out, CUkernel kernel, struct rg_function *of, uint64_t context)
-{
-    CUfunction function = (CUfunction)rg_handle_create(RG_KIND_FUNCTION);
-    if (!function)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    struct rg_call reply;
-    CUresult status = rg_op_rgKernelGetFunction(&function, kernel, &reply);
-    const unsigned memory = reply.memory_taken;
-    uint64_t actual = status == CUDA_SUCCESS ? rg_get_u64(&reply.reply) : 0;
-    status = rg_handle_found(RG_KIND_FUNCTION, (uint64_t)function, actual, status);
-    if (status == CUDA_SUCCESS) {
-        struct rg_function *made = &rg_handle_shadow(RG_KIND_FUNCTION, actual)->function;
-        if (!rg_function_is_filled(made) &&
-            !rg_function_fill(&reply.reply, made, of->name, of->owner, NULL, 0))
-            status = reply.reply.bad ? rg_call_outputs_read(&reply) : CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    rg_call_done(&reply);
-    if (status != CUDA_SUCCESS)
-        return status;
-    const struct rg_shadow *library = rg_handle_shadow(RG_KIND_LIBRARY, of->owner);
-    if (library && library->library.cached && rg_image_cache_here(library->library.cached)) {
-        rg_image_cache_note_taken(library->library.cached, of->name);
-        rg_image_cache_note_memory(library->library.cached, memory);
-    }
-    keep_function(of, context, actual);
-    *out = (CUfunction)actual;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
-{
-    RG_TRY(rg_call_allowed(RG_TRAIT_CONTEXT));
-    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_KERNEL, (uint64_t)kernel);
-    if (!pFunc)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!shadow)
-        return CUDA_ERROR_INVALID_HANDLE;
-    const uint64_t context = rg_context_current();
-    struct rg_found_question question = {.owner = (uint64_t)kernel, .context = context};
-    rg_found_lock();
-    CUfunction known = (CUfunction)rg_found_by_key(shadow->function.by_context, context);
-    if (!known) {
-        rg_found_begin(&question);
-        known = (CUfunction)rg_found_by_key(shadow->function.by_context, context);
-        rg_found_unlock();
-        CUresult status =
-            known ? CUDA_SUCCESS : take_cached_function(&known, kernel, &shadow->function, context);
-        if (status == CUDA_ERROR_NOT_FOUND)
-            status = ask_for_function(&known, kernel, &shadow->function, context);
-        rg_found_end(&question);
-        RG_TRY(status);
-    } else {
-        rg_found_unlock();
-    }
-    *pFunc = known;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
-{
-    CUresult status = rg_call_allowed(RG_TRAIT_CONTEXT);
-    if (status != CUDA_SUCCESS)
-        return status;
-    struct rg_shadow *shadow = rg_handle_shadow(RG_KIND_LIBRARY, (uint64_t)library);
-    if (!pMod)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!shadow)
-        return CUDA_ERROR_INVALID_HANDLE;
-    const uint64_t context = rg_context_current();
-    rg_found_lock();
-    CUmodule module = (CUmodule)rg_found_by_key(shadow->library.modules, context);
-    rg_found_unlock();
-    if (!module) {
-        module = (CUmodule)rg_handle_create(RG_KIND_MODULE);
-        if (!module)
-            return CUDA_ERROR_OUT_OF_MEMORY;
-        const uint64_t proposed = (uint64_t)module;
-        status = rg_op_cuLibraryGetModule(&module, library);
-        status = rg_handle_found(RG_KIND_MODULE, proposed, (uint64_t)module, status);
-        if (status != CUDA_SUCCESS)
-            return status;
-        struct rg_module *made = &rg_handle_shadow(RG_KIND_MODULE, (uint64_t)module)->module;
-        made->context = context;
-        made->owner = (uint64_t)library;
-        rg_found_lock();
-        (void)rg_found_add(&shadow->library.modules, NULL, context, (uint64_t)module);
-        rg_found_unlock();
-    }
-    *pMod = module;
-    return CUDA_SUCCESS;
-}
-
-/* Functions that host and device may both call by one address: there is no such address on two machines. */
-CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol)
-{
-    RG_TRY(rg_call_allowed(0));
-    if (!rg_handle_known(RG_KIND_LIBRARY, (uint64_t)library))
-        return CUDA_ERROR_INVALID_HANDLE;
-    return fptr && symbol ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_VALUE;
 }
