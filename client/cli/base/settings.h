@@ -1,5 +1,5 @@
 /*
- * settings.h - what remote-gpu is told by flags, environment and files; the rows are in settings.c.
+ * settings.h - what remote-gpu is told by flags, environment and files; the rows are in options.c.
  */
 #ifndef RG_CLIENT_CLI_BASE_SETTINGS_H
 #define RG_CLIENT_CLI_BASE_SETTINGS_H
