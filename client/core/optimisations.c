@@ -25,19 +25,6 @@ static const char *const names[RG_OPT_COUNT] = {
     [RG_OPT_DELTA] = "delta",
     [RG_OPT_PEERS] = "peers",
 };
-/* What some of them were called before; for the message that refuses these names. */
-static const char *const former_names[RG_OPT_COUNT] = {
-    [RG_OPT_QUERY_CACHE] = "shadow",
-    [RG_OPT_INLINE_SEND] = "direct",
-    [RG_OPT_DEFERRED_COPIES] = "late",
-    [RG_OPT_COMPLETION_PUSH] = "push",
-    [RG_OPT_PREALLOC] = "ahead",
-    [RG_OPT_IMAGE_CACHE] = "known",
-    [RG_OPT_CHUNKS] = "pieces",
-    [RG_OPT_IMAGE_DEDUP] = "images",
-    [RG_OPT_STARTUP_PREFETCH] = "foresee",
-    [RG_OPT_IMAGE_PREFETCH] = "preload",
-};
 
 const char *rg_optimisation_name(enum rg_optimisation optimisation)
 {
@@ -72,11 +59,6 @@ static bool set(const char *name, size_t length, const bool *on)
 static void explain_unknown(const char *name, size_t length, char *why, size_t why_size)
 {
     char all[256] = "all";
-    for (int i = 0; i < RG_OPT_COUNT; i++)
-        if (former_names[i] && is_called(name, length, former_names[i])) {
-            rg_explain(why, why_size, "the optimisation '%s' is called '%s'", former_names[i], names[i]);
-            return;
-        }
     for (int i = 0; i < RG_OPT_COUNT; i++) {
         strncat(all, ", ", sizeof all - strlen(all) - 1);
         strncat(all, names[i], sizeof all - strlen(all) - 1);

@@ -139,7 +139,7 @@ class Usage(Case):
             self.assertIn("%s: " % option, self.own_failure("run", "-s", self.address, option, value, "true"))
         self.assertIn("REMOTE_GPU_OPT: no optimisation is called 'wrong' (there are: all, async",
                       self.own_failure("run", "-s", self.address, "true", REMOTE_GPU_OPT="-all,wrong"))
-        self.assertIn("--opt: the optimisation 'late' is called 'deferred-copies'",
+        self.assertIn("--opt: no optimisation is called 'late'",
                       self.own_failure("run", "-s", self.address, "--opt", "-async,-late", "true"))
         for server in ("|", "host:99999", "a host", "[::1"):
             self.assertIn("'", self.own_failure("run", "-s", server, "--no-check", "true"))
